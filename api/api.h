@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The frame of every public call: internal results to -1 and errno. errno is
+ * written here and nowhere else. */
+#ifndef EXI_API_H
+#define EXI_API_H
+
+#include <errno.h>
+#include <sys/exs.h>
+#include <sys/exs_ext.h>
+
+#include "core/core.h"
+#include "core/util.h"
+
+/* Exported from libexs.so: named in api/exs.map. */
+#define EXI_PUBLIC __attribute__((visibility("default")))
+
+static inline ssize_t exi_result(ssize_t ret)
+{
+	if (exi_likely(ret >= 0))
+		return ret;
+	errno = (int)-ret;
+	return -1;
+}
+
+#define EXI_NEEDS_INIT()                                                       \
+	do {                                                                   \
+		if (!exi_core_ready())                                         \
+			return (int)exi_result(-ENXIO);                        \
+	} while (0)
+
+#endif

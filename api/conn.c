@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections: connect, accept, cancel, shutdown, close. */
+#include <fcntl.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "core/flow.h"
+#include "core/lifecycle.h"
+#include "core/queue.h"
+
+/* An operation on queue q; *ret_q must be put. */
+static int reserve(exs_qhandle_t handle, struct exi_queue **ret_q,
+		   struct exi_op **ret)
+{
+	struct exi_queue *q = exi_queue_get(handle);
+	struct exi_op *op;
+	int err;
+
+	if (!q)
+		return -EINVAL;
+	err = exi_queue_reserve(q, &op);
+	if (err) {
+		exi_queue_put(q);
+		return err;
+	}
+	*op = (struct exi_op){ .node = op->node, .queue = q, .newfd = -1 };
+	exi_list_init(&op->node);
+	*ret_q = q;
+	*ret = op;
+	return 0;
+}
+
+static int submit(exs_qhandle_t handle, const struct exi_op *what)
+{
+	struct exi_queue *q;
+	struct exi_op *op;
+	int ret = reserve(handle, &q, &op);
+
+	if (ret)
+		return ret;
+	op->type = what->type;
+	op->fd = what->fd;
+	op->flags = what->flags;
+	op->ahandle = what->ahandle;
+	op->addr = what->addr;
+	op->to = what->to;
+	op->to_len = what->to_len;
+	ret = exi_lifecycle_submit(op);
+	if (ret)
+		exi_queue_unreserve(op);
+	exi_queue_put(q);
+	return ret;
+}
+
+EXI_PUBLIC int exs_connect(int s, const struct sockaddr *to, socklen_t len,
+			   int flags, exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_op op = { .type = EXS_EVT_CONNECT, .fd = s, .ahandle = a };
+
+	EXI_NEEDS_INIT();
+	if (!to)
+		return (int)exi_result(-EFAULT);
+	if (flags || len > sizeof(op.to))
+		return (int)exi_result(-EINVAL);
+	if (q == EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_connect(s, to, len));
+	memcpy(&op.to, to, len);
+	op.to_len = len;
+	return (int)exi_result(submit(q, &op));
+}
+
+EXI_PUBLIC int exs_accept(int s, exs_acceptaddr_t *addr, int flags,
+			  exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_op op = { .type = EXS_EVT_ACCEPT,
+			     .fd = s,
+			     .flags = flags,
+			     .ahandle = a,
+			     .addr = addr };
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	EXI_NEEDS_INIT();
+	if (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
+		return (int)exi_result(-EINVAL);
+	if (q == EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_accept(
+			s, addr ? addr->exs_addr : NULL,
+			addr && addr->exs_addr ? &addr->exs_addrlen : NULL,
+			flags));
+	if (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) < 0)
+		return -1;
+	if (!v)
+		return (int)exi_result(-EINVAL);
+	return (int)exi_result(submit(q, &op));
+}
+
+EXI_PUBLIC int exs_cancel(int s, exs_ahandle_t a, int flags)
+{
+	bool by_fd = flags & EXS_CAF_FILDES, any = !(flags & EXS_CAF_AHANDLE);
+
+	EXI_NEEDS_INIT();
+	if (!flags || (flags & ~(EXS_CAF_FILDES | EXS_CAF_AHANDLE)))
+		return (int)exi_result(-EINVAL);
+	return (int)exi_result(by_fd ? exi_cancel_fd(s, any, a)
+				     : exi_cancel_all(a));
+}
+
+/* A result now, or an event when a queue was given. */
+static int finish(int ret, struct exi_op *op, struct exi_queue *q)
+{
+	if (!q)
+		return (int)exi_result(ret);
+	op->err = ret < 0 ? -ret : 0;
+	exi_op_complete(op);
+	exi_queue_put(q);
+	return 0;
+}
+
+static int prepare(int type, int s, exs_qhandle_t handle, exs_ahandle_t a,
+		   struct exi_op **op, struct exi_queue **q)
+{
+	int ret;
+
+	if (handle == EXS_QHANDLE_INVALID)
+		return 0;
+	ret = reserve(handle, q, op);
+	if (ret)
+		return ret;
+	(*op)->type = type;
+	(*op)->fd = s;
+	(*op)->ahandle = a;
+	return 0;
+}
+
+EXI_PUBLIC int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_queue *queue = NULL;
+	struct exi_op *op = NULL;
+	socklen_t len = sizeof(int);
+	int ret, type;
+
+	EXI_NEEDS_INIT();
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return (int)exi_result(-EINVAL);
+	ret = getsockopt(s, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ? -errno : 0;
+	if (!ret)
+		ret = prepare(EXS_EVT_SHUTDOWN, s, q, a, &op, &queue);
+	if (ret)
+		return (int)exi_result(ret);
+	return finish(exi_shutdown(s, how), op, queue);
+}
+
+EXI_PUBLIC int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_queue *queue = NULL;
+	struct exi_op *op = NULL;
+	int ret;
+
+	EXI_NEEDS_INIT();
+	if (q == EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_close(s));
+	/* Refused before anything is taken; a socket that was closed behind
+	 * our back is forgotten all the same. */
+	if (fcntl(s, F_GETFD) < 0)
+		return (int)exi_result(exi_close(s));
+	ret = prepare(EXS_EVT_CLOSE, s, q, a, &op, &queue);
+	if (ret)
+		return (int)exi_result(ret);
+	return finish(exi_close(s), op, queue);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What libexs offers beyond the Extended Sockets API. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "core/lifecycle.h"
+#include "core/sock.h"
+
+static const char *fabric(struct exi_sock *sk, enum exi_dir dir)
+{
+	uint32_t mode = sk->sh->half[dir].mode;
+
+	if (mode == EXI_MODE_RING && sk->fab)
+		return sk->fab->provider->name;
+	return "tcp";
+}
+
+static void fill_half(struct exi_half *h, exs_x_sockinfo_t *i)
+{
+	i->exs_x_sleeps += h->sleeps;
+	i->exs_x_spins += __atomic_load_n(&h->spins, __ATOMIC_RELAXED);
+	i->exs_x_upgrades += h->ups;
+	i->exs_x_downgrades += h->downs;
+}
+
+static int sockinfo(int s, exs_x_sockinfo_t *ret)
+{
+	exs_x_sockinfo_t i = { 0 };
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	struct exi_half *h;
+	int err;
+
+	if (!ret)
+		return -EFAULT;
+	err = exi_sock_get(s, &sk);
+	if (err)
+		return err;
+	if (!exi_sock_lock(sk, s, EXI_RX, &sh))
+		return -EBADF;
+	h = &sh->half[EXI_RX];
+	snprintf(i.exs_x_rx_fabric, sizeof(i.exs_x_rx_fabric), "%s",
+		 fabric(sk, EXI_RX));
+	i.exs_x_rx_bytes = h->bytes;
+	i.exs_x_rx_fabric_bytes = h->fabric_bytes;
+	fill_half(h, &i);
+	exi_half_unlock(h);
+	if (!exi_sock_lock(sk, s, EXI_TX, &sh))
+		return -EBADF;
+	h = &sh->half[EXI_TX];
+	snprintf(i.exs_x_tx_fabric, sizeof(i.exs_x_tx_fabric), "%s",
+		 fabric(sk, EXI_TX));
+	i.exs_x_tx_bytes = h->bytes;
+	i.exs_x_tx_fabric_bytes = h->fabric_bytes;
+	fill_half(h, &i);
+	i.exs_x_paired = sk->fab && sk->fab->bell >= 0;
+	exi_half_unlock(h);
+	i.exs_x_bells_sent = __atomic_load_n(&sh->bells_sent, __ATOMIC_RELAXED);
+	i.exs_x_bells_received =
+		__atomic_load_n(&sh->bells_received, __ATOMIC_RELAXED);
+	i.exs_x_reason = (int)atomic_load(&sh->reason);
+	if (strcmp(i.exs_x_tx_fabric, "tcp") != 0 &&
+	    strcmp(i.exs_x_rx_fabric, "tcp") != 0)
+		i.exs_x_reason = EXS_X_REASON_NONE;
+	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
+	    i.exs_x_reason == EXS_X_REASON_PLAIN_SOCKET)
+		i.exs_x_reason = exi_basic_reason(s, i.exs_x_reason);
+	*ret = i;
+	return 0;
+}
+
+EXI_PUBLIC int exs_x_sockinfo(int s, exs_x_sockinfo_t *info)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(sockinfo(s, info));
+}
+
+EXI_PUBLIC int exs_x_adopt(int s)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_adopt(s));
+}
+
+EXI_PUBLIC int exs_x_downgrade(int s)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_downgrade(s));
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs_init. */
+#include "api/api.h"
+
+EXI_PUBLIC int exs_init(int version)
+{
+	if (version != EXS_VERSION1)
+		return (int)exi_result(-EPROTONOSUPPORT);
+	return (int)exi_result(exi_core_init());
+}

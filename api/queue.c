@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues. */
+#include "core/queue.h"
+
+#include "api/api.h"
+
+EXI_PUBLIC exs_qhandle_t exs_qcreate(int depth)
+{
+	exs_qhandle_t q = EXS_QHANDLE_INVALID;
+	int ret;
+
+	EXI_NEEDS_INIT();
+	ret = exi_queue_create(depth, &q);
+	return ret ? (int)exi_result(ret) : q;
+}
+
+EXI_PUBLIC int exs_qdelete(exs_qhandle_t q)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_queue_delete(q));
+}
+
+/* Runs f on the queue of a handle. */
+#define WITH_QUEUE(handle, var, call)                                          \
+	do {                                                                   \
+		struct exi_queue *var;                                         \
+		int ret_;                                                      \
+                                                                               \
+		EXI_NEEDS_INIT();                                              \
+		var = exi_queue_get(handle);                                   \
+		if (!var)                                                      \
+			return (int)exi_result(-EINVAL);                       \
+		ret_ = (call);                                                 \
+		exi_queue_put(var);                                            \
+		return (int)exi_result(ret_);                                  \
+	} while (0)
+
+EXI_PUBLIC int exs_qmodify(exs_qhandle_t q, int attr, const void *val,
+			   size_t len)
+{
+	WITH_QUEUE(q, queue, exi_queue_set(queue, attr, val, len));
+}
+
+EXI_PUBLIC int exs_qstatus(exs_qhandle_t q, int attr, void *val, size_t *len)
+{
+	WITH_QUEUE(q, queue, exi_queue_status(queue, attr, val, len));
+}
+
+EXI_PUBLIC int exs_qdequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
+			    const struct timeval *timeout)
+{
+	if (!evtvec && evtcnt)
+		return (int)exi_result(-EFAULT);
+	WITH_QUEUE(q, queue, exi_queue_dequeue(queue, evtvec, evtcnt, timeout));
+}
+
+EXI_PUBLIC int exs_x_qfd(exs_qhandle_t q)
+{
+	WITH_QUEUE(q, queue, exi_queue_fd(queue));
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The Extended Sockets API: asynchronous I/O, event queues and registered
+ * memory on ordinary socket descriptors.
+ *
+ * A call that is given an event queue is asynchronous: 0 means that the
+ * operation was accepted and yields exactly one event on that queue; -1 (with
+ * errno) means that nothing was taken and no event comes. A call that is given
+ * EXS_QHANDLE_INVALID is synchronous and behaves like its POSIX namesake.
+ *
+ * From acceptance until its event is dequeued a buffer belongs to the library.
+ * Every call is safe from any thread. Each has a page in section 3 of the
+ * manual; exs(7) is the overview. Names and the calling sequence follow the
+ * published sources that use the ES-API; numeric values and structure members
+ * are those of libexs.
+ */
+#ifndef _SYS_EXS_H
+#define _SYS_EXS_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EXS_VERSION1 1
+#define EXS_VERSION  EXS_VERSION1
+
+/* Handles of event queues and of registered memory: small positive numbers
+ * that print with %d. A handle is never reused for another object soon after
+ * its own is gone, so a stale one is refused with EINVAL. */
+typedef int exs_qhandle_t;
+typedef int exs_mhandle_t;
+/* The application's own word, carried through to the event untouched. */
+typedef void *exs_ahandle_t;
+
+#define EXS_QHANDLE_INVALID ((exs_qhandle_t)-1)
+#define EXS_MHANDLE_INVALID ((exs_mhandle_t)-1)
+/* The buffer is not registered: always allowed. */
+#define EXS_MHANDLE_UNREGISTERED ((exs_mhandle_t)0)
+
+/* Limits: the largest depth of a queue, and the most events one
+ * exs_qdequeue() takes. */
+#define EXS_QDEPTH_MAX 65536
+#define EXS_EVTVEC_MAX 65536
+
+/* Attributes of a queue, for exs_qmodify() and exs_qstatus(). */
+enum {
+	EXS_QATTR_DEPTH = 1,  /* int: completion slots */
+	EXS_QATTR_EVENTS = 2, /* int, read only: events waiting */
+	EXS_QATTR_SIGNAL = 3, /* exs_signal_t */
+	EXS_QATTR_WAIT = 4,   /* int: one of EXS_WAIT_* */
+};
+
+enum {
+	EXS_WAIT_ADAPTIVE = 0,	/* spin for a bounded time, then sleep */
+	EXS_WAIT_NOTIFY = 1,	/* sleep at once */
+	EXS_WAIT_BUSY_POLL = 2, /* never sleep */
+};
+
+enum {
+	EXS_SIG_DISABLE = 0,
+	EXS_SIG_ENABLE = 1,
+};
+
+typedef struct exs_signal {
+	int exs_enable; /* EXS_SIG_ENABLE or EXS_SIG_DISABLE */
+	int exs_signo;	/* raised when an event arrives in an empty queue */
+} exs_signal_t;
+
+/* Flags of exs_mregister(). */
+#define EXS_MRF_SHARED 0x1 /* the memory is shared with other processes */
+
+/* Flags of exs_cancel(): what selects the operations. */
+#define EXS_CAF_FILDES	0x1 /* those of the descriptor */
+#define EXS_CAF_AHANDLE 0x2 /* those with the application handle */
+
+/* Types of event. */
+enum {
+	EXS_EVT_POLL = 1,
+	EXS_EVT_CONNECT = 2,
+	EXS_EVT_ACCEPT = 3,
+	EXS_EVT_SEND = 4,
+	EXS_EVT_RECV = 5,
+	EXS_EVT_SENDMSG = 6,
+	EXS_EVT_RECVMSG = 7,
+	EXS_EVT_SENDFILE = 8,
+	EXS_EVT_SENDTIMEOUT = 9,
+	EXS_EVT_RECVTIMEOUT = 10,
+	EXS_EVT_SHUTDOWN = 11,
+	EXS_EVT_CLOSE = 12,
+};
+
+/* Where exs_accept() puts the peer's address. The caller keeps the structure
+ * until the event is dequeued. Either pointer may be null; exs_addrlen is the
+ * room on entry and the true length after. */
+typedef struct exs_acceptaddr {
+	struct sockaddr *exs_addr;
+	socklen_t exs_addrlen;
+} exs_acceptaddr_t;
+
+/* The arm of EXS_EVT_SEND and EXS_EVT_RECV. */
+typedef struct exs_evt_xfer {
+	void *exs_evt_buffer;  /* as submitted */
+	size_t exs_evt_length; /* bytes moved; of a receive, 0 is the end */
+	int exs_evt_flags;     /* MSG_TRUNC, ... of a receive */
+} exs_evt_xfer_t;
+
+/* The arm of EXS_EVT_ACCEPT. */
+typedef struct exs_evt_accept {
+	int exs_evt_newfd; /* the connection, or -1 when exs_errno is set */
+	exs_acceptaddr_t *exs_evt_addr; /* as submitted */
+} exs_evt_accept_t;
+
+typedef struct exs_event {
+	int exs_evt_type;   /* EXS_EVT_* */
+	int exs_evt_socket; /* the descriptor of the submission */
+	exs_ahandle_t exs_evt_ahandle;
+	int exs_errno; /* 0, or why the operation failed */
+	int exs_evt_reserved;
+	union {
+		exs_evt_xfer_t exs_evt_xfer;
+		exs_evt_accept_t exs_evt_accept;
+		void *exs_evt_room[5]; /* keeps the size for other arms */
+	} exs_evt_un;
+} exs_event_t;
+
+/* Start. Returns 0, or -1 with EPROTONOSUPPORT for a version this library
+ * does not speak. May be called again. Every other call fails with ENXIO
+ * before it. */
+int exs_init(int version);
+
+/* Event queues. */
+exs_qhandle_t exs_qcreate(int depth);
+int exs_qdelete(exs_qhandle_t q);
+int exs_qmodify(exs_qhandle_t q, int attr, const void *val, size_t len);
+int exs_qstatus(exs_qhandle_t q, int attr, void *val, size_t *len);
+/* Takes up to |evtcnt| events. A positive evtcnt returns as soon as one is
+ * there, a negative one when |evtcnt| are, or the time is up; 0 returns 0.
+ * A null timeout waits for ever, a zero one only looks. */
+int exs_qdequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
+		 const struct timeval *timeout);
+
+/* Memory. */
+exs_mhandle_t exs_mregister(void *addr, size_t len, int flags);
+int exs_mderegister(exs_mhandle_t m, int flags);
+
+/* Transfers. */
+ssize_t exs_send(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
+		 exs_ahandle_t a, exs_mhandle_t m);
+ssize_t exs_recv(int s, void *buf, size_t len, int flags, exs_qhandle_t q,
+		 exs_ahandle_t a, exs_mhandle_t m);
+
+/* Connections. */
+int exs_connect(int s, const struct sockaddr *to, socklen_t len, int flags,
+		exs_qhandle_t q, exs_ahandle_t a);
+int exs_accept(int s, exs_acceptaddr_t *addr, int flags, exs_qhandle_t q,
+	       exs_ahandle_t a);
+int exs_cancel(int s, exs_ahandle_t a, int flags);
+int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a);
+int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a);
+
+/* As their POSIX namesakes. */
+int exs_socket(int domain, int type, int protocol);
+int exs_bind(int s, const struct sockaddr *addr, socklen_t len);
+int exs_listen(int s, int backlog);
+int exs_fcntl(int s, int cmd, ...);
+int exs_getsockopt(int s, int level, int name, void *val, socklen_t *len);
+int exs_setsockopt(int s, int level, int name, const void *val, socklen_t len);
+int exs_getsockname(int s, struct sockaddr *addr, socklen_t *len);
+int exs_getpeername(int s, struct sockaddr *addr, socklen_t *len);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What libexs offers beyond the Extended Sockets API. */
+#ifndef _SYS_EXS_EXT_H
+#define _SYS_EXS_EXT_H
+
+#include <stdint.h>
+#include <sys/exs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Why a connection is not on the best fabric. Values never change; new ones
+ * are added at the end. exs_x_reason_name() gives the word the tools print. */
+typedef enum exs_x_reason {
+	EXS_X_REASON_NONE = 0,	    /* it is: both directions are on a fabric */
+	EXS_X_REASON_UNDECIDED = 1, /* too little traffic so far */
+	EXS_X_REASON_PLAIN_PEER = 2,	/* the peer does not run libexs */
+	EXS_X_REASON_PLAIN_SOCKET = 3,	/* made by plain calls, not adopted */
+	EXS_X_REASON_CONFIG = 4,	/* EXS_UPGRADE=never */
+	EXS_X_REASON_NO_PROVIDER = 5,	/* no fabric is usable at both ends */
+	EXS_X_REASON_REMOTE = 6,	/* the peer is on another host */
+	EXS_X_REASON_NO_PROOF = 7,	/* /proc or sock_diag is missing here */
+	EXS_X_REASON_REFUSED = 8,	/* somebody claimed it without proof */
+	EXS_X_REASON_VERSION = 9,	/* the ends speak different protocols */
+	EXS_X_REASON_TIMEOUT = 10,	/* the peer did not answer in time */
+	EXS_X_REASON_REQUESTED = 11,	/* exs_x_downgrade() here */
+	EXS_X_REASON_PEER_REQUEST = 12, /* the peer asked for TCP */
+	EXS_X_REASON_HALF_CLOSED = 13,	/* a direction has ended */
+	EXS_X_REASON_URGENT = 14,	/* urgent data was used */
+	EXS_X_REASON_DESCRIPTORS = 15,	/* descriptors are running out */
+	EXS_X_REASON_MEMORY = 16,	/* memory or its limits ran out */
+	EXS_X_REASON_SHARED = 17,     /* several processes use the descriptor */
+	EXS_X_REASON_KERNEL_TLS = 18, /* TCP_ULP */
+	EXS_X_REASON_MPTCP = 19,
+	EXS_X_REASON_ZEROCOPY = 20,   /* SO_ZEROCOPY */
+	EXS_X_REASON_TIMESTAMPS = 21, /* SO_TIMESTAMPING and its kin */
+	EXS_X_REASON_REPAIR = 22,     /* TCP_REPAIR */
+	EXS_X_REASON_BPF = 23,	      /* a filter is attached */
+	EXS_X_REASON_O_ASYNC = 24,
+	EXS_X_REASON_SELF = 25,	    /* a socket connected to itself */
+	EXS_X_REASON_IO_URING = 26, /* the program has rings of its own */
+	EXS_X_REASON_SECCOMP = 27,
+	EXS_X_REASON_ORPHAN = 28, /* the peer is gone, its bytes were saved */
+	EXS_X_REASON_PEER_LOST = 29, /* the peer left without a word */
+	EXS_X_REASON_PROTOCOL = 30,  /* the peer broke the protocol */
+	EXS_X_REASON_NOT_TCP = 31,   /* not a TCP socket */
+	EXS_X_REASON_NOT_CONNECTED = 32,
+	EXS_X_REASON_MAX_ = 33,
+} exs_x_reason_t;
+
+/* A snapshot of one socket. Counters count from the moment the library first
+ * saw the descriptor. */
+typedef struct exs_x_sockinfo {
+	char exs_x_tx_fabric[16]; /* where exs_send() goes now: "tcp", "shm" */
+	char exs_x_rx_fabric[16]; /* where exs_recv() comes from now */
+	int exs_x_reason;	  /* exs_x_reason_t */
+	int exs_x_paired;	  /* 1: the peer's library was met */
+	uint64_t exs_x_tx_bytes;  /* all fabrics together */
+	uint64_t exs_x_rx_bytes;
+	uint64_t exs_x_tx_fabric_bytes; /* those that did not use TCP */
+	uint64_t exs_x_rx_fabric_bytes;
+	uint64_t exs_x_bells_sent; /* wake-ups paid for */
+	uint64_t exs_x_bells_received;
+	uint64_t exs_x_sleeps;	   /* times a thread slept for this socket */
+	uint64_t exs_x_spins;	   /* waits that ended without sleeping */
+	uint64_t exs_x_upgrades;   /* directions switched onto a fabric */
+	uint64_t exs_x_downgrades; /* directions switched back */
+	uint64_t exs_x_room[12];   /* zero; keeps the size */
+} exs_x_sockinfo_t;
+
+/* A descriptor that polls readable while the queue has events (or may have:
+ * a wake-up that yields none is allowed). It belongs to the queue: never read
+ * or close it. -1 with EINVAL, EMFILE. */
+int exs_x_qfd(exs_qhandle_t q);
+
+/* Fills *info. -1 with EBADF, ENOTSOCK, EINVAL. */
+int exs_x_sockinfo(int s, exs_x_sockinfo_t *info);
+
+/* The word and the sentence for a reason; never null. */
+const char *exs_x_reason_name(int reason);
+const char *exs_x_reason_text(int reason);
+
+/* Lets the library upgrade a descriptor that plain calls made, or upgrade
+ * again one that exs_x_downgrade() took back. Returns at once; the upgrade
+ * follows when the peer agrees. -1 with EBADF, ENOTSOCK, ENOTCONN,
+ * EOPNOTSUPP (a kind of socket that is never upgraded). */
+int exs_x_adopt(int s);
+
+/* Moves both directions back to TCP, so that plain calls, exec and
+ * descriptor passing are safe. No byte is lost: what lies unread in a ring is
+ * sent again over TCP. Returns when this end is done. -1 with EBADF,
+ * ENOTSOCK; EBUSY with asynchronous operations outstanding on the socket;
+ * ETIMEDOUT when the peer's process is stopped: the move then completes when
+ * it runs again, and until then plain calls are not safe. */
+int exs_x_downgrade(int s);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

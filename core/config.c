@@ -1,0 +1,718 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration: one table of settings, each with its parser.
+ *
+ * A value is a text from one of three sources. Each setting is parsed from its
+ * default, then from the file, then from the environment, and a text that does
+ * not parse leaves what was there. The settings of the log come first in the
+ * table, so that complaints about all others go where the user wants them.
+ */
+#include "core/config.h"
+
+#include "core/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "EXS_"
+
+#define TEXT_OF(number)	 #number
+#define NUMBER(constant) TEXT_OF(constant)
+
+struct choice {
+	const char *word;
+	int value;
+};
+
+struct setting {
+	const char *variable;
+	const char *accepts;
+	const char *help;
+	const char *fallback;
+	/* Takes the text whole, or returns false and changes nothing. */
+	bool (*parse)(const struct setting *s, struct exi_config *c,
+		      const char *text);
+	void (*print)(const struct setting *s, const struct exi_config *c,
+		      char *buf, size_t len);
+	/* For the parsers that serve several settings. */
+	size_t offset; /* of the member of struct exi_config */
+	uint64_t min, max;
+	const struct choice *choices; /* ends with a null word */
+};
+
+static const char *const fabric_names[] = { "shm", "verbs", "ofi", "tcp",
+					    "loop" };
+
+#define FABRIC_NAMES "shm, verbs, ofi, tcp, loop"
+#define N_FABRICS    (sizeof(fabric_names) / sizeof(fabric_names[0]))
+
+_Static_assert(N_FABRICS <= EXI_CONFIG_PROVIDERS_MAX, "every name fits");
+
+static void *member(const struct setting *s, const struct exi_config *c)
+{
+	return (char *)c + s->offset;
+}
+
+static bool parse_number(const char *text, uint64_t min, uint64_t max,
+			 uint64_t *ret)
+{
+	unsigned long long v;
+
+	if (!text[0] || text[strspn(text, "0123456789")])
+		return false;
+	errno = 0;
+	v = strtoull(text, NULL, 10);
+	if (errno || v < min || v > max)
+		return false;
+	*ret = v;
+	return true;
+}
+
+static bool parse_u64(const struct setting *s, struct exi_config *c,
+		      const char *text)
+{
+	return parse_number(text, s->min, s->max, member(s, c));
+}
+
+static void print_u64(const struct setting *s, const struct exi_config *c,
+		      char *buf, size_t len)
+{
+	snprintf(buf, len, "%" PRIu64, *(uint64_t *)member(s, c));
+}
+
+static bool parse_u32(const struct setting *s, struct exi_config *c,
+		      const char *text)
+{
+	uint64_t v;
+
+	if (!parse_number(text, s->min, s->max, &v))
+		return false;
+	*(uint32_t *)member(s, c) = (uint32_t)v;
+	return true;
+}
+
+static void print_u32(const struct setting *s, const struct exi_config *c,
+		      char *buf, size_t len)
+{
+	snprintf(buf, len, "%" PRIu32, *(uint32_t *)member(s, c));
+}
+
+static bool parse_power_of_two(const struct setting *s, struct exi_config *c,
+			       const char *text)
+{
+	uint64_t v;
+
+	return parse_number(text, s->min, s->max, &v) && !(v & (v - 1)) &&
+	       parse_u32(s, c, text);
+}
+
+/* Members that are an enum or an int. */
+static bool parse_choice(const struct setting *s, struct exi_config *c,
+			 const char *text)
+{
+	for (const struct choice *o = s->choices; o->word; o++) {
+		if (!strcasecmp(o->word, text)) {
+			memcpy(member(s, c), &o->value, sizeof(o->value));
+			return true;
+		}
+	}
+	return false;
+}
+
+static void print_choice(const struct setting *s, const struct exi_config *c,
+			 char *buf, size_t len)
+{
+	const struct choice *o = s->choices;
+	int value;
+
+	memcpy(&value, member(s, c), sizeof(value));
+	while (o->value != value)
+		o++;
+	snprintf(buf, len, "%s", o->word);
+}
+
+static const struct choice switches[] = {
+	{ "on", true },	  { "1", true },      { "yes", true },
+	{ "true", true }, { "off", false },   { "0", false },
+	{ "no", false },  { "false", false }, { NULL, 0 },
+};
+
+static bool parse_switch(const struct setting *s, struct exi_config *c,
+			 const char *text)
+{
+	for (const struct choice *o = switches; o->word; o++) {
+		if (!strcasecmp(o->word, text)) {
+			*(bool *)member(s, c) = o->value;
+			return true;
+		}
+	}
+	return false;
+}
+
+static void print_switch(const struct setting *s, const struct exi_config *c,
+			 char *buf, size_t len)
+{
+	snprintf(buf, len, "%s", *(bool *)member(s, c) ? "on" : "off");
+}
+
+/* A leading "~/" is the home directory. */
+static bool expand_path(const char *text, char *ret)
+{
+	char path[EXI_CONFIG_PATH_MAX];
+	const char *home = "";
+	int n;
+
+	if (!strncmp(text, "~/", 2)) {
+		home = secure_getenv("HOME");
+		home = home ? home : "";
+		text++;
+	}
+	n = snprintf(path, sizeof(path), "%s%s", home, text);
+	if (n >= EXI_CONFIG_PATH_MAX)
+		return false;
+	memcpy(ret, path, n + 1);
+	return true;
+}
+
+static bool parse_path(const struct setting *s, struct exi_config *c,
+		       const char *text)
+{
+	return expand_path(text, member(s, c));
+}
+
+static void print_string(const struct setting *s, const struct exi_config *c,
+			 char *buf, size_t len)
+{
+	snprintf(buf, len, "%s", (const char *)member(s, c));
+}
+
+/* The index of a fabric's name of len bytes; -1 when it is none. */
+static int find_fabric(const char *name, size_t len)
+{
+	for (size_t i = 0; i < N_FABRICS; i++) {
+		if (strlen(fabric_names[i]) == len &&
+		    !strncasecmp(fabric_names[i], name, len))
+			return (int)i;
+	}
+	return -1;
+}
+
+struct provider_list {
+	unsigned int n;
+	int order[N_FABRICS];
+	bool listed[N_FABRICS];
+	bool excluded[N_FABRICS];
+	bool any; /* at least one name was understood */
+};
+
+static void list_add(struct provider_list *l, const char *name, size_t len)
+{
+	bool exclude = name[0] == '^';
+	int i;
+
+	i = find_fabric(name + exclude, len - exclude);
+	if (i < 0) {
+		exi_warn("EXS_PROVIDER: ignoring unknown fabric \"%.*s\"; "
+			 "known are " FABRIC_NAMES,
+			 (int)len, name);
+		return;
+	}
+	l->any = true;
+	if (exclude) {
+		l->excluded[i] = true;
+	} else if (!l->listed[i]) {
+		l->listed[i] = true;
+		l->order[l->n++] = i;
+	}
+}
+
+static void list_read(struct provider_list *l, const char *text)
+{
+	static const char between[] = ", \t";
+	size_t len;
+
+	for (text += strspn(text, between); *text;
+	     text += strspn(text, between)) {
+		len = strcspn(text, between);
+		list_add(l, text, len);
+		text += len;
+	}
+}
+
+#define PROVIDERS_DEFAULT "shm,verbs,ofi,tcp"
+
+static bool parse_provider(const struct setting *s, struct exi_config *c,
+			   const char *text)
+{
+	struct provider_list l = { 0 };
+
+	list_read(&l, text);
+	if (!l.any)
+		return false;
+	/* Exclusions alone take away from the usual list. */
+	if (!l.n)
+		list_read(&l, PROVIDERS_DEFAULT);
+	c->n_providers = 0;
+	for (unsigned int i = 0; i < l.n; i++) {
+		if (!l.excluded[l.order[i]])
+			strcpy(c->providers[c->n_providers++],
+			       fabric_names[l.order[i]]);
+	}
+	return true;
+}
+
+static void print_provider(const struct setting *s, const struct exi_config *c,
+			   char *buf, size_t len)
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (unsigned int i = 0; i < c->n_providers; i++)
+		n += snprintf(buf + n, len - n, "%s%s", i ? "," : "",
+			      c->providers[i]);
+}
+
+static bool parse_require(const struct setting *s, struct exi_config *c,
+			  const char *text)
+{
+	int i = find_fabric(text, strlen(text));
+
+	if (text[0] && i < 0)
+		return false;
+	strcpy(c->require, text[0] ? fabric_names[i] : "");
+	return true;
+}
+
+static bool parse_upgrade(const struct setting *s, struct exi_config *c,
+			  const char *text)
+{
+	uint64_t bytes = 0;
+
+	if (!strncasecmp(text, "bytes:", 6)) {
+		if (!parse_number(text + 6, 0, INT64_MAX, &bytes))
+			return false;
+	} else if (!strcasecmp(text, "auto")) {
+		bytes = EXI_UPGRADE_BYTES;
+	} else if (strcasecmp(text, "connect") && strcasecmp(text, "never")) {
+		return false;
+	}
+	c->upgrade = strcasecmp(text, "never") != 0;
+	c->upgrade_bytes = bytes;
+	return true;
+}
+
+static void print_upgrade(const struct setting *s, const struct exi_config *c,
+			  char *buf, size_t len)
+{
+	if (!c->upgrade)
+		snprintf(buf, len, "never");
+	else if (c->upgrade_bytes == EXI_UPGRADE_BYTES)
+		snprintf(buf, len, "auto");
+	else if (!c->upgrade_bytes)
+		snprintf(buf, len, "connect");
+	else
+		snprintf(buf, len, "bytes:%" PRIu64, c->upgrade_bytes);
+}
+
+static const struct choice log_levels[] = {
+	{ "off", EXI_LOG_OFF },
+	{ "error", EXI_LOG_ERROR },
+	{ "warn", EXI_LOG_WARN },
+	{ "info", EXI_LOG_INFO },
+	{ "debug", EXI_LOG_DEBUG },
+	{ "trace", EXI_LOG_TRACE },
+	{ NULL, 0 },
+};
+
+static const struct choice engines[] = {
+	{ "auto", EXI_TCP_ENGINE_AUTO },
+	{ "io_uring", EXI_TCP_ENGINE_IO_URING },
+	{ "epoll", EXI_TCP_ENGINE_EPOLL },
+	{ NULL, 0 },
+};
+
+static const struct choice trusts[] = {
+	{ "key", EXI_TRUST_KEY },
+	{ "hosts", EXI_TRUST_HOSTS },
+	{ NULL, 0 },
+};
+
+#define AT(name) .offset = offsetof(struct exi_config, name)
+
+static const struct setting settings[] = {
+	{
+		.variable = "EXS_LOG",
+		.accepts = "off, error, warn, info, debug or trace",
+		.help = "How much the library says.",
+		.fallback = "warn",
+		.parse = parse_choice,
+		.print = print_choice,
+		.choices = log_levels,
+		AT(log_level),
+	},
+	{
+		.variable = "EXS_LOG_FILE",
+		.accepts = "a path of at most 255 bytes, %p for the pid",
+		.help = "Where it says it; empty is stderr.",
+		.fallback = "",
+		.parse = parse_path,
+		.print = print_string,
+		AT(log_file),
+	},
+	{
+		.variable = "EXS_PROVIDER",
+		.accepts = "a list of " FABRIC_NAMES "; ^name excludes",
+		.help = "The fabrics a connection may use, the best first.",
+		.fallback = PROVIDERS_DEFAULT,
+		.parse = parse_provider,
+		.print = print_provider,
+	},
+	{
+		.variable = "EXS_REQUIRE",
+		.accepts = "one of " FABRIC_NAMES ", or nothing",
+		.help = "Fail instead of using any other fabric.",
+		.fallback = "",
+		.parse = parse_require,
+		.print = print_string,
+		AT(require),
+	},
+	{
+		.variable = "EXS_UPGRADE",
+		.accepts = "auto, connect, bytes:N or never",
+		.help = "When a connection leaves TCP for a better fabric.",
+		.fallback = "auto",
+		.parse = parse_upgrade,
+		.print = print_upgrade,
+	},
+	{
+		.variable = "EXS_SPIN_US",
+		.accepts = "0 to 1000000",
+		.help = "Longest spin before sleeping; 0 never spins.",
+		.fallback = NUMBER(EXI_SPIN_US),
+		.parse = parse_u32,
+		.print = print_u32,
+		.max = 1000000,
+		AT(spin_us),
+	},
+	{
+		.variable = "EXS_RING_KB",
+		.accepts = "a power of two from 16 to 65536",
+		.help = "Ring of a connection, for each direction.",
+		.fallback = NUMBER(EXI_RING_KB),
+		.parse = parse_power_of_two,
+		.print = print_u32,
+		.min = 16,
+		.max = 65536,
+		AT(ring_kb),
+	},
+	{
+		.variable = "EXS_MEMORY_LIMIT_MB",
+		.accepts = "0 to 1048576",
+		.help = "The most that all rings of the process may use.",
+		.fallback = "1024",
+		.parse = parse_u32,
+		.print = print_u32,
+		.min = 0,
+		.max = 1048576,
+		AT(memory_limit_mb),
+	},
+	{
+		.variable = "EXS_ZCOPY_THRESHOLD",
+		.accepts = "a number of bytes",
+		.help = "From this size on direct placement is tried.",
+		.fallback = "65536",
+		.parse = parse_u64,
+		.print = print_u64,
+		.max = INT64_MAX,
+		AT(zcopy_threshold),
+	},
+	{
+		.variable = "EXS_STATS",
+		.accepts = "on or off",
+		.help = "Publish counters for exs stat.",
+		.fallback = "on",
+		.parse = parse_switch,
+		.print = print_switch,
+		AT(stats),
+	},
+	{
+		.variable = "EXS_TCP_ENGINE",
+		.accepts = "auto, io_uring or epoll",
+		.help = "What drives asynchronous operations over TCP.",
+		.fallback = "auto",
+		.parse = parse_choice,
+		.print = print_choice,
+		.choices = engines,
+		AT(tcp_engine),
+	},
+	{
+		.variable = "EXS_KEY_FILE",
+		.accepts = "a path of at most 255 bytes",
+		.help = "The key by which hosts trust each other.",
+		.fallback = "~/.config/exs/key",
+		.parse = parse_path,
+		.print = print_string,
+		AT(key_file),
+	},
+	{
+		.variable = "EXS_TRUST",
+		.accepts = "key or hosts",
+		.help = "Believe holders of the key, or every user of a host.",
+		.fallback = "key",
+		.parse = parse_choice,
+		.print = print_choice,
+		.choices = trusts,
+		AT(trust),
+	},
+};
+
+_Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&
+		       sizeof(enum exi_trust) == sizeof(int),
+	       "parse_choice() writes an int");
+
+#define N_SETTINGS   (sizeof(settings) / sizeof(settings[0]))
+#define N_OF_THE_LOG 2
+
+enum origin {
+	ORIGIN_DEFAULT,
+	ORIGIN_FILE,
+	ORIGIN_ENVIRONMENT,
+};
+
+static const char *const origin_names[] = {
+	[ORIGIN_DEFAULT] = "default",
+	[ORIGIN_FILE] = "file",
+	[ORIGIN_ENVIRONMENT] = "environment",
+};
+
+static struct exi_config config;
+static enum origin origins[N_SETTINGS];
+static char config_file[EXI_CONFIG_PATH_MAX];
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+/* What the file says of each setting; the texts are the loader's own. */
+struct file {
+	char texts[N_SETTINGS][EXI_CONFIG_PATH_MAX];
+	bool given[N_SETTINGS];
+	bool complain;
+};
+
+/* The setting a key of the file means: its variable in lower case, without
+ * the prefix. */
+static int find_key(const char *section, const char *key)
+{
+	if (section[0] && strcmp(section, "exs") != 0)
+		return -1;
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (!strcasecmp(settings[i].variable + strlen(PREFIX), key))
+			return (int)i;
+	}
+	return -1;
+}
+
+static int take_key(void *arg, const char *section, const char *key,
+		    const char *value)
+{
+	struct file *f = arg;
+	int i = find_key(section, key);
+
+	if (i < 0) {
+		if (f->complain)
+			exi_warn("%s: unknown key \"%s%s%s\"; exs info "
+				 "--config lists the known ones",
+				 config_file, section, section[0] ? "." : "",
+				 key);
+		return 1;
+	}
+	snprintf(f->texts[i], sizeof(f->texts[i]), "%s", value);
+	f->given[i] = true;
+	return 1;
+}
+
+/* Only a regular file: it is read twice, and a device may never end. */
+static FILE *open_regular(const char *path, int *ret_err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	FILE *in = NULL;
+	struct stat st;
+	int err = errno;
+
+	if (fd >= 0 && !fstat(fd, &st)) {
+		err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+		if (S_ISREG(st.st_mode) && !(in = fdopen(fd, "r")))
+			err = errno;
+	}
+	if (!in) {
+		*ret_err = err;
+		if (fd >= 0)
+			close(fd);
+	}
+	return in;
+}
+
+/* Reads the file; with complain set, for what is wrong with it alone. */
+static void read_file(struct file *f, bool complain)
+{
+	FILE *in;
+	int line = 0;
+	int err = 0;
+
+	if (!config_file[0])
+		return;
+	f->complain = complain;
+	in = open_regular(config_file, &err);
+	if (in) {
+		line = ini_parse_file(in, take_key, f);
+		fclose(in);
+	}
+	if (!complain)
+		return;
+	if (err)
+		exi_warn("EXS_CONFIG: cannot read \"%s\": %s; it accepts a "
+			 "file of \"name = value\" lines; using none",
+			 config_file, strerrordesc_np(err));
+	else if (line)
+		exi_warn("EXS_CONFIG: \"%s\" line %d is not understood; "
+			 "\"name = value\", [exs] and # comments are accepted",
+			 config_file, line);
+}
+
+static void apply(size_t i, enum origin origin, const char *text)
+{
+	const struct setting *s = &settings[i];
+	char now[EXI_CONFIG_PATH_MAX];
+
+	if (s->parse(s, &config, text)) {
+		origins[i] = origin;
+		return;
+	}
+	s->print(s, &config, now, sizeof(now));
+	exi_warn("%s: cannot use \"%s\"%s%s; it accepts %s; using \"%s\"",
+		 s->variable, text, origin == ORIGIN_FILE ? " from " : "",
+		 origin == ORIGIN_FILE ? config_file : "", s->accepts, now);
+}
+
+static void resolve(const struct file *f, size_t first, size_t last)
+{
+	for (size_t i = first; i < last; i++) {
+		const char *env = secure_getenv(settings[i].variable);
+
+		if (f->given[i])
+			apply(i, ORIGIN_FILE, f->texts[i]);
+		if (env)
+			apply(i, ORIGIN_ENVIRONMENT, env);
+	}
+}
+
+static bool is_known_variable(const char *entry, size_t len)
+{
+	static const char file_variable[] = "EXS_CONFIG";
+
+	if (len == strlen(file_variable) && !memcmp(entry, file_variable, len))
+		return true;
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (strlen(settings[i].variable) == len &&
+		    !memcmp(entry, settings[i].variable, len))
+			return true;
+	}
+	return false;
+}
+
+static void complain_of_unknown_variables(void)
+{
+	for (char **e = environ; e && *e; e++) {
+		size_t len = strcspn(*e, "=");
+
+		if (!strncmp(*e, PREFIX, strlen(PREFIX)) &&
+		    !is_known_variable(*e, len))
+			exi_warn("unknown variable %.*s is ignored; exs info "
+				 "--env lists the known ones",
+				 (int)len, *e);
+	}
+}
+
+static void complain_of_contradictions(void)
+{
+	if (!config.require[0] || !strcmp(config.require, "tcp"))
+		return;
+	if (!config.upgrade)
+		exi_warn("EXS_REQUIRE %s cannot be met: EXS_UPGRADE is never",
+			 config.require);
+	for (unsigned int i = 0; i < config.n_providers; i++) {
+		if (!strcmp(config.providers[i], config.require))
+			return;
+	}
+	exi_warn("EXS_REQUIRE %s cannot be met: EXS_PROVIDER leaves it out",
+		 config.require);
+}
+
+static void find_file(void)
+{
+	const char *path = secure_getenv("EXS_CONFIG");
+
+	if (path && !expand_path(path, config_file))
+		exi_warn("EXS_CONFIG: cannot use \"%s\"; it accepts a path of "
+			 "at most %d bytes; using none",
+			 path, EXI_CONFIG_PATH_MAX - 1);
+}
+
+static void load(void)
+{
+	struct file file = { 0 };
+
+	for (size_t i = 0; i < N_SETTINGS; i++)
+		apply(i, ORIGIN_DEFAULT, settings[i].fallback);
+	find_file();
+	read_file(&file, false);
+	resolve(&file, 0, N_OF_THE_LOG);
+	exi_log_level = config.log_level;
+	exi_log_file(config.log_file);
+	read_file(&file, true);
+	resolve(&file, N_OF_THE_LOG, N_SETTINGS);
+	if (!getauxval(AT_SECURE))
+		complain_of_unknown_variables();
+	complain_of_contradictions();
+}
+
+void exi_config_load(void)
+{
+	pthread_once(&loaded, load);
+}
+
+const struct exi_config *exi_config(void)
+{
+	exi_config_load();
+	return &config;
+}
+
+bool exi_config_row(unsigned int i, struct exi_config_row *ret)
+{
+	exi_config_load();
+	if (i == N_SETTINGS) {
+		ret->variable = "EXS_CONFIG";
+		ret->accepts = "a path of at most 255 bytes";
+		ret->help = "A file of \"name = value\" lines, names without "
+			    "EXS_ in lower case.";
+		ret->origin = config_file[0] ? "environment" : "default";
+		strcpy(ret->value, config_file);
+		return true;
+	}
+	if (i > N_SETTINGS)
+		return false;
+	ret->variable = settings[i].variable;
+	ret->accepts = settings[i].accepts;
+	ret->help = settings[i].help;
+	ret->origin = origin_names[origins[i]];
+	settings[i].print(&settings[i], &config, ret->value,
+			  sizeof(ret->value));
+	return true;
+}

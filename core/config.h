@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration of the process: EXS_* variables, then the file named by
+ * EXS_CONFIG (INI, keys without the prefix in lower case), then defaults. Read
+ * once, at exi_config_load(); constant afterwards. */
+#ifndef EXI_CORE_CONFIG_H
+#define EXI_CORE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXI_CONFIG_PROVIDERS_MAX 8
+#define EXI_CONFIG_NAME_MAX	 16
+#define EXI_CONFIG_PATH_MAX	 256
+
+enum exi_tcp_engine {
+	EXI_TCP_ENGINE_AUTO,
+	EXI_TCP_ENGINE_IO_URING,
+	EXI_TCP_ENGINE_EPOLL,
+};
+
+enum exi_trust {
+	EXI_TRUST_KEY,
+	EXI_TRUST_HOSTS,
+};
+
+struct exi_config {
+	/* EXS_PROVIDER: in order of preference, exclusions applied. "tcp" is
+	 * always usable, listed or not. */
+	char providers[EXI_CONFIG_PROVIDERS_MAX][EXI_CONFIG_NAME_MAX];
+	unsigned int n_providers;
+	/* EXS_REQUIRE: "" or a provider's name. */
+	char require[EXI_CONFIG_NAME_MAX];
+	/* EXS_UPGRADE: never, or after this many bytes ("connect" is 0,
+	 * "auto" is EXI_UPGRADE_BYTES). */
+	bool upgrade;
+	uint64_t upgrade_bytes;
+	uint32_t spin_us; /* EXS_SPIN_US */
+	uint32_t ring_kb; /* EXS_RING_KB, a power of two, per direction */
+	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
+	uint64_t zcopy_threshold; /* EXS_ZCOPY_THRESHOLD, bytes */
+	int log_level;		  /* EXS_LOG: enum exi_log_level */
+	char log_file[EXI_CONFIG_PATH_MAX]; /* EXS_LOG_FILE: "" is stderr */
+	bool stats;			    /* EXS_STATS */
+	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
+	char key_file[EXI_CONFIG_PATH_MAX]; /* EXS_KEY_FILE */
+	enum exi_trust trust;		    /* EXS_TRUST */
+};
+
+#define EXI_UPGRADE_BYTES 1024
+#define EXI_SPIN_US	  50
+#define EXI_RING_KB	  256
+
+/* Never fails: a value that cannot be used is warned about, with the variable
+ * and what it accepts, and the default stands. Unknown EXS_* variables are
+ * warned about once. Thread-safe, idempotent. */
+void exi_config_load(void);
+
+/* The configuration; loads it at first use. */
+const struct exi_config *exi_config(void);
+
+/* One row for `exs info --config`. */
+struct exi_config_row {
+	const char *variable;		 /* EXS_... */
+	const char *accepts;		 /* in words */
+	const char *help;		 /* one sentence */
+	const char *origin;		 /* "environment", "file", "default" */
+	char value[EXI_CONFIG_PATH_MAX]; /* effective */
+};
+
+/* Fills row number i; false when there is none. */
+bool exi_config_row(unsigned int i, struct exi_config_row *ret);
+
+#endif

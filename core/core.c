@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starting the core, and what a fork does to it. */
+#include "core/core.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "core/config.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/queue.h"
+#include "core/registry.h"
+#include "core/service.h"
+#include "core/sock.h"
+#include "core/surroundings.h"
+#include "core/util.h"
+
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool ready;
+
+static void in_parent(void)
+{
+	exi_process_forked(false);
+}
+
+/* The child has one thread. What other threads of the parent held in private
+ * memory is made anew; what is shared is theirs to let go. */
+static void in_child(void)
+{
+	exi_process_forked(true);
+	exi_service_forked();
+	exi_registry_forked();
+	exi_marker_forked();
+	exi_queue_forked();
+	exi_sock_forked();
+}
+
+/* EXS_REQUIRE names what the program must not run without. */
+static int check_require(void)
+{
+	const char *require = exi_config()->require;
+	struct exi_registry_row row;
+	unsigned int i;
+
+	for (i = 0; require[0] && exi_registry_row(i, &row); i++) {
+		if (__builtin_strcmp(row.name, require))
+			continue;
+		if (row.configured && row.usable)
+			return 0;
+		exi_error("EXS_REQUIRE is %s, which is not usable here: %s",
+			  require,
+			  row.usable ? "EXS_PROVIDER leaves it out" : row.why);
+		return -ENODEV;
+	}
+	return 0;
+}
+
+int exi_core_init(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&init_lock);
+	if (!atomic_load(&ready)) {
+		exi_config_load();
+		exi_surroundings_init();
+		ret = check_require();
+		if (!ret)
+			ret = exi_sock_init();
+		if (!ret)
+			ret = -pthread_atfork(exi_sock_prefork, in_parent,
+					      in_child);
+		if (!ret)
+			atomic_store(&ready, true);
+	}
+	pthread_mutex_unlock(&init_lock);
+	return ret;
+}
+
+bool exi_core_ready(void)
+{
+	return exi_likely(atomic_load_explicit(&ready, memory_order_acquire));
+}

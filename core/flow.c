@@ -1,0 +1,894 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving bytes: the kernel's way when the direction is on TCP, the fabric's
+ * when it was switched. One function per direction does a single attempt
+ * under the direction's lock (try_send, try_recv); synchronous calls loop over
+ * it with exi_wait(), asynchronous ones queue. */
+#include "core/flow.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "core/futex.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/queue.h"
+#include "core/service.h"
+#include "core/switch.h"
+#include "core/wait.h"
+
+/* The error that the kernel keeps for the connection, once. */
+static int take_so_error(int fd)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		return 0;
+	return err;
+}
+
+static void account(struct exi_half *h, ssize_t n, bool fabric)
+{
+	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
+	if (fabric)
+		h->fabric_bytes += (uint64_t)n;
+}
+
+/* The peer wrote nonsense into its segment. */
+static ssize_t fabric_failed(struct exi_sock *sk, struct exi_half *h)
+{
+	exi_link_violation(sk, "a record that cannot be");
+	h->err = 0; /* said now */
+	return -ECONNRESET;
+}
+
+/* --- sending ------------------------------------------------------------ */
+
+int exi_flow_drain_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	const void *run;
+	size_t len;
+
+	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
+		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
+
+		if (n < 0)
+			return (int)n;
+		sk->fab->swops->drained(sk->fab, (size_t)n);
+	}
+	h->mode = EXI_MODE_TCP;
+	if (h->lingers)
+		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,
+			   sizeof(h->linger));
+	h->lingers = 0;
+	if (h->ended && !h->fin) {
+		h->fin = 1;
+		shutdown(sk->tcp->fd, SHUT_WR);
+	}
+	return 0;
+}
+
+int exi_flow_end_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	h->end_wanted = 0;
+	if (h->mode == EXI_MODE_RING) {
+		/* TCP stays open: after a FIN nothing could be taken back. */
+		if (!h->ended && !atomic_load(&sk->sh->gone))
+			sk->fab->ops->end(sk->fab);
+		h->ended = 1;
+		return 0;
+	}
+	h->ended = 1;
+	if (h->mode == EXI_MODE_DRAIN)
+		return 0; /* the FIN follows the drain */
+	h->fin = 1;
+	return sk->tcp->ops->end(sk->tcp);
+}
+
+/* Why nothing can be sent any more; 0 when it can. */
+static int send_refused(struct exi_sock *sk, struct exi_half *h)
+{
+	int err;
+
+	if (h->err) {
+		err = h->err;
+		h->err = 0;
+		return -err;
+	}
+	if (h->ended || h->broken)
+		return -EPIPE;
+	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
+		err = take_so_error(sk->tcp->fd);
+		return err ? -err : -EPIPE;
+	}
+	return 0;
+}
+
+static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
+			     const void *buf, size_t len)
+{
+	ssize_t n;
+
+	if (exi_unlikely(
+		    h->ended | h->broken | (uint32_t)h->err |
+		    atomic_load_explicit(&sk->sh->gone, memory_order_relaxed)))
+		return send_refused(sk, h);
+	n = sk->fab->ops->send(sk->fab, buf, len, 0);
+	if (exi_likely(n > 0))
+		account(h, n, true);
+	else if (n == -EPROTO)
+		return fabric_failed(sk, h);
+	return n;
+}
+
+static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
+			    const void *buf, size_t len, int flags)
+{
+	ssize_t n = send_refused(sk, h);
+
+	if (n)
+		return n;
+	if (h->mode == EXI_MODE_DRAIN) {
+		n = exi_flow_drain_locked(sk);
+		if (n)
+			return n;
+	}
+	if (sk->posted[EXI_TX])
+		return -EAGAIN;
+	if (!(flags & (MSG_OOB | MSG_MORE)) && exi_switch_wanted(sk->sh) &&
+	    exi_switch_up_locked(sk) == 0)
+		return try_send_ring(sk, h, buf, len);
+	if (flags & MSG_OOB)
+		h->urgent = 1;
+	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
+	if (n > 0)
+		account(h, n, false);
+	return n;
+}
+
+static ssize_t try_send(struct exi_sock *sk, struct exi_half *h,
+			const void *buf, size_t len, int flags)
+{
+	if (exi_likely(h->mode == EXI_MODE_RING))
+		return try_send_ring(sk, h, buf, len);
+	return try_send_tcp(sk, h, buf, len, flags);
+}
+
+/* --- receiving ---------------------------------------------------------- */
+
+/* The ring is empty and nobody writes it any more. */
+static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
+{
+	int err;
+
+	if (!h->ended && !h->fin) {
+		err = h->err ? h->err : take_so_error(sk->tcp->fd);
+		h->err = 0;
+		h->fin = 1;
+		if (err) {
+			/* Reset: nothing can be sent either. */
+			atomic_store(&sk->sh->gone, 1);
+			return -err;
+		}
+	}
+	return 0;
+}
+
+static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
+			     size_t len, int flags)
+{
+	/* Before the look at the ring: what was written before the peer went
+	 * is found. */
+	uint32_t over =
+		atomic_load_explicit(&sk->sh->gone, memory_order_acquire) |
+		atomic_load_explicit(&sk->sh->rx_fin, memory_order_acquire);
+	ssize_t n;
+
+	if (exi_unlikely(h->broken))
+		return 0;
+	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
+	if (exi_likely(n > 0)) {
+		if (!(flags & MSG_PEEK))
+			account(h, n, true);
+		return n;
+	}
+	if (n == 0 && len) {
+		h->ended = 1;
+		return 0;
+	}
+	if (n == -EAGAIN && over)
+		return recv_ended(sk, h);
+	if (n == -EPROTO)
+		return fabric_failed(sk, h);
+	return n;
+}
+
+/* TCP ended while the peer was sending the ring's rest over it: what did not
+ * come is still in the ring, behind what did. */
+static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
+			    size_t len, int flags, ssize_t end)
+{
+	char skipped[4096];
+	uint64_t skip;
+
+	if (h->back < h->left)
+		return end ? end : -ECONNRESET; /* TCP bytes are missing */
+	skip = h->back - h->left;
+	while (skip) {
+		size_t n = skip < sizeof(skipped) ? skip : sizeof(skipped);
+		ssize_t got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
+
+		if (got <= 0)
+			return end; /* all came, and more: TCP's own end */
+		skip -= (uint64_t)got;
+	}
+	if (sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK) <= 0)
+		return end; /* all came */
+	h->mode = EXI_MODE_RING;
+	atomic_store(&sk->sh->rx_fin, 1);
+	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
+	return try_recv_ring(sk, h, buf, len, flags);
+}
+
+/* TCP says the end. A SWITCH that was sent before it may still lie in the
+ * link: the end counts when the link was read after it. */
+static bool end_counts(struct exi_sock *sk, struct exi_half *h)
+{
+	return h->link_read || !atomic_load(&sk->sh->greeting) || !sk->fab;
+}
+
+static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
+{
+	account(h, n, false);
+	if (h->mode == EXI_MODE_LEFT && (h->left -= (size_t)n) == 0)
+		h->mode = EXI_MODE_RING;
+	if (h->mode == EXI_MODE_BACK)
+		h->back += (uint64_t)n;
+	return n;
+}
+
+/* -ESTALE: the link must be read before the end can be told. */
+static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
+			    size_t len, int flags)
+{
+	ssize_t n;
+
+	if (h->err) {
+		n = -h->err;
+		h->err = 0;
+		return n;
+	}
+	if (h->broken || h->ended)
+		return 0;
+	if (sk->posted[EXI_RX])
+		return -EAGAIN;
+	if (h->mode == EXI_MODE_LEFT && len > h->left)
+		len = h->left;
+	n = sk->tcp->ops->recv(sk->tcp, buf, len, flags & ~MSG_WAITALL);
+	if (n > 0)
+		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
+	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
+		exi_switch_left_locked(sk);
+		if (h->mode == EXI_MODE_RING)
+			return try_recv_ring(sk, h, buf, len, flags);
+	}
+	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
+		return n;
+	if (!end_counts(sk, h)) {
+		/* An error is told once by the kernel: kept. */
+		h->err = n < 0 ? (int)-n : 0;
+		h->end_seen = 1;
+		return -ESTALE;
+	}
+	if (h->mode == EXI_MODE_BACK && !h->fin) {
+		n = back_to_ring(sk, h, buf, len, flags, n);
+		if (h->mode == EXI_MODE_RING)
+			return n;
+	}
+	if (h->mode == EXI_MODE_LEFT && n == 0)
+		n = -ECONNRESET; /* bytes of TCP are missing */
+	h->fin = 1;
+	return n;
+}
+
+static ssize_t try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
+			size_t len, int flags)
+{
+	if (exi_likely(h->mode == EXI_MODE_RING))
+		return try_recv_ring(sk, h, buf, len, flags);
+	return try_recv_tcp(sk, h, buf, len, flags);
+}
+
+/* Under the direction's lock; read without it as a hint. */
+static void count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
+{
+	uint32_t n =
+		atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed);
+
+	atomic_store_explicit(&sk->n_ops[dir], n + (uint32_t)change,
+			      memory_order_release);
+}
+
+/* --- asynchronous ------------------------------------------------------- */
+
+static void posted_done(struct exi_xfer *x, ssize_t result);
+
+/* Hands the rest of the first operation to the kernel. */
+static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_xfer *x = &sk->xfer[dir];
+	int ret;
+
+	x->buf = (char *)op->buf + op->done;
+	x->len = op->len - op->done;
+	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
+		x->len = h->left;
+	x->flags = op->flags & ~(MSG_WAITALL | MSG_DONTWAIT);
+	x->done = posted_done;
+	x->conn = sk->tcp;
+	x->owner = sk;
+	x->dir = dir;
+	ret = exi_service_domain(sk->tcp->domain);
+	if (ret)
+		return ret;
+	sk->posted[dir] = op;
+	ret = dir == EXI_RX ? sk->tcp->ops->post_recv(sk->tcp, x)
+			    : sk->tcp->ops->post_send(sk->tcp, x);
+	if (ret)
+		sk->posted[dir] = NULL;
+	return ret;
+}
+
+bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	if (h->mode != EXI_MODE_RING || !sk->fab)
+		return true;
+	if (sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_BELL))
+		return false;
+	/* After arming: a peer that left before it is seen here. */
+	return !atomic_load(&sk->sh->gone) &&
+	       !(dir == EXI_RX && atomic_load(&sk->sh->rx_fin));
+}
+
+/* The service goes on with the drain when TCP has room. */
+int exi_flow_await_drain_locked(struct exi_sock *sk)
+{
+	int ret = exi_service_domain(sk->tcp->domain);
+
+	if (ret)
+		return ret;
+	ret = sk->tcp->ops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
+	return ret == -EBUSY ? -EAGAIN : ret;
+}
+
+/* Somebody will call progress when op can move: 0. -EAGAIN: it can now. */
+static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	if (h->mode == EXI_MODE_RING) {
+		if (op->queue && exi_queue_heat(op->queue, sk, op->fd, dir))
+			return 0;
+		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
+	}
+	if (h->mode == EXI_MODE_DRAIN)
+		return exi_flow_await_drain_locked(sk);
+	if (sk->tcp->domain->post_from_service && !exi_service_self())
+		return exi_service_progress(sk, dir);
+	return post_locked(sk, dir, op);
+}
+
+static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_op *op, int err)
+{
+	exi_list_del(&op->node);
+	count_ops(sk, dir, -1);
+	/* What moved before an error is reported; the error comes next. */
+	op->err = op->done ? 0 : err;
+	exi_op_complete(op);
+}
+
+static bool full(const struct exi_op *op, enum exi_dir dir, ssize_t n)
+{
+	return op->done == op->len || n == 0 ||
+	       (dir == EXI_RX && !(op->flags & MSG_WAITALL));
+}
+
+void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
+		struct exi_op *op =
+			exi_container(sk->ops[dir].next, struct exi_op, node);
+		size_t rest = op->len - op->done;
+		ssize_t n;
+
+		if (op->cancelled) {
+			finish_locked(sk, dir, op, ECANCELED);
+			continue;
+		}
+		n = dir == EXI_RX ? try_recv(sk, h, (char *)op->buf + op->done,
+					     rest, op->flags)
+				  : try_send(sk, h, (char *)op->buf + op->done,
+					     rest, op->flags);
+		if (n == -EAGAIN) {
+			int ret = expect_locked(sk, dir, op);
+
+			if (ret == 0)
+				return;
+			if (ret == -EAGAIN)
+				continue;
+			n = ret;
+		}
+		if (n == -EINTR)
+			continue;
+		if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
+			return; /* the service reads the link first */
+		if (n < 0) {
+			finish_locked(sk, dir, op, (int)-n);
+			continue;
+		}
+		op->done += (size_t)n;
+		if (full(op, dir, n))
+			finish_locked(sk, dir, op, 0);
+	}
+	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
+		exi_flow_end_locked(sk);
+	while (exi_list_empty(&sk->ops[dir]) && h->mode == EXI_MODE_DRAIN &&
+	       exi_flow_drain_locked(sk) == -EAGAIN &&
+	       exi_flow_await_drain_locked(sk) == -EAGAIN)
+		;
+}
+
+void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	int fd = atomic_load(&sk->fd);
+	struct exi_shared *sh;
+
+	if (fd < 0 || !exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	exi_flow_progress_locked(sk, dir);
+	exi_half_unlock(h);
+}
+
+static void after_recv(struct exi_sock *sk, int fd)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	if (exi_unlikely(
+		    __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
+		    atomic_load_explicit(&h->meet_at, memory_order_relaxed)))
+		exi_link_meet(sk, fd, EXI_RX);
+}
+
+/* The kernel moved what post_locked() gave it. */
+static void posted_done(struct exi_xfer *x, ssize_t result)
+{
+	struct exi_sock *sk = x->owner;
+	enum exi_dir dir = x->dir;
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_op *op;
+
+	exi_lock(&h->lock);
+	op = sk->posted[dir];
+	sk->posted[dir] = NULL;
+	if (result > 0) {
+		op->done += (size_t)result;
+		account(h, result, false);
+		/* Counted anew: a switch that came meanwhile may have counted
+		 * these bytes already. */
+		if (dir == EXI_RX && h->mode == EXI_MODE_LEFT)
+			exi_switch_left_locked(sk);
+		if (dir == EXI_RX && h->mode == EXI_MODE_BACK)
+			h->back += (uint64_t)result;
+	}
+	/* The end is found again, and judged, by the attempt below. */
+	if (dir == EXI_RX && result == 0 && op->len > op->done)
+		result = -ECANCELED;
+	if (result >= 0 && full(op, dir, result))
+		finish_locked(sk, dir, op, 0);
+	else if (result < 0 && result != -ECANCELED)
+		finish_locked(sk, dir, op, (int)-result);
+	else if (op->cancelled)
+		finish_locked(sk, dir, op, ECANCELED);
+	exi_flow_progress_locked(sk, dir);
+	exi_unlock(&h->lock);
+	if (dir == EXI_RX)
+		after_recv(sk, atomic_load(&sk->fd));
+}
+
+void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_find(c->fd);
+
+	if (sk && (sk->tcp == c || sk->fab == c))
+		exi_flow_progress(sk, dir);
+}
+
+/* Plain close(2) bypasses the table, and the number may be another socket's by
+ * now: looked at on the first submission after a moment's rest, where bytes
+ * would go into a ring. */
+#define REST_TICKS 50000
+
+static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
+{
+	uint64_t now = exi_ticks();
+	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+
+	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
+	if (exi_likely(now - last < REST_TICKS) ||
+	    atomic_load_explicit(&sk->cookie, memory_order_relaxed) == 0 ||
+	    exi_sock_current(sk, fd))
+		return sk;
+	exi_sock_forget(sk, fd);
+	return exi_sock_get(fd, &sk) ? NULL : sk;
+}
+
+/* The rendezvous must come before the bytes that pass its mark. */
+static void before_send(struct exi_sock *sk, int fd, size_t len)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
+
+	if (exi_unlikely(
+		    at != UINT64_MAX &&
+		    (__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) + len > at ||
+		     atomic_load_explicit(&sk->n_ops[EXI_TX],
+					  memory_order_relaxed))))
+		exi_link_meet(sk, fd, EXI_TX);
+}
+
+int exi_flow_submit(struct exi_op *op)
+{
+	enum exi_dir dir = op->type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	int fd = op->fd; /* op is the queue's from when it is listed */
+	int ret;
+
+	ret = exi_sock_get(fd, &sk);
+	if (ret)
+		return ret;
+	sk = still_ours(sk, fd);
+	if (!sk)
+		return -EBADF;
+	if (exi_unlikely(sk->process != exi_use_token()))
+		exi_sock_inherit(sk);
+	if (dir == EXI_TX)
+		before_send(sk, fd, op->len);
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return -EBADF;
+	ret = sk->closing				  ? -EBADF
+	      : dir == EXI_TX && sh->half[dir].end_wanted ? -EPIPE
+							  : 0;
+	if (ret) {
+		exi_half_unlock(&sh->half[dir]);
+		return ret;
+	}
+	exi_list_add_tail(&sk->ops[dir], &op->node);
+	count_ops(sk, dir, 1);
+	/* Behind others it waits its turn. */
+	if (sk->ops[dir].next == &op->node)
+		exi_flow_progress_locked(sk, dir);
+	exi_half_unlock(&sh->half[dir]);
+	if (dir == EXI_RX)
+		after_recv(sk, fd);
+	return 0;
+}
+
+int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
+		    exs_ahandle_t a)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_list *pos, *tmp;
+	int n = 0;
+
+	exi_lock(&h->lock);
+	exi_list_for_each_safe (pos, tmp, &sk->ops[dir]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (op->cancelled || (!any && op->ahandle != a))
+			continue;
+		op->cancelled = true;
+		n++;
+		if (sk->posted[dir] != op)
+			finish_locked(sk, dir, op, ECANCELED);
+		else
+			sk->tcp->ops->cancel(sk->tcp, &sk->xfer[dir]);
+	}
+	exi_unlock(&h->lock);
+	return n;
+}
+
+static bool in_flight(struct exi_sock *sk)
+{
+	enum exi_dir d;
+	bool ret = false;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_lock(&sk->sh->half[d].lock);
+		ret = ret || sk->posted[d];
+		exi_unlock(&sk->sh->half[d].lock);
+	}
+	return ret;
+}
+
+void exi_flow_stop(struct exi_sock *sk)
+{
+	exi_flow_cancel(sk, EXI_RX, true, NULL);
+	exi_flow_cancel(sk, EXI_TX, true, NULL);
+	/* The kernel gives a cancelled transfer back at once or never had it:
+	 * this ends. */
+	while (in_flight(sk)) {
+		struct exi_domain *d = sk->tcp->domain;
+		struct pollfd p = { .events = POLLIN };
+
+		p.fd = d->provider->domain_ops->event_fd(d);
+		if (d->provider->domain_ops->progress(d) == 0)
+			poll(&p, 1, 1); /* or another thread has it */
+	}
+}
+
+/* --- synchronous -------------------------------------------------------- */
+
+static bool nonblocking(int fd, int flags)
+{
+	int fl;
+
+	if (flags & MSG_DONTWAIT)
+		return true;
+	fl = fcntl(fd, F_GETFL);
+	return fl >= 0 && (fl & O_NONBLOCK);
+}
+
+/* When the wait must end by the socket's own time-out; 0: never. */
+static uint64_t deadline_of(int fd, int option)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
+	    (tv.tv_sec == 0 && tv.tv_usec == 0))
+		return 0;
+	return exi_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
+	       (uint64_t)tv.tv_usec * 1000u;
+}
+
+/* What a slow synchronous call has found out about its descriptor. */
+struct patience {
+	bool known;
+	uint64_t deadline;
+};
+
+#define PROBE_NS 1000000u
+
+/* Spinning comes before the system calls that tell whether the call may wait:
+ * they take longer than most replies. What they said last decides whether to
+ * spin; what they say now, whether to sleep. */
+static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
+		      struct patience *p)
+{
+	int ret;
+
+	if (flags & MSG_DONTWAIT)
+		return -EAGAIN;
+	if (atomic_load_explicit(&sk->blocks, memory_order_relaxed) &&
+	    exi_wait_spin(sk, fd, dir))
+		return 0;
+	if (!p->known && atomic_load(&sk->blocks)) {
+		/* Most sleeps end before this, and need not know. */
+		ret = exi_wait(sk, fd, dir, exi_now_ns() + PROBE_NS);
+		if (ret != -ETIMEDOUT)
+			return ret;
+	}
+	if (!p->known) {
+		bool blocks = !nonblocking(fd, flags);
+
+		if (atomic_load(&sk->blocks) != blocks)
+			atomic_store(&sk->blocks, blocks);
+		if (!blocks)
+			return -EAGAIN;
+		p->deadline = deadline_of(fd, dir == EXI_RX ? SO_RCVTIMEO
+							    : SO_SNDTIMEO);
+		p->known = true;
+	}
+	ret = exi_wait(sk, fd, dir, p->deadline);
+	return ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+/* Operations are queued before us: take a place behind them. */
+static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
+{
+	struct exi_op op = {
+		.type = type, .fd = fd, .buf = buf, .len = len, .flags = flags
+	};
+	enum exi_dir dir = type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	struct exi_word w = { .addr = (const uint32_t *)&op.finished };
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret;
+
+	if (nonblocking(fd, flags))
+		return -EAGAIN;
+	exi_list_init(&op.node);
+	ret = exi_flow_submit(&op);
+	if (ret)
+		return ret;
+	while (!atomic_load_explicit(&op.finished, memory_order_acquire)) {
+		ret = exi_futex_wait(&w, 1, NULL);
+		if (ret == -EINTR && sk) {
+			struct exi_half *h = &sk->sh->half[dir];
+
+			exi_lock(&h->lock);
+			if (!op.finished && sk->posted[dir] != &op)
+				finish_locked(sk, dir, &op, EINTR);
+			exi_unlock(&h->lock);
+		}
+	}
+	return op.err ? -op.err : (ssize_t)op.done;
+}
+
+/* Urgent data is TCP's: the direction goes back to it and stays. */
+static int before_urgent(struct exi_sock *sk, int fd)
+{
+	sk->sh->half[EXI_TX].urgent = 1;
+	return exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
+			       exi_now_ns() + 10000000000u);
+}
+
+ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct patience p = { 0 };
+	struct exi_shared *sh;
+	size_t done = 0;
+	ssize_t n;
+	int ret;
+
+	if (exi_unlikely(!sk || sk->process != exi_use_token())) {
+		ret = exi_sock_get(fd, &sk);
+		if (ret)
+			return ret;
+		if (sk->process != exi_use_token())
+			exi_sock_inherit(sk);
+	}
+	if (exi_unlikely(flags & MSG_OOB)) {
+		ret = before_urgent(sk, fd);
+		if (ret)
+			return ret;
+	}
+	sk = still_ours(sk, fd);
+	if (exi_unlikely(!sk))
+		return -EBADF;
+	before_send(sk, fd, len);
+	for (;;) {
+		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+			return done ? (ssize_t)done : -EBADF;
+		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
+			exi_half_unlock(&sh->half[EXI_TX]);
+			n = in_turn(fd, EXS_EVT_SEND,
+				    (char *)(uintptr_t)buf + done, len - done,
+				    flags);
+			break;
+		}
+		n = try_send(sk, &sh->half[EXI_TX], (const char *)buf + done,
+			     len - done, flags);
+		exi_half_unlock(&sh->half[EXI_TX]);
+		if (n >= 0) {
+			done += (size_t)n;
+			if (exi_likely(done == len))
+				return (ssize_t)done;
+			continue;
+		}
+		if (n != -EAGAIN)
+			break;
+		n = be_patient(sk, fd, EXI_TX, flags, &p);
+		if (n)
+			break;
+	}
+	if (n > 0)
+		done += (size_t)n;
+	if (done)
+		return (ssize_t)done;
+	if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
+		raise(SIGPIPE);
+	return n;
+}
+
+/* A thread asleep in the kernel's own recv costs nothing more than without
+ * the library; nothing is switched while one is there. */
+static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
+			 void *buf, size_t len, int flags)
+{
+	bool go;
+	ssize_t n;
+
+	h->bare++;
+	exi_unlock(&h->lock);
+	n = recv(fd, buf, len, flags & ~MSG_WAITALL);
+	if (n < 0)
+		n = -errno;
+	exi_lock(&h->lock);
+	h->bare--;
+	if (n > 0 && !(flags & (MSG_PEEK | MSG_OOB)))
+		account(h, n, false);
+	else if (n == 0 && len)
+		h->fin = 1;
+	go = h->bare == 0 && atomic_load(&sk->sh->greeting);
+	exi_unlock(&h->lock);
+	if (go)
+		exi_link_go(sk);
+	return n;
+}
+
+ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct patience p = { 0 };
+	struct exi_shared *sh;
+	size_t done = 0;
+	ssize_t n;
+	int ret;
+
+	if (exi_unlikely(!sk || sk->process != exi_use_token())) {
+		ret = exi_sock_get(fd, &sk);
+		if (ret)
+			return ret;
+		if (sk->process != exi_use_token())
+			exi_sock_inherit(sk);
+	}
+	for (;;) {
+		struct exi_half *h;
+
+		if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+			return done ? (ssize_t)done : -EBADF;
+		h = &sh->half[EXI_RX];
+		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
+			exi_half_unlock(h);
+			n = in_turn(fd, EXS_EVT_RECV, (char *)buf + done,
+				    len - done, flags);
+			if (n > 0)
+				done += (size_t)n;
+			break;
+		}
+		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
+		    !h->err && !h->broken) {
+			n = bare_recv(sk, h, fd, (char *)buf + done, len - done,
+				      flags);
+		} else {
+			n = try_recv(sk, h, (char *)buf + done, len - done,
+				     flags);
+			exi_half_unlock(h);
+			if (n == -ESTALE) {
+				exi_link_read(sk);
+				continue;
+			}
+			if (n == -EAGAIN) {
+				n = be_patient(sk, fd, EXI_RX, flags, &p);
+				if (n == 0)
+					continue;
+			}
+		}
+		if (n > 0)
+			done += (size_t)n;
+		if (n <= 0 || done == len || !(flags & MSG_WAITALL) ||
+		    (flags & MSG_PEEK))
+			break;
+	}
+	after_recv(sk, fd);
+	return done ? (ssize_t)done : n;
+}

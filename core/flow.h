@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving bytes of a socket, whatever fabric each direction is on. */
+#ifndef EXI_CORE_FLOW_H
+#define EXI_CORE_FLOW_H
+
+#include "core/op.h"
+#include "core/sock.h"
+
+/* Synchronous transfers: as send(2) and recv(2), with -errno. */
+ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
+ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+
+/* Takes an EXS_EVT_SEND or EXS_EVT_RECV operation. 0: it will be completed
+ * once. */
+int exi_flow_submit(struct exi_op *op);
+
+/* Moves what can be moved of the operations queued in a direction. */
+void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
+void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
+
+/* Marks operations of a direction (all, or those with the handle) to be
+ * cancelled; returns how many. */
+int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
+		    exs_ahandle_t a);
+
+/* Cancels everything and waits until no transfer is in flight. */
+void exi_flow_stop(struct exi_sock *sk);
+
+/* Asks to be rung for the direction's operations: true when that is sure,
+ * false when there was something to do at once. The lock is held. */
+bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
+
+/* Says the end of what was sent; TX lock held. */
+int exi_flow_end_locked(struct exi_sock *sk);
+
+/* One step of sending a ring's rest over TCP: 0 when done, -EAGAIN, -errno. */
+int exi_flow_drain_locked(struct exi_sock *sk);
+/* After -EAGAIN: 0 when the service will go on, -EAGAIN to go on at once. */
+int exi_flow_await_drain_locked(struct exi_sock *sk);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sleeping in the kernel on words of memory. Shared futexes throughout: the
+ * words are in memory that other processes map. */
+#ifndef EXI_CORE_FUTEX_H
+#define EXI_CORE_FUTEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "core/provider.h"
+
+#define EXI_FUTEX_WAIT_MAX 128
+
+/* Sleeps while each word has its value. deadline is CLOCK_MONOTONIC, null for
+ * ever. 0: woken, or a word differs; -ETIMEDOUT; -EINTR. n > 1 needs
+ * exi_futex_waitv_works(). */
+int exi_futex_wait(const struct exi_word *words, unsigned int n,
+		   const struct timespec *deadline);
+void exi_futex_wake(const uint32_t *addr, int count);
+bool exi_futex_waitv_works(void);
+
+#endif

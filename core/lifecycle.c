@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections from birth to end. */
+#include "core/lifecycle.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/flow.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/service.h"
+#include "core/switch.h"
+
+/* What a close waits for bytes that are on their way from a ring to TCP, and
+ * a downgrade for a peer that does not answer. */
+#define PATIENCE_NS 5000000000u
+
+static bool is_tcp(int fd)
+{
+	int domain, type, protocol;
+	socklen_t len = sizeof(int);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+		return false;
+	len = sizeof(int);
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return false;
+	len = sizeof(int);
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) < 0)
+		return false;
+	return (domain == AF_INET || domain == AF_INET6) &&
+	       type == SOCK_STREAM && protocol == IPPROTO_TCP;
+}
+
+static bool is_listening(int fd)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) == 0 && v;
+}
+
+/* --- beginnings --------------------------------------------------------- */
+
+int exi_listen(int fd, int backlog)
+{
+	struct exi_sock *sk;
+
+	/* The marker comes before the first connection can. */
+	if (is_tcp(fd))
+		exi_marker_hold(fd);
+	if (listen(fd, backlog) < 0) {
+		int err = errno;
+
+		if (is_tcp(fd))
+			exi_marker_release(fd);
+		return -err;
+	}
+	/* Bound by listen itself: the name is known only now. */
+	/* A second listen() holds it once. */
+	if (is_tcp(fd) && exi_sock_get(fd, &sk) == 0) {
+		if (sk->role == EXI_ROLE_LISTEN)
+			exi_marker_release(fd);
+		sk->role = EXI_ROLE_LISTEN;
+		sk->marked = exi_marker_refresh(fd);
+	}
+	return 0;
+}
+
+/* A connection that was accepted: what the library keeps for it. */
+static void accepted(int listener, int fd)
+{
+	struct exi_sock *l = exi_sock_find(listener), *sk;
+
+	/* A connection is what its listener is. */
+	if (!l || l->role != EXI_ROLE_LISTEN)
+		return;
+	if (exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk) == 0) {
+		sk->counted = true;
+		exi_marker_connection();
+		exi_link_expect(sk, false);
+	}
+}
+
+/* Before an accept: whoever connects must find the marker, which may have
+ * become free, or be due to a listener that another process made. */
+static void mark_listener(int fd)
+{
+	struct exi_sock *l = exi_sock_find(fd);
+
+	if (l && l->role == EXI_ROLE_LISTEN) {
+		if (!l->marked)
+			l->marked = exi_marker_refresh(fd);
+		return;
+	}
+	if (!is_tcp(fd) || !is_listening(fd) || exi_sock_get(fd, &l))
+		return;
+	l->role = EXI_ROLE_LISTEN;
+	exi_marker_hold(fd);
+	l->marked = exi_marker_refresh(fd);
+}
+
+int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	int ret, fl;
+
+	mark_listener(fd);
+	for (;;) {
+		ret = accept4(fd, addr, len, flags);
+		if (ret >= 0)
+			break;
+		if (errno != EAGAIN)
+			return -errno;
+		/* Another thread's accept_now() had the flag set. */
+		fl = fcntl(fd, F_GETFL);
+		if (fl < 0 || (fl & O_NONBLOCK))
+			return -EAGAIN;
+	}
+	accepted(fd, ret);
+	return ret;
+}
+
+/* accept4(2) that never blocks, whatever the descriptor's flags say: others
+ * may have taken the connection that was there. */
+static int accept_now(struct exi_op *op)
+{
+	exs_acceptaddr_t *a = op->addr;
+	int fl = fcntl(op->fd, F_GETFL);
+	int ret;
+
+	if (fl < 0)
+		return -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl | O_NONBLOCK);
+	ret = accept4(op->fd, a ? a->exs_addr : NULL,
+		      a && a->exs_addr ? &a->exs_addrlen : NULL, op->flags);
+	if (ret < 0)
+		ret = -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl);
+	return ret;
+}
+
+static void connected(struct exi_sock *sk)
+{
+	sk->role = EXI_ROLE_CONNECT;
+	exi_link_expect(sk, false);
+}
+
+int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret = connect(fd, to, len) < 0 ? -errno : 0;
+
+	/* A non-blocking connect that goes on is watched for nothing: the
+	 * rendezvous begins with the first bytes, when it is done. */
+	if (sk && sk->adopted &&
+	    (ret == 0 || ret == -EINPROGRESS || ret == -EALREADY ||
+	     ret == -EISCONN) &&
+	    sk->role == EXI_ROLE_NONE)
+		connected(sk);
+	return ret;
+}
+
+/* --- operations that wait for readiness --------------------------------- */
+
+static bool step_accept(struct exi_op *op)
+{
+	struct pollfd p = { .fd = op->fd, .events = POLLIN };
+	int fd;
+
+	if (poll(&p, 1, 0) == 0)
+		return false;
+	fd = accept_now(op);
+	if (fd < 0) {
+		if (fd == -EAGAIN || fd == -EINTR || fd == -ECONNABORTED)
+			return false;
+		op->err = -fd;
+		op->newfd = -1;
+		return true;
+	}
+	accepted(op->fd, fd);
+	op->newfd = fd;
+	return true;
+}
+
+/* connect(2) without blocking, whatever the descriptor's flags say. */
+static int start_connect(struct exi_op *op)
+{
+	int fl = fcntl(op->fd, F_GETFL);
+	int ret;
+
+	if (fl < 0)
+		return -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl | O_NONBLOCK);
+	ret = connect(op->fd, (struct sockaddr *)&op->to, op->to_len) < 0
+		      ? -errno
+		      : 0;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl);
+	return ret;
+}
+
+static bool step_connect(struct exi_sock *sk, struct exi_op *op)
+{
+	struct pollfd p = { .fd = op->fd, .events = POLLOUT };
+	socklen_t len = sizeof(op->err);
+	int ret;
+
+	if (!op->started) {
+		op->started = true;
+		ret = start_connect(op);
+		if (ret == -EINPROGRESS)
+			return false;
+		op->err = -ret;
+	} else {
+		if (poll(&p, 1, 0) == 0)
+			return false;
+		if (getsockopt(op->fd, SOL_SOCKET, SO_ERROR, &op->err, &len) <
+		    0)
+			op->err = errno;
+	}
+	if (op->err == 0 && sk->adopted)
+		op->newfd = 1; /* tell the caller to begin the rendezvous */
+	return true;
+}
+
+/* Serves what can be served; watches for the rest. */
+static void serve_locked(struct exi_sock *sk, bool *ret_connected)
+{
+	uint32_t events = 0;
+	struct exi_list *pos, *tmp;
+	int fd = atomic_load(&sk->fd), ret;
+
+	exi_list_for_each_safe (pos, tmp, &sk->poll_ops) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+		bool done = op->type == EXS_EVT_ACCEPT ? step_accept(op)
+						       : step_connect(sk, op);
+
+		if (!done) {
+			events |=
+				op->type == EXS_EVT_ACCEPT ? EPOLLIN : EPOLLOUT;
+			/* Later accepts wait for the same thing. */
+			if (op->type == EXS_EVT_ACCEPT)
+				break;
+			continue;
+		}
+		if (op->type == EXS_EVT_CONNECT && op->newfd == 1)
+			*ret_connected = true;
+		exi_list_del(&op->node);
+		exi_op_complete(op);
+	}
+	if (!events)
+		return;
+	events |= EPOLLONESHOT;
+	ret = sk->poll_events
+		      ? exi_service_rewatch(sk, fd, EXI_WATCH_OPS, events)
+		      : exi_service_watch(sk, fd, EXI_WATCH_OPS, events);
+	if (ret == 0) {
+		sk->poll_events = events;
+		return;
+	}
+	while ((pos = exi_list_pop(&sk->poll_ops))) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		op->err = -ret;
+		op->newfd = -1;
+		exi_op_complete(op);
+	}
+}
+
+int exi_lifecycle_submit(struct exi_op *op)
+{
+	bool now_connected = false;
+	struct exi_sock *sk;
+	int ret = exi_sock_get(op->fd, &sk);
+
+	if (ret)
+		return ret;
+	if (op->type == EXS_EVT_ACCEPT)
+		mark_listener(op->fd);
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) != op->fd || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return -EBADF;
+	}
+	exi_list_add_tail(&sk->poll_ops, &op->node);
+	serve_locked(sk, &now_connected);
+	exi_unlock(&sk->link_lock);
+	if (now_connected)
+		connected(sk);
+	return 0;
+}
+
+void exi_lifecycle_event(struct exi_sock *sk, uint32_t events)
+{
+	bool now_connected = false;
+
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) >= 0)
+		serve_locked(sk, &now_connected);
+	exi_unlock(&sk->link_lock);
+	if (now_connected)
+		connected(sk);
+}
+
+int exi_lifecycle_cancel(struct exi_sock *sk, bool any, exs_ahandle_t a)
+{
+	struct exi_list *pos, *tmp;
+	int n = 0;
+
+	exi_lock(&sk->link_lock);
+	exi_list_for_each_safe (pos, tmp, &sk->poll_ops) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (!any && op->ahandle != a)
+			continue;
+		exi_list_del(&op->node);
+		op->err = ECANCELED;
+		op->newfd = -1;
+		exi_op_complete(op);
+		n++;
+	}
+	exi_unlock(&sk->link_lock);
+	return n;
+}
+
+static int cancel_sock(struct exi_sock *sk, bool any, exs_ahandle_t a)
+{
+	return exi_flow_cancel(sk, EXI_RX, any, a) +
+	       exi_flow_cancel(sk, EXI_TX, any, a) +
+	       exi_lifecycle_cancel(sk, any, a);
+}
+
+int exi_cancel_fd(int fd, bool any, exs_ahandle_t a)
+{
+	struct exi_sock *sk;
+	int ret = exi_sock_get(fd, &sk);
+
+	return ret ? ret : cancel_sock(sk, any, a);
+}
+
+struct cancel_all {
+	exs_ahandle_t a;
+	int n;
+};
+
+static void cancel_one(struct exi_sock *sk, void *arg)
+{
+	struct cancel_all *c = arg;
+
+	c->n += cancel_sock(sk, false, c->a);
+}
+
+int exi_cancel_all(exs_ahandle_t a)
+{
+	struct cancel_all c = { .a = a };
+
+	exi_sock_each(cancel_one, &c);
+	return c.n;
+}
+
+/* --- ends --------------------------------------------------------------- */
+
+/* SHUT_WR or SHUT_RDWR on the sending side. */
+static int end_sending(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	if (exi_list_empty(&sk->ops[EXI_TX]))
+		ret = exi_flow_end_locked(sk);
+	else
+		sh->half[EXI_TX].end_wanted = 1; /* after what is queued */
+	exi_half_unlock(&sh->half[EXI_TX]);
+	exi_sock_kick(sk, EXI_TX);
+	exi_flow_progress(sk, EXI_TX);
+	return ret;
+}
+
+static int end_receiving(struct exi_sock *sk, int fd)
+{
+	int ret = shutdown(fd, SHUT_RD) < 0 ? -errno : 0;
+
+	if (ret == 0) {
+		atomic_store(&sk->sh->rx_fin, 1);
+		exi_sock_kick(sk, EXI_RX);
+		exi_flow_progress(sk, EXI_RX);
+	}
+	return ret;
+}
+
+int exi_shutdown(int fd, int how)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret = 0;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return -EINVAL;
+	if (!sk || atomic_load(&sk->fd) != fd)
+		return shutdown(fd, how) < 0 ? -errno : 0;
+	if (how != SHUT_WR)
+		ret = end_receiving(sk, fd);
+	if (ret == 0 && how != SHUT_RD)
+		ret = end_sending(sk, fd);
+	return ret;
+}
+
+/* Bytes of the peer lie unread in the ring. */
+static bool ring_unread(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
+	       !h->ended && !h->broken &&
+	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) > 0;
+}
+
+/* The application asked for a reset at close. */
+static bool resets(int fd)
+{
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	return getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 &&
+	       l.l_onoff && l.l_linger == 0;
+}
+
+static void finish_drain(struct exi_sock *sk, int fd)
+{
+	uint64_t end = exi_now_ns() + PATIENCE_NS;
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret = -EAGAIN;
+
+	while (ret == -EAGAIN && exi_now_ns() < end) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+		exi_lock(&h->lock);
+		ret = h->mode == EXI_MODE_DRAIN ? exi_flow_drain_locked(sk) : 0;
+		exi_unlock(&h->lock);
+		if (ret == -EAGAIN)
+			poll(&p, 1, 100);
+	}
+	if (ret == -EAGAIN)
+		exi_warn("descriptor %d: closed while the peer did not read; "
+			 "the rest is lost",
+			 fd);
+}
+
+/* Lets go of everything, in the order the peer should see it. The result of
+ * close(2). */
+static int leave(struct exi_sock *sk, int fd, bool close_fd)
+{
+	int ret = 0;
+
+	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+	bool last = atomic_load(&sk->sh->holders) == 1;
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	exi_flow_stop(sk);
+	exi_lifecycle_cancel(sk, true, NULL);
+	/* A SWITCH that is under way tells of bytes that are unread. */
+	if (close_fd && sk->fab)
+		exi_link_event(sk, 0);
+	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
+		finish_drain(sk, fd);
+	exi_lock(&sk->link_lock);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&tx->lock);
+	if (sk->watched || sk->poll_events)
+		exi_service_unwatch(fd);
+	if (sk->role == EXI_ROLE_LISTEN)
+		exi_marker_release(fd);
+	if (sk->counted)
+		exi_marker_disconnection();
+	if (last && close_fd && sk->fab) {
+		if (ring_unread(sk))
+			setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
+				   sizeof(reset));
+		else if (tx->mode == EXI_MODE_RING && !tx->ended &&
+			 !atomic_load(&sk->sh->gone) && !resets(fd))
+			sk->fab->ops->end(sk->fab);
+	}
+	/* TCP first, so that the peer finds its verdict there when the link
+	 * hangs up. */
+	if (close_fd && close(fd) < 0)
+		ret = -errno;
+	exi_link_drop_locked(sk);
+	if (sk->fab)
+		sk->fab->bell = -1;
+	/* Sleepers of this process look again and find the socket gone. */
+	atomic_fetch_add(&sk->sh->kick[EXI_RX], 1);
+	atomic_fetch_add(&sk->sh->kick[EXI_TX], 1);
+	exi_sock_drop_locked(sk);
+	return ret;
+}
+
+int exi_close(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (!sk)
+		return close(fd) < 0 ? -errno : 0;
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) != fd || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return -EBADF;
+	}
+	sk->closing = true;
+	exi_unlock(&sk->link_lock);
+	return leave(sk, fd, true);
+}
+
+void exi_sock_forget(struct exi_sock *sk, int fd)
+{
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) != fd || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return;
+	}
+	sk->closing = true;
+	exi_unlock(&sk->link_lock);
+	leave(sk, fd, false);
+}
+
+/* --- plain calls around ------------------------------------------------- */
+
+int exi_adopt(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	struct exi_sock *sk;
+	int ret;
+
+	ret = exi_sock_get(fd, &sk);
+	if (ret)
+		return ret;
+	if (!is_tcp(fd) || is_listening(fd))
+		return -EOPNOTSUPP;
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
+		return -errno;
+	ret = exi_switch_forbidden(fd);
+	if (ret) {
+		exi_sock_reason(sk, ret);
+		return -EOPNOTSUPP;
+	}
+	if (sk->process != exi_use_token())
+		exi_sock_inherit(sk);
+	if (!sk->adopted || sk->role == EXI_ROLE_NONE) {
+		sk->adopted = true;
+		if (sk->role == EXI_ROLE_NONE)
+			sk->role = exi_switch_role(fd);
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+		exi_link_expect(sk, true);
+	}
+	ret = exi_switch_allow(sk, fd);
+	exi_link_go(sk);
+	return ret;
+}
+
+int exi_downgrade(int fd)
+{
+	struct exi_sock *sk;
+	int ret = exi_sock_get(fd, &sk);
+
+	if (ret)
+		return ret;
+	if (sk->process != exi_use_token())
+		exi_sock_inherit(sk);
+	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
+		return -EBUSY;
+	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED,
+			       exi_now_ns() + PATIENCE_NS);
+}
+
+static int go_plain(int fd, int reason)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret;
+
+	if (!sk || sk->role == EXI_ROLE_NONE || sk->role == EXI_ROLE_LISTEN)
+		return 0;
+	ret = exi_switch_down(sk, fd, reason, exi_now_ns() + PATIENCE_NS);
+	return ret == -EBADF ? 0 : ret;
+}
+
+static int option_reason(int level, int name)
+{
+	if (level == IPPROTO_TCP)
+		return name == TCP_ULP		      ? EXS_X_REASON_KERNEL_TLS
+		       : name == TCP_REPAIR	      ? EXS_X_REASON_REPAIR
+		       : name == TCP_ZEROCOPY_RECEIVE ? EXS_X_REASON_ZEROCOPY
+						      : EXS_X_REASON_NONE;
+	if (level != SOL_SOCKET)
+		return EXS_X_REASON_NONE;
+	switch (name) {
+	case SO_ZEROCOPY:
+		return EXS_X_REASON_ZEROCOPY;
+	case SO_TIMESTAMP_OLD:
+	case SO_TIMESTAMPNS_OLD:
+	case SO_TIMESTAMPING_OLD:
+	case SO_TIMESTAMP_NEW:
+	case SO_TIMESTAMPNS_NEW:
+	case SO_TIMESTAMPING_NEW:
+		return EXS_X_REASON_TIMESTAMPS;
+	case SO_ATTACH_FILTER:
+	case SO_ATTACH_BPF:
+		return EXS_X_REASON_BPF;
+	default:
+		return EXS_X_REASON_NONE;
+	}
+}
+
+int exi_before_option(int fd, int level, int name)
+{
+	int reason = option_reason(level, name);
+
+	return reason ? go_plain(fd, reason) : 0;
+}
+
+int exi_before_flags(int fd, int flags)
+{
+	return flags & O_ASYNC ? go_plain(fd, EXS_X_REASON_O_ASYNC) : 0;
+}
+
+int exi_basic_reason(int fd, int reason)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+	int forbidden;
+
+	if (!is_tcp(fd)) {
+		forbidden = exi_switch_forbidden(fd);
+		return forbidden == EXS_X_REASON_MPTCP ? forbidden
+						       : EXS_X_REASON_NOT_TCP;
+	}
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
+		return EXS_X_REASON_NOT_CONNECTED;
+	return reason;
+}
+
+/* --- fork --------------------------------------------------------------- */
+
+void exi_sock_inherit(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	uint64_t token = exi_use_token(), nobody = 0;
+
+	exi_lock(&sk->link_lock);
+	if (sk->process == token)
+		goto unlock;
+	sk->process = token;
+	/* The first user after a fork owns the connection. A second keeps it
+	 * on TCP, unless both have the fabric mapped. */
+	if (!atomic_compare_exchange_strong(&sh->owner, &nobody, token) &&
+	    !sk->fab) {
+		atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+		atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
+		atomic_store(&sh->hold_here, 1);
+		exi_sock_reason(sk, EXS_X_REASON_SHARED);
+	}
+	if (!sk->foreign_link)
+		goto unlock;
+	sk->foreign_link = false;
+	if (sk->link->state == EXI_LINK_UP) {
+		exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
+		exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
+				  EPOLLRDHUP | EPOLLET);
+	} else {
+		/* A meeting under way is the parent's. */
+		exi_link_drop_locked(sk);
+	}
+unlock:
+	exi_unlock(&sk->link_lock);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections from birth to end: listen, accept, connect, shutdown, close. */
+#ifndef EXI_CORE_LIFECYCLE_H
+#define EXI_CORE_LIFECYCLE_H
+
+#include "core/op.h"
+#include "core/sock.h"
+
+int exi_listen(int fd, int backlog);
+/* Synchronous: the new descriptor, or -errno. */
+int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags);
+int exi_connect(int fd, const struct sockaddr *to, socklen_t len);
+
+/* Takes an EXS_EVT_ACCEPT or EXS_EVT_CONNECT operation. */
+int exi_lifecycle_submit(struct exi_op *op);
+/* Cancels those of a socket; how many. */
+int exi_lifecycle_cancel(struct exi_sock *sk, bool any, exs_ahandle_t a);
+/* Cancels operations of a descriptor, or with the handle on all; how many were
+ * asked. */
+int exi_cancel_fd(int fd, bool any, exs_ahandle_t a);
+int exi_cancel_all(exs_ahandle_t a);
+/* The descriptor is ready; from the service thread. */
+void exi_lifecycle_event(struct exi_sock *sk, uint32_t events);
+
+/* Half-closes after the sends that were accepted before. */
+int exi_shutdown(int fd, int how);
+int exi_close(int fd);
+
+/* Upgrades are wanted for a descriptor that plain calls made, or again. */
+int exi_adopt(int fd);
+int exi_downgrade(int fd);
+
+/* An option or flag that keeps a connection on TCP is about to be set: moves
+ * it there first. */
+int exi_before_option(int fd, int level, int name);
+int exi_before_flags(int fd, int flags);
+
+/* What kind of descriptor it is, when that is why it is on TCP; else
+ * reason. */
+int exi_basic_reason(int fd, int reason);
+
+#endif

@@ -1,0 +1,1087 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The pair link: from the first look for a peer to the messages that move a
+ * live connection. A is the end that connected, B the one that accepted.
+ *
+ *	A: LISTEN -> PROVED -> ANSWER -> UP	B: HELLO -> OFFER -> UP
+ */
+#include "core/link.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/flow.h"
+#include "core/log.h"
+#include "core/proof.h"
+#include "core/registry.h"
+#include "core/service.h"
+#include "core/surroundings.h"
+#include "core/switch.h"
+
+#define LISTEN_NS     10000000000u /* A waits to be met, an eager B looks */
+#define LOOK_NS	      1000000u /* the first wait of an eager B, then doubled */
+#define GREETING_NS   5000000000u /* between messages of a meeting */
+#define CANDIDATE_NS  2000000000u /* to show a proof */
+#define DOWNLOAD_MARK 32768u	  /* A's bytes received, when it sends little */
+
+static const uint64_t sent_marks[] = { 64u << 10, 1u << 20, 16u << 20 };
+
+/* --- names -------------------------------------------------------------- */
+
+static void hex(char *out, const uint8_t *in)
+{
+	unsigned int i;
+
+	for (i = 0; i < 16; i++)
+		snprintf(out + 2 * i, 3, "%02x", in[i]);
+}
+
+/* The meeting name; ours is the connecting end when connects is set. */
+static socklen_t meeting_name(const struct exi_tuple *t, bool connects,
+			      struct sockaddr_un *ret)
+{
+	char a[33], b[33];
+	int n;
+
+	hex(a, connects ? t->local : t->peer);
+	hex(b, connects ? t->peer : t->local);
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
+		     "libexs/1/meet/%s:%u/%s:%u", a,
+		     connects ? t->local_port : t->peer_port, b,
+		     connects ? t->peer_port : t->local_port);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+/* --- messages ----------------------------------------------------------- */
+
+static int send_msg(int fd, const struct exi_pair_msg *m, int pass)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = { 0 };
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)m,
+			     .iov_len = sizeof(*m) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (pass >= 0) {
+		struct cmsghdr *h;
+
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = sizeof(control.bytes);
+		h = CMSG_FIRSTHDR(&msg);
+		h->cmsg_level = SOL_SOCKET;
+		h->cmsg_type = SCM_RIGHTS;
+		h->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(h), &pass, sizeof(int));
+	}
+	if (sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return -errno;
+	return 0;
+}
+
+static struct exi_pair_msg message(enum exi_pair_type type)
+{
+	return (struct exi_pair_msg){ .magic = EXI_PAIR_MAGIC,
+				      .version = EXI_PAIR_VERSION,
+				      .type = (uint16_t)type };
+}
+
+int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
+		  uint64_t b, uint64_t c)
+{
+	struct exi_pair_msg m = message(type);
+
+	if (!sk->fab || sk->fab->bell < 0)
+		return -ENOTCONN;
+	m.a = a;
+	m.b = b;
+	m.c = c;
+	exi_trace("descriptor %d: says %d (%llu %llu %llu)", sk->fab->fd, type,
+		  (unsigned long long)a, (unsigned long long)b,
+		  (unsigned long long)c);
+	return send_msg(sk->fab->bell, &m, -1);
+}
+
+void exi_conn_ring(struct exi_conn *c)
+{
+	char wake = 1;
+
+	if (c->bell < 0)
+		return;
+	send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+}
+
+static void send_no(int fd, int reason)
+{
+	struct exi_pair_msg no = message(EXI_PAIR_NO);
+
+	no.a = (uint64_t)reason;
+	send_msg(fd, &no, -1);
+}
+
+/* One packet. > 0: its length; 0: hung up; -EAGAIN. *ret_fd is -1 or a
+ * descriptor that came along. */
+static ssize_t recv_msg(int fd, struct exi_pair_msg *ret, int *ret_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(4 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct iovec iov = { .iov_base = ret, .iov_len = sizeof(*ret) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.bytes,
+			      .msg_controllen = sizeof(control.bytes) };
+	struct cmsghdr *h;
+	ssize_t n;
+
+	*ret_fd = -1;
+	do {
+		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		/* ECONNRESET once, when the peer left packets unread. */
+	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
+	if (n < 0)
+		return -errno;
+	for (h = CMSG_FIRSTHDR(&msg); h; h = CMSG_NXTHDR(&msg, h)) {
+		size_t i, count;
+		int fds[4];
+
+		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+			continue;
+		count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(h), count * sizeof(int));
+		for (i = 0; i < count; i++) {
+			if (*ret_fd < 0)
+				*ret_fd = fds[i];
+			else
+				close(fds[i]);
+		}
+	}
+	return n;
+}
+
+static bool well_formed(const struct exi_pair_msg *m, ssize_t n)
+{
+	return n == sizeof(*m) && m->magic == EXI_PAIR_MAGIC &&
+	       m->version == EXI_PAIR_VERSION && m->type > 0 &&
+	       m->type < EXI_PAIR_TYPE_MAX;
+}
+
+/* --- the link's life ---------------------------------------------------- */
+
+static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
+				 uint64_t patience)
+{
+	struct exi_link *l = calloc(1, sizeof(*l));
+	unsigned int i;
+
+	if (!l)
+		return NULL;
+	l->state = state;
+	l->fd = -1;
+	l->listener = -1;
+	l->sk = sk;
+	l->deadline = exi_now_ns() + patience;
+	exi_list_init(&l->timed);
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		l->candidates[i] = -1;
+	return l;
+}
+
+static void forget_fd(int *fd)
+{
+	if (*fd < 0)
+		return;
+	exi_service_unwatch(*fd);
+	exi_fd_close(*fd);
+	*fd = -1;
+}
+
+static void stop_listening(struct exi_link *l)
+{
+	unsigned int i;
+
+	forget_fd(&l->listener);
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		forget_fd(&l->candidates[i]);
+}
+
+void exi_link_drop_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	if (!l)
+		return;
+	sk->link = NULL;
+	exi_service_untimed(l);
+	stop_listening(l);
+	forget_fd(&l->fd);
+	free(l);
+}
+
+static void lock_halves(struct exi_sock *sk)
+{
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+}
+
+static void unlock_halves(struct exi_sock *sk)
+{
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+}
+
+static void stir(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_sock_kick(sk, d);
+		exi_flow_progress(sk, d);
+	}
+}
+
+/* A meeting that came to nothing: TCP for good. */
+static void give_up_locked(struct exi_sock *sk, int reason)
+{
+	if (sk->fab) {
+		struct exi_conn *fab;
+
+		lock_halves(sk);
+		fab = sk->fab;
+		sk->fab = NULL;
+		unlock_halves(sk);
+		exi_sock_conn_free(fab);
+	}
+	exi_link_drop_locked(sk);
+	atomic_store(&sk->sh->greeting, 0);
+	exi_sock_reason(sk, reason);
+}
+
+/* The pair link hung up. */
+static void hung_up_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	bool in_use;
+	int reason;
+
+	lock_halves(sk);
+	/* Giving back needs no partner any more: what does not come over TCP
+	 * is read from the ring when TCP has ended. */
+	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
+		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
+		 sh->half[EXI_RX].mode == EXI_MODE_RING;
+	if (sk->fab)
+		sk->fab->bell = -1;
+	atomic_store(&sh->may_switch, 0);
+	if (in_use) {
+		/* Release: what the peer wrote before is in its segment. */
+		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
+	}
+	unlock_halves(sk);
+	exi_link_drop_locked(sk);
+	atomic_store(&sh->down_wait, 0);
+	reason = (int)atomic_load(&sh->reason);
+	if (reason == EXS_X_REASON_UNDECIDED ||
+	    (in_use && reason != EXS_X_REASON_PROTOCOL))
+		exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
+}
+
+void exi_link_violation(struct exi_sock *sk, const char *what)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	struct exi_shared *sh = sk->sh;
+	enum exi_dir d;
+	int fd = atomic_load(&sk->fd);
+
+	exi_error("descriptor %d: the peer broke the protocol: %s; connection "
+		  "reset",
+		  fd, what);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		atomic_store(&sh->half[d].err, ECONNRESET);
+		atomic_store(&sh->half[d].broken, 1);
+	}
+	exi_sock_reason(sk, EXS_X_REASON_PROTOCOL);
+	/* Resets the connection and leaves the descriptor open. */
+	if (fd >= 0)
+		connect(fd, &unspec, sizeof(unspec));
+	/* Our service sees the hang-up and cleans up. */
+	if (sk->fab && sk->fab->bell >= 0)
+		shutdown(sk->fab->bell, SHUT_RDWR);
+}
+
+/* --- meeting: the two beginnings ---------------------------------------- */
+
+/* Why no proof could be made or shown. */
+static int unproved(int err)
+{
+	return err == -EMFILE || err == -ENFILE ? EXS_X_REASON_DESCRIPTORS
+						: EXS_X_REASON_NO_PROOF;
+}
+
+static int hello(struct exi_sock *sk, int fd)
+{
+	struct exi_pair_msg m = message(EXI_PAIR_HELLO);
+	int ref = exi_proof_make(sk->tcp->fd);
+	int ret;
+
+	if (ref < 0)
+		return ref;
+	m.a = exi_registry_wire_ids();
+	m.b = exi_process_token();
+	ret = send_msg(fd, &m, ref);
+	close(ref);
+	return ret;
+}
+
+/* A: bind the meeting name, if there is anybody to meet. Returns the reason
+ * why not, or NONE. */
+static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+{
+	struct sockaddr_un name;
+	socklen_t len = meeting_name(t, true, &name);
+	struct exi_link *l;
+	int fd;
+
+	if (!eager && !exi_marker_present(t->peer_port))
+		return EXS_X_REASON_PLAIN_PEER;
+	if (exi_proof_peer_here(t))
+		return EXS_X_REASON_REMOTE;
+	fd = exi_fd_keep(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (fd < 0)
+		return EXS_X_REASON_DESCRIPTORS;
+	l = link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
+	if (!l || bind(fd, (struct sockaddr *)&name, len) < 0 ||
+	    listen(fd, EXI_LINK_CANDIDATES) < 0) {
+		free(l);
+		exi_fd_close(fd);
+		return l ? EXS_X_REASON_REFUSED : EXS_X_REASON_MEMORY;
+	}
+	l->listener = fd;
+	sk->link = l;
+	if (exi_service_watch(sk, fd, EXI_WATCH_LISTENER, EPOLLIN)) {
+		exi_link_drop_locked(sk);
+		return EXS_X_REASON_DESCRIPTORS;
+	}
+	exi_service_timed(l);
+	return EXS_X_REASON_NONE;
+}
+
+/* B: look whether A waits. UNDECIDED: not there. An eager look may come before
+ * A's bind, so what answers may be a squatter who keeps our reference for the
+ * day when A is there: only a process of the user who owns A's end sees it. */
+static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+{
+	struct sockaddr_un name;
+	socklen_t len = meeting_name(t, false, &name);
+	struct exi_link *l;
+	int fd, ret;
+
+	fd = exi_fd_keep(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (fd < 0)
+		return EXS_X_REASON_DESCRIPTORS;
+	if (connect(fd, (struct sockaddr *)&name, len) < 0) {
+		exi_fd_close(fd);
+		return EXS_X_REASON_UNDECIDED;
+	}
+	if (eager && exi_proof_same_user(t, fd)) {
+		exi_fd_close(fd);
+		return EXS_X_REASON_UNDECIDED;
+	}
+	l = link_new(sk, EXI_LINK_HELLO, GREETING_NS);
+	if (!l) {
+		exi_fd_close(fd);
+		return EXS_X_REASON_MEMORY;
+	}
+	l->fd = fd;
+	sk->link = l;
+	atomic_store(&sk->sh->greeting, 1);
+	ret = hello(sk, fd);
+	if (!ret)
+		ret = exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
+	if (ret) {
+		int reason = unproved(ret);
+
+		send_no(fd, reason);
+		give_up_locked(sk, reason);
+		return reason;
+	}
+	exi_service_timed(l);
+	return EXS_X_REASON_NONE;
+}
+
+/* The next mark of B after one that found nobody. */
+static void next_mark(struct exi_shared *sh)
+{
+	struct exi_half *tx = &sh->half[EXI_TX];
+	uint64_t at = atomic_load(&tx->meet_at);
+	unsigned int i;
+
+	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
+		if (sent_marks[i] > at || (at == UINT64_MAX && i == 0)) {
+			atomic_store(&tx->meet_at, sent_marks[i]);
+			return;
+		}
+	atomic_store(&tx->meet_at, UINT64_MAX);
+}
+
+/* Whether a meeting may be tried, and between whom. */
+static int may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
+{
+	int reason = atomic_load(&sk->sh->owner) != sk->process
+			     ? EXS_X_REASON_SHARED
+			     : exi_surroundings_reason();
+
+	if (!reason)
+		reason = exi_switch_forbidden(fd);
+	if (!reason && exi_tuple_of(fd, ret))
+		reason = EXS_X_REASON_NOT_CONNECTED;
+	if (!reason && exi_tuple_is_self(ret))
+		reason = EXS_X_REASON_SELF;
+	/* The number may be another connection's by now, when plain calls
+	 * closed and reused it: then it is not ours. */
+	if (!reason && exi_switch_role(fd) != sk->role)
+		reason = EXS_X_REASON_PLAIN_SOCKET;
+	if (!reason && exi_service_start())
+		reason = EXS_X_REASON_MEMORY;
+	if (!reason)
+		exi_sock_mark(sk, fd);
+	return reason;
+}
+
+static void no_marks(struct exi_shared *sh)
+{
+	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
+}
+
+/* A, once in a connection's life, in any process. */
+static int meet_a(struct exi_sock *sk, int fd, bool eager)
+{
+	struct exi_tuple t;
+	int reason;
+
+	no_marks(sk->sh);
+	if (atomic_exchange(&sk->sh->met, 1))
+		return EXS_X_REASON_NONE;
+	reason = may_meet(sk, fd, &t);
+	return reason ? reason : meet_as_a(sk, &t, eager);
+}
+
+static int meet_b(struct exi_sock *sk, int fd, bool eager)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_tuple t;
+	int reason = may_meet(sk, fd, &t);
+
+	if (!reason)
+		reason = meet_as_b(sk, &t, eager);
+	if (reason != EXS_X_REASON_UNDECIDED) {
+		no_marks(sh);
+		return reason;
+	}
+	if (eager)
+		return reason;
+	next_mark(sh);
+	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
+		       ? EXS_X_REASON_PLAIN_PEER
+		       : reason;
+}
+
+/* B, eager: now, and when nobody is there again a little later. */
+static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
+{
+	int reason = meet_b(sk, atomic_load(&sk->fd), true);
+	struct exi_link *l;
+
+	if (reason == EXS_X_REASON_UNDECIDED) {
+		reason = EXS_X_REASON_PLAIN_PEER;
+		l = exi_now_ns() < until ? link_new(sk, EXI_LINK_LOOK, delay)
+					 : NULL;
+		if (l) {
+			l->delay = delay * 2;
+			l->until = until;
+			sk->link = l;
+			exi_service_timed(l);
+			return;
+		}
+	}
+	if (reason)
+		exi_sock_reason(sk, reason);
+}
+
+static void meet_locked(struct exi_sock *sk, int fd, bool eager)
+{
+	int reason;
+
+	if (sk->link || sk->fab || sk->closing)
+		return;
+	if (sk->role == EXI_ROLE_ACCEPT && eager) {
+		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
+		return;
+	}
+	reason = sk->role == EXI_ROLE_CONNECT ? meet_a(sk, fd, eager)
+					      : meet_b(sk, fd, eager);
+	if (reason)
+		exi_sock_reason(sk, reason);
+}
+
+static void meet(struct exi_sock *sk, int fd, bool eager)
+{
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) == fd)
+		meet_locked(sk, fd, eager);
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	meet(sk, fd, false);
+}
+
+/* The peer's port has a marker; says so when not. */
+static bool marked(struct exi_sock *sk)
+{
+	struct exi_tuple t;
+
+	if (exi_tuple_of(atomic_load(&sk->fd), &t) == 0 &&
+	    exi_marker_present(t.peer_port))
+		return true;
+	exi_sock_reason(sk, EXS_X_REASON_PLAIN_PEER);
+	return false;
+}
+
+void exi_link_expect(struct exi_sock *sk, bool eager)
+{
+	struct exi_shared *sh = sk->sh;
+	const struct exi_config *cfg = exi_config();
+	uint64_t bytes = cfg->upgrade_bytes;
+
+	if (!sk->adopted)
+		return;
+	if (!cfg->upgrade || !exi_registry_wire_ids()) {
+		exi_sock_reason(sk, cfg->upgrade ? EXS_X_REASON_NO_PROVIDER
+						 : EXS_X_REASON_CONFIG);
+		return;
+	}
+	if (eager || bytes == 0) {
+		/* A plain peer need not be asked twice: the marker is looked
+		 * for, unless the program says that there is somebody. */
+		if (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk))
+			meet(sk, atomic_load(&sk->fd), true);
+		return;
+	}
+	if (sk->role == EXI_ROLE_CONNECT) {
+		atomic_store(&sh->half[EXI_TX].meet_at, bytes);
+		atomic_store(&sh->half[EXI_RX].meet_at, DOWNLOAD_MARK);
+	} else if (sk->role == EXI_ROLE_ACCEPT) {
+		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
+		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
+	}
+}
+
+/* --- meeting: the conversation ------------------------------------------ */
+
+static void go_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_half *rx = &sh->half[EXI_RX];
+
+	if (!sk->link || sk->link->state != EXI_LINK_UP || sk->link->go_sent)
+		return;
+	exi_lock(&rx->lock);
+	/* greeting is set: who enters recv from here on can be kicked. */
+	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&
+	    atomic_load(&sh->owner) == sk->process &&
+	    exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)
+		sk->link->go_sent = true;
+	exi_unlock(&rx->lock);
+}
+
+void exi_link_go(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	go_locked(sk);
+	exi_unlock(&sk->link_lock);
+}
+
+/* A fabric for the pair. The link becomes its bell when both ends are up:
+ * nothing but the meeting's own messages may be said before. */
+static int fabric_new(struct exi_sock *sk, const struct exi_provider *p)
+{
+	struct exi_conn *c = exi_sock_conn_new(sk, p, sk->tcp->fd);
+
+	if (!c)
+		return -ENOMEM;
+	lock_halves(sk);
+	sk->fab = c;
+	unlock_halves(sk);
+	return 0;
+}
+
+static void up_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	lock_halves(sk);
+	sk->fab->bell = l->fd;
+	unlock_halves(sk);
+	l->state = EXI_LINK_UP;
+	l->deadline = 0;
+	exi_service_untimed(l);
+	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
+			      EPOLLRDHUP | EPOLLET) == 0)
+		sk->watched = true;
+	go_locked(sk);
+}
+
+static int offer(struct exi_sock *sk, struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	const struct exi_provider *p;
+	struct exi_blob blob = { .fd = -1 };
+	struct exi_pair_msg out = message(EXI_PAIR_OFFER);
+	int ret;
+
+	p = exi_registry_choose(m->a, l->peer_token == exi_process_token());
+	if (!p)
+		return -EXS_X_REASON_NO_PROVIDER;
+	if (fabric_new(sk, p))
+		return -EXS_X_REASON_MEMORY;
+	ret = p->meet_ops->offer(sk->fab, &blob);
+	if (ret)
+		return -EXS_X_REASON_MEMORY;
+	out.a = p->wire_id;
+	memcpy(out.blob, blob.bytes, sizeof(out.blob));
+	ret = send_msg(l->fd, &out, blob.fd);
+	if (blob.fd >= 0)
+		close(blob.fd);
+	return ret ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+static int answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
+{
+	const struct exi_provider *p = exi_registry_by_wire_id(m->a);
+	struct exi_blob in = { .fd = fd }, blob = { .fd = -1 };
+	struct exi_pair_msg out = message(EXI_PAIR_ANSWER);
+	int ret;
+
+	if (!p)
+		return -EXS_X_REASON_NO_PROVIDER;
+	if (fabric_new(sk, p))
+		return -EXS_X_REASON_MEMORY;
+	memcpy(in.bytes, m->blob, sizeof(in.bytes));
+	ret = p->meet_ops->answer(sk->fab, &in, &blob);
+	if (ret)
+		return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
+				      : -EXS_X_REASON_MEMORY;
+	memcpy(out.blob, blob.bytes, sizeof(out.blob));
+	ret = send_msg(sk->link->fd, &out, blob.fd);
+	if (blob.fd >= 0)
+		close(blob.fd);
+	return ret ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+static int check_proof(struct exi_sock *sk, int ref)
+{
+	struct exi_tuple t;
+
+	if (ref < 0 || exi_tuple_of(sk->tcp->fd, &t))
+		return -EPERM;
+	return exi_proof_check(&t, ref);
+}
+
+/* B: A's HELLO. */
+static int on_hello(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
+{
+	struct exi_pair_msg proved = message(EXI_PAIR_PROVED);
+	int ret = check_proof(sk, fd);
+
+	if (ret)
+		return ret == -EPERM ? -EXS_X_REASON_REFUSED
+				     : -EXS_X_REASON_NO_PROOF;
+	sk->link->peer_token = m->b;
+	sk->link->state = EXI_LINK_OFFER;
+	return send_msg(sk->link->fd, &proved, -1) ? -EXS_X_REASON_PEER_LOST
+						   : 0;
+}
+
+/* A message of the meeting: 0, or minus the reason to give up. */
+static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
+{
+	struct exi_link *l = sk->link;
+	struct exi_blob blob;
+	int ret;
+
+	l->deadline = exi_now_ns() + GREETING_NS;
+	if (m->type == EXI_PAIR_NO)
+		return m->a > 0 && m->a < EXS_X_REASON_MAX_
+			       ? -(int)m->a
+			       : -EXS_X_REASON_REFUSED;
+	if (l->state == EXI_LINK_HELLO && m->type == EXI_PAIR_HELLO)
+		return on_hello(sk, m, fd);
+	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
+		m->a = l->peer_providers;
+		l->state = EXI_LINK_ANSWER;
+		return offer(sk, m);
+	}
+	if (l->state == EXI_LINK_OFFER && m->type == EXI_PAIR_OFFER) {
+		ret = answer(sk, m, fd);
+		if (ret == 0)
+			up_locked(sk);
+		return ret;
+	}
+	if (l->state == EXI_LINK_ANSWER && m->type == EXI_PAIR_ANSWER) {
+		memcpy(blob.bytes, m->blob, sizeof(blob.bytes));
+		blob.fd = fd;
+		ret = sk->fab->provider->meet_ops->accepted(sk->fab, &blob);
+		if (ret)
+			return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
+					      : -EXS_X_REASON_MEMORY;
+		up_locked(sk);
+		return 0;
+	}
+	return -EXS_X_REASON_PROTOCOL;
+}
+
+/* --- messages of a link that is up -------------------------------------- */
+
+static int on_down(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	int ret;
+
+	exi_lock(&sh->half[EXI_TX].lock);
+	atomic_store(&sh->hold_there, 1);
+	if (atomic_load(&sh->reason) == EXS_X_REASON_UNDECIDED)
+		exi_sock_reason(sk, EXS_X_REASON_PEER_REQUEST);
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_switch_giveback_locked(sk);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN_ACK, 0, 0, 0);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	return ret == -ENOTCONN ? 0 : ret;
+}
+
+static int on_down_ack(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	if (atomic_load(&sh->down_wait) == 0)
+		return -EPROTO;
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_switch_giveback_locked(sk);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	atomic_fetch_sub(&sh->down_wait, 1);
+	return 0;
+}
+
+static int on_switch(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	int ret;
+
+	exi_lock(&rx->lock);
+	ret = exi_switch_arrived_locked(sk, m->a, m->b, m->c);
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+static int on_takeback(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	int ret;
+
+	exi_lock(&tx->lock);
+	ret = exi_switch_takeback_locked(sk, m->a, m->b, m->c);
+	if (ret == 0)
+		exi_link_send(sk, EXI_PAIR_TAKEN, m->a, 0, 0);
+	exi_unlock(&tx->lock);
+	return ret;
+}
+
+static void try_up(struct exi_sock *sk)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	exi_lock(&tx->lock);
+	exi_switch_up_locked(sk);
+	exi_unlock(&tx->lock);
+}
+
+static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	switch (m->type) {
+	case EXI_PAIR_GO:
+		atomic_store(&sk->sh->may_switch, 1);
+		try_up(sk);
+		return 0;
+	case EXI_PAIR_SWITCH:
+		return on_switch(sk, m);
+	case EXI_PAIR_DOWN:
+		return on_down(sk);
+	case EXI_PAIR_DOWN_ACK:
+		return on_down_ack(sk);
+	case EXI_PAIR_TAKEBACK:
+		return on_takeback(sk, m);
+	case EXI_PAIR_TAKEN:
+		if (m->a == sk->sh->half[EXI_RX].epoch)
+			atomic_store(&sk->sh->half[EXI_RX].untaken, 0);
+		return 0;
+	case EXI_PAIR_UP:
+		atomic_store(&sk->sh->hold_there, 0);
+		go_locked(sk);
+		try_up(sk);
+		return 0;
+	case EXI_PAIR_FINSEEN:
+		sk->link->look = true;
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
+static void refuse(struct exi_sock *sk, int reason)
+{
+	/* Nothing is said to somebody who has proved nothing. */
+	if (sk->link->fd >= 0 && sk->link->state != EXI_LINK_HELLO)
+		send_no(sk->link->fd, reason);
+	give_up_locked(sk, reason);
+}
+
+/* One packet of the link. False when the link is no more. */
+static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
+			  ssize_t n, int fd)
+{
+	int ret;
+
+	if (n == 1 && sk->link->state == EXI_LINK_UP) {
+		__atomic_fetch_add(&sk->sh->bells_received, 1,
+				   __ATOMIC_RELAXED);
+		return true;
+	}
+	if (sk->link->state != EXI_LINK_UP) {
+		ret = well_formed(m, n) ? greet(sk, m, fd)
+					: -EXS_X_REASON_PROTOCOL;
+		if (ret)
+			refuse(sk, -ret);
+		return ret == 0;
+	}
+	ret = well_formed(m, n) ? converse(sk, m) : -EPROTO;
+	if (ret == -EPROTO) {
+		exi_error("message %d (%llu %llu %llu)", m->type,
+			  (unsigned long long)m->a, (unsigned long long)m->b,
+			  (unsigned long long)m->c);
+		exi_link_violation(sk, "a message that cannot be");
+		return true; /* the hang-up follows */
+	}
+	return true;
+}
+
+void exi_link_event(struct exi_sock *sk, uint32_t events)
+{
+	struct exi_pair_msg m;
+	bool was_up = false, gone = false, look;
+	ssize_t n;
+	int fd;
+
+	exi_lock(&sk->link_lock);
+	while (sk->link && sk->link->fd >= 0) {
+		n = recv_msg(sk->link->fd, &m, &fd);
+		if (n == -EAGAIN)
+			break;
+		was_up = sk->link->state == EXI_LINK_UP;
+		if (n <= 0) {
+			gone = true;
+			if (was_up)
+				hung_up_locked(sk);
+			else
+				give_up_locked(sk, EXS_X_REASON_PEER_LOST);
+			break;
+		}
+		packet_locked(sk, &m, n, fd);
+		if (fd >= 0)
+			close(fd);
+	}
+	was_up = was_up || (sk->link && sk->link->state == EXI_LINK_UP);
+	look = sk->link && sk->link->look;
+	if (look)
+		sk->link->look = false;
+	fd = atomic_load(&sk->fd);
+	exi_unlock(&sk->link_lock);
+	/* The peer saw the end of TCP: is our descriptor still the one it
+	 * was? */
+	if (look && !exi_sock_current(sk, fd))
+		exi_sock_forget(sk, fd);
+	else if (was_up || gone)
+		stir(sk);
+}
+
+void exi_link_read(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool wanted;
+
+	exi_lock(&rx->lock);
+	wanted = rx->end_seen && !rx->link_read;
+	exi_unlock(&rx->lock);
+	if (!wanted)
+		return;
+	exi_link_event(sk, 0);
+	exi_lock(&rx->lock);
+	rx->link_read = 1;
+	exi_unlock(&rx->lock);
+}
+
+static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
+			    struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	int fd = l->candidates[slot], ret;
+
+	l->candidates[slot] = -1;
+	stop_listening(l);
+	l->fd = fd;
+	l->state = EXI_LINK_PROVED;
+	l->peer_token = m->b;
+	l->peer_providers = m->a;
+	l->deadline = exi_now_ns() + GREETING_NS;
+	atomic_store(&sk->sh->greeting, 1);
+	exi_service_rewatch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
+	ret = hello(sk, fd);
+	if (ret)
+		refuse(sk, unproved(ret));
+}
+
+void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
+{
+	struct exi_pair_msg m;
+	struct exi_link *l;
+	ssize_t n;
+	int fd = -1;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (!l || l->state != EXI_LINK_LISTEN || l->candidates[slot] < 0)
+		goto unlock;
+	n = recv_msg(l->candidates[slot], &m, &fd);
+	if (n == -EAGAIN)
+		goto unlock;
+	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_HELLO &&
+	    check_proof(sk, fd) == 0) {
+		adopt_candidate(sk, slot, &m);
+		goto unlock;
+	}
+	/* No proof: sent away; whoever has one may still come. Somebody who
+	 * says that he cannot make one is believed when nobody comes. */
+	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_NO)
+		l->unprovable = true;
+	/* A reference that did not arrive: no descriptor was free for it. */
+	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_HELLO && fd < 0)
+		l->starved = true;
+	l->proposed = true;
+	forget_fd(&l->candidates[slot]);
+unlock:
+	exi_unlock(&sk->link_lock);
+	if (fd >= 0)
+		close(fd);
+}
+
+static unsigned int candidate_slot(struct exi_link *l)
+{
+	unsigned int i, oldest = 0;
+
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++) {
+		if (l->candidates[i] < 0)
+			return i;
+		if (l->candidate_since[i] < l->candidate_since[oldest])
+			oldest = i;
+	}
+	l->proposed = true;
+	forget_fd(&l->candidates[oldest]);
+	return oldest;
+}
+
+void exi_link_listener_event(struct exi_sock *sk)
+{
+	struct exi_link *l;
+	unsigned int slot;
+	int fd;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	while (l && l->listener >= 0) {
+		fd = accept4(l->listener, NULL, NULL,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0)
+			break;
+		fd = exi_fd_keep(fd);
+		if (fd < 0)
+			break;
+		slot = candidate_slot(l);
+		l->candidates[slot] = fd;
+		l->candidate_since[slot] = exi_now_ns();
+		if (exi_service_watch(sk, fd, EXI_WATCH_CANDIDATE + slot,
+				      EPOLLIN))
+			forget_fd(&l->candidates[slot]);
+	}
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_link_tcp_event(struct exi_sock *sk, uint32_t events)
+{
+	struct exi_shared *sh = sk->sh;
+
+	if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+		return;
+	/* A SWITCH or an END that came before it is seen before it. */
+	exi_link_event(sk, 0);
+	atomic_store_explicit(&sh->rx_fin, 1, memory_order_seq_cst);
+	exi_lock(&sh->half[EXI_RX].lock);
+	if (sh->half[EXI_RX].mode == EXI_MODE_RING)
+		exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	stir(sk);
+}
+
+void exi_link_expired(struct exi_sock *sk)
+{
+	struct exi_link *l;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->deadline && exi_now_ns() >= l->deadline) {
+		int reason = EXS_X_REASON_TIMEOUT;
+
+		if (l->state == EXI_LINK_LOOK) {
+			uint64_t delay = l->delay, until = l->until;
+
+			exi_link_drop_locked(sk);
+			look_locked(sk, delay, until);
+			exi_unlock(&sk->link_lock);
+			return;
+		}
+		if (l->state == EXI_LINK_LISTEN)
+			reason = l->starved	 ? EXS_X_REASON_DESCRIPTORS
+				 : l->unprovable ? EXS_X_REASON_NO_PROOF
+				 : l->proposed	 ? EXS_X_REASON_REFUSED
+						 : EXS_X_REASON_PLAIN_PEER;
+		give_up_locked(sk, reason);
+	}
+	exi_unlock(&sk->link_lock);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Meeting the peer's library, and the pair link that remains: sections 1 and 2
+ * of docs/design/wire-shm.md. The service thread of each process is the only
+ * reader of links; any thread may send on one. */
+#ifndef EXI_CORE_LINK_H
+#define EXI_CORE_LINK_H
+
+#include "core/provider.h"
+#include "core/sock.h"
+
+#define EXI_PAIR_MAGIC	 0x50535845u /* "EXSP" */
+#define EXI_PAIR_VERSION 1u
+
+enum exi_pair_type {
+	EXI_PAIR_HELLO = 1,
+	EXI_PAIR_PROVED = 2,
+	EXI_PAIR_OFFER = 3,
+	EXI_PAIR_ANSWER = 4,
+	EXI_PAIR_GO = 5,
+	EXI_PAIR_SWITCH = 6,
+	EXI_PAIR_DOWN = 7,
+	EXI_PAIR_DOWN_ACK = 8,
+	EXI_PAIR_TAKEBACK = 9,
+	EXI_PAIR_UP = 10,
+	EXI_PAIR_FINSEEN = 11,
+	EXI_PAIR_NO = 12,
+	EXI_PAIR_TAKEN = 13,
+	EXI_PAIR_TYPE_MAX
+};
+
+struct exi_pair_msg {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	uint64_t a;
+	uint64_t b;
+	uint64_t c;
+	uint8_t blob[EXI_BLOB_MAX];
+};
+_Static_assert(sizeof(struct exi_pair_msg) == 96, "struct exi_pair_msg");
+
+enum exi_link_state {
+	EXI_LINK_LOOK,	 /* B, eager: looks again at the deadline */
+	EXI_LINK_LISTEN, /* A: the meeting name is bound */
+	EXI_LINK_HELLO,	 /* B: HELLO sent, the peer's awaited */
+	EXI_LINK_PROVED, /* A: HELLO sent, PROVED awaited */
+	EXI_LINK_OFFER,	 /* B: PROVED sent, OFFER awaited */
+	EXI_LINK_ANSWER, /* A: OFFER sent, ANSWER awaited */
+	EXI_LINK_UP,
+};
+
+#define EXI_LINK_CANDIDATES 8
+
+struct exi_link {
+	enum exi_link_state state;
+	int fd;	      /* the pair link; -1 while listening */
+	int listener; /* -1 */
+	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
+	uint64_t candidate_since[EXI_LINK_CANDIDATES];
+	uint64_t deadline; /* CLOCK_MONOTONIC ns; 0: none */
+	uint64_t peer_token;
+	uint64_t peer_providers;
+	uint64_t delay; /* of the next look */
+	uint64_t until; /* looks end */
+	bool go_sent;
+	bool look;	 /* FINSEEN came */
+	bool proposed;	 /* someone connected without proof */
+	bool starved;	 /* a reference came for which no descriptor was free */
+	bool unprovable; /* someone said that he can make none */
+	struct exi_list timed; /* of the service */
+	struct exi_sock *sk;
+};
+
+/* TX or RX traffic passed half.meet_at: do what the rendezvous wants. No lock
+ * held. */
+void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir);
+
+/* Arms the triggers of a new connection. eager: both ends were told to meet,
+ * whatever the traffic. */
+void exi_link_expect(struct exi_sock *sk, bool eager);
+
+/* Sends a control message on the pair link. -ENOTCONN when it is gone. */
+int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
+		  uint64_t b, uint64_t c);
+
+/* Says GO if it can be said now. No lock held. */
+void exi_link_go(struct exi_sock *sk);
+
+/* Events of the service thread. */
+void exi_link_event(struct exi_sock *sk, uint32_t events);
+/* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
+ * sent before it. No lock held. */
+void exi_link_read(struct exi_sock *sk);
+void exi_link_listener_event(struct exi_sock *sk);
+void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
+void exi_link_tcp_event(struct exi_sock *sk, uint32_t events);
+/* The deadline passed. */
+void exi_link_expired(struct exi_sock *sk);
+
+/* Lets go of everything; link_lock held. */
+void exi_link_drop_locked(struct exi_sock *sk);
+
+/* The peer broke the protocol: resets the connection and hangs up. Any of the
+ * socket's locks may be held. */
+void exi_link_violation(struct exi_sock *sk, const char *what);
+
+/* The marker of a port: somebody who listens or accepts on it runs libexs.
+ * Held per process; who finds it taken relies on the holder and tries again
+ * at a later accept. */
+bool exi_marker_present(uint16_t port);
+void exi_marker_hold(int listen_fd);
+/* An accept on the descriptor: binds the marker if it became free. True when
+ * this process holds it. */
+bool exi_marker_refresh(int listen_fd);
+void exi_marker_release(int listen_fd);
+/* A marker stays while connections that were accepted may want it, though
+ * their listener is closed: these count them. */
+void exi_marker_connection(void);
+void exi_marker_disconnection(void);
+void exi_marker_forked(void);
+
+#endif

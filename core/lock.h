@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A lock in memory that forked processes share, robust against a dead owner.
+ *
+ * The word is 0, or the owner's thread id, plus EXI_LOCK_CONTENDED when
+ * somebody sleeps on it. It is held for copies and state changes, never over a
+ * sleep. A waiter that sees no progress for a while looks whether the owner
+ * still lives, and takes the lock over if not. Thread ids are compared within
+ * one pid namespace; a family that spans several only loses that last step. */
+#ifndef EXI_CORE_LOCK_H
+#define EXI_CORE_LOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define EXI_LOCK_CONTENDED 0x80000000u
+
+struct exi_lock {
+	_Atomic uint32_t word;
+};
+
+extern _Thread_local uint32_t exi_tid_cache;
+uint32_t exi_tid_fill(void);
+
+static inline uint32_t exi_tid(void)
+{
+	return exi_tid_cache ? exi_tid_cache : exi_tid_fill();
+}
+
+void exi_lock_slow(struct exi_lock *l);
+void exi_unlock_slow(struct exi_lock *l);
+
+static inline bool exi_trylock(struct exi_lock *l)
+{
+	uint32_t zero = 0;
+
+	return atomic_compare_exchange_strong_explicit(
+		&l->word, &zero, exi_tid(), memory_order_acquire,
+		memory_order_relaxed);
+}
+
+static inline void exi_lock(struct exi_lock *l)
+{
+	if (!exi_trylock(l))
+		exi_lock_slow(l);
+}
+
+static inline void exi_unlock(struct exi_lock *l)
+{
+	uint32_t old =
+		atomic_exchange_explicit(&l->word, 0, memory_order_release);
+
+	if (old & EXI_LOCK_CONTENDED)
+		exi_unlock_slow(l);
+}
+
+static inline bool exi_lock_held(struct exi_lock *l)
+{
+	return (atomic_load_explicit(&l->word, memory_order_relaxed) &
+		~EXI_LOCK_CONTENDED) == exi_tid();
+}
+
+#endif

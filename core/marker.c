@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Markers: datagram sockets whose names say that a port is served by libexs. */
+#include "core/link.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "core/proof.h"
+
+struct marker {
+	uint16_t port;
+	int users;  /* listening descriptors of this process */
+	int fd;	    /* kept, bound or not */
+	bool bound; /* false: somebody else holds the name */
+	struct marker *next;
+};
+
+/* Guards what follows. */
+static pthread_mutex_t marker_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct marker *markers;
+static int probe = -1;
+
+static _Atomic int connections; /* accepted, and not closed */
+static _Atomic bool unlistened; /* a marker may be without a listener */
+
+static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
+{
+	int n;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
+		     "libexs/1/port/%u", port);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int local_port(int fd, uint16_t *ret)
+{
+	union {
+		struct sockaddr_storage any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a;
+	socklen_t len = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+		return -errno;
+	if (a.any.ss_family == AF_INET)
+		*ret = ntohs(a.in.sin_port);
+	else if (a.any.ss_family == AF_INET6)
+		*ret = ntohs(a.in6.sin6_port);
+	else
+		return -EAFNOSUPPORT;
+	return 0;
+}
+
+static void try_bind(struct marker *m)
+{
+	struct sockaddr_un name;
+	socklen_t len = marker_name(m->port, &name);
+
+	if (m->fd < 0)
+		m->fd = exi_fd_keep(
+			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	m->bound =
+		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
+}
+
+static struct marker **find(uint16_t port)
+{
+	struct marker **at;
+
+	for (at = &markers; *at && (*at)->port != port; at = &(*at)->next)
+		;
+	return at;
+}
+
+static bool hold(uint16_t port, int users)
+{
+	struct marker *m = *find(port);
+
+	if (!m) {
+		m = calloc(1, sizeof(*m));
+		if (!m)
+			return false;
+		m->port = port;
+		m->fd = -1;
+		m->next = markers;
+		markers = m;
+	}
+	m->users += users;
+	if (!m->bound)
+		try_bind(m);
+	return m->bound;
+}
+
+void exi_marker_hold(int listen_fd)
+{
+	uint16_t port;
+
+	if (local_port(listen_fd, &port))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	hold(port, 1);
+	pthread_mutex_unlock(&marker_lock);
+}
+
+bool exi_marker_refresh(int listen_fd)
+{
+	uint16_t port;
+	bool held;
+
+	if (local_port(listen_fd, &port))
+		return false;
+	pthread_mutex_lock(&marker_lock);
+	held = hold(port, 0);
+	pthread_mutex_unlock(&marker_lock);
+	return held;
+}
+
+/* Markers without a listener go when nothing that was accepted is left. */
+static void sweep(void)
+{
+	struct marker **at = &markers;
+
+	while (*at) {
+		struct marker *m = *at;
+
+		if (m->users > 0 || atomic_load(&connections) > 0) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		exi_fd_close(m->fd);
+		free(m);
+	}
+}
+
+void exi_marker_release(int listen_fd)
+{
+	struct marker *m;
+	uint16_t port;
+
+	if (local_port(listen_fd, &port))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	m = *find(port);
+	if (m && --m->users == 0)
+		atomic_store(&unlistened, true);
+	sweep();
+	pthread_mutex_unlock(&marker_lock);
+}
+
+void exi_marker_connection(void)
+{
+	atomic_fetch_add(&connections, 1);
+}
+
+void exi_marker_disconnection(void)
+{
+	if (atomic_fetch_sub(&connections, 1) != 1 ||
+	    !atomic_exchange(&unlistened, false))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	sweep();
+	pthread_mutex_unlock(&marker_lock);
+}
+
+bool exi_marker_present(uint16_t port)
+{
+	struct sockaddr_un name;
+	socklen_t len = marker_name(port, &name);
+	bool present = false;
+
+	pthread_mutex_lock(&marker_lock);
+	if (probe < 0)
+		probe = exi_fd_keep(
+			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	if (probe >= 0)
+		present = connect(probe, (struct sockaddr *)&name, len) == 0;
+	pthread_mutex_unlock(&marker_lock);
+	return present;
+}
+
+void exi_marker_forked(void)
+{
+	pthread_mutex_init(&marker_lock, NULL);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Registered memory. A registration says that a range stays mapped; fabrics
+ * that place data remotely will pin it for their devices. */
+#ifndef EXI_CORE_MEM_H
+#define EXI_CORE_MEM_H
+
+#include <stddef.h>
+#include <sys/exs.h>
+
+struct exi_region;
+
+int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
+/* -EBUSY while operations use it. */
+int exi_mem_deregister(exs_mhandle_t m);
+
+/* The region of a handle, if it covers the buffer, kept until
+ * exi_mem_put(). Null region for EXS_MHANDLE_UNREGISTERED. -EINVAL. */
+int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
+		struct exi_region **ret);
+void exi_mem_put(struct exi_region *r);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* O_PATH references and sock_diag. */
+#include "core/proof.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TCP_ESTABLISHED 1
+
+static int fill(const struct sockaddr_storage *ss, uint8_t *addr,
+		uint16_t *port, uint32_t *scope)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
+
+	if (ss->ss_family == AF_INET6) {
+		memcpy(addr, &in6->sin6_addr, 16);
+		*port = ntohs(in6->sin6_port);
+		if (in6->sin6_scope_id)
+			*scope = in6->sin6_scope_id;
+		return 0;
+	}
+	if (ss->ss_family != AF_INET)
+		return -EAFNOSUPPORT;
+	memset(addr, 0, 10);
+	addr[10] = addr[11] = 0xff;
+	memcpy(addr + 12, &in->sin_addr, 4);
+	*port = ntohs(in->sin_port);
+	return 0;
+}
+
+int exi_tuple_of(int fd, struct exi_tuple *ret)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t len = sizeof(local);
+	struct exi_tuple t;
+	int err;
+
+	memset(&t, 0, sizeof(t));
+	if (getsockname(fd, (struct sockaddr *)&local, &len) < 0)
+		return -errno;
+	len = sizeof(peer);
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
+		return -errno;
+	err = fill(&local, t.local, &t.local_port, &t.scope);
+	if (!err)
+		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
+	if (!err)
+		*ret = t;
+	return err;
+}
+
+bool exi_tuple_is_self(const struct exi_tuple *t)
+{
+	return t->local_port == t->peer_port &&
+	       memcmp(t->local, t->peer, 16) == 0;
+}
+
+int exi_proof_make(int fd)
+{
+	char path[48];
+	int ref;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ref = open(path, O_PATH | O_CLOEXEC);
+	return ref < 0 ? -errno : ref;
+}
+
+/* Addresses of the other end: everything is mirrored. */
+static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	bool v4 = memcmp(t->local, mapped, 12) == 0 &&
+		  memcmp(t->peer, mapped, 12) == 0;
+	unsigned int skip = v4 ? 12 : 0;
+
+	r->sdiag_family = v4 ? AF_INET : AF_INET6;
+	r->sdiag_protocol = IPPROTO_TCP;
+	r->idiag_states = ~0u;
+	r->id.idiag_sport = htons(t->peer_port);
+	r->id.idiag_dport = htons(t->local_port);
+	memcpy(r->id.idiag_src, t->peer + skip, 16 - skip);
+	memcpy(r->id.idiag_dst, t->local + skip, 16 - skip);
+	r->id.idiag_if = t->scope;
+	r->id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+}
+
+static int ask(int nl, const struct exi_tuple *t, struct inet_diag_msg *ret)
+{
+	struct {
+		struct nlmsghdr head;
+		struct inet_diag_req_v2 req;
+	} q = { .head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST } };
+	union {
+		struct nlmsghdr head;
+		char bytes[2048];
+	} a;
+	ssize_t n;
+
+	mirror(t, &q.req);
+	if (send(nl, &q, sizeof(q), 0) != sizeof(q))
+		return -errno;
+	n = recv(nl, &a, sizeof(a), 0);
+	if (n < 0)
+		return -errno;
+	if (!NLMSG_OK(&a.head, (size_t)n))
+		return -EPROTO;
+	if (a.head.nlmsg_type == NLMSG_ERROR)
+		return ((struct nlmsgerr *)NLMSG_DATA(&a.head))->error;
+	if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    a.head.nlmsg_len < NLMSG_LENGTH(sizeof(*ret)))
+		return -EPROTO;
+	memcpy(ret, NLMSG_DATA(&a.head), sizeof(*ret));
+	return 0;
+}
+
+static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
+{
+	struct timeval limit = { .tv_sec = 1 };
+	int nl, err;
+
+	nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	if (nl < 0)
+		return -errno;
+	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	err = ask(nl, t, ret);
+	close(nl);
+	return err;
+}
+
+int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
+{
+	struct exi_tuple own = *t;
+	struct inet_diag_msg m;
+	int err;
+
+	/* The other end of the other end. */
+	memcpy(own.local, t->peer, sizeof(own.local));
+	memcpy(own.peer, t->local, sizeof(own.peer));
+	own.local_port = t->peer_port;
+	own.peer_port = t->local_port;
+	err = other_end(&own, &m);
+	if (!err)
+		*ret = m.idiag_rqueue;
+	return err;
+}
+
+int exi_proof_peer_here(const struct exi_tuple *t)
+{
+	struct inet_diag_msg m;
+
+	return other_end(t, &m);
+}
+
+#define OVERFLOW_UID 65534 /* kernel.overflowuid, as everybody leaves it */
+
+int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
+{
+	struct inet_diag_msg m;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	int err = other_end(t, &m);
+
+	if (err)
+		return err;
+	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	return cred.uid == m.idiag_uid && cred.uid != OVERFLOW_UID ? 0 : -EPERM;
+}
+
+int exi_proof_check(const struct exi_tuple *t, int ref)
+{
+	struct inet_diag_msg m;
+	struct stat st, own;
+	int s, err;
+
+	err = other_end(t, &m);
+	if (err)
+		return err == -ENOENT ? -EPERM : err;
+	if (m.idiag_state != TCP_ESTABLISHED)
+		return -EPERM;
+	/* sockfs is one device; any socket of ours tells its number. */
+	s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return -errno;
+	err = fstat(s, &own) < 0 ? -errno : 0;
+	close(s);
+	if (err)
+		return err;
+	if (fstat(ref, &st) < 0)
+		return -errno;
+	if (!S_ISSOCK(st.st_mode) || st.st_dev != own.st_dev ||
+	    st.st_ino != m.idiag_inode || st.st_uid != m.idiag_uid)
+		return -EPERM;
+	return 0;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The interface between the core and a fabric: what to read to write one.
+ *
+ * A provider moves the bytes of connections that the core has made. The core
+ * owns names, descriptors, blocking, time-outs, event queues, the order of
+ * operations, the locks of a socket, and when a direction of a connection uses
+ * which fabric. A provider owns its wire and its rings, and never sees a
+ * socket.
+ *
+ * Objects, and who makes them:
+ *
+ *	provider	one constant table, registered at start
+ *	domain		one per process, opened at first need, remade after fork
+ *	connection	one per socket and fabric; the core allocates its state
+ *
+ * Rules for every call of these tables:
+ *
+ * Results. 0, a count or -errno. errno is never read nor written. Outputs come
+ * last and are written on success only.
+ *
+ * Locks. Calls about sending (send, post_send, end, head, takeback, drain*)
+ * come with the socket's send lock held, calls about receiving with its
+ * receive lock; the two may run at once. Locks of one socket are shared with
+ * forked processes, so state guarded by them lives in exi_conn.shared.
+ *
+ * Blocking. send, recv, post_*, progress and arm neither block nor allocate
+ * nor enter the kernel while the peer is running. Exceptions are tcp, which
+ * is the kernel, and ringing a peer that asked for it.
+ *
+ * Upcalls. exi_xfer.done and exi_conn_ready() are the only ones. They are made
+ * from progress() alone, with no provider lock held, and may call back down.
+ *
+ * Ending. close (no new work; never blocks), stop (waits; no upcall after it),
+ * fini (frees): these three, in this order, for every object that has them.
+ *
+ * Capabilities equal behaviour: the conformance suite tries what a set bit
+ * promises, and expects -EOPNOTSUPP for what a clear one denies.
+ */
+#ifndef EXI_CORE_PROVIDER_H
+#define EXI_CORE_PROVIDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define EXI_PROVIDER_ABI 1
+
+/* Capabilities. */
+enum {
+	/* post_send, post_recv and cancel work: the fabric moves bytes by
+	 * itself. Without it the core calls send and recv when the
+	 * connection is ready. */
+	EXI_CAP_POST = 1 << 0,
+	/* Same host: meeting by the core's rendezvous, offers and answers
+	 * travel on the pair link. */
+	EXI_CAP_LOCAL = 1 << 1,
+	/* A thread may sleep on sleep words (word). Without it, sleepers are
+	 * woken through the domain. */
+	EXI_CAP_WORD = 1 << 2,
+	/* switch_ops work: a live direction can be moved onto this fabric and
+	 * back. Only tcp lacks it: it is where they come from. */
+	EXI_CAP_SWITCH = 1 << 3,
+	/* Both ends must be in one process. */
+	EXI_CAP_IN_PROCESS = 1 << 4,
+};
+
+struct exi_conn;
+struct exi_domain;
+struct exi_provider;
+
+/* A direction, as seen from this end. */
+enum exi_dir {
+	EXI_RX = 0,
+	EXI_TX = 1,
+};
+
+/* How a sleeper wants to be woken. */
+enum exi_wake {
+	EXI_WAKE_WORD, /* a thread is about to sleep on word() */
+	EXI_WAKE_BELL, /* tell the domain or the pair link: exi_conn_ready() */
+};
+
+/* A transfer handed to post_send or post_recv. The caller's; it stays where it
+ * is, and its buffer untouched, until done() was called. */
+struct exi_xfer {
+	void *buf;
+	size_t len;
+	int flags; /* MSG_* as the caller gave them */
+	/* Called once from progress() with bytes moved (a receive: 0 is the
+	 * end), or -errno; -ECANCELED when cancel() took it back with nothing
+	 * moved. */
+	void (*done)(struct exi_xfer *x, ssize_t result);
+	struct exi_conn *conn; /* set by the core */
+	void *owner;	       /* the core's */
+	enum exi_dir dir;      /* the core's */
+	void *engine[2];       /* the provider's */
+};
+
+/* A word in memory to sleep on: while it has this value, sleeping is right. */
+struct exi_word {
+	const uint32_t *addr;
+	uint32_t value;
+};
+
+/* Opaque bytes and descriptors that one end's provider tells the other's. */
+#define EXI_BLOB_MAX 64
+struct exi_blob {
+	uint8_t bytes[EXI_BLOB_MAX];
+	int fd; /* or -1; in an offer or answer the core closes it */
+};
+
+/* Where a process is entered in the kernel's eyes. */
+struct exi_domain {
+	const struct exi_provider *provider;
+	_Atomic bool watched; /* the core's: event_fd is in its set */
+	/* The provider's, set by open(): posts must come from the service
+	 * thread. io_uring finishes a request in the thread that posted it,
+	 * and what that thread sleeps in then returns EINTR. */
+	bool post_from_service;
+};
+
+struct exi_domain_ops {
+	/* Makes progress on everything posted or ready; calls upcalls.
+	 * Returns how many it made. Any thread; at once by several. */
+	int (*progress)(struct exi_domain *d);
+	/* A descriptor that polls readable when progress() has work, for the
+	 * life of the domain; -EOPNOTSUPP when the pair links do. */
+	int (*event_fd)(struct exi_domain *d);
+	/* Before sleeping on event_fd. 0: a later event makes it readable.
+	 * -EBUSY: work is waiting, call progress() and try again. */
+	int (*arm)(struct exi_domain *d);
+	/* In the child, single-threaded, before anything else: forget what
+	 * belongs to the parent's threads. Nothing posted survives. */
+	void (*forked)(struct exi_domain *d);
+};
+
+/* One connection of one fabric. The core allocates both parts, zeroed, and
+ * frees them after fini(). */
+struct exi_conn {
+	const struct exi_provider *provider;
+	const struct exi_conn_ops *ops;
+	const struct exi_switch_ops *swops;
+	struct exi_domain *domain;
+	void *shared;	 /* shared_size bytes that a forked child sees too */
+	int fd;		 /* the TCP descriptor */
+	int bell;	 /* the pair link, to ring the peer; -1 for tcp */
+	uint64_t *bells; /* counts wake-ups sent, by atomic add */
+	/* priv_size bytes of this process follow */
+	_Alignas(64) unsigned char priv[];
+};
+
+struct exi_conn_ops {
+	size_t priv_size;
+	size_t shared_size;
+	/* Moves up to len bytes out. > 0: taken. -EAGAIN: no room. -EPROTO:
+	 * the peer broke the protocol. Others as send(2). */
+	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
+			int flags);
+	/* Moves up to len bytes in. 0: the end of the stream, and again each
+	 * time. -EAGAIN: nothing there. MSG_PEEK leaves them. */
+	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
+	/* Says the end of the stream after what was sent. -EAGAIN never: room
+	 * for it is kept. */
+	int (*end)(struct exi_conn *c);
+	/* Asynchronous transfer; the core keeps at most one per direction in
+	 * flight. 0: done() follows. -errno: nothing taken. */
+	int (*post_send)(struct exi_conn *c, struct exi_xfer *x);
+	int (*post_recv)(struct exi_conn *c, struct exi_xfer *x);
+	/* Asks for x back; done() follows, with bytes if it was too late. */
+	void (*cancel)(struct exi_conn *c, struct exi_xfer *x);
+	/* Before sleeping until recv (EXI_RX) or send (EXI_TX) can move
+	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
+	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
+	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+	/* After a sleep on word() or instead of it: no wake-up is wanted. */
+	void (*disarm)(struct exi_conn *c, enum exi_dir dir);
+	/* The word that changes when the direction can move, and its value
+	 * now. Taken before arm(), under the same lock: what comes after
+	 * arm()'s look changes it, and the kernel compares. */
+	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+	/* The CPU the peer last worked on, or -1. A hint. */
+	int (*peer_cpu)(struct exi_conn *c);
+	void (*close)(struct exi_conn *c);
+	void (*stop)(struct exi_conn *c);
+	void (*fini)(struct exi_conn *c);
+};
+
+/* Moving a live direction onto the fabric and back. Positions are the
+ * fabric's own, counted without wrap. See docs/design/wire-shm.md. */
+struct exi_switch_ops {
+	/* Sender: where the next byte will be. */
+	uint64_t (*head)(struct exi_conn *c);
+	/* Receiver: reading begins at the sender's head. -EPROTO when it
+	 * cannot be there. */
+	int (*start)(struct exi_conn *c, uint64_t head);
+	/* Receiver: where reading stopped. */
+	void (*cursor)(struct exi_conn *c, uint64_t *ret_pos,
+		       uint64_t *ret_used);
+	/* Sender: the peer stopped there. Makes what follows ready for drain.
+	 * -EPROTO when it cannot have. */
+	int (*takeback)(struct exi_conn *c, uint64_t pos, uint64_t used);
+	/* Sender: a run of bytes to send again, in order; 0 when all are
+	 * done, and the fabric is empty then. */
+	size_t (*drain)(struct exi_conn *c, const void **ret);
+	/* Sender: n bytes of the run were sent. */
+	void (*drained)(struct exi_conn *c, size_t n);
+	/* Receiver: unread bytes are there now (or the end). */
+	bool (*unread)(struct exi_conn *c);
+};
+
+/* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its
+ * memory, descriptor and bell. */
+struct exi_meet_ops {
+	/* The end that called connect: describe its half. */
+	int (*offer)(struct exi_conn *c, struct exi_blob *ret);
+	/* The other: take the offer, describe the answer. The descriptor in
+	 * the offer stays the core's. -EPROTO: refused. */
+	int (*answer)(struct exi_conn *c, const struct exi_blob *offer,
+		      struct exi_blob *ret);
+	/* The first: take the answer. */
+	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
+};
+
+struct exi_provider {
+	uint32_t abi;	  /* EXI_PROVIDER_ABI */
+	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
+	const char *name; /* the folder's, and the word in EXS_PROVIDER */
+	uint32_t caps;
+	/* 0: usable here. -errno: not; *why has the reason in words. */
+	int (*probe)(char *why, size_t len);
+	int (*open)(struct exi_domain **ret);
+	void (*close)(struct exi_domain *d); /* null is fine */
+	const struct exi_domain_ops *domain_ops;
+	const struct exi_conn_ops *conn_ops;
+	const struct exi_switch_ops *switch_ops; /* EXI_CAP_SWITCH */
+	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
+};
+
+/* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and
+ * can move now. From progress() only. */
+void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
+
+/* Rings the peer's library over the pair link. For providers, when the peer
+ * asked for EXI_WAKE_BELL. */
+void exi_conn_ring(struct exi_conn *c);
+
+#endif

@@ -1,0 +1,840 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues: slots, completions, waiting for them.
+ *
+ * Queues are found by handle without a lock; their memory is never given back,
+ * so a stale handle meets a queue with another handle. A thread in dequeue
+ * polls the hot directions, then sleeps on the queue's word and on the words
+ * of the hot directions at once: whichever peer writes wakes it directly. */
+#include "core/queue.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/flow.h"
+#include "core/futex.h"
+#include "core/mem.h"
+#include "core/service.h"
+#include "core/sock.h"
+#include "core/wait.h"
+
+#define QUEUES_MAX 4096
+#define INDEX_BITS 12
+/* Ticks without anything unattended until they stop. */
+#define IDLE_TICKS 20
+
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct exi_queue *) queues[QUEUES_MAX];
+static int generation;
+
+/* --- handles ------------------------------------------------------------ */
+
+static int setup(struct exi_queue *q, int depth, int index)
+{
+	struct exi_op *ops = calloc((size_t)depth, sizeof(*ops));
+	int i;
+
+	if (!ops)
+		return -ENOMEM;
+	q->depth = depth;
+	q->n_done = q->n_used = 0;
+	atomic_store(&q->sleepers, 0);
+	q->qfd = -1;
+	q->wait = EXS_WAIT_ADAPTIVE;
+	q->signal = (exs_signal_t){ 0 };
+	q->ops = ops;
+	q->spin = (struct exi_spin){ 0 };
+	exi_list_init(&q->free);
+	exi_list_init(&q->done);
+	for (i = 0; i < depth; i++) {
+		ops[i].queue = q;
+		exi_list_add_tail(&q->free, &ops[i].node);
+	}
+	atomic_store(&q->ready, 0);
+	atomic_store(&q->n_hot, 0);
+	atomic_store(&q->deleted, false);
+	generation = (generation + 1) & ((1 << 18) - 1);
+	if (!generation)
+		generation = 1;
+	atomic_store(&q->handle, generation << INDEX_BITS | index);
+	return 0;
+}
+
+int exi_queue_create(int depth, exs_qhandle_t *ret)
+{
+	struct exi_queue *q = NULL;
+	int i, err = -EMFILE;
+
+	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&queues_lock);
+	for (i = 0; i < QUEUES_MAX; i++) {
+		q = atomic_load(&queues[i]);
+		if (!q) {
+			q = calloc(1, sizeof(*q));
+			err = -ENOMEM;
+			if (!q)
+				break;
+			atomic_store(&queues[i], q);
+		}
+		/* Free when it has no handle and nobody looks at it. */
+		if (atomic_load(&q->handle) == 0 &&
+		    atomic_load(&q->users) == 0) {
+			err = setup(q, depth, i);
+			if (!err)
+				*ret = atomic_load(&q->handle);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&queues_lock);
+	return err;
+}
+
+struct exi_queue *exi_queue_get(exs_qhandle_t h)
+{
+	struct exi_queue *q;
+
+	if (exi_unlikely(h <= 0))
+		return NULL;
+	q = atomic_load_explicit(&queues[h & (QUEUES_MAX - 1)],
+				 memory_order_acquire);
+	if (exi_unlikely(!q))
+		return NULL;
+	atomic_fetch_add(&q->users, 1);
+	if (exi_likely(atomic_load(&q->handle) == h))
+		return q;
+	atomic_fetch_sub(&q->users, 1);
+	return NULL;
+}
+
+void exi_queue_put(struct exi_queue *q)
+{
+	atomic_fetch_sub_explicit(&q->users, 1, memory_order_release);
+}
+
+static void wake_sleepers(struct exi_queue *q)
+{
+	/* Under the lock, like the sleeper's load: no read-modify-write. */
+	atomic_store_explicit(
+		&q->word,
+		atomic_load_explicit(&q->word, memory_order_relaxed) + 1,
+		memory_order_release);
+	if (q->sleepers)
+		exi_futex_wake((const uint32_t *)&q->word, INT_MAX);
+}
+
+static void forget_hot(struct exi_hot *h)
+{
+	atomic_store(&h->sk->hot_in[h->dir], NULL);
+}
+
+void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_queue *q = atomic_load(&sk->hot_in[dir]);
+	int i, n;
+
+	if (!q)
+		return;
+	exi_lock(&q->lock);
+	n = atomic_load(&q->n_hot);
+	for (i = 0; i < n; i++)
+		if (q->hot[i].sk == sk && q->hot[i].dir == dir)
+			q->hot[i--] = q->hot[--n];
+	atomic_store(&q->n_hot, n);
+	atomic_store(&sk->hot_in[dir], NULL);
+	exi_unlock(&q->lock);
+}
+
+int exi_queue_delete(exs_qhandle_t h)
+{
+	struct exi_queue *q = exi_queue_get(h);
+	struct exi_list *node;
+	struct exi_op *ops;
+	int qfd, i;
+
+	if (!q)
+		return -EINVAL;
+	exi_lock(&q->lock);
+	if (q->n_used > q->n_done || atomic_load(&q->deleted)) {
+		bool deleted = atomic_load(&q->deleted);
+
+		exi_unlock(&q->lock);
+		exi_queue_put(q);
+		return deleted ? -EINVAL : -EBUSY;
+	}
+	atomic_store(&q->deleted, true);
+	while ((node = exi_list_pop(&q->done)))
+		exi_mem_put(exi_container(node, struct exi_op, node)->region);
+	q->n_done = q->n_used = 0;
+	atomic_store(&q->ready, 0);
+	for (i = 0; i < atomic_load(&q->n_hot); i++)
+		forget_hot(&q->hot[i]);
+	atomic_store(&q->n_hot, 0);
+	qfd = q->qfd;
+	q->qfd = -1;
+	ops = q->ops;
+	q->ops = NULL;
+	exi_list_init(&q->free);
+	wake_sleepers(q);
+	exi_unlock(&q->lock);
+	atomic_store(&q->handle, 0);
+	exi_fd_close(qfd);
+	free(ops);
+	exi_queue_put(q);
+	return 0;
+}
+
+/* --- slots and completions ---------------------------------------------- */
+
+int exi_queue_reserve(struct exi_queue *q, struct exi_op **ret)
+{
+	struct exi_list *node;
+
+	exi_lock(&q->lock);
+	node = exi_list_pop(&q->free);
+	if (node)
+		q->n_used++;
+	exi_unlock(&q->lock);
+	if (!node)
+		return atomic_load(&q->deleted) ? -EINVAL : -EAGAIN;
+	*ret = exi_container(node, struct exi_op, node);
+	return 0;
+}
+
+void exi_queue_unreserve(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+
+	exi_lock(&q->lock);
+	q->n_used--;
+	exi_list_add_head(&q->free, &op->node);
+	exi_unlock(&q->lock);
+}
+
+void exi_op_complete(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+	int signo = 0;
+
+	if (!q) {
+		/* On a stack: not ours any more after the store. */
+		const uint32_t *word = (const uint32_t *)&op->finished;
+
+		atomic_store_explicit(&op->finished, 1, memory_order_release);
+		exi_futex_wake(word, 1);
+		return;
+	}
+	exi_lock(&q->lock);
+	exi_list_add_tail(&q->done, &op->node);
+	atomic_store_explicit(&q->ready, ++q->n_done, memory_order_release);
+	wake_sleepers(q);
+	if (exi_unlikely(q->qfd >= 0) && q->n_done == 1)
+		eventfd_write(q->qfd, 1);
+	if (q->n_done == 1 && q->signal.exs_enable)
+		signo = q->signal.exs_signo;
+	exi_unlock(&q->lock);
+	if (exi_unlikely(signo))
+		kill(getpid(), signo);
+}
+
+static void fill_event(const struct exi_op *op, exs_event_t *ev)
+{
+	memset(ev, 0, sizeof(*ev));
+	ev->exs_evt_type = op->type;
+	ev->exs_evt_socket = op->fd;
+	ev->exs_evt_ahandle = op->ahandle;
+	ev->exs_errno = op->err;
+	if (op->type == EXS_EVT_ACCEPT) {
+		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
+		return;
+	}
+	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->buf;
+	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
+	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
+}
+
+static int take_events(struct exi_queue *q, exs_event_t *ev, int max)
+{
+	struct exi_list *node;
+	eventfd_t drained;
+	int n = 0;
+
+	exi_lock(&q->lock);
+	while (n < max && (node = exi_list_pop(&q->done))) {
+		struct exi_op *op = exi_container(node, struct exi_op, node);
+
+		fill_event(op, &ev[n++]);
+		exi_mem_put(op->region);
+		exi_list_add_head(&q->free, &op->node);
+	}
+	q->n_done -= n;
+	q->n_used -= n;
+	atomic_store_explicit(&q->ready, q->n_done, memory_order_release);
+	if (exi_unlikely(q->qfd >= 0) && n && q->n_done == 0)
+		eventfd_read(q->qfd, &drained);
+	exi_unlock(&q->lock);
+	return n;
+}
+
+/* --- hot directions ----------------------------------------------------- */
+
+/* Makes room: what waits for nothing goes. */
+static void evict_locked(struct exi_queue *q)
+{
+	int i, n = atomic_load(&q->n_hot);
+
+	for (i = 0; i < n;) {
+		struct exi_hot *h = &q->hot[i];
+
+		if (atomic_load(&h->sk->n_ops[h->dir]) != 0 &&
+		    atomic_load(&h->sk->fd) == h->fd) {
+			i++;
+			continue;
+		}
+		forget_hot(h);
+		*h = q->hot[--n];
+	}
+	atomic_store(&q->n_hot, n);
+	atomic_fetch_add(&q->hot_changes, 1);
+}
+
+/* A dequeuer may have passed over this direction when it had nothing to wait
+ * for. It compares the count after it said that it sleeps; we look for
+ * sleepers after we changed it: one of us sees the other. (Without a dequeuer
+ * there is nobody to tell: the next takes the direction's lock after us.) */
+static void view_changed(struct exi_queue *q)
+{
+	atomic_fetch_add_explicit(&q->hot_changes, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&q->sleepers, memory_order_seq_cst) == 0)
+		return;
+	exi_lock(&q->lock);
+	wake_sleepers(q);
+	exi_unlock(&q->lock);
+}
+
+bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
+		    enum exi_dir dir)
+{
+	bool hot = false;
+	int n;
+
+	if (exi_service_self() || !exi_futex_waitv_works())
+		return false;
+	/* The tick clears it before it takes the direction's lock: who is seen
+	 * here is progressed after us. */
+	if (atomic_load_explicit(&sk->hot_in[dir], memory_order_relaxed) == q) {
+		hot = true;
+		if (atomic_load(&q->attended))
+			view_changed(q);
+		goto tick;
+	}
+	exi_lock(&q->lock);
+	if (q->qfd >= 0)
+		goto unlock;
+	if (atomic_load(&q->n_hot) == EXI_QUEUE_HOT)
+		evict_locked(q);
+	n = atomic_load(&q->n_hot);
+	if (n < EXI_QUEUE_HOT) {
+		q->hot[n] = (struct exi_hot){ .sk = sk, .fd = fd, .dir = dir };
+		atomic_store(&sk->hot_in[dir], q);
+		atomic_store(&q->n_hot, n + 1);
+		atomic_fetch_add(&q->hot_changes, 1);
+		hot = true;
+		/* Who sleeps must sleep on this one too. */
+		if (q->sleepers)
+			wake_sleepers(q);
+	}
+unlock:
+	exi_unlock(&q->lock);
+tick:
+	if (hot &&
+	    atomic_load_explicit(&q->attended, memory_order_relaxed) == 0)
+		exi_service_tick();
+	return hot;
+}
+
+static int copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear)
+{
+	int i, n;
+
+	if (atomic_load_explicit(&q->n_hot, memory_order_relaxed) == 0)
+		return 0;
+	exi_lock(&q->lock);
+	n = atomic_load(&q->n_hot);
+	memcpy(ret, q->hot, (size_t)n * sizeof(*ret));
+	for (i = 0; clear && i < n; i++)
+		forget_hot(&q->hot[i]);
+	if (clear)
+		atomic_store(&q->n_hot, 0);
+	exi_unlock(&q->lock);
+	return n;
+}
+
+static void poll_hot(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int i, n = copy_hot(q, hot, false);
+
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&hot[i].sk->n_ops[hot[i].dir],
+					 memory_order_relaxed) &&
+		    atomic_load(&hot[i].sk->fd) == hot[i].fd)
+			exi_flow_progress(hot[i].sk, hot[i].dir);
+}
+
+static int idle_ticks;
+
+bool exi_queue_tick(void)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	bool active = false;
+	int i, k, n;
+
+	for (i = 0; i < QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&queues[i]);
+
+		if (!q)
+			break;
+		if (atomic_load(&q->n_hot) == 0)
+			continue;
+		if (atomic_load(&q->attended)) {
+			active = active || q->sleepers == 0;
+			continue;
+		}
+		active = true;
+		n = copy_hot(q, hot, true);
+		/* In this thread progress asks the peers to ring. */
+		for (k = 0; k < n; k++)
+			exi_flow_progress(hot[k].sk, hot[k].dir);
+	}
+	idle_ticks = active ? 0 : idle_ticks + 1;
+	return idle_ticks < IDLE_TICKS;
+}
+
+/* --- waiting ------------------------------------------------------------ */
+
+/* A hot direction that a dequeuer looks at without its lock; its socket's
+ * lookers count us. */
+struct held {
+	struct exi_hot hot;
+	struct exi_shared *sh;
+	struct exi_word word;
+	bool armed;
+};
+
+struct view {
+	struct held held[EXI_QUEUE_HOT];
+	int n;
+	int peer_cpu;
+	uint32_t changes;
+};
+
+/* Takes hold of the hot directions that wait on a fabric. */
+static void hold(struct exi_queue *q, struct view *v)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int i, n;
+
+	v->changes = atomic_load(&q->hot_changes);
+	v->peer_cpu = -1;
+	v->n = 0;
+	n = copy_hot(q, hot, false);
+	for (i = 0; i < n; i++) {
+		struct held *h = &v->held[v->n];
+		struct exi_sock *sk = hot[i].sk;
+		enum exi_dir dir = hot[i].dir;
+
+		if (!exi_sock_lock(sk, hot[i].fd, dir, &h->sh))
+			continue;
+		if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
+		    !exi_list_empty(&sk->ops[dir])) {
+			atomic_fetch_add(&sk->lookers, 1);
+			sk->fab->ops->word(sk->fab, dir, &h->word);
+			v->peer_cpu = sk->fab->ops->peer_cpu(sk->fab);
+			h->hot = hot[i];
+			h->armed = false;
+			v->n++;
+		}
+		exi_half_unlock(&h->sh->half[dir]);
+	}
+}
+
+static void let_go(struct view *v)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++) {
+		struct held *h = &v->held[i];
+		struct exi_sock *sk = h->hot.sk;
+		enum exi_dir dir = h->hot.dir;
+
+		if (h->armed) {
+			exi_lock(&h->sh->half[dir].lock);
+			if (sk->sh == h->sh && sk->fab)
+				sk->fab->ops->disarm(sk->fab, dir);
+			exi_unlock(&h->sh->half[dir].lock);
+		}
+		atomic_fetch_sub(&sk->lookers, 1);
+	}
+	v->n = 0;
+}
+
+/* Something is there, or the view is out of date. */
+static bool stirred(struct exi_queue *q, const struct view *v, int need)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++)
+		if (__atomic_load_n(v->held[i].word.addr, __ATOMIC_RELAXED) !=
+		    v->held[i].word.value)
+			return true;
+	return atomic_load_explicit(&q->ready, memory_order_relaxed) >= need ||
+	       atomic_load_explicit(&q->hot_changes, memory_order_relaxed) !=
+		       v->changes ||
+	       atomic_load_explicit(&q->deleted, memory_order_relaxed);
+}
+
+struct look {
+	struct exi_queue *q;
+	const struct view *v;
+	int need;
+};
+
+static bool look_again(void *arg)
+{
+	struct look *l = arg;
+
+	return stirred(l->q, l->v, l->need);
+}
+
+static uint64_t spin_end(struct exi_queue *q, const struct view *v,
+			 uint64_t deadline)
+{
+	uint64_t budget, end;
+
+	if (q->wait == EXS_WAIT_NOTIFY)
+		return 0;
+	if (q->wait == EXS_WAIT_BUSY_POLL)
+		return deadline ? deadline : UINT64_MAX;
+	budget = v->n ? exi_spin_budget(&q->spin, v->peer_cpu) : 0;
+	if (budget <= EXI_SPIN_YIELD)
+		return budget;
+	end = exi_now_ns() + budget;
+	return deadline && deadline < end ? deadline : end;
+}
+
+static bool spin(struct exi_queue *q, const struct view *v, int need,
+		 uint64_t deadline)
+{
+	uint64_t end = spin_end(q, v, deadline);
+	int i;
+
+	if (!end)
+		return false;
+	if (end == EXI_SPIN_YIELD) {
+		struct look look = { .q = q, .v = v, .need = need };
+		bool hit, good = exi_spin_yield(look_again, &look, &hit);
+
+		exi_spin_result(&q->spin, good && hit);
+		return hit;
+	}
+	do {
+		for (i = 0; i < 64; i++) {
+			if (stirred(q, v, need)) {
+				exi_spin_result(&q->spin, true);
+				return true;
+			}
+			exi_pause();
+		}
+	} while (exi_now_ns() < end);
+	exi_spin_result(&q->spin, false);
+	return false;
+}
+
+/* Asks the peers to wake us. -EBUSY: something can move already. */
+static int arm(struct view *v, struct exi_word *words)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < v->n && !ret; i++) {
+		struct held *h = &v->held[i];
+		struct exi_sock *sk = h->hot.sk;
+		enum exi_dir dir = h->hot.dir;
+		struct exi_shared *sh;
+
+		words[i] = h->word;
+		if (!exi_sock_lock(sk, h->hot.fd, dir, &sh))
+			return -EBUSY;
+		ret = sh != h->sh || !sk->fab
+			      ? -EBUSY
+			      : sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_WORD);
+		if (ret == 0) {
+			h->armed = true;
+			sh->half[dir].sleeps++;
+			if (atomic_load(&sh->gone) || atomic_load(&sh->rx_fin))
+				ret = -EBUSY;
+		}
+		exi_half_unlock(&sh->half[dir]);
+	}
+	return ret;
+}
+
+static int sleep_once(struct exi_queue *q, struct view *v, int need,
+		      uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_word words[EXI_QUEUE_HOT + 1];
+	int ret;
+
+	exi_lock(&q->lock);
+	q->sleepers++;
+	words[v->n].addr = (const uint32_t *)&q->word;
+	/* Before the last looks: every completion, every new hot direction
+	 * and every call to let go changes it. */
+	words[v->n].value =
+		atomic_load_explicit(&q->word, memory_order_seq_cst);
+	exi_unlock(&q->lock);
+	ret = arm(v, words);
+	if (ret == 0 && !stirred(q, v, need))
+		ret = exi_futex_wait(words, (unsigned int)v->n + 1,
+				     deadline ? &until : NULL);
+	exi_lock(&q->lock);
+	q->sleepers--;
+	exi_unlock(&q->lock);
+	return ret == -EBUSY ? 0 : ret;
+}
+
+static int await(struct exi_queue *q, int need, uint64_t deadline)
+{
+	struct view v;
+	int ret = 0;
+
+	for (;;) {
+		if (atomic_load_explicit(&q->ready, memory_order_acquire) >=
+		    need)
+			return 0;
+		if (atomic_load(&q->deleted))
+			return -EINVAL;
+		if (ret)
+			return ret;
+		if (deadline && exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		hold(q, &v);
+		if (!spin(q, &v, need, deadline))
+			ret = sleep_once(q, &v, need, deadline);
+		let_go(&v);
+		poll_hot(q);
+	}
+}
+
+void exi_queue_wake_all(void)
+{
+	int i;
+
+	for (i = 0; i < QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&queues[i]);
+
+		if (!q)
+			break;
+		exi_lock(&q->lock);
+		atomic_fetch_add(&q->hot_changes, 1);
+		wake_sleepers(q);
+		exi_unlock(&q->lock);
+	}
+}
+
+int exi_queue_dequeue(struct exi_queue *q, exs_event_t *ev, int want,
+		      const struct timeval *timeout)
+{
+	int need, max;
+	uint64_t deadline = 0;
+	int ret;
+
+	if (want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
+		return -EINVAL;
+	need = want < 0 ? -want : 1;
+	max = want < 0 ? -want : want;
+	if (need > q->depth)
+		return -EINVAL;
+	if (max == 0)
+		return 0;
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
+			timeout->tv_usec >= 1000000))
+		return -EINVAL;
+	if (timeout)
+		deadline = exi_now_ns() + 1 +
+			   (uint64_t)timeout->tv_sec * 1000000000u +
+			   (uint64_t)timeout->tv_usec * 1000u;
+	atomic_fetch_add(&q->attended, 1);
+	if (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
+		poll_hot(q);
+		ret = atomic_load(&q->deleted) ? -EINVAL : 0;
+	} else {
+		ret = await(q, need, deadline);
+	}
+	if (ret == 0 || ret == -ETIMEDOUT)
+		ret = take_events(q, ev, max);
+	/* What stays hot is the service's from here on. */
+	if (atomic_fetch_sub(&q->attended, 1) == 1 &&
+	    atomic_load_explicit(&q->n_hot, memory_order_relaxed))
+		exi_service_tick();
+	return ret;
+}
+
+/* --- attributes --------------------------------------------------------- */
+
+int exi_queue_fd(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int fd, n;
+
+	exi_lock(&q->lock);
+	if (q->qfd < 0) {
+		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		if (fd < 0) {
+			exi_unlock(&q->lock);
+			return fd;
+		}
+		q->qfd = fd;
+		if (q->n_done)
+			eventfd_write(fd, 1);
+	}
+	fd = q->qfd;
+	exi_unlock(&q->lock);
+	/* The program sleeps elsewhere now: the service makes the progress. */
+	for (n = copy_hot(q, hot, true); n > 0; n--)
+		exi_flow_progress(hot[n - 1].sk, hot[n - 1].dir);
+	return fd;
+}
+
+int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
+{
+	const exs_signal_t *sig = val;
+	int v;
+
+	if (!val)
+		return -EFAULT;
+	if (attr == EXS_QATTR_SIGNAL) {
+		if (len != sizeof(*sig) ||
+		    (sig->exs_enable != EXS_SIG_ENABLE &&
+		     sig->exs_enable != EXS_SIG_DISABLE) ||
+		    (sig->exs_enable &&
+		     (sig->exs_signo <= 0 || sig->exs_signo > SIGRTMAX)))
+			return -EINVAL;
+		exi_lock(&q->lock);
+		q->signal = *sig;
+		exi_unlock(&q->lock);
+		return 0;
+	}
+	if (len != sizeof(int))
+		return -EINVAL;
+	memcpy(&v, val, sizeof(v));
+	switch (attr) {
+	case EXS_QATTR_DEPTH:
+		return exi_queue_deepen(q, v);
+	case EXS_QATTR_WAIT:
+		if (v < EXS_WAIT_ADAPTIVE || v > EXS_WAIT_BUSY_POLL)
+			return -EINVAL;
+		q->wait = v;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* The slots are moved to a larger or smaller array; nothing may be in use. */
+int exi_queue_deepen(struct exi_queue *q, int depth)
+{
+	struct exi_op *ops, *old;
+	int i;
+
+	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
+		return -EINVAL;
+	ops = calloc((size_t)depth, sizeof(*ops));
+	if (!ops)
+		return -ENOMEM;
+	exi_lock(&q->lock);
+	if (q->n_used) {
+		exi_unlock(&q->lock);
+		free(ops);
+		return -EBUSY;
+	}
+	old = q->ops;
+	q->ops = ops;
+	q->depth = depth;
+	exi_list_init(&q->free);
+	for (i = 0; i < depth; i++) {
+		ops[i].queue = q;
+		exi_list_add_tail(&q->free, &ops[i].node);
+	}
+	exi_unlock(&q->lock);
+	free(old);
+	return 0;
+}
+
+int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len)
+{
+	int v;
+
+	if (!val || !len)
+		return -EFAULT;
+	if (attr == EXS_QATTR_SIGNAL) {
+		if (*len < sizeof(q->signal))
+			return -EINVAL;
+		exi_lock(&q->lock);
+		memcpy(val, &q->signal, sizeof(q->signal));
+		exi_unlock(&q->lock);
+		*len = sizeof(q->signal);
+		return 0;
+	}
+	if (*len < sizeof(int))
+		return -EINVAL;
+	if (attr == EXS_QATTR_DEPTH)
+		v = q->depth;
+	else if (attr == EXS_QATTR_EVENTS)
+		v = atomic_load(&q->ready);
+	else if (attr == EXS_QATTR_WAIT)
+		v = q->wait;
+	else
+		return -EINVAL;
+	memcpy(val, &v, sizeof(v));
+	*len = sizeof(v);
+	return 0;
+}
+
+void exi_queue_forked(void)
+{
+	int i;
+
+	pthread_mutex_init(&queues_lock, NULL);
+	/* Operations belong to the parent: the child's queues are empty. */
+	for (i = 0; i < QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&queues[i]);
+
+		if (!q)
+			break;
+		if (atomic_load(&q->handle) == 0)
+			continue;
+		atomic_store(&q->lock.word, 0);
+		atomic_store(&q->users, 0);
+		atomic_store(&q->attended, 0);
+		q->sleepers = 0;
+		q->n_done = q->n_used = 0;
+		atomic_store(&q->ready, 0);
+		atomic_store(&q->n_hot, 0);
+		exi_list_init(&q->done);
+		exi_list_init(&q->free);
+		for (int k = 0; k < q->depth; k++)
+			exi_list_add_tail(&q->free, &q->ops[k].node);
+		if (q->qfd >= 0)
+			q->qfd = exi_fd_keep(
+				eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	}
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues.
+ *
+ * A queue owns the memory of its operations. While threads are in
+ * exs_qdequeue() they make the progress of the sockets that the queue waits
+ * for ("hot"), without any wake-up being paid. When nobody is there, the
+ * service thread notices within a tick, asks the peers to ring, and makes the
+ * progress itself. */
+#ifndef EXI_CORE_QUEUE_H
+#define EXI_CORE_QUEUE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/exs.h>
+
+#include "core/list.h"
+#include "core/lock.h"
+#include "core/op.h"
+#include "core/provider.h"
+#include "core/sock.h"
+
+#define EXI_QUEUE_HOT 16
+
+struct exi_queue {
+	struct exi_lock lock; /* guards what follows; the last in the order */
+	_Atomic int handle;   /* 0: free */
+	int depth;
+	int n_done;
+	int n_used;	      /* outstanding and done */
+	_Atomic int sleepers; /* changed under the lock */
+	int qfd;	      /* -1: never asked for */
+	int wait;	      /* EXS_WAIT_* */
+	exs_signal_t signal;
+	struct exi_list free;
+	struct exi_list done;
+	struct exi_op *ops;
+	struct exi_spin spin;
+	_Atomic uint32_t word; /* counts completions; slept on */
+	_Atomic int ready;     /* n_done, to look at without the lock */
+	_Atomic int users;     /* threads inside; deletion waits for none */
+	_Atomic int attended;  /* threads in dequeue */
+	_Atomic bool deleted;
+	struct exi_hot {
+		struct exi_sock *sk;
+		int fd;
+		enum exi_dir dir;
+	} hot[EXI_QUEUE_HOT];
+	_Atomic int n_hot;
+	_Atomic uint32_t hot_changes; /* of hot, and calls to let go */
+};
+
+int exi_queue_create(int depth, exs_qhandle_t *ret);
+int exi_queue_delete(exs_qhandle_t q);
+/* The queue of a handle, kept until exi_queue_put(); null: EINVAL. */
+struct exi_queue *exi_queue_get(exs_qhandle_t q);
+void exi_queue_put(struct exi_queue *q);
+
+/* Reserves a slot; -EAGAIN when all are used. */
+int exi_queue_reserve(struct exi_queue *q, struct exi_op **ret);
+/* Gives a slot back without an event. */
+void exi_queue_unreserve(struct exi_op *op);
+
+int exi_queue_dequeue(struct exi_queue *q, exs_event_t *ev, int want,
+		      const struct timeval *timeout);
+int exi_queue_fd(struct exi_queue *q);
+int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len);
+int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
+
+/* The queue's next events come from this direction: let dequeuers poll it.
+ * False when the peer must ring instead. The direction's lock is held. */
+bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
+		    enum exi_dir dir);
+
+/* The service's tick: asks for rings where nobody polls. True while it must
+ * come again. */
+bool exi_queue_tick(void);
+
+/* Another depth; -EBUSY while slots are in use. */
+int exi_queue_deepen(struct exi_queue *q, int depth);
+
+/* A socket goes away: no queue polls the direction any more. */
+void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir);
+/* A socket goes away: dequeuers let go of it. */
+void exi_queue_wake_all(void);
+
+void exi_queue_forked(void);
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The words for why a connection is where it is. */
+#include <stddef.h>
+#include <sys/exs_ext.h>
+
+struct reason {
+	const char *name;
+	const char *text;
+};
+
+static const struct reason reasons[EXS_X_REASON_MAX_] = {
+	[EXS_X_REASON_NONE] = { "none", "both directions are on a fabric" },
+	[EXS_X_REASON_UNDECIDED] = { "undecided",
+				     "too little traffic so far to decide" },
+	[EXS_X_REASON_PLAIN_PEER] = { "plain-peer",
+				      "the peer does not run libexs" },
+	[EXS_X_REASON_PLAIN_SOCKET] = { "plain-socket",
+					"made by plain calls; exs_x_adopt() "
+					"upgrades it" },
+	[EXS_X_REASON_CONFIG] = { "config", "EXS_UPGRADE is never" },
+	[EXS_X_REASON_NO_PROVIDER] = { "no-provider",
+				       "no fabric is usable at both ends; see "
+				       "exs info" },
+	[EXS_X_REASON_REMOTE] = { "remote", "the peer is on another host or in "
+					    "another network namespace" },
+	[EXS_X_REASON_NO_PROOF] = { "no-proof",
+				    "possession cannot be proved here: /proc "
+				    "or sock_diag is missing" },
+	[EXS_X_REASON_REFUSED] = { "refused", "somebody claimed the connection "
+					      "without proof" },
+	[EXS_X_REASON_VERSION] = { "version", "the ends speak different "
+					      "protocol versions" },
+	[EXS_X_REASON_TIMEOUT] = { "timeout", "the peer's library did not "
+					      "answer in time" },
+	[EXS_X_REASON_REQUESTED] = { "requested",
+				     "exs_x_downgrade() was called here" },
+	[EXS_X_REASON_PEER_REQUEST] = { "peer-request",
+					"the peer asked for TCP" },
+	[EXS_X_REASON_HALF_CLOSED] = { "half-closed", "a direction had ended "
+						      "before the upgrade" },
+	[EXS_X_REASON_URGENT] = { "urgent", "urgent data was used" },
+	[EXS_X_REASON_DESCRIPTORS] = { "descriptors", "descriptors are running "
+						      "out; raise ulimit -n" },
+	[EXS_X_REASON_MEMORY] = { "memory",
+				  "memory ran out; see EXS_MEMORY_LIMIT_MB" },
+	[EXS_X_REASON_SHARED] = { "shared",
+				  "several processes use the descriptor" },
+	[EXS_X_REASON_KERNEL_TLS] = { "kernel-tls", "a protocol runs on the "
+						    "socket in the kernel" },
+	[EXS_X_REASON_MPTCP] = { "mptcp", "the socket is MPTCP" },
+	[EXS_X_REASON_ZEROCOPY] = { "zerocopy", "SO_ZEROCOPY is set" },
+	[EXS_X_REASON_TIMESTAMPS] = { "timestamps",
+				      "the socket's timestamps are in use" },
+	[EXS_X_REASON_REPAIR] = { "repair", "TCP_REPAIR is set" },
+	[EXS_X_REASON_BPF] = { "bpf", "a filter is attached to the socket" },
+	[EXS_X_REASON_O_ASYNC] = { "o-async", "O_ASYNC is set" },
+	[EXS_X_REASON_SELF] = { "self", "the socket is connected to itself" },
+	[EXS_X_REASON_IO_URING] = { "io-uring",
+				    "the program uses io_uring of its own" },
+	[EXS_X_REASON_SECCOMP] = { "seccomp",
+				   "the process has entered seccomp" },
+	[EXS_X_REASON_ORPHAN] = { "orphan", "the peer is gone; its unread "
+					    "bytes were saved" },
+	[EXS_X_REASON_PEER_LOST] = { "peer-lost",
+				     "the peer's library left without a word" },
+	[EXS_X_REASON_PROTOCOL] = { "protocol", "the peer broke the protocol" },
+	[EXS_X_REASON_NOT_TCP] = { "not-tcp", "not a TCP socket" },
+	[EXS_X_REASON_NOT_CONNECTED] = { "not-connected",
+					 "the socket is not connected" },
+};
+
+static const struct reason *find(int reason)
+{
+	static const struct reason unknown = { "unknown", "unknown reason" };
+
+	if (reason < 0 || reason >= EXS_X_REASON_MAX_ || !reasons[reason].name)
+		return &unknown;
+	return &reasons[reason];
+}
+
+/* Public as they are; api/exs.map names them. */
+__attribute__((visibility("default"))) const char *exs_x_reason_name(int reason)
+{
+	return find(reason)->name;
+}
+
+__attribute__((visibility("default"))) const char *exs_x_reason_text(int reason)
+{
+	return find(reason)->text;
+}

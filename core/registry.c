@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The providers of this build. */
+#include "core/registry.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config.h"
+#include "core/log.h"
+#include "core/service.h"
+#include "exi_build.h"
+
+#define PROVIDERS_MAX 8
+
+extern const struct exi_provider exi_provider_shm;
+extern const struct exi_provider exi_provider_loop;
+
+/* Every name the project knows; a null provider is not in this build. */
+static struct slot {
+	const char *name;
+	const struct exi_provider *provider;
+	int usable; /* 0: not probed, 1: yes, -1: no */
+	char why[128];
+	_Atomic(struct exi_domain *) domain;
+} slots[PROVIDERS_MAX] = {
+#if EXI_WITH_SHM
+	{ .name = "shm", .provider = &exi_provider_shm },
+#else
+	{ .name = "shm" },
+#endif
+	{ .name = "verbs" },
+	{ .name = "ofi" },
+	{ .name = "tcp", .provider = &exi_provider_tcp },
+#if EXI_WITH_LOOP
+	{ .name = "loop", .provider = &exi_provider_loop },
+#else
+	{ .name = "loop" },
+#endif
+};
+
+/* Guards probing and opening. */
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool conn_ops_complete(const struct exi_conn_ops *o)
+{
+	return o && o->send && o->recv && o->end && o->post_send &&
+	       o->post_recv && o->cancel && o->arm && o->disarm && o->word &&
+	       o->peer_cpu && o->close && o->stop && o->fini;
+}
+
+static bool switch_ops_complete(const struct exi_switch_ops *o)
+{
+	return o && o->head && o->start && o->cursor && o->takeback &&
+	       o->drain && o->drained && o->unread;
+}
+
+int exi_provider_check(const struct exi_provider *p)
+{
+	const struct exi_domain_ops *d = p->domain_ops;
+	const struct exi_meet_ops *m = p->meet_ops;
+
+	if (p->abi != EXI_PROVIDER_ABI || !p->name || !p->probe || !p->open ||
+	    !p->close || !d || !d->progress || !d->event_fd || !d->arm ||
+	    !d->forked || !conn_ops_complete(p->conn_ops))
+		return -EINVAL;
+	if ((p->caps & EXI_CAP_SWITCH) && !switch_ops_complete(p->switch_ops))
+		return -EINVAL;
+	if ((p->caps & EXI_CAP_LOCAL) &&
+	    (!p->wire_id || !m || !m->offer || !m->answer || !m->accepted))
+		return -EINVAL;
+	return 0;
+}
+
+static bool configured(const char *name)
+{
+	const struct exi_config *cfg = exi_config();
+	unsigned int i;
+
+	for (i = 0; i < cfg->n_providers; i++)
+		if (strcmp(cfg->providers[i], name) == 0)
+			return true;
+	return strcmp(name, "tcp") == 0;
+}
+
+static void probe(struct slot *s)
+{
+	pthread_mutex_lock(&registry_lock);
+	if (!s->usable) {
+		if (!s->provider)
+			snprintf(s->why, sizeof(s->why), "not in this build");
+		else if (exi_provider_check(s->provider))
+			snprintf(s->why, sizeof(s->why), "incomplete tables");
+		else if (s->provider->probe(s->why, sizeof(s->why)) == 0)
+			s->why[0] = 0;
+		s->usable = s->provider && !s->why[0] ? 1 : -1;
+	}
+	pthread_mutex_unlock(&registry_lock);
+}
+
+static struct slot *slot_of(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < PROVIDERS_MAX && slots[i].name; i++)
+		if (strcmp(slots[i].name, name) == 0)
+			return &slots[i];
+	return NULL;
+}
+
+bool exi_registry_row(unsigned int i, struct exi_registry_row *ret)
+{
+	struct slot *s = &slots[i];
+
+	if (i >= PROVIDERS_MAX || !s->name)
+		return false;
+	probe(s);
+	ret->name = s->name;
+	ret->provider = s->provider;
+	ret->configured = configured(s->name);
+	ret->usable = s->usable > 0;
+	snprintf(ret->why, sizeof(ret->why), "%s", s->why);
+	return true;
+}
+
+int exi_registry_add(const struct exi_provider *p)
+{
+	unsigned int i;
+
+	if (exi_provider_check(p))
+		return -EINVAL;
+	for (i = 0; i < PROVIDERS_MAX && slots[i].name; i++)
+		if (strcmp(slots[i].name, p->name) == 0 && slots[i].provider)
+			return -EEXIST;
+	if (i == PROVIDERS_MAX)
+		return -ENOSPC;
+	slots[i].name = p->name;
+	slots[i].provider = p;
+	return 0;
+}
+
+uint64_t exi_registry_wire_ids(void)
+{
+	const struct exi_config *cfg = exi_config();
+	uint64_t mask = 0;
+	unsigned int i;
+
+	for (i = 0; i < cfg->n_providers; i++) {
+		struct slot *s = slot_of(cfg->providers[i]);
+
+		if (!s)
+			continue;
+		probe(s);
+		if (s->usable > 0 && (s->provider->caps & EXI_CAP_LOCAL))
+			mask |= s->provider->wire_id;
+	}
+	return mask;
+}
+
+const struct exi_provider *exi_registry_choose(uint64_t mask, bool same_process)
+{
+	const struct exi_config *cfg = exi_config();
+	unsigned int i;
+
+	for (i = 0; i < cfg->n_providers; i++) {
+		struct slot *s = slot_of(cfg->providers[i]);
+
+		if (s && s->usable > 0 && (s->provider->wire_id & mask) &&
+		    (same_process || !(s->provider->caps & EXI_CAP_IN_PROCESS)))
+			return s->provider;
+	}
+	return NULL;
+}
+
+const struct exi_provider *exi_registry_by_wire_id(uint64_t wire_id)
+{
+	if (!(wire_id & exi_registry_wire_ids()) || (wire_id & (wire_id - 1)))
+		return NULL;
+	return exi_registry_choose(wire_id, true);
+}
+
+static struct slot *slot_for(const struct exi_provider *p)
+{
+	unsigned int i;
+
+	for (i = 0; i < PROVIDERS_MAX; i++)
+		if (slots[i].provider == p)
+			return &slots[i];
+	return NULL;
+}
+
+int exi_registry_domain(const struct exi_provider *p, struct exi_domain **ret)
+{
+	struct slot *s = slot_for(p);
+	struct exi_domain *d;
+	int err = 0;
+
+	if (!s)
+		return -ENOENT;
+	d = atomic_load_explicit(&s->domain, memory_order_acquire);
+	if (!d) {
+		pthread_mutex_lock(&registry_lock);
+		d = atomic_load(&s->domain);
+		if (!d) {
+			err = p->open(&d);
+			if (!err)
+				atomic_store(&s->domain, d);
+		}
+		pthread_mutex_unlock(&registry_lock);
+	}
+	if (!err)
+		*ret = d;
+	return err;
+}
+
+void exi_registry_each_domain(void (*f)(struct exi_domain *d, void *arg),
+			      void *arg)
+{
+	unsigned int i;
+
+	for (i = 0; i < PROVIDERS_MAX; i++) {
+		struct exi_domain *d = atomic_load(&slots[i].domain);
+
+		if (d)
+			f(d, arg);
+	}
+}
+
+static void forked(struct exi_domain *d, void *arg)
+{
+	atomic_store(&d->watched, false);
+	d->provider->domain_ops->forked(d);
+}
+
+void exi_registry_forked(void)
+{
+	pthread_mutex_init(&registry_lock, NULL);
+	exi_registry_each_domain(forked, NULL);
+}

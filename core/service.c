@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The service thread: one epoll set, level-triggered. A watched descriptor is
+ * named by its socket's place in the pool and the generation it had, so an
+ * event that was queued for a socket that is gone finds nobody. */
+#include "core/service.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "core/flow.h"
+#include "core/lifecycle.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/queue.h"
+#include "core/registry.h"
+
+#define STACK_BYTES (128u << 10)
+#define TICK_MS	    1
+#define EVENTS	    64
+
+/* What an event is, in the low bits of its data. */
+#define DATA_SELF   0xffffffffffffffffull
+#define DATA_DOMAIN 0x8000000000000000ull
+
+static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool running;
+static _Atomic bool ticking;
+static int epoll_fd = -1;
+static int wake_fd = -1;
+static pthread_t thread;
+static _Thread_local bool self;
+
+/* Links with a deadline, sockets that want progress; guarded by service_lock,
+ * as are their nodes. */
+static struct exi_list timed = EXI_LIST_INIT(timed);
+static struct exi_list todo = EXI_LIST_INIT(todo);
+
+static uint64_t watch_data(struct exi_sock *sk, unsigned int what)
+{
+	return (uint64_t)sk->index << 32 | (sk->generation & 0xffffffu) << 8 |
+	       what;
+}
+
+static void dispatch(uint64_t data, uint32_t events)
+{
+	struct exi_sock *sk = exi_sock_by_index((uint32_t)(data >> 32));
+	unsigned int what = data & 0xff;
+
+	if (!sk || (sk->generation & 0xffffffu) != ((data >> 8) & 0xffffffu) ||
+	    atomic_load(&sk->fd) < 0)
+		return;
+	switch (what) {
+	case EXI_WATCH_LINK:
+		exi_link_event(sk, events);
+		break;
+	case EXI_WATCH_LISTENER:
+		exi_link_listener_event(sk);
+		break;
+	case EXI_WATCH_TCP:
+		exi_link_tcp_event(sk, events);
+		break;
+	case EXI_WATCH_OPS:
+		exi_lifecycle_event(sk, events);
+		break;
+	default:
+		exi_link_candidate_event(sk, what - EXI_WATCH_CANDIDATE);
+		break;
+	}
+}
+
+static void domain_progress(struct exi_domain *d, void *arg)
+{
+	const struct exi_domain_ops *ops = d->provider->domain_ops;
+
+	do {
+		ops->progress(d);
+	} while (ops->arm(d) == -EBUSY);
+}
+
+/* How long to sleep, and which links are overdue. */
+static int time_left(struct exi_sock **overdue)
+{
+	uint64_t now = exi_now_ns(), least = UINT64_MAX;
+	struct exi_list *pos;
+	int ms = -1;
+
+	*overdue = NULL;
+	pthread_mutex_lock(&service_lock);
+	exi_list_for_each (pos, &timed) {
+		struct exi_link *l = exi_container(pos, struct exi_link, timed);
+
+		if (l->deadline <= now)
+			*overdue = l->sk;
+		else if (l->deadline < least)
+			least = l->deadline;
+	}
+	pthread_mutex_unlock(&service_lock);
+	if (*overdue)
+		ms = 0;
+	else if (least != UINT64_MAX)
+		ms = (int)((least - now) / 1000000) + 1;
+	if (atomic_load(&ticking) && (ms < 0 || ms > TICK_MS))
+		ms = TICK_MS;
+	return ms;
+}
+
+static void expire(struct exi_sock *sk)
+{
+	if (sk)
+		exi_link_expired(sk);
+}
+
+static void do_todo(void)
+{
+	struct exi_list *node;
+
+	for (;;) {
+		struct exi_sock *sk;
+		uint32_t dirs;
+
+		pthread_mutex_lock(&service_lock);
+		node = exi_list_pop(&todo);
+		if (!node) {
+			pthread_mutex_unlock(&service_lock);
+			return;
+		}
+		sk = exi_container(node, struct exi_sock, todo);
+		dirs = sk->todo_dirs;
+		sk->todo_dirs = 0;
+		pthread_mutex_unlock(&service_lock);
+		if (dirs & (1u << EXI_RX)) {
+			exi_link_read(sk);
+			exi_flow_progress(sk, EXI_RX);
+		}
+		if (dirs & (1u << EXI_TX))
+			exi_flow_progress(sk, EXI_TX);
+	}
+}
+
+int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
+{
+	int ret = exi_service_start();
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&service_lock);
+	if (!sk->todo_dirs)
+		exi_list_add_tail(&todo, &sk->todo);
+	sk->todo_dirs |= 1u << dir;
+	pthread_mutex_unlock(&service_lock);
+	eventfd_write(wake_fd, 1);
+	return 0;
+}
+
+static void *run(void *arg)
+{
+	struct epoll_event ev[EVENTS];
+	struct exi_sock *overdue;
+	eventfd_t drained;
+	int i, n;
+
+	self = true;
+	prctl(PR_SET_NAME, "libexs");
+	for (;;) {
+		int ms = time_left(&overdue);
+
+		expire(overdue);
+		n = epoll_wait(epoll_fd, ev, EVENTS, ms);
+		for (i = 0; i < n; i++) {
+			if (ev[i].data.u64 == DATA_SELF)
+				eventfd_read(wake_fd, &drained);
+			else if (ev[i].data.u64 & DATA_DOMAIN)
+				exi_registry_each_domain(domain_progress, NULL);
+			else
+				dispatch(ev[i].data.u64, ev[i].events);
+		}
+		do_todo();
+		if (atomic_load(&ticking)) {
+			/* Cleared before the look: who asks after it sets it
+			 * again. */
+			atomic_store(&ticking, false);
+			if (exi_queue_tick())
+				atomic_store(&ticking, true);
+		}
+	}
+	return NULL;
+}
+
+static int start_locked(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
+	pthread_attr_t attr;
+	sigset_t all, old;
+	int ret;
+
+	epoll_fd = exi_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	wake_fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ret = epoll_fd < 0 ? epoll_fd : wake_fd;
+	if (ret < 0)
+		goto close_fds;
+	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0) {
+		ret = -errno;
+		goto close_fds;
+	}
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	/* A refusal (sanitizers need more) leaves the default. */
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = -pthread_create(&thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (ret == 0) {
+		atomic_store(&running, true);
+		return 0;
+	}
+close_fds:
+	exi_fd_close(epoll_fd);
+	exi_fd_close(wake_fd);
+	epoll_fd = wake_fd = -1;
+	return ret;
+}
+
+int exi_service_start(void)
+{
+	int ret = 0;
+
+	if (exi_likely(atomic_load_explicit(&running, memory_order_acquire)))
+		return 0;
+	pthread_mutex_lock(&service_lock);
+	if (!atomic_load(&running))
+		ret = start_locked();
+	pthread_mutex_unlock(&service_lock);
+	if (ret)
+		exi_warn("the service thread does not start: %s; connections "
+			 "stay on TCP",
+			 strerror(-ret));
+	return ret;
+}
+
+static int watch(int op, int fd, uint64_t data, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+	int ret = exi_service_start();
+
+	if (ret)
+		return ret;
+	return epoll_ctl(epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
+		      uint32_t events)
+{
+	return watch(EPOLL_CTL_ADD, fd, watch_data(sk, what), events);
+}
+
+int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
+			uint32_t events)
+{
+	return watch(EPOLL_CTL_MOD, fd, watch_data(sk, what), events);
+}
+
+void exi_service_unwatch(int fd)
+{
+	int saved = errno;
+
+	if (atomic_load(&running))
+		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	errno = saved;
+}
+
+int exi_service_domain(struct exi_domain *d)
+{
+	int fd, ret;
+
+	if (exi_likely(atomic_load_explicit(&d->watched, memory_order_relaxed)))
+		return 0;
+	fd = d->provider->domain_ops->event_fd(d);
+	ret = fd == -EOPNOTSUPP ? 0 : fd;
+	if (fd >= 0)
+		ret = watch(EPOLL_CTL_ADD, fd, DATA_DOMAIN, EPOLLIN);
+	if (ret == 0 || ret == -EEXIST)
+		atomic_store(&d->watched, true);
+	return ret == -EEXIST ? 0 : ret;
+}
+
+void exi_service_timed(struct exi_link *l)
+{
+	pthread_mutex_lock(&service_lock);
+	exi_list_del(&l->timed);
+	exi_list_add_tail(&timed, &l->timed);
+	pthread_mutex_unlock(&service_lock);
+	if (!self)
+		eventfd_write(wake_fd, 1);
+}
+
+void exi_service_untimed(struct exi_link *l)
+{
+	pthread_mutex_lock(&service_lock);
+	exi_list_del(&l->timed);
+	pthread_mutex_unlock(&service_lock);
+}
+
+void exi_service_tick(void)
+{
+	if (atomic_load_explicit(&ticking, memory_order_relaxed))
+		return;
+	if (exi_service_start() || atomic_exchange(&ticking, true))
+		return;
+	if (!self)
+		eventfd_write(wake_fd, 1);
+}
+
+bool exi_service_self(void)
+{
+	return self;
+}
+
+void exi_service_forked(void)
+{
+	pthread_mutex_init(&service_lock, NULL);
+	exi_list_init(&timed);
+	exi_list_init(&todo);
+	exi_fd_close(epoll_fd);
+	exi_fd_close(wake_fd);
+	epoll_fd = wake_fd = -1;
+	atomic_store(&running, false);
+	atomic_store(&ticking, false);
+	self = false;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The service thread: one per process, made at first need, remade after fork.
+ * It reads the pair links, accepts meetings, finishes drains, serves
+ * operations that wait for readiness, and makes the progress of asynchronous
+ * operations while the program is elsewhere. */
+#ifndef EXI_CORE_SERVICE_H
+#define EXI_CORE_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/sock.h"
+
+/* What a watched descriptor is to its socket. */
+enum exi_watch {
+	EXI_WATCH_LINK,
+	EXI_WATCH_LISTENER,
+	EXI_WATCH_TCP,	     /* end of the connection underneath */
+	EXI_WATCH_OPS,	     /* accept and connect operations; one shot */
+	EXI_WATCH_CANDIDATE, /* + slot */
+};
+
+/* Starts the thread if need be. -errno. */
+int exi_service_start(void);
+
+/* Watches fd for the socket; events as epoll's. */
+int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
+		      uint32_t events);
+int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
+			uint32_t events);
+void exi_service_unwatch(int fd);
+
+/* Watches a domain's event descriptor, once; before anything is posted or
+ * armed there. */
+int exi_service_domain(struct exi_domain *d);
+
+/* Puts the socket's link among those with a deadline, or takes it off. */
+void exi_service_timed(struct exi_link *l);
+void exi_service_untimed(struct exi_link *l);
+
+/* Has the service thread call exi_flow_progress() for the direction soon.
+ * Any lock of the socket may be held. */
+int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
+
+/* Unattended progress may be needed soon: makes the thread tick. */
+void exi_service_tick(void);
+
+/* True in the service thread. */
+bool exi_service_self(void);
+
+void exi_service_forked(void);
+
+#endif

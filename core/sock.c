@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The socket table and the memory of sockets. */
+#include "core/sock.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/exs_ext.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/futex.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/queue.h"
+#include "core/registry.h"
+
+#define TABLE_MAX    (1u << 24)
+#define CHUNK	     256u
+#define CHUNKS_MAX   (TABLE_MAX / CHUNK)
+#define SHARED_CHUNK 64u
+
+static _Atomic(struct exi_sock *) *table;
+static uint32_t table_size;
+
+/* Guards the pools and the table's writers. */
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct exi_sock **chunks;
+static _Atomic uint32_t n_socks;
+static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
+
+/* Slabs of shared memory that this process made; inherited ones are used but
+ * never allocated from. */
+struct slab {
+	struct exi_shared *mem;
+	struct slab *next;
+	uint32_t hint;
+};
+static struct slab *slabs;
+
+int exi_sock_init(void)
+{
+	struct rlimit rl;
+	void *t, *c;
+	int ret = 0;
+
+	pthread_mutex_lock(&pool_lock);
+	if (table)
+		goto unlock;
+	table_size = 1u << 16;
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
+		while (table_size < rl.rlim_max && table_size < TABLE_MAX)
+			table_size *= 2;
+	t = mmap(NULL, table_size * sizeof(*table), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	c = calloc(CHUNKS_MAX, sizeof(*chunks));
+	if (t == MAP_FAILED || !c) {
+		ret = -ENOMEM;
+		goto unlock;
+	}
+	chunks = c;
+	table = t;
+unlock:
+	pthread_mutex_unlock(&pool_lock);
+	return ret;
+}
+
+struct exi_sock *exi_sock_find(int fd)
+{
+	if (exi_unlikely((uint32_t)fd >= table_size))
+		return NULL;
+	return atomic_load_explicit(&table[fd], memory_order_acquire);
+}
+
+struct exi_sock *exi_sock_by_index(uint32_t index)
+{
+	if (index >= atomic_load_explicit(&n_socks, memory_order_acquire))
+		return NULL;
+	return &chunks[index / CHUNK][index % CHUNK];
+}
+
+void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg), void *arg)
+{
+	uint32_t i, n = atomic_load_explicit(&n_socks, memory_order_acquire);
+
+	for (i = 0; i < n; i++) {
+		struct exi_sock *sk = exi_sock_by_index(i);
+
+		if (atomic_load_explicit(&sk->fd, memory_order_acquire) >= 0)
+			f(sk, arg);
+	}
+}
+
+/* --- memory ------------------------------------------------------------- */
+
+static struct exi_sock *sock_take(void)
+{
+	struct exi_list *node = exi_list_pop(&free_socks);
+	uint32_t i, n = atomic_load_explicit(&n_socks, memory_order_relaxed);
+	struct exi_sock *chunk;
+
+	if (node)
+		return exi_container(node, struct exi_sock, free_node);
+	if (n / CHUNK >= CHUNKS_MAX)
+		return NULL;
+	chunk = aligned_alloc(_Alignof(struct exi_sock),
+			      CHUNK * sizeof(*chunk));
+	if (!chunk)
+		return NULL;
+	memset(chunk, 0, CHUNK * sizeof(*chunk));
+	for (i = 0; i < CHUNK; i++) {
+		atomic_init(&chunk[i].fd, -1);
+		chunk[i].index = n + i;
+		exi_list_init(&chunk[i].free_node);
+		exi_list_init(&chunk[i].todo);
+		if (i > 0)
+			exi_list_add_tail(&free_socks, &chunk[i].free_node);
+	}
+	chunks[n / CHUNK] = chunk;
+	atomic_store_explicit(&n_socks, n + CHUNK, memory_order_release);
+	return &chunk[0];
+}
+
+static struct exi_shared *claim(struct slab *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHARED_CHUNK; i++) {
+		uint32_t k = (s->hint + i) % SHARED_CHUNK, zero = 0;
+
+		if (atomic_compare_exchange_strong(&s->mem[k].holders, &zero,
+						   1)) {
+			s->hint = k + 1;
+			return &s->mem[k];
+		}
+	}
+	return NULL;
+}
+
+static struct exi_shared *shared_take(void)
+{
+	struct exi_shared *sh;
+	struct slab *s;
+	void *m;
+
+	for (s = slabs; s; s = s->next)
+		if ((sh = claim(s)))
+			return sh;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	m = mmap(NULL, SHARED_CHUNK * sizeof(*sh), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED) {
+		free(s);
+		return NULL;
+	}
+	s->mem = m;
+	s->next = slabs;
+	slabs = s;
+	return claim(s);
+}
+
+/* A fresh state in memory that had another owner: the locks stay as they
+ * are, for a stale user may hold one. */
+static void shared_clear(struct exi_shared *sh)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sh->half[d];
+
+		exi_lock(&h->lock);
+		memset((char *)h + sizeof(h->lock), 0,
+		       sizeof(*h) - sizeof(h->lock));
+		atomic_store(&h->meet_at, UINT64_MAX);
+		exi_unlock(&h->lock);
+		atomic_store(&sh->kick[d], 0);
+	}
+	atomic_store(&sh->reason, 0);
+	atomic_store(&sh->met, 0);
+	atomic_store(&sh->gone, 0);
+	atomic_store(&sh->rx_fin, 0);
+	atomic_store(&sh->hold_here, 0);
+	atomic_store(&sh->hold_there, 0);
+	atomic_store(&sh->down_wait, 0);
+	atomic_store(&sh->may_switch, 0);
+	atomic_store(&sh->greeting, 0);
+	atomic_store(&sh->owner, 0);
+	sh->bells_sent = 0;
+	sh->bells_received = 0;
+}
+
+static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
+{
+	struct exi_domain *d;
+	struct exi_conn *c;
+	int ret = exi_registry_domain(p, &d);
+	size_t size = sizeof(*c) + p->conn_ops->priv_size;
+
+	if (ret)
+		return NULL;
+	size = (size + _Alignof(struct exi_conn) - 1) &
+	       ~(_Alignof(struct exi_conn) - 1);
+	c = aligned_alloc(_Alignof(struct exi_conn), size);
+	if (!c)
+		return NULL;
+	memset(c, 0, size);
+	c->provider = p;
+	c->ops = p->conn_ops;
+	c->swops = p->switch_ops;
+	c->domain = d;
+	c->fd = fd;
+	c->bell = -1;
+	return c;
+}
+
+struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
+				   const struct exi_provider *p, int fd)
+{
+	struct exi_conn *c = conn_new(p, fd);
+
+	if (!c)
+		return NULL;
+	c->shared = sk->sh->fabric;
+	if (p->conn_ops->shared_size)
+		memset(c->shared, 0, p->conn_ops->shared_size);
+	c->bells = &sk->sh->bells_sent;
+	return c;
+}
+
+void exi_sock_conn_free(struct exi_conn *c)
+{
+	if (!c)
+		return;
+	c->ops->close(c);
+	c->ops->stop(c);
+	c->ops->fini(c);
+	free(c);
+}
+
+/* --- the table ---------------------------------------------------------- */
+
+static uint64_t cookie_of(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t len = sizeof(cookie);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
+		return 0;
+	return cookie;
+}
+
+static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
+		      bool adopted)
+{
+	enum exi_dir d;
+
+	sk->role = role;
+	sk->adopted = adopted;
+	sk->closing = false;
+	sk->family = 0;
+	sk->process = exi_use_token();
+	sk->cookie = 0;
+	sk->watched = sk->counted = sk->marked = false;
+	atomic_store(&sk->blocks, false);
+	sk->fab = NULL;
+	sk->link = NULL;
+	sk->poll_events = 0;
+	sk->foreign_link = false;
+	atomic_fetch_add(&sk->generation, 1);
+	exi_list_init(&sk->poll_ops);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_list_init(&sk->ops[d]);
+		atomic_store(&sk->n_ops[d], 0);
+		sk->posted[d] = NULL;
+		sk->waiters[d] = NULL;
+	}
+	if (sk->tcp_spare) {
+		sk->tcp = sk->tcp_spare;
+		sk->tcp_spare = NULL;
+		sk->tcp->fd = fd;
+		sk->tcp->bells = &sk->sh->bells_sent;
+	} else {
+		sk->tcp = exi_sock_conn_new(sk, &exi_provider_tcp, fd);
+	}
+	if (!sk->tcp)
+		return -ENOMEM;
+	atomic_store(&sk->sh->owner, sk->process);
+	atomic_store(&sk->sh->reason, adopted ? EXS_X_REASON_UNDECIDED
+					      : EXS_X_REASON_PLAIN_SOCKET);
+	return 0;
+}
+
+int exi_sock_make(int fd, enum exi_role role, bool adopted,
+		  struct exi_sock **ret)
+{
+	struct exi_sock *old = exi_sock_find(fd), *sk;
+	int err = -ENOMEM;
+
+	if ((uint32_t)fd >= table_size)
+		return -EMFILE;
+	if (old)
+		exi_sock_forget(old, fd);
+	pthread_mutex_lock(&pool_lock);
+	sk = sock_take();
+	if (!sk)
+		goto unlock;
+	sk->sh = shared_take();
+	if (!sk->sh) {
+		exi_list_add_tail(&free_socks, &sk->free_node);
+		goto unlock;
+	}
+	pthread_mutex_unlock(&pool_lock);
+	shared_clear(sk->sh);
+	err = sock_setup(sk, fd, role, adopted);
+	pthread_mutex_lock(&pool_lock);
+	if (err) {
+		atomic_store(&sk->sh->holders, 0);
+		exi_list_add_tail(&free_socks, &sk->free_node);
+		goto unlock;
+	}
+	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	/* Release: pairs with exi_sock_find(). */
+	atomic_store_explicit(&table[fd], sk, memory_order_release);
+	*ret = sk;
+unlock:
+	pthread_mutex_unlock(&pool_lock);
+	return err;
+}
+
+int exi_sock_get(int fd, struct exi_sock **ret)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int type;
+	socklen_t len = sizeof(type);
+
+	if (sk && atomic_load_explicit(&sk->fd, memory_order_acquire) == fd) {
+		*ret = sk;
+		return 0;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return -errno;
+	return exi_sock_make(fd, EXI_ROLE_NONE, false, ret);
+}
+
+void exi_sock_mark(struct exi_sock *sk, int fd)
+{
+	sk->cookie = cookie_of(fd);
+}
+
+bool exi_sock_current(struct exi_sock *sk, int fd)
+{
+	return sk->cookie == cookie_of(fd);
+}
+
+void exi_sock_drop_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_conn *tcp = sk->tcp, *fab = sk->fab;
+	int fd = atomic_load(&sk->fd);
+
+	sk->tcp = NULL;
+	sk->fab = NULL;
+	pthread_mutex_lock(&pool_lock);
+	if (atomic_load(&table[fd]) == sk)
+		atomic_store(&table[fd], NULL);
+	pthread_mutex_unlock(&pool_lock);
+	atomic_store_explicit(&sk->fd, -1, memory_order_release);
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	exi_unlock(&sk->link_lock);
+	exi_queue_cool(sk, EXI_RX);
+	exi_queue_cool(sk, EXI_TX);
+	/* Who looks at its words or sleeps on them is kicked, sees that the
+	 * socket is gone, and lets go. */
+	while (atomic_load(&sk->lookers)) {
+		exi_sock_kick(sk, EXI_RX);
+		exi_sock_kick(sk, EXI_TX);
+		exi_queue_wake_all();
+		sched_yield();
+	}
+	/* Kept for the next socket of this place, as it was made. */
+	tcp->ops->close(tcp);
+	tcp->ops->stop(tcp);
+	tcp->ops->fini(tcp);
+	memset(tcp->priv, 0, tcp->ops->priv_size);
+	sk->tcp_spare = tcp;
+	exi_sock_conn_free(fab);
+	atomic_fetch_sub(&sh->holders, 1);
+	pthread_mutex_lock(&pool_lock);
+	exi_list_add_tail(&free_socks, &sk->free_node);
+	pthread_mutex_unlock(&pool_lock);
+}
+
+static void prefork_one(struct exi_sock *sk, void *arg)
+{
+	atomic_fetch_add(&sk->sh->holders, 1);
+	atomic_store(&sk->sh->owner, 0);
+}
+
+void exi_sock_prefork(void)
+{
+	exi_sock_each(prefork_one, NULL);
+}
+
+static void fork_one(struct exi_sock *sk, void *arg)
+{
+	enum exi_dir d;
+
+	atomic_store(&sk->link_lock.word, 0);
+	exi_list_init(&sk->todo);
+	sk->todo_dirs = 0;
+	exi_list_init(&sk->poll_ops);
+	sk->poll_events = 0;
+	if (sk->link) {
+		sk->foreign_link = true;
+		exi_list_init(&sk->link->timed);
+	}
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_list_init(&sk->ops[d]);
+		atomic_store(&sk->n_ops[d], 0);
+		sk->posted[d] = NULL;
+		sk->waiters[d] = NULL;
+		atomic_store(&sk->hot_in[d], NULL);
+	}
+	atomic_store(&sk->lookers, 0);
+}
+
+void exi_sock_forked(void)
+{
+	struct slab *s, *next;
+
+	pthread_mutex_init(&pool_lock, NULL);
+	for (s = slabs; s; s = next) {
+		next = s->next;
+		free(s); /* the memory stays: inherited sockets live there */
+	}
+	slabs = NULL;
+	exi_sock_each(fork_one, NULL);
+}
+
+/* EXS_REQUIRE: a connection that will not get there says so and fails. */
+static void check_require(struct exi_sock *sk, int reason)
+{
+	const char *require = exi_config()->require;
+
+	if (!require[0] || strcmp(require, "tcp") == 0)
+		return;
+	switch (reason) {
+	case EXS_X_REASON_NONE:
+	case EXS_X_REASON_UNDECIDED:
+	case EXS_X_REASON_PLAIN_SOCKET:
+	case EXS_X_REASON_REQUESTED:
+	case EXS_X_REASON_PEER_REQUEST:
+	case EXS_X_REASON_ORPHAN:
+	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_PROTOCOL:
+		return; /* it was there, or may come to be */
+	default:
+		break;
+	}
+	exi_error("EXS_REQUIRE is %s, but descriptor %d stays on TCP: %s",
+		  require, atomic_load(&sk->fd), exs_x_reason_text(reason));
+	atomic_store(&sk->sh->half[EXI_RX].err, EPROTONOSUPPORT);
+	atomic_store(&sk->sh->half[EXI_TX].err, EPROTONOSUPPORT);
+}
+
+void exi_sock_reason(struct exi_sock *sk, int reason)
+{
+	check_require(sk, reason);
+	atomic_store_explicit(&sk->sh->reason, (uint32_t)reason,
+			      memory_order_relaxed);
+	exi_debug("descriptor %d: %s", atomic_load(&sk->fd),
+		  exs_x_reason_name(reason));
+}
+
+void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_half *h = &sh->half[dir];
+	struct exi_waiter *w;
+
+	/* Pairs with the load before the last look in a waiter: it sees the
+	 * new state, or its sleep ends at once. */
+	atomic_fetch_add_explicit(&sh->kick[dir], 1, memory_order_seq_cst);
+	exi_futex_wake((const uint32_t *)&sh->kick[dir], INT_MAX);
+	exi_lock(&h->lock);
+	for (w = sk->waiters[dir]; w; w = w->next)
+		eventfd_write(w->event_fd, 1);
+	exi_unlock(&h->lock);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A socket of the library: a kernel descriptor, and what is known about it.
+ *
+ * Found by descriptor number in a flat array, without a lock. Memory of
+ * sockets is never given back, so a stale pointer may be locked: every user
+ * takes the lock of a direction and then looks whether the socket is still the
+ * descriptor's (exi_sock_lock()).
+ *
+ * What forked processes must agree on (modes, cursors, counters, locks) is in
+ * struct exi_shared, in memory they share; pointers are each process's own.
+ *
+ * Lock order: link, half RX, half TX, queue. No lock is held over a sleep. */
+#ifndef EXI_CORE_SOCK_H
+#define EXI_CORE_SOCK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "core/list.h"
+#include "core/lock.h"
+#include "core/provider.h"
+#include "core/util.h"
+
+/* Where the bytes of a direction go now. See docs/design/wire-shm.md. */
+enum exi_mode {
+	EXI_MODE_TCP = 0,
+	EXI_MODE_LEFT = 1, /* receiver: `left` bytes of TCP, then the ring */
+	EXI_MODE_RING = 2,
+	EXI_MODE_DRAIN = 3, /* sender: the ring's rest is going to TCP */
+	EXI_MODE_BACK = 4, /* receiver: reads TCP, the ring's rest in reserve */
+};
+
+enum exi_role {
+	EXI_ROLE_NONE, /* not connected */
+	EXI_ROLE_CONNECT,
+	EXI_ROLE_ACCEPT,
+	EXI_ROLE_LISTEN,
+};
+
+/* How waits went lately; decides whether to spin. */
+struct exi_spin {
+	uint32_t failed;  /* in a row */
+	uint32_t skip;	  /* waits left that do not spin */
+	uint32_t backoff; /* how many the last skip began with */
+};
+
+/* One direction. Everything is guarded by lock, except where said. */
+struct exi_half {
+	_Alignas(EXI_LINE) struct exi_lock lock;
+	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
+	uint32_t ended;	       /* TX: the end was said. RX: END was read */
+	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
+	uint32_t end_wanted; /* TX: the end follows the queued operations */
+	uint32_t urgent;     /* urgent data was seen */
+	uint32_t epoch;
+	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
+	uint32_t end_seen;   /* RX: TCP said the end, the link is to be read */
+	uint32_t link_read;  /* RX: the link was read after the end of TCP */
+	_Atomic uint32_t
+		untaken;  /* RX: gave back, and the peer has not said TAKEN */
+	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
+	struct linger linger;	 /* TX: what it was */
+	uint32_t bare;		 /* RX: threads inside the kernel's recv */
+	_Atomic uint32_t broken; /* the peer broke the protocol */
+	uint64_t left;
+	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
+	uint64_t target; /* RX: the TCP byte after which the ring begins */
+	uint64_t bytes;
+	uint64_t fabric_bytes;
+	uint64_t sleeps;
+	uint64_t spins;
+	uint64_t ups;
+	uint64_t downs;
+	struct exi_spin spin;
+	/* Bytes after which the rendezvous is tried. Read without the lock. */
+	_Atomic uint64_t meet_at;
+};
+
+/* What the connection's processes share. */
+struct exi_shared {
+	struct exi_half half[2];		     /* by enum exi_dir */
+	_Alignas(EXI_LINE) _Atomic uint32_t kick[2]; /* changes with modes */
+	_Atomic uint32_t holders; /* processes; 0: this memory is free */
+	_Atomic uint32_t reason;  /* exs_x_reason_t */
+	_Atomic uint32_t met;	  /* the one meeting was tried */
+	_Atomic uint32_t gone;	  /* the pair link hung up in use */
+	_Atomic uint32_t rx_fin;  /* a FIN came while in the ring */
+	_Atomic uint32_t hold_here;
+	_Atomic uint32_t hold_there;
+	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */
+	_Atomic uint32_t may_switch; /* the peer said GO */
+	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
+	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
+	uint64_t bells_sent;
+	uint64_t bells_received;
+	_Alignas(EXI_LINE) unsigned char fabric[768];
+};
+
+struct exi_link;
+struct exi_queue;
+struct exi_waiter;
+
+struct exi_sock {
+	_Atomic int fd;		     /* -1: free */
+	uint32_t index;		     /* in the pool, for ever */
+	_Atomic uint32_t generation; /* changes with each socket here */
+	struct exi_shared *sh;
+	struct exi_conn *tcp;
+	struct exi_conn *fab; /* null until met; TX and RX lock to change */
+	_Atomic enum exi_role role;
+	int family;
+	bool adopted; /* upgrades are allowed */
+	_Atomic bool closing;
+	uint64_t process;	    /* exi_use_token() of the last use */
+	bool foreign_link;	    /* inherited, and not yet watched here */
+	_Atomic uint64_t cookie;    /* of the descriptor's socket, once met */
+	_Atomic uint64_t used;	    /* exi_ticks() of the last submission */
+	struct exi_conn *tcp_spare; /* for the next socket in this place */
+	/* The queue in whose hot list a direction is; under the queue's lock. */
+	_Atomic(struct exi_queue *) hot_in[2];
+	/* Threads that look at words of the fabric without a lock: taken with
+	 * the lock of a direction held, and waited for before they go. */
+	_Atomic uint32_t lookers;
+	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
+	bool counted;	     /* among the accepted connections */
+	bool watched;	     /* the service watches the descriptor */
+	bool marked;	     /* a listener whose marker this process holds */
+	/* By direction, guarded by its half's lock. */
+	struct exi_list ops[2];
+	_Atomic uint32_t n_ops[2];
+	struct exi_xfer xfer[2];
+	struct exi_op *posted[2]; /* the op whose transfer is in flight */
+	struct exi_waiter *waiters[2];
+	/* Guarded by link_lock (this process only). */
+	struct exi_lock link_lock;
+	struct exi_link *link;
+	struct exi_list poll_ops; /* accept, connect */
+	uint32_t poll_events;
+	/* Of the service. */
+	struct exi_list todo;
+	uint32_t todo_dirs; /* 1 << enum exi_dir; not 0: in its list */
+	struct exi_list free_node;
+};
+
+/* A thread that sleeps in poll on the TCP descriptor, and how to end it. */
+struct exi_waiter {
+	int event_fd;
+	struct exi_waiter *next;
+};
+
+/* Sets the table up. Idempotent. */
+int exi_sock_init(void);
+
+/* The socket of fd, or null. Not locked, may be stale. */
+struct exi_sock *exi_sock_find(int fd);
+
+/* The socket of fd, made as a plain one when the library did not know it.
+ * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the
+ * library's back the old socket is dropped first. */
+int exi_sock_get(int fd, struct exi_sock **ret);
+
+/* A socket for a descriptor of the library's own making. Replaces what the
+ * table had. */
+int exi_sock_make(int fd, enum exi_role role, bool adopted,
+		  struct exi_sock **ret);
+
+struct exi_sock *exi_sock_by_index(uint32_t index);
+
+/* Takes the lock of a direction if sk is still fd's. */
+static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
+				 struct exi_shared **ret)
+{
+	struct exi_shared *sh = sk->sh;
+
+	exi_lock(&sh->half[dir].lock);
+	if (exi_unlikely(atomic_load_explicit(&sk->fd, memory_order_relaxed) !=
+				 fd ||
+			 sk->sh != sh)) {
+		exi_unlock(&sh->half[dir].lock);
+		return false;
+	}
+	*ret = sh;
+	return true;
+}
+
+static inline void exi_half_unlock(struct exi_half *h)
+{
+	exi_unlock(&h->lock);
+}
+
+/* Forgets the socket: out of the table, providers' state freed, memory to the
+ * pool. The descriptor is the caller's. All operations are done. Takes no
+ * lock: call with link and both halves held; gives them back. */
+void exi_sock_drop_locked(struct exi_sock *sk);
+
+/* Forgets the socket of a descriptor that was closed behind the library's
+ * back: operations end with EBADF. */
+void exi_sock_forget(struct exi_sock *sk, int fd);
+
+/* Remembers which socket the descriptor is; whether it still is. */
+void exi_sock_mark(struct exi_sock *sk, int fd);
+bool exi_sock_current(struct exi_sock *sk, int fd);
+
+/* A provider's connection for the socket, and its end. */
+struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
+				   const struct exi_provider *p, int fd);
+void exi_sock_conn_free(struct exi_conn *c);
+
+/* First use in a forked child of a socket that it inherited. */
+void exi_sock_inherit(struct exi_sock *sk);
+
+/* Before a fork, and after it in the child. */
+void exi_sock_prefork(void);
+void exi_sock_forked(void);
+
+void exi_sock_reason(struct exi_sock *sk, int reason);
+
+/* Changes of state: wakes every sleeper of the direction, in any process. */
+void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir);
+
+/* Calls f for each live socket. */
+void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg), void *arg);
+
+#endif

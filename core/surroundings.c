@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rings and filters, read from /proc. */
+#include "core/surroundings.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <unistd.h>
+
+#include "core/registry.h"
+#include "core/util.h"
+
+#define LOOK_NS 100000000u
+
+static int filters_at_start;
+static _Atomic uint64_t looked;
+static _Atomic int found;
+
+/* How many filters this thread is under; -1 when that cannot be read. */
+static int filters(void)
+{
+	char line[2048], *at;
+	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return -1;
+	line[n] = 0;
+	at = strstr(line, "\nSeccomp_filters:");
+	if (!at)
+		at = strstr(line, "\nSeccomp:"); /* before Linux 5.9 */
+	return at ? atoi(strchr(at, ':') + 1) : 0;
+}
+
+static void is_ours(struct exi_domain *d, void *arg)
+{
+	int *fd = arg;
+
+	if (d->provider->domain_ops->event_fd(d) == *fd)
+		*fd = -1;
+}
+
+static bool ring_of_the_program(DIR *dir, const char *name)
+{
+	char target[32];
+	ssize_t n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
+	int fd = atoi(name);
+
+	if (n <= 0)
+		return false;
+	target[n] = 0;
+	if (strcmp(target, "anon_inode:[io_uring]") != 0)
+		return false;
+	exi_registry_each_domain(is_ours, &fd);
+	return fd >= 0;
+}
+
+static bool has_rings(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	bool ret = false;
+
+	if (!dir)
+		return false;
+	while (!ret && (e = readdir(dir)))
+		ret = ring_of_the_program(dir, e->d_name);
+	closedir(dir);
+	return ret;
+}
+
+void exi_surroundings_init(void)
+{
+	filters_at_start = filters();
+}
+
+int exi_surroundings_reason(void)
+{
+	uint64_t now = exi_now_ns();
+	uint64_t last = atomic_load(&looked);
+	int reason;
+
+	if (last && now - last < LOOK_NS)
+		return atomic_load(&found);
+	atomic_store(&looked, now);
+	reason = filters() != filters_at_start ? EXS_X_REASON_SECCOMP
+		 : has_rings()		       ? EXS_X_REASON_IO_URING
+					       : EXS_X_REASON_NONE;
+	atomic_store(&found, reason);
+	return reason;
+}

@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Switch points: the kernel counts the bytes of each direction for us, so both
+ * ends agree on the byte at which the fabric begins. */
+#include "core/switch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/flow.h"
+#include "core/futex.h"
+#include "core/link.h"
+#include "core/log.h"
+#include "core/proof.h"
+#include "core/registry.h"
+#include "core/wait.h"
+
+/* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
+ * mix. */
+enum {
+	TCP_TIME_WAIT = 6,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
+	TCP_CLOSING = 11,
+};
+
+#define PROTOCOL_MPTCP 262 /* IPPROTO_MPTCP, which old headers lack */
+
+/* How long an upgrade waits for a downgrade that is under way. */
+#define ALLOW_NS 5000000000u
+
+static int tcp_info(int fd, struct tcp_info *ret)
+{
+	socklen_t len = sizeof(*ret);
+
+	memset(ret, 0, sizeof(*ret));
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) < 0)
+		return -errno;
+	/* Both counters came with Linux 4.1. */
+	if (len < offsetof(struct tcp_info, tcpi_bytes_received) +
+			  sizeof(ret->tcpi_bytes_received))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+/* Bytes ever written to TCP. The end that connected counts its SYN as
+ * acknowledged. */
+static int bytes_written(struct exi_sock *sk, uint64_t *ret)
+{
+	int fd = sk->tcp->fd, queued, tries, err;
+	struct tcp_info before, after;
+
+	for (tries = 0; tries < 100; tries++) {
+		err = tcp_info(fd, &before);
+		if (err)
+			return err;
+		if (ioctl(fd, SIOCOUTQ, &queued) < 0)
+			return -errno;
+		err = tcp_info(fd, &after);
+		if (err)
+			return err;
+		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked) {
+			*ret = after.tcpi_bytes_acked + (uint64_t)queued -
+			       (sk->role == EXI_ROLE_CONNECT);
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+/* The kernel counts a FIN as a byte received, and as one unread until the end
+ * was told. One that came ahead of its SWITCH must not count. */
+static unsigned int fin_received(uint8_t state)
+{
+	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK ||
+	       state == TCP_CLOSING || state == TCP_TIME_WAIT;
+}
+
+/* Bytes ever read from TCP. The queue is asked from sock_diag: SIOCINQ stops at
+ * an urgent mark, also when the urgent byte itself was read. */
+static int bytes_read(struct exi_sock *sk, uint64_t *ret)
+{
+	int fd = sk->tcp->fd, tries, err;
+	struct tcp_info before, after;
+	struct exi_tuple t;
+	uint32_t unread;
+
+	err = exi_tuple_of(fd, &t);
+	for (tries = 0; !err && tries < 100; tries++) {
+		err = tcp_info(fd, &before);
+		if (!err)
+			err = exi_proof_unread(&t, &unread);
+		if (!err)
+			err = tcp_info(fd, &after);
+		if (!err &&
+		    before.tcpi_bytes_received == after.tcpi_bytes_received) {
+			*ret = after.tcpi_bytes_received - unread -
+			       (unread == 0 && fin_received(after.tcpi_state));
+			return 0;
+		}
+	}
+	return err ? err : -EAGAIN;
+}
+
+/* The kernel counts the SYN of the end that connected among the acknowledged
+ * bytes, but not among those sent. */
+enum exi_role exi_switch_role(int fd)
+{
+	struct tcp_info i;
+	uint64_t acked, sent;
+	int queued;
+
+	if (tcp_info(fd, &i) || ioctl(fd, SIOCOUTQ, &queued) < 0)
+		return EXI_ROLE_NONE;
+	acked = i.tcpi_bytes_acked + (uint64_t)queued;
+	sent = i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes;
+	return acked == sent + 1 ? EXI_ROLE_CONNECT
+	       : acked == sent	 ? EXI_ROLE_ACCEPT
+				 : EXI_ROLE_NONE;
+}
+
+static bool option_set(int fd, int level, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, level, name, &v, &len) == 0 && v != 0;
+}
+
+int exi_switch_forbidden(int fd)
+{
+	char ulp[16] = "";
+	socklen_t len = sizeof(int);
+	int fl, v;
+
+	/* First, for MPTCP is a ULP of its subflows, too. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) == 0 &&
+	    v != IPPROTO_TCP)
+		return v == PROTOCOL_MPTCP ? EXS_X_REASON_MPTCP
+					   : EXS_X_REASON_NOT_TCP;
+	len = sizeof(ulp);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0 &&
+	    ulp[0])
+		return EXS_X_REASON_KERNEL_TLS;
+	if (option_set(fd, SOL_SOCKET, SO_ZEROCOPY))
+		return EXS_X_REASON_ZEROCOPY;
+	if (option_set(fd, SOL_SOCKET, SO_TIMESTAMPING) ||
+	    option_set(fd, SOL_SOCKET, SO_TIMESTAMP) ||
+	    option_set(fd, SOL_SOCKET, SO_TIMESTAMPNS))
+		return EXS_X_REASON_TIMESTAMPS;
+	if (option_set(fd, IPPROTO_TCP, TCP_REPAIR))
+		return EXS_X_REASON_REPAIR;
+	len = 0;
+	/* A length query of the classic filter: its instructions. */
+	if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) == 0 &&
+	    len > 0)
+		return EXS_X_REASON_BPF;
+	fl = fcntl(fd, F_GETFL);
+	if (fl >= 0 && (fl & O_ASYNC))
+		return EXS_X_REASON_O_ASYNC;
+	return EXS_X_REASON_NONE;
+}
+
+/* Sends what Nagle, a cork or MSG_MORE holds back, leaving the options as they
+ * were. What the peer's window holds back flows when the peer reads, so it may
+ * stay; but a cork put back would hold its tail: -EAGAIN then. */
+static int push(int fd)
+{
+	int nodelay = 0, cork = 0, on = 1, off = 0, held = 0;
+	socklen_t len = sizeof(int);
+
+	if (ioctl(fd, SIOCOUTQNSD, &held) < 0)
+		return -errno;
+	if (!held)
+		return 0;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, &len) < 0)
+		return -errno;
+	len = sizeof(int);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &len) < 0)
+		return -errno;
+	if (cork)
+		setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!nodelay)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off));
+	if (!cork)
+		return 0;
+	setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+	if (ioctl(fd, SIOCOUTQNSD, &held) < 0)
+		return -errno;
+	return held ? -EAGAIN : 0;
+}
+
+int exi_switch_up_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_half *h = &sh->half[EXI_TX];
+	uint64_t written;
+	int ret;
+
+	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
+	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) ||
+	    sk->posted[EXI_TX])
+		return -EAGAIN;
+	if (h->ended || h->fin) {
+		exi_sock_reason(sk, EXS_X_REASON_HALF_CLOSED);
+		return -EPIPE;
+	}
+	if (h->urgent) {
+		exi_sock_reason(sk, EXS_X_REASON_URGENT);
+		return -EOPNOTSUPP;
+	}
+	ret = exi_switch_forbidden(sk->tcp->fd);
+	if (ret) {
+		exi_sock_reason(sk, ret);
+		atomic_store(&sh->hold_here, 1);
+		return -EOPNOTSUPP;
+	}
+	ret = push(sk->tcp->fd);
+	if (ret)
+		return ret;
+	ret = bytes_written(sk, &written);
+	if (ret)
+		return ret;
+	ret = exi_link_send(sk, EXI_PAIR_SWITCH, h->epoch + 1, written,
+			    sk->fab->swops->head(sk->fab));
+	if (ret)
+		return ret;
+	h->epoch++;
+	h->ups++;
+	h->mode = EXI_MODE_RING;
+	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
+		  sk->fab->provider->name, (unsigned long long)written);
+	return 0;
+}
+
+/* The kernel's counts are off while urgent data is pending, so a direction
+ * that shows any is given back at once. */
+static bool urgent_pending(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLPRI };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & POLLPRI);
+}
+
+static void set_left(struct exi_half *h, uint64_t left)
+{
+	h->left = left;
+	h->mode = left ? EXI_MODE_LEFT : EXI_MODE_RING;
+}
+
+int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
+			      uint64_t offset, uint64_t head)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t got;
+	int ret;
+
+	if ((h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK) ||
+	    epoch != h->epoch + 1)
+		return -EPROTO;
+	ret = sk->fab->swops->start(sk->fab, head);
+	if (ret)
+		return ret;
+	h->epoch++;
+	h->target = offset;
+	if (urgent_pending(sk->tcp->fd)) {
+		h->urgent = 1;
+		h->mode = EXI_MODE_LEFT;
+		exi_sock_reason(sk, EXS_X_REASON_URGENT);
+		exi_switch_giveback_locked(sk);
+		atomic_store(&sk->sh->hold_here, 1);
+		atomic_fetch_add(&sk->sh->down_wait, 1);
+		return exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	}
+	ret = bytes_read(sk, &got);
+	if (ret) {
+		/* Where the ring begins cannot be told: back at once. */
+		h->mode = EXI_MODE_RING;
+		exi_switch_giveback_locked(sk);
+		return 0;
+	}
+	if (got > offset)
+		return -EPROTO;
+	set_left(h, offset - got);
+	h->ups++;
+	/* No byte of TCP follows: a receive that waits for one must move. */
+	if (h->mode == EXI_MODE_RING && sk->posted[EXI_RX])
+		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
+	return 0;
+}
+
+void exi_switch_left_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t got;
+
+	if (bytes_read(sk, &got) == 0 && got <= h->target)
+		set_left(h, h->target - got);
+}
+
+void exi_switch_giveback_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t pos, used;
+
+	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
+		return;
+	sk->fab->swops->cursor(sk->fab, &pos, &used);
+	if (h->mode == EXI_MODE_RING)
+		h->left = 0;
+	h->back = 0;
+	h->mode = EXI_MODE_BACK;
+	h->downs++;
+	atomic_store(&h->untaken, 1);
+	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
+}
+
+/* The rest of the ring must fit into TCP though the peer's program may not
+ * read: else two ends that leave could wait for each other. */
+static void make_room(struct exi_sock *sk)
+{
+	int fd = sk->tcp->fd, queued = 0, room = 0, want;
+	socklen_t len = sizeof(room);
+
+	if (ioctl(fd, SIOCOUTQ, &queued) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &len) < 0)
+		return;
+	/* The kernel charges overhead; twice the bytes covers it. */
+	want = 2 * (queued + (int)exi_config()->ring_kb * 1024);
+	if (room >= want)
+		return;
+	want /= 2; /* it doubles what it is given */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &want, sizeof(want)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want));
+}
+
+/* While the rest is on its way, dying must look like a reset to a reader of
+ * TCP, not like an orderly end. */
+static void linger_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+	socklen_t len = sizeof(h->linger);
+
+	if (h->lingers || getsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER,
+				     &h->linger, &len) < 0)
+		return;
+	h->lingers = 1;
+	setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
+int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
+			       uint64_t pos, uint64_t used)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret;
+
+	if (epoch > h->epoch)
+		return -EPROTO;
+	if (epoch < h->epoch || h->mode != EXI_MODE_RING)
+		return 0;
+	ret = sk->fab->swops->takeback(sk->fab, pos, used);
+	if (ret)
+		return ret;
+	h->mode = EXI_MODE_DRAIN;
+	h->downs++;
+	make_room(sk);
+	linger_locked(sk, h);
+	return 0;
+}
+
+/* --- leaving and coming back -------------------------------------------- */
+
+/* This end is done: it sends on TCP, and what it has not read comes there. */
+static bool left_fabric(struct exi_shared *sh)
+{
+	struct exi_half *rx = &sh->half[EXI_RX];
+
+	return atomic_load(&sh->down_wait) == 0 &&
+	       sh->half[EXI_TX].mode == EXI_MODE_TCP &&
+	       (rx->mode == EXI_MODE_TCP || rx->mode == EXI_MODE_BACK) &&
+	       !atomic_load(&rx->untaken);
+}
+
+/* One look: 0 when done or when the peer is gone, -EAGAIN to sleep on the kick
+ * word, -ENOBUFS to wait for room in TCP. */
+static int look_left(struct exi_sock *sk)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	int ret = 0;
+	bool linked;
+
+	exi_lock(&tx->lock);
+	if (tx->mode == EXI_MODE_DRAIN)
+		ret = exi_flow_drain_locked(sk);
+	linked = sk->fab && sk->fab->bell >= 0;
+	exi_unlock(&tx->lock);
+	if (ret == -EAGAIN)
+		return -ENOBUFS;
+	return ret || !linked || left_fabric(sk->sh) ? 0 : -EAGAIN;
+}
+
+/* Waits until the handshake is over. Its steps kick the TX side. */
+static int await_tcp(struct exi_sock *sk, uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_shared *sh = sk->sh;
+
+	for (;;) {
+		struct exi_word w = {
+			.addr = (const uint32_t *)&sh->kick[EXI_TX],
+			.value = atomic_load(&sh->kick[EXI_TX]),
+		};
+		struct pollfd p = { .fd = sk->tcp->fd, .events = POLLOUT };
+		int ret = look_left(sk);
+
+		if (ret == 0)
+			return 0;
+		if (exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		if (ret == -ENOBUFS)
+			poll(&p, 1, 10);
+		else
+			exi_futex_wait(&w, 1, &until);
+	}
+}
+
+/* What the peer left unread for us, and the end, as the program would have
+ * read it, into one end of a pair. */
+static int save_unread(struct exi_sock *sk, int to)
+{
+	char buf[16384];
+	ssize_t n;
+
+	while ((n = exi_flow_recv(sk->tcp->fd, buf, sizeof(buf),
+				  MSG_DONTWAIT)) > 0)
+		if (send(to, buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
+			return -ENOBUFS;
+	return 0;
+}
+
+/* The peer is gone with bytes of its unread in the ring: they and the end go
+ * into a UNIX stream pair that takes the descriptor's place. */
+static int orphan(struct exi_sock *sk, int fd)
+{
+	int pair[2], fl, fdfl, ret, room = 2 << 20;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
+		       sizeof(room)) < 0)
+		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	ret = save_unread(sk, pair[1]);
+	close(pair[1]);
+	fl = fcntl(fd, F_GETFL);
+	fdfl = fcntl(fd, F_GETFD);
+	if (fl >= 0)
+		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
+	if (dup3(pair[0], fd, fdfl & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
+		ret = -errno;
+	close(pair[0]);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	/* The pair speaks for itself from here on. */
+	sk->sh->half[EXI_RX].mode = EXI_MODE_TCP;
+	sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	sk->sh->half[EXI_RX].ended = sk->sh->half[EXI_RX].fin = 0;
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
+	return ret;
+}
+
+/* The peer left before the handshake was over. */
+static int left_alone(struct exi_sock *sk, int fd)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool orphaned;
+
+	exi_lock(&rx->lock);
+	orphaned = rx->mode != EXI_MODE_TCP &&
+		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
+	exi_unlock(&rx->lock);
+	if (orphaned)
+		return orphan(sk, fd);
+	/* What the peer did not read it never will. */
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	if (sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
+		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	return 0;
+}
+
+int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	atomic_store(&sh->hold_here, 1);
+	exi_sock_reason(sk, reason);
+	if (sk->fab && sk->fab->bell >= 0) {
+		atomic_fetch_add(&sh->down_wait, 1);
+		ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+		if (ret)
+			atomic_fetch_sub(&sh->down_wait, 1);
+	}
+	exi_half_unlock(&sh->half[EXI_TX]);
+	ret = await_tcp(sk, deadline);
+	if (ret == 0 && !left_fabric(sh))
+		ret = left_alone(sk, fd);
+	return ret;
+}
+
+static int await_down(struct exi_sock *sk)
+{
+	if (atomic_load(&sk->sh->down_wait) == 0)
+		return 0;
+	return await_tcp(sk, exi_now_ns() + ALLOW_NS);
+}
+
+int exi_switch_allow(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	/* A downgrade under way comes first: DOWN, then UP. */
+	ret = await_down(sk);
+	if (ret)
+		return ret;
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	if (atomic_load(&sh->hold_here) && !sh->half[EXI_TX].urgent &&
+	    !sh->half[EXI_RX].urgent) {
+		atomic_store(&sh->hold_here, 0);
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+		if (sk->fab && sk->fab->bell >= 0)
+			ret = exi_link_send(sk, EXI_PAIR_UP, 0, 0, 0);
+	}
+	if (ret == 0)
+		exi_switch_up_locked(sk);
+	if (!exi_registry_wire_ids())
+		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return 0;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Switching the directions of a connection between TCP and a fabric: section 3
+ * of docs/design/wire-shm.md. */
+#ifndef EXI_CORE_SWITCH_H
+#define EXI_CORE_SWITCH_H
+
+#include "core/sock.h"
+
+/* May this end switch its sending direction now? A hint without locks. */
+static inline bool exi_switch_wanted(struct exi_shared *sh)
+{
+	return atomic_load_explicit(&sh->may_switch, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sh->hold_here, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sh->hold_there, memory_order_relaxed);
+}
+
+/* Sender, TX lock held: onto the fabric. 0, or why not yet. */
+int exi_switch_up_locked(struct exi_sock *sk);
+
+/* The receiver's part of a SWITCH from the peer; RX lock held. -EPROTO. */
+int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
+			      uint64_t offset, uint64_t head);
+
+/* Receiver, RX lock held: gives the direction back (TAKEBACK). */
+void exi_switch_giveback_locked(struct exi_sock *sk);
+
+/* Sender, TX lock held: the peer gave the direction back. -EPROTO. */
+int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
+			       uint64_t pos, uint64_t used);
+
+/* Receiver in EXI_MODE_LEFT, RX lock held: recomputes what is left. */
+void exi_switch_left_locked(struct exi_sock *sk);
+
+/* Both directions to TCP, waiting until this end is done. */
+int exi_switch_down(struct exi_sock *sk, int fd, int reason,
+		    uint64_t deadline_ns);
+
+/* Lets the directions be switched (again). */
+int exi_switch_allow(struct exi_sock *sk, int fd);
+
+/* Which end of a connection that plain calls made this is. */
+enum exi_role exi_switch_role(int fd);
+
+/* Why this kind of socket is never upgraded, or EXS_X_REASON_NONE. */
+int exi_switch_forbidden(int fd);
+
+#endif

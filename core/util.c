@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small things without a home. */
+#include "core/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/rseq.h>
+#include <unistd.h>
+
+#include "core/lock.h"
+
+#define FD_BASE_MAX 0xc000
+
+static _Atomic unsigned int fds_kept;
+static _Atomic uint64_t process_token;
+
+int exi_cpu(void)
+{
+	if (exi_likely(__rseq_size > 0)) {
+		const struct rseq *r =
+			(const struct rseq
+				 *)((const char *)__builtin_thread_pointer() +
+				    __rseq_offset);
+		int cpu = (int)__atomic_load_n(&r->cpu_id, __ATOMIC_RELAXED);
+
+		if (cpu >= 0)
+			return cpu;
+	}
+	return sched_getcpu();
+}
+
+int exi_fd_keep(int fd)
+{
+	struct rlimit rl;
+	unsigned int soft = 1024, base, held;
+	int high;
+
+	if (fd < 0)
+		return -errno;
+	if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
+		soft = rl.rlim_cur > 0x7fffffff ? 0x7fffffff
+						: (unsigned int)rl.rlim_cur;
+	held = atomic_fetch_add_explicit(&fds_kept, 1, memory_order_relaxed);
+	if (held >= soft / 4)
+		goto refuse;
+	base = soft - soft / 4;
+	if (base > FD_BASE_MAX)
+		base = FD_BASE_MAX;
+	if ((unsigned int)fd >= base)
+		return fd;
+	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)base);
+	if (high < 0)
+		goto refuse;
+	close(fd);
+	return high;
+refuse:
+	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
+	close(fd);
+	return -EMFILE;
+}
+
+void exi_fd_close(int fd)
+{
+	int saved = errno;
+
+	if (fd < 0)
+		return;
+	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
+	close(fd);
+	errno = saved;
+}
+
+uint64_t exi_random(void)
+{
+	uint64_t r = 0;
+
+	if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
+		r = exi_now_ns() * 0x9e3779b97f4a7c15u ^ (uint64_t)getpid();
+	return r;
+}
+
+uint64_t exi_process_token(void)
+{
+	uint64_t t = atomic_load_explicit(&process_token, memory_order_acquire);
+	uint64_t none = 0;
+
+	if (exi_likely(t))
+		return t;
+	t = exi_random() | 1;
+	if (atomic_compare_exchange_strong(&process_token, &none, t))
+		return t;
+	return none;
+}
+
+uint64_t exi_use_token_now = 1;
+
+void exi_process_forked(bool child)
+{
+	__atomic_store_n(&exi_use_token_now, exi_random() | 1,
+			 __ATOMIC_RELAXED);
+	if (!child)
+		return;
+	exi_tid_cache = 0;
+	atomic_store(&process_token, 0);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small things without a home: time, pauses, descriptors of the library. */
+#ifndef EXI_CORE_UTIL_H
+#define EXI_CORE_UTIL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
+
+#define exi_likely(x)	__builtin_expect(!!(x), 1)
+#define exi_unlikely(x) __builtin_expect(!!(x), 0)
+
+static inline uint64_t exi_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline struct timespec exi_ns_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+#if defined(__x86_64__) || defined(__i386__)
+static inline void exi_pause(void)
+{
+	__builtin_ia32_pause();
+}
+#elif defined(__aarch64__)
+static inline void exi_pause(void)
+{
+	__asm__ __volatile__("isb" ::: "memory");
+}
+#else
+static inline void exi_pause(void)
+{
+	__asm__ __volatile__("" ::: "memory");
+}
+#endif
+
+/* Stores v to *w, and orders what was stored before it before, and the loads
+ * that follow after it: what a seq_cst store followed by seq_cst loads does. */
+#if defined(__x86_64__)
+/* A plain store and a locked instruction on our own stack: the line of w is
+ * written in one go with what precedes it. The exchange that compilers make
+ * of it waits for the line, during which a polling reader can take it away
+ * again. */
+static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
+{
+	atomic_store_explicit(w, v, memory_order_release);
+	__asm__ __volatile__("lock; orl $0,-8(%%rsp)" ::: "memory", "cc");
+}
+#else
+static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
+{
+	atomic_store_explicit(w, v, memory_order_seq_cst);
+}
+#endif
+
+/* A count that grows by about one to four thousand a microsecond, cheap to
+ * read; only good for "a moment ago". */
+#if defined(__x86_64__)
+static inline uint64_t exi_ticks(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+#else
+static inline uint64_t exi_ticks(void)
+{
+	return exi_now_ns() * 2;
+}
+#endif
+
+/* The CPU this thread runs on; a hint. From rseq's area where the C library
+ * registers one, else a call. */
+int exi_cpu(void);
+
+/* Gives a descriptor of the library a number in the top quarter of the soft
+ * limit, CLOEXEC, so that the application's numbers stay what they would be.
+ * Takes fd over; returns it (or a copy, fd closed); -EMFILE when the library
+ * already holds a quarter of the limit, fd closed then too. */
+int exi_fd_keep(int fd);
+/* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
+void exi_fd_close(int fd);
+
+/* 64 random bits. */
+uint64_t exi_random(void);
+
+/* Names this process; another one after fork. Never 0. */
+uint64_t exi_process_token(void);
+/* Changes with every fork, in parent and child: who compares it knows that
+ * another process may have come to share a socket. */
+extern uint64_t exi_use_token_now;
+static inline uint64_t exi_use_token(void)
+{
+	return __atomic_load_n(&exi_use_token_now, __ATOMIC_RELAXED);
+}
+void exi_process_forked(bool child);
+
+#endif

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Spin, arm, recheck, sleep.
+ *
+ * On a fabric a sleeper watches two words at once (futex_waitv): the word that
+ * the peer will change (the next record, or its count of freed space), and the
+ * kick word of the socket, which every change of state in this process
+ * increments. Under the direction's lock it (1) loads the kick word, (2) looks
+ * at the state, (3) takes the address and value of the peer's word, (4) arms,
+ * which publishes the wish to be woken and looks at the ring once more; then
+ * it lets the lock go and sleeps while both words are what they were.
+ *
+ *   peer publishes before (4)'s look   the look finds it: no sleep
+ *   peer publishes after               its load of the wish comes after its
+ *                                      store, so it sees the wish and wakes;
+ *                                      if we are not asleep yet, the word is
+ *                                      not what (3) saw and the kernel does
+ *                                      not sleep
+ *   state changes before (2)           we see it
+ *   state changes after                the kick word differs from (1)
+ *
+ * On TCP the kernel wakes us; where a switch can come meanwhile (greeting), a
+ * poll on the descriptor and an eventfd of the thread replaces the bare call.
+ */
+#include "core/wait.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "core/futex.h"
+
+/* Spins between looks at the clock. */
+#define SPIN_BATCH 64
+/* Waits that do not spin after two that failed; doubled while they fail. */
+#define SKIP_MIN 16
+#define SKIP_MAX 1024
+
+/* Hints that several threads may touch at once; the last one wins. */
+static uint32_t get(const uint32_t *hint)
+{
+	return __atomic_load_n(hint, __ATOMIC_RELAXED);
+}
+
+static void set(uint32_t *hint, uint32_t v)
+{
+	__atomic_store_n(hint, v, __ATOMIC_RELAXED);
+}
+
+uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
+{
+	uint64_t us = exi_config()->spin_us;
+	uint32_t skip;
+
+	if (us == 0)
+		return 0;
+	skip = get(&s->skip);
+	if (skip) {
+		set(&s->skip, skip - 1);
+		return 0;
+	}
+	return peer_cpu == exi_cpu() ? EXI_SPIN_YIELD : us * 1000;
+}
+
+/* Never shorter, only rarer: to find out that a peer that slept is awake again
+ * takes a spin as long as its wake-up. */
+void exi_spin_result(struct exi_spin *s, bool success)
+{
+	uint32_t backoff;
+
+	if (success) {
+		if (get(&s->failed))
+			set(&s->failed, 0);
+		if (get(&s->backoff))
+			set(&s->backoff, 0);
+		return;
+	}
+	if (get(&s->failed) == 0) {
+		set(&s->failed, 1);
+		return;
+	}
+	backoff = get(&s->backoff) ? get(&s->backoff) * 2 : SKIP_MIN;
+	if (backoff > SKIP_MAX)
+		backoff = SKIP_MAX;
+	set(&s->backoff, backoff);
+	set(&s->skip, backoff);
+}
+
+static bool changed(const struct exi_word *w)
+{
+	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
+}
+
+#define YIELDS	  2
+#define YIELD_MAX 50000u /* ns; longer, and a third party has the CPU */
+
+bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
+{
+	uint64_t start = exi_now_ns();
+	int i;
+
+	*ret_done = false;
+	for (i = 0; i < YIELDS && !*ret_done; i++) {
+		sched_yield();
+		*ret_done = done(arg);
+	}
+	return exi_now_ns() - start < YIELD_MAX;
+}
+
+static bool either_changed(void *arg)
+{
+	const struct exi_word *w = arg;
+
+	return changed(&w[0]) || changed(&w[1]);
+}
+
+static bool spin(const struct exi_word *w, unsigned int n, uint64_t budget)
+{
+	uint64_t end = exi_now_ns() + budget;
+	unsigned int i, k;
+
+	do {
+		for (i = 0; i < SPIN_BATCH; i++) {
+			for (k = 0; k < n; k++)
+				if (changed(&w[k]))
+					return true;
+			exi_pause();
+		}
+	} while (exi_now_ns() < end);
+	return false;
+}
+
+/* Nothing but the peer's word can end the wait in this state. */
+static bool quiet(struct exi_shared *sh, enum exi_dir dir)
+{
+	struct exi_half *h = &sh->half[dir];
+
+	return h->mode == EXI_MODE_RING && !h->err && !h->broken && !h->ended &&
+	       !atomic_load(&sh->gone) &&
+	       (dir == EXI_TX || !atomic_load(&sh->rx_fin));
+}
+
+static void kick_word(struct exi_shared *sh, enum exi_dir dir,
+		      struct exi_word *ret)
+{
+	ret->addr = (const uint32_t *)&sh->kick[dir];
+	/* Before the look at the state: pairs with exi_sock_kick(). */
+	ret->value = atomic_load_explicit(&sh->kick[dir], memory_order_seq_cst);
+}
+
+bool exi_wait_spin(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	struct exi_word w[2];
+	struct exi_shared *sh;
+	struct exi_half *h;
+	uint64_t budget;
+	bool hit, good;
+
+	if (sk->sh->half[dir].mode != EXI_MODE_RING ||
+	    !exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	h = &sh->half[dir];
+	kick_word(sh, dir, &w[0]);
+	if (!quiet(sh, dir) || !sk->fab) {
+		exi_half_unlock(h);
+		return true;
+	}
+	sk->fab->ops->word(sk->fab, dir, &w[1]);
+	budget = exi_spin_budget(&h->spin, sk->fab->ops->peer_cpu(sk->fab));
+	if (budget)
+		atomic_fetch_add(&sk->lookers, 1);
+	exi_half_unlock(h);
+	if (!budget)
+		return false;
+	if (budget == EXI_SPIN_YIELD)
+		good = exi_spin_yield(either_changed, w, &hit) && hit;
+	else
+		good = hit = spin(w, 2, budget);
+	atomic_fetch_sub(&sk->lookers, 1);
+	/* Without the lock, for speed: hints and a counter. */
+	exi_spin_result(&h->spin, good);
+	if (hit)
+		__atomic_fetch_add(&h->spins, 1, __ATOMIC_RELAXED);
+	return hit;
+}
+
+static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
+		     uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	bool both = exi_futex_waitv_works();
+	struct exi_word w[2];
+	struct exi_shared *sh;
+	struct exi_half *h;
+	int ret = -EBUSY;
+
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return -EBADF;
+	h = &sh->half[dir];
+	kick_word(sh, dir, &w[0]);
+	if (quiet(sh, dir) && sk->fab) {
+		sk->fab->ops->word(sk->fab, dir, &w[1]);
+		ret = sk->fab->ops->arm(sk->fab, dir,
+					both ? EXI_WAKE_WORD : EXI_WAKE_BELL);
+		h->sleeps += ret == 0;
+	}
+	if (ret == 0)
+		atomic_fetch_add(&sk->lookers, 1);
+	exi_half_unlock(h);
+	if (ret)
+		return 0;
+	ret = exi_futex_wait(w, both ? 2 : 1, deadline ? &until : NULL);
+	atomic_fetch_sub(&sk->lookers, 1);
+	if (both && exi_sock_lock(sk, fd, dir, &sh)) {
+		if (sk->fab)
+			sk->fab->ops->disarm(sk->fab, dir);
+		exi_half_unlock(&sh->half[dir]);
+	}
+	return ret;
+}
+
+/* --- on TCP ------------------------------------------------------------- */
+
+static pthread_key_t waiter_key;
+static pthread_once_t waiter_once = PTHREAD_ONCE_INIT;
+static _Thread_local int waiter_fd = -1;
+static _Thread_local uint64_t waiter_process;
+
+static void waiter_end(void *arg)
+{
+	exi_fd_close(waiter_fd);
+	waiter_fd = -1;
+}
+
+static void waiter_setup(void)
+{
+	pthread_key_create(&waiter_key, waiter_end);
+}
+
+/* The thread's eventfd; its own after fork. */
+static int waiter_get(void)
+{
+	uint64_t process = exi_process_token();
+	int fd;
+
+	if (waiter_fd >= 0 && waiter_process == process)
+		return waiter_fd;
+	if (waiter_fd >= 0)
+		exi_fd_close(waiter_fd);
+	waiter_fd = -1;
+	fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (fd < 0)
+		return fd;
+	pthread_once(&waiter_once, waiter_setup);
+	pthread_setspecific(waiter_key, &waiter_key);
+	waiter_fd = fd;
+	waiter_process = process;
+	return fd;
+}
+
+static void waiter_remove(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_waiter *w)
+{
+	struct exi_waiter **at;
+
+	for (at = &sk->waiters[dir]; *at; at = &(*at)->next)
+		if (*at == w) {
+			*at = w->next;
+			return;
+		}
+}
+
+static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
+		    uint64_t deadline)
+{
+	struct exi_waiter w = { .event_fd = waiter_get() };
+	struct pollfd p[2] = {
+		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
+		{ .fd = w.event_fd, .events = POLLIN },
+	};
+	struct timespec left, *timeout = NULL;
+	struct exi_shared *sh;
+	eventfd_t drained;
+	int ret, err;
+
+	if (w.event_fd < 0)
+		p[1].fd = -1;
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return -EBADF;
+	if (sh->half[dir].mode == EXI_MODE_RING || sh->half[dir].err) {
+		exi_half_unlock(&sh->half[dir]);
+		return 0;
+	}
+	sh->half[dir].sleeps++;
+	w.next = sk->waiters[dir];
+	sk->waiters[dir] = &w;
+	exi_half_unlock(&sh->half[dir]);
+	if (deadline) {
+		uint64_t now = exi_now_ns();
+
+		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		timeout = &left;
+	}
+	ret = ppoll(p, 2, timeout, NULL);
+	err = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
+	/* The socket may be another's by now; the waiter must leave all the
+	 * same, so the lock is taken without asking. */
+	exi_lock(&sh->half[dir].lock);
+	waiter_remove(sk, dir, &w);
+	exi_unlock(&sh->half[dir].lock);
+	if (w.event_fd >= 0)
+		eventfd_read(w.event_fd, &drained);
+	return err;
+}
+
+int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
+{
+	if (sk->sh->half[dir].mode == EXI_MODE_RING)
+		return wait_ring(sk, fd, dir, deadline);
+	return wait_tcp(sk, fd, dir, deadline);
+}

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The data path: records in a ring, one cache line for a small message.
+ *
+ *	ring	| word,payload | word,payload | 0 |   free   | word,payload |
+ *		  ^ rx.pos                      ^ tx.head      not yet taken
+ *
+ * The producer zeroes the word after a new record before it publishes the
+ * record's own word, so the consumer polls one word, finds the payload in the
+ * same line, and nothing needs clearing. The consumer says how far it is only
+ * every quarter of the ring. Who pairs with whom is in the table of
+ * docs/design/wire-shm.md, section 4. */
+#include "providers/shm/shm_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/futex.h"
+
+/* Large sends go out in records of at most this, so that the reader's copy
+ * overlaps the writer's. */
+#define PIECE_MAX 16384u
+
+static uint32_t *plain(const _Atomic uint32_t *w)
+{
+	return (uint32_t *)(uintptr_t)w;
+}
+
+/* Position pos was just passed: wakes who waits for that. Who waits for a
+ * later one is rung then; who waited for an earlier one was. */
+static void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+		      const _Atomic uint32_t *word)
+{
+	if ((wait & ~SHMP_WAIT_MASK) != SHMP_WAIT_AT(pos))
+		return;
+	if (wait & SHMP_WAIT_WORD) {
+		exi_futex_wake(plain(word), INT_MAX);
+		__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+	}
+	if (wait & SHMP_WAIT_BELL)
+		exi_conn_ring(c);
+}
+
+/* --- sending ------------------------------------------------------------ */
+
+/* Bytes of free ring, after looking at what the peer took. */
+static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
+{
+	/* Acquire: pairs with the release in publish_taken(). The peer's
+	 * copies of what lies before are done. */
+	uint64_t taken =
+		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
+
+	/* It cannot have taken what we did not write, nor give back. */
+	if (taken > tx->head || taken + p->out_bytes < tx->limit)
+		return -EPROTO;
+	tx->limit = taken + p->out_bytes;
+	return (int64_t)(tx->limit - tx->head);
+}
+
+/* Publishes the record at head. */
+static void publish(struct exi_conn *c, uint32_t kind, uint32_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_record *r = shmp_out(p, tx->head);
+	uint32_t wait;
+
+	r->cpu = (uint16_t)exi_cpu();
+	/* Pairs with the acquire in look(): payload, cpu and the next zero
+	 * before this word. The load of data_wait stays behind it, against
+	 * request(): one sees the other. */
+	exi_publish(&r->word, kind << SHMP_KIND_SHIFT | len);
+	wait = atomic_load_explicit(&p->theirs->data_wait,
+				    memory_order_seq_cst);
+	if (exi_unlikely(wait & SHMP_WAIT_MASK))
+		ring_peer(c, wait, tx->head, &r->word);
+	tx->head += shmp_record_bytes(len);
+}
+
+/* Ends the ring after a record of len bytes at head. */
+static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
+{
+	struct shmp_record *next =
+		shmp_out(p, tx->head + shmp_record_bytes(len));
+
+	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+}
+
+static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
+			 int flags)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	size_t done = 0;
+
+	while (done < len) {
+		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
+		uint32_t offset = (uint32_t)tx->head & (p->out_bytes - 1);
+		size_t n = len - done;
+		struct shmp_record *r;
+
+		if (n > PIECE_MAX)
+			n = PIECE_MAX;
+		if (n > p->out_bytes - offset - SHMP_HEAD)
+			n = p->out_bytes - offset - SHMP_HEAD;
+		if (room < (int64_t)shmp_record_bytes((uint32_t)n)) {
+			room = refresh_limit(tx, p);
+			if (room < 0)
+				return -EPROTO;
+			room -= SHMP_RESERVE;
+			if (room < (int64_t)(2 * SHMP_ALIGN))
+				break;
+			if (room < (int64_t)shmp_record_bytes((uint32_t)n))
+				n = (size_t)room - SHMP_HEAD;
+		}
+		zero_next(p, tx, (uint32_t)n);
+		r = shmp_out(p, tx->head);
+		memcpy(r->payload, (const char *)buf + done, n);
+		publish(c, SHMP_DATA, (uint32_t)n);
+		done += n;
+	}
+	if (exi_unlikely(!done && len))
+		return -EAGAIN;
+	return (ssize_t)done;
+}
+
+static int conn_end(struct exi_conn *c)
+{
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	if (tx->ended)
+		return 0;
+	tx->ended = 1;
+	zero_next(shmp_priv(c), tx, 0);
+	publish(c, SHMP_END, 0);
+	return 0;
+}
+
+/* --- receiving ---------------------------------------------------------- */
+
+static void publish_taken(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint64_t before = rx->published;
+	uint32_t wait;
+
+	rx->published = rx->pos;
+	/* Release: pairs with refresh_limit(). */
+	atomic_store_explicit(&p->mine->taken, rx->pos, memory_order_release);
+	/* Read-modify-write: before the load of space_wait, against
+	 * arm_tx(). */
+	atomic_fetch_add_explicit(&p->mine->taken_seq, 1, memory_order_seq_cst);
+	wait = atomic_load_explicit(&p->theirs->space_wait,
+				    memory_order_seq_cst);
+	if (exi_unlikely(wait & SHMP_WAIT_MASK))
+		ring_peer(c, wait, before, &p->mine->taken_seq);
+}
+
+/* 1: a record with unread bytes is open. 0: the end. -EAGAIN, -EPROTO. */
+static int look(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	const struct shmp_record *r = shmp_in(p, rx->pos);
+	uint32_t offset = (uint32_t)rx->pos & (p->in_bytes - 1);
+	uint32_t word, len;
+
+	if (rx->len)
+		return 1;
+	if (rx->ended)
+		return 0;
+	/* Acquire: pairs with publish(). Copied once, checked, then used. */
+	word = atomic_load_explicit(&r->word, memory_order_acquire);
+	if (word == 0)
+		return -EAGAIN;
+	len = word & SHMP_LEN_MASK;
+	if (word >> SHMP_KIND_SHIFT == SHMP_END && len == 0) {
+		rx->ended = 1;
+		return 0;
+	}
+	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || len == 0 ||
+	    len > p->in_bytes - offset - SHMP_HEAD)
+		return -EPROTO;
+	/* A hint that senders read without our lock. */
+	__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
+	rx->len = len;
+	rx->used = 0;
+	return 1;
+}
+
+/* Copies up to len unread bytes, over several records, leaving them. */
+static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
+		    size_t len)
+{
+	struct shmp_rx rx = *at;
+	size_t done = 0;
+	int ret = 0;
+
+	while (done < len && (ret = look(p, &rx)) > 0) {
+		size_t n = rx.len - rx.used;
+
+		if (n > len - done)
+			n = len - done;
+		memcpy((char *)buf + done,
+		       shmp_in(p, rx.pos)->payload + rx.used, n);
+		done += n;
+		rx.pos += shmp_record_bytes(rx.len);
+		rx.len = 0;
+		/* What lies further than the ring is this lap's tail. */
+		if (rx.pos - at->pos >= p->in_bytes)
+			break;
+	}
+	return done ? (ssize_t)done : ret;
+}
+
+static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	size_t done = 0;
+	int ret = 0;
+
+	if (exi_unlikely(flags & MSG_PEEK))
+		return peek(p, rx, buf, len);
+	while (done < len && (ret = look(p, rx)) > 0) {
+		size_t n = rx->len - rx->used;
+
+		if (n > len - done)
+			n = len - done;
+		memcpy((char *)buf + done,
+		       shmp_in(p, rx->pos)->payload + rx->used, n);
+		done += n;
+		rx->used += (uint32_t)n;
+		if (rx->used == rx->len) {
+			rx->pos += shmp_record_bytes(rx->len);
+			rx->len = 0;
+			if (rx->pos - rx->published >= p->in_bytes / 4)
+				publish_taken(c);
+		}
+	}
+	if (exi_likely(done))
+		return (ssize_t)done;
+	return ret;
+}
+
+/* --- waiting ------------------------------------------------------------ */
+
+static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	return look(p, rx) != -EAGAIN;
+}
+
+static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	/* Sleepers are woken for a quarter of the ring, and by the smallest
+	 * room nobody is kept. */
+	return refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
+	       (int64_t)(2 * SHMP_ALIGN);
+}
+
+/* Asks to be rung when pos is passed; keeps other requests for it. */
+static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
+{
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
+
+	if ((now & ~SHMP_WAIT_MASK) == SHMP_WAIT_AT(pos))
+		bits |= now & SHMP_WAIT_MASK;
+	/* Read-modify-write: before the look that follows. Pairs with
+	 * publish() and the add in publish_taken(). */
+	atomic_exchange_explicit(word, SHMP_WAIT_AT(pos) | bits,
+				 memory_order_seq_cst);
+}
+
+/* 0: the peer rings when it takes something, from what it has taken now. */
+static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
+{
+	uint64_t limit;
+
+	do {
+		if (writable(p, tx))
+			return -EBUSY;
+		limit = tx->limit;
+		request(&p->mine->space_wait, limit - p->out_bytes, bits);
+		if (writable(p, tx))
+			return -EBUSY;
+	} while (limit != tx->limit);
+	return 0;
+}
+
+static int request_data(struct exi_conn *c, uint32_t bits)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	if (readable(p, rx))
+		return -EBUSY;
+	/* The peer may wait for the rest of what we took. */
+	if (rx->published != rx->pos)
+		publish_taken(c);
+	request(&p->mine->data_wait, rx->pos, bits);
+	return readable(p, rx) ? -EBUSY : 0;
+}
+
+static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+{
+	struct shmp_shared *s = shmp_shared(c);
+	uint32_t bits = how == EXI_WAKE_WORD ? SHMP_WAIT_WORD : SHMP_WAIT_BELL;
+	int ret = dir == EXI_RX ? request_data(c, bits)
+				: request_space(shmp_priv(c), &s->tx, bits);
+
+	/* A request that is left behind costs at most one needless ring. */
+	if (ret == 0 && how == EXI_WAKE_WORD)
+		++*(dir == EXI_RX ? &s->rx.sleepers : &s->tx.sleepers);
+	return ret;
+}
+
+static void conn_disarm(struct exi_conn *c, enum exi_dir dir)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_shared *s = shmp_shared(c);
+	uint32_t *sleepers = dir == EXI_RX ? &s->rx.sleepers : &s->tx.sleepers;
+	_Atomic uint32_t *word =
+		dir == EXI_RX ? &p->mine->data_wait : &p->mine->space_wait;
+
+	/* A bell that was asked for stays asked for. */
+	if (*sleepers && --*sleepers == 0)
+		atomic_fetch_and_explicit(word, ~SHMP_WAIT_WORD,
+					  memory_order_relaxed);
+}
+
+static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+
+	if (dir == EXI_RX) {
+		ret->addr = plain(&shmp_in(p, shmp_shared(c)->rx.pos)->word);
+		ret->value = 0;
+	} else {
+		ret->addr = plain(&p->theirs->taken_seq);
+		ret->value = atomic_load_explicit(&p->theirs->taken_seq,
+						  memory_order_relaxed);
+	}
+	return 0;
+}
+
+static int conn_peer_cpu(struct exi_conn *c)
+{
+	return __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
+}
+
+/* --- switching ---------------------------------------------------------- */
+
+static uint64_t switch_head(struct exi_conn *c)
+{
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	return tx->head;
+}
+
+static int switch_start(struct exi_conn *c, uint64_t head)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	if (head < rx->pos || head - rx->pos > p->in_bytes ||
+	    head % SHMP_ALIGN || rx->ended)
+		return -EPROTO;
+	rx->pos = head;
+	rx->len = 0;
+	rx->used = 0;
+	publish_taken(c);
+	return 0;
+}
+
+static void switch_cursor(struct exi_conn *c, uint64_t *ret_pos,
+			  uint64_t *ret_used)
+{
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	*ret_pos = rx->pos;
+	*ret_used = rx->len ? rx->used : 0;
+}
+
+static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	if (pos > tx->head || tx->head - pos > p->out_bytes ||
+	    pos % SHMP_ALIGN || used > SHMP_LEN_MASK ||
+	    (used && pos == tx->head))
+		return -EPROTO;
+	tx->drain = pos;
+	tx->drain_used = used;
+	return 0;
+}
+
+static size_t switch_drain(struct exi_conn *c, const void **ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	while (tx->drain < tx->head) {
+		struct shmp_record *r = shmp_out(p, tx->drain);
+		uint32_t offset = (uint32_t)tx->drain & (p->out_bytes - 1);
+		uint32_t word =
+			atomic_load_explicit(&r->word, memory_order_relaxed);
+		uint32_t len = word & SHMP_LEN_MASK;
+
+		/* Our own memory, but the peer chose where to begin. */
+		if (len > p->out_bytes - offset - SHMP_HEAD) {
+			tx->drain = tx->head;
+			break;
+		}
+		if (tx->drain_used < len) {
+			*ret = r->payload + tx->drain_used;
+			return len - tx->drain_used;
+		}
+		tx->drain += shmp_record_bytes(len);
+		tx->drain_used = 0;
+	}
+	/* Empty: the receiver starts at head next time, so all is free. */
+	tx->drain = tx->head;
+	return 0;
+}
+
+static void switch_drained(struct exi_conn *c, size_t n)
+{
+	shmp_shared(c)->tx.drain_used += n;
+}
+
+static bool switch_unread(struct exi_conn *c)
+{
+	return look(shmp_priv(c), &shmp_shared(c)->rx) != -EAGAIN;
+}
+
+/* --- the table ---------------------------------------------------------- */
+
+static int post(struct exi_conn *c, struct exi_xfer *x)
+{
+	return -EOPNOTSUPP;
+}
+
+static void cancel(struct exi_conn *c, struct exi_xfer *x)
+{
+}
+
+static void conn_close(struct exi_conn *c)
+{
+}
+
+static void conn_stop(struct exi_conn *c)
+{
+}
+
+static void conn_fini(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+
+	shmp_segment_unmap(p);
+	memset(p, 0, sizeof(*p));
+}
+
+const struct exi_conn_ops shmp_conn_ops = {
+	.priv_size = sizeof(struct shmp_priv),
+	.shared_size = sizeof(struct shmp_shared),
+	.send = conn_send,
+	.recv = conn_recv,
+	.end = conn_end,
+	.post_send = post,
+	.post_recv = post,
+	.cancel = cancel,
+	.arm = conn_arm,
+	.disarm = conn_disarm,
+	.word = conn_word,
+	.peer_cpu = conn_peer_cpu,
+	.close = conn_close,
+	.stop = conn_stop,
+	.fini = conn_fini,
+};
+
+const struct exi_switch_ops shmp_switch_ops = {
+	.head = switch_head,
+	.start = switch_start,
+	.cursor = switch_cursor,
+	.takeback = switch_takeback,
+	.drain = switch_drain,
+	.drained = switch_drained,
+	.unread = switch_unread,
+};

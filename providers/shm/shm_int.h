@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* State of a shm connection, private to the provider. */
+#ifndef EXI_SHM_INT_H
+#define EXI_SHM_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/provider.h"
+#include "core/util.h"
+#include "providers/shm/shm_wire.h"
+
+extern const struct exi_provider exi_provider_shm;
+extern const struct exi_conn_ops shmp_conn_ops;
+extern const struct exi_switch_ops shmp_switch_ops;
+extern const struct exi_meet_ops shmp_meet_ops;
+
+/* What a family of forked processes shares; each part is guarded by the lock
+ * of its direction. The peer cannot write it. */
+struct shmp_tx {
+	uint64_t head;	     /* position of the next record */
+	uint64_t limit;	     /* head may grow up to here: taken + ring */
+	uint64_t drain;	     /* position of the record being sent again */
+	uint64_t drain_used; /* bytes of it that are done */
+	uint32_t sleepers;   /* threads that wait for space */
+	uint32_t ended;
+};
+
+struct shmp_rx {
+	uint64_t pos;	    /* position of the record being read */
+	uint32_t used;	    /* bytes of its payload that were read */
+	uint32_t len;	    /* its length, copied once; 0: not looked at */
+	uint64_t published; /* what `taken` says */
+	uint32_t sleepers;  /* threads that wait for data */
+	uint32_t ended;	    /* END was reached */
+	int32_t cpu;	    /* the peer's */
+};
+
+struct shmp_shared {
+	_Alignas(EXI_LINE) struct shmp_tx tx;
+	_Alignas(EXI_LINE) struct shmp_rx rx;
+};
+
+/* Of this process: where the segments are mapped. */
+struct shmp_priv {
+	struct shmp_segment *mine;
+	const struct shmp_segment *theirs;
+	unsigned char *out;	 /* the ring we write */
+	const unsigned char *in; /* the ring we read */
+	uint32_t out_bytes;
+	uint32_t in_bytes;
+};
+
+/* Unmaps what is mapped. */
+void shmp_segment_unmap(struct shmp_priv *p);
+
+static inline struct shmp_priv *shmp_priv(struct exi_conn *c)
+{
+	return (struct shmp_priv *)c->priv;
+}
+
+static inline struct shmp_shared *shmp_shared(struct exi_conn *c)
+{
+	return c->shared;
+}
+
+/* Bytes a record takes in the ring. */
+static inline uint32_t shmp_record_bytes(uint32_t len)
+{
+	return (SHMP_HEAD + len + SHMP_ALIGN - 1) & ~(SHMP_ALIGN - 1);
+}
+
+static inline struct shmp_record *shmp_out(struct shmp_priv *p, uint64_t pos)
+{
+	return (struct shmp_record *)(p->out + (pos & (p->out_bytes - 1)));
+}
+
+static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
+						uint64_t pos)
+{
+	return (const struct shmp_record *)(p->in + (pos & (p->in_bytes - 1)));
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The segment that one end of a shm connection shares with the other: what is
+ * in docs/design/wire-shm.md, section 4. The end that made it writes it; the
+ * peer maps it read-only. */
+#ifndef EXI_SHM_WIRE_H
+#define EXI_SHM_WIRE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SHMP_MAGIC   0x31535845u /* "EXS1" */
+#define SHMP_VERSION 1u
+
+#define SHMP_RING_OFFSET 4096u
+#define SHMP_RING_MIN	 4096u
+#define SHMP_RING_MAX	 (64u << 20)
+
+/* Records. */
+#define SHMP_ALIGN	16u
+#define SHMP_HEAD	8u
+#define SHMP_RESERVE	32u /* the zero word after the last, and one END */
+#define SHMP_LEN_MASK	0x0fffffffu
+#define SHMP_KIND_SHIFT 28
+#define SHMP_DATA	1u
+#define SHMP_END	2u
+
+struct shmp_record {
+	_Atomic uint32_t word; /* 0, or kind and length: published last */
+	uint16_t cpu;	       /* where the producer runs */
+	uint16_t zero;
+	unsigned char payload[];
+};
+_Static_assert(offsetof(struct shmp_record, payload) == SHMP_HEAD,
+	       "record head");
+
+/* Wait words: what the low bits ask for, and above them the position (in units
+ * of SHMP_ALIGN) at which the wait began: the record that is awaited, or the
+ * `taken` that left too little room. Who passes just that position rings; a
+ * ring for an earlier one would be taken for this one's, and this one lost. */
+#define SHMP_WAIT_WORD	  1u /* a thread sleeps on the word in our segment */
+#define SHMP_WAIT_BELL	  2u /* send WAKE over the pair link */
+#define SHMP_WAIT_MASK	  3u
+#define SHMP_WAIT_AT(pos) ((uint32_t)((pos) / SHMP_ALIGN) << 2)
+
+struct shmp_segment {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t ring_offset;
+	uint32_t ring_bytes;
+	unsigned char room0[112];
+	/* 128: written by this end's sender. */
+	_Atomic uint32_t space_wait;
+	unsigned char room1[124];
+	/* 256: written by this end's receiver. */
+	_Atomic uint64_t taken;
+	_Atomic uint32_t taken_seq;
+	_Atomic uint32_t data_wait;
+	unsigned char room2[112];
+};
+_Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
+_Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
+_Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
+_Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
+_Static_assert(sizeof(struct shmp_segment) == 384, "layout");
+
+/* The blob of an offer or an answer; its descriptor is the segment. */
+struct shmp_blob {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t ring_bytes;
+	uint32_t zero;
+};
+_Static_assert(sizeof(struct shmp_blob) == 16, "blob");
+
+#endif
