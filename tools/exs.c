@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The exs command: a table of subcommands. */
+#include "tools/tool.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exi_build.h"
+
+struct command {
+	const char *name;
+	const char *summary;
+	int (*run)(int argc, char **argv);
+};
+
+static int run_help(int argc, char **argv);
+static int run_version(int argc, char **argv);
+
+static const struct command commands[] = {
+	{ "info", "fabrics of this host and the settings in effect",
+	  tool_info },
+	{ "perf", "measure latency, bandwidth and rates, side by side",
+	  tool_perf },
+	{ "help", "this text, or that of a subcommand", run_help },
+	{ "version", "the version of libexs", run_version },
+};
+
+#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static char called_as[64] = "exs";
+
+int tool_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout);
+	fprintf(stderr, "%s: ", called_as);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	return TOOL_FAILED;
+}
+
+static void list_commands(FILE *out)
+{
+	fprintf(out, "Usage: exs COMMAND [OPTION...]\n\n");
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		fprintf(out, "  %-9s %s\n", commands[i].name,
+			commands[i].summary);
+	fprintf(out, "\nexs COMMAND --help has the options of each.\n");
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < N_COMMANDS; i++) {
+		if (!strcmp(commands[i].name, name))
+			return &commands[i];
+	}
+	return NULL;
+}
+
+static int refuse(const char *name)
+{
+	char names[128] = "";
+	size_t n = 0;
+
+	for (size_t i = 0; i < N_COMMANDS; i++)
+		n += snprintf(names + n, sizeof(names) - n, "%s%s",
+			      i ? ", " : "", commands[i].name);
+	tool_fail("there is no command \"%s\"; there are %s", name, names);
+	return TOOL_USAGE;
+}
+
+static int run(const struct command *c, int argc, char **argv)
+{
+	snprintf(called_as, sizeof(called_as), "exs %s", c->name);
+	argv[0] = called_as;
+	return c->run(argc, argv);
+}
+
+static int run_help(int argc, char **argv)
+{
+	static char option[] = "--help";
+	char *args[] = { NULL, option, NULL };
+	const struct command *c;
+
+	if (argc < 2) {
+		list_commands(stdout);
+		return TOOL_OK;
+	}
+	c = find(argv[1]);
+	if (!c)
+		return refuse(argv[1]);
+	if (c->run == run_help || c->run == run_version) {
+		printf("Usage: exs %s\n", c->name);
+		return TOOL_OK;
+	}
+	return run(c, 2, args);
+}
+
+static int run_version(int argc, char **argv)
+{
+	puts("libexs " EXI_VERSION_STRING);
+	return TOOL_OK;
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *c;
+	const char *name = argc > 1 ? argv[1] : "";
+
+	argp_err_exit_status = TOOL_USAGE;
+	if (!strcmp(name, "--help") || !strcmp(name, "-h"))
+		name = "help";
+	else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+		name = "version";
+	if (!*name) {
+		list_commands(stderr);
+		return TOOL_USAGE;
+	}
+	c = find(name);
+	if (!c)
+		return refuse(name);
+	return run(c, argc - 1, argv + 1);
+}

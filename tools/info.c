@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs info: the fabrics of this host and the settings in effect. */
+#include <argp.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config.h"
+#include "core/registry.h"
+#include "exi_build.h"
+#include "tools/tool.h"
+
+struct wishes {
+	bool json;
+	bool config;
+	bool env;
+};
+
+enum {
+	KEY_JSON = 256,
+	KEY_CONFIG,
+	KEY_ENV,
+};
+
+static const struct argp_option options[] = {
+	{ "json", KEY_JSON, NULL, 0, "One JSON object with everything", 0 },
+	{ "config", KEY_CONFIG, NULL, 0,
+	  "Every setting with its value and where that comes from", 0 },
+	{ "env", KEY_ENV, NULL, 0,
+	  "Every EXS_ variable with what it means and accepts", 0 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct wishes *w = state->input;
+
+	switch (key) {
+	case KEY_JSON:
+		w->json = true;
+		return 0;
+	case KEY_CONFIG:
+		w->config = true;
+		return 0;
+	case KEY_ENV:
+		w->env = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "\"%s\" is not understood", arg);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.doc = "Shows the fabrics of this host and the settings in effect.",
+};
+
+/* One word for a fabric, and why, if it is not ready. */
+static const char *state_of(const struct exi_registry_row *row)
+{
+	if (!row->provider)
+		return "not built";
+	if (!row->usable)
+		return "not usable";
+	return row->configured ? "ready" : "off";
+}
+
+static const char *why_of(const struct exi_registry_row *row)
+{
+	if (row->why[0])
+		return row->why;
+	if (!row->provider)
+		return "this build has no such fabric";
+	if (!row->configured)
+		return "EXS_PROVIDER does not list it";
+	return "";
+}
+
+static void show_fabrics(void)
+{
+	struct exi_registry_row row;
+
+	printf("Fabrics\n");
+	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
+		printf("  %-8s %-12s %s\n", row.name, state_of(&row),
+		       why_of(&row));
+}
+
+/* Settings that somebody changed; all of them on request. */
+static void show_settings(bool all)
+{
+	struct exi_config_row row;
+	unsigned int shown = 0;
+
+	printf("\nSettings\n");
+	for (unsigned int i = 0; exi_config_row(i, &row); i++) {
+		if (!all && !strcmp(row.origin, "default"))
+			continue;
+		printf("  %-20s %-28s %s\n", row.variable,
+		       row.value[0] ? row.value : "-", row.origin);
+		shown++;
+	}
+	if (!shown)
+		printf("  all at their defaults (exs info --config)\n");
+}
+
+static void show_variables(void)
+{
+	struct exi_config_row row;
+
+	printf("\nVariables\n");
+	for (unsigned int i = 0; exi_config_row(i, &row); i++)
+		printf("  %-20s %s\n  %-20s accepts %s\n", row.variable,
+		       row.help, "", row.accepts);
+}
+
+/* Values come from the environment and need not be UTF-8; JSON must be. */
+static json_t *text_json(const char *text)
+{
+	char plain[EXI_CONFIG_PATH_MAX];
+	json_t *o = json_string(text);
+
+	if (o)
+		return o;
+	snprintf(plain, sizeof(plain), "%s", text);
+	for (char *c = plain; *c; c++) {
+		if (*c & 0x80)
+			*c = '?';
+	}
+	return json_string(plain);
+}
+
+static json_t *fabrics_json(void)
+{
+	json_t *list = json_array();
+	struct exi_registry_row row;
+
+	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
+		json_array_append_new(
+			list, json_pack("{s:s, s:b, s:b, s:b, s:s?}", "name",
+					row.name, "built", row.provider != NULL,
+					"configured", row.configured, "usable",
+					row.usable, "why",
+					row.why[0] ? row.why : NULL));
+	return list;
+}
+
+static json_t *settings_json(void)
+{
+	json_t *list = json_array();
+	struct exi_config_row row;
+
+	for (unsigned int i = 0; exi_config_row(i, &row); i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:o, s:s, s:s, s:s}",
+						"variable", row.variable,
+						"value", text_json(row.value),
+						"origin", row.origin, "accepts",
+						row.accepts, "help", row.help));
+	return list;
+}
+
+static void show_json(void)
+{
+	json_t *all =
+		json_pack("{s:s, s:o, s:o}", "version", EXI_VERSION_STRING,
+			  "fabrics", fabrics_json(), "config", settings_json());
+
+	json_dumpf(all, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(all);
+}
+
+int tool_info(int argc, char **argv)
+{
+	struct wishes w = { 0 };
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	if (w.json) {
+		show_json();
+		return TOOL_OK;
+	}
+	printf("libexs " EXI_VERSION_STRING "\n\n");
+	show_fabrics();
+	if (w.env)
+		show_variables();
+	if (w.config || !w.env)
+		show_settings(w.config);
+	return TOOL_OK;
+}

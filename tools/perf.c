@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs perf: options. */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/perf.h"
+#include "tools/tool.h"
+
+struct wishes {
+	struct perf_plan plan;
+	const char *host;
+	const char *port;
+	unsigned int rounds;
+	bool server;
+	bool once;
+	bool pair;
+	bool compare;
+	bool json;
+	bool pinned; /* --pin was given */
+	bool test_given;
+};
+
+enum {
+	KEY_SERVER = 256,
+	KEY_ONCE,
+	KEY_PAIR,
+	KEY_COMPARE,
+	KEY_TEST,
+	KEY_API,
+	KEY_SIZE,
+	KEY_ITERS,
+	KEY_SECONDS,
+	KEY_DEPTH,
+	KEY_CONNECTIONS,
+	KEY_IDLE,
+	KEY_PROVIDER,
+	KEY_WARMUP,
+	KEY_PIN,
+	KEY_ASYNC,
+	KEY_SYNC,
+	KEY_ROUNDS,
+	KEY_JSON,
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "Who takes part:", 1 },
+	{ "server", KEY_SERVER, NULL, 0, "Serve tests until interrupted", 1 },
+	{ "once", KEY_ONCE, NULL, 0, "With --server: serve one and end", 1 },
+	{ "port", 'p', "N", 0, "Server's port; it picks one by default", 1 },
+	{ "pair", KEY_PAIR, NULL, 0,
+	  "Instead of HOST: start the server here, too", 1 },
+	{ "compare", KEY_COMPARE, NULL, 0,
+	  "Instead of HOST: a table of bare memory, UNIX, TCP and libexs, "
+	  "measured in turns",
+	  1 },
+	{ NULL, 0, NULL, 0, "What is measured:", 2 },
+	{ "test", KEY_TEST, "NAME", 0,
+	  "lat: round trips (default); bw: a stream; rate: a stream of small "
+	  "messages; conn: connect, request, response, close",
+	  2 },
+	{ "api", KEY_API, "NAME", 0,
+	  "exs (default); sock: plain calls; epoll: plain calls, the server "
+	  "on epoll; with --pair also unix and raw (bare shared memory)",
+	  2 },
+	{ "size", KEY_SIZE, "BYTES", 0,
+	  "Of a message, such as 8 or 64k (lat and rate 8, bw 64k, conn 64)",
+	  2 },
+	{ "iters", KEY_ITERS, "N", 0, "How many messages, and", 2 },
+	{ "seconds", KEY_SECONDS, "T", 0,
+	  "how long, if there is no --iters (1 second)", 2 },
+	{ "depth", KEY_DEPTH, "N", 0,
+	  "Messages outstanding (lat 1, bw 16, rate 64; epoll lat: one on "
+	  "each connection)",
+	  2 },
+	{ "connections", KEY_CONNECTIONS, "N", 0, "At once (1)", 2 },
+	{ "idle", KEY_IDLE, "N", 0, "Further ones that carry nothing (0)", 2 },
+	{ "warmup", KEY_WARMUP, "N", 0,
+	  "Messages before it counts (1000); 0 also does not wait for the "
+	  "upgrade",
+	  2 },
+	{ NULL, 0, NULL, 0, "How:", 3 },
+	{ "provider", KEY_PROVIDER, "LIST", 0,
+	  "EXS_PROVIDER at both ends, such as shm or tcp", 3 },
+	{ "pin", KEY_PIN, "A,B", 0,
+	  "CPUs of client and server; none: wherever the system puts them", 3 },
+	{ "async", KEY_ASYNC, NULL, 0,
+	  "Asynchronous calls on registered memory (default of bw and rate)",
+	  3 },
+	{ "sync", KEY_SYNC, NULL, 0, "Synchronous calls (default of lat)", 3 },
+	{ "rounds", KEY_ROUNDS, "N", 0, "With --compare (5)", 3 },
+	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 3 },
+	{ 0 },
+};
+
+static void take_count(struct argp_state *state, const char *name,
+		       const char *arg, uint64_t *ret)
+{
+	if (tool_parse_count(arg, ret))
+		argp_error(state, "--%s takes a number, not \"%s\"", name, arg);
+}
+
+static int take_name(struct argp_state *state, const char *option,
+		     const char *const *names, int n, const char *arg)
+{
+	int i = perf_find_name(names, n, arg);
+
+	if (i < 0)
+		argp_error(state,
+			   "--%s \"%s\" is not known; exs perf --help "
+			   "lists what is",
+			   option, arg);
+	return i;
+}
+
+static void take_pin(struct argp_state *state, const char *arg,
+		     struct wishes *w)
+{
+	int end = 0;
+
+	w->pinned = true;
+	if (!strcmp(arg, "none"))
+		return;
+	if (sscanf(arg, "%d,%d%n", &w->plan.cpu[PERF_CLIENT],
+		   &w->plan.cpu[PERF_SERVER], &end) != 2 ||
+	    arg[end] || w->plan.cpu[PERF_CLIENT] < 0 ||
+	    w->plan.cpu[PERF_SERVER] < 0)
+		argp_error(state,
+			   "--pin takes two CPUs, such as 0,1, or none, "
+			   "not \"%s\"",
+			   arg);
+}
+
+static void take_list(struct argp_state *state, const char *arg,
+		      struct wishes *w)
+{
+	if (strlen(arg) >= sizeof(w->plan.providers) || !arg[0])
+		argp_error(state, "--provider takes a list such as shm,tcp");
+	else
+		strcpy(w->plan.providers, arg);
+}
+
+static error_t parse_what(int key, char *arg, struct argp_state *state)
+{
+	struct wishes *w = state->input;
+	struct perf_plan *p = &w->plan;
+
+	switch (key) {
+	case KEY_TEST:
+		p->test = take_name(state, "test", perf_test_names,
+				    PERF_N_TESTS, arg);
+		w->test_given = true;
+		return 0;
+	case KEY_API:
+		p->api = take_name(state, "api", perf_api_names, PERF_N_APIS,
+				   arg);
+		return 0;
+	case KEY_SIZE:
+		if (tool_parse_bytes(arg, &p->size) || !p->size)
+			argp_error(state,
+				   "--size takes bytes, such as 8 or "
+				   "64k, not \"%s\"",
+				   arg);
+		return 0;
+	case KEY_ITERS:
+		take_count(state, "iters", arg, &p->iters);
+		return 0;
+	case KEY_SECONDS:
+		if (tool_parse_seconds(arg, &p->ns) || !p->ns)
+			argp_error(state,
+				   "--seconds takes a time, such as 2 "
+				   "or 0.5, not \"%s\"",
+				   arg);
+		return 0;
+	case KEY_DEPTH:
+		take_count(state, "depth", arg, &p->depth);
+		return 0;
+	case KEY_CONNECTIONS:
+		take_count(state, "connections", arg, &p->connections);
+		return 0;
+	case KEY_IDLE:
+		take_count(state, "idle", arg, &p->idle);
+		return 0;
+	case KEY_WARMUP:
+		take_count(state, "warmup", arg, &p->warmup);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void take_rounds(struct argp_state *state, const char *arg,
+			struct wishes *w)
+{
+	uint64_t n = 0;
+
+	if (tool_parse_count(arg, &n) || n < 1 || n > 99)
+		argp_error(state, "--rounds goes from 1 to 99");
+	w->rounds = (unsigned int)n;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct wishes *w = state->input;
+
+	switch (key) {
+	case KEY_SERVER:
+		w->server = true;
+		return 0;
+	case KEY_ONCE:
+		w->once = true;
+		return 0;
+	case 'p':
+		w->port = arg;
+		return 0;
+	case KEY_PAIR:
+		w->pair = true;
+		return 0;
+	case KEY_COMPARE:
+		w->compare = true;
+		return 0;
+	case KEY_PROVIDER:
+		take_list(state, arg, w);
+		return 0;
+	case KEY_PIN:
+		take_pin(state, arg, w);
+		return 0;
+	case KEY_ASYNC:
+		w->plan.mode = PERF_ASYNC;
+		return 0;
+	case KEY_SYNC:
+		w->plan.mode = PERF_SYNC;
+		return 0;
+	case KEY_ROUNDS:
+		take_rounds(state, arg, w);
+		return 0;
+	case KEY_JSON:
+		w->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (w->host)
+			argp_error(state,
+				   "one HOST is enough; \"%s\" is too "
+				   "much",
+				   arg);
+		w->host = arg;
+		return 0;
+	default:
+		return parse_what(key, arg, state);
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "HOST --port N\n--pair\n--compare\n--server",
+	.doc = "Measures connections, between two hosts or two processes of "
+	       "this one.\v"
+	       "On one host:   exs perf --pair --test lat --size 8\n"
+	       "Between two:   exs perf --server, then, on the other,\n"
+	       "               exs perf HOST --port N\n"
+	       "At a glance:   exs perf --compare\n",
+};
+
+static int serve(const struct wishes *w)
+{
+	char *end;
+	unsigned long port = strtoul(w->port ? w->port : "0", &end, 10);
+
+	if (*end || port > UINT16_MAX) {
+		tool_fail("--port takes a number up to 65535");
+		return TOOL_USAGE;
+	}
+	return perf_listen((uint16_t)port, w->once);
+}
+
+static int compare(const struct wishes *w)
+{
+	struct perf_compare c = {
+		.size = w->plan.size,
+		.ns = w->plan.ns,
+		.rounds = w->rounds,
+		.test = w->test_given ? (int)w->plan.test : -1,
+		.cpu = { w->plan.cpu[0], w->plan.cpu[1] },
+		.json = w->json,
+	};
+
+	if (w->test_given && w->plan.test > PERF_BW) {
+		tool_fail("--compare has --test lat and bw");
+		return TOOL_USAGE;
+	}
+	if (!w->pinned && perf_two_cpus(c.cpu))
+		tool_fail("note: one CPU only, so nothing runs side by side");
+	return perf_compare(&c);
+}
+
+/* A word while it takes long, for a person who waits. */
+static void show_wait(bool on, const struct wishes *w)
+{
+	if (!isatty(STDERR_FILENO) || w->plan.ns < 500000000)
+		return;
+	if (on)
+		fprintf(stderr, "measuring for %.3g s ...", w->plan.ns / 1e9);
+	else
+		fprintf(stderr, "\r\033[K");
+}
+
+static int measure(struct wishes *w)
+{
+	struct perf_plan *p = &w->plan;
+	struct perf_result r;
+	const char *why;
+	int ret;
+
+	if (p->api == PERF_RAW && !w->pinned && perf_two_cpus(p->cpu))
+		return tool_fail("--api raw needs two CPUs");
+	if (perf_plan_complete(p, &why)) {
+		tool_fail("%s", why);
+		return TOOL_USAGE;
+	}
+	if (w->pair) {
+		show_wait(true, w);
+		ret = perf_pair(p, &r);
+	} else {
+		ret = perf_reach(w->host, w->port);
+		if (ret < 0)
+			return TOOL_FAILED;
+		show_wait(true, w);
+		ret = perf_client(ret, p, NULL, &r);
+	}
+	show_wait(false, w);
+	if (ret)
+		return TOOL_FAILED;
+	if (w->json)
+		perf_print_json(&r);
+	else
+		perf_print(&r);
+	return TOOL_OK;
+}
+
+int tool_perf(int argc, char **argv)
+{
+	struct wishes w = {
+		.plan = { .warmup = 1000,
+			  .cpu = { PERF_ANY_CPU, PERF_ANY_CPU } },
+		.rounds = 5,
+	};
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	if (w.server + w.pair + w.compare + !!w.host != 1) {
+		tool_fail("say one of: HOST, --pair, --compare, --server; "
+			  "--help has examples");
+		return TOOL_USAGE;
+	}
+	if (w.server)
+		return serve(&w);
+	if (w.compare)
+		return compare(&w);
+	if (w.host && perf_api_is_local(w.plan.api)) {
+		tool_fail("--api unix and raw measure within this host: use "
+			  "--pair");
+		return TOOL_USAGE;
+	}
+	if (w.host && !w.port) {
+		tool_fail("which --port? exs perf --server on %s prints it",
+			  w.host);
+		return TOOL_USAGE;
+	}
+	return measure(&w);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs perf --compare: the same test over everything, in turns.
+ *
+ * Figures of virtual machines drift within minutes, so no two are compared
+ * that were not measured side by side: every round measures each contender
+ * once, and a ratio is the median of the rounds' ratios. Each measurement has
+ * a process of its own, as the library reads its settings once.
+ */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/perf.h"
+#include "tools/tool.h"
+
+#define ROUNDS_MAX 99
+#define USUAL_NS   200000000
+
+struct contender {
+	const char *name; /* in the table */
+	const char *key;  /* in JSON */
+	enum perf_api api;
+	const char *providers; /* EXS_PROVIDER, of PERF_EXS */
+	const char *fabric;    /* that it should reach, of PERF_EXS */
+};
+
+static const struct contender contenders[] = {
+	{ "bare shared memory", "raw", PERF_RAW, "", "" },
+	{ "UNIX socket", "unix", PERF_UNIX, "", "" },
+	{ "TCP socket", "tcp", PERF_SOCK, "", "" },
+	{ "libexs over tcp", "exs-tcp", PERF_EXS, "tcp", "tcp" },
+	{ "libexs over shm", "exs-shm", PERF_EXS, "shm,tcp", "shm" },
+};
+
+#define N_CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
+
+/* One line of a table: a contender in all rounds. */
+struct row {
+	const struct contender *who;
+	double value[ROUNDS_MAX]; /* ns, or bytes/s */
+	struct perf_result last;
+};
+
+struct table {
+	enum perf_test test;
+	uint64_t size;
+	unsigned int n_rows;
+	struct row rows[N_CONTENDERS];
+};
+
+static int measure_here(const struct perf_plan *plan, int out)
+{
+	struct perf_result r;
+	int ret = perf_pair(plan, &r);
+
+	if (!ret && write(out, &r, sizeof(r)) != sizeof(r))
+		ret = -EIO;
+	return ret;
+}
+
+/* In a child. It said what went wrong. */
+static int measure(const struct perf_plan *plan, struct perf_result *ret)
+{
+	int fds[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe(fds))
+		return -errno;
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		_exit(measure_here(plan, fds[1]) ? EXIT_FAILURE : EXIT_SUCCESS);
+	close(fds[1]);
+	n = pid < 0 ? -1 : read(fds[0], ret, sizeof(*ret));
+	close(fds[0]);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return n == sizeof(*ret) ? 0 : -EIO;
+}
+
+static int measure_row(const struct perf_compare *c, const struct table *t,
+		       struct row *row, unsigned int round)
+{
+	struct perf_plan p = {
+		.test = t->test,
+		.api = row->who->api,
+		.size = t->size,
+		.ns = c->ns ? c->ns : USUAL_NS,
+		.warmup = 1000,
+		.cpu = { c->cpu[0], c->cpu[1] },
+	};
+	const char *why;
+	int ret;
+
+	strcpy(p.providers, row->who->providers);
+	if (p.api == PERF_RAW && c->cpu[0] == c->cpu[1])
+		perf_two_cpus(p.cpu);
+	ret = perf_plan_complete(&p, &why);
+	if (ret) {
+		tool_fail("%s: %s", row->who->name, why);
+		return ret;
+	}
+	ret = measure(&p, &row->last);
+	if (ret)
+		return ret;
+	row->value[round] = t->test == PERF_LAT ? row->last.rtt_ns[PERF_P50]
+						: row->last.bytes_per_s;
+	return 0;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+struct spread {
+	double low, median, high;
+};
+
+static struct spread spread_of(const double *values, unsigned int n)
+{
+	double v[ROUNDS_MAX];
+
+	memcpy(v, values, n * sizeof(*v));
+	qsort(v, n, sizeof(*v), ascending);
+	return (struct spread){
+		.low = v[0],
+		.median = (v[(n - 1) / 2] + v[n / 2]) / 2,
+		.high = v[n - 1],
+	};
+}
+
+/* The median of the rounds' ratios. */
+static double ratio(const struct row *of, const struct row *to,
+		    unsigned int rounds)
+{
+	double r[ROUNDS_MAX];
+
+	for (unsigned int i = 0; i < rounds; i++)
+		r[i] = of->value[i] / to->value[i];
+	return spread_of(r, rounds).median;
+}
+
+/* Whether this contender can take part. */
+static bool takes_part(const struct contender *who, enum perf_test test)
+{
+	int cpu[2];
+
+	if (who->api != PERF_RAW)
+		return true;
+	return test == PERF_LAT && !perf_two_cpus(cpu);
+}
+
+static void table_init(struct table *t, enum perf_test test, uint64_t size)
+{
+	*t = (struct table){
+		.test = test,
+		.size = size		   ? size
+			: test == PERF_LAT ? 8
+					   : 65536,
+	};
+	for (unsigned int i = 0; i < N_CONTENDERS; i++) {
+		if (takes_part(&contenders[i], test))
+			t->rows[t->n_rows++].who = &contenders[i];
+	}
+}
+
+/* The row of this API; null when it did not take part. */
+static const struct row *find_row(const struct table *t, enum perf_api api)
+{
+	for (unsigned int i = 0; i < t->n_rows; i++) {
+		if (t->rows[i].who->api == api)
+			return &t->rows[i];
+	}
+	return NULL;
+}
+
+/* How many times the limit's time a round trip takes. */
+static double times_the_limit(const struct table *t, const struct row *row,
+			      unsigned int rounds)
+{
+	const struct row *raw = find_row(t, PERF_RAW);
+
+	return raw ? ratio(row, raw, rounds) : -1;
+}
+
+/* How many times as fast as a UNIX socket. */
+static double times_as_fast(const struct table *t, const struct row *row,
+			    unsigned int rounds)
+{
+	const struct row *unix_row = find_row(t, PERF_UNIX);
+
+	return t->test == PERF_LAT ? ratio(unix_row, row, rounds)
+				   : ratio(row, unix_row, rounds);
+}
+
+static int measure_round(const struct perf_compare *c, struct table *t,
+			 unsigned int round)
+{
+	bool tell = isatty(STDERR_FILENO);
+	int ret = 0;
+
+	for (unsigned int i = 0; i < t->n_rows && !ret; i++) {
+		if (tell)
+			fprintf(stderr, "\r\033[Kround %u of %u: %s, %s",
+				round + 1, c->rounds,
+				t->test == PERF_LAT ? "round trips" : "stream",
+				t->rows[i].who->name);
+		ret = measure_row(c, t, &t->rows[i], round);
+	}
+	if (tell)
+		fprintf(stderr, "\r\033[K");
+	return ret;
+}
+
+static const char *text_value(char buf[TOOL_TEXT], const struct table *t,
+			      double v)
+{
+	if (t->test == PERF_LAT)
+		return tool_text_ns(buf, v);
+	tool_text_count(buf, v);
+	strcat(buf, "B/s");
+	return buf;
+}
+
+static const char *text_times(char buf[TOOL_TEXT], double v)
+{
+	if (v < 0)
+		return "";
+	snprintf(buf, TOOL_TEXT, v < 9.995 ? "%.2fx" : "%.0fx", v);
+	return buf;
+}
+
+static void print_row(const struct table *t, const struct row *row,
+		      unsigned int rounds)
+{
+	struct spread s = spread_of(row->value, rounds);
+	char text[5][TOOL_TEXT];
+
+	printf("  %-24s %10s %10s %10s", row->who->name,
+	       text_value(text[0], t, s.median), text_value(text[1], t, s.low),
+	       text_value(text[2], t, s.high));
+	if (find_row(t, PERF_RAW))
+		printf(" %9s",
+		       text_times(text[3], times_the_limit(t, row, rounds)));
+	printf(" %9s\n", text_times(text[4], times_as_fast(t, row, rounds)));
+}
+
+/* Said for a connection that did not reach the fabric of its name. */
+static void print_surprise(const struct row *row)
+{
+	const struct perf_result *r = &row->last;
+
+	if (row->who->api != PERF_EXS || !strcmp(row->who->fabric, r->fabric))
+		return;
+	printf("  note: \"%s\" ran over %s: %s (%s)\n", row->who->name,
+	       r->fabric, exs_x_reason_text(r->reason),
+	       exs_x_reason_name(r->reason));
+}
+
+static void print_table(const struct table *t, unsigned int rounds)
+{
+	char size[TOOL_TEXT], head[64];
+
+	snprintf(head, sizeof(head), "%s %s", tool_text_bytes(size, t->size),
+		 t->test == PERF_LAT ? "round trip" : "messages, one way");
+	printf("  %-24s %10s %10s %10s", head, "median", "lowest", "highest");
+	if (find_row(t, PERF_RAW))
+		printf(" %9s", "vs limit");
+	printf(" %9s\n", "vs UNIX");
+	for (unsigned int i = 0; i < t->n_rows; i++)
+		print_row(t, &t->rows[i], rounds);
+	for (unsigned int i = 0; i < t->n_rows; i++)
+		print_surprise(&t->rows[i]);
+	putchar('\n');
+}
+
+static void print_all(const struct perf_compare *c, const struct table *t,
+		      unsigned int n)
+{
+	printf("%u round%s of %.3g s for each", c->rounds,
+	       c->rounds == 1 ? "" : "s", (c->ns ? c->ns : USUAL_NS) / 1e9);
+	if (c->cpu[0] != PERF_ANY_CPU)
+		printf(", client on CPU %d, server on CPU %d", c->cpu[0],
+		       c->cpu[1]);
+	printf("\n\n");
+	for (unsigned int i = 0; i < n; i++)
+		print_table(&t[i], c->rounds);
+	if (find_row(&t[0], PERF_RAW))
+		puts("vs limit: times as long as two processes need that only "
+		     "bounce a cache line");
+	puts("vs UNIX:  times as fast as a UNIX stream socket");
+}
+
+static json_t *row_json(const struct table *t, const struct row *row,
+			unsigned int rounds)
+{
+	struct spread s = spread_of(row->value, rounds);
+	double limit = times_the_limit(t, row, rounds);
+	json_t *values = json_array();
+
+	for (unsigned int i = 0; i < rounds; i++)
+		json_array_append_new(values, json_real(row->value[i]));
+	return json_pack(
+		"{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:o, s:o, s:f}", "name",
+		row->who->key, "fabric", row->last.fabric, "reason",
+		row->last.reason < 0 ? NULL
+				     : exs_x_reason_name(row->last.reason),
+		"mode", perf_mode_names[row->last.plan.mode], "median",
+		s.median, "min", s.low, "max", s.high, "rounds", values,
+		"vs_raw", limit < 0 ? json_null() : json_real(limit), "vs_unix",
+		times_as_fast(t, row, rounds));
+}
+
+static void print_all_json(const struct perf_compare *c, const struct table *t,
+			   unsigned int n)
+{
+	json_t *list = json_array();
+	json_t *rows, *all;
+
+	for (unsigned int i = 0; i < n; i++) {
+		rows = json_array();
+		for (unsigned int j = 0; j < t[i].n_rows; j++)
+			json_array_append_new(
+				rows,
+				row_json(&t[i], &t[i].rows[j], c->rounds));
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:s, s:I, s:o}", "test",
+				  perf_test_names[t[i].test], "unit",
+				  t[i].test == PERF_LAT ? "rtt_ns"
+							: "bytes_per_s",
+				  "size", (json_int_t)t[i].size, "rows", rows));
+	}
+	all = json_pack("{s:i, s:f, s:o}", "rounds", c->rounds, "seconds",
+			(c->ns ? c->ns : USUAL_NS) / 1e9, "tables", list);
+	json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(all);
+}
+
+int perf_compare(const struct perf_compare *c)
+{
+	static struct table tables[2];
+	unsigned int n = 0;
+	int ret = 0;
+
+	for (enum perf_test test = PERF_LAT; test <= PERF_BW; test++) {
+		if (c->test < 0 || c->test == (int)test)
+			table_init(&tables[n++], test, c->size);
+	}
+	for (unsigned int round = 0; round < c->rounds && !ret; round++) {
+		for (unsigned int i = 0; i < n && !ret; i++)
+			ret = measure_round(c, &tables[i], round);
+	}
+	if (ret)
+		return TOOL_FAILED;
+	if (c->json)
+		print_all_json(c, tables, n);
+	else
+		print_all(c, tables, n);
+	return TOOL_OK;
+}
