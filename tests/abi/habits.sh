@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# Habits that a search can see. Prints each line that breaks one.
+cd "$(dirname "$0")/../.." || exit 1
+said=$(mktemp) || exit 1
+trap 'rm -f "$said"' EXIT
+
+# $1 is the rule; standard input has the lines that break it. At the end of a
+# pipe this is another shell, so what it says is kept in a file.
+none()
+{
+	found=$(cat)
+	[ -z "$found" ] || printf '%s:\n%s\n' "$1" "$found" >>"$said"
+}
+
+libraries='api core providers'
+code="$libraries tools examples tests fuzz preload bench"
+here=
+for d in $code; do
+	[ -d "$d" ] && here="$here $d"
+done
+
+# shellcheck disable=SC2086 # folders are words
+search()
+{
+	pattern=$1
+	shift
+	grep -rnE --include='*.[ch]' "$pattern" "$@"
+}
+
+# Restoring it, and clearing it before a call that tells an error by it alone,
+# are no results.
+search '\berrno = ' core providers | grep -vE 'errno = (saved|err|0);' |
+	none 'errno is written in api/ only'
+search '\bvolatile\b' $here |
+	none 'no volatile: C11 atomics say what is meant'
+search '\b(f|d|v|vf|vd)?printf[[:space:]]*\(|\bf?puts[[:space:]]*\(|\bperror[[:space:]]*\(' \
+	$libraries | grep -v 'format(printf' |
+	none 'libraries do not print'
+search '\b(TODO|FIXME|XXX)\b' $here | none 'no notes to oneself'
+search '^[[:space:]]*(err|out|fail|error)[0-9]+:' $here |
+	none 'labels say what they undo'
+search '^[[:space:]]*//|[;{}][[:space:]]*//' $here |
+	none 'comments are /* */'
+search '\b(u|nano)?sleep[[:space:]]*\(' tests | grep -v '^tests/support/' |
+	none 'tests wait for a condition with a deadline'
+# Two lines of head: the licence, then what the file is.
+# shellcheck disable=SC2086 # folders are words
+find $here -name '*.[ch]' | sort | while read -r f; do
+	[ "$(head -n 1 "$f")" = '/* SPDX-License-Identifier: BSD-2-Clause */' ] &&
+		sed -n 2p "$f" | grep -q '^/\*' || echo "$f"
+done | none 'files begin with the licence and a sentence'
+cat "$said"
+! [ -s "$said" ]

@@ -1,0 +1,108 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The manual: no page with a fault, a page for every exported call that tells
+# its results and its errors, every reason and variable told, every example
+# compiled, every page installed and every cross reference there.
+cd "$(dirname "$0")/../.." || exit 1
+command -v mandoc >/dev/null || {
+	echo "mandoc is not here"
+	exit 77
+}
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+
+complain()
+{
+	echo "$*"
+	bad=1
+}
+
+# The date of a page is when its subject last changed: it may be of any age,
+# and pages of other packages are not at hand.
+mandoc -T lint -W style docs/man/*.[137] >"$tmp/lint" 2>/dev/null
+grep -vE 'referenced manual not found|operating system explicitly' \
+	"$tmp/lint" >"$tmp/faults" && {
+	cat "$tmp/faults"
+	bad=1
+}
+
+for call in $(sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' api/exs.map); do
+	page=$(grep -lE "^\\.Nm $call( ,)?\$" docs/man/*.3 | head -n 1)
+	[ -n "$page" ] || {
+		complain "no page names $call"
+		continue
+	}
+	grep -q "^\\.Fn $call\|^\\.Fo $call" "$page" ||
+		complain "$page: no synopsis of $call"
+	for part in 'RETURN VALUES' ERRORS; do
+		grep -qx "\\.Sh $part" "$page" ||
+			complain "$page: $call has no $part"
+	done
+done
+
+sed -nE 's/.*\[EXS_X_REASON.*\{ "([a-z-]+)",.*/\1/p' core/reason.c >"$tmp/reasons"
+[ -s "$tmp/reasons" ] || complain "no reasons found in core/reason.c"
+while read -r reason; do
+	grep -qE "^\\.It Li $reason\$" docs/man/exs_x_sockinfo.3 ||
+		complain "exs_x_sockinfo.3 does not tell the reason $reason"
+done <"$tmp/reasons"
+
+sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/config.c >"$tmp/variables"
+[ -s "$tmp/variables" ] || complain "no variables found in core/config.c"
+while read -r variable; do
+	grep -qE "^\\.It Ev $variable\$" docs/man/exs.7 ||
+		complain "exs.7 does not tell $variable"
+	grep -q "^| \`$variable\`" README.md ||
+		complain "README.md does not tell $variable"
+done <"$tmp/variables"
+
+for page in docs/man/*.[137]; do
+	grep -q "'$(basename "$page")'" docs/man/meson.build ||
+		complain "docs/man/meson.build does not install $page"
+	sed -nE 's/^\.Xr (exs[a-z_-]*) ([137]).*/\1.\2/p' "$page" |
+		while read -r other; do
+			[ -e "docs/man/$other" ] ||
+				grep -qx "^\\.Nm ${other%.*}\( ,\)\?" \
+					docs/man/*."${other##*.}" ||
+				echo "$page: there is no $other"
+		done
+done >"$tmp/references"
+[ -s "$tmp/references" ] && complain "$(cat "$tmp/references")"
+
+# Examples: whole programs and pieces of a function both compile. The readme's
+# is run, too, by another test.
+for page in docs/man/*.[137]; do
+	awk -v out="$tmp/$(basename "$page")" '
+		/^\.Sh / { example = $2 == "EXAMPLES" }
+		/^\.Bd -literal/ && example { n++; on = 1; next }
+		/^\.Ed/ { on = 0 }
+		on { gsub(/\\e/, "\\"); gsub(/\\&/, ""); print > (out "." n ".c") }
+	' "$page"
+done
+for piece in "$tmp"/*.c README.md; do
+	[ -e "$piece" ] || continue
+	if [ "$piece" = README.md ]; then
+		awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' README.md \
+			>"$tmp/whole.c"
+	elif grep -q '^main(\|^int main(' "$piece"; then
+		cp "$piece" "$tmp/whole.c"
+	else
+		{
+			echo '#include <err.h>'
+			echo '#include <errno.h>'
+			echo '#include <stdio.h>'
+			echo '#include <sys/exs_ext.h>'
+			echo 'extern int s;'
+			echo 'extern exs_qhandle_t q;'
+			echo 'void piece(void)'
+			echo '{'
+			cat "$piece"
+			echo '}'
+		} >"$tmp/whole.c"
+	fi
+	gcc -std=gnu11 -Wall -Wno-unused -Werror -Iapi \
+		-fsyntax-only "$tmp/whole.c" ||
+		complain "this example does not compile: $(basename "$piece")"
+done
+exit $bad

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When descriptors or memory run out the connection stays on TCP, says why,
+ * and works; the application gets the descriptors that are left. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+static void limit(int which, rlim_t n)
+{
+	struct rlimit r = { .rlim_cur = n, .rlim_max = n };
+
+	T_OK(setrlimit(which, &r));
+}
+
+static void exchange(int a, int b)
+{
+	t_send_stream(a, 1, 0, 50000, 9000);
+	t_recv_stream(b, 1, 0, 50000, 9000);
+	t_send_stream(b, 2, 0, 50000, 9000);
+	t_recv_stream(a, 2, 0, 50000, 9000);
+}
+
+static bool reason_is(int s, int reason)
+{
+	return t_info(s).exs_x_reason == reason;
+}
+
+/* NONE when both ends say so; the given reason when one of them does, for the
+ * other cannot know. */
+static int settled_reason(int fd[2], int reason)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+
+	do {
+		exchange(fd[0], fd[1]);
+		if (reason_is(fd[0], reason) || reason_is(fd[1], reason))
+			return reason;
+		if (t_is(fd[0], T_SHM) && t_is(fd[1], T_SHM))
+			return EXS_X_REASON_NONE;
+	} while (t_tick(&d));
+	t_fail(__FILE__, __LINE__, "is %s and %s", t_where(fd[0]),
+	       t_where(fd[1]));
+}
+
+static void without_memory_a_connection_stays_on_tcp(void)
+{
+	int fd[2];
+
+	setenv("EXS_MEMORY_LIMIT_MB", "0", 1);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1],
+		      (struct t_want){ "tcp", EXS_X_REASON_MEMORY });
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+#define MANY 24
+
+/* A mebibyte is enough for some rings; when they are closed, for others. */
+static void with_little_memory_some_connections_stay_on_tcp(void)
+{
+	int fd[MANY][2], i, on_memory = 0, reason;
+
+	setenv("EXS_MEMORY_LIMIT_MB", "1", 1);
+	t_init();
+	for (i = 0; i < MANY; i++) {
+		t_pair(T_IPV4, fd[i]);
+		reason = settled_reason(fd[i], EXS_X_REASON_MEMORY);
+		on_memory += reason == EXS_X_REASON_MEMORY;
+	}
+	T(on_memory > 0 && on_memory < MANY);
+	T_EQ(t_info(fd[0][0]).exs_x_reason, EXS_X_REASON_NONE);
+	for (i = 0; i < MANY; i++)
+		exchange(fd[i][1], fd[i][0]);
+	for (i = 0; i < MANY; i++) {
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+	t_pair(T_IPV4, fd[0]);
+	t_settle_pair(fd[0][0], fd[0][1], T_SHM);
+	t_close(fd[0][0]);
+	t_close(fd[0][1]);
+}
+
+static void no_memory_may_be_locked(void)
+{
+	int fd[2];
+
+	limit(RLIMIT_MEMLOCK, 0);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void no_file_may_grow(void)
+{
+	int fd[2];
+
+	signal(SIGXFSZ, SIG_IGN);
+	limit(RLIMIT_FSIZE, 0);
+	t_init();
+	t_pair(T_IPV4, fd);
+	settled_reason(fd, EXS_X_REASON_MEMORY);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void exhausted_descriptors_are_emfile(void)
+{
+	struct t_addr at;
+	exs_qhandle_t q = 0;
+	int l, a, held[64], n = 0, free_one;
+
+	t_init();
+	limit(RLIMIT_NOFILE, 64);
+	l = t_listener(T_IPV4, &at);
+	a = t_connect(&at);
+	while (n < 64 && (held[n] = dup(0)) >= 0)
+		n++;
+	T(n > 0 && n < 64);
+	T_ERR(exs_socket(AF_INET, SOCK_STREAM, 0), EMFILE);
+	T_ERR(exs_accept(l, NULL, 0, T_SYNC), EMFILE);
+	q = exs_qcreate(4);
+	T_MSG(q > 0 || errno == EMFILE, "exs_qcreate says %s",
+	      t_errname(errno));
+	if (q > 0)
+		T_MSG(exs_x_qfd(q) >= 0 || errno == EMFILE, "exs_x_qfd says %s",
+		      t_errname(errno));
+	close(held[--n]);
+	free_one = T_OK(exs_accept(l, NULL, 0, T_SYNC));
+	exchange(a, free_one);
+	while (n > 0)
+		close(held[--n]);
+	if (q > 0)
+		T_OK(exs_qdelete(q));
+	t_close(free_one);
+	t_close(a);
+	t_close(l);
+}
+
+static int open_pair(const struct t_addr *at, int l, int fd[2])
+{
+	fd[0] = exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd[0] < 0)
+		return -1;
+	T_OK(exs_connect(fd[0], (const struct sockaddr *)&at->ss, at->len, 0,
+			 T_SYNC));
+	fd[1] = exs_accept(l, NULL, SOCK_CLOEXEC, T_SYNC);
+	if (fd[1] >= 0)
+		return 0;
+	t_close(fd[0]);
+	return -1;
+}
+
+#define NOFILE 160
+
+/* The library stops taking descriptors long before the limit; what is left is
+ * the application's: at least five eighths of all. */
+static void connections_do_without_fabric_when_descriptors_run_out(void)
+{
+	int fd[NOFILE][2], n, l, i, reason, short_of = 0;
+	struct t_addr at;
+
+	t_init();
+	limit(RLIMIT_NOFILE, NOFILE);
+	l = t_listener(T_IPV4, &at);
+	for (n = 0; n < NOFILE && open_pair(&at, l, fd[n]) == 0; n++) {
+		reason = settled_reason(fd[n], EXS_X_REASON_DESCRIPTORS);
+		short_of += reason == EXS_X_REASON_DESCRIPTORS;
+	}
+	T_EQ(errno, EMFILE);
+	T_EQ(t_info(fd[0][0]).exs_x_reason, EXS_X_REASON_NONE);
+	T_MSG(short_of > 0, "%d connections", n);
+	T_MSG(2 * n >= NOFILE * 5 / 8, "only %d connections", n);
+	for (i = 0; i < n; i++)
+		exchange(fd[i][1], fd[i][0]);
+	for (i = 0; i < n; i++) {
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+	t_close(l);
+}
+
+/* What the library opens for itself stays out of the low numbers, so that
+ * the application's descriptors get those they would get without it. */
+static void the_lowest_number_is_the_applications(void)
+{
+	int fd[2], before = T_OK(dup(0)), after;
+
+	close(before);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	after = T_OK(dup(0));
+	T_MSG(after <= before + 3, "the next number is %d, was %d", after,
+	      before);
+	close(after);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void the_library_leaves_the_limit_alone(void)
+{
+	struct rlimit before, after;
+	int fd[2];
+
+	T_OK(getrlimit(RLIMIT_NOFILE, &before));
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	T_OK(getrlimit(RLIMIT_NOFILE, &after));
+	T_EQ(before.rlim_cur, after.rlim_cur);
+	T_EQ(before.rlim_max, after.rlim_max);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(without_memory_a_connection_stays_on_tcp),
+	T_ROW(with_little_memory_some_connections_stay_on_tcp),
+	T_ROW(no_memory_may_be_locked),
+	T_ROW(no_file_may_grow),
+	T_ROW(exhausted_descriptors_are_emfile),
+	T_ROW(connections_do_without_fabric_when_descriptors_run_out),
+	T_ROW(the_lowest_number_is_the_applications),
+	T_ROW(the_library_leaves_the_limit_alone),
+};
+
+int main(int argc, char **argv)
+{
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	return t_run("limits", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is never upgraded stays on TCP with its reason, whether it was so from
+ * the start or became so later; and the bytes do not mind. */
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/net_tstamp.h>
+#include <linux/seccomp.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+#ifndef IPPROTO_MPTCP
+#define IPPROTO_MPTCP 262
+#endif
+
+typedef void option(int s);
+
+static void exchange(int a, int b)
+{
+	t_send_stream(a, 1, 0, 100000, 9000);
+	t_recv_stream(b, 1, 0, 100000, 9000);
+	t_send_stream(b, 2, 0, 100000, 9000);
+	t_recv_stream(a, 2, 0, 100000, 9000);
+}
+
+/* At the end that connected, then at the other; before any traffic, then on
+ * a connection that was upgraded. */
+static void forbids(option *set, int reason)
+{
+	int fd[2], i;
+
+	t_init();
+	for (i = 0; i < 4; i++) {
+		int who = i & 1;
+
+		t_note("%s end, %s", who ? "accepting" : "connecting",
+		       i < 2 ? "before" : "later");
+		t_pair(T_IPV4, fd);
+		if (i >= 2)
+			t_settle_pair(fd[0], fd[1], T_SHM);
+		set(fd[who]);
+		t_settle_ends(fd[who], T_TCP(reason), fd[!who], T_TCP(T_ANY));
+		exchange(fd[0], fd[1]);
+		T(t_is(fd[who], T_TCP(reason)));
+		t_close(fd[0]);
+		t_close(fd[1]);
+	}
+	t_note(NULL);
+}
+
+static void set_on(int s, int level, int name, int value)
+{
+	T_OK(exs_setsockopt(s, level, name, &value, sizeof(value)));
+}
+
+static void zerocopy(int s)
+{
+	set_on(s, SOL_SOCKET, SO_ZEROCOPY, 1);
+}
+
+static void zero_copy_sockets_stay_on_tcp(void)
+{
+	forbids(zerocopy, EXS_X_REASON_ZEROCOPY);
+}
+
+/* Of receives: those of sends would fill an error queue nobody reads. */
+static void timestamping(int s)
+{
+	set_on(s, SOL_SOCKET, SO_TIMESTAMPING,
+	       SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE);
+}
+
+static void timestamping_sockets_stay_on_tcp(void)
+{
+	forbids(timestamping, EXS_X_REASON_TIMESTAMPS);
+}
+
+static void filter(int s)
+{
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, 0xffffffff);
+	struct sock_fprog prog = { .len = 1, .filter = &all };
+
+	T_OK(exs_setsockopt(s, SOL_SOCKET, SO_ATTACH_FILTER, &prog,
+			    sizeof(prog)));
+}
+
+static void filtered_sockets_stay_on_tcp(void)
+{
+	forbids(filter, EXS_X_REASON_BPF);
+}
+
+static void o_async(int s)
+{
+	int flags = T_OK(exs_fcntl(s, F_GETFL));
+
+	T_OK(exs_fcntl(s, F_SETFL, flags | O_ASYNC));
+}
+
+static void sockets_with_o_async_stay_on_tcp(void)
+{
+	forbids(o_async, EXS_X_REASON_O_ASYNC);
+}
+
+static void urgent(int s)
+{
+	T_EQ(t_send(s, "!", 1, MSG_OOB), 1);
+}
+
+/* Urgent data concerns its direction; the reason is the connection's. */
+static void a_direction_with_urgent_data_stays_on_tcp(void)
+{
+	int fd[2], i;
+
+	t_init();
+	for (i = 0; i < 4; i++) {
+		int who = i & 1, j;
+
+		t_pair(T_IPV4, fd);
+		if (i >= 2)
+			t_settle_pair(fd[0], fd[1], T_SHM);
+		urgent(fd[who]);
+		for (j = 0; j < 20; j++)
+			exchange(fd[0], fd[1]);
+		T_MSG(!strcmp(t_info(fd[who]).exs_x_tx_fabric, "tcp"),
+		      "round %d: %s", i, t_where(fd[who]));
+		T(!strcmp(t_info(fd[!who]).exs_x_rx_fabric, "tcp"));
+		T_EQ(t_info(fd[who]).exs_x_reason, EXS_X_REASON_URGENT);
+		t_close(fd[0]);
+		t_close(fd[1]);
+	}
+}
+
+static void a_socket_connected_to_itself_stays_on_tcp(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int s, i;
+
+	t_init();
+	s = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(exs_bind(s, (struct sockaddr *)&at.ss, at.len));
+	at = t_loopback(T_IPV4, t_port_of(s));
+	T_OK(exs_connect(s, (struct sockaddr *)&at.ss, at.len, 0, T_SYNC));
+	for (i = 0; i < 50; i++) {
+		t_send_stream(s, 1, i * 3000, 3000, 3000);
+		t_recv_stream(s, 1, i * 3000, 3000, 1000);
+	}
+	T_EQ(t_info(s).exs_x_reason, EXS_X_REASON_SELF);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void multipath_connections_stay_on_tcp(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l, a, b;
+
+	t_init();
+	l = exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP);
+	if (l < 0) {
+		T_MSG(errno == EPROTONOSUPPORT || errno == ENOPROTOOPT,
+		      "socket says %s", t_errname(errno));
+		return;
+	}
+	T_OK(exs_bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(exs_listen(l, 1));
+	at = t_loopback(T_IPV4, t_port_of(l));
+	a = T_OK(
+		exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP));
+	T_OK(exs_connect(a, (struct sockaddr *)&at.ss, at.len, 0, T_SYNC));
+	b = t_accept(l);
+	t_settle_pair(a, b, T_TCP(EXS_X_REASON_MPTCP));
+	exchange(a, b);
+	t_close(a);
+	t_close(b);
+	t_close(l);
+}
+
+/* The kernel may lack the module; then there is nothing to see. */
+static void kernel_tls(int s)
+{
+	T_OK(exs_setsockopt(s, IPPROTO_TCP, TCP_ULP, "tls", 3));
+}
+
+static bool tls_here(void)
+{
+	bool here;
+	int fd[2];
+
+	t_pair(T_IPV4, fd);
+	here = setsockopt(fd[0], IPPROTO_TCP, TCP_ULP, "tls", 3) == 0;
+	t_close(fd[0]);
+	t_close(fd[1]);
+	return here;
+}
+
+static void sockets_with_kernel_tls_stay_on_tcp(void)
+{
+	t_init();
+	if (tls_here())
+		forbids(kernel_tls, EXS_X_REASON_KERNEL_TLS);
+}
+
+static void plain_server(int ctl, void *arg)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s;
+	socklen_t len = at.len;
+	char buf[10000];
+	ssize_t n;
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	s = T_OK(accept(l, NULL, NULL));
+	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0)
+		T_EQ(send(s, buf, n, 0), n);
+	close(s);
+	close(l);
+}
+
+static void a_plain_server_is_found_out_at_once(void)
+{
+	struct t_addr to;
+	struct t_peer p;
+	int s;
+
+	t_peer_start(&p, plain_server, NULL);
+	t_init();
+	to = t_loopback(T_IPV4, t_ask(p.ctl));
+	s = t_connect(&to);
+	t_send_stream(s, 1, 0, 4000, 2000);
+	t_recv_stream(s, 1, 0, 4000, 4000);
+	T(t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER)));
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+	t_peer_join(&p);
+}
+
+static void plain_client(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
+	int s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	char buf[60000];
+	uint64_t pos = 0;
+	ssize_t n;
+
+	T_OK(connect(s, (struct sockaddr *)&to.ss, to.len));
+	t_fill(buf, 5000, 1, 0);
+	T_EQ(send(s, buf, 5000, 0), 5000);
+	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0) {
+		t_check_bytes(buf, n, 2, pos);
+		pos += n;
+	}
+	T_EQ(pos, 20 << 20);
+	close(s);
+}
+
+/* The accepting end looks a last time when it has sent 16 MiB. */
+static void a_plain_client_is_found_out_in_the_end(void)
+{
+	struct t_addr at;
+	struct t_peer p;
+	int l, s;
+
+	t_peer_start(&p, plain_client, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, t_port_of(l));
+	s = t_accept(l);
+	t_recv_stream(s, 1, 0, 5000, 5000);
+	t_send_stream(s, 2, 0, 20 << 20, 60000);
+	T_MSG(t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER)), "%s", t_where(s));
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+	t_close(l);
+	t_peer_join(&p);
+}
+
+static void little_traffic_leaves_it_undecided(void)
+{
+	char buf[500] = { 0 };
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_send_all(fd[0], buf, sizeof(buf), 0);
+	t_recv_all(fd[1], buf, sizeof(buf));
+	t_send_all(fd[1], buf, sizeof(buf), 0);
+	t_recv_all(fd[0], buf, sizeof(buf));
+	T(t_is(fd[0], T_TCP(EXS_X_REASON_UNDECIDED)));
+	T(t_is(fd[1], T_TCP(EXS_X_REASON_UNDECIDED)));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void a_program_with_rings_of_its_own_stays_on_tcp(void)
+{
+	char params[120] = { 0 };
+	int fd[2], ring;
+
+	t_init();
+	ring = syscall(SYS_io_uring_setup, 4, params);
+	if (ring < 0)
+		return;
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_TCP(EXS_X_REASON_IO_URING));
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+	close(ring);
+}
+
+static void a_program_in_seccomp_stays_on_tcp(void)
+{
+	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+	struct sock_fprog prog = { .len = 1, .filter = &all };
+	int fd[2];
+
+	t_init();
+	T_OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	T_OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_TCP(EXS_X_REASON_SECCOMP));
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(zero_copy_sockets_stay_on_tcp),
+	T_ROW(timestamping_sockets_stay_on_tcp),
+	T_ROW(filtered_sockets_stay_on_tcp),
+	T_ROW(sockets_with_o_async_stay_on_tcp),
+	T_ROW(a_direction_with_urgent_data_stays_on_tcp),
+	T_ROW(a_socket_connected_to_itself_stays_on_tcp),
+	T_ROW(multipath_connections_stay_on_tcp),
+	T_ROW(sockets_with_kernel_tls_stay_on_tcp),
+	T_ROW(a_plain_server_is_found_out_at_once),
+	T_ROW(a_plain_client_is_found_out_in_the_end),
+	T_ROW(little_traffic_leaves_it_undecided),
+	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
+	T_ROW(a_program_in_seccomp_stays_on_tcp),
+};
+
+int main(int argc, char **argv)
+{
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	return t_run("reasons", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}

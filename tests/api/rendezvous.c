@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Strangers at the meeting: whatever a foreign process says, shows or keeps
+ * back at its names, the connection works, the stranger is told nothing, and
+ * where the real peer can still come it is met. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "tests/api/meet.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+#define TALK (20 << 20)
+
+/* The row's process is the stranger; both ends are others. */
+struct scene {
+	struct t_peer a;
+	struct t_peer b;
+	int port_a;
+	int port_b;
+};
+
+static struct t_want end_of_a, end_of_b;
+
+static void talk(int s, uint64_t out, uint64_t in, bool first)
+{
+	if (first)
+		t_send_stream(s, out, 0, TALK, 60000);
+	t_recv_stream(s, in, 0, TALK, 60000);
+	if (!first)
+		t_send_stream(s, out, 0, TALK, 60000);
+}
+
+/* A connects, sends its first bytes when told, and once more. */
+static void process_a(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
+	struct t_fds start;
+	int s;
+
+	t_fds_take(&start);
+	t_init();
+	s = t_connect(&to);
+	t_tell(ctl, t_port_of(s));
+	t_expect(ctl, 1);
+	t_send_stream(s, 1, 0, 3000, 3000);
+	t_tell(ctl, 2);
+	t_expect(ctl, 3);
+	t_settle(s, end_of_a);
+	talk(s, 1, 2, true);
+	T_MSG(t_is(s, end_of_a), "A is at last %s", t_where(s));
+	t_close(s);
+	t_fds_settled(&start);
+}
+
+/* B looks for the meeting only after a while, if late says so. */
+static void process_b(int ctl, void *arg)
+{
+	const char *late = arg;
+	struct t_fds start;
+	struct t_addr at;
+	int l, s;
+
+	t_fds_take(&start);
+	if (late)
+		setenv("EXS_UPGRADE", late, 1);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(ctl, t_port_of(l));
+	s = t_accept(l);
+	t_recv_stream(s, 1, 0, 3000, 3000);
+	t_tell(ctl, 4);
+	t_settle(s, end_of_b);
+	talk(s, 2, 1, false);
+	T_MSG(t_is(s, end_of_b), "B is at last %s", t_where(s));
+	t_recv_end(s);
+	t_close(s);
+	t_close(l);
+	t_fds_settled(&start);
+}
+
+static void begin(struct scene *sc, struct t_want a, struct t_want b,
+		  const char *late)
+{
+	end_of_a = a;
+	end_of_b = b;
+	t_peer_start(&sc->b, process_b, (void *)(uintptr_t)late);
+	t_peer_start(&sc->a, process_a, NULL);
+	sc->port_b = t_ask(sc->b.ctl);
+	t_tell(sc->a.ctl, sc->port_b);
+	sc->port_a = t_ask(sc->a.ctl);
+}
+
+/* A's first bytes are with B: from now on A waits to be met, if it will. */
+static void first_bytes(struct scene *sc)
+{
+	t_tell(sc->a.ctl, 1);
+	t_expect(sc->a.ctl, 2);
+	t_expect(sc->b.ctl, 4);
+}
+
+static void finish(struct scene *sc)
+{
+	t_tell(sc->a.ctl, 3);
+	t_peer_join(&sc->a);
+	t_peer_join(&sc->b);
+}
+
+/* The first words of a real B, and the reference it shows: heard by claiming
+ * the name before A. */
+struct hello {
+	char bytes[1024];
+	size_t len;
+};
+
+static void overhear(struct hello *h)
+{
+	struct scene sc;
+	int l, s, fd;
+
+	begin(&sc, T_TCP(EXS_X_REASON_REFUSED), T_TCP(T_ANY), NULL);
+	l = T_OK(meet_claim_meeting(sc.port_a, sc.port_b));
+	first_bytes(&sc);
+	T(t_readable(l, 10000 * t_slow()));
+	s = T_OK(accept(l, NULL, NULL));
+	h->len = meet_recv(s, h->bytes, sizeof(h->bytes), &fd);
+	T(h->len > 0);
+	T(fd >= 0);
+	meet_is_useless(fd);
+	close(fd);
+	close(s);
+	close(l);
+	finish(&sc);
+}
+
+/* A late B: time for a stranger to come first. */
+#define LATE "bytes:1000000"
+
+static void a_stranger_who_hangs_up_is_forgotten(void)
+{
+	struct scene sc;
+	int i;
+
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	for (i = 0; i < 100; i++)
+		close(meet_connect(sc.port_a, sc.port_b));
+	finish(&sc);
+}
+
+static void silent_strangers_do_not_keep_the_peer_away(void)
+{
+	struct scene sc;
+	int s[40], i;
+
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	for (i = 0; i < T_COUNT(s); i++)
+		s[i] = meet_connect(sc.port_a, sc.port_b);
+	finish(&sc);
+	for (i = 0; i < T_COUNT(s); i++) {
+		meet_said_nothing(s[i]);
+		close(s[i]);
+	}
+}
+
+static void garbage(int s, struct t_rng *r)
+{
+	char buf[3000];
+	size_t len = t_chunk(r, sizeof(buf));
+
+	t_fill(buf, len, t_rand(r), 0);
+	meet_send(s, buf, len, -1);
+}
+
+static void garbage_from_a_stranger_is_ignored(void)
+{
+	struct t_rng r = { 17 };
+	struct scene sc;
+	int s, i, j;
+
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	for (i = 0; i < 50; i++) {
+		s = meet_connect(sc.port_a, sc.port_b);
+		for (j = 0; j <= i % 5; j++)
+			garbage(s, &r);
+		meet_said_nothing(s);
+		close(s);
+	}
+	finish(&sc);
+}
+
+static void garbage_with_descriptors_leaves_none(void)
+{
+	struct t_rng r = { 18 };
+	struct scene sc;
+	char buf[300];
+	int s, i;
+
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	for (i = 0; i < 60; i++) {
+		s = meet_connect(sc.port_a, sc.port_b);
+		t_fill(buf, sizeof(buf), t_rand(&r), 0);
+		meet_send(s, buf, t_chunk(&r, sizeof(buf)), 0);
+		meet_said_nothing(s);
+		close(s);
+	}
+	finish(&sc);
+}
+
+/* A real greeting, changed at one place each time, without a reference. */
+static void greetings_with_flipped_bits_are_ignored(void)
+{
+	struct t_rng r = { 19 };
+	struct hello h, bad;
+	struct scene sc;
+	int s, i;
+
+	overhear(&h);
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	for (i = 0; i < 100; i++) {
+		s = meet_connect(sc.port_a, sc.port_b);
+		bad = h;
+		bad.bytes[t_below(&r, h.len)] ^= 1 << t_below(&r, 8);
+		meet_send(s, bad.bytes,
+			  t_below(&r, 2) ? h.len : t_below(&r, h.len) + 1, -1);
+		meet_said_nothing(s);
+		close(s);
+	}
+	finish(&sc);
+}
+
+/* Greets as the real B does, but shows this. */
+static void greet_with(const struct hello *h, int fd)
+{
+	struct scene sc;
+	int s;
+
+	begin(&sc, T_SHM, T_SHM, LATE);
+	first_bytes(&sc);
+	s = meet_connect(sc.port_a, sc.port_b);
+	meet_send(s, h->bytes, h->len, fd);
+	meet_is_refused(s);
+	close(s);
+	if (fd >= 0)
+		close(fd);
+	finish(&sc);
+}
+
+static int reference_to(int fd)
+{
+	char path[64];
+	int ref;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ref = T_OK(open(path, O_PATH | O_CLOEXEC));
+	close(fd);
+	return ref;
+}
+
+static void a_greeting_without_a_reference_is_refused(void)
+{
+	struct hello h;
+
+	overhear(&h);
+	greet_with(&h, -1);
+}
+
+/* An established TCP connection of the stranger's own. */
+static int own_connection(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	socklen_t len = at.len;
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	T_OK(connect(s, (struct sockaddr *)&at.ss, at.len));
+	close(T_OK(accept(l, NULL, NULL)));
+	close(l);
+	return s;
+}
+
+static void a_reference_to_another_connection_is_refused(void)
+{
+	struct hello h;
+
+	overhear(&h);
+	greet_with(&h, reference_to(own_connection()));
+}
+
+static void another_connection_itself_is_refused(void)
+{
+	struct hello h;
+
+	overhear(&h);
+	greet_with(&h, own_connection());
+}
+
+static void a_reference_to_a_file_is_refused(void)
+{
+	struct hello h;
+
+	overhear(&h);
+	greet_with(&h, T_OK(open("/dev/null", O_PATH | O_CLOEXEC)));
+	greet_with(&h, T_OK(memfd_create("x", MFD_CLOEXEC)));
+}
+
+/* What a listener does who claims a meeting name before A: A never binds
+ * again, B gives up, TCP carries everything. */
+typedef void squat(int s);
+
+static void squatted(squat *f)
+{
+	struct scene sc;
+	int l, s;
+
+	begin(&sc, T_TCP(EXS_X_REASON_REFUSED), T_TCP(T_ANY), NULL);
+	l = T_OK(meet_claim_meeting(sc.port_a, sc.port_b));
+	first_bytes(&sc);
+	T(t_readable(l, 10000 * t_slow()));
+	s = T_OK(accept(l, NULL, NULL));
+	f(s);
+	close(l);
+	finish(&sc);
+	close(s);
+}
+
+static void say_nothing(int s)
+{
+}
+
+static void a_silent_squatter_gets_nowhere(void)
+{
+	squatted(say_nothing);
+}
+
+static void hang_up(int s)
+{
+	shutdown(s, SHUT_RDWR);
+}
+
+static void a_squatter_who_hangs_up_gets_nowhere(void)
+{
+	squatted(hang_up);
+}
+
+static void babble(int s)
+{
+	struct t_rng r = { 20 };
+	int i;
+
+	for (i = 0; i < 20; i++)
+		garbage(s, &r);
+}
+
+static void a_babbling_squatter_gets_nowhere(void)
+{
+	squatted(babble);
+}
+
+/* Sends B's greeting and reference back to it. */
+static void mirror(int s)
+{
+	struct hello h;
+	int fd;
+
+	h.len = meet_recv(s, h.bytes, sizeof(h.bytes), &fd);
+	meet_send(s, h.bytes, h.len, fd);
+	close(fd);
+	meet_is_refused(s);
+}
+
+static void a_mirror_gets_nowhere(void)
+{
+	squatted(mirror);
+}
+
+/* Nobody listens any more at a name that was claimed before A. */
+static void a_name_that_was_claimed_is_never_bound_again(void)
+{
+	struct meet_name name;
+	struct scene sc;
+	int l, s;
+
+	begin(&sc, T_TCP(EXS_X_REASON_REFUSED), T_TCP(T_ANY), NULL);
+	l = T_OK(meet_claim_meeting(sc.port_a, sc.port_b));
+	first_bytes(&sc);
+	close(l);
+	name = meet_meeting(sc.port_a, sc.port_b);
+	s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	T_ERR(connect(s, (struct sockaddr *)&name.un, name.len), ECONNREFUSED);
+	finish(&sc);
+	T_ERR(connect(s, (struct sockaddr *)&name.un, name.len), ECONNREFUSED);
+	close(s);
+}
+
+/* The name goes when the peer has proved itself. */
+static void nobody_listens_at_the_name_after_the_meeting(void)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	struct meet_name name;
+	struct scene sc;
+	int s;
+
+	begin(&sc, T_SHM, T_SHM, NULL);
+	first_bytes(&sc);
+	name = meet_meeting(sc.port_a, sc.port_b);
+	for (;;) {
+		s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+		if (connect(s, (struct sockaddr *)&name.un, name.len) < 0)
+			break;
+		close(s);
+		T(t_tick(&d));
+	}
+	T_EQ(errno, ECONNREFUSED);
+	close(s);
+	finish(&sc);
+}
+
+/* A marker that a stranger holds is as good as one's own. */
+static void listens_under_a_claimed_marker(int ctl, void *arg)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l, s;
+
+	t_init();
+	l = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(exs_bind(l, (struct sockaddr *)&at.ss, at.len));
+	t_tell(ctl, t_port_of(l));
+	t_expect(ctl, 1);
+	T_OK(exs_listen(l, 4));
+	t_tell(ctl, 2);
+	s = t_accept(l);
+	t_settle(s, T_SHM);
+	t_recv_end(s);
+	t_close(s);
+	t_close(l);
+}
+
+static void a_claimed_marker_does_not_prevent_the_meeting(void)
+{
+	struct t_addr to;
+	struct t_peer p;
+	int marker, s;
+
+	t_peer_start(&p, listens_under_a_claimed_marker, NULL);
+	to = t_loopback(T_IPV4, t_ask(p.ctl));
+	marker = T_OK(meet_claim_marker(
+		ntohs(((struct sockaddr_in *)&to.ss)->sin_port)));
+	t_tell(p.ctl, 1);
+	t_expect(p.ctl, 2);
+	t_init();
+	s = t_connect(&to);
+	t_settle(s, T_SHM);
+	t_close(s);
+	t_peer_join(&p);
+	close(marker);
+}
+
+/* A plain server with a stranger's marker: A waits to be met by nobody. */
+static void plain_server(int ctl, void *arg)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s;
+	socklen_t len = at.len;
+	char buf[10000];
+	ssize_t n;
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	s = T_OK(accept(l, NULL, NULL));
+	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0)
+		T_EQ(send(s, buf, n, 0), n);
+	close(s);
+	close(l);
+}
+
+static void a_marker_without_a_peer_costs_only_time(void)
+{
+	struct t_deadline d = t_deadline_ms(30000);
+	struct t_addr to;
+	struct t_peer p;
+	uint64_t pos = 0;
+	int marker, s, port;
+
+	t_peer_start(&p, plain_server, NULL);
+	port = t_ask(p.ctl);
+	to = t_loopback(T_IPV4, port);
+	marker = T_OK(meet_claim_marker(port));
+	t_init();
+	s = t_connect(&to);
+	while (!t_is(s, T_TCP(EXS_X_REASON_TIMEOUT)) &&
+	       !t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER))) {
+		t_send_stream(s, 1, pos, 2000, 2000);
+		t_recv_stream(s, 1, pos, 2000, 2000);
+		pos += 2000;
+		T_MSG(t_tick(&d), "still %s", t_where(s));
+	}
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+	t_peer_join(&p);
+	close(marker);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(a_stranger_who_hangs_up_is_forgotten),
+	T_ROW(silent_strangers_do_not_keep_the_peer_away),
+	T_ROW(garbage_from_a_stranger_is_ignored),
+	T_ROW(garbage_with_descriptors_leaves_none),
+	T_ROW(greetings_with_flipped_bits_are_ignored),
+	T_ROW(a_greeting_without_a_reference_is_refused),
+	T_ROW(a_reference_to_another_connection_is_refused),
+	T_ROW(another_connection_itself_is_refused),
+	T_ROW(a_reference_to_a_file_is_refused),
+	T_ROW(a_silent_squatter_gets_nowhere),
+	T_ROW(a_squatter_who_hangs_up_gets_nowhere),
+	T_ROW(a_babbling_squatter_gets_nowhere),
+	T_ROW(a_mirror_gets_nowhere),
+	T_ROW(a_name_that_was_claimed_is_never_bound_again),
+	T_ROW(nobody_listens_at_the_name_after_the_meeting),
+	T_ROW(a_claimed_marker_does_not_prevent_the_meeting),
+	T_ROW(a_marker_without_a_peer_costs_only_time),
+};
+
+int main(int argc, char **argv)
+{
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	return t_run("rendezvous", rows, T_COUNT(rows),
+		     argc > 1 ? argv[1] : NULL);
+}

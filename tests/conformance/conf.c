@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The provider under test, and rows for two sides. */
+#include "tests/conformance/conf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *provider;
+
+int conf_main(int argc, char **argv, const char *group,
+	      const struct t_row *rows, size_t n)
+{
+	char list[32];
+
+	if (argc < 2) {
+		fprintf(stderr, "usage: %s loop|shm|tcp [PATTERN]\n", argv[0]);
+		return 2;
+	}
+	provider = argv[1];
+	if (strcmp(provider, "loop") && strcmp(provider, "shm") &&
+	    strcmp(provider, "tcp")) {
+		printf("provider %s is unknown here\n", provider);
+		return T_SKIP;
+	}
+	snprintf(list, sizeof(list), "%s%s", provider,
+		 strcmp(provider, "tcp") ? ",tcp" : "");
+	setenv("EXS_PROVIDER", list, 1);
+	return t_run(group, rows, n, argc > 2 ? argv[2] : NULL);
+}
+
+static const struct t_want on_tcp = { "tcp", EXS_X_REASON_NO_PROVIDER };
+
+struct t_want conf_here(void)
+{
+	if (!strcmp(provider, "tcp"))
+		return on_tcp;
+	return (struct t_want){ provider, EXS_X_REASON_NONE };
+}
+
+struct t_want conf_apart(void)
+{
+	return strcmp(provider, "shm") ? on_tcp : T_SHM;
+}
+
+void conf_pair(int fd[2])
+{
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], conf_here());
+}
+
+struct side {
+	conf_side *run;
+	int s;
+	int ctl;
+};
+
+static void *run_side(void *arg)
+{
+	struct side *side = arg;
+
+	side->run(side->s, side->ctl);
+	return NULL;
+}
+
+static void duo_here(conf_side *a, conf_side *b)
+{
+	struct side side = { .run = b };
+	int fd[2], ctl[2];
+	pthread_t t;
+
+	conf_pair(fd);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ctl));
+	side.s = fd[1];
+	side.ctl = ctl[1];
+	t = t_thread(run_side, &side);
+	a(fd[0], ctl[0]);
+	t_thread_join(t);
+	close(ctl[0]);
+	close(ctl[1]);
+}
+
+static conf_side *far_side;
+static bool settle_first;
+
+static void far_end(int s, int ctl)
+{
+	if (settle_first)
+		t_settle(s, conf_apart());
+	far_side(s, ctl);
+}
+
+static void duo_apart(conf_side *a, conf_side *b, bool settled)
+{
+	struct t_peer p;
+	int s;
+
+	far_side = b;
+	settle_first = settled;
+	s = t_pair_fork(&p, T_A, far_end);
+	if (settled)
+		t_settle(s, conf_apart());
+	a(s, p.ctl);
+	t_peer_join(&p);
+}
+
+void conf_duo(enum conf_mode mode, conf_side *a, conf_side *b)
+{
+	if (mode == CONF_HERE)
+		duo_here(a, b);
+	else
+		duo_apart(a, b, mode == CONF_APART);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the conformance programs share. Each takes a provider's name and
+ * expects every connection on it: between processes too, except that loop
+ * lives in one process, so its connections between two stay on tcp with the
+ * reason no-provider, as all do when only tcp is allowed. */
+#ifndef TESTS_CONFORMANCE_CONF_H
+#define TESTS_CONFORMANCE_CONF_H
+
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+/* Usage: PROGRAM PROVIDER [PATTERN]. Runs the rows with EXS_PROVIDER set;
+ * returns main's status, T_SKIP for a provider these programs do not know. */
+int conf_main(int argc, char **argv, const char *group,
+	      const struct t_row *rows, size_t n);
+
+/* Where a connection is expected: its ends in one process, or in two. */
+struct t_want conf_here(void);
+struct t_want conf_apart(void);
+
+/* exs_init() and a connected, settled pair in this process. */
+void conf_pair(int fd[2]);
+
+/* One side of a row for two; it closes s. Whatever the sides must agree on
+ * goes over ctl. */
+typedef void conf_side(int s, int ctl);
+
+enum conf_mode {
+	CONF_HERE,  /* two threads, after the switch to the fabric */
+	CONF_APART, /* two processes, after the switch */
+	CONF_FRESH, /* two processes, from the first byte */
+};
+
+/* Side a connects, side b accepts. */
+void conf_duo(enum conf_mode mode, conf_side *a, conf_side *b);
+
+/* Three rows for a pair of sides, and their place in the list. */
+#define CONF_DUO(name, a, b)                                                   \
+	static void name##_in_one_process(void)                                \
+	{                                                                      \
+		conf_duo(CONF_HERE, a, b);                                     \
+	}                                                                      \
+	static void name##_in_two_processes(void)                              \
+	{                                                                      \
+		conf_duo(CONF_APART, a, b);                                    \
+	}                                                                      \
+	static void name##_from_the_start(void)                                \
+	{                                                                      \
+		conf_duo(CONF_FRESH, a, b);                                    \
+	}
+
+#define CONF_ROWS(name)                                                        \
+	T_ROW(name##_in_one_process), T_ROW(name##_in_two_processes),          \
+		T_ROW(name##_from_the_start)
+
+#define CONF_ROWS_LONG(name, s)                                                \
+	T_ROW_LONG(name##_in_one_process, s),                                  \
+		T_ROW_LONG(name##_in_two_processes, s),                        \
+		T_ROW_LONG(name##_from_the_start, s)
+
+#endif

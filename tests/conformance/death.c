@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A peer killed by SIGKILL is seen at once, by whatever waits: a blocked
+ * receive, a blocked send, a dequeue, a poll of the queue's descriptor. The
+ * victim looks like one that closed: the end where nothing was unread, else
+ * a reset; sends break. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "tests/conformance/conf.h"
+#include "tests/support/bytes.h"
+
+#define ROUNDS 9
+
+/* The slowest that the median of the rounds may be: far below any timer that
+ * could stand in for an event, far above a wake-up. */
+#define AT_ONCE_NS (INT64_C(20000000) * t_slow())
+
+/* No single round may take as long as a timer would. */
+#define NEVER_NS (INT64_C(2000000000) * t_slow())
+
+/* What the survivor does while its peer is killed; returns when it has seen
+ * it. */
+typedef void survivor(int s);
+
+struct watch {
+	_Atomic pid_t tid;
+	pid_t victim;
+	int64_t killed_ns;
+};
+
+static void *kill_when_asleep(void *arg)
+{
+	struct watch *w = arg;
+
+	t_until_asleep(w->tid);
+	w->killed_ns = t_now_ns();
+	T_OK(kill(w->victim, SIGKILL));
+	return NULL;
+}
+
+/* The victim settles, says so, and waits to be killed. */
+static void victim(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_tell(ctl, 1);
+	t_ask(ctl);
+}
+
+static int64_t one_round(enum t_end here, survivor *f)
+{
+	struct watch w = { .tid = syscall(SYS_gettid) };
+	struct t_peer p;
+	int64_t seen_ns;
+	pthread_t t;
+	int s = t_pair_fork(&p, here, victim);
+
+	t_settle(s, conf_apart());
+	t_expect(p.ctl, 1);
+	w.victim = p.pid;
+	t = t_thread(kill_when_asleep, &w);
+	f(s);
+	seen_ns = t_now_ns();
+	t_thread_join(t);
+	T_EQ(waitpid(p.pid, NULL, 0), p.pid);
+	close(p.ctl);
+	t_close(s);
+	T_MSG(seen_ns >= w.killed_ns, "seen before it happened");
+	return seen_ns - w.killed_ns;
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Each round in a process of its own: the victim is forked from one that has
+ * not started the library. */
+static void seen_at_once(survivor *f)
+{
+	int64_t took[ROUNDS];
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		int out[2];
+		pid_t pid;
+
+		T_OK(pipe(out));
+		pid = t_fork();
+		if (pid == 0) {
+			took[i] = one_round(i % 2 ? T_A : T_B, f);
+			T_EQ(write(out[1], &took[i], 8), 8);
+			exit(0);
+		}
+		t_join(pid);
+		T_EQ(read(out[0], &took[i], 8), 8);
+		close(out[0]);
+		close(out[1]);
+	}
+	qsort(took, ROUNDS, sizeof(took[0]), compare);
+	T_MSG(took[ROUNDS / 2] < AT_ONCE_NS, "the median took %lld us",
+	      (long long)took[ROUNDS / 2] / 1000);
+	T_MSG(took[ROUNDS - 1] < NEVER_NS, "the slowest took %lld us",
+	      (long long)took[ROUNDS - 1] / 1000);
+}
+
+static void blocked_in_recv(int s)
+{
+	char byte;
+	ssize_t n = t_recv(s, &byte, 1, 0);
+
+	T_MSG(n == 0 || (n < 0 && errno == ECONNRESET), "recv gave %zd (%s)", n,
+	      t_errname(errno));
+}
+
+static void a_blocked_receive_sees_a_killed_peer_at_once(void)
+{
+	seen_at_once(blocked_in_recv);
+}
+
+static void blocked_in_send(int s)
+{
+	char buf[100000] = { 0 };
+
+	while (t_send(s, buf, sizeof(buf), MSG_NOSIGNAL) > 0)
+		;
+	T_MSG(errno == EPIPE || errno == ECONNRESET, "send says %s",
+	      t_errname(errno));
+}
+
+static void a_blocked_send_sees_a_killed_peer_at_once(void)
+{
+	seen_at_once(blocked_in_send);
+}
+
+static void await_recv_event(exs_qhandle_t q)
+{
+	exs_event_t e;
+
+	T_EQ(exs_qdequeue(q, &e, 1, NULL), 1);
+	T_EQ(e.exs_evt_type, EXS_EVT_RECV);
+	T_EQ(e.exs_evt_un.exs_evt_xfer.exs_evt_length, 0);
+	T_MSG(e.exs_errno == 0 || e.exs_errno == ECONNRESET, "event says %s",
+	      t_errname(e.exs_errno));
+}
+
+static void dequeuing_a_receive(int s)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	char byte;
+
+	t_post_recv(s, &byte, 1, 0, q, 1);
+	await_recv_event(q);
+	T_OK(exs_qdelete(q));
+}
+
+static void a_dequeue_of_a_receive_sees_a_killed_peer_at_once(void)
+{
+	seen_at_once(dequeuing_a_receive);
+}
+
+static void dequeuing_a_send(int s)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	size_t big = 32 << 20;
+	char *buf = calloc(1, big);
+	exs_event_t e;
+
+	t_post_send(s, buf, big, 0, q, 1);
+	T_EQ(exs_qdequeue(q, &e, 1, NULL), 1);
+	T_EQ(e.exs_evt_type, EXS_EVT_SEND);
+	T_MSG(e.exs_errno == EPIPE || e.exs_errno == ECONNRESET ||
+		      e.exs_evt_un.exs_evt_xfer.exs_evt_length < big,
+	      "event says %s", t_errname(e.exs_errno));
+	T_OK(exs_qdelete(q));
+	free(buf);
+}
+
+static void a_dequeue_of_a_send_sees_a_killed_peer_at_once(void)
+{
+	seen_at_once(dequeuing_a_send);
+}
+
+static void polling_the_queue(int s)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct timeval none = { 0 };
+	exs_event_t e;
+	char byte;
+
+	t_post_recv(s, &byte, 1, 0, q, 1);
+	do
+		t_readable(exs_x_qfd(q), -1);
+	while (T_OK(exs_qdequeue(q, &e, 1, &none)) == 0);
+	T_EQ(e.exs_evt_type, EXS_EVT_RECV);
+	T_EQ(e.exs_evt_un.exs_evt_xfer.exs_evt_length, 0);
+	T_OK(exs_qdelete(q));
+}
+
+static void a_poll_of_the_queue_sees_a_killed_peer_at_once(void)
+{
+	seen_at_once(polling_the_queue);
+}
+
+/* The victim streams; what arrives is a prefix of the stream, then the end or
+ * a reset. */
+static void streaming_victim(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_send_stream(s, 1, 0, UINT64_MAX / 2, 30000);
+}
+
+static void read_until_dead(int s, pid_t pid, uint64_t kill_at)
+{
+	static char buf[50000];
+	bool killed = false;
+	uint64_t pos = 0;
+	ssize_t n;
+
+	for (;;) {
+		n = t_recv(s, buf, sizeof(buf), 0);
+		if (n <= 0)
+			break;
+		t_check_bytes(buf, n, 1, pos);
+		pos += n;
+		if (!killed && pos >= kill_at) {
+			T_OK(kill(pid, SIGKILL));
+			killed = true;
+		}
+	}
+	T_MSG(n == 0 || errno == ECONNRESET, "recv says %s", t_errname(errno));
+	T(killed);
+}
+
+static void killed_streamer(struct t_rng *r)
+{
+	uint64_t kill_at = 1 + t_below(r, 4 << 20);
+	struct t_peer p;
+	int s = t_pair_fork(&p, t_below(r, 2) ? T_A : T_B, streaming_victim);
+
+	t_settle(s, conf_apart());
+	read_until_dead(s, p.pid, kill_at);
+	T_EQ(waitpid(p.pid, NULL, 0), p.pid);
+	close(p.ctl);
+	t_close(s);
+}
+
+static void a_killed_sender_leaves_a_prefix_of_its_stream(void)
+{
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		pid_t pid = t_fork();
+
+		if (pid == 0) {
+			struct t_rng r = { i };
+
+			t_note("seed %d", i);
+			killed_streamer(&r);
+			exit(0);
+		}
+		t_join(pid);
+	}
+}
+
+/* After the death: the end again and again, sends break, and nothing hangs. */
+static void a_survivor_can_close_in_peace(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_A, victim);
+	char byte;
+
+	t_settle(s, conf_apart());
+	t_expect(p.ctl, 1);
+	t_peer_kill(&p);
+	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
+	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
+	T_UNTIL(t_send(s, "x", 1, MSG_NOSIGNAL) < 0);
+	T_ERR(t_send(s, "x", 1, MSG_NOSIGNAL), EPIPE);
+	T_OK(exs_x_downgrade(s));
+	T(t_recv(s, &byte, 1, MSG_DONTWAIT) <= 0);
+	t_close(s);
+}
+
+/* What lay unread in the ring when its writer died can still be read, also
+ * by plain calls after a downgrade. */
+static void victim_with_unread_bytes(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_send_stream(s, 1, 0, 20000, 20000);
+	t_tell(ctl, 1);
+	t_ask(ctl);
+}
+
+static void unread_bytes(bool downgraded)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, victim_with_unread_bytes);
+	char buf[20000];
+
+	t_settle(s, conf_apart());
+	t_expect(p.ctl, 1);
+	t_peer_kill(&p);
+	if (!downgraded) {
+		t_recv_stream(s, 1, 0, 20000, 3000);
+		t_recv_end(s);
+		t_close(s);
+		return;
+	}
+	T_OK(exs_x_downgrade(s));
+	T_EQ(recv(s, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	t_check_bytes(buf, sizeof(buf), 1, 0);
+	T_EQ(recv(s, buf, 1, 0), 0);
+	t_close(s);
+}
+
+static void bytes_of_a_killed_peer_stay_readable(void)
+{
+	unread_bytes(false);
+}
+
+static void a_downgrade_saves_the_bytes_of_a_killed_peer(void)
+{
+	unread_bytes(true);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(a_blocked_receive_sees_a_killed_peer_at_once),
+	T_ROW(a_blocked_send_sees_a_killed_peer_at_once),
+	T_ROW(a_dequeue_of_a_receive_sees_a_killed_peer_at_once),
+	T_ROW(a_dequeue_of_a_send_sees_a_killed_peer_at_once),
+	T_ROW(a_poll_of_the_queue_sees_a_killed_peer_at_once),
+	T_ROW(a_killed_sender_leaves_a_prefix_of_its_stream),
+	T_ROW(a_survivor_can_close_in_peace),
+	T_ROW(bytes_of_a_killed_peer_stay_readable),
+	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
+};
+
+int main(int argc, char **argv)
+{
+	return conf_main(argc, argv, "death", rows, T_COUNT(rows));
+}

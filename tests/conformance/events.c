@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asynchronous operations over the fabric: every accepted one yields exactly
+ * one event, in every order of ends, closes and cancels. */
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/conformance/conf.h"
+#include "tests/support/bytes.h"
+
+#define DEEP	 64
+#define PIECE	 50000
+#define VOLUME	 ((uint64_t)(96 << 20) / t_slow())
+#define IDLERS	 5
+#define OP_CLOSE 1000
+
+/* Counts each event by its handle; each may come once. */
+struct tally {
+	int seen[OP_CLOSE + 1];
+	int n;
+};
+
+static void count_event(struct tally *t, const exs_event_t *e)
+{
+	long a = (long)e->exs_evt_ahandle;
+
+	T(a >= 0 && a <= OP_CLOSE);
+	T_MSG(t->seen[a] == 0, "event %ld comes twice", a);
+	t->seen[a]++;
+	t->n++;
+}
+
+static void pipeline_send(int s, exs_qhandle_t q)
+{
+	char *bufs = malloc((size_t)DEEP * PIECE);
+	uint64_t pos = 0, done = 0, count = VOLUME / PIECE, next = 0;
+
+	while (done < count) {
+		while (next < count && next - done < DEEP) {
+			char *buf = bufs + next % DEEP * PIECE;
+
+			t_fill(buf, PIECE, 1, pos);
+			t_post_send(s, buf, PIECE, 0, q, next % DEEP);
+			pos += PIECE;
+			next++;
+		}
+		T_EQ(t_event_is(q, EXS_EVT_SEND, done % DEEP), PIECE);
+		done++;
+	}
+	free(bufs);
+}
+
+static void deep_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(DEEP));
+
+	pipeline_send(s, q);
+	T_OK(exs_qdelete(q));
+	t_recv_end(s);
+	t_close(s);
+}
+
+#define ROOM 70000
+
+/* Receives are filled in the order of posting, each with at least a byte. */
+static void deep_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(DEEP));
+	char *bufs = malloc((size_t)DEEP * ROOM);
+	uint64_t pos = 0, len = VOLUME / PIECE * PIECE, done;
+	long i;
+
+	for (i = 0; i < DEEP; i++)
+		t_post_recv(s, bufs + i * ROOM, ROOM, 0, q, i);
+	for (done = 0; pos < len; done++) {
+		char *buf = bufs + done % DEEP * ROOM;
+		size_t n = t_event_is(q, EXS_EVT_RECV, done % DEEP);
+
+		T(n > 0 && n <= ROOM);
+		t_check_bytes(buf, n, 1, pos);
+		pos += n;
+		t_post_recv(s, buf, ROOM, 0, q, done % DEEP);
+	}
+	T_EQ(pos, len);
+	T_EQ(exs_cancel(s, NULL, EXS_CAF_FILDES), DEEP);
+	for (i = 0; i < DEEP; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	free(bufs);
+	t_close(s);
+}
+
+CONF_DUO(deep_pipelines_keep_their_order, deep_a, deep_b)
+
+static void mixed_b(int s, int ctl)
+{
+	t_recv_stream(s, 1, 0, VOLUME / PIECE * PIECE, 123456);
+	t_close(s);
+}
+
+CONF_DUO(asynchronous_sends_meet_synchronous_receives, deep_a, mixed_b)
+
+/* Idle receives, and sends that have no room: a close gives each its event
+ * and then its own. */
+static void close_busy_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(64));
+	static char room[IDLERS][100];
+	struct tally t = { .n = 0 };
+	size_t big = 16 << 20;
+	char *buf = calloc(1, big);
+	exs_event_t e;
+	long i;
+
+	for (i = 0; i < IDLERS; i++)
+		t_post_recv(s, room[i], sizeof(room[i]), 0, q, i);
+	for (i = 0; i < IDLERS; i++)
+		t_post_send(s, buf, big, 0, q, 100 + i);
+	T_EQ(exs_close(s, q, (exs_ahandle_t)OP_CLOSE), 0);
+	do {
+		e = t_event(q);
+		count_event(&t, &e);
+	} while (e.exs_evt_type != EXS_EVT_CLOSE);
+	T_EQ((long)e.exs_evt_ahandle, OP_CLOSE);
+	T_EQ(e.exs_errno, 0);
+	T_EQ(t.n, 2 * IDLERS + 1);
+	t_no_event(q);
+	T_ERR(t_send(s, "x", 1, MSG_NOSIGNAL), EBADF);
+	T_OK(exs_qdelete(q));
+	free(buf);
+	t_tell(ctl, 1);
+}
+
+static void close_busy_b(int s, int ctl)
+{
+	char buf[65536];
+
+	t_expect(ctl, 1);
+	while (t_recv(s, buf, sizeof(buf), 0) > 0)
+		;
+	t_close(s);
+}
+
+CONF_DUO(close_gives_each_outstanding_operation_one_event, close_busy_a,
+	 close_busy_b)
+
+static void idle_receives_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(IDLERS));
+	static char room[IDLERS][100];
+	long i;
+
+	for (i = 0; i < IDLERS; i++)
+		t_post_recv(s, room[i], sizeof(room[i]), 0, q, i);
+	t_tell(ctl, 1);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 0), 4);
+	T(!memcmp(room[0], "last", 4));
+	for (i = 1; i < IDLERS; i++)
+		T_EQ(t_event_is(q, EXS_EVT_RECV, i), 0);
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void idle_receives_b(int s, int ctl)
+{
+	t_expect(ctl, 1);
+	t_send_all(s, "last", 4, 0);
+	t_close(s);
+}
+
+CONF_DUO(the_end_of_the_stream_completes_every_receive, idle_receives_a,
+	 idle_receives_b)
+
+/* A reset is one error; later receives see the end. */
+static void reset_receives_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(IDLERS));
+	static char room[IDLERS][100];
+	int resets = 0;
+	long i;
+
+	for (i = 0; i < IDLERS; i++)
+		t_post_recv(s, room[i], sizeof(room[i]), 0, q, i);
+	t_send_all(s, "unread", 6, 0);
+	t_tell(ctl, 1);
+	for (i = 0; i < IDLERS; i++) {
+		exs_event_t e = t_event(q);
+
+		T_EQ((long)e.exs_evt_ahandle, i);
+		T_EQ(e.exs_evt_un.exs_evt_xfer.exs_evt_length, 0);
+		T(e.exs_errno == 0 || e.exs_errno == ECONNRESET);
+		resets += e.exs_errno == ECONNRESET;
+	}
+	T_EQ(resets, 1);
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+/* Closes with bytes unread. */
+static void reset_receives_b(int s, int ctl)
+{
+	char byte;
+
+	t_expect(ctl, 1);
+	T_EQ(T_OK(t_recv(s, &byte, 1, MSG_PEEK)), 1);
+	t_close(s);
+}
+
+CONF_DUO(a_reset_completes_every_receive_with_one_error, reset_receives_a,
+	 reset_receives_b)
+
+/* The first may have moved something before: then it says how much. */
+static void broken_send_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(8));
+	size_t big = 32 << 20;
+	char *buf = calloc(1, big);
+	long i;
+
+	for (i = 0; i < 4; i++)
+		t_post_send(s, buf, big, 0, q, i);
+	t_tell(ctl, 1);
+	for (i = 0; i < 4; i++) {
+		exs_event_t e = t_event(q);
+
+		T_EQ(e.exs_evt_type, EXS_EVT_SEND);
+		T_EQ((long)e.exs_evt_ahandle, i);
+		if (i == 0 && e.exs_errno == 0) {
+			T(e.exs_evt_un.exs_evt_xfer.exs_evt_length < big);
+			continue;
+		}
+		T_MSG(e.exs_errno == EPIPE || e.exs_errno == ECONNRESET,
+		      "event %ld has %s", i, t_errname(e.exs_errno));
+	}
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	free(buf);
+	t_close(s);
+}
+
+CONF_DUO(a_closing_peer_fails_every_outstanding_send, broken_send_a,
+	 reset_receives_b)
+
+static void late_shutdown_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(8));
+	size_t big = 8 << 20;
+	char *buf = malloc(big);
+	int i, shut = 0;
+
+	t_fill(buf, big, 1, 0);
+	for (i = 0; i < 4; i++)
+		t_post_send(s, buf + i * (big / 4), big / 4, 0, q, i);
+	T_EQ(exs_shutdown(s, SHUT_WR, q, (exs_ahandle_t)4), 0);
+	t_tell(ctl, 1);
+	for (i = 0; i < 5; i++) {
+		exs_event_t e = t_event(q);
+
+		T_EQ(e.exs_errno, 0);
+		shut += e.exs_evt_type == EXS_EVT_SHUTDOWN;
+	}
+	T_EQ(shut, 1);
+	t_recv_end(s);
+	T_OK(exs_qdelete(q));
+	free(buf);
+	t_close(s);
+}
+
+static void late_shutdown_b(int s, int ctl)
+{
+	t_expect(ctl, 1);
+	t_recv_stream(s, 1, 0, 8 << 20, 100000);
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_shutdown_comes_after_the_sends_before_it, late_shutdown_a,
+	 late_shutdown_b)
+
+static void cancel_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(16));
+	static char room[8][100];
+	exs_event_t e;
+	long i;
+
+	for (i = 0; i < 8; i++)
+		t_post_recv(s, room[i], 10, MSG_WAITALL, q, i % 4);
+	T_EQ(exs_cancel(s, (exs_ahandle_t)2, EXS_CAF_FILDES | EXS_CAF_AHANDLE),
+	     2);
+	for (i = 0; i < 2; i++) {
+		e = t_event(q);
+		T_EQ(e.exs_errno, ECANCELED);
+		T_EQ((long)e.exs_evt_ahandle, 2);
+	}
+	T_EQ(exs_cancel(s, (exs_ahandle_t)99, EXS_CAF_FILDES | EXS_CAF_AHANDLE),
+	     0);
+	t_tell(ctl, 1);
+	for (i = 0; i < 4; i++) {
+		static const long left[] = { 0, 1, 3, 0 };
+		static const int at[] = { 0, 1, 3, 4 };
+
+		T_EQ(t_event_is(q, EXS_EVT_RECV, left[i]), 10);
+		t_check_bytes(room[at[i]], 10, 1, i * 10);
+	}
+	T_EQ(exs_cancel(s, NULL, EXS_CAF_FILDES), 2);
+	for (i = 0; i < 2; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	t_no_event(q);
+	t_tell(ctl, 2);
+	t_recv_stream(s, 2, 0, 1000, 100);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void cancel_b(int s, int ctl)
+{
+	t_expect(ctl, 1);
+	t_send_stream(s, 1, 0, 40, 40);
+	t_expect(ctl, 2);
+	t_send_stream(s, 2, 0, 1000, 100);
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(cancelled_receives_take_no_bytes, cancel_a, cancel_b)
+
+/* A cancelled send says how much went out before, so the stream is known. */
+static void cancel_send_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(16));
+	size_t big = 32 << 20;
+	uint64_t sent = 0;
+	char *buf = malloc(big);
+	int asked, i;
+
+	t_fill(buf, big, 1, 0);
+	t_post_send(s, buf, big, 0, q, 0);
+	t_post_send(s, buf, big, 0, q, 1);
+	asked = T_OK(exs_cancel(s, NULL, EXS_CAF_FILDES));
+	T_EQ(asked, 2);
+	for (i = 0; i < 2; i++) {
+		exs_event_t e = t_event(q);
+
+		T_EQ(e.exs_evt_type, EXS_EVT_SEND);
+		T(e.exs_errno == 0 || e.exs_errno == ECANCELED);
+		sent += e.exs_evt_un.exs_evt_xfer.exs_evt_length;
+	}
+	T(sent < 2 * big);
+	t_tell(ctl, sent);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	T_OK(exs_qdelete(q));
+	free(buf);
+	t_close(s);
+}
+
+static void cancel_send_b(int s, int ctl)
+{
+	uint64_t sent = t_ask(ctl);
+
+	t_recv_stream(s, 1, 0, sent, 100000);
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_cancelled_send_says_what_went_out, cancel_send_a, cancel_send_b)
+
+/* One queue, many sockets, several threads that submit and dequeue. */
+#define CONNS	 8
+#define CROWD	 4
+#define PER_CONN (4000 / t_slow())
+
+struct crowd {
+	exs_qhandle_t q;
+	int fd[CONNS];
+	char room[CONNS][64];
+	_Atomic int received[CONNS];
+	_Atomic int open;
+};
+
+static void *dequeue_for_all(void *arg)
+{
+	struct crowd *c = arg;
+	struct timeval tv = { .tv_usec = 50000 };
+	exs_event_t e;
+
+	while (c->open > 0) {
+		int n = T_OK(exs_qdequeue(c->q, &e, 1, &tv));
+		long i = (long)e.exs_evt_ahandle;
+
+		if (n == 0)
+			continue;
+		T_EQ(e.exs_errno, 0);
+		T_EQ(e.exs_evt_socket, c->fd[i]);
+		n = e.exs_evt_un.exs_evt_xfer.exs_evt_length;
+		if (n == 0) {
+			c->open--;
+			continue;
+		}
+		t_check_bytes(c->room[i], n, i, c->received[i]);
+		c->received[i] += n;
+		t_post_recv(c->fd[i], c->room[i], sizeof(c->room[i]), 0, c->q,
+			    i);
+	}
+	return NULL;
+}
+
+static void one_queue_serves_many_sockets_and_threads(void)
+{
+	struct crowd c = { .open = CONNS };
+	pthread_t t[CROWD];
+	int far[CONNS], fd[2];
+	long i;
+
+	t_init();
+	c.q = T_OK(exs_qcreate(CONNS));
+	for (i = 0; i < CONNS; i++) {
+		t_pair(i % 2 ? T_IPV4 : T_IPV6, fd);
+		t_settle_pair(fd[0], fd[1], conf_here());
+		c.fd[i] = fd[0];
+		far[i] = fd[1];
+		t_post_recv(c.fd[i], c.room[i], sizeof(c.room[i]), 0, c.q, i);
+	}
+	for (i = 0; i < CROWD; i++)
+		t[i] = t_thread(dequeue_for_all, &c);
+	for (i = 0; i < CONNS * PER_CONN; i++)
+		t_send_stream(far[i % CONNS], i % CONNS, i / CONNS * 30, 30,
+			      30);
+	for (i = 0; i < CONNS; i++)
+		t_close(far[i]);
+	for (i = 0; i < CROWD; i++)
+		t_thread_join(t[i]);
+	for (i = 0; i < CONNS; i++) {
+		T_EQ(c.received[i], PER_CONN * 30);
+		t_close(c.fd[i]);
+	}
+	T_OK(exs_qdelete(c.q));
+}
+
+static void operations_end_while_the_program_computes(void)
+{
+	exs_qhandle_t q;
+	struct t_deadline d;
+	size_t big = 4 << 20;
+	char *out = malloc(big), *in = malloc(big);
+	int events = 0, fd[2];
+	size_t len = sizeof(events);
+
+	conf_pair(fd);
+	q = T_OK(exs_qcreate(2));
+	t_fill(out, big, 1, 0);
+	t_post_recv(fd[1], in, big, MSG_WAITALL, q, 1);
+	t_post_send(fd[0], out, big, 0, q, 2);
+	d = t_deadline_ms(20000);
+	while (events < 2) {
+		T_OK(exs_qstatus(q, EXS_QATTR_EVENTS, &events, &len));
+		T(t_tick(&d));
+	}
+	t_event(q);
+	t_event(q);
+	t_check_bytes(in, big, 1, 0);
+	T_OK(exs_qdelete(q));
+	free(out);
+	free(in);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+/* An upgrade comes in the middle of posted operations, and loses none. */
+static void posted_before_the_switch_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(DEEP + 1));
+	char end;
+
+	t_post_recv(s, &end, 1, 0, q, 500);
+	pipeline_send(s, q);
+	T_OK(t_shutdown(s, SHUT_WR));
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 500), 0);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+CONF_DUO(operations_posted_long_before_complete, posted_before_the_switch_a,
+	 mixed_b)
+
+static const struct t_row rows[] = {
+	CONF_ROWS(deep_pipelines_keep_their_order),
+	CONF_ROWS(asynchronous_sends_meet_synchronous_receives),
+	CONF_ROWS(close_gives_each_outstanding_operation_one_event),
+	CONF_ROWS(the_end_of_the_stream_completes_every_receive),
+	CONF_ROWS(a_reset_completes_every_receive_with_one_error),
+	CONF_ROWS(a_closing_peer_fails_every_outstanding_send),
+	CONF_ROWS(a_shutdown_comes_after_the_sends_before_it),
+	CONF_ROWS(cancelled_receives_take_no_bytes),
+	CONF_ROWS(a_cancelled_send_says_what_went_out),
+	CONF_ROWS(operations_posted_long_before_complete),
+	T_ROW(one_queue_serves_many_sockets_and_threads),
+	T_ROW(operations_end_while_the_program_computes),
+};
+
+int main(int argc, char **argv)
+{
+	return conf_main(argc, argv, "events", rows, T_COUNT(rows));
+}

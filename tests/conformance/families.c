@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Addresses of every family, and a single thread that connects to itself. */
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/conformance/conf.h"
+
+static void exchange_and_close(int a, int b)
+{
+	t_settle_pair(a, b, conf_here());
+	t_send_stream(a, 1, 0, 10000, 10000);
+	t_recv_stream(b, 1, 0, 10000, 3000);
+	T_OK(t_shutdown(a, SHUT_WR));
+	t_recv_end(b);
+	t_close(b);
+	t_recv_end(a);
+	t_close(a);
+}
+
+static int non_blocking_listener(enum t_family family, struct t_addr *at)
+{
+	int l = t_listener(family, at);
+
+	T_OK(exs_fcntl(l, F_SETFL, O_NONBLOCK));
+	return l;
+}
+
+static int accept_when_ready(int l)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	int s;
+
+	while ((s = exs_accept(l, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC, T_SYNC)) <
+	       0) {
+		T_EQ(errno, EAGAIN);
+		T(t_tick(&d));
+	}
+	T(T_OK(exs_fcntl(s, F_GETFL)) & O_NONBLOCK);
+	return s;
+}
+
+/* Non-blocking connect, accept, and traffic, all in one thread. */
+static void one_thread(enum t_family family)
+{
+	struct pollfd p = { .events = POLLOUT };
+	struct t_addr at;
+	socklen_t len = sizeof(int);
+	int l, a, b, err;
+
+	t_init();
+	l = non_blocking_listener(family, &at);
+	T_ERR(exs_accept(l, NULL, 0, T_SYNC), EAGAIN);
+	a = T_OK(exs_socket(at.domain,
+			    SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+	err = exs_connect(a, (struct sockaddr *)&at.ss, at.len, 0, T_SYNC);
+	T(err == 0 || errno == EINPROGRESS);
+	b = accept_when_ready(l);
+	p.fd = a;
+	T_EQ(poll(&p, 1, 20000), 1);
+	T_OK(exs_getsockopt(a, SOL_SOCKET, SO_ERROR, &err, &len));
+	T_EQ(err, 0);
+	exchange_and_close(a, b);
+	t_close(l);
+}
+
+static void one_thread_connects_to_itself_over_ipv4(void)
+{
+	one_thread(T_IPV4);
+}
+
+static void one_thread_connects_to_itself_over_ipv6(void)
+{
+	one_thread(T_IPV6);
+}
+
+static void one_thread_connects_to_itself_over_mapped_ipv4(void)
+{
+	one_thread(T_MAPPED);
+}
+
+/* The same with events: accept is posted, then connect, on one queue. */
+static void one_queue(enum t_family family)
+{
+	struct sockaddr_storage from = { 0 };
+	exs_acceptaddr_t addr = {
+		.exs_addr = (struct sockaddr *)&from,
+		.exs_addrlen = sizeof(from),
+	};
+	exs_qhandle_t q;
+	struct t_addr at;
+	int l, a, b = -1, i;
+
+	t_init();
+	q = T_OK(exs_qcreate(2));
+	l = t_listener(family, &at);
+	a = T_OK(exs_socket(at.domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_EQ(exs_accept(l, &addr, SOCK_CLOEXEC, q, (exs_ahandle_t)1), 0);
+	T_EQ(exs_connect(a, (struct sockaddr *)&at.ss, at.len, 0, q,
+			 (exs_ahandle_t)2),
+	     0);
+	for (i = 0; i < 2; i++) {
+		exs_event_t e = t_event(q);
+
+		T_EQ(e.exs_errno, 0);
+		if (e.exs_evt_type == EXS_EVT_CONNECT) {
+			T_EQ((long)e.exs_evt_ahandle, 2);
+			T_EQ(e.exs_evt_socket, a);
+			continue;
+		}
+		T_EQ(e.exs_evt_type, EXS_EVT_ACCEPT);
+		T_EQ((long)e.exs_evt_ahandle, 1);
+		T_EQ(e.exs_evt_socket, l);
+		T(e.exs_evt_un.exs_evt_accept.exs_evt_addr == &addr);
+		b = e.exs_evt_un.exs_evt_accept.exs_evt_newfd;
+	}
+	T(b >= 0);
+	T_EQ(addr.exs_addrlen, at.len);
+	T_EQ(from.ss_family, at.domain);
+	T_EQ(ntohs(((struct sockaddr_in *)&from)->sin_port), t_port_of(a));
+	exchange_and_close(a, b);
+	T_OK(exs_qdelete(q));
+	t_close(l);
+}
+
+static void connect_and_accept_are_events_over_ipv4(void)
+{
+	one_queue(T_IPV4);
+}
+
+static void connect_and_accept_are_events_over_ipv6(void)
+{
+	one_queue(T_IPV6);
+}
+
+static void connect_and_accept_are_events_over_mapped_ipv4(void)
+{
+	one_queue(T_MAPPED);
+}
+
+/* An IPv6 listener for both families; the ends' sockets differ in family. */
+static void an_ipv4_client_meets_a_dual_stack_server(void)
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
+	struct t_addr at;
+	int l, a, b;
+
+	t_init();
+	l = T_OK(exs_socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(exs_bind(l, (struct sockaddr *)&any, sizeof(any)));
+	T_OK(exs_listen(l, 5));
+	at = t_loopback(T_IPV4, t_port_of(l));
+	a = t_connect(&at);
+	b = t_accept(l);
+	exchange_and_close(a, b);
+	t_close(l);
+}
+
+/* A listener on every address, reached by another than it names. */
+static void any_address_of_the_host_will_do(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+	struct t_addr at;
+	int l, a, b;
+
+	t_init();
+	l = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(exs_bind(l, (struct sockaddr *)&any, sizeof(any)));
+	T_OK(exs_listen(l, 5));
+	at = t_loopback(T_IPV4, t_port_of(l));
+	((struct sockaddr_in *)&at.ss)->sin_addr.s_addr = htonl(0x7f000203);
+	a = t_connect(&at);
+	b = t_accept(l);
+	exchange_and_close(a, b);
+	t_close(l);
+}
+
+static void far_client(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(*(enum t_family *)arg, t_ask(ctl));
+	int s;
+
+	t_init();
+	s = t_connect(&to);
+	t_settle(s, conf_apart());
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void two_processes(enum t_family family)
+{
+	struct t_peer p;
+	struct t_addr at;
+	int l, s;
+
+	t_peer_start(&p, far_client, &family);
+	t_init();
+	l = t_listener(family, &at);
+	t_tell(p.ctl, t_port_of(l));
+	s = t_accept(l);
+	t_settle(s, conf_apart());
+	t_close(s);
+	t_close(l);
+	t_peer_join(&p);
+}
+
+static void two_processes_meet_over_ipv4(void)
+{
+	two_processes(T_IPV4);
+}
+
+static void two_processes_meet_over_ipv6(void)
+{
+	two_processes(T_IPV6);
+}
+
+static void two_processes_meet_over_mapped_ipv4(void)
+{
+	two_processes(T_MAPPED);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(one_thread_connects_to_itself_over_ipv4),
+	T_ROW(one_thread_connects_to_itself_over_ipv6),
+	T_ROW(one_thread_connects_to_itself_over_mapped_ipv4),
+	T_ROW(connect_and_accept_are_events_over_ipv4),
+	T_ROW(connect_and_accept_are_events_over_ipv6),
+	T_ROW(connect_and_accept_are_events_over_mapped_ipv4),
+	T_ROW(an_ipv4_client_meets_a_dual_stack_server),
+	T_ROW(any_address_of_the_host_will_do),
+	T_ROW(two_processes_meet_over_ipv4),
+	T_ROW(two_processes_meet_over_ipv6),
+	T_ROW(two_processes_meet_over_mapped_ipv4),
+};
+
+int main(int argc, char **argv)
+{
+	return conf_main(argc, argv, "families", rows, T_COUNT(rows));
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving a live connection to the fabric and back, on request: nothing is
+ * lost, plain calls work after a downgrade, reasons tell who asked. */
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "tests/conformance/conf.h"
+#include "tests/support/bytes.h"
+
+static bool fabric_is_tcp(struct t_want want)
+{
+	return !strcmp(want.fabric, "tcp");
+}
+
+static bool both_on_tcp(int s)
+{
+	exs_x_sockinfo_t i = t_info(s);
+
+	return !strcmp(i.exs_x_tx_fabric, "tcp") &&
+	       !strcmp(i.exs_x_rx_fabric, "tcp");
+}
+
+/* Plain calls on a descriptor that was taken back. */
+static void plain_exchange(int a, int b)
+{
+	char buf[3000];
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		memset(buf, i, sizeof(buf));
+		T_EQ(send(a, buf, sizeof(buf), 0), sizeof(buf));
+		memset(buf, 0, sizeof(buf));
+		T_EQ(recv(b, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+		T(buf[0] == i && buf[2999] == i);
+		T_EQ(send(b, buf, sizeof(buf), 0), sizeof(buf));
+		T_EQ(recv(a, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	}
+}
+
+static void a_downgrade_moves_both_directions_to_tcp(void)
+{
+	int fd[2];
+
+	conf_pair(fd);
+	T_OK(exs_x_downgrade(fd[0]));
+	T_UNTIL(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+	if (!fabric_is_tcp(conf_here())) {
+		T_EQ(t_info(fd[0]).exs_x_reason, EXS_X_REASON_REQUESTED);
+		T_EQ(t_info(fd[1]).exs_x_reason, EXS_X_REASON_PEER_REQUEST);
+		T_EQ(t_info(fd[0]).exs_x_downgrades, 2);
+	}
+	T_OK(exs_x_downgrade(fd[1]));
+	plain_exchange(fd[0], fd[1]);
+	T_OK(exs_x_downgrade(fd[0]));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+/* Bytes unread in both rings are sent again over TCP, in order. */
+static void a_downgrade_takes_unread_bytes_along(void)
+{
+	int fd[2], who;
+
+	t_init();
+	for (who = 0; who < 2; who++) {
+		char buf[30000];
+
+		t_pair(T_IPV4, fd);
+		t_settle_pair(fd[0], fd[1], conf_here());
+		t_send_stream(fd[0], 1, 0, sizeof(buf), 3000);
+		t_send_stream(fd[1], 2, 0, sizeof(buf), 3000);
+		t_recv_stream(fd[0], 2, 0, 1234, 1234);
+		T_OK(exs_x_downgrade(fd[who]));
+		T_UNTIL(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+		T_OK(exs_x_downgrade(fd[!who]));
+		t_recv_stream(fd[0], 2, 1234, sizeof(buf) - 1234, 7000);
+		T_EQ(recv(fd[1], buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+		t_check_bytes(buf, sizeof(buf), 1, 0);
+		plain_exchange(fd[0], fd[1]);
+		t_close(fd[0]);
+		t_close(fd[1]);
+	}
+}
+
+static void what_was_taken_back_can_be_adopted_again(void)
+{
+	int fd[2], i;
+
+	conf_pair(fd);
+	for (i = 0; i < 100 / t_slow() + 2; i++) {
+		t_send_stream(fd[i & 1], 3, i * 5000, 5000, 3000);
+		T_OK(exs_x_downgrade(fd[i & 1]));
+		t_recv_stream(fd[!(i & 1)], 3, i * 5000, 5000, 600);
+		T_UNTIL(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+		T_OK(exs_x_adopt(fd[i & 1]));
+		t_settle_pair(fd[0], fd[1], conf_here());
+	}
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void both_ends_may_downgrade_and_adopt(void)
+{
+	int fd[2], i;
+
+	conf_pair(fd);
+	for (i = 0; i < 20; i++) {
+		T_OK(exs_x_downgrade(fd[0]));
+		T_OK(exs_x_downgrade(fd[1]));
+		T_OK(exs_x_adopt(fd[0]));
+		if (!fabric_is_tcp(conf_here())) {
+			t_send_stream(fd[0], 3, 0, 9000, 3000);
+			t_recv_stream(fd[1], 3, 0, 9000, 9000);
+			T(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+		}
+		T_OK(exs_x_adopt(fd[1]));
+		t_settle_pair(fd[0], fd[1], conf_here());
+	}
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void plain_pair(int fd[2])
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	socklen_t len = at.len;
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	fd[0] = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(connect(fd[0], (struct sockaddr *)&at.ss, at.len));
+	fd[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
+	close(l);
+}
+
+static void adopt_plain_pair(int early_bytes)
+{
+	char buf[20000] = { 0 };
+	int fd[2], i;
+
+	t_init();
+	plain_pair(fd);
+	for (i = 0; i < 2 && early_bytes; i++) {
+		T_EQ(send(fd[i], buf, early_bytes, 0), early_bytes);
+		T_EQ(recv(fd[!i], buf, early_bytes, MSG_WAITALL), early_bytes);
+	}
+	T_OK(exs_x_adopt(fd[1]));
+	T_OK(exs_x_adopt(fd[0]));
+	t_settle_pair(fd[0], fd[1], conf_here());
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void a_plain_pair_can_be_adopted(void)
+{
+	adopt_plain_pair(0);
+}
+
+static void a_plain_pair_that_was_used_can_be_adopted(void)
+{
+	adopt_plain_pair(20000);
+}
+
+static void without_adoption_a_plain_pair_stays_on_tcp(void)
+{
+	char buf[4000] = { 0 };
+	int fd[2], i;
+
+	t_init();
+	plain_pair(fd);
+	for (i = 0; i < 50; i++) {
+		t_send_all(fd[0], buf, sizeof(buf), 0);
+		t_recv_all(fd[1], buf, sizeof(buf));
+		t_send_all(fd[1], buf, sizeof(buf), 0);
+		T_EQ(recv(fd[0], buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	}
+	T(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+	T_EQ(t_info(fd[0]).exs_x_reason, EXS_X_REASON_PLAIN_SOCKET);
+	T_EQ(t_info(fd[1]).exs_x_reason, EXS_X_REASON_PLAIN_SOCKET);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+/* The peer is asleep in a receive while its direction moves under it. */
+static void asleep_a(int s, int ctl)
+{
+	int i;
+
+	for (i = 0; i < 200 / t_slow(); i++) {
+		if (i % 2)
+			T_OK(exs_x_adopt(s));
+		else
+			T_OK(exs_x_downgrade(s));
+		t_send_stream(s, 1, i * 700, 700, 700);
+		t_recv_stream(s, 2, i * 700, 700, 700);
+	}
+	t_close(s);
+}
+
+static void asleep_b(int s, int ctl)
+{
+	int i;
+
+	for (i = 0; i < 200 / t_slow(); i++) {
+		t_recv_stream(s, 1, i * 700, 700, 700);
+		t_send_stream(s, 2, i * 700, 700, 700);
+	}
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_sleeping_receiver_follows_the_switch, asleep_a, asleep_b)
+
+static void posted_a(int s, int ctl)
+{
+	asleep_a(s, ctl);
+}
+
+/* The other end keeps receives posted all the time. */
+static void posted_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(4));
+	char buf[700];
+	int i;
+
+	for (i = 0; i < 200 / t_slow(); i++) {
+		t_post_recv(s, buf, sizeof(buf), MSG_WAITALL, q, 1);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, 1), sizeof(buf));
+		t_check_bytes(buf, sizeof(buf), 1, i * 700);
+		t_send_stream(s, 2, i * 700, 700, 700);
+	}
+	t_post_recv(s, buf, 1, 0, q, 2);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 2), 0);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+CONF_DUO(posted_receives_follow_the_switch, posted_a, posted_b)
+
+static void outstanding_operations_forbid_a_downgrade(void)
+{
+	exs_qhandle_t q;
+	int fd[2];
+	char byte;
+
+	conf_pair(fd);
+	q = T_OK(exs_qcreate(1));
+	t_post_recv(fd[0], &byte, 1, 0, q, 1);
+	T_ERR(exs_x_downgrade(fd[0]), EBUSY);
+	t_send_all(fd[1], "x", 1, 0);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 1), 1);
+	T_OK(exs_x_downgrade(fd[0]));
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+static void downgrade_half_closed(int who_shuts, int who_leaves)
+{
+	int fd[2], open = !who_shuts;
+	char buf[9000];
+
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], conf_here());
+	t_send_stream(fd[who_shuts], 1, 0, 9000, 9000);
+	T_OK(t_shutdown(fd[who_shuts], SHUT_WR));
+	T_OK(exs_x_downgrade(fd[who_leaves]));
+	T_UNTIL(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+	T_OK(exs_x_downgrade(fd[!who_leaves]));
+	T_EQ(recv(fd[open], buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	T_EQ(recv(fd[open], buf, 1, 0), 0);
+	T_EQ(send(fd[open], buf, sizeof(buf), 0), sizeof(buf));
+	T_EQ(recv(fd[who_shuts], buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	t_close(fd[open]);
+	T_EQ(recv(fd[who_shuts], buf, 1, 0), 0);
+	t_close(fd[who_shuts]);
+}
+
+static void a_half_closed_connection_can_be_taken_back(void)
+{
+	int i;
+
+	t_init();
+	for (i = 0; i < 4; i++)
+		downgrade_half_closed(i & 1, i >> 1);
+}
+
+/* Unread bytes lie in the ring, END behind them, and the peer has closed: the
+ * downgrade saves them for plain calls. */
+static void bytes_of_a_closed_peer_can_be_taken_back(void)
+{
+	char buf[9000];
+	int fd[2], who;
+
+	t_init();
+	for (who = 0; who < 2; who++) {
+		t_pair(T_IPV4, fd);
+		t_settle_pair(fd[0], fd[1], conf_here());
+		t_send_stream(fd[who], 1, 0, sizeof(buf), sizeof(buf));
+		t_close(fd[who]);
+		T_OK(exs_x_downgrade(fd[!who]));
+		T_EQ(recv(fd[!who], buf, sizeof(buf), MSG_WAITALL),
+		     sizeof(buf));
+		T_EQ(recv(fd[!who], buf, 1, 0), 0);
+		t_close(fd[!who]);
+	}
+}
+
+static void stopped_peer(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_tell(ctl, 1);
+	t_recv_stream(s, 1, 0, 5000, 5000);
+	t_send_stream(s, 2, 0, 5000, 5000);
+	t_recv_end(s);
+	t_close(s);
+}
+
+/* A stopped peer cannot give back: bounded, then ETIMEDOUT, and the move
+ * completes when it runs again. On tcp there is nothing to move. */
+static void a_stopped_peer_makes_a_downgrade_time_out(void)
+{
+	struct t_want want = conf_apart();
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_A, stopped_peer), status;
+
+	t_settle(s, want);
+	t_expect(p.ctl, 1);
+	T_OK(kill(p.pid, SIGSTOP));
+	T_EQ(waitpid(p.pid, &status, WUNTRACED), p.pid);
+	if (fabric_is_tcp(want))
+		T_OK(exs_x_downgrade(s));
+	else
+		T_ERR(exs_x_downgrade(s), ETIMEDOUT);
+	T_OK(kill(p.pid, SIGCONT));
+	T_UNTIL(both_on_tcp(s));
+	t_send_stream(s, 1, 0, 5000, 5000);
+	t_recv_stream(s, 2, 0, 5000, 5000);
+	T_OK(exs_x_downgrade(s));
+	t_close(s);
+	t_peer_join(&p);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(a_downgrade_moves_both_directions_to_tcp),
+	T_ROW(a_downgrade_takes_unread_bytes_along),
+	T_ROW(what_was_taken_back_can_be_adopted_again),
+	T_ROW(both_ends_may_downgrade_and_adopt),
+	T_ROW(a_plain_pair_can_be_adopted),
+	T_ROW(a_plain_pair_that_was_used_can_be_adopted),
+	T_ROW(without_adoption_a_plain_pair_stays_on_tcp),
+	CONF_ROWS(a_sleeping_receiver_follows_the_switch),
+	CONF_ROWS(posted_receives_follow_the_switch),
+	T_ROW(outstanding_operations_forbid_a_downgrade),
+	T_ROW(a_half_closed_connection_can_be_taken_back),
+	T_ROW(bytes_of_a_closed_peer_can_be_taken_back),
+	T_ROW(a_stopped_peer_makes_a_downgrade_time_out),
+};
+
+int main(int argc, char **argv)
+{
+	return conf_main(argc, argv, "switch", rows, T_COUNT(rows));
+}

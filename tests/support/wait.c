@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Deadlines, and what may be waited for. */
+#include "tests/support/wait.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int64_t t_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+}
+
+struct t_deadline t_deadline_ms(int ms)
+{
+	return (struct t_deadline){
+		.end_ns = t_now_ns() + ms * INT64_C(1000000) * t_slow(),
+	};
+}
+
+bool t_over(const struct t_deadline *d)
+{
+	return t_now_ns() >= d->end_ns;
+}
+
+bool t_tick(const struct t_deadline *d)
+{
+	if (t_over(d))
+		return false;
+	poll(NULL, 0, 1);
+	return true;
+}
+
+bool t_readable(int fd, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int n;
+
+	do
+		n = poll(&p, 1, ms);
+	while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+/* The state letter behind the last ')' of a stat line. */
+static char state_of(pid_t tid)
+{
+	char path[64], line[512], *end;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	f = fopen(path, "re");
+	if (!f)
+		return '?';
+	n = fread(line, 1, sizeof(line) - 1, f);
+	fclose(f);
+	line[n] = '\0';
+	end = strrchr(line, ')');
+	return end && strlen(end) > 2 ? end[2] : '?';
+}
+
+void t_until_asleep(pid_t tid)
+{
+	int in_a_row = 0;
+	struct t_deadline d = t_deadline_ms(20000);
+
+	while (in_a_row < 5) {
+		in_a_row = state_of(tid) == 'S' ? in_a_row + 1 : 0;
+		if (!t_tick(&d))
+			t_fail(__FILE__, __LINE__, "thread %d never sleeps",
+			       tid);
+	}
+}
+
+void t_spin_ns(int64_t ns)
+{
+	int64_t end = t_now_ns() + ns;
+
+	while (t_now_ns() < end)
+		;
+}

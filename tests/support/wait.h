@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waiting for a condition with a deadline; all times are multiplied by
+ * t_slow(). */
+#ifndef TESTS_SUPPORT_WAIT_H
+#define TESTS_SUPPORT_WAIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include "tests/support/check.h"
+
+struct t_deadline {
+	int64_t end_ns;
+};
+
+/* The monotonic clock. */
+int64_t t_now_ns(void);
+
+struct t_deadline t_deadline_ms(int ms);
+bool t_over(const struct t_deadline *d);
+
+/* The pace of a loop that looks at a condition: false when the time is over,
+ * else true after a millisecond. */
+bool t_tick(const struct t_deadline *d);
+
+/* Readable, or hung up, within so many milliseconds (not multiplied). */
+bool t_readable(int fd, int ms);
+
+/* The thread of this process sleeps in the kernel: waits until it does. */
+void t_until_asleep(pid_t tid);
+
+/* Keeps the CPU for about so many nanoseconds. */
+void t_spin_ns(int64_t ns);
+
+/* Waits until the condition holds, 20 seconds at most. */
+#define T_UNTIL(cond)                                                          \
+	do {                                                                   \
+		struct t_deadline d_ = t_deadline_ms(20000);                   \
+		while (!(cond)) {                                              \
+			if (!t_tick(&d_))                                      \
+				t_fail(__FILE__, __LINE__, "never: %s",        \
+				       #cond);                                 \
+		}                                                              \
+	} while (0)
+
+#endif

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Every test of exs perf over every API ends and prints the members that are
+promised; what cannot be is refused with a word about what can.
+
+perf.py EXS
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+
+DEADLINE = 60
+MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
+           "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
+           "bells", "syscalls", "reason", "mode"}
+QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
+# Members that are numbers, for each test; the others of these are null.
+NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
+           "bw": {"bytes_per_s", "msgs_per_s"},
+           "rate": {"bytes_per_s", "msgs_per_s"},
+           "conn": {"rtt_ns", "conns_per_s"}}
+RESULTS = {"rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s"}
+
+
+def check(good, what):
+    if not good:
+        sys.exit(f"FAIL: {what}")
+
+
+def exs(*args):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
+    return subprocess.run([sys.argv[1], *args], capture_output=True, text=True,
+                          env=env, timeout=DEADLINE)
+
+
+def measure(*args):
+    done = exs("perf", *args, "--json")
+    what = " ".join(args)
+    check(done.returncode == 0, f"{what}: {done.stderr}")
+    r = json.loads(done.stdout)
+    check(set(r) == MEMBERS, f"{what}: members {set(r) ^ MEMBERS}")
+    for name in RESULTS:
+        check((r[name] is not None) == (name in NUMBERS[r["test"]]),
+              f"{what}: {name} is {r[name]}")
+    if r["rtt_ns"]:
+        times = [r["rtt_ns"][q] for q in QUANTILES]
+        check(times == sorted(times) and times[0] > 0, f"{what}: {times}")
+    check(r["cpu_s"]["client"] >= 0 and r["cpu_s"]["server"] >= 0, what)
+    check(r["syscalls"] is None, what)
+    return r
+
+
+def every_test_of_every_api():
+    for api in ("exs", "sock", "epoll"):
+        for test, iters in (("lat", "2000"), ("bw", "500"), ("rate", "20000"),
+                            ("conn", "50")):
+            r = measure("--pair", "--api", api, "--test", test, "--iters",
+                        iters, "--warmup", "100")
+            check(r["iters"] == int(iters), f"{r['iters']}, not {iters}")
+            check((r["reason"] is not None) == (api == "exs"), r)
+            check(api == "exs" or r["fabric"] == "tcp", r)
+    for test in ("lat", "bw"):
+        measure("--pair", "--api", "unix", "--test", test, "--iters", "500")
+        if os.cpu_count() > 1:
+            measure("--pair", "--api", "raw", "--test", test, "--iters", "500")
+
+
+def the_es_api_in_its_ways():
+    r = measure("--pair", "--iters", "2000")
+    check(r["mode"] == "sync" and r["size"] == 8, r)
+    r = measure("--pair", "--iters", "2000", "--async")
+    check(r["mode"] == "async" and r["depth"] == 1, r)
+    r = measure("--pair", "--iters", "2000", "--depth", "8")
+    check(r["mode"] == "async" and r["depth"] == 8, r)
+    r = measure("--pair", "--test", "bw", "--iters", "200", "--sync")
+    check(r["mode"] == "sync" and r["depth"] == 1, r)
+    r = measure("--pair", "--iters", "2000", "--provider", "tcp")
+    check(r["fabric"] == "tcp", r)
+    r = measure("--pair", "--iters", "100", "--size", "1M", "--connections",
+                "2")
+    check(r["connections"] == 2 and r["size"] == 1 << 20, r)
+
+
+def many_connections_on_epoll():
+    r = measure("--pair", "--api", "epoll", "--connections", "50", "--iters",
+                "5000", "--warmup", "100")
+    check(r["depth"] == 50, r)
+    r = measure("--pair", "--api", "epoll", "--connections", "5", "--depth",
+                "3", "--idle", "40", "--iters", "2000", "--warmup", "100")
+    check(r["depth"] == 3, r)
+    measure("--pair", "--api", "epoll", "--connections", "50", "--depth", "1",
+            "--iters", "2000", "--warmup", "100")
+
+
+def start_server(*args):
+    server = subprocess.Popen([sys.argv[1], "perf", "--server", *args],
+                              stdout=subprocess.PIPE, text=True)
+    line = server.stdout.readline()
+    check(line.startswith("listening on port "), f"no port in {line!r}")
+    return server, line.split()[-1]
+
+
+def a_server_serves_until_it_is_told_to_stop():
+    server, port = start_server()
+    for host in ("127.0.0.1", "localhost"):
+        measure(host, "--port", port, "--iters", "1000", "--warmup", "10")
+    server.send_signal(signal.SIGTERM)
+    check(server.wait(DEADLINE) == 0, "SIGTERM does not end it well")
+    done = exs("perf", "127.0.0.1", "--port", port)
+    check(done.returncode == 1 and "exs perf --server" in done.stderr,
+          done.stderr)
+    server, port = start_server("--once")
+    measure("127.0.0.1", "--port", port, "--api", "sock", "--iters", "100")
+    check(server.wait(DEADLINE) == 0, "--once does not end well")
+
+
+def time_bounds_a_test():
+    r = measure("--pair", "--api", "sock", "--seconds", "0.05")
+    check(r["iters"] > 10, r)
+    r = measure("--pair", "--api", "sock", "--seconds", "50ms", "--test", "bw")
+    check(r["iters"] > 10, r)
+
+
+def compare_has_a_row_for_each():
+    done = exs("perf", "--compare", "--rounds", "2", "--seconds", "0.02",
+               "--json")
+    check(done.returncode == 0, done.stderr)
+    tables = json.loads(done.stdout)["tables"]
+    check([t["test"] for t in tables] == ["lat", "bw"], tables)
+    for table in tables:
+        names = [row["name"] for row in table["rows"]]
+        check(names[-4:] == ["unix", "tcp", "exs-tcp", "exs-shm"], names)
+        for row in table["rows"]:
+            check(row["min"] <= row["median"] <= row["max"], row)
+    done = exs("perf", "--compare", "--rounds", "1", "--seconds", "0.02",
+               "--test", "lat", "--size", "64")
+    check(done.returncode == 0 and "64 B round trip" in done.stdout,
+          done.stdout + done.stderr)
+
+
+def what_cannot_be_is_refused():
+    for args, word in (
+            ([], "--pair"),
+            (["--pair", "--compare"], "--pair"),
+            (["127.0.0.1"], "--port"),
+            (["127.0.0.1", "--api", "raw", "--port", "1"], "--pair"),
+            (["--pair", "--test", "speed"], "--help"),
+            (["--pair", "--api", "quic"], "--help"),
+            (["--pair", "--size", "0"], "64k"),
+            (["--pair", "--size", "2G"], "1G"),
+            (["--pair", "--size", "lots"], "64k"),
+            (["--pair", "--seconds", "soon"], "0.5"),
+            (["--pair", "--pin", "0"], "0,1"),
+            (["--pair", "--sync", "--depth", "4"], "--async"),
+            (["--pair", "--api", "sock", "--async"], "--api exs"),
+            (["--pair", "--connections", "2000"], "--api epoll"),
+            (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
+            (["--compare", "--test", "conn"], "lat and bw"),
+            (["--server", "--port", "70000"], "65535")):
+        done = exs("perf", *args)
+        check(done.returncode == 2 and word in done.stderr,
+              f"{args}: {done.returncode} {done.stderr}")
+
+
+def the_other_commands():
+    done = exs("fly")
+    check(done.returncode == 2 and "info, perf" in done.stderr, done.stderr)
+    for args in (["help"], ["help", "perf"], ["help", "info"], ["version"],
+                 ["perf", "--help"], ["info"], ["info", "--env", "--config"]):
+        done = exs(*args)
+        check(done.returncode == 0 and done.stdout, args)
+    info = json.loads(exs("info", "--json").stdout)
+    fabrics = {f["name"]: f for f in info["fabrics"]}
+    check(fabrics["tcp"]["usable"], fabrics)
+    check({"shm", "verbs", "ofi", "tcp", "loop"} <= set(fabrics), fabrics)
+    settings = {c["variable"]: c for c in info["config"]}
+    check(settings["EXS_RING_KB"]["origin"] == "default", settings)
+
+
+def main():
+    for row in (every_test_of_every_api, the_es_api_in_its_ways,
+                many_connections_on_epoll,
+                a_server_serves_until_it_is_told_to_stop, time_bounds_a_test,
+                compare_has_a_row_for_each, what_cannot_be_is_refused,
+                the_other_commands):
+        print(row.__name__, flush=True)
+        row()
+
+
+main()

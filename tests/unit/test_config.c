@@ -1,0 +1,548 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration is read once per process, so each environment gets a
+ * process of its own: a child loads it and hands back what it got and what it
+ * said on stderr. */
+#include "core/config.h"
+#include "core/log.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define ROWS_MAX 32
+
+struct outcome {
+	struct exi_config config;
+	unsigned int n_rows;
+	struct {
+		char variable[32];
+		char origin[16];
+		char value[EXI_CONFIG_PATH_MAX];
+	} rows[ROWS_MAX];
+	char said[8192];
+};
+
+static void read_all(int fd, void *buf, size_t len, size_t *ret)
+{
+	size_t got = 0;
+	ssize_t n = 1;
+
+	while (got < len && n > 0) {
+		n = read(fd, (char *)buf + got, len - got);
+		got += n > 0 ? n : 0;
+	}
+	*ret = got;
+}
+
+static void child(const char *const env[], int result, int said)
+{
+	struct outcome o = { 0 };
+	struct exi_config_row row;
+
+	dup2(said, STDERR_FILENO);
+	clearenv();
+	setenv("HOME", "/home/somebody", 1);
+	for (; *env; env++)
+		putenv(strdup(*env));
+	o.config = *exi_config();
+	exi_config_load();
+	while (exi_config_row(o.n_rows, &row)) {
+		snprintf(o.rows[o.n_rows].variable, 32, "%s", row.variable);
+		snprintf(o.rows[o.n_rows].origin, 16, "%s", row.origin);
+		strcpy(o.rows[o.n_rows].value, row.value);
+		o.n_rows++;
+	}
+	_exit(write(result, &o, sizeof(o)) != sizeof(o));
+}
+
+static struct outcome load(const char *const env[])
+{
+	struct outcome o;
+	int result[2], said[2], status;
+	size_t n;
+	pid_t pid;
+
+	assert_int_equal(pipe(result), 0);
+	assert_int_equal(pipe(said), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		child(env, result[1], said[1]);
+	close(result[1]);
+	close(said[1]);
+	read_all(result[0], &o, sizeof(o), &n);
+	assert_int_equal(n, sizeof(o));
+	read_all(said[0], o.said, sizeof(o.said) - 1, &n);
+	o.said[n] = '\0';
+	close(result[0]);
+	close(said[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	return o;
+}
+
+#define LOAD(...) load((const char *[]){ __VA_ARGS__, NULL })
+
+static int row_of(const struct outcome *o, const char *variable)
+{
+	for (unsigned int i = 0; i < o->n_rows; i++) {
+		if (!strcmp(o->rows[i].variable, variable))
+			return (int)i;
+	}
+	fail_msg("no row for %s", variable);
+	return -1;
+}
+
+static void assert_row(const struct outcome *o, const char *variable,
+		       const char *value, const char *origin)
+{
+	int i = row_of(o, variable);
+
+	assert_string_equal(o->rows[i].value, value);
+	assert_string_equal(o->rows[i].origin, origin);
+}
+
+static void assert_said(const struct outcome *o, const char *what)
+{
+	if (!strstr(o->said, what))
+		fail_msg("\"%s\" is not in \"%s\"", what, o->said);
+}
+
+static unsigned int lines(const struct outcome *o)
+{
+	unsigned int n = 0;
+
+	for (const char *p = o->said; *p; p++)
+		n += *p == '\n';
+	return n;
+}
+
+/* A file with this text; the caller unlinks it. */
+static char *make_file(const char *text, char env[64])
+{
+	char path[] = "/tmp/exs-config-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+	snprintf(env, 64, "EXS_CONFIG=%s", path);
+	return env;
+}
+
+static struct outcome load_file(const char *text, const char *variable)
+{
+	char env[64];
+	struct outcome o;
+
+	make_file(text, env);
+	o = LOAD(env, variable);
+	unlink(strchr(env, '=') + 1);
+	return o;
+}
+
+static void defaults_are_as_documented_and_silent(void **state)
+{
+	struct outcome o = load((const char *[]){ NULL });
+
+	assert_string_equal(o.said, "");
+	assert_int_equal(o.config.n_providers, 4);
+	assert_row(&o, "EXS_PROVIDER", "shm,verbs,ofi,tcp", "default");
+	assert_row(&o, "EXS_UPGRADE", "auto", "default");
+	assert_row(&o, "EXS_CONFIG", "", "default");
+	assert_true(o.config.upgrade);
+	assert_int_equal(o.config.upgrade_bytes, EXI_UPGRADE_BYTES);
+	assert_int_equal(o.config.spin_us, EXI_SPIN_US);
+	assert_int_equal(o.config.ring_kb, EXI_RING_KB);
+	assert_int_equal(o.config.memory_limit_mb, 1024);
+	assert_int_equal(o.config.zcopy_threshold, 65536);
+	assert_int_equal(o.config.log_level, EXI_LOG_WARN);
+	assert_string_equal(o.config.require, "");
+	assert_string_equal(o.config.log_file, "");
+	assert_string_equal(o.config.key_file,
+			    "/home/somebody/.config/exs/key");
+	assert_true(o.config.stats);
+	assert_int_equal(o.config.tcp_engine, EXI_TCP_ENGINE_AUTO);
+	assert_int_equal(o.config.trust, EXI_TRUST_KEY);
+}
+
+static void every_variable_is_taken_from_the_environment(void **state)
+{
+	struct outcome o = LOAD("EXS_PROVIDER=tcp,shm", "EXS_REQUIRE=shm",
+				"EXS_UPGRADE=bytes:4096", "EXS_SPIN_US=0",
+				"EXS_RING_KB=64", "EXS_MEMORY_LIMIT_MB=7",
+				"EXS_ZCOPY_THRESHOLD=1", "EXS_LOG=info",
+				"EXS_STATS=off", "EXS_TCP_ENGINE=epoll",
+				"EXS_KEY_FILE=/k", "EXS_TRUST=hosts");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_PROVIDER", "tcp,shm", "environment");
+	assert_row(&o, "EXS_REQUIRE", "shm", "environment");
+	assert_row(&o, "EXS_UPGRADE", "bytes:4096", "environment");
+	assert_row(&o, "EXS_SPIN_US", "0", "environment");
+	assert_row(&o, "EXS_RING_KB", "64", "environment");
+	assert_row(&o, "EXS_MEMORY_LIMIT_MB", "7", "environment");
+	assert_row(&o, "EXS_ZCOPY_THRESHOLD", "1", "environment");
+	assert_row(&o, "EXS_LOG", "info", "environment");
+	assert_row(&o, "EXS_STATS", "off", "environment");
+	assert_row(&o, "EXS_TCP_ENGINE", "epoll", "environment");
+	assert_row(&o, "EXS_KEY_FILE", "/k", "environment");
+	assert_row(&o, "EXS_TRUST", "hosts", "environment");
+	assert_int_equal(o.config.upgrade_bytes, 4096);
+	assert_int_equal(o.config.log_level, EXI_LOG_INFO);
+	assert_int_equal(o.config.tcp_engine, EXI_TCP_ENGINE_EPOLL);
+	assert_int_equal(o.config.trust, EXI_TRUST_HOSTS);
+	assert_false(o.config.stats);
+}
+
+static void garbage_is_warned_about_and_the_default_stands(void **state)
+{
+	static const struct {
+		const char *env;
+		const char *variable;
+		const char *value;
+		const char *accepts;
+	} cases[] = {
+		{ "EXS_PROVIDER=rdma", "EXS_PROVIDER", "shm,verbs,ofi,tcp",
+		  "^name excludes" },
+		{ "EXS_PROVIDER=", "EXS_PROVIDER", "shm,verbs,ofi,tcp", "shm" },
+		{ "EXS_REQUIRE=fast", "EXS_REQUIRE", "", "one of shm" },
+		{ "EXS_UPGRADE=bytes:", "EXS_UPGRADE", "auto", "bytes:N" },
+		{ "EXS_UPGRADE=bytes:-1", "EXS_UPGRADE", "auto", "never" },
+		{ "EXS_UPGRADE=soon", "EXS_UPGRADE", "auto", "connect" },
+		{ "EXS_SPIN_US=1000001", "EXS_SPIN_US", "50", "1000000" },
+		{ "EXS_SPIN_US=-1", "EXS_SPIN_US", "50", "0 to" },
+		{ "EXS_SPIN_US=5us", "EXS_SPIN_US", "50", "0 to" },
+		{ "EXS_RING_KB=100", "EXS_RING_KB", "256", "power of two" },
+		{ "EXS_RING_KB=8", "EXS_RING_KB", "256", "16" },
+		{ "EXS_RING_KB=131072", "EXS_RING_KB", "256", "65536" },
+		{ "EXS_RING_KB=18446744073709551680", "EXS_RING_KB", "256",
+		  "power of two" },
+		{ "EXS_MEMORY_LIMIT_MB=-1", "EXS_MEMORY_LIMIT_MB", "1024",
+		  "0 to" },
+		{ "EXS_ZCOPY_THRESHOLD=64k", "EXS_ZCOPY_THRESHOLD", "65536",
+		  "bytes" },
+		{ "EXS_LOG=loud", "EXS_LOG", "warn", "trace" },
+		{ "EXS_STATS=maybe", "EXS_STATS", "on", "on or off" },
+		{ "EXS_TCP_ENGINE=select", "EXS_TCP_ENGINE", "auto",
+		  "io_uring" },
+		{ "EXS_TRUST=all", "EXS_TRUST", "key", "hosts" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct outcome o = LOAD(cases[i].env);
+
+		assert_row(&o, cases[i].variable, cases[i].value, "default");
+		assert_said(&o, "libexs[");
+		assert_said(&o, "] warn: ");
+		assert_said(&o, cases[i].variable);
+		assert_said(&o, strchr(cases[i].env, '=') + 1);
+		assert_said(&o, cases[i].accepts);
+	}
+}
+
+static void a_path_that_does_not_fit_is_refused(void **state)
+{
+	char env[600] = "EXS_LOG_FILE=";
+	struct outcome o;
+
+	memset(env + strlen(env), 'x', 300);
+	o = LOAD(env);
+	assert_string_equal(o.config.log_file, "");
+	assert_said(&o, "EXS_LOG_FILE: cannot use \"xxx");
+}
+
+static void exclusions_take_away_from_the_usual_list(void **state)
+{
+	struct outcome o = LOAD("EXS_PROVIDER=^shm, ^ofi");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_PROVIDER", "verbs,tcp", "environment");
+	assert_int_equal(o.config.n_providers, 2);
+}
+
+static void exclusions_take_away_from_a_given_list(void **state)
+{
+	struct outcome o = LOAD("EXS_PROVIDER=loop,shm,tcp,^shm");
+
+	assert_row(&o, "EXS_PROVIDER", "loop,tcp", "environment");
+}
+
+static void unknown_fabrics_are_ignored_among_known_ones(void **state)
+{
+	struct outcome o = LOAD("EXS_PROVIDER=shm,warp,tcp,shm,^drive");
+
+	assert_row(&o, "EXS_PROVIDER", "shm,tcp", "environment");
+	assert_said(&o, "\"warp\"");
+	assert_said(&o, "\"^drive\"");
+	assert_said(&o, "known are shm, verbs, ofi, tcp, loop");
+	assert_int_equal(lines(&o), 2);
+}
+
+static void loop_is_used_only_when_listed(void **state)
+{
+	struct outcome o = LOAD("EXS_PROVIDER=LOOP");
+
+	assert_row(&o, "EXS_PROVIDER", "loop", "environment");
+	o = LOAD("EXS_PROVIDER=^loop");
+	assert_row(&o, "EXS_PROVIDER", "shm,verbs,ofi,tcp", "environment");
+}
+
+static void upgrade_never_and_connect_are_understood(void **state)
+{
+	struct outcome o = LOAD("EXS_UPGRADE=never");
+
+	assert_false(o.config.upgrade);
+	assert_row(&o, "EXS_UPGRADE", "never", "environment");
+	o = LOAD("EXS_UPGRADE=connect");
+	assert_true(o.config.upgrade);
+	assert_int_equal(o.config.upgrade_bytes, 0);
+	assert_row(&o, "EXS_UPGRADE", "connect", "environment");
+}
+
+static void an_unknown_variable_is_warned_about_once(void **state)
+{
+	struct outcome o = LOAD("EXS_RNG_KB=64", "EXSTRA=1", "EXS_CONFIG=");
+
+	assert_said(&o, "EXS_RNG_KB");
+	assert_int_equal(lines(&o), 1);
+}
+
+static void a_requirement_that_cannot_be_met_is_said(void **state)
+{
+	struct outcome o = LOAD("EXS_REQUIRE=shm", "EXS_PROVIDER=tcp");
+
+	assert_said(&o, "EXS_PROVIDER leaves it out");
+	o = LOAD("EXS_REQUIRE=shm", "EXS_UPGRADE=never");
+	assert_said(&o, "EXS_UPGRADE is never");
+	o = LOAD("EXS_REQUIRE=tcp", "EXS_UPGRADE=never");
+	assert_string_equal(o.said, "");
+}
+
+static void the_file_gives_values_and_the_environment_wins(void **state)
+{
+	struct outcome o = load_file("# a comment\n"
+				     "[exs]\n"
+				     "provider = tcp\n"
+				     "ring_kb = 64 ; inline\n"
+				     "spin_us=7\n",
+				     "EXS_SPIN_US=9");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_PROVIDER", "tcp", "file");
+	assert_row(&o, "EXS_RING_KB", "64", "file");
+	assert_row(&o, "EXS_SPIN_US", "9", "environment");
+	assert_row(&o, "EXS_STATS", "on", "default");
+}
+
+static void garbage_in_the_environment_leaves_the_file_standing(void **state)
+{
+	struct outcome o = load_file("spin_us = 7\n", "EXS_SPIN_US=fast");
+
+	assert_row(&o, "EXS_SPIN_US", "7", "file");
+	assert_said(&o, "\"fast\"");
+	assert_said(&o, "using \"7\"");
+}
+
+static void garbage_in_the_file_is_warned_about(void **state)
+{
+	struct outcome o = load_file("ring_kb = many\n"
+				     "colour = red\n"
+				     "[other]\n"
+				     "spin_us = 3\n"
+				     "no equals sign\n",
+				     "EXS_LOG=info");
+
+	assert_row(&o, "EXS_RING_KB", "256", "default");
+	assert_row(&o, "EXS_SPIN_US", "50", "default");
+	assert_said(&o, "EXS_RING_KB: cannot use \"many\" from /tmp/");
+	assert_said(&o, "unknown key \"colour\"");
+	assert_said(&o, "unknown key \"other.spin_us\"");
+	assert_said(&o, "line 5");
+	assert_int_equal(lines(&o), 4);
+}
+
+static void the_log_settings_of_the_file_rule_its_complaints(void **state)
+{
+	struct outcome o = load_file("colour = red\nring_kb = many\n"
+				     "log = off\n",
+				     "EXS_STATS=maybe");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_LOG", "off", "file");
+}
+
+static void a_file_that_cannot_be_read_is_warned_about(void **state)
+{
+	static const char *const paths[] = { "EXS_CONFIG=/nonexistent/exs.conf",
+					     "EXS_CONFIG=/tmp",
+					     "EXS_CONFIG=/dev/zero" };
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		struct outcome o = LOAD(paths[i]);
+
+		assert_said(&o, "EXS_CONFIG: cannot read");
+		assert_said(&o, strchr(paths[i], '=') + 1);
+		assert_int_equal(lines(&o), 1);
+	}
+}
+
+static void a_file_of_noise_is_survived(void **state)
+{
+	char noise[4096];
+	struct outcome o;
+	uint32_t x = 12345;
+
+	for (size_t i = 0; i < sizeof(noise) - 1; i++) {
+		x = x * 1664525 + 1013904223;
+		noise[i] = x >> 24 ? (char)(x >> 24) : '=';
+	}
+	noise[sizeof(noise) - 1] = '\0';
+	o = load_file(noise, "EXS_RING_KB=32");
+	assert_row(&o, "EXS_RING_KB", "32", "environment");
+	assert_said(&o, "is not understood");
+}
+
+static void control_characters_do_not_forge_lines(void **state)
+{
+	struct outcome o = LOAD("EXS_LOG=a\nlibexs[1] error: b\033[2J");
+
+	assert_int_equal(lines(&o), 1);
+	assert_null(strchr(o.said, '\033'));
+}
+
+static void lines_go_to_the_log_file_with_the_pid_in_its_name(void **state)
+{
+	char dir[] = "/tmp/exs-log-XXXXXX";
+	char env[64], path[128], line[256] = "";
+	struct outcome o;
+	FILE *f;
+	int pid;
+
+	assert_non_null(mkdtemp(dir));
+	snprintf(env, sizeof(env), "EXS_LOG_FILE=%s/%%p.log", dir);
+	o = LOAD(env, "EXS_STATS=maybe");
+	assert_string_equal(o.said, "");
+	snprintf(path, sizeof(path), "cat %s/*.log", dir);
+	f = popen(path, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(line, sizeof(line), f));
+	pclose(f);
+	assert_non_null(strstr(line, "warn: EXS_STATS"));
+	assert_int_equal(sscanf(line, "libexs[%d]", &pid), 1);
+	snprintf(path, sizeof(path), "%s/%d.log", dir, pid);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void a_log_file_that_cannot_be_opened_is_said_once(void **state)
+{
+	struct outcome o =
+		LOAD("EXS_LOG_FILE=/nonexistent/log", "EXS_A=1", "EXS_B=2");
+
+	assert_said(&o, "cannot open EXS_LOG_FILE /nonexistent/log");
+	assert_said(&o, "EXS_A");
+	assert_said(&o, "EXS_B");
+	assert_int_equal(lines(&o), 3);
+}
+
+static void logging_keeps_errno_and_cuts_long_lines(void **state)
+{
+	char text[4000];
+	char got[4096];
+	int saved, fds[2];
+	ssize_t n;
+
+	memset(text, 'y', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	assert_int_equal(pipe(fds), 0);
+	saved = dup(STDERR_FILENO);
+	dup2(fds[1], STDERR_FILENO);
+	errno = ENOTTY;
+	exi_log_write(EXI_LOG_ERROR, "%s", text);
+	n = errno;
+	dup2(saved, STDERR_FILENO);
+	assert_int_equal(n, ENOTTY);
+	n = read(fds[0], got, sizeof(got));
+	assert_true(n > 1000 && n <= 1024);
+	assert_memory_equal(got + n - 4, "...\n", 4);
+	close(saved);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void a_log_descriptor_taken_away_is_opened_again(void **state)
+{
+	char path[] = "/tmp/exs-log-XXXXXX";
+	char got[512];
+	int fd = mkstemp(path);
+	int other[2];
+	struct rlimit few = { 1024, 1024 };
+	ssize_t n;
+
+	assert_true(fd >= 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	exi_log_file(path);
+	exi_log_write(EXI_LOG_WARN, "one");
+	closefrom(fd + 1);
+	assert_int_equal(pipe(other), 0);
+	for (int high = 256; high < 1000; high++)
+		dup2(other[1], high);
+	exi_log_write(EXI_LOG_WARN, "two");
+	closefrom(256);
+	exi_log_write(EXI_LOG_WARN, "three");
+	exi_log_file("");
+	n = pread(fd, got, sizeof(got) - 1, 0);
+	assert_true(n > 0);
+	got[n] = '\0';
+	assert_non_null(strstr(got, "one\n"));
+	assert_non_null(strstr(got, "two\n"));
+	assert_non_null(strstr(got, "three\n"));
+	closefrom(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(defaults_are_as_documented_and_silent),
+		cmocka_unit_test(every_variable_is_taken_from_the_environment),
+		cmocka_unit_test(
+			garbage_is_warned_about_and_the_default_stands),
+		cmocka_unit_test(a_path_that_does_not_fit_is_refused),
+		cmocka_unit_test(exclusions_take_away_from_the_usual_list),
+		cmocka_unit_test(exclusions_take_away_from_a_given_list),
+		cmocka_unit_test(unknown_fabrics_are_ignored_among_known_ones),
+		cmocka_unit_test(loop_is_used_only_when_listed),
+		cmocka_unit_test(upgrade_never_and_connect_are_understood),
+		cmocka_unit_test(an_unknown_variable_is_warned_about_once),
+		cmocka_unit_test(a_requirement_that_cannot_be_met_is_said),
+		cmocka_unit_test(
+			the_file_gives_values_and_the_environment_wins),
+		cmocka_unit_test(
+			garbage_in_the_environment_leaves_the_file_standing),
+		cmocka_unit_test(garbage_in_the_file_is_warned_about),
+		cmocka_unit_test(
+			the_log_settings_of_the_file_rule_its_complaints),
+		cmocka_unit_test(a_file_that_cannot_be_read_is_warned_about),
+		cmocka_unit_test(a_file_of_noise_is_survived),
+		cmocka_unit_test(control_characters_do_not_forge_lines),
+		cmocka_unit_test(
+			lines_go_to_the_log_file_with_the_pid_in_its_name),
+		cmocka_unit_test(a_log_file_that_cannot_be_opened_is_said_once),
+		cmocka_unit_test(logging_keeps_errno_and_cuts_long_lines),
+		cmocka_unit_test(a_log_descriptor_taken_away_is_opened_again),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
