@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The bell: how the two sides of one ring sleep and are woken
+ * (docs/design/wire-shm.md, section 4).
+ *
+ * Modelled: a producer that sends N records through a ring of SLOTS, sleeping for
+ * space; a consumer that takes them, sleeping for data; the service of the
+ * process of each, which changes its state once and kicks it. A side sleeps in
+ * futex_waitv on two words, which the kernel queues and compares one after the
+ * other, or (CPKT, PPKT) in a poll for WAKE packets.
+ *
+ * Memory: each store that is not sequentially consistent waits in a buffer of its
+ * thread and becomes visible later, also after younger stores to other words
+ * unless those are releases. That is TSO and more (PSO). A sequentially
+ * consistent store, a read-modify-write and each futex call wait for the thread's
+ * buffer to be empty. Loads are not reordered.
+ *
+ * Abstractions: one record per slot, so `taken' counts records; a record's word is
+ * its number plus one; `a quarter of the ring' is QUARTER records; spinning is
+ * SPIN looks more, or fewer.
+ *
+ * Asserted: word and payload are those of the next record; the producer does not
+ * ring more often than it was asked to (a futex call that wakes nobody is no ring);
+ * and, by the search for invalid end states, nobody sleeps for ever: all N records
+ * arrive, each side learns of the change of its state.
+ */
+
+#ifndef N
+#define N 4
+#endif
+#ifndef SLOTS			/* one of them always holds the zero word */
+#define SLOTS 3
+#endif
+#ifndef QUARTER
+#define QUARTER 2
+#endif
+#ifndef SPIN
+#define SPIN 1
+#endif
+#ifndef CPKT			/* the consumer asks for WAKE packets */
+#define CPKT 0
+#endif
+#ifndef PPKT			/* the producer does */
+#define PPKT 0
+#endif
+#ifndef CKICK			/* the state of the consumer's side changes once */
+#define CKICK 0
+#endif
+#ifndef PKICK			/* that of the producer's does */
+#define PKICK 0
+#endif
+
+/* Planted bugs. */
+#define NO_RECHECK	1	/* the consumer does not look again before it sleeps */
+#define NO_FENCE_WORD	2	/* word: a release store, then data_wait is read */
+#define NO_FENCE_WAIT	3	/* data_wait: a release store, then word is read */
+#define NO_FENCE_TAKEN	4	/* taken_seq: a release store, then space_wait is read */
+#define NO_FENCE_SPACE	5	/* space_wait: a release store, then taken is read */
+#define RELAXED_WORD	6	/* word may overtake the payload */
+#define ZERO_AFTER	7	/* the next word is zeroed after this one is published */
+#define ANY_POSITION	8	/* the producer rings whatever position is asked for */
+#define COUNTER		9	/* data_wait counts requests; the one rung last is remembered */
+#define NEW_TAKEN	10	/* space_wait is compared with the new `taken', not the old */
+#define LATE_SEQ	11	/* the expected taken_seq is read after taken */
+#define LATE_KICK	12	/* the expected kick word is read after the state */
+#define WAKE_ONLY	13	/* the service wakes, but leaves the kick word alone */
+#ifndef BUG
+#define BUG 0
+#endif
+
+#define P	0		/* the producer, the consumer */
+#define C	1
+#define PEND	3		/* stores that a thread can have pending */
+
+#define WORD(i)	((i) % SLOTS)
+#define PAY(i)	(SLOTS + (i) % SLOTS)
+#define DATA_WAIT	(2 * SLOTS)
+#define SPACE_WAIT	(2 * SLOTS + 1)
+#define TAKEN		(2 * SLOTS + 2)
+#define TAKEN_SEQ	(2 * SLOTS + 3)
+#define STATE(t)	(2 * SLOTS + 4 + (t))
+#define KICK(t)		(2 * SLOTS + 6 + (t))
+#define WORDS		(2 * SLOTS + 8)
+#define NONE		255
+
+typedef Buffer {
+	byte n;
+	byte addr[PEND];
+	byte val[PEND];
+	bit rel[PEND];
+};
+
+byte mem[WORDS];
+Buffer buf[2];
+byte data_q[2] = NONE;		/* futexes that a sleeper is queued on */
+byte kick_q[2] = NONE;
+bit woken[2];
+byte packets[2];
+byte sleeps, rings;		/* requests of the consumer, rings of the producer */
+
+#define flushed(t)	(buf[t].n == 0)
+
+/* A wait word. */
+#define bits(v)		((v) & 3)
+#define request(pos, pkt)	((pos) << 2 | (pkt -> 2 : 1))
+#define asks(v, pos)	(bits(v) && (v) >> 2 == (pos))
+
+inline store(t, a, v, r)
+{
+	atomic { buf[t].n < PEND ->
+		buf[t].addr[buf[t].n] = a; buf[t].val[buf[t].n] = v; buf[t].rel[buf[t].n] = r;
+		buf[t].n++ }
+}
+
+inline store_sc(t, a, v)
+{
+	atomic { flushed(t) -> mem[a] = v }
+}
+
+/* One queued on word a, if any, is woken, and hit says so. */
+inline futex_wake(to, a, hit)
+{
+	if
+	:: data_q[to] == a -> data_q[to] = NONE; woken[to] = 1; hit = 1
+	:: else ->
+		if
+		:: kick_q[to] == a -> kick_q[to] = NONE; woken[to] = 1; hit = 1
+		:: else -> hit = 0
+		fi
+	fi
+}
+
+inline futex_waitv(t, a, va, b, vb)
+{
+	if
+	:: atomic { flushed(t) && mem[a] == va -> data_q[t] = a };
+		if
+		:: atomic { mem[b] == vb -> kick_q[t] = b };
+			woken[t]
+		:: atomic { mem[b] != vb -> skip }
+		fi
+	:: atomic { flushed(t) && mem[a] != va -> skip }
+	fi;
+	atomic { data_q[t] = NONE; kick_q[t] = NONE; woken[t] = 0 }
+}
+
+#define may(i)	(buf[t].n > i && !buf[t].rel[i])
+
+inline commit(k)
+{
+	i = k;
+	mem[buf[t].addr[i]] = buf[t].val[i];
+	do
+	:: i + 1 < buf[t].n -> buf[t].addr[i] = buf[t].addr[i + 1];
+		buf[t].val[i] = buf[t].val[i + 1]; buf[t].rel[i] = buf[t].rel[i + 1]; i++
+	:: else -> break
+	od;
+	buf[t].n--; buf[t].addr[i] = 0; buf[t].val[i] = 0; buf[t].rel[i] = 0; i = 0
+}
+
+/* Pending stores of a thread become visible. */
+proctype memory(byte t)
+{
+	byte i;
+
+end:	do
+	:: atomic { buf[t].n > 0 -> commit(0) }
+	:: atomic { may(1) && buf[t].addr[1] != buf[t].addr[0] -> commit(1) }
+	:: atomic { may(2) && buf[t].addr[2] != buf[t].addr[1] &&
+		buf[t].addr[2] != buf[t].addr[0] -> commit(2) }
+	od
+}
+
+/* The service of a side: the state changes once. */
+proctype service(byte t)
+{
+	bit hit;
+
+	mem[STATE(t)] = 1;
+	if
+	:: (t == P -> PPKT : CPKT) -> packets[t]++	/* it sleeps on the link: that wakes it */
+	:: else ->
+		if
+		:: BUG == WAKE_ONLY
+		:: else -> mem[KICK(t)] = 1
+		fi;
+		atomic { futex_wake(t, KICK(t), hit); hit = 0 }
+	fi
+}
+
+proctype producer()
+{
+	byte head, taken, seq, kick, told, v, rung, spin;
+	bit hit;
+
+	do
+	:: head < N || told < PKICK ->
+look:		/* the words to sleep on first, then what they stand for */
+		if
+		:: BUG == LATE_KICK -> told = mem[STATE(P)]; kick = mem[KICK(P)]
+		:: else -> kick = mem[KICK(P)]; told = mem[STATE(P)]
+		fi;
+		seq = mem[TAKEN_SEQ];
+		taken = mem[TAKEN];
+		if
+		:: head < N && head - taken < SLOTS - 1 -> goto send
+		:: head == N && told == PKICK -> break
+		:: else
+		fi;
+		if
+		:: spin < SPIN -> spin++; goto look
+		:: spin = 0
+		fi;
+		v = taken;
+		if
+		:: BUG == NO_FENCE_SPACE -> store(P, SPACE_WAIT, request(v, PPKT), 1)
+		:: else -> store_sc(P, SPACE_WAIT, request(v, PPKT))
+		fi;
+		taken = mem[TAKEN];
+		if
+		:: BUG == LATE_SEQ -> seq = mem[TAKEN_SEQ]
+		:: else
+		fi;
+		if
+		:: taken != v || (head < N && head - taken < SLOTS - 1)
+		:: else ->
+			if
+			:: PPKT -> atomic { flushed(P) && packets[P] > 0 -> packets[P]-- }
+			:: else -> futex_waitv(P, TAKEN_SEQ, seq, KICK(P), kick)
+			fi
+		fi;
+		if
+		:: PPKT		/* the request stays */
+		:: else -> store(P, SPACE_WAIT, v << 2, 0)
+		fi;
+		v = 0;
+		goto look;
+send:		spin = 0;
+		if
+		:: BUG == ZERO_AFTER
+		:: else -> store(P, WORD(head + 1), 0, 0)
+		fi;
+		store(P, PAY(head), head + 1, 0);
+		if
+		:: BUG == NO_FENCE_WORD -> store(P, WORD(head), head + 1, 1)
+		:: BUG == RELAXED_WORD -> store(P, WORD(head), head + 1, 0); flushed(P)
+		:: else -> store_sc(P, WORD(head), head + 1)
+		fi;
+		if
+		:: BUG == ZERO_AFTER -> store(P, WORD(head + 1), 0, 0)
+		:: else
+		fi;
+		v = mem[DATA_WAIT];
+		if
+		:: (BUG == COUNTER -> bits(v) && v != rung :
+			(BUG == ANY_POSITION -> bits(v) : asks(v, head))) ->
+			rung = (BUG == COUNTER -> v : 0);
+			atomic { flushed(P) ->
+				if
+				:: v & 2 -> packets[C]++; hit = 1
+				:: else -> futex_wake(C, WORD(head), hit)
+				fi;
+				rings = rings + hit; hit = 0;
+				assert(rings <= sleeps) }
+		:: else
+		fi;
+		v = 0; head++
+	:: else -> break
+	od
+}
+
+proctype consumer()
+{
+	byte cur, since, seq, wait, kick, told, w, v, spin;
+	bit hit;
+
+	do
+	:: cur < N || told < CKICK ->
+look:		if
+		:: BUG == LATE_KICK -> told = mem[STATE(C)]; kick = mem[KICK(C)]
+		:: else -> kick = mem[KICK(C)]; told = mem[STATE(C)]
+		fi;
+		w = mem[WORD(cur)];
+		if
+		:: cur < N && w != 0 ->
+			assert(w == cur + 1 && mem[PAY(cur)] == cur + 1);
+			cur++; since++; spin = 0;
+			if
+			:: since == QUARTER -> goto publish
+			:: else -> goto next
+			fi
+		:: cur == N && told == CKICK -> break
+		:: else
+		fi;
+		if
+		:: spin < SPIN -> spin++; goto look
+		:: spin = 0
+		fi;
+		if
+		:: since > 0 -> goto publish	/* and back here */
+		:: else
+		fi;
+		wait = (BUG == COUNTER -> wait + 1 : cur);
+		sleeps++;
+		if
+		:: BUG == NO_FENCE_WAIT -> store(C, DATA_WAIT, request(wait, CPKT), 1)
+		:: else -> store_sc(C, DATA_WAIT, request(wait, CPKT))
+		fi;
+		if
+		:: BUG == NO_RECHECK -> w = 0
+		:: else -> w = mem[WORD(cur)]
+		fi;
+		if
+		:: w != 0 && cur < N
+		:: else ->
+			if
+			:: CPKT -> atomic { flushed(C) && packets[C] > 0 -> packets[C]-- }
+			:: else -> futex_waitv(C, WORD(cur), w, KICK(C), kick)
+			fi
+		fi;
+		if
+		:: CPKT		/* the request stays */
+		:: else -> store(C, DATA_WAIT, wait << 2, 0)
+		fi;
+		goto look;
+publish:	v = (BUG == NEW_TAKEN -> cur : cur - since);
+		since = 0; seq++;
+		store(C, TAKEN, cur, 1);
+		if
+		:: BUG == NO_FENCE_TAKEN -> store(C, TAKEN_SEQ, seq, 1)
+		:: else -> store_sc(C, TAKEN_SEQ, seq)
+		fi;
+		w = mem[SPACE_WAIT];
+		if
+		:: asks(w, v) ->
+			atomic { flushed(C) ->
+				if
+				:: w & 2 -> packets[P]++
+				:: else -> futex_wake(P, TAKEN_SEQ, hit); hit = 0
+				fi }
+		:: else
+		fi;
+		v = 0;
+next:		w = 0
+	:: else -> break
+	od
+}
+
+init {
+	atomic {
+		run memory(P); run memory(C);
+		if
+		:: PKICK -> run service(P)
+		:: else
+		fi;
+		if
+		:: CKICK -> run service(C)
+		:: else
+		fi;
+		run producer(); run consumer()
+	}
+}
