@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# What the scripts share: Debian's packages, and how to talk. Sourced by bash.
+#
+# A script sets `me` (how it is called) before it sources this file.
+
+# One list of packages, by what they are for. README.md tells the same.
+packages_build="gcc libc6-dev meson ninja-build pkg-config"
+packages_library="libinih-dev liburing-dev"
+packages_tool="libjansson-dev"
+packages_examples="libssl-dev"
+packages_tests="libcmocka-dev python3 curl netcat-openbsd"
+packages_gates="clang-format mandoc g++ binutils"
+packages_clang="clang"
+packages_models="spin"
+
+# Why the script cannot go on, and the cure, in one line.
+die()
+{
+	echo "$me: $*" >&2
+	exit 1
+}
+
+say()
+{
+	echo "==> $*"
+}
+
+missing_packages()
+{
+	local p
+
+	for p in "$@"; do
+		[ "$(dpkg-query -W -f '${db:Status-Status}' "$p" \
+			2>/dev/null)" = installed ] || echo "$p"
+	done
+}
+
+as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+apt_get()
+{
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq \
+		-o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 \
+		-o Dpkg::Use-Pty=0 "$@"
+}
+
+# Installs what is missing of the packages given.
+need_packages()
+{
+	local missing log
+
+	command -v dpkg-query >/dev/null ||
+		die "this needs a Debian system; elsewhere install what" \
+			"README.md lists and give --no-install"
+	missing=$(missing_packages "$@" | tr '\n' ' ')
+	[ -n "$missing" ] || return 0
+	if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+		die "packages are missing and there is no sudo; as root do:" \
+			"apt-get install --no-install-recommends $missing"
+	fi
+	say "installing ${missing% }"
+	log=$(mktemp) || die "no room for a temporary file; free some in ${TMPDIR:-/tmp}"
+	# shellcheck disable=SC2086 # the list is words
+	if ! { apt_get update &&
+		apt_get install --no-install-recommends -y $missing; } \
+		>"$log" 2>&1 </dev/null; then
+		cat "$log" >&2
+		rm -f "$log"
+		die "Debian's packages cannot be installed (apt-get's reasons" \
+			"are above); as root do: apt-get update && apt-get" \
+			"install --no-install-recommends $missing"
+	fi
+	rm -f "$log"
+}
+
+# A build folder with the options given after it, configured anew when they
+# changed. Output is kept in the folder's log and shown when it fails.
+build()
+{
+	local dir=$1 log
+	shift
+	local wish="CC=${CC:-cc} $*"
+
+	mkdir -p "$dir" || die "cannot make $dir; is the source read-only?"
+	log=$dir.log
+	if [ "$(cat "$dir.options" 2>/dev/null)" != "$wish" ] ||
+		[ ! -f "$dir/build.ninja" ]; then
+		rm -rf "$dir" "$dir.options"
+		meson setup "$dir" "$@" >"$log" 2>&1 </dev/null ||
+			{ cat "$log" >&2; return 1; }
+		echo "$wish" >"$dir.options"
+	fi
+	ninja -C "$dir" -j "$jobs" >"$log" 2>&1 </dev/null ||
+		{ cat "$log" >&2; return 1; }
+}
+
+jobs=$(nproc 2>/dev/null || echo 2)
