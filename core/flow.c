@@ -523,7 +523,7 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
 /* Plain close(2) bypasses the table, and the number may be another socket's by
  * now: looked at on the first submission after a moment's rest, where bytes
  * would go into a ring. */
-#define REST_TICKS 50000
+#define REST_TICKS 20000
 
 static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 {

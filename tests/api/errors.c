@@ -537,16 +537,20 @@ static void overlapping_buffers_do_no_harm(void)
 }
 
 /* A number that plain calls closed and the kernel gave out again belongs to
- * the new socket. */
+ * the new socket, once it rested for a millisecond. */
 static void a_reused_number_is_the_new_socket(void)
 {
 	int fd[2], old[2], fresh[2], number;
+	int64_t used;
 
 	begin(fd);
 	t_pair(T_IPV4, old);
 	t_settle_pair(old[0], old[1], T_SHM);
 	number = old[0];
+	used = t_now_ns();
 	T_OK(close(number));
+	while (t_now_ns() - used < 1000000)
+		;
 	T_OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fresh));
 	T_EQ(fresh[0], number);
 	T_EQ(t_send(number, "new", 3, 0), 3);
