@@ -51,12 +51,19 @@ static int tcp_info(int fd, struct tcp_info *ret)
 	return 0;
 }
 
-/* Bytes ever written to TCP. The end that connected counts its SYN as
- * acknowledged. */
-static int bytes_written(struct exi_sock *sk, uint64_t *ret)
+static uint64_t bytes_begun(const struct tcp_info *i)
 {
-	int fd = sk->tcp->fd, queued, tries, err;
+	return i->tcpi_bytes_sent - i->tcpi_bytes_retrans +
+	       i->tcpi_notsent_bytes;
+}
+
+/* Two counts of the bytes ever written to TCP, of one moment: what was
+ * acknowledged and what waits for that, and what was or will be sent. The end
+ * that connected counts its SYN in the first. */
+static int counts_written(int fd, uint64_t *ret_acked, uint64_t *ret_begun)
+{
 	struct tcp_info before, after;
+	int queued, tries, err;
 
 	for (tries = 0; tries < 100; tries++) {
 		err = tcp_info(fd, &before);
@@ -67,13 +74,25 @@ static int bytes_written(struct exi_sock *sk, uint64_t *ret)
 		err = tcp_info(fd, &after);
 		if (err)
 			return err;
-		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked) {
-			*ret = after.tcpi_bytes_acked + (uint64_t)queued -
-			       (sk->role == EXI_ROLE_CONNECT);
+		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked &&
+		    bytes_begun(&before) == bytes_begun(&after)) {
+			*ret_acked = after.tcpi_bytes_acked + (uint64_t)queued;
+			*ret_begun = bytes_begun(&after);
 			return 0;
 		}
 	}
 	return -EAGAIN;
+}
+
+/* Bytes ever written to TCP. */
+static int bytes_written(struct exi_sock *sk, uint64_t *ret)
+{
+	uint64_t acked, begun;
+	int err = counts_written(sk->tcp->fd, &acked, &begun);
+
+	if (!err)
+		*ret = acked - (sk->role == EXI_ROLE_CONNECT);
+	return err;
 }
 
 /* The kernel counts a FIN as a byte received, and as one unread until the end
@@ -110,21 +129,16 @@ static int bytes_read(struct exi_sock *sk, uint64_t *ret)
 	return err ? err : -EAGAIN;
 }
 
-/* The kernel counts the SYN of the end that connected among the acknowledged
- * bytes, but not among those sent. */
+/* Only the end that connected sent a SYN that was counted. */
 enum exi_role exi_switch_role(int fd)
 {
-	struct tcp_info i;
-	uint64_t acked, sent;
-	int queued;
+	uint64_t acked, begun;
 
-	if (tcp_info(fd, &i) || ioctl(fd, SIOCOUTQ, &queued) < 0)
+	if (counts_written(fd, &acked, &begun))
 		return EXI_ROLE_NONE;
-	acked = i.tcpi_bytes_acked + (uint64_t)queued;
-	sent = i.tcpi_bytes_sent - i.tcpi_bytes_retrans + i.tcpi_notsent_bytes;
-	return acked == sent + 1 ? EXI_ROLE_CONNECT
-	       : acked == sent	 ? EXI_ROLE_ACCEPT
-				 : EXI_ROLE_NONE;
+	return acked == begun + 1 ? EXI_ROLE_CONNECT
+	       : acked == begun	  ? EXI_ROLE_ACCEPT
+				  : EXI_ROLE_NONE;
 }
 
 static bool option_set(int fd, int level, int name)
