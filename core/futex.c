@@ -135,7 +135,7 @@ void exi_lock_slow(struct exi_lock *l)
 			continue;
 		w |= EXI_LOCK_CONTENDED;
 		clock_gettime(CLOCK_MONOTONIC, &deadline);
-		deadline.tv_nsec += 50 * 1000 * 1000;
+		deadline.tv_nsec += EXI_LOCK_SLEEP_NS;
 		if (deadline.tv_nsec >= 1000000000) {
 			deadline.tv_nsec -= 1000000000;
 			deadline.tv_sec++;
@@ -152,5 +152,6 @@ void exi_lock_slow(struct exi_lock *l)
 
 void exi_unlock_slow(struct exi_lock *l)
 {
+	atomic_exchange_explicit(&l->word, 0, memory_order_release);
 	exi_futex_wake((const uint32_t *)&l->word, 1);
 }

@@ -13,7 +13,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/util.h"
+
 #define EXI_LOCK_CONTENDED 0x80000000u
+#define EXI_LOCK_SLEEP_NS  2000000 /* until a waiter looks again */
 
 struct exi_lock {
 	_Atomic uint32_t word;
@@ -45,13 +48,17 @@ static inline void exi_lock(struct exi_lock *l)
 		exi_lock_slow(l);
 }
 
+/* Without a read-modify-write, which costs more than what most locks guard. A
+ * waiter that marks the word between the load and the store is not woken; it
+ * finds the word free when it goes to sleep, or, if the owner lost its CPU just
+ * there, when its sleep of EXI_LOCK_SLEEP_NS ends. */
 static inline void exi_unlock(struct exi_lock *l)
 {
-	uint32_t old =
-		atomic_exchange_explicit(&l->word, 0, memory_order_release);
-
-	if (old & EXI_LOCK_CONTENDED)
+	if (exi_unlikely(atomic_load_explicit(&l->word, memory_order_relaxed) &
+			 EXI_LOCK_CONTENDED))
 		exi_unlock_slow(l);
+	else
+		atomic_store_explicit(&l->word, 0, memory_order_release);
 }
 
 static inline bool exi_lock_held(struct exi_lock *l)

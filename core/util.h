@@ -5,7 +5,9 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
@@ -25,6 +27,21 @@ static inline struct timespec exi_ns_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
 				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+/* memcpy(), without a call for what fits two words. */
+static inline void exi_copy(void *to, const void *from, size_t n)
+{
+	uint64_t first, last;
+
+	if (n < sizeof(first) || n > 2 * sizeof(first)) {
+		memcpy(to, from, n);
+		return;
+	}
+	memcpy(&first, from, sizeof(first));
+	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
+	memcpy(to, &first, sizeof(first));
+	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
 }
 
 #if defined(__x86_64__) || defined(__i386__)

@@ -117,7 +117,7 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 		}
 		zero_next(p, tx, (uint32_t)n);
 		r = shmp_out(p, tx->head);
-		memcpy(r->payload, (const char *)buf + done, n);
+		exi_copy(r->payload, (const char *)buf + done, n);
 		publish(c, SHMP_DATA, (uint32_t)n);
 		done += n;
 	}
@@ -202,8 +202,8 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 
 		if (n > len - done)
 			n = len - done;
-		memcpy((char *)buf + done,
-		       shmp_in(p, rx.pos)->payload + rx.used, n);
+		exi_copy((char *)buf + done,
+			 shmp_in(p, rx.pos)->payload + rx.used, n);
 		done += n;
 		rx.pos += shmp_record_bytes(rx.len);
 		rx.len = 0;
@@ -228,8 +228,8 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 		if (n > len - done)
 			n = len - done;
-		memcpy((char *)buf + done,
-		       shmp_in(p, rx->pos)->payload + rx->used, n);
+		exi_copy((char *)buf + done,
+			 shmp_in(p, rx->pos)->payload + rx->used, n);
 		done += n;
 		rx->used += (uint32_t)n;
 		if (rx->used == rx->len) {
