@@ -8,36 +8,14 @@
 #include "core/lifecycle.h"
 #include "core/queue.h"
 
-/* An operation on queue q; *ret_q must be put. */
-static int reserve(exs_qhandle_t handle, struct exi_queue **ret_q,
-		   struct exi_op **ret)
+static int submit(exs_qhandle_t q, const struct exi_op *what)
 {
-	struct exi_queue *q = exi_queue_get(handle);
 	struct exi_op *op;
-	int err;
-
-	if (!q)
-		return -EINVAL;
-	err = exi_queue_reserve(q, &op);
-	if (err) {
-		exi_queue_put(q);
-		return err;
-	}
-	*op = (struct exi_op){ .node = op->node, .queue = q, .newfd = -1 };
-	exi_list_init(&op->node);
-	*ret_q = q;
-	*ret = op;
-	return 0;
-}
-
-static int submit(exs_qhandle_t handle, const struct exi_op *what)
-{
-	struct exi_queue *q;
-	struct exi_op *op;
-	int ret = reserve(handle, &q, &op);
+	int ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
 
 	if (ret)
 		return ret;
+	op->newfd = -1;
 	op->type = what->type;
 	op->fd = what->fd;
 	op->flags = what->flags;
@@ -48,7 +26,6 @@ static int submit(exs_qhandle_t handle, const struct exi_op *what)
 	ret = exi_lifecycle_submit(op);
 	if (ret)
 		exi_queue_unreserve(op);
-	exi_queue_put(q);
 	return ret;
 }
 
@@ -107,24 +84,23 @@ EXI_PUBLIC int exs_cancel(int s, exs_ahandle_t a, int flags)
 }
 
 /* A result now, or an event when a queue was given. */
-static int finish(int ret, struct exi_op *op, struct exi_queue *q)
+static int finish(int ret, struct exi_op *op)
 {
-	if (!q)
+	if (!op)
 		return (int)exi_result(ret);
 	op->err = ret < 0 ? -ret : 0;
 	exi_op_complete(op);
-	exi_queue_put(q);
 	return 0;
 }
 
-static int prepare(int type, int s, exs_qhandle_t handle, exs_ahandle_t a,
-		   struct exi_op **op, struct exi_queue **q)
+static int prepare(int type, int s, exs_qhandle_t q, exs_ahandle_t a,
+		   struct exi_op **op)
 {
 	int ret;
 
-	if (handle == EXS_QHANDLE_INVALID)
+	if (q == EXS_QHANDLE_INVALID)
 		return 0;
-	ret = reserve(handle, q, op);
+	ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, op);
 	if (ret)
 		return ret;
 	(*op)->type = type;
@@ -135,7 +111,6 @@ static int prepare(int type, int s, exs_qhandle_t handle, exs_ahandle_t a,
 
 EXI_PUBLIC int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a)
 {
-	struct exi_queue *queue = NULL;
 	struct exi_op *op = NULL;
 	socklen_t len = sizeof(int);
 	int ret, type;
@@ -145,15 +120,14 @@ EXI_PUBLIC int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a)
 		return (int)exi_result(-EINVAL);
 	ret = getsockopt(s, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ? -errno : 0;
 	if (!ret)
-		ret = prepare(EXS_EVT_SHUTDOWN, s, q, a, &op, &queue);
+		ret = prepare(EXS_EVT_SHUTDOWN, s, q, a, &op);
 	if (ret)
 		return (int)exi_result(ret);
-	return finish(exi_shutdown(s, how), op, queue);
+	return finish(exi_shutdown(s, how), op);
 }
 
 EXI_PUBLIC int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a)
 {
-	struct exi_queue *queue = NULL;
 	struct exi_op *op = NULL;
 	int ret;
 
@@ -164,8 +138,8 @@ EXI_PUBLIC int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a)
 	 * our back is forgotten all the same. */
 	if (fcntl(s, F_GETFD) < 0)
 		return (int)exi_result(exi_close(s));
-	ret = prepare(EXS_EVT_CLOSE, s, q, a, &op, &queue);
+	ret = prepare(EXS_EVT_CLOSE, s, q, a, &op);
 	if (ret)
 		return (int)exi_result(ret);
-	return finish(exi_close(s), op, queue);
+	return finish(exi_close(s), op);
 }

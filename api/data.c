@@ -34,39 +34,22 @@ static int check(const struct transfer *t, int allowed)
 	return 0;
 }
 
-static ssize_t submit(const struct transfer *t, exs_qhandle_t handle)
+static ssize_t submit(const struct transfer *t, exs_qhandle_t q)
 {
-	struct exi_queue *q = exi_queue_get(handle);
-	struct exi_region *region = NULL;
 	struct exi_op *op;
-	int ret;
+	int ret = exi_queue_reserve(q, t->mhandle, t->buf, t->len, &op);
 
-	if (!q)
-		return -EINVAL;
-	ret = exi_mem_get(t->mhandle, t->buf, t->len, &region);
 	if (ret)
-		goto put_queue;
-	ret = exi_queue_reserve(q, &op);
-	if (ret)
-		goto put_region;
-	*op = (struct exi_op){ .node = op->node,
-			       .queue = q,
-			       .region = region,
-			       .type = t->type,
-			       .fd = t->fd,
-			       .ahandle = t->ahandle,
-			       .buf = t->buf,
-			       .len = t->len,
-			       .flags = t->flags };
-	exi_list_init(&op->node);
+		return ret;
+	op->type = t->type;
+	op->fd = t->fd;
+	op->ahandle = t->ahandle;
+	op->buf = t->buf;
+	op->len = t->len;
+	op->flags = t->flags;
 	ret = exi_flow_submit(op);
-	if (ret == 0)
-		goto put_queue; /* the region is the operation's */
-	exi_queue_unreserve(op);
-put_region:
-	exi_mem_put(region);
-put_queue:
-	exi_queue_put(q);
+	if (ret)
+		exi_queue_unreserve(op);
 	return ret;
 }
 

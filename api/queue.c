@@ -51,7 +51,8 @@ EXI_PUBLIC int exs_qdequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 {
 	if (!evtvec && evtcnt)
 		return (int)exi_result(-EFAULT);
-	WITH_QUEUE(q, queue, exi_queue_dequeue(queue, evtvec, evtcnt, timeout));
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_queue_dequeue(q, evtvec, evtcnt, timeout));
 }
 
 EXI_PUBLIC int exs_x_qfd(exs_qhandle_t q)

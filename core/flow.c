@@ -672,14 +672,43 @@ static uint64_t deadline_of(int fd, int option)
 /* What a slow synchronous call has found out about its descriptor. */
 struct patience {
 	bool known;
+	bool spun; /* in vain, since it slept last */
 	uint64_t deadline;
+	struct exi_look look;
 };
 
 #define PROBE_NS 1000000u
 
-/* Spinning comes before the system calls that tell whether the call may wait:
- * they take longer than most replies. What they said last decides whether to
- * spin; what they say now, whether to sleep. */
+/* Takes the lock for the next attempt; a look ends. */
+static bool lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
+		      struct patience *p, struct exi_shared **ret)
+{
+	struct exi_half *h;
+
+	if (!p->look.on)
+		return exi_sock_lock(sk, fd, dir, ret);
+	*ret = sk->sh;
+	h = &sk->sh->half[dir];
+	exi_lock(&h->lock);
+	exi_look_end(sk, dir, &p->look);
+	if (exi_likely(atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
+		       fd))
+		return true;
+	exi_half_unlock(h);
+	return false;
+}
+
+/* An attempt found nothing. Spinning comes before the system calls that tell
+ * whether the call may wait: they take longer than most replies. What they said
+ * last decides whether to spin; what they say now, whether to sleep. */
+static void look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
+			struct patience *p)
+{
+	if (!(flags & MSG_DONTWAIT) && !p->spun &&
+	    atomic_load_explicit(&sk->blocks, memory_order_relaxed))
+		exi_look_begin(sk, dir, &p->look);
+}
+
 static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 		      struct patience *p)
 {
@@ -687,9 +716,12 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 
 	if (flags & MSG_DONTWAIT)
 		return -EAGAIN;
-	if (atomic_load_explicit(&sk->blocks, memory_order_relaxed) &&
-	    exi_wait_spin(sk, fd, dir))
+	if (p->look.on) {
+		exi_look_spin(&p->look);
+		p->spun = !p->look.hit;
 		return 0;
+	}
+	p->spun = false;
 	if (!p->known && atomic_load(&sk->blocks)) {
 		/* Most sleeps end before this, and need not know. */
 		ret = exi_wait(sk, fd, dir, exi_now_ns() + PROBE_NS);
@@ -776,7 +808,7 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 		return -EBADF;
 	before_send(sk, fd, len);
 	for (;;) {
-		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		if (!lock_half(sk, fd, EXI_TX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
 			exi_half_unlock(&sh->half[EXI_TX]);
@@ -787,6 +819,8 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 		}
 		n = try_send(sk, &sh->half[EXI_TX], (const char *)buf + done,
 			     len - done, flags);
+		if (n == -EAGAIN)
+			look_locked(sk, EXI_TX, flags, &p);
 		exi_half_unlock(&sh->half[EXI_TX]);
 		if (n >= 0) {
 			done += (size_t)n;
@@ -854,7 +888,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	for (;;) {
 		struct exi_half *h;
 
-		if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		if (!lock_half(sk, fd, EXI_RX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_RX];
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
@@ -872,6 +906,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		} else {
 			n = try_recv(sk, h, (char *)buf + done, len - done,
 				     flags);
+			if (n == -EAGAIN)
+				look_locked(sk, EXI_RX, flags, &p);
 			exi_half_unlock(h);
 			if (n == -ESTALE) {
 				exi_link_read(sk);

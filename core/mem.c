@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of registrations. Objects are never freed, so a stale handle may
- * be looked at: the reference count is taken first, then the handle compared.
- */
+ * be looked at: the user is counted first, then the handle compared. */
 #include "core/mem.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "core/queue.h"
 
 #define REGIONS_MAX 65536
 #define INDEX_BITS  16
 
 struct exi_region {
 	_Atomic int handle; /* 0: free */
-	_Atomic int users;  /* operations, and lookers */
+	_Atomic int users;  /* calls that have no operation */
 	int generation;
 	char *addr;
 	size_t len;
@@ -96,41 +98,52 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret)
 	return r ? 0 : -ENOMEM;
 }
 
-static struct exi_region *get(exs_mhandle_t m)
+static struct exi_region *place_of(exs_mhandle_t m)
 {
-	struct exi_region *r;
-
-	if (m <= 0)
-		return NULL;
-	r = atomic_load_explicit(&regions[m & (REGIONS_MAX - 1)],
-				 memory_order_acquire);
-	if (!r)
-		return NULL;
-	atomic_fetch_add(&r->users, 1);
-	if (atomic_load(&r->handle) == m)
-		return r;
-	atomic_fetch_sub(&r->users, 1);
-	return NULL;
+	return m > 0 ? atomic_load_explicit(&regions[m & (REGIONS_MAX - 1)],
+					    memory_order_acquire)
+		     : NULL;
 }
 
-int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
-		struct exi_region **ret)
+static bool covers(const struct exi_region *r, const void *buf, size_t len)
+{
+	return (const char *)buf >= r->addr && len <= r->len &&
+	       (size_t)((const char *)buf - r->addr) <= r->len - len;
+}
+
+int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret)
 {
 	struct exi_region *r;
 
 	*ret = NULL;
 	if (m == EXS_MHANDLE_UNREGISTERED)
 		return 0;
-	r = get(m);
-	if (!r)
+	r = place_of(m);
+	if (!r || atomic_load_explicit(&r->handle, memory_order_acquire) != m ||
+	    !covers(r, buf, len))
 		return -EINVAL;
-	if ((const char *)buf < r->addr || len > r->len ||
-	    (size_t)((const char *)buf - r->addr) > r->len - len) {
-		exi_mem_put(r);
-		return -EINVAL;
-	}
 	*ret = r;
 	return 0;
+}
+
+int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
+		struct exi_region **ret)
+{
+	struct exi_region *r;
+	int err;
+
+	*ret = NULL;
+	if (m == EXS_MHANDLE_UNREGISTERED)
+		return 0;
+	r = place_of(m);
+	if (!r)
+		return -EINVAL;
+	atomic_fetch_add(&r->users, 1);
+	err = exi_mem_find(m, buf, len, ret);
+	if (err)
+		exi_mem_put(r);
+	return err;
 }
 
 void exi_mem_put(struct exi_region *r)
@@ -142,19 +155,17 @@ void exi_mem_put(struct exi_region *r)
 int exi_mem_deregister(exs_mhandle_t m)
 {
 	struct exi_region *r;
-	int ret = 0;
+	int ret = -EINVAL;
 
 	pthread_mutex_lock(&mem_lock);
-	r = get(m);
-	if (!r) {
-		ret = -EINVAL;
+	r = place_of(m);
+	if (!r || atomic_load(&r->handle) != m)
 		goto unlock;
-	}
 	/* Nobody can find it from here on, unless it is in use. */
 	atomic_store(&r->handle, 0);
-	if (atomic_fetch_sub(&r->users, 1) > 1) {
+	ret = atomic_load(&r->users) || exi_queue_uses(r) ? -EBUSY : 0;
+	if (ret) {
 		atomic_store(&r->handle, m);
-		ret = -EBUSY;
 		goto unlock;
 	}
 	r->next_free = free_regions;

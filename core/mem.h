@@ -13,8 +13,14 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
 /* -EBUSY while operations use it. */
 int exi_mem_deregister(exs_mhandle_t m);
 
-/* The region of a handle, if it covers the buffer, kept until
- * exi_mem_put(). Null region for EXS_MHANDLE_UNREGISTERED. -EINVAL. */
+/* The region of a handle, if it covers the buffer; not kept. Null region for
+ * EXS_MHANDLE_UNREGISTERED. -EINVAL. Called with a queue's lock held for an
+ * operation of that queue: deregistration, which looks at the operations of
+ * every queue after it took the handle away, then finds it there. */
+int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret);
+
+/* The same for a call without an operation, kept until exi_mem_put(). */
 int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
 		struct exi_region **ret);
 void exi_mem_put(struct exi_region *r);

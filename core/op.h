@@ -33,9 +33,10 @@ struct exi_op {
 	bool cancelled;
 	bool started; /* connect: under way */
 	exs_acceptaddr_t *addr;
-	struct sockaddr_storage to;
-	socklen_t to_len;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
+	/* What follows is set for a connect only. */
+	socklen_t to_len;
+	struct sockaddr_storage to;
 };
 
 /* The operation has its result: to its queue, or wakes its thread. Called

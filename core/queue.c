@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -24,6 +25,9 @@
 #include "core/sock.h"
 #include "core/wait.h"
 
+/* Looks between looks at the clock. */
+#define SPIN_BATCH 64
+
 #define QUEUES_MAX 4096
 #define INDEX_BITS 12
 /* Ticks without anything unattended until they stop. */
@@ -35,27 +39,33 @@ static int generation;
 
 /* --- handles ------------------------------------------------------------ */
 
+static void set_slots(struct exi_queue *q, struct exi_op *ops, int depth)
+{
+	q->ops = ops;
+	q->depth = depth;
+	exi_list_init(&q->free);
+	for (int i = 0; i < depth; i++) {
+		ops[i].queue = q;
+		ops[i].region = NULL;
+		exi_list_add_tail(&q->free, &ops[i].node);
+	}
+}
+
 static int setup(struct exi_queue *q, int depth, int index)
 {
 	struct exi_op *ops = calloc((size_t)depth, sizeof(*ops));
-	int i;
 
 	if (!ops)
 		return -ENOMEM;
-	q->depth = depth;
+	exi_lock(&q->lock);
 	q->n_done = q->n_used = 0;
 	atomic_store(&q->sleepers, 0);
 	q->qfd = -1;
 	q->wait = EXS_WAIT_ADAPTIVE;
 	q->signal = (exs_signal_t){ 0 };
-	q->ops = ops;
 	q->spin = (struct exi_spin){ 0 };
-	exi_list_init(&q->free);
 	exi_list_init(&q->done);
-	for (i = 0; i < depth; i++) {
-		ops[i].queue = q;
-		exi_list_add_tail(&q->free, &ops[i].node);
-	}
+	set_slots(q, ops, depth);
 	atomic_store(&q->ready, 0);
 	atomic_store(&q->n_hot, 0);
 	atomic_store(&q->deleted, false);
@@ -63,6 +73,7 @@ static int setup(struct exi_queue *q, int depth, int index)
 	if (!generation)
 		generation = 1;
 	atomic_store(&q->handle, generation << INDEX_BITS | index);
+	exi_unlock(&q->lock);
 	return 0;
 }
 
@@ -85,7 +96,8 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 		}
 		/* Free when it has no handle and nobody looks at it. */
 		if (atomic_load(&q->handle) == 0 &&
-		    atomic_load(&q->users) == 0) {
+		    atomic_load(&q->users) == 0 &&
+		    atomic_load(&q->attended) == 0) {
 			err = setup(q, depth, i);
 			if (!err)
 				*ret = atomic_load(&q->handle);
@@ -96,14 +108,19 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 	return err;
 }
 
+/* The queue in a handle's place; it may have another handle. */
+static struct exi_queue *place_of(exs_qhandle_t h)
+{
+	return exi_likely(h > 0)
+		       ? atomic_load_explicit(&queues[h & (QUEUES_MAX - 1)],
+					      memory_order_acquire)
+		       : NULL;
+}
+
 struct exi_queue *exi_queue_get(exs_qhandle_t h)
 {
-	struct exi_queue *q;
+	struct exi_queue *q = place_of(h);
 
-	if (exi_unlikely(h <= 0))
-		return NULL;
-	q = atomic_load_explicit(&queues[h & (QUEUES_MAX - 1)],
-				 memory_order_acquire);
 	if (exi_unlikely(!q))
 		return NULL;
 	atomic_fetch_add(&q->users, 1);
@@ -154,7 +171,6 @@ void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
 int exi_queue_delete(exs_qhandle_t h)
 {
 	struct exi_queue *q = exi_queue_get(h);
-	struct exi_list *node;
 	struct exi_op *ops;
 	int qfd, i;
 
@@ -169,8 +185,7 @@ int exi_queue_delete(exs_qhandle_t h)
 		return deleted ? -EINVAL : -EBUSY;
 	}
 	atomic_store(&q->deleted, true);
-	while ((node = exi_list_pop(&q->done)))
-		exi_mem_put(exi_container(node, struct exi_op, node)->region);
+	exi_list_init(&q->done);
 	q->n_done = q->n_used = 0;
 	atomic_store(&q->ready, 0);
 	for (i = 0; i < atomic_load(&q->n_hot); i++)
@@ -181,9 +196,9 @@ int exi_queue_delete(exs_qhandle_t h)
 	ops = q->ops;
 	q->ops = NULL;
 	exi_list_init(&q->free);
+	atomic_store(&q->handle, 0);
 	wake_sleepers(q);
 	exi_unlock(&q->lock);
-	atomic_store(&q->handle, 0);
 	exi_fd_close(qfd);
 	free(ops);
 	exi_queue_put(q);
@@ -192,19 +207,45 @@ int exi_queue_delete(exs_qhandle_t h)
 
 /* --- slots and completions ---------------------------------------------- */
 
-int exi_queue_reserve(struct exi_queue *q, struct exi_op **ret)
+int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
+		      size_t len, struct exi_op **ret)
 {
+	struct exi_queue *q = place_of(h);
+	struct exi_region *region;
 	struct exi_list *node;
+	struct exi_op *op;
+	int err = -EINVAL;
 
+	if (exi_unlikely(!q))
+		return -EINVAL;
 	exi_lock(&q->lock);
+	if (exi_unlikely(atomic_load_explicit(&q->handle,
+					      memory_order_relaxed) != h ||
+			 exi_mem_find(m, buf, len, &region)))
+		goto unlock;
+	err = -EAGAIN;
 	node = exi_list_pop(&q->free);
-	if (node)
-		q->n_used++;
+	if (exi_unlikely(!node))
+		goto unlock;
+	q->n_used++;
+	op = exi_container(node, struct exi_op, node);
+	op->region = region;
 	exi_unlock(&q->lock);
-	if (!node)
-		return atomic_load(&q->deleted) ? -EINVAL : -EAGAIN;
-	*ret = exi_container(node, struct exi_op, node);
+	memset(&op->type, 0,
+	       offsetof(struct exi_op, to_len) - offsetof(struct exi_op, type));
+	exi_list_init(&op->node);
+	*ret = op;
 	return 0;
+unlock:
+	exi_unlock(&q->lock);
+	return err;
+}
+
+static void free_slot_locked(struct exi_op *op)
+{
+	op->region = NULL;
+	op->queue->n_used--;
+	exi_list_add_head(&op->queue->free, &op->node);
 }
 
 void exi_queue_unreserve(struct exi_op *op)
@@ -212,36 +253,18 @@ void exi_queue_unreserve(struct exi_op *op)
 	struct exi_queue *q = op->queue;
 
 	exi_lock(&q->lock);
-	q->n_used--;
-	exi_list_add_head(&q->free, &op->node);
+	free_slot_locked(op);
 	exi_unlock(&q->lock);
 }
 
-void exi_op_complete(struct exi_op *op)
-{
-	struct exi_queue *q = op->queue;
-	int signo = 0;
-
-	if (!q) {
-		/* On a stack: not ours any more after the store. */
-		const uint32_t *word = (const uint32_t *)&op->finished;
-
-		atomic_store_explicit(&op->finished, 1, memory_order_release);
-		exi_futex_wake(word, 1);
-		return;
-	}
-	exi_lock(&q->lock);
-	exi_list_add_tail(&q->done, &op->node);
-	atomic_store_explicit(&q->ready, ++q->n_done, memory_order_release);
-	wake_sleepers(q);
-	if (exi_unlikely(q->qfd >= 0) && q->n_done == 1)
-		eventfd_write(q->qfd, 1);
-	if (q->n_done == 1 && q->signal.exs_enable)
-		signo = q->signal.exs_signo;
-	exi_unlock(&q->lock);
-	if (exi_unlikely(signo))
-		kill(getpid(), signo);
-}
+/* What a thread in dequeue completes by its own progress goes straight to the
+ * place where it wants its events, if nothing came before. */
+static _Thread_local struct taker {
+	struct exi_queue *q; /* null: this thread takes nothing now */
+	exs_event_t *ev;
+	int max;
+	int n;
+} taker;
 
 static void fill_event(const struct exi_op *op, exs_event_t *ev)
 {
@@ -260,6 +283,45 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
 }
 
+/* The event of an operation that is in no list; its slot is free. */
+static void take_locked(struct exi_op *op, exs_event_t *ev)
+{
+	fill_event(op, ev);
+	free_slot_locked(op);
+}
+
+void exi_op_complete(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+	int signo = 0;
+
+	if (!q) {
+		/* On a stack: not ours any more after the store. */
+		const uint32_t *word = (const uint32_t *)&op->finished;
+
+		atomic_store_explicit(&op->finished, 1, memory_order_release);
+		exi_futex_wake(word, 1);
+		return;
+	}
+	exi_lock(&q->lock);
+	if (taker.q == q && taker.n < taker.max && q->n_done == 0 &&
+	    !q->signal.exs_enable) {
+		take_locked(op, &taker.ev[taker.n++]);
+		exi_unlock(&q->lock);
+		return;
+	}
+	exi_list_add_tail(&q->done, &op->node);
+	atomic_store_explicit(&q->ready, ++q->n_done, memory_order_release);
+	wake_sleepers(q);
+	if (exi_unlikely(q->qfd >= 0) && q->n_done == 1)
+		eventfd_write(q->qfd, 1);
+	if (q->n_done == 1 && q->signal.exs_enable)
+		signo = q->signal.exs_signo;
+	exi_unlock(&q->lock);
+	if (exi_unlikely(signo))
+		kill(getpid(), signo);
+}
+
 static int take_events(struct exi_queue *q, exs_event_t *ev, int max)
 {
 	struct exi_list *node;
@@ -267,15 +329,9 @@ static int take_events(struct exi_queue *q, exs_event_t *ev, int max)
 	int n = 0;
 
 	exi_lock(&q->lock);
-	while (n < max && (node = exi_list_pop(&q->done))) {
-		struct exi_op *op = exi_container(node, struct exi_op, node);
-
-		fill_event(op, &ev[n++]);
-		exi_mem_put(op->region);
-		exi_list_add_head(&q->free, &op->node);
-	}
+	while (n < max && (node = exi_list_pop(&q->done)))
+		take_locked(exi_container(node, struct exi_op, node), &ev[n++]);
 	q->n_done -= n;
-	q->n_used -= n;
 	atomic_store_explicit(&q->ready, q->n_done, memory_order_release);
 	if (exi_unlikely(q->qfd >= 0) && n && q->n_done == 0)
 		eventfd_read(q->qfd, &drained);
@@ -336,7 +392,7 @@ bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 		goto tick;
 	}
 	exi_lock(&q->lock);
-	if (q->qfd >= 0)
+	if (q->qfd >= 0 || q->signal.exs_enable)
 		goto unlock;
 	if (atomic_load(&q->n_hot) == EXI_QUEUE_HOT)
 		evict_locked(q);
@@ -389,12 +445,23 @@ static void poll_hot(struct exi_queue *q)
 			exi_flow_progress(hot[i].sk, hot[i].dir);
 }
 
+/* The program waits elsewhere from now on: the service makes the progress. */
+static void leave_to_service(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int n;
+
+	for (n = copy_hot(q, hot, true); n > 0; n--)
+		exi_flow_progress(hot[n - 1].sk, hot[n - 1].dir);
+}
+
 static int idle_ticks;
 
 bool exi_queue_tick(void)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
 	bool active = false;
+	uint32_t visits;
 	int i, k, n;
 
 	for (i = 0; i < QUEUES_MAX; i++) {
@@ -409,6 +476,11 @@ bool exi_queue_tick(void)
 			continue;
 		}
 		active = true;
+		visits = atomic_load(&q->visits);
+		if (visits != q->visits_seen) {
+			q->visits_seen = visits;
+			continue;
+		}
 		n = copy_hot(q, hot, true);
 		/* In this thread progress asks the peers to ring. */
 		for (k = 0; k < n; k++)
@@ -455,7 +527,7 @@ static void hold(struct exi_queue *q, struct view *v)
 			continue;
 		if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
 		    !exi_list_empty(&sk->ops[dir])) {
-			atomic_fetch_add(&sk->lookers, 1);
+			exi_sock_look(sk, dir, 1);
 			sk->fab->ops->word(sk->fab, dir, &h->word);
 			v->peer_cpu = sk->fab->ops->peer_cpu(sk->fab);
 			h->hot = hot[i];
@@ -466,24 +538,9 @@ static void hold(struct exi_queue *q, struct view *v)
 	}
 }
 
-static void let_go(struct view *v)
+static bool word_changed(const struct exi_word *w)
 {
-	int i;
-
-	for (i = 0; i < v->n; i++) {
-		struct held *h = &v->held[i];
-		struct exi_sock *sk = h->hot.sk;
-		enum exi_dir dir = h->hot.dir;
-
-		if (h->armed) {
-			exi_lock(&h->sh->half[dir].lock);
-			if (sk->sh == h->sh && sk->fab)
-				sk->fab->ops->disarm(sk->fab, dir);
-			exi_unlock(&h->sh->half[dir].lock);
-		}
-		atomic_fetch_sub(&sk->lookers, 1);
-	}
-	v->n = 0;
+	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
 }
 
 /* Something is there, or the view is out of date. */
@@ -492,8 +549,7 @@ static bool stirred(struct exi_queue *q, const struct view *v, int need)
 	int i;
 
 	for (i = 0; i < v->n; i++)
-		if (__atomic_load_n(v->held[i].word.addr, __ATOMIC_RELAXED) !=
-		    v->held[i].word.value)
+		if (word_changed(&v->held[i].word))
 			return true;
 	return atomic_load_explicit(&q->ready, memory_order_relaxed) >= need ||
 	       atomic_load_explicit(&q->hot_changes, memory_order_relaxed) !=
@@ -514,31 +570,25 @@ static bool look_again(void *arg)
 	return stirred(l->q, l->v, l->need);
 }
 
-static uint64_t spin_end(struct exi_queue *q, const struct view *v,
-			 uint64_t deadline)
+/* ns; UINT64_MAX: as long as it takes. */
+static uint64_t spin_budget(struct exi_queue *q, const struct view *v)
 {
-	uint64_t budget, end;
-
 	if (q->wait == EXS_WAIT_NOTIFY)
 		return 0;
 	if (q->wait == EXS_WAIT_BUSY_POLL)
-		return deadline ? deadline : UINT64_MAX;
-	budget = v->n ? exi_spin_budget(&q->spin, v->peer_cpu) : 0;
-	if (budget <= EXI_SPIN_YIELD)
-		return budget;
-	end = exi_now_ns() + budget;
-	return deadline && deadline < end ? deadline : end;
+		return UINT64_MAX;
+	return v->n ? exi_spin_budget(&q->spin, v->peer_cpu) : 0;
 }
 
 static bool spin(struct exi_queue *q, const struct view *v, int need,
 		 uint64_t deadline)
 {
-	uint64_t end = spin_end(q, v, deadline);
+	uint64_t budget = spin_budget(q, v), end = 0, now;
 	int i;
 
-	if (!end)
+	if (!budget)
 		return false;
-	if (end == EXI_SPIN_YIELD) {
+	if (budget == EXI_SPIN_YIELD) {
 		struct look look = { .q = q, .v = v, .need = need };
 		bool hit, good = exi_spin_yield(look_again, &look, &hit);
 
@@ -546,14 +596,19 @@ static bool spin(struct exi_queue *q, const struct view *v, int need,
 		return hit;
 	}
 	do {
-		for (i = 0; i < 64; i++) {
+		for (i = 0; i < SPIN_BATCH; i++) {
 			if (stirred(q, v, need)) {
 				exi_spin_result(&q->spin, true);
 				return true;
 			}
 			exi_pause();
 		}
-	} while (exi_now_ns() < end);
+		/* After the first batch: a quick reply comes sooner than the
+		 * clock is read. */
+		now = exi_now_ns();
+		if (!end)
+			end = budget == UINT64_MAX ? UINT64_MAX : now + budget;
+	} while (now < end && (!deadline || now < deadline));
 	exi_spin_result(&q->spin, false);
 	return false;
 }
@@ -611,14 +666,46 @@ static int sleep_once(struct exi_queue *q, struct view *v, int need,
 	return ret == -EBUSY ? 0 : ret;
 }
 
+/* Lets go of the view; what changed there is progressed. */
+static void let_go(struct view *v)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++) {
+		struct held *h = &v->held[i];
+		struct exi_sock *sk = h->hot.sk;
+		enum exi_dir dir = h->hot.dir;
+
+		exi_lock(&h->sh->half[dir].lock);
+		if (h->armed && sk->fab)
+			sk->fab->ops->disarm(sk->fab, dir);
+		if (word_changed(&h->word) &&
+		    atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
+			    h->hot.fd)
+			exi_flow_progress_locked(sk, dir);
+		/* Last: until here the socket is kept. */
+		exi_sock_look(sk, dir, -1);
+		exi_unlock(&h->sh->half[dir].lock);
+	}
+}
+
+/* Everything that is hot is in the view. */
+static bool complete(struct exi_queue *q, const struct view *v)
+{
+	return v->n == atomic_load_explicit(&q->n_hot, memory_order_relaxed) &&
+	       v->changes == atomic_load(&q->hot_changes);
+}
+
 static int await(struct exi_queue *q, int need, uint64_t deadline)
 {
 	struct view v;
+	bool hit;
 	int ret = 0;
 
 	for (;;) {
-		if (atomic_load_explicit(&q->ready, memory_order_acquire) >=
-		    need)
+		if (taker.n >= need ||
+		    atomic_load_explicit(&q->ready, memory_order_acquire) >=
+			    need)
 			return 0;
 		if (atomic_load(&q->deleted))
 			return -EINVAL;
@@ -627,10 +714,12 @@ static int await(struct exi_queue *q, int need, uint64_t deadline)
 		if (deadline && exi_now_ns() >= deadline)
 			return -ETIMEDOUT;
 		hold(q, &v);
-		if (!spin(q, &v, need, deadline))
+		hit = spin(q, &v, need, deadline);
+		if (!hit)
 			ret = sleep_once(q, &v, need, deadline);
 		let_go(&v);
-		poll_hot(q);
+		if (!hit || !complete(q, &v))
+			poll_hot(q);
 	}
 }
 
@@ -650,37 +739,58 @@ void exi_queue_wake_all(void)
 	}
 }
 
-int exi_queue_dequeue(struct exi_queue *q, exs_event_t *ev, int want,
-		      const struct timeval *timeout)
+static int attend(struct exi_queue *q, exs_event_t *ev, int want,
+		  const struct timeval *timeout)
 {
-	int need, max;
+	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want;
 	uint64_t deadline = 0;
 	int ret;
 
-	if (want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
-		return -EINVAL;
-	need = want < 0 ? -want : 1;
-	max = want < 0 ? -want : want;
 	if (need > q->depth)
 		return -EINVAL;
 	if (max == 0)
 		return 0;
-	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
-			timeout->tv_usec >= 1000000))
-		return -EINVAL;
+	/* Of several at once, each leaves what comes to the others too. */
+	taker = (struct taker){ .q = need == 1 ? q : NULL,
+				.ev = ev,
+				.max = max };
 	if (timeout)
 		deadline = exi_now_ns() + 1 +
 			   (uint64_t)timeout->tv_sec * 1000000000u +
 			   (uint64_t)timeout->tv_usec * 1000u;
-	atomic_fetch_add(&q->attended, 1);
 	if (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
 		poll_hot(q);
 		ret = atomic_load(&q->deleted) ? -EINVAL : 0;
 	} else {
 		ret = await(q, need, deadline);
 	}
-	if (ret == 0 || ret == -ETIMEDOUT)
-		ret = take_events(q, ev, max);
+	taker.q = NULL;
+	if (ret && ret != -ETIMEDOUT)
+		return taker.n ? taker.n : ret;
+	if (taker.n &&
+	    atomic_load_explicit(&q->ready, memory_order_relaxed) == 0)
+		return taker.n;
+	return taker.n + take_events(q, ev + taker.n, max - taker.n);
+}
+
+int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
+		      const struct timeval *timeout)
+{
+	struct exi_queue *q = place_of(h);
+	int ret = -EINVAL;
+
+	if (!q || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
+		return -EINVAL;
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
+			timeout->tv_usec >= 1000000))
+		return -EINVAL;
+	atomic_fetch_add(&q->attended, 1);
+	atomic_store_explicit(
+		&q->visits,
+		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+	if (exi_likely(atomic_load(&q->handle) == h))
+		ret = attend(q, ev, want, timeout);
 	/* What stays hot is the service's from here on. */
 	if (atomic_fetch_sub(&q->attended, 1) == 1 &&
 	    atomic_load_explicit(&q->n_hot, memory_order_relaxed))
@@ -692,8 +802,7 @@ int exi_queue_dequeue(struct exi_queue *q, exs_event_t *ev, int want,
 
 int exi_queue_fd(struct exi_queue *q)
 {
-	struct exi_hot hot[EXI_QUEUE_HOT];
-	int fd, n;
+	int fd;
 
 	exi_lock(&q->lock);
 	if (q->qfd < 0) {
@@ -708,9 +817,7 @@ int exi_queue_fd(struct exi_queue *q)
 	}
 	fd = q->qfd;
 	exi_unlock(&q->lock);
-	/* The program sleeps elsewhere now: the service makes the progress. */
-	for (n = copy_hot(q, hot, true); n > 0; n--)
-		exi_flow_progress(hot[n - 1].sk, hot[n - 1].dir);
+	leave_to_service(q);
 	return fd;
 }
 
@@ -731,6 +838,8 @@ int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
 		exi_lock(&q->lock);
 		q->signal = *sig;
 		exi_unlock(&q->lock);
+		if (sig->exs_enable)
+			leave_to_service(q);
 		return 0;
 	}
 	if (len != sizeof(int))
@@ -753,7 +862,6 @@ int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
 int exi_queue_deepen(struct exi_queue *q, int depth)
 {
 	struct exi_op *ops, *old;
-	int i;
 
 	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
 		return -EINVAL;
@@ -767,13 +875,7 @@ int exi_queue_deepen(struct exi_queue *q, int depth)
 		return -EBUSY;
 	}
 	old = q->ops;
-	q->ops = ops;
-	q->depth = depth;
-	exi_list_init(&q->free);
-	for (i = 0; i < depth; i++) {
-		ops[i].queue = q;
-		exi_list_add_tail(&q->free, &ops[i].node);
-	}
+	set_slots(q, ops, depth);
 	exi_unlock(&q->lock);
 	free(old);
 	return 0;
@@ -809,6 +911,23 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len)
 	return 0;
 }
 
+bool exi_queue_uses(const struct exi_region *r)
+{
+	bool found = false;
+
+	for (int i = 0; i < QUEUES_MAX && !found; i++) {
+		struct exi_queue *q = atomic_load(&queues[i]);
+
+		if (!q)
+			break;
+		exi_lock(&q->lock);
+		for (int k = 0; q->n_used && k < q->depth && !found; k++)
+			found = q->ops[k].region == r;
+		exi_unlock(&q->lock);
+	}
+	return found;
+}
+
 void exi_queue_forked(void)
 {
 	int i;
@@ -830,9 +949,7 @@ void exi_queue_forked(void)
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
 		exi_list_init(&q->done);
-		exi_list_init(&q->free);
-		for (int k = 0; k < q->depth; k++)
-			exi_list_add_tail(&q->free, &q->ops[k].node);
+		set_slots(q, q->ops, q->depth);
 		if (q->qfd >= 0)
 			q->qfd = exi_fd_keep(
 				eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

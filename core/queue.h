@@ -38,7 +38,9 @@ struct exi_queue {
 	_Atomic uint32_t word; /* counts completions; slept on */
 	_Atomic int ready;     /* n_done, to look at without the lock */
 	_Atomic int users;     /* threads inside; deletion waits for none */
-	_Atomic int attended;  /* threads in dequeue */
+	_Atomic int attended;  /* threads in dequeue, which are not in users */
+	_Atomic uint32_t visits; /* changes with each dequeue */
+	uint32_t visits_seen;	 /* by the last tick */
 	_Atomic bool deleted;
 	struct exi_hot {
 		struct exi_sock *sk;
@@ -55,12 +57,16 @@ int exi_queue_delete(exs_qhandle_t q);
 struct exi_queue *exi_queue_get(exs_qhandle_t q);
 void exi_queue_put(struct exi_queue *q);
 
-/* Reserves a slot; -EAGAIN when all are used. */
-int exi_queue_reserve(struct exi_queue *q, struct exi_op **ret);
+/* Reserves a slot, cleared but for its queue and the region of m, which must
+ * cover the buffer (EXS_MHANDLE_UNREGISTERED: there is none); until its event
+ * is dequeued neither can be deleted. -EAGAIN when all slots are used, -EINVAL
+ * when there is no such queue or region. */
+int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
+		      size_t len, struct exi_op **ret);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
 
-int exi_queue_dequeue(struct exi_queue *q, exs_event_t *ev, int want,
+int exi_queue_dequeue(exs_qhandle_t q, exs_event_t *ev, int want,
 		      const struct timeval *timeout);
 int exi_queue_fd(struct exi_queue *q);
 int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len);
@@ -71,8 +77,8 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
 bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 		    enum exi_dir dir);
 
-/* The service's tick: asks for rings where nobody polls. True while it must
- * come again. */
+/* The service's tick: asks for rings where nobody polled since the last one.
+ * True while it must come again. */
 bool exi_queue_tick(void);
 
 /* Another depth; -EBUSY while slots are in use. */
@@ -82,6 +88,9 @@ int exi_queue_deepen(struct exi_queue *q, int depth);
 void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir);
 /* A socket goes away: dequeuers let go of it. */
 void exi_queue_wake_all(void);
+
+/* Whether an operation of any queue uses the region. */
+bool exi_queue_uses(const struct exi_region *r);
 
 void exi_queue_forked(void);
 

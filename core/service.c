@@ -163,6 +163,7 @@ static void *run(void *arg)
 	struct epoll_event ev[EVENTS];
 	struct exi_sock *overdue;
 	eventfd_t drained;
+	uint64_t next_tick = 0;
 	int i, n;
 
 	self = true;
@@ -181,7 +182,8 @@ static void *run(void *arg)
 				dispatch(ev[i].data.u64, ev[i].events);
 		}
 		do_todo();
-		if (atomic_load(&ticking)) {
+		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
+			next_tick = exi_now_ns() + TICK_MS * 1000000u;
 			/* Cleared before the look: who asks after it sets it
 			 * again. */
 			atomic_store(&ticking, false);

@@ -381,7 +381,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_queue_cool(sk, EXI_TX);
 	/* Who looks at its words or sleeps on them is kicked, sees that the
 	 * socket is gone, and lets go. */
-	while (atomic_load(&sk->lookers)) {
+	while (atomic_load(&sk->lookers[EXI_RX]) ||
+	       atomic_load(&sk->lookers[EXI_TX])) {
 		exi_sock_kick(sk, EXI_RX);
 		exi_sock_kick(sk, EXI_TX);
 		exi_queue_wake_all();
@@ -430,8 +431,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		sk->posted[d] = NULL;
 		sk->waiters[d] = NULL;
 		atomic_store(&sk->hot_in[d], NULL);
+		atomic_store(&sk->lookers[d], 0);
 	}
-	atomic_store(&sk->lookers, 0);
 }
 
 void exi_sock_forked(void)

@@ -121,9 +121,10 @@ struct exi_sock {
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
 	/* The queue in whose hot list a direction is; under the queue's lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
-	/* Threads that look at words of the fabric without a lock: taken with
-	 * the lock of a direction held, and waited for before they go. */
-	_Atomic uint32_t lookers;
+	/* By direction, threads that look at words of the fabric without the
+	 * lock: changed with it held, waited for before the fabric goes. Until
+	 * then neither the socket nor its shared part is another's. */
+	_Atomic uint32_t lookers[2];
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
 	bool counted;	     /* among the accepted connections */
 	bool watched;	     /* the service watches the descriptor */
@@ -184,6 +185,18 @@ static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 	}
 	*ret = sh;
 	return true;
+}
+
+/* Counts this thread among the lookers, or out. The lock is held. */
+static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
+				 int change)
+{
+	uint32_t n =
+		atomic_load_explicit(&sk->lookers[dir], memory_order_relaxed);
+
+	/* Release: what was looked at may go after the last one. */
+	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
+			      memory_order_release);
 }
 
 static inline void exi_half_unlock(struct exi_half *h)

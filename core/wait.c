@@ -117,19 +117,23 @@ static bool either_changed(void *arg)
 	return changed(&w[0]) || changed(&w[1]);
 }
 
-static bool spin(const struct exi_word *w, unsigned int n, uint64_t budget)
+/* The first look at the clock comes after a batch: it takes as long as a quick
+ * reply. */
+static bool spin(const struct exi_word *w, uint64_t budget)
 {
-	uint64_t end = exi_now_ns() + budget;
-	unsigned int i, k;
+	uint64_t end = 0, now;
+	unsigned int i;
 
 	do {
 		for (i = 0; i < SPIN_BATCH; i++) {
-			for (k = 0; k < n; k++)
-				if (changed(&w[k]))
-					return true;
+			if (changed(&w[0]) || changed(&w[1]))
+				return true;
 			exi_pause();
 		}
-	} while (exi_now_ns() < end);
+		now = exi_now_ns();
+		if (!end)
+			end = now + budget;
+	} while (now < end);
 	return false;
 }
 
@@ -151,40 +155,41 @@ static void kick_word(struct exi_shared *sh, enum exi_dir dir,
 	ret->value = atomic_load_explicit(&sh->kick[dir], memory_order_seq_cst);
 }
 
-bool exi_wait_spin(struct exi_sock *sk, int fd, enum exi_dir dir)
+void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 {
-	struct exi_word w[2];
-	struct exi_shared *sh;
-	struct exi_half *h;
-	uint64_t budget;
-	bool hit, good;
+	struct exi_shared *sh = sk->sh;
 
-	if (sk->sh->half[dir].mode != EXI_MODE_RING ||
-	    !exi_sock_lock(sk, fd, dir, &sh))
-		return false;
-	h = &sh->half[dir];
-	kick_word(sh, dir, &w[0]);
-	if (!quiet(sh, dir) || !sk->fab) {
-		exi_half_unlock(h);
-		return true;
-	}
-	sk->fab->ops->word(sk->fab, dir, &w[1]);
-	budget = exi_spin_budget(&h->spin, sk->fab->ops->peer_cpu(sk->fab));
-	if (budget)
-		atomic_fetch_add(&sk->lookers, 1);
-	exi_half_unlock(h);
-	if (!budget)
-		return false;
-	if (budget == EXI_SPIN_YIELD)
-		good = exi_spin_yield(either_changed, w, &hit) && hit;
+	if (sh->half[dir].mode != EXI_MODE_RING || !sk->fab)
+		return;
+	kick_word(sh, dir, &l->words[0]);
+	if (!quiet(sh, dir))
+		return;
+	l->budget = exi_spin_budget(&sh->half[dir].spin,
+				    sk->fab->ops->peer_cpu(sk->fab));
+	if (!l->budget)
+		return;
+	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
+	exi_sock_look(sk, dir, 1);
+	l->on = true;
+}
+
+void exi_look_spin(struct exi_look *l)
+{
+	if (l->budget == EXI_SPIN_YIELD)
+		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
+			  l->hit;
 	else
-		good = hit = spin(w, 2, budget);
-	atomic_fetch_sub(&sk->lookers, 1);
-	/* Without the lock, for speed: hints and a counter. */
-	exi_spin_result(&h->spin, good);
-	if (hit)
-		__atomic_fetch_add(&h->spins, 1, __ATOMIC_RELAXED);
-	return hit;
+		l->good = l->hit = spin(l->words, l->budget);
+}
+
+void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	exi_sock_look(sk, dir, -1);
+	exi_spin_result(&h->spin, l->good);
+	h->spins += l->hit;
+	l->on = false;
 }
 
 static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
@@ -208,17 +213,16 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
 		h->sleeps += ret == 0;
 	}
 	if (ret == 0)
-		atomic_fetch_add(&sk->lookers, 1);
+		exi_sock_look(sk, dir, 1);
 	exi_half_unlock(h);
 	if (ret)
 		return 0;
 	ret = exi_futex_wait(w, both ? 2 : 1, deadline ? &until : NULL);
-	atomic_fetch_sub(&sk->lookers, 1);
-	if (both && exi_sock_lock(sk, fd, dir, &sh)) {
-		if (sk->fab)
-			sk->fab->ops->disarm(sk->fab, dir);
-		exi_half_unlock(&sh->half[dir]);
-	}
+	exi_lock(&h->lock);
+	exi_sock_look(sk, dir, -1);
+	if (both && sk->fab)
+		sk->fab->ops->disarm(sk->fab, dir);
+	exi_half_unlock(h);
 	return ret;
 }
 

@@ -7,8 +7,23 @@
 
 #include "core/sock.h"
 
-/* Spins for a while, if that is worth it now. True: look again. */
-bool exi_wait_spin(struct exi_sock *sk, int fd, enum exi_dir dir);
+/* A spin between two attempts on a fabric. */
+struct exi_look {
+	bool on;  /* begun, not ended */
+	bool hit; /* something changed: the next attempt may find it */
+	bool good;
+	uint64_t budget;
+	struct exi_word words[2]; /* the kick word, the peer's word */
+};
+
+/* After an attempt that found nothing, its lock still held: begins a look if
+ * a spin is worth it now. */
+void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
+/* Spins. No lock held. */
+void exi_look_spin(struct exi_look *l);
+/* Ends the look. The lock is held; the socket may have been forgotten, and is
+ * kept until this. */
+void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 
 /* Sleeps until the direction may move, or its state changed. 0: look again;
  * -ETIMEDOUT after the deadline (CLOCK_MONOTONIC ns, 0 for ever); -EINTR;

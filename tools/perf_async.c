@@ -306,6 +306,7 @@ struct trips {
 	uint64_t flying;
 	uint64_t start;
 	uint64_t *since;
+	uint64_t ahead; /* the slot of the receive posted last */
 };
 
 static int trip_start(struct trips *t, uint64_t slot, uint64_t now)
@@ -365,7 +366,8 @@ static int fly(struct trips *t)
 	return ret;
 }
 
-/* With one outstanding, the meter's way of timing is the finer one. */
+/* With one outstanding, the meter's way of timing is the finer one. The receive
+ * is posted ahead, while the message before is under way. */
 static int one_trip(void *arg)
 {
 	struct trips *t = arg;
@@ -374,13 +376,14 @@ static int one_trip(void *arg)
 	exs_event_t ev[EVENTS];
 	int n, ret;
 
-	ret = post_recv(&t->slots, 0, MSG_WAITALL);
-	if (ret)
-		return ret;
 	if (exs_send(l->fds[0], l->buf, l->plan->size, 0, t->slots.q, NULL,
 		     l->mem[0]) < 0)
 		return -errno;
 	t->slots.outstanding++;
+	t->ahead = !t->ahead;
+	ret = post_recv(&t->slots, t->ahead, MSG_WAITALL);
+	if (ret)
+		return ret;
 	while (!back) {
 		n = dequeue(&t->slots, ev);
 		if (n < 0)
@@ -409,9 +412,13 @@ int perf_async_lat(struct perf_lane *l)
 	t.since = calloc(depth, sizeof(*t.since));
 	if (!t.since)
 		return -ENOMEM;
-	ret = slots_init(&t.slots, l->fds[0], depth, l->plan->size);
+	ret = slots_init(&t.slots, l->fds[0], depth == 1 ? 2 : depth,
+			 l->plan->size);
 	if (!ret && depth == 1) {
-		ret = perf_meter_run(l->meter, l->goal, one_trip, &t);
+		ret = post_recv(&t.slots, t.ahead, MSG_WAITALL);
+		if (!ret)
+			ret = perf_meter_run(l->meter, l->goal, one_trip, &t);
+		exs_cancel(t.slots.s, NULL, EXS_CAF_FILDES);
 	} else if (!ret) {
 		ret = fly(&t);
 		l->meter->ns += perf_now() - t.start;
