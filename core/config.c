@@ -406,7 +406,8 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_RING_KB",
 		.accepts = "a power of two from 16 to 65536",
-		.help = "Ring of a connection, for each direction.",
+		.help = "Ring of a connection, for each direction, when a "
+			"stream fills it.",
 		.fallback = NUMBER(EXI_RING_KB),
 		.parse = parse_power_of_two,
 		.print = print_u32,

@@ -49,7 +49,7 @@ struct exi_config {
 
 #define EXI_UPGRADE_BYTES 1024
 #define EXI_SPIN_US	  50
-#define EXI_RING_KB	  256
+#define EXI_RING_KB	  2048
 
 /* Never fails: a value that cannot be used is warned about, with the variable
  * and what it accepts, and the default stands. Unknown EXS_* variables are

@@ -12,8 +12,8 @@
 #include "tools/perf_lane.h"
 
 #define BALL_MAX (1 << 20)
-#define RING	 (256 << 10)
-#define PIECE	 (16 << 10)
+#define RING	 (2 << 20)
+#define PIECE	 (64 << 10)
 
 /* One direction of the round trip: a number that changes with each message,
  * and in the same cache line the message. */

@@ -20,7 +20,9 @@
 
 /* Large sends go out in records of at most this, so that the reader's copy
  * overlaps the writer's. */
-#define PIECE_MAX 16384u
+#define PIECE_MAX 65536u
+/* Only larger ones are worth a larger ring. */
+#define GROW_MIN 4096u
 
 static uint32_t *plain(const _Atomic uint32_t *w)
 {
@@ -52,10 +54,18 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	uint64_t taken =
 		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
 
-	/* It cannot have taken what we did not write, nor give back. */
-	if (taken > tx->head || taken + p->out_bytes < tx->limit)
+	/* It cannot have taken what we did not write. What it says of a time
+	 * before the last switch does not count. */
+	if (taken > tx->head)
 		return -EPROTO;
-	tx->limit = taken + p->out_bytes;
+	if (taken > tx->taken)
+		tx->taken = taken;
+	if (tx->grown_at == SHMP_NEVER)
+		tx->limit = tx->taken + p->out_start;
+	else if (tx->taken >= tx->grown_at)
+		tx->limit = tx->taken + p->out_bytes;
+	else /* the first part is still being read */
+		tx->limit = tx->grown_at + p->out_bytes - p->out_start;
 	return (int64_t)(tx->limit - tx->head);
 }
 
@@ -64,7 +74,7 @@ static void publish(struct exi_conn *c, uint32_t kind, uint32_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
-	struct shmp_record *r = shmp_out(p, tx->head);
+	struct shmp_record *r = shmp_out(p, tx, tx->head);
 	uint32_t wait;
 
 	r->cpu = (uint16_t)exi_cpu();
@@ -83,9 +93,33 @@ static void publish(struct exi_conn *c, uint32_t kind, uint32_t len)
 static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
 {
 	struct shmp_record *next =
-		shmp_out(p, tx->head + shmp_record_bytes(len));
+		shmp_out(p, tx, tx->head + shmp_record_bytes(len));
 
 	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+}
+
+/* The whole ring from here on. Room for the record is always kept. */
+static bool grow(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint64_t at;
+
+	if (tx->grown_at != SHMP_NEVER || p->out_start == p->out_bytes ||
+	    p->small)
+		return false;
+	if (shmp_segment_grow(p)) {
+		p->small = true;
+		return false;
+	}
+	at = shmp_grown_at(tx->head + shmp_record_bytes(0), p->out_start,
+			   p->out_bytes);
+	atomic_store_explicit(
+		&((struct shmp_record *)(p->out + p->out_start))->word, 0,
+		memory_order_relaxed);
+	publish(c, SHMP_GROW, 0);
+	tx->head = tx->grown_at = at;
+	return true;
 }
 
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
@@ -97,26 +131,30 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 
 	while (done < len) {
 		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
-		uint32_t offset = (uint32_t)tx->head & (p->out_bytes - 1);
+		uint32_t bytes = shmp_out_bytes(p, tx, tx->head);
+		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
 		size_t n = len - done;
 		struct shmp_record *r;
 
 		if (n > PIECE_MAX)
 			n = PIECE_MAX;
-		if (n > p->out_bytes - offset - SHMP_HEAD)
-			n = p->out_bytes - offset - SHMP_HEAD;
+		if (n > bytes - offset - SHMP_HEAD)
+			n = bytes - offset - SHMP_HEAD;
 		if (room < (int64_t)shmp_record_bytes((uint32_t)n)) {
 			room = refresh_limit(tx, p);
 			if (room < 0)
 				return -EPROTO;
 			room -= SHMP_RESERVE;
+			if (room < (int64_t)shmp_record_bytes((uint32_t)n) &&
+			    n >= GROW_MIN && grow(c))
+				continue;
 			if (room < (int64_t)(2 * SHMP_ALIGN))
 				break;
 			if (room < (int64_t)shmp_record_bytes((uint32_t)n))
 				n = (size_t)room - SHMP_HEAD;
 		}
 		zero_next(p, tx, (uint32_t)n);
-		r = shmp_out(p, tx->head);
+		r = shmp_out(p, tx, tx->head);
 		exi_copy(r->payload, (const char *)buf + done, n);
 		publish(c, SHMP_DATA, (uint32_t)n);
 		done += n;
@@ -159,33 +197,57 @@ static void publish_taken(struct exi_conn *c)
 		ring_peer(c, wait, before, &p->mine->taken_seq);
 }
 
+/* The record at pos, when it is neither data nor nothing. 0: look again. */
+static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
+{
+	switch (word) {
+	case SHMP_END << SHMP_KIND_SHIFT:
+		rx->ended = 1;
+		return 0;
+	case SHMP_GROW << SHMP_KIND_SHIFT:
+		if (rx->grown_at != SHMP_NEVER || p->in_start == p->in_bytes)
+			return -EPROTO;
+		rx->pos = rx->grown_at =
+			shmp_grown_at(rx->pos + shmp_record_bytes(0),
+				      p->in_start, p->in_bytes);
+		return 0;
+	default:
+		return -EPROTO;
+	}
+}
+
 /* 1: a record with unread bytes is open. 0: the end. -EAGAIN, -EPROTO. */
 static int look(struct shmp_priv *p, struct shmp_rx *rx)
 {
-	const struct shmp_record *r = shmp_in(p, rx->pos);
-	uint32_t offset = (uint32_t)rx->pos & (p->in_bytes - 1);
-	uint32_t word, len;
+	const struct shmp_record *r;
+	uint32_t word, len, bytes;
+	int err;
 
-	if (rx->len)
-		return 1;
-	if (rx->ended)
-		return 0;
-	/* Acquire: pairs with publish(). Copied once, checked, then used. */
-	word = atomic_load_explicit(&r->word, memory_order_acquire);
-	if (word == 0)
-		return -EAGAIN;
-	len = word & SHMP_LEN_MASK;
-	if (word >> SHMP_KIND_SHIFT == SHMP_END && len == 0) {
-		rx->ended = 1;
-		return 0;
+	while (!rx->len) {
+		if (rx->ended)
+			return 0;
+		r = shmp_in(p, rx);
+		/* Acquire: pairs with publish(). Copied once, checked, then
+		 * used. */
+		word = atomic_load_explicit(&r->word, memory_order_acquire);
+		if (word == 0)
+			return -EAGAIN;
+		if (exi_unlikely(word >> SHMP_KIND_SHIFT != SHMP_DATA)) {
+			err = look_special(p, rx, word);
+			if (err)
+				return err;
+			continue;
+		}
+		len = word & SHMP_LEN_MASK;
+		bytes = shmp_in_bytes(p, rx);
+		if (len == 0 ||
+		    len > bytes - ((uint32_t)rx->pos & (bytes - 1)) - SHMP_HEAD)
+			return -EPROTO;
+		/* A hint that senders read without our lock. */
+		__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
+		rx->used = 0;
+		rx->len = len;
 	}
-	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || len == 0 ||
-	    len > p->in_bytes - offset - SHMP_HEAD)
-		return -EPROTO;
-	/* A hint that senders read without our lock. */
-	__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
-	rx->len = len;
-	rx->used = 0;
 	return 1;
 }
 
@@ -194,22 +256,21 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 		    size_t len)
 {
 	struct shmp_rx rx = *at;
-	size_t done = 0;
+	size_t done = 0, passed = 0;
 	int ret = 0;
 
-	while (done < len && (ret = look(p, &rx)) > 0) {
+	/* What lies further than the ring is this lap's tail. */
+	while (done < len && passed < p->in_bytes && (ret = look(p, &rx)) > 0) {
 		size_t n = rx.len - rx.used;
 
 		if (n > len - done)
 			n = len - done;
-		exi_copy((char *)buf + done,
-			 shmp_in(p, rx.pos)->payload + rx.used, n);
+		memcpy((char *)buf + done, shmp_in(p, &rx)->payload + rx.used,
+		       n);
 		done += n;
+		passed += shmp_record_bytes(rx.len);
 		rx.pos += shmp_record_bytes(rx.len);
 		rx.len = 0;
-		/* What lies further than the ring is this lap's tail. */
-		if (rx.pos - at->pos >= p->in_bytes)
-			break;
 	}
 	return done ? (ssize_t)done : ret;
 }
@@ -228,14 +289,14 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 		if (n > len - done)
 			n = len - done;
-		exi_copy((char *)buf + done,
-			 shmp_in(p, rx->pos)->payload + rx->used, n);
+		exi_copy((char *)buf + done, shmp_in(p, rx)->payload + rx->used,
+			 n);
 		done += n;
 		rx->used += (uint32_t)n;
 		if (rx->used == rx->len) {
 			rx->pos += shmp_record_bytes(rx->len);
 			rx->len = 0;
-			if (rx->pos - rx->published >= p->in_bytes / 4)
+			if (rx->pos - rx->published >= shmp_in_bytes(p, rx) / 4)
 				publish_taken(c);
 		}
 	}
@@ -275,16 +336,16 @@ static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
 /* 0: the peer rings when it takes something, from what it has taken now. */
 static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 {
-	uint64_t limit;
+	uint64_t taken;
 
 	do {
 		if (writable(p, tx))
 			return -EBUSY;
-		limit = tx->limit;
-		request(&p->mine->space_wait, limit - p->out_bytes, bits);
+		taken = tx->taken;
+		request(&p->mine->space_wait, taken, bits);
 		if (writable(p, tx))
 			return -EBUSY;
-	} while (limit != tx->limit);
+	} while (taken != tx->taken);
 	return 0;
 }
 
@@ -334,7 +395,7 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	struct shmp_priv *p = shmp_priv(c);
 
 	if (dir == EXI_RX) {
-		ret->addr = plain(&shmp_in(p, shmp_shared(c)->rx.pos)->word);
+		ret->addr = plain(&shmp_in(p, &shmp_shared(c)->rx)->word);
 		ret->value = 0;
 	} else {
 		ret->addr = plain(&p->theirs->taken_seq);
@@ -351,11 +412,25 @@ static int conn_peer_cpu(struct exi_conn *c)
 
 /* --- switching ---------------------------------------------------------- */
 
+/* What lies in the ring is nobody's, and it is small again. */
 static uint64_t switch_head(struct exi_conn *c)
 {
+	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
+	tx->grown_at = SHMP_NEVER;
+	tx->taken = tx->head;
+	tx->limit = tx->head + p->out_start;
+	atomic_store_explicit(&shmp_out(p, tx, tx->head)->word, 0,
+			      memory_order_relaxed);
 	return tx->head;
+}
+
+/* Positions that may lie between the ends of a ring: a part, a gap, the whole.
+ */
+static uint64_t span(uint32_t ring_bytes)
+{
+	return 3 * (uint64_t)ring_bytes;
 }
 
 static int switch_start(struct exi_conn *c, uint64_t head)
@@ -363,10 +438,11 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
 
-	if (head < rx->pos || head - rx->pos > p->in_bytes ||
+	if (head < rx->pos || head - rx->pos > span(p->in_bytes) ||
 	    head % SHMP_ALIGN || rx->ended)
 		return -EPROTO;
 	rx->pos = head;
+	rx->grown_at = SHMP_NEVER;
 	rx->len = 0;
 	rx->used = 0;
 	publish_taken(c);
@@ -387,7 +463,7 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
-	if (pos > tx->head || tx->head - pos > p->out_bytes ||
+	if (pos > tx->head || tx->head - pos > span(p->out_bytes) ||
 	    pos % SHMP_ALIGN || used > SHMP_LEN_MASK ||
 	    (used && pos == tx->head))
 		return -EPROTO;
@@ -402,14 +478,20 @@ static size_t switch_drain(struct exi_conn *c, const void **ret)
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
 	while (tx->drain < tx->head) {
-		struct shmp_record *r = shmp_out(p, tx->drain);
-		uint32_t offset = (uint32_t)tx->drain & (p->out_bytes - 1);
+		struct shmp_record *r = shmp_out(p, tx, tx->drain);
+		uint32_t bytes = shmp_out_bytes(p, tx, tx->drain);
+		uint32_t offset = (uint32_t)tx->drain & (bytes - 1);
 		uint32_t word =
 			atomic_load_explicit(&r->word, memory_order_relaxed);
 		uint32_t len = word & SHMP_LEN_MASK;
 
+		if (word == SHMP_GROW << SHMP_KIND_SHIFT &&
+		    tx->drain < tx->grown_at) {
+			tx->drain = tx->grown_at;
+			continue;
+		}
 		/* Our own memory, but the peer chose where to begin. */
-		if (len > p->out_bytes - offset - SHMP_HEAD) {
+		if (len > bytes - offset - SHMP_HEAD) {
 			tx->drain = tx->head;
 			break;
 		}

@@ -19,7 +19,9 @@ extern const struct exi_meet_ops shmp_meet_ops;
  * of its direction. The peer cannot write it. */
 struct shmp_tx {
 	uint64_t head;	     /* position of the next record */
-	uint64_t limit;	     /* head may grow up to here: taken + ring */
+	uint64_t limit;	     /* head may grow up to here */
+	uint64_t taken;	     /* what the peer had taken when limit was set */
+	uint64_t grown_at;   /* from here on all of the ring is used */
 	uint64_t drain;	     /* position of the record being sent again */
 	uint64_t drain_used; /* bytes of it that are done */
 	uint32_t sleepers;   /* threads that wait for space */
@@ -28,6 +30,7 @@ struct shmp_tx {
 
 struct shmp_rx {
 	uint64_t pos;	    /* position of the record being read */
+	uint64_t grown_at;  /* from here on all of the ring is used */
 	uint32_t used;	    /* bytes of its payload that were read */
 	uint32_t len;	    /* its length, copied once; 0: not looked at */
 	uint64_t published; /* what `taken` says */
@@ -48,8 +51,17 @@ struct shmp_priv {
 	unsigned char *out;	 /* the ring we write */
 	const unsigned char *in; /* the ring we read */
 	uint32_t out_bytes;
+	uint32_t out_start;
 	uint32_t in_bytes;
+	uint32_t in_start;
+	uint64_t charged; /* of EXS_MEMORY_LIMIT_MB */
+	bool small;	  /* there was no memory left for growing */
 };
+
+#define SHMP_NEVER UINT64_MAX /* of grown_at */
+
+/* Counts the whole ring against EXS_MEMORY_LIMIT_MB. -ENOMEM. */
+int shmp_segment_grow(struct shmp_priv *p);
 
 /* Unmaps what is mapped. */
 void shmp_segment_unmap(struct shmp_priv *p);
@@ -70,15 +82,33 @@ static inline uint32_t shmp_record_bytes(uint32_t len)
 	return (SHMP_HEAD + len + SHMP_ALIGN - 1) & ~(SHMP_ALIGN - 1);
 }
 
-static inline struct shmp_record *shmp_out(struct shmp_priv *p, uint64_t pos)
+/* The size of the ring that position pos lies in. */
+static inline uint32_t shmp_out_bytes(const struct shmp_priv *p,
+				      const struct shmp_tx *tx, uint64_t pos)
 {
-	return (struct shmp_record *)(p->out + (pos & (p->out_bytes - 1)));
+	return exi_likely(pos < tx->grown_at) ? p->out_start : p->out_bytes;
 }
 
-static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
-						uint64_t pos)
+static inline uint32_t shmp_in_bytes(const struct shmp_priv *p,
+				     const struct shmp_rx *rx)
 {
-	return (const struct shmp_record *)(p->in + (pos & (p->in_bytes - 1)));
+	return exi_likely(rx->pos < rx->grown_at) ? p->in_start : p->in_bytes;
+}
+
+static inline struct shmp_record *
+shmp_out(struct shmp_priv *p, const struct shmp_tx *tx, uint64_t pos)
+{
+	return (struct shmp_record *)(p->out +
+				      (pos & (shmp_out_bytes(p, tx, pos) - 1)));
+}
+
+/* The record at rx->pos. */
+static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
+						const struct shmp_rx *rx)
+{
+	return (const struct shmp_record *)(p->in +
+					    (rx->pos &
+					     (shmp_in_bytes(p, rx) - 1)));
 }
 
 #endif

@@ -12,22 +12,44 @@
 #include "core/config.h"
 #include "core/log.h"
 
+/* A ring begins with an eighth of it, and with this at least. A stream that fills it goes on with the whole ring,
+ * which is larger than the caches of two cores together: what the sender wrote
+ * then comes to the receiver from their common cache, not out of the sender's
+ * own. Small messages stay where they are warm. */
+#define START_MIN (16u << 10)
+
 /* Bytes of segments that this process made, against EXS_MEMORY_LIMIT_MB. */
 static _Atomic uint64_t made;
 
-static int charge(uint64_t bytes)
+/* A ring counts as what of it is in use. */
+static int charge(struct shmp_priv *p, uint64_t bytes, const char *otherwise)
 {
 	uint64_t limit = (uint64_t)exi_config()->memory_limit_mb << 20;
 	uint64_t before = atomic_fetch_add(&made, bytes);
 
-	if (before + bytes <= limit)
+	if (before + bytes <= limit) {
+		p->charged += bytes;
 		return 0;
+	}
 	atomic_fetch_sub(&made, bytes);
-	exi_info("rings would take %llu bytes, over EXS_MEMORY_LIMIT_MB %u; "
-		 "the connection stays on TCP",
+	exi_info("rings would take %llu bytes, over EXS_MEMORY_LIMIT_MB %u; %s",
 		 (unsigned long long)(before + bytes),
-		 exi_config()->memory_limit_mb);
+		 exi_config()->memory_limit_mb, otherwise);
 	return -ENOMEM;
+}
+
+static void uncharge(struct shmp_priv *p)
+{
+	atomic_fetch_sub(&made, p->charged);
+	p->charged = 0;
+}
+
+int shmp_segment_grow(struct shmp_priv *p)
+{
+	/* Once: what a later switch makes small again stays counted. */
+	if (p->charged >= SHMP_RING_OFFSET + p->out_bytes)
+		return 0;
+	return charge(p, p->out_bytes - p->out_start, "one stays small");
 }
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -37,14 +59,18 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	uint32_t ring = exi_config()->ring_kb * 1024;
+	uint32_t start = ring / 8 > START_MIN ? ring / 8 : START_MIN;
 	size_t size = SHMP_RING_OFFSET + ring;
 	struct shmp_blob blob = { .magic = SHMP_MAGIC,
 				  .version = SHMP_VERSION,
-				  .ring_bytes = ring };
+				  .ring_bytes = ring,
+				  .start_bytes = start };
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
 	void *map;
 	int err, fd;
 
-	err = charge(size);
+	err = charge(p, SHMP_RING_OFFSET + start,
+		     "the connection stays on TCP");
 	if (err)
 		return err;
 	fd = memfd_create("libexs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -65,9 +91,12 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	p->mine->version = SHMP_VERSION;
 	p->mine->ring_offset = SHMP_RING_OFFSET;
 	p->mine->ring_bytes = ring;
+	p->mine->start_bytes = start;
 	p->out = (unsigned char *)map + SHMP_RING_OFFSET;
 	p->out_bytes = ring;
-	shmp_shared(c)->tx.limit = ring;
+	p->out_start = start;
+	tx->limit = start;
+	tx->grown_at = SHMP_NEVER;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));
 	ret->fd = fd;
@@ -80,16 +109,15 @@ close_fd:
 	err = errno;
 	close(fd);
 uncharge:
-	atomic_fetch_sub(&made, size);
+	uncharge(p);
 	return -err;
 }
 
 void shmp_segment_unmap(struct shmp_priv *p)
 {
-	if (p->mine) {
+	if (p->mine)
 		munmap(p->mine, SHMP_RING_OFFSET + p->out_bytes);
-		atomic_fetch_sub(&made, SHMP_RING_OFFSET + p->out_bytes);
-	}
+	uncharge(p);
 	if (p->theirs)
 		munmap((void *)(uintptr_t)p->theirs,
 		       SHMP_RING_OFFSET + p->in_bytes);
@@ -106,8 +134,10 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 
 	memcpy(&b, blob->bytes, sizeof(b));
 	if (b.magic != SHMP_MAGIC || b.version != SHMP_VERSION ||
-	    b.ring_bytes < SHMP_RING_MIN || b.ring_bytes > SHMP_RING_MAX ||
-	    (b.ring_bytes & (b.ring_bytes - 1)) || blob->fd < 0)
+	    b.start_bytes < SHMP_RING_MIN || b.start_bytes > b.ring_bytes ||
+	    b.ring_bytes > SHMP_RING_MAX ||
+	    (b.ring_bytes & (b.ring_bytes - 1)) ||
+	    (b.start_bytes & (b.start_bytes - 1)) || blob->fd < 0)
 		return -EPROTO;
 	seals = fcntl(blob->fd, F_GET_SEALS);
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(blob->fd, &st) < 0 ||
@@ -120,6 +150,8 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 	p->theirs = map;
 	p->in = (const unsigned char *)map + SHMP_RING_OFFSET;
 	p->in_bytes = b.ring_bytes;
+	p->in_start = b.start_bytes;
+	shmp_shared(c)->rx.grown_at = SHMP_NEVER;
 	shmp_shared(c)->rx.cpu = -1;
 	return 0;
 }

@@ -24,6 +24,7 @@
 #define SHMP_KIND_SHIFT 28
 #define SHMP_DATA	1u
 #define SHMP_END	2u
+#define SHMP_GROW	3u /* the next record is where the whole ring begins */
 
 struct shmp_record {
 	_Atomic uint32_t word; /* 0, or kind and length: published last */
@@ -48,7 +49,8 @@ struct shmp_segment {
 	uint32_t version;
 	uint32_t ring_offset;
 	uint32_t ring_bytes;
-	unsigned char room0[112];
+	uint32_t start_bytes; /* the part that is used until GROW */
+	unsigned char room0[108];
 	/* 128: written by this end's sender. */
 	_Atomic uint32_t space_wait;
 	unsigned char room1[124];
@@ -64,12 +66,23 @@ _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
 _Static_assert(sizeof(struct shmp_segment) == 384, "layout");
 
+/* The ring is its first start_bytes until a GROW record, and all of it after:
+ * the next record then lies behind the first part, at the first position not
+ * before the end of GROW that is start_bytes modulo ring_bytes. */
+static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t start_bytes,
+				     uint32_t ring_bytes)
+{
+	return ((grow_end + ring_bytes - start_bytes - 1) &
+		~((uint64_t)ring_bytes - 1)) +
+	       start_bytes;
+}
+
 /* The blob of an offer or an answer; its descriptor is the segment. */
 struct shmp_blob {
 	uint32_t magic;
 	uint32_t version;
 	uint32_t ring_bytes;
-	uint32_t zero;
+	uint32_t start_bytes;
 };
 _Static_assert(sizeof(struct shmp_blob) == 16, "blob");
 

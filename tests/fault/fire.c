@@ -702,8 +702,9 @@ int main(int argc, char **argv)
 	t_note("variant %s, %d pairs, %s, --seed %llu", opt.v->name, opt.pairs,
 	       opt.apart ? "apart" : "in one process",
 	       (unsigned long long)opt.seed);
-	/* A small ring wraps, fills and drains all the time. */
-	setenv("EXS_RING_KB", "16", 0);
+	/* A small ring wraps, fills and drains all the time; one of 64 begins
+	 * with 16, and large chunks make it grow. */
+	setenv("EXS_RING_KB", opt.v->chunk_max > 9000 ? "64" : "16", 0);
 	setenv("EXS_PROVIDER", "shm,tcp", 0);
 	opt.fabric = strndup(getenv("EXS_PROVIDER"),
 			     strcspn(getenv("EXS_PROVIDER"), ","));

@@ -223,10 +223,10 @@ static void garbage_is_warned_about_and_the_default_stands(void **state)
 		{ "EXS_SPIN_US=1000001", "EXS_SPIN_US", "50", "1000000" },
 		{ "EXS_SPIN_US=-1", "EXS_SPIN_US", "50", "0 to" },
 		{ "EXS_SPIN_US=5us", "EXS_SPIN_US", "50", "0 to" },
-		{ "EXS_RING_KB=100", "EXS_RING_KB", "256", "power of two" },
-		{ "EXS_RING_KB=8", "EXS_RING_KB", "256", "16" },
-		{ "EXS_RING_KB=131072", "EXS_RING_KB", "256", "65536" },
-		{ "EXS_RING_KB=18446744073709551680", "EXS_RING_KB", "256",
+		{ "EXS_RING_KB=100", "EXS_RING_KB", "2048", "power of two" },
+		{ "EXS_RING_KB=8", "EXS_RING_KB", "2048", "16" },
+		{ "EXS_RING_KB=131072", "EXS_RING_KB", "2048", "65536" },
+		{ "EXS_RING_KB=18446744073709551680", "EXS_RING_KB", "2048",
 		  "power of two" },
 		{ "EXS_MEMORY_LIMIT_MB=-1", "EXS_MEMORY_LIMIT_MB", "1024",
 		  "0 to" },
@@ -363,7 +363,7 @@ static void garbage_in_the_file_is_warned_about(void **state)
 				     "no equals sign\n",
 				     "EXS_LOG=info");
 
-	assert_row(&o, "EXS_RING_KB", "256", "default");
+	assert_row(&o, "EXS_RING_KB", "2048", "default");
 	assert_row(&o, "EXS_SPIN_US", "50", "default");
 	assert_said(&o, "EXS_RING_KB: cannot use \"many\" from /tmp/");
 	assert_said(&o, "unknown key \"colour\"");
