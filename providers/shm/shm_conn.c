@@ -24,6 +24,47 @@
 /* Only larger ones are worth a larger ring. */
 #define GROW_MIN 4096u
 
+/* Copies of at least this go in blocks, and the lines of the ring that the next
+ * block needs are asked for ahead: they lie in the other core's cache, and
+ * fetched one by one they set the pace. */
+#define FAR_MIN	  8192u
+#define FAR_BLOCK 4096u
+
+static inline __attribute__((always_inline)) void
+copy_far(unsigned char *to, const unsigned char *from, size_t n, bool to_ring)
+{
+	size_t i;
+
+	for (; n > FAR_BLOCK; n -= FAR_BLOCK) {
+		for (i = FAR_BLOCK; i < 2 * FAR_BLOCK; i += 64) {
+			if (to_ring)
+				__builtin_prefetch(to + i, 1);
+			else
+				__builtin_prefetch(from + i, 0);
+		}
+		memcpy(to, from, FAR_BLOCK);
+		to += FAR_BLOCK;
+		from += FAR_BLOCK;
+	}
+	memcpy(to, from, n);
+}
+
+static inline void copy_out(unsigned char *ring, const void *from, size_t n)
+{
+	if (n < FAR_MIN)
+		exi_copy(ring, from, n);
+	else
+		copy_far(ring, from, n, true);
+}
+
+static inline void copy_in(void *to, const unsigned char *ring, size_t n)
+{
+	if (n < FAR_MIN)
+		exi_copy(to, ring, n);
+	else
+		copy_far(to, ring, n, false);
+}
+
 static uint32_t *plain(const _Atomic uint32_t *w)
 {
 	return (uint32_t *)(uintptr_t)w;
@@ -138,8 +179,8 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 
 		if (n > PIECE_MAX)
 			n = PIECE_MAX;
-		if (n > bytes - offset - SHMP_HEAD)
-			n = bytes - offset - SHMP_HEAD;
+		if (n > shmp_fits(bytes - offset))
+			n = shmp_fits(bytes - offset);
 		if (room < (int64_t)shmp_record_bytes((uint32_t)n)) {
 			room = refresh_limit(tx, p);
 			if (room < 0)
@@ -151,11 +192,12 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 			if (room < (int64_t)(2 * SHMP_ALIGN))
 				break;
 			if (room < (int64_t)shmp_record_bytes((uint32_t)n))
-				n = (size_t)room - SHMP_HEAD;
+				n = shmp_fits((uint32_t)room);
 		}
 		zero_next(p, tx, (uint32_t)n);
 		r = shmp_out(p, tx, tx->head);
-		exi_copy(r->payload, (const char *)buf + done, n);
+		copy_out(shmp_payload(r, (uint32_t)n), (const char *)buf + done,
+			 n);
 		publish(c, SHMP_DATA, (uint32_t)n);
 		done += n;
 	}
@@ -241,7 +283,8 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 		len = word & SHMP_LEN_MASK;
 		bytes = shmp_in_bytes(p, rx);
 		if (len == 0 ||
-		    len > bytes - ((uint32_t)rx->pos & (bytes - 1)) - SHMP_HEAD)
+		    shmp_record_bytes(len) >
+			    bytes - ((uint32_t)rx->pos & (bytes - 1)))
 			return -EPROTO;
 		/* A hint that senders read without our lock. */
 		__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
@@ -265,8 +308,7 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 
 		if (n > len - done)
 			n = len - done;
-		memcpy((char *)buf + done, shmp_in(p, &rx)->payload + rx.used,
-		       n);
+		memcpy((char *)buf + done, shmp_unread(p, &rx), n);
 		done += n;
 		passed += shmp_record_bytes(rx.len);
 		rx.pos += shmp_record_bytes(rx.len);
@@ -289,8 +331,7 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 		if (n > len - done)
 			n = len - done;
-		exi_copy((char *)buf + done, shmp_in(p, rx)->payload + rx->used,
-			 n);
+		copy_in((char *)buf + done, shmp_unread(p, rx), n);
 		done += n;
 		rx->used += (uint32_t)n;
 		if (rx->used == rx->len) {
@@ -491,12 +532,12 @@ static size_t switch_drain(struct exi_conn *c, const void **ret)
 			continue;
 		}
 		/* Our own memory, but the peer chose where to begin. */
-		if (len > bytes - offset - SHMP_HEAD) {
+		if (shmp_record_bytes(len) > bytes - offset) {
 			tx->drain = tx->head;
 			break;
 		}
 		if (tx->drain_used < len) {
-			*ret = r->payload + tx->drain_used;
+			*ret = shmp_payload(r, len) + tx->drain_used;
 			return len - tx->drain_used;
 		}
 		tx->drain += shmp_record_bytes(len);

@@ -76,12 +76,6 @@ static inline struct shmp_shared *shmp_shared(struct exi_conn *c)
 	return c->shared;
 }
 
-/* Bytes a record takes in the ring. */
-static inline uint32_t shmp_record_bytes(uint32_t len)
-{
-	return (SHMP_HEAD + len + SHMP_ALIGN - 1) & ~(SHMP_ALIGN - 1);
-}
-
 /* The size of the ring that position pos lies in. */
 static inline uint32_t shmp_out_bytes(const struct shmp_priv *p,
 				      const struct shmp_tx *tx, uint64_t pos)
@@ -109,6 +103,19 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 	return (const struct shmp_record *)(p->in +
 					    (rx->pos &
 					     (shmp_in_bytes(p, rx) - 1)));
+}
+
+static inline unsigned char *shmp_payload(struct shmp_record *r, uint32_t len)
+{
+	return (unsigned char *)r + shmp_head_bytes(len);
+}
+
+/* Of the record that is open at rx->pos. */
+static inline const unsigned char *shmp_unread(struct shmp_priv *p,
+					       const struct shmp_rx *rx)
+{
+	return (const unsigned char *)shmp_in(p, rx) +
+	       shmp_head_bytes(rx->len) + rx->used;
 }
 
 #endif

@@ -19,7 +19,9 @@
 /* Records. */
 #define SHMP_ALIGN	16u
 #define SHMP_HEAD	8u
-#define SHMP_RESERVE	32u /* the zero word after the last, and one END */
+#define SHMP_LARGE	256u /* from here on the payload lies at 16, not 8: */
+#define SHMP_LARGE_HEAD 16u  /* large copies are slow across that alignment */
+#define SHMP_RESERVE	32u  /* the zero word after the last, and one END */
 #define SHMP_LEN_MASK	0x0fffffffu
 #define SHMP_KIND_SHIFT 28
 #define SHMP_DATA	1u
@@ -30,10 +32,9 @@ struct shmp_record {
 	_Atomic uint32_t word; /* 0, or kind and length: published last */
 	uint16_t cpu;	       /* where the producer runs */
 	uint16_t zero;
-	unsigned char payload[];
+	unsigned char rest[]; /* the payload, see shmp_head_bytes() */
 };
-_Static_assert(offsetof(struct shmp_record, payload) == SHMP_HEAD,
-	       "record head");
+_Static_assert(offsetof(struct shmp_record, rest) == SHMP_HEAD, "record head");
 
 /* Wait words: what the low bits ask for, and above them the position (in units
  * of SHMP_ALIGN) at which the wait began: the record that is awaited, or the
@@ -65,6 +66,26 @@ _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
 _Static_assert(sizeof(struct shmp_segment) == 384, "layout");
+
+static inline uint32_t shmp_head_bytes(uint32_t len)
+{
+	return len < SHMP_LARGE ? SHMP_HEAD : SHMP_LARGE_HEAD;
+}
+
+/* Bytes a record takes in the ring. */
+static inline uint32_t shmp_record_bytes(uint32_t len)
+{
+	return (shmp_head_bytes(len) + len + SHMP_ALIGN - 1) &
+	       ~(SHMP_ALIGN - 1);
+}
+
+/* The largest payload of a record that takes no more than room, a multiple of
+ * SHMP_ALIGN and not 0. */
+static inline uint32_t shmp_fits(uint32_t room)
+{
+	return room - SHMP_HEAD < SHMP_LARGE ? room - SHMP_HEAD
+					     : room - SHMP_LARGE_HEAD;
+}
 
 /* The ring is its first start_bytes until a GROW record, and all of it after:
  * the next record then lies behind the first part, at the first position not
