@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The rings by themselves: two ends in one process, without the core. Streams
+ * with switches to and fro, rings that grow, and a peer that writes nonsense. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "providers/shm/shm_int.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+
+#define CHUNK_MAX 60000
+#define STEPS	  60000
+#define SEEDS	  8
+
+static const struct exi_conn_ops *ops = &shmp_conn_ops;
+static const struct exi_switch_ops *swops = &shmp_switch_ops;
+static const struct exi_meet_ops *meet = &shmp_meet_ops;
+
+static struct exi_conn *ends[2];
+static uint64_t bells;
+static int rings; /* calls for the peer's library */
+
+/* In place of the core's, which the linker then leaves out, with what goes
+ * with connections made by exs_ calls. */
+void exi_conn_ring(struct exi_conn *c)
+{
+	rings++;
+}
+
+void t_unlisten(void)
+{
+}
+
+static struct exi_conn *end_new(void)
+{
+	struct exi_conn *c;
+	size_t size = sizeof(*c) + ops->priv_size;
+
+	c = aligned_alloc(64, (size + 63) & ~(size_t)63);
+	T(c);
+	memset(c, 0, size);
+	c->provider = &exi_provider_shm;
+	c->ops = ops;
+	c->swops = swops;
+	c->shared = aligned_alloc(EXI_LINE, sizeof(struct shmp_shared));
+	T(c->shared);
+	memset(c->shared, 0, sizeof(struct shmp_shared));
+	c->bells = &bells;
+	return c;
+}
+
+static void end_free(struct exi_conn *c)
+{
+	ops->fini(c);
+	free(c->shared);
+	free(c);
+}
+
+static void begin(const char *ring_kb)
+{
+	struct exi_blob offer, answer;
+
+	setenv("EXS_RING_KB", ring_kb, 1);
+	exi_config_load();
+	ends[0] = end_new();
+	ends[1] = end_new();
+	T_EQ(meet->offer(ends[0], &offer), 0);
+	T_EQ(meet->answer(ends[1], &offer, &answer), 0);
+	T_EQ(meet->accepted(ends[0], &answer), 0);
+	close(offer.fd);
+	close(answer.fd);
+}
+
+static void end(void)
+{
+	end_free(ends[0]);
+	end_free(ends[1]);
+}
+
+/* --- streams ------------------------------------------------------------ */
+
+struct stream {
+	struct t_rng rng;
+	uint64_t seed;
+	uint64_t sent;
+	uint64_t received;
+	uint64_t grown; /* how often */
+	/* What was taken back and lies in "TCP". */
+	unsigned char *tcp;
+	size_t tcp_len;
+	size_t tcp_read;
+};
+
+static unsigned char buf[CHUNK_MAX];
+
+static bool is_grown(void)
+{
+	return shmp_shared(ends[0])->tx.grown_at != SHMP_NEVER;
+}
+
+static void send_some(struct stream *s)
+{
+	size_t len = t_chunk(&s->rng, CHUNK_MAX);
+	bool before = is_grown();
+	ssize_t n;
+
+	t_fill(buf, len, s->seed, s->sent);
+	n = ops->send(ends[0], buf, len, 0);
+	T(n == -EAGAIN || (n > 0 && (size_t)n <= len));
+	if (n > 0)
+		s->sent += (size_t)n;
+	s->grown += is_grown() && !before;
+}
+
+static void recv_some(struct stream *s, int flags)
+{
+	size_t len = t_chunk(&s->rng, CHUNK_MAX);
+	ssize_t n;
+
+	if (s->tcp_read < s->tcp_len) {
+		n = s->tcp_len - s->tcp_read < len
+			    ? (ssize_t)(s->tcp_len - s->tcp_read)
+			    : (ssize_t)len;
+		t_check_bytes(s->tcp + s->tcp_read, (size_t)n, s->seed,
+			      s->received);
+		if (flags & MSG_PEEK)
+			return;
+		s->tcp_read += (size_t)n;
+	} else {
+		n = ops->recv(ends[1], buf, len, flags);
+		if (n == -EAGAIN) {
+			T_EQ(s->received, s->sent);
+			return;
+		}
+		T(n > 0 && (size_t)n <= len);
+		t_check_bytes(buf, (size_t)n, s->seed, s->received);
+	}
+	if (!(flags & MSG_PEEK))
+		s->received += (size_t)n;
+}
+
+/* The receiver gives back, the sender sends the rest over TCP, and both begin
+ * anew. */
+static void there_and_back(struct stream *s)
+{
+	uint64_t pos, used;
+	const void *run;
+	size_t n;
+
+	if (s->tcp_read < s->tcp_len)
+		return;
+	s->tcp_read = s->tcp_len = 0;
+	swops->cursor(ends[1], &pos, &used);
+	T_EQ(swops->takeback(ends[0], pos, used), 0);
+	while ((n = swops->drain(ends[0], &run)) > 0) {
+		if (n > 1000)
+			n = t_chunk(&s->rng, n);
+		s->tcp = realloc(s->tcp, s->tcp_len + n);
+		T(s->tcp);
+		memcpy(s->tcp + s->tcp_len, run, n);
+		s->tcp_len += n;
+		swops->drained(ends[0], n);
+	}
+	T_EQ(s->received + s->tcp_len, s->sent);
+	T_EQ(swops->start(ends[1], swops->head(ends[0])), 0);
+	T(!swops->unread(ends[1]));
+}
+
+static void sleep_or_not(void)
+{
+	struct exi_word w;
+
+	if (ops->arm(ends[1], EXI_RX, EXI_WAKE_WORD) == 0) {
+		T_EQ(ops->word(ends[1], EXI_RX, &w), 0);
+		T_EQ(*w.addr, w.value);
+		T_EQ(ops->recv(ends[1], buf, 1, 0), -EAGAIN);
+		ops->disarm(ends[1], EXI_RX);
+	}
+	if (ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD) == 0) {
+		T_EQ(ops->send(ends[0], buf, 100, 0), -EAGAIN);
+		ops->disarm(ends[0], EXI_TX);
+	}
+}
+
+/* One who waits for room is rung when room comes, in whatever part. */
+static void a_full_ring_rings(struct stream *s)
+{
+	int before = rings;
+
+	do
+		send_some(s);
+	while (ops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
+	while (s->received < s->sent)
+		recv_some(s, 0);
+	T(rings > before);
+}
+
+static void stream(uint64_t seed, const char *ring_kb, bool may_grow)
+{
+	struct stream s = { .rng = { seed }, .seed = seed };
+	int steps = STEPS / t_slow();
+	int i;
+
+	t_note("seed %llu, %s KiB", (unsigned long long)seed, ring_kb);
+	begin(ring_kb);
+	for (i = 0; i < steps; i++) {
+		switch (t_below(&s.rng, 64)) {
+		case 0:
+			there_and_back(&s);
+			break;
+		case 1 ... 4:
+			recv_some(&s, MSG_PEEK);
+			break;
+		case 5 ... 8:
+			sleep_or_not();
+			break;
+		case 9:
+			a_full_ring_rings(&s);
+			break;
+		case 10 ... 38:
+			send_some(&s);
+			break;
+		default:
+			recv_some(&s, 0);
+			break;
+		}
+	}
+	T_EQ(ops->end(ends[0]), 0);
+	while (s.received < s.sent)
+		recv_some(&s, 0);
+	T_EQ(ops->recv(ends[1], buf, 1, 0), 0);
+	T(may_grow ? s.grown > 10 : s.grown == 0);
+	free(s.tcp);
+	end();
+}
+
+static void rings_that_grow_lose_nothing(void)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++)
+		stream(seed, "64", true);
+}
+
+static void rings_that_are_small_lose_nothing(void)
+{
+	for (uint64_t seed = 1; seed <= SEEDS; seed++)
+		stream(seed, "16", false);
+}
+
+static void rings_of_any_size_lose_nothing(void)
+{
+	static const char *const sizes[] = { "32", "128", "256", "1024" };
+
+	for (size_t i = 0; i < T_COUNT(sizes); i++)
+		stream(100 + i, sizes[i], true);
+}
+
+static void without_memory_a_ring_stays_small(void)
+{
+	struct stream s = { .seed = 1 };
+
+	setenv("EXS_MEMORY_LIMIT_MB", "1", 1);
+	begin("2048");
+	do {
+		t_fill(buf, sizeof(buf), 1, s.sent);
+		s.sent += (uint64_t)ops->send(ends[0], buf, sizeof(buf), 0);
+	} while (ops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
+	T(!is_grown());
+	T(s.sent < (256 << 10));
+	while (s.received < s.sent)
+		recv_some(&s, 0);
+	end();
+}
+
+/* --- a peer that writes nonsense ---------------------------------------- */
+
+static struct shmp_segment *their_segment(void)
+{
+	return shmp_priv(ends[1])->mine;
+}
+
+/* Behind the peer's segment lies nothing that can be read. */
+static void begin_guarded(void)
+{
+	struct shmp_priv *p;
+	size_t size, page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char *at;
+
+	begin("64");
+	p = shmp_priv(ends[0]);
+	size = SHMP_RING_OFFSET + p->in_bytes;
+	at = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		  0);
+	T(at != MAP_FAILED);
+	T(mremap((void *)(uintptr_t)p->theirs, size, size,
+		 MREMAP_MAYMOVE | MREMAP_FIXED, at) == at);
+	p->theirs = (struct shmp_segment *)at;
+	p->in = at + SHMP_RING_OFFSET;
+}
+
+static void end_guarded(void)
+{
+	struct shmp_priv *p = shmp_priv(ends[0]);
+
+	munmap((char *)(uintptr_t)p->theirs + SHMP_RING_OFFSET + p->in_bytes,
+	       (size_t)sysconf(_SC_PAGESIZE));
+	end();
+}
+
+static void scribble_ring(struct t_rng *r)
+{
+	struct shmp_priv *p = shmp_priv(ends[1]);
+	uint32_t *w = (uint32_t *)p->out;
+	int n = 1 + (int)t_below(r, 200);
+
+	while (n--) {
+		uint32_t kind = (uint32_t)t_below(r, 16);
+		uint32_t len =
+			(uint32_t)(t_below(r, 4) ? t_chunk(r, p->out_bytes * 2)
+						 : t_rand(r));
+
+		w[t_below(r, p->out_bytes / 16) * 4] =
+			kind << SHMP_KIND_SHIFT | (len & SHMP_LEN_MASK);
+		/* And where it is looked at next. */
+		*(uint32_t *)(p->out + (shmp_shared(ends[0])->rx.pos &
+					(p->out_start - 1))) =
+			(uint32_t)(1 + t_below(r, 3)) << SHMP_KIND_SHIFT |
+			(uint32_t)t_chunk(r, p->out_bytes * 2);
+	}
+}
+
+static unsigned char large[1 << 18];
+
+static void a_ring_full_of_garbage_does_no_harm(void)
+{
+	struct t_rng r = { 7 };
+
+	for (int i = 0; i < 300; i++) {
+		begin_guarded();
+		for (int k = 0; k < 30; k++) {
+			size_t len = t_chunk(&r, sizeof(large));
+			ssize_t n;
+
+			scribble_ring(&r);
+			n = ops->recv(ends[0], large, len,
+				      t_below(&r, 3) ? 0 : MSG_PEEK);
+			T(n == -EAGAIN || n == -EPROTO ||
+			  (n >= 0 && (size_t)n <= len));
+			n = ops->arm(ends[0], EXI_RX, EXI_WAKE_BELL);
+			T(n == 0 || n == -EBUSY);
+			swops->unread(ends[0]);
+		}
+		end_guarded();
+	}
+}
+
+static void impossible_progress_is_refused(void)
+{
+	struct t_rng r = { 8 };
+
+	for (int i = 0; i < 300; i++) {
+		begin("64");
+		for (int k = 0; k < 30; k++) {
+			size_t len = t_chunk(&r, CHUNK_MAX);
+			ssize_t n;
+
+			atomic_store(&their_segment()->taken,
+				     t_below(&r, 2) ? t_rand(&r)
+						    : t_chunk(&r, 200000));
+			n = ops->send(ends[0], buf, len, 0);
+			T(n == -EAGAIN || n == -EPROTO ||
+			  (n > 0 && (size_t)n <= len));
+			ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD);
+			ops->disarm(ends[0], EXI_TX);
+		}
+		end();
+	}
+}
+
+static void impossible_cursors_do_no_harm(void)
+{
+	struct t_rng r = { 9 };
+
+	for (int i = 0; i < 2000; i++) {
+		struct shmp_priv *p;
+		const void *run;
+		size_t n;
+		int turns = 0;
+
+		begin("64");
+		p = shmp_priv(ends[0]);
+		for (int k = 0; k < 12; k++)
+			ops->send(ends[0], buf, t_chunk(&r, CHUNK_MAX), 0);
+		n = t_below(&r, 2) ? t_rand(&r) : t_chunk(&r, 100000);
+		if (swops->takeback(ends[0], n & ~(size_t)15,
+				    t_rand(&r) % 70000))
+			goto next;
+		while ((n = swops->drain(ends[0], &run)) > 0) {
+			T((const unsigned char *)run >= p->out);
+			T((const unsigned char *)run + n <=
+			  p->out + p->out_bytes);
+			swops->drained(ends[0], n);
+			T(++turns < 100000);
+		}
+next:
+		n = t_below(&r, 2) ? t_rand(&r) : t_chunk(&r, 300000);
+		if (swops->start(ends[0], n & ~(size_t)15) == 0)
+			ops->recv(ends[0], buf, sizeof(buf), 0);
+		end();
+	}
+}
+
+static int forged(size_t size, bool sealed)
+{
+	int fd = T_OK(memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+
+	T_OK(ftruncate(fd, (off_t)size));
+	if (sealed)
+		T_OK(fcntl(fd, F_ADD_SEALS,
+			   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+	return fd;
+}
+
+/* A blob that describes size bytes of ring, after change(). */
+static void is_refused(struct shmp_blob b, int fd)
+{
+	struct exi_blob offer = { .fd = fd }, answer = { .fd = -1 };
+	struct exi_conn *c = end_new();
+
+	memcpy(offer.bytes, &b, sizeof(b));
+	T_EQ(meet->answer(c, &offer, &answer), -EPROTO);
+	T_EQ(answer.fd, -1);
+	end_free(c);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void impossible_offers_are_refused(void)
+{
+	const struct shmp_blob good = { .magic = SHMP_MAGIC,
+					.version = SHMP_VERSION,
+					.ring_bytes = 65536,
+					.start_bytes = 16384 };
+	const size_t size = SHMP_RING_OFFSET + 65536;
+	struct shmp_blob b = good;
+	int fd = T_OK(open("/dev/null", O_RDWR | O_CLOEXEC));
+
+	exi_config_load();
+	is_refused(good, fd);
+	is_refused(good, -1);
+	is_refused(good, forged(size, false));
+	is_refused(good, forged(size - 1, true));
+	is_refused(good, forged(size + 1, true));
+	is_refused(good, forged(0, true));
+	b.magic++;
+	is_refused(b, forged(size, true));
+	b = good;
+	b.version++;
+	is_refused(b, forged(size, true));
+	b = good;
+	b.start_bytes = 0;
+	is_refused(b, forged(size, true));
+	b.start_bytes = 16383;
+	is_refused(b, forged(size, true));
+	b.start_bytes = 131072;
+	is_refused(b, forged(size, true));
+	b = good;
+	b.ring_bytes = 65537;
+	is_refused(b, forged(SHMP_RING_OFFSET + 65537, true));
+	b.ring_bytes = 0;
+	is_refused(b, forged(SHMP_RING_OFFSET, true));
+	b.ring_bytes = UINT32_MAX;
+	is_refused(b, forged(size, true));
+}
+
+static const struct t_row rows[] = {
+	T_ROW_LONG(rings_that_grow_lose_nothing, 120),
+	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
+	T_ROW_LONG(rings_of_any_size_lose_nothing, 120),
+	T_ROW(without_memory_a_ring_stays_small),
+	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
+	T_ROW_LONG(impossible_progress_is_refused, 120),
+	T_ROW_LONG(impossible_cursors_do_no_harm, 120),
+	T_ROW(impossible_offers_are_refused),
+};
+
+int main(int argc, char **argv)
+{
+	return t_run("shm", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}
