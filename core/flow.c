@@ -56,6 +56,9 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	const void *run;
 	size_t len;
 
+	/* Not into what got the number when a plain call closed ours. */
+	if (!exi_sock_current(sk, sk->tcp->fd))
+		return -EBADF;
 	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
 		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
 
@@ -529,13 +532,15 @@ static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 {
 	uint64_t now = exi_ticks();
 	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+	uint32_t generation;
 
 	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
-	if (exi_likely(now - last < REST_TICKS) ||
-	    atomic_load_explicit(&sk->cookie, memory_order_relaxed) == 0 ||
-	    exi_sock_current(sk, fd))
+	if (exi_likely(now - last < REST_TICKS))
 		return sk;
-	exi_sock_forget(sk, fd);
+	generation = atomic_load(&sk->generation);
+	if (atomic_load(&sk->cookie) == 0 || exi_sock_current(sk, fd))
+		return sk;
+	exi_sock_forget(sk, fd, generation);
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
@@ -885,6 +890,9 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		if (sk->process != exi_use_token())
 			exi_sock_inherit(sk);
 	}
+	sk = still_ours(sk, fd);
+	if (exi_unlikely(!sk))
+		return -EBADF;
 	for (;;) {
 		struct exi_half *h;
 

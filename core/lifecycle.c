@@ -522,10 +522,11 @@ int exi_close(int fd)
 	return leave(sk, fd, true);
 }
 
-void exi_sock_forget(struct exi_sock *sk, int fd)
+void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 {
 	exi_lock(&sk->link_lock);
-	if (atomic_load(&sk->fd) != fd || sk->closing) {
+	if (atomic_load(&sk->fd) != fd || sk->closing ||
+	    atomic_load(&sk->generation) != generation) {
 		exi_unlock(&sk->link_lock);
 		return;
 	}

@@ -7,6 +7,7 @@
 #include "core/link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -314,8 +315,9 @@ void exi_link_violation(struct exi_sock *sk, const char *what)
 		atomic_store(&sh->half[d].broken, 1);
 	}
 	exi_sock_reason(sk, EXS_X_REASON_PROTOCOL);
-	/* Resets the connection and leaves the descriptor open. */
-	if (fd >= 0)
+	/* Resets the connection and leaves the descriptor open; unless plain
+	 * calls closed it, and the number is another's. */
+	if (fd >= 0 && exi_sock_current(sk, fd))
 		connect(fd, &unspec, sizeof(unspec));
 	/* Our service sees the hang-up and cleans up. */
 	if (sk->fab && sk->fab->bell >= 0)
@@ -888,7 +890,8 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 			  (unsigned long long)m->a, (unsigned long long)m->b,
 			  (unsigned long long)m->c);
 		exi_link_violation(sk, "a message that cannot be");
-		return true; /* the hang-up follows */
+		hung_up_locked(sk); /* what else it says is not heard */
+		return false;
 	}
 	return true;
 }
@@ -897,10 +900,12 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 {
 	struct exi_pair_msg m;
 	bool was_up = false, gone = false, look;
+	uint32_t generation;
 	ssize_t n;
 	int fd;
 
 	exi_lock(&sk->link_lock);
+	generation = atomic_load(&sk->generation);
 	while (sk->link && sk->link->fd >= 0) {
 		n = recv_msg(sk->link->fd, &m, &fd);
 		if (n == -EAGAIN)
@@ -914,7 +919,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 				give_up_locked(sk, EXS_X_REASON_PEER_LOST);
 			break;
 		}
-		packet_locked(sk, &m, n, fd);
+		gone = !packet_locked(sk, &m, n, fd);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -927,7 +932,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	/* The peer saw the end of TCP: is our descriptor still the one it
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
-		exi_sock_forget(sk, fd);
+		exi_sock_forget(sk, fd, generation);
 	else if (was_up || gone)
 		stir(sk);
 }
@@ -1043,20 +1048,36 @@ void exi_link_listener_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-void exi_link_tcp_event(struct exi_sock *sk, uint32_t events)
+/* The peer's end of TCP is there now. */
+static bool tcp_ended(struct exi_sock *sk)
 {
-	struct exi_shared *sh = sk->sh;
+	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
 
-	if (!(events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
-		return;
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents;
+}
+
+void exi_link_tcp_event(struct exi_sock *sk)
+{
+	struct exi_shared *sh;
+	bool ended;
+
 	/* A SWITCH or an END that came before it is seen before it. */
 	exi_link_event(sk, 0);
-	atomic_store_explicit(&sh->rx_fin, 1, memory_order_seq_cst);
-	exi_lock(&sh->half[EXI_RX].lock);
-	if (sh->half[EXI_RX].mode == EXI_MODE_RING)
-		exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
-	exi_unlock(&sh->half[EXI_RX].lock);
-	stir(sk);
+	exi_lock(&sk->link_lock);
+	/* The event may be of a socket that had this place before: only what
+	 * this one says counts. */
+	ended = tcp_ended(sk);
+	if (ended) {
+		sh = sk->sh;
+		atomic_store_explicit(&sh->rx_fin, 1, memory_order_seq_cst);
+		exi_lock(&sh->half[EXI_RX].lock);
+		if (sh->half[EXI_RX].mode == EXI_MODE_RING)
+			exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
+		exi_unlock(&sh->half[EXI_RX].lock);
+	}
+	exi_unlock(&sk->link_lock);
+	if (ended)
+		stir(sk);
 }
 
 void exi_link_expired(struct exi_sock *sk)

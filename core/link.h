@@ -93,7 +93,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events);
 void exi_link_read(struct exi_sock *sk);
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
-void exi_link_tcp_event(struct exi_sock *sk, uint32_t events);
+void exi_link_tcp_event(struct exi_sock *sk);
 /* The deadline passed. */
 void exi_link_expired(struct exi_sock *sk);
 

@@ -63,7 +63,7 @@ static void dispatch(uint64_t data, uint32_t events)
 		exi_link_listener_event(sk);
 		break;
 	case EXI_WATCH_TCP:
-		exi_link_tcp_event(sk, events);
+		exi_link_tcp_event(sk);
 		break;
 	case EXI_WATCH_OPS:
 		exi_lifecycle_event(sk, events);

@@ -308,7 +308,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	if ((uint32_t)fd >= table_size)
 		return -EMFILE;
 	if (old)
-		exi_sock_forget(old, fd);
+		exi_sock_forget(old, fd, atomic_load(&old->generation));
 	pthread_mutex_lock(&pool_lock);
 	sk = sock_take();
 	if (!sk)

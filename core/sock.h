@@ -210,8 +210,9 @@ static inline void exi_half_unlock(struct exi_half *h)
 void exi_sock_drop_locked(struct exi_sock *sk);
 
 /* Forgets the socket of a descriptor that was closed behind the library's
- * back: operations end with EBADF. */
-void exi_sock_forget(struct exi_sock *sk, int fd);
+ * back: operations end with EBADF. The generation is from before it was found
+ * out: another socket that took its place since, with its number, stays. */
+void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
 
 /* Remembers which socket the descriptor is; whether it still is. */
 void exi_sock_mark(struct exi_sock *sk, int fd);

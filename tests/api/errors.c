@@ -538,7 +538,7 @@ static void overlapping_buffers_do_no_harm(void)
 
 /* A number that plain calls closed and the kernel gave out again belongs to
  * the new socket, once it rested for a millisecond. */
-static void a_reused_number_is_the_new_socket(void)
+static void reuse(bool receives)
 {
 	int fd[2], old[2], fresh[2], number;
 	int64_t used;
@@ -546,6 +546,7 @@ static void a_reused_number_is_the_new_socket(void)
 	begin(fd);
 	t_pair(T_IPV4, old);
 	t_settle_pair(old[0], old[1], T_SHM);
+	T_EQ(t_send(old[1], "old", 3, 0), 3);
 	number = old[0];
 	used = t_now_ns();
 	T_OK(close(number));
@@ -553,16 +554,30 @@ static void a_reused_number_is_the_new_socket(void)
 		;
 	T_OK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fresh));
 	T_EQ(fresh[0], number);
-	T_EQ(t_send(number, "new", 3, 0), 3);
-	T(t_readable(fresh[1], 5000));
-	T_EQ(recv(fresh[1], buf, 3, 0), 3);
+	if (receives) {
+		T_EQ(send(fresh[1], "new", 3, 0), 3);
+		T_EQ(t_recv(number, buf, 3, 0), 3);
+	} else {
+		T_EQ(t_send(number, "new", 3, 0), 3);
+		T(t_readable(fresh[1], 5000));
+		T_EQ(recv(fresh[1], buf, 3, 0), 3);
+	}
 	T(!memcmp(buf, "new", 3));
 	T_EQ(t_info(number).exs_x_reason, EXS_X_REASON_NOT_TCP);
-	t_recv_end(old[1]);
 	t_close(old[1]);
 	t_close(fresh[0]);
 	t_close(fresh[1]);
 	end(fd);
+}
+
+static void a_reused_number_sends_to_the_new_socket(void)
+{
+	reuse(false);
+}
+
+static void a_reused_number_receives_from_the_new_socket(void)
+{
+	reuse(true);
 }
 
 static void a_number_reused_by_another_connection_is_that_one(void)
@@ -607,7 +622,8 @@ static const struct t_row rows[] = {
 	T_ROW(absurd_dequeues_are_refused),
 	T_ROW(absurd_attributes_are_refused),
 	T_ROW(overlapping_buffers_do_no_harm),
-	T_ROW(a_reused_number_is_the_new_socket),
+	T_ROW(a_reused_number_sends_to_the_new_socket),
+	T_ROW(a_reused_number_receives_from_the_new_socket),
 	T_ROW(a_number_reused_by_another_connection_is_that_one),
 };
 
