@@ -682,8 +682,6 @@ struct patience {
 	struct exi_look look;
 };
 
-#define PROBE_NS 1000000u
-
 /* Takes the lock for the next attempt; a look ends. */
 static bool lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 		      struct patience *p, struct exi_shared **ret)
@@ -727,12 +725,6 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 		return 0;
 	}
 	p->spun = false;
-	if (!p->known && atomic_load(&sk->blocks)) {
-		/* Most sleeps end before this, and need not know. */
-		ret = exi_wait(sk, fd, dir, exi_now_ns() + PROBE_NS);
-		if (ret != -ETIMEDOUT)
-			return ret;
-	}
 	if (!p->known) {
 		bool blocks = !nonblocking(fd, flags);
 
