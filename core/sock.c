@@ -137,7 +137,7 @@ static struct exi_shared *claim(struct slab *s)
 
 		if (atomic_compare_exchange_strong(&s->mem[k].holders, &zero,
 						   1)) {
-			s->hint = k + 1;
+			s->hint = k; /* likely free again, and warm */
 			return &s->mem[k];
 		}
 	}
@@ -168,6 +168,9 @@ static struct exi_shared *shared_take(void)
 	return claim(s);
 }
 
+/* What publishes the socket publishes it. */
+#define RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
+
 /* A fresh state in memory that had another owner: the locks stay as they
  * are, for a stale user may hold one. */
 static void shared_clear(struct exi_shared *sh)
@@ -180,20 +183,20 @@ static void shared_clear(struct exi_shared *sh)
 		exi_lock(&h->lock);
 		memset((char *)h + sizeof(h->lock), 0,
 		       sizeof(*h) - sizeof(h->lock));
-		atomic_store(&h->meet_at, UINT64_MAX);
+		RESET(&h->meet_at, UINT64_MAX);
 		exi_unlock(&h->lock);
-		atomic_store(&sh->kick[d], 0);
+		RESET(&sh->kick[d], 0);
 	}
-	atomic_store(&sh->reason, 0);
-	atomic_store(&sh->met, 0);
-	atomic_store(&sh->gone, 0);
-	atomic_store(&sh->rx_fin, 0);
-	atomic_store(&sh->hold_here, 0);
-	atomic_store(&sh->hold_there, 0);
-	atomic_store(&sh->down_wait, 0);
-	atomic_store(&sh->may_switch, 0);
-	atomic_store(&sh->greeting, 0);
-	atomic_store(&sh->owner, 0);
+	RESET(&sh->reason, 0);
+	RESET(&sh->met, 0);
+	RESET(&sh->gone, 0);
+	RESET(&sh->rx_fin, 0);
+	RESET(&sh->hold_here, 0);
+	RESET(&sh->hold_there, 0);
+	RESET(&sh->down_wait, 0);
+	RESET(&sh->may_switch, 0);
+	RESET(&sh->greeting, 0);
+	RESET(&sh->owner, 0);
 	sh->bells_sent = 0;
 	sh->bells_received = 0;
 }
@@ -397,7 +400,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_sock_conn_free(fab);
 	atomic_fetch_sub(&sh->holders, 1);
 	pthread_mutex_lock(&pool_lock);
-	exi_list_add_tail(&free_socks, &sk->free_node);
+	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
 	pthread_mutex_unlock(&pool_lock);
 }
 

@@ -36,6 +36,7 @@ struct perf_lane {
 	struct perf_goal goal;
 	struct perf_meter *meter;
 	exs_x_sockinfo_t info; /* of the last connection, --test conn */
+	uint64_t asked;	       /* how often that was to be filled in */
 	int result;
 };
 
