@@ -71,7 +71,6 @@ int main(int argc, char **argv)
 	unsigned char sum[SHA256_DIGEST_LENGTH];
 	struct timeval from, to, took;
 	exs_x_sockinfo_t info;
-
 	if (!out && (argc != 4 || strcmp(argv[1], "recv")))
 		errx(2, "usage: copy recv FILE PORT, copy send FILE HOST PORT");
 	int file = open(argv[2], out ? O_RDONLY : O_RDWR | O_CREAT, 0666);
@@ -79,13 +78,14 @@ int main(int argc, char **argv)
 	NEED(size >= 0 && !exs_init(EXS_VERSION), "begin with that file");
 	s = meet(out ? argv[3] : NULL, argv[argc - 1]);
 	NEED(move(out, s, &size, 8, WAIT, 0) == 8, "agree on the size");
-	char *map = mmap(NULL, size + 1, PROT_READ | PROT_WRITE,
-			 out ? MAP_PRIVATE : MAP_SHARED, file, 0);
-	NEED(map != MAP_FAILED && (out || !ftruncate(file, size)), "map it");
+	NEED(out || !ftruncate(file, size), "make room for it");
+	char *map = mmap(NULL, size + 1, PROT_READ | (out ? 0 : PROT_WRITE),
+			 MAP_SHARED | MAP_POPULATE, file, 0);
+	NEED(map != MAP_FAILED && move(!out, s, sum, 1, WAIT, 0) == 1, "begin");
 	gettimeofday(&from, NULL);
 	move_all(out, s, map, size);
 	exs_x_sockinfo(s, &info);
-	/* The receiver answers when it has everything. */
+	/* The receiver says when it is ready, and when it has everything. */
 	NEED(move(!out, s, sum, 1, WAIT, 0) == 1, "finish");
 	gettimeofday(&to, NULL);
 	timersub(&to, &from, &took);
