@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Asynchronous operations over the fabric: every accepted one yields exactly
  * one event, in every order of ends, closes and cancels. */
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
@@ -487,6 +489,49 @@ static void posted_before_the_switch_a(int s, int ctl)
 CONF_DUO(operations_posted_long_before_complete, posted_before_the_switch_a,
 	 mixed_b)
 
+/* How often this process was put on a CPU in a third of a second in which it
+ * has nothing to do. */
+static long wakes(int quiet_fd)
+{
+	struct rusage before, after;
+
+	T_OK(getrusage(RUSAGE_SELF, &before));
+	T(!t_readable(quiet_fd, 300));
+	T_OK(getrusage(RUSAGE_SELF, &after));
+	return after.ru_nvcsw - before.ru_nvcsw;
+}
+
+/* Upgraded, with receives posted that nobody waits for, and a round trip lately:
+ * after a moment of looking whether somebody comes, all threads sleep. */
+static void idle_connections_use_no_cpu(void)
+{
+	char buf[IDLERS][8];
+	int quiet[2], fd[IDLERS][2], i;
+	exs_qhandle_t q;
+
+	t_init();
+	q = T_OK(exs_qcreate(2 * IDLERS));
+	T_OK(pipe2(quiet, O_CLOEXEC));
+	for (i = 0; i < IDLERS; i++) {
+		t_pair(T_IPV4, fd[i]);
+		t_settle_pair(fd[i][0], fd[i][1], conf_here());
+		t_post_recv(fd[i][1], buf[i], sizeof(buf[i]), 0, q, i);
+	}
+	t_send_all(fd[0][0], "wake", 4, 0);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 0), 4);
+	t_post_recv(fd[0][1], buf[0], sizeof(buf[0]), 0, q, 0);
+	T_UNTIL(wakes(quiet[0]) <= 20);
+	for (i = 0; i < IDLERS; i++) {
+		t_send_all(fd[i][0], "more", 4, 0);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, i), 4);
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+	T_OK(exs_qdelete(q));
+	close(quiet[0]);
+	close(quiet[1]);
+}
+
 static const struct t_row rows[] = {
 	CONF_ROWS(deep_pipelines_keep_their_order),
 	CONF_ROWS(asynchronous_sends_meet_synchronous_receives),
@@ -500,6 +545,7 @@ static const struct t_row rows[] = {
 	CONF_ROWS(operations_posted_long_before_complete),
 	T_ROW(one_queue_serves_many_sockets_and_threads),
 	T_ROW(operations_end_while_the_program_computes),
+	T_ROW(idle_connections_use_no_cpu),
 };
 
 int main(int argc, char **argv)
