@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "core/config.h"
+#include "core/family.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/queue.h"
@@ -30,6 +31,7 @@ static void in_child(void)
 {
 	exi_process_forked(true);
 	exi_service_forked();
+	exi_family_forked();
 	exi_registry_forked();
 	exi_marker_forked();
 	exi_queue_forked();

@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "core/family.h"
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
@@ -158,9 +159,19 @@ static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
+/* Another process of the family has the fabric, and switched since we asked:
+ * nothing was sent for us there. */
+static bool nowhere(const struct exi_sock *sk, const struct exi_half *h)
+{
+	return exi_unlikely(!sk->fab) && h->mode != EXI_MODE_TCP &&
+	       h->mode != EXI_MODE_BACK;
+}
+
 static ssize_t try_send(struct exi_sock *sk, struct exi_half *h,
 			const void *buf, size_t len, int flags)
 {
+	if (nowhere(sk, h))
+		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return try_send_ring(sk, h, buf, len);
 	return try_send_tcp(sk, h, buf, len, flags);
@@ -292,7 +303,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		h->end_seen = 1;
 		return -ESTALE;
 	}
-	if (h->mode == EXI_MODE_BACK && !h->fin) {
+	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {
 		n = back_to_ring(sk, h, buf, len, flags, n);
 		if (h->mode == EXI_MODE_RING)
 			return n;
@@ -306,6 +317,8 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 static ssize_t try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 			size_t len, int flags)
 {
+	if (nowhere(sk, h))
+		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return try_recv_ring(sk, h, buf, len, flags);
 	return try_recv_tcp(sk, h, buf, len, flags);
@@ -442,7 +455,8 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 		if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
 			return; /* the service reads the link first */
 		if (n < 0) {
-			finish_locked(sk, dir, op, (int)-n);
+			finish_locked(sk, dir, op,
+				      n == -EREMOTE ? ECONNRESET : (int)-n);
 			continue;
 		}
 		op->done += (size_t)n;
@@ -574,6 +588,8 @@ int exi_flow_submit(struct exi_op *op)
 		return -EBADF;
 	if (exi_unlikely(sk->process != exi_use_token()))
 		exi_sock_inherit(sk);
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
 	if (dir == EXI_TX)
 		before_send(sk, fd, op->len);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
@@ -803,6 +819,8 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 	sk = still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
 	before_send(sk, fd, len);
 	for (;;) {
 		if (!lock_half(sk, fd, EXI_TX, &p, &sh))
@@ -823,6 +841,10 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 			done += (size_t)n;
 			if (exi_likely(done == len))
 				return (ssize_t)done;
+			continue;
+		}
+		if (n == -EREMOTE) {
+			exi_family_ask(sk);
 			continue;
 		}
 		if (n != -EAGAIN)
@@ -885,6 +907,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	sk = still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
 	for (;;) {
 		struct exi_half *h;
 
@@ -911,6 +935,10 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			exi_half_unlock(h);
 			if (n == -ESTALE) {
 				exi_link_read(sk);
+				continue;
+			}
+			if (n == -EREMOTE) {
+				exi_family_ask(sk);
 				continue;
 			}
 			if (n == -EAGAIN) {

@@ -470,6 +470,10 @@ static int leave(struct exi_sock *sk, int fd, bool close_fd)
 
 	exi_flow_stop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
+	/* Others go on with it, and have no fabric. */
+	if (!last && close_fd && sk->fab && atomic_load(&sk->sh->keeper))
+		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
+				exi_now_ns() + PATIENCE_NS);
 	/* A SWITCH that is under way tells of bytes that are unread. */
 	if (close_fd && sk->fab)
 		exi_link_event(sk, 0);

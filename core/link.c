@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/family.h"
 #include "core/flow.h"
 #include "core/log.h"
 #include "core/proof.h"
@@ -645,6 +646,7 @@ static void up_locked(struct exi_sock *sk)
 	unlock_halves(sk);
 	l->state = EXI_LINK_UP;
 	l->deadline = 0;
+	exi_family_keep(sk);
 	exi_service_untimed(l);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
 			      EPOLLRDHUP | EPOLLET) == 0)

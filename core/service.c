@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "core/family.h"
 #include "core/flow.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
@@ -26,6 +27,7 @@
 
 /* What an event is, in the low bits of its data. */
 #define DATA_SELF   0xffffffffffffffffull
+#define DATA_FAMILY 0xfffffffffffffffeull
 #define DATA_DOMAIN 0x8000000000000000ull
 
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -176,6 +178,8 @@ static void *run(void *arg)
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.u64 == DATA_SELF)
 				eventfd_read(wake_fd, &drained);
+			else if (ev[i].data.u64 == DATA_FAMILY)
+				exi_family_event();
 			else if (ev[i].data.u64 & DATA_DOMAIN)
 				exi_registry_each_domain(domain_progress, NULL);
 			else
@@ -276,6 +280,11 @@ void exi_service_unwatch(int fd)
 	if (atomic_load(&running))
 		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 	errno = saved;
+}
+
+int exi_service_watch_family(int fd)
+{
+	return watch(EPOLL_CTL_ADD, fd, DATA_FAMILY, EPOLLIN);
 }
 
 int exi_service_domain(struct exi_domain *d)

@@ -30,6 +30,9 @@ int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
 			uint32_t events);
 void exi_service_unwatch(int fd);
 
+/* Watches the descriptor of family.h. */
+int exi_service_watch_family(int fd);
+
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */
 int exi_service_domain(struct exi_domain *d);

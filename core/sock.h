@@ -94,6 +94,8 @@ struct exi_shared {
 	_Atomic uint32_t may_switch; /* the peer said GO */
 	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
+	_Atomic uint64_t keeper;     /* who has the fabric, see family.h; 0 */
+	_Atomic uint64_t keeper_secret;
 	uint64_t bells_sent;
 	uint64_t bells_received;
 	_Alignas(EXI_LINE) unsigned char fabric[768];

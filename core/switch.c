@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/family.h"
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/link.h"
@@ -393,8 +394,7 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 
 /* --- leaving and coming back -------------------------------------------- */
 
-/* This end is done: it sends on TCP, and what it has not read comes there. */
-static bool left_fabric(struct exi_shared *sh)
+bool exi_switch_left(struct exi_shared *sh)
 {
 	struct exi_half *rx = &sh->half[EXI_RX];
 
@@ -419,7 +419,7 @@ static int look_left(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
 		return -ENOBUFS;
-	return ret || !linked || left_fabric(sk->sh) ? 0 : -EAGAIN;
+	return ret || !linked || exi_switch_left(sk->sh) ? 0 : -EAGAIN;
 }
 
 /* Waits until the handshake is over. Its steps kick the TX side. */
@@ -513,12 +513,12 @@ static int left_alone(struct exi_sock *sk, int fd)
 	return 0;
 }
 
-int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
+int exi_switch_leave(struct exi_sock *sk, int reason)
 {
 	struct exi_shared *sh;
 	int ret = 0;
 
-	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+	if (!exi_sock_lock(sk, atomic_load(&sk->fd), EXI_TX, &sh))
 		return -EBADF;
 	atomic_store(&sh->hold_here, 1);
 	exi_sock_reason(sk, reason);
@@ -529,8 +529,21 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 			atomic_fetch_sub(&sh->down_wait, 1);
 	}
 	exi_half_unlock(&sh->half[EXI_TX]);
+	return ret;
+}
+
+int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
+{
+	struct exi_shared *sh = sk->sh;
+	int ret;
+
+	if (exi_family_elsewhere(sk))
+		return exi_family_ask(sk);
+	if (atomic_load(&sk->fd) != fd ||
+	    exi_switch_leave(sk, reason) == -EBADF)
+		return -EBADF;
 	ret = await_tcp(sk, deadline);
-	if (ret == 0 && !left_fabric(sh))
+	if (ret == 0 && !exi_switch_left(sh))
 		ret = left_alone(sk, fd);
 	return ret;
 }

@@ -31,6 +31,12 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 /* Receiver in EXI_MODE_LEFT, RX lock held: recomputes what is left. */
 void exi_switch_left_locked(struct exi_sock *sk);
 
+/* Both directions to TCP: begun. The service does the rest. */
+int exi_switch_leave(struct exi_sock *sk, int reason);
+
+/* This end is done: it sends on TCP, and what it has not read comes there. */
+bool exi_switch_left(struct exi_shared *sh);
+
 /* Both directions to TCP, waiting until this end is done. */
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 		    uint64_t deadline_ns);

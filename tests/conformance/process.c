@@ -256,6 +256,106 @@ static void a_process_forked_after_accept_serves(void)
 	t_close(l);
 }
 
+static void late_client(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
+	char buf[100];
+	int s;
+
+	t_init();
+	s = t_connect(&to);
+	t_settle(s, conf_apart());
+	if (t_ask(ctl)) {
+		t_recv_all(s, buf, sizeof(buf));
+		t_send_all(s, buf, sizeof(buf), 0);
+		t_recv_end(s);
+	}
+	t_close(s);
+}
+
+enum child_end {
+	CHILD_STAYS,
+	CHILD_CLOSES,
+	CHILD_DIES
+};
+
+/* A connection that a child has on the fabric, and the parent uses then. */
+static void come_back(enum child_end end, bool async)
+{
+	char buf[100] = "parent", got[100];
+	exs_qhandle_t q = EXS_QHANDLE_INVALID;
+	int ready[2], l, s, n;
+	struct t_peer p;
+	struct t_addr at;
+	char byte;
+	pid_t pid;
+
+	t_peer_start(&p, late_client, NULL);
+	t_init();
+	T_OK(pipe2(ready, O_CLOEXEC));
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, t_port_of(l));
+	s = t_accept(l);
+	pid = t_fork();
+	if (pid == 0) {
+		t_settle(s, conf_apart());
+		if (end == CHILD_CLOSES)
+			t_close(s);
+		T_EQ(write(ready[1], "", 1), 1);
+		for (;;)
+			pause();
+	}
+	T_EQ(read(ready[0], &byte, 1), 1);
+	if (end == CHILD_DIES)
+		end_worker(pid);
+	/* On TCP nothing is lost with a child. */
+	if (end == CHILD_DIES && strcmp(conf_apart().fabric, "tcp")) {
+		T_ERR(t_send(s, buf, sizeof(buf), MSG_NOSIGNAL), ECONNRESET);
+		T_ERR(t_recv(s, got, sizeof(got), 0), ECONNRESET);
+		t_tell(p.ctl, 0);
+	} else {
+		t_tell(p.ctl, 1);
+		if (async) {
+			q = T_OK(exs_qcreate(2));
+			t_post_recv(s, got, sizeof(got), MSG_WAITALL, q, 1);
+			t_post_send(s, buf, sizeof(buf), 0, q, 2);
+			for (n = 0; n < 2; n++)
+				T_EQ(t_event(q).exs_errno, 0);
+			T_OK(exs_qdelete(q));
+		} else {
+			t_send_all(s, buf, sizeof(buf), 0);
+			t_recv_all(s, got, sizeof(got));
+		}
+		T(!memcmp(buf, got, sizeof(buf)));
+		T(t_is(s, T_TCP(T_ANY)));
+	}
+	if (end != CHILD_DIES)
+		end_worker(pid);
+	t_close(s);
+	t_peer_join(&p);
+	t_close(l);
+}
+
+static void the_parent_may_come_back_to_what_a_child_upgraded(void)
+{
+	come_back(CHILD_STAYS, false);
+}
+
+static void the_parent_may_come_back_with_operations(void)
+{
+	come_back(CHILD_STAYS, true);
+}
+
+static void the_parent_goes_on_with_what_a_child_closed(void)
+{
+	come_back(CHILD_CLOSES, false);
+}
+
+static void what_a_child_had_on_the_fabric_dies_with_it(void)
+{
+	come_back(CHILD_DIES, false);
+}
+
 /* The accept is posted, then the port is told: the marker is there. */
 static void accept_and_serve(int l, int ctl)
 {
@@ -533,6 +633,10 @@ static const struct t_row rows[] = {
 	T_ROW(workers_outlive_the_process_that_listened),
 	T_ROW(listeners_that_share_a_port_are_all_met),
 	T_ROW(a_process_forked_after_accept_serves),
+	T_ROW(the_parent_may_come_back_to_what_a_child_upgraded),
+	T_ROW(the_parent_may_come_back_with_operations),
+	T_ROW(the_parent_goes_on_with_what_a_child_closed),
+	T_ROW(what_a_child_had_on_the_fabric_dies_with_it),
 	T_ROW(a_process_accepts_on_a_listener_passed_to_it),
 	T_ROW(the_process_that_listened_may_leave),
 	T_ROW(a_plain_listener_that_was_inherited_is_met),

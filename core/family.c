@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A keeper's address is an abstract datagram name with a random number, and a
+ * question must show another: both are in memory that only the family sees, so
+ * a stranger's does nothing. The answer is the change of the modes, which the
+ * family shares, and of the kick word, on which the asker sleeps. */
+#include "core/family.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/futex.h"
+#include "core/service.h"
+#include "core/switch.h"
+
+#define PATIENCE_NS 10000000000u
+#define STEP_NS	    50000000u /* until it looks whether the keeper lives */
+
+struct question {
+	uint64_t secret;
+	uint64_t shared; /* the connection: the same address in the family */
+};
+
+static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
+static int keeper_fd = -1;
+static uint64_t keeper_name, keeper_secret;
+
+static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
+{
+	int n;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
+		     "libexs/1/keeper/%016llx", (unsigned long long)keeper);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+}
+
+static int open_locked(void)
+{
+	struct sockaddr_un name;
+	int fd;
+
+	fd = exi_fd_keep(
+		socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	if (fd < 0)
+		return fd;
+	keeper_name = exi_random() | 1;
+	keeper_secret = exi_random();
+	if (bind(fd, (struct sockaddr *)&name, name_of(keeper_name, &name)) <
+		    0 ||
+	    exi_service_watch_family(fd)) {
+		exi_fd_close(fd);
+		return -EADDRINUSE;
+	}
+	keeper_fd = fd;
+	return 0;
+}
+
+void exi_family_keep(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	if (atomic_load(&sh->holders) == 1)
+		return;
+	pthread_mutex_lock(&keeper_lock);
+	if (keeper_fd >= 0 || open_locked() == 0) {
+		atomic_store(&sh->keeper_secret, keeper_secret);
+		atomic_store(&sh->keeper, keeper_name);
+	}
+	pthread_mutex_unlock(&keeper_lock);
+}
+
+static void answer(struct exi_sock *sk, void *arg)
+{
+	const struct question *q = arg;
+
+	if ((uint64_t)(uintptr_t)sk->sh == q->shared && sk->fab)
+		exi_switch_leave(sk, EXS_X_REASON_SHARED);
+}
+
+void exi_family_event(void)
+{
+	struct question q;
+
+	while (recv(keeper_fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		if (q.secret == keeper_secret)
+			exi_sock_each(answer, &q);
+}
+
+static int put(struct exi_shared *sh)
+{
+	struct question q = { .secret = atomic_load(&sh->keeper_secret),
+			      .shared = (uint64_t)(uintptr_t)sh };
+	uint64_t keeper = atomic_load(&sh->keeper);
+	struct sockaddr_un name;
+	socklen_t len = name_of(keeper, &name);
+	int s, ret = 0;
+
+	if (!keeper)
+		return -ECONNRESET;
+	s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return -errno;
+	if (sendto(s, &q, sizeof(q), MSG_DONTWAIT, (struct sockaddr *)&name,
+		   len) < 0 &&
+	    errno != EAGAIN)
+		ret = -ECONNRESET; /* it is no more */
+	close(s);
+	return ret;
+}
+
+/* Nobody can read the rings any more: said to every reader and writer. */
+static void lost(struct exi_shared *sh)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_lock(&sh->half[d].lock);
+		if (sh->half[d].mode != EXI_MODE_TCP) {
+			sh->half[d].mode = EXI_MODE_TCP;
+			atomic_store(&sh->half[d].err, ECONNRESET);
+			atomic_store(&sh->half[d].broken, 1);
+		}
+		exi_unlock(&sh->half[d].lock);
+	}
+}
+
+int exi_family_ask(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	uint64_t end = exi_now_ns() + PATIENCE_NS;
+
+	/* Before the question: the keeper does not switch again. */
+	atomic_store(&sh->hold_here, 1);
+	for (;;) {
+		struct exi_word w = {
+			.addr = (const uint32_t *)&sh->kick[EXI_TX],
+			.value = atomic_load(&sh->kick[EXI_TX]),
+		};
+		uint64_t now = exi_now_ns();
+		struct timespec until = exi_ns_timespec(now + STEP_NS);
+
+		if (exi_switch_left(sh))
+			return 0;
+		/* Again each time: the keeper may have died meanwhile. */
+		if (now > end || put(sh)) {
+			lost(sh);
+			return -ECONNRESET;
+		}
+		exi_futex_wait(&w, 1, &until);
+	}
+}
+
+void exi_family_forked(void)
+{
+	pthread_mutex_init(&keeper_lock, NULL);
+	exi_fd_close(keeper_fd);
+	keeper_fd = -1;
+}
