@@ -21,7 +21,7 @@ static inline bool exi_family_elsewhere(const struct exi_sock *sk)
 {
 	const struct exi_shared *sh = sk->sh;
 
-	return !sk->fab &&
+	return !__atomic_load_n(&sk->fab, __ATOMIC_RELAXED) &&
 	       (atomic_load_explicit(&sh->half[EXI_RX].mode,
 				     memory_order_relaxed) |
 		atomic_load_explicit(&sh->half[EXI_TX].mode,

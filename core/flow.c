@@ -473,14 +473,13 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)
 {
-	struct exi_half *h = &sk->sh->half[dir];
 	int fd = atomic_load(&sk->fd);
 	struct exi_shared *sh;
 
 	if (fd < 0 || !exi_sock_lock(sk, fd, dir, &sh))
 		return;
 	exi_flow_progress_locked(sk, dir);
-	exi_half_unlock(h);
+	exi_half_unlock(&sh->half[dir]);
 }
 
 static void after_recv(struct exi_sock *sk, int fd)

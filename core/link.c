@@ -263,7 +263,7 @@ static void give_up_locked(struct exi_sock *sk, int reason)
 
 		lock_halves(sk);
 		fab = sk->fab;
-		sk->fab = NULL;
+		__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 		unlock_halves(sk);
 		exi_sock_conn_free(fab);
 	}
@@ -632,7 +632,7 @@ static int fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 	if (!c)
 		return -ENOMEM;
 	lock_halves(sk);
-	sk->fab = c;
+	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
 	unlock_halves(sk);
 	return 0;
 }
@@ -941,7 +941,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 
 void exi_link_read(struct exi_sock *sk)
 {
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
 	bool wanted;
 
 	exi_lock(&rx->lock);

@@ -307,6 +307,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		  struct exi_sock **ret)
 {
 	struct exi_sock *old = exi_sock_find(fd), *sk;
+	struct exi_shared *sh = NULL;
 	int err = -ENOMEM;
 
 	if ((uint32_t)fd >= table_size)
@@ -315,20 +316,22 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		exi_sock_forget(old, fd, atomic_load(&old->generation));
 	pthread_mutex_lock(&pool_lock);
 	sk = sock_take();
-	if (!sk)
-		goto unlock;
-	sk->sh = shared_take();
-	if (!sk->sh) {
-		exi_list_add_tail(&free_socks, &sk->free_node);
-		goto unlock;
-	}
+	if (sk)
+		sh = shared_take();
+	if (sk && !sh)
+		exi_list_add_head(&free_socks, &sk->free_node);
 	pthread_mutex_unlock(&pool_lock);
-	shared_clear(sk->sh);
+	if (!sh)
+		return -ENOMEM;
+	shared_clear(sh);
+	/* The service may still look at what had this place. */
+	exi_lock(&sk->link_lock);
+	__atomic_store_n(&sk->sh, sh, __ATOMIC_RELAXED);
 	err = sock_setup(sk, fd, role, adopted);
 	pthread_mutex_lock(&pool_lock);
 	if (err) {
-		atomic_store(&sk->sh->holders, 0);
-		exi_list_add_tail(&free_socks, &sk->free_node);
+		atomic_store(&sh->holders, 0);
+		exi_list_add_head(&free_socks, &sk->free_node);
 		goto unlock;
 	}
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
@@ -337,6 +340,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	*ret = sk;
 unlock:
 	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&sk->link_lock);
 	return err;
 }
 
@@ -489,7 +493,7 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 
 void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
 {
-	struct exi_shared *sh = sk->sh;
+	struct exi_shared *sh = exi_sock_shared(sk);
 	struct exi_half *h = &sh->half[dir];
 	struct exi_waiter *w;
 

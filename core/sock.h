@@ -111,7 +111,8 @@ struct exi_sock {
 	_Atomic uint32_t generation; /* changes with each socket here */
 	struct exi_shared *sh;
 	struct exi_conn *tcp;
-	struct exi_conn *fab; /* null until met; TX and RX lock to change */
+	/* Null until met; TX and RX lock to change, family.h looks without. */
+	struct exi_conn *fab;
 	_Atomic enum exi_role role;
 	int family;
 	bool adopted; /* upgrades are allowed */
@@ -172,16 +173,22 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 
 struct exi_sock *exi_sock_by_index(uint32_t index);
 
+/* The shared part, of a socket that may have been forgotten. */
+static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
+{
+	return __atomic_load_n(&sk->sh, __ATOMIC_RELAXED);
+}
+
 /* Takes the lock of a direction if sk is still fd's. */
 static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 				 struct exi_shared **ret)
 {
-	struct exi_shared *sh = sk->sh;
+	struct exi_shared *sh = exi_sock_shared(sk);
 
 	exi_lock(&sh->half[dir].lock);
 	if (exi_unlikely(atomic_load_explicit(&sk->fd, memory_order_relaxed) !=
 				 fd ||
-			 sk->sh != sh)) {
+			 exi_sock_shared(sk) != sh)) {
 		exi_unlock(&sh->half[dir].lock);
 		return false;
 	}
