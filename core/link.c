@@ -362,6 +362,11 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 		return EXS_X_REASON_PLAIN_PEER;
 	if (exi_proof_peer_here(t))
 		return EXS_X_REASON_REMOTE;
+	/* The name, who connects to it, and the peer's end, which may be in
+	 * this process: it could not say that it has none, and we would wait
+	 * for it in vain. */
+	if (!exi_fd_room(3))
+		return EXS_X_REASON_DESCRIPTORS;
 	fd = exi_fd_keep(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
@@ -930,13 +935,14 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	if (look)
 		sk->link->look = false;
 	fd = atomic_load(&sk->fd);
+	/* Under the lock: until then the place is not another socket's. */
+	if (fd >= 0 && (was_up || gone))
+		stir(sk);
 	exi_unlock(&sk->link_lock);
 	/* The peer saw the end of TCP: is our descriptor still the one it
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
-	else if (was_up || gone)
-		stir(sk);
 }
 
 void exi_link_read(struct exi_sock *sk)
@@ -1077,9 +1083,9 @@ void exi_link_tcp_event(struct exi_sock *sk)
 			exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
 		exi_unlock(&sh->half[EXI_RX].lock);
 	}
-	exi_unlock(&sk->link_lock);
 	if (ended)
 		stir(sk);
+	exi_unlock(&sk->link_lock);
 }
 
 void exi_link_expired(struct exi_sock *sk)

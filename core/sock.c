@@ -285,7 +285,6 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
-		sk->waiters[d] = NULL;
 	}
 	if (sk->tcp_spare) {
 		sk->tcp = sk->tcp_spare;

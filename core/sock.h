@@ -125,8 +125,9 @@ struct exi_sock {
 	/* The queue in whose hot list a direction is; under the queue's lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
 	/* By direction, threads that look at words of the fabric without the
-	 * lock: changed with it held, waited for before the fabric goes. Until
-	 * then neither the socket nor its shared part is another's. */
+	 * lock, or are among the waiters: changed with it held, waited for
+	 * before the fabric goes. Until then neither the socket nor its shared
+	 * part is another's. */
 	_Atomic uint32_t lookers[2];
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
 	bool counted;	     /* among the accepted connections */

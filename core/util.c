@@ -33,17 +33,30 @@ int exi_cpu(void)
 	return sched_getcpu();
 }
 
-int exi_fd_keep(int fd)
+static unsigned int soft_limit(void)
 {
 	struct rlimit rl;
-	unsigned int soft = 1024, base, held;
+
+	if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+		return 1024;
+	return rl.rlim_cur > 0x7fffffff ? 0x7fffffff
+					: (unsigned int)rl.rlim_cur;
+}
+
+bool exi_fd_room(unsigned int n)
+{
+	return atomic_load_explicit(&fds_kept, memory_order_relaxed) + n <=
+	       soft_limit() / 4;
+}
+
+int exi_fd_keep(int fd)
+{
+	unsigned int soft, base, held;
 	int high;
 
 	if (fd < 0)
 		return -errno;
-	if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
-		soft = rl.rlim_cur > 0x7fffffff ? 0x7fffffff
-						: (unsigned int)rl.rlim_cur;
+	soft = soft_limit();
 	held = atomic_fetch_add_explicit(&fds_kept, 1, memory_order_relaxed);
 	if (held >= soft / 4)
 		goto refuse;

@@ -103,6 +103,8 @@ int exi_cpu(void);
  * Takes fd over; returns it (or a copy, fd closed); -EMFILE when the library
  * already holds a quarter of the limit, fd closed then too. */
 int exi_fd_keep(int fd);
+/* Whether it would keep n more. */
+bool exi_fd_room(unsigned int n);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
 void exi_fd_close(int fd);
 

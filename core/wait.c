@@ -277,6 +277,8 @@ static void waiter_remove(struct exi_sock *sk, enum exi_dir dir,
 		}
 }
 
+#define UNKICKED_NS 10000000u
+
 static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		    uint64_t deadline)
 {
@@ -288,6 +290,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	struct timespec left, *timeout = NULL;
 	struct exi_shared *sh;
 	eventfd_t drained;
+	bool kicked = true; /* when the state changes */
 	int ret, err;
 
 	if (w.event_fd < 0)
@@ -299,9 +302,18 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		return 0;
 	}
 	sh->half[dir].sleeps++;
-	w.next = sk->waiters[dir];
-	sk->waiters[dir] = &w;
+	if (w.event_fd >= 0) {
+		w.next = sk->waiters[dir];
+		sk->waiters[dir] = &w;
+		exi_sock_look(sk, dir, 1);
+	}
 	exi_half_unlock(&sh->half[dir]);
+	/* Without a descriptor to be kicked by, it looks again now and then. */
+	if (w.event_fd < 0 &&
+	    (!deadline || deadline > exi_now_ns() + UNKICKED_NS))
+		kicked = false;
+	if (!kicked)
+		deadline = exi_now_ns() + UNKICKED_NS;
 	if (deadline) {
 		uint64_t now = exi_now_ns();
 
@@ -309,14 +321,15 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		timeout = &left;
 	}
 	ret = ppoll(p, 2, timeout, NULL);
-	err = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
-	/* The socket may be another's by now; the waiter must leave all the
-	 * same, so the lock is taken without asking. */
+	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
+	if (w.event_fd < 0)
+		return err;
+	/* The socket may have been forgotten; it is kept until this. */
 	exi_lock(&sh->half[dir].lock);
 	waiter_remove(sk, dir, &w);
+	exi_sock_look(sk, dir, -1);
 	exi_unlock(&sh->half[dir].lock);
-	if (w.event_fd >= 0)
-		eventfd_read(w.event_fd, &drained);
+	eventfd_read(w.event_fd, &drained);
 	return err;
 }
 
