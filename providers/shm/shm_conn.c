@@ -95,9 +95,10 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	uint64_t taken =
 		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
 
-	/* It cannot have taken what we did not write. What it says of a time
-	 * before the last switch does not count. */
-	if (taken > tx->head)
+	/* It cannot have taken what we did not write, nor a part of a record:
+	 * a limit between two alignments would let a record pass it. What it
+	 * says of a time before the last switch does not count. */
+	if (taken > tx->head || taken % SHMP_ALIGN)
 		return -EPROTO;
 	if (taken > tx->taken)
 		tx->taken = taken;

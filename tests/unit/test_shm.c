@@ -372,15 +372,42 @@ static void impossible_progress_is_refused(void)
 			size_t len = t_chunk(&r, CHUNK_MAX);
 			ssize_t n;
 
+			/* Also what lies a few bytes beside what can be. */
 			atomic_store(&their_segment()->taken,
-				     t_below(&r, 2) ? t_rand(&r)
-						    : t_chunk(&r, 200000));
+				     t_below(&r, 4) == 0 ? t_rand(&r)
+				     : t_below(&r, 2)
+					     ? t_chunk(&r, 200000)
+					     : shmp_shared(ends[0])->tx.head -
+						       t_below(&r, 40));
 			n = ops->send(ends[0], buf, len, 0);
 			T(n == -EAGAIN || n == -EPROTO ||
 			  (n > 0 && (size_t)n <= len));
 			ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD);
 			ops->disarm(ends[0], EXI_TX);
 		}
+		end();
+	}
+}
+
+/* In a full ring, of which a little more was taken than a record allows. */
+static void progress_between_records_is_refused(void)
+{
+	struct t_rng r = { 10 };
+
+	for (int i = 0; i < 4000; i++) {
+		uint64_t taken = 48 + t_below(&r, 4000), room;
+		size_t len;
+		ssize_t n;
+
+		begin("16");
+		while (ops->send(ends[0], buf, CHUNK_MAX, 0) > 0)
+			;
+		atomic_store(&their_segment()->taken, taken);
+		room = taken - SHMP_RESERVE;
+		len = room - t_below(&r, room < 40 ? room : 40);
+		n = ops->send(ends[0], buf, len, 0);
+		T(taken % SHMP_ALIGN ? n == -EPROTO
+				     : n > 0 && (size_t)n <= len);
 		end();
 	}
 }
@@ -488,6 +515,7 @@ static const struct t_row rows[] = {
 	T_ROW(without_memory_a_ring_stays_small),
 	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
 	T_ROW_LONG(impossible_progress_is_refused, 120),
+	T_ROW_LONG(progress_between_records_is_refused, 120),
 	T_ROW_LONG(impossible_cursors_do_no_harm, 120),
 	T_ROW(impossible_offers_are_refused),
 };
