@@ -123,28 +123,13 @@ static void both_ends_may_downgrade_and_adopt(void)
 	t_close(fd[1]);
 }
 
-static void plain_pair(int fd[2])
-{
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	socklen_t len = at.len;
-
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	fd[0] = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	T_OK(connect(fd[0], (struct sockaddr *)&at.ss, at.len));
-	fd[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
-	close(l);
-}
-
 static void adopt_plain_pair(int early_bytes)
 {
 	char buf[20000] = { 0 };
 	int fd[2], i;
 
 	t_init();
-	plain_pair(fd);
+	t_plain_pair(fd);
 	for (i = 0; i < 2 && early_bytes; i++) {
 		T_EQ(send(fd[i], buf, early_bytes, 0), early_bytes);
 		T_EQ(recv(fd[!i], buf, early_bytes, MSG_WAITALL), early_bytes);
@@ -172,7 +157,7 @@ static void without_adoption_a_plain_pair_stays_on_tcp(void)
 	int fd[2], i;
 
 	t_init();
-	plain_pair(fd);
+	t_plain_pair(fd);
 	for (i = 0; i < 50; i++) {
 		t_send_all(fd[0], buf, sizeof(buf), 0);
 		t_recv_all(fd[1], buf, sizeof(buf));

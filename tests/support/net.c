@@ -218,6 +218,21 @@ static void forked_end(int ctl, void *arg)
 		plan->f(end_that_accepts(ctl), ctl);
 }
 
+void t_plain_pair(int fd[2])
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	socklen_t len = at.len;
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	fd[0] = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(connect(fd[0], (struct sockaddr *)&at.ss, at.len));
+	fd[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
+	close(l);
+}
+
 int t_pair_fork(struct t_peer *p, enum t_end here, void (*f)(int s, int ctl))
 {
 	struct fork_plan plan = { .there = here == T_A ? T_B : T_A, .f = f };

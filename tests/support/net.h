@@ -73,6 +73,9 @@ int t_connect(const struct t_addr *to);
 void t_pair(enum t_family family, int fd[2]);
 void t_unlisten(void);
 
+/* The same by plain calls: the library knows nothing of it. */
+void t_plain_pair(int fd[2]);
+
 /* Returns this process's end; the forked process calls f with the other and
  * then exits with 0. Neither has called exs_init() before. */
 enum t_end {

@@ -20,21 +20,6 @@
 static int ends[2];
 static atomic_bool over;
 
-static void plain_pair(void)
-{
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	socklen_t len = at.len;
-
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	ends[0] = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	T_OK(connect(ends[0], (struct sockaddr *)&at.ss, at.len));
-	ends[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
-	close(l);
-}
-
 /* Both ways, in turns. */
 static void *traffic(void *arg)
 {
@@ -53,7 +38,7 @@ static void the_role_is_told_at_any_moment(void **state)
 	pthread_t thread;
 	int i;
 
-	plain_pair();
+	t_plain_pair(ends);
 	T_EQ(pthread_create(&thread, NULL, traffic, NULL), 0);
 	for (i = 0; i < LOOKS / t_slow(); i++) {
 		T_EQ(exi_switch_role(ends[0]), EXI_ROLE_CONNECT);
