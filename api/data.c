@@ -13,40 +13,31 @@
 #define ASYNC_SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
 #define ASYNC_RECV_FLAGS (MSG_DONTWAIT | MSG_WAITALL)
 
-struct transfer {
-	int fd;
-	int type;
-	void *buf;
-	size_t len;
-	int flags;
-	exs_ahandle_t ahandle;
-	exs_mhandle_t mhandle;
-};
-
-static int check(const struct transfer *t, int allowed)
+static int check(const void *buf, size_t len, int flags, int allowed)
 {
-	if (t->flags & ~allowed)
+	if (exi_unlikely(flags & ~allowed))
 		return -EINVAL;
-	if (t->len > SSIZE_MAX)
+	if (exi_unlikely(len > SSIZE_MAX))
 		return -EINVAL;
-	if (!t->buf && t->len)
+	if (exi_unlikely(!buf && len))
 		return -EFAULT;
 	return 0;
 }
 
-static ssize_t submit(const struct transfer *t, exs_qhandle_t q)
+static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
+		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
 	struct exi_op *op;
-	int ret = exi_queue_reserve(q, t->mhandle, t->buf, t->len, &op);
+	int ret = exi_queue_reserve(q, m, buf, len, &op);
 
 	if (ret)
 		return ret;
-	op->type = t->type;
-	op->fd = t->fd;
-	op->ahandle = t->ahandle;
-	op->buf = t->buf;
-	op->len = t->len;
-	op->flags = t->flags;
+	op->type = type;
+	op->fd = s;
+	op->ahandle = a;
+	op->buf = buf;
+	op->len = len;
+	op->flags = flags;
 	ret = exi_flow_submit(op);
 	if (ret)
 		exi_queue_unreserve(op);
@@ -56,23 +47,18 @@ static ssize_t submit(const struct transfer *t, exs_qhandle_t q)
 EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
-	struct transfer t = { .fd = s,
-			      .type = EXS_EVT_SEND,
-			      .buf = (void *)(uintptr_t)buf,
-			      .len = len,
-			      .flags = flags,
-			      .ahandle = a,
-			      .mhandle = m };
 	struct exi_region *region;
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check(&t,
+	ret = check(buf, len, flags,
 		    q == EXS_QHANDLE_INVALID ? SEND_FLAGS : ASYNC_SEND_FLAGS);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
 	if (q != EXS_QHANDLE_INVALID)
-		return exi_result(submit(&t, q));
+		return exi_result(submit(EXS_EVT_SEND, s,
+					 (void *)(uintptr_t)buf, len, flags, q,
+					 a, m));
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
@@ -84,23 +70,17 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
-	struct transfer t = { .fd = s,
-			      .type = EXS_EVT_RECV,
-			      .buf = buf,
-			      .len = len,
-			      .flags = flags,
-			      .ahandle = a,
-			      .mhandle = m };
 	struct exi_region *region;
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check(&t,
+	ret = check(buf, len, flags,
 		    q == EXS_QHANDLE_INVALID ? RECV_FLAGS : ASYNC_RECV_FLAGS);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
 	if (q != EXS_QHANDLE_INVALID)
-		return exi_result(submit(&t, q));
+		return exi_result(
+			submit(EXS_EVT_RECV, s, buf, len, flags, q, a, m));
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);

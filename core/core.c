@@ -18,7 +18,7 @@
 #include "core/util.h"
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic bool ready;
+_Atomic bool exi_core_started;
 
 static void in_parent(void)
 {
@@ -63,7 +63,7 @@ int exi_core_init(void)
 	int ret = 0;
 
 	pthread_mutex_lock(&init_lock);
-	if (!atomic_load(&ready)) {
+	if (!atomic_load(&exi_core_started)) {
 		exi_config_load();
 		exi_surroundings_init();
 		ret = check_require();
@@ -73,13 +73,8 @@ int exi_core_init(void)
 			ret = -pthread_atfork(exi_sock_prefork, in_parent,
 					      in_child);
 		if (!ret)
-			atomic_store(&ready, true);
+			atomic_store(&exi_core_started, true);
 	}
 	pthread_mutex_unlock(&init_lock);
 	return ret;
-}
-
-bool exi_core_ready(void)
-{
-	return exi_likely(atomic_load_explicit(&ready, memory_order_acquire));
 }

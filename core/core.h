@@ -3,10 +3,19 @@
 #ifndef EXI_CORE_CORE_H
 #define EXI_CORE_CORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
+
+#include "core/util.h"
 
 /* Idempotent, thread-safe. -ENOMEM. */
 int exi_core_init(void);
-bool exi_core_ready(void);
+
+extern _Atomic bool exi_core_started;
+static inline bool exi_core_ready(void)
+{
+	return exi_likely(
+		atomic_load_explicit(&exi_core_started, memory_order_acquire));
+}
 
 #endif

@@ -27,8 +27,7 @@
 #define CHUNKS_MAX   (TABLE_MAX / CHUNK)
 #define SHARED_CHUNK 64u
 
-static _Atomic(struct exi_sock *) *table;
-static uint32_t table_size;
+struct exi_table exi_table;
 
 /* Guards the pools and the table's writers. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -47,18 +46,18 @@ static struct slab *slabs;
 
 int exi_sock_init(void)
 {
+	uint32_t size = 1u << 16;
 	struct rlimit rl;
 	void *t, *c;
 	int ret = 0;
 
 	pthread_mutex_lock(&pool_lock);
-	if (table)
+	if (exi_table.socks)
 		goto unlock;
-	table_size = 1u << 16;
 	if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
-		while (table_size < rl.rlim_max && table_size < TABLE_MAX)
-			table_size *= 2;
-	t = mmap(NULL, table_size * sizeof(*table), PROT_READ | PROT_WRITE,
+		while (size < rl.rlim_max && size < TABLE_MAX)
+			size *= 2;
+	t = mmap(NULL, size * sizeof(*exi_table.socks), PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	c = calloc(CHUNKS_MAX, sizeof(*chunks));
 	if (t == MAP_FAILED || !c) {
@@ -66,17 +65,11 @@ int exi_sock_init(void)
 		goto unlock;
 	}
 	chunks = c;
-	table = t;
+	exi_table.socks = t;
+	exi_table.size = size;
 unlock:
 	pthread_mutex_unlock(&pool_lock);
 	return ret;
-}
-
-struct exi_sock *exi_sock_find(int fd)
-{
-	if (exi_unlikely((uint32_t)fd >= table_size))
-		return NULL;
-	return atomic_load_explicit(&table[fd], memory_order_acquire);
 }
 
 struct exi_sock *exi_sock_by_index(uint32_t index)
@@ -309,7 +302,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	struct exi_shared *sh = NULL;
 	int err = -ENOMEM;
 
-	if ((uint32_t)fd >= table_size)
+	if ((uint32_t)fd >= exi_table.size)
 		return -EMFILE;
 	if (old)
 		exi_sock_forget(old, fd, atomic_load(&old->generation));
@@ -335,7 +328,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	}
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	/* Release: pairs with exi_sock_find(). */
-	atomic_store_explicit(&table[fd], sk, memory_order_release);
+	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
 	*ret = sk;
 unlock:
 	pthread_mutex_unlock(&pool_lock);
@@ -377,8 +370,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	sk->tcp = NULL;
 	sk->fab = NULL;
 	pthread_mutex_lock(&pool_lock);
-	if (atomic_load(&table[fd]) == sk)
-		atomic_store(&table[fd], NULL);
+	if (atomic_load(&exi_table.socks[fd]) == sk)
+		atomic_store(&exi_table.socks[fd], NULL);
 	pthread_mutex_unlock(&pool_lock);
 	atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&sh->half[EXI_TX].lock);

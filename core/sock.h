@@ -159,8 +159,21 @@ struct exi_waiter {
 /* Sets the table up. Idempotent. */
 int exi_sock_init(void);
 
+/* By descriptor. Set up once. */
+struct exi_table {
+	_Atomic(struct exi_sock *) *socks;
+	uint32_t size;
+};
+extern struct exi_table exi_table;
+
 /* The socket of fd, or null. Not locked, may be stale. */
-struct exi_sock *exi_sock_find(int fd);
+static inline struct exi_sock *exi_sock_find(int fd)
+{
+	if (exi_unlikely((uint32_t)fd >= exi_table.size))
+		return NULL;
+	/* Acquire: pairs with exi_sock_make(). */
+	return atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+}
 
 /* The socket of fd, made as a plain one when the library did not know it.
  * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the

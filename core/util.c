@@ -18,21 +18,6 @@
 static _Atomic unsigned int fds_kept;
 static _Atomic uint64_t process_token;
 
-int exi_cpu(void)
-{
-	if (exi_likely(__rseq_size > 0)) {
-		const struct rseq *r =
-			(const struct rseq
-				 *)((const char *)__builtin_thread_pointer() +
-				    __rseq_offset);
-		int cpu = (int)__atomic_load_n(&r->cpu_id, __ATOMIC_RELAXED);
-
-		if (cpu >= 0)
-			return cpu;
-	}
-	return sched_getcpu();
-}
-
 static unsigned int soft_limit(void)
 {
 	struct rlimit rl;

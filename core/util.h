@@ -3,11 +3,13 @@
 #ifndef EXI_CORE_UTIL_H
 #define EXI_CORE_UTIL_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/rseq.h>
 #include <time.h>
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
@@ -96,7 +98,19 @@ static inline uint64_t exi_ticks(void)
 
 /* The CPU this thread runs on; a hint. From rseq's area where the C library
  * registers one, else a call. */
-int exi_cpu(void);
+static inline int exi_cpu(void)
+{
+	const struct rseq *r =
+		(const struct rseq
+			 *)(const void *)((const char *)
+						  __builtin_thread_pointer() +
+					  __rseq_offset);
+	int cpu = exi_likely(__rseq_size > 0)
+			  ? (int)__atomic_load_n(&r->cpu_id, __ATOMIC_RELAXED)
+			  : -1;
+
+	return exi_likely(cpu >= 0) ? cpu : sched_getcpu();
+}
 
 /* Gives a descriptor of the library a number in the top quarter of the soft
  * limit, CLOEXEC, so that the application's numbers stay what they would be.

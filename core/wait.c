@@ -99,10 +99,13 @@ static bool changed(const struct exi_word *w)
 
 bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
 {
-	uint64_t start = exi_now_ns();
+	uint64_t start;
 	int i;
 
-	*ret_done = false;
+	*ret_done = done(arg);
+	if (*ret_done)
+		return true;
+	start = exi_now_ns();
 	for (i = 0; i < YIELDS && !*ret_done; i++) {
 		sched_yield();
 		*ret_done = done(arg);

@@ -111,12 +111,12 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	return (int64_t)(tx->limit - tx->head);
 }
 
-/* Publishes the record at head. */
-static void publish(struct exi_conn *c, uint32_t kind, uint32_t len)
+/* Publishes r, the record at head. */
+static inline void publish(struct exi_conn *c, struct shmp_record *r,
+			   uint32_t kind, uint32_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
-	struct shmp_record *r = shmp_out(p, tx, tx->head);
 	uint32_t wait;
 
 	r->cpu = (uint16_t)exi_cpu();
@@ -159,13 +159,33 @@ static bool grow(struct exi_conn *c)
 	atomic_store_explicit(
 		&((struct shmp_record *)(p->out + p->out_start))->word, 0,
 		memory_order_relaxed);
-	publish(c, SHMP_GROW, 0);
+	publish(c, shmp_out(p, tx, tx->head), SHMP_GROW, 0);
 	tx->head = tx->grown_at = at;
 	return true;
 }
 
-static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
-			 int flags)
+/* What most sends are: one small record, and room for it is known. */
+static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t mask = shmp_out_bytes(p, tx, tx->head) - 1;
+	uint32_t at = (uint32_t)tx->head & mask;
+	uint32_t bytes = shmp_record_bytes((uint32_t)len);
+	struct shmp_record *r, *next;
+
+	if (len == 0 || len >= SHMP_LARGE || at + bytes > mask + 1 ||
+	    (int64_t)(tx->limit - tx->head) < (int64_t)(bytes + SHMP_RESERVE))
+		return false;
+	next = (struct shmp_record *)(p->out + ((at + bytes) & mask));
+	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+	r = (struct shmp_record *)(p->out + at);
+	exi_copy(r->rest, buf, len);
+	publish(c, r, SHMP_DATA, (uint32_t)len);
+	return true;
+}
+
+static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
@@ -199,7 +219,7 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 		r = shmp_out(p, tx, tx->head);
 		copy_out(shmp_payload(r, (uint32_t)n), (const char *)buf + done,
 			 n);
-		publish(c, SHMP_DATA, (uint32_t)n);
+		publish(c, r, SHMP_DATA, (uint32_t)n);
 		done += n;
 	}
 	if (exi_unlikely(!done && len))
@@ -207,15 +227,23 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 	return (ssize_t)done;
 }
 
+static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
+			 int flags)
+{
+	return exi_likely(send_small(c, buf, len)) ? (ssize_t)len
+						   : send_large(c, buf, len);
+}
+
 static int conn_end(struct exi_conn *c)
 {
+	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
 	if (tx->ended)
 		return 0;
 	tx->ended = 1;
-	zero_next(shmp_priv(c), tx, 0);
-	publish(c, SHMP_END, 0);
+	zero_next(p, tx, 0);
+	publish(c, shmp_out(p, tx, tx->head), SHMP_END, 0);
 	return 0;
 }
 
@@ -318,15 +346,50 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 	return done ? (ssize_t)done : ret;
 }
 
+/* The record at pos was read. */
+static inline void pass(struct exi_conn *c, uint32_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	rx->pos += shmp_record_bytes(len);
+	rx->len = 0;
+	if (rx->pos - rx->published >= shmp_in_bytes(p, rx) / 4)
+		publish_taken(c);
+}
+
+/* What most receives are: one small record, wanted whole. 0: anything else. */
+static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint32_t bytes = shmp_in_bytes(p, rx);
+	uint32_t at = (uint32_t)rx->pos & (bytes - 1);
+	const struct shmp_record *r = (const void *)(p->in + at);
+	/* As in look(). */
+	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire);
+	uint32_t n = word & SHMP_LEN_MASK;
+
+	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || n == 0 || n > len ||
+	    n >= SHMP_LARGE || shmp_record_bytes(n) > bytes - at ||
+	    (rx->len | rx->ended))
+		return 0;
+	__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
+	exi_copy(buf, r->rest, n);
+	pass(c, n);
+	return n;
+}
+
 static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
-	size_t done = 0;
+	size_t done;
 	int ret = 0;
 
 	if (exi_unlikely(flags & MSG_PEEK))
 		return peek(p, rx, buf, len);
+	done = recv_small(c, buf, len);
 	while (done < len && (ret = look(p, rx)) > 0) {
 		size_t n = rx->len - rx->used;
 
@@ -335,12 +398,8 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 		copy_in((char *)buf + done, shmp_unread(p, rx), n);
 		done += n;
 		rx->used += (uint32_t)n;
-		if (rx->used == rx->len) {
-			rx->pos += shmp_record_bytes(rx->len);
-			rx->len = 0;
-			if (rx->pos - rx->published >= shmp_in_bytes(p, rx) / 4)
-				publish_taken(c);
-		}
+		if (rx->used == rx->len)
+			pass(c, rx->len);
 	}
 	if (exi_likely(done))
 		return (ssize_t)done;
