@@ -474,6 +474,17 @@ static const struct setting settings[] = {
 		.choices = trusts,
 		AT(trust),
 	},
+	{
+		.variable = "EXS_REPORT",
+		.accepts = "- for standard error, or a path of at most 255 "
+			   "bytes",
+		.help = "Where exs run says at the end what became of the "
+			"connections.",
+		.fallback = "",
+		.parse = parse_path,
+		.print = print_string,
+		AT(report),
+	},
 };
 
 _Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&

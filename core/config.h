@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/util.h"
+
 #define EXI_CONFIG_PROVIDERS_MAX 8
 #define EXI_CONFIG_NAME_MAX	 16
 #define EXI_CONFIG_PATH_MAX	 256
@@ -45,6 +47,7 @@ struct exi_config {
 	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
 	char key_file[EXI_CONFIG_PATH_MAX]; /* EXS_KEY_FILE */
 	enum exi_trust trust;		    /* EXS_TRUST */
+	char report[EXI_CONFIG_PATH_MAX];   /* EXS_REPORT: "" says nothing */
 };
 
 #define EXI_UPGRADE_BYTES 1024
@@ -57,7 +60,7 @@ struct exi_config {
 void exi_config_load(void);
 
 /* The configuration; loads it at first use. */
-const struct exi_config *exi_config(void);
+EXI_SHIM const struct exi_config *exi_config(void);
 
 /* One row for `exs info --config`. */
 struct exi_config_row {

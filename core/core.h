@@ -9,9 +9,9 @@
 #include "core/util.h"
 
 /* Idempotent, thread-safe. -ENOMEM. */
-int exi_core_init(void);
+EXI_SHIM int exi_core_init(void);
 
-extern _Atomic bool exi_core_started;
+EXI_SHIM extern _Atomic bool exi_core_started;
 static inline bool exi_core_ready(void)
 {
 	return exi_likely(

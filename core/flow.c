@@ -543,10 +543,13 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
 
 static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 {
-	uint64_t now = exi_ticks();
-	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+	uint64_t now, last;
 	uint32_t generation;
 
+	if (exi_closes_seen)
+		return sk;
+	now = exi_ticks();
+	last = atomic_load_explicit(&sk->used, memory_order_relaxed);
 	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
 	if (exi_likely(now - last < REST_TICKS))
 		return sk;

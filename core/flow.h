@@ -7,8 +7,8 @@
 #include "core/sock.h"
 
 /* Synchronous transfers: as send(2) and recv(2), with -errno. */
-ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
-ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
+EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
 
 /* Takes an EXS_EVT_SEND or EXS_EVT_RECV operation. 0: it will be completed
  * once. */

@@ -589,7 +589,7 @@ int exi_downgrade(int fd)
 			       exi_now_ns() + PATIENCE_NS);
 }
 
-static int go_plain(int fd, int reason)
+int exi_go_plain(int fd, int reason)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;
@@ -631,12 +631,12 @@ int exi_before_option(int fd, int level, int name)
 {
 	int reason = option_reason(level, name);
 
-	return reason ? go_plain(fd, reason) : 0;
+	return reason ? exi_go_plain(fd, reason) : 0;
 }
 
 int exi_before_flags(int fd, int flags)
 {
-	return flags & O_ASYNC ? go_plain(fd, EXS_X_REASON_O_ASYNC) : 0;
+	return flags & O_ASYNC ? exi_go_plain(fd, EXS_X_REASON_O_ASYNC) : 0;
 }
 
 int exi_basic_reason(int fd, int reason)

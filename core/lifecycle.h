@@ -6,10 +6,11 @@
 #include "core/op.h"
 #include "core/sock.h"
 
-int exi_listen(int fd, int backlog);
+EXI_SHIM int exi_listen(int fd, int backlog);
 /* Synchronous: the new descriptor, or -errno. */
-int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags);
-int exi_connect(int fd, const struct sockaddr *to, socklen_t len);
+EXI_SHIM int exi_accept(int fd, struct sockaddr *addr, socklen_t *len,
+			int flags);
+EXI_SHIM int exi_connect(int fd, const struct sockaddr *to, socklen_t len);
 
 /* Takes an EXS_EVT_ACCEPT or EXS_EVT_CONNECT operation. */
 int exi_lifecycle_submit(struct exi_op *op);
@@ -23,17 +24,21 @@ int exi_cancel_all(exs_ahandle_t a);
 void exi_lifecycle_event(struct exi_sock *sk, uint32_t events);
 
 /* Half-closes after the sends that were accepted before. */
-int exi_shutdown(int fd, int how);
-int exi_close(int fd);
+EXI_SHIM int exi_shutdown(int fd, int how);
+EXI_SHIM int exi_close(int fd);
 
 /* Upgrades are wanted for a descriptor that plain calls made, or again. */
 int exi_adopt(int fd);
-int exi_downgrade(int fd);
+EXI_SHIM int exi_downgrade(int fd);
+
+/* A connection goes to TCP and stays there, for the reason. 0 also when fd is
+ * none of the library's. */
+EXI_SHIM int exi_go_plain(int fd, int reason);
 
 /* An option or flag that keeps a connection on TCP is about to be set: moves
  * it there first. */
-int exi_before_option(int fd, int level, int name);
-int exi_before_flags(int fd, int flags);
+EXI_SHIM int exi_before_option(int fd, int level, int name);
+EXI_SHIM int exi_before_flags(int fd, int flags);
 
 /* What kind of descriptor it is, when that is why it is on TCP; else
  * reason. */

@@ -21,8 +21,10 @@
 #include "core/config.h"
 #include "core/family.h"
 #include "core/flow.h"
+#include "core/futex.h"
 #include "core/log.h"
 #include "core/proof.h"
+#include "core/ready.h"
 #include "core/registry.h"
 #include "core/service.h"
 #include "core/surroundings.h"
@@ -252,6 +254,23 @@ static void stir(struct exi_sock *sk)
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_sock_kick(sk, d);
 		exi_flow_progress(sk, d);
+	}
+}
+
+/* The peer's bell: for those who asked for it, not for sleepers on words, whom
+ * the peer wakes itself. */
+static void ring(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	if (!exi_futex_waitv_works()) { /* sleepers asked for bells, too */
+		stir(sk);
+		return;
+	}
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_sock_ring(sk, d);
+		if (atomic_load(&sk->n_ops[d]))
+			exi_flow_progress(sk, d);
 	}
 }
 
@@ -653,6 +672,8 @@ static void up_locked(struct exi_sock *sk)
 	l->deadline = 0;
 	exi_family_keep(sk);
 	exi_service_untimed(l);
+	if (exi_ready_met)
+		exi_ready_met(sk);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
 			      EPOLLRDHUP | EPOLLET) == 0)
 		sk->watched = true;
@@ -906,7 +927,7 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 void exi_link_event(struct exi_sock *sk, uint32_t events)
 {
 	struct exi_pair_msg m;
-	bool was_up = false, gone = false, look;
+	bool was_up = false, gone = false, look, news = events == 0;
 	uint32_t generation;
 	ssize_t n;
 	int fd;
@@ -926,6 +947,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 				give_up_locked(sk, EXS_X_REASON_PEER_LOST);
 			break;
 		}
+		news = news || n != 1;
 		gone = !packet_locked(sk, &m, n, fd);
 		if (fd >= 0)
 			close(fd);
@@ -936,13 +958,33 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		sk->link->look = false;
 	fd = atomic_load(&sk->fd);
 	/* Under the lock: until then the place is not another socket's. */
-	if (fd >= 0 && (was_up || gone))
+	if (fd >= 0 && (gone || (was_up && news)))
 		stir(sk);
+	else if (fd >= 0 && was_up)
+		ring(sk);
 	exi_unlock(&sk->link_lock);
 	/* The peer saw the end of TCP: is our descriptor still the one it
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
+}
+
+int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
+		   void *arg)
+{
+	struct exi_link *l = sk->link;
+	int ret;
+
+	if (!l || l->state != EXI_LINK_UP || l->fd < 0)
+		return -ENOTCONN;
+	ret = watch(l->fd, arg);
+	if (ret)
+		return ret;
+	/* The kernel wakes exclusive waiters in the order they came. */
+	exi_service_unwatch(l->fd);
+	ret = exi_service_watch(sk, l->fd, EXI_WATCH_LINK,
+				EPOLLIN | EPOLLEXCLUSIVE);
+	return ret ? ret : l->fd;
 }
 
 void exi_link_read(struct exi_sock *sk)

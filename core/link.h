@@ -86,8 +86,15 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 /* Says GO if it can be said now. No lock held. */
 void exi_link_go(struct exi_sock *sk);
 
-/* Events of the service thread. */
-void exi_link_event(struct exi_sock *sk, uint32_t events);
+/* A watch of the link in front of the service's own: an exclusive one in the
+ * epoll set of a thread, which reads the link (exi_link_event()) when it is
+ * woken there; the service is woken when no such thread sleeps. The link lock
+ * is held. Its descriptor, or -errno. */
+EXI_SHIM int exi_link_share(struct exi_sock *sk,
+			    int (*watch)(int fd, void *arg), void *arg);
+
+/* Events of the service thread; with 0 for events, a look without one. */
+EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
 /* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
  * sent before it. No lock held. */
 void exi_link_read(struct exi_sock *sk);

@@ -22,16 +22,16 @@ struct exi_lock {
 	_Atomic uint32_t word;
 };
 
-extern _Thread_local uint32_t exi_tid_cache;
-uint32_t exi_tid_fill(void);
+EXI_SHIM extern _Thread_local uint32_t exi_tid_cache;
+EXI_SHIM uint32_t exi_tid_fill(void);
 
 static inline uint32_t exi_tid(void)
 {
 	return exi_tid_cache ? exi_tid_cache : exi_tid_fill();
 }
 
-void exi_lock_slow(struct exi_lock *l);
-void exi_unlock_slow(struct exi_lock *l);
+EXI_SHIM void exi_lock_slow(struct exi_lock *l);
+EXI_SHIM void exi_unlock_slow(struct exi_lock *l);
 
 static inline bool exi_trylock(struct exi_lock *l)
 {

@@ -79,6 +79,9 @@ enum exi_dir {
 enum exi_wake {
 	EXI_WAKE_WORD, /* a thread is about to sleep on word() */
 	EXI_WAKE_BELL, /* tell the domain or the pair link: exi_conn_ready() */
+	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
+	 * now. -EBUSY: more came meanwhile. */
+	EXI_WAKE_NEXT,
 };
 
 /* A transfer handed to post_send or post_recv. The caller's; it stays where it
@@ -173,12 +176,18 @@ struct exi_conn_ops {
 	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
 	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
 	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-	/* After a sleep on word() or instead of it: no wake-up is wanted. */
-	void (*disarm)(struct exi_conn *c, enum exi_dir dir);
+	/* No wake-up of the kind that arm was given is wanted any more. After
+	 * EXI_WAKE_WORD: for this sleeper; after the others: for anybody. */
+	void (*disarm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
 	/* The word that changes when the direction can move, and its value
 	 * now. Taken before arm(), under the same lock: what comes after
 	 * arm()'s look changes it, and the kernel compares. */
 	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
+	 * would take something. */
+	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
+	/* Bytes that recv would give now. */
+	size_t (*unread)(struct exi_conn *c);
 	/* The CPU the peer last worked on, or -1. A hint. */
 	int (*peer_cpu)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);
@@ -205,8 +214,6 @@ struct exi_switch_ops {
 	size_t (*drain)(struct exi_conn *c, const void **ret);
 	/* Sender: n bytes of the run were sent. */
 	void (*drained)(struct exi_conn *c, size_t n);
-	/* Receiver: unread bytes are there now (or the end). */
-	bool (*unread)(struct exi_conn *c);
 };
 
 /* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its

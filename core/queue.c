@@ -678,7 +678,7 @@ static void let_go(struct view *v)
 
 		exi_lock(&h->sh->half[dir].lock);
 		if (h->armed && sk->fab)
-			sk->fab->ops->disarm(sk->fab, dir);
+			sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
 		if (word_changed(&h->word) &&
 		    atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
 			    h->hot.fd)

@@ -48,13 +48,14 @@ static bool conn_ops_complete(const struct exi_conn_ops *o)
 {
 	return o && o->send && o->recv && o->end && o->post_send &&
 	       o->post_recv && o->cancel && o->arm && o->disarm && o->word &&
-	       o->peer_cpu && o->close && o->stop && o->fini;
+	       o->ready && o->unread && o->peer_cpu && o->close && o->stop &&
+	       o->fini;
 }
 
 static bool switch_ops_complete(const struct exi_switch_ops *o)
 {
 	return o && o->head && o->start && o->cursor && o->takeback &&
-	       o->drain && o->drained && o->unread;
+	       o->drain && o->drained;
 }
 
 int exi_provider_check(const struct exi_provider *p)

@@ -9,7 +9,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/exs_ext.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -28,6 +27,7 @@
 #define SHARED_CHUNK 64u
 
 struct exi_table exi_table;
+bool exi_closes_seen;
 
 /* Guards the pools and the table's writers. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -278,6 +278,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
+		sk->armed[d] = 0;
 	}
 	if (sk->tcp_spare) {
 		sk->tcp = sk->tcp_spare;
@@ -430,6 +431,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
 		sk->waiters[d] = NULL;
+		sk->armed[d] = 0;
 		atomic_store(&sk->hot_in[d], NULL);
 		atomic_store(&sk->lookers[d], 0);
 	}
@@ -483,18 +485,46 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 		  exs_x_reason_name(reason));
 }
 
+void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
+	struct exi_waiter *w, *next;
+
+	exi_lock(&h->lock);
+	for (w = sk->waiters[dir]; w; w = next) {
+		next = w->next;
+		w->wake(w);
+	}
+	exi_unlock(&h->lock);
+}
+
 void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
-	struct exi_half *h = &sh->half[dir];
-	struct exi_waiter *w;
 
 	/* Pairs with the load before the last look in a waiter: it sees the
 	 * new state, or its sleep ends at once. */
 	atomic_fetch_add_explicit(&sh->kick[dir], 1, memory_order_seq_cst);
 	exi_futex_wake((const uint32_t *)&sh->kick[dir], INT_MAX);
-	exi_lock(&h->lock);
-	for (w = sk->waiters[dir]; w; w = w->next)
-		eventfd_write(w->event_fd, 1);
-	exi_unlock(&h->lock);
+	exi_sock_ring(sk, dir);
+}
+
+void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir, struct exi_waiter *w)
+{
+	w->next = sk->waiters[dir];
+	sk->waiters[dir] = w;
+	exi_sock_look(sk, dir, 1);
+}
+
+void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
+		     struct exi_waiter *w)
+{
+	struct exi_waiter **at = &sk->waiters[dir];
+
+	while (*at && *at != w)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+	*at = w->next;
+	exi_sock_look(sk, dir, -1);
 }

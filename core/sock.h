@@ -129,6 +129,9 @@ struct exi_sock {
 	 * before the fabric goes. Until then neither the socket nor its shared
 	 * part is another's. */
 	_Atomic uint32_t lookers[2];
+	/* By direction, guarded by its half's lock: who asked the peer to ring
+	 * (ready.h). */
+	uint32_t armed[2];
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
 	bool counted;	     /* among the accepted connections */
 	bool watched;	     /* the service watches the descriptor */
@@ -150,11 +153,20 @@ struct exi_sock {
 	struct exi_list free_node;
 };
 
-/* A thread that sleeps in poll on the TCP descriptor, and how to end it. */
+/* Who waits for a direction where no word can be slept on: told of each kick.
+ * In the list of its direction, whose lock is held when wake is called; it may
+ * take itself off then. */
 struct exi_waiter {
-	int event_fd;
+	void (*wake)(struct exi_waiter *w);
 	struct exi_waiter *next;
 };
+
+/* Onto the list, and off it; the direction's lock is held. The socket is kept
+ * meanwhile. */
+EXI_SHIM void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_waiter *w);
+EXI_SHIM void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
+			      struct exi_waiter *w);
 
 /* Sets the table up. Idempotent. */
 int exi_sock_init(void);
@@ -164,7 +176,7 @@ struct exi_table {
 	_Atomic(struct exi_sock *) *socks;
 	uint32_t size;
 };
-extern struct exi_table exi_table;
+EXI_SHIM extern struct exi_table exi_table;
 
 /* The socket of fd, or null. Not locked, may be stale. */
 static inline struct exi_sock *exi_sock_find(int fd)
@@ -178,12 +190,12 @@ static inline struct exi_sock *exi_sock_find(int fd)
 /* The socket of fd, made as a plain one when the library did not know it.
  * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the
  * library's back the old socket is dropped first. */
-int exi_sock_get(int fd, struct exi_sock **ret);
+EXI_SHIM int exi_sock_get(int fd, struct exi_sock **ret);
 
 /* A socket for a descriptor of the library's own making. Replaces what the
  * table had. */
-int exi_sock_make(int fd, enum exi_role role, bool adopted,
-		  struct exi_sock **ret);
+EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,
+			   struct exi_sock **ret);
 
 struct exi_sock *exi_sock_by_index(uint32_t index);
 
@@ -235,7 +247,11 @@ void exi_sock_drop_locked(struct exi_sock *sk);
 /* Forgets the socket of a descriptor that was closed behind the library's
  * back: operations end with EBADF. The generation is from before it was found
  * out: another socket that took its place since, with its number, stays. */
-void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
+EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
+
+/* Set before the first socket where no descriptor can be closed behind the
+ * library's back: then no socket needs to be looked at anew. */
+EXI_SHIM extern bool exi_closes_seen;
 
 /* Remembers which socket the descriptor is; whether it still is. */
 void exi_sock_mark(struct exi_sock *sk, int fd);
@@ -247,7 +263,7 @@ struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
 void exi_sock_conn_free(struct exi_conn *c);
 
 /* First use in a forked child of a socket that it inherited. */
-void exi_sock_inherit(struct exi_sock *sk);
+EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 
 /* Before a fork, and after it in the child. */
 void exi_sock_prefork(void);
@@ -258,7 +274,12 @@ void exi_sock_reason(struct exi_sock *sk, int reason);
 /* Changes of state: wakes every sleeper of the direction, in any process. */
 void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir);
 
+/* The peer rang: wakes the waiters of the direction, and not who sleeps on
+ * words. */
+EXI_SHIM void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir);
+
 /* Calls f for each live socket. */
-void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg), void *arg);
+EXI_SHIM void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg),
+			    void *arg);
 
 #endif

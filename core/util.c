@@ -16,6 +16,31 @@
 #define FD_BASE_MAX 0xc000
 
 static _Atomic unsigned int fds_kept;
+
+/* Which numbers are the library's own; higher ones are not looked for. */
+#define FD_MARKS 65536u
+static _Atomic uint64_t fd_marks[FD_MARKS / 64];
+
+static void mark(int fd, bool ours)
+{
+	uint64_t bit = UINT64_C(1) << ((unsigned int)fd % 64);
+	_Atomic uint64_t *word = &fd_marks[(unsigned int)fd / 64];
+
+	if ((unsigned int)fd >= FD_MARKS)
+		return;
+	if (ours)
+		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
+	else
+		atomic_fetch_and_explicit(word, ~bit, memory_order_relaxed);
+}
+
+bool exi_fd_ours(int fd)
+{
+	return (unsigned int)fd < FD_MARKS &&
+	       atomic_load_explicit(&fd_marks[fd / 64], memory_order_relaxed) >>
+			       (fd % 64) &
+		       1;
+}
 static _Atomic uint64_t process_token;
 
 static unsigned int soft_limit(void)
@@ -48,12 +73,15 @@ int exi_fd_keep(int fd)
 	base = soft - soft / 4;
 	if (base > FD_BASE_MAX)
 		base = FD_BASE_MAX;
-	if ((unsigned int)fd >= base)
+	if ((unsigned int)fd >= base) {
+		mark(fd, true);
 		return fd;
+	}
 	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)base);
 	if (high < 0)
 		goto refuse;
 	close(fd);
+	mark(high, true);
 	return high;
 refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
@@ -68,6 +96,7 @@ void exi_fd_close(int fd)
 	if (fd < 0)
 		return;
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
+	mark(fd, false);
 	close(fd);
 	errno = saved;
 }

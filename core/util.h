@@ -14,6 +14,10 @@
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
 
+/* Called by preload/ too, which is a library of its own: named in api/exs.map,
+ * under a version that is nobody else's. */
+#define EXI_SHIM __attribute__((visibility("default")))
+
 #define exi_likely(x)	__builtin_expect(!!(x), 1)
 #define exi_unlikely(x) __builtin_expect(!!(x), 0)
 
@@ -116,20 +120,22 @@ static inline int exi_cpu(void)
  * limit, CLOEXEC, so that the application's numbers stay what they would be.
  * Takes fd over; returns it (or a copy, fd closed); -EMFILE when the library
  * already holds a quarter of the limit, fd closed then too. */
-int exi_fd_keep(int fd);
+EXI_SHIM int exi_fd_keep(int fd);
+/* Whether the number is one that it keeps. */
+EXI_SHIM bool exi_fd_ours(int fd);
 /* Whether it would keep n more. */
 bool exi_fd_room(unsigned int n);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
-void exi_fd_close(int fd);
+EXI_SHIM void exi_fd_close(int fd);
 
 /* 64 random bits. */
-uint64_t exi_random(void);
+EXI_SHIM uint64_t exi_random(void);
 
 /* Names this process; another one after fork. Never 0. */
-uint64_t exi_process_token(void);
+EXI_SHIM uint64_t exi_process_token(void);
 /* Changes with every fork, in parent and child: who compares it knows that
  * another process may have come to share a socket. */
-extern uint64_t exi_use_token_now;
+EXI_SHIM extern uint64_t exi_use_token_now;
 static inline uint64_t exi_use_token(void)
 {
 	return __atomic_load_n(&exi_use_token_now, __ATOMIC_RELAXED);

@@ -224,7 +224,7 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
 	exi_lock(&h->lock);
 	exi_sock_look(sk, dir, -1);
 	if (both && sk->fab)
-		sk->fab->ops->disarm(sk->fab, dir);
+		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
 	exi_half_unlock(h);
 	return ret;
 }
@@ -247,8 +247,7 @@ static void waiter_setup(void)
 	pthread_key_create(&waiter_key, waiter_end);
 }
 
-/* The thread's eventfd; its own after fork. */
-static int waiter_get(void)
+int exi_poller_fd(void)
 {
 	uint64_t process = exi_process_token();
 	int fd;
@@ -268,16 +267,9 @@ static int waiter_get(void)
 	return fd;
 }
 
-static void waiter_remove(struct exi_sock *sk, enum exi_dir dir,
-			  struct exi_waiter *w)
+void exi_poller_wake(struct exi_waiter *w)
 {
-	struct exi_waiter **at;
-
-	for (at = &sk->waiters[dir]; *at; at = &(*at)->next)
-		if (*at == w) {
-			*at = w->next;
-			return;
-		}
+	eventfd_write(exi_container(w, struct exi_poller, w)->event_fd, 1);
 }
 
 #define UNKICKED_NS 10000000u
@@ -285,7 +277,8 @@ static void waiter_remove(struct exi_sock *sk, enum exi_dir dir,
 static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		    uint64_t deadline)
 {
-	struct exi_waiter w = { .event_fd = waiter_get() };
+	struct exi_poller w = { .w.wake = exi_poller_wake,
+				.event_fd = exi_poller_fd() };
 	struct pollfd p[2] = {
 		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
 		{ .fd = w.event_fd, .events = POLLIN },
@@ -305,11 +298,8 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		return 0;
 	}
 	sh->half[dir].sleeps++;
-	if (w.event_fd >= 0) {
-		w.next = sk->waiters[dir];
-		sk->waiters[dir] = &w;
-		exi_sock_look(sk, dir, 1);
-	}
+	if (w.event_fd >= 0)
+		exi_sock_wait(sk, dir, &w.w);
 	exi_half_unlock(&sh->half[dir]);
 	/* Without a descriptor to be kicked by, it looks again now and then. */
 	if (w.event_fd < 0 &&
@@ -329,8 +319,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		return err;
 	/* The socket may have been forgotten; it is kept until this. */
 	exi_lock(&sh->half[dir].lock);
-	waiter_remove(sk, dir, &w);
-	exi_sock_look(sk, dir, -1);
+	exi_sock_unwait(sk, dir, &w.w);
 	exi_unlock(&sh->half[dir].lock);
 	eventfd_read(w.event_fd, &drained);
 	return err;

@@ -30,13 +30,24 @@ void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
  * -EBADF when the socket is not fd's any more. No lock held. */
 int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline);
 
+/* A thread that sleeps in a poll of its own, with its eventfd among the
+ * descriptors: a waiter (see sock.h) that is woken by it. */
+struct exi_poller {
+	struct exi_waiter w; /* wake is exi_poller_wake() */
+	int event_fd;
+};
+EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
+/* This thread's, made at first need and again after a fork; -errno. */
+EXI_SHIM int exi_poller_fd(void);
+
 /* How long (ns) the next wait may spin: 0 when that failed lately or is off;
  * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. */
 #define EXI_SPIN_YIELD 1
-uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
-void exi_spin_result(struct exi_spin *s, bool success);
+EXI_SHIM uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
+EXI_SHIM void exi_spin_result(struct exi_spin *s, bool success);
 /* Lets others run, as often as it may help; look in between. False when it
  * took so long that somebody else must want this CPU. */
-bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done);
+EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
+			     bool *ret_done);
 
 #endif

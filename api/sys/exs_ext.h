@@ -46,7 +46,12 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_PROTOCOL = 30,  /* the peer broke the protocol */
 	EXS_X_REASON_NOT_TCP = 31,   /* not a TCP socket */
 	EXS_X_REASON_NOT_CONNECTED = 32,
-	EXS_X_REASON_MAX_ = 33,
+	EXS_X_REASON_DUPLICATE = 33, /* the descriptor got a second number */
+	EXS_X_REASON_EXEC = 34,	     /* it goes to another program by exec */
+	EXS_X_REASON_PASSED = 35,    /* it was sent to a process */
+	EXS_X_REASON_STDIO = 36,     /* a stdio stream is on it */
+	EXS_X_REASON_SPLICE = 37,    /* splice or tee was used */
+	EXS_X_REASON_MAX_ = 38,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

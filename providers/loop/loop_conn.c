@@ -106,24 +106,59 @@ static struct loopp_pipe *pipe_of(struct exi_conn *c, enum exi_dir dir)
 	return dir == EXI_RX ? loopp_priv(c)->in : loopp_priv(c)->out;
 }
 
+static bool ready_locked(const struct loopp_pipe *p, enum exi_dir dir)
+{
+	return dir == EXI_RX ? p->head != p->tail || p->ended
+			     : p->head - p->tail < p->size;
+}
+
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct loopp_pipe *p = pipe_of(c, dir);
 	bool ready;
 
 	pthread_mutex_lock(&p->lock);
-	ready = dir == EXI_RX ? p->head != p->tail || p->ended
-			      : p->head - p->tail < p->size;
+	ready = how != EXI_WAKE_NEXT && ready_locked(p, dir);
 	if (!ready && how == EXI_WAKE_WORD)
 		p->want[dir] = true;
-	if (!ready && how == EXI_WAKE_BELL)
+	if (!ready && how != EXI_WAKE_WORD)
 		p->bell[dir] = true;
 	pthread_mutex_unlock(&p->lock);
 	return ready ? -EBUSY : 0;
 }
 
-static void conn_disarm(struct exi_conn *c, enum exi_dir dir)
+static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 {
+	struct loopp_pipe *p = pipe_of(c, dir);
+	bool ret;
+
+	pthread_mutex_lock(&p->lock);
+	ret = ready_locked(p, dir);
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+static size_t conn_unread(struct exi_conn *c)
+{
+	struct loopp_pipe *p = loopp_priv(c)->in;
+	size_t ret;
+
+	pthread_mutex_lock(&p->lock);
+	ret = p->head - p->tail;
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
+static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+{
+	struct loopp_pipe *p = pipe_of(c, dir);
+
+	/* A word is woken once, and does not mind. */
+	if (how == EXI_WAKE_WORD)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->bell[dir] = false;
+	pthread_mutex_unlock(&p->lock);
 }
 
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
@@ -193,18 +228,6 @@ static void switch_drained(struct exi_conn *c, size_t n)
 	loopp_priv(c)->out->drain += n;
 }
 
-static bool switch_unread(struct exi_conn *c)
-{
-	struct loopp_pipe *p = loopp_priv(c)->in;
-
-	bool ret;
-
-	pthread_mutex_lock(&p->lock);
-	ret = p->head != p->tail || p->ended;
-	pthread_mutex_unlock(&p->lock);
-	return ret;
-}
-
 /* --- the table ---------------------------------------------------------- */
 
 static int post(struct exi_conn *c, struct exi_xfer *x)
@@ -237,6 +260,8 @@ const struct exi_conn_ops loopp_conn_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.ready = conn_ready,
+	.unread = conn_unread,
 	.peer_cpu = conn_peer_cpu,
 	.close = nothing,
 	.stop = nothing,
@@ -250,5 +275,4 @@ const struct exi_switch_ops loopp_switch_ops = {
 	.takeback = switch_takeback,
 	.drain = switch_drain,
 	.drained = switch_drained,
-	.unread = switch_unread,
 };

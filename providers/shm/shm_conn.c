@@ -323,6 +323,22 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 	return 1;
 }
 
+/* Moves a copy of the reader's state behind all that is there now; how many
+ * bytes that is. */
+static size_t pass_all(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	size_t bytes = 0, passed = 0;
+
+	/* What lies further than the ring is this lap's tail. */
+	while (passed < p->in_bytes && look(p, rx) > 0) {
+		bytes += rx->len - rx->used;
+		passed += shmp_record_bytes(rx->len);
+		rx->pos += shmp_record_bytes(rx->len);
+		rx->len = 0;
+	}
+	return bytes;
+}
+
 /* Copies up to len unread bytes, over several records, leaving them. */
 static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 		    size_t len)
@@ -464,12 +480,29 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 	return readable(p, rx) ? -EBUSY : 0;
 }
 
+/* What comes after all that is there. -EBUSY: something came just now. */
+static int request_next(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx end = shmp_shared(c)->rx;
+
+	pass_all(p, &end);
+	if (end.ended)
+		return 0;
+	request(&p->mine->data_wait, end.pos, SHMP_WAIT_BELL);
+	return look(p, &end) == -EAGAIN ? 0 : -EBUSY;
+}
+
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct shmp_shared *s = shmp_shared(c);
 	uint32_t bits = how == EXI_WAKE_WORD ? SHMP_WAIT_WORD : SHMP_WAIT_BELL;
-	int ret = dir == EXI_RX ? request_data(c, bits)
-				: request_space(shmp_priv(c), &s->tx, bits);
+	int ret;
+
+	if (how == EXI_WAKE_NEXT)
+		return request_next(c);
+	ret = dir == EXI_RX ? request_data(c, bits)
+			    : request_space(shmp_priv(c), &s->tx, bits);
 
 	/* A request that is left behind costs at most one needless ring. */
 	if (ret == 0 && how == EXI_WAKE_WORD)
@@ -477,7 +510,7 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	return ret;
 }
 
-static void conn_disarm(struct exi_conn *c, enum exi_dir dir)
+static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_shared *s = shmp_shared(c);
@@ -485,8 +518,10 @@ static void conn_disarm(struct exi_conn *c, enum exi_dir dir)
 	_Atomic uint32_t *word =
 		dir == EXI_RX ? &p->mine->data_wait : &p->mine->space_wait;
 
-	/* A bell that was asked for stays asked for. */
-	if (*sleepers && --*sleepers == 0)
+	if (how != EXI_WAKE_WORD)
+		atomic_fetch_and_explicit(word, ~SHMP_WAIT_BELL,
+					  memory_order_relaxed);
+	else if (*sleepers && --*sleepers == 0)
 		atomic_fetch_and_explicit(word, ~SHMP_WAIT_WORD,
 					  memory_order_relaxed);
 }
@@ -504,6 +539,21 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 						  memory_order_relaxed);
 	}
 	return 0;
+}
+
+static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
+{
+	struct shmp_shared *s = shmp_shared(c);
+
+	return dir == EXI_RX ? readable(shmp_priv(c), &s->rx)
+			     : writable(shmp_priv(c), &s->tx);
+}
+
+static size_t conn_unread(struct exi_conn *c)
+{
+	struct shmp_rx rx = shmp_shared(c)->rx;
+
+	return pass_all(shmp_priv(c), &rx);
 }
 
 static int conn_peer_cpu(struct exi_conn *c)
@@ -613,11 +663,6 @@ static void switch_drained(struct exi_conn *c, size_t n)
 	shmp_shared(c)->tx.drain_used += n;
 }
 
-static bool switch_unread(struct exi_conn *c)
-{
-	return look(shmp_priv(c), &shmp_shared(c)->rx) != -EAGAIN;
-}
-
 /* --- the table ---------------------------------------------------------- */
 
 static int post(struct exi_conn *c, struct exi_xfer *x)
@@ -657,6 +702,8 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.ready = conn_ready,
+	.unread = conn_unread,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,
 	.stop = conn_stop,
@@ -670,5 +717,4 @@ const struct exi_switch_ops shmp_switch_ops = {
 	.takeback = switch_takeback,
 	.drain = switch_drain,
 	.drained = switch_drained,
-	.unread = switch_unread,
 };

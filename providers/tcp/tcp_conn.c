@@ -4,8 +4,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "core/util.h"
@@ -197,7 +199,7 @@ static void conn_cancel(struct exi_conn *c, struct exi_xfer *x)
 	cancel_slot(c, EXI_TX, x);
 }
 
-static void conn_disarm(struct exi_conn *c, enum exi_dir dir)
+static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct tcpp_domain *d = tcpp_domain(c->domain);
 	struct tcpp_op *op;
@@ -260,7 +262,7 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	/* What comes after this look is seen by the engine, which looks itself
 	 * when the watch begins. */
 	if (can_move(c->fd, dir)) {
-		conn_disarm(c, dir);
+		conn_disarm(c, dir, EXI_WAKE_BELL);
 		return -EBUSY;
 	}
 	exi_lock(&d->lock);
@@ -279,6 +281,21 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	return -EOPNOTSUPP;
 }
 
+static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
+{
+	struct pollfd p = { .fd = c->fd,
+			    .events = dir == EXI_RX ? POLLIN : POLLOUT };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+static size_t conn_unread(struct exi_conn *c)
+{
+	int n = 0;
+
+	return ioctl(c->fd, SIOCINQ, &n) == 0 && n > 0 ? (size_t)n : 0;
+}
+
 static int conn_peer_cpu(struct exi_conn *c)
 {
 	return -1;
@@ -294,7 +311,7 @@ static void conn_close(struct exi_conn *c)
 	exi_unlock(&d->lock);
 	for (dir = EXI_RX; dir <= EXI_TX; dir++) {
 		cancel_slot(c, dir, NULL);
-		conn_disarm(c, dir);
+		conn_disarm(c, dir, EXI_WAKE_BELL);
 	}
 }
 
@@ -354,6 +371,8 @@ const struct exi_conn_ops tcpp_conn_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.ready = conn_ready,
+	.unread = conn_unread,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,
 	.stop = conn_stop,

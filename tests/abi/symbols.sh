@@ -9,7 +9,7 @@ trap 'rm -rf "$tmp"' EXIT
 
 sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' "$root/api/exs.map" |
 	sort >"$tmp/map"
-nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
+nm -D --defined-only "$library" | awk '$2 != "A" && !/@EXS_PRIVATE$/ { print $3 }' |
 	sed 's/@.*//' | sort >"$tmp/library"
 # A function of the headers: its name at the start of a parameter list.
 cat "$root"/api/sys/*.h | gcc -fpreprocessed -dD -E -P - |

@@ -172,7 +172,8 @@ static void there_and_back(struct stream *s)
 	}
 	T_EQ(s->received + s->tcp_len, s->sent);
 	T_EQ(swops->start(ends[1], swops->head(ends[0])), 0);
-	T(!swops->unread(ends[1]));
+	T(!ops->ready(ends[1], EXI_RX));
+	T_EQ(ops->unread(ends[1]), 0);
 }
 
 static void sleep_or_not(void)
@@ -183,11 +184,11 @@ static void sleep_or_not(void)
 		T_EQ(ops->word(ends[1], EXI_RX, &w), 0);
 		T_EQ(*w.addr, w.value);
 		T_EQ(ops->recv(ends[1], buf, 1, 0), -EAGAIN);
-		ops->disarm(ends[1], EXI_RX);
+		ops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
 	}
 	if (ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD) == 0) {
 		T_EQ(ops->send(ends[0], buf, 100, 0), -EAGAIN);
-		ops->disarm(ends[0], EXI_TX);
+		ops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
 	}
 }
 
@@ -356,7 +357,10 @@ static void a_ring_full_of_garbage_does_no_harm(void)
 			  (n >= 0 && (size_t)n <= len));
 			n = ops->arm(ends[0], EXI_RX, EXI_WAKE_BELL);
 			T(n == 0 || n == -EBUSY);
-			swops->unread(ends[0]);
+			ops->ready(ends[0], EXI_RX);
+			ops->unread(ends[0]);
+			n = ops->arm(ends[0], EXI_RX, EXI_WAKE_NEXT);
+			T(n == 0 || n == -EBUSY);
 		}
 		end_guarded();
 	}
@@ -383,7 +387,7 @@ static void impossible_progress_is_refused(void)
 			T(n == -EAGAIN || n == -EPROTO ||
 			  (n > 0 && (size_t)n <= len));
 			ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD);
-			ops->disarm(ends[0], EXI_TX);
+			ops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
 		}
 		end();
 	}

@@ -652,7 +652,7 @@ static void disarm_removes_a_watch(void)
 	begin();
 	for (i = 0; i < 50; i++) {
 		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
-		ops->disarm(e[1].c, EXI_RX);
+		ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 		if (i % 2)
 			dom_progress();
 		T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
@@ -661,7 +661,7 @@ static void disarm_removes_a_watch(void)
 		T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 1);
 	}
 	T_EQ(atomic_load(&e[1].ready[EXI_RX]), 0);
-	ops->disarm(e[1].c, EXI_RX);
+	ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 	finish();
 }
 
@@ -678,12 +678,12 @@ static void a_watch_made_again_reports_what_is_new(void)
 			T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
 			T(t_readable(e[1].fd, 1000));
 		}
-		ops->disarm(e[1].c, EXI_RX);
+		ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 		if (i % 2)
 			T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 1);
 		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		if (i % 3 == 0) {
-			ops->disarm(e[1].c, EXI_RX);
+			ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 			T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		}
 		while (dom_wait(0))

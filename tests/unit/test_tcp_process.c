@@ -264,7 +264,7 @@ static void *meddle(void *arg)
 		recv_post(&t, &extra[0], &c, 1, 0);
 		T_EQ(ops->arm(extra[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		ops->cancel(b->e[0].c, &t.x);
-		ops->disarm(extra[1].c, EXI_RX);
+		ops->disarm(extra[1].c, EXI_RX, EXI_WAKE_WORD);
 		ops->cancel(extra[0].c, &t.x);
 		T_EQ(transfer_wait(&t), -ECANCELED);
 	}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Readiness. Each direction is looked at under its own lock. */
+#include "core/ready.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+
+#include "core/flow.h"
+#include "core/futex.h"
+
+#define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
+#define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+#define RX_EVENTS    (READ_EVENTS | POLLPRI | POLLRDBAND)
+
+void (*exi_ready_met)(struct exi_sock *sk);
+
+/* The stream ends where the ring is read. */
+static bool at_end(struct exi_sock *sk, struct exi_half *h)
+{
+	return h->ended || h->broken ||
+	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) == 0;
+}
+
+static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
+		    struct exi_ready *ret)
+{
+	/* Before the look at the ring, as in receiving. */
+	bool over = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
+
+	if (h->mode != EXI_MODE_RING) {
+		ret->kernel |= events & RX_EVENTS;
+		if (h->err || h->broken)
+			ret->now |= POLLIN | POLLRDNORM;
+		return;
+	}
+	if (!sk->fab) { /* the call will ask for it */
+		ret->now |= POLLIN | POLLRDNORM;
+		return;
+	}
+	if (h->err || sk->fab->ops->ready(sk->fab, EXI_RX))
+		ret->now |= POLLIN | POLLRDNORM;
+	else if (over)
+		ret->now |= READ_EVENTS;
+	if ((events & POLLRDHUP) && (ret->now & POLLIN) && at_end(sk, h))
+		ret->now |= READ_EVENTS;
+	ret->error = over;
+}
+
+static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
+		    struct exi_ready *ret)
+{
+	if (h->mode != EXI_MODE_RING) {
+		ret->kernel |= events & WRITE_EVENTS;
+		return;
+	}
+	if (!sk->fab || h->err || h->ended || h->broken ||
+	    atomic_load(&sk->sh->gone) || sk->fab->ops->ready(sk->fab, EXI_TX))
+		ret->now |= WRITE_EVENTS;
+}
+
+/* Both directions are over, as far as this end knows. */
+static bool hung_up(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	return sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       sh->half[EXI_TX].ended &&
+	       (sh->half[EXI_RX].ended || sh->half[EXI_RX].fin);
+}
+
+bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+		    struct exi_ready *ret)
+{
+	struct exi_shared *sh;
+
+	*ret = (struct exi_ready){ 0 };
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return false;
+	look_rx(sk, &sh->half[EXI_RX], events, ret);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	if (events & WRITE_EVENTS) {
+		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+			return false;
+		look_tx(sk, &sh->half[EXI_TX], events, ret);
+		exi_half_unlock(&sh->half[EXI_TX]);
+	}
+	ret->now &= (short)events;
+	if (exi_unlikely(hung_up(sk)))
+		ret->now |= POLLHUP;
+	return true;
+}
+
+short exi_ready_events(struct exi_sock *sk, int fd, short events)
+{
+	struct pollfd p = { .fd = fd };
+	struct exi_ready r;
+
+	if (!exi_ready_look(sk, fd, events, &r))
+		return POLLNVAL;
+	p.events = r.kernel;
+	if ((r.kernel || r.error) && poll(&p, 1, 0) > 0)
+		r.now |= p.revents;
+	return r.now;
+}
+
+static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool ret = true;
+
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	h = &sh->half[dir];
+	if (h->mode == EXI_MODE_RING && sk->fab && !h->err && !h->ended &&
+	    !h->broken) {
+		if (fresh && dir == EXI_RX)
+			ret = sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_NEXT) ==
+			      0;
+		else
+			ret = exi_flow_ring_locked(sk, dir);
+	}
+	ret = ret || fresh;
+	sk->armed[dir] += ret;
+	exi_half_unlock(h);
+	return ret;
+}
+
+static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	/* Operations wait for bells, too, and where a thread cannot sleep on
+	 * two words, whoever waits. */
+	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
+	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
+	    !atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed) &&
+	    exi_futex_waitv_works())
+		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
+	exi_half_unlock(&sh->half[dir]);
+}
+
+bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
+{
+	if (!arm(sk, fd, EXI_RX, fresh))
+		return false;
+	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh))
+		return true;
+	disarm(sk, fd, EXI_RX);
+	return false;
+}
+
+void exi_ready_disarm(struct exi_sock *sk, int fd, short events)
+{
+	disarm(sk, fd, EXI_RX);
+	if (events & WRITE_EVENTS)
+		disarm(sk, fd, EXI_TX);
+}
+
+int exi_ready_unread(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	size_t n;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -EBADF;
+	h = &sh->half[EXI_RX];
+	n = sk->tcp->ops->unread(sk->tcp);
+	if (h->mode == EXI_MODE_LEFT && n > h->left)
+		n = h->left;
+	if ((h->mode == EXI_MODE_RING ||
+	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
+	    sk->fab)
+		n = (h->mode == EXI_MODE_RING ? 0 : n) +
+		    sk->fab->ops->unread(sk->fab);
+	exi_half_unlock(h);
+	return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+int exi_ready_peer_cpu(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = -1;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -1;
+	if (sk->fab)
+		ret = sk->fab->ops->peer_cpu(sk->fab);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}
+
+int exi_ready_bell(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = -1;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -1;
+	if (sk->fab)
+		ret = sk->fab->bell;
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a connection could do now, in the terms of poll(2): for calls that wait
+ * for several descriptors. The kernel answers for directions on TCP, the
+ * fabric for the others. */
+#ifndef EXI_CORE_READY_H
+#define EXI_CORE_READY_H
+
+#include "core/sock.h"
+
+struct exi_ready {
+	short now;    /* hold now, by what the library knows */
+	short kernel; /* of those asked for, the kernel's to tell */
+	bool error;   /* the kernel's POLLERR and POLLHUP count, too */
+};
+
+/* No lock held. False when sk is not fd's any more. */
+EXI_SHIM bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+			     struct exi_ready *ret);
+
+/* The whole answer, the kernel asked; POLLNVAL when sk is not fd's. */
+EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
+
+/* Has the waiters of the socket woken when one of the events may hold that does
+ * not now, where the kernel does not tell: directions on a fabric. False: one
+ * may hold already, look again. With fresh, what was there before does not
+ * count: only what comes. Until exi_ready_disarm() with the same events. No
+ * lock held. */
+EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
+			    bool fresh);
+
+EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
+
+/* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
+EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
+
+/* The descriptor that becomes readable when the peer rings, to be read by
+ * exi_link_event(); -1 when there is none. It may be closed at any time. */
+EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
+
+/* The CPU the peer last worked on, -1 when unknown. A hint. */
+EXI_SHIM int exi_ready_peer_cpu(struct exi_sock *sk, int fd);
+
+/* A connection has met its peer's library: called before any direction can be
+ * switched, with its link lock held. Set once, before the first connection. */
+EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
+
+/* The connection of fd (again): its directions may be on a fabric now or soon.
+ * A hint without locks. */
+static inline bool exi_ready_ours(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->sh->greeting, memory_order_acquire);
+}
+
+#endif
