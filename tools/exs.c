@@ -25,6 +25,8 @@ static const struct command commands[] = {
 	  tool_info },
 	{ "perf", "measure latency, bandwidth and rates, side by side",
 	  tool_perf },
+	{ "run", "a program, its local TCP connections on shared memory",
+	  tool_run },
 	{ "help", "this text, or that of a subcommand", run_help },
 	{ "version", "the version of libexs", run_version },
 };

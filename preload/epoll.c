@@ -1,0 +1,996 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* epoll sets with connections of the library in them.
+ *
+ * The kernel's set stays what sleepers sleep in. A connection is registered
+ * there as the application asked until it has met its peer's library; from
+ * then on its registration is edge-triggered and carries a tag, and the
+ * application is told what the connection's state says ("managed"). An eventfd
+ * in the set, the nudge, ends sleeps when a fabric has something.
+ *
+ * A managed item is either active: looked at by each epoll_wait, or armed: its
+ * peer rings when there is something, which makes it active. Who is about to
+ * sleep arms what is active, so the cost of a call follows what was active
+ * since the last sleep, not the number of items.
+ *
+ * No wake-up is lost: a ring comes as a call of wake(), which makes the item
+ * active under the set's lock and then, if somebody sleeps, writes the nudge.
+ * Who goes to sleep arms (what came before is seen by arming), then counts
+ * himself as a sleeper under the same lock if nothing is active.
+ *
+ * Locks, in their order: a socket's link lock, `structure` (which items there
+ * are), a socket's halves, a set's lock. */
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "core/link.h"
+#include "core/ready.h"
+#include "core/wait.h"
+#include "preload/shim.h"
+
+/* How long an item is looked at that has nothing, until its peer is asked to
+ * ring: in exi_ticks(), and in looks where there are many. */
+#define IDLE_TICKS 2000000
+#define IDLE_LOOKS 16
+#define MANY	   256
+/* exi_ticks() after which the kernel is asked though fabrics have events. */
+#define KERNEL_TICKS 50000
+
+/* In a tag the low bits are the descriptor and whether it is its link that
+ * tells, the others the set's prefix. */
+#define TAG_BITS  25
+#define TAG_MASK  ((UINT64_C(1) << TAG_BITS) - 1)
+#define TAG_FD	  ((UINT64_C(1) << 24) - 1)
+#define TAG_LINK  (UINT64_C(1) << 24)
+#define TAG_NUDGE TAG_FD
+
+#define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
+#define TX_EVENTS  (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
+
+struct item {
+	struct exi_list node; /* among the active */
+	struct exi_waiter waiter[2];
+	bool waits[2]; /* by direction, under its lock */
+	struct set *set;
+	struct exi_sock *sk;
+	int fd;
+	int link; /* its peer's bell, in the kernel's set too; -1 */
+	/* Under the set's lock: */
+	uint32_t events;
+	epoll_data_t data;
+	int refs; /* threads that look at it, and its place in the set */
+	bool managed;
+	bool dormant; /* managed, and not in the application's set now */
+	bool active;
+	bool armed; /* its peer was asked to ring, for these: */
+	short armed_for;
+	bool dead;
+	bool disabled;	   /* one shot, and shot */
+	bool rung;	   /* something came since it was told */
+	bool told;	   /* edge: since it was added or changed */
+	bool blocked;	   /* edge: could not send when looked at last */
+	uint32_t over;	   /* edge: of EPOLLERR, EPOLLHUP, what was told */
+	unsigned int idle; /* looks in vain */
+	uint64_t busy;	   /* exi_ticks() when it had something */
+	uint64_t consumed; /* edge: bytes received when it was told */
+};
+
+struct set {
+	struct exi_lock lock;
+	int fd;
+	struct item **by_fd;
+	int size;
+	int n_managed;
+	struct exi_list active;
+	int n_active;
+	uint32_t stirs; /* changes whenever something comes */
+	int sleepers;
+	int nudge;
+	bool outer; /* its own descriptor is waited on */
+	uint64_t prefix;
+	uint64_t asked; /* exi_ticks() of the last look at the kernel */
+	struct exi_spin spin;
+};
+
+static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct set *) *sets;
+static uint32_t n_sets; /* descriptors that may have one */
+
+static struct set *set_of(int epfd)
+{
+	if ((uint32_t)epfd >= n_sets)
+		return NULL;
+	return atomic_load_explicit(&sets[epfd], memory_order_acquire);
+}
+
+static void unref_locked(struct item *it)
+{
+	if (--it->refs == 0)
+		free(it);
+}
+
+/* --- active items ------------------------------------------------------- */
+
+static void nudge(struct set *s)
+{
+	if (s->nudge >= 0)
+		eventfd_write(s->nudge, 1);
+}
+
+static void activate_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	if (it->dead || it->dormant || !it->managed)
+		return;
+	s->stirs++;
+	it->idle = 0;
+	it->busy = exi_ticks();
+	if (!it->active) {
+		it->active = true;
+		exi_list_add_tail(&s->active, &it->node);
+		s->n_active++;
+	}
+	if (s->sleepers || s->outer)
+		nudge(s);
+}
+
+static void off_the_active_locked(struct item *it)
+{
+	if (!it->active)
+		return;
+	exi_list_del(&it->node);
+	it->set->n_active--;
+	it->active = false;
+}
+
+static struct item *pop_locked(struct set *s)
+{
+	struct exi_list *node = exi_list_pop(&s->active);
+	struct item *it;
+
+	if (!node)
+		return NULL;
+	it = exi_container(node, struct item, node);
+	it->active = false;
+	s->n_active--;
+	it->refs++;
+	return it;
+}
+
+/* The lock of direction d is held. */
+static void wake(struct item *it, enum exi_dir d)
+{
+	/* Gone: let go of it, or its memory could not be another's. */
+	if (atomic_load(&it->sk->fd) != it->fd) {
+		it->waits[d] = false;
+		exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		return;
+	}
+	exi_lock(&it->set->lock);
+	it->rung = it->rung || d == EXI_RX;
+	activate_locked(it);
+	exi_unlock(&it->set->lock);
+}
+
+static void wake_rx(struct exi_waiter *w)
+{
+	wake(exi_container(w, struct item, waiter[EXI_RX]), EXI_RX);
+}
+
+static void wake_tx(struct exi_waiter *w)
+{
+	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
+}
+
+/* --- items -------------------------------------------------------------- */
+
+static uint32_t interest(const struct item *it)
+{
+	return it->events & ~(uint32_t)MODE_FLAGS;
+}
+
+static void listen_to(struct item *it)
+{
+	static void (*const calls[])(struct exi_waiter *) = { wake_rx,
+							      wake_tx };
+	struct exi_shared *sh;
+
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
+		it->waiter[d].wake = calls[d];
+		if (!exi_sock_lock(it->sk, it->fd, d, &sh))
+			continue;
+		exi_sock_wait(it->sk, d, &it->waiter[d]);
+		it->waits[d] = true;
+		exi_half_unlock(&sh->half[d]);
+	}
+}
+
+static void stop_listening(struct item *it)
+{
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
+		/* Kept while we are among its waiters. */
+		struct exi_half *h = &exi_sock_shared(it->sk)->half[d];
+
+		exi_lock(&h->lock);
+		if (it->waits[d])
+			exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		it->waits[d] = false;
+		exi_half_unlock(h);
+	}
+}
+
+static bool room_for(struct set *s, int fd)
+{
+	int size = s->size ? s->size : 64;
+	struct item **by_fd;
+
+	while (size <= fd)
+		size *= 2;
+	if (size == s->size)
+		return true;
+	by_fd = calloc((size_t)size, sizeof(*by_fd));
+	if (!by_fd)
+		return false;
+	exi_lock(&s->lock);
+	if (s->size)
+		memcpy(by_fd, s->by_fd, (size_t)s->size * sizeof(*by_fd));
+	free(s->by_fd);
+	s->by_fd = by_fd;
+	s->size = size;
+	exi_unlock(&s->lock);
+	return true;
+}
+
+static struct item *item_of(struct set *s, int fd)
+{
+	return s && fd >= 0 && fd < s->size ? s->by_fd[fd] : NULL;
+}
+
+static int add_nudge(struct set *s)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = s->prefix | TAG_NUDGE };
+
+	if (s->nudge >= 0)
+		return 0;
+	s->nudge = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (s->nudge >= 0 &&
+	    native.epoll_ctl(s->fd, EPOLL_CTL_ADD, s->nudge, &ev) < 0) {
+		exi_fd_close(s->nudge);
+		s->nudge = -1;
+	}
+	return s->nudge < 0 ? -EMFILE : 0;
+}
+
+/* What the kernel tells of a managed item, whatever the application wants to
+ * know of it: that something changed on TCP. */
+static struct epoll_event tagged(const struct item *it)
+{
+	return (struct epoll_event){
+		.events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLOUT | EPOLLET,
+		.data.u64 = it->set->prefix | (uint32_t)it->fd,
+	};
+}
+
+static int watch_link(int fd, void *arg)
+{
+	const struct item *it = arg;
+	struct epoll_event ev = {
+		.events = EPOLLIN | EPOLLET | EPOLLEXCLUSIVE,
+		.data.u64 = it->set->prefix | TAG_LINK | (uint32_t)it->fd,
+	};
+
+	return native.epoll_ctl(it->set->fd, EPOLL_CTL_ADD, fd, &ev) < 0
+		       ? -errno
+		       : 0;
+}
+
+/* structure is held, and the link lock. */
+static void manage(struct item *it)
+{
+	struct set *s = it->set;
+	struct epoll_event ev = tagged(it);
+
+	if (it->managed || add_nudge(s))
+		return;
+	if (native.epoll_ctl(s->fd, EPOLL_CTL_MOD, it->fd, &ev) < 0) {
+		/* An exclusive one cannot be changed. */
+		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->fd, NULL);
+		native.epoll_ctl(s->fd, EPOLL_CTL_ADD, it->fd, &ev);
+	}
+	/* A ring wakes the thread here without a detour; where that is refused,
+	 * the service is the detour. */
+	it->link = exi_link_share(it->sk, watch_link, it);
+	exi_lock(&s->lock);
+	it->managed = true;
+	it->rung = true;
+	s->n_managed++;
+	activate_locked(it);
+	nudge(s); /* who sleeps as if there were none looks again */
+	exi_unlock(&s->lock);
+}
+
+/* structure is held; with linked, the link lock, and the link is there. */
+static void remove_item(struct item *it, bool linked)
+{
+	struct set *s = it->set;
+
+	/* Unless it closed, and the number is another's. */
+	if (linked && it->link >= 0 &&
+	    it->link == exi_ready_bell(it->sk, it->fd))
+		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
+	stop_listening(it);
+	exi_lock(&s->lock);
+	s->by_fd[it->fd] = NULL;
+	it->dead = true;
+	off_the_active_locked(it);
+	s->n_managed -= it->managed;
+	unref_locked(it);
+	exi_unlock(&s->lock);
+}
+
+/* The first item of a connection in any set; structure is held. */
+static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
+{
+	struct item *ret = NULL;
+	struct exi_waiter *w;
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return NULL;
+	for (w = sk->waiters[EXI_RX]; w && !ret; w = w->next) {
+		struct item *it;
+
+		if (w->wake != wake_rx)
+			continue;
+		it = exi_container(w, struct item, waiter[EXI_RX]);
+		if (!unmanaged || !it->managed)
+			ret = it;
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}
+
+/* Where no nudge could be made, the connection stays on TCP. */
+static void met(struct exi_sock *sk)
+{
+	int fd = atomic_load(&sk->fd);
+	struct item *it;
+
+	pthread_mutex_lock(&structure);
+	while ((it = first_item(sk, fd, true))) {
+		manage(it);
+		if (!it->managed) {
+			atomic_store(&sk->sh->hold_here, 1);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&structure);
+}
+
+void shim_epoll_forget(struct exi_sock *sk, int fd)
+{
+	struct item *it;
+
+	exi_lock(&sk->link_lock);
+	pthread_mutex_lock(&structure);
+	while ((it = first_item(sk, fd, false))) {
+		/* What remains is the kernel's, as the application wants it. */
+		struct epoll_event ev = { .events = it->events,
+					  .data = it->data };
+
+		if (it->managed)
+			native.epoll_ctl(it->set->fd,
+					 it->dormant ? EPOLL_CTL_DEL
+						     : EPOLL_CTL_MOD,
+					 it->fd, &ev);
+		remove_item(it, true);
+	}
+	pthread_mutex_unlock(&structure);
+	exi_unlock(&sk->link_lock);
+}
+
+/* --- epoll_ctl ---------------------------------------------------------- */
+
+static struct set *make_set(int epfd)
+{
+	struct set *s = set_of(epfd);
+
+	if (s || (uint32_t)epfd >= n_sets)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->fd = epfd;
+	s->nudge = -1;
+	s->prefix = exi_random() << TAG_BITS;
+	exi_list_init(&s->active);
+	atomic_store_explicit(&sets[epfd], s, memory_order_release);
+	return s;
+}
+
+static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
+{
+	struct set *s;
+	struct item *it;
+
+	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev) < 0)
+		return -errno;
+	s = make_set(epfd);
+	it = s && fd < (int)TAG_NUDGE && room_for(s, fd)
+		     ? calloc(1, sizeof(*it))
+		     : NULL;
+	if (!it) {
+		/* Nobody would tell of a fabric. */
+		atomic_store(&sk->sh->hold_here, 1);
+		return 0;
+	}
+	exi_list_init(&it->node);
+	it->set = s;
+	it->sk = sk;
+	it->fd = fd;
+	it->link = -1;
+	it->events = ev->events;
+	it->data = ev->data;
+	it->refs = 1;
+	exi_lock(&s->lock);
+	s->by_fd[fd] = it;
+	exi_unlock(&s->lock);
+	listen_to(it);
+	if (exi_ready_ours(sk))
+		manage(it);
+	return 0;
+}
+
+static void wants_locked(struct item *it, const struct epoll_event *ev)
+{
+	it->events = ev->events;
+	it->data = ev->data;
+	it->disabled = it->told = it->blocked = it->dormant = false;
+	it->rung = true;
+	it->over = 0;
+	activate_locked(it);
+}
+
+/* What the kernel takes together with EPOLLEXCLUSIVE. */
+#define EXCLUSIVE_OK                                                           \
+	(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET |    \
+	 EPOLLEXCLUSIVE)
+
+/* A managed item stays in the kernel's set; the rest is here. */
+static int change_managed(struct item *it, int op, const struct epoll_event *ev)
+{
+	uint32_t flags = op == EPOLL_CTL_MOD   ? ev->events | it->events
+			 : op == EPOLL_CTL_ADD ? ev->events
+					       : 0;
+	int ret = 0;
+
+	if (op == EPOLL_CTL_ADD ? !it->dormant : it->dormant)
+		return op == EPOLL_CTL_ADD ? -EEXIST : -ENOENT;
+	if ((flags & EPOLLEXCLUSIVE) &&
+	    (op == EPOLL_CTL_MOD || (flags & ~(uint32_t)EXCLUSIVE_OK)))
+		return -EINVAL;
+	exi_lock(&it->set->lock);
+	if (op == EPOLL_CTL_DEL) {
+		it->dormant = true;
+		off_the_active_locked(it);
+	} else {
+		wants_locked(it, ev);
+	}
+	exi_unlock(&it->set->lock);
+	return ret;
+}
+
+static int change_native(struct item *it, int op, struct epoll_event *ev)
+{
+	struct set *s = it->set;
+
+	if (native.epoll_ctl(s->fd, op, it->fd, ev) < 0)
+		return -errno;
+	if (op == EPOLL_CTL_DEL) {
+		remove_item(it, true);
+		return 0;
+	}
+	exi_lock(&s->lock);
+	wants_locked(it, ev);
+	exi_unlock(&s->lock);
+	return 0;
+}
+
+HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	bool known = op == EPOLL_CTL_DEL ||
+		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
+	struct item *it;
+	int ret;
+
+	if (exi_likely(!sk || !sk->adopted || !known)) {
+		if (op == EPOLL_CTL_ADD)
+			shim_epoll_outer(fd);
+		return native.epoll_ctl(epfd, op, fd, ev);
+	}
+	pthread_mutex_lock(&structure);
+	it = item_of(set_of(epfd), fd);
+	if (it && it->managed) {
+		ret = change_managed(it, op, ev);
+		pthread_mutex_unlock(&structure);
+		return (int)shim_result(ret);
+	}
+	pthread_mutex_unlock(&structure);
+	/* It may be met any moment. */
+	exi_lock(&sk->link_lock);
+	pthread_mutex_lock(&structure);
+	it = item_of(set_of(epfd), fd);
+	if (it)
+		ret = it->managed ? change_managed(it, op, ev)
+				  : change_native(it, op, ev);
+	else if (op == EPOLL_CTL_ADD)
+		ret = add(epfd, fd, sk, ev);
+	else
+		ret = native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
+	pthread_mutex_unlock(&structure);
+	exi_unlock(&sk->link_lock);
+	return (int)shim_result(ret);
+}
+
+/* --- epoll_wait --------------------------------------------------------- */
+
+static uint64_t consumed(const struct item *it)
+{
+	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
+			       __ATOMIC_RELAXED);
+}
+
+/* Edge-triggered: is this worth telling? Something came, or the application
+ * took something since it was told and there is more; room after there was
+ * none; an end. */
+static bool edge(struct item *it, uint32_t now)
+{
+	uint32_t over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+	bool ret = !it->told || (over & ~it->over) ||
+		   ((now & RX_EVENTS) &&
+		    (it->rung || consumed(it) != it->consumed)) ||
+		   ((now & TX_EVENTS) && it->blocked);
+
+	it->blocked = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
+	return ret;
+}
+
+/* After a look: the event, or not. */
+static bool tell_locked(struct item *it, uint32_t now, struct epoll_event *ev)
+{
+	now &= interest(it) | EPOLLERR | EPOLLHUP;
+	if (!now || it->disabled || it->dormant || it->dead) {
+		if (!now && (interest(it) & TX_EVENTS))
+			it->blocked = true;
+		return false;
+	}
+	if ((it->events & EPOLLET) && !edge(it, now))
+		return false;
+	ev->events = now;
+	ev->data = it->data;
+	it->told = true;
+	it->rung = false;
+	it->over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+	it->consumed = consumed(it);
+	if (it->events & EPOLLONESHOT)
+		it->disabled = true;
+	return true;
+}
+
+/* The peer rings from now on, until disarm(); false when it need not. No lock
+ * is held, and the item is not among the active: it is this thread's. */
+static bool arm(struct item *it)
+{
+	short events = (short)interest(it);
+
+	if (it->armed || it->disabled)
+		return true;
+	if (!exi_ready_arm(it->sk, it->fd, events, it->events & EPOLLET))
+		return false;
+	it->armed = true;
+	it->armed_for = events;
+	return true;
+}
+
+static void disarm(struct item *it)
+{
+	if (it->armed)
+		exi_ready_disarm(it->sk, it->fd, it->armed_for);
+	it->armed = false;
+}
+
+static void put_back_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	if (!it->dead && !it->dormant && !it->active && !it->disabled) {
+		it->active = true;
+		exi_list_add_tail(&s->active, &it->node);
+		s->n_active++;
+	}
+}
+
+/* Looks once at each active item. */
+static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
+{
+	uint64_t ticks = exi_ticks();
+	int n = 0, left;
+
+	exi_lock(&s->lock);
+	for (left = s->n_active; left > 0 && n < max; left--) {
+		struct item *it = pop_locked(s);
+		uint32_t events, now;
+		bool tell, rest = false;
+
+		if (!it)
+			break;
+		events = interest(it);
+		exi_unlock(&s->lock);
+		disarm(it);
+		now = (uint16_t)exi_ready_events(it->sk, it->fd, (short)events);
+		exi_lock(&s->lock);
+		tell = !(now & POLLNVAL) && tell_locked(it, now, &ev[n]);
+		n += tell;
+		if (tell) {
+			it->idle = 0;
+			it->busy = ticks;
+		} else if (!spins && ++it->idle > IDLE_LOOKS &&
+			   (ticks - it->busy > IDLE_TICKS ||
+			    s->n_active > MANY)) {
+			exi_unlock(&s->lock);
+			rest = arm(it);
+			exi_lock(&s->lock);
+		}
+		if (!rest && !(now & POLLNVAL))
+			put_back_locked(it);
+		unref_locked(it);
+	}
+	exi_unlock(&s->lock);
+	return n;
+}
+
+/* Takes the tagged events out; how many remain. */
+static int absorb(struct set *s, struct epoll_event *ev, int n)
+{
+	eventfd_t drained;
+	int i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		uint64_t tag = ev[i].data.u64;
+		struct item *it;
+
+		if (exi_likely((tag & ~TAG_MASK) != s->prefix)) {
+			ev[kept++] = ev[i];
+			continue;
+		}
+		if ((tag & TAG_MASK) == TAG_NUDGE) {
+			eventfd_read(s->nudge, &drained);
+			continue;
+		}
+		exi_lock(&s->lock);
+		it = item_of(s, (int)(tag & TAG_FD));
+		if (it) {
+			int sleepers = s->sleepers;
+
+			it->rung = it->rung || !(tag & TAG_LINK);
+			s->sleepers = 0; /* this one is awake */
+			activate_locked(it);
+			s->sleepers = sleepers;
+			it->refs++;
+		}
+		exi_unlock(&s->lock);
+		if (!it)
+			continue;
+		if (tag & TAG_LINK)
+			exi_link_event(it->sk, EPOLLIN);
+		exi_lock(&s->lock);
+		unref_locked(it);
+		exi_unlock(&s->lock);
+	}
+	return kept;
+}
+
+struct spun {
+	struct set *s;
+	struct epoll_event *ev;
+	int max;
+	int n;
+};
+
+static bool look_again(void *arg)
+{
+	struct spun *p = arg;
+
+	p->n = collect(p->s, p->ev, p->max, true);
+	return p->n > 0;
+}
+
+static int first_peer_cpu(struct set *s)
+{
+	struct item *it;
+	int ret = -1;
+
+	exi_lock(&s->lock);
+	it = pop_locked(s);
+	exi_unlock(&s->lock);
+	if (!it)
+		return -1;
+	ret = exi_ready_peer_cpu(it->sk, it->fd);
+	exi_lock(&s->lock);
+	put_back_locked(it);
+	unref_locked(it);
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+static int spin(struct set *s, struct epoll_event *ev, int max,
+		uint64_t deadline)
+{
+	struct spun p = { .s = s, .ev = ev, .max = max };
+	uint64_t budget, now, end;
+	bool hit, good;
+
+	if (!s->n_active)
+		return 0;
+	budget = exi_spin_budget(&s->spin, first_peer_cpu(s));
+	if (!budget)
+		return 0;
+	if (budget == EXI_SPIN_YIELD) {
+		good = exi_spin_yield(look_again, &p, &hit);
+		exi_spin_result(&s->spin, good && hit);
+		return p.n;
+	}
+	now = exi_now_ns();
+	for (end = now + budget;
+	     !p.n && now < end && (!deadline || now < deadline);
+	     now = exi_now_ns())
+		for (int i = 0; i < 8 && !look_again(&p); i++)
+			exi_pause();
+	exi_spin_result(&s->spin, p.n > 0);
+	return p.n;
+}
+
+/* Arms what is active. True: this thread counts as a sleeper now. What had
+ * something lately stays among the active, to be looked at when the sleep
+ * ends: then its peer need not ring any more. */
+static bool prepare(struct set *s)
+{
+	uint64_t ticks = exi_ticks();
+	uint32_t stirs;
+	bool ret = true;
+	int left;
+
+	exi_lock(&s->lock);
+	stirs = s->stirs;
+	for (left = s->n_active; ret && left > 0; left--) {
+		struct item *it = pop_locked(s);
+
+		if (!it)
+			break;
+		exi_unlock(&s->lock);
+		ret = arm(it);
+		exi_lock(&s->lock);
+		if (!ret || ticks - it->busy < IDLE_TICKS)
+			put_back_locked(it);
+		unref_locked(it);
+	}
+	/* Who came while we armed made its item active, and may have found it
+	 * with this thread. */
+	ret = ret && s->stirs == stirs;
+	s->sleepers += ret;
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+static int until(uint64_t deadline)
+{
+	uint64_t now = exi_now_ns(), ms;
+
+	if (!deadline)
+		return -1;
+	if (now >= deadline)
+		return 0;
+	ms = (deadline - now + 999999) / 1000000;
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
+{
+	int n = native.epoll_pwait(s->fd, ev, max, 0, NULL);
+
+	s->asked = exi_ticks();
+	return n < 0 ? -errno : absorb(s, ev, n);
+}
+
+static int wait_once(struct set *s, struct epoll_event *ev, int max,
+		     uint64_t deadline, bool at_once)
+{
+	int n = collect(s, ev, max, false), k;
+
+	if (n == 0 && !at_once)
+		n = spin(s, ev, max, deadline);
+	if (n == max || (n > 0 && exi_ticks() - s->asked < KERNEL_TICKS))
+		return n;
+	k = ask_kernel(s, ev + n, max - n);
+	if (k < 0)
+		return n ? n : k;
+	n += k;
+	return n ? n : collect(s, ev, max, true);
+}
+
+static int sleep_once(struct set *s, struct epoll_event *ev, int max,
+		      uint64_t deadline, const sigset_t *mask)
+{
+	int n;
+
+	if (!prepare(s))
+		return -EAGAIN;
+	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
+	if (n < 0)
+		n = -errno;
+	exi_lock(&s->lock);
+	s->sleepers--;
+	exi_unlock(&s->lock);
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n > 0)
+		n = absorb(s, ev, n);
+	return n;
+}
+
+/* Who waits on the set's own descriptor is told of what is there. */
+static void tell_outside(struct set *s)
+{
+	struct epoll_event ev;
+	bool sleeper;
+
+	if (!s->outer)
+		return;
+	sleeper = prepare(s);
+	exi_lock(&s->lock);
+	s->sleepers -= sleeper;
+	exi_unlock(&s->lock);
+	(void)ev;
+	if (!sleeper)
+		nudge(s);
+}
+
+static int wait_managed(struct set *s, struct epoll_event *ev, int max,
+			uint64_t deadline, bool at_once, const sigset_t *mask)
+{
+	int n;
+
+	for (;;) {
+		n = wait_once(s, ev, max, deadline, at_once);
+		if (n || at_once)
+			break;
+		n = sleep_once(s, ev, max, deadline, mask);
+		if (n > 0)
+			break;
+		if (n == -ETIMEDOUT)
+			at_once = true;
+		else if (n < 0 && n != -EAGAIN)
+			break;
+	}
+	tell_outside(s);
+	return n;
+}
+
+static int any_wait(int epfd, struct epoll_event *ev, int max,
+		    const struct timespec *timeout, const sigset_t *mask)
+{
+	struct set *s = set_of(epfd);
+	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
+	uint64_t deadline = 0;
+	int n;
+
+	if (timeout && !at_once)
+		deadline = exi_now_ns() +
+			   (uint64_t)timeout->tv_sec * 1000000000u +
+			   (uint64_t)timeout->tv_nsec;
+	/* Until a connection has met its peer's library, the kernel's alone. */
+	while (!s || s->n_managed == 0) {
+		n = native.epoll_pwait(epfd, ev, max,
+				       at_once ? 0 : until(deadline), mask);
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		s = set_of(epfd);
+		if (!s)
+			return n;
+		n = absorb(s, ev, n);
+		if (n)
+			return n;
+		if (s->n_managed)
+			break;
+	}
+	return wait_managed(s, ev, max, deadline, at_once, mask);
+}
+
+HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+		     const sigset_t *mask)
+{
+	struct timespec t = { .tv_sec = ms / 1000,
+			      .tv_nsec = ms % 1000 * 1000000 };
+
+	if (exi_likely(!set_of(epfd)) || max <= 0 || !ev)
+		return native.epoll_pwait(epfd, ev, max, ms, mask);
+	return (int)shim_result(
+		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
+}
+
+HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
+{
+	return epoll_pwait(epfd, ev, max, ms, NULL);
+}
+
+HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
+		      const struct timespec *t, const sigset_t *mask)
+{
+	if (max <= 0 || !ev ||
+	    (t &&
+	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
+		return (int)shim_result(-EINVAL);
+	return (int)shim_result(any_wait(epfd, ev, max, t, mask));
+}
+
+/* --- the ends of sets --------------------------------------------------- */
+
+bool shim_epoll_outer(int fd)
+{
+	struct set *s = set_of(fd);
+
+	if (exi_likely(!s))
+		return false;
+	s->outer = true;
+	tell_outside(s);
+	return s->n_managed > 0;
+}
+
+void shim_epoll_closed(int fd)
+{
+	struct set *s = set_of(fd);
+
+	if (exi_likely(!s))
+		return;
+	pthread_mutex_lock(&structure);
+	atomic_store(&sets[fd], NULL);
+	for (int i = 0; i < s->size; i++)
+		if (s->by_fd[i])
+			remove_item(s->by_fd[i], false);
+	exi_fd_close(s->nudge);
+	free(s->by_fd);
+	free(s);
+	pthread_mutex_unlock(&structure);
+}
+
+/* The child has the sets, and its connections know of no waiters. */
+void shim_epoll_forked(void)
+{
+	pthread_mutex_init(&structure, NULL);
+	for (uint32_t i = 0; i < n_sets && i < 65536; i++) {
+		struct set *s = set_of((int)i);
+
+		if (!s)
+			continue;
+		atomic_store(&s->lock.word, 0);
+		s->sleepers = 0;
+		for (int k = 0; k < s->size; k++)
+			if (s->by_fd[k])
+				listen_to(s->by_fd[k]);
+	}
+}
+
+void shim_epoll_init(void)
+{
+	n_sets = 1u << 16;
+	sets = calloc(n_sets, sizeof(*sets));
+	if (!sets)
+		n_sets = 0;
+	exi_ready_met = met;
+}

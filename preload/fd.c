@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Descriptors: closing, and second names. The library's own are closed by
+ * nobody but itself. */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/exs_ext.h>
+#include <unistd.h>
+
+#include "core/lifecycle.h"
+#include "preload/shim.h"
+
+/* What the library knew of a number that closes by a side effect. */
+static void let_go(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (!sk) {
+		shim_epoll_closed(fd);
+		return;
+	}
+	shim_report_connection(fd);
+	shim_epoll_forget(sk, fd);
+	exi_close(fd);
+}
+
+HOOK int close(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (exi_likely(!sk)) {
+		if (exi_unlikely(exi_fd_ours(fd)))
+			return (int)shim_result(-EBADF);
+		shim_epoll_closed(fd);
+		return native.close(fd);
+	}
+	shim_report_connection(fd);
+	shim_epoll_forget(sk, fd);
+	return (int)shim_result(exi_close(fd));
+}
+
+/* The gaps between the library's numbers. */
+HOOK int close_range(unsigned int first, unsigned int last, int flags)
+{
+	unsigned int from = first, fd;
+
+	if (first > last)
+		return native.close_range(first, last, flags);
+	for (fd = first; fd <= last && fd < exi_table.size; fd++) {
+		if (exi_sock_find((int)fd) && !(flags & CLOSE_RANGE_CLOEXEC))
+			let_go((int)fd);
+		if (!exi_fd_ours((int)fd))
+			continue;
+		if (fd > from && native.close_range(from, fd - 1, flags) < 0)
+			return -1;
+		from = fd + 1;
+	}
+	return from <= last ? native.close_range(from, last, flags) : 0;
+}
+
+HOOK void closefrom(int first)
+{
+	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
+}
+
+HOOK int dup(int fd)
+{
+	shim_plain(fd, EXS_X_REASON_DUPLICATE);
+	return native.dup(fd);
+}
+
+/* Onto a number of the library's nothing is put. */
+static int before_dup(int from, int to)
+{
+	if (exi_fd_ours(to))
+		return -EBADF;
+	if (from == to || fcntl(from, F_GETFD) < 0)
+		return 0;
+	shim_plain(from, EXS_X_REASON_DUPLICATE);
+	if (exi_sock_find(to))
+		let_go(to);
+	else
+		shim_epoll_closed(to);
+	return 0;
+}
+
+HOOK int dup2(int from, int to)
+{
+	int ret = before_dup(from, to);
+
+	return ret ? (int)shim_result(ret) : native.dup2(from, to);
+}
+
+HOOK int dup3(int from, int to, int flags)
+{
+	int ret = before_dup(from, to);
+
+	return ret ? (int)shim_result(ret) : native.dup3(from, to, flags);
+}
+
+static int any_fcntl(int fd, int cmd, void *arg)
+{
+	int ret = 0;
+
+	if (exi_unlikely(shim_sock(fd))) {
+		if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+			shim_plain(fd, EXS_X_REASON_DUPLICATE);
+		else if (cmd == F_SETFL)
+			ret = exi_before_flags(fd, (int)(intptr_t)arg);
+	}
+	return ret ? (int)shim_result(ret) : native.fcntl64(fd, cmd, arg);
+}
+
+#undef fcntl
+#undef fcntl64
+HOOK int fcntl(int fd, int cmd, ...);
+HOOK int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return any_fcntl(fd, cmd, arg);
+}
+
+HOOK int fcntl64(int fd, int cmd, ...);
+HOOK int fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return any_fcntl(fd, cmd, arg);
+}
+
+HOOK FILE *fdopen(int fd, const char *mode)
+{
+	/* The stream's reads and writes are inside the C library. */
+	shim_plain(fd, EXS_X_REASON_STDIO);
+	return native.fdopen(fd, mode);
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reading and writing. */
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/sockios.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include "core/flow.h"
+#include "preload/shim.h"
+
+#define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
+#define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
+/* Pieces of one call are gathered up to this, so that they stay together. */
+#define GATHER_MAX (256u << 10)
+
+/* --- one buffer --------------------------------------------------------- */
+
+static ssize_t put(int fd, const void *buf, size_t n, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	ssize_t ret;
+
+	if (n > SSIZE_MAX)
+		n = SSIZE_MAX;
+	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
+	/* An edge-triggered set must look for room from now on. */
+	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk)
+		exi_sock_ring(sk, EXI_TX);
+	return ret;
+}
+
+/* MSG_TRUNC on TCP: read, and thrown away. */
+static ssize_t discard(int fd, size_t n, int flags)
+{
+	char scratch[16384];
+	size_t done = 0;
+	ssize_t got;
+
+	do {
+		size_t part = n - done;
+
+		if (part > sizeof(scratch))
+			part = sizeof(scratch);
+		got = exi_flow_recv(fd, scratch, part, flags & RECV_FLAGS);
+		if (got > 0)
+			done += (size_t)got;
+		flags |= MSG_DONTWAIT;
+	} while (got > 0 && done < n && !(flags & MSG_PEEK));
+	return done ? (ssize_t)done : got;
+}
+
+static ssize_t get(int fd, void *buf, size_t n, int flags)
+{
+	if (n > SSIZE_MAX)
+		n = SSIZE_MAX;
+	if (exi_unlikely(flags & MSG_TRUNC))
+		return discard(fd, n, flags);
+	return exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+}
+
+/* Errors and time stamps of TCP are in the kernel's queue. */
+static bool kernels(int flags)
+{
+	return flags & MSG_ERRQUEUE;
+}
+
+HOOK ssize_t read(int fd, void *buf, size_t n)
+{
+	if (exi_likely(!shim_sock(fd)))
+		return native.read(fd, buf, n);
+	return shim_result(get(fd, buf, n, 0));
+}
+
+HOOK ssize_t write(int fd, const void *buf, size_t n)
+{
+	if (exi_likely(!shim_sock(fd)))
+		return native.write(fd, buf, n);
+	return shim_result(put(fd, buf, n, 0));
+}
+
+HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
+{
+	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+		return native.recv(fd, buf, n, flags);
+	return shim_result(get(fd, buf, n, flags));
+}
+
+HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
+{
+	if (exi_unlikely(!shim_sock(fd)))
+		return native.send(fd, buf, n, flags);
+	return shim_result(put(fd, buf, n, flags));
+}
+
+HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
+		      struct sockaddr *addr, socklen_t *len)
+{
+	ssize_t ret;
+
+	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+		return native.recvfrom(fd, buf, n, flags, addr, len);
+	ret = shim_result(get(fd, buf, n, flags));
+	/* TCP names nobody. */
+	if (ret >= 0 && addr && len)
+		*len = 0;
+	return ret;
+}
+
+HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
+		    const struct sockaddr *addr, socklen_t len)
+{
+	if (exi_unlikely(!shim_sock(fd) || (flags & MSG_FASTOPEN)))
+		return native.sendto(fd, buf, n, flags, addr, len);
+	return shim_result(put(fd, buf, n, flags));
+}
+
+/* --- several buffers ---------------------------------------------------- */
+
+static ssize_t total(const struct iovec *v, size_t n)
+{
+	size_t sum = 0;
+
+	if (n > IOV_MAX)
+		return -EMSGSIZE;
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].iov_len > (size_t)SSIZE_MAX - sum)
+			return -EINVAL;
+		sum += v[i].iov_len;
+	}
+	return (ssize_t)sum;
+}
+
+/* One call's bytes stay together where they fit: other threads send, too. */
+static ssize_t put_gathered(int fd, const struct iovec *v, size_t n,
+			    size_t bytes, int flags)
+{
+	char small[4096], *buf = small, *to;
+	ssize_t ret;
+
+	if (bytes > sizeof(small))
+		buf = malloc(bytes);
+	if (!buf)
+		return -ENOMEM;
+	to = buf;
+	for (size_t i = 0; i < n; i++)
+		to = mempcpy(to, v[i].iov_base, v[i].iov_len);
+	ret = put(fd, buf, bytes, flags);
+	if (buf != small)
+		free(buf);
+	return ret;
+}
+
+static ssize_t put_each(int fd, const struct iovec *v, size_t n, int flags)
+{
+	ssize_t done = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		ssize_t ret;
+
+		if (!v[i].iov_len)
+			continue;
+		ret = put(fd, v[i].iov_base, v[i].iov_len, flags);
+		if (ret > 0)
+			done += ret;
+		if (ret != (ssize_t)v[i].iov_len)
+			return done ? done : ret;
+	}
+	return done;
+}
+
+static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
+{
+	ssize_t bytes = total(v, n);
+
+	if (bytes < 0)
+		return bytes;
+	if (n == 1)
+		return put(fd, v[0].iov_base, v[0].iov_len, flags);
+	return bytes <= (ssize_t)GATHER_MAX
+		       ? put_gathered(fd, v, n, (size_t)bytes, flags)
+		       : put_each(fd, v, n, flags);
+}
+
+/* The first wait is the call's; what lies there goes on into the next. */
+static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
+{
+	ssize_t bytes = total(v, n), done = 0;
+
+	if (bytes < 0)
+		return bytes;
+	for (size_t i = 0; i < n; i++) {
+		ssize_t ret;
+
+		if (!v[i].iov_len)
+			continue;
+		ret = get(fd, v[i].iov_base, v[i].iov_len, flags);
+		if (ret > 0)
+			done += ret;
+		if (ret != (ssize_t)v[i].iov_len)
+			return done ? done : ret;
+		if (!(flags & MSG_WAITALL))
+			flags |= MSG_DONTWAIT;
+		if (flags & MSG_PEEK)
+			break;
+	}
+	return done;
+}
+
+HOOK ssize_t readv(int fd, const struct iovec *v, int n)
+{
+	if (exi_likely(!shim_sock(fd)) || n < 0)
+		return native.readv(fd, v, n);
+	return shim_result(get_vector(fd, v, (size_t)n, 0));
+}
+
+HOOK ssize_t writev(int fd, const struct iovec *v, int n)
+{
+	if (exi_likely(!shim_sock(fd)) || n < 0)
+		return native.writev(fd, v, n);
+	return shim_result(put_vector(fd, v, (size_t)n, 0));
+}
+
+static ssize_t get_message(int fd, struct msghdr *m, int flags)
+{
+	ssize_t ret = get_vector(fd, m->msg_iov, m->msg_iovlen, flags);
+
+	if (ret >= 0) {
+		m->msg_namelen = 0;
+		m->msg_controllen = 0;
+		m->msg_flags = 0;
+	}
+	return ret;
+}
+
+HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+		return native.recvmsg(fd, m, flags);
+	return shim_result(get_message(fd, m, flags));
+}
+
+/* Connections that are sent to another process leave the library first. */
+static void before_passing(const struct msghdr *m)
+{
+	struct msghdr *w = (struct msghdr *)(uintptr_t)m;
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(w); c; c = CMSG_NXTHDR(w, c)) {
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			shim_plain(fd, EXS_X_REASON_PASSED);
+		}
+	}
+}
+
+HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	if (exi_unlikely(!shim_sock(fd))) {
+		if (m && m->msg_control && m->msg_controllen)
+			before_passing(m);
+		return native.sendmsg(fd, m, flags);
+	}
+	return shim_result(put_vector(fd, m->msg_iov, m->msg_iovlen, flags));
+}
+
+HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
+{
+	unsigned int i;
+
+	if (exi_unlikely(!shim_sock(fd))) {
+		for (i = 0; i < n; i++)
+			if (m[i].msg_hdr.msg_control)
+				before_passing(&m[i].msg_hdr);
+		return native.sendmmsg(fd, m, n, flags);
+	}
+	for (i = 0; i < n; i++) {
+		ssize_t ret = put_vector(fd, m[i].msg_hdr.msg_iov,
+					 m[i].msg_hdr.msg_iovlen, flags);
+
+		if (ret < 0)
+			return i ? (int)i : (int)shim_result(ret);
+		m[i].msg_len = (unsigned int)ret;
+	}
+	return (int)n;
+}
+
+HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
+		  struct timespec *timeout)
+{
+	bool wait_one = flags & MSG_WAITFORONE;
+	unsigned int i;
+
+	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+		return native.recvmmsg(fd, m, n, flags, timeout);
+	flags &= ~MSG_WAITFORONE;
+	for (i = 0; i < n; i++) {
+		ssize_t ret = get_message(fd, &m[i].msg_hdr, flags);
+
+		if (ret < 0)
+			return i ? (int)i : (int)shim_result(ret);
+		m[i].msg_len = (unsigned int)ret;
+		if (wait_one)
+			flags |= MSG_DONTWAIT;
+		if (ret == 0)
+			return (int)i + 1;
+	}
+	return (int)n;
+}
+
+/* --- files -------------------------------------------------------------- */
+
+/* From a file's pages through one buffer into the connection. */
+static ssize_t send_file(int to, int from, off_t *offset, size_t n)
+{
+	size_t room = n < GATHER_MAX ? n : GATHER_MAX, done = 0;
+	char *buf = malloc(room ? room : 1);
+	ssize_t ret = buf ? 0 : -ENOMEM;
+	off_t at = offset ? *offset : lseek(from, 0, SEEK_CUR);
+	int flags = 0;
+
+	if (buf && at < 0)
+		ret = -errno;
+	while (ret >= 0 && done < n) {
+		ssize_t got =
+			pread(from, buf, n - done < room ? n - done : room, at);
+
+		if (got <= 0) {
+			ret = got < 0 ? -errno : 0;
+			break;
+		}
+		ret = put(to, buf, (size_t)got, flags);
+		if (ret <= 0)
+			break;
+		at += ret;
+		done += (size_t)ret;
+		if (ret < got)
+			break;
+	}
+	free(buf);
+	if (done) {
+		if (offset)
+			*offset = at;
+		else
+			lseek(from, at, SEEK_SET);
+	}
+	return done ? (ssize_t)done : ret;
+}
+
+HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
+{
+	if (exi_unlikely(shim_sock(from)))
+		shim_plain(from, EXS_X_REASON_SPLICE);
+	if (exi_likely(!shim_sock(to)))
+		return native.sendfile(to, from, offset, n);
+	return shim_result(send_file(to, from, offset, n));
+}
+
+HOOK ssize_t sendfile64(int to, int from, off_t *offset, size_t n);
+HOOK ssize_t sendfile64(int to, int from, off_t *offset, size_t n)
+{
+	return sendfile(to, from, offset, n);
+}
+
+HOOK ssize_t splice(int from, off64_t *off_from, int to, off64_t *off_to,
+		    size_t n, unsigned int flags)
+{
+	shim_plain(from, EXS_X_REASON_SPLICE);
+	shim_plain(to, EXS_X_REASON_SPLICE);
+	return native.splice(from, off_from, to, off_to, n, flags);
+}
+
+/* --- what fortified programs call --------------------------------------- */
+
+extern void __chk_fail(void) __attribute__((noreturn));
+HOOK ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
+HOOK ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
+{
+	if (n > size)
+		__chk_fail();
+	return read(fd, buf, n);
+}
+
+HOOK ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
+HOOK ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
+{
+	if (n > size)
+		__chk_fail();
+	return recv(fd, buf, n, flags);
+}
+
+HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
+			    struct sockaddr *addr, socklen_t *len);
+HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
+			    struct sockaddr *addr, socklen_t *len)
+{
+	if (n > size)
+		__chk_fail();
+	return recvfrom(fd, buf, n, flags, addr, len);
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finding the C library's functions: all at once, when the first is called,
+ * which may be before any constructor of ours. */
+#include "preload/native.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+
+static void find_all(void);
+
+#define STUB(ret, name, params, args)                                          \
+	static ret stub_##name params                                          \
+	{                                                                      \
+		find_all();                                                    \
+		return native.name args;                                       \
+	}
+NATIVE_CALLS(STUB)
+#undef STUB
+
+static int stub_fcntl64(int s, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	find_all();
+	return native.fcntl64(s, cmd, arg);
+}
+
+static int stub_ioctl(int s, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	find_all();
+	return native.ioctl(s, request, arg);
+}
+
+#define MEMBER(ret, name, params, args) .name = stub_##name,
+struct native native = { NATIVE_CALLS(MEMBER).fcntl64 = stub_fcntl64,
+			 .ioctl = stub_ioctl };
+#undef MEMBER
+
+static void find_all(void)
+{
+#define FIND(ret, name, params, args) native.name = dlsym(RTLD_NEXT, #name);
+	NATIVE_CALLS(FIND)
+#undef FIND
+	native.fcntl64 = dlsym(RTLD_NEXT, "fcntl64");
+	native.ioctl = dlsym(RTLD_NEXT, "ioctl");
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The C library's own functions, as they are without the shim. */
+#ifndef EXI_PRELOAD_NATIVE_H
+#define EXI_PRELOAD_NATIVE_H
+
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+struct mmsghdr;
+
+/* F(return type, name, parameters, arguments) */
+#define NATIVE_CALLS(F)                                                        \
+	F(int, accept4, (int s, struct sockaddr *a, socklen_t *l, int f),      \
+	  (s, a, l, f))                                                        \
+	F(int, close, (int s), (s))                                            \
+	F(int, close_range, (unsigned int a, unsigned int b, int f),           \
+	  (a, b, f))                                                           \
+	F(int, dup, (int s), (s))                                              \
+	F(int, dup2, (int s, int t), (s, t))                                   \
+	F(int, dup3, (int s, int t, int f), (s, t, f))                         \
+	F(int, epoll_ctl, (int s, int op, int t, struct epoll_event *e),       \
+	  (s, op, t, e))                                                       \
+	F(int, epoll_pwait,                                                    \
+	  (int s, struct epoll_event *e, int n, int ms, const sigset_t *m),    \
+	  (s, e, n, ms, m))                                                    \
+	F(int, execve, (const char *p, char *const *a, char *const *e),        \
+	  (p, a, e))                                                           \
+	F(int, execvpe, (const char *p, char *const *a, char *const *e),       \
+	  (p, a, e))                                                           \
+	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
+	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
+	F(int, ppoll,                                                          \
+	  (struct pollfd * p, nfds_t n, const struct timespec *t,              \
+	   const sigset_t *m),                                                 \
+	  (p, n, t, m))                                                        \
+	F(int, poll, (struct pollfd * p, nfds_t n, int ms), (p, n, ms))        \
+	F(int, pselect,                                                        \
+	  (int n, fd_set *r, fd_set *w, fd_set *x, const struct timespec *t,   \
+	   const sigset_t *m),                                                 \
+	  (n, r, w, x, t, m))                                                  \
+	F(int, select,                                                         \
+	  (int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t),         \
+	  (n, r, w, x, t))                                                     \
+	F(int, posix_spawn_file_actions_adddup2,                               \
+	  (posix_spawn_file_actions_t * a, int s, int t), (a, s, t))           \
+	F(ssize_t, read, (int s, void *b, size_t n), (s, b, n))                \
+	F(ssize_t, readv, (int s, const struct iovec *v, int n), (s, v, n))    \
+	F(ssize_t, recv, (int s, void *b, size_t n, int f), (s, b, n, f))      \
+	F(ssize_t, recvfrom,                                                   \
+	  (int s, void *b, size_t n, int f, struct sockaddr *a, socklen_t *l), \
+	  (s, b, n, f, a, l))                                                  \
+	F(ssize_t, recvmsg, (int s, struct msghdr *m, int f), (s, m, f))       \
+	F(int, recvmmsg,                                                       \
+	  (int s, struct mmsghdr *m, unsigned int n, int f,                    \
+	   struct timespec *t),                                                \
+	  (s, m, n, f, t))                                                     \
+	F(ssize_t, send, (int s, const void *b, size_t n, int f),              \
+	  (s, b, n, f))                                                        \
+	F(ssize_t, sendto,                                                     \
+	  (int s, const void *b, size_t n, int f, const struct sockaddr *a,    \
+	   socklen_t l),                                                       \
+	  (s, b, n, f, a, l))                                                  \
+	F(ssize_t, sendmsg, (int s, const struct msghdr *m, int f), (s, m, f)) \
+	F(int, sendmmsg, (int s, struct mmsghdr *m, unsigned int n, int f),    \
+	  (s, m, n, f))                                                        \
+	F(ssize_t, sendfile, (int s, int t, off_t *o, size_t n), (s, t, o, n)) \
+	F(int, getsockopt, (int s, int l, int o, void *v, socklen_t *n),       \
+	  (s, l, o, v, n))                                                     \
+	F(int, setsockopt, (int s, int l, int o, const void *v, socklen_t n),  \
+	  (s, l, o, v, n))                                                     \
+	F(int, shutdown, (int s, int how), (s, how))                           \
+	F(int, socket, (int d, int t, int p), (d, t, p))                       \
+	F(ssize_t, splice,                                                     \
+	  (int s, off64_t *o, int t, off64_t *p, size_t n, unsigned int f),    \
+	  (s, o, t, p, n, f))                                                  \
+	F(ssize_t, write, (int s, const void *b, size_t n), (s, b, n))         \
+	F(ssize_t, writev, (int s, const struct iovec *v, int n), (s, v, n))
+
+#define NATIVE_MEMBER(ret, name, params, args) ret(*name) params;
+struct native {
+	NATIVE_CALLS(NATIVE_MEMBER)
+	int (*fcntl64)(int s, int cmd, ...);
+	int (*ioctl)(int s, unsigned long request, ...);
+};
+#undef NATIVE_MEMBER
+
+/* Callable at any time: what is called before it was found is found then. */
+extern struct native native;
+
+#endif

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* poll and select over connections of the library and whatever else.
+ *
+ * The kernel is asked about what it serves; directions on a fabric are looked
+ * at here. Who must sleep first puts himself among the waiters of each
+ * connection, then looks again, then asks the peers to ring, and then sleeps
+ * in the kernel's poll with an eventfd of the thread beside the rest. A change
+ * before the second look is seen by it; a later one wakes the waiters. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "core/ready.h"
+#include "core/wait.h"
+#include "preload/shim.h"
+
+#define FEW	     16 /* descriptors for which no memory is asked */
+#define SPIN_BATCH   16 /* looks between looks at the clock */
+#define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+
+/* What the library knows of a descriptor of a call. */
+struct slot {
+	struct exi_sock *sk; /* null: the kernel's */
+	struct exi_poller waiter[2];
+	bool waits[2];
+	short now;
+};
+
+struct call {
+	struct pollfd *fds;
+	nfds_t n;
+	struct pollfd *kernel; /* n, and the thread's eventfd */
+	struct slot *slots;
+	int on_fabric; /* of the last look: the index of one, or -1 */
+};
+
+static _Thread_local struct exi_spin thread_spin;
+
+/* Fills what the kernel is to be asked; how many are ready without it. */
+static int look(struct call *c)
+{
+	int ready = 0;
+
+	c->on_fabric = -1;
+	for (nfds_t i = 0; i < c->n; i++) {
+		struct slot *s = &c->slots[i];
+		struct exi_ready r;
+
+		c->kernel[i] = c->fds[i];
+		c->kernel[i].revents = 0;
+		s->now = 0;
+		if (!s->sk ||
+		    !exi_ready_look(s->sk, c->fds[i].fd, c->fds[i].events, &r))
+			continue;
+		s->now = r.now;
+		ready += r.now != 0;
+		c->kernel[i].events = r.kernel;
+		if (r.kernel != c->fds[i].events)
+			c->on_fabric = (int)i;
+		/* On a fabric the kernel's word is not asked for: it tells of
+		 * ends that lie behind unread bytes. */
+		if (!r.kernel && !r.error && c->fds[i].events)
+			c->kernel[i].fd = -1;
+	}
+	return ready;
+}
+
+/* The answer; how many descriptors have one. */
+static int gather(struct call *c)
+{
+	int n = 0;
+
+	for (nfds_t i = 0; i < c->n; i++) {
+		c->fds[i].revents =
+			c->slots[i].now |
+			(c->kernel[i].fd < 0 ? 0 : c->kernel[i].revents);
+		n += c->fds[i].revents != 0;
+	}
+	return n;
+}
+
+static int ask_kernel(struct call *c)
+{
+	static const struct timespec now;
+
+	return native.ppoll(c->kernel, c->n, &now, NULL) < 0 ? -errno : 0;
+}
+
+/* Spins while that may pay: true when a fabric has something. */
+static bool spin(struct call *c, uint64_t deadline)
+{
+	uint64_t budget, end, now;
+	int i = c->on_fabric;
+	bool hit = false;
+
+	if (i < 0)
+		return false;
+	budget = exi_spin_budget(
+		&thread_spin, exi_ready_peer_cpu(c->slots[i].sk, c->fds[i].fd));
+	if (budget == EXI_SPIN_YIELD) /* asleep, the peer has the CPU */
+		return false;
+	now = exi_now_ns();
+	end = now + budget;
+	while (!hit && now < end && (!deadline || now < deadline)) {
+		for (int k = 0; k < SPIN_BATCH && !hit; k++) {
+			hit = look(c) > 0;
+			exi_pause();
+		}
+		now = exi_now_ns();
+	}
+	if (budget)
+		exi_spin_result(&thread_spin, hit);
+	return hit;
+}
+
+static void wait_on(struct call *c, int event_fd, bool on)
+{
+	for (nfds_t i = 0; i < c->n; i++) {
+		struct slot *s = &c->slots[i];
+
+		for (enum exi_dir d = EXI_RX; s->sk && d <= EXI_TX; d++) {
+			struct exi_shared *sh;
+			struct exi_poller *w = &s->waiter[d];
+
+			if (on) {
+				s->waits[d] =
+					(d == EXI_RX ||
+					 (c->fds[i].events & WRITE_EVENTS)) &&
+					exi_sock_lock(s->sk, c->fds[i].fd, d,
+						      &sh);
+				if (!s->waits[d])
+					continue;
+				w->event_fd = event_fd;
+				w->w.wake = exi_poller_wake;
+				exi_sock_wait(s->sk, d, &w->w);
+				exi_half_unlock(&sh->half[d]);
+			} else if (s->waits[d]) {
+				/* Kept until this, gone or not. */
+				sh = exi_sock_shared(s->sk);
+				exi_lock(&sh->half[d].lock);
+				exi_sock_unwait(s->sk, d, &w->w);
+				exi_half_unlock(&sh->half[d]);
+			}
+		}
+	}
+}
+
+static bool arm(struct call *c, nfds_t *ret_armed)
+{
+	nfds_t i;
+
+	for (i = 0; i < c->n; i++)
+		if (c->slots[i].sk &&
+		    !exi_ready_arm(c->slots[i].sk, c->fds[i].fd,
+				   c->fds[i].events, false))
+			break;
+	*ret_armed = i;
+	return i == c->n;
+}
+
+static void disarm(struct call *c, nfds_t armed)
+{
+	for (nfds_t i = 0; i < armed; i++)
+		if (c->slots[i].sk)
+			exi_ready_disarm(c->slots[i].sk, c->fds[i].fd,
+					 c->fds[i].events);
+}
+
+/* 0: look again. 1: the kernel has answers. -errno, -ETIMEDOUT. */
+static int sleep_once(struct call *c, uint64_t deadline, const sigset_t *mask)
+{
+	int event = exi_poller_fd(), ret = 0;
+	struct timespec left, *timeout = NULL;
+	eventfd_t drained;
+	nfds_t armed = 0;
+
+	if (event < 0)
+		return event;
+	wait_on(c, event, true);
+	c->kernel[c->n] = (struct pollfd){ .fd = event, .events = POLLIN };
+	if (look(c) == 0 && arm(c, &armed)) {
+		if (deadline) {
+			uint64_t now = exi_now_ns();
+
+			left = exi_ns_timespec(deadline > now ? deadline - now
+							      : 0);
+			timeout = &left;
+		}
+		ret = native.ppoll(c->kernel, c->n + 1, timeout, mask);
+		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
+	}
+	disarm(c, armed);
+	wait_on(c, event, false);
+	if (c->kernel[c->n].revents) {
+		eventfd_read(event, &drained);
+		if (ret == 1)
+			ret = 0;
+	}
+	return ret;
+}
+
+static int run(struct call *c, uint64_t deadline, bool at_once,
+	       const sigset_t *mask)
+{
+	int ret, n;
+
+	for (;;) {
+		int ready = look(c);
+
+		if (!ready && !at_once && spin(c, deadline))
+			ready = 1;
+		ret = ask_kernel(c);
+		if (ret)
+			return ret;
+		n = gather(c);
+		if (n || at_once)
+			return n;
+		ret = sleep_once(c, deadline, mask);
+		if (ret == 1) {
+			n = gather(c);
+			if (n)
+				return n;
+		}
+		if (ret == -ETIMEDOUT) /* a last look */
+			at_once = true;
+		else if (ret < 0)
+			return ret;
+	}
+}
+
+/* The connections of the call; false when there are none, nor anything else
+ * that the kernel does not know. */
+static bool ours(const struct pollfd *fds, nfds_t n)
+{
+	bool ret = false;
+
+	for (nfds_t i = 0; i < n; i++) {
+		if (fds[i].fd < 0)
+			continue;
+		if (shim_sock(fds[i].fd) || shim_epoll_outer(fds[i].fd))
+			ret = true;
+	}
+	return ret;
+}
+
+static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+		 const sigset_t *mask)
+{
+	struct pollfd few_kernel[FEW + 1];
+	struct slot few_slots[FEW];
+	struct call c = {
+		.fds = fds, .n = n, .kernel = few_kernel, .slots = few_slots
+	};
+	uint64_t deadline = 0;
+	bool at_once = false;
+	int ret;
+
+	if (n > FEW) {
+		c.kernel = calloc(n + 1, sizeof(*c.kernel));
+		c.slots = calloc(n, sizeof(*c.slots));
+	}
+	if (timeout) {
+		at_once = timeout->tv_sec == 0 && timeout->tv_nsec == 0;
+		deadline = exi_now_ns() +
+			   (uint64_t)timeout->tv_sec * 1000000000u +
+			   (uint64_t)timeout->tv_nsec;
+	}
+	if (c.kernel && c.slots) {
+		for (nfds_t i = 0; i < n; i++)
+			c.slots[i] = (struct slot){
+				.sk = fds[i].fd < 0 ? NULL
+						    : shim_sock(fds[i].fd)
+			};
+		ret = run(&c, deadline, at_once, mask);
+	} else {
+		ret = -ENOMEM;
+	}
+	if (n > FEW) {
+		free(c.kernel);
+		free(c.slots);
+	}
+	return (int)shim_result(ret);
+}
+
+HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
+	       const sigset_t *mask)
+{
+	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)) ||
+	    (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
+			 timeout->tv_nsec >= 1000000000)))
+		return native.ppoll(fds, n, timeout, mask);
+	return mixed(fds, n, timeout, mask);
+}
+
+HOOK int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	struct timespec t = { .tv_sec = ms / 1000,
+			      .tv_nsec = ms % 1000 * 1000000 };
+
+	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)))
+		return native.poll(fds, n, ms);
+	return mixed(fds, n, ms < 0 ? NULL : &t, NULL);
+}
+
+HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t size);
+extern void __chk_fail(void) __attribute__((noreturn));
+HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		__chk_fail();
+	return poll(fds, n, ms);
+}
+
+HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
+		     const sigset_t *mask, size_t size);
+HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
+		     const sigset_t *mask, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		__chk_fail();
+	return ppoll(fds, n, t, mask);
+}
+
+/* --- select ------------------------------------------------------------- */
+
+#define SELECT_READ   (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define SELECT_WRITE  (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define SELECT_EXCEPT POLLPRI
+
+static bool in_set(const fd_set *set, int fd)
+{
+	/* Sets may be larger than the type says. */
+	const unsigned long *bits = (const unsigned long *)set;
+
+	return set && bits[(unsigned int)fd / (8 * sizeof(long))] >>
+				      ((unsigned int)fd % (8 * sizeof(long))) &
+			      1;
+}
+
+static void put_in_set(fd_set *set, int fd, bool in)
+{
+	unsigned long *bits = (unsigned long *)set;
+	unsigned long bit = 1ul << ((unsigned int)fd % (8 * sizeof(long)));
+
+	if (!set)
+		return;
+	if (in)
+		bits[(unsigned int)fd / (8 * sizeof(long))] |= bit;
+	else
+		bits[(unsigned int)fd / (8 * sizeof(long))] &= ~bit;
+}
+
+/* -1: none of them is ours. */
+static int by_poll(int n, fd_set *r, fd_set *w, fd_set *x,
+		   const struct timespec *timeout, const sigset_t *mask)
+{
+	struct pollfd few[FEW], *p = few;
+	nfds_t count = 0, i = 0;
+	bool any = false;
+	int fd, ret, bits = 0;
+
+	for (fd = 0; fd < n; fd++) {
+		if (!in_set(r, fd) && !in_set(w, fd) && !in_set(x, fd))
+			continue;
+		count++;
+		any = any || shim_sock(fd) || shim_epoll_outer(fd);
+	}
+	if (!any)
+		return -1;
+	if (count > FEW)
+		p = calloc(count, sizeof(*p));
+	if (!p)
+		return (int)shim_result(-ENOMEM);
+	for (fd = 0; fd < n; fd++) {
+		short events = (short)((in_set(r, fd) ? POLLIN : 0) |
+				       (in_set(w, fd) ? POLLOUT : 0) |
+				       (in_set(x, fd) ? POLLPRI : 0));
+
+		if (events)
+			p[i++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	ret = ppoll(p, count, timeout, mask);
+	for (i = 0; ret >= 0 && i < count; i++)
+		if (p[i].revents & POLLNVAL)
+			ret = (int)shim_result(-EBADF);
+	for (i = 0; ret >= 0 && i < count; i++) {
+		bool is_r = in_set(r, p[i].fd) && (p[i].revents & SELECT_READ);
+		bool is_w = in_set(w, p[i].fd) && (p[i].revents & SELECT_WRITE);
+		bool is_x =
+			in_set(x, p[i].fd) && (p[i].revents & SELECT_EXCEPT);
+
+		put_in_set(r, p[i].fd, is_r);
+		put_in_set(w, p[i].fd, is_w);
+		put_in_set(x, p[i].fd, is_x);
+		bits += is_r + is_w + is_x;
+	}
+	if (p != few)
+		free(p);
+	return ret < 0 ? -2 : bits;
+}
+
+HOOK int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
+{
+	struct timespec ts;
+	uint64_t start, spent, all = 0;
+	int ret;
+
+	if (n < 0 || (t && (t->tv_sec < 0 || t->tv_usec < 0)))
+		return native.select(n, r, w, x, t);
+	if (t) {
+		all = (uint64_t)t->tv_sec * 1000000u + (uint64_t)t->tv_usec;
+		ts = exi_ns_timespec(all * 1000u);
+	}
+	start = t ? exi_now_ns() : 0;
+	ret = by_poll(n, r, w, x, t ? &ts : NULL, NULL);
+	if (ret == -1)
+		return native.select(n, r, w, x, t);
+	if (t) { /* what is left of it */
+		spent = (exi_now_ns() - start) / 1000u;
+		all = all > spent ? all - spent : 0;
+		t->tv_sec = (time_t)(all / 1000000u);
+		t->tv_usec = (suseconds_t)(all % 1000000u);
+	}
+	return ret < 0 ? -1 : ret;
+}
+
+HOOK int pselect(int n, fd_set *r, fd_set *w, fd_set *x,
+		 const struct timespec *t, const sigset_t *mask)
+{
+	int ret = -1;
+
+	if (n >= 0 && !(t && (t->tv_sec < 0 || t->tv_nsec < 0)))
+		ret = by_poll(n, r, w, x, t, mask);
+	if (ret == -1)
+		return native.pselect(n, r, w, x, t, mask);
+	return ret < 0 ? -1 : ret;
+}

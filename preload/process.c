@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Processes: what goes to another program leaves the library first. */
+#include <alloca.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/exs_ext.h>
+#include <unistd.h>
+
+#include "preload/shim.h"
+
+static void leave_one(struct exi_sock *sk, void *arg)
+{
+	int fd = atomic_load(&sk->fd), fl;
+
+	if (fd < 0 || !shim_sock(fd))
+		return;
+	fl = native.fcntl64(fd, F_GETFD);
+	if (fl >= 0 && !(fl & FD_CLOEXEC))
+		shim_plain(fd, EXS_X_REASON_EXEC);
+}
+
+static void before_exec(void)
+{
+	if (shim_ready())
+		exi_sock_each(leave_one, NULL);
+}
+
+HOOK int execve(const char *path, char *const *argv, char *const *env)
+{
+	before_exec();
+	return native.execve(path, argv, env);
+}
+
+HOOK int execvpe(const char *file, char *const *argv, char *const *env)
+{
+	before_exec();
+	return native.execvpe(file, argv, env);
+}
+
+HOOK int execv(const char *path, char *const *argv)
+{
+	return execve(path, argv, environ);
+}
+
+HOOK int execvp(const char *file, char *const *argv)
+{
+	return execvpe(file, argv, environ);
+}
+
+HOOK int fexecve(int fd, char *const *argv, char *const *env)
+{
+	before_exec();
+	return native.fexecve(fd, argv, env);
+}
+
+/* The arguments of a list up to its null, and what follows. */
+#define COUNT(n, ap, first)                                                    \
+	for (n = 1, va_start(ap, first); va_arg(ap, char *); n++)              \
+		;                                                              \
+	va_end(ap)
+
+#define COLLECT(argv, ap, first, n)                                            \
+	do {                                                                   \
+		argv[0] = (char *)(uintptr_t)first;                            \
+		va_start(ap, first);                                           \
+		for (size_t i = 1; i <= n; i++)                                \
+			argv[i] = va_arg(ap, char *);                          \
+	} while (0)
+
+HOOK int execl(const char *path, const char *arg, ...)
+{
+	char **argv;
+	va_list ap;
+	size_t n;
+
+	COUNT(n, ap, arg);
+	argv = alloca((n + 1) * sizeof(*argv));
+	COLLECT(argv, ap, arg, n);
+	va_end(ap);
+	return execve(path, argv, environ);
+}
+
+HOOK int execlp(const char *file, const char *arg, ...)
+{
+	char **argv;
+	va_list ap;
+	size_t n;
+
+	COUNT(n, ap, arg);
+	argv = alloca((n + 1) * sizeof(*argv));
+	COLLECT(argv, ap, arg, n);
+	va_end(ap);
+	return execvpe(file, argv, environ);
+}
+
+HOOK int execle(const char *path, const char *arg, ...)
+{
+	char **argv, *const *env;
+	va_list ap;
+	size_t n;
+
+	COUNT(n, ap, arg);
+	argv = alloca((n + 1) * sizeof(*argv));
+	COLLECT(argv, ap, arg, n);
+	env = va_arg(ap, char *const *);
+	va_end(ap);
+	return execve(path, argv, env);
+}
+
+/* The child of a vfork would run the shim in its parent's memory. */
+HOOK pid_t vfork(void)
+{
+	return fork();
+}
+
+/* A connection that a spawned program gets under a number is the program's. */
+HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
+					  int from, int to)
+{
+	shim_plain(from, EXS_X_REASON_EXEC);
+	return native.posix_spawn_file_actions_adddup2(actions, from, to);
+}

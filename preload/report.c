@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs run --report: what became of the connections of a process, at its
+ * end. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <unistd.h>
+
+#include "core/config.h"
+#include "preload/shim.h"
+
+static const char *path = ""; /* no report */
+static int stderr_fd = -1;    /* programs close theirs before the end */
+static _Atomic uint32_t connections, on_fabric;
+static _Atomic uint64_t fabric_bytes, bytes, bells;
+static _Atomic uint32_t by_reason[EXS_X_REASON_MAX_];
+
+void shim_report_connection(int fd)
+{
+	exs_x_sockinfo_t i;
+
+	if (!path[0] || !shim_sock(fd) || exs_x_sockinfo(fd, &i) < 0)
+		return;
+	atomic_fetch_add(&connections, 1);
+	if (i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes)
+		atomic_fetch_add(&on_fabric, 1);
+	else
+		atomic_fetch_add(&by_reason[i.exs_x_reason], 1);
+	atomic_fetch_add(&fabric_bytes,
+			 i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes);
+	atomic_fetch_add(&bytes, i.exs_x_rx_bytes + i.exs_x_tx_bytes);
+	atomic_fetch_add(&bells, i.exs_x_bells_sent);
+}
+
+static void one(struct exi_sock *sk, void *arg)
+{
+	shim_report_connection(atomic_load(&sk->fd));
+}
+
+__attribute__((destructor)) static void report(void)
+{
+	char line[1024];
+	int n, fd;
+
+	if (!path[0])
+		return;
+	exi_sock_each(one, NULL);
+	/* What every shell on the way has to say would hide the rest. */
+	if (!atomic_load(&connections))
+		return;
+	n = snprintf(line, sizeof(line),
+		     "exs run: %s[%d]: %u connections on a fabric, %llu of "
+		     "%llu bytes, %llu bells",
+		     program_invocation_short_name, (int)getpid(),
+		     atomic_load(&on_fabric),
+		     (unsigned long long)atomic_load(&fabric_bytes),
+		     (unsigned long long)atomic_load(&bytes),
+		     (unsigned long long)atomic_load(&bells));
+	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
+		if (atomic_load(&by_reason[r]) && n < (int)sizeof(line) - 80)
+			n += snprintf(line + n, sizeof(line) - (size_t)n,
+				      "; %u on TCP (%s)",
+				      atomic_load(&by_reason[r]),
+				      exs_x_reason_name(r));
+	line[n++] = '\n';
+	fd = strcmp(path, "-")
+		     ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
+			    0666)
+		     : stderr_fd;
+	if (fd >= 0 && native.write(fd, line, (size_t)n) < 0)
+		n = 0;
+	if (fd >= 0 && fd != stderr_fd)
+		native.close(fd);
+}
+
+void shim_report_init(void)
+{
+	path = exi_config()->report;
+	if (!strcmp(path, "-"))
+		stderr_fd = exi_fd_keep(native.dup(2));
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Starting the shim in a process. */
+#include "preload/shim.h"
+
+#include <pthread.h>
+
+#include "core/core.h"
+#include "core/lifecycle.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void start(void)
+{
+	shim_epoll_init();
+	exi_closes_seen = true;
+	/* After a failure, which is said, all goes to the C library. */
+	if (exi_core_init() == 0) {
+		shim_report_init();
+		pthread_atfork(NULL, NULL, shim_epoll_forked);
+	}
+}
+
+bool shim_ready(void)
+{
+	if (exi_unlikely(!exi_core_ready()))
+		pthread_once(&once, start);
+	return exi_core_ready();
+}
+
+__attribute__((constructor)) static void load(void)
+{
+	shim_ready();
+}
+
+void shim_plain(int fd, int reason)
+{
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (!sk)
+		return;
+	if (sk->process != exi_use_token())
+		exi_sock_inherit(sk);
+	exi_go_plain(fd, reason);
+	shim_epoll_forget(sk, fd);
+	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
+}

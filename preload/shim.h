@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of the shim share. Each hook looks its descriptor up, hands
+ * connections of the library to the core, and everything else to the C
+ * library. Semantics are the kernel's; errno is written here as the kernel
+ * would. */
+#ifndef EXI_PRELOAD_SHIM_H
+#define EXI_PRELOAD_SHIM_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/sock.h"
+#include "preload/native.h"
+
+/* The name of a hook: exported, and listed in preload/symbols. */
+#define HOOK __attribute__((visibility("default")))
+
+/* The core is started; false in a process where it cannot be: all is native. */
+bool shim_ready(void);
+
+/* The connection of a descriptor, or null: then the kernel serves it. */
+static inline struct exi_sock *shim_sock(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (exi_likely(!sk))
+		return NULL;
+	return sk->adopted && (sk->role == EXI_ROLE_CONNECT ||
+			       sk->role == EXI_ROLE_ACCEPT)
+		       ? sk
+		       : NULL;
+}
+
+static inline ssize_t shim_result(ssize_t ret)
+{
+	if (exi_likely(ret >= 0))
+		return ret;
+	errno = (int)-ret;
+	return -1;
+}
+
+/* The connection goes to TCP and stays there, natively, whatever the library
+ * knew of it is forgotten. For descriptors that get a second name or leave. */
+void shim_plain(int fd, int reason);
+
+/* The descriptor is about to be closed: epoll sets forget it. */
+void shim_epoll_forget(struct exi_sock *sk, int fd);
+/* A descriptor that may be an epoll set was closed. */
+void shim_epoll_closed(int fd);
+/* In the child of a fork. */
+void shim_epoll_forked(void);
+void shim_epoll_init(void);
+/* Whether fd is an epoll set with events that only the library knows of; makes
+ * the set tell of them by its descriptor from now on. */
+bool shim_epoll_outer(int fd);
+
+/* The report at exit. */
+void shim_report_init(void);
+void shim_report_connection(int fd);
+
+#endif

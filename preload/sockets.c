@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections: how they begin, what is set on them, how they end. */
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <linux/sockios.h>
+#include <unistd.h>
+
+#include "core/lifecycle.h"
+#include "core/ready.h"
+#include "preload/shim.h"
+
+static bool is_tcp(int fd)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return native.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) == 0 &&
+	       v == IPPROTO_TCP;
+}
+
+/* Known from the start: it may be put into epoll sets before it connects. */
+HOOK int socket(int domain, int type, int protocol)
+{
+	int fd = native.socket(domain, type, protocol);
+	struct exi_sock *sk;
+
+	if (fd < 0 || (domain != AF_INET && domain != AF_INET6) ||
+	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
+	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
+		return fd;
+	/* Without memory for it, it is the kernel's. */
+	if (exi_sock_make(fd, EXI_ROLE_NONE, true, &sk))
+		return fd;
+	return fd;
+}
+
+HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	/* Gives the connection up. */
+	if (addr && len >= sizeof(addr->sa_family) &&
+	    addr->sa_family == AF_UNSPEC)
+		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
+	return (int)shim_result(exi_connect(fd, addr, len));
+}
+
+HOOK int listen(int fd, int backlog)
+{
+	shim_ready();
+	return (int)shim_result(exi_listen(fd, backlog));
+}
+
+HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd)))
+		return native.accept4(fd, addr, len, flags);
+	return (int)shim_result(exi_accept(fd, addr, len, flags));
+}
+
+HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	return accept4(fd, addr, len, 0);
+}
+
+HOOK int shutdown(int fd, int how)
+{
+	if (!shim_sock(fd))
+		return native.shutdown(fd, how);
+	return (int)shim_result(exi_shutdown(fd, how));
+}
+
+HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
+{
+	if (shim_sock(fd)) {
+		int ret = exi_before_option(fd, level, name);
+
+		if (ret)
+			return (int)shim_result(ret);
+	}
+	return native.setsockopt(fd, level, name, val, len);
+}
+
+HOOK int ioctl(int fd, unsigned long request, ...)
+{
+	struct exi_sock *sk = shim_sock(fd);
+	va_list ap;
+	void *arg;
+	int n;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (exi_likely(!sk))
+		return native.ioctl(fd, request, arg);
+	if (request == FIONREAD && exi_ready_ours(sk)) {
+		n = exi_ready_unread(sk, fd);
+		if (n < 0)
+			return (int)shim_result(n);
+		*(int *)arg = n;
+		return 0;
+	}
+	if (request == FIOASYNC && *(int *)arg) {
+		n = exi_before_flags(fd, O_ASYNC);
+		if (n)
+			return (int)shim_result(n);
+	}
+	return native.ioctl(fd, request, arg);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs run: a program with the shim before its own libraries. */
+#include <argp.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exi_build.h"
+#include "tools/tool.h"
+
+#define SHIM "libexs-preload.so"
+
+struct run {
+	const char *profile;
+	const char *provider;
+	const char *require;
+	const char *report;
+	char **argv; /* of the program */
+};
+
+static const struct argp_option options[] = {
+	{ "profile", 'p', "NAME", 0,
+	  "latency: upgrade at once, spin longer; throughput: larger rings; "
+	  "safe: never spin, upgrade late",
+	  0 },
+	{ "provider", 'P', "LIST", 0, "EXS_PROVIDER, such as shm or tcp", 0 },
+	{ "require", 'r', "NAME", 0,
+	  "EXS_REQUIRE: fail where this fabric "
+	  "cannot be used",
+	  0 },
+	{ "report", 'R', "FILE", OPTION_ARG_OPTIONAL,
+	  "At its end each process says on which fabrics its connections "
+	  "were, to FILE or standard error",
+	  0 },
+	{ 0 }
+};
+
+struct setting {
+	const char *profile, *variable, *value;
+};
+
+static const struct setting settings[] = {
+	{ "latency", "EXS_UPGRADE", "connect" },
+	{ "latency", "EXS_SPIN_US", "200" },
+	{ "throughput", "EXS_RING_KB", "8192" },
+	{ "safe", "EXS_UPGRADE", "bytes:65536" },
+	{ "safe", "EXS_SPIN_US", "0" },
+};
+
+#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+/* The profile's settings, where the environment has none. */
+static bool apply(const char *profile)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (strcmp(settings[i].profile, profile) != 0)
+			continue;
+		setenv(settings[i].variable, settings[i].value, 0);
+		found = true;
+	}
+	return found;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct run *r = state->input;
+
+	switch (key) {
+	case 'p':
+		r->profile = arg;
+		return 0;
+	case 'P':
+		r->provider = arg;
+		return 0;
+	case 'r':
+		r->require = arg;
+		return 0;
+	case 'R':
+		r->report = arg ? arg : "-";
+		return 0;
+	case ARGP_KEY_ARG: /* the program and all that follows is its own */
+		r->argv = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which program?");
+		return EINVAL;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "PROGRAM [ARGUMENT...]",
+	.doc = "Runs a program whose TCP connections to other such programs "
+	       "of this host go through shared memory."
+	       "\vexs run --report redis-server\n"
+	       "exs run redis-benchmark -c 1",
+};
+
+/* Beside this command: as built, or as installed. */
+static int find_shim(char *ret, size_t len)
+{
+	static const char *const places[] = {
+		"/../preload/" SHIM,
+		"/../" EXI_LIBDIR "/exs/" SHIM,
+		"/../lib/exs/" SHIM,
+	};
+	char exe[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+	if (n < 0)
+		return -errno;
+	exe[n] = '\0';
+	*strrchr(exe, '/') = '\0';
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		snprintf(path, sizeof(path), "%s%s", exe, places[i]);
+		if (realpath(path, real) && access(real, R_OK) == 0)
+			return snprintf(ret, len, "%s", real) < (int)len
+				       ? 0
+				       : -ENAMETOOLONG;
+	}
+	return -ENOENT;
+}
+
+/* Where execvp() would find it. */
+static int find_program(const char *name, char *ret, size_t len)
+{
+	const char *path = getenv("PATH"), *end;
+
+	if (strchr(name, '/'))
+		return snprintf(ret, len, "%s", name) < (int)len &&
+				       access(ret, X_OK) == 0
+			       ? 0
+			       : -errno;
+	for (path = path ? path : "/usr/bin:/bin"; *path;
+	     path = *end ? end + 1 : end) {
+		end = strchrnul(path, ':');
+		snprintf(ret, len, "%.*s/%s", (int)(end - path), path, name);
+		if (access(ret, X_OK) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+/* Why the shim would not be loaded into the program; null when it will be. */
+static const char *refusal(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const char *ret = NULL;
+	bool interpreter = false;
+	Elf64_Phdr p;
+	Elf64_Ehdr e;
+	struct stat st;
+
+	if (fd < 0)
+		return NULL; /* exec will say it */
+	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
+		ret = "it changes its user (set-user-ID), and the system loads "
+		      "nothing into such programs";
+	if (pread(fd, &e, sizeof(e), 0) != sizeof(e) ||
+	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
+		goto close_fd; /* a script: its interpreter decides */
+	if (e.e_ident[EI_CLASS] != ELFCLASS64) {
+		ret = "it is a 32-bit program";
+		goto close_fd;
+	}
+	for (int i = 0; i < e.e_phnum && !interpreter; i++)
+		if (pread(fd, &p, sizeof(p),
+			  (off_t)(e.e_phoff + (uint64_t)i * e.e_phentsize)) ==
+		    sizeof(p))
+			interpreter = p.p_type == PT_INTERP;
+	if (!interpreter)
+		ret = "it is statically linked, so nothing can be loaded into "
+		      "it";
+close_fd:
+	close(fd);
+	return ret;
+}
+
+int tool_run(int argc, char **argv)
+{
+	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
+	struct run r = { 0 };
+	const char *old = getenv("LD_PRELOAD"), *why;
+
+	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r))
+		return TOOL_USAGE;
+	if (r.profile && !apply(r.profile)) {
+		tool_fail("there is no profile \"%s\"; there are latency, "
+			  "throughput, safe",
+			  r.profile);
+		return TOOL_USAGE;
+	}
+	if (r.provider)
+		setenv("EXS_PROVIDER", r.provider, 1);
+	if (r.require)
+		setenv("EXS_REQUIRE", r.require, 1);
+	if (r.report)
+		setenv("EXS_REPORT", r.report, 1);
+	if (find_shim(shim, sizeof(shim)))
+		return tool_fail(SHIM " is not where this command looks for "
+				      "it; install both, or run it from its "
+				      "build");
+	if (find_program(r.argv[0], program, sizeof(program))) {
+		tool_fail("%s: there is no such program", r.argv[0]);
+		return 127;
+	}
+	why = refusal(program);
+	if (why)
+		return tool_fail("%s: %s", program, why);
+	snprintf(preload, sizeof(preload), "%s%s%s", shim,
+		 old && *old ? ":" : "", old ? old : "");
+	setenv("LD_PRELOAD", preload, 1);
+	execv(program, r.argv);
+	tool_fail("%s: %s", program, strerror(errno));
+	return 126;
+}
