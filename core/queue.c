@@ -25,9 +25,6 @@
 #include "core/sock.h"
 #include "core/wait.h"
 
-/* Looks between looks at the clock. */
-#define SPIN_BATCH 64
-
 #define QUEUES_MAX 4096
 #define INDEX_BITS 12
 /* Ticks without anything unattended until they stop. */
@@ -583,8 +580,8 @@ static uint64_t spin_budget(struct exi_queue *q, const struct view *v)
 static bool spin(struct exi_queue *q, const struct view *v, int need,
 		 uint64_t deadline)
 {
-	uint64_t budget = spin_budget(q, v), end = 0, now;
-	int i;
+	uint64_t budget = spin_budget(q, v);
+	struct exi_spinner s;
 
 	if (!budget)
 		return false;
@@ -595,20 +592,13 @@ static bool spin(struct exi_queue *q, const struct view *v, int need,
 		exi_spin_result(&q->spin, good && hit);
 		return hit;
 	}
+	exi_spin_begin(&s);
 	do {
-		for (i = 0; i < SPIN_BATCH; i++) {
-			if (stirred(q, v, need)) {
-				exi_spin_result(&q->spin, true);
-				return true;
-			}
-			exi_pause();
+		if (stirred(q, v, need)) {
+			exi_spin_result(&q->spin, true);
+			return true;
 		}
-		/* After the first batch: a quick reply comes sooner than the
-		 * clock is read. */
-		now = exi_now_ns();
-		if (!end)
-			end = budget == UINT64_MAX ? UINT64_MAX : now + budget;
-	} while (now < end && (!deadline || now < deadline));
+	} while (exi_spin_goes_on(&s, budget, deadline));
 	exi_spin_result(&q->spin, false);
 	return false;
 }

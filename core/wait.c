@@ -33,8 +33,6 @@
 #include "core/config.h"
 #include "core/futex.h"
 
-/* Spins between looks at the clock. */
-#define SPIN_BATCH 64
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
 #define SKIP_MAX 1024
@@ -120,24 +118,44 @@ static bool either_changed(void *arg)
 	return changed(&w[0]) || changed(&w[1]);
 }
 
-/* The first look at the clock comes after a batch: it takes as long as a quick
- * reply. */
+/* A spin gives the CPU away so often (ns), and ends when it came back later
+ * than a yield takes where nobody wants it. */
+#define YIELD_EVERY 5000u
+#define YIELD_ALONE 5000u
+#define AWAY_MAX    4u
+
+bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
+{
+	uint64_t now = exi_now_ns(), back;
+
+	if (!s->end) {
+		s->end = budget < UINT64_MAX - now ? now + budget : UINT64_MAX;
+		s->yield = now + YIELD_EVERY;
+	}
+	if (now >= s->end || (deadline && now >= deadline))
+		return false;
+	if (now < s->yield)
+		return true;
+	sched_yield();
+	back = exi_now_ns();
+	s->yield = back + YIELD_EVERY;
+	if (back - now < YIELD_ALONE || budget == UINT64_MAX)
+		return true;
+	/* Not our time. */
+	s->end += back - now;
+	return ++s->away <= AWAY_MAX;
+}
+
 static bool spin(const struct exi_word *w, uint64_t budget)
 {
-	uint64_t end = 0, now;
-	unsigned int i;
+	struct exi_spinner s;
 
+	exi_spin_begin(&s);
 	do {
-		for (i = 0; i < SPIN_BATCH; i++) {
-			if (changed(&w[0]) || changed(&w[1]))
-				return true;
-			exi_pause();
-		}
-		now = exi_now_ns();
-		if (!end)
-			end = now + budget;
-	} while (now < end);
-	return false;
+		if (changed(&w[0]) || changed(&w[1]))
+			return true;
+	} while (exi_spin_goes_on(&s, budget, 0));
+	return changed(&w[0]) || changed(&w[1]);
 }
 
 /* Nothing but the peer's word can end the wait in this state. */

@@ -45,6 +45,35 @@ EXI_SHIM int exi_poller_fd(void);
 #define EXI_SPIN_YIELD 1
 EXI_SHIM uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
 EXI_SHIM void exi_spin_result(struct exi_spin *s, bool success);
+/* A spin that may last for so long (ns) and until the deadline (0: none).
+ * Between looks exi_spin_goes_on() says whether to look again. Whoever wants
+ * this CPU gets it every few microseconds; when somebody took it, the spin is
+ * over: where CPUs are short, sleeping is better. */
+struct exi_spinner {
+	uint64_t end;
+	uint64_t yield;
+	uint32_t looks;
+	uint32_t away; /* how often somebody took the CPU */
+};
+static inline void exi_spin_begin(struct exi_spinner *s)
+{
+	s->end = 0;
+	s->looks = 0;
+	s->away = 0;
+}
+EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
+			     uint64_t deadline);
+/* Looks between looks at the clock: the first comes after the first of them,
+ * for it takes as long as a quick reply. */
+#define EXI_SPIN_BATCH 64
+static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
+				    uint64_t deadline)
+{
+	exi_pause();
+	return exi_likely(++s->looks % EXI_SPIN_BATCH) ||
+	       exi_spin_clock(s, budget, deadline);
+}
+
 /* Lets others run, as often as it may help; look in between. False when it
  * took so long that somebody else must want this CPU. */
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,

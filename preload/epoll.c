@@ -733,7 +733,8 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 		uint64_t deadline)
 {
 	struct spun p = { .s = s, .ev = ev, .max = max };
-	uint64_t budget, now, end;
+	struct exi_spinner spinner;
+	uint64_t budget;
 	bool hit, good;
 
 	if (!s->n_active)
@@ -746,12 +747,9 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 		exi_spin_result(&s->spin, good && hit);
 		return p.n;
 	}
-	now = exi_now_ns();
-	for (end = now + budget;
-	     !p.n && now < end && (!deadline || now < deadline);
-	     now = exi_now_ns())
-		for (int i = 0; i < 8 && !look_again(&p); i++)
-			exi_pause();
+	exi_spin_begin(&spinner);
+	while (!look_again(&p) && exi_spin_goes_on(&spinner, budget, deadline))
+		spinner.looks |= 7; /* a look takes a while here */
 	exi_spin_result(&s->spin, p.n > 0);
 	return p.n;
 }

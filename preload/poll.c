@@ -16,7 +16,6 @@
 #include "preload/shim.h"
 
 #define FEW	     16 /* descriptors for which no memory is asked */
-#define SPIN_BATCH   16 /* looks between looks at the clock */
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
 /* What the library knows of a descriptor of a call. */
@@ -90,9 +89,10 @@ static int ask_kernel(struct call *c)
 /* Spins while that may pay: true when a fabric has something. */
 static bool spin(struct call *c, uint64_t deadline)
 {
-	uint64_t budget, end, now;
+	struct exi_spinner s;
+	uint64_t budget;
 	int i = c->on_fabric;
-	bool hit = false;
+	bool hit;
 
 	if (i < 0)
 		return false;
@@ -100,17 +100,13 @@ static bool spin(struct call *c, uint64_t deadline)
 		&thread_spin, exi_ready_peer_cpu(c->slots[i].sk, c->fds[i].fd));
 	if (budget == EXI_SPIN_YIELD) /* asleep, the peer has the CPU */
 		return false;
-	now = exi_now_ns();
-	end = now + budget;
-	while (!hit && now < end && (!deadline || now < deadline)) {
-		for (int k = 0; k < SPIN_BATCH && !hit; k++) {
-			hit = look(c) > 0;
-			exi_pause();
-		}
-		now = exi_now_ns();
-	}
-	if (budget)
-		exi_spin_result(&thread_spin, hit);
+	if (!budget)
+		return false;
+	exi_spin_begin(&s);
+	do
+		hit = look(c) > 0;
+	while (!hit && exi_spin_goes_on(&s, budget, deadline));
+	exi_spin_result(&thread_spin, hit);
 	return hit;
 }
 
@@ -283,24 +279,37 @@ static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 	return (int)shim_result(ret);
 }
 
-HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
-	       const sigset_t *mask)
+static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
+		     const sigset_t *mask)
 {
 	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)) ||
-	    (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
-			 timeout->tv_nsec >= 1000000000)))
-		return native.ppoll(fds, n, timeout, mask);
-	return mixed(fds, n, timeout, mask);
+	    (t &&
+	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
+		return native.ppoll(fds, n, t, mask);
+	return mixed(fds, n, t, mask);
 }
 
-HOOK int poll(struct pollfd *fds, nfds_t n, int ms)
+static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 {
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
 
+	/* The headers say of these calls that they only write to it. */
+	__asm__("" : "+r"(fds));
 	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)))
 		return native.poll(fds, n, ms);
 	return mixed(fds, n, ms < 0 ? NULL : &t, NULL);
+}
+
+HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
+	       const sigset_t *mask)
+{
+	return any_ppoll(fds, n, t, mask);
+}
+
+HOOK int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	return any_poll(fds, n, ms);
 }
 
 HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t size);
@@ -309,7 +318,7 @@ HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t size)
 {
 	if (size / sizeof(*fds) < n)
 		__chk_fail();
-	return poll(fds, n, ms);
+	return any_poll(fds, n, ms);
 }
 
 HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
@@ -319,7 +328,7 @@ HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
 {
 	if (size / sizeof(*fds) < n)
 		__chk_fail();
-	return ppoll(fds, n, t, mask);
+	return any_ppoll(fds, n, t, mask);
 }
 
 /* --- select ------------------------------------------------------------- */
@@ -380,7 +389,7 @@ static int by_poll(int n, fd_set *r, fd_set *w, fd_set *x,
 		if (events)
 			p[i++] = (struct pollfd){ .fd = fd, .events = events };
 	}
-	ret = ppoll(p, count, timeout, mask);
+	ret = any_ppoll(p, count, timeout, mask);
 	for (i = 0; ret >= 0 && i < count; i++)
 		if (p[i].revents & POLLNVAL)
 			ret = (int)shim_result(-EBADF);
