@@ -669,13 +669,24 @@ void exi_flow_stop(struct exi_sock *sk)
 
 /* --- synchronous -------------------------------------------------------- */
 
-static bool nonblocking(int fd, int flags)
+static bool nonblocking(struct exi_sock *sk, int fd, int flags)
 {
+	uint32_t was =
+		atomic_load_explicit(&sk->blocking, memory_order_relaxed);
+	uint32_t known = was & EXI_BLOCKING_MASK;
 	int fl;
 
 	if (flags & MSG_DONTWAIT)
 		return true;
+	if (known == EXI_BLOCKING_YES || known == EXI_BLOCKING_NO)
+		return known == EXI_BLOCKING_NO;
 	fl = fcntl(fd, F_GETFL);
+	/* Unless a change came meanwhile. */
+	if (fl >= 0 && exi_closes_seen && known == EXI_BLOCKING_ASK)
+		atomic_compare_exchange_strong(
+			&sk->blocking, &was,
+			was | (fl & O_NONBLOCK ? EXI_BLOCKING_NO
+					       : EXI_BLOCKING_YES));
 	return fl >= 0 && (fl & O_NONBLOCK);
 }
 
@@ -744,7 +755,7 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 	}
 	p->spun = false;
 	if (!p->known) {
-		bool blocks = !nonblocking(fd, flags);
+		bool blocks = !nonblocking(sk, fd, flags);
 
 		if (atomic_load(&sk->blocks) != blocks)
 			atomic_store(&sk->blocks, blocks);
@@ -769,7 +780,7 @@ static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;
 
-	if (nonblocking(fd, flags))
+	if (sk && nonblocking(sk, fd, flags))
 		return -EAGAIN;
 	exi_list_init(&op.node);
 	ret = exi_flow_submit(&op);

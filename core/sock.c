@@ -268,6 +268,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->cookie = 0;
 	sk->watched = sk->counted = sk->marked = false;
 	atomic_store(&sk->blocks, false);
+	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
 	sk->link = NULL;
 	sk->poll_events = 0;
@@ -404,6 +405,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
+	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	atomic_fetch_add(&sk->sh->holders, 1);
 	atomic_store(&sk->sh->owner, 0);
 }

@@ -105,6 +105,15 @@ struct exi_link;
 struct exi_queue;
 struct exi_waiter;
 
+enum exi_blocking {
+	EXI_BLOCKING_ASK, /* asked for each time, or not yet asked for */
+	EXI_BLOCKING_YES,
+	EXI_BLOCKING_NO,
+	EXI_BLOCKING_SHARED, /* another process may change it */
+	EXI_BLOCKING_MASK = 3,
+	EXI_BLOCKING_CHANGE = 4, /* one more of the count above */
+};
+
 struct exi_sock {
 	_Atomic int fd;		     /* -1: free */
 	uint32_t index;		     /* in the pool, for ever */
@@ -132,6 +141,9 @@ struct exi_sock {
 	/* By direction, guarded by its half's lock: who asked the peer to ring
 	 * (ready.h). */
 	uint32_t armed[2];
+	/* What is known of O_NONBLOCK, where every change of it is seen: enum
+	 * exi_blocking in the low two bits, above them a count of changes. */
+	_Atomic uint32_t blocking;
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
 	bool counted;	     /* among the accepted connections */
 	bool watched;	     /* the service watches the descriptor */

@@ -100,15 +100,23 @@ HOOK int dup3(int from, int to, int flags)
 
 static int any_fcntl(int fd, int cmd, void *arg)
 {
+	struct exi_sock *sk = exi_sock_find(fd);
 	int ret = 0;
 
+	/* A connection is asked for its flags again, after the change. */
+	if (exi_unlikely(sk) && cmd == F_SETFL) {
+		if (shim_sock(fd))
+			ret = exi_before_flags(fd, (int)(intptr_t)arg);
+		if (!ret && native.fcntl64(fd, cmd, arg) < 0)
+			ret = -errno;
+		shim_blocking(sk);
+		return (int)shim_result(ret);
+	}
 	if (exi_unlikely(shim_sock(fd))) {
 		if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 			shim_plain(fd, EXS_X_REASON_DUPLICATE);
-		else if (cmd == F_SETFL)
-			ret = exi_before_flags(fd, (int)(intptr_t)arg);
 	}
-	return ret ? (int)shim_result(ret) : native.fcntl64(fd, cmd, arg);
+	return native.fcntl64(fd, cmd, arg);
 }
 
 #undef fcntl

@@ -32,6 +32,19 @@ static inline struct exi_sock *shim_sock(int fd)
 		       : NULL;
 }
 
+/* O_NONBLOCK of a connection may have changed: it is asked for anew. */
+static inline void shim_blocking(struct exi_sock *sk)
+{
+	uint32_t was = atomic_load(&sk->blocking);
+
+	while ((was & EXI_BLOCKING_MASK) != EXI_BLOCKING_SHARED &&
+	       !atomic_compare_exchange_weak(
+		       &sk->blocking, &was,
+		       (was & ~(uint32_t)EXI_BLOCKING_MASK) +
+			       EXI_BLOCKING_CHANGE))
+		;
+}
+
 static inline ssize_t shim_result(ssize_t ret)
 {
 	if (exi_likely(ret >= 0))

@@ -84,7 +84,7 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 
 HOOK int ioctl(int fd, unsigned long request, ...)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk = exi_sock_find(fd);
 	va_list ap;
 	void *arg;
 	int n;
@@ -93,6 +93,13 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	if (exi_likely(!sk))
+		return native.ioctl(fd, request, arg);
+	if (request == FIONBIO) {
+		n = native.ioctl(fd, request, arg);
+		shim_blocking(sk);
+		return n;
+	}
+	if (!shim_sock(fd))
 		return native.ioctl(fd, request, arg);
 	if (request == FIONREAD && exi_ready_ours(sk)) {
 		n = exi_ready_unread(sk, fd);
