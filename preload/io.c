@@ -145,6 +145,7 @@ static ssize_t put_gathered(int fd, const struct iovec *v, size_t n,
 		buf = malloc(bytes);
 	if (!buf)
 		return -ENOMEM;
+	*buf = '\0'; /* for the sender of nothing */
 	to = buf;
 	for (size_t i = 0; i < n; i++)
 		to = mempcpy(to, v[i].iov_base, v[i].iov_len);
