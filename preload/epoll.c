@@ -56,6 +56,7 @@ struct item {
 	bool waits[2]; /* by direction, under its lock */
 	struct set *set;
 	struct exi_sock *sk;
+	uint32_t generation; /* of sk: which socket of its place it is */
 	int fd;
 	int link; /* its peer's bell, in the kernel's set too; -1 */
 	/* Under the set's lock: */
@@ -97,7 +98,8 @@ struct set {
 
 static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct set *) *sets;
-static uint32_t n_sets; /* descriptors that may have one */
+static struct set **closed_sets; /* by their last numbers, to be used again */
+static uint32_t n_sets;		 /* descriptors that may have one */
 
 static struct set *set_of(int epfd)
 {
@@ -396,19 +398,29 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 /* --- epoll_ctl ---------------------------------------------------------- */
 
+/* Memory of sets is never given back: somebody may be in one that was closed,
+ * and finds another with the same number, as in the kernel. */
 static struct set *make_set(int epfd)
 {
 	struct set *s = set_of(epfd);
 
 	if (s || (uint32_t)epfd >= n_sets)
 		return s;
-	s = calloc(1, sizeof(*s));
+	s = closed_sets[epfd];
+	if (!s)
+		s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
+	exi_lock(&s->lock);
 	s->fd = epfd;
 	s->nudge = -1;
+	s->outer = false;
+	s->n_managed = 0;
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
+	s->n_active = 0;
+	exi_unlock(&s->lock);
+	closed_sets[epfd] = NULL;
 	atomic_store_explicit(&sets[epfd], s, memory_order_release);
 	return s;
 }
@@ -432,6 +444,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	exi_list_init(&it->node);
 	it->set = s;
 	it->sk = sk;
+	it->generation = atomic_load(&sk->generation);
 	it->fd = fd;
 	it->link = -1;
 	it->events = ev->events;
@@ -501,6 +514,18 @@ static int change_native(struct item *it, int op, struct epoll_event *ev)
 	return 0;
 }
 
+/* Not one of a socket that had the number before, which closed unseen. */
+static struct item *live_item(int epfd, int fd, const struct exi_sock *sk)
+{
+	struct item *it = item_of(set_of(epfd), fd);
+
+	if (!it ||
+	    (it->sk == sk && it->generation == atomic_load(&sk->generation)))
+		return it;
+	remove_item(it, false);
+	return NULL;
+}
+
 HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -515,7 +540,7 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		return native.epoll_ctl(epfd, op, fd, ev);
 	}
 	pthread_mutex_lock(&structure);
-	it = item_of(set_of(epfd), fd);
+	it = live_item(epfd, fd, sk);
 	if (it && it->managed) {
 		ret = change_managed(it, op, ev);
 		pthread_mutex_unlock(&structure);
@@ -525,7 +550,7 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	/* It may be met any moment. */
 	exi_lock(&sk->link_lock);
 	pthread_mutex_lock(&structure);
-	it = item_of(set_of(epfd), fd);
+	it = live_item(epfd, fd, sk);
 	if (it)
 		ret = it->managed ? change_managed(it, op, ev)
 				  : change_native(it, op, ev);
@@ -916,7 +941,7 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
 
-	if (exi_likely(!set_of(epfd)) || max <= 0 || !ev)
+	if (max <= 0 || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(
 		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
@@ -957,13 +982,16 @@ void shim_epoll_closed(int fd)
 	if (exi_likely(!s))
 		return;
 	pthread_mutex_lock(&structure);
-	atomic_store(&sets[fd], NULL);
-	for (int i = 0; i < s->size; i++)
-		if (s->by_fd[i])
-			remove_item(s->by_fd[i], false);
-	exi_fd_close(s->nudge);
-	free(s->by_fd);
-	free(s);
+	s = set_of(fd);
+	if (s) {
+		atomic_store(&sets[fd], NULL);
+		for (int i = 0; i < s->size; i++)
+			if (s->by_fd[i])
+				remove_item(s->by_fd[i], false);
+		exi_fd_close(s->nudge);
+		s->nudge = -1;
+		closed_sets[fd] = s;
+	}
 	pthread_mutex_unlock(&structure);
 }
 
@@ -988,7 +1016,8 @@ void shim_epoll_init(void)
 {
 	n_sets = 1u << 16;
 	sets = calloc(n_sets, sizeof(*sets));
-	if (!sets)
+	closed_sets = calloc(n_sets, sizeof(*closed_sets));
+	if (!sets || !closed_sets)
 		n_sets = 0;
 	exi_ready_met = met;
 }
