@@ -875,6 +875,39 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 	return n;
 }
 
+struct exi_half *exi_flow_native_send(int fd, size_t len)
+{
+	struct exi_half *h = NULL;
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+
+	if (exi_sock_get(fd, &sk))
+		return NULL;
+	if (sk->process != exi_use_token())
+		exi_sock_inherit(sk);
+	before_send(sk, fd, len);
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return NULL;
+	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
+	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
+	    !exi_switch_wanted(sh)) {
+		h = &sh->half[EXI_TX];
+		h->bare++;
+	}
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return h;
+}
+
+void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
+{
+	exi_lock(&h->lock);
+	if (h->bare) /* or the socket is gone, and this is another's */
+		h->bare--;
+	if (moved > 0)
+		account(h, moved, false);
+	exi_half_unlock(h);
+}
+
 /* A thread asleep in the kernel's own recv costs nothing more than without
  * the library; nothing is switched while one is there. */
 static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
@@ -889,7 +922,8 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	if (n < 0)
 		n = -errno;
 	exi_lock(&h->lock);
-	h->bare--;
+	if (h->bare) /* or the socket is gone, and this is another's */
+		h->bare--;
 	if (n > 0 && !(flags & (MSG_PEEK | MSG_OOB)))
 		account(h, n, false);
 	else if (n == 0 && len)

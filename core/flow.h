@@ -10,6 +10,13 @@
 EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
 EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
 
+/* Before a call of the C library that sends on the descriptor itself, of up to
+ * len bytes (sendfile): where the direction is on TCP nothing is switched until
+ * the call is over, and how much it moved, or -1, is told with what this
+ * returned. Null: the direction is on a fabric, or about to be. */
+EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t len);
+EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
+
 /* Takes an EXS_EVT_SEND or EXS_EVT_RECV operation. 0: it will be completed
  * once. */
 int exi_flow_submit(struct exi_op *op);

@@ -63,7 +63,7 @@ struct exi_half {
 		untaken;  /* RX: gave back, and the peer has not said TAKEN */
 	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
 	struct linger linger;	 /* TX: what it was */
-	uint32_t bare;		 /* RX: threads inside the kernel's recv */
+	uint32_t bare;		 /* threads inside the kernel's own calls */
 	_Atomic uint32_t broken; /* the peer broke the protocol */
 	uint64_t left;
 	uint64_t back;	 /* RX: bytes read from TCP since it gave back */

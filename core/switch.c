@@ -223,7 +223,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) ||
-	    sk->posted[EXI_TX])
+	    sk->posted[EXI_TX] || h->bare)
 		return -EAGAIN;
 	if (h->ended || h->fin) {
 		exi_sock_reason(sk, EXS_X_REASON_HALF_CLOSED);

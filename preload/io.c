@@ -358,11 +358,22 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 
 HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
 {
+	struct exi_half *h;
+	ssize_t ret;
+	int saved;
+
 	if (exi_unlikely(shim_sock(from)))
 		shim_plain(from, EXS_X_REASON_SPLICE);
 	if (exi_likely(!shim_sock(to)))
 		return native.sendfile(to, from, offset, n);
-	return shim_result(send_file(to, from, offset, n));
+	h = exi_flow_native_send(to, n);
+	if (!h)
+		return shim_result(send_file(to, from, offset, n));
+	ret = native.sendfile(to, from, offset, n);
+	saved = errno;
+	exi_flow_native_sent(h, ret);
+	errno = saved;
+	return ret;
 }
 
 HOOK ssize_t sendfile64(int to, int from, off_t *offset, size_t n);
