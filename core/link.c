@@ -386,7 +386,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	 * for it in vain. */
 	if (!exi_fd_room(3))
 		return EXS_X_REASON_DESCRIPTORS;
-	fd = exi_fd_keep(socket(
+	fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return EXS_X_REASON_DESCRIPTORS;
@@ -417,7 +417,7 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	struct exi_link *l;
 	int fd, ret;
 
-	fd = exi_fd_keep(socket(
+	fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)
 		return EXS_X_REASON_DESCRIPTORS;
@@ -751,6 +751,13 @@ static int on_hello(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 						   : 0;
 }
 
+/* Of a NO. */
+static int told_reason(const struct exi_pair_msg *m)
+{
+	return m->a > 0 && m->a < EXS_X_REASON_MAX_ ? (int)m->a
+						    : EXS_X_REASON_REFUSED;
+}
+
 /* A message of the meeting: 0, or minus the reason to give up. */
 static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 {
@@ -760,9 +767,7 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 
 	l->deadline = exi_now_ns() + GREETING_NS;
 	if (m->type == EXI_PAIR_NO)
-		return m->a > 0 && m->a < EXS_X_REASON_MAX_
-			       ? -(int)m->a
-			       : -EXS_X_REASON_REFUSED;
+		return -told_reason(m);
 	if (l->state == EXI_LINK_HELLO && m->type == EXI_PAIR_HELLO)
 		return on_hello(sk, m, fd);
 	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
@@ -894,6 +899,16 @@ static void refuse(struct exi_sock *sk, int reason)
 	give_up_locked(sk, reason);
 }
 
+/* The peer was never ready to have a direction switched. */
+static bool untouched(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	return !atomic_load(&sh->may_switch) &&
+	       sh->half[EXI_RX].mode == EXI_MODE_TCP &&
+	       sh->half[EXI_TX].mode == EXI_MODE_TCP;
+}
+
 /* One packet of the link. False when the link is no more. */
 static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 			  ssize_t n, int fd)
@@ -911,6 +926,12 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		if (ret)
 			refuse(sk, -ret);
 		return ret == 0;
+	}
+	/* The peer could not take our answer: it is not up, and nothing was
+	 * switched. */
+	if (well_formed(m, n) && m->type == EXI_PAIR_NO && untouched(sk)) {
+		give_up_locked(sk, told_reason(m));
+		return false;
 	}
 	ret = well_formed(m, n) ? converse(sk, m) : -EPROTO;
 	if (ret == -EPROTO) {
@@ -967,6 +988,27 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
+}
+
+static void give_up_unfinished(struct exi_sock *sk, void *arg)
+{
+	int *n = arg;
+
+	exi_lock(&sk->link_lock);
+	if (sk->link && sk->link->state != EXI_LINK_UP &&
+	    sk->link->state != EXI_LINK_LOOK) {
+		give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+		++*n;
+	}
+	exi_unlock(&sk->link_lock);
+}
+
+int exi_link_reclaim(void)
+{
+	int n = 0;
+
+	exi_sock_each(give_up_unfinished, &n);
+	return n;
 }
 
 int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
@@ -1083,11 +1125,19 @@ void exi_link_listener_event(struct exi_sock *sk)
 	while (l && l->listener >= 0) {
 		fd = accept4(l->listener, NULL, NULL,
 			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			/* It would be told of again and again; and what is
+			 * given up here is a descriptor. */
+			give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+			break;
+		}
 		if (fd < 0)
 			break;
-		fd = exi_fd_keep(fd);
-		if (fd < 0)
+		fd = exi_fd_spare(fd);
+		if (fd < 0) {
+			l->starved = true;
 			break;
+		}
 		slot = candidate_slot(l);
 		l->candidates[slot] = fd;
 		l->candidate_since[slot] = exi_now_ns();

@@ -86,6 +86,9 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 /* Says GO if it can be said now. No lock held. */
 void exi_link_go(struct exi_sock *sk);
 
+/* Descriptors are short: gives up the meetings that are under way. How many. */
+EXI_SHIM int exi_link_reclaim(void);
+
 /* A watch of the link in front of the service's own: an exclusive one in the
  * epoll set of a thread, which reads the link (exi_link_event()) when it is
  * woken there; the service is woken when no such thread sleeps. The link lock

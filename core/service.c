@@ -236,6 +236,7 @@ close_fds:
 
 int exi_service_start(void)
 {
+	static _Atomic bool warned;
 	int ret = 0;
 
 	if (exi_likely(atomic_load_explicit(&running, memory_order_acquire)))
@@ -244,7 +245,7 @@ int exi_service_start(void)
 	if (!atomic_load(&running))
 		ret = start_locked();
 	pthread_mutex_unlock(&service_lock);
-	if (ret)
+	if (ret && !atomic_exchange(&warned, true))
 		exi_warn("the service thread does not start: %s; connections "
 			 "stay on TCP",
 			 strerror(-ret));

@@ -59,7 +59,8 @@ bool exi_fd_room(unsigned int n)
 	       soft_limit() / 4;
 }
 
-int exi_fd_keep(int fd)
+/* room: how many of the lowest numbers must be free, or the application's. */
+static int keep(int fd, unsigned int room)
 {
 	unsigned int soft, base, held;
 	int high;
@@ -68,7 +69,9 @@ int exi_fd_keep(int fd)
 		return -errno;
 	soft = soft_limit();
 	held = atomic_fetch_add_explicit(&fds_kept, 1, memory_order_relaxed);
-	if (held >= soft / 4)
+	/* fd was the lowest free number: it tells what the application has. */
+	if (held >= soft / 4 ||
+	    (room && (unsigned int)fd + held >= soft - soft / room))
 		goto refuse;
 	base = soft - soft / 4;
 	if (base > FD_BASE_MAX)
@@ -87,6 +90,16 @@ refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
 	close(fd);
 	return -EMFILE;
+}
+
+int exi_fd_keep(int fd)
+{
+	return keep(fd, 0);
+}
+
+int exi_fd_spare(int fd)
+{
+	return keep(fd, 8);
 }
 
 void exi_fd_close(int fd)

@@ -121,6 +121,9 @@ static inline int exi_cpu(void)
  * Takes fd over; returns it (or a copy, fd closed); -EMFILE when the library
  * already holds a quarter of the limit, fd closed then too. */
 EXI_SHIM int exi_fd_keep(int fd);
+/* The same for what the connection can do without: also -EMFILE when less than
+ * an eighth of the limit would be left to the application. */
+int exi_fd_spare(int fd);
 /* Whether the number is one that it keeps. */
 EXI_SHIM bool exi_fd_ours(int fd);
 /* Whether it would keep n more. */

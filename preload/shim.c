@@ -3,9 +3,12 @@
 #include "preload/shim.h"
 
 #include <pthread.h>
+#include <sys/exs_ext.h>
 
 #include "core/core.h"
 #include "core/lifecycle.h"
+#include "core/link.h"
+#include "core/ready.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -43,4 +46,26 @@ void shim_plain(int fd, int reason)
 	exi_go_plain(fd, reason);
 	shim_epoll_forget(sk, fd);
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
+}
+
+#define RECLAIM 16 /* connections that go back to TCP at a time */
+
+static void reclaim_one(struct exi_sock *sk, void *arg)
+{
+	int *n = arg, fd = atomic_load(&sk->fd);
+
+	if (*n >= RECLAIM || fd < 0 || !shim_sock(fd) ||
+	    exi_ready_bell(sk, fd) < 0)
+		return;
+	shim_plain(fd, EXS_X_REASON_DESCRIPTORS);
+	++*n;
+}
+
+bool shim_reclaim(void)
+{
+	int n = exi_link_reclaim();
+
+	if (!n)
+		exi_sock_each(reclaim_one, &n);
+	return n > 0;
 }

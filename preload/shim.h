@@ -57,6 +57,10 @@ static inline ssize_t shim_result(ssize_t ret)
  * knew of it is forgotten. For descriptors that get a second name or leave. */
 void shim_plain(int fd, int reason);
 
+/* After EMFILE: gives descriptors of the library back to the application. True
+ * when trying again may help. */
+bool shim_reclaim(void);
+
 /* The descriptor is about to be closed: epoll sets forget it. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
 /* A descriptor that may be an epoll set was closed. */

@@ -27,6 +27,8 @@ HOOK int socket(int domain, int type, int protocol)
 	int fd = native.socket(domain, type, protocol);
 	struct exi_sock *sk;
 
+	if (fd < 0 && errno == EMFILE && shim_reclaim())
+		fd = native.socket(domain, type, protocol);
 	if (fd < 0 || (domain != AF_INET && domain != AF_INET6) ||
 	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
 	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
@@ -54,9 +56,18 @@ HOOK int listen(int fd, int backlog)
 
 HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
-	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd)))
-		return native.accept4(fd, addr, len, flags);
-	return (int)shim_result(exi_accept(fd, addr, len, flags));
+	int ret;
+
+	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd))) {
+		ret = native.accept4(fd, addr, len, flags);
+		if (ret < 0 && errno == EMFILE && shim_reclaim())
+			ret = native.accept4(fd, addr, len, flags);
+		return ret;
+	}
+	ret = exi_accept(fd, addr, len, flags);
+	if (ret == -EMFILE && shim_reclaim())
+		ret = exi_accept(fd, addr, len, flags);
+	return (int)shim_result(ret);
 }
 
 HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)

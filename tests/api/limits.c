@@ -228,6 +228,58 @@ static void the_library_leaves_the_limit_alone(void)
 	t_close(fd[1]);
 }
 
+#define CROWD 100 /* connections where 128 descriptors are allowed */
+
+static void crowd_talks(const int *s, bool first)
+{
+	for (int turn = 0; turn < 6; turn++)
+		for (int i = 0; i < CROWD; i++) {
+			if ((turn & 1) == first)
+				t_recv_stream(s[i], i, turn * 3000, 3000, 700);
+			else
+				t_send_stream(s[i], i, turn * 3000, 3000, 700);
+		}
+}
+
+static void crowd_connects(int ctl, void *arg)
+{
+	struct t_addr at;
+	int s[CROWD], i;
+
+	limit(RLIMIT_NOFILE, 128);
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	for (i = 0; i < CROWD; i++)
+		s[i] = t_connect(&at);
+	crowd_talks(s, true);
+	for (i = 0; i < CROWD; i++)
+		t_close(s[i]);
+}
+
+/* Meetings that fail at any of their steps, at either end, for want of a
+ * descriptor, do no harm to the connection. */
+static void meetings_fail_for_want_of_descriptors(void)
+{
+	struct t_addr at;
+	struct t_peer p;
+	int s[CROWD], i, l;
+
+	t_peer_start(&p, crowd_connects, NULL);
+	limit(RLIMIT_NOFILE, 128);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	for (i = 0; i < CROWD; i++)
+		s[i] = t_accept(l);
+	crowd_talks(s, false);
+	for (i = 0; i < CROWD; i++) {
+		t_recv_end(s[i]);
+		t_close(s[i]);
+	}
+	t_close(l);
+	t_peer_join(&p);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(without_memory_a_connection_stays_on_tcp),
 	T_ROW(with_little_memory_some_connections_stay_on_tcp),
@@ -235,6 +287,7 @@ static const struct t_row rows[] = {
 	T_ROW(no_file_may_grow),
 	T_ROW(exhausted_descriptors_are_emfile),
 	T_ROW(connections_do_without_fabric_when_descriptors_run_out),
+	T_ROW(meetings_fail_for_want_of_descriptors),
 	T_ROW(the_lowest_number_is_the_applications),
 	T_ROW(the_library_leaves_the_limit_alone),
 };
