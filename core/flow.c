@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "core/cancel.h"
 #include "core/family.h"
 #include "core/futex.h"
 #include "core/link.h"
@@ -910,29 +911,48 @@ void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
 
 /* A thread asleep in the kernel's own recv costs nothing more than without
  * the library; nothing is switched while one is there. */
-static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
-			 void *buf, size_t len, int flags)
-{
-	bool go;
+struct bare {
+	struct exi_half *h;
+	bool counts; /* what came */
 	ssize_t n;
+	bool go;
+};
 
-	h->bare++;
-	exi_unlock(&h->lock);
-	n = recv(fd, buf, len, flags & ~MSG_WAITALL);
-	if (n < 0)
-		n = -errno;
+static void bare_ends(void *arg)
+{
+	struct bare *b = arg;
+	struct exi_half *h = b->h;
+
 	exi_lock(&h->lock);
 	if (h->bare) /* or the socket is gone, and this is another's */
 		h->bare--;
-	if (n > 0 && !(flags & (MSG_PEEK | MSG_OOB)))
-		account(h, n, false);
-	else if (n == 0 && len)
+	if (b->n > 0 && b->counts)
+		account(h, b->n, false);
+	else if (b->n == 0 && b->counts)
 		h->fin = 1;
-	go = h->bare == 0 && atomic_load(&sk->sh->greeting);
+	b->go = h->bare == 0;
 	exi_unlock(&h->lock);
-	if (go)
+}
+
+static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
+			 void *buf, size_t len, int flags)
+{
+	struct bare b = { .h = h,
+			  .counts = len && !(flags & (MSG_PEEK | MSG_OOB)),
+			  .n = -ECANCELED };
+
+	h->bare++;
+	exi_unlock(&h->lock);
+	pthread_cleanup_push(bare_ends, &b);
+	exi_cancel_rest();
+	b.n = recv(fd, buf, len, flags & ~MSG_WAITALL);
+	if (b.n < 0)
+		b.n = -errno;
+	exi_cancel_rested();
+	pthread_cleanup_pop(1);
+	if (b.go && atomic_load(&sk->sh->greeting))
 		exi_link_go(sk);
-	return n;
+	return b.n;
 }
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)

@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/cancel.h"
 #include "core/flow.h"
 #include "core/link.h"
 #include "core/log.h"
@@ -114,7 +115,9 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 	mark_listener(fd);
 	for (;;) {
+		exi_cancel_rest();
 		ret = accept4(fd, addr, len, flags);
+		exi_cancel_rested();
 		if (ret >= 0)
 			break;
 		if (errno != EAGAIN)
@@ -158,7 +161,11 @@ static void connected(struct exi_sock *sk)
 int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
-	int ret = connect(fd, to, len) < 0 ? -errno : 0;
+	int ret;
+
+	exi_cancel_rest();
+	ret = connect(fd, to, len) < 0 ? -errno : 0;
+	exi_cancel_rested();
 
 	/* A non-blocking connect that goes on is watched for nothing: the
 	 * rendezvous begins with the first bytes, when it is done. */

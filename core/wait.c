@@ -30,6 +30,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/cancel.h"
 #include "core/config.h"
 #include "core/futex.h"
 
@@ -47,6 +48,9 @@ static void set(uint32_t *hint, uint32_t v)
 {
 	__atomic_store_n(hint, v, __ATOMIC_RELAXED);
 }
+
+_Atomic bool exi_cancels;
+_Thread_local int exi_cancel_was = -1;
 
 uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 {
@@ -213,11 +217,48 @@ void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	l->on = false;
 }
 
+/* A sleep on words, and what ends with it, also when the thread is cancelled.
+ */
+struct rest {
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+	bool word; /* the provider's was armed */
+};
+
+static void rest_ends(void *arg)
+{
+	struct rest *r = arg;
+
+	exi_lock(&r->h->lock);
+	exi_sock_look(r->sk, r->dir, -1);
+	if (r->word && r->sk->fab)
+		r->sk->fab->ops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
+	exi_half_unlock(r->h);
+}
+
+static int rest(struct rest *r, const struct exi_word *w, uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	int ret, type;
+
+	pthread_cleanup_push(rest_ends, r);
+	exi_cancel_rest();
+	/* The C library does not know that this sleeps. */
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	ret = exi_futex_wait(w, r->word ? 2 : 1, deadline ? &until : NULL);
+	pthread_setcanceltype(type, NULL);
+	exi_cancel_rested();
+	pthread_cleanup_pop(1);
+	return ret;
+}
+
 static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
 		     uint64_t deadline)
 {
-	struct timespec until = exi_ns_timespec(deadline);
-	bool both = exi_futex_waitv_works();
+	struct rest r = { .sk = sk,
+			  .dir = dir,
+			  .word = exi_futex_waitv_works() };
 	struct exi_word w[2];
 	struct exi_shared *sh;
 	struct exi_half *h;
@@ -225,26 +266,18 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
 
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
-	h = &sh->half[dir];
+	r.h = h = &sh->half[dir];
 	kick_word(sh, dir, &w[0]);
 	if (quiet(sh, dir) && sk->fab) {
 		sk->fab->ops->word(sk->fab, dir, &w[1]);
 		ret = sk->fab->ops->arm(sk->fab, dir,
-					both ? EXI_WAKE_WORD : EXI_WAKE_BELL);
+					r.word ? EXI_WAKE_WORD : EXI_WAKE_BELL);
 		h->sleeps += ret == 0;
 	}
 	if (ret == 0)
 		exi_sock_look(sk, dir, 1);
 	exi_half_unlock(h);
-	if (ret)
-		return 0;
-	ret = exi_futex_wait(w, both ? 2 : 1, deadline ? &until : NULL);
-	exi_lock(&h->lock);
-	exi_sock_look(sk, dir, -1);
-	if (both && sk->fab)
-		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
-	exi_half_unlock(h);
-	return ret;
+	return ret ? 0 : rest(&r, w, deadline);
 }
 
 /* --- on TCP ------------------------------------------------------------- */
@@ -292,22 +325,43 @@ void exi_poller_wake(struct exi_waiter *w)
 
 #define UNKICKED_NS 10000000u
 
+/* The same for a sleep in poll. */
+struct tcp_rest {
+	struct exi_poller w;
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+};
+
+static void tcp_rest_ends(void *arg)
+{
+	struct tcp_rest *t = arg;
+	eventfd_t drained;
+
+	if (t->w.event_fd < 0)
+		return;
+	/* The socket may have been forgotten; it is kept until this. */
+	exi_lock(&t->h->lock);
+	exi_sock_unwait(t->sk, t->dir, &t->w.w);
+	exi_unlock(&t->h->lock);
+	eventfd_read(t->w.event_fd, &drained);
+}
+
 static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		    uint64_t deadline)
 {
-	struct exi_poller w = { .w.wake = exi_poller_wake,
-				.event_fd = exi_poller_fd() };
+	struct tcp_rest t = { .w = { .w.wake = exi_poller_wake,
+				     .event_fd = exi_poller_fd() } };
 	struct pollfd p[2] = {
 		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
-		{ .fd = w.event_fd, .events = POLLIN },
+		{ .fd = t.w.event_fd, .events = POLLIN },
 	};
 	struct timespec left, *timeout = NULL;
 	struct exi_shared *sh;
-	eventfd_t drained;
 	bool kicked = true; /* when the state changes */
 	int ret, err;
 
-	if (w.event_fd < 0)
+	if (t.w.event_fd < 0)
 		p[1].fd = -1;
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
@@ -316,11 +370,11 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		return 0;
 	}
 	sh->half[dir].sleeps++;
-	if (w.event_fd >= 0)
-		exi_sock_wait(sk, dir, &w.w);
+	if (t.w.event_fd >= 0)
+		exi_sock_wait(sk, dir, &t.w.w);
 	exi_half_unlock(&sh->half[dir]);
 	/* Without a descriptor to be kicked by, it looks again now and then. */
-	if (w.event_fd < 0 &&
+	if (t.w.event_fd < 0 &&
 	    (!deadline || deadline > exi_now_ns() + UNKICKED_NS))
 		kicked = false;
 	if (!kicked)
@@ -331,15 +385,15 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
+	t.sk = sk;
+	t.h = &sh->half[dir];
+	t.dir = dir;
+	pthread_cleanup_push(tcp_rest_ends, &t);
+	exi_cancel_rest();
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
-	if (w.event_fd < 0)
-		return err;
-	/* The socket may have been forgotten; it is kept until this. */
-	exi_lock(&sh->half[dir].lock);
-	exi_sock_unwait(sk, dir, &w.w);
-	exi_unlock(&sh->half[dir].lock);
-	eventfd_read(w.event_fd, &drained);
+	exi_cancel_rested();
+	pthread_cleanup_pop(1);
 	return err;
 }
 

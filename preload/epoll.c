@@ -25,6 +25,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "core/cancel.h"
 #include "core/link.h"
 #include "core/ready.h"
 #include "core/wait.h"
@@ -528,6 +529,7 @@ static struct item *live_item(int epfd, int fd, const struct exi_sock *sk)
 
 HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
+	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = exi_sock_find(fd);
 	bool known = op == EPOLL_CTL_DEL ||
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
@@ -847,6 +849,16 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	return n ? n : collect(s, ev, max, true);
 }
 
+/* Also when the thread is cancelled. */
+static void rest_ends(void *arg)
+{
+	struct set *s = arg;
+
+	exi_lock(&s->lock);
+	s->sleepers--;
+	exi_unlock(&s->lock);
+}
+
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 		      uint64_t deadline, const sigset_t *mask)
 {
@@ -854,12 +866,13 @@ static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 
 	if (!prepare(s))
 		return -EAGAIN;
+	pthread_cleanup_push(rest_ends, s);
+	exi_cancel_rest();
 	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
 	if (n < 0)
 		n = -errno;
-	exi_lock(&s->lock);
-	s->sleepers--;
-	exi_unlock(&s->lock);
+	exi_cancel_rested();
+	pthread_cleanup_pop(1);
 	if (n == 0)
 		return -ETIMEDOUT;
 	if (n > 0)
@@ -887,6 +900,7 @@ static void tell_outside(struct set *s)
 static int wait_managed(struct set *s, struct epoll_event *ev, int max,
 			uint64_t deadline, bool at_once, const sigset_t *mask)
 {
+	EXI_CANCEL_OFF(true);
 	int n;
 
 	for (;;) {
@@ -966,6 +980,7 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 
 bool shim_epoll_outer(int fd)
 {
+	EXI_CANCEL_OFF(false);
 	struct set *s = set_of(fd);
 
 	if (exi_likely(!s))
@@ -977,6 +992,7 @@ bool shim_epoll_outer(int fd)
 
 void shim_epoll_closed(int fd)
 {
+	EXI_CANCEL_OFF(false);
 	struct set *s = set_of(fd);
 
 	if (exi_likely(!s))

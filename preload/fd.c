@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include "core/lifecycle.h"
+#include "core/cancel.h"
 #include "preload/shim.h"
 
 /* What the library knew of a number that closes by a side effect. */
 static void let_go(int fd)
 {
+	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = exi_sock_find(fd);
 
 	if (!sk) {
@@ -26,6 +28,7 @@ static void let_go(int fd)
 
 HOOK int close(int fd)
 {
+	EXI_CANCEL_OFF(true);
 	struct exi_sock *sk = exi_sock_find(fd);
 
 	if (exi_likely(!sk)) {
@@ -100,6 +103,7 @@ HOOK int dup3(int from, int to, int flags)
 
 static int any_fcntl(int fd, int cmd, void *arg)
 {
+	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret = 0;
 

@@ -9,6 +9,7 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "core/cancel.h"
 #include "core/flow.h"
 #include "preload/shim.h"
 
@@ -22,6 +23,7 @@
 static ssize_t put(int fd, const void *buf, size_t n, int flags)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
+	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
 	if (n > SSIZE_MAX)
@@ -55,11 +57,15 @@ static ssize_t discard(int fd, size_t n, int flags)
 
 static ssize_t get(int fd, void *buf, size_t n, int flags)
 {
+	EXI_CANCEL_OFF(true);
+	ssize_t ret;
+
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
-	if (exi_unlikely(flags & MSG_TRUNC))
-		return discard(fd, n, flags);
-	return exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+	ret = exi_unlikely(flags & MSG_TRUNC)
+		      ? discard(fd, n, flags)
+		      : exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+	return ret;
 }
 
 /* Errors and time stamps of TCP are in the kernel's queue. */

@@ -4,6 +4,7 @@
 #define EXI_PRELOAD_NATIVE_H
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -51,6 +52,7 @@ struct mmsghdr;
 	  (n, r, w, x, t))                                                     \
 	F(int, posix_spawn_file_actions_adddup2,                               \
 	  (posix_spawn_file_actions_t * a, int s, int t), (a, s, t))           \
+	F(int, pthread_cancel, (pthread_t t), (t))                             \
 	F(ssize_t, read, (int s, void *b, size_t n), (s, b, n))                \
 	F(ssize_t, readv, (int s, const struct iovec *v, int n), (s, v, n))    \
 	F(ssize_t, recv, (int s, void *b, size_t n, int f), (s, b, n, f))      \

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "core/cancel.h"
 #include "core/ready.h"
 #include "core/wait.h"
 #include "preload/shim.h"
@@ -163,36 +164,50 @@ static void disarm(struct call *c, nfds_t armed)
 					 c->fds[i].events);
 }
 
+/* What ends with a sleep, also when the thread is cancelled. */
+struct rest {
+	struct call *c;
+	int event_fd;
+	nfds_t armed;
+};
+
+static void rest_ends(void *arg)
+{
+	struct rest *r = arg;
+	eventfd_t drained;
+
+	disarm(r->c, r->armed);
+	wait_on(r->c, r->event_fd, false);
+	eventfd_read(r->event_fd, &drained);
+}
+
 /* 0: look again. 1: the kernel has answers. -errno, -ETIMEDOUT. */
 static int sleep_once(struct call *c, uint64_t deadline, const sigset_t *mask)
 {
-	int event = exi_poller_fd(), ret = 0;
+	struct rest r = { .c = c, .event_fd = exi_poller_fd() };
 	struct timespec left, *timeout = NULL;
-	eventfd_t drained;
-	nfds_t armed = 0;
+	int ret = 0;
 
-	if (event < 0)
-		return event;
-	wait_on(c, event, true);
-	c->kernel[c->n] = (struct pollfd){ .fd = event, .events = POLLIN };
-	if (look(c) == 0 && arm(c, &armed)) {
-		if (deadline) {
-			uint64_t now = exi_now_ns();
+	if (r.event_fd < 0)
+		return r.event_fd;
+	if (deadline) {
+		uint64_t now = exi_now_ns();
 
-			left = exi_ns_timespec(deadline > now ? deadline - now
-							      : 0);
-			timeout = &left;
-		}
+		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		timeout = &left;
+	}
+	pthread_cleanup_push(rest_ends, &r);
+	wait_on(c, r.event_fd, true);
+	c->kernel[c->n] = (struct pollfd){ .fd = r.event_fd, .events = POLLIN };
+	if (look(c) == 0 && arm(c, &r.armed)) {
+		exi_cancel_rest();
 		ret = native.ppoll(c->kernel, c->n + 1, timeout, mask);
 		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
+		exi_cancel_rested();
 	}
-	disarm(c, armed);
-	wait_on(c, event, false);
-	if (c->kernel[c->n].revents) {
-		eventfd_read(event, &drained);
-		if (ret == 1)
-			ret = 0;
-	}
+	pthread_cleanup_pop(1);
+	if (ret == 1 && c->kernel[c->n].revents)
+		ret = 0;
 	return ret;
 }
 
@@ -243,6 +258,7 @@ static bool ours(const struct pollfd *fds, nfds_t n)
 static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 		 const sigset_t *mask)
 {
+	EXI_CANCEL_OFF(true);
 	struct pollfd few_kernel[FEW + 1];
 	struct slot few_slots[FEW];
 	struct call c = {

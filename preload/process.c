@@ -7,6 +7,7 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
+#include "core/cancel.h"
 #include "preload/shim.h"
 
 static void leave_one(struct exi_sock *sk, void *arg)
@@ -120,4 +121,10 @@ HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
 {
 	shim_plain(from, EXS_X_REASON_EXEC);
 	return native.posix_spawn_file_actions_adddup2(actions, from, to);
+}
+
+HOOK int pthread_cancel(pthread_t thread)
+{
+	atomic_store(&exi_cancels, true);
+	return native.pthread_cancel(thread);
 }

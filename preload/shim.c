@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Starting the shim in a process. */
+#include "core/cancel.h"
 #include "preload/shim.h"
 
 #include <pthread.h>
@@ -37,6 +38,7 @@ __attribute__((constructor)) static void load(void)
 
 void shim_plain(int fd, int reason)
 {
+	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = shim_sock(fd);
 
 	if (!sk)
@@ -63,6 +65,7 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 
 bool shim_reclaim(void)
 {
+	EXI_CANCEL_OFF(false);
 	int n = exi_link_reclaim();
 
 	if (!n)

@@ -10,6 +10,7 @@
 
 #include "core/lifecycle.h"
 #include "core/ready.h"
+#include "core/cancel.h"
 #include "preload/shim.h"
 
 static bool is_tcp(int fd)
@@ -24,6 +25,7 @@ static bool is_tcp(int fd)
 /* Known from the start: it may be put into epoll sets before it connects. */
 HOOK int socket(int domain, int type, int protocol)
 {
+	EXI_CANCEL_OFF(false);
 	int fd = native.socket(domain, type, protocol);
 	struct exi_sock *sk;
 
@@ -41,6 +43,7 @@ HOOK int socket(int domain, int type, int protocol)
 
 HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
+	EXI_CANCEL_OFF(true);
 	/* Gives the connection up. */
 	if (addr && len >= sizeof(addr->sa_family) &&
 	    addr->sa_family == AF_UNSPEC)
@@ -50,12 +53,14 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 HOOK int listen(int fd, int backlog)
 {
+	EXI_CANCEL_OFF(false);
 	shim_ready();
 	return (int)shim_result(exi_listen(fd, backlog));
 }
 
 HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	EXI_CANCEL_OFF(true);
 	int ret;
 
 	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd))) {
@@ -77,6 +82,7 @@ HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)
 
 HOOK int shutdown(int fd, int how)
 {
+	EXI_CANCEL_OFF(false);
 	if (!shim_sock(fd))
 		return native.shutdown(fd, how);
 	return (int)shim_result(exi_shutdown(fd, how));
@@ -84,6 +90,7 @@ HOOK int shutdown(int fd, int how)
 
 HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
+	EXI_CANCEL_OFF(false);
 	if (shim_sock(fd)) {
 		int ret = exi_before_option(fd, level, name);
 
@@ -95,6 +102,7 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 
 HOOK int ioctl(int fd, unsigned long request, ...)
 {
+	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = exi_sock_find(fd);
 	va_list ap;
 	void *arg;
