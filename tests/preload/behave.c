@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The calls on connected TCP sockets, one line for each behaviour. Run
+ * natively and under exs run the lines are the same. A row that takes longer
+ * than ten seconds is ended, "HUNG". Usage: behave [--list] [--cold] [--swap]
+ * [--here] [PATTERN...]; --cold leaves out the bytes that move a connection,
+ * --here runs the rows in this process, for debuggers. */
+#include "behave.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_S	   10
+#define AT_ONCE_NS 60000000
+
+struct row {
+	const char *name, *more;
+	void (*f)(void);
+	int arg;
+};
+
+/* What a row said: shared, so that what it said before its death is kept. */
+struct said {
+	uint32_t len;
+	char text[16384];
+};
+
+int here = -1, peer = -1, which_row;
+
+static struct row rows[1024];
+static size_t n_rows;
+static struct said *said;
+static bool is_cold, is_swapped, is_here;
+static pthread_t later_thread;
+
+void add_row(const char *name, const char *more, void (*f)(void), int arg)
+{
+	if (n_rows < sizeof(rows) / sizeof(rows[0]))
+		rows[n_rows++] = (struct row){ name, more, f, arg };
+}
+
+/* --- saying ------------------------------------------------------------- */
+
+void say(const char *fmt, ...)
+{
+	size_t room = sizeof(said->text) - said->len;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = room > 1 ? snprintf(said->text + said->len, room, " ") : 0;
+	said->len += (uint32_t)n;
+	room -= (size_t)n;
+	n = vsnprintf(said->text + said->len, room, fmt, ap);
+	said->len += (uint32_t)(n < (int)room ? n : (int)room - 1);
+	va_end(ap);
+}
+
+long is(const char *what, long ret)
+{
+	int err = errno;
+
+	if (ret == -1)
+		say("%s=%s", what, strerrorname_np(err));
+	else
+		say("%s=%ld", what, ret);
+	errno = err;
+	return ret;
+}
+
+long got(const char *what, long ret, const void *buf)
+{
+	char text[64];
+	const unsigned char *c = buf;
+	int n = ret < 32 ? (int)ret : 32;
+
+	if (ret < 0)
+		return is(what, ret);
+	for (int i = 0; i < n; i++)
+		text[i] = (char)(c[i] < 32 || c[i] > 126 ? '.' : c[i]);
+	text[n < 0 ? 0 : n] = '\0';
+	say("%s=%ld\"%s\"", what, ret, text);
+	return ret;
+}
+
+void events(const char *what, unsigned int ev)
+{
+	static const struct {
+		unsigned int bit;
+		const char *name;
+	} names[] = {
+		{ POLLIN, "IN" },	  { POLLPRI, "PRI" },
+		{ POLLOUT, "OUT" },	  { POLLERR, "ERR" },
+		{ POLLHUP, "HUP" },	  { POLLNVAL, "NVAL" },
+		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" },
+		{ POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" },
+		{ POLLRDHUP, "RDHUP" },
+	};
+	char text[128] = "";
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!(ev & names[i].bit))
+			continue;
+		if (text[0])
+			strcat(text, "|");
+		strcat(text, names[i].name);
+		ev &= ~names[i].bit;
+	}
+	say("%s=%s%s", what, text[0] ? text : "none", ev ? "|other" : "");
+}
+
+void pace(int64_t start_ns)
+{
+	say(now_ns() - start_ns < AT_ONCE_NS ? "(at once)" : "(waited)");
+}
+
+void die(const char *why)
+{
+	say("CANNOT %s (%s)", why, strerrorname_np(errno));
+	exit(0);
+}
+
+/* --- doing -------------------------------------------------------------- */
+
+int64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+void pass_ms(int ms)
+{
+	poll(NULL, 0, ms);
+}
+
+void settle(int fd, short ev)
+{
+	int64_t end = now_ns() + 1000000000;
+
+	while (now_ns() < end) {
+		struct pollfd p = { .fd = fd, .events = ev };
+
+		if (poll(&p, 1, 50) > 0 && (p.revents & (ev | POLLNVAL)))
+			return;
+		if (p.revents) /* something else, which does not go away */
+			pass_ms(1);
+	}
+}
+
+void poll_one(const char *what, int fd, short ev, int ms)
+{
+	struct pollfd p = { .fd = fd, .events = ev };
+	int64_t start = now_ns();
+	int n = poll(&p, 1, ms);
+
+	is(what, n);
+	if (ms)
+		pace(start);
+	if (n > 0)
+		events("revents", (unsigned short)p.revents);
+}
+
+struct later {
+	int ms;
+	void (*f)(void);
+};
+
+static void *be_late(void *arg)
+{
+	struct later *l = arg;
+
+	pass_ms(l->ms);
+	l->f();
+	return NULL;
+}
+
+void later(int ms, void (*f)(void))
+{
+	static struct later l;
+	sigset_t all, old;
+
+	l = (struct later){ ms, f };
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	if (pthread_create(&later_thread, NULL, be_late, &l))
+		die("start a thread");
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+void later_end(void)
+{
+	pthread_join(later_thread, NULL);
+}
+
+void put_all(int fd, const void *buf, size_t n)
+{
+	for (size_t done = 0; done < n;) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+		ssize_t r = send(fd, (const char *)buf + done, n - done,
+				 MSG_NOSIGNAL);
+
+		if (r < 0 && errno == EAGAIN && poll(&p, 1, 2000) > 0)
+			continue;
+		if (r < 0)
+			die("send");
+		done += (size_t)r;
+	}
+}
+
+void get_all(int fd, void *buf, size_t n)
+{
+	for (size_t done = 0; done < n;) {
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+		ssize_t r = recv(fd, (char *)buf + done, n - done, 0);
+
+		if (r < 0 && errno == EAGAIN && poll(&p, 1, 2000) > 0)
+			continue;
+		if (r <= 0)
+			die("receive");
+		done += (size_t)r;
+	}
+}
+
+void put_text(int fd, const char *text)
+{
+	put_all(fd, text, strlen(text));
+}
+
+void get_now(const char *what, int fd, size_t n)
+{
+	char buf[4096];
+
+	got(what,
+	    recv(fd, buf, n < sizeof(buf) ? n : sizeof(buf), MSG_DONTWAIT),
+	    buf);
+}
+
+size_t fill(int fd)
+{
+	static char buf[65536];
+	size_t all = 0;
+
+	for (int again = 0; again < 3; again++) {
+		ssize_t r;
+
+		while ((r = send(fd, buf, sizeof(buf),
+				 MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
+			all += (size_t)r;
+		pass_ms(5);
+	}
+	return all;
+}
+
+size_t drain(int fd)
+{
+	static char buf[65536];
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t all = 0;
+	ssize_t r;
+
+	while (poll(&p, 1, 20) > 0 &&
+	       (r = recv(fd, buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+		all += (size_t)r;
+	return all;
+}
+
+void nonblock(int fd, bool on)
+{
+	int fl = fcntl(fd, F_GETFL);
+
+	fcntl(fd, F_SETFL, on ? fl | O_NONBLOCK : fl & ~O_NONBLOCK);
+}
+
+void reset(int fd)
+{
+	struct linger l = { .l_onoff = 1 };
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	close(fd);
+}
+
+void child(const char *what, pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		is(what, -1);
+	else if (WIFSIGNALED(status))
+		say("%s=SIG%s", what, sigabbrev_np(WTERMSIG(status)));
+	else
+		say("%s=exit %d", what, WEXITSTATUS(status));
+}
+
+/* --- connections -------------------------------------------------------- */
+
+int listener(int domain, struct sockaddr_storage *at, socklen_t *len)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+	int l = socket(domain, SOCK_STREAM, 0);
+
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	in6.sin6_addr = in6addr_any;
+	if (domain == AF_INET)
+		memcpy(at, &in, *len = sizeof(in));
+	else
+		memcpy(at, &in6, *len = sizeof(in6));
+	if (l < 0 || bind(l, (struct sockaddr *)at, *len) || listen(l, 64) ||
+	    getsockname(l, (struct sockaddr *)at, len))
+		die("listen");
+	return l;
+}
+
+void cold_pair(int domain, bool mapped)
+{
+	struct sockaddr_storage at;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
+	socklen_t len;
+	int l = listener(domain, &at, &len), c = socket(domain, SOCK_STREAM, 0);
+	int s;
+
+	if (domain == AF_INET6) {
+		in6->sin6_addr = in6addr_loopback;
+		if (mapped) {
+			static const uint8_t v4[] = {
+				0xff, 0xff, 127, 0, 0, 1
+			};
+
+			memset(&in6->sin6_addr, 0, sizeof(in6->sin6_addr));
+			memcpy(&in6->sin6_addr.s6_addr[10], v4, sizeof(v4));
+		}
+	}
+	if (c < 0 || connect(c, (struct sockaddr *)&at, len))
+		die("connect");
+	s = accept(l, NULL, NULL);
+	if (s < 0)
+		die("accept");
+	close(l);
+	here = is_swapped ? s : c;
+	peer = is_swapped ? c : s;
+}
+
+void warm(int x, int y)
+{
+	static char out[1024], in[1024];
+
+	for (int i = 0; i < 18 && !is_cold; i++) {
+		struct pollfd p[] = { { .fd = x, .events = POLLIN },
+				      { .fd = y, .events = POLLIN } };
+
+		for (int k = 0; k < (int)sizeof(out); k++)
+			out[k] = (char)(i * 7 + k);
+		put_all(x, out, sizeof(out));
+		get_all(y, in, sizeof(in));
+		if (memcmp(in, out, sizeof(in)) != 0)
+			die("get the same bytes there");
+		put_all(y, out, sizeof(out));
+		get_all(x, in, sizeof(in));
+		if (memcmp(in, out, sizeof(in)) != 0)
+			die("get the same bytes back");
+		if (i % 2 == 0 && poll(p, 2, 1) != 0)
+			die("be idle");
+	}
+}
+
+void pair(void)
+{
+	cold_pair(AF_INET, false);
+	warm(here, peer);
+}
+
+/* --- rows --------------------------------------------------------------- */
+
+static void run(const struct row *r)
+{
+	which_row = r->arg;
+	r->f();
+	exit(0); /* not _exit(): what a program does at its end is part of it */
+}
+
+static void tell(const struct row *r, const char *end)
+{
+	printf("%s%s:%.*s%s%s\n", r->name, r->more, (int)said->len, said->text,
+	       *end ? " " : "", end);
+	fflush(stdout);
+}
+
+/* The row's own children go with it. */
+static void run_apart(const struct row *r)
+{
+	struct timespec limit = { .tv_sec = LIMIT_S };
+	char end[32] = "";
+	sigset_t chld;
+	int status;
+	pid_t pid;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &chld, NULL);
+	said->len = 0;
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		exit(2);
+	if (pid == 0) {
+		setpgid(0, 0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		sigprocmask(SIG_UNBLOCK, &chld, NULL);
+		signal(SIGPIPE, SIG_IGN);
+		run(r);
+	}
+	setpgid(pid, pid);
+	while (waitpid(pid, &status, WNOHANG) == 0) {
+		if (sigtimedwait(&chld, NULL, &limit) >= 0 || errno != EAGAIN)
+			continue;
+		strcpy(end, "HUNG");
+		break;
+	}
+	kill(-pid, SIGKILL);
+	if (end[0])
+		waitpid(pid, &status, 0);
+	else if (WIFSIGNALED(status))
+		snprintf(end, sizeof(end), "KILLED by SIG%s",
+			 sigabbrev_np(WTERMSIG(status)));
+	else if (WEXITSTATUS(status))
+		snprintf(end, sizeof(end), "EXITED with %d",
+			 WEXITSTATUS(status));
+	tell(r, end);
+}
+
+static bool wanted(const struct row *r, char **patterns)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s%s", r->name, r->more);
+	for (char **p = patterns; *p; p++)
+		if (fnmatch(*p, name, 0) == 0)
+			return true;
+	return !*patterns;
+}
+
+int main(int argc, char **argv)
+{
+	bool list = false;
+
+	for (argv++; *argv && strncmp(*argv, "--", 2) == 0; argv++) {
+		list = list || strcmp(*argv, "--list") == 0;
+		is_cold = is_cold || strcmp(*argv, "--cold") == 0;
+		is_swapped = is_swapped || strcmp(*argv, "--swap") == 0;
+		is_here = is_here || strcmp(*argv, "--here") == 0;
+	}
+	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (said == MAP_FAILED)
+		return 2;
+	for (const struct row *r = rows; r < rows + n_rows; r++) {
+		if (!wanted(r, argv))
+			continue;
+		if (list) {
+			printf("%s%s\n", r->name, r->more);
+		} else if (is_here) {
+			signal(SIGPIPE, SIG_IGN);
+			said->len = 0;
+			which_row = r->arg;
+			r->f();
+			tell(r, "");
+		} else {
+			run_apart(r);
+		}
+	}
+	return 0;
+}
