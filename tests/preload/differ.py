@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a program sees under exs run and without it: the same. Usage: differ.py
+BEHAVE EXS [OPTION-OF-BEHAVE | PATTERN]...; 1 when a row differs that the file
+"differences" does not name, or one that it names does not."""
+
+import concurrent.futures
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# How each run is told from the native one.
+WAYS = {
+    'connect': {'EXS_UPGRADE': 'connect'},
+    'default': {},
+    'tcp': {'EXS_PROVIDER': 'tcp'},
+}
+
+# A row that differs is run again, alone, this often: the kernel's own answers
+# vary when a thread gets no CPU for a while.
+AGAIN = 3
+
+
+def environment(way):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    env.update(WAYS.get(way, {}))
+    return env
+
+
+def run(behave, exs, way, args, report=None):
+    """The lines of a run, by row."""
+    command = [behave] + args
+    if way != 'native':
+        command = [exs, 'run'] + \
+            (['--report=' + report] if report else []) + command
+    out = subprocess.run(command, env=environment(way), text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         errors='replace', check=False)
+    rows = {}
+    for line in out.stdout.splitlines():
+        name, colon, rest = line.partition(':')
+        if colon:
+            rows[name] = rest.strip()
+    if out.returncode != 0:
+        sys.exit('%s: the run ends with %d' % (way, out.returncode))
+    return rows, out.stderr.strip()
+
+
+def differences():
+    """By row or pattern of rows: the reason."""
+    ret = {}
+    with open(os.path.join(HERE, 'differences')) as f:
+        for line in f:
+            if line.strip() and not line.startswith('#'):
+                name, _, reason = line.partition(':')
+                ret[name.strip()] = reason.strip()
+    return ret
+
+
+def same_again(behave, exs, way, name, native, flags):
+    """Whether what differed once was chance: never for what hangs or dies."""
+    answers = {native}
+    for _ in range(AGAIN):
+        answers.add(run(behave, exs, 'native', flags + [name])[0][name])
+    for _ in range(AGAIN):
+        seen = run(behave, exs, way, flags + [name])[0][name]
+        if seen not in answers:
+            return seen
+    return None
+
+
+def show(way, name, want, seen):
+    print('%s, %s:' % (name, way))
+    print('  - ' + want)
+    print('  + ' + seen)
+
+
+def shim_is_used(behave, exs, way):
+    """The report of one row says where its connection was."""
+    with tempfile.NamedTemporaryFile('r') as f:
+        run(behave, exs, way, ['io_pieces_join'], f.name)
+        found = re.search(r'(\d+) connections on a fabric', f.read())
+    n = int(found.group(1)) if found else 0
+    wanted = 0 if way == 'tcp' else 2
+    if not found or n != wanted:
+        print('%s: %d ends of the connection were on a fabric, not %d' %
+              (way, n, wanted))
+        return False
+    return True
+
+
+def main():
+    if len(sys.argv) < 3:
+        print('usage: differ.py BEHAVE EXS [OPTION | PATTERN]...')
+        return 2
+    behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
+    args = sys.argv[3:]
+    flags = [a for a in args if a.startswith('--')]
+    known = differences()
+    stale = set(known)
+    good = all([shim_is_used(behave, exs, way) for way in WAYS])
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        jobs = {way: pool.submit(run, behave, exs, way, args)
+                for way in ['native', *WAYS]}
+    native = jobs['native'].result()[0]
+    counts = {}
+    for way in WAYS:
+        rows, said = jobs[way].result()
+        if said:
+            print('%s says: %s' % (way, said[:2000]))
+        counts[way] = [0, 0, 0]
+        for name, want in native.items():
+            seen = rows.get(name, 'nothing')
+            if seen == want:
+                continue
+            why = [k for k in known if fnmatch.fnmatchcase(name, k)]
+            stale.difference_update(why)
+            if why:
+                counts[way][1] += 1
+                continue
+            if not re.search('HUNG|KILLED|EXITED|CANNOT|nothing', seen):
+                seen = same_again(behave, exs, way, name, want, flags)
+            if seen is None:
+                counts[way][2] += 1
+                continue
+            counts[way][0] += 1
+            good = False
+            show(way, name, want, seen)
+    for way, (bad, meant, chance) in counts.items():
+        print('%s: %d rows, %d differ, %d differ as they should, %d did once' %
+              (way, len(native), bad, meant, chance))
+    for name in stale if not args else []:
+        print('%s does not differ: take it out of differences' % name)
+        good = False
+    return 0 if good else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,860 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Reading and writing: order, short counts, edges of vectors, waiting. */
+#include "behave.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <linux/sockios.h>
+#include <unistd.h>
+
+static char big[1 << 20];
+
+static void timeout_of(int fd, int name, int ms)
+{
+	struct timeval t = { .tv_usec = ms * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, name, &t, sizeof(t));
+}
+
+static void hello(void)
+{
+	put_text(peer, "hello");
+}
+
+static void bye(void)
+{
+	close(peer);
+}
+
+static void hello_world(void)
+{
+	put_text(peer, "hello, world");
+}
+
+/* --- order -------------------------------------------------------------- */
+
+ROW(io_pieces_join)
+{
+	pair();
+	for (int i = 0; i < 5; i++)
+		put_text(here, "abc");
+	pass_ms(5);
+	get_now("recv", peer, 64);
+}
+
+ROW(io_pieces_split)
+{
+	pair();
+	put_text(here, "abcdefghijkl");
+	pass_ms(5);
+	for (int i = 0; i < 6; i++)
+		get_now("recv", peer, 5);
+}
+
+ROW(io_calls_in_order)
+{
+	struct iovec v[] = { { (char[]){ "cc" }, 2 }, { (char[]){ "dd" }, 2 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	char buf[64] = "";
+
+	pair();
+	is("send", send(here, "aa", 2, 0));
+	is("write", write(here, "bb", 2));
+	is("writev", writev(here, v, 2));
+	is("sendmsg", sendmsg(here, &m, 0));
+	is("sendto", sendto(here, "ee", 2, 0, NULL, 0));
+	is("more", send(here, "ff", 2, MSG_MORE));
+	is("send", send(here, "gg", 2, 0));
+	get_all(peer, buf, 18);
+	got("read", 18, buf);
+}
+
+ROW(io_sendto_address_ignored)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	pair();
+	is("sendto",
+	   sendto(here, "x", 1, 0, (struct sockaddr *)&in, sizeof(in)));
+	settle(peer, POLLIN);
+	get_now("recv", peer, 4);
+}
+
+ROW(io_more_then_wait)
+{
+	pair();
+	is("more", send(here, "ab", 2, MSG_MORE));
+	settle(peer, POLLIN);
+	get_now("recv", peer, 4);
+}
+
+ROW(io_more_then_push)
+{
+	pair();
+	is("more", send(here, "ab", 2, MSG_MORE));
+	is("send", send(here, "cd", 2, 0));
+	settle(peer, POLLIN);
+	pass_ms(5);
+	get_now("recv", peer, 64);
+}
+
+ROW(io_cork)
+{
+	int on = 1, off = 0;
+
+	pair();
+	is("cork", setsockopt(here, IPPROTO_TCP, TCP_CORK, &on, sizeof(on)));
+	is("send", send(here, "ab", 2, 0));
+	poll_one("corked", peer, POLLIN, 80);
+	is("send", send(here, "cd", 2, 0));
+	is("uncork",
+	   setsockopt(here, IPPROTO_TCP, TCP_CORK, &off, sizeof(off)));
+	settle(peer, POLLIN);
+	pass_ms(5);
+	get_now("recv", peer, 64);
+}
+
+/* --- edges -------------------------------------------------------------- */
+
+ROW(io_vector_counts)
+{
+	static struct iovec v[IOV_MAX + 1];
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = IOV_MAX + 1 };
+
+	pair();
+	for (int i = 0; i <= IOV_MAX; i++)
+		v[i] = (struct iovec){ big + i, 1 };
+	nonblock(here, true);
+	is("writev", writev(here, v, IOV_MAX + 1));
+	is("readv", readv(here, v, IOV_MAX + 1));
+	is("writev", writev(here, v, which_row - 1));
+	is("readv", readv(here, v, which_row - 1));
+	is("sendmsg", sendmsg(here, &m, MSG_NOSIGNAL));
+	is("recvmsg", recvmsg(here, &m, MSG_DONTWAIT));
+	is("writev", writev(here, v, IOV_MAX));
+	pass_ms(5);
+	nonblock(peer, true);
+	is("readv", readv(peer, v, IOV_MAX));
+	v[0].iov_len = SSIZE_MAX;
+	v[1].iov_len = SSIZE_MAX;
+	is("too long", writev(here, v, 2));
+}
+
+ROW(io_bad_memory)
+{
+	struct iovec v[] = { { NULL, 4 } };
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("recv", recv(here, (void *)8, 4, MSG_DONTWAIT));
+	is("readv", readv(here, v, 1));
+	is("recv0", recv(here, NULL, 0, MSG_DONTWAIT));
+	get_now("recv", here, 64);
+}
+
+ROW(io_bad_memory_sent)
+{
+	pair();
+	is("send", send(here, (void *)8, 4, MSG_DONTWAIT));
+	is("send0", send(here, NULL, 0, MSG_DONTWAIT));
+	is("send", send(here, "x", 1, MSG_DONTWAIT));
+	settle(peer, POLLIN);
+	get_now("recv", peer, 4);
+}
+
+ROW(io_readv_scatters)
+{
+	char one[2], two[1], three[10] = "";
+	struct iovec v[] = {
+		{ one, 2 }, { two, 1 }, { NULL, 0 }, { three, 9 }
+	};
+
+	pair();
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	is("readv", readv(here, v, 4));
+	got("one", 2, one);
+	got("two", 1, two);
+	got("three", 3, three);
+}
+
+ROW(io_recvmsg_peek_scatters)
+{
+	char one[2], two[10] = "";
+	struct iovec v[] = { { one, 2 }, { two, 9 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	pair();
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	is("peek", recvmsg(here, &m, MSG_PEEK));
+	got("one", 2, one);
+	got("two", 4, two);
+	get_now("recv", here, 64);
+}
+
+ROW(io_sendmmsg)
+{
+	struct iovec v[] = { { (char[]){ "one" }, 3 },
+			     { (char[]){ "two" }, 3 } };
+	struct mmsghdr m[2] = { 0 };
+
+	pair();
+	for (int i = 0; i < 2; i++) {
+		m[i].msg_hdr.msg_iov = &v[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	is("sendmmsg", sendmmsg(here, m, 2, 0));
+	say("%u %u", m[0].msg_len, m[1].msg_len);
+	pass_ms(5);
+	get_now("recv", peer, 64);
+}
+
+ROW(io_recvmmsg_waits)
+{
+	char buf[2][3];
+	struct iovec v[2] = { { buf[0], 3 }, { buf[1], 3 } };
+	struct mmsghdr m[2] = { 0 };
+	struct timespec t = { .tv_nsec = 50000000 };
+
+	pair();
+	for (int i = 0; i < 2; i++) {
+		m[i].msg_hdr.msg_iov = &v[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	later(100, hello);
+	TIMED("recvmmsg", recvmmsg(here, m, 2, MSG_WAITFORONE, NULL));
+	later_end();
+	say("%u %u", m[0].msg_len, m[1].msg_len);
+	put_text(peer, "abc");
+	settle(here, POLLIN);
+	is("timeout", recvmmsg(here, m, 2, MSG_DONTWAIT, &t));
+}
+
+ROW(io_unknown_flags)
+{
+	char buf[8];
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	got("recv", recv(here, buf, 2, MSG_CMSG_CLOEXEC), buf);
+	got("recv", recv(here, buf, 2, 0x80000), buf);
+	is("errqueue", recv(here, buf, 2, MSG_ERRQUEUE | MSG_DONTWAIT));
+	is("send", send(here, "x", 1, MSG_DONTROUTE));
+	is("send", send(here, "x", 1, MSG_CONFIRM | MSG_EOR));
+}
+
+ROW(io_file_calls)
+{
+	char buf[4];
+
+	pair();
+	is("lseek", lseek(here, 0, SEEK_SET));
+	is("pread", pread(here, buf, 4, 0));
+	is("pwrite", pwrite(here, buf, 4, 0));
+	is("fsync", fsync(here));
+	is("ftruncate", ftruncate(here, 4));
+}
+
+ROW(io_preadv2)
+{
+	char buf[8];
+	struct iovec v = { buf, 8 };
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	got("preadv2", preadv2(here, &v, 1, -1, 0), buf);
+	v.iov_len = 2;
+	is("pwritev2", pwritev2(here, &v, 1, -1, 0));
+	settle(peer, POLLIN);
+	get_now("recv", peer, 8);
+}
+
+/* --- waiting ------------------------------------------------------------ */
+
+ROW(io_recv_waits)
+{
+	char buf[8];
+
+	pair();
+	later(100, hello);
+	got("recv", TIMED("recv", recv(here, buf, 8, 0)), buf);
+	later_end();
+}
+
+ROW(io_read_waits)
+{
+	char buf[8];
+
+	pair();
+	later(100, hello);
+	got("read", TIMED("read", read(here, buf, 8)), buf);
+	later_end();
+}
+
+ROW(io_recv_waits_for_the_end)
+{
+	char buf[8];
+
+	pair();
+	later(100, bye);
+	TIMED("recv", recv(here, buf, 8, 0));
+	later_end();
+}
+
+static void unblock_reset(void)
+{
+	reset(peer);
+}
+
+ROW(io_recv_waits_for_a_reset)
+{
+	char buf[8];
+
+	pair();
+	later(100, unblock_reset);
+	TIMED("recv", recv(here, buf, 8, 0));
+	TIMED("recv", recv(here, buf, 8, 0));
+	later_end();
+}
+
+static void own_shutdown(void)
+{
+	shutdown(here, SHUT_RD);
+}
+
+ROW(io_recv_ended_by_shutdown)
+{
+	char buf[8];
+
+	pair();
+	later(100, own_shutdown);
+	TIMED("recv", recv(here, buf, 8, 0));
+	later_end();
+}
+
+static void two_halves(void)
+{
+	put_text(peer, "hello");
+	pass_ms(100);
+	put_text(peer, "world");
+}
+
+ROW(io_waitall)
+{
+	char buf[16];
+
+	pair();
+	later(0, two_halves);
+	got("recv", TIMED("recv", recv(here, buf, 10, MSG_WAITALL)), buf);
+	later_end();
+}
+
+ROW(io_waitall_peek)
+{
+	char buf[16];
+
+	pair();
+	later(0, two_halves);
+	got("peek", TIMED("peek", recv(here, buf, 10, MSG_WAITALL | MSG_PEEK)),
+	    buf);
+	later_end();
+	get_now("recv", here, 16);
+}
+
+static void half_and_bye(void)
+{
+	put_text(peer, "hello");
+	pass_ms(100);
+	close(peer);
+}
+
+ROW(io_waitall_cut_by_end)
+{
+	char buf[16];
+
+	pair();
+	later(0, half_and_bye);
+	got("recv", TIMED("recv", recv(here, buf, 10, MSG_WAITALL)), buf);
+	later_end();
+	get_now("recv", here, 4);
+}
+
+ROW(io_waitall_vector)
+{
+	char one[6], two[4];
+	struct iovec v[] = { { one, 6 }, { two, 4 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	pair();
+	later(0, two_halves);
+	TIMED("recvmsg", recvmsg(here, &m, MSG_WAITALL));
+	later_end();
+	got("one", 6, one);
+	got("two", 4, two);
+}
+
+ROW(io_waitall_times_out)
+{
+	char buf[16];
+
+	pair();
+	timeout_of(here, SO_RCVTIMEO, 100);
+	put_text(peer, "hello");
+	TIMED("recv", recv(here, buf, 10, MSG_WAITALL));
+	TIMED("recv", recv(here, buf, 10, MSG_WAITALL));
+}
+
+ROW(io_recv_times_out)
+{
+	char buf[8];
+
+	pair();
+	timeout_of(here, SO_RCVTIMEO, 100);
+	TIMED("recv", recv(here, buf, 8, 0));
+	TIMED("read", read(here, buf, 8));
+	timeout_of(here, SO_RCVTIMEO, 0);
+	later(100, hello);
+	TIMED("recv", recv(here, buf, 8, 0));
+	later_end();
+}
+
+ROW(io_send_times_out)
+{
+	pair();
+	timeout_of(here, SO_SNDTIMEO, 100);
+	fill(here);
+	TIMED("send", send(here, "x", 1, 0));
+	is("dontwait", send(here, "x", 1, MSG_DONTWAIT));
+}
+
+static void make_room(void)
+{
+	drain(peer);
+}
+
+ROW(io_send_waits_for_room)
+{
+	pair();
+	fill(here);
+	later(100, make_room);
+	TIMED("send", send(here, "x", 1, 0));
+	later_end();
+}
+
+ROW(io_send_ended_by_reset)
+{
+	pair();
+	fill(here);
+	later(100, unblock_reset);
+	TIMED("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	later_end();
+}
+
+ROW(io_send_all_or_wait)
+{
+	size_t n;
+
+	pair();
+	later(50, make_room);
+	n = 0;
+	for (int i = 0; i < 2; i++)
+		n += (size_t)send(here, big, sizeof(big) / 2, 0);
+	is("sent", (long)n);
+	later_end();
+}
+
+ROW(io_full_and_room_again)
+{
+	size_t put, taken;
+
+	pair();
+	put = fill(here);
+	is("send", send(here, "x", 1, MSG_DONTWAIT));
+	poll_one("out", here, POLLOUT, 0);
+	taken = drain(peer);
+	say("%s", put == taken ? "all came" : "bytes are missing");
+	poll_one("out", here, POLLOUT, 1000);
+	is("send", send(here, "x", 1, MSG_DONTWAIT));
+}
+
+ROW(io_nonblocking_partial_write)
+{
+	ssize_t n;
+	int i;
+
+	pair();
+	nonblock(here, true);
+	for (i = 0; i < 100; i++) {
+		n = write(here, big, sizeof(big));
+		if (n < (ssize_t)sizeof(big))
+			break;
+	}
+	say("%s", i == 100 ? "never full" : n > 0 ? "partly" : "not at all");
+	n = write(here, big, sizeof(big));
+	while (n > 0)
+		n = write(here, big, sizeof(big));
+	is("then", n);
+}
+
+ROW(io_lowat)
+{
+	int n = 6;
+	char buf[16];
+
+	pair();
+	is("set", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	put_text(peer, "hello");
+	poll_one("poll", here, POLLIN, 80);
+	later(100, hello_world);
+	TIMED("recv", recv(here, buf, 16, 0));
+	later_end();
+	get_now("recv", here, 16);
+}
+
+ROW(io_waits_with_lowat_less)
+{
+	int n = 6;
+
+	pair();
+	is("set", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	put_text(peer, "hello");
+	pass_ms(5);
+	get_now("dontwait", here, 16);
+}
+
+/* --- signals ------------------------------------------------------------ */
+
+static _Atomic int signals;
+
+static void count(int sig)
+{
+	signals++;
+}
+
+static void on_signal(int sig, int flags)
+{
+	struct sigaction sa = { .sa_handler = count, .sa_flags = flags };
+
+	sigaction(sig, &sa, NULL);
+}
+
+static void alarm_in(int ms)
+{
+	struct itimerval t = { .it_value.tv_usec = ms * 1000 };
+
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+ROW(io_recv_interrupted)
+{
+	char buf[8];
+
+	pair();
+	on_signal(SIGALRM, 0);
+	alarm_in(100);
+	TIMED("recv", recv(here, buf, 8, 0));
+	say("signals %d", signals);
+}
+
+ROW(io_recv_restarted)
+{
+	char buf[8];
+
+	pair();
+	on_signal(SIGALRM, SA_RESTART);
+	alarm_in(50);
+	later(120, hello);
+	got("recv", TIMED("recv", recv(here, buf, 8, 0)), buf);
+	say("signals %d", signals);
+	later_end();
+}
+
+ROW(io_recv_restart_with_timeout)
+{
+	char buf[8];
+
+	pair();
+	timeout_of(here, SO_RCVTIMEO, 500);
+	on_signal(SIGALRM, SA_RESTART);
+	alarm_in(50);
+	TIMED("recv", recv(here, buf, 8, 0));
+}
+
+ROW(io_recv_part_interrupted)
+{
+	char buf[16];
+
+	pair();
+	put_text(peer, "hello");
+	on_signal(SIGALRM, 0);
+	alarm_in(100);
+	TIMED("waitall", recv(here, buf, 10, MSG_WAITALL));
+}
+
+ROW(io_send_interrupted)
+{
+	pair();
+	fill(here);
+	on_signal(SIGALRM, 0);
+	alarm_in(100);
+	TIMED("send", send(here, "x", 1, 0));
+}
+
+ROW(io_send_part_interrupted)
+{
+	ssize_t n;
+	int i = 0;
+
+	pair();
+	on_signal(SIGALRM, 0);
+	alarm_in(100);
+	do
+		n = send(here, big, sizeof(big), 0);
+	while (n == sizeof(big) && i++ < 100);
+	say("%s", n > 0 ? "partly" : n < 0 ? strerrorname_np(errno) : "none");
+}
+
+ROW(io_sigpipe_handled)
+{
+	pair();
+	on_signal(SIGPIPE, 0);
+	shutdown(here, SHUT_WR);
+	is("send", send(here, "x", 1, 0));
+	is("write", write(here, "x", 1));
+	say("signals %d", signals);
+	is("nosignal", send(here, "x", 1, MSG_NOSIGNAL));
+	say("signals %d", signals);
+}
+
+ROW(io_sigpipe_kills)
+{
+	pair();
+	signal(SIGPIPE, SIG_DFL);
+	shutdown(here, SHUT_WR);
+	say("alive");
+	is("send", send(here, "x", 1, 0));
+}
+
+ROW(io_sigpipe_after_close)
+{
+	pair();
+	on_signal(SIGPIPE, 0);
+	close(peer);
+	pass_ms(5);
+	is("write", write(here, "x", 1));
+	pass_ms(5);
+	is("write", write(here, "x", 1));
+	say("signals %d", signals);
+}
+
+/* --- urgent data -------------------------------------------------------- */
+
+ROW(io_urgent_between)
+{
+	int at = -1;
+
+	pair();
+	put_text(peer, "ab");
+	is("oob", send(peer, "u", 1, MSG_OOB));
+	put_text(peer, "cd");
+	settle(here, POLLPRI);
+	pass_ms(5);
+	get_now("recv", here, 64);
+	ioctl(here, SIOCATMARK, &at);
+	say("mark %d", at);
+	get_now("recv", here, 64);
+}
+
+ROW(io_urgent_inline)
+{
+	int on = 1;
+
+	pair();
+	is("inline",
+	   setsockopt(here, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)));
+	put_text(peer, "ab");
+	is("oob", send(peer, "u", 1, MSG_OOB));
+	put_text(peer, "cd");
+	pass_ms(20);
+	for (int i = 0; i < 3; i++)
+		get_now("recv", here, 64);
+}
+
+ROW(io_urgent_signal)
+{
+	pair();
+	on_signal(SIGURG, 0);
+	is("owner", fcntl(here, F_SETOWN, getpid()));
+	is("oob", send(peer, "u", 1, MSG_OOB));
+	settle(here, POLLPRI);
+	say("signals %d", signals);
+}
+
+ROW(io_after_urgent)
+{
+	pair();
+	is("oob", send(peer, "u", 1, MSG_OOB));
+	settle(here, POLLPRI);
+	warm(here, peer);
+	say("moved on");
+}
+
+/* --- counts ------------------------------------------------------------- */
+
+ROW(io_unread_counts)
+{
+	int n = -1;
+
+	pair();
+	put_text(peer, "hello");
+	put_text(peer, "world");
+	settle(here, POLLIN);
+	pass_ms(5);
+	for (int i = 0; i < 4; i++) {
+		ioctl(here, FIONREAD, &n);
+		say("%d", n);
+		get_now("recv", here, 4);
+	}
+}
+
+ROW(io_unsent_goes_to_none)
+{
+	int n = -1;
+
+	pair();
+	put_text(here, "hello");
+	for (int i = 0; i < 200; i++) {
+		ioctl(here, SIOCOUTQ, &n);
+		if (!n)
+			break;
+		pass_ms(1);
+	}
+	say("%s", n ? "stays" : "none");
+}
+
+/* What was not read counts; by how much is the buffers' affair. */
+ROW(io_unsent_while_full)
+{
+	int n = -1;
+
+	pair();
+	fill(here);
+	ioctl(here, SIOCOUTQ, &n);
+	say("%s", n > 0 ? "some" : "none");
+}
+
+/* --- files -------------------------------------------------------------- */
+
+static int a_file(size_t n)
+{
+	int fd = memfd_create("behave", 0);
+
+	for (size_t i = 0; i < sizeof(big); i++)
+		big[i] = (char)('a' + i % 26);
+	if (write(fd, big, n) != (ssize_t)n)
+		die("write a file");
+	lseek(fd, 0, SEEK_SET);
+	return fd;
+}
+
+ROW(io_sendfile)
+{
+	int fd;
+	off_t at = 3;
+
+	pair();
+	fd = a_file(100);
+	is("sendfile", sendfile(here, fd, NULL, 10));
+	is("at", lseek(fd, 0, SEEK_CUR));
+	is("sendfile", sendfile(here, fd, &at, 10));
+	is("at", lseek(fd, 0, SEEK_CUR));
+	is("offset", at);
+	at = 95;
+	is("short", sendfile(here, fd, &at, 10));
+	is("past", sendfile(here, fd, &at, 10));
+	is("none", sendfile(here, fd, NULL, 0));
+	pass_ms(5);
+	get_now("recv", peer, 64);
+}
+
+ROW(io_sendfile_errors)
+{
+	int fd, p[2];
+
+	pair();
+	fd = a_file(10);
+	is("closed", sendfile(here, -1, NULL, 10));
+	is("pipe", pipe(p));
+	is("pipe", sendfile(here, p[0], NULL, 10));
+	shutdown(here, SHUT_WR);
+	is("shut", sendfile(here, fd, NULL, 10));
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("from", sendfile(p[1], here, NULL, 5));
+}
+
+ROW(io_sendfile_full)
+{
+	int fd;
+	ssize_t n;
+	off_t at = 0;
+
+	pair();
+	fd = a_file(sizeof(big));
+	nonblock(here, true);
+	fill(here);
+	is("sendfile", sendfile(here, fd, &at, 100));
+	is("offset", at);
+	drain(peer);
+	n = sendfile(here, fd, &at, 100);
+	is("sendfile", n);
+}
+
+ROW(io_splice)
+{
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("in", splice(here, NULL, p[1], NULL, 64, SPLICE_F_NONBLOCK));
+	is("out", splice(p[0], NULL, here, NULL, 64, 0));
+	settle(peer, POLLIN);
+	get_now("recv", peer, 64);
+}
+
+ROW(io_not_sockets)
+{
+	int p[2], fd, sv[2];
+	char buf[8];
+
+	pair();
+	is("pipe", pipe(p));
+	is("write", write(p[1], "ab", 2));
+	got("read", read(p[0], buf, 8), buf);
+	is("recv", recv(p[0], buf, 8, 0));
+	fd = a_file(10);
+	got("file", read(fd, buf, 5), buf);
+	is("send", send(fd, buf, 5, 0));
+	is("socketpair", socketpair(AF_UNIX, SOCK_DGRAM, 0, sv));
+	is("send", send(sv[0], "abcdef", 6, 0));
+	is("trunc", recv(sv[1], buf, 2, MSG_TRUNC));
+	is("closed", recv(999, buf, 2, 0));
+	is("negative", write(-1, buf, 2));
+}

@@ -1,0 +1,573 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How connections begin and end, and what is set on them. */
+#include "behave.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static struct sockaddr_storage at;
+static socklen_t at_len;
+
+static int tcp(int flags)
+{
+	return socket(AF_INET, SOCK_STREAM | flags, 0);
+}
+
+static long join(int fd)
+{
+	return connect(fd, (struct sockaddr *)&at, at_len);
+}
+
+static void option(const char *what, int fd, int level, int name)
+{
+	int n = -1;
+	socklen_t len = sizeof(n);
+
+	is(what, getsockopt(fd, level, name, &n, &len));
+	say("%d", n);
+}
+
+static void set_option(const char *what, int fd, int level, int name, int n)
+{
+	is(what, setsockopt(fd, level, name, &n, sizeof(n)));
+}
+
+/* --- beginning ---------------------------------------------------------- */
+
+ROW(life_unconnected)
+{
+	struct sockaddr_storage name;
+	socklen_t len = sizeof(name);
+	char c;
+
+	here = tcp(0);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("recv", recv(here, &c, 1, 0));
+	is("write", write(here, "x", 1));
+	is("read", read(here, &c, 1));
+	is("peer", getpeername(here, (struct sockaddr *)&name, &len));
+	is("shutdown", shutdown(here, SHUT_WR));
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("accept", accept(here, NULL, NULL));
+	is("close", close(here));
+	is("close", close(here));
+}
+
+ROW(life_listener_calls)
+{
+	char c;
+
+	here = listener(AF_INET, &at, &at_len);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("recv", recv(here, &c, 1, 0));
+	is("listen again", listen(here, 5));
+	is("connect", join(here));
+	option("accepts", here, SOL_SOCKET, SO_ACCEPTCONN);
+	nonblock(here, true);
+	is("accept", accept(here, NULL, NULL));
+	is("shutdown", shutdown(here, SHUT_RDWR));
+	is("accept", accept(here, NULL, NULL));
+}
+
+ROW(life_refused)
+{
+	here = listener(AF_INET, &at, &at_len);
+	close(here);
+	here = tcp(0);
+	is("connect", join(here));
+	is("again", join(here));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(life_refused_later)
+{
+	here = listener(AF_INET, &at, &at_len);
+	close(here);
+	here = tcp(SOCK_NONBLOCK);
+	is("connect", join(here));
+	settle(here, POLLERR | POLLHUP);
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	poll_one("poll", here, POLLIN | POLLOUT, 0);
+}
+
+ROW(life_connect_twice)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	here = tcp(0);
+	is("connect", join(here));
+	is("again", join(here));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	is("again", join(here));
+	is("accepted", join(peer));
+	is("listen", listen(here, 1));
+	is("bind", bind(here, (struct sockaddr *)&at, at_len));
+}
+
+ROW(life_connect_nonblocking)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	here = tcp(SOCK_NONBLOCK);
+	is("connect", join(here));
+	settle(here, POLLOUT);
+	poll_one("poll", here, POLLIN | POLLOUT, 0);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	is("again", join(here));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	get_now("recv", here, 4);
+	say("%s", fcntl(here, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks");
+	say("%s", fcntl(peer, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks");
+}
+
+ROW(life_connect_errors)
+{
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+
+	listener(AF_INET, &at, &at_len);
+	here = tcp(0);
+	is("short", connect(here, (struct sockaddr *)&at, 4));
+	is("family", connect(here, (struct sockaddr *)&in6, sizeof(in6)));
+	is("null", connect(here, (void *)8, 16));
+	is("closed", connect(999, (struct sockaddr *)&at, at_len));
+	is("file",
+	   connect(open("/dev/null", O_RDWR), (struct sockaddr *)&at, at_len));
+	is("then", join(here));
+}
+
+ROW(life_disconnect)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	pair();
+	is("disconnect", connect(here, &none, sizeof(none)));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(peer, POLLIN);
+	get_now("peer", peer, 4);
+	listener(AF_INET, &at, &at_len);
+	is("connect", join(here));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(life_send_before_accept)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	here = tcp(0);
+	is("connect", join(here));
+	put_text(here, "early");
+	is("shutdown", shutdown(here, SHUT_WR));
+	peer = accept(l, NULL, NULL);
+	settle(peer, POLLIN);
+	get_now("recv", peer, 64);
+	get_now("recv", peer, 64);
+	put_text(peer, "late");
+	settle(here, POLLIN);
+	get_now("recv", here, 64);
+}
+
+ROW(life_closed_before_accept)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	here = tcp(0);
+	is("connect", join(here));
+	put_text(here, "early");
+	close(here);
+	peer = accept(l, NULL, NULL);
+	is("accept", peer < 0 ? -1 : 0);
+	settle(peer, POLLRDHUP);
+	get_now("recv", peer, 64);
+	get_now("recv", peer, 64);
+}
+
+ROW(life_reset_before_accept)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	here = tcp(0);
+	is("connect", join(here));
+	reset(here);
+	pass_ms(5);
+	peer = accept(l, NULL, NULL);
+	is("accept", peer < 0 ? -1 : 0);
+	get_now("recv", peer, 64);
+	get_now("recv", peer, 64);
+}
+
+static void connect_late(void)
+{
+	here = tcp(0);
+	join(here);
+}
+
+ROW(life_accept_waits)
+{
+	int l = listener(AF_INET, &at, &at_len);
+	int64_t start = now_ns();
+
+	later(100, connect_late);
+	peer = accept(l, NULL, NULL);
+	is("accept", peer < 0 ? -1 : 0);
+	pace(start);
+	later_end();
+}
+
+ROW(life_accept_flags)
+{
+	int l = listener(AF_INET, &at, &at_len);
+	struct sockaddr_in name = { 0 }, own = { 0 };
+	socklen_t len = sizeof(name), own_len = sizeof(own);
+
+	here = tcp(0);
+	join(here);
+	peer = accept4(l, (struct sockaddr *)&name, &len,
+		       SOCK_NONBLOCK | SOCK_CLOEXEC);
+	getsockname(here, (struct sockaddr *)&own, &own_len);
+	say("%s %s",
+	    fcntl(peer, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks",
+	    fcntl(peer, F_GETFD) & FD_CLOEXEC ? "cloexec" : "kept");
+	say("name %d %s", (int)len,
+	    name.sin_port == own.sin_port ? "right" : "wrong");
+	is("flags", accept4(l, NULL, NULL, 1));
+	get_now("recv", peer, 1);
+	here = tcp(SOCK_NONBLOCK | SOCK_CLOEXEC);
+	join(here);
+	peer = accept(l, NULL, NULL);
+	say("%s %s",
+	    fcntl(peer, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks",
+	    fcntl(peer, F_GETFD) & FD_CLOEXEC ? "cloexec" : "kept");
+}
+
+ROW(life_accept_bad)
+{
+	int l = listener(AF_INET, &at, &at_len);
+
+	is("closed", accept(999, NULL, NULL));
+	is("file", accept(open("/dev/null", O_RDWR), NULL, NULL));
+	pair();
+	is("connection", accept(here, NULL, NULL));
+	here = tcp(0);
+	join(here);
+	is("null", accept(l, (void *)8, &at_len));
+	nonblock(l, true);
+	peer = accept(l, NULL, NULL);
+	is("none", peer < 0 ? -1 : 0);
+	is("none", accept(l, NULL, NULL));
+}
+
+ROW(life_bind)
+{
+	int two = tcp(0), l;
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	l = listener(AF_INET, &at, &at_len);
+	is("in use", bind(two, (struct sockaddr *)&at, at_len));
+	is("twice", bind(l, (struct sockaddr *)&at, at_len));
+	in.sin_addr.s_addr = htonl(0xc0000201);
+	is("elsewhere", bind(two, (struct sockaddr *)&in, sizeof(in)));
+	is("short", bind(two, (struct sockaddr *)&in, 3));
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	is("bind", bind(two, (struct sockaddr *)&in, sizeof(in)));
+	is("connect", join(two));
+}
+
+ROW(life_listen_unbound)
+{
+	int l = tcp(0);
+	struct sockaddr_in *in = (struct sockaddr_in *)&at;
+
+	is("listen", listen(l, 4));
+	at_len = sizeof(at);
+	is("name", getsockname(l, (struct sockaddr *)&at, &at_len));
+	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	here = tcp(0);
+	is("connect", join(here));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	say("moved");
+}
+
+ROW(life_self_connect)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	socklen_t len = sizeof(in);
+	char buf[8];
+
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	here = tcp(0);
+	bind(here, (struct sockaddr *)&in, sizeof(in));
+	getsockname(here, (struct sockaddr *)&in, &len);
+	is("connect", connect(here, (struct sockaddr *)&in, len));
+	warm(here, here);
+	is("send", send(here, "self", 4, 0));
+	got("recv", recv(here, buf, 8, 0), buf);
+	is("shutdown", shutdown(here, SHUT_WR));
+	settle(here, POLLRDHUP);
+	get_now("recv", here, 4);
+}
+
+ROW(life_ipv6)
+{
+	struct sockaddr_storage name;
+	socklen_t len = sizeof(name);
+
+	cold_pair(AF_INET6, false);
+	warm(here, peer);
+	is("name", getpeername(here, (struct sockaddr *)&name, &len));
+	say("%d %s", (int)len, name.ss_family == AF_INET6 ? "v6" : "other");
+	put_text(here, "hello");
+	settle(peer, POLLIN);
+	get_now("recv", peer, 64);
+}
+
+ROW(life_mapped)
+{
+	struct sockaddr_storage name;
+	socklen_t len = sizeof(name);
+
+	cold_pair(AF_INET6, true);
+	warm(here, peer);
+	is("name", getpeername(here, (struct sockaddr *)&name, &len));
+	say("%d %s", (int)len, name.ss_family == AF_INET6 ? "v6" : "other");
+	put_text(here, "hello");
+	settle(peer, POLLIN);
+	get_now("recv", peer, 64);
+}
+
+ROW(life_names)
+{
+	struct sockaddr_in a = { 0 }, b = { 0 };
+	socklen_t la = sizeof(a), lb = sizeof(b);
+
+	pair();
+	is("sock", getsockname(here, (struct sockaddr *)&a, &la));
+	is("peer", getpeername(peer, (struct sockaddr *)&b, &lb));
+	say("%s", la == lb && memcmp(&a, &b, la) == 0 ? "same" : "different");
+	is("null", getpeername(here, (void *)8, &la));
+}
+
+/* --- ending ------------------------------------------------------------- */
+
+ROW(life_half_close)
+{
+	char buf[64];
+
+	pair();
+	put_text(here, "question");
+	is("shutdown", shutdown(here, SHUT_WR));
+	get_all(peer, buf, 8);
+	get_now("end", peer, 4);
+	put_text(peer, "answer");
+	close(peer);
+	settle(here, POLLRDHUP);
+	get_now("recv", here, 64);
+	get_now("end", here, 64);
+}
+
+ROW(life_shut_rd_then_bytes)
+{
+	pair();
+	is("shutdown", shutdown(here, SHUT_RD));
+	is("peer sends", send(peer, "x", 1, MSG_NOSIGNAL));
+	pass_ms(5);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+	is("peer sends", send(peer, "y", 1, MSG_NOSIGNAL));
+	is("send", send(here, "z", 1, MSG_NOSIGNAL));
+	settle(peer, POLLIN);
+	get_now("peer", peer, 4);
+}
+
+ROW(life_bytes_before_close)
+{
+	static char buf[200000];
+	size_t n = 0;
+	ssize_t r;
+
+	pair();
+	memset(buf, 'x', sizeof(buf));
+	nonblock(here, true);
+	r = send(here, buf, sizeof(buf), 0);
+	close(here);
+	while (1) {
+		ssize_t k = recv(peer, buf, 4096, 0);
+
+		if (k <= 0) {
+			is("end", k);
+			break;
+		}
+		n += (size_t)k;
+	}
+	say("%s", n == (size_t)r ? "all came" : "bytes are missing");
+}
+
+ROW(life_linger_waits)
+{
+	struct linger l = { .l_onoff = 1, .l_linger = 5 };
+
+	pair();
+	setsockopt(here, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	put_text(here, "hello");
+	TIMED("close", close(here));
+	settle(peer, POLLRDHUP);
+	get_now("recv", peer, 64);
+	get_now("recv", peer, 64);
+}
+
+ROW(life_linger_reset_unread)
+{
+	pair();
+	put_text(here, "hello");
+	settle(peer, POLLIN);
+	reset(here);
+	settle(peer, POLLHUP);
+	get_now("recv", peer, 64);
+	get_now("recv", peer, 64);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	option("error", peer, SOL_SOCKET, SO_ERROR);
+}
+
+ROW(life_reset_error_by_option)
+{
+	pair();
+	reset(peer);
+	settle(here, POLLHUP);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	get_now("recv", here, 4);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(life_reset_error_by_send)
+{
+	pair();
+	reset(peer);
+	settle(here, POLLHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	get_now("recv", here, 4);
+}
+
+ROW(life_write_after_close)
+{
+	pair();
+	close(peer);
+	pass_ms(5);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	pass_ms(5);
+	option("error", here, SOL_SOCKET, SO_ERROR);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	get_now("recv", here, 4);
+}
+
+ROW(life_shutdown_bad)
+{
+	pair();
+	is("how", shutdown(here, 3));
+	is("how", shutdown(here, -1));
+	is("closed", shutdown(999, SHUT_WR));
+	is("file", shutdown(open("/dev/null", O_RDWR), SHUT_WR));
+}
+
+ROW(life_close_while_polled)
+{
+	pair();
+	put_text(here, "x");
+	close(here);
+	here = tcp(0);
+	poll_one("new", here, POLLIN | POLLOUT, 0);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	get_now("peer", peer, 4);
+}
+
+/* --- options ------------------------------------------------------------ */
+
+ROW(life_options)
+{
+	pair();
+	option("type", here, SOL_SOCKET, SO_TYPE);
+	option("accepts", here, SOL_SOCKET, SO_ACCEPTCONN);
+	option("domain", here, SOL_SOCKET, SO_DOMAIN);
+	option("protocol", here, SOL_SOCKET, SO_PROTOCOL);
+	set_option("keepalive", here, SOL_SOCKET, SO_KEEPALIVE, 1);
+	option("keepalive", here, SOL_SOCKET, SO_KEEPALIVE);
+	set_option("nodelay", here, IPPROTO_TCP, TCP_NODELAY, 1);
+	option("nodelay", here, IPPROTO_TCP, TCP_NODELAY);
+	set_option("cork", here, IPPROTO_TCP, TCP_CORK, 1);
+	option("cork", here, IPPROTO_TCP, TCP_CORK);
+	set_option("cork", here, IPPROTO_TCP, TCP_CORK, 0);
+	set_option("quickack", here, IPPROTO_TCP, TCP_QUICKACK, 1);
+	set_option("user timeout", here, IPPROTO_TCP, TCP_USER_TIMEOUT, 1000);
+	set_option("lowat", here, SOL_SOCKET, SO_RCVLOWAT, 3);
+	option("lowat", here, SOL_SOCKET, SO_RCVLOWAT);
+	set_option("wrong", here, SOL_SOCKET, 9999, 1);
+	set_option("level", here, 9999, 1, 1);
+	is("short", setsockopt(here, SOL_SOCKET, SO_KEEPALIVE, "", 1));
+	set_option("buffer", here, SOL_SOCKET, SO_RCVBUF, 40000);
+	set_option("buffer", here, SOL_SOCKET, SO_SNDBUF, 40000);
+	option("buffer", here, SOL_SOCKET, SO_SNDBUF);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(life_linger_option)
+{
+	struct linger l = { .l_onoff = 1, .l_linger = 7 };
+	socklen_t len = sizeof(l);
+
+	pair();
+	is("set", setsockopt(here, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	warm(here, peer);
+	memset(&l, 0, sizeof(l));
+	is("get", getsockopt(here, SOL_SOCKET, SO_LINGER, &l, &len));
+	say("%d %d", l.l_onoff, l.l_linger);
+}
+
+ROW(life_nonblocking_ways)
+{
+	int on = 1, off = 0;
+
+	pair();
+	is("fionbio", ioctl(here, FIONBIO, &on));
+	say("%s", fcntl(here, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks");
+	is("read", read(here, &(char){ 0 }, 1));
+	is("fionbio", ioctl(here, FIONBIO, &off));
+	say("%s", fcntl(here, F_GETFL) & O_NONBLOCK ? "nonblocking" : "blocks");
+	is("fcntl", fcntl(here, F_SETFL, O_RDWR | O_NONBLOCK));
+	is("recv", recv(here, &(char){ 0 }, 1, 0));
+	is("fcntl", fcntl(here, F_GETFL));
+	is("fioclex", ioctl(here, FIOCLEX));
+	is("getfd", fcntl(here, F_GETFD));
+	is("fionclex", ioctl(here, FIONCLEX));
+	is("wrong", ioctl(here, 0x12345678, &on));
+}
+
+ROW(life_async_flag)
+{
+	pair();
+	is("async", fcntl(here, F_SETFL, O_RDWR | O_ASYNC));
+	is("flags", fcntl(here, F_GETFL));
+	warm(here, peer);
+	say("works");
+}
+
+ROW(life_bytes_of_tcp_info)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	pair();
+	is("info", getsockopt(here, IPPROTO_TCP, TCP_INFO, &i, &len));
+	say("state %d", i.tcpi_state);
+}

@@ -1,0 +1,1074 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Descriptors with several names, processes, threads, and much at once. */
+#include "behave.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void answer(const char *what, int fd)
+{
+	settle(fd, POLLIN);
+	get_now(what, fd, 64);
+}
+
+/* --- several names ------------------------------------------------------ */
+
+static void both_names(int two)
+{
+	is("two", two < 0 ? -1 : 0);
+	put_text(here, "one");
+	put_text(two, "two");
+	pass_ms(3);
+	answer("peer", peer);
+	put_text(peer, "hello");
+	settle(two, POLLIN);
+	get_now("one", here, 2);
+	get_now("two", two, 64);
+	is("close", close(here));
+	put_text(two, "still");
+	answer("peer", peer);
+	put_text(peer, "there");
+	answer("two", two);
+	is("close", close(two));
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+}
+
+ROW(names_dup)
+{
+	pair();
+	both_names(dup(here));
+}
+
+ROW(names_dup2)
+{
+	pair();
+	is("dup2", dup2(here, 77));
+	both_names(77);
+}
+
+ROW(names_dup3)
+{
+	pair();
+	is("dup3", dup3(here, 77, O_CLOEXEC));
+	is("flags", fcntl(77, F_GETFD));
+	both_names(77);
+}
+
+ROW(names_dupfd)
+{
+	pair();
+	both_names(fcntl(here, F_DUPFD, 50));
+}
+
+ROW(names_dupfd_cloexec)
+{
+	int two;
+
+	pair();
+	two = fcntl(here, F_DUPFD_CLOEXEC, 50);
+	is("flags", fcntl(two, F_GETFD));
+	both_names(two);
+}
+
+ROW(names_dup_with_bytes)
+{
+	int two;
+
+	pair();
+	put_text(peer, "unread");
+	put_text(here, "sent");
+	two = dup(here);
+	close(here);
+	answer("two", two);
+	answer("peer", peer);
+	warm(two, peer);
+	say("works");
+}
+
+ROW(names_dup_full)
+{
+	size_t n;
+	int two;
+
+	pair();
+	n = fill(here);
+	two = dup(here);
+	is("full", send(two, "x", 1, MSG_DONTWAIT));
+	say("%s", drain(peer) == n ? "all came" : "bytes are missing");
+	settle(two, POLLOUT);
+	is("send", send(two, "x", 1, MSG_DONTWAIT));
+	answer("peer", peer);
+}
+
+ROW(names_dup2_errors)
+{
+	pair();
+	is("itself", dup2(here, here) == here ? 0 : -1);
+	is("dup3", dup3(here, here, 0));
+	is("closed", dup2(999, here));
+	is("negative", dup2(here, -1));
+	is("flags", dup3(here, 88, 1));
+	put_text(here, "still");
+	answer("peer", peer);
+}
+
+ROW(names_dup2_over)
+{
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	is("dup2", dup2(p[0], here) == here ? 0 : -1);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	is("write", write(p[1], "pipe", 4));
+	got("read", read(here, (char[8]){ 0 }, 8), "pipe");
+	is("recv", recv(here, (char[8]){ 0 }, 8, 0));
+}
+
+ROW(names_dup2_over_another)
+{
+	int a, b;
+
+	pair();
+	a = here;
+	b = peer;
+	pair();
+	is("dup2", dup2(a, here) == here ? 0 : -1);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	put_text(here, "hello");
+	answer("peer", b);
+	close(a);
+	put_text(here, "again");
+	answer("peer", b);
+}
+
+ROW(names_close_range)
+{
+	int spare;
+
+	pair();
+	spare = dup(0);
+	put_text(here, "last");
+	is("cloexec", close_range((unsigned int)here, (unsigned int)here,
+				  CLOSE_RANGE_CLOEXEC));
+	is("flags", fcntl(here, F_GETFD));
+	put_text(here, "words");
+	is("close", close_range((unsigned int)here, (unsigned int)here, 0));
+	is("flags", fcntl(here, F_GETFD));
+	is("spare", fcntl(spare, F_GETFD));
+	pass_ms(5);
+	answer("peer", peer);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	is("wrong", close_range(9, 3, 0));
+}
+
+ROW(names_close_all)
+{
+	pair();
+	is("close", close_range(3, ~0u, 0));
+	is("here", fcntl(here, F_GETFD));
+	is("peer", fcntl(peer, F_GETFD));
+	pair();
+	say("works");
+}
+
+ROW(names_reused)
+{
+	int old;
+
+	pair();
+	old = here;
+	close(here);
+	close(peer);
+	pair();
+	say("%s", here == old || peer == old ? "reused" : "other");
+	put_text(here, "hello");
+	answer("peer", peer);
+}
+
+/* --- streams ------------------------------------------------------------ */
+
+ROW(stdio_both_ways)
+{
+	FILE *in, *out;
+	char line[64];
+
+	pair();
+	in = fdopen(here, "r+");
+	out = fdopen(peer, "r+");
+	fprintf(in, "hello %d\n", 1);
+	fflush(in);
+	say("%s", fgets(line, sizeof(line), out) ? strtok(line, "\n") : "end");
+	fputs("answer\nmore\n", out);
+	fclose(out);
+	say("%s", fgets(line, sizeof(line), in) ? strtok(line, "\n") : "end");
+	say("%s", fgets(line, sizeof(line), in) ? strtok(line, "\n") : "end");
+	say("%s", fgets(line, sizeof(line), in) ? strtok(line, "\n") : "end");
+	is("close", fclose(in));
+}
+
+ROW(stdio_after_bytes)
+{
+	FILE *in;
+	char line[64];
+
+	pair();
+	put_text(peer, "one\ntwo\n");
+	settle(here, POLLIN);
+	get_now("recv", here, 4);
+	in = fdopen(here, "r");
+	say("%s", fgets(line, sizeof(line), in) ? strtok(line, "\n") : "end");
+	put_text(peer, "three\n");
+	say("%s", fgets(line, sizeof(line), in) ? strtok(line, "\n") : "end");
+}
+
+ROW(stdio_dprintf)
+{
+	pair();
+	is("dprintf", dprintf(here, "number %d", 5));
+	answer("peer", peer);
+}
+
+ROW(stdio_dup2_to_stdout)
+{
+	pair();
+	fflush(stdout);
+	is("dup2", dup2(here, 1));
+	printf("printed\n");
+	fflush(stdout);
+	if (puts("put") < 0 || fflush(stdout))
+		die("print");
+	pass_ms(5);
+	answer("peer", peer);
+}
+
+/* --- processes ---------------------------------------------------------- */
+
+ROW(fork_child_talks)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		char buf[8];
+
+		put_text(here, "child");
+		get_all(here, buf, 5);
+		_exit(buf[0] == 'h' ? 0 : 1);
+	}
+	answer("peer", peer);
+	put_text(peer, "hello");
+	child("child", pid);
+	put_text(here, "parent");
+	answer("peer", peer);
+}
+
+ROW(fork_child_serves)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		char buf[8];
+
+		close(here);
+		for (int i = 0; i < 200; i++) {
+			get_all(peer, buf, 5);
+			put_all(peer, buf, 5);
+		}
+		_exit(0);
+	}
+	close(peer);
+	for (int i = 0; i < 200; i++) {
+		char buf[8];
+
+		put_text(here, "hello");
+		get_all(here, buf, 5);
+	}
+	child("child", pid);
+	settle(here, POLLRDHUP);
+	get_now("end", here, 4);
+}
+
+ROW(fork_accept_and_serve)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+	pid_t pid = fork();
+	char buf[8];
+
+	if (pid == 0) {
+		peer = accept(l, NULL, NULL);
+		for (int i = 0; i < 100; i++) {
+			get_all(peer, buf, 5);
+			put_all(peer, buf, 5);
+		}
+		exit(0);
+	}
+	close(l);
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	for (int i = 0; i < 100; i++) {
+		put_text(here, "hello");
+		get_all(here, buf, 5);
+	}
+	child("child", pid);
+	settle(here, POLLRDHUP);
+	get_now("end", here, 4);
+}
+
+ROW(fork_both_use_it)
+{
+	char buf[16];
+	pid_t pid;
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	pid = fork();
+	if (pid == 0) {
+		for (int i = 0; i < 3; i++) {
+			if (read(p[0], buf, 1) != 1)
+				_exit(1);
+			put_text(here, "c");
+		}
+		_exit(0);
+	}
+	for (int i = 0; i < 3; i++) {
+		put_text(here, "p");
+		is("tell", write(p[1], "x", 1));
+		get_all(peer, buf, 2);
+		got("both", 2, buf);
+	}
+	child("child", pid);
+}
+
+ROW(fork_exit_does_not_close)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0)
+		exit(0);
+	child("child", pid);
+	poll_one("peer", peer, POLLIN | POLLRDHUP, 50);
+	put_text(here, "still");
+	answer("peer", peer);
+	pid = fork();
+	if (pid == 0) {
+		close(here);
+		_exit(0);
+	}
+	child("child", pid);
+	poll_one("peer", peer, POLLIN | POLLRDHUP, 50);
+	put_text(here, "there");
+	answer("peer", peer);
+}
+
+ROW(fork_parent_closes)
+{
+	pid_t pid;
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	pid = fork();
+	if (pid == 0) {
+		char c;
+
+		close(p[1]);
+		if (read(p[0], &c, 1) != 0)
+			_exit(1);
+		put_text(here, "child");
+		_exit(0);
+	}
+	close(here);
+	poll_one("peer", peer, POLLIN | POLLRDHUP, 50);
+	close(p[1]);
+	answer("peer", peer);
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+ROW(fork_shutdown_is_shared)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		shutdown(here, SHUT_WR);
+		_exit(0);
+	}
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(fork_child_killed)
+{
+	pid_t pid;
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	pid = fork();
+	if (pid == 0) {
+		close(here);
+		put_text(peer, "child");
+		if (write(p[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	close(peer);
+	is("read", read(p[0], (char[1]){ 0 }, 1));
+	kill(pid, SIGKILL);
+	child("child", pid);
+	settle(here, POLLRDHUP);
+	get_now("recv", here, 64);
+	get_now("recv", here, 64);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(fork_child_epoll)
+{
+	struct epoll_event e = { .events = EPOLLIN, .data.u64 = 5 };
+	int set = epoll_create1(0);
+	pid_t pid;
+
+	pair();
+	epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
+	pid = fork();
+	if (pid == 0) {
+		int n = epoll_wait(set, &e, 1, 2000);
+
+		say("child %d %d", n, (int)e.data.u64);
+		get_now("recv", here, 64);
+		_exit(0);
+	}
+	pass_ms(30);
+	put_text(peer, "hello");
+	child("child", pid);
+	is("wait", epoll_wait(set, &e, 1, 0));
+}
+
+static void exec_words(const char *how)
+{
+	char buf[8] = "";
+
+	put_text(peer, "words\n");
+	shutdown(peer, SHUT_WR);
+	get_all(peer, buf, 6);
+	got(how, 6, buf);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+ROW(exec_cat)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		dup2(here, 0);
+		dup2(here, 1);
+		close(here);
+		close(peer);
+		execl("/bin/cat", "cat", (char *)NULL);
+		_exit(127);
+	}
+	close(here);
+	exec_words("cat");
+	child("child", pid);
+}
+
+ROW(exec_cat_with_bytes_there)
+{
+	pid_t pid;
+
+	pair();
+	put_text(peer, "first ");
+	settle(here, POLLIN);
+	pid = fork();
+	if (pid == 0) {
+		dup2(here, 0);
+		dup2(here, 1);
+		close(here);
+		close(peer);
+		execve("/bin/cat", (char *[]){ (char[]){ "cat" }, NULL },
+		       environ);
+		_exit(127);
+	}
+	close(here);
+	exec_words("cat");
+	child("child", pid);
+}
+
+ROW(spawn_cat)
+{
+	posix_spawn_file_actions_t act;
+	char *argv[] = { (char[]){ "cat" }, NULL };
+	pid_t pid = -1;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_adddup2(&act, here, 0);
+	posix_spawn_file_actions_adddup2(&act, here, 1);
+	posix_spawn_file_actions_addclose(&act, here);
+	posix_spawn_file_actions_addclose(&act, peer);
+	is("spawn", posix_spawn(&pid, "/bin/cat", &act, NULL, argv, environ));
+	close(here);
+	exec_words("cat");
+	child("child", pid);
+}
+
+ROW(spawn_echo)
+{
+	posix_spawn_file_actions_t act;
+	char *argv[] = { (char[]){ "echo" }, (char[]){ "hello" }, NULL };
+	pid_t pid = -1;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_adddup2(&act, here, 1);
+	is("spawn", posix_spawnp(&pid, "echo", &act, NULL, argv, environ));
+	child("child", pid);
+	answer("peer", peer);
+	put_text(here, "after");
+	answer("peer", peer);
+}
+
+ROW(exec_inherits_number)
+{
+	char script[64];
+	pid_t pid;
+
+	pair();
+	snprintf(script, sizeof(script),
+		 "echo shell >&%d; read x <&%d; echo $x >&%d", here, here,
+		 here);
+	pid = fork();
+	if (pid == 0) {
+		execl("/bin/bash", "bash", "-c", script, (char *)NULL);
+		_exit(127);
+	}
+	answer("peer", peer);
+	put_text(peer, "hello\n");
+	answer("peer", peer);
+	child("child", pid);
+}
+
+ROW(system_and_popen)
+{
+	char line[32] = "";
+	FILE *f;
+
+	pair();
+	is("system", system("exit 3"));
+	f = popen("echo popen", "r");
+	say("%s",
+	    f && fgets(line, sizeof(line), f) ? strtok(line, "\n") : "end");
+	is("pclose", pclose(f));
+	put_text(here, "hello");
+	answer("peer", peer);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(vfork_exec)
+{
+	pid_t pid;
+
+	pair();
+	pid = vfork();
+	if (pid == 0) {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(127);
+	}
+	child("child", pid);
+	put_text(here, "hello");
+	answer("peer", peer);
+}
+
+/* --- passing ------------------------------------------------------------ */
+
+static void pass(int over, int fd)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "";
+	struct iovec v = { (char[]){ "f" }, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	is("pass", sendmsg(over, &m, 0));
+}
+
+static int passed(int over)
+{
+	char control[CMSG_SPACE(sizeof(int))] = "", byte;
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	struct cmsghdr *c;
+	int fd = -1;
+
+	if (recvmsg(over, &m, 0) == 1 && (c = CMSG_FIRSTHDR(&m)))
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	return fd;
+}
+
+static void pass_to_child(bool keep, const char *waiting)
+{
+	int sv[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	pid = fork(); /* before the connection: it has only what is passed */
+	if (pid == 0) {
+		int fd = passed(sv[1]);
+		char buf[16];
+
+		put_text(fd, "child");
+		get_all(fd, buf, 5 + strlen(waiting));
+		_exit(buf[0] == (*waiting ? *waiting : 'h') ? 0 : 1);
+	}
+	pair();
+	put_text(peer, waiting);
+	if (*waiting)
+		settle(here, POLLIN);
+	pass(sv[0], here);
+	if (!keep)
+		close(here);
+	answer("peer", peer);
+	put_text(peer, "hello");
+	child("child", pid);
+	if (keep) {
+		put_text(here, "parent");
+		answer("peer", peer);
+	}
+	settle(peer, keep ? 0 : POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+ROW(pass_and_close)
+{
+	pass_to_child(false, "");
+}
+
+ROW(pass_with_bytes)
+{
+	pass_to_child(false, "unread");
+}
+
+ROW(pass_and_keep)
+{
+	pass_to_child(true, "");
+}
+
+ROW(pass_to_itself)
+{
+	int sv[2], fd;
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	pass(sv[0], here);
+	fd = passed(sv[1]);
+	close(here);
+	put_text(fd, "hello");
+	answer("peer", peer);
+	put_text(peer, "answer");
+	answer("here", fd);
+}
+
+/* --- threads ------------------------------------------------------------ */
+
+static _Atomic int total, bad;
+
+static void *reader(void *arg)
+{
+	unsigned char buf[64];
+	ssize_t n;
+
+	while ((n = recv(peer, buf, sizeof(buf), 0)) > 0)
+		total += (int)n;
+	return NULL;
+}
+
+ROW(threads_two_readers)
+{
+	pthread_t t[2];
+	static char buf[3000];
+
+	pair();
+	for (int i = 0; i < 2; i++)
+		pthread_create(&t[i], NULL, reader, NULL);
+	for (int i = 0; i < 30; i++)
+		put_all(here, buf, sizeof(buf));
+	shutdown(here, SHUT_WR);
+	for (int i = 0; i < 2; i++)
+		pthread_join(t[i], NULL);
+	say("%d bytes", total);
+}
+
+static void *canceled(void *arg)
+{
+	char c;
+
+	recv(here, &c, 1, 0);
+	return NULL;
+}
+
+ROW(threads_cancel_recv)
+{
+	pthread_t t;
+	void *ret = NULL;
+
+	pair();
+	pthread_create(&t, NULL, canceled, NULL);
+	pass_ms(60);
+	pthread_cancel(t);
+	pthread_join(t, &ret);
+	say("%s", ret == PTHREAD_CANCELED ? "canceled" : "returned");
+	put_text(peer, "hello");
+	answer("recv", here);
+}
+
+static void *canceled_poll(void *arg)
+{
+	struct pollfd p = { .fd = here, .events = POLLIN };
+
+	poll(&p, 1, -1);
+	return NULL;
+}
+
+ROW(threads_cancel_poll)
+{
+	pthread_t t;
+	void *ret = NULL;
+
+	pair();
+	pthread_create(&t, NULL, canceled_poll, NULL);
+	pass_ms(60);
+	pthread_cancel(t);
+	pthread_join(t, &ret);
+	say("%s", ret == PTHREAD_CANCELED ? "canceled" : "returned");
+	put_text(peer, "hello");
+	poll_one("poll", here, POLLIN, 1000);
+	answer("recv", here);
+}
+
+static void *canceled_epoll(void *arg)
+{
+	struct epoll_event e;
+
+	epoll_wait(*(int *)arg, &e, 1, -1);
+	return NULL;
+}
+
+ROW(threads_cancel_epoll)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int set = epoll_create1(0);
+	void *ret = NULL;
+	pthread_t t;
+
+	pair();
+	epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
+	pthread_create(&t, NULL, canceled_epoll, &set);
+	pass_ms(60);
+	pthread_cancel(t);
+	pthread_join(t, &ret);
+	say("%s", ret == PTHREAD_CANCELED ? "canceled" : "returned");
+	put_text(peer, "hello");
+	is("wait", epoll_wait(set, &e, 1, 1000));
+}
+
+static void *writer(void *arg)
+{
+	char head = *(char *)arg, body[99];
+	struct iovec v[] = { { &head, 1 }, { body, sizeof(body) } };
+
+	memset(body, head, sizeof(body));
+	for (int i = 0; i < 200; i++)
+		if (writev(here, v, 2) != 100)
+			bad++;
+	return NULL;
+}
+
+ROW(threads_writers_keep_records)
+{
+	static char names[] = "abcd";
+	pthread_t t[4];
+	char buf[100];
+	int torn = 0;
+
+	pair();
+	for (int i = 0; i < 4; i++)
+		pthread_create(&t[i], NULL, writer, &names[i]);
+	for (int i = 0; i < 800; i++) {
+		get_all(peer, buf, sizeof(buf));
+		for (int k = 1; k < 100; k++)
+			if (buf[k] != buf[0]) {
+				torn++;
+				break;
+			}
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	say("torn %d bad %d", torn, bad);
+}
+
+static void close_it(void)
+{
+	shutdown(here, SHUT_RDWR);
+}
+
+ROW(threads_shutdown_wakes_poll)
+{
+	pair();
+	later(100, close_it);
+	poll_one("poll", here, POLLIN, 2000);
+	later_end();
+}
+
+ROW(threads_shutdown_wakes_send)
+{
+	pair();
+	fill(here);
+	later(100, close_it);
+	TIMED("send", send(here, "x", 1, MSG_NOSIGNAL));
+	later_end();
+}
+
+static void *pinger(void *arg)
+{
+	int *fd = arg;
+	char c = 0;
+
+	for (int i = 0; i < 300; i++) {
+		if (send(*fd, &c, 1, 0) != 1 || recv(*fd, &c, 1, 0) != 1)
+			bad++;
+	}
+	return NULL;
+}
+
+static void *ponger(void *arg)
+{
+	int *fd = arg;
+	char c;
+
+	while (recv(*fd, &c, 1, 0) == 1)
+		if (send(*fd, &c, 1, 0) != 1)
+			bad++;
+	return NULL;
+}
+
+ROW(threads_many_connections)
+{
+	pthread_t t[8];
+	int end[8];
+
+	for (int i = 0; i < 4; i++) {
+		cold_pair(AF_INET, false);
+		end[i] = here;
+		end[i + 4] = peer;
+		pthread_create(&t[i], NULL, pinger, &end[i]);
+		pthread_create(&t[i + 4], NULL, ponger, &end[i + 4]);
+	}
+	for (int i = 0; i < 4; i++) {
+		pthread_join(t[i], NULL);
+		shutdown(end[i], SHUT_WR);
+		pthread_join(t[i + 4], NULL);
+	}
+	say("bad %d", bad);
+}
+
+/* --- much --------------------------------------------------------------- */
+
+#define MUCH (16u << 20)
+
+static uint64_t sum_of(uint64_t sum, const unsigned char *buf, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		sum = sum * 31 + buf[i];
+	return sum;
+}
+
+static uint64_t sent[2], received[2];
+
+static void *send_much(void *arg)
+{
+	int which = *(int *)arg, fd = which ? peer : here;
+	unsigned char buf[30011];
+	uint32_t state = 1 + (uint32_t)which;
+
+	for (size_t n = 0; n < MUCH;) {
+		size_t part = sizeof(buf);
+
+		if (part > MUCH - n)
+			part = MUCH - n;
+		for (size_t i = 0; i < part; i++) {
+			state = state * 1664525 + 1013904223;
+			buf[i] = (unsigned char)(state >> 24);
+		}
+		sent[which] = sum_of(sent[which], buf, part);
+		put_all(fd, buf, part);
+		n += part;
+	}
+	shutdown(fd, SHUT_WR);
+	return NULL;
+}
+
+static void *receive_much(void *arg)
+{
+	int which = *(int *)arg, fd = which ? here : peer;
+	unsigned char buf[20021];
+	ssize_t n;
+
+	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0)
+		received[which] = sum_of(received[which], buf, (size_t)n);
+	return NULL;
+}
+
+static void much(int first, int last)
+{
+	static int which[] = { 0, 1 };
+	pthread_t t[4];
+
+	for (int i = first; i <= last; i++) {
+		pthread_create(&t[2 * i], NULL, send_much, &which[i]);
+		pthread_create(&t[2 * i + 1], NULL, receive_much, &which[i]);
+	}
+	for (int i = 2 * first; i <= 2 * last + 1; i++)
+		pthread_join(t[i], NULL);
+	for (int i = first; i <= last; i++)
+		say("%s", sent[i] == received[i] ? "same" : "DIFFERENT");
+}
+
+ROW(bulk_up)
+{
+	cold_pair(AF_INET, false);
+	much(0, 0);
+}
+
+ROW(bulk_down)
+{
+	cold_pair(AF_INET, false);
+	much(1, 1);
+}
+
+ROW(bulk_both)
+{
+	cold_pair(AF_INET, false);
+	much(0, 1);
+}
+
+ROW(bulk_both_moved)
+{
+	pair();
+	much(0, 1);
+}
+
+/* Poll before each part, in one thread, both ways. */
+ROW(bulk_by_poll)
+{
+	size_t out = 0, in = 0, all = 4u << 20;
+	static char buf[10007];
+	int64_t end = now_ns() + INT64_C(8000000000);
+
+	pair();
+	nonblock(here, true);
+	nonblock(peer, true);
+	while (in < all && now_ns() < end) {
+		struct pollfd p[] = {
+			{ .fd = here, .events = out < all ? POLLOUT : 0 },
+			{ .fd = peer, .events = POLLIN },
+		};
+		ssize_t n;
+
+		if (poll(p, 2, 1000) <= 0)
+			break;
+		if (p[0].revents & POLLOUT) {
+			size_t part = sizeof(buf);
+
+			if (part > all - out)
+				part = all - out;
+			n = write(here, buf, part);
+			out += n > 0 ? (size_t)n : 0;
+		}
+		if (p[1].revents & POLLIN) {
+			n = read(peer, buf, sizeof(buf));
+			in += n > 0 ? (size_t)n : 0;
+		}
+	}
+	say("%s", in == all ? "all" : "stuck");
+}
+
+ROW(bulk_by_edge)
+{
+	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLET };
+	size_t out = 0, in = 0, all = 4u << 20;
+	int set = epoll_create1(0), n;
+	static char buf[10007];
+
+	pair();
+	nonblock(here, true);
+	nonblock(peer, true);
+	e.data.fd = here;
+	epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
+	e.data.fd = peer;
+	epoll_ctl(set, EPOLL_CTL_ADD, peer, &e);
+	while (in < all) {
+		ssize_t k;
+
+		n = epoll_wait(set, &e, 1, 2000);
+		if (n <= 0)
+			break;
+		if (e.data.fd == here && (e.events & EPOLLOUT)) {
+			while (out < all) {
+				size_t part = sizeof(buf);
+
+				if (part > all - out)
+					part = all - out;
+				k = write(here, buf, part);
+				if (k <= 0)
+					break;
+				out += (size_t)k;
+			}
+		}
+		if (e.data.fd == peer && (e.events & EPOLLIN))
+			while ((k = read(peer, buf, sizeof(buf))) > 0)
+				in += (size_t)k;
+	}
+	say("%s", in == all ? "all" : "stuck");
+}

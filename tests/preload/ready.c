@@ -1,0 +1,1128 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* poll, select and epoll over connections and whatever else. */
+#include "behave.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static int other_end; /* of whatever is not a connection */
+
+static void hello(void)
+{
+	put_text(peer, "hello");
+}
+
+static void bye(void)
+{
+	close(peer);
+}
+
+static void to_other(void)
+{
+	if (write(other_end, "12345678", 8) != 8)
+		die("write");
+}
+
+static void make_room(void)
+{
+	drain(peer);
+}
+
+static int timer_in(int ms)
+{
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	struct itimerspec t = { .it_value.tv_nsec = ms * 1000000 };
+
+	timerfd_settime(fd, 0, &t, NULL);
+	return fd;
+}
+
+static void a_pipe(int p[2])
+{
+	if (pipe(p))
+		die("make a pipe");
+	other_end = p[1];
+}
+
+/* --- poll --------------------------------------------------------------- */
+
+ROW(poll_waits_for_data)
+{
+	pair();
+	later(100, hello);
+	poll_one("poll", here, POLLIN, 2000);
+	later_end();
+}
+
+ROW(poll_waits_for_ever)
+{
+	pair();
+	later(100, hello);
+	poll_one("poll", here, POLLIN, -1);
+	later_end();
+}
+
+ROW(poll_waits_for_end)
+{
+	pair();
+	later(100, bye);
+	poll_one("poll", here, POLLIN | POLLRDHUP, 2000);
+	later_end();
+}
+
+ROW(poll_waits_for_rdhup_only)
+{
+	pair();
+	later(100, bye);
+	poll_one("poll", here, POLLRDHUP, 2000);
+	later_end();
+}
+
+ROW(poll_rdhup_only_behind_bytes)
+{
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	poll_one("poll", here, POLLRDHUP, 80);
+	later(100, bye);
+	poll_one("poll", here, POLLRDHUP, 2000);
+	later_end();
+	get_now("recv", here, 64);
+}
+
+ROW(poll_nothing_but_bytes_wait)
+{
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	poll_one("none", here, 0, 80);
+	poll_one("pri", here, POLLPRI, 80);
+}
+
+ROW(poll_nothing_waits_for_reset)
+{
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	later(100, bye);
+	poll_one("none", here, 0, 300);
+	later_end();
+}
+
+ROW(poll_waits_for_room)
+{
+	pair();
+	fill(here);
+	later(100, make_room);
+	poll_one("poll", here, POLLOUT, 2000);
+	later_end();
+}
+
+ROW(poll_out_while_in_waits)
+{
+	pair();
+	fill(here);
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	poll_one("out", here, POLLOUT, 80);
+	poll_one("both", here, POLLIN | POLLOUT, 80);
+}
+
+ROW(poll_mixed)
+{
+	int p[2], e, t;
+
+	pair();
+	a_pipe(p);
+	e = eventfd(0, EFD_NONBLOCK);
+	t = timer_in(500);
+	for (int turn = 0; turn < 4; turn++) {
+		struct pollfd f[] = { { .fd = here,
+					.events = POLLIN | POLLOUT },
+				      { .fd = p[0], .events = POLLIN },
+				      { .fd = e, .events = POLLIN | POLLOUT },
+				      { .fd = t, .events = POLLIN },
+				      { .fd = -5, .events = POLLIN },
+				      { .fd = 999, .events = POLLIN },
+				      { .fd = p[1], .events = POLLOUT } };
+
+		if (turn == 1)
+			put_text(peer, "hello");
+		if (turn == 2)
+			to_other();
+		if (turn == 3)
+			eventfd_write(e, 1);
+		if (turn == 1)
+			settle(here, POLLIN);
+		is("poll", poll(f, COUNT(f), 0));
+		for (size_t i = 0; i < COUNT(f); i++)
+			events("", (unsigned short)f[i].revents);
+	}
+}
+
+static void wake_mixed(void (*f)(void))
+{
+	int p[2], e, n;
+	struct pollfd v[3];
+	int64_t start;
+
+	pair();
+	a_pipe(p);
+	e = eventfd(0, EFD_NONBLOCK);
+	v[0] = (struct pollfd){ .fd = here, .events = POLLIN };
+	v[1] = (struct pollfd){ .fd = p[0], .events = POLLIN };
+	v[2] = (struct pollfd){ .fd = e, .events = POLLIN };
+	later(100, f);
+	start = now_ns();
+	n = poll(v, 3, 2000);
+	is("poll", n);
+	pace(start);
+	for (int i = 0; i < 3; i++)
+		events("", (unsigned short)v[i].revents);
+	later_end();
+}
+
+ROW(poll_mixed_woken_by_connection)
+{
+	wake_mixed(hello);
+}
+
+ROW(poll_mixed_woken_by_pipe)
+{
+	wake_mixed(to_other);
+}
+
+ROW(poll_mixed_timer)
+{
+	struct pollfd v[2];
+	int64_t start;
+
+	pair();
+	v[0] = (struct pollfd){ .fd = here, .events = POLLIN };
+	v[1] = (struct pollfd){ .fd = timer_in(100), .events = POLLIN };
+	start = now_ns();
+	is("poll", poll(v, 2, 2000));
+	pace(start);
+	events("", (unsigned short)v[0].revents);
+	events("", (unsigned short)v[1].revents);
+}
+
+ROW(poll_mixed_unix)
+{
+	int sv[2];
+	struct pollfd v[2];
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	other_end = sv[1];
+	later(100, to_other);
+	v[0] = (struct pollfd){ .fd = here, .events = POLLIN };
+	v[1] = (struct pollfd){ .fd = sv[0], .events = POLLIN };
+	is("poll", poll(v, 2, 2000));
+	events("", (unsigned short)v[0].revents);
+	events("", (unsigned short)v[1].revents);
+	later_end();
+	close(sv[1]);
+	is("poll", poll(v, 2, 0));
+	events("", (unsigned short)v[1].revents);
+}
+
+ROW(poll_regular_file)
+{
+	struct pollfd v[2];
+
+	pair();
+	v[0] = (struct pollfd){ .fd = here, .events = POLLIN };
+	v[1] = (struct pollfd){ .fd = open("/dev/null", O_RDWR),
+				.events = POLLIN | POLLOUT };
+	is("poll", poll(v, 2, 1000));
+	events("", (unsigned short)v[1].revents);
+}
+
+ROW(poll_many)
+{
+	struct pollfd v[24];
+	int a[4], b[4], p[2];
+
+	for (int i = 0; i < 4; i++) {
+		pair();
+		a[i] = here;
+		b[i] = peer;
+	}
+	a_pipe(p);
+	for (int i = 0; i < 24; i++)
+		v[i] = (struct pollfd){ .fd = i % 6 < 4	  ? a[i % 6]
+					      : i % 6 < 5 ? p[0]
+							  : -1,
+					.events = POLLIN };
+	is("none", poll(v, 24, 0));
+	put_text(b[2], "x");
+	settle(a[2], POLLIN);
+	is("one", poll(v, 24, 0));
+	for (int i = 0; i < 24; i++)
+		if (v[i].revents)
+			say("%d", i);
+	to_other();
+	is("two", poll(v, 24, 0));
+	get_now("recv", a[2], 4);
+	peer = b[0];
+	if (read(p[0], (char[8]){ 0 }, 8) != 8)
+		die("read");
+	later(100, hello);
+	is("late", poll(v, 24, 2000));
+	for (int i = 0; i < 24; i++)
+		if (v[i].revents)
+			say("%d", i);
+	later_end();
+}
+
+ROW(poll_closed_number)
+{
+	pair();
+	close(here);
+	poll_one("poll", here, POLLIN, 1000);
+	poll_one("poll", here, 0, 1000);
+}
+
+ROW(poll_arguments)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	pair();
+	p.fd = here;
+	is("none", poll(&p, 0, 0));
+	is("null", poll((void *)(intptr_t)which_row, 1, 0));
+	is("many", poll(&p, (nfds_t)which_row + (1u << 30), 0));
+	is("time",
+	   ppoll(&p, 1, &(struct timespec){ .tv_nsec = 2000000000 }, NULL));
+	is("time", ppoll(&p, 1, &(struct timespec){ .tv_sec = -1 }, NULL));
+}
+
+static _Atomic int signals;
+
+static void count(int sig)
+{
+	signals++;
+}
+
+static void alarm_in(int ms, int flags)
+{
+	struct itimerval t = { .it_value.tv_usec = ms * 1000 };
+	struct sigaction sa = { .sa_handler = count, .sa_flags = flags };
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &t, NULL);
+}
+
+ROW(poll_interrupted)
+{
+	pair();
+	alarm_in(100, SA_RESTART);
+	poll_one("poll", here, POLLIN, 2000);
+	say("signals %d", signals);
+}
+
+ROW(ppoll_mask)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct timespec t = { .tv_nsec = 200000000 };
+	sigset_t none, alrm;
+
+	pair();
+	p.fd = here;
+	sigemptyset(&none);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alrm, NULL);
+	alarm_in(50, 0);
+	is("blocked", ppoll(&p, 1, &t, NULL));
+	say("signals %d", signals);
+	TIMED("pending", ppoll(&p, 1, &t, &none));
+	say("signals %d", signals);
+}
+
+/* What is ready wins over a signal that a mask would let in. */
+ROW(ppoll_ready_and_signal)
+{
+	struct pollfd p = { .events = POLLIN };
+	sigset_t none, alrm;
+
+	pair();
+	p.fd = here;
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	sigemptyset(&none);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alrm, NULL);
+	alarm_in(1, 0);
+	pass_ms(20);
+	is("ppoll", ppoll(&p, 1, &(struct timespec){ .tv_sec = 1 }, &none));
+	say("signals %d", signals);
+}
+
+/* --- select ------------------------------------------------------------- */
+
+ROW(select_waits)
+{
+	struct timeval t = { .tv_sec = 2 };
+	fd_set r;
+
+	pair();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	later(100, hello);
+	TIMED("select", select(here + 1, &r, NULL, NULL, &t));
+	say("%s left", t.tv_sec == 1 ? "time" : "none");
+	later_end();
+}
+
+ROW(select_times_out)
+{
+	struct timeval t = { .tv_usec = 100000 };
+	fd_set r, w;
+
+	pair();
+	FD_ZERO(&r);
+	FD_ZERO(&w);
+	FD_SET(here, &r);
+	TIMED("select", select(here + 1, &r, &w, NULL, &t));
+	say("%d %d", FD_ISSET(here, &r), (int)(t.tv_sec + t.tv_usec));
+}
+
+ROW(select_closed_number)
+{
+	struct timeval t = { .tv_usec = 1000 };
+	fd_set r;
+	int spare;
+
+	pair();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	spare = dup(0);
+	FD_SET(spare, &r);
+	close(spare);
+	is("select", select(spare + 1, &r, NULL, NULL, &t));
+	say("%d", FD_ISSET(here, &r) != 0);
+}
+
+ROW(select_mixed)
+{
+	struct timeval t = { .tv_sec = 1 };
+	fd_set r, w;
+	int p[2], top;
+
+	pair();
+	a_pipe(p);
+	to_other();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	FD_SET(p[0], &r);
+	w = r;
+	top = here > p[0] ? here : p[0];
+	is("select", select(top + 1, &r, &w, NULL, &t));
+	say("r %d %d w %d %d", FD_ISSET(here, &r) != 0, FD_ISSET(p[0], &r) != 0,
+	    FD_ISSET(here, &w) != 0, FD_ISSET(p[0], &w) != 0);
+}
+
+ROW(select_urgent)
+{
+	struct timeval t = { .tv_sec = 1 };
+	fd_set r, x;
+
+	pair();
+	send(peer, "u", 1, MSG_OOB);
+	settle(here, POLLPRI);
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	x = r;
+	is("select", select(here + 1, &r, NULL, &x, &t));
+	say("r %d x %d", FD_ISSET(here, &r) != 0, FD_ISSET(here, &x) != 0);
+}
+
+ROW(pselect_interrupted)
+{
+	fd_set r;
+	struct timespec t = { .tv_sec = 2 };
+
+	pair();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	alarm_in(100, 0);
+	TIMED("pselect", pselect(here + 1, &r, NULL, NULL, &t, NULL));
+	say("%d", FD_ISSET(here, &r) != 0);
+}
+
+ROW(select_arguments)
+{
+	fd_set r;
+	struct timeval t = { .tv_usec = -1 };
+
+	pair();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	is("negative", select(-1, &r, NULL, NULL, NULL));
+	is("time", select(here + 1, &r, NULL, NULL, &t));
+	t.tv_usec = 3000000;
+	put_text(peer, "x");
+	is("long", select(here + 1, &r, NULL, NULL, &t));
+}
+
+/* --- epoll -------------------------------------------------------------- */
+
+static int set, set2;
+
+static int add_data(int s, int fd, uint32_t ev, uint64_t data)
+{
+	struct epoll_event e = { .events = ev, .data.u64 = data };
+
+	return epoll_ctl(s, EPOLL_CTL_ADD, fd, &e);
+}
+
+static int add(int s, int fd, uint32_t ev)
+{
+	return add_data(s, fd, ev, 7);
+}
+
+static int mod(int s, int fd, uint32_t ev)
+{
+	struct epoll_event e = { .events = ev, .data.u64 = 8 };
+
+	return epoll_ctl(s, EPOLL_CTL_MOD, fd, &e);
+}
+
+static void wait_said(const char *what, int s, int max, int ms)
+{
+	struct epoll_event e[32];
+	int64_t start = now_ns();
+	int n = epoll_wait(s, e, max, ms);
+
+	is(what, n);
+	if (ms)
+		pace(start);
+	for (int i = 0; i < n; i++) {
+		events("events", e[i].events);
+		say("data %#llx", (unsigned long long)e[i].data.u64);
+	}
+}
+
+static void a_set(uint32_t ev)
+{
+	pair();
+	set = epoll_create1(0);
+	if (set < 0 || add(set, here, ev))
+		die("make a set");
+}
+
+ROW(epoll_waits)
+{
+	a_set(EPOLLIN);
+	later(100, hello);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+}
+
+ROW(epoll_waits_for_ever)
+{
+	a_set(EPOLLIN | EPOLLET);
+	later(100, hello);
+	wait_said("wait", set, 4, -1);
+	later_end();
+}
+
+ROW(epoll_waits_for_end)
+{
+	a_set(EPOLLIN | EPOLLRDHUP);
+	later(100, bye);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+}
+
+ROW(epoll_waits_for_rdhup_behind_bytes)
+{
+	a_set(EPOLLRDHUP);
+	put_text(peer, "hello");
+	wait_said("wait", set, 4, 80);
+	later(100, bye);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+}
+
+ROW(epoll_waits_for_room)
+{
+	a_set(EPOLLOUT);
+	fill(here);
+	wait_said("full", set, 4, 80);
+	later(100, make_room);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+}
+
+ROW(epoll_edge_waits_for_room)
+{
+	a_set(EPOLLOUT | EPOLLET);
+	wait_said("first", set, 4, 0);
+	fill(here);
+	wait_said("full", set, 4, 80);
+	later(100, make_room);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+	wait_said("again", set, 4, 40);
+}
+
+ROW(epoll_edge_new_bytes_after_part)
+{
+	a_set(EPOLLIN | EPOLLET);
+	put_text(peer, "hello");
+	wait_said("wait", set, 4, 1000);
+	get_now("recv", here, 2);
+	wait_said("wait", set, 4, 80);
+	put_text(peer, "more");
+	wait_said("wait", set, 4, 1000);
+	get_now("recv", here, 64);
+	wait_said("wait", set, 4, 40);
+}
+
+ROW(epoll_edge_new_bytes_unread)
+{
+	a_set(EPOLLIN | EPOLLET);
+	for (int i = 0; i < 3; i++) {
+		put_text(peer, "x");
+		wait_said("wait", set, 4, 1000);
+		wait_said("wait", set, 4, 0);
+	}
+	get_now("recv", here, 64);
+}
+
+ROW(epoll_edge_mod_rearms)
+{
+	a_set(EPOLLIN | EPOLLET);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	wait_said("wait", set, 4, 0);
+	is("mod", mod(set, here, EPOLLIN | EPOLLET));
+	wait_said("wait", set, 4, 1000);
+	wait_said("wait", set, 4, 0);
+}
+
+ROW(epoll_oneshot)
+{
+	a_set(EPOLLIN | EPOLLONESHOT);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	put_text(peer, "y");
+	wait_said("wait", set, 4, 60);
+	is("mod", mod(set, here, EPOLLIN | EPOLLONESHOT));
+	wait_said("wait", set, 4, 1000);
+	get_now("recv", here, 64);
+	is("mod", mod(set, here, EPOLLIN | EPOLLONESHOT));
+	wait_said("wait", set, 4, 40);
+	later(60, hello);
+	wait_said("wait", set, 4, 1000);
+	later_end();
+}
+
+ROW(epoll_oneshot_end)
+{
+	a_set(EPOLLIN | EPOLLONESHOT);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	reset(peer);
+	wait_said("wait", set, 4, 60);
+	is("mod", mod(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 1000);
+}
+
+ROW(epoll_errors)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int fd = open("/proc/self/exe", O_RDONLY);
+
+	a_set(EPOLLIN);
+	is("twice", add(set, here, EPOLLIN));
+	is("mod unknown", mod(set, peer, EPOLLIN));
+	is("del unknown", epoll_ctl(set, EPOLL_CTL_DEL, peer, NULL));
+	is("closed", add(set, 999, EPOLLIN));
+	is("negative", add(set, -1, EPOLLIN));
+	is("file", add(set, fd, EPOLLIN));
+	is("itself", add(set, set, EPOLLIN));
+	is("no set", add(here, peer, EPOLLIN));
+	is("no set", add(999, here, EPOLLIN));
+	is("operation", epoll_ctl(set, 77, here, &e));
+	is("null", epoll_ctl(set, EPOLL_CTL_MOD, here, NULL));
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, &e));
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, &e));
+	is("mod", mod(set, here, EPOLLIN));
+	is("add", add(set, here, EPOLLIN));
+	is("wait", epoll_wait(set, &e, 0, 0));
+	is("wait", epoll_wait(set, &e, which_row - 1, 0));
+	is("wait", epoll_wait(here, &e, 1, 0));
+	is("wait", epoll_wait(999, &e, 1, 0));
+}
+
+ROW(epoll_exclusive)
+{
+	a_set(EPOLLIN | EPOLLEXCLUSIVE);
+	is("mod", mod(set, here, EPOLLIN));
+	is("twice", add(set, here, EPOLLIN));
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	is("oneshot", add(set, here, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT));
+	is("rdhup", add(set, here, EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP));
+	is("set", add(epoll_create1(0), set, EPOLLIN | EPOLLEXCLUSIVE));
+}
+
+ROW(epoll_data_unchanged)
+{
+	pair();
+	set = epoll_create1(0);
+	is("add", add_data(set, here, EPOLLIN, UINT64_C(0xfedcba9876543210)));
+	is("add", add_data(set, peer, EPOLLIN, UINT64_MAX));
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	get_now("recv", here, 4);
+	put_text(here, "x");
+	wait_said("wait", set, 4, 1000);
+	is("mod", mod(set, peer, EPOLLIN));
+	wait_said("wait", set, 4, 1000);
+}
+
+ROW(epoll_del_and_add)
+{
+	a_set(EPOLLIN);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	wait_said("wait", set, 4, 40);
+	is("add", add(set, here, EPOLLIN | EPOLLET));
+	wait_said("wait", set, 4, 1000);
+	wait_said("wait", set, 4, 0);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	put_text(peer, "y");
+	wait_said("wait", set, 4, 40);
+}
+
+ROW(epoll_two_sets)
+{
+	a_set(EPOLLIN);
+	set2 = epoll_create1(0);
+	is("add", add(set2, here, EPOLLIN | EPOLLET));
+	put_text(peer, "x");
+	wait_said("one", set, 4, 1000);
+	wait_said("two", set2, 4, 1000);
+	wait_said("one", set, 4, 0);
+	wait_said("two", set2, 4, 0);
+	get_now("recv", here, 4);
+	wait_said("one", set, 4, 0);
+	put_text(peer, "x");
+	wait_said("two", set2, 4, 1000);
+	wait_said("one", set, 4, 0);
+}
+
+ROW(epoll_nested_waits)
+{
+	int inner;
+
+	a_set(EPOLLIN);
+	inner = set;
+	set2 = epoll_create1(0);
+	is("add", add(set2, inner, EPOLLIN));
+	later(100, hello);
+	wait_said("outer", set2, 4, 2000);
+	later_end();
+	wait_said("inner", inner, 4, 0);
+	get_now("recv", here, 64);
+	wait_said("outer", set2, 4, 60);
+	later(100, hello);
+	poll_one("poll", inner, POLLIN, 2000);
+	later_end();
+	get_now("recv", here, 64);
+	poll_one("poll", inner, POLLIN, 60);
+	later(100, hello);
+	poll_one("poll outer", set2, POLLIN, 2000);
+	later_end();
+}
+
+ROW(epoll_nested_edge)
+{
+	a_set(EPOLLIN);
+	set2 = epoll_create1(0);
+	is("add", add(set2, set, EPOLLIN | EPOLLET));
+	put_text(peer, "x");
+	wait_said("outer", set2, 4, 1000);
+	wait_said("outer", set2, 4, 40);
+	put_text(peer, "y");
+	wait_said("outer", set2, 4, 1000);
+}
+
+ROW(epoll_set_polled_with_connection)
+{
+	struct pollfd v[2];
+	int a;
+
+	a_set(EPOLLIN);
+	a = here;
+	v[0] = (struct pollfd){ .fd = set, .events = POLLIN };
+	pair();
+	v[1] = (struct pollfd){ .fd = here, .events = POLLIN };
+	later(100, hello);
+	is("poll", poll(v, 2, 2000));
+	events("set", (unsigned short)v[0].revents);
+	events("connection", (unsigned short)v[1].revents);
+	later_end();
+	get_now("recv", a, 4);
+}
+
+ROW(epoll_close_removes)
+{
+	a_set(EPOLLIN);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	close(here);
+	wait_said("wait", set, 4, 40);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	pair();
+	is("add", add(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 0);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+}
+
+ROW(epoll_close_of_a_dup)
+{
+	int two;
+
+	a_set(EPOLLIN);
+	two = dup(here);
+	close(two);
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	two = dup(here);
+	close(here);
+	wait_said("wait", set, 4, 0);
+	close(two);
+	wait_said("wait", set, 4, 0);
+}
+
+ROW(epoll_set_closed)
+{
+	a_set(EPOLLIN);
+	close(set);
+	put_text(peer, "x");
+	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 0));
+	settle(here, POLLIN);
+	set = epoll_create1(0);
+	wait_said("empty", set, 4, 0);
+	is("add", add(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 1000);
+}
+
+ROW(epoll_fair)
+{
+	int a[6], seen[6] = { 0 };
+	struct epoll_event e;
+
+	set = epoll_create1(0);
+	for (int i = 0; i < 6; i++) {
+		pair();
+		a[i] = here;
+		add_data(set, a[i], EPOLLIN, (uint64_t)i);
+		put_text(peer, "x");
+		settle(a[i], POLLIN);
+	}
+	for (int i = 0; i < 12; i++)
+		if (epoll_wait(set, &e, 1, 1000) == 1)
+			seen[e.data.u64]++;
+	for (int i = 0; i < 6; i++)
+		say("%d", seen[i]);
+	is("all", epoll_wait(set, (struct epoll_event[8]){ 0 }, 8, 1000));
+}
+
+ROW(epoll_fair_mixed)
+{
+	int a[3], seen[4] = { 0 }, p[2];
+	struct epoll_event e;
+
+	set = epoll_create1(0);
+	for (int i = 0; i < 3; i++) {
+		pair();
+		a[i] = here;
+		add_data(set, a[i], EPOLLIN, (uint64_t)i);
+		put_text(peer, "x");
+		settle(a[i], POLLIN);
+	}
+	a_pipe(p);
+	to_other();
+	add_data(set, p[0], EPOLLIN, 3);
+	for (int i = 0; i < 400; i++)
+		if (epoll_wait(set, &e, 1, 1000) == 1)
+			seen[e.data.u64]++;
+	for (int i = 0; i < 4; i++)
+		say("%s", seen[i] ? "seen" : "starved");
+}
+
+ROW(epoll_mixed)
+{
+	int p[2], e, t;
+
+	a_set(EPOLLIN | EPOLLOUT);
+	a_pipe(p);
+	e = eventfd(0, 0);
+	t = timer_in(100);
+	is("pipe", add_data(set, p[0], EPOLLIN, 10));
+	is("event", add_data(set, e, EPOLLIN | EPOLLET, 11));
+	is("timer", add_data(set, t, EPOLLIN, 12));
+	wait_said("wait", set, 8, 0);
+	is("mod", mod(set, here, EPOLLIN));
+	wait_said("timer", set, 8, 1000);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, t, NULL));
+	later(100, to_other);
+	wait_said("pipe", set, 8, 1000);
+	later_end();
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, p[0], NULL));
+	eventfd_write(e, 1);
+	wait_said("event", set, 8, 1000);
+	wait_said("edge", set, 8, 0);
+	later(100, hello);
+	wait_said("connection", set, 8, 1000);
+	later_end();
+}
+
+ROW(epoll_interrupted)
+{
+	a_set(EPOLLIN);
+	alarm_in(100, SA_RESTART);
+	wait_said("wait", set, 4, 2000);
+	say("signals %d", signals);
+}
+
+ROW(epoll_pwait_mask)
+{
+	struct epoll_event e;
+	sigset_t none, alrm;
+
+	a_set(EPOLLIN);
+	sigemptyset(&none);
+	sigemptyset(&alrm);
+	sigaddset(&alrm, SIGALRM);
+	sigprocmask(SIG_BLOCK, &alrm, NULL);
+	alarm_in(50, 0);
+	TIMED("blocked", epoll_wait(set, &e, 1, 150));
+	TIMED("pending", epoll_pwait(set, &e, 1, 1000, &none));
+	say("signals %d", signals);
+}
+
+ROW(epoll_pwait2)
+{
+	struct epoll_event e;
+	struct timespec t = { .tv_nsec = 100000000 };
+
+	a_set(EPOLLIN);
+	TIMED("timeout", epoll_pwait2(set, &e, 1, &t, NULL));
+	t.tv_nsec = 0;
+	TIMED("at once", epoll_pwait2(set, &e, 1, &t, NULL));
+	later(100, hello);
+	TIMED("ever", epoll_pwait2(set, &e, 1, NULL, NULL));
+	later_end();
+	t.tv_nsec = -1;
+	is("wrong", epoll_pwait2(set, &e, 1, &t, NULL));
+}
+
+ROW(epoll_times_out)
+{
+	a_set(EPOLLIN);
+	wait_said("wait", set, 4, 100);
+	wait_said("wait", set, 4, 0);
+}
+
+ROW(epoll_before_connect)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+	struct epoll_event e[4];
+	int n;
+
+	here = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	set = epoll_create1(0);
+	is("add", add(set, here, EPOLLIN | EPOLLOUT | EPOLLRDHUP));
+	n = epoll_wait(set, e, 4, 0);
+	is("unconnected", n);
+	if (n > 0)
+		events("events", e[0].events);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	wait_said("connected", set, 4, 1000);
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	wait_said("moved", set, 4, 0);
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	wait_said("bytes", set, 4, 0);
+}
+
+ROW(epoll_edge_before_connect)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+
+	here = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+	set = epoll_create1(0);
+	is("add", add(set, here, EPOLLIN | EPOLLOUT | EPOLLET));
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	settle(here, POLLOUT);
+	peer = accept(l, NULL, NULL);
+	wait_said("connected", set, 4, 1000);
+	wait_said("again", set, 4, 0);
+	put_text(peer, "x");
+	wait_said("bytes", set, 4, 1000);
+	wait_said("again", set, 4, 0);
+}
+
+ROW(epoll_listener)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+
+	set = epoll_create1(0);
+	is("add", add(set, l, EPOLLIN));
+	wait_said("none", set, 4, 0);
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	wait_said("one", set, 4, 1000);
+	peer = accept(l, NULL, NULL);
+	wait_said("none", set, 4, 0);
+	poll_one("poll", l, POLLIN | POLLOUT, 0);
+}
+
+static _Atomic int woken;
+
+static void *wait_in_thread(void *arg)
+{
+	struct epoll_event e;
+
+	if (epoll_wait(set, &e, 1, 400) == 1) {
+		char buf[64];
+
+		woken++;
+		recv(here, buf, sizeof(buf), MSG_DONTWAIT);
+	}
+	return NULL;
+}
+
+static void several_threads(uint32_t flags)
+{
+	pthread_t t[3];
+
+	a_set(EPOLLIN | flags);
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, wait_in_thread, NULL);
+	pass_ms(60);
+	put_text(peer, "x");
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+}
+
+ROW(epoll_edge_wakes_one_thread)
+{
+	several_threads(EPOLLET);
+	say("woken %d", woken);
+}
+
+ROW(epoll_oneshot_wakes_one_thread)
+{
+	several_threads(EPOLLONESHOT);
+	say("woken %d", woken);
+}
+
+static void *add_in_thread(void *arg)
+{
+	pass_ms(100);
+	add(set, here, EPOLLIN);
+	return NULL;
+}
+
+ROW(epoll_added_while_asleep)
+{
+	pthread_t t;
+
+	pair();
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	set = epoll_create1(0);
+	pthread_create(&t, NULL, add_in_thread, NULL);
+	wait_said("wait", set, 4, 2000);
+	pthread_join(t, NULL);
+}
+
+static void mod_to_in(void)
+{
+	mod(set, here, EPOLLIN);
+}
+
+ROW(epoll_changed_while_asleep)
+{
+	a_set(0);
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	later(100, mod_to_in);
+	wait_said("wait", set, 4, 2000);
+	later_end();
+}
+
+ROW(epoll_level_drains)
+{
+	a_set(EPOLLIN);
+	put_text(peer, "abc");
+	settle(here, POLLIN);
+	for (int i = 0; i < 4; i++) {
+		wait_said("wait", set, 4, 0);
+		get_now("recv", here, 1);
+	}
+}
+
+ROW(epoll_peer_and_self)
+{
+	a_set(EPOLLIN | EPOLLET);
+	is("add", add_data(set, peer, EPOLLIN | EPOLLET, 9));
+	for (int i = 0; i < 20; i++) {
+		struct epoll_event e;
+		int from = i % 2 ? peer : here, to = i % 2 ? here : peer;
+
+		put_text(from, "x");
+		if (epoll_wait(set, &e, 1, 1000) != 1)
+			say("lost %d", i);
+		get_now("", to, 4);
+	}
+}
+
+ROW(epoll_set_dup)
+{
+	int two;
+
+	a_set(EPOLLIN);
+	two = dup(set);
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	wait_said("two", two, 4, 200);
+	close(set);
+	wait_said("two", two, 4, 200);
+	is("del", epoll_ctl(two, EPOLL_CTL_DEL, here, NULL));
+	wait_said("two", two, 4, 0);
+}
