@@ -237,6 +237,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 			at_once = true;
 		else if (ret < 0)
 			return ret;
+		else if (deadline && exi_now_ns() >= deadline)
+			at_once = true;
 	}
 }
 
