@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -349,6 +350,9 @@ void cold_pair(int domain, bool mapped)
 	if (s < 0)
 		die("accept");
 	close(l);
+	/* When small pieces go is a matter of acknowledgements otherwise. */
+	setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	here = is_swapped ? s : c;
 	peer = is_swapped ? c : s;
 }

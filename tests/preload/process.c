@@ -103,7 +103,9 @@ ROW(names_dup_full)
 	pair();
 	n = fill(here);
 	two = dup(here);
-	is("full", send(two, "x", 1, MSG_DONTWAIT));
+	/* Whether there is room for one more is the buffers' affair. */
+	if (send(two, "x", 1, MSG_DONTWAIT) == 1)
+		n++;
 	say("%s", drain(peer) == n ? "all came" : "bytes are missing");
 	settle(two, POLLOUT);
 	is("send", send(two, "x", 1, MSG_DONTWAIT));
