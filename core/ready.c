@@ -56,7 +56,7 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 	}
 	if (!sk->fab || h->err || h->ended || h->broken ||
 	    atomic_load(&sk->sh->gone) || sk->fab->ops->ready(sk->fab, EXI_TX))
-		ret->now |= WRITE_EVENTS;
+		ret->now |= POLLOUT | POLLWRNORM;
 }
 
 /* Both directions are over, as far as this end knows. */
@@ -145,7 +145,9 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
 {
-	if (!arm(sk, fd, EXI_RX, fresh))
+	/* Who does not ask for bytes is not helped by those that lie there. */
+	if (!arm(sk, fd, EXI_RX,
+		 fresh || !(events & (POLLIN | POLLRDNORM))))
 		return false;
 	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh))
 		return true;
