@@ -68,10 +68,11 @@ static ssize_t get(int fd, void *buf, size_t n, int flags)
 	return ret;
 }
 
-/* Errors and time stamps of TCP are in the kernel's queue. */
+/* Errors and time stamps of TCP are in the kernel's queue, and urgent data is
+ * on TCP always. */
 static bool kernels(int flags)
 {
-	return flags & MSG_ERRQUEUE;
+	return flags & (MSG_ERRQUEUE | MSG_OOB);
 }
 
 HOOK ssize_t read(int fd, void *buf, size_t n)
@@ -219,14 +220,14 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
-	if (exi_likely(!shim_sock(fd)) || n < 0)
+	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.readv(fd, v, n);
 	return shim_result(get_vector(fd, v, (size_t)n, 0));
 }
 
 HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
-	if (exi_likely(!shim_sock(fd)) || n < 0)
+	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
 	return shim_result(put_vector(fd, v, (size_t)n, 0));
 }
@@ -317,8 +318,6 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		m[i].msg_len = (unsigned int)ret;
 		if (wait_one)
 			flags |= MSG_DONTWAIT;
-		if (ret == 0)
-			return (int)i + 1;
 	}
 	return (int)n;
 }
@@ -335,13 +334,14 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	int flags = 0;
 
 	if (buf && at < 0)
-		ret = -errno;
+		ret = errno == ESPIPE ? -EINVAL : -errno;
 	while (ret >= 0 && done < n) {
 		ssize_t got =
 			pread(from, buf, n - done < room ? n - done : room, at);
 
 		if (got <= 0) {
-			ret = got < 0 ? -errno : 0;
+			/* From a pipe: the kernel says so. */
+			ret = got < 0 ? (errno == ESPIPE ? -EINVAL : -errno) : 0;
 			break;
 		}
 		ret = put(to, buf, (size_t)got, flags);
