@@ -77,7 +77,7 @@ struct item {
 	uint32_t over;	   /* edge: of EPOLLERR, EPOLLHUP, what was told */
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
-	uint64_t consumed; /* edge: bytes received when it was told */
+	uint64_t arrived;  /* edge: bytes that had come when it was told */
 };
 
 struct set {
@@ -567,21 +567,23 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 
 /* --- epoll_wait --------------------------------------------------------- */
 
-static uint64_t consumed(const struct item *it)
+/* Bytes that were received, and those that could be. */
+static uint64_t arrived(const struct item *it)
 {
+	int unread = exi_ready_unread(it->sk, it->fd);
+
 	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
-			       __ATOMIC_RELAXED);
+			       __ATOMIC_RELAXED) +
+	       (uint64_t)(unread > 0 ? unread : 0);
 }
 
-/* Edge-triggered: is this worth telling? Something came, or the application
- * took something since it was told and there is more; room after there was
- * none; an end. */
-static bool edge(struct item *it, uint32_t now)
+/* Edge-triggered: is this worth telling? Something came; room after there was
+ * none; an end. came: what had come when it was looked at. */
+static bool edge(struct item *it, uint32_t now, uint64_t came)
 {
 	uint32_t over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
 	bool ret = !it->told || (over & ~it->over) ||
-		   ((now & RX_EVENTS) &&
-		    (it->rung || consumed(it) != it->consumed)) ||
+		   ((now & RX_EVENTS) && (it->rung || came != it->arrived)) ||
 		   ((now & TX_EVENTS) && it->blocked);
 
 	it->blocked = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
@@ -589,22 +591,30 @@ static bool edge(struct item *it, uint32_t now)
 }
 
 /* After a look: the event, or not. */
-static bool tell_locked(struct item *it, uint32_t now, struct epoll_event *ev)
+static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
+			struct epoll_event *ev)
 {
+	bool read = now & EPOLLIN;
+
 	now &= interest(it) | EPOLLERR | EPOLLHUP;
 	if (!now || it->disabled || it->dormant || it->dead) {
 		if (!now && (interest(it) & TX_EVENTS))
 			it->blocked = true;
+		if (!read) /* what had come was taken */
+			it->arrived = came;
 		return false;
 	}
-	if ((it->events & EPOLLET) && !edge(it, now))
+	if ((it->events & EPOLLET) && !edge(it, now, came)) {
+		if (!read)
+			it->arrived = came;
 		return false;
+	}
 	ev->events = now;
 	ev->data = it->data;
 	it->told = true;
 	it->rung = false;
 	it->over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
-	it->consumed = consumed(it);
+	it->arrived = came;
 	if (it->events & EPOLLONESHOT)
 		it->disabled = true;
 	return true;
@@ -622,7 +632,9 @@ static bool arm(struct item *it)
 		return false;
 	it->armed = true;
 	it->armed_for = events;
-	return true;
+	/* What came since the last look is there already: no ring tells. */
+	return !(it->events & EPOLLET) || !(events & RX_EVENTS) ||
+	       arrived(it) == it->arrived;
 }
 
 static void disarm(struct item *it)
@@ -653,6 +665,7 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 	for (left = s->n_active; left > 0 && n < max; left--) {
 		struct item *it = pop_locked(s);
 		uint32_t events, now;
+		uint64_t came = 0;
 		bool tell, rest = false;
 
 		if (!it)
@@ -660,9 +673,12 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 		events = interest(it);
 		exi_unlock(&s->lock);
 		disarm(it);
+		/* Before the look: what comes after it is told next time. */
+		if (it->events & EPOLLET)
+			came = arrived(it);
 		now = (uint16_t)exi_ready_events(it->sk, it->fd, (short)events);
 		exi_lock(&s->lock);
-		tell = !(now & POLLNVAL) && tell_locked(it, now, &ev[n]);
+		tell = !(now & POLLNVAL) && tell_locked(it, now, came, &ev[n]);
 		n += tell;
 		if (tell) {
 			it->idle = 0;
@@ -955,6 +971,8 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
 
+	/* Also where the library knows nothing of the set: that may change
+	 * while this thread sleeps. */
 	if (max <= 0 || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(
