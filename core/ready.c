@@ -120,6 +120,8 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
 			      0;
 		else
 			ret = exi_flow_ring_locked(sk, dir);
+	} else if (h->mode == EXI_MODE_RING) {
+		ret = false; /* an end, or an error, is there */
 	}
 	ret = ret || fresh;
 	sk->armed[dir] += ret;
@@ -146,8 +148,7 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
 {
 	/* Who does not ask for bytes is not helped by those that lie there. */
-	if (!arm(sk, fd, EXI_RX,
-		 fresh || !(events & (POLLIN | POLLRDNORM))))
+	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM))))
 		return false;
 	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh))
 		return true;
