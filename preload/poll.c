@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 
 #include "core/cancel.h"
 #include "core/ready.h"
@@ -242,6 +243,14 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	}
 }
 
+/* More than there can be: the kernel says so, and nothing is read. */
+static bool too_many(nfds_t n)
+{
+	struct rlimit r;
+
+	return n > 1024 && getrlimit(RLIMIT_NOFILE, &r) == 0 && n > r.rlim_cur;
+}
+
 /* The connections of the call; false when there are none, nor anything else
  * that the kernel does not know. */
 static bool ours(const struct pollfd *fds, nfds_t n)
@@ -300,7 +309,7 @@ static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		     const sigset_t *mask)
 {
-	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)) ||
+	if (exi_likely(!fds || too_many(n) || !ours(fds, n)) ||
 	    (t &&
 	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
 		return native.ppoll(fds, n, t, mask);
@@ -314,7 +323,7 @@ static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 
 	/* The headers say of these calls that they only write to it. */
 	__asm__("" : "+r"(fds));
-	if (exi_likely(!fds || n > INT_MAX || !ours(fds, n)))
+	if (exi_likely(!fds || too_many(n) || !ours(fds, n)))
 		return native.poll(fds, n, ms);
 	return mixed(fds, n, ms < 0 ? NULL : &t, NULL);
 }
