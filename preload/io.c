@@ -3,10 +3,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sockios.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/sendfile.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/cancel.h"
@@ -193,6 +196,28 @@ static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 		       : put_each(fd, v, n, flags);
 }
 
+/* One look, or the second piece would be the first again. */
+static ssize_t peek_vector(int fd, const struct iovec *v, size_t n,
+			   size_t bytes, int flags)
+{
+	char *buf = malloc(bytes < GATHER_MAX ? bytes + 1 : GATHER_MAX);
+	ssize_t ret = -ENOMEM, left;
+
+	if (!buf)
+		return ret;
+	ret = get(fd, buf, bytes < GATHER_MAX ? bytes : GATHER_MAX, flags);
+	left = ret;
+	for (size_t i = 0; i < n && left > 0; i++) {
+		size_t part = v[i].iov_len < (size_t)left ? v[i].iov_len
+							  : (size_t)left;
+
+		memcpy(v[i].iov_base, buf + (ret - left), part);
+		left -= (ssize_t)part;
+	}
+	free(buf);
+	return ret;
+}
+
 /* The first wait is the call's; what lies there goes on into the next. */
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
@@ -200,6 +225,8 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 	if (bytes < 0)
 		return bytes;
+	if ((flags & MSG_PEEK) && n > 1)
+		return peek_vector(fd, v, n, (size_t)bytes, flags);
 	for (size_t i = 0; i < n; i++) {
 		ssize_t ret;
 
@@ -212,8 +239,6 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 			return done ? done : ret;
 		if (!(flags & MSG_WAITALL))
 			flags |= MSG_DONTWAIT;
-		if (flags & MSG_PEEK)
-			break;
 	}
 	return done;
 }
@@ -230,6 +255,37 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
 	return shim_result(put_vector(fd, v, (size_t)n, 0));
+}
+
+/* At the connection's place only; a file's is not a connection's. */
+HOOK ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX || at != -1 ||
+	    (flags & ~RWF_NOWAIT))
+		return native.preadv2(fd, v, n, at, flags);
+	return shim_result(get_vector(fd, v, (size_t)n,
+				      flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+}
+
+HOOK ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
+{
+	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX || at != -1 ||
+	    (flags & ~RWF_NOWAIT))
+		return native.pwritev2(fd, v, n, at, flags);
+	return shim_result(put_vector(fd, v, (size_t)n,
+				      flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+}
+
+HOOK ssize_t preadv64v2(int fd, const struct iovec *v, int n, off64_t at,
+			int flags)
+{
+	return preadv2(fd, v, n, at, flags);
+}
+
+HOOK ssize_t pwritev64v2(int fd, const struct iovec *v, int n, off64_t at,
+			 int flags)
+{
+	return pwritev2(fd, v, n, at, flags);
 }
 
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
@@ -341,7 +397,8 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 
 		if (got <= 0) {
 			/* From a pipe: the kernel says so. */
-			ret = got < 0 ? (errno == ESPIPE ? -EINVAL : -errno) : 0;
+			ret = got < 0 ? (errno == ESPIPE ? -EINVAL : -errno)
+				      : 0;
 			break;
 		}
 		ret = put(to, buf, (size_t)got, flags);
@@ -394,6 +451,61 @@ HOOK ssize_t splice(int from, off64_t *off_from, int to, off64_t *off_to,
 	shim_plain(from, EXS_X_REASON_SPLICE);
 	shim_plain(to, EXS_X_REASON_SPLICE);
 	return native.splice(from, off_from, to, off_to, n, flags);
+}
+
+/* --- formatted ---------------------------------------------------------- */
+
+/* The C library's own write by another way: it would go past the fabric. */
+HOOK int vdprintf(int fd, const char *fmt, va_list ap)
+{
+	char *text;
+	int n, done = 0;
+
+	if (exi_likely(!shim_sock(fd)))
+		return native.vdprintf(fd, fmt, ap);
+	n = vasprintf(&text, fmt, ap);
+	if (n < 0)
+		return n;
+	while (done < n) {
+		ssize_t ret = write(fd, text + done, (size_t)(n - done));
+
+		if (ret < 0)
+			break;
+		done += (int)ret;
+	}
+	free(text);
+	return done == n ? n : -1;
+}
+
+HOOK int dprintf(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return ret;
+}
+
+HOOK int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+HOOK int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+{
+	return vdprintf(fd, fmt, ap);
+}
+
+HOOK int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+HOOK int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return ret;
 }
 
 /* --- what fortified programs call --------------------------------------- */

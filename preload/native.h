@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -54,6 +55,13 @@ struct mmsghdr;
 	  (posix_spawn_file_actions_t * a, int s, int t), (a, s, t))           \
 	F(int, pthread_cancel, (pthread_t t), (t))                             \
 	F(ssize_t, read, (int s, void *b, size_t n), (s, b, n))                \
+	F(ssize_t, preadv2,                                                    \
+	  (int s, const struct iovec *v, int n, off_t o, int f),               \
+	  (s, v, n, o, f))                                                     \
+	F(ssize_t, pwritev2,                                                   \
+	  (int s, const struct iovec *v, int n, off_t o, int f),               \
+	  (s, v, n, o, f))                                                     \
+	F(int, vdprintf, (int s, const char *m, va_list ap), (s, m, ap))       \
 	F(ssize_t, readv, (int s, const struct iovec *v, int n), (s, v, n))    \
 	F(ssize_t, recv, (int s, void *b, size_t n, int f), (s, b, n, f))      \
 	F(ssize_t, recvfrom,                                                   \
