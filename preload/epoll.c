@@ -49,6 +49,7 @@
 
 #define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
 #define TX_EVENTS  (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define OVER	   (EPOLLERR | EPOLLHUP | EPOLLRDHUP)
 #define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
 
 struct item {
@@ -71,10 +72,10 @@ struct item {
 	short armed_for;
 	bool dead;
 	bool disabled;	   /* one shot, and shot */
-	bool rung;	   /* something came since it was told */
+	bool rung;	   /* edge: tell it, whatever it was told */
 	bool told;	   /* edge: since it was added or changed */
 	bool blocked;	   /* edge: could not send when looked at last */
-	uint32_t over;	   /* edge: of EPOLLERR, EPOLLHUP, what was told */
+	uint32_t over;	   /* edge: of OVER, when it was told */
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
 	uint64_t arrived;  /* edge: bytes that had come when it was told */
@@ -174,7 +175,8 @@ static void wake(struct item *it, enum exi_dir d)
 		return;
 	}
 	exi_lock(&it->set->lock);
-	it->rung = it->rung || d == EXI_RX;
+	/* Room is told again: there was none, or a send found none. */
+	it->blocked = it->blocked || d == EXI_TX;
 	activate_locked(it);
 	exi_unlock(&it->set->lock);
 }
@@ -579,9 +581,8 @@ static uint64_t arrived(const struct item *it)
 
 /* Edge-triggered: is this worth telling? Something came; room after there was
  * none; an end. came: what had come when it was looked at. */
-static bool edge(struct item *it, uint32_t now, uint64_t came)
+static bool edge(struct item *it, uint32_t now, uint32_t over, uint64_t came)
 {
-	uint32_t over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
 	bool ret = !it->told || (over & ~it->over) ||
 		   ((now & RX_EVENTS) && (it->rung || came != it->arrived)) ||
 		   ((now & TX_EVENTS) && it->blocked);
@@ -594,6 +595,7 @@ static bool edge(struct item *it, uint32_t now, uint64_t came)
 static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
 			struct epoll_event *ev)
 {
+	uint32_t over = now & OVER;
 	bool read = now & EPOLLIN;
 
 	now &= interest(it) | EPOLLERR | EPOLLHUP;
@@ -604,7 +606,7 @@ static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
 			it->arrived = came;
 		return false;
 	}
-	if ((it->events & EPOLLET) && !edge(it, now, came)) {
+	if ((it->events & EPOLLET) && !edge(it, now, over, came)) {
 		if (!read)
 			it->arrived = came;
 		return false;
@@ -613,7 +615,7 @@ static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
 	ev->data = it->data;
 	it->told = true;
 	it->rung = false;
-	it->over = now & (EPOLLERR | EPOLLHUP | EPOLLRDHUP);
+	it->over = over;
 	it->arrived = came;
 	if (it->events & EPOLLONESHOT)
 		it->disabled = true;
@@ -625,6 +627,7 @@ static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
 static bool arm(struct item *it)
 {
 	short events = (short)interest(it);
+	struct exi_ready r;
 
 	if (it->armed || it->disabled)
 		return true;
@@ -633,8 +636,11 @@ static bool arm(struct item *it)
 	it->armed = true;
 	it->armed_for = events;
 	/* What came since the last look is there already: no ring tells. */
-	return !(it->events & EPOLLET) || !(events & RX_EVENTS) ||
-	       arrived(it) == it->arrived;
+	if (!(it->events & EPOLLET) || !(events & RX_EVENTS))
+		return true;
+	return arrived(it) == it->arrived &&
+	       exi_ready_look(it->sk, it->fd, EPOLLIN | EPOLLRDHUP, &r) &&
+	       !(r.now & EPOLLRDHUP & ~it->over);
 }
 
 static void disarm(struct item *it)
@@ -670,7 +676,9 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 
 		if (!it)
 			break;
-		events = interest(it);
+		/* An end is an edge, whether it is asked for by name or not. */
+		events = interest(it) |
+			 (interest(it) & EPOLLIN ? EPOLLRDHUP : 0);
 		exi_unlock(&s->lock);
 		disarm(it);
 		/* Before the look: what comes after it is told next time. */
@@ -721,7 +729,9 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 		if (it) {
 			int sleepers = s->sleepers;
 
-			it->rung = it->rung || !(tag & TAG_LINK);
+			/* Bytes and ends are counted; urgent ones not. */
+			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
+				it->rung = true;
 			s->sleepers = 0; /* this one is awake */
 			activate_locked(it);
 			s->sleepers = sleepers;
@@ -852,8 +862,18 @@ static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		     uint64_t deadline, bool at_once)
 {
-	int n = collect(s, ev, max, false), k;
+	int n, k = 0;
 
+	/* With little room fabrics that always have something would leave none
+	 * for what the kernel knows. */
+	if (exi_ticks() - s->asked > KERNEL_TICKS && s->n_active >= max) {
+		k = ask_kernel(s, ev, max);
+		if (k < 0)
+			return k;
+	}
+	n = k + collect(s, ev + k, max - k, false);
+	if (k)
+		return n;
 	if (n == 0 && !at_once)
 		n = spin(s, ev, max, deadline);
 	if (n == max || (n > 0 && exi_ticks() - s->asked < KERNEL_TICKS))
@@ -899,16 +919,17 @@ static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 /* Who waits on the set's own descriptor is told of what is there. */
 static void tell_outside(struct set *s)
 {
-	struct epoll_event ev;
+	eventfd_t drained;
 	bool sleeper;
 
 	if (!s->outer)
 		return;
+	if (s->nudge >= 0)
+		eventfd_read(s->nudge, &drained);
 	sleeper = prepare(s);
 	exi_lock(&s->lock);
 	s->sleepers -= sleeper;
 	exi_unlock(&s->lock);
-	(void)ev;
 	if (!sleeper)
 		nudge(s);
 }

@@ -869,7 +869,7 @@ ROW(epoll_fair_mixed)
 	a_pipe(p);
 	to_other();
 	add_data(set, p[0], EPOLLIN, 3);
-	for (int i = 0; i < 400; i++)
+	for (int i = 0; i < 20000; i++)
 		if (epoll_wait(set, &e, 1, 1000) == 1)
 			seen[e.data.u64]++;
 	for (int i = 0; i < 4; i++)
