@@ -149,7 +149,7 @@ void pass_ms(int ms)
 
 void settle(int fd, short ev)
 {
-	int64_t end = now_ns() + 1000000000;
+	int64_t end = now_ns() + 200000000;
 
 	while (now_ns() < end) {
 		struct pollfd p = { .fd = fd, .events = ev };

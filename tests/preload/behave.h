@@ -67,7 +67,7 @@ void die(const char *why) __attribute__((noreturn));
 int64_t now_ns(void);
 /* Lets time pass, for what must not happen. */
 void pass_ms(int ms);
-/* Until poll tells of one of the events, a second at most. */
+/* Until poll tells of one of the events, a fifth of a second at most. */
 void settle(int fd, short ev);
 /* poll of one descriptor, said. */
 void poll_one(const char *what, int fd, short ev, int ms);
