@@ -82,6 +82,8 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 {
 	if (exi_likely(!shim_sock(fd)))
 		return native.read(fd, buf, n);
+	if (exi_unlikely(!n)) /* not so recv() */
+		return 0;
 	return shim_result(get(fd, buf, n, 0));
 }
 
@@ -247,14 +249,18 @@ HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.readv(fd, v, n);
-	return shim_result(get_vector(fd, v, (size_t)n, 0));
+	return total(v, (size_t)n)
+		       ? shim_result(get_vector(fd, v, (size_t)n, 0))
+		       : 0;
 }
 
 HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
-	return shim_result(put_vector(fd, v, (size_t)n, 0));
+	return total(v, (size_t)n)
+		       ? shim_result(put_vector(fd, v, (size_t)n, 0))
+		       : 0;
 }
 
 /* At the connection's place only; a file's is not a connection's. */
