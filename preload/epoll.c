@@ -825,6 +825,8 @@ static bool prepare(struct set *s)
 		if (!it)
 			break;
 		exi_unlock(&s->lock);
+		if (s->outer) /* it may have rung already, unlooked at */
+			disarm(it);
 		ret = arm(it);
 		exi_lock(&s->lock);
 		if (!ret || ticks - it->busy < IDLE_TICKS)
