@@ -183,19 +183,18 @@ static ssize_t try_send(struct exi_sock *sk, struct exi_half *h,
 /* The ring is empty and nobody writes it any more. */
 static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 {
-	int err;
+	int err = h->err;
 
-	if (!h->ended && !h->fin) {
-		err = h->err ? h->err : take_so_error(sk->tcp->fd);
-		h->err = 0;
+	h->err = 0;
+	if (!err && !h->ended && !h->fin)
+		err = take_so_error(sk->tcp->fd);
+	if (!h->ended)
 		h->fin = 1;
-		if (err) {
-			/* Reset: nothing can be sent either. */
-			atomic_store(&sk->sh->gone, 1);
-			return -err;
-		}
-	}
-	return 0;
+	if (!err)
+		return 0;
+	/* Reset: nothing can be sent either. */
+	atomic_store(&sk->sh->gone, 1);
+	return -err;
 }
 
 static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
@@ -415,6 +414,8 @@ static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	count_ops(sk, dir, -1);
 	/* What moved before an error is reported; the error comes next. */
 	op->err = op->done ? 0 : err;
+	if (op->done && err && err != ECANCELED && err != EINTR)
+		sk->sh->half[dir].err = err;
 	exi_op_complete(op);
 }
 
@@ -909,6 +910,19 @@ void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
 	exi_half_unlock(h);
 }
 
+/* What came after bytes that are told first: the kernel told it once, the next
+ * call tells it. */
+static void keep_error(struct exi_sock *sk, int fd, enum exi_dir dir, int err)
+{
+	struct exi_shared *sh;
+
+	if (err == EAGAIN || err == EINTR || err == EBADF ||
+	    !exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	sh->half[dir].err = err;
+	exi_half_unlock(&sh->half[dir]);
+}
+
 /* A thread asleep in the kernel's own recv costs nothing more than without
  * the library; nothing is switched while one is there. */
 struct bare {
@@ -1020,6 +1034,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		    (flags & MSG_PEEK))
 			break;
 	}
+	if (done && n < 0)
+		keep_error(sk, fd, EXI_RX, (int)-n);
 	after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
 }

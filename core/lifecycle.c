@@ -17,6 +17,7 @@
 #include "core/flow.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
 
@@ -408,6 +409,21 @@ static int end_receiving(struct exi_sock *sk, int fd)
 	return ret;
 }
 
+/* Both directions ended before, as the kernel would know. */
+static bool is_over(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh = sk->sh;
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	if (sh->half[EXI_TX].mode != EXI_MODE_RING)
+		return false;
+	if (sh->half[EXI_TX].ended && exi_ready_peer_ended(sk, fd))
+		return true;
+	return atomic_load(&sh->gone) &&
+	       getpeername(fd, (struct sockaddr *)&peer, &len) < 0;
+}
+
 int exi_shutdown(int fd, int how)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -417,6 +433,8 @@ int exi_shutdown(int fd, int how)
 		return -EINVAL;
 	if (!sk || atomic_load(&sk->fd) != fd)
 		return shutdown(fd, how) < 0 ? -errno : 0;
+	if (is_over(sk, fd))
+		return -ENOTCONN;
 	if (how != SHUT_WR)
 		ret = end_receiving(sk, fd);
 	if (ret == 0 && how != SHUT_RD)

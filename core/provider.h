@@ -188,6 +188,8 @@ struct exi_conn_ops {
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* Bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);
+	/* The peer said the end: nothing comes after what is unread. */
+	bool (*over)(struct exi_conn *c);
 	/* The CPU the peer last worked on, or -1. A hint. */
 	int (*peer_cpu)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);

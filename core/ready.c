@@ -15,18 +15,19 @@
 
 void (*exi_ready_met)(struct exi_sock *sk);
 
-/* The stream ends where the ring is read. */
-static bool at_end(struct exi_sock *sk, struct exi_half *h)
+/* Nothing comes after what is unread; the lock is held. */
+static bool over(struct exi_sock *sk, struct exi_half *h)
 {
-	return h->ended || h->broken ||
-	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) == 0;
+	return h->ended || h->fin || h->broken || atomic_load(&sk->sh->gone) ||
+	       atomic_load(&sk->sh->rx_fin) ||
+	       (sk->fab && sk->fab->ops->over(sk->fab));
 }
 
 static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		    struct exi_ready *ret)
 {
 	/* Before the look at the ring, as in receiving. */
-	bool over = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
+	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
 
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
@@ -38,13 +39,15 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 		return;
 	}
-	if (h->err || sk->fab->ops->ready(sk->fab, EXI_RX))
+	if (left || h->err || sk->fab->ops->ready(sk->fab, EXI_RX))
 		ret->now |= POLLIN | POLLRDNORM;
-	else if (over)
-		ret->now |= READ_EVENTS;
-	if ((events & POLLRDHUP) && (ret->now & POLLIN) && at_end(sk, h))
-		ret->now |= READ_EVENTS;
-	ret->error = over;
+	if ((events & POLLRDHUP) && over(sk, h))
+		ret->now |= POLLRDHUP;
+	/* Both directions are over. */
+	if (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	    sk->sh->half[EXI_TX].ended && over(sk, h))
+		ret->hung_up = true;
+	ret->error = left;
 }
 
 static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
@@ -57,16 +60,6 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 	if (!sk->fab || h->err || h->ended || h->broken ||
 	    atomic_load(&sk->sh->gone) || sk->fab->ops->ready(sk->fab, EXI_TX))
 		ret->now |= POLLOUT | POLLWRNORM;
-}
-
-/* Both directions are over, as far as this end knows. */
-static bool hung_up(struct exi_sock *sk)
-{
-	struct exi_shared *sh = sk->sh;
-
-	return sh->half[EXI_TX].mode == EXI_MODE_RING &&
-	       sh->half[EXI_TX].ended &&
-	       (sh->half[EXI_RX].ended || sh->half[EXI_RX].fin);
 }
 
 bool exi_ready_look(struct exi_sock *sk, int fd, short events,
@@ -86,7 +79,7 @@ bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 		exi_half_unlock(&sh->half[EXI_TX]);
 	}
 	ret->now &= (short)events;
-	if (exi_unlikely(hung_up(sk)))
+	if (exi_unlikely(ret->hung_up))
 		ret->now |= POLLHUP;
 	return true;
 }
@@ -172,14 +165,13 @@ int exi_ready_unread(struct exi_sock *sk, int fd)
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return -EBADF;
 	h = &sh->half[EXI_RX];
-	n = sk->tcp->ops->unread(sk->tcp);
+	n = h->mode == EXI_MODE_RING ? 0 : sk->tcp->ops->unread(sk->tcp);
 	if (h->mode == EXI_MODE_LEFT && n > h->left)
 		n = h->left;
 	if ((h->mode == EXI_MODE_RING ||
 	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
 	    sk->fab)
-		n = (h->mode == EXI_MODE_RING ? 0 : n) +
-		    sk->fab->ops->unread(sk->fab);
+		n += sk->fab->ops->unread(sk->fab);
 	exi_half_unlock(h);
 	return n > INT_MAX ? INT_MAX : (int)n;
 }
@@ -207,5 +199,21 @@ int exi_ready_bell(struct exi_sock *sk, int fd)
 	if (sk->fab)
 		ret = sk->fab->bell;
 	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}
+
+bool exi_ready_peer_ended(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool ret;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return false;
+	h = &sh->half[EXI_RX];
+	ret = h->ended || atomic_load(&sh->gone) ||
+	      (h->mode == EXI_MODE_RING && sk->fab &&
+	       sk->fab->ops->over(sk->fab));
+	exi_half_unlock(h);
 	return ret;
 }

@@ -10,7 +10,8 @@
 struct exi_ready {
 	short now;    /* hold now, by what the library knows */
 	short kernel; /* of those asked for, the kernel's to tell */
-	bool error;   /* the kernel's POLLERR and POLLHUP count, too */
+	bool hung_up;
+	bool error; /* the kernel's POLLERR and POLLHUP count, too */
 };
 
 /* No lock held. False when sk is not fd's any more. */
@@ -32,6 +33,9 @@ EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
+
+/* The peer has ended its direction, whether all of it was read or not. */
+bool exi_ready_peer_ended(struct exi_sock *sk, int fd);
 
 /* The descriptor that becomes readable when the peer rings, to be read by
  * exi_link_event(); -1 when there is none. It may be closed at any time. */

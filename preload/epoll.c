@@ -83,7 +83,8 @@ struct item {
 
 struct set {
 	struct exi_lock lock;
-	int fd;
+	int fd;	   /* one of its numbers */
+	int names; /* how many it has; under structure */
 	struct item **by_fd;
 	int size;
 	int n_managed;
@@ -416,6 +417,7 @@ static struct set *make_set(int epfd)
 		return NULL;
 	exi_lock(&s->lock);
 	s->fd = epfd;
+	s->names = 1;
 	s->nudge = -1;
 	s->outer = false;
 	s->n_managed = 0;
@@ -677,8 +679,9 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 		if (!it)
 			break;
 		/* An end is an edge, whether it is asked for by name or not. */
-		events = interest(it) |
-			 (interest(it) & EPOLLIN ? EPOLLRDHUP : 0);
+		events = interest(it);
+		if ((it->events & EPOLLET) && (events & EPOLLIN))
+			events |= EPOLLRDHUP;
 		exi_unlock(&s->lock);
 		disarm(it);
 		/* Before the look: what comes after it is told next time. */
@@ -1031,23 +1034,53 @@ bool shim_epoll_outer(int fd)
 	return s->n_managed > 0;
 }
 
+/* Another number of the same set. */
+static int other_name(const struct set *s, int fd)
+{
+	for (uint32_t i = 0; i < n_sets; i++)
+		if ((int)i != fd && atomic_load(&sets[i]) == s)
+			return (int)i;
+	return -1;
+}
+
 void shim_epoll_closed(int fd)
 {
-	EXI_CANCEL_OFF(false);
 	struct set *s = set_of(fd);
 
 	if (exi_likely(!s))
 		return;
+	EXI_CANCEL_OFF(false);
 	pthread_mutex_lock(&structure);
 	s = set_of(fd);
 	if (s) {
 		atomic_store(&sets[fd], NULL);
-		for (int i = 0; i < s->size; i++)
-			if (s->by_fd[i])
-				remove_item(s->by_fd[i], false);
-		exi_fd_close(s->nudge);
-		s->nudge = -1;
-		closed_sets[fd] = s;
+		if (s->names > 1) {
+			s->names--;
+			s->fd = other_name(s, fd);
+		} else {
+			for (int i = 0; i < s->size; i++)
+				if (s->by_fd[i])
+					remove_item(s->by_fd[i], false);
+			exi_fd_close(s->nudge);
+			s->nudge = -1;
+			closed_sets[fd] = s;
+		}
+	}
+	pthread_mutex_unlock(&structure);
+}
+
+void shim_epoll_named(int fd, int also)
+{
+	struct set *s = set_of(fd);
+
+	if (exi_likely(!s) || also < 0 || (uint32_t)also >= n_sets)
+		return;
+	EXI_CANCEL_OFF(false);
+	pthread_mutex_lock(&structure);
+	s = set_of(fd);
+	if (s) {
+		s->names++;
+		atomic_store(&sets[also], s);
 	}
 	pthread_mutex_unlock(&structure);
 }

@@ -68,8 +68,12 @@ HOOK void closefrom(int first)
 
 HOOK int dup(int fd)
 {
+	int ret;
+
 	shim_plain(fd, EXS_X_REASON_DUPLICATE);
-	return native.dup(fd);
+	ret = native.dup(fd);
+	shim_epoll_named(fd, ret);
+	return ret;
 }
 
 /* Onto a number of the library's nothing is put. */
@@ -91,14 +95,23 @@ HOOK int dup2(int from, int to)
 {
 	int ret = before_dup(from, to);
 
-	return ret ? (int)shim_result(ret) : native.dup2(from, to);
+	if (ret)
+		return (int)shim_result(ret);
+	ret = native.dup2(from, to);
+	if (from != to)
+		shim_epoll_named(from, ret);
+	return ret;
 }
 
 HOOK int dup3(int from, int to, int flags)
 {
 	int ret = before_dup(from, to);
 
-	return ret ? (int)shim_result(ret) : native.dup3(from, to, flags);
+	if (ret)
+		return (int)shim_result(ret);
+	ret = native.dup3(from, to, flags);
+	shim_epoll_named(from, ret);
+	return ret;
 }
 
 static int any_fcntl(int fd, int cmd, void *arg)
@@ -120,7 +133,10 @@ static int any_fcntl(int fd, int cmd, void *arg)
 		if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 			shim_plain(fd, EXS_X_REASON_DUPLICATE);
 	}
-	return native.fcntl64(fd, cmd, arg);
+	ret = native.fcntl64(fd, cmd, arg);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		shim_epoll_named(fd, ret);
+	return ret;
 }
 
 #undef fcntl

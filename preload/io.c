@@ -38,24 +38,24 @@ static ssize_t put(int fd, const void *buf, size_t n, int flags)
 	return ret;
 }
 
+#define DISCARD_MAX (1u << 20)
+
 /* MSG_TRUNC on TCP: read, and thrown away. */
 static ssize_t discard(int fd, size_t n, int flags)
 {
-	char scratch[16384];
-	size_t done = 0;
-	ssize_t got;
+	char few[4096], *scratch = few;
+	ssize_t ret;
 
-	do {
-		size_t part = n - done;
-
-		if (part > sizeof(scratch))
-			part = sizeof(scratch);
-		got = exi_flow_recv(fd, scratch, part, flags & RECV_FLAGS);
-		if (got > 0)
-			done += (size_t)got;
-		flags |= MSG_DONTWAIT;
-	} while (got > 0 && done < n && !(flags & MSG_PEEK));
-	return done ? (ssize_t)done : got;
+	if (n > DISCARD_MAX)
+		n = DISCARD_MAX;
+	if (n > sizeof(few))
+		scratch = malloc(n);
+	if (!scratch)
+		return -ENOMEM;
+	ret = exi_flow_recv(fd, scratch, n, flags & RECV_FLAGS);
+	if (scratch != few)
+		free(scratch);
+	return ret;
 }
 
 static ssize_t get(int fd, void *buf, size_t n, int flags)
@@ -65,10 +65,14 @@ static ssize_t get(int fd, void *buf, size_t n, int flags)
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
-	ret = exi_unlikely(flags & MSG_TRUNC)
-		      ? discard(fd, n, flags)
-		      : exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
-	return ret;
+	if (exi_unlikely(flags & MSG_TRUNC))
+		return discard(fd, n, flags);
+	if (exi_likely(n))
+		return exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+	/* Nothing is wanted, and waited for like something. */
+	ret = exi_flow_recv(fd, &(char){ 0 }, 1,
+			    (flags & RECV_FLAGS) | MSG_PEEK);
+	return ret > 0 ? 0 : ret;
 }
 
 /* Errors and time stamps of TCP are in the kernel's queue, and urgent data is

@@ -65,6 +65,8 @@ bool shim_reclaim(void);
 void shim_epoll_forget(struct exi_sock *sk, int fd);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
+/* A set got a second number. */
+void shim_epoll_named(int fd, int also);
 /* In the child of a fork. */
 void shim_epoll_forked(void);
 void shim_epoll_init(void);

@@ -138,6 +138,17 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 	return ret;
 }
 
+static bool conn_over(struct exi_conn *c)
+{
+	struct loopp_pipe *p = loopp_priv(c)->in;
+	bool ret;
+
+	pthread_mutex_lock(&p->lock);
+	ret = p->ended;
+	pthread_mutex_unlock(&p->lock);
+	return ret;
+}
+
 static size_t conn_unread(struct exi_conn *c)
 {
 	struct loopp_pipe *p = loopp_priv(c)->in;
@@ -262,6 +273,7 @@ const struct exi_conn_ops loopp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = nothing,
 	.stop = nothing,

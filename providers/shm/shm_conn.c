@@ -549,6 +549,14 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 			     : writable(shmp_priv(c), &s->tx);
 }
 
+static bool conn_over(struct exi_conn *c)
+{
+	struct shmp_rx rx = shmp_shared(c)->rx;
+
+	pass_all(shmp_priv(c), &rx);
+	return rx.ended;
+}
+
 static size_t conn_unread(struct exi_conn *c)
 {
 	struct shmp_rx rx = shmp_shared(c)->rx;
@@ -704,6 +712,7 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,
 	.stop = conn_stop,

@@ -289,6 +289,13 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 	return poll(&p, 1, 0) > 0;
 }
 
+static bool conn_over(struct exi_conn *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
+
+	return poll(&p, 1, 0) > 0;
+}
+
 static size_t conn_unread(struct exi_conn *c)
 {
 	int n = 0;
@@ -373,6 +380,7 @@ const struct exi_conn_ops tcpp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,
 	.stop = conn_stop,
