@@ -38,3 +38,9 @@ for compiler in "gcc a.c" "g++ a.cc"; do
 		exit 1
 	}
 done
+# The command finds the shim, and the shim the library, where they are now.
+exs=$(find "$tmp/root" -type f -name exs)
+[ -z "$exs" ] || [ "$("$exs" run echo works)" = works ] || {
+	echo "what is installed cannot run a program"
+	exit 1
+}

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# symbols.sh LIBRARY: it exports what api/exs.map lists, every function of the
-# public headers is listed, and nothing else.
+# symbols.sh LIBRARY SHIM: the library exports what api/exs.map lists, every
+# function of the public headers is listed, and nothing else; the shim takes over
+# what preload/symbols lists.
 root=$(dirname "$0")/../..
 library=$1
 tmp=$(mktemp -d) || exit 1
@@ -23,6 +24,15 @@ compare()
 	grep '^[<>]' "$tmp/diff"
 	bad=1
 }
+# And the shim's: what preload/symbols lists, each once a hook.
+if [ -n "$2" ]; then
+	grep -v '^#' "$root/preload/symbols" | sort >"$tmp/listed"
+	nm -D --defined-only "$2" | awk '$2 != "A" { print $3 }' | sort >"$tmp/shim"
+	sed -nE 's/^HOOK [^;]*[ *]([a-zA-Z_0-9]+)\([^;]*$/\1/p' \
+		"$root"/preload/*.c | sort -u >"$tmp/hooks"
+	compare listed shim
+	compare listed hooks
+fi
 compare map library
 compare map headers
 exit $bad
