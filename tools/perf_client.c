@@ -327,6 +327,12 @@ static void name_fabric(struct client *c, struct perf_result *r)
 		snprintf(r->fabric, sizeof(r->fabric), "%s+%s", tx, rx);
 }
 
+/* The clock's part is an estimate, and the shortest trip may be less. */
+static double less(double ns, double clock)
+{
+	return ns > clock + 1 ? ns - clock : 1;
+}
+
 static void take_quantiles(const struct perf_meter *m, struct perf_result *r)
 {
 	static const double parts[PERF_N_QUANTILES] = { 0,    0.5,   0.9,
@@ -336,8 +342,8 @@ static void take_quantiles(const struct perf_meter *m, struct perf_result *r)
 	if (!m->rtt.n)
 		return;
 	for (int i = 0; i < PERF_N_QUANTILES; i++)
-		r->rtt_ns[i] = hist_quantile(&m->rtt, parts[i]) - clock;
-	r->rtt_ns[PERF_MIN] = m->rtt.min - clock;
+		r->rtt_ns[i] = less(hist_quantile(&m->rtt, parts[i]), clock);
+	r->rtt_ns[PERF_MIN] = less(m->rtt.min, clock);
 }
 
 static int sum_up(struct client *c, struct perf_result *r)
