@@ -6,30 +6,50 @@
 #include <gnu/lib-names.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 
-/* By name from the C library itself: where this library comes in the order of
- * symbols depends on how the program got it. */
+/* The shim has it; where there is none it is null. */
+extern const char exs_preload __attribute__((weak));
+
+/* Without the shim: what the program itself would call, which may be a
+ * sanitizer's. With it: the C library's own, for where this library comes in
+ * the order of symbols depends on how the program got it. */
 static void *find(const char *name)
 {
 	static void *libc;
 
+	if (!&exs_preload)
+		return dlsym(RTLD_DEFAULT, name);
 	if (!libc)
 		libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
 	return dlsym(libc, name);
 }
 
+/* Found at the first call, by whichever threads make it. */
+#define CALL(name)                                                             \
+	({                                                                     \
+		name##_call *f = atomic_load_explicit(&native_##name,          \
+						      memory_order_relaxed);   \
+                                                                               \
+		if (__builtin_expect(!f, 0)) {                                 \
+			f = (name##_call *)find(#name);                        \
+			atomic_store_explicit(&native_##name, f,               \
+					      memory_order_relaxed);           \
+		}                                                              \
+		f;                                                             \
+	})
+
 #define NATIVE(ret, name, params, args)                                        \
-	static ret(*native_##name) params;                                     \
-	ret __wrap_##name params;                                              \
+	typedef ret name##_call params;                                        \
+	static _Atomic(name##_call *) native_##name;                           \
+	name##_call __wrap_##name;                                             \
 	ret __wrap_##name params                                               \
 	{                                                                      \
-		if (__builtin_expect(!native_##name, 0))                       \
-			native_##name = find(#name);                           \
-		return native_##name args;                                     \
+		return CALL(name) args;                                        \
 	}
 
 NATIVE(int, accept4, (int fd, struct sockaddr *a, socklen_t *l, int flags),
@@ -76,8 +96,9 @@ NATIVE(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n))
 
 /* The same with one argument of any kind, as the C library takes it. */
 #define NATIVE_VARIADIC(name, type)                                            \
-	static int (*native_##name)(int fd, type request, ...);                \
-	int __wrap_##name(int fd, type request, ...);                          \
+	typedef int name##_call(int fd, type request, ...);                    \
+	static _Atomic(name##_call *) native_##name;                           \
+	name##_call __wrap_##name;                                             \
 	int __wrap_##name(int fd, type request, ...)                           \
 	{                                                                      \
 		va_list ap;                                                    \
@@ -86,16 +107,15 @@ NATIVE(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n))
 		va_start(ap, request);                                         \
 		arg = va_arg(ap, void *);                                      \
 		va_end(ap);                                                    \
-		if (__builtin_expect(!native_##name, 0))                       \
-			native_##name = find(#name);                           \
-		return native_##name(fd, request, arg);                        \
+		return CALL(name)(fd, request, arg);                           \
 	}
 
 NATIVE_VARIADIC(fcntl64, int)
 NATIVE_VARIADIC(ioctl, unsigned long)
 
-static long (*native_syscall)(long number, ...);
-long __wrap_syscall(long number, ...);
+typedef long syscall_call(long number, ...);
+static _Atomic(syscall_call *) native_syscall;
+syscall_call __wrap_syscall;
 long __wrap_syscall(long number, ...)
 {
 	long a[6];
@@ -105,7 +125,5 @@ long __wrap_syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
-	if (__builtin_expect(!native_syscall, 0))
-		native_syscall = find("syscall");
-	return native_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+	return CALL(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -11,6 +11,10 @@
 #include "core/link.h"
 #include "core/ready.h"
 
+/* By this the library knows that the shim is there. */
+extern const char exs_preload;
+HOOK const char exs_preload = 1;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void start(void)

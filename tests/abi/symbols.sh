@@ -27,7 +27,8 @@ compare()
 # And the shim's: what preload/symbols lists, each once a hook.
 if [ -n "$2" ]; then
 	grep -v '^#' "$root/preload/symbols" | sort >"$tmp/listed"
-	nm -D --defined-only "$2" | awk '$2 != "A" { print $3 }' | sort >"$tmp/shim"
+	nm -D --defined-only "$2" | awk '$2 != "A" { print $3 }' |
+		grep -vx exs_preload | sort >"$tmp/shim"
 	sed -nE 's/^HOOK [^;]*[ *]([a-zA-Z_0-9]+)\([^;]*$/\1/p' \
 		"$root"/preload/*.c | sort -u >"$tmp/hooks"
 	compare listed shim
