@@ -329,6 +329,8 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		goto unlock;
 	}
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	if ((uint32_t)fd >= atomic_load(&exi_table.high))
+		atomic_store(&exi_table.high, (uint32_t)fd + 1);
 	/* Release: pairs with exi_sock_find(). */
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
 	*ret = sk;

@@ -187,6 +187,8 @@ int exi_sock_init(void);
 struct exi_table {
 	_Atomic(struct exi_sock *) *socks;
 	uint32_t size;
+	_Atomic uint32_t
+		high; /* above the highest number that was ever in it */
 };
 EXI_SHIM extern struct exi_table exi_table;
 

@@ -17,16 +17,15 @@
 
 static _Atomic unsigned int fds_kept;
 
-/* Which numbers are the library's own; higher ones are not looked for. */
-#define FD_MARKS 65536u
-static _Atomic uint64_t fd_marks[FD_MARKS / 64];
+/* Which numbers are the library's own. */
+static _Atomic uint64_t fd_marks[EXI_FD_MARKS / 64];
 
 static void mark(int fd, bool ours)
 {
 	uint64_t bit = UINT64_C(1) << ((unsigned int)fd % 64);
 	_Atomic uint64_t *word = &fd_marks[(unsigned int)fd / 64];
 
-	if ((unsigned int)fd >= FD_MARKS)
+	if ((unsigned int)fd >= EXI_FD_MARKS)
 		return;
 	if (ours)
 		atomic_fetch_or_explicit(word, bit, memory_order_relaxed);
@@ -36,7 +35,7 @@ static void mark(int fd, bool ours)
 
 bool exi_fd_ours(int fd)
 {
-	return (unsigned int)fd < FD_MARKS &&
+	return (unsigned int)fd < EXI_FD_MARKS &&
 	       atomic_load_explicit(&fd_marks[fd / 64], memory_order_relaxed) >>
 			       (fd % 64) &
 		       1;

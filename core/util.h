@@ -124,7 +124,9 @@ EXI_SHIM int exi_fd_keep(int fd);
 /* The same for what the connection can do without: also -EMFILE when less than
  * an eighth of the limit would be left to the application. */
 int exi_fd_spare(int fd);
-/* Whether the number is one that it keeps. */
+/* Whether the number is one that it keeps; from EXI_FD_MARKS on it is not
+ * known. */
+#define EXI_FD_MARKS 65536u
 EXI_SHIM bool exi_fd_ours(int fd);
 /* Whether it would keep n more. */
 bool exi_fd_room(unsigned int n);

@@ -45,11 +45,13 @@ HOOK int close(int fd)
 /* The gaps between the library's numbers. */
 HOOK int close_range(unsigned int first, unsigned int last, int flags)
 {
-	unsigned int from = first, fd;
+	unsigned int from = first, fd, end = atomic_load(&exi_table.high);
 
 	if (first > last)
 		return native.close_range(first, last, flags);
-	for (fd = first; fd <= last && fd < exi_table.size; fd++) {
+	if (end < EXI_FD_MARKS)
+		end = EXI_FD_MARKS;
+	for (fd = first; fd <= last && fd < end; fd++) {
 		if (exi_sock_find((int)fd) && !(flags & CLOSE_RANGE_CLOEXEC))
 			let_go((int)fd);
 		if (!exi_fd_ours((int)fd))
