@@ -68,6 +68,8 @@ struct item {
 	bool managed;
 	bool dormant; /* managed, and not in the application's set now */
 	bool active;
+	bool held;  /* by a thread that looks at it: no other may */
+	bool again; /* something came meanwhile */
 	bool armed; /* its peer was asked to ring, for these: */
 	short armed_for;
 	bool dead;
@@ -134,7 +136,9 @@ static void activate_locked(struct item *it)
 	s->stirs++;
 	it->idle = 0;
 	it->busy = exi_ticks();
-	if (!it->active) {
+	if (it->held) { /* its holder makes it active */
+		it->again = true;
+	} else if (!it->active) {
 		it->active = true;
 		exi_list_add_tail(&s->active, &it->node);
 		s->n_active++;
@@ -163,6 +167,8 @@ static struct item *pop_locked(struct set *s)
 	it->active = false;
 	s->n_active--;
 	it->refs++;
+	it->held = true;
+	it->again = false;
 	return it;
 }
 
@@ -652,15 +658,19 @@ static void disarm(struct item *it)
 	it->armed = false;
 }
 
-static void put_back_locked(struct item *it)
+/* The end of a hold: active again, or not if nothing came meanwhile. */
+static void release_locked(struct item *it, bool keep)
 {
 	struct set *s = it->set;
 
-	if (!it->dead && !it->dormant && !it->active && !it->disabled) {
+	it->held = false;
+	if ((keep || it->again) && !it->dead && !it->dormant && !it->active &&
+	    !it->disabled) {
 		it->active = true;
 		exi_list_add_tail(&s->active, &it->node);
 		s->n_active++;
 	}
+	unref_locked(it);
 }
 
 /* Looks once at each active item. */
@@ -701,9 +711,7 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 			rest = arm(it);
 			exi_lock(&s->lock);
 		}
-		if (!rest && !(now & POLLNVAL))
-			put_back_locked(it);
-		unref_locked(it);
+		release_locked(it, !rest && !(now & POLLNVAL));
 	}
 	exi_unlock(&s->lock);
 	return n;
@@ -779,8 +787,7 @@ static int first_peer_cpu(struct set *s)
 		return -1;
 	ret = exi_ready_peer_cpu(it->sk, it->fd);
 	exi_lock(&s->lock);
-	put_back_locked(it);
-	unref_locked(it);
+	release_locked(it, true);
 	exi_unlock(&s->lock);
 	return ret;
 }
@@ -832,9 +839,7 @@ static bool prepare(struct set *s)
 			disarm(it);
 		ret = arm(it);
 		exi_lock(&s->lock);
-		if (!ret || ticks - it->busy < IDLE_TICKS)
-			put_back_locked(it);
-		unref_locked(it);
+		release_locked(it, !ret || ticks - it->busy < IDLE_TICKS);
 	}
 	/* Who came while we armed made its item active, and may have found it
 	 * with this thread. */
