@@ -133,6 +133,24 @@ static void lost(struct exi_shared *sh)
 	}
 }
 
+/* A mode leaves TCP under its lock and after the fabric was mapped, so who
+ * holds the lock and sees such a mode sees a fabric that is mapped here; but a
+ * socket that was closed has none, nor a TCP end. */
+bool exi_family_confirmed(struct exi_sock *sk)
+{
+	bool ret = false;
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sk->sh->half[d];
+
+		exi_lock(&h->lock);
+		ret = ret || (h->mode != EXI_MODE_TCP && !sk->fab && sk->tcp);
+		exi_unlock(&h->lock);
+	}
+	return ret;
+}
+
 int exi_family_ask(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;

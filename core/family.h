@@ -16,8 +16,11 @@
  * can be asked. Link and half locks may be held. */
 void exi_family_keep(struct exi_sock *sk);
 
-/* The fabric is in use, and not mapped here. A hint without locks. */
-static inline bool exi_family_elsewhere(const struct exi_sock *sk)
+/* Whether the fabric is in use, and not mapped here: one look without locks,
+ * and what it takes for granted is looked at again with them. Between its two
+ * loads this process itself may have met the peer. No lock held. */
+bool exi_family_confirmed(struct exi_sock *sk);
+static inline bool exi_family_elsewhere(struct exi_sock *sk)
 {
 	const struct exi_shared *sh = sk->sh;
 
@@ -25,7 +28,8 @@ static inline bool exi_family_elsewhere(const struct exi_sock *sk)
 	       (atomic_load_explicit(&sh->half[EXI_RX].mode,
 				     memory_order_relaxed) |
 		atomic_load_explicit(&sh->half[EXI_TX].mode,
-				     memory_order_relaxed)) != EXI_MODE_TCP;
+				     memory_order_relaxed)) != EXI_MODE_TCP &&
+	       exi_family_confirmed(sk);
 }
 
 /* Has the keeper take the connection back to TCP, and waits for it. 0;
