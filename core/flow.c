@@ -396,7 +396,8 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	struct exi_half *h = &sk->sh->half[dir];
 
 	if (h->mode == EXI_MODE_RING) {
-		if (op->queue && exi_queue_heat(op->queue, sk, op->fd, dir))
+		if (op->queue &&
+		    exi_queue_heat(op->queue, sk, atomic_load(&sk->fd), dir))
 			return 0;
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
 	}
@@ -725,8 +726,7 @@ static bool lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 	h = &sk->sh->half[dir];
 	exi_lock(&h->lock);
 	exi_look_end(sk, dir, &p->look);
-	if (exi_likely(atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
-		       fd))
+	if (exi_likely(exi_sock_is(sk, fd)))
 		return true;
 	exi_half_unlock(h);
 	return false;

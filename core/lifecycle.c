@@ -17,6 +17,7 @@
 #include "core/flow.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
@@ -297,7 +298,7 @@ int exi_lifecycle_submit(struct exi_op *op)
 	if (op->type == EXS_EVT_ACCEPT)
 		mark_listener(op->fd);
 	exi_lock(&sk->link_lock);
-	if (atomic_load(&sk->fd) != op->fd || sk->closing) {
+	if (!exi_sock_is(sk, op->fd) || sk->closing) {
 		exi_unlock(&sk->link_lock);
 		return -EBADF;
 	}
@@ -431,7 +432,7 @@ int exi_shutdown(int fd, int how)
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	if (!sk || atomic_load(&sk->fd) != fd)
+	if (!sk || !exi_sock_is(sk, fd))
 		return shutdown(fd, how) < 0 ? -errno : 0;
 	if (is_over(sk, fd))
 		return -ENOTCONN;
@@ -485,10 +486,9 @@ static void finish_drain(struct exi_sock *sk, int fd)
 
 /* Lets go of everything, in the order the peer should see it. The result of
  * close(2). */
-static int leave(struct exi_sock *sk, int fd, bool close_fd)
+static int leave(struct exi_sock *sk, bool close_fd)
 {
-	int ret = 0;
-
+	int fd = atomic_load(&sk->fd), ret = 0;
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	bool last = atomic_load(&sk->sh->holders) == 1;
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -523,7 +523,10 @@ static int leave(struct exi_sock *sk, int fd, bool close_fd)
 	}
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
-	if (close_fd && close(fd) < 0)
+	if (sk->named)
+		exi_fd_close(
+			fd); /* the library's; the names are the caller's */
+	else if (close_fd && close(fd) < 0)
 		ret = -errno;
 	exi_link_drop_locked(sk);
 	if (sk->fab)
@@ -538,9 +541,17 @@ static int leave(struct exi_sock *sk, int fd, bool close_fd)
 int exi_close(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
+	int others;
 
 	if (!sk)
 		return close(fd) < 0 ? -errno : 0;
+	others = exi_name_remove(sk, fd);
+	if (others >= 0)
+		close(fd);
+	if (others > 0)
+		return 0;
+	if (others == 0)
+		fd = atomic_load(&sk->fd);
 	exi_lock(&sk->link_lock);
 	if (atomic_load(&sk->fd) != fd || sk->closing) {
 		exi_unlock(&sk->link_lock);
@@ -548,20 +559,20 @@ int exi_close(int fd)
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	return leave(sk, fd, true);
+	return leave(sk, true);
 }
 
 void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 {
 	exi_lock(&sk->link_lock);
-	if (atomic_load(&sk->fd) != fd || sk->closing ||
+	if (!exi_sock_is(sk, fd) || sk->closing ||
 	    atomic_load(&sk->generation) != generation) {
 		exi_unlock(&sk->link_lock);
 		return;
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	leave(sk, fd, false);
+	leave(sk, false);
 }
 
 /* --- plain calls around ------------------------------------------------- */

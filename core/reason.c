@@ -67,8 +67,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_NOT_TCP] = { "not-tcp", "not a TCP socket" },
 	[EXS_X_REASON_NOT_CONNECTED] = { "not-connected",
 					 "the socket is not connected" },
-	[EXS_X_REASON_DUPLICATE] = { "duplicate", "the descriptor has a second "
-						  "number" },
+	[EXS_X_REASON_DUPLICATE] = { "duplicate", "the descriptor was "
+						  "duplicated" },
 	[EXS_X_REASON_EXEC] = { "exec", "it went to another program by exec" },
 	[EXS_X_REASON_PASSED] = { "passed", "it was sent to a process" },
 	[EXS_X_REASON_STDIO] = { "stdio", "a stdio stream was opened on it" },

@@ -18,6 +18,7 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "core/queue.h"
 #include "core/registry.h"
 
@@ -48,7 +49,7 @@ int exi_sock_init(void)
 {
 	uint32_t size = 1u << 16;
 	struct rlimit rl;
-	void *t, *c;
+	void *t, *names, *c;
 	int ret = 0;
 
 	pthread_mutex_lock(&pool_lock);
@@ -59,13 +60,17 @@ int exi_sock_init(void)
 			size *= 2;
 	t = mmap(NULL, size * sizeof(*exi_table.socks), PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	names = mmap(NULL, size * sizeof(*exi_table.names),
+		     PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	c = calloc(CHUNKS_MAX, sizeof(*chunks));
-	if (t == MAP_FAILED || !c) {
+	if (t == MAP_FAILED || names == MAP_FAILED || !c) {
 		ret = -ENOMEM;
 		goto unlock;
 	}
 	chunks = c;
 	exi_table.socks = t;
+	exi_table.names = names;
 	exi_table.size = size;
 unlock:
 	pthread_mutex_unlock(&pool_lock);
@@ -266,7 +271,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->family = 0;
 	sk->process = exi_use_token();
 	sk->cookie = 0;
-	sk->watched = sk->counted = sk->marked = false;
+	sk->watched = sk->counted = sk->marked = sk->named = false;
 	atomic_store(&sk->blocks, false);
 	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
@@ -302,12 +307,15 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 {
 	struct exi_sock *old = exi_sock_find(fd), *sk;
 	struct exi_shared *sh = NULL;
-	int err = -ENOMEM;
+	int err = -ENOMEM, others;
 
 	if ((uint32_t)fd >= exi_table.size)
 		return -EMFILE;
-	if (old)
-		exi_sock_forget(old, fd, atomic_load(&old->generation));
+	/* A name that was closed behind the library's back is not all. */
+	others = old ? exi_name_remove(old, fd) : 1;
+	if (others <= 0)
+		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
+				atomic_load(&old->generation));
 	pthread_mutex_lock(&pool_lock);
 	sk = sock_take();
 	if (sk)
@@ -346,7 +354,7 @@ int exi_sock_get(int fd, struct exi_sock **ret)
 	int type;
 	socklen_t len = sizeof(type);
 
-	if (sk && atomic_load_explicit(&sk->fd, memory_order_acquire) == fd) {
+	if (sk && exi_sock_is(sk, fd)) {
 		*ret = sk;
 		return 0;
 	}
@@ -376,6 +384,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	pthread_mutex_lock(&pool_lock);
 	if (atomic_load(&exi_table.socks[fd]) == sk)
 		atomic_store(&exi_table.socks[fd], NULL);
+	if (sk->named)
+		exi_names_forget(sk, fd);
 	pthread_mutex_unlock(&pool_lock);
 	atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&sh->half[EXI_TX].lock);
@@ -446,6 +456,7 @@ void exi_sock_forked(void)
 	struct slab *s, *next;
 
 	pthread_mutex_init(&pool_lock, NULL);
+	exi_names_forked();
 	for (s = slabs; s; s = next) {
 		next = s->next;
 		free(s); /* the memory stays: inherited sockets live there */

@@ -125,6 +125,7 @@ struct exi_sock {
 	_Atomic enum exi_role role;
 	int family;
 	bool adopted; /* upgrades are allowed */
+	bool named;   /* known by names, see names.h */
 	_Atomic bool closing;
 	uint64_t process;	    /* exi_use_token() of the last use */
 	bool foreign_link;	    /* inherited, and not yet watched here */
@@ -186,6 +187,8 @@ int exi_sock_init(void);
 /* By descriptor. Set up once. */
 struct exi_table {
 	_Atomic(struct exi_sock *) *socks;
+	/* Of a name, the number of its socket plus 1. */
+	_Atomic int *names;
 	uint32_t size;
 	_Atomic uint32_t
 		high; /* above the highest number that was ever in it */
@@ -219,6 +222,16 @@ static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
 	return __atomic_load_n(&sk->sh, __ATOMIC_RELAXED);
 }
 
+/* Whether the socket is known by fd: its number, or a name. */
+static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
+{
+	int number = atomic_load_explicit(&sk->fd, memory_order_relaxed);
+
+	return exi_likely(number == fd) ||
+	       (number >= 0 && (uint32_t)fd < exi_table.size &&
+		atomic_load(&exi_table.names[fd]) == number + 1);
+}
+
 /* Takes the lock of a direction if sk is still fd's. */
 static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 				 struct exi_shared **ret)
@@ -226,9 +239,7 @@ static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 	struct exi_shared *sh = exi_sock_shared(sk);
 
 	exi_lock(&sh->half[dir].lock);
-	if (exi_unlikely(atomic_load_explicit(&sk->fd, memory_order_relaxed) !=
-				 fd ||
-			 exi_sock_shared(sk) != sh)) {
+	if (exi_unlikely(!exi_sock_is(sk, fd) || exi_sock_shared(sk) != sh)) {
 		exi_unlock(&sh->half[dir].lock);
 		return false;
 	}

@@ -20,6 +20,7 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/names.h"
 #include "core/proof.h"
 #include "core/registry.h"
 #include "core/wait.h"
@@ -461,11 +462,19 @@ static int save_unread(struct exi_sock *sk, int to)
 	return 0;
 }
 
+static int replace(int with, int fd)
+{
+	int flags = fcntl(fd, F_GETFD);
+
+	return dup3(with, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno
+								      : 0;
+}
+
 /* The peer is gone with bytes of its unread in the ring: they and the end go
  * into a UNIX stream pair that takes the descriptor's place. */
 static int orphan(struct exi_sock *sk, int fd)
 {
-	int pair[2], fl, fdfl, ret, room = 2 << 20;
+	int pair[2], fl, n, ret, room = 2 << 20;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
@@ -475,11 +484,13 @@ static int orphan(struct exi_sock *sk, int fd)
 	ret = save_unread(sk, pair[1]);
 	close(pair[1]);
 	fl = fcntl(fd, F_GETFL);
-	fdfl = fcntl(fd, F_GETFD);
 	if (fl >= 0)
 		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
-	if (dup3(pair[0], fd, fdfl & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
-		ret = -errno;
+	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
+	     n = exi_name_next(sk, n + 1))
+		ret = replace(pair[0], n);
+	if (sk->named && !ret)
+		ret = replace(pair[0], atomic_load(&sk->fd));
 	close(pair[0]);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
@@ -539,8 +550,7 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 
 	if (exi_family_elsewhere(sk))
 		return exi_family_ask(sk);
-	if (atomic_load(&sk->fd) != fd ||
-	    exi_switch_leave(sk, reason) == -EBADF)
+	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
 	ret = await_tcp(sk, deadline);
 	if (ret == 0 && !exi_switch_left(sh))

@@ -176,7 +176,8 @@ static struct item *pop_locked(struct set *s)
 static void wake(struct item *it, enum exi_dir d)
 {
 	/* Gone: let go of it, or its memory could not be another's. */
-	if (atomic_load(&it->sk->fd) != it->fd) {
+	if (atomic_load(&it->sk->generation) != it->generation ||
+	    atomic_load(&it->sk->fd) < 0) {
 		it->waits[d] = false;
 		exi_sock_unwait(it->sk, d, &it->waiter[d]);
 		return;
@@ -200,6 +201,21 @@ static void wake_tx(struct exi_waiter *w)
 
 /* --- items -------------------------------------------------------------- */
 
+/* The number by which its connection is known: its own may have been closed,
+ * while the connection has another. */
+static int number(const struct item *it)
+{
+	return atomic_load(&it->sk->generation) == it->generation
+		       ? atomic_load(&it->sk->fd)
+		       : -1;
+}
+
+/* Whether its own is still one of the connection's. */
+static bool named(const struct item *it)
+{
+	return number(it) >= 0 && exi_sock_is(it->sk, it->fd);
+}
+
 static uint32_t interest(const struct item *it)
 {
 	return it->events & ~(uint32_t)MODE_FLAGS;
@@ -213,7 +229,7 @@ static void listen_to(struct item *it)
 
 	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
 		it->waiter[d].wake = calls[d];
-		if (!exi_sock_lock(it->sk, it->fd, d, &sh))
+		if (!exi_sock_lock(it->sk, number(it), d, &sh))
 			continue;
 		exi_sock_wait(it->sk, d, &it->waiter[d]);
 		it->waits[d] = true;
@@ -309,7 +325,8 @@ static void manage(struct item *it)
 
 	if (it->managed || add_nudge(s))
 		return;
-	if (native.epoll_ctl(s->fd, EPOLL_CTL_MOD, it->fd, &ev) < 0) {
+	if (named(it) &&
+	    native.epoll_ctl(s->fd, EPOLL_CTL_MOD, it->fd, &ev) < 0) {
 		/* An exclusive one cannot be changed. */
 		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->fd, NULL);
 		native.epoll_ctl(s->fd, EPOLL_CTL_ADD, it->fd, &ev);
@@ -333,7 +350,7 @@ static void remove_item(struct item *it, bool linked)
 
 	/* Unless it closed, and the number is another's. */
 	if (linked && it->link >= 0 &&
-	    it->link == exi_ready_bell(it->sk, it->fd))
+	    it->link == exi_ready_bell(it->sk, number(it)))
 		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
 	stop_listening(it);
 	exi_lock(&s->lock);
@@ -395,7 +412,7 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 
-		if (it->managed)
+		if (it->managed && named(it))
 			native.epoll_ctl(it->set->fd,
 					 it->dormant ? EPOLL_CTL_DEL
 						     : EPOLL_CTL_MOD,
@@ -580,7 +597,7 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 /* Bytes that were received, and those that could be. */
 static uint64_t arrived(const struct item *it)
 {
-	int unread = exi_ready_unread(it->sk, it->fd);
+	int unread = exi_ready_unread(it->sk, number(it));
 
 	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
 			       __ATOMIC_RELAXED) +
@@ -639,7 +656,7 @@ static bool arm(struct item *it)
 
 	if (it->armed || it->disabled)
 		return true;
-	if (!exi_ready_arm(it->sk, it->fd, events, it->events & EPOLLET))
+	if (!exi_ready_arm(it->sk, number(it), events, it->events & EPOLLET))
 		return false;
 	it->armed = true;
 	it->armed_for = events;
@@ -647,14 +664,14 @@ static bool arm(struct item *it)
 	if (!(it->events & EPOLLET) || !(events & RX_EVENTS))
 		return true;
 	return arrived(it) == it->arrived &&
-	       exi_ready_look(it->sk, it->fd, EPOLLIN | EPOLLRDHUP, &r) &&
+	       exi_ready_look(it->sk, number(it), EPOLLIN | EPOLLRDHUP, &r) &&
 	       !(r.now & EPOLLRDHUP & ~it->over);
 }
 
 static void disarm(struct item *it)
 {
 	if (it->armed)
-		exi_ready_disarm(it->sk, it->fd, it->armed_for);
+		exi_ready_disarm(it->sk, number(it), it->armed_for);
 	it->armed = false;
 }
 
@@ -697,7 +714,8 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 		/* Before the look: what comes after it is told next time. */
 		if (it->events & EPOLLET)
 			came = arrived(it);
-		now = (uint16_t)exi_ready_events(it->sk, it->fd, (short)events);
+		now = (uint16_t)exi_ready_events(it->sk, number(it),
+						 (short)events);
 		exi_lock(&s->lock);
 		tell = !(now & POLLNVAL) && tell_locked(it, now, came, &ev[n]);
 		n += tell;
@@ -785,7 +803,7 @@ static int first_peer_cpu(struct set *s)
 	exi_unlock(&s->lock);
 	if (!it)
 		return -1;
-	ret = exi_ready_peer_cpu(it->sk, it->fd);
+	ret = exi_ready_peer_cpu(it->sk, number(it));
 	exi_lock(&s->lock);
 	release_locked(it, true);
 	exi_unlock(&s->lock);

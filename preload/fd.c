@@ -7,9 +7,19 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
-#include "core/lifecycle.h"
 #include "core/cancel.h"
+#include "core/lifecycle.h"
+#include "core/names.h"
 #include "preload/shim.h"
+
+/* A number of a connection is about to be closed. */
+static void last_name(struct exi_sock *sk, int fd)
+{
+	if (exi_name_others(sk, fd))
+		return; /* sets go on telling of it, as the kernel's do */
+	shim_report_connection(fd);
+	shim_epoll_forget(sk, fd);
+}
 
 /* What the library knew of a number that closes by a side effect. */
 static void let_go(int fd)
@@ -21,8 +31,7 @@ static void let_go(int fd)
 		shim_epoll_closed(fd);
 		return;
 	}
-	shim_report_connection(fd);
-	shim_epoll_forget(sk, fd);
+	last_name(sk, fd);
 	exi_close(fd);
 }
 
@@ -31,14 +40,14 @@ HOOK int close(int fd)
 	EXI_CANCEL_OFF(true);
 	struct exi_sock *sk = exi_sock_find(fd);
 
-	if (exi_likely(!sk)) {
+	if (exi_likely(!sk || sk->named)) {
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
 		shim_epoll_closed(fd);
-		return native.close(fd);
+		if (!sk)
+			return native.close(fd);
 	}
-	shim_report_connection(fd);
-	shim_epoll_forget(sk, fd);
+	last_name(sk, fd);
 	return (int)shim_result(exi_close(fd));
 }
 
@@ -52,10 +61,12 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	if (end < EXI_FD_MARKS)
 		end = EXI_FD_MARKS;
 	for (fd = first; fd <= last && fd < end; fd++) {
-		if (exi_sock_find((int)fd) && !(flags & CLOSE_RANGE_CLOEXEC))
-			let_go((int)fd);
-		if (!exi_fd_ours((int)fd))
+		if (!exi_fd_ours((int)fd)) {
+			if (exi_sock_find((int)fd) &&
+			    !(flags & CLOSE_RANGE_CLOEXEC))
+				let_go((int)fd);
 			continue;
+		}
 		if (fd > from && native.close_range(from, fd - 1, flags) < 0)
 			return -1;
 		from = fd + 1;
@@ -68,14 +79,33 @@ HOOK void closefrom(int first)
 	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
 }
 
+/* fd got another number. It goes to TCP where the library has no descriptor to
+ * spare, and where stdio may use the number, whose calls nobody sees. */
+static int named(int fd, int also)
+{
+	EXI_CANCEL_OFF(false);
+	struct exi_sock *sk = exi_sock_find(fd);
+	int reason;
+
+	if (also < 0)
+		return also;
+	shim_epoll_named(fd, also);
+	if (!sk || !sk->adopted || sk->role == EXI_ROLE_LISTEN)
+		return also;
+	reason = also <= STDERR_FILENO	      ? EXS_X_REASON_STDIO
+		 : exi_name_add(sk, fd, also) ? EXS_X_REASON_DUPLICATE
+					      : EXS_X_REASON_NONE;
+	if (reason != EXS_X_REASON_NONE) {
+		/* Also one that is not connected yet. */
+		atomic_store(&sk->sh->hold_here, 1);
+		shim_plain(fd, reason);
+	}
+	return also;
+}
+
 HOOK int dup(int fd)
 {
-	int ret;
-
-	shim_plain(fd, EXS_X_REASON_DUPLICATE);
-	ret = native.dup(fd);
-	shim_epoll_named(fd, ret);
-	return ret;
+	return named(fd, native.dup(fd));
 }
 
 /* Onto a number of the library's nothing is put. */
@@ -85,7 +115,6 @@ static int before_dup(int from, int to)
 		return -EBADF;
 	if (from == to || fcntl(from, F_GETFD) < 0)
 		return 0;
-	shim_plain(from, EXS_X_REASON_DUPLICATE);
 	if (exi_sock_find(to))
 		let_go(to);
 	else
@@ -99,10 +128,9 @@ HOOK int dup2(int from, int to)
 
 	if (ret)
 		return (int)shim_result(ret);
-	ret = native.dup2(from, to);
-	if (from != to)
-		shim_epoll_named(from, ret);
-	return ret;
+	if (from == to)
+		return native.dup2(from, to);
+	return named(from, native.dup2(from, to));
 }
 
 HOOK int dup3(int from, int to, int flags)
@@ -111,9 +139,7 @@ HOOK int dup3(int from, int to, int flags)
 
 	if (ret)
 		return (int)shim_result(ret);
-	ret = native.dup3(from, to, flags);
-	shim_epoll_named(from, ret);
-	return ret;
+	return named(from, native.dup3(from, to, flags));
 }
 
 static int any_fcntl(int fd, int cmd, void *arg)
@@ -131,14 +157,8 @@ static int any_fcntl(int fd, int cmd, void *arg)
 		shim_blocking(sk);
 		return (int)shim_result(ret);
 	}
-	if (exi_unlikely(shim_sock(fd))) {
-		if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-			shim_plain(fd, EXS_X_REASON_DUPLICATE);
-	}
 	ret = native.fcntl64(fd, cmd, arg);
-	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		shim_epoll_named(fd, ret);
-	return ret;
+	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? named(fd, ret) : ret;
 }
 
 #undef fcntl

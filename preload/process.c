@@ -8,17 +8,20 @@
 #include <unistd.h>
 
 #include "core/cancel.h"
+#include "core/names.h"
 #include "preload/shim.h"
 
 static void leave_one(struct exi_sock *sk, void *arg)
 {
-	int fd = atomic_load(&sk->fd), fl;
+	int fd = exi_name_next(sk, 0), fl;
 
-	if (fd < 0 || !shim_sock(fd))
-		return;
-	fl = native.fcntl64(fd, F_GETFD);
-	if (fl >= 0 && !(fl & FD_CLOEXEC))
-		shim_plain(fd, EXS_X_REASON_EXEC);
+	for (; fd >= 0 && shim_sock(fd); fd = exi_name_next(sk, fd + 1)) {
+		fl = native.fcntl64(fd, F_GETFD);
+		if (fl >= 0 && !(fl & FD_CLOEXEC)) {
+			shim_plain(fd, EXS_X_REASON_EXEC);
+			return;
+		}
+	}
 }
 
 static void before_exec(void)

@@ -86,16 +86,17 @@ def show(way, name, want, seen):
     print('  + ' + seen)
 
 
-def shim_is_used(behave, exs, way):
-    """The report of one row says where its connection was."""
+def shim_is_used(behave, exs, way, row, share):
+    """The report of one row says where its connection was, and stayed."""
     with tempfile.NamedTemporaryFile('r') as f:
-        run(behave, exs, way, ['io_pieces_join'], f.name)
-        found = re.search(r'(\d+) connections on a fabric', f.read())
-    n = int(found.group(1)) if found else 0
+        run(behave, exs, way, [row], f.name)
+        found = re.search(r'(\d+) connections on a fabric, (\d+) of (\d+)',
+                          f.read())
+    n, there, of = (int(g) for g in found.groups()) if found else (0, 0, 0)
     wanted = 0 if way == 'tcp' else 2
-    if not found or n != wanted:
-        print('%s: %d ends of the connection were on a fabric, not %d' %
-              (way, n, wanted))
+    if not found or n != wanted or (wanted and there < of * share):
+        print('%s, %s: %d ends of the connection were on a fabric, not %d, '
+              'with %d of %d bytes' % (row, way, n, wanted, there, of))
         return False
     return True
 
@@ -113,7 +114,9 @@ def main():
     flags = [a for a in args if a.startswith('--')]
     known = differences()
     stale = {k for k, why in known.items() if not why.startswith('sometimes')}
-    good = all([shim_is_used(behave, exs, way) for way in ways])
+    good = all([shim_is_used(behave, exs, way, row, share) for way in ways
+                for row, share in (('io_pieces_join', 0),
+                                   ('names_stream', 0.8))])
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         jobs = {way: pool.submit(run, behave, exs, way, args)
                 for way in ['native', *ways]}

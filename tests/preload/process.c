@@ -80,6 +80,141 @@ ROW(names_dupfd_cloexec)
 	both_names(two);
 }
 
+static int second;
+
+static void read_second(void)
+{
+	char buf[16];
+
+	got("second", recv(second, buf, sizeof(buf), 0), buf);
+}
+
+ROW(names_reader_stays)
+{
+	pair();
+	second = dup(here);
+	later(0, read_second);
+	pass_ms(20);
+	is("close", close(here));
+	/* Its number is another's while the reader waits. */
+	here = open("/dev/null", O_RDWR | O_CLOEXEC);
+	put_text(peer, "late");
+	later_end();
+	put_text(second, "back");
+	answer("peer", peer);
+}
+
+ROW(names_before_connect)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len), two;
+	char six[6];
+
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	two = dup(here);
+	is("connect", connect(two, (struct sockaddr *)&at, len));
+	peer = accept(l, NULL, NULL);
+	close(l);
+	warm(here, peer);
+	put_text(here, "one");
+	put_text(two, "two");
+	get_all(peer, six, sizeof(six));
+	got("peer", sizeof(six), six);
+	is("close", close(two));
+	warm(here, peer);
+	put_text(peer, "hello");
+	answer("here", here);
+}
+
+ROW(names_in_one_set)
+{
+	struct epoll_event e[4], ev = { .events = EPOLLIN };
+	int set = epoll_create1(0), n;
+
+	pair();
+	second = dup(here);
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	is("again", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	ev.data.u64 = 1;
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, second, &ev));
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	n = (int)is("wait", epoll_wait(set, e, 4, 1000));
+	say("%d", n == 2 ? (int)(e[0].data.u64 + e[1].data.u64) : -1);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, second, &ev));
+	is("wait", epoll_wait(set, e, 4, 1000));
+	say("%d", (int)e[0].data.u64);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, second, &ev));
+	answer("second", second);
+	is("wait", epoll_wait(set, e, 4, 0));
+	/* Both sleep, and are told. */
+	put_text(peer, "y");
+	is("wait", epoll_wait(set, e, 4, 1000));
+	answer("here", here);
+}
+
+ROW(names_over_fork)
+{
+	int two;
+	pid_t pid;
+
+	pair();
+	two = dup(here);
+	warm(two, peer);
+	pid = fork();
+	if (pid == 0) {
+		close(here);
+		warm(two, peer);
+		put_text(two, "child");
+		_exit(0);
+	}
+	child("child", pid);
+	close(two);
+	answer("peer", peer);
+	warm(here, peer);
+	put_text(here, "parent");
+	answer("peer", peer);
+}
+
+ROW(names_flags)
+{
+	int two;
+
+	pair();
+	two = fcntl(here, F_DUPFD_CLOEXEC, 50);
+	is("first", fcntl(here, F_GETFD));
+	is("second", fcntl(two, F_GETFD));
+	nonblock(two, true);
+	is("recv", recv(here, &(char){ 0 }, 1, 0));
+	nonblock(here, false);
+	is("blocks", !(fcntl(two, F_GETFL) & O_NONBLOCK));
+	is("equal", getsockopt(two, SOL_SOCKET, SO_ERROR, &(int){ 0 },
+			       &(socklen_t){ sizeof(int) }));
+	is("shutdown", shutdown(two, SHUT_WR));
+	settle(peer, POLLRDHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	answer("peer", peer);
+}
+
+/* Streams on, by names alone. */
+ROW(names_stream)
+{
+	int two, three;
+
+	pair();
+	two = dup(here);
+	close(here);
+	three = dup(peer);
+	for (int i = 0; i < 20; i++)
+		warm(two, three);
+	close(three);
+	here = dup(two);
+	close(two);
+	warm(here, peer);
+	say("works");
+}
+
 ROW(names_dup_with_bytes)
 {
 	int two;

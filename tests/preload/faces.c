@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Both faces work on one connection, in one program that runs under exs run:
+ * plain calls and the library's, by any of the descriptor's numbers. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+
+static void plain_calls_made_it(int fd[2])
+{
+	t_init();
+	t_plain_pair(fd);
+	T_OK(exs_x_adopt(fd[0]));
+	T_OK(exs_x_adopt(fd[1]));
+	t_settle_pair(fd[0], fd[1], T_SHM);
+}
+
+static void plain_says(int from, int to, const char *text)
+{
+	char buf[32] = "";
+
+	T_EQ(send(from, text, strlen(text), 0), strlen(text));
+	T_EQ(t_recv(to, buf, strlen(text), MSG_WAITALL), strlen(text));
+	T(strcmp(buf, text) == 0);
+}
+
+static void library_says(int from, int to, const char *text)
+{
+	char buf[32] = "";
+
+	T_EQ(t_send(from, text, strlen(text), 0), strlen(text));
+	T_EQ(recv(to, buf, strlen(text), MSG_WAITALL), strlen(text));
+	T(strcmp(buf, text) == 0);
+}
+
+static void one_connection_has_both_faces(void **state)
+{
+	int fd[2];
+
+	plain_calls_made_it(fd);
+	for (int i = 0; i < 100; i++) {
+		plain_says(fd[0], fd[1], "plain");
+		library_says(fd[1], fd[0], "library");
+	}
+	T(t_is(fd[0], T_SHM));
+	t_close(fd[0]);
+	T_OK(close(fd[1]));
+}
+
+static void each_number_has_both_faces(void **state)
+{
+	int fd[2], two;
+	exs_qhandle_t q;
+	exs_event_t e;
+	char buf[32];
+
+	plain_calls_made_it(fd);
+	two = T_OK(dup(fd[0]));
+	for (int i = 0; i < 100; i++) {
+		plain_says(two, fd[1], "by the second");
+		library_says(two, fd[1], "by the second, too");
+		plain_says(fd[0], fd[1], "by the first");
+		library_says(fd[1], two, "back");
+	}
+	/* Events name the number that was used. */
+	q = T_OK(exs_qcreate(4));
+	t_post_recv(two, buf, sizeof(buf), 0, q, 7);
+	plain_says(fd[0], fd[1], "first");
+	T_EQ(send(fd[1], "posted", 6, 0), 6);
+	e = t_event(q);
+	T_EQ(e.exs_evt_socket, two);
+	T(memcmp(buf, "posted", 6) == 0);
+	T_OK(exs_qdelete(q));
+	T(t_is(fd[0], T_SHM));
+	T(t_is(two, T_SHM));
+	/* Closed by either, known by the other. */
+	t_close(fd[0]);
+	library_says(two, fd[1], "still");
+	T_OK(fcntl(two, F_GETFD));
+	T_OK(close(two));
+	t_recv_end(fd[1]);
+	t_close(fd[1]);
+}
+
+static void what_is_queued_keeps_its_number(void **state)
+{
+	exs_qhandle_t q;
+	int fd[2], two;
+	char buf[32];
+
+	plain_calls_made_it(fd);
+	q = T_OK(exs_qcreate(4));
+	t_post_recv(fd[0], buf, 5, 0, q, 1);
+	two = T_OK(dup(fd[0]));
+	T_EQ(send(fd[1], "event", 5, 0), 5);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 1), 5);
+	library_says(fd[1], fd[0], "on");
+	library_says(two, fd[1], "back");
+	T_OK(exs_qdelete(q));
+	T_OK(close(two));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_connection_has_both_faces),
+		cmocka_unit_test(each_number_has_both_faces),
+		cmocka_unit_test(what_is_queued_keeps_its_number),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
