@@ -132,6 +132,10 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 		account(h, n, true);
 	else if (n == -EPROTO)
 		return fabric_failed(sk, h);
+	else if (exi_unlikely(n == -ENOBUFS)) {
+		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
+		return -EAGAIN;
+	}
 	return n;
 }
 

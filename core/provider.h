@@ -156,8 +156,10 @@ struct exi_conn {
 struct exi_conn_ops {
 	size_t priv_size;
 	size_t shared_size;
-	/* Moves up to len bytes out. > 0: taken. -EAGAIN: no room. -EPROTO:
-	 * the peer broke the protocol. Others as send(2). */
+	/* Moves up to len bytes out. > 0: taken. -EAGAIN: no room. -ENOBUFS,
+	 * once: nor will there be while the peer does not read, for want of
+	 * memory; the connection goes to TCP. -EPROTO: the peer broke the
+	 * protocol. Others as send(2). */
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
 	/* Moves up to len bytes in. 0: the end of the stream, and again each

@@ -524,21 +524,30 @@ static int left_alone(struct exi_sock *sk, int fd)
 	return 0;
 }
 
+int exi_switch_leave_locked(struct exi_sock *sk, int reason)
+{
+	struct exi_shared *sh = sk->sh;
+	int ret;
+
+	atomic_store(&sh->hold_here, 1);
+	exi_sock_reason(sk, reason);
+	if (!sk->fab || sk->fab->bell < 0)
+		return 0;
+	atomic_fetch_add(&sh->down_wait, 1);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	if (ret)
+		atomic_fetch_sub(&sh->down_wait, 1);
+	return ret;
+}
+
 int exi_switch_leave(struct exi_sock *sk, int reason)
 {
 	struct exi_shared *sh;
-	int ret = 0;
+	int ret;
 
 	if (!exi_sock_lock(sk, atomic_load(&sk->fd), EXI_TX, &sh))
 		return -EBADF;
-	atomic_store(&sh->hold_here, 1);
-	exi_sock_reason(sk, reason);
-	if (sk->fab && sk->fab->bell >= 0) {
-		atomic_fetch_add(&sh->down_wait, 1);
-		ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
-		if (ret)
-			atomic_fetch_sub(&sh->down_wait, 1);
-	}
+	ret = exi_switch_leave_locked(sk, reason);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return ret;
 }

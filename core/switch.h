@@ -33,6 +33,8 @@ void exi_switch_left_locked(struct exi_sock *sk);
 
 /* Both directions to TCP: begun. The service does the rest. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
+/* The same with the TX lock held. */
+int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 
 /* This end is done: it sends on TCP, and what it has not read comes there. */
 bool exi_switch_left(struct exi_shared *sh);

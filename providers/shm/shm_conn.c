@@ -21,8 +21,11 @@
 /* Large sends go out in records of at most this, so that the reader's copy
  * overlaps the writer's. */
 #define PIECE_MAX 65536u
-/* Only larger ones are worth a larger ring. */
-#define GROW_MIN 4096u
+/* A record that finds no room makes the ring larger when it is at least this
+ * part of it: smaller ones are quicker where the ring stays warm. */
+#define GROW_SHARE 64u
+/* And then so many times as large. */
+#define GROW_TIMES 16u
 
 /* Copies of at least this go in blocks, and the lines of the ring that the next
  * block needs are asked for ahead: they lie in the other core's cache, and
@@ -102,12 +105,10 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 		return -EPROTO;
 	if (taken > tx->taken)
 		tx->taken = taken;
-	if (tx->grown_at == SHMP_NEVER)
-		tx->limit = tx->taken + p->out_start;
-	else if (tx->taken >= tx->grown_at)
-		tx->limit = tx->taken + p->out_bytes;
-	else /* the first part is still being read */
-		tx->limit = tx->grown_at + p->out_bytes - p->out_start;
+	if (exi_likely(tx->taken >= tx->grown_at))
+		tx->limit = tx->taken + tx->bytes;
+	else /* what was the ring before is still being read */
+		tx->limit = tx->grown_at + tx->bytes - tx->before;
 	return (int64_t)(tx->limit - tx->head);
 }
 
@@ -140,26 +141,44 @@ static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
 	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
 }
 
-/* The whole ring from here on. Room for the record is always kept. */
+/* Once the reader is done with the ring before this one. */
+static bool can_grow(const struct shmp_priv *p, const struct shmp_tx *tx)
+{
+	return tx->bytes < p->out_bytes && tx->taken >= tx->grown_at &&
+	       !p->small;
+}
+
+/* Nothing was taken since a record found no room: what nobody reads gets a
+ * place, as in the kernel's buffers. */
+static bool stalled(const struct shmp_tx *tx)
+{
+	return tx->full_at == tx->taken;
+}
+
+/* A larger ring from here on. Room for the record is always kept. */
 static bool grow(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t bytes = p->out_bytes;
 	uint64_t at;
 
-	if (tx->grown_at != SHMP_NEVER || p->out_start == p->out_bytes ||
-	    p->small)
+	if (!can_grow(p, tx))
 		return false;
-	if (shmp_segment_grow(p)) {
+	if (!stalled(tx) && tx->bytes < bytes / GROW_TIMES)
+		bytes = tx->bytes * GROW_TIMES;
+	if (shmp_segment_grow(p, bytes)) {
 		p->small = true;
 		return false;
 	}
-	at = shmp_grown_at(tx->head + shmp_record_bytes(0), p->out_start,
-			   p->out_bytes);
+	at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes, bytes);
 	atomic_store_explicit(
-		&((struct shmp_record *)(p->out + p->out_start))->word, 0,
+		&((struct shmp_record *)(p->out + tx->bytes))->word, 0,
 		memory_order_relaxed);
-	publish(c, shmp_out(p, tx, tx->head), SHMP_GROW, 0);
+	publish(c, shmp_out(p, tx, tx->head), SHMP_GROW,
+		(uint32_t)__builtin_ctz(bytes));
+	tx->before = tx->bytes;
+	tx->bytes = bytes;
 	tx->head = tx->grown_at = at;
 	return true;
 }
@@ -169,7 +188,7 @@ static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
-	uint32_t mask = shmp_out_bytes(p, tx, tx->head) - 1;
+	uint32_t mask = tx->bytes - 1; /* head is never before a growth */
 	uint32_t at = (uint32_t)tx->head & mask;
 	uint32_t bytes = shmp_record_bytes((uint32_t)len);
 	struct shmp_record *r, *next;
@@ -189,11 +208,12 @@ static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	bool again = stalled(tx);
 	size_t done = 0;
 
 	while (done < len) {
 		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
-		uint32_t bytes = shmp_out_bytes(p, tx, tx->head);
+		uint32_t bytes = tx->bytes;
 		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
 		size_t n = len - done;
 		struct shmp_record *r;
@@ -208,10 +228,13 @@ static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 				return -EPROTO;
 			room -= SHMP_RESERVE;
 			if (room < (int64_t)shmp_record_bytes((uint32_t)n) &&
-			    n >= GROW_MIN && grow(c))
+			    (n >= tx->bytes / GROW_SHARE || stalled(tx)) &&
+			    grow(c))
 				continue;
-			if (room < (int64_t)(2 * SHMP_ALIGN))
+			if (room < (int64_t)(2 * SHMP_ALIGN)) {
+				tx->full_at = tx->taken;
 				break;
+			}
 			if (room < (int64_t)shmp_record_bytes((uint32_t)n))
 				n = shmp_fits((uint32_t)room);
 		}
@@ -222,9 +245,12 @@ static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 		publish(c, r, SHMP_DATA, (uint32_t)n);
 		done += n;
 	}
-	if (exi_unlikely(!done && len))
+	if (exi_likely(done || !len))
+		return (ssize_t)done;
+	if (!p->small || p->gave_up || !again)
 		return -EAGAIN;
-	return (ssize_t)done;
+	p->gave_up = true;
+	return -ENOBUFS;
 }
 
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
@@ -271,16 +297,21 @@ static void publish_taken(struct exi_conn *c)
 /* The record at pos, when it is neither data nor nothing. 0: look again. */
 static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 {
-	switch (word) {
-	case SHMP_END << SHMP_KIND_SHIFT:
+	uint32_t len = word & SHMP_LEN_MASK;
+
+	switch (word >> SHMP_KIND_SHIFT) {
+	case SHMP_END:
+		if (len)
+			return -EPROTO;
 		rx->ended = 1;
 		return 0;
-	case SHMP_GROW << SHMP_KIND_SHIFT:
-		if (rx->grown_at != SHMP_NEVER || p->in_start == p->in_bytes)
+	case SHMP_GROW:
+		if (len > 31 || 1u << len <= rx->bytes ||
+		    1u << len > p->in_bytes)
 			return -EPROTO;
-		rx->pos = rx->grown_at =
-			shmp_grown_at(rx->pos + shmp_record_bytes(0),
-				      p->in_start, p->in_bytes);
+		rx->pos = shmp_grown_at(rx->pos + shmp_record_bytes(0),
+					rx->bytes, 1u << len);
+		rx->bytes = 1u << len;
 		return 0;
 	default:
 		return -EPROTO;
@@ -291,7 +322,7 @@ static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 static int look(struct shmp_priv *p, struct shmp_rx *rx)
 {
 	const struct shmp_record *r;
-	uint32_t word, len, bytes;
+	uint32_t word, len;
 	int err;
 
 	while (!rx->len) {
@@ -310,10 +341,9 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 			continue;
 		}
 		len = word & SHMP_LEN_MASK;
-		bytes = shmp_in_bytes(p, rx);
 		if (len == 0 ||
 		    shmp_record_bytes(len) >
-			    bytes - ((uint32_t)rx->pos & (bytes - 1)))
+			    rx->bytes - ((uint32_t)rx->pos & (rx->bytes - 1)))
 			return -EPROTO;
 		/* A hint that senders read without our lock. */
 		__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
@@ -365,12 +395,11 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 /* The record at pos was read. */
 static inline void pass(struct exi_conn *c, uint32_t len)
 {
-	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
 
 	rx->pos += shmp_record_bytes(len);
 	rx->len = 0;
-	if (rx->pos - rx->published >= shmp_in_bytes(p, rx) / 4)
+	if (rx->pos - rx->published >= rx->bytes / 4)
 		publish_taken(c);
 }
 
@@ -379,7 +408,7 @@ static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
-	uint32_t bytes = shmp_in_bytes(p, rx);
+	uint32_t bytes = rx->bytes;
 	uint32_t at = (uint32_t)rx->pos & (bytes - 1);
 	const struct shmp_record *r = (const void *)(p->in + at);
 	/* As in look(). */
@@ -434,7 +463,8 @@ static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 	/* Sleepers are woken for a quarter of the ring, and by the smallest
 	 * room nobody is kept. */
 	return refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
-	       (int64_t)(2 * SHMP_ALIGN);
+		       (int64_t)(2 * SHMP_ALIGN) ||
+	       (stalled(tx) && (can_grow(p, tx) || (p->small && !p->gave_up)));
 }
 
 /* Asks to be rung when pos is passed; keeps other requests for it. */
@@ -577,9 +607,10 @@ static uint64_t switch_head(struct exi_conn *c)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
-	tx->grown_at = SHMP_NEVER;
-	tx->taken = tx->head;
-	tx->limit = tx->head + p->out_start;
+	tx->grown_at = tx->taken = tx->head;
+	tx->bytes = tx->before = p->out_start;
+	tx->limit = tx->head + tx->bytes;
+	tx->full_at = SHMP_NEVER;
 	atomic_store_explicit(&shmp_out(p, tx, tx->head)->word, 0,
 			      memory_order_relaxed);
 	return tx->head;
@@ -601,7 +632,7 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 	    head % SHMP_ALIGN || rx->ended)
 		return -EPROTO;
 	rx->pos = head;
-	rx->grown_at = SHMP_NEVER;
+	rx->bytes = p->in_start;
 	rx->len = 0;
 	rx->used = 0;
 	publish_taken(c);
@@ -638,13 +669,13 @@ static size_t switch_drain(struct exi_conn *c, const void **ret)
 
 	while (tx->drain < tx->head) {
 		struct shmp_record *r = shmp_out(p, tx, tx->drain);
-		uint32_t bytes = shmp_out_bytes(p, tx, tx->drain);
+		uint32_t bytes = shmp_out_bytes(tx, tx->drain);
 		uint32_t offset = (uint32_t)tx->drain & (bytes - 1);
 		uint32_t word =
 			atomic_load_explicit(&r->word, memory_order_relaxed);
 		uint32_t len = word & SHMP_LEN_MASK;
 
-		if (word == SHMP_GROW << SHMP_KIND_SHIFT &&
+		if (word >> SHMP_KIND_SHIFT == SHMP_GROW &&
 		    tx->drain < tx->grown_at) {
 			tx->drain = tx->grown_at;
 			continue;

@@ -21,7 +21,10 @@ struct shmp_tx {
 	uint64_t head;	     /* position of the next record */
 	uint64_t limit;	     /* head may grow up to here */
 	uint64_t taken;	     /* what the peer had taken when limit was set */
-	uint64_t grown_at;   /* from here on all of the ring is used */
+	uint64_t grown_at;   /* from here on the ring is */
+	uint32_t bytes;	     /* this long, and before */
+	uint32_t before;     /* this */
+	uint64_t full_at;    /* `taken` when a record found no room last */
 	uint64_t drain;	     /* position of the record being sent again */
 	uint64_t drain_used; /* bytes of it that are done */
 	uint32_t sleepers;   /* threads that wait for space */
@@ -30,7 +33,7 @@ struct shmp_tx {
 
 struct shmp_rx {
 	uint64_t pos;	    /* position of the record being read */
-	uint64_t grown_at;  /* from here on all of the ring is used */
+	uint32_t bytes;	    /* of the ring, now */
 	uint32_t used;	    /* bytes of its payload that were read */
 	uint32_t len;	    /* its length, copied once; 0: not looked at */
 	uint64_t published; /* what `taken` says */
@@ -55,13 +58,14 @@ struct shmp_priv {
 	uint32_t in_bytes;
 	uint32_t in_start;
 	uint64_t charged; /* of EXS_MEMORY_LIMIT_MB */
-	bool small;	  /* there was no memory left for growing */
+	bool small;	  /* there was no memory left for growing, */
+	bool gave_up;	  /* and the reader stalled */
 };
 
-#define SHMP_NEVER UINT64_MAX /* of grown_at */
+#define SHMP_NEVER UINT64_MAX /* of full_at */
 
-/* Counts the whole ring against EXS_MEMORY_LIMIT_MB. -ENOMEM. */
-int shmp_segment_grow(struct shmp_priv *p);
+/* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. -ENOMEM. */
+int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes);
 
 /* Unmaps what is mapped. */
 void shmp_segment_unmap(struct shmp_priv *p);
@@ -77,23 +81,16 @@ static inline struct shmp_shared *shmp_shared(struct exi_conn *c)
 }
 
 /* The size of the ring that position pos lies in. */
-static inline uint32_t shmp_out_bytes(const struct shmp_priv *p,
-				      const struct shmp_tx *tx, uint64_t pos)
+static inline uint32_t shmp_out_bytes(const struct shmp_tx *tx, uint64_t pos)
 {
-	return exi_likely(pos < tx->grown_at) ? p->out_start : p->out_bytes;
-}
-
-static inline uint32_t shmp_in_bytes(const struct shmp_priv *p,
-				     const struct shmp_rx *rx)
-{
-	return exi_likely(rx->pos < rx->grown_at) ? p->in_start : p->in_bytes;
+	return exi_likely(pos >= tx->grown_at) ? tx->bytes : tx->before;
 }
 
 static inline struct shmp_record *
 shmp_out(struct shmp_priv *p, const struct shmp_tx *tx, uint64_t pos)
 {
 	return (struct shmp_record *)(p->out +
-				      (pos & (shmp_out_bytes(p, tx, pos) - 1)));
+				      (pos & (shmp_out_bytes(tx, pos) - 1)));
 }
 
 /* The record at rx->pos. */
@@ -101,8 +98,7 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 						const struct shmp_rx *rx)
 {
 	return (const struct shmp_record *)(p->in +
-					    (rx->pos &
-					     (shmp_in_bytes(p, rx) - 1)));
+					    (rx->pos & (rx->bytes - 1)));
 }
 
 static inline unsigned char *shmp_payload(struct shmp_record *r, uint32_t len)

@@ -12,11 +12,12 @@
 #include "core/config.h"
 #include "core/log.h"
 
-/* A ring begins with an eighth of it, and with this at least. A stream that fills it goes on with the whole ring,
- * which is larger than the caches of two cores together: what the sender wrote
- * then comes to the receiver from their common cache, not out of the sender's
- * own. Small messages stay where they are warm. */
-#define START_MIN (16u << 10)
+/* What a ring begins with: small messages stay where they are warm, and a
+ * connection that sees no others takes no more memory. A stream that fills it
+ * goes on with more, in the end with the whole ring, which is larger than the
+ * caches of two cores together: what the sender wrote then comes to the
+ * receiver from their common cache, not out of the sender's own. */
+#define START_BYTES (16u << 10)
 
 /* Bytes of segments that this process made, against EXS_MEMORY_LIMIT_MB. */
 static _Atomic uint64_t made;
@@ -44,12 +45,13 @@ static void uncharge(struct shmp_priv *p)
 	p->charged = 0;
 }
 
-int shmp_segment_grow(struct shmp_priv *p)
+int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes)
 {
 	/* Once: what a later switch makes small again stays counted. */
-	if (p->charged >= SHMP_RING_OFFSET + p->out_bytes)
+	if (p->charged >= SHMP_RING_OFFSET + bytes)
 		return 0;
-	return charge(p, p->out_bytes - p->out_start, "one stays small");
+	return charge(p, SHMP_RING_OFFSET + bytes - p->charged,
+		      "one stays small");
 }
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -59,7 +61,7 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	uint32_t ring = exi_config()->ring_kb * 1024;
-	uint32_t start = ring / 8 > START_MIN ? ring / 8 : START_MIN;
+	uint32_t start = START_BYTES;
 	size_t size = SHMP_RING_OFFSET + ring;
 	struct shmp_blob blob = { .magic = SHMP_MAGIC,
 				  .version = SHMP_VERSION,
@@ -95,8 +97,8 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	p->out = (unsigned char *)map + SHMP_RING_OFFSET;
 	p->out_bytes = ring;
 	p->out_start = start;
-	tx->limit = start;
-	tx->grown_at = SHMP_NEVER;
+	tx->limit = tx->bytes = tx->before = start;
+	tx->full_at = SHMP_NEVER;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));
 	ret->fd = fd;
@@ -151,7 +153,7 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 	p->in = (const unsigned char *)map + SHMP_RING_OFFSET;
 	p->in_bytes = b.ring_bytes;
 	p->in_start = b.start_bytes;
-	shmp_shared(c)->rx.grown_at = SHMP_NEVER;
+	shmp_shared(c)->rx.bytes = b.start_bytes;
 	shmp_shared(c)->rx.cpu = -1;
 	return 0;
 }

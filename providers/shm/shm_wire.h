@@ -12,7 +12,7 @@
 #define SHMP_MAGIC   0x31535845u /* "EXS1" */
 #define SHMP_VERSION 1u
 
-#define SHMP_RING_OFFSET 4096u
+#define SHMP_RING_OFFSET 384u /* a message fits into the first page, too */
 #define SHMP_RING_MIN	 4096u
 #define SHMP_RING_MAX	 (64u << 20)
 
@@ -26,7 +26,7 @@
 #define SHMP_KIND_SHIFT 28
 #define SHMP_DATA	1u
 #define SHMP_END	2u
-#define SHMP_GROW	3u /* the next record is where the whole ring begins */
+#define SHMP_GROW	3u /* a ring of 1 << length bytes from here on */
 
 struct shmp_record {
 	_Atomic uint32_t word; /* 0, or kind and length: published last */
@@ -50,7 +50,7 @@ struct shmp_segment {
 	uint32_t version;
 	uint32_t ring_offset;
 	uint32_t ring_bytes;
-	uint32_t start_bytes; /* the part that is used until GROW */
+	uint32_t start_bytes; /* the part that is used until a GROW record */
 	unsigned char room0[108];
 	/* 128: written by this end's sender. */
 	_Atomic uint32_t space_wait;
@@ -65,7 +65,7 @@ _Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
-_Static_assert(sizeof(struct shmp_segment) == 384, "layout");
+_Static_assert(sizeof(struct shmp_segment) == SHMP_RING_OFFSET, "layout");
 
 static inline uint32_t shmp_head_bytes(uint32_t len)
 {
@@ -87,15 +87,13 @@ static inline uint32_t shmp_fits(uint32_t room)
 					     : room - SHMP_LARGE_HEAD;
 }
 
-/* The ring is its first start_bytes until a GROW record, and all of it after:
- * the next record then lies behind the first part, at the first position not
- * before the end of GROW that is start_bytes modulo ring_bytes. */
-static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t start_bytes,
-				     uint32_t ring_bytes)
+/* The record after GROW lies behind what was the ring before, at the first
+ * position not before the end of GROW that is before modulo bytes. */
+static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
+				     uint32_t bytes)
 {
-	return ((grow_end + ring_bytes - start_bytes - 1) &
-		~((uint64_t)ring_bytes - 1)) +
-	       start_bytes;
+	return ((grow_end + bytes - before - 1) & ~((uint64_t)bytes - 1)) +
+	       before;
 }
 
 /* The blob of an offer or an answer; its descriptor is the segment. */
