@@ -400,7 +400,7 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	int flags = 0;
 
 	if (buf && at < 0)
-		ret = errno == ESPIPE ? -EINVAL : -errno;
+		ret = offset || errno == ESPIPE ? -EINVAL : -errno;
 	while (ret >= 0 && done < n) {
 		ssize_t got =
 			pread(from, buf, n - done < room ? n - done : room, at);
