@@ -105,6 +105,7 @@ static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct set *) *sets;
 static struct set **closed_sets; /* by their last numbers, to be used again */
 static uint32_t n_sets;		 /* descriptors that may have one */
+static uint32_t high;		 /* above the highest that ever had one */
 
 static struct set *set_of(int epfd)
 {
@@ -425,6 +426,13 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 /* --- epoll_ctl ---------------------------------------------------------- */
 
+static void number_locked(int epfd, struct set *s)
+{
+	if ((uint32_t)epfd >= high)
+		high = (uint32_t)epfd + 1;
+	atomic_store_explicit(&sets[epfd], s, memory_order_release);
+}
+
 /* Memory of sets is never given back: somebody may be in one that was closed,
  * and finds another with the same number, as in the kernel. */
 static struct set *make_set(int epfd)
@@ -449,7 +457,7 @@ static struct set *make_set(int epfd)
 	s->n_active = 0;
 	exi_unlock(&s->lock);
 	closed_sets[epfd] = NULL;
-	atomic_store_explicit(&sets[epfd], s, memory_order_release);
+	number_locked(epfd, s);
 	return s;
 }
 
@@ -1060,7 +1068,7 @@ bool shim_epoll_outer(int fd)
 /* Another number of the same set. */
 static int other_name(const struct set *s, int fd)
 {
-	for (uint32_t i = 0; i < n_sets; i++)
+	for (uint32_t i = 0; i < high; i++)
 		if ((int)i != fd && atomic_load(&sets[i]) == s)
 			return (int)i;
 	return -1;
@@ -1103,7 +1111,7 @@ void shim_epoll_named(int fd, int also)
 	s = set_of(fd);
 	if (s) {
 		s->names++;
-		atomic_store(&sets[also], s);
+		number_locked(also, s);
 	}
 	pthread_mutex_unlock(&structure);
 }
@@ -1112,7 +1120,7 @@ void shim_epoll_named(int fd, int also)
 void shim_epoll_forked(void)
 {
 	pthread_mutex_init(&structure, NULL);
-	for (uint32_t i = 0; i < n_sets && i < 65536; i++) {
+	for (uint32_t i = 0; i < high; i++) {
 		struct set *s = set_of((int)i);
 
 		if (!s)
