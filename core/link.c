@@ -381,6 +381,8 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 		return EXS_X_REASON_PLAIN_PEER;
 	if (exi_proof_peer_here(t))
 		return EXS_X_REASON_REMOTE;
+	if (exi_service_start())
+		return EXS_X_REASON_MEMORY;
 	/* The name, who connects to it, and the peer's end, which may be in
 	 * this process: it could not say that it has none, and we would wait
 	 * for it in vain. */
@@ -428,6 +430,10 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	if (eager && exi_proof_same_user(t, fd)) {
 		exi_fd_close(fd);
 		return EXS_X_REASON_UNDECIDED;
+	}
+	if (exi_service_start()) {
+		exi_fd_close(fd);
+		return EXS_X_REASON_MEMORY;
 	}
 	l = link_new(sk, EXI_LINK_HELLO, GREETING_NS);
 	if (!l) {
@@ -484,8 +490,6 @@ static int may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	 * closed and reused it: then it is not ours. */
 	if (!reason && exi_switch_role(fd) != sk->role)
 		reason = EXS_X_REASON_PLAIN_SOCKET;
-	if (!reason && exi_service_start())
-		reason = EXS_X_REASON_MEMORY;
 	if (!reason)
 		exi_sock_mark(sk, fd);
 	return reason;
@@ -538,8 +542,9 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 
 	if (reason == EXS_X_REASON_UNDECIDED) {
 		reason = EXS_X_REASON_PLAIN_PEER;
-		l = exi_now_ns() < until ? link_new(sk, EXI_LINK_LOOK, delay)
-					 : NULL;
+		l = exi_now_ns() < until && exi_service_start() == 0
+			    ? link_new(sk, EXI_LINK_LOOK, delay)
+			    : NULL;
 		if (l) {
 			l->delay = delay * 2;
 			l->until = until;

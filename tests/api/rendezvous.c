@@ -2,6 +2,7 @@
 /* Strangers at the meeting: whatever a foreign process says, shows or keeps
  * back at its names, the connection works, the stranger is told nothing, and
  * where the real peer can still come it is met. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -518,6 +519,62 @@ static void a_marker_without_a_peer_costs_only_time(void)
 	close(marker);
 }
 
+static int threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	int n = 0;
+
+	T(d);
+	while ((e = readdir(d)))
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void much_to_and_fro(int a, int b)
+{
+	uint64_t pos;
+
+	for (pos = 0; pos < 300000; pos += 2000) {
+		t_send_stream(a, 1, pos, 2000, 2000);
+		t_recv_stream(b, 1, pos, 2000, 2000);
+	}
+}
+
+/* A second thread makes each system call of the program dearer. */
+static void a_process_whose_peers_are_plain_has_no_thread_of_ours(void)
+{
+	struct t_addr at;
+	struct t_peer p;
+	int before, l, s, plain;
+
+	t_peer_start(&p, plain_server, NULL);
+	at = t_loopback(T_IPV4, t_ask(p.ctl));
+	t_init();
+	before = threads();
+	s = t_connect(&at);
+	much_to_and_fro(s, s);
+	T(t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER)));
+	T_EQ(threads(), before);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+	t_peer_join(&p);
+
+	l = t_listener(T_IPV4, &at);
+	plain = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(connect(plain, (struct sockaddr *)&at.ss, at.len));
+	s = t_accept(l);
+	much_to_and_fro(plain, s);
+	much_to_and_fro(s, plain);
+	T(t_is(s, T_TCP(T_ANY)));
+	T_EQ(threads(), before);
+	close(plain);
+	t_close(s);
+	t_close(l);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_stranger_who_hangs_up_is_forgotten),
 	T_ROW(silent_strangers_do_not_keep_the_peer_away),
@@ -536,6 +593,7 @@ static const struct t_row rows[] = {
 	T_ROW(nobody_listens_at_the_name_after_the_meeting),
 	T_ROW(a_claimed_marker_does_not_prevent_the_meeting),
 	T_ROW(a_marker_without_a_peer_costs_only_time),
+	T_ROW(a_process_whose_peers_are_plain_has_no_thread_of_ours),
 };
 
 int main(int argc, char **argv)
