@@ -754,7 +754,9 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 		struct item *it;
 
 		if (exi_likely((tag & ~TAG_MASK) != s->prefix)) {
-			ev[kept++] = ev[i];
+			if (kept < i)
+				ev[kept] = ev[i];
+			kept++;
 			continue;
 		}
 		if ((tag & TAG_MASK) == TAG_NUDGE) {
@@ -877,10 +879,11 @@ static bool prepare(struct set *s)
 
 static int until(uint64_t deadline)
 {
-	uint64_t now = exi_now_ns(), ms;
+	uint64_t now, ms;
 
 	if (!deadline)
 		return -1;
+	now = exi_now_ns();
 	if (now >= deadline)
 		return 0;
 	ms = (deadline - now + 999999) / 1000000;
@@ -970,8 +973,9 @@ static void tell_outside(struct set *s)
 		nudge(s);
 }
 
-static int wait_managed(struct set *s, struct epoll_event *ev, int max,
-			uint64_t deadline, bool at_once, const sigset_t *mask)
+static __attribute__((noinline)) int
+wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
+	     bool at_once, const sigset_t *mask)
 {
 	EXI_CANCEL_OFF(true);
 	int n;
@@ -992,8 +996,10 @@ static int wait_managed(struct set *s, struct epoll_event *ev, int max,
 	return n;
 }
 
-static int any_wait(int epfd, struct epoll_event *ev, int max,
-		    const struct timespec *timeout, const sigset_t *mask)
+/* Inline: where the kernel was asked, each return costs twenty times a test. */
+static inline __attribute__((always_inline)) int
+any_wait(int epfd, struct epoll_event *ev, int max,
+	 const struct timespec *timeout, const sigset_t *mask)
 {
 	struct set *s = set_of(epfd);
 	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
@@ -1022,8 +1028,9 @@ static int any_wait(int epfd, struct epoll_event *ev, int max,
 	return wait_managed(s, ev, max, deadline, at_once, mask);
 }
 
-HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
-		     const sigset_t *mask)
+static inline __attribute__((always_inline)) int
+any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+	  const sigset_t *mask)
 {
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
@@ -1036,9 +1043,15 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
 }
 
+HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+		     const sigset_t *mask)
+{
+	return any_pwait(epfd, ev, max, ms, mask);
+}
+
 HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
-	return epoll_pwait(epfd, ev, max, ms, NULL);
+	return any_pwait(epfd, ev, max, ms, NULL);
 }
 
 HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
@@ -1098,6 +1111,11 @@ void shim_epoll_closed(int fd)
 		}
 	}
 	pthread_mutex_unlock(&structure);
+}
+
+bool shim_epoll_known(int fd)
+{
+	return set_of(fd);
 }
 
 void shim_epoll_named(int fd, int also)

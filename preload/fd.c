@@ -105,6 +105,8 @@ static int named(int fd, int also)
 
 HOOK int dup(int fd)
 {
+	if (exi_likely(!exi_sock_find(fd) && !shim_epoll_known(fd)))
+		return native.dup(fd);
 	return named(fd, native.dup(fd));
 }
 
@@ -142,6 +144,13 @@ HOOK int dup3(int from, int to, int flags)
 	return named(from, native.dup3(from, to, flags));
 }
 
+/* Nothing is to be done after the call: it need not come back here, which
+ * costs as much as all the rest. */
+static inline bool fcntl_is_native(int fd, int cmd)
+{
+	return !exi_sock_find(fd) && cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC;
+}
+
 static int any_fcntl(int fd, int cmd, void *arg)
 {
 	EXI_CANCEL_OFF(false);
@@ -172,6 +181,8 @@ HOOK int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (exi_likely(fcntl_is_native(fd, cmd)))
+		return native.fcntl64(fd, cmd, arg);
 	return any_fcntl(fd, cmd, arg);
 }
 
@@ -184,6 +195,8 @@ HOOK int fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (exi_likely(fcntl_is_native(fd, cmd)))
+		return native.fcntl64(fd, cmd, arg);
 	return any_fcntl(fd, cmd, arg);
 }
 

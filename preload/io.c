@@ -23,7 +23,9 @@
 
 /* --- one buffer --------------------------------------------------------- */
 
-static ssize_t put(int fd, const void *buf, size_t n, int flags)
+/* Inline: where the kernel was asked, each return costs much. */
+static inline __attribute__((always_inline)) ssize_t
+put(int fd, const void *buf, size_t n, int flags)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
 	EXI_CANCEL_OFF(true);
@@ -58,7 +60,8 @@ static ssize_t discard(int fd, size_t n, int flags)
 	return ret;
 }
 
-static ssize_t get(int fd, void *buf, size_t n, int flags)
+static inline __attribute__((always_inline)) ssize_t get(int fd, void *buf,
+							 size_t n, int flags)
 {
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;

@@ -65,6 +65,8 @@ bool shim_reclaim(void);
 void shim_epoll_forget(struct exi_sock *sk, int fd);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
+/* Whether fd is an epoll set with connections in it. */
+bool shim_epoll_known(int fd);
 /* A set got a second number. */
 void shim_epoll_named(int fd, int also);
 /* In the child of a fork. */
