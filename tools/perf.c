@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/perf.h"
+#include "tools/perf_io.h"
 #include "tools/tool.h"
 
 struct wishes {
@@ -53,8 +53,9 @@ static const struct argp_option options[] = {
 	{ "pair", KEY_PAIR, NULL, 0,
 	  "Instead of HOST: start the server here, too", 1 },
 	{ "compare", KEY_COMPARE, NULL, 0,
-	  "Instead of HOST: a table of bare memory, UNIX, TCP and libexs, "
-	  "measured in turns",
+	  "Instead of HOST: a table of bare memory, UNIX, TCP, libexs and "
+	  "plain "
+	  "calls under exs run, measured in turns",
 	  1 },
 	{ NULL, 0, NULL, 0, "What is measured:", 2 },
 	{ "test", KEY_TEST, "NAME", 0,
@@ -76,7 +77,10 @@ static const struct argp_option options[] = {
 	  "each connection)",
 	  2 },
 	{ "connections", KEY_CONNECTIONS, "N", 0, "At once (1)", 2 },
-	{ "idle", KEY_IDLE, "N", 0, "Further ones that carry nothing (0)", 2 },
+	{ "idle", KEY_IDLE, "N", 0,
+	  "Further ones that carry nothing (0); with --compare in the set of "
+	  "an epoll server, as a row of its own",
+	  2 },
 	{ "warmup", KEY_WARMUP, "N", 0,
 	  "Messages before it counts (1000); 0 also does not wait for the "
 	  "upgrade",
@@ -284,9 +288,15 @@ static int compare(const struct wishes *w)
 		.rounds = w->rounds,
 		.test = w->test_given ? (int)w->plan.test : -1,
 		.cpu = { w->plan.cpu[0], w->plan.cpu[1] },
+		.idle = w->plan.idle,
 		.json = w->json,
 	};
 
+	if (perf_io_shim()) {
+		tool_fail("--compare measures with exs run and without: start "
+			  "it without");
+		return TOOL_USAGE;
+	}
 	if (w->test_given && w->plan.test > PERF_BW) {
 		tool_fail("--compare has --test lat and bw");
 		return TOOL_USAGE;
@@ -314,6 +324,16 @@ static int measure(struct wishes *w)
 	const char *why;
 	int ret;
 
+	if (p->api == PERF_EXS && perf_io_shim()) {
+		tool_fail("--api exs has its own library, which exs run would "
+			  "be beneath: start it without, or use --api sock");
+		return TOOL_USAGE;
+	}
+	if (p->providers[0] && perf_io_shim()) {
+		tool_fail("--provider comes too late under exs run: use exs "
+			  "run --provider");
+		return TOOL_USAGE;
+	}
 	if (p->api == PERF_RAW && !w->pinned && perf_two_cpus(p->cpu))
 		return tool_fail("--api raw needs two CPUs");
 	if (perf_plan_complete(p, &why)) {

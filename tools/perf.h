@@ -78,6 +78,7 @@ enum perf_quantile {
 /* Plain data: it travels through pipes. A negative number does not apply. */
 struct perf_result {
 	struct perf_plan plan;
+	bool shim;		      /* under exs run */
 	char fabric[PERF_FABRIC_MAX]; /* "shm", "tcp", "tcp+shm" */
 	int reason;		      /* exs_x_reason_t; -1: not asked */
 	uint64_t iters;
@@ -137,6 +138,7 @@ struct perf_compare {
 	unsigned int rounds;
 	int test; /* enum perf_test, or -1 for all of the table */
 	int cpu[2];
+	uint64_t idle; /* connections beside the busy one of an epoll server */
 	bool json;
 };
 int perf_compare(const struct perf_compare *c);
@@ -144,6 +146,8 @@ int perf_compare(const struct perf_compare *c);
 /* perf_print.c */
 void perf_print(const struct perf_result *r);
 void perf_print_json(const struct perf_result *r);
+/* Wake-ups for each message; negative when they were not counted. */
+double perf_bells_per_message(const struct perf_result *r);
 
 /* Runs this process, and what it starts, on one CPU. PERF_ANY_CPU is fine. */
 int perf_run_on(int cpu);

@@ -298,7 +298,7 @@ static int measure(struct client *c, struct perf_result *r)
 		return -EPROTO;
 	r->cpu_s[PERF_CLIENT] = (after.cpu_us - before.cpu_us) / 1e6;
 	r->cpu_s[PERF_SERVER] = there.cpu_us / 1e6;
-	if (c->plan->api == PERF_EXS && c->plan->test != PERF_CONN)
+	if (perf_io_knows(c->plan->api) && c->plan->test != PERF_CONN)
 		r->bells = after.bells - before.bells + there.bells;
 	return 0;
 }
@@ -314,7 +314,7 @@ static void name_fabric(struct client *c, struct perf_result *r)
 		return;
 	}
 	snprintf(r->fabric, sizeof(r->fabric), "tcp");
-	if (c->plan->api != PERF_EXS)
+	if (!perf_io_knows(c->plan->api))
 		return;
 	if (c->plan->test == PERF_CONN)
 		info = c->lanes[0].info;
@@ -412,6 +412,7 @@ int perf_client(int ctl, const struct perf_plan *plan, struct perf_local *local,
 	};
 	struct perf_result r = {
 		.plan = *plan,
+		.shim = perf_io_shim(),
 		.reason = -1,
 		.bytes_per_s = -1,
 		.msgs_per_s = -1,

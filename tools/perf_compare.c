@@ -7,6 +7,8 @@
  * a process of its own, as the library reads its settings once.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +27,23 @@ struct contender {
 	const char *name; /* in the table */
 	const char *key;  /* in JSON */
 	enum perf_api api;
-	const char *providers; /* EXS_PROVIDER, of PERF_EXS */
-	const char *fabric;    /* that it should reach, of PERF_EXS */
+	const char *providers; /* EXS_PROVIDER */
+	const char *fabric;    /* that it should reach; null: it cannot tell */
+	bool shim;	       /* a command of its own, under exs run */
+	bool idle;	       /* beside idle connections */
 };
 
 static const struct contender contenders[] = {
-	{ "bare shared memory", "raw", PERF_RAW, "", "" },
-	{ "UNIX socket", "unix", PERF_UNIX, "", "" },
-	{ "TCP socket", "tcp", PERF_SOCK, "", "" },
+	{ "bare shared memory", "raw", PERF_RAW, "", NULL },
+	{ "UNIX socket", "unix", PERF_UNIX, "", NULL },
+	{ "TCP socket", "tcp", PERF_SOCK, "", NULL },
 	{ "libexs over tcp", "exs-tcp", PERF_EXS, "tcp", "tcp" },
 	{ "libexs over shm", "exs-shm", PERF_EXS, "shm,tcp", "shm" },
+	{ "exs run", "run", PERF_SOCK, "shm,tcp", "shm", .shim = true },
+	{ "exs run, epoll", "run-epoll", PERF_EPOLL, "shm,tcp", "shm",
+	  .shim = true },
+	{ "exs run, epoll, idle", "run-epoll-idle", PERF_EPOLL, "shm,tcp",
+	  "shm", .shim = true, .idle = true },
 };
 
 #define N_CONTENDERS (sizeof(contenders) / sizeof(contenders[0]))
@@ -61,6 +70,88 @@ static int measure_here(const struct perf_plan *plan, int out)
 	if (!ret && write(out, &r, sizeof(r)) != sizeof(r))
 		ret = -EIO;
 	return ret;
+}
+
+/* This command again, under its own exs run: only at its start can a program
+ * get another's calls. */
+static void become_shimmed(const struct perf_plan *p, int out)
+{
+	char size[24], seconds[32], idle[24], pin[32] = "none";
+	static const char self[] = "/proc/self/exe";
+	/* clang-format off */
+	const char *argv[] = {
+		self, "run", "--provider", p->providers,
+		self, "perf", "--pair", "--json",
+		"--test", perf_test_names[p->test],
+		"--api", perf_api_names[p->api],
+		"--size", size, "--seconds", seconds,
+		"--idle", idle, "--pin", pin, NULL
+	};
+	/* clang-format on */
+
+	snprintf(size, sizeof(size), "%" PRIu64, p->size);
+	snprintf(seconds, sizeof(seconds), "%.9f", (double)p->ns / 1e9);
+	snprintf(idle, sizeof(idle), "%" PRIu64, p->idle);
+	if (p->cpu[0] != PERF_ANY_CPU)
+		snprintf(pin, sizeof(pin), "%d,%d", p->cpu[0], p->cpu[1]);
+	if (dup2(out, STDOUT_FILENO) >= 0)
+		execv(self, (char *const *)(uintptr_t)argv);
+	tool_fail("cannot run this command anew: %s", strerror(errno));
+}
+
+static int reason_of(const char *name)
+{
+	for (int i = 0; name && i < EXS_X_REASON_MAX_; i++)
+		if (!strcmp(name, exs_x_reason_name(i)))
+			return i;
+	return -1;
+}
+
+/* What such a command said. */
+static int read_result(FILE *f, const struct perf_plan *plan,
+		       struct perf_result *ret)
+{
+	json_t *o = json_loadf(f, 0, NULL);
+	const char *fabric = json_string_value(json_object_get(o, "fabric"));
+
+	*ret = (struct perf_result){ .plan = *plan, .shim = true };
+	if (fabric)
+		snprintf(ret->fabric, sizeof(ret->fabric), "%s", fabric);
+	ret->reason =
+		reason_of(json_string_value(json_object_get(o, "reason")));
+	ret->bytes_per_s = json_number_value(json_object_get(o, "bytes_per_s"));
+	ret->rtt_ns[PERF_P50] = json_number_value(
+		json_object_get(json_object_get(o, "rtt_ns"), "p50"));
+	json_decref(o);
+	return ret->fabric[0] ? 0 : -EIO;
+}
+
+static int measure_shimmed(const struct perf_plan *plan,
+			   struct perf_result *ret)
+{
+	int fds[2], status = 0, err = -EIO;
+	FILE *f;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC))
+		return -errno;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		become_shimmed(plan, fds[1]);
+		_exit(EXIT_FAILURE);
+	}
+	close(fds[1]);
+	f = fdopen(fds[0], "r");
+	if (pid > 0 && f)
+		err = read_result(f, plan, ret);
+	if (f)
+		fclose(f);
+	else
+		close(fds[0]);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return status ? -EIO : err;
 }
 
 /* In a child. It said what went wrong. */
@@ -92,6 +183,7 @@ static int measure_row(const struct perf_compare *c, const struct table *t,
 		.api = row->who->api,
 		.size = t->size,
 		.ns = c->ns ? c->ns : USUAL_NS,
+		.idle = row->who->idle ? c->idle : 0,
 		.warmup = 1000,
 		.cpu = { c->cpu[0], c->cpu[1] },
 	};
@@ -106,7 +198,8 @@ static int measure_row(const struct perf_compare *c, const struct table *t,
 		tool_fail("%s: %s", row->who->name, why);
 		return ret;
 	}
-	ret = measure(&p, &row->last);
+	ret = row->who->shim ? measure_shimmed(&p, &row->last)
+			     : measure(&p, &row->last);
 	if (ret)
 		return ret;
 	row->value[round] = t->test == PERF_LAT ? row->last.rtt_ns[PERF_P50]
@@ -150,25 +243,31 @@ static double ratio(const struct row *of, const struct row *to,
 }
 
 /* Whether this contender can take part. */
-static bool takes_part(const struct contender *who, enum perf_test test)
+static bool takes_part(const struct contender *who, enum perf_test test,
+		       uint64_t idle)
 {
 	int cpu[2];
 
+	if (who->api == PERF_EPOLL && test != PERF_LAT)
+		return false;
+	if (who->idle && !idle)
+		return false;
 	if (who->api != PERF_RAW)
 		return true;
 	return test == PERF_LAT && !perf_two_cpus(cpu);
 }
 
-static void table_init(struct table *t, enum perf_test test, uint64_t size)
+static void table_init(struct table *t, enum perf_test test,
+		       const struct perf_compare *c)
 {
 	*t = (struct table){
 		.test = test,
-		.size = size		   ? size
+		.size = c->size		   ? c->size
 			: test == PERF_LAT ? 8
 					   : 65536,
 	};
 	for (unsigned int i = 0; i < N_CONTENDERS; i++) {
-		if (takes_part(&contenders[i], test))
+		if (takes_part(&contenders[i], test, c->idle))
 			t->rows[t->n_rows++].who = &contenders[i];
 	}
 }
@@ -259,7 +358,7 @@ static void print_surprise(const struct row *row)
 {
 	const struct perf_result *r = &row->last;
 
-	if (row->who->api != PERF_EXS || !strcmp(row->who->fabric, r->fabric))
+	if (!row->who->fabric || !strcmp(row->who->fabric, r->fabric))
 		return;
 	printf("  note: \"%s\" ran over %s: %s (%s)\n", row->who->name,
 	       r->fabric, exs_x_reason_text(r->reason),
@@ -298,6 +397,11 @@ static void print_all(const struct perf_compare *c, const struct table *t,
 		puts("vs limit: times as long as two processes need that only "
 		     "bounce a cache line");
 	puts("vs UNIX:  times as fast as a UNIX stream socket");
+	puts("exs run:  plain calls of a program that knows nothing of libexs");
+	if (c->idle)
+		printf("idle:     with %" PRIu64 " further connections in the "
+		       "server's set\n",
+		       c->idle);
 }
 
 static json_t *row_json(const struct table *t, const struct row *row,
@@ -340,8 +444,9 @@ static void print_all_json(const struct perf_compare *c, const struct table *t,
 							: "bytes_per_s",
 				  "size", (json_int_t)t[i].size, "rows", rows));
 	}
-	all = json_pack("{s:i, s:f, s:o}", "rounds", c->rounds, "seconds",
-			(c->ns ? c->ns : USUAL_NS) / 1e9, "tables", list);
+	all = json_pack("{s:i, s:f, s:I, s:o}", "rounds", c->rounds, "seconds",
+			(c->ns ? c->ns : USUAL_NS) / 1e9, "idle",
+			(json_int_t)c->idle, "tables", list);
 	json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(all);
@@ -355,7 +460,7 @@ int perf_compare(const struct perf_compare *c)
 
 	for (enum perf_test test = PERF_LAT; test <= PERF_BW; test++) {
 		if (c->test < 0 || c->test == (int)test)
-			table_init(&tables[n++], test, c->size);
+			table_init(&tables[n++], test, c);
 	}
 	for (unsigned int round = 0; round < c->rounds && !ret; round++) {
 		for (unsigned int i = 0; i < n && !ret; i++)

@@ -32,6 +32,7 @@ static int watch(int ep, int op, struct peer *p, uint32_t events)
 
 struct server {
 	const struct perf_plan *plan;
+	struct perf_guests *guests;
 	int ep;
 	uint64_t to_come; /* connections; counted down at their end */
 	size_t sink_len;
@@ -143,6 +144,7 @@ static int accept_all(struct server *sv, int listener)
 		if (sv->plan->test == PERF_LAT)
 			perf_io(PERF_SOCK)->set(fd, IPPROTO_TCP, TCP_NODELAY,
 						1);
+		perf_guest(sv->guests, fd);
 		ret = take_in(sv, fd);
 	}
 	return ret;
@@ -167,11 +169,13 @@ static int serve(struct server *sv, struct peer *listener)
 	return ret;
 }
 
-int perf_epoll_serve(int listener, const struct perf_plan *plan)
+int perf_epoll_serve(int listener, const struct perf_plan *plan,
+		     struct perf_guests *guests)
 {
 	struct peer door = { .fd = listener };
 	struct server sv = {
 		.plan = plan,
+		.guests = guests,
 		.ep = epoll_create1(EPOLL_CLOEXEC),
 		.to_come = plan->test == PERF_CONN
 				   ? UINT64_MAX

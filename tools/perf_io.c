@@ -2,6 +2,7 @@
 /* The two tables of synchronous calls. */
 #include "tools/perf_io.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -63,9 +64,32 @@ static int sock_close(int s)
 	return (int)or_errno(close(s));
 }
 
+/* This command has the library within; the one that exs run brought is asked
+ * by name, and is the one that knows. */
+typedef int sockinfo_call(int s, exs_x_sockinfo_t *ret);
+
+static sockinfo_call *find_sockinfo(void)
+{
+	return dlsym(RTLD_DEFAULT, "exs_preload")
+		       ? (sockinfo_call *)dlsym(RTLD_DEFAULT, "exs_x_sockinfo")
+		       : NULL;
+}
+
+bool perf_io_shim(void)
+{
+	return find_sockinfo();
+}
+
+bool perf_io_knows(enum perf_api api)
+{
+	return !perf_api_is_local(api) && (api == PERF_EXS || perf_io_shim());
+}
+
 static int sock_info(int s, exs_x_sockinfo_t *ret)
 {
-	return -EOPNOTSUPP;
+	sockinfo_call *ask = find_sockinfo();
+
+	return ask ? (int)or_errno(ask(s, ret)) : -EOPNOTSUPP;
 }
 
 static const struct perf_io sock_io = {

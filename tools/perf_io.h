@@ -31,6 +31,11 @@ struct perf_io {
 
 const struct perf_io *perf_io(enum perf_api api);
 
+/* Whether plain calls of this process go through exs run's library. */
+bool perf_io_shim(void);
+/* Whether somebody in this process knows what its connections do: info(). */
+bool perf_io_knows(enum perf_api api);
+
 /* All of it. recv: len, or 0 when the end came before the first byte;
  * -ECONNRESET when it came in between. */
 static inline int perf_send_all(const struct perf_io *io, int s,

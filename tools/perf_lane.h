@@ -61,8 +61,16 @@ int perf_async_sink(int s, const struct perf_plan *plan);
 
 /* perf_epoll.c: many connections in one thread. */
 perf_drive perf_epoll_lat;
+/* The connections of a server, for who asks how they do meanwhile. */
+struct perf_guests {
+	_Atomic unsigned int n;
+	unsigned int room;
+	int *fds;
+};
+void perf_guest(struct perf_guests *g, int fd);
 /* Accepts what comes; returns when all that the plan has are gone. */
-int perf_epoll_serve(int listener, const struct perf_plan *plan);
+int perf_epoll_serve(int listener, const struct perf_plan *plan,
+		     struct perf_guests *guests);
 
 /* perf_raw.c: bare shared memory. */
 perf_drive perf_raw_lat, perf_raw_bw;

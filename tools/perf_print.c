@@ -32,8 +32,9 @@ static void print_head(const struct perf_result *r)
 	const struct perf_plan *p = &r->plan;
 	char size[TOOL_TEXT];
 
-	printf("%s %s over %s: %s", tool_text_bytes(size, p->size),
-	       test_words[p->test], r->fabric, api_words[p->api]);
+	printf("%s %s over %s: %s%s", tool_text_bytes(size, p->size),
+	       test_words[p->test], r->fabric, api_words[p->api],
+	       r->shim ? " under exs run" : "");
 	if (p->api == PERF_EXS)
 		printf(", %s calls",
 		       p->mode == PERF_ASYNC ? "asynchronous" : "synchronous");
@@ -77,6 +78,13 @@ static void print_rates(const struct perf_result *r)
 	print_rate("connections", r->conns_per_s, "");
 }
 
+double perf_bells_per_message(const struct perf_result *r)
+{
+	uint64_t n = r->plan.test == PERF_LAT ? 2 * r->iters : r->iters;
+
+	return r->bells < 0 || !n ? -1 : (double)r->bells / (double)n;
+}
+
 static void print_costs(const struct perf_result *r)
 {
 	double wall = r->wall_ns / 1e9;
@@ -85,7 +93,8 @@ static void print_costs(const struct perf_result *r)
 	       100 * r->cpu_s[PERF_CLIENT] / wall,
 	       100 * r->cpu_s[PERF_SERVER] / wall, wall);
 	if (r->bells >= 0)
-		printf("  %-12s %" PRId64 "\n", "bells", r->bells);
+		printf("  %-12s %" PRId64 ", %.3g for each message\n", "bells",
+		       r->bells, perf_bells_per_message(r));
 	/* A connection that carries one request is not meant to move. */
 	if (r->reason > EXS_X_REASON_UNDECIDED ||
 	    (r->reason == EXS_X_REASON_UNDECIDED && r->plan.test != PERF_CONN))
@@ -125,7 +134,7 @@ void perf_print_json(const struct perf_result *r)
 	const struct perf_plan *p = &r->plan;
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
-		" s:{s:f, s:f}, s:o, s:n, s:s?, s:s}",
+		" s:{s:f, s:f}, s:o, s:o, s:n, s:s?, s:s, s:b, s:I}",
 		"test", perf_test_names[p->test], "api", perf_api_names[p->api],
 		"fabric", r->fabric, "size", (json_int_t)p->size, "depth",
 		(json_int_t)p->depth, "connections", (json_int_t)p->connections,
@@ -134,9 +143,12 @@ void perf_print_json(const struct perf_result *r)
 		number_or_null(r->msgs_per_s), "conns_per_s",
 		number_or_null(r->conns_per_s), "cpu_s", "client",
 		r->cpu_s[PERF_CLIENT], "server", r->cpu_s[PERF_SERVER], "bells",
-		r->bells < 0 ? json_null() : json_integer(r->bells), "syscalls",
-		"reason", r->reason < 0 ? NULL : exs_x_reason_name(r->reason),
-		"mode", perf_mode_names[p->mode]);
+		r->bells < 0 ? json_null() : json_integer(r->bells),
+		"bells_per_message", number_or_null(perf_bells_per_message(r)),
+		"syscalls", "reason",
+		r->reason < 0 ? NULL : exs_x_reason_name(r->reason), "mode",
+		perf_mode_names[p->mode], "exs_run", r->shim, "idle",
+		(json_int_t)p->idle);
 
 	json_dumpf(o, stdout, JSON_REAL_PRECISION(9));
 	putchar('\n');

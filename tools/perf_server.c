@@ -28,8 +28,7 @@ struct server {
 	int listener;
 	uint16_t port;
 	struct perf_used since;
-	_Atomic unsigned int n_fds;
-	int fds[PERF_LANES_MAX];
+	struct perf_guests guests;
 };
 
 /* A connection and the server it belongs to, for its thread. */
@@ -107,6 +106,17 @@ static void start_guest_thread(struct server *sv, int fd)
 	sv->io->close(fd);
 }
 
+void perf_guest(struct perf_guests *g, int fd)
+{
+	unsigned int n = atomic_load_explicit(&g->n, memory_order_relaxed);
+
+	if (n == g->room) /* --test conn has no end of them */
+		return;
+	g->fds[n] = fd;
+	/* Pairs with the acquire in now_used(): the number is there. */
+	atomic_store_explicit(&g->n, n + 1, memory_order_release);
+}
+
 static void serve_guests(struct server *sv)
 {
 	uint64_t n = sv->plan.connections + sv->plan.idle;
@@ -118,9 +128,7 @@ static void serve_guests(struct server *sv)
 			return;
 		if (sv->plan.test == PERF_LAT)
 			sv->io->set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-		sv->fds[i] = fd;
-		/* Pairs with the acquire in report(): the number is there. */
-		atomic_store_explicit(&sv->n_fds, i + 1, memory_order_release);
+		perf_guest(&sv->guests, fd);
 		if (n == 1)
 			serve_guest(sv, fd);
 		else
@@ -137,7 +145,7 @@ static void *work(void *arg)
 	else if (sv->plan.api == PERF_UNIX)
 		serve_guest(sv, sv->local->fds[PERF_SERVER]);
 	else if (sv->plan.api == PERF_EPOLL)
-		perf_epoll_serve(sv->listener, &sv->plan);
+		perf_epoll_serve(sv->listener, &sv->plan, &sv->guests);
 	else if (sv->plan.test == PERF_CONN)
 		perf_stream_respond(sv->io, sv->listener, &sv->plan);
 	else
@@ -212,6 +220,12 @@ static int prepare(struct server *sv, const char **ret_what)
 	ret = sv->io->start();
 	if (ret)
 		return ret;
+	*ret_what = "keep a list of connections";
+	if (sv->plan.test != PERF_CONN)
+		sv->guests.room = sv->plan.connections + sv->plan.idle;
+	sv->guests.fds = calloc(sv->guests.room + 1, sizeof(int));
+	if (!sv->guests.fds)
+		return -ENOMEM;
 	*ret_what = "listen";
 	if (!perf_api_is_local(sv->plan.api))
 		ret = open_listener(sv);
@@ -223,9 +237,10 @@ static int prepare(struct server *sv, const char **ret_what)
 
 static void now_used(struct server *sv, struct perf_used *ret)
 {
-	/* Pairs with the release in serve_guests(). */
-	perf_used(sv->io, sv->fds,
-		  atomic_load_explicit(&sv->n_fds, memory_order_acquire), ret);
+	/* Pairs with the release in perf_guest(). */
+	perf_used(sv->io, sv->guests.fds,
+		  atomic_load_explicit(&sv->guests.n, memory_order_acquire),
+		  ret);
 }
 
 static int report(struct server *sv)

@@ -13,7 +13,8 @@ import sys
 DEADLINE = 60
 MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
-           "bells", "syscalls", "reason", "mode"}
+           "bells", "bells_per_message", "syscalls", "reason", "mode",
+           "exs_run", "idle"}
 QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
 # Members that are numbers, for each test; the others of these are null.
 NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
@@ -36,7 +37,10 @@ def exs(*args):
 
 def measure(*args):
     done = exs("perf", *args, "--json")
-    what = " ".join(args)
+    return result(" ".join(args), done)
+
+
+def result(what, done):
     check(done.returncode == 0, f"{what}: {done.stderr}")
     r = json.loads(done.stdout)
     check(set(r) == MEMBERS, f"{what}: members {set(r) ^ MEMBERS}")
@@ -60,10 +64,31 @@ def every_test_of_every_api():
             check(r["iters"] == int(iters), f"{r['iters']}, not {iters}")
             check((r["reason"] is not None) == (api == "exs"), r)
             check(api == "exs" or r["fabric"] == "tcp", r)
+            check(not r["exs_run"], r)
+            check((r["bells"] is not None) ==
+                  (api == "exs" and test != "conn"), r)
     for test in ("lat", "bw"):
         measure("--pair", "--api", "unix", "--test", test, "--iters", "500")
         if os.cpu_count() > 1:
             measure("--pair", "--api", "raw", "--test", test, "--iters", "500")
+
+
+def plain_calls_under_exs_run_tell_what_is_true():
+    for provider, fabric in (("shm,tcp", "shm"), ("tcp", "tcp")):
+        for api in ("sock", "epoll"):
+            args = ["run", "--provider", provider, sys.argv[1], "perf",
+                    "--pair", "--api", api, "--iters", "2000", "--idle",
+                    "20" if api == "epoll" else "0", "--json"]
+            r = result(" ".join(args), exs(*args))
+            check(r["exs_run"] and r["fabric"] == fabric, r)
+            check((r["reason"] == "none") == (fabric == "shm"), r)
+            check(r["bells"] >= 0 and
+                  abs(r["bells_per_message"] - r["bells"] / 4000) < 1e-6, r)
+    for args, word in ((["--pair"], "--api sock"), (["--compare"], "without"),
+                       (["--pair", "--api", "sock", "--provider", "tcp"],
+                        "exs run --provider")):
+        done = exs("run", sys.argv[1], "perf", *args)
+        check(done.returncode == 2 and word in done.stderr, done.stderr)
 
 
 def the_es_api_in_its_ways():
@@ -124,20 +149,25 @@ def time_bounds_a_test():
 
 def compare_has_a_row_for_each():
     done = exs("perf", "--compare", "--rounds", "2", "--seconds", "0.02",
-               "--json")
+               "--idle", "30", "--json")
     check(done.returncode == 0, done.stderr)
     tables = json.loads(done.stdout)["tables"]
     check([t["test"] for t in tables] == ["lat", "bw"], tables)
     for table in tables:
         names = [row["name"] for row in table["rows"]]
-        check(names[-4:] == ["unix", "tcp", "exs-tcp", "exs-shm"], names)
+        want = ["unix", "tcp", "exs-tcp", "exs-shm", "run"]
+        if table["test"] == "lat":
+            want += ["run-epoll", "run-epoll-idle"]
+        check([n for n in names if n != "raw"] == want, names)
         for row in table["rows"]:
+            check(not row["name"].startswith("run") or row["fabric"] == "shm",
+                  row)
             check(row["min"] <= row["median"] <= row["max"], row)
     done = exs("perf", "--compare", "--rounds", "1", "--seconds", "0.02",
                "--test", "lat", "--size", "64")
-    check(done.returncode == 0 and "64 B round trip" in done.stdout,
+    check(done.returncode == 0 and "64 B round trip" in done.stdout and
+          "exs run, epoll" in done.stdout and "idle" not in done.stdout,
           done.stdout + done.stderr)
-
 
 def what_cannot_be_is_refused():
     for args, word in (
@@ -179,7 +209,9 @@ def the_other_commands():
 
 
 def main():
-    for row in (every_test_of_every_api, the_es_api_in_its_ways,
+    for row in (every_test_of_every_api,
+                plain_calls_under_exs_run_tell_what_is_true,
+                the_es_api_in_its_ways,
                 many_connections_on_epoll,
                 a_server_serves_until_it_is_told_to_stop, time_bounds_a_test,
                 compare_has_a_row_for_each, what_cannot_be_is_refused,
