@@ -863,8 +863,8 @@ static bool prepare(struct set *s)
 		if (!it)
 			break;
 		exi_unlock(&s->lock);
-		if (s->outer) /* it may have rung already, unlooked at */
-			disarm(it);
+		/* Armed and active, it rang since it was looked at. */
+		disarm(it);
 		ret = arm(it);
 		exi_lock(&s->lock);
 		release_locked(it, !ret || ticks - it->busy < IDLE_TICKS);

@@ -2,17 +2,21 @@
 /* Both faces work on one connection, in one program that runs under exs run:
  * plain calls and the library's, by any of the descriptor's numbers. */
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/util.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/proc.h"
 
 static void plain_calls_made_it(int fd[2])
 {
@@ -110,12 +114,82 @@ static void what_is_queued_keeps_its_number(void **state)
 	t_close(fd[1]);
 }
 
+#define ROUNDS 1000
+#define MANY   32
+
+/* All but the last connection keep the other end awake; the last one has been
+ * silent for so long that its peer was asked to ring, and speaks when the other
+ * end is about to sleep. */
+static void *silent_one(void *arg)
+{
+	const int *far = arg;
+	char c = 0;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t end;
+
+		poll(NULL, 0, 2);
+		for (int k = 0; k < MANY; k++)
+			T_EQ(send(far[k], &c, 1, 0), 1);
+		for (int k = 0; k < MANY; k++)
+			T_EQ(recv(far[k], &c, 1, MSG_WAITALL), 1);
+		end = exi_now_ns() + (unsigned int)(i * 7919 % 100) * 1000u;
+		while (exi_now_ns() < end)
+			;
+		T_EQ(send(far[MANY], &c, 1, 0), 1);
+		T_EQ(recv(far[MANY], &c, 1, MSG_WAITALL), 1);
+	}
+	return NULL;
+}
+
+static void a_bell_between_the_look_and_the_sleep_is_heard(void **state)
+{
+	int fd[MANY + 1][2], far[MANY + 1];
+	int i, ep = T_OK(epoll_create1(EPOLL_CLOEXEC));
+	pthread_t thread;
+	char c = 0;
+
+	t_init();
+	for (i = 0; i <= MANY; i++) {
+		struct epoll_event ev = { .events = EPOLLIN };
+
+		/* In the set before it meets: rung through our thread. */
+		t_plain_pair(fd[i]);
+		ev.data.fd = fd[i][0];
+		far[i] = fd[i][1];
+		T_OK(epoll_ctl(ep, EPOLL_CTL_ADD, fd[i][0], &ev));
+		T_OK(exs_x_adopt(fd[i][0]));
+		T_OK(exs_x_adopt(fd[i][1]));
+		t_settle_pair(fd[i][0], fd[i][1], T_SHM);
+	}
+	thread = t_thread(silent_one, far);
+	for (i = 0; i < ROUNDS * (MANY + 1); i++) {
+		uint64_t start = exi_now_ns();
+		struct epoll_event ev;
+
+		/* At the end of its time it looks once more. */
+		T_EQ(T_OK(epoll_wait(ep, &ev, 1, 5000)), 1);
+		T_MSG(exi_now_ns() - start < 4000000000u,
+		      "nobody was woken in round %d", i / (MANY + 1));
+		T_EQ(recv(ev.data.fd, &c, 1, 0), 1);
+		T_EQ(send(ev.data.fd, &c, 1, 0), 1);
+	}
+	t_thread_join(thread);
+	T_OK(close(ep));
+	for (i = 0; i <= MANY; i++) {
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_connection_has_both_faces),
 		cmocka_unit_test(each_number_has_both_faces),
 		cmocka_unit_test(what_is_queued_keeps_its_number),
+		cmocka_unit_test(
+			a_bell_between_the_look_and_the_sleep_is_heard),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
