@@ -39,7 +39,7 @@ struct said {
 
 int here = -1, peer = -1, which_row;
 
-static struct row rows[1024];
+static struct row rows[2048];
 static size_t n_rows;
 static struct said *said;
 static bool is_cold, is_swapped, is_here;
@@ -47,8 +47,9 @@ static pthread_t later_thread;
 
 void add_row(const char *name, const char *more, void (*f)(void), int arg)
 {
-	if (n_rows < sizeof(rows) / sizeof(rows[0]))
-		rows[n_rows++] = (struct row){ name, more, f, arg };
+	if (n_rows == sizeof(rows) / sizeof(rows[0]))
+		abort(); /* or the last would never be run */
+	rows[n_rows++] = (struct row){ name, more, f, arg };
 }
 
 /* --- saying ------------------------------------------------------------- */
