@@ -50,6 +50,7 @@ HOOK int close(int fd)
 	last_name(sk, fd);
 	return (int)shim_result(exi_close(fd));
 }
+ALIAS(__close, close);
 
 /* The gaps between the library's numbers. */
 HOOK int close_range(unsigned int first, unsigned int last, int flags)
@@ -134,6 +135,7 @@ HOOK int dup2(int from, int to)
 		return native.dup2(from, to);
 	return named(from, native.dup2(from, to));
 }
+ALIAS(__dup2, dup2);
 
 HOOK int dup3(int from, int to, int flags)
 {
@@ -185,6 +187,7 @@ HOOK int fcntl(int fd, int cmd, ...)
 		return native.fcntl64(fd, cmd, arg);
 	return any_fcntl(fd, cmd, arg);
 }
+ALIAS(__fcntl, fcntl);
 
 HOOK int fcntl64(int fd, int cmd, ...);
 HOOK int fcntl64(int fd, int cmd, ...)
@@ -206,3 +209,4 @@ HOOK FILE *fdopen(int fd, const char *mode)
 	shim_plain(fd, EXS_X_REASON_STDIO);
 	return native.fdopen(fd, mode);
 }
+ALIAS(_IO_fdopen, fdopen);

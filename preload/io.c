@@ -93,6 +93,7 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 		return 0;
 	return shim_result(get(fd, buf, n, 0));
 }
+ALIAS(__read, read);
 
 HOOK ssize_t write(int fd, const void *buf, size_t n)
 {
@@ -100,6 +101,7 @@ HOOK ssize_t write(int fd, const void *buf, size_t n)
 		return native.write(fd, buf, n);
 	return shim_result(put(fd, buf, n, 0));
 }
+ALIAS(__write, write);
 
 HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
@@ -114,6 +116,7 @@ HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 		return native.send(fd, buf, n, flags);
 	return shim_result(put(fd, buf, n, flags));
 }
+ALIAS(__send, send);
 
 HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 		      struct sockaddr *addr, socklen_t *len)

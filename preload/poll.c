@@ -338,6 +338,7 @@ HOOK int poll(struct pollfd *fds, nfds_t n, int ms)
 {
 	return any_poll(fds, n, ms);
 }
+ALIAS(__poll, poll);
 
 HOOK int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t size);
 extern void __chk_fail(void) __attribute__((noreturn));
@@ -460,6 +461,7 @@ HOOK int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
 	}
 	return ret < 0 ? -1 : ret;
 }
+ALIAS(__select, select);
 
 HOOK int pselect(int n, fd_set *r, fd_set *w, fd_set *x,
 		 const struct timespec *t, const sigset_t *mask)

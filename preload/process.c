@@ -117,6 +117,7 @@ HOOK pid_t vfork(void)
 {
 	return fork();
 }
+ALIAS(__vfork, vfork);
 
 /* A connection that a spawned program gets under a number is the program's. */
 HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,

@@ -16,6 +16,10 @@
 /* The name of a hook: exported, and listed in preload/symbols. */
 #define HOOK __attribute__((visibility("default")))
 
+/* Another name that the C library exports for a call, below its hook. */
+#define ALIAS(name, of)                                                        \
+	extern __typeof__(of) name __attribute__((alias(#of))) HOOK
+
 /* The core is started; false in a process where it cannot be: all is native. */
 bool shim_ready(void);
 

@@ -49,6 +49,7 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
 	return (int)shim_result(exi_connect(fd, addr, len));
 }
+ALIAS(__connect, connect);
 
 HOOK int listen(int fd, int backlog)
 {

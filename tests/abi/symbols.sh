@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# symbols.sh LIBRARY SHIM: the library exports what api/exs.map lists, every
-# function of the public headers is listed, and nothing else; the shim takes over
-# what preload/symbols lists.
+# symbols.sh LIBRARY SHIM BEHAVE BUILD: the library exports what api/exs.map
+# lists, every function of the public headers is listed, and nothing else. The
+# shim takes over what preload/symbols says; what proves it is there; nothing of
+# the C library is missing in the table, and docs/guide/calls.md is made from it.
 root=$(dirname "$0")/../..
 library=$1
 tmp=$(mktemp -d) || exit 1
@@ -24,16 +25,63 @@ compare()
 	grep '^[<>]' "$tmp/diff"
 	bad=1
 }
-# And the shim's: what preload/symbols lists, each once a hook.
-if [ -n "$2" ]; then
-	grep -v '^#' "$root/preload/symbols" | sort >"$tmp/listed"
-	nm -D --defined-only "$2" | awk '$2 != "A" { print $3 }' |
-		grep -vx exs_preload | sort >"$tmp/shim"
-	sed -nE 's/^HOOK [^;]*[ *]([a-zA-Z_0-9]+)\([^;]*$/\1/p' \
-		"$root"/preload/*.c | sort -u >"$tmp/hooks"
-	compare listed shim
-	compare listed hooks
-fi
 compare map library
 compare map headers
+
+# --- the shim ---
+shim=$2 behave=$3 build=$4
+table=$root/preload/symbols
+
+complain()
+{
+	echo "preload/symbols: $*"
+	bad=1
+}
+
+grep -E '^[a-zA-Z_]' "$table" >"$tmp/rows"
+awk '{ print $1 }' "$tmp/rows" | sort >"$tmp/table"
+awk '$2 ~ /^(accelerated|tcp|watched)$/ { print $1 }' "$tmp/rows" |
+	sort >"$tmp/listed"
+nm -D --defined-only "$shim" | awk '$2 != "A" { print $3 }' |
+	grep -vx exs_preload | sort >"$tmp/shim"
+sed -nE -e 's/^HOOK [^;]*[ *]([a-zA-Z_0-9]+)\([^;]*$/\1/p' \
+	-e 's/^ALIAS\(([a-zA-Z_0-9]+),.*/\1/p' "$root"/preload/*.c |
+	sort -u >"$tmp/hooks"
+compare listed shim
+compare listed hooks
+
+# What the C library exports to programs.
+libc=$(ldd "$shim" | awk '$1 ~ /^libc\.so/ { print $3 }')
+nm -D --defined-only "$libc" | awk '!/@GLIBC_PRIVATE$/ && $2 != "A" { print $3 }' |
+	sed 's/@.*//' | sort -u >"$tmp/libc"
+sed -n 's/^~ //p' "$table" | grep -xE -f - "$tmp/libc" >"$tmp/needed"
+[ -s "$tmp/needed" ] || complain "the patterns find nothing in $libc"
+comm -23 "$tmp/needed" "$tmp/table" | sed 's/^/not in the table: /' >"$tmp/diff"
+comm -13 "$tmp/libc" "$tmp/table" | sed 's/^/no such call: /' >>"$tmp/diff"
+sort "$tmp/table" | uniq -d | sed 's/^/twice in the table: /' >>"$tmp/diff"
+[ -s "$tmp/diff" ] && complain "$(cat "$tmp/diff")"
+
+# Proofs: there, and of the call.
+"$behave" --list >"$tmp/list"
+grep -o '"name": "[^"]*"' "$build/meson-info/intro-tests.json" >"$tmp/tests"
+while read -r call state proofs _; do
+	[ "$proofs" != - ] || [ "$state" = unseen ] ||
+		complain "$call: no proof"
+	for proof in $(echo "$proofs" | sed 's/[*]/.*/g; s/,/ /g'); do
+		case $proof in
+		-) ;;
+		@*) grep -qx "\"name\": \"${proof#@}\"" "$tmp/tests" ;;
+		*) grep -qx "$proof" "$tmp/list" ;;
+		esac || complain "$call: there is no $proof"
+	done
+	case $state,$proofs in
+	unseen,* | native,* | *,@*) continue ;;
+	esac
+	grep -qw "$call" "$root"/tests/preload/*.[ch] ||
+		complain "$call: no row calls it"
+done <"$tmp/rows"
+
+awk -f "$root/preload/page.awk" "$table" >"$tmp/page" || bad=1
+cmp -s "$tmp/page" "$root/docs/guide/calls.md" || complain \
+	"docs/guide/calls.md is not made from it: awk -f preload/page.awk preload/symbols"
 exit $bad

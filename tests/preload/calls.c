@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Calls by all their names, and those that a socket refuses. */
+#include "behave.h"
+
+#include <aio.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void answer(const char *what, int fd)
+{
+	settle(fd, POLLIN);
+	get_now(what, fd, 64);
+}
+
+/* --- names that no header has ------------------------------------------- */
+
+int __close(int fd);
+int __connect(int fd, const struct sockaddr *a, socklen_t l);
+int __dup2(int from, int to);
+int __fcntl(int fd, int cmd, ...);
+int __poll(struct pollfd *p, nfds_t n, int ms);
+ssize_t __read(int fd, void *buf, size_t n);
+int __select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t);
+ssize_t __send(int fd, const void *buf, size_t n, int flags);
+pid_t __vfork(void);
+ssize_t __write(int fd, const void *buf, size_t n);
+FILE *_IO_fdopen(int fd, const char *mode);
+
+ROW(names_underscore_io)
+{
+	char buf[64];
+
+	pair();
+	is("write", __write(here, "one", 3));
+	is("send", __send(here, "two", 3, 0));
+	settle(peer, POLLIN);
+	got("read", __read(peer, buf, 3), buf);
+	got("read", __read(peer, buf, 64), buf);
+}
+
+ROW(names_underscore_ready)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct timeval t = { .tv_usec = 1000 };
+	fd_set r;
+
+	pair();
+	p.fd = here;
+	is("poll", __poll(&p, 1, 0));
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("poll", __poll(&p, 1, 0));
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	is("select", __select(here + 1, &r, NULL, NULL, &t));
+	is("nonblocking", __fcntl(here, F_SETFL, O_NONBLOCK));
+	answer("read", here);
+	is("read", __read(here, (char[1]){ 0 }, 1));
+}
+
+ROW(names_underscore_ends)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l;
+
+	pair();
+	is("dup2", __dup2(here, 77));
+	put_text(77, "two");
+	answer("peer", peer);
+	is("close", __close(77));
+	is("close", __close(here));
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+	l = listener(AF_INET, &at, &len);
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", __connect(here, (struct sockaddr *)&at, len));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	put_text(here, "moved");
+	answer("peer", peer);
+}
+
+ROW(names_underscore_fdopen)
+{
+	FILE *f;
+
+	pair();
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	f = _IO_fdopen(here, "r+");
+	fputs("answer", f);
+	fflush(f);
+	answer("peer", peer);
+	fseek(f, 0, SEEK_CUR);
+	say("%c", getc(f));
+}
+
+ROW(names_underscore_vfork)
+{
+	pid_t pid;
+
+	pair();
+	pid = __vfork();
+	if (pid == 0) {
+		execl("/bin/true", "true", (char *)NULL);
+		_exit(127);
+	}
+	child("child", pid);
+	put_text(here, "hello");
+	answer("peer", peer);
+}
+
+/* --- what fortified programs call --------------------------------------- */
+
+int __dprintf_chk(int fd, int flag, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+int __poll_chk(struct pollfd *p, nfds_t n, int ms, size_t size);
+int __ppoll_chk(struct pollfd *p, nfds_t n, const struct timespec *t,
+		const sigset_t *mask, size_t size);
+ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
+ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags,
+		       struct sockaddr *addr, socklen_t *len);
+int __vdprintf_chk(int fd, int flag, const char *fmt, va_list ap)
+	__attribute__((format(printf, 3, 0)));
+
+static int print(int fd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static int print(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = __vdprintf_chk(fd, 1, fmt, ap);
+	va_end(ap);
+	return ret;
+}
+
+ROW(names_fortified)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct timespec t = { 0 };
+	char buf[64];
+
+	pair();
+	p.fd = here;
+	is("print", __dprintf_chk(peer, 1, "%s ", "one"));
+	is("print", print(peer, "%d three and more", 2));
+	settle(here, POLLIN);
+	is("poll", __poll_chk(&p, 1, 0, sizeof(p)));
+	is("poll", __ppoll_chk(&p, 1, &t, NULL, sizeof(p)));
+	got("read", __read_chk(here, buf, 4, sizeof(buf)), buf);
+	got("recv", __recv_chk(here, buf, 2, sizeof(buf), 0), buf);
+	got("recvfrom",
+	    __recvfrom_chk(here, buf, sizeof(buf), sizeof(buf), 0, NULL, NULL),
+	    buf);
+}
+
+ROW(names_fortified_too_long)
+{
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	if (freopen("/dev/null", "w", stderr)) /* it says so there */
+		__recv_chk(here, (char[8]){ 0 }, 8, 4, 0);
+}
+
+ROW(names_sixty_four)
+{
+	char path[] = "/tmp/behave.XXXXXX";
+	off64_t at = 2;
+	int f = mkstemp(path);
+
+	unlink(path);
+	pair();
+	is("write", write(f, "bytes", 5));
+	is("sendfile64", sendfile64(here, f, &at, 9));
+	say("%d", (int)at);
+	answer("peer", peer);
+	is("fcntl64", fcntl64(here, F_SETFL, O_NONBLOCK));
+	is("read", read(here, path, 1));
+	is("fcntl64", fcntl64(here, F_SETFL, 0));
+	say("%s", fcntl64(here, F_GETFL) & O_NONBLOCK ? "not set" : "set");
+}
+
+static int print_list(int fd, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static int print_list(int fd, const char *fmt, ...)
+{
+	va_list ap;
+	int ret;
+
+	va_start(ap, fmt);
+	ret = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return ret;
+}
+
+ROW(stdio_vdprintf)
+{
+	pair();
+	is("vdprintf", print_list(here, "number %d", 5));
+	answer("peer", peer);
+}
+
+/* --- ends and places ---------------------------------------------------- */
+
+ROW(names_closefrom)
+{
+	int spare;
+
+	pair();
+	spare = dup2(0, 1000);
+	put_text(here, "last");
+	closefrom(here < peer ? here : peer);
+	is("here", fcntl(here, F_GETFD));
+	is("peer", fcntl(peer, F_GETFD));
+	is("spare", fcntl(spare, F_GETFD));
+	pair();
+	put_text(here, "works");
+	answer("peer", peer);
+}
+
+ROW(names_at_no_place)
+{
+	char buf[8] = "";
+	struct iovec v = { buf, 2 };
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	got("preadv2", preadv2(here, &v, 1, -1, RWF_NOWAIT), buf);
+	got("preadv64v2", preadv64v2(here, &v, 1, -1, 0), buf);
+	is("pwritev2", pwritev2(here, &v, 1, -1, 0));
+	is("pwritev64v2", pwritev64v2(here, &v, 1, -1, RWF_NOWAIT));
+	answer("peer", peer);
+	v.iov_len = 8;
+	answer("rest", here);
+	is("none", preadv2(here, &v, 1, -1, RWF_NOWAIT));
+}
+
+/* --- other programs ----------------------------------------------------- */
+
+static char *words[] = { (char[]){ "sh" }, (char[]){ "-c" }, NULL, NULL };
+static char *environment[] = { (char[]){ "WORD=given" }, NULL };
+
+static void by_execl(const char *sh)
+{
+	execl(sh, "sh", "-c", words[2], (char *)NULL);
+}
+
+static void by_execle(const char *sh)
+{
+	execle(sh, "sh", "-c", words[2], (char *)NULL, environment);
+}
+
+static void by_execlp(const char *sh)
+{
+	execlp("sh", "sh", "-c", words[2], (char *)NULL);
+}
+
+static void by_execv(const char *sh)
+{
+	execv(sh, words);
+}
+
+static void by_execve(const char *sh)
+{
+	execve(sh, words, environment);
+}
+
+static void by_execvp(const char *sh)
+{
+	execvp("sh", words);
+}
+
+static void by_execvpe(const char *sh)
+{
+	execvpe("sh", words, environment);
+}
+
+static void by_fexecve(const char *sh)
+{
+	fexecve(open(sh, O_RDONLY | O_CLOEXEC), words, environment);
+}
+
+/* The program gets the connection by number, with bytes unread on it. */
+static void exec_with(void (*f)(const char *sh))
+{
+	char script[64];
+	pid_t pid;
+
+	pair();
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	snprintf(script, sizeof(script), "read x <&%d; echo $x $WORD >&%d",
+		 here, here);
+	words[2] = script;
+	setenv("WORD", "own", 1);
+	pid = fork();
+	if (pid == 0) {
+		f("/bin/sh");
+		_exit(127);
+	}
+	child("child", pid);
+	answer("peer", peer);
+	put_text(peer, "rest");
+	answer("here", here);
+}
+
+ROW(exec_execl)
+{
+	exec_with(by_execl);
+}
+
+ROW(exec_execle)
+{
+	exec_with(by_execle);
+}
+
+ROW(exec_execlp)
+{
+	exec_with(by_execlp);
+}
+
+ROW(exec_execv)
+{
+	exec_with(by_execv);
+}
+
+ROW(exec_execve)
+{
+	exec_with(by_execve);
+}
+
+ROW(exec_execvp)
+{
+	exec_with(by_execvp);
+}
+
+ROW(exec_execvpe)
+{
+	exec_with(by_execvpe);
+}
+
+ROW(exec_fexecve)
+{
+	exec_with(by_fexecve);
+}
+
+/* --- what a socket refuses ---------------------------------------------- */
+
+ROW(refused_places)
+{
+	struct iovec v = { (char[8]){ "x" }, 1 };
+	char buf[8];
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("pread", pread(here, buf, 8, 0));
+	is("pread64", pread64(here, buf, 8, 5));
+	is("pwrite", pwrite(here, "x", 1, 0));
+	is("pwrite64", pwrite64(here, "x", 1, 5));
+	is("preadv", preadv(here, &v, 1, 0));
+	is("preadv64", preadv64(here, &v, 1, 0));
+	is("pwritev", pwritev(here, &v, 1, 0));
+	is("pwritev64", pwritev64(here, &v, 1, 0));
+	is("preadv2", preadv2(here, &v, 1, 3, 0));
+	is("pwritev2", pwritev2(here, &v, 1, 3, 0));
+	is("lseek", lseek(here, 0, SEEK_CUR));
+	is("lseek64", lseek64(here, 3, SEEK_SET));
+	is("ftruncate", ftruncate(here, 0));
+	is("fsync", fsync(here));
+	is("fdatasync", fdatasync(here));
+	is("readahead", readahead(here, 0, 4096));
+	is("fallocate", fallocate(here, 0, 0, 10));
+	answer("here", here);
+	poll_one("peer", peer, POLLIN, 5);
+}
+
+/* Neither from nor to a socket. */
+ROW(refused_pipe_calls)
+{
+	struct iovec v = { (char[8]){ "x" }, 1 };
+	int p[2], f = open("/dev/null", O_RDWR);
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("pipe", pipe(p));
+	is("write", write(p[1], "p", 1));
+	is("tee", tee(here, p[1], 5, SPLICE_F_NONBLOCK));
+	is("tee", tee(p[0], here, 5, SPLICE_F_NONBLOCK));
+	is("vmsplice", vmsplice(here, &v, 1, SPLICE_F_NONBLOCK));
+	is("copy", copy_file_range(here, NULL, f, NULL, 5, 0));
+	is("copy", copy_file_range(f, NULL, here, NULL, 5, 0));
+	answer("here", here);
+	poll_one("peer", peer, POLLIN, 5);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(unread_mark)
+{
+	int n = -1;
+
+	pair();
+	is("sockatmark", sockatmark(here));
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("sockatmark", sockatmark(here));
+	is("SIOCATMARK", ioctl(here, SIOCATMARK, &n));
+	say("%d", n);
+	send(peer, "u", 1, MSG_OOB);
+	settle(here, POLLPRI);
+	is("sockatmark", sockatmark(here));
+	answer("here", here);
+	is("sockatmark", sockatmark(here));
+	say("%s", isfdtype(here, S_IFSOCK) ? "socket" : "other");
+}
