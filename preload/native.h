@@ -37,6 +37,9 @@ struct mmsghdr;
 	  (p, a, e))                                                           \
 	F(int, execvpe, (const char *p, char *const *a, char *const *e),       \
 	  (p, a, e))                                                           \
+	F(int, execveat,                                                       \
+	  (int s, const char *p, char *const *a, char *const *e, int f),       \
+	  (s, p, a, e, f))                                                     \
 	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
 	F(int, ppoll,                                                          \
@@ -51,8 +54,28 @@ struct mmsghdr;
 	F(int, select,                                                         \
 	  (int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t),         \
 	  (n, r, w, x, t))                                                     \
+	F(int, posix_spawn,                                                    \
+	  (pid_t * i, const char *p, const posix_spawn_file_actions_t *a,      \
+	   const posix_spawnattr_t *t, char *const *v, char *const *e),        \
+	  (i, p, a, t, v, e))                                                  \
+	F(int, posix_spawnp,                                                   \
+	  (pid_t * i, const char *p, const posix_spawn_file_actions_t *a,      \
+	   const posix_spawnattr_t *t, char *const *v, char *const *e),        \
+	  (i, p, a, t, v, e))                                                  \
+	F(int, posix_spawn_file_actions_addclose,                              \
+	  (posix_spawn_file_actions_t * a, int s), (a, s))                     \
+	F(int, posix_spawn_file_actions_addclosefrom_np,                       \
+	  (posix_spawn_file_actions_t * a, int s), (a, s))                     \
 	F(int, posix_spawn_file_actions_adddup2,                               \
 	  (posix_spawn_file_actions_t * a, int s, int t), (a, s, t))           \
+	F(int, posix_spawn_file_actions_addopen,                               \
+	  (posix_spawn_file_actions_t * a, int s, const char *p, int f,        \
+	   mode_t m),                                                          \
+	  (a, s, p, f, m))                                                     \
+	F(int, posix_spawn_file_actions_destroy,                               \
+	  (posix_spawn_file_actions_t * a), (a))                               \
+	F(int, posix_spawn_file_actions_init,                                  \
+	  (posix_spawn_file_actions_t * a), (a))                               \
 	F(int, pthread_cancel, (pthread_t t), (t))                             \
 	F(ssize_t, read, (int s, void *b, size_t n), (s, b, n))                \
 	F(ssize_t, preadv2,                                                    \

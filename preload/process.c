@@ -58,6 +58,13 @@ HOOK int fexecve(int fd, char *const *argv, char *const *env)
 	return native.fexecve(fd, argv, env);
 }
 
+HOOK int execveat(int dir, const char *path, char *const *argv,
+		  char *const *env, int flags)
+{
+	before_exec();
+	return native.execveat(dir, path, argv, env, flags);
+}
+
 /* The arguments of a list up to its null, and what follows. */
 #define COUNT(n, ap, first)                                                    \
 	for (n = 1, va_start(ap, first); va_arg(ap, char *); n++)              \
@@ -118,14 +125,6 @@ HOOK pid_t vfork(void)
 	return fork();
 }
 ALIAS(__vfork, vfork);
-
-/* A connection that a spawned program gets under a number is the program's. */
-HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
-					  int from, int to)
-{
-	shim_plain(from, EXS_X_REASON_EXEC);
-	return native.posix_spawn_file_actions_adddup2(actions, from, to);
-}
 
 HOOK int pthread_cancel(pthread_t thread)
 {

@@ -17,6 +17,12 @@ HOOK const char exs_preload = 1;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static void forked(void)
+{
+	shim_epoll_forked();
+	shim_spawn_forked();
+}
+
 static void start(void)
 {
 	shim_epoll_init();
@@ -24,7 +30,7 @@ static void start(void)
 	/* After a failure, which is said, all goes to the C library. */
 	if (exi_core_init() == 0) {
 		shim_report_init();
-		pthread_atfork(NULL, NULL, shim_epoll_forked);
+		pthread_atfork(NULL, NULL, forked);
 	}
 }
 

@@ -80,6 +80,9 @@ void shim_epoll_init(void);
  * the set tell of them by its descriptor from now on. */
 bool shim_epoll_outer(int fd);
 
+/* In the child of a fork. */
+void shim_spawn_forked(void);
+
 /* The report at exit. */
 void shim_report_init(void);
 void shim_report_connection(int fd);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +298,12 @@ static void by_fexecve(const char *sh)
 	fexecve(open(sh, O_RDONLY | O_CLOEXEC), words, environment);
 }
 
+static void by_execveat(const char *sh)
+{
+	execveat(open(sh, O_RDONLY | O_CLOEXEC), "", words, environment,
+		 AT_EMPTY_PATH);
+}
+
 /* The program gets the connection by number, with bytes unread on it. */
 static void exec_with(void (*f)(const char *sh))
 {
@@ -359,6 +366,153 @@ ROW(exec_execvpe)
 ROW(exec_fexecve)
 {
 	exec_with(by_fexecve);
+}
+
+ROW(exec_execveat)
+{
+	exec_with(by_execveat);
+}
+
+/* A shell that has the actions' descriptors runs the script, where $N is fd. */
+static void spawn(posix_spawn_file_actions_t *actions, const char *script,
+		  int fd)
+{
+	char number[16], *env[] = { number, NULL };
+	pid_t pid = -1;
+
+	snprintf(number, sizeof(number), "N=%d", fd);
+	words[2] = strdup(script);
+	is("spawn", posix_spawn(&pid, "/bin/sh", actions, NULL, words, env));
+	child("child", pid);
+}
+
+static const char both_ways[] = "read x <&$N; echo $x got >&$N";
+
+ROW(spawn_inherits_number)
+{
+	pair();
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	spawn(NULL, both_ways, here);
+	answer("peer", peer);
+	put_text(peer, "rest");
+	answer("here", here);
+}
+
+ROW(spawn_not_inherited)
+{
+	pair();
+	fcntl(here, F_SETFD, FD_CLOEXEC);
+	fcntl(peer, F_SETFD, FD_CLOEXEC);
+	spawn(NULL, "exec 2>/dev/null; echo lost >&$N", here);
+	poll_one("peer", peer, POLLIN, 5);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(spawn_given)
+{
+	posix_spawn_file_actions_t act;
+
+	pair();
+	fcntl(here, F_SETFD, FD_CLOEXEC);
+	fcntl(peer, F_SETFD, FD_CLOEXEC);
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_adddup2(&act, here, here);
+	spawn(&act, both_ways, here);
+	answer("peer", peer);
+	posix_spawn_file_actions_destroy(&act);
+}
+
+/* The actions name numbers that are connections later. */
+ROW(spawn_given_early)
+{
+	posix_spawn_file_actions_t act;
+	int next = dup(0);
+
+	close(next);
+	posix_spawn_file_actions_init(&act);
+	for (int i = 0; i < 4; i++)
+		posix_spawn_file_actions_adddup2(&act, next + i, 6 + i);
+	cold_pair(AF_INET, false);
+	fcntl(here, F_SETFD, FD_CLOEXEC);
+	fcntl(peer, F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < 4; i++)
+		if (next + i != here && next + i != peer)
+			dup2(0, next + i);
+	warm(here, peer);
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	spawn(&act, both_ways, 6 + here - next);
+	answer("peer", peer);
+	posix_spawn_file_actions_destroy(&act);
+}
+
+ROW(spawn_closed)
+{
+	posix_spawn_file_actions_t act;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_addclose(&act, here);
+	posix_spawn_file_actions_addclose(&act, peer);
+	spawn(&act, "exec 2>/dev/null; echo lost >&$N", here);
+	poll_one("peer", peer, POLLIN, 5);
+	posix_spawn_file_actions_destroy(&act);
+	warm(here, peer);
+	say("works");
+	/* The same memory once more. */
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_addclose(&act, peer);
+	spawn(&act, "echo word >&$N", here);
+	answer("peer", peer);
+	posix_spawn_file_actions_destroy(&act);
+}
+
+ROW(spawn_closed_from)
+{
+	posix_spawn_file_actions_t act;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_addclosefrom_np(&act, 3);
+	spawn(&act, "exec 2>/dev/null; echo lost >&$N", here);
+	poll_one("peer", peer, POLLIN, 5);
+	warm(here, peer);
+	say("works");
+	posix_spawn_file_actions_destroy(&act);
+}
+
+ROW(spawn_opened_over)
+{
+	posix_spawn_file_actions_t act;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_addopen(&act, here, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_adddup2(&act, here, peer);
+	spawn(&act, "echo lost >&$N", here);
+	poll_one("peer", peer, POLLIN, 5);
+	warm(here, peer);
+	say("works");
+	posix_spawn_file_actions_destroy(&act);
+}
+
+ROW(spawn_fails)
+{
+	pid_t pid;
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("spawn", posix_spawn(&pid, "/none", NULL, NULL, words, environment));
+	is("spawnp",
+	   posix_spawnp(&pid, "/none", NULL, NULL, words, environment));
+	answer("here", here);
+	put_text(here, "still");
+	answer("peer", peer);
 }
 
 /* --- what a socket refuses ---------------------------------------------- */

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* posix_spawn: a connection that the new program gets leaves the library first.
+ * The C library carries file actions out by itself, unseen, so what they do to
+ * each number is noted when they are added. What the program has in the end is
+ * given to it: by an action, or because it was not closed on the way. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/exs_ext.h>
+
+#include "core/cancel.h"
+#include "core/names.h"
+#include "preload/shim.h"
+
+struct action {
+	enum {
+		GIVEN,
+		GONE,
+		GONE_FROM
+	} what;
+	int fd;
+};
+
+struct notes {
+	const posix_spawn_file_actions_t *of;
+	struct notes *next;
+	struct action *list;
+	size_t n, room;
+};
+
+static pthread_mutex_t notes_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct notes *all_notes;
+
+static struct notes **find_locked(const posix_spawn_file_actions_t *of)
+{
+	struct notes **at = &all_notes;
+
+	while (*at && (*at)->of != of)
+		at = &(*at)->next;
+	return at;
+}
+
+static void forget(const posix_spawn_file_actions_t *of)
+{
+	struct notes **at, *n;
+
+	pthread_mutex_lock(&notes_lock);
+	at = find_locked(of);
+	n = *at;
+	if (n) {
+		*at = n->next;
+		free(n->list);
+		free(n);
+	}
+	pthread_mutex_unlock(&notes_lock);
+}
+
+static bool grow(struct notes *n)
+{
+	size_t room = n->room ? 2 * n->room : 8;
+	struct action *list = reallocarray(n->list, room, sizeof(*list));
+
+	if (!list)
+		return false;
+	n->list = list;
+	n->room = room;
+	return true;
+}
+
+/* What cannot be noted is taken as it is safe: given now, or not gone. */
+static void note(const posix_spawn_file_actions_t *of, struct action a)
+{
+	struct notes **at, *n;
+	bool noted = false;
+
+	pthread_mutex_lock(&notes_lock);
+	at = find_locked(of);
+	if (!*at) {
+		*at = calloc(1, sizeof(**at));
+		if (*at)
+			(*at)->of = of;
+	}
+	n = *at;
+	if (n && (n->n < n->room || grow(n))) {
+		n->list[n->n++] = a;
+		noted = true;
+	}
+	pthread_mutex_unlock(&notes_lock);
+	if (!noted && a.what == GIVEN)
+		shim_plain(a.fd, EXS_X_REASON_EXEC);
+}
+
+static bool given_locked(const posix_spawn_file_actions_t *of, int fd)
+{
+	struct notes *n = of ? *find_locked(of) : NULL;
+	int fl;
+
+	for (size_t i = 0; n && i < n->n; i++) {
+		const struct action *a = &n->list[i];
+
+		if (a->what == GIVEN && a->fd == fd)
+			return true;
+		if ((a->what == GONE && a->fd == fd) ||
+		    (a->what == GONE_FROM && a->fd <= fd))
+			return false;
+	}
+	fl = native.fcntl64(fd, F_GETFD);
+	return fl >= 0 && !(fl & FD_CLOEXEC);
+}
+
+static void leave_one(struct exi_sock *sk, void *arg)
+{
+	const posix_spawn_file_actions_t *const *of = arg;
+	int fd = exi_name_next(sk, 0);
+	bool given = false;
+
+	for (; !given && fd >= 0 && shim_sock(fd);
+	     fd = exi_name_next(sk, fd + 1)) {
+		pthread_mutex_lock(&notes_lock);
+		given = given_locked(*of, fd);
+		pthread_mutex_unlock(&notes_lock);
+		if (given)
+			shim_plain(fd, EXS_X_REASON_EXEC);
+	}
+}
+
+static void before_spawn(const posix_spawn_file_actions_t *of)
+{
+	EXI_CANCEL_OFF(false);
+
+	if (shim_ready())
+		exi_sock_each(leave_one, &of);
+}
+
+HOOK int posix_spawn(pid_t *pid, const char *path,
+		     const posix_spawn_file_actions_t *actions,
+		     const posix_spawnattr_t *attr, char *const *argv,
+		     char *const *env)
+{
+	before_spawn(actions);
+	return native.posix_spawn(pid, path, actions, attr, argv, env);
+}
+
+HOOK int posix_spawnp(pid_t *pid, const char *file,
+		      const posix_spawn_file_actions_t *actions,
+		      const posix_spawnattr_t *attr, char *const *argv,
+		      char *const *env)
+{
+	before_spawn(actions);
+	return native.posix_spawnp(pid, file, actions, attr, argv, env);
+}
+
+HOOK int posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions)
+{
+	forget(actions); /* of one that was never destroyed */
+	return native.posix_spawn_file_actions_init(actions);
+}
+
+HOOK int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *actions)
+{
+	forget(actions);
+	return native.posix_spawn_file_actions_destroy(actions);
+}
+
+HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions,
+					  int from, int to)
+{
+	int ret = native.posix_spawn_file_actions_adddup2(actions, from, to);
+
+	if (ret)
+		return ret;
+	note(actions, (struct action){ GIVEN, from });
+	note(actions, (struct action){ GONE, to });
+	return 0;
+}
+
+HOOK int posix_spawn_file_actions_addclose(posix_spawn_file_actions_t *actions,
+					   int fd)
+{
+	int ret = native.posix_spawn_file_actions_addclose(actions, fd);
+
+	if (!ret)
+		note(actions, (struct action){ GONE, fd });
+	return ret;
+}
+
+HOOK int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *a,
+						  int from)
+{
+	int ret = native.posix_spawn_file_actions_addclosefrom_np(a, from);
+
+	if (!ret)
+		note(a, (struct action){ GONE_FROM, from });
+	return ret;
+}
+
+HOOK int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *actions,
+					  int fd, const char *path, int flags,
+					  mode_t mode)
+{
+	int ret = native.posix_spawn_file_actions_addopen(actions, fd, path,
+							  flags, mode);
+
+	if (!ret)
+		note(actions, (struct action){ GONE, fd });
+	return ret;
+}
+
+void shim_spawn_forked(void)
+{
+	pthread_mutex_init(&notes_lock, NULL);
+}
