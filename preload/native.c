@@ -41,9 +41,22 @@ static int stub_ioctl(int s, unsigned long request, ...)
 	return native.ioctl(s, request, arg);
 }
 
+static long stub_syscall(long number, ...)
+{
+	long a[6];
+	va_list ap;
+
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	find_all();
+	return native.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
 #define MEMBER(ret, name, params, args) .name = stub_##name,
 struct native native = { NATIVE_CALLS(MEMBER).fcntl64 = stub_fcntl64,
-			 .ioctl = stub_ioctl };
+			 .ioctl = stub_ioctl, .syscall = stub_syscall };
 #undef MEMBER
 
 static void find_all(void)
@@ -53,4 +66,5 @@ static void find_all(void)
 #undef FIND
 	native.fcntl64 = dlsym(RTLD_NEXT, "fcntl64");
 	native.ioctl = dlsym(RTLD_NEXT, "ioctl");
+	native.syscall = dlsym(RTLD_NEXT, "syscall");
 }

@@ -122,6 +122,7 @@ struct native {
 	NATIVE_CALLS(NATIVE_MEMBER)
 	int (*fcntl64)(int s, int cmd, ...);
 	int (*ioctl)(int s, unsigned long request, ...);
+	long (*syscall)(long number, ...);
 };
 #undef NATIVE_MEMBER
 

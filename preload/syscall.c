@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* syscall(): the numbers of the calls that are taken over do what their names
+ * do; any other goes to the kernel as it is. It is no cancellation point. */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "preload/shim.h"
+
+#define KERNEL_SIGSET 8 /* bytes of a signal set, to the kernel */
+
+/* The kernel's signal set as the C library's; false when it is none. */
+static bool mask_of(long set, long size, sigset_t *ret)
+{
+	sigemptyset(ret);
+	if (set && size != KERNEL_SIGSET)
+		return false;
+	if (set)
+		memcpy(ret, (const void *)set, KERNEL_SIGSET);
+	return true;
+}
+
+/* What is left of a time that began to pass at start. */
+static void spend(struct timespec *t, uint64_t start)
+{
+	uint64_t spent = exi_now_ns() - start, all;
+
+	all = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+	*t = exi_ns_timespec(all > spent ? all - spent : 0);
+}
+
+static long raw_ppoll(const long *a)
+{
+	struct timespec *t = (struct timespec *)a[2], copy;
+	uint64_t start = exi_now_ns();
+	sigset_t mask;
+	long ret;
+
+	if (!mask_of(a[3], a[4], &mask))
+		return native.syscall(SYS_ppoll, a[0], a[1], a[2], a[3], a[4]);
+	if (t)
+		copy = *t;
+	ret = ppoll((struct pollfd *)a[0], (nfds_t)a[1], t ? &copy : NULL,
+		    a[3] ? &mask : NULL);
+	if (t && (ret >= 0 || errno == EINTR))
+		spend(t, start);
+	return ret;
+}
+
+static long raw_pselect(const long *a)
+{
+	const long *sixth = (const long *)a[5];
+	struct timespec *t = (struct timespec *)a[4], copy;
+	uint64_t start = exi_now_ns();
+	sigset_t mask;
+	long ret;
+
+	if (!mask_of(sixth ? sixth[0] : 0, sixth ? sixth[1] : 0, &mask))
+		return native.syscall(SYS_pselect6, a[0], a[1], a[2], a[3],
+				      a[4], a[5]);
+	if (t)
+		copy = *t;
+	ret = pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3],
+		      t ? &copy : NULL, sixth && sixth[0] ? &mask : NULL);
+	if (t && (ret >= 0 || errno == EINTR))
+		spend(t, start);
+	return ret;
+}
+
+static long raw_epoll_pwait(const long *a)
+{
+	sigset_t mask;
+
+	if (!mask_of(a[4], a[5], &mask))
+		return native.syscall(SYS_epoll_pwait, a[0], a[1], a[2], a[3],
+				      a[4], a[5]);
+	return epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2],
+			   (int)a[3], a[4] ? &mask : NULL);
+}
+
+static long raw_epoll_pwait2(const long *a)
+{
+	sigset_t mask;
+
+	if (!mask_of(a[4], a[5], &mask))
+		return native.syscall(SYS_epoll_pwait2, a[0], a[1], a[2], a[3],
+				      a[4], a[5]);
+	return epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2],
+			    (const struct timespec *)a[3], a[4] ? &mask : NULL);
+}
+
+/* Calls on one descriptor, which do nothing of ours on others. */
+static bool on_socket(long number, const long *a, long *ret)
+{
+	int fd = (int)a[0];
+	void *p = (void *)a[1];
+	size_t n = (size_t)a[2];
+
+	switch (number) {
+	case SYS_read:
+		*ret = read(fd, p, n);
+		return true;
+	case SYS_write:
+		*ret = write(fd, p, n);
+		return true;
+	case SYS_readv:
+		*ret = readv(fd, p, (int)n);
+		return true;
+	case SYS_writev:
+		*ret = writev(fd, p, (int)n);
+		return true;
+	case SYS_preadv2:
+		*ret = preadv2(fd, p, (int)n, a[3], (int)a[5]);
+		return true;
+	case SYS_pwritev2:
+		*ret = pwritev2(fd, p, (int)n, a[3], (int)a[5]);
+		return true;
+	case SYS_recvfrom:
+		*ret = recvfrom(fd, p, n, (int)a[3], (struct sockaddr *)a[4],
+				(socklen_t *)a[5]);
+		return true;
+	case SYS_sendto:
+		*ret = sendto(fd, p, n, (int)a[3],
+			      (const struct sockaddr *)a[4], (socklen_t)a[5]);
+		return true;
+	case SYS_recvmsg:
+		*ret = recvmsg(fd, p, (int)a[2]);
+		return true;
+	case SYS_recvmmsg:
+		*ret = recvmmsg(fd, p, (unsigned int)n, (int)a[3],
+				(struct timespec *)a[4]);
+		return true;
+	case SYS_shutdown:
+		*ret = shutdown(fd, (int)a[1]);
+		return true;
+	case SYS_setsockopt:
+		*ret = setsockopt(fd, (int)a[1], (int)a[2], (const void *)a[3],
+				  (socklen_t)a[4]);
+		return true;
+	case SYS_ioctl:
+		*ret = ioctl(fd, (unsigned long)a[1], a[2]);
+		return true;
+	case SYS_connect:
+		*ret = connect(fd, p, (socklen_t)a[2]);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Calls that matter whatever their descriptors are. */
+static bool on_any(long number, const long *a, long *ret)
+{
+	int fd = (int)a[0];
+	void *p = (void *)a[1];
+
+	switch (number) {
+	case SYS_socket:
+		*ret = socket(fd, (int)a[1], (int)a[2]);
+		return true;
+	case SYS_listen:
+		*ret = listen(fd, (int)a[1]);
+		return true;
+	case SYS_accept:
+		*ret = accept(fd, p, (socklen_t *)a[2]);
+		return true;
+	case SYS_accept4:
+		*ret = accept4(fd, p, (socklen_t *)a[2], (int)a[3]);
+		return true;
+	case SYS_close:
+		*ret = close(fd);
+		return true;
+	case SYS_close_range:
+		*ret = close_range((unsigned int)a[0], (unsigned int)a[1],
+				   (int)a[2]);
+		return true;
+	case SYS_dup:
+		*ret = dup(fd);
+		return true;
+	case SYS_dup3:
+		*ret = dup3(fd, (int)a[1], (int)a[2]);
+		return true;
+	case SYS_fcntl:
+		*ret = fcntl(fd, (int)a[1], a[2]);
+		return true;
+	case SYS_sendmsg: /* descriptors may go with it */
+		*ret = sendmsg(fd, p, (int)a[2]);
+		return true;
+	case SYS_sendmmsg:
+		*ret = sendmmsg(fd, p, (unsigned int)a[2], (int)a[3]);
+		return true;
+	case SYS_sendfile:
+		*ret = sendfile(fd, (int)a[1], (off_t *)a[2], (size_t)a[3]);
+		return true;
+	case SYS_splice:
+		*ret = splice(fd, p, (int)a[2], (off64_t *)a[3], (size_t)a[4],
+			      (unsigned int)a[5]);
+		return true;
+	case SYS_ppoll:
+		*ret = raw_ppoll(a);
+		return true;
+	case SYS_pselect6:
+		*ret = raw_pselect(a);
+		return true;
+	case SYS_epoll_ctl:
+		*ret = epoll_ctl(fd, (int)a[1], (int)a[2],
+				 (struct epoll_event *)a[3]);
+		return true;
+	case SYS_epoll_pwait:
+		*ret = raw_epoll_pwait(a);
+		return true;
+	case SYS_epoll_pwait2:
+		*ret = raw_epoll_pwait2(a);
+		return true;
+	case SYS_execve:
+		*ret = execve((const char *)a[0], p, (char *const *)a[2]);
+		return true;
+	case SYS_execveat:
+		*ret = execveat(fd, p, (char *const *)a[2], (char *const *)a[3],
+				(int)a[4]);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Numbers that newer machines do not have. */
+#ifdef SYS_poll
+static bool of_old(long number, const long *a, long *ret)
+{
+	switch (number) {
+	case SYS_poll:
+		*ret = poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
+		return true;
+	case SYS_select:
+		*ret = select((int)a[0], (fd_set *)a[1], (fd_set *)a[2],
+			      (fd_set *)a[3], (struct timeval *)a[4]);
+		return true;
+	case SYS_epoll_wait:
+		*ret = epoll_wait((int)a[0], (struct epoll_event *)a[1],
+				  (int)a[2], (int)a[3]);
+		return true;
+	case SYS_dup2:
+		*ret = dup2((int)a[0], (int)a[1]);
+		return true;
+	case SYS_fork:
+	case SYS_vfork:
+		*ret = fork();
+		return true;
+	default:
+		return false;
+	}
+}
+#else
+static bool of_old(long number, const long *a, long *ret)
+{
+	return false;
+}
+#endif
+
+HOOK long syscall(long number, ...)
+{
+	bool taken;
+	long a[6], ret = 0;
+	va_list ap;
+	int was;
+
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+	taken = (exi_sock_find((int)a[0]) && on_socket(number, a, &ret)) ||
+		on_any(number, a, &ret) || of_old(number, a, &ret);
+	pthread_setcancelstate(was, NULL);
+	if (taken)
+		return ret;
+	return native.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
