@@ -73,6 +73,9 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_PASSED] = { "passed", "it was sent to a process" },
 	[EXS_X_REASON_STDIO] = { "stdio", "a stdio stream was opened on it" },
 	[EXS_X_REASON_SPLICE] = { "splice", "splice() was used on it" },
+	[EXS_X_REASON_NAMESPACE] = { "namespace", "the process moved to "
+						  "namespaces where it cannot "
+						  "be served" },
 };
 
 static const struct reason *find(int reason)

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -24,6 +25,7 @@
 #define STACK_BYTES (128u << 10)
 #define TICK_MS	    1
 #define EVENTS	    64
+#define STOP_NS	    5000000000u
 
 /* What an event is, in the low bits of its data. */
 #define DATA_SELF   0xffffffffffffffffull
@@ -33,6 +35,8 @@
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool running;
 static _Atomic bool ticking;
+static _Atomic bool stopping;
+static _Atomic pid_t tid; /* of the thread; 0 until it runs */
 static int epoll_fd = -1;
 static int wake_fd = -1;
 static pthread_t thread;
@@ -170,7 +174,8 @@ static void *run(void *arg)
 
 	self = true;
 	prctl(PR_SET_NAME, "libexs");
-	for (;;) {
+	atomic_store(&tid, gettid());
+	while (!atomic_load(&stopping)) {
 		int ms = time_left(&overdue);
 
 		expire(overdue);
@@ -198,22 +203,33 @@ static void *run(void *arg)
 	return NULL;
 }
 
-static int start_locked(void)
+static int open_locked(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
-	pthread_attr_t attr;
-	sigset_t all, old;
 	int ret;
 
 	epoll_fd = exi_fd_keep(epoll_create1(EPOLL_CLOEXEC));
 	wake_fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	ret = epoll_fd < 0 ? epoll_fd : wake_fd;
-	if (ret < 0)
-		goto close_fds;
-	if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0) {
+	ret = epoll_fd < 0 ? epoll_fd : wake_fd < 0 ? wake_fd : 0;
+	if (ret == 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0)
 		ret = -errno;
-		goto close_fds;
-	}
+	if (ret == 0)
+		return 0;
+	exi_fd_close(epoll_fd);
+	exi_fd_close(wake_fd);
+	epoll_fd = wake_fd = -1;
+	return ret;
+}
+
+/* What is watched outlives a thread that was stopped. */
+static int start_locked(void)
+{
+	int ret = epoll_fd < 0 ? open_locked() : 0;
+	pthread_attr_t attr;
+	sigset_t all, old;
+
+	if (ret)
+		return ret;
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	/* A refusal (sanitizers need more) leaves the default. */
@@ -223,14 +239,8 @@ static int start_locked(void)
 	ret = -pthread_create(&thread, &attr, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
-	if (ret == 0) {
+	if (ret == 0)
 		atomic_store(&running, true);
-		return 0;
-	}
-close_fds:
-	exi_fd_close(epoll_fd);
-	exi_fd_close(wake_fd);
-	epoll_fd = wake_fd = -1;
 	return ret;
 }
 
@@ -250,6 +260,30 @@ int exi_service_start(void)
 			 "stay on TCP",
 			 strerror(-ret));
 	return ret;
+}
+
+/* Gone is gone from the kernel, which looks for itself who is alone. */
+bool exi_service_stop(void)
+{
+	uint64_t end = exi_now_ns() + STOP_NS;
+	pid_t t;
+
+	if (!atomic_load_explicit(&running, memory_order_acquire))
+		return false;
+	while (!(t = atomic_load(&tid)) && exi_now_ns() < end)
+		sched_yield();
+	atomic_store(&stopping, true);
+	eventfd_write(wake_fd, 1);
+	while (tgkill(getpid(), t, 0) == 0 && exi_now_ns() < end)
+		sched_yield();
+	pthread_mutex_lock(&service_lock);
+	if (tgkill(getpid(), t, 0) != 0) {
+		atomic_store(&running, false);
+		atomic_store(&tid, 0);
+	}
+	atomic_store(&stopping, false);
+	pthread_mutex_unlock(&service_lock);
+	return true;
 }
 
 static int watch(int op, int fd, uint64_t data, uint32_t events)
@@ -278,7 +312,7 @@ void exi_service_unwatch(int fd)
 {
 	int saved = errno;
 
-	if (atomic_load(&running))
+	if (epoll_fd >= 0)
 		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 	errno = saved;
 }
@@ -345,5 +379,7 @@ void exi_service_forked(void)
 	epoll_fd = wake_fd = -1;
 	atomic_store(&running, false);
 	atomic_store(&ticking, false);
+	atomic_store(&stopping, false);
+	atomic_store(&tid, 0);
 	self = false;
 }

@@ -21,7 +21,12 @@ enum exi_watch {
 };
 
 /* Starts the thread if need be. -errno. */
-int exi_service_start(void);
+EXI_SHIM int exi_service_start(void);
+
+/* Ends the thread, for calls that only a process with one thread can make, or
+ * that it must not outlive; it is started again when it is needed. True when
+ * there was one. Not from the thread itself. */
+EXI_SHIM bool exi_service_stop(void);
 
 /* Watches fd for the socket; events as epoll's. */
 int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,

@@ -1037,7 +1037,7 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 
 	/* Also where the library knows nothing of the set: that may change
 	 * while this thread sleeps. */
-	if (max <= 0 || !ev)
+	if (max <= 0 || !ev || exi_unlikely(!shim_ready()))
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(
 		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
@@ -1051,12 +1051,16 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 
 HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
+	if (exi_unlikely(!shim_ready()))
+		return native.epoll_wait(epfd, ev, max, ms);
 	return any_pwait(epfd, ev, max, ms, NULL);
 }
 
 HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		      const struct timespec *t, const sigset_t *mask)
 {
+	if (exi_unlikely(!shim_ready()))
+		return native.epoll_pwait2(epfd, ev, max, t, mask);
 	if (max <= 0 || !ev ||
 	    (t &&
 	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
@@ -1149,6 +1153,26 @@ void shim_epoll_forked(void)
 			if (s->by_fd[k])
 				listen_to(s->by_fd[k]);
 	}
+}
+
+void shim_epoll_leave(void)
+{
+	pthread_mutex_lock(&structure);
+	for (uint32_t i = 0; i < n_sets; i++) {
+		struct set *s = set_of((int)i);
+
+		if (!s)
+			continue;
+		atomic_store(&sets[i], NULL);
+		if (s->nudge >= 0)
+			native.epoll_ctl((int)i, EPOLL_CTL_DEL, s->nudge, NULL);
+		if (--s->names > 0)
+			continue;
+		exi_fd_close(s->nudge);
+		s->nudge = -1;
+		closed_sets[i] = s;
+	}
+	pthread_mutex_unlock(&structure);
 }
 
 void shim_epoll_init(void)

@@ -41,6 +41,19 @@ static int stub_ioctl(int s, unsigned long request, ...)
 	return native.ioctl(s, request, arg);
 }
 
+static int stub_prctl(int option, ...)
+{
+	unsigned long a[4];
+	va_list ap;
+
+	va_start(ap, option);
+	for (int i = 0; i < 4; i++)
+		a[i] = va_arg(ap, unsigned long);
+	va_end(ap);
+	find_all();
+	return native.prctl(option, a[0], a[1], a[2], a[3]);
+}
+
 static long stub_syscall(long number, ...)
 {
 	long a[6];
@@ -56,7 +69,8 @@ static long stub_syscall(long number, ...)
 
 #define MEMBER(ret, name, params, args) .name = stub_##name,
 struct native native = { NATIVE_CALLS(MEMBER).fcntl64 = stub_fcntl64,
-			 .ioctl = stub_ioctl, .syscall = stub_syscall };
+			 .ioctl = stub_ioctl, .prctl = stub_prctl,
+			 .syscall = stub_syscall };
 #undef MEMBER
 
 static void find_all(void)
@@ -66,5 +80,6 @@ static void find_all(void)
 #undef FIND
 	native.fcntl64 = dlsym(RTLD_NEXT, "fcntl64");
 	native.ioctl = dlsym(RTLD_NEXT, "ioctl");
+	native.prctl = dlsym(RTLD_NEXT, "prctl");
 	native.syscall = dlsym(RTLD_NEXT, "syscall");
 }

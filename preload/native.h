@@ -20,6 +20,7 @@ struct mmsghdr;
 
 /* F(return type, name, parameters, arguments) */
 #define NATIVE_CALLS(F)                                                        \
+	F(int, accept, (int s, struct sockaddr *a, socklen_t *l), (s, a, l))   \
 	F(int, accept4, (int s, struct sockaddr *a, socklen_t *l, int f),      \
 	  (s, a, l, f))                                                        \
 	F(int, close, (int s), (s))                                            \
@@ -33,6 +34,12 @@ struct mmsghdr;
 	F(int, epoll_pwait,                                                    \
 	  (int s, struct epoll_event *e, int n, int ms, const sigset_t *m),    \
 	  (s, e, n, ms, m))                                                    \
+	F(int, epoll_pwait2,                                                   \
+	  (int s, struct epoll_event *e, int n, const struct timespec *t,      \
+	   const sigset_t *m),                                                 \
+	  (s, e, n, t, m))                                                     \
+	F(int, epoll_wait, (int s, struct epoll_event *e, int n, int ms),      \
+	  (s, e, n, ms))                                                       \
 	F(int, execve, (const char *p, char *const *a, char *const *e),        \
 	  (p, a, e))                                                           \
 	F(int, execvpe, (const char *p, char *const *a, char *const *e),       \
@@ -42,6 +49,7 @@ struct mmsghdr;
 	  (s, p, a, e, f))                                                     \
 	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
+	F(int, listen, (int s, int n), (s, n))                                 \
 	F(int, ppoll,                                                          \
 	  (struct pollfd * p, nfds_t n, const struct timespec *t,              \
 	   const sigset_t *m),                                                 \
@@ -109,11 +117,13 @@ struct mmsghdr;
 	  (s, l, o, v, n))                                                     \
 	F(int, setsockopt, (int s, int l, int o, const void *v, socklen_t n),  \
 	  (s, l, o, v, n))                                                     \
+	F(int, setns, (int s, int t), (s, t))                                  \
 	F(int, shutdown, (int s, int how), (s, how))                           \
 	F(int, socket, (int d, int t, int p), (d, t, p))                       \
 	F(ssize_t, splice,                                                     \
 	  (int s, off64_t *o, int t, off64_t *p, size_t n, unsigned int f),    \
 	  (s, o, t, p, n, f))                                                  \
+	F(int, unshare, (int f), (f))                                          \
 	F(ssize_t, write, (int s, const void *b, size_t n), (s, b, n))         \
 	F(ssize_t, writev, (int s, const struct iovec *v, int n), (s, v, n))
 
@@ -122,6 +132,7 @@ struct native {
 	NATIVE_CALLS(NATIVE_MEMBER)
 	int (*fcntl64)(int s, int cmd, ...);
 	int (*ioctl)(int s, unsigned long request, ...);
+	int (*prctl)(int option, ...);
 	long (*syscall)(long number, ...);
 };
 #undef NATIVE_MEMBER

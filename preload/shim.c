@@ -9,7 +9,9 @@
 #include "core/core.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
+#include "core/names.h"
 #include "core/ready.h"
+#include "core/service.h"
 
 /* By this the library knows that the shim is there. */
 extern const char exs_preload;
@@ -34,11 +36,14 @@ static void start(void)
 	}
 }
 
+static _Atomic bool has_left;
+
 bool shim_ready(void)
 {
 	if (exi_unlikely(!exi_core_ready()))
 		pthread_once(&once, start);
-	return exi_core_ready();
+	return exi_core_ready() &&
+	       !atomic_load_explicit(&has_left, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void load(void)
@@ -58,6 +63,38 @@ void shim_plain(int fd, int reason)
 	exi_go_plain(fd, reason);
 	shim_epoll_forget(sk, fd);
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
+}
+
+static void leave_one(struct exi_sock *sk, void *arg)
+{
+	int fd = exi_name_next(sk, 0);
+	uint32_t generation = atomic_load(&sk->generation);
+
+	if (fd < 0)
+		return;
+	shim_plain(fd, *(int *)arg);
+	if (exi_sock_find(fd) != sk)
+		return;
+	/* Listeners, and what is not connected yet. */
+	shim_epoll_forget(sk, fd);
+	exi_sock_forget(sk, fd, generation);
+}
+
+void shim_leave(int reason)
+{
+	EXI_CANCEL_OFF(false);
+
+	if (!shim_ready())
+		return;
+	atomic_store(&has_left, true);
+	exi_sock_each(leave_one, &reason);
+	shim_epoll_leave();
+	exi_service_stop();
+}
+
+void shim_return(void)
+{
+	atomic_store(&has_left, false);
 }
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */

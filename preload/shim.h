@@ -20,8 +20,15 @@
 #define ALIAS(name, of)                                                        \
 	extern __typeof__(of) name __attribute__((alias(#of))) HOOK
 
-/* The core is started; false in a process where it cannot be: all is native. */
+/* The core is started; false in a process where it cannot be, or that the shim
+ * has left: all is native. */
 bool shim_ready(void);
+
+/* Leaves the process, for the reason: every connection goes to TCP, and from
+ * then on each call is the C library's of the same name. And back: what was
+ * there before stays on TCP. */
+void shim_leave(int reason);
+void shim_return(void);
 
 /* The connection of a descriptor, or null: then the kernel serves it. */
 static inline struct exi_sock *shim_sock(int fd)
@@ -75,6 +82,8 @@ bool shim_epoll_known(int fd);
 void shim_epoll_named(int fd, int also);
 /* In the child of a fork. */
 void shim_epoll_forked(void);
+/* No set has anything but the kernel's in it any more. */
+void shim_epoll_leave(void);
 void shim_epoll_init(void);
 /* Whether fd is an epoll set with events that only the library knows of; makes
  * the set tell of them by its descriptor from now on. */
@@ -82,6 +91,9 @@ bool shim_epoll_outer(int fd);
 
 /* In the child of a fork. */
 void shim_spawn_forked(void);
+
+/* seccomp(2), with what it is called for. */
+long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
 
 /* The report at exit. */
 void shim_report_init(void);

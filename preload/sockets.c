@@ -54,7 +54,9 @@ ALIAS(__connect, connect);
 HOOK int listen(int fd, int backlog)
 {
 	EXI_CANCEL_OFF(false);
-	shim_ready();
+
+	if (!shim_ready())
+		return native.listen(fd, backlog);
 	return (int)shim_result(exi_listen(fd, backlog));
 }
 
@@ -77,7 +79,8 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return accept4(fd, addr, len, 0);
+	return shim_ready() ? accept4(fd, addr, len, 0)
+			    : native.accept(fd, addr, len);
 }
 
 HOOK int shutdown(int fd, int how)

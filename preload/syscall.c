@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -222,6 +224,19 @@ static bool on_any(long number, const long *a, long *ret)
 		return true;
 	case SYS_epoll_pwait2:
 		*ret = raw_epoll_pwait2(a);
+		return true;
+	case SYS_prctl:
+		*ret = prctl((int)a[0], a[1], a[2], a[3], a[4]);
+		return true;
+	case SYS_seccomp:
+		*ret = shim_seccomp((unsigned long)a[0], (unsigned long)a[1],
+				    (void *)a[2]);
+		return true;
+	case SYS_unshare:
+		*ret = unshare(fd);
+		return true;
+	case SYS_setns:
+		*ret = setns(fd, (int)a[1]);
 		return true;
 	case SYS_execve:
 		*ret = execve((const char *)a[0], p, (char *const *)a[2]);

@@ -51,7 +51,8 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_PASSED = 35,    /* it was sent to a process */
 	EXS_X_REASON_STDIO = 36,     /* a stdio stream is on it */
 	EXS_X_REASON_SPLICE = 37,    /* splice or tee was used */
-	EXS_X_REASON_MAX_ = 38,
+	EXS_X_REASON_NAMESPACE = 38, /* the process moved to others */
+	EXS_X_REASON_MAX_ = 39,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

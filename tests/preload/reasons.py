@@ -10,7 +10,7 @@ import sys
 
 # Reasons for which a connection that was moved leaves.
 LEAVES = {'duplicate', 'exec', 'passed', 'stdio', 'splice', 'seccomp',
-          'zerocopy', 'o-async', 'shared'}
+          'namespace', 'zerocopy', 'o-async', 'shared'}
 
 # A row does not wait until its connection was moved, which takes CPUs.
 TRIES = 10
@@ -32,6 +32,13 @@ ROWS = {
     'names_underscore_fdopen': {'stdio'},
     'io_splice': {'splice'},
     'pass_and_close': {'passed'},
+    'confine_filter': {'seccomp'},
+    'confine_asked': set(),
+    'apart_user': set(),
+    'apart_user_and_more': {'namespace'},
+    'apart_descriptors': set(),
+    'apart_descriptors_of_a_thread': {'namespace'},
+    'apart_network': set(),
     'refused_places': set(),
     'refused_pipe_calls': set(),
 }
