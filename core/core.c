@@ -38,6 +38,22 @@ static void in_child(void)
 	exi_sock_forked();
 }
 
+void exi_core_fork_begins(void)
+{
+	if (exi_core_ready())
+		exi_sock_prefork();
+}
+
+void exi_core_forked(bool child)
+{
+	if (!exi_core_ready())
+		return;
+	if (child)
+		in_child();
+	else
+		in_parent();
+}
+
 /* EXS_REQUIRE names what the program must not run without. */
 static int check_require(void)
 {

@@ -11,6 +11,10 @@
 /* Idempotent, thread-safe. -ENOMEM. */
 EXI_SHIM int exi_core_init(void);
 
+/* Before and after a fork of which the C library tells nobody. */
+EXI_SHIM void exi_core_fork_begins(void);
+EXI_SHIM void exi_core_forked(bool child);
+
 EXI_SHIM extern _Atomic bool exi_core_started;
 static inline bool exi_core_ready(void)
 {

@@ -20,6 +20,7 @@ struct mmsghdr;
 
 /* F(return type, name, parameters, arguments) */
 #define NATIVE_CALLS(F)                                                        \
+	F(pid_t, _Fork, (void), ())                                            \
 	F(int, accept, (int s, struct sockaddr *a, socklen_t *l), (s, a, l))   \
 	F(int, accept4, (int s, struct sockaddr *a, socklen_t *l, int f),      \
 	  (s, a, l, f))                                                        \
@@ -127,13 +128,24 @@ struct mmsghdr;
 	F(ssize_t, write, (int s, const void *b, size_t n), (s, b, n))         \
 	F(ssize_t, writev, (int s, const struct iovec *v, int n), (s, v, n))
 
-#define NATIVE_MEMBER(ret, name, params, args) ret(*name) params;
+/* F(return type, name, parameters, the last that has a name, arguments: a[]
+ * are the words that follow it) */
+#define NATIVE_VARIADIC(F)                                                     \
+	F(int, clone,                                                          \
+	  (int (*f)(void *), void *stack, int flags, void *arg, ...), arg,     \
+	  (f, stack, flags, arg, a[0], a[1], a[2]))                            \
+	F(int, fcntl64, (int s, int cmd, ...), cmd, (s, cmd, a[0]))            \
+	F(int, ioctl, (int s, unsigned long request, ...), request,            \
+	  (s, request, a[0]))                                                  \
+	F(int, prctl, (int option, ...), option,                               \
+	  (option, a[0], a[1], a[2], a[3]))                                    \
+	F(long, syscall, (long number, ...), number,                           \
+	  (number, a[0], a[1], a[2], a[3], a[4], a[5]))
+
+#define NATIVE_MEMBER(ret, name, params, ...) ret(*name) params;
 struct native {
 	NATIVE_CALLS(NATIVE_MEMBER)
-	int (*fcntl64)(int s, int cmd, ...);
-	int (*ioctl)(int s, unsigned long request, ...);
-	int (*prctl)(int option, ...);
-	long (*syscall)(long number, ...);
+	NATIVE_VARIADIC(NATIVE_MEMBER)
 };
 #undef NATIVE_MEMBER
 

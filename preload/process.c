@@ -2,6 +2,7 @@
 /* Processes: what goes to another program leaves the library first. */
 #include <alloca.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/exs_ext.h>
@@ -125,6 +126,47 @@ HOOK pid_t vfork(void)
 	return fork();
 }
 ALIAS(__vfork, vfork);
+
+/* The C library tells nobody of these. */
+HOOK pid_t _Fork(void)
+{
+	shim_fork_begins();
+	return (pid_t)shim_forked(native._Fork());
+}
+
+struct child {
+	int (*f)(void *);
+	void *arg;
+};
+
+static int begin_child(void *arg)
+{
+	struct child *c = arg;
+
+	shim_forked(0);
+	return c->f(c->arg);
+}
+
+/* With the memory of its own a child is one of a fork. */
+HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
+{
+	struct child c = { f, arg };
+	void *parent_tid, *tls, *child_tid;
+	va_list ap;
+
+	va_start(ap, arg);
+	parent_tid = va_arg(ap, void *);
+	tls = va_arg(ap, void *);
+	child_tid = va_arg(ap, void *);
+	va_end(ap);
+	if ((flags & CLONE_VM) || !f || !stack)
+		return native.clone(f, stack, flags, arg, parent_tid, tls,
+				    child_tid);
+	shim_fork_begins();
+	return (int)shim_forked(native.clone(begin_child, stack, flags, &c,
+					     parent_tid, tls, child_tid));
+}
+ALIAS(__clone, clone);
 
 HOOK int pthread_cancel(pthread_t thread)
 {

@@ -25,6 +25,22 @@ static void forked(void)
 	shim_spawn_forked();
 }
 
+void shim_fork_begins(void)
+{
+	exi_core_fork_begins();
+}
+
+long shim_forked(long pid)
+{
+	int saved = errno;
+
+	exi_core_forked(pid == 0);
+	if (pid == 0)
+		forked();
+	errno = saved;
+	return pid;
+}
+
 static void start(void)
 {
 	shim_epoll_init();

@@ -92,6 +92,11 @@ bool shim_epoll_outer(int fd);
 /* In the child of a fork. */
 void shim_spawn_forked(void);
 
+/* Around a fork by which the C library does not tell who asked to be told: its
+ * result is given, and returned. */
+void shim_fork_begins(void);
+long shim_forked(long pid);
+
 /* seccomp(2), with what it is called for. */
 long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
 

@@ -2,6 +2,7 @@
 /* syscall(): the numbers of the calls that are taken over do what their names
  * do; any other goes to the kernel as it is. It is no cancellation point. */
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -100,6 +101,22 @@ static long raw_epoll_pwait2(const long *a)
 				      a[4], a[5]);
 	return epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2],
 			    (const struct timespec *)a[3], a[4] ? &mask : NULL);
+}
+
+/* Without memory that is shared it is a fork; on another stack nothing could
+ * return from here. */
+static bool forks(uint64_t flags, uint64_t stack)
+{
+	return !(flags & CLONE_VM) && !stack;
+}
+
+static bool any_fork(long number, const long *a)
+{
+	const struct clone_args *c = (const struct clone_args *)a[0];
+
+	return number == SYS_clone    ? forks((uint64_t)a[0], (uint64_t)a[1])
+	       : number == SYS_clone3 ? c && forks(c->flags, c->stack)
+				      : false;
 }
 
 /* Calls on one descriptor, which do nothing of ours on others. */
@@ -295,6 +312,11 @@ HOOK long syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	if (any_fork(number, a)) {
+		shim_fork_begins();
+		return shim_forked(
+			native.syscall(number, a[0], a[1], a[2], a[3], a[4]));
+	}
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
 	taken = (exi_sock_find((int)a[0]) && on_socket(number, a, &ret)) ||
 		on_any(number, a, &ret) || of_old(number, a, &ret);

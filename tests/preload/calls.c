@@ -4,8 +4,11 @@
 
 #include <aio.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +17,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -585,4 +589,108 @@ ROW(unread_mark)
 	answer("here", here);
 	is("sockatmark", sockatmark(here));
 	say("%s", isfdtype(here, S_IFSOCK) ? "socket" : "other");
+}
+
+/* --- forks of all kinds ------------------------------------------------- */
+
+int __clone(int (*f)(void *), void *stack, int flags, void *arg, ...);
+
+/* The child talks, makes a connection of its own, and ends. */
+static int be_child(void *arg)
+{
+	char buf[8];
+	int i;
+
+	for (i = 0; i < 50; i++) {
+		put_text(here, "child");
+		get_all(here, buf, 5);
+	}
+	close(here);
+	close(peer);
+	pair();
+	for (i = 0; i < 50; i++) {
+		put_text(here, "grown");
+		get_all(peer, buf, 5);
+	}
+	_exit(buf[0] == 'g' ? 0 : 1);
+}
+
+static void serve_child(pid_t pid)
+{
+	char buf[8];
+
+	for (int i = 0; i < 50; i++) {
+		get_all(peer, buf, 5);
+		put_text(peer, "hello");
+	}
+	child("child", pid);
+	put_text(here, "parent");
+	answer("peer", peer);
+	warm(here, peer);
+	close(here);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+ROW(fork_by__Fork)
+{
+	pid_t pid;
+
+	pair();
+	pid = _Fork();
+	if (pid == 0)
+		be_child(NULL);
+	serve_child(pid);
+}
+
+static char stack[256 << 10];
+
+ROW(fork_by_clone)
+{
+	pair();
+	serve_child(clone(be_child, stack + sizeof(stack), SIGCHLD, NULL));
+}
+
+ROW(fork_by___clone)
+{
+	pair();
+	serve_child(__clone(be_child, stack + sizeof(stack), SIGCHLD, NULL));
+}
+
+ROW(fork_by_number)
+{
+	struct clone_args args = { .exit_signal = SIGCHLD };
+	pid_t pid;
+
+	pair();
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	if (pid == 0)
+		be_child(NULL);
+	serve_child(pid);
+	pair();
+	pid = (pid_t)syscall(SYS_clone3, &args, sizeof(args));
+	if (pid == 0)
+		be_child(NULL);
+	serve_child(pid);
+}
+
+static int share(void *arg)
+{
+	*(int *)arg = (int)write(here, "shared", 6);
+	return 7;
+}
+
+/* With the same memory: no fork. */
+ROW(clone_with_memory)
+{
+	int wrote = 0;
+	pid_t pid;
+
+	pair();
+	pid = clone(share, stack + sizeof(stack),
+		    CLONE_VM | CLONE_FILES | CLONE_VFORK | SIGCHLD, &wrote);
+	child("child", pid);
+	is("wrote", wrote);
+	answer("peer", peer);
+	is("wrong", clone(NULL, NULL, SIGCHLD, NULL));
 }
