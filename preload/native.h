@@ -16,6 +16,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+struct aiocb;
 struct mmsghdr;
 
 /* F(return type, name, parameters, arguments) */
@@ -24,6 +25,8 @@ struct mmsghdr;
 	F(int, accept, (int s, struct sockaddr *a, socklen_t *l), (s, a, l))   \
 	F(int, accept4, (int s, struct sockaddr *a, socklen_t *l, int f),      \
 	  (s, a, l, f))                                                        \
+	F(int, aio_read, (struct aiocb * c), (c))                              \
+	F(int, aio_write, (struct aiocb * c), (c))                             \
 	F(int, close, (int s), (s))                                            \
 	F(int, close_range, (unsigned int a, unsigned int b, int f),           \
 	  (a, b, f))                                                           \
@@ -50,6 +53,9 @@ struct mmsghdr;
 	  (s, p, a, e, f))                                                     \
 	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
+	F(int, lio_listio,                                                     \
+	  (int m, struct aiocb *const *l, int n, struct sigevent *e),          \
+	  (m, l, n, e))                                                        \
 	F(int, listen, (int s, int n), (s, n))                                 \
 	F(int, ppoll,                                                          \
 	  (struct pollfd * p, nfds_t n, const struct timespec *t,              \

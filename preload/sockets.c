@@ -2,6 +2,7 @@
 /* Connections: how they begin, what is set on them, how they end. */
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
@@ -101,6 +102,22 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 			return (int)shim_result(ret);
 	}
 	return native.setsockopt(fd, level, name, val, len);
+}
+
+HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
+	EXI_CANCEL_OFF(false);
+
+	/* One of them maps what was received. */
+	if (exi_unlikely(level == IPPROTO_TCP &&
+			 name == TCP_ZEROCOPY_RECEIVE) &&
+	    shim_sock(fd)) {
+		int ret = exi_before_option(fd, level, name);
+
+		if (ret)
+			return (int)shim_result(ret);
+	}
+	return native.getsockopt(fd, level, name, val, len);
 }
 
 HOOK int ioctl(int fd, unsigned long request, ...)

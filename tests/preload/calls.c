@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -693,4 +694,151 @@ ROW(clone_with_memory)
 	is("wrote", wrote);
 	answer("peer", peer);
 	is("wrong", clone(NULL, NULL, SIGCHLD, NULL));
+}
+
+/* --- asynchronous calls of the C library -------------------------------- */
+
+static void finish(const char *what, struct aiocb *cb)
+{
+	const struct aiocb *list[] = { cb };
+
+	is("suspend", aio_suspend(list, 1, NULL));
+	is("error", aio_error(cb));
+	is(what, aio_return(cb));
+}
+
+static void finish64(const char *what, struct aiocb64 *cb)
+{
+	const struct aiocb64 *list[] = { cb };
+
+	is("suspend", aio_suspend64(list, 1, NULL));
+	is("error", aio_error64(cb));
+	is(what, aio_return64(cb));
+}
+
+ROW(aio_read)
+{
+	char buf[16] = "";
+	struct aiocb cb = { .aio_buf = buf, .aio_nbytes = 5 };
+
+	pair();
+	cb.aio_fildes = here;
+	put_text(peer, "hello, world");
+	settle(here, POLLIN);
+	is("start", aio_read(&cb));
+	finish("read", &cb);
+	say("%s", buf);
+	is("cancel", aio_cancel(here, &cb) == AIO_ALLDONE ? 0 : -1);
+	answer("rest", here);
+	is("start", aio_read(&cb));
+	put_text(peer, "later");
+	finish("read", &cb);
+	say("%s", buf);
+}
+
+ROW(aio_read64)
+{
+	char buf[16] = "";
+	struct aiocb64 cb = { .aio_buf = buf, .aio_nbytes = 5 };
+
+	pair();
+	cb.aio_fildes = here;
+	put_text(peer, "hello, world");
+	settle(here, POLLIN);
+	is("start", aio_read64(&cb));
+	finish64("read", &cb);
+	say("%s", buf);
+}
+
+ROW(aio_write)
+{
+	struct aiocb cb = { .aio_buf = (char[]){ "after" }, .aio_nbytes = 5 };
+
+	pair();
+	cb.aio_fildes = here;
+	put_text(here, "before ");
+	is("start", aio_write(&cb));
+	finish("write", &cb);
+	put_text(here, " and more");
+	pass_ms(5);
+	answer("peer", peer);
+}
+
+ROW(aio_write64)
+{
+	struct aiocb64 cb = { .aio_buf = (char[]){ "after" }, .aio_nbytes = 5 };
+
+	pair();
+	cb.aio_fildes = here;
+	put_text(here, "before ");
+	is("start", aio_write64(&cb));
+	finish64("write", &cb);
+	pass_ms(5);
+	answer("peer", peer);
+}
+
+ROW(aio_list)
+{
+	char buf[16] = "";
+	struct aiocb r = { .aio_buf = buf,
+			   .aio_nbytes = 5,
+			   .aio_lio_opcode = LIO_READ },
+		     w = { .aio_buf = (char[]){ "words" },
+			   .aio_nbytes = 5,
+			   .aio_lio_opcode = LIO_WRITE };
+	struct aiocb *list[] = { &r, NULL, &w };
+
+	pair();
+	r.aio_fildes = w.aio_fildes = here;
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("list", lio_listio(LIO_WAIT, list, 3, NULL));
+	say("%s", buf);
+	answer("peer", peer);
+}
+
+ROW(aio_list64)
+{
+	struct aiocb64 w = { .aio_buf = (char[]){ "words" },
+			     .aio_nbytes = 5,
+			     .aio_lio_opcode = LIO_WRITE };
+	struct aiocb64 *list[] = { &w };
+
+	pair();
+	w.aio_fildes = here;
+	is("list", lio_listio64(LIO_WAIT, list, 1, NULL));
+	answer("peer", peer);
+}
+
+ROW(aio_fsync)
+{
+	struct aiocb cb = { 0 };
+	const struct aiocb *list[] = { &cb };
+
+	pair();
+	cb.aio_fildes = here;
+	is("start", aio_fsync(O_SYNC, &cb));
+	is("suspend", aio_suspend(list, 1, NULL));
+	say("%s", strerrorname_np(aio_error(&cb)));
+	put_text(here, "works");
+	answer("peer", peer);
+}
+
+/* --- what getsockopt does ----------------------------------------------- */
+
+/* It says how much there is to be read. */
+ROW(ask_zerocopy)
+{
+	struct tcp_zerocopy_receive z = { 0 };
+	socklen_t len = sizeof(z);
+
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	is("zerocopy",
+	   getsockopt(here, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &z, &len));
+	say("%u", z.recv_skip_hint);
+	answer("rest", here);
+	put_text(here, "works");
+	answer("peer", peer);
 }

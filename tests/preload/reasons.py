@@ -39,6 +39,9 @@ ROWS = {
     'apart_descriptors': set(),
     'apart_descriptors_of_a_thread': {'namespace'},
     'apart_network': set(),
+    'aio_read': {'stdio'},
+    'aio_list': {'stdio'},
+    'ask_zerocopy': {'zerocopy'},
     'refused_places': set(),
     'refused_pipe_calls': set(),
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asynchronous input and output of the C library: its threads read and write
+ * the descriptor unseen. */
+#include <aio.h>
+#include <sys/exs_ext.h>
+
+#include "preload/shim.h"
+
+HOOK int aio_read(struct aiocb *cb)
+{
+	shim_plain(cb->aio_fildes, EXS_X_REASON_STDIO);
+	return native.aio_read(cb);
+}
+
+HOOK int aio_write(struct aiocb *cb)
+{
+	shim_plain(cb->aio_fildes, EXS_X_REASON_STDIO);
+	return native.aio_write(cb);
+}
+
+HOOK int lio_listio(int mode, struct aiocb *const *list, int n,
+		    struct sigevent *event)
+{
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)
+			shim_plain(list[i]->aio_fildes, EXS_X_REASON_STDIO);
+	return native.lio_listio(mode, list, n, event);
+}
+
+/* The same: offsets have 64 bits on every machine that this runs on. */
+_Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "aiocb");
+
+HOOK int aio_read64(struct aiocb64 *cb)
+{
+	return aio_read((struct aiocb *)cb);
+}
+
+HOOK int aio_write64(struct aiocb64 *cb)
+{
+	return aio_write((struct aiocb *)cb);
+}
+
+HOOK int lio_listio64(int mode, struct aiocb64 *const *list, int n,
+		      struct sigevent *event)
+{
+	return lio_listio(mode, (struct aiocb *const *)list, n, event);
+}
