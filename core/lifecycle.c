@@ -702,6 +702,7 @@ void exi_sock_inherit(struct exi_sock *sk)
 	if (sk->process == token)
 		goto unlock;
 	sk->process = token;
+	sk->unused = false;
 	/* The first user after a fork owns the connection. A second keeps it
 	 * on TCP, unless both have the fabric mapped. */
 	if (!atomic_compare_exchange_strong(&sh->owner, &nobody, token) &&

@@ -277,7 +277,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->fab = NULL;
 	sk->link = NULL;
 	sk->poll_events = 0;
-	sk->foreign_link = false;
+	sk->foreign_link = sk->unused = false;
 	atomic_fetch_add(&sk->generation, 1);
 	exi_list_init(&sk->poll_ops);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
@@ -431,6 +431,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 {
 	enum exi_dir d;
 
+	sk->unused = true;
 	atomic_store(&sk->link_lock.word, 0);
 	exi_list_init(&sk->todo);
 	sk->todo_dirs = 0;

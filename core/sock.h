@@ -129,6 +129,7 @@ struct exi_sock {
 	_Atomic bool closing;
 	uint64_t process;	    /* exi_use_token() of the last use */
 	bool foreign_link;	    /* inherited, and not yet watched here */
+	bool unused;		    /* inherited, and not yet used here */
 	_Atomic uint64_t cookie;    /* of the descriptor's socket, once met */
 	_Atomic uint64_t used;	    /* exi_ticks() of the last submission */
 	struct exi_conn *tcp_spare; /* for the next socket in this place */

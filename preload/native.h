@@ -22,6 +22,7 @@ struct mmsghdr;
 /* F(return type, name, parameters, arguments) */
 #define NATIVE_CALLS(F)                                                        \
 	F(pid_t, _Fork, (void), ())                                            \
+	F(void, _exit, (int n), (n))                                           \
 	F(int, accept, (int s, struct sockaddr *a, socklen_t *l), (s, a, l))   \
 	F(int, accept4, (int s, struct sockaddr *a, socklen_t *l, int f),      \
 	  (s, a, l, f))                                                        \

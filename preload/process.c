@@ -27,8 +27,10 @@ static void leave_one(struct exi_sock *sk, void *arg)
 
 static void before_exec(void)
 {
-	if (shim_ready())
-		exi_sock_each(leave_one, NULL);
+	if (!shim_ready())
+		return;
+	exi_sock_each(leave_one, NULL);
+	shim_report();
 }
 
 HOOK int execve(const char *path, char *const *argv, char *const *env)
@@ -167,6 +169,19 @@ HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
 					     parent_tid, tls, child_tid));
 }
 ALIAS(__clone, clone);
+
+/* The end runs no destructors. */
+HOOK void _exit(int status)
+{
+	shim_report();
+	native._exit(status);
+	__builtin_unreachable();
+}
+
+HOOK void _Exit(int status)
+{
+	_exit(status);
+}
 
 HOOK int pthread_cancel(pthread_t thread)
 {

@@ -19,9 +19,16 @@ static _Atomic uint32_t by_reason[EXS_X_REASON_MAX_];
 
 void shim_report_connection(int fd)
 {
+	struct exi_sock *sk;
 	exs_x_sockinfo_t i;
 
-	if (!path[0] || !shim_sock(fd) || exs_x_sockinfo(fd, &i) < 0)
+	if (!path[0])
+		return;
+	sk = shim_sock(fd);
+	/* A signal handler may end the process in the midst of a call. */
+	if (!sk || sk->unused || exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
+	    exi_lock_held(&sk->sh->half[EXI_TX].lock) ||
+	    exs_x_sockinfo(fd, &i) < 0)
 		return;
 	atomic_fetch_add(&connections, 1);
 	if (i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes)
@@ -39,12 +46,13 @@ static void one(struct exi_sock *sk, void *arg)
 	shim_report_connection(atomic_load(&sk->fd));
 }
 
-__attribute__((destructor)) static void report(void)
+__attribute__((destructor)) void shim_report(void)
 {
 	char line[1024];
 	int n, fd;
 
-	if (!path[0])
+	/* Who has left has said it. */
+	if (!path[0] || !shim_ready())
 		return;
 	exi_sock_each(one, NULL);
 	/* What every shell on the way has to say would hide the rest. */
@@ -73,6 +81,18 @@ __attribute__((destructor)) static void report(void)
 		n = 0;
 	if (fd >= 0 && fd != stderr_fd)
 		native.close(fd);
+	shim_report_forked();
+}
+
+void shim_report_forked(void)
+{
+	atomic_store(&connections, 0);
+	atomic_store(&on_fabric, 0);
+	atomic_store(&fabric_bytes, 0);
+	atomic_store(&bytes, 0);
+	atomic_store(&bells, 0);
+	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
+		atomic_store(&by_reason[r], 0);
 }
 
 void shim_report_init(void)
@@ -80,4 +100,6 @@ void shim_report_init(void)
 	path = exi_config()->report;
 	if (!strcmp(path, "-"))
 		stderr_fd = exi_fd_keep(native.dup(2));
+	if (path[0])
+		at_quick_exit(shim_report);
 }

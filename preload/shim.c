@@ -23,6 +23,7 @@ static void forked(void)
 {
 	shim_epoll_forked();
 	shim_spawn_forked();
+	shim_report_forked();
 }
 
 void shim_fork_begins(void)
@@ -77,6 +78,7 @@ void shim_plain(int fd, int reason)
 	if (sk->process != exi_use_token())
 		exi_sock_inherit(sk);
 	exi_go_plain(fd, reason);
+	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
 }
@@ -102,7 +104,10 @@ void shim_leave(int reason)
 
 	if (!shim_ready())
 		return;
+	exi_sock_each(leave_one, &reason);
+	shim_report();
 	atomic_store(&has_left, true);
+	/* What other threads began meanwhile. */
 	exi_sock_each(leave_one, &reason);
 	shim_epoll_leave();
 	exi_service_stop();

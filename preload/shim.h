@@ -100,8 +100,13 @@ long shim_forked(long pid);
 /* seccomp(2), with what it is called for. */
 long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
 
-/* The report at exit. */
+/* The report at exit. A connection is counted when it ends here or goes to TCP
+ * for good. */
 void shim_report_init(void);
 void shim_report_connection(int fd);
+/* Now, of all that there were: the process ends, or cannot say it later. */
+void shim_report(void);
+/* In the child of a fork: what its parent had is its parent's. */
+void shim_report_forked(void);
 
 #endif

@@ -312,6 +312,8 @@ HOOK long syscall(long number, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	if (number == SYS_exit_group)
+		_exit((int)a[0]);
 	if (any_fork(number, a)) {
 		shim_fork_begins();
 		return shim_forked(

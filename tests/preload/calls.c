@@ -592,6 +592,58 @@ ROW(unread_mark)
 	say("%s", isfdtype(here, S_IFSOCK) ? "socket" : "other");
 }
 
+/* --- ends of all kinds -------------------------------------------------- */
+
+/* The peer is another process. */
+static void end_by(void (*f)(int status))
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		close(peer);
+		put_text(here, "last words");
+		f(3);
+		say("GOES ON");
+	}
+	close(here);
+	child("child", pid);
+	answer("peer", peer);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+static void by_number(int status)
+{
+	syscall(SYS_exit_group, status);
+}
+
+ROW(end_by_exit)
+{
+	end_by(exit);
+}
+
+ROW(end_by__exit)
+{
+	end_by(_exit);
+}
+
+ROW(end_by__Exit)
+{
+	end_by(_Exit);
+}
+
+ROW(end_by_quick_exit)
+{
+	end_by(quick_exit);
+}
+
+ROW(end_by_number)
+{
+	end_by(by_number);
+}
+
 /* --- forks of all kinds ------------------------------------------------- */
 
 int __clone(int (*f)(void *), void *stack, int flags, void *arg, ...);

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each process says at its end, however it ends, what became of connections
+that it used: report.py BEHAVE EXS. Usage of the rows is in behave.c."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LINE = re.compile(r'exs run: behave\[(\d+)\]: (\d+) connections on a fabric, '
+                  r'(\d+) of (\d+) bytes, \d+ bells((?:; \d+ on TCP '
+                  r'\([a-z-]+\))*)$')
+
+# Of a row: how many connections each of its processes tells of, sorted. An end
+# counts where it was used last, and in a child that used it, too.
+ROWS = {
+    'end_by_exit': [1, 2],
+    'end_by__exit': [1, 2],
+    'end_by__Exit': [1, 2],
+    'end_by_quick_exit': [1, 2],
+    'end_by_number': [1, 2],
+    # A child that only inherits says nothing.
+    'fork_exit_does_not_close': [2],
+    'system_and_popen': [2],
+    # Gone to TCP for good, or to another program, or under a filter.
+    'stdio_both_ways': [2],
+    'spawn_inherits_number': [2],
+    'confine_filter': [2],
+    'confine_strict': [2],
+}
+
+
+def told(behave, exs, row):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    env.update(EXS_UPGRADE='connect')
+    with tempfile.NamedTemporaryFile('r') as f:
+        subprocess.run([exs, 'run', '--report=' + f.name, behave, row],
+                       env=env, stdout=subprocess.DEVNULL, check=True)
+        lines = f.read().splitlines()
+    found = [LINE.match(line) for line in lines]
+    if not all(found):
+        return lines
+    return sorted(int(m.group(2)) + sum(map(int, re.findall(r'; (\d+)', m.group(5))))
+                  for m in found)
+
+
+def main():
+    behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
+    good = True
+    for row, want in ROWS.items():
+        seen = told(behave, exs, row)
+        if seen != want:
+            print('%s: %s, not %s' % (row, seen, want))
+            good = False
+    return 0 if good else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
