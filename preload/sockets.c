@@ -41,14 +41,28 @@ HOOK int socket(int domain, int type, int protocol)
 	return fd;
 }
 
+/* stdio reads and writes these numbers, and nobody sees it. */
+static void leave_to_stdio(int fd)
+{
+	int saved = errno;
+
+	if (exi_unlikely(fd >= 0 && fd <= STDERR_FILENO))
+		shim_plain(fd, EXS_X_REASON_STDIO);
+	errno = saved;
+}
+
 HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	EXI_CANCEL_OFF(true);
+	int ret;
+
 	/* Gives the connection up. */
 	if (addr && len >= sizeof(addr->sa_family) &&
 	    addr->sa_family == AF_UNSPEC)
 		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
-	return (int)shim_result(exi_connect(fd, addr, len));
+	ret = (int)shim_result(exi_connect(fd, addr, len));
+	leave_to_stdio(fd);
+	return ret;
 }
 ALIAS(__connect, connect);
 
@@ -75,6 +89,7 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	ret = exi_accept(fd, addr, len, flags);
 	if (ret == -EMFILE && shim_reclaim())
 		ret = exi_accept(fd, addr, len, flags);
+	leave_to_stdio(ret);
 	return (int)shim_result(ret);
 }
 

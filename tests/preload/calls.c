@@ -222,6 +222,90 @@ ROW(stdio_vdprintf)
 	answer("peer", peer);
 }
 
+/* Numbers that a server which closed its own gets for connections. */
+ROW(stdio_number_of_stdout)
+{
+	fflush(stdout);
+	for (int fd = 0; fd < 3; fd++)
+		close(fd);
+	pair();
+	is("here", here);
+	is("peer", peer);
+	printf("printed\n");
+	fflush(stdout);
+	is("write", write(here, "written\n", 8));
+	printf("again\n");
+	fflush(stdout);
+	pass_ms(5);
+	answer("peer", peer);
+	fputs("complaint\n", stderr);
+	answer("here", here);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(stdio_number_of_stdin)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+	char line[16];
+
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	close(0);
+	peer = accept(l, NULL, NULL);
+	is("accept", peer);
+	warm(here, peer);
+	put_text(here, "one\ntwo\n");
+	say("%s",
+	    fgets(line, sizeof(line), stdin) ? strtok(line, "\n") : "end");
+	say("%s",
+	    fgets(line, sizeof(line), stdin) ? strtok(line, "\n") : "end");
+	put_text(here, "three\n");
+	settle(peer, POLLIN);
+	get_now("recv", peer, 64);
+	shutdown(here, SHUT_WR);
+	say("%s",
+	    fgets(line, sizeof(line), stdin) ? strtok(line, "\n") : "end");
+}
+
+/* As inetd starts a server: this is one already, natively. */
+ROW(stdio_of_a_server)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+	char *argv[] = { (char[]){ "cat" }, NULL };
+	pid_t pid;
+
+	pid = fork();
+	if (pid == 0) {
+		peer = accept(l, NULL, NULL);
+		dup2(peer, 0);
+		dup2(peer, 1);
+		dup2(peer, 2);
+		close(peer);
+		execv("/bin/cat", argv);
+		_exit(127);
+	}
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	for (int i = 0; i < 40; i++) {
+		char out[512], in[512];
+
+		memset(out, 'a' + i % 26, sizeof(out));
+		put_all(here, out, sizeof(out));
+		get_all(here, in, sizeof(in));
+		if (memcmp(in, out, sizeof(in)) != 0)
+			die("get the same back");
+	}
+	shutdown(here, SHUT_WR);
+	settle(here, POLLRDHUP);
+	get_now("end", here, 4);
+	child("child", pid);
+}
+
 /* --- ends and places ---------------------------------------------------- */
 
 ROW(names_closefrom)

@@ -26,6 +26,7 @@ ROWS = {
     'system_and_popen': [2],
     # Gone to TCP for good, or to another program, or under a filter.
     'stdio_both_ways': [2],
+    'stdio_number_of_stdin': [2],
     'spawn_inherits_number': [2],
     'confine_filter': [2],
     'confine_strict': [2],
