@@ -7,6 +7,7 @@
 
 #include "api/api.h"
 #include "core/lifecycle.h"
+#include "core/orphan.h"
 #include "core/sock.h"
 
 EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
@@ -81,12 +82,18 @@ EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 
 EXI_PUBLIC int exs_getsockname(int s, struct sockaddr *addr, socklen_t *len)
 {
+	int ret;
+
 	EXI_NEEDS_INIT();
-	return getsockname(s, addr, len);
+	ret = exi_orphan_name(s, false, addr, len);
+	return ret > 0 ? getsockname(s, addr, len) : (int)exi_result(ret);
 }
 
 EXI_PUBLIC int exs_getpeername(int s, struct sockaddr *addr, socklen_t *len)
 {
+	int ret;
+
 	EXI_NEEDS_INIT();
-	return getpeername(s, addr, len);
+	ret = exi_orphan_name(s, true, addr, len);
+	return ret > 0 ? getpeername(s, addr, len) : (int)exi_result(ret);
 }

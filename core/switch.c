@@ -21,6 +21,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/names.h"
+#include "core/orphan.h"
 #include "core/proof.h"
 #include "core/registry.h"
 #include "core/wait.h"
@@ -483,6 +484,7 @@ static int orphan(struct exi_sock *sk, int fd)
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	ret = save_unread(sk, pair[1]);
 	close(pair[1]);
+	exi_orphan_add(fd, pair[0]);
 	fl = fcntl(fd, F_GETFL);
 	if (fl >= 0)
 		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);

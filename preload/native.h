@@ -121,6 +121,10 @@ struct mmsghdr;
 	F(int, sendmmsg, (int s, struct mmsghdr *m, unsigned int n, int f),    \
 	  (s, m, n, f))                                                        \
 	F(ssize_t, sendfile, (int s, int t, off_t *o, size_t n), (s, t, o, n)) \
+	F(int, getpeername, (int s, struct sockaddr *a, socklen_t *l),         \
+	  (s, a, l))                                                           \
+	F(int, getsockname, (int s, struct sockaddr *a, socklen_t *l),         \
+	  (s, a, l))                                                           \
 	F(int, getsockopt, (int s, int l, int o, void *v, socklen_t *n),       \
 	  (s, l, o, v, n))                                                     \
 	F(int, setsockopt, (int s, int l, int o, const void *v, socklen_t n),  \

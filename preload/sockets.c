@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/lifecycle.h"
+#include "core/orphan.h"
 #include "core/ready.h"
 #include "core/cancel.h"
 #include "preload/shim.h"
@@ -117,6 +118,22 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 			return (int)shim_result(ret);
 	}
 	return native.setsockopt(fd, level, name, val, len);
+}
+
+HOOK int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	int ret = exi_orphan_name(fd, false, addr, len);
+
+	return ret > 0 ? native.getsockname(fd, addr, len)
+		       : (int)shim_result(ret);
+}
+
+HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
+{
+	int ret = exi_orphan_name(fd, true, addr, len);
+
+	return ret > 0 ? native.getpeername(fd, addr, len)
+		       : (int)shim_result(ret);
 }
 
 HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)

@@ -213,6 +213,16 @@ static bool on_any(long number, const long *a, long *ret)
 	case SYS_fcntl:
 		*ret = fcntl(fd, (int)a[1], a[2]);
 		return true;
+	case SYS_getsockname:
+		*ret = getsockname(fd, p, (socklen_t *)a[2]);
+		return true;
+	case SYS_getpeername:
+		*ret = getpeername(fd, p, (socklen_t *)a[2]);
+		return true;
+	case SYS_getsockopt:
+		*ret = getsockopt(fd, (int)a[1], (int)a[2], (void *)a[3],
+				  (socklen_t *)a[4]);
+		return true;
 	case SYS_sendmsg: /* descriptors may go with it */
 		*ret = sendmsg(fd, p, (int)a[2]);
 		return true;

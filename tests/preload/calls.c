@@ -222,6 +222,55 @@ ROW(stdio_vdprintf)
 	answer("peer", peer);
 }
 
+static void names(const char *what, int fd, struct sockaddr_in *own,
+		  struct sockaddr_in *other)
+{
+	socklen_t len = sizeof(*own), part = 3;
+
+	is(what, getsockname(fd, (struct sockaddr *)own, &len));
+	say("%d", (int)len);
+	len = sizeof(*other);
+	is(what, getpeername(fd, (struct sockaddr *)other, &len));
+	say("%d", (int)len);
+	is("part", getsockname(fd, (struct sockaddr *)own, &part));
+	say("%d", (int)part);
+	part = (socklen_t)-1;
+	is("wrong", getpeername(fd, (struct sockaddr *)other, &part));
+}
+
+/* What it wrote is unread when the connection goes to stdio. */
+ROW(names_of_a_gone_peer)
+{
+	struct sockaddr_in own[2] = { 0 }, other[2] = { 0 };
+	char line[16];
+	FILE *f;
+
+	pair();
+	names("before", here, &own[0], &other[0]);
+	put_text(peer, "last\nwords\n");
+	close(peer);
+	settle(here, POLLRDHUP);
+	f = fdopen(here, "r");
+	names("after", here, &own[1], &other[1]);
+	say("%s", own[0].sin_port == own[1].sin_port &&
+				  other[0].sin_port == other[1].sin_port
+			  ? "same"
+			  : "different");
+	say("%s", fgets(line, sizeof(line), f) ? strtok(line, "\n") : "end");
+	say("%s", fgets(line, sizeof(line), f) ? strtok(line, "\n") : "end");
+	say("%s", fgets(line, sizeof(line), f) ? strtok(line, "\n") : "end");
+	here = dup(fileno(f));
+	fclose(f);
+	names("closed", here, &own[1], &other[1]);
+	say("%s",
+	    other[0].sin_port == other[1].sin_port ? "same" : "different");
+	close(here);
+	pair();
+	names("another", here, &own[1], &other[1]);
+	say("%s",
+	    other[0].sin_port == other[1].sin_port ? "same" : "different");
+}
+
 /* Numbers that a server which closed its own gets for connections. */
 ROW(stdio_number_of_stdout)
 {

@@ -10,7 +10,7 @@ import sys
 
 # Reasons for which a connection that was moved leaves.
 LEAVES = {'duplicate', 'exec', 'passed', 'stdio', 'splice', 'seccomp',
-          'namespace', 'zerocopy', 'o-async', 'shared'}
+          'namespace', 'zerocopy', 'orphan', 'o-async', 'shared'}
 
 # A row does not wait until its connection was moved, which takes CPUs.
 TRIES = 10
@@ -39,6 +39,7 @@ ROWS = {
     'apart_descriptors': set(),
     'apart_descriptors_of_a_thread': {'namespace'},
     'apart_network': set(),
+    'names_of_a_gone_peer': {'stdio', 'orphan'},
     'aio_read': {'stdio'},
     'aio_list': {'stdio'},
     'ask_zerocopy': {'zerocopy'},
