@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/core.h"
 #include "exi_build.h"
 #include "tools/tool.h"
 
@@ -106,7 +107,8 @@ static const struct argp argp = {
 	.doc = "Runs a program whose TCP connections to other such programs "
 	       "of this host go through shared memory."
 	       "\vexs run --report redis-server\n"
-	       "exs run redis-benchmark -c 1",
+	       "exs run redis-benchmark -c 1\n\n"
+	       "exs-run(1) tells what goes back to TCP, and what differs.",
 };
 
 /* Beside this command: as built, or as installed. */
@@ -189,6 +191,14 @@ close_fd:
 	return ret;
 }
 
+/* A fabric that is required and not here: said, and nothing is started. */
+static bool lacks_required(void)
+{
+	const char *require = getenv("EXS_REQUIRE");
+
+	return require && *require && exi_core_init() == -ENODEV;
+}
+
 int tool_run(int argc, char **argv)
 {
 	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
@@ -217,6 +227,8 @@ int tool_run(int argc, char **argv)
 		tool_fail("%s: there is no such program", r.argv[0]);
 		return 127;
 	}
+	if (lacks_required())
+		return TOOL_FAILED;
 	why = refusal(program);
 	if (why)
 		return tool_fail("%s: %s", program, why);
