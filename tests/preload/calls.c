@@ -9,11 +9,13 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
@@ -22,6 +24,7 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wordexp.h>
 
 static void answer(const char *what, int fd)
 {
@@ -655,6 +658,12 @@ ROW(spawn_fails)
 
 /* --- what a socket refuses ---------------------------------------------- */
 
+off64_t __lseek(int fd, off64_t at, int whence);
+ssize_t __pread64(int fd, void *buf, size_t n, off64_t at);
+ssize_t __pread64_chk(int fd, void *buf, size_t n, off64_t at, size_t size);
+ssize_t __pread_chk(int fd, void *buf, size_t n, off_t at, size_t size);
+ssize_t __pwrite64(int fd, const void *buf, size_t n, off64_t at);
+
 ROW(refused_places)
 {
 	struct iovec v = { (char[8]){ "x" }, 1 };
@@ -665,7 +674,11 @@ ROW(refused_places)
 	settle(here, POLLIN);
 	is("pread", pread(here, buf, 8, 0));
 	is("pread64", pread64(here, buf, 8, 5));
+	is("pread64", __pread64(here, buf, 8, 5));
+	is("pread", __pread_chk(here, buf, 8, 5, 8));
+	is("pread64", __pread64_chk(here, buf, 8, 5, 8));
 	is("pwrite", pwrite(here, "x", 1, 0));
+	is("pwrite64", __pwrite64(here, "x", 1, 0));
 	is("pwrite64", pwrite64(here, "x", 1, 5));
 	is("preadv", preadv(here, &v, 1, 0));
 	is("preadv64", preadv64(here, &v, 1, 0));
@@ -675,7 +688,9 @@ ROW(refused_places)
 	is("pwritev2", pwritev2(here, &v, 1, 3, 0));
 	is("lseek", lseek(here, 0, SEEK_CUR));
 	is("lseek64", lseek64(here, 3, SEEK_SET));
+	is("lseek", __lseek(here, 0, SEEK_CUR));
 	is("ftruncate", ftruncate(here, 0));
+	is("ftruncate64", ftruncate64(here, 0));
 	is("fsync", fsync(here));
 	is("fdatasync", fdatasync(here));
 	is("readahead", readahead(here, 0, 4096));
@@ -723,6 +738,141 @@ ROW(unread_mark)
 	answer("here", here);
 	is("sockatmark", sockatmark(here));
 	say("%s", isfdtype(here, S_IFSOCK) ? "socket" : "other");
+}
+
+/* The C library makes these of others, which it calls inside. */
+pid_t __fork(void);
+int _IO_fclose(FILE *f);
+FILE *_IO_popen(const char *command, const char *mode);
+
+ROW(inside_bindresvport)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	is("bind", bindresvport(here, &in));
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	say("works");
+}
+
+ROW(inside_epoll_create)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int set = epoll_create(1);
+
+	pair();
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &e));
+	is("wait", epoll_wait(set, &e, 1, 5));
+	put_text(peer, "hello");
+	is("wait", epoll_wait(set, &e, 1, 2000));
+}
+
+static void end_stream(int (*f)(FILE *stream))
+{
+	FILE *stream;
+
+	pair();
+	stream = fdopen(here, "r+");
+	fputs("last words", stream);
+	is("close", f(stream));
+	answer("peer", peer);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+	is("here", fcntl(here, F_GETFD));
+}
+
+static int reopen(FILE *stream)
+{
+	return freopen("/dev/null", "r", stream) ? 0 : -1;
+}
+
+static int reopen64(FILE *stream)
+{
+	return freopen64("/dev/null", "r", stream) ? 0 : -1;
+}
+
+ROW(inside_fclose)
+{
+	end_stream(_IO_fclose);
+}
+
+ROW(inside_freopen)
+{
+	end_stream(reopen);
+}
+
+ROW(inside_freopen64)
+{
+	end_stream(reopen64);
+}
+
+ROW(inside_fcloseall)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		close(peer);
+		fputs("last words", fdopen(here, "w"));
+		fcloseall();
+		_exit(fcntl(here, F_GETFL) < 0 ? 3 : 0);
+	}
+	close(here);
+	child("child", pid);
+	answer("peer", peer);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+/* Their shells have what they inherit, and do nothing with it. */
+ROW(inside_shells)
+{
+	char line[16] = "";
+	wordexp_t words_of;
+	FILE *f;
+
+	pair();
+	put_text(peer, "unread");
+	settle(here, POLLIN);
+	f = _IO_popen("echo popen", "r");
+	say("%s", fgets(line, sizeof(line), f) ? strtok(line, "\n") : "end");
+	is("close", pclose(f));
+	is("wordexp", wordexp("$(echo a b)", &words_of, 0));
+	say("%d %s", (int)words_of.we_wordc, words_of.we_wordv[1]);
+	wordfree(&words_of);
+	answer("here", here);
+	warm(here, peer);
+	say("works");
+}
+
+/* Where it is, and who has the terminal. */
+ROW(spawn_elsewhere)
+{
+	posix_spawn_file_actions_t act;
+	int root = open("/", O_RDONLY | O_DIRECTORY);
+	pid_t pid;
+
+	pair();
+	posix_spawn_file_actions_init(&act);
+	posix_spawn_file_actions_addchdir_np(&act, "/tmp");
+	spawn(&act, "pwd >&$N", here);
+	answer("peer", peer);
+	posix_spawn_file_actions_addfchdir_np(&act, root);
+	spawn(&act, "pwd >&$N", here);
+	answer("peer", peer);
+	posix_spawn_file_actions_addtcsetpgrp_np(&act, here);
+	is("spawn",
+	   posix_spawn(&pid, "/bin/true", &act, NULL, words, environment));
+	posix_spawn_file_actions_destroy(&act);
+	put_text(here, "still");
+	answer("peer", peer);
 }
 
 /* --- ends of all kinds -------------------------------------------------- */
@@ -829,6 +979,57 @@ ROW(fork_by__Fork)
 	serve_child(pid);
 }
 
+ROW(fork_by___fork)
+{
+	pid_t pid;
+
+	pair();
+	pid = __fork();
+	if (pid == 0)
+		be_child(NULL);
+	serve_child(pid);
+}
+
+ROW(fork_by_forkpty)
+{
+	int terminal;
+	pid_t pid;
+
+	pair();
+	pid = forkpty(&terminal, NULL, NULL, NULL);
+	if (pid == 0)
+		be_child(NULL);
+	serve_child(pid);
+}
+
+/* The child of the child goes on, and ends when it has heard enough. */
+ROW(fork_by_daemon)
+{
+	char buf[8];
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		close(peer);
+		if (daemon(1, 1))
+			_exit(1);
+		for (int i = 0; i < 50; i++) {
+			put_text(here, "devil");
+			get_all(here, buf, 5);
+		}
+		_exit(0);
+	}
+	close(here);
+	child("child", pid);
+	for (int i = 0; i < 50; i++) {
+		get_all(peer, buf, 5);
+		put_text(peer, "hello");
+	}
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
 static char stack[256 << 10];
 
 ROW(fork_by_clone)
@@ -913,6 +1114,7 @@ ROW(aio_read)
 	is("start", aio_read(&cb));
 	finish("read", &cb);
 	say("%s", buf);
+	aio_init(&(struct aioinit){ .aio_threads = 2, .aio_num = 8 });
 	is("cancel", aio_cancel(here, &cb) == AIO_ALLDONE ? 0 : -1);
 	answer("rest", here);
 	is("start", aio_read(&cb));
@@ -933,6 +1135,7 @@ ROW(aio_read64)
 	is("start", aio_read64(&cb));
 	finish64("read", &cb);
 	say("%s", buf);
+	is("cancel", aio_cancel64(here, &cb) == AIO_ALLDONE ? 0 : -1);
 }
 
 ROW(aio_write)
@@ -1003,6 +1206,9 @@ ROW(aio_fsync)
 	pair();
 	cb.aio_fildes = here;
 	is("start", aio_fsync(O_SYNC, &cb));
+	is("suspend", aio_suspend(list, 1, NULL));
+	say("%s", strerrorname_np(aio_error(&cb)));
+	is("start", aio_fsync64(O_SYNC, (struct aiocb64 *)&cb));
 	is("suspend", aio_suspend(list, 1, NULL));
 	say("%s", strerrorname_np(aio_error(&cb)));
 	put_text(here, "works");

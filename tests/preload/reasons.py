@@ -26,6 +26,7 @@ ROWS = {
     'spawn_closed_from': set(),
     'spawn_opened_over': set(),
     'system_and_popen': set(),
+    'inside_shells': set(),
     'vfork_exec': {'exec'},
     'stdio_both_ways': {'stdio'},
     'stdio_dprintf': set(),
