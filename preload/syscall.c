@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/cancel.h"
 #include "preload/shim.h"
 
 #define KERNEL_SIGSET 8 /* bytes of a signal set, to the kernel */
@@ -313,7 +314,7 @@ static bool of_old(long number, const long *a, long *ret)
 
 HOOK long syscall(long number, ...)
 {
-	bool taken;
+	bool taken, cancels = atomic_load(&exi_cancels);
 	long a[6], ret = 0;
 	va_list ap;
 	int was;
@@ -329,10 +330,12 @@ HOOK long syscall(long number, ...)
 		return shim_forked(
 			native.syscall(number, a[0], a[1], a[2], a[3], a[4]));
 	}
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
+	if (exi_unlikely(cancels))
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &was);
 	taken = (exi_sock_find((int)a[0]) && on_socket(number, a, &ret)) ||
 		on_any(number, a, &ret) || of_old(number, a, &ret);
-	pthread_setcancelstate(was, NULL);
+	if (exi_unlikely(cancels))
+		pthread_setcancelstate(was, NULL);
 	if (taken)
 		return ret;
 	return native.syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
