@@ -1037,7 +1037,7 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 
 	/* Also where the library knows nothing of the set: that may change
 	 * while this thread sleeps. */
-	if (max <= 0 || !ev || exi_unlikely(!shim_ready()))
+	if (max <= 0 || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(
 		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
@@ -1046,12 +1046,16 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 		     const sigset_t *mask)
 {
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return any_pwait(epfd, ev, max, ms, mask);
 }
 
 HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
-	if (exi_unlikely(!shim_ready()))
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
 		return native.epoll_wait(epfd, ev, max, ms);
 	return any_pwait(epfd, ev, max, ms, NULL);
 }
@@ -1059,7 +1063,8 @@ HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		      const struct timespec *t, const sigset_t *mask)
 {
-	if (exi_unlikely(!shim_ready()))
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
 		return native.epoll_pwait2(epfd, ev, max, t, mask);
 	if (max <= 0 || !ev ||
 	    (t &&

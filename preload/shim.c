@@ -53,14 +53,14 @@ static void start(void)
 	}
 }
 
-static _Atomic bool has_left;
+_Atomic bool shim_left;
 
 bool shim_ready(void)
 {
 	if (exi_unlikely(!exi_core_ready()))
 		pthread_once(&once, start);
 	return exi_core_ready() &&
-	       !atomic_load_explicit(&has_left, memory_order_relaxed);
+	       !atomic_load_explicit(&shim_left, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void load(void)
@@ -106,7 +106,7 @@ void shim_leave(int reason)
 		return;
 	exi_sock_each(leave_one, &reason);
 	shim_report();
-	atomic_store(&has_left, true);
+	atomic_store(&shim_left, true);
 	/* What other threads began meanwhile. */
 	exi_sock_each(leave_one, &reason);
 	shim_epoll_leave();
@@ -115,7 +115,7 @@ void shim_leave(int reason)
 
 void shim_return(void)
 {
-	atomic_store(&has_left, false);
+	atomic_store(&shim_left, false);
 }
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */

@@ -136,19 +136,24 @@ HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 		       : (int)shim_result(ret);
 }
 
-HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+/* One of them maps what was received. */
+static int zerocopy_receive(int fd, void *val, socklen_t *len)
 {
 	EXI_CANCEL_OFF(false);
+	int ret = exi_before_option(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE);
 
-	/* One of them maps what was received. */
+	if (ret)
+		return (int)shim_result(ret);
+	return native.getsockopt(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, val,
+				 len);
+}
+
+HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
+{
 	if (exi_unlikely(level == IPPROTO_TCP &&
 			 name == TCP_ZEROCOPY_RECEIVE) &&
-	    shim_sock(fd)) {
-		int ret = exi_before_option(fd, level, name);
-
-		if (ret)
-			return (int)shim_result(ret);
-	}
+	    shim_sock(fd))
+		return zerocopy_receive(fd, val, len);
 	return native.getsockopt(fd, level, name, val, len);
 }
 
