@@ -99,7 +99,35 @@ int exi_flow_end_locked(struct exi_sock *sk)
 	return sk->tcp->ops->end(sk->tcp);
 }
 
-/* Why nothing can be sent any more; 0 when it can. */
+bool exi_flow_bereft_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
+
+	if (h->mode != EXI_MODE_RING || !sk->fab)
+		return h->mode == EXI_MODE_TCP;
+	/* Another may still have the descriptor, and wait for what is lost. */
+	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
+		return false;
+	h->mode = EXI_MODE_TCP;
+	if (h->ended && !h->fin) {
+		h->fin = 1;
+		shutdown(p.fd, SHUT_WR);
+	}
+	return true;
+}
+
+int exi_flow_error(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && (sk->sh->half[EXI_RX].mode != EXI_MODE_RING ||
+		      atomic_load(&sk->sh->gone))
+		       ? take_so_error(fd)
+		       : 0;
+}
+
+/* Why nothing can be sent any more; 0 when it can, or the kernel is to say. */
 static int send_refused(struct exi_sock *sk, struct exi_half *h)
 {
 	int err;
@@ -109,13 +137,25 @@ static int send_refused(struct exi_sock *sk, struct exi_half *h)
 		h->err = 0;
 		return -err;
 	}
-	if (h->ended || h->broken)
+	if (h->broken || (h->ended && !h->fin))
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
 		err = take_so_error(sk->tcp->fd);
 		return err ? -err : -EPIPE;
 	}
 	return 0;
+}
+
+static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
+			    const void *buf, size_t len, int flags);
+
+/* n bytes are in the ring, and nobody is there to take them. */
+static ssize_t send_unheard(struct exi_sock *sk, struct exi_half *h,
+			    const void *buf, size_t len, ssize_t n)
+{
+	atomic_store(&sk->sh->gone, 1);
+	return exi_flow_bereft_locked(sk) ? try_send_tcp(sk, h, buf, len, 0)
+					  : n;
 }
 
 static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
@@ -126,8 +166,13 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 	if (exi_unlikely(
 		    h->ended | h->broken | (uint32_t)h->err |
 		    atomic_load_explicit(&sk->sh->gone, memory_order_relaxed)))
-		return send_refused(sk, h);
+		return atomic_load(&sk->sh->gone) && exi_flow_bereft_locked(sk)
+			       ? try_send_tcp(sk, h, buf, len, 0)
+			       : send_refused(sk, h);
 	n = sk->fab->ops->send(sk->fab, buf, len, 0);
+	if (exi_unlikely(atomic_load_explicit(&sk->fab->unheard,
+					      memory_order_relaxed)))
+		return send_unheard(sk, h, buf, len, n);
 	if (exi_likely(n > 0))
 		account(h, n, true);
 	else if (n == -EPROTO)
@@ -809,7 +854,17 @@ static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 /* Urgent data is TCP's: the direction goes back to it and stays. */
 static int before_urgent(struct exi_sock *sk, int fd)
 {
-	sk->sh->half[EXI_TX].urgent = 1;
+	struct exi_shared *sh;
+	bool bereft;
+
+	exi_link_ended(sk, fd);
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	sh->half[EXI_TX].urgent = 1;
+	bereft = atomic_load(&sh->gone) && exi_flow_bereft_locked(sk);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	if (bereft) /* what it left unread stays where it is */
+		return 0;
 	return exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
 			       exi_now_ns() + 10000000000u);
 }
@@ -1040,6 +1095,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	}
 	if (done && n < 0)
 		keep_error(sk, fd, EXI_RX, (int)-n);
+	if (exi_unlikely(n == 0 && len))
+		exi_link_ended(sk, fd);
 	after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
 }

@@ -37,6 +37,14 @@ void exi_flow_stop(struct exi_sock *sk);
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
 
+/* The peer is gone: when TCP knows it, too, what is sent from here on is TCP's
+ * to refuse, as it refuses what goes to any closed peer, and this is true. What
+ * the peer did not take from the ring is lost. TX lock held. */
+bool exi_flow_bereft_locked(struct exi_sock *sk);
+
+/* The error that TCP has to tell, and tells once; 0. */
+EXI_SHIM int exi_flow_error(int fd);
+
 /* Says the end of what was sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 

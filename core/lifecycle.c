@@ -392,6 +392,7 @@ static int end_sending(struct exi_sock *sk, int fd)
 		ret = exi_flow_end_locked(sk);
 	else
 		sh->half[EXI_TX].end_wanted = 1; /* after what is queued */
+	atomic_fetch_add(&sk->cramped, 1);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	exi_sock_kick(sk, EXI_TX);
 	exi_flow_progress(sk, EXI_TX);
@@ -436,11 +437,14 @@ int exi_shutdown(int fd, int how)
 		return shutdown(fd, how) < 0 ? -errno : 0;
 	if (is_over(sk, fd))
 		return -ENOTCONN;
-	if (how != SHUT_WR)
-		ret = end_receiving(sk, fd);
-	if (ret == 0 && how != SHUT_RD)
+	/* Who is woken by the end of receiving sees both. */
+	if (how != SHUT_RD)
 		ret = end_sending(sk, fd);
-	return ret;
+	if (ret || how == SHUT_WR)
+		return ret;
+	ret = end_receiving(sk, fd);
+	/* TCP is closed where the peer ended before. */
+	return how == SHUT_RDWR && ret == -ENOTCONN ? 0 : ret;
 }
 
 /* Bytes of the peer lie unread in the ring. */
@@ -461,6 +465,29 @@ static bool resets(int fd)
 
 	return getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 &&
 	       l.l_onoff && l.l_linger == 0;
+}
+
+/* The last user closes: what lies in the ring, or was said there, decides what
+ * TCP says, as its own queues would. */
+static void close_ring_locked(struct exi_sock *sk, int fd)
+{
+	struct linger reset = { .l_onoff = 1 }, none = { 0 };
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ended = tx->mode == EXI_MODE_RING && tx->ended;
+
+	/* A send after this rings, and finds that nobody hears. */
+	sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+	if (ended && !tx->fin)
+		shutdown(fd, SHUT_WR);
+	if (ended && rx->mode == EXI_MODE_RING && sk->fab->ops->over(sk->fab))
+		/* Nothing is left that could be reset. */
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	else if (ring_unread(sk))
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	else if (tx->mode == EXI_MODE_RING && !ended &&
+		 !atomic_load(&sk->sh->gone) && !resets(fd))
+		sk->fab->ops->end(sk->fab);
 }
 
 static void finish_drain(struct exi_sock *sk, int fd)
@@ -489,7 +516,6 @@ static void finish_drain(struct exi_sock *sk, int fd)
 static int leave(struct exi_sock *sk, bool close_fd)
 {
 	int fd = atomic_load(&sk->fd), ret = 0;
-	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	bool last = atomic_load(&sk->sh->holders) == 1;
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
@@ -513,14 +539,8 @@ static int leave(struct exi_sock *sk, bool close_fd)
 		exi_marker_release(fd);
 	if (sk->counted)
 		exi_marker_disconnection();
-	if (last && close_fd && sk->fab) {
-		if (ring_unread(sk))
-			setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
-				   sizeof(reset));
-		else if (tx->mode == EXI_MODE_RING && !tx->ended &&
-			 !atomic_load(&sk->sh->gone) && !resets(fd))
-			sk->fab->ops->end(sk->fab);
-	}
+	if (last && close_fd && sk->fab)
+		close_ring_locked(sk, fd);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
 	if (sk->named)

@@ -123,7 +123,9 @@ void exi_conn_ring(struct exi_conn *c)
 
 	if (c->bell < 0)
 		return;
-	send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+	    (errno == EPIPE || errno == ECONNRESET))
+		atomic_store_explicit(&c->unheard, true, memory_order_relaxed);
 	__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
 }
 
@@ -310,6 +312,7 @@ static void hung_up_locked(struct exi_sock *sk)
 	if (in_use) {
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
+		exi_flow_bereft_locked(sk);
 	}
 	unlock_halves(sk);
 	exi_link_drop_locked(sk);
@@ -1034,6 +1037,16 @@ int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
 	return ret ? ret : l->fd;
 }
 
+bool exi_link_ended(struct exi_sock *sk, int fd)
+{
+	struct pollfd p = { .fd = exi_ready_bell(sk, fd) };
+
+	if (p.fd < 0 || poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
+		return false;
+	exi_link_event(sk, 0);
+	return true;
+}
+
 void exi_link_read(struct exi_sock *sk)
 {
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
@@ -1153,18 +1166,18 @@ void exi_link_listener_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-/* The peer's end of TCP is there now. */
-static bool tcp_ended(struct exi_sock *sk)
+/* The peer's end of TCP, as poll(2) has it. */
+static short tcp_ended(struct exi_sock *sk)
 {
 	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
 
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 && p.revents;
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
 }
 
 void exi_link_tcp_event(struct exi_sock *sk)
 {
 	struct exi_shared *sh;
-	bool ended;
+	short ended;
 
 	/* A SWITCH or an END that came before it is seen before it. */
 	exi_link_event(sk, 0);
@@ -1179,6 +1192,14 @@ void exi_link_tcp_event(struct exi_sock *sk)
 		if (sh->half[EXI_RX].mode == EXI_MODE_RING)
 			exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
 		exi_unlock(&sh->half[EXI_RX].lock);
+		/* A reset. The link will hang up, if it has not. */
+		exi_lock(&sh->half[EXI_TX].lock);
+		if ((ended & POLLHUP) &&
+		    sh->half[EXI_TX].mode == EXI_MODE_RING) {
+			atomic_store(&sh->gone, 1);
+			exi_flow_bereft_locked(sk);
+		}
+		exi_unlock(&sh->half[EXI_TX].lock);
 	}
 	if (ended)
 		stir(sk);

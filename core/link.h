@@ -101,6 +101,9 @@ EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
 /* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
  * sent before it. No lock held. */
 void exi_link_read(struct exi_sock *sk);
+/* The peer said the end: reads the link if it has hung up, and is true then. No
+ * lock held. */
+bool exi_link_ended(struct exi_sock *sk, int fd);
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 void exi_link_tcp_event(struct exi_sock *sk);

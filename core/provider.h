@@ -39,6 +39,7 @@
 #ifndef EXI_CORE_PROVIDER_H
 #define EXI_CORE_PROVIDER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -149,6 +150,8 @@ struct exi_conn {
 	int fd;		 /* the TCP descriptor */
 	int bell;	 /* the pair link, to ring the peer; -1 for tcp */
 	uint64_t *bells; /* counts wake-ups sent, by atomic add */
+	/* A ring found that nobody is there any more. */
+	_Atomic bool unheard;
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };

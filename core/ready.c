@@ -8,6 +8,7 @@
 
 #include "core/flow.h"
 #include "core/futex.h"
+#include "core/link.h"
 
 #define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -53,6 +54,8 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 		    struct exi_ready *ret)
 {
+	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone))
+		exi_flow_bereft_locked(sk);
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & WRITE_EVENTS;
 		return;
@@ -62,8 +65,8 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLOUT | POLLWRNORM;
 }
 
-bool exi_ready_look(struct exi_sock *sk, int fd, short events,
-		    struct exi_ready *ret)
+static bool look_once(struct exi_sock *sk, int fd, short events,
+		      struct exi_ready *ret)
 {
 	struct exi_shared *sh;
 
@@ -82,6 +85,18 @@ bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 	if (exi_unlikely(ret->hung_up))
 		ret->now |= POLLHUP;
 	return true;
+}
+
+bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+		    struct exi_ready *ret)
+{
+	if (!look_once(sk, fd, events, ret))
+		return false;
+	/* Who hears that the peer ended may ask whether it closed. */
+	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
+	    !exi_link_ended(sk, fd))
+		return true;
+	return look_once(sk, fd, events, ret);
 }
 
 short exi_ready_events(struct exi_sock *sk, int fd, short events)

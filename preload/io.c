@@ -35,8 +35,10 @@ put(int fd, const void *buf, size_t n, int flags)
 		n = SSIZE_MAX;
 	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
 	/* An edge-triggered set must look for room from now on. */
-	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk)
+	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk) {
+		atomic_fetch_add(&sk->cramped, 1);
 		exi_sock_ring(sk, EXI_TX);
+	}
 	return ret;
 }
 
@@ -382,6 +384,10 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
 		return native.recvmmsg(fd, m, n, flags, timeout);
 	flags &= ~MSG_WAITFORONE;
+	/* Unlike the others it tells of an error before the bytes. */
+	i = (unsigned int)exi_flow_error(fd);
+	if (exi_unlikely(i))
+		return (int)shim_result(-(int)i);
 	for (i = 0; i < n; i++) {
 		ssize_t ret = get_message(fd, &m[i].msg_hdr, flags);
 

@@ -58,7 +58,7 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	int ret;
 
 	/* Gives the connection up. */
-	if (addr && len >= sizeof(addr->sa_family) &&
+	if (shim_sock(fd) && addr && len >= sizeof(addr->sa_family) &&
 	    addr->sa_family == AF_UNSPEC)
 		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
 	ret = (int)shim_result(exi_connect(fd, addr, len));
