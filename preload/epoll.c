@@ -68,15 +68,17 @@ struct item {
 	bool managed;
 	bool dormant; /* managed, and not in the application's set now */
 	bool active;
-	bool held;  /* by a thread that looks at it: no other may */
-	bool again; /* something came meanwhile */
-	bool armed; /* its peer was asked to ring, for these: */
+	bool held;    /* by a thread that looks at it: no other may */
+	bool again;   /* something came meanwhile */
+	bool counted; /* what came made the set readable, see settle() */
+	bool armed;   /* its peer was asked to ring, for these: */
 	short armed_for;
 	bool dead;
 	bool disabled;	   /* one shot, and shot */
 	bool rung;	   /* edge: tell it, whatever it was told */
 	bool told;	   /* edge: since it was added or changed */
 	bool blocked;	   /* edge: could not send when looked at last */
+	uint32_t cramped;  /* edge: of the socket, when it was told */
 	uint32_t over;	   /* edge: of OVER, when it was told */
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
@@ -95,10 +97,18 @@ struct set {
 	uint32_t stirs; /* changes whenever something comes */
 	int sleepers;
 	int nudge;
-	bool outer; /* its own descriptor is waited on */
+	bool nudged;	    /* the nudge is readable */
+	_Atomic bool outer; /* its own descriptor is waited on */
+	_Atomic(struct nest *) nests;
 	uint64_t prefix;
 	uint64_t asked; /* exi_ticks() of the last look at the kernel */
 	struct exi_spin spin;
+};
+
+/* A set that is, or was, in another. */
+struct nest {
+	struct set *inner;
+	struct nest *next;
 };
 
 static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
@@ -122,10 +132,20 @@ static void unref_locked(struct item *it)
 
 /* --- active items ------------------------------------------------------- */
 
-static void nudge(struct set *s)
+static void nudge_locked(struct set *s)
 {
 	if (s->nudge >= 0)
 		eventfd_write(s->nudge, 1);
+	s->nudged = true;
+}
+
+static void calm_locked(struct set *s)
+{
+	eventfd_t drained;
+
+	if (s->nudge >= 0)
+		eventfd_read(s->nudge, &drained);
+	s->nudged = false;
 }
 
 static void activate_locked(struct item *it)
@@ -144,8 +164,9 @@ static void activate_locked(struct item *it)
 		exi_list_add_tail(&s->active, &it->node);
 		s->n_active++;
 	}
-	if (s->sleepers || s->outer)
-		nudge(s);
+	if (s->sleepers || (s->outer && !it->counted))
+		nudge_locked(s);
+	it->counted = true;
 }
 
 static void off_the_active_locked(struct item *it)
@@ -184,8 +205,6 @@ static void wake(struct item *it, enum exi_dir d)
 		return;
 	}
 	exi_lock(&it->set->lock);
-	/* Room is told again: there was none, or a send found none. */
-	it->blocked = it->blocked || d == EXI_TX;
 	activate_locked(it);
 	exi_unlock(&it->set->lock);
 }
@@ -296,11 +315,16 @@ static int add_nudge(struct set *s)
 }
 
 /* What the kernel tells of a managed item, whatever the application wants to
- * know of it: that something changed on TCP. */
+ * know of it: that something changed on TCP. Not in a set that is itself waited
+ * on, for the kernel tells of the set what it tells of its items. */
 static struct epoll_event tagged(const struct item *it)
 {
+	uint32_t events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLOUT;
+
+	if (it->set->outer)
+		events &= it->dormant ? 0 : interest(it);
 	return (struct epoll_event){
-		.events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLOUT | EPOLLET,
+		.events = events | EPOLLET,
 		.data.u64 = it->set->prefix | (uint32_t)it->fd,
 	};
 }
@@ -334,13 +358,13 @@ static void manage(struct item *it)
 	}
 	/* A ring wakes the thread here without a detour; where that is refused,
 	 * the service is the detour. */
-	it->link = exi_link_share(it->sk, watch_link, it);
+	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
 	it->rung = true;
 	s->n_managed++;
 	activate_locked(it);
-	nudge(s); /* who sleeps as if there were none looks again */
+	nudge_locked(s); /* who sleeps as if there were none looks again */
 	exi_unlock(&s->lock);
 }
 
@@ -531,6 +555,11 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 		wants_locked(it, ev);
 	}
 	exi_unlock(&it->set->lock);
+	if (it->set->outer) {
+		struct epoll_event kernels = tagged(it);
+
+		native.epoll_ctl(it->set->fd, EPOLL_CTL_MOD, it->fd, &kernels);
+	}
 	return ret;
 }
 
@@ -562,6 +591,42 @@ static struct item *live_item(int epfd, int fd, const struct exi_sock *sk)
 	return NULL;
 }
 
+/* What no set is has nothing taken out, and says so otherwise. */
+static bool is_set(int fd, int other)
+{
+	int saved = errno;
+	bool ret = set_of(fd) ||
+		   (native.epoll_ctl(fd, EPOLL_CTL_DEL, other, NULL) < 0 &&
+		    errno == ENOENT);
+
+	errno = saved;
+	return ret;
+}
+
+/* Something that is no connection came into a set: perhaps another set. */
+static void nest(int epfd, int fd)
+{
+	struct set *s, *inner;
+	struct nest *n;
+
+	if (!is_set(fd, epfd))
+		return;
+	pthread_mutex_lock(&structure);
+	s = make_set(epfd);
+	inner = make_set(fd);
+	for (n = s ? s->nests : NULL; n && n->inner != inner; n = n->next)
+		;
+	if (s && inner && !n) {
+		n = malloc(sizeof(*n));
+		if (n) {
+			*n = (struct nest){ inner, s->nests };
+			s->nests = n; /* for ever, as sets are */
+		}
+	}
+	pthread_mutex_unlock(&structure);
+	shim_epoll_outer(fd);
+}
+
 HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	EXI_CANCEL_OFF(false);
@@ -572,9 +637,10 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	int ret;
 
 	if (exi_likely(!sk || !sk->adopted || !known)) {
-		if (op == EPOLL_CTL_ADD)
-			shim_epoll_outer(fd);
-		return native.epoll_ctl(epfd, op, fd, ev);
+		ret = native.epoll_ctl(epfd, op, fd, ev);
+		if (op == EPOLL_CTL_ADD && ret == 0)
+			nest(epfd, fd);
+		return ret;
 	}
 	pthread_mutex_lock(&structure);
 	it = live_item(epfd, fd, sk);
@@ -602,6 +668,13 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 
 /* --- epoll_wait --------------------------------------------------------- */
 
+/* Of an edge-triggered item, before a look: what comes after it is told next
+ * time. */
+struct saw {
+	uint64_t came;	  /* bytes that had come */
+	uint32_t cramped; /* of the socket */
+};
+
 /* Bytes that were received, and those that could be. */
 static uint64_t arrived(const struct item *it)
 {
@@ -613,46 +686,67 @@ static uint64_t arrived(const struct item *it)
 }
 
 /* Edge-triggered: is this worth telling? Something came; room after there was
- * none; an end. came: what had come when it was looked at. */
-static bool edge(struct item *it, uint32_t now, uint32_t over, uint64_t came)
+ * none, or a send found none; an end. */
+static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
 {
-	bool ret = !it->told || (over & ~it->over) ||
-		   ((now & RX_EVENTS) && (it->rung || came != it->arrived)) ||
-		   ((now & TX_EVENTS) && it->blocked);
+	return !it->told || (now & OVER & ~it->over) ||
+	       ((now & RX_EVENTS) && (it->rung || saw->came != it->arrived)) ||
+	       ((now & TX_EVENTS) &&
+		(it->blocked || saw->cramped != it->cramped));
+}
 
-	it->blocked = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
-	return ret;
+/* Of what is so now, the event; 0: none. */
+static uint32_t event_locked(const struct item *it, uint32_t now,
+			     const struct saw *saw)
+{
+	uint32_t ret = now & (interest(it) | EPOLLERR | EPOLLHUP);
+
+	if ((now & POLLNVAL) || it->disabled || it->dormant || it->dead)
+		return 0;
+	/* An end is an edge, whether it is asked for by name or not. */
+	return ret && (it->events & EPOLLET) &&
+			       !edge(it, ret | (now & OVER), saw)
+		       ? 0
+		       : ret;
 }
 
 /* After a look: the event, or not. */
-static bool tell_locked(struct item *it, uint32_t now, uint64_t came,
+static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
 			struct epoll_event *ev)
 {
-	uint32_t over = now & OVER;
-	bool read = now & EPOLLIN;
+	uint32_t event = event_locked(it, now, saw);
 
-	now &= interest(it) | EPOLLERR | EPOLLHUP;
-	if (!now || it->disabled || it->dormant || it->dead) {
-		if (!now && (interest(it) & TX_EVENTS))
-			it->blocked = true;
-		if (!read) /* what had come was taken */
-			it->arrived = came;
+	it->blocked = (interest(it) & TX_EVENTS & ~now) != 0;
+	if (!event) {
+		if (!(now & EPOLLIN)) /* what had come was taken */
+			it->arrived = saw->came;
 		return false;
 	}
-	if ((it->events & EPOLLET) && !edge(it, now, over, came)) {
-		if (!read)
-			it->arrived = came;
-		return false;
-	}
-	ev->events = now;
+	ev->events = event;
 	ev->data = it->data;
 	it->told = true;
 	it->rung = false;
-	it->over = over;
-	it->arrived = came;
+	it->over = now & OVER;
+	it->arrived = saw->came;
+	it->cramped = saw->cramped;
 	if (it->events & EPOLLONESHOT)
 		it->disabled = true;
 	return true;
+}
+
+/* No lock is held, and the item is this thread's. */
+static uint32_t look(struct item *it, struct saw *ret)
+{
+	uint32_t events = interest(it);
+
+	*ret = (struct saw){ 0 };
+	if (it->events & EPOLLET) {
+		*ret = (struct saw){ arrived(it),
+				     atomic_load(&it->sk->cramped) };
+		if (events & EPOLLIN)
+			events |= EPOLLRDHUP;
+	}
+	return (uint16_t)exi_ready_events(it->sk, number(it), (short)events);
 }
 
 /* The peer rings from now on, until disarm(); false when it need not. No lock
@@ -707,25 +801,17 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 	exi_lock(&s->lock);
 	for (left = s->n_active; left > 0 && n < max; left--) {
 		struct item *it = pop_locked(s);
-		uint32_t events, now;
-		uint64_t came = 0;
 		bool tell, rest = false;
+		struct saw saw;
+		uint32_t now;
 
 		if (!it)
 			break;
-		/* An end is an edge, whether it is asked for by name or not. */
-		events = interest(it);
-		if ((it->events & EPOLLET) && (events & EPOLLIN))
-			events |= EPOLLRDHUP;
 		exi_unlock(&s->lock);
 		disarm(it);
-		/* Before the look: what comes after it is told next time. */
-		if (it->events & EPOLLET)
-			came = arrived(it);
-		now = (uint16_t)exi_ready_events(it->sk, number(it),
-						 (short)events);
+		now = look(it, &saw);
 		exi_lock(&s->lock);
-		tell = !(now & POLLNVAL) && tell_locked(it, now, came, &ev[n]);
+		tell = tell_locked(it, now, &saw, &ev[n]);
 		n += tell;
 		if (tell) {
 			it->idle = 0;
@@ -746,7 +832,6 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 /* Takes the tagged events out; how many remain. */
 static int absorb(struct set *s, struct epoll_event *ev, int n)
 {
-	eventfd_t drained;
 	int i, kept = 0;
 
 	for (i = 0; i < n; i++) {
@@ -760,7 +845,11 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 			continue;
 		}
 		if ((tag & TAG_MASK) == TAG_NUDGE) {
-			eventfd_read(s->nudge, &drained);
+			if (!s->outer) { /* else see settle() */
+				exi_lock(&s->lock);
+				calm_locked(s);
+				exi_unlock(&s->lock);
+			}
 			continue;
 		}
 		exi_lock(&s->lock);
@@ -955,22 +1044,66 @@ static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 	return n;
 }
 
-/* Who waits on the set's own descriptor is told of what is there. */
-static void tell_outside(struct set *s)
+/* Peers ring for whatever comes from now on. The item is this thread's. */
+static void arm_next(struct item *it)
 {
-	eventfd_t drained;
-	bool sleeper;
+	disarm(it);
+	it->armed_for = (short)interest(it);
+	it->armed = !it->disabled &&
+		    exi_ready_arm(it->sk, number(it), it->armed_for, true);
+}
 
-	if (!s->outer)
-		return;
-	if (s->nudge >= 0)
-		eventfd_read(s->nudge, &drained);
-	sleeper = prepare(s);
+#define SETTLES 3
+
+/* Whether the set has an event now. Its own descriptor is readable then, and
+ * else it is not, until something comes. */
+static bool settle(struct set *s)
+{
+	int left, tries = 0;
+	uint32_t stirs;
+	bool ret;
+
 	exi_lock(&s->lock);
-	s->sleepers -= sleeper;
+	do {
+		stirs = s->stirs;
+		ret = false;
+		for (left = s->n_active; left > 0; left--) {
+			struct item *it = pop_locked(s);
+			struct saw saw;
+			uint32_t now;
+			bool has;
+
+			if (!it)
+				break;
+			it->counted = false;
+			exi_unlock(&s->lock);
+			arm_next(it);
+			now = look(it, &saw);
+			exi_lock(&s->lock);
+			has = event_locked(it, now, &saw);
+			release_locked(it, has);
+			ret = ret || has;
+		}
+	} while (s->stirs != stirs && ++tries < SETTLES);
+	ret = ret || s->stirs != stirs;
+	if (ret && !s->nudged)
+		nudge_locked(s);
+	else if (!ret && s->nudged)
+		calm_locked(s);
 	exi_unlock(&s->lock);
-	if (!sleeper)
-		nudge(s);
+	return ret;
+}
+
+#define NESTS 5 /* as in the kernel */
+
+/* Who waits on the set is told of what is in the sets in it. */
+static void settle_inner(const struct set *s, int depth)
+{
+	for (struct nest *n = s->nests; n && depth < NESTS; n = n->next) {
+		settle_inner(n->inner, depth + 1);
+		if (n->inner->outer)
+			settle(n->inner);
+	}
 }
 
 static __attribute__((noinline)) int
@@ -984,6 +1117,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		n = wait_once(s, ev, max, deadline, at_once);
 		if (n || at_once)
 			break;
+		if (s->outer && settle(s))
+			continue;
 		n = sleep_once(s, ev, max, deadline, mask);
 		if (n > 0)
 			break;
@@ -992,7 +1127,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		else if (n < 0 && n != -EAGAIN)
 			break;
 	}
-	tell_outside(s);
+	if (s->outer)
+		settle(s);
 	return n;
 }
 
@@ -1010,6 +1146,8 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		deadline = exi_now_ns() +
 			   (uint64_t)timeout->tv_sec * 1000000000u +
 			   (uint64_t)timeout->tv_nsec;
+	if (s && exi_unlikely(s->nests))
+		settle_inner(s, 0);
 	/* Until a connection has met its peer's library, the kernel's alone. */
 	while (!s || s->n_managed == 0) {
 		n = native.epoll_pwait(epfd, ev, max,
@@ -1075,6 +1213,30 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 
 /* --- the ends of sets --------------------------------------------------- */
 
+/* What the kernel knows of an item is what its set tells outside. */
+static void turn_outside(struct set *s, int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct epoll_event ev;
+	struct item *it;
+
+	if (!sk)
+		return;
+	exi_lock(&sk->link_lock);
+	pthread_mutex_lock(&structure);
+	it = live_item(s->fd, fd, sk);
+	if (it && it->managed) {
+		/* The service tells of it. */
+		if (it->link >= 0 && it->link == exi_ready_bell(sk, number(it)))
+			native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
+		it->link = -1;
+		ev = tagged(it);
+		native.epoll_ctl(s->fd, EPOLL_CTL_MOD, fd, &ev);
+	}
+	pthread_mutex_unlock(&structure);
+	exi_unlock(&sk->link_lock);
+}
+
 bool shim_epoll_outer(int fd)
 {
 	EXI_CANCEL_OFF(false);
@@ -1082,8 +1244,11 @@ bool shim_epoll_outer(int fd)
 
 	if (exi_likely(!s))
 		return false;
-	s->outer = true;
-	tell_outside(s);
+	if (!atomic_exchange(&s->outer, true))
+		for (int i = 0; i < s->size; i++)
+			turn_outside(s, i);
+	settle_inner(s, 0);
+	settle(s);
 	return s->n_managed > 0;
 }
 

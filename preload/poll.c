@@ -34,6 +34,7 @@ struct call {
 	struct pollfd *kernel; /* n, and the thread's eventfd */
 	struct slot *slots;
 	int on_fabric; /* of the last look: the index of one, or -1 */
+	bool sets;     /* some are epoll sets with connections in them */
 };
 
 static _Thread_local struct exi_spin thread_spin;
@@ -218,8 +219,12 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	int ret, n;
 
 	for (;;) {
-		int ready = look(c);
+		int ready;
 
+		for (nfds_t i = 0; c->sets && i < c->n; i++)
+			if (c->fds[i].fd >= 0 && !c->slots[i].sk)
+				shim_epoll_outer(c->fds[i].fd);
+		ready = look(c);
 		if (!ready && !at_once && spin(c, deadline))
 			ready = 1;
 		ret = ask_kernel(c);
@@ -229,7 +234,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 		if (n || at_once)
 			return n;
 		ret = sleep_once(c, deadline, mask);
-		if (ret == 1) {
+		/* A set may have been stirred for nothing: it is looked at. */
+		if (ret == 1 && !c->sets) {
 			n = gather(c);
 			if (n)
 				return n;
@@ -253,28 +259,33 @@ static bool too_many(nfds_t n)
 
 /* The connections of the call; false when there are none, nor anything else
  * that the kernel does not know. */
-static bool ours(const struct pollfd *fds, nfds_t n)
+static bool ours(const struct pollfd *fds, nfds_t n, bool *ret_sets)
 {
 	bool ret = false;
 
+	*ret_sets = false;
 	for (nfds_t i = 0; i < n; i++) {
 		if (fds[i].fd < 0)
 			continue;
-		if (shim_sock(fds[i].fd) || shim_epoll_outer(fds[i].fd))
+		if (shim_sock(fds[i].fd))
 			ret = true;
+		else if (shim_epoll_outer(fds[i].fd))
+			*ret_sets = true;
 	}
-	return ret;
+	return ret || *ret_sets;
 }
 
-static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
-		 const sigset_t *mask)
+static int mixed(struct pollfd *fds, nfds_t n, bool sets,
+		 const struct timespec *timeout, const sigset_t *mask)
 {
 	EXI_CANCEL_OFF(true);
 	struct pollfd few_kernel[FEW + 1];
 	struct slot few_slots[FEW];
-	struct call c = {
-		.fds = fds, .n = n, .kernel = few_kernel, .slots = few_slots
-	};
+	struct call c = { .fds = fds,
+			  .n = n,
+			  .kernel = few_kernel,
+			  .slots = few_slots,
+			  .sets = sets };
 	uint64_t deadline = 0;
 	bool at_once = false;
 	int ret;
@@ -309,23 +320,26 @@ static int mixed(struct pollfd *fds, nfds_t n, const struct timespec *timeout,
 static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 		     const sigset_t *mask)
 {
-	if (exi_likely(!fds || too_many(n) || !ours(fds, n)) ||
+	bool sets;
+
+	if (exi_likely(!fds || too_many(n) || !ours(fds, n, &sets)) ||
 	    (t &&
 	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
 		return native.ppoll(fds, n, t, mask);
-	return mixed(fds, n, t, mask);
+	return mixed(fds, n, sets, t, mask);
 }
 
 static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 {
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
+	bool sets;
 
 	/* The headers say of these calls that they only write to it. */
 	__asm__("" : "+r"(fds));
-	if (exi_likely(!fds || too_many(n) || !ours(fds, n)))
+	if (exi_likely(!fds || too_many(n) || !ours(fds, n, &sets)))
 		return native.poll(fds, n, ms);
-	return mixed(fds, n, ms < 0 ? NULL : &t, NULL);
+	return mixed(fds, n, sets, ms < 0 ? NULL : &t, NULL);
 }
 
 HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,

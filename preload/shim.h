@@ -86,8 +86,9 @@ void shim_epoll_forked(void);
 /* No set has anything but the kernel's in it any more. */
 void shim_epoll_leave(void);
 void shim_epoll_init(void);
-/* Whether fd is an epoll set with events that only the library knows of; makes
- * the set tell of them by its descriptor from now on. */
+/* Whether fd is an epoll set with connections that only the library knows of;
+ * its descriptor is readable if one of them has an event now, and becomes so
+ * when one has. */
 bool shim_epoll_outer(int fd);
 
 /* In the child of a fork. */

@@ -758,6 +758,22 @@ ROW(epoll_nested_waits)
 	later_end();
 }
 
+/* The set is in the other when it gets its first connection. */
+ROW(epoll_nested_empty)
+{
+	set = epoll_create1(0);
+	set2 = epoll_create1(0);
+	is("nest", add(set2, set, EPOLLIN));
+	pair();
+	is("add", add(set, here, EPOLLIN));
+	later(100, hello);
+	wait_said("outer", set2, 4, 2000);
+	later_end();
+	wait_said("inner", set, 4, 0);
+	get_now("recv", here, 64);
+	wait_said("outer", set2, 4, 60);
+}
+
 ROW(epoll_nested_edge)
 {
 	a_set(EPOLLIN);
