@@ -20,6 +20,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/queue.h"
+#include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
 #include "core/wait.h"
@@ -792,8 +793,9 @@ static void look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 		exi_look_begin(sk, dir, &p->look);
 }
 
+/* seen: bytes that lie there and are not enough. */
 static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
-		      struct patience *p)
+		      struct patience *p, size_t seen)
 {
 	int ret;
 
@@ -816,7 +818,8 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 							    : SO_SNDTIMEO);
 		p->known = true;
 	}
-	ret = exi_wait(sk, fd, dir, p->deadline);
+	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
+		   : exi_wait(sk, fd, dir, p->deadline);
 	return ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
@@ -923,7 +926,7 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 		}
 		if (n != -EAGAIN)
 			break;
-		n = be_patient(sk, fd, EXI_TX, flags, &p);
+		n = be_patient(sk, fd, EXI_TX, flags, &p, 0);
 		if (n)
 			break;
 	}
@@ -1018,7 +1021,8 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	exi_unlock(&h->lock);
 	pthread_cleanup_push(bare_ends, &b);
 	exi_cancel_rest();
-	b.n = recv(fd, buf, len, flags & ~MSG_WAITALL);
+	b.n = recv(fd, buf, len,
+		   flags & MSG_PEEK ? flags : flags & ~MSG_WAITALL);
 	if (b.n < 0)
 		b.n = -errno;
 	exi_cancel_rested();
@@ -1026,6 +1030,23 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	if (b.go && atomic_load(&sk->sh->greeting))
 		exi_link_go(sk);
 	return b.n;
+}
+
+/* With fewer bytes a call waits on. */
+static size_t enough(const struct exi_shared *sh, size_t len, int flags)
+{
+	uint32_t lowat = atomic_load_explicit(&sh->lowat, memory_order_relaxed);
+
+	return flags & MSG_WAITALL || lowat > len ? len : lowat;
+}
+
+/* n bytes were seen, and are not enough: 0 to look again. */
+static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
+			 struct patience *p)
+{
+	return exi_ready_events(sk, fd, POLLRDHUP)
+		       ? -ENODATA
+		       : be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
@@ -1050,6 +1071,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
 	for (;;) {
+		bool bare = false;
 		struct exi_half *h;
 
 		if (!lock_half(sk, fd, EXI_RX, &p, &sh))
@@ -1065,6 +1087,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		}
 		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
 		    !h->err && !h->broken) {
+			bare = true;
 			n = bare_recv(sk, h, fd, (char *)buf + done, len - done,
 				      flags);
 		} else {
@@ -1082,16 +1105,22 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 				continue;
 			}
 			if (n == -EAGAIN) {
-				n = be_patient(sk, fd, EXI_RX, flags, &p);
+				n = be_patient(sk, fd, EXI_RX, flags, &p, 0);
 				if (n == 0)
 					continue;
 			}
 		}
 		if (n > 0)
 			done += (size_t)n;
-		if (n <= 0 || done == len || !(flags & MSG_WAITALL) ||
-		    (flags & MSG_PEEK))
+		if (n <= 0 || exi_likely(done >= enough(sh, len, flags)))
 			break;
+		if (bare && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL)
+			break; /* the kernel has waited for enough */
+		if (!(flags & MSG_PEEK))
+			continue;
+		if (look_for_more(sk, fd, done, flags, &p))
+			break;
+		done = 0;
 	}
 	if (done && n < 0)
 		keep_error(sk, fd, EXI_RX, (int)-n);

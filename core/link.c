@@ -679,6 +679,7 @@ static void up_locked(struct exi_sock *sk)
 	l->state = EXI_LINK_UP;
 	l->deadline = 0;
 	exi_family_keep(sk);
+	exi_ready_lowat(sk);
 	exi_service_untimed(l);
 	if (exi_ready_met)
 		exi_ready_met(sk);

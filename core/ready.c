@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "core/flow.h"
 #include "core/futex.h"
@@ -24,6 +25,32 @@ static bool over(struct exi_sock *sk, struct exi_half *h)
 	       (sk->fab && sk->fab->ops->over(sk->fab));
 }
 
+static uint32_t lowat(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->sh->lowat, memory_order_relaxed);
+}
+
+/* Bytes on TCP and, where nothing of TCP comes before them, in the ring. The
+ * lock is held. */
+static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	size_t n = h->mode == EXI_MODE_RING ? 0 : sk->tcp->ops->unread(sk->tcp);
+
+	if (h->mode == EXI_MODE_LEFT && n > h->left)
+		n = h->left;
+	if ((h->mode == EXI_MODE_RING ||
+	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
+	    sk->fab)
+		n += sk->fab->ops->unread(sk->fab);
+	return n;
+}
+
+/* What lies there is as much as SO_RCVLOWAT asks for. */
+static bool sufficient(struct exi_sock *sk, struct exi_half *h)
+{
+	return exi_likely(lowat(sk) <= 1) || unread_locked(sk, h) >= lowat(sk);
+}
+
 static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		    struct exi_ready *ret)
 {
@@ -32,7 +59,9 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
-		if (h->err || h->broken)
+		if (h->err || h->broken ||
+		    (h->mode == EXI_MODE_LEFT && lowat(sk) > 1 &&
+		     sufficient(sk, h)))
 			ret->now |= POLLIN | POLLRDNORM;
 		return;
 	}
@@ -40,7 +69,9 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 		return;
 	}
-	if (left || h->err || sk->fab->ops->ready(sk->fab, EXI_RX))
+	if (left || h->err ||
+	    (sk->fab->ops->ready(sk->fab, EXI_RX) &&
+	     (sufficient(sk, h) || over(sk, h))))
 		ret->now |= POLLIN | POLLRDNORM;
 	if ((events & POLLRDHUP) && over(sk, h))
 		ret->now |= POLLRDHUP;
@@ -112,6 +143,16 @@ short exi_ready_events(struct exi_sock *sk, int fd, short events)
 	return r.now;
 }
 
+/* The peer rings for what comes after all that is there, which is not enough. */
+static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	if (!sk->fab || (h->mode != EXI_MODE_RING && h->mode != EXI_MODE_LEFT))
+		return true;
+	if (sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
+		return false;
+	return lowat(sk) <= 1 || !(sufficient(sk, h) || over(sk, h));
+}
+
 static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
 {
 	struct exi_shared *sh;
@@ -121,16 +162,13 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return false;
 	h = &sh->half[dir];
-	if (h->mode == EXI_MODE_RING && sk->fab && !h->err && !h->ended &&
-	    !h->broken) {
-		if (fresh && dir == EXI_RX)
-			ret = sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_NEXT) ==
-			      0;
-		else
-			ret = exi_flow_ring_locked(sk, dir);
-	} else if (h->mode == EXI_MODE_RING) {
+	if (h->mode == EXI_MODE_RING &&
+	    (!sk->fab || h->err || h->ended || h->broken))
 		ret = false; /* an end, or an error, is there */
-	}
+	else if (dir == EXI_RX && (fresh || lowat(sk) > 1))
+		ret = arm_next_locked(sk, h);
+	else
+		ret = exi_flow_ring_locked(sk, dir);
 	ret = ret || fresh;
 	sk->armed[dir] += ret;
 	exi_half_unlock(h);
@@ -151,6 +189,15 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 	    exi_futex_waitv_works())
 		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
 	exi_half_unlock(&sh->half[dir]);
+}
+
+void exi_ready_lowat(struct exi_sock *sk)
+{
+	int n = 0;
+	socklen_t len = sizeof(n);
+
+	if (getsockopt(sk->tcp->fd, SOL_SOCKET, SO_RCVLOWAT, &n, &len) == 0)
+		atomic_store(&sk->sh->lowat, (uint32_t)n);
 }
 
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
@@ -180,13 +227,7 @@ int exi_ready_unread(struct exi_sock *sk, int fd)
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return -EBADF;
 	h = &sh->half[EXI_RX];
-	n = h->mode == EXI_MODE_RING ? 0 : sk->tcp->ops->unread(sk->tcp);
-	if (h->mode == EXI_MODE_LEFT && n > h->left)
-		n = h->left;
-	if ((h->mode == EXI_MODE_RING ||
-	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
-	    sk->fab)
-		n += sk->fab->ops->unread(sk->fab);
+	n = unread_locked(sk, h);
 	exi_half_unlock(h);
 	return n > INT_MAX ? INT_MAX : (int)n;
 }

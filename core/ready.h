@@ -34,6 +34,9 @@ EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 
+/* SO_RCVLOWAT may have changed. */
+EXI_SHIM void exi_ready_lowat(struct exi_sock *sk);
+
 /* The peer has ended its direction, whether all of it was read or not. */
 bool exi_ready_peer_ended(struct exi_sock *sk, int fd);
 

@@ -188,6 +188,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->reason, 0);
 	RESET(&sh->met, 0);
 	RESET(&sh->gone, 0);
+	RESET(&sh->lowat, 0);
 	RESET(&sh->rx_fin, 0);
 	RESET(&sh->hold_here, 0);
 	RESET(&sh->hold_there, 0);

@@ -27,12 +27,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "core/cancel.h"
 #include "core/config.h"
 #include "core/futex.h"
+#include "core/link.h"
+#include "core/ready.h"
 
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
@@ -237,24 +240,22 @@ static void rest_ends(void *arg)
 	exi_half_unlock(r->h);
 }
 
-static int rest(struct rest *r, const struct exi_word *w, uint64_t deadline)
+static int rest(struct rest *r, const struct exi_word *w)
 {
-	struct timespec until = exi_ns_timespec(deadline);
 	int ret, type;
 
 	pthread_cleanup_push(rest_ends, r);
 	exi_cancel_rest();
 	/* The C library does not know that this sleeps. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
-	ret = exi_futex_wait(w, r->word ? 2 : 1, deadline ? &until : NULL);
+	ret = exi_futex_wait(w, r->word ? 2 : 1, NULL);
 	pthread_setcanceltype(type, NULL);
 	exi_cancel_rested();
 	pthread_cleanup_pop(1);
 	return ret;
 }
 
-static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
-		     uint64_t deadline)
+static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
 	struct rest r = { .sk = sk,
 			  .dir = dir,
@@ -277,7 +278,7 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir,
 	if (ret == 0)
 		exi_sock_look(sk, dir, 1);
 	exi_half_unlock(h);
-	return ret ? 0 : rest(&r, w, deadline);
+	return ret ? 0 : rest(&r, w);
 }
 
 /* --- on TCP ------------------------------------------------------------- */
@@ -397,9 +398,118 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return err;
 }
 
+/* A sleep in poll while the direction is on a fabric. */
+struct bell_rest {
+	struct exi_poller w;
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+	int fd;
+	bool armed;
+};
+
+static short event_of(enum exi_dir dir)
+{
+	return dir == EXI_RX ? POLLIN : POLLOUT;
+}
+
+static void bell_rest_ends(void *arg)
+{
+	struct bell_rest *r = arg;
+	eventfd_t drained;
+
+	if (r->armed)
+		exi_ready_disarm(r->sk, r->fd, event_of(r->dir));
+	exi_lock(&r->h->lock);
+	exi_sock_unwait(r->sk, r->dir, &r->w.w);
+	exi_unlock(&r->h->lock);
+	eventfd_read(r->w.event_fd, &drained);
+}
+
+/* Nothing new is there, and the peer rings when something is. */
+static bool arm_bell(struct bell_rest *r, size_t seen)
+{
+	struct exi_ready now;
+
+	r->armed = exi_ready_arm(r->sk, r->fd, event_of(r->dir), seen > 0);
+	if (!r->armed)
+		return false;
+	if (!seen)
+		return true;
+	return exi_ready_look(r->sk, r->fd, POLLRDHUP, &now) && !now.now &&
+	       exi_ready_unread(r->sk, r->fd) <= (int)seen;
+}
+
+/* A handler ends a call with a time-out though it was installed to restart
+ * calls; the kernel restarts a sleep on several words by itself, but no poll.
+ * Bytes that are there already change no word. */
+static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
+		     uint64_t deadline)
+{
+	struct bell_rest r = {
+		.w = { .w.wake = exi_poller_wake, .event_fd = exi_poller_fd() },
+		.sk = sk,
+		.fd = fd,
+		.dir = dir,
+	};
+	struct pollfd p[2] = {
+		{ .fd = r.w.event_fd, .events = POLLIN },
+		{ .fd = exi_ready_bell(sk, fd), .events = POLLIN },
+	};
+	struct timespec left, *timeout = NULL;
+	struct exi_shared *sh;
+	int ret = 0;
+
+	if (p[0].fd < 0)
+		return p[0].fd;
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return -EBADF;
+	r.h = &sh->half[dir];
+	if (!quiet(sh, dir)) {
+		exi_half_unlock(r.h);
+		return 0;
+	}
+	r.h->sleeps++;
+	exi_sock_wait(sk, dir, &r.w.w);
+	exi_half_unlock(r.h);
+	if (deadline) {
+		uint64_t now = exi_now_ns();
+
+		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		timeout = &left;
+	}
+	pthread_cleanup_push(bell_rest_ends, &r);
+	if (arm_bell(&r, seen)) {
+		exi_cancel_rest();
+		ret = ppoll(p, 2, timeout, NULL);
+		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
+		exi_cancel_rested();
+	}
+	pthread_cleanup_pop(1);
+	/* Without the detour by the service. */
+	if (ret == 0 && p[1].revents)
+		exi_link_event(sk, EPOLLIN);
+	return ret;
+}
+
 int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
 {
-	if (sk->sh->half[dir].mode == EXI_MODE_RING)
-		return wait_ring(sk, fd, dir, deadline);
-	return wait_tcp(sk, fd, dir, deadline);
+	if (sk->sh->half[dir].mode != EXI_MODE_RING)
+		return wait_tcp(sk, fd, dir, deadline);
+	return deadline ? wait_bell(sk, fd, dir, 0, deadline)
+			: wait_ring(sk, fd, dir);
+}
+
+int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline)
+{
+	uint64_t soon = exi_now_ns() + UNKICKED_NS;
+	struct timespec nap = { .tv_nsec = UNKICKED_NS };
+	int ret;
+
+	if (sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
+		return wait_bell(sk, fd, EXI_RX, seen, deadline);
+	/* On its way to the fabric or back: the kernel tells of what is there
+	 * only. */
+	ret = ppoll(NULL, 0, &nap, NULL) < 0 ? -errno : 0;
+	return ret == 0 && deadline && deadline <= soon ? -ETIMEDOUT : ret;
 }

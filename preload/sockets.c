@@ -111,13 +111,18 @@ HOOK int shutdown(int fd, int how)
 HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	EXI_CANCEL_OFF(false);
-	if (shim_sock(fd)) {
-		int ret = exi_before_option(fd, level, name);
+	struct exi_sock *sk = shim_sock(fd);
+	int ret;
 
+	if (sk) {
+		ret = exi_before_option(fd, level, name);
 		if (ret)
 			return (int)shim_result(ret);
 	}
-	return native.setsockopt(fd, level, name, val, len);
+	ret = native.setsockopt(fd, level, name, val, len);
+	if (sk && level == SOL_SOCKET && name == SO_RCVLOWAT)
+		exi_ready_lowat(sk);
+	return ret;
 }
 
 HOOK int getsockname(int fd, struct sockaddr *addr, socklen_t *len)

@@ -382,6 +382,30 @@ static void half_and_bye(void)
 	close(peer);
 }
 
+ROW(io_waitall_peek_cut_by_end)
+{
+	char buf[16];
+
+	pair();
+	later(0, half_and_bye);
+	got("peek", TIMED("peek", recv(here, buf, 10, MSG_WAITALL | MSG_PEEK)),
+	    buf);
+	later_end();
+	get_now("recv", here, 16);
+}
+
+ROW(io_waitall_peek_times_out)
+{
+	char buf[16];
+
+	pair();
+	timeout_of(here, SO_RCVTIMEO, 100);
+	put_text(peer, "hello");
+	got("peek", TIMED("peek", recv(here, buf, 10, MSG_WAITALL | MSG_PEEK)),
+	    buf);
+	get_now("recv", here, 16);
+}
+
 ROW(io_waitall_cut_by_end)
 {
 	char buf[16];

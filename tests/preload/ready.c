@@ -758,6 +758,39 @@ ROW(epoll_nested_waits)
 	later_end();
 }
 
+static void world(void)
+{
+	put_text(peer, ", world");
+}
+
+static void lowat(uint32_t flags)
+{
+	int n = 8;
+
+	a_set(EPOLLIN | flags);
+	is("lowat", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	put_text(peer, "hello");
+	wait_said("few", set, 4, 60);
+	later(100, world);
+	wait_said("enough", set, 4, 2000);
+	later_end();
+	get_now("recv", here, 6);
+	wait_said("rest", set, 4, 0);
+	put_text(peer, "bye");
+	shutdown(peer, SHUT_WR);
+	wait_said("end", set, 4, 2000);
+}
+
+ROW(epoll_lowat)
+{
+	lowat(0);
+}
+
+ROW(epoll_lowat_edge)
+{
+	lowat(EPOLLET);
+}
+
 /* The set is in the other when it gets its first connection. */
 ROW(epoll_nested_empty)
 {
