@@ -367,11 +367,24 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 static ssize_t try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 			size_t len, int flags)
 {
+	ssize_t n;
+
 	if (nowhere(sk, h))
 		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return try_recv_ring(sk, h, buf, len, flags);
-	return try_recv_tcp(sk, h, buf, len, flags);
+	n = try_recv_tcp(sk, h, buf, len, flags);
+	/* The last bytes of TCP: what follows is in the ring. */
+	if (n > 0 && n < (ssize_t)len && h->mode == EXI_MODE_RING && sk->fab) {
+		ssize_t more = try_recv_ring(sk, h, (char *)buf + n,
+					     len - (size_t)n, flags);
+
+		if (more > 0)
+			n += more;
+		else if (more < 0 && more != -EAGAIN)
+			h->err = (int)-more;
+	}
+	return n;
 }
 
 /* Under the direction's lock; read without it as a hint. */

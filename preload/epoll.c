@@ -409,15 +409,18 @@ static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
 	return ret;
 }
 
-/* Where no nudge could be made, the connection stays on TCP. */
+/* Where no nudge could be made, the connection stays on TCP; and where a
+ * process has the set that was forked before, and would not know. */
 static void met(struct exi_sock *sk)
 {
+	bool shared = atomic_load(&sk->sh->holders) > 1;
 	int fd = atomic_load(&sk->fd);
 	struct item *it;
 
 	pthread_mutex_lock(&structure);
 	while ((it = first_item(sk, fd, true))) {
-		manage(it);
+		if (!shared)
+			manage(it);
 		if (!it->managed) {
 			atomic_store(&sk->sh->hold_here, 1);
 			break;
@@ -1162,6 +1165,8 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 			return n;
 		if (s->n_managed)
 			break;
+		if (at_once || until(deadline) == 0)
+			return 0;
 	}
 	return wait_managed(s, ev, max, deadline, at_once, mask);
 }

@@ -172,7 +172,8 @@ static ssize_t put_gathered(int fd, const struct iovec *v, size_t n,
 	*buf = '\0'; /* for the sender of nothing */
 	to = buf;
 	for (size_t i = 0; i < n; i++)
-		to = mempcpy(to, v[i].iov_base, v[i].iov_len);
+		if (v[i].iov_len) /* with none, the base may be null */
+			to = mempcpy(to, v[i].iov_base, v[i].iov_len);
 	ret = put(fd, buf, bytes, flags);
 	if (buf != small)
 		free(buf);
