@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -24,6 +25,16 @@ static void *find(const char *name)
 
 	if (!&exs_preload)
 		return dlsym(RTLD_DEFAULT, name);
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	/* Which keeps count of descriptors. */
+	char theirs[64];
+	void *ret;
+
+	snprintf(theirs, sizeof(theirs), "__interceptor_%s", name);
+	ret = dlsym(RTLD_DEFAULT, theirs);
+	if (ret)
+		return ret;
+#endif
 	if (!libc)
 		libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
 	return dlsym(libc, name);

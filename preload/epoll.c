@@ -39,12 +39,15 @@
 /* exi_ticks() after which the kernel is asked though fabrics have events. */
 #define KERNEL_TICKS 50000
 
-/* In a tag the low bits are the descriptor and whether it is its link that
- * tells, the others the set's prefix. */
-#define TAG_BITS  25
+/* In a tag the low bits are the descriptor, whether it is its link that tells,
+ * or an item for one shot which is not managed, and which of its shots; the
+ * others the set's prefix. */
+#define TAG_BITS  34
 #define TAG_MASK  ((UINT64_C(1) << TAG_BITS) - 1)
 #define TAG_FD	  ((UINT64_C(1) << 24) - 1)
 #define TAG_LINK  (UINT64_C(1) << 24)
+#define TAG_SHOT  (UINT64_C(1) << 25)
+#define TAG_NTH	  26
 #define TAG_NUDGE TAG_FD
 
 #define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
@@ -75,6 +78,7 @@ struct item {
 	short armed_for;
 	bool dead;
 	bool disabled;	   /* one shot, and shot */
+	uint8_t shots;	   /* how often it was loaded */
 	bool rung;	   /* edge: tell it, whatever it was told */
 	bool told;	   /* edge: since it was added or changed */
 	bool blocked;	   /* edge: could not send when looked at last */
@@ -205,6 +209,9 @@ static void wake(struct item *it, enum exi_dir d)
 		return;
 	}
 	exi_lock(&it->set->lock);
+	/* A ring is for both directions; bytes are never counted already. */
+	if (d == EXI_RX)
+		it->counted = false;
 	activate_locked(it);
 	exi_unlock(&it->set->lock);
 }
@@ -329,6 +336,20 @@ static struct epoll_event tagged(const struct item *it)
 	};
 }
 
+/* And of one that is not managed: what the application wants. That the only
+ * shot of one was fired must be known when it comes to be managed, so it has a
+ * tag, too. */
+static struct epoll_event wanted(const struct item *it)
+{
+	struct epoll_event ret = { .events = it->events, .data = it->data };
+
+	if (it->events & EPOLLONESHOT)
+		ret.data.u64 = it->set->prefix | TAG_SHOT |
+			       (uint64_t)it->shots << TAG_NTH |
+			       (uint32_t)it->fd;
+	return ret;
+}
+
 static int watch_link(int fd, void *arg)
 {
 	const struct item *it = arg;
@@ -440,7 +461,9 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 
-		if (it->managed && named(it))
+		if (it->disabled)
+			ev.events &= MODE_FLAGS;
+		if ((it->managed || (it->events & EPOLLONESHOT)) && named(it))
 			native.epoll_ctl(it->set->fd,
 					 it->dormant ? EPOLL_CTL_DEL
 						     : EPOLL_CTL_MOD,
@@ -490,10 +513,15 @@ static struct set *make_set(int epfd)
 
 static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 {
+	/* For one shot it is loaded when the item is there to know of it. */
+	bool once = ev->events & EPOLLONESHOT;
+	struct epoll_event first = *ev;
 	struct set *s;
 	struct item *it;
 
-	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, ev) < 0)
+	if (once)
+		first.events = EPOLLONESHOT;
+	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &first) < 0)
 		return -errno;
 	s = make_set(epfd);
 	it = s && fd < (int)TAG_NUDGE && room_for(s, fd)
@@ -502,6 +530,8 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	if (!it) {
 		/* Nobody would tell of a fabric. */
 		atomic_store(&sk->sh->hold_here, 1);
+		if (once)
+			native.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, ev);
 		return 0;
 	}
 	exi_list_init(&it->node);
@@ -519,6 +549,10 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	listen_to(it);
 	if (exi_ready_ours(sk))
 		manage(it);
+	if (once && !it->managed) {
+		first = wanted(it);
+		native.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &first);
+	}
 	return 0;
 }
 
@@ -529,6 +563,7 @@ static void wants_locked(struct item *it, const struct epoll_event *ev)
 	it->disabled = it->told = it->blocked = it->dormant = false;
 	it->rung = true;
 	it->over = 0;
+	it->shots++;
 	activate_locked(it);
 }
 
@@ -568,18 +603,31 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 
 static int change_native(struct item *it, int op, struct epoll_event *ev)
 {
+	struct epoll_event kernels,
+		before = { .events = it->events, .data = it->data };
 	struct set *s = it->set;
+	int ret;
 
-	if (native.epoll_ctl(s->fd, op, it->fd, ev) < 0)
-		return -errno;
-	if (op == EPOLL_CTL_DEL) {
-		remove_item(it, true);
+	if (op != EPOLL_CTL_MOD) {
+		if (native.epoll_ctl(s->fd, op, it->fd, ev) < 0)
+			return -errno;
+		if (op == EPOLL_CTL_DEL)
+			remove_item(it, true);
 		return 0;
 	}
+	/* First, for the kernel may tell of it at once. */
 	exi_lock(&s->lock);
 	wants_locked(it, ev);
+	kernels = wanted(it);
 	exi_unlock(&s->lock);
-	return 0;
+	if (native.epoll_ctl(s->fd, op, it->fd, &kernels) == 0)
+		return 0;
+	ret = -errno;
+	exi_lock(&s->lock);
+	it->events = before.events;
+	it->data = before.data;
+	exi_unlock(&s->lock);
+	return ret;
 }
 
 /* Not one of a socket that had the number before, which closed unseen. */
@@ -832,6 +880,26 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 	return n;
 }
 
+/* The kernel told of an item for one shot. Not the application, if it was told
+ * since, when the item had come to be managed. */
+static bool take_shot(struct set *s, struct epoll_event *ev)
+{
+	uint64_t tag = ev->data.u64;
+	struct item *it;
+	bool ret;
+
+	exi_lock(&s->lock);
+	it = item_of(s, (int)(tag & TAG_FD));
+	ret = it && !(it->managed && it->told);
+	if (ret) {
+		ev->data = it->data;
+		if (it->shots == (uint8_t)(tag >> TAG_NTH)) /* no later one */
+			it->told = it->disabled = true;
+	}
+	exi_unlock(&s->lock);
+	return ret;
+}
+
 /* Takes the tagged events out; how many remain. */
 static int absorb(struct set *s, struct epoll_event *ev, int n)
 {
@@ -845,6 +913,11 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 			if (kept < i)
 				ev[kept] = ev[i];
 			kept++;
+			continue;
+		}
+		if (tag & TAG_SHOT) {
+			if (take_shot(s, &ev[i]))
+				ev[kept++] = ev[i];
 			continue;
 		}
 		if ((tag & TAG_MASK) == TAG_NUDGE) {
