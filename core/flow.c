@@ -90,10 +90,10 @@ int exi_flow_end_locked(struct exi_sock *sk)
 		/* TCP stays open: after a FIN nothing could be taken back. */
 		if (!h->ended && !atomic_load(&sk->sh->gone))
 			sk->fab->ops->end(sk->fab);
-		h->ended = 1;
+		__atomic_store_n(&h->ended, 1, __ATOMIC_RELAXED);
 		return 0;
 	}
-	h->ended = 1;
+	__atomic_store_n(&h->ended, 1, __ATOMIC_RELAXED);
 	if (h->mode == EXI_MODE_DRAIN)
 		return 0; /* the FIN follows the drain */
 	h->fin = 1;

@@ -77,7 +77,8 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLRDHUP;
 	/* Both directions are over. */
 	if (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
-	    sk->sh->half[EXI_TX].ended && over(sk, h))
+	    __atomic_load_n(&sk->sh->half[EXI_TX].ended, __ATOMIC_RELAXED) &&
+	    over(sk, h))
 		ret->hung_up = true;
 	ret->error = left;
 }

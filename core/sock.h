@@ -51,7 +51,8 @@ struct exi_spin {
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
 	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
-	uint32_t ended;	       /* TX: the end was said. RX: END was read */
+	/* TX: the end was said; without the lock a hint. RX: END was read. */
+	uint32_t ended;
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
 	uint32_t end_wanted; /* TX: the end follows the queued operations */
 	uint32_t urgent;     /* urgent data was seen */

@@ -95,9 +95,10 @@ struct set {
 	int names; /* how many it has; under structure */
 	struct item **by_fd;
 	int size;
-	int n_managed;
 	struct exi_list active;
-	int n_active;
+	/* Read without the lock as hints: */
+	_Atomic int n_managed;
+	_Atomic int n_active;
 	uint32_t stirs; /* changes whenever something comes */
 	int sleepers;
 	int nudge;
@@ -105,7 +106,7 @@ struct set {
 	_Atomic bool outer; /* its own descriptor is waited on */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
-	uint64_t asked; /* exi_ticks() of the last look at the kernel */
+	_Atomic uint64_t asked; /* exi_ticks() of the last look at the kernel */
 	struct exi_spin spin;
 };
 
@@ -132,6 +133,14 @@ static void unref_locked(struct item *it)
 {
 	if (--it->refs == 0)
 		free(it);
+}
+
+/* The lock is held, which does the rest. */
+static void count_locked(_Atomic int *n, int change)
+{
+	atomic_store_explicit(
+		n, atomic_load_explicit(n, memory_order_relaxed) + change,
+		memory_order_relaxed);
 }
 
 /* --- active items ------------------------------------------------------- */
@@ -166,7 +175,7 @@ static void activate_locked(struct item *it)
 	} else if (!it->active) {
 		it->active = true;
 		exi_list_add_tail(&s->active, &it->node);
-		s->n_active++;
+		count_locked(&s->n_active, 1);
 	}
 	if (s->sleepers || (s->outer && !it->counted))
 		nudge_locked(s);
@@ -178,7 +187,7 @@ static void off_the_active_locked(struct item *it)
 	if (!it->active)
 		return;
 	exi_list_del(&it->node);
-	it->set->n_active--;
+	count_locked(&it->set->n_active, -1);
 	it->active = false;
 }
 
@@ -191,7 +200,7 @@ static struct item *pop_locked(struct set *s)
 		return NULL;
 	it = exi_container(node, struct item, node);
 	it->active = false;
-	s->n_active--;
+	count_locked(&s->n_active, -1);
 	it->refs++;
 	it->held = true;
 	it->again = false;
@@ -383,7 +392,7 @@ static void manage(struct item *it)
 	exi_lock(&s->lock);
 	it->managed = true;
 	it->rung = true;
-	s->n_managed++;
+	count_locked(&s->n_managed, 1);
 	activate_locked(it);
 	nudge_locked(s); /* who sleeps as if there were none looks again */
 	exi_unlock(&s->lock);
@@ -403,7 +412,7 @@ static void remove_item(struct item *it, bool linked)
 	s->by_fd[it->fd] = NULL;
 	it->dead = true;
 	off_the_active_locked(it);
-	s->n_managed -= it->managed;
+	count_locked(&s->n_managed, -it->managed);
 	unref_locked(it);
 	exi_unlock(&s->lock);
 }
@@ -838,7 +847,7 @@ static void release_locked(struct item *it, bool keep)
 	    !it->disabled) {
 		it->active = true;
 		exi_list_add_tail(&s->active, &it->node);
-		s->n_active++;
+		count_locked(&s->n_active, 1);
 	}
 	unref_locked(it);
 }
@@ -1059,7 +1068,7 @@ static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 {
 	int n = native.epoll_pwait(s->fd, ev, max, 0, NULL);
 
-	s->asked = exi_ticks();
+	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
 	return n < 0 ? -errno : absorb(s, ev, n);
 }
 

@@ -621,6 +621,24 @@ ROW(epoll_edge_mod_rearms)
 	wait_said("wait", set, 4, 0);
 }
 
+/* The connection moves between the shot and the next load. */
+ROW(epoll_oneshot_moves)
+{
+	cold_pair(AF_INET, false);
+	set = epoll_create1(0);
+	is("add", add(set, here, EPOLLIN | EPOLLONESHOT));
+	put_text(peer, "x");
+	wait_said("shot", set, 4, 1000);
+	get_now("recv", here, 4);
+	warm(here, peer);
+	put_text(peer, "y");
+	wait_said("spent", set, 4, 60);
+	is("mod", mod(set, here, EPOLLIN | EPOLLONESHOT));
+	wait_said("shot", set, 4, 1000);
+	wait_said("spent", set, 4, 0);
+	get_now("recv", here, 4);
+}
+
 ROW(epoll_oneshot)
 {
 	a_set(EPOLLIN | EPOLLONESHOT);
