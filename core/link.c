@@ -460,16 +460,19 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* The next mark of B after one that found nobody. */
+/* The next mark of B after one that found nobody: also what the peer sends,
+ * until it has sent enough to wait for us. */
 static void next_mark(struct exi_shared *sh)
 {
-	struct exi_half *tx = &sh->half[EXI_TX];
+	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
 	uint64_t at = atomic_load(&tx->meet_at);
 	unsigned int i;
 
-	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
+	    atomic_load(&rx->meet_at))
+		atomic_store(&rx->meet_at, UINT64_MAX);
 	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
-		if (sent_marks[i] > at || (at == UINT64_MAX && i == 0)) {
+		if (sent_marks[i] > at) {
 			atomic_store(&tx->meet_at, sent_marks[i]);
 			return;
 		}

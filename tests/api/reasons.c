@@ -307,6 +307,24 @@ static void little_traffic_leaves_it_undecided(void)
 	t_close(fd[1]);
 }
 
+/* It looks in vain before its peer has a reason to be there; what it is
+ * answered is one, long before it has sent the next MiB. */
+static void a_server_that_says_much_first_is_met_when_it_is_answered(void)
+{
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_send_stream(fd[1], 2, 0, 70000, 70000);
+	t_send_stream(fd[0], 1, 0, 3000, 3000);
+	t_recv_stream(fd[1], 1, 0, 3000, 3000);
+	t_recv_stream(fd[0], 2, 0, 70000, 70000);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	T(t_info(fd[1]).exs_x_tx_bytes < 1 << 20);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static void a_program_with_rings_of_its_own_stays_on_tcp(void)
 {
 	char params[120] = { 0 };
@@ -352,6 +370,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_plain_server_is_found_out_at_once),
 	T_ROW(a_plain_client_is_found_out_in_the_end),
 	T_ROW(little_traffic_leaves_it_undecided),
+	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
 	T_ROW(a_program_in_seccomp_stays_on_tcp),
 };
