@@ -12,10 +12,25 @@
 #include "preload/shim.h"
 
 static const char *path = ""; /* no report */
+static char name[64];	      /* programs write their titles over theirs */
 static int stderr_fd = -1;    /* programs close theirs before the end */
 static _Atomic uint32_t connections, on_fabric;
 static _Atomic uint64_t fabric_bytes, bytes, bells;
 static _Atomic uint32_t by_reason[EXS_X_REASON_MAX_];
+
+/* An accepted connection that found nobody when its peer had to be there is
+ * undecided as long as it may look again: at its end it will not. */
+static bool looked_in_vain(const struct exi_sock *sk)
+{
+	const struct exi_shared *sh = exi_sock_shared(sk);
+	const struct exi_half *rx = &sh->half[EXI_RX];
+
+	return sk->role == EXI_ROLE_ACCEPT && !sk->link &&
+	       atomic_load(&sh->reason) == EXS_X_REASON_UNDECIDED &&
+	       atomic_load(&rx->meet_at) == UINT64_MAX &&
+	       __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
+		       exi_config()->upgrade_bytes;
+}
 
 void shim_report_connection(int fd)
 {
@@ -30,8 +45,11 @@ void shim_report_connection(int fd)
 	    exi_lock_held(&sk->sh->half[EXI_TX].lock) ||
 	    exs_x_sockinfo(fd, &i) < 0)
 		return;
+	if (looked_in_vain(sk))
+		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
 	atomic_fetch_add(&connections, 1);
-	if (i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes)
+	if (i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes ||
+	    i.exs_x_reason == EXS_X_REASON_NONE)
 		atomic_fetch_add(&on_fabric, 1);
 	else
 		atomic_fetch_add(&by_reason[i.exs_x_reason], 1);
@@ -61,8 +79,7 @@ __attribute__((destructor)) void shim_report(void)
 	n = snprintf(line, sizeof(line),
 		     "exs run: %s[%d]: %u connections on a fabric, %llu of "
 		     "%llu bytes, %llu bells",
-		     program_invocation_short_name, (int)getpid(),
-		     atomic_load(&on_fabric),
+		     name, (int)getpid(), atomic_load(&on_fabric),
 		     (unsigned long long)atomic_load(&fabric_bytes),
 		     (unsigned long long)atomic_load(&bytes),
 		     (unsigned long long)atomic_load(&bells));
@@ -98,6 +115,7 @@ void shim_report_forked(void)
 void shim_report_init(void)
 {
 	path = exi_config()->report;
+	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
 	if (!strcmp(path, "-"))
 		stderr_fd = exi_fd_keep(native.dup(2));
 	if (path[0])
