@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""asyncio: ten connections at once in one loop, both ends."""
+"""asyncio: ten connections at once in one loop. Usage: aio.py serve|talk
+PORT"""
 import asyncio
+import signal
+import sys
 
 
 async def handle(reader, writer):
@@ -13,10 +16,18 @@ async def handle(reader, writer):
     writer.close()
 
 
-async def talk(port, who):
+async def serve(port):
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, ended.set)
+    async with await asyncio.start_server(handle, '127.0.0.1', port):
+        await ended.wait()
+
+
+async def talk_one(port, who):
     reader, writer = await asyncio.open_connection('127.0.0.1', port)
-    for i in range(500):
-        message = b'%d:%d.' % (who, i) * (1 + i % 3000)
+    for i in range(300):
+        message = b'%d:%d.' % (who, i) * (1 + i * 10 % 3000)
         writer.write(message)
         await writer.drain()
         assert await reader.readexactly(len(message)) == message
@@ -27,12 +38,8 @@ async def talk(port, who):
     return who
 
 
-async def main():
-    server = await asyncio.start_server(handle, '127.0.0.1', 0)
-    port = server.sockets[0].getsockname()[1]
-    print(await asyncio.gather(*[talk(port, i) for i in range(10)]))
-    server.close()
-    await server.wait_closed()
+async def talk(port):
+    print(await asyncio.gather(*[talk_one(port, i) for i in range(10)]))
 
 
-asyncio.run(main())
+asyncio.run({'serve': serve, 'talk': talk}[sys.argv[1]](int(sys.argv[2])))

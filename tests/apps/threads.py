@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Blocking sockets, a thread for each end, and a forked child."""
+"""Blocking sockets, in threads, of a process and of its forked children.
+Usage: threads.py serve|talk PORT"""
 import hashlib
 import os
+import signal
 import socket
+import sys
 import threading
 
 SIZE = 8 << 20
@@ -17,7 +20,26 @@ def echo(s):
     s.close()
 
 
-def talk(address, who, results):
+def serve(port):
+    """Two workers, forked after the socket listens."""
+    listener = socket.create_server(('127.0.0.1', port))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    workers = []
+    for _ in range(2):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            while True:
+                s, _peer = listener.accept()
+                threading.Thread(target=echo, args=(s,), daemon=True).start()
+    try:
+        signal.pause()
+    finally:
+        for w in workers:
+            os.kill(w, signal.SIGTERM)
+            os.waitpid(w, 0)
+
+
+def talk_one(address, who, results):
     s = socket.create_connection(address)
     data = bytes((who * 7 + i * i) & 255 for i in range(4096)) * (SIZE // 4096)
     sender = threading.Thread(target=lambda: (s.sendall(data),
@@ -35,24 +57,16 @@ def talk(address, who, results):
     results[who] = got.hexdigest()
 
 
-listener = socket.create_server(('127.0.0.1', 0))
-child = os.fork()
-if child == 0:
-    workers = []
-    for _ in range(4):
-        conn, _peer = listener.accept()
-        workers.append(threading.Thread(target=echo, args=(conn,)))
-        workers[-1].start()
-    for w in workers:
-        w.join()
-    os._exit(0)
-address = listener.getsockname()
-listener.close()
-results = {}
-clients = [threading.Thread(target=talk, args=(address, i, results))
-           for i in range(4)]
-for c in clients:
-    c.start()
-for c in clients:
-    c.join()
-print([results[i] for i in range(4)], os.waitpid(child, 0)[1])
+def talk(port):
+    results = {}
+    clients = [threading.Thread(target=talk_one,
+                                args=(('127.0.0.1', port), i, results))
+               for i in range(4)]
+    for c in clients:
+        c.start()
+    for c in clients:
+        c.join()
+    print([results[i] for i in range(4)])
+
+
+{'serve': serve, 'talk': talk}[sys.argv[1]](int(sys.argv[2]))

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What the tests of programs share: starting them, with and without the shim,
+waiting for them, and reading what they report."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TIMEOUT = 60
+HOST = '127.0.0.1'
+
+# Set by apps.py before a test begins.
+exs = None     # the command
+folder = None  # of this test, gone after it
+
+
+def fail(text):
+    print('apps: ' + text, file=sys.stderr)
+    sys.exit(1)
+
+
+def skip(text):
+    print('apps: ' + text, file=sys.stderr)
+    sys.exit(77)
+
+
+def need(*programs):
+    for p in programs:
+        if not shutil.which(p):
+            skip('%s is not installed' % p)
+
+
+def sbin(name):
+    """A program that may be where only root's PATH has it."""
+    path = shutil.which(name) or shutil.which(name, path='/usr/sbin:/sbin')
+    return path or skip('%s is not installed' % name)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind((HOST, 0))
+        return s.getsockname()[1]
+
+
+def until(what, condition, timeout=TIMEOUT):
+    end = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > end:
+            fail('waited in vain for ' + what)
+        time.sleep(0.02)
+
+
+def listens(port):
+    """Nobody knocks: some servers serve one client."""
+    for name in ('/proc/net/tcp', '/proc/net/tcp6'):
+        with open(name) as f:
+            if any(re.search(r':%04X 0+:0000 0A' % port, line) for line in f):
+                return True
+    return False
+
+
+def path(*names):
+    return os.path.join(folder, *names)
+
+
+def write(name, text):
+    with open(path(name), 'w') as f:
+        f.write(text)
+    return path(name)
+
+
+def blob(name, megabytes):
+    """A file of random bytes. 60 MB are past the last point where a stream
+    that never pauses looks for its peer's library."""
+    with open(path(name), 'wb') as f:
+        for _ in range(megabytes):
+            f.write(os.urandom(1000000))
+    return path(name)
+
+
+def same(one, other):
+    output(['cmp', one, other])
+
+
+# --- how programs are started ------------------------------------------------
+
+def native(*args):
+    return list(args)
+
+
+class Shim:
+    """Programs under exs run, and what they report at their ends."""
+
+    def __init__(self, name):
+        self.name = name
+        self.report = path('report-' + name.replace(' ', '-'))
+        open(self.report, 'w').close()
+        os.chmod(self.report, 0o666)
+
+    def command(self, *args):
+        return [exs, 'run', '--report=' + self.report, *args]
+
+    def lines(self, program):
+        with open(self.report) as f:
+            return [line for line in f if
+                    re.match(r'exs run: %s[^\n[]*\[' % re.escape(program),
+                             line)]
+
+    def complain(self, program, what):
+        with open(self.report) as f:
+            fail('%s, %s: %s; the reports are:\n%s' %
+                 (self.name, program, what, f.read()))
+
+    def on_fabric(self, program):
+        """At least one connection of the program was."""
+        moved = r'\]: [1-9]\d* connections on a fabric, [1-9]'
+        if not any(re.search(moved, line) for line in self.lines(program)):
+            self.complain(program, 'was not on a fabric')
+
+    def on_tcp(self, program, reason):
+        """All connections of the program were, at least one for the reason."""
+        lines = self.lines(program)
+        if any(']: 0 connections on a fabric' not in line for line in lines):
+            self.complain(program, 'was on a fabric')
+        if not any('on TCP (%s)' % reason in line for line in lines):
+            self.complain(program, 'does not say ' + reason)
+
+    def seen(self, program):
+        """It had connections under the shim, wherever they were."""
+        if not self.lines(program):
+            self.complain(program, 'does not report')
+
+
+def everywhere(run, servers, clients, both=Shim.on_fabric):
+    """run(server, client) starts programs by these two and returns what they
+    said: the same without the shim, with it at both ends, where the programs
+    named have to be on a fabric (or as `both` says), and with it at one end,
+    where they have to say why they are not."""
+    want = run(native, native)
+
+    def check(shim, server, client):
+        said = run(server, client)
+        if said != want:
+            fail('%s: it says other things than without the shim:\n%.2000r\n'
+                 '%.2000r' % (shim.name, said, want))
+
+    shim = Shim('both ends')
+    check(shim, shim.command, shim.command)
+    for program in servers + clients:
+        both(shim, program)
+    shim = Shim('server')
+    check(shim, shim.command, native)
+    for program in servers:
+        shim.on_tcp(program, 'plain-peer')
+    shim = Shim('client')
+    check(shim, native, shim.command)
+    for program in clients:
+        shim.on_tcp(program, 'plain-peer')
+
+
+def output(command, status=0, **kw):
+    kw.setdefault('stdin', subprocess.DEVNULL)
+    if 'input' in kw:
+        del kw['stdin']
+    try:
+        r = subprocess.run(command, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, timeout=TIMEOUT, **kw)
+    except subprocess.TimeoutExpired as e:
+        fail('%s does not end; it said:\n%s' %
+             (' '.join(command), (e.stdout or b'').decode(errors='replace')))
+    if r.returncode != status:
+        fail('%s: status %d\n%s' % (' '.join(command), r.returncode,
+                                    r.stdout.decode(errors='replace')))
+    return r.stdout
+
+
+class Server:
+    """A program that runs meanwhile: from when it listens on the port, if one
+    is given, to the end of the block. What it says is kept for failures."""
+
+    def __init__(self, command, port=None, stop=signal.SIGTERM, **kw):
+        self.port, self.stop = port, stop
+        self.log = open(path('log'), 'ab')
+        kw.setdefault('stdin', subprocess.DEVNULL)
+        kw.setdefault('stdout', self.log)
+        kw.setdefault('stderr', self.log)
+        self.command = command
+        self.process = subprocess.Popen(command, **kw)
+
+    def __enter__(self):
+        try:
+            if self.port:
+                until('port %d of %s' % (self.port, ' '.join(self.command)),
+                      self.listens)
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def listens(self):
+        if self.process.poll() is not None:
+            fail('%s ends at once' % ' '.join(self.command))
+        return listens(self.port)
+
+    def wait(self):
+        """It ends by itself, well."""
+        try:
+            status = self.process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            fail('%s does not end' % ' '.join(self.command))
+        if status:
+            fail('%s: status %d' % (' '.join(self.command), status))
+
+    def __exit__(self, kind, *rest):
+        if self.process.poll() is None:
+            self.process.send_signal(self.stop)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            if not kind:
+                fail('%s does not end' % ' '.join(self.command))
+        self.log.close()
+        if kind:
+            with open(self.log.name, errors='replace') as f:
+                sys.stderr.write(f.read()[-4000:])

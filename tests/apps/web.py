@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Servers of the web: nginx, haproxy, python's."""
+
+import os
+import re
+import signal
+import sys
+
+import common
+from common import (HOST, Server, Shim, blob, everywhere, fail, free_port,
+                    native, need, output, path, same, sbin, write)
+
+NGINX = """worker_processes 2; daemon off; error_log stderr; pid {0}/pid;
+{2} events {{ worker_connections 256; }}
+http {{ access_log off; sendfile on; keepalive_requests 100000;
+client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;
+uwsgi_temp_path {0}/d; scgi_temp_path {0}/e;
+server {{ listen 127.0.0.1:{1}; root {0}/www; }} }}
+"""
+
+HAPROXY = """global
+  hard-stop-after 5s
+defaults
+  mode http
+  timeout connect 10s
+  timeout client 60s
+  timeout server 60s
+frontend front
+  bind {0}:{1}
+  default_backend back
+backend back
+  server one {0}:{2}
+"""
+
+
+def site(megabytes):
+    os.mkdir(path('www'))
+    write('www/small', 'hello\n')
+    return blob('www/large', megabytes)
+
+
+def nginx_server(start, port):
+    user = 'user root;' if os.getuid() == 0 else ''
+    config = write('nginx.conf', NGINX.format(common.folder, port, user))
+    return Server(start(sbin('nginx'), '-c', config), port)
+
+
+def fetch(client, port, large):
+    """Both files, by curl."""
+    url = 'http://%s:%d/' % (HOST, port)
+    output(client('curl', '-sS', '-o', path('got'), url + 'large'))
+    same(path('got'), large)
+    if output(client('curl', '-sS', url + 'small')) != b'hello\n':
+        fail('the server sent something else')
+
+
+def load(client, port, *extra):
+    """Many requests, by wrk."""
+    out = output(client('wrk', '-t1', '-c8', '-d1', *extra,
+                        'http://%s:%d/small' % (HOST, port)))
+    if b'Socket errors' in out or b'Non-2xx' in out:
+        fail('wrk: ' + out.decode())
+    if not re.search(rb'^ *[1-9]\d* requests in', out, re.M):
+        fail('wrk made no request: ' + out.decode())
+
+
+def nginx():
+    need('curl', 'wrk')
+    sbin('nginx')
+    large = site(100)
+
+    def run(server, client):
+        port = free_port()
+        with nginx_server(server, port):
+            fetch(client, port, large)
+            load(client, port)
+            load(client, port, '-H', 'Connection: close')
+
+    everywhere(run, ['nginx'], ['curl', 'wrk'])
+
+
+def haproxy():
+    need('curl', 'wrk')
+    sbin('nginx')
+    sbin('haproxy')
+    large = site(60)
+
+    def run(back, front, client):
+        port, behind = free_port(), free_port()
+        config = write('haproxy.conf', HAPROXY.format(HOST, port, behind))
+        with nginx_server(back, behind), \
+                Server(front(sbin('haproxy'), '-db', '-f', config), port,
+                       stop=signal.SIGUSR1):  # by the other it just dies
+            fetch(client, port, large)
+            load(client, port)
+
+    run(native, native, native)
+    shim = Shim('all')
+    run(shim.command, shim.command, shim.command)
+    for program in 'nginx', 'haproxy', 'curl', 'wrk':
+        shim.on_fabric(program)
+    shim = Shim('haproxy')
+    run(native, shim.command, native)
+    shim.on_tcp('haproxy', 'plain-peer')
+    shim = Shim('ends')
+    run(shim.command, native, shim.command)
+    for program in 'nginx', 'curl', 'wrk':
+        shim.on_tcp(program, 'plain-peer')
+
+
+def http():
+    need('curl')
+    large = site(60)
+
+    def run(server, client):
+        port = free_port()
+        with Server(server(sys.executable, '-m', 'http.server', '--bind', HOST,
+                           '-d', path('www'), str(port)), port,
+                    stop=signal.SIGINT):
+            fetch(client, port, large)
+
+    everywhere(run, ['python3'], ['curl'])
