@@ -3,6 +3,7 @@
 #include "core/surroundings.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -86,14 +87,16 @@ int exi_surroundings_reason(void)
 {
 	uint64_t now = exi_now_ns();
 	uint64_t last = atomic_load(&looked);
-	int reason;
+	int n, reason;
 
 	if (last && now - last < LOOK_NS)
 		return atomic_load(&found);
 	atomic_store(&looked, now);
-	reason = filters() != filters_at_start ? EXS_X_REASON_SECCOMP
-		 : has_rings()		       ? EXS_X_REASON_IO_URING
-					       : EXS_X_REASON_NONE;
+	n = filters();
+	reason = n < 0 && errno == EMFILE ? EXS_X_REASON_DESCRIPTORS
+		 : n != filters_at_start  ? EXS_X_REASON_SECCOMP
+		 : has_rings()		  ? EXS_X_REASON_IO_URING
+					  : EXS_X_REASON_NONE;
 	atomic_store(&found, reason);
 	return reason;
 }

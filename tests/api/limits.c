@@ -194,6 +194,24 @@ static void connections_do_without_fabric_when_descriptors_run_out(void)
 	t_close(l);
 }
 
+/* Not for what cannot be looked at without one. */
+static void without_any_descriptor_left_that_is_the_reason(void)
+{
+	int fd[2], held[64], n = 0;
+
+	t_init();
+	limit(RLIMIT_NOFILE, 64);
+	t_pair(T_IPV4, fd);
+	while (n < 64 && (held[n] = dup(0)) >= 0)
+		n++;
+	T(n > 0 && n < 64);
+	t_settle_pair(fd[0], fd[1], T_TCP(EXS_X_REASON_DESCRIPTORS));
+	while (n > 0)
+		close(held[--n]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 /* What the library opens for itself stays out of the low numbers, so that
  * the application's descriptors get those they would get without it. */
 static void the_lowest_number_is_the_applications(void)
@@ -288,6 +306,7 @@ static const struct t_row rows[] = {
 	T_ROW(exhausted_descriptors_are_emfile),
 	T_ROW(connections_do_without_fabric_when_descriptors_run_out),
 	T_ROW(meetings_fail_for_want_of_descriptors),
+	T_ROW(without_any_descriptor_left_that_is_the_reason),
 	T_ROW(the_lowest_number_is_the_applications),
 	T_ROW(the_library_leaves_the_limit_alone),
 };
