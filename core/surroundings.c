@@ -15,10 +15,13 @@
 #include "core/registry.h"
 #include "core/util.h"
 
-#define LOOK_NS 100000000u
+/* How long what was seen stands: also so long that looking, which takes longer
+ * the more descriptors there are, is a small part of the time. */
+#define LOOK_NS	  100000000u
+#define LOOK_PART 32
 
 static int filters_at_start;
-static _Atomic uint64_t looked;
+static _Atomic uint64_t look_at;
 static _Atomic int found;
 
 /* How many filters this thread is under; -1 when that cannot be read. */
@@ -86,17 +89,20 @@ void exi_surroundings_init(void)
 int exi_surroundings_reason(void)
 {
 	uint64_t now = exi_now_ns();
-	uint64_t last = atomic_load(&looked);
+	uint64_t took;
 	int n, reason;
 
-	if (last && now - last < LOOK_NS)
+	if (now < atomic_load(&look_at))
 		return atomic_load(&found);
-	atomic_store(&looked, now);
+	atomic_store(&look_at, now + LOOK_NS);
 	n = filters();
 	reason = n < 0 && errno == EMFILE ? EXS_X_REASON_DESCRIPTORS
 		 : n != filters_at_start  ? EXS_X_REASON_SECCOMP
 		 : has_rings()		  ? EXS_X_REASON_IO_URING
 					  : EXS_X_REASON_NONE;
 	atomic_store(&found, reason);
+	took = exi_now_ns() - now;
+	if (took > LOOK_NS / LOOK_PART)
+		atomic_store(&look_at, now + took * LOOK_PART);
 	return reason;
 }
