@@ -13,6 +13,7 @@ sys.dont_write_bytecode = True  # the source may be read-only
 
 import common  # noqa: E402
 import copying  # noqa: E402
+import crowd  # noqa: E402
 import remote  # noqa: E402
 import runtimes  # noqa: E402
 import stores  # noqa: E402
@@ -21,7 +22,7 @@ import web  # noqa: E402
 
 def main():
     name = sys.argv[2].replace('-', '_')
-    for module in copying, remote, runtimes, stores, web:
+    for module in copying, crowd, remote, runtimes, stores, web:
         test = getattr(module, name, None)
         if getattr(test, '__module__', None) == module.__name__:
             break
