@@ -271,6 +271,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->closing = false;
 	sk->family = 0;
 	sk->process = exi_use_token();
+	sk->seen = 0;
 	sk->cookie = 0;
 	sk->watched = sk->counted = sk->marked = sk->named = false;
 	atomic_store(&sk->blocks, false);

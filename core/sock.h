@@ -129,11 +129,12 @@ struct exi_sock {
 	bool adopted; /* upgrades are allowed */
 	bool named;   /* known by names, see names.h */
 	_Atomic bool closing;
-	uint64_t process;	    /* exi_use_token() of the last use */
-	bool foreign_link;	    /* inherited, and not yet watched here */
-	bool unused;		    /* inherited, and not yet used here */
-	_Atomic uint64_t cookie;    /* of the descriptor's socket, once met */
-	_Atomic uint64_t used;	    /* exi_ticks() of the last submission */
+	uint64_t process;	 /* exi_use_token() of the last use */
+	bool foreign_link;	 /* inherited, and not yet watched here */
+	bool unused;		 /* inherited, and not yet used here */
+	_Atomic uint64_t cookie; /* of the descriptor's socket, once met */
+	_Atomic uint64_t used;	 /* exi_ticks() of the last submission */
+	uint64_t seen; /* bytes moved when descriptors were looked for last */
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
 	/* The queue in whose hot list a direction is; under the queue's lock. */
 	_Atomic(struct exi_queue *) hot_in[2];

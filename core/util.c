@@ -58,6 +58,18 @@ bool exi_fd_room(unsigned int n)
 	       soft_limit() / 4;
 }
 
+unsigned int exi_fd_kept(void)
+{
+	return atomic_load_explicit(&fds_kept, memory_order_relaxed);
+}
+
+bool exi_fd_scarce(int fd)
+{
+	unsigned int soft = soft_limit();
+
+	return (unsigned int)fd + exi_fd_kept() >= soft - soft / 16;
+}
+
 /* room: how many of the lowest numbers must be free, or the application's. */
 static int keep(int fd, unsigned int room)
 {

@@ -130,6 +130,11 @@ int exi_fd_spare(int fd);
 EXI_SHIM bool exi_fd_ours(int fd);
 /* Whether it would keep n more. */
 bool exi_fd_room(unsigned int n);
+/* How many it keeps. */
+EXI_SHIM unsigned int exi_fd_kept(void);
+/* Whether less than a sixteenth of the limit is left, as a number tells that
+ * was the lowest free one. */
+EXI_SHIM bool exi_fd_scarce(int fd);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
 EXI_SHIM void exi_fd_close(int fd);
 

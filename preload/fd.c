@@ -106,9 +106,13 @@ static int named(int fd, int also)
 
 HOOK int dup(int fd)
 {
+	int ret = native.dup(fd);
+
+	if (exi_unlikely(ret < 0) && errno == EMFILE && shim_reclaim())
+		ret = native.dup(fd);
 	if (exi_likely(!exi_sock_find(fd) && !shim_epoll_known(fd)))
-		return native.dup(fd);
-	return named(fd, native.dup(fd));
+		return ret;
+	return named(fd, ret);
 }
 
 /* Onto a number of the library's nothing is put. */
@@ -169,7 +173,11 @@ static int any_fcntl(int fd, int cmd, void *arg)
 		return (int)shim_result(ret);
 	}
 	ret = native.fcntl64(fd, cmd, arg);
-	return cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC ? named(fd, ret) : ret;
+	if (cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC)
+		return ret;
+	if (ret < 0 && errno == EMFILE && shim_reclaim())
+		ret = native.fcntl64(fd, cmd, arg);
+	return named(fd, ret);
 }
 
 #undef fcntl

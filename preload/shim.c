@@ -120,23 +120,54 @@ void shim_return(void)
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */
 
+struct reclaim {
+	int n;
+	bool used; /* also connections that were used since the last time */
+};
+
 static void reclaim_one(struct exi_sock *sk, void *arg)
 {
-	int *n = arg, fd = atomic_load(&sk->fd);
+	const struct exi_half *h = exi_sock_shared(sk)->half;
+	int fd = atomic_load(&sk->fd);
+	struct reclaim *r = arg;
+	uint64_t moved;
+	bool idle;
 
-	if (*n >= RECLAIM || fd < 0 || !shim_sock(fd) ||
+	if (r->n >= RECLAIM || fd < 0 || !shim_sock(fd) ||
 	    exi_ready_bell(sk, fd) < 0)
 		return;
+	moved = __atomic_load_n(&h[EXI_RX].bytes, __ATOMIC_RELAXED) +
+		__atomic_load_n(&h[EXI_TX].bytes, __ATOMIC_RELAXED);
+	idle = sk->seen == moved;
+	sk->seen = moved;
+	if (!idle && !r->used)
+		return;
 	shim_plain(fd, EXS_X_REASON_DESCRIPTORS);
-	++*n;
+	r->n++;
 }
 
 bool shim_reclaim(void)
 {
 	EXI_CANCEL_OFF(false);
-	int n = exi_link_reclaim();
+	struct reclaim r = { .n = 0 };
+	int saved = errno;
 
-	if (!n)
-		exi_sock_each(reclaim_one, &n);
-	return n > 0;
+	r.n = exi_link_reclaim();
+	if (!r.n)
+		exi_sock_each(reclaim_one, &r);
+	r.used = true;
+	if (!r.n)
+		exi_sock_each(reclaim_one, &r);
+	errno = saved;
+	return r.n > 0;
+}
+
+void shim_room(int fd)
+{
+	/* How many it kept when there was nothing to give back. */
+	static _Atomic unsigned int needed;
+	unsigned int kept = exi_fd_kept();
+
+	if (kept > atomic_load(&needed) && exi_fd_scarce(fd) && !shim_reclaim())
+		atomic_store(&needed, kept);
 }

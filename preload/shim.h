@@ -72,6 +72,9 @@ void shim_plain(int fd, int reason);
 /* After EMFILE: gives descriptors of the library back to the application. True
  * when trying again may help. */
 bool shim_reclaim(void);
+/* The application got fd, the lowest free number: where few are left, the
+ * library gives some back before calls that it does not see miss them. */
+void shim_room(int fd);
 
 /* The descriptor is about to be closed: epoll sets forget it. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);

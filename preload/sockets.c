@@ -33,6 +33,8 @@ HOOK int socket(int domain, int type, int protocol)
 
 	if (fd < 0 && errno == EMFILE && shim_reclaim())
 		fd = native.socket(domain, type, protocol);
+	if (fd >= 0)
+		shim_room(fd);
 	if (fd < 0 || (domain != AF_INET && domain != AF_INET6) ||
 	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
 	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
@@ -91,6 +93,8 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	if (ret == -EMFILE && shim_reclaim())
 		ret = exi_accept(fd, addr, len, flags);
 	leave_to_stdio(ret);
+	if (ret >= 0)
+		shim_room(ret);
 	return (int)shim_result(ret);
 }
 

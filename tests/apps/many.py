@@ -22,8 +22,11 @@ class Server:
         self.epoll.register(self.listener, select.EPOLLIN)
 
     def accept(self):
+        """A server opens files, too."""
         try:
             s, _ = self.listener.accept()
+            for f in [open('/dev/null', 'rb') for _ in range(8)]:
+                f.close()
         except BlockingIOError:
             return
         except OSError as e:
@@ -85,6 +88,10 @@ def fill(port, count):
         # One that has been there for a while.
         say(connections[i // 2], i // 2, 1)
         hear(connections[i // 2], i // 2, 1)
+        # One that is busy, for as long as a meeting takes.
+        for turn in range(3000 if i == 100 else 0):
+            say(connections[0], 0, turn)
+            hear(connections[0], 0, turn)
     # All at once, and nothing is another's.
     for turn in range(3):
         for i, s in enumerate(connections):
