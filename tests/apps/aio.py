@@ -26,7 +26,7 @@ async def serve(port):
 
 async def talk_one(port, who):
     reader, writer = await asyncio.open_connection('127.0.0.1', port)
-    for i in range(300):
+    for i in range(150):
         message = b'%d:%d.' % (who, i) * (1 + i * 10 % 3000)
         writer.write(message)
         await writer.drain()

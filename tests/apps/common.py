@@ -12,7 +12,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TIMEOUT = 60
+TIMEOUT = 100
 HOST = '127.0.0.1'
 
 # Set by apps.py before a test begins.
