@@ -228,6 +228,11 @@ class Server:
             if not kind:
                 fail('%s does not end' % ' '.join(self.command))
         self.log.close()
+        # By the signal that ended it, or as it likes, but not by another.
+        if not kind and self.process.returncode < 0 and \
+                -self.process.returncode != self.stop:
+            fail('%s ends by signal %d' % (' '.join(self.command),
+                                           -self.process.returncode))
         if kind:
             with open(self.log.name, errors='replace') as f:
                 sys.stderr.write(f.read()[-4000:])

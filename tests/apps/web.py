@@ -20,6 +20,7 @@ server {{ listen 127.0.0.1:{1}; root {0}/www; }} }}
 
 HAPROXY = """global
   hard-stop-after 5s
+  insecure-fork-wanted
 defaults
   mode http
   timeout connect 10s
