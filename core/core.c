@@ -20,8 +20,18 @@
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic bool exi_core_started;
 
+static _Thread_local bool frozen; /* while it forks */
+
+static void fork_begins(void)
+{
+	exi_sock_prefork();
+	frozen = exi_fds_freeze();
+}
+
 static void in_parent(void)
 {
+	if (frozen)
+		exi_fds_thaw();
 	exi_process_forked(false);
 }
 
@@ -30,6 +40,7 @@ static void in_parent(void)
 static void in_child(void)
 {
 	exi_process_forked(true);
+	exi_fds_forked();
 	exi_service_forked();
 	exi_family_forked();
 	exi_registry_forked();
@@ -41,7 +52,7 @@ static void in_child(void)
 void exi_core_fork_begins(void)
 {
 	if (exi_core_ready())
-		exi_sock_prefork();
+		fork_begins();
 }
 
 void exi_core_forked(bool child)
@@ -86,8 +97,7 @@ int exi_core_init(void)
 		if (!ret)
 			ret = exi_sock_init();
 		if (!ret)
-			ret = -pthread_atfork(exi_sock_prefork, in_parent,
-					      in_child);
+			ret = -pthread_atfork(fork_begins, in_parent, in_child);
 		if (!ret)
 			atomic_store(&exi_core_started, true);
 	}

@@ -581,10 +581,12 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 
 static void meet(struct exi_sock *sk, int fd, bool eager)
 {
+	exi_fds_begin();
 	exi_lock(&sk->link_lock);
 	if (atomic_load(&sk->fd) == fd)
 		meet_locked(sk, fd, eager);
 	exi_unlock(&sk->link_lock);
+	exi_fds_end();
 }
 
 void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir)
@@ -596,9 +598,13 @@ void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir)
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
+	bool ret;
 
-	if (exi_tuple_of(atomic_load(&sk->fd), &t) == 0 &&
-	    exi_marker_present(t.peer_port))
+	exi_fds_begin();
+	ret = exi_tuple_of(atomic_load(&sk->fd), &t) == 0 &&
+	      exi_marker_present(t.peer_port);
+	exi_fds_end();
+	if (ret)
 		return true;
 	exi_sock_reason(sk, EXS_X_REASON_PLAIN_PEER);
 	return false;
@@ -965,6 +971,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	ssize_t n;
 	int fd;
 
+	exi_fds_begin();
 	exi_lock(&sk->link_lock);
 	generation = atomic_load(&sk->generation);
 	while (sk->link && sk->link->fd >= 0) {
@@ -996,6 +1003,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	else if (fd >= 0 && was_up)
 		ring(sk);
 	exi_unlock(&sk->link_lock);
+	exi_fds_end();
 	/* The peer saw the end of TCP: is our descriptor still the one it
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))

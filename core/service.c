@@ -178,8 +178,11 @@ static void *run(void *arg)
 	while (!atomic_load(&stopping)) {
 		int ms = time_left(&overdue);
 
+		exi_fds_begin();
 		expire(overdue);
+		exi_fds_end();
 		n = epoll_wait(epoll_fd, ev, EVENTS, ms);
+		exi_fds_begin();
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.u64 == DATA_SELF)
 				eventfd_read(wake_fd, &drained);
@@ -191,6 +194,7 @@ static void *run(void *arg)
 				dispatch(ev[i].data.u64, ev[i].events);
 		}
 		do_todo();
+		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
 			next_tick = exi_now_ns() + TICK_MS * 1000000u;
 			/* Cleared before the look: who asks after it sets it

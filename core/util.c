@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/random.h>
@@ -123,6 +124,42 @@ void exi_fd_close(int fd)
 	mark(fd, false);
 	close(fd);
 	errno = saved;
+}
+
+/* Readers are those who make descriptors; the default prefers them, so that one
+ * may be one twice while somebody freezes. */
+static pthread_rwlock_t fds_lock = PTHREAD_RWLOCK_INITIALIZER;
+#define FREEZE_NS 100000000u
+
+void exi_fds_begin(void)
+{
+	pthread_rwlock_rdlock(&fds_lock);
+}
+
+void exi_fds_end(void)
+{
+	pthread_rwlock_unlock(&fds_lock);
+}
+
+bool exi_fds_freeze(void)
+{
+	struct timespec until;
+
+	if (pthread_rwlock_trywrlock(&fds_lock) == 0)
+		return true;
+	until = exi_ns_timespec(exi_now_ns() + FREEZE_NS);
+	return pthread_rwlock_clockwrlock(&fds_lock, CLOCK_MONOTONIC, &until) ==
+	       0;
+}
+
+void exi_fds_thaw(void)
+{
+	pthread_rwlock_unlock(&fds_lock);
+}
+
+void exi_fds_forked(void)
+{
+	pthread_rwlock_init(&fds_lock, NULL);
 }
 
 uint64_t exi_random(void)

@@ -138,6 +138,19 @@ EXI_SHIM bool exi_fd_scarce(int fd);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
 EXI_SHIM void exi_fd_close(int fd);
 
+/* Descriptors that the library makes have a low number for a moment, until they
+ * are moved up or closed. A thread that makes some says so; it may do that
+ * twice. */
+void exi_fds_begin(void);
+void exi_fds_end(void);
+/* Meanwhile nobody does: around what puts a descriptor on a number of the
+ * application's choice, which could be just that one, and around fork, whose
+ * child would keep it. False, after a while, when somebody does nevertheless:
+ * then there is nothing to thaw. */
+EXI_SHIM bool exi_fds_freeze(void);
+EXI_SHIM void exi_fds_thaw(void);
+void exi_fds_forked(void);
+
 /* 64 random bits. */
 EXI_SHIM uint64_t exi_random(void);
 

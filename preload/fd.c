@@ -132,22 +132,32 @@ static int before_dup(int from, int to)
 HOOK int dup2(int from, int to)
 {
 	int ret = before_dup(from, to);
+	bool frozen;
 
 	if (ret)
 		return (int)shim_result(ret);
 	if (from == to)
 		return native.dup2(from, to);
-	return named(from, native.dup2(from, to));
+	frozen = exi_fds_freeze();
+	ret = native.dup2(from, to);
+	if (frozen)
+		exi_fds_thaw();
+	return named(from, ret);
 }
 ALIAS(__dup2, dup2);
 
 HOOK int dup3(int from, int to, int flags)
 {
 	int ret = before_dup(from, to);
+	bool frozen;
 
 	if (ret)
 		return (int)shim_result(ret);
-	return named(from, native.dup3(from, to, flags));
+	frozen = exi_fds_freeze();
+	ret = native.dup3(from, to, flags);
+	if (frozen)
+		exi_fds_thaw();
+	return named(from, ret);
 }
 
 /* Nothing is to be done after the call: it need not come back here, which
