@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs run --report: what became of the connections of a process, at its
- * end. */
+/* exs run --report: what became of the connections of a process, at its end: all
+ * together, then by peer, fabric and reason. */
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +22,22 @@ static _Atomic uint32_t connections, on_fabric;
 static _Atomic uint64_t fabric_bytes, bytes, bells;
 static _Atomic uint32_t by_reason[EXS_X_REASON_MAX_];
 
+/* Connections that the report tells of in one line: to the same address and
+ * port, or accepted at the same port from the same address. */
+struct group {
+	char peer[96];
+	char fabric[16];
+	int reason;
+	uint32_t n;
+	uint64_t in;
+	uint64_t out;
+	uint64_t bells;
+};
+#define GROUPS 64
+static struct group groups[GROUPS]; /* the last is of all others */
+static int n_groups;
+static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* An accepted connection that found nobody when its peer had to be there is
  * undecided as long as it may look again: at its end it will not. */
 static bool looked_in_vain(const struct exi_sock *sk)
@@ -32,10 +52,86 @@ static bool looked_in_vain(const struct exi_sock *sk)
 		       exi_config()->upgrade_bytes;
 }
 
+static int address(const struct sockaddr_storage *a, char *ret, size_t room)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
+	bool v6 = a->ss_family == AF_INET6;
+
+	if (!v6 && a->ss_family != AF_INET)
+		return -1;
+	if (!inet_ntop(a->ss_family,
+		       v6 ? (const void *)&in6->sin6_addr : &in->sin_addr, ret,
+		       (socklen_t)room))
+		return -1;
+	return ntohs(v6 ? in6->sin6_port : in->sin_port);
+}
+
+static void name_peer(const struct exi_sock *sk, int fd, char *ret, size_t room)
+{
+	bool connected = sk->role == EXI_ROLE_CONNECT;
+	struct sockaddr_storage there, here;
+	socklen_t len = sizeof(there), here_len = sizeof(here);
+	char a[INET6_ADDRSTRLEN], b[INET6_ADDRSTRLEN];
+	int port = -1, at = -1;
+
+	if (getpeername(fd, (struct sockaddr *)&there, &len) == 0)
+		port = address(&there, a, sizeof(a));
+	if (!connected &&
+	    getsockname(fd, (struct sockaddr *)&here, &here_len) == 0)
+		at = address(&here, b, sizeof(b));
+	if (port < 0) /* it is gone, and its address with it */
+		snprintf(a, sizeof(a), "a peer that is gone");
+	if (connected && port >= 0)
+		snprintf(ret, room, "to %s port %d", a, port);
+	else if (connected)
+		snprintf(ret, room, "to %s", a);
+	else
+		snprintf(ret, room, "at port %d from %s", at, a);
+}
+
+static void count_in_group(const struct exi_sock *sk, int fd,
+			   const exs_x_sockinfo_t *i, bool fabric)
+{
+	struct group g = { .reason = i->exs_x_reason }, *to;
+	const char *name_of = strcmp(i->exs_x_tx_fabric, "tcp")
+				      ? i->exs_x_tx_fabric
+				      : i->exs_x_rx_fabric;
+
+	name_peer(sk, fd, g.peer, sizeof(g.peer));
+	snprintf(g.fabric, sizeof(g.fabric), "%s",
+		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
+	if (strcmp(name_of, "tcp")) /* why it ended is no reason */
+		g.reason = EXS_X_REASON_NONE;
+	/* A signal handler may end the process in the midst of this. */
+	if (pthread_mutex_trylock(&groups_lock))
+		return;
+	for (to = groups; to < groups + n_groups; to++)
+		if (!strcmp(to->peer, g.peer) &&
+		    !strcmp(to->fabric, g.fabric) && to->reason == g.reason)
+			break;
+	if (to == groups + GROUPS)
+		to--;
+	if (to == groups + n_groups) {
+		n_groups++;
+		*to = g;
+		if (n_groups == GROUPS) {
+			snprintf(to->peer, sizeof(to->peer), "others");
+			to->fabric[0] = 0;
+		}
+	}
+	to->n++;
+	to->in += i->exs_x_rx_bytes;
+	to->out += i->exs_x_tx_bytes;
+	to->bells += i->exs_x_bells_sent;
+	pthread_mutex_unlock(&groups_lock);
+}
+
 void shim_report_connection(int fd)
 {
 	struct exi_sock *sk;
 	exs_x_sockinfo_t i;
+	bool fabric;
 
 	if (!path[0])
 		return;
@@ -48,8 +144,10 @@ void shim_report_connection(int fd)
 	if (looked_in_vain(sk))
 		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
 	atomic_fetch_add(&connections, 1);
-	if (i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes ||
-	    i.exs_x_reason == EXS_X_REASON_NONE)
+	fabric = i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes ||
+		 i.exs_x_reason == EXS_X_REASON_NONE;
+	count_in_group(sk, fd, &i, fabric);
+	if (fabric)
 		atomic_fetch_add(&on_fabric, 1);
 	else
 		atomic_fetch_add(&by_reason[i.exs_x_reason], 1);
@@ -64,10 +162,42 @@ static void one(struct exi_sock *sk, void *arg)
 	shim_report_connection(atomic_load(&sk->fd));
 }
 
+/* The whole report, which is written at once: other processes write theirs. */
+struct text {
+	char buf[1024 + GROUPS * 192];
+	int n;
+};
+
+static void put(struct text *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void put(struct text *t, const char *fmt, ...)
+{
+	int room = (int)sizeof(t->buf) - t->n, n;
+	va_list ap;
+
+	va_start(ap, fmt);
+	n = vsnprintf(t->buf + t->n, (size_t)room, fmt, ap);
+	va_end(ap);
+	if (n > 0)
+		t->n += n < room ? n : room - 1;
+}
+
+static void put_group(struct text *t, const struct group *g)
+{
+	put(t, "  %s: %u connection%s", g->peer, g->n, g->n == 1 ? "" : "s");
+	if (g->fabric[0])
+		put(t, ", %s", g->fabric);
+	if (g->fabric[0] && g->reason != EXS_X_REASON_NONE)
+		put(t, " (%s)", exs_x_reason_name(g->reason));
+	put(t, ", %llu bytes in, %llu out, %llu bell%s\n",
+	    (unsigned long long)g->in, (unsigned long long)g->out,
+	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
+}
+
 __attribute__((destructor)) void shim_report(void)
 {
-	char line[1024];
-	int n, fd;
+	static struct text t;
+	int fd;
 
 	/* Who has left has said it. */
 	if (!path[0] || !shim_ready())
@@ -76,26 +206,27 @@ __attribute__((destructor)) void shim_report(void)
 	/* What every shell on the way has to say would hide the rest. */
 	if (!atomic_load(&connections))
 		return;
-	n = snprintf(line, sizeof(line),
-		     "exs run: %s[%d]: %u connections on a fabric, %llu of "
-		     "%llu bytes, %llu bells",
-		     name, (int)getpid(), atomic_load(&on_fabric),
-		     (unsigned long long)atomic_load(&fabric_bytes),
-		     (unsigned long long)atomic_load(&bytes),
-		     (unsigned long long)atomic_load(&bells));
+	t.n = 0;
+	put(&t,
+	    "exs run: %s[%d]: %u connections on a fabric, %llu of %llu bytes, "
+	    "%llu bells",
+	    name, (int)getpid(), atomic_load(&on_fabric),
+	    (unsigned long long)atomic_load(&fabric_bytes),
+	    (unsigned long long)atomic_load(&bytes),
+	    (unsigned long long)atomic_load(&bells));
 	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
-		if (atomic_load(&by_reason[r]) && n < (int)sizeof(line) - 80)
-			n += snprintf(line + n, sizeof(line) - (size_t)n,
-				      "; %u on TCP (%s)",
-				      atomic_load(&by_reason[r]),
-				      exs_x_reason_name(r));
-	line[n++] = '\n';
+		if (atomic_load(&by_reason[r]))
+			put(&t, "; %u on TCP (%s)", atomic_load(&by_reason[r]),
+			    exs_x_reason_name(r));
+	put(&t, "\n");
+	for (int i = 0; i < n_groups; i++)
+		put_group(&t, &groups[i]);
 	fd = strcmp(path, "-")
 		     ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
 			    0666)
 		     : stderr_fd;
-	if (fd >= 0 && native.write(fd, line, (size_t)n) < 0)
-		n = 0;
+	if (fd >= 0 && native.write(fd, t.buf, (size_t)t.n) < 0)
+		t.n = 0;
 	if (fd >= 0 && fd != stderr_fd)
 		native.close(fd);
 	shim_report_forked();
@@ -103,6 +234,8 @@ __attribute__((destructor)) void shim_report(void)
 
 void shim_report_forked(void)
 {
+	n_groups = 0;
+	pthread_mutex_init(&groups_lock, NULL);
 	atomic_store(&connections, 0);
 	atomic_store(&on_fabric, 0);
 	atomic_store(&fabric_bytes, 0);

@@ -39,7 +39,7 @@ def told(behave, exs, row):
     with tempfile.NamedTemporaryFile('r') as f:
         subprocess.run([exs, 'run', '--report=' + f.name, behave, row],
                        env=env, stdout=subprocess.DEVNULL, check=True)
-        lines = f.read().splitlines()
+        lines = [s for s in f.read().splitlines() if not s.startswith('  ')]
     found = [LINE.match(line) for line in lines]
     if not all(found):
         return lines

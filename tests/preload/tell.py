@@ -25,6 +25,11 @@ one.close()
 other.close()
 """
 
+# More of it, until it has moved.
+MANY = PAIR.replace('say(one, other, 4000)',
+                    'for i in range(100): '
+                    'say(one, other, 40), say(other, one, 40)')
+
 TITLE = """
 import ctypes
 name = ctypes.c_void_p.in_dll(ctypes.CDLL(None),
@@ -60,7 +65,18 @@ def lines(process, tell=None):
     return said.splitlines()
 
 
+def groups(said):
+    """What a report says by peer, with names for the ports."""
+    found = [re.fullmatch(r'  (to|at) (127.0.0.1 )?port (\d+)( from 127.0.0.1)?: '
+                          r'(.*)', s) for s in said[1:]]
+    if not all(found) or len({m.group(3) for m in found}) != 1:
+        sys.exit('the report is %r' % (said,))
+    return sorted(m.group(1) + ' ' + re.sub(r'\d+ bells?', 'B', m.group(5))
+                  for m in found)
+
+
 def expect(said, *patterns):
+    said = [s for s in said if not s.startswith('  ')]
     if len(said) != len(patterns) or not all(
             re.fullmatch('exs run: ' + p, s) for p, s in zip(patterns, said)):
         sys.exit('the report is %r, not %r' % (said, patterns))
@@ -85,6 +101,13 @@ def main():
 
     # A program that writes over its arguments keeps its name.
     expect(lines(under(exs, TITLE + PAIR)), name + '.*')
+    # Each connection is told of.
+    early = dict(os.environ, EXS_UPGRADE='connect')
+    seen = groups(lines(under(exs, MANY, env=early)))
+    want = ['at 1 connection, shm, 4000 bytes in, 8000 out, B',
+            'to 1 connection, shm, 8000 bytes in, 4000 out, B']
+    if seen != want:
+        sys.exit('the report says %r, not %r' % (seen, want))
     # What a process counted is not its children's.
     expect(lines(under(exs, PAIR + FORK)), name + '.*')
     # Little says nothing of a peer; more does, when nobody waits for us.
