@@ -323,21 +323,23 @@ static void hung_up_locked(struct exi_sock *sk)
 		exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
 }
 
-void exi_link_violation(struct exi_sock *sk, const char *what)
+void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 	struct exi_shared *sh = sk->sh;
 	enum exi_dir d;
 	int fd = atomic_load(&sk->fd);
 
-	exi_error("descriptor %d: the peer broke the protocol: %s; connection "
-		  "reset",
-		  fd, what);
+	exi_error("descriptor %d: %s%s; connection reset", fd,
+		  reason == EXS_X_REASON_PROTOCOL ? "the peer broke the "
+						    "protocol: "
+						  : "",
+		  what);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		atomic_store(&sh->half[d].err, ECONNRESET);
 		atomic_store(&sh->half[d].broken, 1);
 	}
-	exi_sock_reason(sk, EXS_X_REASON_PROTOCOL);
+	exi_sock_reason(sk, reason);
 	/* Resets the connection and leaves the descriptor open; unless plain
 	 * calls closed it, and the number is another's. */
 	if (fd >= 0 && exi_sock_current(sk, fd))
@@ -345,6 +347,11 @@ void exi_link_violation(struct exi_sock *sk, const char *what)
 	/* Our service sees the hang-up and cleans up. */
 	if (sk->fab && sk->fab->bell >= 0)
 		shutdown(sk->fab->bell, SHUT_RDWR);
+}
+
+void exi_link_violation(struct exi_sock *sk, const char *what)
+{
+	exi_link_reset(sk, EXS_X_REASON_PROTOCOL, what);
 }
 
 /* --- meeting: the two beginnings ---------------------------------------- */

@@ -113,8 +113,10 @@ void exi_link_expired(struct exi_sock *sk);
 /* Lets go of everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);
 
-/* The peer broke the protocol: resets the connection and hangs up. Any of the
- * socket's locks may be held. */
+/* Resets the connection and hangs up, or bytes would be missing; says why. Any
+ * of the socket's locks may be held. */
+EXI_SHIM void exi_link_reset(struct exi_sock *sk, int reason, const char *what);
+/* The same, because the peer broke the protocol. */
 void exi_link_violation(struct exi_sock *sk, const char *what);
 
 /* The marker of a port: somebody who listens or accepts on it runs libexs.

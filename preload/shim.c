@@ -77,7 +77,10 @@ void shim_plain(int fd, int reason)
 		return;
 	if (sk->process != exi_use_token())
 		exi_sock_inherit(sk);
-	exi_go_plain(fd, reason);
+	/* What lies in the rings would be a hole in the stream. */
+	if (exi_go_plain(fd, reason))
+		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+			       "the peer does not let go of the fabric");
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A connection must go to TCP while its peer is stopped: it is reset, for what
+lies in the rings would be a hole in the stream. Usage: stopped.py EXS"""
+
+import os
+import signal
+import subprocess
+import sys
+
+TIMEOUT = 60
+
+SERVER = """
+import os, signal, socket, sys
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+for i in range(100):
+    s.sendall(s.recv(100, socket.MSG_WAITALL))
+s.sendall(b'unread')
+print('stops', flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    got = b''
+    while True:
+        more = s.recv(100)
+        if not more:
+            break
+        got += more
+    print('end after', got)
+except ConnectionResetError:
+    print('reset')
+"""
+
+CLIENT = """
+import os, socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+for i in range(100):
+    s.sendall(bytes(100))
+    s.recv(100, socket.MSG_WAITALL)
+print('warm', flush=True)
+sys.stdin.readline()
+os.dup2(s.fileno(), 0)
+s.settimeout(5)
+try:
+    print('got', s.recv(100))
+except TimeoutError:
+    print('nothing')
+except ConnectionResetError:
+    print('reset')
+"""
+
+
+def start(exs, text, *args):
+    return subprocess.Popen(
+        [exs, 'run', sys.executable, '-c', text, *args], text=True,
+        env=dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off'),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def main():
+    exs = sys.argv[1]
+    server = start(exs, SERVER)
+    client = start(exs, CLIENT, server.stdout.readline().strip())
+    said = [client.stdout.readline(), server.stdout.readline()]
+    # Until it has.
+    os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+    said.append(client.communicate('go\n', timeout=TIMEOUT)[0])
+    server.send_signal(signal.SIGCONT)
+    said.append(server.communicate(timeout=TIMEOUT)[0])
+    want = ['warm\n', 'stops\n', 'reset\n', 'reset\n']
+    if said != want:
+        sys.exit('it went %r, not %r' % (said, want))
+
+
+main()
