@@ -476,8 +476,10 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	bool ended = tx->mode == EXI_MODE_RING && tx->ended;
 
-	/* A send after this rings, and finds that nobody hears. */
-	sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+	/* A send after this rings, and finds that nobody hears. Before the peer
+	 * sends here there may be no ring yet. */
+	if (rx->mode == EXI_MODE_LEFT || rx->mode == EXI_MODE_RING)
+		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 	if (ended && !tx->fin)
 		shutdown(fd, SHUT_WR);
 	if (ended && rx->mode == EXI_MODE_RING && sk->fab->ops->over(sk->fab))

@@ -571,3 +571,23 @@ ROW(life_bytes_of_tcp_info)
 	is("info", getsockopt(here, IPPROTO_TCP, TCP_INFO, &i, &len));
 	say("state %d", i.tcpi_state);
 }
+
+/* However far the two ends have come to know each other. */
+ROW(life_close_at_any_moment)
+{
+	int came = 0;
+
+	for (int i = 0; i < 300; i++) {
+		char buf[8];
+
+		cold_pair(AF_INET, false);
+		for (int k = 0; k < i % 30; k++) {
+			put_text(here, "ping");
+			get_all(peer, buf, 4);
+		}
+		close(here);
+		came += read(peer, buf, 1) == 0;
+		close(peer);
+	}
+	say("%d ends", came);
+}
