@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/random.h>
@@ -126,40 +125,59 @@ void exi_fd_close(int fd)
 	errno = saved;
 }
 
-/* Readers are those who make descriptors; the default prefers them, so that one
- * may be one twice while somebody freezes. */
-static pthread_rwlock_t fds_lock = PTHREAD_RWLOCK_INITIALIZER;
+/* A thread that makes descriptors counts itself, then looks whether somebody
+ * freezes; who freezes says so, then looks whether somebody is counted: one sees
+ * the other. No lock of the C library: a forked child could not give it back. */
+static _Atomic int fds_makers, fds_frozen;
+static _Thread_local int fds_depth;
 #define FREEZE_NS 100000000u
 
 void exi_fds_begin(void)
 {
-	pthread_rwlock_rdlock(&fds_lock);
+	if (fds_depth++)
+		return;
+	while (atomic_fetch_add(&fds_makers, 1), atomic_load(&fds_frozen)) {
+		atomic_fetch_sub(&fds_makers, 1);
+		while (atomic_load(&fds_frozen))
+			sched_yield();
+	}
 }
 
 void exi_fds_end(void)
 {
-	pthread_rwlock_unlock(&fds_lock);
+	if (--fds_depth == 0)
+		atomic_fetch_sub(&fds_makers, 1);
 }
 
 bool exi_fds_freeze(void)
 {
-	struct timespec until;
+	uint64_t until = exi_now_ns() + FREEZE_NS;
 
-	if (pthread_rwlock_trywrlock(&fds_lock) == 0)
-		return true;
-	until = exi_ns_timespec(exi_now_ns() + FREEZE_NS);
-	return pthread_rwlock_clockwrlock(&fds_lock, CLOCK_MONOTONIC, &until) ==
-	       0;
+	while (atomic_exchange(&fds_frozen, 1)) {
+		if (exi_now_ns() > until)
+			return false;
+		sched_yield();
+	}
+	while (atomic_load(&fds_makers)) {
+		if (exi_now_ns() > until) {
+			exi_fds_thaw();
+			return false;
+		}
+		sched_yield();
+	}
+	return true;
 }
 
 void exi_fds_thaw(void)
 {
-	pthread_rwlock_unlock(&fds_lock);
+	atomic_store(&fds_frozen, 0);
 }
 
 void exi_fds_forked(void)
 {
-	pthread_rwlock_init(&fds_lock, NULL);
+	atomic_store(&fds_makers, 0);
+	atomic_store(&fds_frozen, 0);
+	fds_depth = 0;
 }
 
 uint64_t exi_random(void)
