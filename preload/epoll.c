@@ -687,27 +687,18 @@ static void nest(int epfd, int fd)
 	shim_epoll_outer(fd);
 }
 
-HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+static int change(int epfd, int op, int fd, struct exi_sock *sk,
+		  struct epoll_event *ev)
 {
-	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
-	bool known = op == EPOLL_CTL_DEL ||
-		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	struct item *it;
 	int ret;
 
-	if (exi_likely(!sk || !sk->adopted || !known)) {
-		ret = native.epoll_ctl(epfd, op, fd, ev);
-		if (op == EPOLL_CTL_ADD && ret == 0)
-			nest(epfd, fd);
-		return ret;
-	}
 	pthread_mutex_lock(&structure);
 	it = live_item(epfd, fd, sk);
 	if (it && it->managed) {
 		ret = change_managed(it, op, ev);
 		pthread_mutex_unlock(&structure);
-		return (int)shim_result(ret);
+		return ret;
 	}
 	pthread_mutex_unlock(&structure);
 	/* It may be met any moment. */
@@ -723,7 +714,23 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		ret = native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 	pthread_mutex_unlock(&structure);
 	exi_unlock(&sk->link_lock);
-	return (int)shim_result(ret);
+	return ret;
+}
+
+HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	EXI_CANCEL_OFF(false);
+	struct exi_sock *sk = exi_sock_find(fd);
+	bool known = op == EPOLL_CTL_DEL ||
+		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
+	int ret;
+
+	if (exi_likely(sk && sk->adopted && known))
+		return (int)shim_result(change(epfd, op, fd, sk, ev));
+	ret = native.epoll_ctl(epfd, op, fd, ev);
+	if (op == EPOLL_CTL_ADD && ret == 0)
+		nest(epfd, fd);
+	return ret;
 }
 
 /* --- epoll_wait --------------------------------------------------------- */

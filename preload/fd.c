@@ -47,8 +47,7 @@ HOOK int close(int fd)
 		if (!sk)
 			return native.close(fd);
 	}
-	last_name(sk, fd);
-	return (int)shim_result(exi_close(fd));
+	return (int)shim_result((last_name(sk, fd), exi_close(fd)));
 }
 ALIAS(__close, close);
 

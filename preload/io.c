@@ -366,11 +366,12 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 		return native.sendmmsg(fd, m, n, flags);
 	}
 	for (i = 0; i < n; i++) {
-		ssize_t ret = put_vector(fd, m[i].msg_hdr.msg_iov,
-					 m[i].msg_hdr.msg_iovlen, flags);
+		ssize_t ret =
+			shim_result(put_vector(fd, m[i].msg_hdr.msg_iov,
+					       m[i].msg_hdr.msg_iovlen, flags));
 
 		if (ret < 0)
-			return i ? (int)i : (int)shim_result(ret);
+			return i ? (int)i : -1;
 		m[i].msg_len = (unsigned int)ret;
 	}
 	return (int)n;
@@ -390,10 +391,11 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 	if (exi_unlikely(i))
 		return (int)shim_result(-(int)i);
 	for (i = 0; i < n; i++) {
-		ssize_t ret = get_message(fd, &m[i].msg_hdr, flags);
+		ssize_t ret =
+			shim_result(get_message(fd, &m[i].msg_hdr, flags));
 
 		if (ret < 0)
-			return i ? (int)i : (int)shim_result(ret);
+			return i ? (int)i : -1;
 		m[i].msg_len = (unsigned int)ret;
 		if (wait_one)
 			flags |= MSG_DONTWAIT;

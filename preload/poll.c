@@ -314,7 +314,7 @@ static int mixed(struct pollfd *fds, nfds_t n, bool sets,
 		free(c.kernel);
 		free(c.slots);
 	}
-	return (int)shim_result(ret);
+	return ret;
 }
 
 static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
@@ -326,7 +326,7 @@ static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 	    (t &&
 	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
 		return native.ppoll(fds, n, t, mask);
-	return mixed(fds, n, sets, t, mask);
+	return (int)shim_result(mixed(fds, n, sets, t, mask));
 }
 
 static int any_poll(struct pollfd *fds, nfds_t n, int ms)
@@ -339,7 +339,7 @@ static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 	__asm__("" : "+r"(fds));
 	if (exi_likely(!fds || too_many(n) || !ours(fds, n, &sets)))
 		return native.poll(fds, n, ms);
-	return mixed(fds, n, sets, ms < 0 ? NULL : &t, NULL);
+	return (int)shim_result(mixed(fds, n, sets, ms < 0 ? NULL : &t, NULL));
 }
 
 HOOK int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,

@@ -57,13 +57,15 @@ static inline void shim_blocking(struct exi_sock *sk)
 		;
 }
 
-static inline ssize_t shim_result(ssize_t ret)
-{
-	if (exi_likely(ret >= 0))
-		return ret;
-	errno = (int)-ret;
-	return -1;
-}
+/* The value of a hook. As after a system call errno changes with failures only,
+ * whatever the library did meanwhile: call is evaluated in between. */
+#define shim_result(call)                                                      \
+	({                                                                     \
+		int *errno_ = &errno, before_ = *errno_;                       \
+		ssize_t ret_ = (call);                                         \
+		*errno_ = exi_likely(ret_ >= 0) ? before_ : (int)-ret_;        \
+		ret_ >= 0 ? ret_ : -1;                                         \
+	})
 
 /* The connection goes to TCP and stays there, natively, whatever the library
  * knew of it is forgotten. For descriptors that get a second name or leave. */

@@ -78,6 +78,19 @@ HOOK int listen(int fd, int backlog)
 	return (int)shim_result(exi_listen(fd, backlog));
 }
 
+static int accept_known(int fd, struct sockaddr *addr, socklen_t *len,
+			int flags)
+{
+	int ret = exi_accept(fd, addr, len, flags);
+
+	if (ret == -EMFILE && shim_reclaim())
+		ret = exi_accept(fd, addr, len, flags);
+	leave_to_stdio(ret);
+	if (ret >= 0)
+		shim_room(ret);
+	return ret;
+}
+
 HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	EXI_CANCEL_OFF(true);
@@ -89,13 +102,7 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 			ret = native.accept4(fd, addr, len, flags);
 		return ret;
 	}
-	ret = exi_accept(fd, addr, len, flags);
-	if (ret == -EMFILE && shim_reclaim())
-		ret = exi_accept(fd, addr, len, flags);
-	leave_to_stdio(ret);
-	if (ret >= 0)
-		shim_room(ret);
-	return (int)shim_result(ret);
+	return (int)shim_result(accept_known(fd, addr, len, flags));
 }
 
 HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)

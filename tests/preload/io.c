@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
@@ -884,4 +885,48 @@ ROW(io_not_sockets)
 	is("trunc", recv(sv[1], buf, 2, MSG_TRUNC));
 	is("closed", recv(999, buf, 2, 0));
 	is("negative", write(-1, buf, 2));
+}
+
+/* Errors are told by failures only: a call that works leaves errno alone. */
+ROW(io_errno_stays)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int set = epoll_create1(0), bad = 0, l, c, s;
+	struct sockaddr_storage at;
+	socklen_t len;
+	char buf[64];
+
+#define STAYS(call)                                                            \
+	do {                                                                   \
+		if ((call) < 0)                                                \
+			die(#call);                                            \
+		if (errno && !bad++)                                           \
+			say("%s leaves %s", #call, strerrorname_np(errno));    \
+		errno = 0;                                                     \
+	} while (0)
+	l = listener(AF_INET, &at, &len);
+	for (int i = 0; i < 20; i++) {
+		errno = 0;
+		STAYS(c = socket(AF_INET, SOCK_STREAM, 0));
+		STAYS(connect(c, (struct sockaddr *)&at, len));
+		STAYS(s = accept(l, NULL, NULL));
+		STAYS(epoll_ctl(set, EPOLL_CTL_ADD, s, &ev));
+		for (int k = 0; k < i * 10; k++) {
+			struct pollfd p = { .fd = c, .events = POLLIN };
+
+			STAYS(send(c, buf, sizeof(buf), 0));
+			STAYS(epoll_wait(set, &ev, 1, -1));
+			STAYS(recv(s, buf, sizeof(buf), MSG_WAITALL));
+			STAYS(write(s, buf, sizeof(buf)));
+			STAYS(poll(&p, 1, -1));
+			STAYS(read(c, buf, sizeof(buf)));
+		}
+		STAYS(epoll_ctl(set, EPOLL_CTL_DEL, s, &ev));
+		STAYS(shutdown(c, SHUT_WR));
+		STAYS(read(s, buf, sizeof(buf)));
+		STAYS(close(s));
+		STAYS(close(c));
+	}
+	say("%d", bad);
+#undef STAYS
 }
