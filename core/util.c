@@ -63,11 +63,21 @@ unsigned int exi_fd_kept(void)
 	return atomic_load_explicit(&fds_kept, memory_order_relaxed);
 }
 
+/* Asking for the limit would be a system call for each new connection: that it
+ * was lowered is seen a few later. */
 bool exi_fd_scarce(int fd)
 {
-	unsigned int soft = soft_limit();
+	static _Atomic unsigned int known, calls;
+	unsigned int used = (unsigned int)fd + exi_fd_kept();
+	unsigned int soft = atomic_load_explicit(&known, memory_order_relaxed);
 
-	return (unsigned int)fd + exi_fd_kept() >= soft - soft / 16;
+	if (used >= soft - soft / 16 ||
+	    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) % 16 ==
+		    0) {
+		soft = soft_limit();
+		atomic_store_explicit(&known, soft, memory_order_relaxed);
+	}
+	return used >= soft - soft / 16;
 }
 
 /* room: how many of the lowest numbers must be free, or the application's. */

@@ -98,7 +98,11 @@ static void count_in_group(const struct exi_sock *sk, int fd,
 				      ? i->exs_x_tx_fabric
 				      : i->exs_x_rx_fabric;
 
-	name_peer(sk, fd, g.peer, sizeof(g.peer));
+	/* Of those there may be very many, and nothing to tell of each. */
+	if (!fabric && g.reason == EXS_X_REASON_UNDECIDED)
+		snprintf(g.peer, sizeof(g.peer), "ended early");
+	else
+		name_peer(sk, fd, g.peer, sizeof(g.peer));
 	snprintf(g.fabric, sizeof(g.fabric), "%s",
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
 	if (strcmp(name_of, "tcp")) /* why it ended is no reason */
