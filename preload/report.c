@@ -103,6 +103,8 @@ static void count_in_group(const struct exi_sock *sk, int fd,
 		snprintf(g.peer, sizeof(g.peer), "ended early");
 	else
 		name_peer(sk, fd, g.peer, sizeof(g.peer));
+	if (!fabric) /* it may have been about to go there */
+		name_of = "tcp";
 	snprintf(g.fabric, sizeof(g.fabric), "%s",
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
 	if (strcmp(name_of, "tcp")) /* why it ended is no reason */

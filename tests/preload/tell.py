@@ -27,7 +27,7 @@ other.close()
 
 # More of it, until it has moved.
 MANY = PAIR.replace('say(one, other, 4000)',
-                    'for i in range(100): '
+                    'for i in range(10000): '
                     'say(one, other, 40), say(other, one, 40)')
 
 TITLE = """
@@ -104,8 +104,8 @@ def main():
     # Each connection is told of.
     early = dict(os.environ, EXS_UPGRADE='connect')
     seen = groups(lines(under(exs, MANY, env=early)))
-    want = ['at 1 connection, shm, 4000 bytes in, 8000 out, B',
-            'to 1 connection, shm, 8000 bytes in, 4000 out, B']
+    want = ['at 1 connection, shm, 400000 bytes in, 404000 out, B',
+            'to 1 connection, shm, 404000 bytes in, 400000 out, B']
     if seen != want:
         sys.exit('the report says %r, not %r' % (seen, want))
     # What a process counted is not its children's.
