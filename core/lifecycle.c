@@ -545,9 +545,8 @@ static int leave(struct exi_sock *sk, bool close_fd)
 		close_ring_locked(sk, fd);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
-	if (sk->named)
-		exi_fd_close(
-			fd); /* the library's; the names are the caller's */
+	if (sk->named) /* the library's; the names are the caller's */
+		exi_fd_close(fd);
 	else if (close_fd && close(fd) < 0)
 		ret = -errno;
 	exi_link_drop_locked(sk);

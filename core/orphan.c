@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/lock.h"
+#include "core/sock.h"
 
 #define KEPT 64
 
@@ -24,19 +25,9 @@ static struct exi_lock lock; /* guards orphans */
 static struct orphan orphans[KEPT];
 static _Atomic unsigned int n_orphans; /* ever */
 
-static uint64_t cookie_of(int fd)
-{
-	uint64_t cookie = 0;
-	socklen_t len = sizeof(cookie);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
-		return 0;
-	return cookie;
-}
-
 void exi_orphan_add(int tcp_fd, int pair_fd)
 {
-	struct orphan o = { .cookie = cookie_of(pair_fd) };
+	struct orphan o = { .cookie = exi_sock_cookie(pair_fd) };
 
 	for (int i = 0; i < 2; i++) {
 		struct sockaddr *addr = (struct sockaddr *)&o.name[i].addr;
@@ -54,7 +45,7 @@ void exi_orphan_add(int tcp_fd, int pair_fd)
 
 static bool find(int fd, struct orphan *ret)
 {
-	uint64_t cookie = cookie_of(fd);
+	uint64_t cookie = exi_sock_cookie(fd);
 	bool found = false;
 
 	exi_lock(&lock);

@@ -251,7 +251,7 @@ void exi_sock_conn_free(struct exi_conn *c)
 
 /* --- the table ---------------------------------------------------------- */
 
-static uint64_t cookie_of(int fd)
+uint64_t exi_sock_cookie(int fd)
 {
 	uint64_t cookie = 0;
 	socklen_t len = sizeof(cookie);
@@ -367,12 +367,12 @@ int exi_sock_get(int fd, struct exi_sock **ret)
 
 void exi_sock_mark(struct exi_sock *sk, int fd)
 {
-	sk->cookie = cookie_of(fd);
+	sk->cookie = exi_sock_cookie(fd);
 }
 
 bool exi_sock_current(struct exi_sock *sk, int fd)
 {
-	return sk->cookie == cookie_of(fd);
+	return sk->cookie == exi_sock_cookie(fd);
 }
 
 void exi_sock_drop_locked(struct exi_sock *sk)
