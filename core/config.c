@@ -164,6 +164,37 @@ static void print_switch(const struct setting *s, const struct exi_config *c,
 	snprintf(buf, len, "%s", *(bool *)member(s, c) ? "on" : "off");
 }
 
+/* Empty, or a number: -1 for the first. */
+static bool parse_index(const struct setting *s, struct exi_config *c,
+			const char *text)
+{
+	uint64_t v;
+
+	if (text[0] && !parse_number(text, 0, s->max, &v))
+		return false;
+	*(int *)member(s, c) = text[0] ? (int)v : -1;
+	return true;
+}
+
+static void print_index(const struct setting *s, const struct exi_config *c,
+			char *buf, size_t len)
+{
+	int v = *(int *)member(s, c);
+
+	buf[0] = '\0';
+	if (v >= 0)
+		snprintf(buf, len, "%d", v);
+}
+
+static bool parse_text(const struct setting *s, struct exi_config *c,
+		       const char *text)
+{
+	if (strlen(text) >= EXI_CONFIG_PATH_MAX)
+		return false;
+	strcpy(member(s, c), text);
+	return true;
+}
+
 /* A leading "~/" is the home directory. */
 static bool expand_path(const char *text, char *ret)
 {
@@ -473,6 +504,26 @@ static const struct setting settings[] = {
 		.print = print_choice,
 		.choices = trusts,
 		AT(trust),
+	},
+	{
+		.variable = "EXS_VERBS_DEVICE",
+		.accepts = "a list of RDMA devices, or nothing",
+		.help = "The only ones to use; software devices are not used "
+			"otherwise.",
+		.fallback = "",
+		.parse = parse_text,
+		.print = print_string,
+		AT(verbs_device),
+	},
+	{
+		.variable = "EXS_VERBS_GID_INDEX",
+		.accepts = "0 to 65535, or nothing",
+		.help = "The GID to use; without it addresses decide.",
+		.fallback = "",
+		.parse = parse_index,
+		.print = print_index,
+		.max = 65535,
+		AT(verbs_gid_index),
 	},
 	{
 		.variable = "EXS_REPORT",

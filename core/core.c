@@ -70,19 +70,15 @@ static int check_require(void)
 {
 	const char *require = exi_config()->require;
 	struct exi_registry_row row;
-	unsigned int i;
 
-	for (i = 0; require[0] && exi_registry_row(i, &row); i++) {
-		if (__builtin_strcmp(row.name, require))
-			continue;
-		if (row.configured && row.usable)
-			return 0;
-		exi_error("EXS_REQUIRE is %s, which is not usable here: %s",
-			  require,
-			  row.usable ? "EXS_PROVIDER leaves it out" : row.why);
-		return -ENODEV;
-	}
-	return 0;
+	if (!require[0])
+		return 0;
+	exi_registry_find(require, &row);
+	if (row.configured && row.usable)
+		return 0;
+	exi_error("EXS_REQUIRE is %s, which is not usable here: %s", require,
+		  row.usable ? "EXS_PROVIDER leaves it out" : row.why);
+	return -ENODEV;
 }
 
 int exi_core_init(void)

@@ -236,6 +236,16 @@ struct exi_meet_ops {
 	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
 };
 
+/* Takes what a fabric found on this host, for people to read (exs info). A fact
+ * is of the last thing begun and not ended, or of the fabric itself. The texts
+ * are copied. */
+struct exi_facts {
+	/* kind: "device", "port", ... */
+	void (*begin)(struct exi_facts *f, const char *kind, const char *name);
+	void (*fact)(struct exi_facts *f, const char *name, const char *value);
+	void (*end)(struct exi_facts *f);
+};
+
 struct exi_provider {
 	uint32_t abi;	  /* EXI_PROVIDER_ABI */
 	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
@@ -243,6 +253,9 @@ struct exi_provider {
 	uint32_t caps;
 	/* 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
+	/* Devices and the like, usable or not; null: there is nothing to tell.
+	 * May take a while. */
+	void (*describe)(struct exi_facts *f);
 	int (*open)(struct exi_domain **ret);
 	void (*close)(struct exi_domain *d); /* null is fine */
 	const struct exi_domain_ops *domain_ops;

@@ -10,6 +10,7 @@
 
 #include "core/config.h"
 #include "core/log.h"
+#include "core/module.h"
 #include "core/service.h"
 #include "exi_build.h"
 
@@ -22,8 +23,9 @@ extern const struct exi_provider exi_provider_loop;
 static struct slot {
 	const char *name;
 	const struct exi_provider *provider;
-	int usable; /* 0: not probed, 1: yes, -1: no */
-	char why[128];
+	bool module; /* in a file of its own, see module.h */
+	int usable;  /* 0: not probed, 1: yes, -1: no */
+	char why[256];
 	_Atomic(struct exi_domain *) domain;
 } slots[PROVIDERS_MAX] = {
 #if EXI_WITH_SHM
@@ -31,8 +33,7 @@ static struct slot {
 #else
 	{ .name = "shm" },
 #endif
-	{ .name = "verbs" },
-	{ .name = "ofi" },
+	{ .name = "verbs", .module = EXI_WITH_VERBS },	    { .name = "ofi" },
 	{ .name = "tcp", .provider = &exi_provider_tcp },
 #if EXI_WITH_LOOP
 	{ .name = "loop", .provider = &exi_provider_loop },
@@ -90,11 +91,16 @@ static void probe(struct slot *s)
 {
 	pthread_mutex_lock(&registry_lock);
 	if (!s->usable) {
-		if (!s->provider)
+		if (!s->provider && s->module)
+			exi_module_open(s->name, &s->provider, s->why,
+					sizeof(s->why));
+		else if (!s->provider)
 			snprintf(s->why, sizeof(s->why), "not in this build");
-		else if (exi_provider_check(s->provider))
+		if (s->provider && s->provider->probe(s->why, sizeof(s->why)))
+			s->usable = -1;
+		else if (s->provider && exi_provider_check(s->provider))
 			snprintf(s->why, sizeof(s->why), "incomplete tables");
-		else if (s->provider->probe(s->why, sizeof(s->why)) == 0)
+		else if (s->provider)
 			s->why[0] = 0;
 		s->usable = s->provider && !s->why[0] ? 1 : -1;
 	}
@@ -111,19 +117,27 @@ static struct slot *slot_of(const char *name)
 	return NULL;
 }
 
-bool exi_registry_row(unsigned int i, struct exi_registry_row *ret)
+static void row_of(struct slot *s, struct exi_registry_row *ret)
 {
-	struct slot *s = &slots[i];
-
-	if (i >= PROVIDERS_MAX || !s->name)
-		return false;
 	probe(s);
 	ret->name = s->name;
 	ret->provider = s->provider;
 	ret->configured = configured(s->name);
 	ret->usable = s->usable > 0;
 	snprintf(ret->why, sizeof(ret->why), "%s", s->why);
+}
+
+bool exi_registry_row(unsigned int i, struct exi_registry_row *ret)
+{
+	if (i >= PROVIDERS_MAX || !slots[i].name)
+		return false;
+	row_of(&slots[i], ret);
 	return true;
+}
+
+void exi_registry_find(const char *name, struct exi_registry_row *ret)
+{
+	row_of(slot_of(name), ret);
 }
 
 int exi_registry_add(const struct exi_provider *p)
@@ -151,7 +165,8 @@ uint64_t exi_registry_wire_ids(void)
 	for (i = 0; i < cfg->n_providers; i++) {
 		struct slot *s = slot_of(cfg->providers[i]);
 
-		if (!s)
+		/* Between processes of one host: no module is opened. */
+		if (!s || s->module)
 			continue;
 		probe(s);
 		if (s->usable > 0 && (s->provider->caps & EXI_CAP_LOCAL))

@@ -14,11 +14,15 @@ struct exi_registry_row {
 	const struct exi_provider *provider; /* null: not in this build */
 	bool configured;		     /* EXS_PROVIDER lets it be used */
 	bool usable;
-	char why[128]; /* when not usable, why; else "" */
+	char why[256]; /* when not usable, why; else "" */
 };
 
-/* Fills row i, probing; false when there is none. For the tools. */
+/* Fills row i, opening its module and probing; false when there is none. For
+ * the tools. */
 bool exi_registry_row(unsigned int i, struct exi_registry_row *ret);
+
+/* The row of a name that the configuration knows. */
+void exi_registry_find(const char *name, struct exi_registry_row *ret);
 
 /* Registers a provider that is not in the build's list (a test double).
  * -EINVAL for an incomplete table, -EEXIST. Before the first socket. */

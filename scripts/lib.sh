@@ -7,6 +7,7 @@
 packages_build="gcc libc6-dev meson ninja-build pkg-config"
 packages_library="libinih-dev liburing-dev"
 packages_tool="libjansson-dev"
+packages_verbs="libibverbs-dev librdmacm-dev"
 packages_examples="libssl-dev"
 packages_tests="libcmocka-dev python3 curl netcat-openbsd"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"

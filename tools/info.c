@@ -81,6 +81,52 @@ static const char *why_of(const struct exi_registry_row *row)
 	return "";
 }
 
+/* What a fabric found, a line for each thing. */
+struct lines {
+	struct exi_facts facts;
+	const char *fabric; /* until it was printed */
+	int depth;
+	const char *before; /* the next fact of this line */
+};
+
+static void line_begins(struct exi_facts *f, const char *kind, const char *name)
+{
+	struct lines *l = (struct lines *)f;
+
+	if (l->fabric)
+		printf("\nFound for %s", l->fabric);
+	l->fabric = NULL;
+	printf("\n%*s%s %s", 2 * ++l->depth, "", kind, name);
+	l->before = ": ";
+}
+
+static void line_fact(struct exi_facts *f, const char *name, const char *value)
+{
+	struct lines *l = (struct lines *)f;
+
+	printf("%s%s %s", l->before, name, value);
+	l->before = ", ";
+}
+
+static void line_ends(struct exi_facts *f)
+{
+	struct lines *l = (struct lines *)f;
+
+	if (--l->depth == 0)
+		putchar('\n');
+}
+
+static void show_found(const struct exi_registry_row *row)
+{
+	struct lines l = {
+		.facts = { line_begins, line_fact, line_ends },
+		.fabric = row->name,
+	};
+
+	if (row->provider && row->provider->describe)
+		row->provider->describe(&l.facts);
+}
+
 static void show_fabrics(void)
 {
 	struct exi_registry_row row;
@@ -89,6 +135,8 @@ static void show_fabrics(void)
 	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
 		printf("  %-8s %-12s %s\n", row.name, state_of(&row),
 		       why_of(&row));
+	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
+		show_found(&row);
 }
 
 /* Settings that somebody changed; all of them on request. */
@@ -135,18 +183,79 @@ static json_t *text_json(const char *text)
 	return json_string(plain);
 }
 
+/* The same as objects: what is begun goes into a list of its kind, "devices". */
+struct objects {
+	struct exi_facts facts;
+	json_t *at[8]; /* borrowed, but the first */
+	int depth;
+};
+
+static void member_name(char *ret, size_t len, const char *name,
+			const char *end)
+{
+	snprintf(ret, len, "%s%s", name, end);
+	for (; *ret; ret++) {
+		if (*ret == ' ')
+			*ret = '_';
+	}
+}
+
+static void object_begins(struct exi_facts *f, const char *kind,
+			  const char *name)
+{
+	struct objects *o = (struct objects *)f;
+	json_t *of = o->at[o->depth], *list,
+	       *new = json_pack("{s:s}", "name", name);
+	char member[32];
+
+	member_name(member, sizeof(member), kind, "s");
+	list = json_object_get(of, member);
+	if (!list) {
+		list = json_array();
+		json_object_set_new(of, member, list);
+	}
+	json_array_append_new(list, new);
+	o->at[++o->depth] = new;
+}
+
+static void object_fact(struct exi_facts *f, const char *name,
+			const char *value)
+{
+	struct objects *o = (struct objects *)f;
+	char member[32];
+
+	member_name(member, sizeof(member), name, "");
+	json_object_set_new(o->at[o->depth], member, text_json(value));
+}
+
+static void object_ends(struct exi_facts *f)
+{
+	struct objects *o = (struct objects *)f;
+
+	o->depth--;
+}
+
+static json_t *fabric_json(const struct exi_registry_row *row)
+{
+	struct objects o = { .facts = { object_begins, object_fact,
+					object_ends } };
+
+	o.at[0] = json_pack("{s:s, s:b, s:b, s:b, s:s?}", "name", row->name,
+			    "built", row->provider != NULL, "configured",
+			    row->configured, "usable", row->usable, "why",
+			    row->why[0] ? row->why : NULL);
+	if (row->provider && row->provider->describe)
+		row->provider->describe(&o.facts);
+	return o.at[0];
+}
+
 static json_t *fabrics_json(void)
 {
 	json_t *list = json_array();
 	struct exi_registry_row row;
 
 	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
-		json_array_append_new(
-			list, json_pack("{s:s, s:b, s:b, s:b, s:s?}", "name",
-					row.name, "built", row.provider != NULL,
-					"configured", row.configured, "usable",
-					row.usable, "why",
-					row.why[0] ? row.why : NULL));
+		json_array_append_new(list, fabric_json(&row));
 	return list;
 }
 

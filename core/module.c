@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Opening modules. */
+#include "core/module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exi_build.h"
+
+/* The folder of the file that this code is in. */
+static int own_folder(char ret[PATH_MAX])
+{
+	Dl_info info;
+	char *end;
+
+	if (!dladdr((void *)(uintptr_t)exi_module_open, &info) ||
+	    !realpath(info.dli_fname, ret))
+		return -ENOENT;
+	end = strrchr(ret, '/');
+	if (!end)
+		return -ENOENT;
+	*end = '\0';
+	return 0;
+}
+
+static bool readable(char ret[PATH_MAX], const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static bool readable(char ret[PATH_MAX], const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(ret, PATH_MAX, fmt, ap);
+	va_end(ap);
+	return n < PATH_MAX && access(ret, R_OK) == 0;
+}
+
+/* Beside the library, or the exs command, which has its code built in: as
+ * built, or as installed. */
+static int find(const char *name, char ret[PATH_MAX])
+{
+	char at[PATH_MAX];
+
+	if (own_folder(at))
+		return -ENOENT;
+	return readable(ret, "%s/providers/%s/%s.so", at, name, name) ||
+			       readable(ret, "%s/../providers/%s/%s.so", at,
+					name, name) ||
+			       readable(ret, "%s/exs/%s.so", at, name) ||
+			       readable(ret, "%s/../" EXI_LIBDIR "/exs/%s.so",
+					at, name)
+		       ? 0
+		       : -ENOENT;
+}
+
+int exi_module_open(const char *name, const struct exi_provider **ret,
+		    char *why, size_t len)
+{
+	static const struct exi_host host = {
+		.abi = EXI_PROVIDER_ABI,
+		.config = exi_config,
+	};
+	const struct exi_provider *p = NULL;
+	char path[PATH_MAX];
+	exi_module_fn *entry;
+	void *module;
+
+	if (find(name, path)) {
+		snprintf(why, len, "there is no module %s.so", name);
+		return -ENOENT;
+	}
+	module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!module) {
+		snprintf(why, len, "%s", dlerror());
+		return -ELIBACC;
+	}
+	entry = (exi_module_fn *)(uintptr_t)dlsym(module, "exi_module");
+	if (entry)
+		p = entry(&host);
+	if (!p || strcmp(p->name, name)) {
+		snprintf(why, len, "%s is no module of this version", path);
+		return -ELIBBAD;
+	}
+	*ret = p;
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fabrics that live in a module of their own, <libdir>/exs/NAME.so, because
+ * their libraries are large: opened when somebody first asks for the fabric,
+ * so that a program whose peers are all on its host never loads them.
+ *
+ * A module has one symbol, exi_module, and needs none of the library's: what
+ * it uses of it comes in a table. */
+#ifndef EXI_CORE_MODULE_H
+#define EXI_CORE_MODULE_H
+
+#include <stddef.h>
+
+#include "core/config.h"
+#include "core/provider.h"
+
+/* What a module may call. Any thread, at any time. */
+struct exi_host {
+	uint32_t abi; /* EXI_PROVIDER_ABI */
+	const struct exi_config *(*config)(void);
+};
+
+/* The symbol. Returns the module's table, which stays valid for ever; null
+ * when it is of another abi than the host. */
+typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
+
+/* Opens the module of a fabric, and never closes it: a library with threads
+ * and fork handlers cannot be taken out of a process. 0, or -errno and the
+ * reason in words: -ENOENT when there is no such file. */
+int exi_module_open(const char *name, const struct exi_provider **ret,
+		    char *why, size_t len);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The verbs fabric: InfiniBand, RoCE and iWARP through libibverbs. */
+#include "providers/verbs/verbs_int.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <net/if.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct exi_host *vrb_host;
+
+/* --- for people --------------------------------------------------------- */
+
+static const char *transport(const struct vrb_device *d,
+			     const struct ibv_port_attr *port)
+{
+	if (d->iwarp)
+		return "iWARP";
+	return port->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE"
+							   : "InfiniBand";
+}
+
+static const char *gid_type(const struct vrb_device *d, uint32_t type)
+{
+	if (d->iwarp)
+		return "iWARP";
+	return type == IBV_GID_TYPE_ROCE_V2   ? "RoCE v2"
+	       : type == IBV_GID_TYPE_ROCE_V1 ? "RoCE v1"
+					      : "InfiniBand";
+}
+
+__attribute__((format(printf, 3, 4))) static void
+say(struct exi_facts *f, const char *name, const char *fmt, ...)
+{
+	char text[VRB_WHY];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	f->fact(f, name, text);
+}
+
+static void describe_gid(struct vrb_device *d, const struct ibv_gid_entry *g,
+			 struct exi_facts *f)
+{
+	char text[INET6_ADDRSTRLEN], link[IF_NAMESIZE], number[16];
+
+	snprintf(number, sizeof(number), "%u", g->gid_index);
+	f->begin(f, "gid", number);
+	f->fact(f, "address",
+		inet_ntop(AF_INET6, g->gid.raw, text, sizeof(text)));
+	f->fact(f, "type", gid_type(d, g->gid_type));
+	if (g->ndev_ifindex && if_indextoname(g->ndev_ifindex, link))
+		f->fact(f, "interface", link);
+	f->end(f);
+}
+
+static void describe_port(struct vrb_device *d, unsigned int number,
+			  struct exi_facts *f)
+{
+	struct ibv_gid_entry *gids = NULL;
+	struct ibv_port_attr port;
+	char text[16];
+	int n;
+
+	if (ibv_query_port(d->ctx, (uint8_t)number, &port))
+		return;
+	snprintf(text, sizeof(text), "%u", number);
+	f->begin(f, "port", text);
+	f->fact(f, "state", ibv_port_state_str(port.state));
+	f->fact(f, "transport", transport(d, &port));
+	f->fact(f, "link layer",
+		port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet"
+							   : "InfiniBand");
+	say(f, "mtu", "%u", 128u << port.active_mtu);
+	if (port.lid)
+		say(f, "lid", "%u", port.lid);
+	n = vrb_gids(d, &gids);
+	for (int i = 0; i < n; i++)
+		if (gids[i].port_num == number)
+			describe_gid(d, &gids[i], f);
+	free(gids);
+	f->end(f);
+}
+
+static bool describe_device(struct vrb_device *d, void *arg)
+{
+	struct exi_facts *f = arg;
+
+	f->begin(f, "device", d->name);
+	f->fact(f, "state", d->why[0] ? "not usable" : "usable");
+	if (d->why[0])
+		f->fact(f, "why", d->why);
+	f->fact(f, "kind", d->software ? "software" : "hardware");
+	if (d->ctx && d->attr.fw_ver[0])
+		f->fact(f, "firmware", d->attr.fw_ver);
+	for (unsigned int i = 1; d->ctx && i <= d->attr.phys_port_cnt; i++)
+		describe_port(d, i, f);
+	f->end(f);
+	return true;
+}
+
+static void describe(struct exi_facts *f)
+{
+	char why[VRB_WHY];
+
+	vrb_each_device(describe_device, f, why, sizeof(why));
+}
+
+/* --- the table ---------------------------------------------------------- */
+
+struct verdict {
+	bool usable;
+	char names[VRB_WHY / 2];
+	char why[VRB_WHY]; /* of the first that is not usable */
+	int err;
+};
+
+static bool weigh(struct vrb_device *d, void *arg)
+{
+	struct verdict *v = arg;
+	size_t n = strlen(v->names);
+
+	snprintf(v->names + n, sizeof(v->names) - n, "%s%s", n ? ", " : "",
+		 d->name);
+	if (!d->err) {
+		v->usable = true;
+		return false;
+	}
+	/* What is said of those that nobody named comes last. */
+	if (!v->err || (v->err == -ENODEV && d->err != -ENODEV)) {
+		v->err = d->err;
+		snprintf(v->why, sizeof(v->why), "%.32s: %.200s", d->name,
+			 d->why);
+	}
+	return true;
+}
+
+static int probe(char *why, size_t len)
+{
+	const char *named = vrb_host->config()->verbs_device;
+	struct verdict v = { 0 };
+	int err = vrb_each_device(weigh, &v, why, len);
+
+	if (err)
+		return err;
+	if (!v.usable && named[0] && v.err == -ENODEV)
+		snprintf(why, len,
+			 "EXS_VERBS_DEVICE is \"%.64s\", which is not here; "
+			 "there is %s",
+			 named, v.names);
+	else if (!v.usable)
+		snprintf(why, len, "%s", v.why);
+	if (!v.usable)
+		return v.err;
+	snprintf(why, len,
+		 "this release finds devices, and carries nothing over them");
+	return -EOPNOTSUPP;
+}
+
+static const struct exi_provider provider = {
+	.abi = EXI_PROVIDER_ABI,
+	.name = "verbs",
+	.probe = probe,
+	.describe = describe,
+};
+
+__attribute__((visibility("default"))) exi_module_fn exi_module;
+
+const struct exi_provider *exi_module(const struct exi_host *host)
+{
+	if (host->abi != EXI_PROVIDER_ABI)
+		return NULL;
+	vrb_host = host;
+	return &provider;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The RDMA devices of the host, and which of them may be used. */
+#include "providers/verbs/verbs_int.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Whether a list of names, as EXS_VERBS_DEVICE has it, names the device. */
+static bool listed(const char *list, const char *name)
+{
+	static const char between[] = ", \t";
+	size_t len;
+
+	for (list += strspn(list, between); *list;
+	     list += len + strspn(list + len, between)) {
+		len = strcspn(list, between);
+		if (strlen(name) == len && !strncmp(list, name, len))
+			return true;
+	}
+	return false;
+}
+
+/* No bus has it. */
+static bool is_virtual(const struct ibv_device *dev)
+{
+	char path[PATH_MAX];
+
+	return realpath(dev->ibdev_path, path) &&
+	       strstr(path, "/devices/virtual/");
+}
+
+static bool active(struct vrb_device *d, unsigned int *ret)
+{
+	struct ibv_port_attr port;
+
+	for (unsigned int i = 1; i <= d->attr.phys_port_cnt; i++) {
+		if (!ibv_query_port(d->ctx, (uint8_t)i, &port) &&
+		    port.state == IBV_PORT_ACTIVE) {
+			*ret = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A ring's worth of memory can be made known to it. */
+static int try_memory(struct vrb_device *d)
+{
+	size_t len = (size_t)vrb_host->config()->ring_kb * 1024;
+	struct ibv_pd *pd = ibv_alloc_pd(d->ctx);
+	int err = pd ? 0 : -errno;
+	struct ibv_mr *mr = NULL;
+	void *ring = MAP_FAILED;
+	struct rlimit limit;
+
+	if (pd)
+		ring = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ring != MAP_FAILED)
+		mr = ibv_reg_mr(pd, ring, len,
+				IBV_ACCESS_LOCAL_WRITE |
+					IBV_ACCESS_REMOTE_WRITE);
+	if (!mr && !err)
+		err = -errno;
+	if (mr)
+		ibv_dereg_mr(mr);
+	if (ring != MAP_FAILED)
+		munmap(ring, len);
+	if (pd)
+		ibv_dealloc_pd(pd);
+	if (!err)
+		return 0;
+	if (err == -ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		snprintf(d->why, sizeof(d->why),
+			 "%llu KiB of memory may be locked, and a ring takes "
+			 "%zu: raise the limit (ulimit -l, memlock in "
+			 "limits.conf, LimitMEMLOCK= of a service)",
+			 (unsigned long long)limit.rlim_cur / 1024, len / 1024);
+	else
+		snprintf(d->why, sizeof(d->why),
+			 "it takes no memory of ours: %s", strerror(-err));
+	return err;
+}
+
+static int judge(struct vrb_device *d)
+{
+	const struct exi_config *cfg = vrb_host->config();
+	bool named = listed(cfg->verbs_device, d->name);
+	struct ibv_gid_entry gid;
+	unsigned int port;
+
+	if (cfg->verbs_device[0] && !named)
+		return snprintf(d->why, sizeof(d->why),
+				"EXS_VERBS_DEVICE names others"),
+		       -ENODEV;
+	if (d->software && !named)
+		return snprintf(d->why, sizeof(d->why),
+				"imitated by the kernel, whose TCP is faster: "
+				"used only where EXS_VERBS_DEVICE names it"),
+		       -ENODEV;
+	if (!active(d, &port))
+		return snprintf(d->why, sizeof(d->why), "no port is active"),
+		       -ENETDOWN;
+	if (vrb_gid(d, port, &gid)) {
+		if (cfg->verbs_gid_index >= 0)
+			snprintf(d->why, sizeof(d->why),
+				 "port %u has no GID %d (EXS_VERBS_GID_INDEX)",
+				 port, cfg->verbs_gid_index);
+		else
+			snprintf(d->why, sizeof(d->why), "port %u has no GID",
+				 port);
+		return -EADDRNOTAVAIL;
+	}
+	return try_memory(d);
+}
+
+/* libibverbs looks in several places, and tells of the last. */
+static int unopened(const char *path, int err)
+{
+	if (access(path, R_OK | W_OK))
+		return -errno;
+	return err ? -err : -EIO;
+}
+
+static void open_device(struct ibv_device *dev, struct vrb_device *d)
+{
+	char path[PATH_MAX];
+
+	d->name = ibv_get_device_name(dev);
+	d->iwarp = dev->transport_type == IBV_TRANSPORT_IWARP;
+	d->software = is_virtual(dev);
+	errno = 0;
+	d->ctx = ibv_open_device(dev);
+	if (!d->ctx) {
+		snprintf(path, sizeof(path), "/dev/infiniband/%s",
+			 dev->dev_name);
+		d->err = unopened(path, errno);
+		snprintf(d->why, sizeof(d->why), "%.64s cannot be opened: %s",
+			 path, strerror(-d->err));
+		return;
+	}
+	d->err = -ibv_query_device(d->ctx, &d->attr);
+	if (d->err)
+		snprintf(d->why, sizeof(d->why), "it does not answer: %s",
+			 strerror(-d->err));
+	else
+		d->err = judge(d);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(ibv_get_device_name(*(struct ibv_device *const *)a),
+		      ibv_get_device_name(*(struct ibv_device *const *)b));
+}
+
+int vrb_each_device(bool (*look)(struct vrb_device *d, void *arg), void *arg,
+		    char *why, size_t len)
+{
+	struct ibv_device **list;
+	bool more = true;
+	int n = 0, err;
+
+	errno = 0;
+	list = ibv_get_device_list(&n);
+	if (!list || n == 0) {
+		err = list || errno == ENOSYS ? ENODEV : errno;
+		snprintf(why, len, "%s",
+			 err == ENODEV ? "no RDMA device is here"
+				       : strerror(err));
+		if (list)
+			ibv_free_device_list(list);
+		return -err;
+	}
+	qsort(list, (size_t)n, sizeof(*list), by_name);
+	for (int i = 0; i < n && more; i++) {
+		struct vrb_device d = { 0 };
+
+		open_device(list[i], &d);
+		more = look(&d, arg);
+		if (d.ctx)
+			ibv_close_device(d.ctx);
+	}
+	ibv_free_device_list(list);
+	return 0;
+}
+
+int vrb_gids(struct vrb_device *d, struct ibv_gid_entry **ret)
+{
+	size_t n = 0;
+	struct ibv_port_attr port;
+	struct ibv_gid_entry *list;
+	ssize_t got;
+
+	for (unsigned int i = 1; i <= d->attr.phys_port_cnt; i++)
+		if (!ibv_query_port(d->ctx, (uint8_t)i, &port))
+			n += (size_t)port.gid_tbl_len;
+	list = calloc(n + 1, sizeof(*list));
+	if (!list)
+		return -ENOMEM;
+	got = ibv_query_gid_table(d->ctx, list, n + 1, 0);
+	if (got < 0) {
+		free(list);
+		return (int)got;
+	}
+	*ret = list;
+	return (int)got;
+}
+
+static bool is_ipv4(const union ibv_gid *g)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(g->raw, mapped, sizeof(mapped));
+}
+
+/* More is better; 0: never. */
+static int rank(const struct vrb_device *d, const struct ibv_gid_entry *g)
+{
+	if (d->iwarp || g->gid_type == IBV_GID_TYPE_IB)
+		return 1;
+	return (g->gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 2) + is_ipv4(&g->gid);
+}
+
+int vrb_gid(struct vrb_device *d, unsigned int port, struct ibv_gid_entry *ret)
+{
+	int wanted = vrb_host->config()->verbs_gid_index;
+	int best = 0, n;
+	struct ibv_gid_entry *list;
+
+	n = vrb_gids(d, &list);
+	if (n < 0)
+		return n;
+	for (int i = 0; i < n; i++) {
+		const struct ibv_gid_entry *g = &list[i];
+		int r = rank(d, g);
+
+		if (g->port_num != port ||
+		    (wanted >= 0 && g->gid_index != (uint32_t)wanted) ||
+		    r <= best)
+			continue;
+		best = r;
+		*ret = *g;
+	}
+	free(list);
+	return best ? 0 : -ENOENT;
+}
