@@ -489,8 +489,9 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_KEY_FILE",
 		.accepts = "a path of at most 255 bytes",
-		.help = "The key by which hosts trust each other.",
-		.fallback = "~/.config/exs/key",
+		.help = "The key by which hosts trust each other; empty is "
+			"where exs key says.",
+		.fallback = "",
 		.parse = parse_path,
 		.print = print_string,
 		AT(key_file),
@@ -498,7 +499,8 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_TRUST",
 		.accepts = "key or hosts",
-		.help = "Believe holders of the key, or every user of a host.",
+		.help = "On other hosts believe holders of the key, or every "
+			"user.",
 		.fallback = "key",
 		.parse = parse_choice,
 		.print = print_choice,

@@ -42,10 +42,11 @@ struct exi_config {
 	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
 	uint64_t zcopy_threshold; /* EXS_ZCOPY_THRESHOLD, bytes */
 	int log_level;		  /* EXS_LOG: enum exi_log_level */
-	char log_file[EXI_CONFIG_PATH_MAX];	/* EXS_LOG_FILE: "" is stderr */
-	bool stats;				/* EXS_STATS */
-	enum exi_tcp_engine tcp_engine;		/* EXS_TCP_ENGINE */
-	char key_file[EXI_CONFIG_PATH_MAX];	/* EXS_KEY_FILE */
+	char log_file[EXI_CONFIG_PATH_MAX]; /* EXS_LOG_FILE: "" is stderr */
+	bool stats;			    /* EXS_STATS */
+	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
+	/* EXS_KEY_FILE: "" is searched for, see core/key.h. */
+	char key_file[EXI_CONFIG_PATH_MAX];
 	enum exi_trust trust;			/* EXS_TRUST */
 	char verbs_device[EXI_CONFIG_PATH_MAX]; /* EXS_VERBS_DEVICE: a list */
 	int verbs_gid_index;			/* EXS_VERBS_GID_INDEX; -1 */

@@ -169,8 +169,7 @@ static void defaults_are_as_documented_and_silent(void **state)
 	assert_int_equal(o.config.log_level, EXI_LOG_WARN);
 	assert_string_equal(o.config.require, "");
 	assert_string_equal(o.config.log_file, "");
-	assert_string_equal(o.config.key_file,
-			    "/home/somebody/.config/exs/key");
+	assert_string_equal(o.config.key_file, "");
 	assert_true(o.config.stats);
 	assert_int_equal(o.config.tcp_engine, EXI_TCP_ENGINE_AUTO);
 	assert_int_equal(o.config.trust, EXI_TRUST_KEY);
@@ -183,7 +182,7 @@ static void every_variable_is_taken_from_the_environment(void **state)
 				"EXS_RING_KB=64", "EXS_MEMORY_LIMIT_MB=7",
 				"EXS_ZCOPY_THRESHOLD=1", "EXS_LOG=info",
 				"EXS_STATS=off", "EXS_TCP_ENGINE=epoll",
-				"EXS_KEY_FILE=/k", "EXS_TRUST=hosts");
+				"EXS_KEY_FILE=~/k", "EXS_TRUST=hosts");
 
 	assert_string_equal(o.said, "");
 	assert_row(&o, "EXS_PROVIDER", "tcp,shm", "environment");
@@ -196,7 +195,7 @@ static void every_variable_is_taken_from_the_environment(void **state)
 	assert_row(&o, "EXS_LOG", "info", "environment");
 	assert_row(&o, "EXS_STATS", "off", "environment");
 	assert_row(&o, "EXS_TCP_ENGINE", "epoll", "environment");
-	assert_row(&o, "EXS_KEY_FILE", "/k", "environment");
+	assert_row(&o, "EXS_KEY_FILE", "/home/somebody/k", "environment");
 	assert_row(&o, "EXS_TRUST", "hosts", "environment");
 	assert_int_equal(o.config.upgrade_bytes, 4096);
 	assert_int_equal(o.config.log_level, EXI_LOG_INFO);
