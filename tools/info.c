@@ -167,22 +167,6 @@ static void show_variables(void)
 		       row.help, "", row.accepts);
 }
 
-/* Values come from the environment and need not be UTF-8; JSON must be. */
-static json_t *text_json(const char *text)
-{
-	char plain[EXI_CONFIG_PATH_MAX];
-	json_t *o = json_string(text);
-
-	if (o)
-		return o;
-	snprintf(plain, sizeof(plain), "%s", text);
-	for (char *c = plain; *c; c++) {
-		if (*c & 0x80)
-			*c = '?';
-	}
-	return json_string(plain);
-}
-
 /* The same as objects: what is begun goes into a list of its kind, "devices". */
 struct objects {
 	struct exi_facts facts;
@@ -225,7 +209,7 @@ static void object_fact(struct exi_facts *f, const char *name,
 	char member[32];
 
 	member_name(member, sizeof(member), name, "");
-	json_object_set_new(o->at[o->depth], member, text_json(value));
+	json_object_set_new(o->at[o->depth], member, tool_json_text(value));
 }
 
 static void object_ends(struct exi_facts *f)
@@ -265,12 +249,12 @@ static json_t *settings_json(void)
 	struct exi_config_row row;
 
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
-		json_array_append_new(list,
-				      json_pack("{s:s, s:o, s:s, s:s, s:s}",
-						"variable", row.variable,
-						"value", text_json(row.value),
-						"origin", row.origin, "accepts",
-						row.accepts, "help", row.help));
+		json_array_append_new(
+			list, json_pack("{s:s, s:o, s:s, s:s, s:s}", "variable",
+					row.variable, "value",
+					tool_json_text(row.value), "origin",
+					row.origin, "accepts", row.accepts,
+					"help", row.help));
 	return list;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers as people write and read them. */
+/* Numbers as people write and read them, and texts for JSON. */
 #include "tools/tool.h"
 
 #include <errno.h>
@@ -109,4 +109,21 @@ const char *tool_text_count(char buf[TOOL_TEXT], double count)
 		return buf;
 	}
 	return text_scaled(buf, count, 1000, units);
+}
+
+json_t *tool_json_text(const char *text)
+{
+	json_t *o = json_string(text);
+	char *plain;
+
+	if (o)
+		return o;
+	plain = strdup(text);
+	for (char *c = plain; c && *c; c++) {
+		if (*c & 0x80)
+			*c = '?';
+	}
+	o = json_string(plain ? plain : "?");
+	free(plain);
+	return o;
 }

@@ -3,6 +3,7 @@
 #ifndef EXS_TOOLS_TOOL_H
 #define EXS_TOOLS_TOOL_H
 
+#include <jansson.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,5 +35,9 @@ const char *tool_text_ns(char buf[TOOL_TEXT], double ns);
 const char *tool_text_bytes(char buf[TOOL_TEXT], uint64_t bytes);
 /* "12.3 M", to be followed by what is counted. */
 const char *tool_text_count(char buf[TOOL_TEXT], double count);
+
+/* A text from outside, such as a path, need not be UTF-8, but JSON must be: a
+ * string with "?" for what is not. */
+json_t *tool_json_text(const char *text);
 
 #endif
