@@ -23,6 +23,7 @@ static int run_version(int argc, char **argv);
 static const struct command commands[] = {
 	{ "info", "fabrics of this host and the settings in effect",
 	  tool_info },
+	{ "key", "the key by which hosts trust each other", tool_key },
 	{ "perf", "measure latency, bandwidth and rates, side by side",
 	  tool_perf },
 	{ "run", "a program, its local TCP connections on shared memory",

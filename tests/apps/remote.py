@@ -1,43 +1,64 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that work elsewhere: openssh and distcc."""
 
+import contextlib
 import getpass
 import os
+import shlex
+import shutil
 
 import common
 from common import (HERE, HOST, Server, Shim, blob, everywhere, fail,
-                    free_port, need, output, path, same, sbin)
+                    free_port, need, output, path, same, sbin, write)
 
 
-def ssh():
+@contextlib.contextmanager
+def credentials():
+    """Of a server and its user, and where the server locks itself in before
+    somebody has proved who he is."""
     need('ssh', 'ssh-keygen')
-    sshd = sbin('sshd')
-    data = blob('data', 20)
+    sbin('sshd')
     for key in 'host', 'user':
         output(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f',
                 path(key)])
-    # Where it locks itself in before somebody has proved who he is.
     jail = '/run/sshd'
     ours = os.getuid() == 0 and not os.path.isdir(jail)
     if ours:
         os.mkdir(jail, 0o755)
+    try:
+        yield
+    finally:
+        if ours:
+            os.rmdir(jail)
+
+
+def sshd(port, *options):
+    return [sbin('sshd'), '-D', '-e', '-f', '/dev/null', '-p', str(port),
+            '-o', 'ListenAddress=' + HOST, '-o', 'HostKey=' + path('host'),
+            '-o', 'AuthorizedKeysFile=' + path('user.pub'),
+            '-o', 'StrictModes=no', '-o', 'PidFile=none',
+            '-o', 'UsePAM=no', '-o', 'PermitRootLogin=yes', *options]
+
+
+def to_sshd(port):
+    return ['-F', '/dev/null', '-p', str(port), '-i', path('user'),
+            '-o', 'IdentitiesOnly=yes', '-o', 'StrictHostKeyChecking=no',
+            '-o', 'LogLevel=ERROR', '-o', 'UserKnownHostsFile=/dev/null']
+
+
+def here():
+    return '%s@%s' % (getpass.getuser(), HOST)
+
+
+def ssh():
+    data = blob('data', 20)
 
     def run(server, client):
         port = free_port()
-        with Server(server(sshd, '-D', '-e', '-f', '/dev/null', '-p',
-                           str(port), '-o', 'ListenAddress=' + HOST,
-                           '-o', 'HostKey=' + path('host'),
-                           '-o', 'AuthorizedKeysFile=' + path('user.pub'),
-                           '-o', 'StrictModes=no', '-o', 'PidFile=none',
-                           '-o', 'UsePAM=no', '-o', 'PermitRootLogin=yes'),
-                    port):
+        with Server(server(*sshd(port)), port):
             def remote(command, **kw):
-                return output(client(
-                    'ssh', '-F', '/dev/null', '-p', str(port),
-                    '-i', path('user'), '-o', 'IdentitiesOnly=yes',
-                    '-o', 'StrictHostKeyChecking=no', '-o', 'LogLevel=ERROR',
-                    '-o', 'UserKnownHostsFile=/dev/null',
-                    '%s@%s' % (getpass.getuser(), HOST), command), **kw)
+                return output(client('ssh', *to_sshd(port), here(), command),
+                              **kw)
 
             with open(data, 'rb') as f:
                 remote("cat > '%s'" % path('got'), stdin=f)
@@ -47,13 +68,38 @@ def ssh():
                     fail('ssh brings other bytes')
             remote('exit 3', status=3)
 
-    try:
+    with credentials():
         # The server hands connections to another program, where they are
         # plain, and which ends without a word.
         everywhere(run, [], ['ssh'], Shim.seen)
-    finally:
-        if ours:
-            os.rmdir(jail)
+
+
+def key():
+    """exs key copy, by the real ssh, to the real server."""
+    there, port = path('there'), free_port()
+    mine, its = path('mine'), os.path.join(there, 'exs', 'key')
+    os.environ['EXS_KEY_FILE'] = mine
+    output([common.exs, 'key', 'make'])
+    with credentials():
+        os.mkdir(path('bin'))
+        ssh = write(os.path.join('bin', 'ssh'), '#!/bin/sh\nexec %s "$@"\n' %
+                    shlex.join([shutil.which('ssh'), *to_sshd(port)]))
+        os.chmod(ssh, 0o755)
+        os.environ['PATH'] = path('bin') + ':' + os.environ['PATH']
+        copy = [common.exs, 'key', 'copy', here()]
+        with Server(sshd(port, '-o', 'SetEnv=XDG_CONFIG_HOME=' + there),
+                    port):
+            output(copy)
+            same(mine, its)
+            if os.stat(its).st_mode & 0o7777 != 0o600:
+                fail('the copy of the key is for others to read')
+            output(copy)
+            output([common.exs, 'key', 'make', '--force'])
+            if b'has another key' not in output(copy, status=1):
+                fail('exs key copy says nothing of another key')
+            output([*copy, '--force'])
+            same(mine, its)
+    del os.environ['EXS_KEY_FILE']
 
 
 SOURCES = 'core/link.c', 'core/sock.c', 'preload/sockets.c'

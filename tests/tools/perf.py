@@ -195,9 +195,10 @@ def what_cannot_be_is_refused():
 
 def the_other_commands():
     done = exs("fly")
-    check(done.returncode == 2 and "info, perf" in done.stderr, done.stderr)
-    for args in (["help"], ["help", "perf"], ["help", "info"], ["version"],
-                 ["perf", "--help"], ["info"], ["info", "--env", "--config"]):
+    check(done.returncode == 2 and "info, key, perf" in done.stderr, done.stderr)
+    for args in (["help"], ["help", "perf"], ["help", "info"],
+                 ["help", "key"], ["version"], ["perf", "--help"], ["info"],
+                 ["info", "--env", "--config"]):
         done = exs(*args)
         check(done.returncode == 0 and done.stdout, args)
     info = json.loads(exs("info", "--json").stdout)

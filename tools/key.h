@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the parts of exs key share. */
+#ifndef EXS_TOOLS_KEY_H
+#define EXS_TOOLS_KEY_H
+
+#include <stdbool.h>
+
+#include "core/key.h"
+
+struct key_wishes {
+	bool force;
+	bool json;
+	char **names; /* behind the verb */
+	int n_names;
+};
+
+/* Installs the key at each host by ssh: a line on the standard input of a shell
+ * there, nowhere else. An exit code. */
+int key_copy(const struct exi_key *key, const struct key_wishes *w);
+
+#endif
