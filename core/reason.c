@@ -76,6 +76,12 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_NAMESPACE] = { "namespace", "the process moved to "
 						  "namespaces where it cannot "
 						  "be served" },
+	[EXS_X_REASON_NO_KEY] = { "no-key",
+				  "an end has no usable key of upgrades "
+				  "between hosts; exs key tells, at both" },
+	[EXS_X_REASON_KEY_MISMATCH] = { "key-mismatch",
+					"the hosts have different keys; exs "
+					"key copy HOST makes them one" },
 };
 
 static const struct reason *find(int reason)

@@ -46,13 +46,15 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_PROTOCOL = 30,  /* the peer broke the protocol */
 	EXS_X_REASON_NOT_TCP = 31,   /* not a TCP socket */
 	EXS_X_REASON_NOT_CONNECTED = 32,
-	EXS_X_REASON_DUPLICATE = 33, /* the descriptor got a second number */
-	EXS_X_REASON_EXEC = 34,	     /* it goes to another program by exec */
-	EXS_X_REASON_PASSED = 35,    /* it was sent to a process */
-	EXS_X_REASON_STDIO = 36,     /* a stdio stream is on it */
-	EXS_X_REASON_SPLICE = 37,    /* splice or tee was used */
-	EXS_X_REASON_NAMESPACE = 38, /* the process moved to others */
-	EXS_X_REASON_MAX_ = 39,
+	EXS_X_REASON_DUPLICATE = 33,	/* the descriptor got a second number */
+	EXS_X_REASON_EXEC = 34,		/* it goes to another program by exec */
+	EXS_X_REASON_PASSED = 35,	/* it was sent to a process */
+	EXS_X_REASON_STDIO = 36,	/* a stdio stream is on it */
+	EXS_X_REASON_SPLICE = 37,	/* splice or tee was used */
+	EXS_X_REASON_NAMESPACE = 38,	/* the process moved to others */
+	EXS_X_REASON_NO_KEY = 39,	/* no usable key here or at the peer */
+	EXS_X_REASON_KEY_MISMATCH = 40, /* the hosts have different keys */
+	EXS_X_REASON_MAX_ = 41,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first
