@@ -146,7 +146,8 @@ int exi_pact_take_confirm(struct exi_pact *m, const void *buf, size_t len,
 int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
 		   struct exi_pact_proof *ret);
 /* Ends the meeting; null where none has begun. Proves itself to A if a REQUEST
- * was taken. */
+ * was taken. A redirect is written by the process that has the connection, for
+ * the one that got the REQUEST: only who knows the ends can prove anything. */
 void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
 		     struct exi_pact_reject *ret);
 
