@@ -47,7 +47,7 @@ static void drop(struct server *sv, struct peer *p)
 	sv->to_come--;
 }
 
-/* 0: sent. -EAGAIN: the kernel will say when it goes on. */
+/* 0: sent. -EAGAIN: the set will say when it goes on. */
 static int answer(struct server *sv, struct peer *p)
 {
 	ssize_t n;
@@ -55,6 +55,8 @@ static int answer(struct server *sv, struct peer *p)
 
 	while (p->sent < p->have) {
 		n = send(p->fd, p->buf + p->sent, p->have - p->sent, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
 		if (n < 0 && errno != EAGAIN)
 			return -errno;
 		if (n < 0) {
@@ -94,14 +96,18 @@ static int echo(struct server *sv, struct peer *p)
 
 static int sink(struct server *sv, struct peer *p)
 {
-	ssize_t n = recv(p->fd, sv->sink, sv->sink_len, 0);
+	ssize_t n;
 
-	if (n <= 0)
-		return n ? -errno : -EPIPE;
-	if (sv->sink[n - 1] == PERF_LAST_BYTE &&
-	    send(p->fd, sv->sink, 1, 0) < 0)
-		return -errno;
-	return 0;
+	if (!p->blocked) {
+		n = recv(p->fd, sv->sink, sv->sink_len, 0);
+		if (n <= 0)
+			return n ? -errno : -EPIPE;
+		if (sv->sink[n - 1] != PERF_LAST_BYTE)
+			return 0;
+		p->buf[0] = PERF_LAST_BYTE;
+		p->have = 1;
+	}
+	return answer(sv, p);
 }
 
 static void handle(struct server *sv, struct peer *p)

@@ -2,7 +2,8 @@
 """Every test of exs perf over every API ends and prints the members that are
 promised; what cannot be is refused with a word about what can.
 
-perf.py EXS [run]; run: what needs exs run, which a sanitizer does not let be
+perf.py EXS [run FULL]; run: what loads a library, such as FULL or exs run's,
+which a sanitizer does not let be
 """
 import json
 import os
@@ -29,8 +30,9 @@ def check(good, what):
         sys.exit(f"FAIL: {what}")
 
 
-def exs(*args):
+def exs(*args, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
+    env.update(more)
     return subprocess.run([sys.argv[1], *args], capture_output=True, text=True,
                           env=env, timeout=DEADLINE)
 
@@ -89,6 +91,12 @@ def plain_calls_under_exs_run_tell_what_is_true():
                         "exs run --provider")):
         done = exs("run", sys.argv[1], "perf", *args)
         check(done.returncode == 2 and word in done.stderr, done.stderr)
+
+
+def an_answer_waits_for_room():
+    done = exs("perf", "--pair", "--api", "epoll", "--test", "bw", "--iters",
+               "200", "--json", LD_PRELOAD=sys.argv[3])
+    result("a full socket", done)
 
 
 def the_es_api_in_its_ways():
@@ -213,11 +221,11 @@ ROWS = (every_test_of_every_api, the_es_api_in_its_ways,
         many_connections_on_epoll, a_server_serves_until_it_is_told_to_stop,
         time_bounds_a_test, what_cannot_be_is_refused, the_other_commands)
 ROWS_RUN = (plain_calls_under_exs_run_tell_what_is_true,
-            compare_has_a_row_for_each)
+            an_answer_waits_for_room, compare_has_a_row_for_each)
 
 
 def main():
-    for row in ROWS_RUN if sys.argv[2:] == ["run"] else ROWS:
+    for row in ROWS_RUN if sys.argv[2:3] == ["run"] else ROWS:
         print(row.__name__, flush=True)
         row()
 
