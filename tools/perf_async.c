@@ -123,14 +123,15 @@ static int sink_event(struct slots *t, const exs_event_t *ev)
 {
 	const struct perf_io *io = perf_io(PERF_EXS);
 	const char *data = t->buf + slot_of(ev) * t->len;
+	int ret = 0;
 
 	if (ev->exs_errno)
 		return -ev->exs_errno;
 	if (!moved(ev))
 		return 1;
 	if (data[moved(ev) - 1] == PERF_LAST_BYTE)
-		perf_send_all(io, t->s, data, 1);
-	return post_recv(t, slot_of(ev), 0);
+		ret = perf_send_all(io, t->s, data, 1);
+	return ret ? ret : post_recv(t, slot_of(ev), 0);
 }
 
 static int serve(struct slots *t,

@@ -38,6 +38,15 @@ struct client {
 	unsigned int n_lanes;
 };
 
+/* An error that the server says is told, and true. */
+static bool told(const char *line)
+{
+	if (strncmp(line, "error ", 6))
+		return false;
+	tool_fail("%s", line + 6);
+	return true;
+}
+
 static int ask_server(struct client *c)
 {
 	char line[PERF_LINE];
@@ -53,10 +62,8 @@ static int ask_server(struct client *c)
 		tool_fail("the server does not answer: %s", strerror(-ret));
 		return ret;
 	}
-	if (!strncmp(line, "error ", 6)) {
-		tool_fail("%s", line + 6);
+	if (told(line))
 		return -EREMOTEIO;
-	}
 	if (sscanf(line, "ready %u", &port) != 1 || port > UINT16_MAX) {
 		tool_fail("that is no exs perf server, or of another version");
 		return -EPROTO;
@@ -272,7 +279,9 @@ static int tell(struct client *c, const char *word, char answer[PERF_LINE])
 {
 	int ret = perf_say(&c->ctl, "%s", word);
 
-	return ret ? ret : perf_hear(&c->ctl, answer);
+	if (!ret)
+		ret = perf_hear(&c->ctl, answer);
+	return !ret && told(answer) ? -EREMOTEIO : ret;
 }
 
 static int measure(struct client *c, struct perf_result *r)
@@ -374,6 +383,7 @@ static int sum_up(struct client *c, struct perf_result *r)
 static int run(struct client *c, struct perf_result *r)
 {
 	const char *what = "start the library";
+	char line[PERF_LINE];
 	int ret;
 
 	ret = c->io->start();
@@ -395,7 +405,10 @@ static int run(struct client *c, struct perf_result *r)
 	}
 	if (!ret)
 		ret = sum_up(c, r);
-	if (ret)
+	/* A server that failed said why before its connections ended. */
+	if (perf_is_end(ret) && !perf_heard(&c->ctl, line) && told(line))
+		return -EREMOTEIO;
+	if (ret && ret != -EREMOTEIO)
 		tool_fail("cannot %s: %s%s", what, strerror(-ret),
 			  ret == -EPIPE ? " (the server left)" : "");
 	return ret;

@@ -3,6 +3,7 @@
 #include "tools/perf_ctl.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,8 +34,12 @@ int perf_say(struct perf_ctl *c, const char *fmt, ...)
 	return 0;
 }
 
-int perf_hear(struct perf_ctl *c, char line[PERF_LINE])
+#define ON_ITS_WAY_MS 1000
+
+/* ms: how long it waits for each piece; negative: for ever. */
+static int hear(struct perf_ctl *c, char line[PERF_LINE], int ms)
 {
+	struct pollfd p = { .fd = c->fd, .events = POLLIN };
 	char *end;
 	size_t len;
 	ssize_t n;
@@ -42,6 +47,8 @@ int perf_hear(struct perf_ctl *c, char line[PERF_LINE])
 	while (!(end = memchr(c->ahead, '\n', c->have))) {
 		if (c->have == sizeof(c->ahead))
 			return -EPROTO;
+		if (ms >= 0 && poll(&p, 1, ms) <= 0)
+			return -EAGAIN;
 		n = recv(c->fd, c->ahead + c->have, sizeof(c->ahead) - c->have,
 			 0);
 		if (n < 0 && errno == EINTR)
@@ -56,4 +63,14 @@ int perf_hear(struct perf_ctl *c, char line[PERF_LINE])
 	c->have -= len + 1;
 	memmove(c->ahead, end + 1, c->have);
 	return 0;
+}
+
+int perf_hear(struct perf_ctl *c, char line[PERF_LINE])
+{
+	return hear(c, line, -1);
+}
+
+int perf_heard(struct perf_ctl *c, char line[PERF_LINE])
+{
+	return hear(c, line, ON_ITS_WAY_MS);
 }

@@ -110,30 +110,35 @@ static int sink(struct server *sv, struct peer *p)
 	return answer(sv, p);
 }
 
-static void handle(struct server *sv, struct peer *p)
+/* An error that is not the end of one connection is the server's. */
+static int handle(struct server *sv, struct peer *p)
 {
 	bool echoes = sv->plan->test == PERF_LAT || sv->plan->test == PERF_CONN;
 	int ret = echoes ? echo(sv, p) : sink(sv, p);
 
-	if (ret && ret != -EAGAIN && ret != -EINTR)
-		drop(sv, p);
+	if (!ret || ret == -EAGAIN || ret == -EINTR)
+		return 0;
+	drop(sv, p);
+	return perf_is_end(ret) ? 0 : ret;
 }
 
 static int take_in(struct server *sv, int fd)
 {
 	struct peer *p = calloc(1, sizeof(*p));
+	int ret = -ENOMEM;
 
 	if (p) {
 		p->fd = fd;
 		p->buf = malloc(sv->plan->size);
 	}
-	if (!p || !p->buf || watch(sv->ep, EPOLL_CTL_ADD, p, EPOLLIN)) {
+	if (p && p->buf)
+		ret = watch(sv->ep, EPOLL_CTL_ADD, p, EPOLLIN);
+	if (ret) {
 		free(p ? p->buf : NULL);
 		free(p);
 		close(fd);
-		return -ENOMEM;
 	}
-	return 0;
+	return ret;
 }
 
 static int accept_all(struct server *sv, int listener)
@@ -169,7 +174,7 @@ static int serve(struct server *sv, struct peer *listener)
 			if (ev[i].data.ptr == listener)
 				ret = accept_all(sv, listener->fd);
 			else
-				handle(sv, ev[i].data.ptr);
+				ret = handle(sv, ev[i].data.ptr);
 		}
 	}
 	return ret;
@@ -189,7 +194,7 @@ int perf_epoll_serve(int listener, const struct perf_plan *plan,
 		.sink_len = perf_sink_size(plan),
 		.sink = perf_buffer(perf_sink_size(plan)),
 	};
-	int ret = sv.ep < 0 || !sv.sink ? -ENOMEM : 0;
+	int ret = sv.ep < 0 ? -errno : sv.sink ? 0 : -ENOMEM;
 
 	if (!ret && fcntl(listener, F_SETFL, O_NONBLOCK))
 		ret = -errno;

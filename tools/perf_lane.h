@@ -7,6 +7,8 @@
 #ifndef EXS_TOOLS_PERF_LANE_H
 #define EXS_TOOLS_PERF_LANE_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <sys/exs.h>
 #include <sys/socket.h>
 
@@ -40,9 +42,16 @@ struct perf_lane {
 	int result;
 };
 
+/* Whether an error is the other end's leave of a connection. */
+static inline bool perf_is_end(int err)
+{
+	return err == -EPIPE || err == -ECONNRESET;
+}
+
 /* perf_stream.c: synchronous calls. */
 perf_drive perf_stream_lat, perf_stream_bw, perf_stream_conn;
-/* Serve one connection to its end, or a listener for ever. */
+/* Serve one connection to its end, or a listener for ever: 0, or why they
+ * cannot go on. */
 int perf_stream_echo(const struct perf_io *io, int s,
 		     const struct perf_plan *plan);
 int perf_stream_sink(const struct perf_io *io, int s,

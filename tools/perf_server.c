@@ -65,19 +65,31 @@ void perf_used(const struct perf_io *io, const int *fds, unsigned int n,
 	}
 }
 
-static void serve_guest(struct server *sv, int fd)
+/* For threads that serve, at their end. A failure is said, and then the process
+ * ends and with it every connection, for the client waits for them. */
+static void served(struct server *sv, int err)
+{
+	if (!err || perf_is_end(err))
+		return;
+	perf_say(&sv->ctl, "error the server cannot go on: %s", strerror(-err));
+	_exit(EXIT_FAILURE);
+}
+
+static int serve_guest(struct server *sv, int fd)
 {
 	const struct perf_plan *p = &sv->plan;
+	int ret;
 
 	if (p->test == PERF_LAT && p->mode == PERF_ASYNC)
-		perf_async_echo(fd, p);
+		ret = perf_async_echo(fd, p);
 	else if (p->test == PERF_LAT)
-		perf_stream_echo(sv->io, fd, p);
+		ret = perf_stream_echo(sv->io, fd, p);
 	else if (p->mode == PERF_ASYNC)
-		perf_async_sink(fd, p);
+		ret = perf_async_sink(fd, p);
 	else
-		perf_stream_sink(sv->io, fd, p);
+		ret = perf_stream_sink(sv->io, fd, p);
 	sv->io->close(fd);
+	return ret;
 }
 
 static void *guest_thread(void *arg)
@@ -85,25 +97,26 @@ static void *guest_thread(void *arg)
 	struct guest g = *(struct guest *)arg;
 
 	free(arg);
-	serve_guest(g.server, g.fd);
+	served(g.server, serve_guest(g.server, g.fd));
 	return NULL;
 }
 
-static void start_guest_thread(struct server *sv, int fd)
+static int start_guest_thread(struct server *sv, int fd)
 {
 	struct guest *g = malloc(sizeof(*g));
 	pthread_t thread;
+	int ret;
 
-	if (g) {
-		g->server = sv;
-		g->fd = fd;
-	}
-	if (g && !pthread_create(&thread, NULL, guest_thread, g)) {
+	if (!g)
+		return -ENOMEM;
+	g->server = sv;
+	g->fd = fd;
+	ret = -pthread_create(&thread, NULL, guest_thread, g);
+	if (ret)
+		free(g);
+	else
 		pthread_detach(thread);
-		return;
-	}
-	free(g);
-	sv->io->close(fd);
+	return ret;
 }
 
 void perf_guest(struct perf_guests *g, int fd)
@@ -117,39 +130,39 @@ void perf_guest(struct perf_guests *g, int fd)
 	atomic_store_explicit(&g->n, n + 1, memory_order_release);
 }
 
-static void serve_guests(struct server *sv)
+static int serve_guests(struct server *sv)
 {
 	uint64_t n = sv->plan.connections + sv->plan.idle;
-	int fd;
+	int fd, ret = 0;
 
-	for (uint64_t i = 0; i < n; i++) {
+	for (uint64_t i = 0; i < n && !ret; i++) {
 		fd = sv->io->accept(sv->listener);
 		if (fd < 0)
-			return;
+			return fd;
 		if (sv->plan.test == PERF_LAT)
 			sv->io->set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 		perf_guest(&sv->guests, fd);
-		if (n == 1)
-			serve_guest(sv, fd);
-		else
-			start_guest_thread(sv, fd);
+		ret = n == 1 ? serve_guest(sv, fd) : start_guest_thread(sv, fd);
 	}
+	return ret;
+}
+
+static int serve(struct server *sv)
+{
+	if (sv->plan.api == PERF_RAW)
+		return perf_raw_serve(sv->local, &sv->plan);
+	if (sv->plan.api == PERF_UNIX)
+		return serve_guest(sv, sv->local->fds[PERF_SERVER]);
+	if (sv->plan.api == PERF_EPOLL)
+		return perf_epoll_serve(sv->listener, &sv->plan, &sv->guests);
+	if (sv->plan.test == PERF_CONN)
+		return perf_stream_respond(sv->io, sv->listener, &sv->plan);
+	return serve_guests(sv);
 }
 
 static void *work(void *arg)
 {
-	struct server *sv = arg;
-
-	if (sv->plan.api == PERF_RAW)
-		perf_raw_serve(sv->local, &sv->plan);
-	else if (sv->plan.api == PERF_UNIX)
-		serve_guest(sv, sv->local->fds[PERF_SERVER]);
-	else if (sv->plan.api == PERF_EPOLL)
-		perf_epoll_serve(sv->listener, &sv->plan, &sv->guests);
-	else if (sv->plan.test == PERF_CONN)
-		perf_stream_respond(sv->io, sv->listener, &sv->plan);
-	else
-		serve_guests(sv);
+	served(arg, serve(arg));
 	return NULL;
 }
 

@@ -140,17 +140,13 @@ int perf_stream_echo(const struct perf_io *io, int s,
 		     const struct perf_plan *plan)
 {
 	char *buf = perf_buffer(plan->size);
-	ssize_t n = 1;
+	ssize_t n = 0;
+	int ret = buf ? 0 : -ENOMEM;
 
-	if (!buf)
-		return -ENOMEM;
-	while (n > 0) {
-		n = perf_recv_all(io, s, buf, plan->size);
-		if (n > 0 && perf_send_all(io, s, buf, plan->size))
-			break;
-	}
+	while (!ret && (n = perf_recv_all(io, s, buf, plan->size)) > 0)
+		ret = perf_send_all(io, s, buf, plan->size);
 	perf_buffer_free(buf, plan->size);
-	return n < 0 ? (int)n : 0;
+	return ret ? ret : (int)n;
 }
 
 size_t perf_sink_size(const struct perf_plan *plan)
@@ -165,28 +161,29 @@ int perf_stream_sink(const struct perf_io *io, int s,
 {
 	size_t len = perf_sink_size(plan);
 	char *buf = perf_buffer(len);
-	ssize_t n;
+	ssize_t n = 0;
+	int ret = buf ? 0 : -ENOMEM;
 
-	if (!buf)
-		return -ENOMEM;
-	while ((n = io->recv(s, buf, len)) > 0) {
+	while (!ret && (n = io->recv(s, buf, len)) > 0) {
 		if (buf[n - 1] == PERF_LAST_BYTE)
-			perf_send_all(io, s, buf, 1);
+			ret = perf_send_all(io, s, buf, 1);
 	}
 	perf_buffer_free(buf, len);
-	return (int)n;
+	return ret ? ret : (int)n;
 }
 
 int perf_stream_respond(const struct perf_io *io, int listener,
 			const struct perf_plan *plan)
 {
 	char *buf = perf_buffer(plan->size);
-	int s = 0;
+	int s;
 
 	if (!buf)
 		return -ENOMEM;
-	while (s >= 0) {
+	for (;;) {
 		s = io->accept(listener);
+		if (s == -ECONNABORTED)
+			continue;
 		if (s < 0)
 			break;
 		if (perf_recv_all(io, s, buf, plan->size) > 0)

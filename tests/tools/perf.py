@@ -7,6 +7,7 @@ which a sanitizer does not let be
 """
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -126,9 +127,9 @@ def many_connections_on_epoll():
             "--iters", "2000", "--warmup", "100")
 
 
-def start_server(*args):
+def start_server(*args, **kw):
     server = subprocess.Popen([sys.argv[1], "perf", "--server", *args],
-                              stdout=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, text=True, **kw)
     line = server.stdout.readline()
     check(line.startswith("listening on port "), f"no port in {line!r}")
     return server, line.split()[-1]
@@ -146,6 +147,25 @@ def a_server_serves_until_it_is_told_to_stop():
     server, port = start_server("--once")
     measure("127.0.0.1", "--port", port, "--api", "sock", "--iters", "100")
     check(server.wait(DEADLINE) == 0, "--once does not end well")
+
+
+def few_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+
+def a_server_that_cannot_go_on_says_why():
+    server, port = start_server(preexec_fn=few_descriptors)
+    try:
+        for args in (["--api", "sock"], ["--api", "epoll"],
+                     ["--api", "epoll", "--test", "bw"], ["--api", "exs"]):
+            done = exs("perf", "127.0.0.1", "--port", port, *args,
+                       "--connections", "60")
+            check(done.returncode == 1 and
+                  "cannot go on: Too many open files" in done.stderr,
+                  f"{args}: {done.returncode} {done.stderr}")
+    finally:
+        server.terminate()
+        server.wait(DEADLINE)
 
 
 def time_bounds_a_test():
@@ -219,7 +239,7 @@ def the_other_commands():
 
 ROWS = (every_test_of_every_api, the_es_api_in_its_ways,
         many_connections_on_epoll, a_server_serves_until_it_is_told_to_stop,
-        time_bounds_a_test, what_cannot_be_is_refused, the_other_commands)
+        a_server_that_cannot_go_on_says_why, time_bounds_a_test, what_cannot_be_is_refused, the_other_commands)
 ROWS_RUN = (plain_calls_under_exs_run_tell_what_is_true,
             an_answer_waits_for_room, compare_has_a_row_for_each)
 
