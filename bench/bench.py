@@ -15,6 +15,10 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../scripts'))
+import stuck  # noqa: E402
+
 HOST = '127.0.0.1'
 
 
@@ -104,12 +108,11 @@ class Bench:
     def run(self, command, **kw):
         """Standard output of a command that ends well."""
         try:
-            r = subprocess.run(command, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               timeout=60 + 20 * self.seconds, text=True,
-                               **kw)
-        except subprocess.TimeoutExpired:
-            raise Failed('%s does not end' % ' '.join(command)) from None
+            r = stuck.run(command, 60 + 20 * self.seconds,
+                          stdin=subprocess.DEVNULL, text=True, **kw)
+        except stuck.Stuck as e:
+            raise Failed('%s does not end\n%s' %
+                         (' '.join(command), e.where)) from None
         if r.returncode:
             raise Failed('%s: status %d\n%s' %
                          (' '.join(command), r.returncode,
@@ -179,9 +182,11 @@ class Server:
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
+            where = stuck.tell(self.process.pid)
             self.process.kill()
             self.process.wait()
-            raise Failed('%s does not end' % ' '.join(self.command)) from None
+            raise Failed('%s does not end\n%s' %
+                         (' '.join(self.command), where)) from None
 
     def __enter__(self):
         return self

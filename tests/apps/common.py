@@ -12,6 +12,9 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, '../../scripts'))
+import stuck  # noqa: E402
+
 TIMEOUT = 100
 HOST = '127.0.0.1'
 
@@ -169,11 +172,11 @@ def output(command, status=0, **kw):
     if 'input' in kw:
         del kw['stdin']
     try:
-        r = subprocess.run(command, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, timeout=TIMEOUT, **kw)
-    except subprocess.TimeoutExpired as e:
-        fail('%s does not end; it said:\n%s' %
-             (' '.join(command), (e.stdout or b'').decode(errors='replace')))
+        r = stuck.run(command, TIMEOUT, stderr=subprocess.STDOUT, **kw)
+    except stuck.Stuck as e:
+        fail('%s does not end; it said:\n%s\n%s' %
+             (' '.join(command), (e.stdout or b'').decode(errors='replace'),
+              e.where))
     if r.returncode != status:
         fail('%s: status %d\n%s' % (' '.join(command), r.returncode,
                                     r.stdout.decode(errors='replace')))
@@ -213,7 +216,8 @@ class Server:
         try:
             status = self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            fail('%s does not end' % ' '.join(self.command))
+            fail('%s does not end\n%s' % (' '.join(self.command),
+                                          stuck.tell()))
         if status:
             fail('%s: status %d' % (' '.join(self.command), status))
 
@@ -223,10 +227,11 @@ class Server:
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
+            where = stuck.tell(self.process.pid)
             self.process.kill()
             self.process.wait()
             if not kind:
-                fail('%s does not end' % ' '.join(self.command))
+                fail('%s does not end\n%s' % (' '.join(self.command), where))
         self.log.close()
         # By the signal that ended it, or as it likes, but not by another.
         if not kind and self.process.returncode < 0 and \

@@ -6,8 +6,13 @@ bench.py BENCH BUILD
 """
 import json
 import os
+import re
 import subprocess
 import sys
+import time
+
+sys.path.append(os.path.join(sys.argv[1], "../scripts"))
+import stuck  # noqa: E402
 
 DEADLINE = 120
 SPREAD = {"median", "q1", "q3", "min", "max", "rounds"}
@@ -19,9 +24,8 @@ def check(good, what):
 
 
 def run(name, *args):
-    done = subprocess.run([sys.executable, os.path.join(sys.argv[1], name),
-                           sys.argv[2], *args], capture_output=True, text=True,
-                          timeout=DEADLINE)
+    done = stuck.run([sys.executable, os.path.join(sys.argv[1], name),
+                      sys.argv[2], *args], DEADLINE, text=True)
     check(done.returncode == 0, f"{name}: {done.stdout}{done.stderr}")
     return done.stdout
 
@@ -74,6 +78,31 @@ def pairs_run_at_once():
         check(row["unix"]["min"] > 0 and row["value"]["min"] > 0, row)
 
 
+def what_does_not_end_is_told_with_its_state():
+    never = os.pipe()
+    try:
+        stuck.run(["cat"], 0.1, stdin=never[0])
+        check(False, "cat ends")
+    except stuck.Stuck as e:
+        check(re.search(r"process \d+: cat\n  thread \d+ cat: S in ", str(e)),
+              str(e))
+    exs = os.path.join(sys.argv[2], "tools/exs")
+    pair = subprocess.Popen([exs, "run", exs, "perf", "--pair", "--api",
+                             "epoll", "--test", "bw", "--seconds", "100"])
+    last = time.monotonic() + DEADLINE
+    try:
+        while True:
+            told = stuck.tell(pair.pid)
+            if all(told.count(part) == times for part, times in (
+                    ("process ", 2), (" libexs: ", 2), (", state 01,", 2),
+                    ("segment of its own", 2), ("segment of its peer", 2))):
+                break
+            check(time.monotonic() < last, told)
+    finally:
+        pair.kill()
+        pair.wait()
+
+
 def a_build_that_is_not_there_is_named():
     for name in ("programs", "passthrough", "pairs"):
         done = subprocess.run([sys.executable,
@@ -86,6 +115,7 @@ def main():
     for row in (programs_have_a_row_each,
                 a_program_that_is_not_here_leaves_its_rows_out,
                 what_is_not_accelerated_is_measured, pairs_run_at_once,
+                what_does_not_end_is_told_with_its_state,
                 a_build_that_is_not_there_is_named):
         print(row.__name__, flush=True)
         row()

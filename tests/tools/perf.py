@@ -12,6 +12,10 @@ import signal
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             "../../scripts"))
+import stuck  # noqa: E402
+
 DEADLINE = 60
 MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
@@ -34,8 +38,7 @@ def check(good, what):
 def exs(*args, **more):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
     env.update(more)
-    return subprocess.run([sys.argv[1], *args], capture_output=True, text=True,
-                          env=env, timeout=DEADLINE)
+    return stuck.run([sys.argv[1], *args], DEADLINE, text=True, env=env)
 
 
 def measure(*args):
