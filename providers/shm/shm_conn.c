@@ -501,13 +501,21 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
 
-	if (readable(p, rx))
-		return -EBUSY;
-	/* The peer may wait for the rest of what we took. */
-	if (rx->published != rx->pos)
-		publish_taken(c);
-	request(&p->mine->data_wait, rx->pos, bits);
-	return readable(p, rx) ? -EBUSY : 0;
+	uint64_t pos;
+
+	do {
+		if (readable(p, rx))
+			return -EBUSY;
+		/* The peer may wait for the rest of what we took. */
+		if (rx->published != rx->pos)
+			publish_taken(c);
+		pos = rx->pos;
+		request(&p->mine->data_wait, pos, bits);
+		if (readable(p, rx))
+			return -EBUSY;
+		/* A GROW came just then: the next record is elsewhere. */
+	} while (pos != rx->pos);
+	return 0;
 }
 
 /* What comes after all that is there. -EBUSY: something came just now. */
@@ -515,12 +523,18 @@ static int request_next(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx end = shmp_shared(c)->rx;
+	uint64_t pos;
 
-	pass_all(p, &end);
-	if (end.ended)
-		return 0;
-	request(&p->mine->data_wait, end.pos, SHMP_WAIT_BELL);
-	return look(p, &end) == -EAGAIN ? 0 : -EBUSY;
+	do {
+		pass_all(p, &end);
+		if (end.ended)
+			return 0;
+		pos = end.pos;
+		request(&p->mine->data_wait, pos, SHMP_WAIT_BELL);
+		if (look(p, &end) != -EAGAIN)
+			return -EBUSY;
+	} while (pos != end.pos); /* as in request_data() */
+	return 0;
 }
 
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)

@@ -3,6 +3,7 @@
  * with switches to and fro, rings that grow, and a peer that writes nonsense. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -203,6 +204,46 @@ static void a_full_ring_rings(struct stream *s)
 	while (s->received < s->sent)
 		recv_some(s, 0);
 	T(rings > before);
+}
+
+#define GROWN 18 /* binary logarithm */
+
+static uint64_t grown_at;
+
+/* In the midst of a reader's request to be rung: the writer gets as far as the
+ * GROW, and is held up before the record that follows. */
+static void grow_meanwhile(int sig)
+{
+	struct shmp_priv *p = shmp_priv(ends[0]);
+	struct shmp_tx *tx = &shmp_shared(ends[0])->tx;
+	struct shmp_record *r = shmp_out(p, tx, tx->head);
+
+	grown_at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes,
+				 1u << GROWN);
+	atomic_store(&r->word, SHMP_GROW << SHMP_KIND_SHIFT | GROWN);
+	mprotect(shmp_priv(ends[1])->mine, sizeof(struct shmp_segment),
+		 PROT_READ | PROT_WRITE);
+}
+
+static void who_waits_while_a_ring_grows_waits_behind_it(void)
+{
+	static const enum exi_wake ways[] = { EXI_WAKE_BELL, EXI_WAKE_NEXT };
+	struct sigaction sa = { .sa_handler = grow_meanwhile }, old;
+	struct shmp_segment *mine;
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		begin("1024");
+		mine = shmp_priv(ends[1])->mine;
+		T_EQ(sigaction(SIGSEGV, &sa, &old), 0);
+		/* The store of the request is where it happens. */
+		T_EQ(mprotect(mine, sizeof(*mine), PROT_READ), 0);
+		T_EQ(ops->arm(ends[1], EXI_RX, ways[i]), 0);
+		T_EQ(sigaction(SIGSEGV, &old, NULL), 0);
+		T(grown_at > 0);
+		T_EQ(atomic_load(&mine->data_wait),
+		     SHMP_WAIT_AT(grown_at) | SHMP_WAIT_BELL);
+		end();
+	}
 }
 
 static void stream(uint64_t seed, const char *ring_kb, bool may_grow)
@@ -551,6 +592,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
 	T_ROW_LONG(rings_of_any_size_lose_nothing, 120),
 	T_ROW(what_nobody_takes_gets_room),
+	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(without_memory_a_ring_stays_small),
 	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
 	T_ROW_LONG(impossible_progress_is_refused, 120),
