@@ -45,7 +45,7 @@ struct perf_lane {
 /* Whether an error is the other end's leave of a connection. */
 static inline bool perf_is_end(int err)
 {
-	return err == -EPIPE || err == -ECONNRESET;
+	return err == -EPIPE || err == -ECONNRESET || err == -ECONNREFUSED;
 }
 
 /* perf_stream.c: synchronous calls. */
