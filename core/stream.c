@@ -51,7 +51,8 @@ static uint32_t min_u32(uint64_t a, uint32_t b)
 
 /* --- sender ------------------------------------------------------------- */
 
-static bool tx_sane(const struct exi_stream_tx *tx)
+/* For assertions only. */
+__attribute__((unused)) static bool tx_sane(const struct exi_stream_tx *tx)
 {
 	return tx->heard <= tx->acked && tx->acked <= tx->head &&
 	       tx->head - tx->heard <= tx->ring &&
@@ -366,7 +367,8 @@ uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx)
 		       : (uint32_t)(rx->placed - rx->taken);
 }
 
-static bool rx_sane(const struct exi_stream_rx *rx)
+/* For assertions only. */
+__attribute__((unused)) static bool rx_sane(const struct exi_stream_rx *rx)
 {
 	return rx->told <= rx->taken && rx->told <= rx->placed &&
 	       rx->placed - rx->told <= rx->ring && rx->live <= rx->posted &&
