@@ -274,6 +274,17 @@ static void set_left(struct exi_half *h, uint64_t left)
 	h->mode = left ? EXI_MODE_LEFT : EXI_MODE_RING;
 }
 
+/* A direction that has just arrived goes back, and stays there. */
+static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
+{
+	sk->sh->half[EXI_RX].mode = mode;
+	exi_sock_reason(sk, reason);
+	exi_switch_giveback_locked(sk);
+	atomic_store(&sk->sh->hold_here, 1);
+	atomic_fetch_add(&sk->sh->down_wait, 1);
+	return exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+}
+
 int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 			      uint64_t offset, uint64_t head)
 {
@@ -291,20 +302,11 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	h->target = offset;
 	if (urgent_pending(sk->tcp->fd)) {
 		h->urgent = 1;
-		h->mode = EXI_MODE_LEFT;
-		exi_sock_reason(sk, EXS_X_REASON_URGENT);
-		exi_switch_giveback_locked(sk);
-		atomic_store(&sk->sh->hold_here, 1);
-		atomic_fetch_add(&sk->sh->down_wait, 1);
-		return exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+		return send_back(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
 	}
 	ret = bytes_read(sk, &got);
-	if (ret) {
-		/* Where the ring begins cannot be told: back at once. */
-		h->mode = EXI_MODE_RING;
-		exi_switch_giveback_locked(sk);
-		return 0;
-	}
+	if (ret) /* where the ring begins cannot be told */
+		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
 	if (got > offset)
 		return -EPROTO;
 	set_left(h, offset - got);
