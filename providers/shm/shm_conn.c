@@ -500,7 +500,6 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
-
 	uint64_t pos;
 
 	do {

@@ -93,8 +93,17 @@ void t_init(void)
 	T_OK(exs_init(EXS_VERSION));
 }
 
+static const char *address(const char *variable, const char *loopback)
+{
+	const char *v = getenv(variable);
+
+	return v ? v : loopback;
+}
+
 struct t_addr t_loopback(enum t_family family, int port)
 {
+	char mapped[INET6_ADDRSTRLEN];
+	const char *four = address("T_ADDRESS", "127.0.0.1");
 	struct t_addr at = { .domain = AF_INET6 };
 	struct sockaddr_in *in = (void *)&at.ss;
 	struct sockaddr_in6 *in6 = (void *)&at.ss;
@@ -104,13 +113,15 @@ struct t_addr t_loopback(enum t_family family, int port)
 		at.len = sizeof(*in);
 		in->sin_family = AF_INET;
 		in->sin_port = htons(port);
-		in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+		T_EQ(inet_pton(AF_INET, four, &in->sin_addr), 1);
 		return at;
 	}
 	at.len = sizeof(*in6);
 	in6->sin6_family = AF_INET6;
 	in6->sin6_port = htons(port);
-	T_EQ(inet_pton(AF_INET6, family == T_IPV6 ? "::1" : "::ffff:127.0.0.1",
+	snprintf(mapped, sizeof(mapped), "::ffff:%s", four);
+	T_EQ(inet_pton(AF_INET6,
+		       family == T_IPV6 ? address("T_ADDRESS6", "::1") : mapped,
 		       &in6->sin6_addr),
 	     1);
 	return at;

@@ -60,7 +60,8 @@ void t_no_event(exs_qhandle_t q);
 /* exs_init() and the version. */
 void t_init(void);
 
-/* 127.0.0.1, ::1 or ::ffff:127.0.0.1, with that port. */
+/* 127.0.0.1, ::1 or ::ffff:127.0.0.1, with that port; or what T_ADDRESS and
+ * T_ADDRESS6 say, where a fabric needs addresses of its device. */
 struct t_addr t_loopback(enum t_family family, int port);
 int t_port_of(int s);
 
