@@ -520,12 +520,23 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_VERBS_GID_INDEX",
 		.accepts = "0 to 65535, or nothing",
-		.help = "The GID to use; without it addresses decide.",
+		.help = "A GID that a device must have to be used.",
 		.fallback = "",
 		.parse = parse_index,
 		.print = print_index,
 		.max = 65535,
 		AT(verbs_gid_index),
+	},
+	{
+		.variable = "EXS_VERBS_PORT_OFFSET",
+		.accepts = "0 to 64511",
+		.help = "Where a port of TCP is reached over verbs; both ends "
+			"the same.",
+		.fallback = "21000",
+		.parse = parse_u32,
+		.print = print_u32,
+		.max = 64511,
+		AT(verbs_port_offset),
 	},
 	{
 		.variable = "EXS_REPORT",

@@ -50,6 +50,7 @@ struct exi_config {
 	enum exi_trust trust;			/* EXS_TRUST */
 	char verbs_device[EXI_CONFIG_PATH_MAX]; /* EXS_VERBS_DEVICE: a list */
 	int verbs_gid_index;			/* EXS_VERBS_GID_INDEX; -1 */
+	uint32_t verbs_port_offset;		/* EXS_VERBS_PORT_OFFSET */
 	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
 };
 

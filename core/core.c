@@ -49,6 +49,11 @@ static void in_child(void)
 	exi_sock_forked();
 }
 
+__attribute__((destructor)) static void ends(void)
+{
+	exi_sock_exit();
+}
+
 void exi_core_fork_begins(void)
 {
 	if (exi_core_ready())

@@ -238,6 +238,10 @@ static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 	h->err = 0;
 	if (!err && !h->ended && !h->fin)
 		err = take_so_error(sk->tcp->fd);
+	/* What was on its way is lost, and the end was not said. */
+	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
+	    atomic_load(&sk->sh->gone))
+		err = ECONNRESET;
 	if (!h->ended)
 		h->fin = 1;
 	if (!err)

@@ -26,15 +26,17 @@
 #include "core/proof.h"
 #include "core/ready.h"
 #include "core/registry.h"
+#include "core/remote.h"
 #include "core/service.h"
 #include "core/surroundings.h"
 #include "core/switch.h"
 
 #define LISTEN_NS     10000000000u /* A waits to be met, an eager B looks */
 #define LOOK_NS	      1000000u /* the first wait of an eager B, then doubled */
-#define GREETING_NS   5000000000u /* between messages of a meeting */
-#define CANDIDATE_NS  2000000000u /* to show a proof */
-#define DOWNLOAD_MARK 32768u	  /* A's bytes received, when it sends little */
+#define GREETING_NS   5000000000u  /* between messages of a meeting */
+#define REMOTE_NS     15000000000u /* for a meeting by a fabric */
+#define CANDIDATE_NS  2000000000u  /* to show a proof */
+#define DOWNLOAD_MARK 32768u /* A's bytes received, when it sends little */
 
 static const uint64_t sent_marks[] = { 64u << 10, 1u << 20, 16u << 20 };
 
@@ -378,6 +380,65 @@ static int hello(struct exi_sock *sk, int fd)
 	return ret;
 }
 
+/* A fabric for the pair. The link becomes its bell when both ends are up:
+ * nothing but the meeting's own messages may be said before. */
+static int fabric_new(struct exi_sock *sk, const struct exi_provider *p)
+{
+	struct exi_conn *c = exi_sock_conn_new(sk, p, sk->tcp->fd);
+
+	if (!c)
+		return -ENOMEM;
+	lock_halves(sk);
+	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
+	unlock_halves(sk);
+	return 0;
+}
+
+/* The link is what a fabric between hosts gave. */
+static int await_remote(struct exi_sock *sk, int fd)
+{
+	struct exi_link *l = link_new(sk, EXI_LINK_REMOTE, REMOTE_NS);
+
+	if (!l) {
+		exi_fd_close(fd);
+		give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
+	}
+	l->fd = fd;
+	sk->link = l;
+	atomic_store(&sk->sh->greeting, 1);
+	if (exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN)) {
+		give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+		return EXS_X_REASON_DESCRIPTORS;
+	}
+	exi_service_timed(l);
+	return EXS_X_REASON_NONE;
+}
+
+/* A: the peer is on another host. */
+static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	const struct exi_provider *p;
+	int why, fd, err;
+
+	p = exi_remote_provider(&why);
+	if (!p)
+		return why;
+	if (exi_service_start() || fabric_new(sk, p) ||
+	    exi_service_domain(sk->fab->domain)) {
+		give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
+	}
+	err = p->remote_ops->connect(sk->fab, t, &fd);
+	if (err) {
+		why = err == -EOPNOTSUPP ? EXS_X_REASON_SHARED
+					 : EXS_X_REASON_MEMORY;
+		give_up_locked(sk, why);
+		return why;
+	}
+	return await_remote(sk, fd);
+}
+
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
  * why not, or NONE. */
 static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
@@ -387,10 +448,15 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	struct exi_link *l;
 	int fd;
 
-	if (!eager && !exi_marker_present(t->peer_port))
+	bool marked = eager || exi_marker_present(t->peer_port);
+
+	if (!marked && !exi_remote_possible())
 		return EXS_X_REASON_PLAIN_PEER;
-	if (exi_proof_peer_here(t))
-		return EXS_X_REASON_REMOTE;
+	/* Also where every fabric within a host is left out. */
+	if (exi_proof_peer_here(t) || !exi_registry_wire_ids())
+		return meet_remote(sk, t);
+	if (!marked)
+		return EXS_X_REASON_PLAIN_PEER;
 	if (exi_service_start())
 		return EXS_X_REASON_MEMORY;
 	/* The name, who connects to it, and the peer's end, which may be in
@@ -625,7 +691,8 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 
 	if (!sk->adopted)
 		return;
-	if (!cfg->upgrade || !exi_registry_wire_ids()) {
+	if (!cfg->upgrade ||
+	    (!exi_registry_wire_ids() && !exi_remote_possible())) {
 		exi_sock_reason(sk, cfg->upgrade ? EXS_X_REASON_NO_PROVIDER
 						 : EXS_X_REASON_CONFIG);
 		return;
@@ -669,20 +736,6 @@ void exi_link_go(struct exi_sock *sk)
 	exi_lock(&sk->link_lock);
 	go_locked(sk);
 	exi_unlock(&sk->link_lock);
-}
-
-/* A fabric for the pair. The link becomes its bell when both ends are up:
- * nothing but the meeting's own messages may be said before. */
-static int fabric_new(struct exi_sock *sk, const struct exi_provider *p)
-{
-	struct exi_conn *c = exi_sock_conn_new(sk, p, sk->tcp->fd);
-
-	if (!c)
-		return -ENOMEM;
-	lock_halves(sk);
-	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
-	unlock_halves(sk);
-	return 0;
 }
 
 static void up_locked(struct exi_sock *sk)
@@ -793,6 +846,10 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 	l->deadline = exi_now_ns() + GREETING_NS;
 	if (m->type == EXI_PAIR_NO)
 		return -told_reason(m);
+	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {
+		up_locked(sk);
+		return 0;
+	}
 	if (l->state == EXI_LINK_HELLO && m->type == EXI_PAIR_HELLO)
 		return on_hello(sk, m, fd);
 	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
@@ -817,6 +874,76 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 		return 0;
 	}
 	return -EXS_X_REASON_PROTOCOL;
+}
+
+/* --- fabrics between hosts ---------------------------------------------- */
+
+int exi_remote_met(int link, int reason)
+{
+	struct exi_pair_msg m = message(reason ? EXI_PAIR_NO : EXI_PAIR_MET);
+
+	m.a = (uint64_t)reason;
+	return send_msg(link, &m, -1);
+}
+
+struct search {
+	bool (*matches)(const struct exi_tuple *t, void *arg);
+	void *arg;
+	struct exi_sock *found;
+	struct exi_tuple t;
+};
+
+static void compare(struct exi_sock *sk, void *arg)
+{
+	struct search *s = arg;
+	int fd = atomic_load(&sk->fd);
+
+	if (!s->found && fd >= 0 && sk->role == EXI_ROLE_ACCEPT &&
+	    !exi_tuple_of(fd, &s->t) && s->matches(&s->t, s->arg))
+		s->found = sk;
+}
+
+static int take_request(struct exi_sock *sk, const struct exi_provider *p,
+			const struct search *s, int link)
+{
+	int fd = atomic_load(&sk->fd), reason = EXS_X_REASON_REFUSED;
+	struct exi_tuple now;
+
+	if (fd >= 0 && !sk->fab && !sk->closing && sk->adopted &&
+	    (!sk->link || sk->link->state == EXI_LINK_LOOK))
+		reason = may_meet(sk, fd, &now);
+	if (!reason && memcmp(&now, &s->t, sizeof(now)))
+		reason = EXS_X_REASON_REFUSED;
+	if (!reason) {
+		exi_link_drop_locked(sk);
+		no_marks(sk->sh);
+		if (fabric_new(sk, p))
+			reason = EXS_X_REASON_MEMORY;
+	}
+	if (reason) {
+		exi_fd_close(link);
+		return reason;
+	}
+	p->remote_ops->requested(sk->fab, &s->t, s->arg);
+	return await_remote(sk, link);
+}
+
+int exi_remote_request(const struct exi_provider *p,
+		       bool (*matches)(const struct exi_tuple *t, void *arg),
+		       int link, void *arg)
+{
+	struct search s = { .matches = matches, .arg = arg };
+	int reason;
+
+	exi_sock_each(compare, &s);
+	if (!s.found) {
+		exi_fd_close(link);
+		return EXS_X_REASON_NOT_CONNECTED;
+	}
+	exi_lock(&s.found->link_lock);
+	reason = take_request(s.found, p, &s, link);
+	exi_unlock(&s.found->link_lock);
+	return reason;
 }
 
 /* --- messages of a link that is up -------------------------------------- */
@@ -1206,7 +1333,11 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	ended = tcp_ended(sk);
 	if (ended) {
 		sh = sk->sh;
-		atomic_store_explicit(&sh->rx_fin, 1, memory_order_seq_cst);
+		/* From another host it may come before what was sent before it:
+		 * there END counts, or that the link hangs up. */
+		if (!exi_sock_remote(sk))
+			atomic_store_explicit(&sh->rx_fin, 1,
+					      memory_order_seq_cst);
 		exi_lock(&sh->half[EXI_RX].lock);
 		if (sh->half[EXI_RX].mode == EXI_MODE_RING)
 			exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);

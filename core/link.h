@@ -25,6 +25,7 @@ enum exi_pair_type {
 	EXI_PAIR_FINSEEN = 11,
 	EXI_PAIR_NO = 12,
 	EXI_PAIR_TAKEN = 13,
+	EXI_PAIR_MET = 14, /* from a fabric, of a peer on another host */
 	EXI_PAIR_TYPE_MAX
 };
 
@@ -46,6 +47,7 @@ enum exi_link_state {
 	EXI_LINK_PROVED, /* A: HELLO sent, PROVED awaited */
 	EXI_LINK_OFFER,	 /* B: PROVED sent, OFFER awaited */
 	EXI_LINK_ANSWER, /* A: OFFER sent, ANSWER awaited */
+	EXI_LINK_REMOTE, /* a fabric meets the peer: MET awaited */
 	EXI_LINK_UP,
 };
 

@@ -12,6 +12,7 @@
 #include <sys/un.h>
 
 #include "core/proof.h"
+#include "core/remote.h"
 
 struct marker {
 	uint16_t port;
@@ -93,6 +94,7 @@ static bool hold(uint16_t port, int users)
 		m->fd = -1;
 		m->next = markers;
 		markers = m;
+		exi_remote_listen(port);
 	}
 	m->users += users;
 	if (!m->bound)
@@ -137,6 +139,7 @@ static void sweep(void)
 			continue;
 		}
 		*at = m->next;
+		exi_remote_unlisten(m->port);
 		exi_fd_close(m->fd);
 		free(m);
 	}

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/futex.h"
+#include "core/log.h"
 #include "exi_build.h"
 
 /* The folder of the file that this code is in. */
@@ -66,6 +68,13 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
 	static const struct exi_host host = {
 		.abi = EXI_PROVIDER_ABI,
 		.config = exi_config,
+		.log_level = &exi_log_level,
+		.log = exi_log_write,
+		.futex_wake = exi_futex_wake,
+		.fd_keep = exi_fd_keep,
+		.fd_close = exi_fd_close,
+		.request = exi_remote_request,
+		.met = exi_remote_met,
 	};
 	const struct exi_provider *p = NULL;
 	char path[PATH_MAX];

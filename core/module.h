@@ -17,6 +17,16 @@
 struct exi_host {
 	uint32_t abi; /* EXI_PROVIDER_ABI */
 	const struct exi_config *(*config)(void);
+	const int *log_level;
+	void (*log)(int level, const char *fmt, ...)
+		__attribute__((format(printf, 2, 3)));
+	void (*futex_wake)(const uint32_t *addr, int count);
+	int (*fd_keep)(int fd);
+	void (*fd_close)(int fd);
+	int (*request)(const struct exi_provider *p,
+		       bool (*matches)(const struct exi_tuple *t, void *arg),
+		       int link, void *arg);
+	int (*met)(int link, int reason);
 };
 
 /* The symbol. Returns the module's table, which stays valid for ever; null

@@ -64,6 +64,8 @@ enum {
 	EXI_CAP_SWITCH = 1 << 3,
 	/* Both ends must be in one process. */
 	EXI_CAP_IN_PROCESS = 1 << 4,
+	/* Between hosts: it meets the peer by itself (remote_ops). */
+	EXI_CAP_REMOTE = 1 << 5,
 };
 
 struct exi_conn;
@@ -188,6 +190,9 @@ struct exi_conn_ops {
 	 * now. Taken before arm(), under the same lock: what comes after
 	 * arm()'s look changes it, and the kernel compares. */
 	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+	/* Null, or takes what arrived to where word() sees it: for who spins on
+	 * that. No lock is held. */
+	void (*poll)(struct exi_conn *c);
 	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
 	 * would take something. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
@@ -236,6 +241,30 @@ struct exi_meet_ops {
 	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
 };
 
+struct exi_tuple;
+
+/* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core one
+ * end of a UNIX packet pair, the pair link, and is the peer at the other end:
+ * what the core says there it carries over, and delivers what comes; it sends
+ * one byte for a bell (EXI_WAKE_BELL), and hangs up when the peer is lost. When
+ * the peer was met, or not, it tells by exi_remote_met(). The core closes its
+ * end, and calls fini, when it has enough. */
+struct exi_remote_ops {
+	/* Connections to this port of TCP may be asked for from now on, in this
+	 * process. Counted. */
+	int (*listen)(struct exi_domain *d, uint16_t port);
+	void (*unlisten)(struct exi_domain *d, uint16_t port);
+	/* The end that called connect: begins to meet the peer of t. Does not
+	 * wait. *ret_link is the core's end of the pair link. -EOPNOTSUPP: not
+	 * in a forked child. */
+	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
+		       int *ret_link);
+	/* The other: c is the connection of t that exi_remote_request() asked
+	 * for. */
+	void (*requested)(struct exi_conn *c, const struct exi_tuple *t,
+			  void *arg);
+};
+
 /* Takes what a fabric found on this host, for people to read (exs info). A fact
  * is of the last thing begun and not ended, or of the fabric itself. The texts
  * are copied. */
@@ -262,6 +291,7 @@ struct exi_provider {
 	const struct exi_conn_ops *conn_ops;
 	const struct exi_switch_ops *switch_ops; /* EXI_CAP_SWITCH */
 	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
+	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */
 };
 
 /* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and
@@ -271,5 +301,17 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 /* Rings the peer's library over the pair link. For providers, when the peer
  * asked for EXI_WAKE_BELL. */
 void exi_conn_ring(struct exi_conn *c);
+
+/* For fabrics between hosts. The accepting end was asked for the connection of
+ * this process that matches: link is the core's end of a pair link for it, the
+ * core's from here on. Makes the connection and calls requested(). 0, or the
+ * reason why not. From progress() only, without locks. */
+int exi_remote_request(const struct exi_provider *p,
+		       bool (*matches)(const struct exi_tuple *t, void *arg),
+		       int link, void *arg);
+
+/* Says at the fabric's end of a pair link that both ends are up (0), or why
+ * there will be nothing. -errno. */
+int exi_remote_met(int link, int reason);
 
 #endif

@@ -2,6 +2,7 @@
 /* The providers of this build. */
 #include "core/registry.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,8 +24,10 @@ extern const struct exi_provider exi_provider_loop;
 static struct slot {
 	const char *name;
 	const struct exi_provider *provider;
-	bool module; /* in a file of its own, see module.h */
-	int usable;  /* 0: not probed, 1: yes, -1: no */
+	/* In a file of its own, see module.h: not opened where there is nothing
+	 * in this folder. */
+	const char *module;
+	int usable; /* 0: not probed, 1: yes, -1: no */
 	char why[256];
 	_Atomic(struct exi_domain *) domain;
 } slots[PROVIDERS_MAX] = {
@@ -33,7 +36,9 @@ static struct slot {
 #else
 	{ .name = "shm" },
 #endif
-	{ .name = "verbs", .module = EXI_WITH_VERBS },	    { .name = "ofi" },
+	{ .name = "verbs",
+	  .module = EXI_WITH_VERBS ? "/sys/class/infiniband" : NULL },
+	{ .name = "ofi" },
 	{ .name = "tcp", .provider = &exi_provider_tcp },
 #if EXI_WITH_LOOP
 	{ .name = "loop", .provider = &exi_provider_loop },
@@ -63,12 +68,16 @@ int exi_provider_check(const struct exi_provider *p)
 {
 	const struct exi_domain_ops *d = p->domain_ops;
 	const struct exi_meet_ops *m = p->meet_ops;
+	const struct exi_remote_ops *r = p->remote_ops;
 
 	if (p->abi != EXI_PROVIDER_ABI || !p->name || !p->probe || !p->open ||
 	    !p->close || !d || !d->progress || !d->event_fd || !d->arm ||
 	    !d->forked || !conn_ops_complete(p->conn_ops))
 		return -EINVAL;
 	if ((p->caps & EXI_CAP_SWITCH) && !switch_ops_complete(p->switch_ops))
+		return -EINVAL;
+	if ((p->caps & EXI_CAP_REMOTE) &&
+	    (!r || !r->listen || !r->unlisten || !r->connect || !r->requested))
 		return -EINVAL;
 	if ((p->caps & EXI_CAP_LOCAL) &&
 	    (!p->wire_id || !m || !m->offer || !m->answer || !m->accepted))
@@ -185,6 +194,51 @@ const struct exi_provider *exi_registry_choose(uint64_t mask, bool same_process)
 
 		if (s && s->usable > 0 && (s->provider->wire_id & mask) &&
 		    (same_process || !(s->provider->caps & EXI_CAP_IN_PROCESS)))
+			return s->provider;
+	}
+	return NULL;
+}
+
+/* A configured name's slot when it is of a fabric between hosts. */
+static struct slot *remote_slot(const char *name)
+{
+	struct slot *s = slot_of(name);
+	struct dirent *e = NULL;
+	DIR *d;
+
+	if (!s || !s->module)
+		return NULL;
+	d = opendir(s->module);
+	while (d && (e = readdir(d)) && e->d_name[0] == '.')
+		;
+	if (d)
+		closedir(d);
+	return e ? s : NULL;
+}
+
+bool exi_registry_remote_signs(void)
+{
+	const struct exi_config *cfg = exi_config();
+	unsigned int i;
+
+	for (i = 0; i < cfg->n_providers; i++)
+		if (remote_slot(cfg->providers[i]))
+			return true;
+	return false;
+}
+
+const struct exi_provider *exi_registry_remote(void)
+{
+	const struct exi_config *cfg = exi_config();
+	unsigned int i;
+
+	for (i = 0; i < cfg->n_providers; i++) {
+		struct slot *s = remote_slot(cfg->providers[i]);
+
+		if (!s)
+			continue;
+		probe(s);
+		if (s->usable > 0 && (s->provider->caps & EXI_CAP_REMOTE))
 			return s->provider;
 	}
 	return NULL;

@@ -15,12 +15,14 @@
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/family.h"
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/names.h"
 #include "core/queue.h"
 #include "core/registry.h"
+#include "core/remote.h"
 
 #define TABLE_MAX    (1u << 24)
 #define CHUNK	     256u
@@ -422,6 +424,9 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	atomic_fetch_add(&sk->sh->holders, 1);
 	atomic_store(&sk->sh->owner, 0);
+	/* The child can be given no device: it will ask. */
+	if (exi_sock_remote(sk))
+		exi_family_keep(sk);
 }
 
 void exi_sock_prefork(void)
@@ -439,7 +444,13 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
-	if (sk->link) {
+	if (sk->link && exi_sock_remote(sk)) {
+		/* The fabric's memory stays the parent's. */
+		exi_fd_close(sk->link->fd);
+		free(sk->link);
+		sk->link = NULL;
+		sk->fab = NULL;
+	} else if (sk->link) {
 		sk->foreign_link = true;
 		exi_list_init(&sk->link->timed);
 	}
@@ -466,6 +477,27 @@ void exi_sock_forked(void)
 	}
 	slabs = NULL;
 	exi_sock_each(fork_one, NULL);
+}
+
+static void end_one(struct exi_sock *sk, void *arg)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	exi_lock(&tx->lock);
+	if (exi_sock_remote(sk) && sk->process == exi_use_token() &&
+	    atomic_load(&sk->sh->holders) == 1 && tx->mode == EXI_MODE_RING &&
+	    !tx->ended && !atomic_load(&sk->sh->gone)) {
+		tx->ended = 1;
+		sk->fab->ops->end(sk->fab);
+		sk->fab->ops->stop(sk->fab);
+	}
+	exi_unlock(&tx->lock);
+}
+
+void exi_sock_exit(void)
+{
+	if (exi_remote_used())
+		exi_sock_each(end_one, NULL);
 }
 
 /* EXS_REQUIRE: a connection that will not get there says so and fails. */

@@ -254,6 +254,16 @@ static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return true;
 }
 
+/* The fabric's peer is on another host. A lock of the socket is held, or it is
+ * a hint. */
+static inline bool exi_sock_remote(const struct exi_sock *sk)
+{
+	const struct exi_conn *fab =
+		__atomic_load_n(&sk->fab, __ATOMIC_RELAXED);
+
+	return fab && (fab->provider->caps & EXI_CAP_REMOTE);
+}
+
 /* Counts this thread among the lookers, or out. The lock is held. */
 static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
 				 int change)
@@ -302,6 +312,10 @@ EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 /* Before a fork, and after it in the child. */
 void exi_sock_prefork(void);
 void exi_sock_forked(void);
+
+/* The process ends: what it sent to other hosts, and its end, is delivered as
+ * the kernel's TCP would. */
+EXI_SHIM void exi_sock_exit(void);
 
 void exi_sock_reason(struct exi_sock *sk, int reason);
 

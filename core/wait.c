@@ -153,12 +153,16 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 	return ++s->away <= AWAY_MAX;
 }
 
-static bool spin(const struct exi_word *w, uint64_t budget)
+/* fab: whose words change only when it is polled; or null. */
+static bool spin(const struct exi_word *w, struct exi_conn *fab,
+		 uint64_t budget)
 {
 	struct exi_spinner s;
 
 	exi_spin_begin(&s);
 	do {
+		if (exi_unlikely(fab))
+			fab->ops->poll(fab);
 		if (changed(&w[0]) || changed(&w[1]))
 			return true;
 	} while (exi_spin_goes_on(&s, budget, 0));
@@ -197,6 +201,7 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	if (!l->budget)
 		return;
 	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
+	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
 	exi_sock_look(sk, dir, 1);
 	l->on = true;
 }
@@ -207,7 +212,7 @@ void exi_look_spin(struct exi_look *l)
 		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
 			  l->hit;
 	else
-		l->good = l->hit = spin(l->words, l->budget);
+		l->good = l->hit = spin(l->words, l->poll, l->budget);
 }
 
 void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)

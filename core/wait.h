@@ -14,6 +14,7 @@ struct exi_look {
 	bool good;
 	uint64_t budget;
 	struct exi_word words[2]; /* the kick word, the peer's word */
+	struct exi_conn *poll;	  /* what changes that only when polled; null */
 };
 
 /* After an attempt that found nothing, its lock still held: begins a look if

@@ -174,6 +174,7 @@ ALIAS(__clone, clone);
 HOOK void _exit(int status)
 {
 	shim_report();
+	exi_sock_exit();
 	native._exit(status);
 	__builtin_unreachable();
 }

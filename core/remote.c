@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fabrics between hosts: which, and when they listen. */
+#include "core/remote.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+
+#include "core/config.h"
+#include "core/log.h"
+#include "core/registry.h"
+#include "core/service.h"
+
+bool exi_remote_possible(void)
+{
+	static _Atomic int known; /* 0: not yet; 1: no; 2: yes */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (exi_unlikely(!k)) {
+		k = exi_registry_remote_signs() ? 2 : 1;
+		atomic_store(&known, k);
+	}
+	return k == 2;
+}
+
+static _Atomic bool used;
+
+const struct exi_provider *exi_remote_provider(int *ret_why)
+{
+	const struct exi_provider *p = NULL;
+
+	*ret_why = EXS_X_REASON_REMOTE;
+	if (exi_remote_possible())
+		p = exi_registry_remote();
+	if (p)
+		atomic_store(&used, true);
+	return p;
+}
+
+bool exi_remote_used(void)
+{
+	return atomic_load(&used);
+}
+
+static int domain_of(const struct exi_provider *p, struct exi_domain **ret)
+{
+	int err = exi_registry_domain(p, ret);
+
+	return err ? err : exi_service_domain(*ret);
+}
+
+void exi_remote_listen(uint16_t port)
+{
+	const struct exi_provider *p;
+	struct exi_domain *d;
+	int why, err;
+
+	p = exi_remote_provider(&why);
+	if (!p)
+		return;
+	err = domain_of(p, &d);
+	if (!err)
+		err = p->remote_ops->listen(d, port);
+	if (err)
+		exi_info("port %u cannot be reached over %s: %s", port, p->name,
+			 strerror(-err));
+}
+
+void exi_remote_unlisten(uint16_t port)
+{
+	const struct exi_provider *p;
+	struct exi_domain *d;
+	int why;
+
+	p = exi_remote_provider(&why);
+	if (p && !exi_registry_domain(p, &d))
+		p->remote_ops->unlisten(d, port);
+}
