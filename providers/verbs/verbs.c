@@ -155,18 +155,21 @@ static int probe(char *why, size_t len)
 			 named, v.names);
 	else if (!v.usable)
 		snprintf(why, len, "%s", v.why);
-	if (!v.usable)
-		return v.err;
-	snprintf(why, len,
-		 "this release finds devices, and carries nothing over them");
-	return -EOPNOTSUPP;
+	return v.usable ? 0 : v.err;
 }
 
-static const struct exi_provider provider = {
+const struct exi_provider vrb_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
+	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH,
 	.probe = probe,
 	.describe = describe,
+	.open = vrb_domain_open,
+	.close = vrb_domain_close,
+	.domain_ops = &vrb_domain_ops,
+	.conn_ops = &vrb_conn_ops,
+	.switch_ops = &vrb_switch_ops,
+	.remote_ops = &vrb_remote_ops,
 };
 
 __attribute__((visibility("default"))) exi_module_fn exi_module;
@@ -176,5 +179,5 @@ const struct exi_provider *exi_module(const struct exi_host *host)
 	if (host->abi != EXI_PROVIDER_ABI)
 		return NULL;
 	vrb_host = host;
-	return &provider;
+	return &vrb_provider;
 }

@@ -35,6 +35,20 @@ static bool is_virtual(const struct ibv_device *dev)
 	       strstr(path, "/devices/virtual/");
 }
 
+int vrb_forbidden(const struct ibv_device *dev, char *why, size_t len)
+{
+	const char *names = vrb_host->config()->verbs_device;
+	bool named = listed(names, dev->name);
+
+	if (named || (!names[0] && !is_virtual(dev)))
+		return 0;
+	snprintf(why, len, "%s",
+		 names[0] ? "EXS_VERBS_DEVICE names others"
+			  : "imitated by the kernel, whose TCP is faster: used "
+			    "only where EXS_VERBS_DEVICE names it");
+	return -ENODEV;
+}
+
 static bool active(struct vrb_device *d, unsigned int *ret)
 {
 	struct ibv_port_attr port;
@@ -92,19 +106,13 @@ static int try_memory(struct vrb_device *d)
 static int judge(struct vrb_device *d)
 {
 	const struct exi_config *cfg = vrb_host->config();
-	bool named = listed(cfg->verbs_device, d->name);
 	struct ibv_gid_entry gid;
 	unsigned int port;
+	int err;
 
-	if (cfg->verbs_device[0] && !named)
-		return snprintf(d->why, sizeof(d->why),
-				"EXS_VERBS_DEVICE names others"),
-		       -ENODEV;
-	if (d->software && !named)
-		return snprintf(d->why, sizeof(d->why),
-				"imitated by the kernel, whose TCP is faster: "
-				"used only where EXS_VERBS_DEVICE names it"),
-		       -ENODEV;
+	err = vrb_forbidden(d->ctx->device, d->why, sizeof(d->why));
+	if (err)
+		return err;
 	if (!active(d, &port))
 		return snprintf(d->why, sizeof(d->why), "no port is active"),
 		       -ENETDOWN;

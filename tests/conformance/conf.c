@@ -15,12 +15,13 @@ int conf_main(int argc, char **argv, const char *group,
 	char list[32];
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: %s loop|shm|tcp [PATTERN]\n", argv[0]);
+		fprintf(stderr, "usage: %s loop|shm|tcp|verbs [PATTERN]\n",
+			argv[0]);
 		return 2;
 	}
 	provider = argv[1];
 	if (strcmp(provider, "loop") && strcmp(provider, "shm") &&
-	    strcmp(provider, "tcp")) {
+	    strcmp(provider, "tcp") && strcmp(provider, "verbs")) {
 		printf("provider %s is unknown here\n", provider);
 		return T_SKIP;
 	}
@@ -41,7 +42,18 @@ struct t_want conf_here(void)
 
 struct t_want conf_apart(void)
 {
+	if (!strcmp(provider, "verbs"))
+		return conf_here();
 	return strcmp(provider, "shm") ? on_tcp : T_SHM;
+}
+
+void conf_recv_dead_end(int s)
+{
+	char byte;
+
+	if (!strcmp(provider, "verbs"))
+		T_ERR(t_recv(s, &byte, 1, 0), ECONNRESET);
+	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
 }
 
 void conf_pair(int fd[2])

@@ -277,7 +277,7 @@ static void a_survivor_can_close_in_peace(void)
 	t_settle(s, conf_apart());
 	t_expect(p.ctl, 1);
 	t_peer_kill(&p);
-	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
+	conf_recv_dead_end(s);
 	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
 	T_UNTIL(t_send(s, "x", 1, MSG_NOSIGNAL) < 0);
 	T_ERR(t_send(s, "x", 1, MSG_NOSIGNAL), EPIPE);
@@ -307,7 +307,7 @@ static void unread_bytes(bool downgraded)
 	t_peer_kill(&p);
 	if (!downgraded) {
 		t_recv_stream(s, 1, 0, 20000, 3000);
-		t_recv_end(s);
+		conf_recv_dead_end(s);
 		t_close(s);
 		return;
 	}

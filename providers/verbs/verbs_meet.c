@@ -1,0 +1,655 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Meeting the peer through rdma_cm, whose addresses are those of TCP: the kernel
+ * finds the device that has them. docs/design/wire-verbs.md tells of the
+ * messages.
+ *
+ *	A: address -> route -> REQUEST		B: REQUEST -> ANSWER
+ *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY
+ */
+#include "providers/verbs/verbs_int.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+
+#include "core/pact.h"
+
+#define RESOLVE_MS 2000
+#define BACKLOG	   1024
+
+struct vrb_meeting {
+	bool connects;
+	struct exi_tuple tuple;
+	struct exi_pact pact;
+};
+
+/* --- addresses ---------------------------------------------------------- */
+
+static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+static void to_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
+			struct sockaddr_storage *ret)
+{
+	struct sockaddr_in *four = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)ret;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!memcmp(ip, mapped, sizeof(mapped))) {
+		four->sin_family = AF_INET;
+		four->sin_port = htons(port);
+		memcpy(&four->sin_addr, ip + 12, 4);
+		return;
+	}
+	six->sin6_family = AF_INET6;
+	six->sin6_port = htons(port);
+	six->sin6_scope_id = scope;
+	memcpy(&six->sin6_addr, ip, 16);
+}
+
+static void from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
+{
+	if (a->sa_family == AF_INET) {
+		memcpy(ret, mapped, sizeof(mapped));
+		memcpy(ret + 12, &((const struct sockaddr_in *)a)->sin_addr, 4);
+		return;
+	}
+	memcpy(ret, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+}
+
+/* Where the fabric listens for a port of TCP: iWARP's ports are TCP's own. */
+static uint16_t port_for(uint16_t tcp)
+{
+	uint32_t port = tcp + vrb_host->config()->verbs_port_offset;
+
+	return (uint16_t)(port > UINT16_MAX ? port - 64512 : port);
+}
+
+/* --- the key ------------------------------------------------------------ */
+
+/* Read when it is first needed, and again while there is none. The service lock
+ * is held. */
+static const struct exi_key *the_key(void)
+{
+	const struct exi_config *cfg = vrb_host->config();
+	static struct exi_key *key;
+	struct exi_key_search search;
+	char why[EXI_KEY_WHY] = "";
+	int err;
+
+	if (key)
+		return key;
+	exi_key_search_init(&search, cfg->key_file);
+	err = cfg->trust == EXI_TRUST_HOSTS ? exi_key_open(&key)
+					    : exi_key_load(&search, &key, why);
+	if (!err)
+		return key;
+	vrb_log(EXI_LOG_WARN, "verbs: no key: %s",
+		why[0] ? why : strerror(-err));
+	return NULL;
+}
+
+/* rdma_cm's addresses; its ports are nobody's business. */
+static int begin(struct exi_pact *p, const struct exi_key *key,
+		 enum exi_pact_side side, const struct exi_tuple *t,
+		 struct rdma_cm_id *id)
+{
+	struct sockaddr_storage local, peer;
+	uint8_t ip[16];
+	const struct exi_pact_ends ends = {
+		.tcp = t,
+		.fabric_local = (struct sockaddr *)&local,
+		.fabric_local_len = sizeof(struct sockaddr_in6),
+		.fabric_peer = (struct sockaddr *)&peer,
+		.fabric_peer_len = sizeof(struct sockaddr_in6),
+	};
+
+	from_sockaddr(rdma_get_local_addr(id), ip);
+	to_sockaddr(ip, 0, 0, &local);
+	from_sockaddr(rdma_get_peer_addr(id), ip);
+	to_sockaddr(ip, 0, 0, &peer);
+	return exi_pact_init(p, key, side, &ends);
+}
+
+static int reason_of(int err)
+{
+	return exi_pact_reason(exi_pact_why(err));
+}
+
+/* Until the other end has proved itself it writes nowhere: an rkey can be
+ * guessed. */
+static int let_in(struct vrb_link *l, bool in)
+{
+	struct ibv_qp_attr attr = {
+		.qp_access_flags = in ? IBV_ACCESS_REMOTE_WRITE : 0,
+	};
+
+	return -abs(ibv_modify_qp(l->qp, &attr, IBV_QP_ACCESS_FLAGS));
+}
+
+/* --- the end that connects ---------------------------------------------- */
+
+static void give_up(struct vrb_link *l, int reason, const char *why)
+{
+	vrb_log(EXI_LOG_DEBUG, "verbs: no meeting: %s", why);
+	vrb_host->met(l->pair, reason);
+}
+
+static int pair_of(int ret[2])
+{
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		       0, ret) < 0)
+		return -errno;
+	ret[0] = vrb_host->fd_keep(ret[0]);
+	ret[1] = vrb_host->fd_keep(ret[1]);
+	if (ret[0] >= 0 && ret[1] >= 0)
+		return 0;
+	vrb_host->fd_close(ret[0]);
+	vrb_host->fd_close(ret[1]);
+	return -EMFILE;
+}
+
+static int resolve(struct vrb_link *l, const struct exi_tuple *t)
+{
+	struct sockaddr_storage from, to;
+
+	to_sockaddr(t->local, 0, t->scope, &from);
+	to_sockaddr(t->peer, port_for(t->peer_port), t->scope, &to);
+	if (rdma_create_id(vrb_channel, &l->id, l, RDMA_PS_TCP))
+		return -errno;
+	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
+			      (struct sockaddr *)&to, RESOLVE_MS)) {
+		/* No device has the address: told like all the rest. */
+		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+	}
+	return 0;
+}
+
+static struct vrb_link *new_link(int pair, bool connects,
+				 const struct exi_tuple *t)
+{
+	struct vrb_link *l = vrb_link_new(pair);
+
+	if (!l)
+		return NULL;
+	l->meeting = calloc(1, sizeof(*l->meeting));
+	if (!l->meeting) {
+		vrb_link_free(l);
+		return NULL;
+	}
+	l->meeting->connects = connects;
+	l->meeting->tuple = *t;
+	return l;
+}
+
+static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
+			int *ret_link)
+{
+	struct vrb_link *l;
+	int pair[2], err = vrb_forked ? -EOPNOTSUPP : pair_of(pair);
+
+	if (err)
+		return err;
+	l = new_link(pair[1], true, t);
+	if (!l) {
+		vrb_host->fd_close(pair[0]);
+		vrb_host->fd_close(pair[1]);
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&vrb_service_lock);
+	err = resolve(l, t);
+	pthread_mutex_unlock(&vrb_service_lock);
+	if (err) {
+		vrb_host->fd_close(pair[0]);
+		vrb_meet_end(l);
+		return err;
+	}
+	vrb_conn(c)->link = l;
+	*ret_link = pair[0];
+	return 0;
+}
+
+static void on_address(struct vrb_link *l)
+{
+	char why[VRB_WHY];
+
+	if (vrb_forbidden(l->id->verbs->device, why, sizeof(why)))
+		give_up(l, EXS_X_REASON_REMOTE, why);
+	else if (rdma_resolve_route(l->id, RESOLVE_MS))
+		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+}
+
+static int open_link(struct vrb_link *l, struct rdma_cm_id *id)
+{
+	int err = vrb_net_join(l, id);
+
+	if (!err)
+		err = let_in(l, false);
+	return err ? err : vrb_link_open(l);
+}
+
+static struct rdma_conn_param params(const void *data, size_t len)
+{
+	return (struct rdma_conn_param){
+		.private_data = data,
+		.private_data_len = (uint8_t)len,
+		.retry_count = 7,
+		.rnr_retry_count = 7,
+	};
+}
+
+static void on_route(struct vrb_link *l)
+{
+	struct exi_pact *pact = &l->meeting->pact;
+	const struct exi_key *key = the_key();
+	struct exi_pact_request r;
+	struct rdma_conn_param p = params(&r, sizeof(r));
+	int err;
+
+	if (!key) {
+		give_up(l, EXS_X_REASON_NO_KEY, "no key");
+		return;
+	}
+	err = open_link(l, l->id);
+	if (err) {
+		give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
+		return;
+	}
+	err = begin(pact, key, EXI_PACT_A, &l->meeting->tuple, l->id);
+	if (!err)
+		err = exi_pact_request(pact, 0, &r);
+	if (err)
+		give_up(l, reason_of(err), strerror(-err));
+	else if (rdma_connect(l->id, &p))
+		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+}
+
+/* CONFIRM or READY: the proof, and where our ring is. */
+static void say_ring(struct vrb_link *l, uint8_t kind)
+{
+	const struct vrb_ring mine = {
+		.addr = htole64((uintptr_t)l->ring.at),
+		.rkey = htole32(l->ring.mr->rkey),
+		.bytes = htole32(l->ring.bytes),
+	};
+	struct exi_pact_payload place = { .len = sizeof(mine) };
+	struct vrb_msg m = { .kind = kind,
+			     .extra = sizeof(struct exi_pact_proof) };
+	struct exi_pact *pact = &l->meeting->pact;
+	struct exi_pact_proof proof;
+	int err;
+
+	memcpy(place.bytes, &mine, sizeof(mine));
+	err = kind == VRB_CONFIRM ? exi_pact_confirm(pact, &place, &proof)
+				  : exi_pact_grant(pact, &place, &proof);
+	if (!err)
+		err = vrb_link_say(l, &m, &proof, true, true);
+	if (err)
+		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
+}
+
+static void on_answer(struct vrb_link *l, const void *data, size_t len)
+{
+	struct exi_pact_payload terms;
+	int err = exi_pact_take_answer(&l->meeting->pact, data, len, &terms);
+
+	if (!err)
+		err = let_in(l, true);
+	if (err)
+		give_up(l, reason_of(err), strerror(-err));
+	else
+		say_ring(l, VRB_CONFIRM);
+}
+
+/* --- the end that accepts ----------------------------------------------- */
+
+struct request {
+	struct rdma_cm_id *id; /* taken: null */
+	int pair;	       /* taken: -1 */
+	const struct exi_key *key;
+	const void *data;
+	size_t len;
+	struct exi_pact_claim claim;
+	struct exi_pact pact;
+	int err; /* of a connection that it means */
+};
+
+/* Whether the request means this connection, and proves that it may. */
+static bool meet_matches(const struct exi_tuple *t, void *arg)
+{
+	struct request *r = arg;
+	struct exi_tuple cm = { 0 };
+	uint16_t flags;
+	uint8_t tag[8];
+
+	from_sockaddr(rdma_get_local_addr(r->id), cm.local);
+	from_sockaddr(rdma_get_peer_addr(r->id), cm.peer);
+	if (memcmp(t->local, cm.local, 16) || memcmp(t->peer, cm.peer, 16))
+		return false;
+	exi_pact_tag(r->key, EXI_PACT_B, t, tag);
+	if (memcmp(tag, r->claim.tag, sizeof(tag)))
+		return false;
+	exi_pact_fini(&r->pact);
+	r->err = begin(&r->pact, r->key, EXI_PACT_B, t, r->id);
+	if (!r->err)
+		r->err = exi_pact_take_request(&r->pact, r->data, r->len,
+					       &flags);
+	return !r->err;
+}
+
+static int accept_it(struct vrb_link *l)
+{
+	struct exi_pact_payload none = { 0 };
+	struct exi_pact_answer answer;
+	struct rdma_conn_param p = params(&answer, sizeof(answer));
+	int err = open_link(l, l->id);
+
+	if (!err)
+		err = exi_pact_answer(&l->meeting->pact, &none, &answer);
+	if (!err && rdma_accept(l->id, &p))
+		err = -errno;
+	return err;
+}
+
+static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
+			   void *arg)
+{
+	struct request *r = arg;
+	struct vrb_link *l;
+	int err;
+
+	pthread_mutex_lock(&vrb_service_lock);
+	l = new_link(r->pair, false, t);
+	if (l) {
+		vrb_conn(c)->link = l;
+		r->pair = -1;
+		l->id = r->id;
+		l->id->context = l;
+		r->id = NULL;
+		l->meeting->pact = r->pact;
+		err = accept_it(l);
+		if (err)
+			give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
+	}
+	pthread_mutex_unlock(&vrb_service_lock);
+}
+
+static void refuse(struct request *r, int why)
+{
+	struct exi_pact_refusal no = { .why = why };
+	struct exi_pact_reject out;
+
+	if (r->key)
+		memcpy(no.key_id, r->key->id, sizeof(no.key_id));
+	exi_pact_reject(r->pact.key ? &r->pact : NULL, &no, &out);
+	rdma_reject(r->id, &out, sizeof(out));
+	rdma_destroy_id(r->id);
+}
+
+/* The service lock is held, and let go while the core is asked. */
+static void on_request(struct rdma_cm_id *id, const void *data, size_t len)
+{
+	struct request r = { .id = id, .pair = -1, .data = data, .len = len };
+	char why[VRB_WHY];
+	int err, reason, pair[2];
+
+	if (vrb_forbidden(id->verbs->device, why, sizeof(why)))
+		return refuse(&r, EXI_PACT_WHY_FABRIC);
+	r.key = the_key();
+	if (!r.key)
+		return refuse(&r, EXI_PACT_WHY_NO_KEY);
+	err = exi_pact_look(data, len, &r.claim);
+	if (!err && memcmp(r.claim.key_id, r.key->id, sizeof(r.key->id)))
+		err = -EKEYREJECTED;
+	if (err)
+		return refuse(&r, exi_pact_why(err));
+	if (pair_of(pair))
+		return refuse(&r, EXI_PACT_WHY_BUSY);
+	r.pair = pair[1];
+	pthread_mutex_unlock(&vrb_service_lock);
+	reason = vrb_host->request(&vrb_provider, meet_matches, pair[0], &r);
+	pthread_mutex_lock(&vrb_service_lock);
+	vrb_host->fd_close(r.pair);
+	if (r.id)
+		refuse(&r, r.err    ? exi_pact_why(r.err)
+			   : reason ? EXI_PACT_WHY_UNKNOWN
+				    : EXI_PACT_WHY_BUSY);
+	exi_pact_fini(&r.pact);
+}
+
+struct door {
+	struct door *next;
+	uint16_t port;
+	unsigned int users;
+	struct rdma_cm_id *ids[2]; /* IPv4, IPv6; null */
+};
+
+static struct door *doors;
+
+static int listen_on(int family, uint16_t port, struct rdma_cm_id **ret)
+{
+	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t any6[16];
+	struct sockaddr_storage at;
+	struct rdma_cm_id *id;
+	int err = 0, on = 1;
+
+	if (rdma_create_id(vrb_channel, &id, NULL, RDMA_PS_TCP))
+		return -errno;
+	to_sockaddr(family == AF_INET ? any4 : any6, port_for(port), 0, &at);
+	if (family == AF_INET6)
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
+				sizeof(on));
+	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
+	    rdma_listen(id, BACKLOG)) {
+		err = -errno;
+		rdma_destroy_id(id);
+		return err;
+	}
+	*ret = id;
+	return 0;
+}
+
+static struct door **door_of(uint16_t port)
+{
+	struct door **at;
+
+	for (at = &doors; *at && (*at)->port != port; at = &(*at)->next)
+		;
+	return at;
+}
+
+static int meet_listen(struct exi_domain *d, uint16_t port)
+{
+	struct door *door;
+	int err = 0;
+
+	if (vrb_forked)
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&vrb_service_lock);
+	door = *door_of(port);
+	if (!door)
+		door = calloc(1, sizeof(*door));
+	if (door && !door->users++) {
+		door->port = port;
+		door->next = doors;
+		doors = door;
+		err = listen_on(AF_INET, port, &door->ids[0]);
+		/* There need be no IPv6. */
+		listen_on(AF_INET6, port, &door->ids[1]);
+	}
+	pthread_mutex_unlock(&vrb_service_lock);
+	return door ? err : -ENOMEM;
+}
+
+static void meet_unlisten(struct exi_domain *d, uint16_t port)
+{
+	struct door **at, *door;
+
+	pthread_mutex_lock(&vrb_service_lock);
+	at = door_of(port);
+	door = *at;
+	if (door && !vrb_forked && !--door->users) {
+		*at = door->next;
+		for (int i = 0; i < 2; i++)
+			if (door->ids[i])
+				rdma_destroy_id(door->ids[i]);
+		free(door);
+	}
+	pthread_mutex_unlock(&vrb_service_lock);
+}
+
+/* --- both --------------------------------------------------------------- */
+
+static int take_ring(struct vrb_link *l, const void *proof, size_t len)
+{
+	struct exi_pact *pact = &l->meeting->pact;
+	struct exi_pact_payload place;
+	struct vrb_ring theirs;
+	int err = l->meeting->connects
+			  ? exi_pact_take_grant(pact, proof, len, &place)
+			  : exi_pact_take_confirm(pact, proof, len, &place);
+
+	if (err)
+		return err;
+	if (place.len != sizeof(theirs))
+		return -EPROTO;
+	memcpy(&theirs, place.bytes, sizeof(theirs));
+	theirs.addr = le64toh(theirs.addr);
+	theirs.rkey = le32toh(theirs.rkey);
+	theirs.bytes = le32toh(theirs.bytes);
+	return vrb_link_up(l, &theirs);
+}
+
+void vrb_meet_heard(struct vrb_link *l, const struct vrb_msg *m,
+		    const void *extra, uint32_t len)
+{
+	bool connects = l->meeting && l->meeting->connects;
+	int err;
+
+	if (!l->meeting || m->kind != (connects ? VRB_READY : VRB_CONFIRM)) {
+		vrb_link_fail(l, -EPROTO, "a meeting out of turn");
+		return;
+	}
+	err = take_ring(l, extra, len);
+	if (!err && !connects)
+		err = let_in(l, true);
+	if (!err)
+		err = vrb_watch(l->pair, VRB_WATCH_PAIR, l);
+	if (err) {
+		give_up(l, reason_of(err), strerror(-err));
+		return;
+	}
+	if (!connects)
+		say_ring(l, VRB_READY);
+	exi_pact_fini(&l->meeting->pact);
+	free(l->meeting);
+	l->meeting = NULL;
+	vrb_host->met(l->pair, 0);
+}
+
+static void on_rejected(struct vrb_link *l, const void *data, size_t len)
+{
+	struct exi_pact_refusal no;
+
+	if (l->meeting &&
+	    !exi_pact_take_reject(&l->meeting->pact, data, len, &no))
+		give_up(l, exi_pact_reason(no.why), "the other end refuses");
+	else /* nobody listens, or not we */
+		give_up(l, EXS_X_REASON_PLAIN_PEER, "nobody is there");
+}
+
+static void lost(struct vrb_link *l, const char *why)
+{
+	/* What came before it is taken before. */
+	if (l->net)
+		vrb_net_poll(l->net);
+	if (l->meeting)
+		give_up(l, EXS_X_REASON_PEER_LOST, why);
+	else
+		vrb_link_fail(l, -ECONNRESET, why);
+}
+
+bool vrb_meet_event(void)
+{
+	unsigned char data[256];
+	struct rdma_cm_event *ev;
+	enum rdma_cm_event_type type;
+	struct rdma_cm_id *id;
+	struct vrb_link *l;
+	size_t len;
+
+	if (rdma_get_cm_event(vrb_channel, &ev))
+		return false;
+	type = ev->event;
+	id = ev->id;
+	len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
+	memcpy(data, ev->param.conn.private_data, len);
+	vrb_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
+		ev->status);
+	rdma_ack_cm_event(ev);
+	l = id->context;
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		on_request(id, data, len);
+		return true;
+	}
+	if (!l) /* a listener's device went */
+		return true;
+	switch (type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		on_address(l);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		on_route(l);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (l->meeting && l->meeting->connects)
+			on_answer(l, data, len);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		on_rejected(l, data, len);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		give_up(l, EXS_X_REASON_REMOTE, rdma_event_str(type));
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		lost(l, rdma_event_str(type));
+		break;
+	default:
+		break;
+	}
+	return true;
+}
+
+void vrb_meet_end(struct vrb_link *l)
+{
+	pthread_mutex_lock(&vrb_service_lock);
+	vrb_unwatch(l->pair);
+	if (l->net)
+		rdma_disconnect(l->id);
+	if (l->qp)
+		rdma_destroy_qp(l->id);
+	vrb_net_leave(l);
+	if (l->id)
+		rdma_destroy_id(l->id);
+	pthread_mutex_unlock(&vrb_service_lock);
+	vrb_host->fd_close(l->pair);
+	if (l->meeting)
+		exi_pact_fini(&l->meeting->pact);
+	free(l->meeting);
+	vrb_link_free(l);
+}
+
+const struct exi_remote_ops vrb_remote_ops = {
+	.listen = meet_listen,
+	.unlisten = meet_unlisten,
+	.connect = meet_connect,
+	.requested = meet_requested,
+};
