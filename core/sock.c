@@ -479,25 +479,46 @@ void exi_sock_forked(void)
 	exi_sock_each(fork_one, NULL);
 }
 
+/* Sends to another host, and nobody goes on with it here. */
+static bool ends_here(struct exi_sock *sk)
+{
+	return exi_sock_remote(sk) && sk->process == exi_use_token() &&
+	       atomic_load(&sk->sh->holders) == 1 &&
+	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       !atomic_load(&sk->sh->gone);
+}
+
 static void end_one(struct exi_sock *sk, void *arg)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
-	exi_lock(&tx->lock);
-	if (exi_sock_remote(sk) && sk->process == exi_use_token() &&
-	    atomic_load(&sk->sh->holders) == 1 && tx->mode == EXI_MODE_RING &&
-	    !tx->ended && !atomic_load(&sk->sh->gone)) {
+	/* Perhaps this thread was interrupted with it. */
+	if (!exi_trylock(&tx->lock))
+		return;
+	if (ends_here(sk) && !tx->ended) {
 		tx->ended = 1;
 		sk->fab->ops->end(sk->fab);
-		sk->fab->ops->stop(sk->fab);
 	}
+	exi_unlock(&tx->lock);
+}
+
+static void deliver_one(struct exi_sock *sk, void *arg)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	if (!exi_trylock(&tx->lock))
+		return;
+	if (ends_here(sk))
+		sk->fab->ops->stop(sk->fab);
 	exi_unlock(&tx->lock);
 }
 
 void exi_sock_exit(void)
 {
-	if (exi_remote_used())
-		exi_sock_each(end_one, NULL);
+	if (!exi_remote_used())
+		return;
+	exi_sock_each(end_one, NULL);
+	exi_sock_each(deliver_one, NULL);
 }
 
 /* EXS_REQUIRE: a connection that will not get there says so and fails. */

@@ -37,6 +37,9 @@
 #include "core/link.h"
 #include "core/ready.h"
 
+/* Between hosts a reply takes longer. */
+#define FAR_TIMES 4
+
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
 #define SKIP_MAX 1024
@@ -150,7 +153,7 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 		return true;
 	/* Not our time. */
 	s->end += back - now;
-	return ++s->away <= AWAY_MAX;
+	return s->patient || ++s->away <= AWAY_MAX;
 }
 
 /* fab: whose words change only when it is polled; or null. */
@@ -160,6 +163,7 @@ static bool spin(const struct exi_word *w, struct exi_conn *fab,
 	struct exi_spinner s;
 
 	exi_spin_begin(&s);
+	s.patient = fab;
 	do {
 		if (exi_unlikely(fab))
 			fab->ops->poll(fab);
@@ -202,6 +206,8 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 		return;
 	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
 	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
+	if (l->poll && l->budget != EXI_SPIN_YIELD)
+		l->budget *= FAR_TIMES;
 	exi_sock_look(sk, dir, 1);
 	l->on = true;
 }

@@ -57,12 +57,16 @@ struct exi_spinner {
 	uint64_t yield;
 	uint32_t looks;
 	uint32_t away; /* how often somebody took the CPU */
+	/* It may be who does the work that is waited for: the kernel, for a
+	 * device. Then the spin goes on. */
+	bool patient;
 };
 static inline void exi_spin_begin(struct exi_spinner *s)
 {
 	s->end = 0;
 	s->looks = 0;
 	s->away = 0;
+	s->patient = false;
 }
 EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
 			     uint64_t deadline);

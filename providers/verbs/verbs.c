@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct exi_host *vrb_host;
+const struct exi_host *verbsp_host;
 
 /* --- for people --------------------------------------------------------- */
 
-static const char *transport(const struct vrb_device *d,
+static const char *transport(const struct verbsp_device *d,
 			     const struct ibv_port_attr *port)
 {
 	if (d->iwarp)
@@ -23,7 +23,7 @@ static const char *transport(const struct vrb_device *d,
 							   : "InfiniBand";
 }
 
-static const char *gid_type(const struct vrb_device *d, uint32_t type)
+static const char *gid_type(const struct verbsp_device *d, uint32_t type)
 {
 	if (d->iwarp)
 		return "iWARP";
@@ -35,7 +35,7 @@ static const char *gid_type(const struct vrb_device *d, uint32_t type)
 __attribute__((format(printf, 3, 4))) static void
 say(struct exi_facts *f, const char *name, const char *fmt, ...)
 {
-	char text[VRB_WHY];
+	char text[VERBSP_WHY];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -44,7 +44,7 @@ say(struct exi_facts *f, const char *name, const char *fmt, ...)
 	f->fact(f, name, text);
 }
 
-static void describe_gid(struct vrb_device *d, const struct ibv_gid_entry *g,
+static void describe_gid(struct verbsp_device *d, const struct ibv_gid_entry *g,
 			 struct exi_facts *f)
 {
 	char text[INET6_ADDRSTRLEN], link[IF_NAMESIZE], number[16];
@@ -59,7 +59,7 @@ static void describe_gid(struct vrb_device *d, const struct ibv_gid_entry *g,
 	f->end(f);
 }
 
-static void describe_port(struct vrb_device *d, unsigned int number,
+static void describe_port(struct verbsp_device *d, unsigned int number,
 			  struct exi_facts *f)
 {
 	struct ibv_gid_entry *gids = NULL;
@@ -79,7 +79,7 @@ static void describe_port(struct vrb_device *d, unsigned int number,
 	say(f, "mtu", "%u", 128u << port.active_mtu);
 	if (port.lid)
 		say(f, "lid", "%u", port.lid);
-	n = vrb_gids(d, &gids);
+	n = verbsp_gids(d, &gids);
 	for (int i = 0; i < n; i++)
 		if (gids[i].port_num == number)
 			describe_gid(d, &gids[i], f);
@@ -87,7 +87,7 @@ static void describe_port(struct vrb_device *d, unsigned int number,
 	f->end(f);
 }
 
-static bool describe_device(struct vrb_device *d, void *arg)
+static bool describe_device(struct verbsp_device *d, void *arg)
 {
 	struct exi_facts *f = arg;
 
@@ -106,21 +106,21 @@ static bool describe_device(struct vrb_device *d, void *arg)
 
 static void describe(struct exi_facts *f)
 {
-	char why[VRB_WHY];
+	char why[VERBSP_WHY];
 
-	vrb_each_device(describe_device, f, why, sizeof(why));
+	verbsp_each_device(describe_device, f, why, sizeof(why));
 }
 
 /* --- the table ---------------------------------------------------------- */
 
 struct verdict {
 	bool usable;
-	char names[VRB_WHY / 2];
-	char why[VRB_WHY]; /* of the first that is not usable */
+	char names[VERBSP_WHY / 2];
+	char why[VERBSP_WHY]; /* of the first that is not usable */
 	int err;
 };
 
-static bool weigh(struct vrb_device *d, void *arg)
+static bool weigh(struct verbsp_device *d, void *arg)
 {
 	struct verdict *v = arg;
 	size_t n = strlen(v->names);
@@ -142,9 +142,9 @@ static bool weigh(struct vrb_device *d, void *arg)
 
 static int probe(char *why, size_t len)
 {
-	const char *named = vrb_host->config()->verbs_device;
+	const char *named = verbsp_host->config()->verbs_device;
 	struct verdict v = { 0 };
-	int err = vrb_each_device(weigh, &v, why, len);
+	int err = verbsp_each_device(weigh, &v, why, len);
 
 	if (err)
 		return err;
@@ -158,18 +158,18 @@ static int probe(char *why, size_t len)
 	return v.usable ? 0 : v.err;
 }
 
-const struct exi_provider vrb_provider = {
+const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
 	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH,
 	.probe = probe,
 	.describe = describe,
-	.open = vrb_domain_open,
-	.close = vrb_domain_close,
-	.domain_ops = &vrb_domain_ops,
-	.conn_ops = &vrb_conn_ops,
-	.switch_ops = &vrb_switch_ops,
-	.remote_ops = &vrb_remote_ops,
+	.open = verbsp_domain_open,
+	.close = verbsp_domain_close,
+	.domain_ops = &verbsp_domain_ops,
+	.conn_ops = &verbsp_conn_ops,
+	.switch_ops = &verbsp_switch_ops,
+	.remote_ops = &verbsp_remote_ops,
 };
 
 __attribute__((visibility("default"))) exi_module_fn exi_module;
@@ -178,6 +178,6 @@ const struct exi_provider *exi_module(const struct exi_host *host)
 {
 	if (host->abi != EXI_PROVIDER_ABI)
 		return NULL;
-	vrb_host = host;
-	return &vrb_provider;
+	verbsp_host = host;
+	return &verbsp_provider;
 }

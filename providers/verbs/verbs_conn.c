@@ -11,14 +11,14 @@
 #define PIECE_MAX 65536u
 #define DRAIN_NS  5000000000u
 
-static struct vrb_link *link_of(struct exi_conn *c)
+static struct verbsp_link *link_of(struct exi_conn *c)
 {
-	return vrb_conn(c)->link;
+	return verbsp_conn(c)->link;
 }
 
 /* Nothing moves. That the peer is gone the core hears from the pair link, and
  * judges. */
-static int lost(struct vrb_link *l)
+static int lost(struct verbsp_link *l)
 {
 	return atomic_load(&l->err) == -EPROTO ? -EPROTO : -EAGAIN;
 }
@@ -26,7 +26,7 @@ static int lost(struct vrb_link *l)
 /* --- sending ------------------------------------------------------------ */
 
 /* One piece through the ring: its bytes, or -errno. */
-static ssize_t send_piece(struct vrb_link *l, const void *buf, size_t len)
+static ssize_t send_piece(struct verbsp_link *l, const void *buf, size_t len)
 {
 	struct exi_stream_msg m;
 	uint32_t n;
@@ -36,9 +36,9 @@ static ssize_t send_piece(struct vrb_link *l, const void *buf, size_t len)
 		return -EAGAIN;
 	n = m.len < PIECE_MAX ? m.len : PIECE_MAX;
 	memcpy(l->mirror.at + m.addr, buf, n);
-	err = vrb_link_write(l, l->mirror.at + m.addr, l->mirror.mr->lkey,
-			     l->peer_addr + m.addr, l->peer_rkey, n,
-			     VRB_NOTE_INDIRECT);
+	err = verbsp_link_write(l, l->mirror.at + m.addr, l->mirror.mr->lkey,
+				l->peer_addr + m.addr, l->peer_rkey, n,
+				VERBSP_NOTE_INDIRECT);
 	if (err)
 		return err;
 	exi_stream_tx_sent(&l->tx, &m, n);
@@ -48,16 +48,16 @@ static ssize_t send_piece(struct vrb_link *l, const void *buf, size_t len)
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 			 int flags)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 	size_t done = 0;
 	ssize_t n = 0;
 
-	if (vrb_link_take(l, EXI_TX) || atomic_load(&l->err))
+	if (verbsp_link_take(l, EXI_TX) || atomic_load(&l->err))
 		return lost(l);
 	while (done < len) {
 		n = send_piece(l, (const char *)buf + done, len - done);
-		if (n == -EAGAIN && vrb_net_try_poll(l->net) &&
-		    vrb_link_take(l, EXI_TX) == 0)
+		if (n == -EAGAIN && verbsp_net_try_poll(l->net) &&
+		    verbsp_link_take(l, EXI_TX) == 0)
 			n = send_piece(l, (const char *)buf + done, len - done);
 		if (n < 0)
 			break;
@@ -68,17 +68,17 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 
 static int conn_end(struct exi_conn *c)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
 	exi_stream_tx_end(&l->tx);
-	vrb_link_take(l, EXI_TX);
-	vrb_link_answer(l);
+	verbsp_link_take(l, EXI_TX);
+	verbsp_link_answer(l);
 	return 0;
 }
 
 /* --- receiving ---------------------------------------------------------- */
 
-static size_t read_ring(struct vrb_link *l, void *buf, size_t len, bool peek)
+static size_t read_ring(struct verbsp_link *l, void *buf, size_t len, bool peek)
 {
 	size_t done = 0;
 	uint32_t at, n;
@@ -99,20 +99,20 @@ static size_t read_ring(struct vrb_link *l, void *buf, size_t len, bool peek)
 
 static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 	bool peek = flags & MSG_PEEK;
 	size_t done;
 
-	if (vrb_link_take(l, EXI_RX))
+	if (verbsp_link_take(l, EXI_RX))
 		return -EPROTO;
 	done = read_ring(l, buf, len, peek);
-	if (!done && vrb_net_try_poll(l->net)) {
-		if (vrb_link_take(l, EXI_RX))
+	if (!done && verbsp_net_try_poll(l->net)) {
+		if (verbsp_link_take(l, EXI_RX))
 			return -EPROTO;
 		done = read_ring(l, buf, len, peek);
 	}
 	if (done) {
-		vrb_link_report(l, false);
+		verbsp_link_report(l, false);
 		return (ssize_t)done;
 	}
 	if (exi_stream_rx_over(&l->rx))
@@ -122,53 +122,53 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 /* --- waiting ------------------------------------------------------------ */
 
-static bool ready(struct vrb_link *l, enum exi_dir dir)
+static bool ready(struct verbsp_link *l, enum exi_dir dir)
 {
-	if (vrb_link_take(l, dir) || atomic_load(&l->err))
+	if (verbsp_link_take(l, dir) || atomic_load(&l->err))
 		return true;
 	if (dir == EXI_RX)
 		return exi_stream_rx_unread(&l->rx) > 0 ||
 		       exi_stream_rx_over(&l->rx);
-	return exi_stream_tx_ready(&l->tx) && vrb_link_writable(l);
+	return exi_stream_tx_ready(&l->tx) && verbsp_link_writable(l);
 }
 
 static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
 	if (ready(l, dir))
 		return true;
-	return vrb_net_try_poll(l->net) && ready(l, dir);
+	return verbsp_net_try_poll(l->net) && ready(l, dir);
 }
 
 /* The flag, then the request, then the look: what comes after the look finds
  * the flag. Pairs with stir(). */
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 	uint32_t unread = exi_stream_rx_unread(&l->rx);
 	bool busy;
 
 	if (dir == EXI_RX)
-		vrb_link_report(l, true);
-	vrb_link_want(l, dir, how == EXI_WAKE_WORD);
-	vrb_net_poll(l->net);
+		verbsp_link_report(l, true);
+	verbsp_link_want(l, dir, how == EXI_WAKE_WORD);
+	verbsp_net_poll(l->net);
 	busy = ready(l, dir);
 	if (how == EXI_WAKE_NEXT)
 		busy = exi_stream_rx_unread(&l->rx) != unread || l->rx.ended;
 	if (busy && how == EXI_WAKE_WORD)
-		vrb_link_want_no_more(l, dir, true);
+		verbsp_link_want_no_more(l, dir, true);
 	return busy ? -EBUSY : 0;
 }
 
 static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
-	vrb_link_want_no_more(link_of(c), dir, how == EXI_WAKE_WORD);
+	verbsp_link_want_no_more(link_of(c), dir, how == EXI_WAKE_WORD);
 }
 
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
 	ret->addr = (const uint32_t *)&l->stir;
 	ret->value = atomic_load(&l->stir);
@@ -177,22 +177,22 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 
 static void conn_poll(struct exi_conn *c)
 {
-	vrb_net_try_poll(link_of(c)->net);
+	verbsp_net_try_poll(link_of(c)->net);
 }
 
 static size_t conn_unread(struct exi_conn *c)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
-	vrb_link_take(l, EXI_RX);
+	verbsp_link_take(l, EXI_RX);
 	return exi_stream_rx_unread(&l->rx);
 }
 
 static bool conn_over(struct exi_conn *c)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
-	vrb_link_take(l, EXI_RX);
+	verbsp_link_take(l, EXI_RX);
 	return l->rx.ended;
 }
 
@@ -216,7 +216,7 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 static void switch_cursor(struct exi_conn *c, uint64_t *ret_pos,
 			  uint64_t *ret_used)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 
 	exi_stream_rx_stop(&l->rx);
 	*ret_pos = exi_stream_rx_cursor(&l->rx);
@@ -230,7 +230,7 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 
 static size_t switch_drain(struct exi_conn *c, const void **ret)
 {
-	struct vrb_link *l = link_of(c);
+	struct verbsp_link *l = link_of(c);
 	uint32_t at, n = exi_stream_tx_drain(&l->tx, &at);
 
 	*ret = l->mirror.at + at;
@@ -261,18 +261,18 @@ static void conn_close(struct exi_conn *c)
 static void conn_stop(struct exi_conn *c)
 {
 	if (link_of(c))
-		vrb_link_drain(link_of(c), exi_now_ns() + DRAIN_NS);
+		verbsp_link_drain(link_of(c), exi_now_ns() + DRAIN_NS);
 }
 
 static void conn_fini(struct exi_conn *c)
 {
 	if (link_of(c))
-		vrb_meet_end(link_of(c));
-	vrb_conn(c)->link = NULL;
+		verbsp_meet_end(link_of(c));
+	verbsp_conn(c)->link = NULL;
 }
 
-const struct exi_conn_ops vrb_conn_ops = {
-	.priv_size = sizeof(struct vrb_conn),
+const struct exi_conn_ops verbsp_conn_ops = {
+	.priv_size = sizeof(struct verbsp_conn),
 	.shared_size = 0,
 	.send = conn_send,
 	.recv = conn_recv,
@@ -293,7 +293,7 @@ const struct exi_conn_ops vrb_conn_ops = {
 	.fini = conn_fini,
 };
 
-const struct exi_switch_ops vrb_switch_ops = {
+const struct exi_switch_ops verbsp_switch_ops = {
 	.head = switch_head,
 	.start = switch_start,
 	.cursor = switch_cursor,

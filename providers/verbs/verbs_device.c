@@ -35,9 +35,9 @@ static bool is_virtual(const struct ibv_device *dev)
 	       strstr(path, "/devices/virtual/");
 }
 
-int vrb_forbidden(const struct ibv_device *dev, char *why, size_t len)
+int verbsp_forbidden(const struct ibv_device *dev, char *why, size_t len)
 {
-	const char *names = vrb_host->config()->verbs_device;
+	const char *names = verbsp_host->config()->verbs_device;
 	bool named = listed(names, dev->name);
 
 	if (named || (!names[0] && !is_virtual(dev)))
@@ -49,7 +49,7 @@ int vrb_forbidden(const struct ibv_device *dev, char *why, size_t len)
 	return -ENODEV;
 }
 
-static bool active(struct vrb_device *d, unsigned int *ret)
+static bool active(struct verbsp_device *d, unsigned int *ret)
 {
 	struct ibv_port_attr port;
 
@@ -64,9 +64,9 @@ static bool active(struct vrb_device *d, unsigned int *ret)
 }
 
 /* A ring's worth of memory can be made known to it. */
-static int try_memory(struct vrb_device *d)
+static int try_memory(struct verbsp_device *d)
 {
-	size_t len = (size_t)vrb_host->config()->ring_kb * 1024;
+	size_t len = (size_t)verbsp_host->config()->ring_kb * 1024;
 	struct ibv_pd *pd = ibv_alloc_pd(d->ctx);
 	int err = pd ? 0 : -errno;
 	struct ibv_mr *mr = NULL;
@@ -103,20 +103,20 @@ static int try_memory(struct vrb_device *d)
 	return err;
 }
 
-static int judge(struct vrb_device *d)
+static int judge(struct verbsp_device *d)
 {
-	const struct exi_config *cfg = vrb_host->config();
+	const struct exi_config *cfg = verbsp_host->config();
 	struct ibv_gid_entry gid;
 	unsigned int port;
 	int err;
 
-	err = vrb_forbidden(d->ctx->device, d->why, sizeof(d->why));
+	err = verbsp_forbidden(d->ctx->device, d->why, sizeof(d->why));
 	if (err)
 		return err;
 	if (!active(d, &port))
 		return snprintf(d->why, sizeof(d->why), "no port is active"),
 		       -ENETDOWN;
-	if (vrb_gid(d, port, &gid)) {
+	if (verbsp_gid(d, port, &gid)) {
 		if (cfg->verbs_gid_index >= 0)
 			snprintf(d->why, sizeof(d->why),
 				 "port %u has no GID %d (EXS_VERBS_GID_INDEX)",
@@ -137,7 +137,7 @@ static int unopened(const char *path, int err)
 	return err ? -err : -EIO;
 }
 
-static void open_device(struct ibv_device *dev, struct vrb_device *d)
+static void open_device(struct ibv_device *dev, struct verbsp_device *d)
 {
 	char path[PATH_MAX];
 
@@ -168,8 +168,8 @@ static int by_name(const void *a, const void *b)
 		      ibv_get_device_name(*(struct ibv_device *const *)b));
 }
 
-int vrb_each_device(bool (*look)(struct vrb_device *d, void *arg), void *arg,
-		    char *why, size_t len)
+int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
+		       void *arg, char *why, size_t len)
 {
 	struct ibv_device **list;
 	bool more = true;
@@ -188,7 +188,7 @@ int vrb_each_device(bool (*look)(struct vrb_device *d, void *arg), void *arg,
 	}
 	qsort(list, (size_t)n, sizeof(*list), by_name);
 	for (int i = 0; i < n && more; i++) {
-		struct vrb_device d = { 0 };
+		struct verbsp_device d = { 0 };
 
 		open_device(list[i], &d);
 		more = look(&d, arg);
@@ -199,7 +199,7 @@ int vrb_each_device(bool (*look)(struct vrb_device *d, void *arg), void *arg,
 	return 0;
 }
 
-int vrb_gids(struct vrb_device *d, struct ibv_gid_entry **ret)
+int verbsp_gids(struct verbsp_device *d, struct ibv_gid_entry **ret)
 {
 	size_t n = 0;
 	struct ibv_port_attr port;
@@ -229,20 +229,21 @@ static bool is_ipv4(const union ibv_gid *g)
 }
 
 /* More is better; 0: never. */
-static int rank(const struct vrb_device *d, const struct ibv_gid_entry *g)
+static int rank(const struct verbsp_device *d, const struct ibv_gid_entry *g)
 {
 	if (d->iwarp || g->gid_type == IBV_GID_TYPE_IB)
 		return 1;
 	return (g->gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 2) + is_ipv4(&g->gid);
 }
 
-int vrb_gid(struct vrb_device *d, unsigned int port, struct ibv_gid_entry *ret)
+int verbsp_gid(struct verbsp_device *d, unsigned int port,
+	       struct ibv_gid_entry *ret)
 {
-	int wanted = vrb_host->config()->verbs_gid_index;
+	int wanted = verbsp_host->config()->verbs_gid_index;
 	int best = 0, n;
 	struct ibv_gid_entry *list;
 
-	n = vrb_gids(d, &list);
+	n = verbsp_gids(d, &list);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++) {

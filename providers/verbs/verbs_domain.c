@@ -9,23 +9,23 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-pthread_mutex_t vrb_service_lock = PTHREAD_MUTEX_INITIALIZER;
-struct rdma_event_channel *vrb_channel;
+pthread_mutex_t verbsp_service_lock = PTHREAD_MUTEX_INITIALIZER;
+struct rdma_event_channel *verbsp_channel;
 static int epoll_fd = -1;
 
 #define WHAT_BITS 2
 
-int vrb_watch(int fd, enum vrb_watch what, const void *whose)
+int verbsp_watch(int fd, enum verbsp_watch what, const void *whose)
 {
 	struct epoll_event ev = {
-		.events = EPOLLIN | (what == VRB_WATCH_PAIR ? EPOLLET : 0),
+		.events = EPOLLIN | (what == VERBSP_WATCH_PAIR ? EPOLLET : 0),
 		.data.u64 = (uintptr_t)whose | what,
 	};
 
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
 }
 
-void vrb_unwatch(int fd)
+void verbsp_unwatch(int fd)
 {
 	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
@@ -40,15 +40,15 @@ static bool serve(void)
 		return false;
 	whose = (void *)(uintptr_t)(ev.data.u64 >> WHAT_BITS << WHAT_BITS);
 	switch (ev.data.u64 & ((1u << WHAT_BITS) - 1)) {
-	case VRB_WATCH_CM:
-		while (vrb_meet_event())
+	case VERBSP_WATCH_CM:
+		while (verbsp_meet_event())
 			;
 		break;
-	case VRB_WATCH_NET:
-		vrb_net_event(whose);
+	case VERBSP_WATCH_NET:
+		verbsp_net_event(whose);
 		break;
 	default:
-		vrb_link_pair_event(whose);
+		verbsp_link_pair_event(whose);
 		break;
 	}
 	return true;
@@ -58,10 +58,10 @@ static int progress(struct exi_domain *d)
 {
 	int n = 0;
 
-	pthread_mutex_lock(&vrb_service_lock);
-	while (!vrb_forked && serve())
+	pthread_mutex_lock(&verbsp_service_lock);
+	while (!verbsp_forked && serve())
 		n++;
-	pthread_mutex_unlock(&vrb_service_lock);
+	pthread_mutex_unlock(&verbsp_service_lock);
 	return n;
 }
 
@@ -76,16 +76,17 @@ static int arm(struct exi_domain *d)
 	return 0;
 }
 
-bool vrb_forked;
+bool verbsp_forked;
 
-static void close_net(struct vrb_net *n)
+static void close_net(struct verbsp_net *n)
 {
 	close(n->ctx->cmd_fd);
 	close(n->ctx->async_fd);
 	close(n->channel->fd);
-	for (unsigned int i = 0; i < VRB_SLOTS; i++)
+	verbsp_host->fd_close(n->timer);
+	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
 		if (n->slot[i].link)
-			vrb_host->fd_close(n->slot[i].link->pair);
+			verbsp_host->fd_close(n->slot[i].link->pair);
 }
 
 /* A device does not fork: queue pairs stay the parent's, and what the child uses
@@ -93,52 +94,52 @@ static void close_net(struct vrb_net *n)
  * connections end when the parent does; so the child can use no device. */
 static void forked(struct exi_domain *d)
 {
-	pthread_mutex_init(&vrb_service_lock, NULL);
-	vrb_forked = true;
-	vrb_nets_each(close_net);
-	close(vrb_channel->fd);
-	vrb_host->fd_close(epoll_fd);
+	pthread_mutex_init(&verbsp_service_lock, NULL);
+	verbsp_forked = true;
+	verbsp_nets_each(close_net);
+	close(verbsp_channel->fd);
+	verbsp_host->fd_close(epoll_fd);
 	epoll_fd = -1;
 }
 
-const struct exi_domain_ops vrb_domain_ops = {
+const struct exi_domain_ops verbsp_domain_ops = {
 	.progress = progress,
 	.event_fd = event_fd,
 	.arm = arm,
 	.forked = forked,
 };
 
-int vrb_domain_open(struct exi_domain **ret)
+int verbsp_domain_open(struct exi_domain **ret)
 {
 	struct exi_domain *d = calloc(1, sizeof(*d));
 	int err = 0;
 
 	if (!d)
 		return -ENOMEM;
-	d->provider = &vrb_provider;
-	epoll_fd = vrb_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
-	vrb_channel = rdma_create_event_channel();
-	if (epoll_fd < 0 || !vrb_channel)
+	d->provider = &verbsp_provider;
+	epoll_fd = verbsp_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	verbsp_channel = rdma_create_event_channel();
+	if (epoll_fd < 0 || !verbsp_channel)
 		err = -errno;
-	else if (fcntl(vrb_channel->fd, F_SETFL,
-		       fcntl(vrb_channel->fd, F_GETFL) | O_NONBLOCK) < 0)
+	else if (fcntl(verbsp_channel->fd, F_SETFL,
+		       fcntl(verbsp_channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		err = -errno;
 	else
-		err = vrb_watch(vrb_channel->fd, VRB_WATCH_CM, NULL);
+		err = verbsp_watch(verbsp_channel->fd, VERBSP_WATCH_CM, NULL);
 	if (!err) {
 		*ret = d;
 		return 0;
 	}
-	vrb_domain_close(d);
+	verbsp_domain_close(d);
 	return err;
 }
 
-void vrb_domain_close(struct exi_domain *d)
+void verbsp_domain_close(struct exi_domain *d)
 {
-	if (vrb_channel)
-		rdma_destroy_event_channel(vrb_channel);
-	vrb_channel = NULL;
-	vrb_host->fd_close(epoll_fd);
+	if (verbsp_channel)
+		rdma_destroy_event_channel(verbsp_channel);
+	verbsp_channel = NULL;
+	verbsp_host->fd_close(epoll_fd);
 	epoll_fd = -1;
 	free(d);
 }

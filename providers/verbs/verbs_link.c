@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The queue pair of a connection: posting with credits, and what arrives.
  *
- * Credits. Each end has VRB_CREDITS buffers ready for the other, counts the
+ * Credits. Each end has VERBSP_CREDITS buffers ready for the other, counts the
  * messages it sent, and knows how many of them were received: every message
- * says so, and one with nothing else does after VRB_GIVE. What carries bytes
- * leaves VRB_RESERVE, so that a message that gives credits back can always be
- * sent: for VRB_CREDITS messages that came, at most VRB_CREDITS / VRB_GIVE of
+ * says so, and one with nothing else does after VERBSP_GIVE. What carries bytes
+ * leaves VERBSP_RESERVE, so that a message that gives credits back can always be
+ * sent: for VERBSP_CREDITS messages that came, at most VERBSP_CREDITS / VERBSP_GIVE of
  * those are due, and the engine's few ACKs. */
 #include "providers/verbs/verbs_int.h"
 
@@ -20,7 +20,7 @@
 /* --- waking ------------------------------------------------------------- */
 
 /* The bell is not wanted any more; whether it was. */
-static bool silence(struct vrb_link *l, enum exi_dir dir)
+static bool silence(struct verbsp_link *l, enum exi_dir dir)
 {
 	if (!atomic_load(&l->bell[dir]) ||
 	    !atomic_exchange(&l->bell[dir], false))
@@ -30,33 +30,34 @@ static bool silence(struct vrb_link *l, enum exi_dir dir)
 }
 
 /* Something came that the direction waits for. */
-static void wake(struct vrb_link *l, enum exi_dir dir)
+static void wake(struct verbsp_link *l, enum exi_dir dir)
 {
 	char ring = 1;
 
 	if (atomic_load(&l->sleepers[dir]))
-		vrb_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
+		verbsp_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
 	if (silence(l, dir))
 		send(l->pair, &ring, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* After what came was stored. Pairs with the flag, then the look, of arm(). */
-static void stir(struct vrb_link *l, enum exi_dir dir)
+static void stir(struct verbsp_link *l, enum exi_dir dir)
 {
 	atomic_fetch_add(&l->stir, 1);
 	wake(l, dir);
 }
 
-void vrb_link_want(struct vrb_link *l, enum exi_dir dir, bool word)
+void verbsp_link_want(struct verbsp_link *l, enum exi_dir dir, bool word)
 {
 	if (word)
 		atomic_fetch_add(&l->sleepers[dir], 1);
 	if (word || !atomic_exchange(&l->bell[dir], true))
 		atomic_fetch_add(&l->net->armed, 1);
-	vrb_net_request(l->net);
+	verbsp_net_request(l->net);
 }
 
-void vrb_link_want_no_more(struct vrb_link *l, enum exi_dir dir, bool word)
+void verbsp_link_want_no_more(struct verbsp_link *l, enum exi_dir dir,
+			      bool word)
 {
 	if (!word) {
 		silence(l, dir);
@@ -66,13 +67,13 @@ void vrb_link_want_no_more(struct vrb_link *l, enum exi_dir dir, bool word)
 	atomic_fetch_sub(&l->net->armed, 1);
 }
 
-void vrb_link_fail(struct vrb_link *l, int err, const char *why)
+void verbsp_link_fail(struct verbsp_link *l, int err, const char *why)
 {
 	int none = 0;
 
 	if (!atomic_compare_exchange_strong(&l->err, &none, err))
 		return;
-	vrb_log(EXI_LOG_DEBUG, "verbs: a queue pair ends: %s", why);
+	verbsp_log(EXI_LOG_DEBUG, "verbs: a queue pair ends: %s", why);
 	stir(l, EXI_RX);
 	stir(l, EXI_TX);
 	if (l->pair >= 0)
@@ -82,53 +83,58 @@ void vrb_link_fail(struct vrb_link *l, int err, const char *why)
 /* --- posting ------------------------------------------------------------ */
 
 /* Requests that the queue pair would take. The post lock is held. */
-static unsigned int room(struct vrb_link *l)
+static unsigned int room(struct verbsp_link *l)
 {
 	unsigned int under_way = l->posted - atomic_load(&l->done);
 
-	if (under_way + 2 * VRB_SIGNAL_EVERY > VRB_SEND_DEPTH) {
-		vrb_net_reap(l->net);
+	if (under_way + 2 * VERBSP_SIGNAL_EVERY > VERBSP_SEND_DEPTH) {
+		verbsp_net_reap(l->net);
 		under_way = l->posted - atomic_load(&l->done);
 	}
-	return VRB_SEND_DEPTH - under_way;
+	return VERBSP_SEND_DEPTH - under_way;
 }
 
-static bool may_send(struct vrb_link *l, bool reserve)
+static bool may_send(struct verbsp_link *l, bool reserve)
 {
 	unsigned int under_way = l->sent - atomic_load(&l->credited);
 
 	return !atomic_load(&l->err) && room(l) >= 2 &&
-	       under_way + (reserve ? 0 : VRB_RESERVE) < VRB_CREDITS;
+	       under_way + (reserve ? 0 : VERBSP_RESERVE) < VERBSP_CREDITS;
 }
 
-static int post(struct vrb_link *l, struct ibv_send_wr *wr)
+/* A request, or two, with one call of the device. */
+static int post(struct verbsp_link *l, struct ibv_send_wr *first)
 {
 	struct ibv_send_wr *bad;
 	int err;
 
-	l->posted++;
-	wr->wr_id = (uint64_t)l->net->slot[l->slot].generation << 40 |
-		    (uint64_t)l->slot << 32 | l->posted;
-	if (l->posted % VRB_SIGNAL_EVERY == 0)
-		wr->send_flags |= IBV_SEND_SIGNALED;
-	err = -abs(ibv_post_send(l->qp, wr, &bad)); /* siw's is negative */
+	for (struct ibv_send_wr *wr = first; wr; wr = wr->next) {
+		l->posted++;
+		wr->wr_id = (uint64_t)l->net->slot[l->slot].generation << 40 |
+			    (uint64_t)l->slot << 32 | l->posted;
+		if (l->posted % VERBSP_SIGNAL_EVERY == 0)
+			wr->send_flags |= IBV_SEND_SIGNALED;
+	}
+	err = -abs(ibv_post_send(l->qp, first, &bad)); /* siw's is negative */
 	if (err)
-		vrb_link_fail(l, -ECONNRESET, strerror(-err));
+		verbsp_link_fail(l, -ECONNRESET, strerror(-err));
 	return err;
 }
 
 /* The other end would stop before it gives credits back by itself: its service
  * is to look. */
-static bool urges(const struct vrb_link *l)
+static bool urges(const struct verbsp_link *l)
 {
-	return l->sent - atomic_load(&l->credited) >= VRB_CREDITS / 2;
+	return l->sent - atomic_load(&l->credited) >= VERBSP_CREDITS / 2;
 }
 
-static int say_locked(struct vrb_link *l, struct vrb_msg *m, const void *extra,
-		      bool urgent)
+/* After another request, or null. */
+static int say_locked(struct verbsp_link *l, struct verbsp_msg *m,
+		      const void *extra, bool urgent, struct ibv_send_wr *after)
 {
 	/* Free again: what was sent so many messages ago was received. */
-	unsigned char *bytes = l->out.at + l->sent % VRB_CREDITS * VRB_MSG_MAX;
+	unsigned char *bytes =
+		l->out.at + l->sent % VERBSP_CREDITS * VERBSP_MSG_MAX;
 	struct ibv_sge sge = { .addr = (uintptr_t)bytes,
 			       .length = (uint32_t)sizeof(*m) + m->extra,
 			       .lkey = l->out.mr->lkey };
@@ -143,7 +149,8 @@ static int say_locked(struct vrb_link *l, struct vrb_msg *m, const void *extra,
 	l->sent++;
 	if (urgent || urges(l))
 		wr.send_flags |= IBV_SEND_SOLICITED;
-	l->given = atomic_load(&l->received);
+	__atomic_store_n(&l->given, atomic_load(&l->received),
+			 __ATOMIC_RELAXED);
 	m->credits = htole32(l->given);
 	m->phase = htole32(m->phase);
 	m->seq = htole32(m->seq);
@@ -154,12 +161,14 @@ static int say_locked(struct vrb_link *l, struct vrb_msg *m, const void *extra,
 	if (m->extra)
 		memcpy(bytes + sizeof(*m), extra, m->extra);
 	m->extra = htole16(m->extra);
-	memcpy(bytes + offsetof(struct vrb_msg, extra), &m->extra,
+	memcpy(bytes + offsetof(struct verbsp_msg, extra), &m->extra,
 	       sizeof(m->extra));
-	return post(l, &wr);
+	if (after)
+		after->next = &wr;
+	return post(l, after ? after : &wr);
 }
 
-bool vrb_link_writable(struct vrb_link *l)
+bool verbsp_link_writable(struct verbsp_link *l)
 {
 	bool ret;
 
@@ -169,28 +178,32 @@ bool vrb_link_writable(struct vrb_link *l)
 	return ret;
 }
 
-int vrb_link_say(struct vrb_link *l, struct vrb_msg *m, const void *extra,
-		 bool urgent, bool reserve)
+int verbsp_link_say(struct verbsp_link *l, struct verbsp_msg *m,
+		    const void *extra, bool urgent, bool reserve)
 {
 	int ret = -EAGAIN;
 
 	pthread_mutex_lock(&l->post);
 	if (may_send(l, reserve))
-		ret = say_locked(l, m, extra, urgent);
+		ret = say_locked(l, m, extra, urgent, NULL);
 	pthread_mutex_unlock(&l->post);
 	return ret;
 }
 
-static int write_locked(struct vrb_link *l, struct ibv_send_wr *wr,
-			uint32_t note)
+static int write_locked(struct verbsp_link *l, struct ibv_send_wr *wr,
+			const void *from, uint32_t note)
 {
-	struct vrb_msg m = { .kind = VRB_NOTE, .note = note };
-	int err;
+	struct verbsp_msg m = { .kind = VERBSP_NOTE, .note = note };
+	uint32_t len = note & VERBSP_NOTE_LEN;
 
+	if (l->net->iwarp && len <= VERBSP_EAGER &&
+	    note >> VERBSP_NOTE_SHIFT == VERBSP_NOTE_INDIRECT) {
+		m.extra = (uint16_t)len;
+		return say_locked(l, &m, from, false, NULL);
+	}
 	if (l->net->iwarp) {
 		wr->opcode = IBV_WR_RDMA_WRITE;
-		err = post(l, wr);
-		return err ? err : say_locked(l, &m, NULL, false);
+		return say_locked(l, &m, NULL, false, wr);
 	}
 	wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 	wr->imm_data = htobe32(note);
@@ -200,8 +213,8 @@ static int write_locked(struct vrb_link *l, struct ibv_send_wr *wr,
 	return post(l, wr);
 }
 
-int vrb_link_write(struct vrb_link *l, const void *from, uint32_t lkey,
-		   uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind)
+int verbsp_link_write(struct verbsp_link *l, const void *from, uint32_t lkey,
+		      uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)from,
@@ -218,35 +231,40 @@ int vrb_link_write(struct vrb_link *l, const void *from, uint32_t lkey,
 
 	pthread_mutex_lock(&l->post);
 	if (may_send(l, false))
-		ret = write_locked(l, &wr, kind << VRB_NOTE_SHIFT | len);
+		ret = write_locked(l, &wr, from,
+				   kind << VERBSP_NOTE_SHIFT | len);
 	pthread_mutex_unlock(&l->post);
 	return ret;
 }
 
-void vrb_link_give(struct vrb_link *l)
+void verbsp_link_give(struct verbsp_link *l)
 {
-	struct vrb_msg m = { .kind = VRB_CREDIT };
+	struct verbsp_msg m = { .kind = VERBSP_CREDIT };
 
+	if (atomic_load(&l->received) -
+		    __atomic_load_n(&l->given, __ATOMIC_RELAXED) <
+	    VERBSP_GIVE)
+		return;
 	pthread_mutex_lock(&l->post);
-	if (atomic_load(&l->received) - l->given >= VRB_GIVE &&
+	if (atomic_load(&l->received) - l->given >= VERBSP_GIVE &&
 	    may_send(l, true))
-		say_locked(l, &m, NULL, false);
+		say_locked(l, &m, NULL, false, NULL);
 	pthread_mutex_unlock(&l->post);
 }
 
 /* --- what arrives ------------------------------------------------------- */
 
-static void put(struct vrb_link *l, enum exi_dir dir,
+static void put(struct verbsp_link *l, enum exi_dir dir,
 		const struct exi_stream_msg *m)
 {
-	struct vrb_inbox *b = &l->inbox[dir];
+	struct verbsp_inbox *b = &l->inbox[dir];
 	unsigned int n;
 
 	pthread_mutex_lock(&l->in);
 	n = atomic_load(&b->n);
 	if (n && m->kind == EXI_STREAM_INDIRECT) {
 		struct exi_stream_msg *last =
-			&b->msg[(b->first + n - 1) % VRB_INBOX];
+			&b->msg[(b->first + n - 1) % VERBSP_INBOX];
 
 		/* Bytes of the ring follow each other. */
 		if (last->kind == m->kind &&
@@ -257,78 +275,101 @@ static void put(struct vrb_link *l, enum exi_dir dir,
 			return;
 		}
 	}
-	if (n < VRB_INBOX) {
-		b->msg[(b->first + n) % VRB_INBOX] = *m;
+	if (n < VERBSP_INBOX) {
+		b->msg[(b->first + n) % VERBSP_INBOX] = *m;
 		atomic_store(&b->n, n + 1);
 	}
 	pthread_mutex_unlock(&l->in);
-	if (n < VRB_INBOX)
+	if (n < VERBSP_INBOX)
 		stir(l, dir);
 	else
-		vrb_link_fail(l, -EPROTO, "more messages than credits");
+		verbsp_link_fail(l, -EPROTO, "more messages than credits");
 }
 
-static void note(struct vrb_link *l, uint32_t note)
+static void note(struct verbsp_link *l, uint32_t note)
 {
-	uint32_t kind = note >> VRB_NOTE_SHIFT;
+	uint32_t kind = note >> VERBSP_NOTE_SHIFT;
 	struct exi_stream_msg m = {
-		.kind = kind == VRB_NOTE_DIRECT ? EXI_STREAM_DIRECT
-						: EXI_STREAM_INDIRECT,
-		.len = note & VRB_NOTE_LEN,
+		.kind = kind == VERBSP_NOTE_DIRECT ? EXI_STREAM_DIRECT
+						   : EXI_STREAM_INDIRECT,
+		.len = note & VERBSP_NOTE_LEN,
 	};
 
-	if (kind > VRB_NOTE_DIRECT)
-		vrb_link_fail(l, -EPROTO, "a note of no known kind");
-	else
-		put(l, EXI_RX, &m);
+	if (kind > VERBSP_NOTE_DIRECT) {
+		verbsp_link_fail(l, -EPROTO, "a note of no known kind");
+		return;
+	}
+	if (kind == VERBSP_NOTE_INDIRECT)
+		l->arrived += m.len;
+	put(l, EXI_RX, &m);
 }
 
-void vrb_link_noted(struct vrb_link *l, uint32_t n)
+/* Bytes that came with their note go where a write would have put them. What is
+ * written over, if the other end has no room there, is its own stream; and the
+ * engine tells. */
+static bool place(struct verbsp_link *l, const void *bytes, uint32_t len,
+		  uint32_t note)
+{
+	uint32_t at = (uint32_t)l->arrived & (l->ring.bytes - 1);
+
+	if (!len)
+		return true;
+	if (note != (VERBSP_NOTE_INDIRECT << VERBSP_NOTE_SHIFT | len) ||
+	    len > l->ring.bytes - at)
+		return false;
+	memcpy(l->ring.at + at, bytes, len);
+	return true;
+}
+
+void verbsp_link_noted(struct verbsp_link *l, uint32_t n)
 {
 	atomic_fetch_add(&l->received, 1);
 	note(l, n);
 }
 
 /* Credits never shrink, and are for messages that were sent. */
-static void take_credits(struct vrb_link *l, uint32_t credits)
+static void take_credits(struct verbsp_link *l, uint32_t credits)
 {
 	uint32_t before = atomic_load(&l->credited);
 
 	if (credits == before)
 		return;
-	if (credits - before > VRB_CREDITS) {
-		vrb_link_fail(l, -EPROTO, "credits for what was not sent");
+	if (credits - before > VERBSP_CREDITS) {
+		verbsp_link_fail(l, -EPROTO, "credits for what was not sent");
 		return;
 	}
 	atomic_store(&l->credited, credits);
 	if (atomic_exchange(&l->stuck, false))
-		vrb_link_pair_event(l);
+		verbsp_link_pair_event(l);
 	stir(l, EXI_TX);
 }
 
-static void told(struct vrb_link *l, const void *bytes, size_t len)
+static void told(struct verbsp_link *l, const void *bytes, size_t len)
 {
 	/* Who hung up does not listen any more. */
 	if (send(l->pair, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    errno == EAGAIN)
-		vrb_link_fail(l, -EPROTO, "more messages than anybody reads");
+		verbsp_link_fail(l, -EPROTO,
+				 "more messages than anybody reads");
 }
 
-void vrb_link_heard(struct vrb_link *l, const struct vrb_msg *in, uint32_t len)
+void verbsp_link_heard(struct verbsp_link *l, const struct verbsp_msg *in,
+		       uint32_t len)
 {
 	struct exi_stream_msg m = { 0 };
-	struct vrb_msg h;
+	struct verbsp_msg h;
 	const void *extra = in + 1;
 
-	if (len < sizeof(h) || len > VRB_MSG_MAX)
-		return vrb_link_fail(l, -EPROTO, "a message of no length");
+	if (len < sizeof(h) || len > VERBSP_MSG_MAX)
+		return verbsp_link_fail(l, -EPROTO, "a message of no length");
 	memcpy(&h, in, sizeof(h));
 	if (len != sizeof(h) + le16toh(h.extra))
-		return vrb_link_fail(l, -EPROTO, "a message of another length");
+		return verbsp_link_fail(l, -EPROTO,
+					"a message of another length");
 	len -= sizeof(h);
-	if (len && h.kind != VRB_TELL && h.kind != VRB_CONFIRM &&
-	    h.kind != VRB_READY)
-		return vrb_link_fail(l, -EPROTO, "bytes after a message");
+	if (len && h.kind != VERBSP_TELL && h.kind != VERBSP_CONFIRM &&
+	    h.kind != VERBSP_READY && h.kind != VERBSP_NOTE)
+		return verbsp_link_fail(l, -EPROTO, "bytes after a message");
 	atomic_fetch_add(&l->received, 1);
 	take_credits(l, le32toh(h.credits));
 	m.phase = le32toh(h.phase);
@@ -336,45 +377,48 @@ void vrb_link_heard(struct vrb_link *l, const struct vrb_msg *in, uint32_t len)
 	m.len = le32toh(h.note);
 	m.addr = le64toh(h.addr);
 	m.key = le64toh(h.key);
-	m.waitall = h.flags & VRB_FLAG_WAITALL;
+	m.waitall = h.flags & VERBSP_FLAG_WAITALL;
 	switch (h.kind) {
-	case VRB_NOTE:
+	case VERBSP_NOTE:
+		if (!place(l, extra, len, m.len))
+			return verbsp_link_fail(l, -EPROTO,
+						"bytes that do not fit");
 		return note(l, m.len);
-	case VRB_END:
+	case VERBSP_END:
 		m.kind = EXI_STREAM_END;
 		return put(l, EXI_RX, &m);
-	case VRB_ADVERT:
+	case VERBSP_ADVERT:
 		m.kind = EXI_STREAM_ADVERT;
 		return put(l, EXI_TX, &m);
-	case VRB_ACK:
+	case VERBSP_ACK:
 		m.kind = EXI_STREAM_ACK;
 		return put(l, EXI_TX, &m);
-	case VRB_REVOKE:
+	case VERBSP_REVOKE:
 		m.kind = EXI_STREAM_REVOKE;
 		return put(l, EXI_TX, &m);
-	case VRB_CREDIT:
+	case VERBSP_CREDIT:
 		return;
-	case VRB_TELL:
+	case VERBSP_TELL:
 		return told(l, extra, len);
-	case VRB_CONFIRM:
-	case VRB_READY:
-		return vrb_meet_heard(l, &h, extra, len);
+	case VERBSP_CONFIRM:
+	case VERBSP_READY:
+		return verbsp_meet_heard(l, &h, extra, len);
 	default:
-		vrb_link_fail(l, -EPROTO, "a message of no known kind");
+		verbsp_link_fail(l, -EPROTO, "a message of no known kind");
 	}
 }
 
 /* One message; false when there is none, or no credit for it. */
-static bool forward(struct vrb_link *l)
+static bool forward(struct verbsp_link *l)
 {
-	unsigned char bytes[VRB_MSG_MAX - sizeof(struct vrb_msg)];
+	unsigned char bytes[VERBSP_MSG_MAX - sizeof(struct verbsp_msg)];
 	ssize_t n =
 		recv(l->pair, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK);
-	struct vrb_msg m = { .kind = VRB_TELL, .extra = (uint16_t)n };
+	struct verbsp_msg m = { .kind = VERBSP_TELL, .extra = (uint16_t)n };
 
 	if (n <= 0)
 		return false;
-	if (vrb_link_say(l, &m, bytes, true, true) == -EAGAIN) {
+	if (verbsp_link_say(l, &m, bytes, true, true) == -EAGAIN) {
 		atomic_store(&l->stuck, true);
 		return false;
 	}
@@ -382,7 +426,7 @@ static bool forward(struct vrb_link *l)
 	return true;
 }
 
-void vrb_link_pair_event(struct vrb_link *l)
+void verbsp_link_pair_event(struct verbsp_link *l)
 {
 	pthread_mutex_lock(&l->forward);
 	while (forward(l))
@@ -394,43 +438,50 @@ void vrb_link_pair_event(struct vrb_link *l)
 
 static uint32_t ring_bytes(void)
 {
-	uint32_t bytes = vrb_host->config()->ring_kb * 1024;
+	uint32_t bytes = verbsp_host->config()->ring_kb * 1024;
 
-	return bytes < VRB_RING_MAX ? bytes : VRB_RING_MAX;
+	return bytes < VERBSP_RING_MAX ? bytes : VERBSP_RING_MAX;
 }
 
-static int make_ring(struct vrb_link *l, struct vrb_mem *m, uint32_t bytes,
-		     int access)
+void *verbsp_map(size_t len)
+{
+	void *ret = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (ret == MAP_FAILED)
+		return NULL;
+	/* A forked child must not see, nor have copied, what a device writes. */
+	madvise(ret, len, MADV_DONTFORK);
+	return ret;
+}
+
+static int make_ring(struct verbsp_link *l, struct verbsp_mem *m,
+		     uint32_t bytes, int access)
 {
 	m->bytes = bytes;
-	m->at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (m->at == MAP_FAILED) {
-		m->at = NULL;
-		return -errno;
-	}
-	/* A forked child must not see, nor copy, what a device writes. */
-	madvise(m->at, m->bytes, MADV_DONTFORK);
+	m->at = verbsp_map(bytes);
+	if (!m->at)
+		return -ENOMEM;
 	m->mr = ibv_reg_mr(l->net->pd, m->at, m->bytes, access);
 	return m->mr ? 0 : -errno;
 }
 
-static void drop_ring(struct vrb_mem *m)
+static void drop_ring(struct verbsp_mem *m)
 {
 	if (m->mr)
 		ibv_dereg_mr(m->mr);
 	if (m->at)
 		munmap(m->at, m->bytes);
-	*m = (struct vrb_mem){ 0 };
+	*m = (struct verbsp_mem){ 0 };
 }
 
-int vrb_link_open(struct vrb_link *l)
+int verbsp_link_open(struct verbsp_link *l)
 {
 	int err = make_ring(l, &l->ring, ring_bytes(),
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
 	if (!err)
-		err = make_ring(l, &l->out, VRB_CREDITS * VRB_MSG_MAX,
+		err = make_ring(l, &l->out, VERBSP_CREDITS * VERBSP_MSG_MAX,
 				IBV_ACCESS_LOCAL_WRITE);
 	if (!err)
 		exi_stream_rx_init(&l->rx, l->ring.bytes,
@@ -438,11 +489,12 @@ int vrb_link_open(struct vrb_link *l)
 	return err;
 }
 
-int vrb_link_up(struct vrb_link *l, const struct vrb_ring *theirs)
+int verbsp_link_up(struct verbsp_link *l, const struct verbsp_ring *theirs)
 {
 	int err;
 
-	if (theirs->bytes < VRB_RING_MIN || theirs->bytes > VRB_RING_MAX ||
+	if (theirs->bytes < VERBSP_RING_MIN ||
+	    theirs->bytes > VERBSP_RING_MAX ||
 	    (theirs->bytes & (theirs->bytes - 1)))
 		return -EPROTO;
 	err = make_ring(l, &l->mirror, theirs->bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -454,9 +506,9 @@ int vrb_link_up(struct vrb_link *l, const struct vrb_ring *theirs)
 	return 0;
 }
 
-struct vrb_link *vrb_link_new(int pair)
+struct verbsp_link *verbsp_link_new(int pair)
 {
-	struct vrb_link *l = calloc(1, sizeof(*l));
+	struct verbsp_link *l = calloc(1, sizeof(*l));
 
 	if (!l)
 		return NULL;
@@ -468,7 +520,7 @@ struct vrb_link *vrb_link_new(int pair)
 }
 
 /* A write of nothing, which needs no credit and tells when it is over. */
-static void post_last(struct vrb_link *l)
+static void post_last(struct verbsp_link *l)
 {
 	struct ibv_send_wr wr = {
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -483,19 +535,19 @@ static void post_last(struct vrb_link *l)
 	pthread_mutex_unlock(&l->post);
 }
 
-void vrb_link_drain(struct vrb_link *l, uint64_t deadline)
+void verbsp_link_drain(struct verbsp_link *l, uint64_t deadline)
 {
 	if (!l->mirror.at)
 		return;
 	post_last(l);
 	while (!atomic_load(&l->err) && atomic_load(&l->done) != l->posted &&
 	       exi_now_ns() < deadline) {
-		vrb_net_reap(l->net);
+		verbsp_net_reap(l->net);
 		sched_yield();
 	}
 }
 
-void vrb_link_free(struct vrb_link *l)
+void verbsp_link_free(struct verbsp_link *l)
 {
 	drop_ring(&l->ring);
 	drop_ring(&l->mirror);
@@ -505,10 +557,10 @@ void vrb_link_free(struct vrb_link *l)
 
 /* --- the engines' messages ---------------------------------------------- */
 
-static bool next(struct vrb_link *l, enum exi_dir dir,
+static bool next(struct verbsp_link *l, enum exi_dir dir,
 		 struct exi_stream_msg *ret)
 {
-	struct vrb_inbox *b = &l->inbox[dir];
+	struct verbsp_inbox *b = &l->inbox[dir];
 	unsigned int n;
 
 	if (!atomic_load(&b->n))
@@ -516,13 +568,13 @@ static bool next(struct vrb_link *l, enum exi_dir dir,
 	pthread_mutex_lock(&l->in);
 	n = atomic_load(&b->n);
 	*ret = b->msg[b->first];
-	b->first = (b->first + 1) % VRB_INBOX;
+	b->first = (b->first + 1) % VERBSP_INBOX;
 	atomic_store(&b->n, n - 1);
 	pthread_mutex_unlock(&l->in);
 	return true;
 }
 
-int vrb_link_take(struct vrb_link *l, enum exi_dir dir)
+int verbsp_link_take(struct verbsp_link *l, enum exi_dir dir)
 {
 	struct exi_stream_msg m;
 	int err = 0;
@@ -531,20 +583,20 @@ int vrb_link_take(struct vrb_link *l, enum exi_dir dir)
 		err = dir == EXI_RX ? exi_stream_rx_got(&l->rx, &m)
 				    : exi_stream_tx_got(&l->tx, &m);
 	if (err)
-		vrb_link_fail(l, err, "a message that cannot be");
+		verbsp_link_fail(l, err, "a message that cannot be");
 	else if (dir == EXI_TX)
-		vrb_link_answer(l);
+		verbsp_link_answer(l);
 	return err;
 }
 
-static int say_engine(struct vrb_link *l, const struct exi_stream_msg *m)
+static int say_engine(struct verbsp_link *l, const struct exi_stream_msg *m)
 {
-	struct vrb_msg out = {
-		.kind = m->kind == EXI_STREAM_END      ? VRB_END
-			: m->kind == EXI_STREAM_ADVERT ? VRB_ADVERT
-			: m->kind == EXI_STREAM_ACK    ? VRB_ACK
-						       : VRB_REVOKE,
-		.flags = m->waitall ? VRB_FLAG_WAITALL : 0,
+	struct verbsp_msg out = {
+		.kind = m->kind == EXI_STREAM_END      ? VERBSP_END
+			: m->kind == EXI_STREAM_ADVERT ? VERBSP_ADVERT
+			: m->kind == EXI_STREAM_ACK    ? VERBSP_ACK
+						       : VERBSP_REVOKE,
+		.flags = m->waitall ? VERBSP_FLAG_WAITALL : 0,
 		.phase = m->phase,
 		.seq = m->seq,
 		.note = m->len,
@@ -552,10 +604,10 @@ static int say_engine(struct vrb_link *l, const struct exi_stream_msg *m)
 		.key = m->key,
 	};
 
-	return vrb_link_say(l, &out, NULL, false, true);
+	return verbsp_link_say(l, &out, NULL, false, true);
 }
 
-void vrb_link_answer(struct vrb_link *l)
+void verbsp_link_answer(struct verbsp_link *l)
 {
 	struct exi_stream_msg m;
 	int err = 0;
@@ -564,16 +616,16 @@ void vrb_link_answer(struct vrb_link *l)
 	       exi_stream_tx_next(&l->tx, 0, true, &m) != EXI_STREAM_NONE) {
 		err = m.kind == EXI_STREAM_END
 			      ? say_engine(l, &m)
-			      : vrb_link_write(l, l->mirror.at,
-					       l->mirror.mr->lkey, l->peer_addr,
-					       l->peer_rkey, 0,
-					       VRB_NOTE_INDIRECT);
+			      : verbsp_link_write(l, l->mirror.at,
+						  l->mirror.mr->lkey,
+						  l->peer_addr, l->peer_rkey, 0,
+						  VERBSP_NOTE_INDIRECT);
 		if (!err)
 			exi_stream_tx_sent(&l->tx, &m, 0);
 	}
 }
 
-void vrb_link_report(struct vrb_link *l, bool idle)
+void verbsp_link_report(struct verbsp_link *l, bool idle)
 {
 	struct exi_stream_msg m;
 

@@ -21,7 +21,7 @@
 #define RESOLVE_MS 2000
 #define BACKLOG	   1024
 
-struct vrb_meeting {
+struct verbsp_meeting {
 	bool connects;
 	struct exi_tuple tuple;
 	struct exi_pact pact;
@@ -63,7 +63,7 @@ static void from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
 /* Where the fabric listens for a port of TCP: iWARP's ports are TCP's own. */
 static uint16_t port_for(uint16_t tcp)
 {
-	uint32_t port = tcp + vrb_host->config()->verbs_port_offset;
+	uint32_t port = tcp + verbsp_host->config()->verbs_port_offset;
 
 	return (uint16_t)(port > UINT16_MAX ? port - 64512 : port);
 }
@@ -74,7 +74,7 @@ static uint16_t port_for(uint16_t tcp)
  * is held. */
 static const struct exi_key *the_key(void)
 {
-	const struct exi_config *cfg = vrb_host->config();
+	const struct exi_config *cfg = verbsp_host->config();
 	static struct exi_key *key;
 	struct exi_key_search search;
 	char why[EXI_KEY_WHY] = "";
@@ -87,8 +87,8 @@ static const struct exi_key *the_key(void)
 					    : exi_key_load(&search, &key, why);
 	if (!err)
 		return key;
-	vrb_log(EXI_LOG_WARN, "verbs: no key: %s",
-		why[0] ? why : strerror(-err));
+	verbsp_log(EXI_LOG_WARN, "verbs: no key: %s",
+		   why[0] ? why : strerror(-err));
 	return NULL;
 }
 
@@ -121,7 +121,7 @@ static int reason_of(int err)
 
 /* Until the other end has proved itself it writes nowhere: an rkey can be
  * guessed. */
-static int let_in(struct vrb_link *l, bool in)
+static int let_in(struct verbsp_link *l, bool in)
 {
 	struct ibv_qp_attr attr = {
 		.qp_access_flags = in ? IBV_ACCESS_REMOTE_WRITE : 0,
@@ -132,10 +132,10 @@ static int let_in(struct vrb_link *l, bool in)
 
 /* --- the end that connects ---------------------------------------------- */
 
-static void give_up(struct vrb_link *l, int reason, const char *why)
+static void give_up(struct verbsp_link *l, int reason, const char *why)
 {
-	vrb_log(EXI_LOG_DEBUG, "verbs: no meeting: %s", why);
-	vrb_host->met(l->pair, reason);
+	verbsp_log(EXI_LOG_DEBUG, "verbs: no meeting: %s", why);
+	verbsp_host->met(l->pair, reason);
 }
 
 static int pair_of(int ret[2])
@@ -143,22 +143,22 @@ static int pair_of(int ret[2])
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 		       0, ret) < 0)
 		return -errno;
-	ret[0] = vrb_host->fd_keep(ret[0]);
-	ret[1] = vrb_host->fd_keep(ret[1]);
+	ret[0] = verbsp_host->fd_keep(ret[0]);
+	ret[1] = verbsp_host->fd_keep(ret[1]);
 	if (ret[0] >= 0 && ret[1] >= 0)
 		return 0;
-	vrb_host->fd_close(ret[0]);
-	vrb_host->fd_close(ret[1]);
+	verbsp_host->fd_close(ret[0]);
+	verbsp_host->fd_close(ret[1]);
 	return -EMFILE;
 }
 
-static int resolve(struct vrb_link *l, const struct exi_tuple *t)
+static int resolve(struct verbsp_link *l, const struct exi_tuple *t)
 {
 	struct sockaddr_storage from, to;
 
 	to_sockaddr(t->local, 0, t->scope, &from);
 	to_sockaddr(t->peer, port_for(t->peer_port), t->scope, &to);
-	if (rdma_create_id(vrb_channel, &l->id, l, RDMA_PS_TCP))
+	if (rdma_create_id(verbsp_channel, &l->id, l, RDMA_PS_TCP))
 		return -errno;
 	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
 			      (struct sockaddr *)&to, RESOLVE_MS)) {
@@ -168,16 +168,16 @@ static int resolve(struct vrb_link *l, const struct exi_tuple *t)
 	return 0;
 }
 
-static struct vrb_link *new_link(int pair, bool connects,
-				 const struct exi_tuple *t)
+static struct verbsp_link *new_link(int pair, bool connects,
+				    const struct exi_tuple *t)
 {
-	struct vrb_link *l = vrb_link_new(pair);
+	struct verbsp_link *l = verbsp_link_new(pair);
 
 	if (!l)
 		return NULL;
 	l->meeting = calloc(1, sizeof(*l->meeting));
 	if (!l->meeting) {
-		vrb_link_free(l);
+		verbsp_link_free(l);
 		return NULL;
 	}
 	l->meeting->connects = connects;
@@ -188,47 +188,47 @@ static struct vrb_link *new_link(int pair, bool connects,
 static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 			int *ret_link)
 {
-	struct vrb_link *l;
-	int pair[2], err = vrb_forked ? -EOPNOTSUPP : pair_of(pair);
+	struct verbsp_link *l;
+	int pair[2], err = verbsp_forked ? -EOPNOTSUPP : pair_of(pair);
 
 	if (err)
 		return err;
 	l = new_link(pair[1], true, t);
 	if (!l) {
-		vrb_host->fd_close(pair[0]);
-		vrb_host->fd_close(pair[1]);
+		verbsp_host->fd_close(pair[0]);
+		verbsp_host->fd_close(pair[1]);
 		return -ENOMEM;
 	}
-	pthread_mutex_lock(&vrb_service_lock);
+	pthread_mutex_lock(&verbsp_service_lock);
 	err = resolve(l, t);
-	pthread_mutex_unlock(&vrb_service_lock);
+	pthread_mutex_unlock(&verbsp_service_lock);
 	if (err) {
-		vrb_host->fd_close(pair[0]);
-		vrb_meet_end(l);
+		verbsp_host->fd_close(pair[0]);
+		verbsp_meet_end(l);
 		return err;
 	}
-	vrb_conn(c)->link = l;
+	verbsp_conn(c)->link = l;
 	*ret_link = pair[0];
 	return 0;
 }
 
-static void on_address(struct vrb_link *l)
+static void on_address(struct verbsp_link *l)
 {
-	char why[VRB_WHY];
+	char why[VERBSP_WHY];
 
-	if (vrb_forbidden(l->id->verbs->device, why, sizeof(why)))
+	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why)))
 		give_up(l, EXS_X_REASON_REMOTE, why);
 	else if (rdma_resolve_route(l->id, RESOLVE_MS))
 		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
 }
 
-static int open_link(struct vrb_link *l, struct rdma_cm_id *id)
+static int open_link(struct verbsp_link *l, struct rdma_cm_id *id)
 {
-	int err = vrb_net_join(l, id);
+	int err = verbsp_net_join(l, id);
 
 	if (!err)
 		err = let_in(l, false);
-	return err ? err : vrb_link_open(l);
+	return err ? err : verbsp_link_open(l);
 }
 
 static struct rdma_conn_param params(const void *data, size_t len)
@@ -241,7 +241,7 @@ static struct rdma_conn_param params(const void *data, size_t len)
 	};
 }
 
-static void on_route(struct vrb_link *l)
+static void on_route(struct verbsp_link *l)
 {
 	struct exi_pact *pact = &l->meeting->pact;
 	const struct exi_key *key = the_key();
@@ -268,30 +268,30 @@ static void on_route(struct vrb_link *l)
 }
 
 /* CONFIRM or READY: the proof, and where our ring is. */
-static void say_ring(struct vrb_link *l, uint8_t kind)
+static void say_ring(struct verbsp_link *l, uint8_t kind)
 {
-	const struct vrb_ring mine = {
+	const struct verbsp_ring mine = {
 		.addr = htole64((uintptr_t)l->ring.at),
 		.rkey = htole32(l->ring.mr->rkey),
 		.bytes = htole32(l->ring.bytes),
 	};
 	struct exi_pact_payload place = { .len = sizeof(mine) };
-	struct vrb_msg m = { .kind = kind,
-			     .extra = sizeof(struct exi_pact_proof) };
+	struct verbsp_msg m = { .kind = kind,
+				.extra = sizeof(struct exi_pact_proof) };
 	struct exi_pact *pact = &l->meeting->pact;
 	struct exi_pact_proof proof;
 	int err;
 
 	memcpy(place.bytes, &mine, sizeof(mine));
-	err = kind == VRB_CONFIRM ? exi_pact_confirm(pact, &place, &proof)
-				  : exi_pact_grant(pact, &place, &proof);
+	err = kind == VERBSP_CONFIRM ? exi_pact_confirm(pact, &place, &proof)
+				     : exi_pact_grant(pact, &place, &proof);
 	if (!err)
-		err = vrb_link_say(l, &m, &proof, true, true);
+		err = verbsp_link_say(l, &m, &proof, true, true);
 	if (err)
 		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
 }
 
-static void on_answer(struct vrb_link *l, const void *data, size_t len)
+static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 {
 	struct exi_pact_payload terms;
 	int err = exi_pact_take_answer(&l->meeting->pact, data, len, &terms);
@@ -301,7 +301,7 @@ static void on_answer(struct vrb_link *l, const void *data, size_t len)
 	if (err)
 		give_up(l, reason_of(err), strerror(-err));
 	else
-		say_ring(l, VRB_CONFIRM);
+		say_ring(l, VERBSP_CONFIRM);
 }
 
 /* --- the end that accepts ----------------------------------------------- */
@@ -340,7 +340,7 @@ static bool meet_matches(const struct exi_tuple *t, void *arg)
 	return !r->err;
 }
 
-static int accept_it(struct vrb_link *l)
+static int accept_it(struct verbsp_link *l)
 {
 	struct exi_pact_payload none = { 0 };
 	struct exi_pact_answer answer;
@@ -358,13 +358,13 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 			   void *arg)
 {
 	struct request *r = arg;
-	struct vrb_link *l;
+	struct verbsp_link *l;
 	int err;
 
-	pthread_mutex_lock(&vrb_service_lock);
+	pthread_mutex_lock(&verbsp_service_lock);
 	l = new_link(r->pair, false, t);
 	if (l) {
-		vrb_conn(c)->link = l;
+		verbsp_conn(c)->link = l;
 		r->pair = -1;
 		l->id = r->id;
 		l->id->context = l;
@@ -374,7 +374,7 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 		if (err)
 			give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
 	}
-	pthread_mutex_unlock(&vrb_service_lock);
+	pthread_mutex_unlock(&verbsp_service_lock);
 }
 
 static void refuse(struct request *r, int why)
@@ -393,10 +393,10 @@ static void refuse(struct request *r, int why)
 static void on_request(struct rdma_cm_id *id, const void *data, size_t len)
 {
 	struct request r = { .id = id, .pair = -1, .data = data, .len = len };
-	char why[VRB_WHY];
+	char why[VERBSP_WHY];
 	int err, reason, pair[2];
 
-	if (vrb_forbidden(id->verbs->device, why, sizeof(why)))
+	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
 		return refuse(&r, EXI_PACT_WHY_FABRIC);
 	r.key = the_key();
 	if (!r.key)
@@ -409,10 +409,11 @@ static void on_request(struct rdma_cm_id *id, const void *data, size_t len)
 	if (pair_of(pair))
 		return refuse(&r, EXI_PACT_WHY_BUSY);
 	r.pair = pair[1];
-	pthread_mutex_unlock(&vrb_service_lock);
-	reason = vrb_host->request(&vrb_provider, meet_matches, pair[0], &r);
-	pthread_mutex_lock(&vrb_service_lock);
-	vrb_host->fd_close(r.pair);
+	pthread_mutex_unlock(&verbsp_service_lock);
+	reason = verbsp_host->request(&verbsp_provider, meet_matches, pair[0],
+				      &r);
+	pthread_mutex_lock(&verbsp_service_lock);
+	verbsp_host->fd_close(r.pair);
 	if (r.id)
 		refuse(&r, r.err    ? exi_pact_why(r.err)
 			   : reason ? EXI_PACT_WHY_UNKNOWN
@@ -437,7 +438,7 @@ static int listen_on(int family, uint16_t port, struct rdma_cm_id **ret)
 	struct rdma_cm_id *id;
 	int err = 0, on = 1;
 
-	if (rdma_create_id(vrb_channel, &id, NULL, RDMA_PS_TCP))
+	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
 		return -errno;
 	to_sockaddr(family == AF_INET ? any4 : any6, port_for(port), 0, &at);
 	if (family == AF_INET6)
@@ -467,9 +468,9 @@ static int meet_listen(struct exi_domain *d, uint16_t port)
 	struct door *door;
 	int err = 0;
 
-	if (vrb_forked)
+	if (verbsp_forked)
 		return -EOPNOTSUPP;
-	pthread_mutex_lock(&vrb_service_lock);
+	pthread_mutex_lock(&verbsp_service_lock);
 	door = *door_of(port);
 	if (!door)
 		door = calloc(1, sizeof(*door));
@@ -481,7 +482,7 @@ static int meet_listen(struct exi_domain *d, uint16_t port)
 		/* There need be no IPv6. */
 		listen_on(AF_INET6, port, &door->ids[1]);
 	}
-	pthread_mutex_unlock(&vrb_service_lock);
+	pthread_mutex_unlock(&verbsp_service_lock);
 	return door ? err : -ENOMEM;
 }
 
@@ -489,26 +490,26 @@ static void meet_unlisten(struct exi_domain *d, uint16_t port)
 {
 	struct door **at, *door;
 
-	pthread_mutex_lock(&vrb_service_lock);
+	pthread_mutex_lock(&verbsp_service_lock);
 	at = door_of(port);
 	door = *at;
-	if (door && !vrb_forked && !--door->users) {
+	if (door && !verbsp_forked && !--door->users) {
 		*at = door->next;
 		for (int i = 0; i < 2; i++)
 			if (door->ids[i])
 				rdma_destroy_id(door->ids[i]);
 		free(door);
 	}
-	pthread_mutex_unlock(&vrb_service_lock);
+	pthread_mutex_unlock(&verbsp_service_lock);
 }
 
 /* --- both --------------------------------------------------------------- */
 
-static int take_ring(struct vrb_link *l, const void *proof, size_t len)
+static int take_ring(struct verbsp_link *l, const void *proof, size_t len)
 {
 	struct exi_pact *pact = &l->meeting->pact;
 	struct exi_pact_payload place;
-	struct vrb_ring theirs;
+	struct verbsp_ring theirs;
 	int err = l->meeting->connects
 			  ? exi_pact_take_grant(pact, proof, len, &place)
 			  : exi_pact_take_confirm(pact, proof, len, &place);
@@ -521,37 +522,38 @@ static int take_ring(struct vrb_link *l, const void *proof, size_t len)
 	theirs.addr = le64toh(theirs.addr);
 	theirs.rkey = le32toh(theirs.rkey);
 	theirs.bytes = le32toh(theirs.bytes);
-	return vrb_link_up(l, &theirs);
+	return verbsp_link_up(l, &theirs);
 }
 
-void vrb_meet_heard(struct vrb_link *l, const struct vrb_msg *m,
-		    const void *extra, uint32_t len)
+void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
+		       const void *extra, uint32_t len)
 {
 	bool connects = l->meeting && l->meeting->connects;
 	int err;
 
-	if (!l->meeting || m->kind != (connects ? VRB_READY : VRB_CONFIRM)) {
-		vrb_link_fail(l, -EPROTO, "a meeting out of turn");
+	if (!l->meeting ||
+	    m->kind != (connects ? VERBSP_READY : VERBSP_CONFIRM)) {
+		verbsp_link_fail(l, -EPROTO, "a meeting out of turn");
 		return;
 	}
 	err = take_ring(l, extra, len);
 	if (!err && !connects)
 		err = let_in(l, true);
 	if (!err)
-		err = vrb_watch(l->pair, VRB_WATCH_PAIR, l);
+		err = verbsp_watch(l->pair, VERBSP_WATCH_PAIR, l);
 	if (err) {
 		give_up(l, reason_of(err), strerror(-err));
 		return;
 	}
 	if (!connects)
-		say_ring(l, VRB_READY);
+		say_ring(l, VERBSP_READY);
 	exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
 	l->meeting = NULL;
-	vrb_host->met(l->pair, 0);
+	verbsp_host->met(l->pair, 0);
 }
 
-static void on_rejected(struct vrb_link *l, const void *data, size_t len)
+static void on_rejected(struct verbsp_link *l, const void *data, size_t len)
 {
 	struct exi_pact_refusal no;
 
@@ -562,34 +564,34 @@ static void on_rejected(struct vrb_link *l, const void *data, size_t len)
 		give_up(l, EXS_X_REASON_PLAIN_PEER, "nobody is there");
 }
 
-static void lost(struct vrb_link *l, const char *why)
+static void lost(struct verbsp_link *l, const char *why)
 {
 	/* What came before it is taken before. */
 	if (l->net)
-		vrb_net_poll(l->net);
+		verbsp_net_poll(l->net);
 	if (l->meeting)
 		give_up(l, EXS_X_REASON_PEER_LOST, why);
 	else
-		vrb_link_fail(l, -ECONNRESET, why);
+		verbsp_link_fail(l, -ECONNRESET, why);
 }
 
-bool vrb_meet_event(void)
+bool verbsp_meet_event(void)
 {
 	unsigned char data[256];
 	struct rdma_cm_event *ev;
 	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;
-	struct vrb_link *l;
+	struct verbsp_link *l;
 	size_t len;
 
-	if (rdma_get_cm_event(vrb_channel, &ev))
+	if (rdma_get_cm_event(verbsp_channel, &ev))
 		return false;
 	type = ev->event;
 	id = ev->id;
 	len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
 	memcpy(data, ev->param.conn.private_data, len);
-	vrb_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
-		ev->status);
+	verbsp_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
+		   ev->status);
 	rdma_ack_cm_event(ev);
 	l = id->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -628,26 +630,27 @@ bool vrb_meet_event(void)
 	return true;
 }
 
-void vrb_meet_end(struct vrb_link *l)
+void verbsp_meet_end(struct verbsp_link *l)
 {
-	pthread_mutex_lock(&vrb_service_lock);
-	vrb_unwatch(l->pair);
-	if (l->net)
+	pthread_mutex_lock(&verbsp_service_lock);
+	verbsp_unwatch(l->pair);
+	/* Before the queue pair: who takes completions posts on it. */
+	verbsp_net_leave(l);
+	if (l->qp) {
 		rdma_disconnect(l->id);
-	if (l->qp)
 		rdma_destroy_qp(l->id);
-	vrb_net_leave(l);
+	}
 	if (l->id)
 		rdma_destroy_id(l->id);
-	pthread_mutex_unlock(&vrb_service_lock);
-	vrb_host->fd_close(l->pair);
+	pthread_mutex_unlock(&verbsp_service_lock);
+	verbsp_host->fd_close(l->pair);
 	if (l->meeting)
 		exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
-	vrb_link_free(l);
+	verbsp_link_free(l);
 }
 
-const struct exi_remote_ops vrb_remote_ops = {
+const struct exi_remote_ops verbsp_remote_ops = {
 	.listen = meet_listen,
 	.unlisten = meet_unlisten,
 	.connect = meet_connect,

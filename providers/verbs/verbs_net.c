@@ -1,27 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What the connections of a device share. Devices slow down beyond some hundred
  * queue pairs and as many queues: connections have a queue pair each and
- * nothing more, and VRB_SLOTS of them one set of queues. */
+ * nothing more, and VERBSP_SLOTS of them one set of queues. */
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
-#define TAKE 16
+#define TAKE	16
+#define BUFFERS (VERBSP_CREDITS * VERBSP_MSG_MAX) /* bytes, for a slot */
 
 static struct exi_list nets = EXI_LIST_INIT(nets);
 static pthread_mutex_t nets_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- completions -------------------------------------------------------- */
 
-static struct vrb_link *link_of(struct vrb_net *n, uint32_t qp_num)
+static struct verbsp_link *link_of(struct verbsp_net *n, uint32_t qp_num)
 {
 	unsigned int i, at;
 
-	for (i = 0; i < VRB_SLOTS; i++) {
-		at = (n->last + i) % VRB_SLOTS;
+	for (i = 0; i < VERBSP_SLOTS; i++) {
+		at = (n->last + i) % VERBSP_SLOTS;
 		if (n->slot[at].link && n->slot[at].qp_num == qp_num) {
 			n->last = at;
 			return n->slot[at].link;
@@ -31,18 +35,18 @@ static struct vrb_link *link_of(struct vrb_net *n, uint32_t qp_num)
 }
 
 /* Buffers are named by slot and number. */
-static unsigned char *buffer(struct vrb_net *n, uint64_t id)
+static unsigned char *buffer(struct verbsp_net *n, uint64_t id)
 {
-	return n->slot[id / VRB_CREDITS].buffers +
-	       id % VRB_CREDITS * VRB_MSG_MAX;
+	return n->slot[id / VERBSP_CREDITS].buffers +
+	       id % VERBSP_CREDITS * VERBSP_MSG_MAX;
 }
 
-static int post_buffer(struct vrb_net *n, uint64_t id)
+static int post_buffer(struct verbsp_net *n, uint64_t id)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)buffer(n, id),
-		.length = VRB_MSG_MAX,
-		.lkey = n->slot[id / VRB_CREDITS].mr->lkey,
+		.length = VERBSP_MSG_MAX,
+		.lkey = n->slot[id / VERBSP_CREDITS].mr->lkey,
 	};
 	struct ibv_recv_wr *bad,
 		wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
@@ -50,29 +54,30 @@ static int post_buffer(struct vrb_net *n, uint64_t id)
 	return -abs(ibv_post_srq_recv(n->srq, &wr, &bad));
 }
 
-static void take(struct vrb_net *n, const struct ibv_wc *wc)
+static void take(struct verbsp_net *n, const struct ibv_wc *wc)
 {
-	struct vrb_link *l = link_of(n, wc->qp_num);
+	struct verbsp_link *l = link_of(n, wc->qp_num);
 	bool last;
 
 	if (wc->status != IBV_WC_SUCCESS) {
 		/* Flushed with its queue pair: the buffer is free again. */
 		if (l)
-			vrb_link_fail(l, -ECONNRESET,
-				      ibv_wc_status_str(wc->status));
+			verbsp_link_fail(l, -ECONNRESET,
+					 ibv_wc_status_str(wc->status));
 	} else if (l && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-		vrb_link_noted(l, be32toh(wc->imm_data));
+		verbsp_link_noted(l, be32toh(wc->imm_data));
 	} else if (l) {
-		vrb_link_heard(l, (void *)buffer(n, wc->wr_id), wc->byte_len);
+		verbsp_link_heard(l, (void *)buffer(n, wc->wr_id),
+				  wc->byte_len);
 	}
 	last = post_buffer(n, wc->wr_id);
 	if (l && last)
-		vrb_link_fail(l, -ENOMEM, "a receive buffer is refused");
+		verbsp_link_fail(l, -ENOMEM, "a receive buffer is refused");
 	else if (l)
-		vrb_link_give(l);
+		verbsp_link_give(l);
 }
 
-static int poll_locked(struct vrb_net *n)
+static int poll_locked(struct verbsp_net *n)
 {
 	struct ibv_wc wc[TAKE];
 	int total = 0, got;
@@ -86,7 +91,7 @@ static int poll_locked(struct vrb_net *n)
 	return total;
 }
 
-int vrb_net_poll(struct vrb_net *n)
+int verbsp_net_poll(struct verbsp_net *n)
 {
 	int ret;
 
@@ -96,7 +101,7 @@ int vrb_net_poll(struct vrb_net *n)
 	return ret;
 }
 
-int vrb_net_try_poll(struct vrb_net *n)
+int verbsp_net_try_poll(struct verbsp_net *n)
 {
 	int ret;
 
@@ -108,7 +113,7 @@ int vrb_net_try_poll(struct vrb_net *n)
 }
 
 /* The name of a request: slot, generation, number. */
-void vrb_net_reap(struct vrb_net *n)
+void verbsp_net_reap(struct verbsp_net *n)
 {
 	struct ibv_wc wc[TAKE];
 	int got;
@@ -117,8 +122,8 @@ void vrb_net_reap(struct vrb_net *n)
 	do {
 		got = ibv_poll_cq(n->sent, TAKE, wc);
 		for (int i = 0; i < got; i++) {
-			struct vrb_slot *s =
-				&n->slot[(wc[i].wr_id >> 32) % VRB_SLOTS];
+			struct verbsp_slot *s =
+				&n->slot[(wc[i].wr_id >> 32) % VERBSP_SLOTS];
 
 			if (!s->link || s->generation != wc[i].wr_id >> 40)
 				continue;
@@ -126,48 +131,59 @@ void vrb_net_reap(struct vrb_net *n)
 				atomic_store(&s->link->done,
 					     (uint32_t)wc[i].wr_id);
 			else
-				vrb_link_fail(s->link, -ECONNRESET,
-					      ibv_wc_status_str(wc[i].status));
+				verbsp_link_fail(
+					s->link, -ECONNRESET,
+					ibv_wc_status_str(wc[i].status));
 		}
 	} while (got == TAKE);
 	pthread_mutex_unlock(&n->reap);
 }
 
-/* What its sender marked. Soft iWARP tells of no marks. */
-static int request_urgent(struct vrb_net *n)
-{
-	return ibv_req_notify_cq(n->received, !n->iwarp);
-}
-
-void vrb_net_request(struct vrb_net *n)
+void verbsp_net_request(struct verbsp_net *n)
 {
 	if (!atomic_exchange(&n->requested, true))
 		ibv_req_notify_cq(n->received, 0);
 }
 
-void vrb_net_event(struct vrb_net *n)
+/* While nobody sleeps: urgent messages only. Soft iWARP does not tell which
+ * those are, so whatever comes is looked at, now and then. */
+#define NOW_AND_THEN_NS 1000000
+
+static int request_urgent(struct verbsp_net *n)
+{
+	struct itimerspec soon = { .it_value.tv_nsec = NOW_AND_THEN_NS };
+
+	if (n->timer < 0)
+		return -ibv_req_notify_cq(n->received, 1);
+	return timerfd_settime(n->timer, 0, &soon, NULL) < 0 ? -errno : 0;
+}
+
+void verbsp_net_event(struct verbsp_net *n)
 {
 	struct ibv_cq *cq;
 	unsigned int events = 0;
+	uint64_t ticks;
+	bool timed;
 	void *arg;
 
 	while (!ibv_get_cq_event(n->channel, &cq, &arg))
 		events++;
 	if (events)
 		ibv_ack_cq_events(n->received, events);
+	timed = n->timer >= 0 && read(n->timer, &ticks, sizeof(ticks)) > 0;
 	atomic_store(&n->requested, false);
-	vrb_net_poll(n);
+	verbsp_net_poll(n);
 	/* What arrives from here on tells, and what came before is taken. */
-	if (atomic_load(&n->armed))
-		vrb_net_request(n);
+	if (timed || atomic_load(&n->armed))
+		verbsp_net_request(n);
 	else
 		request_urgent(n);
-	vrb_net_poll(n);
+	verbsp_net_poll(n);
 }
 
 /* --- making them -------------------------------------------------------- */
 
-static void destroy(struct vrb_net *n)
+static void destroy(struct verbsp_net *n)
 {
 	if (n->srq)
 		ibv_destroy_srq(n->srq);
@@ -176,17 +192,18 @@ static void destroy(struct vrb_net *n)
 	if (n->sent)
 		ibv_destroy_cq(n->sent);
 	if (n->channel) {
-		vrb_unwatch(n->channel->fd);
+		verbsp_unwatch(n->channel->fd);
 		ibv_destroy_comp_channel(n->channel);
 	}
 	if (n->pd)
 		ibv_dealloc_pd(n->pd);
+	verbsp_host->fd_close(n->timer);
 	free(n);
 }
 
-static int fill(struct vrb_net *n)
+static int fill(struct verbsp_net *n)
 {
-	int got = (int)(VRB_SLOTS * VRB_CREDITS);
+	int err = 0, got = (int)(VERBSP_SLOTS * VERBSP_CREDITS);
 	struct ibv_srq_init_attr srq = {
 		.attr = { .max_wr = (uint32_t)got, .max_sge = 1 },
 	};
@@ -201,24 +218,33 @@ static int fill(struct vrb_net *n)
 	n->received = ibv_create_cq(n->ctx, got, n, n->channel, 0);
 	n->sent = ibv_create_cq(
 		n->ctx,
-		(int)(VRB_SLOTS * (VRB_SEND_DEPTH / VRB_SIGNAL_EVERY + 1)), n,
-		NULL, 0);
+		(int)(VERBSP_SLOTS *
+		      (VERBSP_SEND_DEPTH / VERBSP_SIGNAL_EVERY + 1)),
+		n, NULL, 0);
 	n->srq = ibv_create_srq(n->pd, &srq);
 	if (!n->received || !n->sent || !n->srq)
 		return -errno;
-	if (request_urgent(n))
-		return -EIO;
-	return vrb_watch(n->channel->fd, VRB_WATCH_NET, n);
+	if (n->iwarp) {
+		n->timer = verbsp_host->fd_keep(timerfd_create(
+			CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+		if (n->timer < 0)
+			return n->timer;
+		err = verbsp_watch(n->timer, VERBSP_WATCH_NET, n);
+	}
+	if (!err)
+		err = request_urgent(n);
+	return err ? err : verbsp_watch(n->channel->fd, VERBSP_WATCH_NET, n);
 }
 
-static int make(struct ibv_context *ctx, struct vrb_net **ret)
+static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 {
-	struct vrb_net *n = calloc(1, sizeof(*n));
+	struct verbsp_net *n = calloc(1, sizeof(*n));
 	int err;
 
 	if (!n)
 		return -ENOMEM;
 	n->ctx = ctx;
+	n->timer = -1;
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->reap, NULL);
@@ -231,46 +257,45 @@ static int make(struct ibv_context *ctx, struct vrb_net **ret)
 	return err;
 }
 
-static int free_slot(const struct vrb_net *n)
+static int free_slot(const struct verbsp_net *n)
 {
-	for (unsigned int i = 0; i < VRB_SLOTS; i++)
+	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
 		if (!n->slot[i].link)
 			return (int)i;
 	return -1;
 }
 
-static int slot_buffers(struct vrb_net *n, unsigned int slot)
+static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 {
-	struct vrb_slot *s = &n->slot[slot];
+	struct verbsp_slot *s = &n->slot[slot];
 	int err = 0;
 
 	if (s->buffers)
 		return 0;
-	s->buffers = aligned_alloc(4096, VRB_CREDITS * VRB_MSG_MAX);
+	s->buffers = verbsp_map(BUFFERS);
 	if (!s->buffers)
 		return -ENOMEM;
-	s->mr = ibv_reg_mr(n->pd, s->buffers, VRB_CREDITS * VRB_MSG_MAX,
-			   IBV_ACCESS_LOCAL_WRITE);
+	s->mr = ibv_reg_mr(n->pd, s->buffers, BUFFERS, IBV_ACCESS_LOCAL_WRITE);
 	if (!s->mr) {
 		err = -errno;
-		free(s->buffers);
+		munmap(s->buffers, BUFFERS);
 		s->buffers = NULL;
 		return err;
 	}
-	for (uint64_t i = 0; i < VRB_CREDITS && !err; i++)
-		err = post_buffer(n, slot * VRB_CREDITS + i);
+	for (uint64_t i = 0; i < VERBSP_CREDITS && !err; i++)
+		err = post_buffer(n, slot * VERBSP_CREDITS + i);
 	return err;
 }
 
-static int make_qp(struct vrb_net *n, struct vrb_link *l)
+static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 {
 	struct ibv_qp_init_attr attr = {
 		.send_cq = n->sent,
 		.recv_cq = n->received,
 		.srq = n->srq,
-		.cap = { .max_send_wr = VRB_SEND_DEPTH,
+		.cap = { .max_send_wr = VERBSP_SEND_DEPTH,
 			 .max_send_sge = 1,
-			 .max_inline_data = VRB_MSG_MAX },
+			 .max_inline_data = VERBSP_MSG_MAX },
 		.qp_type = IBV_QPT_RC,
 	};
 
@@ -279,7 +304,7 @@ static int make_qp(struct vrb_net *n, struct vrb_link *l)
 		if (attr.cap.max_inline_data == 0)
 			return -errno;
 		attr.cap = (struct ibv_qp_cap){
-			.max_send_wr = VRB_SEND_DEPTH,
+			.max_send_wr = VERBSP_SEND_DEPTH,
 			.max_send_sge = 1,
 			.max_inline_data = attr.cap.max_inline_data / 2,
 		};
@@ -289,9 +314,9 @@ static int make_qp(struct vrb_net *n, struct vrb_link *l)
 	return 0;
 }
 
-static int join(struct vrb_net *n, struct vrb_link *l, unsigned int slot)
+static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 {
-	struct vrb_slot *s = &n->slot[slot];
+	struct verbsp_slot *s = &n->slot[slot];
 	int err = slot_buffers(n, slot);
 
 	if (!err)
@@ -308,16 +333,16 @@ static int join(struct vrb_net *n, struct vrb_link *l, unsigned int slot)
 	return 0;
 }
 
-int vrb_net_join(struct vrb_link *l, struct rdma_cm_id *id)
+int verbsp_net_join(struct verbsp_link *l, struct rdma_cm_id *id)
 {
-	struct vrb_net *n = NULL;
+	struct verbsp_net *n = NULL;
 	struct exi_list *pos;
 	int slot = -1, err = 0;
 
 	l->id = id;
 	pthread_mutex_lock(&nets_lock);
 	exi_list_for_each (pos, &nets) {
-		n = exi_container(pos, struct vrb_net, node);
+		n = exi_container(pos, struct verbsp_net, node);
 		slot = n->ctx == id->verbs ? free_slot(n) : -1;
 		if (slot >= 0)
 			break;
@@ -337,25 +362,26 @@ int vrb_net_join(struct vrb_link *l, struct rdma_cm_id *id)
 	return err;
 }
 
-void vrb_net_leave(struct vrb_link *l)
+void verbsp_net_leave(struct verbsp_link *l)
 {
-	struct vrb_net *n = l->net;
+	struct verbsp_net *n = l->net;
 
 	if (!n)
 		return;
 	pthread_mutex_lock(&n->lock);
 	poll_locked(n);
+	verbsp_link_want_no_more(l, EXI_RX, false);
+	verbsp_link_want_no_more(l, EXI_TX, false);
 	pthread_mutex_lock(&n->reap);
 	n->slot[l->slot].link = NULL;
 	pthread_mutex_unlock(&n->reap);
 	pthread_mutex_unlock(&n->lock);
-	l->net = NULL;
 }
 
-void vrb_nets_each(void (*f)(struct vrb_net *n))
+void verbsp_nets_each(void (*f)(struct verbsp_net *n))
 {
 	struct exi_list *pos;
 
 	exi_list_for_each (pos, &nets)
-		f(exi_container(pos, struct vrb_net, node));
+		f(exi_container(pos, struct verbsp_net, node));
 }

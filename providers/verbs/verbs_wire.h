@@ -9,28 +9,28 @@
 /* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
  * On InfiniBand and RoCE in the immediate of the write that places them; on
  * iWARP, which has none, in the message that follows it. */
-#define VRB_NOTE_SHIFT	  30
-#define VRB_NOTE_LEN	  ((1u << VRB_NOTE_SHIFT) - 1)
-#define VRB_NOTE_INDIRECT 0u
-#define VRB_NOTE_DIRECT	  1u
+#define VERBSP_NOTE_SHIFT    30
+#define VERBSP_NOTE_LEN	     ((1u << VERBSP_NOTE_SHIFT) - 1)
+#define VERBSP_NOTE_INDIRECT 0u
+#define VERBSP_NOTE_DIRECT   1u
 
-enum vrb_kind {
-	VRB_CONFIRM = 1, /* the connecting end's proof, and its ring */
-	VRB_READY,	 /* the accepting end's ring */
-	VRB_NOTE,	 /* iWARP: note */
-	VRB_END,	 /* seq */
-	VRB_ADVERT,	 /* phase, seq, addr, key, note (len), flags */
-	VRB_ACK,	 /* seq */
-	VRB_REVOKE,	 /* phase */
-	VRB_CREDIT,	 /* nothing but credits */
-	VRB_TELL,	 /* a message of the pair link follows */
-	VRB_KIND_MAX
+enum verbsp_kind {
+	VERBSP_CONFIRM = 1, /* the connecting end's proof, and its ring */
+	VERBSP_READY,	    /* the accepting end's ring */
+	VERBSP_NOTE,	    /* iWARP: note */
+	VERBSP_END,	    /* seq */
+	VERBSP_ADVERT,	    /* phase, seq, addr, key, note (len), flags */
+	VERBSP_ACK,	    /* seq */
+	VERBSP_REVOKE,	    /* phase */
+	VERBSP_CREDIT,	    /* nothing but credits */
+	VERBSP_TELL,	    /* a message of the pair link follows */
+	VERBSP_KIND_MAX
 };
 
-#define VRB_FLAG_WAITALL 1u
+#define VERBSP_FLAG_WAITALL 1u
 
 /* Every message but those of an immediate begins so. */
-struct vrb_msg {
+struct verbsp_msg {
 	uint8_t kind;
 	uint8_t flags;
 	uint16_t extra;	  /* bytes that follow this header */
@@ -42,27 +42,30 @@ struct vrb_msg {
 	uint64_t addr;
 	uint64_t key;
 };
-_Static_assert(sizeof(struct vrb_msg) == 40, "struct vrb_msg");
+_Static_assert(sizeof(struct verbsp_msg) == 40, "struct verbsp_msg");
 
 /* What CONFIRM and READY prove: where the ring of their sender is. */
-struct vrb_ring {
+struct verbsp_ring {
 	uint64_t addr;
 	uint32_t rkey;
 	uint32_t bytes; /* a power of two */
 };
-_Static_assert(sizeof(struct vrb_ring) == 16, "struct vrb_ring");
+_Static_assert(sizeof(struct verbsp_ring) == 16, "struct verbsp_ring");
 
-#define VRB_RING_MIN 16384u
-#define VRB_RING_MAX (256u << 10)
+#define VERBSP_RING_MIN 16384u
+#define VERBSP_RING_MAX (256u << 10)
 
 /* The largest message, and of the buffers it is received in. */
-#define VRB_MSG_MAX 512
+#define VERBSP_MSG_MAX 512
+
+/* iWARP: as many bytes come with their NOTE, instead of by a write before it. */
+#define VERBSP_EAGER 256u
 
 /* Messages that an end may have under way: the other has as many buffers ready.
  * What carries bytes leaves the reserve to what gives credits back. */
-#define VRB_CREDITS 64u
-#define VRB_RESERVE 16u
+#define VERBSP_CREDITS 64u
+#define VERBSP_RESERVE 16u
 /* Received since credits were given back last, after which they are. */
-#define VRB_GIVE 16u
+#define VERBSP_GIVE 16u
 
 #endif
