@@ -323,6 +323,8 @@ static bool place(struct verbsp_link *l, const void *bytes, uint32_t len,
 
 void verbsp_link_noted(struct verbsp_link *l, uint32_t n)
 {
+	if (l->meeting)
+		return verbsp_link_fail(l, -EPROTO, "bytes before the proof");
 	atomic_fetch_add(&l->received, 1);
 	note(l, n);
 }
@@ -370,6 +372,11 @@ void verbsp_link_heard(struct verbsp_link *l, const struct verbsp_msg *in,
 	if (len && h.kind != VERBSP_TELL && h.kind != VERBSP_CONFIRM &&
 	    h.kind != VERBSP_READY && h.kind != VERBSP_NOTE)
 		return verbsp_link_fail(l, -EPROTO, "bytes after a message");
+	/* Who has not proved himself says nothing else. */
+	if (l->meeting && h.kind != VERBSP_CONFIRM && h.kind != VERBSP_READY &&
+	    h.kind != VERBSP_CREDIT)
+		return verbsp_link_fail(l, -EPROTO,
+					"a message before the proof");
 	atomic_fetch_add(&l->received, 1);
 	take_credits(l, le32toh(h.credits));
 	m.phase = le32toh(h.phase);
