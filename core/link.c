@@ -447,7 +447,6 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	socklen_t len = meeting_name(t, true, &name);
 	struct exi_link *l;
 	int fd;
-
 	bool marked = eager || exi_marker_present(t->peer_port);
 
 	if (!marked && !exi_remote_possible())

@@ -3,7 +3,6 @@
 #include "core/remote.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/exs_ext.h>

@@ -178,7 +178,7 @@ struct verbsp_link {
 	pthread_mutex_t in;
 	struct verbsp_inbox inbox[2]; /* by enum exi_dir: whose engine */
 	_Atomic uint32_t received;    /* messages */
-	uint64_t arrived;	      /* bytes for the ring; the net\'s lock */
+	uint64_t arrived;	      /* bytes for the ring; the net's lock */
 	_Atomic uint32_t stir;	      /* changes with whatever arrives */
 	_Atomic uint32_t sleepers[2]; /* on stir */
 	_Atomic bool bell[2];	      /* the next is to ring the pair link */

@@ -329,14 +329,18 @@ void verbsp_link_noted(struct verbsp_link *l, uint32_t n)
 	note(l, n);
 }
 
-/* Credits never shrink, and are for messages that were sent. */
+/* Credits never shrink, and are for messages that were sent: more would call
+ * buffers free that the device still reads. */
 static void take_credits(struct verbsp_link *l, uint32_t credits)
 {
-	uint32_t before = atomic_load(&l->credited);
+	uint32_t before = atomic_load(&l->credited), sent;
 
 	if (credits == before)
 		return;
-	if (credits - before > VERBSP_CREDITS) {
+	pthread_mutex_lock(&l->post);
+	sent = l->sent;
+	pthread_mutex_unlock(&l->post);
+	if (credits - before > sent - before) {
 		verbsp_link_fail(l, -EPROTO, "credits for what was not sent");
 		return;
 	}

@@ -589,7 +589,8 @@ bool verbsp_meet_event(void)
 	type = ev->event;
 	id = ev->id;
 	len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
-	memcpy(data, ev->param.conn.private_data, len);
+	if (len)
+		memcpy(data, ev->param.conn.private_data, len);
 	verbsp_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
 		   ev->status);
 	rdma_ack_cm_event(ev);

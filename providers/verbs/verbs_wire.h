@@ -24,7 +24,6 @@ enum verbsp_kind {
 	VERBSP_REVOKE,	    /* phase */
 	VERBSP_CREDIT,	    /* nothing but credits */
 	VERBSP_TELL,	    /* a message of the pair link follows */
-	VERBSP_KIND_MAX
 };
 
 #define VERBSP_FLAG_WAITALL 1u
