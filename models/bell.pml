@@ -15,9 +15,14 @@
  * consistent store, a read-modify-write and each futex call wait for the thread's
  * buffer to be empty. Loads are not reordered.
  *
- * Abstractions: one record per slot, so `taken' counts records; a record's word is
- * its number plus one; `a quarter of the ring' is QUARTER records; spinning is
- * SPIN looks more, or fewer.
+ * With BIG the ring may grow once to so many slots, when a record finds no room: a
+ * GROW takes the record's place, and the next one lies behind what was the ring,
+ * where words and payloads of earlier days are.
+ *
+ * Abstractions: one record per slot, so positions count slots; a record's word is
+ * its position plus one; `a quarter of the ring' is QUARTER records, also when it
+ * has grown; whether it grows is chance; spinning is SPIN looks more, or fewer. Who
+ * asks for what comes behind unread records does it like the consumer here.
  *
  * Asserted: word and payload are those of the next record; the producer does not
  * ring more often than it was asked to (a futex call that wakes nobody is no ring);
@@ -30,6 +35,9 @@
 #endif
 #ifndef SLOTS			/* one of them always holds the zero word */
 #define SLOTS 3
+#endif
+#ifndef BIG			/* and this many when it has grown */
+#define BIG SLOTS
 #endif
 #ifndef QUARTER
 #define QUARTER 2
@@ -64,6 +72,9 @@
 #define LATE_SEQ	11	/* the expected taken_seq is read after taken */
 #define LATE_KICK	12	/* the expected kick word is read after the state */
 #define WAKE_ONLY	13	/* the service wakes, but leaves the kick word alone */
+#define OLD_PLACE	14	/* who finds a GROW behind its request does not ask again */
+#define NO_BELL_GROW	15	/* a GROW does not ring */
+#define OLD_WORDS	16	/* the word that follows a GROW is not zeroed */
 #ifndef BUG
 #define BUG 0
 #endif
@@ -72,16 +83,22 @@
 #define C	1
 #define PEND	3		/* stores that a thread can have pending */
 
-#define WORD(i)	((i) % SLOTS)
-#define PAY(i)	(SLOTS + (i) % SLOTS)
-#define DATA_WAIT	(2 * SLOTS)
-#define SPACE_WAIT	(2 * SLOTS + 1)
-#define TAKEN		(2 * SLOTS + 2)
-#define TAKEN_SEQ	(2 * SLOTS + 3)
-#define STATE(t)	(2 * SLOTS + 4 + (t))
-#define KICK(t)		(2 * SLOTS + 6 + (t))
-#define WORDS		(2 * SLOTS + 8)
+/* Where position i lies in a ring of that many slots. */
+#define WORD(i, slots)	((i) % (slots))
+#define PAY(i, slots)	(BIG + (i) % (slots))
+#define DATA_WAIT	(2 * BIG)
+#define SPACE_WAIT	(2 * BIG + 1)
+#define TAKEN		(2 * BIG + 2)
+#define TAKEN_SEQ	(2 * BIG + 3)
+#define STATE(t)	(2 * BIG + 4 + (t))
+#define KICK(t)		(2 * BIG + 6 + (t))
+#define WORDS		(2 * BIG + 8)
 #define NONE		255
+#define GROW		254	/* as a word */
+#define OLD		253	/* of earlier days */
+
+/* The first position behind a GROW at i that lies behind what was the ring. */
+#define grown_at(i)	(((i) + BIG - SLOTS) / BIG * BIG + SLOTS)
 
 typedef Buffer {
 	byte n;
@@ -188,13 +205,45 @@ proctype service(byte t)
 	fi
 }
 
+/* The record at head is there: its word says so. */
+inline tell(word)
+{
+	if
+	:: BUG == NO_FENCE_WORD -> store(P, WORD(head, slots), word, 1)
+	:: BUG == RELAXED_WORD -> store(P, WORD(head, slots), word, 0); flushed(P)
+	:: else -> store_sc(P, WORD(head, slots), word)
+	fi
+}
+
+inline ring()
+{
+	v = mem[DATA_WAIT];
+	if
+	:: (BUG == COUNTER -> bits(v) && v != rung :
+		(BUG == ANY_POSITION -> bits(v) : asks(v, head))) ->
+		rung = (BUG == COUNTER -> v : 0);
+		atomic { flushed(P) ->
+			if
+			:: v & 2 -> packets[C]++; hit = 1
+			:: else -> futex_wake(C, WORD(head, slots), hit)
+			fi;
+			rings = rings + hit; hit = 0;
+			assert(rings <= sleeps) }
+	:: else
+	fi;
+	v = 0
+}
+
+/* After a growth, not into what was the ring before while that is being read. */
+#define room	(head + 1 < (taken >= grown -> taken + slots : grown + slots - SLOTS))
+
 proctype producer()
 {
-	byte head, taken, seq, kick, told, v, rung, spin;
+	byte head, left = N, slots = SLOTS, grown, taken, seq, kick, told, v, rung, spin;
 	bit hit;
 
 	do
-	:: head < N || told < PKICK ->
+	:: left || told < PKICK ->
 look:		/* the words to sleep on first, then what they stand for */
 		if
 		:: BUG == LATE_KICK -> told = mem[STATE(P)]; kick = mem[KICK(P)]
@@ -203,9 +252,11 @@ look:		/* the words to sleep on first, then what they stand for */
 		seq = mem[TAKEN_SEQ];
 		taken = mem[TAKEN];
 		if
-		:: head < N && head - taken < SLOTS - 1 -> goto send
-		:: head == N && told == PKICK -> break
-		:: else
+		:: left && room -> goto send
+		:: left && !room && slots < BIG -> goto grow
+		:: left && !room
+		:: !left && told == PKICK -> break
+		:: !left && told < PKICK
 		fi;
 		if
 		:: spin < SPIN -> spin++; goto look
@@ -222,7 +273,7 @@ look:		/* the words to sleep on first, then what they stand for */
 		:: else
 		fi;
 		if
-		:: taken != v || (head < N && head - taken < SLOTS - 1)
+		:: taken != v || (left && room)
 		:: else ->
 			if
 			:: PPKT -> atomic { flushed(P) && packets[P] > 0 -> packets[P]-- }
@@ -235,61 +286,64 @@ look:		/* the words to sleep on first, then what they stand for */
 		fi;
 		v = 0;
 		goto look;
+grow:		spin = 0;
+		if
+		:: BUG == OLD_WORDS
+		:: else -> store(P, WORD(SLOTS, BIG), 0, 0)
+		fi;
+		tell(GROW);
+		if
+		:: BUG == NO_BELL_GROW
+		:: else -> ring()
+		fi;
+		slots = BIG; head = grown_at(head); grown = head;
+		goto look;
 send:		spin = 0;
 		if
 		:: BUG == ZERO_AFTER
-		:: else -> store(P, WORD(head + 1), 0, 0)
+		:: else -> store(P, WORD(head + 1, slots), 0, 0)
 		fi;
-		store(P, PAY(head), head + 1, 0);
+		store(P, PAY(head, slots), head + 1, 0);
+		tell(head + 1);
 		if
-		:: BUG == NO_FENCE_WORD -> store(P, WORD(head), head + 1, 1)
-		:: BUG == RELAXED_WORD -> store(P, WORD(head), head + 1, 0); flushed(P)
-		:: else -> store_sc(P, WORD(head), head + 1)
-		fi;
-		if
-		:: BUG == ZERO_AFTER -> store(P, WORD(head + 1), 0, 0)
+		:: BUG == ZERO_AFTER -> store(P, WORD(head + 1, slots), 0, 0)
 		:: else
 		fi;
-		v = mem[DATA_WAIT];
-		if
-		:: (BUG == COUNTER -> bits(v) && v != rung :
-			(BUG == ANY_POSITION -> bits(v) : asks(v, head))) ->
-			rung = (BUG == COUNTER -> v : 0);
-			atomic { flushed(P) ->
-				if
-				:: v & 2 -> packets[C]++; hit = 1
-				:: else -> futex_wake(C, WORD(head), hit)
-				fi;
-				rings = rings + hit; hit = 0;
-				assert(rings <= sleeps) }
-		:: else
-		fi;
-		v = 0; head++
+		ring();
+		head++; left--
 	:: else -> break
 	od
 }
 
+/* Position cur is that of a GROW. */
+inline pass_grow()
+{
+	assert(slots == SLOTS && BIG > SLOTS);
+	slots = BIG; cur = grown_at(cur)
+}
+
 proctype consumer()
 {
-	byte cur, since, seq, wait, kick, told, w, v, spin;
+	byte cur, left = N, slots = SLOTS, pub, seq, wait, at, kick, told, w, v, spin;
 	bit hit;
 
 	do
-	:: cur < N || told < CKICK ->
+	:: left || told < CKICK ->
 look:		if
 		:: BUG == LATE_KICK -> told = mem[STATE(C)]; kick = mem[KICK(C)]
 		:: else -> kick = mem[KICK(C)]; told = mem[STATE(C)]
 		fi;
-		w = mem[WORD(cur)];
+		w = mem[WORD(cur, slots)];
 		if
-		:: cur < N && w != 0 ->
-			assert(w == cur + 1 && mem[PAY(cur)] == cur + 1);
-			cur++; since++; spin = 0;
+		:: w == GROW -> pass_grow(); goto look
+		:: left && w != 0 && w != GROW ->
+			assert(w == cur + 1 && mem[PAY(cur, slots)] == cur + 1);
+			cur++; left--; spin = 0;
 			if
-			:: since == QUARTER -> goto publish
+			:: cur - pub >= QUARTER -> goto publish
 			:: else -> goto next
 			fi
-		:: cur == N && told == CKICK -> break
+		:: !left && told == CKICK -> break
 		:: else
 		fi;
 		if
@@ -297,10 +351,11 @@ look:		if
 		:: spin = 0
 		fi;
 		if
-		:: since > 0 -> goto publish	/* and back here */
+		:: pub != cur -> goto publish	/* and back here */
 		:: else
 		fi;
 		wait = (BUG == COUNTER -> wait + 1 : cur);
+		at = WORD(cur, slots);
 		sleeps++;
 		if
 		:: BUG == NO_FENCE_WAIT -> store(C, DATA_WAIT, request(wait, CPKT), 1)
@@ -308,23 +363,29 @@ look:		if
 		fi;
 		if
 		:: BUG == NO_RECHECK -> w = 0
-		:: else -> w = mem[WORD(cur)]
+		:: else -> w = mem[WORD(cur, slots)]
 		fi;
 		if
-		:: w != 0 && cur < N
+		:: w == GROW -> pass_grow(); w = mem[WORD(cur, slots)]
+		:: else
+		fi;
+		if
+		:: w != 0 && left
+		:: w == 0 && at != WORD(cur, slots) && BUG != OLD_PLACE	/* asks again */
 		:: else ->
 			if
 			:: CPKT -> atomic { flushed(C) && packets[C] > 0 -> packets[C]-- }
-			:: else -> futex_waitv(C, WORD(cur), w, KICK(C), kick)
+			:: else -> futex_waitv(C, at, 0, KICK(C), kick)
 			fi
 		fi;
+		at = 0;
 		if
 		:: CPKT		/* the request stays */
 		:: else -> store(C, DATA_WAIT, wait << 2, 0)
 		fi;
 		goto look;
-publish:	v = (BUG == NEW_TAKEN -> cur : cur - since);
-		since = 0; seq++;
+publish:	v = (BUG == NEW_TAKEN -> cur : pub);
+		pub = cur; seq++;
 		store(C, TAKEN, cur, 1);
 		if
 		:: BUG == NO_FENCE_TAKEN -> store(C, TAKEN_SEQ, seq, 1)
@@ -347,7 +408,13 @@ next:		w = 0
 }
 
 init {
+	byte i;
+
 	atomic {
+		for (i : SLOTS .. BIG - 1) {
+			mem[WORD(i, BIG)] = OLD; mem[PAY(i, BIG)] = OLD
+		}
+		i = 0;
 		run memory(P); run memory(C);
 		if
 		:: PKICK -> run service(P)
