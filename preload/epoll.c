@@ -528,8 +528,8 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	struct set *s;
 	struct item *it;
 
-	if (once)
-		first.events = EPOLLONESHOT;
+	if (once) /* two flags that the kernel does not take together */
+		first.events &= EPOLLONESHOT | EPOLLEXCLUSIVE;
 	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &first) < 0)
 		return -errno;
 	s = make_set(epfd);
