@@ -18,12 +18,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_S	   10
-#define AT_ONCE_NS 60000000
+#define LIMIT_S 10
+/* The shortest time that a row has a call wait for nothing is 40 ms. */
+#define WAITED_NS 35000000
 
 struct row {
 	const char *name, *more;
@@ -143,9 +145,22 @@ void events(const char *what, unsigned int ev)
 	say("%s=%s%s", what, text[0] ? text : "none", ev ? "|other" : "");
 }
 
-void pace(int64_t start_ns)
+struct moment now(void)
 {
-	say(now_ns() - start_ns < AT_ONCE_NS ? "(at once)" : "(waited)");
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return (struct moment){ now_ns(), u.ru_nvcsw };
+}
+
+/* Who only got no CPU for a while has not slept. */
+void pace(struct moment since)
+{
+	struct moment m = now();
+
+	say(m.sleeps == since.sleeps || m.ns - since.ns < WAITED_NS
+		    ? "(at once)"
+		    : "(waited)");
 }
 
 void die(const char *why)
@@ -186,7 +201,7 @@ void settle(int fd, short ev)
 void poll_one(const char *what, int fd, short ev, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = ev };
-	int64_t start = now_ns();
+	struct moment start = now();
 	int n = poll(&p, 1, ms);
 
 	is(what, n);

@@ -54,12 +54,17 @@ long is(const char *what, long ret);
 long got(const char *what, long ret, const void *buf);
 /* The names of poll's or epoll's bits. */
 void events(const char *what, unsigned int ev);
-/* "at once" or "waited", since the start. */
-void pace(int64_t start_ns);
+/* "at once" or "waited" of this thread, since then. */
+struct moment {
+	int64_t ns;
+	long sleeps;
+};
+struct moment now(void);
+void pace(struct moment since);
 /* The same, and the value. */
 #define TIMED(what, call)                                                      \
 	({                                                                     \
-		int64_t start_ = now_ns();                                     \
+		struct moment start_ = now();                                  \
 		long ret_ = is(what, call);                                    \
 		pace(start_);                                                  \
 		ret_;                                                          \

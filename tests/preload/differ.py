@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What a program sees under exs run and without it: the same. Usage: differ.py
-BEHAVE EXS [--quick | OPTION-OF-BEHAVE | PATTERN]...; quick is one way only; 1
+BEHAVE EXS [--quick | OPTION-OF-BEHAVE | PATTERN]...; quick leaves a way out; 1
 when a row differs that the file "differences" does not name, or one that it
 names does not (but for what differs sometimes). With --cold connections move
 while a row is under way, at a moment that chance chooses: it must end well."""
@@ -22,6 +22,10 @@ WAYS = {
     'default': {},
     'tcp': {'EXS_PROVIDER': 'tcp'},
 }
+
+# Rows mostly wait: so many runs at a time, of a part of the rows each.
+AT_A_TIME = 6
+PARTS = 4
 
 # A row that differs is run again, alone, this often: the kernel's own answers
 # vary when a thread gets no CPU for a while.
@@ -51,6 +55,14 @@ def run(behave, exs, way, args, report=None):
     if out.returncode != 0:
         sys.exit('%s: the run ends with %d' % (way, out.returncode))
     return rows, out.stderr.strip()
+
+
+def parts(behave, args):
+    """Arguments of runs that have all rows between them."""
+    flags = [a for a in args if a.startswith('--')]
+    rows = subprocess.run([behave, '--list'] + args, text=True, check=True,
+                          stdout=subprocess.PIPE).stdout.split()
+    return [flags + rows[i::PARTS] for i in range(PARTS) if rows[i::PARTS]]
 
 
 def differences():
@@ -92,6 +104,14 @@ def show(way, name, want, seen):
     print('  + ' + seen)
 
 
+def joined(jobs):
+    """The rows and what was said of all runs."""
+    rows = {}
+    for job in jobs:
+        rows.update(job.result()[0])
+    return rows, '\n'.join(job.result()[1] for job in jobs).strip()
+
+
 def shim_is_used(behave, exs, way, row, share):
     """The report of one row says where its connection was, and stayed."""
     with tempfile.NamedTemporaryFile('r') as f:
@@ -116,20 +136,21 @@ def main():
     ways = WAYS
     if '--quick' in args:
         args.remove('--quick')
-        ways = {'connect': WAYS['connect']}
+        ways = {way: WAYS[way] for way in ('connect', 'tcp')}
     flags = [a for a in args if a.startswith('--')]
     known = differences()
     stale = {k for k, why in known.items() if not why.startswith('sometimes')}
     good = all([shim_is_used(behave, exs, way, row, share) for way in ways
                 for row, share in (('io_pieces_join', 0),
                                    ('names_stream', 0.8))])
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        jobs = {way: pool.submit(run, behave, exs, way, args)
+    with concurrent.futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        jobs = {way: [pool.submit(run, behave, exs, way, part)
+                      for part in parts(behave, args)]
                 for way in ['native', *ways]}
-    native = jobs['native'].result()[0]
+    native, _ = joined(jobs['native'])
     counts = {}
     for way in ways:
-        rows, said = jobs[way].result()
+        rows, said = joined(jobs[way])
         if said:
             print('%s says: %s' % (way, said[:2000]))
         odd = {k: rows.get(k, 'nothing') for k in native

@@ -213,7 +213,7 @@ static void connect_late(void)
 ROW(life_accept_waits)
 {
 	int l = listener(AF_INET, &at, &at_len);
-	int64_t start = now_ns();
+	struct moment start = now();
 
 	later(100, connect_late);
 	peer = accept(l, NULL, NULL);

@@ -177,7 +177,7 @@ static void wake_mixed(void (*f)(void))
 {
 	int p[2], e, n;
 	struct pollfd v[3];
-	int64_t start;
+	struct moment start;
 
 	pair();
 	a_pipe(p);
@@ -186,7 +186,7 @@ static void wake_mixed(void (*f)(void))
 	v[1] = (struct pollfd){ .fd = p[0], .events = POLLIN };
 	v[2] = (struct pollfd){ .fd = e, .events = POLLIN };
 	later(100, f);
-	start = now_ns();
+	start = now();
 	n = poll(v, 3, 2000);
 	is("poll", n);
 	pace(start);
@@ -208,12 +208,12 @@ ROW(poll_mixed_woken_by_pipe)
 ROW(poll_mixed_timer)
 {
 	struct pollfd v[2];
-	int64_t start;
+	struct moment start;
 
 	pair();
 	v[0] = (struct pollfd){ .fd = here, .events = POLLIN };
 	v[1] = (struct pollfd){ .fd = timer_in(100), .events = POLLIN };
-	start = now_ns();
+	start = now();
 	is("poll", poll(v, 2, 2000));
 	pace(start);
 	events("", (unsigned short)v[0].revents);
@@ -510,7 +510,7 @@ static int mod(int s, int fd, uint32_t ev)
 static void wait_said(const char *what, int s, int max, int ms)
 {
 	struct epoll_event e[32];
-	int64_t start = now_ns();
+	struct moment start = now();
 	int n = epoll_wait(s, e, max, ms);
 
 	is(what, n);

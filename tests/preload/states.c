@@ -526,7 +526,7 @@ static void select_once(const char *what, int ms)
 {
 	struct timeval t = { .tv_usec = ms * 1000 };
 	fd_set r, w, x;
-	int64_t start = now_ns();
+	struct moment start = now();
 
 	FD_ZERO(&r);
 	FD_SET(here, &r);
@@ -549,7 +549,7 @@ static void op_select(void)
 static void epoll_say(const char *what, int set, int ms)
 {
 	struct epoll_event ev[4];
-	int64_t start = now_ns();
+	struct moment start = now();
 	int n = epoll_wait(set, ev, 4, ms);
 
 	is(what, n);
