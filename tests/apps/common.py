@@ -126,10 +126,13 @@ class Shim:
         if not any(re.search(moved, line) for line in self.lines(program)):
             self.complain(program, 'was not on a fabric')
 
-    def on_tcp(self, program, reason):
-        """All connections of the program were, at least one for the reason."""
+    def on_tcp(self, program, reason, bytes_before=0):
+        """All connections of the program were, but for so many bytes at first,
+        at least one for the reason."""
         lines = self.lines(program)
-        if any(']: 0 connections on a fabric' not in line for line in lines):
+        if any(int(re.search(r'on a fabric, (\d+) of', line)[1]) > bytes_before
+               or not bytes_before and ']: 0 connections on' not in line
+               for line in lines):
             self.complain(program, 'was on a fabric')
         if not any('on TCP (%s)' % reason in line for line in lines):
             self.complain(program, 'does not say ' + reason)

@@ -71,19 +71,24 @@ def socat():
 
 def nc():
     need('nc')
-    there, back = blob('there', 60), blob('back', 60)
+    data = blob('data', 60)
 
+    # One way at a time: an end that has sent all drops a part of what still
+    # comes when the other end is done, too.
     def run(server, client):
-        port = free_port()
-        with open(path('got'), 'wb') as got, open(back, 'rb') as answer, \
-                Server(server('nc', '-l', '-N', HOST, str(port)), port,
-                       stdin=answer, stdout=got) as s:
-            with open(there, 'rb') as f, open(path('came'), 'wb') as came:
-                subprocess.run(client('nc', '-N', HOST, str(port)), stdin=f,
-                               stdout=came, timeout=TIMEOUT, check=True)
-            s.wait()
-        same(path('got'), there)
-        same(path('came'), back)
+        for way in 'up', 'down':
+            port = free_port()
+            with open(data, 'rb') as f, open(path('got'), 'wb') as got:
+                sends = ['-N'], {'stdin': f}
+                receives = ['-d'], {'stdin': subprocess.DEVNULL, 'stdout': got}
+                (here, one), (there, other) = \
+                    (sends, receives) if way == 'up' else (receives, sends)
+                with Server(server('nc', *there, '-l', HOST, str(port)), port,
+                            **other) as s:
+                    subprocess.run(client('nc', *here, HOST, str(port)),
+                                   timeout=TIMEOUT, check=True, **one)
+                    s.wait()
+            same(path('got'), data)
 
     everywhere(run, ['nc'], ['nc'])
 
@@ -122,6 +127,7 @@ def rsync():
             output(['rm', '-r', path(copy)])
         return said
 
-    # Two of its processes use the connection of a transfer.
+    # Two of its processes use the connection of a transfer; it may have been on
+    # a fabric when the second was forked.
     everywhere(run, ['rsync'], ['rsync'],
-               lambda shim, program: shim.on_tcp(program, 'shared'))
+               lambda shim, program: shim.on_tcp(program, 'shared', 4096))
