@@ -14,7 +14,7 @@ static uint32_t rounds(void)
 {
 	bool tcp = !strcmp(conf_here().fabric, "tcp");
 
-	return (getenv("T_LONG") ? 200000 : tcp ? 8000 : 32000) / t_slow();
+	return (getenv("T_LONG") ? 200000 : tcp ? 4000 : 16000) / t_slow();
 }
 
 static void pause_a_little(struct t_rng *r)

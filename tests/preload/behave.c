@@ -291,11 +291,13 @@ size_t fill(int fd)
 	static char buf[65536];
 	size_t all = 0;
 
-	for (int again = 0; again < 3; again++) {
+	/* The other end's buffer may get larger meanwhile. */
+	for (int in_vain = 0; in_vain < 3; in_vain++) {
 		ssize_t r;
 
-		while ((r = send(fd, buf, sizeof(buf),
-				 MSG_DONTWAIT | MSG_NOSIGNAL)) > 0)
+		for (; (r = send(fd, buf, sizeof(buf),
+				 MSG_DONTWAIT | MSG_NOSIGNAL)) > 0;
+		     in_vain = 0)
 			all += (size_t)r;
 		pass_ms(5);
 	}
