@@ -7,7 +7,7 @@ import signal
 import subprocess
 
 import common
-from common import (HOST, TIMEOUT, Server, blob, everywhere, fail, free_port,
+from common import (HOST, Server, blob, everywhere, fail, free_port,
                     need, output, path, same, write)
 
 
@@ -85,8 +85,7 @@ def nc():
                     (sends, receives) if way == 'up' else (receives, sends)
                 with Server(server('nc', *there, '-l', HOST, str(port)), port,
                             **other) as s:
-                    subprocess.run(client('nc', *here, HOST, str(port)),
-                                   timeout=TIMEOUT, check=True, **one)
+                    output(client('nc', *here, HOST, str(port)), **one)
                     s.wait()
             same(path('got'), data)
 

@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             "../../scripts"))
+import stuck  # noqa: E402
+
 DEADLINE = 60
 
 
@@ -25,7 +29,7 @@ def start(command, provider=None):
 
 def finish(end):
     """The rest of what it prints; it must end well."""
-    rest, _ = end.communicate(timeout=DEADLINE)
+    rest, _ = stuck.communicate(end, DEADLINE)
     check(end.returncode == 0, f"exit status {end.returncode}, said {rest!r}")
     return rest.splitlines()
 

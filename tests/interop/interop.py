@@ -14,6 +14,10 @@ import sys
 import tempfile
 import threading
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../scripts'))
+import stuck  # noqa: E402
+
 TIMEOUT = 60
 HOST = '127.0.0.1'
 
@@ -64,7 +68,7 @@ class Peer:
             self.port = int(self.process.stdout.readline().split()[1])
 
     def finish(self, fabric='tcp'):
-        said, _ = self.process.communicate(timeout=TIMEOUT)
+        said, _ = stuck.communicate(self.process, TIMEOUT)
         if self.process.returncode != 0:
             fail('peer exits with %d' % self.process.returncode)
         words = said.split()
@@ -188,7 +192,8 @@ def program(data, *args):
 
 
 def output_of(process):
-    if process.wait(timeout=TIMEOUT) != 0:
+    stuck.communicate(process, TIMEOUT)
+    if process.returncode != 0:
         fail('%s exits with %d' % (process.args[0], process.returncode))
     with open(os.path.join(folder, 'out'), 'rb') as f:
         return f.read()

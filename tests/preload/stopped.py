@@ -8,6 +8,10 @@ import signal
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../scripts'))
+import stuck  # noqa: E402
+
 TIMEOUT = 60
 
 SERVER = """
@@ -65,9 +69,9 @@ def main():
     said = [client.stdout.readline(), server.stdout.readline()]
     # Until it has.
     os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
-    said.append(client.communicate('go\n', timeout=TIMEOUT)[0])
+    said.append(stuck.communicate(client, TIMEOUT, 'go\n')[0])
     server.send_signal(signal.SIGCONT)
-    said.append(server.communicate(timeout=TIMEOUT)[0])
+    said.append(stuck.communicate(server, TIMEOUT)[0])
     want = ['warm\n', 'stops\n', 'reset\n', 'reset\n']
     if said != want:
         sys.exit('it went %r, not %r' % (said, want))

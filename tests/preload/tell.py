@@ -8,6 +8,10 @@ import socket
 import subprocess
 import sys
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../scripts'))
+import stuck  # noqa: E402
+
 TIMEOUT = 60
 
 # A program with a connection to itself, over which 4000 bytes went each way.
@@ -59,7 +63,7 @@ def under(exs, text, **kw):
 
 
 def lines(process, tell=None):
-    said = process.communicate(tell, timeout=TIMEOUT)[1]
+    said = stuck.communicate(process, TIMEOUT, tell)[1]
     if process.returncode:
         sys.exit('status %d: %s' % (process.returncode, said))
     return said.splitlines()

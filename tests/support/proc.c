@@ -58,12 +58,32 @@ bool t_exited_within(pid_t pid, int ms)
 	return gone;
 }
 
+/* Also in a handler of signals. */
+void t_stuck(pid_t pid)
+{
+	char number[16];
+	pid_t teller;
+
+	snprintf(number, sizeof(number), "%d", pid);
+	teller = _Fork();
+	if (teller == 0) {
+		dup2(STDERR_FILENO, STDOUT_FILENO);
+		execlp("timeout", "timeout", "20", "python3", T_STUCK, number,
+		       NULL);
+		_exit(127);
+	}
+	if (teller > 0)
+		waitpid(teller, NULL, 0);
+}
+
 void t_join(pid_t pid)
 {
 	int status;
 
-	if (!t_exited_within(pid, 60000 * t_slow()))
+	if (!t_exited_within(pid, 60000 * t_slow())) {
+		t_stuck(pid);
 		t_fail(__FILE__, __LINE__, "child %d does not end", pid);
+	}
 	T_EQ(waitpid(pid, &status, 0), pid);
 	if (WIFSIGNALED(status))
 		t_fail(__FILE__, __LINE__, "child %d died of SIG%s", pid,
@@ -95,8 +115,10 @@ uint64_t t_ask(int ctl)
 {
 	uint64_t word = 0;
 
-	if (!t_readable(ctl, 30000 * t_slow()))
+	if (!t_readable(ctl, 30000 * t_slow())) {
+		t_stuck(getpid());
 		t_fail(__FILE__, __LINE__, "the other process says nothing");
+	}
 	if (recv(ctl, &word, sizeof(word), 0) != sizeof(word))
 		t_fail(__FILE__, __LINE__, "the other process is gone");
 	return word;

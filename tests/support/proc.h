@@ -32,6 +32,10 @@ void t_join(pid_t pid);
 /* Without reaping it. The time is as given. */
 bool t_exited_within(pid_t pid, int ms);
 
+/* Says on stderr where the process and its children are (scripts/stuck.py);
+ * for who is about to end them at a deadline. */
+void t_stuck(pid_t pid);
+
 /* One number over a line, and back, waiting for it with a deadline. */
 void t_tell(int ctl, uint64_t word);
 uint64_t t_ask(int ctl);

@@ -38,6 +38,7 @@ static void too_late(int sig)
 
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
 		_exit(1);
+	t_stuck(row_pid > 0 ? row_pid : getpid());
 	if (row_pid > 0)
 		kill(-row_pid, SIGKILL);
 	kill(0, SIGKILL);
@@ -114,8 +115,10 @@ static void run_row(void **state)
 	setpgid(pid, pid);
 	row_pid = pid;
 	in_time = t_exited_within(pid, limit * 1000);
-	if (!in_time)
+	if (!in_time) {
+		t_stuck(pid);
 		kill(-pid, SIGKILL);
+	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	clean = clear_group(pid);
 	row_pid = 0;
