@@ -82,6 +82,15 @@ static void store(const char *buf, size_t len)
 		look_for_the_end(buf, len);
 }
 
+static const char *reason;
+
+/* When both directions are over, the reason is that nothing is connected. */
+static void half_close(void)
+{
+	reason = exs_x_reason_name(t_info(s).exs_x_reason);
+	T_OK(t_shutdown(s, SHUT_WR));
+}
+
 static void *send_file(void *arg)
 {
 	size_t at = 0;
@@ -94,7 +103,7 @@ static void *send_file(void *arg)
 		at += n;
 	}
 	T_UNTIL(!waits || ended);
-	T_OK(t_shutdown(s, SHUT_WR));
+	half_close();
 	return NULL;
 }
 
@@ -141,7 +150,7 @@ static void run_asynchronous(void)
 		post_sends();
 		if (!shut && !pending && next == in.len &&
 		    (!answers || whole) && (!waits || ended)) {
-			T_OK(t_shutdown(s, SHUT_WR));
+			half_close();
 			shut = true;
 			continue;
 		}
@@ -227,8 +236,7 @@ int main(int argc, char **argv)
 	else
 		run_synchronous();
 	printf("%s %s %s\n", t_info(s).exs_x_tx_fabric,
-	       t_info(s).exs_x_rx_fabric,
-	       exs_x_reason_name(t_info(s).exs_x_reason));
+	       t_info(s).exs_x_rx_fabric, reason);
 	t_close(s);
 	free(in.bytes);
 	close(out);
