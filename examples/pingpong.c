@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A message goes back and forth, and the time that takes is printed.
  *
- *	pingpong PORT           waits for the other; port 0 picks one
- *	pingpong HOST PORT      plays
+ *	pingpong PORT					waits; port 0 picks one
+ *	pingpong [-n ROUNDS] [-s BYTES] HOST PORT	plays
  */
 #include <err.h>
 #include <netdb.h>
@@ -10,79 +10,90 @@
 #include <stdlib.h>
 #include <sys/exs_ext.h>
 #include <time.h>
+#include <unistd.h>
 
-#define ROUNDS 100000
+#define WAIT EXS_QHANDLE_INVALID /* a call without a queue waits */
 
-static char message[64] = "ping";
+static struct {
+	long rounds, bytes;
+} game = { 100000, 64 };
 
 static int wait_for_player(const char *port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET };
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6 }; /* and IPv4 */
 	socklen_t len = sizeof(a);
-	int s = exs_socket(AF_INET, SOCK_STREAM, 0);
+	int s = exs_socket(AF_INET6, SOCK_STREAM, 0);
 
-	a.sin_port = htons((uint16_t)atoi(port));
+	a.sin6_port = htons((uint16_t)atoi(port));
 	if (exs_bind(s, (struct sockaddr *)&a, len) || exs_listen(s, 1) ||
 	    exs_getsockname(s, (struct sockaddr *)&a, &len))
 		err(1, "cannot listen on port %s", port);
-	printf("listening on port %u\n", ntohs(a.sin_port));
+	printf("listening on port %u\n", ntohs(a.sin6_port));
 	fflush(stdout);
-	return exs_accept(s, NULL, 0, EXS_QHANDLE_INVALID, NULL);
+	return exs_accept(s, NULL, 0, WAIT, NULL);
 }
 
 static int reach(const char *host, const char *port)
 {
-	struct addrinfo *a, want = { .ai_family = AF_INET };
-	int s = exs_socket(AF_INET, SOCK_STREAM, 0);
+	struct addrinfo *all, *a, want = { .ai_socktype = SOCK_STREAM };
+	int s = -1;
 
-	if (getaddrinfo(host, port, &want, &a))
+	if (getaddrinfo(host, port, &want, &all))
 		errx(1, "cannot find %s port %s", host, port);
-	if (exs_connect(s, a->ai_addr, a->ai_addrlen, 0, EXS_QHANDLE_INVALID,
-			NULL))
-		err(1, "cannot reach %s (is pingpong %s running there?)", host,
-		    port);
-	freeaddrinfo(a);
+	for (a = all; a; a = a->ai_next) {
+		s = exs_socket(a->ai_family, SOCK_STREAM, 0);
+		if (!exs_connect(s, a->ai_addr, a->ai_addrlen, 0, WAIT, NULL))
+			break;
+	}
+	freeaddrinfo(all);
+	if (!a)
+		err(1, "cannot reach %s (is pingpong running there?)", host);
 	return s;
 }
 
-static int catch_it(int s)
+static int catch_it(int s, void *to, long n, exs_mhandle_t m)
 {
-	return exs_recv(s, message, sizeof(message), MSG_WAITALL,
-			EXS_QHANDLE_INVALID, NULL,
-			EXS_MHANDLE_UNREGISTERED) == sizeof(message);
+	return exs_recv(s, to, n, MSG_WAITALL, WAIT, NULL, m) == n;
 }
 
-static int throw_it(int s)
+static int throw_it(int s, void *from, long n, exs_mhandle_t m)
 {
-	return exs_send(s, message, sizeof(message), 0, EXS_QHANDLE_INVALID,
-			NULL, EXS_MHANDLE_UNREGISTERED) == sizeof(message);
+	return exs_send(s, from, n, 0, WAIT, NULL, m) == n;
 }
 
 int main(int argc, char **argv)
 {
 	struct timespec from, to;
 	exs_x_sockinfo_t info;
-	int s, n;
+	int c, s, plays;
+	exs_mhandle_t m;
+	char *ball;
+	long n;
 
-	if (argc < 2 || argc > 3)
-		errx(2, "usage: pingpong PORT, or pingpong HOST PORT");
+	while ((c = getopt(argc, argv, "n:s:")) != -1)
+		*(c == 'n' ? &game.rounds : &game.bytes) = atol(optarg ?: "");
+	plays = argc - optind == 2;
+	if (argc - optind != 1 + plays || game.rounds < 1 || game.bytes < 1)
+		errx(2, "usage: pingpong [-n ROUNDS] [-s BYTES] [HOST] PORT");
 	if (exs_init(EXS_VERSION))
 		err(1, "exs_init");
-	s = argc == 2 ? wait_for_player(argv[1]) : reach(argv[1], argv[2]);
-	if (argc == 2) {
-		while (catch_it(s) && throw_it(s))
-			;
-		return 0;
-	}
+	s = plays ? reach(argv[optind], argv[argc - 1])
+		  : wait_for_player(argv[optind]);
+	if (!(plays ? throw_it : catch_it)(s, &game, sizeof(game), 0))
+		err(1, "the other end broke off");
+	ball = calloc(1, game.bytes);
+	m = exs_mregister(ball, game.bytes, 0);
 	clock_gettime(CLOCK_MONOTONIC, &from);
-	for (n = 0; n < ROUNDS && throw_it(s) && catch_it(s); n++)
-		;
+	for (n = 0; n < game.rounds; n++)
+		if ((plays && !throw_it(s, ball, game.bytes, m)) ||
+		    !catch_it(s, ball, game.bytes, m) ||
+		    (!plays && !throw_it(s, ball, game.bytes, m)))
+			err(1, "the game broke off after %ld rounds", n);
 	clock_gettime(CLOCK_MONOTONIC, &to);
-	if (n < ROUNDS || exs_x_sockinfo(s, &info))
-		err(1, "the game broke off after %d rounds", n);
-	printf("%d rounds over %s (%s), %.0f ns each\n", n,
+	exs_x_sockinfo(s, &info);
+	printf("%ld rounds over %s (%s), %.0f ns each\n", n,
 	       info.exs_x_tx_fabric, exs_x_reason_name(info.exs_x_reason),
-	       ((to.tv_sec - from.tv_sec) * 1e9 + to.tv_nsec - from.tv_nsec) /
-		       n);
-	return exs_close(s, EXS_QHANDLE_INVALID, NULL) ? 1 : 0;
+	       (to.tv_sec - from.tv_sec + (to.tv_nsec - from.tv_nsec) * 1e-9) *
+		       1e9 / n);
+	return exs_close(s, WAIT, NULL) ? 1 : 0;
 }

@@ -14,12 +14,19 @@ def main():
     for provider in ("tcp", "shm,tcp"):
         waiting, port = ends.start([program, "0"], provider)
         said = ends.run([program, "localhost", port], provider)
-        ends.finish(waiting)
+        same = ends.finish(waiting)
         print(f"{provider}: {said[0]}")
-        ends.check(re.fullmatch(r"\d+ rounds over \w+ \([\w-]+\), \d+ ns each",
-                                said[0]), f"not understood: {said}")
+        for one in said, same:
+            ends.check(re.fullmatch(
+                r"\d+ rounds over \w+ \([\w-]+\), \d+ ns each", one[0]),
+                f"not understood: {one}")
         ends.check(provider != "tcp" or " over tcp " in said[0],
                    f"not over tcp: {said}")
+    waiting, port = ends.start([program, "0"], "tcp")
+    said = ends.run([program, "-n", "7", "-s", "200000", "127.0.0.1", port],
+                    "tcp")
+    ends.finish(waiting)
+    ends.check(said[0].startswith("7 rounds"), f"not seven rounds: {said}")
 
 
 main()
