@@ -520,7 +520,8 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_VERBS_GID_INDEX",
 		.accepts = "0 to 65535, or nothing",
-		.help = "A GID that a device must have to be used.",
+		.help = "The GID whose address connections over verbs come "
+			"from.",
 		.fallback = "",
 		.parse = parse_index,
 		.print = print_index,

@@ -283,6 +283,7 @@ int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret)
 
 	if (err)
 		return err;
+	ret->flags = le16toh(msg.head.flags);
 	memcpy(ret->tag, msg.tag, sizeof(ret->tag));
 	memcpy(ret->key_id, msg.key_id, sizeof(ret->key_id));
 	return 0;

@@ -96,6 +96,7 @@ struct exi_pact_refusal {
 
 /* What a REQUEST says before anything is proved. */
 struct exi_pact_claim {
+	uint16_t flags;
 	uint8_t tag[8];
 	uint8_t key_id[EXI_KEY_ID_BYTES];
 };

@@ -28,6 +28,7 @@ static struct slot {
 	 * in this folder. */
 	const char *module;
 	int usable; /* 0: not probed, 1: yes, -1: no */
+	int err;    /* of probing */
 	char why[256];
 	_Atomic(struct exi_domain *) domain;
 } slots[PROVIDERS_MAX] = {
@@ -105,7 +106,9 @@ static void probe(struct slot *s)
 					sizeof(s->why));
 		else if (!s->provider)
 			snprintf(s->why, sizeof(s->why), "not in this build");
-		if (s->provider && s->provider->probe(s->why, sizeof(s->why)))
+		if (s->provider)
+			s->err = s->provider->probe(s->why, sizeof(s->why));
+		if (s->err)
 			s->usable = -1;
 		else if (s->provider && exi_provider_check(s->provider))
 			snprintf(s->why, sizeof(s->why), "incomplete tables");
@@ -227,11 +230,12 @@ bool exi_registry_remote_signs(void)
 	return false;
 }
 
-const struct exi_provider *exi_registry_remote(void)
+const struct exi_provider *exi_registry_remote(int *ret_err)
 {
 	const struct exi_config *cfg = exi_config();
 	unsigned int i;
 
+	*ret_err = 0;
 	for (i = 0; i < cfg->n_providers; i++) {
 		struct slot *s = remote_slot(cfg->providers[i]);
 
@@ -240,6 +244,7 @@ const struct exi_provider *exi_registry_remote(void)
 		probe(s);
 		if (s->usable > 0 && (s->provider->caps & EXI_CAP_REMOTE))
 			return s->provider;
+		*ret_err = s->err;
 	}
 	return NULL;
 }

@@ -29,10 +29,11 @@ static _Atomic bool used;
 const struct exi_provider *exi_remote_provider(int *ret_why)
 {
 	const struct exi_provider *p = NULL;
+	int err = 0;
 
-	*ret_why = EXS_X_REASON_REMOTE;
 	if (exi_remote_possible())
-		p = exi_registry_remote();
+		p = exi_registry_remote(&err);
+	*ret_why = err == -ENOMEM ? EXS_X_REASON_MEMORY : EXS_X_REASON_REMOTE;
 	if (p)
 		atomic_store(&used, true);
 	return p;

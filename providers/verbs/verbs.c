@@ -79,7 +79,7 @@ static void describe_port(struct verbsp_device *d, unsigned int number,
 	say(f, "mtu", "%u", 128u << port.active_mtu);
 	if (port.lid)
 		say(f, "lid", "%u", port.lid);
-	n = verbsp_gids(d, &gids);
+	n = verbsp_gids(d->ctx, &gids);
 	for (int i = 0; i < n; i++)
 		if (gids[i].port_num == number)
 			describe_gid(d, &gids[i], f);
@@ -140,7 +140,7 @@ static bool weigh(struct verbsp_device *d, void *arg)
 	return true;
 }
 
-static int probe(char *why, size_t len)
+static int judge(char *why, size_t len)
 {
 	const char *named = verbsp_host->config()->verbs_device;
 	struct verdict v = { 0 };
@@ -156,6 +156,23 @@ static int probe(char *why, size_t len)
 	else if (!v.usable)
 		snprintf(why, len, "%s", v.why);
 	return v.usable ? 0 : v.err;
+}
+
+/* Who asked for RDMA hears why there is none. */
+static int probe(char *why, size_t len)
+{
+	const struct exi_config *cfg = verbsp_host->config();
+	int err = judge(why, len);
+	char name[64];
+
+	if (err && (cfg->verbs_device[0] || cfg->verbs_gid_index >= 0 ||
+		    err == -ENOMEM))
+		verbsp_log(EXI_LOG_WARN, "verbs is not used: %s", why);
+	else if (!err && verbsp_misnamed(name, sizeof(name)))
+		verbsp_log(EXI_LOG_WARN,
+			   "EXS_VERBS_DEVICE names %s, which is not here",
+			   name);
+	return err;
 }
 
 const struct exi_provider verbsp_provider = {

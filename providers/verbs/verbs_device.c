@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +12,50 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Whether a list of names, as EXS_VERBS_DEVICE has it, names the device. */
-static bool listed(const char *list, const char *name)
+/* The next of a list of names, as EXS_VERBS_DEVICE has it. Its length, or 0. */
+static size_t next_name(const char **list)
 {
 	static const char between[] = ", \t";
+
+	*list += strspn(*list, between);
+	return strcspn(*list, between);
+}
+
+static bool listed(const char *list, const char *name)
+{
 	size_t len;
 
-	for (list += strspn(list, between); *list;
-	     list += len + strspn(list + len, between)) {
-		len = strcspn(list, between);
+	for (; (len = next_name(&list)); list += len)
 		if (strlen(name) == len && !strncmp(list, name, len))
 			return true;
-	}
 	return false;
+}
+
+static bool is_here(struct ibv_device **all, const char *name, size_t len)
+{
+	for (; *all; all++)
+		if (strlen(ibv_get_device_name(*all)) == len &&
+		    !strncmp(ibv_get_device_name(*all), name, len))
+			return true;
+	return false;
+}
+
+bool verbsp_misnamed(char *ret, size_t len)
+{
+	const char *names = verbsp_host->config()->verbs_device;
+	struct ibv_device **all = ibv_get_device_list(NULL);
+	bool found = false;
+	size_t n;
+
+	if (!all)
+		return false;
+	for (; !found && (n = next_name(&names)); names += n) {
+		found = !is_here(all, names, n);
+		if (found)
+			snprintf(ret, len, "%.*s", (int)n, names);
+	}
+	ibv_free_device_list(all);
+	return found;
 }
 
 /* No bus has it. */
@@ -63,15 +95,37 @@ static bool active(struct verbsp_device *d, unsigned int *ret)
 	return false;
 }
 
-/* A ring's worth of memory can be made known to it. */
+size_t verbsp_footprint(void)
+{
+	/* Our ring, the mirror of theirs, messages out and in. */
+	return 2 * verbsp_ring_bytes() + 2 * VERBSP_CREDITS * VERBSP_MSG_MAX;
+}
+
+void verbsp_memory_why(int err, char *why, size_t len)
+{
+	struct rlimit limit;
+
+	if (err == -ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
+	    limit.rlim_cur != RLIM_INFINITY)
+		snprintf(why, len,
+			 "%llu KiB of memory may be locked, and a connection "
+			 "takes %zu: raise the limit (ulimit -l, memlock in "
+			 "limits.conf, LimitMEMLOCK= of a service)",
+			 (unsigned long long)limit.rlim_cur / 1024,
+			 verbsp_footprint() / 1024);
+	else
+		snprintf(why, len, "it takes no memory of ours: %s",
+			 strerror(-err));
+}
+
+/* A connection's worth of memory can be made known to it. */
 static int try_memory(struct verbsp_device *d)
 {
-	size_t len = (size_t)verbsp_host->config()->ring_kb * 1024;
+	size_t len = verbsp_footprint();
 	struct ibv_pd *pd = ibv_alloc_pd(d->ctx);
 	int err = pd ? 0 : -errno;
 	struct ibv_mr *mr = NULL;
 	void *ring = MAP_FAILED;
-	struct rlimit limit;
 
 	if (pd)
 		ring = mmap(NULL, len, PROT_READ | PROT_WRITE,
@@ -88,24 +142,31 @@ static int try_memory(struct verbsp_device *d)
 		munmap(ring, len);
 	if (pd)
 		ibv_dealloc_pd(pd);
-	if (!err)
-		return 0;
-	if (err == -ENOMEM && !getrlimit(RLIMIT_MEMLOCK, &limit) &&
-	    limit.rlim_cur != RLIM_INFINITY)
-		snprintf(d->why, sizeof(d->why),
-			 "%llu KiB of memory may be locked, and a ring takes "
-			 "%zu: raise the limit (ulimit -l, memlock in "
-			 "limits.conf, LimitMEMLOCK= of a service)",
-			 (unsigned long long)limit.rlim_cur / 1024, len / 1024);
-	else
-		snprintf(d->why, sizeof(d->why),
-			 "it takes no memory of ours: %s", strerror(-err));
+	if (err)
+		verbsp_memory_why(err, d->why, sizeof(d->why));
 	return err;
+}
+
+/* Says of the GID that EXS_VERBS_GID_INDEX names why it cannot be used. */
+static void gid_why(int err, unsigned int port, char *why, size_t len)
+{
+	int wanted = verbsp_host->config()->verbs_gid_index;
+
+	if (err == -EAFNOSUPPORT)
+		snprintf(why, len,
+			 "GID %d of port %u is no IP address "
+			 "(EXS_VERBS_GID_INDEX)",
+			 wanted, port);
+	else if (wanted >= 0)
+		snprintf(why, len,
+			 "port %u has no GID %d (EXS_VERBS_GID_INDEX)", port,
+			 wanted);
+	else
+		snprintf(why, len, "port %u has no GID", port);
 }
 
 static int judge(struct verbsp_device *d)
 {
-	const struct exi_config *cfg = verbsp_host->config();
 	struct ibv_gid_entry gid;
 	unsigned int port;
 	int err;
@@ -116,16 +177,10 @@ static int judge(struct verbsp_device *d)
 	if (!active(d, &port))
 		return snprintf(d->why, sizeof(d->why), "no port is active"),
 		       -ENETDOWN;
-	if (verbsp_gid(d, port, &gid)) {
-		if (cfg->verbs_gid_index >= 0)
-			snprintf(d->why, sizeof(d->why),
-				 "port %u has no GID %d (EXS_VERBS_GID_INDEX)",
-				 port, cfg->verbs_gid_index);
-		else
-			snprintf(d->why, sizeof(d->why), "port %u has no GID",
-				 port);
-		return -EADDRNOTAVAIL;
-	}
+	err = verbsp_gid(d->ctx, port, &gid);
+	if (err)
+		return gid_why(err, port, d->why, sizeof(d->why)),
+		       -EADDRNOTAVAIL;
 	return try_memory(d);
 }
 
@@ -199,20 +254,23 @@ int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
 	return 0;
 }
 
-int verbsp_gids(struct verbsp_device *d, struct ibv_gid_entry **ret)
+int verbsp_gids(struct ibv_context *ctx, struct ibv_gid_entry **ret)
 {
-	size_t n = 0;
+	struct ibv_device_attr attr;
 	struct ibv_port_attr port;
 	struct ibv_gid_entry *list;
-	ssize_t got;
+	ssize_t got = -ibv_query_device(ctx, &attr);
+	size_t n = 0;
 
-	for (unsigned int i = 1; i <= d->attr.phys_port_cnt; i++)
-		if (!ibv_query_port(d->ctx, (uint8_t)i, &port))
+	if (got)
+		return (int)got;
+	for (unsigned int i = 1; i <= attr.phys_port_cnt; i++)
+		if (!ibv_query_port(ctx, (uint8_t)i, &port))
 			n += (size_t)port.gid_tbl_len;
 	list = calloc(n + 1, sizeof(*list));
 	if (!list)
 		return -ENOMEM;
-	got = ibv_query_gid_table(d->ctx, list, n + 1, 0);
+	got = ibv_query_gid_table(ctx, list, n + 1, 0);
 	if (got < 0) {
 		free(list);
 		return (int)got;
@@ -228,27 +286,36 @@ static bool is_ipv4(const union ibv_gid *g)
 	return !memcmp(g->raw, mapped, sizeof(mapped));
 }
 
-/* More is better; 0: never. */
-static int rank(const struct verbsp_device *d, const struct ibv_gid_entry *g)
+/* InfiniBand's is of a port, iWARP's of a card; both have their IP addresses
+ * elsewhere. */
+static bool is_address(const struct ibv_context *ctx,
+		       const struct ibv_gid_entry *g)
 {
-	if (d->iwarp || g->gid_type == IBV_GID_TYPE_IB)
+	return ctx->device->transport_type != IBV_TRANSPORT_IWARP &&
+	       g->gid_type != IBV_GID_TYPE_IB;
+}
+
+/* More is better; 0: never. */
+static int rank(const struct ibv_context *ctx, const struct ibv_gid_entry *g)
+{
+	if (!is_address(ctx, g))
 		return 1;
 	return (g->gid_type == IBV_GID_TYPE_ROCE_V2 ? 4 : 2) + is_ipv4(&g->gid);
 }
 
-int verbsp_gid(struct verbsp_device *d, unsigned int port,
+int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 	       struct ibv_gid_entry *ret)
 {
 	int wanted = verbsp_host->config()->verbs_gid_index;
 	int best = 0, n;
 	struct ibv_gid_entry *list;
 
-	n = verbsp_gids(d, &list);
+	n = verbsp_gids(ctx, &list);
 	if (n < 0)
 		return n;
 	for (int i = 0; i < n; i++) {
 		const struct ibv_gid_entry *g = &list[i];
-		int r = rank(d, g);
+		int r = rank(ctx, g);
 
 		if (g->port_num != port ||
 		    (wanted >= 0 && g->gid_index != (uint32_t)wanted) ||
@@ -258,5 +325,40 @@ int verbsp_gid(struct verbsp_device *d, unsigned int port,
 		*ret = *g;
 	}
 	free(list);
-	return best ? 0 : -ENOENT;
+	if (!best)
+		return -ENOENT;
+	return wanted >= 0 && !is_address(ctx, ret) ? -EAFNOSUPPORT : 0;
+}
+
+int verbsp_gid_address(struct ibv_context *ctx, unsigned int port,
+		       struct sockaddr_storage *ret, char *why, size_t len)
+{
+	struct sockaddr_in *four = (struct sockaddr_in *)ret;
+	struct sockaddr_in6 *six = (struct sockaddr_in6 *)ret;
+	bool ipv4 = ret->ss_family == AF_INET;
+	struct ibv_gid_entry gid;
+	int err;
+
+	if (verbsp_host->config()->verbs_gid_index < 0)
+		return 0;
+	err = verbsp_gid(ctx, port, &gid);
+	if (err) {
+		gid_why(err, port, why, len);
+		return err;
+	}
+	if (is_ipv4(&gid.gid) != ipv4) {
+		snprintf(why, len,
+			 "GID %u is an address of IPv%c, and the connection is "
+			 "of IPv%c (EXS_VERBS_GID_INDEX)",
+			 gid.gid_index, ipv4 ? '6' : '4', ipv4 ? '4' : '6');
+		return -EAFNOSUPPORT;
+	}
+	if (ipv4) {
+		memcpy(&four->sin_addr, gid.gid.raw + 12, 4);
+		return 0;
+	}
+	memcpy(&six->sin6_addr, gid.gid.raw, 16);
+	six->sin6_scope_id =
+		IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? gid.ndev_ifindex : 0;
+	return 0;
 }

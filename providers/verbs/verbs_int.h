@@ -57,16 +57,31 @@ struct verbsp_device {
 int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
 		       void *arg, char *why, size_t len);
 
+/* A name of EXS_VERBS_DEVICE that no device has; false: each is one's. */
+bool verbsp_misnamed(char *ret, size_t len);
+
 /* The configuration leaves it out: -ENODEV, and why. */
 int verbsp_forbidden(const struct ibv_device *dev, char *why, size_t len);
 
 /* By the index that EXS_VERBS_GID_INDEX names, or without it the one that
- * carries IP addresses and routes: RoCE v2 before v1. -ENOENT. */
-int verbsp_gid(struct verbsp_device *d, unsigned int port,
+ * carries IP addresses and routes: RoCE v2 before v1. -ENOENT; -EAFNOSUPPORT:
+ * the one named is no IP address. */
+int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 	       struct ibv_gid_entry *ret);
 
 /* Reads all GIDs of the device; the caller frees them. How many, or -errno. */
-int verbsp_gids(struct verbsp_device *d, struct ibv_gid_entry **ret);
+int verbsp_gids(struct ibv_context *ctx, struct ibv_gid_entry **ret);
+
+/* Where EXS_VERBS_GID_INDEX has connections of the family begin, of which *ret
+ * is the address so far: unchanged without it. -errno, and why. */
+int verbsp_gid_address(struct ibv_context *ctx, unsigned int port,
+		       struct sockaddr_storage *ret, char *why, size_t len);
+
+/* Why memory was refused to a device, in words: the limit, and its cure. */
+void verbsp_memory_why(int err, char *why, size_t len);
+
+/* What an end of a connection locks. */
+size_t verbsp_footprint(void);
 
 /* --- nets (verbs_net.c) ------------------------------------------------- */
 
@@ -201,6 +216,8 @@ struct verbsp_link {
 	uint32_t peer_rkey;
 };
 
+/* Of a ring: what the configuration says, but not more than the largest. */
+uint32_t verbsp_ring_bytes(void);
 /* Memory for a device, that no forked child has. Null. */
 void *verbsp_map(size_t len);
 /* Without a queue pair; pair is its own from here on. Null. */

@@ -447,7 +447,7 @@ void verbsp_link_pair_event(struct verbsp_link *l)
 
 /* --- beginning and end -------------------------------------------------- */
 
-static uint32_t ring_bytes(void)
+uint32_t verbsp_ring_bytes(void)
 {
 	uint32_t bytes = verbsp_host->config()->ring_kb * 1024;
 
@@ -488,7 +488,7 @@ static void drop_ring(struct verbsp_mem *m)
 
 int verbsp_link_open(struct verbsp_link *l)
 {
-	int err = make_ring(l, &l->ring, ring_bytes(),
+	int err = make_ring(l, &l->ring, verbsp_ring_bytes(),
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
 	if (!err)

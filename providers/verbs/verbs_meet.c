@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
@@ -23,6 +24,7 @@
 
 struct verbsp_meeting {
 	bool connects;
+	bool moved; /* to the address of the GID that the configuration names */
 	struct exi_tuple tuple;
 	struct exi_pact pact;
 };
@@ -138,6 +140,28 @@ static void give_up(struct verbsp_link *l, int reason, const char *why)
 	verbsp_host->met(l->pair, reason);
 }
 
+/* Aloud once: every connection after this one may meet the same. The service lock
+ * is held. */
+static void complain(const char *why)
+{
+	static bool said;
+
+	if (!said)
+		verbsp_log(EXI_LOG_WARN, "verbs: a connection stays on TCP: %s",
+			   why);
+	said = true;
+}
+
+/* A device takes no more memory. */
+static void no_memory(struct verbsp_link *l, int err)
+{
+	char why[VERBSP_WHY];
+
+	verbsp_memory_why(err, why, sizeof(why));
+	complain(why);
+	give_up(l, EXS_X_REASON_MEMORY, why);
+}
+
 static int pair_of(int ret[2])
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
@@ -152,15 +176,16 @@ static int pair_of(int ret[2])
 	return -EMFILE;
 }
 
-static int resolve(struct verbsp_link *l, const struct exi_tuple *t)
+/* From an address, whose device and GID the kernel finds. */
+static int resolve(struct verbsp_link *l, const struct sockaddr_storage *from)
 {
-	struct sockaddr_storage from, to;
+	const struct exi_tuple *t = &l->meeting->tuple;
+	struct sockaddr_storage bound = *from, to;
 
-	to_sockaddr(t->local, 0, t->scope, &from);
 	to_sockaddr(t->peer, port_for(t->peer_port), t->scope, &to);
 	if (rdma_create_id(verbsp_channel, &l->id, l, RDMA_PS_TCP))
 		return -errno;
-	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
+	if (rdma_resolve_addr(l->id, (struct sockaddr *)&bound,
 			      (struct sockaddr *)&to, RESOLVE_MS)) {
 		/* No device has the address: told like all the rest. */
 		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
@@ -188,6 +213,7 @@ static struct verbsp_link *new_link(int pair, bool connects,
 static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 			int *ret_link)
 {
+	struct sockaddr_storage from;
 	struct verbsp_link *l;
 	int pair[2], err = verbsp_forked ? -EOPNOTSUPP : pair_of(pair);
 
@@ -199,8 +225,9 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 		verbsp_host->fd_close(pair[1]);
 		return -ENOMEM;
 	}
+	to_sockaddr(t->local, 0, t->scope, &from);
 	pthread_mutex_lock(&verbsp_service_lock);
-	err = resolve(l, t);
+	err = resolve(l, &from);
 	pthread_mutex_unlock(&verbsp_service_lock);
 	if (err) {
 		verbsp_host->fd_close(pair[0]);
@@ -212,12 +239,38 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 	return 0;
 }
 
+/* Where the configuration names a GID, another address takes the place of the
+ * connection's own. */
+static void move(struct verbsp_link *l, const struct sockaddr_storage *from)
+{
+	l->meeting->moved = true;
+	rdma_destroy_id(l->id);
+	l->id = NULL;
+	if (resolve(l, from))
+		give_up(l, EXS_X_REASON_MEMORY, strerror(errno));
+}
+
 static void on_address(struct verbsp_link *l)
 {
+	uint8_t was[16], is[16];
+	struct sockaddr_storage from;
 	char why[VERBSP_WHY];
 
-	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why)))
+	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why))) {
 		give_up(l, EXS_X_REASON_REMOTE, why);
+		return;
+	}
+	from_sockaddr(rdma_get_local_addr(l->id), was);
+	to_sockaddr(was, 0, l->meeting->tuple.scope, &from);
+	if (verbsp_gid_address(l->id->verbs, l->id->port_num, &from, why,
+			       sizeof(why))) {
+		complain(why);
+		give_up(l, EXS_X_REASON_REMOTE, why);
+		return;
+	}
+	from_sockaddr((struct sockaddr *)&from, is);
+	if (memcmp(was, is, sizeof(is)) && !l->meeting->moved)
+		move(l, &from);
 	else if (rdma_resolve_route(l->id, RESOLVE_MS))
 		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
 }
@@ -241,6 +294,22 @@ static struct rdma_conn_param params(const void *data, size_t len)
 	};
 }
 
+/* Nobody listens there, or not we. iWARP tells at once, the others later. */
+static void unreached(struct verbsp_link *l, int err)
+{
+	char why[VERBSP_WHY];
+	uint16_t port = l->meeting->tuple.peer_port;
+
+	snprintf(why, sizeof(why),
+		 "nobody is there: TCP's port %u is %u here (is "
+		 "EXS_VERBS_PORT_OFFSET the same there?)",
+		 port, port_for(port));
+	if (err == ECONNREFUSED)
+		give_up(l, EXS_X_REASON_PLAIN_PEER, why);
+	else
+		give_up(l, EXS_X_REASON_REMOTE, strerror(err));
+}
+
 static void on_route(struct verbsp_link *l)
 {
 	struct exi_pact *pact = &l->meeting->pact;
@@ -255,16 +324,17 @@ static void on_route(struct verbsp_link *l)
 	}
 	err = open_link(l, l->id);
 	if (err) {
-		give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
+		no_memory(l, err);
 		return;
 	}
 	err = begin(pact, key, EXI_PACT_A, &l->meeting->tuple, l->id);
 	if (!err)
-		err = exi_pact_request(pact, 0, &r);
+		err = exi_pact_request(
+			pact, l->meeting->moved ? VERBSP_ELSEWHERE : 0, &r);
 	if (err)
 		give_up(l, reason_of(err), strerror(-err));
 	else if (rdma_connect(l->id, &p))
-		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+		unreached(l, errno);
 }
 
 /* CONFIRM or READY: the proof, and where our ring is. */
@@ -327,7 +397,11 @@ static bool meet_matches(const struct exi_tuple *t, void *arg)
 
 	from_sockaddr(rdma_get_local_addr(r->id), cm.local);
 	from_sockaddr(rdma_get_peer_addr(r->id), cm.peer);
-	if (memcmp(t->local, cm.local, 16) || memcmp(t->peer, cm.peer, 16))
+	/* Who comes from another address is found by the tag alone; that he may
+	 * is for the key to say, see exi_pact_init(). */
+	if (memcmp(t->local, cm.local, 16) ||
+	    (memcmp(t->peer, cm.peer, 16) &&
+	     !(r->claim.flags & VERBSP_ELSEWHERE)))
 		return false;
 	exi_pact_tag(r->key, EXI_PACT_B, t, tag);
 	if (memcmp(tag, r->claim.tag, sizeof(tag)))
@@ -354,6 +428,18 @@ static int accept_it(struct verbsp_link *l)
 	return err;
 }
 
+static void reject(struct rdma_cm_id *id, struct exi_pact *pact,
+		   const struct exi_key *key, int why)
+{
+	struct exi_pact_refusal no = { .why = why };
+	struct exi_pact_reject out;
+
+	if (key)
+		memcpy(no.key_id, key->id, sizeof(no.key_id));
+	exi_pact_reject(pact, &no, &out);
+	rdma_reject(id, &out, sizeof(out));
+}
+
 static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 			   void *arg)
 {
@@ -371,21 +457,18 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 		r->id = NULL;
 		l->meeting->pact = r->pact;
 		err = accept_it(l);
-		if (err)
-			give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
+		if (err) {
+			reject(l->id, &l->meeting->pact, r->key,
+			       EXI_PACT_WHY_FABRIC);
+			no_memory(l, err);
+		}
 	}
 	pthread_mutex_unlock(&verbsp_service_lock);
 }
 
 static void refuse(struct request *r, int why)
 {
-	struct exi_pact_refusal no = { .why = why };
-	struct exi_pact_reject out;
-
-	if (r->key)
-		memcpy(no.key_id, r->key->id, sizeof(no.key_id));
-	exi_pact_reject(r->pact.key ? &r->pact : NULL, &no, &out);
-	rdma_reject(r->id, &out, sizeof(out));
+	reject(r->id, r->pact.key ? &r->pact : NULL, r->key, why);
 	rdma_destroy_id(r->id);
 }
 
@@ -560,8 +643,8 @@ static void on_rejected(struct verbsp_link *l, const void *data, size_t len)
 	if (l->meeting &&
 	    !exi_pact_take_reject(&l->meeting->pact, data, len, &no))
 		give_up(l, exi_pact_reason(no.why), "the other end refuses");
-	else /* nobody listens, or not we */
-		give_up(l, EXS_X_REASON_PLAIN_PEER, "nobody is there");
+	else
+		unreached(l, ECONNREFUSED);
 }
 
 static void lost(struct verbsp_link *l, const char *why)

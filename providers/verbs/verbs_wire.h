@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+/* Flags of REQUEST. Its sender connects from another address than its TCP
+ * connection has. */
+#define VERBSP_ELSEWHERE 1u
+
 /* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
  * On InfiniBand and RoCE in the immediate of the write that places them; on
  * iWARP, which has none, in the message that follows it. */

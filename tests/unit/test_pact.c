@@ -239,6 +239,7 @@ static void two_ends_with_one_key_meet(void)
 		exi_pact_tag(key, EXI_PACT_B, &b.tcp, tag);
 		T(!memcmp(claim.tag, tag, sizeof(tag)));
 		T(!memcmp(claim.key_id, key->id, sizeof(key->id)));
+		T_EQ(claim.flags, 0xabcd);
 		T_EQ(exi_pact_take_request(&b.m, &all.request,
 					   sizeof(all.request), &flags),
 		     0);
