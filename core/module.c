@@ -9,20 +9,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "core/futex.h"
 #include "core/log.h"
 #include "exi_build.h"
 
-/* The folder of the file that this code is in. */
+/* The folder of the file that this code is in. Of the program itself the loader
+ * knows only how it was called, which may be a name that PATH completed. */
 static int own_folder(char ret[PATH_MAX])
 {
-	Dl_info info;
+	Dl_info ours, program;
 	char *end;
 
-	if (!dladdr((void *)(uintptr_t)exi_module_open, &info) ||
-	    !realpath(info.dli_fname, ret))
+	if (!dladdr((void *)(uintptr_t)exi_module_open, &ours) ||
+	    !dladdr((void *)(uintptr_t)getauxval(AT_PHDR), &program))
+		return -ENOENT;
+	if (!realpath(ours.dli_fbase == program.dli_fbase ? "/proc/self/exe"
+							  : ours.dli_fname,
+		      ret))
 		return -ENOENT;
 	end = strrchr(ret, '/');
 	if (!end)
