@@ -127,6 +127,7 @@ int verbsp_domain_open(struct exi_domain **ret)
 	else
 		err = verbsp_watch(verbsp_channel->fd, VERBSP_WATCH_CM, NULL);
 	if (!err) {
+		verbsp_meet_open();
 		*ret = d;
 		return 0;
 	}
@@ -141,5 +142,6 @@ void verbsp_domain_close(struct exi_domain *d)
 	verbsp_channel = NULL;
 	verbsp_host->fd_close(epoll_fd);
 	epoll_fd = -1;
+	verbsp_meet_close();
 	free(d);
 }

@@ -283,6 +283,9 @@ extern const struct exi_switch_ops verbsp_switch_ops;
 
 extern const struct exi_remote_ops verbsp_remote_ops;
 
+/* With the domain. */
+void verbsp_meet_open(void);
+void verbsp_meet_close(void);
 /* An event of rdma_cm, if there is one. False: none. The service lock is held,
  * and let go for calls of the core. */
 bool verbsp_meet_event(void);

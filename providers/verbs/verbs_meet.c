@@ -72,19 +72,40 @@ static uint16_t port_for(uint16_t tcp)
 
 /* --- the key ------------------------------------------------------------ */
 
+/* Where the environment had it when the fabric was opened: servers clear theirs
+ * before anybody comes. */
+static struct exi_key_search search;
+
+static const char *keep(const char *text)
+{
+	return text ? strdup(text) : NULL;
+}
+
+void verbsp_meet_open(void)
+{
+	exi_key_search_init(&search, verbsp_host->config()->key_file);
+	search.config_home = keep(search.config_home);
+	search.home = keep(search.home);
+}
+
+void verbsp_meet_close(void)
+{
+	free((char *)search.config_home);
+	free((char *)search.home);
+	search = (struct exi_key_search){ 0 };
+}
+
 /* Read when it is first needed, and again while there is none. The service lock
  * is held. */
 static const struct exi_key *the_key(void)
 {
 	const struct exi_config *cfg = verbsp_host->config();
 	static struct exi_key *key;
-	struct exi_key_search search;
 	char why[EXI_KEY_WHY] = "";
 	int err;
 
 	if (key)
 		return key;
-	exi_key_search_init(&search, cfg->key_file);
 	err = cfg->trust == EXI_TRUST_HOSTS ? exi_key_open(&key)
 					    : exi_key_load(&search, &key, why);
 	if (!err)
