@@ -16,7 +16,7 @@ sys.path.append(os.path.join(HERE, '../../scripts'))
 import stuck  # noqa: E402
 
 TIMEOUT = 100
-HOST = '127.0.0.1'
+HOST = os.environ.get('T_ADDRESS', '127.0.0.1')
 
 # Set by apps.py before a test begins.
 exs = None     # the command

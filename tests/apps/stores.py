@@ -27,30 +27,35 @@ def redis_cli(start, port, *args, **kw):
     return output(start('redis-cli', '-h', HOST, '-p', str(port), *args), **kw)
 
 
+def redis_clients(client, port, requests=3000):
+    """What clients of every kind see of a new server."""
+    said = []
+    redis_cli(client, port, 'flushall')  # a dump of the last run
+    for extra in (['-c', '1'], ['-c', '20'], ['-c', '5', '-P', '16']):
+        out = output(client('redis-benchmark', '-h', HOST, '-p', str(port),
+                            '-n', str(requests), '-q', '-t',
+                            'set,get,lpush,lrange_100', *extra))
+        # The rates are the machine's, the tests that ran are not.
+        said.append(re.findall(rb'([A-Z][A-Z_0-9 ()a-z]*): [0-9.]+ '
+                               rb'requests per second', out))
+    big = 'x' * 100000
+    for i in range(5):
+        redis_cli(client, port, 'set', 'key%d' % i, big[:i * 20000])
+    for i in range(5):
+        said.append(hashlib.sha256(redis_cli(
+            client, port, 'get', 'key%d' % i)).hexdigest())
+    said.append(redis_cli(client, port, 'llen', 'mylist'))
+    said.append(redis_cli(client, port, 'bgsave'))
+    return said
+
+
 def redis():
     need('redis-server', 'redis-benchmark', 'redis-cli')
 
     def run(server, client):
         port = free_port()
-        said = []
         with redis_server(server, port):
-            redis_cli(client, port, 'flushall')  # a dump of the last run
-            for extra in (['-c', '1'], ['-c', '20'], ['-c', '5', '-P', '16']):
-                out = output(client('redis-benchmark', '-h', HOST, '-p',
-                                    str(port), '-n', '3000', '-q', '-t',
-                                    'set,get,lpush,lrange_100', *extra))
-                # The rates are the machine's, the tests that ran are not.
-                said.append(re.findall(rb'([A-Z][A-Z_0-9 ()a-z]*): [0-9.]+ '
-                                       rb'requests per second', out))
-            big = 'x' * 100000
-            for i in range(5):
-                redis_cli(client, port, 'set', 'key%d' % i, big[:i * 20000])
-            for i in range(5):
-                said.append(hashlib.sha256(redis_cli(
-                    client, port, 'get', 'key%d' % i)).hexdigest())
-            said.append(redis_cli(client, port, 'llen', 'mylist'))
-            said.append(redis_cli(client, port, 'bgsave'))
-        return said
+            return redis_clients(client, port)
 
     everywhere(run, ['redis-server'], ['redis-benchmark'])
 

@@ -10,12 +10,13 @@ import common
 from common import (HOST, Server, Shim, blob, everywhere, fail, free_port,
                     native, need, output, path, same, sbin, write)
 
-NGINX = """worker_processes 2; daemon off; error_log stderr; pid {0}/pid;
+NGINX = """daemon off; error_log stderr; pid {0}/pid;
+worker_processes {4}; master_process {5};
 {2} events {{ worker_connections 256; }}
 http {{ access_log off; sendfile on; keepalive_requests 100000;
 client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;
 uwsgi_temp_path {0}/d; scgi_temp_path {0}/e;
-server {{ listen 127.0.0.1:{1}; root {0}/www; }} }}
+server {{ listen {3}:{1}; root {0}/www; }} }}
 """
 
 HAPROXY = """global
@@ -40,9 +41,12 @@ def site(megabytes):
     return blob('www/large', megabytes)
 
 
-def nginx_server(start, port):
+def nginx_server(start, port, workers=2):
+    """No workers: one process, which is its own worker."""
     user = 'user root;' if os.getuid() == 0 else ''
-    config = write('nginx.conf', NGINX.format(common.folder, port, user))
+    config = write('nginx.conf', NGINX.format(
+        common.folder, port, user, HOST, workers or 1,
+        'on' if workers else 'off'))
     return Server(start(sbin('nginx'), '-c', config), port)
 
 
@@ -109,15 +113,19 @@ def haproxy():
         shim.on_tcp(program, 'plain-peer')
 
 
+def http_server(start, port):
+    return Server(start(sys.executable, '-m', 'http.server', '--bind', HOST,
+                        '-d', path('www'), str(port)), port,
+                  stop=signal.SIGINT)
+
+
 def http():
     need('curl')
     large = site(60)
 
     def run(server, client):
         port = free_port()
-        with Server(server(sys.executable, '-m', 'http.server', '--bind', HOST,
-                           '-d', path('www'), str(port)), port,
-                    stop=signal.SIGINT):
+        with http_server(server, port):
             fetch(client, port, large)
 
     everywhere(run, ['python3'], ['curl'])

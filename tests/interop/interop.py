@@ -19,7 +19,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 import stuck  # noqa: E402
 
 TIMEOUT = 60
-HOST = '127.0.0.1'
+HOST = os.environ.get('T_ADDRESS', '127.0.0.1')
 
 # Around the points where the library looks for a peer, and past the last.
 SIZES = [(0, 0), (1, 0), (0, 1), (1024, 1025), (1025, 64 * 1024 + 1),
