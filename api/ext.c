@@ -6,6 +6,7 @@
 #include "api/api.h"
 #include "core/lifecycle.h"
 #include "core/sock.h"
+#include "core/place.h"
 
 static const char *fabric(struct exi_sock *sk, enum exi_dir dir)
 {
@@ -44,6 +45,7 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 		 fabric(sk, EXI_RX));
 	i.exs_x_rx_bytes = h->bytes;
 	i.exs_x_rx_fabric_bytes = h->fabric_bytes;
+	i.exs_x_rx_direct_bytes = exi_place_bytes(sk, EXI_RX);
 	fill_half(h, &i);
 	exi_half_unlock(h);
 	if (!exi_sock_lock(sk, s, EXI_TX, &sh))
@@ -53,6 +55,7 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 		 fabric(sk, EXI_TX));
 	i.exs_x_tx_bytes = h->bytes;
 	i.exs_x_tx_fabric_bytes = h->fabric_bytes;
+	i.exs_x_tx_direct_bytes = exi_place_bytes(sk, EXI_TX);
 	fill_half(h, &i);
 	i.exs_x_paired = sk->fab && sk->fab->bell >= 0;
 	exi_half_unlock(h);

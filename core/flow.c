@@ -19,6 +19,7 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/place.h"
 #include "core/queue.h"
 #include "core/ready.h"
 #include "core/service.h"
@@ -41,6 +42,11 @@ static void account(struct exi_half *h, ssize_t n, bool fabric)
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
 	if (fabric)
 		h->fabric_bytes += (uint64_t)n;
+}
+
+void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n)
+{
+	account(&sk->sh->half[dir], (ssize_t)n, true);
 }
 
 /* The peer wrote nonsense into its segment. */
@@ -435,10 +441,13 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &sk->sh->half[dir];
+	enum exi_wake how = EXI_WAKE_BELL;
 
-	if (h->mode != EXI_MODE_RING || !sk->fab)
+	if (!sk->fab || (h->mode != EXI_MODE_RING && !exi_place_lent(sk, dir)))
 		return true;
-	if (sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_BELL))
+	if (dir == EXI_TX && exi_place_waits(sk, dir))
+		how = EXI_WAKE_BELL_REAP;
+	if (sk->fab->ops->arm(sk->fab, dir, how))
 		return false;
 	/* After arming: a peer that left before it is seen here. */
 	return !atomic_load(&sk->sh->gone) &&
@@ -456,18 +465,24 @@ int exi_flow_await_drain_locked(struct exi_sock *sk)
 	return ret == -EBUSY ? -EAGAIN : ret;
 }
 
-/* Somebody will call progress when op can move: 0. -EAGAIN: it can now. */
+/* Somebody will call progress when op can move, or without one what is lent is
+ * over: 0. -EAGAIN: now. */
 static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 			 struct exi_op *op)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
 	if (h->mode == EXI_MODE_RING) {
-		if (op->queue &&
-		    exi_queue_heat(op->queue, sk, atomic_load(&sk->fd), dir))
+		const struct exi_op *any =
+			exi_container(sk->ops[dir].next, struct exi_op, node);
+
+		if (any->queue &&
+		    exi_queue_heat(any->queue, sk, atomic_load(&sk->fd), dir))
 			return 0;
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
 	}
+	if (!op)
+		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
 	if (h->mode == EXI_MODE_DRAIN)
 		return exi_flow_await_drain_locked(sk);
 	if (sk->tcp->domain->post_from_service && !exi_service_self())
@@ -475,8 +490,8 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	return post_locked(sk, dir, op);
 }
 
-static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
-			  struct exi_op *op, int err)
+void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op, int err)
 {
 	exi_list_del(&op->node);
 	count_ops(sk, dir, -1);
@@ -493,29 +508,88 @@ static bool full(const struct exi_op *op, enum exi_dir dir, ssize_t n)
 	       (dir == EXI_RX && !(op->flags & MSG_WAITALL));
 }
 
+/* Events come in the order of the calls: where a send before it is lent, it
+ * waits for that. */
+static void finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_op *op)
+{
+	op->sent = exi_place_lent(sk, dir);
+	if (!op->sent)
+		exi_flow_finish_locked(sk, dir, op, 0);
+}
+
+/* Receives are moved in order: those that are lent come first. */
+static struct exi_op *to_move(struct exi_sock *sk, enum exi_dir dir)
+{
+	if (exi_likely(!exi_place_lent(sk, dir)))
+		return exi_container(sk->ops[dir].next, struct exi_op, node);
+	return dir == EXI_RX ? NULL : exi_place_first(sk, dir);
+}
+
+/* One attempt. */
+static ssize_t try_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	size_t at = op->done + op->lent;
+	char *buf = (char *)op->buf + at;
+
+	return dir == EXI_RX ? try_recv(sk, h, buf, op->len - at, op->flags)
+			     : try_send(sk, h, buf, op->len - at, op->flags);
+}
+
+/* Nothing more of it moves: n is why. */
+static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		       ssize_t n)
+{
+	int err = n == -EREMOTE ? ECONNRESET : (int)-n;
+
+	if (!op->lent) {
+		exi_flow_finish_locked(sk, dir, op, err);
+		return;
+	}
+	op->len = op->done + op->lent; /* is under way */
+	sk->sh->half[dir].err = err;
+}
+
+/* The last of what was lent came back. */
+static void give_back(struct exi_sock *sk)
+{
+	exi_switch_giveback_locked(sk);
+	if (!sk->sh->half[EXI_RX].leaving)
+		exi_sock_kick_locked(sk, EXI_RX);
+}
+
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
-		struct exi_op *op =
-			exi_container(sk->ops[dir].next, struct exi_op, node);
-		size_t rest = op->len - op->done;
-		ssize_t n;
+		ssize_t n = -EAGAIN;
+		struct exi_op *op;
 
-		if (op->cancelled) {
-			finish_locked(sk, dir, op, ECANCELED);
+		if (exi_unlikely(exi_place_lent(sk, dir))) {
+			exi_place_reap(sk, dir);
+			if (dir == EXI_RX && h->leaving)
+				give_back(sk);
+			if (exi_list_empty(&sk->ops[dir]))
+				break;
+		}
+		op = to_move(sk, dir);
+		if (op && op->cancelled && !op->lent) {
+			exi_flow_finish_locked(sk, dir, op, ECANCELED);
 			continue;
 		}
-		n = dir == EXI_RX ? try_recv(sk, h, (char *)op->buf + op->done,
-					     rest, op->flags)
-				  : try_send(sk, h, (char *)op->buf + op->done,
-					     rest, op->flags);
+		if (op && dir == EXI_TX && exi_place_give(sk, op) > 0)
+			continue;
+		if (op)
+			n = try_op(sk, dir, op);
+		if (n == -EAGAIN && dir == EXI_RX && exi_place_lend(sk))
+			continue;
 		if (n == -EAGAIN) {
 			int ret = expect_locked(sk, dir, op);
 
 			if (ret == 0)
-				return;
+				break;
 			if (ret == -EAGAIN)
 				continue;
 			n = ret;
@@ -525,13 +599,12 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 		if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
 			return; /* the service reads the link first */
 		if (n < 0) {
-			finish_locked(sk, dir, op,
-				      n == -EREMOTE ? ECONNRESET : (int)-n);
+			give_up_op(sk, dir, op, n);
 			continue;
 		}
 		op->done += (size_t)n;
 		if (full(op, dir, n))
-			finish_locked(sk, dir, op, 0);
+			finish_in_turn(sk, dir, op);
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
 		exi_flow_end_locked(sk);
@@ -587,11 +660,11 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	if (dir == EXI_RX && result == 0 && op->len > op->done)
 		result = -ECANCELED;
 	if (result >= 0 && full(op, dir, result))
-		finish_locked(sk, dir, op, 0);
+		finish_in_turn(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)
-		finish_locked(sk, dir, op, (int)-result);
+		exi_flow_finish_locked(sk, dir, op, (int)-result);
 	else if (op->cancelled)
-		finish_locked(sk, dir, op, ECANCELED);
+		exi_flow_finish_locked(sk, dir, op, ECANCELED);
 	exi_flow_progress_locked(sk, dir);
 	exi_unlock(&h->lock);
 	if (dir == EXI_RX)
@@ -695,15 +768,19 @@ int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
 	exi_list_for_each_safe (pos, tmp, &sk->ops[dir]) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 
-		if (op->cancelled || (!any && op->ahandle != a))
+		if (op->cancelled || op->sent || (!any && op->ahandle != a))
 			continue;
 		op->cancelled = true;
 		n++;
-		if (sk->posted[dir] != op)
-			finish_locked(sk, dir, op, ECANCELED);
+		if (op->lent)
+			exi_place_recall(sk, dir, op);
+		else if (sk->posted[dir] != op)
+			exi_flow_finish_locked(sk, dir, op, ECANCELED);
 		else
 			sk->tcp->ops->cancel(sk->tcp, &sk->xfer[dir]);
 	}
+	if (exi_place_lent(sk, dir))
+		exi_flow_progress_locked(sk, dir);
 	exi_unlock(&h->lock);
 	return n;
 }
@@ -721,6 +798,9 @@ static bool in_flight(struct exi_sock *sk)
 	return ret;
 }
 
+/* What a peer has to let go of, or to take. */
+#define STOP_NS 5000000000u
+
 void exi_flow_stop(struct exi_sock *sk)
 {
 	exi_flow_cancel(sk, EXI_RX, true, NULL);
@@ -735,6 +815,7 @@ void exi_flow_stop(struct exi_sock *sk)
 		if (d->provider->domain_ops->progress(d) == 0)
 			poll(&p, 1, 1); /* or another thread has it */
 	}
+	exi_place_stop(sk, exi_now_ns() + STOP_NS);
 }
 
 /* --- synchronous -------------------------------------------------------- */
@@ -864,7 +945,7 @@ static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 
 			exi_lock(&h->lock);
 			if (!op.finished && sk->posted[dir] != &op)
-				finish_locked(sk, dir, &op, EINTR);
+				exi_flow_finish_locked(sk, dir, &op, EINTR);
 			exi_unlock(&h->lock);
 		}
 	}

@@ -45,6 +45,12 @@ bool exi_flow_bereft_locked(struct exi_sock *sk);
 /* The error that TCP has to tell, and tells once; 0. */
 EXI_SHIM int exi_flow_error(int fd);
 
+/* Counts bytes that the fabric moved of an operation; takes it off the list and
+ * reports it, err after what moved. The direction's lock is held. */
+void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);
+void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op, int err);
+
 /* Says the end of what was sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 

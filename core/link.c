@@ -23,6 +23,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/log.h"
+#include "core/place.h"
 #include "core/proof.h"
 #include "core/ready.h"
 #include "core/registry.h"
@@ -1130,6 +1131,8 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	if (look)
 		sk->link->look = false;
 	fd = atomic_load(&sk->fd);
+	if (was_up && !gone)
+		exi_place_answer(sk);
 	/* Under the lock: until then the place is not another socket's. */
 	if (fd >= 0 && (gone || (was_up && news)))
 		stir(sk);

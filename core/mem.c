@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/queue.h"
+#include "core/registry.h"
 
 #define REGIONS_MAX 65536
 #define INDEX_BITS  16
@@ -21,8 +22,7 @@ struct exi_region {
 	_Atomic int handle; /* 0: free */
 	_Atomic int users;  /* calls that have no operation */
 	int generation;
-	char *addr;
-	size_t len;
+	struct exi_memory memory;
 	struct exi_region *next_free;
 };
 
@@ -30,6 +30,7 @@ static pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct exi_region *) regions[REGIONS_MAX];
 static int n_regions;
 static struct exi_region *free_regions;
+static uint64_t serial;
 
 /* Every page of the range is mapped. */
 static int mapped(void *addr, size_t len)
@@ -89,8 +90,9 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret)
 			(r->generation + (1 << INDEX_BITS)) & 0x7fffffff;
 		if (r->generation >> INDEX_BITS == 0)
 			r->generation = 1 << INDEX_BITS | index;
-		r->addr = addr;
-		r->len = len;
+		r->memory = (struct exi_memory){ .addr = addr,
+						 .len = len,
+						 .serial = ++serial };
 		*ret = r->generation;
 		atomic_store(&r->handle, r->generation);
 	}
@@ -107,8 +109,11 @@ static struct exi_region *place_of(exs_mhandle_t m)
 
 static bool covers(const struct exi_region *r, const void *buf, size_t len)
 {
-	return (const char *)buf >= r->addr && len <= r->len &&
-	       (size_t)((const char *)buf - r->addr) <= r->len - len;
+	const struct exi_memory *m = &r->memory;
+	size_t at = (size_t)((const char *)buf - (const char *)m->addr);
+
+	return (const char *)buf >= (const char *)m->addr && len <= m->len &&
+	       at <= m->len - len;
 }
 
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
@@ -146,10 +151,21 @@ int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
 	return err;
 }
 
+const struct exi_memory *exi_mem_of(const struct exi_region *r)
+{
+	return r ? &r->memory : NULL;
+}
+
 void exi_mem_put(struct exi_region *r)
 {
 	if (r)
 		atomic_fetch_sub(&r->users, 1);
+}
+
+static void forget(struct exi_domain *d, void *arg)
+{
+	if (d->provider->place_ops)
+		d->provider->place_ops->forget(arg);
 }
 
 int exi_mem_deregister(exs_mhandle_t m)
@@ -168,6 +184,7 @@ int exi_mem_deregister(exs_mhandle_t m)
 		atomic_store(&r->handle, m);
 		goto unlock;
 	}
+	exi_registry_each_domain(forget, &r->memory);
 	r->next_free = free_regions;
 	free_regions = r;
 unlock:

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <sys/exs.h>
 
+#include "core/provider.h"
+
 struct exi_region;
 
 int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
@@ -19,6 +21,9 @@ int exi_mem_deregister(exs_mhandle_t m);
  * every queue after it took the handle away, then finds it there. */
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret);
+
+/* What fabrics know of it; null for null. */
+const struct exi_memory *exi_mem_of(const struct exi_region *r);
 
 /* The same for a call without an operation, kept until exi_mem_put(). */
 int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,

@@ -26,11 +26,13 @@ struct exi_op {
 	void *buf;
 	size_t len;
 	size_t done;
+	size_t lent; /* bytes of buf that the fabric's device has: place.h */
 	int flags;
 	int err; /* positive errno of the event */
 	int event_flags;
 	int newfd;
 	bool cancelled;
+	bool sent;    /* all of it, and others before it are lent */
 	bool started; /* connect: under way */
 	exs_acceptaddr_t *addr;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */

@@ -66,6 +66,8 @@ enum {
 	EXI_CAP_IN_PROCESS = 1 << 4,
 	/* Between hosts: it meets the peer by itself (remote_ops). */
 	EXI_CAP_REMOTE = 1 << 5,
+	/* The device moves bytes between the programs' buffers: place_ops. */
+	EXI_CAP_PLACE = 1 << 6,
 };
 
 struct exi_conn;
@@ -85,6 +87,9 @@ enum exi_wake {
 	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
 	 * now. -EBUSY: more came meanwhile. */
 	EXI_WAKE_NEXT,
+	/* As the first two, but only for what reap would give. */
+	EXI_WAKE_WORD_REAP,
+	EXI_WAKE_BELL_REAP,
 };
 
 /* A transfer handed to post_send or post_recv. The caller's; it stays where it
@@ -147,6 +152,7 @@ struct exi_conn {
 	const struct exi_provider *provider;
 	const struct exi_conn_ops *ops;
 	const struct exi_switch_ops *swops;
+	const struct exi_place_ops *pops;
 	struct exi_domain *domain;
 	void *shared;	 /* shared_size bytes that a forked child sees too */
 	int fd;		 /* the TCP descriptor */
@@ -228,6 +234,56 @@ struct exi_switch_ops {
 	void (*drained)(struct exi_conn *c, size_t n);
 };
 
+/* Memory that was registered: it stays mapped. */
+struct exi_memory {
+	void *addr;
+	size_t len;
+	uint64_t serial; /* never another's */
+};
+
+/* A buffer for the device. The provider copies this. */
+struct exi_lent {
+	void *buf;
+	size_t len;			 /* from 1 */
+	bool waitall;			 /* a receive wants all its bytes */
+	const struct exi_memory *memory; /* that it is part of; or null */
+	void *owner;			 /* the core's name for it */
+};
+
+/* Transfers without a copy (EXI_CAP_PLACE). A buffer is the device's from when
+ * it was taken until reap gave it back, whatever becomes of the connection.
+ * The lock of its direction is held. */
+struct exi_place_ops {
+	/* What comes next may be placed in this buffer, behind those that were
+	 * lent before; recv is not called until reap gave all of them back.
+	 * -EAGAIN: no more of them now. -EOPNOTSUPP: not this one. */
+	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
+	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
+	 * the peer has no place for them; send may have. -EOPNOTSUPP: not this
+	 * one. */
+	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
+	/* The owner of a buffer that is its own again, or null: none is. In the
+	 * order they were taken, but for those that were recalled. *ret: bytes
+	 * moved; of what was given: or -errno. */
+	void *(*reap)(struct exi_conn *c, enum exi_dir dir, ssize_t *ret);
+	/* Asks for what was lent; reap has it when the peer has let go of it,
+	 * perhaps with bytes. */
+	void (*recall)(struct exi_conn *c, void *owner);
+	/* Receiver: nothing more is lent, and what is is recalled. True: reap
+	 * has all, and the direction may be given back. */
+	bool (*quiet)(struct exi_conn *c);
+	/* Sender: the peer rang; perhaps it wants something back. */
+	void (*answer)(struct exi_conn *c);
+	/* Nothing is placed any more, nor sent: reap has all of the direction.
+	 * The connection is not used any more. */
+	void (*cut)(struct exi_conn *c, enum exi_dir dir);
+	/* Bytes of the direction that were placed, in all. */
+	uint64_t (*placed)(struct exi_conn *c, enum exi_dir dir);
+	/* The memory is not registered any more; nothing of it is lent. No lock
+	 * is held. */
+	void (*forget)(const struct exi_memory *m);
+};
+
 /* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its
  * memory, descriptor and bell. */
 struct exi_meet_ops {
@@ -292,6 +348,7 @@ struct exi_provider {
 	const struct exi_switch_ops *switch_ops; /* EXI_CAP_SWITCH */
 	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
 	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */
+	const struct exi_place_ops *place_ops;	 /* EXI_CAP_PLACE */
 };
 
 /* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and

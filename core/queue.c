@@ -21,6 +21,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/mem.h"
+#include "core/place.h"
 #include "core/service.h"
 #include "core/sock.h"
 #include "core/wait.h"
@@ -619,7 +620,10 @@ static int arm(struct view *v, struct exi_word *words)
 			return -EBUSY;
 		ret = sh != h->sh || !sk->fab
 			      ? -EBUSY
-			      : sk->fab->ops->arm(sk->fab, dir, EXI_WAKE_WORD);
+			      : sk->fab->ops->arm(sk->fab, dir,
+						  exi_place_waits(sk, dir)
+							  ? EXI_WAKE_WORD_REAP
+							  : EXI_WAKE_WORD);
 		if (ret == 0) {
 			h->armed = true;
 			sh->half[dir].sleeps++;

@@ -65,6 +65,12 @@ static bool switch_ops_complete(const struct exi_switch_ops *o)
 	       o->drain && o->drained;
 }
 
+static bool place_ops_complete(const struct exi_place_ops *o)
+{
+	return o && o->lend && o->give && o->reap && o->recall && o->quiet &&
+	       o->answer && o->cut && o->placed && o->forget;
+}
+
 int exi_provider_check(const struct exi_provider *p)
 {
 	const struct exi_domain_ops *d = p->domain_ops;
@@ -76,6 +82,9 @@ int exi_provider_check(const struct exi_provider *p)
 	    !d->forked || !conn_ops_complete(p->conn_ops))
 		return -EINVAL;
 	if ((p->caps & EXI_CAP_SWITCH) && !switch_ops_complete(p->switch_ops))
+		return -EINVAL;
+	if (!(p->caps & EXI_CAP_PLACE) != !p->place_ops ||
+	    (p->place_ops && !place_ops_complete(p->place_ops)))
 		return -EINVAL;
 	if ((p->caps & EXI_CAP_REMOTE) &&
 	    (!r || !r->listen || !r->unlisten || !r->connect || !r->requested))

@@ -221,6 +221,7 @@ static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
 	c->provider = p;
 	c->ops = p->conn_ops;
 	c->swops = p->switch_ops;
+	c->pops = p->place_ops;
 	c->domain = d;
 	c->fd = fd;
 	c->bell = -1;
@@ -288,6 +289,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
+		sk->n_lent[d] = 0;
 		sk->armed[d] = 0;
 	}
 	if (sk->tcp_spare) {
@@ -458,6 +460,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
+		sk->n_lent[d] = 0;
 		sk->waiters[d] = NULL;
 		sk->armed[d] = 0;
 		atomic_store(&sk->hot_in[d], NULL);
@@ -556,28 +559,43 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 		  exs_x_reason_name(reason));
 }
 
-void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir)
+static void ring_locked(struct exi_sock *sk, enum exi_dir dir)
 {
-	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
 	struct exi_waiter *w, *next;
 
-	exi_lock(&h->lock);
 	for (w = sk->waiters[dir]; w; w = next) {
 		next = w->next;
 		w->wake(w);
 	}
+}
+
+void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
+
+	exi_lock(&h->lock);
+	ring_locked(sk, dir);
 	exi_unlock(&h->lock);
+}
+
+/* Pairs with the load before the last look in a waiter: it sees the new state,
+ * or its sleep ends at once. */
+static void kick_word(struct exi_shared *sh, enum exi_dir dir)
+{
+	atomic_fetch_add_explicit(&sh->kick[dir], 1, memory_order_seq_cst);
+	exi_futex_wake((const uint32_t *)&sh->kick[dir], INT_MAX);
 }
 
 void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
 {
-	struct exi_shared *sh = exi_sock_shared(sk);
-
-	/* Pairs with the load before the last look in a waiter: it sees the
-	 * new state, or its sleep ends at once. */
-	atomic_fetch_add_explicit(&sh->kick[dir], 1, memory_order_seq_cst);
-	exi_futex_wake((const uint32_t *)&sh->kick[dir], INT_MAX);
+	kick_word(exi_sock_shared(sk), dir);
 	exi_sock_ring(sk, dir);
+}
+
+void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	kick_word(sk->sh, dir);
+	ring_locked(sk, dir);
 }
 
 void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir, struct exi_waiter *w)

@@ -56,6 +56,7 @@ struct exi_half {
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
 	uint32_t end_wanted; /* TX: the end follows the queued operations */
 	uint32_t urgent;     /* urgent data was seen */
+	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
 	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
 	uint32_t end_seen;   /* RX: TCP said the end, the link is to be read */
@@ -161,6 +162,7 @@ struct exi_sock {
 	_Atomic uint32_t n_ops[2];
 	struct exi_xfer xfer[2];
 	struct exi_op *posted[2]; /* the op whose transfer is in flight */
+	uint32_t n_lent[2];	  /* of ops, see place.h */
 	struct exi_waiter *waiters[2];
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
@@ -325,6 +327,9 @@ void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir);
 /* The peer rang: wakes the waiters of the direction, and not who sleeps on
  * words. */
 EXI_SHIM void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir);
+
+/* The same with the direction's lock held. */
+void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Calls f for each live socket. */
 EXI_SHIM void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg),

@@ -117,7 +117,8 @@ static enum exi_stream_kind indirect(const struct exi_stream_tx *tx,
 }
 
 enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
-					bool hurry, struct exi_stream_msg *ret)
+					enum exi_stream_how how,
+					struct exi_stream_msg *ret)
 {
 	assert(tx_sane(tx) && !(want && (tx->draining || tx->ending)));
 	if (tx->ended)
@@ -128,12 +129,14 @@ enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
 						.seq = tx->seq };
 		return ret->kind;
 	}
-	if (want && tx->adverts && !(rather_ring(tx, want) && tx_room(tx)))
+	if (want && tx->adverts &&
+	    !((how == EXI_STREAM_RING || rather_ring(tx, want)) && tx_room(tx)))
 		return direct(tx, want, ret);
 	if (!tx->answer) {
 		if (!want || !tx_room(tx))
 			return EXI_STREAM_NONE;
-		if (!hurry && want >= tx->policy.wait_min && !tx->adverts)
+		if (how == EXI_STREAM_PATIENT && want >= tx->policy.wait_min &&
+		    !tx->adverts)
 			return EXI_STREAM_WAIT;
 	}
 	return indirect(tx, want, ret);

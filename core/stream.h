@@ -49,7 +49,7 @@
 enum exi_stream_kind {
 	EXI_STREAM_NONE, /* nothing to send now */
 	/* Sender. There is room in the ring, and the policy would rather have
-	 * an advert: wait for one, a bounded time, then ask in a hurry. */
+	 * an advert: wait for one, a bounded time, then ask for NOW. */
 	EXI_STREAM_WAIT,
 	EXI_STREAM_DIRECT,   /* len bytes were written to addr, with key */
 	EXI_STREAM_INDIRECT, /* to the ring at offset addr; len may be 0 */
@@ -145,15 +145,23 @@ struct exi_stream_tx {
 void exi_stream_tx_init(struct exi_stream_tx *tx, uint32_t ring,
 			const struct exi_stream_policy *policy);
 
+/* How the bytes that are waiting can be sent. */
+enum exi_stream_how {
+	EXI_STREAM_PATIENT, /* either way, and they may WAIT */
+	EXI_STREAM_NOW,	    /* either way */
+	EXI_STREAM_RING,    /* by the ring, if it has room */
+};
+
 /* What to send now, when want bytes are waiting: all that is queued, not the
  * next call's alone, for the policy goes by batches. To be asked with 0, too,
- * after got and after end. hurry: never WAIT. DIRECT and INDIRECT: write up to
- * len bytes, then tell the peer how many. NONE: only got can change that.
+ * after got and after end. DIRECT and INDIRECT: write up to len bytes, then tell
+ * the peer how many. NONE: only got can change that.
  *
  * The fabric keeps what it wrote to the ring until it was acked: a mirror of
  * the ring, written from there, does. */
 enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
-					bool hurry, struct exi_stream_msg *ret);
+					enum exi_stream_how how,
+					struct exi_stream_msg *ret);
 
 /* The fabric took the message that next returned, with len of its bytes: from
  * 1, or 0 where the message had 0. */

@@ -22,6 +22,7 @@
 #include "core/log.h"
 #include "core/names.h"
 #include "core/orphan.h"
+#include "core/place.h"
 #include "core/proof.h"
 #include "core/registry.h"
 #include "core/wait.h"
@@ -333,6 +334,9 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 
 	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
 		return;
+	h->leaving = !exi_place_quiet(sk);
+	if (h->leaving)
+		return; /* the last receive that comes back goes on here */
 	sk->fab->swops->cursor(sk->fab, &pos, &used);
 	if (h->mode == EXI_MODE_RING)
 		h->left = 0;

@@ -74,7 +74,10 @@ typedef struct exs_x_sockinfo {
 	uint64_t exs_x_spins;	   /* waits that ended without sleeping */
 	uint64_t exs_x_upgrades;   /* directions switched onto a fabric */
 	uint64_t exs_x_downgrades; /* directions switched back */
-	uint64_t exs_x_room[12];   /* zero; keeps the size */
+	/* Of the fabric's: those that the device put where they belong. */
+	uint64_t exs_x_tx_direct_bytes;
+	uint64_t exs_x_rx_direct_bytes;
+	uint64_t exs_x_room[10]; /* zero; keeps the size */
 } exs_x_sockinfo_t;
 
 /* A descriptor that polls readable while the queue has events (or may have:

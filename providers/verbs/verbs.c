@@ -178,7 +178,7 @@ static int probe(char *why, size_t len)
 const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
-	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH,
+	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE,
 	.probe = probe,
 	.describe = describe,
 	.open = verbsp_domain_open,
@@ -186,6 +186,7 @@ const struct exi_provider verbsp_provider = {
 	.domain_ops = &verbsp_domain_ops,
 	.conn_ops = &verbsp_conn_ops,
 	.switch_ops = &verbsp_switch_ops,
+	.place_ops = &verbsp_place_ops,
 	.remote_ops = &verbsp_remote_ops,
 };
 

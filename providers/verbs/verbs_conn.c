@@ -25,24 +25,52 @@ static int lost(struct verbsp_link *l)
 
 /* --- sending ------------------------------------------------------------ */
 
-/* One piece through the ring: its bytes, or -errno. */
+/* So few bytes that the device takes them with the request. */
+static int send_direct(struct verbsp_link *l, struct exi_stream_msg *m,
+		       const void *buf)
+{
+	/* A ring that was read empty has room, but the peer says so. */
+	if (m->len > l->net->inline_max)
+		return -EAGAIN;
+	return verbsp_link_write(l, buf, 0, m->addr, (uint32_t)m->key, m->len,
+				 VERBSP_NOTE_DIRECT, NULL);
+}
+
+static int send_indirect(struct verbsp_link *l, struct exi_stream_msg *m,
+			 const void *buf)
+{
+	unsigned char *at = l->mirror.at + m->addr;
+
+	if (m->len > PIECE_MAX)
+		m->len = PIECE_MAX;
+	memcpy(at, buf, m->len);
+	return verbsp_link_write(l, at, l->mirror.mr->lkey,
+				 l->peer_addr + m->addr, l->peer_rkey, m->len,
+				 VERBSP_NOTE_INDIRECT, NULL);
+}
+
+/* One piece, copied: its bytes, or -errno. */
 static ssize_t send_piece(struct verbsp_link *l, const void *buf, size_t len)
 {
+	enum exi_stream_how how =
+		len <= l->net->inline_max ? EXI_STREAM_NOW : EXI_STREAM_RING;
 	struct exi_stream_msg m;
-	uint32_t n;
 	int err;
 
-	if (exi_stream_tx_next(&l->tx, len, true, &m) != EXI_STREAM_INDIRECT)
+	switch (exi_stream_tx_next(&l->tx, len, how, &m)) {
+	case EXI_STREAM_DIRECT:
+		err = send_direct(l, &m, buf);
+		break;
+	case EXI_STREAM_INDIRECT:
+		err = send_indirect(l, &m, buf);
+		break;
+	default:
 		return -EAGAIN;
-	n = m.len < PIECE_MAX ? m.len : PIECE_MAX;
-	memcpy(l->mirror.at + m.addr, buf, n);
-	err = verbsp_link_write(l, l->mirror.at + m.addr, l->mirror.mr->lkey,
-				l->peer_addr + m.addr, l->peer_rkey, n,
-				VERBSP_NOTE_INDIRECT);
+	}
 	if (err)
 		return err;
-	exi_stream_tx_sent(&l->tx, &m, n);
-	return n;
+	exi_stream_tx_sent(&l->tx, &m, m.len);
+	return m.len;
 }
 
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
@@ -128,7 +156,7 @@ static bool ready(struct verbsp_link *l, enum exi_dir dir)
 		return true;
 	if (dir == EXI_RX)
 		return exi_stream_rx_unread(&l->rx) > 0 ||
-		       exi_stream_rx_over(&l->rx);
+		       exi_stream_rx_over(&l->rx) || l->rx.n_done > 0;
 	return exi_stream_tx_ready(&l->tx) && verbsp_link_writable(l);
 }
 
@@ -145,18 +173,22 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
  * the flag. Pairs with stir(). */
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
+	bool word = how == EXI_WAKE_WORD || how == EXI_WAKE_WORD_REAP;
 	struct verbsp_link *l = link_of(c);
 	uint32_t unread = exi_stream_rx_unread(&l->rx);
 	bool busy;
 
 	if (dir == EXI_RX)
 		verbsp_link_report(l, true);
-	verbsp_link_want(l, dir, how == EXI_WAKE_WORD);
+	verbsp_link_want(l, dir, word);
 	verbsp_net_poll(l->net);
 	busy = ready(l, dir);
 	if (how == EXI_WAKE_NEXT)
 		busy = exi_stream_rx_unread(&l->rx) != unread || l->rx.ended;
-	if (busy && how == EXI_WAKE_WORD)
+	else if (dir == EXI_TX && how != EXI_WAKE_WORD && how != EXI_WAKE_BELL)
+		busy = atomic_load(&l->err) != 0;
+	busy = busy || (dir == EXI_TX && verbsp_place_over(l));
+	if (busy && word)
 		verbsp_link_want_no_more(l, dir, true);
 	return busy ? -EBUSY : 0;
 }
@@ -216,10 +248,8 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 static void switch_cursor(struct exi_conn *c, uint64_t *ret_pos,
 			  uint64_t *ret_used)
 {
-	struct verbsp_link *l = link_of(c);
-
-	exi_stream_rx_stop(&l->rx);
-	*ret_pos = exi_stream_rx_cursor(&l->rx);
+	/* It is quiet. */
+	*ret_pos = exi_stream_rx_cursor(&link_of(c)->rx);
 	*ret_used = 0;
 }
 

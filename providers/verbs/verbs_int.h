@@ -119,7 +119,10 @@ struct verbsp_net {
 	pthread_mutex_t lock;	/* taking from received, and the slots */
 	pthread_mutex_t reap;	/* taking from sent, and the slots */
 	struct verbsp_slot slot[VERBSP_SLOTS];
-	unsigned int last; /* slot of the last completion: a hint */
+	unsigned int last;  /* slot of the last completion: a hint */
+	uint32_t write_max; /* bytes of one request */
+	pthread_mutex_t memory_lock;
+	struct exi_list memory; /* registered with the device: verbs_place.c */
 };
 
 /* Gives the link of id a net of its device, a slot and a queue pair. -errno. */
@@ -173,6 +176,14 @@ struct verbsp_inbox {
 	struct exi_stream_msg msg[VERBSP_INBOX];
 };
 
+/* Where a request is in its order. */
+struct verbsp_sent {
+	uint32_t number; /* of the messages sent, its note's */
+	uint32_t posted; /* of the requests posted */
+};
+
+struct verbsp_places;
+
 struct verbsp_mem {
 	unsigned char *at;
 	uint32_t bytes;
@@ -198,6 +209,10 @@ struct verbsp_link {
 	_Atomic uint32_t sleepers[2]; /* on stir */
 	_Atomic bool bell[2];	      /* the next is to ring the pair link */
 	_Atomic int err;	      /* -errno: nothing arrives any more */
+	_Atomic bool owes;	 /* bytes came that the other end waits for */
+	_Atomic bool unsaid;	 /* the receiver waits for a credit, */
+	_Atomic bool unanswered; /* the sender */
+	_Atomic bool dead;	 /* the queue pair takes nothing any more */
 
 	pthread_mutex_t post;
 	struct verbsp_mem out;	   /* messages, by number */
@@ -214,6 +229,8 @@ struct verbsp_link {
 	struct verbsp_mem ring;
 	uint64_t peer_addr;
 	uint32_t peer_rkey;
+	struct verbsp_places *places; /* null until used first; both locks */
+	_Atomic uint32_t placed; /* the last request from a program's memory */
 };
 
 /* Of a ring: what the configuration says, but not more than the largest. */
@@ -234,6 +251,8 @@ void verbsp_link_free(struct verbsp_link *l);
 /* Under the core's lock of the direction: gives the engine what arrived. -EPROTO.
  */
 int verbsp_link_take(struct verbsp_link *l, enum exi_dir dir);
+/* The same: what lies in the ring goes into the receives that are posted. */
+void verbsp_link_copy(struct verbsp_link *l);
 /* The sender's messages without bytes. */
 void verbsp_link_answer(struct verbsp_link *l);
 /* The receiver's. */
@@ -243,9 +262,11 @@ void verbsp_link_report(struct verbsp_link *l, bool idle);
  * no credit but for the reserve's users. */
 int verbsp_link_say(struct verbsp_link *l, struct verbsp_msg *m,
 		    const void *extra, bool urgent, bool reserve);
-/* Bytes at an offset of the mirror, and their note. -EAGAIN as above. */
+/* Bytes and their note. -EAGAIN as above. ret is null, or says which it was, and
+ * the device tells when it is done. */
 int verbsp_link_write(struct verbsp_link *l, const void *from, uint32_t lkey,
-		      uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind);
+		      uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind,
+		      struct verbsp_sent *ret);
 /* A write would find a credit. */
 bool verbsp_link_writable(struct verbsp_link *l);
 /* Whatever arrives for the direction wakes who sleeps on stir, or rings the
@@ -261,6 +282,8 @@ void verbsp_link_heard(struct verbsp_link *l, const struct verbsp_msg *m,
 void verbsp_link_give(struct verbsp_link *l);
 /* Nothing arrives any more; the pair link hangs up. Any lock. */
 void verbsp_link_fail(struct verbsp_link *l, int err, const char *why);
+/* The queue pair takes and sends nothing any more, from here on. Any lock. */
+void verbsp_link_kill(struct verbsp_link *l);
 /* Our end of the pair link is readable. */
 void verbsp_link_pair_event(struct verbsp_link *l);
 
@@ -278,6 +301,15 @@ static inline struct verbsp_conn *verbsp_conn(struct exi_conn *c)
 
 extern const struct exi_conn_ops verbsp_conn_ops;
 extern const struct exi_switch_ops verbsp_switch_ops;
+
+/* --- transfers without a copy (verbs_place.c) --------------------------- */
+
+extern const struct exi_place_ops verbsp_place_ops;
+
+/* The first of the sends that are under way was received. TX lock. */
+bool verbsp_place_over(struct verbsp_link *l);
+/* The queue pair is gone. */
+void verbsp_place_free(struct verbsp_link *l);
 
 /* --- meeting (verbs_meet.c) --------------------------------------------- */
 

@@ -29,15 +29,21 @@ static bool silence(struct verbsp_link *l, enum exi_dir dir)
 	return true;
 }
 
+/* The core is to look. One ring that it has not heard is enough. */
+static void ring(struct verbsp_link *l)
+{
+	char byte = 1;
+
+	send(l->pair, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* Something came that the direction waits for. */
 static void wake(struct verbsp_link *l, enum exi_dir dir)
 {
-	char ring = 1;
-
 	if (atomic_load(&l->sleepers[dir]))
 		verbsp_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
 	if (silence(l, dir))
-		send(l->pair, &ring, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ring(l);
 }
 
 /* After what came was stored. Pairs with the flag, then the look, of arm(). */
@@ -78,6 +84,16 @@ void verbsp_link_fail(struct verbsp_link *l, int err, const char *why)
 	stir(l, EXI_TX);
 	if (l->pair >= 0)
 		shutdown(l->pair, SHUT_RDWR);
+}
+
+void verbsp_link_kill(struct verbsp_link *l)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	if (atomic_exchange(&l->dead, true))
+		return;
+	ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
+	verbsp_link_fail(l, -ECONNRESET, "given up");
 }
 
 /* --- posting ------------------------------------------------------------ */
@@ -149,6 +165,7 @@ static int say_locked(struct verbsp_link *l, struct verbsp_msg *m,
 	l->sent++;
 	if (urgent || urges(l))
 		wr.send_flags |= IBV_SEND_SOLICITED;
+	atomic_store(&l->owes, false);
 	__atomic_store_n(&l->given, atomic_load(&l->received),
 			 __ATOMIC_RELAXED);
 	m->credits = htole32(l->given);
@@ -214,7 +231,8 @@ static int write_locked(struct verbsp_link *l, struct ibv_send_wr *wr,
 }
 
 int verbsp_link_write(struct verbsp_link *l, const void *from, uint32_t lkey,
-		      uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind)
+		      uint64_t to, uint32_t rkey, uint32_t len, uint32_t kind,
+		      struct verbsp_sent *ret_sent)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)from,
@@ -229,25 +247,35 @@ int verbsp_link_write(struct verbsp_link *l, const void *from, uint32_t lkey,
 	};
 	int ret = -EAGAIN;
 
+	if (ret_sent)
+		wr.send_flags |= IBV_SEND_SIGNALED;
 	pthread_mutex_lock(&l->post);
 	if (may_send(l, false))
 		ret = write_locked(l, &wr, from,
 				   kind << VERBSP_NOTE_SHIFT | len);
+	if (ret_sent)
+		*ret_sent = (struct verbsp_sent){ .number = l->sent,
+						  .posted = l->posted };
 	pthread_mutex_unlock(&l->post);
 	return ret;
+}
+
+static bool due(struct verbsp_link *l)
+{
+	uint32_t n = atomic_load(&l->received) -
+		     __atomic_load_n(&l->given, __ATOMIC_RELAXED);
+
+	return n >= VERBSP_GIVE || (n && atomic_load(&l->owes));
 }
 
 void verbsp_link_give(struct verbsp_link *l)
 {
 	struct verbsp_msg m = { .kind = VERBSP_CREDIT };
 
-	if (atomic_load(&l->received) -
-		    __atomic_load_n(&l->given, __ATOMIC_RELAXED) <
-	    VERBSP_GIVE)
+	if (!due(l))
 		return;
 	pthread_mutex_lock(&l->post);
-	if (atomic_load(&l->received) - l->given >= VERBSP_GIVE &&
-	    may_send(l, true))
+	if (due(l) && may_send(l, true))
 		say_locked(l, &m, NULL, false, NULL);
 	pthread_mutex_unlock(&l->post);
 }
@@ -301,6 +329,8 @@ static void note(struct verbsp_link *l, uint32_t note)
 	}
 	if (kind == VERBSP_NOTE_INDIRECT)
 		l->arrived += m.len;
+	else
+		atomic_store(&l->owes, true);
 	put(l, EXI_RX, &m);
 }
 
@@ -347,6 +377,10 @@ static void take_credits(struct verbsp_link *l, uint32_t credits)
 	atomic_store(&l->credited, credits);
 	if (atomic_exchange(&l->stuck, false))
 		verbsp_link_pair_event(l);
+	if (atomic_exchange(&l->unsaid, false))
+		stir(l, EXI_RX);
+	if (atomic_exchange(&l->unanswered, false))
+		ring(l);
 	stir(l, EXI_TX);
 }
 
@@ -406,7 +440,9 @@ void verbsp_link_heard(struct verbsp_link *l, const struct verbsp_msg *in,
 		return put(l, EXI_TX, &m);
 	case VERBSP_REVOKE:
 		m.kind = EXI_STREAM_REVOKE;
-		return put(l, EXI_TX, &m);
+		put(l, EXI_TX, &m);
+		/* It is answered though nobody sends. */
+		return ring(l);
 	case VERBSP_CREDIT:
 		return;
 	case VERBSP_TELL:
@@ -486,8 +522,22 @@ static void drop_ring(struct verbsp_mem *m)
 	*m = (struct verbsp_mem){ 0 };
 }
 
+/* What is worth an advert, the configuration says. */
+static struct exi_stream_policy policy(void)
+{
+	struct exi_stream_policy ret = exi_stream_policy_default;
+	uint64_t least = verbsp_host->config()->zcopy_threshold;
+
+	if (least < ret.direct_min)
+		ret.direct_min = (uint32_t)least;
+	if (least < ret.advert_min)
+		ret.advert_min = (uint32_t)least;
+	return ret;
+}
+
 int verbsp_link_open(struct verbsp_link *l)
 {
+	const struct exi_stream_policy p = policy();
 	int err = make_ring(l, &l->ring, verbsp_ring_bytes(),
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
@@ -495,13 +545,13 @@ int verbsp_link_open(struct verbsp_link *l)
 		err = make_ring(l, &l->out, VERBSP_CREDITS * VERBSP_MSG_MAX,
 				IBV_ACCESS_LOCAL_WRITE);
 	if (!err)
-		exi_stream_rx_init(&l->rx, l->ring.bytes,
-				   &exi_stream_policy_default);
+		exi_stream_rx_init(&l->rx, l->ring.bytes, &p);
 	return err;
 }
 
 int verbsp_link_up(struct verbsp_link *l, const struct verbsp_ring *theirs)
 {
+	const struct exi_stream_policy p = policy();
 	int err;
 
 	if (theirs->bytes < VERBSP_RING_MIN ||
@@ -513,7 +563,7 @@ int verbsp_link_up(struct verbsp_link *l, const struct verbsp_ring *theirs)
 		return err;
 	l->peer_addr = theirs->addr;
 	l->peer_rkey = theirs->rkey;
-	exi_stream_tx_init(&l->tx, theirs->bytes, &exi_stream_policy_default);
+	exi_stream_tx_init(&l->tx, theirs->bytes, &p);
 	return 0;
 }
 
@@ -563,6 +613,7 @@ void verbsp_link_free(struct verbsp_link *l)
 	drop_ring(&l->ring);
 	drop_ring(&l->mirror);
 	drop_ring(&l->out);
+	verbsp_place_free(l);
 	free(l);
 }
 
@@ -597,7 +648,20 @@ int verbsp_link_take(struct verbsp_link *l, enum exi_dir dir)
 		verbsp_link_fail(l, err, "a message that cannot be");
 	else if (dir == EXI_TX)
 		verbsp_link_answer(l);
+	else
+		verbsp_link_copy(l);
 	return err;
+}
+
+void verbsp_link_copy(struct verbsp_link *l)
+{
+	uint32_t at, n;
+	void *to;
+
+	while ((n = exi_stream_rx_copy(&l->rx, &at, &to))) {
+		memcpy(to, l->ring.at + at, n);
+		exi_stream_rx_copied(&l->rx, n);
+	}
 }
 
 static int say_engine(struct verbsp_link *l, const struct exi_stream_msg *m)
@@ -615,7 +679,9 @@ static int say_engine(struct verbsp_link *l, const struct exi_stream_msg *m)
 		.key = m->key,
 	};
 
-	return verbsp_link_say(l, &out, NULL, false, true);
+	/* A REVOKE is answered by who need not be waiting for anything. */
+	return verbsp_link_say(l, &out, NULL, m->kind == EXI_STREAM_REVOKE,
+			       true);
 }
 
 void verbsp_link_answer(struct verbsp_link *l)
@@ -623,24 +689,32 @@ void verbsp_link_answer(struct verbsp_link *l)
 	struct exi_stream_msg m;
 	int err = 0;
 
-	while (!err &&
-	       exi_stream_tx_next(&l->tx, 0, true, &m) != EXI_STREAM_NONE) {
+	while (!err && exi_stream_tx_next(&l->tx, 0, EXI_STREAM_NOW, &m) !=
+			       EXI_STREAM_NONE) {
 		err = m.kind == EXI_STREAM_END
 			      ? say_engine(l, &m)
 			      : verbsp_link_write(l, l->mirror.at,
 						  l->mirror.mr->lkey,
 						  l->peer_addr, l->peer_rkey, 0,
-						  VERBSP_NOTE_INDIRECT);
+						  VERBSP_NOTE_INDIRECT, NULL);
 		if (!err)
 			exi_stream_tx_sent(&l->tx, &m, 0);
 	}
+	if (err == -EAGAIN)
+		atomic_store(&l->unanswered, true);
 }
 
 void verbsp_link_report(struct verbsp_link *l, bool idle)
 {
 	struct exi_stream_msg m;
+	int err = 0;
 
-	while (exi_stream_rx_next(&l->rx, idle, &m) != EXI_STREAM_NONE &&
-	       say_engine(l, &m) == 0)
-		exi_stream_rx_sent(&l->rx, &m);
+	while (!err &&
+	       exi_stream_rx_next(&l->rx, idle, &m) != EXI_STREAM_NONE) {
+		err = say_engine(l, &m);
+		if (!err)
+			exi_stream_rx_sent(&l->rx, &m);
+	}
+	if (err == -EAGAIN)
+		atomic_store(&l->unsaid, true);
 }

@@ -218,8 +218,8 @@ static int fill(struct verbsp_net *n)
 	n->received = ibv_create_cq(n->ctx, got, n, n->channel, 0);
 	n->sent = ibv_create_cq(
 		n->ctx,
-		(int)(VERBSP_SLOTS *
-		      (VERBSP_SEND_DEPTH / VERBSP_SIGNAL_EVERY + 1)),
+		(int)(VERBSP_SLOTS * (VERBSP_SEND_DEPTH / VERBSP_SIGNAL_EVERY +
+				      1 + VERBSP_CREDITS)),
 		n, NULL, 0);
 	n->srq = ibv_create_srq(n->pd, &srq);
 	if (!n->received || !n->sent || !n->srq)
@@ -248,6 +248,8 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	pthread_mutex_init(&n->lock, NULL);
 	pthread_mutex_init(&n->reap, NULL);
+	pthread_mutex_init(&n->memory_lock, NULL);
+	exi_list_init(&n->memory);
 	exi_list_init(&n->node);
 	err = fill(n);
 	if (err)
@@ -314,6 +316,16 @@ static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 	return 0;
 }
 
+static uint32_t write_max(struct rdma_cm_id *id)
+{
+	struct ibv_port_attr port;
+
+	if (ibv_query_port(id->verbs, id->port_num, &port) ||
+	    port.max_msg_sz > EXI_STREAM_LEN_MAX)
+		return EXI_STREAM_LEN_MAX;
+	return port.max_msg_sz;
+}
+
 static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 {
 	struct verbsp_slot *s = &n->slot[slot];
@@ -325,6 +337,7 @@ static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 		return err;
 	l->net = n;
 	l->slot = slot;
+	n->write_max = write_max(l->id);
 	pthread_mutex_lock(&n->reap);
 	s->generation = (s->generation + 1) & 0xffffffu;
 	s->qp_num = l->qp->qp_num;

@@ -67,6 +67,7 @@ struct world {
 	uint32_t cancels; /* of 100 */
 	uint32_t downs;	  /* of 1000 */
 	uint32_t hurry;
+	uint32_t by_ring;
 	struct exi_stream_tx tx;
 	struct exi_stream_rx rx;
 	struct channel s2r;
@@ -174,6 +175,14 @@ static void place(struct world *w, uint32_t i)
 		place_indirect(w, p);
 }
 
+static enum exi_stream_how how(struct world *w, bool fair)
+{
+	if (below(w, 100) < w->by_ring)
+		return EXI_STREAM_RING;
+	return fair || below(w, 100) < w->hurry ? EXI_STREAM_NOW
+						: EXI_STREAM_PATIENT;
+}
+
 /* Sends as the sender's engine says; true when it did. */
 static bool pump_tx(struct world *w, bool fair)
 {
@@ -184,8 +193,8 @@ static bool pump_tx(struct world *w, bool fair)
 	if (want && !fair)
 		want = below(w, want + 1);
 	if (w->s2r.n == QUEUE || (want && w->end_said) ||
-	    exi_stream_tx_next(&w->tx, want, fair || below(w, 100) < w->hurry,
-			       &m) <= EXI_STREAM_WAIT)
+	    exi_stream_tx_next(&w->tx, want, how(w, fair), &m) <=
+		    EXI_STREAM_WAIT)
 		return false;
 	n = m.len && !fair ? 1 + below(w, m.len) : m.len;
 	p = push(&w->s2r, &m);
@@ -544,6 +553,7 @@ static void begin(struct world *w, uint64_t seed, enum mix waitall)
 	w->cancels = below(w, 2) ? below(w, 30) : 0;
 	w->downs = below(w, 2) ? below(w, 4) * below(w, 100) : 0;
 	w->hurry = below(w, 101);
+	w->by_ring = below(w, 3) ? 0 : below(w, 101);
 	if (below(w, 2)) {
 		/* Near the wrap of everything. */
 		uint64_t head = UINT32_MAX - below(w, 100);
@@ -824,7 +834,7 @@ static void rx_begin(uint32_t ring)
 /* The sender says this about so many bytes. */
 static void tx_sends(enum exi_stream_kind kind, size_t want, uint32_t len)
 {
-	T_EQ(exi_stream_tx_next(&tx, want, false, &m), kind);
+	T_EQ(exi_stream_tx_next(&tx, want, EXI_STREAM_PATIENT, &m), kind);
 	T_EQ(m.len, len);
 	exi_stream_tx_sent(&tx, &m, m.len);
 }
@@ -924,7 +934,7 @@ static void acks_of_what_was_not_sent_are_refused(void)
 	tx_sends(EXI_STREAM_INDIRECT, 9, 3); /* up to the end of the ring */
 	tx_sends(EXI_STREAM_INDIRECT, 9, 5);
 	T(!exi_stream_tx_ready(&tx));
-	T_EQ(exi_stream_tx_next(&tx, 1, true, &m), EXI_STREAM_NONE);
+	T_EQ(exi_stream_tx_next(&tx, 1, EXI_STREAM_NOW, &m), EXI_STREAM_NONE);
 }
 
 static void revokes_of_no_phase_are_refused(void)
@@ -935,7 +945,8 @@ static void revokes_of_no_phase_are_refused(void)
 	tx_refuses(SAYS(REVOKE, .phase = UINT32_MAX - 1));
 	tx_sends(EXI_STREAM_INDIRECT, 1, 1);
 	tx_takes(SAYS(REVOKE, .phase = 0));
-	T_EQ(exi_stream_tx_next(&tx, 0, false, &m), EXI_STREAM_NONE);
+	T_EQ(exi_stream_tx_next(&tx, 0, EXI_STREAM_PATIENT, &m),
+	     EXI_STREAM_NONE);
 	tx_refuses(SAYS(REVOKE, .phase = 1));
 	tx_refuses(SAYS(REVOKE, .phase = 2));
 }
@@ -1135,7 +1146,8 @@ static void tx_lives(struct t_rng *r)
 			exi_stream_tx_drained(&tx, 1);
 		break;
 	default:
-		if (exi_stream_tx_next(&tx, want, true, &m) > EXI_STREAM_WAIT)
+		if (exi_stream_tx_next(&tx, want, EXI_STREAM_NOW, &m) >
+		    EXI_STREAM_WAIT)
 			exi_stream_tx_sent(&tx, &m, m.len);
 	}
 }
@@ -1269,7 +1281,8 @@ static void bytes_of_the_ring_answer_a_revoke(void)
 	tx_takes(SAYS(ADVERT, .len = 4));
 	tx_takes(SAYS(REVOKE));
 	tx_sends(EXI_STREAM_INDIRECT, 2, 2); /* rather than one of none */
-	T_EQ(exi_stream_tx_next(&tx, 0, false, &m), EXI_STREAM_NONE);
+	T_EQ(exi_stream_tx_next(&tx, 0, EXI_STREAM_PATIENT, &m),
+	     EXI_STREAM_NONE);
 }
 
 static void the_end_gives_back_what_was_lent(void)
@@ -1294,7 +1307,8 @@ static void the_end_gives_back_what_was_lent(void)
 	T_EQ(tx.stats.dropped, 1);
 	tx_takes(SAYS(REVOKE)); /* under way when it was said */
 	tx_takes(SAYS(ADVERT, .len = 4));
-	T_EQ(exi_stream_tx_next(&tx, 0, false, &m), EXI_STREAM_NONE);
+	T_EQ(exi_stream_tx_next(&tx, 0, EXI_STREAM_PATIENT, &m),
+	     EXI_STREAM_NONE);
 	T(!exi_stream_tx_ready(&tx));
 }
 
@@ -1454,11 +1468,14 @@ static void large_batches_may_wait_for_an_advert(void)
 	p.wait_min = 10;
 	exi_stream_tx_init(&tx, 32, &p);
 	tx_sends(EXI_STREAM_INDIRECT, 9, 9);
-	T_EQ(exi_stream_tx_next(&tx, 10, false, &m), EXI_STREAM_WAIT);
+	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_PATIENT, &m),
+	     EXI_STREAM_WAIT);
 	tx_takes(SAYS(ADVERT, .len = 100, .phase = 2, .seq = 9));
 	tx_sends(EXI_STREAM_DIRECT, 10, 10);
-	T_EQ(exi_stream_tx_next(&tx, 10, false, &m), EXI_STREAM_WAIT);
-	T_EQ(exi_stream_tx_next(&tx, 10, true, &m), EXI_STREAM_INDIRECT);
+	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_PATIENT, &m),
+	     EXI_STREAM_WAIT);
+	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_NOW, &m),
+	     EXI_STREAM_INDIRECT);
 }
 
 static void adverts_in_vain_are_held_back_for_a_while(void)

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Lending operations to a fabric's device, and taking them back. */
+#include "core/place.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include "core/config.h"
+#include "core/flow.h"
+#include "core/mem.h"
+
+static const struct exi_place_ops *ops_of(const struct exi_sock *sk)
+{
+	return sk->fab ? sk->fab->pops : NULL;
+}
+
+/* Bytes that nobody has yet. */
+static size_t rest(const struct exi_op *op)
+{
+	return op->len - op->done - op->lent;
+}
+
+struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_list *pos;
+
+	exi_list_for_each (pos, &sk->ops[dir]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (!op->sent && (!op->lent || (dir == EXI_TX && rest(op))))
+			return op;
+	}
+	return NULL;
+}
+
+bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir)
+{
+	return sk->n_lent[dir] > 0;
+}
+
+bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir)
+{
+	return exi_place_lent(sk, dir) && !exi_place_first(sk, dir);
+}
+
+/* Of a size and kind that the device is asked about. */
+static bool fit(const struct exi_op *op)
+{
+	return op->queue && rest(op) &&
+	       rest(op) >= exi_config()->zcopy_threshold;
+}
+
+static struct exi_lent describe(struct exi_op *op)
+{
+	return (struct exi_lent){
+		.buf = (char *)op->buf + op->done + op->lent,
+		.len = rest(op),
+		.waitall = op->flags & MSG_WAITALL,
+		.memory = exi_mem_of(op->region),
+		.owner = op,
+	};
+}
+
+static int lend_one(struct exi_sock *sk, struct exi_op *op)
+{
+	struct exi_lent r = describe(op);
+	int ret = sk->fab->pops->lend(sk->fab, &r);
+
+	if (ret == 0) {
+		op->lent = r.len;
+		sk->n_lent[EXI_RX]++;
+	}
+	return ret;
+}
+
+bool exi_place_lend(struct exi_sock *sk)
+{
+	struct exi_list *pos;
+	bool ret = false;
+
+	if (!ops_of(sk) || sk->sh->half[EXI_RX].mode != EXI_MODE_RING ||
+	    sk->sh->half[EXI_RX].leaving || atomic_load(&sk->sh->gone))
+		return false;
+	exi_list_for_each (pos, &sk->ops[EXI_RX]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (op->lent)
+			continue;
+		if (op->cancelled || !fit(op) || lend_one(sk, op))
+			break;
+		ret = true;
+	}
+	return ret;
+}
+
+ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct exi_lent s;
+	ssize_t n;
+
+	if (!ops_of(sk) || h->mode != EXI_MODE_RING || h->ended || h->broken ||
+	    h->err || atomic_load(&sk->sh->gone) || op->cancelled || !fit(op))
+		return -EAGAIN;
+	s = describe(op);
+	n = sk->fab->pops->give(sk->fab, &s);
+	if (n <= 0)
+		return -EAGAIN;
+	sk->n_lent[EXI_TX] += !op->lent;
+	op->lent += (size_t)n;
+	return n;
+}
+
+/* Sends that waited for those before them to be told. */
+static void finish_sent(struct exi_sock *sk)
+{
+	while (!exi_list_empty(&sk->ops[EXI_TX])) {
+		struct exi_op *op = exi_container(sk->ops[EXI_TX].next,
+						  struct exi_op, node);
+
+		if (!op->sent)
+			return;
+		exi_flow_finish_locked(sk, EXI_TX, op, 0);
+	}
+}
+
+/* A piece of a send is over. */
+static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
+{
+	if (n < 0) {
+		op->lent = 0;
+		sk->n_lent[EXI_TX]--;
+		exi_flow_finish_locked(sk, EXI_TX, op, (int)-n);
+		return;
+	}
+	op->lent -= (size_t)n;
+	op->done += (size_t)n;
+	exi_flow_account(sk, EXI_TX, (size_t)n);
+	if (op->lent)
+		return;
+	sk->n_lent[EXI_TX]--;
+	if (op->done == op->len)
+		exi_flow_finish_locked(sk, EXI_TX, op, 0);
+}
+
+/* A receive is its owner's again. */
+static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
+{
+	op->lent = 0;
+	sk->n_lent[EXI_RX]--;
+	op->done += (size_t)n;
+	exi_flow_account(sk, EXI_RX, (size_t)n);
+	if (op->done == op->len || (n && !(op->flags & MSG_WAITALL)))
+		exi_flow_finish_locked(sk, EXI_RX, op, 0);
+	else if (op->cancelled)
+		exi_flow_finish_locked(sk, EXI_RX, op, ECANCELED);
+}
+
+void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_op *op;
+	ssize_t n;
+
+	if (!exi_place_lent(sk, dir))
+		return;
+	if (atomic_load(&sk->sh->gone))
+		sk->fab->pops->cut(sk->fab, dir);
+	while ((op = sk->fab->pops->reap(sk->fab, dir, &n))) {
+		if (dir == EXI_RX) {
+			got(sk, op, n);
+			continue;
+		}
+		gave(sk, op, n);
+		finish_sent(sk);
+	}
+}
+
+void exi_place_recall(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+{
+	if (dir == EXI_RX)
+		sk->fab->pops->recall(sk->fab, op);
+	else
+		op->len = op->done + op->lent;
+}
+
+bool exi_place_quiet(struct exi_sock *sk)
+{
+	if (!ops_of(sk) || !sk->fab->pops->quiet(sk->fab))
+		return !ops_of(sk);
+	exi_place_reap(sk, EXI_RX);
+	return true;
+}
+
+uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
+{
+	return ops_of(sk) ? sk->fab->pops->placed(sk->fab, dir) : 0;
+}
+
+void exi_place_answer(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	if (!ops_of(sk))
+		return;
+	exi_lock(&h->lock);
+	sk->fab->pops->answer(sk->fab);
+	exi_unlock(&h->lock);
+}
+
+/* One look at a direction; whether something is lent. */
+static bool look(struct exi_sock *sk, enum exi_dir dir, bool late)
+{
+	bool ret;
+
+	exi_lock(&sk->sh->half[dir].lock);
+	if (late && exi_place_lent(sk, dir))
+		sk->fab->pops->cut(sk->fab, dir);
+	exi_place_reap(sk, dir);
+	ret = exi_place_lent(sk, dir);
+	exi_unlock(&sk->sh->half[dir].lock);
+	return ret;
+}
+
+void exi_place_stop(struct exi_sock *sk, uint64_t deadline)
+{
+	bool late = false;
+
+	while (look(sk, EXI_RX, late) || look(sk, EXI_TX, late)) {
+		late = exi_now_ns() >= deadline;
+		sched_yield();
+	}
+}
