@@ -88,7 +88,9 @@ struct perf_result {
 	double msgs_per_s;
 	double conns_per_s;
 	double cpu_s[2];
+	double user_s[2]; /* of it, outside the kernel */
 	int64_t bells;
+	double direct; /* share of the bytes that were not copied; -1: unknown */
 };
 
 /* perf_plan.c: names, defaults, and the plan as a line of text. */

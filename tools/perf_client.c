@@ -302,13 +302,23 @@ static int measure(struct client *c, struct perf_result *r)
 		ret = tell(c, "stop", line);
 	if (ret)
 		return ret;
-	if (sscanf(line, "report %" SCNd64 " %" SCNd64, &there.cpu_us,
-		   &there.bells) != 2)
+	if (sscanf(line,
+		   "report %" SCNd64 " %" SCNd64 " %" SCNd64 " %" SCNd64
+		   " %" SCNd64,
+		   &there.cpu_us, &there.user_us, &there.bells, &there.sent,
+		   &there.direct) != 5)
 		return -EPROTO;
 	r->cpu_s[PERF_CLIENT] = (after.cpu_us - before.cpu_us) / 1e6;
 	r->cpu_s[PERF_SERVER] = there.cpu_us / 1e6;
-	if (perf_io_knows(c->plan->api) && c->plan->test != PERF_CONN)
-		r->bells = after.bells - before.bells + there.bells;
+	r->user_s[PERF_CLIENT] = (after.user_us - before.user_us) / 1e6;
+	r->user_s[PERF_SERVER] = there.user_us / 1e6;
+	if (!perf_io_knows(c->plan->api) || c->plan->test == PERF_CONN)
+		return 0;
+	r->bells = after.bells - before.bells + there.bells;
+	there.sent += after.sent - before.sent;
+	there.direct += after.direct - before.direct;
+	if (there.sent > 0)
+		r->direct = (double)there.direct / (double)there.sent;
 	return 0;
 }
 
@@ -431,6 +441,7 @@ int perf_client(int ctl, const struct perf_plan *plan, struct perf_local *local,
 		.msgs_per_s = -1,
 		.conns_per_s = -1,
 		.bells = -1,
+		.direct = -1,
 	};
 	int err;
 

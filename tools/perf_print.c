@@ -95,6 +95,9 @@ static void print_costs(const struct perf_result *r)
 	if (r->bells >= 0)
 		printf("  %-12s %" PRId64 ", %.3g for each message\n", "bells",
 		       r->bells, perf_bells_per_message(r));
+	if (r->direct > 0)
+		printf("  %-12s %.1f%% of the bytes\n", "not copied",
+		       100 * r->direct);
 	/* A connection that carries one request is not meant to move. */
 	if (r->reason > EXS_X_REASON_UNDECIDED ||
 	    (r->reason == EXS_X_REASON_UNDECIDED && r->plan.test != PERF_CONN))
@@ -134,7 +137,8 @@ void perf_print_json(const struct perf_result *r)
 	const struct perf_plan *p = &r->plan;
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
-		" s:{s:f, s:f}, s:o, s:o, s:n, s:s?, s:s, s:b, s:I}",
+		" s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o, s:n, s:s?, s:s, "
+		"s:b, s:I}",
 		"test", perf_test_names[p->test], "api", perf_api_names[p->api],
 		"fabric", r->fabric, "size", (json_int_t)p->size, "depth",
 		(json_int_t)p->depth, "connections", (json_int_t)p->connections,
@@ -142,8 +146,10 @@ void perf_print_json(const struct perf_result *r)
 		"bytes_per_s", number_or_null(r->bytes_per_s), "msgs_per_s",
 		number_or_null(r->msgs_per_s), "conns_per_s",
 		number_or_null(r->conns_per_s), "cpu_s", "client",
-		r->cpu_s[PERF_CLIENT], "server", r->cpu_s[PERF_SERVER], "bells",
-		r->bells < 0 ? json_null() : json_integer(r->bells),
+		r->cpu_s[PERF_CLIENT], "server", r->cpu_s[PERF_SERVER],
+		"user_s", "client", r->user_s[PERF_CLIENT], "server",
+		r->user_s[PERF_SERVER], "direct", number_or_null(r->direct),
+		"bells", r->bells < 0 ? json_null() : json_integer(r->bells),
 		"bells_per_message", number_or_null(perf_bells_per_message(r)),
 		"syscalls", "reason",
 		r->reason < 0 ? NULL : exs_x_reason_name(r->reason), "mode",

@@ -48,6 +48,11 @@ void perf_raise_limits(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
+static int64_t microseconds(const struct timeval *t)
+{
+	return t->tv_sec * INT64_C(1000000) + t->tv_usec;
+}
+
 void perf_used(const struct perf_io *io, const int *fds, unsigned int n,
 	       struct perf_used *ret)
 {
@@ -55,13 +60,16 @@ void perf_used(const struct perf_io *io, const int *fds, unsigned int n,
 	struct rusage u;
 
 	*ret = (struct perf_used){ 0 };
-	if (!getrusage(RUSAGE_SELF, &u))
-		ret->cpu_us = (u.ru_utime.tv_sec + u.ru_stime.tv_sec) *
-				      INT64_C(1000000) +
-			      u.ru_utime.tv_usec + u.ru_stime.tv_usec;
+	if (!getrusage(RUSAGE_SELF, &u)) {
+		ret->user_us = microseconds(&u.ru_utime);
+		ret->cpu_us = ret->user_us + microseconds(&u.ru_stime);
+	}
 	for (unsigned int i = 0; i < n; i++) {
-		if (!io->info(fds[i], &info))
-			ret->bells += (int64_t)info.exs_x_bells_sent;
+		if (io->info(fds[i], &info))
+			continue;
+		ret->bells += (int64_t)info.exs_x_bells_sent;
+		ret->sent += (int64_t)info.exs_x_tx_bytes;
+		ret->direct += (int64_t)info.exs_x_tx_direct_bytes;
 	}
 }
 
@@ -261,8 +269,13 @@ static int report(struct server *sv)
 	struct perf_used u;
 
 	now_used(sv, &u);
-	return perf_say(&sv->ctl, "report %" PRId64 " %" PRId64,
-			u.cpu_us - sv->since.cpu_us, u.bells - sv->since.bells);
+	return perf_say(&sv->ctl,
+			"report %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64
+			" %" PRId64,
+			u.cpu_us - sv->since.cpu_us,
+			u.user_us - sv->since.user_us,
+			u.bells - sv->since.bells, u.sent - sv->since.sent,
+			u.direct - sv->since.direct);
 }
 
 static int obey(struct server *sv)

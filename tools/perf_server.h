@@ -11,7 +11,10 @@
 
 struct perf_used {
 	int64_t cpu_us;
-	int64_t bells; /* rung by this end */
+	int64_t user_us; /* of cpu_us, outside the kernel */
+	int64_t bells;	 /* rung by this end */
+	int64_t sent;	 /* bytes */
+	int64_t direct;	 /* of them, not copied */
 };
 
 /* What this process used so far, with the bells of n connections. */

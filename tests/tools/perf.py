@@ -19,7 +19,7 @@ import stuck  # noqa: E402
 DEADLINE = 60
 MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
-           "bells", "bells_per_message", "syscalls", "reason", "mode",
+           "user_s", "direct", "bells", "bells_per_message", "syscalls", "reason", "mode",
            "exs_run", "idle"}
 QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
 # Members that are numbers, for each test; the others of these are null.
@@ -57,6 +57,10 @@ def result(what, done):
         times = [r["rtt_ns"][q] for q in QUANTILES]
         check(times == sorted(times) and times[0] > 0, f"{what}: {times}")
     check(r["cpu_s"]["client"] >= 0 and r["cpu_s"]["server"] >= 0, what)
+    for end in "client", "server":
+        check(0 <= r["user_s"][end] <= r["cpu_s"][end], what)
+    # Nothing here moves bytes without a copy.
+    check(r["direct"] in (None, 0), f"{what}: direct is {r['direct']}")
     check(r["syscalls"] is None, what)
     return r
 
