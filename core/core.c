@@ -10,6 +10,7 @@
 #include "core/family.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/mem.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/service.h"
@@ -46,6 +47,7 @@ static void in_child(void)
 	exi_registry_forked();
 	exi_marker_forked();
 	exi_queue_forked();
+	exi_mem_forked();
 	exi_sock_forked();
 }
 

@@ -19,6 +19,7 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/parts.h"
 #include "core/queue.h"
 #include "core/ready.h"
 #include "core/service.h"
@@ -405,18 +406,26 @@ static void count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
 
 static void posted_done(struct exi_xfer *x, ssize_t result);
 
-/* Hands the rest of the first operation to the kernel. */
+/* Bytes of the operation's next part follow at once. */
+static int send_flags(const struct exi_op *op)
+{
+	return op->flags |
+	       (op->next < op->n_parts && exi_op_dir(op) == EXI_TX ? MSG_MORE
+								   : 0);
+}
+
+/* Hands what comes next of the first operation to the kernel. */
 static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_xfer *x = &sk->xfer[dir];
 	int ret;
 
-	x->buf = (char *)op->buf + op->done;
-	x->len = op->len - op->done;
+	x->buf = op->buf;
+	x->len = op->run;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
-	x->flags = op->flags & ~(MSG_WAITALL | MSG_DONTWAIT);
+	x->flags = send_flags(op) & ~(MSG_WAITALL | MSG_DONTWAIT);
 	x->done = posted_done;
 	x->conn = sk->tcp;
 	x->owner = sk;
@@ -487,10 +496,18 @@ static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	exi_op_complete(op);
 }
 
-static bool full(const struct exi_op *op, enum exi_dir dir, ssize_t n)
+/* n of the want bytes that came next were moved. True: the operation is done. */
+static bool moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 {
+	exi_parts_moved(op, n);
 	return op->done == op->len || n == 0 ||
-	       (dir == EXI_RX && !(op->flags & MSG_WAITALL));
+	       (dir == EXI_RX && n < want && !(op->flags & MSG_WAITALL));
+}
+
+/* A receive has something, and does not wait for more. */
+static bool content(const struct exi_op *op, enum exi_dir dir)
+{
+	return dir == EXI_RX && op->done && !(op->flags & MSG_WAITALL);
 }
 
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
@@ -500,17 +517,20 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
 		struct exi_op *op =
 			exi_container(sk->ops[dir].next, struct exi_op, node);
-		size_t rest = op->len - op->done;
+		size_t want = op->run;
 		ssize_t n;
 
 		if (op->cancelled) {
 			finish_locked(sk, dir, op, ECANCELED);
 			continue;
 		}
-		n = dir == EXI_RX ? try_recv(sk, h, (char *)op->buf + op->done,
-					     rest, op->flags)
-				  : try_send(sk, h, (char *)op->buf + op->done,
-					     rest, op->flags);
+		n = dir == EXI_RX
+			    ? try_recv(sk, h, op->buf, want, op->flags)
+			    : try_send(sk, h, op->buf, want, send_flags(op));
+		if (n == -EAGAIN && content(op, dir)) {
+			finish_locked(sk, dir, op, 0);
+			continue;
+		}
 		if (n == -EAGAIN) {
 			int ret = expect_locked(sk, dir, op);
 
@@ -529,8 +549,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 				      n == -EREMOTE ? ECONNRESET : (int)-n);
 			continue;
 		}
-		op->done += (size_t)n;
-		if (full(op, dir, n))
+		if (moved(op, dir, (size_t)n, want))
 			finish_locked(sk, dir, op, 0);
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
@@ -574,7 +593,6 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	op = sk->posted[dir];
 	sk->posted[dir] = NULL;
 	if (result > 0) {
-		op->done += (size_t)result;
 		account(h, result, false);
 		/* Counted anew: a switch that came meanwhile may have counted
 		 * these bytes already. */
@@ -586,7 +604,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	/* The end is found again, and judged, by the attempt below. */
 	if (dir == EXI_RX && result == 0 && op->len > op->done)
 		result = -ECANCELED;
-	if (result >= 0 && full(op, dir, result))
+	if (result >= 0 && moved(op, dir, (size_t)result, x->len))
 		finish_locked(sk, dir, op, 0);
 	else if (result < 0 && result != -ECANCELED)
 		finish_locked(sk, dir, op, (int)-result);
@@ -646,7 +664,7 @@ static void before_send(struct exi_sock *sk, int fd, size_t len)
 
 int exi_flow_submit(struct exi_op *op)
 {
-	enum exi_dir dir = op->type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	enum exi_dir dir = exi_op_dir(op);
 	struct exi_shared *sh;
 	struct exi_sock *sk;
 	int fd = op->fd; /* op is the queue's from when it is listed */
@@ -843,10 +861,13 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 /* Operations are queued before us: take a place behind them. */
 static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 {
-	struct exi_op op = {
-		.type = type, .fd = fd, .buf = buf, .len = len, .flags = flags
-	};
-	enum exi_dir dir = type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	struct exi_op op = { .type = type,
+			     .fd = fd,
+			     .buf = buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags };
+	enum exi_dir dir = exi_op_dir(&op);
 	struct exi_word w = { .addr = (const uint32_t *)&op.finished };
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;

@@ -11,10 +11,20 @@
 #include <sys/socket.h>
 
 #include "core/list.h"
+#include "core/provider.h"
 
 struct exi_queue;
 struct exi_region;
 struct exi_sock;
+
+/* A piece of an operation's bytes. */
+struct exi_part {
+	void *base;
+	size_t len;
+	struct exi_region *region; /* held; null */
+};
+
+#define EXI_PARTS_FEW 5 /* for which no memory is asked */
 
 struct exi_op {
 	struct exi_list node;	 /* in the socket's list, then the queue's */
@@ -23,8 +33,11 @@ struct exi_op {
 	int type; /* EXS_EVT_* */
 	int fd;
 	exs_ahandle_t ahandle;
-	void *buf;
-	size_t len;
+	void *arg;   /* the caller's buffer, message, ... for the event */
+	void *buf;   /* next to move, */
+	size_t run;  /* so many bytes; then */
+	size_t next; /* the next part */
+	size_t len;  /* in all */
 	size_t done;
 	int flags;
 	int err; /* positive errno of the event */
@@ -34,10 +47,22 @@ struct exi_op {
 	bool started; /* connect: under way */
 	exs_acceptaddr_t *addr;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
-	/* What follows is set for a connect only. */
-	socklen_t to_len;
-	struct sockaddr_storage to;
+	/* Of more than one buffer; see parts.h. */
+	struct exi_part *parts;
+	size_t n_parts;
+	/* What follows is not cleared. */
+	socklen_t to_len; /* connect */
+	union {
+		struct sockaddr_storage to;
+		struct exi_part few[EXI_PARTS_FEW];
+	};
 };
+
+static inline enum exi_dir exi_op_dir(const struct exi_op *op)
+{
+	return op->type == EXS_EVT_RECV || op->type == EXS_EVT_RECVMSG ? EXI_RX
+								       : EXI_TX;
+}
 
 /* The operation has its result: to its queue, or wakes its thread. Called
  * with the socket's locks held, after it left the socket's list. */

@@ -21,6 +21,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/mem.h"
+#include "core/parts.h"
 #include "core/service.h"
 #include "core/sock.h"
 #include "core/wait.h"
@@ -241,6 +242,8 @@ unlock:
 static void free_slot_locked(struct exi_op *op)
 {
 	op->region = NULL;
+	if (exi_unlikely(op->parts))
+		exi_parts_release(op);
 	op->queue->n_used--;
 	exi_list_add_head(&op->queue->free, &op->node);
 }
@@ -275,7 +278,17 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
 		return;
 	}
-	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->buf;
+	if (op->type == EXS_EVT_SENDMSG || op->type == EXS_EVT_RECVMSG) {
+		exs_msghdr_t *msg = op->arg;
+
+		if (op->type == EXS_EVT_RECVMSG)
+			msg->exs_msg_flags = op->event_flags;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = msg;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
+		return;
+	}
+	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
 }
@@ -939,6 +952,8 @@ void exi_queue_forked(void)
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
 		exi_list_init(&q->done);
+		for (int k = 0; k < q->depth; k++)
+			exi_parts_release(&q->ops[k]);
 		set_slots(q, q->ops, q->depth);
 		if (q->qfd >= 0)
 			q->qfd = exi_fd_keep(

@@ -102,12 +102,40 @@ typedef struct exs_acceptaddr {
 	socklen_t exs_addrlen;
 } exs_acceptaddr_t;
 
+/* A piece of memory of a message, and the registration that covers it or
+ * EXS_MHANDLE_UNREGISTERED. */
+typedef struct exs_iovec {
+	void *exs_iov_base;
+	size_t exs_iov_len;
+	exs_mhandle_t exs_iov_mhandle;
+} exs_iovec_t;
+
+/* A message: its pieces are moved as if they were one buffer. The caller keeps
+ * the structure and the memory until the event is dequeued; the array of pieces
+ * is copied. */
+typedef struct exs_msghdr {
+	void *exs_msg_name; /* null: streams have no names, */
+	socklen_t exs_msg_namelen;
+	exs_iovec_t *exs_msg_iov;
+	int exs_msg_iovlen;    /* at most IOV_MAX */
+	void *exs_msg_control; /* and no control data: null */
+	size_t exs_msg_controllen;
+	int exs_msg_flags; /* set by exs_recvmsg(): MSG_TRUNC, ... */
+} exs_msghdr_t;
+
 /* The arm of EXS_EVT_SEND and EXS_EVT_RECV. */
 typedef struct exs_evt_xfer {
 	void *exs_evt_buffer;  /* as submitted */
 	size_t exs_evt_length; /* bytes moved; of a receive, 0 is the end */
 	int exs_evt_flags;     /* MSG_TRUNC, ... of a receive */
 } exs_evt_xfer_t;
+
+/* The arm of EXS_EVT_SENDMSG and EXS_EVT_RECVMSG. */
+typedef struct exs_evt_xfermsg {
+	exs_msghdr_t *exs_evt_msg; /* as submitted */
+	size_t exs_evt_length;	   /* bytes moved, of all pieces together */
+	int exs_evt_flags;
+} exs_evt_xfermsg_t;
 
 /* The arm of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
@@ -123,6 +151,7 @@ typedef struct exs_event {
 	int exs_evt_reserved;
 	union {
 		exs_evt_xfer_t exs_evt_xfer;
+		exs_evt_xfermsg_t exs_evt_xfermsg;
 		exs_evt_accept_t exs_evt_accept;
 		void *exs_evt_room[5]; /* keeps the size for other arms */
 	} exs_evt_un;
@@ -153,6 +182,10 @@ ssize_t exs_send(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
 		 exs_ahandle_t a, exs_mhandle_t m);
 ssize_t exs_recv(int s, void *buf, size_t len, int flags, exs_qhandle_t q,
 		 exs_ahandle_t a, exs_mhandle_t m);
+ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags, exs_qhandle_t q,
+		    exs_ahandle_t a);
+ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags, exs_qhandle_t q,
+		    exs_ahandle_t a);
 
 /* Connections. */
 int exs_connect(int s, const struct sockaddr *to, socklen_t len, int flags,

@@ -22,6 +22,7 @@ static void every_call_fails_with_enxio(void)
 	socklen_t len = sizeof(val);
 	size_t size = sizeof(val);
 	exs_x_sockinfo_t info;
+	exs_msghdr_t msg = { 0 };
 	exs_event_t e;
 	char buf[8] = { 0 };
 
@@ -34,6 +35,8 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_mderegister(1, 0), ENXIO);
 	T_ERR(t_send(s, buf, sizeof(buf), 0), ENXIO);
 	T_ERR(t_recv(s, buf, sizeof(buf), 0), ENXIO);
+	T_ERR(exs_sendmsg(s, &msg, 0, T_SYNC), ENXIO);
+	T_ERR(exs_recvmsg(s, &msg, 0, T_SYNC), ENXIO);
 	T_ERR(exs_connect(s, addr, at.len, 0, T_SYNC), ENXIO);
 	T_ERR(exs_accept(s, NULL, 0, T_SYNC), ENXIO);
 	T_ERR(exs_cancel(s, NULL, EXS_CAF_FILDES), ENXIO);

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bad input of the calls that take a description of what to do: each is refused
+ * with its errno, takes nothing, and what was right before works after. */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+static exs_qhandle_t q;
+static char buf[4096];
+
+/* A settled pair and a queue. */
+static void begin(int fd[2])
+{
+	t_init();
+	q = T_OK(exs_qcreate(4));
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+}
+
+/* Nothing was taken: all slots are free, and no byte is on its way. */
+static void end(int fd[2])
+{
+	t_no_event(q);
+	T_ERR(t_recv(fd[0], buf, 1, MSG_DONTWAIT), EAGAIN);
+	T_ERR(t_recv(fd[1], buf, 1, MSG_DONTWAIT), EAGAIN);
+	for (long i = 0; i < 4; i++)
+		t_post_send(fd[0], "four", 4, 0, q, i);
+	for (long i = 0; i < 4; i++)
+		T_EQ(t_event_is(q, EXS_EVT_SEND, i), 4);
+	t_recv_all(fd[1], buf, 16);
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
+/* Both calls, both forms. */
+static void messages_say(int s, exs_msghdr_t *m, int err)
+{
+	T_ERR(exs_sendmsg(s, m, MSG_NOSIGNAL, T_SYNC), err);
+	T_ERR(exs_sendmsg(s, m, MSG_NOSIGNAL, q, NULL), err);
+	T_ERR(exs_recvmsg(s, m, MSG_DONTWAIT, T_SYNC), err);
+	T_ERR(exs_recvmsg(s, m, MSG_DONTWAIT, q, NULL), err);
+}
+
+static exs_iovec_t two[] = { { buf, 10, 0 }, { buf + 10, 10, 0 } };
+
+static exs_msghdr_t good(void)
+{
+	return (exs_msghdr_t){ .exs_msg_iov = two, .exs_msg_iovlen = 2 };
+}
+
+static void messages_need_a_connection(void)
+{
+	exs_msghdr_t m = good(), none = { 0 };
+	int fd[2], p[2], hole;
+
+	begin(fd);
+	hole = T_OK(dup(0));
+	close(hole);
+	messages_say(hole, &m, EBADF);
+	messages_say(-1, &m, EBADF);
+	messages_say(INT_MAX, &m, EBADF);
+	messages_say(INT_MIN, &none, EBADF);
+	T_OK(pipe(p));
+	messages_say(p[0], &m, ENOTSOCK);
+	messages_say(p[1], &none, ENOTSOCK);
+	close(p[0]);
+	close(p[1]);
+	end(fd);
+}
+
+static void absurd_messages_are_refused(void)
+{
+	exs_msghdr_t m;
+	int fd[2];
+
+	begin(fd);
+	messages_say(fd[0], NULL, EFAULT);
+	m = good();
+	m.exs_msg_iov = NULL;
+	messages_say(fd[0], &m, EFAULT);
+	m = good();
+	m.exs_msg_iovlen = -1;
+	messages_say(fd[0], &m, EINVAL);
+	m.exs_msg_iovlen = INT_MIN;
+	messages_say(fd[0], &m, EINVAL);
+	m.exs_msg_iovlen = IOV_MAX + 1;
+	messages_say(fd[0], &m, EMSGSIZE);
+	m.exs_msg_iovlen = INT_MAX;
+	messages_say(fd[0], &m, EMSGSIZE);
+	m = good();
+	m.exs_msg_name = buf;
+	messages_say(fd[0], &m, EOPNOTSUPP);
+	m = good();
+	m.exs_msg_namelen = 16;
+	messages_say(fd[0], &m, EOPNOTSUPP);
+	m = good();
+	m.exs_msg_control = buf;
+	messages_say(fd[0], &m, EOPNOTSUPP);
+	m = good();
+	m.exs_msg_controllen = 16;
+	messages_say(fd[0], &m, EOPNOTSUPP);
+	end(fd);
+}
+
+static void absurd_pieces_are_refused(void)
+{
+	exs_iovec_t v[8];
+	exs_msghdr_t m = { .exs_msg_iov = v, .exs_msg_iovlen = 8 };
+	exs_mhandle_t h;
+	int fd[2];
+
+	begin(fd);
+	h = T_OK(exs_mregister(buf + 100, 1000, 0));
+	/* Whichever piece it is, those before it are let go. */
+	for (int bad = 0; bad < 8; bad++) {
+		for (int i = 0; i < 8; i++)
+			v[i] = (exs_iovec_t){ buf + 100 + i, 1, h };
+		v[bad].exs_iov_base = NULL;
+		messages_say(fd[0], &m, EFAULT);
+		v[bad] = (exs_iovec_t){ buf, 1, h };
+		messages_say(fd[0], &m, EINVAL);
+		v[bad] = (exs_iovec_t){ buf + 1099, 2, h };
+		messages_say(fd[0], &m, EINVAL);
+		v[bad] = (exs_iovec_t){ buf + 100, 1, h + 1 };
+		messages_say(fd[0], &m, EINVAL);
+		v[bad] = (exs_iovec_t){ buf + 100, 1, -1 };
+		messages_say(fd[0], &m, EINVAL);
+		v[bad] = (exs_iovec_t){ buf, SIZE_MAX, 0 };
+		messages_say(fd[0], &m, EINVAL);
+		v[bad] = (exs_iovec_t){ buf, SSIZE_MAX, 0 };
+		messages_say(fd[0], &m, EINVAL);
+	}
+	T_OK(exs_mderegister(h, 0));
+	end(fd);
+}
+
+static void unknown_flags_of_messages_are_refused(void)
+{
+	static const int oob = MSG_OOB;
+	exs_msghdr_t m = good();
+	int fd[2];
+
+	begin(fd);
+	for (int bit = 0; bit < 31; bit++) {
+		int f = 1 << bit;
+
+		if (!(f & (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | oob)))
+			T_ERR(exs_sendmsg(fd[0], &m, f, T_SYNC), EINVAL);
+		if (!(f & (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)))
+			T_ERR(exs_sendmsg(fd[0], &m, f, q, NULL), EINVAL);
+		if (!(f & (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | oob)))
+			T_ERR(exs_recvmsg(fd[0], &m, f, T_SYNC), EINVAL);
+		if (!(f & (MSG_DONTWAIT | MSG_WAITALL)))
+			T_ERR(exs_recvmsg(fd[0], &m, f, q, NULL), EINVAL);
+	}
+	end(fd);
+}
+
+static void messages_want_a_queue_with_room(void)
+{
+	static const int wrong[] = { -2, 0, INT_MAX, INT_MIN, 0x12345678 };
+	exs_msghdr_t m = good();
+	int fd[2];
+
+	begin(fd);
+	for (size_t i = 0; i < T_COUNT(wrong); i++) {
+		T_ERR(exs_sendmsg(fd[0], &m, 0, wrong[i], NULL), EINVAL);
+		T_ERR(exs_recvmsg(fd[0], &m, 0, wrong[i], NULL), EINVAL);
+	}
+	for (long i = 0; i < 4; i++)
+		T_EQ(exs_recvmsg(fd[0], &m, 0, q, NULL), 0);
+	messages_say(fd[1], NULL, EFAULT);
+	T_ERR(exs_sendmsg(fd[0], &m, 0, q, NULL), EAGAIN);
+	T_ERR(exs_recvmsg(fd[0], &m, 0, q, NULL), EAGAIN);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 4);
+	for (int i = 0; i < 4; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	end(fd);
+}
+
+static int events_of(exs_qhandle_t queue)
+{
+	int n = -1;
+	size_t len = sizeof(n);
+
+	T_OK(exs_qstatus(queue, EXS_QATTR_EVENTS, &n, &len));
+	return n;
+}
+
+static void memory_of_messages_is_busy_until_the_event(void)
+{
+	exs_iovec_t v[7];
+	exs_msghdr_t m = { .exs_msg_iov = v };
+	exs_mhandle_t h[7];
+	int fd[2];
+
+	begin(fd);
+	for (m.exs_msg_iovlen = 2; m.exs_msg_iovlen <= 7;
+	     m.exs_msg_iovlen += 5) {
+		int n = m.exs_msg_iovlen;
+
+		for (int i = 0; i < n; i++) {
+			h[i] = T_OK(exs_mregister(buf + 100 * i, 100, 0));
+			v[i] = (exs_iovec_t){ buf + 100 * i, 100, h[i] };
+		}
+		T_EQ(exs_recvmsg(fd[0], &m, 0, q, NULL), 0);
+		for (int i = 0; i < n; i++)
+			T_ERR(exs_mderegister(h[i], 0), EBUSY);
+		T_ERR(exs_qdelete(q), EBUSY);
+		t_send_all(fd[1], "x", 1, 0);
+		T_UNTIL(events_of(q) == 1);
+		for (int i = 0; i < n; i++)
+			T_ERR(exs_mderegister(h[i], 0), EBUSY);
+		T_EQ(t_event(q).exs_errno, 0);
+		for (int i = 0; i < n; i++)
+			T_OK(exs_mderegister(h[i], 0));
+	}
+	end(fd);
+}
+
+static void a_child_has_its_memory_to_itself(void)
+{
+	exs_iovec_t v = { buf, 100,
+			  T_OK((t_init(), exs_mregister(buf, 100, 0))) };
+	exs_msghdr_t m = { .exs_msg_iov = &v, .exs_msg_iovlen = 1 };
+	int fd[2];
+	pid_t pid;
+
+	begin(fd);
+	T_EQ(exs_recvmsg(fd[0], &m, 0, q, NULL), 0);
+	pid = t_fork();
+	if (pid == 0) {
+		T_OK(exs_mderegister(v.exs_iov_mhandle, 0));
+		_exit(0);
+	}
+	t_join(pid);
+	T_ERR(exs_mderegister(v.exs_iov_mhandle, 0), EBUSY);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 1);
+	T_EQ(t_event(q).exs_errno, ECANCELED);
+	T_OK(exs_mderegister(v.exs_iov_mhandle, 0));
+	end(fd);
+}
+
+static void messages_without_bytes_are_fine(void)
+{
+	exs_iovec_t v[] = { { NULL, 0, 0 }, { buf, 0, 0 } };
+	exs_msghdr_t m = { .exs_msg_iov = v };
+	int fd[2];
+
+	begin(fd);
+	for (m.exs_msg_iovlen = 0; m.exs_msg_iovlen <= 2; m.exs_msg_iovlen++) {
+		T_EQ(exs_sendmsg(fd[0], &m, 0, T_SYNC), 0);
+		T_EQ(exs_sendmsg(fd[0], &m, 0, q, (exs_ahandle_t)1), 0);
+		T_EQ(t_event(q).exs_errno, 0);
+	}
+	end(fd);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(messages_need_a_connection),
+	T_ROW(absurd_messages_are_refused),
+	T_ROW(absurd_pieces_are_refused),
+	T_ROW(unknown_flags_of_messages_are_refused),
+	T_ROW(messages_want_a_queue_with_room),
+	T_ROW(memory_of_messages_is_busy_until_the_event),
+	T_ROW(a_child_has_its_memory_to_itself),
+	T_ROW(messages_without_bytes_are_fine),
+};
+
+int main(int argc, char **argv)
+{
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	return t_run("complex", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}
