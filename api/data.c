@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Transfers: one buffer, several. */
+/* Transfers: one buffer, several, files. */
 #include <limits.h>
 #include <stdlib.h>
 
 #include "api/api.h"
 #include "core/flow.h"
+#include "core/lifecycle.h"
 #include "core/mem.h"
 #include "core/parts.h"
 #include "core/queue.h"
@@ -93,25 +94,42 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 
 /* --- several buffers ---------------------------------------------------- */
 
-static ssize_t submit_message(int type, int s, exs_msghdr_t *msg, int flags,
-			      exs_qhandle_t q, exs_ahandle_t a)
+/* An operation that will have parts. */
+static int reserve(int type, int s, int flags, exs_qhandle_t q, exs_ahandle_t a,
+		   struct exi_op **ret)
+{
+	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
+
+	if (err)
+		return err;
+	(*ret)->type = type;
+	(*ret)->fd = s;
+	(*ret)->ahandle = a;
+	(*ret)->flags = flags;
+	return 0;
+}
+
+/* Its parts were taken, or err says why not. */
+static int submit_parts(struct exi_op *op, int err)
+{
+	if (!err)
+		err = exi_flow_submit(op);
+	if (err)
+		exi_queue_unreserve(op);
+	return err;
+}
+
+static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
+			  exs_qhandle_t q, exs_ahandle_t a)
 {
 	struct exi_op *op;
-	int ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
+	int ret = reserve(type, s, flags, q, a, &op);
 
 	if (ret)
 		return ret;
-	op->type = type;
-	op->fd = s;
-	op->ahandle = a;
 	op->arg = msg;
-	op->flags = flags;
-	ret = exi_parts_take(op, msg->exs_msg_iov, msg->exs_msg_iovlen);
-	if (!ret)
-		ret = exi_flow_submit(op);
-	if (ret)
-		exi_queue_unreserve(op);
-	return ret;
+	return submit_parts(
+		op, exi_parts_take(op, msg->exs_msg_iov, msg->exs_msg_iovlen));
 }
 
 /* Of no bytes at all a receive says what one of a single buffer does. */
@@ -192,4 +210,70 @@ EXI_PUBLIC ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags,
 	if (ret >= 0)
 		msg->exs_msg_flags = 0;
 	return exi_result(ret);
+}
+
+/* --- files -------------------------------------------------------------- */
+
+#define SHORT_PART 4096
+
+static int submit_files(int s, const exs_xferfile_t *xf, int n, int flags,
+			exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_op *op;
+	int ret = reserve(EXS_EVT_SENDFILE, s, flags, q, a, &op);
+
+	if (ret)
+		return ret;
+	op->arg = (exs_xferfile_t *)(uintptr_t)xf;
+	return submit_parts(op, exi_parts_take_files(op, xf, n));
+}
+
+/* A short part is held back for what follows. */
+static ssize_t send_part(int s, const struct exi_part *p, int flags, bool last)
+{
+	if (!last && p->len < SHORT_PART)
+		flags |= MSG_MORE;
+	return p->fd >= 0 ? exi_parts_send_file(exi_flow_send, s, p->fd, p->at,
+						p->len, flags)
+			  : exi_flow_send(s, p->base, p->len, flags);
+}
+
+static ssize_t move_files(int s, const exs_xferfile_t *xf, int n, int flags)
+{
+	struct exi_op op = { .type = EXS_EVT_SENDFILE };
+	size_t done = 0;
+	ssize_t ret;
+
+	ret = exi_parts_take_files(&op, xf, n);
+	if (ret)
+		return ret;
+	if (!op.len) /* says what a send of nothing does */
+		ret = exi_flow_send(s, &(char){ 0 }, 0, flags & ~EXS_SHUT_WR);
+	for (size_t i = 0; i < op.n_parts && ret >= 0; i++) {
+		size_t len = op.parts[i].len;
+
+		if (!len)
+			continue;
+		ret = send_part(s, &op.parts[i], flags & ~EXS_SHUT_WR,
+				done + len == op.len);
+		if (ret > 0)
+			done += (size_t)ret;
+		if (ret != (ssize_t)len)
+			break;
+	}
+	if (done == op.len && ret >= 0 && (flags & EXS_SHUT_WR))
+		ret = exi_shutdown(s, SHUT_WR);
+	exi_parts_release(&op);
+	return done ? (ssize_t)done : ret;
+}
+
+EXI_PUBLIC ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n,
+				int flags, exs_qhandle_t q, exs_ahandle_t a)
+{
+	EXI_NEEDS_INIT();
+	if (flags & ~(ASYNC_SEND_FLAGS | EXS_SHUT_WR))
+		return exi_result(-EINVAL);
+	return exi_result(q == EXS_QHANDLE_INVALID
+				  ? move_files(s, xf, n, flags)
+				  : submit_files(s, xf, n, flags, q, a));
 }

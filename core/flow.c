@@ -406,12 +406,14 @@ static void count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
 
 static void posted_done(struct exi_xfer *x, ssize_t result);
 
-/* Bytes of the operation's next part follow at once. */
+/* A short run is held back for the operation's next part. */
+#define SHORT_RUN (16u << 10)
+
 static int send_flags(const struct exi_op *op)
 {
-	return op->flags |
-	       (op->next < op->n_parts && exi_op_dir(op) == EXI_TX ? MSG_MORE
-								   : 0);
+	bool more = op->next < op->n_parts && op->run < SHORT_RUN;
+
+	return (op->flags & ~EXS_SHUT_WR) | (more ? MSG_MORE : 0);
 }
 
 /* Hands what comes next of the first operation to the kernel. */
@@ -425,7 +427,8 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	x->len = op->run;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
-	x->flags = send_flags(op) & ~(MSG_WAITALL | MSG_DONTWAIT);
+	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
+		   ~(MSG_WAITALL | MSG_DONTWAIT);
 	x->done = posted_done;
 	x->conn = sk->tcp;
 	x->owner = sk;
@@ -489,8 +492,11 @@ static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	exi_list_del(&op->node);
 	count_ops(sk, dir, -1);
-	/* What moved before an error is reported; the error comes next. */
-	op->err = op->done ? 0 : err;
+	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
+		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
+	/* What moved before an error is reported; the error comes next, unless
+	 * it is the operation's own. */
+	op->err = op->done ? op->err : err;
 	if (op->done && err && err != ECANCELED && err != EINTR)
 		sk->sh->half[dir].err = err;
 	exi_op_complete(op);
@@ -517,13 +523,22 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
 		struct exi_op *op =
 			exi_container(sk->ops[dir].next, struct exi_op, node);
-		size_t want = op->run;
+		size_t want;
 		ssize_t n;
 
 		if (op->cancelled) {
 			finish_locked(sk, dir, op, ECANCELED);
 			continue;
 		}
+		if (exi_unlikely(exi_parts_wants(op))) {
+			op->err = -exi_parts_read(op);
+			if (op->err) {
+				finish_locked(sk, dir, op,
+					      op->done ? 0 : op->err);
+				continue;
+			}
+		}
+		want = op->run;
 		n = dir == EXI_RX
 			    ? try_recv(sk, h, op->buf, want, op->flags)
 			    : try_send(sk, h, op->buf, want, send_flags(op));
@@ -691,6 +706,8 @@ int exi_flow_submit(struct exi_op *op)
 		exi_half_unlock(&sh->half[dir]);
 		return ret;
 	}
+	if (op->flags & EXS_SHUT_WR)
+		sh->half[dir].end_wanted |= EXI_END_AFTER;
 	exi_list_add_tail(&sk->ops[dir], &op->node);
 	count_ops(sk, dir, 1);
 	/* Behind others it waits its turn. */

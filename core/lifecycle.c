@@ -391,7 +391,7 @@ static int end_sending(struct exi_sock *sk, int fd)
 	if (exi_list_empty(&sk->ops[EXI_TX]))
 		ret = exi_flow_end_locked(sk);
 	else
-		sh->half[EXI_TX].end_wanted = 1; /* after what is queued */
+		sh->half[EXI_TX].end_wanted |= EXI_END_SAID;
 	atomic_fetch_add(&sk->cramped, 1);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	exi_sock_kick(sk, EXI_TX);

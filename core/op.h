@@ -19,12 +19,16 @@ struct exi_sock;
 
 /* A piece of an operation's bytes. */
 struct exi_part {
-	void *base;
+	union {
+		void *base;
+		off_t at; /* in the file */
+	};
 	size_t len;
 	struct exi_region *region; /* held; null */
+	int fd;			   /* of a file; -1: memory */
 };
 
-#define EXI_PARTS_FEW 5 /* for which no memory is asked */
+#define EXI_PARTS_FEW 4 /* for which no memory is asked */
 
 struct exi_op {
 	struct exi_list node;	 /* in the socket's list, then the queue's */
@@ -36,7 +40,7 @@ struct exi_op {
 	void *arg;   /* the caller's buffer, message, ... for the event */
 	void *buf;   /* next to move, */
 	size_t run;  /* so many bytes; then */
-	size_t next; /* the next part */
+	size_t next; /* the next part, of a file what is left of it */
 	size_t len;  /* in all */
 	size_t done;
 	int flags;
@@ -50,6 +54,7 @@ struct exi_op {
 	/* Of more than one buffer; see parts.h. */
 	struct exi_part *parts;
 	size_t n_parts;
+	char *chunk; /* what was read of a file */
 	/* What follows is not cleared. */
 	socklen_t to_len; /* connect */
 	union {

@@ -288,6 +288,11 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
 		return;
 	}
+	if (op->type == EXS_EVT_SENDFILE) {
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
+		return;
+	}
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;

@@ -47,6 +47,11 @@ struct exi_spin {
 	uint32_t backoff; /* how many the last skip began with */
 };
 
+enum {
+	EXI_END_SAID = 1,  /* by shutdown */
+	EXI_END_AFTER = 2, /* by one of them, unless it fails */
+};
+
 /* One direction. Everything is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
@@ -54,7 +59,7 @@ struct exi_half {
 	/* TX: the end was said; without the lock a hint. RX: END was read. */
 	uint32_t ended;
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
-	uint32_t end_wanted; /* TX: the end follows the queued operations */
+	uint32_t end_wanted; /* TX: the end follows the queued operations: */
 	uint32_t urgent;     /* urgent data was seen */
 	uint32_t epoch;
 	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */

@@ -311,43 +311,20 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 
 /* --- files -------------------------------------------------------------- */
 
-/* From a file's pages through one buffer into the connection. */
 static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 {
-	size_t room = n < EXI_PARTS_GATHER ? n : EXI_PARTS_GATHER, done = 0;
-	char *buf = malloc(room ? room : 1);
-	ssize_t ret = buf ? 0 : -ENOMEM;
 	off_t at = offset ? *offset : lseek(from, 0, SEEK_CUR);
-	int flags = 0;
+	ssize_t ret;
 
-	if (buf && at < 0)
-		ret = offset || errno == ESPIPE ? -EINVAL : -errno;
-	while (ret >= 0 && done < n) {
-		ssize_t got =
-			pread(from, buf, n - done < room ? n - done : room, at);
-
-		if (got <= 0) {
-			/* From a pipe: the kernel says so. */
-			ret = got < 0 ? (errno == ESPIPE ? -EINVAL : -errno)
-				      : 0;
-			break;
-		}
-		ret = put(to, buf, (size_t)got, flags);
-		if (ret <= 0)
-			break;
-		at += ret;
-		done += (size_t)ret;
-		if (ret < got)
-			break;
-	}
-	free(buf);
-	if (done) {
-		if (offset)
-			*offset = at;
-		else
-			lseek(from, at, SEEK_SET);
-	}
-	return done ? (ssize_t)done : ret;
+	/* From a pipe: the kernel says so. */
+	if (at < 0)
+		return offset || errno == ESPIPE ? -EINVAL : -errno;
+	ret = exi_parts_send_file(put_piece, to, from, at, n, 0);
+	if (ret > 0 && offset)
+		*offset = at + ret;
+	else if (ret > 0)
+		lseek(from, at + ret, SEEK_SET);
+	return ret == -ESPIPE ? -EINVAL : ret;
 }
 
 HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)

@@ -123,6 +123,32 @@ typedef struct exs_msghdr {
 	int exs_msg_flags; /* set by exs_recvmsg(): MSG_TRUNC, ... */
 } exs_msghdr_t;
 
+/* What exs_sendfile() sends. */
+enum {
+	EXS_IOVEC = 1, /* memory: exs_xf_iovec */
+	EXS_FDVEC = 2, /* a part of a file: exs_xf_fdvec */
+};
+
+/* A part of a regular file, which stays open and as long as it is until the
+ * event is dequeued. */
+typedef struct exs_fdvec {
+	int exs_fd_fildes;
+	off_t exs_fd_offset;
+	size_t exs_fd_len; /* 0: up to where the file ends now */
+} exs_fdvec_t;
+
+typedef struct exs_xferfile {
+	int exs_xf_type; /* EXS_IOVEC or EXS_FDVEC */
+	union {
+		exs_iovec_t exs_xf_iovec;
+		exs_fdvec_t exs_xf_fdvec;
+	} exs_xf_un;
+} exs_xferfile_t;
+
+/* Flag of exs_sendfile(), beside MSG_*: no byte follows, as by
+ * exs_shutdown(SHUT_WR) when all were sent. */
+#define EXS_SHUT_WR 0x800000
+
 /* The arm of EXS_EVT_SEND and EXS_EVT_RECV. */
 typedef struct exs_evt_xfer {
 	void *exs_evt_buffer;  /* as submitted */
@@ -136,6 +162,12 @@ typedef struct exs_evt_xfermsg {
 	size_t exs_evt_length;	   /* bytes moved, of all pieces together */
 	int exs_evt_flags;
 } exs_evt_xfermsg_t;
+
+/* The arm of EXS_EVT_SENDFILE. */
+typedef struct exs_evt_xferfile {
+	const exs_xferfile_t *exs_evt_files; /* as submitted */
+	size_t exs_evt_length;		     /* bytes moved, of all together */
+} exs_evt_xferfile_t;
 
 /* The arm of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
@@ -152,6 +184,7 @@ typedef struct exs_event {
 	union {
 		exs_evt_xfer_t exs_evt_xfer;
 		exs_evt_xfermsg_t exs_evt_xfermsg;
+		exs_evt_xferfile_t exs_evt_xferfile;
 		exs_evt_accept_t exs_evt_accept;
 		void *exs_evt_room[5]; /* keeps the size for other arms */
 	} exs_evt_un;
@@ -186,6 +219,8 @@ ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags, exs_qhandle_t q,
 		    exs_ahandle_t a);
 ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags, exs_qhandle_t q,
 		    exs_ahandle_t a);
+ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n, int flags,
+		     exs_qhandle_t q, exs_ahandle_t a);
 
 /* Connections. */
 int exs_connect(int s, const struct sockaddr *to, socklen_t len, int flags,

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -263,6 +264,120 @@ static void messages_without_bytes_are_fine(void)
 	end(fd);
 }
 
+/* --- files -------------------------------------------------------------- */
+
+static void files_say(int s, const exs_xferfile_t *xf, int n, int err)
+{
+	T_ERR(exs_sendfile(s, xf, n, MSG_NOSIGNAL, T_SYNC), err);
+	T_ERR(exs_sendfile(s, xf, n, MSG_NOSIGNAL, q, NULL), err);
+}
+
+static exs_xferfile_t of_file(int fd, off_t at, size_t len)
+{
+	return (exs_xferfile_t){ EXS_FDVEC,
+				 { .exs_xf_fdvec = { fd, at, len } } };
+}
+
+static exs_xferfile_t of_memory(void *base, size_t len, exs_mhandle_t h)
+{
+	return (exs_xferfile_t){ EXS_IOVEC,
+				 { .exs_xf_iovec = { base, len, h } } };
+}
+
+static int file_of(off_t len)
+{
+	int fd = T_OK(memfd_create("file", MFD_CLOEXEC));
+
+	T_OK(ftruncate(fd, len));
+	return fd;
+}
+
+static void absurd_files_are_refused(void)
+{
+	int fd[2], p[2], file, out, path;
+	exs_xferfile_t xf[2];
+	exs_mhandle_t h;
+
+	begin(fd);
+	file = file_of(100);
+	T_OK(pipe(p));
+	out = T_OK(open("/proc/self/comm", O_WRONLY | O_CLOEXEC));
+	path = T_OK(open("/proc/self/exe", O_PATH | O_CLOEXEC));
+	h = T_OK(exs_mregister(buf, 100, 0));
+	xf[0] = of_memory(buf, 1, h);
+	xf[1] = of_file(file, 0, 10);
+	files_say(fd[0], NULL, 1, EFAULT);
+	files_say(fd[0], xf, -1, EINVAL);
+	files_say(fd[0], xf, INT_MIN, EINVAL);
+	files_say(fd[0], xf, IOV_MAX + 1, EMSGSIZE);
+	files_say(fd[0], xf, INT_MAX, EMSGSIZE);
+	files_say(-1, xf, 2, EBADF);
+	files_say(p[0], xf, 2, ENOTSOCK);
+	files_say(file, xf, 2, ENOTSOCK);
+	xf[1] = of_file(-1, 0, 10);
+	files_say(fd[0], xf, 2, EBADF);
+	xf[1] = of_file(INT_MAX, 0, 10);
+	files_say(fd[0], xf, 2, EBADF);
+	xf[1] = of_file(out, 0, 0);
+	files_say(fd[0], xf, 2, EBADF);
+	xf[1] = of_file(path, 0, 0);
+	files_say(fd[0], xf, 2, EBADF);
+	xf[1] = of_file(p[0], 0, 0);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(fd[1], 0, 0);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, -1, 10);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, 0, 101);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, 95, 6);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, 101, 0);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, 50, SIZE_MAX - 20);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_memory(NULL, 1, 0);
+	files_say(fd[0], xf, 2, EFAULT);
+	xf[1] = of_memory(buf + 50, 51, h);
+	files_say(fd[0], xf, 2, EINVAL);
+	xf[1] = of_file(file, 0, 10);
+	for (int type = -1; type < 5; type++) {
+		xf[1].exs_xf_type = type;
+		if (type != EXS_FDVEC && type != EXS_IOVEC)
+			files_say(fd[0], xf, 2, EINVAL);
+	}
+	/* Those before it were let go. */
+	T_OK(exs_mderegister(h, 0));
+	close(file);
+	close(out);
+	close(path);
+	close(p[0]);
+	close(p[1]);
+	end(fd);
+}
+
+static void unknown_flags_of_files_are_refused(void)
+{
+	int fd[2], file;
+	exs_xferfile_t xf;
+
+	begin(fd);
+	file = file_of(100);
+	xf = of_file(file, 0, 0);
+	for (int bit = 0; bit < 31; bit++) {
+		int f = 1 << bit;
+
+		if (f & (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | EXS_SHUT_WR))
+			continue;
+		T_ERR(exs_sendfile(fd[0], &xf, 1, f, T_SYNC), EINVAL);
+		T_ERR(exs_sendfile(fd[0], &xf, 1, f, q, NULL), EINVAL);
+	}
+	T_ERR(exs_sendfile(fd[0], &xf, 1, 0, -2, NULL), EINVAL);
+	T_ERR(exs_sendfile(fd[0], &xf, 1, 0, q + 1, NULL), EINVAL);
+	close(file);
+	end(fd);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(messages_need_a_connection),
 	T_ROW(absurd_messages_are_refused),
@@ -272,6 +387,8 @@ static const struct t_row rows[] = {
 	T_ROW(memory_of_messages_is_busy_until_the_event),
 	T_ROW(a_child_has_its_memory_to_itself),
 	T_ROW(messages_without_bytes_are_fine),
+	T_ROW(absurd_files_are_refused),
+	T_ROW(unknown_flags_of_files_are_refused),
 };
 
 int main(int argc, char **argv)

@@ -37,6 +37,7 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(t_recv(s, buf, sizeof(buf), 0), ENXIO);
 	T_ERR(exs_sendmsg(s, &msg, 0, T_SYNC), ENXIO);
 	T_ERR(exs_recvmsg(s, &msg, 0, T_SYNC), ENXIO);
+	T_ERR(exs_sendfile(s, NULL, 0, 0, T_SYNC), ENXIO);
 	T_ERR(exs_connect(s, addr, at.len, 0, T_SYNC), ENXIO);
 	T_ERR(exs_accept(s, NULL, 0, T_SYNC), ENXIO);
 	T_ERR(exs_cancel(s, NULL, EXS_CAF_FILDES), ENXIO);
