@@ -11,6 +11,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/poll.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/service.h"
@@ -48,6 +49,7 @@ static void in_child(void)
 	exi_marker_forked();
 	exi_queue_forked();
 	exi_mem_forked();
+	exi_poll_forked();
 	exi_sock_forked();
 }
 

@@ -18,6 +18,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/names.h"
+#include "core/poll.h"
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
@@ -355,7 +356,8 @@ int exi_cancel_fd(int fd, bool any, exs_ahandle_t a)
 	struct exi_sock *sk;
 	int ret = exi_sock_get(fd, &sk);
 
-	return ret ? ret : cancel_sock(sk, any, a);
+	return ret ? ret
+		   : cancel_sock(sk, any, a) + exi_poll_cancel(fd, any, a);
 }
 
 struct cancel_all {
@@ -375,7 +377,7 @@ int exi_cancel_all(exs_ahandle_t a)
 	struct cancel_all c = { .a = a };
 
 	exi_sock_each(cancel_one, &c);
-	return c.n;
+	return c.n + exi_poll_cancel(-1, false, a);
 }
 
 /* --- ends --------------------------------------------------------------- */

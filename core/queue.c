@@ -293,6 +293,12 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
 		return;
 	}
+	if (op->type == EXS_EVT_POLL) {
+		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
+		return;
+	}
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;

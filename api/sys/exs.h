@@ -169,6 +169,29 @@ typedef struct exs_evt_xferfile {
 	size_t exs_evt_length;		     /* bytes moved, of all together */
 } exs_evt_xferfile_t;
 
+/* Events of exs_poll(), as POLLIN, ...; those from EXS_POLLERR on are told
+ * whether asked for or not. */
+#define EXS_POLLIN   0x001
+#define EXS_POLLOUT  0x004
+#define EXS_POLLERR  0x008
+#define EXS_POLLHUP  0x010
+#define EXS_POLLNVAL 0x020 /* no descriptor, or it was closed meanwhile */
+
+#define EXS_POLL_MAX 65536 /* descriptors of a call */
+
+typedef struct exs_pollfd {
+	int exs_fd; /* below 0: ignored */
+	short exs_events;
+	short exs_revents; /* the answer */
+} exs_pollfd_t;
+
+/* The arm of EXS_EVT_POLL. */
+typedef struct exs_evt_poll {
+	exs_pollfd_t *exs_evt_fds; /* as submitted */
+	int exs_evt_nfds;
+	int exs_evt_ready; /* how many have an answer */
+} exs_evt_poll_t;
+
 /* The arm of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
 	int exs_evt_newfd; /* the connection, or -1 when exs_errno is set */
@@ -185,6 +208,7 @@ typedef struct exs_event {
 		exs_evt_xfer_t exs_evt_xfer;
 		exs_evt_xfermsg_t exs_evt_xfermsg;
 		exs_evt_xferfile_t exs_evt_xferfile;
+		exs_evt_poll_t exs_evt_poll;
 		exs_evt_accept_t exs_evt_accept;
 		void *exs_evt_room[5]; /* keeps the size for other arms */
 	} exs_evt_un;
@@ -227,6 +251,9 @@ int exs_connect(int s, const struct sockaddr *to, socklen_t len, int flags,
 		exs_qhandle_t q, exs_ahandle_t a);
 int exs_accept(int s, exs_acceptaddr_t *addr, int flags, exs_qhandle_t q,
 	       exs_ahandle_t a);
+/* The caller keeps the array until the event is dequeued. */
+int exs_poll(exs_pollfd_t *fds, int nfds, int flags, exs_qhandle_t q,
+	     exs_ahandle_t a);
 int exs_cancel(int s, exs_ahandle_t a, int flags);
 int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a);
 int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a);

@@ -378,6 +378,83 @@ static void unknown_flags_of_files_are_refused(void)
 	end(fd);
 }
 
+/* --- polls -------------------------------------------------------------- */
+
+static void polls_say(exs_pollfd_t *p, int n, int flags, int err)
+{
+	T_ERR(exs_poll(p, n, flags, T_SYNC), err);
+	T_ERR(exs_poll(p, n, flags, q, NULL), err);
+}
+
+static void absurd_polls_are_refused(void)
+{
+	exs_pollfd_t p[2];
+	int fd[2];
+
+	begin(fd);
+	for (int i = 0; i < 2; i++)
+		p[i] = (exs_pollfd_t){ .exs_fd = fd[i],
+				       .exs_events = EXS_POLLIN };
+	polls_say(NULL, 1, 0, EFAULT);
+	polls_say(p, 0, 0, EINVAL);
+	polls_say(p, -1, 0, EINVAL);
+	polls_say(p, INT_MIN, 0, EINVAL);
+	polls_say(p, EXS_POLL_MAX + 1, 0, EINVAL);
+	polls_say(p, INT_MAX, 0, EINVAL);
+	for (int bit = 0; bit < 31; bit++)
+		if (1 << bit != MSG_DONTWAIT)
+			polls_say(p, 2, 1 << bit, EINVAL);
+	for (int bit = 0; bit < 16; bit++) {
+		p[1].exs_events = (short)(1 << bit);
+		if (!(p[1].exs_events & (EXS_POLLIN | EXS_POLLOUT)))
+			polls_say(p, 2, 0, EINVAL);
+	}
+	p[1].exs_events = EXS_POLLIN;
+	T_ERR(exs_poll(p, 2, 0, -2, NULL), EINVAL);
+	T_ERR(exs_poll(p, 2, 0, q + 1, NULL), EINVAL);
+	p[0].exs_fd = p[1].exs_fd = -1;
+	polls_say(p, 2, 0, EINVAL);
+	end(fd);
+}
+
+/* A number without a descriptor is an answer, as of poll(2). */
+static void polls_of_no_descriptor_have_an_answer(void)
+{
+	exs_pollfd_t p = { .exs_events = EXS_POLLIN };
+	int fd[2];
+
+	begin(fd);
+	p.exs_fd = T_OK(dup(0));
+	close(p.exs_fd);
+	T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+	T_EQ(p.exs_revents, EXS_POLLNVAL);
+	p.exs_fd = INT_MAX;
+	p.exs_revents = 0;
+	T_EQ(T_OK(exs_poll(&p, 1, 0, q, NULL)), 0);
+	T_EQ(t_event(q).exs_evt_un.exs_evt_poll.exs_evt_ready, 1);
+	T_EQ(p.exs_revents, EXS_POLLNVAL);
+	end(fd);
+}
+
+static void polls_want_a_queue_with_room(void)
+{
+	exs_pollfd_t p[5];
+	int fd[2];
+
+	begin(fd);
+	for (int i = 0; i < 5; i++) {
+		p[i] = (exs_pollfd_t){ .exs_fd = fd[0],
+				       .exs_events = EXS_POLLIN };
+		if (i < 4)
+			T_EQ(exs_poll(&p[i], 1, 0, q, NULL), 0);
+	}
+	T_ERR(exs_poll(&p[4], 1, 0, q, NULL), EAGAIN);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 4);
+	for (int i = 0; i < 4; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	end(fd);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(messages_need_a_connection),
 	T_ROW(absurd_messages_are_refused),
@@ -389,6 +466,9 @@ static const struct t_row rows[] = {
 	T_ROW(messages_without_bytes_are_fine),
 	T_ROW(absurd_files_are_refused),
 	T_ROW(unknown_flags_of_files_are_refused),
+	T_ROW(absurd_polls_are_refused),
+	T_ROW(polls_of_no_descriptor_have_an_answer),
+	T_ROW(polls_want_a_queue_with_room),
 };
 
 int main(int argc, char **argv)

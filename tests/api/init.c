@@ -40,6 +40,7 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_sendfile(s, NULL, 0, 0, T_SYNC), ENXIO);
 	T_ERR(exs_connect(s, addr, at.len, 0, T_SYNC), ENXIO);
 	T_ERR(exs_accept(s, NULL, 0, T_SYNC), ENXIO);
+	T_ERR(exs_poll(NULL, 0, 0, T_SYNC), ENXIO);
 	T_ERR(exs_cancel(s, NULL, EXS_CAF_FILDES), ENXIO);
 	T_ERR(exs_shutdown(s, SHUT_WR, T_SYNC), ENXIO);
 	T_ERR(exs_close(s, T_SYNC), ENXIO);
