@@ -17,6 +17,7 @@
 #include "core/service.h"
 #include "core/sock.h"
 #include "core/surroundings.h"
+#include "core/timeout.h"
 #include "core/util.h"
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,6 +51,7 @@ static void in_child(void)
 	exi_queue_forked();
 	exi_mem_forked();
 	exi_poll_forked();
+	exi_timeout_forked();
 	exi_sock_forked();
 }
 

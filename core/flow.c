@@ -24,6 +24,7 @@
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
+#include "core/timeout.h"
 #include "core/wait.h"
 
 /* The error that the kernel keeps for the connection, once. */
@@ -492,6 +493,7 @@ static void finish_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	exi_list_del(&op->node);
 	count_ops(sk, dir, -1);
+	exi_timeout_begins(sk, dir);
 	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
 		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
 	/* What moved before an error is reported; the error comes next, unless
@@ -711,8 +713,10 @@ int exi_flow_submit(struct exi_op *op)
 	exi_list_add_tail(&sk->ops[dir], &op->node);
 	count_ops(sk, dir, 1);
 	/* Behind others it waits its turn. */
-	if (sk->ops[dir].next == &op->node)
+	if (sk->ops[dir].next == &op->node) {
+		exi_timeout_begins(sk, dir);
 		exi_flow_progress_locked(sk, dir);
+	}
 	exi_half_unlock(&sh->half[dir]);
 	if (dir == EXI_RX)
 		after_recv(sk, fd);

@@ -22,6 +22,7 @@
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
+#include "core/timeout.h"
 
 /* What a close waits for bytes that are on their way from a ring to TCP, and
  * a downgrade for a peer that does not answer. */
@@ -524,6 +525,7 @@ static int leave(struct exi_sock *sk, bool close_fd)
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	exi_flow_stop(sk);
+	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
 	/* Others go on with it, and have no fabric. */
 	if (!last && close_fd && sk->fab && atomic_load(&sk->sh->keeper))

@@ -48,6 +48,8 @@ struct exi_op {
 	int event_flags;
 	int newfd;
 	bool cancelled;
+	bool kept;    /* by the queue's lock: the slot outlives its event, */
+	bool queued;  /* which is there */
 	bool started; /* connect: under way */
 	exs_acceptaddr_t *addr;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */

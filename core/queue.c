@@ -257,6 +257,29 @@ void exi_queue_unreserve(struct exi_op *op)
 	exi_unlock(&q->lock);
 }
 
+int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret)
+{
+	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
+
+	if (!err)
+		(*ret)->kept = true;
+	return err;
+}
+
+/* The slot counts once, its event once more. */
+void exi_queue_let_go(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+
+	exi_lock(&q->lock);
+	op->kept = false;
+	if (op->queued)
+		q->n_used--; /* it goes with the event */
+	else
+		free_slot_locked(op);
+	exi_unlock(&q->lock);
+}
+
 /* What a thread in dequeue completes by its own progress goes straight to the
  * place where it wants its events, if nothing came before. */
 static _Thread_local struct taker {
@@ -293,6 +316,8 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
 		return;
 	}
+	if (op->type == EXS_EVT_SENDTIMEOUT || op->type == EXS_EVT_RECVTIMEOUT)
+		return;
 	if (op->type == EXS_EVT_POLL) {
 		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
 		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
@@ -308,7 +333,11 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 static void take_locked(struct exi_op *op, exs_event_t *ev)
 {
 	fill_event(op, ev);
-	free_slot_locked(op);
+	op->queued = false;
+	if (exi_unlikely(op->kept))
+		op->queue->n_used--;
+	else
+		free_slot_locked(op);
 }
 
 void exi_op_complete(struct exi_op *op)
@@ -325,6 +354,12 @@ void exi_op_complete(struct exi_op *op)
 		return;
 	}
 	exi_lock(&q->lock);
+	if (exi_unlikely(op->kept)) {
+		if (op->queued)
+			goto unlock;
+		op->queued = true;
+		q->n_used++;
+	}
 	if (taker.q == q && taker.n < taker.max && q->n_done == 0 &&
 	    !q->signal.exs_enable) {
 		take_locked(op, &taker.ev[taker.n++]);
@@ -338,6 +373,7 @@ void exi_op_complete(struct exi_op *op)
 		eventfd_write(q->qfd, 1);
 	if (q->n_done == 1 && q->signal.exs_enable)
 		signo = q->signal.exs_signo;
+unlock:
 	exi_unlock(&q->lock);
 	if (exi_unlikely(signo))
 		kill(getpid(), signo);

@@ -459,6 +459,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
 		sk->waiters[d] = NULL;
+		free(sk->timeout[d]);
+		sk->timeout[d] = NULL;
 		sk->armed[d] = 0;
 		atomic_store(&sk->hot_in[d], NULL);
 		atomic_store(&sk->lookers[d], 0);

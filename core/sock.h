@@ -110,6 +110,7 @@ struct exi_shared {
 
 struct exi_link;
 struct exi_queue;
+struct exi_timeout;
 struct exi_waiter;
 
 enum exi_blocking {
@@ -167,6 +168,7 @@ struct exi_sock {
 	struct exi_xfer xfer[2];
 	struct exi_op *posted[2]; /* the op whose transfer is in flight */
 	struct exi_waiter *waiters[2];
+	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
 	struct exi_link *link;

@@ -71,6 +71,26 @@ typedef struct exs_signal {
 	int exs_signo;	/* raised when an event arrives in an empty queue */
 } exs_signal_t;
 
+/* Options of sockets, at level SOL_SOCKET, for exs_setsockopt() and
+ * exs_getsockopt(). */
+enum {
+	SO_ASYNC_SEND_TIMEOUT = 0x45580001, /* exs_timeout_t */
+	SO_ASYNC_RECV_TIMEOUT = 0x45580002, /* exs_timeout_t */
+};
+
+#define EXS_TIMEOUT_ONCE 0x1 /* one event, then the option is off */
+
+/* While a transfer waits, and none ends for this time, an event tells of it:
+ * EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT, on the queue, with the handle.
+ * Nothing else happens to the transfer. One that was not yet dequeued stands
+ * for those after it. A time of 0 turns the option off. */
+typedef struct exs_timeout {
+	struct timeval exs_to_time;
+	int exs_to_flags; /* EXS_TIMEOUT_ONCE */
+	exs_qhandle_t exs_to_queue;
+	exs_ahandle_t exs_to_ahandle;
+} exs_timeout_t;
+
 /* Flags of exs_mregister(). */
 #define EXS_MRF_SHARED 0x1 /* the memory is shared with other processes */
 

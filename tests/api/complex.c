@@ -455,6 +455,95 @@ static void polls_want_a_queue_with_room(void)
 	end(fd);
 }
 
+/* --- time-outs ---------------------------------------------------------- */
+
+static void timeouts_say(int s, const exs_timeout_t *t, socklen_t len, int err)
+{
+	T_ERR(exs_setsockopt(s, SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, t, len),
+	      err);
+	T_ERR(exs_setsockopt(s, SOL_SOCKET, SO_ASYNC_RECV_TIMEOUT, t, len),
+	      err);
+}
+
+static void absurd_timeouts_are_refused(void)
+{
+	exs_timeout_t t, ok = { .exs_to_time = { 1, 0 } };
+	socklen_t len = sizeof(t);
+	int fd[2], p[2];
+
+	begin(fd);
+	T_OK(pipe(p));
+	ok.exs_to_queue = q;
+	timeouts_say(fd[0], NULL, len, EFAULT);
+	timeouts_say(fd[0], &ok, len - 1, EINVAL);
+	timeouts_say(fd[0], &ok, len + 1, EINVAL);
+	timeouts_say(fd[0], &ok, 0, EINVAL);
+	timeouts_say(-1, &ok, len, EBADF);
+	timeouts_say(p[0], &ok, len, ENOTSOCK);
+	t = ok;
+	t.exs_to_time.tv_sec = -1;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	t.exs_to_time.tv_sec = INT64_MAX;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	t = ok;
+	t.exs_to_time.tv_usec = 1000000;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	t.exs_to_time.tv_usec = -1;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	for (int bit = 1; bit < 32; bit++) {
+		t = ok;
+		t.exs_to_flags = (int)(1u << bit);
+		timeouts_say(fd[0], &t, len, EINVAL);
+	}
+	t = ok;
+	t.exs_to_queue = EXS_QHANDLE_INVALID;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	t.exs_to_queue = q + 1;
+	timeouts_say(fd[0], &t, len, EINVAL);
+	T_ERR(exs_getsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, NULL,
+			     &len),
+	      EFAULT);
+	T_ERR(exs_getsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, &t,
+			     NULL),
+	      EFAULT);
+	len--;
+	T_ERR(exs_getsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, &t,
+			     &len),
+	      EINVAL);
+	len++;
+	T_ERR(exs_getsockopt(p[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, &t, &len),
+	      ENOTSOCK);
+	close(p[0]);
+	close(p[1]);
+	end(fd);
+}
+
+static void timeouts_want_a_slot(void)
+{
+	exs_timeout_t t = { .exs_to_time = { 1000, 0 }, .exs_to_queue = q };
+	int fd[2];
+
+	begin(fd);
+	t.exs_to_queue = q;
+	for (long i = 0; i < 4; i++)
+		T_OK(exs_recv(fd[0], buf, 1, 0, q, NULL, 0));
+	timeouts_say(fd[0], &t, sizeof(t), EAGAIN);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 4);
+	for (int i = 0; i < 4; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	/* One for another takes no more. */
+	for (int i = 0; i < 20; i++)
+		T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT,
+				    &t, sizeof(t)));
+	T_ERR(exs_qdelete(q), EBUSY);
+	t.exs_to_time.tv_sec = 0;
+	T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, &t,
+			    sizeof(t)));
+	T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_SEND_TIMEOUT, &t,
+			    sizeof(t)));
+	end(fd);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(messages_need_a_connection),
 	T_ROW(absurd_messages_are_refused),
@@ -469,6 +558,8 @@ static const struct t_row rows[] = {
 	T_ROW(absurd_polls_are_refused),
 	T_ROW(polls_of_no_descriptor_have_an_answer),
 	T_ROW(polls_want_a_queue_with_room),
+	T_ROW(absurd_timeouts_are_refused),
+	T_ROW(timeouts_want_a_slot),
 };
 
 int main(int argc, char **argv)
