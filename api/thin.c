@@ -68,7 +68,8 @@ EXI_PUBLIC int exs_fcntl(int s, int cmd, ...)
 static bool ours(int level, int name)
 {
 	return level == SOL_SOCKET &&
-	       (name == SO_ASYNC_SEND_TIMEOUT || name == SO_ASYNC_RECV_TIMEOUT);
+	       (name == SO_ASYNC_SEND_TIMEOUT ||
+		name == SO_ASYNC_RECV_TIMEOUT || name == SO_ASYNC_RECV_ORDERED);
 }
 
 static enum exi_dir dir_of(int name)
@@ -78,13 +79,24 @@ static enum exi_dir dir_of(int name)
 
 static int get_own(int s, int name, void *val, socklen_t *len)
 {
+	const int ordered = 1;
+	struct exi_sock *sk;
 	exs_timeout_t t;
 	int ret;
 
 	if (!val || !len)
 		return -EFAULT;
-	if (*len < sizeof(t))
+	if (*len <
+	    (name == SO_ASYNC_RECV_ORDERED ? sizeof(ordered) : sizeof(t)))
 		return -EINVAL;
+	if (name == SO_ASYNC_RECV_ORDERED) {
+		ret = exi_sock_get(s, &sk);
+		if (ret)
+			return ret;
+		memcpy(val, &ordered, sizeof(ordered));
+		*len = sizeof(ordered);
+		return 0;
+	}
 	ret = exi_timeout_get(s, dir_of(name), &t);
 	if (ret)
 		return ret;
@@ -95,12 +107,15 @@ static int get_own(int s, int name, void *val, socklen_t *len)
 
 static int set_own(int s, int name, const void *val, socklen_t len)
 {
+	struct exi_sock *sk;
 	exs_timeout_t t;
 
 	if (!val)
 		return -EFAULT;
-	if (len != sizeof(t))
+	if (len != (name == SO_ASYNC_RECV_ORDERED ? sizeof(int) : sizeof(t)))
 		return -EINVAL;
+	if (name == SO_ASYNC_RECV_ORDERED)
+		return exi_sock_get(s, &sk);
 	memcpy(&t, val, sizeof(t));
 	return exi_timeout_set(s, dir_of(name), &t);
 }

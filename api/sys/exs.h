@@ -76,6 +76,9 @@ typedef struct exs_signal {
 enum {
 	SO_ASYNC_SEND_TIMEOUT = 0x45580001, /* exs_timeout_t */
 	SO_ASYNC_RECV_TIMEOUT = 0x45580002, /* exs_timeout_t */
+	/* int: receives are filled in the order of submission. That is so
+	 * whatever it is set to. */
+	SO_ASYNC_RECV_ORDERED = 0x45580003,
 };
 
 #define EXS_TIMEOUT_ONCE 0x1 /* one event, then the option is off */
