@@ -9,6 +9,7 @@
 #include "core/mem.h"
 #include "core/parts.h"
 #include "core/queue.h"
+#include "core/sock.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
@@ -27,20 +28,33 @@ static int check(const void *buf, size_t len, int flags, int allowed)
 	return 0;
 }
 
-static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
-		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+static inline int make(int type, int s, void *buf, size_t len, int flags,
+		       exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m,
+		       struct exi_op **ret)
 {
 	struct exi_op *op;
-	int ret = exi_queue_reserve(q, m, buf, len, &op);
+	int err = exi_queue_reserve(q, m, buf, len, &op);
 
-	if (ret)
-		return ret;
+	if (err)
+		return err;
 	op->type = type;
 	op->fd = s;
 	op->ahandle = a;
 	op->arg = op->buf = buf;
 	op->run = op->len = len;
 	op->flags = flags;
+	*ret = op;
+	return 0;
+}
+
+static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
+		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+{
+	struct exi_op *op;
+	int ret = make(type, s, buf, len, flags, q, a, m, &op);
+
+	if (ret)
+		return ret;
 	ret = exi_flow_submit(op);
 	if (ret)
 		exi_queue_unreserve(op);
@@ -164,7 +178,7 @@ static ssize_t move_message(int type, int s, const exs_msghdr_t *msg, int flags)
 	return ret;
 }
 
-static int check_message(const exs_msghdr_t *msg, int flags, int allowed)
+static int check_message(int s, const exs_msghdr_t *msg, int flags, int allowed)
 {
 	if (!msg)
 		return -EFAULT;
@@ -173,7 +187,7 @@ static int check_message(const exs_msghdr_t *msg, int flags, int allowed)
 	if (msg->exs_msg_name || msg->exs_msg_namelen || msg->exs_msg_control ||
 	    msg->exs_msg_controllen)
 		return -EOPNOTSUPP;
-	return 0;
+	return exi_sock_stream(s);
 }
 
 EXI_PUBLIC ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags,
@@ -183,7 +197,7 @@ EXI_PUBLIC ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags,
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check_message(msg, flags, now ? SEND_FLAGS : ASYNC_SEND_FLAGS);
+	ret = check_message(s, msg, flags, now ? SEND_FLAGS : ASYNC_SEND_FLAGS);
 	if (ret)
 		return exi_result(ret);
 	if (now)
@@ -200,7 +214,7 @@ EXI_PUBLIC ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags,
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check_message(msg, flags, now ? RECV_FLAGS : ASYNC_RECV_FLAGS);
+	ret = check_message(s, msg, flags, now ? RECV_FLAGS : ASYNC_RECV_FLAGS);
 	if (ret)
 		return exi_result(ret);
 	if (!now)
@@ -270,10 +284,121 @@ static ssize_t move_files(int s, const exs_xferfile_t *xf, int n, int flags)
 EXI_PUBLIC ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n,
 				int flags, exs_qhandle_t q, exs_ahandle_t a)
 {
+	int err;
+
 	EXI_NEEDS_INIT();
-	if (flags & ~(ASYNC_SEND_FLAGS | EXS_SHUT_WR))
-		return exi_result(-EINVAL);
+	err = flags & ~(ASYNC_SEND_FLAGS | EXS_SHUT_WR) ? -EINVAL
+							: exi_sock_stream(s);
+	if (err)
+		return exi_result(err);
 	return exi_result(q == EXS_QHANDLE_INVALID
 				  ? move_files(s, xf, n, flags)
 				  : submit_files(s, xf, n, flags, q, a));
+}
+
+/* --- several operations ------------------------------------------------- */
+
+/* So many are listed with one lock. */
+#define AT_ONCE 64
+
+static int build_message(const exs_x_op_t *o, bool tx, exs_qhandle_t q,
+			 struct exi_op **ret)
+{
+	exs_msghdr_t *msg = o->exs_x_buffer;
+	int err = o->exs_x_length || o->exs_x_mhandle
+			  ? -EINVAL
+			  : check_message(o->exs_x_socket, msg, o->exs_x_flags,
+					  tx ? ASYNC_SEND_FLAGS
+					     : ASYNC_RECV_FLAGS);
+
+	if (!err)
+		err = reserve(o->exs_x_type, o->exs_x_socket, o->exs_x_flags, q,
+			      o->exs_x_ahandle, ret);
+	if (err)
+		return err;
+	(*ret)->arg = msg;
+	err = exi_parts_take(*ret, msg->exs_msg_iov, msg->exs_msg_iovlen);
+	if (err)
+		exi_queue_unreserve(*ret);
+	return err;
+}
+
+static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
+{
+	bool tx = false;
+	int err;
+
+	switch (o->exs_x_type) {
+	case EXS_EVT_SENDMSG:
+		tx = true;
+		/* fallthrough */
+	case EXS_EVT_RECVMSG:
+		return build_message(o, tx, q, ret);
+	case EXS_EVT_SEND:
+		tx = true;
+		/* fallthrough */
+	case EXS_EVT_RECV:
+		err = check(o->exs_x_buffer, o->exs_x_length, o->exs_x_flags,
+			    tx ? ASYNC_SEND_FLAGS : ASYNC_RECV_FLAGS);
+		return err ? err
+			   : make(o->exs_x_type, o->exs_x_socket,
+				  o->exs_x_buffer, o->exs_x_length,
+				  o->exs_x_flags, q, o->exs_x_ahandle,
+				  o->exs_x_mhandle, ret);
+	default:
+		return -EINVAL;
+	}
+}
+
+static bool akin(const struct exi_op *a, const struct exi_op *b)
+{
+	return a->fd == b->fd && exi_op_dir(a) == exi_op_dir(b);
+}
+
+/* The next few of one socket and direction; how many were accepted, and in
+ * *ret_err why not more. */
+static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
+		       int *ret_err)
+{
+	struct exi_op *ops[AT_ONCE];
+	int i, err = 0;
+
+	for (i = 0; i < n && i < AT_ONCE; i++) {
+		err = build(&o[i], q, &ops[i]);
+		if (err)
+			break;
+		if (i && !akin(ops[i], ops[0])) {
+			exi_queue_unreserve(ops[i]);
+			break;
+		}
+	}
+	*ret_err = err;
+	if (!i)
+		return 0;
+	err = exi_flow_submit_all(ops, i);
+	if (!err)
+		return i;
+	*ret_err = err;
+	while (i)
+		exi_queue_unreserve(ops[--i]);
+	return 0;
+}
+
+static int submit_several(exs_qhandle_t q, const exs_x_op_t *o, int n)
+{
+	int done = 0, err = 0;
+
+	if (n < 0 || q == EXS_QHANDLE_INVALID)
+		return -EINVAL;
+	if (!o && n)
+		return -EFAULT;
+	while (done < n && !err)
+		done += submit_some(q, o + done, n - done, &err);
+	return done ? done : err;
+}
+
+EXI_PUBLIC int exs_x_submit(exs_qhandle_t q, const exs_x_op_t *ops, int n)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(submit_several(q, ops, n));
 }

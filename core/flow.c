@@ -518,6 +518,60 @@ static bool content(const struct exi_op *op, enum exi_dir dir)
 	return dir == EXI_RX && op->done && !(op->flags & MSG_WAITALL);
 }
 
+/* Short sends that wait together go together: one look at the peer, one call
+ * of the kernel, for all of them. */
+#define TOGETHER 2048
+
+/* Puts the first few side by side; how many bytes, 0: there is only one. */
+static size_t gather(const struct exi_list *ops, char *buf)
+{
+	const struct exi_list *pos;
+	size_t n = 0;
+	int count = 0;
+
+	if (ops->next->next == ops)
+		return 0;
+	exi_list_for_each (pos, ops) {
+		const struct exi_op *op =
+			exi_container(pos, struct exi_op, node);
+
+		if (op->run > TOGETHER - n || op->parts || op->cancelled ||
+		    (op->flags & MSG_MORE))
+			break;
+		if (op->run)
+			memcpy(buf + n, op->buf, op->run);
+		n += op->run;
+		count++;
+	}
+	return count > 1 ? n : 0;
+}
+
+/* False: there is nothing to send together. *ret is as of an attempt for the
+ * first, but that bytes which moved are accounted for. */
+static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
+{
+	char buf[TOGETHER];
+	size_t left;
+
+	/* Of others it is not known that they are streams. */
+	if (sk->role == EXI_ROLE_NONE)
+		return false;
+	left = gather(&sk->ops[EXI_TX], buf);
+	if (!left)
+		return false;
+	*ret = try_send(sk, h, buf, left, 0);
+	for (left = *ret > 0 ? (size_t)*ret : 0; left;) {
+		struct exi_op *op = exi_container(sk->ops[EXI_TX].next,
+						  struct exi_op, node);
+		size_t want = op->run, part = want < left ? want : left;
+
+		left -= part;
+		if (moved(op, EXI_TX, part, want))
+			finish_locked(sk, EXI_TX, op, 0);
+	}
+	return true;
+}
+
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &sk->sh->half[dir];
@@ -541,9 +595,12 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			}
 		}
 		want = op->run;
-		n = dir == EXI_RX
-			    ? try_recv(sk, h, op->buf, want, op->flags)
-			    : try_send(sk, h, op->buf, want, send_flags(op));
+		if (dir == EXI_RX)
+			n = try_recv(sk, h, op->buf, want, op->flags);
+		else if (!send_together(sk, h, &n))
+			n = try_send(sk, h, op->buf, want, send_flags(op));
+		else if (n > 0)
+			continue;
 		if (n == -EAGAIN && content(op, dir)) {
 			finish_locked(sk, dir, op, 0);
 			continue;
@@ -679,12 +736,13 @@ static void before_send(struct exi_sock *sk, int fd, size_t len)
 		exi_link_meet(sk, fd, EXI_TX);
 }
 
-int exi_flow_submit(struct exi_op *op)
+int exi_flow_submit_all(struct exi_op **ops, int n)
 {
-	enum exi_dir dir = exi_op_dir(op);
+	enum exi_dir dir = exi_op_dir(ops[0]);
 	struct exi_shared *sh;
 	struct exi_sock *sk;
-	int fd = op->fd; /* op is the queue's from when it is listed */
+	size_t len = 0;
+	int fd = ops[0]->fd; /* an op is the queue's from when it is listed */
 	int ret;
 
 	ret = exi_sock_get(fd, &sk);
@@ -697,8 +755,10 @@ int exi_flow_submit(struct exi_op *op)
 		exi_sock_inherit(sk);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
+	for (int i = 0; i < n; i++)
+		len += ops[i]->len;
 	if (dir == EXI_TX)
-		before_send(sk, fd, op->len);
+		before_send(sk, fd, len);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
 	ret = sk->closing				  ? -EBADF
@@ -708,12 +768,13 @@ int exi_flow_submit(struct exi_op *op)
 		exi_half_unlock(&sh->half[dir]);
 		return ret;
 	}
-	if (op->flags & EXS_SHUT_WR)
+	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
 		sh->half[dir].end_wanted |= EXI_END_AFTER;
-	exi_list_add_tail(&sk->ops[dir], &op->node);
-	count_ops(sk, dir, 1);
-	/* Behind others it waits its turn. */
-	if (sk->ops[dir].next == &op->node) {
+	for (int i = 0; i < n; i++)
+		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
+	count_ops(sk, dir, n);
+	/* Behind others they wait their turn. */
+	if (sk->ops[dir].next == &ops[0]->node) {
 		exi_timeout_begins(sk, dir);
 		exi_flow_progress_locked(sk, dir);
 	}
@@ -721,6 +782,11 @@ int exi_flow_submit(struct exi_op *op)
 	if (dir == EXI_RX)
 		after_recv(sk, fd);
 	return 0;
+}
+
+int exi_flow_submit(struct exi_op *op)
+{
+	return exi_flow_submit_all(&op, 1);
 }
 
 int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,

@@ -19,6 +19,8 @@ EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
 
 /* Takes an operation that sends or receives. 0: it will be completed once. */
 int exi_flow_submit(struct exi_op *op);
+/* Takes all of them, or none; they are of one descriptor and direction. */
+int exi_flow_submit_all(struct exi_op **ops, int n);
 
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);

@@ -223,6 +223,10 @@ static inline struct exi_sock *exi_sock_find(int fd)
  * library's back the old socket is dropped first. */
 EXI_SHIM int exi_sock_get(int fd, struct exi_sock **ret);
 
+/* 0: a stream, whose bytes can be moved piece by piece; -EOPNOTSUPP, -EBADF,
+ * -ENOTSOCK. */
+int exi_sock_stream(int fd);
+
 /* A socket for a descriptor of the library's own making. Replaces what the
  * table had. */
 EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,

@@ -544,6 +544,115 @@ static void timeouts_want_a_slot(void)
 	end(fd);
 }
 
+/* Messages that have bounds are not moved piece by piece. */
+static void only_streams_have_pieces(void)
+{
+	exs_msghdr_t m = good();
+	int fd[2], udp, file, pair[2];
+	exs_xferfile_t xf;
+
+	begin(fd);
+	file = file_of(100);
+	xf = of_file(file, 0, 0);
+	udp = T_OK(exs_socket(AF_INET, SOCK_DGRAM, 0));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
+	messages_say(udp, &m, EOPNOTSUPP);
+	messages_say(pair[0], &m, EOPNOTSUPP);
+	files_say(udp, &xf, 1, EOPNOTSUPP);
+	files_say(pair[0], &xf, 1, EOPNOTSUPP);
+	T_ERR(recv(pair[1], buf, 1, MSG_DONTWAIT), EAGAIN);
+	t_close(udp);
+	close(pair[0]);
+	close(pair[1]);
+	close(file);
+	end(fd);
+}
+
+/* --- several ------------------------------------------------------------ */
+
+static exs_x_op_t op_of(int type, int s, void *p, size_t len, int flags)
+{
+	return (exs_x_op_t){ .exs_x_type = type,
+			     .exs_x_socket = s,
+			     .exs_x_buffer = p,
+			     .exs_x_length = len,
+			     .exs_x_flags = flags };
+}
+
+static void absurd_batches_are_refused(void)
+{
+	exs_msghdr_t m = good(), absurd = { .exs_msg_iovlen = -1 };
+	int fd[2], p[2];
+	exs_x_op_t o;
+
+	begin(fd);
+	T_OK(pipe(p));
+	o = op_of(EXS_EVT_SEND, fd[0], buf, 1, 0);
+	T_EQ(exs_x_submit(q, &o, 0), 0);
+	T_EQ(exs_x_submit(q, NULL, 0), 0);
+	T_ERR(exs_x_submit(q, NULL, 1), EFAULT);
+	T_ERR(exs_x_submit(q, &o, -1), EINVAL);
+	T_ERR(exs_x_submit(q, &o, INT_MIN), EINVAL);
+	T_ERR(exs_x_submit(EXS_QHANDLE_INVALID, &o, 1), EINVAL);
+	T_ERR(exs_x_submit(q + 1, &o, 1), EINVAL);
+	for (int type = -1; type < 16; type++) {
+		if (type == EXS_EVT_SEND || type == EXS_EVT_RECV)
+			continue;
+		o = op_of(type, fd[0], &absurd, 0, 0);
+		T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	}
+	o = op_of(EXS_EVT_SENDMSG, fd[0], &m, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_SENDMSG, fd[0], NULL, 0, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EFAULT);
+	o = op_of(EXS_EVT_RECVMSG, fd[0], &m, 0, MSG_PEEK);
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_RECVMSG, fd[0], &m, 0, 0);
+	o.exs_x_mhandle = 1;
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_SEND, fd[0], NULL, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EFAULT);
+	o = op_of(EXS_EVT_SEND, fd[0], buf, SIZE_MAX, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_SEND, fd[0], buf, 1, MSG_WAITALL);
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_RECV, fd[0], buf, 1, 0);
+	o.exs_x_mhandle = 12345;
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_RECV, -1, buf, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EBADF);
+	o = op_of(EXS_EVT_RECV, p[0], buf, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), ENOTSOCK);
+	close(p[0]);
+	close(p[1]);
+	end(fd);
+}
+
+/* What comes before a bad one is taken, what comes after it is not. */
+static void a_batch_ends_at_what_is_refused(void)
+{
+	exs_x_op_t o[6];
+	int fd[2];
+
+	begin(fd);
+	for (int i = 0; i < 6; i++)
+		o[i] = op_of(EXS_EVT_RECV, fd[0], buf + i, 1, 0);
+	o[2].exs_x_flags = MSG_OOB;
+	T_EQ(exs_x_submit(q, o, 6), 2);
+	o[2].exs_x_flags = 0;
+	o[3].exs_x_socket = -1;
+	T_EQ(exs_x_submit(q, o + 2, 4), 1);
+	T_ERR(exs_x_submit(q, o + 3, 3), EBADF);
+	o[3].exs_x_socket = fd[0];
+	/* There are four slots. */
+	T_EQ(exs_x_submit(q, o + 3, 3), 1);
+	T_ERR(exs_x_submit(q, o + 4, 2), EAGAIN);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 4);
+	for (int i = 0; i < 4; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	end(fd);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(messages_need_a_connection),
 	T_ROW(absurd_messages_are_refused),
@@ -560,6 +669,9 @@ static const struct t_row rows[] = {
 	T_ROW(polls_want_a_queue_with_room),
 	T_ROW(absurd_timeouts_are_refused),
 	T_ROW(timeouts_want_a_slot),
+	T_ROW(only_streams_have_pieces),
+	T_ROW(absurd_batches_are_refused),
+	T_ROW(a_batch_ends_at_what_is_refused),
 };
 
 int main(int argc, char **argv)

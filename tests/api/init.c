@@ -53,6 +53,7 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_getsockname(s, addr, &at.len), ENXIO);
 	T_ERR(exs_getpeername(s, addr, &at.len), ENXIO);
 	T_ERR(exs_x_qfd(1), ENXIO);
+	T_ERR(exs_x_submit(1, NULL, 0), ENXIO);
 	T_ERR(exs_x_sockinfo(s, &info), ENXIO);
 	T_ERR(exs_x_adopt(s), ENXIO);
 	T_ERR(exs_x_downgrade(s), ENXIO);

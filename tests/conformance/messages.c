@@ -452,6 +452,175 @@ static void many_b(int s, int ctl)
 
 CONF_DUO(as_many_pieces_as_there_may_be, many_a, many_b)
 
+#define BATCH 300
+
+/* Many operations by few calls: each has its event, and the bytes are in the
+ * order of all. Sizes change from nothing to more than is sent together. */
+static void batch_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(BATCH));
+	static exs_x_op_t o[BATCH];
+	struct t_rng r = { 77 };
+	char *buf = malloc(VOLUME);
+	uint64_t pos = 0;
+	long next = 0;
+
+	t_fill(buf, VOLUME, 1, 0);
+	while (pos < VOLUME / 4) {
+		int n = 1 + (int)t_below(&r, BATCH);
+
+		for (int i = 0; i < n; i++) {
+			size_t len = t_below(&r, 8) ? t_below(&r, 20)
+						    : t_below(&r, 4000);
+
+			o[i] = (exs_x_op_t){
+				.exs_x_type = EXS_EVT_SEND,
+				.exs_x_socket = s,
+				.exs_x_buffer = buf + pos,
+				.exs_x_length = len,
+				.exs_x_flags = t_below(&r, 10) ? 0 : MSG_MORE,
+				.exs_x_ahandle = (exs_ahandle_t)(next + i),
+			};
+			pos += len;
+		}
+		o[n - 1].exs_x_flags = 0;
+		T_EQ(exs_x_submit(q, o, n), n);
+		for (int i = 0; i < n; i++)
+			T_EQ(t_event_is(q, EXS_EVT_SEND, next + i),
+			     o[i].exs_x_length);
+		next += n;
+	}
+	t_no_event(q);
+	t_tell(ctl, pos);
+	t_recv_end(s);
+	T_OK(exs_qdelete(q));
+	free(buf);
+	t_close(s);
+}
+
+static void batch_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(BATCH));
+	static exs_x_op_t o[BATCH];
+	static char buf[BATCH][100];
+	uint64_t pos = 0, end = 0;
+
+	for (int i = 0; i < BATCH; i++)
+		o[i] = (exs_x_op_t){ .exs_x_type = EXS_EVT_RECV,
+				     .exs_x_socket = s,
+				     .exs_x_buffer = buf[i],
+				     .exs_x_length = sizeof(buf[i]),
+				     .exs_x_ahandle = (exs_ahandle_t)(long)i };
+	T_EQ(exs_x_submit(q, o, BATCH), BATCH);
+	for (long i = 0; !end || pos < end; i = (i + 1) % BATCH) {
+		size_t n;
+
+		if (!end && pos >= VOLUME / 4)
+			end = t_ask(ctl);
+		if (end && pos == end)
+			break;
+		n = t_event_is(q, EXS_EVT_RECV, i);
+		T(n > 0);
+		t_check_bytes(buf[i], n, 1, pos);
+		pos += n;
+		T_EQ(exs_x_submit(q, &o[i], 1), 1);
+	}
+	T_EQ(exs_cancel(s, NULL, EXS_CAF_FILDES), BATCH);
+	for (int i = 0; i < BATCH; i++)
+		T_EQ(t_event(q).exs_errno, ECANCELED);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+CONF_DUO(a_batch_is_as_its_operations, batch_a, batch_b)
+
+#define SHORT 64
+
+/* Short sends of a batch come as one: who waits for the first has all. */
+static void once_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SHORT));
+	exs_x_op_t o[SHORT];
+	char buf[8 * SHORT];
+
+	t_fill(buf, sizeof(buf), 1, 0);
+	for (int i = 0; i < SHORT; i++)
+		o[i] = (exs_x_op_t){ .exs_x_type = EXS_EVT_SEND,
+				     .exs_x_socket = s,
+				     .exs_x_buffer = buf + 8 * i,
+				     .exs_x_length = 8 };
+	for (int i = 0; i < 20; i++) {
+		exs_event_t ev[SHORT];
+
+		T_EQ(exs_x_submit(q, o, SHORT), SHORT);
+		T_EQ(exs_qdequeue(q, ev, -SHORT, NULL), SHORT);
+		t_expect(ctl, sizeof(buf));
+	}
+	t_recv_end(s);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void once_b(int s, int ctl)
+{
+	char buf[16 * SHORT];
+
+	for (int i = 0; i < 20; i++) {
+		T_EQ(T_OK(t_recv(s, buf, sizeof(buf), 0)), 8 * SHORT);
+		t_check_bytes(buf, 8 * SHORT, 1, 0);
+		t_tell(ctl, 8 * SHORT);
+	}
+	t_close(s);
+}
+
+CONF_DUO(short_sends_of_a_batch_come_at_once, once_a, once_b)
+
+/* Sockets, directions and kinds in one call. */
+static void a_batch_may_be_of_several_sockets(void)
+{
+	static char in[4][10], hello[] = "hello", there[] = "there";
+	int fd[4][2], n = 0;
+	exs_x_op_t o[12];
+	exs_iovec_t v[4][2];
+	exs_msghdr_t m[4];
+	exs_qhandle_t q;
+
+	t_init();
+	q = T_OK(exs_qcreate(12));
+	for (int i = 0; i < 4; i++) {
+		t_pair(T_IPV4, fd[i]);
+		t_settle_pair(fd[i][0], fd[i][1], conf_here());
+		v[i][0] = (exs_iovec_t){ in[i], 3, 0 };
+		v[i][1] = (exs_iovec_t){ in[i] + 3, 7, 0 };
+		m[i] = (exs_msghdr_t){ .exs_msg_iov = v[i],
+				       .exs_msg_iovlen = 2 };
+	}
+	for (int i = 0; i < 4; i++) {
+		o[n++] = (exs_x_op_t){ .exs_x_type = EXS_EVT_RECVMSG,
+				       .exs_x_socket = fd[i][1],
+				       .exs_x_buffer = &m[i],
+				       .exs_x_flags = MSG_WAITALL };
+		o[n++] = (exs_x_op_t){ .exs_x_type = EXS_EVT_SEND,
+				       .exs_x_socket = fd[i][0],
+				       .exs_x_buffer = hello,
+				       .exs_x_length = 5 };
+		o[n++] = (exs_x_op_t){ .exs_x_type = EXS_EVT_SEND,
+				       .exs_x_socket = fd[i][0],
+				       .exs_x_buffer = there,
+				       .exs_x_length = 5 };
+	}
+	T_EQ(exs_x_submit(q, o, n), n);
+	for (int i = 0; i < n; i++)
+		T_EQ(t_event(q).exs_errno, 0);
+	t_no_event(q);
+	for (int i = 0; i < 4; i++) {
+		T(!memcmp(in[i], "hellothere", 10));
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+	T_OK(exs_qdelete(q));
+}
+
 static const struct t_row rows[] = {
 	CONF_ROWS(pieces_are_moved_as_one_buffer),
 	CONF_ROWS(a_receive_completes_with_what_is_there),
@@ -460,6 +629,9 @@ static const struct t_row rows[] = {
 	CONF_ROWS(messages_of_several_threads_stay_together),
 	CONF_ROWS(cancelled_and_closed_messages_say_so),
 	CONF_ROWS(as_many_pieces_as_there_may_be),
+	CONF_ROWS(a_batch_is_as_its_operations),
+	CONF_ROWS(short_sends_of_a_batch_come_at_once),
+	T_ROW(a_batch_may_be_of_several_sockets),
 };
 
 int main(int argc, char **argv)
