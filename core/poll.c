@@ -297,8 +297,7 @@ int exi_poll_now(exs_pollfd_t *fds, int n, bool wait)
 	return ret;
 }
 
-/* Puts all that wait side by side, and behind them what tells of a change; the
- * lock is held. */
+/* Puts all that wait side by side; the lock is held. */
 static int build_locked(struct exi_poll *p)
 {
 	struct exi_list *pos;
@@ -307,10 +306,9 @@ static int build_locked(struct exi_poll *p)
 
 	exi_list_for_each (pos, &asks)
 		n += exi_container(pos, struct ask, node)->n;
-	ret = resize(p, n + 1);
+	ret = resize(p, n);
 	if (ret)
 		return ret;
-	p->fds[n] = (struct pollfd){ .fd = wake_fd, .events = POLLIN };
 	n = 0;
 	exi_list_for_each (pos, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
@@ -362,23 +360,13 @@ unlock:
 	complete(&done);
 }
 
-/* Answers to polls, without the word of a change; -errno. */
-static int look_around(struct exi_poll *p)
-{
-	int ret = look_once(p);
-	eventfd_t drained;
-
-	if (ret <= 0 || !p->fds[p->n - 1].revents)
-		return ret;
-	eventfd_read(p->fds[p->n - 1].fd, &drained);
-	return ret - 1;
-}
-
 static void *serve(void *arg)
 {
 	struct exi_poll p = { 0 };
 
 	prctl(PR_SET_NAME, "libexs-poll");
+	/* Whoever changes something ends the sleep, also one that is to come. */
+	exi_poller_adopt(wake_fd);
 	for (;;) {
 		int ret = 0;
 
@@ -387,7 +375,7 @@ static void *serve(void *arg)
 			ret = build_locked(&p);
 		pthread_mutex_unlock(&asks_lock);
 		if (!ret)
-			ret = look_around(&p);
+			ret = look_once(&p);
 		if (ret > 0)
 			harvest(&p, 0);
 		else if (!ret)

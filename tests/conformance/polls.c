@@ -286,6 +286,49 @@ static void the_right_one_of_many_is_told(void)
 	T_OK(exs_qdelete(q));
 }
 
+static void *post_many(void *arg)
+{
+	int s = *(int *)arg;
+	exs_qhandle_t q = T_OK(exs_qcreate(8));
+	exs_pollfd_t p[8];
+
+	for (int i = 0; i < 3000 / t_slow(); i++) {
+		for (long k = 0; k < 8; k++) {
+			p[k] = one(s, EXS_POLLOUT);
+			post_poll(&p[k], 1, q, k);
+		}
+		for (int k = 0; k < 8; k++)
+			T_EQ(t_event(q).exs_errno, 0);
+	}
+	T_OK(exs_qdelete(q));
+	return NULL;
+}
+
+/* Whatever the others do meanwhile. */
+static void polls_of_many_threads_are_all_answered(void)
+{
+	pthread_t t[3];
+	exs_qhandle_t q;
+	exs_pollfd_t p;
+	int fd[2];
+
+	conf_pair(fd);
+	q = T_OK(exs_qcreate(1));
+	p = one(fd[0], EXS_POLLIN);
+	post_poll(&p, 1, q, 1);
+	for (int i = 0; i < 3; i++)
+		t[i] = t_thread(post_many, &fd[i % 2]);
+	for (int i = 0; i < 3; i++)
+		t_thread_join(t[i]);
+	t_no_event(q);
+	t_send_all(fd[1], "x", 1, 0);
+	T_EQ(poll_event(q, &p, 1, 1), 1);
+	t_recv_all(fd[0], &(char){ 0 }, 1);
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static void nothing(int sig)
 {
 }
@@ -362,6 +405,7 @@ static const struct t_row rows[] = {
 	CONF_ROWS(cancelled_and_closed_polls_say_so),
 	CONF_ROWS(a_synchronous_poll_waits),
 	T_ROW(the_right_one_of_many_is_told),
+	T_ROW(polls_of_many_threads_are_all_answered),
 	T_ROW(a_signal_ends_a_synchronous_poll),
 	T_ROW(a_child_polls_by_itself),
 };
