@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections: connect, accept, cancel, shutdown, close. */
+/* Connections: connect, accept, poll, cancel, shutdown, close. */
 #include <fcntl.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "core/flow.h"
 #include "core/lifecycle.h"
+#include "core/poll.h"
 #include "core/queue.h"
 
 static int submit(exs_qhandle_t q, const struct exi_op *what)
@@ -70,6 +71,55 @@ EXI_PUBLIC int exs_accept(int s, exs_acceptaddr_t *addr, int flags,
 	if (!v)
 		return (int)exi_result(-EINVAL);
 	return (int)exi_result(submit(q, &op));
+}
+
+_Static_assert(EXS_POLLIN == POLLIN && EXS_POLLOUT == POLLOUT &&
+		       EXS_POLLERR == POLLERR && EXS_POLLHUP == POLLHUP &&
+		       EXS_POLLNVAL == POLLNVAL,
+	       "as poll(2) has them");
+
+/* Something can be waited for. */
+static int check_poll(exs_pollfd_t *fds, int nfds, int flags)
+{
+	bool any = false;
+
+	if (flags & ~MSG_DONTWAIT || nfds <= 0 || nfds > EXS_POLL_MAX)
+		return -EINVAL;
+	if (!fds)
+		return -EFAULT;
+	for (int i = 0; i < nfds; i++) {
+		if (fds[i].exs_events & ~(EXS_POLLIN | EXS_POLLOUT))
+			return -EINVAL;
+		any = any || fds[i].exs_fd >= 0;
+	}
+	return any ? 0 : -EINVAL;
+}
+
+EXI_PUBLIC int exs_poll(exs_pollfd_t *fds, int nfds, int flags, exs_qhandle_t q,
+			exs_ahandle_t a)
+{
+	struct exi_op *op;
+	int ret;
+
+	EXI_NEEDS_INIT();
+	ret = check_poll(fds, nfds, flags);
+	if (ret)
+		return (int)exi_result(ret);
+	if (q == EXS_QHANDLE_INVALID)
+		return (int)exi_result(
+			exi_poll_now(fds, nfds, !(flags & MSG_DONTWAIT)));
+	ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
+	if (ret)
+		return (int)exi_result(ret);
+	op->type = EXS_EVT_POLL;
+	op->fd = -1;
+	op->ahandle = a;
+	op->arg = fds;
+	op->len = (size_t)nfds;
+	ret = exi_poll_submit(op);
+	if (ret)
+		exi_queue_unreserve(op);
+	return (int)exi_result(ret);
 }
 
 EXI_PUBLIC int exs_cancel(int s, exs_ahandle_t a, int flags)

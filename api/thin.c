@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdarg.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "api/api.h"
 #include "core/lifecycle.h"
 #include "core/orphan.h"
 #include "core/sock.h"
+#include "core/timeout.h"
 
 EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 {
@@ -61,10 +63,69 @@ EXI_PUBLIC int exs_fcntl(int s, int cmd, ...)
 	return fcntl(s, cmd, arg);
 }
 
+/* --- options ------------------------------------------------------------ */
+
+static bool ours(int level, int name)
+{
+	return level == SOL_SOCKET &&
+	       (name == SO_ASYNC_SEND_TIMEOUT ||
+		name == SO_ASYNC_RECV_TIMEOUT || name == SO_ASYNC_RECV_ORDERED);
+}
+
+static enum exi_dir dir_of(int name)
+{
+	return name == SO_ASYNC_RECV_TIMEOUT ? EXI_RX : EXI_TX;
+}
+
+static int get_own(int s, int name, void *val, socklen_t *len)
+{
+	const int ordered = 1;
+	struct exi_sock *sk;
+	exs_timeout_t t;
+	int ret;
+
+	if (!val || !len)
+		return -EFAULT;
+	if (*len <
+	    (name == SO_ASYNC_RECV_ORDERED ? sizeof(ordered) : sizeof(t)))
+		return -EINVAL;
+	if (name == SO_ASYNC_RECV_ORDERED) {
+		ret = exi_sock_get(s, &sk);
+		if (ret)
+			return ret;
+		memcpy(val, &ordered, sizeof(ordered));
+		*len = sizeof(ordered);
+		return 0;
+	}
+	ret = exi_timeout_get(s, dir_of(name), &t);
+	if (ret)
+		return ret;
+	memcpy(val, &t, sizeof(t));
+	*len = sizeof(t);
+	return 0;
+}
+
+static int set_own(int s, int name, const void *val, socklen_t len)
+{
+	struct exi_sock *sk;
+	exs_timeout_t t;
+
+	if (!val)
+		return -EFAULT;
+	if (len != (name == SO_ASYNC_RECV_ORDERED ? sizeof(int) : sizeof(t)))
+		return -EINVAL;
+	if (name == SO_ASYNC_RECV_ORDERED)
+		return exi_sock_get(s, &sk);
+	memcpy(&t, val, sizeof(t));
+	return exi_timeout_set(s, dir_of(name), &t);
+}
+
 EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 			      socklen_t *len)
 {
 	EXI_NEEDS_INIT();
+	if (ours(level, name))
+		return (int)exi_result(get_own(s, name, val, len));
 	return getsockopt(s, level, name, val, len);
 }
 
@@ -74,6 +135,8 @@ EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 	int ret;
 
 	EXI_NEEDS_INIT();
+	if (ours(level, name))
+		return (int)exi_result(set_own(s, name, val, len));
 	ret = exi_before_option(s, level, name);
 	if (ret)
 		return (int)exi_result(ret);

@@ -10,11 +10,14 @@
 #include "core/family.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/mem.h"
+#include "core/poll.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/service.h"
 #include "core/sock.h"
 #include "core/surroundings.h"
+#include "core/timeout.h"
 #include "core/util.h"
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,6 +49,9 @@ static void in_child(void)
 	exi_registry_forked();
 	exi_marker_forked();
 	exi_queue_forked();
+	exi_mem_forked();
+	exi_poll_forked();
+	exi_timeout_forked();
 	exi_sock_forked();
 }
 

@@ -19,11 +19,13 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/parts.h"
 #include "core/place.h"
 #include "core/queue.h"
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
+#include "core/timeout.h"
 #include "core/wait.h"
 
 /* The error that the kernel keeps for the connection, once. */
@@ -411,18 +413,29 @@ static void count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
 
 static void posted_done(struct exi_xfer *x, ssize_t result);
 
-/* Hands the rest of the first operation to the kernel. */
+/* A short run is held back for the operation's next part. */
+#define SHORT_RUN (16u << 10)
+
+static int send_flags(const struct exi_op *op)
+{
+	bool more = op->next < op->n_parts && op->run < SHORT_RUN;
+
+	return (op->flags & ~EXS_SHUT_WR) | (more ? MSG_MORE : 0);
+}
+
+/* Hands what comes next of the first operation to the kernel. */
 static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_xfer *x = &sk->xfer[dir];
 	int ret;
 
-	x->buf = (char *)op->buf + op->done;
-	x->len = op->len - op->done;
+	x->buf = op->buf;
+	x->len = op->run;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
-	x->flags = op->flags & ~(MSG_WAITALL | MSG_DONTWAIT);
+	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
+		   ~(MSG_WAITALL | MSG_DONTWAIT);
 	x->done = posted_done;
 	x->conn = sk->tcp;
 	x->owner = sk;
@@ -495,17 +508,83 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	exi_list_del(&op->node);
 	count_ops(sk, dir, -1);
-	/* What moved before an error is reported; the error comes next. */
-	op->err = op->done ? 0 : err;
+	exi_timeout_begins(sk, dir);
+	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
+		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
+	/* What moved before an error is reported; the error comes next, unless
+	 * it is the operation's own. */
+	op->err = op->done ? op->err : err;
 	if (op->done && err && err != ECANCELED && err != EINTR)
 		sk->sh->half[dir].err = err;
 	exi_op_complete(op);
 }
 
-static bool full(const struct exi_op *op, enum exi_dir dir, ssize_t n)
+/* n of the want bytes that came next were moved. True: the operation is done. */
+static bool moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 {
+	exi_parts_moved(op, n);
 	return op->done == op->len || n == 0 ||
-	       (dir == EXI_RX && !(op->flags & MSG_WAITALL));
+	       (dir == EXI_RX && n < want && !(op->flags & MSG_WAITALL));
+}
+
+/* A receive has something, and does not wait for more. */
+static bool content(const struct exi_op *op, enum exi_dir dir)
+{
+	return dir == EXI_RX && op->done && !(op->flags & MSG_WAITALL);
+}
+
+/* Short sends that wait together go together: one look at the peer, one call
+ * of the kernel, for all of them. */
+#define TOGETHER 2048
+
+/* Puts the first few side by side; how many bytes, 0: there is only one. */
+static size_t gather(const struct exi_list *ops, char *buf)
+{
+	const struct exi_list *pos;
+	size_t n = 0;
+	int count = 0;
+
+	if (ops->next->next == ops)
+		return 0;
+	exi_list_for_each (pos, ops) {
+		const struct exi_op *op =
+			exi_container(pos, struct exi_op, node);
+
+		if (op->run > TOGETHER - n || op->parts || op->cancelled ||
+		    (op->flags & MSG_MORE))
+			break;
+		if (op->run)
+			memcpy(buf + n, op->buf, op->run);
+		n += op->run;
+		count++;
+	}
+	return count > 1 ? n : 0;
+}
+
+/* False: there is nothing to send together. *ret is as of an attempt for the
+ * first, but that bytes which moved are accounted for. */
+static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
+{
+	char buf[TOGETHER];
+	size_t left;
+
+	/* Of others it is not known that they are streams. */
+	if (sk->role == EXI_ROLE_NONE || exi_place_lent(sk, EXI_TX))
+		return false;
+	left = gather(&sk->ops[EXI_TX], buf);
+	if (!left)
+		return false;
+	*ret = try_send(sk, h, buf, left, 0);
+	for (left = *ret > 0 ? (size_t)*ret : 0; left;) {
+		struct exi_op *op = exi_container(sk->ops[EXI_TX].next,
+						  struct exi_op, node);
+		size_t want = op->run, part = want < left ? want : left;
+
+		left -= part;
+		if (moved(op, EXI_TX, part, want))
+			exi_flow_finish_locked(sk, EXI_TX, op, 0);
+	}
+	return true;
 }
 
 /* Events come in the order of the calls: where a send before it is lent, it
@@ -526,17 +605,6 @@ static struct exi_op *to_move(struct exi_sock *sk, enum exi_dir dir)
 	return dir == EXI_RX ? NULL : exi_place_first(sk, dir);
 }
 
-/* One attempt. */
-static ssize_t try_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
-{
-	struct exi_half *h = &sk->sh->half[dir];
-	size_t at = op->done + op->lent;
-	char *buf = (char *)op->buf + at;
-
-	return dir == EXI_RX ? try_recv(sk, h, buf, op->len - at, op->flags)
-			     : try_send(sk, h, buf, op->len - at, op->flags);
-}
-
 /* Nothing more of it moves: n is why. */
 static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		       ssize_t n)
@@ -547,7 +615,9 @@ static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		exi_flow_finish_locked(sk, dir, op, err);
 		return;
 	}
-	op->len = op->done + op->lent; /* is under way */
+	/* What is under way ends it. */
+	op->len = op->done + op->lent;
+	op->run = 0;
 	sk->sh->half[dir].err = err;
 }
 
@@ -566,6 +636,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
 		ssize_t n = -EAGAIN;
 		struct exi_op *op;
+		size_t want = 0;
 
 		if (exi_unlikely(exi_place_lent(sk, dir))) {
 			exi_place_reap(sk, dir);
@@ -579,10 +650,28 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			exi_flow_finish_locked(sk, dir, op, ECANCELED);
 			continue;
 		}
+		if (op && exi_unlikely(exi_parts_wants(op))) {
+			op->err = -exi_parts_read(op);
+			if (op->err) {
+				give_up_op(sk, dir, op,
+					   op->done ? 0 : -op->err);
+				continue;
+			}
+		}
 		if (op && dir == EXI_TX && exi_place_give(sk, op) > 0)
 			continue;
 		if (op)
-			n = try_op(sk, dir, op);
+			want = op->run;
+		if (op && dir == EXI_RX)
+			n = try_recv(sk, h, op->buf, want, op->flags);
+		else if (op && !send_together(sk, h, &n))
+			n = try_send(sk, h, op->buf, want, send_flags(op));
+		else if (n > 0)
+			continue;
+		if (n == -EAGAIN && op && content(op, dir)) {
+			exi_flow_finish_locked(sk, dir, op, 0);
+			continue;
+		}
 		if (n == -EAGAIN && dir == EXI_RX && exi_place_lend(sk))
 			continue;
 		if (n == -EAGAIN) {
@@ -602,8 +691,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			give_up_op(sk, dir, op, n);
 			continue;
 		}
-		op->done += (size_t)n;
-		if (full(op, dir, n))
+		if (moved(op, dir, (size_t)n, want))
 			finish_in_turn(sk, dir, op);
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
@@ -647,7 +735,6 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	op = sk->posted[dir];
 	sk->posted[dir] = NULL;
 	if (result > 0) {
-		op->done += (size_t)result;
 		account(h, result, false);
 		/* Counted anew: a switch that came meanwhile may have counted
 		 * these bytes already. */
@@ -659,7 +746,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	/* The end is found again, and judged, by the attempt below. */
 	if (dir == EXI_RX && result == 0 && op->len > op->done)
 		result = -ECANCELED;
-	if (result >= 0 && full(op, dir, result))
+	if (result >= 0 && moved(op, dir, (size_t)result, x->len))
 		finish_in_turn(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)
 		exi_flow_finish_locked(sk, dir, op, (int)-result);
@@ -717,12 +804,13 @@ static void before_send(struct exi_sock *sk, int fd, size_t len)
 		exi_link_meet(sk, fd, EXI_TX);
 }
 
-int exi_flow_submit(struct exi_op *op)
+int exi_flow_submit_all(struct exi_op **ops, int n)
 {
-	enum exi_dir dir = op->type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	enum exi_dir dir = exi_op_dir(ops[0]);
 	struct exi_shared *sh;
 	struct exi_sock *sk;
-	int fd = op->fd; /* op is the queue's from when it is listed */
+	size_t len = 0;
+	int fd = ops[0]->fd; /* an op is the queue's from when it is listed */
 	int ret;
 
 	ret = exi_sock_get(fd, &sk);
@@ -735,8 +823,10 @@ int exi_flow_submit(struct exi_op *op)
 		exi_sock_inherit(sk);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
+	for (int i = 0; i < n; i++)
+		len += ops[i]->len;
 	if (dir == EXI_TX)
-		before_send(sk, fd, op->len);
+		before_send(sk, fd, len);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
 	ret = sk->closing				  ? -EBADF
@@ -746,15 +836,25 @@ int exi_flow_submit(struct exi_op *op)
 		exi_half_unlock(&sh->half[dir]);
 		return ret;
 	}
-	exi_list_add_tail(&sk->ops[dir], &op->node);
-	count_ops(sk, dir, 1);
-	/* Behind others it waits its turn. */
-	if (sk->ops[dir].next == &op->node)
+	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
+		sh->half[dir].end_wanted |= EXI_END_AFTER;
+	for (int i = 0; i < n; i++)
+		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
+	count_ops(sk, dir, n);
+	/* Behind others they wait their turn. */
+	if (sk->ops[dir].next == &ops[0]->node) {
+		exi_timeout_begins(sk, dir);
 		exi_flow_progress_locked(sk, dir);
+	}
 	exi_half_unlock(&sh->half[dir]);
 	if (dir == EXI_RX)
 		after_recv(sk, fd);
 	return 0;
+}
+
+int exi_flow_submit(struct exi_op *op)
+{
+	return exi_flow_submit_all(&op, 1);
 }
 
 int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
@@ -924,10 +1024,13 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 /* Operations are queued before us: take a place behind them. */
 static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 {
-	struct exi_op op = {
-		.type = type, .fd = fd, .buf = buf, .len = len, .flags = flags
-	};
-	enum exi_dir dir = type == EXS_EVT_RECV ? EXI_RX : EXI_TX;
+	struct exi_op op = { .type = type,
+			     .fd = fd,
+			     .buf = buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags };
+	enum exi_dir dir = exi_op_dir(&op);
 	struct exi_word w = { .addr = (const uint32_t *)&op.finished };
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;

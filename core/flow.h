@@ -17,9 +17,10 @@ EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
 EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t len);
 EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
 
-/* Takes an EXS_EVT_SEND or EXS_EVT_RECV operation. 0: it will be completed
- * once. */
+/* Takes an operation that sends or receives. 0: it will be completed once. */
 int exi_flow_submit(struct exi_op *op);
+/* Takes all of them, or none; they are of one descriptor and direction. */
+int exi_flow_submit_all(struct exi_op **ops, int n);
 
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);

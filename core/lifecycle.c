@@ -18,9 +18,11 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/names.h"
+#include "core/poll.h"
 #include "core/ready.h"
 #include "core/service.h"
 #include "core/switch.h"
+#include "core/timeout.h"
 
 /* What a close waits for bytes that are on their way from a ring to TCP, and
  * a downgrade for a peer that does not answer. */
@@ -355,7 +357,8 @@ int exi_cancel_fd(int fd, bool any, exs_ahandle_t a)
 	struct exi_sock *sk;
 	int ret = exi_sock_get(fd, &sk);
 
-	return ret ? ret : cancel_sock(sk, any, a);
+	return ret ? ret
+		   : cancel_sock(sk, any, a) + exi_poll_cancel(fd, any, a);
 }
 
 struct cancel_all {
@@ -375,7 +378,7 @@ int exi_cancel_all(exs_ahandle_t a)
 	struct cancel_all c = { .a = a };
 
 	exi_sock_each(cancel_one, &c);
-	return c.n;
+	return c.n + exi_poll_cancel(-1, false, a);
 }
 
 /* --- ends --------------------------------------------------------------- */
@@ -391,7 +394,7 @@ static int end_sending(struct exi_sock *sk, int fd)
 	if (exi_list_empty(&sk->ops[EXI_TX]))
 		ret = exi_flow_end_locked(sk);
 	else
-		sh->half[EXI_TX].end_wanted = 1; /* after what is queued */
+		sh->half[EXI_TX].end_wanted |= EXI_END_SAID;
 	atomic_fetch_add(&sk->cramped, 1);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	exi_sock_kick(sk, EXI_TX);
@@ -522,6 +525,7 @@ static int leave(struct exi_sock *sk, bool close_fd)
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	exi_flow_stop(sk);
+	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
 	/* Others go on with it, and have no fabric. */
 	if (!last && close_fd && sk->fab && atomic_load(&sk->sh->keeper))

@@ -191,3 +191,11 @@ unlock:
 	pthread_mutex_unlock(&mem_lock);
 	return ret;
 }
+
+void exi_mem_forked(void)
+{
+	pthread_mutex_init(&mem_lock, NULL);
+	/* Those of other threads' calls are not here. */
+	for (int i = 0; i < n_regions; i++)
+		atomic_store(&regions[i]->users, 0);
+}

@@ -30,4 +30,7 @@ int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
 		struct exi_region **ret);
 void exi_mem_put(struct exi_region *r);
 
+/* In the child, after the queues: nothing is in use. */
+void exi_mem_forked(void);
+
 #endif

@@ -11,10 +11,24 @@
 #include <sys/socket.h>
 
 #include "core/list.h"
+#include "core/provider.h"
 
 struct exi_queue;
 struct exi_region;
 struct exi_sock;
+
+/* A piece of an operation's bytes. */
+struct exi_part {
+	union {
+		void *base;
+		off_t at; /* in the file */
+	};
+	size_t len;
+	struct exi_region *region; /* held; null */
+	int fd;			   /* of a file; -1: memory */
+};
+
+#define EXI_PARTS_FEW 4 /* for which no memory is asked */
 
 struct exi_op {
 	struct exi_list node;	 /* in the socket's list, then the queue's */
@@ -23,8 +37,11 @@ struct exi_op {
 	int type; /* EXS_EVT_* */
 	int fd;
 	exs_ahandle_t ahandle;
-	void *buf;
-	size_t len;
+	void *arg;   /* the caller's buffer, message, ... for the event */
+	void *buf;   /* next to move, */
+	size_t run;  /* so many bytes; then */
+	size_t next; /* the next part, of a file what is left of it */
+	size_t len;  /* in all */
 	size_t done;
 	size_t lent; /* bytes of buf that the fabric's device has: place.h */
 	int flags;
@@ -33,13 +50,28 @@ struct exi_op {
 	int newfd;
 	bool cancelled;
 	bool sent;    /* all of it, and others before it are lent */
+	bool kept;    /* by the queue's lock: the slot outlives its event, */
+	bool queued;  /* which is there */
 	bool started; /* connect: under way */
 	exs_acceptaddr_t *addr;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
-	/* What follows is set for a connect only. */
-	socklen_t to_len;
-	struct sockaddr_storage to;
+	/* Of more than one buffer; see parts.h. */
+	struct exi_part *parts;
+	size_t n_parts;
+	char *chunk; /* what was read of a file */
+	/* What follows is not cleared. */
+	socklen_t to_len; /* connect */
+	union {
+		struct sockaddr_storage to;
+		struct exi_part few[EXI_PARTS_FEW];
+	};
 };
+
+static inline enum exi_dir exi_op_dir(const struct exi_op *op)
+{
+	return op->type == EXS_EVT_RECV || op->type == EXS_EVT_RECVMSG ? EXI_RX
+								       : EXI_TX;
+}
 
 /* The operation has its result: to its queue, or wakes its thread. Called
  * with the socket's locks held, after it left the socket's list. */

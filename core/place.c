@@ -8,16 +8,11 @@
 #include "core/config.h"
 #include "core/flow.h"
 #include "core/mem.h"
+#include "core/parts.h"
 
 static const struct exi_place_ops *ops_of(const struct exi_sock *sk)
 {
 	return sk->fab ? sk->fab->pops : NULL;
-}
-
-/* Bytes that nobody has yet. */
-static size_t rest(const struct exi_op *op)
-{
-	return op->len - op->done - op->lent;
 }
 
 struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir)
@@ -27,7 +22,7 @@ struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir)
 	exi_list_for_each (pos, &sk->ops[dir]) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 
-		if (!op->sent && (!op->lent || (dir == EXI_TX && rest(op))))
+		if (!op->sent && (!op->lent || (dir == EXI_TX && op->run)))
 			return op;
 	}
 	return NULL;
@@ -46,15 +41,15 @@ bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir)
 /* Of a size and kind that the device is asked about. */
 static bool fit(const struct exi_op *op)
 {
-	return op->queue && rest(op) &&
-	       rest(op) >= exi_config()->zcopy_threshold;
+	return op->queue && !op->parts && op->run &&
+	       op->run >= exi_config()->zcopy_threshold;
 }
 
 static struct exi_lent describe(struct exi_op *op)
 {
 	return (struct exi_lent){
-		.buf = (char *)op->buf + op->done + op->lent,
-		.len = rest(op),
+		.buf = op->buf,
+		.len = op->run,
 		.waitall = op->flags & MSG_WAITALL,
 		.memory = exi_mem_of(op->region),
 		.owner = op,
@@ -108,6 +103,8 @@ ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op)
 		return -EAGAIN;
 	sk->n_lent[EXI_TX] += !op->lent;
 	op->lent += (size_t)n;
+	op->run -= (size_t)n;
+	op->buf = (char *)op->buf + n;
 	return n;
 }
 
@@ -139,7 +136,7 @@ static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 	if (op->lent)
 		return;
 	sk->n_lent[EXI_TX]--;
-	if (op->done == op->len)
+	if (!op->run)
 		exi_flow_finish_locked(sk, EXI_TX, op, 0);
 }
 
@@ -148,7 +145,7 @@ static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 {
 	op->lent = 0;
 	sk->n_lent[EXI_RX]--;
-	op->done += (size_t)n;
+	exi_parts_moved(op, (size_t)n);
 	exi_flow_account(sk, EXI_RX, (size_t)n);
 	if (op->done == op->len || (n && !(op->flags & MSG_WAITALL)))
 		exi_flow_finish_locked(sk, EXI_RX, op, 0);
@@ -179,8 +176,10 @@ void exi_place_recall(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 {
 	if (dir == EXI_RX)
 		sk->fab->pops->recall(sk->fab, op);
-	else
+	else {
 		op->len = op->done + op->lent;
+		op->run = 0;
+	}
 }
 
 bool exi_place_quiet(struct exi_sock *sk)

@@ -21,6 +21,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/mem.h"
+#include "core/parts.h"
 #include "core/place.h"
 #include "core/service.h"
 #include "core/sock.h"
@@ -242,6 +243,8 @@ unlock:
 static void free_slot_locked(struct exi_op *op)
 {
 	op->region = NULL;
+	if (exi_unlikely(op->parts))
+		exi_parts_release(op);
 	op->queue->n_used--;
 	exi_list_add_head(&op->queue->free, &op->node);
 }
@@ -252,6 +255,29 @@ void exi_queue_unreserve(struct exi_op *op)
 
 	exi_lock(&q->lock);
 	free_slot_locked(op);
+	exi_unlock(&q->lock);
+}
+
+int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret)
+{
+	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
+
+	if (!err)
+		(*ret)->kept = true;
+	return err;
+}
+
+/* The slot counts once, its event once more. */
+void exi_queue_let_go(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+
+	exi_lock(&q->lock);
+	op->kept = false;
+	if (op->queued)
+		q->n_used--; /* it goes with the event */
+	else
+		free_slot_locked(op);
 	exi_unlock(&q->lock);
 }
 
@@ -276,7 +302,30 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
 		return;
 	}
-	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->buf;
+	if (op->type == EXS_EVT_SENDMSG || op->type == EXS_EVT_RECVMSG) {
+		exs_msghdr_t *msg = op->arg;
+
+		if (op->type == EXS_EVT_RECVMSG)
+			msg->exs_msg_flags = op->event_flags;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = msg;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
+		return;
+	}
+	if (op->type == EXS_EVT_SENDFILE) {
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
+		return;
+	}
+	if (op->type == EXS_EVT_SENDTIMEOUT || op->type == EXS_EVT_RECVTIMEOUT)
+		return;
+	if (op->type == EXS_EVT_POLL) {
+		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
+		return;
+	}
+	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
 	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
 }
@@ -285,7 +334,11 @@ static void fill_event(const struct exi_op *op, exs_event_t *ev)
 static void take_locked(struct exi_op *op, exs_event_t *ev)
 {
 	fill_event(op, ev);
-	free_slot_locked(op);
+	op->queued = false;
+	if (exi_unlikely(op->kept))
+		op->queue->n_used--;
+	else
+		free_slot_locked(op);
 }
 
 void exi_op_complete(struct exi_op *op)
@@ -302,6 +355,12 @@ void exi_op_complete(struct exi_op *op)
 		return;
 	}
 	exi_lock(&q->lock);
+	if (exi_unlikely(op->kept)) {
+		if (op->queued)
+			goto unlock;
+		op->queued = true;
+		q->n_used++;
+	}
 	if (taker.q == q && taker.n < taker.max && q->n_done == 0 &&
 	    !q->signal.exs_enable) {
 		take_locked(op, &taker.ev[taker.n++]);
@@ -315,6 +374,7 @@ void exi_op_complete(struct exi_op *op)
 		eventfd_write(q->qfd, 1);
 	if (q->n_done == 1 && q->signal.exs_enable)
 		signo = q->signal.exs_signo;
+unlock:
 	exi_unlock(&q->lock);
 	if (exi_unlikely(signo))
 		kill(getpid(), signo);
@@ -943,6 +1003,8 @@ void exi_queue_forked(void)
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
 		exi_list_init(&q->done);
+		for (int k = 0; k < q->depth; k++)
+			exi_parts_release(&q->ops[k]);
 		set_slots(q, q->ops, q->depth);
 		if (q->qfd >= 0)
 			q->qfd = exi_fd_keep(

@@ -26,7 +26,7 @@ struct exi_queue {
 	_Atomic int handle;   /* 0: free */
 	int depth;
 	int n_done;
-	int n_used;	      /* outstanding and done */
+	int n_used;	      /* outstanding, kept, and done */
 	_Atomic int sleepers; /* changed under the lock */
 	int qfd;	      /* -1: never asked for */
 	int wait;	      /* EXS_WAIT_* */
@@ -65,6 +65,11 @@ int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
 		      size_t len, struct exi_op **ret);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
+
+/* A slot whose event may be completed any number of times, until it is let go;
+ * while one is not dequeued others are lost in it. */
+int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret);
+void exi_queue_let_go(struct exi_op *op);
 
 int exi_queue_dequeue(exs_qhandle_t q, exs_event_t *ev, int want,
 		      const struct timeval *timeout);

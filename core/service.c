@@ -21,9 +21,11 @@
 #include "core/log.h"
 #include "core/queue.h"
 #include "core/registry.h"
+#include "core/timeout.h"
 
 #define STACK_BYTES (128u << 10)
 #define TICK_MS	    1
+#define DAY_MS	    86400000
 #define EVENTS	    64
 #define STOP_NS	    5000000000u
 
@@ -92,7 +94,7 @@ static void domain_progress(struct exi_domain *d, void *arg)
 /* How long to sleep, and which links are overdue. */
 static int time_left(struct exi_sock **overdue)
 {
-	uint64_t now = exi_now_ns(), least = UINT64_MAX;
+	uint64_t now = exi_now_ns(), least = exi_timeout_look(now);
 	struct exi_list *pos;
 	int ms = -1;
 
@@ -110,7 +112,9 @@ static int time_left(struct exi_sock **overdue)
 	if (*overdue)
 		ms = 0;
 	else if (least != UINT64_MAX)
-		ms = (int)((least - now) / 1000000) + 1;
+		ms = least - now < DAY_MS * 1000000ul
+			     ? (int)((least - now) / 1000000) + 1
+			     : DAY_MS;
 	if (atomic_load(&ticking) && (ms < 0 || ms > TICK_MS))
 		ms = TICK_MS;
 	return ms;
@@ -366,6 +370,11 @@ void exi_service_tick(void)
 		return;
 	if (!self)
 		eventfd_write(wake_fd, 1);
+}
+
+void exi_service_look(void)
+{
+	eventfd_write(wake_fd, 1);
 }
 
 bool exi_service_self(void)

@@ -53,6 +53,9 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 /* Unattended progress may be needed soon: makes the thread tick. */
 void exi_service_tick(void);
 
+/* A time-out was set: the thread looks when to come. */
+void exi_service_look(void);
+
 /* True in the service thread. */
 bool exi_service_self(void);
 

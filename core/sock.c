@@ -462,6 +462,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		sk->posted[d] = NULL;
 		sk->n_lent[d] = 0;
 		sk->waiters[d] = NULL;
+		free(sk->timeout[d]);
+		sk->timeout[d] = NULL;
 		sk->armed[d] = 0;
 		atomic_store(&sk->hot_in[d], NULL);
 		atomic_store(&sk->lookers[d], 0);
@@ -616,4 +618,17 @@ void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
 		return;
 	*at = w->next;
 	exi_sock_look(sk, dir, -1);
+}
+
+int exi_sock_stream(int fd)
+{
+	const struct exi_sock *sk = exi_sock_find(fd);
+	socklen_t len = sizeof(int);
+	int type;
+
+	if (sk && (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT))
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return -errno;
+	return type == SOCK_STREAM ? 0 : -EOPNOTSUPP;
 }

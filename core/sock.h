@@ -47,6 +47,11 @@ struct exi_spin {
 	uint32_t backoff; /* how many the last skip began with */
 };
 
+enum {
+	EXI_END_SAID = 1,  /* by shutdown */
+	EXI_END_AFTER = 2, /* by one of them, unless it fails */
+};
+
 /* One direction. Everything is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
@@ -54,7 +59,7 @@ struct exi_half {
 	/* TX: the end was said; without the lock a hint. RX: END was read. */
 	uint32_t ended;
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
-	uint32_t end_wanted; /* TX: the end follows the queued operations */
+	uint32_t end_wanted; /* TX: the end follows the queued operations: */
 	uint32_t urgent;     /* urgent data was seen */
 	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
@@ -106,6 +111,7 @@ struct exi_shared {
 
 struct exi_link;
 struct exi_queue;
+struct exi_timeout;
 struct exi_waiter;
 
 enum exi_blocking {
@@ -164,6 +170,7 @@ struct exi_sock {
 	struct exi_op *posted[2]; /* the op whose transfer is in flight */
 	uint32_t n_lent[2];	  /* of ops, see place.h */
 	struct exi_waiter *waiters[2];
+	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
 	struct exi_link *link;
@@ -217,6 +224,10 @@ static inline struct exi_sock *exi_sock_find(int fd)
  * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the
  * library's back the old socket is dropped first. */
 EXI_SHIM int exi_sock_get(int fd, struct exi_sock **ret);
+
+/* 0: a stream, whose bytes can be moved piece by piece; -EOPNOTSUPP, -EBADF,
+ * -ENOTSOCK. */
+int exi_sock_stream(int fd);
 
 /* A socket for a descriptor of the library's own making. Replaces what the
  * table had. */

@@ -321,13 +321,17 @@ int exi_poller_fd(void)
 		exi_fd_close(waiter_fd);
 	waiter_fd = -1;
 	fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (fd < 0)
-		return fd;
+	if (fd >= 0)
+		exi_poller_adopt(fd);
+	return fd;
+}
+
+void exi_poller_adopt(int fd)
+{
 	pthread_once(&waiter_once, waiter_setup);
 	pthread_setspecific(waiter_key, &waiter_key);
 	waiter_fd = fd;
-	waiter_process = process;
-	return fd;
+	waiter_process = exi_process_token();
 }
 
 void exi_poller_wake(struct exi_waiter *w)

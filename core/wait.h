@@ -42,6 +42,8 @@ struct exi_poller {
 EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
 /* This thread's, made at first need and again after a fork; -errno. */
 EXI_SHIM int exi_poller_fd(void);
+/* It is this one, which others know, too. */
+void exi_poller_adopt(int fd);
 
 /* How long (ns) the next wait may spin: 0 when that failed lately or is off;
  * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. */

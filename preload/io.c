@@ -14,12 +14,11 @@
 
 #include "core/cancel.h"
 #include "core/flow.h"
+#include "core/parts.h"
 #include "preload/shim.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
-/* Pieces of one call are gathered up to this, so that they stay together. */
-#define GATHER_MAX (256u << 10)
 
 /* --- one buffer --------------------------------------------------------- */
 
@@ -144,125 +143,32 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 
 /* --- several buffers ---------------------------------------------------- */
 
-static ssize_t total(const struct iovec *v, size_t n)
+/* Not inline, for calls on several. */
+static ssize_t put_piece(int fd, const void *buf, size_t n, int flags)
 {
-	size_t sum = 0;
-
-	if (n > IOV_MAX)
-		return -EMSGSIZE;
-	for (size_t i = 0; i < n; i++) {
-		if (v[i].iov_len > (size_t)SSIZE_MAX - sum)
-			return -EINVAL;
-		sum += v[i].iov_len;
-	}
-	return (ssize_t)sum;
+	return put(fd, buf, n, flags);
 }
 
-/* One call's bytes stay together where they fit: other threads send, too. */
-static ssize_t put_gathered(int fd, const struct iovec *v, size_t n,
-			    size_t bytes, int flags)
+static ssize_t get_piece(int fd, void *buf, size_t n, int flags)
 {
-	char small[4096], *buf = small, *to;
-	ssize_t ret;
-
-	if (bytes > sizeof(small))
-		buf = malloc(bytes);
-	if (!buf)
-		return -ENOMEM;
-	*buf = '\0'; /* for the sender of nothing */
-	to = buf;
-	for (size_t i = 0; i < n; i++)
-		if (v[i].iov_len) /* with none, the base may be null */
-			to = mempcpy(to, v[i].iov_base, v[i].iov_len);
-	ret = put(fd, buf, bytes, flags);
-	if (buf != small)
-		free(buf);
-	return ret;
-}
-
-static ssize_t put_each(int fd, const struct iovec *v, size_t n, int flags)
-{
-	ssize_t done = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		ssize_t ret;
-
-		if (!v[i].iov_len)
-			continue;
-		ret = put(fd, v[i].iov_base, v[i].iov_len, flags);
-		if (ret > 0)
-			done += ret;
-		if (ret != (ssize_t)v[i].iov_len)
-			return done ? done : ret;
-	}
-	return done;
+	return get(fd, buf, n, flags);
 }
 
 static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
-	ssize_t bytes = total(v, n);
-
-	if (bytes < 0)
-		return bytes;
-	if (n == 1)
-		return put(fd, v[0].iov_base, v[0].iov_len, flags);
-	return bytes <= (ssize_t)GATHER_MAX
-		       ? put_gathered(fd, v, n, (size_t)bytes, flags)
-		       : put_each(fd, v, n, flags);
+	return exi_parts_send(put_piece, fd, v, n, flags);
 }
 
-/* One look, or the second piece would be the first again. */
-static ssize_t peek_vector(int fd, const struct iovec *v, size_t n,
-			   size_t bytes, int flags)
-{
-	char *buf = malloc(bytes < GATHER_MAX ? bytes + 1 : GATHER_MAX);
-	ssize_t ret = -ENOMEM, left;
-
-	if (!buf)
-		return ret;
-	ret = get(fd, buf, bytes < GATHER_MAX ? bytes : GATHER_MAX, flags);
-	left = ret;
-	for (size_t i = 0; i < n && left > 0; i++) {
-		size_t part = v[i].iov_len < (size_t)left ? v[i].iov_len
-							  : (size_t)left;
-
-		memcpy(v[i].iov_base, buf + (ret - left), part);
-		left -= (ssize_t)part;
-	}
-	free(buf);
-	return ret;
-}
-
-/* The first wait is the call's; what lies there goes on into the next. */
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
-	ssize_t bytes = total(v, n), done = 0;
-
-	if (bytes < 0)
-		return bytes;
-	if ((flags & MSG_PEEK) && n > 1)
-		return peek_vector(fd, v, n, (size_t)bytes, flags);
-	for (size_t i = 0; i < n; i++) {
-		ssize_t ret;
-
-		if (!v[i].iov_len)
-			continue;
-		ret = get(fd, v[i].iov_base, v[i].iov_len, flags);
-		if (ret > 0)
-			done += ret;
-		if (ret != (ssize_t)v[i].iov_len)
-			return done ? done : ret;
-		if (!(flags & MSG_WAITALL))
-			flags |= MSG_DONTWAIT;
-	}
-	return done;
+	return exi_parts_recv(get_piece, fd, v, n, flags);
 }
 
 HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.readv(fd, v, n);
-	return total(v, (size_t)n)
+	return exi_parts_total(v, (size_t)n)
 		       ? shim_result(get_vector(fd, v, (size_t)n, 0))
 		       : 0;
 }
@@ -271,7 +177,7 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
-	return total(v, (size_t)n)
+	return exi_parts_total(v, (size_t)n)
 		       ? shim_result(put_vector(fd, v, (size_t)n, 0))
 		       : 0;
 }
@@ -405,43 +311,20 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 
 /* --- files -------------------------------------------------------------- */
 
-/* From a file's pages through one buffer into the connection. */
 static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 {
-	size_t room = n < GATHER_MAX ? n : GATHER_MAX, done = 0;
-	char *buf = malloc(room ? room : 1);
-	ssize_t ret = buf ? 0 : -ENOMEM;
 	off_t at = offset ? *offset : lseek(from, 0, SEEK_CUR);
-	int flags = 0;
+	ssize_t ret;
 
-	if (buf && at < 0)
-		ret = offset || errno == ESPIPE ? -EINVAL : -errno;
-	while (ret >= 0 && done < n) {
-		ssize_t got =
-			pread(from, buf, n - done < room ? n - done : room, at);
-
-		if (got <= 0) {
-			/* From a pipe: the kernel says so. */
-			ret = got < 0 ? (errno == ESPIPE ? -EINVAL : -errno)
-				      : 0;
-			break;
-		}
-		ret = put(to, buf, (size_t)got, flags);
-		if (ret <= 0)
-			break;
-		at += ret;
-		done += (size_t)ret;
-		if (ret < got)
-			break;
-	}
-	free(buf);
-	if (done) {
-		if (offset)
-			*offset = at;
-		else
-			lseek(from, at, SEEK_SET);
-	}
-	return done ? (ssize_t)done : ret;
+	/* From a pipe: the kernel says so. */
+	if (at < 0)
+		return offset || errno == ESPIPE ? -EINVAL : -errno;
+	ret = exi_parts_send_file(put_piece, to, from, at, n, 0);
+	if (ret > 0 && offset)
+		*offset = at + ret;
+	else if (ret > 0)
+		lseek(from, at + ret, SEEK_SET);
+	return ret == -ESPIPE ? -EINVAL : ret;
 }
 
 HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* poll and select over connections of the library and whatever else.
- *
- * The kernel is asked about what it serves; directions on a fabric are looked
- * at here. Who must sleep first puts himself among the waiters of each
- * connection, then looks again, then asks the peers to ring, and then sleeps
- * in the kernel's poll with an eventfd of the thread beside the rest. A change
- * before the second look is seen by it; a later one wakes the waiters. */
+/* poll and select over connections of the library and whatever else: how one
+ * waits is in core/poll.c. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,230 +8,70 @@
 #include <sys/resource.h>
 
 #include "core/cancel.h"
+#include "core/poll.h"
 #include "core/ready.h"
 #include "core/wait.h"
 #include "preload/shim.h"
 
-#define FEW	     16 /* descriptors for which no memory is asked */
-#define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
-
-/* What the library knows of a descriptor of a call. */
-struct slot {
-	struct exi_sock *sk; /* null: the kernel's */
-	struct exi_poller waiter[2];
-	bool waits[2];
-	short now;
-};
+#define FEW 16 /* descriptors for which no memory is asked */
 
 struct call {
-	struct pollfd *fds;
-	nfds_t n;
-	struct pollfd *kernel; /* n, and the thread's eventfd */
-	struct slot *slots;
-	int on_fabric; /* of the last look: the index of one, or -1 */
-	bool sets;     /* some are epoll sets with connections in them */
+	struct exi_poll p;
+	bool sets; /* some are epoll sets with connections in them */
 };
 
 static _Thread_local struct exi_spin thread_spin;
-
-/* Fills what the kernel is to be asked; how many are ready without it. */
-static int look(struct call *c)
-{
-	int ready = 0;
-
-	c->on_fabric = -1;
-	for (nfds_t i = 0; i < c->n; i++) {
-		struct slot *s = &c->slots[i];
-		struct exi_ready r;
-
-		c->kernel[i] = c->fds[i];
-		c->kernel[i].revents = 0;
-		s->now = 0;
-		if (!s->sk ||
-		    !exi_ready_look(s->sk, c->fds[i].fd, c->fds[i].events, &r))
-			continue;
-		s->now = r.now;
-		ready += r.now != 0;
-		c->kernel[i].events = r.kernel;
-		if (r.kernel != c->fds[i].events)
-			c->on_fabric = (int)i;
-		/* On a fabric the kernel's word is not asked for: it tells of
-		 * ends that lie behind unread bytes. */
-		if (!r.kernel && !r.error && c->fds[i].events)
-			c->kernel[i].fd = -1;
-	}
-	return ready;
-}
-
-/* The answer; how many descriptors have one. */
-static int gather(struct call *c)
-{
-	int n = 0;
-
-	for (nfds_t i = 0; i < c->n; i++) {
-		c->fds[i].revents =
-			c->slots[i].now |
-			(c->kernel[i].fd < 0 ? 0 : c->kernel[i].revents);
-		n += c->fds[i].revents != 0;
-	}
-	return n;
-}
-
-static int ask_kernel(struct call *c)
-{
-	static const struct timespec now;
-
-	return native.ppoll(c->kernel, c->n, &now, NULL) < 0 ? -errno : 0;
-}
 
 /* Spins while that may pay: true when a fabric has something. */
 static bool spin(struct call *c, uint64_t deadline)
 {
 	struct exi_spinner s;
 	uint64_t budget;
-	int i = c->on_fabric;
+	const struct exi_poll *p = &c->p;
+	int i = p->on_fabric;
 	bool hit;
 
 	if (i < 0)
 		return false;
 	budget = exi_spin_budget(
-		&thread_spin, exi_ready_peer_cpu(c->slots[i].sk, c->fds[i].fd));
+		&thread_spin, exi_ready_peer_cpu(p->slots[i].sk, p->fds[i].fd));
 	if (budget == EXI_SPIN_YIELD) /* asleep, the peer has the CPU */
 		return false;
 	if (!budget)
 		return false;
 	exi_spin_begin(&s);
 	do
-		hit = look(c) > 0;
+		hit = exi_poll_look(&c->p) > 0;
 	while (!hit && exi_spin_goes_on(&s, budget, deadline));
 	exi_spin_result(&thread_spin, hit);
 	return hit;
 }
 
-static void wait_on(struct call *c, int event_fd, bool on)
-{
-	for (nfds_t i = 0; i < c->n; i++) {
-		struct slot *s = &c->slots[i];
-
-		for (enum exi_dir d = EXI_RX; s->sk && d <= EXI_TX; d++) {
-			struct exi_shared *sh;
-			struct exi_poller *w = &s->waiter[d];
-
-			if (on) {
-				s->waits[d] =
-					(d == EXI_RX ||
-					 (c->fds[i].events & WRITE_EVENTS)) &&
-					exi_sock_lock(s->sk, c->fds[i].fd, d,
-						      &sh);
-				if (!s->waits[d])
-					continue;
-				w->event_fd = event_fd;
-				w->w.wake = exi_poller_wake;
-				exi_sock_wait(s->sk, d, &w->w);
-				exi_half_unlock(&sh->half[d]);
-			} else if (s->waits[d]) {
-				/* Kept until this, gone or not. */
-				sh = exi_sock_shared(s->sk);
-				exi_lock(&sh->half[d].lock);
-				exi_sock_unwait(s->sk, d, &w->w);
-				exi_half_unlock(&sh->half[d]);
-			}
-		}
-	}
-}
-
-static bool arm(struct call *c, nfds_t *ret_armed)
-{
-	nfds_t i;
-
-	for (i = 0; i < c->n; i++)
-		if (c->slots[i].sk &&
-		    !exi_ready_arm(c->slots[i].sk, c->fds[i].fd,
-				   c->fds[i].events, false))
-			break;
-	*ret_armed = i;
-	return i == c->n;
-}
-
-static void disarm(struct call *c, nfds_t armed)
-{
-	for (nfds_t i = 0; i < armed; i++)
-		if (c->slots[i].sk)
-			exi_ready_disarm(c->slots[i].sk, c->fds[i].fd,
-					 c->fds[i].events);
-}
-
-/* What ends with a sleep, also when the thread is cancelled. */
-struct rest {
-	struct call *c;
-	int event_fd;
-	nfds_t armed;
-};
-
-static void rest_ends(void *arg)
-{
-	struct rest *r = arg;
-	eventfd_t drained;
-
-	disarm(r->c, r->armed);
-	wait_on(r->c, r->event_fd, false);
-	eventfd_read(r->event_fd, &drained);
-}
-
-/* 0: look again. 1: the kernel has answers. -errno, -ETIMEDOUT. */
-static int sleep_once(struct call *c, uint64_t deadline, const sigset_t *mask)
-{
-	struct rest r = { .c = c, .event_fd = exi_poller_fd() };
-	struct timespec left, *timeout = NULL;
-	int ret = 0;
-
-	if (r.event_fd < 0)
-		return r.event_fd;
-	if (deadline) {
-		uint64_t now = exi_now_ns();
-
-		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
-		timeout = &left;
-	}
-	pthread_cleanup_push(rest_ends, &r);
-	wait_on(c, r.event_fd, true);
-	c->kernel[c->n] = (struct pollfd){ .fd = r.event_fd, .events = POLLIN };
-	if (look(c) == 0 && arm(c, &r.armed)) {
-		exi_cancel_rest();
-		ret = native.ppoll(c->kernel, c->n + 1, timeout, mask);
-		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
-		exi_cancel_rested();
-	}
-	pthread_cleanup_pop(1);
-	if (ret == 1 && c->kernel[c->n].revents)
-		ret = 0;
-	return ret;
-}
-
 static int run(struct call *c, uint64_t deadline, bool at_once,
 	       const sigset_t *mask)
 {
+	struct exi_poll *p = &c->p;
 	int ret, n;
 
 	for (;;) {
 		int ready;
 
-		for (nfds_t i = 0; c->sets && i < c->n; i++)
-			if (c->fds[i].fd >= 0 && !c->slots[i].sk)
-				shim_epoll_outer(c->fds[i].fd);
-		ready = look(c);
+		for (nfds_t i = 0; c->sets && i < p->n; i++)
+			if (p->fds[i].fd >= 0 && !p->slots[i].sk)
+				shim_epoll_outer(p->fds[i].fd);
+		ready = exi_poll_look(p);
 		if (!ready && !at_once && spin(c, deadline))
 			ready = 1;
-		ret = ask_kernel(c);
+		ret = exi_poll_ask(p);
 		if (ret)
 			return ret;
-		n = gather(c);
+		n = exi_poll_gather(p);
 		if (n || at_once)
 			return n;
-		ret = sleep_once(c, deadline, mask);
+		ret = exi_poll_sleep(p, deadline, mask);
 		/* A set may have been stirred for nothing: it is looked at. */
 		if (ret == 1 && !c->sets) {
-			n = gather(c);
+			n = exi_poll_gather(p);
 			if (n)
 				return n;
 		}
@@ -280,19 +115,19 @@ static int mixed(struct pollfd *fds, nfds_t n, bool sets,
 {
 	EXI_CANCEL_OFF(true);
 	struct pollfd few_kernel[FEW + 1];
-	struct slot few_slots[FEW];
-	struct call c = { .fds = fds,
-			  .n = n,
-			  .kernel = few_kernel,
-			  .slots = few_slots,
+	struct exi_poll_slot few_slots[FEW];
+	struct call c = { .p = { .fds = fds,
+				 .n = n,
+				 .kernel = few_kernel,
+				 .slots = few_slots },
 			  .sets = sets };
 	uint64_t deadline = 0;
 	bool at_once = false;
 	int ret;
 
 	if (n > FEW) {
-		c.kernel = calloc(n + 1, sizeof(*c.kernel));
-		c.slots = calloc(n, sizeof(*c.slots));
+		c.p.kernel = calloc(n + 1, sizeof(*c.p.kernel));
+		c.p.slots = calloc(n, sizeof(*c.p.slots));
 	}
 	if (timeout) {
 		at_once = timeout->tv_sec == 0 && timeout->tv_nsec == 0;
@@ -300,9 +135,9 @@ static int mixed(struct pollfd *fds, nfds_t n, bool sets,
 			   (uint64_t)timeout->tv_sec * 1000000000u +
 			   (uint64_t)timeout->tv_nsec;
 	}
-	if (c.kernel && c.slots) {
+	if (c.p.kernel && c.p.slots) {
 		for (nfds_t i = 0; i < n; i++)
-			c.slots[i] = (struct slot){
+			c.p.slots[i] = (struct exi_poll_slot){
 				.sk = fds[i].fd < 0 ? NULL
 						    : shim_sock(fds[i].fd)
 			};
@@ -311,8 +146,8 @@ static int mixed(struct pollfd *fds, nfds_t n, bool sets,
 		ret = -ENOMEM;
 	}
 	if (n > FEW) {
-		free(c.kernel);
-		free(c.slots);
+		free(c.p.kernel);
+		free(c.p.slots);
 	}
 	return ret;
 }

@@ -71,6 +71,29 @@ typedef struct exs_signal {
 	int exs_signo;	/* raised when an event arrives in an empty queue */
 } exs_signal_t;
 
+/* Options of sockets, at level SOL_SOCKET, for exs_setsockopt() and
+ * exs_getsockopt(). */
+enum {
+	SO_ASYNC_SEND_TIMEOUT = 0x45580001, /* exs_timeout_t */
+	SO_ASYNC_RECV_TIMEOUT = 0x45580002, /* exs_timeout_t */
+	/* int: receives are filled in the order of submission. That is so
+	 * whatever it is set to. */
+	SO_ASYNC_RECV_ORDERED = 0x45580003,
+};
+
+#define EXS_TIMEOUT_ONCE 0x1 /* one event, then the option is off */
+
+/* While a transfer waits, and none ends for this time, an event tells of it:
+ * EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT, on the queue, with the handle.
+ * Nothing else happens to the transfer. One that was not yet dequeued stands
+ * for those after it. A time of 0 turns the option off. */
+typedef struct exs_timeout {
+	struct timeval exs_to_time;
+	int exs_to_flags; /* EXS_TIMEOUT_ONCE */
+	exs_qhandle_t exs_to_queue;
+	exs_ahandle_t exs_to_ahandle;
+} exs_timeout_t;
+
 /* Flags of exs_mregister(). */
 #define EXS_MRF_SHARED 0x1 /* the memory is shared with other processes */
 
@@ -102,12 +125,95 @@ typedef struct exs_acceptaddr {
 	socklen_t exs_addrlen;
 } exs_acceptaddr_t;
 
+/* A piece of memory of a message, and the registration that covers it or
+ * EXS_MHANDLE_UNREGISTERED. */
+typedef struct exs_iovec {
+	void *exs_iov_base;
+	size_t exs_iov_len;
+	exs_mhandle_t exs_iov_mhandle;
+} exs_iovec_t;
+
+/* A message: its pieces are moved as if they were one buffer. The caller keeps
+ * the structure and the memory until the event is dequeued; the array of pieces
+ * is copied. */
+typedef struct exs_msghdr {
+	void *exs_msg_name; /* null: streams have no names, */
+	socklen_t exs_msg_namelen;
+	exs_iovec_t *exs_msg_iov;
+	int exs_msg_iovlen;    /* at most IOV_MAX */
+	void *exs_msg_control; /* and no control data: null */
+	size_t exs_msg_controllen;
+	int exs_msg_flags; /* set by exs_recvmsg(): MSG_TRUNC, ... */
+} exs_msghdr_t;
+
+/* What exs_sendfile() sends. */
+enum {
+	EXS_IOVEC = 1, /* memory: exs_xf_iovec */
+	EXS_FDVEC = 2, /* a part of a file: exs_xf_fdvec */
+};
+
+/* A part of a regular file, which stays open and as long as it is until the
+ * event is dequeued. */
+typedef struct exs_fdvec {
+	int exs_fd_fildes;
+	off_t exs_fd_offset;
+	size_t exs_fd_len; /* 0: up to where the file ends now */
+} exs_fdvec_t;
+
+typedef struct exs_xferfile {
+	int exs_xf_type; /* EXS_IOVEC or EXS_FDVEC */
+	union {
+		exs_iovec_t exs_xf_iovec;
+		exs_fdvec_t exs_xf_fdvec;
+	} exs_xf_un;
+} exs_xferfile_t;
+
+/* Flag of exs_sendfile(), beside MSG_*: no byte follows, as by
+ * exs_shutdown(SHUT_WR) when all were sent. */
+#define EXS_SHUT_WR 0x800000
+
 /* The arm of EXS_EVT_SEND and EXS_EVT_RECV. */
 typedef struct exs_evt_xfer {
 	void *exs_evt_buffer;  /* as submitted */
 	size_t exs_evt_length; /* bytes moved; of a receive, 0 is the end */
 	int exs_evt_flags;     /* MSG_TRUNC, ... of a receive */
 } exs_evt_xfer_t;
+
+/* The arm of EXS_EVT_SENDMSG and EXS_EVT_RECVMSG. */
+typedef struct exs_evt_xfermsg {
+	exs_msghdr_t *exs_evt_msg; /* as submitted */
+	size_t exs_evt_length;	   /* bytes moved, of all pieces together */
+	int exs_evt_flags;
+} exs_evt_xfermsg_t;
+
+/* The arm of EXS_EVT_SENDFILE. */
+typedef struct exs_evt_xferfile {
+	const exs_xferfile_t *exs_evt_files; /* as submitted */
+	size_t exs_evt_length;		     /* bytes moved, of all together */
+} exs_evt_xferfile_t;
+
+/* Events of exs_poll(), as POLLIN, ...; those from EXS_POLLERR on are told
+ * whether asked for or not. */
+#define EXS_POLLIN   0x001
+#define EXS_POLLOUT  0x004
+#define EXS_POLLERR  0x008
+#define EXS_POLLHUP  0x010
+#define EXS_POLLNVAL 0x020 /* no descriptor, or it was closed meanwhile */
+
+#define EXS_POLL_MAX 65536 /* descriptors of a call */
+
+typedef struct exs_pollfd {
+	int exs_fd; /* below 0: ignored */
+	short exs_events;
+	short exs_revents; /* the answer */
+} exs_pollfd_t;
+
+/* The arm of EXS_EVT_POLL. */
+typedef struct exs_evt_poll {
+	exs_pollfd_t *exs_evt_fds; /* as submitted */
+	int exs_evt_nfds;
+	int exs_evt_ready; /* how many have an answer */
+} exs_evt_poll_t;
 
 /* The arm of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
@@ -123,6 +229,9 @@ typedef struct exs_event {
 	int exs_evt_reserved;
 	union {
 		exs_evt_xfer_t exs_evt_xfer;
+		exs_evt_xfermsg_t exs_evt_xfermsg;
+		exs_evt_xferfile_t exs_evt_xferfile;
+		exs_evt_poll_t exs_evt_poll;
 		exs_evt_accept_t exs_evt_accept;
 		void *exs_evt_room[5]; /* keeps the size for other arms */
 	} exs_evt_un;
@@ -153,12 +262,21 @@ ssize_t exs_send(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
 		 exs_ahandle_t a, exs_mhandle_t m);
 ssize_t exs_recv(int s, void *buf, size_t len, int flags, exs_qhandle_t q,
 		 exs_ahandle_t a, exs_mhandle_t m);
+ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags, exs_qhandle_t q,
+		    exs_ahandle_t a);
+ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags, exs_qhandle_t q,
+		    exs_ahandle_t a);
+ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n, int flags,
+		     exs_qhandle_t q, exs_ahandle_t a);
 
 /* Connections. */
 int exs_connect(int s, const struct sockaddr *to, socklen_t len, int flags,
 		exs_qhandle_t q, exs_ahandle_t a);
 int exs_accept(int s, exs_acceptaddr_t *addr, int flags, exs_qhandle_t q,
 	       exs_ahandle_t a);
+/* The caller keeps the array until the event is dequeued. */
+int exs_poll(exs_pollfd_t *fds, int nfds, int flags, exs_qhandle_t q,
+	     exs_ahandle_t a);
 int exs_cancel(int s, exs_ahandle_t a, int flags);
 int exs_shutdown(int s, int how, exs_qhandle_t q, exs_ahandle_t a);
 int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a);

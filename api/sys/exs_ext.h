@@ -85,6 +85,23 @@ typedef struct exs_x_sockinfo {
  * or close it. -1 with EINVAL, EMFILE. */
 int exs_x_qfd(exs_qhandle_t q);
 
+/* One operation of several. */
+typedef struct exs_x_op {
+	int exs_x_type; /* EXS_EVT_SEND, _RECV, _SENDMSG, _RECVMSG */
+	int exs_x_socket;
+	void *exs_x_buffer;  /* of messages: the exs_msghdr_t */
+	size_t exs_x_length; /* of messages: 0 */
+	int exs_x_flags;
+	exs_mhandle_t exs_x_mhandle; /* of messages: EXS_MHANDLE_UNREGISTERED */
+	exs_ahandle_t exs_x_ahandle;
+} exs_x_op_t;
+
+/* Submits n operations in their order, each as its own call would. How many
+ * were accepted: fewer when one is refused, which ends it; -1 when the first
+ * is, with its error. Short sends that follow each other on a socket go to the
+ * peer at once. */
+int exs_x_submit(exs_qhandle_t q, const exs_x_op_t *ops, int n);
+
 /* Fills *info. -1 with EBADF, ENOTSOCK, EINVAL. */
 int exs_x_sockinfo(int s, exs_x_sockinfo_t *info);
 

@@ -22,6 +22,7 @@ static void every_call_fails_with_enxio(void)
 	socklen_t len = sizeof(val);
 	size_t size = sizeof(val);
 	exs_x_sockinfo_t info;
+	exs_msghdr_t msg = { 0 };
 	exs_event_t e;
 	char buf[8] = { 0 };
 
@@ -34,8 +35,12 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_mderegister(1, 0), ENXIO);
 	T_ERR(t_send(s, buf, sizeof(buf), 0), ENXIO);
 	T_ERR(t_recv(s, buf, sizeof(buf), 0), ENXIO);
+	T_ERR(exs_sendmsg(s, &msg, 0, T_SYNC), ENXIO);
+	T_ERR(exs_recvmsg(s, &msg, 0, T_SYNC), ENXIO);
+	T_ERR(exs_sendfile(s, NULL, 0, 0, T_SYNC), ENXIO);
 	T_ERR(exs_connect(s, addr, at.len, 0, T_SYNC), ENXIO);
 	T_ERR(exs_accept(s, NULL, 0, T_SYNC), ENXIO);
+	T_ERR(exs_poll(NULL, 0, 0, T_SYNC), ENXIO);
 	T_ERR(exs_cancel(s, NULL, EXS_CAF_FILDES), ENXIO);
 	T_ERR(exs_shutdown(s, SHUT_WR, T_SYNC), ENXIO);
 	T_ERR(exs_close(s, T_SYNC), ENXIO);
@@ -48,6 +53,7 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_getsockname(s, addr, &at.len), ENXIO);
 	T_ERR(exs_getpeername(s, addr, &at.len), ENXIO);
 	T_ERR(exs_x_qfd(1), ENXIO);
+	T_ERR(exs_x_submit(1, NULL, 0), ENXIO);
 	T_ERR(exs_x_sockinfo(s, &info), ENXIO);
 	T_ERR(exs_x_adopt(s), ENXIO);
 	T_ERR(exs_x_downgrade(s), ENXIO);

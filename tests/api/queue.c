@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -803,6 +804,83 @@ static void queues_leave_no_descriptor_behind(void)
 	end();
 }
 
+/* Received into by one process, seen by another. */
+static void memory_may_be_shared_with_other_processes(void)
+{
+	size_t len = 8192;
+	char *map = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	exs_mhandle_t m;
+	pid_t pid;
+
+	T(map != MAP_FAILED);
+	t_init();
+	q = T_OK(exs_qcreate(4));
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	m = T_OK(exs_mregister(map, len, EXS_MRF_SHARED));
+	T_EQ(exs_recv(fd[0], map, len, MSG_WAITALL, q, NULL, m), 0);
+	pid = t_fork();
+	if (pid == 0) {
+		T_UNTIL(__atomic_load_n(&map[len - 1], __ATOMIC_ACQUIRE) ==
+			'x');
+		_exit(0);
+	}
+	T_ERR(exs_mderegister(m, 0), EBUSY);
+	memset(map + len / 2, 0, len / 2);
+	for (size_t i = 0; i < len; i++)
+		t_send_all(fd[1], i == len - 1 ? "x" : "y", 1, 0);
+	T_EQ(t_event(q).exs_evt_un.exs_evt_xfer.exs_evt_length, len);
+	t_join(pid);
+	T_OK(exs_mderegister(m, 0));
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+	munmap(map, len);
+}
+
+static void receives_are_in_order_whatever_is_asked(void)
+{
+	int v;
+	socklen_t len = sizeof(v);
+	char buf[8];
+
+	t_init();
+	q = T_OK(exs_qcreate(8));
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	for (int set = 0; set < 2; set++) {
+		T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED,
+				    &set, sizeof(set)));
+		v = 0;
+		T_OK(exs_getsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED,
+				    &v, &len));
+		T_EQ(v, 1);
+		T_EQ(len, sizeof(v));
+		for (long i = 0; i < 8; i++)
+			t_post_recv(fd[0], buf + i, 1, 0, q, i);
+		t_send_all(fd[1], "01234567", 8, 0);
+		for (long i = 0; i < 8; i++)
+			T_EQ(t_event_is(q, EXS_EVT_RECV, i), 1);
+		T(!memcmp(buf, "01234567", 8));
+	}
+	T_ERR(exs_setsockopt(-1, SOL_SOCKET, SO_ASYNC_RECV_ORDERED, &v, 4),
+	      EBADF);
+	T_ERR(exs_getsockopt(-1, SOL_SOCKET, SO_ASYNC_RECV_ORDERED, &v, &len),
+	      EBADF);
+	T_ERR(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED, &v, 3),
+	      EINVAL);
+	T_ERR(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED, NULL, 4),
+	      EFAULT);
+	len = 3;
+	T_ERR(exs_getsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED, &v,
+			     &len),
+	      EINVAL);
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_count_of_zero_returns_at_once),
 	T_ROW(a_zero_time_out_only_looks),
@@ -822,6 +900,8 @@ static const struct t_row rows[] = {
 	T_ROW(a_busy_queue_cannot_be_deleted),
 	T_ROW(busy_memory_cannot_be_deregistered),
 	T_ROW(one_registration_serves_many_sockets),
+	T_ROW(memory_may_be_shared_with_other_processes),
+	T_ROW(receives_are_in_order_whatever_is_asked),
 	T_ROW(close_with_operations_gives_each_its_event),
 	T_ROW(a_synchronous_close_gives_each_operation_its_event),
 	T_ROW(a_receive_completes_with_what_is_there),

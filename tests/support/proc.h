@@ -66,7 +66,7 @@ void t_fds_take(struct t_fds *fds);
 int t_fd_count(void);
 
 /* Waits until no TCP socket is open that was not at the start, and no more
- * than a dozen others (what the library keeps for the process). */
+ * than thirteen others (what the library keeps for the process). */
 void t_fds_settled(const struct t_fds *start);
 
 /* For a failure: every open descriptor and what it is, on stderr. */

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Operations on several pieces, moved as if they were one buffer: buf and run
+ * of the operation are what comes next, whatever it is made of. */
+#ifndef EXI_CORE_PARTS_H
+#define EXI_CORE_PARTS_H
+
+#include <sys/uio.h>
+
+#include "core/op.h"
+#include "core/util.h"
+
+/* Takes the pieces, and holds their registrations, until exi_parts_release().
+ * The array is copied. -EFAULT, -EINVAL, -EMSGSIZE: there are too many;
+ * -ENOMEM. Nothing is held then. */
+int exi_parts_take(struct exi_op *op, const exs_iovec_t *iov, int n);
+/* The same for pieces of memory and of files. -EBADF; -EINVAL: it is not a
+ * regular file, or has not all of the bytes. */
+int exi_parts_take_files(struct exi_op *op, const exs_xferfile_t *xf, int n);
+/* May be called again. */
+void exi_parts_release(struct exi_op *op);
+
+/* n of the bytes that came next were moved. */
+void exi_parts_moved(struct exi_op *op, size_t n);
+
+/* What comes next is to be read from a file first: exi_parts_read(), which gives
+ * 0, or what the file says, -EIO: it is shorter than it was. */
+static inline bool exi_parts_wants(const struct exi_op *op)
+{
+	return !op->run && op->next < op->n_parts;
+}
+int exi_parts_read(struct exi_op *op);
+
+/* Synchronous calls on several pieces, by a call for one, which is given
+ * MSG_DONTWAIT where more is taken only if it is there. What fits a buffer of
+ * moderate size is sent as one, so that it stays together. */
+#define EXI_PARTS_GATHER (256u << 10)
+typedef ssize_t exi_send_one(int fd, const void *buf, size_t len, int flags);
+typedef ssize_t exi_recv_one(int fd, void *buf, size_t len, int flags);
+EXI_SHIM ssize_t exi_parts_send(exi_send_one *put, int fd,
+				const struct iovec *v, size_t n, int flags);
+EXI_SHIM ssize_t exi_parts_recv(exi_recv_one *get, int fd,
+				const struct iovec *v, size_t n, int flags);
+/* n bytes of a file from `at` on, through one buffer. How many went, fewer where
+ * the file ends or the call would wait; -errno. */
+EXI_SHIM ssize_t exi_parts_send_file(exi_send_one *put, int fd, int from,
+				     off_t at, size_t n, int flags);
+/* Bytes of all; -EMSGSIZE, -EINVAL. */
+EXI_SHIM ssize_t exi_parts_total(const struct iovec *v, size_t n);
+
+#endif
