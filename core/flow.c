@@ -262,7 +262,7 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	ssize_t n;
 
 	if (exi_unlikely(h->broken))
-		return 0;
+		return -atomic_exchange(&h->err, 0);
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))
