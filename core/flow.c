@@ -248,6 +248,9 @@ static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 	h->err = 0;
 	if (!err && !h->ended && !h->fin)
 		err = take_so_error(sk->tcp->fd);
+	/* EPIPE is for what was repeated to a peer that was gone. */
+	if (err == EPIPE && exi_sock_remote(sk))
+		err = 0;
 	/* What was on its way is lost, and the end was not said. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
