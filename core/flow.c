@@ -23,6 +23,7 @@
 #include "core/place.h"
 #include "core/queue.h"
 #include "core/ready.h"
+#include "core/resume.h"
 #include "core/service.h"
 #include "core/switch.h"
 #include "core/timeout.h"
@@ -70,6 +71,15 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	/* Not into what got the number when a plain call closed ours. */
 	if (!exi_sock_current(sk, sk->tcp->fd))
 		return -EBADF;
+	while (sk->record_left) {
+		ssize_t n = sk->tcp->ops->send(
+			sk->tcp, sk->record + EXI_RESUME - sk->record_left,
+			sk->record_left, 0);
+
+		if (n < 0)
+			return (int)n;
+		sk->record_left -= (uint32_t)n;
+	}
 	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
 		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
 
@@ -246,6 +256,9 @@ static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 	h->err = 0;
 	if (!err && !h->ended && !h->fin)
 		err = take_so_error(sk->tcp->fd);
+	/* EPIPE is for what was repeated to a peer that was gone. */
+	if (err == EPIPE && exi_sock_remote(sk))
+		err = 0;
 	/* What was on its way is lost, and the end was not said. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
@@ -270,7 +283,7 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	ssize_t n;
 
 	if (exi_unlikely(h->broken))
-		return 0;
+		return -atomic_exchange(&h->err, 0);
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))
@@ -325,8 +338,10 @@ static bool end_counts(struct exi_sock *sk, struct exi_half *h)
 static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 {
 	account(h, n, false);
-	if (h->mode == EXI_MODE_LEFT && (h->left -= (size_t)n) == 0)
+	if (h->mode == EXI_MODE_LEFT && (h->left -= (size_t)n) == 0) {
 		h->mode = EXI_MODE_RING;
+		exi_resume_watch_locked(sk);
+	}
 	if (h->mode == EXI_MODE_BACK)
 		h->back += (uint64_t)n;
 	return n;
@@ -336,7 +351,7 @@ static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 			    size_t len, int flags)
 {
-	ssize_t n;
+	ssize_t n = (ssize_t)len;
 
 	if (h->err) {
 		n = -h->err;
@@ -349,7 +364,16 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return -EAGAIN;
 	if (h->mode == EXI_MODE_LEFT && len > h->left)
 		len = h->left;
-	n = sk->tcp->ops->recv(sk->tcp, buf, len, flags & ~MSG_WAITALL);
+	if (exi_unlikely(atomic_load(&h->untaken)) &&
+	    h->mode == EXI_MODE_BACK && len)
+		n = exi_resume_look_locked(sk, len);
+	if (n == -ENODATA)
+		return try_recv_ring(sk, h, buf, len, flags);
+	if (n >= 0)
+		n = sk->tcp->ops->recv(sk->tcp, buf,
+				       h->mode == EXI_MODE_BACK ? (size_t)n
+								: len,
+				       flags & ~MSG_WAITALL);
 	if (n > 0)
 		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
@@ -358,6 +382,8 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 			return try_recv_ring(sk, h, buf, len, flags);
 	}
 	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
+		return n;
+	if (h->broken)
 		return n;
 	if (!end_counts(sk, h)) {
 		/* An error is told once by the kernel: kept. */
@@ -370,7 +396,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		if (h->mode == EXI_MODE_RING)
 			return n;
 	}
-	if (h->mode == EXI_MODE_LEFT && n == 0)
+	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0)
 		n = -ECONNRESET; /* bytes of TCP are missing */
 	h->fin = 1;
 	return n;
@@ -434,6 +460,12 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	x->len = op->run;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
+	if (dir == EXI_RX && h->mode == EXI_MODE_BACK) {
+		ssize_t n = exi_resume_look_locked(sk, x->len);
+
+		if (n > 0)
+			x->len = (size_t)n;
+	}
 	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
 		   ~(MSG_WAITALL | MSG_DONTWAIT);
 	x->done = posted_done;
@@ -498,6 +530,10 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
 	if (h->mode == EXI_MODE_DRAIN)
 		return exi_flow_await_drain_locked(sk);
+	/* The service reads on, or TAKEN comes. */
+	if (dir == EXI_RX && atomic_load(&h->untaken) && exi_sock_remote(sk) &&
+	    h->back >= h->left)
+		return 0;
 	if (sk->tcp->domain->post_from_service && !exi_service_self())
 		return exi_service_progress(sk, dir);
 	return post_locked(sk, dir, op);

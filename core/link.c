@@ -28,6 +28,7 @@
 #include "core/ready.h"
 #include "core/registry.h"
 #include "core/remote.h"
+#include "core/resume.h"
 #include "core/service.h"
 #include "core/surroundings.h"
 #include "core/switch.h"
@@ -300,8 +301,8 @@ static void give_up_locked(struct exi_sock *sk, int reason)
 static void hung_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	bool in_use;
-	int reason;
+	bool in_use, resumes;
+	int reason, err = 0;
 
 	lock_halves(sk);
 	/* Giving back needs no partner any more: what does not come over TCP
@@ -309,10 +310,17 @@ static void hung_up_locked(struct exi_sock *sk)
 	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
 		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
 		 sh->half[EXI_RX].mode == EXI_MODE_RING;
+	/* A TAKEBACK may be lost, too. */
+	resumes = exi_sock_remote(sk) && !atomic_load(&sh->gone) &&
+		  !sh->half[EXI_RX].broken &&
+		  (in_use || atomic_load(&sh->half[EXI_RX].untaken));
 	if (sk->fab)
 		sk->fab->bell = -1;
 	atomic_store(&sh->may_switch, 0);
-	if (in_use) {
+	if (resumes)
+		err = exi_resume_begin_locked(sk);
+	resumes = resumes && !err;
+	if (in_use && !resumes) {
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
 		exi_flow_bereft_locked(sk);
@@ -320,9 +328,15 @@ static void hung_up_locked(struct exi_sock *sk)
 	unlock_halves(sk);
 	exi_link_drop_locked(sk);
 	atomic_store(&sh->down_wait, 0);
+	if (err == -ECONNRESET)
+		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
+			       "a device failed with bytes that nobody has");
+	else if (err)
+		exi_link_violation(sk, "a message that cannot be");
 	reason = (int)atomic_load(&sh->reason);
-	if (reason == EXS_X_REASON_UNDECIDED ||
-	    (in_use && reason != EXS_X_REASON_PROTOCOL))
+	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
+			 (in_use && reason != EXS_X_REASON_PROTOCOL &&
+			  reason != EXS_X_REASON_FABRIC_LOST)))
 		exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
 }
 
@@ -1322,9 +1336,28 @@ static short tcp_ended(struct exi_sock *sk)
 	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
 }
 
+/* TCP is readable: the peer has left a fabric between hosts that still stands
+ * here, or has gone on since we left it. True when sleepers are to look. */
+static bool fabric_left(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool called, resumes;
+
+	exi_lock(&rx->lock);
+	called = exi_resume_called_locked(sk);
+	resumes = rx->resume;
+	if (resumes && rx->back >= rx->left)
+		exi_resume_look_locked(sk, 1);
+	exi_unlock(&rx->lock);
+	if (called && sk->link && sk->link->state == EXI_LINK_UP)
+		hung_up_locked(sk);
+	return called || resumes;
+}
+
 void exi_link_tcp_event(struct exi_sock *sk)
 {
 	struct exi_shared *sh;
+	bool called;
 	short ended;
 
 	/* A SWITCH or an END that came before it is seen before it. */
@@ -1333,6 +1366,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	/* The event may be of a socket that had this place before: only what
 	 * this one says counts. */
 	ended = tcp_ended(sk);
+	called = fabric_left(sk);
 	if (ended) {
 		sh = sk->sh;
 		/* From another host it may come before what was sent before it:
@@ -1353,7 +1387,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 		}
 		exi_unlock(&sh->half[EXI_TX].lock);
 	}
-	if (ended)
+	if (ended || called)
 		stir(sk);
 	exi_unlock(&sk->link_lock);
 }

@@ -26,6 +26,9 @@ enum state {
 static const uint8_t label_ends[LABEL] = "exs meeting ends";
 static const uint8_t label_tag[LABEL] = "exs meeting tag";
 static const uint8_t label_mac[LABEL] = "exs meeting mac";
+static const uint8_t label_bond[LABEL] = "exs meetingbond";
+static const uint8_t label_from[LABEL] = "exs resumed from";
+static const uint8_t label_at[LABEL] = "exs resumed at";
 
 /* --- the ends --- */
 
@@ -488,6 +491,59 @@ int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
 	};
 	memcpy(ret->key_id, msg.key_id, sizeof(ret->key_id));
 	return 0;
+}
+
+/* --- after it --- */
+
+int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret)
+{
+	crypto_auth_hmacsha256_state h;
+
+	if (m->state != GRANTED)
+		return -EPROTO;
+	ret->side = m->side;
+	crypto_auth_hmacsha256_init(&h, m->key->bytes, EXI_KEY_BYTES);
+	crypto_auth_hmacsha256_update(&h, label_bond, LABEL);
+	crypto_auth_hmacsha256_update(&h, m->ends, sizeof(m->ends));
+	crypto_auth_hmacsha256_update(&h, m->nonce_a, sizeof(m->nonce_a));
+	crypto_auth_hmacsha256_update(&h, m->nonce_b, sizeof(m->nonce_b));
+	crypto_auth_hmacsha256_final(&h, ret->key);
+	sodium_memzero(&h, sizeof(h));
+	return 0;
+}
+
+/* All bytes, so that there is no padding. */
+struct resume_text {
+	uint8_t label[LABEL];
+	uint8_t from_a;
+	uint8_t epoch[4];
+	uint8_t position[8];
+};
+
+_Static_assert(sizeof(struct resume_text) == LABEL + 13, "no padding");
+
+static void resume_mac(const struct exi_pact_bond *b, const uint8_t *label,
+		       struct resume_text *t, uint8_t ret[EXI_PACT_MAC])
+{
+	uint8_t mac[crypto_auth_hmacsha256_BYTES];
+
+	memcpy(t->label, label, LABEL);
+	crypto_auth_hmacsha256(mac, (const uint8_t *)t, sizeof(*t), b->key);
+	memcpy(ret, mac, EXI_PACT_MAC);
+}
+
+void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
+		     uint64_t position, struct exi_pact_resume *ret)
+{
+	struct resume_text t = { .from_a = sends == (b->side == EXI_PACT_A) };
+
+	epoch = htole32(epoch);
+	position = htole64(position);
+	memcpy(t.epoch, &epoch, sizeof(t.epoch));
+	resume_mac(b, label_from, &t, ret->tag);
+	memcpy(t.position, &position, sizeof(t.position));
+	memcpy(ret->position, &position, sizeof(ret->position));
+	resume_mac(b, label_at, &t, ret->mac);
 }
 
 /* --- words for it --- */

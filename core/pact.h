@@ -152,6 +152,21 @@ int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
 void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
 		     struct exi_pact_reject *ret);
 
+/* What remains of a meeting that is done: a key of its own, the same at both
+ * ends. */
+struct exi_pact_bond {
+	enum exi_pact_side side;
+	uint8_t key[32];
+};
+
+/* -EPROTO: the meeting is not done. */
+int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret);
+/* The record by which the sender of a direction says where it goes on. sends:
+ * the direction in which this end sends, else the other; the two ends make the
+ * same of it. The tag is the same for every position. */
+void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
+		     uint64_t position, struct exi_pact_resume *ret);
+
 /* What to reject with, for an error of taking a REQUEST or CONFIRM; and the
  * exs_x_reason of either. */
 int exi_pact_why(int err);

@@ -101,4 +101,18 @@ _Static_assert(offsetof(struct exi_pact_reject, port) == 14 &&
 		       offsetof(struct exi_pact_reject, mac) == 32,
 	       "no padding");
 
+/* A fabric failed, and the sender of a direction goes on over TCP, in the
+ * stream, with the byte of this position: docs/design/wire-verbs.md. */
+#define EXI_PACT_TAG 16
+
+struct exi_pact_resume {
+	/* Of the meeting, the direction and its epoch; nobody else can tell
+	 * what it is before it comes. */
+	uint8_t tag[EXI_PACT_TAG];
+	uint8_t position[8];
+	uint8_t mac[EXI_PACT_MAC];
+};
+
+_Static_assert(sizeof(struct exi_pact_resume) == 40, "no padding");
+
 #endif

@@ -190,6 +190,20 @@ bool exi_place_quiet(struct exi_sock *sk)
 	return true;
 }
 
+void exi_place_take_back(struct exi_sock *sk)
+{
+	struct exi_list *pos;
+
+	exi_list_for_each (pos, &sk->ops[EXI_TX]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		op->buf = (char *)op->buf - op->lent;
+		op->run += op->lent;
+		op->lent = 0;
+	}
+	sk->n_lent[EXI_TX] = 0;
+}
+
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
 {
 	return ops_of(sk) ? sk->fab->pops->placed(sk->fab, dir) : 0;

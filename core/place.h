@@ -46,6 +46,10 @@ uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);
 /* The peer rang: perhaps it wants something back. The link's lock is held. */
 void exi_place_answer(struct exi_sock *sk);
 
+/* The fabric has failed and resends what it holds: what is lent of sends is
+ * sent anew, another way. TX lock held. */
+void exi_place_take_back(struct exi_sock *sk);
+
 /* Waits until nothing of the socket is lent, then makes sure of it. No lock is
  * held. */
 void exi_place_stop(struct exi_sock *sk, uint64_t deadline_ns);

@@ -299,6 +299,11 @@ struct exi_meet_ops {
 
 struct exi_tuple;
 
+/* Layout of the record of resume: tag, position, little-endian, MAC. */
+#define EXI_RESUME     40
+#define EXI_RESUME_TAG 16
+#define EXI_RESUME_AT  EXI_RESUME_TAG
+
 /* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core one
  * end of a UNIX packet pair, the pair link, and is the peer at the other end:
  * what the core says there it carries over, and delivers what comes; it sends
@@ -319,6 +324,26 @@ struct exi_remote_ops {
 	 * for. */
 	void (*requested)(struct exi_conn *c, const struct exi_tuple *t,
 			  void *arg);
+	/* The pair link hung up; both locks are held. Takes what has arrived,
+	 * and makes sure that nothing can be placed any more, at either end:
+	 * the other one hears of it, if it can be told. What lies in the rings
+	 * can be read, given back or not, and drained; reap has every receive
+	 * that was lent, and every send that arrived, the others are the core's
+	 * again. -EPROTO: it hung up because the peer broke the protocol.
+	 * -ECONNRESET: the peer may lack bytes that are not here any more; reap
+	 * has every send. */
+	int (*sever)(struct exi_conn *c);
+	/* Bytes of the direction, modulo 2^32, as both ends count them: sent,
+	 * or read, or given back. */
+	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
+	/* Sender, severed: what the peer has not acknowledged is ready for
+	 * drain, or the core's. The position of its first byte. */
+	uint32_t (*resend)(struct exi_conn *c);
+	/* The record by which the sender of a direction says where it goes on
+	 * over TCP. Its first EXI_RESUME_TAG bytes are the same for every
+	 * position, and nobody else can tell what they are. */
+	void (*resume)(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+		       uint64_t position, uint8_t ret[EXI_RESUME]);
 };
 
 /* Takes what a fabric found on this host, for people to read (exs info). A fact

@@ -82,6 +82,9 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_KEY_MISMATCH] = { "key-mismatch",
 					"the hosts have different keys; exs "
 					"key copy HOST makes them one" },
+	[EXS_X_REASON_FABRIC_LOST] = { "fabric-lost",
+				       "the fabric failed; the connection went "
+				       "on over TCP" },
 };
 
 static const struct reason *find(int reason)

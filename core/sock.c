@@ -277,6 +277,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->seen = 0;
 	sk->cookie = 0;
 	sk->watched = sk->counted = sk->marked = sk->named = false;
+	sk->record_left = 0;
 	atomic_store(&sk->blocks, false);
 	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
@@ -541,6 +542,7 @@ static void check_require(struct exi_sock *sk, int reason)
 	case EXS_X_REASON_PEER_REQUEST:
 	case EXS_X_REASON_ORPHAN:
 	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_FABRIC_LOST:
 	case EXS_X_REASON_PROTOCOL:
 		return; /* it was there, or may come to be */
 	default:

@@ -33,6 +33,14 @@ enum exi_mode {
 	EXI_MODE_BACK = 4, /* receiver: reads TCP, the ring's rest in reserve */
 };
 
+/* What comes next on TCP, from where the fabric began. */
+enum exi_resume_state {
+	EXI_RESUME_NONE = 0,
+	EXI_RESUME_AWAITED = 1, /* a record, or the stream since then */
+	EXI_RESUME_UNSURE = 2,	/* the same, or the stream from our TAKEBACK */
+	EXI_RESUME_SKIPS = 3,	/* bytes that we have */
+};
+
 enum exi_role {
 	EXI_ROLE_NONE, /* not connected */
 	EXI_ROLE_CONNECT,
@@ -69,7 +77,11 @@ struct exi_half {
 	_Atomic uint32_t
 		untaken;  /* RX: gave back, and the peer has not said TAKEN */
 	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
-	struct linger linger;	 /* TX: what it was */
+	struct linger linger; /* TX: what it was */
+	/* A fabric between hosts failed; under which the connection goes on. */
+	uint32_t resume;	 /* RX: enum exi_resume_state */
+	uint32_t skip;		 /* RX: bytes of TCP that we have already */
+	uint32_t origin;	 /* position of the fabric at the last SWITCH */
 	uint32_t bare;		 /* threads inside the kernel's own calls */
 	_Atomic uint32_t broken; /* the peer broke the protocol */
 	uint64_t left;
@@ -163,6 +175,9 @@ struct exi_sock {
 	bool counted; /* among the accepted connections */
 	bool watched; /* the service watches the descriptor */
 	bool marked;  /* a listener whose marker this process holds */
+	/* Goes over TCP before the drain; TX lock. */
+	uint8_t record[EXI_RESUME];
+	uint32_t record_left;
 	/* By direction, guarded by its half's lock. */
 	struct exi_list ops[2];
 	_Atomic uint32_t n_ops[2];

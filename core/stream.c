@@ -248,6 +248,8 @@ static int begin_direct(struct exi_stream_tx *tx,
 		return -EPROTO; /* it does not read here */
 	enter(tx, m->phase);
 	tx->began = m->seq;
+	/* It has read the ring empty. */
+	tx->acked = tx->head;
 	keep_advert(tx, m);
 	return 0;
 }
@@ -359,6 +361,19 @@ void exi_stream_tx_drained(struct exi_stream_tx *tx, uint32_t n)
 {
 	assert(tx->draining && n <= tx->head - tx->acked);
 	drained_to(tx, tx->acked + n);
+}
+
+uint32_t exi_stream_tx_position(const struct exi_stream_tx *tx)
+{
+	return tx->seq;
+}
+
+uint32_t exi_stream_tx_cut(struct exi_stream_tx *tx)
+{
+	forget_adverts(tx);
+	tx->answer = false;
+	drained_to(tx, tx->acked);
+	return tx->seq - (uint32_t)(tx->head - tx->acked);
 }
 
 /* --- receiver ----------------------------------------------------------- */
@@ -755,4 +770,9 @@ void exi_stream_rx_cut(struct exi_stream_rx *rx)
 	for (uint32_t i = 0; i < rx->posted; i++)
 		recv_at(rx, i)->cancelled = true;
 	reclaim(rx);
+}
+
+uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx)
+{
+	return rx->seq - (uint32_t)(rx->placed - rx->taken);
 }

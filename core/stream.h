@@ -190,6 +190,13 @@ int exi_stream_tx_takeback(struct exi_stream_tx *tx, uint64_t pos);
 uint32_t exi_stream_tx_drain(const struct exi_stream_tx *tx, uint32_t *ret_at);
 void exi_stream_tx_drained(struct exi_stream_tx *tx, uint32_t n);
 
+/* The bytes of the stream that were sent, either way, modulo 2^32. */
+uint32_t exi_stream_tx_position(const struct exi_stream_tx *tx);
+/* The fabric has made sure that nothing can be placed any more: drain has what
+ * was written to the ring and not acknowledged. The position of its first
+ * byte. Nothing but drain follows. */
+uint32_t exi_stream_tx_cut(struct exi_stream_tx *tx);
+
 /* --- receiver ----------------------------------------------------------- */
 
 struct exi_stream_recv {
@@ -316,5 +323,9 @@ int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
  * is its owner's again. What lies in the ring may still be read, also what was
  * given back. */
 void exi_stream_rx_cut(struct exi_stream_rx *rx);
+
+/* The bytes of the stream up to which its reader has it, or will have had when
+ * what was given back has come; as the sender counts. */
+uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx);
 
 #endif

@@ -25,6 +25,7 @@
 #include "core/place.h"
 #include "core/proof.h"
 #include "core/registry.h"
+#include "core/resume.h"
 #include "core/wait.h"
 
 /* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
@@ -217,6 +218,13 @@ static int push(int fd)
 	return held ? -EAGAIN : 0;
 }
 
+static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
+{
+	return exi_sock_remote(sk)
+		       ? sk->fab->provider->remote_ops->position(sk->fab, dir)
+		       : 0;
+}
+
 int exi_switch_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -254,6 +262,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		return ret;
 	h->epoch++;
 	h->ups++;
+	h->origin = position(sk, EXI_TX);
 	h->mode = EXI_MODE_RING;
 	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
 		  sk->fab->provider->name, (unsigned long long)written);
@@ -301,6 +310,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return ret;
 	h->epoch++;
 	h->target = offset;
+	h->origin = position(sk, EXI_RX);
 	if (urgent_pending(sk->tcp->fd)) {
 		h->urgent = 1;
 		return send_back(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
@@ -312,8 +322,11 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return -EPROTO;
 	set_left(h, offset - got);
 	h->ups++;
-	/* No byte of TCP follows: a receive that waits for one must move. */
-	if (h->mode == EXI_MODE_RING && sk->posted[EXI_RX])
+	exi_resume_watch_locked(sk);
+	/* No byte of TCP follows: a receive that waits for one must move. Nor
+	 * may it take what follows should the fabric fail. */
+	if ((h->mode == EXI_MODE_RING || exi_sock_remote(sk)) &&
+	    sk->posted[EXI_RX])
 		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
 	return 0;
 }
@@ -325,6 +338,8 @@ void exi_switch_left_locked(struct exi_sock *sk)
 
 	if (bytes_read(sk, &got) == 0 && got <= h->target)
 		set_left(h, h->target - got);
+	if (h->mode == EXI_MODE_RING)
+		exi_resume_watch_locked(sk);
 }
 
 void exi_switch_giveback_locked(struct exi_sock *sk)
@@ -344,6 +359,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	h->mode = EXI_MODE_BACK;
 	h->downs++;
 	atomic_store(&h->untaken, 1);
+	exi_resume_watch_locked(sk);
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
 }
 
@@ -380,6 +396,16 @@ static void linger_locked(struct exi_sock *sk, struct exi_half *h)
 	setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
+void exi_switch_drain_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	h->mode = EXI_MODE_DRAIN;
+	h->downs++;
+	make_room(sk);
+	linger_locked(sk, h);
+}
+
 int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 			       uint64_t pos, uint64_t used)
 {
@@ -393,10 +419,7 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 	ret = sk->fab->swops->takeback(sk->fab, pos, used);
 	if (ret)
 		return ret;
-	h->mode = EXI_MODE_DRAIN;
-	h->downs++;
-	make_room(sk);
-	linger_locked(sk, h);
+	exi_switch_drain_locked(sk);
 	return 0;
 }
 
@@ -418,8 +441,11 @@ static int look_left(struct exi_sock *sk)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	int ret = 0;
-	bool linked;
+	bool linked, resumes;
 
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	resumes = sk->sh->half[EXI_RX].resume;
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&tx->lock);
 	if (tx->mode == EXI_MODE_DRAIN)
 		ret = exi_flow_drain_locked(sk);
@@ -427,7 +453,8 @@ static int look_left(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
 		return -ENOBUFS;
-	return ret || !linked || exi_switch_left(sk->sh) ? 0 : -EAGAIN;
+	return ret || !(linked || resumes) || exi_switch_left(sk->sh) ? 0
+								      : -EAGAIN;
 }
 
 /* Waits until the handshake is over. Its steps kick the TX side. */

@@ -28,6 +28,10 @@ void exi_switch_giveback_locked(struct exi_sock *sk);
 int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 			       uint64_t pos, uint64_t used);
 
+/* Sender, TX lock held: what the fabric has ready for drain goes to TCP, with
+ * the next send, or by the service. */
+void exi_switch_drain_locked(struct exi_sock *sk);
+
 /* Receiver in EXI_MODE_LEFT, RX lock held: recomputes what is left. */
 void exi_switch_left_locked(struct exi_sock *sk);
 

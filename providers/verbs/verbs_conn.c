@@ -152,7 +152,10 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 
 static bool ready(struct verbsp_link *l, enum exi_dir dir)
 {
-	if (verbsp_link_take(l, dir) || atomic_load(&l->err))
+	/* Of a link that failed the core hears from the pair link, and who waits
+	 * then by the core. Who would rather look again and again would keep
+	 * it from the lock. */
+	if (verbsp_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
 		return true;
 	if (dir == EXI_RX)
 		return exi_stream_rx_unread(&l->rx) > 0 ||

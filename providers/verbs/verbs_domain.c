@@ -47,6 +47,9 @@ static bool serve(void)
 	case VERBSP_WATCH_NET:
 		verbsp_net_event(whose);
 		break;
+	case VERBSP_WATCH_DEVICE:
+		verbsp_fail_event(whose);
+		break;
 	default:
 		verbsp_link_pair_event(whose);
 		break;

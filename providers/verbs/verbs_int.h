@@ -20,6 +20,7 @@
 #include "core/list.h"
 #include "core/log.h"
 #include "core/module.h"
+#include "core/pact.h"
 #include "core/proof.h"
 #include "core/stream.h"
 #include "providers/verbs/verbs_wire.h"
@@ -157,7 +158,8 @@ extern bool verbsp_forked;
 enum verbsp_watch {
 	VERBSP_WATCH_CM,
 	VERBSP_WATCH_NET,
-	VERBSP_WATCH_PAIR
+	VERBSP_WATCH_PAIR,
+	VERBSP_WATCH_DEVICE,
 };
 int verbsp_watch(int fd, enum verbsp_watch what, const void *whose);
 void verbsp_unwatch(int fd);
@@ -197,6 +199,7 @@ struct verbsp_link {
 	struct ibv_qp *qp;
 	int pair;			/* our end of the pair link */
 	struct verbsp_meeting *meeting; /* until both ends are up; null */
+	struct exi_pact_bond bond;	/* from then on */
 
 	pthread_mutex_t forward; /* from the pair link */
 	_Atomic bool stuck;	 /* it waits for a credit */
@@ -231,6 +234,7 @@ struct verbsp_link {
 	uint32_t peer_rkey;
 	struct verbsp_places *places; /* null until used first; both locks */
 	_Atomic uint32_t placed; /* the last request from a program's memory */
+	uint32_t held;		 /* bytes of it that the core sends anew */
 };
 
 /* Of a ring: what the configuration says, but not more than the largest. */
@@ -245,7 +249,8 @@ int verbsp_link_open(struct verbsp_link *l);
 int verbsp_link_up(struct verbsp_link *l, const struct verbsp_ring *theirs);
 /* Waits until what was posted has arrived. */
 void verbsp_link_drain(struct verbsp_link *l, uint64_t deadline);
-/* Its queue pair is gone. */
+/* Its queue pair is gone: no device uses its memory. */
+void verbsp_link_unpin(struct verbsp_link *l);
 void verbsp_link_free(struct verbsp_link *l);
 
 /* Under the core's lock of the direction: gives the engine what arrived. -EPROTO.
@@ -308,8 +313,14 @@ extern const struct exi_place_ops verbsp_place_ops;
 
 /* The first of the sends that are under way was received. TX lock. */
 bool verbsp_place_over(struct verbsp_link *l);
-/* The queue pair is gone. */
+/* The queue pair is gone, and what was sent before is not repeated by it: memory
+ * that was registered for transfers. */
+void verbsp_place_unpin(struct verbsp_link *l);
 void verbsp_place_free(struct verbsp_link *l);
+/* The same: sends that were not received, and are the last of the stream, are
+ * the core's again, l->held bytes. -ECONNRESET: others followed, and it may lack
+ * those before them. TX lock. */
+int verbsp_place_forgo(struct verbsp_link *l);
 
 /* --- meeting (verbs_meet.c) --------------------------------------------- */
 
@@ -321,10 +332,26 @@ void verbsp_meet_close(void);
 /* An event of rdma_cm, if there is one. False: none. The service lock is held,
  * and let go for calls of the core. */
 bool verbsp_meet_event(void);
-/* The connection is over: its queue pair goes, and the link with it. */
+/* Its queue pair goes, and with it all that could arrive. Twice is once. */
+void verbsp_meet_sever(struct verbsp_link *l);
+/* The connection is over, and the link goes, too. */
 void verbsp_meet_end(struct verbsp_link *l);
 /* CONFIRM or READY. With the net's lock held. */
 void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
 		       const void *extra, uint32_t len);
+
+/* --- failing (verbs_fail.c) --------------------------------------------- */
+
+/* The device tells of its events from now on. -errno. */
+int verbsp_fail_watch(struct ibv_context *ctx);
+/* It has some. The service lock is held. */
+void verbsp_fail_event(struct ibv_context *ctx);
+
+/* Of struct exi_remote_ops. */
+int verbsp_fail_sever(struct exi_conn *c);
+uint32_t verbsp_fail_position(struct exi_conn *c, enum exi_dir dir);
+uint32_t verbsp_fail_resend(struct exi_conn *c);
+void verbsp_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+			uint64_t position, uint8_t ret[EXI_RESUME]);
 
 #endif

@@ -92,7 +92,8 @@ void verbsp_link_kill(struct verbsp_link *l)
 
 	if (atomic_exchange(&l->dead, true))
 		return;
-	ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
+	if (l->qp)
+		ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
 	verbsp_link_fail(l, -ECONNRESET, "given up");
 }
 
@@ -513,10 +514,16 @@ static int make_ring(struct verbsp_link *l, struct verbsp_mem *m,
 	return m->mr ? 0 : -errno;
 }
 
-static void drop_ring(struct verbsp_mem *m)
+static void unpin(struct verbsp_mem *m)
 {
 	if (m->mr)
 		ibv_dereg_mr(m->mr);
+	m->mr = NULL;
+}
+
+static void drop_ring(struct verbsp_mem *m)
+{
+	unpin(m);
 	if (m->at)
 		munmap(m->at, m->bytes);
 	*m = (struct verbsp_mem){ 0 };
@@ -608,6 +615,14 @@ void verbsp_link_drain(struct verbsp_link *l, uint64_t deadline)
 	}
 }
 
+void verbsp_link_unpin(struct verbsp_link *l)
+{
+	unpin(&l->ring);
+	unpin(&l->mirror);
+	unpin(&l->out);
+	verbsp_place_unpin(l);
+}
+
 void verbsp_link_free(struct verbsp_link *l)
 {
 	drop_ring(&l->ring);
@@ -687,7 +702,7 @@ static int say_engine(struct verbsp_link *l, const struct exi_stream_msg *m)
 void verbsp_link_answer(struct verbsp_link *l)
 {
 	struct exi_stream_msg m;
-	int err = 0;
+	int err = atomic_load(&l->err);
 
 	while (!err && exi_stream_tx_next(&l->tx, 0, EXI_STREAM_NOW, &m) !=
 			       EXI_STREAM_NONE) {

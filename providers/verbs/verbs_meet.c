@@ -310,7 +310,7 @@ static struct rdma_conn_param params(const void *data, size_t len)
 	return (struct rdma_conn_param){
 		.private_data = data,
 		.private_data_len = (uint8_t)len,
-		.retry_count = 7,
+		.retry_count = 6, /* soft RoCE takes 7 for ever */
 		.rnr_retry_count = 7,
 	};
 }
@@ -651,6 +651,7 @@ void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
 	}
 	if (!connects)
 		say_ring(l, VERBSP_READY);
+	exi_pact_bond(&l->meeting->pact, &l->bond);
 	exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
 	l->meeting = NULL;
@@ -735,7 +736,7 @@ bool verbsp_meet_event(void)
 	return true;
 }
 
-void verbsp_meet_end(struct verbsp_link *l)
+void verbsp_meet_sever(struct verbsp_link *l)
 {
 	pthread_mutex_lock(&verbsp_service_lock);
 	verbsp_unwatch(l->pair);
@@ -747,7 +748,14 @@ void verbsp_meet_end(struct verbsp_link *l)
 	}
 	if (l->id)
 		rdma_destroy_id(l->id);
+	l->qp = NULL;
+	l->id = NULL;
 	pthread_mutex_unlock(&verbsp_service_lock);
+}
+
+void verbsp_meet_end(struct verbsp_link *l)
+{
+	verbsp_meet_sever(l);
 	verbsp_host->fd_close(l->pair);
 	if (l->meeting)
 		exi_pact_fini(&l->meeting->pact);
@@ -760,4 +768,8 @@ const struct exi_remote_ops verbsp_remote_ops = {
 	.unlisten = meet_unlisten,
 	.connect = meet_connect,
 	.requested = meet_requested,
+	.sever = verbsp_fail_sever,
+	.position = verbsp_fail_position,
+	.resend = verbsp_fail_resend,
+	.resume = verbsp_fail_resume,
 };

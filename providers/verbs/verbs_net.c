@@ -141,8 +141,12 @@ void verbsp_net_reap(struct verbsp_net *n)
 
 void verbsp_net_request(struct verbsp_net *n)
 {
-	if (!atomic_exchange(&n->requested, true))
-		ibv_req_notify_cq(n->received, 0);
+	if (atomic_exchange(&n->requested, true))
+		return;
+	ibv_req_notify_cq(n->received, 0);
+	/* A queue pair that fails says so to who sends on it, nowhere else. */
+	ibv_req_notify_cq(n->sent, 0);
+	verbsp_net_reap(n);
 }
 
 /* While nobody sleeps: urgent messages only. Soft iWARP does not tell which
@@ -161,15 +165,17 @@ static int request_urgent(struct verbsp_net *n)
 void verbsp_net_event(struct verbsp_net *n)
 {
 	struct ibv_cq *cq;
-	unsigned int events = 0;
+	unsigned int events = 0, sent = 0;
 	uint64_t ticks;
 	bool timed;
 	void *arg;
 
 	while (!ibv_get_cq_event(n->channel, &cq, &arg))
-		events++;
+		*(cq == n->sent ? &sent : &events) += 1;
 	if (events)
 		ibv_ack_cq_events(n->received, events);
+	if (sent)
+		ibv_ack_cq_events(n->sent, sent);
 	timed = n->timer >= 0 && read(n->timer, &ticks, sizeof(ticks)) > 0;
 	atomic_store(&n->requested, false);
 	verbsp_net_poll(n);
@@ -178,6 +184,7 @@ void verbsp_net_event(struct verbsp_net *n)
 		verbsp_net_request(n);
 	else
 		request_urgent(n);
+	verbsp_net_reap(n);
 	verbsp_net_poll(n);
 }
 
@@ -208,6 +215,9 @@ static int fill(struct verbsp_net *n)
 		.attr = { .max_wr = (uint32_t)got, .max_sge = 1 },
 	};
 
+	err = verbsp_fail_watch(n->ctx);
+	if (err)
+		return err;
 	n->pd = ibv_alloc_pd(n->ctx);
 	n->channel = ibv_create_comp_channel(n->ctx);
 	if (!n->pd || !n->channel)
@@ -220,7 +230,7 @@ static int fill(struct verbsp_net *n)
 		n->ctx,
 		(int)(VERBSP_SLOTS * (VERBSP_SEND_DEPTH / VERBSP_SIGNAL_EVERY +
 				      1 + VERBSP_CREDITS)),
-		n, NULL, 0);
+		n, n->channel, 0);
 	n->srq = ibv_create_srq(n->pd, &srq);
 	if (!n->received || !n->sent || !n->srq)
 		return -errno;
@@ -383,11 +393,14 @@ void verbsp_net_leave(struct verbsp_link *l)
 		return;
 	pthread_mutex_lock(&n->lock);
 	poll_locked(n);
+	if (n->slot[l->slot].link != l) /* it left before */
+		goto unlock;
 	verbsp_link_want_no_more(l, EXI_RX, false);
 	verbsp_link_want_no_more(l, EXI_TX, false);
 	pthread_mutex_lock(&n->reap);
 	n->slot[l->slot].link = NULL;
 	pthread_mutex_unlock(&n->reap);
+unlock:
 	pthread_mutex_unlock(&n->lock);
 }
 

@@ -28,6 +28,7 @@ struct out {
 	void *owner;
 	struct ibv_mr *mr; /* made for it, or null */
 	uint32_t len;
+	uint32_t seq; /* of the stream, its first byte */
 	struct verbsp_sent sent;
 };
 
@@ -316,6 +317,7 @@ static ssize_t place_give(struct exi_conn *c, const struct exi_lent *s)
 			ibv_dereg_mr(o->mr);
 		return err == -EAGAIN ? err : -EOPNOTSUPP;
 	}
+	o->seq = exi_stream_tx_position(&l->tx);
 	exi_stream_tx_sent(&l->tx, &m, m.len);
 	o->owner = s->owner;
 	o->len = m.len;
@@ -424,15 +426,49 @@ static uint64_t place_placed(struct exi_conn *c, enum exi_dir dir)
 			     : l->tx.stats.direct_bytes;
 }
 
-void verbsp_place_free(struct verbsp_link *l)
+void verbsp_place_unpin(struct verbsp_link *l)
 {
 	struct verbsp_places *p = l->places;
 
-	if (!p)
-		return;
-	while (p->n_late)
+	while (p && p->n_late)
 		ibv_dereg_mr(p->late[--p->n_late].mr);
-	free(p);
+}
+
+int verbsp_place_forgo(struct verbsp_link *l)
+{
+	struct verbsp_places *p = l->places;
+	uint32_t next = exi_stream_tx_position(&l->tx);
+
+	l->held = 0;
+	/* From the last back to what was received: one after another. */
+	for (unsigned int n = p ? p->n_out : 0; n; n--) {
+		const struct out *o =
+			&p->out[(p->first + n - 1) % VERBSP_CREDITS];
+
+		if (out_over(l, o))
+			break;
+		if (o->seq + o->len != next)
+			return -ECONNRESET;
+		next = o->seq;
+		l->held += o->len;
+	}
+	while (p && p->n_out && l->held) {
+		struct out *o =
+			&p->out[(p->first + p->n_out - 1) % VERBSP_CREDITS];
+
+		if (out_over(l, o))
+			break;
+		if (o->mr)
+			ibv_dereg_mr(o->mr);
+		p->n_out--;
+	}
+	return 0;
+}
+
+void verbsp_place_free(struct verbsp_link *l)
+{
+	verbsp_place_unpin(l);
+	free(l->places);
 	l->places = NULL;
 }
 

@@ -148,6 +148,7 @@ static void reasons_have_a_word_and_a_sentence_each(void)
 	T(!strcmp(exs_x_reason_name(EXS_X_REASON_NO_KEY), "no-key"));
 	T(!strcmp(exs_x_reason_name(EXS_X_REASON_KEY_MISMATCH),
 		  "key-mismatch"));
+	T(!strcmp(exs_x_reason_name(EXS_X_REASON_FABRIC_LOST), "fabric-lost"));
 	T(strstr(exs_x_reason_text(EXS_X_REASON_NO_KEY), "exs key"));
 	T(strstr(exs_x_reason_text(EXS_X_REASON_KEY_MISMATCH), "exs key copy"));
 }

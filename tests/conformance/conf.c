@@ -33,6 +33,11 @@ int conf_main(int argc, char **argv, const char *group,
 
 static const struct t_want on_tcp = { "tcp", EXS_X_REASON_NO_PROVIDER };
 
+bool conf_is(const char *name)
+{
+	return !strcmp(provider, name);
+}
+
 struct t_want conf_here(void)
 {
 	if (!strcmp(provider, "tcp"))

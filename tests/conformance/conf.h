@@ -17,6 +17,9 @@
 int conf_main(int argc, char **argv, const char *group,
 	      const struct t_row *rows, size_t n);
 
+/* The provider under test. */
+bool conf_is(const char *name);
+
 /* Where a connection is expected: its ends in one process, or in two. */
 struct t_want conf_here(void);
 struct t_want conf_apart(void);

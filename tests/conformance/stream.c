@@ -613,7 +613,8 @@ static void full_b(int s, int ctl)
 
 CONF_DUO(both_directions_full_at_once, full_a, full_b)
 
-#define BULK scaled(1 << 30)
+/* Imitated devices are slow. */
+#define BULK scaled(conf_is("verbs") ? 16 << 20 : 1 << 30)
 
 static void bulk_a(int s, int ctl)
 {

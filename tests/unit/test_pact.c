@@ -885,6 +885,44 @@ static void the_messages_are_what_they_always_were(void)
 	drop_key();
 }
 
+/* Both ends of a meeting make the same record of a direction; nobody else does,
+ * nor of the other direction or another epoch. */
+static void a_record_of_resuming_is_for_one_direction_of_one_meeting(void)
+{
+	struct exi_pact_resume a_sends, b_hears, other;
+	struct exi_pact before[N_KINDS];
+	struct exi_pact_bond ba, bb, later;
+	struct messages all;
+	struct end a, b;
+
+	use_key();
+	ends_begin(&a, &b);
+	T_EQ(exi_pact_bond(&a.m, &ba), -EPROTO);
+	meet(&a.m, &b.m, &all, before);
+	T_EQ(exi_pact_bond(&before[GRANT], &ba), -EPROTO);
+	T_EQ(exi_pact_bond(&a.m, &ba), 0);
+	T_EQ(exi_pact_bond(&b.m, &bb), 0);
+	exi_pact_resume(&ba, true, 3, 0x123456789a, &a_sends);
+	exi_pact_resume(&bb, false, 3, 0x123456789a, &b_hears);
+	T(!memcmp(&a_sends, &b_hears, sizeof(a_sends)));
+	T(!memcmp(a_sends.position, "\x9a\x78\x56\x34\x12\0\0\0", 8));
+
+	exi_pact_resume(&bb, false, 3, 1, &other);
+	T(!memcmp(&a_sends.tag, other.tag, sizeof(other.tag)));
+	T(memcmp(&a_sends.mac, other.mac, sizeof(other.mac)) != 0);
+	exi_pact_resume(&bb, true, 3, 0x123456789a, &other);
+	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
+	exi_pact_resume(&bb, false, 4, 0x123456789a, &other);
+	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
+
+	ends_begin(&a, &b);
+	meet(&a.m, &b.m, &all, before);
+	T_EQ(exi_pact_bond(&b.m, &later), 0);
+	exi_pact_resume(&later, false, 3, 0x123456789a, &other);
+	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
+	drop_key();
+}
+
 #define BURSTS 200000
 
 /* Bytes of chance, most of them with a head that is right. */
@@ -963,6 +1001,7 @@ int main(int argc, char **argv)
 		T_ROW(nothing_is_revealed_before_the_proof),
 		T_ROW(a_refusal_proves_itself_where_it_can),
 		T_ROW(everybodys_key_is_for_the_host_at_the_other_end),
+		T_ROW(a_record_of_resuming_is_for_one_direction_of_one_meeting),
 		T_ROW(the_messages_are_what_they_always_were),
 		T_ROW(random_bytes_are_refused),
 		T_ROW(every_error_has_a_reason),

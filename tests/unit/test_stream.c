@@ -1341,6 +1341,63 @@ static void a_cut_gives_back_what_was_lent(void)
 	T_EQ(exi_stream_rx_copy(&rx, &at, &to), 0);
 }
 
+/* Both ends count the stream alike, so the receiver knows how much of what is
+ * repeated it has. */
+static void a_cut_sender_repeats_what_was_not_acknowledged(void)
+{
+	uint32_t at, from;
+
+	tx_begin(8);
+	rx_begin(8);
+	T_EQ(exi_stream_tx_position(&tx), 0);
+	tx_sends(EXI_STREAM_INDIRECT, 6, 6);
+	rx_takes(SAYS(INDIRECT, .len = 6));
+	exi_stream_rx_take(&rx, 4);
+	rx_sends(EXI_STREAM_ACK, true);
+	tx_takes(m);
+	tx_sends(EXI_STREAM_INDIRECT, 5, 2); /* to the end of the ring */
+	tx_sends(EXI_STREAM_INDIRECT, 3, 3);
+	rx_takes(SAYS(INDIRECT, .len = 2)); /* the last three are lost */
+	exi_stream_rx_take(&rx, 1);
+	T_EQ(exi_stream_tx_position(&tx), 11);
+	T_EQ(exi_stream_rx_position(&rx), 5);
+
+	exi_stream_rx_cut(&rx);
+	from = exi_stream_tx_cut(&tx);
+	T_EQ(from, 4);
+	T_EQ(exi_stream_rx_position(&rx) - from, 1);
+	T_EQ(exi_stream_tx_drain(&tx, &at), 4);
+	T_EQ(at, 4);
+	exi_stream_tx_drained(&tx, 4);
+	T_EQ(exi_stream_tx_drain(&tx, &at), 3);
+	T_EQ(at, 0);
+	exi_stream_tx_drained(&tx, 3);
+	T_EQ(exi_stream_tx_drain(&tx, &at), 0);
+
+	/* Nor are adverts used any more, nor a REVOKE answered. */
+	tx_begin(8);
+	tx_takes(SAYS(ADVERT, .len = 4));
+	T_EQ(exi_stream_tx_cut(&tx), 0);
+	T_EQ(tx.stats.dropped, 1);
+	T_EQ(exi_stream_tx_next(&tx, 0, true, &m), EXI_STREAM_NONE);
+	tx_begin(8);
+	tx_takes(SAYS(REVOKE));
+	exi_stream_tx_cut(&tx);
+	T_EQ(exi_stream_tx_next(&tx, 0, true, &m), EXI_STREAM_NONE);
+
+	/* What was given back, and came after the next beginning, counts. */
+	tx_begin(8);
+	rx_begin(8);
+	tx_sends(EXI_STREAM_INDIRECT, 6, 6);
+	exi_stream_rx_stop(&rx);
+	T_EQ(exi_stream_tx_takeback(&tx, exi_stream_rx_cursor(&rx)), 0);
+	exi_stream_tx_drained(&tx, exi_stream_tx_drain(&tx, &at));
+	T_EQ(exi_stream_rx_start(&rx, exi_stream_tx_head(&tx)), 0);
+	T_EQ(exi_stream_rx_position(&rx), exi_stream_tx_position(&tx));
+	rx_takes(SAYS(INDIRECT, .len = 6));
+	T_EQ(exi_stream_rx_position(&rx), exi_stream_tx_position(&tx));
+}
+
 static void acks_are_saved_up_until_nothing_else_is_to_do(void)
 {
 	rx_begin(16);
@@ -1545,6 +1602,7 @@ static const struct t_row rows[] = {
 	T_ROW(bytes_of_the_ring_answer_a_revoke),
 	T_ROW(the_end_gives_back_what_was_lent),
 	T_ROW(a_cut_gives_back_what_was_lent),
+	T_ROW(a_cut_sender_repeats_what_was_not_acknowledged),
 	T_ROW(acks_are_saved_up_until_nothing_else_is_to_do),
 	T_ROW(a_receive_gets_what_lies_on_both_sides_of_the_wrap),
 	T_ROW(what_was_drained_is_free_when_it_came),

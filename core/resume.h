@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A fabric between hosts fails, and the connection goes on over TCP: section 6
+ * of docs/design/wire-verbs.md. Each direction by itself, and nobody waits for
+ * an answer: the sender repeats what was not acknowledged, and says first, where
+ * the receiver cannot know it, from which byte; the receiver leaves out what it
+ * has. */
+#ifndef EXI_CORE_RESUME_H
+#define EXI_CORE_RESUME_H
+
+#include "core/sock.h"
+
+/* The pair link of a fabric between hosts hung up; both locks are held, and TCP
+ * has not ended. 0: both directions are on their way to TCP. -EPROTO: the peer
+ * broke the protocol. -ECONNRESET: it may lack bytes that are not here any more. */
+int exi_resume_begin_locked(struct exi_sock *sk);
+
+/* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
+ * bytes may be. -EAGAIN: none yet. -ENODATA: TCP ended, and did not say where it
+ * goes on: what there is lies in the ring, which is to be read. -ECONNRESET: the
+ * peer broke the protocol, and the connection is reset. */
+ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
+
+/* Receiver, RX lock held: reading the ring from here on, so TCP is readable only
+ * if the sender has left the fabric; or not any more. The service watches it. */
+void exi_resume_watch_locked(struct exi_sock *sk);
+
+/* The sender has left the fabric though the pair link stands: bytes of TCP lie
+ * where none can be. RX lock held. */
+bool exi_resume_called_locked(struct exi_sock *sk);
+
+#endif

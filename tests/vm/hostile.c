@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A peer that holds the key, and lies over the queue pair: after it was met, or
+ * instead of its proof. It is our own library with its hand on the queue pair.
+ * It may break its own connection, and not another one of the same process, on
+ * the same queues. Needs the emulated machine. */
+#include <endian.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "providers/verbs/verbs_wire.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+#include "tests/vm/qp.h"
+
+static const struct t_want on_verbs = { "verbs", EXS_X_REASON_NONE };
+
+struct lie {
+	const char *name;
+	struct verbsp_msg m;
+	uint32_t len;	/* of the message; 0: its header and what it says */
+	uint32_t times; /* 0: once */
+	bool as_note;	/* m.note, by a write of nothing on RoCE */
+	bool harmless;
+};
+
+static const struct lie lies[] = {
+	{ "no kind", { .kind = 0 } },
+	{ "a kind that is not known", { .kind = 77 } },
+	{ "half a header", { .kind = VERBSP_CREDIT }, .len = 20 },
+	{ "one byte", { .kind = VERBSP_CREDIT }, .len = 1 },
+	{ "more than it says", { .kind = VERBSP_TELL, .extra = 8 }, .len = 60 },
+	{ "less than it says",
+	  { .kind = VERBSP_TELL, .extra = 200 },
+	  .len = 60 },
+	{ "bytes after END", { .kind = VERBSP_END, .extra = 4 } },
+	{ "bytes after ACK", { .kind = VERBSP_ACK, .extra = 4 } },
+	{ "credits for what was not sent",
+	  { .kind = VERBSP_CREDIT, .credits = 1u << 20 } },
+	{ "credits that shrink",
+	  { .kind = VERBSP_CREDIT, .credits = 1u << 31 } },
+	{ "END of another stream", { .kind = VERBSP_END, .seq = 12345 } },
+	{ "an ADVERT of no bytes", { .kind = VERBSP_ADVERT, .addr = 1 } },
+	{ "an ADVERT of a phase to come",
+	  { .kind = VERBSP_ADVERT, .phase = 9, .note = 100 } },
+	{ "ACK of what was not sent", { .kind = VERBSP_ACK, .seq = 1u << 24 } },
+	{ "REVOKE of an odd phase", { .kind = VERBSP_REVOKE, .phase = 7 } },
+	{ "CONFIRM again", { .kind = VERBSP_CONFIRM, .extra = 256 } },
+	{ "READY again", { .kind = VERBSP_READY, .extra = 256 } },
+	{ "more bytes than the ring has",
+	  { .kind = VERBSP_NOTE, .note = 1u << 29 },
+	  .as_note = true },
+	{ "bytes for no advert",
+	  { .kind = VERBSP_NOTE, .note = VERBSP_NOTE_DIRECT << 30 | 10 },
+	  .as_note = true },
+	{ "a note of kind 2",
+	  { .kind = VERBSP_NOTE, .note = 2u << 30 | 10 },
+	  .as_note = true },
+	{ "a note of kind 3",
+	  { .kind = VERBSP_NOTE, .note = 3u << 30 },
+	  .as_note = true },
+	{ "TELL of nothing that is known",
+	  { .kind = VERBSP_TELL, .extra = 96 } },
+	{ "TELL of many bytes", { .kind = VERBSP_TELL, .extra = 472 } },
+	{ "bells",
+	  { .kind = VERBSP_TELL, .extra = 1 },
+	  .times = 8,
+	  .harmless = true },
+	{ "idle talk",
+	  { .kind = VERBSP_CREDIT },
+	  .times = 8,
+	  .harmless = true },
+};
+
+/* --- the liar ----------------------------------------------------------- */
+
+/* Credits are counted from what was received, which the liar does not know: the
+ * ones it claims are those that its library would, or wild. */
+static uint32_t honest_credits;
+
+static void post(struct ibv_qp *qp, struct ibv_sge *sge, const struct lie *l)
+{
+	struct ibv_send_wr *bad, wr = {
+		.wr_id = UINT64_MAX, /* of no connection */
+		.sg_list = sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_SOLICITED,
+	};
+
+	if (l->as_note &&
+	    qp->context->device->transport_type == IBV_TRANSPORT_IB) {
+		wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr.imm_data = htobe32(l->m.note);
+		wr.num_sge = 0;
+	}
+	/* A victim that broke off is one that noticed. */
+	(void)ibv_post_send(qp, &wr, &bad);
+}
+
+static void tell_lie(const struct lie *l)
+{
+	static unsigned char bytes[1024];
+	struct ibv_qp *qp = vm_last_qp();
+	struct ibv_mr *mr = ibv_reg_mr(qp->pd, bytes, sizeof(bytes),
+				       IBV_ACCESS_LOCAL_WRITE);
+	struct verbsp_msg m = l->m;
+	struct ibv_sge sge = { .addr = (uintptr_t)bytes,
+			       .length = l->len ? l->len
+						: sizeof(m) + l->m.extra };
+
+	T(mr != NULL);
+	sge.lkey = mr->lkey;
+	memset(bytes, 0xa5, sizeof(bytes));
+	if (!m.credits)
+		m.credits = honest_credits;
+	m.extra = htole16(m.extra);
+	memcpy(bytes, &m, sizeof(m));
+	for (uint32_t i = 0; i < (l->times ? l->times : 1); i++)
+		post(qp, &sge, l);
+}
+
+/* What our own library sends tells how many it has received. */
+static int (*next_post)(struct ibv_qp *, struct ibv_send_wr *,
+			struct ibv_send_wr **);
+static _Atomic int proof_lie = -1; /* what the first message is instead */
+
+static void change(struct ibv_send_wr *wr)
+{
+	struct verbsp_msg *m;
+
+	for (; wr; wr = wr->next) {
+		if (wr->opcode != IBV_WR_SEND || wr->wr_id == UINT64_MAX)
+			continue;
+		m = (struct verbsp_msg *)(uintptr_t)wr->sg_list->addr;
+		honest_credits = m->credits;
+		if (proof_lie < 0 ||
+		    (m->kind != VERBSP_CONFIRM && m->kind != VERBSP_READY))
+			continue;
+		if (proof_lie == 0)
+			((unsigned char *)(m + 1))[20] ^= 1; /* in its MAC */
+		else
+			m->kind = (uint8_t)proof_lie;
+	}
+}
+
+static int post_changed(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			struct ibv_send_wr **bad)
+{
+	change(wr);
+	return next_post(qp, wr, bad);
+}
+
+static void stand_between(struct ibv_qp *qp)
+{
+	if (qp->context->ops.post_send == post_changed)
+		return;
+	next_post = qp->context->ops.post_send;
+	qp->context->ops.post_send = post_changed;
+}
+
+static void liar(int ctl, void *arg)
+{
+	struct t_addr at;
+	int s;
+
+	vm_qp_made = stand_between;
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	for (size_t i = 0; i < T_COUNT(lies); i++) {
+		s = t_connect(&at);
+		t_expect(ctl, 3); /* who has not accepted knows of nothing */
+		t_settle(s, on_verbs);
+		t_expect(ctl, 1);
+		tell_lie(&lies[i]);
+		t_expect(ctl, 2);
+		t_close(s);
+	}
+}
+
+/* --- the victim --------------------------------------------------------- */
+
+static void honest(int ctl, void *arg)
+{
+	struct t_addr at;
+	uint64_t round;
+	int s;
+
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	s = t_connect(&at);
+	t_expect(ctl, 3);
+	t_settle(s, on_verbs);
+	while ((round = t_ask(ctl))) {
+		t_send_stream(s, round, 0, 20000, 3000);
+		t_recv_stream(s, round + 1, 0, 20000, 3000);
+		t_tell(ctl, round);
+	}
+	T(t_is(s, on_verbs));
+	t_close(s);
+}
+
+static void goes_on(int s, int ctl, uint64_t round)
+{
+	t_tell(ctl, round);
+	t_recv_stream(s, round, 0, 20000, 3000);
+	t_send_stream(s, round + 1, 0, 20000, 3000);
+	t_expect(ctl, round);
+	T_MSG(t_is(s, on_verbs), "%s", t_where(s));
+}
+
+/* Nothing moves any more, and the first call that cannot says why. What is said
+ * to the sender is looked at when something is to be sent. */
+static bool moves(int s)
+{
+	char byte;
+	ssize_t n = t_recv(s, &byte, 1, MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		n = t_send(s, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return n == 1 || (n < 0 && errno == EAGAIN);
+}
+
+static void is_broken(int s)
+{
+	char byte;
+
+	T_UNTIL(!moves(s));
+	T_EQ(errno, ECONNRESET);
+	while (t_recv(s, &byte, 1, 0) < 0)
+		T_EQ(errno, ECONNRESET);
+	do
+		T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), ECONNRESET, EPIPE);
+	while (errno != EPIPE);
+	T_UNTIL(t_info(s).exs_x_reason == EXS_X_REASON_PROTOCOL);
+}
+
+static int begin(struct t_peer *good, struct t_peer *bad,
+		 void (*f)(int ctl, void *arg), int *ret_good)
+{
+	struct t_addr at;
+	int l;
+
+	t_peer_start(good, honest, NULL);
+	t_peer_start(bad, f, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(good->ctl, (uint64_t)t_port_of(l));
+	*ret_good = t_accept(l);
+	t_tell(good->ctl, 3);
+	t_settle(*ret_good, on_verbs);
+	t_tell(bad->ctl, (uint64_t)t_port_of(l));
+	return l;
+}
+
+static void finish(struct t_peer *good, struct t_peer *bad, int g, int l)
+{
+	t_peer_join(bad);
+	t_tell(good->ctl, 0);
+	t_recv_end(g);
+	t_peer_join(good);
+	t_close(g);
+	t_close(l);
+}
+
+static void every_lie_breaks_the_liars_connection_only(void)
+{
+	struct t_peer good, bad;
+	int g, s, l = begin(&good, &bad, liar, &g);
+
+	for (size_t i = 0; i < T_COUNT(lies); i++) {
+		t_note("lie: %s", lies[i].name);
+		s = t_accept(l);
+		t_tell(bad.ctl, 3);
+		t_settle(s, on_verbs);
+		t_tell(bad.ctl, 1);
+		if (!lies[i].harmless)
+			is_broken(s);
+		goes_on(g, good.ctl, 2 * i + 2);
+		if (lies[i].harmless)
+			T_MSG(t_is(s, on_verbs), "%s", t_where(s));
+		t_tell(bad.ctl, 2);
+		t_close(s);
+	}
+	finish(&good, &bad, g, l);
+}
+
+static void liar_before_proof(int ctl, void *arg)
+{
+	struct t_addr at;
+	int s;
+
+	vm_qp_made = stand_between;
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	/* 0 is a proof that does not hold. */
+	for (int kind = 0; kind <= VERBSP_TELL + 1; kind++) {
+		proof_lie = kind;
+		if (kind == VERBSP_CONFIRM)
+			continue;
+		s = t_connect(&at);
+		t_expect(ctl, 3);
+		t_send_stream(s, 3, 0, 20000, 3000);
+		t_recv_stream(s, 4, 0, 20000, 3000);
+		T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED);
+		T(t_is(s, T_TCP(T_ANY)));
+		t_send_stream(s, 5, 0, 20000, 3000);
+		t_close(s);
+	}
+}
+
+static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
+{
+	struct t_peer good, bad;
+	int g, s, l = begin(&good, &bad, liar_before_proof, &g);
+
+	for (int kind = 0; kind <= VERBSP_TELL + 1; kind++) {
+		if (kind == VERBSP_CONFIRM)
+			continue;
+		t_note("instead of the proof: %d", kind);
+		s = t_accept(l);
+		t_tell(bad.ctl, 3);
+		t_recv_stream(s, 3, 0, 20000, 3000);
+		t_send_stream(s, 4, 0, 20000, 3000);
+		t_recv_stream(s, 5, 0, 20000, 3000);
+		T(t_is(s, T_TCP(T_ANY)));
+		t_recv_end(s);
+		goes_on(g, good.ctl, 2 * (uint64_t)kind + 2);
+		t_close(s);
+	}
+	finish(&good, &bad, g, l);
+}
+
+static const struct t_row rows[] = {
+	T_ROW_LONG(every_lie_breaks_the_liars_connection_only, 400),
+	T_ROW_LONG(what_comes_instead_of_a_proof_leaves_tcp_untouched, 300),
+};
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	setenv("EXS_PROVIDER", "verbs,tcp", 1);
+	/* Each lie is worth an error: not here. */
+	setenv("EXS_LOG", "off", 0);
+	return t_run("hostile", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}

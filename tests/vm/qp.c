@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* In front of librdmacm's. */
+#include "tests/vm/qp.h"
+
+#include <dlfcn.h>
+#include <rdma/rdma_cma.h>
+#include <stdatomic.h>
+
+static _Atomic(struct ibv_qp *) last;
+void (*vm_qp_made)(struct ibv_qp *qp);
+
+struct ibv_qp *vm_last_qp(void)
+{
+	return atomic_load(&last);
+}
+
+int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
+		   struct ibv_qp_init_attr *attr)
+{
+	int (*next)(struct rdma_cm_id *, struct ibv_pd *,
+		    struct ibv_qp_init_attr *);
+	int ret;
+
+	*(void **)&next =
+		dlsym(dlopen("librdmacm.so.1", RTLD_NOW), "rdma_create_qp");
+	ret = next(id, pd, attr);
+	if (ret)
+		return ret;
+	atomic_store(&last, id->qp);
+	if (vm_qp_made)
+		vm_qp_made(id->qp);
+	return 0;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair that the library of this process made last: for tests that do
+ * with it what the library would not. */
+#ifndef TESTS_VM_QP_H
+#define TESTS_VM_QP_H
+
+#include <infiniband/verbs.h>
+
+struct ibv_qp *vm_last_qp(void);
+
+/* Null, or called with each that is made. */
+extern void (*vm_qp_made)(struct ibv_qp *qp);
+
+#endif
