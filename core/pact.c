@@ -26,6 +26,7 @@ enum state {
 static const uint8_t label_ends[LABEL] = "exs meeting ends";
 static const uint8_t label_tag[LABEL] = "exs meeting tag";
 static const uint8_t label_mac[LABEL] = "exs meeting mac";
+static const uint8_t label_door[LABEL] = "exs meeting door";
 
 /* --- the ends --- */
 
@@ -144,6 +145,16 @@ void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 	crypto_auth_hmacsha256(mac, (const uint8_t *)&text, sizeof(text),
 			       key->bytes);
 	memcpy(ret, mac, TAG);
+}
+
+void exi_pact_door(const struct exi_key *key, uint16_t port, uint8_t ret[16])
+{
+	uint8_t mac[crypto_auth_hmacsha256_BYTES], text[LABEL + 2];
+
+	memcpy(text, label_door, LABEL);
+	put_port(text + LABEL, port);
+	crypto_auth_hmacsha256(mac, text, sizeof(text), key->bytes);
+	memcpy(ret, mac, 16);
 }
 
 int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
@@ -283,6 +294,7 @@ int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret)
 
 	if (err)
 		return err;
+	ret->flags = le16toh(msg.head.flags);
 	memcpy(ret->tag, msg.tag, sizeof(ret->tag));
 	memcpy(ret->key_id, msg.key_id, sizeof(ret->key_id));
 	return 0;
@@ -461,6 +473,20 @@ static int check_reject(const struct exi_pact *m, struct exi_pact_reject *msg,
 		return -EACCES;
 	*ret_proved = proved;
 	return 0;
+}
+
+int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+			    size_t len)
+{
+	struct exi_pact_reject msg;
+	bool proved;
+	int err = m->side == EXI_PACT_B && m->state == REQUESTED ? 0 : -EPROTO;
+
+	if (!err)
+		err = copy_in(buf, len, EXI_PACT_REJECT, 0, &msg, sizeof(msg));
+	if (!err && msg.why != EXI_PACT_WHY_REDIRECT)
+		err = -EBADMSG;
+	return err ? err : check_reject(m, &msg, &proved);
 }
 
 int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
