@@ -431,10 +431,8 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 	}
 	err = p->remote_ops->connect(sk->fab, t, &fd);
 	if (err) {
-		why = err == -EOPNOTSUPP ? EXS_X_REASON_SHARED
-					 : EXS_X_REASON_MEMORY;
-		give_up_locked(sk, why);
-		return why;
+		give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
 	}
 	return await_remote(sk, fd);
 }

@@ -137,7 +137,9 @@ struct exi_domain_ops {
 	 * -EBUSY: work is waiting, call progress() and try again. */
 	int (*arm)(struct exi_domain *d);
 	/* In the child, single-threaded, before anything else: forget what
-	 * belongs to the parent's threads. Nothing posted survives. */
+	 * belongs to the parent's threads. Nothing posted survives. Where the
+	 * module is loaded afresh this is its last call: what would keep the
+	 * parent's connections alive is closed, and nothing else is touched. */
 	void (*forked)(struct exi_domain *d);
 };
 
@@ -255,8 +257,7 @@ struct exi_remote_ops {
 	int (*listen)(struct exi_domain *d, uint16_t port);
 	void (*unlisten)(struct exi_domain *d, uint16_t port);
 	/* The end that called connect: begins to meet the peer of t. Does not
-	 * wait. *ret_link is the core's end of the pair link. -EOPNOTSUPP: not
-	 * in a forked child. */
+	 * wait. *ret_link is the core's end of the pair link. */
 	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
 		       int *ret_link);
 	/* The other: c is the connection of t that exi_remote_request() asked
@@ -280,6 +281,9 @@ struct exi_provider {
 	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
 	const char *name; /* the folder's, and the word in EXS_PROVIDER */
 	uint32_t caps;
+	/* A module's: the library that must be loaded anew with it in a child of
+	 * a process that had its domain open. Null: it can go on there. */
+	const char *afresh;
 	/* 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
 	/* Devices and the like, usable or not; null: there is nothing to tell.

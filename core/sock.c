@@ -444,9 +444,10 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
-	if (sk->link && exi_sock_remote(sk)) {
-		/* The fabric's memory stays the parent's. */
-		exi_fd_close(sk->link->fd);
+	if (exi_sock_remote(sk)) {
+		/* The fabric's memory and its code stay the parent's. */
+		if (sk->link)
+			exi_fd_close(sk->link->fd);
 		free(sk->link);
 		sk->link = NULL;
 		sk->fab = NULL;

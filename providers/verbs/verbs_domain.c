@@ -59,7 +59,7 @@ static int progress(struct exi_domain *d)
 	int n = 0;
 
 	pthread_mutex_lock(&verbsp_service_lock);
-	while (!verbsp_forked && serve())
+	while (serve())
 		n++;
 	pthread_mutex_unlock(&verbsp_service_lock);
 	return n;
@@ -76,12 +76,23 @@ static int arm(struct exi_domain *d)
 	return 0;
 }
 
-bool verbsp_forked;
+/* --- fork --------------------------------------------------------------- */
+
+#define DEVICES 32
+static struct ibv_context *devices[DEVICES];
+static unsigned int n_devices;
+
+void verbsp_device_seen(struct ibv_context *ctx)
+{
+	for (unsigned int i = 0; i < n_devices; i++)
+		if (devices[i] == ctx)
+			return;
+	if (n_devices < DEVICES)
+		devices[n_devices++] = ctx;
+}
 
 static void close_net(struct verbsp_net *n)
 {
-	close(n->ctx->cmd_fd);
-	close(n->ctx->async_fd);
 	close(n->channel->fd);
 	verbsp_host->fd_close(n->timer);
 	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
@@ -91,15 +102,17 @@ static void close_net(struct verbsp_net *n)
 
 /* A device does not fork: queue pairs stay the parent's, and what the child uses
  * of them its parent takes back to TCP. The descriptors are closed, so that
- * connections end when the parent does; so the child can use no device. */
+ * connections end when the parent does, and nothing that the libraries still
+ * have of them reaches the parent's. The child loads them anew. */
 static void forked(struct exi_domain *d)
 {
-	pthread_mutex_init(&verbsp_service_lock, NULL);
-	verbsp_forked = true;
 	verbsp_nets_each(close_net);
+	for (unsigned int i = 0; i < n_devices; i++) {
+		close(devices[i]->cmd_fd);
+		close(devices[i]->async_fd);
+	}
 	close(verbsp_channel->fd);
 	verbsp_host->fd_close(epoll_fd);
-	epoll_fd = -1;
 }
 
 const struct exi_domain_ops verbsp_domain_ops = {

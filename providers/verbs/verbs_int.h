@@ -132,8 +132,8 @@ void verbsp_net_event(struct verbsp_net *n);
  * inside the core's locks, so the core is not called with it. */
 extern pthread_mutex_t verbsp_service_lock;
 extern struct rdma_event_channel *verbsp_channel;
-/* In a child of the process that has the devices: nothing works. */
-extern bool verbsp_forked;
+/* rdma_cm has the device open: a forked child must not. */
+void verbsp_device_seen(struct ibv_context *ctx);
 
 /* Events of a descriptor go to a net's channel, or a link's pair. */
 enum verbsp_watch {

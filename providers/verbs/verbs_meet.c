@@ -189,7 +189,7 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 			int *ret_link)
 {
 	struct verbsp_link *l;
-	int pair[2], err = verbsp_forked ? -EOPNOTSUPP : pair_of(pair);
+	int pair[2], err = pair_of(pair);
 
 	if (err)
 		return err;
@@ -216,6 +216,7 @@ static void on_address(struct verbsp_link *l)
 {
 	char why[VERBSP_WHY];
 
+	verbsp_device_seen(l->id->verbs);
 	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why)))
 		give_up(l, EXS_X_REASON_REMOTE, why);
 	else if (rdma_resolve_route(l->id, RESOLVE_MS))
@@ -396,6 +397,7 @@ static void on_request(struct rdma_cm_id *id, const void *data, size_t len)
 	char why[VERBSP_WHY];
 	int err, reason, pair[2];
 
+	verbsp_device_seen(id->verbs);
 	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
 		return refuse(&r, EXI_PACT_WHY_FABRIC);
 	r.key = the_key();
@@ -468,8 +470,6 @@ static int meet_listen(struct exi_domain *d, uint16_t port)
 	struct door *door;
 	int err = 0;
 
-	if (verbsp_forked)
-		return -EOPNOTSUPP;
 	pthread_mutex_lock(&verbsp_service_lock);
 	door = *door_of(port);
 	if (!door)
@@ -493,7 +493,7 @@ static void meet_unlisten(struct exi_domain *d, uint16_t port)
 	pthread_mutex_lock(&verbsp_service_lock);
 	at = door_of(port);
 	door = *at;
-	if (door && !verbsp_forked && !--door->users) {
+	if (door && !--door->users) {
 		*at = door->next;
 		for (int i = 0; i < 2; i++)
 			if (door->ids[i])
