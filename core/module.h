@@ -23,8 +23,7 @@ struct exi_host {
 	void (*futex_wake)(const uint32_t *addr, int count);
 	int (*fd_keep)(int fd);
 	void (*fd_close)(int fd);
-	int (*request)(const struct exi_provider *p,
-		       bool (*matches)(const struct exi_tuple *t, void *arg),
+	int (*request)(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 	int (*met)(int link, int reason);
 };

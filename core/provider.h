@@ -252,8 +252,8 @@ struct exi_tuple;
  * the peer was met, or not, it tells by exi_remote_met(). The core closes its
  * end, and calls fini, when it has enough. */
 struct exi_remote_ops {
-	/* Connections to this port of TCP may be asked for from now on, in this
-	 * process. Counted. */
+	/* This process may be asked for connections to this port of TCP from
+	 * now on, also where another one is asked first. Counted. */
 	int (*listen)(struct exi_domain *d, uint16_t port);
 	void (*unlisten)(struct exi_domain *d, uint16_t port);
 	/* The end that called connect: begins to meet the peer of t. Does not
@@ -307,11 +307,12 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 void exi_conn_ring(struct exi_conn *c);
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
- * this process that matches: link is the core's end of a pair link for it, the
- * core's from here on. Makes the connection and calls requested(). 0, or the
- * reason why not. From progress() only, without locks. */
-int exi_remote_request(const struct exi_provider *p,
-		       bool (*matches)(const struct exi_tuple *t, void *arg),
+ * t: link is the core's end of a pair link for it, the core's from here on. Makes
+ * the connection and calls requested(); or, with -1 for link, says whether it
+ * would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is not here,
+ * EXS_X_REASON_SHARED, another process uses it. From progress() only, without
+ * locks. */
+int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 
 /* Says at the fabric's end of a pair link that both ends are up (0), or why

@@ -277,6 +277,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->cookie = 0;
 	sk->watched = sk->counted = sk->marked = sk->named = false;
 	atomic_store(&sk->blocks, false);
+	atomic_store(&sk->peer_port, 0);
+	sk->reached = 0;
 	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
 	sk->link = NULL;

@@ -150,12 +150,15 @@ struct exi_sock {
 	 * exi_blocking in the low two bits, above them a count of changes. */
 	_Atomic uint32_t blocking;
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
+	/* Where it is connected to; 0: not asked yet. */
+	_Atomic uint16_t peer_port;
 	/* Sends that did not find room for all, and the end of sending: after
 	 * these whoever waits for room is told of it, though it was there. */
 	_Atomic uint32_t cramped;
-	bool counted; /* among the accepted connections */
-	bool watched; /* the service watches the descriptor */
-	bool marked;  /* a listener whose marker this process holds */
+	bool counted;	  /* among the accepted connections */
+	bool watched;	  /* the service watches the descriptor */
+	bool marked;	  /* a listener whose marker this process holds */
+	uint64_t reached; /* a listener: exi_use_token() of its last accept */
 	/* By direction, guarded by its half's lock. */
 	struct exi_list ops[2];
 	_Atomic uint32_t n_ops[2];

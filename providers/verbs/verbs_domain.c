@@ -7,7 +7,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "core/util.h"
 
 pthread_mutex_t verbsp_service_lock = PTHREAD_MUTEX_INITIALIZER;
 struct rdma_event_channel *verbsp_channel;
@@ -30,6 +33,38 @@ void verbsp_unwatch(int fd)
 	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+/* --- time --------------------------------------------------------------- */
+
+static int timer_fd = -1;
+static uint64_t next_look = UINT64_MAX;
+
+void verbsp_look_at(uint64_t when)
+{
+	struct timespec t = exi_ns_timespec(when);
+	struct itimerspec at = { .it_value = t };
+
+	if (when >= next_look)
+		return;
+	next_look = when;
+	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+static void time_passed(struct verbsp_event *e)
+{
+	uint64_t ticks, now;
+
+	if (read(timer_fd, &ticks, sizeof(ticks)) < 0)
+		return;
+	now = exi_now_ns();
+	next_look = UINT64_MAX;
+	verbsp_meet_look(now);
+	verbsp_doors_look(now);
+}
+
+static struct verbsp_event on_time = { .call = time_passed };
+
+/* --- events ------------------------------------------------------------- */
+
 /* One at a time: what it is about may go with the event before it. */
 static bool serve(void)
 {
@@ -46,6 +81,9 @@ static bool serve(void)
 		break;
 	case VERBSP_WATCH_NET:
 		verbsp_net_event(whose);
+		break;
+	case VERBSP_WATCH_CALL:
+		((struct verbsp_event *)whose)->call(whose);
 		break;
 	default:
 		verbsp_link_pair_event(whose);
@@ -107,11 +145,13 @@ static void close_net(struct verbsp_net *n)
 static void forked(struct exi_domain *d)
 {
 	verbsp_nets_each(close_net);
+	verbsp_doors_forked();
 	for (unsigned int i = 0; i < n_devices; i++) {
 		close(devices[i]->cmd_fd);
 		close(devices[i]->async_fd);
 	}
 	close(verbsp_channel->fd);
+	verbsp_host->fd_close(timer_fd);
 	verbsp_host->fd_close(epoll_fd);
 }
 
@@ -131,14 +171,18 @@ int verbsp_domain_open(struct exi_domain **ret)
 		return -ENOMEM;
 	d->provider = &verbsp_provider;
 	epoll_fd = verbsp_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	timer_fd = verbsp_host->fd_keep(
+		timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	verbsp_channel = rdma_create_event_channel();
-	if (epoll_fd < 0 || !verbsp_channel)
+	if (epoll_fd < 0 || timer_fd < 0 || !verbsp_channel)
 		err = -errno;
 	else if (fcntl(verbsp_channel->fd, F_SETFL,
 		       fcntl(verbsp_channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		err = -errno;
 	else
 		err = verbsp_watch(verbsp_channel->fd, VERBSP_WATCH_CM, NULL);
+	if (!err)
+		err = verbsp_watch(timer_fd, VERBSP_WATCH_CALL, &on_time);
 	if (!err) {
 		*ret = d;
 		return 0;
@@ -152,7 +196,8 @@ void verbsp_domain_close(struct exi_domain *d)
 	if (verbsp_channel)
 		rdma_destroy_event_channel(verbsp_channel);
 	verbsp_channel = NULL;
+	verbsp_host->fd_close(timer_fd);
 	verbsp_host->fd_close(epoll_fd);
-	epoll_fd = -1;
+	timer_fd = epoll_fd = -1;
 	free(d);
 }

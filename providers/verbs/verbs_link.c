@@ -558,11 +558,16 @@ void verbsp_link_drain(struct verbsp_link *l, uint64_t deadline)
 	}
 }
 
-void verbsp_link_free(struct verbsp_link *l)
+void verbsp_link_close(struct verbsp_link *l)
 {
 	drop_ring(&l->ring);
 	drop_ring(&l->mirror);
 	drop_ring(&l->out);
+}
+
+void verbsp_link_free(struct verbsp_link *l)
+{
+	verbsp_link_close(l);
 	free(l);
 }
 
