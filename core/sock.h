@@ -317,7 +317,8 @@ void exi_sock_prefork(void);
 void exi_sock_forked(void);
 
 /* The process ends: what it sent to other hosts, and its end, is delivered as
- * the kernel's TCP would. */
+ * the kernel's TCP would; connections that forked processes have, too, go back
+ * to TCP. */
 EXI_SHIM void exi_sock_exit(void);
 
 void exi_sock_reason(struct exi_sock *sk, int reason);
