@@ -182,6 +182,8 @@ struct verbsp_link {
 	struct ibv_qp *qp;
 	int pair;			/* our end of the pair link */
 	struct verbsp_meeting *meeting; /* until both ends are up; null */
+	struct exi_list nudging;	/* A's: at that time, if not yet up */
+	uint64_t nudge;
 
 	pthread_mutex_t forward; /* from the pair link */
 	_Atomic bool stuck;	 /* it waits for a credit */

@@ -524,6 +524,7 @@ struct verbsp_link *verbsp_link_new(int pair)
 	if (!l)
 		return NULL;
 	l->pair = pair;
+	exi_list_init(&l->nudging);
 	pthread_mutex_init(&l->in, NULL);
 	pthread_mutex_init(&l->post, NULL);
 	pthread_mutex_init(&l->forward, NULL);

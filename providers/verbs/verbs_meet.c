@@ -25,6 +25,9 @@
  * or its process has not come to it. Each wait is four times the last. */
 #define TRIES	 6
 #define AGAIN_NS 10000000u
+/* Soft iWARP does not look at what comes while it finishes accepting, until
+ * more comes: so more does, after that long without READY. */
+#define NUDGE_NS 50000000u
 
 struct verbsp_meeting {
 	bool connects;
@@ -39,8 +42,9 @@ struct verbsp_meeting {
 	struct verbsp_link *link;
 };
 
-/* Meetings that ask again; under the service lock. */
+/* Meetings that ask again, and links that nudge; under the service lock. */
 static struct exi_list waiting = EXI_LIST_INIT(waiting);
+static struct exi_list nudging = EXI_LIST_INIT(nudging);
 
 /* --- addresses ---------------------------------------------------------- */
 
@@ -373,6 +377,36 @@ static void say_ring(struct verbsp_link *l, uint8_t kind)
 		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
 }
 
+static void nudge_at(struct verbsp_link *l, uint64_t when)
+{
+	l->nudge = when;
+	exi_list_add_tail(&nudging, &l->nudging);
+	verbsp_look_at(when);
+}
+
+/* Whoever takes completions ends the meeting, without this lock: that there is
+ * none any more is all that is asked. */
+static void look_at_nudging(uint64_t now)
+{
+	struct verbsp_msg m = { .kind = VERBSP_CREDIT };
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &nudging) {
+		struct verbsp_link *l =
+			exi_container(pos, struct verbsp_link, nudging);
+
+		if (l->nudge > now) {
+			verbsp_look_at(l->nudge);
+			continue;
+		}
+		exi_list_del(&l->nudging);
+		if (!__atomic_load_n(&l->meeting, __ATOMIC_RELAXED))
+			continue;
+		verbsp_link_say(l, &m, NULL, true, true);
+		nudge_at(l, now + NUDGE_NS);
+	}
+}
+
 static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 {
 	struct exi_pact_payload terms;
@@ -384,12 +418,15 @@ static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 		give_up(l, reason_of(err), strerror(-err));
 	else
 		say_ring(l, VERBSP_CONFIRM);
+	if (!err && l->net->iwarp)
+		nudge_at(l, exi_now_ns() + NUDGE_NS);
 }
 
 void verbsp_meet_look(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
+	look_at_nudging(now);
 	exi_list_for_each_safe (pos, tmp, &waiting) {
 		struct verbsp_meeting *m =
 			exi_container(pos, struct verbsp_meeting, waiting);
@@ -630,7 +667,7 @@ void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
 		say_ring(l, VERBSP_READY);
 	exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
-	l->meeting = NULL;
+	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELAXED);
 	verbsp_host->met(l->pair, 0);
 }
 
@@ -717,6 +754,7 @@ void verbsp_meet_end(struct verbsp_link *l)
 {
 	pthread_mutex_lock(&verbsp_service_lock);
 	verbsp_unwatch(l->pair);
+	exi_list_del(&l->nudging);
 	if (l->meeting)
 		exi_list_del(&l->meeting->waiting);
 	/* Before the queue pair: who takes completions posts on it. */
