@@ -8,6 +8,7 @@
 
 #include "api/api.h"
 #include "core/lifecycle.h"
+#include "core/link.h"
 #include "core/orphan.h"
 #include "core/sock.h"
 #include "core/timeout.h"
@@ -42,7 +43,13 @@ EXI_PUBLIC int exs_bind(int s, const struct sockaddr *addr, socklen_t len)
 EXI_PUBLIC int exs_listen(int s, int backlog)
 {
 	EXI_NEEDS_INIT();
-	return (int)exi_result(exi_listen(s, backlog));
+	int ret = exi_listen(s, backlog);
+
+	/* Who connects at once finds it. A child may accept: then both can be
+	 * asked. */
+	if (ret == 0)
+		exi_marker_reach(s);
+	return (int)exi_result(ret);
 }
 
 EXI_PUBLIC int exs_fcntl(int s, int cmd, ...)

@@ -520,8 +520,8 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_VERBS_GID_INDEX",
 		.accepts = "0 to 65535, or nothing",
-		.help = "The GID whose address connections over verbs come "
-			"from.",
+		.help = "The GID whose address connections over verbs must "
+			"have.",
 		.fallback = "",
 		.parse = parse_index,
 		.print = print_index,

@@ -46,13 +46,13 @@ static void in_child(void)
 	exi_fds_forked();
 	exi_service_forked();
 	exi_family_forked();
-	exi_registry_forked();
 	exi_marker_forked();
 	exi_queue_forked();
 	exi_mem_forked();
 	exi_poll_forked();
 	exi_timeout_forked();
 	exi_sock_forked();
+	exi_registry_forked(); /* its modules go after their users */
 }
 
 __attribute__((destructor)) static void ends(void)

@@ -101,16 +101,19 @@ static void mark_listener(int fd)
 {
 	struct exi_sock *l = exi_sock_find(fd);
 
-	if (l && l->role == EXI_ROLE_LISTEN) {
-		if (!l->marked)
-			l->marked = exi_marker_refresh(fd);
-		return;
+	if (!l || l->role != EXI_ROLE_LISTEN) {
+		if (!is_tcp(fd) || !is_listening(fd) || exi_sock_get(fd, &l))
+			return;
+		l->role = EXI_ROLE_LISTEN;
+		exi_marker_hold(fd);
 	}
-	if (!is_tcp(fd) || !is_listening(fd) || exi_sock_get(fd, &l))
-		return;
-	l->role = EXI_ROLE_LISTEN;
-	exi_marker_hold(fd);
-	l->marked = exi_marker_refresh(fd);
+	if (!l->marked)
+		l->marked = exi_marker_refresh(fd);
+	/* Again in a forked child, whose listener it is, too. */
+	if (l->reached != exi_use_token()) {
+		l->reached = exi_use_token();
+		exi_marker_reach(fd);
+	}
 }
 
 int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
@@ -627,6 +630,10 @@ int exi_adopt(int fd)
 		sk->adopted = true;
 		if (sk->role == EXI_ROLE_NONE)
 			sk->role = exi_switch_role(fd);
+		if (sk->role == EXI_ROLE_ACCEPT && !sk->counted) {
+			sk->counted = true;
+			exi_marker_connection();
+		}
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 		exi_link_expect(sk, true);
 	}

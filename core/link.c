@@ -280,9 +280,31 @@ static void ring(struct exi_sock *sk)
 	}
 }
 
-/* A meeting that came to nothing: TCP for good. */
+/* Nobody was there, on another host: the process that will serve the connection
+ * may not have come to it yet. Again at the next mark of traffic, whichever way
+ * it goes, as B looks again. */
+static void later_locked(struct exi_sock *sk)
+{
+	struct exi_half *half = sk->sh->half;
+	uint64_t tx = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
+	uint64_t rx = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
+	unsigned int i;
+
+	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
+		if (sent_marks[i] > (tx > rx ? tx : rx)) {
+			atomic_store(&sk->sh->met, 0);
+			atomic_store(&half[EXI_TX].meet_at, sent_marks[i]);
+			atomic_store(&half[EXI_RX].meet_at, sent_marks[i]);
+			return;
+		}
+}
+
+/* A meeting that came to nothing: TCP for good, but for later_locked(). */
 static void give_up_locked(struct exi_sock *sk, int reason)
 {
+	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
+	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
+		later_locked(sk);
 	if (sk->fab) {
 		struct exi_conn *fab;
 
@@ -446,12 +468,16 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 	}
 	err = p->remote_ops->connect(sk->fab, t, &fd);
 	if (err) {
-		why = err == -EOPNOTSUPP ? EXS_X_REASON_SHARED
-					 : EXS_X_REASON_MEMORY;
-		give_up_locked(sk, why);
-		return why;
+		give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
 	}
 	return await_remote(sk, fd);
+}
+
+/* The peer is on another host, or every fabric within a host is left out. */
+static bool is_remote(const struct exi_tuple *t)
+{
+	return exi_proof_peer_here(t) || !exi_registry_wire_ids();
 }
 
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
@@ -466,8 +492,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 
 	if (!marked && !exi_remote_possible())
 		return EXS_X_REASON_PLAIN_PEER;
-	/* Also where every fabric within a host is left out. */
-	if (exi_proof_peer_here(t) || !exi_registry_wire_ids())
+	if (is_remote(t))
 		return meet_remote(sk, t);
 	if (!marked)
 		return EXS_X_REASON_PLAIN_PEER;
@@ -613,6 +638,9 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	struct exi_tuple t;
 	int reason = may_meet(sk, fd, &t);
 
+	/* Perhaps another process accepted it. */
+	if (!reason && exi_remote_possible() && is_remote(&t))
+		exi_marker_reach(fd);
 	if (!reason)
 		reason = meet_as_b(sk, &t, eager);
 	if (reason != EXS_X_REASON_UNDECIDED) {
@@ -901,33 +929,67 @@ int exi_remote_met(int link, int reason)
 }
 
 struct search {
-	bool (*matches)(const struct exi_tuple *t, void *arg);
-	void *arg;
+	const struct exi_tuple *t;
 	struct exi_sock *found;
-	struct exi_tuple t;
 };
+
+static bool same_ends(const struct exi_tuple *a, const struct exi_tuple *b)
+{
+	return !memcmp(a->local, b->local, sizeof(a->local)) &&
+	       !memcmp(a->peer, b->peer, sizeof(a->peer)) &&
+	       a->local_port == b->local_port && a->peer_port == b->peer_port;
+}
+
+/* The port tells most of them apart, and is asked for once: so a search costs
+ * no system call for those it saw before. */
+static bool may_be(struct exi_sock *sk, int fd, const struct exi_tuple *t)
+{
+	uint16_t port = atomic_load(&sk->peer_port);
+	struct exi_tuple own;
+
+	if (!port) {
+		if (exi_tuple_of(fd, &own))
+			return false;
+		port = own.peer_port;
+		atomic_store(&sk->peer_port, port);
+	}
+	return port == t->peer_port;
+}
 
 static void compare(struct exi_sock *sk, void *arg)
 {
 	struct search *s = arg;
 	int fd = atomic_load(&sk->fd);
+	struct exi_tuple own;
 
 	if (!s->found && fd >= 0 && sk->role == EXI_ROLE_ACCEPT &&
-	    !exi_tuple_of(fd, &s->t) && s->matches(&s->t, s->arg))
+	    may_be(sk, fd, s->t) && !exi_tuple_of(fd, &own) &&
+	    same_ends(&own, s->t))
 		s->found = sk;
 }
 
-static int take_request(struct exi_sock *sk, const struct exi_provider *p,
-			const struct search *s, int link)
+/* The link lock is held. *ret is the tuple, with its scope. */
+static int may_take(struct exi_sock *sk, const struct exi_tuple *t,
+		    struct exi_tuple *ret)
 {
-	int fd = atomic_load(&sk->fd), reason = EXS_X_REASON_REFUSED;
-	struct exi_tuple now;
+	int fd = atomic_load(&sk->fd), reason;
 
-	if (fd >= 0 && !sk->fab && !sk->closing && sk->adopted &&
-	    (!sk->link || sk->link->state == EXI_LINK_LOOK))
-		reason = may_meet(sk, fd, &now);
-	if (!reason && memcmp(&now, &s->t, sizeof(now)))
-		reason = EXS_X_REASON_REFUSED;
+	if (fd < 0 || sk->fab || sk->closing || !sk->adopted ||
+	    (sk->link && sk->link->state != EXI_LINK_LOOK))
+		return EXS_X_REASON_REFUSED;
+	reason = may_meet(sk, fd, ret);
+	return !reason && !same_ends(ret, t) ? EXS_X_REASON_NOT_CONNECTED
+					     : reason;
+}
+
+static int take_request(struct exi_sock *sk, const struct exi_provider *p,
+			const struct exi_tuple *t, int link, void *arg)
+{
+	struct exi_tuple now;
+	int reason = may_take(sk, t, &now);
+
+	if (link < 0)
+		return reason;
 	if (!reason) {
 		exi_link_drop_locked(sk);
 		no_marks(sk->sh);
@@ -938,15 +1000,14 @@ static int take_request(struct exi_sock *sk, const struct exi_provider *p,
 		exi_fd_close(link);
 		return reason;
 	}
-	p->remote_ops->requested(sk->fab, &s->t, s->arg);
+	p->remote_ops->requested(sk->fab, &now, arg);
 	return await_remote(sk, link);
 }
 
-int exi_remote_request(const struct exi_provider *p,
-		       bool (*matches)(const struct exi_tuple *t, void *arg),
+int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg)
 {
-	struct search s = { .matches = matches, .arg = arg };
+	struct search s = { .t = t };
 	int reason;
 
 	exi_sock_each(compare, &s);
@@ -955,7 +1016,7 @@ int exi_remote_request(const struct exi_provider *p,
 		return EXS_X_REASON_NOT_CONNECTED;
 	}
 	exi_lock(&s.found->link_lock);
-	reason = take_request(s.found, p, &s, link);
+	reason = take_request(s.found, p, t, link, arg);
 	exi_unlock(&s.found->link_lock);
 	return reason;
 }

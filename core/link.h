@@ -130,6 +130,11 @@ void exi_marker_hold(int listen_fd);
  * this process holds it. */
 bool exi_marker_refresh(int listen_fd);
 void exi_marker_release(int listen_fd);
+/* Connections to the local port of the descriptor are, or will be, of this
+ * process: fabrics between hosts are told, once. Before an accept, for one that
+ * another process accepted, and in a forked child. No device is opened for a
+ * process that only listens. */
+EXI_SHIM void exi_marker_reach(int fd);
 /* A marker stays while connections that were accepted may want it, though
  * their listener is closed: these count them. */
 void exi_marker_connection(void);

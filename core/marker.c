@@ -16,9 +16,10 @@
 
 struct marker {
 	uint16_t port;
-	int users;  /* listening descriptors of this process */
-	int fd;	    /* kept, bound or not */
-	bool bound; /* false: somebody else holds the name */
+	int users;   /* listening descriptors of this process */
+	int fd;	     /* kept, bound or not */
+	bool bound;  /* false: somebody else holds the name */
+	bool remote; /* fabrics between hosts were told */
 	struct marker *next;
 };
 
@@ -82,20 +83,28 @@ static struct marker **find(uint16_t port)
 	return at;
 }
 
-static bool hold(uint16_t port, int users)
+static struct marker *find_or_make(uint16_t port)
 {
 	struct marker *m = *find(port);
 
-	if (!m) {
-		m = calloc(1, sizeof(*m));
-		if (!m)
-			return false;
-		m->port = port;
-		m->fd = -1;
-		m->next = markers;
-		markers = m;
-		exi_remote_listen(port);
-	}
+	if (m)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->port = port;
+	m->fd = -1;
+	m->next = markers;
+	markers = m;
+	return m;
+}
+
+static bool hold(uint16_t port, int users)
+{
+	struct marker *m = find_or_make(port);
+
+	if (!m)
+		return false;
 	m->users += users;
 	if (!m->bound)
 		try_bind(m);
@@ -126,6 +135,27 @@ bool exi_marker_refresh(int listen_fd)
 	return held;
 }
 
+void exi_marker_reach(int fd)
+{
+	struct marker *m;
+	uint16_t port;
+
+	if (!exi_remote_possible() || local_port(fd, &port))
+		return;
+	exi_fds_begin();
+	pthread_mutex_lock(&marker_lock);
+	m = find_or_make(port);
+	if (m && !m->remote) {
+		m->remote = true;
+		/* Without a listener here it goes with the connections. */
+		if (!m->users)
+			atomic_store(&unlistened, true);
+		exi_remote_listen(port);
+	}
+	pthread_mutex_unlock(&marker_lock);
+	exi_fds_end();
+}
+
 /* Markers without a listener go when nothing that was accepted is left. */
 static void sweep(void)
 {
@@ -139,7 +169,8 @@ static void sweep(void)
 			continue;
 		}
 		*at = m->next;
-		exi_remote_unlisten(m->port);
+		if (m->remote)
+			exi_remote_unlisten(m->port);
 		exi_fd_close(m->fd);
 		free(m);
 	}
@@ -193,5 +224,9 @@ bool exi_marker_present(uint16_t port)
 
 void exi_marker_forked(void)
 {
+	struct marker *m;
+
 	pthread_mutex_init(&marker_lock, NULL);
+	for (m = markers; m; m = m->next)
+		m->remote = false;
 }

@@ -69,7 +69,7 @@ static int find(const char *name, char ret[PATH_MAX])
 }
 
 int exi_module_open(const char *name, const struct exi_provider **ret,
-		    char *why, size_t len)
+		    void **ret_handle, char *why, size_t len)
 {
 	static const struct exi_host host = {
 		.abi = EXI_PROVIDER_ABI,
@@ -91,7 +91,7 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
 		snprintf(why, len, "there is no module %s.so", name);
 		return -ENOENT;
 	}
-	module = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!module) {
 		snprintf(why, len, "%s", dlerror());
 		return -ELIBACC;
@@ -104,5 +104,21 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
 		return -ELIBBAD;
 	}
 	*ret = p;
+	*ret_handle = module;
 	return 0;
+}
+
+int exi_module_close(void *handle, const char *afresh, char *why, size_t len)
+{
+	void *still;
+
+	dlclose(handle);
+	still = dlopen(afresh, RTLD_LAZY | RTLD_NOLOAD);
+	if (!still)
+		return 0;
+	dlclose(still);
+	snprintf(why, len,
+		 "%s was used before the fork, and the program keeps it",
+		 afresh);
+	return -EBUSY;
 }

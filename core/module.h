@@ -23,8 +23,7 @@ struct exi_host {
 	void (*futex_wake)(const uint32_t *addr, int count);
 	int (*fd_keep)(int fd);
 	void (*fd_close)(int fd);
-	int (*request)(const struct exi_provider *p,
-		       bool (*matches)(const struct exi_tuple *t, void *arg),
+	int (*request)(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 	int (*met)(int link, int reason);
 };
@@ -33,10 +32,15 @@ struct exi_host {
  * when it is of another abi than the host. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* Opens the module of a fabric, and never closes it: a library with threads
- * and fork handlers cannot be taken out of a process. 0, or -errno and the
- * reason in words: -ENOENT when there is no such file. */
+/* Opens the module of a fabric. It stays open while the process lives, but in a
+ * forked child. 0, or -errno and the reason in words: -ENOENT when there is no
+ * such file. */
 int exi_module_open(const char *name, const struct exi_provider **ret,
-		    char *why, size_t len);
+		    void **ret_handle, char *why, size_t len);
+
+/* Takes it out of a forked child, where none of its code runs, together with the
+ * library that provider.afresh names: the next exi_module_open() finds both as
+ * in a new process. -EBUSY: something else uses that library; say why. */
+int exi_module_close(void *handle, const char *afresh, char *why, size_t len);
 
 #endif

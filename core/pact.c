@@ -29,6 +29,7 @@ static const uint8_t label_mac[LABEL] = "exs meeting mac";
 static const uint8_t label_bond[LABEL] = "exs meetingbond";
 static const uint8_t label_from[LABEL] = "exs resumed from";
 static const uint8_t label_at[LABEL] = "exs resumed at";
+static const uint8_t label_door[LABEL] = "exs meeting door";
 
 /* --- the ends --- */
 
@@ -147,6 +148,16 @@ void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 	crypto_auth_hmacsha256(mac, (const uint8_t *)&text, sizeof(text),
 			       key->bytes);
 	memcpy(ret, mac, TAG);
+}
+
+void exi_pact_door(const struct exi_key *key, uint16_t port, uint8_t ret[16])
+{
+	uint8_t mac[crypto_auth_hmacsha256_BYTES], text[LABEL + 2];
+
+	memcpy(text, label_door, LABEL);
+	put_port(text + LABEL, port);
+	crypto_auth_hmacsha256(mac, text, sizeof(text), key->bytes);
+	memcpy(ret, mac, 16);
 }
 
 int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
@@ -465,6 +476,20 @@ static int check_reject(const struct exi_pact *m, struct exi_pact_reject *msg,
 		return -EACCES;
 	*ret_proved = proved;
 	return 0;
+}
+
+int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+			    size_t len)
+{
+	struct exi_pact_reject msg;
+	bool proved;
+	int err = m->side == EXI_PACT_B && m->state == REQUESTED ? 0 : -EPROTO;
+
+	if (!err)
+		err = copy_in(buf, len, EXI_PACT_REJECT, 0, &msg, sizeof(msg));
+	if (!err && msg.why != EXI_PACT_WHY_REDIRECT)
+		err = -EBADMSG;
+	return err ? err : check_reject(m, &msg, &proved);
 }
 
 int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,

@@ -102,9 +102,13 @@ struct exi_pact_claim {
 };
 
 /* The name of a TCP connection among holders of the key, the same at both
- * ends: B keeps its connections by it. */
+ * ends. */
 void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 		  const struct exi_tuple *tcp, uint8_t ret[8]);
+
+/* The name of a port among holders of the key, for processes of one host to find
+ * each other by: nobody else can take it before it was seen. */
+void exi_pact_door(const struct exi_key *key, uint16_t port, uint8_t ret[16]);
 
 /* -EINVAL: an address is too long. -EACCES: the key is everybody's, and the
  * fabric address is not the address of the TCP peer. */
@@ -151,6 +155,11 @@ int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
  * the one that got the REQUEST: only who knows the ends can prove anything. */
 void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
 		     struct exi_pact_reject *ret);
+/* After the REQUEST was taken: 0 if these bytes are a redirect for this very
+ * one, written by a holder of the key. Whoever offers them, A will believe them.
+ * The errors of taking a message. Changes nothing. */
+int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+			    size_t len);
 
 /* What remains of a meeting that is done: a key of its own, the same at both
  * ends. */

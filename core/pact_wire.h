@@ -49,7 +49,7 @@ _Static_assert(offsetof(struct exi_pact_head, kind) == 3, "for all time");
 struct exi_pact_request {
 	struct exi_pact_head head;
 	uint8_t key_id[8]; /* of A's key */
-	uint8_t tag[8];	   /* by which B finds its TCP connection */
+	uint8_t tag[8];	   /* of the TCP connection */
 	uint8_t nonce[EXI_PACT_NONCE];
 	uint8_t mac[EXI_PACT_MAC];
 };

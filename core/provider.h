@@ -142,7 +142,9 @@ struct exi_domain_ops {
 	 * -EBUSY: work is waiting, call progress() and try again. */
 	int (*arm)(struct exi_domain *d);
 	/* In the child, single-threaded, before anything else: forget what
-	 * belongs to the parent's threads. Nothing posted survives. */
+	 * belongs to the parent's threads. Nothing posted survives. Where the
+	 * module is loaded afresh this is its last call: what would keep the
+	 * parent's connections alive is closed, and nothing else is touched. */
 	void (*forked)(struct exi_domain *d);
 };
 
@@ -311,13 +313,12 @@ struct exi_tuple;
  * the peer was met, or not, it tells by exi_remote_met(). The core closes its
  * end, and calls fini, when it has enough. */
 struct exi_remote_ops {
-	/* Connections to this port of TCP may be asked for from now on, in this
-	 * process. Counted. */
+	/* This process may be asked for connections to this port of TCP from
+	 * now on, also where another one is asked first. Counted. */
 	int (*listen)(struct exi_domain *d, uint16_t port);
 	void (*unlisten)(struct exi_domain *d, uint16_t port);
 	/* The end that called connect: begins to meet the peer of t. Does not
-	 * wait. *ret_link is the core's end of the pair link. -EOPNOTSUPP: not
-	 * in a forked child. */
+	 * wait. *ret_link is the core's end of the pair link. */
 	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
 		       int *ret_link);
 	/* The other: c is the connection of t that exi_remote_request() asked
@@ -361,6 +362,9 @@ struct exi_provider {
 	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
 	const char *name; /* the folder's, and the word in EXS_PROVIDER */
 	uint32_t caps;
+	/* A module's: the library that must be loaded anew with it in a child of
+	 * a process that had its domain open. Null: it can go on there. */
+	const char *afresh;
 	/* 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
 	/* Devices and the like, usable or not; null: there is nothing to tell.
@@ -385,11 +389,12 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 void exi_conn_ring(struct exi_conn *c);
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
- * this process that matches: link is the core's end of a pair link for it, the
- * core's from here on. Makes the connection and calls requested(). 0, or the
- * reason why not. From progress() only, without locks. */
-int exi_remote_request(const struct exi_provider *p,
-		       bool (*matches)(const struct exi_tuple *t, void *arg),
+ * t: link is the core's end of a pair link for it, the core's from here on. Makes
+ * the connection and calls requested(); or, with -1 for link, says whether it
+ * would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is not here,
+ * EXS_X_REASON_SHARED, another process uses it. From progress() only, without
+ * locks. */
+int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 
 /* Says at the fabric's end of a pair link that both ends are up (0), or why

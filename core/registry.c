@@ -27,6 +27,10 @@ static struct slot {
 	/* In a file of its own, see module.h: not opened where there is nothing
 	 * in this folder. */
 	const char *module;
+	void *handle; /* of the module */
+	/* A forked child's: the module is not to be called any more, and is
+	 * taken out with this library when it is wanted again. */
+	char afresh[64];
 	int usable; /* 0: not probed, 1: yes, -1: no */
 	int err;    /* of probing */
 	char why[256];
@@ -106,13 +110,22 @@ static bool configured(const char *name)
 	return strcmp(name, "tcp") == 0;
 }
 
+static void open_module(struct slot *s)
+{
+	if (s->afresh[0] &&
+	    exi_module_close(s->handle, s->afresh, s->why, sizeof(s->why)))
+		return;
+	s->afresh[0] = 0;
+	exi_module_open(s->name, &s->provider, &s->handle, s->why,
+			sizeof(s->why));
+}
+
 static void probe(struct slot *s)
 {
 	pthread_mutex_lock(&registry_lock);
 	if (!s->usable) {
 		if (!s->provider && s->module)
-			exi_module_open(s->name, &s->provider, s->why,
-					sizeof(s->why));
+			open_module(s);
 		else if (!s->provider)
 			snprintf(s->why, sizeof(s->why), "not in this build");
 		if (s->provider)
@@ -312,14 +325,30 @@ void exi_registry_each_domain(void (*f)(struct exi_domain *d, void *arg),
 	}
 }
 
-static void forked(struct exi_domain *d, void *arg)
+static void forked(struct slot *s, struct exi_domain *d)
 {
+	const char *afresh = s->provider->afresh;
+
 	atomic_store(&d->watched, false);
-	d->provider->domain_ops->forked(d);
+	s->provider->domain_ops->forked(d);
+	if (!afresh)
+		return;
+	/* Its name is in the module. */
+	snprintf(s->afresh, sizeof(s->afresh), "%s", afresh);
+	atomic_store(&s->domain, NULL);
+	s->provider = NULL;
+	s->usable = 0;
 }
 
 void exi_registry_forked(void)
 {
+	unsigned int i;
+
 	pthread_mutex_init(&registry_lock, NULL);
-	exi_registry_each_domain(forked, NULL);
+	for (i = 0; i < PROVIDERS_MAX; i++) {
+		struct exi_domain *d = atomic_load(&slots[i].domain);
+
+		if (d)
+			forked(&slots[i], d);
+	}
 }

@@ -23,11 +23,13 @@
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/remote.h"
+#include "core/switch.h"
 
 #define TABLE_MAX    (1u << 24)
 #define CHUNK	     256u
 #define CHUNKS_MAX   (TABLE_MAX / CHUNK)
 #define SHARED_CHUNK 64u
+#define HAND_OVER_NS 5000000000u
 
 struct exi_table exi_table;
 bool exi_closes_seen;
@@ -279,6 +281,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->watched = sk->counted = sk->marked = sk->named = false;
 	sk->record_left = 0;
 	atomic_store(&sk->blocks, false);
+	atomic_store(&sk->peer_port, 0);
+	sk->reached = 0;
 	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
 	sk->link = NULL;
@@ -447,9 +451,10 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
-	if (sk->link && exi_sock_remote(sk)) {
-		/* The fabric's memory stays the parent's. */
-		exi_fd_close(sk->link->fd);
+	if (exi_sock_remote(sk)) {
+		/* The fabric's memory and its code stay the parent's. */
+		if (sk->link)
+			exi_fd_close(sk->link->fd);
 		free(sk->link);
 		sk->link = NULL;
 		sk->fab = NULL;
@@ -519,10 +524,30 @@ static void deliver_one(struct exi_sock *sk, void *arg)
 	exi_unlock(&tx->lock);
 }
 
+/* Others go on with it, and what carries it goes with this process. */
+static void hand_over(struct exi_sock *sk, void *arg)
+{
+	struct exi_shared *sh = sk->sh;
+	int fd = atomic_load(&sk->fd);
+	enum exi_dir d;
+
+	if (!exi_sock_remote(sk) || atomic_load(&sh->holders) == 1 ||
+	    atomic_load(&sh->gone) || exi_switch_left(sh))
+		return;
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		if (!exi_trylock(&sh->half[d].lock))
+			return;
+		exi_unlock(&sh->half[d].lock);
+	}
+	exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
+			exi_now_ns() + HAND_OVER_NS);
+}
+
 void exi_sock_exit(void)
 {
 	if (!exi_remote_used())
 		return;
+	exi_sock_each(hand_over, NULL);
 	exi_sock_each(end_one, NULL);
 	exi_sock_each(deliver_one, NULL);
 }

@@ -169,12 +169,15 @@ struct exi_sock {
 	 * exi_blocking in the low two bits, above them a count of changes. */
 	_Atomic uint32_t blocking;
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
+	/* Where it is connected to; 0: not asked yet. */
+	_Atomic uint16_t peer_port;
 	/* Sends that did not find room for all, and the end of sending: after
 	 * these whoever waits for room is told of it, though it was there. */
 	_Atomic uint32_t cramped;
-	bool counted; /* among the accepted connections */
-	bool watched; /* the service watches the descriptor */
-	bool marked;  /* a listener whose marker this process holds */
+	bool counted;	  /* among the accepted connections */
+	bool watched;	  /* the service watches the descriptor */
+	bool marked;	  /* a listener whose marker this process holds */
+	uint64_t reached; /* a listener: exi_use_token() of its last accept */
 	/* Goes over TCP before the drain; TX lock. */
 	uint8_t record[EXI_RESUME];
 	uint32_t record_left;
@@ -342,7 +345,8 @@ void exi_sock_prefork(void);
 void exi_sock_forked(void);
 
 /* The process ends: what it sent to other hosts, and its end, is delivered as
- * the kernel's TCP would. */
+ * the kernel's TCP would; connections that forked processes have, too, go back
+ * to TCP. */
 EXI_SHIM void exi_sock_exit(void);
 
 void exi_sock_reason(struct exi_sock *sk, int reason);

@@ -725,6 +725,9 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	int ret;
 
+	/* It will accept: who connects is to find it before. */
+	if (op == EPOLL_CTL_ADD && sk && sk->role == EXI_ROLE_LISTEN)
+		exi_marker_reach(fd);
 	if (exi_likely(sk && sk->adopted && known))
 		return (int)shim_result(change(epfd, op, fd, sk, ev));
 	ret = native.epoll_ctl(epfd, op, fd, ev);

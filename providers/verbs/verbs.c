@@ -179,6 +179,8 @@ const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
 	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE,
+	/* It keeps devices open that are the parent's. */
+	.afresh = "librdmacm.so.1",
 	.probe = probe,
 	.describe = describe,
 	.open = verbsp_domain_open,

@@ -330,12 +330,12 @@ int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 	return wanted >= 0 && !is_address(ctx, ret) ? -EAFNOSUPPORT : 0;
 }
 
-int verbsp_gid_address(struct ibv_context *ctx, unsigned int port,
-		       struct sockaddr_storage *ret, char *why, size_t len)
+int verbsp_gid_check(struct ibv_context *ctx, unsigned int port,
+		     const struct sockaddr *at, char *why, size_t len)
 {
-	struct sockaddr_in *four = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)ret;
-	bool ipv4 = ret->ss_family == AF_INET;
+	const struct sockaddr_in *four = (const struct sockaddr_in *)at;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)at;
+	bool ipv4 = at->sa_family == AF_INET;
 	struct ibv_gid_entry gid;
 	int err;
 
@@ -353,12 +353,12 @@ int verbsp_gid_address(struct ibv_context *ctx, unsigned int port,
 			 gid.gid_index, ipv4 ? '6' : '4', ipv4 ? '4' : '6');
 		return -EAFNOSUPPORT;
 	}
-	if (ipv4) {
-		memcpy(&four->sin_addr, gid.gid.raw + 12, 4);
+	if (ipv4 ? !memcmp(&four->sin_addr, gid.gid.raw + 12, 4)
+		 : !memcmp(&six->sin6_addr, gid.gid.raw, 16))
 		return 0;
-	}
-	memcpy(&six->sin6_addr, gid.gid.raw, 16);
-	six->sin6_scope_id =
-		IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ? gid.ndev_ifindex : 0;
-	return 0;
+	snprintf(why, len,
+		 "GID %u is another address than the connection has "
+		 "(EXS_VERBS_GID_INDEX)",
+		 gid.gid_index);
+	return -EADDRNOTAVAIL;
 }

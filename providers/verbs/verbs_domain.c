@@ -7,13 +7,16 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
+
+#include "core/util.h"
 
 pthread_mutex_t verbsp_service_lock = PTHREAD_MUTEX_INITIALIZER;
 struct rdma_event_channel *verbsp_channel;
 static int epoll_fd = -1;
 
-#define WHAT_BITS 2
+#define WHAT_BITS 3
 
 int verbsp_watch(int fd, enum verbsp_watch what, const void *whose)
 {
@@ -29,6 +32,38 @@ void verbsp_unwatch(int fd)
 {
 	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
+
+/* --- time --------------------------------------------------------------- */
+
+static int timer_fd = -1;
+static uint64_t next_look = UINT64_MAX;
+
+void verbsp_look_at(uint64_t when)
+{
+	struct timespec t = exi_ns_timespec(when);
+	struct itimerspec at = { .it_value = t };
+
+	if (when >= next_look)
+		return;
+	next_look = when;
+	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+static void time_passed(struct verbsp_event *e)
+{
+	uint64_t ticks, now;
+
+	if (read(timer_fd, &ticks, sizeof(ticks)) < 0)
+		return;
+	now = exi_now_ns();
+	next_look = UINT64_MAX;
+	verbsp_meet_look(now);
+	verbsp_doors_look(now);
+}
+
+static struct verbsp_event on_time = { .call = time_passed };
+
+/* --- events ------------------------------------------------------------- */
 
 /* One at a time: what it is about may go with the event before it. */
 static bool serve(void)
@@ -50,6 +85,9 @@ static bool serve(void)
 	case VERBSP_WATCH_DEVICE:
 		verbsp_fail_event(whose);
 		break;
+	case VERBSP_WATCH_CALL:
+		((struct verbsp_event *)whose)->call(whose);
+		break;
 	default:
 		verbsp_link_pair_event(whose);
 		break;
@@ -62,7 +100,7 @@ static int progress(struct exi_domain *d)
 	int n = 0;
 
 	pthread_mutex_lock(&verbsp_service_lock);
-	while (!verbsp_forked && serve())
+	while (serve())
 		n++;
 	pthread_mutex_unlock(&verbsp_service_lock);
 	return n;
@@ -79,12 +117,23 @@ static int arm(struct exi_domain *d)
 	return 0;
 }
 
-bool verbsp_forked;
+/* --- fork --------------------------------------------------------------- */
+
+#define DEVICES 32
+static struct ibv_context *devices[DEVICES];
+static unsigned int n_devices;
+
+void verbsp_device_seen(struct ibv_context *ctx)
+{
+	for (unsigned int i = 0; i < n_devices; i++)
+		if (devices[i] == ctx)
+			return;
+	if (n_devices < DEVICES)
+		devices[n_devices++] = ctx;
+}
 
 static void close_net(struct verbsp_net *n)
 {
-	close(n->ctx->cmd_fd);
-	close(n->ctx->async_fd);
 	close(n->channel->fd);
 	verbsp_host->fd_close(n->timer);
 	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
@@ -94,15 +143,19 @@ static void close_net(struct verbsp_net *n)
 
 /* A device does not fork: queue pairs stay the parent's, and what the child uses
  * of them its parent takes back to TCP. The descriptors are closed, so that
- * connections end when the parent does; so the child can use no device. */
+ * connections end when the parent does, and nothing that the libraries still
+ * have of them reaches the parent's. The child loads them anew. */
 static void forked(struct exi_domain *d)
 {
-	pthread_mutex_init(&verbsp_service_lock, NULL);
-	verbsp_forked = true;
 	verbsp_nets_each(close_net);
+	verbsp_doors_forked();
+	for (unsigned int i = 0; i < n_devices; i++) {
+		close(devices[i]->cmd_fd);
+		close(devices[i]->async_fd);
+	}
 	close(verbsp_channel->fd);
+	verbsp_host->fd_close(timer_fd);
 	verbsp_host->fd_close(epoll_fd);
-	epoll_fd = -1;
 }
 
 const struct exi_domain_ops verbsp_domain_ops = {
@@ -121,14 +174,18 @@ int verbsp_domain_open(struct exi_domain **ret)
 		return -ENOMEM;
 	d->provider = &verbsp_provider;
 	epoll_fd = verbsp_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	timer_fd = verbsp_host->fd_keep(
+		timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 	verbsp_channel = rdma_create_event_channel();
-	if (epoll_fd < 0 || !verbsp_channel)
+	if (epoll_fd < 0 || timer_fd < 0 || !verbsp_channel)
 		err = -errno;
 	else if (fcntl(verbsp_channel->fd, F_SETFL,
 		       fcntl(verbsp_channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		err = -errno;
 	else
 		err = verbsp_watch(verbsp_channel->fd, VERBSP_WATCH_CM, NULL);
+	if (!err)
+		err = verbsp_watch(timer_fd, VERBSP_WATCH_CALL, &on_time);
 	if (!err) {
 		verbsp_meet_open();
 		*ret = d;
@@ -143,8 +200,9 @@ void verbsp_domain_close(struct exi_domain *d)
 	if (verbsp_channel)
 		rdma_destroy_event_channel(verbsp_channel);
 	verbsp_channel = NULL;
+	verbsp_host->fd_close(timer_fd);
 	verbsp_host->fd_close(epoll_fd);
-	epoll_fd = -1;
+	timer_fd = epoll_fd = -1;
 	verbsp_meet_close();
 	free(d);
 }

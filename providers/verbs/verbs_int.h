@@ -73,10 +73,10 @@ int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 /* Reads all GIDs of the device; the caller frees them. How many, or -errno. */
 int verbsp_gids(struct ibv_context *ctx, struct ibv_gid_entry **ret);
 
-/* Where EXS_VERBS_GID_INDEX has connections of the family begin, of which *ret
- * is the address so far: unchanged without it. -errno, and why. */
-int verbsp_gid_address(struct ibv_context *ctx, unsigned int port,
-		       struct sockaddr_storage *ret, char *why, size_t len);
+/* Whether a connection from this address is one of the GID that
+ * EXS_VERBS_GID_INDEX names, if it names any. -errno, and why not. */
+int verbsp_gid_check(struct ibv_context *ctx, unsigned int port,
+		     const struct sockaddr *at, char *why, size_t len);
 
 /* Why memory was refused to a device, in words: the limit, and its cure. */
 void verbsp_memory_why(int err, char *why, size_t len);
@@ -151,18 +151,28 @@ void verbsp_net_event(struct verbsp_net *n);
  * inside the core's locks, so the core is not called with it. */
 extern pthread_mutex_t verbsp_service_lock;
 extern struct rdma_event_channel *verbsp_channel;
-/* In a child of the process that has the devices: nothing works. */
-extern bool verbsp_forked;
 
-/* Events of a descriptor go to a net's channel, or a link's pair. */
+/* Events of a descriptor go to a net's channel, or a link's pair, or are called,
+ * with the service lock held. */
 enum verbsp_watch {
 	VERBSP_WATCH_CM,
 	VERBSP_WATCH_NET,
 	VERBSP_WATCH_PAIR,
 	VERBSP_WATCH_DEVICE,
+	VERBSP_WATCH_CALL
+};
+struct verbsp_event {
+	void (*call)(struct verbsp_event *e);
 };
 int verbsp_watch(int fd, enum verbsp_watch what, const void *whose);
 void verbsp_unwatch(int fd);
+
+/* verbsp_meet_look() and verbsp_doors_look() are called then, at the latest. The
+ * service lock is held. */
+void verbsp_look_at(uint64_t when);
+
+/* rdma_cm has the device open: a forked child must not. */
+void verbsp_device_seen(struct ibv_context *ctx);
 
 extern const struct exi_domain_ops verbsp_domain_ops;
 int verbsp_domain_open(struct exi_domain **ret);
@@ -200,6 +210,8 @@ struct verbsp_link {
 	int pair;			/* our end of the pair link */
 	struct verbsp_meeting *meeting; /* until both ends are up; null */
 	struct exi_pact_bond bond;	/* from then on */
+	struct exi_list nudging;	/* A's: at that time, if not yet up */
+	uint64_t nudge;
 
 	pthread_mutex_t forward; /* from the pair link */
 	_Atomic bool stuck;	 /* it waits for a credit */
@@ -247,6 +259,8 @@ struct verbsp_link *verbsp_link_new(int pair);
 int verbsp_link_open(struct verbsp_link *l);
 /* The other end's ring is known: bytes can move. -EPROTO, -errno. */
 int verbsp_link_up(struct verbsp_link *l, const struct verbsp_ring *theirs);
+/* Without one: its memory is gone, for another queue pair. */
+void verbsp_link_close(struct verbsp_link *l);
 /* Waits until what was posted has arrived. */
 void verbsp_link_drain(struct verbsp_link *l, uint64_t deadline);
 /* Its queue pair is gone: no device uses its memory. */
@@ -322,6 +336,24 @@ void verbsp_place_free(struct verbsp_link *l);
  * those before them. TX lock. */
 int verbsp_place_forgo(struct verbsp_link *l);
 
+/* --- doors (verbs_door.c) ----------------------------------------------- */
+
+/* This process can be asked for connections to the port of TCP, by itself or
+ * through who came first. Counted. */
+int verbsp_door_listen(struct exi_domain *domain, uint16_t port);
+void verbsp_door_unlisten(struct exi_domain *domain, uint16_t port);
+
+/* With the service lock held. Which port a listener of ours is for; 0. *ret_front:
+ * A asked there by itself, and was not sent. */
+uint16_t verbsp_door_port(const struct rdma_cm_id *listener, bool *ret_front);
+/* Asks the other processes of the port for the connection of a REQUEST that was
+ * taken. True: id and pact are its own from here on. */
+bool verbsp_door_ask(uint16_t port, struct rdma_cm_id *id,
+		     const struct verbsp_asked *asked, struct exi_pact *pact);
+void verbsp_doors_look(uint64_t now);
+
+void verbsp_doors_forked(void);
+
 /* --- meeting (verbs_meet.c) --------------------------------------------- */
 
 extern const struct exi_remote_ops verbsp_remote_ops;
@@ -329,6 +361,25 @@ extern const struct exi_remote_ops verbsp_remote_ops;
 /* With the domain. */
 void verbsp_meet_open(void);
 void verbsp_meet_close(void);
+
+/* With the service lock held. The key; null. */
+const struct exi_key *verbsp_meet_key(void);
+/* Whether REQUEST was written by a holder of the key, for which ends; the pact is
+ * ready to answer it. 0, or the enum exi_pact_why to refuse it with. */
+int verbsp_meet_check(const struct verbsp_asked *asked, struct exi_tuple *ret,
+		      struct exi_pact *ret_pact);
+/* Rejects, and destroys the id. The pact may be null. */
+void verbsp_meet_refuse(struct rdma_cm_id *id, struct exi_pact *pact, int why);
+void verbsp_meet_reject(struct rdma_cm_id *id, const struct exi_pact_reject *r);
+/* Links that are to ask again. */
+void verbsp_meet_look(uint64_t now);
+
+void verbsp_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
+		     struct sockaddr_storage *ret);
+bool verbsp_is_four(const uint8_t ip[16]);
+/* Where the fabric listens for a port of TCP. */
+uint16_t verbsp_port_for(uint16_t tcp);
+
 /* An event of rdma_cm, if there is one. False: none. The service lock is held,
  * and let go for calls of the core. */
 bool verbsp_meet_event(void);

@@ -581,6 +581,7 @@ struct verbsp_link *verbsp_link_new(int pair)
 	if (!l)
 		return NULL;
 	l->pair = pair;
+	exi_list_init(&l->nudging);
 	pthread_mutex_init(&l->in, NULL);
 	pthread_mutex_init(&l->post, NULL);
 	pthread_mutex_init(&l->forward, NULL);
@@ -623,11 +624,16 @@ void verbsp_link_unpin(struct verbsp_link *l)
 	verbsp_place_unpin(l);
 }
 
-void verbsp_link_free(struct verbsp_link *l)
+void verbsp_link_close(struct verbsp_link *l)
 {
 	drop_ring(&l->ring);
 	drop_ring(&l->mirror);
 	drop_ring(&l->out);
+}
+
+void verbsp_link_free(struct verbsp_link *l)
+{
+	verbsp_link_close(l);
 	verbsp_place_free(l);
 	free(l);
 }

@@ -18,29 +18,52 @@
 #include <sys/socket.h>
 
 #include "core/pact.h"
+#include "core/util.h"
 
 #define RESOLVE_MS 2000
-#define BACKLOG	   1024
+
+/* While nobody on the other host has the connection yet: it may lie unaccepted,
+ * or its process has not come to it. Each wait is four times the last. */
+#define TRIES	 6
+#define AGAIN_NS 10000000u
+/* Soft iWARP does not look at what comes while it finishes accepting, until
+ * more comes: so more does, after that long without READY. */
+#define NUDGE_NS 50000000u
 
 struct verbsp_meeting {
 	bool connects;
-	bool moved; /* to the address of the GID that the configuration names */
 	struct exi_tuple tuple;
 	struct exi_pact pact;
+	/* Of the end that connects. */
+	uint16_t port; /* where it asks */
+	bool redirected;
+	unsigned int tries;
+	uint64_t again;
+	struct exi_list waiting; /* until then */
+	struct verbsp_link *link;
 };
+
+/* Meetings that ask again, and links that nudge; under the service lock. */
+static struct exi_list waiting = EXI_LIST_INIT(waiting);
+static struct exi_list nudging = EXI_LIST_INIT(nudging);
 
 /* --- addresses ---------------------------------------------------------- */
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
-static void to_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
-			struct sockaddr_storage *ret)
+bool verbsp_is_four(const uint8_t ip[16])
+{
+	return !memcmp(ip, mapped, sizeof(mapped));
+}
+
+void verbsp_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
+		     struct sockaddr_storage *ret)
 {
 	struct sockaddr_in *four = (struct sockaddr_in *)ret;
 	struct sockaddr_in6 *six = (struct sockaddr_in6 *)ret;
 
 	memset(ret, 0, sizeof(*ret));
-	if (!memcmp(ip, mapped, sizeof(mapped))) {
+	if (verbsp_is_four(ip)) {
 		four->sin_family = AF_INET;
 		four->sin_port = htons(port);
 		memcpy(&four->sin_addr, ip + 12, 4);
@@ -63,7 +86,7 @@ static void from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
 }
 
 /* Where the fabric listens for a port of TCP: iWARP's ports are TCP's own. */
-static uint16_t port_for(uint16_t tcp)
+uint16_t verbsp_port_for(uint16_t tcp)
 {
 	uint32_t port = tcp + verbsp_host->config()->verbs_port_offset;
 
@@ -97,7 +120,7 @@ void verbsp_meet_close(void)
 
 /* Read when it is first needed, and again while there is none. The service lock
  * is held. */
-static const struct exi_key *the_key(void)
+const struct exi_key *verbsp_meet_key(void)
 {
 	const struct exi_config *cfg = verbsp_host->config();
 	static struct exi_key *key;
@@ -118,10 +141,9 @@ static const struct exi_key *the_key(void)
 /* rdma_cm's addresses; its ports are nobody's business. */
 static int begin(struct exi_pact *p, const struct exi_key *key,
 		 enum exi_pact_side side, const struct exi_tuple *t,
-		 struct rdma_cm_id *id)
+		 const uint8_t local_ip[16], const uint8_t peer_ip[16])
 {
 	struct sockaddr_storage local, peer;
-	uint8_t ip[16];
 	const struct exi_pact_ends ends = {
 		.tcp = t,
 		.fabric_local = (struct sockaddr *)&local,
@@ -130,10 +152,8 @@ static int begin(struct exi_pact *p, const struct exi_key *key,
 		.fabric_peer_len = sizeof(struct sockaddr_in6),
 	};
 
-	from_sockaddr(rdma_get_local_addr(id), ip);
-	to_sockaddr(ip, 0, 0, &local);
-	from_sockaddr(rdma_get_peer_addr(id), ip);
-	to_sockaddr(ip, 0, 0, &peer);
+	verbsp_sockaddr(local_ip, 0, 0, &local);
+	verbsp_sockaddr(peer_ip, 0, 0, &peer);
 	return exi_pact_init(p, key, side, &ends);
 }
 
@@ -197,16 +217,15 @@ static int pair_of(int ret[2])
 	return -EMFILE;
 }
 
-/* From an address, whose device and GID the kernel finds. */
-static int resolve(struct verbsp_link *l, const struct sockaddr_storage *from)
+static int resolve(struct verbsp_link *l, const struct exi_tuple *t)
 {
-	const struct exi_tuple *t = &l->meeting->tuple;
-	struct sockaddr_storage bound = *from, to;
+	struct sockaddr_storage from, to;
 
-	to_sockaddr(t->peer, port_for(t->peer_port), t->scope, &to);
+	verbsp_sockaddr(t->local, 0, t->scope, &from);
+	verbsp_sockaddr(t->peer, l->meeting->port, t->scope, &to);
 	if (rdma_create_id(verbsp_channel, &l->id, l, RDMA_PS_TCP))
 		return -errno;
-	if (rdma_resolve_addr(l->id, (struct sockaddr *)&bound,
+	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
 			      (struct sockaddr *)&to, RESOLVE_MS)) {
 		/* No device has the address: told like all the rest. */
 		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
@@ -228,15 +247,15 @@ static struct verbsp_link *new_link(int pair, bool connects,
 	}
 	l->meeting->connects = connects;
 	l->meeting->tuple = *t;
+	exi_list_init(&l->meeting->waiting);
 	return l;
 }
 
 static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 			int *ret_link)
 {
-	struct sockaddr_storage from;
 	struct verbsp_link *l;
-	int pair[2], err = verbsp_forked ? -EOPNOTSUPP : pair_of(pair);
+	int pair[2], err = pair_of(pair);
 
 	if (err)
 		return err;
@@ -246,9 +265,9 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 		verbsp_host->fd_close(pair[1]);
 		return -ENOMEM;
 	}
-	to_sockaddr(t->local, 0, t->scope, &from);
+	l->meeting->port = verbsp_port_for(t->peer_port);
 	pthread_mutex_lock(&verbsp_service_lock);
-	err = resolve(l, &from);
+	err = resolve(l, t);
 	pthread_mutex_unlock(&verbsp_service_lock);
 	if (err) {
 		verbsp_host->fd_close(pair[0]);
@@ -260,40 +279,28 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 	return 0;
 }
 
-/* Where the configuration names a GID, another address takes the place of the
- * connection's own. */
-static void move(struct verbsp_link *l, const struct sockaddr_storage *from)
+/* The other end finds a connection by its addresses, so a GID that the
+ * configuration names must be the connection's own. */
+static int check_gid(struct verbsp_link *l, char *why, size_t len)
 {
-	l->meeting->moved = true;
-	rdma_destroy_id(l->id);
-	l->id = NULL;
-	if (resolve(l, from))
-		give_up(l, EXS_X_REASON_MEMORY, strerror(errno));
+	struct sockaddr *at = rdma_get_local_addr(l->id);
+
+	return verbsp_gid_check(l->id->verbs, l->id->port_num, at, why, len);
 }
 
 static void on_address(struct verbsp_link *l)
 {
-	uint8_t was[16], is[16];
-	struct sockaddr_storage from;
 	char why[VERBSP_WHY];
 
+	verbsp_device_seen(l->id->verbs);
 	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why))) {
 		give_up(l, EXS_X_REASON_REMOTE, why);
-		return;
-	}
-	from_sockaddr(rdma_get_local_addr(l->id), was);
-	to_sockaddr(was, 0, l->meeting->tuple.scope, &from);
-	if (verbsp_gid_address(l->id->verbs, l->id->port_num, &from, why,
-			       sizeof(why))) {
+	} else if (check_gid(l, why, sizeof(why))) {
 		complain(why);
 		give_up(l, EXS_X_REASON_REMOTE, why);
-		return;
-	}
-	from_sockaddr((struct sockaddr *)&from, is);
-	if (memcmp(was, is, sizeof(is)) && !l->meeting->moved)
-		move(l, &from);
-	else if (rdma_resolve_route(l->id, RESOLVE_MS))
+	} else if (rdma_resolve_route(l->id, RESOLVE_MS)) {
 		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+	}
 }
 
 static int open_link(struct verbsp_link *l, struct rdma_cm_id *id)
@@ -315,27 +322,79 @@ static struct rdma_conn_param params(const void *data, size_t len)
 	};
 }
 
-/* Nobody listens there, or not we. iWARP tells at once, the others later. */
-static void unreached(struct verbsp_link *l, int err)
+/* Back to where nobody was asked. */
+static void part(struct verbsp_link *l)
 {
-	char why[VERBSP_WHY];
-	uint16_t port = l->meeting->tuple.peer_port;
+	verbsp_net_leave(l);
+	l->net = NULL;
+	if (l->qp)
+		rdma_destroy_qp(l->id);
+	l->qp = NULL;
+	rdma_destroy_id(l->id);
+	l->id = NULL;
+	verbsp_link_close(l);
+}
 
+static void ask_at(struct verbsp_link *l, uint16_t port)
+{
+	struct verbsp_meeting *m = l->meeting;
+	int err;
+
+	m->port = port;
+	err = resolve(l, &m->tuple);
+	if (err)
+		give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
+}
+
+static void ask_later(struct verbsp_link *l)
+{
+	struct verbsp_meeting *m = l->meeting;
+
+	if (m->tries == TRIES) {
+		give_up(l, EXS_X_REASON_PLAIN_PEER, "nobody has it");
+		return;
+	}
+	part(l);
+	m->redirected = false;
+	m->link = l;
+	m->again = exi_now_ns() + ((uint64_t)AGAIN_NS << 2 * m->tries++);
+	exi_list_add_tail(&waiting, &m->waiting);
+	verbsp_look_at(m->again);
+}
+
+/* Nobody listens there. */
+static void nobody(struct verbsp_link *l)
+{
+	uint16_t port = l->meeting->tuple.peer_port;
+	char why[VERBSP_WHY];
+
+	if (l->meeting->redirected) { /* who had it has gone */
+		ask_later(l);
+		return;
+	}
 	snprintf(why, sizeof(why),
 		 "nobody is there: TCP's port %u is %u here (is "
 		 "EXS_VERBS_PORT_OFFSET the same there?)",
-		 port, port_for(port));
-	if (err == ECONNREFUSED)
-		give_up(l, EXS_X_REASON_PLAIN_PEER, why);
+		 port, verbsp_port_for(port));
+	give_up(l, EXS_X_REASON_PLAIN_PEER, why);
+}
+
+/* iWARP's connection is one of TCP, and says so like that. */
+static void not_connected(struct verbsp_link *l, int err)
+{
+	if (err == -ECONNREFUSED || err == -ECONNRESET)
+		nobody(l);
 	else
-		give_up(l, EXS_X_REASON_REMOTE, strerror(err));
+		give_up(l, EXS_X_REASON_REMOTE, strerror(-err));
 }
 
 static void on_route(struct verbsp_link *l)
 {
+	const struct exi_tuple *t = &l->meeting->tuple;
 	struct exi_pact *pact = &l->meeting->pact;
-	const struct exi_key *key = the_key();
+	const struct exi_key *key = verbsp_meet_key();
 	struct exi_pact_request r;
+	uint8_t local[16], peer[16];
 	struct rdma_conn_param p = params(&r, sizeof(r));
 	int err;
 
@@ -348,14 +407,15 @@ static void on_route(struct verbsp_link *l)
 		no_memory(l, err);
 		return;
 	}
-	err = begin(pact, key, EXI_PACT_A, &l->meeting->tuple, l->id);
-	if (!err)
-		err = exi_pact_request(
-			pact, l->meeting->moved ? VERBSP_ELSEWHERE : 0, &r);
+	from_sockaddr(rdma_get_local_addr(l->id), local);
+	from_sockaddr(rdma_get_peer_addr(l->id), peer);
+	err = begin(pact, key, EXI_PACT_A, t, local, peer);
+	if (!err) /* so B knows all four of the connection */
+		err = exi_pact_request(pact, t->local_port, &r);
 	if (err)
 		give_up(l, reason_of(err), strerror(-err));
 	else if (rdma_connect(l->id, &p))
-		unreached(l, errno);
+		not_connected(l, -errno);
 }
 
 /* CONFIRM or READY: the proof, and where our ring is. */
@@ -382,6 +442,36 @@ static void say_ring(struct verbsp_link *l, uint8_t kind)
 		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
 }
 
+static void nudge_at(struct verbsp_link *l, uint64_t when)
+{
+	l->nudge = when;
+	exi_list_add_tail(&nudging, &l->nudging);
+	verbsp_look_at(when);
+}
+
+/* Whoever takes completions ends the meeting, without this lock: that there is
+ * none any more is all that is asked. */
+static void look_at_nudging(uint64_t now)
+{
+	struct verbsp_msg m = { .kind = VERBSP_CREDIT };
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &nudging) {
+		struct verbsp_link *l =
+			exi_container(pos, struct verbsp_link, nudging);
+
+		if (l->nudge > now) {
+			verbsp_look_at(l->nudge);
+			continue;
+		}
+		exi_list_del(&l->nudging);
+		if (!__atomic_load_n(&l->meeting, __ATOMIC_RELAXED))
+			continue;
+		verbsp_link_say(l, &m, NULL, true, true);
+		nudge_at(l, now + NUDGE_NS);
+	}
+}
+
 static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 {
 	struct exi_pact_payload terms;
@@ -393,6 +483,57 @@ static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 		give_up(l, reason_of(err), strerror(-err));
 	else
 		say_ring(l, VERBSP_CONFIRM);
+	if (!err && l->net->iwarp)
+		nudge_at(l, exi_now_ns() + NUDGE_NS);
+}
+
+void verbsp_meet_look(uint64_t now)
+{
+	struct exi_list *pos, *tmp;
+
+	look_at_nudging(now);
+	exi_list_for_each_safe (pos, tmp, &waiting) {
+		struct verbsp_meeting *m =
+			exi_container(pos, struct verbsp_meeting, waiting);
+
+		if (m->again > now) {
+			verbsp_look_at(m->again);
+			continue;
+		}
+		exi_list_del(&m->waiting);
+		ask_at(m->link, verbsp_port_for(m->tuple.peer_port));
+	}
+}
+
+/* A redirect is followed once. */
+static void on_refusal(struct verbsp_link *l, const struct exi_pact_refusal *no)
+{
+	struct verbsp_meeting *m = l->meeting;
+
+	if (no->why == EXI_PACT_WHY_REDIRECT && !m->redirected) {
+		part(l);
+		m->redirected = true;
+		ask_at(l, no->port);
+	} else if (no->why == EXI_PACT_WHY_REDIRECT ||
+		   no->why == EXI_PACT_WHY_UNKNOWN ||
+		   no->why == EXI_PACT_WHY_BUSY) {
+		ask_later(l);
+	} else {
+		give_up(l, exi_pact_reason(no->why), "the other end refuses");
+	}
+}
+
+static void on_rejected(struct verbsp_link *l, const void *data, size_t len)
+{
+	struct verbsp_meeting *m = l->meeting;
+	struct exi_pact_refusal no;
+
+	if (!m || !m->connects)
+		give_up(l, EXS_X_REASON_PEER_LOST, "rejected");
+	else if (!exi_pact_take_reject(&m->pact, data, len, &no))
+		on_refusal(l, &no);
+	else
+		nobody(l);
 }
 
 /* --- the end that accepts ----------------------------------------------- */
@@ -400,58 +541,12 @@ static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 struct request {
 	struct rdma_cm_id *id; /* taken: null */
 	int pair;	       /* taken: -1 */
-	const struct exi_key *key;
-	const void *data;
-	size_t len;
-	struct exi_pact_claim claim;
-	struct exi_pact pact;
-	int err; /* of a connection that it means */
+	struct exi_pact pact;  /* the same */
 };
 
-/* Whether the request means this connection, and proves that it may. */
-static bool meet_matches(const struct exi_tuple *t, void *arg)
+static void refuse(struct rdma_cm_id *id, struct exi_pact *pact, int why)
 {
-	struct request *r = arg;
-	struct exi_tuple cm = { 0 };
-	uint16_t flags;
-	uint8_t tag[8];
-
-	from_sockaddr(rdma_get_local_addr(r->id), cm.local);
-	from_sockaddr(rdma_get_peer_addr(r->id), cm.peer);
-	/* Who comes from another address is found by the tag alone; that he may
-	 * is for the key to say, see exi_pact_init(). */
-	if (memcmp(t->local, cm.local, 16) ||
-	    (memcmp(t->peer, cm.peer, 16) &&
-	     !(r->claim.flags & VERBSP_ELSEWHERE)))
-		return false;
-	exi_pact_tag(r->key, EXI_PACT_B, t, tag);
-	if (memcmp(tag, r->claim.tag, sizeof(tag)))
-		return false;
-	exi_pact_fini(&r->pact);
-	r->err = begin(&r->pact, r->key, EXI_PACT_B, t, r->id);
-	if (!r->err)
-		r->err = exi_pact_take_request(&r->pact, r->data, r->len,
-					       &flags);
-	return !r->err;
-}
-
-static int accept_it(struct verbsp_link *l)
-{
-	struct exi_pact_payload none = { 0 };
-	struct exi_pact_answer answer;
-	struct rdma_conn_param p = params(&answer, sizeof(answer));
-	int err = open_link(l, l->id);
-
-	if (!err)
-		err = exi_pact_answer(&l->meeting->pact, &none, &answer);
-	if (!err && rdma_accept(l->id, &p))
-		err = -errno;
-	return err;
-}
-
-static void reject(struct rdma_cm_id *id, struct exi_pact *pact,
-		   const struct exi_key *key, int why)
-{
+	const struct exi_key *key = verbsp_meet_key();
 	struct exi_pact_refusal no = { .why = why };
 	struct exi_pact_reject out;
 
@@ -461,12 +556,28 @@ static void reject(struct rdma_cm_id *id, struct exi_pact *pact,
 	rdma_reject(id, &out, sizeof(out));
 }
 
+static void accept_it(struct verbsp_link *l)
+{
+	struct exi_pact_payload none = { 0 };
+	struct exi_pact_answer answer;
+	struct rdma_conn_param p = params(&answer, sizeof(answer));
+	int err = open_link(l, l->id);
+
+	if (!err)
+		err = exi_pact_answer(&l->meeting->pact, &none, &answer);
+	if (err) {
+		refuse(l->id, &l->meeting->pact, EXI_PACT_WHY_FABRIC);
+		no_memory(l, err);
+	} else if (rdma_accept(l->id, &p)) { /* who asked has gone */
+		give_up(l, EXS_X_REASON_PEER_LOST, strerror(errno));
+	}
+}
+
 static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 			   void *arg)
 {
 	struct request *r = arg;
 	struct verbsp_link *l;
-	int err;
 
 	pthread_mutex_lock(&verbsp_service_lock);
 	l = new_link(r->pair, false, t);
@@ -477,134 +588,110 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 		l->id->context = l;
 		r->id = NULL;
 		l->meeting->pact = r->pact;
-		err = accept_it(l);
-		if (err) {
-			reject(l->id, &l->meeting->pact, r->key,
-			       EXI_PACT_WHY_FABRIC);
-			no_memory(l, err);
-		}
+		accept_it(l);
 	}
 	pthread_mutex_unlock(&verbsp_service_lock);
 }
 
-static void refuse(struct request *r, int why)
+int verbsp_meet_check(const struct verbsp_asked *asked, struct exi_tuple *ret,
+		      struct exi_pact *ret_pact)
 {
-	reject(r->id, r->pact.key ? &r->pact : NULL, r->key, why);
-	rdma_destroy_id(r->id);
-}
+	const struct exi_key *key = verbsp_meet_key();
+	struct exi_pact_claim claim;
+	uint16_t flags;
+	int err;
 
-/* The service lock is held, and let go while the core is asked. */
-static void on_request(struct rdma_cm_id *id, const void *data, size_t len)
-{
-	struct request r = { .id = id, .pair = -1, .data = data, .len = len };
-	char why[VERBSP_WHY];
-	int err, reason, pair[2];
-
-	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
-		return refuse(&r, EXI_PACT_WHY_FABRIC);
-	r.key = the_key();
-	if (!r.key)
-		return refuse(&r, EXI_PACT_WHY_NO_KEY);
-	err = exi_pact_look(data, len, &r.claim);
-	if (!err && memcmp(r.claim.key_id, r.key->id, sizeof(r.key->id)))
+	if (!key)
+		return EXI_PACT_WHY_NO_KEY;
+	err = exi_pact_look(asked->request, sizeof(asked->request), &claim);
+	if (!err && memcmp(claim.key_id, key->id, sizeof(key->id)))
 		err = -EKEYREJECTED;
 	if (err)
-		return refuse(&r, exi_pact_why(err));
+		return exi_pact_why(err);
+	*ret = (struct exi_tuple){ .local_port = asked->port,
+				   .peer_port = claim.flags };
+	memcpy(ret->local, asked->local, sizeof(ret->local));
+	memcpy(ret->peer, asked->peer, sizeof(ret->peer));
+	err = begin(ret_pact, key, EXI_PACT_B, ret, asked->local, asked->peer);
+	if (!err)
+		err = exi_pact_take_request(ret_pact, asked->request,
+					    sizeof(asked->request), &flags);
+	if (err)
+		exi_pact_fini(ret_pact);
+	return err ? exi_pact_why(err) : 0;
+}
+
+void verbsp_meet_reject(struct rdma_cm_id *id, const struct exi_pact_reject *r)
+{
+	rdma_reject(id, r, sizeof(*r));
+	rdma_destroy_id(id);
+}
+
+void verbsp_meet_refuse(struct rdma_cm_id *id, struct exi_pact *pact, int why)
+{
+	refuse(id, pact, why);
+	rdma_destroy_id(id);
+}
+
+/* Why this process does not take its connection. What passes is worth another
+ * try of A's. */
+static int why_not(int reason)
+{
+	switch (reason) {
+	case EXS_X_REASON_NOT_CONNECTED:
+	case EXS_X_REASON_SHARED:
+		return EXI_PACT_WHY_UNKNOWN;
+	case EXS_X_REASON_NONE:
+	case EXS_X_REASON_REFUSED:
+		return EXI_PACT_WHY_BUSY;
+	default:
+		return EXI_PACT_WHY_FABRIC;
+	}
+}
+
+/* The service lock is held, and let go while the core is asked. front: other
+ * processes may have it. */
+static void take_request(struct rdma_cm_id *id,
+			 const struct verbsp_asked *asked, bool front)
+{
+	struct request r = { .id = id };
+	struct exi_tuple t;
+	int why, reason, pair[2];
+
+	why = verbsp_meet_check(asked, &t, &r.pact);
+	if (why)
+		return verbsp_meet_refuse(id, NULL, why);
 	if (pair_of(pair))
-		return refuse(&r, EXI_PACT_WHY_BUSY);
+		return verbsp_meet_refuse(id, &r.pact, EXI_PACT_WHY_BUSY);
 	r.pair = pair[1];
 	pthread_mutex_unlock(&verbsp_service_lock);
-	reason = verbsp_host->request(&verbsp_provider, meet_matches, pair[0],
-				      &r);
+	reason = verbsp_host->request(&verbsp_provider, &t, pair[0], &r);
 	pthread_mutex_lock(&verbsp_service_lock);
 	verbsp_host->fd_close(r.pair);
-	if (r.id)
-		refuse(&r, r.err    ? exi_pact_why(r.err)
-			   : reason ? EXI_PACT_WHY_UNKNOWN
-				    : EXI_PACT_WHY_BUSY);
+	why = why_not(reason);
+	if (r.id && !(front && why == EXI_PACT_WHY_UNKNOWN &&
+		      verbsp_door_ask(asked->port, id, asked, &r.pact)))
+		verbsp_meet_refuse(id, &r.pact, why);
 	exi_pact_fini(&r.pact);
 }
 
-struct door {
-	struct door *next;
-	uint16_t port;
-	unsigned int users;
-	struct rdma_cm_id *ids[2]; /* IPv4, IPv6; null */
-};
-
-static struct door *doors;
-
-static int listen_on(int family, uint16_t port, struct rdma_cm_id **ret)
+static void on_request(struct rdma_cm_id *id, uint16_t port, bool front,
+		       const void *data, size_t len)
 {
-	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
-	static const uint8_t any6[16];
-	struct sockaddr_storage at;
-	struct rdma_cm_id *id;
-	int err = 0, on = 1;
+	struct verbsp_asked asked = { .port = port };
+	char why[VERBSP_WHY];
 
-	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
-		return -errno;
-	to_sockaddr(family == AF_INET ? any4 : any6, port_for(port), 0, &at);
-	if (family == AF_INET6)
-		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
-				sizeof(on));
-	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
-	    rdma_listen(id, BACKLOG)) {
-		err = -errno;
-		rdma_destroy_id(id);
-		return err;
-	}
-	*ret = id;
-	return 0;
-}
-
-static struct door **door_of(uint16_t port)
-{
-	struct door **at;
-
-	for (at = &doors; *at && (*at)->port != port; at = &(*at)->next)
-		;
-	return at;
-}
-
-static int meet_listen(struct exi_domain *d, uint16_t port)
-{
-	struct door *door;
-	int err = 0;
-
-	if (verbsp_forked)
-		return -EOPNOTSUPP;
-	pthread_mutex_lock(&verbsp_service_lock);
-	door = *door_of(port);
-	if (!door)
-		door = calloc(1, sizeof(*door));
-	if (door && !door->users++) {
-		door->port = port;
-		door->next = doors;
-		doors = door;
-		err = listen_on(AF_INET, port, &door->ids[0]);
-		/* There need be no IPv6. */
-		listen_on(AF_INET6, port, &door->ids[1]);
-	}
-	pthread_mutex_unlock(&verbsp_service_lock);
-	return door ? err : -ENOMEM;
-}
-
-static void meet_unlisten(struct exi_domain *d, uint16_t port)
-{
-	struct door **at, *door;
-
-	pthread_mutex_lock(&verbsp_service_lock);
-	at = door_of(port);
-	door = *at;
-	if (door && !verbsp_forked && !--door->users) {
-		*at = door->next;
-		for (int i = 0; i < 2; i++)
-			if (door->ids[i])
-				rdma_destroy_id(door->ids[i]);
-		free(door);
-	}
-	pthread_mutex_unlock(&verbsp_service_lock);
+	verbsp_device_seen(id->verbs);
+	if (!port)
+		return verbsp_meet_refuse(id, NULL, EXI_PACT_WHY_UNKNOWN);
+	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
+		return verbsp_meet_refuse(id, NULL, EXI_PACT_WHY_FABRIC);
+	if (len != sizeof(asked.request))
+		return verbsp_meet_refuse(id, NULL, exi_pact_why(-EBADMSG));
+	memcpy(asked.request, data, len);
+	from_sockaddr(rdma_get_local_addr(id), asked.local);
+	from_sockaddr(rdma_get_peer_addr(id), asked.peer);
+	take_request(id, &asked, front);
 }
 
 /* --- both --------------------------------------------------------------- */
@@ -654,19 +741,8 @@ void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
 	exi_pact_bond(&l->meeting->pact, &l->bond);
 	exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
-	l->meeting = NULL;
+	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELAXED);
 	verbsp_host->met(l->pair, 0);
-}
-
-static void on_rejected(struct verbsp_link *l, const void *data, size_t len)
-{
-	struct exi_pact_refusal no;
-
-	if (l->meeting &&
-	    !exi_pact_take_reject(&l->meeting->pact, data, len, &no))
-		give_up(l, exi_pact_reason(no.why), "the other end refuses");
-	else
-		unreached(l, ECONNREFUSED);
 }
 
 static void lost(struct verbsp_link *l, const char *why)
@@ -683,25 +759,31 @@ static void lost(struct verbsp_link *l, const char *why)
 bool verbsp_meet_event(void)
 {
 	unsigned char data[256];
+	bool front = false;
+	uint16_t port = 0;
 	struct rdma_cm_event *ev;
 	enum rdma_cm_event_type type;
 	struct rdma_cm_id *id;
 	struct verbsp_link *l;
 	size_t len;
+	int status;
 
 	if (rdma_get_cm_event(verbsp_channel, &ev))
 		return false;
 	type = ev->event;
 	id = ev->id;
+	status = ev->status;
 	len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
 	if (len)
 		memcpy(data, ev->param.conn.private_data, len);
 	verbsp_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
 		   ev->status);
+	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
+		port = verbsp_door_port(ev->listen_id, &front);
 	rdma_ack_cm_event(ev);
 	l = id->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		on_request(id, data, len);
+		on_request(id, port, front, data, len);
 		return true;
 	}
 	if (!l) /* a listener's device went */
@@ -720,9 +802,15 @@ bool verbsp_meet_event(void)
 	case RDMA_CM_EVENT_REJECTED:
 		on_rejected(l, data, len);
 		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		if (l->meeting && l->meeting->connects)
+			not_connected(l, status);
+		else
+			give_up(l, EXS_X_REASON_PEER_LOST,
+				rdma_event_str(type));
+		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
 		give_up(l, EXS_X_REASON_REMOTE, rdma_event_str(type));
 		break;
@@ -740,6 +828,9 @@ void verbsp_meet_sever(struct verbsp_link *l)
 {
 	pthread_mutex_lock(&verbsp_service_lock);
 	verbsp_unwatch(l->pair);
+	exi_list_del(&l->nudging);
+	if (l->meeting)
+		exi_list_del(&l->meeting->waiting);
 	/* Before the queue pair: who takes completions posts on it. */
 	verbsp_net_leave(l);
 	if (l->qp) {
@@ -764,8 +855,8 @@ void verbsp_meet_end(struct verbsp_link *l)
 }
 
 const struct exi_remote_ops verbsp_remote_ops = {
-	.listen = meet_listen,
-	.unlisten = meet_unlisten,
+	.listen = verbsp_door_listen,
+	.unlisten = verbsp_door_unlisten,
 	.connect = meet_connect,
 	.requested = meet_requested,
 	.sever = verbsp_fail_sever,

@@ -6,10 +6,6 @@
 
 #include <stdint.h>
 
-/* Flags of REQUEST. Its sender connects from another address than its TCP
- * connection has. */
-#define VERBSP_ELSEWHERE 1u
-
 /* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
  * On InfiniBand and RoCE in the immediate of the write that places them; on
  * iWARP, which has none, in the message that follows it. */
@@ -70,5 +66,36 @@ _Static_assert(sizeof(struct verbsp_ring) == 16, "struct verbsp_ring");
 #define VERBSP_RESERVE 16u
 /* Received since credits were given back last, after which they are. */
 #define VERBSP_GIVE 16u
+
+/* Between processes of one host that serve a port, in packets of a UNIX socket,
+ * in the host's order: the owner of the port asks for a connection, and who has
+ * it writes what A is to be told. */
+#define VERBSP_DOOR_MAGIC 0x31445345u /* changes with what follows */
+
+struct verbsp_asked {
+	uint8_t local[16]; /* addresses by rdma_cm: IPv6, IPv4 as v4-mapped */
+	uint8_t peer[16];
+	uint16_t port; /* of TCP, here */
+	uint8_t request[56];
+};
+_Static_assert(sizeof(struct verbsp_asked) == 90, "struct verbsp_asked");
+
+struct verbsp_ask {
+	uint32_t magic;
+	uint32_t zero;
+	uint64_t number; /* grows */
+	struct verbsp_asked asked;
+	uint8_t rest[6];
+};
+_Static_assert(sizeof(struct verbsp_ask) == 112, "struct verbsp_ask");
+
+struct verbsp_told {
+	uint32_t magic;
+	uint32_t found; /* 0: not here */
+	uint64_t number;
+	uint8_t reject[148]; /* a redirect */
+	uint8_t rest[4];
+};
+_Static_assert(sizeof(struct verbsp_told) == 168, "struct verbsp_told");
 
 #endif

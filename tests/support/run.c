@@ -84,7 +84,8 @@ static bool group_gone(pid_t group)
 
 static bool clear_group(pid_t group)
 {
-	struct t_deadline d = t_deadline_ms(1000);
+	/* What was killed with devices open takes its time. */
+	struct t_deadline d = t_deadline_ms(5000);
 	bool clean = group_gone(group);
 
 	while (!clean && t_tick(&d))

@@ -826,6 +826,81 @@ static void a_refusal_proves_itself_where_it_can(void)
 	drop_key();
 }
 
+/* The owner of a port does not write the redirect: what a process of its host
+ * gives it for that goes through this. */
+static void a_redirect_is_checked_before_it_is_passed_on(void)
+{
+	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT,
+				       .port = 4711 };
+	struct exi_pact before[N_KINDS], owner, worker, a;
+	struct exi_pact_refusal got;
+	struct exi_pact_reject msg, bad;
+	struct messages all, other;
+	size_t i;
+
+	use_key();
+	one_meeting(&all, before);
+	worker = owner = before[REQUEST];
+	/* Not before the REQUEST was taken. */
+	T_EQ(exi_pact_check_redirect(&owner, &all.reject, sizeof(all.reject)),
+	     -EPROTO);
+	T_EQ(take(&owner, REQUEST, &all.request, sizeof(all.request)), 0);
+	T_EQ(take(&worker, REQUEST, &all.request, sizeof(all.request)), 0);
+	exi_pact_reject(&worker, &to, &msg);
+	for (i = 0; i < 2; i++) /* it changes nothing */
+		T_EQ(exi_pact_check_redirect(&owner, &msg, sizeof(msg)), 0);
+	for (i = 0; i < sizeof(msg) * 8; i++) {
+		bad = msg;
+		((uint8_t *)&bad)[i / 8] ^= (uint8_t)(1 << i % 8);
+		T(exi_pact_check_redirect(&owner, &bad, sizeof(bad)) < 0);
+	}
+	T_EQ(exi_pact_check_redirect(&owner, &msg, sizeof(msg) - 1), -EBADMSG);
+	/* What proves nothing, and what is proved but leads nowhere. */
+	exi_pact_reject(NULL, &to, &bad);
+	T_EQ(exi_pact_check_redirect(&owner, &bad, sizeof(bad)), -EACCES);
+	worker = before[REQUEST];
+	T_EQ(take(&worker, REQUEST, &all.request, sizeof(all.request)), 0);
+	exi_pact_reject(
+		&worker,
+		&(struct exi_pact_refusal){ .why = EXI_PACT_WHY_UNKNOWN },
+		&bad);
+	T_EQ(exi_pact_check_redirect(&owner, &bad, sizeof(bad)), -EBADMSG);
+	/* Of another meeting of the same ends. */
+	one_meeting(&other, before);
+	T_EQ(exi_pact_check_redirect(&owner, &other.reject,
+				     sizeof(other.reject)),
+	     -EACCES);
+	/* A believes what the owner lets through. */
+	one_meeting(&all, before);
+	owner = before[REQUEST];
+	T_EQ(take(&owner, REQUEST, &all.request, sizeof(all.request)), 0);
+	T_EQ(exi_pact_check_redirect(&owner, &all.reject, sizeof(all.reject)),
+	     0);
+	a = before[REJECT];
+	T_EQ(exi_pact_take_reject(&a, &all.reject, sizeof(all.reject), &got),
+	     0);
+	T(got.proved && got.why == EXI_PACT_WHY_REDIRECT);
+	drop_key();
+}
+
+static void ports_have_names_for_holders_of_the_key(void)
+{
+	uint8_t one[16], two[16];
+	struct exi_key *open = NULL;
+
+	use_key();
+	exi_pact_door(key, 26000, one);
+	exi_pact_door(key, 26000, two);
+	T(!memcmp(one, two, sizeof(one)));
+	exi_pact_door(key, 26001, two);
+	T(memcmp(one, two, sizeof(one)));
+	T_EQ(exi_key_open(&open), 0);
+	exi_pact_door(open, 26000, two);
+	T(memcmp(one, two, sizeof(one)));
+	exi_key_free(open);
+	drop_key();
+}
+
 static void everybodys_key_is_for_the_host_at_the_other_end(void)
 {
 	struct exi_key *open = NULL;
@@ -1000,6 +1075,8 @@ int main(int argc, char **argv)
 		T_ROW(calls_out_of_turn_do_nothing),
 		T_ROW(nothing_is_revealed_before_the_proof),
 		T_ROW(a_refusal_proves_itself_where_it_can),
+		T_ROW(a_redirect_is_checked_before_it_is_passed_on),
+		T_ROW(ports_have_names_for_holders_of_the_key),
 		T_ROW(everybodys_key_is_for_the_host_at_the_other_end),
 		T_ROW(a_record_of_resuming_is_for_one_direction_of_one_meeting),
 		T_ROW(the_messages_are_what_they_always_were),

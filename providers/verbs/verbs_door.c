@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Who is asked for the connections of a port. rdma_cm has one listener for the
+ * port that A asks: the process that came first, the owner. The others have each
+ * one on some port, and a line to the owner, who asks them for connections that
+ * it does not have and sends A to who has one. The line's end tells them that
+ * the owner is gone, and one takes its place.
+ *
+ * Nobody is trusted for being on this host: the owner lets nothing through but
+ * what A would believe anyway, a redirect under the key for A's own REQUEST, and
+ * who is asked tells a stranger nothing else. docs/design/security.md. */
+#include "providers/verbs/verbs_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "core/util.h"
+
+#define BACKLOG	  1024
+#define WORKERS	  256u
+#define ASKS	  64u
+#define ASK_NS	  2000000000u /* for all to answer */
+#define AGAIN_NS  10000000u   /* the first try to find a place, then doubled */
+#define AGAIN_MAX 64000000000u
+
+struct door {
+	struct door *next;
+	uint16_t port; /* of TCP */
+	unsigned int users;
+	/* IPv4, IPv6; null. Where A asks, and where it is sent. */
+	struct rdma_cm_id *front[2], *side[2];
+	int name; /* the owner's: where lines come in; -1 */
+	struct verbsp_event on_name;
+	struct exi_list workers;
+	int line; /* to the owner; -1 */
+	struct verbsp_event on_line;
+	uint64_t again; /* neither: tried again then; 0 */
+	uint64_t delay;
+};
+
+struct worker {
+	struct exi_list node;
+	struct verbsp_event event;
+	struct door *door;
+	int line;
+	uint64_t answered; /* the last number, or what was before it came */
+};
+
+/* A REQUEST that waits for the workers. */
+struct ask {
+	struct exi_list node;
+	struct door *door;
+	uint64_t number;
+	uint64_t deadline;
+	unsigned int open; /* workers that have not answered */
+	struct rdma_cm_id *id;
+	struct exi_pact pact;
+};
+
+/* All under the service lock. */
+static struct door *doors;
+static struct exi_list asks = EXI_LIST_INIT(asks);
+static unsigned int n_asks, n_workers;
+static uint64_t numbers;
+
+static struct door **door_of(uint16_t port)
+{
+	struct door **at;
+
+	for (at = &doors; *at && (*at)->port != port; at = &(*at)->next)
+		;
+	return at;
+}
+
+static void drop_socket(int *fd)
+{
+	if (*fd < 0)
+		return;
+	verbsp_unwatch(*fd);
+	verbsp_host->fd_close(*fd);
+	*fd = -1;
+}
+
+/* --- rdma_cm's listeners ------------------------------------------------ */
+
+static int listen_on(int family, uint16_t port, struct rdma_cm_id **ret)
+{
+	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t any6[16];
+	struct sockaddr_storage at;
+	struct rdma_cm_id *id;
+	int err = 0, on = 1;
+
+	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
+		return -errno;
+	verbsp_sockaddr(family == AF_INET ? any4 : any6, port, 0, &at);
+	if (family == AF_INET6)
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
+				sizeof(on));
+	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
+	    rdma_listen(id, BACKLOG)) {
+		err = -errno;
+		rdma_destroy_id(id);
+		return err;
+	}
+	*ret = id;
+	return 0;
+}
+
+/* IPv4's result: there need be no IPv6. */
+static int listen_both(uint16_t port, struct rdma_cm_id *ids[2])
+{
+	int err = listen_on(AF_INET, port, &ids[0]);
+
+	if (!err)
+		listen_on(AF_INET6, port, &ids[1]);
+	return err;
+}
+
+static void drop_ids(struct rdma_cm_id *ids[2])
+{
+	for (int i = 0; i < 2; i++) {
+		if (ids[i])
+			rdma_destroy_id(ids[i]);
+		ids[i] = NULL;
+	}
+}
+
+uint16_t verbsp_door_port(const struct rdma_cm_id *listener, bool *ret_front)
+{
+	for (struct door *d = doors; d; d = d->next)
+		for (int i = 0; i < 2; i++)
+			if (d->front[i] == listener || d->side[i] == listener) {
+				*ret_front = d->front[i] == listener;
+				return d->port;
+			}
+	return 0;
+}
+
+/* --- the owner asks ----------------------------------------------------- */
+
+static void finish(struct ask *a, const struct exi_pact_reject *redirect)
+{
+	exi_list_del(&a->node);
+	n_asks--;
+	if (redirect)
+		verbsp_meet_reject(a->id, redirect);
+	else
+		verbsp_meet_refuse(a->id, &a->pact, EXI_PACT_WHY_UNKNOWN);
+	exi_pact_fini(&a->pact);
+	free(a);
+}
+
+/* The worker has answered all up to there, or will not: the last of them
+ * perhaps with a redirect. */
+static void answered(struct worker *w, uint64_t number, const void *redirect,
+		     size_t len)
+{
+	struct exi_list *pos, *tmp;
+	struct exi_pact_reject r;
+
+	exi_list_for_each_safe (pos, tmp, &asks) {
+		struct ask *a = exi_container(pos, struct ask, node);
+
+		if (a->door != w->door || a->number <= w->answered ||
+		    a->number > number)
+			continue;
+		if (redirect && a->number == number &&
+		    !exi_pact_check_redirect(&a->pact, redirect, len)) {
+			memcpy(&r, redirect, sizeof(r));
+			finish(a, &r);
+		} else if (--a->open == 0) {
+			finish(a, NULL);
+		}
+	}
+	w->answered = number;
+}
+
+static void drop_worker(struct worker *w)
+{
+	answered(w, numbers, NULL, 0);
+	verbsp_unwatch(w->line);
+	verbsp_host->fd_close(w->line);
+	exi_list_del(&w->node);
+	n_workers--;
+	free(w);
+}
+
+static void on_worker(struct verbsp_event *e)
+{
+	struct worker *w = exi_container(e, struct worker, event);
+	struct verbsp_told t;
+	ssize_t n;
+
+	n = recv(w->line, &t, sizeof(t), MSG_DONTWAIT | MSG_TRUNC);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n != sizeof(t) || t.magic != VERBSP_DOOR_MAGIC ||
+	    t.number <= w->answered || t.number > numbers)
+		drop_worker(w);
+	else
+		answered(w, t.number, t.found ? t.reject : NULL,
+			 sizeof(t.reject));
+}
+
+bool verbsp_door_ask(uint16_t port, struct rdma_cm_id *id,
+		     const struct verbsp_asked *asked, struct exi_pact *pact)
+{
+	struct door *d = *door_of(port);
+	struct verbsp_ask q = { .magic = VERBSP_DOOR_MAGIC, .asked = *asked };
+	struct exi_list *pos, *tmp;
+	struct ask *a;
+
+	if (!d || exi_list_empty(&d->workers) || n_asks == ASKS)
+		return false;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return false;
+	a->door = d;
+	a->number = q.number = numbers + 1;
+	a->deadline = exi_now_ns() + ASK_NS;
+	exi_list_for_each_safe (pos, tmp, &d->workers) {
+		struct worker *w = exi_container(pos, struct worker, node);
+
+		/* Who does not read is asked no more, and comes again. */
+		if (send(w->line, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) <
+		    0)
+			drop_worker(w);
+		else
+			a->open++;
+	}
+	if (!a->open) {
+		free(a);
+		return false;
+	}
+	numbers++;
+	a->id = id;
+	a->pact = *pact;
+	exi_pact_fini(pact);
+	exi_list_add_tail(&asks, &a->node);
+	n_asks++;
+	verbsp_look_at(a->deadline);
+	return true;
+}
+
+static void settle(struct door *d);
+static void settle_later(struct door *d, int err);
+
+static void on_name(struct verbsp_event *e)
+{
+	struct door *d = exi_container(e, struct door, on_name);
+	struct worker *w;
+	int line = accept4(d->name, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (line < 0 && (errno == EMFILE || errno == ENFILE)) {
+		/* It would be told of again and again. */
+		drop_socket(&d->name);
+		settle_later(d, -EMFILE);
+	}
+	line = verbsp_host->fd_keep(line);
+	if (line < 0)
+		return;
+	w = n_workers < WORKERS ? calloc(1, sizeof(*w)) : NULL;
+	if (!w) {
+		verbsp_host->fd_close(line);
+		return;
+	}
+	*w = (struct worker){ .event.call = on_worker,
+			      .door = d,
+			      .line = line,
+			      .answered = numbers };
+	exi_list_add_tail(&d->workers, &w->node);
+	n_workers++;
+	if (verbsp_watch(line, VERBSP_WATCH_CALL, &w->event))
+		drop_worker(w);
+}
+
+/* --- a worker answers --------------------------------------------------- */
+
+/* The port of this process for who asked from there; 0: none. */
+static uint16_t side_port(const struct door *d, const uint8_t peer[16])
+{
+	const struct rdma_cm_id *id = d->side[verbsp_is_four(peer) ? 0 : 1];
+
+	return id ? ntohs(rdma_get_src_port((struct rdma_cm_id *)id)) : 0;
+}
+
+/* The service lock is let go while the core is asked; the door may go then. */
+static void consider(uint16_t port, const struct verbsp_ask *q,
+		     struct verbsp_told *ret)
+{
+	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT };
+	struct exi_pact_reject r;
+	struct exi_tuple t;
+	struct exi_pact pact;
+	struct door *d;
+	int reason;
+
+	if (q->asked.port != port || verbsp_meet_check(&q->asked, &t, &pact))
+		return;
+	pthread_mutex_unlock(&verbsp_service_lock);
+	reason = verbsp_host->request(&verbsp_provider, &t, -1, NULL);
+	pthread_mutex_lock(&verbsp_service_lock);
+	d = *door_of(port);
+	to.port = reason || !d ? 0 : side_port(d, q->asked.peer);
+	if (to.port) {
+		memcpy(to.key_id, pact.key->id, sizeof(to.key_id));
+		exi_pact_reject(&pact, &to, &r);
+		memcpy(ret->reject, &r, sizeof(r));
+		ret->found = 1;
+	}
+	exi_pact_fini(&pact);
+}
+
+static void on_line(struct verbsp_event *e)
+{
+	struct door *d = exi_container(e, struct door, on_line);
+	uint16_t port = d->port;
+	struct verbsp_told t = { .magic = VERBSP_DOOR_MAGIC };
+	struct verbsp_ask q;
+	ssize_t n;
+
+	n = recv(d->line, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n != sizeof(q) || q.magic != VERBSP_DOOR_MAGIC) {
+		drop_socket(&d->line);
+		settle(d);
+		return;
+	}
+	consider(port, &q, &t);
+	t.number = q.number;
+	d = *door_of(port);
+	if (d && d->line >= 0)
+		send(d->line, &t, sizeof(t), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* --- who is the owner --------------------------------------------------- */
+
+static socklen_t door_name(const struct exi_key *key, uint16_t port,
+			   struct sockaddr_un *ret)
+{
+	uint8_t mac[16];
+	char *at;
+	int n;
+
+	exi_pact_door(key, verbsp_port_for(port), mac);
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
+		     "libexs/1/door/");
+	at = ret->sun_path + 1 + n;
+	for (int i = 0; i < 16; i++)
+		at += snprintf(at, 3, "%02x", mac[i]);
+	return (socklen_t)(at - (char *)ret);
+}
+
+static int packet_socket(void)
+{
+	return verbsp_host->fd_keep(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
+static int open_name(struct door *d, const struct exi_key *key)
+{
+	struct sockaddr_un name;
+	socklen_t len = door_name(key, d->port, &name);
+	int s = packet_socket();
+
+	if (s < 0)
+		return s;
+	if (bind(s, (struct sockaddr *)&name, len) < 0 || listen(s, 128) < 0 ||
+	    verbsp_watch(s, VERBSP_WATCH_CALL, &d->on_name)) {
+		verbsp_host->fd_close(s);
+		return -EADDRINUSE;
+	}
+	d->name = s;
+	return 0;
+}
+
+static int open_line(struct door *d, const struct exi_key *key)
+{
+	struct sockaddr_un name;
+	socklen_t len = door_name(key, d->port, &name);
+	int s, err = 0;
+
+	if (!d->side[0])
+		err = listen_both(0, d->side);
+	if (err)
+		return err;
+	s = packet_socket();
+	if (s < 0)
+		return s;
+	if (connect(s, (struct sockaddr *)&name, len) < 0 ||
+	    verbsp_watch(s, VERBSP_WATCH_CALL, &d->on_line)) {
+		verbsp_host->fd_close(s);
+		return -ECONNREFUSED;
+	}
+	d->line = s;
+	return 0;
+}
+
+/* Becomes the owner, or finds him; else tries again. Who has no key can be
+ * asked, and has nothing to say. */
+static void settle(struct door *d)
+{
+	const struct exi_key *key = verbsp_meet_key();
+	int err = 0;
+
+	if (!d->front[0])
+		err = listen_both(verbsp_port_for(d->port), d->front);
+	if (key && d->front[0])
+		err = d->name < 0 ? open_name(d, key) : 0;
+	else if (key)
+		err = open_line(d, key);
+	d->again = 0;
+	if (err)
+		settle_later(d, err);
+	else
+		d->delay = 0;
+}
+
+static void settle_later(struct door *d, int err)
+{
+	verbsp_log(EXI_LOG_DEBUG, "verbs: port %u has no place yet: %s",
+		   d->port, strerror(-err));
+	d->delay = d->delay ? d->delay * 2 : AGAIN_NS;
+	if (d->delay > AGAIN_MAX)
+		d->delay = AGAIN_MAX;
+	d->again = exi_now_ns() + d->delay;
+	verbsp_look_at(d->again);
+}
+
+void verbsp_doors_look(uint64_t now)
+{
+	struct exi_list *pos, *tmp;
+
+	for (struct door *d = doors; d; d = d->next) {
+		if (d->again && d->again <= now)
+			settle(d);
+		else if (d->again)
+			verbsp_look_at(d->again);
+	}
+	exi_list_for_each_safe (pos, tmp, &asks) {
+		struct ask *a = exi_container(pos, struct ask, node);
+
+		if (a->deadline <= now)
+			finish(a, NULL);
+		else
+			verbsp_look_at(a->deadline);
+	}
+}
+
+/* --- beginning and end -------------------------------------------------- */
+
+int verbsp_door_listen(struct exi_domain *domain, uint16_t port)
+{
+	struct door *d;
+
+	pthread_mutex_lock(&verbsp_service_lock);
+	d = *door_of(port);
+	if (!d) {
+		d = calloc(1, sizeof(*d));
+		if (!d) {
+			pthread_mutex_unlock(&verbsp_service_lock);
+			return -ENOMEM;
+		}
+		d->port = port;
+		d->name = d->line = -1;
+		d->on_name.call = on_name;
+		d->on_line.call = on_line;
+		exi_list_init(&d->workers);
+		d->next = doors;
+		doors = d;
+		settle(d);
+	}
+	d->users++;
+	pthread_mutex_unlock(&verbsp_service_lock);
+	return 0;
+}
+
+static void drop_door(struct door *d)
+{
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &asks) {
+		struct ask *a = exi_container(pos, struct ask, node);
+
+		if (a->door == d)
+			finish(a, NULL);
+	}
+	exi_list_for_each_safe (pos, tmp, &d->workers)
+		drop_worker(exi_container(pos, struct worker, node));
+	drop_socket(&d->name);
+	drop_socket(&d->line);
+	drop_ids(d->front);
+	drop_ids(d->side);
+	free(d);
+}
+
+void verbsp_door_unlisten(struct exi_domain *domain, uint16_t port)
+{
+	struct door **at, *d;
+
+	pthread_mutex_lock(&verbsp_service_lock);
+	at = door_of(port);
+	d = *at;
+	if (d && !--d->users) {
+		*at = d->next;
+		drop_door(d);
+	}
+	pthread_mutex_unlock(&verbsp_service_lock);
+}
+
+void verbsp_doors_forked(void)
+{
+	struct exi_list *pos;
+
+	for (struct door *d = doors; d; d = d->next) {
+		verbsp_host->fd_close(d->name);
+		verbsp_host->fd_close(d->line);
+		exi_list_for_each (pos, &d->workers)
+			verbsp_host->fd_close(
+				exi_container(pos, struct worker, node)->line);
+	}
+}
