@@ -99,8 +99,12 @@ static void post(struct ibv_qp *qp, struct ibv_sge *sge, const struct lie *l)
 		wr.imm_data = htobe32(l->m.note);
 		wr.num_sge = 0;
 	}
-	/* A victim that broke off is one that noticed. */
+	/* A victim that broke off is one that noticed; then our library has let
+	 * go of the queue pair, too. */
+	if (!vm_qp_hold(qp))
+		return;
 	(void)ibv_post_send(qp, &wr, &bad);
+	vm_qp_let_go();
 }
 
 static void tell_lie(const struct lie *l)

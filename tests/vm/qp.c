@@ -3,15 +3,45 @@
 #include "tests/vm/qp.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 
 static _Atomic(struct ibv_qp *) last;
+/* While it is held no queue pair goes. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 void (*vm_qp_made)(struct ibv_qp *qp);
 
 struct ibv_qp *vm_last_qp(void)
 {
 	return atomic_load(&last);
+}
+
+bool vm_qp_hold(struct ibv_qp *qp)
+{
+	pthread_mutex_lock(&lock);
+	if (vm_last_qp() == qp)
+		return true;
+	pthread_mutex_unlock(&lock);
+	return false;
+}
+
+void vm_qp_let_go(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void rdma_destroy_qp(struct rdma_cm_id *id)
+{
+	void (*next)(struct rdma_cm_id *);
+
+	*(void **)&next =
+		dlsym(dlopen("librdmacm.so.1", RTLD_NOW), "rdma_destroy_qp");
+	pthread_mutex_lock(&lock);
+	if (vm_last_qp() == id->qp)
+		atomic_store(&last, NULL);
+	next(id);
+	pthread_mutex_unlock(&lock);
 }
 
 int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,

@@ -5,8 +5,14 @@
 #define TESTS_VM_QP_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
+/* Null when it is gone. */
 struct ibv_qp *vm_last_qp(void);
+
+/* Keeps it from going until vm_qp_let_go(). False: it is gone. */
+bool vm_qp_hold(struct ibv_qp *qp);
+void vm_qp_let_go(void);
 
 /* Null, or called with each that is made. */
 extern void (*vm_qp_made)(struct ibv_qp *qp);
