@@ -193,11 +193,16 @@ static void complain(const char *why)
 	said = true;
 }
 
-/* A device takes no more memory. */
-static void no_memory(struct verbsp_link *l, int err)
+/* There is no queue pair: the device takes no more memory, or the other end has
+ * gone meanwhile. */
+static void no_link(struct verbsp_link *l, int err)
 {
 	char why[VERBSP_WHY];
 
+	if (err != -ENOMEM) {
+		give_up(l, EXS_X_REASON_REMOTE, strerror(-err));
+		return;
+	}
 	verbsp_memory_why(err, why, sizeof(why));
 	complain(why);
 	give_up(l, EXS_X_REASON_MEMORY, why);
@@ -404,7 +409,7 @@ static void on_route(struct verbsp_link *l)
 	}
 	err = open_link(l, l->id);
 	if (err) {
-		no_memory(l, err);
+		no_link(l, err);
 		return;
 	}
 	from_sockaddr(rdma_get_local_addr(l->id), local);
@@ -567,7 +572,7 @@ static void accept_it(struct verbsp_link *l)
 		err = exi_pact_answer(&l->meeting->pact, &none, &answer);
 	if (err) {
 		refuse(l->id, &l->meeting->pact, EXI_PACT_WHY_FABRIC);
-		no_memory(l, err);
+		no_link(l, err);
 	} else if (rdma_accept(l->id, &p)) { /* who asked has gone */
 		give_up(l, EXS_X_REASON_PEER_LOST, strerror(errno));
 	}

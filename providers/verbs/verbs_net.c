@@ -299,31 +299,33 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 	return err;
 }
 
+/* As many bytes inline as the device takes. What a device refuses is told as the
+ * end of the meeting is, and attr then says what it would have given: more than it
+ * was asked for, so that is not what the next try goes by. */
 static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 {
-	struct ibv_qp_init_attr attr = {
-		.send_cq = n->sent,
-		.recv_cq = n->received,
-		.srq = n->srq,
-		.cap = { .max_send_wr = VERBSP_SEND_DEPTH,
-			 .max_send_sge = 1,
-			 .max_inline_data = VERBSP_MSG_MAX },
-		.qp_type = IBV_QPT_RC,
-	};
+	uint32_t least = VERBSP_MSG_MAX;
 
-	/* As much as the device takes inline. */
-	while (rdma_create_qp(l->id, n->pd, &attr)) {
-		if (attr.cap.max_inline_data == 0)
-			return -errno;
-		attr.cap = (struct ibv_qp_cap){
-			.max_send_wr = VERBSP_SEND_DEPTH,
-			.max_send_sge = 1,
-			.max_inline_data = attr.cap.max_inline_data / 2,
+	for (;;) {
+		struct ibv_qp_init_attr attr = {
+			.send_cq = n->sent,
+			.recv_cq = n->received,
+			.srq = n->srq,
+			.cap = { .max_send_wr = VERBSP_SEND_DEPTH,
+				 .max_send_sge = 1,
+				 .max_inline_data = least },
+			.qp_type = IBV_QPT_RC,
 		};
+
+		if (!rdma_create_qp(l->id, n->pd, &attr)) {
+			n->inline_max = attr.cap.max_inline_data;
+			l->qp = l->id->qp;
+			return 0;
+		}
+		if (!least)
+			return -errno;
+		least /= 2;
 	}
-	n->inline_max = attr.cap.max_inline_data;
-	l->qp = l->id->qp;
-	return 0;
 }
 
 static uint32_t write_max(struct rdma_cm_id *id)
