@@ -54,26 +54,38 @@ static int post_buffer(struct verbsp_net *n, uint64_t id)
 	return -abs(ibv_post_srq_recv(n->srq, &wr, &bad));
 }
 
+static void hear(struct verbsp_link *l, const struct ibv_wc *wc,
+		 const struct verbsp_msg *m)
+{
+	/* Flushed with its queue pair: the buffer is free again. */
+	if (wc->status != IBV_WC_SUCCESS)
+		verbsp_link_fail(l, -ECONNRESET, ibv_wc_status_str(wc->status));
+	else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		verbsp_link_noted(l, be32toh(wc->imm_data));
+	else
+		verbsp_link_heard(l, m, wc->byte_len);
+}
+
+/* The buffer is there again before what came in it counts: whatever is sent from
+ * then on, by any thread, gives its credit back, and without a buffer for the next
+ * message iWARP ends the connection. */
 static void take(struct verbsp_net *n, const struct ibv_wc *wc)
 {
 	struct verbsp_link *l = link_of(n, wc->qp_num);
-	bool last;
+	_Alignas(struct verbsp_msg) unsigned char bytes[VERBSP_MSG_MAX];
+	int err;
 
-	if (wc->status != IBV_WC_SUCCESS) {
-		/* Flushed with its queue pair: the buffer is free again. */
-		if (l)
-			verbsp_link_fail(l, -ECONNRESET,
-					 ibv_wc_status_str(wc->status));
-	} else if (l && wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-		verbsp_link_noted(l, be32toh(wc->imm_data));
-	} else if (l) {
-		verbsp_link_heard(l, (void *)buffer(n, wc->wr_id),
-				  wc->byte_len);
-	}
-	last = post_buffer(n, wc->wr_id);
-	if (l && last)
+	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV)
+		memcpy(bytes, buffer(n, wc->wr_id),
+		       wc->byte_len < sizeof(bytes) ? wc->byte_len
+						    : sizeof(bytes));
+	err = post_buffer(n, wc->wr_id);
+	if (!l)
+		return;
+	hear(l, wc, (const struct verbsp_msg *)bytes);
+	if (err)
 		verbsp_link_fail(l, -ENOMEM, "a receive buffer is refused");
-	else if (l)
+	else
 		verbsp_link_give(l);
 }
 
