@@ -20,6 +20,7 @@
 #include "core/names.h"
 #include "core/poll.h"
 #include "core/ready.h"
+#include "core/resume.h"
 #include "core/service.h"
 #include "core/switch.h"
 #include "core/timeout.h"
@@ -539,6 +540,8 @@ static int leave(struct exi_sock *sk, bool close_fd)
 		exi_link_event(sk, 0);
 	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
 		finish_drain(sk, fd);
+	if (last && close_fd && sk->fab)
+		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
 	exi_lock(&sk->link_lock);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&tx->lock);

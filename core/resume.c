@@ -13,6 +13,7 @@
 #include "core/resume.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
@@ -240,4 +241,24 @@ bool exi_resume_called_locked(struct exi_sock *sk)
 	       !atomic_load(&sk->sh->gone) &&
 	       exi_sock_current(sk, sk->tcp->fd) &&
 	       ioctl(sk->tcp->fd, FIONREAD, &unread) == 0 && unread > 0;
+}
+
+void exi_resume_finish(struct exi_sock *sk, uint64_t deadline)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLIN };
+	char scratch[4096];
+	ssize_t n = -EAGAIN;
+
+	exi_lock(&h->lock);
+	if (!h->ended || h->mode != EXI_MODE_BACK ||
+	    h->resume == EXI_RESUME_NONE)
+		n = 0;
+	exi_unlock(&h->lock);
+	while ((n > 0 || n == -EAGAIN) && exi_now_ns() < deadline) {
+		n = sk->tcp->ops->recv(sk->tcp, scratch, sizeof(scratch),
+				       MSG_DONTWAIT);
+		if (n == -EAGAIN)
+			poll(&p, 1, 100);
+	}
 }

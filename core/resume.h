@@ -28,4 +28,9 @@ void exi_resume_watch_locked(struct exi_sock *sk);
  * where none can be. RX lock held. */
 bool exi_resume_called_locked(struct exi_sock *sk);
 
+/* Before the last close: the sender repeats what it holds though all of it, and the
+ * end, was read from the ring. Left in TCP it would make the kernel reset the
+ * connection, and with it what was sent here. No lock is held. */
+void exi_resume_finish(struct exi_sock *sk, uint64_t deadline_ns);
+
 #endif
