@@ -1341,6 +1341,21 @@ static void a_cut_gives_back_what_was_lent(void)
 	T_EQ(exi_stream_rx_copy(&rx, &at, &to), 0);
 }
 
+/* Its ring was read empty, ACK or not: only what follows is repeated. */
+static void an_advert_acknowledges_what_came_before_it(void)
+{
+	uint32_t at;
+
+	tx_begin(8);
+	tx_sends(EXI_STREAM_INDIRECT, 6, 6);
+	tx_takes(SAYS(ADVERT, .phase = 2, .seq = 6, .len = 4));
+	tx_sends(EXI_STREAM_DIRECT, 4, 4);
+	tx_sends(EXI_STREAM_INDIRECT, 2, 2);
+	T_EQ(exi_stream_tx_cut(&tx), 10);
+	T_EQ(exi_stream_tx_drain(&tx, &at), 2);
+	T_EQ(at, 6);
+}
+
 /* Both ends count the stream alike, so the receiver knows how much of what is
  * repeated it has. */
 static void a_cut_sender_repeats_what_was_not_acknowledged(void)
@@ -1602,6 +1617,7 @@ static const struct t_row rows[] = {
 	T_ROW(bytes_of_the_ring_answer_a_revoke),
 	T_ROW(the_end_gives_back_what_was_lent),
 	T_ROW(a_cut_gives_back_what_was_lent),
+	T_ROW(an_advert_acknowledges_what_came_before_it),
 	T_ROW(a_cut_sender_repeats_what_was_not_acknowledged),
 	T_ROW(acks_are_saved_up_until_nothing_else_is_to_do),
 	T_ROW(a_receive_gets_what_lies_on_both_sides_of_the_wrap),
