@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections: connect, accept, poll, cancel, shutdown, close. */
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -30,6 +32,17 @@ static int submit(exs_qhandle_t q, const struct exi_op *what)
 	return ret;
 }
 
+/* Of an address of this family; the kernel would say so later. */
+static socklen_t shortest(const struct sockaddr *to, socklen_t len)
+{
+	if (len < sizeof(to->sa_family))
+		return sizeof(to->sa_family);
+	return to->sa_family == AF_INET ? sizeof(struct sockaddr_in)
+	       : to->sa_family == AF_INET6
+		       ? offsetof(struct sockaddr_in6, sin6_scope_id)
+		       : sizeof(to->sa_family);
+}
+
 EXI_PUBLIC int exs_connect(int s, const struct sockaddr *to, socklen_t len,
 			   int flags, exs_qhandle_t q, exs_ahandle_t a)
 {
@@ -42,6 +55,8 @@ EXI_PUBLIC int exs_connect(int s, const struct sockaddr *to, socklen_t len,
 		return (int)exi_result(-EINVAL);
 	if (q == EXS_QHANDLE_INVALID)
 		return (int)exi_result(exi_connect(s, to, len));
+	if (len < shortest(to, len))
+		return (int)exi_result(-EINVAL);
 	memcpy(&op.to, to, len);
 	op.to_len = len;
 	return (int)exi_result(submit(q, &op));
@@ -191,5 +206,8 @@ EXI_PUBLIC int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a)
 	ret = prepare(EXS_EVT_CLOSE, s, q, a, &op);
 	if (ret)
 		return (int)exi_result(ret);
-	return finish(exi_close(s), op);
+	ret = exi_close_submit(op);
+	if (ret)
+		exi_queue_unreserve(op);
+	return (int)exi_result(ret);
 }

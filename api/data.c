@@ -7,6 +7,7 @@
 #include "core/flow.h"
 #include "core/lifecycle.h"
 #include "core/mem.h"
+#include "core/packet.h"
 #include "core/parts.h"
 #include "core/queue.h"
 #include "core/sock.h"
@@ -17,10 +18,27 @@
 #define ASYNC_SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
 #define ASYNC_RECV_FLAGS (MSG_DONTWAIT | MSG_WAITALL)
 
-static int check(const void *buf, size_t len, int flags, int allowed)
+/* Of a message that is sent the end may be said, which it has anyway; there is
+ * no urgent byte, whichever the call. */
+static inline int check_flags(int s, int flags, int allowed)
 {
-	if (exi_unlikely(flags & ~allowed))
+	int others = flags & ~allowed;
+
+	if (exi_likely(!others))
+		return 0;
+	if (!exi_packet_is(s))
 		return -EINVAL;
+	if (allowed & MSG_NOSIGNAL)
+		others &= ~MSG_EOR;
+	return !others ? 0 : others == MSG_OOB ? -EOPNOTSUPP : -EINVAL;
+}
+
+static int check(int s, const void *buf, size_t len, int flags, int allowed)
+{
+	int err = check_flags(s, flags, allowed);
+
+	if (exi_unlikely(err))
+		return err;
 	if (exi_unlikely(len > SSIZE_MAX))
 		return -EINVAL;
 	if (exi_unlikely(!buf && len))
@@ -28,37 +46,43 @@ static int check(const void *buf, size_t len, int flags, int allowed)
 	return 0;
 }
 
-static inline int make(int type, int s, void *buf, size_t len, int flags,
-		       exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m,
-		       struct exi_op **ret)
+static int make(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 {
-	struct exi_op *op;
-	int err = exi_queue_reserve(q, m, buf, len, &op);
+	int err;
 
-	if (err)
-		return err;
-	op->type = type;
-	op->fd = s;
-	op->ahandle = a;
-	op->arg = op->buf = buf;
-	op->run = op->len = len;
-	op->flags = flags;
-	*ret = op;
-	return 0;
+	if (exi_queue_reserve_some(q, o, 1, ret, &err))
+		exi_op_describe(*ret, o);
+	return err;
+}
+
+/* All or none of what has its slots. */
+static int submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
+{
+	int err = exi_flow_submit_plain(o, ops, n);
+
+	while (err && n)
+		exi_queue_unreserve(ops[--n]);
+	return err;
 }
 
 static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
+	exs_x_op_t o = {
+		.exs_x_type = type,
+		.exs_x_socket = s,
+		.exs_x_buffer = buf,
+		.exs_x_length = len,
+		.exs_x_flags = flags,
+		.exs_x_mhandle = m,
+		.exs_x_ahandle = a,
+	};
 	struct exi_op *op;
-	int ret = make(type, s, buf, len, flags, q, a, m, &op);
+	int err;
 
-	if (ret)
-		return ret;
-	ret = exi_flow_submit(op);
-	if (ret)
-		exi_queue_unreserve(op);
-	return ret;
+	return exi_queue_reserve_some(q, &o, 1, &op, &err)
+		       ? submit_plain(&o, &op, 1)
+		       : err;
 }
 
 EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
@@ -68,7 +92,7 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check(buf, len, flags,
+	ret = check(s, buf, len, flags,
 		    q == EXS_QHANDLE_INVALID ? SEND_FLAGS : ASYNC_SEND_FLAGS);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
@@ -79,7 +103,7 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
-	ret = exi_flow_send(s, buf, len, flags);
+	ret = exi_flow_send_from(s, buf, len, flags, region);
 	exi_mem_put(region);
 	return exi_result(ret);
 }
@@ -91,7 +115,7 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 	ssize_t ret;
 
 	EXI_NEEDS_INIT();
-	ret = check(buf, len, flags,
+	ret = check(s, buf, len, flags,
 		    q == EXS_QHANDLE_INVALID ? RECV_FLAGS : ASYNC_RECV_FLAGS);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
@@ -157,15 +181,32 @@ static ssize_t move_parts(const struct exi_op *op, int s, int flags,
 	return exi_parts_recv(exi_flow_recv, s, v, op->n_parts, flags);
 }
 
-static ssize_t move_message(int type, int s, const exs_msghdr_t *msg, int flags)
+/* The operation has its parts. */
+static ssize_t move_whole(struct exi_op *op, int s, int flags, int *ret_flags)
+{
+	ssize_t ret;
+
+	op->fd = s;
+	op->flags = flags;
+	ret = exi_flow_message(op);
+	*ret_flags = op->event_flags;
+	exi_parts_release(op);
+	return ret;
+}
+
+static ssize_t move_message(int type, int s, const exs_msghdr_t *msg, int flags,
+			    int *ret_flags)
 {
 	struct exi_op op = { .type = type };
 	struct iovec few[EXI_PARTS_FEW], *v = few;
 	ssize_t ret;
 
 	ret = exi_parts_take(&op, msg->exs_msg_iov, msg->exs_msg_iovlen);
+	*ret_flags = 0;
 	if (ret)
 		return ret;
+	if (exi_packet_is(s))
+		return move_whole(&op, s, flags, ret_flags);
 	if (op.n_parts > EXI_PARTS_FEW)
 		v = calloc(op.n_parts, sizeof(*v));
 	for (size_t i = 0; v && i < op.n_parts; i++)
@@ -180,10 +221,12 @@ static ssize_t move_message(int type, int s, const exs_msghdr_t *msg, int flags)
 
 static int check_message(int s, const exs_msghdr_t *msg, int flags, int allowed)
 {
+	int err = check_flags(s, flags, allowed);
+
 	if (!msg)
 		return -EFAULT;
-	if (flags & ~allowed)
-		return -EINVAL;
+	if (err)
+		return err;
 	if (msg->exs_msg_name || msg->exs_msg_namelen || msg->exs_msg_control ||
 	    msg->exs_msg_controllen)
 		return -EOPNOTSUPP;
@@ -195,13 +238,15 @@ EXI_PUBLIC ssize_t exs_sendmsg(int s, const exs_msghdr_t *msg, int flags,
 {
 	bool now = q == EXS_QHANDLE_INVALID;
 	ssize_t ret;
+	int none;
 
 	EXI_NEEDS_INIT();
 	ret = check_message(s, msg, flags, now ? SEND_FLAGS : ASYNC_SEND_FLAGS);
 	if (ret)
 		return exi_result(ret);
 	if (now)
-		return exi_result(move_message(EXS_EVT_SENDMSG, s, msg, flags));
+		return exi_result(
+			move_message(EXS_EVT_SENDMSG, s, msg, flags, &none));
 	return exi_result(submit_message(EXS_EVT_SENDMSG, s,
 					 (exs_msghdr_t *)(uintptr_t)msg, flags,
 					 q, a));
@@ -212,6 +257,7 @@ EXI_PUBLIC ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags,
 {
 	bool now = q == EXS_QHANDLE_INVALID;
 	ssize_t ret;
+	int got;
 
 	EXI_NEEDS_INIT();
 	ret = check_message(s, msg, flags, now ? RECV_FLAGS : ASYNC_RECV_FLAGS);
@@ -220,9 +266,9 @@ EXI_PUBLIC ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags,
 	if (!now)
 		return exi_result(
 			submit_message(EXS_EVT_RECVMSG, s, msg, flags, q, a));
-	ret = move_message(EXS_EVT_RECVMSG, s, msg, flags);
+	ret = move_message(EXS_EVT_RECVMSG, s, msg, flags, &got);
 	if (ret >= 0)
-		msg->exs_msg_flags = 0;
+		msg->exs_msg_flags = got;
 	return exi_result(ret);
 }
 
@@ -257,10 +303,17 @@ static ssize_t move_files(int s, const exs_xferfile_t *xf, int n, int flags)
 	struct exi_op op = { .type = EXS_EVT_SENDFILE };
 	size_t done = 0;
 	ssize_t ret;
+	int none;
 
 	ret = exi_parts_take_files(&op, xf, n);
 	if (ret)
 		return ret;
+	if (exi_packet_is(s)) {
+		ret = move_whole(&op, s, flags & ~EXS_SHUT_WR, &none);
+		if (ret >= 0 && (flags & EXS_SHUT_WR))
+			exi_shutdown(s, SHUT_WR);
+		return ret;
+	}
 	if (!op.len) /* says what a send of nothing does */
 		ret = exi_flow_send(s, &(char){ 0 }, 0, flags & ~EXS_SHUT_WR);
 	for (size_t i = 0; i < op.n_parts && ret >= 0; i++) {
@@ -287,8 +340,9 @@ EXI_PUBLIC ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n,
 	int err;
 
 	EXI_NEEDS_INIT();
-	err = flags & ~(ASYNC_SEND_FLAGS | EXS_SHUT_WR) ? -EINVAL
-							: exi_sock_stream(s);
+	err = check_flags(s, flags, ASYNC_SEND_FLAGS | EXS_SHUT_WR);
+	if (!err)
+		err = exi_sock_stream(s);
 	if (err)
 		return exi_result(err);
 	return exi_result(q == EXS_QHANDLE_INVALID
@@ -338,13 +392,10 @@ static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 		tx = true;
 		/* fallthrough */
 	case EXS_EVT_RECV:
-		err = check(o->exs_x_buffer, o->exs_x_length, o->exs_x_flags,
+		err = check(o->exs_x_socket, o->exs_x_buffer, o->exs_x_length,
+			    o->exs_x_flags,
 			    tx ? ASYNC_SEND_FLAGS : ASYNC_RECV_FLAGS);
-		return err ? err
-			   : make(o->exs_x_type, o->exs_x_socket,
-				  o->exs_x_buffer, o->exs_x_length,
-				  o->exs_x_flags, q, o->exs_x_ahandle,
-				  o->exs_x_mhandle, ret);
+		return err ? err : make(o, q, ret);
 	default:
 		return -EINVAL;
 	}
@@ -353,6 +404,19 @@ static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 static bool akin(const struct exi_op *a, const struct exi_op *b)
 {
 	return a->fd == b->fd && exi_op_dir(a) == exi_op_dir(b);
+}
+
+/* How many of them were accepted, all or none, and in *ret_err why not. */
+static int submit_these(struct exi_op **ops, int n, int *ret_err)
+{
+	int err = exi_flow_submit_all(ops, n);
+
+	if (!err)
+		return n;
+	*ret_err = err;
+	while (n)
+		exi_queue_unreserve(ops[--n]);
+	return 0;
 }
 
 /* The next few of one socket and direction; how many were accepted, and in
@@ -373,15 +437,41 @@ static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 		}
 	}
 	*ret_err = err;
-	if (!i)
+	return i ? submit_these(ops, i, ret_err) : 0;
+}
+
+/* The next few transfers of one buffer each, of one socket and direction, get
+ * their slots together. */
+static int submit_run(exs_qhandle_t q, const exs_x_op_t *o, int n, int *ret_err)
+{
+	struct exi_op *ops[AT_ONCE];
+	int err;
+
+	n = exi_queue_reserve_some(q, o, n, ops, ret_err);
+	if (!n)
 		return 0;
-	err = exi_flow_submit_all(ops, i);
+	err = submit_plain(o, ops, n);
 	if (!err)
-		return i;
+		return n;
 	*ret_err = err;
-	while (i)
-		exi_queue_unreserve(ops[--i]);
 	return 0;
+}
+
+/* How many those are. */
+static int count_plain(const exs_x_op_t *o, int n)
+{
+	bool tx = o->exs_x_type == EXS_EVT_SEND;
+	int flags = tx ? ASYNC_SEND_FLAGS : ASYNC_RECV_FLAGS;
+	int i = 0;
+
+	if (!tx && o->exs_x_type != EXS_EVT_RECV)
+		return 0;
+	while (i < n && i < AT_ONCE && o[i].exs_x_type == o->exs_x_type &&
+	       o[i].exs_x_socket == o->exs_x_socket &&
+	       !check(o[i].exs_x_socket, o[i].exs_x_buffer, o[i].exs_x_length,
+		      o[i].exs_x_flags, flags))
+		i++;
+	return i;
 }
 
 static int submit_several(exs_qhandle_t q, const exs_x_op_t *o, int n)
@@ -392,8 +482,12 @@ static int submit_several(exs_qhandle_t q, const exs_x_op_t *o, int n)
 		return -EINVAL;
 	if (!o && n)
 		return -EFAULT;
-	while (done < n && !err)
-		done += submit_some(q, o + done, n - done, &err);
+	while (done < n && !err) {
+		int plain = count_plain(o + done, n - done);
+
+		done += plain > 1 ? submit_run(q, o + done, plain, &err)
+				  : submit_some(q, o + done, n - done, &err);
+	}
 	return done ? done : err;
 }
 

@@ -5,6 +5,7 @@
 
 #include "api/api.h"
 #include "core/lifecycle.h"
+#include "core/loan.h"
 #include "core/sock.h"
 #include "core/place.h"
 
@@ -41,8 +42,8 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	if (!exi_sock_lock(sk, s, EXI_RX, &sh))
 		return -EBADF;
 	h = &sh->half[EXI_RX];
-	snprintf(i.exs_x_rx_fabric, sizeof(i.exs_x_rx_fabric), "%s",
-		 fabric(sk, EXI_RX));
+	stpncpy(i.exs_x_rx_fabric, fabric(sk, EXI_RX),
+		sizeof(i.exs_x_rx_fabric) - 1);
 	i.exs_x_rx_bytes = h->bytes;
 	i.exs_x_rx_fabric_bytes = h->fabric_bytes;
 	i.exs_x_rx_direct_bytes = exi_place_bytes(sk, EXI_RX);
@@ -51,8 +52,8 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	if (!exi_sock_lock(sk, s, EXI_TX, &sh))
 		return -EBADF;
 	h = &sh->half[EXI_TX];
-	snprintf(i.exs_x_tx_fabric, sizeof(i.exs_x_tx_fabric), "%s",
-		 fabric(sk, EXI_TX));
+	stpncpy(i.exs_x_tx_fabric, fabric(sk, EXI_TX),
+		sizeof(i.exs_x_tx_fabric) - 1);
 	i.exs_x_tx_bytes = h->bytes;
 	i.exs_x_tx_fabric_bytes = h->fabric_bytes;
 	i.exs_x_tx_direct_bytes = exi_place_bytes(sk, EXI_TX);
@@ -89,4 +90,45 @@ EXI_PUBLIC int exs_x_downgrade(int s)
 {
 	EXI_NEEDS_INIT();
 	return (int)exi_result(exi_downgrade(s));
+}
+
+EXI_PUBLIC ssize_t exs_x_recv_loan(int s, const void **at, int flags)
+{
+	void *bytes = NULL;
+	ssize_t ret;
+
+	EXI_NEEDS_INIT();
+	ret = !at ? -EFAULT
+	      : flags & ~MSG_DONTWAIT
+		      ? -EINVAL
+		      : exi_loan_borrow(s, EXI_RX, SIZE_MAX, flags, &bytes);
+	if (ret > 0)
+		*at = bytes;
+	return exi_result(ret);
+}
+
+EXI_PUBLIC int exs_x_recv_return(int s, size_t len)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_loan_repay(s, EXI_RX, len, 0));
+}
+
+EXI_PUBLIC ssize_t exs_x_send_loan(int s, void **at, size_t want, int flags)
+{
+	ssize_t ret;
+
+	EXI_NEEDS_INIT();
+	ret = !at ? -EFAULT
+	      : !want || flags & ~MSG_DONTWAIT
+		      ? -EINVAL
+		      : exi_loan_borrow(s, EXI_TX, want, flags, at);
+	return exi_result(ret);
+}
+
+EXI_PUBLIC int exs_x_send_commit(int s, size_t len, int flags)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(flags & ~MSG_NOSIGNAL
+				       ? -EINVAL
+				       : exi_loan_repay(s, EXI_TX, len, flags));
 }

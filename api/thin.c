@@ -9,28 +9,37 @@
 #include "api/api.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
+#include "core/names.h"
 #include "core/orphan.h"
+#include "core/packet.h"
+#include "core/ready.h"
 #include "core/sock.h"
 #include "core/timeout.h"
 
+#define FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
+
 EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 {
+	bool tcp = (domain == AF_INET || domain == AF_INET6) &&
+		   (protocol == 0 || protocol == IPPROTO_TCP);
+	/* Messages, over a TCP connection as everything is. */
+	bool framed = tcp && (type & ~FLAGS) == SOCK_SEQPACKET;
 	struct exi_sock *sk;
 	int fd, ret;
 
 	EXI_NEEDS_INIT();
-	fd = socket(domain, type, protocol);
+	fd = socket(domain, framed ? SOCK_STREAM | (type & FLAGS) : type,
+		    protocol);
 	if (fd < 0)
 		return -1;
-	if ((domain != AF_INET && domain != AF_INET6) ||
-	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
-	    (protocol != 0 && protocol != IPPROTO_TCP))
+	if (!tcp || (!framed && (type & ~FLAGS) != SOCK_STREAM))
 		return fd;
 	ret = exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	if (ret) {
 		close(fd);
 		return (int)exi_result(ret);
 	}
+	sk->framed = framed;
 	return fd;
 }
 
@@ -52,6 +61,36 @@ EXI_PUBLIC int exs_listen(int s, int backlog)
 	return (int)exi_result(ret);
 }
 
+/* A listener by another number: what is accepted there is of the same kind. */
+static int listens_too(const struct exi_sock *sk, int fd)
+{
+	struct exi_sock *other;
+	int err =
+		sk->framed ? exi_sock_make(fd, EXI_ROLE_NONE, true, &other) : 0;
+
+	if (sk->framed && !err)
+		other->framed = true;
+	return err;
+}
+
+/* What is sent by the new number goes where the connection is. */
+static int duplicate(int s, int cmd, int least)
+{
+	struct exi_sock *sk = exi_sock_find(s);
+	int fd = fcntl(s, cmd, least), err;
+
+	if (fd < 0)
+		return -errno;
+	if (!sk || !exi_sock_is(sk, s) || !sk->adopted)
+		return fd;
+	err = sk->role == EXI_ROLE_LISTEN ? listens_too(sk, fd)
+					  : exi_name_add(sk, s, fd);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
 EXI_PUBLIC int exs_fcntl(int s, int cmd, ...)
 {
 	va_list ap;
@@ -67,6 +106,8 @@ EXI_PUBLIC int exs_fcntl(int s, int cmd, ...)
 		if (ret)
 			return (int)exi_result(ret);
 	}
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return (int)exi_result(duplicate(s, cmd, (int)(intptr_t)arg));
 	return fcntl(s, cmd, arg);
 }
 
@@ -130,15 +171,24 @@ static int set_own(int s, int name, const void *val, socklen_t len)
 EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 			      socklen_t *len)
 {
+	int ret;
+
 	EXI_NEEDS_INIT();
 	if (ours(level, name))
 		return (int)exi_result(get_own(s, name, val, len));
-	return getsockopt(s, level, name, val, len);
+	ret = getsockopt(s, level, name, val, len);
+	/* To the kernel it is a stream. */
+	if (ret == 0 && level == SOL_SOCKET && name == SO_TYPE &&
+	    exi_packet_is(s))
+		memcpy(val, &(int){ SOCK_SEQPACKET },
+		       *len < sizeof(int) ? *len : sizeof(int));
+	return ret;
 }
 
 EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 			      socklen_t len)
 {
+	struct exi_sock *sk;
 	int ret;
 
 	EXI_NEEDS_INIT();
@@ -147,7 +197,12 @@ EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 	ret = exi_before_option(s, level, name);
 	if (ret)
 		return (int)exi_result(ret);
-	return setsockopt(s, level, name, val, len);
+	ret = setsockopt(s, level, name, val, len);
+	sk = exi_sock_find(s);
+	if (ret == 0 && level == SOL_SOCKET && name == SO_RCVLOWAT && sk &&
+	    exi_sock_is(sk, s))
+		exi_ready_lowat(sk);
+	return ret;
 }
 
 EXI_PUBLIC int exs_getsockname(int s, struct sockaddr *addr, socklen_t *len)

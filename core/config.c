@@ -371,6 +371,11 @@ static const struct choice engines[] = {
 	{ NULL, 0 },
 };
 
+static const struct choice ofi_endpoints[] = { { "auto", EXI_OFI_AUTO },
+					       { "msg", EXI_OFI_MSG },
+					       { "rdm", EXI_OFI_RDM },
+					       { NULL, 0 } };
+
 static const struct choice trusts[] = {
 	{ "key", EXI_TRUST_KEY },
 	{ "hosts", EXI_TRUST_HOSTS },
@@ -460,7 +465,7 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_ZCOPY_THRESHOLD",
 		.accepts = "a number of bytes",
-		.help = "From this size on direct placement is tried.",
+		.help = "Bytes from which on transfers are placed directly.",
 		.fallback = "65536",
 		.parse = parse_u64,
 		.print = print_u64,
@@ -540,6 +545,39 @@ static const struct setting settings[] = {
 		AT(verbs_port_offset),
 	},
 	{
+		.variable = "EXS_OFI_PROVIDER",
+		.accepts = "a provider of libfabric, or nothing",
+		.help = "The one to use; software providers are not used "
+			"otherwise.",
+		.fallback = "",
+		.parse = parse_text,
+		.print = print_string,
+		AT(ofi_provider),
+	},
+	{
+		.variable = "EXS_OFI_ENDPOINT",
+		.accepts = "auto, msg or rdm",
+		.help = "Endpoints of libfabric: one for each connection "
+			"(msg), "
+			"or one for many (rdm).",
+		.fallback = "auto",
+		.parse = parse_choice,
+		.print = print_choice,
+		.choices = ofi_endpoints,
+		AT(ofi_endpoint),
+	},
+	{
+		.variable = "EXS_OFI_PORT_OFFSET",
+		.accepts = "0 to 64511",
+		.help = "Where a port of TCP is asked for over libfabric; both "
+			"ends the same.",
+		.fallback = "22000",
+		.parse = parse_u32,
+		.print = print_u32,
+		.max = 64511,
+		AT(ofi_port_offset),
+	},
+	{
 		.variable = "EXS_REPORT",
 		.accepts = "- for standard error, or a path of at most 255 "
 			   "bytes",
@@ -553,7 +591,8 @@ static const struct setting settings[] = {
 };
 
 _Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&
-		       sizeof(enum exi_trust) == sizeof(int),
+		       sizeof(enum exi_trust) == sizeof(int) &&
+		       sizeof(enum exi_ofi_endpoint) == sizeof(int),
 	       "parse_choice() writes an int");
 
 #define N_SETTINGS   (sizeof(settings) / sizeof(settings[0]))
@@ -742,10 +781,19 @@ static void find_file(void)
 			 path, EXI_CONFIG_PATH_MAX - 1);
 }
 
+static const char *keep(const char *variable)
+{
+	const char *value = secure_getenv(variable);
+
+	return value ? strdup(value) : NULL;
+}
+
 static void load(void)
 {
 	struct file file = { 0 };
 
+	config.config_home = keep("XDG_CONFIG_HOME");
+	config.home = keep("HOME");
 	for (size_t i = 0; i < N_SETTINGS; i++)
 		apply(i, ORIGIN_DEFAULT, settings[i].fallback);
 	find_file();

@@ -21,6 +21,12 @@ enum exi_tcp_engine {
 	EXI_TCP_ENGINE_EPOLL,
 };
 
+enum exi_ofi_endpoint {
+	EXI_OFI_AUTO,
+	EXI_OFI_MSG,
+	EXI_OFI_RDM,
+};
+
 enum exi_trust {
 	EXI_TRUST_KEY,
 	EXI_TRUST_HOSTS,
@@ -47,10 +53,16 @@ struct exi_config {
 	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
 	/* EXS_KEY_FILE: "" is searched for, see core/key.h. */
 	char key_file[EXI_CONFIG_PATH_MAX];
+	/* XDG_CONFIG_HOME and HOME, or null: servers clear theirs before
+	 * anybody comes. */
+	const char *config_home, *home;
 	enum exi_trust trust;			/* EXS_TRUST */
 	char verbs_device[EXI_CONFIG_PATH_MAX]; /* EXS_VERBS_DEVICE: a list */
 	int verbs_gid_index;			/* EXS_VERBS_GID_INDEX; -1 */
 	uint32_t verbs_port_offset;		/* EXS_VERBS_PORT_OFFSET */
+	char ofi_provider[EXI_CONFIG_PATH_MAX]; /* EXS_OFI_PROVIDER */
+	enum exi_ofi_endpoint ofi_endpoint;	/* EXS_OFI_ENDPOINT */
+	uint32_t ofi_port_offset;		/* EXS_OFI_PORT_OFFSET */
 	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
 };
 

@@ -11,6 +11,7 @@
 #include "core/link.h"
 #include "core/log.h"
 #include "core/mem.h"
+#include "core/module.h"
 #include "core/poll.h"
 #include "core/queue.h"
 #include "core/registry.h"
@@ -76,6 +77,16 @@ void exi_core_forked(bool child)
 		in_parent();
 }
 
+/* Two of us would both believe a descriptor theirs. */
+static int check_alone(void)
+{
+	if (!exi_module_twice())
+		return 0;
+	exi_error("a program with libexs.a cannot run under exs run: link it "
+		  "with libexs.so, or run it as it is");
+	return -EBUSY;
+}
+
 /* EXS_REQUIRE names what the program must not run without. */
 static int check_require(void)
 {
@@ -100,7 +111,9 @@ int exi_core_init(void)
 	if (!atomic_load(&exi_core_started)) {
 		exi_config_load();
 		exi_surroundings_init();
-		ret = check_require();
+		ret = check_alone();
+		if (!ret)
+			ret = check_require();
 		if (!ret)
 			ret = exi_sock_init();
 		if (!ret)

@@ -8,17 +8,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "core/cancel.h"
+#include "core/config.h"
 #include "core/family.h"
 #include "core/futex.h"
 #include "core/link.h"
+#include "core/loan.h"
 #include "core/log.h"
+#include "core/packet.h"
 #include "core/parts.h"
 #include "core/place.h"
 #include "core/queue.h"
@@ -62,6 +67,13 @@ static ssize_t fabric_failed(struct exi_sock *sk, struct exi_half *h)
 
 /* --- sending ------------------------------------------------------------ */
 
+static int not_drained(struct exi_sock *sk, ssize_t err)
+{
+	if (err != -EAGAIN && err != -EINTR)
+		exi_place_forsake(sk);
+	return (int)err;
+}
+
 int exi_flow_drain_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
@@ -70,22 +82,23 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 
 	/* Not into what got the number when a plain call closed ours. */
 	if (!exi_sock_current(sk, sk->tcp->fd))
-		return -EBADF;
+		return not_drained(sk, -EBADF);
 	while (sk->record_left) {
 		ssize_t n = sk->tcp->ops->send(
 			sk->tcp, sk->record + EXI_RESUME - sk->record_left,
 			sk->record_left, 0);
 
 		if (n < 0)
-			return (int)n;
+			return not_drained(sk, n);
 		sk->record_left -= (uint32_t)n;
 	}
 	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
 		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
 
 		if (n < 0)
-			return (int)n;
+			return not_drained(sk, n);
 		sk->fab->swops->drained(sk->fab, (size_t)n);
+		exi_place_reap(sk, EXI_TX);
 	}
 	h->mode = EXI_MODE_TCP;
 	if (h->lingers)
@@ -146,17 +159,25 @@ int exi_flow_error(int fd)
 		       : 0;
 }
 
+/* What is to be said of the direction, once. But what EXS_REQUIRE forbids stays
+ * forbidden. */
+static int take_err(struct exi_half *h)
+{
+	int err = atomic_load(&h->err);
+
+	return err == EPROTONOSUPPORT ? err : atomic_exchange(&h->err, 0);
+}
+
 /* Why nothing can be sent any more; 0 when it can, or the kernel is to say. */
 static int send_refused(struct exi_sock *sk, struct exi_half *h)
 {
-	int err;
+	/* First: exi_link_reset() stores the error before this. */
+	bool broken = atomic_load(&h->broken);
+	int err = take_err(h);
 
-	if (h->err) {
-		err = h->err;
-		h->err = 0;
+	if (err)
 		return -err;
-	}
-	if (h->broken || (h->ended && !h->fin))
+	if (broken || (h->ended && !h->fin))
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
 		err = take_so_error(sk->tcp->fd);
@@ -353,11 +374,8 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 {
 	ssize_t n = (ssize_t)len;
 
-	if (h->err) {
-		n = -h->err;
-		h->err = 0;
-		return n;
-	}
+	if (h->err)
+		return -take_err(h);
 	if (h->broken || h->ended)
 		return 0;
 	if (sk->posted[EXI_RX])
@@ -449,6 +467,24 @@ static int send_flags(const struct exi_op *op)
 	return (op->flags & ~EXS_SHUT_WR) | (more ? MSG_MORE : 0);
 }
 
+/* The same of a message: what goes around it, too. */
+static int message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		       struct exi_xfer *x)
+{
+	ssize_t n;
+
+	x->flags = 0;
+	if (dir == EXI_TX) {
+		x->len = exi_packet_run(sk, op, &x->buf);
+		if (!exi_packet_headed(op) && op->len)
+			x->flags = MSG_MORE;
+		return 0;
+	}
+	n = exi_packet_want(sk, op, &x->buf);
+	x->len = (size_t)n;
+	return n > 0 ? 0 : n ? (int)n : -EAGAIN;
+}
+
 /* Hands what comes next of the first operation to the kernel. */
 static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 {
@@ -458,6 +494,11 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 
 	x->buf = op->buf;
 	x->len = op->run;
+	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
+		   ~(MSG_WAITALL | MSG_DONTWAIT);
+	ret = sk->framed ? message_run(sk, dir, op, x) : 0;
+	if (ret)
+		return ret;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
 	if (dir == EXI_RX && h->mode == EXI_MODE_BACK) {
@@ -466,8 +507,6 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 		if (n > 0)
 			x->len = (size_t)n;
 	}
-	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
-		   ~(MSG_WAITALL | MSG_DONTWAIT);
 	x->done = posted_done;
 	x->conn = sk->tcp;
 	x->owner = sk;
@@ -526,10 +565,16 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 			return 0;
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
 	}
+	if (h->mode == EXI_MODE_DRAIN) {
+		int ret = exi_flow_await_drain_locked(sk);
+
+		if (op || ret == 0 || ret == -EAGAIN)
+			return ret;
+		exi_place_forsake(sk);
+		return -EAGAIN;
+	}
 	if (!op)
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
-	if (h->mode == EXI_MODE_DRAIN)
-		return exi_flow_await_drain_locked(sk);
 	/* The service reads on, or TAKEN comes. */
 	if (dir == EXI_RX && atomic_load(&h->untaken) && exi_sock_remote(sk) &&
 	    h->back >= h->left)
@@ -539,6 +584,25 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	return post_locked(sk, dir, op);
 }
 
+/* The last of finishing a message's operation. */
+static void finish_message(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_op *op, int err)
+{
+	bool waits = !op->queue && !op->ours;
+
+	if (exi_packet_over(sk, dir, op, err ? err : op->err) && !sk->closing)
+		exi_flow_end_locked(sk);
+	if (op->ours)
+		free(op);
+	else
+		exi_op_complete(op);
+	if (waits) /* its thread may sleep until bytes can move */
+		exi_sock_kick_locked(sk, dir);
+}
+
+static void end_loan(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		     int err);
+
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err)
 {
@@ -547,6 +611,14 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	exi_timeout_begins(sk, dir);
 	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
 		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
+	if (exi_unlikely(op->loan)) {
+		end_loan(sk, dir, op, err);
+		return;
+	}
+	if (exi_unlikely(sk->framed)) {
+		finish_message(sk, dir, op, err);
+		return;
+	}
 	/* What moved before an error is reported; the error comes next, unless
 	 * it is the operation's own. */
 	op->err = op->done ? op->err : err;
@@ -573,6 +645,17 @@ static bool content(const struct exi_op *op, enum exi_dir dir)
  * of the kernel, for all of them. */
 #define TOGETHER 2048
 
+/* A few bytes, which are the most frequent case, without a call. */
+static inline void put(char *to, const char *from, size_t n)
+{
+	if (n >= 8 && n <= 16) {
+		memcpy(to, from, 8);
+		memcpy(to + n - 8, from + n - 8, 8);
+	} else if (n) {
+		memcpy(to, from, n);
+	}
+}
+
 /* Puts the first few side by side; how many bytes, 0: there is only one. */
 static size_t gather(const struct exi_list *ops, char *buf)
 {
@@ -586,15 +669,43 @@ static size_t gather(const struct exi_list *ops, char *buf)
 		const struct exi_op *op =
 			exi_container(pos, struct exi_op, node);
 
-		if (op->run > TOGETHER - n || op->parts || op->cancelled ||
-		    (op->flags & MSG_MORE))
+		if (op->run > TOGETHER - n || op->parts || op->holds ||
+		    op->cancelled || (op->flags & MSG_MORE))
 			break;
-		if (op->run)
-			memcpy(buf + n, op->buf, op->run);
+		put(buf + n, op->buf, op->run);
 		n += op->run;
 		count++;
 	}
 	return count > 1 ? n : 0;
+}
+
+/* n bytes of theirs were sent: their events come with one lock. */
+static void finish_together(struct exi_sock *sk, size_t n)
+{
+	struct exi_list over = EXI_LIST_INIT(over);
+	struct exi_list *pos;
+	int count = 0;
+
+	exi_list_for_each (pos, &sk->ops[EXI_TX]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (!n)
+			break;
+		if (op->run > n) {
+			exi_parts_moved(op, n);
+			break;
+		}
+		n -= op->run;
+		op->done += op->run;
+		op->run = 0;
+		count++;
+	}
+	if (!count)
+		return;
+	exi_list_move(&sk->ops[EXI_TX], pos->prev, &over);
+	count_ops(sk, EXI_TX, -count);
+	exi_timeout_begins(sk, EXI_TX);
+	exi_op_complete_all(&over);
 }
 
 /* False: there is nothing to send together. *ret is as of an attempt for the
@@ -611,15 +722,8 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 	if (!left)
 		return false;
 	*ret = try_send(sk, h, buf, left, 0);
-	for (left = *ret > 0 ? (size_t)*ret : 0; left;) {
-		struct exi_op *op = exi_container(sk->ops[EXI_TX].next,
-						  struct exi_op, node);
-		size_t want = op->run, part = want < left ? want : left;
-
-		left -= part;
-		if (moved(op, EXI_TX, part, want))
-			exi_flow_finish_locked(sk, EXI_TX, op, 0);
-	}
+	if (*ret > 0)
+		finish_together(sk, (size_t)*ret);
 	return true;
 }
 
@@ -633,12 +737,15 @@ static void finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
 		exi_flow_finish_locked(sk, dir, op, 0);
 }
 
-/* Receives are moved in order: those that are lent come first. */
+/* Receives are moved in order, and so is what is drained: those that are lent come
+ * first. */
 static struct exi_op *to_move(struct exi_sock *sk, enum exi_dir dir)
 {
 	if (exi_likely(!exi_place_lent(sk, dir)))
 		return exi_container(sk->ops[dir].next, struct exi_op, node);
-	return dir == EXI_RX ? NULL : exi_place_first(sk, dir);
+	return dir == EXI_RX || sk->sh->half[dir].mode == EXI_MODE_DRAIN
+		       ? NULL
+		       : exi_place_first(sk, dir);
 }
 
 /* Nothing more of it moves: n is why. */
@@ -655,6 +762,177 @@ static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 	op->len = op->done + op->lent;
 	op->run = 0;
 	sk->sh->half[dir].err = err;
+	if (sk->framed)
+		op->err = err;
+}
+
+/* --- messages ----------------------------------------------------------- */
+
+/* What came is not what a socket of messages sends: nothing is read any more,
+ * nor sent. */
+static void misread(struct exi_sock *sk, ssize_t err)
+{
+	exi_warn("descriptor %d: the peer sends %s", sk->tcp->fd,
+		 err == -EPROTOTYPE ? "no messages: it is no SOCK_SEQPACKET"
+				    : "a message that is too long");
+	exi_sock_kick_locked(sk, EXI_RX);
+	exi_sock_kick(sk, EXI_TX);
+	exi_service_progress(sk, EXI_TX);
+}
+
+static ssize_t came(struct exi_sock *sk, struct exi_op *op, size_t n)
+{
+	int ret = exi_packet_came(sk, op, n);
+
+	if (exi_unlikely(ret == -EPROTOTYPE || ret == -EPROTO))
+		misread(sk, ret);
+	return ret;
+}
+
+/* What did not fit, as far as it is there: what is left of it at the end would
+ * be unread. */
+static void skip_message(struct exi_sock *sk, struct exi_half *h,
+			 struct exi_op *op)
+{
+	ssize_t n;
+	void *to;
+
+	while ((n = exi_packet_skip(sk, &to)) > 0) {
+		n = try_recv(sk, h, to, (size_t)n, 0);
+		if (n <= 0)
+			break; /* for the next receive to find */
+		exi_packet_came(sk, op, (size_t)n);
+	}
+	if (n < 0 && n != -EAGAIN && n != -ESTALE && n != -EREMOTE)
+		h->err = (int)-n;
+}
+
+/* 1: the operation has its message, or the end. */
+static ssize_t recv_message(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_op *op)
+{
+	ssize_t n;
+	void *to;
+
+	do {
+		n = exi_packet_want(sk, op, &to);
+		if (n == 0 && op->begun)
+			skip_message(sk, h, op);
+		if (n <= 0)
+			return n ? n : 1;
+		n = try_recv(sk, h, to, (size_t)n, 0);
+		if (n < 0)
+			return n;
+		n = came(sk, op, (size_t)n);
+	} while (n == 0);
+	return n;
+}
+
+/* n bytes went of a message, and of those behind it. */
+static ssize_t went(struct exi_sock *sk, struct exi_op *op, size_t n)
+{
+	struct exi_op *first = op;
+
+	for (;;) {
+		struct exi_list *next = op->node.next;
+
+		n -= exi_packet_went(sk, op, n);
+		exi_packet_note(sk, op);
+		if (!n)
+			break;
+		finish_in_turn(sk, EXI_TX, op);
+		op = exi_container(next, struct exi_op, node);
+	}
+	if (op == first)
+		return exi_packet_sent(op);
+	if (exi_packet_sent(op))
+		finish_in_turn(sk, EXI_TX, op);
+	return 0;
+}
+
+/* 1: the message was sent, 0: some of it. */
+static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_op *op)
+{
+	char room[EXI_PACKET_ROOM];
+	bool more;
+	ssize_t n = exi_packet_turn(sk);
+
+	if (!n && exi_parts_wants(op))
+		n = exi_parts_read(op);
+	if (n)
+		return n;
+	if (!exi_packet_headed(op)) {
+		size_t len = exi_packet_gather(sk, op, room, &more);
+
+		n = try_send(sk, h, room, len, more ? MSG_MORE : 0);
+	} else {
+		n = try_send(sk, h, op->buf, op->run, 0);
+	}
+	return n > 0 ? went(sk, op, (size_t)n) : n;
+}
+
+static ssize_t move_message(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	return dir == EXI_RX ? recv_message(sk, h, op)
+			     : send_message(sk, h, op);
+}
+
+/* The kernel moved n bytes of a message. */
+static void posted_message(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_op *op, size_t n)
+{
+	ssize_t ret = dir == EXI_RX ? came(sk, op, n) : went(sk, op, n);
+
+	if (ret < 0)
+		exi_flow_finish_locked(sk, dir, op, (int)-ret);
+	else if (ret)
+		finish_in_turn(sk, dir, op);
+}
+
+/* Of a message that has begun, what came is kept for the next receive; what a
+ * call has sent, the library completes; an operation of a queue goes on.
+ * False: so it does. */
+static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_op *op)
+{
+	int err = 0;
+
+	if (dir == EXI_RX && !exi_packet_keep(sk, op))
+		return false;
+	if (dir == EXI_TX) {
+		err = op->queue ? -ENOMEM : exi_packet_rest(op);
+		if (err == -ENOMEM)
+			return false;
+		if (!err) {
+			exi_op_complete(op);
+			exi_sock_kick_locked(sk, dir);
+			return true;
+		}
+	}
+	exi_flow_finish_locked(sk, dir, op, err ? -err : ECANCELED);
+	return true;
+}
+
+void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op)
+{
+	if (exi_likely(!op->begun) || sk->closing)
+		exi_flow_finish_locked(sk, dir, op, ECANCELED);
+	else if (!leave_message(sk, dir, op))
+		op->cancelled = false;
+}
+
+/* No operation moves: there is none, or the first one holds all. */
+static bool idle(const struct exi_sock *sk, enum exi_dir dir)
+{
+	const struct exi_list *first = sk->ops[dir].next;
+
+	return first == &sk->ops[dir] ||
+	       exi_container(first, struct exi_op, node)->holds;
 }
 
 /* The last of what was lent came back. */
@@ -675,6 +953,8 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 		size_t want = 0;
 
 		if (exi_unlikely(exi_place_lent(sk, dir))) {
+			if (h->mode == EXI_MODE_DRAIN)
+				exi_flow_drain_locked(sk);
 			exi_place_reap(sk, dir);
 			if (dir == EXI_RX && h->leaving)
 				give_back(sk);
@@ -682,8 +962,13 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 				break;
 		}
 		op = to_move(sk, dir);
+		if (op && exi_unlikely(op->holds)) {
+			if (!op->loan && !op->finished)
+				exi_op_complete(op); /* its thread's turn */
+			break;
+		}
 		if (op && op->cancelled && !op->lent) {
-			exi_flow_finish_locked(sk, dir, op, ECANCELED);
+			exi_flow_cancelled_locked(sk, dir, op);
 			continue;
 		}
 		if (op && exi_unlikely(exi_parts_wants(op))) {
@@ -694,11 +979,24 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 				continue;
 			}
 		}
-		if (op && dir == EXI_TX && exi_place_give(sk, op) > 0)
-			continue;
+		if (op && dir == EXI_TX &&
+		    (!sk->framed || exi_packet_headed(op))) {
+			n = exi_place_give(sk, op);
+			if (n > 0)
+				continue;
+			if (n == -EALREADY)
+				op = NULL;
+			n = -EAGAIN;
+		}
 		if (op)
 			want = op->run;
-		if (op && dir == EXI_RX)
+		if (op && exi_unlikely(sk->framed)) {
+			n = move_message(sk, dir, op);
+			if (n == 1)
+				finish_in_turn(sk, dir, op);
+			if (n >= 0)
+				continue;
+		} else if (op && dir == EXI_RX)
 			n = try_recv(sk, h, op->buf, want, op->flags);
 		else if (op && !send_together(sk, h, &n))
 			n = try_send(sk, h, op->buf, want, send_flags(op));
@@ -732,7 +1030,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
 		exi_flow_end_locked(sk);
-	while (exi_list_empty(&sk->ops[dir]) && h->mode == EXI_MODE_DRAIN &&
+	while (idle(sk, dir) && h->mode == EXI_MODE_DRAIN &&
 	       exi_flow_drain_locked(sk) == -EAGAIN &&
 	       exi_flow_await_drain_locked(sk) == -EAGAIN)
 		;
@@ -780,14 +1078,16 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 			h->back += (uint64_t)result;
 	}
 	/* The end is found again, and judged, by the attempt below. */
-	if (dir == EXI_RX && result == 0 && op->len > op->done)
+	if (dir == EXI_RX && result == 0 && (op->len > op->done || sk->framed))
 		result = -ECANCELED;
-	if (result >= 0 && moved(op, dir, (size_t)result, x->len))
+	if (result >= 0 && exi_unlikely(sk->framed))
+		posted_message(sk, dir, op, (size_t)result);
+	else if (result >= 0 && moved(op, dir, (size_t)result, x->len))
 		finish_in_turn(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)
 		exi_flow_finish_locked(sk, dir, op, (int)-result);
 	else if (op->cancelled)
-		exi_flow_finish_locked(sk, dir, op, ECANCELED);
+		exi_flow_cancelled_locked(sk, dir, op);
 	exi_flow_progress_locked(sk, dir);
 	exi_unlock(&h->lock);
 	if (dir == EXI_RX)
@@ -807,22 +1107,33 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
  * would go into a ring. */
 #define REST_TICKS 20000
 
+static uint64_t was_used(struct exi_sock *sk)
+{
+	uint64_t now = exi_ticks();
+
+	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
+	return now;
+}
+
 static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 {
-	uint64_t now, last;
+	uint64_t last;
 	uint32_t generation;
 
 	if (exi_closes_seen)
 		return sk;
-	now = exi_ticks();
 	last = atomic_load_explicit(&sk->used, memory_order_relaxed);
-	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
-	if (exi_likely(now - last < REST_TICKS))
+	if (exi_likely(was_used(sk) - last < REST_TICKS))
 		return sk;
 	generation = atomic_load(&sk->generation);
 	if (atomic_load(&sk->cookie) == 0 || exi_sock_current(sk, fd))
 		return sk;
 	exi_sock_forget(sk, fd, generation);
+	/* The service may have been first, and is not done: until it is, the
+	 * number leads to what it was. */
+	while (exi_sock_is(sk, fd) &&
+	       atomic_load(&sk->generation) == generation)
+		sched_yield();
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
@@ -840,52 +1151,179 @@ static void before_send(struct exi_sock *sk, int fd, size_t len)
 		exi_link_meet(sk, fd, EXI_TX);
 }
 
-int exi_flow_submit_all(struct exi_op **ops, int n)
+/* The socket that a descriptor means to who submits to it. */
+static int addressed(int fd, struct exi_sock **ret)
+{
+	int err = exi_sock_get(fd, ret);
+
+	if (err)
+		return err;
+	*ret = still_ours(*ret, fd);
+	if (!*ret)
+		return -EBADF;
+	if (exi_unlikely(!exi_sock_used_here(*ret)))
+		exi_sock_inherit(*ret);
+	if (exi_unlikely(exi_family_elsewhere(*ret)))
+		exi_family_ask(*ret); /* a failure is told by the attempt */
+	return 0;
+}
+
+/* Locks the direction, when it takes operations. */
+static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
+		 struct exi_shared **ret)
+{
+	int err;
+
+	if (!exi_sock_lock(sk, fd, dir, ret))
+		return -EBADF;
+	err = sk->closing				      ? -EBADF
+	      : dir == EXI_TX && (*ret)->half[dir].end_wanted ? -EPIPE
+							      : 0;
+	if (err)
+		exi_half_unlock(&(*ret)->half[dir]);
+	return err;
+}
+
+static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_op **ops, int n)
+{
+	for (int i = 0; i < n; i++)
+		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
+	count_ops(sk, dir, n);
+	/* Behind others they wait their turn, which all that is lent has had. */
+	if (sk->ops[dir].next == &ops[0]->node) {
+		exi_timeout_begins(sk, dir);
+		exi_flow_progress_locked(sk, dir);
+	} else if (exi_place_lent(sk, dir) && to_move(sk, dir) == ops[0]) {
+		exi_flow_progress_locked(sk, dir);
+	}
+}
+
+static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 {
 	enum exi_dir dir = exi_op_dir(ops[0]);
 	struct exi_shared *sh;
-	struct exi_sock *sk;
 	size_t len = 0;
 	int fd = ops[0]->fd; /* an op is the queue's from when it is listed */
 	int ret;
 
-	ret = exi_sock_get(fd, &sk);
-	if (ret)
-		return ret;
-	sk = still_ours(sk, fd);
-	if (!sk)
-		return -EBADF;
-	if (exi_unlikely(sk->process != exi_use_token()))
-		exi_sock_inherit(sk);
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
+		ret = sk->framed ? exi_packet_check(sk, ops[i]) : 0;
+		if (ret)
+			return ret;
 		len += ops[i]->len;
+	}
 	if (dir == EXI_TX)
 		before_send(sk, fd, len);
-	if (!exi_sock_lock(sk, fd, dir, &sh))
-		return -EBADF;
-	ret = sk->closing				  ? -EBADF
-	      : dir == EXI_TX && sh->half[dir].end_wanted ? -EPIPE
-							  : 0;
-	if (ret) {
-		exi_half_unlock(&sh->half[dir]);
+	ret = enter(sk, fd, dir, &sh);
+	if (ret)
 		return ret;
-	}
 	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
 		sh->half[dir].end_wanted |= EXI_END_AFTER;
-	for (int i = 0; i < n; i++)
-		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
-	count_ops(sk, dir, n);
-	/* Behind others they wait their turn. */
-	if (sk->ops[dir].next == &ops[0]->node) {
-		exi_timeout_begins(sk, dir);
-		exi_flow_progress_locked(sk, dir);
-	}
+	enlist_locked(sk, dir, ops, n);
 	exi_half_unlock(&sh->half[dir]);
 	if (dir == EXI_RX)
 		after_recv(sk, fd);
 	return 0;
+}
+
+int exi_flow_submit_all(struct exi_op **ops, int n)
+{
+	struct exi_sock *sk;
+	int ret = addressed(ops[0]->fd, &sk);
+
+	return ret ? ret : submit_to(sk, ops, n);
+}
+
+/* Nothing is before what comes now, and the ring may take it. */
+static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
+{
+	return h->mode == EXI_MODE_RING && sk->fab &&
+	       exi_list_empty(&sk->ops[EXI_TX]) && !sk->posted[EXI_TX] &&
+	       !(h->ended | h->broken | (uint32_t)h->err |
+		 atomic_load_explicit(&sk->sh->gone, memory_order_relaxed));
+}
+
+/* The first few sends that are short go side by side, with no more of an
+ * operation than its event needs. How many were sent whole, and in *ret_part how
+ * many bytes of the next. */
+static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
+			       struct exi_op **ops, int n, size_t *ret_part)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct exi_list over = EXI_LIST_INIT(over);
+	char together[TOGETHER];
+	const char *from = n == 1 ? o->exs_x_buffer : together;
+	size_t len = 0;
+	ssize_t ret;
+	int i;
+
+	for (i = 0; i < n && o[i].exs_x_length <= TOGETHER - len &&
+		    !(o[i].exs_x_flags & MSG_MORE);
+	     i++) {
+		if (n > 1)
+			put(together + len, o[i].exs_x_buffer,
+			    o[i].exs_x_length);
+		len += o[i].exs_x_length;
+	}
+	ret = len ? try_send_ring(sk, h, from, len) : 0;
+	if (ret < 0 && ret != -EAGAIN && ret != -EINTR)
+		h->err = (int)-ret; /* the next attempt says it */
+	*ret_part = ret > 0 ? (size_t)ret : 0;
+	for (i = 0; i < n && *ret_part && o[i].exs_x_length <= *ret_part; i++) {
+		exi_op_sent(ops[i], &o[i]);
+		exi_list_add_tail(&over, &ops[i]->node);
+		*ret_part -= o[i].exs_x_length;
+	}
+	if (i)
+		exi_op_complete_all(&over);
+	return i;
+}
+
+static void describe_all(struct exi_op **ops, const exs_x_op_t *o, int n)
+{
+	for (int i = 0; i < n; i++)
+		exi_op_describe(ops[i], &o[i]);
+}
+
+static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
+			struct exi_op **ops, int n)
+{
+	struct exi_shared *sh;
+	size_t part = 0, len = 0;
+	int sent = 0, ret;
+
+	for (int i = 0; i < n; i++)
+		len += o[i].exs_x_length;
+	before_send(sk, o->exs_x_socket, len);
+	ret = enter(sk, o->exs_x_socket, EXI_TX, &sh);
+	if (ret)
+		return ret;
+	if (straight_to_ring(sk, &sh->half[EXI_TX]))
+		sent = send_at_once_locked(sk, o, ops, n, &part);
+	if (sent < n) {
+		describe_all(ops + sent, o + sent, n - sent);
+		if (part)
+			exi_parts_moved(ops[sent], part);
+		enlist_locked(sk, EXI_TX, ops + sent, n - sent);
+	}
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return 0;
+}
+
+int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
+{
+	struct exi_sock *sk;
+	int ret = addressed(o->exs_x_socket, &sk);
+
+	if (ret)
+		return ret;
+	/* Of others it is not known that they are streams. */
+	if (o->exs_x_type == EXS_EVT_SEND && !sk->framed &&
+	    sk->role != EXI_ROLE_NONE)
+		return submit_sends(sk, o, ops, n);
+	describe_all(ops, o, n);
+	return submit_to(sk, ops, n);
 }
 
 int exi_flow_submit(struct exi_op *op)
@@ -893,32 +1331,64 @@ int exi_flow_submit(struct exi_op *op)
 	return exi_flow_submit_all(&op, 1);
 }
 
-int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
-		    exs_ahandle_t a)
+/* Which operations are meant. */
+struct which {
+	bool calls; /* also those of synchronous calls */
+	bool any;   /* or of the handle a */
+	exs_ahandle_t a;
+};
+
+static bool meant(const struct exi_op *op, const struct which *w)
 {
-	struct exi_half *h = &sk->sh->half[dir];
+	return !op->cancelled && !op->sent && (op->queue || w->calls) &&
+	       (w->any || op->ahandle == w->a);
+}
+
+static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
+		       const struct which *w)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[dir];
 	struct exi_list *pos, *tmp;
+	bool waited = false;
 	int n = 0;
 
 	exi_lock(&h->lock);
+	/* Acquire: pairs with exi_sock_make(). What is forgotten has none, and
+	 * with its lock held no other comes in its place. */
+	if (atomic_load_explicit(&sk->fd, memory_order_acquire) < 0 ||
+	    exi_sock_shared(sk) != sh) {
+		exi_unlock(&h->lock);
+		return 0;
+	}
 	exi_list_for_each_safe (pos, tmp, &sk->ops[dir]) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 
-		if (op->cancelled || op->sent || (!any && op->ahandle != a))
+		if (!meant(op, w))
 			continue;
-		op->cancelled = true;
 		n++;
+		/* A message that has begun is sent. */
+		if (dir == EXI_TX && op->begun && op->queue && !w->calls)
+			continue;
+		waited = waited || op->waits;
+		op->cancelled = true;
 		if (op->lent)
 			exi_place_recall(sk, dir, op);
 		else if (sk->posted[dir] != op)
-			exi_flow_finish_locked(sk, dir, op, ECANCELED);
+			exi_flow_cancelled_locked(sk, dir, op);
 		else
 			sk->tcp->ops->cancel(sk->tcp, &sk->xfer[dir]);
 	}
-	if (exi_place_lent(sk, dir))
+	if (exi_place_lent(sk, dir) || waited)
 		exi_flow_progress_locked(sk, dir);
 	exi_unlock(&h->lock);
 	return n;
+}
+
+int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
+		    exs_ahandle_t a)
+{
+	return cancel_some(sk, dir, &(struct which){ .any = any, .a = a });
 }
 
 static bool in_flight(struct exi_sock *sk)
@@ -939,8 +1409,10 @@ static bool in_flight(struct exi_sock *sk)
 
 void exi_flow_stop(struct exi_sock *sk)
 {
-	exi_flow_cancel(sk, EXI_RX, true, NULL);
-	exi_flow_cancel(sk, EXI_TX, true, NULL);
+	const struct which all = { .calls = true, .any = true };
+
+	cancel_some(sk, EXI_RX, &all);
+	cancel_some(sk, EXI_TX, &all);
 	/* The kernel gives a cancelled transfer back at once or never had it:
 	 * this ends. */
 	while (in_flight(sk)) {
@@ -1038,6 +1510,7 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 	if (p->look.on) {
 		exi_look_spin(&p->look);
 		p->spun = !p->look.hit;
+		was_used(sk); /* a call that spins is no rest */
 		return 0;
 	}
 	p->spun = false;
@@ -1091,6 +1564,310 @@ static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 	return op.err ? -op.err : (ssize_t)op.done;
 }
 
+/* A synchronous call on a message. Its operation is in the list only while
+ * others wait before it, or while it is within the message: then those that
+ * come after it do. */
+struct message {
+	struct exi_op *op;
+	struct exi_sock *sk;
+	enum exi_dir dir;
+	bool listed;
+	bool follows; /* others move it */
+	struct patience p;
+};
+
+static void list_message_locked(struct message *m)
+{
+	exi_list_add_tail(&m->sk->ops[m->dir], &m->op->node);
+	count_ops(m->sk, m->dir, 1);
+	if (m->sk->ops[m->dir].next == &m->op->node)
+		exi_timeout_begins(m->sk, m->dir);
+	m->listed = true;
+}
+
+static void end_message_locked(struct message *m, int err)
+{
+	if (m->listed)
+		exi_flow_finish_locked(m->sk, m->dir, m->op, err);
+	else if (exi_packet_over(m->sk, m->dir, m->op, err))
+		exi_flow_end_locked(m->sk);
+}
+
+static ssize_t try_message_locked(struct message *m)
+{
+	ssize_t n;
+
+	if (m->op->finished)
+		return 1;
+	if (!m->listed && !exi_list_empty(&m->sk->ops[m->dir])) {
+		m->follows = true;
+		list_message_locked(m);
+	}
+	if (m->follows || m->sk->posted[m->dir])
+		return -EAGAIN;
+	do
+		n = move_message(m->sk, m->dir, m->op);
+	while (n == 0);
+	if (n == -EAGAIN) {
+		if (!m->listed && m->op->begun)
+			list_message_locked(m);
+		look_locked(m->sk, m->dir, m->op->flags, &m->p);
+	} else if (n > 0 || (n != -ESTALE && n != -EREMOTE && n != -EINTR)) {
+		end_message_locked(m, n < 0 ? (int)-n : 0);
+		n = 1;
+	}
+	return n;
+}
+
+/* 1: it is over, and the operation has the result. */
+static ssize_t try_message(struct message *m)
+{
+	struct exi_shared *sh;
+	ssize_t n;
+
+	if (!lock_half(m->sk, m->op->fd, m->dir, &m->p, &sh))
+		return m->listed ? 1 : -EBADF;
+	n = try_message_locked(m);
+	if (n == 1 && m->listed)
+		exi_flow_progress_locked(m->sk, m->dir);
+	exi_half_unlock(&sh->half[m->dir]);
+	return n;
+}
+
+static bool over(const struct message *m)
+{
+	return atomic_load_explicit(&m->op->finished, memory_order_acquire);
+}
+
+static int await_message(const struct message *m)
+{
+	struct exi_word w = { .addr = (const uint32_t *)&m->op->finished };
+	uint64_t end = deadline_of(m->op->fd, m->dir == EXI_RX ? SO_RCVTIMEO
+							       : SO_SNDTIMEO);
+	struct timespec till = exi_ns_timespec(end);
+	int ret = 0;
+
+	if (nonblocking(m->sk, m->op->fd, m->op->flags))
+		return -EAGAIN;
+	while (!over(m) && ret == 0)
+		ret = exi_futex_wait(&w, 1, end ? &till : NULL);
+	return over(m) ? 0 : ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+/* The call ends before its message: err is why. */
+static void quit_message(struct message *m, int err)
+{
+	struct exi_half *h = &m->sk->sh->half[m->dir];
+	struct exi_op *op = m->op;
+	struct exi_word w = { .addr = (const uint32_t *)&op->finished };
+
+	if (!m->listed) {
+		op->err = err;
+		return;
+	}
+	exi_lock(&h->lock);
+	if (!op->finished) {
+		op->cancelled = true;
+		if (m->sk->posted[m->dir] == op)
+			m->sk->tcp->ops->cancel(m->sk->tcp,
+						&m->sk->xfer[m->dir]);
+		else
+			exi_flow_cancelled_locked(m->sk, m->dir, op);
+		exi_flow_progress_locked(m->sk, m->dir);
+	}
+	exi_unlock(&h->lock);
+	while (!over(m))
+		exi_futex_wait(&w, 1, NULL);
+	if (op->err == ECANCELED)
+		op->err = err;
+}
+
+/* The thread is cancelled: its stack goes. */
+static void message_cancelled(void *arg)
+{
+	quit_message(arg, ECANCELED);
+}
+
+static ssize_t wait_message(struct message *m)
+{
+	ssize_t ret;
+
+	pthread_cleanup_push(message_cancelled, m);
+	ret = m->follows ? await_message(m)
+			 : be_patient(m->sk, m->op->fd, m->dir, m->op->flags,
+				      &m->p, 0);
+	pthread_cleanup_pop(0);
+	return ret;
+}
+
+static void move_whole(struct message *m)
+{
+	ssize_t n;
+
+	while ((n = try_message(m)) != 1) {
+		if (n == -ESTALE) {
+			exi_link_read(m->sk);
+			continue;
+		}
+		if (n == -EREMOTE) {
+			exi_family_ask(m->sk);
+			continue;
+		}
+		if (n == -EAGAIN)
+			n = wait_message(m);
+		if (n) {
+			quit_message(m, (int)-n);
+			return;
+		}
+	}
+}
+
+ssize_t exi_flow_message(struct exi_op *op)
+{
+	struct message m = { .op = op, .dir = exi_op_dir(op) };
+	bool quiet = op->flags & MSG_NOSIGNAL;
+	int fd = op->fd;
+	int ret = exi_sock_get(fd, &m.sk);
+
+	if (ret)
+		return ret;
+	if (m.sk->process != exi_use_token())
+		exi_sock_inherit(m.sk);
+	m.sk = still_ours(m.sk, fd);
+	if (!m.sk || !m.sk->framed || m.sk->closing)
+		return -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(m.sk)))
+		exi_family_ask(m.sk);
+	ret = exi_packet_check(m.sk, op);
+	if (ret)
+		return ret;
+	exi_list_init(&op->node);
+	if (m.dir == EXI_TX)
+		before_send(m.sk, fd, op->len);
+	move_whole(&m);
+	if (op->err == EPIPE && m.dir == EXI_TX && !quiet)
+		raise(SIGPIPE);
+	if (m.dir == EXI_RX && !op->err && !(op->event_flags & MSG_EOR))
+		exi_link_ended(m.sk, fd);
+	if (m.dir == EXI_RX)
+		after_recv(m.sk, fd);
+	return op->err ? -op->err : (ssize_t)op->done;
+}
+
+/* The same of one buffer. */
+static ssize_t one_message(int type, int fd, void *buf, size_t len, int flags)
+{
+	struct exi_op op = { .type = type,
+			     .fd = fd,
+			     .buf = buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags };
+
+	return exi_flow_message(&op);
+}
+
+/* A call that did not wait, or not long enough, was told that its message is
+ * sent. */
+void exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	bool left = true;
+
+	while (left && exi_now_ns() < deadline) {
+		exi_lock(&h->lock);
+		exi_flow_progress_locked(sk, EXI_TX);
+		left = !exi_list_empty(&sk->ops[EXI_TX]) &&
+		       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)
+			       ->ours;
+		exi_unlock(&h->lock);
+		if (left)
+			poll(NULL, 0, 1); /* the service moves it, too */
+	}
+	if (left)
+		exi_warn("descriptor %d: closed within a message that the "
+			 "peer did not read",
+			 atomic_load(&sk->fd));
+}
+
+/* --- synchronous, without a copy ---------------------------------------- */
+
+/* It was taken out, and what is left of it moves as any other call's; or, told
+ * why, it ends soon. */
+static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
+{
+	if (op->finished || sk->posted[EXI_TX] == op)
+		return false;
+	if (op->lent) {
+		if (err)
+			exi_place_recall(sk, EXI_TX, op);
+		return false;
+	}
+	if (op->waits && !err)
+		return false;
+	exi_list_del(&op->node);
+	count_ops(sk, EXI_TX, -1);
+	exi_flow_progress_locked(sk, EXI_TX);
+	return true;
+}
+
+/* Its bytes are taken from where they lie while the peer has places for them.
+ * The socket may be closed meanwhile: that finishes it. */
+static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
+		       uint64_t deadline)
+{
+	struct exi_word w = { .addr = (const uint32_t *)&op->finished };
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_shared *sh;
+	int err = 0;
+
+	while (!atomic_load_explicit(&op->finished, memory_order_acquire)) {
+		if (exi_sock_lock(sk, fd, EXI_TX, &sh)) {
+			bool left = leave_locked(sk, op, err);
+
+			exi_half_unlock(&sh->half[EXI_TX]);
+			if (left)
+				return err;
+		}
+		if (err) /* soon, and it is too late for others */
+			exi_futex_wait(&w, 1, NULL);
+		else
+			err = exi_futex_wait(&w, 1, deadline ? &until : NULL);
+	}
+	return err;
+}
+
+/* Worth it, and the peer has posted receives. */
+static bool may_go_whole(struct exi_sock *sk, int fd, size_t len, int flags)
+{
+	return len >= exi_config()->zcopy_threshold && exi_place_welcome(sk) &&
+	       !nonblocking(sk, fd, flags);
+}
+
+/* A large blocking send, as an operation. *done: what it moved. 0: the rest
+ * moves as any other call's. */
+static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
+		      int flags, struct exi_region *region, size_t *done)
+{
+	struct exi_op op = { .type = EXS_EVT_SEND,
+			     .fd = fd,
+			     .region = region,
+			     .buf = (void *)(uintptr_t)buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags,
+			     .whole = true };
+	int ret;
+
+	exi_list_init(&op.node);
+	ret = exi_flow_submit(&op);
+	if (ret)
+		return ret;
+	ret = await_whole(sk, fd, &op, deadline_of(fd, SO_SNDTIMEO));
+	*done += op.done;
+	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
 /* Urgent data is TCP's: the direction goes back to it and stays. */
 static int before_urgent(struct exi_sock *sk, int fd)
 {
@@ -1111,20 +1888,30 @@ static int before_urgent(struct exi_sock *sk, int fd)
 
 ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 {
+	return exi_flow_send_from(fd, buf, len, flags, NULL);
+}
+
+ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
+			   struct exi_region *region)
+{
 	struct exi_sock *sk = exi_sock_find(fd);
 	struct patience p = { 0 };
 	struct exi_shared *sh;
+	bool whole = false;
 	size_t done = 0;
 	ssize_t n;
 	int ret;
 
-	if (exi_unlikely(!sk || sk->process != exi_use_token())) {
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
 		ret = exi_sock_get(fd, &sk);
 		if (ret)
 			return ret;
-		if (sk->process != exi_use_token())
+		if (!exi_sock_used_here(sk))
 			exi_sock_inherit(sk);
 	}
+	if (exi_unlikely(sk->framed))
+		return one_message(EXS_EVT_SEND, fd, (void *)(uintptr_t)buf,
+				   len, flags);
 	if (exi_unlikely(flags & MSG_OOB)) {
 		ret = before_urgent(sk, fd);
 		if (ret)
@@ -1145,6 +1932,16 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 				    (char *)(uintptr_t)buf + done, len - done,
 				    flags);
 			break;
+		}
+		if (exi_unlikely(sk->fab && sk->fab->pops) && !whole &&
+		    may_go_whole(sk, fd, len - done, flags)) {
+			exi_half_unlock(&sh->half[EXI_TX]);
+			whole = true; /* tried */
+			n = send_whole(sk, fd, (const char *)buf + done,
+				       len - done, flags, region, &done);
+			if (n || done == len)
+				break;
+			continue;
 		}
 		n = try_send(sk, &sh->half[EXI_TX], (const char *)buf + done,
 			     len - done, flags);
@@ -1184,8 +1981,10 @@ struct exi_half *exi_flow_native_send(int fd, size_t len)
 
 	if (exi_sock_get(fd, &sk))
 		return NULL;
-	if (sk->process != exi_use_token())
+	if (!exi_sock_used_here(sk))
 		exi_sock_inherit(sk);
+	if (sk->framed)
+		return NULL;
 	before_send(sk, fd, len);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return NULL;
@@ -1295,13 +2094,15 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	ssize_t n;
 	int ret;
 
-	if (exi_unlikely(!sk || sk->process != exi_use_token())) {
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
 		ret = exi_sock_get(fd, &sk);
 		if (ret)
 			return ret;
-		if (sk->process != exi_use_token())
+		if (!exi_sock_used_here(sk))
 			exi_sock_inherit(sk);
 	}
+	if (exi_unlikely(sk->framed))
+		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
 	sk = still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
@@ -1365,4 +2166,429 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		exi_link_ended(sk, fd);
 	after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
+}
+
+/* --- loans -------------------------------------------------------------- */
+
+/* Of a loan that was repaid err, or op->err, is what became of it. */
+static void end_loan(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		     int err)
+{
+	struct exi_loan *l = exi_container(op, struct exi_loan, op);
+	struct exi_half *h = &sk->sh->half[dir];
+	bool in_place = l->in_place;
+
+	op->err = err ? err : op->err;
+	if (op->err && l->state == EXI_LOAN_REPAID && !l->told &&
+	    op->err != ECANCELED)
+		h->err = op->err;
+	l->state = EXI_LOAN_NONE;
+	l->in_place = false;
+	free(l->copy);
+	l->copy = NULL;
+	if (in_place && dir == EXI_RX && h->leaving)
+		give_back(sk);
+	if (sk->waiters[dir]) /* they may have been told to wait */
+		exi_sock_kick_locked(sk, dir);
+}
+
+/* A call that asks for a loan. Its turn is in the list while others are before
+ * it, and from then on until it has the loan. */
+struct borrower {
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+	size_t want;
+	int flags;
+	struct exi_op turn;
+	bool listed;
+	bool waits; /* may wait for its turn */
+	struct patience p;
+};
+
+/* The fabric has loans, and the connection is this process's alone. */
+static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_loan *l = sk->loans[dir];
+
+	if (sk->sh->half[dir].mode != EXI_MODE_RING || !sk->fab ||
+	    !sk->fab->lops || (dir == EXI_TX && !sk->fab->lops->room))
+		return false;
+	/* Before the look at others: a fork adds one, then looks at this. */
+	atomic_store(&l->in_place, true);
+	if (atomic_load(&sk->sh->holders) != 1)
+		atomic_store(&l->in_place, false);
+	return l->in_place;
+}
+
+static int need_buffer(struct exi_loan *l)
+{
+	if (!l->buffer)
+		l->buffer = malloc(EXI_LOAN_BUFFER);
+	l->at = l->buffer;
+	return l->buffer ? 0 : -ENOMEM;
+}
+
+/* What came, or the end. */
+static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
+			   struct exi_loan *l)
+{
+	const void *at;
+	ssize_t n;
+
+	if (h->bare) /* a thread in the kernel's recv takes what comes */
+		return -EAGAIN;
+	if (place_locked(sk, EXI_RX)) {
+		n = try_recv(sk, h, &(char){ 0 }, 1, MSG_PEEK);
+		if (n <= 0)
+			return n;
+		n = (ssize_t)sk->fab->lops->look(sk->fab, &at);
+		l->at = (char *)(uintptr_t)at;
+		return n;
+	}
+	if (need_buffer(l))
+		return -ENOMEM;
+	return try_recv(sk, h, l->buffer, EXI_LOAN_BUFFER, MSG_PEEK);
+}
+
+static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
+			       struct exi_loan *l, size_t want)
+{
+	void *at;
+	ssize_t n = sk->fab->lops->room(sk->fab, want, &at);
+
+	if (n > 0)
+		l->at = at;
+	else if (n == -EPROTO)
+		return fabric_failed(sk, h);
+	else if (n == -ENOBUFS) {
+		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
+		return -EAGAIN;
+	}
+	return n;
+}
+
+/* Room, where a send would find some. */
+static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
+			   struct exi_loan *l, size_t want)
+{
+	struct exi_conn *c;
+	ssize_t n;
+
+	if (h->end_wanted)
+		return -EPIPE;
+	n = try_send(sk, h, &(char){ 0 }, 0, MSG_NOSIGNAL);
+	if (n)
+		return n;
+	if (place_locked(sk, EXI_TX))
+		return borrow_in_place(sk, h, l, want);
+	c = h->mode == EXI_MODE_RING ? sk->fab : sk->tcp;
+	if (!c->ops->ready(c, EXI_TX))
+		return -EAGAIN;
+	if (need_buffer(l))
+		return -ENOMEM;
+	return want < EXI_LOAN_BUFFER ? (ssize_t)want : EXI_LOAN_BUFFER;
+}
+
+static void leave_turn_locked(struct borrower *b)
+{
+	if (b->listed && !b->turn.err) {
+		exi_list_del(&b->turn.node);
+		count_ops(b->sk, b->dir, -1);
+	}
+	b->listed = false;
+}
+
+static void list_turn_locked(struct borrower *b)
+{
+	b->turn = (struct exi_op){
+		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
+		.holds = true,
+	};
+	exi_list_add_tail(&b->sk->ops[b->dir], &b->turn.node);
+	count_ops(b->sk, b->dir, 1);
+	b->listed = true;
+}
+
+static struct exi_loan *loan_of(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_loan *l = sk->loans[dir];
+
+	if (!l) {
+		l = calloc(1, sizeof(*l));
+		__atomic_store_n(&sk->loans[dir], l, __ATOMIC_RELEASE);
+	}
+	return l;
+}
+
+/* -EINPROGRESS: it is not its turn. */
+static ssize_t borrow_locked(struct borrower *b)
+{
+	struct exi_sock *sk = b->sk;
+	struct exi_loan *l = loan_of(sk, b->dir);
+	ssize_t n;
+
+	if (!l)
+		return -ENOMEM;
+	if (sk->closing || (b->listed && b->turn.err))
+		return -EBADF;
+	if (l->state == EXI_LOAN_OUT)
+		return -EBUSY;
+	if (b->listed ? sk->ops[b->dir].next != &b->turn.node
+		      : !exi_list_empty(&sk->ops[b->dir])) {
+		if (!b->listed && b->waits)
+			list_turn_locked(b);
+		return -EINPROGRESS;
+	}
+	n = b->dir == EXI_RX ? borrow_came(sk, b->h, l)
+			     : borrow_room(sk, b->h, l, b->want);
+	if (n == -EAGAIN)
+		look_locked(sk, b->dir, b->flags, &b->p);
+	if (n <= 0) {
+		l->in_place = false;
+		return n;
+	}
+	leave_turn_locked(b);
+	l->op = (struct exi_op){
+		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
+		.holds = true,
+		.loan = true,
+	};
+	exi_list_add_head(&sk->ops[b->dir], &l->op.node);
+	count_ops(sk, b->dir, 1);
+	l->len = (size_t)n;
+	l->state = EXI_LOAN_OUT;
+	return n;
+}
+
+static void leave_turn(void *arg)
+{
+	struct borrower *b = arg;
+
+	if (!b->listed)
+		return;
+	exi_lock(&b->h->lock);
+	/* One that was cancelled may have no socket any more. */
+	if (!b->turn.err) {
+		leave_turn_locked(b);
+		exi_flow_progress_locked(b->sk, b->dir);
+	}
+	exi_unlock(&b->h->lock);
+}
+
+static int await_turn(struct borrower *b, int fd)
+{
+	struct exi_word w = { .addr = (const uint32_t *)&b->turn.finished };
+	uint64_t end;
+	struct timespec till;
+	int ret = 0;
+
+	if (!b->listed) {
+		b->waits = !nonblocking(b->sk, fd, b->flags);
+		return b->waits ? 0 : -EAGAIN;
+	}
+	end = deadline_of(fd, b->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
+	till = exi_ns_timespec(end);
+	while (!atomic_load_explicit(&b->turn.finished, memory_order_acquire) &&
+	       ret == 0)
+		ret = exi_futex_wait(&w, 1, end ? &till : NULL);
+	return ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+static ssize_t borrow(struct borrower *b, int fd, void **ret_at)
+{
+	struct exi_shared *sh;
+	ssize_t n;
+	char *at;
+
+	for (;;) {
+		if (!lock_half(b->sk, fd, b->dir, &b->p, &sh))
+			return -EBADF;
+		b->h = &sh->half[b->dir];
+		n = borrow_locked(b);
+		at = n > 0 ? b->sk->loans[b->dir]->at : NULL;
+		exi_half_unlock(b->h);
+		if (n == -ESTALE)
+			exi_link_read(b->sk);
+		else if (n == -EREMOTE)
+			exi_family_ask(b->sk);
+		else if (n == -EINPROGRESS || n == -EAGAIN) {
+			n = n == -EAGAIN ? be_patient(b->sk, fd, b->dir,
+						      b->flags, &b->p, 0)
+					 : await_turn(b, fd);
+			if (n)
+				return n;
+		} else {
+			break;
+		}
+	}
+	if (n > 0)
+		*ret_at = at;
+	return n;
+}
+
+/* The socket of a call, as of any transfer. */
+static int used_here(int fd, struct exi_sock **ret)
+{
+	struct exi_sock *sk;
+	int err = exi_sock_get(fd, &sk);
+
+	if (err)
+		return err;
+	if (!exi_sock_used_here(sk))
+		exi_sock_inherit(sk);
+	sk = still_ours(sk, fd);
+	if (!sk)
+		return -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	*ret = sk;
+	return 0;
+}
+
+ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
+			void **ret)
+{
+	struct borrower b = { .dir = dir, .want = want, .flags = flags };
+	ssize_t n = exi_sock_stream(fd);
+
+	if (!n)
+		n = used_here(fd, &b.sk);
+	if (n)
+		return n;
+	if (b.sk->framed)
+		return -EOPNOTSUPP;
+	if (dir == EXI_TX)
+		before_send(b.sk, fd, want);
+	pthread_cleanup_push(leave_turn, &b);
+	n = borrow(&b, fd, ret);
+	pthread_cleanup_pop(1);
+	if (exi_unlikely(n == 0))
+		exi_link_ended(b.sk, fd);
+	return n;
+}
+
+/* The operation that receives, or sends, what was on loan. */
+static int move_repaid(enum exi_dir dir, struct exi_loan *l, size_t len)
+{
+	if (l->in_place) {
+		l->copy = malloc(len);
+		if (!l->copy)
+			return -ENOMEM;
+		if (dir == EXI_TX)
+			memcpy(l->copy, l->at, len);
+		l->in_place = false;
+	}
+	l->state = EXI_LOAN_REPAID;
+	l->op.buf = l->copy ? l->copy : l->buffer;
+	l->op.run = l->op.len = len;
+	/* What was looked at need not be copied again. */
+	l->op.flags = dir == EXI_RX ? MSG_WAITALL | MSG_TRUNC : 0;
+	l->op.holds = false;
+	l->op.ours = true;
+	return 0;
+}
+
+/* It lies where its bytes are moved by a word. */
+static bool still_there(const struct exi_sock *sk, const struct exi_half *h,
+			const struct exi_loan *l)
+{
+	return l->in_place && h->mode == EXI_MODE_RING &&
+	       !(h->ended | h->broken | (uint32_t)h->err) &&
+	       !atomic_load(&sk->sh->gone);
+}
+
+static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_loan *l = sk->loans[dir];
+	int ret = 0;
+
+	if (!l || l->state != EXI_LOAN_OUT || len > l->len)
+		return -EINVAL;
+	if (!len) {
+		exi_flow_finish_locked(sk, dir, &l->op, 0);
+	} else if (dir == EXI_RX && l->in_place && h->mode == EXI_MODE_RING) {
+		sk->fab->lops->took(sk->fab, len);
+		account(h, (ssize_t)len, true);
+		exi_flow_finish_locked(sk, dir, &l->op, 0);
+	} else if (dir == EXI_TX && still_there(sk, h, l)) {
+		sk->fab->lops->put(sk->fab, len);
+		account(h, (ssize_t)len, true);
+		if (exi_unlikely(atomic_load(&sk->fab->unheard))) {
+			atomic_store(&sk->sh->gone, 1);
+			exi_flow_bereft_locked(sk);
+		}
+		exi_flow_finish_locked(sk, dir, &l->op, 0);
+	} else {
+		ret = move_repaid(dir, l, len);
+		if (ret)
+			return ret;
+	}
+	l->told = dir == EXI_TX;
+	exi_flow_progress_locked(sk, dir);
+	l->told = false;
+	return l->state == EXI_LOAN_NONE && dir == EXI_TX ? -l->op.err : 0;
+}
+
+int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags)
+{
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	int ret = exi_sock_stream(fd);
+
+	if (!ret)
+		ret = used_here(fd, &sk);
+	if (ret)
+		return ret;
+	if (sk->framed)
+		return -EOPNOTSUPP;
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return -EBADF;
+	ret = repay_locked(sk, dir, len);
+	exi_half_unlock(&sh->half[dir]);
+	if (dir == EXI_RX)
+		after_recv(sk, fd);
+	if (ret == -EPIPE && !(flags & MSG_NOSIGNAL))
+		raise(SIGPIPE);
+	return ret;
+}
+
+void exi_loan_cancel(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sk->sh->half[d];
+
+		exi_lock(&h->lock);
+		if (sk->loans[d] && sk->loans[d]->state == EXI_LOAN_OUT) {
+			exi_flow_finish_locked(sk, d, &sk->loans[d]->op,
+					       ECANCELED);
+			exi_flow_progress_locked(sk, d);
+		}
+		exi_unlock(&h->lock);
+	}
+}
+
+void exi_loan_drop(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		if (!sk->loans[d])
+			continue;
+		free(sk->loans[d]->copy);
+		free(sk->loans[d]->buffer);
+		free(sk->loans[d]);
+		sk->loans[d] = NULL;
+	}
+}
+
+void exi_loan_forked(struct exi_sock *sk, enum exi_dir dir)
+{
+	if (!sk->loans[dir])
+		return;
+	sk->loans[dir]->state = EXI_LOAN_NONE;
+	sk->loans[dir]->in_place = false;
 }

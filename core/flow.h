@@ -8,7 +8,18 @@
 
 /* Synchronous transfers: as send(2) and recv(2), with -errno. */
 EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
+/* The same, from memory that is registered, or not: null. */
+ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
+			   struct exi_region *region);
 EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+
+/* The same of one message, on a socket of messages: the operation, on the
+ * caller's stack, has its buffer or parts, and flags; it gets event_flags. */
+ssize_t exi_flow_message(struct exi_op *op);
+
+/* Waits until the rest of a message that a call left to the library went. No
+ * lock is held. */
+void exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 /* Before a call of the C library that sends on the descriptor itself, of up to
  * len bytes (sendfile): where the direction is on TCP nothing is switched until
@@ -21,6 +32,9 @@ EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
 int exi_flow_submit(struct exi_op *op);
 /* Takes all of them, or none; they are of one descriptor and direction. */
 int exi_flow_submit_all(struct exi_op **ops, int n);
+/* The same of transfers of one buffer each, which have nothing but their slots
+ * yet. */
+int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
 
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
@@ -52,10 +66,16 @@ void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err);
 
+/* The same for one that was cancelled: ends it, or, within a message, lets it go
+ * on. */
+void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op);
+
 /* Says the end of what was sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 
-/* One step of sending a ring's rest over TCP: 0 when done, -EAGAIN, -errno. */
+/* One step of sending over TCP what the fabric holds, sends that are lent included:
+ * 0 when done, -EAGAIN, -errno. */
 int exi_flow_drain_locked(struct exi_sock *sk);
 /* After -EAGAIN: 0 when the service will go on, -EAGAIN to go on at once. */
 int exi_flow_await_drain_locked(struct exi_sock *sk);

@@ -7,10 +7,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "core/cancel.h"
@@ -81,19 +85,28 @@ int exi_listen(int fd, int backlog)
 	return 0;
 }
 
-/* A connection that was accepted: what the library keeps for it. */
-static void accepted(int listener, int fd)
+/* A connection that was accepted: what the library keeps for it. Or -errno, and
+ * it is closed: a stream it cannot be. */
+static int accepted(int listener, int fd)
 {
 	struct exi_sock *l = exi_sock_find(listener), *sk;
+	int ret;
 
 	/* A connection is what its listener is. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
-		return;
-	if (exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk) == 0) {
-		sk->counted = true;
-		exi_marker_connection();
-		exi_link_expect(sk, false);
+		return fd;
+	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
+	if (ret && l->framed) {
+		close(fd);
+		return ret;
 	}
+	if (ret)
+		return fd;
+	sk->framed = l->framed;
+	sk->counted = true;
+	exi_marker_connection();
+	exi_link_expect(sk, false);
+	return fd;
 }
 
 /* Before an accept: whoever connects must find the marker, which may have
@@ -135,8 +148,7 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 		if (fl < 0 || (fl & O_NONBLOCK))
 			return -EAGAIN;
 	}
-	accepted(fd, ret);
-	return ret;
+	return accepted(fd, ret);
 }
 
 /* accept4(2) that never blocks, whatever the descriptor's flags say: others
@@ -195,20 +207,17 @@ static bool step_accept(struct exi_op *op)
 	if (poll(&p, 1, 0) == 0)
 		return false;
 	fd = accept_now(op);
-	if (fd < 0) {
-		if (fd == -EAGAIN || fd == -EINTR || fd == -ECONNABORTED)
-			return false;
-		op->err = -fd;
-		op->newfd = -1;
-		return true;
-	}
-	accepted(op->fd, fd);
-	op->newfd = fd;
+	if (fd == -EAGAIN || fd == -EINTR || fd == -ECONNABORTED)
+		return false;
+	if (fd >= 0)
+		fd = accepted(op->fd, fd);
+	op->err = fd < 0 ? -fd : 0;
+	op->newfd = fd < 0 ? -1 : fd;
 	return true;
 }
 
 /* connect(2) without blocking, whatever the descriptor's flags say. */
-static int start_connect(struct exi_op *op)
+static int connect_now(struct exi_op *op)
 {
 	int fl = fcntl(op->fd, F_GETFL);
 	int ret;
@@ -225,25 +234,24 @@ static int start_connect(struct exi_op *op)
 	return ret;
 }
 
+/* What became of it is asked by a second connect(2), not of SO_ERROR: only so
+ * does the kernel see that we know, and lets the socket connect again. */
 static bool step_connect(struct exi_sock *sk, struct exi_op *op)
 {
 	struct pollfd p = { .fd = op->fd, .events = POLLOUT };
-	socklen_t len = sizeof(op->err);
 	int ret;
 
-	if (!op->started) {
+	if (op->started && poll(&p, 1, 0) == 0)
+		return false;
+	ret = connect_now(op);
+	if (ret == -EINPROGRESS || (op->started && ret == -EALREADY)) {
 		op->started = true;
-		ret = start_connect(op);
-		if (ret == -EINPROGRESS)
-			return false;
-		op->err = -ret;
-	} else {
-		if (poll(&p, 1, 0) == 0)
-			return false;
-		if (getsockopt(op->fd, SOL_SOCKET, SO_ERROR, &op->err, &len) <
-		    0)
-			op->err = errno;
+		return false;
 	}
+	/* Another call was told first. */
+	if (op->started && ret == -EISCONN)
+		ret = 0;
+	op->err = -ret;
 	if (op->err == 0 && sk->adopted)
 		op->newfd = 1; /* tell the caller to begin the rendezvous */
 	return true;
@@ -459,6 +467,8 @@ static bool ring_unread(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	if (sk->n_kept)
+		return true;
 	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
 	       !h->ended && !h->broken &&
 	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) > 0;
@@ -520,14 +530,23 @@ static void finish_drain(struct exi_sock *sk, int fd)
 			 fd);
 }
 
+/* No other process has it. Asked when the close begins: to one that is forked
+ * later it is closed. */
+static bool is_last(struct exi_sock *sk)
+{
+	return atomic_load(&sk->sh->holders) == 1;
+}
+
 /* Lets go of everything, in the order the peer should see it. The result of
  * close(2). */
-static int leave(struct exi_sock *sk, bool close_fd)
+static int leave(struct exi_sock *sk, bool close_fd, bool last)
 {
 	int fd = atomic_load(&sk->fd), ret = 0;
-	bool last = atomic_load(&sk->sh->holders) == 1;
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
+	/* This process alone can send it, whoever else has the connection. */
+	if (close_fd && (sk->framed || sk->loans[EXI_TX]) && !resets(fd))
+		exi_flow_flush(sk, exi_now_ns() + PATIENCE_NS);
 	exi_flow_stop(sk);
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
@@ -542,6 +561,7 @@ static int leave(struct exi_sock *sk, bool close_fd)
 		finish_drain(sk, fd);
 	if (last && close_fd && sk->fab)
 		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
+	sk->lingers = false;
 	exi_lock(&sk->link_lock);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&tx->lock);
@@ -569,11 +589,13 @@ static int leave(struct exi_sock *sk, bool close_fd)
 	return ret;
 }
 
-int exi_close(int fd)
+/* The socket that is the caller's to leave, or null: then this is the result. */
+static int begin_close(int fd, struct exi_sock **ret)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
 	int others;
 
+	*ret = NULL;
 	if (!sk)
 		return close(fd) < 0 ? -errno : 0;
 	others = exi_name_remove(sk, fd);
@@ -590,7 +612,96 @@ int exi_close(int fd)
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	return leave(sk, true);
+	*ret = sk;
+	return 0;
+}
+
+int exi_close(int fd)
+{
+	struct exi_sock *sk;
+	int ret = begin_close(fd, &sk);
+
+	return sk ? leave(sk, true, is_last(sk)) : ret;
+}
+
+/* What leave() may wait for: what the library still has to send, memory that a
+ * peer has to give back, and a connection that goes to TCP for others. */
+static bool may_wait(struct exi_sock *sk, bool last)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ret;
+
+	exi_lock(&tx->lock);
+	ret = (last && tx->mode == EXI_MODE_DRAIN) ||
+	      (!exi_list_empty(&sk->ops[EXI_TX]) &&
+	       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)->ours);
+	exi_unlock(&tx->lock);
+	if (ret || !sk->fab)
+		return ret;
+	if (!last && atomic_load(&sk->sh->keeper))
+		return true;
+	return exi_sock_remote(sk) &&
+	       (atomic_load(&sk->n_ops[EXI_RX]) ||
+		atomic_load(&sk->n_ops[EXI_TX]) ||
+		sk->sh->half[EXI_RX].resume != EXI_RESUME_NONE);
+}
+
+struct closing {
+	struct exi_sock *sk;
+	struct exi_op *op;
+	bool last;
+};
+
+static void *close_slowly(void *arg)
+{
+	struct closing c = *(struct closing *)arg;
+
+	free(arg);
+	prctl(PR_SET_NAME, "libexs close");
+	c.op->err = -leave(c.sk, true, c.last);
+	exi_op_complete(c.op);
+	return NULL;
+}
+
+/* Leaves it in a thread of its own. */
+static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
+{
+	struct closing *c = malloc(sizeof(*c));
+	sigset_t all, old;
+	pthread_attr_t attr;
+	pthread_t t;
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct closing){ .sk = sk, .op = op, .last = last };
+	sk->lingers = true;
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = -pthread_create(&t, &attr, close_slowly, c);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	if (ret)
+		free(c);
+	return ret;
+}
+
+int exi_close_submit(struct exi_op *op)
+{
+	struct exi_sock *sk;
+	int ret = begin_close(op->fd, &sk);
+	bool last = sk && is_last(sk);
+
+	if (ret == -EBADF)
+		return ret;
+	/* Where there can be no thread the caller waits. */
+	if (sk && may_wait(sk, last) && start_close(sk, op, last) == 0)
+		return 0;
+	op->err = -(sk ? leave(sk, true, last) : ret);
+	exi_op_complete(op);
+	return 0;
 }
 
 void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
@@ -603,7 +714,7 @@ void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	leave(sk, false);
+	leave(sk, false, is_last(sk));
 }
 
 /* --- plain calls around ------------------------------------------------- */
@@ -627,7 +738,7 @@ int exi_adopt(int fd)
 		exi_sock_reason(sk, ret);
 		return -EOPNOTSUPP;
 	}
-	if (sk->process != exi_use_token())
+	if (!exi_sock_used_here(sk))
 		exi_sock_inherit(sk);
 	if (!sk->adopted || sk->role == EXI_ROLE_NONE) {
 		sk->adopted = true;
@@ -652,7 +763,7 @@ int exi_downgrade(int fd)
 
 	if (ret)
 		return ret;
-	if (sk->process != exi_use_token())
+	if (!exi_sock_used_here(sk))
 		exi_sock_inherit(sk);
 	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
 		return -EBUSY;

@@ -40,7 +40,8 @@
 #define CANDIDATE_NS  2000000000u  /* to show a proof */
 #define DOWNLOAD_MARK 32768u /* A's bytes received, when it sends little */
 
-static const uint64_t sent_marks[] = { 64u << 10, 1u << 20, 16u << 20 };
+static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
+				       4u << 20, 16u << 20 };
 
 /* --- names -------------------------------------------------------------- */
 
@@ -339,9 +340,16 @@ static void hung_up_locked(struct exi_sock *sk)
 	if (sk->fab)
 		sk->fab->bell = -1;
 	atomic_store(&sh->may_switch, 0);
+	resumes = resumes && !exi_resume_closed_locked(sk);
 	if (resumes)
 		err = exi_resume_begin_locked(sk);
 	resumes = resumes && !err;
+	/* Before what follows says that the peer is gone, with no error. */
+	if (err == -ECONNRESET)
+		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
+			       "a device failed with bytes that nobody has");
+	else if (err)
+		exi_link_violation(sk, "a message that cannot be");
 	if (in_use && !resumes) {
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
@@ -350,11 +358,6 @@ static void hung_up_locked(struct exi_sock *sk)
 	unlock_halves(sk);
 	exi_link_drop_locked(sk);
 	atomic_store(&sh->down_wait, 0);
-	if (err == -ECONNRESET)
-		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
-			       "a device failed with bytes that nobody has");
-	else if (err)
-		exi_link_violation(sk, "a message that cannot be");
 	reason = (int)atomic_load(&sh->reason);
 	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
 			 (in_use && reason != EXS_X_REASON_PROTOCOL &&
@@ -1086,6 +1089,90 @@ static void try_up(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 }
 
+/* --- the end of TCP before that of the ring ------------------------------- */
+
+/* From another host the end of TCP may come before what was sent before it: who
+ * closes ends TCP, and then waits, not for ever, until its queue pair is empty.
+ * So neither the end of TCP nor some time after it is the end of the stream. That
+ * is END, or that the link hangs up; and neither comes if the peer's host is gone,
+ * its process has stopped, or what should tell is lost.
+ *
+ * So the peer is asked, again and again. A queue pair that has no other end any
+ * more fails for it. A library that finds the descriptor closed lets go, and the
+ * link hangs up. One that still has it says so, and the wait goes on, for the peer
+ * may send as long as it likes. Only who is silent for longer than a library may
+ * take to let go, and of whom no byte arrives meanwhile, is lost: what did arrive
+ * is read, then the connection is reset, as of one that was killed. */
+#define ASK_NS	    1000000000u
+#define PATIENCE_NS 15000000000u
+
+static void be_patient(struct exi_link *l)
+{
+	l->patience = exi_now_ns() + PATIENCE_NS;
+}
+
+static int on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	if (m->a == EXI_FINSEEN_ANSWER) {
+		be_patient(sk->link);
+		return 0;
+	}
+	if (m->a == EXI_FINSEEN_ASK &&
+	    exi_sock_current(sk, atomic_load(&sk->fd)))
+		exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ANSWER, 0, 0);
+	sk->link->look = true;
+	return 0;
+}
+
+/* Whether the ring may still bring something, and how much came. */
+static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	bool ret;
+
+	exi_lock(&h->lock);
+	ret = sk->fab && h->mode == EXI_MODE_RING && !h->ended &&
+	      !atomic_load(&sk->sh->gone) && !sk->fab->ops->over(sk->fab);
+	if (ret)
+		*ret_came = sk->fab->provider->remote_ops->position(sk->fab,
+								    EXI_RX) +
+			    (uint32_t)sk->fab->ops->unread(sk->fab);
+	exi_unlock(&h->lock);
+	return ret;
+}
+
+/* The link is up, and TCP has ended. */
+static void ask_locked(struct exi_sock *sk)
+{
+	exi_link_send(sk, EXI_PAIR_FINSEEN,
+		      exi_sock_remote(sk) ? EXI_FINSEEN_ASK : EXI_FINSEEN_LOOK,
+		      0, 0);
+}
+
+static void ask_again_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+	uint32_t came;
+
+	l->deadline = 0;
+	exi_service_untimed(l);
+	if (!awaits_end(sk, &came))
+		return;
+	if (came != l->came)
+		be_patient(l);
+	l->came = came;
+	if (exi_now_ns() >= l->patience) {
+		exi_debug(
+			"descriptor %d: TCP has ended, and the peer is silent",
+			atomic_load(&sk->fd));
+		shutdown(l->fd, SHUT_RDWR); /* our service sees it */
+		return;
+	}
+	ask_locked(sk);
+	l->deadline = exi_now_ns() + ASK_NS;
+	exi_service_timed(l);
+}
+
 static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
 	switch (m->type) {
@@ -1111,8 +1198,7 @@ static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
 		try_up(sk);
 		return 0;
 	case EXI_PAIR_FINSEEN:
-		sk->link->look = true;
-		return 0;
+		return on_finseen(sk, m);
 	default:
 		return -EPROTO;
 	}
@@ -1417,8 +1503,8 @@ static bool fabric_left(struct exi_sock *sk)
 
 void exi_link_tcp_event(struct exi_sock *sk)
 {
+	bool called, asks = false;
 	struct exi_shared *sh;
-	bool called;
 	short ended;
 
 	/* A SWITCH or an END that came before it is seen before it. */
@@ -1436,9 +1522,18 @@ void exi_link_tcp_event(struct exi_sock *sk)
 			atomic_store_explicit(&sh->rx_fin, 1,
 					      memory_order_seq_cst);
 		exi_lock(&sh->half[EXI_RX].lock);
-		if (sh->half[EXI_RX].mode == EXI_MODE_RING)
-			exi_link_send(sk, EXI_PAIR_FINSEEN, 0, 0, 0);
+		if (sh->half[EXI_RX].mode == EXI_MODE_RING) {
+			ask_locked(sk);
+			asks = exi_sock_remote(sk) && sk->link &&
+			       sk->link->state == EXI_LINK_UP &&
+			       !sk->link->deadline;
+		}
 		exi_unlock(&sh->half[EXI_RX].lock);
+		if (asks) {
+			be_patient(sk->link);
+			sk->link->deadline = exi_now_ns() + ASK_NS;
+			exi_service_timed(sk->link);
+		}
 		/* A reset. The link will hang up, if it has not. */
 		exi_lock(&sh->half[EXI_TX].lock);
 		if ((ended & POLLHUP) &&
@@ -1462,6 +1557,11 @@ void exi_link_expired(struct exi_sock *sk)
 	if (l && l->deadline && exi_now_ns() >= l->deadline) {
 		int reason = EXS_X_REASON_TIMEOUT;
 
+		if (l->state == EXI_LINK_UP) {
+			ask_again_locked(sk);
+			exi_unlock(&sk->link_lock);
+			return;
+		}
 		if (l->state == EXI_LINK_LOOK) {
 			uint64_t delay = l->delay, until = l->until;
 

@@ -29,6 +29,13 @@ enum exi_pair_type {
 	EXI_PAIR_TYPE_MAX
 };
 
+/* What FINSEEN wants, or is. */
+enum exi_pair_finseen {
+	EXI_FINSEEN_LOOK = 0,
+	EXI_FINSEEN_ASK = 1,	/* and say if you still have it */
+	EXI_FINSEEN_ANSWER = 2, /* I do */
+};
+
 struct exi_pair_msg {
 	uint32_t magic;
 	uint16_t version;
@@ -59,11 +66,15 @@ struct exi_link {
 	int listener; /* -1 */
 	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
-	uint64_t deadline; /* CLOCK_MONOTONIC ns; 0: none */
+	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns; 0: none */
 	uint64_t peer_token;
 	uint64_t peer_providers;
 	uint64_t delay; /* of the next look */
 	uint64_t until; /* looks end */
+	/* TCP has ended, the ring has not: the peer is asked at the deadline, and
+	 * is lost if it was not heard of until then. */
+	uint64_t patience;
+	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;
 	bool look;	 /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */

@@ -58,6 +58,21 @@ static inline void exi_list_del(struct exi_list *n)
 	exi_list_init(n);
 }
 
+/* The first of from, up to last, go before at, which is of another list or its
+ * head. */
+static inline void exi_list_move(struct exi_list *from, struct exi_list *last,
+				 struct exi_list *at)
+{
+	struct exi_list *first = from->next;
+
+	from->next = last->next;
+	last->next->prev = from;
+	first->prev = at->prev;
+	at->prev->next = first;
+	last->next = at;
+	at->prev = last;
+}
+
 static inline struct exi_list *exi_list_pop(struct exi_list *l)
 {
 	struct exi_list *n = l->next;

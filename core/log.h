@@ -5,6 +5,8 @@
 #ifndef EXI_CORE_LOG_H
 #define EXI_CORE_LOG_H
 
+#include "core/util.h"
+
 enum exi_log_level {
 	EXI_LOG_OFF,
 	EXI_LOG_ERROR,
@@ -22,8 +24,8 @@ extern int exi_log_level;
 void exi_log_file(const char *path);
 
 /* Keeps errno. One write per line, so that processes do not mix. */
-__attribute__((format(printf, 2, 3))) void exi_log_write(int level,
-							 const char *fmt, ...);
+EXI_SHIM __attribute__((format(printf, 2, 3))) void
+exi_log_write(int level, const char *fmt, ...);
 
 #define exi_log(level, ...)                                                    \
 	do {                                                                   \

@@ -107,15 +107,6 @@ static struct exi_region *place_of(exs_mhandle_t m)
 		     : NULL;
 }
 
-static bool covers(const struct exi_region *r, const void *buf, size_t len)
-{
-	const struct exi_memory *m = &r->memory;
-	size_t at = (size_t)((const char *)buf - (const char *)m->addr);
-
-	return (const char *)buf >= (const char *)m->addr && len <= m->len &&
-	       at <= m->len - len;
-}
-
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret)
 {
@@ -126,7 +117,7 @@ int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		return 0;
 	r = place_of(m);
 	if (!r || atomic_load_explicit(&r->handle, memory_order_acquire) != m ||
-	    !covers(r, buf, len))
+	    !exi_mem_covers(&r->memory, buf, len))
 		return -EINVAL;
 	*ret = r;
 	return 0;

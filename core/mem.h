@@ -22,6 +22,15 @@ int exi_mem_deregister(exs_mhandle_t m);
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret);
 
+static inline bool exi_mem_covers(const struct exi_memory *m, const void *buf,
+				  size_t len)
+{
+	size_t at = (size_t)((const char *)buf - (const char *)m->addr);
+
+	return (const char *)buf >= (const char *)m->addr && len <= m->len &&
+	       at <= m->len - len;
+}
+
 /* What fabrics know of it; null for null. */
 const struct exi_memory *exi_mem_of(const struct exi_region *r);
 

@@ -8,10 +8,12 @@
 #ifndef EXI_CORE_MODULE_H
 #define EXI_CORE_MODULE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "core/config.h"
 #include "core/provider.h"
+#include "core/util.h"
 
 /* What a module may call. Any thread, at any time. */
 struct exi_host {
@@ -23,10 +25,16 @@ struct exi_host {
 	void (*futex_wake)(const uint32_t *addr, int count);
 	int (*fd_keep)(int fd);
 	void (*fd_close)(int fd);
+	void (*fds_begin)(void);
+	void (*fds_end)(void);
 	int (*request)(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 	int (*met)(int link, int reason);
 };
+
+/* This code is the program's own, and the shim has brought the library once
+ * more. */
+bool exi_module_twice(void);
 
 /* The symbol. Returns the module's table, which stays valid for ever; null
  * when it is of another abi than the host. */
@@ -37,6 +45,11 @@ typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
  * such file. */
 int exi_module_open(const char *name, const struct exi_provider **ret,
 		    void **ret_handle, char *why, size_t len);
+
+/* Whether the code at this address is a module's, or of the library that its
+ * provider.afresh names: what such code opens is the kernel's, for ever, or a
+ * fabric's own connections would use fabrics. */
+EXI_SHIM bool exi_module_calls(const void *code);
 
 /* Takes it out of a forked child, where none of its code runs, together with the
  * library that provider.afresh names: the next exi_module_open() finds both as

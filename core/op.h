@@ -8,9 +8,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/exs.h>
+#include <sys/exs_ext.h>
 #include <sys/socket.h>
 
 #include "core/list.h"
+#include "core/packet_wire.h"
 #include "core/provider.h"
 
 struct exi_queue;
@@ -50,9 +52,18 @@ struct exi_op {
 	int newfd;
 	bool cancelled;
 	bool sent;    /* all of it, and others before it are lent */
+	bool waits;   /* the peer may have a place for it soon: place.h */
+	bool whole;   /* on a stack: its caller waits until all is moved */
 	bool kept;    /* by the queue's lock: the slot outlives its event, */
 	bool queued;  /* which is there */
 	bool started; /* connect: under way */
+	bool begun;   /* a message has; see packet.h */
+	bool ours;    /* the rest of a message; to be freed. Or a loan's */
+	bool holds;   /* on a stack, or a loan: nothing passes it, see loan.h */
+	bool loan;    /* part of a struct exi_loan */
+	uint8_t head; /* bytes sent of what goes before a message: */
+	uint8_t head_len;
+	uint8_t heading[EXI_PACKET_FIRST];
 	exs_acceptaddr_t *addr;
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
 	/* Of more than one buffer; see parts.h. */
@@ -73,8 +84,27 @@ static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 								       : EXI_TX;
 }
 
+/* A reserved slot becomes a transfer of one buffer. */
+void exi_op_describe(struct exi_op *op, const exs_x_op_t *o);
+
+/* It becomes one that is over, with all its bytes moved: what its event needs,
+ * and no more. A free slot has none of the rest: it is not kept, nor queued, and
+ * has no parts. */
+static inline void exi_op_sent(struct exi_op *op, const exs_x_op_t *o)
+{
+	op->type = o->exs_x_type;
+	op->fd = o->exs_x_socket;
+	op->ahandle = o->exs_x_ahandle;
+	op->arg = o->exs_x_buffer;
+	op->done = o->exs_x_length;
+	op->err = 0;
+	op->event_flags = 0;
+}
+
 /* The operation has its result: to its queue, or wakes its thread. Called
  * with the socket's locks held, after it left the socket's list. */
 void exi_op_complete(struct exi_op *op);
+/* The same of a list of transfers, in its order; the list is empty then. */
+void exi_op_complete_all(struct exi_list *ops);
 
 #endif

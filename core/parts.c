@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/mem.h"
+#include "core/packet.h"
 #include "core/util.h"
 
 /* Of a file, at once. */
@@ -237,23 +238,21 @@ ssize_t exi_parts_send(exi_send_one *put, int fd, const struct iovec *v,
 		return bytes;
 	if (n == 1)
 		return put(fd, v[0].iov_base, v[0].iov_len, flags);
-	return bytes <= (ssize_t)EXI_PARTS_GATHER
+	return bytes <= (ssize_t)EXI_PARTS_GATHER || exi_packet_is(fd)
 		       ? put_gathered(put, fd, v, n, (size_t)bytes, flags)
 		       : put_each(put, fd, v, n, flags);
 }
 
-/* One look, or the second piece would be the first again. */
-static ssize_t peek_vector(exi_recv_one *get, int fd, const struct iovec *v,
+/* One look, or the second piece would be the first again; and one message. */
+static ssize_t get_at_once(exi_recv_one *get, int fd, const struct iovec *v,
 			   size_t n, size_t bytes, int flags)
 {
-	char *buf =
-		malloc(bytes < EXI_PARTS_GATHER ? bytes + 1 : EXI_PARTS_GATHER);
+	char *buf = malloc(bytes + 1);
 	ssize_t ret = -ENOMEM, left;
 
 	if (!buf)
 		return ret;
-	ret = get(fd, buf, bytes < EXI_PARTS_GATHER ? bytes : EXI_PARTS_GATHER,
-		  flags);
+	ret = get(fd, buf, bytes, flags);
 	left = ret;
 	for (size_t i = 0; i < n && left > 0; i++) {
 		size_t part = v[i].iov_len < (size_t)left ? v[i].iov_len
@@ -274,8 +273,14 @@ ssize_t exi_parts_recv(exi_recv_one *get, int fd, const struct iovec *v,
 
 	if (bytes < 0)
 		return bytes;
+	if (n > 1 && exi_packet_is(fd))
+		return get_at_once(get, fd, v, n, (size_t)bytes, flags);
 	if ((flags & MSG_PEEK) && n > 1)
-		return peek_vector(get, fd, v, n, (size_t)bytes, flags);
+		return get_at_once(get, fd, v, n,
+				   bytes < (ssize_t)EXI_PARTS_GATHER
+					   ? (size_t)bytes
+					   : EXI_PARTS_GATHER,
+				   flags);
 	for (size_t i = 0; i < n; i++) {
 		ssize_t ret;
 

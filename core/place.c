@@ -8,6 +8,7 @@
 #include "core/config.h"
 #include "core/flow.h"
 #include "core/mem.h"
+#include "core/packet.h"
 #include "core/parts.h"
 
 static const struct exi_place_ops *ops_of(const struct exi_sock *sk)
@@ -22,6 +23,8 @@ struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir)
 	exi_list_for_each (pos, &sk->ops[dir]) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 
+		if (op->holds)
+			break;
 		if (!op->sent && (!op->lent || (dir == EXI_TX && op->run)))
 			return op;
 	}
@@ -35,13 +38,17 @@ bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir)
 
 bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir)
 {
-	return exi_place_lent(sk, dir) && !exi_place_first(sk, dir);
+	const struct exi_op *first = exi_place_first(sk, dir);
+
+	return first ? first->waits : exi_place_lent(sk, dir);
 }
 
-/* Of a size and kind that the device is asked about. */
-static bool fit(const struct exi_op *op)
+/* Of a size and kind that the device is asked about. What comes before a
+ * message is not for its buffer. */
+static bool fit(const struct exi_sock *sk, const struct exi_op *op)
 {
-	return op->queue && !op->parts && op->run &&
+	return (op->queue || op->whole) && !op->parts && op->run &&
+	       (!sk->framed || op->begun) &&
 	       op->run >= exi_config()->zcopy_threshold;
 }
 
@@ -81,7 +88,7 @@ bool exi_place_lend(struct exi_sock *sk)
 
 		if (op->lent)
 			continue;
-		if (op->cancelled || !fit(op) || lend_one(sk, op))
+		if (op->cancelled || !fit(sk, op) || lend_one(sk, op))
 			break;
 		ret = true;
 	}
@@ -94,18 +101,29 @@ ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op)
 	struct exi_lent s;
 	ssize_t n;
 
+	op->waits = false;
 	if (!ops_of(sk) || h->mode != EXI_MODE_RING || h->ended || h->broken ||
-	    h->err || atomic_load(&sk->sh->gone) || op->cancelled || !fit(op))
+	    h->err || atomic_load(&sk->sh->gone) || op->cancelled ||
+	    !fit(sk, op))
 		return -EAGAIN;
 	s = describe(op);
 	n = sk->fab->pops->give(sk->fab, &s);
+	op->waits = n == -EALREADY;
 	if (n <= 0)
-		return -EAGAIN;
+		return op->waits ? n : -EAGAIN;
 	sk->n_lent[EXI_TX] += !op->lent;
 	op->lent += (size_t)n;
 	op->run -= (size_t)n;
 	op->buf = (char *)op->buf + n;
+	if (sk->framed)
+		exi_packet_note(sk, op);
 	return n;
+}
+
+bool exi_place_welcome(struct exi_sock *sk)
+{
+	return ops_of(sk) && sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       sk->fab->pops->welcome(sk->fab);
 }
 
 /* Sends that waited for those before them to be told. */
@@ -146,11 +164,13 @@ static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 	op->lent = 0;
 	sk->n_lent[EXI_RX]--;
 	exi_parts_moved(op, (size_t)n);
+	if (sk->framed)
+		exi_packet_placed(sk, (size_t)n);
 	exi_flow_account(sk, EXI_RX, (size_t)n);
 	if (op->done == op->len || (n && !(op->flags & MSG_WAITALL)))
 		exi_flow_finish_locked(sk, EXI_RX, op, 0);
 	else if (op->cancelled)
-		exi_flow_finish_locked(sk, EXI_RX, op, ECANCELED);
+		exi_flow_cancelled_locked(sk, EXI_RX, op);
 }
 
 void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
@@ -160,7 +180,9 @@ void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
 
 	if (!exi_place_lent(sk, dir))
 		return;
-	if (atomic_load(&sk->sh->gone))
+	/* While it is drained TCP says whether anybody reads. */
+	if (atomic_load(&sk->sh->gone) &&
+	    sk->sh->half[dir].mode != EXI_MODE_DRAIN)
 		sk->fab->pops->cut(sk->fab, dir);
 	while ((op = sk->fab->pops->reap(sk->fab, dir, &n))) {
 		if (dir == EXI_RX) {
@@ -190,18 +212,12 @@ bool exi_place_quiet(struct exi_sock *sk)
 	return true;
 }
 
-void exi_place_take_back(struct exi_sock *sk)
+void exi_place_forsake(struct exi_sock *sk)
 {
-	struct exi_list *pos;
-
-	exi_list_for_each (pos, &sk->ops[EXI_TX]) {
-		struct exi_op *op = exi_container(pos, struct exi_op, node);
-
-		op->buf = (char *)op->buf - op->lent;
-		op->run += op->lent;
-		op->lent = 0;
-	}
-	sk->n_lent[EXI_TX] = 0;
+	if (!exi_place_lent(sk, EXI_TX))
+		return;
+	sk->fab->pops->cut(sk->fab, EXI_TX);
+	exi_place_reap(sk, EXI_TX);
 }
 
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
@@ -228,6 +244,8 @@ static bool look(struct exi_sock *sk, enum exi_dir dir, bool late)
 	exi_lock(&sk->sh->half[dir].lock);
 	if (late && exi_place_lent(sk, dir))
 		sk->fab->pops->cut(sk->fab, dir);
+	else if (dir == EXI_TX && sk->sh->half[dir].mode == EXI_MODE_DRAIN)
+		exi_flow_drain_locked(sk);
 	exi_place_reap(sk, dir);
 	ret = exi_place_lent(sk, dir);
 	exi_unlock(&sk->sh->half[dir].lock);

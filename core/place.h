@@ -18,8 +18,9 @@ struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir);
 /* Some operation of the direction is lent. */
 bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir);
 
-/* All operations are lent, and the direction could move more: only reap ends a
- * wait. */
+/* The direction could move more, but no operation would: all are lent, or the
+ * first that is not waits for a place. Only what exi_place_reap() and
+ * exi_place_give() look for ends a wait. */
 bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
 
 /* Nothing has come: lends more receives, from the first on, while they are worth
@@ -27,8 +28,13 @@ bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
 bool exi_place_lend(struct exi_sock *sk);
 
 /* Sends from the operation's buffer, when it is large and the peer has a place
- * for it: so many bytes. -EAGAIN: not so. */
+ * for it: so many bytes. -EAGAIN: not so. -EALREADY: it waits for one, and moves
+ * no other way meanwhile; somebody will call progress when it came, or did not
+ * in time. */
 ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op);
+
+/* The peer has a place for what is sent next, or is likely to soon. */
+bool exi_place_welcome(struct exi_sock *sk);
 
 /* Finishes what is over. */
 void exi_place_reap(struct exi_sock *sk, enum exi_dir dir);
@@ -46,9 +52,9 @@ uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);
 /* The peer rang: perhaps it wants something back. The link's lock is held. */
 void exi_place_answer(struct exi_sock *sk);
 
-/* The fabric has failed and resends what it holds: what is lent of sends is
- * sent anew, another way. TX lock held. */
-void exi_place_take_back(struct exi_sock *sk);
+/* The fabric has failed, and what it holds cannot be sent another way either:
+ * every send that is lent ends. TX lock held. */
+void exi_place_forsake(struct exi_sock *sk);
 
 /* Waits until nothing of the socket is lent, then makes sure of it. No lock is
  * held. */

@@ -68,6 +68,8 @@ enum {
 	EXI_CAP_REMOTE = 1 << 5,
 	/* The device moves bytes between the programs' buffers: place_ops. */
 	EXI_CAP_PLACE = 1 << 6,
+	/* A program may use the fabric's memory as its buffer: loan_ops. */
+	EXI_CAP_LOAN = 1 << 7,
 };
 
 struct exi_conn;
@@ -87,7 +89,7 @@ enum exi_wake {
 	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
 	 * now. -EBUSY: more came meanwhile. */
 	EXI_WAKE_NEXT,
-	/* As the first two, but only for what reap would give. */
+	/* As the first two, but only for what reap or give wait for. */
 	EXI_WAKE_WORD_REAP,
 	EXI_WAKE_BELL_REAP,
 };
@@ -155,6 +157,7 @@ struct exi_conn {
 	const struct exi_conn_ops *ops;
 	const struct exi_switch_ops *swops;
 	const struct exi_place_ops *pops;
+	const struct exi_loan_ops *lops;
 	struct exi_domain *domain;
 	void *shared;	 /* shared_size bytes that a forked child sees too */
 	int fd;		 /* the TCP descriptor */
@@ -176,7 +179,8 @@ struct exi_conn_ops {
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
 	/* Moves up to len bytes in. 0: the end of the stream, and again each
-	 * time. -EAGAIN: nothing there. MSG_PEEK leaves them. */
+	 * time. -EAGAIN: nothing there. Of no bytes: 0 when anything is.
+	 * MSG_PEEK leaves them. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
 	/* Says the end of the stream after what was sent. -EAGAIN never: room
 	 * for it is kept. */
@@ -201,6 +205,8 @@ struct exi_conn_ops {
 	/* Null, or takes what arrived to where word() sees it: for who spins on
 	 * that. No lock is held. */
 	void (*poll)(struct exi_conn *c);
+	/* With poll: how many times as long as within a host a spin may last. */
+	unsigned int (*patience)(struct exi_conn *c);
 	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
 	 * would take something. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
@@ -261,9 +267,12 @@ struct exi_place_ops {
 	 * -EAGAIN: no more of them now. -EOPNOTSUPP: not this one. */
 	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
 	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
-	 * the peer has no place for them; send may have. -EOPNOTSUPP: not this
-	 * one. */
+	 * the peer has no place for them; send may have. -EALREADY: it is likely
+	 * to have one soon; what arms with EXI_WAKE_*_REAP is woken then, or when
+	 * it was not so. -EOPNOTSUPP: not this one. */
 	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
+	/* Sender: give is likely to send. */
+	bool (*welcome)(struct exi_conn *c);
 	/* The owner of a buffer that is its own again, or null: none is. In the
 	 * order they were taken, but for those that were recalled. *ret: bytes
 	 * moved; of what was given: or -errno. */
@@ -284,6 +293,23 @@ struct exi_place_ops {
 	/* The memory is not registered any more; nothing of it is lent. No lock
 	 * is held. */
 	void (*forget)(const struct exi_memory *m);
+};
+
+/* Bytes where they lie (EXI_CAP_LOAN). The lock of the direction is held for each
+ * call, not between them: there the core calls nothing else that moves bytes of
+ * the direction or switches it onto the fabric. What was told may be touched until
+ * fini(). */
+struct exi_loan_ops {
+	/* Receiver: what recv would give next, as far as it lies in one piece:
+	 * how many bytes. Called when there are some. */
+	size_t (*look)(struct exi_conn *c, const void **ret);
+	/* The first n of them were received. */
+	void (*took)(struct exi_conn *c, size_t n);
+	/* Sender: room for some of len bytes, which are sent by put: how many.
+	 * Errors are those of send. Null: only receives have loans. */
+	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
+	/* The first n of them, from 1, are sent. */
+	void (*put)(struct exi_conn *c, size_t n);
 };
 
 /* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its
@@ -329,8 +355,8 @@ struct exi_remote_ops {
 	 * and makes sure that nothing can be placed any more, at either end:
 	 * the other one hears of it, if it can be told. What lies in the rings
 	 * can be read, given back or not, and drained; reap has every receive
-	 * that was lent, and every send that arrived, the others are the core's
-	 * again. -EPROTO: it hung up because the peer broke the protocol.
+	 * that was lent, and every send that arrived, or that was drained since.
+	 * -EPROTO: it hung up because the peer broke the protocol.
 	 * -ECONNRESET: the peer may lack bytes that are not here any more; reap
 	 * has every send. */
 	int (*sever)(struct exi_conn *c);
@@ -338,7 +364,7 @@ struct exi_remote_ops {
 	 * or read, or given back. */
 	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
 	/* Sender, severed: what the peer has not acknowledged is ready for
-	 * drain, or the core's. The position of its first byte. */
+	 * drain, what was given included. The position of its first byte. */
 	uint32_t (*resend)(struct exi_conn *c);
 	/* The record by which the sender of a direction says where it goes on
 	 * over TCP. Its first EXI_RESUME_TAG bytes are the same for every
@@ -378,6 +404,7 @@ struct exi_provider {
 	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
 	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */
 	const struct exi_place_ops *place_ops;	 /* EXI_CAP_PLACE */
+	const struct exi_loan_ops *loan_ops;	 /* EXI_CAP_LOAN */
 };
 
 /* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and

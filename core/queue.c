@@ -206,45 +206,105 @@ int exi_queue_delete(exs_qhandle_t h)
 
 /* --- slots and completions ---------------------------------------------- */
 
+/* In two pieces, which are stores: of all of it at once compilers make a
+ * string instruction that takes longer than what the call does besides. */
+static void clear(struct exi_op *op)
+{
+	exi_list_init(&op->node);
+	memset(&op->type, 0,
+	       offsetof(struct exi_op, flags) - offsetof(struct exi_op, type));
+	memset(&op->flags, 0,
+	       offsetof(struct exi_op, to_len) -
+		       offsetof(struct exi_op, flags));
+}
+
+void exi_op_describe(struct exi_op *op, const exs_x_op_t *o)
+{
+	clear(op);
+	op->type = o->exs_x_type;
+	op->fd = o->exs_x_socket;
+	op->ahandle = o->exs_x_ahandle;
+	op->arg = op->buf = o->exs_x_buffer;
+	op->run = op->len = o->exs_x_length;
+	op->flags = o->exs_x_flags;
+}
+
+/* For how many of them there is a slot, and a region. */
+static int reserve_locked(struct exi_queue *q, const exs_x_op_t *o, int n,
+			  struct exi_op **ret, int *ret_err)
+{
+	struct exi_list *node = q->free.next;
+	struct exi_region *region = NULL;
+	const struct exi_memory *mem = NULL;
+	int i;
+
+	for (i = 0; i < n; i++, node = node->next) {
+		/* Mostly of the region of the one before. */
+		if (!mem || o[i].exs_x_mhandle != o[i - 1].exs_x_mhandle ||
+		    !exi_mem_covers(mem, o[i].exs_x_buffer,
+				    o[i].exs_x_length)) {
+			*ret_err = exi_mem_find(o[i].exs_x_mhandle,
+						o[i].exs_x_buffer,
+						o[i].exs_x_length, &region);
+			if (exi_unlikely(*ret_err))
+				break;
+			mem = exi_mem_of(region);
+		}
+		*ret_err = -EAGAIN;
+		if (exi_unlikely(node == &q->free))
+			break;
+		ret[i] = exi_container(node, struct exi_op, node);
+		ret[i]->region = region;
+	}
+	if (i == n)
+		*ret_err = 0;
+	q->free.next = node;
+	node->prev = &q->free;
+	q->n_used += i;
+	return i;
+}
+
+int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
+			   struct exi_op **ret, int *ret_err)
+{
+	struct exi_queue *q = place_of(h);
+	int i = 0;
+
+	*ret_err = -EINVAL;
+	if (exi_unlikely(!q))
+		return 0;
+	exi_lock(&q->lock);
+	if (exi_likely(atomic_load_explicit(&q->handle, memory_order_relaxed) ==
+		       h))
+		i = reserve_locked(q, o, n, ret, ret_err);
+	exi_unlock(&q->lock);
+	return i;
+}
+
 int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
 		      size_t len, struct exi_op **ret)
 {
-	struct exi_queue *q = place_of(h);
-	struct exi_region *region;
-	struct exi_list *node;
-	struct exi_op *op;
-	int err = -EINVAL;
+	exs_x_op_t o = { .exs_x_mhandle = m,
+			 .exs_x_buffer = (void *)(uintptr_t)buf,
+			 .exs_x_length = len };
+	int err;
 
-	if (exi_unlikely(!q))
-		return -EINVAL;
-	exi_lock(&q->lock);
-	if (exi_unlikely(atomic_load_explicit(&q->handle,
-					      memory_order_relaxed) != h ||
-			 exi_mem_find(m, buf, len, &region)))
-		goto unlock;
-	err = -EAGAIN;
-	node = exi_list_pop(&q->free);
-	if (exi_unlikely(!node))
-		goto unlock;
-	q->n_used++;
-	op = exi_container(node, struct exi_op, node);
-	op->region = region;
-	exi_unlock(&q->lock);
-	memset(&op->type, 0,
-	       offsetof(struct exi_op, to_len) - offsetof(struct exi_op, type));
-	exi_list_init(&op->node);
-	*ret = op;
-	return 0;
-unlock:
-	exi_unlock(&q->lock);
+	if (exi_queue_reserve_some(h, &o, 1, ret, &err))
+		clear(*ret);
 	return err;
+}
+
+static void end_slot(struct exi_op *op)
+{
+	op->region = NULL;
+	op->queued = false;
+	if (exi_unlikely(op->parts))
+		exi_parts_release(op);
 }
 
 static void free_slot_locked(struct exi_op *op)
 {
-	op->region = NULL;
-	if (exi_unlikely(op->parts))
-		exi_parts_release(op);
+	end_slot(op);
 	op->queue->n_used--;
 	exi_list_add_head(&op->queue->free, &op->node);
 }
@@ -290,61 +350,99 @@ static _Thread_local struct taker {
 	int n;
 } taker;
 
-static void fill_event(const struct exi_op *op, exs_event_t *ev)
+static inline void fill_event(const struct exi_op *op, exs_event_t *ev)
 {
-	memset(ev, 0, sizeof(*ev));
-	ev->exs_evt_type = op->type;
-	ev->exs_evt_socket = op->fd;
-	ev->exs_evt_ahandle = op->ahandle;
-	ev->exs_errno = op->err;
-	if (op->type == EXS_EVT_ACCEPT) {
-		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
-		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
-		return;
-	}
-	if (op->type == EXS_EVT_SENDMSG || op->type == EXS_EVT_RECVMSG) {
-		exs_msghdr_t *msg = op->arg;
-
-		if (op->type == EXS_EVT_RECVMSG)
-			msg->exs_msg_flags = op->event_flags;
-		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = msg;
+	*ev = (exs_event_t){
+		.exs_evt_type = op->type,
+		.exs_evt_socket = op->fd,
+		.exs_evt_ahandle = op->ahandle,
+		.exs_errno = op->err,
+	};
+	switch (op->type) {
+	case EXS_EVT_SEND:
+	case EXS_EVT_RECV:
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
+		break;
+	case EXS_EVT_RECVMSG:
+		((exs_msghdr_t *)op->arg)->exs_msg_flags = op->event_flags;
+		/* fallthrough */
+	case EXS_EVT_SENDMSG:
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = op->arg;
 		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
 		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
-		return;
-	}
-	if (op->type == EXS_EVT_SENDFILE) {
+		break;
+	case EXS_EVT_SENDFILE:
 		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
 		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
-		return;
-	}
-	if (op->type == EXS_EVT_SENDTIMEOUT || op->type == EXS_EVT_RECVTIMEOUT)
-		return;
-	if (op->type == EXS_EVT_POLL) {
+		break;
+	case EXS_EVT_ACCEPT:
+		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
+		break;
+	case EXS_EVT_POLL:
 		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
 		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
 		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
-		return;
+		break;
+	default:
+		break;
 	}
-	ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
-	ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
-	ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
 }
 
 /* The event of an operation that is in no list; its slot is free. */
 static void take_locked(struct exi_op *op, exs_event_t *ev)
 {
 	fill_event(op, ev);
-	op->queued = false;
-	if (exi_unlikely(op->kept))
+	if (exi_unlikely(op->kept)) {
+		op->queued = false;
 		op->queue->n_used--;
-	else
+	} else {
 		free_slot_locked(op);
+	}
+}
+
+static void complete_locked(struct exi_queue *q, struct exi_op *op)
+{
+	if (exi_unlikely(op->kept)) {
+		if (op->queued)
+			return;
+		op->queued = true;
+		q->n_used++;
+	}
+	if (taker.q == q && taker.n < taker.max && q->n_done == 0 &&
+	    !q->signal.exs_enable) {
+		take_locked(op, &taker.ev[taker.n++]);
+		return;
+	}
+	exi_list_add_tail(&q->done, &op->node);
+	q->n_done++;
+}
+
+/* Tells of what came since there were so many; unlocks. */
+static void tell_unlock(struct exi_queue *q, int before)
+{
+	int signo = 0;
+
+	if (q->n_done > before) {
+		atomic_store_explicit(&q->ready, q->n_done,
+				      memory_order_release);
+		wake_sleepers(q);
+		if (exi_unlikely(q->qfd >= 0) && before == 0)
+			eventfd_write(q->qfd, 1);
+		if (before == 0 && q->signal.exs_enable)
+			signo = q->signal.exs_signo;
+	}
+	exi_unlock(&q->lock);
+	if (exi_unlikely(signo))
+		kill(getpid(), signo);
 }
 
 void exi_op_complete(struct exi_op *op)
 {
 	struct exi_queue *q = op->queue;
-	int signo = 0;
+	int before;
 
 	if (!q) {
 		/* On a stack: not ours any more after the store. */
@@ -355,38 +453,78 @@ void exi_op_complete(struct exi_op *op)
 		return;
 	}
 	exi_lock(&q->lock);
-	if (exi_unlikely(op->kept)) {
-		if (op->queued)
-			goto unlock;
-		op->queued = true;
-		q->n_used++;
+	before = q->n_done;
+	complete_locked(q, op);
+	tell_unlock(q, before);
+}
+
+/* The first of ops, and those behind it that are of the same queue. */
+static void complete_some(struct exi_queue *q, struct exi_list *ops)
+{
+	struct exi_list *pos;
+	int before, n = 0;
+
+	exi_list_for_each (pos, ops) {
+		if (exi_container(pos, struct exi_op, node)->queue != q)
+			break;
+		n++;
 	}
-	if (taker.q == q && taker.n < taker.max && q->n_done == 0 &&
-	    !q->signal.exs_enable) {
-		take_locked(op, &taker.ev[taker.n++]);
-		exi_unlock(&q->lock);
-		return;
+	exi_lock(&q->lock);
+	before = q->n_done;
+	if (taker.q == q) {
+		while (n--)
+			complete_locked(q, exi_container(exi_list_pop(ops),
+							 struct exi_op, node));
+	} else {
+		exi_list_move(ops, pos->prev, &q->done);
+		q->n_done += n;
 	}
-	exi_list_add_tail(&q->done, &op->node);
-	atomic_store_explicit(&q->ready, ++q->n_done, memory_order_release);
-	wake_sleepers(q);
-	if (exi_unlikely(q->qfd >= 0) && q->n_done == 1)
-		eventfd_write(q->qfd, 1);
-	if (q->n_done == 1 && q->signal.exs_enable)
-		signo = q->signal.exs_signo;
-unlock:
-	exi_unlock(&q->lock);
-	if (exi_unlikely(signo))
-		kill(getpid(), signo);
+	tell_unlock(q, before);
+}
+
+void exi_op_complete_all(struct exi_list *ops)
+{
+	while (!exi_list_empty(ops)) {
+		struct exi_op *op =
+			exi_container(ops->next, struct exi_op, node);
+
+		if (op->queue) {
+			complete_some(op->queue, ops);
+		} else {
+			exi_list_del(&op->node);
+			exi_op_complete(op);
+		}
+	}
+}
+
+/* As many as there are whose slots end with their events: those go together. */
+static int take_run(struct exi_queue *q, exs_event_t *ev, int max)
+{
+	struct exi_list *pos;
+	int n = 0;
+
+	exi_list_for_each (pos, &q->done) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (n == max || op->kept)
+			break;
+		fill_event(op, &ev[n++]);
+		end_slot(op);
+	}
+	if (n)
+		exi_list_move(&q->done, pos->prev, q->free.next);
+	q->n_used -= n;
+	return n;
 }
 
 static int take_events(struct exi_queue *q, exs_event_t *ev, int max)
 {
 	struct exi_list *node;
 	eventfd_t drained;
-	int n = 0;
+	int n;
 
 	exi_lock(&q->lock);
+	n = take_run(q, ev, max);
 	while (n < max && (node = exi_list_pop(&q->done)))
 		take_locked(exi_container(node, struct exi_op, node), &ev[n++]);
 	q->n_done -= n;
@@ -556,6 +694,7 @@ struct held {
 	struct exi_hot hot;
 	struct exi_shared *sh;
 	struct exi_word word;
+	struct exi_conn *poll; /* for the word to change; null */
 	bool armed;
 };
 
@@ -563,6 +702,7 @@ struct view {
 	struct held held[EXI_QUEUE_HOT];
 	int n;
 	int peer_cpu;
+	unsigned int patience; /* of the farthest; 0: all are near */
 	uint32_t changes;
 };
 
@@ -574,6 +714,7 @@ static void hold(struct exi_queue *q, struct view *v)
 
 	v->changes = atomic_load(&q->hot_changes);
 	v->peer_cpu = -1;
+	v->patience = 0;
 	v->n = 0;
 	n = copy_hot(q, hot, false);
 	for (i = 0; i < n; i++) {
@@ -587,6 +728,15 @@ static void hold(struct exi_queue *q, struct view *v)
 		    !exi_list_empty(&sk->ops[dir])) {
 			exi_sock_look(sk, dir, 1);
 			sk->fab->ops->word(sk->fab, dir, &h->word);
+			/* Who looks before it sleeps sees what is there. */
+			if (q->wait == EXS_WAIT_BUSY_POLL &&
+			    sk->fab->ops->ready(sk->fab, dir))
+				h->word.value = ~__atomic_load_n(
+					h->word.addr, __ATOMIC_RELAXED);
+			h->poll = sk->fab->ops->poll ? sk->fab : NULL;
+			if (h->poll &&
+			    sk->fab->ops->patience(sk->fab) > v->patience)
+				v->patience = sk->fab->ops->patience(sk->fab);
 			v->peer_cpu = sk->fab->ops->peer_cpu(sk->fab);
 			h->hot = hot[i];
 			h->armed = false;
@@ -594,6 +744,14 @@ static void hold(struct exi_queue *q, struct view *v)
 		}
 		exi_half_unlock(&h->sh->half[dir]);
 	}
+}
+
+/* Words that change only when they are polled. Kept by their lookers. */
+static void poll_far(const struct view *v)
+{
+	for (int i = 0; i < v->n; i++)
+		if (exi_unlikely(v->held[i].poll))
+			v->held[i].poll->ops->poll(v->held[i].poll);
 }
 
 static bool word_changed(const struct exi_word *w)
@@ -654,7 +812,11 @@ static bool spin(struct exi_queue *q, const struct view *v, int need,
 		return hit;
 	}
 	exi_spin_begin(&s);
+	s.patient = v->patience;
+	if (v->patience && budget != UINT64_MAX)
+		budget *= v->patience;
 	do {
+		poll_far(v);
 		if (stirred(q, v, need)) {
 			exi_spin_result(&q->spin, true);
 			return true;

@@ -63,6 +63,10 @@ void exi_queue_put(struct exi_queue *q);
  * when there is no such queue or region. */
 int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
 		      size_t len, struct exi_op **ret);
+/* The same, with one lock, for several transfers of one buffer each: for how many,
+ * and in *ret_err why not for more. Nothing is cleared. */
+int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
+			   struct exi_op **ret, int *ret_err);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
 

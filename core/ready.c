@@ -10,6 +10,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/link.h"
+#include "core/packet.h"
 
 #define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -57,6 +58,8 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 	/* Before the look at the ring, as in receiving. */
 	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
 
+	if (exi_unlikely(sk->framed) && exi_packet_there(sk))
+		ret->now |= POLLIN | POLLRDNORM;
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
 		if (h->err || h->broken ||

@@ -4,12 +4,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/config.h"
+#include "core/key.h"
 #include "core/log.h"
 #include "core/module.h"
 #include "core/service.h"
@@ -20,19 +23,44 @@
 extern const struct exi_provider exi_provider_shm;
 extern const struct exi_provider exi_provider_loop;
 
+/* There is something in the folder. */
+static bool filled(const char *path)
+{
+	struct dirent *e = NULL;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d)) && e->d_name[0] == '.')
+		;
+	if (d)
+		closedir(d);
+	return e != NULL;
+}
+
+static bool verbs_signs(void)
+{
+	return filled("/sys/class/infiniband");
+}
+
+/* Devices of other fabrics, or the name of a provider that needs none. */
+static bool ofi_signs(void)
+{
+	return exi_config()->ofi_provider[0] || filled("/sys/class/cxi") ||
+	       filled("/sys/class/infiniband");
+}
+
 /* Every name the project knows; a null provider is not in this build. */
 static struct slot {
 	const char *name;
 	const struct exi_provider *provider;
-	/* In a file of its own, see module.h: not opened where there is nothing
-	 * in this folder. */
-	const char *module;
+	/* In a file of its own, see module.h: not opened without such signs of a
+	 * device. */
+	bool (*signs)(void);
 	void *handle; /* of the module */
 	/* A forked child's: the module is not to be called any more, and is
 	 * taken out with this library when it is wanted again. */
 	char afresh[64];
-	int usable; /* 0: not probed, 1: yes, -1: no */
-	int err;    /* of probing */
+	_Atomic int usable; /* 0: not probed, 1: yes, -1: no */
+	int err;	    /* of probing */
 	char why[256];
 	_Atomic(struct exi_domain *) domain;
 } slots[PROVIDERS_MAX] = {
@@ -41,9 +69,8 @@ static struct slot {
 #else
 	{ .name = "shm" },
 #endif
-	{ .name = "verbs",
-	  .module = EXI_WITH_VERBS ? "/sys/class/infiniband" : NULL },
-	{ .name = "ofi" },
+	{ .name = "verbs", .signs = EXI_WITH_VERBS ? verbs_signs : NULL },
+	{ .name = "ofi", .signs = EXI_WITH_OFI ? ofi_signs : NULL },
 	{ .name = "tcp", .provider = &exi_provider_tcp },
 #if EXI_WITH_LOOP
 	{ .name = "loop", .provider = &exi_provider_loop },
@@ -75,6 +102,11 @@ static bool place_ops_complete(const struct exi_place_ops *o)
 	       o->answer && o->cut && o->placed && o->forget;
 }
 
+static bool loan_ops_complete(const struct exi_loan_ops *o)
+{
+	return o->look && o->took && !o->room == !o->put;
+}
+
 int exi_provider_check(const struct exi_provider *p)
 {
 	const struct exi_domain_ops *d = p->domain_ops;
@@ -89,6 +121,9 @@ int exi_provider_check(const struct exi_provider *p)
 		return -EINVAL;
 	if (!(p->caps & EXI_CAP_PLACE) != !p->place_ops ||
 	    (p->place_ops && !place_ops_complete(p->place_ops)))
+		return -EINVAL;
+	if (!(p->caps & EXI_CAP_LOAN) != !p->loan_ops ||
+	    (p->loan_ops && !loan_ops_complete(p->loan_ops)))
 		return -EINVAL;
 	if ((p->caps & EXI_CAP_REMOTE) &&
 	    (!r || !r->listen || !r->unlisten || !r->connect || !r->requested))
@@ -110,33 +145,47 @@ static bool configured(const char *name)
 	return strcmp(name, "tcp") == 0;
 }
 
+/* Who names what it is to use hears why it is not. */
+static bool named(const struct slot *s)
+{
+	const struct exi_config *cfg = exi_config();
+
+	return strcmp(s->name, "ofi") == 0 ? cfg->ofi_provider[0]
+					   : cfg->verbs_device[0];
+}
+
 static void open_module(struct slot *s)
 {
 	if (s->afresh[0] &&
 	    exi_module_close(s->handle, s->afresh, s->why, sizeof(s->why)))
 		return;
 	s->afresh[0] = 0;
-	exi_module_open(s->name, &s->provider, &s->handle, s->why,
-			sizeof(s->why));
+	if (exi_module_open(s->name, &s->provider, &s->handle, s->why,
+			    sizeof(s->why)) &&
+	    named(s))
+		exi_warn("%s is not used: %s", s->name, s->why);
 }
 
 static void probe(struct slot *s)
 {
+	/* Acquire: pairs with the store of the answer, behind the rest of it. */
+	if (atomic_load_explicit(&s->usable, memory_order_acquire))
+		return;
 	pthread_mutex_lock(&registry_lock);
 	if (!s->usable) {
-		if (!s->provider && s->module)
+		if (!s->provider && s->signs)
 			open_module(s);
 		else if (!s->provider)
 			snprintf(s->why, sizeof(s->why), "not in this build");
 		if (s->provider)
 			s->err = s->provider->probe(s->why, sizeof(s->why));
-		if (s->err)
-			s->usable = -1;
-		else if (s->provider && exi_provider_check(s->provider))
+		if (!s->err && s->provider && exi_provider_check(s->provider))
 			snprintf(s->why, sizeof(s->why), "incomplete tables");
-		else if (s->provider)
+		else if (!s->err && s->provider)
 			s->why[0] = 0;
-		s->usable = s->provider && !s->why[0] ? 1 : -1;
+		atomic_store_explicit(&s->usable,
+				      s->provider && !s->why[0] ? 1 : -1,
+				      memory_order_release);
 	}
 	pthread_mutex_unlock(&registry_lock);
 }
@@ -190,22 +239,30 @@ int exi_registry_add(const struct exi_provider *p)
 	return 0;
 }
 
+/* They stay what they are, but in a child; 0 when they were not asked for. */
+#define WIRE_IDS_KNOWN (UINT64_C(1) << 63)
+static _Atomic uint64_t wire_ids;
+
 uint64_t exi_registry_wire_ids(void)
 {
 	const struct exi_config *cfg = exi_config();
-	uint64_t mask = 0;
+	uint64_t mask = atomic_load_explicit(&wire_ids, memory_order_relaxed);
 	unsigned int i;
 
+	if (exi_likely(mask))
+		return mask & ~WIRE_IDS_KNOWN;
 	for (i = 0; i < cfg->n_providers; i++) {
 		struct slot *s = slot_of(cfg->providers[i]);
 
 		/* Between processes of one host: no module is opened. */
-		if (!s || s->module)
+		if (!s || s->signs)
 			continue;
 		probe(s);
 		if (s->usable > 0 && (s->provider->caps & EXI_CAP_LOCAL))
 			mask |= s->provider->wire_id;
 	}
+	atomic_store_explicit(&wire_ids, mask | WIRE_IDS_KNOWN,
+			      memory_order_relaxed);
 	return mask;
 }
 
@@ -228,17 +285,40 @@ const struct exi_provider *exi_registry_choose(uint64_t mask, bool same_process)
 static struct slot *remote_slot(const char *name)
 {
 	struct slot *s = slot_of(name);
-	struct dirent *e = NULL;
-	DIR *d;
 
-	if (!s || !s->module)
-		return NULL;
-	d = opendir(s->module);
-	while (d && (e = readdir(d)) && e->d_name[0] == '.')
-		;
-	if (d)
-		closedir(d);
-	return e ? s : NULL;
+	return s && s->signs && s->signs() ? s : NULL;
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+
+	return folder && folder[0] &&
+	       snprintf(path, sizeof(path), "%s%s", folder, name) <
+		       (int)sizeof(path) &&
+	       access(path, F_OK) == 0;
+}
+
+/* A key may be had; whether it is any good, who reads it says. */
+static bool may_have_key(void)
+{
+	const struct exi_config *cfg = exi_config();
+
+	if (cfg->trust == EXI_TRUST_HOSTS)
+		return true;
+	if (cfg->key_file[0])
+		return is_there(cfg->key_file, "");
+	return is_there(cfg->config_home, "/exs/key") ||
+	       is_there(cfg->home, "/.config/exs/key") ||
+	       is_there(EXI_KEY_SYSTEM, "");
+}
+
+/* Many a library comes with it, of which a program that names no provider need
+ * not know before it can have a use for them. */
+static bool costs_too_much(const struct slot *s)
+{
+	return s->signs == ofi_signs && !exi_config()->ofi_provider[0] &&
+	       !may_have_key();
 }
 
 bool exi_registry_remote_signs(void)
@@ -263,6 +343,10 @@ const struct exi_provider *exi_registry_remote(int *ret_err)
 
 		if (!s)
 			continue;
+		if (costs_too_much(s)) {
+			*ret_err = -ENOKEY;
+			continue;
+		}
 		probe(s);
 		if (s->usable > 0 && (s->provider->caps & EXI_CAP_REMOTE))
 			return s->provider;
@@ -345,6 +429,7 @@ void exi_registry_forked(void)
 	unsigned int i;
 
 	pthread_mutex_init(&registry_lock, NULL);
+	atomic_store(&wire_ids, 0);
 	for (i = 0; i < PROVIDERS_MAX; i++) {
 		struct exi_domain *d = atomic_load(&slots[i].domain);
 

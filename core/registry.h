@@ -44,7 +44,7 @@ const struct exi_provider *exi_registry_by_wire_id(uint64_t wire_id);
 /* Whether a provider between hosts is configured that has signs of a device. */
 bool exi_registry_remote_signs(void);
 /* The first of them that is usable, its module opened; null, and *ret_err of
- * the last that was tried. */
+ * the last that was tried. -ENOKEY: it is not even opened without a key. */
 const struct exi_provider *exi_registry_remote(int *ret_err);
 
 /* Opens the provider's domain at first use. Thread-safe. */

@@ -33,7 +33,9 @@ const struct exi_provider *exi_remote_provider(int *ret_why)
 
 	if (exi_remote_possible())
 		p = exi_registry_remote(&err);
-	*ret_why = err == -ENOMEM ? EXS_X_REASON_MEMORY : EXS_X_REASON_REMOTE;
+	*ret_why = err == -ENOMEM   ? EXS_X_REASON_MEMORY
+		   : err == -ENOKEY ? EXS_X_REASON_NO_KEY
+				    : EXS_X_REASON_REMOTE;
 	if (p)
 		atomic_store(&used, true);
 	return p;

@@ -75,17 +75,54 @@ static void await_locked(struct exi_sock *sk)
 	exi_resume_watch_locked(sk);
 }
 
+/* The end of TCP, and nothing before it that is unread. */
+static short ends_of(struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
+	int unread = 1;
+
+	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0 ||
+	    ioctl(p.fd, FIONREAD, &unread) || unread)
+		return 0;
+	return p.revents;
+}
+
+/* Who closes ends TCP first. Who goes on over TCP ends it behind a record; only if
+ * nothing of the ring was read there is none. */
+bool exi_resume_closed_locked(struct exi_sock *sk)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+	short ends;
+
+	if (h->mode != EXI_MODE_RING)
+		return false;
+	ends = ends_of(sk);
+	return ends & (POLLHUP | POLLERR) ||
+	       (ends && (sk->fab->ops->unread(sk->fab) ||
+			 ops_of(sk)->position(sk->fab, EXI_RX) != h->origin));
+}
+
+/* What ends before the program was told, and not in the ring, has probably closed,
+ * too. */
+static int reason_of(struct exi_sock *sk)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	return h->mode == EXI_MODE_TCP && !h->fin && !h->ended && ends_of(sk)
+		       ? EXS_X_REASON_PEER_LOST
+		       : EXS_X_REASON_FABRIC_LOST;
+}
+
 int exi_resume_begin_locked(struct exi_sock *sk)
 {
-	int err = ops_of(sk)->sever(sk->fab);
+	int reason = reason_of(sk), err = ops_of(sk)->sever(sk->fab);
 
 	sk->sh->half[EXI_RX].leaving = 0;
 	exi_place_reap(sk, EXI_RX);
 	exi_place_reap(sk, EXI_TX);
 	if (err)
 		return err;
-	exi_place_take_back(sk);
-	exi_sock_reason(sk, EXS_X_REASON_FABRIC_LOST);
+	exi_sock_reason(sk, reason);
 	resend_locked(sk);
 	await_locked(sk);
 	return 0;

@@ -14,6 +14,10 @@
  * broke the protocol. -ECONNRESET: it may lack bytes that are not here any more. */
 int exi_resume_begin_locked(struct exi_sock *sk);
 
+/* The same moment: the peer has closed, and the hang-up is only a part of that. What
+ * lies in the ring is the last of it; nobody reads what is sent. */
+bool exi_resume_closed_locked(struct exi_sock *sk);
+
 /* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
  * bytes may be. -EAGAIN: none yet. -ENODATA: TCP ended, and did not say where it
  * goes on: what there is lies in the ring, which is to be read. -ECONNRESET: the

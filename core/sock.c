@@ -18,6 +18,7 @@
 #include "core/family.h"
 #include "core/futex.h"
 #include "core/link.h"
+#include "core/loan.h"
 #include "core/log.h"
 #include "core/names.h"
 #include "core/queue.h"
@@ -35,7 +36,7 @@ struct exi_table exi_table;
 bool exi_closes_seen;
 
 /* Guards the pools and the table's writers. */
-static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct exi_lock pool_lock;
 static struct exi_sock **chunks;
 static _Atomic uint32_t n_socks;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
@@ -56,7 +57,7 @@ int exi_sock_init(void)
 	void *t, *names, *c;
 	int ret = 0;
 
-	pthread_mutex_lock(&pool_lock);
+	exi_lock(&pool_lock);
 	if (exi_table.socks)
 		goto unlock;
 	if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
@@ -77,7 +78,7 @@ int exi_sock_init(void)
 	exi_table.names = names;
 	exi_table.size = size;
 unlock:
-	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&pool_lock);
 	return ret;
 }
 
@@ -193,6 +194,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->met, 0);
 	RESET(&sh->gone, 0);
 	RESET(&sh->lowat, 0);
+	RESET(&sh->foreign, 0);
 	RESET(&sh->rx_fin, 0);
 	RESET(&sh->hold_here, 0);
 	RESET(&sh->hold_there, 0);
@@ -224,6 +226,7 @@ static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
 	c->ops = p->conn_ops;
 	c->swops = p->switch_ops;
 	c->pops = p->place_ops;
+	c->lops = p->loan_ops;
 	c->domain = d;
 	c->fd = fd;
 	c->bell = -1;
@@ -273,17 +276,22 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 
 	sk->role = role;
 	sk->adopted = adopted;
-	sk->closing = false;
+	RESET(&sk->lingers, false);
+	RESET(&sk->closing, false);
 	sk->family = 0;
-	sk->process = exi_use_token();
+	RESET(&sk->process, exi_use_token());
 	sk->seen = 0;
-	sk->cookie = 0;
-	sk->watched = sk->counted = sk->marked = sk->named = false;
+	/* What plain calls close is found out by it. */
+	sk->cookie = exi_closes_seen ? 0 : exi_sock_cookie(fd);
+	sk->watched = sk->counted = sk->marked = false;
+	RESET(&sk->named, false);
 	sk->record_left = 0;
-	atomic_store(&sk->blocks, false);
-	atomic_store(&sk->peer_port, 0);
+	sk->n_kept = 0;
+	RESET(&sk->framed, false);
+	RESET(&sk->blocks, false);
+	RESET(&sk->peer_port, 0);
 	sk->reached = 0;
-	atomic_store(&sk->blocking, EXI_BLOCKING_ASK);
+	RESET(&sk->blocking, EXI_BLOCKING_ASK);
 	sk->fab = NULL;
 	sk->link = NULL;
 	sk->poll_events = 0;
@@ -292,7 +300,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	exi_list_init(&sk->poll_ops);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_list_init(&sk->ops[d]);
-		atomic_store(&sk->n_ops[d], 0);
+		RESET(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
 		sk->n_lent[d] = 0;
 		sk->armed[d] = 0;
@@ -307,9 +315,9 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	}
 	if (!sk->tcp)
 		return -ENOMEM;
-	atomic_store(&sk->sh->owner, sk->process);
-	atomic_store(&sk->sh->reason, adopted ? EXS_X_REASON_UNDECIDED
-					      : EXS_X_REASON_PLAIN_SOCKET);
+	RESET(&sk->sh->owner, sk->process);
+	RESET(&sk->sh->reason,
+	      adopted ? EXS_X_REASON_UNDECIDED : EXS_X_REASON_PLAIN_SOCKET);
 	return 0;
 }
 
@@ -327,13 +335,13 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	if (others <= 0)
 		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
 				atomic_load(&old->generation));
-	pthread_mutex_lock(&pool_lock);
+	exi_lock(&pool_lock);
 	sk = sock_take();
 	if (sk)
 		sh = shared_take();
 	if (sk && !sh)
 		exi_list_add_head(&free_socks, &sk->free_node);
-	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&pool_lock);
 	if (!sh)
 		return -ENOMEM;
 	shared_clear(sh);
@@ -341,7 +349,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	exi_lock(&sk->link_lock);
 	__atomic_store_n(&sk->sh, sh, __ATOMIC_RELAXED);
 	err = sock_setup(sk, fd, role, adopted);
-	pthread_mutex_lock(&pool_lock);
+	exi_lock(&pool_lock);
 	if (err) {
 		atomic_store(&sh->holders, 0);
 		exi_list_add_head(&free_socks, &sk->free_node);
@@ -354,7 +362,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
 	*ret = sk;
 unlock:
-	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&pool_lock);
 	exi_unlock(&sk->link_lock);
 	return err;
 }
@@ -392,12 +400,16 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 
 	sk->tcp = NULL;
 	sk->fab = NULL;
-	pthread_mutex_lock(&pool_lock);
+	free(sk->kept);
+	sk->kept = NULL;
+	sk->n_kept = sk->kept_room = 0;
+	exi_loan_drop(sk);
+	exi_lock(&pool_lock);
 	if (atomic_load(&exi_table.socks[fd]) == sk)
 		atomic_store(&exi_table.socks[fd], NULL);
 	if (sk->named)
 		exi_names_forget(sk, fd);
-	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&pool_lock);
 	atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&sh->half[EXI_TX].lock);
 	exi_unlock(&sh->half[EXI_RX].lock);
@@ -421,9 +433,16 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	sk->tcp_spare = tcp;
 	exi_sock_conn_free(fab);
 	atomic_fetch_sub(&sh->holders, 1);
-	pthread_mutex_lock(&pool_lock);
+	exi_lock(&pool_lock);
 	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
-	pthread_mutex_unlock(&pool_lock);
+	exi_unlock(&pool_lock);
+}
+
+/* The fabric is not for children. */
+static bool stays(const struct exi_sock *sk)
+{
+	return exi_sock_remote(sk) || exi_loan_in_place(sk, EXI_RX) ||
+	       exi_loan_in_place(sk, EXI_TX);
 }
 
 static void prefork_one(struct exi_sock *sk, void *arg)
@@ -431,8 +450,8 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	atomic_fetch_add(&sk->sh->holders, 1);
 	atomic_store(&sk->sh->owner, 0);
-	/* The child can be given no device: it will ask. */
-	if (exi_sock_remote(sk))
+	/* The child can be given no device, nor what is on loan: it will ask. */
+	if (stays(sk))
 		exi_family_keep(sk);
 }
 
@@ -446,12 +465,17 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	enum exi_dir d;
 
 	sk->unused = true;
+	/* The parent is about to: it is no descriptor of the child's. Descriptors
+	 * are copied before memory is: what lingers here was open there. */
+	if (sk->lingers)
+		close(atomic_load(&sk->fd));
+	sk->lingers = sk->closing = false;
 	atomic_store(&sk->link_lock.word, 0);
 	exi_list_init(&sk->todo);
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
-	if (exi_sock_remote(sk)) {
+	if (stays(sk)) {
 		/* The fabric's memory and its code stay the parent's. */
 		if (sk->link)
 			exi_fd_close(sk->link->fd);
@@ -467,6 +491,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		atomic_store(&sk->n_ops[d], 0);
 		sk->posted[d] = NULL;
 		sk->n_lent[d] = 0;
+		exi_loan_forked(sk, d);
 		sk->waiters[d] = NULL;
 		free(sk->timeout[d]);
 		sk->timeout[d] = NULL;
@@ -480,7 +505,7 @@ void exi_sock_forked(void)
 {
 	struct slab *s, *next;
 
-	pthread_mutex_init(&pool_lock, NULL);
+	atomic_store(&pool_lock.word, 0);
 	exi_names_forked();
 	for (s = slabs; s; s = next) {
 		next = s->next;
@@ -493,7 +518,7 @@ void exi_sock_forked(void)
 /* Sends to another host, and nobody goes on with it here. */
 static bool ends_here(struct exi_sock *sk)
 {
-	return exi_sock_remote(sk) && sk->process == exi_use_token() &&
+	return exi_sock_remote(sk) && exi_sock_used_here(sk) &&
 	       atomic_load(&sk->sh->holders) == 1 &&
 	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
 	       !atomic_load(&sk->sh->gone);

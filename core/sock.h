@@ -21,6 +21,7 @@
 
 #include "core/list.h"
 #include "core/lock.h"
+#include "core/packet_wire.h"
 #include "core/provider.h"
 #include "core/util.h"
 
@@ -60,6 +61,17 @@ enum {
 	EXI_END_AFTER = 2, /* by one of them, unless it fails */
 };
 
+/* Where a direction is within its messages (packet.h). */
+struct exi_framing {
+	uint32_t greeted; /* what comes first was there */
+	uint32_t have;	  /* RX: bytes of head */
+	uint8_t head[EXI_PACKET_FIRST];
+	uint32_t begun; /* RX: a message of len bytes is being received */
+	uint32_t len;
+	uint32_t left;	/* RX: bytes of it to come; not begun: to be skipped */
+	uint64_t owner; /* the process that is within one; 0 */
+};
+
 /* One direction. Everything is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
@@ -94,6 +106,7 @@ struct exi_half {
 	uint64_t ups;
 	uint64_t downs;
 	struct exi_spin spin;
+	struct exi_framing framing;
 	/* Bytes after which the rendezvous is tried. Read without the lock. */
 	_Atomic uint64_t meet_at;
 };
@@ -113,6 +126,7 @@ struct exi_shared {
 	_Atomic uint32_t may_switch; /* the peer said GO */
 	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
+	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint64_t keeper;     /* who has the fabric, see family.h; 0 */
 	_Atomic uint64_t keeper_secret;
@@ -122,6 +136,7 @@ struct exi_shared {
 };
 
 struct exi_link;
+struct exi_loan;
 struct exi_queue;
 struct exi_timeout;
 struct exi_waiter;
@@ -145,14 +160,18 @@ struct exi_sock {
 	struct exi_conn *fab;
 	_Atomic enum exi_role role;
 	int family;
-	bool adopted; /* upgrades are allowed */
-	bool named;   /* known by names, see names.h */
+	bool adopted;	      /* upgrades are allowed */
+	_Atomic bool framed;  /* SOCK_SEQPACKET; set before it is connected */
+	_Atomic bool named;   /* known by names, see names.h */
+	_Atomic bool lingers; /* while its close waits: the number is its own */
 	_Atomic bool closing;
-	uint64_t process;	 /* exi_use_token() of the last use */
-	bool foreign_link;	 /* inherited, and not yet watched here */
-	bool unused;		 /* inherited, and not yet used here */
-	_Atomic uint64_t cookie; /* of the descriptor's socket, once met */
-	_Atomic uint64_t used;	 /* exi_ticks() of the last submission */
+	_Atomic uint64_t process; /* exi_use_token() of the last use */
+	bool foreign_link;	  /* inherited, and not yet watched here */
+	bool unused;		  /* inherited, and not yet used here */
+	/* Of the descriptor's socket; 0: not asked for, where every close is
+	 * seen and it was not met. */
+	_Atomic uint64_t cookie;
+	_Atomic uint64_t used; /* exi_ticks() of the last submission */
 	uint64_t seen; /* bytes moved when descriptors were looked for last */
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
 	/* The queue in whose hot list a direction is; under the queue's lock. */
@@ -185,10 +204,15 @@ struct exi_sock {
 	struct exi_list ops[2];
 	_Atomic uint32_t n_ops[2];
 	struct exi_xfer xfer[2];
-	struct exi_op *posted[2]; /* the op whose transfer is in flight */
-	uint32_t n_lent[2];	  /* of ops, see place.h */
+	struct exi_op *posted[2];  /* the op whose transfer is in flight */
+	uint32_t n_lent[2];	   /* of ops, see place.h */
+	struct exi_loan *loans[2]; /* null until the first, see loan.h */
 	struct exi_waiter *waiters[2];
 	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
+	/* What came of a message that no receive has, guarded as RX. */
+	char *kept;
+	size_t n_kept;
+	size_t kept_room;
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
 	struct exi_link *link;
@@ -254,6 +278,14 @@ EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,
 
 struct exi_sock *exi_sock_by_index(uint32_t index);
 
+/* This process has used the socket before; of one that may have been forgotten,
+ * a hint. */
+static inline bool exi_sock_used_here(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->process, memory_order_relaxed) ==
+	       exi_use_token();
+}
+
 /* The shared part, of a socket that may have been forgotten. */
 static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
 {
@@ -263,7 +295,9 @@ static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
 /* Whether the socket is known by fd: its number, or a name. */
 static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 {
-	int number = atomic_load_explicit(&sk->fd, memory_order_relaxed);
+	/* Acquire: pairs with exi_sock_make(), for whoever knew what had this
+	 * place, and the number, before. */
+	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
 	return exi_likely(number == fd) ||
 	       (number >= 0 && (uint32_t)fd < exi_table.size &&

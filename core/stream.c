@@ -34,7 +34,7 @@
 const struct exi_stream_policy exi_stream_policy_default = {
 	.direct_min = 4096,
 	.small_run = 4,
-	.wait_min = UINT32_MAX,
+	.wait_min = 4096,
 	.advert_min = 4096,
 	.hold = 65536,
 };
@@ -47,6 +47,13 @@ static bool odd(uint32_t phase)
 static uint32_t min_u32(uint64_t a, uint32_t b)
 {
 	return a < b ? (uint32_t)a : b;
+}
+
+/* Where a byte of the ring is: at each that is sent, or read. A division takes as
+ * long as all else, and rings are powers of two but in tests. */
+static uint32_t place_of(uint64_t byte, uint32_t ring)
+{
+	return (uint32_t)(ring & (ring - 1) ? byte % ring : byte & (ring - 1));
 }
 
 /* --- sender ------------------------------------------------------------- */
@@ -106,7 +113,7 @@ static enum exi_stream_kind direct(const struct exi_stream_tx *tx, size_t want,
 static enum exi_stream_kind indirect(const struct exi_stream_tx *tx,
 				     size_t want, struct exi_stream_msg *ret)
 {
-	uint32_t at = (uint32_t)(tx->head % tx->ring);
+	uint32_t at = place_of(tx->head, tx->ring);
 	uint32_t len = min_u32(want, tx_room(tx));
 
 	len = min_u32(len, tx->ring - at);
@@ -114,6 +121,18 @@ static enum exi_stream_kind indirect(const struct exi_stream_tx *tx,
 					.len = min_u32(len, EXI_STREAM_LEN_MAX),
 					.addr = at };
 	return ret->kind;
+}
+
+/* An advert is likely to come, when all that was sent was read. */
+static bool may_wait(const struct exi_stream_tx *tx, size_t want)
+{
+	return tx->hopes && !tx->held && !tx->adverts &&
+	       want >= tx->policy.wait_min;
+}
+
+bool exi_stream_tx_welcome(const struct exi_stream_tx *tx)
+{
+	return tx->adverts || may_wait(tx, SIZE_MAX);
 }
 
 enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
@@ -135,11 +154,15 @@ enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
 	if (!tx->answer) {
 		if (!want || !tx_room(tx))
 			return EXI_STREAM_NONE;
-		if (how == EXI_STREAM_PATIENT && want >= tx->policy.wait_min &&
-		    !tx->adverts)
+		if (how == EXI_STREAM_PATIENT && may_wait(tx, want))
 			return EXI_STREAM_WAIT;
 	}
 	return indirect(tx, want, ret);
+}
+
+void exi_stream_tx_in_vain(struct exi_stream_tx *tx)
+{
+	tx->hopes = false;
 }
 
 /* None of the adverts at hand is used any more. */
@@ -184,6 +207,7 @@ static void sent_indirect(struct exi_stream_tx *tx, uint32_t len)
 		enter(tx, tx->phase + 1);
 	tx->answer = false;
 	tx->head += len;
+	tx->held = tx->held && tx->seq - tx->stale < tx->policy.hold;
 	tx->stats.indirect++;
 	tx->stats.indirect_bytes += len;
 }
@@ -241,6 +265,8 @@ static int begin_direct(struct exi_stream_tx *tx,
 		/* They tell the receiver that the phase is dead. */
 		if (EXI_STREAM_GUARDS & GUARD_DEAD)
 			enter(tx, m->phase + 1);
+		tx->stale = m->seq;
+		tx->held = since < tx->policy.hold;
 		tx->stats.dropped++;
 		return 0;
 	}
@@ -275,6 +301,7 @@ static int got_advert(struct exi_stream_tx *tx, const struct exi_stream_msg *m)
 		ret = -EPROTO;
 	}
 	tx->stats.adverts += !ret;
+	tx->hopes = tx->hopes || !ret;
 	return ret;
 }
 
@@ -349,7 +376,7 @@ int exi_stream_tx_takeback(struct exi_stream_tx *tx, uint64_t pos)
 
 uint32_t exi_stream_tx_drain(const struct exi_stream_tx *tx, uint32_t *ret_at)
 {
-	uint32_t at = (uint32_t)(tx->acked % tx->ring);
+	uint32_t at = place_of(tx->acked, tx->ring);
 
 	if (!tx->draining)
 		return 0;
@@ -495,10 +522,15 @@ static uint64_t freed(const struct exi_stream_rx *rx)
 	return rx->placed < rx->taken ? rx->placed : rx->taken;
 }
 
+uint32_t exi_stream_rx_untold(const struct exi_stream_rx *rx)
+{
+	return (uint32_t)(freed(rx) - rx->told);
+}
+
 /* Enough was freed since the last ACK, or some and the sender may wait for it. */
 static bool ack_due(const struct exi_stream_rx *rx, bool idle)
 {
-	uint64_t n = freed(rx) - rx->told;
+	uint32_t n = exi_stream_rx_untold(rx);
 
 	return n && (idle || n >= rx->ring / 4);
 }
@@ -678,7 +710,7 @@ uint32_t exi_stream_rx_run(const struct exi_stream_rx *rx, uint32_t skip,
 			   uint32_t *ret_at)
 {
 	uint32_t unread = exi_stream_rx_unread(rx);
-	uint32_t at = (uint32_t)((rx->taken + skip) % rx->ring);
+	uint32_t at = place_of(rx->taken + skip, rx->ring);
 
 	if (skip >= unread)
 		return 0;

@@ -49,7 +49,7 @@
 enum exi_stream_kind {
 	EXI_STREAM_NONE, /* nothing to send now */
 	/* Sender. There is room in the ring, and the policy would rather have
-	 * an advert: wait for one, a bounded time, then ask for NOW. */
+	 * an advert: wait for one, a bounded time, then say in_vain. */
 	EXI_STREAM_WAIT,
 	EXI_STREAM_DIRECT,   /* len bytes were written to addr, with key */
 	EXI_STREAM_INDIRECT, /* to the ring at offset addr; len may be 0 */
@@ -85,7 +85,8 @@ struct exi_stream_policy {
 	uint32_t direct_min;
 	/* so it does only after so many small ones in a row. */
 	uint32_t small_run;
-	/* Sender: without an advert, a batch of as many bytes says WAIT. */
+	/* Sender: without an advert, a batch of as many bytes says WAIT, if one
+	 * came, though perhaps too late, since it waited in vain. */
 	uint32_t wait_min;
 	/* Receiver: a receive of fewer bytes is not advertised, nor is one
 	 * behind it. */
@@ -133,6 +134,9 @@ struct exi_stream_tx {
 	uint32_t first;	  /* advert in use */
 	uint32_t adverts; /* how many are at hand */
 	bool answer;	  /* a REVOKE is to be answered */
+	bool hopes;	  /* an advert came since it waited in vain, */
+	bool held;	  /* but the next will not before some more bytes */
+	uint32_t stale;	  /* after seq, at which the last one was of no use */
 	bool ending;
 	bool ended;
 	bool draining;
@@ -162,6 +166,18 @@ enum exi_stream_how {
 enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
 					enum exi_stream_how how,
 					struct exi_stream_msg *ret);
+
+/* Could next have anything with want 0? */
+static inline bool exi_stream_tx_due(const struct exi_stream_tx *tx)
+{
+	return tx->answer || (tx->ending && !tx->ended);
+}
+
+/* An advert is at hand, or one may come. */
+bool exi_stream_tx_welcome(const struct exi_stream_tx *tx);
+
+/* No advert came in time: next does not WAIT again before one comes. */
+void exi_stream_tx_in_vain(struct exi_stream_tx *tx);
 
 /* The fabric took the message that next returned, with len of its bytes: from
  * 1, or 0 where the message had 0. */
@@ -296,6 +312,9 @@ bool exi_stream_rx_done(struct exi_stream_rx *rx, struct exi_stream_done *ret);
 uint32_t exi_stream_rx_copy(const struct exi_stream_rx *rx, uint32_t *ret_at,
 			    void **ret_to);
 void exi_stream_rx_copied(struct exi_stream_rx *rx, uint32_t n);
+
+/* Bytes of the ring that an ACK would free. */
+uint32_t exi_stream_rx_untold(const struct exi_stream_rx *rx);
 
 /* Reading without a receive. Bytes that lie in the ring; */
 uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx);

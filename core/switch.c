@@ -19,6 +19,7 @@
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/link.h"
+#include "core/loan.h"
 #include "core/log.h"
 #include "core/names.h"
 #include "core/orphan.h"
@@ -32,6 +33,7 @@
  * mix. */
 enum {
 	TCP_TIME_WAIT = 6,
+	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
 	TCP_LAST_ACK = 9,
 	TCP_CLOSING = 11,
@@ -108,30 +110,59 @@ static unsigned int fin_received(uint8_t state)
 	       state == TCP_CLOSING || state == TCP_TIME_WAIT;
 }
 
-/* Bytes ever read from TCP. The queue is asked from sock_diag: SIOCINQ stops at
- * an urgent mark, also when the urgent byte itself was read. */
-static int bytes_read(struct exi_sock *sk, uint64_t *ret)
+/* The queue is asked from sock_diag: SIOCINQ stops at an urgent mark, also when
+ * the urgent byte itself was read. */
+static int unread_bytes(int fd, uint32_t *ret)
 {
-	int fd = sk->tcp->fd, tries, err;
-	struct tcp_info before, after;
 	struct exi_tuple t;
-	uint32_t unread;
+	int err = exi_tuple_of(fd, &t);
 
-	err = exi_tuple_of(fd, &t);
-	for (tries = 0; !err && tries < 100; tries++) {
+	return err ? err : exi_proof_unread(&t, ret);
+}
+
+/* Bytes ever read from TCP that was reset, of which so many were written: what
+ * is unread stays, but sock_diag knows the connection no more. SIOCINQ leaves a
+ * FIN out; that it was counted shows in one byte too many. */
+static int bytes_read_reset(int fd, uint64_t received, uint64_t written,
+			    uint64_t *ret)
+{
+	int unread;
+
+	if (ioctl(fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	*ret = received - (received == written + 1) - (uint64_t)unread;
+	return 0;
+}
+
+/* Bytes ever read from TCP, of which so many were written. */
+static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
+{
+	int fd = sk->tcp->fd, tries, err, unknown;
+	struct tcp_info before, after;
+	uint32_t unread = 0;
+
+	for (tries = 0; tries < 100; tries++) {
 		err = tcp_info(fd, &before);
-		if (!err)
-			err = exi_proof_unread(&t, &unread);
-		if (!err)
-			err = tcp_info(fd, &after);
-		if (!err &&
-		    before.tcpi_bytes_received == after.tcpi_bytes_received) {
+		if (err)
+			return err;
+		if (before.tcpi_state == TCP_CLOSE)
+			return bytes_read_reset(fd, before.tcpi_bytes_received,
+						written, ret);
+		unknown = unread_bytes(fd, &unread);
+		err = tcp_info(fd, &after);
+		if (err)
+			return err;
+		if (after.tcpi_state == TCP_CLOSE)
+			continue;
+		if (unknown)
+			return unknown;
+		if (before.tcpi_bytes_received == after.tcpi_bytes_received) {
 			*ret = after.tcpi_bytes_received - unread -
 			       (unread == 0 && fin_received(after.tcpi_state));
 			return 0;
 		}
 	}
-	return err ? err : -EAGAIN;
+	return -EAGAIN;
 }
 
 /* Only the end that connected sent a SYN that was counted. */
@@ -234,7 +265,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) ||
-	    sk->posted[EXI_TX] || h->bare)
+	    sk->posted[EXI_TX] || h->bare || exi_loan_in_place(sk, EXI_TX))
 		return -EAGAIN;
 	if (h->ended || h->fin) {
 		exi_sock_reason(sk, EXS_X_REASON_HALF_CLOSED);
@@ -315,7 +346,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		h->urgent = 1;
 		return send_back(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
 	}
-	ret = bytes_read(sk, &got);
+	ret = bytes_read(sk, offset, &got);
 	if (ret) /* where the ring begins cannot be told */
 		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
 	if (got > offset)
@@ -336,7 +367,7 @@ void exi_switch_left_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	uint64_t got;
 
-	if (bytes_read(sk, &got) == 0 && got <= h->target)
+	if (bytes_read(sk, h->target, &got) == 0 && got <= h->target)
 		set_left(h, h->target - got);
 	if (h->mode == EXI_MODE_RING)
 		exi_resume_watch_locked(sk);
@@ -349,9 +380,9 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 
 	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
 		return;
-	h->leaving = !exi_place_quiet(sk);
+	h->leaving = !exi_place_quiet(sk) || exi_loan_in_place(sk, EXI_RX);
 	if (h->leaving)
-		return; /* the last receive that comes back goes on here */
+		return; /* the last receive, or loan, that comes back goes on here */
 	sk->fab->swops->cursor(sk->fab, &pos, &used);
 	if (h->mode == EXI_MODE_RING)
 		h->left = 0;
@@ -435,8 +466,8 @@ bool exi_switch_left(struct exi_shared *sh)
 	       !atomic_load(&rx->untaken);
 }
 
-/* One look: 0 when done or when the peer is gone, -EAGAIN to sleep on the kick
- * word, -ENOBUFS to wait for room in TCP. */
+/* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
+ * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP. */
 static int look_left(struct exi_sock *sk)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -453,11 +484,14 @@ static int look_left(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
 		return -ENOBUFS;
-	return ret || !(linked || resumes) || exi_switch_left(sk->sh) ? 0
-								      : -EAGAIN;
+	if (exi_switch_left(sk->sh))
+		return 0;
+	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
 }
 
-/* Waits until the handshake is over. Its steps kick the TX side. */
+/* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED when
+ * it was, and then another thread allowed the fabric again: exi_switch_allow()
+ * clears the hold after it waited itself, then kicks. */
 static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 {
 	struct timespec until = exi_ns_timespec(deadline);
@@ -471,8 +505,10 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 		struct pollfd p = { .fd = sk->tcp->fd, .events = POLLOUT };
 		int ret = look_left(sk);
 
-		if (ret == 0)
-			return 0;
+		if (ret == 0 || ret == -ENOTCONN)
+			return ret;
+		if (!atomic_load(&sh->hold_here))
+			return -ECANCELED;
 		if (exi_now_ns() >= deadline)
 			return -ETIMEDOUT;
 		if (ret == -ENOBUFS)
@@ -589,7 +625,6 @@ int exi_switch_leave(struct exi_sock *sk, int reason)
 
 int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 {
-	struct exi_shared *sh = sk->sh;
 	int ret;
 
 	if (exi_family_elsewhere(sk))
@@ -597,16 +632,17 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
 	ret = await_tcp(sk, deadline);
-	if (ret == 0 && !exi_switch_left(sh))
-		ret = left_alone(sk, fd);
-	return ret;
+	return ret == -ENOTCONN ? left_alone(sk, fd) : ret;
 }
 
 static int await_down(struct exi_sock *sk)
 {
+	int ret;
+
 	if (atomic_load(&sk->sh->down_wait) == 0)
 		return 0;
-	return await_tcp(sk, exi_now_ns() + ALLOW_NS);
+	ret = await_tcp(sk, exi_now_ns() + ALLOW_NS);
+	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
 }
 
 int exi_switch_allow(struct exi_sock *sk, int fd)
@@ -631,6 +667,7 @@ int exi_switch_allow(struct exi_sock *sk, int fd)
 		exi_switch_up_locked(sk);
 	if (!exi_registry_wire_ids())
 		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
+	exi_sock_kick_locked(sk, EXI_TX);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return 0;
 }

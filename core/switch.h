@@ -43,7 +43,8 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 /* This end is done: it sends on TCP, and what it has not read comes there. */
 bool exi_switch_left(struct exi_shared *sh);
 
-/* Both directions to TCP, waiting until this end is done. */
+/* Both directions to TCP, waiting until this end is done. -ETIMEDOUT, -EBADF;
+ * -ECANCELED when another thread has allowed the fabric again meanwhile. */
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 		    uint64_t deadline_ns);
 

@@ -133,6 +133,17 @@ int exi_timeout_get(int fd, enum exi_dir dir, exs_timeout_t *ret)
 	return 0;
 }
 
+/* Operations are pending; a loan is none. */
+static bool pending(const struct exi_list *ops)
+{
+	const struct exi_list *pos;
+
+	exi_list_for_each (pos, ops)
+		if (!exi_container(pos, struct exi_op, node)->holds)
+			return true;
+	return false;
+}
+
 /* Its time is over; when to look again. */
 static bool due(struct exi_timeout *t, uint64_t now)
 {
@@ -140,7 +151,7 @@ static bool due(struct exi_timeout *t, uint64_t now)
 	bool ret;
 
 	exi_lock(&h->lock);
-	if (exi_list_empty(&t->sk->ops[t->dir]))
+	if (!pending(&t->sk->ops[t->dir]))
 		t->since = now;
 	ret = now - t->since >= t->ns;
 	if (ret)
@@ -174,10 +185,22 @@ uint64_t exi_timeout_look(uint64_t now)
 	return ret;
 }
 
+/* Looked at with the lock with which it is set: who set it before is seen, who
+ * comes after sees that the socket closes. */
+static bool is_set(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
+	bool ret;
+
+	exi_lock(&h->lock);
+	ret = sk->timeout[dir];
+	exi_unlock(&h->lock);
+	return ret;
+}
+
 void exi_timeout_drop(struct exi_sock *sk)
 {
-	if (!__atomic_load_n(&sk->timeout[EXI_RX], __ATOMIC_RELAXED) &&
-	    !__atomic_load_n(&sk->timeout[EXI_TX], __ATOMIC_RELAXED))
+	if (!is_set(sk, EXI_RX) && !is_set(sk, EXI_TX))
 		return;
 	pthread_mutex_lock(&timeouts_lock);
 	clear_locked(sk, EXI_RX);

@@ -37,9 +37,6 @@
 #include "core/link.h"
 #include "core/ready.h"
 
-/* Between hosts a reply takes longer. */
-#define FAR_TIMES 4
-
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
 #define SKIP_MAX 1024
@@ -207,7 +204,7 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
 	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
-		l->budget *= FAR_TIMES;
+		l->budget *= l->poll->ops->patience(l->poll);
 	exi_sock_look(sk, dir, 1);
 	l->on = true;
 }

@@ -78,7 +78,9 @@ EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
 static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 				    uint64_t deadline)
 {
-	exi_pause();
+	/* A look at a device takes as long. */
+	if (!s->patient)
+		exi_pause();
 	return exi_likely(++s->looks % EXI_SPIN_BATCH) ||
 	       exi_spin_clock(s, budget, deadline);
 }

@@ -89,6 +89,8 @@ struct item {
 	uint64_t arrived;  /* edge: bytes that had come when it was told */
 };
 
+#define SPARES 16 /* items whose memory is kept for the next of a set */
+
 struct set {
 	struct exi_lock lock;
 	int fd;	   /* one of its numbers */
@@ -108,6 +110,8 @@ struct set {
 	uint64_t prefix;
 	_Atomic uint64_t asked; /* exi_ticks() of the last look at the kernel */
 	struct exi_spin spin;
+	struct item *spares[SPARES];
+	int n_spares;
 };
 
 /* A set that is, or was, in another. */
@@ -131,8 +135,29 @@ static struct set *set_of(int epfd)
 
 static void unref_locked(struct item *it)
 {
-	if (--it->refs == 0)
+	struct set *s = it->set;
+
+	if (--it->refs)
+		return;
+	if (s->n_spares < SPARES)
+		s->spares[s->n_spares++] = it;
+	else
 		free(it);
+}
+
+/* All zero; null. */
+static struct item *item_new(struct set *s)
+{
+	struct item *it = NULL;
+
+	exi_lock(&s->lock);
+	if (s->n_spares)
+		it = s->spares[--s->n_spares];
+	exi_unlock(&s->lock);
+	if (!it)
+		return calloc(1, sizeof(*it));
+	memset(it, 0, sizeof(*it));
+	return it;
 }
 
 /* The lock is held, which does the rest. */
@@ -533,9 +558,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &first) < 0)
 		return -errno;
 	s = make_set(epfd);
-	it = s && fd < (int)TAG_NUDGE && room_for(s, fd)
-		     ? calloc(1, sizeof(*it))
-		     : NULL;
+	it = s && fd < (int)TAG_NUDGE && room_for(s, fd) ? item_new(s) : NULL;
 	if (!it) {
 		/* Nobody would tell of a fabric. */
 		atomic_store(&sk->sh->hold_here, 1);

@@ -31,6 +31,8 @@ struct mmsghdr;
 	F(int, close, (int s), (s))                                            \
 	F(int, close_range, (unsigned int a, unsigned int b, int f),           \
 	  (a, b, f))                                                           \
+	F(int, connect, (int s, const struct sockaddr *a, socklen_t l),        \
+	  (s, a, l))                                                           \
 	F(int, dup, (int s), (s))                                              \
 	F(int, dup2, (int s, int t), (s, t))                                   \
 	F(int, dup3, (int s, int t, int f), (s, t, f))                         \

@@ -2,6 +2,7 @@
 /* exs run --report: what became of the connections of a process, at its end: all
  * together, then by peer, fabric and reason. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/log.h"
 #include "preload/shim.h"
 
 static const char *path = ""; /* no report */
@@ -90,47 +92,92 @@ static void name_peer(const struct exi_sock *sk, int fd, char *ret, size_t room)
 		snprintf(ret, room, "at port %d from %s", at, a);
 }
 
-static void count_in_group(const struct exi_sock *sk, int fd,
-			   const exs_x_sockinfo_t *i, bool fabric)
+/* The group that is like this one, groups_lock held. */
+static struct group *group_of(const struct group *like)
 {
-	struct group g = { .reason = i->exs_x_reason }, *to;
+	struct group *to;
+
+	for (to = groups; to < groups + n_groups; to++)
+		if (!strcmp(to->peer, like->peer) &&
+		    !strcmp(to->fabric, like->fabric) &&
+		    to->reason == like->reason)
+			return to;
+	if (to == groups + GROUPS)
+		return to - 1;
+	*to = *like;
+	if (++n_groups == GROUPS) {
+		snprintf(to->peer, sizeof(to->peer), "others");
+		to->fabric[0] = 0;
+	}
+	return to;
+}
+
+/* Those that ended before anything was decided: there may be very many, and
+ * nothing to tell of each. */
+static struct group *short_ones; /* null: there are none */
+
+static struct group *of_short_ones(void)
+{
+	static const struct group like = { .peer = "ended early",
+					   .fabric = "tcp",
+					   .reason = EXS_X_REASON_UNDECIDED };
+
+	if (!short_ones)
+		short_ones = group_of(&like);
+	return short_ones;
+}
+
+static struct group *of_others(const struct exi_sock *sk, int fd,
+			       const exs_x_sockinfo_t *i, bool fabric)
+{
+	struct group g = { .reason = i->exs_x_reason };
 	const char *name_of = strcmp(i->exs_x_tx_fabric, "tcp")
 				      ? i->exs_x_tx_fabric
 				      : i->exs_x_rx_fabric;
 
-	/* Of those there may be very many, and nothing to tell of each. */
-	if (!fabric && g.reason == EXS_X_REASON_UNDECIDED)
-		snprintf(g.peer, sizeof(g.peer), "ended early");
-	else
-		name_peer(sk, fd, g.peer, sizeof(g.peer));
+	name_peer(sk, fd, g.peer, sizeof(g.peer));
 	if (!fabric) /* it may have been about to go there */
 		name_of = "tcp";
 	snprintf(g.fabric, sizeof(g.fabric), "%s",
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
 	if (strcmp(name_of, "tcp")) /* why it ended is no reason */
 		g.reason = EXS_X_REASON_NONE;
+	return group_of(&g);
+}
+
+static void count_in_group(const struct exi_sock *sk, int fd,
+			   const exs_x_sockinfo_t *i, bool fabric)
+{
+	struct group *to;
+
 	/* A signal handler may end the process in the midst of this. */
 	if (pthread_mutex_trylock(&groups_lock))
 		return;
-	for (to = groups; to < groups + n_groups; to++)
-		if (!strcmp(to->peer, g.peer) &&
-		    !strcmp(to->fabric, g.fabric) && to->reason == g.reason)
-			break;
-	if (to == groups + GROUPS)
-		to--;
-	if (to == groups + n_groups) {
-		n_groups++;
-		*to = g;
-		if (n_groups == GROUPS) {
-			snprintf(to->peer, sizeof(to->peer), "others");
-			to->fabric[0] = 0;
-		}
-	}
+	to = !fabric && i->exs_x_reason == EXS_X_REASON_UNDECIDED
+		     ? of_short_ones()
+		     : of_others(sk, fd, i, fabric);
 	to->n++;
 	to->in += i->exs_x_rx_bytes;
 	to->out += i->exs_x_tx_bytes;
 	to->bells += i->exs_x_bells_sent;
 	pthread_mutex_unlock(&groups_lock);
+}
+
+/* One that ended before anything was decided, without asking the kernel. */
+static bool was_short(const struct exi_sock *sk, exs_x_sockinfo_t *ret)
+{
+	const struct exi_shared *sh = exi_sock_shared(sk);
+	const struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
+
+	*ret = (exs_x_sockinfo_t){
+		.exs_x_reason = (int)atomic_load(&sh->reason),
+		.exs_x_rx_bytes = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED),
+		.exs_x_tx_bytes = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED),
+	};
+	return sk->adopted && !sk->fab &&
+	       ret->exs_x_reason == EXS_X_REASON_UNDECIDED &&
+	       ret->exs_x_rx_bytes && ret->exs_x_tx_bytes &&
+	       !rx->fabric_bytes && !tx->fabric_bytes && !looked_in_vain(sk);
 }
 
 void shim_report_connection(int fd)
@@ -145,7 +192,7 @@ void shim_report_connection(int fd)
 	/* A signal handler may end the process in the midst of a call. */
 	if (!sk || sk->unused || exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
 	    exi_lock_held(&sk->sh->half[EXI_TX].lock) ||
-	    exs_x_sockinfo(fd, &i) < 0)
+	    (!was_short(sk, &i) && exs_x_sockinfo(fd, &i) < 0))
 		return;
 	if (looked_in_vain(sk))
 		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
@@ -231,6 +278,10 @@ __attribute__((destructor)) void shim_report(void)
 		     ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
 			    0666)
 		     : stderr_fd;
+	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
+		exi_log_write(EXI_LOG_WARN,
+			      "EXS_REPORT: cannot write to \"%s\": %s", path,
+			      strerror(errno));
 	if (fd >= 0 && native.write(fd, t.buf, (size_t)t.n) < 0)
 		t.n = 0;
 	if (fd >= 0 && fd != stderr_fd)
@@ -241,6 +292,7 @@ __attribute__((destructor)) void shim_report(void)
 void shim_report_forked(void)
 {
 	n_groups = 0;
+	short_ones = NULL;
 	pthread_mutex_init(&groups_lock, NULL);
 	atomic_store(&connections, 0);
 	atomic_store(&on_fabric, 0);

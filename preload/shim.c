@@ -9,6 +9,7 @@
 #include "core/core.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
+#include "core/loan.h"
 #include "core/names.h"
 #include "core/ready.h"
 #include "core/service.h"
@@ -75,8 +76,9 @@ void shim_plain(int fd, int reason)
 
 	if (!sk)
 		return;
-	if (sk->process != exi_use_token())
+	if (!exi_sock_used_here(sk))
 		exi_sock_inherit(sk);
+	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
 	if (exi_go_plain(fd, reason))
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,

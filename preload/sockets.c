@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "core/lifecycle.h"
+#include "core/module.h"
 #include "core/orphan.h"
 #include "core/ready.h"
 #include "core/cancel.h"
@@ -24,6 +25,9 @@ static bool is_tcp(int fd)
 	       v == IPPROTO_TCP;
 }
 
+/* A fabric's own, or of its library: the kernel's for ever. */
+#define OF_A_MODULE exi_unlikely(exi_module_calls(__builtin_return_address(0)))
+
 /* Known from the start: it may be put into epoll sets before it connects. */
 HOOK int socket(int domain, int type, int protocol)
 {
@@ -31,6 +35,8 @@ HOOK int socket(int domain, int type, int protocol)
 	int fd = native.socket(domain, type, protocol);
 	struct exi_sock *sk;
 
+	if (OF_A_MODULE)
+		return fd;
 	if (fd < 0 && errno == EMFILE && shim_reclaim())
 		fd = native.socket(domain, type, protocol);
 	if (fd >= 0)
@@ -59,6 +65,8 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	EXI_CANCEL_OFF(true);
 	int ret;
 
+	if (OF_A_MODULE)
+		return native.connect(fd, addr, len);
 	/* Gives the connection up. */
 	if (shim_sock(fd) && addr && len >= sizeof(addr->sa_family) &&
 	    addr->sa_family == AF_UNSPEC)
@@ -73,7 +81,7 @@ HOOK int listen(int fd, int backlog)
 {
 	EXI_CANCEL_OFF(false);
 
-	if (!shim_ready())
+	if (!shim_ready() || OF_A_MODULE)
 		return native.listen(fd, backlog);
 	return (int)shim_result(exi_listen(fd, backlog));
 }
@@ -96,6 +104,8 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	EXI_CANCEL_OFF(true);
 	int ret;
 
+	if (OF_A_MODULE)
+		return native.accept4(fd, addr, len, flags);
 	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd))) {
 		ret = native.accept4(fd, addr, len, flags);
 		if (ret < 0 && errno == EMFILE && shim_reclaim())
@@ -107,8 +117,8 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	return shim_ready() ? accept4(fd, addr, len, 0)
-			    : native.accept(fd, addr, len);
+	return shim_ready() && !OF_A_MODULE ? accept4(fd, addr, len, 0)
+					    : native.accept(fd, addr, len);
 }
 
 HOOK int shutdown(int fd, int how)

@@ -8,14 +8,15 @@ packages_build="gcc libc6-dev meson ninja-build pkg-config"
 packages_library="libinih-dev liburing-dev libsodium-dev"
 packages_tool="libjansson-dev"
 packages_verbs="libibverbs-dev librdmacm-dev"
-packages_examples="libssl-dev"
+packages_ofi="libfabric-dev"
+packages_examples="libssl-dev libuv1-dev"
 packages_tests="libcmocka-dev python3 curl netcat-openbsd"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"
-packages_apps_more="default-jdk-headless distcc haproxy nodejs openssh-client
+packages_apps_more="default-jdk-headless distcc haproxy libfabric-bin nodejs openssh-client
 	openssh-server postgresql rsync socat sockperf"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio
 	kmod iproute2 rdma-core ibverbs-utils ibverbs-providers rdmacm-utils"
-packages_gates="clang-format mandoc g++ binutils"
+packages_gates="clang-format mandoc g++ binutils abigail-tools"
 packages_clang="clang"
 packages_models="spin"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs perf: options. */
 #include <argp.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ enum {
 	KEY_ITERS,
 	KEY_SECONDS,
 	KEY_DEPTH,
+	KEY_RECEIVES,
 	KEY_CONNECTIONS,
 	KEY_IDLE,
 	KEY_PROVIDER,
@@ -41,6 +43,8 @@ enum {
 	KEY_PIN,
 	KEY_ASYNC,
 	KEY_SYNC,
+	KEY_MESSAGES,
+	KEY_UNREGISTERED,
 	KEY_ROUNDS,
 	KEY_JSON,
 };
@@ -76,6 +80,10 @@ static const struct argp_option options[] = {
 	  "Messages outstanding (lat 1, bw 16, rate 64; epoll lat: one on "
 	  "each connection)",
 	  2 },
+	{ "receives", KEY_RECEIVES, "N", 0,
+	  "Posted by the server of bw, which has asynchronous calls then also "
+	  "with --sync (as many as the client's --depth)",
+	  2 },
 	{ "connections", KEY_CONNECTIONS, "N", 0, "At once (1)", 2 },
 	{ "idle", KEY_IDLE, "N", 0,
 	  "Further ones that carry nothing (0); with --compare in the set of "
@@ -94,16 +102,33 @@ static const struct argp_option options[] = {
 	  "Asynchronous calls on registered memory (default of bw and rate)",
 	  3 },
 	{ "sync", KEY_SYNC, NULL, 0, "Synchronous calls (default of lat)", 3 },
+	{ "messages", KEY_MESSAGES, NULL, 0,
+	  "Sockets of messages (SOCK_SEQPACKET) instead of streams", 3 },
+	{ "unregistered", KEY_UNREGISTERED, NULL, 0,
+	  "Asynchronous calls on memory that is not registered", 3 },
 	{ "rounds", KEY_ROUNDS, "N", 0, "With --compare (5)", 3 },
 	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 3 },
 	{ 0 },
 };
 
 static void take_count(struct argp_state *state, const char *name,
-		       const char *arg, uint64_t *ret)
+		       const char *arg, uint64_t least, uint64_t *ret)
 {
-	if (tool_parse_count(arg, ret))
-		argp_error(state, "--%s takes a number, not \"%s\"", name, arg);
+	if (tool_parse_count(arg, ret) || *ret < least)
+		argp_error(state, "--%s takes a number%s, not \"%s\"", name,
+			   least ? " from 1" : "", arg);
+}
+
+static const char *take_port(struct argp_state *state, const char *arg)
+{
+	char *end;
+	unsigned long port = strtoul(arg, &end, 10);
+
+	if (!isdigit(arg[0]) || *end || port > UINT16_MAX)
+		argp_error(state,
+			   "--port takes a number up to 65535, not \"%s\"",
+			   arg);
+	return arg;
 }
 
 static int take_name(struct argp_state *state, const char *option,
@@ -169,7 +194,7 @@ static error_t parse_what(int key, char *arg, struct argp_state *state)
 				   arg);
 		return 0;
 	case KEY_ITERS:
-		take_count(state, "iters", arg, &p->iters);
+		take_count(state, "iters", arg, 1, &p->iters);
 		return 0;
 	case KEY_SECONDS:
 		if (tool_parse_seconds(arg, &p->ns) || !p->ns)
@@ -179,16 +204,19 @@ static error_t parse_what(int key, char *arg, struct argp_state *state)
 				   arg);
 		return 0;
 	case KEY_DEPTH:
-		take_count(state, "depth", arg, &p->depth);
+		take_count(state, "depth", arg, 1, &p->depth);
+		return 0;
+	case KEY_RECEIVES:
+		take_count(state, "receives", arg, 0, &p->receives);
 		return 0;
 	case KEY_CONNECTIONS:
-		take_count(state, "connections", arg, &p->connections);
+		take_count(state, "connections", arg, 1, &p->connections);
 		return 0;
 	case KEY_IDLE:
-		take_count(state, "idle", arg, &p->idle);
+		take_count(state, "idle", arg, 0, &p->idle);
 		return 0;
 	case KEY_WARMUP:
-		take_count(state, "warmup", arg, &p->warmup);
+		take_count(state, "warmup", arg, 0, &p->warmup);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -217,7 +245,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		w->once = true;
 		return 0;
 	case 'p':
-		w->port = arg;
+		w->port = take_port(state, arg);
 		return 0;
 	case KEY_PAIR:
 		w->pair = true;
@@ -236,6 +264,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_SYNC:
 		w->plan.mode = PERF_SYNC;
+		return 0;
+	case KEY_MESSAGES:
+		w->plan.messages = true;
+		return 0;
+	case KEY_UNREGISTERED:
+		w->plan.unregistered = true;
 		return 0;
 	case KEY_ROUNDS:
 		take_rounds(state, arg, w);
@@ -270,14 +304,7 @@ static const struct argp argp = {
 
 static int serve(const struct wishes *w)
 {
-	char *end;
-	unsigned long port = strtoul(w->port ? w->port : "0", &end, 10);
-
-	if (*end || port > UINT16_MAX) {
-		tool_fail("--port takes a number up to 65535");
-		return TOOL_USAGE;
-	}
-	return perf_listen((uint16_t)port, w->once);
+	return perf_listen(w->port ? (uint16_t)atoi(w->port) : 0, w->once);
 }
 
 static int compare(const struct wishes *w)

@@ -52,11 +52,14 @@ struct perf_plan {
 	uint64_t size;	/* of a message; 0: the default of the test */
 	uint64_t iters; /* 0: as many as fit into ns */
 	uint64_t ns;
-	uint64_t depth; /* messages outstanding; 0: the default */
+	uint64_t depth;	   /* messages outstanding; 0: the default */
+	uint64_t receives; /* posted by a server of bw; 0: as many */
 	uint64_t connections;
-	uint64_t idle;	 /* further connections that carry nothing */
-	uint64_t warmup; /* iterations */
-	int cpu[2];	 /* of client and server */
+	uint64_t idle;	   /* further connections that carry nothing */
+	bool messages;	   /* sockets of messages instead of streams */
+	bool unregistered; /* asynchronous calls on any memory */
+	uint64_t warmup;   /* iterations */
+	int cpu[2];	   /* of client and server */
 	char providers[PERF_LIST_MAX]; /* EXS_PROVIDER; "" leaves it alone */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Loops of asynchronous operations on registered memory. */
+/* Loops of asynchronous operations. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,19 @@ struct slots {
 	uint64_t outstanding; /* operations */
 };
 
+static exs_mhandle_t memory_new(const struct perf_plan *p, void *buf,
+				size_t len)
+{
+	return p->unregistered ? EXS_MHANDLE_UNREGISTERED
+			       : exs_mregister(buf, len, 0);
+}
+
+static void memory_free(exs_mhandle_t mem)
+{
+	if (mem != EXS_MHANDLE_INVALID && mem != EXS_MHANDLE_UNREGISTERED)
+		exs_mderegister(mem, 0);
+}
+
 static void slots_fini(struct slots *t)
 {
 	struct timeval second = { .tv_sec = GOODBYE_SECONDS };
@@ -34,14 +47,14 @@ static void slots_fini(struct slots *t)
 		n = exs_qdequeue(t->q, ev, EVENTS, &second);
 		t->outstanding -= n > 0 ? n : 0;
 	}
-	if (t->mem != EXS_MHANDLE_INVALID)
-		exs_mderegister(t->mem, 0);
+	memory_free(t->mem);
 	if (t->q != EXS_QHANDLE_INVALID)
 		exs_qdelete(t->q);
 	perf_buffer_free(t->buf, t->n * t->len);
 }
 
-static int slots_init(struct slots *t, int s, uint64_t n, size_t len)
+static int slots_init(struct slots *t, int s, const struct perf_plan *p,
+		      uint64_t n, size_t len)
 {
 	*t = (struct slots){
 		.s = s,
@@ -56,7 +69,7 @@ static int slots_init(struct slots *t, int s, uint64_t n, size_t len)
 	t->q = exs_qcreate((int)(4 * n + EVENTS));
 	if (t->q == EXS_QHANDLE_INVALID)
 		return -errno;
-	t->mem = exs_mregister(t->buf, n * len, 0);
+	t->mem = memory_new(p, t->buf, n * len);
 	return t->mem == EXS_MHANDLE_INVALID ? -errno : 0;
 }
 
@@ -121,7 +134,6 @@ static int echo_event(struct slots *t, const exs_event_t *ev)
 
 static int sink_event(struct slots *t, const exs_event_t *ev)
 {
-	const struct perf_io *io = perf_io(PERF_EXS);
 	const char *data = t->buf + slot_of(ev) * t->len;
 	int ret = 0;
 
@@ -130,7 +142,10 @@ static int sink_event(struct slots *t, const exs_event_t *ev)
 	if (!moved(ev))
 		return 1;
 	if (data[moved(ev) - 1] == PERF_LAST_BYTE)
-		ret = perf_send_all(io, t->s, data, 1);
+		ret = exs_send(t->s, data, 1, 0, EXS_QHANDLE_INVALID, NULL,
+			       EXS_MHANDLE_UNREGISTERED) < 0
+			      ? -errno
+			      : 0;
 	return ret ? ret : post_recv(t, slot_of(ev), 0);
 }
 
@@ -158,7 +173,7 @@ int perf_async_echo(int s, const struct perf_plan *plan)
 
 	/* One more than the client has outstanding: a receive is posted when
 	 * the next message comes. */
-	ret = slots_init(&t, s, plan->depth + 1, plan->size);
+	ret = slots_init(&t, s, plan, plan->depth + 1, plan->size);
 	if (!ret)
 		ret = post_all_recvs(&t, MSG_WAITALL);
 	if (!ret)
@@ -169,12 +184,13 @@ int perf_async_echo(int s, const struct perf_plan *plan)
 
 int perf_async_sink(int s, const struct perf_plan *plan)
 {
+	uint64_t wanted = plan->receives ? plan->receives : plan->depth;
 	size_t len = perf_sink_size(plan);
-	uint64_t n = SINK_BYTES_MAX / len;
+	uint64_t n = len < SINK_BYTES_MAX ? SINK_BYTES_MAX / len : 1;
 	struct slots t;
 	int ret;
 
-	ret = slots_init(&t, s, plan->depth < n ? plan->depth : n, len);
+	ret = slots_init(&t, s, plan, wanted < n ? wanted : n, len);
 	if (!ret)
 		ret = post_all_recvs(&t, 0);
 	if (!ret)
@@ -190,8 +206,8 @@ int perf_async_open(struct perf_lane *l)
 	l->q = exs_qcreate((int)(4 * l->plan->depth + EVENTS));
 	if (l->q == EXS_QHANDLE_INVALID)
 		return -errno;
-	l->mem[0] = exs_mregister(l->buf, size, 0);
-	l->mem[1] = exs_mregister(l->last, size, 0);
+	l->mem[0] = memory_new(l->plan, l->buf, size);
+	l->mem[1] = memory_new(l->plan, l->last, size);
 	if (l->mem[0] == EXS_MHANDLE_INVALID ||
 	    l->mem[1] == EXS_MHANDLE_INVALID)
 		return -errno;
@@ -200,10 +216,8 @@ int perf_async_open(struct perf_lane *l)
 
 void perf_async_close(struct perf_lane *l)
 {
-	for (int i = 0; i < 2; i++) {
-		if (l->mem[i] != EXS_MHANDLE_INVALID)
-			exs_mderegister(l->mem[i], 0);
-	}
+	for (int i = 0; i < 2; i++)
+		memory_free(l->mem[i]);
 	if (l->q != EXS_QHANDLE_INVALID)
 		exs_qdelete(l->q);
 }
@@ -230,20 +244,40 @@ static int reap_sends(struct perf_lane *l, uint64_t *outstanding,
 	return 0;
 }
 
+/* Sends that one call submits. */
+#define TOGETHER 64
+
+/* The same send, so many times. */
+static void describe_sends(const struct perf_lane *l, exs_x_op_t *ops)
+{
+	for (int i = 0; i < TOGETHER; i++)
+		ops[i] = (exs_x_op_t){
+			.exs_x_type = EXS_EVT_SEND,
+			.exs_x_socket = l->fds[0],
+			.exs_x_buffer = l->buf,
+			.exs_x_length = l->plan->size,
+			.exs_x_mhandle = l->mem[0],
+		};
+}
+
 /* Submits until the depth is reached or n are; says how many. */
-static int64_t submit_sends(struct perf_lane *l, uint64_t outstanding,
-			    uint64_t n)
+static int64_t submit_sends(struct perf_lane *l, const exs_x_op_t *ops,
+			    uint64_t outstanding, uint64_t n)
 {
 	uint64_t room = l->plan->depth - outstanding;
-	uint64_t i;
+	uint64_t i = 0;
 
-	for (i = 0; i < room && i < n; i++) {
-		if (exs_send(l->fds[0], l->buf, l->plan->size, 0, l->q, NULL,
-			     l->mem[0]) < 0) {
-			if (errno == EAGAIN && outstanding + i)
-				break;
+	if (n > room)
+		n = room;
+	while (i < n) {
+		int some = n - i < TOGETHER ? (int)(n - i) : TOGETHER;
+		int ret = exs_x_submit(l->q, ops, some);
+
+		if (ret < 0 && errno == EAGAIN && outstanding + i)
+			break;
+		if (ret < 0)
 			return -errno;
-		}
+		i += (uint64_t)ret;
 	}
 	return (int64_t)i;
 }
@@ -276,12 +310,14 @@ int perf_async_bw(struct perf_lane *l)
 {
 	uint64_t start = perf_now();
 	uint64_t left = l->goal.iters ? l->goal.iters - 1 : UINT64_MAX;
+	exs_x_op_t ops[TOGETHER];
 	uint64_t outstanding = 0;
 	int64_t n;
 	int ret = 0;
 
+	describe_sends(l, ops);
 	for (unsigned int turn = 1; left && !ret; turn++) {
-		n = submit_sends(l, outstanding, left);
+		n = submit_sends(l, ops, outstanding, left);
 		if (n < 0)
 			return (int)n;
 		left -= n;
@@ -413,7 +449,7 @@ int perf_async_lat(struct perf_lane *l)
 	t.since = calloc(depth, sizeof(*t.since));
 	if (!t.since)
 		return -ENOMEM;
-	ret = slots_init(&t.slots, l->fds[0], depth == 1 ? 2 : depth,
+	ret = slots_init(&t.slots, l->fds[0], l->plan, depth == 1 ? 2 : depth,
 			 l->plan->size);
 	if (!ret && depth == 1) {
 		ret = post_recv(&t.slots, t.ahead, MSG_WAITALL);

@@ -430,7 +430,7 @@ int perf_client(int ctl, const struct perf_plan *plan, struct perf_local *local,
 	struct client c = {
 		.ctl.fd = ctl,
 		.plan = plan,
-		.io = perf_io(plan->api),
+		.io = perf_io(plan),
 		.local = local,
 	};
 	struct perf_result r = {

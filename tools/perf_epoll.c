@@ -153,8 +153,7 @@ static int accept_all(struct server *sv, int listener)
 				       ? 0
 				       : -errno;
 		if (sv->plan->test == PERF_LAT)
-			perf_io(PERF_SOCK)->set(fd, IPPROTO_TCP, TCP_NODELAY,
-						1);
+			perf_io(sv->plan)->set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 		perf_guest(sv->guests, fd);
 		ret = take_in(sv, fd);
 	}

@@ -106,6 +106,8 @@ static const struct perf_io sock_io = {
 	.info = sock_info,
 };
 
+static int es_type = SOCK_STREAM;
+
 static int es_start(void)
 {
 	return (int)or_errno(exs_init(EXS_VERSION));
@@ -113,7 +115,7 @@ static int es_start(void)
 
 static int es_socket(int domain)
 {
-	return (int)or_errno(exs_socket(domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	return (int)or_errno(exs_socket(domain, es_type | SOCK_CLOEXEC, 0));
 }
 
 static int es_bind(int s, const struct sockaddr *addr, socklen_t len)
@@ -180,9 +182,12 @@ static const struct perf_io es_io = {
 	.info = es_info,
 };
 
-const struct perf_io *perf_io(enum perf_api api)
+const struct perf_io *perf_io(const struct perf_plan *plan)
 {
-	return api == PERF_EXS ? &es_io : &sock_io;
+	if (plan->api != PERF_EXS)
+		return &sock_io;
+	es_type = plan->messages ? SOCK_SEQPACKET : SOCK_STREAM;
+	return &es_io;
 }
 
 ssize_t perf_recv_more(const struct perf_io *io, int s, char *buf, size_t have,

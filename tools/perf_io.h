@@ -29,7 +29,8 @@ struct perf_io {
 	int (*info)(int s, exs_x_sockinfo_t *ret);
 };
 
-const struct perf_io *perf_io(enum perf_api api);
+/* Of the plan; the process makes sockets of its kind from here on. */
+const struct perf_io *perf_io(const struct perf_plan *plan);
 
 /* Whether plain calls of this process go through exs run's library. */
 bool perf_io_shim(void);

@@ -9,8 +9,9 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/exs_ext.h>
 
-#define WORD "exs-perf-1" /* changes with the line's members */
+#define WORD "exs-perf-4" /* changes with the line's members */
 
 const char *const perf_test_names[PERF_N_TESTS] = { "lat", "bw", "rate",
 						    "conn" };
@@ -71,10 +72,20 @@ static const char *objection(const struct perf_plan *p)
 		return epoll_lat ? "--depth is at most the connections: an "
 				   "epoll server has one message on each"
 				 : "--depth goes from 1 to 4096";
+	if (p->receives > PERF_DEPTH_MAX)
+		return "--receives goes from 1 to 4096";
+	if (p->receives && (p->test != PERF_BW || p->api != PERF_EXS))
+		return "--receives is for --test bw with --api exs";
 	if (p->mode == PERF_ASYNC && p->api != PERF_EXS)
 		return "only --api exs has --async";
 	if (p->mode == PERF_ASYNC && p->test == PERF_CONN)
 		return "--test conn makes synchronous calls only";
+	if (p->unregistered && p->mode != PERF_ASYNC)
+		return "--unregistered is for asynchronous calls; use --async";
+	if (p->messages && p->api != PERF_EXS)
+		return "only --api exs has --messages";
+	if (p->messages && p->size > EXS_X_MESSAGE_MAX)
+		return "--messages are shorter than --size 1G";
 	if (p->mode == PERF_SYNC && p->depth > 1 && !epoll_lat)
 		return "synchronous calls have a --depth of 1; use --async";
 	if (perf_api_is_local(p->api) &&
@@ -110,11 +121,11 @@ int perf_plan_print(const struct perf_plan *p, char *line, size_t len)
 {
 	int n = snprintf(line, len,
 			 WORD " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64
-			      " %" PRIu64 " %d =%s",
+			      " %" PRIu64 " %" PRIu64 " %d %d %d =%s",
 			 perf_test_names[p->test], perf_api_names[p->api],
 			 perf_mode_names[p->mode], p->size, p->depth,
-			 p->connections, p->idle, p->cpu[PERF_SERVER],
-			 p->providers);
+			 p->receives, p->connections, p->idle, p->messages,
+			 p->unregistered, p->cpu[PERF_SERVER], p->providers);
 
 	return n < 0 || n >= len ? -EMSGSIZE : 0;
 }
@@ -124,14 +135,15 @@ int perf_plan_parse(const char *line, struct perf_plan *ret)
 	static const char list_bytes[] = "abcdefghijklmnopqrstuvwxyz_^,";
 	struct perf_plan p = { .iters = 1, .cpu = { PERF_ANY_CPU } };
 	char word[16], test[8], api[8], mode[8], list[PERF_LIST_MAX] = "";
-	int n, t, a, m;
+	int n, t, a, m, messages, unregistered;
 
 	n = sscanf(line,
 		   "%15s %7s %7s %7s %" SCNu64 " %" SCNu64 " %" SCNu64
-		   " %" SCNu64 " %d =%95s",
-		   word, test, api, mode, &p.size, &p.depth, &p.connections,
-		   &p.idle, &p.cpu[PERF_SERVER], list);
-	if (n < 9 || strcmp(word, WORD))
+		   " %" SCNu64 " %" SCNu64 " %d %d %d =%95s",
+		   word, test, api, mode, &p.size, &p.depth, &p.receives,
+		   &p.connections, &p.idle, &messages, &unregistered,
+		   &p.cpu[PERF_SERVER], list);
+	if (n < 12 || strcmp(word, WORD))
 		return -EPROTO;
 	t = perf_find_name(perf_test_names, PERF_N_TESTS, test);
 	a = perf_find_name(perf_api_names, PERF_N_APIS, api);
@@ -141,6 +153,8 @@ int perf_plan_parse(const char *line, struct perf_plan *ret)
 	p.test = t;
 	p.api = a;
 	p.mode = m;
+	p.messages = messages;
+	p.unregistered = unregistered;
 	strcpy(p.providers, list);
 	if (objection(&p))
 		return -EPROTO;

@@ -36,10 +36,14 @@ static void print_head(const struct perf_result *r)
 	       test_words[p->test], r->fabric, api_words[p->api],
 	       r->shim ? " under exs run" : "");
 	if (p->api == PERF_EXS)
-		printf(", %s calls",
-		       p->mode == PERF_ASYNC ? "asynchronous" : "synchronous");
+		printf(", %s calls%s%s",
+		       p->mode == PERF_ASYNC ? "asynchronous" : "synchronous",
+		       p->messages ? " of messages" : "",
+		       p->unregistered ? " on unregistered memory" : "");
 	if (p->depth > 1)
 		printf(", depth %" PRIu64, p->depth);
+	if (p->receives)
+		printf(", %" PRIu64 " receives", p->receives);
 	if (p->connections > 1)
 		printf(", %" PRIu64 " connections", p->connections);
 	if (p->idle)
@@ -138,7 +142,7 @@ void perf_print_json(const struct perf_result *r)
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
 		" s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o, s:n, s:s?, s:s, "
-		"s:b, s:I}",
+		"s:b, s:I, s:I, s:b, s:b}",
 		"test", perf_test_names[p->test], "api", perf_api_names[p->api],
 		"fabric", r->fabric, "size", (json_int_t)p->size, "depth",
 		(json_int_t)p->depth, "connections", (json_int_t)p->connections,
@@ -154,7 +158,8 @@ void perf_print_json(const struct perf_result *r)
 		"syscalls", "reason",
 		r->reason < 0 ? NULL : exs_x_reason_name(r->reason), "mode",
 		perf_mode_names[p->mode], "exs_run", r->shim, "idle",
-		(json_int_t)p->idle);
+		(json_int_t)p->idle, "receives", (json_int_t)p->receives,
+		"messages", p->messages, "unregistered", p->unregistered);
 
 	json_dumpf(o, stdout, JSON_REAL_PRECISION(9));
 	putchar('\n');

@@ -92,7 +92,7 @@ static int serve_guest(struct server *sv, int fd)
 		ret = perf_async_echo(fd, p);
 	else if (p->test == PERF_LAT)
 		ret = perf_stream_echo(sv->io, fd, p);
-	else if (p->mode == PERF_ASYNC)
+	else if (p->mode == PERF_ASYNC || p->receives)
 		ret = perf_async_sink(fd, p);
 	else
 		ret = perf_stream_sink(sv->io, fd, p);
@@ -237,7 +237,7 @@ static int prepare(struct server *sv, const char **ret_what)
 	if (ret)
 		return ret;
 	*ret_what = "start the library";
-	sv->io = perf_io(sv->plan.api);
+	sv->io = perf_io(&sv->plan);
 	ret = sv->io->start();
 	if (ret)
 		return ret;

@@ -151,6 +151,8 @@ int perf_stream_echo(const struct perf_io *io, int s,
 
 size_t perf_sink_size(const struct perf_plan *plan)
 {
+	if (plan->messages)
+		return plan->size;
 	if (plan->size < SINK_MIN)
 		return SINK_MIN;
 	return plan->size > SINK_MAX ? SINK_MAX : plan->size;

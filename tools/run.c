@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/config.h"
 #include "core/core.h"
 #include "exi_build.h"
 #include "tools/tool.h"
@@ -199,6 +200,23 @@ static bool lacks_required(void)
 	return require && *require && exi_core_init() == -ENODEV;
 }
 
+/* The value of an option, which stands in the environment, is one that can be:
+ * else the library would warn and go on without. */
+static bool makes_sense(const char *option, const char *variable)
+{
+	struct exi_config_row row;
+	const char *value = getenv(variable);
+
+	for (unsigned int i = 0; exi_config_row(i, &row); i++)
+		if (!strcmp(row.variable, variable) &&
+		    strcmp(row.origin, "environment") != 0) {
+			tool_fail("--%s cannot be \"%s\"; it takes %s", option,
+				  value, row.accepts);
+			return false;
+		}
+	return true;
+}
+
 int tool_run(int argc, char **argv)
 {
 	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
@@ -219,10 +237,17 @@ int tool_run(int argc, char **argv)
 		setenv("EXS_REQUIRE", r.require, 1);
 	if (r.report)
 		setenv("EXS_REPORT", r.report, 1);
+	if ((r.provider && !makes_sense("provider", "EXS_PROVIDER")) ||
+	    (r.require && !makes_sense("require", "EXS_REQUIRE")))
+		return TOOL_USAGE;
 	if (find_shim(shim, sizeof(shim)))
 		return tool_fail(SHIM " is not where this command looks for "
 				      "it; install both, or run it from its "
 				      "build");
+	if (strpbrk(shim, " :"))
+		return tool_fail("%s cannot be loaded: the system takes no "
+				 "path with a space or a colon",
+				 shim);
 	if (find_program(r.argv[0], program, sizeof(program))) {
 		tool_fail("%s: there is no such program", r.argv[0]);
 		return 127;

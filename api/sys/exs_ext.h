@@ -10,6 +10,9 @@
 extern "C" {
 #endif
 
+/* The longest message of a SOCK_SEQPACKET socket; see exs_seqpacket(7). */
+#define EXS_X_MESSAGE_MAX 0x3fffffff
+
 /* Why a connection is not on the best fabric. Values never change; new ones
  * are added at the end. exs_x_reason_name() gives the word the tools print. */
 typedef enum exs_x_reason {
@@ -119,10 +122,37 @@ int exs_x_adopt(int s);
 /* Moves both directions back to TCP, so that plain calls, exec and
  * descriptor passing are safe. No byte is lost: what lies unread in a ring is
  * sent again over TCP. Returns when this end is done. -1 with EBADF,
- * ENOTSOCK; EBUSY with asynchronous operations outstanding on the socket;
- * ETIMEDOUT when the peer's process is stopped: the move then completes when
- * it runs again, and until then plain calls are not safe. */
+ * ENOTSOCK; EBUSY with asynchronous operations outstanding on the socket, or
+ * a loan; ETIMEDOUT when the peer's process is stopped: the move then completes when
+ * it runs again, and until then plain calls are not safe; ECANCELED when another
+ * thread adopted it meanwhile: it may have moved on. */
 int exs_x_downgrade(int s);
+
+/* Loans: the bytes of a stream where they lie, without a copy, in the fabric's
+ * memory where there is some; elsewhere in a buffer of the library's. Each
+ * direction of a socket has one at a time. Meanwhile all other calls that move
+ * bytes of the direction wait for its end as for operations before them: a
+ * blocking one of the same thread would wait for itself. It ends with the call
+ * that repays it, from any thread, or with the socket.
+ *
+ * What came next, as far as it lies in one piece: how many bytes, from 1; 0 is
+ * the end of the stream, and no loan. Waits as recv(2) does; flags are 0 or
+ * MSG_DONTWAIT. A hostile peer may change the bytes while they are looked at.
+ * -1 with EBUSY: one is out; EOPNOTSUPP: a socket of messages, or no stream;
+ * EINVAL, EFAULT, ENOMEM, and the errors of recv(2). */
+ssize_t exs_x_recv_loan(int s, const void **at, int flags);
+/* The first len of them are received; what is left comes again. -1 with EINVAL:
+ * there is no loan, or not of so many; ENOMEM: it goes on. */
+int exs_x_recv_return(int s, size_t len);
+
+/* Room for at most want bytes that are to be sent next: for how many, from 1.
+ * Waits as send(2) does; flags are 0 or MSG_DONTWAIT. -1 with the errors of
+ * exs_x_recv_loan() and those of send(2); it raises no signal. */
+ssize_t exs_x_send_loan(int s, void **at, size_t want, int flags);
+/* The first len of them are sent, which does not wait; 0: none. flags are 0 or
+ * MSG_NOSIGNAL. -1 with EINVAL, ENOMEM as above; and with the errors of send(2),
+ * with which the loan ends. */
+int exs_x_send_commit(int s, size_t len, int flags);
 
 #ifdef __cplusplus
 }

@@ -77,16 +77,21 @@ static int conn_end(struct exi_conn *c)
 	return 0;
 }
 
+static bool ready_locked(const struct loopp_pipe *p, enum exi_dir dir)
+{
+	return dir == EXI_RX ? p->head != p->tail || p->ended
+			     : p->head - p->tail < p->size;
+}
+
 static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 {
 	struct loopp_pipe *p = loopp_priv(c)->in;
-	bool ring = false;
-	ssize_t ret;
+	bool ring = false, ready;
 
 	pthread_mutex_lock(&p->lock);
+	ready = ready_locked(p, EXI_RX);
 	if (len > p->head - p->tail)
 		len = p->head - p->tail;
-	ret = len ? (ssize_t)len : p->ended && p->head == p->tail ? 0 : -EAGAIN;
 	if (len) {
 		copy(p, p->tail, buf, len, false);
 		if (!(flags & MSG_PEEK)) {
@@ -97,19 +102,13 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	pthread_mutex_unlock(&p->lock);
 	if (ring)
 		exi_conn_ring(c);
-	return ret;
+	return ready ? (ssize_t)len : -EAGAIN;
 }
 
 /* The pipe whose state a direction waits for. */
 static struct loopp_pipe *pipe_of(struct exi_conn *c, enum exi_dir dir)
 {
 	return dir == EXI_RX ? loopp_priv(c)->in : loopp_priv(c)->out;
-}
-
-static bool ready_locked(const struct loopp_pipe *p, enum exi_dir dir)
-{
-	return dir == EXI_RX ? p->head != p->tail || p->ended
-			     : p->head - p->tail < p->size;
 }
 
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)

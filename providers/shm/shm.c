@@ -69,7 +69,7 @@ const struct exi_provider exi_provider_shm = {
 	.abi = EXI_PROVIDER_ABI,
 	.wire_id = 1 << 0,
 	.name = "shm",
-	.caps = EXI_CAP_LOCAL | EXI_CAP_WORD | EXI_CAP_SWITCH,
+	.caps = EXI_CAP_LOCAL | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_LOAN,
 	.probe = probe,
 	.open = open_domain,
 	.close = close_domain,
@@ -77,4 +77,5 @@ const struct exi_provider exi_provider_shm = {
 	.conn_ops = &shmp_conn_ops,
 	.switch_ops = &shmp_switch_ops,
 	.meet_ops = &shmp_meet_ops,
+	.loan_ops = &shmp_loan_ops,
 };

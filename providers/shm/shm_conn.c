@@ -204,6 +204,49 @@ static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
 	return true;
 }
 
+/* The payload of the next record, for up to len bytes: how many; 0: there is no
+ * room. */
+static ssize_t find_room(struct exi_conn *c, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	for (;;) {
+		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
+		uint32_t bytes = tx->bytes;
+		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
+		size_t n = len;
+
+		if (n > PIECE_MAX)
+			n = PIECE_MAX;
+		if (n > shmp_fits(bytes - offset))
+			n = shmp_fits(bytes - offset);
+		if (room >= (int64_t)shmp_record_bytes((uint32_t)n))
+			return (ssize_t)n;
+		room = refresh_limit(tx, p);
+		if (room < 0)
+			return -EPROTO;
+		room -= SHMP_RESERVE;
+		if (room >= (int64_t)shmp_record_bytes((uint32_t)n))
+			return (ssize_t)n;
+		if ((n >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
+			continue;
+		if (room >= (int64_t)(2 * SHMP_ALIGN))
+			return shmp_fits((uint32_t)room);
+		tx->full_at = tx->taken;
+		return 0;
+	}
+}
+
+/* There was no room; again: nor any sooner. */
+static int no_room(struct shmp_priv *p, bool again)
+{
+	if (!p->small || p->gave_up || !again)
+		return -EAGAIN;
+	p->gave_up = true;
+	return -ENOBUFS;
+}
+
 static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -212,45 +255,21 @@ static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 	size_t done = 0;
 
 	while (done < len) {
-		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
-		uint32_t bytes = tx->bytes;
-		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
-		size_t n = len - done;
+		ssize_t n = find_room(c, len - done);
 		struct shmp_record *r;
 
-		if (n > PIECE_MAX)
-			n = PIECE_MAX;
-		if (n > shmp_fits(bytes - offset))
-			n = shmp_fits(bytes - offset);
-		if (room < (int64_t)shmp_record_bytes((uint32_t)n)) {
-			room = refresh_limit(tx, p);
-			if (room < 0)
-				return -EPROTO;
-			room -= SHMP_RESERVE;
-			if (room < (int64_t)shmp_record_bytes((uint32_t)n) &&
-			    (n >= tx->bytes / GROW_SHARE || stalled(tx)) &&
-			    grow(c))
-				continue;
-			if (room < (int64_t)(2 * SHMP_ALIGN)) {
-				tx->full_at = tx->taken;
-				break;
-			}
-			if (room < (int64_t)shmp_record_bytes((uint32_t)n))
-				n = shmp_fits((uint32_t)room);
-		}
+		if (n < 0)
+			return n;
+		if (n == 0)
+			break;
 		zero_next(p, tx, (uint32_t)n);
 		r = shmp_out(p, tx, tx->head);
 		copy_out(shmp_payload(r, (uint32_t)n), (const char *)buf + done,
-			 n);
+			 (size_t)n);
 		publish(c, r, SHMP_DATA, (uint32_t)n);
-		done += n;
+		done += (size_t)n;
 	}
-	if (exi_likely(done || !len))
-		return (ssize_t)done;
-	if (!p->small || p->gave_up || !again)
-		return -EAGAIN;
-	p->gave_up = true;
-	return -ENOBUFS;
+	return exi_likely(done || !len) ? (ssize_t)done : no_room(p, again);
 }
 
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
@@ -389,6 +408,8 @@ static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
 		rx.pos += shmp_record_bytes(rx.len);
 		rx.len = 0;
 	}
+	if (!len && (ret = look(p, &rx)) > 0)
+		ret = 0;
 	return done ? (ssize_t)done : ret;
 }
 
@@ -448,7 +469,60 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	}
 	if (exi_likely(done))
 		return (ssize_t)done;
+	if (!len && (ret = look(p, rx)) > 0)
+		ret = 0;
 	return ret;
+}
+
+/* --- loans -------------------------------------------------------------- */
+
+static size_t loan_look(struct exi_conn *c, const void **ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	if (look(p, rx) <= 0)
+		return 0;
+	*ret = shmp_unread(p, rx);
+	return rx->len - rx->used;
+}
+
+static void loan_took(struct exi_conn *c, size_t n)
+{
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	rx->used += (uint32_t)n;
+	if (rx->used == rx->len)
+		pass(c, rx->len);
+}
+
+/* The next record's, as if it had all these bytes. The ring stays as it is. */
+static ssize_t loan_room(struct exi_conn *c, size_t len, void **ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	bool again = stalled(tx);
+	ssize_t n = find_room(c, len);
+
+	if (n <= 0)
+		return n ? n : no_room(p, again);
+	p->loaned = (uint32_t)n;
+	*ret = shmp_payload(shmp_out(p, tx, tx->head), p->loaned);
+	return n;
+}
+
+static void loan_put(struct exi_conn *c, size_t n)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_record *r = shmp_out(p, tx, tx->head);
+	uint32_t len = (uint32_t)n;
+
+	/* The head of fewer bytes may be shorter. */
+	if (shmp_head_bytes(len) != shmp_head_bytes(p->loaned))
+		memmove(shmp_payload(r, len), shmp_payload(r, p->loaned), n);
+	zero_next(p, tx, len);
+	publish(c, r, SHMP_DATA, len);
 }
 
 /* --- waiting ------------------------------------------------------------ */
@@ -770,4 +844,11 @@ const struct exi_switch_ops shmp_switch_ops = {
 	.takeback = switch_takeback,
 	.drain = switch_drain,
 	.drained = switch_drained,
+};
+
+const struct exi_loan_ops shmp_loan_ops = {
+	.look = loan_look,
+	.took = loan_took,
+	.room = loan_room,
+	.put = loan_put,
 };

@@ -13,6 +13,7 @@
 extern const struct exi_provider exi_provider_shm;
 extern const struct exi_conn_ops shmp_conn_ops;
 extern const struct exi_switch_ops shmp_switch_ops;
+extern const struct exi_loan_ops shmp_loan_ops;
 extern const struct exi_meet_ops shmp_meet_ops;
 
 /* What a family of forked processes shares; each part is guarded by the lock
@@ -60,6 +61,7 @@ struct shmp_priv {
 	uint64_t charged; /* of EXS_MEMORY_LIMIT_MB */
 	bool small;	  /* there was no memory left for growing, */
 	bool gave_up;	  /* and the reader stalled */
+	uint32_t loaned;  /* bytes at the head that are being made there */
 };
 
 #define SHMP_NEVER UINT64_MAX /* of full_at */

@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct exi_host *verbsp_host;
-
 /* --- for people --------------------------------------------------------- */
 
 static const char *transport(const struct verbsp_device *d,
@@ -35,7 +33,7 @@ static const char *gid_type(const struct verbsp_device *d, uint32_t type)
 __attribute__((format(printf, 3, 4))) static void
 say(struct exi_facts *f, const char *name, const char *fmt, ...)
 {
-	char text[VERBSP_WHY];
+	char text[EXI_RMA_WHY];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -106,7 +104,7 @@ static bool describe_device(struct verbsp_device *d, void *arg)
 
 static void describe(struct exi_facts *f)
 {
-	char why[VERBSP_WHY];
+	char why[EXI_RMA_WHY];
 
 	verbsp_each_device(describe_device, f, why, sizeof(why));
 }
@@ -115,8 +113,8 @@ static void describe(struct exi_facts *f)
 
 struct verdict {
 	bool usable;
-	char names[VERBSP_WHY / 2];
-	char why[VERBSP_WHY]; /* of the first that is not usable */
+	char names[EXI_RMA_WHY / 2];
+	char why[EXI_RMA_WHY]; /* of the first that is not usable */
 	int err;
 };
 
@@ -142,7 +140,7 @@ static bool weigh(struct verbsp_device *d, void *arg)
 
 static int judge(char *why, size_t len)
 {
-	const char *named = verbsp_host->config()->verbs_device;
+	const char *named = exi_rma_host->config()->verbs_device;
 	struct verdict v = { 0 };
 	int err = verbsp_each_device(weigh, &v, why, len);
 
@@ -161,35 +159,68 @@ static int judge(char *why, size_t len)
 /* Who asked for RDMA hears why there is none. */
 static int probe(char *why, size_t len)
 {
-	const struct exi_config *cfg = verbsp_host->config();
+	const struct exi_config *cfg = exi_rma_host->config();
 	int err = judge(why, len);
 	char name[64];
 
+	if (*exi_rma_host->log_level < EXI_LOG_WARN)
+		return err;
 	if (err && (cfg->verbs_device[0] || cfg->verbs_gid_index >= 0 ||
 		    err == -ENOMEM))
-		verbsp_log(EXI_LOG_WARN, "verbs is not used: %s", why);
+		exi_rma_host->log(EXI_LOG_WARN, "verbs is not used: %s", why);
 	else if (!err && verbsp_misnamed(name, sizeof(name)))
-		verbsp_log(EXI_LOG_WARN,
-			   "EXS_VERBS_DEVICE names %s, which is not here",
-			   name);
+		exi_rma_host->log(
+			EXI_LOG_WARN,
+			"EXS_VERBS_DEVICE names %s, which is not here", name);
 	return err;
 }
 
 const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
-	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE,
+	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE |
+		EXI_CAP_LOAN,
 	/* It keeps devices open that are the parent's. */
 	.afresh = "librdmacm.so.1",
 	.probe = probe,
 	.describe = describe,
+	.open = exi_rma_domain_open,
+	.close = exi_rma_domain_close,
+	.domain_ops = &exi_rma_domain_ops,
+	.conn_ops = &exi_rma_conn_ops,
+	.switch_ops = &exi_rma_switch_ops,
+	.place_ops = &exi_rma_place_ops,
+	.loan_ops = &exi_rma_loan_ops,
+	.remote_ops = &exi_rma_remote_ops,
+};
+
+const struct exi_rma_fabric exi_rma_fabric = {
+	.provider = &verbsp_provider,
+	.link_size = sizeof(struct verbsp_link),
+	.reg = verbsp_net_reg,
+	.dereg = verbsp_net_dereg,
+	.post = verbsp_net_post,
+	.take = verbsp_net_take,
+	.reap = verbsp_net_reap,
+	.request = verbsp_net_request,
+	.kill = verbsp_net_kill,
+	.each_net = verbsp_nets_each,
+	.each_link = verbsp_net_links,
+	.port_for = verbsp_port_for,
+	.port_setting = "EXS_VERBS_PORT_OFFSET",
+	.listen = verbsp_meet_listen,
+	.unlisten = verbsp_meet_unlisten,
+	.port_of = verbsp_meet_port_of,
+	.ask = verbsp_meet_ask,
+	.part = verbsp_meet_part,
+	.accept = verbsp_meet_accept,
+	.reject = verbsp_meet_reject,
+	.proof = verbsp_meet_proof,
+	.sever = verbsp_meet_sever,
+	.look = verbsp_meet_look,
 	.open = verbsp_domain_open,
 	.close = verbsp_domain_close,
-	.domain_ops = &verbsp_domain_ops,
-	.conn_ops = &verbsp_conn_ops,
-	.switch_ops = &verbsp_switch_ops,
-	.place_ops = &verbsp_place_ops,
-	.remote_ops = &verbsp_remote_ops,
+	.forked = verbsp_domain_forked,
 };
 
 __attribute__((visibility("default"))) exi_module_fn exi_module;
@@ -198,6 +229,6 @@ const struct exi_provider *exi_module(const struct exi_host *host)
 {
 	if (host->abi != EXI_PROVIDER_ABI)
 		return NULL;
-	verbsp_host = host;
+	exi_rma_host = host;
 	return &verbsp_provider;
 }

@@ -42,7 +42,7 @@ static bool is_here(struct ibv_device **all, const char *name, size_t len)
 
 bool verbsp_misnamed(char *ret, size_t len)
 {
-	const char *names = verbsp_host->config()->verbs_device;
+	const char *names = exi_rma_host->config()->verbs_device;
 	struct ibv_device **all = ibv_get_device_list(NULL);
 	bool found = false;
 	size_t n;
@@ -59,7 +59,7 @@ bool verbsp_misnamed(char *ret, size_t len)
 }
 
 /* No bus has it. */
-static bool is_virtual(const struct ibv_device *dev)
+bool verbsp_software(const struct ibv_device *dev)
 {
 	char path[PATH_MAX];
 
@@ -69,10 +69,10 @@ static bool is_virtual(const struct ibv_device *dev)
 
 int verbsp_forbidden(const struct ibv_device *dev, char *why, size_t len)
 {
-	const char *names = verbsp_host->config()->verbs_device;
+	const char *names = exi_rma_host->config()->verbs_device;
 	bool named = listed(names, dev->name);
 
-	if (named || (!names[0] && !is_virtual(dev)))
+	if (named || (!names[0] && !verbsp_software(dev)))
 		return 0;
 	snprintf(why, len, "%s",
 		 names[0] ? "EXS_VERBS_DEVICE names others"
@@ -95,12 +95,6 @@ static bool active(struct verbsp_device *d, unsigned int *ret)
 	return false;
 }
 
-size_t verbsp_footprint(void)
-{
-	/* Our ring, the mirror of theirs, messages out and in. */
-	return 2 * verbsp_ring_bytes() + 2 * VERBSP_CREDITS * VERBSP_MSG_MAX;
-}
-
 void verbsp_memory_why(int err, char *why, size_t len)
 {
 	struct rlimit limit;
@@ -112,7 +106,7 @@ void verbsp_memory_why(int err, char *why, size_t len)
 			 "takes %zu: raise the limit (ulimit -l, memlock in "
 			 "limits.conf, LimitMEMLOCK= of a service)",
 			 (unsigned long long)limit.rlim_cur / 1024,
-			 verbsp_footprint() / 1024);
+			 exi_rma_footprint() / 1024);
 	else
 		snprintf(why, len, "it takes no memory of ours: %s",
 			 strerror(-err));
@@ -121,7 +115,7 @@ void verbsp_memory_why(int err, char *why, size_t len)
 /* A connection's worth of memory can be made known to it. */
 static int try_memory(struct verbsp_device *d)
 {
-	size_t len = verbsp_footprint();
+	size_t len = exi_rma_footprint();
 	struct ibv_pd *pd = ibv_alloc_pd(d->ctx);
 	int err = pd ? 0 : -errno;
 	struct ibv_mr *mr = NULL;
@@ -150,7 +144,7 @@ static int try_memory(struct verbsp_device *d)
 /* Says of the GID that EXS_VERBS_GID_INDEX names why it cannot be used. */
 static void gid_why(int err, unsigned int port, char *why, size_t len)
 {
-	int wanted = verbsp_host->config()->verbs_gid_index;
+	int wanted = exi_rma_host->config()->verbs_gid_index;
 
 	if (err == -EAFNOSUPPORT)
 		snprintf(why, len,
@@ -198,7 +192,7 @@ static void open_device(struct ibv_device *dev, struct verbsp_device *d)
 
 	d->name = ibv_get_device_name(dev);
 	d->iwarp = dev->transport_type == IBV_TRANSPORT_IWARP;
-	d->software = is_virtual(dev);
+	d->software = verbsp_software(dev);
 	errno = 0;
 	d->ctx = ibv_open_device(dev);
 	if (!d->ctx) {
@@ -306,7 +300,7 @@ static int rank(const struct ibv_context *ctx, const struct ibv_gid_entry *g)
 int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 	       struct ibv_gid_entry *ret)
 {
-	int wanted = verbsp_host->config()->verbs_gid_index;
+	int wanted = exi_rma_host->config()->verbs_gid_index;
 	int best = 0, n;
 	struct ibv_gid_entry *list;
 
@@ -339,7 +333,7 @@ int verbsp_gid_check(struct ibv_context *ctx, unsigned int port,
 	struct ibv_gid_entry gid;
 	int err;
 
-	if (verbsp_host->config()->verbs_gid_index < 0)
+	if (exi_rma_host->config()->verbs_gid_index < 0)
 		return 0;
 	err = verbsp_gid(ctx, port, &gid);
 	if (err) {

@@ -1,23 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is left of a connection whose queue pair, port or device failed. */
+/* A queue pair, a port or a device fails: the device tells. */
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
-
-/* --- the device tells --------------------------------------------------- */
-
-int verbsp_fail_watch(struct ibv_context *ctx)
-{
-	int err;
-
-	if (fcntl(ctx->async_fd, F_SETFL,
-		  fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
-		return -errno;
-	err = verbsp_watch(ctx->async_fd, VERBSP_WATCH_DEVICE, ctx);
-	return err == -EEXIST ? 0 : err; /* another net of the device */
-}
+#include <stdlib.h>
 
 static struct {
 	struct ibv_context *ctx;
@@ -31,21 +18,23 @@ static void fail_slot(struct verbsp_slot *s)
 	if (!s->link || (failed.qp_num && failed.qp_num != s->qp_num) ||
 	    (failed.port && failed.port != s->link->id->port_num))
 		return;
-	verbsp_link_fail(s->link, -ECONNRESET, failed.why);
+	exi_rma_link_fail(&s->link->rma, -ECONNRESET, failed.why);
 }
 
-static void fail_net(struct verbsp_net *n)
+static void fail_net(struct exi_rma_net *net)
 {
+	struct verbsp_net *n = verbsp_net(net);
+
 	if (n->ctx != failed.ctx)
 		return;
-	verbsp_net_poll(n); /* what came before it */
-	pthread_mutex_lock(&n->lock);
+	exi_rma_net_poll(net); /* what came before it */
+	exi_rma_lock(&n->rma.lock);
 	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
 		fail_slot(&n->slot[i]);
-	pthread_mutex_unlock(&n->lock);
+	exi_rma_unlock(&n->rma.lock);
 }
 
-void verbsp_fail_event(struct ibv_context *ctx)
+static void device_event(struct ibv_context *ctx)
 {
 	struct ibv_async_event ev;
 
@@ -76,57 +65,42 @@ void verbsp_fail_event(struct ibv_context *ctx)
 	}
 }
 
-/* --- the core asks ------------------------------------------------------ */
+/* One for each device; they stay, as the devices do. */
+struct watched {
+	struct watched *next;
+	struct ibv_context *ctx;
+	struct exi_rma_event event;
+};
 
-static struct verbsp_link *link_of(struct exi_conn *c)
+static struct watched *watched;
+
+static void on_device(struct exi_rma_event *e)
 {
-	return verbsp_conn(c)->link;
+	device_event(exi_container(e, struct watched, event)->ctx);
 }
 
-int verbsp_fail_sever(struct exi_conn *c)
+int verbsp_fail_watch(struct ibv_context *ctx)
 {
-	struct verbsp_link *l = link_of(c);
+	struct watched *w;
 	int err;
 
-	/* Nothing is posted from here on. */
-	verbsp_link_fail(l, -ECONNRESET, "the other end left");
-	verbsp_meet_sever(l);
-	atomic_store(&l->dead, true);
-	verbsp_link_unpin(l);
-	err = verbsp_link_take(l, EXI_RX);
-	if (!err)
-		err = verbsp_link_take(l, EXI_TX);
-	exi_stream_rx_cut(&l->rx);
-	if (err || atomic_load(&l->err) == -EPROTO)
-		return -EPROTO;
-	return verbsp_place_forgo(l);
+	for (w = watched; w; w = w->next)
+		if (w->ctx == ctx) /* another net of the device */
+			return 0;
+	if (fcntl(ctx->async_fd, F_SETFL,
+		  fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)
+		return -errno;
+	w = calloc(1, sizeof(*w));
+	if (!w)
+		return -ENOMEM;
+	w->ctx = ctx;
+	w->event.call = on_device;
+	err = exi_rma_watch(ctx->async_fd, &w->event);
+	if (err) {
+		free(w);
+		return err;
+	}
+	w->next = watched;
+	watched = w;
+	return 0;
 }
-
-uint32_t verbsp_fail_position(struct exi_conn *c, enum exi_dir dir)
-{
-	struct verbsp_link *l = link_of(c);
-
-	return dir == EXI_RX ? exi_stream_rx_position(&l->rx)
-			     : exi_stream_tx_position(&l->tx);
-}
-
-uint32_t verbsp_fail_resend(struct exi_conn *c)
-{
-	struct verbsp_link *l = link_of(c);
-
-	return exi_stream_tx_cut(&l->tx) - l->held;
-}
-
-void verbsp_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
-			uint64_t position, uint8_t ret[EXI_RESUME])
-{
-	struct exi_pact_resume r;
-
-	exi_pact_resume(&link_of(c)->bond, dir == EXI_TX, epoch, position, &r);
-	memcpy(ret, &r, sizeof(r));
-}
-
-_Static_assert(sizeof(struct exi_pact_resume) == EXI_RESUME &&
-		       offsetof(struct exi_pact_resume, position) ==
-			       EXI_RESUME_AT,
-	       "the record of resume");

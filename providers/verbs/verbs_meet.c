@@ -11,155 +11,29 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 
-#include "core/pact.h"
 #include "core/util.h"
 
 #define RESOLVE_MS 2000
+#define BACKLOG	   1024
 
-/* While nobody on the other host has the connection yet: it may lie unaccepted,
- * or its process has not come to it. Each wait is four times the last. */
-#define TRIES	 6
-#define AGAIN_NS 10000000u
 /* Soft iWARP does not look at what comes while it finishes accepting, until
  * more comes: so more does, after that long without READY. */
 #define NUDGE_NS 50000000u
 
-struct verbsp_meeting {
-	bool connects;
-	struct exi_tuple tuple;
-	struct exi_pact pact;
-	/* Of the end that connects. */
-	uint16_t port; /* where it asks */
-	bool redirected;
-	unsigned int tries;
-	uint64_t again;
-	struct exi_list waiting; /* until then */
-	struct verbsp_link *link;
-};
-
-/* Meetings that ask again, and links that nudge; under the service lock. */
-static struct exi_list waiting = EXI_LIST_INIT(waiting);
+/* Links that nudge; under the service lock. */
 static struct exi_list nudging = EXI_LIST_INIT(nudging);
-
-/* --- addresses ---------------------------------------------------------- */
-
-static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-bool verbsp_is_four(const uint8_t ip[16])
-{
-	return !memcmp(ip, mapped, sizeof(mapped));
-}
-
-void verbsp_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
-		     struct sockaddr_storage *ret)
-{
-	struct sockaddr_in *four = (struct sockaddr_in *)ret;
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (verbsp_is_four(ip)) {
-		four->sin_family = AF_INET;
-		four->sin_port = htons(port);
-		memcpy(&four->sin_addr, ip + 12, 4);
-		return;
-	}
-	six->sin6_family = AF_INET6;
-	six->sin6_port = htons(port);
-	six->sin6_scope_id = scope;
-	memcpy(&six->sin6_addr, ip, 16);
-}
-
-static void from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
-{
-	if (a->sa_family == AF_INET) {
-		memcpy(ret, mapped, sizeof(mapped));
-		memcpy(ret + 12, &((const struct sockaddr_in *)a)->sin_addr, 4);
-		return;
-	}
-	memcpy(ret, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
-}
 
 /* Where the fabric listens for a port of TCP: iWARP's ports are TCP's own. */
 uint16_t verbsp_port_for(uint16_t tcp)
 {
-	uint32_t port = tcp + verbsp_host->config()->verbs_port_offset;
+	uint32_t port = tcp + exi_rma_host->config()->verbs_port_offset;
 
 	return (uint16_t)(port > UINT16_MAX ? port - 64512 : port);
-}
-
-/* --- the key ------------------------------------------------------------ */
-
-/* Where the environment had it when the fabric was opened: servers clear theirs
- * before anybody comes. */
-static struct exi_key_search search;
-
-static const char *keep(const char *text)
-{
-	return text ? strdup(text) : NULL;
-}
-
-void verbsp_meet_open(void)
-{
-	exi_key_search_init(&search, verbsp_host->config()->key_file);
-	search.config_home = keep(search.config_home);
-	search.home = keep(search.home);
-}
-
-void verbsp_meet_close(void)
-{
-	free((char *)search.config_home);
-	free((char *)search.home);
-	search = (struct exi_key_search){ 0 };
-}
-
-/* Read when it is first needed, and again while there is none. The service lock
- * is held. */
-const struct exi_key *verbsp_meet_key(void)
-{
-	const struct exi_config *cfg = verbsp_host->config();
-	static struct exi_key *key;
-	char why[EXI_KEY_WHY] = "";
-	int err;
-
-	if (key)
-		return key;
-	err = cfg->trust == EXI_TRUST_HOSTS ? exi_key_open(&key)
-					    : exi_key_load(&search, &key, why);
-	if (!err)
-		return key;
-	verbsp_log(EXI_LOG_WARN, "verbs: no key: %s",
-		   why[0] ? why : strerror(-err));
-	return NULL;
-}
-
-/* rdma_cm's addresses; its ports are nobody's business. */
-static int begin(struct exi_pact *p, const struct exi_key *key,
-		 enum exi_pact_side side, const struct exi_tuple *t,
-		 const uint8_t local_ip[16], const uint8_t peer_ip[16])
-{
-	struct sockaddr_storage local, peer;
-	const struct exi_pact_ends ends = {
-		.tcp = t,
-		.fabric_local = (struct sockaddr *)&local,
-		.fabric_local_len = sizeof(struct sockaddr_in6),
-		.fabric_peer = (struct sockaddr *)&peer,
-		.fabric_peer_len = sizeof(struct sockaddr_in6),
-	};
-
-	verbsp_sockaddr(local_ip, 0, 0, &local);
-	verbsp_sockaddr(peer_ip, 0, 0, &peer);
-	return exi_pact_init(p, key, side, &ends);
-}
-
-static int reason_of(int err)
-{
-	return exi_pact_reason(exi_pact_why(err));
 }
 
 /* Until the other end has proved itself it writes nowhere: an rkey can be
@@ -175,112 +49,37 @@ static int let_in(struct verbsp_link *l, bool in)
 
 /* --- the end that connects ---------------------------------------------- */
 
-static void give_up(struct verbsp_link *l, int reason, const char *why)
-{
-	verbsp_log(EXI_LOG_DEBUG, "verbs: no meeting: %s", why);
-	verbsp_host->met(l->pair, reason);
-}
-
-/* Aloud once: every connection after this one may meet the same. The service lock
- * is held. */
-static void complain(const char *why)
-{
-	static bool said;
-
-	if (!said)
-		verbsp_log(EXI_LOG_WARN, "verbs: a connection stays on TCP: %s",
-			   why);
-	said = true;
-}
-
 /* There is no queue pair: the device takes no more memory, or the other end has
  * gone meanwhile. */
 static void no_link(struct verbsp_link *l, int err)
 {
-	char why[VERBSP_WHY];
+	char why[EXI_RMA_WHY];
 
 	if (err != -ENOMEM) {
-		give_up(l, EXS_X_REASON_REMOTE, strerror(-err));
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE, strerror(-err));
 		return;
 	}
 	verbsp_memory_why(err, why, sizeof(why));
-	complain(why);
-	give_up(l, EXS_X_REASON_MEMORY, why);
+	exi_rma_meet_complain(why);
+	exi_rma_meet_fail(&l->rma, EXS_X_REASON_MEMORY, why);
 }
 
-static int pair_of(int ret[2])
+int verbsp_meet_ask(struct exi_rma_link *r)
 {
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
-		       0, ret) < 0)
-		return -errno;
-	ret[0] = verbsp_host->fd_keep(ret[0]);
-	ret[1] = verbsp_host->fd_keep(ret[1]);
-	if (ret[0] >= 0 && ret[1] >= 0)
-		return 0;
-	verbsp_host->fd_close(ret[0]);
-	verbsp_host->fd_close(ret[1]);
-	return -EMFILE;
-}
-
-static int resolve(struct verbsp_link *l, const struct exi_tuple *t)
-{
+	const struct exi_tuple *t = &r->meeting->tuple;
+	struct verbsp_link *l = verbsp_link(r);
 	struct sockaddr_storage from, to;
 
-	verbsp_sockaddr(t->local, 0, t->scope, &from);
-	verbsp_sockaddr(t->peer, l->meeting->port, t->scope, &to);
+	exi_rma_sockaddr(t->local, 0, t->scope, &from);
+	exi_rma_sockaddr(t->peer, r->meeting->port, t->scope, &to);
+	exi_list_init(&l->nudging);
 	if (rdma_create_id(verbsp_channel, &l->id, l, RDMA_PS_TCP))
 		return -errno;
 	if (rdma_resolve_addr(l->id, (struct sockaddr *)&from,
 			      (struct sockaddr *)&to, RESOLVE_MS)) {
 		/* No device has the address: told like all the rest. */
-		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+		exi_rma_meet_fail(r, EXS_X_REASON_REMOTE, strerror(errno));
 	}
-	return 0;
-}
-
-static struct verbsp_link *new_link(int pair, bool connects,
-				    const struct exi_tuple *t)
-{
-	struct verbsp_link *l = verbsp_link_new(pair);
-
-	if (!l)
-		return NULL;
-	l->meeting = calloc(1, sizeof(*l->meeting));
-	if (!l->meeting) {
-		verbsp_link_free(l);
-		return NULL;
-	}
-	l->meeting->connects = connects;
-	l->meeting->tuple = *t;
-	exi_list_init(&l->meeting->waiting);
-	return l;
-}
-
-static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
-			int *ret_link)
-{
-	struct verbsp_link *l;
-	int pair[2], err = pair_of(pair);
-
-	if (err)
-		return err;
-	l = new_link(pair[1], true, t);
-	if (!l) {
-		verbsp_host->fd_close(pair[0]);
-		verbsp_host->fd_close(pair[1]);
-		return -ENOMEM;
-	}
-	l->meeting->port = verbsp_port_for(t->peer_port);
-	pthread_mutex_lock(&verbsp_service_lock);
-	err = resolve(l, t);
-	pthread_mutex_unlock(&verbsp_service_lock);
-	if (err) {
-		verbsp_host->fd_close(pair[0]);
-		verbsp_meet_end(l);
-		return err;
-	}
-	verbsp_conn(c)->link = l;
-	*ret_link = pair[0];
 	return 0;
 }
 
@@ -295,16 +94,17 @@ static int check_gid(struct verbsp_link *l, char *why, size_t len)
 
 static void on_address(struct verbsp_link *l)
 {
-	char why[VERBSP_WHY];
+	char why[EXI_RMA_WHY];
 
 	verbsp_device_seen(l->id->verbs);
 	if (verbsp_forbidden(l->id->verbs->device, why, sizeof(why))) {
-		give_up(l, EXS_X_REASON_REMOTE, why);
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE, why);
 	} else if (check_gid(l, why, sizeof(why))) {
-		complain(why);
-		give_up(l, EXS_X_REASON_REMOTE, why);
+		exi_rma_meet_complain(why);
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE, why);
 	} else if (rdma_resolve_route(l->id, RESOLVE_MS)) {
-		give_up(l, EXS_X_REASON_REMOTE, strerror(errno));
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE,
+				  strerror(errno));
 	}
 }
 
@@ -314,7 +114,7 @@ static int open_link(struct verbsp_link *l, struct rdma_cm_id *id)
 
 	if (!err)
 		err = let_in(l, false);
-	return err ? err : verbsp_link_open(l);
+	return err ? err : exi_rma_link_open(&l->rma);
 }
 
 static struct rdma_conn_param params(const void *data, size_t len)
@@ -327,98 +127,55 @@ static struct rdma_conn_param params(const void *data, size_t len)
 	};
 }
 
-/* Back to where nobody was asked. */
-static void part(struct verbsp_link *l)
+void verbsp_meet_part(struct exi_rma_link *r)
 {
+	struct verbsp_link *l = verbsp_link(r);
+
 	verbsp_net_leave(l);
-	l->net = NULL;
 	if (l->qp)
 		rdma_destroy_qp(l->id);
 	l->qp = NULL;
 	rdma_destroy_id(l->id);
 	l->id = NULL;
-	verbsp_link_close(l);
 }
 
-static void ask_at(struct verbsp_link *l, uint16_t port)
-{
-	struct verbsp_meeting *m = l->meeting;
-	int err;
-
-	m->port = port;
-	err = resolve(l, &m->tuple);
-	if (err)
-		give_up(l, EXS_X_REASON_MEMORY, strerror(-err));
-}
-
-static void ask_later(struct verbsp_link *l)
-{
-	struct verbsp_meeting *m = l->meeting;
-
-	if (m->tries == TRIES) {
-		give_up(l, EXS_X_REASON_PLAIN_PEER, "nobody has it");
-		return;
-	}
-	part(l);
-	m->redirected = false;
-	m->link = l;
-	m->again = exi_now_ns() + ((uint64_t)AGAIN_NS << 2 * m->tries++);
-	exi_list_add_tail(&waiting, &m->waiting);
-	verbsp_look_at(m->again);
-}
-
-/* Nobody listens there. */
-static void nobody(struct verbsp_link *l)
-{
-	uint16_t port = l->meeting->tuple.peer_port;
-	char why[VERBSP_WHY];
-
-	if (l->meeting->redirected) { /* who had it has gone */
-		ask_later(l);
-		return;
-	}
-	snprintf(why, sizeof(why),
-		 "nobody is there: TCP's port %u is %u here (is "
-		 "EXS_VERBS_PORT_OFFSET the same there?)",
-		 port, verbsp_port_for(port));
-	give_up(l, EXS_X_REASON_PLAIN_PEER, why);
-}
-
-/* iWARP's connection is one of TCP, and says so like that. */
+/* iWARP's connection is one of TCP, and says so like that; rdma_cm gave it a port
+ * without asking TCP, which may have it, and gives another one the next time. */
 static void not_connected(struct verbsp_link *l, int err)
 {
 	if (err == -ECONNREFUSED || err == -ECONNRESET)
-		nobody(l);
+		exi_rma_meet_nobody(&l->rma);
+	else if (err == -EADDRINUSE || err == -EADDRNOTAVAIL)
+		exi_rma_meet_taken(&l->rma);
 	else
-		give_up(l, EXS_X_REASON_REMOTE, strerror(-err));
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE, strerror(-err));
+}
+
+/* InfiniBand's "invalid service ID". */
+#define REJECT_NO_LISTENER 8
+
+/* The kernel rejects, without a word of ours, for a listener that has too many to
+ * answer, or that goes; and says whether there is one. */
+static bool listens(const struct verbsp_link *l, int status)
+{
+	return status !=
+	       (l->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP
+			? -ECONNREFUSED
+			: REJECT_NO_LISTENER);
 }
 
 static void on_route(struct verbsp_link *l)
 {
-	const struct exi_tuple *t = &l->meeting->tuple;
-	struct exi_pact *pact = &l->meeting->pact;
-	const struct exi_key *key = verbsp_meet_key();
 	struct exi_pact_request r;
-	uint8_t local[16], peer[16];
 	struct rdma_conn_param p = params(&r, sizeof(r));
 	int err;
 
-	if (!key) {
-		give_up(l, EXS_X_REASON_NO_KEY, "no key");
+	if (exi_rma_meet_ask(&l->rma, rdma_get_local_addr(l->id),
+			     rdma_get_peer_addr(l->id), &r))
 		return;
-	}
 	err = open_link(l, l->id);
-	if (err) {
-		no_link(l, err);
-		return;
-	}
-	from_sockaddr(rdma_get_local_addr(l->id), local);
-	from_sockaddr(rdma_get_peer_addr(l->id), peer);
-	err = begin(pact, key, EXI_PACT_A, t, local, peer);
-	if (!err) /* so B knows all four of the connection */
-		err = exi_pact_request(pact, t->local_port, &r);
 	if (err)
-		give_up(l, reason_of(err), strerror(-err));
+		no_link(l, err);
 	else if (rdma_connect(l->id, &p))
 		not_connected(l, -errno);
 }
@@ -426,39 +183,39 @@ static void on_route(struct verbsp_link *l)
 /* CONFIRM or READY: the proof, and where our ring is. */
 static void say_ring(struct verbsp_link *l, uint8_t kind)
 {
+	const struct exi_rma_ring ring = exi_rma_link_ring(&l->rma);
 	const struct verbsp_ring mine = {
-		.addr = htole64((uintptr_t)l->ring.at),
-		.rkey = htole32(l->ring.mr->rkey),
-		.bytes = htole32(l->ring.bytes),
+		.addr = htole64(ring.addr),
+		.rkey = htole32((uint32_t)ring.key),
+		.bytes = htole32(ring.bytes),
 	};
 	struct exi_pact_payload place = { .len = sizeof(mine) };
-	struct verbsp_msg m = { .kind = kind,
-				.extra = sizeof(struct exi_pact_proof) };
-	struct exi_pact *pact = &l->meeting->pact;
+	struct exi_rma_msg m = { .kind = kind,
+				 .extra = sizeof(struct exi_pact_proof) };
 	struct exi_pact_proof proof;
 	int err;
 
 	memcpy(place.bytes, &mine, sizeof(mine));
-	err = kind == VERBSP_CONFIRM ? exi_pact_confirm(pact, &place, &proof)
-				     : exi_pact_grant(pact, &place, &proof);
+	err = exi_rma_meet_prove(&l->rma, &place, &proof);
 	if (!err)
-		err = verbsp_link_say(l, &m, &proof, true, true);
+		err = exi_rma_link_say(&l->rma, &m, &proof, true, true);
 	if (err)
-		give_up(l, EXS_X_REASON_PEER_LOST, strerror(-err));
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_PEER_LOST,
+				  strerror(-err));
 }
 
 static void nudge_at(struct verbsp_link *l, uint64_t when)
 {
 	l->nudge = when;
 	exi_list_add_tail(&nudging, &l->nudging);
-	verbsp_look_at(when);
+	exi_rma_look_at(when);
 }
 
 /* Whoever takes completions ends the meeting, without this lock: that there is
  * none any more is all that is asked. */
-static void look_at_nudging(uint64_t now)
+void verbsp_meet_look(uint64_t now)
 {
-	struct verbsp_msg m = { .kind = VERBSP_CREDIT };
+	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
 	struct exi_list *pos, *tmp;
 
 	exi_list_for_each_safe (pos, tmp, &nudging) {
@@ -466,13 +223,13 @@ static void look_at_nudging(uint64_t now)
 			exi_container(pos, struct verbsp_link, nudging);
 
 		if (l->nudge > now) {
-			verbsp_look_at(l->nudge);
+			exi_rma_look_at(l->nudge);
 			continue;
 		}
 		exi_list_del(&l->nudging);
-		if (!__atomic_load_n(&l->meeting, __ATOMIC_RELAXED))
+		if (!__atomic_load_n(&l->rma.meeting, __ATOMIC_RELAXED))
 			continue;
-		verbsp_link_say(l, &m, NULL, true, true);
+		exi_rma_link_say(&l->rma, &m, NULL, true, true);
 		nudge_at(l, now + NUDGE_NS);
 	}
 }
@@ -480,285 +237,166 @@ static void look_at_nudging(uint64_t now)
 static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 {
 	struct exi_pact_payload terms;
-	int err = exi_pact_take_answer(&l->meeting->pact, data, len, &terms);
+	int err =
+		exi_pact_take_answer(&l->rma.meeting->pact, data, len, &terms);
 
 	if (!err)
 		err = let_in(l, true);
 	if (err)
-		give_up(l, reason_of(err), strerror(-err));
+		exi_rma_meet_untaken(&l->rma, err);
 	else
-		say_ring(l, VERBSP_CONFIRM);
-	if (!err && l->net->iwarp)
+		say_ring(l, EXI_RMA_CONFIRM);
+	if (!err && verbsp_net(l->rma.net)->iwarp)
 		nudge_at(l, exi_now_ns() + NUDGE_NS);
-}
-
-void verbsp_meet_look(uint64_t now)
-{
-	struct exi_list *pos, *tmp;
-
-	look_at_nudging(now);
-	exi_list_for_each_safe (pos, tmp, &waiting) {
-		struct verbsp_meeting *m =
-			exi_container(pos, struct verbsp_meeting, waiting);
-
-		if (m->again > now) {
-			verbsp_look_at(m->again);
-			continue;
-		}
-		exi_list_del(&m->waiting);
-		ask_at(m->link, verbsp_port_for(m->tuple.peer_port));
-	}
-}
-
-/* A redirect is followed once. */
-static void on_refusal(struct verbsp_link *l, const struct exi_pact_refusal *no)
-{
-	struct verbsp_meeting *m = l->meeting;
-
-	if (no->why == EXI_PACT_WHY_REDIRECT && !m->redirected) {
-		part(l);
-		m->redirected = true;
-		ask_at(l, no->port);
-	} else if (no->why == EXI_PACT_WHY_REDIRECT ||
-		   no->why == EXI_PACT_WHY_UNKNOWN ||
-		   no->why == EXI_PACT_WHY_BUSY) {
-		ask_later(l);
-	} else {
-		give_up(l, exi_pact_reason(no->why), "the other end refuses");
-	}
-}
-
-static void on_rejected(struct verbsp_link *l, const void *data, size_t len)
-{
-	struct verbsp_meeting *m = l->meeting;
-	struct exi_pact_refusal no;
-
-	if (!m || !m->connects)
-		give_up(l, EXS_X_REASON_PEER_LOST, "rejected");
-	else if (!exi_pact_take_reject(&m->pact, data, len, &no))
-		on_refusal(l, &no);
-	else
-		nobody(l);
 }
 
 /* --- the end that accepts ----------------------------------------------- */
 
-struct request {
-	struct rdma_cm_id *id; /* taken: null */
-	int pair;	       /* taken: -1 */
-	struct exi_pact pact;  /* the same */
-};
-
-static void refuse(struct rdma_cm_id *id, struct exi_pact *pact, int why)
+static int listen_at(struct rdma_cm_id *id, int family, uint16_t port)
 {
-	const struct exi_key *key = verbsp_meet_key();
-	struct exi_pact_refusal no = { .why = why };
-	struct exi_pact_reject out;
+	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
+	static const uint8_t any6[16];
+	struct sockaddr_storage at;
+	int on = 1;
 
-	if (key)
-		memcpy(no.key_id, key->id, sizeof(no.key_id));
-	exi_pact_reject(pact, &no, &out);
-	rdma_reject(id, &out, sizeof(out));
+	exi_rma_sockaddr(family == AF_INET ? any4 : any6, port, 0, &at);
+	if (family == AF_INET6)
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
+				sizeof(on));
+	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
+	    rdma_listen(id, BACKLOG))
+		return -errno;
+	return 0;
 }
 
-static void accept_it(struct verbsp_link *l)
+int verbsp_meet_listen(int family, uint16_t port, void **ret)
 {
+	struct rdma_cm_id *id;
+	int err;
+
+	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
+		return -errno;
+	err = listen_at(id, family, port);
+	if (err)
+		rdma_destroy_id(id);
+	else
+		*ret = id;
+	return err;
+}
+
+void verbsp_meet_unlisten(void *listener)
+{
+	rdma_destroy_id(listener);
+}
+
+uint16_t verbsp_meet_port_of(const void *listener)
+{
+	return ntohs(rdma_get_src_port((struct rdma_cm_id *)listener));
+}
+
+void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r)
+{
+	rdma_reject(asker, r, sizeof(*r));
+	rdma_destroy_id(asker);
+}
+
+/* It stays the link's, which goes when the core was told. */
+static void refuse(struct verbsp_link *l)
+{
+	struct exi_pact_reject r;
+
+	exi_rma_meet_no(&l->rma.meeting->pact, EXI_PACT_WHY_FABRIC, &r);
+	rdma_reject(l->id, &r, sizeof(r));
+}
+
+void verbsp_meet_accept(struct exi_rma_link *r, void *asker)
+{
+	struct verbsp_link *l = verbsp_link(r);
 	struct exi_pact_payload none = { 0 };
 	struct exi_pact_answer answer;
 	struct rdma_conn_param p = params(&answer, sizeof(answer));
-	int err = open_link(l, l->id);
-
-	if (!err)
-		err = exi_pact_answer(&l->meeting->pact, &none, &answer);
-	if (err) {
-		refuse(l->id, &l->meeting->pact, EXI_PACT_WHY_FABRIC);
-		no_link(l, err);
-	} else if (rdma_accept(l->id, &p)) { /* who asked has gone */
-		give_up(l, EXS_X_REASON_PEER_LOST, strerror(errno));
-	}
-}
-
-static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
-			   void *arg)
-{
-	struct request *r = arg;
-	struct verbsp_link *l;
-
-	pthread_mutex_lock(&verbsp_service_lock);
-	l = new_link(r->pair, false, t);
-	if (l) {
-		verbsp_conn(c)->link = l;
-		r->pair = -1;
-		l->id = r->id;
-		l->id->context = l;
-		r->id = NULL;
-		l->meeting->pact = r->pact;
-		accept_it(l);
-	}
-	pthread_mutex_unlock(&verbsp_service_lock);
-}
-
-int verbsp_meet_check(const struct verbsp_asked *asked, struct exi_tuple *ret,
-		      struct exi_pact *ret_pact)
-{
-	const struct exi_key *key = verbsp_meet_key();
-	struct exi_pact_claim claim;
-	uint16_t flags;
 	int err;
 
-	if (!key)
-		return EXI_PACT_WHY_NO_KEY;
-	err = exi_pact_look(asked->request, sizeof(asked->request), &claim);
-	if (!err && memcmp(claim.key_id, key->id, sizeof(key->id)))
-		err = -EKEYREJECTED;
-	if (err)
-		return exi_pact_why(err);
-	*ret = (struct exi_tuple){ .local_port = asked->port,
-				   .peer_port = claim.flags };
-	memcpy(ret->local, asked->local, sizeof(ret->local));
-	memcpy(ret->peer, asked->peer, sizeof(ret->peer));
-	err = begin(ret_pact, key, EXI_PACT_B, ret, asked->local, asked->peer);
+	exi_list_init(&l->nudging);
+	l->id = asker;
+	l->id->context = l;
+	err = open_link(l, l->id);
 	if (!err)
-		err = exi_pact_take_request(ret_pact, asked->request,
-					    sizeof(asked->request), &flags);
-	if (err)
-		exi_pact_fini(ret_pact);
-	return err ? exi_pact_why(err) : 0;
-}
-
-void verbsp_meet_reject(struct rdma_cm_id *id, const struct exi_pact_reject *r)
-{
-	rdma_reject(id, r, sizeof(*r));
-	rdma_destroy_id(id);
-}
-
-void verbsp_meet_refuse(struct rdma_cm_id *id, struct exi_pact *pact, int why)
-{
-	refuse(id, pact, why);
-	rdma_destroy_id(id);
-}
-
-/* Why this process does not take its connection. What passes is worth another
- * try of A's. */
-static int why_not(int reason)
-{
-	switch (reason) {
-	case EXS_X_REASON_NOT_CONNECTED:
-	case EXS_X_REASON_SHARED:
-		return EXI_PACT_WHY_UNKNOWN;
-	case EXS_X_REASON_NONE:
-	case EXS_X_REASON_REFUSED:
-		return EXI_PACT_WHY_BUSY;
-	default:
-		return EXI_PACT_WHY_FABRIC;
+		err = exi_pact_answer(&r->meeting->pact, &none, &answer);
+	if (err) {
+		refuse(l);
+		no_link(l, err);
+	} else if (rdma_accept(l->id, &p)) { /* who asked has gone */
+		exi_rma_meet_fail(r, EXS_X_REASON_PEER_LOST, strerror(errno));
 	}
-}
-
-/* The service lock is held, and let go while the core is asked. front: other
- * processes may have it. */
-static void take_request(struct rdma_cm_id *id,
-			 const struct verbsp_asked *asked, bool front)
-{
-	struct request r = { .id = id };
-	struct exi_tuple t;
-	int why, reason, pair[2];
-
-	why = verbsp_meet_check(asked, &t, &r.pact);
-	if (why)
-		return verbsp_meet_refuse(id, NULL, why);
-	if (pair_of(pair))
-		return verbsp_meet_refuse(id, &r.pact, EXI_PACT_WHY_BUSY);
-	r.pair = pair[1];
-	pthread_mutex_unlock(&verbsp_service_lock);
-	reason = verbsp_host->request(&verbsp_provider, &t, pair[0], &r);
-	pthread_mutex_lock(&verbsp_service_lock);
-	verbsp_host->fd_close(r.pair);
-	why = why_not(reason);
-	if (r.id && !(front && why == EXI_PACT_WHY_UNKNOWN &&
-		      verbsp_door_ask(asked->port, id, asked, &r.pact)))
-		verbsp_meet_refuse(id, &r.pact, why);
-	exi_pact_fini(&r.pact);
 }
 
 static void on_request(struct rdma_cm_id *id, uint16_t port, bool front,
 		       const void *data, size_t len)
 {
-	struct verbsp_asked asked = { .port = port };
-	char why[VERBSP_WHY];
+	char why[EXI_RMA_WHY];
 
 	verbsp_device_seen(id->verbs);
-	if (!port)
-		return verbsp_meet_refuse(id, NULL, EXI_PACT_WHY_UNKNOWN);
 	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
-		return verbsp_meet_refuse(id, NULL, EXI_PACT_WHY_FABRIC);
-	if (len != sizeof(asked.request))
-		return verbsp_meet_refuse(id, NULL, exi_pact_why(-EBADMSG));
-	memcpy(asked.request, data, len);
-	from_sockaddr(rdma_get_local_addr(id), asked.local);
-	from_sockaddr(rdma_get_peer_addr(id), asked.peer);
-	take_request(id, &asked, front);
+		exi_rma_meet_refuse(id, NULL, EXI_PACT_WHY_FABRIC);
+	else
+		exi_rma_meet_request(id, port, front, rdma_get_local_addr(id),
+				     rdma_get_peer_addr(id), data, len);
 }
 
 /* --- both --------------------------------------------------------------- */
 
 static int take_ring(struct verbsp_link *l, const void *proof, size_t len)
 {
-	struct exi_pact *pact = &l->meeting->pact;
 	struct exi_pact_payload place;
 	struct verbsp_ring theirs;
-	int err = l->meeting->connects
-			  ? exi_pact_take_grant(pact, proof, len, &place)
-			  : exi_pact_take_confirm(pact, proof, len, &place);
+	struct exi_rma_ring ring;
+	int err = exi_rma_meet_proved(&l->rma, proof, len, &place);
 
 	if (err)
 		return err;
 	if (place.len != sizeof(theirs))
 		return -EPROTO;
 	memcpy(&theirs, place.bytes, sizeof(theirs));
-	theirs.addr = le64toh(theirs.addr);
-	theirs.rkey = le32toh(theirs.rkey);
-	theirs.bytes = le32toh(theirs.bytes);
-	return verbsp_link_up(l, &theirs);
+	ring.addr = le64toh(theirs.addr);
+	ring.key = le32toh(theirs.rkey);
+	ring.bytes = le32toh(theirs.bytes);
+	return exi_rma_link_up(&l->rma, &ring);
 }
 
-void verbsp_meet_heard(struct verbsp_link *l, const struct verbsp_msg *m,
+void verbsp_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 		       const void *extra, uint32_t len)
 {
-	bool connects = l->meeting && l->meeting->connects;
+	struct verbsp_link *l = verbsp_link(r);
+	bool connects = r->meeting && r->meeting->connects;
 	int err;
 
-	if (!l->meeting ||
-	    m->kind != (connects ? VERBSP_READY : VERBSP_CONFIRM)) {
-		verbsp_link_fail(l, -EPROTO, "a meeting out of turn");
+	if (!r->meeting ||
+	    m->kind != (connects ? EXI_RMA_READY : EXI_RMA_CONFIRM)) {
+		exi_rma_link_fail(r, -EPROTO, "a meeting out of turn");
 		return;
 	}
 	err = take_ring(l, extra, len);
 	if (!err && !connects)
 		err = let_in(l, true);
-	if (!err)
-		err = verbsp_watch(l->pair, VERBSP_WATCH_PAIR, l);
 	if (err) {
-		give_up(l, reason_of(err), strerror(-err));
+		exi_rma_meet_untaken(r, err);
 		return;
 	}
 	if (!connects)
-		say_ring(l, VERBSP_READY);
-	exi_pact_bond(&l->meeting->pact, &l->bond);
-	exi_pact_fini(&l->meeting->pact);
-	free(l->meeting);
-	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELAXED);
-	verbsp_host->met(l->pair, 0);
+		say_ring(l, EXI_RMA_READY);
+	exi_rma_meet_done(r);
 }
 
 static void lost(struct verbsp_link *l, const char *why)
 {
 	/* What came before it is taken before. */
-	if (l->net)
-		verbsp_net_poll(l->net);
-	if (l->meeting)
-		give_up(l, EXS_X_REASON_PEER_LOST, why);
+	if (l->rma.net)
+		exi_rma_net_poll(l->rma.net);
+	if (l->rma.meeting)
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_PEER_LOST, why);
 	else
-		verbsp_link_fail(l, -ECONNRESET, why);
+		exi_rma_link_fail(&l->rma, -ECONNRESET, why);
 }
 
 bool verbsp_meet_event(void)
@@ -781,10 +419,10 @@ bool verbsp_meet_event(void)
 	len = ev->param.conn.private_data ? ev->param.conn.private_data_len : 0;
 	if (len)
 		memcpy(data, ev->param.conn.private_data, len);
-	verbsp_log(EXI_LOG_TRACE, "verbs: %s, status %d", rdma_event_str(type),
-		   ev->status);
+	exi_rma_log(EXI_LOG_TRACE, "%s, status %d", rdma_event_str(type),
+		    ev->status);
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
-		port = verbsp_door_port(ev->listen_id, &front);
+		port = exi_rma_door_port(ev->listen_id, &front);
 	rdma_ack_cm_event(ev);
 	l = id->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -801,23 +439,29 @@ bool verbsp_meet_event(void)
 		on_route(l);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (l->meeting && l->meeting->connects)
+		if (l->rma.meeting && l->rma.meeting->connects)
 			on_answer(l, data, len);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		on_rejected(l, data, len);
+		if (l->rma.meeting && l->rma.meeting->connects)
+			exi_rma_meet_rejected(&l->rma, data, len,
+					      listens(l, status));
+		else
+			exi_rma_meet_fail(&l->rma, EXS_X_REASON_PEER_LOST,
+					  "rejected");
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		if (l->meeting && l->meeting->connects)
+		if (l->rma.meeting && l->rma.meeting->connects)
 			not_connected(l, status);
 		else
-			give_up(l, EXS_X_REASON_PEER_LOST,
-				rdma_event_str(type));
+			exi_rma_meet_fail(&l->rma, EXS_X_REASON_PEER_LOST,
+					  rdma_event_str(type));
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		give_up(l, EXS_X_REASON_REMOTE, rdma_event_str(type));
+		exi_rma_meet_fail(&l->rma, EXS_X_REASON_REMOTE,
+				  rdma_event_str(type));
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
@@ -829,13 +473,11 @@ bool verbsp_meet_event(void)
 	return true;
 }
 
-void verbsp_meet_sever(struct verbsp_link *l)
+void verbsp_meet_sever(struct exi_rma_link *r)
 {
-	pthread_mutex_lock(&verbsp_service_lock);
-	verbsp_unwatch(l->pair);
+	struct verbsp_link *l = verbsp_link(r);
+
 	exi_list_del(&l->nudging);
-	if (l->meeting)
-		exi_list_del(&l->meeting->waiting);
 	/* Before the queue pair: who takes completions posts on it. */
 	verbsp_net_leave(l);
 	if (l->qp) {
@@ -846,26 +488,4 @@ void verbsp_meet_sever(struct verbsp_link *l)
 		rdma_destroy_id(l->id);
 	l->qp = NULL;
 	l->id = NULL;
-	pthread_mutex_unlock(&verbsp_service_lock);
 }
-
-void verbsp_meet_end(struct verbsp_link *l)
-{
-	verbsp_meet_sever(l);
-	verbsp_host->fd_close(l->pair);
-	if (l->meeting)
-		exi_pact_fini(&l->meeting->pact);
-	free(l->meeting);
-	verbsp_link_free(l);
-}
-
-const struct exi_remote_ops verbsp_remote_ops = {
-	.listen = verbsp_door_listen,
-	.unlisten = verbsp_door_unlisten,
-	.connect = meet_connect,
-	.requested = meet_requested,
-	.sever = verbsp_fail_sever,
-	.position = verbsp_fail_position,
-	.resend = verbsp_fail_resend,
-	.resume = verbsp_fail_resume,
-};

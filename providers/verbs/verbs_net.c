@@ -12,8 +12,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define TAKE	16
-#define BUFFERS (VERBSP_CREDITS * VERBSP_MSG_MAX) /* bytes, for a slot */
+#define BUFFERS (EXI_RMA_CREDITS * EXI_RMA_MSG_MAX) /* bytes, for a slot */
 
 static struct exi_list nets = EXI_LIST_INIT(nets);
 static pthread_mutex_t nets_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,102 +36,142 @@ static struct verbsp_link *link_of(struct verbsp_net *n, uint32_t qp_num)
 /* Buffers are named by slot and number. */
 static unsigned char *buffer(struct verbsp_net *n, uint64_t id)
 {
-	return n->slot[id / VERBSP_CREDITS].buffers +
-	       id % VERBSP_CREDITS * VERBSP_MSG_MAX;
+	return n->slot[id / EXI_RMA_CREDITS].buffers +
+	       id % EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
 }
 
-static int post_buffer(struct verbsp_net *n, uint64_t id)
+/* Buffers that are posted with one call. */
+static int post_used(struct verbsp_net *n)
 {
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)buffer(n, id),
-		.length = VERBSP_MSG_MAX,
-		.lkey = n->slot[id / VERBSP_CREDITS].mr->lkey,
-	};
-	struct ibv_recv_wr *bad,
-		wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr wr[VERBSP_TAKE], *bad;
+	struct ibv_sge sge[VERBSP_TAKE];
 
-	return -abs(ibv_post_srq_recv(n->srq, &wr, &bad));
+	for (unsigned int i = 0; i < n->n_used; i++) {
+		uint64_t id = n->used[i].id;
+
+		sge[i] = (struct ibv_sge){
+			.addr = (uintptr_t)buffer(n, id),
+			.length = EXI_RMA_MSG_MAX,
+			.lkey = n->slot[id / EXI_RMA_CREDITS].mr->lkey,
+		};
+		wr[i] = (struct ibv_recv_wr){ .wr_id = id,
+					      .sg_list = &sge[i],
+					      .num_sge = 1 };
+		if (i)
+			wr[i - 1].next = &wr[i];
+	}
+	return -abs(ibv_post_srq_recv(n->srq, wr, &bad));
 }
 
-static void hear(struct verbsp_link *l, const struct ibv_wc *wc,
-		 const struct verbsp_msg *m)
+/* Of a link, from the first; they are nobody's then. */
+static uint32_t count_used(struct verbsp_net *n, unsigned int i,
+			   const struct verbsp_link *l)
+{
+	uint32_t count = 0;
+
+	for (; i < n->n_used; i++)
+		if (n->used[i].link == l) {
+			n->used[i].link = NULL;
+			count++;
+		}
+	return count;
+}
+
+/* The buffers are there again before what came in them counts: whatever is sent
+ * from then on, by any thread, gives its credit back, and without a buffer for the
+ * next message iWARP ends the connection. */
+static int give_back(struct verbsp_net *n)
+{
+	int err = n->n_used ? post_used(n) : 0;
+
+	for (unsigned int i = 0; i < n->n_used; i++) {
+		struct verbsp_link *l = n->used[i].link;
+		uint32_t count = l ? count_used(n, i, l) : 0;
+
+		if (l && err)
+			exi_rma_link_fail(&l->rma, -ENOMEM,
+					  "a receive buffer is refused");
+		else if (l)
+			exi_rma_link_give(&l->rma, count);
+	}
+	n->n_used = 0;
+	return err;
+}
+
+static void hear(struct exi_rma_link *l, const struct ibv_wc *wc,
+		 const struct exi_rma_msg *m)
 {
 	/* Flushed with its queue pair: the buffer is free again. */
 	if (wc->status != IBV_WC_SUCCESS)
-		verbsp_link_fail(l, -ECONNRESET, ibv_wc_status_str(wc->status));
+		exi_rma_link_fail(l, -ECONNRESET,
+				  ibv_wc_status_str(wc->status));
 	else if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
-		verbsp_link_noted(l, be32toh(wc->imm_data));
+		exi_rma_link_noted(l, be32toh(wc->imm_data));
 	else
-		verbsp_link_heard(l, m, wc->byte_len);
+		exi_rma_link_heard(l, m, wc->byte_len);
 }
 
-/* The buffer is there again before what came in it counts: whatever is sent from
- * then on, by any thread, gives its credit back, and without a buffer for the next
- * message iWARP ends the connection. */
+/* Bytes for the ring are not kept waiting for their buffer. Other messages are:
+ * who sent one may wait for its credit. */
+static bool may_wait(const struct ibv_wc *wc, const struct exi_rma_msg *m)
+{
+	uint32_t note;
+
+	if (wc->status != IBV_WC_SUCCESS)
+		return false;
+	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
+		note = be32toh(wc->imm_data);
+	else if (wc->byte_len >= sizeof(*m) && m->kind == EXI_RMA_NOTE)
+		note = le32toh(m->note);
+	else
+		return false;
+	return note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT;
+}
+
+/* Nobody else writes into the buffer before it is posted again. */
 static void take(struct verbsp_net *n, const struct ibv_wc *wc)
 {
+	const struct exi_rma_msg *m = (const void *)buffer(n, wc->wr_id);
 	struct verbsp_link *l = link_of(n, wc->qp_num);
-	_Alignas(struct verbsp_msg) unsigned char bytes[VERBSP_MSG_MAX];
-	int err;
 
-	if (wc->status == IBV_WC_SUCCESS && wc->opcode == IBV_WC_RECV)
-		memcpy(bytes, buffer(n, wc->wr_id),
-		       wc->byte_len < sizeof(bytes) ? wc->byte_len
-						    : sizeof(bytes));
-	err = post_buffer(n, wc->wr_id);
-	if (!l)
-		return;
-	hear(l, wc, (const struct verbsp_msg *)bytes);
-	if (err)
-		verbsp_link_fail(l, -ENOMEM, "a receive buffer is refused");
-	else
-		verbsp_link_give(l);
+	n->used[n->n_used++] =
+		(struct verbsp_used){ .id = wc->wr_id, .link = l };
+	if (l)
+		hear(&l->rma, wc, m);
+	if (n->n_used == VERBSP_TAKE || !may_wait(wc, m))
+		give_back(n);
 }
 
-static int poll_locked(struct verbsp_net *n)
+/* What waits is posted by the first look that finds nothing: by then who was
+ * waiting has its bytes. */
+int verbsp_net_take(struct exi_rma_net *net)
 {
-	struct ibv_wc wc[TAKE];
+	struct verbsp_net *n = verbsp_net(net);
+	struct ibv_wc wc[VERBSP_TAKE];
 	int total = 0, got;
 
+	n->looks++;
 	do {
-		got = ibv_poll_cq(n->received, TAKE, wc);
+		got = ibv_poll_cq(n->received, VERBSP_TAKE, wc);
 		for (int i = 0; i < got; i++)
 			take(n, &wc[i]);
 		total += got > 0 ? got : 0;
-	} while (got == TAKE);
+	} while (got == VERBSP_TAKE);
+	if (!total)
+		give_back(n);
 	return total;
 }
 
-int verbsp_net_poll(struct verbsp_net *n)
-{
-	int ret;
-
-	pthread_mutex_lock(&n->lock);
-	ret = poll_locked(n);
-	pthread_mutex_unlock(&n->lock);
-	return ret;
-}
-
-int verbsp_net_try_poll(struct verbsp_net *n)
-{
-	int ret;
-
-	if (pthread_mutex_trylock(&n->lock))
-		return 0;
-	ret = poll_locked(n);
-	pthread_mutex_unlock(&n->lock);
-	return ret;
-}
-
 /* The name of a request: slot, generation, number. */
-void verbsp_net_reap(struct verbsp_net *n)
+void verbsp_net_reap(struct exi_rma_net *net)
 {
-	struct ibv_wc wc[TAKE];
+	struct verbsp_net *n = verbsp_net(net);
+	struct ibv_wc wc[VERBSP_TAKE];
 	int got;
 
-	pthread_mutex_lock(&n->reap);
+	exi_rma_lock(&n->reap);
 	do {
-		got = ibv_poll_cq(n->sent, TAKE, wc);
+		got = ibv_poll_cq(n->sent, VERBSP_TAKE, wc);
 		for (int i = 0; i < got; i++) {
 			struct verbsp_slot *s =
 				&n->slot[(wc[i].wr_id >> 32) % VERBSP_SLOTS];
@@ -140,46 +179,67 @@ void verbsp_net_reap(struct verbsp_net *n)
 			if (!s->link || s->generation != wc[i].wr_id >> 40)
 				continue;
 			if (wc[i].status == IBV_WC_SUCCESS)
-				atomic_store(&s->link->done,
+				atomic_store(&s->link->rma.done,
 					     (uint32_t)wc[i].wr_id);
 			else
-				verbsp_link_fail(
-					s->link, -ECONNRESET,
+				exi_rma_link_fail(
+					&s->link->rma, -ECONNRESET,
 					ibv_wc_status_str(wc[i].status));
 		}
-	} while (got == TAKE);
-	pthread_mutex_unlock(&n->reap);
+	} while (got == VERBSP_TAKE);
+	exi_rma_unlock(&n->reap);
 }
 
-void verbsp_net_request(struct verbsp_net *n)
+void verbsp_net_request(struct exi_rma_net *net)
 {
+	struct verbsp_net *n = verbsp_net(net);
+
 	if (atomic_exchange(&n->requested, true))
 		return;
 	ibv_req_notify_cq(n->received, 0);
 	/* A queue pair that fails says so to who sends on it, nowhere else. */
 	ibv_req_notify_cq(n->sent, 0);
-	verbsp_net_reap(n);
+	verbsp_net_reap(net);
 }
 
 /* While nobody sleeps: urgent messages only. Soft iWARP does not tell which
- * those are, so whatever comes is looked at, now and then. */
-#define NOW_AND_THEN_NS 1000000
+ * those are, so whatever comes is looked at, now and then: rarer, as long as
+ * threads of the program look by themselves, for they wait for this CPU then. */
+#define PAUSE_MIN_NS 1000000
+#define PAUSE_MAX_NS 8000000
 
-static int request_urgent(struct verbsp_net *n)
+static int request_urgent(struct verbsp_net *n, bool others)
 {
-	struct itimerspec soon = { .it_value.tv_nsec = NOW_AND_THEN_NS };
+	struct itimerspec soon = { 0 };
 
 	if (n->timer < 0)
 		return -ibv_req_notify_cq(n->received, 1);
+	n->pause = others ? 2 * n->pause : PAUSE_MIN_NS;
+	if (n->pause > PAUSE_MAX_NS)
+		n->pause = PAUSE_MAX_NS;
+	soon.it_value.tv_nsec = n->pause;
 	return timerfd_settime(n->timer, 0, &soon, NULL) < 0 ? -errno : 0;
 }
 
-void verbsp_net_event(struct verbsp_net *n)
+/* The service looks; whether others did since it looked last. */
+static bool look(struct verbsp_net *n)
+{
+	bool others;
+
+	exi_rma_lock(&n->rma.lock);
+	others = n->looks != n->looked;
+	verbsp_net_take(&n->rma);
+	n->looked = n->looks;
+	exi_rma_unlock(&n->rma.lock);
+	return others;
+}
+
+static void net_event(struct verbsp_net *n)
 {
 	struct ibv_cq *cq;
 	unsigned int events = 0, sent = 0;
+	bool timed, others;
 	uint64_t ticks;
-	bool timed;
 	void *arg;
 
 	while (!ibv_get_cq_event(n->channel, &cq, &arg))
@@ -190,14 +250,107 @@ void verbsp_net_event(struct verbsp_net *n)
 		ibv_ack_cq_events(n->sent, sent);
 	timed = n->timer >= 0 && read(n->timer, &ticks, sizeof(ticks)) > 0;
 	atomic_store(&n->requested, false);
-	verbsp_net_poll(n);
+	others = look(n);
 	/* What arrives from here on tells, and what came before is taken. */
-	if (timed || atomic_load(&n->armed))
-		verbsp_net_request(n);
+	if ((timed && !others) || atomic_load(&n->rma.armed))
+		verbsp_net_request(&n->rma);
 	else
-		request_urgent(n);
-	verbsp_net_reap(n);
-	verbsp_net_poll(n);
+		request_urgent(n, others);
+	verbsp_net_reap(&n->rma);
+	look(n);
+}
+
+static void on_channel(struct exi_rma_event *e)
+{
+	net_event(exi_container(e, struct verbsp_net, on_channel));
+}
+
+static void on_timer(struct exi_rma_event *e)
+{
+	net_event(exi_container(e, struct verbsp_net, on_timer));
+}
+
+/* --- requests ----------------------------------------------------------- */
+
+int verbsp_net_reg(struct exi_rma_net *n, void *addr, size_t len,
+		   enum exi_rma_access access, struct exi_rma_mr *ret)
+{
+	static const int flags[] = {
+		[EXI_RMA_FILL] = IBV_ACCESS_LOCAL_WRITE,
+		[EXI_RMA_REMOTE] =
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+	};
+	struct ibv_mr *mr =
+		ibv_reg_mr(verbsp_net(n)->pd, addr, len, flags[access]);
+
+	if (!mr)
+		return -errno;
+	*ret = (struct exi_rma_mr){ .handle = mr, .key = mr->rkey };
+	return 0;
+}
+
+void verbsp_net_dereg(struct exi_rma_mr *m)
+{
+	ibv_dereg_mr(m->handle);
+}
+
+static void request_of(struct verbsp_link *l, const struct exi_rma_req *r,
+		       struct ibv_sge *sge, struct ibv_send_wr *wr)
+{
+	static const enum ibv_wr_opcode opcodes[] = {
+		[EXI_RMA_SEND] = IBV_WR_SEND,
+		[EXI_RMA_WRITE] = IBV_WR_RDMA_WRITE,
+		[EXI_RMA_WRITE_NOTE] = IBV_WR_RDMA_WRITE_WITH_IMM,
+	};
+	const struct ibv_mr *mr = r->mr ? r->mr->handle : NULL;
+
+	*sge = (struct ibv_sge){ .addr = (uintptr_t)r->from,
+				 .length = r->len,
+				 .lkey = mr ? mr->lkey : 0 };
+	l->rma.posted++;
+	*wr = (struct ibv_send_wr){
+		.wr_id = (uint64_t)verbsp_net(l->rma.net)
+					 ->slot[l->slot]
+					 .generation
+				 << 40 |
+			 (uint64_t)l->slot << 32 | l->rma.posted,
+		.sg_list = sge,
+		.num_sge = r->len ? 1 : 0,
+		.opcode = opcodes[r->op],
+		.imm_data = htobe32(r->note),
+		.wr.rdma = { .remote_addr = r->to, .rkey = (uint32_t)r->key },
+	};
+	if (r->len <= l->rma.net->inline_max)
+		wr->send_flags |= IBV_SEND_INLINE;
+	if (r->urgent)
+		wr->send_flags |= IBV_SEND_SOLICITED;
+	if (r->tell || l->rma.posted % EXI_RMA_SIGNAL_EVERY == 0)
+		wr->send_flags |= IBV_SEND_SIGNALED;
+}
+
+int verbsp_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
+		    unsigned int n)
+{
+	struct verbsp_link *l = verbsp_link(link);
+	struct ibv_send_wr wr[2], *bad;
+	struct ibv_sge sge[2];
+
+	request_of(l, &r[0], &sge[0], &wr[0]);
+	if (n == 2) {
+		request_of(l, &r[1], &sge[1], &wr[1]);
+		wr[0].next = &wr[1];
+	}
+	/* siw's is negative */
+	return -abs(ibv_post_send(l->qp, wr, &bad));
+}
+
+void verbsp_net_kill(struct exi_rma_link *link)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct verbsp_link *l = verbsp_link(link);
+
+	if (l->qp)
+		ibv_modify_qp(l->qp, &attr, IBV_QP_STATE);
 }
 
 /* --- making them -------------------------------------------------------- */
@@ -211,18 +364,18 @@ static void destroy(struct verbsp_net *n)
 	if (n->sent)
 		ibv_destroy_cq(n->sent);
 	if (n->channel) {
-		verbsp_unwatch(n->channel->fd);
+		exi_rma_unwatch(n->channel->fd);
 		ibv_destroy_comp_channel(n->channel);
 	}
 	if (n->pd)
 		ibv_dealloc_pd(n->pd);
-	verbsp_host->fd_close(n->timer);
+	exi_rma_host->fd_close(n->timer);
 	free(n);
 }
 
 static int fill(struct verbsp_net *n)
 {
-	int err = 0, got = (int)(VERBSP_SLOTS * VERBSP_CREDITS);
+	int err = 0, got = (int)(VERBSP_SLOTS * EXI_RMA_CREDITS);
 	struct ibv_srq_init_attr srq = {
 		.attr = { .max_wr = (uint32_t)got, .max_sge = 1 },
 	};
@@ -238,24 +391,25 @@ static int fill(struct verbsp_net *n)
 		  fcntl(n->channel->fd, F_GETFL) | O_NONBLOCK) < 0)
 		return -errno;
 	n->received = ibv_create_cq(n->ctx, got, n, n->channel, 0);
-	n->sent = ibv_create_cq(
-		n->ctx,
-		(int)(VERBSP_SLOTS * (VERBSP_SEND_DEPTH / VERBSP_SIGNAL_EVERY +
-				      1 + VERBSP_CREDITS)),
-		n, n->channel, 0);
+	n->sent =
+		ibv_create_cq(n->ctx,
+			      (int)(VERBSP_SLOTS *
+				    (EXI_RMA_SEND_DEPTH / EXI_RMA_SIGNAL_EVERY +
+				     1 + EXI_RMA_CREDITS)),
+			      n, n->channel, 0);
 	n->srq = ibv_create_srq(n->pd, &srq);
 	if (!n->received || !n->sent || !n->srq)
 		return -errno;
 	if (n->iwarp) {
-		n->timer = verbsp_host->fd_keep(timerfd_create(
+		n->timer = exi_rma_host->fd_keep(timerfd_create(
 			CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
 		if (n->timer < 0)
 			return n->timer;
-		err = verbsp_watch(n->timer, VERBSP_WATCH_NET, n);
+		err = exi_rma_watch(n->timer, &n->on_timer);
 	}
 	if (!err)
-		err = request_urgent(n);
-	return err ? err : verbsp_watch(n->channel->fd, VERBSP_WATCH_NET, n);
+		err = request_urgent(n, false);
+	return err ? err : exi_rma_watch(n->channel->fd, &n->on_channel);
 }
 
 static int make(struct ibv_context *ctx, struct verbsp_net **ret)
@@ -268,10 +422,12 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->ctx = ctx;
 	n->timer = -1;
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
-	pthread_mutex_init(&n->lock, NULL);
-	pthread_mutex_init(&n->reap, NULL);
-	pthread_mutex_init(&n->memory_lock, NULL);
-	exi_list_init(&n->memory);
+	exi_rma_net_init(&n->rma);
+	n->rma.notes = n->iwarp;
+	n->rma.software = verbsp_software(ctx->device);
+	n->rma.eager = n->iwarp ? EXI_RMA_EAGER : 0;
+	n->on_channel.call = on_channel;
+	n->on_timer.call = on_timer;
 	exi_list_init(&n->node);
 	err = fill(n);
 	if (err)
@@ -296,7 +452,7 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 
 	if (s->buffers)
 		return 0;
-	s->buffers = verbsp_map(BUFFERS);
+	s->buffers = exi_rma_map(BUFFERS);
 	if (!s->buffers)
 		return -ENOMEM;
 	s->mr = ibv_reg_mr(n->pd, s->buffers, BUFFERS, IBV_ACCESS_LOCAL_WRITE);
@@ -306,9 +462,13 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 		s->buffers = NULL;
 		return err;
 	}
-	for (uint64_t i = 0; i < VERBSP_CREDITS && !err; i++)
-		err = post_buffer(n, slot * VERBSP_CREDITS + i);
-	return err;
+	for (uint64_t i = 0; i < EXI_RMA_CREDITS && !err; i++) {
+		err = n->n_used == VERBSP_TAKE ? give_back(n) : 0;
+		n->used[n->n_used++] =
+			(struct verbsp_used){ .id = slot * EXI_RMA_CREDITS +
+						    i };
+	}
+	return err ? err : give_back(n);
 }
 
 /* As many bytes inline as the device takes. What a device refuses is told as the
@@ -316,21 +476,21 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
  * was asked for, so that is not what the next try goes by. */
 static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 {
-	uint32_t least = VERBSP_MSG_MAX;
+	uint32_t least = EXI_RMA_MSG_MAX;
 
 	for (;;) {
 		struct ibv_qp_init_attr attr = {
 			.send_cq = n->sent,
 			.recv_cq = n->received,
 			.srq = n->srq,
-			.cap = { .max_send_wr = VERBSP_SEND_DEPTH,
+			.cap = { .max_send_wr = EXI_RMA_SEND_DEPTH,
 				 .max_send_sge = 1,
 				 .max_inline_data = least },
 			.qp_type = IBV_QPT_RC,
 		};
 
 		if (!rdma_create_qp(l->id, n->pd, &attr)) {
-			n->inline_max = attr.cap.max_inline_data;
+			n->rma.inline_max = attr.cap.max_inline_data;
 			l->qp = l->id->qp;
 			return 0;
 		}
@@ -359,14 +519,14 @@ static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 		err = make_qp(n, l);
 	if (err)
 		return err;
-	l->net = n;
+	l->rma.net = &n->rma;
 	l->slot = slot;
-	n->write_max = write_max(l->id);
-	pthread_mutex_lock(&n->reap);
+	n->rma.write_max = write_max(l->id);
+	exi_rma_lock(&n->reap);
 	s->generation = (s->generation + 1) & 0xffffffu;
 	s->qp_num = l->qp->qp_num;
 	s->link = l;
-	pthread_mutex_unlock(&n->reap);
+	exi_rma_unlock(&n->reap);
 	return 0;
 }
 
@@ -391,9 +551,9 @@ int verbsp_net_join(struct verbsp_link *l, struct rdma_cm_id *id)
 		slot = 0;
 	}
 	if (!err) {
-		pthread_mutex_lock(&n->lock);
+		exi_rma_lock(&n->rma.lock);
 		err = join(n, l, (unsigned int)slot);
-		pthread_mutex_unlock(&n->lock);
+		exi_rma_unlock(&n->rma.lock);
 	}
 	pthread_mutex_unlock(&nets_lock);
 	return err;
@@ -401,27 +561,41 @@ int verbsp_net_join(struct verbsp_link *l, struct rdma_cm_id *id)
 
 void verbsp_net_leave(struct verbsp_link *l)
 {
-	struct verbsp_net *n = l->net;
+	struct verbsp_net *n;
 
-	if (!n)
+	if (!l->rma.net)
 		return;
-	pthread_mutex_lock(&n->lock);
-	poll_locked(n);
+	n = verbsp_net(l->rma.net);
+	exi_rma_lock(&n->rma.lock);
+	verbsp_net_take(&n->rma);
+	give_back(n);
 	if (n->slot[l->slot].link != l) /* it left before */
 		goto unlock;
-	verbsp_link_want_no_more(l, EXI_RX, false);
-	verbsp_link_want_no_more(l, EXI_TX, false);
-	pthread_mutex_lock(&n->reap);
+	exi_rma_link_want_no_more(&l->rma, EXI_RX, false);
+	exi_rma_link_want_no_more(&l->rma, EXI_TX, false);
+	exi_rma_lock(&n->reap);
 	n->slot[l->slot].link = NULL;
-	pthread_mutex_unlock(&n->reap);
+	exi_rma_unlock(&n->reap);
 unlock:
-	pthread_mutex_unlock(&n->lock);
+	exi_rma_unlock(&n->rma.lock);
 }
 
-void verbsp_nets_each(void (*f)(struct verbsp_net *n))
+void verbsp_net_links(struct exi_rma_net *net,
+		      void (*f)(struct exi_rma_link *l))
+{
+	struct verbsp_net *n = verbsp_net(net);
+
+	exi_rma_lock(&n->rma.lock);
+	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
+		if (n->slot[i].link)
+			f(&n->slot[i].link->rma);
+	exi_rma_unlock(&n->rma.lock);
+}
+
+void verbsp_nets_each(void (*f)(struct exi_rma_net *n))
 {
 	struct exi_list *pos;
 
 	exi_list_for_each (pos, &nets)
-		f(exi_container(pos, struct verbsp_net, node));
+		f(&exi_container(pos, struct verbsp_net, node)->rma);
 }

@@ -50,5 +50,7 @@ find $here -name '*.[ch]' | sort | while read -r f; do
 	[ "$(head -n 1 "$f")" = '/* SPDX-License-Identifier: BSD-2-Clause */' ] &&
 		sed -n 2p "$f" | grep -q '^/\*' || echo "$f"
 done | none 'files begin with the licence and a sentence'
+wc -l examples/*.c | awk '$1 > 100 && $2 != "total"' |
+	none 'an example has at most 100 lines'
 cat "$said"
 ! [ -s "$said" ]

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # install.sh BUILD: what is installed is enough to build a C and a C++ program,
-# found by pkg-config, and to run them.
+# found by pkg-config, and to run them; also with the library linked in.
 build=$1
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -27,20 +27,45 @@ int main(void)
 	return exs_x_reason_name(EXS_X_REASON_NONE)[0] != 'n';
 }
 END
-cp "$tmp/a.c" "$tmp/a.cc"
+cp "${0%/*}/use.cc" "$tmp/a.cc"
 library=$(dirname "$(find "$tmp/root" -name libexs.so)")
 for compiler in "gcc a.c" "g++ a.cc"; do
 	# shellcheck disable=SC2086,SC2046 # a compiler and its file, flags
-	(cd "$tmp" && set -- $compiler && "$1" -Wall -Werror -o a "$2" \
+	(cd "$tmp" && set -- $compiler && "$1" -Wall -Wextra -Werror -o a "$2" \
 		$(pkg-config --cflags --libs exs)) || exit 1
 	LD_LIBRARY_PATH=$library "$tmp/a" || {
 		echo "the program made by $compiler failed"
 		exit 1
 	}
 done
+# As the probes of Autoconf do it: the symbol without the header.
+printf 'char exs_init();\nint main(void) { return !exs_init; }\n' >"$tmp/p.c"
+# shellcheck disable=SC2046 # flags
+gcc -w -o "$tmp/p" "$tmp/p.c" $(pkg-config --libs exs) || {
+	echo "exs_init is not found by a probe of -lexs"
+	exit 1
+}
+# Linked in, it needs no libexs.so, and does not start where there is another one.
+# shellcheck disable=SC2046 # flags
+gcc -o "$tmp/s" "$tmp/a.c" $(pkg-config --cflags exs) -Wl,-Bstatic \
+	$(pkg-config --static --libs exs) -Wl,-Bdynamic || exit 1
+if ldd "$tmp/s" | grep libexs || ! "$tmp/s"; then
+	echo "a program with libexs.a does not run by itself"
+	exit 1
+fi
 # The command finds the shim, and the shim the library, where they are now.
 exs=$(find "$tmp/root" -type f -name exs)
-[ -z "$exs" ] || [ "$("$exs" run echo works)" = works ] || {
+[ -n "$exs" ] || exit 0
+[ "$("$exs" run echo works)" = works ] || {
 	echo "what is installed cannot run a program"
+	exit 1
+}
+"$exs" run "$tmp/s" 2>"$tmp/said" && {
+	echo "a program with libexs.a starts a second core under the shim"
+	exit 1
+}
+[ "$(grep -c . "$tmp/said")" = 1 ] && grep -q 'libexs\.a' "$tmp/said" || {
+	echo "a program with libexs.a says under the shim:"
+	cat "$tmp/said"
 	exit 1
 }

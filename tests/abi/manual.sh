@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # The manual: no page with a fault, a page for every exported call that tells
 # its results and its errors, every reason and variable told, every example
-# compiled, every page installed and every cross reference there.
+# compiled, every page installed and every cross reference there, also on the web.
 cd "$(dirname "$0")/../.." || exit 1
 command -v mandoc >/dev/null || {
 	echo "mandoc is not here"
@@ -69,6 +69,18 @@ for page in docs/man/*.[137]; do
 		done
 done >"$tmp/references"
 [ -s "$tmp/references" ] && complain "$(cat "$tmp/references")"
+
+# For the web: every page is there, and every link of one to another ends.
+sh scripts/html "$tmp/html" >/dev/null || complain "scripts/html fails"
+for page in docs/man/*.[137]; do
+	grep -q "$(basename "$page").html" "$tmp/html/index.html" ||
+		complain "scripts/html leaves $page out"
+done
+grep -oh 'href="exs[^"#]*' "$tmp"/html/*.html | sort -u | sed 's/^href="//' |
+	while read -r link; do
+		[ -e "$tmp/html/$link" ] || echo "scripts/html: there is no $link"
+	done >"$tmp/links"
+[ -s "$tmp/links" ] && complain "$(cat "$tmp/links")"
 
 # Examples: whole programs and pieces of a function both compile. The readme's
 # is run, too, by another test.

@@ -249,6 +249,40 @@ static void a_plain_server_is_found_out_at_once(void)
 	t_peer_join(&p);
 }
 
+/* With EXS_REQUIRE such a connection fails, and goes on to: no byte goes over
+ * TCP because somebody tried again. */
+static void a_plain_server_is_refused_where_a_fabric_is_required(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s, a;
+	socklen_t len = at.len;
+	static char buf[2000];
+	exs_qhandle_t q;
+
+	setenv("EXS_REQUIRE", "shm", 1);
+	t_init();
+	q = T_OK(exs_qcreate(4));
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	s = t_connect(&at);
+	a = T_OK(accept(l, NULL, NULL));
+	T_UNTIL(t_send(s, buf, sizeof(buf), MSG_NOSIGNAL) < 0);
+	T_EQ(errno, EPROTONOSUPPORT);
+	for (int i = 0; i < 3; i++) {
+		T_ERR(t_send(s, buf, 1, MSG_NOSIGNAL), EPROTONOSUPPORT);
+		T_ERR(t_recv(s, buf, 1, MSG_DONTWAIT), EPROTONOSUPPORT);
+		t_post_send(s, buf, 1, 0, q, 1);
+		T_EQ(t_event(q).exs_errno, EPROTONOSUPPORT);
+		t_post_recv(s, buf, 1, 0, q, 1);
+		T_EQ(t_event(q).exs_errno, EPROTONOSUPPORT);
+	}
+	t_close(s);
+	close(a);
+	close(l);
+	T_OK(exs_qdelete(q));
+}
+
 static void plain_client(int ctl, void *arg)
 {
 	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
@@ -368,6 +402,7 @@ static const struct t_row rows[] = {
 	T_ROW(multipath_connections_stay_on_tcp),
 	T_ROW(sockets_with_kernel_tls_stay_on_tcp),
 	T_ROW(a_plain_server_is_found_out_at_once),
+	T_ROW(a_plain_server_is_refused_where_a_fabric_is_required),
 	T_ROW(a_plain_client_is_found_out_in_the_end),
 	T_ROW(little_traffic_leaves_it_undecided),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),

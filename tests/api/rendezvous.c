@@ -44,6 +44,7 @@ static void process_a(int ctl, void *arg)
 {
 	struct t_addr to = t_loopback(T_IPV4, t_ask(ctl));
 	struct t_fds start;
+	char byte;
 	int s;
 
 	t_fds_take(&start);
@@ -57,6 +58,8 @@ static void process_a(int ctl, void *arg)
 	t_settle(s, end_of_a);
 	talk(s, 1, 2, true);
 	T_MSG(t_is(s, end_of_a), "A is at last %s", t_where(s));
+	/* Until B has looked. */
+	t_recv_all(s, &byte, 1);
 	t_close(s);
 	t_fds_settled(&start);
 }
@@ -81,6 +84,7 @@ static void process_b(int ctl, void *arg)
 	t_settle(s, end_of_b);
 	talk(s, 2, 1, false);
 	T_MSG(t_is(s, end_of_b), "B is at last %s", t_where(s));
+	t_send_all(s, "", 1, 0);
 	t_recv_end(s);
 	t_close(s);
 	t_close(l);

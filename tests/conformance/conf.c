@@ -15,13 +15,19 @@ int conf_main(int argc, char **argv, const char *group,
 	char list[32];
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: %s loop|shm|tcp|verbs [PATTERN]\n",
+		fprintf(stderr,
+			"usage: %s --list | loop|shm|tcp|verbs|ofi [PATTERN]\n",
 			argv[0]);
 		return 2;
 	}
+	if (!strcmp(argv[1], "--list")) {
+		for (size_t i = 0; i < n; i++)
+			printf("%s:%s\n", group, rows[i].name);
+		return 0;
+	}
 	provider = argv[1];
 	if (strcmp(provider, "loop") && strcmp(provider, "shm") &&
-	    strcmp(provider, "tcp") && strcmp(provider, "verbs")) {
+	    strcmp(provider, "tcp") && !conf_between()) {
 		printf("provider %s is unknown here\n", provider);
 		return T_SKIP;
 	}
@@ -32,6 +38,11 @@ int conf_main(int argc, char **argv, const char *group,
 }
 
 static const struct t_want on_tcp = { "tcp", EXS_X_REASON_NO_PROVIDER };
+
+bool conf_between(void)
+{
+	return conf_is("verbs") || conf_is("ofi");
+}
 
 bool conf_is(const char *name)
 {
@@ -47,7 +58,7 @@ struct t_want conf_here(void)
 
 struct t_want conf_apart(void)
 {
-	if (!strcmp(provider, "verbs"))
+	if (conf_between())
 		return conf_here();
 	return strcmp(provider, "shm") ? on_tcp : T_SHM;
 }
@@ -56,7 +67,7 @@ void conf_recv_dead_end(int s)
 {
 	char byte;
 
-	if (!strcmp(provider, "verbs"))
+	if (conf_between())
 		T_ERR(t_recv(s, &byte, 1, 0), ECONNRESET);
 	T_EQ(T_OK(t_recv(s, &byte, 1, 0)), 0);
 }

@@ -12,13 +12,16 @@
 #include "tests/support/run.h"
 #include "tests/support/wait.h"
 
-/* Usage: PROGRAM PROVIDER [PATTERN]. Runs the rows with EXS_PROVIDER set;
+/* Usage: PROGRAM PROVIDER [PATTERN]. Runs the rows with EXS_PROVIDER set, or
+ * with --list names them, as GROUP:ROW;
  * returns main's status, T_SKIP for a provider these programs do not know. */
 int conf_main(int argc, char **argv, const char *group,
 	      const struct t_row *rows, size_t n);
 
 /* The provider under test. */
 bool conf_is(const char *name);
+/* It is one between hosts. */
+bool conf_between(void);
 
 /* Where a connection is expected: its ends in one process, or in two. */
 struct t_want conf_here(void);

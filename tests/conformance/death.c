@@ -318,6 +318,122 @@ static void unread_bytes(bool downgraded)
 	t_close(s);
 }
 
+/* Says when it sends on the fabric again, and waits to be killed with bytes
+ * unread: a reset, for the survivor. */
+static void victim_that_moves(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_expect(ctl, 1);
+	t_send_stream(s, 1, 0, 7000, 7000);
+	t_tell(ctl, 2);
+	t_expect(ctl, 3);
+	T_UNTIL(!strcmp(t_info(s).exs_x_tx_fabric, conf_apart().fabric));
+	t_send_stream(s, 1, 7000, 3000, 3000);
+	t_tell(ctl, 4);
+	t_ask(ctl);
+}
+
+struct moved {
+	pid_t survivor;
+	struct t_peer victim;
+};
+
+/* The survivor stands still from before the victim moves until it is dead. */
+static void kill_unseen(int ctl, void *arg)
+{
+	struct moved *m = arg;
+
+	T_OK(kill(m->victim.pid, SIGSTOP));
+	t_until_all(m->victim.pid, 'T');
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+	T_OK(kill(m->survivor, SIGSTOP));
+	t_until_all(m->survivor, 'T');
+	T_OK(kill(m->victim.pid, SIGCONT));
+	t_tell(m->victim.ctl, 3);
+	t_expect(m->victim.ctl, 4);
+	T_OK(kill(m->victim.pid, SIGKILL));
+	t_until_all(m->victim.pid, 'Z');
+	T_OK(kill(m->survivor, SIGCONT));
+}
+
+/* The news that the peer has moved comes when TCP is reset already, with bytes
+ * unread there: they come first, then those of the ring. */
+static void a_move_heard_of_after_a_reset_loses_nothing(void)
+{
+	struct moved m = { .survivor = getpid() };
+	struct t_peer killer;
+	uint64_t pos = 0;
+	char buf[2500];
+	ssize_t n;
+	int s = t_pair_fork(&m.victim, T_A, victim_that_moves);
+
+	t_settle(s, conf_apart());
+	T_OK(exs_x_downgrade(s));
+	T_UNTIL(!strcmp(t_info(s).exs_x_rx_fabric, "tcp"));
+	t_send_stream(s, 2, 0, 5000, 5000);
+	t_tell(m.victim.ctl, 1);
+	t_expect(m.victim.ctl, 2);
+	t_peer_start(&killer, kill_unseen, &m);
+	t_expect(killer.ctl, 1);
+	T_OK(exs_x_adopt(s));
+	t_tell(killer.ctl, 2);
+	t_peer_join(&killer);
+	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0) {
+		t_check_bytes(buf, n, 1, pos);
+		pos += n;
+	}
+	T_MSG(n < 0 && errno == ECONNRESET, "recv gave %zd (%s)", n,
+	      t_errname(errno));
+	/* The end of it may have been on its way. */
+	T(pos >= 7000);
+	if (!strcmp(conf_apart().fabric, "shm"))
+		T_EQ(pos, 10000);
+	T_EQ(waitpid(m.victim.pid, NULL, 0), m.victim.pid);
+	close(m.victim.ctl);
+	t_close(s);
+}
+
+/* One that closed and is gone is not a fabric that failed. */
+static void closer(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_send_stream(s, 1, 0, 20000, 20000);
+	t_close(s);
+}
+
+static void read_where_it_is(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, closer);
+	const char *fabric = conf_apart().fabric;
+
+	t_settle(s, conf_apart());
+	t_peer_join(&p);
+	if (strcmp(fabric, "tcp"))
+		T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	T_MSG(!strcmp(t_info(s).exs_x_rx_fabric, fabric) &&
+		      t_info(s).exs_x_reason != EXS_X_REASON_FABRIC_LOST,
+	      "%s", t_where(s));
+	t_recv_stream(s, 1, 0, 20000, 3000);
+	t_recv_end(s);
+	t_close(s);
+}
+
+/* Several times: its end is told in two ways, which race. */
+static void what_a_peer_sent_before_it_closed_is_read_where_it_is(void)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		pid_t pid = t_fork();
+
+		if (pid == 0) {
+			read_where_it_is();
+			exit(0);
+		}
+		t_join(pid);
+	}
+}
+
 static void bytes_of_a_killed_peer_stay_readable(void)
 {
 	unread_bytes(false);
@@ -335,8 +451,10 @@ static const struct t_row rows[] = {
 	T_ROW(a_dequeue_of_a_send_sees_a_killed_peer_at_once),
 	T_ROW(a_poll_of_the_queue_sees_a_killed_peer_at_once),
 	T_ROW(a_killed_sender_leaves_a_prefix_of_its_stream),
+	T_ROW(a_move_heard_of_after_a_reset_loses_nothing),
 	T_ROW(a_survivor_can_close_in_peace),
 	T_ROW(bytes_of_a_killed_peer_stay_readable),
+	T_ROW(what_a_peer_sent_before_it_closed_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
 };
 

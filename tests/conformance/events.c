@@ -3,6 +3,8 @@
  * one event, in every order of ends, closes and cancels. */
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -102,6 +104,82 @@ static void mixed_b(int s, int ctl)
 }
 
 CONF_DUO(asynchronous_sends_meet_synchronous_receives, deep_a, mixed_b)
+
+#define BATCHED	 256
+#define MOST	 6000
+#define SUBMITS	 4000
+#define SHARE(n) (1 + (n) / 4)
+
+/* Random lengths, none among them, mostly short; more at once than is ever
+ * handled together. In a slot's memory until its event. */
+static void batches_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(BATCHED));
+	char *bufs = malloc((size_t)BATCHED * MOST);
+	size_t len[BATCHED];
+	exs_x_op_t o[BATCHED];
+	uint64_t next = 0, done = 0, pos = 0;
+	struct t_rng r = { 5 };
+
+	for (int i = 0; i < SUBMITS; i++) {
+		int n = (int)t_below(&r, BATCHED - (next - done) + 1);
+
+		for (int k = 0; k < n; k++) {
+			uint64_t at = (next + (uint64_t)k) % BATCHED;
+
+			len[at] = t_below(&r, t_below(&r, 8) ? 60 : MOST);
+			t_fill(bufs + at * MOST, len[at], 3, pos);
+			pos += len[at];
+			o[k] = (exs_x_op_t){
+				.exs_x_type = EXS_EVT_SEND,
+				.exs_x_socket = s,
+				.exs_x_buffer = bufs + at * MOST,
+				.exs_x_length = len[at],
+				.exs_x_flags = t_below(&r, 9) ? 0 : MSG_MORE,
+				.exs_x_ahandle = (exs_ahandle_t)at,
+			};
+		}
+		T_EQ(exs_x_submit(q, o, n), n);
+		next += (uint64_t)n;
+		for (n = (int)t_below(&r, SHARE(next - done)); n; n--, done++)
+			T_EQ(t_event_is(q, EXS_EVT_SEND, done % BATCHED),
+			     len[done % BATCHED]);
+	}
+	for (; done < next; done++)
+		T_EQ(t_event_is(q, EXS_EVT_SEND, done % BATCHED),
+		     len[done % BATCHED]);
+	t_no_event(q);
+	T_OK(exs_qdelete(q));
+	free(bufs);
+	T_EQ(write(ctl, &pos, sizeof(pos)), sizeof(pos));
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void batches_b(int s, int ctl)
+{
+	char buf[20000];
+	uint64_t pos = 0, all = UINT64_MAX;
+	struct t_rng r = { 6 };
+
+	while (pos < all) {
+		struct pollfd p = { .fd = ctl, .events = POLLIN };
+		ssize_t n =
+			exs_recv(s, buf, t_chunk(&r, sizeof(buf)), MSG_DONTWAIT,
+				 EXS_QHANDLE_INVALID, NULL, 0);
+
+		if (n > 0) {
+			t_check_bytes(buf, (size_t)n, 3, pos);
+			pos += (uint64_t)n;
+		} else if (all == UINT64_MAX && poll(&p, 1, 1) == 1) {
+			T_EQ(read(ctl, &all, sizeof(all)), sizeof(all));
+		}
+	}
+	T_EQ(pos, all);
+	t_close(s);
+}
+
+CONF_DUO(batches_have_their_events_in_order, batches_a, batches_b)
 
 /* Idle receives, and sends that have no room: a close gives each its event
  * and then its own. */
@@ -330,6 +408,56 @@ static void cancel_b(int s, int ctl)
 
 CONF_DUO(cancelled_receives_take_no_bytes, cancel_a, cancel_b)
 
+/* A call that waits behind operations is none. */
+struct behind {
+	int s;
+	_Atomic int tid;
+	char room[10];
+	ssize_t n;
+};
+
+static void *recv_behind(void *arg)
+{
+	struct behind *b = arg;
+
+	b->tid = gettid();
+	b->n = exs_recv(b->s, b->room, sizeof(b->room), MSG_WAITALL, T_SYNC,
+			EXS_MHANDLE_UNREGISTERED);
+	return NULL;
+}
+
+static void cancel_call_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct behind b = { .s = s };
+	char room[10];
+	pthread_t t;
+
+	t_post_recv(s, room, sizeof(room), MSG_WAITALL, q, 0);
+	T_EQ(pthread_create(&t, NULL, recv_behind, &b), 0);
+	T_UNTIL(b.tid);
+	t_until_asleep(b.tid);
+	T_EQ(exs_cancel(s, NULL, EXS_CAF_FILDES | EXS_CAF_AHANDLE), 1);
+	T_EQ(t_event(q).exs_errno, ECANCELED);
+	T_EQ(exs_cancel(s, NULL, EXS_CAF_FILDES), 0);
+	t_tell(ctl, 1);
+	T_EQ(pthread_join(t, NULL), 0);
+	T_EQ(b.n, sizeof(b.room));
+	t_check_bytes(b.room, sizeof(b.room), 1, 0);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void cancel_call_b(int s, int ctl)
+{
+	t_expect(ctl, 1);
+	t_send_stream(s, 1, 0, 10, 10);
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_cancel_leaves_synchronous_calls_alone, cancel_call_a, cancel_call_b)
+
 /* A cancelled send says how much went out before, so the stream is known. */
 static void cancel_send_a(int s, int ctl)
 {
@@ -538,12 +666,14 @@ static void idle_connections_use_no_cpu(void)
 static const struct t_row rows[] = {
 	CONF_ROWS(deep_pipelines_keep_their_order),
 	CONF_ROWS(asynchronous_sends_meet_synchronous_receives),
+	CONF_ROWS(batches_have_their_events_in_order),
 	CONF_ROWS(close_gives_each_outstanding_operation_one_event),
 	CONF_ROWS(the_end_of_the_stream_completes_every_receive),
 	CONF_ROWS(a_reset_completes_every_receive_with_one_error),
 	CONF_ROWS(a_closing_peer_fails_every_outstanding_send),
 	CONF_ROWS(a_shutdown_comes_after_the_sends_before_it),
 	CONF_ROWS(cancelled_receives_take_no_bytes),
+	CONF_ROWS(a_cancel_leaves_synchronous_calls_alone),
 	CONF_ROWS(a_cancelled_send_says_what_went_out),
 	CONF_ROWS(operations_posted_long_before_complete),
 	T_ROW(one_queue_serves_many_sockets_and_threads),

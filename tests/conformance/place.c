@@ -2,9 +2,11 @@
 /* Large transfers from and into registered memory: where the fabric's device
  * moves them without a copy, and where not, bytes come once and in order, and
  * memory is written only while an operation has it. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
@@ -58,7 +60,7 @@ static void receive_into(int s, struct memory *mem, long i, size_t len,
 
 static bool direct_expected(void)
 {
-	return !strcmp(conf_here().fabric, "verbs");
+	return conf_between();
 }
 
 /* --- a stream ----------------------------------------------------------- */
@@ -187,6 +189,302 @@ static void ahead_b(int s, int ctl)
 }
 
 CONF_DUO(a_receive_that_is_known_is_filled_without_a_copy, ahead_a, ahead_b)
+
+/* Nor does a synchronous call copy, and its buffer is its own again. */
+static void at_once_a(int s, int ctl)
+{
+	struct memory mem = memory_new();
+	uint64_t round;
+
+	while ((round = t_ask(ctl))) {
+		t_fill(slot(&mem, 0), ROOM, 12, round * ROOM);
+		T_EQ(exs_send(s, slot(&mem, 0), ROOM, 0, T_SYNC,
+			      round % 2 ? mem.m : EXS_MHANDLE_UNREGISTERED),
+		     ROOM);
+		memset(slot(&mem, 0), POISON, ROOM);
+	}
+	memory_free(&mem);
+	t_close(s);
+}
+
+CONF_DUO(a_large_blocking_send_goes_without_a_copy, at_once_a, ahead_b)
+
+static void nothing(int signo)
+{
+}
+
+/* SIGUSR1 for this thread, every few milliseconds. */
+static timer_t annoyed(void)
+{
+	struct sigaction act = { .sa_handler = nothing };
+	struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID,
+			       .sigev_signo = SIGUSR1 };
+	struct itimerspec often = { .it_interval = { .tv_nsec = 3000000 },
+				    .it_value = { .tv_nsec = 3000000 } };
+	timer_t ret;
+
+	ev._sigev_un._tid = gettid();
+	T_OK(sigaction(SIGUSR1, &act, NULL));
+	T_OK(timer_create(CLOCK_MONOTONIC, &ev, &ret));
+	T_OK(timer_settime(ret, 0, &often, NULL));
+	return ret;
+}
+
+/* What a send that was interrupted says went, went, and no more. */
+static void interrupted_a(int s, int ctl)
+{
+	struct memory mem = memory_new();
+	timer_t timer = annoyed();
+	uint64_t pos = 0;
+	ssize_t n;
+
+	while (pos < VOLUME) {
+		t_fill(mem.at, SLOTS * ROOM, 16, pos);
+		n = exs_send(s, mem.at, SLOTS * ROOM, 0, T_SYNC, mem.m);
+		T_MSG(n > 0 || (n < 0 && errno == EINTR), "%zd %d", n, errno);
+		pos += n > 0 ? (uint64_t)n : 0;
+	}
+	T_OK(timer_delete(timer));
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_tell(ctl, pos);
+	t_expect(ctl, 1);
+	memory_free(&mem);
+	t_close(s);
+}
+
+static void interrupted_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	uint64_t pos = 0;
+	size_t n = 1;
+
+	for (long i = 0; i < SLOTS; i++)
+		receive_into(s, &mem, i, ROOM, 0, q);
+	for (long i = 0; n; i = (i + 1) % SLOTS) {
+		n = t_event_is(q, EXS_EVT_RECV, i);
+		t_check_bytes(slot(&mem, i), n, 16, pos);
+		pos += n;
+		if (n)
+			receive_into(s, &mem, i, ROOM, 0, q);
+	}
+	T_EQ(t_ask(ctl), pos);
+	/* The others ended, too. */
+	for (long i = 1; i < SLOTS; i++)
+		T_EQ(t_event(q).exs_evt_un.exs_evt_xfer.exs_evt_length, 0);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_tell(ctl, 1);
+	t_close(s);
+}
+
+CONF_DUO(an_interrupted_send_says_what_went, interrupted_a, interrupted_b)
+
+/* A sender that always has bytes finds places, too, once it has met one. */
+#define BATCH	16
+#define BATCHES 60
+
+static void busy_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	uint64_t pos = 0;
+	long next = 0, over = 0;
+
+	/* Told of the last batch while it sends; one more ends the last. */
+	while (t_ask(ctl)) {
+		for (long n = 0; n < BATCH; n++) {
+			if (next - over == SLOTS)
+				T(t_event_is(q, EXS_EVT_SEND, over++ % SLOTS));
+			t_fill(slot(&mem, next % SLOTS), ROOM, 14, pos);
+			T_EQ(exs_send(s, slot(&mem, next % SLOTS), ROOM, 0, q,
+				      (exs_ahandle_t)(next % SLOTS), mem.m),
+			     0);
+			next++;
+			pos += ROOM;
+		}
+	}
+	while (over < next)
+		T(t_event_is(q, EXS_EVT_SEND, over++ % SLOTS));
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void busy_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	uint64_t pos = 0, direct = 0, fabric = 0;
+	bool enough = false;
+
+	t_tell(ctl, 1);
+	/* Those before the switch do not count. */
+	for (int batch = 0; !enough; batch += fabric > 0) {
+		const exs_x_sockinfo_t before = t_info(s);
+
+		t_tell(ctl, 1); /* the next, while this one comes */
+		for (long i = 0; i < SLOTS / 2; i++)
+			receive_into(s, &mem, i, ROOM, MSG_WAITALL, q);
+		for (long n = 0; n < BATCH; n++) {
+			long i = n % (SLOTS / 2);
+
+			T_EQ(t_event_is(q, EXS_EVT_RECV, i), ROOM);
+			t_check_bytes(slot(&mem, i), ROOM, 14, pos);
+			pos += ROOM;
+			if (n < BATCH - SLOTS / 2)
+				receive_into(s, &mem, i, ROOM, MSG_WAITALL, q);
+		}
+		direct = t_info(s).exs_x_rx_direct_bytes -
+			 before.exs_x_rx_direct_bytes;
+		fabric = t_info(s).exs_x_rx_fabric_bytes -
+			 before.exs_x_rx_fabric_bytes;
+		enough = !direct_expected() || direct >= BATCH * ROOM / 2;
+		T_MSG(enough || batch < BATCHES, "%llu of %llu are direct: %s",
+		      (unsigned long long)direct, (unsigned long long)fabric,
+		      t_where(s));
+	}
+	t_tell(ctl, 0);
+	t_recv_stream(s, 14, pos, BATCH * ROOM, ROOM);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_sender_that_is_ahead_goes_without_a_copy, busy_a, busy_b)
+
+/* After a place there is none: the send goes on without, or is cancelled. */
+static void vain_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	uint64_t pos = 0;
+
+	for (int round = 0; round < 12; round++) {
+		t_expect(ctl, 1);
+		for (long i = 0; i < 2; i++) {
+			t_fill(slot(&mem, i), ROOM, 15,
+			       pos + (uint64_t)i * ROOM);
+			T_EQ(exs_send(s, slot(&mem, i), ROOM, 0, q,
+				      (exs_ahandle_t)i, mem.m),
+			     0);
+		}
+		if (round % 3 == 2)
+			exs_cancel(s, (exs_ahandle_t)1, BY_HANDLE);
+		for (int n = 0; n < 2; n++) {
+			exs_event_t e = t_event(q);
+
+			T(!e.exs_errno || e.exs_errno == ECANCELED);
+			pos += e.exs_evt_un.exs_evt_xfer.exs_evt_length;
+		}
+		t_tell(ctl, pos);
+	}
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+static void vain_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct memory mem = memory_new();
+	uint64_t pos = 0, end;
+
+	for (int round = 0; round < 12; round++) {
+		receive_into(s, &mem, 0, ROOM, MSG_WAITALL, q);
+		t_tell(ctl, 1);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, 0), ROOM);
+		t_check_bytes(slot(&mem, 0), ROOM, 15, pos);
+		pos += ROOM;
+		end = t_ask(ctl);
+		t_recv_stream(s, 15, pos, end - pos, ROOM);
+		pos = end;
+	}
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(a_send_goes_on_without_a_place, vain_a, vain_b)
+
+static void frozen_end(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct memory mem = memory_new();
+
+	t_settle(s, conf_apart());
+	for (uint64_t pos = 0; t_ask(ctl); pos += 2 * ROOM) {
+		receive_into(s, &mem, 0, ROOM, MSG_WAITALL, q);
+		t_tell(ctl, 1);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, 0), ROOM);
+		t_check_bytes(slot(&mem, 0), ROOM, 16, pos);
+		t_recv_stream(s, 16, pos + ROOM, ROOM, ROOM);
+	}
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void freeze(pid_t pid)
+{
+	T_OK(kill(pid, SIGSTOP));
+	T_OK(waitpid(pid, NULL, WUNTRACED));
+}
+
+/* The first of two goes into the memory of a peer that is stopped, and cannot
+ * say that it has it; the second waits for a place in vain, and takes the ring.
+ * That ends its wait, and not the first. True: so it was; else the first found
+ * no place. */
+static bool send_to_frozen(int s, pid_t pid, struct memory *mem,
+			   exs_qhandle_t q, uint64_t pos)
+{
+	const exs_x_sockinfo_t before = t_info(s);
+	bool direct;
+
+	freeze(pid);
+	for (long i = 0; i < 2; i++) {
+		t_fill(slot(mem, i), ROOM, 16, pos + (uint64_t)i * ROOM);
+		T_EQ(exs_send(s, slot(mem, i), ROOM, 0, q, (exs_ahandle_t)i,
+			      mem->m),
+		     0);
+	}
+	T_UNTIL(t_info(s).exs_x_tx_fabric_bytes >=
+		before.exs_x_tx_fabric_bytes + ROOM);
+	direct = t_info(s).exs_x_tx_direct_bytes >=
+		 before.exs_x_tx_direct_bytes + ROOM;
+	if (direct)
+		t_no_event(q);
+	T_OK(kill(pid, SIGCONT));
+	for (long i = 0; i < 2; i++)
+		T_EQ(t_event_is(q, EXS_EVT_SEND, i), ROOM);
+	return direct;
+}
+
+static void a_send_is_over_when_the_peer_has_it(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_A, frozen_end);
+	exs_qhandle_t q = T_OK(exs_qcreate(2));
+	struct memory mem = memory_new();
+	uint64_t pos = 0;
+	bool was_so = !direct_expected();
+
+	t_settle(s, conf_apart());
+	for (int round = 0; !was_so; round++, pos += 2 * ROOM) {
+		T(round < 60);
+		t_tell(p.ctl, 1);
+		t_expect(p.ctl, 1);
+		was_so = send_to_frozen(s, p.pid, &mem, q, pos);
+	}
+	t_tell(p.ctl, 0);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+	t_peer_join(&p);
+}
 
 /* --- taking back -------------------------------------------------------- */
 
@@ -372,6 +670,11 @@ int main(int argc, char **argv)
 	static const struct t_row rows[] = {
 		CONF_ROWS_LONG(receives_are_filled_in_order, 120),
 		CONF_ROWS(a_receive_that_is_known_is_filled_without_a_copy),
+		CONF_ROWS(a_large_blocking_send_goes_without_a_copy),
+		CONF_ROWS_LONG(an_interrupted_send_says_what_went, 120),
+		CONF_ROWS(a_sender_that_is_ahead_goes_without_a_copy),
+		CONF_ROWS(a_send_goes_on_without_a_place),
+		T_ROW(a_send_is_over_when_the_peer_has_it),
 		CONF_ROWS(a_cancelled_receive_is_not_written_any_more),
 		CONF_ROWS(memory_is_registered_while_a_receive_has_it),
 		CONF_ROWS(a_downgrade_takes_receives_along),

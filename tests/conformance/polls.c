@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs_poll over the fabric: one event for each, when something can be done. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -85,6 +87,7 @@ static void room_a(int s, int ctl)
 	exs_pollfd_t p = one(s, EXS_POLLIN | EXS_POLLOUT);
 	static char buf[100000];
 	uint64_t sent = 0;
+	bool fabric;
 	ssize_t n;
 
 	post_poll(&p, 1, q, 1);
@@ -92,14 +95,15 @@ static void room_a(int s, int ctl)
 	T_EQ(p.exs_revents, EXS_POLLOUT);
 	for (int round = 0; round < 3; round++) {
 		do {
+			fabric = strcmp(t_info(s).exs_x_tx_fabric, "tcp");
 			t_fill(buf, sizeof(buf), 1, sent);
 			n = t_send(s, buf, sizeof(buf), MSG_DONTWAIT);
 			if (n > 0)
 				sent += (uint64_t)n;
 		} while (n > 0 || T_OK(exs_poll(&p, 1, MSG_DONTWAIT, T_SYNC)));
 		post_poll(&p, 1, q, 2);
-		/* The kernel's TCP makes some by itself. */
-		if (strcmp(t_info(s).exs_x_tx_fabric, "tcp"))
+		/* The kernel's TCP makes some by itself, and so does a switch. */
+		if (fabric)
 			t_no_event(q);
 		t_tell(ctl, sent);
 		T_EQ(poll_event(q, &p, 1, 2), 1);
@@ -365,7 +369,54 @@ static void a_signal_ends_a_synchronous_poll(void)
 	t_close(fd[1]);
 }
 
-/* A child has none of them, and makes its own. */
+/* The thread that waits for polls, once it is there; 0. */
+static pid_t poll_thread(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	pid_t ret = 0;
+
+	T(d);
+	while ((e = readdir(d))) {
+		char path[300], name[32] = "";
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm",
+			 e->d_name);
+		f = fopen(path, "re");
+		if (!f)
+			continue;
+		if (fgets(name, sizeof(name), f) && strstr(name, "libexs-poll"))
+			ret = atoi(e->d_name);
+		fclose(f);
+	}
+	closedir(d);
+	return ret;
+}
+
+/* A child has none of them, and makes its own. The thread sleeps when it is
+ * forked: the address sanitizer's allocator would keep what the thread has
+ * locked. */
+/* SO_RCVLOWAT that is set on the fabric. */
+static void a_poll_waits_for_as_much_as_is_asked_for(void)
+{
+	exs_pollfd_t p;
+	int fd[2], n = 3;
+	char buf[3];
+
+	conf_pair(fd);
+	T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	p = one(fd[0], EXS_POLLIN);
+	t_send_all(fd[1], "tw", 2, 0);
+	for (int i = 0; i < 20; i++)
+		T_EQ(exs_poll(&p, 1, MSG_DONTWAIT, T_SYNC), 0);
+	t_send_all(fd[1], "o", 1, 0);
+	T_EQ(exs_poll(&p, 1, 0, T_SYNC), 1);
+	T_EQ(t_recv(fd[0], buf, 3, 0), 3);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static void a_child_polls_by_itself(void)
 {
 	exs_pollfd_t p, r;
@@ -378,6 +429,8 @@ static void a_child_polls_by_itself(void)
 	p = one(fd[0], EXS_POLLIN);
 	post_poll(&p, 1, q, 1);
 	T_OK(pipe2(end, O_CLOEXEC));
+	T_UNTIL(poll_thread());
+	t_until_asleep(poll_thread());
 	pid = t_fork();
 	if (pid == 0) {
 		T_EQ(exs_cancel(-1, (exs_ahandle_t)1, EXS_CAF_AHANDLE), 0);
@@ -409,6 +462,7 @@ static const struct t_row rows[] = {
 	T_ROW(the_right_one_of_many_is_told),
 	T_ROW(polls_of_many_threads_are_all_answered),
 	T_ROW(a_signal_ends_a_synchronous_poll),
+	T_ROW(a_poll_waits_for_as_much_as_is_asked_for),
 	T_ROW(a_child_polls_by_itself),
 };
 

@@ -614,7 +614,7 @@ static void full_b(int s, int ctl)
 CONF_DUO(both_directions_full_at_once, full_a, full_b)
 
 /* Imitated devices are slow. */
-#define BULK scaled(conf_is("verbs") ? 16 << 20 : 1 << 30)
+#define BULK scaled(conf_between() ? 16 << 20 : 1 << 30)
 
 static void bulk_a(int s, int ctl)
 {
@@ -832,6 +832,43 @@ static void counters_add_up(void)
 	t_close(fd[1]);
 }
 
+/* By exs_fcntl(): the connection is where it was, under both numbers, until
+ * both are closed. */
+static void a_second_number_is_the_same_connection(void)
+{
+	exs_qhandle_t q;
+	int fd[2], also;
+	char c[3];
+
+	conf_pair(fd);
+	q = T_OK(exs_qcreate(4));
+	also = T_OK(exs_fcntl(fd[0], F_DUPFD_CLOEXEC, 100));
+	T(also >= 100);
+	t_send_all(also, "one", 3, 0);
+	t_send_all(fd[0], "two", 3, 0);
+	t_recv_all(fd[1], c, 3);
+	T(!memcmp(c, "one", 3));
+	t_recv_all(fd[1], c, 3);
+	T(!memcmp(c, "two", 3));
+	T(t_is(also, conf_here()));
+	T(t_is(fd[0], conf_here()));
+	t_post_recv(also, c, 3, MSG_WAITALL, q, 5);
+	t_send_all(fd[1], "for", 3, 0);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 5), 3);
+	t_close(fd[0]);
+	t_send_all(also, "six", 3, 0);
+	t_recv_all(fd[1], c, 3);
+	T(!memcmp(c, "six", 3));
+	T_OK(exs_x_downgrade(also));
+	T_EQ(T_OK(send(also, "tcp", 3, 0)), 3);
+	t_recv_all(fd[1], c, 3);
+	T(!memcmp(c, "tcp", 3));
+	t_close(also);
+	t_recv_end(fd[1]);
+	t_close(fd[1]);
+	T_OK(exs_qdelete(q));
+}
+
 static void many_connections(int n)
 {
 	int fd[2], i;
@@ -857,8 +894,26 @@ static void connections_leave_no_descriptor_behind(void)
 	T_UNTIL(t_fd_count() <= start + 1);
 }
 
+/* Though libraries beneath a fabric would take them. */
+static void signals_are_the_programs(void)
+{
+	struct sigaction before[NSIG], now;
+	int fd[2];
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, NULL, &before[i]);
+	conf_pair(fd);
+	for (int i = 1; i < NSIG; i++)
+		if (!sigaction(i, NULL, &now))
+			T_MSG(now.sa_handler == before[i].sa_handler,
+			      "signal %d", i);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(connecting_where_nobody_listens_is_refused),
+	T_ROW(signals_are_the_programs),
 	CONF_ROWS(bytes_arrive_in_order_in_chunks_of_any_size),
 	CONF_ROWS(transfers_may_be_short),
 	CONF_ROWS(peeking_leaves_the_bytes),
@@ -883,6 +938,7 @@ static const struct t_row rows[] = {
 	CONF_ROWS(a_signal_ends_a_blocked_receive_unless_it_restarts),
 	CONF_ROWS(threads_share_a_socket_without_losing_bytes),
 	T_ROW(counters_add_up),
+	T_ROW(a_second_number_is_the_same_connection),
 	T_ROW_LONG(connections_leave_no_descriptor_behind, 90),
 };
 

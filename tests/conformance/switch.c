@@ -123,6 +123,51 @@ static void both_ends_may_downgrade_and_adopt(void)
 	t_close(fd[1]);
 }
 
+static _Atomic bool restless;
+
+static void *back_and_forth(void *arg)
+{
+	int *s = arg;
+
+	while (restless) {
+		/* Another may have moved it on again. */
+		T(exs_x_downgrade(*s) == 0 || errno == ECANCELED);
+		T_OK(exs_x_adopt(*s));
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* One moves it back while another has just moved it on again. */
+static void threads_may_downgrade_and_adopt_at_once(void)
+{
+	uint64_t pos = 0, enough = fabric_is_tcp(conf_here()) ? 0 : 6000;
+	uint64_t least = enough / 300; /* where it is slow */
+	struct t_deadline d = t_deadline_ms(30000);
+	pthread_t t[4];
+	int fd[2], i;
+
+	conf_pair(fd);
+	restless = true;
+	for (i = 0; i < 4; i++)
+		t[i] = t_thread(back_and_forth, &fd[i % 2]);
+	do {
+		t_send_stream(fd[0], 4, pos, 2000, 2000);
+		t_recv_stream(fd[1], 4, pos, 2000, 2000);
+		t_send_stream(fd[1], 5, pos, 2000, 700);
+		t_recv_stream(fd[0], 5, pos, 2000, 2000);
+		pos += 2000;
+	} while (t_info(fd[0]).exs_x_downgrades < enough && !t_over(&d));
+	T_MSG(t_info(fd[0]).exs_x_downgrades >= least, "%s", t_where(fd[0]));
+	restless = false;
+	for (i = 0; i < 4; i++)
+		t_thread_join(t[i]);
+	T_EQ(t_info(fd[0]).exs_x_rx_bytes, t_info(fd[1]).exs_x_tx_bytes);
+	t_close(fd[0]);
+	t_recv_end(fd[1]);
+	t_close(fd[1]);
+}
+
 static void adopt_plain_pair(int early_bytes)
 {
 	char buf[20000] = { 0 };
@@ -336,6 +381,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_downgrade_takes_unread_bytes_along),
 	T_ROW(what_was_taken_back_can_be_adopted_again),
 	T_ROW(both_ends_may_downgrade_and_adopt),
+	T_ROW(threads_may_downgrade_and_adopt_at_once),
 	T_ROW(a_plain_pair_can_be_adopted),
 	T_ROW(a_plain_pair_that_was_used_can_be_adopted),
 	T_ROW(without_adoption_a_plain_pair_stays_on_tcp),

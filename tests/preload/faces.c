@@ -59,6 +59,62 @@ static void one_connection_has_both_faces(void **state)
 	T_OK(close(fd[1]));
 }
 
+/* Passes it to this process itself; its other number. */
+static int pass(int fd)
+{
+	struct iovec iov = { .iov_base = &(char){ 0 }, .iov_len = 1 };
+	union {
+		char room[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} c = { .room = { 0 } };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = &c,
+			    .msg_controllen = sizeof(c) };
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	int line[2], ret;
+
+	T_OK(socketpair(AF_UNIX, SOCK_STREAM, 0, line));
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	T_EQ(sendmsg(line[0], &m, 0), 1);
+	T_EQ(recvmsg(line[1], &m, 0), 1);
+	memcpy(&ret, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(ret));
+	close(line[0]);
+	close(line[1]);
+	return ret;
+}
+
+/* What was on loan was not received, nor sent. */
+static void a_loan_ends_when_its_descriptor_is_passed(void **state)
+{
+	uint64_t start;
+	const void *at;
+	char buf[32];
+	int fd[2], s;
+	void *to;
+
+	plain_calls_made_it(fd);
+	T_EQ(send(fd[0], "on loan", 7, 0), 7);
+	T_EQ(exs_x_recv_loan(fd[1], &at, 0), 7);
+	T_ERR(recv(fd[1], buf, 1, MSG_DONTWAIT), EAGAIN);
+	T_EQ(exs_x_send_loan(fd[1], &to, 5, 0), 5);
+	T_ERR(send(fd[1], "x", 1, MSG_DONTWAIT), EAGAIN);
+	start = exi_now_ns();
+	s = pass(fd[1]);
+	T_MSG(exi_now_ns() - start < 4000000000u, "its end was waited for");
+	T_ERR(exs_x_recv_return(fd[1], 7), EINVAL);
+	T_ERR(exs_x_send_commit(fd[1], 5, 0), EINVAL);
+	T_EQ(recv(s, buf, sizeof(buf), 0), 7);
+	T(memcmp(buf, "on loan", 7) == 0);
+	plain_says(s, fd[0], "goes on");
+	T_OK(close(s));
+	T_OK(close(fd[1]));
+	t_close(fd[0]);
+}
+
 static void each_number_has_both_faces(void **state)
 {
 	int fd[2], two;
@@ -186,6 +242,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_connection_has_both_faces),
+		cmocka_unit_test(a_loan_ends_when_its_descriptor_is_passed),
 		cmocka_unit_test(each_number_has_both_faces),
 		cmocka_unit_test(what_is_queued_keeps_its_number),
 		cmocka_unit_test(

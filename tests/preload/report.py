@@ -47,6 +47,15 @@ def told(behave, exs, row):
                   for m in found)
 
 
+def unwritable(behave, exs):
+    """What it says where the report cannot go."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    done = subprocess.run([exs, 'run', '--report=/dev/null/none', behave,
+                           'end_by_exit'], env=env, text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
+
+
 def main():
     behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
     good = True
@@ -55,6 +64,9 @@ def main():
         if seen != want:
             print('%s: %s, not %s' % (row, seen, want))
             good = False
+    if not unwritable(behave, exs):
+        print('nothing is said of a report that cannot be written')
+        good = False
     return 0 if good else 1
 
 

@@ -4,6 +4,7 @@
 run.py BEHAVE EXS."""
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -14,12 +15,12 @@ EXS = os.path.abspath(sys.argv[2])
 bad = 0
 
 
-def expect(what, args, status, out='', err='', env=None):
+def expect(what, args, status, out='', err='', env=None, exs=EXS):
     """err: a part of what standard error has."""
     global bad
     plain = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     plain.update(env or {})
-    run = subprocess.run([EXS, 'run', *args], env=plain, text=True,
+    run = subprocess.run([exs, 'run', *args], env=plain, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          stdin=subprocess.DEVNULL, timeout=60, check=False)
     if (run.returncode, run.stdout) != (status, out) or err not in run.stderr \
@@ -72,6 +73,18 @@ def main():
                tmp + '/r\n')
         expect('require', ['-P', 'tcp', '-r', 'shm', 'echo'], 1,
                err='EXS_REQUIRE')
+        # The loader takes no such path, and would start the program natively.
+        for place in tmp + '/a b', tmp + '/a:b':
+            for folder in 'tools', 'preload':
+                os.makedirs(place + '/' + folder)
+            shutil.copy(EXS, place + '/tools')
+            executable(place + '/preload/libexs-preload.so', b'')
+            expect('space', ['echo'], 1, err='cannot be loaded',
+                   exs=place + '/tools/exs')
+        expect('no fabric', ['-r', 'smh', 'echo'], 2,
+               err='--require cannot be "smh"')
+        expect('no fabrics', ['-P', 'smh', 'echo'], 2,
+               err='--provider cannot be "smh"')
     return bad
 
 

@@ -19,8 +19,10 @@ import os, signal, socket, sys
 with socket.create_server(('127.0.0.1', 0)) as listener:
     print(listener.getsockname()[1], flush=True)
     s = listener.accept()[0]
-for i in range(100):
-    s.sendall(s.recv(100, socket.MSG_WAITALL))
+got = b''
+while got[:1] != b'!':
+    got = s.recv(100, socket.MSG_WAITALL)
+    s.sendall(got)
 s.sendall(b'unread')
 print('stops', flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)
@@ -36,12 +38,20 @@ except ConnectionResetError:
     print('reset')
 """
 
+# The library that the shim has loaded tells when both directions are on shm.
 CLIENT = """
-import os, socket, sys
+import ctypes, os, socket, sys, time
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
-for i in range(100):
+exs = ctypes.CDLL('libexs.so.0')
+exs.exs_init(1)
+info = ctypes.create_string_buffer(1024)
+end = time.monotonic() + 30
+while info.raw[:32].count(b'shm') < 2 and time.monotonic() < end:
     s.sendall(bytes(100))
     s.recv(100, socket.MSG_WAITALL)
+    exs.exs_x_sockinfo(s.fileno(), info)
+s.sendall(b'!' * 100)
+s.recv(100, socket.MSG_WAITALL)
 print('warm', flush=True)
 sys.stdin.readline()
 os.dup2(s.fileno(), 0)

@@ -138,10 +138,12 @@ int t_port_of(int s)
 	return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
 }
 
+int t_type = SOCK_STREAM;
+
 int t_listener(enum t_family family, struct t_addr *at)
 {
 	struct t_addr want = t_loopback(family, 0);
-	int s = T_OK(exs_socket(want.domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int s = T_OK(exs_socket(want.domain, t_type | SOCK_CLOEXEC, 0));
 
 	T_OK(exs_bind(s, (struct sockaddr *)&want.ss, want.len));
 	T_OK(exs_listen(s, 64));
@@ -151,7 +153,7 @@ int t_listener(enum t_family family, struct t_addr *at)
 
 int t_connect(const struct t_addr *to)
 {
-	int s = T_OK(exs_socket(to->domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int s = T_OK(exs_socket(to->domain, t_type | SOCK_CLOEXEC, 0));
 
 	T_OK(exs_connect(s, (const struct sockaddr *)&to->ss, to->len, 0,
 			 T_SYNC));

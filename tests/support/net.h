@@ -65,6 +65,9 @@ void t_init(void);
 struct t_addr t_loopback(enum t_family family, int port);
 int t_port_of(int s);
 
+/* Of sockets made from here on: SOCK_STREAM, SOCK_SEQPACKET. */
+extern int t_type;
+
 /* A listener, by exs_ calls; where it listens goes to *at. */
 int t_listener(enum t_family family, struct t_addr *at);
 int t_connect(const struct t_addr *to);

@@ -2,8 +2,10 @@
 /* Deadlines, and what may be waited for. */
 #include "tests/support/wait.h"
 
+#include <dirent.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -48,13 +50,13 @@ bool t_readable(int fd, int ms)
 }
 
 /* The state letter behind the last ')' of a stat line. */
-static char state_of(pid_t tid)
+static char state_of(pid_t pid, pid_t tid)
 {
 	char path[64], line[512], *end;
 	size_t n;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", pid, tid);
 	f = fopen(path, "re");
 	if (!f)
 		return '?';
@@ -71,11 +73,33 @@ void t_until_asleep(pid_t tid)
 	struct t_deadline d = t_deadline_ms(20000);
 
 	while (in_a_row < 5) {
-		in_a_row = state_of(tid) == 'S' ? in_a_row + 1 : 0;
+		in_a_row = state_of(getpid(), tid) == 'S' ? in_a_row + 1 : 0;
 		if (!t_tick(&d))
 			t_fail(__FILE__, __LINE__, "thread %d never sleeps",
 			       tid);
 	}
+}
+
+static bool all_in(pid_t pid, char state)
+{
+	char path[64];
+	struct dirent *e;
+	bool ret = true;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = opendir(path);
+	T_MSG(dir != NULL, "no process %d", pid);
+	while ((e = readdir(dir)))
+		if (e->d_name[0] != '.')
+			ret &= state_of(pid, atoi(e->d_name)) == state;
+	closedir(dir);
+	return ret;
+}
+
+void t_until_all(pid_t pid, char state)
+{
+	T_UNTIL(all_in(pid, state));
 }
 
 void t_spin_ns(int64_t ns)

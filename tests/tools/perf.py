@@ -19,8 +19,9 @@ import stuck  # noqa: E402
 DEADLINE = 60
 MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
-           "user_s", "direct", "bells", "bells_per_message", "syscalls", "reason", "mode",
-           "exs_run", "idle"}
+           "user_s", "direct", "bells", "bells_per_message", "syscalls",
+           "reason", "mode", "exs_run", "idle", "receives", "messages",
+           "unregistered"}
 QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
 # Members that are numbers, for each test; the others of these are null.
 NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
@@ -114,13 +115,38 @@ def the_es_api_in_its_ways():
     check(r["mode"] == "async" and r["depth"] == 1, r)
     r = measure("--pair", "--iters", "2000", "--depth", "8")
     check(r["mode"] == "async" and r["depth"] == 8, r)
+    for n in (1, 40):
+        r = measure("--pair", "--test", "bw", "--iters", "200", "--receives",
+                    str(n))
+        check(r["mode"] == "async" and r["receives"] == n, r)
+    r = measure("--pair", "--test", "bw", "--iters", "200", "--sync",
+                "--receives", "4")
+    check(r["mode"] == "sync" and r["receives"] == 4, r)
     r = measure("--pair", "--test", "bw", "--iters", "200", "--sync")
     check(r["mode"] == "sync" and r["depth"] == 1, r)
+    for test in "lat", "bw", "rate":
+        for more in [], ["--unregistered"]:
+            r = measure("--pair", "--test", test, "--async", "--iters", "200",
+                        *more)
+            check(r["unregistered"] == bool(more), r)
     r = measure("--pair", "--iters", "2000", "--provider", "tcp")
     check(r["fabric"] == "tcp", r)
     r = measure("--pair", "--iters", "100", "--size", "1M", "--connections",
                 "2")
     check(r["connections"] == 2 and r["size"] == 1 << 20, r)
+
+
+def messages_as_streams():
+    for provider in "shm,tcp", "tcp":
+        for test, iters in (("lat", "2000"), ("bw", "200"), ("rate", "20000"),
+                            ("conn", "50")):
+            for mode in ["--sync"] + ["--async"] * (test != "conn"):
+                r = measure("--pair", "--messages", "--test", test, "--iters",
+                            iters, "--provider", provider, mode)
+                check(r["messages"] and r["iters"] == int(iters), r)
+    r = measure("--pair", "--messages", "--test", "bw", "--iters", "20",
+                "--size", "3M")
+    check(r["size"] == 3 << 20, r)
 
 
 def many_connections_on_epoll():
@@ -218,10 +244,21 @@ def what_cannot_be_is_refused():
             (["--pair", "--seconds", "soon"], "0.5"),
             (["--pair", "--pin", "0"], "0,1"),
             (["--pair", "--sync", "--depth", "4"], "--async"),
+            (["--pair", "--api", "sock", "--test", "bw", "--receives", "4"],
+             "--api exs"),
+            (["--pair", "--receives", "4"], "--test bw"),
+            (["--pair", "--test", "bw", "--receives", "5000"], "4096"),
             (["--pair", "--api", "sock", "--async"], "--api exs"),
+            (["--pair", "--api", "sock", "--messages"], "--api exs"),
+            (["--pair", "--unregistered"], "--async"),
             (["--pair", "--connections", "2000"], "--api epoll"),
             (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
             (["--compare", "--test", "conn"], "lat and bw"),
+            (["--pair", "--iters", "0"], "from 1"),
+            (["--pair", "--depth", "0"], "from 1"),
+            (["--pair", "--connections", "0"], "from 1"),
+            (["127.0.0.1", "--port", "70000"], "65535"),
+            (["127.0.0.1", "--port", "http"], "65535"),
             (["--server", "--port", "70000"], "65535")):
         done = exs("perf", *args)
         check(done.returncode == 2 and word in done.stderr,
@@ -240,11 +277,17 @@ def the_other_commands():
     fabrics = {f["name"]: f for f in info["fabrics"]}
     check(fabrics["tcp"]["usable"], fabrics)
     check({"shm", "verbs", "ofi", "tcp", "loop"} <= set(fabrics), fabrics)
+    # Libfabric names a domain once for each form of its addresses.
+    providers = [p["name"] for p in fabrics["ofi"].get("providers", [])]
+    check(len(providers) == len(set(providers)), providers)
+    for p in fabrics["ofi"].get("providers", []):
+        domains = [(d["name"], d["endpoints"]) for d in p["domains"]]
+        check(len(domains) == len(set(domains)), p)
     settings = {c["variable"]: c for c in info["config"]}
     check(settings["EXS_RING_KB"]["origin"] == "default", settings)
 
 
-ROWS = (every_test_of_every_api, the_es_api_in_its_ways,
+ROWS = (every_test_of_every_api, the_es_api_in_its_ways, messages_as_streams,
         many_connections_on_epoll, a_server_serves_until_it_is_told_to_stop,
         a_server_that_cannot_go_on_says_why, time_bounds_a_test, what_cannot_be_is_refused, the_other_commands)
 ROWS_RUN = (plain_calls_under_exs_run_tell_what_is_true,

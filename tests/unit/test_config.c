@@ -511,9 +511,29 @@ static void a_log_descriptor_taken_away_is_opened_again(void **state)
 	unlink(path);
 }
 
+static void where_the_home_was_stays_known(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		clearenv();
+		setenv("HOME", "/home/somebody", 1);
+		exi_config_load();
+		setenv("HOME", "/home/other", 1);
+		setenv("XDG_CONFIG_HOME", "/other", 1);
+		_exit(exi_config()->config_home != NULL ||
+		      strcmp(exi_config()->home, "/home/somebody"));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(where_the_home_was_stays_known),
 		cmocka_unit_test(defaults_are_as_documented_and_silent),
 		cmocka_unit_test(every_variable_is_taken_from_the_environment),
 		cmocka_unit_test(

@@ -995,8 +995,11 @@ static void indirect_bytes_beyond_the_ring_are_refused(void)
 	rx_refuses(SAYS(INDIRECT, .len = UINT32_MAX));
 	rx_takes(SAYS(INDIRECT, .len = 6));
 	rx_refuses(SAYS(INDIRECT, .len = 3));
+	T_EQ(exi_stream_rx_untold(&rx), 0);
 	exi_stream_rx_take(&rx, 2);
+	T_EQ(exi_stream_rx_untold(&rx), 2);
 	rx_sends(EXI_STREAM_ACK, true);
+	T_EQ(exi_stream_rx_untold(&rx), 0);
 	rx_refuses(SAYS(INDIRECT, .len = 5));
 	rx_takes(SAYS(INDIRECT, .len = 4));
 	/* Read is not acked. */
@@ -1533,21 +1536,50 @@ static void small_batches_leave_the_direct_phase_after_a_while(void)
 	tx_sends(EXI_STREAM_INDIRECT, 0, 0);
 }
 
-static void large_batches_may_wait_for_an_advert(void)
+static enum exi_stream_kind patiently(size_t want)
+{
+	return exi_stream_tx_next(&tx, want, EXI_STREAM_PATIENT, &m);
+}
+
+static void large_batches_wait_for_adverts_where_some_came(void)
 {
 	struct exi_stream_policy p = plain;
 
 	p.wait_min = 10;
 	exi_stream_tx_init(&tx, 32, &p);
+	T_EQ(patiently(10), EXI_STREAM_INDIRECT); /* nobody else does */
 	tx_sends(EXI_STREAM_INDIRECT, 9, 9);
-	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_PATIENT, &m),
-	     EXI_STREAM_WAIT);
-	tx_takes(SAYS(ADVERT, .len = 100, .phase = 2, .seq = 9));
+	tx_takes(SAYS(ADVERT, .len = 100, .phase = 2, .seq = 5)); /* late */
+	T_EQ(tx.stats.dropped, 1);
+	T_EQ(patiently(9), EXI_STREAM_INDIRECT);
+	T_EQ(patiently(10), EXI_STREAM_WAIT);
+	tx_takes(SAYS(ADVERT, .len = 100, .phase = 4, .seq = 9));
 	tx_sends(EXI_STREAM_DIRECT, 10, 10);
-	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_PATIENT, &m),
-	     EXI_STREAM_WAIT);
+	T_EQ(patiently(10), EXI_STREAM_WAIT);
 	T_EQ(exi_stream_tx_next(&tx, 10, EXI_STREAM_NOW, &m),
 	     EXI_STREAM_INDIRECT);
+	/* None comes: none is waited for before one does. */
+	exi_stream_tx_in_vain(&tx);
+	T_EQ(patiently(10), EXI_STREAM_INDIRECT);
+	tx_takes(SAYS(ADVERT, .len = 100, .phase = 4, .seq = 9));
+	tx_sends(EXI_STREAM_DIRECT, 10, 10);
+	T_EQ(patiently(10), EXI_STREAM_WAIT);
+}
+
+/* The receiver holds the next one back that long. */
+static void an_advert_is_not_waited_for_while_it_is_held_back(void)
+{
+	struct exi_stream_policy p = plain;
+
+	p.wait_min = 1;
+	p.hold = 10;
+	exi_stream_tx_init(&tx, 32, &p);
+	tx_sends(EXI_STREAM_INDIRECT, 9, 9);
+	tx_takes(SAYS(ADVERT, .len = 100, .phase = 2, .seq = 5));
+	tx_sends(EXI_STREAM_INDIRECT, 5, 5);
+	T_EQ(patiently(10), EXI_STREAM_INDIRECT);
+	tx_sends(EXI_STREAM_INDIRECT, 1, 1);
+	T_EQ(patiently(10), EXI_STREAM_WAIT);
 }
 
 static void adverts_in_vain_are_held_back_for_a_while(void)
@@ -1625,7 +1657,8 @@ static const struct t_row rows[] = {
 	T_ROW(receives_are_bounded),
 	T_ROW(a_receive_that_is_not_lent_holds_up_those_behind),
 	T_ROW(small_batches_leave_the_direct_phase_after_a_while),
-	T_ROW(large_batches_may_wait_for_an_advert),
+	T_ROW(large_batches_wait_for_adverts_where_some_came),
+	T_ROW(an_advert_is_not_waited_for_while_it_is_held_back),
 	T_ROW(adverts_in_vain_are_held_back_for_a_while),
 };
 

@@ -4,11 +4,13 @@
  * It may break its own connection, and not another one of the same process, on
  * the same queues. Needs the emulated machine. */
 #include <endian.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "core/rma_wire.h"
 #include "providers/verbs/verbs_wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -22,7 +24,7 @@ static const struct t_want on_verbs = { "verbs", EXS_X_REASON_NONE };
 
 struct lie {
 	const char *name;
-	struct verbsp_msg m;
+	struct exi_rma_msg m;
 	uint32_t len;	/* of the message; 0: its header and what it says */
 	uint32_t times; /* 0: once */
 	bool as_note;	/* m.note, by a write of nothing on RoCE */
@@ -32,47 +34,50 @@ struct lie {
 static const struct lie lies[] = {
 	{ "no kind", { .kind = 0 } },
 	{ "a kind that is not known", { .kind = 77 } },
-	{ "half a header", { .kind = VERBSP_CREDIT }, .len = 20 },
-	{ "one byte", { .kind = VERBSP_CREDIT }, .len = 1 },
-	{ "more than it says", { .kind = VERBSP_TELL, .extra = 8 }, .len = 60 },
-	{ "less than it says",
-	  { .kind = VERBSP_TELL, .extra = 200 },
+	{ "half a header", { .kind = EXI_RMA_CREDIT }, .len = 20 },
+	{ "one byte", { .kind = EXI_RMA_CREDIT }, .len = 1 },
+	{ "more than it says",
+	  { .kind = EXI_RMA_TELL, .extra = 8 },
 	  .len = 60 },
-	{ "bytes after END", { .kind = VERBSP_END, .extra = 4 } },
-	{ "bytes after ACK", { .kind = VERBSP_ACK, .extra = 4 } },
+	{ "less than it says",
+	  { .kind = EXI_RMA_TELL, .extra = 200 },
+	  .len = 60 },
+	{ "bytes after END", { .kind = EXI_RMA_END, .extra = 4 } },
+	{ "bytes after ACK", { .kind = EXI_RMA_ACK, .extra = 4 } },
 	{ "credits for what was not sent",
-	  { .kind = VERBSP_CREDIT, .credits = 1u << 20 } },
+	  { .kind = EXI_RMA_CREDIT, .credits = 1u << 20 } },
 	{ "credits that shrink",
-	  { .kind = VERBSP_CREDIT, .credits = 1u << 31 } },
-	{ "END of another stream", { .kind = VERBSP_END, .seq = 12345 } },
-	{ "an ADVERT of no bytes", { .kind = VERBSP_ADVERT, .addr = 1 } },
+	  { .kind = EXI_RMA_CREDIT, .credits = 1u << 31 } },
+	{ "END of another stream", { .kind = EXI_RMA_END, .seq = 12345 } },
+	{ "an ADVERT of no bytes", { .kind = EXI_RMA_ADVERT, .addr = 1 } },
 	{ "an ADVERT of a phase to come",
-	  { .kind = VERBSP_ADVERT, .phase = 9, .note = 100 } },
-	{ "ACK of what was not sent", { .kind = VERBSP_ACK, .seq = 1u << 24 } },
-	{ "REVOKE of an odd phase", { .kind = VERBSP_REVOKE, .phase = 7 } },
-	{ "CONFIRM again", { .kind = VERBSP_CONFIRM, .extra = 256 } },
-	{ "READY again", { .kind = VERBSP_READY, .extra = 256 } },
+	  { .kind = EXI_RMA_ADVERT, .phase = 9, .note = 100 } },
+	{ "ACK of what was not sent",
+	  { .kind = EXI_RMA_ACK, .seq = 1u << 24 } },
+	{ "REVOKE of an odd phase", { .kind = EXI_RMA_REVOKE, .phase = 7 } },
+	{ "CONFIRM again", { .kind = EXI_RMA_CONFIRM, .extra = 256 } },
+	{ "READY again", { .kind = EXI_RMA_READY, .extra = 256 } },
 	{ "more bytes than the ring has",
-	  { .kind = VERBSP_NOTE, .note = 1u << 29 },
+	  { .kind = EXI_RMA_NOTE, .note = 1u << 29 },
 	  .as_note = true },
 	{ "bytes for no advert",
-	  { .kind = VERBSP_NOTE, .note = VERBSP_NOTE_DIRECT << 30 | 10 },
+	  { .kind = EXI_RMA_NOTE, .note = EXI_RMA_NOTE_DIRECT << 30 | 10 },
 	  .as_note = true },
 	{ "a note of kind 2",
-	  { .kind = VERBSP_NOTE, .note = 2u << 30 | 10 },
+	  { .kind = EXI_RMA_NOTE, .note = 2u << 30 | 10 },
 	  .as_note = true },
 	{ "a note of kind 3",
-	  { .kind = VERBSP_NOTE, .note = 3u << 30 },
+	  { .kind = EXI_RMA_NOTE, .note = 3u << 30 },
 	  .as_note = true },
 	{ "TELL of nothing that is known",
-	  { .kind = VERBSP_TELL, .extra = 96 } },
-	{ "TELL of many bytes", { .kind = VERBSP_TELL, .extra = 472 } },
+	  { .kind = EXI_RMA_TELL, .extra = 96 } },
+	{ "TELL of many bytes", { .kind = EXI_RMA_TELL, .extra = 472 } },
 	{ "bells",
-	  { .kind = VERBSP_TELL, .extra = 1 },
+	  { .kind = EXI_RMA_TELL, .extra = 1 },
 	  .times = 8,
 	  .harmless = true },
 	{ "idle talk",
-	  { .kind = VERBSP_CREDIT },
+	  { .kind = EXI_RMA_CREDIT },
 	  .times = 8,
 	  .harmless = true },
 };
@@ -110,15 +115,17 @@ static void post(struct ibv_qp *qp, struct ibv_sge *sge, const struct lie *l)
 static void tell_lie(const struct lie *l)
 {
 	static unsigned char bytes[1024];
+	static struct ibv_mr *mr; /* of all: they share a net */
 	struct ibv_qp *qp = vm_last_qp();
-	struct ibv_mr *mr = ibv_reg_mr(qp->pd, bytes, sizeof(bytes),
-				       IBV_ACCESS_LOCAL_WRITE);
-	struct verbsp_msg m = l->m;
+	struct exi_rma_msg m = l->m;
 	struct ibv_sge sge = { .addr = (uintptr_t)bytes,
 			       .length = l->len ? l->len
 						: sizeof(m) + l->m.extra };
 
-	T(mr != NULL);
+	if (!mr)
+		mr = ibv_reg_mr(qp->pd, bytes, sizeof(bytes),
+				IBV_ACCESS_LOCAL_WRITE);
+	T(mr && mr->pd == qp->pd);
 	sge.lkey = mr->lkey;
 	memset(bytes, 0xa5, sizeof(bytes));
 	if (!m.credits)
@@ -136,15 +143,15 @@ static _Atomic int proof_lie = -1; /* what the first message is instead */
 
 static void change(struct ibv_send_wr *wr)
 {
-	struct verbsp_msg *m;
+	struct exi_rma_msg *m;
 
 	for (; wr; wr = wr->next) {
 		if (wr->opcode != IBV_WR_SEND || wr->wr_id == UINT64_MAX)
 			continue;
-		m = (struct verbsp_msg *)(uintptr_t)wr->sg_list->addr;
+		m = (struct exi_rma_msg *)(uintptr_t)wr->sg_list->addr;
 		honest_credits = m->credits;
 		if (proof_lie < 0 ||
-		    (m->kind != VERBSP_CONFIRM && m->kind != VERBSP_READY))
+		    (m->kind != EXI_RMA_CONFIRM && m->kind != EXI_RMA_READY))
 			continue;
 		if (proof_lie == 0)
 			((unsigned char *)(m + 1))[20] ^= 1; /* in its MAC */
@@ -168,23 +175,40 @@ static void stand_between(struct ibv_qp *qp)
 	qp->context->ops.post_send = post_changed;
 }
 
+static void lie_to(const struct t_addr *at, int ctl, const struct lie *l)
+{
+	int s = t_connect(at);
+
+	t_expect(ctl, 3); /* who has not accepted knows of nothing */
+	t_settle(s, on_verbs);
+	t_expect(ctl, 1);
+	tell_lie(l);
+	t_expect(ctl, 2);
+	t_close(s);
+}
+
 static void liar(int ctl, void *arg)
 {
 	struct t_addr at;
-	int s;
 
 	vm_qp_made = stand_between;
 	t_init();
 	at = t_loopback(T_IPV4, (int)t_ask(ctl));
-	for (size_t i = 0; i < T_COUNT(lies); i++) {
-		s = t_connect(&at);
-		t_expect(ctl, 3); /* who has not accepted knows of nothing */
-		t_settle(s, on_verbs);
-		t_expect(ctl, 1);
-		tell_lie(&lies[i]);
-		t_expect(ctl, 2);
-		t_close(s);
-	}
+	for (size_t i = 0; i < T_COUNT(lies); i++)
+		lie_to(&at, ctl, &lies[i]);
+}
+
+#define AGAIN 40
+
+static void liar_again(int ctl, void *arg)
+{
+	struct t_addr at;
+
+	vm_qp_made = stand_between;
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	for (int i = 0; i < AGAIN; i++)
+		lie_to(&at, ctl, &lies[0]);
 }
 
 /* --- the victim --------------------------------------------------------- */
@@ -294,6 +318,42 @@ static void every_lie_breaks_the_liars_connection_only(void)
 	finish(&good, &bad, g, l);
 }
 
+static void *receive(void *arg)
+{
+	char byte;
+
+	T_FAILS(t_recv(*(int *)arg, &byte, 1, 0), ECONNRESET);
+	return NULL;
+}
+
+/* Each direction says it once, also to who looks while the library finds that
+ * the link is over. */
+static void both_directions_are_told(void)
+{
+	struct t_peer good, bad;
+	int g, s, l = begin(&good, &bad, liar_again, &g);
+	pthread_t t;
+	char byte;
+
+	for (int i = 0; i < AGAIN; i++) {
+		t_note("time %d", i);
+		s = t_accept(l);
+		t_tell(bad.ctl, 3);
+		t_settle(s, on_verbs);
+		T_EQ(pthread_create(&t, NULL, receive, &s), 0);
+		t_tell(bad.ctl, 1);
+		while (t_info(s).exs_x_paired)
+			;
+		T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), ECONNRESET);
+		T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), EPIPE);
+		T_EQ(pthread_join(t, NULL), 0);
+		T_EQ(t_recv(s, &byte, 1, 0), 0);
+		t_tell(bad.ctl, 2);
+		t_close(s);
+	}
+	finish(&good, &bad, g, l);
+}
+
 static void liar_before_proof(int ctl, void *arg)
 {
 	struct t_addr at;
@@ -303,9 +363,9 @@ static void liar_before_proof(int ctl, void *arg)
 	t_init();
 	at = t_loopback(T_IPV4, (int)t_ask(ctl));
 	/* 0 is a proof that does not hold. */
-	for (int kind = 0; kind <= VERBSP_TELL + 1; kind++) {
+	for (int kind = 0; kind <= EXI_RMA_TELL + 1; kind++) {
 		proof_lie = kind;
-		if (kind == VERBSP_CONFIRM)
+		if (kind == EXI_RMA_CONFIRM)
 			continue;
 		s = t_connect(&at);
 		t_expect(ctl, 3);
@@ -323,8 +383,8 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 	struct t_peer good, bad;
 	int g, s, l = begin(&good, &bad, liar_before_proof, &g);
 
-	for (int kind = 0; kind <= VERBSP_TELL + 1; kind++) {
-		if (kind == VERBSP_CONFIRM)
+	for (int kind = 0; kind <= EXI_RMA_TELL + 1; kind++) {
+		if (kind == EXI_RMA_CONFIRM)
 			continue;
 		t_note("instead of the proof: %d", kind);
 		s = t_accept(l);
@@ -342,6 +402,7 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 
 static const struct t_row rows[] = {
 	T_ROW_LONG(every_lie_breaks_the_liars_connection_only, 400),
+	T_ROW_LONG(both_directions_are_told, 300),
 	T_ROW_LONG(what_comes_instead_of_a_proof_leaves_tcp_untouched, 300),
 };
 

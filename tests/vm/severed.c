@@ -3,7 +3,10 @@
  * go on over TCP: every byte tells its position, so one that is lost or
  * repeated ends the test. Needs the emulated machine, whose links and devices
  * it takes down; EXS_VERBS_DEVICE and T_ADDRESS name the one. */
+#include <errno.h>
 #include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +86,8 @@ struct plan {
 	bool there;	 /* fails at B */
 	bool slow;	 /* B reads nothing before it failed */
 	bool async;	 /* A works with events */
+	bool half;	 /* fails when the shorter direction has ended */
+	bool loaned;	 /* A looks at what comes next, before and after */
 };
 
 static struct plan plan;
@@ -204,6 +209,7 @@ static void end_b(int s, int ctl)
 		T_UNTIL(shared->failed);
 	t_recv_stream(s, SEED_AB, 0, plan.len[0], 30000);
 	t_recv_end(s);
+	shared->ended = 1;
 	t_thread_join(sender);
 	if (plan.there)
 		t_thread_join(failing);
@@ -211,10 +217,24 @@ static void end_b(int s, int ctl)
 	t_close(s);
 }
 
+/* The loan is repaid in part; how many bytes. */
+static size_t fail_on_loan(int s, int ctl)
+{
+	const void *at;
+	size_t n = (size_t)T_OK(exs_x_recv_loan(s, &at, 0));
+
+	t_check_bytes(at, n, SEED_BA, plan.at);
+	fail_now(s, ctl);
+	t_check_bytes(at, n, SEED_BA, plan.at);
+	T_OK(exs_x_recv_return(s, n / 2 + 1));
+	return n / 2 + 1;
+}
+
 static void transfer(const struct plan *p)
 {
 	struct stream out = { .seed = SEED_AB, .len = p->len[0] };
 	struct t_peer peer;
+	uint64_t at = p->at;
 	pthread_t sender;
 
 	plan = *p;
@@ -225,8 +245,15 @@ static void transfer(const struct plan *p)
 	t_settle(out.s, on_verbs);
 	sender = t_thread(p->async ? send_events : send_it, &out);
 	receive(out.s, SEED_BA, 0, p->at);
-	fail_now(out.s, peer.ctl);
-	receive(out.s, SEED_BA, p->at, p->len[1] - p->at);
+	if (p->half && p->len[0] < p->len[1])
+		T_UNTIL(shared->ended);
+	else if (p->half)
+		t_recv_end(out.s);
+	if (p->loaned)
+		at += fail_on_loan(out.s, peer.ctl);
+	else
+		fail_now(out.s, peer.ctl);
+	receive(out.s, SEED_BA, at, p->len[1] - at);
 	t_recv_end(out.s);
 	t_thread_join(sender);
 	gone_on(out.s);
@@ -280,9 +307,36 @@ static void a_queue_pair_fails_while_its_ring_is_full(void)
 		queue_pair, { LONG_ONE, LONG_ONE }, .slow = true });
 }
 
+static void a_queue_pair_fails_when_one_end_has_ended(void)
+{
+	for (int i = 0; i < 4; i++) {
+		struct plan p = { queue_pair,
+				  { LONG_ONE, LONG_ONE },
+				  .half = true };
+
+		p.len[i / 2] = p.at = 30000;
+		p.there = i % 2;
+		t_note("moment %d", i);
+		apart(&p);
+	}
+}
+
+static void a_queue_pair_fails_while_bytes_are_on_loan(void)
+{
+	at_moments((struct plan){
+		queue_pair, { LONG_ONE, LONG_ONE }, .loaned = true });
+}
+
 static void a_port_goes_down_in_mid_transfer(void)
 {
 	apart(&(struct plan){ port, { LONG_ONE, LONG_ONE }, .at = 100000 });
+	repair();
+}
+
+static void a_port_goes_down_while_bytes_are_on_loan(void)
+{
+	apart(&(struct plan){
+		port, { LONG_ONE, LONG_ONE }, .at = 100000, .loaned = true });
 	repair();
 }
 
@@ -292,16 +346,477 @@ static void a_device_is_removed_in_mid_transfer(void)
 	repair();
 }
 
+/* --- transfers without a copy ------------------------------------------- */
+
+#define SLOTS 4
+#define ROOM  100000
+
+/* Of a transfer that goes on until it has failed, and then a little. */
+struct placed {
+	void (*fails)(void);
+	uint64_t at; /* byte that its end has read before it fails */
+	bool there;  /* fails at B */
+};
+
+static struct placed placed;
+
+struct memory {
+	unsigned char *at;
+	exs_mhandle_t m;
+};
+
+static struct memory memory_new(void)
+{
+	struct memory mem = { .at = malloc(SLOTS * ROOM) };
+
+	mem.m = T_OK(exs_mregister(mem.at, SLOTS * ROOM, 0));
+	return mem;
+}
+
+/* Nobody else has any of it. */
+static void memory_free(struct memory *mem)
+{
+	T_OK(exs_mderegister(mem->m, 0));
+	free(mem->at);
+}
+
+static void *send_placed(void *arg)
+{
+	struct stream *st = arg;
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	long next = 0, over = 0, more = 10;
+
+	while (more > 0) {
+		unsigned char *at = mem.at + next % SLOTS * ROOM;
+
+		if (next - over == SLOTS)
+			T_EQ(t_event_is(q, EXS_EVT_SEND, over++), ROOM);
+		t_fill(at, ROOM, st->seed, (uint64_t)next * ROOM);
+		T_EQ(exs_send(st->s, at, ROOM, 0, q, (exs_ahandle_t)next,
+			      mem.m),
+		     0);
+		next++;
+		more -= shared->failed;
+		if (next % 7 == 3 && more % 2) /* through the ring */
+			T_EQ(t_event_is(q, EXS_EVT_SEND, over++), ROOM);
+	}
+	while (over < next)
+		T_EQ(t_event_is(q, EXS_EVT_SEND, over++), ROOM);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	T_OK(t_shutdown(st->s, SHUT_WR));
+	st->len = (uint64_t)next * ROOM;
+	return NULL;
+}
+
+static bool direct_both_ways(int s)
+{
+	exs_x_sockinfo_t i = t_info(s);
+
+	return i.exs_x_rx_direct_bytes && i.exs_x_tx_direct_bytes;
+}
+
+/* Until the end of the stream. One end lets it fail when bytes were placed. */
+static void receive_placed(int s, uint64_t seed, bool fails)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	long next = 0, over = 0;
+	bool ended = false;
+	uint64_t pos = 0;
+
+	for (;;) {
+		unsigned char *at = mem.at + over % SLOTS * ROOM;
+		size_t n;
+
+		for (; !ended && next - over < SLOTS; next++)
+			T_EQ(exs_recv(s, mem.at + next % SLOTS * ROOM, ROOM,
+				      next % 3 ? MSG_WAITALL : 0, q,
+				      (exs_ahandle_t)next, mem.m),
+			     0);
+		if (next == over)
+			break;
+		n = t_event_is(q, EXS_EVT_RECV, over++);
+		T(!(ended && n));
+		t_check_bytes(at, n, seed, pos);
+		pos += n;
+		ended = n == 0;
+		if (!fails || shared->failed || pos < placed.at ||
+		    !direct_both_ways(s))
+			continue;
+		placed.fails();
+		T_UNTIL(t_info(s).exs_x_reason == EXS_X_REASON_FABRIC_LOST);
+		shared->failed = 1;
+	}
+	T_MSG(pos >= 10 * ROOM, "%s", t_where(s));
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+}
+
+static void placed_end(int s, bool a)
+{
+	struct stream out = { .s = s, .seed = a ? SEED_AB : SEED_BA };
+	pthread_t sender;
+
+	t_settle(s, on_verbs);
+	sender = t_thread(send_placed, &out);
+	receive_placed(s, a ? SEED_BA : SEED_AB, a != placed.there);
+	t_thread_join(sender);
+	gone_on(s);
+	t_close(s);
+}
+
+static void placed_b(int s, int ctl)
+{
+	placed_end(s, false);
+}
+
+static void transfer_placed(const struct placed *p)
+{
+	struct t_peer peer;
+	pid_t pid = t_fork();
+
+	if (pid) {
+		t_join(pid);
+		return;
+	}
+	placed = *p;
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	T(shared != MAP_FAILED);
+	placed_end(t_pair_fork(&peer, T_A, placed_b), true);
+	t_peer_join(&peer);
+	exit(0);
+}
+
+/* Until the peer is gone: every operation ends, and its buffer is free. */
+static void *send_until_lost(void *arg)
+{
+	struct stream *st = arg;
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	long next = 0, over = 0;
+	bool lost = false;
+
+	while (!lost || over < next) {
+		unsigned char *at = mem.at + next % SLOTS * ROOM;
+		exs_event_t e;
+
+		if (!lost && next - over < SLOTS) {
+			t_fill(at, ROOM, st->seed, (uint64_t)next * ROOM);
+			T_EQ(exs_send(st->s, at, ROOM, MSG_NOSIGNAL, q,
+				      (exs_ahandle_t)next, mem.m),
+			     0);
+			next++;
+			continue;
+		}
+		e = t_event(q);
+		T_EQ((long)e.exs_evt_ahandle, over++);
+		T_MSG(e.exs_errno == 0 || e.exs_errno == EPIPE ||
+			      e.exs_errno == ECONNRESET,
+		      "a send says %s", t_errname(e.exs_errno));
+		lost = lost || e.exs_errno ||
+		       e.exs_evt_un.exs_evt_xfer.exs_evt_length < ROOM;
+	}
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	return NULL;
+}
+
+static void receive_until_lost(int s, pid_t victim)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(SLOTS));
+	struct memory mem = memory_new();
+	bool killed = false, lost = false;
+	long next = 0, over = 0;
+	uint64_t pos = 0;
+
+	while (!lost || over < next) {
+		unsigned char *at = mem.at + over % SLOTS * ROOM;
+		exs_event_t e;
+		size_t n;
+
+		for (; !lost && next - over < SLOTS; next++)
+			T_EQ(exs_recv(s, mem.at + next % SLOTS * ROOM, ROOM,
+				      next % 3 ? MSG_WAITALL : 0, q,
+				      (exs_ahandle_t)next, mem.m),
+			     0);
+		e = t_event(q);
+		n = e.exs_errno ? 0 : e.exs_evt_un.exs_evt_xfer.exs_evt_length;
+		T_EQ((long)e.exs_evt_ahandle, over++);
+		T_MSG(e.exs_errno == 0 || e.exs_errno == ECONNRESET,
+		      "a receive says %s", t_errname(e.exs_errno));
+		t_check_bytes(at, n, SEED_BA, pos);
+		pos += n;
+		lost = lost || n == 0;
+		if (!killed && direct_both_ways(s)) {
+			T_OK(kill(victim, SIGKILL));
+			killed = true;
+		}
+	}
+	T(killed);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+}
+
+static void a_peer_is_killed_while_bytes_are_placed(void)
+{
+	int n = getenv("T_LONG") ? 8 : 2;
+
+	for (int i = 0; i < n; i++) {
+		struct stream out = { .seed = SEED_AB };
+		struct t_peer peer;
+		pthread_t sender;
+		pid_t pid = t_fork();
+
+		if (pid) {
+			t_join(pid);
+			continue;
+		}
+		placed = (struct placed){ NULL, UINT64_MAX, true };
+		shared = calloc(1, sizeof(*shared));
+		out.s = t_pair_fork(&peer, i % 2 ? T_A : T_B, placed_b);
+		t_settle(out.s, on_verbs);
+		sender = t_thread(send_until_lost, &out);
+		receive_until_lost(out.s, peer.pid);
+		t_thread_join(sender);
+		t_close(out.s);
+		T_EQ(waitpid(peer.pid, NULL, 0), peer.pid);
+		close(peer.ctl);
+		free(shared);
+		exit(0);
+	}
+}
+
+static void a_queue_pair_fails_while_bytes_are_placed(void)
+{
+	int n = getenv("T_LONG") ? 8 : 2;
+
+	for (int i = 0; i < n; i++) {
+		t_note("moment %d", i);
+		transfer_placed(&(struct placed){
+			queue_pair, (uint64_t)i * 300000, .there = i % 2 });
+	}
+}
+
+static void a_port_goes_down_while_bytes_are_placed(void)
+{
+	transfer_placed(&(struct placed){ port });
+	repair();
+}
+
+static void a_device_is_removed_while_bytes_are_placed(void)
+{
+	transfer_placed(&(struct placed){ device });
+	repair();
+}
+
+/* --- TCP ends before the ring ------------------------------------------- */
+
+/* For as long as the test may take. */
+static void await_word(int ctl)
+{
+	struct pollfd p = { .fd = ctl, .events = POLLIN };
+
+	T_EQ(poll(&p, 1, -1), 1);
+	t_expect(ctl, 1);
+}
+
+/* Sends, and leaves the end of TCP to the other process. */
+static void end_is_said_elsewhere(int s, int ctl)
+{
+	t_settle(s, on_verbs);
+	t_send_stream(s, SEED_BA, 0, 100000, 50000);
+	t_tell_fd(ctl, s);
+	await_word(ctl);
+	t_send_stream(s, SEED_BA, 100000, 1000, 1000);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_close(s);
+}
+
+static void end_tcp_of(const struct t_peer *p)
+{
+	int its = t_ask_fd(p->ctl);
+
+	T_OK(shutdown(its, SHUT_WR));
+	T_OK(close(its));
+}
+
+static void stop(pid_t pid)
+{
+	int status;
+
+	T_OK(kill(pid, SIGSTOP));
+	T_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	T(WIFSTOPPED(status));
+}
+
+static void with_a_silent_one(int ctl, void *arg)
+{
+	struct t_peer peer;
+	int s = t_pair_fork(&peer, T_A, end_is_said_elsewhere);
+	char byte;
+
+	t_settle(s, on_verbs);
+	end_tcp_of(&peer);
+	stop(peer.pid);
+	t_recv_stream(s, SEED_BA, 0, 100000, 30000);
+	T_ERR(t_recv(s, &byte, 1, 0), ECONNRESET);
+	t_recv_end(s);
+	T_MSG(t_info(s).exs_x_reason == EXS_X_REASON_PEER_LOST, "%s",
+	      t_where(s));
+	t_tell(ctl, 1);
+	t_close(s);
+	t_peer_kill(&peer);
+}
+
+static void with_one_that_lives(int ctl, void *arg)
+{
+	struct t_peer peer;
+	int s = t_pair_fork(&peer, T_A, end_is_said_elsewhere);
+
+	t_settle(s, on_verbs);
+	end_tcp_of(&peer);
+	t_tell(ctl, 1);
+	await_word(ctl);
+	T_MSG(t_is(s, on_verbs), "%s", t_where(s));
+	t_tell(peer.ctl, 1);
+	t_recv_stream(s, SEED_BA, 0, 101000, 30000);
+	t_recv_end(s);
+	t_close(s);
+	t_peer_join(&peer);
+}
+
+/* Of two peers whose TCP has ended one is stopped, and will never say the end of
+ * what it sent; when that is given up, the other is still waited for. */
+static void who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever(void)
+{
+	struct t_peer silent, living;
+
+	t_peer_start(&living, with_one_that_lives, NULL);
+	t_expect(living.ctl, 1);
+	t_peer_start(&silent, with_a_silent_one, NULL);
+	await_word(silent.ctl);
+	t_tell(living.ctl, 1);
+	t_peer_join(&living);
+	t_peer_join(&silent);
+}
+
+/* --- before it begins --------------------------------------------------- */
+
+/* The fabric's port of one of TCP. */
+static uint16_t port_of_verbs(int tcp)
+{
+	const char *offset = getenv("EXS_VERBS_PORT_OFFSET");
+	int port = tcp + (offset ? atoi(offset) : 21000);
+
+	return (uint16_t)(port > 65535 ? port - 64512 : port);
+}
+
+static struct rdma_cm_id *listen_instead(int tcp)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_port = htons(port_of_verbs(tcp)) };
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	T(channel);
+	T_OK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	T_OK(rdma_bind_addr(id, (struct sockaddr *)&at));
+	T_OK(rdma_listen(id, 8));
+	return id;
+}
+
+/* As the kernel does for a listener that has too many to answer. */
+static void reject_one(struct rdma_cm_id *listener)
+{
+	struct rdma_cm_event *ev;
+	struct rdma_cm_id *asker;
+
+	T_OK(rdma_get_cm_event(listener->channel, &ev));
+	T_EQ(ev->event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	asker = ev->id;
+	T_OK(rdma_reject(asker, NULL, 0));
+	rdma_ack_cm_event(ev);
+	rdma_destroy_id(asker);
+}
+
+/* Fewer bytes than those for which it would be tried anew. */
+static void is_rejected(int ctl, void *arg)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	struct t_addr at;
+	char some[2000] = { 0 };
+	int s;
+
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	s = t_connect(&at);
+	t_send_all(s, some, sizeof(some), 0);
+	do {
+		t_send_all(s, some, 1, 0);
+		t_recv_all(s, some, 1);
+	} while (!t_is(s, on_verbs) && t_tick(&d));
+	T_MSG(t_is(s, on_verbs), "%s", t_where(s));
+	t_close(s);
+}
+
+static void who_has_no_time_to_answer_is_asked_again(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *other;
+	char some[2000];
+	struct t_peer p;
+	int s, l;
+
+	t_peer_start(&p, is_rejected, NULL);
+	t_init();
+	l = T_OK(exs_socket(at.domain, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(exs_bind(l, (struct sockaddr *)&at.ss, at.len));
+	other = listen_instead(t_port_of(l));
+	channel = other->channel;
+	T_OK(exs_listen(l, 8));
+	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	reject_one(other);
+	T_OK(rdma_destroy_id(other));
+	rdma_destroy_event_channel(channel);
+	s = t_accept(l);
+	t_recv_all(s, some, sizeof(some));
+	while (t_recv(s, some, 1, 0) == 1)
+		t_send_all(s, some, 1, 0);
+	t_peer_join(&p);
+	t_close(s);
+	t_close(l);
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(a_queue_pair_fails_in_mid_transfer, 200),
 	T_ROW_LONG(a_queue_pair_fails_while_events_are_awaited, 200),
 	T_ROW_LONG(a_queue_pair_fails_while_its_ring_is_full, 200),
-	T_ROW_LONG(a_port_goes_down_in_mid_transfer, 100),
+	T_ROW_LONG(a_queue_pair_fails_when_one_end_has_ended, 100),
+	T_ROW_LONG(a_queue_pair_fails_while_bytes_are_on_loan, 200),
 	T_ROW_LONG(a_device_is_removed_in_mid_transfer, 100),
+	T_ROW_LONG(a_queue_pair_fails_while_bytes_are_placed, 200),
+	T_ROW_LONG(a_peer_is_killed_while_bytes_are_placed, 200),
+	T_ROW_LONG(a_device_is_removed_while_bytes_are_placed, 100),
+	T_ROW_LONG(who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever,
+		   100),
+	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
+/* not on siw0 */
+#define OF_PORTS 3
+	T_ROW_LONG(a_port_goes_down_in_mid_transfer, 100),
+	T_ROW_LONG(a_port_goes_down_while_bytes_are_on_loan, 100),
+	T_ROW_LONG(a_port_goes_down_while_bytes_are_placed, 100),
 };
 
+/* When a link goes down soft iWARP walks its list of connections while their
+ * other ends, of the same list, leave it (siw_netdev_down() of Linux 6.1): the
+ * kernel falls over, and the device cannot be deleted any more. */
 int main(int argc, char **argv)
 {
 	setenv("EXS_PROVIDER", "verbs,tcp", 1);
-	return t_run("severed", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return t_run("severed", rows, T_COUNT(rows) - (on_siw() ? OF_PORTS : 0),
+		     argc > 1 ? argv[1] : NULL);
 }

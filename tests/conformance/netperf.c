@@ -7,12 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
-#include "tests/support/check.h"
-#include "tests/support/net.h"
-#include "tests/support/proc.h"
-#include "tests/support/run.h"
-#include "tests/support/wait.h"
 
 #define QSIZE	128
 #define PENDING 16
@@ -151,5 +147,5 @@ static const struct t_row rows[] = {
 
 int main(int argc, char **argv)
 {
-	return t_run("netperf", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return conf_main(argc, argv, "netperf", rows, T_COUNT(rows));
 }

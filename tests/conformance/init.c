@@ -7,11 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "tests/support/check.h"
-#include "tests/support/net.h"
-#include "tests/support/proc.h"
-#include "tests/support/run.h"
-#include "tests/support/wait.h"
+#include "tests/conformance/conf.h"
 
 static void every_call_fails_with_enxio(void)
 {
@@ -25,6 +21,8 @@ static void every_call_fails_with_enxio(void)
 	exs_msghdr_t msg = { 0 };
 	exs_event_t e;
 	char buf[8] = { 0 };
+	const void *bytes;
+	void *room;
 
 	T_ERR(exs_qcreate(1), ENXIO);
 	T_ERR(exs_qdelete(1), ENXIO);
@@ -57,6 +55,10 @@ static void every_call_fails_with_enxio(void)
 	T_ERR(exs_x_sockinfo(s, &info), ENXIO);
 	T_ERR(exs_x_adopt(s), ENXIO);
 	T_ERR(exs_x_downgrade(s), ENXIO);
+	T_ERR(exs_x_recv_loan(s, &bytes, 0), ENXIO);
+	T_ERR(exs_x_recv_return(s, 0), ENXIO);
+	T_ERR(exs_x_send_loan(s, &room, 1, 0), ENXIO);
+	T_ERR(exs_x_send_commit(s, 0, 0), ENXIO);
 	close(s);
 }
 
@@ -105,7 +107,7 @@ static void threads_may_start_it_at_once(void)
 	for (i = 0; i < T_COUNT(t); i++)
 		t_thread_join(t[i]);
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 	t_close(fd[0]);
 	t_close(fd[1]);
 }
@@ -117,11 +119,11 @@ static void a_forked_child_has_it_started(void)
 
 	t_init();
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 	pid = t_fork();
 	if (pid == 0) {
 		t_pair(T_IPV4, fd);
-		t_settle_pair(fd[0], fd[1], T_SHM);
+		t_settle_pair(fd[0], fd[1], conf_here());
 		exit(0);
 	}
 	t_join(pid);
@@ -166,7 +168,7 @@ static void an_idle_program_sleeps(void)
 
 	t_init();
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 	q = T_OK(exs_qcreate(1));
 	t_post_recv(fd[0], &byte, 1, 0, q, 1);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
@@ -182,6 +184,31 @@ static void an_idle_program_sleeps(void)
 	T_OK(exs_qdelete(q));
 }
 
+static int next_number(void)
+{
+	int ret = T_OK(dup(STDERR_FILENO));
+
+	close(ret);
+	return ret;
+}
+
+/* What the library and those beneath it open has high numbers: the program's next
+ * is what it would be. The library of RDMA devices opens its own as it likes. */
+static void numbers_stay_the_programs(void)
+{
+	int fd[2], next;
+
+	t_init();
+	next = next_number();
+	t_pair(T_IPV4, fd); /* with a listener */
+	T_EQ(fd[1], next + 2);
+	t_settle_pair(fd[0], fd[1], conf_here());
+	if (!conf_is("verbs"))
+		T_EQ(next_number(), next + 3);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(nothing_works_before_the_start),
 	T_ROW(an_unknown_version_is_refused_and_starts_nothing),
@@ -190,10 +217,10 @@ static const struct t_row rows[] = {
 	T_ROW(a_forked_child_has_it_started),
 	T_ROW(reasons_have_a_word_and_a_sentence_each),
 	T_ROW(an_idle_program_sleeps),
+	T_ROW(numbers_stay_the_programs),
 };
 
 int main(int argc, char **argv)
 {
-	setenv("EXS_PROVIDER", "shm,tcp", 1);
-	return t_run("init", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return conf_main(argc, argv, "init", rows, T_COUNT(rows));
 }

@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The data path: the stream engine on a queue pair. */
-#include "providers/verbs/verbs_int.h"
+#include "core/rma.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
-/* Large sends go out in pieces of at most this, so that the device works while
- * the next is copied. */
-#define PIECE_MAX 65536u
-#define DRAIN_NS  5000000000u
-
-static struct verbsp_link *link_of(struct exi_conn *c)
-{
-	return verbsp_conn(c)->link;
-}
+#define DRAIN_NS 5000000000u
 
 /* Nothing moves. That the peer is gone the core hears from the pair link, and
  * judges. */
-static int lost(struct verbsp_link *l)
+static int lost(struct exi_rma_link *l)
 {
 	return atomic_load(&l->err) == -EPROTO ? -EPROTO : -EAGAIN;
 }
@@ -26,31 +18,31 @@ static int lost(struct verbsp_link *l)
 /* --- sending ------------------------------------------------------------ */
 
 /* So few bytes that the device takes them with the request. */
-static int send_direct(struct verbsp_link *l, struct exi_stream_msg *m,
+static int send_direct(struct exi_rma_link *l, struct exi_stream_msg *m,
 		       const void *buf)
 {
 	/* A ring that was read empty has room, but the peer says so. */
 	if (m->len > l->net->inline_max)
 		return -EAGAIN;
-	return verbsp_link_write(l, buf, 0, m->addr, (uint32_t)m->key, m->len,
-				 VERBSP_NOTE_DIRECT, NULL);
+	return exi_rma_link_write(l, buf, NULL, m->addr, m->key, m->len,
+				  EXI_RMA_NOTE_DIRECT, NULL);
 }
 
-static int send_indirect(struct verbsp_link *l, struct exi_stream_msg *m,
+static int send_indirect(struct exi_rma_link *l, struct exi_stream_msg *m,
 			 const void *buf)
 {
 	unsigned char *at = l->mirror.at + m->addr;
 
-	if (m->len > PIECE_MAX)
-		m->len = PIECE_MAX;
+	if (m->len > l->net->piece_max)
+		m->len = l->net->piece_max;
 	memcpy(at, buf, m->len);
-	return verbsp_link_write(l, at, l->mirror.mr->lkey,
-				 l->peer_addr + m->addr, l->peer_rkey, m->len,
-				 VERBSP_NOTE_INDIRECT, NULL);
+	return exi_rma_link_write(l, at, &l->mirror.mr, l->peer.addr + m->addr,
+				  l->peer.key, m->len, EXI_RMA_NOTE_INDIRECT,
+				  NULL);
 }
 
 /* One piece, copied: its bytes, or -errno. */
-static ssize_t send_piece(struct verbsp_link *l, const void *buf, size_t len)
+static ssize_t send_piece(struct exi_rma_link *l, const void *buf, size_t len)
 {
 	enum exi_stream_how how =
 		len <= l->net->inline_max ? EXI_STREAM_NOW : EXI_STREAM_RING;
@@ -76,16 +68,16 @@ static ssize_t send_piece(struct verbsp_link *l, const void *buf, size_t len)
 static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 			 int flags)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 	size_t done = 0;
 	ssize_t n = 0;
 
-	if (verbsp_link_take(l, EXI_TX) || atomic_load(&l->err))
+	if (exi_rma_link_take(l, EXI_TX) || atomic_load(&l->err))
 		return lost(l);
 	while (done < len) {
 		n = send_piece(l, (const char *)buf + done, len - done);
-		if (n == -EAGAIN && verbsp_net_try_poll(l->net) &&
-		    verbsp_link_take(l, EXI_TX) == 0)
+		if (n == -EAGAIN && exi_rma_net_try_poll(l->net) &&
+		    exi_rma_link_take(l, EXI_TX) == 0)
 			n = send_piece(l, (const char *)buf + done, len - done);
 		if (n < 0)
 			break;
@@ -96,17 +88,18 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 
 static int conn_end(struct exi_conn *c)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 
 	exi_stream_tx_end(&l->tx);
-	verbsp_link_take(l, EXI_TX);
-	verbsp_link_answer(l);
+	exi_rma_link_take(l, EXI_TX);
+	exi_rma_link_answer(l);
 	return 0;
 }
 
 /* --- receiving ---------------------------------------------------------- */
 
-static size_t read_ring(struct verbsp_link *l, void *buf, size_t len, bool peek)
+static size_t read_ring(struct exi_rma_link *l, void *buf, size_t len,
+			bool peek)
 {
 	size_t done = 0;
 	uint32_t at, n;
@@ -127,49 +120,74 @@ static size_t read_ring(struct verbsp_link *l, void *buf, size_t len, bool peek)
 
 static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 	bool peek = flags & MSG_PEEK;
 	size_t done;
 
-	if (verbsp_link_take(l, EXI_RX))
+	if (exi_rma_link_take(l, EXI_RX))
 		return -EPROTO;
 	done = read_ring(l, buf, len, peek);
-	if (!done && verbsp_net_try_poll(l->net)) {
-		if (verbsp_link_take(l, EXI_RX))
+	/* Not try_poll(): another thread may just be taking what came for us, and
+	 * who does not wait is told of all that came before it asked. */
+	if (!done) {
+		exi_rma_net_poll(l->net);
+		if (exi_rma_link_take(l, EXI_RX))
 			return -EPROTO;
 		done = read_ring(l, buf, len, peek);
 	}
-	if (done) {
-		verbsp_link_report(l, false);
+	/* The program's answer goes first: there is time to tell of room when it
+	 * asks again, and nothing is there. */
+	if (!done || exi_stream_rx_untold(&l->rx) >= l->ring.bytes / 2)
+		exi_rma_link_report(l, false);
+	if (done)
 		return (ssize_t)done;
-	}
-	if (exi_stream_rx_over(&l->rx))
+	if (exi_stream_rx_over(&l->rx) ||
+	    (!len && exi_stream_rx_unread(&l->rx) > 0))
 		return 0;
 	return lost(l);
 }
 
+/* --- loans -------------------------------------------------------------- */
+
+static size_t loan_look(struct exi_conn *c, const void **ret)
+{
+	struct exi_rma_link *l = exi_rma_link_of(c);
+	uint32_t at, n = exi_stream_rx_run(&l->rx, 0, &at);
+
+	*ret = l->ring.at + at;
+	return n;
+}
+
+static void loan_took(struct exi_conn *c, size_t n)
+{
+	struct exi_rma_link *l = exi_rma_link_of(c);
+
+	exi_stream_rx_take(&l->rx, (uint32_t)n);
+	exi_rma_link_report(l, false);
+}
+
 /* --- waiting ------------------------------------------------------------ */
 
-static bool ready(struct verbsp_link *l, enum exi_dir dir)
+static bool ready(struct exi_rma_link *l, enum exi_dir dir)
 {
 	/* Of a link that failed the core hears from the pair link, and who waits
 	 * then by the core. Who would rather look again and again would keep
 	 * it from the lock. */
-	if (verbsp_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
+	if (exi_rma_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
 		return true;
 	if (dir == EXI_RX)
 		return exi_stream_rx_unread(&l->rx) > 0 ||
 		       exi_stream_rx_over(&l->rx) || l->rx.n_done > 0;
-	return exi_stream_tx_ready(&l->tx) && verbsp_link_writable(l);
+	return exi_stream_tx_ready(&l->tx) && exi_rma_link_writable(l);
 }
 
 static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 
 	if (ready(l, dir))
 		return true;
-	return verbsp_net_try_poll(l->net) && ready(l, dir);
+	return exi_rma_net_try_poll(l->net) && ready(l, dir);
 }
 
 /* The flag, then the request, then the look: what comes after the look finds
@@ -177,33 +195,34 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	bool word = how == EXI_WAKE_WORD || how == EXI_WAKE_WORD_REAP;
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 	uint32_t unread = exi_stream_rx_unread(&l->rx);
 	bool busy;
 
 	if (dir == EXI_RX)
-		verbsp_link_report(l, true);
-	verbsp_link_want(l, dir, word);
-	verbsp_net_poll(l->net);
+		exi_rma_link_report(l, true);
+	exi_rma_link_want(l, dir, word);
+	exi_rma_net_poll(l->net);
 	busy = ready(l, dir);
 	if (how == EXI_WAKE_NEXT)
 		busy = exi_stream_rx_unread(&l->rx) != unread || l->rx.ended;
 	else if (dir == EXI_TX && how != EXI_WAKE_WORD && how != EXI_WAKE_BELL)
-		busy = atomic_load(&l->err) != 0;
-	busy = busy || (dir == EXI_TX && verbsp_place_over(l));
+		busy = false; /* of a link that failed, too: as in ready() */
+	busy = busy || (dir == EXI_TX && exi_rma_place_over(l));
 	if (busy && word)
-		verbsp_link_want_no_more(l, dir, true);
+		exi_rma_link_want_no_more(l, dir, true);
 	return busy ? -EBUSY : 0;
 }
 
 static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
-	verbsp_link_want_no_more(link_of(c), dir, how == EXI_WAKE_WORD);
+	exi_rma_link_want_no_more(exi_rma_link_of(c), dir,
+				  how == EXI_WAKE_WORD);
 }
 
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 
 	ret->addr = (const uint32_t *)&l->stir;
 	ret->value = atomic_load(&l->stir);
@@ -212,22 +231,33 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 
 static void conn_poll(struct exi_conn *c)
 {
-	verbsp_net_try_poll(link_of(c)->net);
+	exi_rma_net_try_poll(exi_rma_link_of(c)->net);
+}
+
+/* Between hosts a reply takes longer; and longer still where kernels do the
+ * devices' work, above all while the other end sleeps: it must not seem to be too
+ * late then, or both ends would sleep from there on, each for the other. */
+#define FAR	     4
+#define FAR_SOFTWARE 16
+
+static unsigned int conn_patience(struct exi_conn *c)
+{
+	return exi_rma_link_of(c)->net->software ? FAR_SOFTWARE : FAR;
 }
 
 static size_t conn_unread(struct exi_conn *c)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 
-	verbsp_link_take(l, EXI_RX);
+	exi_rma_link_take(l, EXI_RX);
 	return exi_stream_rx_unread(&l->rx);
 }
 
 static bool conn_over(struct exi_conn *c)
 {
-	struct verbsp_link *l = link_of(c);
+	struct exi_rma_link *l = exi_rma_link_of(c);
 
-	verbsp_link_take(l, EXI_RX);
+	exi_rma_link_take(l, EXI_RX);
 	return l->rx.ended;
 }
 
@@ -240,39 +270,49 @@ static int conn_peer_cpu(struct exi_conn *c)
 
 static uint64_t switch_head(struct exi_conn *c)
 {
-	return exi_stream_tx_head(&link_of(c)->tx);
+	return exi_stream_tx_head(&exi_rma_link_of(c)->tx);
 }
 
 static int switch_start(struct exi_conn *c, uint64_t head)
 {
-	return exi_stream_rx_start(&link_of(c)->rx, head);
+	return exi_stream_rx_start(&exi_rma_link_of(c)->rx, head);
 }
 
 static void switch_cursor(struct exi_conn *c, uint64_t *ret_pos,
 			  uint64_t *ret_used)
 {
 	/* It is quiet. */
-	*ret_pos = exi_stream_rx_cursor(&link_of(c)->rx);
+	*ret_pos = exi_stream_rx_cursor(&exi_rma_link_of(c)->rx);
 	*ret_used = 0;
 }
 
 static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 {
-	return used ? -EPROTO : exi_stream_tx_takeback(&link_of(c)->tx, pos);
+	return used ? -EPROTO
+		    : exi_stream_tx_takeback(&exi_rma_link_of(c)->tx, pos);
 }
 
 static size_t switch_drain(struct exi_conn *c, const void **ret)
 {
-	struct verbsp_link *l = link_of(c);
-	uint32_t at, n = exi_stream_tx_drain(&l->tx, &at);
+	struct exi_rma_link *l = exi_rma_link_of(c);
+	uint32_t at;
+	size_t n = exi_rma_place_drain(l, ret);
 
+	if (n)
+		return n;
+	n = exi_stream_tx_drain(&l->tx, &at);
 	*ret = l->mirror.at + at;
 	return n;
 }
 
 static void switch_drained(struct exi_conn *c, size_t n)
 {
-	exi_stream_tx_drained(&link_of(c)->tx, (uint32_t)n);
+	struct exi_rma_link *l = exi_rma_link_of(c);
+
+	if (l->held)
+		exi_rma_place_drained(l, n);
+	else
+		exi_stream_tx_drained(&l->tx, (uint32_t)n);
 }
 
 /* --- the table ---------------------------------------------------------- */
@@ -293,19 +333,19 @@ static void conn_close(struct exi_conn *c)
 /* What was sent is delivered though the program goes on or ends, as by TCP. */
 static void conn_stop(struct exi_conn *c)
 {
-	if (link_of(c))
-		verbsp_link_drain(link_of(c), exi_now_ns() + DRAIN_NS);
+	if (exi_rma_link_of(c))
+		exi_rma_link_drain(exi_rma_link_of(c), exi_now_ns() + DRAIN_NS);
 }
 
 static void conn_fini(struct exi_conn *c)
 {
-	if (link_of(c))
-		verbsp_meet_end(link_of(c));
-	verbsp_conn(c)->link = NULL;
+	if (exi_rma_link_of(c))
+		exi_rma_meet_end(exi_rma_link_of(c));
+	((struct exi_rma_conn *)c->priv)->link = NULL;
 }
 
-const struct exi_conn_ops verbsp_conn_ops = {
-	.priv_size = sizeof(struct verbsp_conn),
+const struct exi_conn_ops exi_rma_conn_ops = {
+	.priv_size = sizeof(struct exi_rma_conn),
 	.shared_size = 0,
 	.send = conn_send,
 	.recv = conn_recv,
@@ -317,6 +357,7 @@ const struct exi_conn_ops verbsp_conn_ops = {
 	.disarm = conn_disarm,
 	.word = conn_word,
 	.poll = conn_poll,
+	.patience = conn_patience,
 	.ready = conn_ready,
 	.unread = conn_unread,
 	.over = conn_over,
@@ -326,11 +367,16 @@ const struct exi_conn_ops verbsp_conn_ops = {
 	.fini = conn_fini,
 };
 
-const struct exi_switch_ops verbsp_switch_ops = {
+const struct exi_switch_ops exi_rma_switch_ops = {
 	.head = switch_head,
 	.start = switch_start,
 	.cursor = switch_cursor,
 	.takeback = switch_takeback,
 	.drain = switch_drain,
 	.drained = switch_drained,
+};
+
+const struct exi_loan_ops exi_rma_loan_ops = {
+	.look = loan_look,
+	.took = loan_took,
 };

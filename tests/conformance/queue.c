@@ -11,12 +11,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
-#include "tests/support/check.h"
-#include "tests/support/net.h"
-#include "tests/support/proc.h"
-#include "tests/support/run.h"
-#include "tests/support/wait.h"
 
 #define DEPTH 8
 
@@ -29,7 +25,7 @@ static void begin(void)
 	t_init();
 	q = T_OK(exs_qcreate(DEPTH));
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 }
 
 static void end(void)
@@ -496,7 +492,7 @@ static void one_registration_serves_many_sockets(void)
 	begin();
 	m = T_OK(exs_mregister(block, sizeof(block), 0));
 	t_pair(T_IPV6, more);
-	t_settle_pair(more[0], more[1], T_SHM);
+	t_settle_pair(more[0], more[1], conf_here());
 	t_fill(block, 32768, 1, 0);
 	for (i = 0; i < 4; i++)
 		T_EQ(exs_send(i % 2 ? more[0] : fd[0], block + i * 8192, 8192,
@@ -817,7 +813,7 @@ static void memory_may_be_shared_with_other_processes(void)
 	t_init();
 	q = T_OK(exs_qcreate(4));
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 	m = T_OK(exs_mregister(map, len, EXS_MRF_SHARED));
 	T_EQ(exs_recv(fd[0], map, len, MSG_WAITALL, q, NULL, m), 0);
 	pid = t_fork();
@@ -848,7 +844,7 @@ static void receives_are_in_order_whatever_is_asked(void)
 	t_init();
 	q = T_OK(exs_qcreate(8));
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 	for (int set = 0; set < 2; set++) {
 		T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_ASYNC_RECV_ORDERED,
 				    &set, sizeof(set)));
@@ -917,6 +913,5 @@ static const struct t_row rows[] = {
 
 int main(int argc, char **argv)
 {
-	setenv("EXS_PROVIDER", "shm,tcp", 1);
-	return t_run("queue", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return conf_main(argc, argv, "queue", rows, T_COUNT(rows));
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is asked for the connections of a port. rdma_cm has one listener for the
- * port that A asks: the process that came first, the owner. The others have each
- * one on some port, and a line to the owner, who asks them for connections that
+/* Who is asked for the connections of a port. There is one listener for
+ * the port that A asks: of the process that came first, the owner. The others have
+ * each one on some port, and a line to the owner, who asks them for connections that
  * it does not have and sends A to who has one. The line's end tells them that
  * the owner is gone, and one takes its place.
  *
  * Nobody is trusted for being on this host: the owner lets nothing through but
  * what A would believe anyway, a redirect under the key for A's own REQUEST, and
  * who is asked tells a stranger nothing else. docs/design/security.md. */
-#include "providers/verbs/verbs_int.h"
+#include "core/rma.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,7 +19,6 @@
 
 #include "core/util.h"
 
-#define BACKLOG	  1024
 #define WORKERS	  256u
 #define ASKS	  64u
 #define ASK_NS	  2000000000u /* for all to answer */
@@ -31,19 +30,19 @@ struct door {
 	uint16_t port; /* of TCP */
 	unsigned int users;
 	/* IPv4, IPv6; null. Where A asks, and where it is sent. */
-	struct rdma_cm_id *front[2], *side[2];
+	void *front[2], *side[2];
 	int name; /* the owner's: where lines come in; -1 */
-	struct verbsp_event on_name;
+	struct exi_rma_event on_name;
 	struct exi_list workers;
 	int line; /* to the owner; -1 */
-	struct verbsp_event on_line;
+	struct exi_rma_event on_line;
 	uint64_t again; /* neither: tried again then; 0 */
 	uint64_t delay;
 };
 
 struct worker {
 	struct exi_list node;
-	struct verbsp_event event;
+	struct exi_rma_event event;
 	struct door *door;
 	int line;
 	uint64_t answered; /* the last number, or what was before it came */
@@ -56,7 +55,7 @@ struct ask {
 	uint64_t number;
 	uint64_t deadline;
 	unsigned int open; /* workers that have not answered */
-	struct rdma_cm_id *id;
+	void *asker;
 	struct exi_pact pact;
 };
 
@@ -79,57 +78,33 @@ static void drop_socket(int *fd)
 {
 	if (*fd < 0)
 		return;
-	verbsp_unwatch(*fd);
-	verbsp_host->fd_close(*fd);
+	exi_rma_unwatch(*fd);
+	exi_rma_host->fd_close(*fd);
 	*fd = -1;
 }
 
-/* --- rdma_cm's listeners ------------------------------------------------ */
-
-static int listen_on(int family, uint16_t port, struct rdma_cm_id **ret)
-{
-	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
-	static const uint8_t any6[16];
-	struct sockaddr_storage at;
-	struct rdma_cm_id *id;
-	int err = 0, on = 1;
-
-	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
-		return -errno;
-	verbsp_sockaddr(family == AF_INET ? any4 : any6, port, 0, &at);
-	if (family == AF_INET6)
-		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
-				sizeof(on));
-	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
-	    rdma_listen(id, BACKLOG)) {
-		err = -errno;
-		rdma_destroy_id(id);
-		return err;
-	}
-	*ret = id;
-	return 0;
-}
+/* --- listeners ---------------------------------------------------------- */
 
 /* IPv4's result: there need be no IPv6. */
-static int listen_both(uint16_t port, struct rdma_cm_id *ids[2])
+static int listen_both(uint16_t port, void *ids[2])
 {
-	int err = listen_on(AF_INET, port, &ids[0]);
+	int err = exi_rma_fabric.listen(AF_INET, port, &ids[0]);
 
 	if (!err)
-		listen_on(AF_INET6, port, &ids[1]);
+		exi_rma_fabric.listen(AF_INET6, port, &ids[1]);
 	return err;
 }
 
-static void drop_ids(struct rdma_cm_id *ids[2])
+static void drop_ids(void *ids[2])
 {
 	for (int i = 0; i < 2; i++) {
 		if (ids[i])
-			rdma_destroy_id(ids[i]);
+			exi_rma_fabric.unlisten(ids[i]);
 		ids[i] = NULL;
 	}
 }
 
-uint16_t verbsp_door_port(const struct rdma_cm_id *listener, bool *ret_front)
+uint16_t exi_rma_door_port(const void *listener, bool *ret_front)
 {
 	for (struct door *d = doors; d; d = d->next)
 		for (int i = 0; i < 2; i++)
@@ -147,9 +122,9 @@ static void finish(struct ask *a, const struct exi_pact_reject *redirect)
 	exi_list_del(&a->node);
 	n_asks--;
 	if (redirect)
-		verbsp_meet_reject(a->id, redirect);
+		exi_rma_fabric.reject(a->asker, redirect);
 	else
-		verbsp_meet_refuse(a->id, &a->pact, EXI_PACT_WHY_UNKNOWN);
+		exi_rma_meet_refuse(a->asker, &a->pact, EXI_PACT_WHY_UNKNOWN);
 	exi_pact_fini(&a->pact);
 	free(a);
 }
@@ -182,23 +157,23 @@ static void answered(struct worker *w, uint64_t number, const void *redirect,
 static void drop_worker(struct worker *w)
 {
 	answered(w, numbers, NULL, 0);
-	verbsp_unwatch(w->line);
-	verbsp_host->fd_close(w->line);
+	exi_rma_unwatch(w->line);
+	exi_rma_host->fd_close(w->line);
 	exi_list_del(&w->node);
 	n_workers--;
 	free(w);
 }
 
-static void on_worker(struct verbsp_event *e)
+static void on_worker(struct exi_rma_event *e)
 {
 	struct worker *w = exi_container(e, struct worker, event);
-	struct verbsp_told t;
+	struct exi_rma_told t;
 	ssize_t n;
 
 	n = recv(w->line, &t, sizeof(t), MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && errno == EAGAIN)
 		return;
-	if (n != sizeof(t) || t.magic != VERBSP_DOOR_MAGIC ||
+	if (n != sizeof(t) || t.magic != EXI_RMA_DOOR_MAGIC ||
 	    t.number <= w->answered || t.number > numbers)
 		drop_worker(w);
 	else
@@ -206,11 +181,11 @@ static void on_worker(struct verbsp_event *e)
 			 sizeof(t.reject));
 }
 
-bool verbsp_door_ask(uint16_t port, struct rdma_cm_id *id,
-		     const struct verbsp_asked *asked, struct exi_pact *pact)
+bool exi_rma_door_ask(uint16_t port, void *asker,
+		      const struct exi_rma_asked *asked, struct exi_pact *pact)
 {
 	struct door *d = *door_of(port);
-	struct verbsp_ask q = { .magic = VERBSP_DOOR_MAGIC, .asked = *asked };
+	struct exi_rma_ask q = { .magic = EXI_RMA_DOOR_MAGIC, .asked = *asked };
 	struct exi_list *pos, *tmp;
 	struct ask *a;
 
@@ -237,19 +212,19 @@ bool verbsp_door_ask(uint16_t port, struct rdma_cm_id *id,
 		return false;
 	}
 	numbers++;
-	a->id = id;
+	a->asker = asker;
 	a->pact = *pact;
 	exi_pact_fini(pact);
 	exi_list_add_tail(&asks, &a->node);
 	n_asks++;
-	verbsp_look_at(a->deadline);
+	exi_rma_look_at(a->deadline);
 	return true;
 }
 
 static void settle(struct door *d);
 static void settle_later(struct door *d, int err);
 
-static void on_name(struct verbsp_event *e)
+static void on_name(struct exi_rma_event *e)
 {
 	struct door *d = exi_container(e, struct door, on_name);
 	struct worker *w;
@@ -260,12 +235,12 @@ static void on_name(struct verbsp_event *e)
 		drop_socket(&d->name);
 		settle_later(d, -EMFILE);
 	}
-	line = verbsp_host->fd_keep(line);
+	line = exi_rma_host->fd_keep(line);
 	if (line < 0)
 		return;
 	w = n_workers < WORKERS ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {
-		verbsp_host->fd_close(line);
+		exi_rma_host->fd_close(line);
 		return;
 	}
 	*w = (struct worker){ .event.call = on_worker,
@@ -274,7 +249,7 @@ static void on_name(struct verbsp_event *e)
 			      .answered = numbers };
 	exi_list_add_tail(&d->workers, &w->node);
 	n_workers++;
-	if (verbsp_watch(line, VERBSP_WATCH_CALL, &w->event))
+	if (exi_rma_watch(line, &w->event))
 		drop_worker(w);
 }
 
@@ -283,14 +258,14 @@ static void on_name(struct verbsp_event *e)
 /* The port of this process for who asked from there; 0: none. */
 static uint16_t side_port(const struct door *d, const uint8_t peer[16])
 {
-	const struct rdma_cm_id *id = d->side[verbsp_is_four(peer) ? 0 : 1];
+	const void *id = d->side[exi_rma_is_four(peer) ? 0 : 1];
 
-	return id ? ntohs(rdma_get_src_port((struct rdma_cm_id *)id)) : 0;
+	return id ? exi_rma_fabric.port_of(id) : 0;
 }
 
 /* The service lock is let go while the core is asked; the door may go then. */
-static void consider(uint16_t port, const struct verbsp_ask *q,
-		     struct verbsp_told *ret)
+static void consider(uint16_t port, const struct exi_rma_ask *q,
+		     struct exi_rma_told *ret)
 {
 	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT };
 	struct exi_pact_reject r;
@@ -299,11 +274,11 @@ static void consider(uint16_t port, const struct verbsp_ask *q,
 	struct door *d;
 	int reason;
 
-	if (q->asked.port != port || verbsp_meet_check(&q->asked, &t, &pact))
+	if (q->asked.port != port || exi_rma_meet_check(&q->asked, &t, &pact))
 		return;
-	pthread_mutex_unlock(&verbsp_service_lock);
-	reason = verbsp_host->request(&verbsp_provider, &t, -1, NULL);
-	pthread_mutex_lock(&verbsp_service_lock);
+	pthread_mutex_unlock(&exi_rma_service_lock);
+	reason = exi_rma_host->request(exi_rma_fabric.provider, &t, -1, NULL);
+	pthread_mutex_lock(&exi_rma_service_lock);
 	d = *door_of(port);
 	to.port = reason || !d ? 0 : side_port(d, q->asked.peer);
 	if (to.port) {
@@ -315,18 +290,18 @@ static void consider(uint16_t port, const struct verbsp_ask *q,
 	exi_pact_fini(&pact);
 }
 
-static void on_line(struct verbsp_event *e)
+static void on_line(struct exi_rma_event *e)
 {
 	struct door *d = exi_container(e, struct door, on_line);
 	uint16_t port = d->port;
-	struct verbsp_told t = { .magic = VERBSP_DOOR_MAGIC };
-	struct verbsp_ask q;
+	struct exi_rma_told t = { .magic = EXI_RMA_DOOR_MAGIC };
+	struct exi_rma_ask q;
 	ssize_t n;
 
 	n = recv(d->line, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC);
 	if (n < 0 && errno == EAGAIN)
 		return;
-	if (n != sizeof(q) || q.magic != VERBSP_DOOR_MAGIC) {
+	if (n != sizeof(q) || q.magic != EXI_RMA_DOOR_MAGIC) {
 		drop_socket(&d->line);
 		settle(d);
 		return;
@@ -347,7 +322,7 @@ static socklen_t door_name(const struct exi_key *key, uint16_t port,
 	char *at;
 	int n;
 
-	exi_pact_door(key, verbsp_port_for(port), mac);
+	exi_pact_door(key, exi_rma_fabric.port_for(port), mac);
 	memset(ret, 0, sizeof(*ret));
 	ret->sun_family = AF_UNIX;
 	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
@@ -360,7 +335,7 @@ static socklen_t door_name(const struct exi_key *key, uint16_t port,
 
 static int packet_socket(void)
 {
-	return verbsp_host->fd_keep(socket(
+	return exi_rma_host->fd_keep(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
@@ -373,8 +348,8 @@ static int open_name(struct door *d, const struct exi_key *key)
 	if (s < 0)
 		return s;
 	if (bind(s, (struct sockaddr *)&name, len) < 0 || listen(s, 128) < 0 ||
-	    verbsp_watch(s, VERBSP_WATCH_CALL, &d->on_name)) {
-		verbsp_host->fd_close(s);
+	    exi_rma_watch(s, &d->on_name)) {
+		exi_rma_host->fd_close(s);
 		return -EADDRINUSE;
 	}
 	d->name = s;
@@ -395,8 +370,8 @@ static int open_line(struct door *d, const struct exi_key *key)
 	if (s < 0)
 		return s;
 	if (connect(s, (struct sockaddr *)&name, len) < 0 ||
-	    verbsp_watch(s, VERBSP_WATCH_CALL, &d->on_line)) {
-		verbsp_host->fd_close(s);
+	    exi_rma_watch(s, &d->on_line)) {
+		exi_rma_host->fd_close(s);
 		return -ECONNREFUSED;
 	}
 	d->line = s;
@@ -407,11 +382,11 @@ static int open_line(struct door *d, const struct exi_key *key)
  * asked, and has nothing to say. */
 static void settle(struct door *d)
 {
-	const struct exi_key *key = verbsp_meet_key();
+	const struct exi_key *key = exi_rma_meet_key();
 	int err = 0;
 
 	if (!d->front[0])
-		err = listen_both(verbsp_port_for(d->port), d->front);
+		err = listen_both(exi_rma_fabric.port_for(d->port), d->front);
 	if (key && d->front[0])
 		err = d->name < 0 ? open_name(d, key) : 0;
 	else if (key)
@@ -425,16 +400,16 @@ static void settle(struct door *d)
 
 static void settle_later(struct door *d, int err)
 {
-	verbsp_log(EXI_LOG_DEBUG, "verbs: port %u has no place yet: %s",
-		   d->port, strerror(-err));
+	exi_rma_log(EXI_LOG_DEBUG, "port %u has no place yet: %s", d->port,
+		    strerror(-err));
 	d->delay = d->delay ? d->delay * 2 : AGAIN_NS;
 	if (d->delay > AGAIN_MAX)
 		d->delay = AGAIN_MAX;
 	d->again = exi_now_ns() + d->delay;
-	verbsp_look_at(d->again);
+	exi_rma_look_at(d->again);
 }
 
-void verbsp_doors_look(uint64_t now)
+void exi_rma_doors_look(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -442,7 +417,7 @@ void verbsp_doors_look(uint64_t now)
 		if (d->again && d->again <= now)
 			settle(d);
 		else if (d->again)
-			verbsp_look_at(d->again);
+			exi_rma_look_at(d->again);
 	}
 	exi_list_for_each_safe (pos, tmp, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
@@ -450,22 +425,22 @@ void verbsp_doors_look(uint64_t now)
 		if (a->deadline <= now)
 			finish(a, NULL);
 		else
-			verbsp_look_at(a->deadline);
+			exi_rma_look_at(a->deadline);
 	}
 }
 
 /* --- beginning and end -------------------------------------------------- */
 
-int verbsp_door_listen(struct exi_domain *domain, uint16_t port)
+int exi_rma_door_listen(struct exi_domain *domain, uint16_t port)
 {
 	struct door *d;
 
-	pthread_mutex_lock(&verbsp_service_lock);
+	pthread_mutex_lock(&exi_rma_service_lock);
 	d = *door_of(port);
 	if (!d) {
 		d = calloc(1, sizeof(*d));
 		if (!d) {
-			pthread_mutex_unlock(&verbsp_service_lock);
+			pthread_mutex_unlock(&exi_rma_service_lock);
 			return -ENOMEM;
 		}
 		d->port = port;
@@ -478,7 +453,7 @@ int verbsp_door_listen(struct exi_domain *domain, uint16_t port)
 		settle(d);
 	}
 	d->users++;
-	pthread_mutex_unlock(&verbsp_service_lock);
+	pthread_mutex_unlock(&exi_rma_service_lock);
 	return 0;
 }
 
@@ -501,29 +476,29 @@ static void drop_door(struct door *d)
 	free(d);
 }
 
-void verbsp_door_unlisten(struct exi_domain *domain, uint16_t port)
+void exi_rma_door_unlisten(struct exi_domain *domain, uint16_t port)
 {
 	struct door **at, *d;
 
-	pthread_mutex_lock(&verbsp_service_lock);
+	pthread_mutex_lock(&exi_rma_service_lock);
 	at = door_of(port);
 	d = *at;
 	if (d && !--d->users) {
 		*at = d->next;
 		drop_door(d);
 	}
-	pthread_mutex_unlock(&verbsp_service_lock);
+	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
-void verbsp_doors_forked(void)
+void exi_rma_doors_forked(void)
 {
 	struct exi_list *pos;
 
 	for (struct door *d = doors; d; d = d->next) {
-		verbsp_host->fd_close(d->name);
-		verbsp_host->fd_close(d->line);
+		exi_rma_host->fd_close(d->name);
+		exi_rma_host->fd_close(d->line);
 		exi_list_for_each (pos, &d->workers)
-			verbsp_host->fd_close(
+			exi_rma_host->fd_close(
 				exi_container(pos, struct worker, node)->line);
 	}
 }

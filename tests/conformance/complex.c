@@ -7,10 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "tests/support/check.h"
-#include "tests/support/net.h"
-#include "tests/support/run.h"
-#include "tests/support/wait.h"
+#include "tests/conformance/conf.h"
 
 static exs_qhandle_t q;
 static char buf[4096];
@@ -21,7 +18,7 @@ static void begin(int fd[2])
 	t_init();
 	q = T_OK(exs_qcreate(4));
 	t_pair(T_IPV4, fd);
-	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_settle_pair(fd[0], fd[1], conf_here());
 }
 
 /* Nothing was taken: all slots are free, and no byte is on its way. */
@@ -676,6 +673,5 @@ static const struct t_row rows[] = {
 
 int main(int argc, char **argv)
 {
-	setenv("EXS_PROVIDER", "shm,tcp", 1);
-	return t_run("complex", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return conf_main(argc, argv, "complex", rows, T_COUNT(rows));
 }

@@ -1,0 +1,916 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The queue pair of a connection: posting with credits, and what arrives.
+ *
+ * Credits. Each end has EXI_RMA_CREDITS buffers ready for the other, counts the
+ * messages it sent, and knows how many of them were received: every message
+ * says so, and one with nothing else does after EXI_RMA_GIVE. What carries bytes
+ * leaves EXI_RMA_RESERVE, so that a message that gives credits back can always be
+ * sent: for EXI_RMA_CREDITS messages that came, at most EXI_RMA_CREDITS / EXI_RMA_GIVE of
+ * those are due, and the engine's few ACKs. */
+#include "core/rma.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* --- locks ---------------------------------------------------------------- */
+
+void exi_rma_lock_slow(struct exi_rma_lock *l)
+{
+	int saved = errno;
+
+	/* Who had to wait marks it again: there may be others. */
+	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire))
+		syscall(SYS_futex, &l->word, FUTEX_WAIT, 2, NULL, NULL, 0);
+	errno = saved;
+}
+
+void exi_rma_unlock_slow(struct exi_rma_lock *l)
+{
+	exi_rma_host->futex_wake((const uint32_t *)&l->word, 1);
+}
+
+/* --- waking ------------------------------------------------------------- */
+
+/* The bell is not wanted any more; whether it was. */
+static bool silence(struct exi_rma_link *l, enum exi_dir dir)
+{
+	if (!atomic_load(&l->bell[dir]) ||
+	    !atomic_exchange(&l->bell[dir], false))
+		return false;
+	atomic_fetch_sub(&l->net->armed, 1);
+	return true;
+}
+
+/* The core is to look. One ring that it has not heard is enough. */
+static void ring(struct exi_rma_link *l)
+{
+	char byte = 1;
+
+	send(l->pair, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Something came that the direction waits for. */
+static void wake(struct exi_rma_link *l, enum exi_dir dir)
+{
+	if (atomic_load(&l->sleepers[dir]))
+		exi_rma_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
+	if (silence(l, dir))
+		ring(l);
+}
+
+/* After what came was stored. Pairs with the flag, then the look, of
+ * conn_arm(). */
+void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir)
+{
+	atomic_fetch_add(&l->stir, 1);
+	wake(l, dir);
+}
+
+void exi_rma_link_want(struct exi_rma_link *l, enum exi_dir dir, bool word)
+{
+	if (word)
+		atomic_fetch_add(&l->sleepers[dir], 1);
+	if (word || !atomic_exchange(&l->bell[dir], true))
+		atomic_fetch_add(&l->net->armed, 1);
+	exi_rma_fabric.request(l->net);
+}
+
+void exi_rma_link_want_no_more(struct exi_rma_link *l, enum exi_dir dir,
+			       bool word)
+{
+	if (!word) {
+		silence(l, dir);
+		return;
+	}
+	atomic_fetch_sub(&l->sleepers[dir], 1);
+	atomic_fetch_sub(&l->net->armed, 1);
+}
+
+void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why)
+{
+	int none = 0;
+
+	if (!atomic_compare_exchange_strong(&l->err, &none, err))
+		return;
+	exi_rma_log(EXI_LOG_DEBUG, "a queue pair ends: %s", why);
+	exi_rma_link_stir(l, EXI_RX);
+	exi_rma_link_stir(l, EXI_TX);
+	if (l->pair >= 0)
+		shutdown(l->pair, SHUT_RDWR);
+}
+
+void exi_rma_link_kill(struct exi_rma_link *l)
+{
+	if (atomic_exchange(&l->dead, true))
+		return;
+	exi_rma_fabric.kill(l);
+	exi_rma_link_fail(l, -ECONNRESET, "given up");
+}
+
+/* --- posting ------------------------------------------------------------ */
+
+/* Requests that the queue pair would take. The post lock is held. */
+static unsigned int room(struct exi_rma_link *l)
+{
+	unsigned int under_way = l->posted - atomic_load(&l->done);
+
+	if (under_way + 2 * EXI_RMA_SIGNAL_EVERY > EXI_RMA_SEND_DEPTH) {
+		exi_rma_fabric.reap(l->net);
+		under_way = l->posted - atomic_load(&l->done);
+	}
+	return EXI_RMA_SEND_DEPTH - under_way;
+}
+
+static bool may_send(struct exi_rma_link *l, bool reserve)
+{
+	unsigned int under_way = l->sent - atomic_load(&l->credited);
+
+	return !atomic_load(&l->err) && room(l) >= 2 &&
+	       under_way + (reserve ? 0 : EXI_RMA_RESERVE) < EXI_RMA_CREDITS;
+}
+
+/* A request, or two, with one call of the device. */
+static int post(struct exi_rma_link *l, const struct exi_rma_req *r,
+		unsigned int n)
+{
+	int err = exi_rma_fabric.post(l, r, n);
+
+	/* Whatever the device calls it, the core hears by the pair link. */
+	if (err && err != -EAGAIN)
+		exi_rma_link_fail(l, -ECONNRESET, strerror(-err));
+	return err ? -EAGAIN : 0;
+}
+
+/* The other end would stop before it gives credits back by itself: its service
+ * is to look. */
+static bool urges(const struct exi_rma_link *l)
+{
+	return l->sent - atomic_load(&l->credited) >= EXI_RMA_CREDITS / 2;
+}
+
+static void fill(unsigned char *to, struct exi_rma_msg *m, const void *extra)
+{
+	uint16_t len = m->extra;
+
+	m->extra = htole16(len);
+	m->credits = htole32(m->credits);
+	m->name = htole32(m->name);
+	m->phase = htole32(m->phase);
+	m->seq = htole32(m->seq);
+	m->note = htole32(m->note);
+	m->addr = htole64(m->addr);
+	m->key = htole64(m->key);
+	memcpy(to, m, sizeof(*m));
+	if (len)
+		memcpy(to + sizeof(*m), extra, len);
+}
+
+/* In r[n - 1], after other requests. m is not used any more. */
+static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
+		      const void *extra, bool urgent, struct exi_rma_req *r,
+		      unsigned int n)
+{
+	/* Free again: what was sent so many messages ago was received. */
+	unsigned char *bytes =
+		l->out.at + l->sent % EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
+	uint32_t given = l->given;
+	bool owed;
+	int err;
+
+	l->sent++;
+	owed = atomic_exchange(&l->owes, false);
+	__atomic_store_n(&l->given, atomic_load(&l->received),
+			 __ATOMIC_RELAXED);
+	r[n - 1] = (struct exi_rma_req){
+		.op = EXI_RMA_SEND,
+		.urgent = urgent || urges(l),
+		.from = bytes,
+		.mr = &l->out.mr,
+		.len = (uint32_t)sizeof(*m) + m->extra,
+	};
+	m->credits = l->given;
+	m->name = l->name;
+	fill(bytes, m, extra);
+	err = post(l, r, n);
+	if (err == -EAGAIN) {
+		l->sent--;
+		__atomic_store_n(&l->given, given, __ATOMIC_RELAXED);
+		if (owed)
+			atomic_store(&l->owes, true);
+	}
+	return err;
+}
+
+bool exi_rma_link_writable(struct exi_rma_link *l)
+{
+	bool ret;
+
+	exi_rma_lock(&l->post);
+	ret = may_send(l, false);
+	exi_rma_unlock(&l->post);
+	return ret;
+}
+
+int exi_rma_link_say(struct exi_rma_link *l, struct exi_rma_msg *m,
+		     const void *extra, bool urgent, bool reserve)
+{
+	struct exi_rma_req r;
+	int ret = -EAGAIN;
+
+	exi_rma_lock(&l->post);
+	if (may_send(l, reserve))
+		ret = say_locked(l, m, extra, urgent, &r, 1);
+	exi_rma_unlock(&l->post);
+	return ret;
+}
+
+/* r[0] is the write; there is room for its note. */
+static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
+			uint32_t note)
+{
+	struct exi_rma_msg m = { .kind = EXI_RMA_NOTE, .note = note };
+	uint32_t len = note & EXI_RMA_NOTE_LEN;
+	int err;
+
+	if (l->net->eager && len <= l->net->eager &&
+	    note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT) {
+		m.extra = (uint16_t)len;
+		return say_locked(l, &m, r->from, false, r, 1);
+	}
+	if (l->net->notes) {
+		r->op = EXI_RMA_WRITE;
+		return say_locked(l, &m, NULL, false, r, 2);
+	}
+	r->op = EXI_RMA_WRITE_NOTE;
+	r->note = note;
+	l->sent++;
+	r->urgent = urges(l);
+	err = post(l, r, 1);
+	if (err == -EAGAIN)
+		l->sent--;
+	return err;
+}
+
+int exi_rma_link_write(struct exi_rma_link *l, const void *from,
+		       const struct exi_rma_mr *mr, uint64_t to, uint64_t key,
+		       uint32_t len, uint32_t kind,
+		       struct exi_rma_sent *ret_sent)
+{
+	struct exi_rma_req r[2];
+	int ret = -EAGAIN;
+
+	r[0] = (struct exi_rma_req){
+		.tell = ret_sent != NULL,
+		.from = from,
+		.len = len,
+		.mr = mr,
+		.to = to,
+		.key = key,
+	};
+
+	exi_rma_lock(&l->post);
+	if (may_send(l, false))
+		ret = write_locked(l, r, kind << EXI_RMA_NOTE_SHIFT | len);
+	if (ret_sent)
+		*ret_sent = (struct exi_rma_sent){ .number = l->sent,
+						   .posted = l->posted };
+	exi_rma_unlock(&l->post);
+	return ret;
+}
+
+static bool due(struct exi_rma_link *l)
+{
+	uint32_t n = atomic_load(&l->received) -
+		     __atomic_load_n(&l->given, __ATOMIC_RELAXED);
+
+	return n >= EXI_RMA_GIVE || (n && atomic_load(&l->owes));
+}
+
+void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
+{
+	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
+	struct exi_rma_req r;
+
+	/* One thread at a time counts. Release: whoever says the count says it
+	 * of buffers that are there. */
+	n += atomic_load_explicit(&l->received, memory_order_relaxed);
+	atomic_store_explicit(&l->received, n, memory_order_release);
+	/* Not before: what is said meanwhile, by any thread, takes the debt and
+	 * pays it with a count without this. */
+	if (l->will_owe)
+		atomic_store(&l->owes, true);
+	l->will_owe = false;
+	if (!due(l))
+		return;
+	exi_rma_lock(&l->post);
+	if (due(l) && may_send(l, true))
+		say_locked(l, &m, NULL, false, &r, 1);
+	exi_rma_unlock(&l->post);
+}
+
+/* --- from the pair link ------------------------------------------------ */
+
+/* One message; false when there is none, or no credit for it. */
+static bool forward(struct exi_rma_link *l)
+{
+	unsigned char bytes[EXI_RMA_MSG_MAX - sizeof(struct exi_rma_msg)];
+	ssize_t n =
+		recv(l->pair, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_PEEK);
+	struct exi_rma_msg m = { .kind = EXI_RMA_TELL, .extra = (uint16_t)n };
+
+	if (n <= 0)
+		return false;
+	if (exi_rma_link_say(l, &m, bytes, true, true) == -EAGAIN) {
+		atomic_store(&l->stuck, true);
+		return false;
+	}
+	recv(l->pair, bytes, sizeof(bytes), MSG_DONTWAIT);
+	return true;
+}
+
+static void forward_all(struct exi_rma_link *l)
+{
+	pthread_mutex_lock(&l->forward);
+	while (forward(l))
+		;
+	pthread_mutex_unlock(&l->forward);
+}
+
+static void on_pair(struct exi_rma_event *e)
+{
+	forward_all(exi_container(e, struct exi_rma_link, on_pair));
+}
+
+/* --- what arrives ------------------------------------------------------- */
+
+/* Of a message in the inbox, instead of its length. */
+#define TAKEN UINT32_MAX
+_Static_assert(EXI_STREAM_LEN_MAX < TAKEN, "a length is not the mark");
+
+/* Bytes of the ring follow each other: they join what waits, unless it is being
+ * taken. The last message is ours to read: only its length changes. */
+static bool join(struct exi_rma_inbox *b, uint32_t put, uint32_t len)
+{
+	uint32_t at = (put - 1) % EXI_RMA_INBOX, was;
+
+	if (b->msg[at].kind != EXI_STREAM_INDIRECT)
+		return false;
+	was = atomic_load(&b->len[at]);
+	do {
+		if (was == TAKEN || was + len > EXI_STREAM_LEN_MAX)
+			return false;
+	} while (!atomic_compare_exchange_weak(&b->len[at], &was, was + len));
+	return true;
+}
+
+/* One thread puts, another takes. Release, in the store of put: pairs with the
+ * load in next(); the load of taken with its store there, after which the place
+ * is free. The store is before stir() in the order of all, for conn_arm(). */
+static bool put_in(struct exi_rma_inbox *b, const struct exi_stream_msg *m)
+{
+	uint32_t put = atomic_load_explicit(&b->put, memory_order_relaxed);
+	uint32_t waiting = put - atomic_load(&b->taken);
+	uint32_t at = put % EXI_RMA_INBOX;
+
+	if (waiting && m->kind == EXI_STREAM_INDIRECT && join(b, put, m->len))
+		return true;
+	if (waiting == EXI_RMA_INBOX)
+		return false;
+	b->msg[at] = *m;
+	atomic_store_explicit(&b->len[at], m->len, memory_order_relaxed);
+	atomic_store(&b->put, put + 1);
+	return true;
+}
+
+static void put(struct exi_rma_link *l, enum exi_dir dir,
+		const struct exi_stream_msg *m)
+{
+	if (put_in(&l->inbox[dir], m))
+		exi_rma_link_stir(l, dir);
+	else
+		exi_rma_link_fail(l, -EPROTO, "more messages than credits");
+}
+
+static void note(struct exi_rma_link *l, uint32_t note)
+{
+	uint32_t kind = note >> EXI_RMA_NOTE_SHIFT;
+	struct exi_stream_msg m = {
+		.kind = kind == EXI_RMA_NOTE_DIRECT ? EXI_STREAM_DIRECT
+						    : EXI_STREAM_INDIRECT,
+		.len = note & EXI_RMA_NOTE_LEN,
+	};
+
+	if (kind > EXI_RMA_NOTE_DIRECT) {
+		exi_rma_link_fail(l, -EPROTO, "a note of no known kind");
+		return;
+	}
+	if (kind == EXI_RMA_NOTE_INDIRECT)
+		l->arrived += m.len;
+	else
+		l->will_owe = true;
+	put(l, EXI_RX, &m);
+}
+
+/* Bytes that came with their note go where a write would have put them. What is
+ * written over, if the other end has no room there, is its own stream; and the
+ * engine tells. */
+static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len,
+		  uint32_t note)
+{
+	uint32_t at = (uint32_t)l->arrived & (l->ring.bytes - 1);
+
+	if (!len)
+		return true;
+	if (note != (EXI_RMA_NOTE_INDIRECT << EXI_RMA_NOTE_SHIFT | len) ||
+	    len > l->ring.bytes - at)
+		return false;
+	memcpy(l->ring.at + at, bytes, len);
+	return true;
+}
+
+void exi_rma_link_noted(struct exi_rma_link *l, uint32_t n)
+{
+	if (l->meeting)
+		return exi_rma_link_fail(l, -EPROTO, "bytes before the proof");
+	note(l, n);
+}
+
+/* Credits never shrink, and are for messages that were sent: more would call
+ * buffers free that the device still reads. */
+static void take_credits(struct exi_rma_link *l, uint32_t credits)
+{
+	uint32_t before = atomic_load(&l->credited), sent;
+
+	if (credits == before)
+		return;
+	exi_rma_lock(&l->post);
+	sent = l->sent;
+	exi_rma_unlock(&l->post);
+	if (credits - before > sent - before) {
+		exi_rma_link_fail(l, -EPROTO, "credits for what was not sent");
+		return;
+	}
+	atomic_store(&l->credited, credits);
+	if (atomic_exchange(&l->stuck, false))
+		forward_all(l);
+	if (atomic_exchange(&l->unsaid, false))
+		exi_rma_link_stir(l, EXI_RX);
+	if (atomic_exchange(&l->unanswered, false))
+		ring(l);
+	exi_rma_link_stir(l, EXI_TX);
+}
+
+static void told(struct exi_rma_link *l, const void *bytes, size_t len)
+{
+	/* Who hung up does not listen any more. */
+	if (send(l->pair, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
+	    errno == EAGAIN)
+		exi_rma_link_fail(l, -EPROTO,
+				  "more messages than anybody reads");
+}
+
+void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
+			uint32_t len)
+{
+	struct exi_stream_msg m = { 0 };
+	struct exi_rma_msg h;
+	const void *extra = in + 1;
+
+	if (len < sizeof(h) || len > EXI_RMA_MSG_MAX)
+		return exi_rma_link_fail(l, -EPROTO, "a message of no length");
+	memcpy(&h, in, sizeof(h));
+	if (len != sizeof(h) + le16toh(h.extra))
+		return exi_rma_link_fail(l, -EPROTO,
+					 "a message of another length");
+	len -= sizeof(h);
+	if (len && h.kind != EXI_RMA_TELL && h.kind != EXI_RMA_CONFIRM &&
+	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_NOTE)
+		return exi_rma_link_fail(l, -EPROTO, "bytes after a message");
+	/* Who has not proved himself says nothing else. */
+	if (l->meeting && h.kind != EXI_RMA_CONFIRM &&
+	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_CREDIT)
+		return exi_rma_link_fail(l, -EPROTO,
+					 "a message before the proof");
+	take_credits(l, le32toh(h.credits));
+	m.phase = le32toh(h.phase);
+	m.seq = le32toh(h.seq);
+	m.len = le32toh(h.note);
+	m.addr = le64toh(h.addr);
+	m.key = le64toh(h.key);
+	m.waitall = h.flags & EXI_RMA_FLAG_WAITALL;
+	switch (h.kind) {
+	case EXI_RMA_NOTE:
+		if (!place(l, extra, len, m.len))
+			return exi_rma_link_fail(l, -EPROTO,
+						 "bytes that do not fit");
+		return note(l, m.len);
+	case EXI_RMA_END:
+		m.kind = EXI_STREAM_END;
+		return put(l, EXI_RX, &m);
+	case EXI_RMA_ADVERT:
+		m.kind = EXI_STREAM_ADVERT;
+		return put(l, EXI_TX, &m);
+	case EXI_RMA_ACK:
+		m.kind = EXI_STREAM_ACK;
+		return put(l, EXI_TX, &m);
+	case EXI_RMA_REVOKE:
+		m.kind = EXI_STREAM_REVOKE;
+		put(l, EXI_TX, &m);
+		/* It is answered though nobody sends. */
+		return ring(l);
+	case EXI_RMA_CREDIT:
+		return;
+	case EXI_RMA_TELL:
+		return told(l, extra, len);
+	case EXI_RMA_CONFIRM:
+	case EXI_RMA_READY:
+		return exi_rma_fabric.proof(l, &h, extra, len);
+	default:
+		exi_rma_link_fail(l, -EPROTO, "a message of no known kind");
+	}
+}
+
+/* --- beginning and end -------------------------------------------------- */
+
+#define PIECE_MAX 65536u
+
+void exi_rma_net_init(struct exi_rma_net *n)
+{
+	pthread_mutex_init(&n->memory_lock, NULL);
+	exi_list_init(&n->memory);
+	n->piece_max = PIECE_MAX;
+}
+
+int exi_rma_net_poll(struct exi_rma_net *n)
+{
+	int ret;
+
+	exi_rma_lock(&n->lock);
+	ret = exi_rma_fabric.take(n);
+	exi_rma_unlock(&n->lock);
+	return ret;
+}
+
+int exi_rma_net_try_poll(struct exi_rma_net *n)
+{
+	int ret;
+
+	if (!exi_rma_trylock(&n->lock))
+		return 0;
+	ret = exi_rma_fabric.take(n);
+	exi_rma_unlock(&n->lock);
+	return ret;
+}
+
+uint32_t exi_rma_ring_bytes(void)
+{
+	uint32_t bytes = exi_rma_host->config()->ring_kb * 1024;
+
+	return bytes < EXI_RMA_RING_MAX ? bytes : EXI_RMA_RING_MAX;
+}
+
+size_t exi_rma_footprint(void)
+{
+	return 2 * exi_rma_ring_bytes() + 2 * EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
+}
+
+void *exi_rma_map(size_t len)
+{
+	void *ret = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (ret == MAP_FAILED)
+		return NULL;
+	/* A forked child must not see, nor have copied, what a device writes. */
+	madvise(ret, len, MADV_DONTFORK);
+	return ret;
+}
+
+static int make_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
+		     uint32_t bytes, enum exi_rma_access access)
+{
+	m->bytes = bytes;
+	m->at = exi_rma_map(bytes);
+	if (!m->at)
+		return -ENOMEM;
+	return exi_rma_fabric.reg(l->net, m->at, bytes, access, &m->mr);
+}
+
+static void unpin(struct exi_rma_mem *m)
+{
+	if (m->mr.handle)
+		exi_rma_fabric.dereg(&m->mr);
+	m->mr.handle = NULL;
+}
+
+/* Longer than anything is under way, but where the other end has stopped: then
+ * it lasts until its own end closes what carries it. */
+#define LINGER_NS 10000000000u
+
+struct grave {
+	struct exi_list node;
+	struct exi_rma_net *net; /* where it is registered; null */
+	struct exi_rma_mem mem;
+	uint64_t until;
+};
+
+/* Under the service lock. */
+static struct exi_list graves = EXI_LIST_INIT(graves);
+
+/* It stays registered, too: who writes where nothing is may lose what it shares
+ * with other links. */
+static void bury(struct exi_rma_net *n, struct exi_rma_mem *m)
+{
+	struct grave *g = calloc(1, sizeof(*g));
+
+	if (!g) { /* it stays mapped */
+		unpin(m);
+		return;
+	}
+	g->net = n;
+	g->mem = *m;
+	g->until = exi_now_ns() + LINGER_NS;
+	exi_list_add_tail(&graves, &g->node);
+	exi_rma_look_at(g->until);
+}
+
+void exi_rma_links_look(uint64_t now)
+{
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &graves) {
+		struct grave *g = exi_container(pos, struct grave, node);
+
+		if (g->until > now) {
+			exi_rma_look_at(g->until);
+			break;
+		}
+		exi_list_del(&g->node);
+		unpin(&g->mem);
+		munmap(g->mem.at, g->mem.bytes);
+		free(g);
+	}
+}
+
+void exi_rma_links_net_ends(struct exi_rma_net *n)
+{
+	struct exi_list *pos;
+
+	exi_list_for_each (pos, &graves) {
+		struct grave *g = exi_container(pos, struct grave, node);
+
+		if (g->net == n)
+			unpin(&g->mem);
+	}
+}
+
+static void drop_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
+		      bool lingers)
+{
+	if (m->at && lingers) {
+		bury(l->net, m);
+	} else {
+		unpin(m);
+		if (m->at)
+			munmap(m->at, m->bytes);
+	}
+	*m = (struct exi_rma_mem){ 0 };
+}
+
+/* What is worth an advert, the configuration says. */
+static struct exi_stream_policy policy(void)
+{
+	struct exi_stream_policy ret = exi_stream_policy_default;
+	uint64_t least = exi_rma_host->config()->zcopy_threshold;
+
+	if (least < ret.direct_min)
+		ret.direct_min = (uint32_t)least;
+	if (least < ret.advert_min)
+		ret.advert_min = (uint32_t)least;
+	return ret;
+}
+
+int exi_rma_link_open(struct exi_rma_link *l)
+{
+	const struct exi_stream_policy p = policy();
+	int err = make_ring(l, &l->ring, exi_rma_ring_bytes(), EXI_RMA_REMOTE);
+
+	if (!err)
+		err = make_ring(l, &l->out, EXI_RMA_CREDITS * EXI_RMA_MSG_MAX,
+				EXI_RMA_FILL);
+	if (!err)
+		exi_stream_rx_init(&l->rx, l->ring.bytes, &p);
+	return err;
+}
+
+struct exi_rma_ring exi_rma_link_ring(const struct exi_rma_link *l)
+{
+	return (struct exi_rma_ring){
+		.addr = (uintptr_t)l->ring.at + l->ring.mr.shift,
+		.key = l->ring.mr.key,
+		.bytes = l->ring.bytes,
+	};
+}
+
+int exi_rma_link_up(struct exi_rma_link *l, const struct exi_rma_ring *theirs)
+{
+	const struct exi_stream_policy p = policy();
+	int err;
+
+	if (theirs->bytes < EXI_RMA_RING_MIN ||
+	    theirs->bytes > EXI_RMA_RING_MAX ||
+	    (theirs->bytes & (theirs->bytes - 1)))
+		return -EPROTO;
+	err = make_ring(l, &l->mirror, theirs->bytes, EXI_RMA_FILL);
+	if (err)
+		return err;
+	l->peer = *theirs;
+	exi_stream_tx_init(&l->tx, theirs->bytes, &p);
+	return 0;
+}
+
+struct exi_rma_link *exi_rma_link_new(int pair)
+{
+	struct exi_rma_link *l = calloc(1, exi_rma_fabric.link_size);
+
+	if (!l)
+		return NULL;
+	l->pair = pair;
+	l->on_pair.call = on_pair;
+	exi_list_init(&l->hoping);
+	pthread_mutex_init(&l->forward, NULL);
+	return l;
+}
+
+/* A write of nothing, which needs no credit and tells when it is over. */
+static void post_last(struct exi_rma_link *l)
+{
+	const struct exi_rma_req r = {
+		.op = EXI_RMA_WRITE,
+		.tell = true,
+		.last = true,
+		.from = l->out.at,
+		.mr = &l->out.mr,
+		.to = l->peer.addr,
+		.key = l->peer.key,
+	};
+
+	exi_rma_lock(&l->post);
+	if (!atomic_load(&l->err) && room(l) > 1)
+		post(l, &r, 1);
+	exi_rma_unlock(&l->post);
+}
+
+void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
+{
+	if (!l->mirror.at)
+		return;
+	post_last(l);
+	while (!atomic_load(&l->err) && atomic_load(&l->done) != l->posted &&
+	       exi_now_ns() < deadline) {
+		exi_rma_fabric.reap(l->net);
+		sched_yield();
+	}
+}
+
+void exi_rma_link_unpin(struct exi_rma_link *l)
+{
+	if (!l->net || !l->net->lingers) {
+		unpin(&l->ring);
+		unpin(&l->mirror);
+		unpin(&l->out);
+	}
+	exi_rma_place_unpin(l);
+}
+
+void exi_rma_link_close(struct exi_rma_link *l)
+{
+	bool lingers = l->net && l->net->lingers;
+	bool busy = atomic_load(&l->done) != l->posted;
+
+	drop_ring(l, &l->ring, lingers);
+	drop_ring(l, &l->mirror, lingers && busy);
+	drop_ring(l, &l->out, lingers && busy);
+	if (l->net && exi_rma_fabric.quit)
+		exi_rma_fabric.quit(l);
+	l->net = NULL;
+}
+
+void exi_rma_link_free(struct exi_rma_link *l)
+{
+	exi_rma_place_free(l);
+	exi_rma_link_close(l);
+	free(l);
+}
+
+/* --- the engines' messages ---------------------------------------------- */
+
+/* The other side of put_in(). */
+static bool next(struct exi_rma_inbox *b, struct exi_stream_msg *ret)
+{
+	uint32_t taken = atomic_load_explicit(&b->taken, memory_order_relaxed);
+	uint32_t at = taken % EXI_RMA_INBOX;
+
+	if (atomic_load(&b->put) == taken)
+		return false;
+	*ret = b->msg[at];
+	if (ret->kind == EXI_STREAM_INDIRECT)
+		ret->len = atomic_exchange(&b->len[at], TAKEN);
+	atomic_store_explicit(&b->taken, taken + 1, memory_order_release);
+	return true;
+}
+
+int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir)
+{
+	struct exi_stream_msg m;
+	bool some = false;
+	int err = 0;
+
+	while (!err && next(&l->inbox[dir], &m)) {
+		some = true;
+		err = dir == EXI_RX ? exi_stream_rx_got(&l->rx, &m)
+				    : exi_stream_tx_got(&l->tx, &m);
+	}
+	if (err)
+		exi_rma_link_fail(l, err, "a message that cannot be");
+	else if (dir == EXI_TX && exi_stream_tx_due(&l->tx))
+		exi_rma_link_answer(l);
+	else if (dir == EXI_RX && some)
+		exi_rma_link_copy(l);
+	return err;
+}
+
+void exi_rma_link_copy(struct exi_rma_link *l)
+{
+	uint32_t at, n;
+	void *to;
+
+	while ((n = exi_stream_rx_copy(&l->rx, &at, &to))) {
+		memcpy(to, l->ring.at + at, n);
+		exi_stream_rx_copied(&l->rx, n);
+	}
+}
+
+static int say_engine(struct exi_rma_link *l, const struct exi_stream_msg *m)
+{
+	struct exi_rma_msg out = {
+		.kind = m->kind == EXI_STREAM_END      ? EXI_RMA_END
+			: m->kind == EXI_STREAM_ADVERT ? EXI_RMA_ADVERT
+			: m->kind == EXI_STREAM_ACK    ? EXI_RMA_ACK
+						       : EXI_RMA_REVOKE,
+		.flags = m->waitall ? EXI_RMA_FLAG_WAITALL : 0,
+		.phase = m->phase,
+		.seq = m->seq,
+		.note = m->len,
+		.addr = m->addr,
+		.key = m->key,
+	};
+
+	/* A REVOKE is answered by who need not be waiting for anything. */
+	return exi_rma_link_say(l, &out, NULL, m->kind == EXI_STREAM_REVOKE,
+				true);
+}
+
+void exi_rma_link_answer(struct exi_rma_link *l)
+{
+	struct exi_stream_msg m;
+	int err = atomic_load(&l->err);
+
+	while (!err && exi_stream_tx_next(&l->tx, 0, EXI_STREAM_NOW, &m) !=
+			       EXI_STREAM_NONE) {
+		err = m.kind == EXI_STREAM_END
+			      ? say_engine(l, &m)
+			      : exi_rma_link_write(l, l->mirror.at,
+						   &l->mirror.mr, l->peer.addr,
+						   l->peer.key, 0,
+						   EXI_RMA_NOTE_INDIRECT, NULL);
+		if (!err)
+			exi_stream_tx_sent(&l->tx, &m, 0);
+	}
+	if (err == -EAGAIN)
+		atomic_store(&l->unanswered, true);
+}
+
+void exi_rma_link_report(struct exi_rma_link *l, bool idle)
+{
+	struct exi_stream_msg m;
+	int err = 0;
+
+	while (!err &&
+	       exi_stream_rx_next(&l->rx, idle, &m) != EXI_STREAM_NONE) {
+		err = say_engine(l, &m);
+		if (!err)
+			exi_stream_rx_sent(&l->rx, &m);
+	}
+	if (err == -EAGAIN)
+		atomic_store(&l->unsaid, true);
+}

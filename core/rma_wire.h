@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What travels between two ends over a queue pair, or what stands for one:
+ * docs/design/wire-verbs.md. Numbers are little-endian, but for immediate data,
+ * which the device swaps. */
+#ifndef EXI_CORE_RMA_WIRE_H
+#define EXI_CORE_RMA_WIRE_H
+
+#include <stdint.h>
+
+/* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
+ * On InfiniBand and RoCE in the immediate of the write that places them; on
+ * iWARP, which has none, in the message that follows it. */
+#define EXI_RMA_NOTE_SHIFT    30
+#define EXI_RMA_NOTE_LEN      ((1u << EXI_RMA_NOTE_SHIFT) - 1)
+#define EXI_RMA_NOTE_INDIRECT 0u
+#define EXI_RMA_NOTE_DIRECT   1u
+
+enum exi_rma_kind {
+	EXI_RMA_CONFIRM = 1, /* the connecting end's proof, and its ring */
+	EXI_RMA_READY,	     /* the accepting end's ring */
+	EXI_RMA_NOTE,	     /* note; bytes of the ring may follow */
+	EXI_RMA_END,	     /* seq */
+	EXI_RMA_ADVERT,	     /* phase, seq, addr, key, note (len), flags */
+	EXI_RMA_ACK,	     /* seq */
+	EXI_RMA_REVOKE,	     /* phase */
+	EXI_RMA_CREDIT,	     /* nothing but credits */
+	EXI_RMA_TELL,	     /* a message of the pair link follows */
+};
+
+#define EXI_RMA_FLAG_WAITALL 1u
+
+/* Every message but those of an immediate begins so. */
+struct exi_rma_msg {
+	uint8_t kind;
+	uint8_t flags;
+	uint16_t extra;	  /* bytes that follow this header */
+	uint32_t credits; /* messages that its sender has received, in all */
+	uint32_t phase;
+	uint32_t seq;
+	uint32_t note; /* NOTE: as the immediate; ADVERT: len */
+	uint32_t name; /* of the link, where a queue pair does not tell */
+	uint64_t addr;
+	uint64_t key;
+};
+_Static_assert(sizeof(struct exi_rma_msg) == 40, "struct exi_rma_msg");
+
+#define EXI_RMA_RING_MIN 16384u
+#define EXI_RMA_RING_MAX (256u << 10)
+
+/* The largest message, and of the buffers it is received in. */
+#define EXI_RMA_MSG_MAX 512
+
+/* At most so many bytes come with their NOTE, instead of by a write. */
+#define EXI_RMA_EAGER 256u
+
+/* Messages that an end may have under way: the other has as many buffers ready.
+ * What carries bytes leaves the reserve to what gives credits back. */
+#define EXI_RMA_CREDITS 64u
+#define EXI_RMA_RESERVE 16u
+/* Received since credits were given back last, after which they are. */
+#define EXI_RMA_GIVE 16u
+
+/* Between processes of one host that serve a port, in packets of a UNIX socket,
+ * in the host's order: the owner of the port asks for a connection, and who has
+ * it writes what A is to be told. */
+#define EXI_RMA_DOOR_MAGIC 0x31445345u /* changes with what follows */
+
+struct exi_rma_asked {
+	uint8_t local
+		[16]; /* addresses of the fabric: IPv6, IPv4 as v4-mapped */
+	uint8_t peer[16];
+	uint16_t port; /* of TCP, here */
+	uint8_t request[56];
+};
+_Static_assert(sizeof(struct exi_rma_asked) == 90, "struct exi_rma_asked");
+
+struct exi_rma_ask {
+	uint32_t magic;
+	uint32_t zero;
+	uint64_t number; /* grows */
+	struct exi_rma_asked asked;
+	uint8_t rest[6];
+};
+_Static_assert(sizeof(struct exi_rma_ask) == 112, "struct exi_rma_ask");
+
+struct exi_rma_told {
+	uint32_t magic;
+	uint32_t found; /* 0: not here */
+	uint64_t number;
+	uint8_t reject[148]; /* a redirect */
+	uint8_t rest[4];
+};
+_Static_assert(sizeof(struct exi_rma_told) == 168, "struct exi_rma_told");
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the files of the ofi fabric share.
+ *
+ * Objects, as in core/rma.h: a net is a domain of libfabric at one address of
+ * this host, with queues for up to OFIP_SLOTS connections; a link is an endpoint
+ * of its own (FI_EP_MSG), or a name at the net's one (FI_EP_RDM).
+ *
+ * Locks: inside a net's, its `reap` is for taking requests that are over. */
+#ifndef EXI_PROVIDERS_OFI_INT_H
+#define EXI_PROVIDERS_OFI_INT_H
+
+#include <pthread.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "core/list.h"
+#include "core/rma.h"
+#include "providers/ofi/ofi_wire.h"
+
+extern const struct exi_provider ofip_provider;
+
+#define OFIP_VERSION FI_VERSION(1, 17)
+
+/* --- what libfabric finds (ofi_info.c) ---------------------------------- */
+
+/* The first that is as we need it, with endpoints that reach the host at peer
+ * from the address at; both null: any. -ENODEV, and why. */
+int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
+	      struct fi_info **ret, char *why, size_t len);
+/* Of the provider of that name, or of all that there are; may be null. */
+struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
+			   const struct sockaddr *at);
+/* Why one that libfabric found is not used; null: it can be. */
+const char *ofip_unfit(const struct fi_info *i);
+/* Its endpoints are named by addresses of IP. */
+bool ofip_inet(const struct fi_info *i);
+/* A provider that is known to drive a device. What is not, moves bytes by the kernel
+ * or the CPU, or may. */
+bool ofip_hardware(const struct fi_info *i);
+
+/* --- nets (ofi_net.c) --------------------------------------------------- */
+
+#define OFIP_SLOTS 64u
+
+/* A request or a receive buffer, as libfabric knows it. */
+struct ofip_op {
+	struct fi_context2 context;
+	uint16_t slot;
+	bool counted; /* as over, when it was posted */
+	bool over;
+};
+
+struct ofip_buffer {
+	struct fi_context2 context;
+	uint16_t slot;
+	_Alignas(16) unsigned char bytes[EXI_RMA_MSG_MAX];
+};
+
+struct ofip_link;
+
+struct ofip_slot {
+	struct ofip_link *link; /* null: free, if nothing is under way */
+	uint32_t name;		/* of the link */
+	uint32_t posted;	/* of the last link, when it left */
+	uint32_t done;
+	/* EXI_RMA_CREDITS and EXI_RMA_SEND_DEPTH; made when it is used first. */
+	struct ofip_buffer *buffers;
+	struct fid_mr *mr; /* of the buffers; null: not needed */
+	struct ofip_op *ops;
+};
+
+/* RDM: the endpoint of another process, which may have many links. */
+struct ofip_peer {
+	struct exi_list node;
+	unsigned int links;
+	uint64_t idle; /* no link for that long; it goes, then; 0 */
+	fi_addr_t at;
+	unsigned char name[OFIP_NAME_MAX];
+};
+
+struct ofip_net {
+	struct exi_rma_net rma;
+	struct exi_list node;
+	struct fi_info *info;
+	bool rdm;
+	uint8_t at[16];
+	struct fid_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_eq *eq;
+	struct fid_pep *pep;   /* MSG: where others connect to */
+	struct fid_av *av;     /* RDM */
+	struct fid_ep *ep;     /* RDM */
+	struct exi_list peers; /* RDM; the service lock */
+	struct fid_cq *received, *sent;
+	int eq_fd, received_fd, sent_fd;
+	unsigned char name[OFIP_NAME_MAX]; /* of pep or ep */
+	uint16_t name_len;
+	struct exi_rma_event on_eq, on_received, on_sent;
+	bool polled;		    /* there are none */
+	_Atomic bool requested;	    /* the descriptors are watched */
+	_Atomic unsigned int takes; /* of what arrived, by any thread */
+	unsigned int takes_seen;    /* by the service */
+	uint64_t due;		    /* they will be, then; 0 */
+	unsigned int links;
+	uint64_t idle;	      /* nobody has it; it goes, then; 0 */
+	pthread_mutex_t reap; /* taking from sent */
+	unsigned int slots;
+	struct ofip_slot slot[OFIP_SLOTS];
+};
+
+static inline struct ofip_net *ofip_net(struct exi_rma_net *n)
+{
+	return exi_container(n, struct ofip_net, rma);
+}
+
+enum ofip_stage {
+	OFIP_CONNECTING, /* A: the socket is, too */
+	OFIP_ASKED,	 /* A: ANSWER awaited */
+	OFIP_ANSWERED,	 /* B: CONFIRM awaited */
+	OFIP_PROVED,	 /* A: READY awaited; B: to be said */
+	OFIP_UP,
+};
+
+struct ofip_link {
+	struct exi_rma_link rma;
+	unsigned int slot;
+	enum ofip_stage stage;
+	uint32_t peer_name;
+	struct fid_ep *ep;	/* RDM: the net's */
+	struct ofip_peer *peer; /* RDM */
+	uint8_t token[16];	/* MSG, B: who connects shows it */
+	struct fi_info *by;	/* MSG, B: who connected before CONFIRM came */
+	struct exi_list later;	/* READY could not be said yet */
+	/* The rendezvous, and what came of its next message. */
+	int sock;
+	struct exi_rma_event on_sock;
+	unsigned int fill;
+	unsigned char in[sizeof(struct exi_pact_proof)];
+};
+
+static inline struct ofip_link *ofip_link(struct exi_rma_link *l)
+{
+	return exi_container(l, struct ofip_link, rma);
+}
+
+/* A net at the address, and a slot in it. -errno. */
+int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
+		  const struct sockaddr *peer);
+/* An endpoint of its own (MSG), ready to receive. -errno. */
+int ofip_net_endpoint(struct ofip_link *l, struct fi_info *info);
+/* RDM: the other end's endpoint has that name, as long as ours. -errno. */
+int ofip_net_know(struct ofip_link *l, const void *name);
+/* Takes the slot and the endpoint away. */
+void ofip_net_leave(struct ofip_link *l);
+/* Nothing of it uses the net any more. */
+void ofip_net_quit(struct exi_rma_link *l);
+/* Nets that are to be looked at, or to go. */
+void ofip_nets_look(uint64_t now);
+int ofip_nets_arm(void);
+void ofip_nets_forked(void);
+
+/* Of struct exi_rma_fabric. */
+int ofip_net_reg(struct exi_rma_net *n, void *addr, size_t len,
+		 enum exi_rma_access access, struct exi_rma_mr *ret);
+void ofip_net_dereg(struct exi_rma_mr *m);
+int ofip_net_post(struct exi_rma_link *l, const struct exi_rma_req *r,
+		  unsigned int n);
+void ofip_net_kill(struct exi_rma_link *l);
+int ofip_net_take(struct exi_rma_net *n);
+void ofip_net_reap(struct exi_rma_net *n);
+void ofip_net_request(struct exi_rma_net *n);
+void ofip_net_links(struct exi_rma_net *n, void (*f)(struct exi_rma_link *l));
+void ofip_nets_each(void (*f)(struct exi_rma_net *n));
+
+/* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */
+
+/* Who asked, until his REQUEST is whole and taken. */
+struct ofip_asker {
+	struct exi_list node;
+	struct exi_rma_event event;
+	int sock;
+	void *listener;
+	uint64_t deadline;
+	unsigned int fill;
+	unsigned char in[sizeof(struct exi_pact_request)];
+};
+
+int ofip_sock_listen(int family, uint16_t port, void **ret);
+void ofip_sock_unlisten(void *listener);
+uint16_t ofip_sock_port_of(const void *listener);
+/* A connection to there is under way. -errno. */
+int ofip_sock_connect(const struct sockaddr *from, const struct sockaddr *to,
+		      int *ret);
+/* All of it. -errno. */
+int ofip_sock_say(int sock, const void *bytes, size_t len);
+/* The next message of up to len bytes, as its head tells; in parts. 0: not yet.
+ * -ENOTCONN: the other end has closed. -EPROTO. */
+ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
+		       size_t len);
+void ofip_sock_close(int *sock);
+void ofip_asker_free(struct ofip_asker *a);
+/* Askers that said nothing for long. */
+void ofip_socks_look(uint64_t now);
+void ofip_socks_forked(void);
+
+/* --- descriptors of libfabric's (ofi_fds.c) ----------------------------- */
+
+/* Those that it opens from here on are high, and kept like the library's. */
+void ofip_fds_take(void);
+/* In a forked child: they are the parent's, who must be able to end them. */
+void ofip_fds_forked(void);
+
+/* --- meeting (ofi_meet.c) ----------------------------------------------- */
+
+/* An event of the connection manager. The service lock is held. */
+void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
+			    const uint8_t *token, size_t len);
+void ofip_meet_connected(struct ofip_link *l);
+/* The endpoint, or the rendezvous, has ended. */
+void ofip_meet_lost(struct ofip_link *l, const char *why);
+
+/* Of struct exi_rma_fabric. */
+uint16_t ofip_meet_port_for(uint16_t tcp);
+int ofip_meet_ask(struct exi_rma_link *l);
+void ofip_meet_part(struct exi_rma_link *l);
+void ofip_meet_accept(struct exi_rma_link *l, void *asker);
+void ofip_meet_reject(void *asker, const struct exi_pact_reject *r);
+void ofip_meet_proof(struct exi_rma_link *l, const struct exi_rma_msg *m,
+		     const void *extra, uint32_t len);
+void ofip_meet_sever(struct exi_rma_link *l);
+void ofip_meet_look(uint64_t now);
+
+#endif
