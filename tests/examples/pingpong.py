@@ -13,7 +13,7 @@ def main():
     program = sys.argv[1]
     for provider in ("tcp", "shm,tcp"):
         waiting, port = ends.start([program, "0"], provider)
-        said = ends.run([program, "localhost", port], provider)
+        said = ends.run([program, "-n", "9999", "localhost", port], provider)
         same = ends.finish(waiting)
         print(f"{provider}: {said[0]}")
         for one in said, same:
