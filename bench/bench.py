@@ -6,6 +6,7 @@ side once, in changing order, and a ratio is the median of the rounds' ratios.
 """
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -20,6 +21,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
 import stuck  # noqa: E402
 
 HOST = '127.0.0.1'
+# Settings that are not what is measured: which device, and who may.
+DEVICES = ('EXS_VERBS_', 'EXS_OFI_', 'EXS_KEY_FILE', 'EXS_TRUST')
 
 
 class Failed(Exception):
@@ -195,6 +198,54 @@ class Server:
         self.stop()
 
 
+class Pair:
+    """A server that serves one client, and its client: what the client says."""
+
+    def __init__(self, bench, address=HOST, env=None):
+        self.bench, self.address = bench, address
+        self.env = {**os.environ, **(env or {})}
+
+    def talk(self, server, client):
+        limit = 30 + 10 * self.bench.seconds
+        s = subprocess.Popen(server, stdin=subprocess.DEVNULL, env=self.env,
+                             stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        try:
+            end = time.monotonic() + limit
+            # Nothing tells when a server of rdma_cm listens.
+            while True:
+                c = stuck.run(client, limit, stdin=subprocess.DEVNULL,
+                              text=True, env=self.env)
+                if c.returncode == 0:
+                    return c.stdout
+                if s.poll() is not None or time.monotonic() > end:
+                    raise Failed('%s: status %d\n%s' % (
+                        ' '.join(client), c.returncode,
+                        (c.stdout + c.stderr)[-500:]))
+                time.sleep(0.05)
+        except stuck.Stuck as e:
+            raise Failed('%s: no end\n%s' % (' '.join(client),
+                                             e.where)) from None
+        finally:
+            if s.poll() is None:
+                s.terminate()
+            s.wait()
+
+    def perf(self, *args):
+        port = str(free_port())
+        said = self.talk(
+            [self.bench.exs, 'perf', '--server', '--once', '--port', port],
+            [self.bench.exs, 'perf', self.address, '--port', port, '--json',
+             '--seconds', str(self.bench.seconds), *args])
+        return json.loads(said)
+
+    def on(self, fabric, r):
+        if r['fabric'] != fabric:
+            raise Failed('on %s (%s), not on %s' % (r['fabric'], r['reason'],
+                                                    fabric))
+        return r
+
+
 def as_user(user):
     """setpriv(1), as another user where this one may change."""
     if user is None or os.getuid() != 0:
@@ -258,7 +309,8 @@ def prepare(options):
     if options.rounds < 1 or options.seconds <= 0:
         sys.exit('--rounds and --seconds are above 0')
     for name in list(os.environ):
-        if name.startswith('EXS_') or name == 'LD_PRELOAD':
+        if name.startswith('EXS_') and not name.startswith(DEVICES) or \
+                name == 'LD_PRELOAD':
             del os.environ[name]
     os.environ['LC_ALL'] = 'C'
     for s in (signal.SIGTERM, signal.SIGHUP):
