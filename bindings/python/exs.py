@@ -1,0 +1,580 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The Extended Sockets API in Python, by ctypes: no build step.
+
+Asynchronous calls are given a Queue; those without one wait, and return what their
+C namesakes do. Errors are OSError. Buffers are bytes to send, and anything that has
+a writable buffer (bytearray, memoryview, mmap, array, numpy) to receive into; they
+are kept until their event was taken. Calls release the interpreter's lock.
+
+    import exs
+    q = exs.Queue(16)
+    s = exs.Socket()
+    s.connect(("127.0.0.1", 7))
+    s.send(b"hello", queue=q, handle="greeting")
+    [event] = q.dequeue(1)
+    assert event.handle == "greeting" and event.length == 5
+
+LIBEXS names the library where the dynamic linker does not find it.
+"""
+import ctypes
+import errno
+import os
+import socket
+import threading
+from ctypes import POINTER, byref, c_char, c_int, c_long, c_short, c_size_t
+from ctypes import c_ssize_t, c_uint64, c_void_p
+
+VERSION = 1
+QHANDLE_INVALID = -1
+MHANDLE_UNREGISTERED = 0
+QATTR_DEPTH, QATTR_EVENTS, QATTR_SIGNAL, QATTR_WAIT = 1, 2, 3, 4
+WAIT_ADAPTIVE, WAIT_NOTIFY, WAIT_BUSY_POLL = 0, 1, 2
+MRF_SHARED = 1
+CAF_FILDES, CAF_AHANDLE = 1, 2
+POLLIN, POLLOUT, POLLERR, POLLHUP, POLLNVAL = 1, 4, 8, 16, 32
+SHUT_WR = 0x800000
+SIG_DISABLE, SIG_ENABLE = 0, 1
+TIMEOUT_ONCE = 1
+_SO_ASYNC_SEND_TIMEOUT, _SO_ASYNC_RECV_TIMEOUT = 0x45580001, 0x45580002
+(EVT_POLL, EVT_CONNECT, EVT_ACCEPT, EVT_SEND, EVT_RECV, EVT_SENDMSG, EVT_RECVMSG,
+ EVT_SENDFILE, EVT_SENDTIMEOUT, EVT_RECVTIMEOUT, EVT_SHUTDOWN,
+ EVT_CLOSE) = range(1, 13)
+
+
+class _Timeval(ctypes.Structure):
+    _fields_ = [("sec", c_long), ("usec", c_long)]
+
+
+class _Xfer(ctypes.Structure):
+    _fields_ = [("buffer", c_void_p), ("length", c_size_t), ("flags", c_int)]
+
+
+class _Accept(ctypes.Structure):
+    _fields_ = [("newfd", c_int), ("addr", c_void_p)]
+
+
+class _Poll(ctypes.Structure):
+    _fields_ = [("fds", c_void_p), ("nfds", c_int), ("ready", c_int)]
+
+
+class _Arm(ctypes.Union):
+    _fields_ = [("xfer", _Xfer), ("accept", _Accept), ("poll", _Poll),
+                ("room", c_void_p * 5)]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [("type", c_int), ("socket", c_int), ("ahandle", c_void_p),
+                ("errno", c_int), ("reserved", c_int), ("un", _Arm)]
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = [("base", c_void_p), ("len", c_size_t), ("mhandle", c_int)]
+
+
+class _Fdvec(ctypes.Structure):
+    _fields_ = [("fildes", c_int), ("offset", c_long), ("len", c_size_t)]
+
+
+class _Msghdr(ctypes.Structure):
+    _fields_ = [("name", c_void_p), ("namelen", c_int), ("iov", POINTER(_Iovec)),
+                ("iovlen", c_int), ("control", c_void_p),
+                ("controllen", c_size_t), ("flags", c_int)]
+
+
+class _Pieces(ctypes.Union):
+    _fields_ = [("iovec", _Iovec), ("fdvec", _Fdvec)]
+
+
+class _Xferfile(ctypes.Structure):
+    _fields_ = [("type", c_int), ("un", _Pieces)]
+
+
+class _Pollfd(ctypes.Structure):
+    _fields_ = [("fd", c_int), ("events", c_short), ("revents", c_short)]
+
+
+class _Signal(ctypes.Structure):
+    _fields_ = [("enable", c_int), ("signo", c_int)]
+
+
+class _Timeout(ctypes.Structure):
+    _fields_ = [("time", _Timeval), ("flags", c_int), ("queue", c_int),
+                ("ahandle", c_void_p)]
+
+
+class _Op(ctypes.Structure):
+    _fields_ = [("type", c_int), ("socket", c_int), ("buffer", c_void_p),
+                ("length", c_size_t), ("flags", c_int), ("mhandle", c_int),
+                ("ahandle", c_void_p)]
+
+
+class _Info(ctypes.Structure):
+    _fields_ = [("tx_fabric", c_char * 16), ("rx_fabric", c_char * 16),
+                ("reason", c_int), ("paired", c_int)] + [
+                    (name, c_uint64) for name in (
+                        "tx_bytes", "rx_bytes", "tx_fabric_bytes",
+                        "rx_fabric_bytes", "bells_sent", "bells_received",
+                        "sleeps", "spins", "upgrades", "downgrades",
+                        "tx_direct_bytes", "rx_direct_bytes")] + [
+                            ("room", c_uint64 * 10)]
+
+
+_lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.0"), use_errno=True)
+_Q, _A, _M = c_int, c_void_p, c_int
+_BUF = [c_int, c_void_p, c_size_t, c_int, _Q, _A, _M]
+for _name, _result, _arguments in (
+        ("init", c_int, [c_int]),
+        ("qcreate", c_int, [c_int]),
+        ("qdelete", c_int, [_Q]),
+        ("qmodify", c_int, [_Q, c_int, c_void_p, c_size_t]),
+        ("qstatus", c_int, [_Q, c_int, c_void_p, POINTER(c_size_t)]),
+        ("qdequeue", c_int, [_Q, POINTER(_Event), c_int, POINTER(_Timeval)]),
+        ("mregister", c_int, [c_void_p, c_size_t, c_int]),
+        ("mderegister", c_int, [_M, c_int]),
+        ("send", c_ssize_t, _BUF),
+        ("recv", c_ssize_t, _BUF),
+        ("sendmsg", c_ssize_t, [c_int, POINTER(_Msghdr), c_int, _Q, _A]),
+        ("recvmsg", c_ssize_t, [c_int, POINTER(_Msghdr), c_int, _Q, _A]),
+        ("sendfile", c_ssize_t,
+         [c_int, POINTER(_Xferfile), c_int, c_int, _Q, _A]),
+        ("connect", c_int, [c_int, c_void_p, c_int, c_int, _Q, _A]),
+        ("accept", c_int, [c_int, c_void_p, c_int, _Q, _A]),
+        ("poll", c_int, [POINTER(_Pollfd), c_int, c_int, _Q, _A]),
+        ("cancel", c_int, [c_int, _A, c_int]),
+        ("shutdown", c_int, [c_int, c_int, _Q, _A]),
+        ("close", c_int, [c_int, _Q, _A]),
+        ("socket", c_int, [c_int, c_int, c_int]),
+        ("bind", c_int, [c_int, c_void_p, c_int]),
+        ("listen", c_int, [c_int, c_int]),
+        ("setsockopt", c_int, [c_int, c_int, c_int, c_void_p, c_int]),
+        ("x_qfd", c_int, [_Q]),
+        ("x_submit", c_int, [_Q, POINTER(_Op), c_int]),
+        ("x_adopt", c_int, [c_int]),
+        ("x_downgrade", c_int, [c_int]),
+        ("x_recv_loan", c_ssize_t, [c_int, POINTER(c_void_p), c_int]),
+        ("x_recv_return", c_int, [c_int, c_size_t]),
+        ("x_send_loan", c_ssize_t, [c_int, POINTER(c_void_p), c_size_t, c_int]),
+        ("x_send_commit", c_int, [c_int, c_size_t, c_int]),
+        ("x_sockinfo", c_int, [c_int, POINTER(_Info)]),
+        ("x_reason_name", ctypes.c_char_p, [c_int]),
+        ("x_reason_text", ctypes.c_char_p, [c_int])):
+    _call = getattr(_lib, "exs_" + _name)
+    _call.restype, _call.argtypes = _result, _arguments
+
+
+def _call(name, *arguments):
+    result = getattr(_lib, "exs_" + name)(*arguments)
+    if result == -1:
+        number = ctypes.get_errno()
+        raise OSError(number, f"exs_{name}: {os.strerror(number)}")
+    return result
+
+
+# What belongs to an operation until its event is taken: by the number that is its
+# handle in C. Numbers are never used again.
+_kept = {}
+_kept_lock = threading.Lock()
+_numbers = iter(range(1, 1 << 62))
+
+
+def _keep(*things):
+    with _kept_lock:
+        number = next(_numbers)
+        _kept[number] = things
+    return number
+
+
+def _forget(number):
+    with _kept_lock:
+        return _kept.pop(number, (None,))
+
+
+def _number_of(handle):
+    with _kept_lock:
+        return [n for n, things in _kept.items() if things[0] is handle]
+
+
+def _submit(name, queue, handle, keep, *arguments):
+    """The call with its queue and handle; what is kept is held while it waits."""
+    if queue is None:
+        return _call(name, *arguments, QHANDLE_INVALID, None)
+    number = _keep(handle, *keep)
+    try:
+        return _call(name, *arguments, queue.q, number)
+    except OSError:
+        _forget(number)
+        raise
+
+
+def _readable(data):
+    """An address, a length, and what keeps both."""
+    view = memoryview(data).cast("B")
+    if view.readonly:
+        kept = bytes(view) if not isinstance(data, bytes) else data
+        return ctypes.cast(ctypes.c_char_p(kept), c_void_p).value, len(kept), kept
+    return _writable(data)
+
+
+def _writable(data):
+    view = memoryview(data).cast("B")
+    array = (c_char * len(view)).from_buffer(view)
+    return ctypes.addressof(array), len(view), array
+
+
+def _address(address):
+    """A sockaddr of ("host", port) or ("host", port, flow, scope)."""
+    family, _, _, _, full = socket.getaddrinfo(
+        address[0], address[1], type=socket.SOCK_STREAM)[0]
+    head = family.to_bytes(2, "little") + full[1].to_bytes(2, "big")
+    packed = socket.inet_pton(family, full[0].split("%")[0])
+    if family == socket.AF_INET:
+        return family, head + packed + bytes(8)
+    return family, (head + full[2].to_bytes(4, "big") + packed +
+                    full[3].to_bytes(4, "little"))
+
+
+class Event:
+    """type, socket (its descriptor), handle, errno (0: none), length of a
+    transfer, flags of a receive (MSG_EOR, MSG_TRUNC of messages), newfd of an
+    accept, ready of a poll."""
+
+    def __init__(self, e):
+        self.type, self.socket, self.errno = e.type, e.socket, e.errno
+        self.handle = None
+        self.length = e.un.xfer.length if e.type in (
+            EVT_SEND, EVT_RECV, EVT_SENDMSG, EVT_RECVMSG, EVT_SENDFILE) else 0
+        # Where messages have theirs, too.
+        self.flags = e.un.xfer.flags if e.type in (EVT_RECV, EVT_RECVMSG) else 0
+        self.newfd = e.un.accept.newfd if e.type == EVT_ACCEPT else -1
+        self.ready = e.un.poll.ready if e.type == EVT_POLL else 0
+
+    def check(self):
+        """Raises what it failed with; returns itself."""
+        if self.errno:
+            raise OSError(self.errno, os.strerror(self.errno))
+        return self
+
+    def __repr__(self):
+        return (f"<exs.Event {self.type} of {self.socket}: "
+                f"{errno.errorcode.get(self.errno, 'done')}, {self.length}>")
+
+
+class Queue:
+    """An event queue."""
+
+    def __init__(self, depth=64):
+        self.q = _call("qcreate", depth)
+        self.depth = depth
+        self._timers = {}  # handles of time-outs, which may come again
+
+    def dequeue(self, count=1, timeout=None):
+        """Up to count events; below 0: waits for so many. timeout in seconds."""
+        room = (_Event * max(1, abs(count)))()
+        time = None
+        if timeout is not None:
+            us = int(timeout * 1e6)
+            time = byref(_Timeval(us // 1000000, us % 1000000))
+        n = _call("qdequeue", self.q, room, count, time)
+        events = [Event(e) for e in room[:n]]
+        for event, e in zip(events, room):
+            if event.type in (EVT_SENDTIMEOUT, EVT_RECVTIMEOUT):
+                event.handle = self._timers.get(e.ahandle)
+            else:
+                event.handle = _forget(e.ahandle)[0]
+        return events
+
+    def submit(self, batch):
+        """The operations of a Batch with one call: how many were accepted, fewer
+        when one was refused. Those that were not are its operations then."""
+        n = len(batch._ops)
+        numbers = [_keep(handle, *kept) for _, handle, kept in batch._ops]
+        ops = (_Op * max(1, n))(*[op for op, _, _ in batch._ops])
+        for op, number in zip(ops, numbers):
+            op.ahandle = number
+        done = 0
+        try:
+            done = _call("x_submit", self.q, ops, n)
+        finally:
+            for number in numbers[done:]:
+                _forget(number)
+        del batch._ops[:done]
+        return done
+
+    def signal(self, signo):
+        """Raised when an event comes into the empty queue; None: no more."""
+        what = _Signal(SIG_DISABLE if signo is None else SIG_ENABLE, signo or 0)
+        _call("qmodify", self.q, QATTR_SIGNAL, byref(what), ctypes.sizeof(what))
+
+    def status(self, attr):
+        value, length = c_int(), c_size_t(4)
+        _call("qstatus", self.q, attr, byref(value), byref(length))
+        return value.value
+
+    def modify(self, attr, value):
+        _call("qmodify", self.q, attr, byref(c_int(value)), 4)
+
+    def fileno(self):
+        """Readable while there are events: for selectors and asyncio (select.select
+        takes no numbers as high)."""
+        return _call("x_qfd", self.q)
+
+    def delete(self):
+        _call("qdelete", self.q)
+
+
+class Batch:
+    """Transfers for Queue.submit(), in their order; arguments as of Socket's."""
+
+    def __init__(self):
+        self._ops = []
+
+    def __len__(self):
+        return len(self._ops)
+
+    def _add(self, kind, s, piece, flags, handle, memory):
+        at, length, kept = piece
+        self._ops.append((_Op(kind, s.fd, at, length, flags, _handle(memory), None),
+                          handle, (kept, memory)))
+
+    def send(self, s, data, flags=socket.MSG_NOSIGNAL, handle=None, memory=None):
+        self._add(EVT_SEND, s, _readable(data), flags, handle, memory)
+
+    def recv_into(self, s, buffer, flags=0, handle=None, memory=None):
+        self._add(EVT_RECV, s, _writable(buffer), flags, handle, memory)
+
+
+class Memory:
+    """Registered memory of a writable buffer."""
+
+    def __init__(self, buffer, flags=0):
+        at, length, self._kept = _writable(buffer)
+        self.m = _call("mregister", at, length, flags)
+
+    def deregister(self):
+        _call("mderegister", self.m, 0)
+        self._kept = None
+
+
+def _handle(memory):
+    return MHANDLE_UNREGISTERED if memory is None else memory.m
+
+
+class Socket:
+    """A descriptor of the library's calls; made, or one that there is."""
+
+    def __init__(self, family=socket.AF_INET, kind=socket.SOCK_STREAM, fd=None):
+        self.fd = fd
+        self._lent = {}  # views of what is on loan
+        if fd is None:
+            self.fd = _call("socket", family, kind | socket.SOCK_CLOEXEC, 0)
+
+    def fileno(self):
+        return self.fd
+
+    def bind(self, address):
+        _, packed = _address(address)
+        _call("bind", self.fd, packed, len(packed))
+
+    def listen(self, backlog=128):
+        _call("listen", self.fd, backlog)
+
+    def getsockname(self):
+        return self._plain(lambda s: s.getsockname())
+
+    def getpeername(self):
+        return self._plain(lambda s: s.getpeername())
+
+    def _plain(self, ask):
+        with socket.socket(fileno=os.dup(self.fd)) as s:
+            return ask(s)
+
+    def connect(self, address, queue=None, handle=None):
+        _, packed = _address(address)
+        _submit("connect", queue, handle, (packed,), self.fd, packed, len(packed),
+                0)
+
+    def accept(self, queue=None, handle=None):
+        """A Socket; with a queue, the event's newfd is its descriptor."""
+        fd = _submit("accept", queue, handle, (), self.fd, None,
+                     socket.SOCK_CLOEXEC)
+        return Socket(fd=fd) if queue is None else None
+
+    def send(self, data, flags=socket.MSG_NOSIGNAL, queue=None, handle=None,
+             memory=None):
+        at, length, kept = _readable(data)
+        return self._transfer("send", at, length, kept, flags, queue, handle,
+                              memory)
+
+    def recv_into(self, buffer, flags=0, queue=None, handle=None, memory=None):
+        at, length, kept = _writable(buffer)
+        return self._transfer("recv", at, length, kept, flags, queue, handle,
+                              memory)
+
+    def recv(self, length, flags=0):
+        """Waits, and returns bytes; none at the end."""
+        buffer = bytearray(length)
+        return bytes(buffer[:self.recv_into(buffer, flags)])
+
+    def _transfer(self, name, at, length, kept, flags, queue, handle, memory):
+        if queue is None:
+            return _call(name, self.fd, at, length, flags, QHANDLE_INVALID, None,
+                         _handle(memory))
+        number = _keep(handle, kept, memory)
+        try:
+            return _call(name, self.fd, at, length, flags, queue.q, number,
+                         _handle(memory))
+        except OSError:
+            _forget(number)
+            raise
+
+    def _message(self, name, how, buffers, flags, queue, handle, memory):
+        pieces = [how(b) for b in buffers]
+        iov = (_Iovec * max(1, len(pieces)))(
+            *[_Iovec(at, length, _handle(memory)) for at, length, _ in pieces])
+        message = _Msghdr(iov=iov, iovlen=len(pieces))
+        return _submit(name, queue, handle, (message, iov, pieces, memory),
+                       self.fd, byref(message), flags)
+
+    def sendmsg(self, buffers, flags=socket.MSG_NOSIGNAL, queue=None, handle=None,
+                memory=None):
+        return self._message("sendmsg", _readable, buffers, flags, queue, handle,
+                             memory)
+
+    def recvmsg_into(self, buffers, flags=0, queue=None, handle=None, memory=None):
+        return self._message("recvmsg", _writable, buffers, flags, queue, handle,
+                             memory)
+
+    def sendfile(self, pieces, flags=socket.MSG_NOSIGNAL, queue=None, handle=None):
+        """Of each piece: bytes, or (file, offset, length); length 0 is the rest."""
+        parts, kept = (_Xferfile * max(1, len(pieces)))(), []
+        for part, piece in zip(parts, pieces):
+            if isinstance(piece, tuple):
+                fd = piece[0] if isinstance(piece[0], int) else piece[0].fileno()
+                part.type, part.un.fdvec = 2, _Fdvec(fd, *piece[1:])
+                kept.append(piece[0])
+            else:
+                at, length, holder = _readable(piece)
+                part.type, part.un.iovec = 1, _Iovec(at, length, 0)
+                kept.append(holder)
+        return _submit("sendfile", queue, handle, (parts, kept), self.fd, parts,
+                       len(pieces), flags)
+
+    def recv_loan(self, flags=0):
+        """What came next, where it lies: a memoryview that can only be read, and
+        is empty at the end of the stream. Nobody may look at it, nor at a slice
+        of it, once it was given back by recv_return()."""
+        at = c_void_p()
+        n = _call("x_recv_loan", self.fd, byref(at), flags)
+        if not n:
+            return memoryview(b"")
+        return self._lend("recv", at, n)
+
+    def recv_return(self, length):
+        """The first so many bytes are received, the others come again."""
+        self._repay("recv", length, "x_recv_return", self.fd, length)
+
+    def send_loan(self, want, flags=0):
+        """Room for at most so many bytes that are to be sent next: a memoryview,
+        to be filled and then sent by send_commit()."""
+        at = c_void_p()
+        n = _call("x_send_loan", self.fd, byref(at), want, flags)
+        return self._lend("send", at, n)
+
+    def send_commit(self, length, flags=socket.MSG_NOSIGNAL):
+        """The first so many bytes of the room are sent; 0: none."""
+        self._repay("send", length, "x_send_commit", self.fd, length, flags)
+
+    def _lend(self, what, at, length):
+        view = memoryview((c_char * length).from_address(at.value)).cast("B")
+        self._lent[what] = view.toreadonly() if what == "recv" else view
+        return self._lent[what]
+
+    def _repay(self, what, length, *call):
+        """While something else has the view's memory: BufferError, and the loan
+        goes on."""
+        view = self._lent.pop(what, None)
+        try:
+            if view is not None and length <= len(view):
+                view.release()
+            _call(*call)
+        except (OSError, BufferError):
+            if view is not None:
+                self._lent[what] = view
+            raise
+
+    def _timeout(self, option, seconds, queue, handle, once):
+        us, number = int(seconds * 1e6), next(_numbers)
+        queue._timers[number] = handle
+        t = _Timeout(_Timeval(us // 1000000, us % 1000000),
+                     TIMEOUT_ONCE if once else 0, queue.q, number)
+        _call("setsockopt", self.fd, socket.SOL_SOCKET, option, byref(t),
+              ctypes.sizeof(t))
+
+    def send_timeout(self, seconds, queue, handle=None, once=False):
+        """An EVT_SENDTIMEOUT comes to the queue whenever a send has waited so
+        long, which goes on; 0: no more of them."""
+        self._timeout(_SO_ASYNC_SEND_TIMEOUT, seconds, queue, handle, once)
+
+    def recv_timeout(self, seconds, queue, handle=None, once=False):
+        """The same of receives: EVT_RECVTIMEOUT."""
+        self._timeout(_SO_ASYNC_RECV_TIMEOUT, seconds, queue, handle, once)
+
+    def cancel(self, handle=None):
+        """All that is outstanding, or what has this handle: how many."""
+        if handle is None:
+            return _call("cancel", self.fd, None, CAF_FILDES)
+        return sum(_call("cancel", self.fd, n, CAF_FILDES | CAF_AHANDLE)
+                   for n in _number_of(handle))
+
+    def shutdown(self, how, queue=None, handle=None):
+        _submit("shutdown", queue, handle, (), self.fd, how)
+
+    def close(self, queue=None, handle=None):
+        """Again it does nothing: the number may be another's."""
+        if self.fd < 0 and queue is None:
+            return
+        for view in self._lent.values():
+            view.release()
+        _submit("close", queue, handle, (), self.fd)
+        self.fd = -1
+
+    def info(self):
+        """What exs_x_sockinfo() tells, as a dictionary."""
+        info = _Info()
+        _call("x_sockinfo", self.fd, byref(info))
+        told = {name: getattr(info, name) for name, _ in _Info._fields_[:-1]}
+        for name in ("tx_fabric", "rx_fabric"):
+            told[name] = told[name].decode()
+        told["reason"] = _lib.exs_x_reason_name(info.reason).decode()
+        return told
+
+    def adopt(self):
+        _call("x_adopt", self.fd)
+
+    def downgrade(self):
+        _call("x_downgrade", self.fd)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def poll(asked, queue=None, handle=None):
+    """asked: {socket: events}. Without a queue waits, and returns {socket:
+    events}; with one the answer is that of the returned function, once the
+    event was taken."""
+    sockets = list(asked)
+    fds = (_Pollfd * max(1, len(sockets)))(
+        *[_Pollfd(s if isinstance(s, int) else s.fileno(), asked[s], 0)
+          for s in sockets])
+
+    def answer():
+        return {s: p.revents for s, p in zip(sockets, fds) if p.revents}
+
+    _submit("poll", queue, handle, (fds,), fds, len(sockets), 0)
+    return answer() if queue is None else answer
+
+
+_call("init", VERSION)
