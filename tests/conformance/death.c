@@ -3,9 +3,11 @@
  * receive, a blocked send, a dequeue, a poll of the queue's descriptor. The
  * victim looks like one that closed: the end where nothing was unread, else
  * a reset; sends break. */
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -318,6 +320,16 @@ static void unread_bytes(bool downgraded)
 	t_close(s);
 }
 
+/* What was sent over TCP has arrived: the Nagle algorithm would hold it back until
+ * what was sent before is acknowledged. */
+static bool arrived(int s)
+{
+	int unacknowledged;
+
+	T_OK(ioctl(s, SIOCOUTQ, &unacknowledged));
+	return unacknowledged == 0;
+}
+
 /* Says when it sends on the fabric again, and waits to be killed with bytes
  * unread: a reset, for the survivor. */
 static void victim_that_moves(int s, int ctl)
@@ -325,6 +337,7 @@ static void victim_that_moves(int s, int ctl)
 	t_settle(s, conf_apart());
 	t_expect(ctl, 1);
 	t_send_stream(s, 1, 0, 7000, 7000);
+	T_UNTIL(arrived(s));
 	t_tell(ctl, 2);
 	t_expect(ctl, 3);
 	T_UNTIL(!strcmp(t_info(s).exs_x_tx_fabric, conf_apart().fabric));
@@ -372,6 +385,7 @@ static void a_move_heard_of_after_a_reset_loses_nothing(void)
 	T_OK(exs_x_downgrade(s));
 	T_UNTIL(!strcmp(t_info(s).exs_x_rx_fabric, "tcp"));
 	t_send_stream(s, 2, 0, 5000, 5000);
+	T_UNTIL(arrived(s));
 	t_tell(m.victim.ctl, 1);
 	t_expect(m.victim.ctl, 2);
 	t_peer_start(&killer, kill_unseen, &m);
