@@ -7,8 +7,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,6 +25,7 @@
 #include "core/resume.h"
 #include "core/service.h"
 #include "core/switch.h"
+#include "core/thread.h"
 #include "core/timeout.h"
 
 /* What a close waits for bytes that are on their way from a ring to TCP, and
@@ -667,8 +666,6 @@ static void *close_slowly(void *arg)
 static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
 {
 	struct closing *c = malloc(sizeof(*c));
-	sigset_t all, old;
-	pthread_attr_t attr;
 	pthread_t t;
 	int ret;
 
@@ -676,13 +673,7 @@ static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
 		return -ENOMEM;
 	*c = (struct closing){ .sk = sk, .op = op, .last = last };
 	sk->lingers = true;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = -pthread_create(&t, &attr, close_slowly, c);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	ret = exi_thread_start(&t, close_slowly, c);
 	if (ret)
 		free(c);
 	return ret;

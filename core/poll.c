@@ -11,6 +11,7 @@
 
 #include "core/cancel.h"
 #include "core/ready.h"
+#include "core/thread.h"
 
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
@@ -388,8 +389,6 @@ static void *serve(void *arg)
 
 static int start_locked(void)
 {
-	sigset_t all, old;
-	pthread_attr_t attr;
 	pthread_t t;
 	int ret;
 
@@ -401,13 +400,7 @@ static int start_locked(void)
 			return ret;
 		wake_fd = ret;
 	}
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = -pthread_create(&t, &attr, serve, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	ret = exi_thread_start(&t, serve, NULL);
 	running = ret == 0;
 	return ret;
 }

@@ -21,13 +21,13 @@
 #include "core/log.h"
 #include "core/queue.h"
 #include "core/registry.h"
+#include "core/thread.h"
 #include "core/timeout.h"
 
-#define STACK_BYTES (128u << 10)
-#define TICK_MS	    1
-#define DAY_MS	    86400000
-#define EVENTS	    64
-#define STOP_NS	    5000000000u
+#define TICK_MS 1
+#define DAY_MS	86400000
+#define EVENTS	64
+#define STOP_NS 5000000000u
 
 /* What an event is, in the low bits of its data. */
 #define DATA_SELF   0xffffffffffffffffull
@@ -233,20 +233,9 @@ static int open_locked(void)
 static int start_locked(void)
 {
 	int ret = epoll_fd < 0 ? open_locked() : 0;
-	pthread_attr_t attr;
-	sigset_t all, old;
 
-	if (ret)
-		return ret;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	/* A refusal (sanitizers need more) leaves the default. */
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = -pthread_create(&thread, &attr, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	if (ret == 0)
+		ret = exi_thread_start(&thread, run, NULL);
 	if (ret == 0)
 		atomic_store(&running, true);
 	return ret;
