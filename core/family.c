@@ -126,8 +126,7 @@ static void lost(struct exi_shared *sh)
 		exi_lock(&sh->half[d].lock);
 		if (sh->half[d].mode != EXI_MODE_TCP) {
 			sh->half[d].mode = EXI_MODE_TCP;
-			atomic_store(&sh->half[d].err, ECONNRESET);
-			atomic_store(&sh->half[d].broken, 1);
+			exi_half_break(&sh->half[d]);
 		}
 		exi_unlock(&sh->half[d].lock);
 	}

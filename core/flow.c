@@ -57,12 +57,25 @@ void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n)
 	account(&sk->sh->half[dir], (ssize_t)n, true);
 }
 
+/* What is to be said of a direction that is broken. */
+static ssize_t tell_broken(struct exi_sock *sk, struct exi_half *h)
+{
+	uint32_t untold = EXI_BROKEN_UNTOLD;
+	int err = atomic_exchange(&h->err, 0);
+
+	if (atomic_compare_exchange_strong(&h->broken, &untold,
+					   EXI_BROKEN_TOLD))
+		return -ECONNRESET;
+	if (err)
+		return -err;
+	return h == &sk->sh->half[EXI_TX] ? -EPIPE : 0;
+}
+
 /* The peer wrote nonsense into its segment. */
 static ssize_t fabric_failed(struct exi_sock *sk, struct exi_half *h)
 {
 	exi_link_violation(sk, "a record that cannot be");
-	h->err = 0; /* said now */
-	return -ECONNRESET;
+	return tell_broken(sk, h);
 }
 
 /* --- sending ------------------------------------------------------------ */
@@ -171,13 +184,14 @@ static int take_err(struct exi_half *h)
 /* Why nothing can be sent any more; 0 when it can, or the kernel is to say. */
 static int send_refused(struct exi_sock *sk, struct exi_half *h)
 {
-	/* First: exi_link_reset() stores the error before this. */
-	bool broken = atomic_load(&h->broken);
-	int err = take_err(h);
+	int err;
 
+	if (atomic_load(&h->broken))
+		return (int)tell_broken(sk, h);
+	err = take_err(h);
 	if (err)
 		return -err;
-	if (broken || (h->ended && !h->fin))
+	if (h->ended && !h->fin)
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
 		err = take_so_error(sk->tcp->fd);
@@ -304,7 +318,7 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	ssize_t n;
 
 	if (exi_unlikely(h->broken))
-		return -atomic_exchange(&h->err, 0);
+		return tell_broken(sk, h);
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))
@@ -374,9 +388,11 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 {
 	ssize_t n = (ssize_t)len;
 
+	if (h->broken)
+		return tell_broken(sk, h);
 	if (h->err)
 		return -take_err(h);
-	if (h->broken || h->ended)
+	if (h->ended)
 		return 0;
 	if (sk->posted[EXI_RX])
 		return -EAGAIN;
@@ -402,7 +418,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
 		return n;
 	if (h->broken)
-		return n;
+		return tell_broken(sk, h);
 	if (!end_counts(sk, h)) {
 		/* An error is told once by the kernel: kept. */
 		h->err = n < 0 ? (int)-n : 0;
@@ -414,7 +430,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		if (h->mode == EXI_MODE_RING)
 			return n;
 	}
-	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0)
+	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0 && !h->fin)
 		n = -ECONNRESET; /* bytes of TCP are missing */
 	h->fin = 1;
 	return n;

@@ -377,10 +377,8 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 						    "protocol: "
 						  : "",
 		  what);
-	for (d = EXI_RX; d <= EXI_TX; d++) {
-		atomic_store(&sh->half[d].err, ECONNRESET);
-		atomic_store(&sh->half[d].broken, 1);
-	}
+	for (d = EXI_RX; d <= EXI_TX; d++)
+		exi_half_break(&sh->half[d]);
 	exi_sock_reason(sk, reason);
 	/* Resets the connection and leaves the descriptor open; unless plain
 	 * calls closed it, and the number is another's. */

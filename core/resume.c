@@ -233,6 +233,8 @@ ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	int err = 0;
 
+	if (h->broken)
+		return -EPROTO;
 	if (!atomic_load(&h->untaken) || !exi_sock_remote(sk))
 		return (ssize_t)len;
 	if (h->back < h->left)
@@ -252,8 +254,7 @@ ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len)
 	if (err != -EPROTO)
 		return lost_locked(sk, err);
 	exi_link_violation(sk, "a record that cannot be");
-	h->err = 0; /* said now */
-	return -ECONNRESET;
+	return -EPROTO;
 }
 
 /* --- who notices -------------------------------------------------------- */

@@ -20,8 +20,8 @@ bool exi_resume_closed_locked(struct exi_sock *sk);
 
 /* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
  * bytes may be. -EAGAIN: none yet. -ENODATA: TCP ended, and did not say where it
- * goes on: what there is lies in the ring, which is to be read. -ECONNRESET: the
- * peer broke the protocol, and the connection is reset. */
+ * goes on: what there is lies in the ring, which is to be read. -EPROTO: the peer
+ * broke the protocol, and both directions are broken. */
 ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
 
 /* Receiver, RX lock held: reading the ring from here on, so TCP is readable only

@@ -72,6 +72,15 @@ struct exi_framing {
 	uint64_t owner; /* the process that is within one; 0 */
 };
 
+/* The peer broke the protocol, or bytes are lost for ever: a reset, told once of
+ * each direction, which is at its end then. A reset is set without the lock, and
+ * what was told is not told anew: so it is not one of the errors in err. */
+enum exi_broken {
+	EXI_BROKEN_NOT,
+	EXI_BROKEN_UNTOLD,
+	EXI_BROKEN_TOLD,
+};
+
 /* One direction. Everything is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
@@ -95,7 +104,7 @@ struct exi_half {
 	uint32_t skip;		 /* RX: bytes of TCP that we have already */
 	uint32_t origin;	 /* position of the fabric at the last SWITCH */
 	uint32_t bare;		 /* threads inside the kernel's own calls */
-	_Atomic uint32_t broken; /* the peer broke the protocol */
+	_Atomic uint32_t broken; /* enum exi_broken */
 	uint64_t left;
 	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
 	uint64_t target; /* RX: the TCP byte after which the ring begins */
@@ -319,8 +328,13 @@ static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return true;
 }
 
-/* The fabric's peer is on another host. A lock of the socket is held, or it is
- * a hint. */
+/* It has met. A lock of the socket is held, or it is a hint. */
+static inline bool exi_sock_met(const struct exi_sock *sk)
+{
+	return __atomic_load_n(&sk->fab, __ATOMIC_RELAXED) != NULL;
+}
+
+/* The fabric's peer is on another host. The same. */
 static inline bool exi_sock_remote(const struct exi_sock *sk)
 {
 	const struct exi_conn *fab =
@@ -339,6 +353,14 @@ static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
 	/* Release: what was looked at may go after the last one. */
 	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
 			      memory_order_release);
+}
+
+/* With or without the lock: from here on nothing moves, and a reset is told. */
+static inline void exi_half_break(struct exi_half *h)
+{
+	uint32_t whole = EXI_BROKEN_NOT;
+
+	atomic_compare_exchange_strong(&h->broken, &whole, EXI_BROKEN_UNTOLD);
 }
 
 static inline void exi_half_unlock(struct exi_half *h)

@@ -3,6 +3,7 @@
  * instead of its proof. It is our own library with its hand on the queue pair.
  * It may break its own connection, and not another one of the same process, on
  * the same queues. Needs the emulated machine. */
+#include <dlfcn.h>
 #include <endian.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "core/provider.h"
 #include "core/rma_wire.h"
 #include "providers/verbs/verbs_wire.h"
 #include "tests/support/bytes.h"
@@ -400,16 +402,80 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 	finish(&good, &bad, g, l);
 }
 
+/* In front of the C library's, for where the liar's library goes on over TCP. */
+static _Atomic bool spoils;
+
+ssize_t send(int s, const void *buf, size_t len, int flags)
+{
+	ssize_t (*next)(int, const void *, size_t, int);
+	unsigned char record[EXI_RESUME];
+
+	*(void **)&next = dlsym(RTLD_NEXT, "send");
+	if (!spoils || len != sizeof(record))
+		return next(s, buf, len, flags);
+	memcpy(record, buf, len);
+	record[len - 1] ^= 1;
+	return next(s, record, len, flags);
+}
+
+/* Rings before it, so that the receiver has acknowledged some of it. */
+#define BEFORE 300000
+
+static void liar_who_goes_on(int ctl, void *arg)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct t_addr at;
+	int s;
+
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	s = t_connect(&at);
+	t_expect(ctl, 3);
+	t_settle(s, on_verbs);
+	t_send_stream(s, 3, 0, BEFORE, 30000);
+	t_expect(ctl, 1);
+	spoils = true;
+	T_EQ(ibv_modify_qp(vm_last_qp(), &attr, IBV_QP_STATE), 0);
+	T_UNTIL(!moves(s) || t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	t_expect(ctl, 2);
+	t_close(s);
+}
+
+/* The record of where the stream goes on is none: also when nobody receives as
+ * the library finds that, both directions are told. */
+static void who_goes_on_without_a_record_is_broken(void)
+{
+	struct t_peer good, bad;
+	int g, s, l = begin(&good, &bad, liar_who_goes_on, &g);
+	char byte;
+
+	s = t_accept(l);
+	t_tell(bad.ctl, 3);
+	t_settle(s, on_verbs);
+	t_recv_stream(s, 3, 0, BEFORE, 30000);
+	t_tell(bad.ctl, 1);
+	T_UNTIL(t_info(s).exs_x_reason == EXS_X_REASON_PROTOCOL);
+	T_FAILS(t_recv(s, &byte, 1, 0), ECONNRESET);
+	T_EQ(t_recv(s, &byte, 1, 0), 0);
+	T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), ECONNRESET);
+	T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), EPIPE);
+	t_tell(bad.ctl, 2);
+	t_close(s);
+	finish(&good, &bad, g, l);
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(every_lie_breaks_the_liars_connection_only, 400),
 	T_ROW_LONG(both_directions_are_told, 300),
 	T_ROW_LONG(what_comes_instead_of_a_proof_leaves_tcp_untouched, 300),
+	T_ROW_LONG(who_goes_on_without_a_record_is_broken, 120),
 };
 
 int main(int argc, char **argv)
 {
 	signal(SIGPIPE, SIG_IGN);
 	setenv("EXS_PROVIDER", "verbs,tcp", 1);
+	setenv("EXS_RING_KB", "64", 1);
 	/* Each lie is worth an error: not here. */
 	setenv("EXS_LOG", "off", 0);
 	return t_run("hostile", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
