@@ -550,15 +550,16 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last)
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
 	/* Others go on with it, and have no fabric. */
-	if (!last && close_fd && sk->fab && atomic_load(&sk->sh->keeper))
+	if (!last && close_fd && exi_sock_met(sk) &&
+	    atomic_load(&sk->sh->keeper))
 		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
 				exi_now_ns() + PATIENCE_NS);
 	/* A SWITCH that is under way tells of bytes that are unread. */
-	if (close_fd && sk->fab)
+	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);
 	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
 		finish_drain(sk, fd);
-	if (last && close_fd && sk->fab)
+	if (last && close_fd && exi_sock_met(sk))
 		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
 	sk->lingers = false;
 	exi_lock(&sk->link_lock);
@@ -627,22 +628,23 @@ int exi_close(int fd)
  * peer has to give back, and a connection that goes to TCP for others. */
 static bool may_wait(struct exi_sock *sk, bool last)
 {
-	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct exi_half *rx = &sk->sh->half[EXI_RX],
+			*tx = &sk->sh->half[EXI_TX];
 	bool ret;
 
+	exi_lock(&rx->lock);
 	exi_lock(&tx->lock);
 	ret = (last && tx->mode == EXI_MODE_DRAIN) ||
 	      (!exi_list_empty(&sk->ops[EXI_TX]) &&
-	       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)->ours);
+	       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)
+		       ->ours) ||
+	      (!last && sk->fab && atomic_load(&sk->sh->keeper)) ||
+	      (exi_sock_remote(sk) && (atomic_load(&sk->n_ops[EXI_RX]) ||
+				       atomic_load(&sk->n_ops[EXI_TX]) ||
+				       rx->resume != EXI_RESUME_NONE));
 	exi_unlock(&tx->lock);
-	if (ret || !sk->fab)
-		return ret;
-	if (!last && atomic_load(&sk->sh->keeper))
-		return true;
-	return exi_sock_remote(sk) &&
-	       (atomic_load(&sk->n_ops[EXI_RX]) ||
-		atomic_load(&sk->n_ops[EXI_TX]) ||
-		sk->sh->half[EXI_RX].resume != EXI_RESUME_NONE);
+	exi_unlock(&rx->lock);
+	return ret;
 }
 
 struct closing {
