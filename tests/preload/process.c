@@ -312,6 +312,17 @@ ROW(names_close_range)
 	is("wrong", close_range(9, 3, 0));
 }
 
+ROW(names_refused_close_nothing)
+{
+	pair();
+	is("dup3", dup3(0, here, 0x1234));
+	is("close_range",
+	   close_range((unsigned int)here, (unsigned int)here, 0x1000));
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	get_now("recv", here, 4);
+}
+
 ROW(names_close_all)
 {
 	pair();
