@@ -138,6 +138,7 @@ static void rest_ends(void *arg)
 int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 {
 	struct rest r = { .p = p, .event_fd = exi_poller_fd() };
+	struct exi_rest ends;
 	struct timespec left, *timeout = NULL;
 	int ret = 0;
 
@@ -149,7 +150,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
-	pthread_cleanup_push(rest_ends, &r);
+	exi_rest_begin(&ends, rest_ends, &r);
 	wait_on(p, r.event_fd, true);
 	p->kernel[p->n] = (struct pollfd){ .fd = r.event_fd, .events = POLLIN };
 	if (exi_poll_look(p) == 0 && arm(p, &r.armed)) {
@@ -158,7 +159,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
 		exi_cancel_rested();
 	}
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (ret == 1 && p->kernel[p->n].revents)
 		ret = 0;
 	return ret;

@@ -55,6 +55,17 @@ static void set(uint32_t *hint, uint32_t v)
 _Atomic bool exi_cancels;
 _Thread_local int exi_cancel_was = -1;
 
+void exi_rest_left(void *arg)
+{
+	struct exi_rest *r = arg;
+
+	r->end(r->arg);
+	if (exi_cancel_was < 0)
+		return;
+	pthread_setcancelstate(exi_cancel_was, NULL);
+	exi_cancel_was = -1;
+}
+
 uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 {
 	uint64_t us = exi_config()->spin_us;
@@ -235,12 +246,14 @@ struct rest {
 	struct exi_half *h;
 	enum exi_dir dir;
 	bool word; /* the provider's was armed */
+	int type;  /* of the thread's cancellation, before */
 };
 
 static void rest_ends(void *arg)
 {
 	struct rest *r = arg;
 
+	pthread_setcanceltype(r->type, NULL);
 	exi_lock(&r->h->lock);
 	exi_sock_look(r->sk, r->dir, -1);
 	if (r->word && r->sk->fab)
@@ -250,16 +263,16 @@ static void rest_ends(void *arg)
 
 static int rest(struct rest *r, const struct exi_word *w)
 {
-	int ret, type;
+	struct exi_rest ends;
+	int ret;
 
-	pthread_cleanup_push(rest_ends, r);
+	exi_rest_begin(&ends, rest_ends, r);
 	exi_cancel_rest();
 	/* The C library does not know that this sleeps. */
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &r->type);
 	ret = exi_futex_wait(w, r->word ? 2 : 1, NULL);
-	pthread_setcanceltype(type, NULL);
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	return ret;
 }
 
@@ -365,6 +378,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 {
 	struct tcp_rest t = { .w = { .w.wake = exi_poller_wake,
 				     .event_fd = exi_poller_fd() } };
+	struct exi_rest ends;
 	struct pollfd p[2] = {
 		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
 		{ .fd = t.w.event_fd, .events = POLLIN },
@@ -401,12 +415,12 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	t.sk = sk;
 	t.h = &sh->half[dir];
 	t.dir = dir;
-	pthread_cleanup_push(tcp_rest_ends, &t);
+	exi_rest_begin(&ends, tcp_rest_ends, &t);
 	exi_cancel_rest();
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	return err;
 }
 
@@ -469,6 +483,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		{ .fd = exi_ready_bell(sk, fd), .events = POLLIN },
 	};
 	struct timespec left, *timeout = NULL;
+	struct exi_rest ends;
 	struct exi_shared *sh;
 	int ret = 0;
 
@@ -490,14 +505,14 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
-	pthread_cleanup_push(bell_rest_ends, &r);
+	exi_rest_begin(&ends, bell_rest_ends, &r);
 	if (arm_bell(&r, seen)) {
 		exi_cancel_rest();
 		ret = ppoll(p, 2, timeout, NULL);
 		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
 		exi_cancel_rested();
 	}
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	/* Without the detour by the service. */
 	if (ret == 0 && p[1].revents)
 		exi_link_event(sk, EPOLLIN);

@@ -1145,17 +1145,18 @@ static void rest_ends(void *arg)
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 		      uint64_t deadline, const sigset_t *mask)
 {
+	struct exi_rest ends;
 	int n;
 
 	if (!prepare(s))
 		return -EAGAIN;
-	pthread_cleanup_push(rest_ends, s);
+	exi_rest_begin(&ends, rest_ends, s);
 	exi_cancel_rest();
 	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
 	if (n < 0)
 		n = -errno;
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (n == 0)
 		return -ETIMEDOUT;
 	if (n > 0)
