@@ -135,6 +135,24 @@ static void rest_ends(void *arg)
 	eventfd_read(r->event_fd, &drained);
 }
 
+/* Without a descriptor to be woken by, it looks again now and then. */
+static int nap(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
+{
+	uint64_t now = exi_now_ns(), end = now + EXI_UNKICKED_NS;
+	bool last = deadline && deadline <= end;
+	struct timespec t;
+	int ret;
+
+	if (last)
+		end = deadline > now ? deadline : now;
+	t = exi_ns_timespec(end - now);
+	exi_cancel_rest();
+	ret = ppoll(p->kernel, p->n, &t, mask);
+	ret = ret < 0 ? -errno : ret > 0 ? 1 : last ? -ETIMEDOUT : 0;
+	exi_cancel_rested();
+	return ret;
+}
+
 int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 {
 	struct rest r = { .p = p, .event_fd = exi_poller_fd() };
@@ -143,7 +161,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	int ret = 0;
 
 	if (r.event_fd < 0)
-		return r.event_fd;
+		return nap(p, deadline, mask);
 	if (deadline) {
 		uint64_t now = exi_now_ns();
 

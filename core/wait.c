@@ -349,7 +349,16 @@ void exi_poller_wake(struct exi_waiter *w)
 	eventfd_write(exi_container(w, struct exi_poller, w)->event_fd, 1);
 }
 
-#define UNKICKED_NS 10000000u
+/* Without a descriptor to be woken by, one looks again now and then. */
+static int nap(uint64_t deadline)
+{
+	uint64_t soon = exi_now_ns() + EXI_UNKICKED_NS;
+	struct timespec t = { .tv_nsec = EXI_UNKICKED_NS };
+
+	if (ppoll(NULL, 0, &t, NULL) < 0)
+		return -errno;
+	return deadline && deadline <= soon ? -ETIMEDOUT : 0;
+}
 
 /* The same for a sleep in poll. */
 struct tcp_rest {
@@ -402,10 +411,10 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	exi_half_unlock(&sh->half[dir]);
 	/* Without a descriptor to be kicked by, it looks again now and then. */
 	if (t.w.event_fd < 0 &&
-	    (!deadline || deadline > exi_now_ns() + UNKICKED_NS))
+	    (!deadline || deadline > exi_now_ns() + EXI_UNKICKED_NS))
 		kicked = false;
 	if (!kicked)
-		deadline = exi_now_ns() + UNKICKED_NS;
+		deadline = exi_now_ns() + EXI_UNKICKED_NS;
 	if (deadline) {
 		uint64_t now = exi_now_ns();
 
@@ -488,7 +497,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 	int ret = 0;
 
 	if (p[0].fd < 0)
-		return p[0].fd;
+		return nap(deadline);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
 	r.h = &sh->half[dir];
@@ -529,14 +538,9 @@ int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
 
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline)
 {
-	uint64_t soon = exi_now_ns() + UNKICKED_NS;
-	struct timespec nap = { .tv_nsec = UNKICKED_NS };
-	int ret;
-
 	if (sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
 		return wait_bell(sk, fd, EXI_RX, seen, deadline);
 	/* On its way to the fabric or back: the kernel tells of what is there
 	 * only. */
-	ret = ppoll(NULL, 0, &nap, NULL) < 0 ? -errno : 0;
-	return ret == 0 && deadline && deadline <= soon ? -ETIMEDOUT : ret;
+	return nap(deadline);
 }

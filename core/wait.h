@@ -42,6 +42,8 @@ struct exi_poller {
 EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
 /* This thread's, made at first need and again after a fork; -errno. */
 EXI_SHIM int exi_poller_fd(void);
+/* How often one looks that has none. */
+#define EXI_UNKICKED_NS 10000000u
 /* It is this one, which others know, too. */
 void exi_poller_adopt(int fd);
 

@@ -12,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -1332,4 +1334,39 @@ ROW(jump_out_of_poll)
 ROW(jump_out_of_epoll)
 {
 	jump_out_of(wait_in_epoll);
+}
+
+/* --- limits ------------------------------------------------------------- */
+
+static void *wait_for_x(void *arg)
+{
+	struct timeval t = { .tv_sec = 2 };
+	char b[4];
+
+	poll_one("poll", here, POLLIN, 40);
+	setsockopt(here, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	got("recv", recv(here, b, sizeof(b), 0), b);
+	poll_one("poll", here, POLLIN, 2000);
+	return NULL;
+}
+
+static void say_x(void)
+{
+	put_text(peer, "x");
+	pass_ms(60);
+	put_text(peer, "y");
+}
+
+/* A thread that waits for the first time has no descriptor to be woken by. */
+ROW(threads_wait_without_descriptors)
+{
+	struct rlimit l = { .rlim_cur = 1, .rlim_max = 1024 };
+	pthread_t t;
+
+	pair();
+	setrlimit(RLIMIT_NOFILE, &l);
+	pthread_create(&t, NULL, wait_for_x, NULL);
+	later(100, say_x);
+	later_end();
+	pthread_join(t, NULL);
 }
