@@ -1508,7 +1508,7 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 	if (flags & MSG_DONTWAIT)
 		return -EAGAIN;
 	if (p->look.on) {
-		exi_look_spin(&p->look);
+		exi_look_spin(sk, dir, &p->look);
 		p->spun = !p->look.hit;
 		was_used(sk); /* a call that spins is no rest */
 		return 0;

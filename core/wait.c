@@ -220,13 +220,34 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	l->on = true;
 }
 
-void exi_look_spin(struct exi_look *l)
+struct looker {
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+};
+
+/* A close would wait for it for ever. */
+static void look_left(void *arg)
 {
+	struct looker *l = arg;
+
+	exi_lock(&l->h->lock);
+	exi_sock_look(l->sk, l->dir, -1);
+	exi_half_unlock(l->h);
+}
+
+void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+{
+	struct looker who = { sk, &sk->sh->half[dir], dir };
+	struct exi_rest ends;
+
+	exi_rest_begin(&ends, look_left, &who);
 	if (l->budget == EXI_SPIN_YIELD)
 		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
 			  l->hit;
 	else
 		l->good = l->hit = spin(l->words, l->poll, l->budget);
+	exi_rest_over(&ends, false);
 }
 
 void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)

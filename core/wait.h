@@ -21,7 +21,7 @@ struct exi_look {
  * a spin is worth it now. */
 void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 /* Spins. No lock held. */
-void exi_look_spin(struct exi_look *l);
+void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 /* Ends the look. The lock is held; the socket may have been forgotten, and is
  * kept until this. */
 void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
