@@ -44,7 +44,38 @@ static inline void exi_cancel_on(const bool *off)
 		__attribute__((cleanup(exi_cancel_on), unused)) =              \
 			exi_cancel_off(point)
 
-/* Around a sleep within a call, its cleanup handler pushed. */
+/* What may be left in its middle: when the thread is cancelled, and when a
+ * signal handler jumps out of it with longjmp(). Then end(arg) sets right what
+ * it leaves. Of the kinds of handlers that the C library has, this is the one
+ * that it runs for both. */
+struct exi_rest {
+	struct _pthread_cleanup_buffer buffer;
+	void (*end)(void *);
+	void *arg;
+};
+
+extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *buffer,
+				  void (*routine)(void *), void *arg);
+extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer,
+				 int run);
+EXI_SHIM void exi_rest_left(void *arg);
+
+static inline void exi_rest_begin(struct exi_rest *r, void (*end)(void *),
+				  void *arg)
+{
+	r->end = end;
+	r->arg = arg;
+	_pthread_cleanup_push(&r->buffer, exi_rest_left, r);
+}
+
+static inline void exi_rest_over(struct exi_rest *r, bool ends)
+{
+	_pthread_cleanup_pop(&r->buffer, 0);
+	if (ends)
+		r->end(r->arg);
+}
+
+/* Around a sleep in it. */
 static inline void exi_cancel_rest(void)
 {
 	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))

@@ -1524,7 +1524,7 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 	if (flags & MSG_DONTWAIT)
 		return -EAGAIN;
 	if (p->look.on) {
-		exi_look_spin(&p->look);
+		exi_look_spin(sk, dir, &p->look);
 		p->spun = !p->look.hit;
 		was_used(sk); /* a call that spins is no rest */
 		return 0;
@@ -1706,13 +1706,14 @@ static void message_cancelled(void *arg)
 
 static ssize_t wait_message(struct message *m)
 {
+	struct exi_rest ends;
 	ssize_t ret;
 
-	pthread_cleanup_push(message_cancelled, m);
+	exi_rest_begin(&ends, message_cancelled, m);
 	ret = m->follows ? await_message(m)
 			 : be_patient(m->sk, m->op->fd, m->dir, m->op->flags,
 				      &m->p, 0);
-	pthread_cleanup_pop(0);
+	exi_rest_over(&ends, false);
 	return ret;
 }
 
@@ -2068,17 +2069,18 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	struct bare b = { .h = h,
 			  .counts = len && !(flags & (MSG_PEEK | MSG_OOB)),
 			  .n = -ECANCELED };
+	struct exi_rest ends;
 
 	h->bare++;
 	exi_unlock(&h->lock);
-	pthread_cleanup_push(bare_ends, &b);
+	exi_rest_begin(&ends, bare_ends, &b);
 	exi_cancel_rest();
 	b.n = recv(fd, buf, len,
 		   flags & MSG_PEEK ? flags : flags & ~MSG_WAITALL);
 	if (b.n < 0)
 		b.n = -errno;
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (b.go && atomic_load(&sk->sh->greeting))
 		exi_link_go(sk);
 	return b.n;
@@ -2466,6 +2468,7 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 			void **ret)
 {
 	struct borrower b = { .dir = dir, .want = want, .flags = flags };
+	struct exi_rest ends;
 	ssize_t n = exi_sock_stream(fd);
 
 	if (!n)
@@ -2476,9 +2479,9 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 		return -EOPNOTSUPP;
 	if (dir == EXI_TX)
 		before_send(b.sk, fd, want);
-	pthread_cleanup_push(leave_turn, &b);
+	exi_rest_begin(&ends, leave_turn, &b);
 	n = borrow(&b, fd, ret);
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (exi_unlikely(n == 0))
 		exi_link_ended(b.sk, fd);
 	return n;

@@ -135,21 +135,40 @@ static void rest_ends(void *arg)
 	eventfd_read(r->event_fd, &drained);
 }
 
+/* Without a descriptor to be woken by, it looks again now and then. */
+static int nap(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
+{
+	uint64_t now = exi_now_ns(), end = now + EXI_UNKICKED_NS;
+	bool last = deadline && deadline <= end;
+	struct timespec t;
+	int ret;
+
+	if (last)
+		end = deadline > now ? deadline : now;
+	t = exi_ns_timespec(end - now);
+	exi_cancel_rest();
+	ret = ppoll(p->kernel, p->n, &t, mask);
+	ret = ret < 0 ? -errno : ret > 0 ? 1 : last ? -ETIMEDOUT : 0;
+	exi_cancel_rested();
+	return ret;
+}
+
 int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 {
 	struct rest r = { .p = p, .event_fd = exi_poller_fd() };
+	struct exi_rest ends;
 	struct timespec left, *timeout = NULL;
 	int ret = 0;
 
 	if (r.event_fd < 0)
-		return r.event_fd;
+		return nap(p, deadline, mask);
 	if (deadline) {
 		uint64_t now = exi_now_ns();
 
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
-	pthread_cleanup_push(rest_ends, &r);
+	exi_rest_begin(&ends, rest_ends, &r);
 	wait_on(p, r.event_fd, true);
 	p->kernel[p->n] = (struct pollfd){ .fd = r.event_fd, .events = POLLIN };
 	if (exi_poll_look(p) == 0 && arm(p, &r.armed)) {
@@ -158,7 +177,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
 		exi_cancel_rested();
 	}
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (ret == 1 && p->kernel[p->n].revents)
 		ret = 0;
 	return ret;

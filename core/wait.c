@@ -55,6 +55,17 @@ static void set(uint32_t *hint, uint32_t v)
 _Atomic bool exi_cancels;
 _Thread_local int exi_cancel_was = -1;
 
+void exi_rest_left(void *arg)
+{
+	struct exi_rest *r = arg;
+
+	r->end(r->arg);
+	if (exi_cancel_was < 0)
+		return;
+	pthread_setcancelstate(exi_cancel_was, NULL);
+	exi_cancel_was = -1;
+}
+
 uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 {
 	uint64_t us = exi_config()->spin_us;
@@ -209,13 +220,34 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	l->on = true;
 }
 
-void exi_look_spin(struct exi_look *l)
+struct looker {
+	struct exi_sock *sk;
+	struct exi_half *h;
+	enum exi_dir dir;
+};
+
+/* A close would wait for it for ever. */
+static void look_left(void *arg)
 {
+	struct looker *l = arg;
+
+	exi_lock(&l->h->lock);
+	exi_sock_look(l->sk, l->dir, -1);
+	exi_half_unlock(l->h);
+}
+
+void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+{
+	struct looker who = { sk, &sk->sh->half[dir], dir };
+	struct exi_rest ends;
+
+	exi_rest_begin(&ends, look_left, &who);
 	if (l->budget == EXI_SPIN_YIELD)
 		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
 			  l->hit;
 	else
 		l->good = l->hit = spin(l->words, l->poll, l->budget);
+	exi_rest_over(&ends, false);
 }
 
 void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
@@ -235,12 +267,14 @@ struct rest {
 	struct exi_half *h;
 	enum exi_dir dir;
 	bool word; /* the provider's was armed */
+	int type;  /* of the thread's cancellation, before */
 };
 
 static void rest_ends(void *arg)
 {
 	struct rest *r = arg;
 
+	pthread_setcanceltype(r->type, NULL);
 	exi_lock(&r->h->lock);
 	exi_sock_look(r->sk, r->dir, -1);
 	if (r->word && r->sk->fab)
@@ -250,16 +284,16 @@ static void rest_ends(void *arg)
 
 static int rest(struct rest *r, const struct exi_word *w)
 {
-	int ret, type;
+	struct exi_rest ends;
+	int ret;
 
-	pthread_cleanup_push(rest_ends, r);
+	exi_rest_begin(&ends, rest_ends, r);
 	exi_cancel_rest();
 	/* The C library does not know that this sleeps. */
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &r->type);
 	ret = exi_futex_wait(w, r->word ? 2 : 1, NULL);
-	pthread_setcanceltype(type, NULL);
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	return ret;
 }
 
@@ -336,7 +370,16 @@ void exi_poller_wake(struct exi_waiter *w)
 	eventfd_write(exi_container(w, struct exi_poller, w)->event_fd, 1);
 }
 
-#define UNKICKED_NS 10000000u
+/* Without a descriptor to be woken by, one looks again now and then. */
+static int nap(uint64_t deadline)
+{
+	uint64_t soon = exi_now_ns() + EXI_UNKICKED_NS;
+	struct timespec t = { .tv_nsec = EXI_UNKICKED_NS };
+
+	if (ppoll(NULL, 0, &t, NULL) < 0)
+		return -errno;
+	return deadline && deadline <= soon ? -ETIMEDOUT : 0;
+}
 
 /* The same for a sleep in poll. */
 struct tcp_rest {
@@ -365,6 +408,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 {
 	struct tcp_rest t = { .w = { .w.wake = exi_poller_wake,
 				     .event_fd = exi_poller_fd() } };
+	struct exi_rest ends;
 	struct pollfd p[2] = {
 		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
 		{ .fd = t.w.event_fd, .events = POLLIN },
@@ -388,10 +432,10 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	exi_half_unlock(&sh->half[dir]);
 	/* Without a descriptor to be kicked by, it looks again now and then. */
 	if (t.w.event_fd < 0 &&
-	    (!deadline || deadline > exi_now_ns() + UNKICKED_NS))
+	    (!deadline || deadline > exi_now_ns() + EXI_UNKICKED_NS))
 		kicked = false;
 	if (!kicked)
-		deadline = exi_now_ns() + UNKICKED_NS;
+		deadline = exi_now_ns() + EXI_UNKICKED_NS;
 	if (deadline) {
 		uint64_t now = exi_now_ns();
 
@@ -401,12 +445,12 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	t.sk = sk;
 	t.h = &sh->half[dir];
 	t.dir = dir;
-	pthread_cleanup_push(tcp_rest_ends, &t);
+	exi_rest_begin(&ends, tcp_rest_ends, &t);
 	exi_cancel_rest();
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	return err;
 }
 
@@ -469,11 +513,12 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		{ .fd = exi_ready_bell(sk, fd), .events = POLLIN },
 	};
 	struct timespec left, *timeout = NULL;
+	struct exi_rest ends;
 	struct exi_shared *sh;
 	int ret = 0;
 
 	if (p[0].fd < 0)
-		return p[0].fd;
+		return nap(deadline);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
 	r.h = &sh->half[dir];
@@ -490,14 +535,14 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
-	pthread_cleanup_push(bell_rest_ends, &r);
+	exi_rest_begin(&ends, bell_rest_ends, &r);
 	if (arm_bell(&r, seen)) {
 		exi_cancel_rest();
 		ret = ppoll(p, 2, timeout, NULL);
 		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
 		exi_cancel_rested();
 	}
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	/* Without the detour by the service. */
 	if (ret == 0 && p[1].revents)
 		exi_link_event(sk, EPOLLIN);
@@ -514,14 +559,9 @@ int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
 
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline)
 {
-	uint64_t soon = exi_now_ns() + UNKICKED_NS;
-	struct timespec nap = { .tv_nsec = UNKICKED_NS };
-	int ret;
-
 	if (sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
 		return wait_bell(sk, fd, EXI_RX, seen, deadline);
 	/* On its way to the fabric or back: the kernel tells of what is there
 	 * only. */
-	ret = ppoll(NULL, 0, &nap, NULL) < 0 ? -errno : 0;
-	return ret == 0 && deadline && deadline <= soon ? -ETIMEDOUT : ret;
+	return nap(deadline);
 }

@@ -21,7 +21,7 @@ struct exi_look {
  * a spin is worth it now. */
 void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 /* Spins. No lock held. */
-void exi_look_spin(struct exi_look *l);
+void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 /* Ends the look. The lock is held; the socket may have been forgotten, and is
  * kept until this. */
 void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
@@ -42,6 +42,8 @@ struct exi_poller {
 EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
 /* This thread's, made at first need and again after a fork; -errno. */
 EXI_SHIM int exi_poller_fd(void);
+/* How often one looks that has none. */
+#define EXI_UNKICKED_NS 10000000u
 /* It is this one, which others know, too. */
 void exi_poller_adopt(int fd);
 

@@ -607,16 +607,17 @@ static void wants_locked(struct item *it, const struct epoll_event *ev)
 /* A managed item stays in the kernel's set; the rest is here. */
 static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 {
-	uint32_t flags = op == EPOLL_CTL_MOD   ? ev->events | it->events
+	uint32_t had = it->dormant ? 0 : it->events;
+	uint32_t flags = op == EPOLL_CTL_MOD   ? ev->events | had
 			 : op == EPOLL_CTL_ADD ? ev->events
 					       : 0;
 	int ret = 0;
 
-	if (op == EPOLL_CTL_ADD ? !it->dormant : it->dormant)
-		return op == EPOLL_CTL_ADD ? -EEXIST : -ENOENT;
 	if ((flags & EPOLLEXCLUSIVE) &&
 	    (op == EPOLL_CTL_MOD || (flags & ~(uint32_t)EXCLUSIVE_OK)))
 		return -EINVAL;
+	if (op == EPOLL_CTL_ADD ? !it->dormant : it->dormant)
+		return op == EPOLL_CTL_ADD ? -EEXIST : -ENOENT;
 	exi_lock(&it->set->lock);
 	if (op == EPOLL_CTL_DEL) {
 		it->dormant = true;
@@ -1144,17 +1145,18 @@ static void rest_ends(void *arg)
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 		      uint64_t deadline, const sigset_t *mask)
 {
+	struct exi_rest ends;
 	int n;
 
 	if (!prepare(s))
 		return -EAGAIN;
-	pthread_cleanup_push(rest_ends, s);
+	exi_rest_begin(&ends, rest_ends, s);
 	exi_cancel_rest();
 	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
 	if (n < 0)
 		n = -errno;
 	exi_cancel_rested();
-	pthread_cleanup_pop(1);
+	exi_rest_over(&ends, true);
 	if (n == 0)
 		return -ETIMEDOUT;
 	if (n > 0)
@@ -1286,6 +1288,9 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 	return wait_managed(s, ev, max, deadline, at_once, mask);
 }
 
+/* More at a time than the kernel takes. */
+#define EVENTS_MAX (INT_MAX / (int)sizeof(struct epoll_event))
+
 static inline __attribute__((always_inline)) int
 any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	  const sigset_t *mask)
@@ -1295,7 +1300,7 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 
 	/* Also where the library knows nothing of the set: that may change
 	 * while this thread sleeps. */
-	if (max <= 0 || !ev)
+	if (max <= 0 || max > EVENTS_MAX || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(
 		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
@@ -1324,7 +1329,7 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 	if (exi_unlikely(
 		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
 		return native.epoll_pwait2(epfd, ev, max, t, mask);
-	if (max <= 0 || !ev ||
+	if (max <= 0 || max > EVENTS_MAX || !ev ||
 	    (t &&
 	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
 		return (int)shim_result(-EINVAL);

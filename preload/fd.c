@@ -56,7 +56,8 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 {
 	unsigned int from = first, fd, end = atomic_load(&exi_table.high);
 
-	if (first > last)
+	if (first > last ||
+	    (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
 		return native.close_range(first, last, flags);
 	if (end < EXI_FD_MARKS)
 		end = EXI_FD_MARKS;
@@ -115,11 +116,12 @@ HOOK int dup(int fd)
 }
 
 /* Onto a number of the library's nothing is put. */
-static int before_dup(int from, int to)
+static int before_dup(int from, int to, int flags)
 {
 	if (exi_fd_ours(to))
 		return -EBADF;
-	if (from == to || fcntl(from, F_GETFD) < 0)
+	/* What is refused closes nothing. */
+	if (from == to || (flags & ~O_CLOEXEC) || fcntl(from, F_GETFD) < 0)
 		return 0;
 	if (exi_sock_find(to))
 		let_go(to);
@@ -130,7 +132,7 @@ static int before_dup(int from, int to)
 
 HOOK int dup2(int from, int to)
 {
-	int ret = before_dup(from, to);
+	int ret = before_dup(from, to, 0);
 	bool frozen;
 
 	if (ret)
@@ -147,7 +149,7 @@ ALIAS(__dup2, dup2);
 
 HOOK int dup3(int from, int to, int flags)
 {
-	int ret = before_dup(from, to);
+	int ret = before_dup(from, to, flags);
 	bool frozen;
 
 	if (ret)

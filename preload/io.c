@@ -41,21 +41,27 @@ put(int fd, const void *buf, size_t n, int flags)
 	return ret;
 }
 
-#define DISCARD_MAX (1u << 20)
+static ssize_t get_piece(int fd, void *buf, size_t n, int flags);
+
+#define DISCARD_MAX    (1u << 20)
+#define DISCARD_PIECES 64
 
 /* MSG_TRUNC on TCP: read, and thrown away. */
 static ssize_t discard(int fd, size_t n, int flags)
 {
-	char few[4096], *scratch = few;
+	char few[4096], *scratch = n > sizeof(few) ? malloc(DISCARD_MAX) : few;
+	struct iovec v[DISCARD_PIECES];
+	size_t pieces = 0;
 	ssize_t ret;
 
-	if (n > DISCARD_MAX)
-		n = DISCARD_MAX;
-	if (n > sizeof(few))
-		scratch = malloc(n);
 	if (!scratch)
 		return -ENOMEM;
-	ret = exi_flow_recv(fd, scratch, n, flags & RECV_FLAGS);
+	do {
+		v[pieces].iov_base = scratch;
+		v[pieces].iov_len = n < DISCARD_MAX ? n : DISCARD_MAX;
+		n -= v[pieces++].iov_len;
+	} while (n && pieces < DISCARD_PIECES);
+	ret = exi_parts_recv(get_piece, fd, v, pieces, flags & ~MSG_TRUNC);
 	if (scratch != few)
 		free(scratch);
 	return ret;
@@ -69,7 +75,7 @@ static inline __attribute__((always_inline)) ssize_t get(int fd, void *buf,
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
-	if (exi_unlikely(flags & MSG_TRUNC))
+	if (exi_unlikely((flags & MSG_TRUNC) && n))
 		return discard(fd, n, flags);
 	if (exi_likely(n))
 		return exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
@@ -128,8 +134,11 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 		return native.recvfrom(fd, buf, n, flags, addr, len);
 	ret = shim_result(get(fd, buf, n, flags));
 	/* TCP names nobody. */
-	if (ret >= 0 && addr && len)
-		*len = 0;
+	if (ret < 0 || !addr || !len)
+		return ret;
+	if ((int)*len < 0)
+		return shim_result(-EINVAL);
+	*len = 0;
 	return ret;
 }
 
@@ -138,6 +147,8 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 {
 	if (exi_unlikely(!shim_sock(fd) || (flags & MSG_FASTOPEN)))
 		return native.sendto(fd, buf, n, flags, addr, len);
+	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
+		return shim_result(-EINVAL);
 	return shim_result(put(fd, buf, n, flags));
 }
 
@@ -197,8 +208,11 @@ HOOK ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX || at != -1 ||
 	    (flags & ~RWF_NOWAIT))
 		return native.pwritev2(fd, v, n, at, flags);
-	return shim_result(put_vector(fd, v, (size_t)n,
-				      flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+	return exi_parts_total(v, (size_t)n)
+		       ? shim_result(put_vector(
+				 fd, v, (size_t)n,
+				 flags & RWF_NOWAIT ? MSG_DONTWAIT : 0))
+		       : 0;
 }
 
 HOOK ssize_t preadv64v2(int fd, const struct iovec *v, int n, off64_t at,
@@ -213,14 +227,25 @@ HOOK ssize_t pwritev64v2(int fd, const struct iovec *v, int n, off64_t at,
 	return pwritev2(fd, v, n, at, flags);
 }
 
+static bool bad_name(const struct msghdr *m)
+{
+	return m->msg_name && (int)m->msg_namelen < 0;
+}
+
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
-	ssize_t ret = get_vector(fd, m->msg_iov, m->msg_iovlen, flags);
+	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
 
+	if (bad_name(m))
+		return -EINVAL;
+	if (ret >= 0) /* one of nothing waits, too */
+		ret = ret ? get_vector(fd, m->msg_iov, m->msg_iovlen, flags)
+			  : get_piece(fd, NULL, 0, flags);
 	if (ret >= 0) {
-		m->msg_namelen = 0;
+		if (m->msg_name)
+			m->msg_namelen = 0;
 		m->msg_controllen = 0;
-		m->msg_flags = 0;
+		m->msg_flags = flags & MSG_CMSG_CLOEXEC;
 	}
 	return ret;
 }
@@ -251,6 +276,22 @@ static void before_passing(const struct msghdr *m)
 	}
 }
 
+static ssize_t put_message(int fd, const struct msghdr *m, int flags)
+{
+	struct msghdr only = { .msg_control = m->msg_control,
+			       .msg_controllen = m->msg_controllen };
+
+	if (bad_name(m))
+		return -EINVAL;
+	/* The kernel says whether what comes with it makes sense. */
+	if (exi_unlikely(m->msg_control && m->msg_controllen) &&
+	    native.sendmsg(fd, &only, (flags & MSG_NOSIGNAL) | MSG_DONTWAIT) <
+		    0 &&
+	    errno != EAGAIN)
+		return -errno;
+	return put_vector(fd, m->msg_iov, m->msg_iovlen, flags);
+}
+
 HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	if (exi_unlikely(!shim_sock(fd))) {
@@ -258,7 +299,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 			before_passing(m);
 		return native.sendmsg(fd, m, flags);
 	}
-	return shim_result(put_vector(fd, m->msg_iov, m->msg_iovlen, flags));
+	return shim_result(put_message(fd, m, flags));
 }
 
 HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
@@ -273,8 +314,7 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	}
 	for (i = 0; i < n; i++) {
 		ssize_t ret =
-			shim_result(put_vector(fd, m[i].msg_hdr.msg_iov,
-					       m[i].msg_hdr.msg_iovlen, flags));
+			shim_result(put_message(fd, &m[i].msg_hdr, flags));
 
 		if (ret < 0)
 			return i ? (int)i : -1;

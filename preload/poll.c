@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* poll and select over connections of the library and whatever else: how one
  * waits is in core/poll.c. */
+#include <dirent.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,6 +239,29 @@ static void put_in_set(fd_set *set, int fd, bool in)
 		bits[(unsigned int)fd / (8 * sizeof(long))] &= ~bit;
 }
 
+/* How far the kernel would look into sets: no further than its table reaches,
+ * which with the library's numbers is further than the program's. */
+static int reach(int n)
+{
+	int ret = FD_SETSIZE, saved = errno, fd;
+	struct dirent *e;
+	DIR *dir;
+
+	if (exi_likely(n <= FD_SETSIZE) ||
+	    (!exi_fd_ours(n - 1) && native.fcntl64(n - 1, F_GETFD, NULL) >= 0))
+		return n;
+	dir = opendir("/proc/self/fd");
+	while (dir && (e = readdir(dir))) {
+		fd = atoi(e->d_name);
+		if (fd >= ret && !exi_fd_ours(fd))
+			ret = fd + 1;
+	}
+	if (dir)
+		closedir(dir);
+	errno = saved;
+	return ret < n ? ret : n;
+}
+
 /* -1: none of them is ours. */
 static int by_poll(int n, fd_set *r, fd_set *w, fd_set *x,
 		   const struct timespec *timeout, const sigset_t *mask)
@@ -294,6 +319,7 @@ HOOK int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
 
 	if (n < 0 || (t && (t->tv_sec < 0 || t->tv_usec < 0)))
 		return native.select(n, r, w, x, t);
+	n = reach(n);
 	if (t) {
 		all = (uint64_t)t->tv_sec * 1000000u + (uint64_t)t->tv_usec;
 		ts = exi_ns_timespec(all * 1000u);
@@ -317,6 +343,7 @@ HOOK int pselect(int n, fd_set *r, fd_set *w, fd_set *x,
 {
 	int ret = -1;
 
+	n = n < 0 ? n : reach(n);
 	if (n >= 0 && !(t && (t->tv_sec < 0 || t->tv_nsec < 0)))
 		ret = by_poll(n, r, w, x, t, mask);
 	if (ret == -1)

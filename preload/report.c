@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -247,6 +248,22 @@ static void put_group(struct text *t, const struct group *g)
 	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
 }
 
+/* Who reads it may be gone: no reason to end otherwise than natively. */
+static void write_unheard(int fd, const struct text *t)
+{
+	const struct timespec none = { 0 };
+	sigset_t pipe, old, pending;
+
+	sigemptyset(&pipe);
+	sigaddset(&pipe, SIGPIPE);
+	pthread_sigmask(SIG_BLOCK, &pipe, &old);
+	sigpending(&pending);
+	if (native.write(fd, t->buf, (size_t)t->n) < 0 && errno == EPIPE &&
+	    !sigismember(&pending, SIGPIPE))
+		sigtimedwait(&pipe, NULL, &none);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
 __attribute__((destructor)) void shim_report(void)
 {
 	static struct text t;
@@ -282,8 +299,8 @@ __attribute__((destructor)) void shim_report(void)
 		exi_log_write(EXI_LOG_WARN,
 			      "EXS_REPORT: cannot write to \"%s\": %s", path,
 			      strerror(errno));
-	if (fd >= 0 && native.write(fd, t.buf, (size_t)t.n) < 0)
-		t.n = 0;
+	if (fd >= 0)
+		write_unheard(fd, &t);
 	if (fd >= 0 && fd != stderr_fd)
 		native.close(fd);
 	shim_report_forked();

@@ -137,24 +137,51 @@ static int find_shim(char *ret, size_t len)
 	return -ENOENT;
 }
 
-/* Where execvp() would find it. */
+static int executable(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : -EACCES;
+}
+
+/* Where execvp() would find it: -EACCES when nothing of the name can be
+ * executed. */
 static int find_program(const char *name, char *ret, size_t len)
 {
 	const char *path = getenv("PATH"), *end;
+	int err = -ENOENT, ret_err;
 
-	if (strchr(name, '/'))
-		return snprintf(ret, len, "%s", name) < (int)len &&
-				       access(ret, X_OK) == 0
-			       ? 0
-			       : -errno;
-	for (path = path ? path : "/usr/bin:/bin"; *path;
-	     path = *end ? end + 1 : end) {
+	if (!*name || strchr(name, '/'))
+		return snprintf(ret, len, "%s", name) < (int)len
+			       ? executable(ret)
+			       : -ENAMETOOLONG;
+	for (path = path ? path : "/bin:/usr/bin";; path = end + 1) {
 		end = strchrnul(path, ':');
-		snprintf(ret, len, "%.*s/%s", (int)(end - path), path, name);
-		if (access(ret, X_OK) == 0)
+		/* An empty one is the current folder. */
+		snprintf(ret, len, "%.*s/%s",
+			 end > path ? (int)(end - path) : 1,
+			 end > path ? path : ".", name);
+		ret_err = executable(ret);
+		if (!ret_err)
 			return 0;
+		if (ret_err == -EACCES)
+			err = ret_err;
+		if (!*end)
+			return err;
 	}
-	return -ENOENT;
+}
+
+/* The processes that report may be in other folders. */
+static const char *from_here(const char *file, char *ret, size_t len)
+{
+	char here[PATH_MAX];
+
+	if (*file == '/' || !strcmp(file, "-") || !getcwd(here, sizeof(here)))
+		return file;
+	snprintf(ret, len, "%s/%s", here, file);
+	return ret;
 }
 
 /* Why the shim would not be loaded into the program; null when it will be. */
@@ -220,8 +247,10 @@ static bool makes_sense(const char *option, const char *variable)
 int tool_run(int argc, char **argv)
 {
 	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
+	char report[2 * PATH_MAX];
 	struct run r = { 0 };
 	const char *old = getenv("LD_PRELOAD"), *why;
+	int err;
 
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r))
 		return TOOL_USAGE;
@@ -236,7 +265,8 @@ int tool_run(int argc, char **argv)
 	if (r.require)
 		setenv("EXS_REQUIRE", r.require, 1);
 	if (r.report)
-		setenv("EXS_REPORT", r.report, 1);
+		setenv("EXS_REPORT",
+		       from_here(r.report, report, sizeof(report)), 1);
 	if ((r.provider && !makes_sense("provider", "EXS_PROVIDER")) ||
 	    (r.require && !makes_sense("require", "EXS_REQUIRE")))
 		return TOOL_USAGE;
@@ -248,9 +278,12 @@ int tool_run(int argc, char **argv)
 		return tool_fail("%s cannot be loaded: the system takes no "
 				 "path with a space or a colon",
 				 shim);
-	if (find_program(r.argv[0], program, sizeof(program))) {
-		tool_fail("%s: there is no such program", r.argv[0]);
-		return 127;
+	err = find_program(r.argv[0], program, sizeof(program));
+	if (err) {
+		tool_fail("%s: %s", r.argv[0],
+			  err == -EACCES ? strerror(EACCES)
+					 : "there is no such program");
+		return err == -EACCES ? 126 : 127;
 	}
 	if (lacks_required())
 		return TOOL_FAILED;

@@ -176,6 +176,114 @@ ROW(io_bad_memory_sent)
 }
 #endif
 
+static void send_control(const char *what, int type, size_t len)
+{
+	char control[CMSG_SPACE(sizeof(int))]
+		__attribute__((aligned(sizeof(size_t)))) = { 0 };
+	struct iovec v = { (char[]){ "x" }, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = type;
+	c->cmsg_len = len;
+	is(what, sendmsg(here, &m, 0));
+}
+
+ROW(io_control_sent)
+{
+	pair();
+	send_control("unknown", 12345, CMSG_LEN(sizeof(int)));
+	send_control("short", SCM_RIGHTS, 3);
+	send_control("long", SCM_RIGHTS, 300);
+	send_control("rights", SCM_RIGHTS, CMSG_LEN(sizeof(int)));
+	settle(peer, POLLIN);
+	get_now("arrived", peer, 64);
+}
+
+ROW(io_message_fields)
+{
+	char b[16], name[128], control[64];
+	struct iovec v = { b, sizeof(b) };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_namelen = 77,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+
+	pair();
+	put_text(peer, "abc");
+	settle(here, POLLIN);
+	is("recvmsg", recvmsg(here, &m, MSG_CMSG_CLOEXEC));
+	say("%u %x %zu", m.msg_namelen, (unsigned int)m.msg_flags,
+	    m.msg_controllen);
+	put_text(peer, "abc");
+	settle(here, POLLIN);
+	m.msg_name = name;
+	is("peek", recvmsg(here, &m, MSG_PEEK));
+	say("%u %x", m.msg_namelen, (unsigned int)m.msg_flags);
+	m.msg_namelen = (socklen_t)-5;
+	is("no length", recvmsg(here, &m, 0));
+	is("to no length", sendmsg(here, &m, 0));
+	m.msg_namelen = 500;
+	is("long", recvmsg(here, &m, 0));
+}
+
+ROW(io_lengths_of_addresses)
+{
+	struct sockaddr_storage a = { 0 };
+	socklen_t len = (socklen_t)-1;
+	char b[4];
+
+	pair();
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	is("recvfrom", recvfrom(here, b, 2, 0, (struct sockaddr *)&a, &len));
+	get_now("rest", here, 16);
+	for (len = 128; len < 1 << 20; len *= 129)
+		is("sendto", sendto(here, b, 1, 0, (struct sockaddr *)&a, len));
+	is("nowhere", sendto(here, b, 1, 0, NULL, 129));
+}
+
+ROW(io_vectors_of_nothing)
+{
+	struct iovec v[3] = { { NULL, 0 }, { NULL, 0 }, { NULL, 0 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 3 }, none = { 0 };
+
+	pair();
+	is("recvmsg", recvmsg(here, &m, MSG_DONTWAIT));
+	is("without", recvmsg(here, &none, MSG_DONTWAIT));
+	is("readv", readv(here, v, 3));
+	is("preadv2", preadv2(here, v, 3, -1, RWF_NOWAIT));
+	put_text(peer, "ab");
+	settle(here, POLLIN);
+	is("recvmsg", recvmsg(here, &m, MSG_DONTWAIT));
+	shutdown(here, SHUT_WR);
+	is("writev", writev(here, v, 3));
+	is("pwritev2", pwritev2(here, v, 3, -1, 0));
+	is("sendmsg", sendmsg(here, &m, MSG_NOSIGNAL));
+}
+
+static void megabytes(void)
+{
+	put_all(peer, big, sizeof(big));
+	put_all(peer, big, sizeof(big));
+	put_text(peer, "rest");
+}
+
+ROW(io_much_thrown_away)
+{
+	pair();
+	later(0, megabytes);
+	is("recv", recv(here, NULL, 2 * sizeof(big), MSG_TRUNC | MSG_WAITALL));
+	later_end();
+	settle(here, POLLIN);
+	get_now("rest", here, 16);
+}
+
 ROW(io_readv_scatters)
 {
 	char one[2], two[1], three[10] = "";

@@ -491,6 +491,50 @@ ROW(life_close_while_polled)
 	get_now("peer", peer, 4);
 }
 
+static void close_late(void)
+{
+	is("close", close(here));
+	put_text(peer, "late");
+}
+
+ROW(life_closed_while_waited_on)
+{
+	char b[8];
+
+	pair();
+	later(50, close_late);
+	got("recv", recv(here, b, sizeof(b), 0), b);
+	later_end();
+}
+
+/* A reset answers what comes after. */
+ROW(life_peer_shut_both)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+/* Bytes that nobody read are told of by a reset, whoever else had them. */
+ROW(life_close_unread_forked)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	child("child", pid);
+	put_text(here, "unread");
+	settle(peer, POLLIN);
+	close(peer);
+	settle(here, POLLHUP);
+	get_now("recv", here, 8);
+}
+
 /* --- options ------------------------------------------------------------ */
 
 ROW(life_options)

@@ -6,11 +6,17 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -310,6 +316,17 @@ ROW(names_close_range)
 	settle(peer, POLLRDHUP);
 	get_now("peer", peer, 4);
 	is("wrong", close_range(9, 3, 0));
+}
+
+ROW(names_refused_close_nothing)
+{
+	pair();
+	is("dup3", dup3(0, here, 0x1234));
+	is("close_range",
+	   close_range((unsigned int)here, (unsigned int)here, 0x1000));
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	get_now("recv", here, 4);
 }
 
 ROW(names_close_all)
@@ -1211,4 +1228,145 @@ ROW(bulk_by_edge)
 				in += (size_t)k;
 	}
 	say("%s", in == all ? "all" : "stuck");
+}
+
+/* --- jumps -------------------------------------------------------------- */
+
+static sigjmp_buf before;
+
+static void jump(int sig)
+{
+	siglongjmp(before, 1);
+}
+
+static void wait_in_recv(void)
+{
+	char b[8];
+
+	recv(here, b, sizeof(b), 0);
+}
+
+static void wait_in_recv_all(void)
+{
+	char b[64];
+
+	recv(here, b, sizeof(b), MSG_WAITALL);
+}
+
+static void wait_in_send(void)
+{
+	static char b[1 << 20];
+
+	while (send(here, b, sizeof(b), 0) > 0)
+		;
+}
+
+static void wait_in_poll(void)
+{
+	poll(&(struct pollfd){ .fd = here, .events = POLLIN }, 1, -1);
+}
+
+static void wait_in_epoll(void)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	int set = epoll_create1(0);
+
+	epoll_ctl(set, EPOLL_CTL_ADD, here, &e);
+	epoll_wait(set, &e, 1, -1);
+}
+
+static void write_over_the_stack(void)
+{
+	char over[8192];
+
+	memset(over, 0x5a, sizeof(over));
+	__asm__("" : : "r"(over) : "memory");
+}
+
+/* A handler that leaves the call, as programs time out with alarm(). */
+static void jump_out_of(void (*wait)(void))
+{
+	struct itimerval soon = { .it_value.tv_usec = 40000 };
+	static int round; /* not on the stack that is jumped over */
+
+	pair();
+	signal(SIGALRM, jump);
+	for (round = 0; round < 3; round++) {
+		if (sigsetjmp(before, 1) == 0) {
+			setitimer(ITIMER_REAL, &soon, NULL);
+			wait();
+			say("not left");
+		}
+		write_over_the_stack();
+		put_text(peer, "hello");
+		settle(here, POLLIN);
+		get_now("recv", here, 8);
+	}
+	drain(peer);
+	put_text(here, "back");
+	settle(peer, POLLIN);
+	get_now("peer", peer, 8);
+	is("close", close(here));
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 8);
+}
+
+ROW(jump_out_of_recv)
+{
+	jump_out_of(wait_in_recv);
+}
+
+ROW(jump_out_of_recv_all)
+{
+	jump_out_of(wait_in_recv_all);
+}
+
+ROW(jump_out_of_send)
+{
+	jump_out_of(wait_in_send);
+}
+
+ROW(jump_out_of_poll)
+{
+	jump_out_of(wait_in_poll);
+}
+
+ROW(jump_out_of_epoll)
+{
+	jump_out_of(wait_in_epoll);
+}
+
+/* --- limits ------------------------------------------------------------- */
+
+static void *wait_for_x(void *arg)
+{
+	struct timeval t = { .tv_sec = 2 };
+	char b[4];
+
+	poll_one("poll", here, POLLIN, 40);
+	setsockopt(here, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	got("recv", recv(here, b, sizeof(b), 0), b);
+	poll_one("poll", here, POLLIN, 2000);
+	return NULL;
+}
+
+static void say_x(void)
+{
+	put_text(peer, "x");
+	pass_ms(60);
+	put_text(peer, "y");
+}
+
+/* A thread that waits for the first time has no descriptor to be woken by. */
+ROW(threads_wait_without_descriptors)
+{
+	struct rlimit l = { .rlim_cur = 1, .rlim_max = 1024 };
+	pthread_t t;
+
+	pair();
+	setrlimit(RLIMIT_NOFILE, &l);
+	pthread_create(&t, NULL, wait_for_x, NULL);
+	later(100, say_x);
+	later_end();
+	pthread_join(t, NULL);
 }

@@ -3,11 +3,13 @@
 #include "behave.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/select.h>
@@ -484,6 +486,31 @@ ROW(select_arguments)
 	is("long", select(here + 1, &r, NULL, NULL, &t));
 }
 
+/* Programs ask for as many as there may be, with sets for as many as they
+ * have; what is behind the set cannot be read. */
+ROW(select_as_many_as_there_may_be)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *m = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fd_set *r = (fd_set *)(void *)(m + page - sizeof(fd_set));
+	struct timeval none = { 0 };
+
+	mprotect(m + page, page, PROT_NONE);
+	pair();
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	FD_SET(here, r);
+	is("all", select(INT_MAX, r, NULL, NULL, &none));
+	is("here", FD_ISSET(here, r));
+	is("many", select(1 << 16, r, NULL, NULL, &none));
+	is("pselect",
+	   pselect(1 << 20, r, NULL, NULL, &(struct timespec){ 0 }, NULL));
+	FD_ZERO(r);
+	FD_SET(STDERR_FILENO, r);
+	is("others", select(INT_MAX, NULL, r, NULL, &none));
+}
+
 /* --- epoll -------------------------------------------------------------- */
 
 static int set, set2;
@@ -687,8 +714,13 @@ ROW(epoll_errors)
 	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, &e));
 	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, &e));
 	is("mod", mod(set, here, EPOLLIN));
+	is("mod exclusive", mod(set, here, EPOLLIN | EPOLLEXCLUSIVE));
 	is("add", add(set, here, EPOLLIN));
 	is("wait", epoll_wait(set, &e, 0, 0));
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	is("too many", epoll_wait(set, &e, INT_MAX - which_row, 0));
+	is("too many", epoll_pwait2(set, &e, INT_MAX - which_row, NULL, NULL));
 	is("wait", epoll_wait(set, &e, which_row - 1, 0));
 	is("wait", epoll_wait(here, &e, 1, 0));
 	is("wait", epoll_wait(999, &e, 1, 0));

@@ -56,6 +56,28 @@ def unwritable(behave, exs):
     return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
 
 
+TALK = """
+import signal, socket
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+server = socket.create_server(('127.0.0.1', 0))
+a = socket.create_connection(server.getsockname())
+b = server.accept()[0]
+a.send(b'x')
+b.recv(1)
+raise SystemExit(3)
+"""
+
+
+def unheard(exs):
+    """How a program ends whose report nobody reads."""
+    r, w = os.pipe()
+    os.close(r)
+    done = subprocess.run([exs, 'run', '--report', sys.executable, '-c', TALK],
+                          stderr=w)
+    os.close(w)
+    return done.returncode
+
+
 def main():
     behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
     good = True
@@ -66,6 +88,9 @@ def main():
             good = False
     if not unwritable(behave, exs):
         print('nothing is said of a report that cannot be written')
+        good = False
+    if unheard(exs) != 3:
+        print('a report that nobody reads changes how the program ends')
         good = False
     return 0 if good else 1
 

@@ -15,14 +15,15 @@ EXS = os.path.abspath(sys.argv[2])
 bad = 0
 
 
-def expect(what, args, status, out='', err='', env=None, exs=EXS):
+def expect(what, args, status, out='', err='', env=None, exs=EXS, cwd=None):
     """err: a part of what standard error has."""
     global bad
     plain = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     plain.update(env or {})
     run = subprocess.run([exs, 'run', *args], env=plain, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         stdin=subprocess.DEVNULL, timeout=60, check=False)
+                         stdin=subprocess.DEVNULL, cwd=cwd, timeout=60,
+                         check=False)
     if (run.returncode, run.stdout) != (status, out) or err not in run.stderr \
             or (not err and run.stderr):
         print('%s: %d %r %r' % (what, run.returncode, run.stdout, run.stderr))
@@ -61,6 +62,17 @@ def main():
         expect('folder', [tmp], 126, err=tmp)
         expect('none', ['no-such-program'], 127, err='no such program')
         expect('none', [tmp + '/none'], 127, err='no such program')
+        expect('empty', [''], 127, err='no such program')
+        expect('not executable', [executable(tmp + '/text', b'', 0o644)], 126,
+               err='Permission denied')
+        # A folder of the name is none, and nothing is the current folder.
+        os.makedirs(tmp + '/first/script')
+        expect('searched', ['script'], 0, 'script\n',
+               env={'PATH': tmp + '/first:' + tmp})
+        expect('here', ['script'], 0, 'script\n', cwd=tmp,
+               env={'PATH': '/nowhere:'})
+        expect('only a folder', ['script'], 126, err='Permission denied',
+               env={'PATH': tmp + '/first'})
         expect('nothing', [], 2, err='which program?')
         expect('profile', ['--profile=x', 'true'], 2, err='no profile')
         expect('profile', ['-p', 'latency', 'sh', '-c', say], 0,
@@ -71,6 +83,8 @@ def main():
                'shm shm -\n')
         expect('report', ['--report=' + tmp + '/r', 'sh', '-c', say], 0,
                tmp + '/r\n')
+        expect('report here', ['--report=r', 'sh', '-c', 'cd /; ' + say], 0,
+               os.path.realpath(tmp) + '/r\n', cwd=tmp)
         expect('require', ['-P', 'tcp', '-r', 'shm', 'echo'], 1,
                err='EXS_REQUIRE')
         # The loader takes no such path, and would start the program natively.
