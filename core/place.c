@@ -222,7 +222,11 @@ void exi_place_forsake(struct exi_sock *sk)
 
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
 {
-	return ops_of(sk) ? sk->fab->pops->placed(sk->fab, dir) : 0;
+	/* Before its first byte the service may still be making it: the lock of
+	 * the direction, under which bytes are counted, is all that we hold. */
+	if (!ops_of(sk) || !sk->sh->half[dir].fabric_bytes)
+		return 0;
+	return sk->fab->pops->placed(sk->fab, dir);
 }
 
 void exi_place_answer(struct exi_sock *sk)

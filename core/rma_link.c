@@ -772,7 +772,9 @@ static void post_last(struct exi_rma_link *l)
 
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 {
-	if (!l->mirror.at)
+	/* What meets has nothing under way, and its net may change. Pairs with
+	 * the end of exi_rma_meet_done(). */
+	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
 	post_last(l);
 	while (!atomic_load(&l->err) && atomic_load(&l->done) != l->posted &&

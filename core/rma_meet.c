@@ -506,7 +506,8 @@ void exi_rma_meet_done(struct exi_rma_link *l)
 	exi_pact_bond(&l->meeting->pact, &l->bond);
 	exi_pact_fini(&l->meeting->pact);
 	free(l->meeting);
-	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELAXED);
+	/* The link is up, and stays so until its connection ends. */
+	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELEASE);
 	exi_rma_host->met(l->pair, 0);
 }
 

@@ -542,8 +542,6 @@ static uint64_t place_placed(struct exi_conn *c, enum exi_dir dir)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
 
-	if (!l)
-		return 0;
 	return dir == EXI_RX ? l->rx.stats.direct_bytes
 			     : l->tx.stats.direct_bytes;
 }

@@ -210,6 +210,8 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 	void *desc = r->mr && r->mr->handle && r->mr->handle != &unregistered
 			     ? fi_mr_desc(r->mr->handle)
 			     : NULL;
+	/* Verbs looks into the one that there is. */
+	void **descs = desc ? &desc : NULL;
 	uint64_t flags, data = r->note;
 	fi_addr_t at = l->peer ? l->peer->at : FI_ADDR_UNSPEC;
 
@@ -222,7 +224,7 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 	op->slot = (uint16_t)l->slot;
 	if (r->op == EXI_RMA_SEND) {
 		const struct fi_msg m = { .msg_iov = &iov,
-					  .desc = &desc,
+					  .desc = descs,
 					  .iov_count = 1,
 					  .addr = at,
 					  .context = op };
@@ -230,7 +232,7 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 		return fi_sendmsg(l->ep, &m, flags);
 	}
 	const struct fi_msg_rma w = { .msg_iov = &iov,
-				      .desc = &desc,
+				      .desc = descs,
 				      .iov_count = 1,
 				      .addr = at,
 				      .rma_iov = &to,
