@@ -424,6 +424,9 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	exi_rma_net_init(&n->rma);
 	n->rma.notes = n->iwarp;
+	/* Its requests are over when TCP has them, which forgets them if the
+	 * peer says something to a connection that was closed. */
+	n->rma.early = n->iwarp;
 	n->rma.software = verbsp_software(ctx->device);
 	n->rma.eager = n->iwarp ? EXI_RMA_EAGER : 0;
 	n->on_channel.call = on_channel;
