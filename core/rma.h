@@ -159,6 +159,7 @@ extern const struct exi_rma_fabric exi_rma_fabric;
 /* Begins the fabric's. */
 struct exi_rma_net {
 	bool notes; /* there is no immediate data: notes are messages */
+	bool early; /* requests are over before they have arrived */
 	/* So few bytes come with their note, in a message, and credits with them;
 	 * at most EXI_RMA_EAGER. 0: none. */
 	uint32_t eager;
@@ -278,6 +279,8 @@ struct exi_rma_link {
 	struct exi_rma_mem out;	   /* messages, by number */
 	uint32_t sent;		   /* of them */
 	_Atomic uint32_t credited; /* of them, received there */
+	uint32_t end;		   /* the number of END, */
+	bool said_end;		   /* if it was sent */
 	uint32_t given;		   /* of received, what the other end knows */
 	uint32_t posted;	   /* requests */
 	_Atomic uint32_t done;	   /* of them, over */

@@ -206,6 +206,9 @@ static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
 		__atomic_store_n(&l->given, given, __ATOMIC_RELAXED);
 		if (owed)
 			atomic_store(&l->owes, true);
+	} else if (m->kind == EXI_RMA_END) {
+		l->end = l->sent;
+		l->said_end = true;
 	}
 	return err;
 }
@@ -514,6 +517,9 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 						 "bytes that do not fit");
 		return note(l, m.len);
 	case EXI_RMA_END:
+		/* Who closes waits to hear that it has come. */
+		if (l->net->early)
+			l->will_owe = true;
 		m.kind = EXI_STREAM_END;
 		return put(l, EXI_RX, &m);
 	case EXI_RMA_ADVERT:
@@ -770,6 +776,16 @@ static void post_last(struct exi_rma_link *l)
 	exi_rma_unlock(&l->post);
 }
 
+/* All that was posted is over, and where that says too little the other end has
+ * received END, and so what was posted before it. */
+static bool drained(const struct exi_rma_link *l)
+{
+	if (atomic_load(&l->done) != l->posted)
+		return false;
+	return !l->net->early || !l->said_end ||
+	       (int32_t)(atomic_load(&l->credited) - l->end) >= 0;
+}
+
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 {
 	/* What meets has nothing under way, and its net may change. Pairs with
@@ -777,9 +793,12 @@ void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
 	post_last(l);
-	while (!atomic_load(&l->err) && atomic_load(&l->done) != l->posted &&
+	while (!atomic_load(&l->err) && !drained(l) &&
 	       exi_now_ns() < deadline) {
 		exi_rma_fabric.reap(l->net);
+		/* This thread may have been interrupted with the lock. */
+		if (l->net->early)
+			exi_rma_net_try_poll(l->net);
 		sched_yield();
 	}
 }

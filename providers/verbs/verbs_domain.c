@@ -22,11 +22,27 @@ void verbsp_device_seen(struct ibv_context *ctx)
 		devices[n_devices++] = ctx;
 }
 
+int verbsp_fd_keep(int *fd)
+{
+	*fd = exi_rma_host->fd_keep(*fd);
+	if (*fd < 0)
+		return *fd;
+	if (fcntl(*fd, F_SETFL, fcntl(*fd, F_GETFL) | O_NONBLOCK) < 0)
+		return -errno;
+	return 0;
+}
+
+void verbsp_fd_close(int *fd)
+{
+	exi_rma_host->fd_close(*fd);
+	*fd = -1;
+}
+
 static void close_net(struct exi_rma_net *net)
 {
 	struct verbsp_net *n = verbsp_net(net);
 
-	close(n->channel->fd);
+	verbsp_fd_close(&n->channel->fd);
 	exi_rma_host->fd_close(n->timer);
 	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
 		if (n->slot[i].link)
@@ -44,7 +60,7 @@ void verbsp_domain_forked(void)
 		close(devices[i]->cmd_fd);
 		close(devices[i]->async_fd);
 	}
-	close(verbsp_channel->fd);
+	verbsp_fd_close(&verbsp_channel->fd);
 }
 
 static void on_channel(struct exi_rma_event *e)
@@ -57,18 +73,20 @@ static struct exi_rma_event channel_event = { .call = on_channel };
 
 int verbsp_domain_open(void)
 {
+	int err;
+
 	verbsp_channel = rdma_create_event_channel();
 	if (!verbsp_channel)
 		return -errno;
-	if (fcntl(verbsp_channel->fd, F_SETFL,
-		  fcntl(verbsp_channel->fd, F_GETFL) | O_NONBLOCK) < 0)
-		return -errno;
-	return exi_rma_watch(verbsp_channel->fd, &channel_event);
+	err = verbsp_fd_keep(&verbsp_channel->fd);
+	return err ? err : exi_rma_watch(verbsp_channel->fd, &channel_event);
 }
 
 void verbsp_domain_close(void)
 {
-	if (verbsp_channel)
+	if (verbsp_channel) {
+		verbsp_fd_close(&verbsp_channel->fd);
 		rdma_destroy_event_channel(verbsp_channel);
+	}
 	verbsp_channel = NULL;
 }

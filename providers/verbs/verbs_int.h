@@ -156,6 +156,11 @@ extern struct rdma_event_channel *verbsp_channel;
 /* rdma_cm has the device open: a forked child must not. */
 void verbsp_device_seen(struct ibv_context *ctx);
 
+/* A channel's descriptor becomes one of the library's, that does not block; its
+ * struct has the number. What was closed is -1, for who frees the channel. */
+int verbsp_fd_keep(int *fd);
+void verbsp_fd_close(int *fd);
+
 int verbsp_domain_open(void);
 void verbsp_domain_close(void);
 void verbsp_domain_forked(void);

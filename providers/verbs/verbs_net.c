@@ -5,7 +5,6 @@
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -365,6 +364,7 @@ static void destroy(struct verbsp_net *n)
 		ibv_destroy_cq(n->sent);
 	if (n->channel) {
 		exi_rma_unwatch(n->channel->fd);
+		verbsp_fd_close(&n->channel->fd);
 		ibv_destroy_comp_channel(n->channel);
 	}
 	if (n->pd)
@@ -387,9 +387,9 @@ static int fill(struct verbsp_net *n)
 	n->channel = ibv_create_comp_channel(n->ctx);
 	if (!n->pd || !n->channel)
 		return -errno;
-	if (fcntl(n->channel->fd, F_SETFL,
-		  fcntl(n->channel->fd, F_GETFL) | O_NONBLOCK) < 0)
-		return -errno;
+	err = verbsp_fd_keep(&n->channel->fd);
+	if (err)
+		return err;
 	n->received = ibv_create_cq(n->ctx, got, n, n->channel, 0);
 	n->sent =
 		ibv_create_cq(n->ctx,
@@ -424,6 +424,9 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	exi_rma_net_init(&n->rma);
 	n->rma.notes = n->iwarp;
+	/* Its requests are over when TCP has them, which forgets them if the
+	 * peer says something to a connection that was closed. */
+	n->rma.early = n->iwarp;
 	n->rma.software = verbsp_software(ctx->device);
 	n->rma.eager = n->iwarp ? EXI_RMA_EAGER : 0;
 	n->on_channel.call = on_channel;

@@ -415,6 +415,8 @@ static void open_end(struct runner *run, int i)
 	e->pair = i;
 	e->which = run->which;
 	e->s = run->which == 0 ? t_connect(&to) : t_accept(run->listener);
+	/* Several on their way may be accepted in another order. */
+	meet(run);
 	e->out = &shared->dir[i][run->which];
 	e->in = &shared->dir[i][!run->which];
 	e->out_seed = opt.seed + i * 2 + run->which;

@@ -81,7 +81,7 @@ def nginx_server(workers):
 
 def nginx_clients(client, port):
     web.fetch(client, port, site())
-    web.load(client, port)
+    web.load(client, port, '-d10')  # meeting takes long, too
 
 
 def http_server(start, port):
