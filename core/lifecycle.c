@@ -624,26 +624,22 @@ int exi_close(int fd)
 	return sk ? leave(sk, true, is_last(sk)) : ret;
 }
 
-/* What leave() may wait for: what the library still has to send, memory that a
- * peer has to give back, and a connection that goes to TCP for others. */
+/* What leave() may wait for: what the library still has to send, a connection that
+ * goes to TCP for others, and, between hosts, whatever the peer has to say to it:
+ * of memory it may write to, or that it has what was sent. */
 static bool may_wait(struct exi_sock *sk, bool last)
 {
-	struct exi_half *rx = &sk->sh->half[EXI_RX],
-			*tx = &sk->sh->half[EXI_TX];
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	bool ret;
 
-	exi_lock(&rx->lock);
 	exi_lock(&tx->lock);
 	ret = (last && tx->mode == EXI_MODE_DRAIN) ||
 	      (!exi_list_empty(&sk->ops[EXI_TX]) &&
 	       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)
 		       ->ours) ||
 	      (!last && sk->fab && atomic_load(&sk->sh->keeper)) ||
-	      (exi_sock_remote(sk) && (atomic_load(&sk->n_ops[EXI_RX]) ||
-				       atomic_load(&sk->n_ops[EXI_TX]) ||
-				       rx->resume != EXI_RESUME_NONE));
+	      exi_sock_remote(sk);
 	exi_unlock(&tx->lock);
-	exi_unlock(&rx->lock);
 	return ret;
 }
 
