@@ -68,7 +68,7 @@ void exi_family_keep(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 
-	if (atomic_load(&sh->holders) == 1)
+	if (exi_holders_alone(&sh->holders))
 		return;
 	pthread_mutex_lock(&keeper_lock);
 	if (keeper_fd >= 0 || open_locked() == 0) {

@@ -2234,7 +2234,7 @@ static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 		return false;
 	/* Before the look at others: a fork adds one, then looks at this. */
 	atomic_store(&l->in_place, true);
-	if (atomic_load(&sk->sh->holders) != 1)
+	if (!exi_holders_alone(&sk->sh->holders))
 		atomic_store(&l->in_place, false);
 	return l->in_place;
 }

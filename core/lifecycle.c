@@ -533,7 +533,7 @@ static void finish_drain(struct exi_sock *sk, int fd)
  * later it is closed. */
 static bool is_last(struct exi_sock *sk)
 {
-	return atomic_load(&sk->sh->holders) == 1;
+	return exi_holders_alone(&sk->sh->holders);
 }
 
 /* Lets go of everything, in the order the peer should see it. The result of

@@ -136,10 +136,9 @@ static struct exi_shared *claim(struct slab *s)
 	uint32_t i;
 
 	for (i = 0; i < SHARED_CHUNK; i++) {
-		uint32_t k = (s->hint + i) % SHARED_CHUNK, zero = 0;
+		uint32_t k = (s->hint + i) % SHARED_CHUNK;
 
-		if (atomic_compare_exchange_strong(&s->mem[k].holders, &zero,
-						   1)) {
+		if (exi_holders_claim(&s->mem[k].holders)) {
 			s->hint = k; /* likely free again, and warm */
 			return &s->mem[k];
 		}
@@ -147,15 +146,35 @@ static struct exi_shared *claim(struct slab *s)
 	return NULL;
 }
 
+static struct exi_shared *claim_any(void)
+{
+	struct exi_shared *sh = NULL;
+
+	for (struct slab *s = slabs; s && !sh; s = s->next)
+		sh = claim(s);
+	return sh;
+}
+
+/* What children had who ended without a close is free. */
+static void reclaim(void)
+{
+	for (struct slab *s = slabs; s; s = s->next)
+		for (uint32_t i = 0; i < SHARED_CHUNK; i++)
+			exi_holders_count(&s->mem[i].holders);
+}
+
 static struct exi_shared *shared_take(void)
 {
-	struct exi_shared *sh;
+	struct exi_shared *sh = claim_any();
 	struct slab *s;
 	void *m;
 
-	for (s = slabs; s; s = s->next)
-		if ((sh = claim(s)))
-			return sh;
+	if (!sh && exi_holders_shared()) {
+		reclaim();
+		sh = claim_any();
+	}
+	if (sh)
+		return sh;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
@@ -351,7 +370,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	err = sock_setup(sk, fd, role, adopted);
 	exi_lock(&pool_lock);
 	if (err) {
-		atomic_store(&sh->holders, 0);
+		exi_holders_leave(&sh->holders);
 		exi_list_add_head(&free_socks, &sk->free_node);
 		goto unlock;
 	}
@@ -432,7 +451,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	memset(tcp->priv, 0, tcp->ops->priv_size);
 	sk->tcp_spare = tcp;
 	exi_sock_conn_free(fab);
-	atomic_fetch_sub(&sh->holders, 1);
+	exi_holders_leave(&sh->holders);
 	exi_lock(&pool_lock);
 	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
 	exi_unlock(&pool_lock);
@@ -448,7 +467,7 @@ static bool stays(const struct exi_sock *sk)
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
-	atomic_fetch_add(&sk->sh->holders, 1);
+	exi_holders_prefork(&sk->sh->holders);
 	atomic_store(&sk->sh->owner, 0);
 	/* The child can be given no device, nor what is on loan: it will ask. */
 	if (stays(sk))
@@ -465,6 +484,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	enum exi_dir d;
 
 	sk->unused = true;
+	exi_holders_inherit(&sk->sh->holders);
 	/* The parent is about to: it is no descriptor of the child's. Descriptors
 	 * are copied before memory is: what lingers here was open there. */
 	if (sk->lingers)
@@ -507,6 +527,7 @@ void exi_sock_forked(void)
 
 	atomic_store(&pool_lock.word, 0);
 	exi_names_forked();
+	exi_holders_forked();
 	for (s = slabs; s; s = next) {
 		next = s->next;
 		free(s); /* the memory stays: inherited sockets live there */
@@ -519,7 +540,7 @@ void exi_sock_forked(void)
 static bool ends_here(struct exi_sock *sk)
 {
 	return exi_sock_remote(sk) && exi_sock_used_here(sk) &&
-	       atomic_load(&sk->sh->holders) == 1 &&
+	       exi_holders_alone(&sk->sh->holders) &&
 	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
 	       !atomic_load(&sk->sh->gone);
 }
@@ -556,7 +577,7 @@ static void hand_over(struct exi_sock *sk, void *arg)
 	int fd = atomic_load(&sk->fd);
 	enum exi_dir d;
 
-	if (!exi_sock_remote(sk) || atomic_load(&sh->holders) == 1 ||
+	if (!exi_sock_remote(sk) || exi_holders_alone(&sh->holders) ||
 	    atomic_load(&sh->gone) || exi_switch_left(sh))
 		return;
 	for (d = EXI_RX; d <= EXI_TX; d++) {

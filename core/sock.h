@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "core/holders.h"
 #include "core/list.h"
 #include "core/lock.h"
 #include "core/packet_wire.h"
@@ -124,11 +125,11 @@ struct exi_half {
 struct exi_shared {
 	struct exi_half half[2];		     /* by enum exi_dir */
 	_Alignas(EXI_LINE) _Atomic uint32_t kick[2]; /* changes with modes */
-	_Atomic uint32_t holders; /* processes; 0: this memory is free */
-	_Atomic uint32_t reason;  /* exs_x_reason_t */
-	_Atomic uint32_t met;	  /* the one meeting was tried */
-	_Atomic uint32_t gone;	  /* the pair link hung up in use */
-	_Atomic uint32_t rx_fin;  /* a FIN came while in the ring */
+	struct exi_holders holders;		     /* processes */
+	_Atomic uint32_t reason;		     /* exs_x_reason_t */
+	_Atomic uint32_t met;	 /* the one meeting was tried */
+	_Atomic uint32_t gone;	 /* the pair link hung up in use */
+	_Atomic uint32_t rx_fin; /* a FIN came while in the ring */
 	_Atomic uint32_t hold_here;
 	_Atomic uint32_t hold_there;
 	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */

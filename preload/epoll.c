@@ -468,7 +468,7 @@ static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
  * process has the set that was forked before, and would not know. */
 static void met(struct exi_sock *sk)
 {
-	bool shared = atomic_load(&sk->sh->holders) > 1;
+	bool shared = atomic_load(&sk->sh->holders.n) > 1;
 	int fd = atomic_load(&sk->fd);
 	struct item *it;
 
