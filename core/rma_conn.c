@@ -76,9 +76,14 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 		return lost(l);
 	while (done < len) {
 		n = send_piece(l, (const char *)buf + done, len - done);
-		if (n == -EAGAIN && exi_rma_net_try_poll(l->net) &&
-		    exi_rma_link_take(l, EXI_TX) == 0)
-			n = send_piece(l, (const char *)buf + done, len - done);
+		if (n == -EAGAIN) {
+			/* Who never waits hears here that it failed. */
+			exi_rma_fabric.reap(l->net);
+			if (exi_rma_net_try_poll(l->net) &&
+			    exi_rma_link_take(l, EXI_TX) == 0)
+				n = send_piece(l, (const char *)buf + done,
+					       len - done);
+		}
 		if (n < 0)
 			break;
 		done += (size_t)n;
