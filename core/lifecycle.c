@@ -434,10 +434,41 @@ static bool is_over(struct exi_sock *sk, int fd)
 
 	if (sh->half[EXI_TX].mode != EXI_MODE_RING)
 		return false;
-	if (sh->half[EXI_TX].ended && exi_ready_peer_ended(sk, fd))
+	if (sh->half[EXI_TX].ended && !sh->half[EXI_TX].fin &&
+	    exi_ready_peer_ended(sk, fd))
 		return true;
 	return atomic_load(&sh->gone) &&
 	       getpeername(fd, (struct sockaddr *)&peer, &len) < 0;
+}
+
+/* What is sent from now on is nobody's: as at a close, the peer hears that by the
+ * link, goes on over TCP, and gets the kernel's own answer there. */
+static void end_both(struct exi_sock *sk, int fd)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ends;
+
+	exi_lock(&sk->link_lock);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&tx->lock);
+	ends = sk->fab && !exi_sock_remote(sk) &&
+	       sk->sh->half[EXI_RX].mode == EXI_MODE_RING &&
+	       tx->mode == EXI_MODE_RING && tx->ended &&
+	       exi_sock_current(sk, fd);
+	if (ends && !tx->fin) {
+		tx->fin = 1;
+		shutdown(fd, SHUT_WR);
+	}
+	if (ends) {
+		sk->fab->bell = -1;
+		atomic_store(&sk->sh->may_switch, 0);
+		atomic_store(&sk->sh->gone, 1);
+	}
+	exi_unlock(&tx->lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	if (ends)
+		exi_link_drop_locked(sk);
+	exi_unlock(&sk->link_lock);
 }
 
 int exi_shutdown(int fd, int how)
@@ -457,6 +488,8 @@ int exi_shutdown(int fd, int how)
 	if (ret || how == SHUT_WR)
 		return ret;
 	ret = end_receiving(sk, fd);
+	if (ret == 0)
+		end_both(sk, fd);
 	/* TCP is closed where the peer ended before. */
 	return how == SHUT_RDWR && ret == -ENOTCONN ? 0 : ret;
 }
