@@ -441,18 +441,20 @@ static bool is_over(struct exi_sock *sk, int fd)
 	       getpeername(fd, (struct sockaddr *)&peer, &len) < 0;
 }
 
-/* What is sent from now on is nobody's: as at a close, the peer hears that by the
- * link, goes on over TCP, and gets the kernel's own answer there. */
+/* If both have, and the peer has not: what it sends is nobody's. As at a close it
+ * hears that by the link, goes on over TCP, and gets the kernel's own answer. */
 static void end_both(struct exi_sock *sk, int fd)
 {
-	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct exi_half *rx = &sk->sh->half[EXI_RX],
+			*tx = &sk->sh->half[EXI_TX];
 	bool ends;
 
 	exi_lock(&sk->link_lock);
-	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&rx->lock);
 	exi_lock(&tx->lock);
 	ends = sk->fab && !exi_sock_remote(sk) &&
-	       sk->sh->half[EXI_RX].mode == EXI_MODE_RING &&
+	       atomic_load(&sk->sh->rx_fin) && rx->mode == EXI_MODE_RING &&
+	       !rx->ended && !sk->fab->ops->over(sk->fab) &&
 	       tx->mode == EXI_MODE_RING && tx->ended &&
 	       exi_sock_current(sk, fd);
 	if (ends && !tx->fin) {
@@ -465,7 +467,7 @@ static void end_both(struct exi_sock *sk, int fd)
 		atomic_store(&sk->sh->gone, 1);
 	}
 	exi_unlock(&tx->lock);
-	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_unlock(&rx->lock);
 	if (ends)
 		exi_link_drop_locked(sk);
 	exi_unlock(&sk->link_lock);
@@ -485,9 +487,10 @@ int exi_shutdown(int fd, int how)
 	/* Who is woken by the end of receiving sees both. */
 	if (how != SHUT_RD)
 		ret = end_sending(sk, fd);
-	if (ret || how == SHUT_WR)
+	if (ret)
 		return ret;
-	ret = end_receiving(sk, fd);
+	if (how != SHUT_WR)
+		ret = end_receiving(sk, fd);
 	if (ret == 0)
 		end_both(sk, fd);
 	/* TCP is closed where the peer ended before. */

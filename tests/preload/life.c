@@ -508,14 +508,35 @@ ROW(life_closed_while_waited_on)
 }
 
 /* A reset answers what comes after. */
-ROW(life_peer_shut_both)
+static void sends_to_deaf(void)
 {
-	pair();
-	shutdown(peer, SHUT_RDWR);
 	settle(here, POLLRDHUP);
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
 	settle(here, POLLHUP);
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(life_peer_shut_both)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	sends_to_deaf();
+}
+
+ROW(life_peer_shut_one_by_one)
+{
+	pair();
+	shutdown(peer, SHUT_RD);
+	shutdown(peer, SHUT_WR);
+	sends_to_deaf();
+}
+
+ROW(life_peer_shut_one_by_one_back)
+{
+	pair();
+	shutdown(peer, SHUT_WR);
+	shutdown(peer, SHUT_RD);
+	sends_to_deaf();
 }
 
 /* Bytes that nobody read are told of by a reset, whoever else had them. */
