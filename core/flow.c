@@ -2094,6 +2094,14 @@ static size_t enough(const struct exi_shared *sh, size_t len, int flags)
 	return flags & MSG_WAITALL || lowat > len ? len : lowat;
 }
 
+/* The kernel lets no call read past urgent data after other bytes. */
+static bool at_mark(int fd)
+{
+	int at = 0;
+
+	return ioctl(fd, SIOCATMARK, &at) == 0 && at;
+}
+
 /* n bytes were seen, and are not enough: 0 to look again. */
 static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 			 struct patience *p)
@@ -2170,7 +2178,9 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			done += (size_t)n;
 		if (n <= 0 || exi_likely(done >= enough(sh, len, flags)))
 			break;
-		if (bare && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL)
+		if (bare &&
+		    ((flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL ||
+		     at_mark(fd)))
 			break; /* the kernel has waited for enough */
 		if (!(flags & MSG_PEEK))
 			continue;

@@ -815,6 +815,20 @@ ROW(io_urgent_between)
 	get_now("recv", here, 64);
 }
 
+ROW(io_urgent_ends_waitall)
+{
+	char buf[64] = { 0 };
+
+	pair();
+	put_text(peer, "ab");
+	is("oob", send(peer, "u", 1, MSG_OOB));
+	put_text(peer, "cd");
+	settle(here, POLLPRI);
+	pass_ms(5);
+	got("recv", recv(here, buf, 4, MSG_WAITALL), buf);
+	got("recv", recv(here, buf, 2, MSG_WAITALL), buf);
+}
+
 ROW(io_urgent_inline)
 {
 	int on = 1;
