@@ -2149,6 +2149,11 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 				done += (size_t)n;
 			break;
 		}
+		if (done && h->mode != EXI_MODE_RING && at_mark(fd)) {
+			exi_half_unlock(h);
+			n = (ssize_t)done;
+			break;
+		}
 		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
 		    !h->err && !h->broken) {
 			bare = true;
@@ -2178,9 +2183,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			done += (size_t)n;
 		if (n <= 0 || exi_likely(done >= enough(sh, len, flags)))
 			break;
-		if (bare &&
-		    ((flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL ||
-		     at_mark(fd)))
+		if (bare && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL)
 			break; /* the kernel has waited for enough */
 		if (!(flags & MSG_PEEK))
 			continue;
