@@ -790,6 +790,7 @@ static void up_locked(struct exi_sock *sk)
 	unlock_halves(sk);
 	l->state = EXI_LINK_UP;
 	l->deadline = 0;
+	atomic_store(&sk->hearer, 0);
 	exi_family_keep(sk);
 	exi_ready_lowat(sk);
 	exi_service_untimed(l);

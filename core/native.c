@@ -73,6 +73,10 @@ NATIVE(int, dup3, (int from, int to, int flags), (from, to, flags))
 NATIVE(int, epoll_create1, (int flags), (flags))
 NATIVE(int, epoll_ctl, (int ep, int op, int fd, struct epoll_event *ev),
        (ep, op, fd, ev))
+NATIVE(int, epoll_pwait2,
+       (int ep, struct epoll_event *ev, int n, const struct timespec *t,
+	const sigset_t *s),
+       (ep, ev, n, t, s))
 NATIVE(int, epoll_wait, (int ep, struct epoll_event *ev, int n, int ms),
        (ep, ev, n, ms))
 NATIVE(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *l),

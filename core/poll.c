@@ -58,10 +58,21 @@ int exi_poll_gather(struct exi_poll *p)
 	return n;
 }
 
+/* The kernel knows something of one of them. */
+static bool kernels(const struct exi_poll *p)
+{
+	for (nfds_t i = 0; i < p->n; i++)
+		if (p->kernel[i].fd >= 0)
+			return true;
+	return false;
+}
+
 int exi_poll_ask(struct exi_poll *p)
 {
 	static const struct timespec now;
 
+	if (!kernels(p))
+		return 0;
 	return ppoll(p->kernel, p->n, &now, NULL) < 0 ? -errno : 0;
 }
 
@@ -128,11 +139,20 @@ struct rest {
 static void rest_ends(void *arg)
 {
 	struct rest *r = arg;
-	eventfd_t drained;
 
 	disarm(r->p, r->armed);
 	wait_on(r->p, r->event_fd, false);
-	eventfd_read(r->event_fd, &drained);
+}
+
+/* All that it waits for is on fabrics, and rings here. */
+static bool hears(const struct exi_poll *p)
+{
+	if (kernels(p))
+		return false;
+	for (nfds_t i = 0; i < p->n; i++)
+		if (p->slots[i].sk && !exi_poller_hears(p->slots[i].sk))
+			return false;
+	return true;
 }
 
 /* Without a descriptor to be woken by, it looks again now and then. */
@@ -170,16 +190,15 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	}
 	exi_rest_begin(&ends, rest_ends, &r);
 	wait_on(p, r.event_fd, true);
-	p->kernel[p->n] = (struct pollfd){ .fd = r.event_fd, .events = POLLIN };
 	if (exi_poll_look(p) == 0 && arm(p, &r.armed)) {
+		bool all = hears(p);
+
 		exi_cancel_rest();
-		ret = ppoll(p->kernel, p->n + 1, timeout, mask);
-		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 1;
+		ret = exi_poller_sleep(p->kernel, p->n, all, timeout, mask);
 		exi_cancel_rested();
 	}
 	exi_rest_over(&ends, true);
-	if (ret == 1 && p->kernel[p->n].revents)
-		ret = 0;
+	exi_poller_heed();
 	return ret;
 }
 

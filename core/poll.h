@@ -5,8 +5,8 @@
  * The kernel is asked about what it serves; directions on a fabric are looked
  * at here. Who must sleep first puts himself among the waiters of each
  * connection, then looks again, then asks the peers to ring, and then sleeps
- * in the kernel's poll with an eventfd of the thread beside the rest. A change
- * before the second look is seen by it; a later one wakes the waiters. */
+ * in the kernel (see poller.h). A change before the second look is seen by it;
+ * a later one wakes the waiters. */
 #ifndef EXI_CORE_POLL_H
 #define EXI_CORE_POLL_H
 
@@ -14,7 +14,7 @@
 #include <signal.h>
 
 #include "core/op.h"
-#include "core/wait.h"
+#include "core/poller.h"
 
 /* What the library knows of a descriptor. */
 struct exi_poll_slot {
@@ -27,7 +27,7 @@ struct exi_poll_slot {
 struct exi_poll {
 	struct pollfd *fds;
 	nfds_t n;
-	struct pollfd *kernel; /* n, and the thread's eventfd */
+	struct pollfd *kernel; /* n, and room for one */
 	struct exi_poll_slot *slots;
 	int on_fabric; /* of the last look: the index of one, or -1 */
 };

@@ -49,13 +49,13 @@ static _Thread_local bool self;
 static struct exi_list timed = EXI_LIST_INIT(timed);
 static struct exi_list todo = EXI_LIST_INIT(todo);
 
-static uint64_t watch_data(struct exi_sock *sk, unsigned int what)
+uint64_t exi_service_data(struct exi_sock *sk, unsigned int what)
 {
 	return (uint64_t)sk->index << 32 | (sk->generation & 0xffffffu) << 8 |
 	       what;
 }
 
-static void dispatch(uint64_t data, uint32_t events)
+void exi_service_dispatch(uint64_t data, uint32_t events)
 {
 	struct exi_sock *sk = exi_sock_by_index((uint32_t)(data >> 32));
 	unsigned int what = data & 0xff;
@@ -195,7 +195,8 @@ static void *run(void *arg)
 			else if (ev[i].data.u64 & DATA_DOMAIN)
 				exi_registry_each_domain(domain_progress, NULL);
 			else
-				dispatch(ev[i].data.u64, ev[i].events);
+				exi_service_dispatch(ev[i].data.u64,
+						     ev[i].events);
 		}
 		do_todo();
 		exi_fds_end();
@@ -296,13 +297,13 @@ static int watch(int op, int fd, uint64_t data, uint32_t events)
 int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
 		      uint32_t events)
 {
-	return watch(EPOLL_CTL_ADD, fd, watch_data(sk, what), events);
+	return watch(EPOLL_CTL_ADD, fd, exi_service_data(sk, what), events);
 }
 
 int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
 			uint32_t events)
 {
-	return watch(EPOLL_CTL_MOD, fd, watch_data(sk, what), events);
+	return watch(EPOLL_CTL_MOD, fd, exi_service_data(sk, what), events);
 }
 
 void exi_service_unwatch(int fd)

@@ -35,6 +35,11 @@ int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
 			uint32_t events);
 void exi_service_unwatch(int fd);
 
+/* What names a watched descriptor in an epoll set, and what is done when that
+ * tells of it. No lock held. */
+uint64_t exi_service_data(struct exi_sock *sk, unsigned int what);
+void exi_service_dispatch(uint64_t data, uint32_t events);
+
 /* Watches the descriptor of family.h. */
 int exi_service_watch_family(int fd);
 

@@ -316,6 +316,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->poll_events = 0;
 	sk->foreign_link = sk->unused = false;
 	atomic_fetch_add(&sk->generation, 1);
+	RESET(&sk->hearer, 0);
+	RESET(&sk->unheard, 0);
 	exi_list_init(&sk->poll_ops);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_list_init(&sk->ops[d]);

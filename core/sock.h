@@ -226,6 +226,10 @@ struct exi_sock {
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
 	struct exi_link *link;
+	/* The thread that hears its bell (see poller.h), 0: the service; and
+	 * sleeps elsewhere since that changed. */
+	_Atomic uint32_t hearer;
+	_Atomic uint32_t unheard;
 	struct exi_list poll_ops; /* accept, connect */
 	uint32_t poll_events;
 	/* Of the service. */

@@ -35,6 +35,7 @@
 #include "core/config.h"
 #include "core/futex.h"
 #include "core/link.h"
+#include "core/poller.h"
 #include "core/ready.h"
 
 /* Waits that do not spin after two that failed; doubled while they fail. */
@@ -325,51 +326,6 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 /* --- on TCP ------------------------------------------------------------- */
 
-static pthread_key_t waiter_key;
-static pthread_once_t waiter_once = PTHREAD_ONCE_INIT;
-static _Thread_local int waiter_fd = -1;
-static _Thread_local uint64_t waiter_process;
-
-static void waiter_end(void *arg)
-{
-	exi_fd_close(waiter_fd);
-	waiter_fd = -1;
-}
-
-static void waiter_setup(void)
-{
-	pthread_key_create(&waiter_key, waiter_end);
-}
-
-int exi_poller_fd(void)
-{
-	uint64_t process = exi_process_token();
-	int fd;
-
-	if (waiter_fd >= 0 && waiter_process == process)
-		return waiter_fd;
-	if (waiter_fd >= 0)
-		exi_fd_close(waiter_fd);
-	waiter_fd = -1;
-	fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (fd >= 0)
-		exi_poller_adopt(fd);
-	return fd;
-}
-
-void exi_poller_adopt(int fd)
-{
-	pthread_once(&waiter_once, waiter_setup);
-	pthread_setspecific(waiter_key, &waiter_key);
-	waiter_fd = fd;
-	waiter_process = exi_process_token();
-}
-
-void exi_poller_wake(struct exi_waiter *w)
-{
-	eventfd_write(exi_container(w, struct exi_poller, w)->event_fd, 1);
-}
-
 /* Without a descriptor to be woken by, one looks again now and then. */
 static int nap(uint64_t deadline)
 {
@@ -392,7 +348,6 @@ struct tcp_rest {
 static void tcp_rest_ends(void *arg)
 {
 	struct tcp_rest *t = arg;
-	eventfd_t drained;
 
 	if (t->w.event_fd < 0)
 		return;
@@ -400,7 +355,6 @@ static void tcp_rest_ends(void *arg)
 	exi_lock(&t->h->lock);
 	exi_sock_unwait(t->sk, t->dir, &t->w.w);
 	exi_unlock(&t->h->lock);
-	eventfd_read(t->w.event_fd, &drained);
 }
 
 static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
@@ -416,6 +370,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	struct timespec left, *timeout = NULL;
 	struct exi_shared *sh;
 	bool kicked = true; /* when the state changes */
+	eventfd_t drained;
 	int ret, err;
 
 	if (t.w.event_fd < 0)
@@ -451,6 +406,8 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
 	exi_cancel_rested();
 	exi_rest_over(&ends, true);
+	if (p[1].revents)
+		eventfd_read(t.w.event_fd, &drained);
 	return err;
 }
 
@@ -472,14 +429,12 @@ static short event_of(enum exi_dir dir)
 static void bell_rest_ends(void *arg)
 {
 	struct bell_rest *r = arg;
-	eventfd_t drained;
 
 	if (r->armed)
 		exi_ready_disarm(r->sk, r->fd, event_of(r->dir));
 	exi_lock(&r->h->lock);
 	exi_sock_unwait(r->sk, r->dir, &r->w.w);
 	exi_unlock(&r->h->lock);
-	eventfd_read(r->w.event_fd, &drained);
 }
 
 /* Nothing new is there, and the peer rings when something is. */
@@ -508,16 +463,14 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		.fd = fd,
 		.dir = dir,
 	};
-	struct pollfd p[2] = {
-		{ .fd = r.w.event_fd, .events = POLLIN },
-		{ .fd = exi_ready_bell(sk, fd), .events = POLLIN },
-	};
 	struct timespec left, *timeout = NULL;
 	struct exi_rest ends;
 	struct exi_shared *sh;
+	struct pollfd p;
+	bool hears;
 	int ret = 0;
 
-	if (p[0].fd < 0)
+	if (r.w.event_fd < 0)
 		return nap(deadline);
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
@@ -535,17 +488,15 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
 		timeout = &left;
 	}
+	hears = exi_poller_hears(sk);
 	exi_rest_begin(&ends, bell_rest_ends, &r);
 	if (arm_bell(&r, seen)) {
 		exi_cancel_rest();
-		ret = ppoll(p, 2, timeout, NULL);
-		ret = ret < 0 ? -errno : ret == 0 ? -ETIMEDOUT : 0;
+		ret = exi_poller_sleep(&p, 0, hears, timeout, NULL);
 		exi_cancel_rested();
 	}
 	exi_rest_over(&ends, true);
-	/* Without the detour by the service. */
-	if (ret == 0 && p[1].revents)
-		exi_link_event(sk, EPOLLIN);
+	exi_poller_heed();
 	return ret;
 }
 

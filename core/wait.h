@@ -33,20 +33,6 @@ int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline);
 /* The same until more than `seen` bytes may be received, which are there. */
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline);
 
-/* A thread that sleeps in a poll of its own, with its eventfd among the
- * descriptors: a waiter (see sock.h) that is woken by it. */
-struct exi_poller {
-	struct exi_waiter w; /* wake is exi_poller_wake() */
-	int event_fd;
-};
-EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
-/* This thread's, made at first need and again after a fork; -errno. */
-EXI_SHIM int exi_poller_fd(void);
-/* How often one looks that has none. */
-#define EXI_UNKICKED_NS 10000000u
-/* It is this one, which others know, too. */
-void exi_poller_adopt(int fd);
-
 /* How long (ns) the next wait may spin: 0 when that failed lately or is off;
  * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. */
 #define EXI_SPIN_YIELD 1

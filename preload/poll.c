@@ -24,6 +24,13 @@ struct call {
 
 static _Thread_local struct exi_spin thread_spin;
 
+static bool look_again(void *arg)
+{
+	struct call *c = arg;
+
+	return exi_poll_look(&c->p) > 0;
+}
+
 /* Spins while that may pay: true when a fabric has something. */
 static bool spin(struct call *c, uint64_t deadline)
 {
@@ -31,16 +38,19 @@ static bool spin(struct call *c, uint64_t deadline)
 	uint64_t budget;
 	const struct exi_poll *p = &c->p;
 	int i = p->on_fabric;
-	bool hit;
+	bool hit, good;
 
 	if (i < 0)
 		return false;
 	budget = exi_spin_budget(
 		&thread_spin, exi_ready_peer_cpu(p->slots[i].sk, p->fds[i].fd));
-	if (budget == EXI_SPIN_YIELD) /* asleep, the peer has the CPU */
-		return false;
 	if (!budget)
 		return false;
+	if (budget == EXI_SPIN_YIELD) {
+		good = exi_spin_yield(look_again, c, &hit);
+		exi_spin_result(&thread_spin, good && hit);
+		return hit;
+	}
 	exi_spin_begin(&s);
 	do
 		hit = exi_poll_look(&c->p) > 0;
