@@ -163,6 +163,34 @@ static void qfd_a(int s, int ctl)
 	t_close(s);
 }
 
+/* What poll says is there: no receive has to wait. */
+static void poll_a(int s, int ctl)
+{
+	exs_pollfd_t p = { .exs_fd = s, .exs_events = EXS_POLLIN };
+	struct t_rng r = { getpid() };
+	uint32_t i, got, n = rounds();
+
+	for (i = 0; i < n; i++) {
+		pause_now_and_then(&r);
+		t_send_all(s, &i, sizeof(i), 0);
+		pause_a_little(&r);
+		T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+		T_EQ(T_OK(t_recv(s, &got, sizeof(got), MSG_DONTWAIT)), 4);
+		T_EQ(got, i);
+	}
+	t_close(s);
+}
+
+/* A receive that would end some time sleeps otherwise than one that would not. */
+static void timed_a(int s, int ctl)
+{
+	struct timeval long_time = { .tv_sec = 100 };
+
+	T_OK(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &long_time,
+			sizeof(long_time)));
+	sync_a(s, ctl);
+}
+
 /* One end floods, the other drains in bursts: sleeping for space. */
 #define BURST  200000
 #define BURSTS (4000 / t_slow())
@@ -223,12 +251,16 @@ WAKE(blocked_receives_are_always_woken, sync_a, sync_b)
 WAKE(dequeues_are_always_woken, async_a, async_b)
 WAKE(the_queues_descriptor_always_wakes, qfd_a, sync_b)
 WAKE(blocked_sends_are_always_woken, space_a, space_b)
+WAKE(a_thread_in_poll_is_always_woken, poll_a, sync_b)
+WAKE(receives_with_a_time_out_are_always_woken, timed_a, sync_b)
 
 static const struct t_row rows[] = {
 	WAKE_ROWS(blocked_receives_are_always_woken),
 	WAKE_ROWS(dequeues_are_always_woken),
 	WAKE_ROWS(the_queues_descriptor_always_wakes),
 	WAKE_ROWS(blocked_sends_are_always_woken),
+	WAKE_ROWS(a_thread_in_poll_is_always_woken),
+	WAKE_ROWS(receives_with_a_time_out_are_always_woken),
 };
 
 int main(int argc, char **argv)
