@@ -5,6 +5,7 @@
  * tells. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
@@ -254,6 +255,14 @@ WAKE(blocked_sends_are_always_woken, space_a, space_b)
 WAKE(a_thread_in_poll_is_always_woken, poll_a, sync_b)
 WAKE(receives_with_a_time_out_are_always_woken, timed_a, sync_b)
 
+/* A sleep with a time-out on bells needs a new system call. */
+static void polls_are_woken_where_epoll_pwait2_is_refused(void)
+{
+	without_spinning();
+	t_refuse(SYS_epoll_pwait2);
+	conf_duo(CONF_APART, poll_a, sync_b);
+}
+
 static const struct t_row rows[] = {
 	WAKE_ROWS(blocked_receives_are_always_woken),
 	WAKE_ROWS(dequeues_are_always_woken),
@@ -261,6 +270,7 @@ static const struct t_row rows[] = {
 	WAKE_ROWS(blocked_sends_are_always_woken),
 	WAKE_ROWS(a_thread_in_poll_is_always_woken),
 	WAKE_ROWS(receives_with_a_time_out_are_always_woken),
+	T_ROW_LONG(polls_are_woken_where_epoll_pwait2_is_refused, 120),
 };
 
 int main(int argc, char **argv)

@@ -5,8 +5,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,4 +307,20 @@ void t_become_nobody(void)
 	T_OK(setgroups(0, NULL));
 	T_OK(setresgid(NOBODY, NOBODY, NOBODY));
 	T_OK(setresuid(NOBODY, NOBODY, NOBODY));
+}
+
+void t_refuse(unsigned int call)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+			 offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { .len = sizeof(code) / sizeof(code[0]),
+				   .filter = code };
+
+	T_OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	T_OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
 }

@@ -51,6 +51,9 @@ int t_ask_fd(int ctl);
 pthread_t t_thread(void *(*f)(void *), void *arg);
 void t_thread_join(pthread_t t);
 
+/* The kernel refuses a system call, by its number, from here on: EPERM. */
+void t_refuse(unsigned int call);
+
 /* No child is left, dead or alive. */
 void t_no_children(void);
 

@@ -3,13 +3,10 @@
  * around transfers in flight, over each engine. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -744,28 +741,12 @@ static void the_engine_survives_the_loss_of_its_descriptor(void)
 	dom_close();
 }
 
-/* A system call is refused from here on. */
-static void refuse(unsigned int call)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			 offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = { .len = T_COUNT(code), .filter = code };
-
-	T_OK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-	T_OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
-}
-
 static void epoll_serves_where_io_uring_is_refused(void)
 {
 	struct transfer t = { 0 };
 	char buf[8];
 
-	refuse(SYS_io_uring_setup);
+	t_refuse(SYS_io_uring_setup);
 	begin();
 	T(dom->engine == &tcpp_epoll);
 	recv_post(&t, &e[1], buf, sizeof(buf), 0);
@@ -783,7 +764,7 @@ static void a_child_that_may_not_use_io_uring_uses_epoll(void)
 	begin();
 	pid = t_fork();
 	if (pid == 0) {
-		refuse(SYS_io_uring_setup);
+		t_refuse(SYS_io_uring_setup);
 		tcpp_domain_ops.forked(&dom->base);
 		recv_post(&t, &e[1], buf, sizeof(buf), 0);
 		T(dom->engine == &tcpp_epoll);
@@ -806,7 +787,7 @@ static void a_filter_that_comes_later_hangs_nothing(void)
 	recv_post(&r, &e[0], buf, sizeof(buf), 0);
 	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 	dom_progress();
-	refuse(SYS_io_uring_enter);
+	t_refuse(SYS_io_uring_enter);
 	t.x = (struct exi_xfer){ .buf = buf, .len = 1, .done = r.x.done };
 	ret = ops->post_recv(e[1].c, &t.x);
 	T_EQ(ret, dom_is_uring() ? -EPERM : 0);
