@@ -12,29 +12,42 @@
 
 #define KICKED UINT64_MAX /* no data of the service */
 #define HEARD  8
+#define SETS   64 /* threads that can have one */
 
 struct poller {
 	int event_fd;
 	uint64_t process; /* whose it is */
 	int epoll_fd;	  /* -1: none */
-	uint32_t name;	  /* of the thread, while it has an epoll set */
-	int n;		  /* links that rang, and are not heeded yet */
-	bool more;	  /* may have */
+	uint32_t name;	  /* of the thread, since its process forked last */
+	uint32_t forks;
+	int n;	   /* links that rang, and are not heeded yet */
+	bool more; /* may have */
 	struct epoll_event heard[HEARD];
 };
 
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local struct poller self = { .event_fd = -1, .epoll_fd = -1 };
-static _Atomic uint32_t names;
-static _Atomic bool refused; /* the kernel has no epoll_pwait2() for us */
+static _Atomic uint32_t names, forks;
+static _Atomic int sets[SETS]; /* descriptors, and 1 */
+static _Atomic bool refused;   /* the kernel has no epoll_pwait2() for us */
+
+static bool enlist(int fd)
+{
+	for (int i = 0; i < SETS; i++)
+		if (atomic_compare_exchange_strong(&sets[i], &(int){ 0 },
+						   fd + 1))
+			return true;
+	return false;
+}
 
 static void deaf(void)
 {
-	if (self.epoll_fd >= 0)
-		exi_fd_close(self.epoll_fd);
+	for (int i = 0; self.epoll_fd >= 0 && i < SETS; i++)
+		atomic_compare_exchange_strong(&sets[i],
+					       &(int){ self.epoll_fd + 1 }, 0);
+	exi_fd_close(self.epoll_fd);
 	self.epoll_fd = -1;
-	self.name = 0;
 	self.n = 0;
 	self.more = false;
 }
@@ -82,6 +95,16 @@ void exi_poller_wake(struct exi_waiter *w)
 
 /* --- bells -------------------------------------------------------------- */
 
+static uint32_t new_name(void)
+{
+	uint32_t ret;
+
+	do
+		ret = atomic_fetch_add(&names, 1) + 1;
+	while (!ret);
+	return ret;
+}
+
 static bool has_set(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = KICKED };
@@ -93,13 +116,12 @@ static bool has_set(void)
 	self.epoll_fd = exi_fd_keep(epoll_create1(EPOLL_CLOEXEC));
 	if (self.epoll_fd < 0)
 		return false;
-	if (epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, self.event_fd, &ev) < 0) {
+	if (epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, self.event_fd, &ev) < 0 ||
+	    !enlist(self.epoll_fd)) {
 		deaf();
 		return false;
 	}
-	do
-		self.name = atomic_fetch_add(&names, 1) + 1;
-	while (!self.name);
+	self.name = new_name();
 	return true;
 }
 
@@ -119,13 +141,34 @@ static int watch(int fd, void *arg)
 /* A link is for the thread that sleeps on it again and again. */
 #define SLEEPS 8
 
+/* The link lock is held. The socket is named a hearer's before its link is in
+ * the set, and looked at after it: what a fork copies meanwhile, which counts
+ * the child first, is either seen here or found there named. */
+static bool hear(struct exi_sock *sk)
+{
+	atomic_store(&sk->unheard, 0);
+	atomic_store(&sk->hearer, self.name);
+	if (exi_link_share(sk, watch, sk) >= 0 &&
+	    exi_holders_alone(&sk->sh->holders))
+		return true;
+	if (sk->link && sk->link->fd >= 0)
+		epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, sk->link->fd, NULL);
+	atomic_store(&sk->hearer, 0);
+	return false;
+}
+
 bool exi_poller_hears(struct exi_sock *sk)
 {
+	uint32_t n = atomic_load_explicit(&forks, memory_order_relaxed);
 	bool ret;
 
 	if (!exi_holders_alone(&sk->sh->holders))
 		return false;
-	if (self.name &&
+	if (self.forks != n) {
+		self.forks = n;
+		self.name = new_name();
+	}
+	if (self.epoll_fd >= 0 &&
 	    atomic_load_explicit(&sk->hearer, memory_order_relaxed) ==
 		    self.name)
 		return true;
@@ -134,12 +177,33 @@ bool exi_poller_hears(struct exi_sock *sk)
 	    !has_set())
 		return false;
 	exi_lock(&sk->link_lock);
-	ret = exi_link_share(sk, watch, sk) >= 0;
-	atomic_store_explicit(&sk->hearer, ret ? self.name : 0,
-			      memory_order_relaxed);
-	atomic_store_explicit(&sk->unheard, 0, memory_order_relaxed);
+	ret = hear(sk);
 	exi_unlock(&sk->link_lock);
 	return ret;
+}
+
+/* Names of before are worth nothing: what was heard may be heard no more. */
+void exi_poller_prefork(void)
+{
+	atomic_fetch_add(&forks, 1);
+}
+
+void exi_poller_inherited(struct exi_sock *sk, int link)
+{
+	if (!atomic_exchange(&sk->hearer, 0))
+		return;
+	for (int i = 0; i < SETS; i++)
+		if (atomic_load(&sets[i]))
+			epoll_ctl(atomic_load(&sets[i]) - 1, EPOLL_CTL_DEL,
+				  link, NULL);
+}
+
+void exi_poller_forked(void)
+{
+	for (int i = 0; i < SETS; i++)
+		exi_fd_close(atomic_exchange(&sets[i], 0) - 1);
+	self.epoll_fd = -1;
+	deaf();
 }
 
 static void drain(void)
@@ -195,6 +259,10 @@ static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     const struct timespec *timeout, const sigset_t *mask)
 {
+	if (exi_unlikely(self.n)) { /* a handler jumped before they were read */
+		exi_poller_heed();
+		return 0;
+	}
 	return hears ? sleep_in_set(timeout, mask)
 		     : sleep_in_poll(p, n, timeout, mask);
 }

@@ -36,6 +36,13 @@ void exi_poller_adopt(int fd);
  * few sleeps were on it for the pains. No lock held. */
 bool exi_poller_hears(struct exi_sock *sk);
 
+void exi_poller_prefork(void);
+/* In a forked child: a link of the connection that threads of the parent heard.
+ * It is the parent's sets that would go on being woken by it, in front of the
+ * child's own. Before exi_poller_forked(). */
+void exi_poller_inherited(struct exi_sock *sk, int link);
+void exi_poller_forked(void);
+
 /* Sleeps as ppoll() does, until the thread is kicked (0) or, where it hears all
  * that can come, one of its bells rings (0), else until one of n descriptors
  * has an answer (1); -ETIMEDOUT, -EINTR. There is room in p behind them. What

@@ -21,6 +21,7 @@
 #include "core/loan.h"
 #include "core/log.h"
 #include "core/names.h"
+#include "core/poller.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/remote.h"
@@ -478,6 +479,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_prefork(void)
 {
+	exi_poller_prefork();
 	exi_sock_each(prefork_one, NULL);
 }
 
@@ -497,6 +499,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
+	if (sk->link)
+		exi_poller_inherited(sk, sk->link->fd);
 	if (stays(sk)) {
 		/* The fabric's memory and its code stay the parent's. */
 		if (sk->link)
@@ -536,6 +540,7 @@ void exi_sock_forked(void)
 	}
 	slabs = NULL;
 	exi_sock_each(fork_one, NULL);
+	exi_poller_forked();
 }
 
 /* Sends to another host, and nobody goes on with it here. */

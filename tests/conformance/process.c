@@ -356,6 +356,89 @@ static void what_a_child_had_on_the_fabric_dies_with_it(void)
 	come_back(CHILD_DIES, false);
 }
 
+/* Sleeps in poll for each byte, and gives it back. */
+#define ECHOES 30
+
+static void echo(int s)
+{
+	exs_pollfd_t p = { .exs_fd = s, .exs_events = EXS_POLLIN };
+	char byte;
+
+	for (int i = 0; i < ECHOES; i++) {
+		T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+		t_recv_all(s, &byte, 1);
+		t_send_all(s, &byte, 1, 0);
+	}
+}
+
+static void ask_when_asleep(int s, pid_t other, pid_t one)
+{
+	char byte = 0;
+
+	for (int i = 0; i < ECHOES; i++) {
+		t_until_all(other, 'S');
+		t_until_all(one, 'S');
+		t_send_all(s, &byte, 1, 0);
+		t_recv_all(s, &byte, 1);
+	}
+}
+
+static void echo_and_fork(int ctl, void *arg)
+{
+	struct t_addr at;
+	pid_t pid;
+	int l, s;
+
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(ctl, (uint64_t)t_port_of(l));
+	s = t_accept(l);
+	t_settle(s, conf_apart());
+	echo(s);
+	pid = t_fork();
+	if (pid == 0) {
+		echo(s);
+		t_close(s);
+		_exit(0);
+	}
+	t_close(s);
+	t_tell(ctl, (uint64_t)pid);
+	s = t_accept(l);
+	t_settle(s, conf_apart());
+	for (int i = 0; i < 2; i++)
+		echo(s);
+	t_join(pid);
+	t_close(s);
+	t_close(l);
+}
+
+/* A thread of the parent goes on hearing bells, and not its child's. */
+static void a_child_is_woken_by_what_its_parent_slept_on(void)
+{
+	struct t_addr to;
+	struct t_peer p;
+	pid_t child;
+	int s[2];
+
+	setenv("EXS_SPIN_US", "0", 1);
+	t_peer_start(&p, echo_and_fork, NULL);
+	t_init();
+	to = t_loopback(T_IPV4, (int)t_ask(p.ctl));
+	s[0] = t_connect(&to);
+	t_settle(s[0], conf_apart());
+	ask_when_asleep(s[0], p.pid, p.pid);
+	child = (pid_t)t_ask(p.ctl);
+	s[1] = t_connect(&to);
+	t_settle(s[1], conf_apart());
+	ask_when_asleep(s[1], p.pid, p.pid);
+	ask_when_asleep(s[0], p.pid, child);
+	t_recv_end(s[0]);
+	ask_when_asleep(s[1], p.pid, p.pid);
+	t_peer_join(&p);
+	t_close(s[0]);
+	t_close(s[1]);
+}
+
 /* The accept is posted, then the port is told: the marker is there. */
 static void accept_and_serve(int l, int ctl)
 {
@@ -639,6 +722,7 @@ static const struct t_row rows[] = {
 	T_ROW(the_parent_may_come_back_with_operations),
 	T_ROW(the_parent_goes_on_with_what_a_child_closed),
 	T_ROW(what_a_child_had_on_the_fabric_dies_with_it),
+	T_ROW(a_child_is_woken_by_what_its_parent_slept_on),
 	T_ROW(a_process_accepts_on_a_listener_passed_to_it),
 	T_ROW(the_process_that_listened_may_leave),
 	T_ROW(a_plain_listener_that_was_inherited_is_met),
