@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Moving bytes: the kernel's way when the direction is on TCP, the fabric's
  * when it was switched. One function per direction does a single attempt
- * under the direction's lock (try_send, try_recv); synchronous calls loop over
- * it with exi_wait(), asynchronous ones queue. */
-#include "core/flow.h"
+ * under the direction's lock (exi_flow_try_send(), exi_flow_try_recv());
+ * synchronous calls loop over it with exi_wait(), asynchronous ones queue. */
+#include "core/flow_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +72,7 @@ static ssize_t tell_broken(struct exi_sock *sk, struct exi_half *h)
 }
 
 /* The peer wrote nonsense into its segment. */
-static ssize_t fabric_failed(struct exi_sock *sk, struct exi_half *h)
+ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h)
 {
 	exi_link_violation(sk, "a record that cannot be");
 	return tell_broken(sk, h);
@@ -230,7 +230,7 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 	if (exi_likely(n > 0))
 		account(h, n, true);
 	else if (n == -EPROTO)
-		return fabric_failed(sk, h);
+		return exi_flow_fabric_failed(sk, h);
 	else if (exi_unlikely(n == -ENOBUFS)) {
 		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
 		return -EAGAIN;
@@ -271,8 +271,8 @@ static bool nowhere(const struct exi_sock *sk, const struct exi_half *h)
 	       h->mode != EXI_MODE_BACK;
 }
 
-static ssize_t try_send(struct exi_sock *sk, struct exi_half *h,
-			const void *buf, size_t len, int flags)
+ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
+			  const void *buf, size_t len, int flags)
 {
 	if (nowhere(sk, h))
 		return -EREMOTE;
@@ -332,7 +332,7 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	if (n == -EAGAIN && over)
 		return recv_ended(sk, h);
 	if (n == -EPROTO)
-		return fabric_failed(sk, h);
+		return exi_flow_fabric_failed(sk, h);
 	return n;
 }
 
@@ -436,8 +436,8 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 	return n;
 }
 
-static ssize_t try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
-			size_t len, int flags)
+ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
+			  size_t len, int flags)
 {
 	ssize_t n;
 
@@ -460,7 +460,7 @@ static ssize_t try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 }
 
 /* Under the direction's lock; read without it as a hint. */
-static void count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
+void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
 {
 	uint32_t n =
 		atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed);
@@ -616,19 +616,16 @@ static void finish_message(struct exi_sock *sk, enum exi_dir dir,
 		exi_sock_kick_locked(sk, dir);
 }
 
-static void end_loan(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		     int err);
-
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err)
 {
 	exi_list_del(&op->node);
-	count_ops(sk, dir, -1);
+	exi_flow_count_ops(sk, dir, -1);
 	exi_timeout_begins(sk, dir);
 	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
 		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
 	if (exi_unlikely(op->loan)) {
-		end_loan(sk, dir, op, err);
+		exi_loan_end_locked(sk, dir, op, err);
 		return;
 	}
 	if (exi_unlikely(sk->framed)) {
@@ -644,7 +641,7 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 }
 
 /* n of the want bytes that came next were moved. True: the operation is done. */
-static bool moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
+bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 {
 	exi_parts_moved(op, n);
 	return op->done == op->len || n == 0 ||
@@ -719,7 +716,7 @@ static void finish_together(struct exi_sock *sk, size_t n)
 	if (!count)
 		return;
 	exi_list_move(&sk->ops[EXI_TX], pos->prev, &over);
-	count_ops(sk, EXI_TX, -count);
+	exi_flow_count_ops(sk, EXI_TX, -count);
 	exi_timeout_begins(sk, EXI_TX);
 	exi_op_complete_all(&over);
 }
@@ -737,7 +734,7 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 	left = gather(&sk->ops[EXI_TX], buf);
 	if (!left)
 		return false;
-	*ret = try_send(sk, h, buf, left, 0);
+	*ret = exi_flow_try_send(sk, h, buf, left, 0);
 	if (*ret > 0)
 		finish_together(sk, (size_t)*ret);
 	return true;
@@ -814,7 +811,7 @@ static void skip_message(struct exi_sock *sk, struct exi_half *h,
 	void *to;
 
 	while ((n = exi_packet_skip(sk, &to)) > 0) {
-		n = try_recv(sk, h, to, (size_t)n, 0);
+		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
 		if (n <= 0)
 			break; /* for the next receive to find */
 		exi_packet_came(sk, op, (size_t)n);
@@ -836,7 +833,7 @@ static ssize_t recv_message(struct exi_sock *sk, struct exi_half *h,
 			skip_message(sk, h, op);
 		if (n <= 0)
 			return n ? n : 1;
-		n = try_recv(sk, h, to, (size_t)n, 0);
+		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
 		if (n < 0)
 			return n;
 		n = came(sk, op, (size_t)n);
@@ -881,9 +878,9 @@ static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
 	if (!exi_packet_headed(op)) {
 		size_t len = exi_packet_gather(sk, op, room, &more);
 
-		n = try_send(sk, h, room, len, more ? MSG_MORE : 0);
+		n = exi_flow_try_send(sk, h, room, len, more ? MSG_MORE : 0);
 	} else {
-		n = try_send(sk, h, op->buf, op->run, 0);
+		n = exi_flow_try_send(sk, h, op->buf, op->run, 0);
 	}
 	return n > 0 ? went(sk, op, (size_t)n) : n;
 }
@@ -952,7 +949,7 @@ static bool idle(const struct exi_sock *sk, enum exi_dir dir)
 }
 
 /* The last of what was lent came back. */
-static void give_back(struct exi_sock *sk)
+void exi_flow_give_back(struct exi_sock *sk)
 {
 	exi_switch_giveback_locked(sk);
 	if (!sk->sh->half[EXI_RX].leaving)
@@ -973,7 +970,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 				exi_flow_drain_locked(sk);
 			exi_place_reap(sk, dir);
 			if (dir == EXI_RX && h->leaving)
-				give_back(sk);
+				exi_flow_give_back(sk);
 			if (exi_list_empty(&sk->ops[dir]))
 				break;
 		}
@@ -1013,9 +1010,10 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			if (n >= 0)
 				continue;
 		} else if (op && dir == EXI_RX)
-			n = try_recv(sk, h, op->buf, want, op->flags);
+			n = exi_flow_try_recv(sk, h, op->buf, want, op->flags);
 		else if (op && !send_together(sk, h, &n))
-			n = try_send(sk, h, op->buf, want, send_flags(op));
+			n = exi_flow_try_send(sk, h, op->buf, want,
+					      send_flags(op));
 		else if (n > 0)
 			continue;
 		if (n == -EAGAIN && op && content(op, dir)) {
@@ -1041,7 +1039,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			give_up_op(sk, dir, op, n);
 			continue;
 		}
-		if (moved(op, dir, (size_t)n, want))
+		if (exi_flow_moved(op, dir, (size_t)n, want))
 			finish_in_turn(sk, dir, op);
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
@@ -1063,7 +1061,7 @@ void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)
 	exi_half_unlock(&sh->half[dir]);
 }
 
-static void after_recv(struct exi_sock *sk, int fd)
+void exi_flow_after_recv(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
@@ -1098,7 +1096,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 		result = -ECANCELED;
 	if (result >= 0 && exi_unlikely(sk->framed))
 		posted_message(sk, dir, op, (size_t)result);
-	else if (result >= 0 && moved(op, dir, (size_t)result, x->len))
+	else if (result >= 0 && exi_flow_moved(op, dir, (size_t)result, x->len))
 		finish_in_turn(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)
 		exi_flow_finish_locked(sk, dir, op, (int)-result);
@@ -1107,7 +1105,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	exi_flow_progress_locked(sk, dir);
 	exi_unlock(&h->lock);
 	if (dir == EXI_RX)
-		after_recv(sk, atomic_load(&sk->fd));
+		exi_flow_after_recv(sk, atomic_load(&sk->fd));
 }
 
 void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
@@ -1131,7 +1129,7 @@ static uint64_t was_used(struct exi_sock *sk)
 	return now;
 }
 
-static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
+struct exi_sock *exi_flow_still_ours(struct exi_sock *sk, int fd)
 {
 	uint64_t last;
 	uint32_t generation;
@@ -1154,7 +1152,7 @@ static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 }
 
 /* The rendezvous must come before the bytes that pass its mark. */
-static void before_send(struct exi_sock *sk, int fd, size_t len)
+void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
@@ -1174,7 +1172,7 @@ static int addressed(int fd, struct exi_sock **ret)
 
 	if (err)
 		return err;
-	*ret = still_ours(*ret, fd);
+	*ret = exi_flow_still_ours(*ret, fd);
 	if (!*ret)
 		return -EBADF;
 	if (exi_unlikely(!exi_sock_used_here(*ret)))
@@ -1205,7 +1203,7 @@ static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	for (int i = 0; i < n; i++)
 		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
-	count_ops(sk, dir, n);
+	exi_flow_count_ops(sk, dir, n);
 	/* Behind others they wait their turn, which all that is lent has had. */
 	if (sk->ops[dir].next == &ops[0]->node) {
 		exi_timeout_begins(sk, dir);
@@ -1230,7 +1228,7 @@ static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 		len += ops[i]->len;
 	}
 	if (dir == EXI_TX)
-		before_send(sk, fd, len);
+		exi_flow_before_send(sk, fd, len);
 	ret = enter(sk, fd, dir, &sh);
 	if (ret)
 		return ret;
@@ -1239,7 +1237,7 @@ static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 	enlist_locked(sk, dir, ops, n);
 	exi_half_unlock(&sh->half[dir]);
 	if (dir == EXI_RX)
-		after_recv(sk, fd);
+		exi_flow_after_recv(sk, fd);
 	return 0;
 }
 
@@ -1311,7 +1309,7 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 
 	for (int i = 0; i < n; i++)
 		len += o[i].exs_x_length;
-	before_send(sk, o->exs_x_socket, len);
+	exi_flow_before_send(sk, o->exs_x_socket, len);
 	ret = enter(sk, o->exs_x_socket, EXI_TX, &sh);
 	if (ret)
 		return ret;
@@ -1444,7 +1442,7 @@ void exi_flow_stop(struct exi_sock *sk)
 
 /* --- synchronous -------------------------------------------------------- */
 
-static bool nonblocking(struct exi_sock *sk, int fd, int flags)
+bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 {
 	uint32_t was =
 		atomic_load_explicit(&sk->blocking, memory_order_relaxed);
@@ -1466,7 +1464,7 @@ static bool nonblocking(struct exi_sock *sk, int fd, int flags)
 }
 
 /* When the wait must end by the socket's own time-out; 0: never. */
-static uint64_t deadline_of(int fd, int option)
+uint64_t exi_flow_deadline(int fd, int option)
 {
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
@@ -1478,17 +1476,9 @@ static uint64_t deadline_of(int fd, int option)
 	       (uint64_t)tv.tv_usec * 1000u;
 }
 
-/* What a slow synchronous call has found out about its descriptor. */
-struct patience {
-	bool known;
-	bool spun; /* in vain, since it slept last */
-	uint64_t deadline;
-	struct exi_look look;
-};
-
 /* Takes the lock for the next attempt; a look ends. */
-static bool lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
-		      struct patience *p, struct exi_shared **ret)
+bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
+			struct exi_flow_patience *p, struct exi_shared **ret)
 {
 	struct exi_half *h;
 
@@ -1507,8 +1497,8 @@ static bool lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 /* An attempt found nothing. Spinning comes before the system calls that tell
  * whether the call may wait: they take longer than most replies. What they said
  * last decides whether to spin; what they say now, whether to sleep. */
-static void look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
-			struct patience *p)
+void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
+			  struct exi_flow_patience *p)
 {
 	if (!(flags & MSG_DONTWAIT) && !p->spun &&
 	    atomic_load_explicit(&sk->blocks, memory_order_relaxed))
@@ -1516,8 +1506,8 @@ static void look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 }
 
 /* seen: bytes that lie there and are not enough. */
-static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
-		      struct patience *p, size_t seen)
+int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
+			int flags, struct exi_flow_patience *p, size_t seen)
 {
 	int ret;
 
@@ -1531,14 +1521,14 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 	}
 	p->spun = false;
 	if (!p->known) {
-		bool blocks = !nonblocking(sk, fd, flags);
+		bool blocks = !exi_flow_nonblocking(sk, fd, flags);
 
 		if (atomic_load(&sk->blocks) != blocks)
 			atomic_store(&sk->blocks, blocks);
 		if (!blocks)
 			return -EAGAIN;
-		p->deadline = deadline_of(fd, dir == EXI_RX ? SO_RCVTIMEO
-							    : SO_SNDTIMEO);
+		p->deadline = exi_flow_deadline(
+			fd, dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
 		p->known = true;
 	}
 	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
@@ -1560,7 +1550,7 @@ static ssize_t in_turn(int fd, int type, void *buf, size_t len, int flags)
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;
 
-	if (sk && nonblocking(sk, fd, flags))
+	if (sk && exi_flow_nonblocking(sk, fd, flags))
 		return -EAGAIN;
 	exi_list_init(&op.node);
 	ret = exi_flow_submit(&op);
@@ -1589,13 +1579,13 @@ struct message {
 	enum exi_dir dir;
 	bool listed;
 	bool follows; /* others move it */
-	struct patience p;
+	struct exi_flow_patience p;
 };
 
 static void list_message_locked(struct message *m)
 {
 	exi_list_add_tail(&m->sk->ops[m->dir], &m->op->node);
-	count_ops(m->sk, m->dir, 1);
+	exi_flow_count_ops(m->sk, m->dir, 1);
 	if (m->sk->ops[m->dir].next == &m->op->node)
 		exi_timeout_begins(m->sk, m->dir);
 	m->listed = true;
@@ -1627,7 +1617,7 @@ static ssize_t try_message_locked(struct message *m)
 	if (n == -EAGAIN) {
 		if (!m->listed && m->op->begun)
 			list_message_locked(m);
-		look_locked(m->sk, m->dir, m->op->flags, &m->p);
+		exi_flow_look_locked(m->sk, m->dir, m->op->flags, &m->p);
 	} else if (n > 0 || (n != -ESTALE && n != -EREMOTE && n != -EINTR)) {
 		end_message_locked(m, n < 0 ? (int)-n : 0);
 		n = 1;
@@ -1641,7 +1631,7 @@ static ssize_t try_message(struct message *m)
 	struct exi_shared *sh;
 	ssize_t n;
 
-	if (!lock_half(m->sk, m->op->fd, m->dir, &m->p, &sh))
+	if (!exi_flow_lock_half(m->sk, m->op->fd, m->dir, &m->p, &sh))
 		return m->listed ? 1 : -EBADF;
 	n = try_message_locked(m);
 	if (n == 1 && m->listed)
@@ -1658,12 +1648,12 @@ static bool over(const struct message *m)
 static int await_message(const struct message *m)
 {
 	struct exi_word w = { .addr = (const uint32_t *)&m->op->finished };
-	uint64_t end = deadline_of(m->op->fd, m->dir == EXI_RX ? SO_RCVTIMEO
-							       : SO_SNDTIMEO);
+	uint64_t end = exi_flow_deadline(
+		m->op->fd, m->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
 	struct timespec till = exi_ns_timespec(end);
 	int ret = 0;
 
-	if (nonblocking(m->sk, m->op->fd, m->op->flags))
+	if (exi_flow_nonblocking(m->sk, m->op->fd, m->op->flags))
 		return -EAGAIN;
 	while (!over(m) && ret == 0)
 		ret = exi_futex_wait(&w, 1, end ? &till : NULL);
@@ -1711,8 +1701,8 @@ static ssize_t wait_message(struct message *m)
 
 	exi_rest_begin(&ends, message_cancelled, m);
 	ret = m->follows ? await_message(m)
-			 : be_patient(m->sk, m->op->fd, m->dir, m->op->flags,
-				      &m->p, 0);
+			 : exi_flow_be_patient(m->sk, m->op->fd, m->dir,
+					       m->op->flags, &m->p, 0);
 	exi_rest_over(&ends, false);
 	return ret;
 }
@@ -1750,7 +1740,7 @@ ssize_t exi_flow_message(struct exi_op *op)
 		return ret;
 	if (m.sk->process != exi_use_token())
 		exi_sock_inherit(m.sk);
-	m.sk = still_ours(m.sk, fd);
+	m.sk = exi_flow_still_ours(m.sk, fd);
 	if (!m.sk || !m.sk->framed || m.sk->closing)
 		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(m.sk)))
@@ -1760,14 +1750,14 @@ ssize_t exi_flow_message(struct exi_op *op)
 		return ret;
 	exi_list_init(&op->node);
 	if (m.dir == EXI_TX)
-		before_send(m.sk, fd, op->len);
+		exi_flow_before_send(m.sk, fd, op->len);
 	move_whole(&m);
 	if (op->err == EPIPE && m.dir == EXI_TX && !quiet)
 		raise(SIGPIPE);
 	if (m.dir == EXI_RX && !op->err && !(op->event_flags & MSG_EOR))
 		exi_link_ended(m.sk, fd);
 	if (m.dir == EXI_RX)
-		after_recv(m.sk, fd);
+		exi_flow_after_recv(m.sk, fd);
 	return op->err ? -op->err : (ssize_t)op->done;
 }
 
@@ -1823,7 +1813,7 @@ static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 	if (op->waits && !err)
 		return false;
 	exi_list_del(&op->node);
-	count_ops(sk, EXI_TX, -1);
+	exi_flow_count_ops(sk, EXI_TX, -1);
 	exi_flow_progress_locked(sk, EXI_TX);
 	return true;
 }
@@ -1858,7 +1848,7 @@ static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
 static bool may_go_whole(struct exi_sock *sk, int fd, size_t len, int flags)
 {
 	return len >= exi_config()->zcopy_threshold && exi_place_welcome(sk) &&
-	       !nonblocking(sk, fd, flags);
+	       !exi_flow_nonblocking(sk, fd, flags);
 }
 
 /* A large blocking send, as an operation. *done: what it moved. 0: the rest
@@ -1880,7 +1870,7 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	ret = exi_flow_submit(&op);
 	if (ret)
 		return ret;
-	ret = await_whole(sk, fd, &op, deadline_of(fd, SO_SNDTIMEO));
+	ret = await_whole(sk, fd, &op, exi_flow_deadline(fd, SO_SNDTIMEO));
 	*done += op.done;
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
@@ -1912,7 +1902,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			   struct exi_region *region)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
-	struct patience p = { 0 };
+	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
 	bool whole = false;
 	size_t done = 0;
@@ -1934,14 +1924,14 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		if (ret)
 			return ret;
 	}
-	sk = still_ours(sk, fd);
+	sk = exi_flow_still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
-	before_send(sk, fd, len);
+	exi_flow_before_send(sk, fd, len);
 	for (;;) {
-		if (!lock_half(sk, fd, EXI_TX, &p, &sh))
+		if (!exi_flow_lock_half(sk, fd, EXI_TX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
 			exi_half_unlock(&sh->half[EXI_TX]);
@@ -1960,10 +1950,11 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 				break;
 			continue;
 		}
-		n = try_send(sk, &sh->half[EXI_TX], (const char *)buf + done,
-			     len - done, flags);
+		n = exi_flow_try_send(sk, &sh->half[EXI_TX],
+				      (const char *)buf + done, len - done,
+				      flags);
 		if (n == -EAGAIN)
-			look_locked(sk, EXI_TX, flags, &p);
+			exi_flow_look_locked(sk, EXI_TX, flags, &p);
 		exi_half_unlock(&sh->half[EXI_TX]);
 		if (n >= 0) {
 			done += (size_t)n;
@@ -1977,7 +1968,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		}
 		if (n != -EAGAIN)
 			break;
-		n = be_patient(sk, fd, EXI_TX, flags, &p, 0);
+		n = exi_flow_be_patient(sk, fd, EXI_TX, flags, &p, 0);
 		if (n)
 			break;
 	}
@@ -2002,7 +1993,7 @@ struct exi_half *exi_flow_native_send(int fd, size_t len)
 		exi_sock_inherit(sk);
 	if (sk->framed)
 		return NULL;
-	before_send(sk, fd, len);
+	exi_flow_before_send(sk, fd, len);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return NULL;
 	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
@@ -2104,17 +2095,17 @@ static bool at_mark(int fd)
 
 /* n bytes were seen, and are not enough: 0 to look again. */
 static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
-			 struct patience *p)
+			 struct exi_flow_patience *p)
 {
 	return exi_ready_events(sk, fd, POLLRDHUP)
 		       ? -ENODATA
-		       : be_patient(sk, fd, EXI_RX, flags, p, n);
+		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
-	struct patience p = { 0 };
+	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
 	size_t done = 0;
 	ssize_t n;
@@ -2129,7 +2120,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
-	sk = still_ours(sk, fd);
+	sk = exi_flow_still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
@@ -2138,7 +2129,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		bool bare = false;
 		struct exi_half *h;
 
-		if (!lock_half(sk, fd, EXI_RX, &p, &sh))
+		if (!exi_flow_lock_half(sk, fd, EXI_RX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_RX];
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
@@ -2160,10 +2151,10 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			n = bare_recv(sk, h, fd, (char *)buf + done, len - done,
 				      flags);
 		} else {
-			n = try_recv(sk, h, (char *)buf + done, len - done,
-				     flags);
+			n = exi_flow_try_recv(sk, h, (char *)buf + done,
+					      len - done, flags);
 			if (n == -EAGAIN)
-				look_locked(sk, EXI_RX, flags, &p);
+				exi_flow_look_locked(sk, EXI_RX, flags, &p);
 			exi_half_unlock(h);
 			if (n == -ESTALE) {
 				exi_link_read(sk);
@@ -2174,7 +2165,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 				continue;
 			}
 			if (n == -EAGAIN) {
-				n = be_patient(sk, fd, EXI_RX, flags, &p, 0);
+				n = exi_flow_be_patient(sk, fd, EXI_RX, flags,
+							&p, 0);
 				if (n == 0)
 					continue;
 			}
@@ -2195,432 +2187,6 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		keep_error(sk, fd, EXI_RX, (int)-n);
 	if (exi_unlikely(n == 0 && len))
 		exi_link_ended(sk, fd);
-	after_recv(sk, fd);
+	exi_flow_after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
-}
-
-/* --- loans -------------------------------------------------------------- */
-
-/* Of a loan that was repaid err, or op->err, is what became of it. */
-static void end_loan(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		     int err)
-{
-	struct exi_loan *l = exi_container(op, struct exi_loan, op);
-	struct exi_half *h = &sk->sh->half[dir];
-	bool in_place = l->in_place;
-
-	op->err = err ? err : op->err;
-	if (op->err && l->state == EXI_LOAN_REPAID && !l->told &&
-	    op->err != ECANCELED)
-		h->err = op->err;
-	l->state = EXI_LOAN_NONE;
-	l->in_place = false;
-	free(l->copy);
-	l->copy = NULL;
-	if (in_place && dir == EXI_RX && h->leaving)
-		give_back(sk);
-	if (sk->waiters[dir]) /* they may have been told to wait */
-		exi_sock_kick_locked(sk, dir);
-}
-
-/* A call that asks for a loan. Its turn is in the list while others are before
- * it, and from then on until it has the loan. */
-struct borrower {
-	struct exi_sock *sk;
-	struct exi_half *h;
-	enum exi_dir dir;
-	size_t want;
-	int flags;
-	struct exi_op turn;
-	bool listed;
-	bool waits; /* may wait for its turn */
-	struct patience p;
-};
-
-/* The fabric has loans, and the connection is this process's alone. */
-static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
-{
-	struct exi_loan *l = sk->loans[dir];
-
-	if (sk->sh->half[dir].mode != EXI_MODE_RING || !sk->fab ||
-	    !sk->fab->lops || (dir == EXI_TX && !sk->fab->lops->room))
-		return false;
-	/* Before the look at others: a fork adds one, then looks at this. */
-	atomic_store(&l->in_place, true);
-	if (!exi_holders_alone(&sk->sh->holders))
-		atomic_store(&l->in_place, false);
-	return l->in_place;
-}
-
-static int need_buffer(struct exi_loan *l)
-{
-	if (!l->buffer)
-		l->buffer = malloc(EXI_LOAN_BUFFER);
-	l->at = l->buffer;
-	return l->buffer ? 0 : -ENOMEM;
-}
-
-/* What came, or the end. */
-static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_loan *l)
-{
-	const void *at;
-	ssize_t n;
-
-	if (h->bare) /* a thread in the kernel's recv takes what comes */
-		return -EAGAIN;
-	if (place_locked(sk, EXI_RX)) {
-		n = try_recv(sk, h, &(char){ 0 }, 1, MSG_PEEK);
-		if (n <= 0)
-			return n;
-		n = (ssize_t)sk->fab->lops->look(sk->fab, &at);
-		l->at = (char *)(uintptr_t)at;
-		return n;
-	}
-	if (need_buffer(l))
-		return -ENOMEM;
-	return try_recv(sk, h, l->buffer, EXI_LOAN_BUFFER, MSG_PEEK);
-}
-
-static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
-			       struct exi_loan *l, size_t want)
-{
-	void *at;
-	ssize_t n = sk->fab->lops->room(sk->fab, want, &at);
-
-	if (n > 0)
-		l->at = at;
-	else if (n == -EPROTO)
-		return fabric_failed(sk, h);
-	else if (n == -ENOBUFS) {
-		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
-		return -EAGAIN;
-	}
-	return n;
-}
-
-/* Room, where a send would find some. */
-static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_loan *l, size_t want)
-{
-	struct exi_conn *c;
-	ssize_t n;
-
-	if (h->end_wanted)
-		return -EPIPE;
-	n = try_send(sk, h, &(char){ 0 }, 0, MSG_NOSIGNAL);
-	if (n)
-		return n;
-	if (place_locked(sk, EXI_TX))
-		return borrow_in_place(sk, h, l, want);
-	c = h->mode == EXI_MODE_RING ? sk->fab : sk->tcp;
-	if (!c->ops->ready(c, EXI_TX))
-		return -EAGAIN;
-	if (need_buffer(l))
-		return -ENOMEM;
-	return want < EXI_LOAN_BUFFER ? (ssize_t)want : EXI_LOAN_BUFFER;
-}
-
-static void leave_turn_locked(struct borrower *b)
-{
-	if (b->listed && !b->turn.err) {
-		exi_list_del(&b->turn.node);
-		count_ops(b->sk, b->dir, -1);
-	}
-	b->listed = false;
-}
-
-static void list_turn_locked(struct borrower *b)
-{
-	b->turn = (struct exi_op){
-		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
-		.holds = true,
-	};
-	exi_list_add_tail(&b->sk->ops[b->dir], &b->turn.node);
-	count_ops(b->sk, b->dir, 1);
-	b->listed = true;
-}
-
-static struct exi_loan *loan_of(struct exi_sock *sk, enum exi_dir dir)
-{
-	struct exi_loan *l = sk->loans[dir];
-
-	if (!l) {
-		l = calloc(1, sizeof(*l));
-		__atomic_store_n(&sk->loans[dir], l, __ATOMIC_RELEASE);
-	}
-	return l;
-}
-
-/* -EINPROGRESS: it is not its turn. */
-static ssize_t borrow_locked(struct borrower *b)
-{
-	struct exi_sock *sk = b->sk;
-	struct exi_loan *l = loan_of(sk, b->dir);
-	ssize_t n;
-
-	if (!l)
-		return -ENOMEM;
-	if (sk->closing || (b->listed && b->turn.err))
-		return -EBADF;
-	if (l->state == EXI_LOAN_OUT)
-		return -EBUSY;
-	if (b->listed ? sk->ops[b->dir].next != &b->turn.node
-		      : !exi_list_empty(&sk->ops[b->dir])) {
-		if (!b->listed && b->waits)
-			list_turn_locked(b);
-		return -EINPROGRESS;
-	}
-	n = b->dir == EXI_RX ? borrow_came(sk, b->h, l)
-			     : borrow_room(sk, b->h, l, b->want);
-	if (n == -EAGAIN)
-		look_locked(sk, b->dir, b->flags, &b->p);
-	if (n <= 0) {
-		l->in_place = false;
-		return n;
-	}
-	leave_turn_locked(b);
-	l->op = (struct exi_op){
-		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
-		.holds = true,
-		.loan = true,
-	};
-	exi_list_add_head(&sk->ops[b->dir], &l->op.node);
-	count_ops(sk, b->dir, 1);
-	l->len = (size_t)n;
-	l->state = EXI_LOAN_OUT;
-	return n;
-}
-
-static void leave_turn(void *arg)
-{
-	struct borrower *b = arg;
-
-	if (!b->listed)
-		return;
-	exi_lock(&b->h->lock);
-	/* One that was cancelled may have no socket any more. */
-	if (!b->turn.err) {
-		leave_turn_locked(b);
-		exi_flow_progress_locked(b->sk, b->dir);
-	}
-	exi_unlock(&b->h->lock);
-}
-
-static int await_turn(struct borrower *b, int fd)
-{
-	struct exi_word w = { .addr = (const uint32_t *)&b->turn.finished };
-	uint64_t end;
-	struct timespec till;
-	int ret = 0;
-
-	if (!b->listed) {
-		b->waits = !nonblocking(b->sk, fd, b->flags);
-		return b->waits ? 0 : -EAGAIN;
-	}
-	end = deadline_of(fd, b->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
-	till = exi_ns_timespec(end);
-	while (!atomic_load_explicit(&b->turn.finished, memory_order_acquire) &&
-	       ret == 0)
-		ret = exi_futex_wait(&w, 1, end ? &till : NULL);
-	return ret == -ETIMEDOUT ? -EAGAIN : ret;
-}
-
-static ssize_t borrow(struct borrower *b, int fd, void **ret_at)
-{
-	struct exi_shared *sh;
-	ssize_t n;
-	char *at;
-
-	for (;;) {
-		if (!lock_half(b->sk, fd, b->dir, &b->p, &sh))
-			return -EBADF;
-		b->h = &sh->half[b->dir];
-		n = borrow_locked(b);
-		at = n > 0 ? b->sk->loans[b->dir]->at : NULL;
-		exi_half_unlock(b->h);
-		if (n == -ESTALE)
-			exi_link_read(b->sk);
-		else if (n == -EREMOTE)
-			exi_family_ask(b->sk);
-		else if (n == -EINPROGRESS || n == -EAGAIN) {
-			n = n == -EAGAIN ? be_patient(b->sk, fd, b->dir,
-						      b->flags, &b->p, 0)
-					 : await_turn(b, fd);
-			if (n)
-				return n;
-		} else {
-			break;
-		}
-	}
-	if (n > 0)
-		*ret_at = at;
-	return n;
-}
-
-/* The socket of a call, as of any transfer. */
-static int used_here(int fd, struct exi_sock **ret)
-{
-	struct exi_sock *sk;
-	int err = exi_sock_get(fd, &sk);
-
-	if (err)
-		return err;
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
-	sk = still_ours(sk, fd);
-	if (!sk)
-		return -EBADF;
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
-	*ret = sk;
-	return 0;
-}
-
-ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
-			void **ret)
-{
-	struct borrower b = { .dir = dir, .want = want, .flags = flags };
-	struct exi_rest ends;
-	ssize_t n = exi_sock_stream(fd);
-
-	if (!n)
-		n = used_here(fd, &b.sk);
-	if (n)
-		return n;
-	if (b.sk->framed)
-		return -EOPNOTSUPP;
-	if (dir == EXI_TX)
-		before_send(b.sk, fd, want);
-	exi_rest_begin(&ends, leave_turn, &b);
-	n = borrow(&b, fd, ret);
-	exi_rest_over(&ends, true);
-	if (exi_unlikely(n == 0))
-		exi_link_ended(b.sk, fd);
-	return n;
-}
-
-/* The operation that receives, or sends, what was on loan. */
-static int move_repaid(enum exi_dir dir, struct exi_loan *l, size_t len)
-{
-	if (l->in_place) {
-		l->copy = malloc(len);
-		if (!l->copy)
-			return -ENOMEM;
-		if (dir == EXI_TX)
-			memcpy(l->copy, l->at, len);
-		l->in_place = false;
-	}
-	l->state = EXI_LOAN_REPAID;
-	l->op.buf = l->copy ? l->copy : l->buffer;
-	l->op.run = l->op.len = len;
-	/* What was looked at need not be copied again. */
-	l->op.flags = dir == EXI_RX ? MSG_WAITALL | MSG_TRUNC : 0;
-	l->op.holds = false;
-	l->op.ours = true;
-	return 0;
-}
-
-/* It lies where its bytes are moved by a word. */
-static bool still_there(const struct exi_sock *sk, const struct exi_half *h,
-			const struct exi_loan *l)
-{
-	return l->in_place && h->mode == EXI_MODE_RING &&
-	       !(h->ended | h->broken | (uint32_t)h->err) &&
-	       !atomic_load(&sk->sh->gone);
-}
-
-static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
-{
-	struct exi_half *h = &sk->sh->half[dir];
-	struct exi_loan *l = sk->loans[dir];
-	int ret = 0;
-
-	if (!l || l->state != EXI_LOAN_OUT || len > l->len)
-		return -EINVAL;
-	if (!len) {
-		exi_flow_finish_locked(sk, dir, &l->op, 0);
-	} else if (dir == EXI_RX && l->in_place && h->mode == EXI_MODE_RING) {
-		sk->fab->lops->took(sk->fab, len);
-		account(h, (ssize_t)len, true);
-		exi_flow_finish_locked(sk, dir, &l->op, 0);
-	} else if (dir == EXI_TX && still_there(sk, h, l)) {
-		sk->fab->lops->put(sk->fab, len);
-		account(h, (ssize_t)len, true);
-		if (exi_unlikely(atomic_load(&sk->fab->unheard))) {
-			atomic_store(&sk->sh->gone, 1);
-			exi_flow_bereft_locked(sk);
-		}
-		exi_flow_finish_locked(sk, dir, &l->op, 0);
-	} else {
-		ret = move_repaid(dir, l, len);
-		if (ret)
-			return ret;
-	}
-	l->told = dir == EXI_TX;
-	exi_flow_progress_locked(sk, dir);
-	l->told = false;
-	return l->state == EXI_LOAN_NONE && dir == EXI_TX ? -l->op.err : 0;
-}
-
-int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags)
-{
-	struct exi_shared *sh;
-	struct exi_sock *sk;
-	int ret = exi_sock_stream(fd);
-
-	if (!ret)
-		ret = used_here(fd, &sk);
-	if (ret)
-		return ret;
-	if (sk->framed)
-		return -EOPNOTSUPP;
-	if (!exi_sock_lock(sk, fd, dir, &sh))
-		return -EBADF;
-	ret = repay_locked(sk, dir, len);
-	exi_half_unlock(&sh->half[dir]);
-	if (dir == EXI_RX)
-		after_recv(sk, fd);
-	if (ret == -EPIPE && !(flags & MSG_NOSIGNAL))
-		raise(SIGPIPE);
-	return ret;
-}
-
-void exi_loan_cancel(struct exi_sock *sk)
-{
-	enum exi_dir d;
-
-	for (d = EXI_RX; d <= EXI_TX; d++) {
-		struct exi_half *h = &sk->sh->half[d];
-
-		exi_lock(&h->lock);
-		if (sk->loans[d] && sk->loans[d]->state == EXI_LOAN_OUT) {
-			exi_flow_finish_locked(sk, d, &sk->loans[d]->op,
-					       ECANCELED);
-			exi_flow_progress_locked(sk, d);
-		}
-		exi_unlock(&h->lock);
-	}
-}
-
-void exi_loan_drop(struct exi_sock *sk)
-{
-	enum exi_dir d;
-
-	for (d = EXI_RX; d <= EXI_TX; d++) {
-		if (!sk->loans[d])
-			continue;
-		free(sk->loans[d]->copy);
-		free(sk->loans[d]->buffer);
-		free(sk->loans[d]);
-		sk->loans[d] = NULL;
-	}
-}
-
-void exi_loan_forked(struct exi_sock *sk, enum exi_dir dir)
-{
-	if (!sk->loans[dir])
-		return;
-	sk->loans[dir]->state = EXI_LOAN_NONE;
-	sk->loans[dir]->in_place = false;
 }
