@@ -1466,11 +1466,14 @@ static bool nonblocking(struct exi_sock *sk, int fd, int flags)
 }
 
 /* When the wait must end by the socket's own time-out; 0: never. */
-static uint64_t deadline_of(int fd, int option)
+static uint64_t deadline_of(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
+	int option = dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO;
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
 
+	if (exi_unlikely(atomic_load(&sk->sh->no_time) & 1u << dir))
+		return 1;
 	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
 	    (tv.tv_sec == 0 && tv.tv_usec == 0))
 		return 0;
@@ -1537,8 +1540,7 @@ static int be_patient(struct exi_sock *sk, int fd, enum exi_dir dir, int flags,
 			atomic_store(&sk->blocks, blocks);
 		if (!blocks)
 			return -EAGAIN;
-		p->deadline = deadline_of(fd, dir == EXI_RX ? SO_RCVTIMEO
-							    : SO_SNDTIMEO);
+		p->deadline = deadline_of(sk, fd, dir);
 		p->known = true;
 	}
 	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
@@ -1658,8 +1660,7 @@ static bool over(const struct message *m)
 static int await_message(const struct message *m)
 {
 	struct exi_word w = { .addr = (const uint32_t *)&m->op->finished };
-	uint64_t end = deadline_of(m->op->fd, m->dir == EXI_RX ? SO_RCVTIMEO
-							       : SO_SNDTIMEO);
+	uint64_t end = deadline_of(m->sk, m->op->fd, m->dir);
 	struct timespec till = exi_ns_timespec(end);
 	int ret = 0;
 
@@ -1880,7 +1881,7 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	ret = exi_flow_submit(&op);
 	if (ret)
 		return ret;
-	ret = await_whole(sk, fd, &op, deadline_of(fd, SO_SNDTIMEO));
+	ret = await_whole(sk, fd, &op, deadline_of(sk, fd, EXI_TX));
 	*done += op.done;
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
@@ -2418,7 +2419,7 @@ static int await_turn(struct borrower *b, int fd)
 		b->waits = !nonblocking(b->sk, fd, b->flags);
 		return b->waits ? 0 : -EAGAIN;
 	}
-	end = deadline_of(fd, b->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
+	end = deadline_of(b->sk, fd, b->dir);
 	till = exi_ns_timespec(end);
 	while (!atomic_load_explicit(&b->turn.finished, memory_order_acquire) &&
 	       ret == 0)

@@ -102,6 +102,7 @@ static int accepted(int listener, int fd)
 	if (ret)
 		return fd;
 	sk->framed = l->framed;
+	atomic_store(&sk->sh->no_time, atomic_load(&l->sh->no_time));
 	sk->counted = true;
 	exi_marker_connection();
 	exi_link_expect(sk, false);

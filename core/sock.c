@@ -214,6 +214,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->met, 0);
 	RESET(&sh->gone, 0);
 	RESET(&sh->lowat, 0);
+	RESET(&sh->no_time, 0);
 	RESET(&sh->foreign, 0);
 	RESET(&sh->rx_fin, 0);
 	RESET(&sh->hold_here, 0);

@@ -136,6 +136,7 @@ struct exi_shared {
 	_Atomic uint32_t may_switch; /* the peer said GO */
 	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
+	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint64_t keeper;     /* who has the fabric, see family.h; 0 */
