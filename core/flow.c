@@ -1044,8 +1044,12 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 		if (moved(op, dir, (size_t)n, want))
 			finish_in_turn(sk, dir, op);
 	}
-	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
+	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {
 		exi_flow_end_locked(sk);
+		/* Of both: the service knows what follows. */
+		if (atomic_load(&sk->sh->rx_fin))
+			(void)exi_service_progress(sk, EXI_TX);
+	}
 	while (idle(sk, dir) && h->mode == EXI_MODE_DRAIN &&
 	       exi_flow_drain_locked(sk) == -EAGAIN &&
 	       exi_flow_await_drain_locked(sk) == -EAGAIN)
