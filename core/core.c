@@ -77,6 +77,12 @@ void exi_core_forked(bool child)
 		in_parent();
 }
 
+void exi_core_fork_failed(void)
+{
+	if (exi_core_ready())
+		exi_sock_fork_failed();
+}
+
 /* Two of us would both believe a descriptor theirs. */
 static int check_alone(void)
 {

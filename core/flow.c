@@ -1042,8 +1042,12 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 		if (exi_flow_moved(op, dir, (size_t)n, want))
 			finish_in_turn(sk, dir, op);
 	}
-	if (h->end_wanted && exi_list_empty(&sk->ops[dir]))
+	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {
 		exi_flow_end_locked(sk);
+		/* Of both: the service knows what follows. */
+		if (atomic_load(&sk->sh->rx_fin))
+			(void)exi_service_progress(sk, EXI_TX);
+	}
 	while (idle(sk, dir) && h->mode == EXI_MODE_DRAIN &&
 	       exi_flow_drain_locked(sk) == -EAGAIN &&
 	       exi_flow_await_drain_locked(sk) == -EAGAIN)
@@ -1464,11 +1468,14 @@ bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 }
 
 /* When the wait must end by the socket's own time-out; 0: never. */
-uint64_t exi_flow_deadline(int fd, int option)
+uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
+	int option = dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO;
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
 
+	if (exi_unlikely(atomic_load(&sk->sh->no_time) & 1u << dir))
+		return 1;
 	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
 	    (tv.tv_sec == 0 && tv.tv_usec == 0))
 		return 0;
@@ -1527,8 +1534,7 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 			atomic_store(&sk->blocks, blocks);
 		if (!blocks)
 			return -EAGAIN;
-		p->deadline = exi_flow_deadline(
-			fd, dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
+		p->deadline = exi_flow_deadline(sk, fd, dir);
 		p->known = true;
 	}
 	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
@@ -1648,8 +1654,7 @@ static bool over(const struct message *m)
 static int await_message(const struct message *m)
 {
 	struct exi_word w = { .addr = (const uint32_t *)&m->op->finished };
-	uint64_t end = exi_flow_deadline(
-		m->op->fd, m->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
+	uint64_t end = exi_flow_deadline(m->sk, m->op->fd, m->dir);
 	struct timespec till = exi_ns_timespec(end);
 	int ret = 0;
 
@@ -1870,7 +1875,7 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	ret = exi_flow_submit(&op);
 	if (ret)
 		return ret;
-	ret = await_whole(sk, fd, &op, exi_flow_deadline(fd, SO_SNDTIMEO));
+	ret = await_whole(sk, fd, &op, exi_flow_deadline(sk, fd, EXI_TX));
 	*done += op.done;
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }

@@ -36,7 +36,7 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd);
 /* A synchronous call may not wait. */
 bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags);
 /* When its wait must end by SO_RCVTIMEO or SO_SNDTIMEO; 0: never. */
-uint64_t exi_flow_deadline(int fd, int option);
+uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir);
 
 /* What a slow synchronous call has found out about its descriptor. */
 struct exi_flow_patience {

@@ -65,6 +65,11 @@ void exi_holders_prefork(struct exi_holders *h)
 	atomic_fetch_add(&h->n, 1);
 }
 
+void exi_holders_unfork(struct exi_holders *h)
+{
+	atomic_fetch_sub(&h->n, 1);
+}
+
 void exi_holders_forked(void)
 {
 	/* In a PID namespace of its own it has no such parent. */

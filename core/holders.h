@@ -30,6 +30,8 @@ void exi_holders_leave(struct exi_holders *h);
 /* Before a fork, of all that the child will have; then in the child: first once,
  * and then of each. */
 void exi_holders_prefork(struct exi_holders *h);
+/* There is no child. */
+void exi_holders_unfork(struct exi_holders *h);
 void exi_holders_forked(void);
 void exi_holders_inherit(struct exi_holders *h);
 

@@ -102,6 +102,7 @@ static int accepted(int listener, int fd)
 	if (ret)
 		return fd;
 	sk->framed = l->framed;
+	atomic_store(&sk->sh->no_time, atomic_load(&l->sh->no_time));
 	sk->counted = true;
 	exi_marker_connection();
 	exi_link_expect(sk, false);
@@ -455,8 +456,8 @@ static void end_both(struct exi_sock *sk, int fd)
 	ends = sk->fab && !exi_sock_remote(sk) &&
 	       atomic_load(&sk->sh->rx_fin) && rx->mode == EXI_MODE_RING &&
 	       !rx->ended && !sk->fab->ops->over(sk->fab) &&
-	       tx->mode == EXI_MODE_RING && tx->ended &&
-	       exi_sock_current(sk, fd);
+	       tx->mode == EXI_MODE_RING && tx->ended && !sk->closing &&
+	       exi_sock_is(sk, fd) && exi_sock_current(sk, fd);
 	if (ends && !tx->fin) {
 		tx->fin = 1;
 		shutdown(fd, SHUT_WR);
@@ -471,6 +472,14 @@ static void end_both(struct exi_sock *sk, int fd)
 	if (ends)
 		exi_link_drop_locked(sk);
 	exi_unlock(&sk->link_lock);
+}
+
+void exi_lifecycle_ended(struct exi_sock *sk)
+{
+	int fd = atomic_load(&sk->fd);
+
+	if (fd >= 0)
+		end_both(sk, fd);
 }
 
 int exi_shutdown(int fd, int how)

@@ -25,6 +25,8 @@ void exi_lifecycle_event(struct exi_sock *sk, uint32_t events);
 
 /* Half-closes after the sends that were accepted before. */
 EXI_SHIM int exi_shutdown(int fd, int how);
+/* An end that was to follow queued sends was said. */
+void exi_lifecycle_ended(struct exi_sock *sk);
 EXI_SHIM int exi_close(int fd);
 /* Takes an EXS_EVT_CLOSE operation, and does not wait. -EBADF: not taken. */
 int exi_close_submit(struct exi_op *op);

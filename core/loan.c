@@ -232,8 +232,7 @@ static int await_turn(struct borrower *b, int fd)
 		b->waits = !exi_flow_nonblocking(b->sk, fd, b->flags);
 		return b->waits ? 0 : -EAGAIN;
 	}
-	end = exi_flow_deadline(fd,
-				b->dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
+	end = exi_flow_deadline(b->sk, fd, b->dir);
 	till = exi_ns_timespec(end);
 	while (!atomic_load_explicit(&b->turn.finished, memory_order_acquire) &&
 	       ret == 0)

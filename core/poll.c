@@ -50,9 +50,11 @@ int exi_poll_gather(struct exi_poll *p)
 	int n = 0;
 
 	for (nfds_t i = 0; i < p->n; i++) {
-		p->fds[i].revents =
-			p->slots[i].now |
-			(p->kernel[i].fd < 0 ? 0 : p->kernel[i].revents);
+		short kernels = p->kernel[i].fd < 0 ? 0 : p->kernel[i].revents;
+
+		if (p->slots[i].sk)
+			exi_ready_told(p->slots[i].sk, kernels);
+		p->fds[i].revents = p->slots[i].now | kernels;
 		n += p->fds[i].revents != 0;
 	}
 	return n;

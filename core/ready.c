@@ -134,6 +134,15 @@ bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 	return look_once(sk, fd, events, ret);
 }
 
+void exi_ready_told(struct exi_sock *sk, short revents)
+{
+	const struct exi_shared *sh = exi_sock_shared(sk);
+
+	if (exi_unlikely(revents & POLLHUP) && !atomic_load(&sh->gone) &&
+	    sh->half[EXI_TX].mode == EXI_MODE_RING)
+		exi_link_tcp_event(sk);
+}
+
 short exi_ready_events(struct exi_sock *sk, int fd, short events)
 {
 	struct pollfd p = { .fd = fd };
@@ -142,8 +151,10 @@ short exi_ready_events(struct exi_sock *sk, int fd, short events)
 	if (!exi_ready_look(sk, fd, events, &r))
 		return POLLNVAL;
 	p.events = r.kernel;
-	if ((r.kernel || r.error) && poll(&p, 1, 0) > 0)
+	if ((r.kernel || r.error) && poll(&p, 1, 0) > 0) {
 		r.now |= p.revents;
+		exi_ready_told(sk, p.revents);
+	}
 	return r.now;
 }
 

@@ -31,6 +31,10 @@ EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
 
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
+/* The kernel's poll said this of its descriptor, and the caller is told: what it
+ * calls next knows of a reset, too. */
+void exi_ready_told(struct exi_sock *sk, short revents);
+
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 

@@ -150,6 +150,7 @@ static void do_todo(void)
 		}
 		if (dirs & (1u << EXI_TX))
 			exi_flow_progress(sk, EXI_TX);
+		exi_lifecycle_ended(sk);
 	}
 }
 

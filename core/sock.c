@@ -38,6 +38,7 @@ bool exi_closes_seen;
 
 /* Guards the pools and the table's writers. */
 static struct exi_lock pool_lock;
+static _Atomic uint64_t forks;
 static struct exi_sock **chunks;
 static _Atomic uint32_t n_socks;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
@@ -214,6 +215,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->met, 0);
 	RESET(&sh->gone, 0);
 	RESET(&sh->lowat, 0);
+	RESET(&sh->no_time, 0);
 	RESET(&sh->foreign, 0);
 	RESET(&sh->rx_fin, 0);
 	RESET(&sh->hold_here, 0);
@@ -377,6 +379,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		exi_list_add_head(&free_socks, &sk->free_node);
 		goto unlock;
 	}
+	RESET(&sk->born, atomic_load(&forks));
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	if ((uint32_t)fd >= atomic_load(&exi_table.high))
 		atomic_store(&exi_table.high, (uint32_t)fd + 1);
@@ -467,8 +470,19 @@ static bool stays(const struct exi_sock *sk)
 	       exi_loan_in_place(sk, EXI_TX);
 }
 
+/* Sockets that were there before this thread's fork began are counted for its
+ * child, whatever other threads make or close meanwhile. */
+static _Thread_local uint64_t my_fork;
+
+static bool before_fork(const struct exi_sock *sk)
+{
+	return atomic_load(&sk->born) < my_fork;
+}
+
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
+	if (!before_fork(sk))
+		return;
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	exi_holders_prefork(&sk->sh->holders);
 	atomic_store(&sk->sh->owner, 0);
@@ -480,7 +494,23 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 void exi_sock_prefork(void)
 {
 	exi_poller_prefork();
+	my_fork = atomic_fetch_add(&forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
+}
+
+static void unfork_one(struct exi_sock *sk, void *arg)
+{
+	if (!before_fork(sk))
+		return;
+	exi_holders_unfork(&sk->sh->holders);
+	/* Nobody else may change O_NONBLOCK. */
+	if (exi_holders_alone(&sk->sh->holders))
+		atomic_fetch_and(&sk->blocking, ~(uint32_t)EXI_BLOCKING_MASK);
+}
+
+void exi_sock_fork_failed(void)
+{
+	exi_sock_each(unfork_one, NULL);
 }
 
 static void fork_one(struct exi_sock *sk, void *arg)
@@ -488,6 +518,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	enum exi_dir d;
 
 	sk->unused = true;
+	if (!before_fork(sk))
+		exi_holders_prefork(&sk->sh->holders);
 	exi_holders_inherit(&sk->sh->holders);
 	/* The parent is about to: it is no descriptor of the child's. Descriptors
 	 * are copied before memory is: what lingers here was open there. */

@@ -136,6 +136,7 @@ struct exi_shared {
 	_Atomic uint32_t may_switch; /* the peer said GO */
 	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
+	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint64_t keeper;     /* who has the fabric, see family.h; 0 */
@@ -203,6 +204,8 @@ struct exi_sock {
 	/* Sends that did not find room for all, and the end of sending: after
 	 * these whoever waits for room is told of it, though it was there. */
 	_Atomic uint32_t cramped;
+	/* Forks that had begun before it: they do not count it. */
+	_Atomic uint64_t born;
 	bool counted;	  /* among the accepted connections */
 	bool watched;	  /* the service watches the descriptor */
 	bool marked;	  /* a listener whose marker this process holds */
@@ -404,6 +407,8 @@ EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 /* Before a fork, and after it in the child. */
 void exi_sock_prefork(void);
 void exi_sock_forked(void);
+/* There is no child of this thread's last fork. */
+void exi_sock_fork_failed(void);
 
 /* The process ends: what it sent to other hosts, and its end, is delivered as
  * the kernel's TCP would; connections that forked processes have, too, go back

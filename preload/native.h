@@ -55,6 +55,7 @@ struct mmsghdr;
 	  (int s, const char *p, char *const *a, char *const *e, int f),       \
 	  (s, p, a, e, f))                                                     \
 	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
+	F(pid_t, fork, (void), ())                                             \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
 	F(int, lio_listio,                                                     \
 	  (int m, struct aiocb *const *l, int n, struct sigevent *e),          \

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/cancel.h"
+#include "core/core.h"
 #include "core/names.h"
 #include "preload/shim.h"
 
@@ -121,6 +122,20 @@ HOOK int execle(const char *path, const char *arg, ...)
 	va_end(ap);
 	return execve(path, argv, env);
 }
+
+/* Who asked to be told is told of a failure as of a success. */
+HOOK pid_t fork(void)
+{
+	pid_t pid = native.fork();
+	int saved = errno;
+
+	if (exi_unlikely(pid < 0)) {
+		exi_core_fork_failed();
+		errno = saved;
+	}
+	return pid;
+}
+ALIAS(__fork, fork);
 
 /* The child of a vfork would run the shim in its parent's memory. */
 HOOK pid_t vfork(void)

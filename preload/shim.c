@@ -39,6 +39,8 @@ long shim_forked(long pid)
 	exi_core_forked(pid == 0);
 	if (pid == 0)
 		forked();
+	if (pid < 0)
+		exi_core_fork_failed();
 	errno = saved;
 	return pid;
 }

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
+#include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <linux/sockios.h>
@@ -129,20 +130,41 @@ HOOK int shutdown(int fd, int how)
 	return (int)shim_result(exi_shutdown(fd, how));
 }
 
+/* A time before the first: waits are over at once. The kernel takes it, and does
+ * not tell it from none. */
+static void set_time(struct exi_sock *sk, int name, const void *val)
+{
+	bool rx = name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW;
+	uint32_t bit = 1u << (rx ? EXI_RX : EXI_TX);
+	int64_t s;
+
+	if (!rx && name != SO_SNDTIMEO_OLD && name != SO_SNDTIMEO_NEW)
+		return;
+	memcpy(&s, val, sizeof(s));
+	if (s < 0)
+		atomic_fetch_or(&exi_sock_shared(sk)->no_time, bit);
+	else
+		atomic_fetch_and(&exi_sock_shared(sk)->no_time, ~bit);
+}
+
 HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;
 
-	if (sk) {
+	if (shim_sock(fd)) {
 		ret = exi_before_option(fd, level, name);
 		if (ret)
 			return (int)shim_result(ret);
 	}
 	ret = native.setsockopt(fd, level, name, val, len);
-	if (sk && level == SOL_SOCKET && name == SO_RCVLOWAT)
+	if (!sk || ret < 0 || level != SOL_SOCKET)
+		return ret;
+	if (name == SO_RCVLOWAT)
 		exi_ready_lowat(sk);
+	else
+		set_time(sk, name, val);
 	return ret;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "core/config.h"
@@ -199,6 +200,11 @@ static const char *refusal(const char *path)
 	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
 		ret = "it changes its user (set-user-ID), and the system loads "
 		      "nothing into such programs";
+	/* Root gains nothing by them. */
+	else if (getuid() != 0 &&
+		 fgetxattr(fd, "security.capability", NULL, 0) > 0)
+		ret = "its file gives it capabilities (setcap), and the system "
+		      "loads nothing into such programs";
 	if (pread(fd, &e, sizeof(e), 0) != sizeof(e) ||
 	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
 		goto close_fd; /* a script: its interpreter decides */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Both faces work on one connection, in one program that runs under exs run:
  * plain calls and the library's, by any of the descriptor's numbers. */
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -170,6 +172,37 @@ static void what_is_queued_keeps_its_number(void **state)
 	t_close(fd[1]);
 }
 
+/* Ended in both directions, a connection is as good as closed for its peer, when
+ * what was queued has gone. */
+static void an_end_after_queued_sends_is_of_both_directions(void **state)
+{
+	static char much[8 << 20];
+	uint64_t end;
+	exs_qhandle_t q;
+	ssize_t n;
+	int fd[2];
+
+	plain_calls_made_it(fd);
+	q = T_OK(exs_qcreate(4));
+	T_OK(shutdown(fd[0], SHUT_RD));
+	t_post_send(fd[0], much, sizeof(much), 0, q, 1);
+	T_OK(shutdown(fd[0], SHUT_WR));
+	while ((n = recv(fd[1], much, sizeof(much), 0)) > 0)
+		;
+	T_EQ(n, 0);
+	T_EQ(t_event_is(q, EXS_EVT_SEND, 1), sizeof(much));
+	end = exi_now_ns() + 5000000000u;
+	do {
+		n = send(fd[1], "deaf", 4, MSG_NOSIGNAL | MSG_DONTWAIT);
+		sched_yield();
+	} while ((n == 4 || errno == EAGAIN) && exi_now_ns() < end);
+	T_MSG(n == -1 && (errno == EPIPE || errno == ECONNRESET),
+	      "nobody told who sends that nobody reads");
+	T_OK(exs_qdelete(q));
+	T_OK(close(fd[0]));
+	T_OK(close(fd[1]));
+}
+
 #define ROUNDS 1000
 #define MANY   32
 
@@ -245,6 +278,8 @@ int main(void)
 		cmocka_unit_test(a_loan_ends_when_its_descriptor_is_passed),
 		cmocka_unit_test(each_number_has_both_faces),
 		cmocka_unit_test(what_is_queued_keeps_its_number),
+		cmocka_unit_test(
+			an_end_after_queued_sends_is_of_both_directions),
 		cmocka_unit_test(
 			a_bell_between_the_look_and_the_sleep_is_heard),
 	};

@@ -581,6 +581,56 @@ static void make_room(void)
 	drain(peer);
 }
 
+static long seconds_of(int fd, int name, long s, long us)
+{
+	struct timeval t = { .tv_sec = s, .tv_usec = us };
+
+	return setsockopt(fd, SOL_SOCKET, name, &t, sizeof(t));
+}
+
+/* As if the time were over. */
+ROW(io_time_before_the_first)
+{
+	struct timeval t = { 9, 9 };
+	socklen_t len = sizeof(t);
+	char buf[8];
+
+	pair();
+	is("set", seconds_of(here, SO_RCVTIMEO, -1, 0));
+	is("get", getsockopt(here, SOL_SOCKET, SO_RCVTIMEO, &t, &len));
+	say("%ld %ld", (long)t.tv_sec, (long)t.tv_usec);
+	TIMED("recv", recv(here, buf, sizeof(buf), 0));
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	got("recv", TIMED("waitall", recv(here, buf, 8, MSG_WAITALL)), buf);
+	is("set", seconds_of(here, SO_RCVTIMEO, 5, -1));
+	is("set", seconds_of(here, SO_RCVTIMEO, -5, 1000000));
+	TIMED("recv", recv(here, buf, sizeof(buf), 0));
+	is("short", setsockopt(here, SOL_SOCKET, SO_RCVTIMEO, &t, 4));
+	is("set", seconds_of(here, SO_RCVTIMEO, 0, 0));
+	later(100, hello);
+	TIMED("recv", recv(here, buf, sizeof(buf), 0));
+	later_end();
+	is("set", seconds_of(here, SO_SNDTIMEO, -1, 0));
+	fill(here);
+	TIMED("send", send(here, "x", 1, 0));
+}
+
+ROW(io_time_before_the_first_of_listener)
+{
+	struct sockaddr_storage at;
+	socklen_t len;
+	int l = listener(AF_INET, &at, &len);
+	char c;
+
+	is("set", seconds_of(l, SO_RCVTIMEO, -1, 0));
+	here = socket(AF_INET, SOCK_STREAM, 0);
+	is("connect", connect(here, (struct sockaddr *)&at, len));
+	peer = accept(l, NULL, NULL);
+	warm(here, peer);
+	TIMED("recv", recv(peer, &c, 1, 0));
+}
+
 ROW(io_send_waits_for_room)
 {
 	pair();

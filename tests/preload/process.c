@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -601,6 +602,48 @@ ROW(fork_child_killed)
 	get_now("recv", here, 64);
 	get_now("recv", here, 64);
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+static int refused_child(void *arg)
+{
+	return *(int *)arg;
+}
+
+static void unread_is_reset(void)
+{
+	put_text(here, "unread");
+	settle(peer, POLLIN);
+	close(peer);
+	settle(here, POLLHUP);
+	get_now("recv", here, 8);
+}
+
+/* Nobody else has the connection: its end is a reset. */
+ROW(fork_fails)
+{
+	struct rlimit none = { 0 };
+	pid_t pid;
+
+	pair();
+	/* Root has no limit. */
+	(void)!setresuid(65534, 65534, 65534);
+	setrlimit(RLIMIT_NPROC, &none);
+	pid = fork();
+	if (pid == 0)
+		_exit(0);
+	is("fork", pid < 0 ? pid : 0);
+	unread_is_reset();
+}
+
+ROW(fork_by_clone_fails)
+{
+	static char stack[65536];
+	int arg = 0;
+
+	pair();
+	is("clone", clone(refused_child, stack + sizeof(stack),
+			  CLONE_THREAD | SIGCHLD, &arg));
+	unread_is_reset();
 }
 
 ROW(fork_child_epoll)

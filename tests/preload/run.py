@@ -7,15 +7,18 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 
 EXS = os.path.abspath(sys.argv[2])
+NOBODY = 65534
 bad = 0
 
 
-def expect(what, args, status, out='', err='', env=None, exs=EXS, cwd=None):
+def expect(what, args, status, out='', err='', env=None, exs=EXS, cwd=None,
+           user=None):
     """err: a part of what standard error has."""
     global bad
     plain = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
@@ -23,7 +26,7 @@ def expect(what, args, status, out='', err='', env=None, exs=EXS, cwd=None):
     run = subprocess.run([exs, 'run', *args], env=plain, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          stdin=subprocess.DEVNULL, cwd=cwd, timeout=60,
-                         check=False)
+                         user=user, check=False)
     if (run.returncode, run.stdout) != (status, out) or err not in run.stderr \
             or (not err and run.stderr):
         print('%s: %d %r %r' % (what, run.returncode, run.stdout, run.stderr))
@@ -37,6 +40,23 @@ def executable(path, content, mode=0o755):
     return path
 
 
+def with_capabilities(path):
+    """Who is not root is refused it: none where it cannot be tried."""
+    with open('/bin/true', 'rb') as f:
+        executable(path, f.read())
+    # Version 2, and CAP_NET_BIND_SERVICE is permitted.
+    caps = struct.pack('<5I', 0x02000000, 1 << 10, 0, 0, 0)
+    try:
+        os.setxattr(path, 'security.capability', caps)
+        if os.getuid() == 0:
+            subprocess.run([EXS, '--help'], user=NOBODY, check=True,
+                           stdout=subprocess.DEVNULL)
+            return path
+    except (OSError, subprocess.CalledProcessError):
+        pass
+    return None
+
+
 def main():
     say = 'echo $EXS_UPGRADE $EXS_SPIN_US $EXS_PROVIDER $EXS_REQUIRE $EXS_REPORT'
     with tempfile.TemporaryDirectory() as tmp:
@@ -47,6 +67,7 @@ def main():
             setuid = executable(tmp + '/setuid', f.read(), 0o4755)
         if not os.stat(setuid).st_mode & stat.S_ISUID:
             setuid = None
+        capable = with_capabilities(tmp + '/capable')
         script = executable(tmp + '/script', b'#!/bin/sh\necho script "$@"\n')
         junk = executable(tmp + '/junk', b'junk')
 
@@ -58,6 +79,11 @@ def main():
         expect('32 bits', [narrow], 1, err='32-bit')
         if setuid:
             expect('set-user-ID', [setuid], 1, err='changes its user')
+        if capable:
+            os.chmod(tmp, 0o755)
+            expect('capabilities', [capable], 0)
+            expect('capabilities, not as root', [capable], 1, err='setcap',
+                   user=NOBODY)
         expect('junk', [junk], 126, err='junk')
         expect('folder', [tmp], 126, err=tmp)
         expect('none', ['no-such-program'], 127, err='no such program')

@@ -86,10 +86,43 @@ static void readable_reset(void)
 	settle(here, POLLHUP);
 }
 
+/* Then the reset is an EPIPE. */
+static void eof_reset(void)
+{
+	eof();
+	reset(peer);
+	settle(here, POLLHUP);
+}
+
+static void readable_eof_reset(void)
+{
+	put_text(peer, "hello");
+	eof_reset();
+}
+
+static void shut_wr_reset(void)
+{
+	shutdown(here, SHUT_WR);
+	settle(peer, POLLRDHUP);
+	was_reset();
+}
+
+static void shut_rd_reset(void)
+{
+	shutdown(here, SHUT_RD);
+	was_reset();
+}
+
 static void full(void)
 {
 	if (!fill(here))
 		die("fill it");
+}
+
+static void full_reset(void)
+{
+	full();
+	was_reset();
 }
 
 static void full_drained(void)
@@ -180,6 +213,11 @@ static const struct {
 	{ "closed_written", closed_written },
 	{ "reset", was_reset },
 	{ "readable_reset", readable_reset },
+	{ "eof_reset", eof_reset },
+	{ "readable_eof_reset", readable_eof_reset },
+	{ "shut_wr_reset", shut_wr_reset },
+	{ "shut_rd_reset", shut_rd_reset },
+	{ "full_reset", full_reset },
 	{ "full", full },
 	{ "full_drained", full_drained },
 	{ "shut_rd", shut_rd },
