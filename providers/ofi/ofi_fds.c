@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The descriptors that libfabric opens. They would have the lowest free numbers,
- * which are the program's, and at any time: a socket is accepted by whoever makes
- * progress. So libfabric's calls that make descriptors are led here, by the table
+/* What libfabric calls.
+ *
+ * The descriptors that it opens would have the lowest free numbers, which are the
+ * program's, and at any time: a socket is accepted by whoever makes progress. So libfabric's calls that make descriptors are led here, by the table
  * of what its file imports, and what they make is moved up and counted like all
  * of the library's. A program that used libfabric before us keeps it as it is. */
 #include "providers/ofi/ofi_int.h"
@@ -9,6 +10,7 @@
 #include <errno.h>
 #include <link.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -102,6 +104,16 @@ MAKES_TWO(pipe, (int fd[2]), (fd))
 MAKES_TWO(socketpair, (int family, int type, int protocol, int fd[2]),
 	  (family, type, protocol, fd))
 
+/* Its cache of registrations is one beside ours, and writes jumps to libfabric into
+ * munmap() and others: they lead nowhere when a forked child has it anew. */
+static char *asked_getenv(const char *name)
+{
+	static char disabled[] = "disabled";
+	char *ret = getenv(name);
+
+	return ret || strcmp(name, "FI_MR_CACHE_MONITOR") ? ret : disabled;
+}
+
 #define CALL(call)                                                             \
 	{                                                                      \
 #call, (uintptr_t)high_##call                                  \
@@ -111,11 +123,17 @@ static const struct call {
 	const char *name;
 	uintptr_t ours;
 } calls[] = {
-	CALL(accept),	      CALL(accept4),
-	CALL(epoll_create),   CALL(epoll_create1),
-	CALL(eventfd),	      CALL(pipe),
-	CALL(socket),	      CALL(socketpair),
-	CALL(timerfd_create), { "close", (uintptr_t)let_go },
+	CALL(accept),
+	CALL(accept4),
+	CALL(epoll_create),
+	CALL(epoll_create1),
+	CALL(eventfd),
+	CALL(pipe),
+	CALL(socket),
+	CALL(socketpair),
+	CALL(timerfd_create),
+	{ "close", (uintptr_t)let_go },
+	{ "getenv", (uintptr_t)asked_getenv },
 };
 
 /* --- libfabric's table of imports --------------------------------------- */

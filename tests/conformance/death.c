@@ -360,6 +360,8 @@ static void kill_unseen(int ctl, void *arg)
 	t_until_all(m->victim.pid, 'T');
 	t_tell(ctl, 1);
 	t_expect(ctl, 2);
+	/* Its service may still have to say that the victim can move. */
+	t_until_served(m->survivor);
 	T_OK(kill(m->survivor, SIGSTOP));
 	t_until_all(m->survivor, 'T');
 	T_OK(kill(m->victim.pid, SIGCONT));

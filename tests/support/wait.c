@@ -49,8 +49,9 @@ bool t_readable(int fd, int ms)
 	return n > 0;
 }
 
-/* The state letter behind the last ')' of a stat line. */
-static char state_of(pid_t pid, pid_t tid)
+/* The state letter behind the last ')' of a stat line, of a thread of that name;
+ * null: any. '?': it is another, or gone. */
+static char state_if(pid_t pid, pid_t tid, const char *name)
 {
 	char path[64], line[512], *end;
 	size_t n;
@@ -64,7 +65,14 @@ static char state_of(pid_t pid, pid_t tid)
 	fclose(f);
 	line[n] = '\0';
 	end = strrchr(line, ')');
-	return end && strlen(end) > 2 ? end[2] : '?';
+	if (!end || strlen(end) <= 2 || (name && !strstr(line, name)))
+		return '?';
+	return end[2];
+}
+
+static char state_of(pid_t pid, pid_t tid)
+{
+	return state_if(pid, tid, NULL);
 }
 
 void t_until_asleep(pid_t tid)
@@ -80,9 +88,10 @@ void t_until_asleep(pid_t tid)
 	}
 }
 
-static bool all_in(pid_t pid, char state)
+/* Its threads; of those of a name the first: who is made by it has it, too. */
+static bool all_in(pid_t pid, const char *name, char state)
 {
-	char path[64];
+	char path[64], s = '?';
 	struct dirent *e;
 	bool ret = true;
 	DIR *dir;
@@ -90,16 +99,24 @@ static bool all_in(pid_t pid, char state)
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	dir = opendir(path);
 	T_MSG(dir != NULL, "no process %d", pid);
-	while ((e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			ret &= state_of(pid, atoi(e->d_name)) == state;
+	while ((!name || s == '?') && (e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		s = state_if(pid, atoi(e->d_name), name);
+		ret &= s == state || s == '?';
+	}
 	closedir(dir);
 	return ret;
 }
 
 void t_until_all(pid_t pid, char state)
 {
-	T_UNTIL(all_in(pid, state));
+	T_UNTIL(all_in(pid, NULL, state));
+}
+
+void t_until_served(pid_t pid)
+{
+	T_UNTIL(all_in(pid, "(libexs)", 'S'));
 }
 
 void t_spin_ns(int64_t ns)

@@ -33,6 +33,9 @@ void t_until_asleep(pid_t tid);
  * one that was killed 'Z' is left, alone, when its descriptors are closed. */
 void t_until_all(pid_t pid, char state);
 
+/* The library's service there sleeps: it has done what it was to do. */
+void t_until_served(pid_t pid);
+
 /* Keeps the CPU for about so many nanoseconds. */
 void t_spin_ns(int64_t ns);
 
