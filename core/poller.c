@@ -19,7 +19,7 @@ struct poller {
 	uint64_t process; /* whose it is */
 	int epoll_fd;	  /* -1: none */
 	uint32_t name;	  /* of the thread, since its process forked last */
-	uint32_t forks;
+	uint64_t forks;
 	int n;	   /* links that rang, and are not heeded yet */
 	bool more; /* may have */
 	struct epoll_event heard[HEARD];
@@ -28,7 +28,7 @@ struct poller {
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local struct poller self = { .event_fd = -1, .epoll_fd = -1 };
-static _Atomic uint32_t names, forks;
+static _Atomic uint32_t names;
 static _Atomic int sets[SETS]; /* descriptors, and 1 */
 static _Atomic bool refused;   /* the kernel has no epoll_pwait2() for us */
 
@@ -159,13 +159,15 @@ static bool hear(struct exi_sock *sk)
 
 bool exi_poller_hears(struct exi_sock *sk)
 {
-	uint32_t n = atomic_load_explicit(&forks, memory_order_relaxed);
+	uint64_t forks =
+		atomic_load_explicit(&exi_sock_forks, memory_order_relaxed);
 	bool ret;
 
 	if (!exi_holders_alone(&sk->sh->holders))
 		return false;
-	if (self.forks != n) {
-		self.forks = n;
+	/* What was heard may be heard no more. */
+	if (self.forks != forks) {
+		self.forks = forks;
 		self.name = new_name();
 	}
 	if (self.epoll_fd >= 0 &&
@@ -180,12 +182,6 @@ bool exi_poller_hears(struct exi_sock *sk)
 	ret = hear(sk);
 	exi_unlock(&sk->link_lock);
 	return ret;
-}
-
-/* Names of before are worth nothing: what was heard may be heard no more. */
-void exi_poller_prefork(void)
-{
-	atomic_fetch_add(&forks, 1);
 }
 
 void exi_poller_inherited(struct exi_sock *sk, int link)

@@ -36,7 +36,6 @@ void exi_poller_adopt(int fd);
  * few sleeps were on it for the pains. No lock held. */
 bool exi_poller_hears(struct exi_sock *sk);
 
-void exi_poller_prefork(void);
 /* In a forked child: a link of the connection that threads of the parent heard.
  * It is the parent's sets that would go on being woken by it, in front of the
  * child's own. Before exi_poller_forked(). */

@@ -35,10 +35,10 @@
 
 struct exi_table exi_table;
 bool exi_closes_seen;
+_Atomic uint64_t exi_sock_forks;
 
 /* Guards the pools and the table's writers. */
 static struct exi_lock pool_lock;
-static _Atomic uint64_t forks;
 static struct exi_sock **chunks;
 static _Atomic uint32_t n_socks;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
@@ -379,7 +379,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		exi_list_add_head(&free_socks, &sk->free_node);
 		goto unlock;
 	}
-	RESET(&sk->born, atomic_load(&forks));
+	RESET(&sk->born, atomic_load(&exi_sock_forks));
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	if ((uint32_t)fd >= atomic_load(&exi_table.high))
 		atomic_store(&exi_table.high, (uint32_t)fd + 1);
@@ -493,8 +493,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_prefork(void)
 {
-	exi_poller_prefork();
-	my_fork = atomic_fetch_add(&forks, 1) + 1;
+	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
 }
 

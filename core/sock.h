@@ -404,6 +404,8 @@ void exi_sock_conn_free(struct exi_conn *c);
 /* First use in a forked child of a socket that it inherited. */
 EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 
+/* Forks that have begun. */
+extern _Atomic uint64_t exi_sock_forks;
 /* Before a fork, and after it in the child. */
 void exi_sock_prefork(void);
 void exi_sock_forked(void);
