@@ -794,6 +794,47 @@ static void who_has_no_time_to_answer_is_asked_again(void)
 	t_close(l);
 }
 
+static void reads_when_it_runs(int s, int ctl)
+{
+	t_settle(s, on_verbs);
+	t_tell(ctl, 1);
+	t_recv_stream(s, SEED_AB, 0, 1000, 1000);
+	t_recv_end(s);
+	t_close(s);
+}
+
+static _Atomic bool closed;
+
+static void *close_it(void *arg)
+{
+	t_close(*(int *)arg);
+	closed = true;
+	return NULL;
+}
+
+/* There requests are over when TCP has them, which forgets them when something
+ * comes for a connection that was closed. */
+static void a_close_over_iwarp_waits_until_the_end_is_received(void)
+{
+	struct t_deadline d;
+	struct t_peer peer;
+	int s = t_pair_fork(&peer, T_A, reads_when_it_runs);
+	pthread_t t;
+
+	t_settle(s, on_verbs);
+	t_expect(peer.ctl, 1);
+	stop(peer.pid);
+	t_send_stream(s, SEED_AB, 0, 1000, 1000);
+	t = t_thread(close_it, &s);
+	d = t_deadline_ms(300);
+	while (on_siw() && !closed && t_tick(&d))
+		;
+	T(!on_siw() || !closed);
+	T_OK(kill(peer.pid, SIGCONT));
+	t_thread_join(t);
+	t_peer_join(&peer);
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(a_queue_pair_fails_in_mid_transfer, 200),
 	T_ROW_LONG(a_queue_pair_fails_while_events_are_awaited, 200),
@@ -805,6 +846,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(a_peer_is_killed_while_bytes_are_placed, 200),
 	T_ROW_LONG(a_device_is_removed_while_bytes_are_placed, 100),
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
+	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
 /* on siw0 in the long test only: it waits for 15 s */
 #define PATIENT 1
 	T_ROW_LONG(who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever,
