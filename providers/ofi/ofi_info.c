@@ -77,6 +77,11 @@ bool ofip_hardware(const struct fi_info *i)
 	return false;
 }
 
+bool ofip_later(const struct fi_info *i)
+{
+	return !strcmp(i->fabric_attr->prov_name, "sockets");
+}
+
 const char *ofip_unfit(const struct fi_info *i)
 {
 	/* Its event queue's descriptor stays readable, and tells nothing. */

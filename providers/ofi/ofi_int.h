@@ -43,6 +43,8 @@ bool ofip_inet(const struct fi_info *i);
 /* A provider that is known to drive a device. What is not, moves bytes by the kernel
  * or the CPU, or may. */
 bool ofip_hardware(const struct fi_info *i);
+/* It sends in a thread of its own, after the call that asked for it. */
+bool ofip_later(const struct fi_info *i);
 
 /* --- nets (ofi_net.c) --------------------------------------------------- */
 
@@ -103,6 +105,7 @@ struct ofip_net {
 	uint16_t name_len;
 	struct exi_rma_event on_eq, on_received, on_sent;
 	bool polled;		    /* there are none */
+	bool later;		    /* as ofip_later() says */
 	_Atomic bool requested;	    /* the descriptors are watched */
 	_Atomic unsigned int takes; /* of what arrived, by any thread */
 	unsigned int takes_seen;    /* by the service */

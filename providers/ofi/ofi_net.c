@@ -4,6 +4,7 @@
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,9 @@
 /* Nor a connection of rdm's to the same process, which may still have to tell
  * something about the last. */
 #define PEER_NS 1000000000u
+/* A thread of the provider's has sent by then, also where the other end stands
+ * still. */
+#define SEE_OFF_NS 10000000u
 
 static struct exi_list nets = EXI_LIST_INIT(nets);
 static pthread_mutex_t nets_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -254,6 +258,18 @@ static void over_at_once(struct ofip_link *l)
 	pthread_mutex_unlock(&n->reap);
 }
 
+/* What is sent is to outlive this process. */
+static void see_off(struct exi_rma_link *l)
+{
+	uint64_t until = exi_now_ns() + SEE_OFF_NS;
+
+	while (atomic_load(&l->done) != l->posted && !atomic_load(&l->err) &&
+	       exi_now_ns() < until) {
+		ofip_net_reap(l->net);
+		sched_yield();
+	}
+}
+
 int ofip_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
 		  unsigned int n)
 {
@@ -273,6 +289,8 @@ int ofip_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
 		if (injected(link->net, &r[i]))
 			over_at_once(l);
 	}
+	if (ofip_net(link->net)->later)
+		see_off(link);
 	return err == -FI_EAGAIN ? -EAGAIN : (int)err;
 }
 
@@ -651,7 +669,9 @@ static int fill(struct ofip_net *n)
 	n->slots = OFIP_SLOTS;
 	if (n->rdm && i->rx_attr->size / EXI_RMA_CREDITS < n->slots)
 		n->slots = (unsigned int)(i->rx_attr->size / EXI_RMA_CREDITS);
-	n->rma.inline_max = (unsigned int)i->tx_attr->inject_size;
+	n->later = ofip_later(i);
+	if (!n->later)
+		n->rma.inline_max = (unsigned int)i->tx_attr->inject_size;
 	n->rma.write_max = i->ep_attr->max_msg_size < EXI_STREAM_LEN_MAX
 				   ? (uint32_t)i->ep_attr->max_msg_size
 				   : EXI_STREAM_LEN_MAX;
