@@ -201,9 +201,12 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	bool word = how == EXI_WAKE_WORD || how == EXI_WAKE_WORD_REAP;
 	struct exi_rma_link *l = exi_rma_link_of(c);
-	uint32_t unread = exi_stream_rx_unread(&l->rx);
+	uint32_t unread = 0;
 	bool busy;
 
+	/* The receiver's, whose lock a sender does not have. */
+	if (how == EXI_WAKE_NEXT)
+		unread = exi_stream_rx_unread(&l->rx);
 	if (dir == EXI_RX)
 		exi_rma_link_report(l, true);
 	exi_rma_link_want(l, dir, word);

@@ -778,12 +778,17 @@ static void post_last(struct exi_rma_link *l)
 
 /* All that was posted is over, and where that says too little the other end has
  * received END, and so what was posted before it. */
-static bool drained(const struct exi_rma_link *l)
+static bool drained(struct exi_rma_link *l)
 {
-	if (atomic_load(&l->done) != l->posted)
-		return false;
-	return !l->net->early || !l->said_end ||
-	       (int32_t)(atomic_load(&l->credited) - l->end) >= 0;
+	bool ret;
+
+	/* The service may still say what came from the pair link. */
+	exi_rma_lock(&l->post);
+	ret = atomic_load(&l->done) == l->posted &&
+	      (!l->net->early || !l->said_end ||
+	       (int32_t)(atomic_load(&l->credited) - l->end) >= 0);
+	exi_rma_unlock(&l->post);
+	return ret;
 }
 
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
