@@ -161,6 +161,69 @@ ROW(names_in_one_set)
 	answer("here", here);
 }
 
+/* The set keeps what was added by a number that is closed, as long as there is
+ * another. */
+static void told_by_closed(int set)
+{
+	struct epoll_event e[2] = { { 0 } };
+	int n;
+
+	for (int i = 0; i < 2; i++) {
+		put_text(peer, "x");
+		n = (int)is("wait", epoll_wait(set, e, 2, 1000));
+		say("%d", n > 0 ? (int)e[0].data.u64 : -1);
+		get_now("recv", here, 4);
+		is("none", epoll_wait(set, e, 2, 0));
+	}
+}
+
+static int set_by_closed(uint32_t mode)
+{
+	struct epoll_event ev = { .events = EPOLLIN | mode, .data.u64 = 7 };
+	int set = epoll_create1(0), two = dup(here);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, two, &ev));
+	is("close", close(two));
+	return set;
+}
+
+ROW(names_closed_in_set_on_tcp)
+{
+	int set;
+
+	pair();
+	set = set_by_closed(0);
+	told_by_closed(set);
+	fdopen(here, "r");
+	told_by_closed(set);
+	close(here);
+	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 0));
+}
+
+ROW(names_closed_in_set_edge)
+{
+	int set;
+
+	pair();
+	set = set_by_closed(EPOLLET);
+	told_by_closed(set);
+	fdopen(here, "r");
+	told_by_closed(set);
+}
+
+ROW(names_closed_in_set_before)
+{
+	int set;
+
+	cold_pair(AF_INET, false);
+	set = set_by_closed(0);
+	told_by_closed(set);
+	warm(here, peer);
+	told_by_closed(set);
+	shutdown(peer, SHUT_WR);
+	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 1000));
+}
+
 ROW(names_over_fork)
 {
 	int two;
