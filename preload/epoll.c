@@ -513,7 +513,10 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
-		if (it->managed || (it->events & EPOLLONESHOT))
+		/* The kernel's own shot was fired: it tells nothing of the item,
+		 * and after a change would tell of an end. */
+		if (it->managed ||
+		    ((it->events & EPOLLONESHOT) && !it->disabled))
 			control(it, it->dormant ? EPOLL_CTL_DEL : EPOLL_CTL_MOD,
 				&ev);
 		remove_item(it, true);

@@ -211,6 +211,24 @@ ROW(names_closed_in_set_edge)
 	told_by_closed(set);
 }
 
+/* A shot that was fired stays so, whatever the end. */
+ROW(names_shot_then_passed_on)
+{
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT };
+	int set = epoll_create1(0);
+
+	cold_pair(AF_INET, false);
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	is("wait", epoll_wait(set, &ev, 1, 1000));
+	fdopen(here, "r");
+	reset(peer);
+	settle(here, POLLHUP);
+	is("wait", epoll_wait(set, &ev, 1, 0));
+	ev.events = EPOLLIN | EPOLLONESHOT;
+	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
+	is("wait", epoll_wait(set, &ev, 1, 0));
+}
+
 ROW(names_closed_in_set_before)
 {
 	int set;
