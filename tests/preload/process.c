@@ -229,6 +229,39 @@ ROW(names_shot_then_passed_on)
 	is("wait", epoll_wait(set, &ev, 1, 0));
 }
 
+static void ended_in_set(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int set = epoll_create1(0);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	fdopen(here, "r");
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("wait", epoll_wait(set, &ev, 1, 0));
+	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
+	get_now("recv", here, 4);
+}
+
+/* With nothing unread it is the same connection, and in its sets. */
+ROW(names_ended_then_passed_on)
+{
+	pair();
+	shutdown(here, SHUT_RDWR);
+	ended_in_set();
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+}
+
+ROW(names_end_read_then_passed_on)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	get_now("recv", here, 4);
+	ended_in_set();
+	close(peer);
+}
+
 ROW(names_closed_in_set_before)
 {
 	int set;
