@@ -214,19 +214,19 @@ ROW(names_closed_in_set_edge)
 /* A shot that was fired stays so, whatever the end. */
 ROW(names_shot_then_passed_on)
 {
-	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT };
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e;
 	int set = epoll_create1(0);
 
 	cold_pair(AF_INET, false);
 	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
-	is("wait", epoll_wait(set, &ev, 1, 1000));
+	is("wait", epoll_wait(set, &e, 1, 1000));
 	fdopen(here, "r");
 	reset(peer);
 	settle(here, POLLHUP);
-	is("wait", epoll_wait(set, &ev, 1, 0));
+	is("wait", epoll_wait(set, &e, 1, 0));
 	ev.events = EPOLLIN | EPOLLONESHOT;
 	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
-	is("wait", epoll_wait(set, &ev, 1, 0));
+	is("wait", epoll_wait(set, &e, 1, 0));
 }
 
 static void ended_in_set(void)
@@ -756,7 +756,7 @@ ROW(fork_by_clone_fails)
 
 	pair();
 	is("clone", clone(refused_child, stack + sizeof(stack),
-			  CLONE_THREAD | SIGCHLD, &arg));
+			  CLONE_THREAD | SIGCHLD, &arg, NULL, NULL, NULL));
 	unread_is_reset();
 }
 
