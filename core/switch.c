@@ -575,6 +575,16 @@ static int orphan(struct exi_sock *sk, int fd)
 	return ret;
 }
 
+/* Nothing is unread, and TCP itself says the end. */
+static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
+{
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
+
+	return rx->mode == EXI_MODE_RING && sk->fab && !sk->n_kept &&
+	       !rx->err && !rx->broken && !exi_sock_remote(sk) &&
+	       sk->fab->ops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
+}
+
 /* The peer left before the handshake was over. */
 static int left_alone(struct exi_sock *sk, int fd)
 {
@@ -582,6 +592,8 @@ static int left_alone(struct exi_sock *sk, int fd)
 	bool orphaned;
 
 	exi_lock(&rx->lock);
+	if (tcp_says_all_locked(sk, rx))
+		rx->mode = EXI_MODE_TCP;
 	orphaned = rx->mode != EXI_MODE_TCP &&
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
@@ -589,7 +601,8 @@ static int left_alone(struct exi_sock *sk, int fd)
 		return orphan(sk, fd);
 	/* What the peer did not read it never will. */
 	exi_lock(&sk->sh->half[EXI_TX].lock);
-	if (sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
+	if (!exi_flow_bereft_locked(sk) &&
+	    sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
 		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	return 0;

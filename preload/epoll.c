@@ -19,6 +19,7 @@
  *
  * Locks, in their order: a socket's link lock, `structure` (which items there
  * are), a socket's halves, a set's lock. */
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -397,6 +398,22 @@ static int watch_link(int fd, void *arg)
 		       : 0;
 }
 
+/* epoll_ctl(2) on an item whose number may have been closed, while the kernel
+ * keeps it: it has the number for a moment, unless something else has. */
+static int control(const struct item *it, int op, struct epoll_event *ev)
+{
+	int ret = -1, fd;
+
+	if (exi_likely(named(it)))
+		return native.epoll_ctl(it->set->fd, op, it->fd, ev);
+	fd = native.fcntl64(number(it), F_DUPFD_CLOEXEC, it->fd);
+	if (fd == it->fd)
+		ret = native.epoll_ctl(it->set->fd, op, fd, ev);
+	if (fd >= 0)
+		native.close(fd);
+	return ret;
+}
+
 /* structure is held, and the link lock. */
 static void manage(struct item *it)
 {
@@ -405,8 +422,7 @@ static void manage(struct item *it)
 
 	if (it->managed || add_nudge(s))
 		return;
-	if (named(it) &&
-	    native.epoll_ctl(s->fd, EPOLL_CTL_MOD, it->fd, &ev) < 0) {
+	if (control(it, EPOLL_CTL_MOD, &ev) < 0 && named(it)) {
 		/* An exclusive one cannot be changed. */
 		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->fd, NULL);
 		native.epoll_ctl(s->fd, EPOLL_CTL_ADD, it->fd, &ev);
@@ -497,11 +513,12 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
-		if ((it->managed || (it->events & EPOLLONESHOT)) && named(it))
-			native.epoll_ctl(it->set->fd,
-					 it->dormant ? EPOLL_CTL_DEL
-						     : EPOLL_CTL_MOD,
-					 it->fd, &ev);
+		/* The kernel's own shot was fired: it tells nothing of the item,
+		 * and after a change would tell of an end. */
+		if (it->managed ||
+		    ((it->events & EPOLLONESHOT) && !it->disabled))
+			control(it, it->dormant ? EPOLL_CTL_DEL : EPOLL_CTL_MOD,
+				&ev);
 		remove_item(it, true);
 	}
 	pthread_mutex_unlock(&structure);

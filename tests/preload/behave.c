@@ -49,8 +49,11 @@ static pthread_t later_thread;
 
 #ifdef INSTRUMENTED
 /* Rows that run other programs. */
-static const char *const others[] = { "exec_*",	    "spawn_*",	   "system_*",
-				      "vfork_exec", "pass_*exec*", NULL };
+static const char *const others[] = {
+	"exec_*",	 "spawn_*",	      "system_*",
+	"vfork_exec",	 "pass_*exec*",	      "inside_shells",
+	"names_*_vfork", "stdio_of_a_server", NULL,
+};
 #endif
 
 #ifdef __SANITIZE_ADDRESS__

@@ -161,6 +161,120 @@ ROW(names_in_one_set)
 	answer("here", here);
 }
 
+/* The set keeps what was added by a number that is closed, as long as there is
+ * another. */
+static void told_by_closed(int set)
+{
+	struct epoll_event e[2] = { { 0 } };
+	int n;
+
+	for (int i = 0; i < 2; i++) {
+		put_text(peer, "x");
+		n = (int)is("wait", epoll_wait(set, e, 2, 1000));
+		say("%d", n > 0 ? (int)e[0].data.u64 : -1);
+		get_now("recv", here, 4);
+		is("none", epoll_wait(set, e, 2, 0));
+	}
+}
+
+static int set_by_closed(uint32_t mode)
+{
+	struct epoll_event ev = { .events = EPOLLIN | mode, .data.u64 = 7 };
+	int set = epoll_create1(0), two = dup(here);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, two, &ev));
+	is("close", close(two));
+	return set;
+}
+
+ROW(names_closed_in_set_on_tcp)
+{
+	int set;
+
+	pair();
+	set = set_by_closed(0);
+	told_by_closed(set);
+	fdopen(here, "r");
+	told_by_closed(set);
+	close(here);
+	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 0));
+}
+
+ROW(names_closed_in_set_edge)
+{
+	int set;
+
+	pair();
+	set = set_by_closed(EPOLLET);
+	told_by_closed(set);
+	fdopen(here, "r");
+	told_by_closed(set);
+}
+
+/* A shot that was fired stays so, whatever the end. */
+ROW(names_shot_then_passed_on)
+{
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e;
+	int set = epoll_create1(0);
+
+	cold_pair(AF_INET, false);
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	is("wait", epoll_wait(set, &e, 1, 1000));
+	fdopen(here, "r");
+	reset(peer);
+	settle(here, POLLHUP);
+	is("wait", epoll_wait(set, &e, 1, 0));
+	ev.events = EPOLLIN | EPOLLONESHOT;
+	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
+	is("wait", epoll_wait(set, &e, 1, 0));
+}
+
+static void ended_in_set(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int set = epoll_create1(0);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	fdopen(here, "r");
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("wait", epoll_wait(set, &ev, 1, 0));
+	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
+	get_now("recv", here, 4);
+}
+
+/* With nothing unread it is the same connection, and in its sets. */
+ROW(names_ended_then_passed_on)
+{
+	pair();
+	shutdown(here, SHUT_RDWR);
+	ended_in_set();
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+}
+
+ROW(names_end_read_then_passed_on)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	get_now("recv", here, 4);
+	ended_in_set();
+	close(peer);
+}
+
+ROW(names_closed_in_set_before)
+{
+	int set;
+
+	cold_pair(AF_INET, false);
+	set = set_by_closed(0);
+	told_by_closed(set);
+	warm(here, peer);
+	told_by_closed(set);
+	shutdown(peer, SHUT_WR);
+	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 1000));
+}
+
 ROW(names_over_fork)
 {
 	int two;
@@ -642,7 +756,7 @@ ROW(fork_by_clone_fails)
 
 	pair();
 	is("clone", clone(refused_child, stack + sizeof(stack),
-			  CLONE_THREAD | SIGCHLD, &arg));
+			  CLONE_THREAD | SIGCHLD, &arg, NULL, NULL, NULL));
 	unread_is_reset();
 }
 
