@@ -111,8 +111,8 @@ static bool changed(const struct exi_word *w)
 	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
 }
 
-#define YIELDS	  2
-#define YIELD_MAX 50000u /* ns; longer, and a third party has the CPU */
+#define YIELDS	  4
+#define YIELD_MAX 150000u /* ns; longer, and a third party has the CPU */
 
 bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
 {
@@ -141,7 +141,7 @@ static bool either_changed(void *arg)
  * than a yield takes where nobody wants it. */
 #define YIELD_EVERY 5000u
 #define YIELD_ALONE 5000u
-#define AWAY_MAX    4u
+#define AWAY_MAX    16u
 
 bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 {
