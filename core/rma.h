@@ -254,6 +254,7 @@ struct exi_rma_link {
 	int pair;		      /* our end of the pair link */
 	struct exi_rma_event on_pair; /* it is readable */
 	uint32_t name; /* what the other end knows the link by; 0: it does */
+	bool connects; /* the end that asked */
 	struct exi_rma_meeting *meeting; /* until both ends are up; null */
 	struct exi_pact_bond bond;	 /* from then on */
 	struct exi_list hoping;		 /* for an advert, until then */
@@ -427,7 +428,6 @@ void exi_rma_doors_forked(void);
 
 /* All with the service lock held, unless said otherwise. */
 struct exi_rma_meeting {
-	bool connects;
 	struct exi_tuple tuple;
 	struct exi_pact pact;
 	/* Of the end that connects. */

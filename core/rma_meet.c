@@ -159,7 +159,7 @@ static struct exi_rma_link *new_link(int pair, bool connects,
 		exi_rma_link_free(l);
 		return NULL;
 	}
-	l->meeting->connects = connects;
+	l->connects = connects;
 	l->meeting->tuple = *t;
 	exi_list_init(&l->meeting->waiting);
 	return l;
@@ -330,7 +330,7 @@ void exi_rma_meet_rejected(struct exi_rma_link *l, const void *data, size_t len,
 	struct exi_rma_meeting *m = l->meeting;
 	struct exi_pact_refusal no;
 
-	if (!m || !m->connects)
+	if (!m || !l->connects)
 		exi_rma_meet_fail(l, EXS_X_REASON_PEER_LOST, "rejected");
 	else if (!exi_pact_take_reject(&m->pact, data, len, &no))
 		on_refusal(l, &no);
@@ -481,8 +481,8 @@ int exi_rma_meet_prove(struct exi_rma_link *l,
 {
 	struct exi_pact *pact = &l->meeting->pact;
 
-	return l->meeting->connects ? exi_pact_confirm(pact, place, ret)
-				    : exi_pact_grant(pact, place, ret);
+	return l->connects ? exi_pact_confirm(pact, place, ret)
+			   : exi_pact_grant(pact, place, ret);
 }
 
 int exi_rma_meet_proved(struct exi_rma_link *l, const void *proof, size_t len,
@@ -490,9 +490,8 @@ int exi_rma_meet_proved(struct exi_rma_link *l, const void *proof, size_t len,
 {
 	struct exi_pact *pact = &l->meeting->pact;
 
-	return l->meeting->connects
-		       ? exi_pact_take_grant(pact, proof, len, ret)
-		       : exi_pact_take_confirm(pact, proof, len, ret);
+	return l->connects ? exi_pact_take_grant(pact, proof, len, ret)
+			   : exi_pact_take_confirm(pact, proof, len, ret);
 }
 
 void exi_rma_meet_done(struct exi_rma_link *l)

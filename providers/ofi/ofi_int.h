@@ -133,7 +133,7 @@ enum ofip_stage {
 struct ofip_link {
 	struct exi_rma_link rma;
 	unsigned int slot;
-	enum ofip_stage stage;
+	_Atomic enum ofip_stage stage;
 	uint32_t peer_name;
 	struct fid_ep *ep;	/* RDM: the net's */
 	struct ofip_peer *peer; /* RDM */

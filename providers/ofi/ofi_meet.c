@@ -128,7 +128,7 @@ static int take_place(struct ofip_link *l, const void *proof, size_t len)
 	ring.key = le64toh(p.key);
 	ring.bytes = le32toh(p.bytes);
 	l->peer_name = l->rma.name = le32toh(p.link);
-	if (net_of(l)->rdm && !l->rma.meeting->connects)
+	if (net_of(l)->rdm && !l->rma.connects)
 		err = know(l, le32toh(p.format), p.name, le16toh(p.len));
 	return err ? err : exi_rma_link_up(&l->rma, &ring);
 }
@@ -279,7 +279,7 @@ void ofip_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 	struct ofip_link *l = ofip_link(r);
 	int err;
 
-	if (!r->meeting || !r->meeting->connects || l->stage != OFIP_PROVED ||
+	if (!r->meeting || !r->connects || l->stage != OFIP_PROVED ||
 	    m->kind != EXI_RMA_READY) {
 		exi_rma_link_fail(r, -EPROTO, "a meeting out of turn");
 		return;
@@ -419,8 +419,8 @@ void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
 	for (unsigned int i = 0; i < n->slots; i++) {
 		struct ofip_link *l = n->slot[i].link;
 
-		if (!l || l->ep || l->by || !l->rma.meeting ||
-		    l->rma.meeting->connects || len < sizeof(l->token) ||
+		if (!l || l->rma.connects || l->ep || l->by ||
+		    !l->rma.meeting || len < sizeof(l->token) ||
 		    memcmp(l->token, token, sizeof(l->token)))
 			continue;
 		l->by = info;
@@ -432,10 +432,10 @@ void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
 	fi_freeinfo(info);
 }
 
-/* MSG. A waits for READY. */
+/* MSG. A waits for READY, and whoever takes that ends its meeting. */
 void ofip_meet_connected(struct ofip_link *l)
 {
-	if (!l->rma.meeting || l->rma.meeting->connects)
+	if (l->rma.connects || !l->rma.meeting)
 		return;
 	try_ready(l);
 }

@@ -368,7 +368,7 @@ void verbsp_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 		       const void *extra, uint32_t len)
 {
 	struct verbsp_link *l = verbsp_link(r);
-	bool connects = r->meeting && r->meeting->connects;
+	bool connects = r->connects;
 	int err;
 
 	if (!r->meeting ||
@@ -439,11 +439,11 @@ bool verbsp_meet_event(void)
 		on_route(l);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (l->rma.meeting && l->rma.meeting->connects)
+		if (l->rma.meeting && l->rma.connects)
 			on_answer(l, data, len);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		if (l->rma.meeting && l->rma.meeting->connects)
+		if (l->rma.meeting && l->rma.connects)
 			exi_rma_meet_rejected(&l->rma, data, len,
 					      listens(l, status));
 		else
@@ -451,7 +451,7 @@ bool verbsp_meet_event(void)
 					  "rejected");
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-		if (l->rma.meeting && l->rma.meeting->connects)
+		if (l->rma.meeting && l->rma.connects)
 			not_connected(l, status);
 		else
 			exi_rma_meet_fail(&l->rma, EXS_X_REASON_PEER_LOST,
