@@ -467,24 +467,29 @@ bool exi_switch_left(struct exi_shared *sh)
 }
 
 /* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
- * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP. */
-static int look_left(struct exi_sock *sk)
+ * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP; -EBADF:
+ * another thread has let the socket go, and its place may be another's. */
+static int look_left(struct exi_sock *sk, struct exi_shared *sh)
 {
-	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct exi_half *tx = &sh->half[EXI_TX];
 	int ret = 0;
 	bool linked, resumes;
 
-	exi_lock(&sk->sh->half[EXI_RX].lock);
-	resumes = sk->sh->half[EXI_RX].resume;
-	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sh->half[EXI_RX].lock);
+	resumes = sh->half[EXI_RX].resume;
+	exi_unlock(&sh->half[EXI_RX].lock);
 	exi_lock(&tx->lock);
+	if (atomic_load(&sk->fd) < 0 || exi_sock_shared(sk) != sh) {
+		exi_unlock(&tx->lock);
+		return -EBADF;
+	}
 	if (tx->mode == EXI_MODE_DRAIN)
 		ret = exi_flow_drain_locked(sk);
 	linked = sk->fab && sk->fab->bell >= 0;
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
 		return -ENOBUFS;
-	if (exi_switch_left(sk->sh))
+	if (exi_switch_left(sh))
 		return 0;
 	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
 }
@@ -495,17 +500,18 @@ static int look_left(struct exi_sock *sk)
 static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 {
 	struct timespec until = exi_ns_timespec(deadline);
-	struct exi_shared *sh = sk->sh;
+	struct exi_shared *sh = exi_sock_shared(sk);
 
 	for (;;) {
 		struct exi_word w = {
 			.addr = (const uint32_t *)&sh->kick[EXI_TX],
 			.value = atomic_load(&sh->kick[EXI_TX]),
 		};
-		struct pollfd p = { .fd = sk->tcp->fd, .events = POLLOUT };
-		int ret = look_left(sk);
+		struct pollfd p = { .fd = atomic_load(&sk->fd),
+				    .events = POLLOUT };
+		int ret = look_left(sk, sh);
 
-		if (ret == 0 || ret == -ENOTCONN)
+		if (ret == 0 || ret == -ENOTCONN || ret == -EBADF)
 			return ret;
 		if (!atomic_load(&sh->hold_here))
 			return -ECANCELED;
