@@ -27,14 +27,12 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "core/cancel.h"
 #include "core/config.h"
 #include "core/futex.h"
-#include "core/link.h"
 #include "core/poller.h"
 #include "core/ready.h"
 

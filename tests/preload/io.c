@@ -849,16 +849,21 @@ ROW(io_sigpipe_after_close)
 
 /* --- urgent data -------------------------------------------------------- */
 
-ROW(io_urgent_between)
+static void put_urgent_between(void)
 {
-	int at = -1;
-
-	pair();
 	put_text(peer, "ab");
 	is("oob", send(peer, "u", 1, MSG_OOB));
 	put_text(peer, "cd");
 	settle(here, POLLPRI);
 	pass_ms(5);
+}
+
+ROW(io_urgent_between)
+{
+	int at = -1;
+
+	pair();
+	put_urgent_between();
 	get_now("recv", here, 64);
 	ioctl(here, SIOCATMARK, &at);
 	say("mark %d", at);
@@ -870,11 +875,7 @@ ROW(io_urgent_ends_waitall)
 	char buf[64] = { 0 };
 
 	pair();
-	put_text(peer, "ab");
-	is("oob", send(peer, "u", 1, MSG_OOB));
-	put_text(peer, "cd");
-	settle(here, POLLPRI);
-	pass_ms(5);
+	put_urgent_between();
 	got("recv", recv(here, buf, 4, MSG_WAITALL), buf);
 	got("recv", recv(here, buf, 2, MSG_WAITALL), buf);
 }
