@@ -21,6 +21,9 @@
 /* While nobody sleeps, whatever comes is looked at now and then: libfabric does
  * not tell what is urgent. */
 #define NOW_AND_THEN_NS 1000000u
+/* More seldom while another thread looks all the time: the two get in each other's
+ * way, and a look cost it some 100 us. */
+#define BUSY_NS 4000000u
 /* Looks before it is believed that work keeps coming. */
 #define TRIES 16
 /* A provider without descriptors is looked at so often while somebody waits, and
@@ -408,7 +411,7 @@ static void request_now(struct ofip_net *n)
 
 /* Nobody waits. Who begins to meanwhile, and was watched for, is seen by the look
  * at armed; who begins after it finds that nothing is requested. */
-static void look_later(struct ofip_net *n)
+static void look_later(struct ofip_net *n, bool busy)
 {
 	unwatch(n->received_fd);
 	unwatch(n->sent_fd);
@@ -416,7 +419,7 @@ static void look_later(struct ofip_net *n)
 	if (atomic_load(&n->rma.armed))
 		request_now(n);
 	else
-		poll_in(n, NOW_AND_THEN_NS);
+		poll_in(n, busy ? BUSY_NS : NOW_AND_THEN_NS);
 }
 
 /* Another thread took what came, since this was asked last. */
@@ -442,7 +445,7 @@ static void look_at(struct ofip_net *n, bool timed)
 	if (atomic_load(&n->rma.armed) || (timed && !busy && !n->polled))
 		request_now(n);
 	else if (timed || !n->due)
-		look_later(n);
+		look_later(n, busy);
 }
 
 static void on_received(struct exi_rma_event *e)
