@@ -1133,7 +1133,7 @@ static uint64_t was_used(struct exi_sock *sk)
 	return now;
 }
 
-struct exi_sock *exi_flow_still_ours(struct exi_sock *sk, int fd)
+static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 {
 	uint64_t last;
 	uint32_t generation;
@@ -1169,18 +1169,15 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 		exi_link_meet(sk, fd, EXI_TX);
 }
 
-/* The socket that a descriptor means to who submits to it. */
-static int addressed(int fd, struct exi_sock **ret)
+int exi_flow_addressed(int fd, struct exi_sock **ret)
 {
-	int err = exi_sock_get(fd, ret);
+	int err = exi_sock_use(fd, ret);
 
 	if (err)
 		return err;
-	*ret = exi_flow_still_ours(*ret, fd);
+	*ret = still_ours(*ret, fd);
 	if (!*ret)
 		return -EBADF;
-	if (exi_unlikely(!exi_sock_used_here(*ret)))
-		exi_sock_inherit(*ret);
 	if (exi_unlikely(exi_family_elsewhere(*ret)))
 		exi_family_ask(*ret); /* a failure is told by the attempt */
 	return 0;
@@ -1248,7 +1245,7 @@ static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 int exi_flow_submit_all(struct exi_op **ops, int n)
 {
 	struct exi_sock *sk;
-	int ret = addressed(ops[0]->fd, &sk);
+	int ret = exi_flow_addressed(ops[0]->fd, &sk);
 
 	return ret ? ret : submit_to(sk, ops, n);
 }
@@ -1332,7 +1329,7 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 {
 	struct exi_sock *sk;
-	int ret = addressed(o->exs_x_socket, &sk);
+	int ret = exi_flow_addressed(o->exs_x_socket, &sk);
 
 	if (ret)
 		return ret;
@@ -1739,17 +1736,12 @@ ssize_t exi_flow_message(struct exi_op *op)
 	struct message m = { .op = op, .dir = exi_op_dir(op) };
 	bool quiet = op->flags & MSG_NOSIGNAL;
 	int fd = op->fd;
-	int ret = exi_sock_get(fd, &m.sk);
+	int ret = exi_flow_addressed(fd, &m.sk);
 
 	if (ret)
 		return ret;
-	if (m.sk->process != exi_use_token())
-		exi_sock_inherit(m.sk);
-	m.sk = exi_flow_still_ours(m.sk, fd);
-	if (!m.sk || !m.sk->framed || m.sk->closing)
+	if (!m.sk->framed || m.sk->closing)
 		return -EBADF;
-	if (exi_unlikely(exi_family_elsewhere(m.sk)))
-		exi_family_ask(m.sk);
 	ret = exi_packet_check(m.sk, op);
 	if (ret)
 		return ret;
@@ -1915,11 +1907,9 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 	int ret;
 
 	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		ret = exi_sock_get(fd, &sk);
+		ret = exi_sock_use(fd, &sk);
 		if (ret)
 			return ret;
-		if (!exi_sock_used_here(sk))
-			exi_sock_inherit(sk);
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_SEND, fd, (void *)(uintptr_t)buf,
@@ -1929,7 +1919,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		if (ret)
 			return ret;
 	}
-	sk = exi_flow_still_ours(sk, fd);
+	sk = still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
@@ -1992,10 +1982,8 @@ struct exi_half *exi_flow_native_send(int fd, size_t len)
 	struct exi_shared *sh;
 	struct exi_sock *sk;
 
-	if (exi_sock_get(fd, &sk))
+	if (exi_sock_use(fd, &sk))
 		return NULL;
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
 	if (sk->framed)
 		return NULL;
 	exi_flow_before_send(sk, fd, len);
@@ -2117,15 +2105,13 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	int ret;
 
 	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		ret = exi_sock_get(fd, &sk);
+		ret = exi_sock_use(fd, &sk);
 		if (ret)
 			return ret;
-		if (!exi_sock_used_here(sk))
-			exi_sock_inherit(sk);
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
-	sk = exi_flow_still_ours(sk, fd);
+	sk = still_ours(sk, fd);
 	if (exi_unlikely(!sk))
 		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))

@@ -26,9 +26,10 @@ bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
  * nothing of it is on loan. RX is locked. */
 void exi_flow_give_back(struct exi_sock *sk);
 
-/* The socket that the descriptor means, if it still is this one: else the other,
- * or null. For who submits. No lock held, as below where nothing is said. */
-struct exi_sock *exi_flow_still_ours(struct exi_sock *sk, int fd);
+/* The socket that a descriptor means to who submits to it: also where the number
+ * was reused behind the library's back. As exi_sock_use(). No lock held, as below
+ * where nothing is said. */
+int exi_flow_addressed(int fd, struct exi_sock **ret);
 /* Before len bytes are sent, and after some were received. */
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);

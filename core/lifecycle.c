@@ -772,8 +772,7 @@ int exi_adopt(int fd)
 		exi_sock_reason(sk, ret);
 		return -EOPNOTSUPP;
 	}
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
+	exi_sock_inherit(sk);
 	if (!sk->adopted || sk->role == EXI_ROLE_NONE) {
 		sk->adopted = true;
 		if (sk->role == EXI_ROLE_NONE)
@@ -793,12 +792,10 @@ int exi_adopt(int fd)
 int exi_downgrade(int fd)
 {
 	struct exi_sock *sk;
-	int ret = exi_sock_get(fd, &sk);
+	int ret = exi_sock_use(fd, &sk);
 
 	if (ret)
 		return ret;
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
 	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
 		return -EBUSY;
 	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED,
@@ -872,6 +869,15 @@ int exi_basic_reason(int fd, int reason)
 }
 
 /* --- fork --------------------------------------------------------------- */
+
+int exi_sock_use(int fd, struct exi_sock **ret)
+{
+	int err = exi_sock_get(fd, ret);
+
+	if (!err && exi_unlikely(!exi_sock_used_here(*ret)))
+		exi_sock_inherit(*ret);
+	return err;
+}
 
 void exi_sock_inherit(struct exi_sock *sk)
 {

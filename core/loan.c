@@ -273,25 +273,6 @@ static ssize_t borrow(struct borrower *b, int fd, void **ret_at)
 	return n;
 }
 
-/* The socket of a call, as of any transfer. */
-static int used_here(int fd, struct exi_sock **ret)
-{
-	struct exi_sock *sk;
-	int err = exi_sock_get(fd, &sk);
-
-	if (err)
-		return err;
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
-	sk = exi_flow_still_ours(sk, fd);
-	if (!sk)
-		return -EBADF;
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
-	*ret = sk;
-	return 0;
-}
-
 ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 			void **ret)
 {
@@ -300,7 +281,7 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 	ssize_t n = exi_sock_stream(fd);
 
 	if (!n)
-		n = used_here(fd, &b.sk);
+		n = exi_flow_addressed(fd, &b.sk);
 	if (n)
 		return n;
 	if (b.sk->framed)
@@ -385,7 +366,7 @@ int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags)
 	int ret = exi_sock_stream(fd);
 
 	if (!ret)
-		ret = used_here(fd, &sk);
+		ret = exi_flow_addressed(fd, &sk);
 	if (ret)
 		return ret;
 	if (sk->framed)

@@ -238,10 +238,8 @@ static void know(const exs_pollfd_t *fds, nfds_t n, struct known *ret)
 
 		ret[i] = (struct known){ 0 };
 		/* Looked at anew: the number may be another socket's. */
-		if (!sk || exi_sock_get(fds[i].exs_fd, &sk))
+		if (!sk || exi_sock_use(fds[i].exs_fd, &sk))
 			continue;
-		if (!exi_sock_used_here(sk))
-			exi_sock_inherit(sk);
 		ret[i].sk = sk;
 		ret[i].generation = atomic_load(&sk->generation);
 	}

@@ -401,7 +401,9 @@ struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
 				   const struct exi_provider *p, int fd);
 void exi_sock_conn_free(struct exi_conn *c);
 
-/* First use in a forked child of a socket that it inherited. */
+/* exi_sock_get() for who uses it: the first use in a forked child of a socket that
+ * it inherited makes it the child's. */
+int exi_sock_use(int fd, struct exi_sock **ret);
 EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 
 /* Forks that have begun. */

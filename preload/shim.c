@@ -78,8 +78,7 @@ void shim_plain(int fd, int reason)
 
 	if (!sk)
 		return;
-	if (!exi_sock_used_here(sk))
-		exi_sock_inherit(sk);
+	exi_sock_inherit(sk);
 	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
 	if (exi_go_plain(fd, reason))
