@@ -469,6 +469,9 @@ static void end_both(struct exi_sock *sk, int fd)
 	}
 	exi_unlock(&tx->lock);
 	exi_unlock(&rx->lock);
+	/* Another process may have it, too. */
+	if (ends && sk->link)
+		shutdown(sk->link->fd, SHUT_RDWR);
 	if (ends)
 		exi_link_drop_locked(sk);
 	exi_unlock(&sk->link_lock);

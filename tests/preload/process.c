@@ -693,6 +693,51 @@ ROW(fork_shutdown_is_shared)
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
 }
 
+/* A reset answers what comes after, whoever else has the connection. */
+static void shut_by_child(void (*shut)(void))
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		shut();
+		_exit(0);
+	}
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(peer, POLLHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLERR);
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+}
+
+static void shut_both(void)
+{
+	shutdown(here, SHUT_RDWR);
+}
+
+static void shut_one_by_one(void)
+{
+	shutdown(here, SHUT_WR);
+	shutdown(here, SHUT_RD);
+}
+
+ROW(fork_child_shuts_both)
+{
+	shut_by_child(shut_both);
+}
+
+ROW(fork_child_shuts_one_by_one)
+{
+	shut_by_child(shut_one_by_one);
+}
+
 ROW(fork_child_killed)
 {
 	pid_t pid;
