@@ -261,6 +261,27 @@ static void wake_tx(struct exi_waiter *w)
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
 }
 
+void shim_epoll_rung(struct exi_sock *sk, int fd)
+{
+	struct exi_waiter *w, *next;
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	for (w = sk->waiters[EXI_RX]; w; w = next) {
+		struct item *it = exi_container(w, struct item, waiter[EXI_RX]);
+
+		next = w->next;
+		if (w->wake != wake_rx)
+			continue;
+		exi_lock(&it->set->lock);
+		it->rung = true;
+		exi_unlock(&it->set->lock);
+		wake_rx(w);
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
+}
+
 /* --- items -------------------------------------------------------------- */
 
 /* The number by which its connection is known: its own may have been closed,
@@ -801,7 +822,8 @@ static uint64_t arrived(const struct item *it)
 static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
 {
 	return !it->told || (now & OVER & ~it->over) ||
-	       ((now & RX_EVENTS) && (it->rung || saw->came != it->arrived)) ||
+	       (it->rung && (interest(it) & RX_EVENTS)) ||
+	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
 	       ((now & TX_EVENTS) &&
 		(it->blocked || saw->cramped != it->cramped));
 }
@@ -854,8 +876,7 @@ static uint32_t look(struct item *it, struct saw *ret)
 	if (it->events & EPOLLET) {
 		*ret = (struct saw){ arrived(it),
 				     atomic_load(&it->sk->cramped) };
-		if (events & EPOLLIN)
-			events |= EPOLLRDHUP;
+		events |= EPOLLRDHUP;
 	}
 	return (uint16_t)exi_ready_events(it->sk, number(it), (short)events);
 }

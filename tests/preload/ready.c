@@ -815,12 +815,15 @@ static void world(void)
 	put_text(peer, ", world");
 }
 
+static void set_lowat(int n)
+{
+	is("lowat", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+}
+
 static void lowat(uint32_t flags)
 {
-	int n = 8;
-
 	a_set(EPOLLIN | flags);
-	is("lowat", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	set_lowat(8);
 	put_text(peer, "hello");
 	wait_said("few", set, 4, 60);
 	later(100, world);
@@ -841,6 +844,112 @@ ROW(epoll_lowat)
 ROW(epoll_lowat_edge)
 {
 	lowat(EPOLLET);
+}
+
+/* It is an edge when what lies there is enough then. */
+static void lowat_set(uint32_t ev)
+{
+	a_set(ev);
+	wait_said("first", set, 4, 0);
+	set_lowat(8);
+	put_text(peer, "hello");
+	wait_said("few", set, 4, 60);
+	set_lowat(2);
+	wait_said("lower", set, 4, 1000);
+	wait_said("again", set, 4, 20);
+	set_lowat(2);
+	wait_said("same", set, 4, 1000);
+	set_lowat(8);
+	wait_said("higher", set, 4, 20);
+	set_lowat(5);
+	set_lowat(6);
+	wait_said("lower and higher", set, 4, 20);
+	set_lowat(5);
+	wait_said("lower", set, 4, 1000);
+	get_now("recv", here, 4);
+	wait_said("rest", set, 4, 20);
+	set_lowat(1);
+	wait_said("lowest", set, 4, 1000);
+	set_lowat(8);
+	shutdown(peer, SHUT_WR);
+	wait_said("end", set, 4, 1000);
+	set_lowat(7);
+	wait_said("after", set, 4, 20);
+}
+
+ROW(epoll_lowat_set)
+{
+	lowat_set(EPOLLIN);
+}
+
+ROW(epoll_lowat_set_edge)
+{
+	lowat_set(EPOLLIN | EPOLLET);
+}
+
+ROW(epoll_lowat_set_edge_both)
+{
+	lowat_set(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+}
+
+ROW(epoll_lowat_set_edge_out)
+{
+	lowat_set(EPOLLOUT | EPOLLET);
+}
+
+static void lower(void)
+{
+	setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &(int){ 1 }, sizeof(int));
+}
+
+static void lowat_while_asleep(uint32_t flags)
+{
+	a_set(EPOLLIN | flags);
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(100, lower);
+	wait_said("wait", set, 4, -1);
+	later_end();
+}
+
+ROW(epoll_lowat_while_asleep)
+{
+	lowat_while_asleep(0);
+}
+
+ROW(epoll_lowat_while_asleep_edge)
+{
+	lowat_while_asleep(EPOLLET);
+}
+
+ROW(poll_lowat_while_asleep)
+{
+	pair();
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(100, lower);
+	poll_one("poll", here, POLLIN, -1);
+	later_end();
+}
+
+static void lower_then_world(void)
+{
+	lower();
+	pass_ms(40);
+	world();
+}
+
+/* The call goes on with what it began with. */
+ROW(recv_lowat_while_asleep)
+{
+	char b[8];
+
+	pair();
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(40, lower_then_world);
+	got("recv", recv(here, b, sizeof(b), 0), b);
+	later_end();
 }
 
 /* The set is in the other when it gets its first connection. */
