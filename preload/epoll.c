@@ -1034,6 +1034,50 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 	return kept;
 }
 
+/* Also when the thread is cancelled. */
+static void rest_ends(void *arg)
+{
+	struct set *s = arg;
+
+	exi_lock(&s->lock);
+	s->sleepers--;
+	exi_unlock(&s->lock);
+}
+
+/* Events that are taken from the kernel at a time. */
+#define AT_A_TIME 256
+
+/* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
+ * when nothing remains of what it had. The caller's memory gets no tags. With
+ * sleeps the thread is among the sleepers, and is not when this returns. */
+static __attribute__((noinline)) int take(struct set *s, int fd,
+					  struct epoll_event *ev, int max,
+					  int ms, const sigset_t *mask,
+					  bool sleeps)
+{
+	struct epoll_event came[AT_A_TIME];
+	struct exi_rest ends;
+	int n;
+
+	max = max < AT_A_TIME ? max : AT_A_TIME;
+	if (sleeps) {
+		exi_rest_begin(&ends, rest_ends, s);
+		exi_cancel_rest();
+	}
+	n = native.epoll_pwait(fd, came, max, ms, mask);
+	if (n <= 0)
+		n = n < 0 ? -errno : -ETIMEDOUT;
+	if (sleeps) {
+		exi_cancel_rested();
+		exi_rest_over(&ends, true);
+	}
+	if (n > 0)
+		n = absorb(s, came, n);
+	if (n > 0)
+		memcpy(ev, came, (size_t)n * sizeof(*ev));
+	return n;
+}
+
 struct spun {
 	struct set *s;
 	struct epoll_event *ev;
@@ -1138,10 +1182,10 @@ static int until(uint64_t deadline)
 
 static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 {
-	int n = native.epoll_pwait(s->fd, ev, max, 0, NULL);
+	int n = take(s, s->fd, ev, max, 0, NULL, false);
 
 	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
-	return n < 0 ? -errno : absorb(s, ev, n);
+	return n == -ETIMEDOUT ? 0 : n;
 }
 
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
@@ -1170,36 +1214,12 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	return n ? n : collect(s, ev, max, true);
 }
 
-/* Also when the thread is cancelled. */
-static void rest_ends(void *arg)
-{
-	struct set *s = arg;
-
-	exi_lock(&s->lock);
-	s->sleepers--;
-	exi_unlock(&s->lock);
-}
-
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 		      uint64_t deadline, const sigset_t *mask)
 {
-	struct exi_rest ends;
-	int n;
-
 	if (!prepare(s))
 		return -EAGAIN;
-	exi_rest_begin(&ends, rest_ends, s);
-	exi_cancel_rest();
-	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
-	if (n < 0)
-		n = -errno;
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
-	if (n == 0)
-		return -ETIMEDOUT;
-	if (n > 0)
-		n = absorb(s, ev, n);
-	return n;
+	return take(s, s->fd, ev, max, until(deadline), mask, true);
 }
 
 /* Peers ring for whatever comes from now on. The item is this thread's. */
@@ -1308,16 +1328,22 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		settle_inner(s, 0);
 	/* Until a connection has met its peer's library, the kernel's alone. */
 	while (!s || s->n_managed == 0) {
-		n = native.epoll_pwait(epfd, ev, max,
-				       at_once ? 0 : until(deadline), mask);
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		s = set_of(epfd);
-		if (!s)
-			return n;
-		n = absorb(s, ev, n);
+		int ms = at_once ? 0 : until(deadline);
+
+		if (s) {
+			n = take(s, epfd, ev, max, ms, mask, false);
+		} else {
+			n = native.epoll_pwait(epfd, ev, max, ms, mask);
+			if (n <= 0)
+				return n < 0 ? -errno : 0;
+			s = set_of(epfd);
+			if (!s)
+				return n;
+			/* Meanwhile it got its first connection. */
+			n = absorb(s, ev, n);
+		}
 		if (n)
-			return n;
+			return n == -ETIMEDOUT ? 0 : n;
 		if (s->n_managed)
 			break;
 		if (at_once || until(deadline) == 0)

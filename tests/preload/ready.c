@@ -856,25 +856,25 @@ static void lowat_set(uint32_t ev)
 	wait_said("few", set, 4, 60);
 	set_lowat(2);
 	wait_said("lower", set, 4, 1000);
-	wait_said("again", set, 4, 20);
+	wait_said("again", set, 4, 60);
 	set_lowat(2);
 	wait_said("same", set, 4, 1000);
 	set_lowat(8);
-	wait_said("higher", set, 4, 20);
+	wait_said("higher", set, 4, 60);
 	set_lowat(5);
 	set_lowat(6);
-	wait_said("lower and higher", set, 4, 20);
+	wait_said("lower and higher", set, 4, 60);
 	set_lowat(5);
 	wait_said("lower", set, 4, 1000);
 	get_now("recv", here, 4);
-	wait_said("rest", set, 4, 20);
+	wait_said("rest", set, 4, 60);
 	set_lowat(1);
 	wait_said("lowest", set, 4, 1000);
 	set_lowat(8);
 	shutdown(peer, SHUT_WR);
 	wait_said("end", set, 4, 1000);
 	set_lowat(7);
-	wait_said("after", set, 4, 20);
+	wait_said("after", set, 4, 60);
 }
 
 ROW(epoll_lowat_set)
@@ -1151,6 +1151,106 @@ ROW(epoll_pwait2)
 	later_end();
 	t.tv_nsec = -1;
 	is("wrong", epoll_pwait2(set, &e, 1, &t, NULL));
+}
+
+/* n were told: the rest of the memory is the caller's. */
+static void untouched(const char *what, const struct epoll_event *e, size_t max,
+		      int n)
+{
+	const unsigned char *p = (const unsigned char *)(e + (n > 0 ? n : 0)),
+			    *end = (const unsigned char *)(e + max);
+
+	is(what, n);
+	while (p < end && *p == 0x5a)
+		p++;
+	is("untouched", p == end);
+}
+
+static void wait_each_way(void)
+{
+	struct epoll_event e[8];
+	struct timespec t = { .tv_nsec = 20000000 };
+
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait", e, 8, epoll_wait(set, e, 8, 0));
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait", e, 8, epoll_wait(set, e, 8, 20));
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait for one", e, 8, epoll_wait(set, e, 1, 20));
+	memset(e, 0x5a, sizeof(e));
+	untouched("pwait", e, 8, epoll_pwait(set, e, 8, 20, NULL));
+	memset(e, 0x5a, sizeof(e));
+	untouched("pwait2", e, 8, epoll_pwait2(set, e, 8, &t, NULL));
+}
+
+static void x_and_back(void)
+{
+	char b;
+
+	for (int i = 0; i < 3; i++) {
+		put_text(peer, "x");
+		get_all(here, &b, 1);
+	}
+}
+
+static void beyond_what_is_told(uint32_t ev)
+{
+	struct epoll_event e[8];
+	int p[2];
+
+	is("pipe", pipe(p));
+	a_set(ev);
+	add(set, p[0], EPOLLIN);
+	wait_each_way();
+	for (int i = 0; i < 3; i++) {
+		x_and_back();
+		wait_each_way();
+	}
+	later(40, x_and_back);
+	memset(e, 0x5a, sizeof(e));
+	untouched("late", e, 8, epoll_wait(set, e, 8, 120));
+	later_end();
+	is("write", write(p[1], "x", 1));
+	for (int i = 0; i < 3; i++) {
+		x_and_back();
+		wait_each_way();
+	}
+	shutdown(peer, SHUT_WR);
+	wait_each_way();
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	reset(peer);
+	wait_each_way();
+}
+
+ROW(epoll_memory_beyond)
+{
+	beyond_what_is_told(EPOLLPRI);
+}
+
+ROW(epoll_memory_beyond_edge)
+{
+	beyond_what_is_told(EPOLLPRI | EPOLLET);
+}
+
+ROW(epoll_memory_beyond_oneshot)
+{
+	beyond_what_is_told(EPOLLPRI | EPOLLONESHOT);
+}
+
+/* What the connection was in the kernel's set is told of by nobody. */
+ROW(epoll_memory_beyond_moved)
+{
+	struct epoll_event e[8];
+
+	cold_pair(AF_INET, false);
+	set = epoll_create1(0);
+	add(set, here, EPOLLPRI | EPOLLONESHOT);
+	warm(here, peer);
+	wait_each_way();
+	x_and_back();
+	memset(e, 0x5a, sizeof(e));
+	alarm_in(40, 0);
+	untouched("interrupted", e, 8, epoll_wait(set, e, 8, 2000));
 }
 
 ROW(epoll_times_out)
