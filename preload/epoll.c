@@ -50,6 +50,7 @@
 #define TAG_SHOT  (UINT64_C(1) << 25)
 #define TAG_NTH	  26
 #define TAG_NUDGE TAG_FD
+#define TAG_SPENT (TAG_SHOT | (TAG_FD - 1)) /* no descriptor's: never told */
 
 #define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
 #define TX_EVENTS  (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
@@ -534,6 +535,9 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
+		/* The kernel tells of its end, and absorb() does not. */
+		if (it->disabled && !atomic_load(&shim_leaves))
+			ev.data.u64 = it->set->prefix | TAG_SPENT;
 		/* The kernel's own shot was fired: it tells nothing of the item,
 		 * and after a change would tell of an end. */
 		if (it->managed ||
@@ -596,7 +600,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &first) < 0)
 		return -errno;
 	s = make_set(epfd);
-	it = s && fd < (int)TAG_NUDGE && room_for(s, fd) ? item_new(s) : NULL;
+	it = s && fd < (int)TAG_FD - 1 && room_for(s, fd) ? item_new(s) : NULL;
 	if (!it) {
 		/* Nobody would tell of a fabric. */
 		atomic_store(&sk->sh->hold_here, 1);

@@ -56,7 +56,7 @@ static void start(void)
 	}
 }
 
-_Atomic bool shim_left;
+_Atomic bool shim_left, shim_leaves;
 
 bool shim_ready(void)
 {
@@ -110,6 +110,7 @@ void shim_leave(int reason)
 
 	if (!shim_ready())
 		return;
+	atomic_store(&shim_leaves, true);
 	exi_sock_each(leave_one, &reason);
 	shim_report();
 	atomic_store(&shim_left, true);
@@ -122,6 +123,7 @@ void shim_leave(int reason)
 void shim_return(void)
 {
 	atomic_store(&shim_left, false);
+	atomic_store(&shim_leaves, false);
 }
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */

@@ -29,7 +29,8 @@ bool shim_ready(void);
  * there before stays on TCP. */
 void shim_leave(int reason);
 void shim_return(void);
-extern _Atomic bool shim_left;
+/* It has; it is about to, or has: nobody takes tags out any more. */
+extern _Atomic bool shim_left, shim_leaves;
 
 /* The connection of a descriptor, or null: then the kernel serves it. */
 static inline struct exi_sock *shim_sock(int fd)

@@ -212,21 +212,35 @@ ROW(names_closed_in_set_edge)
 }
 
 /* A shot that was fired stays so, whatever the end. */
-ROW(names_shot_then_passed_on)
+static void shot_then_passed_on(void)
 {
-	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e;
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e[4];
 	int set = epoll_create1(0);
 
-	cold_pair(AF_INET, false);
 	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
-	is("wait", epoll_wait(set, &e, 1, 1000));
+	is("wait", epoll_wait(set, e, 4, 1000));
 	fdopen(here, "r");
 	reset(peer);
 	settle(here, POLLHUP);
-	is("wait", epoll_wait(set, &e, 1, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
 	ev.events = EPOLLIN | EPOLLONESHOT;
+	ev.data.u64 = 9;
 	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
-	is("wait", epoll_wait(set, &e, 1, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
+	is("data", (int)e[0].data.u64);
+	reset(here);
+}
+
+ROW(names_shot_then_passed_on)
+{
+	cold_pair(AF_INET, false);
+	shot_then_passed_on();
+}
+
+ROW(names_shot_moved_then_passed_on)
+{
+	pair();
+	shot_then_passed_on();
 }
 
 static void ended_in_set(void)
