@@ -1061,22 +1061,28 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 {
 	struct epoll_event came[AT_A_TIME];
 	struct exi_rest ends;
+	bool full;
 	int n;
 
 	max = max < AT_A_TIME ? max : AT_A_TIME;
-	if (sleeps) {
-		exi_rest_begin(&ends, rest_ends, s);
-		exi_cancel_rest();
-	}
-	n = native.epoll_pwait(fd, came, max, ms, mask);
-	if (n <= 0)
-		n = n < 0 ? -errno : -ETIMEDOUT;
-	if (sleeps) {
-		exi_cancel_rested();
-		exi_rest_over(&ends, true);
-	}
-	if (n > 0)
-		n = absorb(s, came, n);
+	do {
+		if (sleeps) {
+			exi_rest_begin(&ends, rest_ends, s);
+			exi_cancel_rest();
+		}
+		n = native.epoll_pwait(fd, came, max, ms, mask);
+		if (n <= 0)
+			n = n < 0 ? -errno : -ETIMEDOUT;
+		if (sleeps) {
+			exi_cancel_rested();
+			exi_rest_over(&ends, true);
+		}
+		full = n == max;
+		if (n > 0)
+			n = absorb(s, came, n);
+		/* Behind tags that took all the room there may be something.
+		 * None comes twice, but for the nudge of a set in another. */
+	} while (n == 0 && full && !sleeps && !ms && !s->outer);
 	if (n > 0)
 		memcpy(ev, came, (size_t)n * sizeof(*ev));
 	return n;

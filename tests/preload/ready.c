@@ -1253,6 +1253,23 @@ ROW(epoll_memory_beyond_moved)
 	untouched("interrupted", e, 8, epoll_wait(set, e, 8, 2000));
 }
 
+/* What else there is does not hide behind what is the library's. */
+ROW(epoll_room_for_one)
+{
+	int p[2];
+
+	is("pipe", pipe(p));
+	a_set(EPOLLPRI);
+	add(set, p[0], EPOLLIN);
+	is("write", write(p[1], "x", 1));
+	wait_said("wait", set, 1, 0);
+	for (int i = 0; i < 3; i++) {
+		wait_said("wait", set, 1, 40);
+		x_and_back();
+		wait_said("wait", set, 1, 0);
+	}
+}
+
 ROW(epoll_times_out)
 {
 	a_set(EPOLLIN);
