@@ -39,8 +39,7 @@ long shim_forked(long pid)
 	exi_core_forked(pid == 0);
 	if (pid == 0)
 		forked();
-	if (pid < 0)
-		exi_core_fork_failed();
+	exi_core_fork_over(pid);
 	errno = saved;
 	return pid;
 }

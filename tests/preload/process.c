@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pty.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -791,20 +792,69 @@ static void unread_is_reset(void)
 	get_now("recv", here, 8);
 }
 
-/* Nobody else has the connection: its end is a reset. */
-ROW(fork_fails)
+static void no_more_processes(void)
 {
 	struct rlimit none = { 0 };
-	pid_t pid;
 
-	pair();
 	/* Root has no limit. */
 	(void)!setresuid(65534, 65534, 65534);
 	setrlimit(RLIMIT_NPROC, &none);
+}
+
+/* Nobody else has the connection: its end is a reset. */
+ROW(fork_fails)
+{
+	pid_t pid;
+
+	pair();
+	no_more_processes();
 	pid = fork();
 	if (pid == 0)
 		_exit(0);
 	is("fork", pid < 0 ? pid : 0);
+	unread_is_reset();
+}
+
+ROW(fork_by_forkpty_fails)
+{
+	int terminal;
+
+	pair();
+	no_more_processes();
+	is("forkpty", forkpty(&terminal, NULL, NULL, NULL));
+	unread_is_reset();
+}
+
+/* Before it forks, and after one that did not fail. */
+ROW(fork_by_forkpty_without_terminal)
+{
+	struct rlimit was, none;
+	int terminal;
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0)
+		_exit(pause());
+	getrlimit(RLIMIT_NOFILE, &was);
+	none = was;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none);
+	is("forkpty", forkpty(&terminal, NULL, NULL, NULL));
+	setrlimit(RLIMIT_NOFILE, &was);
+	close(peer);
+	poll_one("here", here, POLLIN, 50);
+	kill(pid, SIGKILL);
+	child("child", pid);
+	settle(here, POLLRDHUP);
+	get_now("end", here, 4);
+}
+
+ROW(fork_by_daemon_fails)
+{
+	pair();
+	no_more_processes();
+	is("daemon", daemon(1, 1));
 	unread_is_reset();
 }
 
