@@ -107,6 +107,7 @@ struct set {
 	int sleepers;
 	int nudge;
 	bool nudged;	    /* the nudge is readable */
+	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
@@ -577,6 +578,7 @@ static struct set *make_set(int epfd)
 	s->names = 1;
 	s->nudge = -1;
 	s->outer = false;
+	s->lost = false;
 	s->n_managed = 0;
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
@@ -1038,13 +1040,45 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 	return kept;
 }
 
-/* Also when the thread is cancelled. */
-static void rest_ends(void *arg)
+/* A call to the kernel that is under way. */
+struct asking {
+	struct set *s;
+	bool sleeps; /* this thread is among the sleepers */
+};
+
+/* The thread was cancelled, or a handler jumped away. What the kernel told is
+ * lost then, and of an edge it tells once. */
+static void left(void *arg)
 {
-	struct set *s = arg;
+	const struct asking *a = arg;
+	struct set *s = a->s;
 
 	exi_lock(&s->lock);
-	s->sleepers--;
+	s->sleepers -= a->sleeps;
+	s->lost = true;
+	if (s->sleepers)
+		nudge_locked(s);
+	exi_unlock(&s->lock);
+}
+
+/* As if the kernel told of each item anew. */
+static void find_lost(struct set *s)
+{
+	exi_lock(&s->lock);
+	s->lost = false;
+	for (int i = 0; i < s->size; i++) {
+		struct item *it = s->by_fd[i];
+
+		if (!it || !it->managed)
+			continue;
+		it->rung = it->rung || (interest(it) & EPOLLPRI);
+		it->refs++;
+		exi_unlock(&s->lock);
+		exi_link_event(it->sk, EPOLLIN);
+		exi_lock(&s->lock);
+		activate_locked(it);
+		unref_locked(it);
+	}
 	exi_unlock(&s->lock);
 }
 
@@ -1060,22 +1094,26 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 					  bool sleeps)
 {
 	struct epoll_event came[AT_A_TIME];
+	struct asking a = { s, sleeps };
 	struct exi_rest ends;
 	bool full;
 	int n;
 
 	max = max < AT_A_TIME ? max : AT_A_TIME;
 	do {
-		if (sleeps) {
-			exi_rest_begin(&ends, rest_ends, s);
+		exi_rest_begin(&ends, left, &a);
+		if (sleeps)
 			exi_cancel_rest();
-		}
 		n = native.epoll_pwait(fd, came, max, ms, mask);
 		if (n <= 0)
 			n = n < 0 ? -errno : -ETIMEDOUT;
-		if (sleeps) {
+		if (sleeps)
 			exi_cancel_rested();
-			exi_rest_over(&ends, true);
+		exi_rest_over(&ends, false);
+		if (sleeps) {
+			exi_lock(&s->lock);
+			s->sleepers--;
+			exi_unlock(&s->lock);
 		}
 		full = n == max;
 		if (n > 0)
@@ -1251,6 +1289,8 @@ static bool settle(struct set *s)
 	uint32_t stirs;
 	bool ret;
 
+	if (exi_unlikely(s->lost))
+		find_lost(s);
 	exi_lock(&s->lock);
 	do {
 		stirs = s->stirs;
@@ -1302,6 +1342,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	int n;
 
 	for (;;) {
+		if (exi_unlikely(s->lost))
+			find_lost(s);
 		n = wait_once(s, ev, max, deadline, at_once);
 		if (n || at_once)
 			break;

@@ -1602,6 +1602,46 @@ ROW(jump_out_of_epoll)
 	jump_out_of(wait_in_epoll);
 }
 
+static pthread_t sleeper;
+
+static void byte_and_alarm(void)
+{
+	put_text(peer, "x");
+	pthread_kill(sleeper, SIGALRM);
+}
+
+/* Bytes and the signal are there when the sleep ends: on one CPU the sleeper
+ * does not run in between. */
+ROW(jump_out_of_epoll_with_an_event)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	static int set, told, round;
+	cpu_set_t one;
+
+	pair();
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 });
+	sleeper = pthread_self();
+	signal(SIGALRM, jump);
+	set = epoll_create1(0);
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &e));
+	for (round = 0; round < 10; round++) {
+		told += epoll_wait(set, &e, 1, 20); /* it is quiet */
+		if (sigsetjmp(before, 1) == 0) {
+			later(10, byte_and_alarm);
+			epoll_wait(set, &e, 1, 2000);
+			for (;;) /* it comes */
+				pause();
+		}
+		later_end();
+		told += epoll_wait(set, &e, 1, 1000);
+		get_all(here, (char[1]){ 0 }, 1);
+	}
+	is("told", told);
+}
+
 /* --- limits ------------------------------------------------------------- */
 
 static void *wait_for_x(void *arg)
