@@ -244,6 +244,25 @@ ROW(names_shot_moved_then_passed_on)
 	shot_then_passed_on();
 }
 
+/* What came after is told, whether what was there is told again or not. */
+ROW(names_edge_then_passed_on)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET }, e[4];
+	int set = epoll_create1(0);
+
+	pair();
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	put_text(peer, "x");
+	is("wait", epoll_wait(set, e, 4, 1000));
+	is("wait", epoll_wait(set, e, 4, 0));
+	fdopen(here, "r");
+	is("passed on", epoll_wait(set, e, 4, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
+	put_text(peer, "y");
+	is("wait", epoll_wait(set, e, 4, 1000));
+	is("wait", epoll_wait(set, e, 4, 0));
+}
+
 static void ended_in_set(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
