@@ -904,6 +904,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 	if (!sk->foreign_link)
 		goto unlock;
 	sk->foreign_link = false;
+	if (!sk->link) /* it hung up before */
+		goto unlock;
 	if (sk->link->state == EXI_LINK_UP) {
 		exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
 		exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,

@@ -772,6 +772,58 @@ ROW(fork_child_shuts_one_by_one)
 	shut_by_child(shut_one_by_one);
 }
 
+/* What the child does first is to look whether it has ended. */
+static void look_by_poll(void)
+{
+	settle(here, POLLHUP);
+}
+
+static void look_by_epoll(void)
+{
+	struct epoll_event ev = { .events = EPOLLRDHUP };
+	int set = epoll_create1(0);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	is("wait", epoll_wait(set, &ev, 1, 1000));
+	events("events", ev.events);
+}
+
+static void child_looks(void (*look)(void))
+{
+	pid_t pid;
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	pid = fork();
+	if (pid == 0) {
+		if (read(p[0], (char[1]){ 0 }, 1) != 1)
+			_exit(1);
+		look();
+		poll_one("child", here, POLLIN | POLLRDHUP, 0);
+		get_now("recv", here, 4);
+		is("send", send(here, "x", 1, MSG_NOSIGNAL));
+		_exit(0);
+	}
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLHUP);
+	if (write(p[1], "x", 1) != 1)
+		die("tell");
+	child("child", pid);
+}
+
+ROW(fork_child_polls_the_end)
+{
+	child_looks(look_by_poll);
+}
+
+ROW(fork_child_epolls_the_end)
+{
+	child_looks(look_by_epoll);
+}
+
 ROW(fork_child_killed)
 {
 	pid_t pid;
