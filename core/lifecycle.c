@@ -463,6 +463,8 @@ static void end_both(struct exi_sock *sk, int fd)
 		shutdown(fd, SHUT_WR);
 	}
 	if (ends) {
+		/* A send after this rings, and finds that nobody hears. */
+		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;
 		atomic_store(&sk->sh->may_switch, 0);
 		atomic_store(&sk->sh->gone, 1);
