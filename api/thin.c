@@ -201,7 +201,7 @@ EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 	sk = exi_sock_find(s);
 	if (ret == 0 && level == SOL_SOCKET && name == SO_RCVLOWAT && sk &&
 	    exi_sock_is(sk, s))
-		exi_ready_lowat(sk);
+		exi_ready_lowat_set(sk, s);
 	return ret;
 }
 

@@ -25,9 +25,11 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic bool exi_core_started;
 
 static _Thread_local bool frozen; /* while it forks */
+static _Thread_local bool begun;  /* a fork whose end is not known */
 
 static void fork_begins(void)
 {
+	begun = true;
 	exi_sock_prefork();
 	frozen = exi_fds_freeze();
 }
@@ -43,6 +45,7 @@ static void in_parent(void)
  * memory is made anew; what is shared is theirs to let go. */
 static void in_child(void)
 {
+	begun = false;
 	exi_process_forked(true);
 	exi_fds_forked();
 	exi_service_forked();
@@ -77,10 +80,11 @@ void exi_core_forked(bool child)
 		in_parent();
 }
 
-void exi_core_fork_failed(void)
+void exi_core_fork_over(long pid)
 {
-	if (exi_core_ready())
+	if (begun && pid < 0)
 		exi_sock_fork_failed();
+	begun = false;
 }
 
 /* Two of us would both believe a descriptor theirs. */

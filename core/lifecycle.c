@@ -463,12 +463,17 @@ static void end_both(struct exi_sock *sk, int fd)
 		shutdown(fd, SHUT_WR);
 	}
 	if (ends) {
+		/* A send after this rings, and finds that nobody hears. */
+		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;
 		atomic_store(&sk->sh->may_switch, 0);
 		atomic_store(&sk->sh->gone, 1);
 	}
 	exi_unlock(&tx->lock);
 	exi_unlock(&rx->lock);
+	/* Another process may have it, too. */
+	if (ends && sk->link)
+		shutdown(sk->link->fd, SHUT_RDWR);
 	if (ends)
 		exi_link_drop_locked(sk);
 	exi_unlock(&sk->link_lock);
@@ -901,6 +906,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 	if (!sk->foreign_link)
 		goto unlock;
 	sk->foreign_link = false;
+	if (!sk->link) /* it hung up before */
+		goto unlock;
 	if (sk->link->state == EXI_LINK_UP) {
 		exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
 		exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,

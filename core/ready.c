@@ -215,6 +215,15 @@ void exi_ready_lowat(struct exi_sock *sk)
 		atomic_store(&sk->sh->lowat, (uint32_t)n);
 }
 
+bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
+{
+	exi_ready_lowat(sk);
+	if (!exi_ready_ours(sk) || !(exi_ready_events(sk, fd, POLLIN) & POLLIN))
+		return false;
+	exi_sock_kick(sk, EXI_RX);
+	return true;
+}
+
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
 {
 	/* Who does not ask for bytes is not helped by those that lie there. */

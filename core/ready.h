@@ -39,7 +39,9 @@ void exi_ready_told(struct exi_sock *sk, short revents);
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 
 /* SO_RCVLOWAT may have changed. */
-EXI_SHIM void exi_ready_lowat(struct exi_sock *sk);
+void exi_ready_lowat(struct exi_sock *sk);
+/* And was set now: who waits looks again. True: what lies there is enough. */
+EXI_SHIM bool exi_ready_lowat_set(struct exi_sock *sk, int fd);
 
 /* The peer has ended its direction, whether all of it was read or not. */
 bool exi_ready_peer_ended(struct exi_sock *sk, int fd);

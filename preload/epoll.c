@@ -50,6 +50,7 @@
 #define TAG_SHOT  (UINT64_C(1) << 25)
 #define TAG_NTH	  26
 #define TAG_NUDGE TAG_FD
+#define TAG_SPENT (TAG_SHOT | (TAG_FD - 1)) /* no descriptor's: never told */
 
 #define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
 #define TX_EVENTS  (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
@@ -106,6 +107,7 @@ struct set {
 	int sleepers;
 	int nudge;
 	bool nudged;	    /* the nudge is readable */
+	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
@@ -259,6 +261,27 @@ static void wake_rx(struct exi_waiter *w)
 static void wake_tx(struct exi_waiter *w)
 {
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
+}
+
+void shim_epoll_rung(struct exi_sock *sk, int fd)
+{
+	struct exi_waiter *w, *next;
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	for (w = sk->waiters[EXI_RX]; w; w = next) {
+		struct item *it = exi_container(w, struct item, waiter[EXI_RX]);
+
+		next = w->next;
+		if (w->wake != wake_rx)
+			continue;
+		exi_lock(&it->set->lock);
+		it->rung = true;
+		exi_unlock(&it->set->lock);
+		wake_rx(w);
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
 /* --- items -------------------------------------------------------------- */
@@ -513,6 +536,9 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
+		/* The kernel tells of its end, and absorb() does not. */
+		if (it->disabled && !atomic_load(&shim_leaves))
+			ev.data.u64 = it->set->prefix | TAG_SPENT;
 		/* The kernel's own shot was fired: it tells nothing of the item,
 		 * and after a change would tell of an end. */
 		if (it->managed ||
@@ -552,6 +578,7 @@ static struct set *make_set(int epfd)
 	s->names = 1;
 	s->nudge = -1;
 	s->outer = false;
+	s->lost = false;
 	s->n_managed = 0;
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
@@ -575,7 +602,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 	if (native.epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &first) < 0)
 		return -errno;
 	s = make_set(epfd);
-	it = s && fd < (int)TAG_NUDGE && room_for(s, fd) ? item_new(s) : NULL;
+	it = s && fd < (int)TAG_FD - 1 && room_for(s, fd) ? item_new(s) : NULL;
 	if (!it) {
 		/* Nobody would tell of a fabric. */
 		atomic_store(&sk->sh->hold_here, 1);
@@ -801,7 +828,8 @@ static uint64_t arrived(const struct item *it)
 static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
 {
 	return !it->told || (now & OVER & ~it->over) ||
-	       ((now & RX_EVENTS) && (it->rung || saw->came != it->arrived)) ||
+	       (it->rung && (interest(it) & RX_EVENTS)) ||
+	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
 	       ((now & TX_EVENTS) &&
 		(it->blocked || saw->cramped != it->cramped));
 }
@@ -854,8 +882,7 @@ static uint32_t look(struct item *it, struct saw *ret)
 	if (it->events & EPOLLET) {
 		*ret = (struct saw){ arrived(it),
 				     atomic_load(&it->sk->cramped) };
-		if (events & EPOLLIN)
-			events |= EPOLLRDHUP;
+		events |= EPOLLRDHUP;
 	}
 	return (uint16_t)exi_ready_events(it->sk, number(it), (short)events);
 }
@@ -1013,6 +1040,92 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 	return kept;
 }
 
+/* A call to the kernel that is under way. */
+struct asking {
+	struct set *s;
+	bool sleeps; /* this thread is among the sleepers */
+};
+
+/* The thread was cancelled, or a handler jumped away. What the kernel told is
+ * lost then, and of an edge it tells once. */
+static void left(void *arg)
+{
+	const struct asking *a = arg;
+	struct set *s = a->s;
+
+	exi_lock(&s->lock);
+	s->sleepers -= a->sleeps;
+	s->lost = true;
+	if (s->sleepers)
+		nudge_locked(s);
+	exi_unlock(&s->lock);
+}
+
+/* As if the kernel told of each item anew. */
+static void find_lost(struct set *s)
+{
+	exi_lock(&s->lock);
+	s->lost = false;
+	for (int i = 0; i < s->size; i++) {
+		struct item *it = s->by_fd[i];
+
+		if (!it || !it->managed)
+			continue;
+		it->rung = it->rung || (interest(it) & EPOLLPRI);
+		it->refs++;
+		exi_unlock(&s->lock);
+		exi_link_event(it->sk, EPOLLIN);
+		exi_lock(&s->lock);
+		activate_locked(it);
+		unref_locked(it);
+	}
+	exi_unlock(&s->lock);
+}
+
+/* Events that are taken from the kernel at a time. */
+#define AT_A_TIME 256
+
+/* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
+ * when nothing remains of what it had. The caller's memory gets no tags. With
+ * sleeps the thread is among the sleepers, and is not when this returns. */
+static __attribute__((noinline)) int take(struct set *s, int fd,
+					  struct epoll_event *ev, int max,
+					  int ms, const sigset_t *mask,
+					  bool sleeps)
+{
+	struct epoll_event came[AT_A_TIME];
+	struct asking a = { s, sleeps };
+	struct exi_rest ends;
+	bool full;
+	int n;
+
+	max = max < AT_A_TIME ? max : AT_A_TIME;
+	do {
+		exi_rest_begin(&ends, left, &a);
+		if (sleeps)
+			exi_cancel_rest();
+		n = native.epoll_pwait(fd, came, max, ms, mask);
+		if (n <= 0)
+			n = n < 0 ? -errno : -ETIMEDOUT;
+		if (sleeps)
+			exi_cancel_rested();
+		exi_rest_over(&ends, false);
+		if (sleeps) {
+			exi_lock(&s->lock);
+			s->sleepers--;
+			exi_unlock(&s->lock);
+		}
+		full = n == max;
+		if (n > 0)
+			n = absorb(s, came, n);
+		/* Behind tags that took all the room there may be something.
+		 * None comes twice, but for the nudge of a set in another. */
+	} while (n == 0 && full && !sleeps && !ms && !s->outer);
+	if (n > 0)
+		memcpy(ev, came, (size_t)n * sizeof(*ev));
+	return n;
+}
+
 struct spun {
 	struct set *s;
 	struct epoll_event *ev;
@@ -1117,10 +1230,10 @@ static int until(uint64_t deadline)
 
 static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 {
-	int n = native.epoll_pwait(s->fd, ev, max, 0, NULL);
+	int n = take(s, s->fd, ev, max, 0, NULL, false);
 
 	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
-	return n < 0 ? -errno : absorb(s, ev, n);
+	return n == -ETIMEDOUT ? 0 : n;
 }
 
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
@@ -1149,36 +1262,12 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	return n ? n : collect(s, ev, max, true);
 }
 
-/* Also when the thread is cancelled. */
-static void rest_ends(void *arg)
-{
-	struct set *s = arg;
-
-	exi_lock(&s->lock);
-	s->sleepers--;
-	exi_unlock(&s->lock);
-}
-
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 		      uint64_t deadline, const sigset_t *mask)
 {
-	struct exi_rest ends;
-	int n;
-
 	if (!prepare(s))
 		return -EAGAIN;
-	exi_rest_begin(&ends, rest_ends, s);
-	exi_cancel_rest();
-	n = native.epoll_pwait(s->fd, ev, max, until(deadline), mask);
-	if (n < 0)
-		n = -errno;
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
-	if (n == 0)
-		return -ETIMEDOUT;
-	if (n > 0)
-		n = absorb(s, ev, n);
-	return n;
+	return take(s, s->fd, ev, max, until(deadline), mask, true);
 }
 
 /* Peers ring for whatever comes from now on. The item is this thread's. */
@@ -1200,6 +1289,8 @@ static bool settle(struct set *s)
 	uint32_t stirs;
 	bool ret;
 
+	if (exi_unlikely(s->lost))
+		find_lost(s);
 	exi_lock(&s->lock);
 	do {
 		stirs = s->stirs;
@@ -1251,6 +1342,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	int n;
 
 	for (;;) {
+		if (exi_unlikely(s->lost))
+			find_lost(s);
 		n = wait_once(s, ev, max, deadline, at_once);
 		if (n || at_once)
 			break;
@@ -1287,16 +1380,22 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		settle_inner(s, 0);
 	/* Until a connection has met its peer's library, the kernel's alone. */
 	while (!s || s->n_managed == 0) {
-		n = native.epoll_pwait(epfd, ev, max,
-				       at_once ? 0 : until(deadline), mask);
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		s = set_of(epfd);
-		if (!s)
-			return n;
-		n = absorb(s, ev, n);
+		int ms = at_once ? 0 : until(deadline);
+
+		if (s) {
+			n = take(s, epfd, ev, max, ms, mask, false);
+		} else {
+			n = native.epoll_pwait(epfd, ev, max, ms, mask);
+			if (n <= 0)
+				return n < 0 ? -errno : 0;
+			s = set_of(epfd);
+			if (!s)
+				return n;
+			/* Meanwhile it got its first connection. */
+			n = absorb(s, ev, n);
+		}
 		if (n)
-			return n;
+			return n == -ETIMEDOUT ? 0 : n;
 		if (s->n_managed)
 			break;
 		if (at_once || until(deadline) == 0)

@@ -17,6 +17,8 @@
 #include <time.h>
 
 struct aiocb;
+struct termios;
+struct winsize;
 struct mmsghdr;
 
 /* F(return type, name, parameters, arguments) */
@@ -33,6 +35,7 @@ struct mmsghdr;
 	  (a, b, f))                                                           \
 	F(int, connect, (int s, const struct sockaddr *a, socklen_t l),        \
 	  (s, a, l))                                                           \
+	F(int, daemon, (int h, int l), (h, l))                                 \
 	F(int, dup, (int s), (s))                                              \
 	F(int, dup2, (int s, int t), (s, t))                                   \
 	F(int, dup3, (int s, int t, int f), (s, t, f))                         \
@@ -56,6 +59,9 @@ struct mmsghdr;
 	  (s, p, a, e, f))                                                     \
 	F(int, fexecve, (int s, char *const *a, char *const *e), (s, a, e))    \
 	F(pid_t, fork, (void), ())                                             \
+	F(int, forkpty,                                                        \
+	  (int *s, char *n, const struct termios *t, const struct winsize *w), \
+	  (s, n, t, w))                                                        \
 	F(FILE *, fdopen, (int s, const char *m), (s, m))                      \
 	F(int, lio_listio,                                                     \
 	  (int m, struct aiocb *const *l, int n, struct sigevent *e),          \

@@ -2,6 +2,7 @@
 /* Processes: what goes to another program leaves the library first. */
 #include <alloca.h>
 #include <fcntl.h>
+#include <pty.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,18 +125,32 @@ HOOK int execle(const char *path, const char *arg, ...)
 }
 
 /* Who asked to be told is told of a failure as of a success. */
-HOOK pid_t fork(void)
+static pid_t fork_over(pid_t pid)
 {
-	pid_t pid = native.fork();
 	int saved = errno;
 
-	if (exi_unlikely(pid < 0)) {
-		exi_core_fork_failed();
-		errno = saved;
-	}
+	exi_core_fork_over(pid);
+	errno = saved;
 	return pid;
 }
+
+HOOK pid_t fork(void)
+{
+	return fork_over(native.fork());
+}
 ALIAS(__fork, fork);
+
+/* What failed may be the fork. */
+HOOK int forkpty(int *terminal, char *name, const struct termios *t,
+		 const struct winsize *size)
+{
+	return fork_over(native.forkpty(terminal, name, t, size));
+}
+
+HOOK int daemon(int here, int loud)
+{
+	return fork_over(native.daemon(here, loud));
+}
 
 /* The child of a vfork would run the shim in its parent's memory. */
 HOOK pid_t vfork(void)

@@ -39,8 +39,7 @@ long shim_forked(long pid)
 	exi_core_forked(pid == 0);
 	if (pid == 0)
 		forked();
-	if (pid < 0)
-		exi_core_fork_failed();
+	exi_core_fork_over(pid);
 	errno = saved;
 	return pid;
 }
@@ -56,7 +55,7 @@ static void start(void)
 	}
 }
 
-_Atomic bool shim_left;
+_Atomic bool shim_left, shim_leaves;
 
 bool shim_ready(void)
 {
@@ -110,6 +109,7 @@ void shim_leave(int reason)
 
 	if (!shim_ready())
 		return;
+	atomic_store(&shim_leaves, true);
 	exi_sock_each(leave_one, &reason);
 	shim_report();
 	atomic_store(&shim_left, true);
@@ -122,6 +122,7 @@ void shim_leave(int reason)
 void shim_return(void)
 {
 	atomic_store(&shim_left, false);
+	atomic_store(&shim_leaves, false);
 }
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */

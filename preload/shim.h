@@ -29,7 +29,8 @@ bool shim_ready(void);
  * there before stays on TCP. */
 void shim_leave(int reason);
 void shim_return(void);
-extern _Atomic bool shim_left;
+/* It has; it is about to, or has: nobody takes tags out any more. */
+extern _Atomic bool shim_left, shim_leaves;
 
 /* The connection of a descriptor, or null: then the kernel serves it. */
 static inline struct exi_sock *shim_sock(int fd)
@@ -80,6 +81,8 @@ void shim_room(int fd);
 
 /* The descriptor is about to be closed: epoll sets forget it. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
+/* It is an edge for whoever asks for bytes, though none came. */
+void shim_epoll_rung(struct exi_sock *sk, int fd);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */

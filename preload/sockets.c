@@ -151,7 +151,7 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = exi_sock_find(fd);
-	int ret;
+	int ret, saved;
 
 	if (shim_sock(fd)) {
 		ret = exi_before_option(fd, level, name);
@@ -161,10 +161,12 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	ret = native.setsockopt(fd, level, name, val, len);
 	if (!sk || ret < 0 || level != SOL_SOCKET)
 		return ret;
-	if (name == SO_RCVLOWAT)
-		exi_ready_lowat(sk);
-	else
+	saved = errno;
+	if (name != SO_RCVLOWAT)
 		set_time(sk, name, val);
+	else if (exi_ready_lowat_set(sk, fd))
+		shim_epoll_rung(sk, fd);
+	errno = saved;
 	return ret;
 }
 

@@ -523,6 +523,16 @@ ROW(life_peer_shut_both)
 	sends_to_deaf();
 }
 
+/* Also what is sent before the end is seen. */
+ROW(life_peer_shut_both_unseen)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
 ROW(life_peer_shut_one_by_one)
 {
 	pair();

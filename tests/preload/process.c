@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pty.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -212,21 +213,54 @@ ROW(names_closed_in_set_edge)
 }
 
 /* A shot that was fired stays so, whatever the end. */
-ROW(names_shot_then_passed_on)
+static void shot_then_passed_on(void)
 {
-	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e;
+	struct epoll_event ev = { .events = EPOLLOUT | EPOLLONESHOT }, e[4];
 	int set = epoll_create1(0);
 
-	cold_pair(AF_INET, false);
 	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
-	is("wait", epoll_wait(set, &e, 1, 1000));
+	is("wait", epoll_wait(set, e, 4, 1000));
 	fdopen(here, "r");
 	reset(peer);
 	settle(here, POLLHUP);
-	is("wait", epoll_wait(set, &e, 1, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
 	ev.events = EPOLLIN | EPOLLONESHOT;
+	ev.data.u64 = 9;
 	is("mod", epoll_ctl(set, EPOLL_CTL_MOD, here, &ev));
-	is("wait", epoll_wait(set, &e, 1, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
+	is("data", (int)e[0].data.u64);
+	reset(here);
+}
+
+ROW(names_shot_then_passed_on)
+{
+	cold_pair(AF_INET, false);
+	shot_then_passed_on();
+}
+
+ROW(names_shot_moved_then_passed_on)
+{
+	pair();
+	shot_then_passed_on();
+}
+
+/* What came after is told, whether what was there is told again or not. */
+ROW(names_edge_then_passed_on)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET }, e[4];
+	int set = epoll_create1(0);
+
+	pair();
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	put_text(peer, "x");
+	is("wait", epoll_wait(set, e, 4, 1000));
+	is("wait", epoll_wait(set, e, 4, 0));
+	fdopen(here, "r");
+	is("passed on", epoll_wait(set, e, 4, 0));
+	is("wait", epoll_wait(set, e, 4, 0));
+	put_text(peer, "y");
+	is("wait", epoll_wait(set, e, 4, 1000));
+	is("wait", epoll_wait(set, e, 4, 0));
 }
 
 static void ended_in_set(void)
@@ -693,6 +727,103 @@ ROW(fork_shutdown_is_shared)
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
 }
 
+/* A reset answers what comes after, whoever else has the connection. */
+static void shut_by_child(void (*shut)(void))
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		shut();
+		_exit(0);
+	}
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(peer, POLLHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLERR);
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+}
+
+static void shut_both(void)
+{
+	shutdown(here, SHUT_RDWR);
+}
+
+static void shut_one_by_one(void)
+{
+	shutdown(here, SHUT_WR);
+	shutdown(here, SHUT_RD);
+}
+
+ROW(fork_child_shuts_both)
+{
+	shut_by_child(shut_both);
+}
+
+ROW(fork_child_shuts_one_by_one)
+{
+	shut_by_child(shut_one_by_one);
+}
+
+/* What the child does first is to look whether it has ended. */
+static void look_by_poll(void)
+{
+	settle(here, POLLHUP);
+}
+
+static void look_by_epoll(void)
+{
+	struct epoll_event ev = { .events = EPOLLRDHUP };
+	int set = epoll_create1(0);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	is("wait", epoll_wait(set, &ev, 1, 1000));
+	events("events", ev.events);
+}
+
+static void child_looks(void (*look)(void))
+{
+	pid_t pid;
+	int p[2];
+
+	pair();
+	is("pipe", pipe(p));
+	pid = fork();
+	if (pid == 0) {
+		if (read(p[0], (char[1]){ 0 }, 1) != 1)
+			_exit(1);
+		look();
+		poll_one("child", here, POLLIN | POLLRDHUP, 0);
+		get_now("recv", here, 4);
+		is("send", send(here, "x", 1, MSG_NOSIGNAL));
+		_exit(0);
+	}
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLHUP);
+	if (write(p[1], "x", 1) != 1)
+		die("tell");
+	child("child", pid);
+}
+
+ROW(fork_child_polls_the_end)
+{
+	child_looks(look_by_poll);
+}
+
+ROW(fork_child_epolls_the_end)
+{
+	child_looks(look_by_epoll);
+}
+
 ROW(fork_child_killed)
 {
 	pid_t pid;
@@ -732,20 +863,69 @@ static void unread_is_reset(void)
 	get_now("recv", here, 8);
 }
 
-/* Nobody else has the connection: its end is a reset. */
-ROW(fork_fails)
+static void no_more_processes(void)
 {
 	struct rlimit none = { 0 };
-	pid_t pid;
 
-	pair();
 	/* Root has no limit. */
 	(void)!setresuid(65534, 65534, 65534);
 	setrlimit(RLIMIT_NPROC, &none);
+}
+
+/* Nobody else has the connection: its end is a reset. */
+ROW(fork_fails)
+{
+	pid_t pid;
+
+	pair();
+	no_more_processes();
 	pid = fork();
 	if (pid == 0)
 		_exit(0);
 	is("fork", pid < 0 ? pid : 0);
+	unread_is_reset();
+}
+
+ROW(fork_by_forkpty_fails)
+{
+	int terminal;
+
+	pair();
+	no_more_processes();
+	is("forkpty", forkpty(&terminal, NULL, NULL, NULL));
+	unread_is_reset();
+}
+
+/* Before it forks, and after one that did not fail. */
+ROW(fork_by_forkpty_without_terminal)
+{
+	struct rlimit was, none;
+	int terminal;
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0)
+		_exit(pause());
+	getrlimit(RLIMIT_NOFILE, &was);
+	none = was;
+	none.rlim_cur = 0;
+	setrlimit(RLIMIT_NOFILE, &none);
+	is("forkpty", forkpty(&terminal, NULL, NULL, NULL));
+	setrlimit(RLIMIT_NOFILE, &was);
+	close(peer);
+	poll_one("here", here, POLLIN, 50);
+	kill(pid, SIGKILL);
+	child("child", pid);
+	settle(here, POLLRDHUP);
+	get_now("end", here, 4);
+}
+
+ROW(fork_by_daemon_fails)
+{
+	pair();
+	no_more_processes();
+	is("daemon", daemon(1, 1));
 	unread_is_reset();
 }
 
@@ -1491,6 +1671,46 @@ ROW(jump_out_of_poll)
 ROW(jump_out_of_epoll)
 {
 	jump_out_of(wait_in_epoll);
+}
+
+static pthread_t sleeper;
+
+static void byte_and_alarm(void)
+{
+	put_text(peer, "x");
+	pthread_kill(sleeper, SIGALRM);
+}
+
+/* Bytes and the signal are there when the sleep ends: on one CPU the sleeper
+ * does not run in between. */
+ROW(jump_out_of_epoll_with_an_event)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	static int set, told, round;
+	cpu_set_t one;
+
+	pair();
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 });
+	sleeper = pthread_self();
+	signal(SIGALRM, jump);
+	set = epoll_create1(0);
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &e));
+	for (round = 0; round < 10; round++) {
+		told += epoll_wait(set, &e, 1, 20); /* it is quiet */
+		if (sigsetjmp(before, 1) == 0) {
+			later(10, byte_and_alarm);
+			epoll_wait(set, &e, 1, 2000);
+			for (;;) /* it comes */
+				pause();
+		}
+		later_end();
+		told += epoll_wait(set, &e, 1, 1000);
+		get_all(here, (char[1]){ 0 }, 1);
+	}
+	is("told", told);
 }
 
 /* --- limits ------------------------------------------------------------- */

@@ -815,12 +815,15 @@ static void world(void)
 	put_text(peer, ", world");
 }
 
+static void set_lowat(int n)
+{
+	is("lowat", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+}
+
 static void lowat(uint32_t flags)
 {
-	int n = 8;
-
 	a_set(EPOLLIN | flags);
-	is("lowat", setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n)));
+	set_lowat(8);
 	put_text(peer, "hello");
 	wait_said("few", set, 4, 60);
 	later(100, world);
@@ -841,6 +844,112 @@ ROW(epoll_lowat)
 ROW(epoll_lowat_edge)
 {
 	lowat(EPOLLET);
+}
+
+/* It is an edge when what lies there is enough then. */
+static void lowat_set(uint32_t ev)
+{
+	a_set(ev);
+	wait_said("first", set, 4, 0);
+	set_lowat(8);
+	put_text(peer, "hello");
+	wait_said("few", set, 4, 60);
+	set_lowat(2);
+	wait_said("lower", set, 4, 1000);
+	wait_said("again", set, 4, 60);
+	set_lowat(2);
+	wait_said("same", set, 4, 1000);
+	set_lowat(8);
+	wait_said("higher", set, 4, 60);
+	set_lowat(5);
+	set_lowat(6);
+	wait_said("lower and higher", set, 4, 60);
+	set_lowat(5);
+	wait_said("lower", set, 4, 1000);
+	get_now("recv", here, 4);
+	wait_said("rest", set, 4, 60);
+	set_lowat(1);
+	wait_said("lowest", set, 4, 1000);
+	set_lowat(8);
+	shutdown(peer, SHUT_WR);
+	wait_said("end", set, 4, 1000);
+	set_lowat(7);
+	wait_said("after", set, 4, 60);
+}
+
+ROW(epoll_lowat_set)
+{
+	lowat_set(EPOLLIN);
+}
+
+ROW(epoll_lowat_set_edge)
+{
+	lowat_set(EPOLLIN | EPOLLET);
+}
+
+ROW(epoll_lowat_set_edge_both)
+{
+	lowat_set(EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+}
+
+ROW(epoll_lowat_set_edge_out)
+{
+	lowat_set(EPOLLOUT | EPOLLET);
+}
+
+static void lower(void)
+{
+	setsockopt(here, SOL_SOCKET, SO_RCVLOWAT, &(int){ 1 }, sizeof(int));
+}
+
+static void lowat_while_asleep(uint32_t flags)
+{
+	a_set(EPOLLIN | flags);
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(100, lower);
+	wait_said("wait", set, 4, -1);
+	later_end();
+}
+
+ROW(epoll_lowat_while_asleep)
+{
+	lowat_while_asleep(0);
+}
+
+ROW(epoll_lowat_while_asleep_edge)
+{
+	lowat_while_asleep(EPOLLET);
+}
+
+ROW(poll_lowat_while_asleep)
+{
+	pair();
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(100, lower);
+	poll_one("poll", here, POLLIN, -1);
+	later_end();
+}
+
+static void lower_then_world(void)
+{
+	lower();
+	pass_ms(40);
+	world();
+}
+
+/* The call goes on with what it began with. */
+ROW(recv_lowat_while_asleep)
+{
+	char b[8];
+
+	pair();
+	set_lowat(8);
+	put_text(peer, "hello");
+	later(40, lower_then_world);
+	got("recv", recv(here, b, sizeof(b), 0), b);
+	later_end();
 }
 
 /* The set is in the other when it gets its first connection. */
@@ -1042,6 +1151,123 @@ ROW(epoll_pwait2)
 	later_end();
 	t.tv_nsec = -1;
 	is("wrong", epoll_pwait2(set, &e, 1, &t, NULL));
+}
+
+/* n were told: the rest of the memory is the caller's. */
+static void untouched(const char *what, const struct epoll_event *e, size_t max,
+		      int n)
+{
+	const unsigned char *p = (const unsigned char *)(e + (n > 0 ? n : 0)),
+			    *end = (const unsigned char *)(e + max);
+
+	is(what, n);
+	while (p < end && *p == 0x5a)
+		p++;
+	is("untouched", p == end);
+}
+
+static void wait_each_way(void)
+{
+	struct epoll_event e[8];
+	struct timespec t = { .tv_nsec = 20000000 };
+
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait", e, 8, epoll_wait(set, e, 8, 0));
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait", e, 8, epoll_wait(set, e, 8, 20));
+	memset(e, 0x5a, sizeof(e));
+	untouched("wait for one", e, 8, epoll_wait(set, e, 1, 20));
+	memset(e, 0x5a, sizeof(e));
+	untouched("pwait", e, 8, epoll_pwait(set, e, 8, 20, NULL));
+	memset(e, 0x5a, sizeof(e));
+	untouched("pwait2", e, 8, epoll_pwait2(set, e, 8, &t, NULL));
+}
+
+static void x_and_back(void)
+{
+	char b;
+
+	for (int i = 0; i < 3; i++) {
+		put_text(peer, "x");
+		get_all(here, &b, 1);
+	}
+}
+
+static void beyond_what_is_told(uint32_t ev)
+{
+	struct epoll_event e[8];
+	int p[2];
+
+	is("pipe", pipe(p));
+	a_set(ev);
+	add(set, p[0], EPOLLIN);
+	wait_each_way();
+	for (int i = 0; i < 3; i++) {
+		x_and_back();
+		wait_each_way();
+	}
+	later(40, x_and_back);
+	memset(e, 0x5a, sizeof(e));
+	untouched("late", e, 8, epoll_wait(set, e, 8, 120));
+	later_end();
+	is("write", write(p[1], "x", 1));
+	for (int i = 0; i < 3; i++) {
+		x_and_back();
+		wait_each_way();
+	}
+	shutdown(peer, SHUT_WR);
+	wait_each_way();
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	reset(peer);
+	wait_each_way();
+}
+
+ROW(epoll_memory_beyond)
+{
+	beyond_what_is_told(EPOLLPRI);
+}
+
+ROW(epoll_memory_beyond_edge)
+{
+	beyond_what_is_told(EPOLLPRI | EPOLLET);
+}
+
+ROW(epoll_memory_beyond_oneshot)
+{
+	beyond_what_is_told(EPOLLPRI | EPOLLONESHOT);
+}
+
+/* What the connection was in the kernel's set is told of by nobody. */
+ROW(epoll_memory_beyond_moved)
+{
+	struct epoll_event e[8];
+
+	cold_pair(AF_INET, false);
+	set = epoll_create1(0);
+	add(set, here, EPOLLPRI | EPOLLONESHOT);
+	warm(here, peer);
+	wait_each_way();
+	x_and_back();
+	memset(e, 0x5a, sizeof(e));
+	alarm_in(40, 0);
+	untouched("interrupted", e, 8, epoll_wait(set, e, 8, 2000));
+}
+
+/* What else there is does not hide behind what is the library's. */
+ROW(epoll_room_for_one)
+{
+	int p[2];
+
+	is("pipe", pipe(p));
+	a_set(EPOLLPRI);
+	add(set, p[0], EPOLLIN);
+	is("write", write(p[1], "x", 1));
+	wait_said("wait", set, 1, 0);
+	for (int i = 0; i < 3; i++) {
+		wait_said("wait", set, 1, 40);
+		x_and_back();
+		wait_said("wait", set, 1, 0);
+	}
 }
 
 ROW(epoll_times_out)
