@@ -294,8 +294,9 @@ size_t fill(int fd)
 	static char buf[65536];
 	size_t all = 0;
 
-	/* The other end's buffer may get larger meanwhile. */
-	for (int in_vain = 0; in_vain < 3; in_vain++) {
+	/* The other end acknowledges up to 40 ms late, and is asked after
+	 * 200 ms whether its buffer got larger. */
+	for (int in_vain = 0; in_vain < 50; in_vain++) {
 		ssize_t r;
 
 		for (; (r = send(fd, buf, sizeof(buf),
