@@ -98,15 +98,18 @@ static void read_second(void)
 
 ROW(names_reader_stays)
 {
+	int closed;
+
 	pair();
 	second = dup(here);
 	later(0, read_second);
 	pass_ms(20);
-	is("close", close(here));
+	closed = close(here);
 	/* Its number is another's while the reader waits. */
 	here = open("/dev/null", O_RDWR | O_CLOEXEC);
 	put_text(peer, "late");
 	later_end();
+	is("close", closed);
 	put_text(second, "back");
 	answer("peer", peer);
 }
