@@ -151,7 +151,6 @@ ROW(io_vector_counts)
 	is("too long", writev(here, v, 2));
 }
 
-#ifndef INSTRUMENTED
 ROW(io_bad_memory)
 {
 	struct iovec v[] = { { NULL, 4 } };
@@ -174,7 +173,6 @@ ROW(io_bad_memory_sent)
 	settle(peer, POLLIN);
 	get_now("recv", peer, 4);
 }
-#endif
 
 static void send_control(const char *what, int type, size_t len)
 {

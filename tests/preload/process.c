@@ -1101,8 +1101,6 @@ ROW(threads_cancel_poll)
 	answer("recv", here);
 }
 
-/* Whose locks the thread sanitizer forgets when it is cancelled in a call. */
-#ifndef __SANITIZE_THREAD__
 static void *canceled_epoll(void *arg)
 {
 	struct epoll_event e;
@@ -1128,7 +1126,6 @@ ROW(threads_cancel_epoll)
 	put_text(peer, "hello");
 	is("wait", epoll_wait(set, &e, 1, 1000));
 }
-#endif
 
 static void *writer(void *arg)
 {
