@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The calls on connected TCP sockets, one line for each behaviour. Run
  * natively and under exs run the lines are the same. A row that takes longer
- * than ten seconds is ended, "HUNG". Usage: behave [--list] [--cold] [--swap]
- * [--here] [PATTERN...]; --cold leaves out the bytes that move a connection,
- * --here runs the rows in this process, for debuggers. */
+ * than ten seconds, forty with a sanitizer, is ended, "HUNG". Usage: behave
+ * [--list] [--cold] [--swap] [--here] [PATTERN...]; --cold leaves out the bytes
+ * that move a connection, --here runs the rows in this process, for
+ * debuggers. */
 #include "behave.h"
 
 #include <fcntl.h>
@@ -23,7 +24,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LIMIT_S 40
+#else
 #define LIMIT_S 10
+#endif
 /* The shortest time that a row has a call wait for nothing is 40 ms. */
 #define WAITED_NS 35000000
 
