@@ -13,11 +13,6 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Sanitizers end a program at a pointer that the kernel refuses. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTRUMENTED 1
-#endif
-
 /* A row, from its first line to its body. */
 #define ROW(name)                                                              \
 	static void row_##name(void);                                          \

@@ -233,7 +233,7 @@ ROW(apart_user_and_more)
 	still_there();
 	pid = fork();
 	if (pid == 0) {
-		say("%d", (int)getpid());
+		say("%s", getpid() == 1 ? "the first" : "one more");
 		put_text(here, "child");
 		_exit(0);
 	}

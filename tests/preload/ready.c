@@ -300,7 +300,6 @@ ROW(poll_closed_number)
 	poll_one("poll", here, 0, 1000);
 }
 
-#ifndef INSTRUMENTED
 ROW(poll_arguments)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -314,7 +313,6 @@ ROW(poll_arguments)
 	   ppoll(&p, 1, &(struct timespec){ .tv_nsec = 2000000000 }, NULL));
 	is("time", ppoll(&p, 1, &(struct timespec){ .tv_sec = -1 }, NULL));
 }
-#endif
 
 static _Atomic int signals;
 
