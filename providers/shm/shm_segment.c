@@ -154,7 +154,8 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 	p->in_bytes = b.ring_bytes;
 	p->in_start = b.start_bytes;
 	shmp_shared(c)->rx.bytes = b.start_bytes;
-	shmp_shared(c)->rx.cpu = -1;
+	/* Who waits may ask for it already. */
+	__atomic_store_n(&shmp_shared(c)->rx.cpu, -1, __ATOMIC_RELAXED);
 	return 0;
 }
 
