@@ -29,8 +29,9 @@
 
 #define QUEUES_MAX 4096
 #define INDEX_BITS 12
-/* Ticks without anything unattended until they stop. */
-#define IDLE_TICKS 20
+/* Ticks without anything unattended until they stop: to begin again costs a
+ * message as much as one of them. */
+#define IDLE_TICKS 3
 
 static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(struct exi_queue *) queues[QUEUES_MAX];

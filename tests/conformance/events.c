@@ -663,6 +663,64 @@ static void idle_connections_use_no_cpu(void)
 	close(quiet[1]);
 }
 
+#define RARE	10
+#define RARE_MS 25
+
+struct rarely {
+	int fd, quiet;
+};
+
+static void *send_rarely(void *arg)
+{
+	const struct rarely *r = arg;
+	int i;
+
+	for (i = 0; i < RARE; i++) {
+		T(!t_readable(r->quiet, RARE_MS));
+		t_send_all(r->fd, "x", 1, 0);
+	}
+	return NULL;
+}
+
+/* How often threads are put on a CPU for a message: those that send and receive
+ * it, and the service a few times, but not each millisecond between. */
+static long wakes_per_rare_message(exs_qhandle_t q, int from, int to, int quiet)
+{
+	struct rarely r = { .fd = from, .quiet = quiet };
+	struct rusage before, after;
+	pthread_t sender;
+	char byte;
+	int i;
+
+	T_OK(getrusage(RUSAGE_SELF, &before));
+	T_EQ(pthread_create(&sender, NULL, send_rarely, &r), 0);
+	for (i = 0; i < RARE; i++) {
+		t_post_recv(to, &byte, 1, 0, q, i);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, i), 1);
+	}
+	T_EQ(pthread_join(sender, NULL), 0);
+	T_OK(getrusage(RUSAGE_SELF, &after));
+	return (after.ru_nvcsw - before.ru_nvcsw) / RARE;
+}
+
+static void while_somebody_sleeps_in_a_queue_so_does_the_service(void)
+{
+	int quiet[2], fd[2];
+	exs_qhandle_t q;
+
+	t_init();
+	q = T_OK(exs_qcreate(1));
+	T_OK(pipe2(quiet, O_CLOEXEC));
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], conf_here());
+	T(wakes_per_rare_message(q, fd[0], fd[1], quiet[0]) <= 10);
+	t_close(fd[0]);
+	t_close(fd[1]);
+	T_OK(exs_qdelete(q));
+	close(quiet[0]);
+	close(quiet[1]);
+}
+
 static const struct t_row rows[] = {
 	CONF_ROWS(deep_pipelines_keep_their_order),
 	CONF_ROWS(asynchronous_sends_meet_synchronous_receives),
@@ -679,6 +737,7 @@ static const struct t_row rows[] = {
 	T_ROW(one_queue_serves_many_sockets_and_threads),
 	T_ROW(operations_end_while_the_program_computes),
 	T_ROW(idle_connections_use_no_cpu),
+	T_ROW(while_somebody_sleeps_in_a_queue_so_does_the_service),
 };
 
 int main(int argc, char **argv)
