@@ -19,6 +19,7 @@
  *
  * Locks, in their order: a socket's link lock, `structure` (which items there
  * are), a socket's halves, a set's lock. */
+#include <alloca.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -1082,8 +1083,9 @@ static void find_lost(struct set *s)
 	exi_unlock(&s->lock);
 }
 
-/* Events that are taken from the kernel at a time. */
-#define AT_A_TIME 256
+/* Events that are taken from the kernel at a time, on the stack: few programs ask
+ * for more. */
+#define AT_A_TIME 1024
 
 /* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
  * when nothing remains of what it had. The caller's memory gets no tags. With
@@ -1093,13 +1095,14 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 					  int ms, const sigset_t *mask,
 					  bool sleeps)
 {
-	struct epoll_event came[AT_A_TIME];
+	struct epoll_event *came;
 	struct asking a = { s, sleeps };
 	struct exi_rest ends;
 	bool full;
 	int n;
 
 	max = max < AT_A_TIME ? max : AT_A_TIME;
+	came = alloca((size_t)max * sizeof(*came));
 	do {
 		exi_rest_begin(&ends, left, &a);
 		if (sleeps)
