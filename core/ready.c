@@ -62,9 +62,10 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
+		/* As arm_next_locked(), or who waits would look for ever. */
 		if (h->err || h->broken ||
 		    (h->mode == EXI_MODE_LEFT && lowat(sk) > 1 &&
-		     sufficient(sk, h)))
+		     (sufficient(sk, h) || over(sk, h))))
 			ret->now |= POLLIN | POLLRDNORM;
 		return;
 	}

@@ -44,8 +44,8 @@ EITHER = {
 LEFT_OUT = {
     '__asan_init': {
         **EITHER,
-        'jump_out_of_poll jump_out_of_recv jump_out_of_recv_all '
-        'jump_out_of_send':
+        'jump_out_of_epoll_with_an_event jump_out_of_poll jump_out_of_recv '
+        'jump_out_of_recv_all jump_out_of_send':
             'handlers of what a jump leaves are found by their addresses on '
             'the stack; what is watched for use after return is elsewhere',
     },
