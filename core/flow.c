@@ -382,11 +382,23 @@ static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 	return n;
 }
 
+/* n of len bytes were looked at, which lie on TCP: those in the ring follow. */
+static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
+		       size_t n, size_t len)
+{
+	ssize_t more = 0;
+
+	if (h->mode == EXI_MODE_LEFT && n == h->left && n < len && sk->fab)
+		more = sk->fab->ops->recv(sk->fab, buf + n, len - n, MSG_PEEK);
+	return (ssize_t)n + (more > 0 ? more : 0);
+}
+
 /* -ESTALE: the link must be read before the end can be told. */
 static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 			    size_t len, int flags)
 {
 	ssize_t n = (ssize_t)len;
+	size_t want = len;
 
 	if (h->broken)
 		return tell_broken(sk, h);
@@ -408,6 +420,8 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 				       h->mode == EXI_MODE_BACK ? (size_t)n
 								: len,
 				       flags & ~MSG_WAITALL);
+	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
+		return peek_on(sk, h, buf, (size_t)n, want);
 	if (n > 0)
 		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
