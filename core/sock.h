@@ -407,7 +407,14 @@ int exi_sock_use(int fd, struct exi_sock **ret);
 EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 
 /* Forks that have begun. */
-extern _Atomic uint64_t exi_sock_forks;
+EXI_SHIM extern _Atomic uint64_t exi_sock_forks;
+
+/* No child was made that has it. */
+static inline bool exi_sock_unforked(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->born, memory_order_relaxed) ==
+	       atomic_load_explicit(&exi_sock_forks, memory_order_relaxed);
+}
 /* Before a fork, and after it in the child. */
 void exi_sock_prefork(void);
 void exi_sock_forked(void);

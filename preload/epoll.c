@@ -679,6 +679,14 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 	return ret;
 }
 
+/* Of an item that is a level it changes nothing: the kernel knows all of it, and
+ * no other process has the descriptor to tell it something else. */
+static bool as_it_is(const struct item *it, const struct epoll_event *ev)
+{
+	return it->events == ev->events && it->data.u64 == ev->data.u64 &&
+	       !(it->events & MODE_FLAGS) && exi_sock_unforked(it->sk);
+}
+
 static int change_native(struct item *it, int op, struct epoll_event *ev)
 {
 	struct epoll_event kernels,
@@ -693,6 +701,8 @@ static int change_native(struct item *it, int op, struct epoll_event *ev)
 			remove_item(it, true);
 		return 0;
 	}
+	if (as_it_is(it, ev))
+		return 0;
 	/* First, for the kernel may tell of it at once. */
 	exi_lock(&s->lock);
 	wants_locked(it, ev);
@@ -762,14 +772,17 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	struct item *it;
 	int ret;
 
-	pthread_mutex_lock(&structure);
-	it = live_item(epfd, fd, sk);
-	if (it && it->managed) {
-		ret = change_managed(it, op, ev);
+	/* Without the link's lock, where that is all there is to it. */
+	if (exi_ready_ours(sk)) {
+		pthread_mutex_lock(&structure);
+		it = live_item(epfd, fd, sk);
+		if (it && it->managed) {
+			ret = change_managed(it, op, ev);
+			pthread_mutex_unlock(&structure);
+			return ret;
+		}
 		pthread_mutex_unlock(&structure);
-		return ret;
 	}
-	pthread_mutex_unlock(&structure);
 	/* It may be met any moment. */
 	exi_lock(&sk->link_lock);
 	pthread_mutex_lock(&structure);
@@ -1087,6 +1100,14 @@ static void find_lost(struct set *s)
  * for more. */
 #define AT_A_TIME 1024
 
+/* Without a mask it is less for the kernel to do. */
+static inline int ask(int fd, struct epoll_event *ev, int max, int ms,
+		      const sigset_t *mask)
+{
+	return mask ? native.epoll_pwait(fd, ev, max, ms, mask)
+		    : native.epoll_wait(fd, ev, max, ms);
+}
+
 /* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
  * when nothing remains of what it had. The caller's memory gets no tags. With
  * sleeps the thread is among the sleepers, and is not when this returns. */
@@ -1107,7 +1128,7 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 		exi_rest_begin(&ends, left, &a);
 		if (sleeps)
 			exi_cancel_rest();
-		n = native.epoll_pwait(fd, came, max, ms, mask);
+		n = ask(fd, came, max, ms, mask);
 		if (n <= 0)
 			n = n < 0 ? -errno : -ETIMEDOUT;
 		if (sleeps)
@@ -1388,7 +1409,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		if (s) {
 			n = take(s, epfd, ev, max, ms, mask, false);
 		} else {
-			n = native.epoll_pwait(epfd, ev, max, ms, mask);
+			n = ask(epfd, ev, max, ms, mask);
 			if (n <= 0)
 				return n < 0 ? -errno : 0;
 			s = set_of(epfd);

@@ -646,6 +646,61 @@ ROW(epoll_edge_mod_rearms)
 	wait_said("wait", set, 4, 0);
 }
 
+/* A change to what it is: of a level nothing, of an edge it is another look. */
+static void mod_to_the_same(void)
+{
+	set = epoll_create1(0);
+	is("add", add_data(set, here, EPOLLIN, 8));
+	put_text(peer, "x");
+	wait_said("wait", set, 4, 1000);
+	is("mod", mod(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 0);
+	get_now("recv", here, 4);
+	is("mod", mod(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 0);
+	is("mod", mod(set, here, EPOLLIN | EPOLLET));
+	is("mod", mod(set, here, EPOLLIN | EPOLLET));
+	wait_said("wait", set, 4, 0);
+	put_text(peer, "y");
+	for (int i = 0; i < 2; i++) {
+		wait_said("edge", set, 4, 1000);
+		wait_said("edge", set, 4, 0);
+		is("mod", mod(set, here, EPOLLIN | EPOLLET));
+	}
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	is("mod", mod(set, here, EPOLLIN | EPOLLET));
+}
+
+ROW(epoll_mod_to_the_same)
+{
+	pair();
+	mod_to_the_same();
+}
+
+ROW(epoll_mod_to_the_same_cold)
+{
+	cold_pair(AF_INET, false);
+	mod_to_the_same();
+}
+
+/* What a child made of it meanwhile is the set's. */
+ROW(epoll_mod_to_the_same_after_a_childs)
+{
+	pid_t pid;
+
+	cold_pair(AF_INET, false);
+	set = epoll_create1(0);
+	is("add", add_data(set, here, EPOLLIN, 8));
+	pid = fork();
+	if (pid == 0)
+		_exit(mod(set, here, 0));
+	child("child", pid);
+	put_text(peer, "x");
+	wait_said("child's", set, 4, 0);
+	is("mod", mod(set, here, EPOLLIN));
+	wait_said("wait", set, 4, 1000);
+}
+
 /* The connection moves between the shot and the next load. */
 ROW(epoll_oneshot_moves)
 {
