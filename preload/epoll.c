@@ -1239,17 +1239,16 @@ static bool prepare(struct set *s)
 	return ret;
 }
 
+static int ms_between(uint64_t now, uint64_t deadline)
+{
+	uint64_t ms = now < deadline ? (deadline - now + 999999) / 1000000 : 0;
+
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
 static int until(uint64_t deadline)
 {
-	uint64_t now, ms;
-
-	if (!deadline)
-		return -1;
-	now = exi_now_ns();
-	if (now >= deadline)
-		return 0;
-	ms = (deadline - now + 999999) / 1000000;
-	return ms > INT_MAX ? INT_MAX : (int)ms;
+	return deadline ? ms_between(exi_now_ns(), deadline) : -1;
 }
 
 static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
@@ -1393,19 +1392,19 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 {
 	struct set *s = set_of(epfd);
 	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
-	uint64_t deadline = 0;
-	int n;
+	uint64_t now, deadline = 0;
+	int n, ms = at_once ? 0 : -1;
 
-	if (timeout && !at_once)
-		deadline = exi_now_ns() +
-			   (uint64_t)timeout->tv_sec * 1000000000u +
+	if (timeout && !at_once) {
+		now = exi_now_ns();
+		deadline = now + (uint64_t)timeout->tv_sec * 1000000000u +
 			   (uint64_t)timeout->tv_nsec;
+		ms = ms_between(now, deadline);
+	}
 	if (s && exi_unlikely(s->nests))
 		settle_inner(s, 0);
 	/* Until a connection has met its peer's library, the kernel's alone. */
 	while (!s || s->n_managed == 0) {
-		int ms = at_once ? 0 : until(deadline);
-
 		if (s) {
 			n = take(s, epfd, ev, max, ms, mask, false);
 		} else {
@@ -1422,7 +1421,9 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 			return n == -ETIMEDOUT ? 0 : n;
 		if (s->n_managed)
 			break;
-		if (at_once || until(deadline) == 0)
+		if (!at_once)
+			ms = until(deadline);
+		if (ms == 0)
 			return 0;
 	}
 	return wait_managed(s, ev, max, deadline, at_once, mask);
