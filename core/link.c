@@ -403,19 +403,26 @@ static int unproved(int err)
 						: EXS_X_REASON_NO_PROOF;
 }
 
-static int hello(struct exi_sock *sk, int fd)
+/* A message that comes with the proof; -errno. */
+static int send_proof(struct exi_sock *sk, int fd, struct exi_pair_msg *m)
 {
-	struct exi_pair_msg m = message(EXI_PAIR_HELLO);
 	int ref = exi_proof_make(sk->tcp->fd);
 	int ret;
 
 	if (ref < 0)
 		return ref;
-	m.a = exi_registry_wire_ids();
-	m.b = exi_process_token();
-	ret = send_msg(fd, &m, ref);
+	ret = send_msg(fd, m, ref);
 	close(ref);
 	return ret;
+}
+
+static int hello(struct exi_sock *sk, int fd)
+{
+	struct exi_pair_msg m = message(EXI_PAIR_HELLO);
+
+	m.a = exi_registry_wire_ids();
+	m.b = exi_process_token();
+	return send_proof(sk, fd, &m);
 }
 
 /* A fabric for the pair. The link becomes its bell when both ends are up:
@@ -525,28 +532,53 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* B: look whether A waits. UNDECIDED: not there. An eager look may come before
- * A's bind, so what answers may be a squatter who keeps our reference for the
- * day when A is there: only a process of the user who owns A's end sees it. */
-static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+/* Where A waits: -EMFILE, or another error where it does not. An eager look may
+ * come before A's bind, so what answers may be a squatter who keeps our reference
+ * for the day when A is there: only a process of the user who owns A's end sees
+ * it. */
+static int reach_a(const struct exi_tuple *t, bool eager)
 {
 	struct sockaddr_un name;
 	socklen_t len = meeting_name(t, false, &name);
-	struct exi_link *l;
-	int fd, ret;
-
-	fd = exi_fd_spare(socket(
+	int fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
 	if (fd < 0)
-		return EXS_X_REASON_DESCRIPTORS;
-	if (connect(fd, (struct sockaddr *)&name, len) < 0) {
-		exi_fd_close(fd);
-		return EXS_X_REASON_UNDECIDED;
-	}
-	if (eager && exi_proof_same_user(t, fd)) {
-		exi_fd_close(fd);
-		return EXS_X_REASON_UNDECIDED;
-	}
+		return -EMFILE;
+	if (connect(fd, (struct sockaddr *)&name, len) == 0 &&
+	    !(eager && exi_proof_same_user(t, fd)))
+		return fd;
+	exi_fd_close(fd);
+	return -ENOENT;
+}
+
+/* B cannot: A need not wait for it, and says why as well. */
+static void decline(struct exi_sock *sk, int fd, int reason, bool eager)
+{
+	struct exi_pair_msg no = message(EXI_PAIR_NO);
+	struct exi_tuple t;
+	int to;
+
+	/* Or the number is another's. */
+	if (reason == EXS_X_REASON_PLAIN_SOCKET || exi_tuple_of(fd, &t))
+		return;
+	to = reach_a(&t, eager);
+	if (to < 0)
+		return;
+	no.a = (uint64_t)reason;
+	send_proof(sk, to, &no);
+	exi_fd_close(to);
+}
+
+/* B: look whether A waits. UNDECIDED: not there. */
+static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+{
+	struct exi_link *l;
+	int fd = reach_a(t, eager), ret;
+
+	if (fd < 0)
+		return fd == -EMFILE ? EXS_X_REASON_DESCRIPTORS
+				     : EXS_X_REASON_UNDECIDED;
 	if (exi_service_start()) {
 		exi_fd_close(fd);
 		return EXS_X_REASON_MEMORY;
@@ -639,11 +671,15 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	struct exi_tuple t;
 	int reason = may_meet(sk, fd, &t);
 
+	if (reason) {
+		decline(sk, fd, reason, eager);
+		no_marks(sh);
+		return reason;
+	}
 	/* Perhaps another process accepted it. */
-	if (!reason && exi_remote_possible() && is_remote(&t))
+	if (exi_remote_possible() && is_remote(&t))
 		exi_marker_reach(fd);
-	if (!reason)
-		reason = meet_as_b(sk, &t, eager);
+	reason = meet_as_b(sk, &t, eager);
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		no_marks(sh);
 		return reason;
@@ -1408,6 +1444,11 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_HELLO &&
 	    check_proof(sk, fd) == 0) {
 		adopt_candidate(sk, slot, &m);
+		goto unlock;
+	}
+	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_NO &&
+	    check_proof(sk, fd) == 0) {
+		give_up_locked(sk, told_reason(&m));
 		goto unlock;
 	}
 	/* No proof: sent away; whoever has one may still come. Somebody who

@@ -56,9 +56,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_O_ASYNC] = { "o-async", "O_ASYNC is set" },
 	[EXS_X_REASON_SELF] = { "self", "the socket is connected to itself" },
 	[EXS_X_REASON_IO_URING] = { "io-uring",
-				    "the program uses io_uring of its own" },
-	[EXS_X_REASON_SECCOMP] = { "seccomp",
-				   "the process has entered seccomp" },
+				    "a program uses io_uring of its own" },
+	[EXS_X_REASON_SECCOMP] = { "seccomp", "a process has entered seccomp" },
 	[EXS_X_REASON_ORPHAN] = { "orphan", "the peer is gone; its unread "
 					    "bytes were saved" },
 	[EXS_X_REASON_PEER_LOST] = { "peer-lost",

@@ -42,6 +42,8 @@ static void forbids(option *set, int reason)
 	t_init();
 	for (i = 0; i < 4; i++) {
 		int who = i & 1;
+		/* Who waits to be met is told. */
+		int others = i == 1 ? reason : T_ANY;
 
 		t_note("%s end, %s", who ? "accepting" : "connecting",
 		       i < 2 ? "before" : "later");
@@ -49,7 +51,7 @@ static void forbids(option *set, int reason)
 		if (i >= 2)
 			t_settle_pair(fd[0], fd[1], T_SHM);
 		set(fd[who]);
-		t_settle_ends(fd[who], T_TCP(reason), fd[!who], T_TCP(T_ANY));
+		t_settle_ends(fd[who], T_TCP(reason), fd[!who], T_TCP(others));
 		exchange(fd[0], fd[1]);
 		T(t_is(fd[who], T_TCP(reason)));
 		t_close(fd[0]);
