@@ -312,6 +312,7 @@ static void give_up_locked(struct exi_sock *sk, int reason)
 		lock_halves(sk);
 		fab = sk->fab;
 		__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
+		atomic_store(&sk->remote, false);
 		unlock_halves(sk);
 		exi_sock_conn_free(fab);
 	}
@@ -434,6 +435,7 @@ static int fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 	if (!c)
 		return -ENOMEM;
 	lock_halves(sk);
+	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
 	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
 	unlock_halves(sk);
 	return 0;

@@ -311,6 +311,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->n_kept = 0;
 	RESET(&sk->framed, false);
 	RESET(&sk->blocks, false);
+	RESET(&sk->remote, false);
 	RESET(&sk->peer_port, 0);
 	sk->reached = 0;
 	RESET(&sk->blocking, EXI_BLOCKING_ASK);

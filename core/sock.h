@@ -198,6 +198,7 @@ struct exi_sock {
 	/* What is known of O_NONBLOCK, where every change of it is seen: enum
 	 * exi_blocking in the low two bits, above them a count of changes. */
 	_Atomic uint32_t blocking;
+	_Atomic bool remote; /* fab is one, and its peer on another host */
 	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
 	/* Where it is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
@@ -345,10 +346,7 @@ static inline bool exi_sock_met(const struct exi_sock *sk)
 /* The fabric's peer is on another host. The same. */
 static inline bool exi_sock_remote(const struct exi_sock *sk)
 {
-	const struct exi_conn *fab =
-		__atomic_load_n(&sk->fab, __ATOMIC_RELAXED);
-
-	return fab && (fab->provider->caps & EXI_CAP_REMOTE);
+	return atomic_load_explicit(&sk->remote, memory_order_relaxed);
 }
 
 /* Counts this thread among the lookers, or out. The lock is held. */
