@@ -1969,6 +1969,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			done += (size_t)n;
 			if (exi_likely(done == len))
 				return (ssize_t)done;
+			exi_flow_before_send(sk, fd, 1);
 			continue;
 		}
 		if (n == -EREMOTE) {
@@ -1990,17 +1991,22 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 	return n;
 }
 
-struct exi_half *exi_flow_native_send(int fd, size_t len)
+/* Of a call that may be long, as long as it is not known where the rest goes. */
+#define NATIVE_PIECE ((size_t)256 << 10)
+
+struct exi_half *exi_flow_native_send(int fd, size_t *len)
 {
 	struct exi_half *h = NULL;
 	struct exi_shared *sh;
 	struct exi_sock *sk;
+	size_t piece;
 
 	if (exi_sock_use(fd, &sk))
 		return NULL;
 	if (sk->framed)
 		return NULL;
-	exi_flow_before_send(sk, fd, len);
+	piece = *len < NATIVE_PIECE ? *len : NATIVE_PIECE;
+	exi_flow_before_send(sk, fd, piece);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return NULL;
 	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
@@ -2008,6 +2014,9 @@ struct exi_half *exi_flow_native_send(int fd, size_t len)
 	    !exi_switch_wanted(sh)) {
 		h = &sh->half[EXI_TX];
 		h->bare++;
+		if (*len > NATIVE_PIECE &&
+		    (atomic_load(&sh->greeting) || h->meet_at != UINT64_MAX))
+			*len = NATIVE_PIECE;
 	}
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return h;

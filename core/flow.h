@@ -22,10 +22,11 @@ ssize_t exi_flow_message(struct exi_op *op);
 void exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 /* Before a call of the C library that sends on the descriptor itself, of up to
- * len bytes (sendfile): where the direction is on TCP nothing is switched until
+ * *len bytes (sendfile): where the direction is on TCP nothing is switched until
  * the call is over, and how much it moved, or -1, is told with what this
- * returned. Null: the direction is on a fabric, or about to be. */
-EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t len);
+ * returned. Of less than *len where a fabric may be met meanwhile. Null: the
+ * direction is on a fabric, or about to be. */
+EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t *len);
 EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
 
 /* Takes an operation that sends or receives. 0: it will be completed once. */

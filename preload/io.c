@@ -367,24 +367,37 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	return ret == -ESPIPE ? -EINVAL : ret;
 }
 
-HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
+/* Of *n bytes, which it makes less where a fabric may be met meanwhile. */
+static ssize_t send_piece(int to, int from, off_t *offset, size_t *n)
 {
-	struct exi_half *h;
+	struct exi_half *h = exi_flow_native_send(to, n);
 	ssize_t ret;
 	int saved;
+
+	if (!h)
+		return shim_result(send_file(to, from, offset, *n));
+	ret = native.sendfile(to, from, offset, *n);
+	saved = errno;
+	exi_flow_native_sent(h, ret);
+	errno = saved;
+	return ret;
+}
+
+HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
+{
+	size_t piece, done = 0;
+	ssize_t ret;
 
 	if (exi_unlikely(shim_sock(from)))
 		shim_plain(from, EXS_X_REASON_SPLICE);
 	if (exi_likely(!shim_sock(to)))
 		return native.sendfile(to, from, offset, n);
-	h = exi_flow_native_send(to, n);
-	if (!h)
-		return shim_result(send_file(to, from, offset, n));
-	ret = native.sendfile(to, from, offset, n);
-	saved = errno;
-	exi_flow_native_sent(h, ret);
-	errno = saved;
-	return ret;
+	do {
+		piece = n - done;
+		ret = send_piece(to, from, offset, &piece);
+		done += ret > 0 ? (size_t)ret : 0;
+	} while (ret == (ssize_t)piece && done < n);
+	return done ? (ssize_t)done : ret;
 }
 
 HOOK ssize_t sendfile64(int to, int from, off_t *offset, size_t n);
