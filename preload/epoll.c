@@ -1350,15 +1350,13 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		n = wait_once(s, ev, max, deadline, at_once);
 		if (n || at_once)
 			break;
-		if (s->outer && settle(s))
-			continue;
-		n = sleep_once(s, ev, max, deadline, mask);
-		if (n > 0)
+		n = s->outer && settle(s)
+			    ? -EAGAIN
+			    : sleep_once(s, ev, max, deadline, mask);
+		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
-		if (n == -ETIMEDOUT)
-			at_once = true;
-		else if (n < 0 && n != -EAGAIN)
-			break;
+		at_once = n == -ETIMEDOUT ||
+			  until(deadline) == 0; /* a last look */
 	}
 	if (s->outer)
 		settle(s);
