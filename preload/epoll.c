@@ -80,11 +80,11 @@ struct item {
 	bool armed;   /* its peer was asked to ring, for these: */
 	short armed_for;
 	bool dead;
-	bool disabled;	   /* one shot, and shot */
-	uint8_t shots;	   /* how often it was loaded */
-	bool rung;	   /* edge: tell it, whatever it was told */
-	bool told;	   /* edge: since it was added or changed */
-	bool blocked;	   /* edge: could not send when looked at last */
+	bool disabled; /* one shot, and shot */
+	uint8_t shots; /* how often it was loaded */
+	uint32_t rung; /* edge: who asks for these is told, again if need be */
+	bool told;     /* edge: since it was added or changed */
+	bool blocked;  /* edge: could not send when looked at last */
 	uint32_t cramped;  /* edge: of the socket, when it was told */
 	uint32_t over;	   /* edge: of OVER, when it was told */
 	unsigned int idle; /* looks in vain */
@@ -264,7 +264,7 @@ static void wake_tx(struct exi_waiter *w)
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
 }
 
-void shim_epoll_rung(struct exi_sock *sk, int fd)
+void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events)
 {
 	struct exi_waiter *w, *next;
 	struct exi_shared *sh;
@@ -278,7 +278,7 @@ void shim_epoll_rung(struct exi_sock *sk, int fd)
 		if (w->wake != wake_rx)
 			continue;
 		exi_lock(&it->set->lock);
-		it->rung = true;
+		it->rung |= events;
 		exi_unlock(&it->set->lock);
 		wake_rx(w);
 	}
@@ -456,7 +456,7 @@ static void manage(struct item *it)
 	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
-	it->rung = true;
+	it->rung = RX_EVENTS;
 	count_locked(&s->n_managed, 1);
 	activate_locked(it);
 	nudge_locked(s); /* who sleeps as if there were none looks again */
@@ -638,7 +638,6 @@ static void wants_locked(struct item *it, const struct epoll_event *ev)
 	it->events = ev->events;
 	it->data = ev->data;
 	it->disabled = it->told = it->blocked = it->dormant = false;
-	it->rung = true;
 	it->over = 0;
 	it->shots++;
 	activate_locked(it);
@@ -829,7 +828,7 @@ static uint64_t arrived(const struct item *it)
 static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
 {
 	return !it->told || (now & OVER & ~it->over) ||
-	       (it->rung && (interest(it) & RX_EVENTS)) ||
+	       (it->rung & (interest(it) | EPOLLERR | EPOLLHUP)) ||
 	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
 	       ((now & TX_EVENTS) &&
 		(it->blocked || saw->cramped != it->cramped));
@@ -865,7 +864,7 @@ static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
 	ev->events = event;
 	ev->data = it->data;
 	it->told = true;
-	it->rung = false;
+	it->rung = 0;
 	it->over = now & OVER;
 	it->arrived = saw->came;
 	it->cramped = saw->cramped;
@@ -1023,7 +1022,7 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 
 			/* Bytes and ends are counted; urgent ones not. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
-				it->rung = true;
+				it->rung = RX_EVENTS;
 			s->sleepers = 0; /* this one is awake */
 			activate_locked(it);
 			s->sleepers = sleepers;
@@ -1072,7 +1071,8 @@ static void find_lost(struct set *s)
 
 		if (!it || !it->managed)
 			continue;
-		it->rung = it->rung || (interest(it) & EPOLLPRI);
+		if (interest(it) & EPOLLPRI)
+			it->rung = RX_EVENTS;
 		it->refs++;
 		exi_unlock(&s->lock);
 		exi_link_event(it->sk, EPOLLIN);

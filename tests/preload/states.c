@@ -682,6 +682,31 @@ static void op_epoll_before(void)
 	epoll_say("wait", before_set, 0);
 }
 
+/* An edge for each shutdown, whatever comes of it. */
+static void op_epoll_edge_shutdown(void)
+{
+	static const uint32_t wants[] = { EPOLLIN, EPOLLOUT, EPOLLRDHUP, 0 };
+	static const int hows[] = { SHUT_RD, SHUT_RD, SHUT_WR, SHUT_WR,
+				    SHUT_RDWR };
+	int sets[COUNT(wants)];
+
+	for (size_t i = 0; i < COUNT(wants); i++) {
+		struct epoll_event ev = { .events = wants[i] | EPOLLET };
+
+		sets[i] = epoll_create1(0);
+		epoll_ctl(sets[i], EPOLL_CTL_ADD, here, &ev);
+		epoll_say("first", sets[i], 0);
+	}
+	for (size_t k = 0; k < COUNT(hows); k++) {
+		is("shutdown", shutdown(here, hows[k]));
+		pass_ms(3);
+		for (size_t i = 0; i < COUNT(wants); i++) {
+			epoll_say("wait", sets[i], 0);
+			epoll_say("again", sets[i], 0);
+		}
+	}
+}
+
 /* A set inside a set, and poll on a set. */
 static void op_epoll_nested(void)
 {
@@ -770,6 +795,7 @@ static const struct {
 	{ ".epoll_before_edge", op_epoll_before, before_edge },
 	{ ".epoll_before_in", op_epoll_before, before_in },
 	{ ".epoll_before_edge_in", op_epoll_before, before_edge_in },
+	{ ".epoll_edge_shutdown", op_epoll_edge_shutdown },
 	{ ".epoll_nested", op_epoll_nested },
 	{ ".dup", op_dup },
 	{ ".fork", op_fork },
