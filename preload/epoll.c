@@ -438,6 +438,16 @@ static int control(const struct item *it, int op, struct epoll_event *ev)
 	return ret;
 }
 
+/* Also of one that cannot be changed, being exclusive, and of one whose number
+ * got another file. */
+static void renew(const struct item *it, struct epoll_event *ev)
+{
+	if (control(it, EPOLL_CTL_MOD, ev) == 0)
+		return;
+	control(it, EPOLL_CTL_DEL, NULL);
+	control(it, EPOLL_CTL_ADD, ev);
+}
+
 /* structure is held, and the link lock. */
 static void manage(struct item *it)
 {
@@ -446,11 +456,7 @@ static void manage(struct item *it)
 
 	if (it->managed || add_nudge(s))
 		return;
-	if (control(it, EPOLL_CTL_MOD, &ev) < 0 && named(it)) {
-		/* An exclusive one cannot be changed. */
-		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->fd, NULL);
-		native.epoll_ctl(s->fd, EPOLL_CTL_ADD, it->fd, &ev);
-	}
+	renew(it, &ev);
 	/* A ring wakes the thread here without a detour; where that is refused,
 	 * the service is the detour. */
 	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
@@ -542,10 +548,12 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 			ev.data.u64 = it->set->prefix | TAG_SPENT;
 		/* The kernel's own shot was fired: it tells nothing of the item,
 		 * and after a change would tell of an end. */
-		if (it->managed ||
-		    ((it->events & EPOLLONESHOT) && !it->disabled))
-			control(it, it->dormant ? EPOLL_CTL_DEL : EPOLL_CTL_MOD,
-				&ev);
+		if (it->dormant)
+			control(it, EPOLL_CTL_DEL, NULL);
+		else if (it->managed)
+			renew(it, &ev);
+		else if ((it->events & EPOLLONESHOT) && !it->disabled)
+			control(it, EPOLL_CTL_MOD, &ev);
 		remove_item(it, true);
 	}
 	pthread_mutex_unlock(&structure);
