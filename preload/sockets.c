@@ -188,7 +188,9 @@ HOOK int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	int ret = exi_orphan_name(fd, true, addr, len);
+	struct exi_sock *sk = shim_sock(fd);
+	int ret = sk && exi_over(sk, fd) ? -ENOTCONN
+					 : exi_orphan_name(fd, true, addr, len);
 
 	return ret > 0 ? native.getpeername(fd, addr, len)
 		       : (int)shim_result(ret);
