@@ -648,6 +648,33 @@ ROW(io_send_ended_by_reset)
 	later_end();
 }
 
+/* What was sent before it is told first. */
+static void cut_by_reset(size_t first)
+{
+	struct iovec v[] = { { big, first }, { big, sizeof(big) / 3 - first } };
+	ssize_t n;
+
+	pair();
+	later(100, unblock_reset);
+	do
+		n = writev(here, first ? v : v + 1, first ? 2 : 1);
+	while (n == sizeof(big) / 3);
+	say("%s", n > 0 ? "some" : "none");
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	later_end();
+}
+
+ROW(io_send_cut_by_reset)
+{
+	cut_by_reset(0);
+}
+
+ROW(io_writev_cut_by_reset)
+{
+	cut_by_reset(sizeof(big) / 7);
+}
+
 ROW(io_send_all_or_wait)
 {
 	size_t n;

@@ -315,6 +315,49 @@ static void op_readv(void)
 	is("readv", readv(here, v, 3));
 }
 
+static void said_error(void)
+{
+	int n = -1;
+	socklen_t len = sizeof(n);
+
+	poll_one("poll", here, ALL_EVENTS, 0);
+	is("SO_ERROR", getsockopt(here, SOL_SOCKET, SO_ERROR, &n, &len));
+	say("%s", n ? strerrorname_np(n) : "none");
+	get_now("recv", here, 4);
+}
+
+/* An error behind bytes is not taken with them. */
+static void op_recv_waitall_then(void)
+{
+	char buf[64];
+
+	got("waitall", recv(here, buf, 20, MSG_WAITALL | MSG_DONTWAIT), buf);
+	said_error();
+}
+
+static void op_readv_then(void)
+{
+	char one[5], two[64] = "";
+	struct iovec v[] = { { one, sizeof(one) }, { two, sizeof(two) } };
+
+	nonblock(here, true);
+	is("readv", readv(here, v, 2));
+	said_error();
+}
+
+static void op_recvmmsg_then(void)
+{
+	char buf[2][5];
+	struct iovec v[] = { { buf[0], 5 }, { buf[1], 5 } };
+	struct mmsghdr m[] = {
+		{ .msg_hdr = { .msg_iov = v, .msg_iovlen = 1 } },
+		{ .msg_hdr = { .msg_iov = v + 1, .msg_iovlen = 1 } },
+	};
+
+	is("recvmmsg", recvmmsg(here, m, 2, MSG_DONTWAIT, NULL));
+	said_error();
+}
+
 static void op_recvmsg(void)
 {
 	char buf[64], control[64];
@@ -768,6 +811,9 @@ static const struct {
 	{ ".recv_trunc", op_recv_trunc },
 	{ ".read", op_read },
 	{ ".readv", op_readv },
+	{ ".recv_waitall_then", op_recv_waitall_then },
+	{ ".readv_then", op_readv_then },
+	{ ".recvmmsg_then", op_recvmmsg_then },
 	{ ".recvmsg", op_recvmsg },
 	{ ".recvmmsg", op_recvmmsg },
 	{ ".recvfrom", op_recvfrom },
