@@ -317,17 +317,24 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 
 /* --- receiving ---------------------------------------------------------- */
 
+/* The error that a receive on TCP would tell; it tells none after a FIN. */
+static int tcp_error(struct exi_sock *sk)
+{
+	ssize_t n = sk->tcp->ops->recv(sk->tcp, &(char){ 0 }, 1, MSG_PEEK);
+
+	return n >= 0 || n == -EAGAIN || n == -EINTR || n == -ENOTCONN
+		       ? 0
+		       : (int)-n;
+}
+
 /* The ring is empty and nobody writes it any more. */
 static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 {
 	int err = h->err;
 
 	h->err = 0;
-	if (!err && !h->ended && !h->fin)
-		err = take_so_error(sk->tcp->fd);
-	/* EPIPE is for what was repeated to a peer that was gone. */
-	if (err == EPIPE && exi_sock_remote(sk))
-		err = 0;
+	if (!err && !h->ended)
+		err = tcp_error(sk);
 	/* What was on its way is lost, and the end was not said. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))

@@ -462,6 +462,20 @@ static void two_halves(void)
 	put_text(peer, "world");
 }
 
+/* Its own end is told again and again, a reset after it once. */
+ROW(io_reset_after_own_end)
+{
+	pair();
+	is("shutdown", shutdown(here, SHUT_RDWR));
+	get_now("recv", here, 4);
+	settle(peer, POLLRDHUP);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLERR);
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+}
+
 ROW(io_waitall)
 {
 	char buf[16];
