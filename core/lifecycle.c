@@ -558,7 +558,8 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	else if (ring_unread(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
-		 !atomic_load(&sk->sh->gone) && !resets(fd))
+		 !atomic_load(&sk->sh->gone) && !resets(fd) &&
+		 !sk->tcp->ops->unread(sk->tcp)) /* as the kernel does */
 		sk->fab->ops->end(sk->fab);
 }
 
