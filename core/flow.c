@@ -78,6 +78,40 @@ ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h)
 	return tell_broken(sk, h);
 }
 
+/* The next attempt would take the error that the kernel keeps, which is not for
+ * a call that has bytes to tell of: they come first, and until the next call
+ * poll(2) and SO_ERROR have it. The lock is held. */
+static bool error_waits_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	const struct exi_half *h = &sk->sh->half[dir];
+	struct pollfd p = { .fd = sk->tcp->fd };
+	struct exi_conn *c = sk->tcp;
+
+	if (h->mode == EXI_MODE_RING) {
+		if (!atomic_load(&sk->sh->gone) &&
+		    !(dir == EXI_RX && atomic_load(&sk->sh->rx_fin)))
+			return false;
+		c = sk->fab;
+	}
+	/* What TCP lacks may be in the ring. */
+	if (!c || (h->mode == EXI_MODE_BACK && sk->fab) || poll(&p, 1, 0) <= 0)
+		return false;
+	return (p.revents & POLLERR) && (dir == EXI_TX || !c->ops->unread(c));
+}
+
+bool exi_flow_error_waits(int fd, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_shared *sh;
+	bool ret;
+
+	if (!sk || !exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	ret = error_waits_locked(sk, dir);
+	exi_half_unlock(&sh->half[dir]);
+	return ret;
+}
+
 /* --- sending ------------------------------------------------------------ */
 
 static int not_drained(struct exi_sock *sk, ssize_t err)
@@ -283,17 +317,24 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 
 /* --- receiving ---------------------------------------------------------- */
 
+/* The error that a receive on TCP would tell; it tells none after a FIN. */
+static int tcp_error(struct exi_sock *sk)
+{
+	ssize_t n = sk->tcp->ops->recv(sk->tcp, &(char){ 0 }, 1, MSG_PEEK);
+
+	return n >= 0 || n == -EAGAIN || n == -EINTR || n == -ENOTCONN
+		       ? 0
+		       : (int)-n;
+}
+
 /* The ring is empty and nobody writes it any more. */
 static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 {
 	int err = h->err;
 
 	h->err = 0;
-	if (!err && !h->ended && !h->fin)
-		err = take_so_error(sk->tcp->fd);
-	/* EPIPE is for what was repeated to a peer that was gone. */
-	if (err == EPIPE && exi_sock_remote(sk))
-		err = 0;
+	if (!err && !h->ended)
+		err = tcp_error(sk);
 	/* What was on its way is lost, and the end was not said. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
@@ -461,7 +502,8 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return try_recv_ring(sk, h, buf, len, flags);
 	n = try_recv_tcp(sk, h, buf, len, flags);
 	/* The last bytes of TCP: what follows is in the ring. */
-	if (n > 0 && n < (ssize_t)len && h->mode == EXI_MODE_RING && sk->fab) {
+	if (n > 0 && n < (ssize_t)len && h->mode == EXI_MODE_RING && sk->fab &&
+	    !error_waits_locked(sk, EXI_RX)) {
 		ssize_t more = try_recv_ring(sk, h, (char *)buf + n,
 					     len - (size_t)n, flags);
 
@@ -1959,6 +2001,10 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 				break;
 			continue;
 		}
+		if (exi_unlikely(done) && error_waits_locked(sk, EXI_TX)) {
+			exi_half_unlock(&sh->half[EXI_TX]);
+			return (ssize_t)done;
+		}
 		n = exi_flow_try_send(sk, &sh->half[EXI_TX],
 				      (const char *)buf + done, len - done,
 				      flags);
@@ -2154,7 +2200,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 				done += (size_t)n;
 			break;
 		}
-		if (done && h->mode != EXI_MODE_RING && at_mark(fd)) {
+		if (done && ((h->mode != EXI_MODE_RING && at_mark(fd)) ||
+			     error_waits_locked(sk, EXI_RX))) {
 			exi_half_unlock(h);
 			n = (ssize_t)done;
 			break;

@@ -60,6 +60,8 @@ bool exi_flow_bereft_locked(struct exi_sock *sk);
 
 /* The error that TCP has to tell, and tells once; 0. */
 EXI_SHIM int exi_flow_error(int fd);
+/* The next attempt would take it: who has moved something is to end before. */
+EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
 
 /* Counts bytes that the fabric moved of an operation; takes it off the list and
  * reports it, err after what moved. The direction's lock is held. */

@@ -426,20 +426,24 @@ static int end_receiving(struct exi_sock *sk, int fd)
 	return ret;
 }
 
-/* Both directions ended before, as the kernel would know. */
+bool exi_over(struct exi_sock *sk, int fd)
+{
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	return tx->mode == EXI_MODE_RING && tx->ended && !tx->fin &&
+	       exi_ready_peer_ended(sk, fd);
+}
+
+/* In the ring, or in the kernel. */
 static bool is_over(struct exi_sock *sk, int fd)
 {
-	struct exi_shared *sh = sk->sh;
 	struct sockaddr_storage peer;
 	socklen_t len = sizeof(peer);
 
-	if (sh->half[EXI_TX].mode != EXI_MODE_RING)
-		return false;
-	if (sh->half[EXI_TX].ended && !sh->half[EXI_TX].fin &&
-	    exi_ready_peer_ended(sk, fd))
-		return true;
-	return atomic_load(&sh->gone) &&
-	       getpeername(fd, (struct sockaddr *)&peer, &len) < 0;
+	return exi_over(sk, fd) ||
+	       (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+		atomic_load(&sk->sh->gone) &&
+		getpeername(fd, (struct sockaddr *)&peer, &len) < 0);
 }
 
 /* If both have, and the peer has not: what it sends is nobody's. As at a close it
@@ -554,7 +558,8 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	else if (ring_unread(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
-		 !atomic_load(&sk->sh->gone) && !resets(fd))
+		 !atomic_load(&sk->sh->gone) && !resets(fd) &&
+		 !sk->tcp->ops->unread(sk->tcp)) /* as the kernel does */
 		sk->fab->ops->end(sk->fab);
 }
 

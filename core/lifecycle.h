@@ -23,6 +23,9 @@ int exi_cancel_all(exs_ahandle_t a);
 /* The descriptor is ready; from the service thread. */
 void exi_lifecycle_event(struct exi_sock *sk, uint32_t events);
 
+/* Both directions ended in the ring: the kernel would say of its own that it is
+ * not connected. */
+EXI_SHIM bool exi_over(struct exi_sock *sk, int fd);
 /* Half-closes after the sends that were accepted before. */
 EXI_SHIM int exi_shutdown(int fd, int how);
 /* An end that was to follow queued sends was said. */

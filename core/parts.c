@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/flow.h"
 #include "core/mem.h"
 #include "core/packet.h"
 #include "core/util.h"
@@ -220,6 +221,8 @@ static ssize_t put_each(exi_send_one *put, int fd, const struct iovec *v,
 
 		if (!v[i].iov_len)
 			continue;
+		if (done && exi_flow_error_waits(fd, EXI_TX))
+			break;
 		ret = put(fd, v[i].iov_base, v[i].iov_len, flags);
 		if (ret > 0)
 			done += ret;
@@ -286,6 +289,8 @@ ssize_t exi_parts_recv(exi_recv_one *get, int fd, const struct iovec *v,
 
 		if (!v[i].iov_len)
 			continue;
+		if (done && exi_flow_error_waits(fd, EXI_RX))
+			break;
 		ret = get(fd, v[i].iov_base, v[i].iov_len, flags);
 		if (ret > 0)
 			done += ret;
@@ -312,6 +317,8 @@ ssize_t exi_parts_send_file(exi_send_one *put, int fd, int from, off_t at,
 			ret = got < 0 ? -errno : 0;
 			break;
 		}
+		if (done && exi_flow_error_waits(fd, EXI_TX))
+			break;
 		ret = put(fd, buf, (size_t)got, flags);
 		if (ret <= 0)
 			break;

@@ -201,7 +201,8 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	}
 	exi_rest_over(&ends, true);
 	exi_poller_heed();
-	return ret;
+	/* As many as there may be, without the one to be woken by. */
+	return ret == -EINVAL ? nap(p, deadline, mask) : ret;
 }
 
 /* --- operations --------------------------------------------------------- */

@@ -525,16 +525,20 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 }
 
 /* What the peer left unread for us, and the end, as the program would have
- * read it, into one end of a pair. */
-static int save_unread(struct exi_sock *sk, int to)
+ * read it, into the second end of a pair: one that closes with a byte unread
+ * resets the other. */
+static int save_unread(struct exi_sock *sk, const int *pair)
 {
 	char buf[16384];
 	ssize_t n;
 
 	while ((n = exi_flow_recv(sk->tcp->fd, buf, sizeof(buf),
 				  MSG_DONTWAIT)) > 0)
-		if (send(to, buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
+		if (send(pair[1], buf, (size_t)n,
+			 MSG_DONTWAIT | MSG_NOSIGNAL) != n)
 			return -ENOBUFS;
+	if (n < 0 && n != -EAGAIN && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
+		return -errno;
 	return 0;
 }
 
@@ -557,7 +561,7 @@ static int orphan(struct exi_sock *sk, int fd)
 	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
 		       sizeof(room)) < 0)
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	ret = save_unread(sk, pair[1]);
+	ret = save_unread(sk, pair);
 	close(pair[1]);
 	exi_orphan_add(fd, pair[0]);
 	fl = fcntl(fd, F_GETFL);

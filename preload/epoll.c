@@ -80,11 +80,11 @@ struct item {
 	bool armed;   /* its peer was asked to ring, for these: */
 	short armed_for;
 	bool dead;
-	bool disabled;	   /* one shot, and shot */
-	uint8_t shots;	   /* how often it was loaded */
-	bool rung;	   /* edge: tell it, whatever it was told */
-	bool told;	   /* edge: since it was added or changed */
-	bool blocked;	   /* edge: could not send when looked at last */
+	bool disabled; /* one shot, and shot */
+	uint8_t shots; /* how often it was loaded */
+	uint32_t rung; /* edge: who asks for these is told, again if need be */
+	bool told;     /* edge: since it was added or changed */
+	bool blocked;  /* edge: could not send when looked at last */
 	uint32_t cramped;  /* edge: of the socket, when it was told */
 	uint32_t over;	   /* edge: of OVER, when it was told */
 	unsigned int idle; /* looks in vain */
@@ -264,7 +264,7 @@ static void wake_tx(struct exi_waiter *w)
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
 }
 
-void shim_epoll_rung(struct exi_sock *sk, int fd)
+void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events)
 {
 	struct exi_waiter *w, *next;
 	struct exi_shared *sh;
@@ -278,7 +278,7 @@ void shim_epoll_rung(struct exi_sock *sk, int fd)
 		if (w->wake != wake_rx)
 			continue;
 		exi_lock(&it->set->lock);
-		it->rung = true;
+		it->rung |= events;
 		exi_unlock(&it->set->lock);
 		wake_rx(w);
 	}
@@ -438,6 +438,16 @@ static int control(const struct item *it, int op, struct epoll_event *ev)
 	return ret;
 }
 
+/* Also of one that cannot be changed, being exclusive, and of one whose number
+ * got another file. */
+static void renew(const struct item *it, struct epoll_event *ev)
+{
+	if (control(it, EPOLL_CTL_MOD, ev) == 0)
+		return;
+	control(it, EPOLL_CTL_DEL, NULL);
+	control(it, EPOLL_CTL_ADD, ev);
+}
+
 /* structure is held, and the link lock. */
 static void manage(struct item *it)
 {
@@ -446,17 +456,13 @@ static void manage(struct item *it)
 
 	if (it->managed || add_nudge(s))
 		return;
-	if (control(it, EPOLL_CTL_MOD, &ev) < 0 && named(it)) {
-		/* An exclusive one cannot be changed. */
-		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->fd, NULL);
-		native.epoll_ctl(s->fd, EPOLL_CTL_ADD, it->fd, &ev);
-	}
+	renew(it, &ev);
 	/* A ring wakes the thread here without a detour; where that is refused,
 	 * the service is the detour. */
 	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
-	it->rung = true;
+	it->rung = RX_EVENTS;
 	count_locked(&s->n_managed, 1);
 	activate_locked(it);
 	nudge_locked(s); /* who sleeps as if there were none looks again */
@@ -542,10 +548,12 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 			ev.data.u64 = it->set->prefix | TAG_SPENT;
 		/* The kernel's own shot was fired: it tells nothing of the item,
 		 * and after a change would tell of an end. */
-		if (it->managed ||
-		    ((it->events & EPOLLONESHOT) && !it->disabled))
-			control(it, it->dormant ? EPOLL_CTL_DEL : EPOLL_CTL_MOD,
-				&ev);
+		if (it->dormant)
+			control(it, EPOLL_CTL_DEL, NULL);
+		else if (it->managed)
+			renew(it, &ev);
+		else if ((it->events & EPOLLONESHOT) && !it->disabled)
+			control(it, EPOLL_CTL_MOD, &ev);
 		remove_item(it, true);
 	}
 	pthread_mutex_unlock(&structure);
@@ -638,7 +646,6 @@ static void wants_locked(struct item *it, const struct epoll_event *ev)
 	it->events = ev->events;
 	it->data = ev->data;
 	it->disabled = it->told = it->blocked = it->dormant = false;
-	it->rung = true;
 	it->over = 0;
 	it->shots++;
 	activate_locked(it);
@@ -842,7 +849,7 @@ static uint64_t arrived(const struct item *it)
 static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
 {
 	return !it->told || (now & OVER & ~it->over) ||
-	       (it->rung && (interest(it) & RX_EVENTS)) ||
+	       (it->rung & (interest(it) | EPOLLERR | EPOLLHUP)) ||
 	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
 	       ((now & TX_EVENTS) &&
 		(it->blocked || saw->cramped != it->cramped));
@@ -878,7 +885,7 @@ static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
 	ev->events = event;
 	ev->data = it->data;
 	it->told = true;
-	it->rung = false;
+	it->rung = 0;
 	it->over = now & OVER;
 	it->arrived = saw->came;
 	it->cramped = saw->cramped;
@@ -1036,7 +1043,7 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 
 			/* Bytes and ends are counted; urgent ones not. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
-				it->rung = true;
+				it->rung = RX_EVENTS;
 			s->sleepers = 0; /* this one is awake */
 			activate_locked(it);
 			s->sleepers = sleepers;
@@ -1085,7 +1092,8 @@ static void find_lost(struct set *s)
 
 		if (!it || !it->managed)
 			continue;
-		it->rung = it->rung || (interest(it) & EPOLLPRI);
+		if (interest(it) & EPOLLPRI)
+			it->rung = RX_EVENTS;
 		it->refs++;
 		exi_unlock(&s->lock);
 		exi_link_event(it->sk, EPOLLIN);
@@ -1370,15 +1378,13 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		n = wait_once(s, ev, max, deadline, at_once);
 		if (n || at_once)
 			break;
-		if (s->outer && settle(s))
-			continue;
-		n = sleep_once(s, ev, max, deadline, mask);
-		if (n > 0)
+		n = s->outer && settle(s)
+			    ? -EAGAIN
+			    : sleep_once(s, ev, max, deadline, mask);
+		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
-		if (n == -ETIMEDOUT)
-			at_once = true;
-		else if (n < 0 && n != -EAGAIN)
-			break;
+		at_once = n == -ETIMEDOUT ||
+			  until(deadline) == 0; /* a last look */
 	}
 	if (s->outer)
 		settle(s);

@@ -337,9 +337,11 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 	if (exi_unlikely(i))
 		return (int)shim_result(-(int)i);
 	for (i = 0; i < n; i++) {
-		ssize_t ret =
-			shim_result(get_message(fd, &m[i].msg_hdr, flags));
+		ssize_t ret;
 
+		if (i && exi_flow_error_waits(fd, EXI_RX))
+			return (int)i;
+		ret = shim_result(get_message(fd, &m[i].msg_hdr, flags));
 		if (ret < 0)
 			return i ? (int)i : -1;
 		m[i].msg_len = (unsigned int)ret;

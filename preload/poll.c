@@ -96,12 +96,12 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	}
 }
 
-/* More than there can be: the kernel says so, and nothing is read. */
+/* More than there may be: the kernel says so, and nothing is read. */
 static bool too_many(nfds_t n)
 {
 	struct rlimit r;
 
-	return n > 1024 && getrlimit(RLIMIT_NOFILE, &r) == 0 && n > r.rlim_cur;
+	return n > FEW && getrlimit(RLIMIT_NOFILE, &r) == 0 && n > r.rlim_cur;
 }
 
 /* The connections of the call; false when there are none, nor anything else

@@ -81,8 +81,8 @@ void shim_room(int fd);
 
 /* The descriptor is about to be closed: epoll sets forget it. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
-/* It is an edge for whoever asks for bytes, though none came. */
-void shim_epoll_rung(struct exi_sock *sk, int fd);
+/* An edge for whoever asks for one of the events, though none came. */
+void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */

@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <linux/sockios.h>
@@ -125,9 +126,16 @@ HOOK int accept(int fd, struct sockaddr *addr, socklen_t *len)
 HOOK int shutdown(int fd, int how)
 {
 	EXI_CANCEL_OFF(false);
-	if (!shim_sock(fd))
+	struct exi_sock *sk = shim_sock(fd);
+	int ret;
+
+	if (!sk)
 		return native.shutdown(fd, how);
-	return (int)shim_result(exi_shutdown(fd, how));
+	ret = exi_shutdown(fd, how);
+	/* As in the kernel, also where nothing is left to be shut down. */
+	if (ret != -EINVAL)
+		shim_epoll_rung(sk, fd, ~0u);
+	return (int)shim_result(ret);
 }
 
 /* A time before the first: waits are over at once. The kernel takes it, and does
@@ -165,7 +173,7 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (name != SO_RCVLOWAT)
 		set_time(sk, name, val);
 	else if (exi_ready_lowat_set(sk, fd))
-		shim_epoll_rung(sk, fd);
+		shim_epoll_rung(sk, fd, EPOLLIN | EPOLLRDNORM);
 	errno = saved;
 	return ret;
 }
@@ -180,7 +188,9 @@ HOOK int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	int ret = exi_orphan_name(fd, true, addr, len);
+	struct exi_sock *sk = shim_sock(fd);
+	int ret = sk && exi_over(sk, fd) ? -ENOTCONN
+					 : exi_orphan_name(fd, true, addr, len);
 
 	return ret > 0 ? native.getpeername(fd, addr, len)
 		       : (int)shim_result(ret);

@@ -241,6 +241,35 @@ static void names(const char *what, int fd, struct sockaddr_in *own,
 	is("wrong", getpeername(fd, (struct sockaddr *)other, &part));
 }
 
+ROW(names_of_a_peer_that_reset)
+{
+	pair();
+	put_text(here, "unread");
+	put_text(peer, "last words");
+	settle(peer, POLLIN);
+	close(peer);
+	settle(here, POLLERR);
+	fdopen(here, "r");
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 64);
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 64);
+	get_now("recv", here, 64);
+}
+
+ROW(names_of_a_gone_peer_polled)
+{
+	pair();
+	put_text(peer, "last words");
+	close(peer);
+	settle(here, POLLRDHUP);
+	fdopen(here, "r");
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 64);
+	get_now("recv", here, 64);
+}
+
 /* What it wrote is unread when the connection goes to stdio. */
 ROW(names_of_a_gone_peer)
 {

@@ -462,6 +462,20 @@ static void two_halves(void)
 	put_text(peer, "world");
 }
 
+/* Its own end is told again and again, a reset after it once. */
+ROW(io_reset_after_own_end)
+{
+	pair();
+	is("shutdown", shutdown(here, SHUT_RDWR));
+	get_now("recv", here, 4);
+	settle(peer, POLLRDHUP);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+	settle(here, POLLERR);
+	poll_one("poll", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+}
+
 ROW(io_waitall)
 {
 	char buf[16];
@@ -646,6 +660,33 @@ ROW(io_send_ended_by_reset)
 	TIMED("send", send(here, "x", 1, MSG_NOSIGNAL));
 	is("send", send(here, "x", 1, MSG_NOSIGNAL));
 	later_end();
+}
+
+/* What was sent before it is told first. */
+static void cut_by_reset(size_t first)
+{
+	struct iovec v[] = { { big, first }, { big, sizeof(big) / 3 - first } };
+	ssize_t n;
+
+	pair();
+	later(100, unblock_reset);
+	do
+		n = writev(here, first ? v : v + 1, first ? 2 : 1);
+	while (n == sizeof(big) / 3);
+	say("%s", n > 0 ? "some" : "none");
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	later_end();
+}
+
+ROW(io_send_cut_by_reset)
+{
+	cut_by_reset(0);
+}
+
+ROW(io_writev_cut_by_reset)
+{
+	cut_by_reset(sizeof(big) / 7);
 }
 
 ROW(io_send_all_or_wait)

@@ -175,6 +175,20 @@ ROW(life_send_before_accept)
 	get_now("recv", here, 64);
 }
 
+/* A reset, whether the bytes came before the connection moved or after. */
+ROW(life_close_with_bytes_unread_soon)
+{
+	for (int i = 0; i < 12; i++) {
+		cold_pair(AF_INET, false);
+		put_text(here, "unread");
+		pass_ms(i % 6);
+		close(peer);
+		settle(here, POLLERR);
+		get_now("recv", here, 4);
+		close(here);
+	}
+}
+
 ROW(life_closed_before_accept)
 {
 	int l = listener(AF_INET, &at, &at_len);

@@ -266,6 +266,49 @@ ROW(names_edge_then_passed_on)
 	is("wait", epoll_wait(set, e, 4, 0));
 }
 
+/* As the connection is, and when it has become the unread bytes of a peer that
+ * is gone. */
+static void passed_on_in_set(uint32_t flags)
+{
+	struct epoll_event ev = { .events = EPOLLIN | flags, .data.u64 = 5 }, e;
+	int set = epoll_create1(0);
+	bool mods = !(flags & EPOLLEXCLUSIVE);
+
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	fdopen(here, "r");
+	is("wait", epoll_wait(set, &e, 1, 1000));
+	is("data", (int)e.data.u64);
+	is("again", epoll_wait(set, &e, 1, 0));
+	ev.data.u64 = 6;
+	is("change",
+	   epoll_ctl(set, mods ? EPOLL_CTL_MOD : EPOLL_CTL_DEL, here, &ev));
+	is("wait", epoll_wait(set, &e, 1, 0));
+	is("data", (int)e.data.u64);
+}
+
+static void passed_on_unread(void)
+{
+	pair();
+	put_text(peer, "hello");
+	settle(here, POLLIN);
+	if (which_row & 1)
+		reset(peer);
+	passed_on_in_set(which_row & 2	 ? EPOLLEXCLUSIVE
+			 : which_row & 4 ? EPOLLONESHOT
+					 : 0);
+}
+
+__attribute__((constructor)) static void add_passed_on(void)
+{
+	static const char *const names[] = { "",	   "_gone",
+					     "_exclusive", "_exclusive_gone",
+					     "_once",	   "_once_gone" };
+
+	for (int i = 0; i < 6; i++)
+		add_row("names_passed_on_in_set", names[i], passed_on_unread,
+			i);
+}
+
 static void ended_in_set(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN };

@@ -314,6 +314,28 @@ ROW(poll_arguments)
 	is("time", ppoll(&p, 1, &(struct timespec){ .tv_sec = -1 }, NULL));
 }
 
+/* As many descriptors as the limit allows, and one more. */
+ROW(poll_as_many_as_may_be)
+{
+	struct rlimit r = { .rlim_cur = 64, .rlim_max = 64 };
+	struct pollfd p[65];
+
+	pair();
+	poll_one("poll", here, POLLIN, 40);
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i] = (struct pollfd){ .fd = here, .events = POLLIN };
+	setrlimit(RLIMIT_NOFILE, &r);
+	TIMED("all", poll(p, 64, 80));
+	is("more", poll(p, 65, 0));
+	later(100, hello);
+	TIMED("woken", poll(p, 64, 2000));
+	later_end();
+	for (size_t i = 0; i < COUNT(p); i++)
+		p[i].fd = i ? -1 : here;
+	is("one", poll(p, 64, 80));
+	is("more", poll(p, 65, 80));
+}
+
 static _Atomic int signals;
 
 static void count(int sig)

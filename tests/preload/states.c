@@ -315,6 +315,49 @@ static void op_readv(void)
 	is("readv", readv(here, v, 3));
 }
 
+static void said_error(void)
+{
+	int n = -1;
+	socklen_t len = sizeof(n);
+
+	poll_one("poll", here, ALL_EVENTS, 0);
+	is("SO_ERROR", getsockopt(here, SOL_SOCKET, SO_ERROR, &n, &len));
+	say("%s", n ? strerrorname_np(n) : "none");
+	get_now("recv", here, 4);
+}
+
+/* An error behind bytes is not taken with them. */
+static void op_recv_waitall_then(void)
+{
+	char buf[64];
+
+	got("waitall", recv(here, buf, 20, MSG_WAITALL | MSG_DONTWAIT), buf);
+	said_error();
+}
+
+static void op_readv_then(void)
+{
+	char one[5], two[64] = "";
+	struct iovec v[] = { { one, sizeof(one) }, { two, sizeof(two) } };
+
+	nonblock(here, true);
+	is("readv", readv(here, v, 2));
+	said_error();
+}
+
+static void op_recvmmsg_then(void)
+{
+	char buf[2][5];
+	struct iovec v[] = { { buf[0], 5 }, { buf[1], 5 } };
+	struct mmsghdr m[] = {
+		{ .msg_hdr = { .msg_iov = v, .msg_iovlen = 1 } },
+		{ .msg_hdr = { .msg_iov = v + 1, .msg_iovlen = 1 } },
+	};
+
+	is("recvmmsg", recvmmsg(here, m, 2, MSG_DONTWAIT, NULL));
+	said_error();
+}
+
 static void op_recvmsg(void)
 {
 	char buf[64], control[64];
@@ -682,6 +725,31 @@ static void op_epoll_before(void)
 	epoll_say("wait", before_set, 0);
 }
 
+/* An edge for each shutdown, whatever comes of it. */
+static void op_epoll_edge_shutdown(void)
+{
+	static const uint32_t wants[] = { EPOLLIN, EPOLLOUT, EPOLLRDHUP, 0 };
+	static const int hows[] = { SHUT_RD, SHUT_RD, SHUT_WR, SHUT_WR,
+				    SHUT_RDWR };
+	int sets[COUNT(wants)];
+
+	for (size_t i = 0; i < COUNT(wants); i++) {
+		struct epoll_event ev = { .events = wants[i] | EPOLLET };
+
+		sets[i] = epoll_create1(0);
+		epoll_ctl(sets[i], EPOLL_CTL_ADD, here, &ev);
+		epoll_say("first", sets[i], 0);
+	}
+	for (size_t k = 0; k < COUNT(hows); k++) {
+		is("shutdown", shutdown(here, hows[k]));
+		pass_ms(3);
+		for (size_t i = 0; i < COUNT(wants); i++) {
+			epoll_say("wait", sets[i], 0);
+			epoll_say("again", sets[i], 0);
+		}
+	}
+}
+
 /* A set inside a set, and poll on a set. */
 static void op_epoll_nested(void)
 {
@@ -743,6 +811,9 @@ static const struct {
 	{ ".recv_trunc", op_recv_trunc },
 	{ ".read", op_read },
 	{ ".readv", op_readv },
+	{ ".recv_waitall_then", op_recv_waitall_then },
+	{ ".readv_then", op_readv_then },
+	{ ".recvmmsg_then", op_recvmmsg_then },
 	{ ".recvmsg", op_recvmsg },
 	{ ".recvmmsg", op_recvmmsg },
 	{ ".recvfrom", op_recvfrom },
@@ -770,6 +841,7 @@ static const struct {
 	{ ".epoll_before_edge", op_epoll_before, before_edge },
 	{ ".epoll_before_in", op_epoll_before, before_in },
 	{ ".epoll_before_edge_in", op_epoll_before, before_edge_in },
+	{ ".epoll_edge_shutdown", op_epoll_edge_shutdown },
 	{ ".epoll_nested", op_epoll_nested },
 	{ ".dup", op_dup },
 	{ ".fork", op_fork },
