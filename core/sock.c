@@ -594,6 +594,10 @@ static void end_one(struct exi_sock *sk, void *arg)
 		tx->ended = 1;
 		sk->fab->ops->end(sk->fab);
 	}
+	/* The kernel ends TCP, too, but what carries the rest may go before it,
+	 * and that would look like a fabric that failed. */
+	if (ends_here(sk) && exi_sock_current(sk, sk->tcp->fd))
+		shutdown(sk->tcp->fd, SHUT_WR);
 	exi_unlock(&tx->lock);
 }
 

@@ -418,36 +418,52 @@ static void closer(int s, int ctl)
 	t_close(s);
 }
 
-static void read_where_it_is(void)
+static void read_where_it_is(void (*leaves)(int s, int ctl))
 {
 	struct t_peer p;
-	int s = t_pair_fork(&p, T_B, closer);
+	int s = t_pair_fork(&p, T_B, leaves);
 	const char *fabric = conf_apart().fabric;
 
 	t_settle(s, conf_apart());
-	t_peer_join(&p);
-	if (strcmp(fabric, "tcp"))
-		T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	T_UNTIL(!t_info(s).exs_x_paired);
 	T_MSG(!strcmp(t_info(s).exs_x_rx_fabric, fabric) &&
 		      t_info(s).exs_x_reason != EXS_X_REASON_FABRIC_LOST,
 	      "%s", t_where(s));
+	t_peer_join(&p);
 	t_recv_stream(s, 1, 0, 20000, 3000);
 	t_recv_end(s);
 	t_close(s);
 }
 
 /* Several times: its end is told in two ways, which race. */
-static void what_a_peer_sent_before_it_closed_is_read_where_it_is(void)
+static void in_rounds(void (*leaves)(int s, int ctl))
 {
 	for (int i = 0; i < ROUNDS; i++) {
 		pid_t pid = t_fork();
 
 		if (pid == 0) {
-			read_where_it_is();
+			read_where_it_is(leaves);
 			exit(0);
 		}
 		t_join(pid);
 	}
+}
+
+static void what_a_peer_sent_before_it_closed_is_read_where_it_is(void)
+{
+	in_rounds(closer);
+}
+
+/* The kernel ends its TCP, after all that it opened later. */
+static void leaver(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_send_stream(s, 1, 0, 20000, 20000);
+}
+
+static void what_a_peer_sent_before_it_exited_is_read_where_it_is(void)
+{
+	in_rounds(leaver);
 }
 
 static void bytes_of_a_killed_peer_stay_readable(void)
@@ -471,6 +487,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_survivor_can_close_in_peace),
 	T_ROW(bytes_of_a_killed_peer_stay_readable),
 	T_ROW(what_a_peer_sent_before_it_closed_is_read_where_it_is),
+	T_ROW(what_a_peer_sent_before_it_exited_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
 };
 
