@@ -466,6 +466,43 @@ static void what_a_peer_sent_before_it_exited_is_read_where_it_is(void)
 	in_rounds(leaver);
 }
 
+static void *send_for_ever(void *arg)
+{
+	static char buf[20000];
+
+	for (;;)
+		t_send(*(int *)arg, buf, sizeof(buf), 0);
+	return NULL;
+}
+
+static void busy_leaver(int s, int ctl)
+{
+	signal(SIGPIPE, SIG_DFL);
+	t_settle(s, conf_apart());
+	t_thread(send_for_ever, &s);
+	t_ask(ctl);
+	exit(0);
+}
+
+static void a_process_may_exit_while_a_thread_sends(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, busy_leaver);
+	static char buf[30000];
+	uint64_t got = 0;
+	ssize_t n;
+
+	t_settle(s, conf_apart());
+	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0) {
+		if (got < 1000000 && got + (uint64_t)n >= 1000000)
+			t_tell(p.ctl, 1);
+		got += (uint64_t)n;
+	}
+	t_peer_join(&p);
+	T_EQ(n, 0);
+	t_close(s);
+}
+
 static void bytes_of_a_killed_peer_stay_readable(void)
 {
 	unread_bytes(false);
@@ -489,6 +526,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_a_peer_sent_before_it_closed_is_read_where_it_is),
 	T_ROW(what_a_peer_sent_before_it_exited_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
+	T_ROW(a_process_may_exit_while_a_thread_sends),
 };
 
 int main(int argc, char **argv)
