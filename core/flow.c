@@ -196,6 +196,13 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	return true;
 }
 
+void exi_flow_broken(bool quiet)
+{
+	exi_sock_outlive();
+	if (!quiet)
+		raise(SIGPIPE);
+}
+
 int exi_flow_error(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -225,7 +232,7 @@ static int send_refused(struct exi_sock *sk, struct exi_half *h)
 	err = take_err(h);
 	if (err)
 		return -err;
-	if (h->ended && !h->fin)
+	if (__atomic_load_n(&h->ended, __ATOMIC_RELAXED) && !h->fin)
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
 		err = take_so_error(sk->tcp->fd);
@@ -252,7 +259,8 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 	ssize_t n;
 
 	if (exi_unlikely(
-		    h->ended | h->broken | (uint32_t)h->err |
+		    __atomic_load_n(&h->ended, __ATOMIC_RELAXED) | h->broken |
+		    (uint32_t)h->err |
 		    atomic_load_explicit(&sk->sh->gone, memory_order_relaxed)))
 		return atomic_load(&sk->sh->gone) && exi_flow_bereft_locked(sk)
 			       ? try_send_tcp(sk, h, buf, len, 0)
@@ -1805,8 +1813,8 @@ ssize_t exi_flow_message(struct exi_op *op)
 	if (m.dir == EXI_TX)
 		exi_flow_before_send(m.sk, fd, op->len);
 	move_whole(&m);
-	if (op->err == EPIPE && m.dir == EXI_TX && !quiet)
-		raise(SIGPIPE);
+	if (op->err == EPIPE && m.dir == EXI_TX)
+		exi_flow_broken(quiet);
 	if (m.dir == EXI_RX && !op->err && !(op->event_flags & MSG_EOR))
 		exi_link_ended(m.sk, fd);
 	if (m.dir == EXI_RX)
@@ -2032,8 +2040,8 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		done += (size_t)n;
 	if (done)
 		return (ssize_t)done;
-	if (n == -EPIPE && !(flags & MSG_NOSIGNAL))
-		raise(SIGPIPE);
+	if (n == -EPIPE)
+		exi_flow_broken(flags & MSG_NOSIGNAL);
 	return n;
 }
 

@@ -58,6 +58,9 @@ bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
  * the peer did not take from the ring is lost. TX lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
 
+/* Before -EPIPE is returned. quiet: without the signal. */
+void exi_flow_broken(bool quiet);
+
 /* The error that TCP has to tell, and tells once; 0. */
 EXI_SHIM int exi_flow_error(int fd);
 /* The next attempt would take it: who has moved something is to end before. */

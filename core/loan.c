@@ -377,8 +377,8 @@ int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags)
 	exi_half_unlock(&sh->half[dir]);
 	if (dir == EXI_RX)
 		exi_flow_after_recv(sk, fd);
-	if (ret == -EPIPE && !(flags & MSG_NOSIGNAL))
-		raise(SIGPIPE);
+	if (ret == -EPIPE)
+		exi_flow_broken(flags & MSG_NOSIGNAL);
 	return ret;
 }
 

@@ -383,14 +383,16 @@ static int open_line(struct door *d, const struct exi_key *key)
 static void settle(struct door *d)
 {
 	const struct exi_key *key = exi_rma_meet_key();
-	int err = 0;
+	int err = 0, taken = 0;
 
 	if (!d->front[0])
-		err = listen_both(exi_rma_fabric.port_for(d->port), d->front);
+		taken = listen_both(exi_rma_fabric.port_for(d->port), d->front);
 	if (key && d->front[0])
 		err = d->name < 0 ? open_name(d, key) : 0;
 	else if (key)
 		err = open_line(d, key);
+	if (err == -ECONNREFUSED) /* who has the port is none of ours */
+		err = taken;
 	d->again = 0;
 	if (err)
 		settle_later(d, err);

@@ -32,6 +32,10 @@
 #define CHUNKS_MAX   (TABLE_MAX / CHUNK)
 #define SHARED_CHUNK 64u
 #define HAND_OVER_NS 5000000000u
+#define TAKE_OVER_NS 1000000000u
+
+/* The thread that ends the process; 0. */
+static _Atomic uint32_t exits;
 
 struct exi_table exi_table;
 bool exi_closes_seen;
@@ -571,6 +575,7 @@ void exi_sock_forked(void)
 		free(s); /* the memory stays: inherited sockets live there */
 	}
 	slabs = NULL;
+	atomic_store(&exits, 0);
 	exi_sock_each(fork_one, NULL);
 	exi_poller_forked();
 }
@@ -584,17 +589,37 @@ static bool ends_here(struct exi_sock *sk)
 	       !atomic_load(&sk->sh->gone);
 }
 
+/* Not for ever: perhaps this thread was interrupted with it, or with what its
+ * owner waits for. */
+static bool take_over(struct exi_lock *l, uint64_t until)
+{
+	while (!exi_trylock(l)) {
+		if (exi_lock_held(l) || exi_now_ns() >= until)
+			return false;
+		sched_yield();
+	}
+	return true;
+}
+
 static void end_one(struct exi_sock *sk, void *arg)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	uint32_t ended;
 
-	/* Perhaps this thread was interrupted with it. */
-	if (!exi_trylock(&tx->lock))
+	if (!ends_here(sk))
 		return;
-	if (ends_here(sk) && !tx->ended) {
-		tx->ended = 1;
+	/* Without the lock: a thread that sends and sends finds it by its next
+	 * send, and leaves the lock to this one. Release: pairs with the fence
+	 * in outlive(). */
+	ended = __atomic_exchange_n(&tx->ended, 1, __ATOMIC_RELEASE);
+	if (!take_over(&tx->lock, *(uint64_t *)arg))
+		return;
+	if (ends_here(sk) && !ended)
 		sk->fab->ops->end(sk->fab);
-	}
+	/* The kernel ends TCP, too, but what carries the rest may go before it,
+	 * and that would look like a fabric that failed. */
+	if (ends_here(sk) && exi_sock_current(sk, sk->tcp->fd))
+		shutdown(sk->tcp->fd, SHUT_WR);
 	exi_unlock(&tx->lock);
 }
 
@@ -602,7 +627,7 @@ static void deliver_one(struct exi_sock *sk, void *arg)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
-	if (!exi_trylock(&tx->lock))
+	if (!exi_sock_remote(sk) || !take_over(&tx->lock, *(uint64_t *)arg))
 		return;
 	if (ends_here(sk))
 		sk->fab->ops->stop(sk->fab);
@@ -630,11 +655,26 @@ static void hand_over(struct exi_sock *sk, void *arg)
 
 void exi_sock_exit(void)
 {
+	uint64_t until;
+
 	if (!exi_remote_used())
 		return;
 	exi_sock_each(hand_over, NULL);
-	exi_sock_each(end_one, NULL);
-	exi_sock_each(deliver_one, NULL);
+	until = exi_now_ns() + TAKE_OVER_NS;
+	/* Before the ends: who found one finds this. */
+	atomic_store(&exits, exi_tid());
+	exi_sock_each(end_one, &until);
+	exi_sock_each(deliver_one, &until);
+}
+
+void exi_sock_outlive(void)
+{
+	uint32_t tid;
+
+	atomic_thread_fence(memory_order_acquire);
+	tid = atomic_load(&exits);
+	while (tid && tid != exi_tid())
+		pause();
 }
 
 /* EXS_REQUIRE: a connection that will not get there says so and fails. */

@@ -423,6 +423,8 @@ void exi_sock_fork_failed(void);
  * the kernel's TCP would; connections that forked processes have, too, go back
  * to TCP. */
 EXI_SHIM void exi_sock_exit(void);
+/* Of what a process that ends has ended, another thread of it is not told. */
+void exi_sock_outlive(void);
 
 void exi_sock_reason(struct exi_sock *sk, int reason);
 

@@ -418,36 +418,89 @@ static void closer(int s, int ctl)
 	t_close(s);
 }
 
-static void read_where_it_is(void)
+static void read_where_it_is(void (*leaves)(int s, int ctl))
 {
 	struct t_peer p;
-	int s = t_pair_fork(&p, T_B, closer);
+	int s = t_pair_fork(&p, T_B, leaves);
 	const char *fabric = conf_apart().fabric;
 
 	t_settle(s, conf_apart());
-	t_peer_join(&p);
-	if (strcmp(fabric, "tcp"))
-		T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	T_UNTIL(!t_info(s).exs_x_paired);
 	T_MSG(!strcmp(t_info(s).exs_x_rx_fabric, fabric) &&
 		      t_info(s).exs_x_reason != EXS_X_REASON_FABRIC_LOST,
 	      "%s", t_where(s));
+	t_peer_join(&p);
 	t_recv_stream(s, 1, 0, 20000, 3000);
 	t_recv_end(s);
 	t_close(s);
 }
 
 /* Several times: its end is told in two ways, which race. */
-static void what_a_peer_sent_before_it_closed_is_read_where_it_is(void)
+static void in_rounds(void (*leaves)(int s, int ctl))
 {
 	for (int i = 0; i < ROUNDS; i++) {
 		pid_t pid = t_fork();
 
 		if (pid == 0) {
-			read_where_it_is();
+			read_where_it_is(leaves);
 			exit(0);
 		}
 		t_join(pid);
 	}
+}
+
+static void what_a_peer_sent_before_it_closed_is_read_where_it_is(void)
+{
+	in_rounds(closer);
+}
+
+/* The kernel ends its TCP, after all that it opened later. */
+static void leaver(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_send_stream(s, 1, 0, 20000, 20000);
+}
+
+static void what_a_peer_sent_before_it_exited_is_read_where_it_is(void)
+{
+	in_rounds(leaver);
+}
+
+static void *send_for_ever(void *arg)
+{
+	static char buf[20000];
+
+	for (;;)
+		t_send(*(int *)arg, buf, sizeof(buf), 0);
+	return NULL;
+}
+
+static void busy_leaver(int s, int ctl)
+{
+	signal(SIGPIPE, SIG_DFL);
+	t_settle(s, conf_apart());
+	t_thread(send_for_ever, &s);
+	t_ask(ctl);
+	exit(0);
+}
+
+static void a_process_may_exit_while_a_thread_sends(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, busy_leaver);
+	static char buf[30000];
+	uint64_t got = 0;
+	ssize_t n;
+
+	t_settle(s, conf_apart());
+	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0) {
+		if (got < 1000000 && got + (uint64_t)n >= 1000000)
+			t_tell(p.ctl, 1);
+		got += (uint64_t)n;
+	}
+	t_peer_join(&p);
+	T_EQ(n, 0);
+	t_close(s);
 }
 
 static void bytes_of_a_killed_peer_stay_readable(void)
@@ -471,7 +524,9 @@ static const struct t_row rows[] = {
 	T_ROW(a_survivor_can_close_in_peace),
 	T_ROW(bytes_of_a_killed_peer_stay_readable),
 	T_ROW(what_a_peer_sent_before_it_closed_is_read_where_it_is),
+	T_ROW(what_a_peer_sent_before_it_exited_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
+	T_ROW(a_process_may_exit_while_a_thread_sends),
 };
 
 int main(int argc, char **argv)
