@@ -70,8 +70,8 @@ raise SystemExit(3)
 
 # One call sends it all, and its peer is met meanwhile.
 SENDS_A_FILE = """
-import os, socket, tempfile, threading
-SIZE = 64 << 20
+import mmap, os, socket, tempfile, threading
+SIZE = 256 << 20
 server = socket.create_server(('127.0.0.1', 0))
 def serve():
     with tempfile.TemporaryFile() as f:
@@ -93,7 +93,7 @@ client.close()
 raise SystemExit(got != SIZE)
 """
 CALLS = ('assert os.sendfile(to.fileno(), f.fileno(), 0, SIZE) == SIZE',
-         'assert os.write(to.fileno(), f.read()) == SIZE')
+         'assert os.write(to.fileno(), mmap.mmap(-1, SIZE)) == SIZE')
 
 
 def is_moved(exs, call):
@@ -101,9 +101,7 @@ def is_moved(exs, call):
     with tempfile.NamedTemporaryFile('r') as f:
         subprocess.run([exs, 'run', '--report=' + f.name, sys.executable, '-c',
                         SENDS_A_FILE % call], env=env, check=True)
-        found = re.search(r'2 connections on a fabric, (\d+) of (\d+) bytes',
-                          f.read())
-    return found and int(found.group(1)) * 2 > int(found.group(2))
+        return '2 connections on a fabric' in f.read()
 
 
 def unheard(exs):
