@@ -295,6 +295,13 @@ uint64_t exi_sock_cookie(int fd)
 	return cookie;
 }
 
+/* Both: who asks without a lock looks at the second alone. */
+static void no_fabric(struct exi_sock *sk)
+{
+	sk->fab = NULL;
+	RESET(&sk->remote, false);
+}
+
 static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		      bool adopted)
 {
@@ -315,11 +322,10 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->n_kept = 0;
 	RESET(&sk->framed, false);
 	RESET(&sk->blocks, false);
-	RESET(&sk->remote, false);
 	RESET(&sk->peer_port, 0);
 	sk->reached = 0;
 	RESET(&sk->blocking, EXI_BLOCKING_ASK);
-	sk->fab = NULL;
+	no_fabric(sk);
 	sk->link = NULL;
 	sk->poll_events = 0;
 	sk->foreign_link = sk->unused = false;
@@ -429,7 +435,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	int fd = atomic_load(&sk->fd);
 
 	sk->tcp = NULL;
-	sk->fab = NULL;
+	no_fabric(sk);
 	free(sk->kept);
 	sk->kept = NULL;
 	sk->n_kept = sk->kept_room = 0;
@@ -543,7 +549,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 			exi_fd_close(sk->link->fd);
 		free(sk->link);
 		sk->link = NULL;
-		sk->fab = NULL;
+		no_fabric(sk);
 	} else if (sk->link) {
 		sk->foreign_link = true;
 		exi_list_init(&sk->link->timed);
