@@ -1502,7 +1502,7 @@ void exi_flow_stop(struct exi_sock *sk)
 		if (d->provider->domain_ops->progress(d) == 0)
 			poll(&p, 1, 1); /* or another thread has it */
 	}
-	exi_place_stop(sk, exi_now_ns() + STOP_NS);
+	exi_place_stop(sk, STOP_NS);
 }
 
 /* --- synchronous -------------------------------------------------------- */

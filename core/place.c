@@ -256,12 +256,17 @@ static bool look(struct exi_sock *sk, enum exi_dir dir, bool late)
 	return ret;
 }
 
-void exi_place_stop(struct exi_sock *sk, uint64_t deadline)
+void exi_place_stop(struct exi_sock *sk, uint64_t patience)
 {
+	uint64_t deadline = 0;
 	bool late = false;
 
 	while (look(sk, EXI_RX, late) || look(sk, EXI_TX, late)) {
-		late = exi_now_ns() >= deadline;
+		uint64_t now = exi_now_ns();
+
+		if (!deadline)
+			deadline = now + patience;
+		late = now >= deadline;
 		sched_yield();
 	}
 }

@@ -58,6 +58,6 @@ void exi_place_forsake(struct exi_sock *sk);
 
 /* Waits until nothing of the socket is lent, then makes sure of it. No lock is
  * held. */
-void exi_place_stop(struct exi_sock *sk, uint64_t deadline_ns);
+void exi_place_stop(struct exi_sock *sk, uint64_t patience_ns);
 
 #endif

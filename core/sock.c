@@ -31,6 +31,7 @@
 #define CHUNK	     256u
 #define CHUNKS_MAX   (TABLE_MAX / CHUNK)
 #define SHARED_CHUNK 64u
+#define WARM	     16u
 #define HAND_OVER_NS 5000000000u
 #define TAKE_OVER_NS 1000000000u
 
@@ -55,6 +56,10 @@ struct slab {
 	uint32_t hint;
 };
 static struct slab *slabs;
+
+/* Of these slabs, what was let go last: in the CPU's cache. */
+static struct exi_shared *warm[WARM];
+static unsigned int n_warm;
 
 int exi_sock_init(void)
 {
@@ -145,7 +150,7 @@ static struct exi_shared *claim(struct slab *s)
 		uint32_t k = (s->hint + i) % SHARED_CHUNK;
 
 		if (exi_holders_claim(&s->mem[k].holders)) {
-			s->hint = k; /* likely free again, and warm */
+			s->hint = k + 1;
 			return &s->mem[k];
 		}
 	}
@@ -156,6 +161,9 @@ static struct exi_shared *claim_any(void)
 {
 	struct exi_shared *sh = NULL;
 
+	while (n_warm)
+		if (exi_holders_claim(&warm[--n_warm]->holders))
+			return warm[n_warm];
 	for (struct slab *s = slabs; s && !sh; s = s->next)
 		sh = claim(s);
 	return sh;
@@ -167,6 +175,17 @@ static void reclaim(void)
 	for (struct slab *s = slabs; s; s = s->next)
 		for (uint32_t i = 0; i < SHARED_CHUNK; i++)
 			exi_holders_count(&s->mem[i].holders);
+}
+
+/* Whoever claims it asks whether it is free: another process may still have it. */
+static void shared_keep_warm(struct exi_shared *sh)
+{
+	struct slab *s = slabs;
+
+	while (s && (sh < s->mem || sh >= s->mem + SHARED_CHUNK))
+		s = s->next;
+	if (s && n_warm < WARM)
+		warm[n_warm++] = sh;
 }
 
 static struct exi_shared *shared_take(void)
@@ -307,7 +326,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 {
 	enum exi_dir d;
 
-	sk->role = role;
+	RESET(&sk->role, role);
 	sk->adopted = adopted;
 	RESET(&sk->lingers, false);
 	RESET(&sk->closing, false);
@@ -315,7 +334,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	RESET(&sk->process, exi_use_token());
 	sk->seen = 0;
 	/* What plain calls close is found out by it. */
-	sk->cookie = exi_closes_seen ? 0 : exi_sock_cookie(fd);
+	RESET(&sk->cookie, exi_closes_seen ? 0 : exi_sock_cookie(fd));
 	sk->watched = sk->counted = sk->marked = false;
 	RESET(&sk->named, false);
 	sk->record_left = 0;
@@ -470,6 +489,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_sock_conn_free(fab);
 	exi_holders_leave(&sh->holders);
 	exi_lock(&pool_lock);
+	shared_keep_warm(sh);
 	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
 	exi_unlock(&pool_lock);
 }
@@ -581,6 +601,7 @@ void exi_sock_forked(void)
 		free(s); /* the memory stays: inherited sockets live there */
 	}
 	slabs = NULL;
+	n_warm = 0;
 	atomic_store(&exits, 0);
 	exi_sock_each(fork_one, NULL);
 	exi_poller_forked();

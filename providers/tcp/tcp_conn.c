@@ -308,39 +308,48 @@ static int conn_peer_cpu(struct exi_conn *c)
 	return -1;
 }
 
-static void conn_close(struct exi_conn *c)
-{
-	struct tcpp_domain *d = tcpp_domain(c->domain);
-	enum exi_dir dir;
-
-	exi_lock(&d->lock);
-	tcpp_conn_locked(c)->closed = true;
-	exi_unlock(&d->lock);
-	for (dir = EXI_RX; dir <= EXI_TX; dir++) {
-		cancel_slot(c, dir, NULL);
-		conn_disarm(c, dir, EXI_WAKE_BELL);
-	}
-}
-
 static bool slot_is_quiet(const struct tcpp_op *op)
 {
 	return op->state == TCPP_IDLE && !op->cancelling;
 }
 
+static bool is_quiet_locked(const struct tcpp_conn *p)
+{
+	return p->upcalls == 0 && slot_is_quiet(&p->xfer[EXI_RX]) &&
+	       slot_is_quiet(&p->xfer[EXI_TX]) &&
+	       slot_is_quiet(&p->watch[EXI_RX]) &&
+	       slot_is_quiet(&p->watch[EXI_TX]);
+}
+
 static bool is_quiet(struct exi_conn *c)
 {
 	struct tcpp_domain *d = tcpp_domain(c->domain);
+	bool quiet;
+
+	exi_lock(&d->lock);
+	quiet = is_quiet_locked(tcpp_conn_locked(c));
+	exi_unlock(&d->lock);
+	return quiet;
+}
+
+static void conn_close(struct exi_conn *c)
+{
+	struct tcpp_domain *d = tcpp_domain(c->domain);
 	struct tcpp_conn *p;
+	enum exi_dir dir;
 	bool quiet;
 
 	exi_lock(&d->lock);
 	p = tcpp_conn_locked(c);
-	quiet = p->upcalls == 0 && slot_is_quiet(&p->xfer[EXI_RX]) &&
-		slot_is_quiet(&p->xfer[EXI_TX]) &&
-		slot_is_quiet(&p->watch[EXI_RX]) &&
-		slot_is_quiet(&p->watch[EXI_TX]);
+	p->closed = true; /* and stays quiet */
+	quiet = is_quiet_locked(p);
 	exi_unlock(&d->lock);
-	return quiet;
+	if (quiet)
+		return;
+	for (dir = EXI_RX; dir <= EXI_TX; dir++) {
+		cancel_slot(c, dir, NULL);
+		conn_disarm(c, dir, EXI_WAKE_BELL);
+	}
 }
 
 /* Not from an upcall of c: it waits for that to return. Closes again each time
