@@ -817,6 +817,15 @@ static struct ofip_net *net_for(const struct fi_info *i, const uint8_t at[16],
 	return NULL;
 }
 
+/* What the error of libfabric does not tell of a provider on top of another. */
+static const char *advice(bool layered, int err)
+{
+	return layered && (err == -FI_EINVAL || err == -FI_ENOMEM)
+		       ? "; perhaps its queues, for FI_UNIVERSE_SIZE peers "
+			 "(256), are too long for the device"
+		       : "";
+}
+
 int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		  const struct sockaddr *peer)
 {
@@ -824,6 +833,7 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	struct fi_info *info;
 	struct ofip_net *n;
 	uint8_t ip[16];
+	bool layered = false;
 	int slot = 0, err = ofip_info(at, peer, &info, why, sizeof(why));
 
 	if (err) {
@@ -838,6 +848,7 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	} else {
 		snprintf(why, sizeof(why), "%s does not open",
 			 info->fabric_attr->prov_name);
+		layered = strstr(info->fabric_attr->prov_name, "ofi_rxm");
 		err = make(info, ip, &n);
 	}
 	if (!err) {
@@ -850,8 +861,8 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	pthread_mutex_unlock(&nets_lock);
 	if (!err)
 		return 0;
-	snprintf(why + strlen(why), sizeof(why) - strlen(why), ": %s",
-		 fi_strerror(-err));
+	snprintf(why + strlen(why), sizeof(why) - strlen(why), ": %s%s",
+		 fi_strerror(-err), advice(layered, err));
 	exi_rma_meet_complain(why);
 	return err;
 }
