@@ -353,6 +353,10 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return -EPROTO;
 	set_left(h, offset - got);
 	h->ups++;
+	/* Held by one that has no link, and could not tell the peer. */
+	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
+		return send_back(sk, h->mode,
+				 (int)atomic_load(&sk->sh->reason));
 	exi_resume_watch_locked(sk);
 	/* No byte of TCP follows: a receive that waits for one must move. Nor
 	 * may it take what follows should the fabric fail. */
@@ -655,6 +659,9 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
 	ret = await_tcp(sk, deadline);
+	/* Met since we looked, and seen to be so only now that it is held. */
+	if (ret == -ENOTCONN && exi_family_elsewhere(sk))
+		return exi_family_ask(sk);
 	return ret == -ENOTCONN ? left_alone(sk, fd) : ret;
 }
 
