@@ -25,7 +25,8 @@
 
 struct question {
 	uint64_t secret;
-	uint64_t shared; /* the connection: the same address in the family */
+	uint64_t shared; /* the connection: the same address in the family, */
+	uint64_t use;	 /* and the same use of it */
 };
 
 static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -82,7 +83,8 @@ static void answer(struct exi_sock *sk, void *arg)
 {
 	const struct question *q = arg;
 
-	if ((uint64_t)(uintptr_t)sk->sh == q->shared && sk->fab)
+	if ((uint64_t)(uintptr_t)sk->sh == q->shared &&
+	    atomic_load(&sk->sh->use) == q->use && sk->fab)
 		exi_switch_leave(sk, EXS_X_REASON_SHARED);
 }
 
@@ -98,7 +100,8 @@ void exi_family_event(void)
 static int put(struct exi_shared *sh)
 {
 	struct question q = { .secret = atomic_load(&sh->keeper_secret),
-			      .shared = (uint64_t)(uintptr_t)sh };
+			      .shared = (uint64_t)(uintptr_t)sh,
+			      .use = atomic_load(&sh->use) };
 	uint64_t keeper = atomic_load(&sh->keeper);
 	struct sockaddr_un name;
 	socklen_t len = name_of(keeper, &name);

@@ -247,6 +247,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->may_switch, 0);
 	RESET(&sh->greeting, 0);
 	RESET(&sh->owner, 0);
+	atomic_fetch_add(&sh->use, 1);
 	RESET(&sh->keeper, 0);
 	sh->bells_sent = 0;
 	sh->bells_received = 0;
