@@ -221,6 +221,9 @@ struct exi_sock {
 	struct exi_op *posted[2];  /* the op whose transfer is in flight */
 	uint32_t n_lent[2];	   /* of ops, see place.h */
 	struct exi_loan *loans[2]; /* null until the first, see loan.h */
+	/* What is on loan is the fabric's memory. Here, for a fork looks while
+	 * another thread closes. */
+	_Atomic bool lent_in_place[2];
 	struct exi_waiter *waiters[2];
 	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
 	/* What came of a message that no receive has, guarded as RX. */
