@@ -392,9 +392,9 @@ EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
 EXI_SHIM extern bool exi_closes_seen;
 
 /* The kernel's name of a descriptor's socket, never reused; 0: it has none. */
-uint64_t exi_sock_cookie(int fd);
+EXI_SHIM uint64_t exi_sock_cookie(int fd);
 /* Remembers which socket the descriptor is; whether it still is. */
-void exi_sock_mark(struct exi_sock *sk, int fd);
+EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
 bool exi_sock_current(struct exi_sock *sk, int fd);
 
 /* A provider's connection for the socket, and its end. */

@@ -1248,6 +1248,91 @@ ROW(pass_to_itself)
 	answer("here", fd);
 }
 
+/* --- and while a thread waits in a call ---------------------------------- */
+
+static void read_some(void)
+{
+	char buf[16];
+
+	got("read", recv(here, buf, sizeof(buf), 0), buf);
+}
+
+static void read_parts(void)
+{
+	char buf[16];
+	struct iovec v[] = { { buf, 2 }, { buf + 2, sizeof(buf) - 2 } };
+
+	got("read", readv(here, v, 2), buf);
+}
+
+static void read_all(void)
+{
+	char buf[8];
+
+	got("read", recv(here, buf, sizeof(buf), MSG_WAITALL), buf);
+}
+
+static void pass_while(void (*waits)(void), const char *first)
+{
+	int sv[2];
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	later(0, waits);
+	put_text(peer, first);
+	pass_ms(20);
+	pass(sv[0], here);
+	put_text(peer, "hello");
+	later_end();
+	put_text(here, "there");
+	answer("peer", peer);
+}
+
+ROW(pass_while_read)
+{
+	pass_while(read_some, "");
+}
+
+ROW(pass_while_read_in_parts)
+{
+	pass_while(read_parts, "");
+}
+
+ROW(pass_while_all_is_read)
+{
+	pass_while(read_all, "and");
+}
+
+#define ALL ((size_t)8 << 20)
+
+static void send_all_of_it(void)
+{
+	char *buf = calloc(1, ALL);
+
+	is("sent", buf ? send(here, buf, ALL, 0) : -1);
+	free(buf);
+}
+
+ROW(pass_while_much_is_sent)
+{
+	static char buf[65536];
+	size_t n = 0;
+	ssize_t ret;
+	int sv[2];
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	later(0, send_all_of_it);
+	pass_ms(20);
+	pass(sv[0], here);
+	while (n < ALL && (ret = recv(peer, buf, sizeof(buf), 0)) > 0)
+		n += (size_t)ret;
+	later_end();
+	is("came", (long)n);
+}
+
 #define ROUNDS	30
 #define WAITING 30000
 
