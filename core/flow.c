@@ -148,6 +148,8 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 		exi_place_reap(sk, EXI_TX);
 	}
 	h->mode = EXI_MODE_TCP;
+	/* It had arrived, and does again: at once. */
+	exi_switch_push(sk->tcp->fd);
 	if (h->lingers)
 		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,
 			   sizeof(h->linger));

@@ -1111,6 +1111,9 @@ static int on_takeback(struct exi_sock *sk, const struct exi_pair_msg *m)
 
 	exi_lock(&tx->lock);
 	ret = exi_switch_takeback_locked(sk, m->a, m->b, m->c);
+	/* Who hears of it may look into TCP at once, for what was there. */
+	if (ret == 0 && tx->mode == EXI_MODE_DRAIN)
+		exi_flow_drain_locked(sk);
 	if (ret == 0)
 		exi_link_send(sk, EXI_PAIR_TAKEN, m->a, 0, 0);
 	exi_unlock(&tx->lock);

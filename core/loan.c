@@ -21,14 +21,14 @@ void exi_loan_end_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	struct exi_loan *l = exi_container(op, struct exi_loan, op);
 	struct exi_half *h = &sk->sh->half[dir];
-	bool in_place = l->in_place;
+	bool in_place = exi_loan_in_place(sk, dir);
 
 	op->err = err ? err : op->err;
 	if (op->err && l->state == EXI_LOAN_REPAID && !l->told &&
 	    op->err != ECANCELED)
 		h->err = op->err;
 	l->state = EXI_LOAN_NONE;
-	l->in_place = false;
+	atomic_store(&sk->lent_in_place[dir], false);
 	free(l->copy);
 	l->copy = NULL;
 	if (in_place && dir == EXI_RX && h->leaving)
@@ -54,16 +54,15 @@ struct borrower {
 /* The fabric has loans, and the connection is this process's alone. */
 static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 {
-	struct exi_loan *l = sk->loans[dir];
-
 	if (sk->sh->half[dir].mode != EXI_MODE_RING || !sk->fab ||
 	    !sk->fab->lops || (dir == EXI_TX && !sk->fab->lops->room))
 		return false;
 	/* Before the look at others: a fork adds one, then looks at this. */
-	atomic_store(&l->in_place, true);
-	if (!exi_holders_alone(&sk->sh->holders))
-		atomic_store(&l->in_place, false);
-	return l->in_place;
+	atomic_store(&sk->lent_in_place[dir], true);
+	if (exi_holders_alone(&sk->sh->holders))
+		return true;
+	atomic_store(&sk->lent_in_place[dir], false);
+	return false;
 }
 
 static int need_buffer(struct exi_loan *l)
@@ -161,7 +160,7 @@ static struct exi_loan *loan_of(struct exi_sock *sk, enum exi_dir dir)
 
 	if (!l) {
 		l = calloc(1, sizeof(*l));
-		__atomic_store_n(&sk->loans[dir], l, __ATOMIC_RELEASE);
+		sk->loans[dir] = l;
 	}
 	return l;
 }
@@ -190,7 +189,7 @@ static ssize_t borrow_locked(struct borrower *b)
 	if (n == -EAGAIN)
 		exi_flow_look_locked(sk, b->dir, b->flags, &b->p);
 	if (n <= 0) {
-		l->in_place = false;
+		atomic_store(&sk->lent_in_place[b->dir], false);
 		return n;
 	}
 	leave_turn_locked(b);
@@ -297,15 +296,16 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 }
 
 /* The operation that receives, or sends, what was on loan. */
-static int move_repaid(enum exi_dir dir, struct exi_loan *l, size_t len)
+static int move_repaid(struct exi_sock *sk, enum exi_dir dir,
+		       struct exi_loan *l, size_t len)
 {
-	if (l->in_place) {
+	if (exi_loan_in_place(sk, dir)) {
 		l->copy = malloc(len);
 		if (!l->copy)
 			return -ENOMEM;
 		if (dir == EXI_TX)
 			memcpy(l->copy, l->at, len);
-		l->in_place = false;
+		atomic_store(&sk->lent_in_place[dir], false);
 	}
 	l->state = EXI_LOAN_REPAID;
 	l->op.buf = l->copy ? l->copy : l->buffer;
@@ -318,10 +318,9 @@ static int move_repaid(enum exi_dir dir, struct exi_loan *l, size_t len)
 }
 
 /* It lies where its bytes are moved by a word. */
-static bool still_there(const struct exi_sock *sk, const struct exi_half *h,
-			const struct exi_loan *l)
+static bool still_there(const struct exi_sock *sk, const struct exi_half *h)
 {
-	return l->in_place && h->mode == EXI_MODE_RING &&
+	return exi_loan_in_place(sk, EXI_TX) && h->mode == EXI_MODE_RING &&
 	       !(h->ended | h->broken | (uint32_t)h->err) &&
 	       !atomic_load(&sk->sh->gone);
 }
@@ -336,11 +335,12 @@ static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
 		return -EINVAL;
 	if (!len) {
 		exi_flow_finish_locked(sk, dir, &l->op, 0);
-	} else if (dir == EXI_RX && l->in_place && h->mode == EXI_MODE_RING) {
+	} else if (dir == EXI_RX && exi_loan_in_place(sk, dir) &&
+		   h->mode == EXI_MODE_RING) {
 		sk->fab->lops->took(sk->fab, len);
 		exi_flow_account(sk, dir, len);
 		exi_flow_finish_locked(sk, dir, &l->op, 0);
-	} else if (dir == EXI_TX && still_there(sk, h, l)) {
+	} else if (dir == EXI_TX && still_there(sk, h)) {
 		sk->fab->lops->put(sk->fab, len);
 		exi_flow_account(sk, dir, len);
 		if (exi_unlikely(atomic_load(&sk->fab->unheard))) {
@@ -349,7 +349,7 @@ static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
 		}
 		exi_flow_finish_locked(sk, dir, &l->op, 0);
 	} else {
-		ret = move_repaid(dir, l, len);
+		ret = move_repaid(sk, dir, l, len);
 		if (ret)
 			return ret;
 	}
@@ -399,24 +399,27 @@ void exi_loan_cancel(struct exi_sock *sk)
 	}
 }
 
+/* A child that is forked meanwhile finds none, or one that is whole. */
 void exi_loan_drop(struct exi_sock *sk)
 {
 	enum exi_dir d;
 
 	for (d = EXI_RX; d <= EXI_TX; d++) {
-		if (!sk->loans[d])
+		struct exi_loan *l = sk->loans[d];
+
+		if (!l)
 			continue;
-		free(sk->loans[d]->copy);
-		free(sk->loans[d]->buffer);
-		free(sk->loans[d]);
-		sk->loans[d] = NULL;
+		__atomic_store_n(&sk->loans[d], NULL, __ATOMIC_SEQ_CST);
+		atomic_store(&sk->lent_in_place[d], false);
+		free(l->copy);
+		free(l->buffer);
+		free(l);
 	}
 }
 
 void exi_loan_forked(struct exi_sock *sk, enum exi_dir dir)
 {
-	if (!sk->loans[dir])
-		return;
-	sk->loans[dir]->state = EXI_LOAN_NONE;
-	sk->loans[dir]->in_place = false;
+	atomic_store(&sk->lent_in_place[dir], false);
+	if (sk->loans[dir])
+		sk->loans[dir]->state = EXI_LOAN_NONE;
 }

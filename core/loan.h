@@ -32,8 +32,7 @@ enum exi_loan_state {
 struct exi_loan {
 	struct exi_op op; /* listed in all states but the first */
 	enum exi_loan_state state;
-	_Atomic bool in_place; /* at is the fabric's memory */
-	bool told;	       /* of an error the caller is told */
+	bool told; /* of an error the caller is told */
 	char *at;
 	size_t len;
 	char *buffer; /* EXI_LOAN_BUFFER bytes, kept; null */
@@ -44,10 +43,7 @@ struct exi_loan {
 static inline bool exi_loan_in_place(const struct exi_sock *sk,
 				     enum exi_dir dir)
 {
-	const struct exi_loan *l =
-		__atomic_load_n(&sk->loans[dir], __ATOMIC_ACQUIRE);
-
-	return exi_unlikely(l) && atomic_load(&l->in_place);
+	return exi_unlikely(atomic_load(&sk->lent_in_place[dir]));
 }
 
 /* A loan of the direction: up to want bytes to fill (EXI_TX), or what comes next

@@ -511,13 +511,16 @@ static bool before_fork(const struct exi_sock *sk)
 	return atomic_load(&sk->born) < my_fork;
 }
 
+/* Another thread may close it, or make another in its place. */
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
+	struct exi_shared *sh = exi_sock_shared(sk);
+
 	if (!before_fork(sk))
 		return;
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
-	exi_holders_prefork(&sk->sh->holders);
-	atomic_store(&sk->sh->owner, 0);
+	exi_holders_prefork(&sh->holders);
+	atomic_store(&sh->owner, 0);
 	/* The child can be given no device, nor what is on loan: it will ask. */
 	if (stays(sk))
 		exi_family_keep(sk);

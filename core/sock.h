@@ -222,6 +222,9 @@ struct exi_sock {
 	struct exi_op *posted[2];  /* the op whose transfer is in flight */
 	uint32_t n_lent[2];	   /* of ops, see place.h */
 	struct exi_loan *loans[2]; /* null until the first, see loan.h */
+	/* What is on loan is the fabric's memory. Here, for a fork looks while
+	 * another thread closes. */
+	_Atomic bool lent_in_place[2];
 	struct exi_waiter *waiters[2];
 	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
 	/* What came of a message that no receive has, guarded as RX. */
@@ -390,9 +393,9 @@ EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
 EXI_SHIM extern bool exi_closes_seen;
 
 /* The kernel's name of a descriptor's socket, never reused; 0: it has none. */
-uint64_t exi_sock_cookie(int fd);
+EXI_SHIM uint64_t exi_sock_cookie(int fd);
 /* Remembers which socket the descriptor is; whether it still is. */
-void exi_sock_mark(struct exi_sock *sk, int fd);
+EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
 bool exi_sock_current(struct exi_sock *sk, int fd);
 
 /* A provider's connection for the socket, and its end. */

@@ -219,10 +219,7 @@ int exi_switch_forbidden(int fd)
 	return EXS_X_REASON_NONE;
 }
 
-/* Sends what Nagle, a cork or MSG_MORE holds back, leaving the options as they
- * were. What the peer's window holds back flows when the peer reads, so it may
- * stay; but a cork put back would hold its tail: -EAGAIN then. */
-static int push(int fd)
+int exi_switch_push(int fd)
 {
 	int nodelay = 0, cork = 0, on = 1, off = 0, held = 0;
 	socklen_t len = sizeof(int);
@@ -281,7 +278,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		atomic_store(&sh->hold_here, 1);
 		return -EOPNOTSUPP;
 	}
-	ret = push(sk->tcp->fd);
+	ret = exi_switch_push(sk->tcp->fd);
 	if (ret)
 		return ret;
 	ret = bytes_written(sk, &written);

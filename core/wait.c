@@ -27,6 +27,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -324,6 +325,25 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 /* --- on TCP ------------------------------------------------------------- */
 
+/* No sleep in poll is restarted, as that of a call without a time-out is after
+ * handlers that were installed so: 0 then. Which one ran is not known, so all
+ * must be. */
+static int interrupted(uint64_t deadline)
+{
+	bool restarts = false;
+	struct sigaction a;
+
+	for (int s = 1; s < NSIG && !deadline; s++) {
+		if (sigaction(s, NULL, &a) < 0 || a.sa_handler == SIG_DFL ||
+		    a.sa_handler == SIG_IGN)
+			continue;
+		if (!(a.sa_flags & SA_RESTART))
+			return -EINTR;
+		restarts = true;
+	}
+	return restarts ? 0 : -EINTR;
+}
+
 /* Without a descriptor to be woken by, one looks again now and then. */
 static int nap(uint64_t deadline)
 {
@@ -331,7 +351,7 @@ static int nap(uint64_t deadline)
 	struct timespec t = { .tv_nsec = EXI_UNKICKED_NS };
 
 	if (ppoll(NULL, 0, &t, NULL) < 0)
-		return -errno;
+		return interrupted(deadline);
 	return deadline && deadline <= soon ? -ETIMEDOUT : 0;
 }
 
@@ -368,6 +388,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	struct timespec left, *timeout = NULL;
 	struct exi_shared *sh;
 	bool kicked = true; /* when the state changes */
+	uint64_t limit = deadline;
 	eventfd_t drained;
 	int ret, err;
 
@@ -402,6 +423,8 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	exi_cancel_rest();
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
+	if (err == -EINTR)
+		err = interrupted(limit);
 	exi_cancel_rested();
 	exi_rest_over(&ends, true);
 	if (p[1].revents)
@@ -495,7 +518,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 	}
 	exi_rest_over(&ends, true);
 	exi_poller_heed();
-	return ret;
+	return ret == -EINTR ? interrupted(deadline) : ret;
 }
 
 int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)

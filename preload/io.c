@@ -22,17 +22,70 @@
 
 /* --- one buffer --------------------------------------------------------- */
 
+static uint64_t cookie_of(const struct exi_sock *sk)
+{
+	return sk ? atomic_load_explicit(&sk->cookie, memory_order_relaxed) : 0;
+}
+
+/* Another thread has passed it on, or the like, while a call waited: the kernel
+ * serves it from now on. */
+static bool left_us(const struct exi_sock *sk, int fd, uint64_t cookie)
+{
+	if (!cookie) /* shim_plain() asked, if it has not become another's */
+		cookie = cookie_of(sk);
+	return cookie && !exi_sock_find(fd) && exi_sock_cookie(fd) == cookie;
+}
+
+/* What is left of a call that did so much, or -EBADF. */
+static __attribute__((noinline)) ssize_t put_rest(const struct exi_sock *sk,
+						  int fd, uint64_t cookie,
+						  const char *buf, size_t n,
+						  int flags, ssize_t ret)
+{
+	size_t done = ret > 0 ? (size_t)ret : 0;
+
+	if (!left_us(sk, fd, cookie))
+		return ret;
+	exi_cancel_rest();
+	ret = native.send(fd, buf + done, n - done,
+			  done ? flags | MSG_NOSIGNAL : flags);
+	exi_cancel_rested();
+	if (ret < 0)
+		return done ? (ssize_t)done : -errno;
+	return (ssize_t)done + ret;
+}
+
+static __attribute__((noinline)) ssize_t get_rest(const struct exi_sock *sk,
+						  int fd, uint64_t cookie,
+						  char *buf, size_t n,
+						  int flags, ssize_t ret)
+{
+	size_t done = ret > 0 && !(flags & MSG_PEEK) ? (size_t)ret : 0;
+
+	if (!left_us(sk, fd, cookie))
+		return ret;
+	exi_cancel_rest();
+	ret = native.recv(fd, buf + done, n - done, flags);
+	exi_cancel_rested();
+	if (ret < 0)
+		return done ? (ssize_t)done : -errno;
+	return (ssize_t)done + ret;
+}
+
 /* Inline: where the kernel was asked, each return costs much. */
 static inline __attribute__((always_inline)) ssize_t
 put(int fd, const void *buf, size_t n, int flags)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
 	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
+	if (exi_unlikely(ret < (ssize_t)n && (ret >= 0 || ret == -EBADF)))
+		ret = put_rest(sk, fd, cookie, buf, n, flags & SEND_FLAGS, ret);
 	/* An edge-triggered set must look for room from now on. */
 	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk) {
 		atomic_fetch_add(&sk->cramped, 1);
@@ -70,6 +123,8 @@ static ssize_t discard(int fd, size_t n, int flags)
 static inline __attribute__((always_inline)) ssize_t get(int fd, void *buf,
 							 size_t n, int flags)
 {
+	const struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
@@ -77,8 +132,15 @@ static inline __attribute__((always_inline)) ssize_t get(int fd, void *buf,
 		n = SSIZE_MAX;
 	if (exi_unlikely((flags & MSG_TRUNC) && n))
 		return discard(fd, n, flags);
-	if (exi_likely(n))
-		return exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+	if (exi_likely(n)) {
+		ret = exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+		if (exi_unlikely(ret == -EBADF ||
+				 ((flags & MSG_WAITALL) && ret > 0 &&
+				  ret < (ssize_t)n)))
+			ret = get_rest(sk, fd, cookie, buf, n,
+				       flags & RECV_FLAGS, ret);
+		return ret;
+	}
 	/* Nothing is wanted, and waited for like something. */
 	ret = exi_flow_recv(fd, &(char){ 0 }, 1,
 			    (flags & RECV_FLAGS) | MSG_PEEK);

@@ -85,6 +85,8 @@ void shim_plain(int fd, int reason)
 			       "the peer does not let go of the fabric");
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
+	if (!sk->cookie) /* for calls that wait, see left_us() */
+		exi_sock_mark(sk, fd);
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
 }
 

@@ -1187,6 +1187,43 @@ static void a_child_sends_before_the_loan(void)
 	t_close(fd[1]);
 }
 
+static void *lend_and_close(void *arg)
+{
+	const _Atomic bool *over = arg;
+
+	while (!*over) {
+		const void *from;
+		int fd[2];
+		void *to;
+
+		t_pair(T_IPV4, fd);
+		T_EQ(exs_x_send_loan(fd[0], &to, 9, 0), 9);
+		T_OK(exs_x_send_commit(fd[0], 9, 0));
+		T_EQ(exs_x_recv_loan(fd[1], &from, 0), 9);
+		t_close(fd[0]);
+		t_close(fd[1]);
+	}
+	return NULL;
+}
+
+static void children_are_made_while_sockets_with_loans_close(void)
+{
+	_Atomic bool over = false;
+	pthread_t t;
+
+	t_init();
+	t = t_thread(lend_and_close, (void *)&over);
+	for (int i = 0; i < 100; i++) {
+		pid_t child = T_OK(t_fork());
+
+		if (child == 0)
+			_exit(0);
+		t_join(child);
+	}
+	over = true;
+	t_thread_join(t);
+}
+
 /* Which never uses it. */
 static void with_a_child_loans_are_copies(void)
 {
@@ -1257,6 +1294,7 @@ int main(int argc, char **argv)
 		T_ROW_LONG(loans_go_on_while_the_peer_comes_and_goes, 120),
 		T_ROW(a_child_reads_on_behind_the_loan),
 		T_ROW(a_child_sends_before_the_loan),
+		T_ROW(children_are_made_while_sockets_with_loans_close),
 		T_ROW(with_a_child_loans_are_copies),
 	};
 

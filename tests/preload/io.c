@@ -1146,3 +1146,28 @@ ROW(io_errno_stays)
 	say("%d", bad);
 #undef STAYS
 }
+
+static void drain_peer(void)
+{
+	drain(peer);
+}
+
+static void on_alarm(int sig)
+{
+}
+
+/* Also where there is no ring yet. */
+ROW(io_send_restarts_on_tcp)
+{
+	struct sigaction a = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+	struct itimerval soon = { .it_value.tv_usec = 20000 };
+
+	cold_pair(AF_INET, false);
+	fill(here);
+	nonblock(here, false);
+	sigaction(SIGALRM, &a, NULL);
+	later(100, drain_peer);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	TIMED("send", send(here, "x", 1, 0));
+	later_end();
+}

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/uio.h>
@@ -1245,6 +1246,168 @@ ROW(pass_to_itself)
 	answer("peer", peer);
 	put_text(peer, "answer");
 	answer("here", fd);
+}
+
+/* --- and while a thread waits in a call ---------------------------------- */
+
+static void read_some(void)
+{
+	char buf[16];
+
+	got("read", recv(here, buf, sizeof(buf), 0), buf);
+}
+
+static void read_parts(void)
+{
+	char buf[16];
+	struct iovec v[] = { { buf, 2 }, { buf + 2, sizeof(buf) - 2 } };
+
+	got("read", readv(here, v, 2), buf);
+}
+
+static void read_all(void)
+{
+	char buf[8];
+
+	got("read", recv(here, buf, sizeof(buf), MSG_WAITALL), buf);
+}
+
+static void pass_while(void (*waits)(void), const char *first)
+{
+	int sv[2];
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	later(0, waits);
+	put_text(peer, first);
+	pass_ms(20);
+	pass(sv[0], here);
+	put_text(peer, "hello");
+	later_end();
+	put_text(here, "there");
+	answer("peer", peer);
+}
+
+ROW(pass_while_read)
+{
+	pass_while(read_some, "");
+}
+
+ROW(pass_while_read_in_parts)
+{
+	pass_while(read_parts, "");
+}
+
+ROW(pass_while_all_is_read)
+{
+	pass_while(read_all, "and");
+}
+
+#define ALL ((size_t)8 << 20)
+
+static void send_all_of_it(void)
+{
+	char *buf = calloc(1, ALL);
+
+	is("sent", buf ? send(here, buf, ALL, 0) : -1);
+	free(buf);
+}
+
+ROW(pass_while_much_is_sent)
+{
+	static char buf[65536];
+	size_t n = 0;
+	ssize_t ret;
+	int sv[2];
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	later(0, send_all_of_it);
+	pass_ms(20);
+	pass(sv[0], here);
+	while (n < ALL && (ret = recv(peer, buf, sizeof(buf), 0)) > 0)
+		n += (size_t)ret;
+	later_end();
+	is("came", (long)n);
+}
+
+#define ROUNDS	30
+#define WAITING 30000
+
+/* Of a connection between two processes, whose other end does it, too. */
+static void warm_with(int fd, bool first)
+{
+	char buf[1000] = "";
+
+	for (int i = 0; i < 16; i++) {
+		if (first != i % 2) {
+			pass_ms(1);
+			put_all(fd, buf, sizeof(buf));
+		} else {
+			get_all(fd, buf, sizeof(buf));
+		}
+	}
+}
+
+static int unread(int fd)
+{
+	int n = 0;
+
+	ioctl(fd, FIONREAD, &n);
+	return n;
+}
+
+static void send_rounds(const struct sockaddr_storage *at, socklen_t len,
+			int go)
+{
+	static char buf[WAITING];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+		if (connect(fd, (const struct sockaddr *)at, len))
+			_exit(1);
+		warm_with(fd, true);
+		put_all(fd, buf, sizeof(buf));
+		(void)!read(go, &(char){ 0 }, 1);
+		close(fd);
+	}
+	_exit(0);
+}
+
+/* What had come from another process is there at once: who ended receiving
+ * would take it for the end. */
+ROW(splice_what_waits)
+{
+	struct sockaddr_storage at;
+	int l, p[2], go[2], n = 0;
+	socklen_t len;
+	pid_t pid;
+
+	if (pipe(go))
+		die("make a pipe");
+	l = listener(AF_INET, &at, &len);
+	pid = fork();
+	if (pid == 0)
+		send_rounds(&at, len, go[0]);
+	for (int i = 0; i < ROUNDS && pipe(p) == 0; i++) {
+		here = accept(l, NULL, NULL);
+		warm_with(here, false);
+		for (int64_t end = now_ns() + 1000000000;
+		     unread(here) < WAITING && now_ns() < end;)
+			pass_ms(1);
+		shutdown(here, SHUT_RD);
+		if (splice(here, NULL, p[1], NULL, 1, SPLICE_F_NONBLOCK) == 1)
+			n += unread(here) == WAITING - 1;
+		close(here);
+		(void)!write(go[1], "", 1);
+		close(p[0]);
+		close(p[1]);
+	}
+	is("whole", n);
+	child("child", pid);
 }
 
 /* --- threads ------------------------------------------------------------ */
