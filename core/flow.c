@@ -1586,7 +1586,8 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 	if (p->look.on) {
 		exi_look_spin(sk, dir, &p->look);
 		p->spun = !p->look.hit;
-		was_used(sk); /* a call that spins is no rest */
+		if (!exi_closes_seen) /* a call that spins is no rest */
+			was_used(sk);
 		return 0;
 	}
 	p->spun = false;
