@@ -325,6 +325,13 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 /* --- on TCP ------------------------------------------------------------- */
 
+/* A thread that sleeps does none. */
+static bool of_a_fault(int sig)
+{
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+	       sig == SIGILL || sig == SIGTRAP || sig == SIGSYS;
+}
+
 /* No sleep in poll is restarted, as that of a call without a time-out is after
  * handlers that were installed so: 0 then. Which one ran is not known, so all
  * must be. */
@@ -334,8 +341,8 @@ static int interrupted(uint64_t deadline)
 	struct sigaction a;
 
 	for (int s = 1; s < NSIG && !deadline; s++) {
-		if (sigaction(s, NULL, &a) < 0 || a.sa_handler == SIG_DFL ||
-		    a.sa_handler == SIG_IGN)
+		if (of_a_fault(s) || sigaction(s, NULL, &a) < 0 ||
+		    a.sa_handler == SIG_DFL || a.sa_handler == SIG_IGN)
 			continue;
 		if (!(a.sa_flags & SA_RESTART))
 			return -EINTR;
