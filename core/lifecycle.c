@@ -654,16 +654,15 @@ static int begin_close(int fd, struct exi_sock **ret)
 	if (!sk)
 		return close(fd) < 0 ? -errno : 0;
 	others = exi_name_remove(sk, fd);
+	exi_lock(&sk->link_lock);
+	/* Not while the service puts what has met into a set by this name. */
 	if (others >= 0)
 		close(fd);
-	if (others > 0)
-		return 0;
 	if (others == 0)
 		fd = atomic_load(&sk->fd);
-	exi_lock(&sk->link_lock);
-	if (atomic_load(&sk->fd) != fd || sk->closing) {
+	if (others > 0 || atomic_load(&sk->fd) != fd || sk->closing) {
 		exi_unlock(&sk->link_lock);
-		return -EBADF;
+		return others > 0 ? 0 : -EBADF;
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
