@@ -72,7 +72,7 @@ def what_is_not_accelerated_is_measured():
 
 def pairs_run_at_once():
     result = measure("pairs", "--rounds", "1", "--pairs", "1", "2")
-    check([r["pairs"] for r in result["rows"]] == 2 * [1, 1, 1, 2, 2, 2],
+    check([r["pairs"] for r in result["rows"]] == 2 * [1, 1, 1, 1, 2, 2, 2],
           result)
     for row in result["rows"]:
         check(row["unix"]["min"] > 0 and row["value"]["min"] > 0, row)
