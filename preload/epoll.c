@@ -77,14 +77,16 @@ struct item {
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
 	bool counted; /* what came made the set readable, see settle() */
-	bool armed;   /* its peer was asked to ring, for these: */
-	short armed_for;
 	bool dead;
-	bool disabled; /* one shot, and shot */
 	uint8_t shots; /* how often it was loaded */
 	uint32_t rung; /* edge: who asks for these is told, again if need be */
-	bool told;     /* edge: since it was added or changed */
-	bool blocked;  /* edge: could not send when looked at last */
+	/* Its holder looks at these without it: in another word than what others
+	 * change then, for compilers read several at once. */
+	bool armed; /* its peer was asked to ring, for these: */
+	short armed_for;
+	bool disabled;	   /* one shot, and shot */
+	bool told;	   /* edge: since it was added or changed */
+	bool blocked;	   /* edge: could not send when looked at last */
 	uint32_t cramped;  /* edge: of the socket, when it was told */
 	uint32_t over;	   /* edge: of OVER, when it was told */
 	unsigned int idle; /* looks in vain */

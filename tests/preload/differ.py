@@ -58,7 +58,7 @@ LEFT_OUT = {
         'jump_out_of_poll jump_out_of_recv jump_out_of_recv_all '
         'jump_out_of_send':
             'a handler runs in a later call than the one that it interrupts',
-        'life_closed_while_waited_on': 'a race by intent',
+        'epoll_set_closed life_closed_while_waited_on': 'a race by intent',
         'threads_cancel_epoll':
             'the locks of a thread that is cancelled in a call are forgotten',
     },
