@@ -219,31 +219,23 @@ int exi_switch_forbidden(int fd)
 	return EXS_X_REASON_NONE;
 }
 
+/* TCP_NODELAY flushes, tcp(7), also what is corked; and what the window holds
+ * back goes out corked or not until something else is queued behind it. */
 int exi_switch_push(int fd)
 {
-	int nodelay = 0, cork = 0, on = 1, off = 0, held = 0;
+	int nodelay = 0, on = 1, off = 0, held = 0;
 	socklen_t len = sizeof(int);
 
 	if (ioctl(fd, SIOCOUTQNSD, &held) < 0)
 		return -errno;
 	if (!held)
 		return 0;
-	if (getsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, &len) < 0)
-		return -errno;
-	len = sizeof(int);
 	if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &len) < 0)
 		return -errno;
-	if (cork)
-		setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof(off));
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (!nodelay)
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off));
-	if (!cork)
-		return 0;
-	setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
-	if (ioctl(fd, SIOCOUTQNSD, &held) < 0)
-		return -errno;
-	return held ? -EAGAIN : 0;
+	return 0;
 }
 
 static uint32_t position(struct exi_sock *sk, enum exi_dir dir)

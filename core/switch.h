@@ -52,8 +52,7 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 int exi_switch_allow(struct exi_sock *sk, int fd);
 
 /* Sends what Nagle, a cork or MSG_MORE holds back, leaving the options as they
- * were. What the peer's window holds back flows when the peer reads, so it may
- * stay; but a cork put back would hold its tail: -EAGAIN then. */
+ * were. What the peer's window holds back flows when the peer reads. */
 int exi_switch_push(int fd);
 
 /* Which end of a connection that plain calls made this is. */

@@ -13,7 +13,8 @@ from common import (HOST, Server, Shim, blob, everywhere, fail, free_port,
 NGINX = """daemon off; error_log stderr; pid {0}/pid;
 worker_processes {4}; master_process {5};
 {2} events {{ worker_connections 256; }}
-http {{ access_log off; sendfile on; keepalive_requests 100000;
+http {{ access_log off; sendfile on; tcp_nopush on;
+keepalive_requests 100000;
 client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;
 uwsgi_temp_path {0}/d; scgi_temp_path {0}/e;
 server {{ listen {3}:{1}; root {0}/www; }} }}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Moving a live connection to the fabric and back, on request: nothing is
  * lost, plain calls work after a downgrade, reasons tell who asked. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -196,6 +198,38 @@ static void a_plain_pair_that_was_used_can_be_adopted(void)
 	adopt_plain_pair(20000);
 }
 
+/* As of a server that sends a file with its header: more than the peer's window
+ * takes, and the end of it corked. */
+static void a_corked_sender_with_a_backlog_moves_on(void)
+{
+	int fd[2], on = 1, corked = 0;
+	socklen_t len = sizeof(corked);
+	uint64_t queued = 0;
+	unsigned char buf[10007];
+	ssize_t n;
+
+	t_init();
+	t_plain_pair(fd);
+	T_OK(setsockopt(fd[0], IPPROTO_TCP, TCP_CORK, &on, sizeof(on)));
+	do {
+		t_fill(buf, sizeof(buf), 6, queued);
+		n = send(fd[0], buf, sizeof(buf), MSG_DONTWAIT);
+		queued += n > 0 ? (uint64_t)n : 0;
+	} while (n > 0);
+	T_OK(exs_x_adopt(fd[1]));
+	T_OK(exs_x_adopt(fd[0]));
+	T_UNTIL(!strcmp(t_info(fd[0]).exs_x_tx_fabric, conf_here().fabric));
+	T_OK(getsockopt(fd[0], IPPROTO_TCP, TCP_CORK, &corked, &len));
+	T_EQ(corked, 1);
+	t_recv_stream(fd[1], 6, 0, queued, sizeof(buf));
+	t_send_stream(fd[0], 6, queued, 5000, 5000);
+	t_recv_stream(fd[1], 6, queued, 5000, 5000);
+	T_OK(setsockopt(fd[0], IPPROTO_TCP, TCP_CORK, &(int){ 0 }, sizeof(on)));
+	t_settle_pair(fd[0], fd[1], conf_here());
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static void without_adoption_a_plain_pair_stays_on_tcp(void)
 {
 	char buf[4000] = { 0 };
@@ -384,6 +418,7 @@ static const struct t_row rows[] = {
 	T_ROW(threads_may_downgrade_and_adopt_at_once),
 	T_ROW(a_plain_pair_can_be_adopted),
 	T_ROW(a_plain_pair_that_was_used_can_be_adopted),
+	T_ROW(a_corked_sender_with_a_backlog_moves_on),
 	T_ROW(without_adoption_a_plain_pair_stays_on_tcp),
 	CONF_ROWS(a_sleeping_receiver_follows_the_switch),
 	CONF_ROWS(posted_receives_follow_the_switch),
