@@ -255,8 +255,8 @@ static ssize_t send_unheard(struct exi_sock *sk, struct exi_half *h,
 					  : n;
 }
 
-static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
-			     const void *buf, size_t len)
+static inline __attribute__((always_inline)) ssize_t
+send_ring(struct exi_sock *sk, struct exi_half *h, const void *buf, size_t len)
 {
 	ssize_t n;
 
@@ -280,6 +280,12 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 		return -EAGAIN;
 	}
 	return n;
+}
+
+static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
+			     const void *buf, size_t len)
+{
+	return send_ring(sk, h, buf, len);
 }
 
 static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
@@ -358,8 +364,9 @@ static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 	return -err;
 }
 
-static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
-			     size_t len, int flags)
+static inline __attribute__((always_inline)) ssize_t
+recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
+	  int flags)
 {
 	/* Before the look at the ring: what was written before the peer went
 	 * is found. */
@@ -385,6 +392,12 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	if (n == -EPROTO)
 		return exi_flow_fabric_failed(sk, h);
 	return n;
+}
+
+static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
+			     size_t len, int flags)
+{
+	return recv_ring(sk, h, buf, len, flags);
 }
 
 /* TCP ended while the peer was sending the ring's rest over it: what did not
@@ -1199,14 +1212,11 @@ static uint64_t was_used(struct exi_sock *sk)
 	return now;
 }
 
-static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
+static struct exi_sock *look_anew(struct exi_sock *sk, int fd)
 {
-	uint64_t last;
+	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
 	uint32_t generation;
 
-	if (exi_closes_seen)
-		return sk;
-	last = atomic_load_explicit(&sk->used, memory_order_relaxed);
 	if (exi_likely(was_used(sk) - last < REST_TICKS))
 		return sk;
 	generation = atomic_load(&sk->generation);
@@ -1219,6 +1229,11 @@ static struct exi_sock *still_ours(struct exi_sock *sk, int fd)
 	       atomic_load(&sk->generation) == generation)
 		sched_yield();
 	return exi_sock_get(fd, &sk) ? NULL : sk;
+}
+
+static inline struct exi_sock *still_ours(struct exi_sock *sk, int fd)
+{
+	return exi_likely(exi_closes_seen) ? sk : look_anew(sk, fd);
 }
 
 /* The rendezvous must come before the bytes that pass its mark. */
@@ -1564,14 +1579,20 @@ bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return false;
 }
 
-/* An attempt found nothing. Spinning comes before the system calls that tell
- * whether the call may wait: they take longer than most replies. What they said
- * last decides whether to spin; what they say now, whether to sleep. */
+/* Spinning comes before the system calls that tell whether the call may wait: they
+ * take longer than most replies. What they said last decides whether to spin;
+ * what they say now, whether to sleep. */
+static bool may_wait(const struct exi_sock *sk, int flags)
+{
+	return !(flags & MSG_DONTWAIT) &&
+	       atomic_load_explicit(&sk->blocks, memory_order_relaxed);
+}
+
+/* An attempt found nothing. */
 void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 			  struct exi_flow_patience *p)
 {
-	if (!(flags & MSG_DONTWAIT) && !p->spun &&
-	    atomic_load_explicit(&sk->blocks, memory_order_relaxed))
+	if (!p->spun && may_wait(sk, flags))
 		exi_look_begin(sk, dir, &p->look);
 }
 
@@ -1957,41 +1978,43 @@ static int before_urgent(struct exi_sock *sk, int fd)
 			       exi_now_ns() + 10000000000u);
 }
 
-ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
+/* What most calls find: a stream on a fabric, and nobody who is to be asked or
+ * to go first. Its direction is locked then; null: the long way. */
+static inline struct exi_shared *enter_ring(struct exi_sock *sk, int fd,
+					    enum exi_dir dir)
 {
-	return exi_flow_send_from(fd, buf, len, flags, NULL);
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[dir];
+
+	/* Without the lock: a hint, which spares others to take it twice. */
+	if (h->mode != EXI_MODE_RING || !exi_sock_lock(sk, fd, dir, &sh))
+		return NULL;
+	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab &&
+		       exi_list_empty(&sk->ops[dir]) && !sk->framed &&
+		       h->meet_at == UINT64_MAX &&
+		       !(dir == EXI_TX && sk->fab->pops)))
+		return sh;
+	exi_half_unlock(h);
+	return NULL;
 }
 
-ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
-			   struct exi_region *region)
+static ssize_t send_failed(ssize_t n, int flags)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
+	if (n == -EPIPE)
+		exi_flow_broken(flags & MSG_NOSIGNAL);
+	return n;
+}
+
+/* The long way of a send that did so much. */
+static __attribute__((noinline)) ssize_t
+send_on(struct exi_sock *sk, int fd, const void *buf, size_t len, int flags,
+	struct exi_region *region, size_t done)
+{
 	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
 	bool whole = false;
-	size_t done = 0;
 	ssize_t n;
-	int ret;
 
-	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		ret = exi_sock_use(fd, &sk);
-		if (ret)
-			return ret;
-	}
-	if (exi_unlikely(sk->framed))
-		return one_message(EXS_EVT_SEND, fd, (void *)(uintptr_t)buf,
-				   len, flags);
-	if (exi_unlikely(flags & MSG_OOB)) {
-		ret = before_urgent(sk, fd);
-		if (ret)
-			return ret;
-	}
-	sk = still_ours(sk, fd);
-	if (exi_unlikely(!sk))
-		return -EBADF;
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
-	exi_flow_before_send(sk, fd, len);
 	for (;;) {
 		if (!exi_flow_lock_half(sk, fd, EXI_TX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
@@ -2041,11 +2064,57 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 	}
 	if (n > 0)
 		done += (size_t)n;
-	if (done)
-		return (ssize_t)done;
-	if (n == -EPIPE)
-		exi_flow_broken(flags & MSG_NOSIGNAL);
-	return n;
+	return done ? (ssize_t)done : send_failed(n, flags);
+}
+
+ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
+			   struct exi_region *region)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_shared *sh = NULL;
+	ssize_t n;
+	int ret;
+
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
+		struct exi_sock *used;
+
+		ret = exi_sock_use(fd, &used);
+		if (ret)
+			return ret;
+		sk = used;
+	}
+	sk = still_ours(sk, fd);
+	if (exi_unlikely(!sk))
+		return -EBADF;
+	if (exi_likely(!(flags & MSG_OOB)))
+		sh = enter_ring(sk, fd, EXI_TX);
+	if (exi_likely(sh)) {
+		n = send_ring(sk, &sh->half[EXI_TX], buf, len);
+		exi_half_unlock(&sh->half[EXI_TX]);
+		if (exi_likely(n == (ssize_t)len))
+			return n;
+		return n < 0 && n != -EAGAIN
+			       ? send_failed(n, flags)
+			       : send_on(sk, fd, buf, len, flags, region,
+					 n > 0 ? (size_t)n : 0);
+	}
+	if (exi_unlikely(sk->framed))
+		return one_message(EXS_EVT_SEND, fd, (void *)(uintptr_t)buf,
+				   len, flags);
+	if (exi_unlikely(flags & MSG_OOB)) {
+		ret = before_urgent(sk, fd);
+		if (ret)
+			return ret;
+	}
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	exi_flow_before_send(sk, fd, len);
+	return send_on(sk, fd, buf, len, flags, region, 0);
+}
+
+ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
+{
+	return exi_flow_send_from(fd, buf, len, flags, NULL);
 }
 
 /* Of a call that may be long, as long as it is not known where the rest goes. */
@@ -2175,27 +2244,15 @@ static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
-ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+/* The long way of a receive that did so much. */
+static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
+						 void *buf, size_t len,
+						 int flags, size_t done)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
 	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
-	size_t done = 0;
 	ssize_t n;
-	int ret;
 
-	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		ret = exi_sock_use(fd, &sk);
-		if (ret)
-			return ret;
-	}
-	if (exi_unlikely(sk->framed))
-		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
-	sk = still_ours(sk, fd);
-	if (exi_unlikely(!sk))
-		return -EBADF;
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
 	for (;;) {
 		bool bare = false;
 		struct exi_half *h;
@@ -2261,4 +2318,47 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		exi_link_ended(sk, fd);
 	exi_flow_after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
+}
+
+ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_shared *sh = NULL;
+	ssize_t n;
+	int ret;
+
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
+		struct exi_sock *used;
+
+		ret = exi_sock_use(fd, &used);
+		if (ret)
+			return ret;
+		sk = used;
+	}
+	sk = still_ours(sk, fd);
+	if (exi_unlikely(!sk))
+		return -EBADF;
+	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
+		sh = enter_ring(sk, fd, EXI_RX);
+	if (exi_likely(sh)) {
+		n = recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
+		if (n == -EAGAIN && may_wait(sk, flags) &&
+		    exi_look_held(sk, EXI_RX))
+			n = recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
+		exi_half_unlock(&sh->half[EXI_RX]);
+		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))
+			return n;
+		if (n > 0)
+			return recv_on(sk, fd, buf, len, flags, (size_t)n);
+		if (n == 0 && len)
+			exi_link_ended(sk, fd);
+		if (n != -EAGAIN || exi_flow_nonblocking(sk, fd, flags))
+			return n;
+		return recv_on(sk, fd, buf, len, flags, 0);
+	}
+	if (exi_unlikely(sk->framed))
+		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	return recv_on(sk, fd, buf, len, flags, 0);
 }

@@ -199,6 +199,30 @@ static void kick_word(struct exi_shared *sh, enum exi_dir dir,
 	ret->value = atomic_load_explicit(&sh->kick[dir], memory_order_seq_cst);
 }
 
+/* As long as a copy of a few kilobytes. */
+#define LOOKS_HELD 32
+
+bool exi_look_held(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_spin *s = &h->spin;
+	struct exi_word w;
+
+	if (get(&s->skip) || !exi_config()->spin_us || sk->fab->ops->poll ||
+	    sk->fab->ops->peer_cpu(sk->fab) == exi_cpu())
+		return false;
+	sk->fab->ops->word(sk->fab, dir, &w);
+	for (int i = 0; !changed(&w); i++) {
+		if (i == LOOKS_HELD)
+			return false;
+		exi_pause();
+	}
+	if (exi_unlikely(get(&s->failed) | get(&s->backoff)))
+		exi_spin_result(s, true);
+	h->spins++;
+	return true;
+}
+
 void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 {
 	struct exi_shared *sh = sk->sh;

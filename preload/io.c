@@ -74,9 +74,8 @@ static __attribute__((noinline)) ssize_t get_rest(const struct exi_sock *sk,
 
 /* Inline: where the kernel was asked, each return costs much. */
 static inline __attribute__((always_inline)) ssize_t
-put(int fd, const void *buf, size_t n, int flags)
+put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
 	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
@@ -120,10 +119,9 @@ static ssize_t discard(int fd, size_t n, int flags)
 	return ret;
 }
 
-static inline __attribute__((always_inline)) ssize_t get(int fd, void *buf,
-							 size_t n, int flags)
+static inline __attribute__((always_inline)) ssize_t
+get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 {
-	const struct exi_sock *sk = exi_sock_find(fd);
 	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
@@ -156,45 +154,54 @@ static bool kernels(int flags)
 
 HOOK ssize_t read(int fd, void *buf, size_t n)
 {
-	if (exi_likely(!shim_sock(fd)))
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (exi_likely(!sk))
 		return native.read(fd, buf, n);
 	if (exi_unlikely(!n)) /* not so recv() */
 		return 0;
-	return shim_result(get(fd, buf, n, 0));
+	return shim_result(get(sk, fd, buf, n, 0));
 }
 ALIAS(__read, read);
 
 HOOK ssize_t write(int fd, const void *buf, size_t n)
 {
-	if (exi_likely(!shim_sock(fd)))
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (exi_likely(!sk))
 		return native.write(fd, buf, n);
-	return shim_result(put(fd, buf, n, 0));
+	return shim_result(put(sk, fd, buf, n, 0));
 }
 ALIAS(__write, write);
 
 HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recv(fd, buf, n, flags);
-	return shim_result(get(fd, buf, n, flags));
+	return shim_result(get(sk, fd, buf, n, flags));
 }
 
 HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
-	if (exi_unlikely(!shim_sock(fd)))
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (exi_unlikely(!sk))
 		return native.send(fd, buf, n, flags);
-	return shim_result(put(fd, buf, n, flags));
+	return shim_result(put(sk, fd, buf, n, flags));
 }
 ALIAS(__send, send);
 
 HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 		      struct sockaddr *addr, socklen_t *len)
 {
+	struct exi_sock *sk = shim_sock(fd);
 	ssize_t ret;
 
-	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
-	ret = shim_result(get(fd, buf, n, flags));
+	ret = shim_result(get(sk, fd, buf, n, flags));
 	/* TCP names nobody. */
 	if (ret < 0 || !addr || !len)
 		return ret;
@@ -207,11 +214,13 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		    const struct sockaddr *addr, socklen_t len)
 {
-	if (exi_unlikely(!shim_sock(fd) || (flags & MSG_FASTOPEN)))
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (exi_unlikely(!sk || (flags & MSG_FASTOPEN)))
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
 		return shim_result(-EINVAL);
-	return shim_result(put(fd, buf, n, flags));
+	return shim_result(put(sk, fd, buf, n, flags));
 }
 
 /* --- several buffers ---------------------------------------------------- */
@@ -219,12 +228,12 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 /* Not inline, for calls on several. */
 static ssize_t put_piece(int fd, const void *buf, size_t n, int flags)
 {
-	return put(fd, buf, n, flags);
+	return put(exi_sock_find(fd), fd, buf, n, flags);
 }
 
 static ssize_t get_piece(int fd, void *buf, size_t n, int flags)
 {
-	return get(fd, buf, n, flags);
+	return get(exi_sock_find(fd), fd, buf, n, flags);
 }
 
 static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)

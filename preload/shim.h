@@ -36,11 +36,13 @@ extern _Atomic bool shim_left, shim_leaves;
 static inline struct exi_sock *shim_sock(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
+	enum exi_role role;
 
 	if (exi_likely(!sk))
 		return NULL;
-	return sk->adopted && (sk->role == EXI_ROLE_CONNECT ||
-			       sk->role == EXI_ROLE_ACCEPT)
+	role = sk->role;
+	return sk->adopted && (role == EXI_ROLE_CONNECT ||
+			       role == EXI_ROLE_ACCEPT)
 		       ? sk
 		       : NULL;
 }

@@ -68,6 +68,9 @@ static inline void copy_in(void *to, const unsigned char *ring, size_t n)
 		copy_far(to, ring, n, false);
 }
 
+/* Out of line, so that what is frequent saves no registers for it. */
+#define RARE __attribute__((noinline))
+
 static uint32_t *plain(const _Atomic uint32_t *w)
 {
 	return (uint32_t *)(uintptr_t)w;
@@ -75,8 +78,8 @@ static uint32_t *plain(const _Atomic uint32_t *w)
 
 /* Position pos was just passed: wakes who waits for that. Who waits for a
  * later one is rung then; who waited for an earlier one was. */
-static void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
-		      const _Atomic uint32_t *word)
+static RARE void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+			   const _Atomic uint32_t *word)
 {
 	if ((wait & ~SHMP_WAIT_MASK) != SHMP_WAIT_AT(pos))
 		return;
@@ -247,7 +250,7 @@ static int no_room(struct shmp_priv *p, bool again)
 	return -ENOBUFS;
 }
 
-static ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
+static RARE ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
@@ -294,7 +297,7 @@ static int conn_end(struct exi_conn *c)
 
 /* --- receiving ---------------------------------------------------------- */
 
-static void publish_taken(struct exi_conn *c)
+static RARE void publish_taken(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
@@ -389,8 +392,8 @@ static size_t pass_all(struct shmp_priv *p, struct shmp_rx *rx)
 }
 
 /* Copies up to len unread bytes, over several records, leaving them. */
-static ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at, void *buf,
-		    size_t len)
+static RARE ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at,
+			 void *buf, size_t len)
 {
 	struct shmp_rx rx = *at;
 	size_t done = 0, passed = 0;
@@ -446,16 +449,14 @@ static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
 	return n;
 }
 
-static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
+/* What follows what was done. */
+static RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
+			       size_t done)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
-	size_t done;
 	int ret = 0;
 
-	if (exi_unlikely(flags & MSG_PEEK))
-		return peek(p, rx, buf, len);
-	done = recv_small(c, buf, len);
 	while (done < len && (ret = look(p, rx)) > 0) {
 		size_t n = rx->len - rx->used;
 
@@ -472,6 +473,17 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	if (!len && (ret = look(p, rx)) > 0)
 		ret = 0;
 	return ret;
+}
+
+static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
+{
+	size_t done;
+
+	if (exi_unlikely(flags & MSG_PEEK))
+		return peek(shmp_priv(c), &shmp_shared(c)->rx, buf, len);
+	done = recv_small(c, buf, len);
+	return exi_likely(done && done == len) ? (ssize_t)done
+					       : recv_large(c, buf, len, done);
 }
 
 /* --- loans -------------------------------------------------------------- */
