@@ -27,6 +27,9 @@
 /* And then so many times as large. */
 #define GROW_TIMES 16u
 
+/* Room for less counts as none, see least_room(). */
+#define LEAST_ROOM 2048
+
 /* Copies of at least this go in blocks, and the lines of the ring that the next
  * block needs are asked for ahead: they lie in the other core's cache, and
  * fetched one by one they set the pace. */
@@ -135,6 +138,13 @@ static inline void publish(struct exi_conn *c, struct shmp_record *r,
 	tx->head += shmp_record_bytes(len);
 }
 
+/* So a short send goes whole or not at all, and records that several threads
+ * write stay in one piece, as in the kernel's larger buffers. */
+static int64_t least_room(const struct shmp_tx *tx)
+{
+	return tx->bytes / 8 < LEAST_ROOM ? tx->bytes / 8 : LEAST_ROOM;
+}
+
 /* Ends the ring after a record of len bytes at head. */
 static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
 {
@@ -218,24 +228,29 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
 		uint32_t bytes = tx->bytes;
 		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
-		size_t n = len;
+		uint32_t fits = shmp_fits(bytes - offset);
+		uint32_t n = len > PIECE_MAX ? PIECE_MAX : (uint32_t)len;
+		int64_t need = shmp_record_bytes(n);
 
-		if (n > PIECE_MAX)
-			n = PIECE_MAX;
-		if (n > shmp_fits(bytes - offset))
-			n = shmp_fits(bytes - offset);
-		if (room >= (int64_t)shmp_record_bytes((uint32_t)n))
-			return (ssize_t)n;
+		if (n > fits) { /* the rest lies at the ring's beginning */
+			need = shmp_record_bytes(fits) +
+			       shmp_record_bytes(n - fits);
+			n = fits;
+		}
+		if (room >= need)
+			return n;
 		room = refresh_limit(tx, p);
 		if (room < 0)
 			return -EPROTO;
 		room -= SHMP_RESERVE;
-		if (room >= (int64_t)shmp_record_bytes((uint32_t)n))
-			return (ssize_t)n;
+		if (room >= need)
+			return n;
 		if ((n >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
 			continue;
-		if (room >= (int64_t)(2 * SHMP_ALIGN))
-			return shmp_fits((uint32_t)room);
+		if (room >= least_room(tx)) {
+			fits = shmp_fits((uint32_t)room);
+			return n < fits ? n : fits;
+		}
 		tx->full_at = tx->taken;
 		return 0;
 	}
@@ -546,10 +561,8 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
-	/* Sleepers are woken for a quarter of the ring, and by the smallest
-	 * room nobody is kept. */
-	return refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
-		       (int64_t)(2 * SHMP_ALIGN) ||
+	/* Sleepers are woken for a quarter of the ring. */
+	return refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >= least_room(tx) ||
 	       (stalled(tx) && (can_grow(p, tx) || (p->small && !p->gave_up)));
 }
 

@@ -188,7 +188,7 @@ static void sleep_or_not(void)
 		ops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
 	}
 	if (ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD) == 0) {
-		T_EQ(ops->send(ends[0], buf, 100, 0), -EAGAIN);
+		T(!ops->ready(ends[0], EXI_TX));
 		ops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
 	}
 }
@@ -307,6 +307,30 @@ static void rings_of_any_size_lose_nothing(void)
 
 /* Small messages that nobody takes get room as in the kernel's buffers; those
  * that somebody takes get none, however many they are. */
+/* Also where the ring is almost full, so that nothing of another thread's comes
+ * in between. */
+static void a_short_send_is_whole_or_not_at_all(void)
+{
+	struct t_rng rng = { 5 };
+	int refused = 0;
+	ssize_t n;
+
+	begin("16");
+	for (int i = 0; i < STEPS; i++) {
+		size_t len = t_chunk(&rng, 2000);
+		bool ready = ops->ready(ends[0], EXI_TX);
+
+		n = ops->send(ends[0], buf, len, 0);
+		T_EQ(n, n < 0 ? -EAGAIN : (ssize_t)len);
+		T(n > 0 || !ready);
+		refused += n < 0;
+		len = t_below(&rng, 3) ? 0 : t_chunk(&rng, 8000);
+		T(!len || ops->recv(ends[1], buf, len, 0) != 0);
+	}
+	T(refused > 100);
+	end();
+}
+
 static void what_nobody_takes_gets_room(void)
 {
 	struct stream s = { .seed = 1 };
@@ -591,6 +615,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_grow_lose_nothing, 120),
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
 	T_ROW_LONG(rings_of_any_size_lose_nothing, 120),
+	T_ROW(a_short_send_is_whole_or_not_at_all),
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(without_memory_a_ring_stays_small),
