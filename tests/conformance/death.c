@@ -316,6 +316,9 @@ static void unread_bytes(bool downgraded)
 	T_OK(exs_x_downgrade(s));
 	T_EQ(recv(s, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
 	t_check_bytes(buf, sizeof(buf), 1, 0);
+	/* As conf_recv_dead_end() says. */
+	if (conf_between())
+		T_ERR(recv(s, buf, 1, 0), ECONNRESET);
 	T_EQ(recv(s, buf, 1, 0), 0);
 	t_close(s);
 }
