@@ -15,6 +15,7 @@
 #include "core/poll.h"
 #include "core/queue.h"
 #include "core/registry.h"
+#include "core/remote.h"
 #include "core/service.h"
 #include "core/sock.h"
 #include "core/surroundings.h"
@@ -59,9 +60,13 @@ static void in_child(void)
 	exi_registry_forked(); /* its modules go after their users */
 }
 
+/* The libraries of devices end after us, and what they had is not the service's
+ * to look at any more. */
 __attribute__((destructor)) static void ends(void)
 {
 	exi_sock_exit();
+	if (exi_remote_used())
+		exi_service_stop();
 }
 
 void exi_core_fork_begins(void)
