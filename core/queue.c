@@ -841,7 +841,10 @@ static int arm(struct view *v, struct exi_word *words)
 		words[i] = h->word;
 		if (!exi_sock_lock(sk, h->hot.fd, dir, &sh))
 			return -EBUSY;
-		ret = sh != h->sh || !sk->fab
+		/* It may have left the fabric since, where what lies next can be
+		 * of its return, of which it has not heard. */
+		ret = sh != h->sh || !sk->fab ||
+				      sh->half[dir].mode != EXI_MODE_RING
 			      ? -EBUSY
 			      : sk->fab->ops->arm(sk->fab, dir,
 						  exi_place_waits(sk, dir)

@@ -233,8 +233,9 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		int64_t need = shmp_record_bytes(n);
 
 		if (n > fits) { /* the rest lies at the ring's beginning */
-			need = shmp_record_bytes(fits) +
-			       shmp_record_bytes(n - fits);
+			need = shmp_record_bytes(fits);
+			if (n <= least_room(tx))
+				need += shmp_record_bytes(n - fits);
 			n = fits;
 		}
 		if (room >= need)
