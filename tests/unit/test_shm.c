@@ -305,8 +305,6 @@ static void rings_of_any_size_lose_nothing(void)
 		stream(100 + i, sizes[i], true);
 }
 
-/* Small messages that nobody takes get room as in the kernel's buffers; those
- * that somebody takes get none, however many they are. */
 /* Also where the ring is almost full, so that nothing of another thread's comes
  * in between. */
 static void a_short_send_is_whole_or_not_at_all(void)
@@ -331,6 +329,8 @@ static void a_short_send_is_whole_or_not_at_all(void)
 	end();
 }
 
+/* Small messages that nobody takes get room as in the kernel's buffers; those
+ * that somebody takes get none, however many they are. */
 static void what_nobody_takes_gets_room(void)
 {
 	struct stream s = { .seed = 1 };
