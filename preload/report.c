@@ -298,7 +298,7 @@ __attribute__((destructor)) void shim_report(void)
 	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
 		exi_log_write(EXI_LOG_WARN,
 			      "EXS_REPORT: cannot write to \"%s\": %s", path,
-			      strerror(errno));
+			      strerrordesc_np(errno));
 	if (fd >= 0)
 		write_unheard(fd, &t);
 	if (fd >= 0 && fd != stderr_fd)

@@ -5,6 +5,7 @@
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <locale.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -21,6 +22,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -954,6 +956,35 @@ ROW(end_by_quick_exit)
 ROW(end_by_number)
 {
 	end_by(by_number);
+}
+
+static void leave(int sig)
+{
+	_exit(3);
+}
+
+static void in_malloc(int status)
+{
+	static const struct itimerval soon = { .it_value.tv_usec = 1000 };
+	static void *_Atomic block;
+
+	signal(SIGALRM, leave);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	for (;; poll(NULL, 0, 0)) /* a sanitizer holds signals back till then */
+		for (int i = 0; i < 10000; i++) {
+			block = malloc(16384);
+			free(block);
+		}
+}
+
+/* A handler may end the process wherever it is. */
+ROW(end_in_malloc)
+{
+	setlocale(LC_ALL, "C.UTF-8"); /* messages are looked up */
+	for (int i = 0; i < 12; i++) {
+		end_by(in_malloc);
+		close(peer);
+	}
 }
 
 /* --- forks of all kinds ------------------------------------------------- */

@@ -21,6 +21,7 @@ ROWS = {
     'end_by__Exit': [1, 2],
     'end_by_quick_exit': [1, 2],
     'end_by_number': [1, 2],
+    'end_in_malloc': 12 * [1] + [24],
     # A child that only inherits says nothing.
     'fork_exit_does_not_close': [2],
     'system_and_popen': [2],
@@ -47,11 +48,11 @@ def told(behave, exs, row):
                   for m in found)
 
 
-def unwritable(behave, exs):
+def unwritable(behave, exs, row):
     """What it says where the report cannot go."""
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     done = subprocess.run([exs, 'run', '--report=/dev/null/none', behave,
-                           'end_by_exit'], env=env, text=True,
+                           row], env=env, text=True, timeout=60,
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
 
@@ -122,9 +123,10 @@ def main():
         if seen != want:
             print('%s: %s, not %s' % (row, seen, want))
             good = False
-    if not unwritable(behave, exs):
-        print('nothing is said of a report that cannot be written')
-        good = False
+    for row in ('end_by_exit', 'end_in_malloc'):
+        if not unwritable(behave, exs, row):
+            print('%s: nothing is said of a report that cannot be written' % row)
+            good = False
     if unheard(exs) != 3:
         print('a report that nobody reads changes how the program ends')
         good = False
