@@ -987,6 +987,39 @@ ROW(end_in_malloc)
 	}
 }
 
+/* What the peer sent is not read by who ends. */
+static void end_unread(int sig)
+{
+	int go[2];
+	pid_t pid;
+
+	pair();
+	is("pipe", pipe(go));
+	pid = fork();
+	if (pid == 0) {
+		close(peer);
+		if (read(go[0], &pid, 1) == 1 && sig)
+			raise(sig);
+		_exit(3);
+	}
+	close(here);
+	put_text(peer, "unread");
+	is("go", write(go[1], "", 1));
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
+ROW(end_by__exit_unread)
+{
+	end_unread(0);
+}
+
+ROW(end_by_a_signal_unread)
+{
+	end_unread(SIGKILL);
+}
+
 /* --- forks of all kinds ------------------------------------------------- */
 
 int __clone(int (*f)(void *), void *stack, int flags, void *arg, ...);
