@@ -1231,9 +1231,20 @@ static struct exi_sock *look_anew(struct exi_sock *sk, int fd)
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
-static inline struct exi_sock *still_ours(struct exi_sock *sk, int fd)
+/* The socket that a call on the descriptor is for. */
+static inline int look_up(int fd, struct exi_sock **ret)
 {
-	return exi_likely(exi_closes_seen) ? sk : look_anew(sk, fd);
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
+		int err = exi_sock_use(fd, ret);
+
+		if (err)
+			return err;
+		sk = *ret;
+	}
+	*ret = exi_likely(exi_closes_seen) ? sk : look_anew(sk, fd);
+	return exi_likely(*ret) ? 0 : -EBADF;
 }
 
 /* The rendezvous must come before the bytes that pass its mark. */
@@ -1252,13 +1263,10 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 
 int exi_flow_addressed(int fd, struct exi_sock **ret)
 {
-	int err = exi_sock_use(fd, ret);
+	int err = look_up(fd, ret);
 
 	if (err)
 		return err;
-	*ret = still_ours(*ret, fd);
-	if (!*ret)
-		return -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(*ret)))
 		exi_family_ask(*ret); /* a failure is told by the attempt */
 	return 0;
@@ -2070,22 +2078,13 @@ send_on(struct exi_sock *sk, int fd, const void *buf, size_t len, int flags,
 ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			   struct exi_region *region)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
 	struct exi_shared *sh = NULL;
+	struct exi_sock *sk;
 	ssize_t n;
-	int ret;
+	int ret = look_up(fd, &sk);
 
-	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		struct exi_sock *used;
-
-		ret = exi_sock_use(fd, &used);
-		if (ret)
-			return ret;
-		sk = used;
-	}
-	sk = still_ours(sk, fd);
-	if (exi_unlikely(!sk))
-		return -EBADF;
+	if (exi_unlikely(ret))
+		return ret;
 	if (exi_likely(!(flags & MSG_OOB)))
 		sh = enter_ring(sk, fd, EXI_TX);
 	if (exi_likely(sh)) {
@@ -2322,22 +2321,13 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
 	struct exi_shared *sh = NULL;
+	struct exi_sock *sk;
 	ssize_t n;
-	int ret;
+	int ret = look_up(fd, &sk);
 
-	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		struct exi_sock *used;
-
-		ret = exi_sock_use(fd, &used);
-		if (ret)
-			return ret;
-		sk = used;
-	}
-	sk = still_ours(sk, fd);
-	if (exi_unlikely(!sk))
-		return -EBADF;
+	if (exi_unlikely(ret))
+		return ret;
 	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
 		sh = enter_ring(sk, fd, EXI_RX);
 	if (exi_likely(sh)) {
