@@ -321,6 +321,46 @@ static void give_up_locked(struct exi_sock *sk, int reason)
 	exi_sock_reason(sk, reason);
 }
 
+/* The peer's end of TCP, as poll(2) has it. */
+static short tcp_ended(struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
+}
+
+/* Resets the connection and leaves the descriptor open. False: plain calls
+ * closed it, and the number is another's. */
+static bool disconnect(struct exi_sock *sk)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	int fd = atomic_load(&sk->fd);
+
+	return fd >= 0 && exi_sock_current(sk, fd) &&
+	       connect(fd, &unspec, sizeof(unspec)) == 0;
+}
+
+/* The peer, if it is no more, did not close and left bytes unread. Where the
+ * library closes, TCP has said so. The halves are locked. */
+static bool left_unread_locked(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	return sk->fab && sk->fab->ops->left_unread && !exi_sock_remote(sk) &&
+	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       rx->mode == EXI_MODE_RING && !rx->ended && !rx->fin &&
+	       !sk->fab->ops->over(sk->fab) &&
+	       sk->fab->ops->left_unread(sk->fab);
+}
+
+/* Its kernel knew of nothing unread, and said an end: here TCP becomes what it
+ * is after a reset. What lies in the ring is read before that is told. */
+static void take_for_reset(struct exi_sock *sk)
+{
+	if (!(tcp_ended(sk) & POLLHUP) && disconnect(sk))
+		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
+}
+
 /* The pair link hung up. */
 static void hung_up_locked(struct exi_sock *sk)
 {
@@ -352,6 +392,8 @@ static void hung_up_locked(struct exi_sock *sk)
 	else if (err)
 		exi_link_violation(sk, "a message that cannot be");
 	if (in_use && !resumes) {
+		if (left_unread_locked(sk))
+			take_for_reset(sk);
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
 		exi_flow_bereft_locked(sk);
@@ -368,12 +410,10 @@ static void hung_up_locked(struct exi_sock *sk)
 
 void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 {
-	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 	struct exi_shared *sh = sk->sh;
 	enum exi_dir d;
-	int fd = atomic_load(&sk->fd);
 
-	exi_error("descriptor %d: %s%s; connection reset", fd,
+	exi_error("descriptor %d: %s%s; connection reset", atomic_load(&sk->fd),
 		  reason == EXS_X_REASON_PROTOCOL ? "the peer broke the "
 						    "protocol: "
 						  : "",
@@ -381,10 +421,7 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		exi_half_break(&sh->half[d]);
 	exi_sock_reason(sk, reason);
-	/* Resets the connection and leaves the descriptor open; unless plain
-	 * calls closed it, and the number is another's. */
-	if (fd >= 0 && exi_sock_current(sk, fd))
-		connect(fd, &unspec, sizeof(unspec));
+	disconnect(sk);
 	/* Our service sees the hang-up and cleans up. */
 	if (sk->fab && sk->fab->bell >= 0)
 		shutdown(sk->fab->bell, SHUT_RDWR);
@@ -1151,10 +1188,20 @@ static void be_patient(struct exi_link *l)
 	l->patience = exi_now_ns() + PATIENCE_NS;
 }
 
+/* So the end that TCP said is one. */
+static void lives_locked(struct exi_sock *sk)
+{
+	sk->link->deadline = 0;
+	exi_service_untimed(sk->link);
+	atomic_store(&sk->sh->rx_fin, 1);
+}
+
 static int on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
 	if (m->a == EXI_FINSEEN_ANSWER) {
 		be_patient(sk->link);
+		if (!exi_sock_remote(sk) && sk->link->deadline)
+			lives_locked(sk);
 		return 0;
 	}
 	if (m->a == EXI_FINSEEN_ASK &&
@@ -1184,9 +1231,7 @@ static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
 /* The link is up, and TCP has ended. */
 static void ask_locked(struct exi_sock *sk)
 {
-	exi_link_send(sk, EXI_PAIR_FINSEEN,
-		      exi_sock_remote(sk) ? EXI_FINSEEN_ASK : EXI_FINSEEN_LOOK,
-		      0, 0);
+	exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ASK, 0, 0);
 }
 
 static void ask_again_locked(struct exi_sock *sk)
@@ -1194,6 +1239,11 @@ static void ask_again_locked(struct exi_sock *sk)
 	struct exi_link *l = sk->link;
 	uint32_t came;
 
+	if (!exi_sock_remote(sk)) {
+		lives_locked(sk);
+		stir(sk);
+		return;
+	}
 	l->deadline = 0;
 	exi_service_untimed(l);
 	if (!awaits_end(sk, &came))
@@ -1520,14 +1570,6 @@ void exi_link_listener_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-/* The peer's end of TCP, as poll(2) has it. */
-static short tcp_ended(struct exi_sock *sk)
-{
-	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
-
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
-}
-
 /* TCP is readable: the peer has left a fabric between hosts that still stands
  * here, or has gone on since we left it. True when sleepers are to look. */
 static bool fabric_left(struct exi_sock *sk)
@@ -1546,9 +1588,25 @@ static bool fabric_left(struct exi_sock *sk)
 	return called || resumes;
 }
 
+/* An end alone says that who did not close died, or that plain calls made it.
+ * Who died with bytes unread is told of as a reset: its link hangs up in a
+ * moment. Who lives answers. */
+static bool may_be_dying(struct exi_sock *sk, short ended)
+{
+	bool ret;
+
+	if ((ended & POLLHUP) || atomic_load(&sk->sh->rx_fin) || !sk->link ||
+	    sk->link->state != EXI_LINK_UP)
+		return false;
+	lock_halves(sk);
+	ret = left_unread_locked(sk);
+	unlock_halves(sk);
+	return ret;
+}
+
 void exi_link_tcp_event(struct exi_sock *sk)
 {
-	bool called, asks = false;
+	bool called, waits, asks = false;
 	struct exi_shared *sh;
 	short ended;
 
@@ -1563,13 +1621,14 @@ void exi_link_tcp_event(struct exi_sock *sk)
 		sh = sk->sh;
 		/* From another host it may come before what was sent before it:
 		 * there END counts, or that the link hangs up. */
-		if (!exi_sock_remote(sk))
+		waits = exi_sock_remote(sk) || may_be_dying(sk, ended);
+		if (!waits)
 			atomic_store_explicit(&sh->rx_fin, 1,
 					      memory_order_seq_cst);
 		exi_lock(&sh->half[EXI_RX].lock);
 		if (sh->half[EXI_RX].mode == EXI_MODE_RING) {
 			ask_locked(sk);
-			asks = exi_sock_remote(sk) && sk->link &&
+			asks = waits && sk->link &&
 			       sk->link->state == EXI_LINK_UP &&
 			       !sk->link->deadline;
 		}

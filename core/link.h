@@ -31,8 +31,7 @@ enum exi_pair_type {
 
 /* What FINSEEN wants, or is. */
 enum exi_pair_finseen {
-	EXI_FINSEEN_LOOK = 0,
-	EXI_FINSEEN_ASK = 1,	/* and say if you still have it */
+	EXI_FINSEEN_ASK = 1,	/* look, and say if you still have it */
 	EXI_FINSEEN_ANSWER = 2, /* I do */
 };
 

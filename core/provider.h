@@ -214,6 +214,8 @@ struct exi_conn_ops {
 	size_t (*unread)(struct exi_conn *c);
 	/* The peer said the end: nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
+	/* Null, or whether the peer, which is no more, left bytes unread. */
+	bool (*left_unread)(struct exi_conn *c);
 	/* The CPU the peer last worked on, or -1. A hint. */
 	int (*peer_cpu)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);

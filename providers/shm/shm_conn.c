@@ -439,6 +439,8 @@ static inline void pass(struct exi_conn *c, uint32_t len)
 
 	rx->pos += shmp_record_bytes(len);
 	rx->len = 0;
+	atomic_store_explicit(&shmp_priv(c)->mine->read, rx->pos,
+			      memory_order_relaxed);
 	if (rx->pos - rx->published >= rx->bytes / 4)
 		publish_taken(c);
 }
@@ -707,6 +709,18 @@ static size_t conn_unread(struct exi_conn *c)
 	return pass_all(shmp_priv(c), &rx);
 }
 
+/* Its kernel has told us that it is no more, so what it wrote is there. What
+ * it says of a time before the last switch does not count. */
+static bool conn_left_unread(struct exi_conn *c)
+{
+	const struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint64_t end = tx->head - (tx->ended ? shmp_record_bytes(0) : 0);
+	uint64_t read = atomic_load_explicit(&shmp_priv(c)->theirs->read,
+					     memory_order_relaxed);
+
+	return read < end && tx->taken < end;
+}
+
 static int conn_peer_cpu(struct exi_conn *c)
 {
 	return __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
@@ -857,6 +871,7 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.ready = conn_ready,
 	.unread = conn_unread,
 	.over = conn_over,
+	.left_unread = conn_left_unread,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,
 	.stop = conn_stop,

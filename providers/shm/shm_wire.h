@@ -51,16 +51,20 @@ struct shmp_segment {
 	uint32_t ring_offset;
 	uint32_t ring_bytes;
 	uint32_t start_bytes; /* the part that is used until a GROW record */
-	unsigned char room0[108];
+	unsigned char room0[44];
+	/* 64: written by this end's receiver, looked at when it is no more. */
+	_Atomic uint64_t read;
+	unsigned char room1[56];
 	/* 128: written by this end's sender. */
 	_Atomic uint32_t space_wait;
-	unsigned char room1[124];
+	unsigned char room2[124];
 	/* 256: written by this end's receiver. */
 	_Atomic uint64_t taken;
 	_Atomic uint32_t taken_seq;
 	_Atomic uint32_t data_wait;
-	unsigned char room2[112];
+	unsigned char room3[112];
 };
+_Static_assert(offsetof(struct shmp_segment, read) == 64, "layout");
 _Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");

@@ -298,7 +298,9 @@ static void victim_with_unread_bytes(int s, int ctl)
 	t_ask(ctl);
 }
 
-static void unread_bytes(bool downgraded)
+/* With bytes of ours unread there it is a reset, told once when what it had sent
+ * is read. */
+static void unread_bytes(bool downgraded, bool reset)
 {
 	struct t_peer p;
 	int s = t_pair_fork(&p, T_B, victim_with_unread_bytes);
@@ -306,9 +308,13 @@ static void unread_bytes(bool downgraded)
 
 	t_settle(s, conf_apart());
 	t_expect(p.ctl, 1);
+	if (reset)
+		t_send_stream(s, 2, 0, 7000, 100);
 	t_peer_kill(&p);
 	if (!downgraded) {
 		t_recv_stream(s, 1, 0, 20000, 3000);
+		if (reset && !conf_between())
+			T_ERR(t_recv(s, buf, 1, 0), ECONNRESET);
 		conf_recv_dead_end(s);
 		t_close(s);
 		return;
@@ -317,9 +323,21 @@ static void unread_bytes(bool downgraded)
 	T_EQ(recv(s, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
 	t_check_bytes(buf, sizeof(buf), 1, 0);
 	/* As conf_recv_dead_end() says. */
-	if (conf_between())
+	if (conf_between() || reset)
 		T_ERR(recv(s, buf, 1, 0), ECONNRESET);
 	T_EQ(recv(s, buf, 1, 0), 0);
+	t_close(s);
+}
+
+static void a_peer_killed_that_had_read_all_is_an_end(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, victim);
+
+	t_settle(s, conf_apart());
+	t_expect(p.ctl, 1);
+	t_peer_kill(&p);
+	conf_recv_dead_end(s);
 	t_close(s);
 }
 
@@ -508,12 +526,22 @@ static void a_process_may_exit_while_a_thread_sends(void)
 
 static void bytes_of_a_killed_peer_stay_readable(void)
 {
-	unread_bytes(false);
+	unread_bytes(false, false);
+}
+
+static void a_peer_killed_with_bytes_unread_is_a_reset(void)
+{
+	unread_bytes(false, true);
 }
 
 static void a_downgrade_saves_the_bytes_of_a_killed_peer(void)
 {
-	unread_bytes(true);
+	unread_bytes(true, false);
+}
+
+static void a_downgrade_saves_the_reset_by_a_killed_peer(void)
+{
+	unread_bytes(true, true);
 }
 
 static const struct t_row rows[] = {
@@ -526,9 +554,12 @@ static const struct t_row rows[] = {
 	T_ROW(a_move_heard_of_after_a_reset_loses_nothing),
 	T_ROW(a_survivor_can_close_in_peace),
 	T_ROW(bytes_of_a_killed_peer_stay_readable),
+	T_ROW(a_peer_killed_with_bytes_unread_is_a_reset),
+	T_ROW(a_peer_killed_that_had_read_all_is_an_end),
 	T_ROW(what_a_peer_sent_before_it_closed_is_read_where_it_is),
 	T_ROW(what_a_peer_sent_before_it_exited_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
+	T_ROW(a_downgrade_saves_the_reset_by_a_killed_peer),
 	T_ROW(a_process_may_exit_while_a_thread_sends),
 };
 

@@ -987,7 +987,7 @@ ROW(end_in_malloc)
 	}
 }
 
-/* What the peer sent is not read by who ends. */
+/* Who ends has not read what came, and said a word before. */
 static void end_unread(int sig)
 {
 	int go[2];
@@ -998,6 +998,7 @@ static void end_unread(int sig)
 	pid = fork();
 	if (pid == 0) {
 		close(peer);
+		put_text(here, "last");
 		if (read(go[0], &pid, 1) == 1 && sig)
 			raise(sig);
 		_exit(3);
@@ -1006,18 +1007,75 @@ static void end_unread(int sig)
 	put_text(peer, "unread");
 	is("go", write(go[1], "", 1));
 	child("child", pid);
-	settle(peer, POLLRDHUP);
-	get_now("end", peer, 4);
+	settle(peer, POLLHUP);
+}
+
+static void read_on(void)
+{
+	poll_one("ready", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("last", peer, 64);
+	get_now("error", peer, 64);
+	get_now("end", peer, 64);
+	poll_one("after", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(peer, "more", 4, MSG_NOSIGNAL));
 }
 
 ROW(end_by__exit_unread)
 {
 	end_unread(0);
+	read_on();
 }
 
 ROW(end_by_a_signal_unread)
 {
 	end_unread(SIGKILL);
+	read_on();
+}
+
+ROW(end_unread_then_send)
+{
+	end_unread(SIGKILL);
+	is("first", send(peer, "one", 3, MSG_NOSIGNAL));
+	is("second", send(peer, "two", 3, MSG_NOSIGNAL));
+	read_on();
+}
+
+ROW(end_unread_then_so_error)
+{
+	struct sockaddr_in a;
+	socklen_t len = sizeof(int);
+	int err = 0;
+
+	end_unread(0);
+	getsockopt(peer, SOL_SOCKET, SO_ERROR, &err, &len);
+	say("error=%s", strerrorname_np(err));
+	len = sizeof(a);
+	is("peer", getpeername(peer, (struct sockaddr *)&a, &len));
+	read_on();
+}
+
+/* The end of who lives and has not read yet is no reset. */
+ROW(shutdown_inline_unread)
+{
+	struct pollfd p = { .events = POLLRDHUP };
+
+	pair();
+	p.fd = peer;
+	put_text(peer, "unread");
+#ifdef __x86_64__
+	long ret;
+
+	__asm__("syscall"
+		: "=a"(ret)
+		: "0"(SYS_shutdown), "D"(here), "S"(SHUT_WR)
+		: "rcx", "r11", "memory");
+	is("shutdown", ret);
+#else
+	is("shutdown", shutdown(here, SHUT_WR));
+#endif
+	is("poll", poll(&p, 1, 10000));
+	get_now("end", peer, 64);
+	get_now("here", here, 64);
 }
 
 /* --- forks of all kinds ------------------------------------------------- */

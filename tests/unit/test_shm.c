@@ -246,6 +246,14 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 	}
 }
 
+/* As who is left finds it, were the reader to die now. */
+static void says_what_it_read(const struct stream *s)
+{
+	size_t on_tcp = s->tcp_len - s->tcp_read;
+
+	T_EQ(ops->left_unread(ends[0]), s->received + on_tcp < s->sent);
+}
+
 static void stream(uint64_t seed, const char *ring_kb, bool may_grow)
 {
 	struct stream s = { .rng = { seed }, .seed = seed };
@@ -275,10 +283,13 @@ static void stream(uint64_t seed, const char *ring_kb, bool may_grow)
 			recv_some(&s, 0);
 			break;
 		}
+		says_what_it_read(&s);
 	}
 	T_EQ(ops->end(ends[0]), 0);
+	says_what_it_read(&s);
 	while (s.received < s.sent)
 		recv_some(&s, 0);
+	says_what_it_read(&s);
 	T_EQ(ops->recv(ends[1], buf, 1, 0), 0);
 	T(may_grow ? s.grown > 10 : s.grown == 0);
 	free(s.tcp);
