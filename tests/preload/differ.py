@@ -25,8 +25,8 @@ WAYS = {
 }
 
 # Rows mostly wait: so many runs at a time, of a part of the rows each.
-AT_A_TIME = 6
-PARTS = 4
+AT_A_TIME = 12
+PARTS = 8
 
 # A row that differs is run again, alone, this often: the kernel's own answers
 # vary when a thread gets no CPU for a while.
