@@ -1201,8 +1201,9 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
 
 /* Plain close(2) bypasses the table, and the number may be another socket's by
  * now: looked at on the first submission after a moment's rest, where bytes
- * would go into a ring. */
-#define REST_TICKS 20000
+ * would go into a ring. Between hosts a round trip is no rest. */
+#define REST_TICKS	  20000
+#define REST_TICKS_REMOTE 800000
 
 static uint64_t was_used(struct exi_sock *sk)
 {
@@ -1215,9 +1216,11 @@ static uint64_t was_used(struct exi_sock *sk)
 static struct exi_sock *look_anew(struct exi_sock *sk, int fd)
 {
 	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+	uint64_t rest = was_used(sk) - last;
 	uint32_t generation;
 
-	if (exi_likely(was_used(sk) - last < REST_TICKS))
+	if (exi_likely(rest < REST_TICKS) ||
+	    (rest < REST_TICKS_REMOTE && exi_sock_remote(sk)))
 		return sk;
 	generation = atomic_load(&sk->generation);
 	if (atomic_load(&sk->cookie) == 0 || exi_sock_current(sk, fd))
