@@ -2345,7 +2345,9 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			return recv_on(sk, fd, buf, len, flags, (size_t)n);
 		if (n == 0 && len)
 			exi_link_ended(sk, fd);
-		if (n != -EAGAIN || exi_flow_nonblocking(sk, fd, flags))
+		/* Who could wait last spins before it asks whether it may. */
+		if (n != -EAGAIN || (!may_wait(sk, flags) &&
+				     exi_flow_nonblocking(sk, fd, flags)))
 			return n;
 		return recv_on(sk, fd, buf, len, flags, 0);
 	}
