@@ -70,7 +70,7 @@ static int listener, file;
 static struct t_addr at;
 static _Atomic bool stop;
 static _Atomic uint64_t accepted, done, refused, cancelled, told, moved;
-static _Atomic uint64_t switched; /* counted when a socket is asked */
+static _Atomic uint64_t switched; /* as sockets said when asked, and at last */
 static _Atomic int in_use;
 /* The handles of the timers. */
 static char of_timers[PAIRS][2][2];
@@ -322,11 +322,18 @@ static void cancel_some(struct t_rng *r, int s)
 		T_MSG(errno == EBADF, "a cancel: %s", t_errname(errno));
 }
 
+static void ask(int s)
+{
+	exs_x_sockinfo_t info;
+
+	if (exs_x_sockinfo(s, &info) == 0)
+		atomic_fetch_add(&switched, info.exs_x_upgrades);
+}
+
 /* Synchronous calls between the others, which wait for none. */
 static void do_now(struct t_rng *r, int s)
 {
 	char buf[4096];
-	exs_x_sockinfo_t info;
 	exs_pollfd_t p = { .exs_fd = s, .exs_events = EXS_POLLIN };
 
 	switch (t_below(r, 5)) {
@@ -339,8 +346,7 @@ static void do_now(struct t_rng *r, int s)
 			 0);
 		return;
 	case 2:
-		if (exs_x_sockinfo(s, &info) == 0)
-			atomic_fetch_add(&switched, info.exs_x_upgrades);
+		ask(s);
 		return;
 	case 3:
 		exs_poll(&p, 1, MSG_DONTWAIT, T_SYNC);
@@ -372,6 +378,7 @@ static void close_end(struct t_rng *r, struct slot *s, int end)
 	struct linger hard = { .l_onoff = 1 };
 	struct op *o;
 
+	ask(fd);
 	if (t_below(r, 4) == 0)
 		exs_setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
 	o = t_below(r, 2) ? take_op(r) : NULL;
