@@ -101,8 +101,10 @@ static int accepted(int listener, int fd)
 	}
 	if (ret)
 		return fd;
-	sk->framed = l->framed;
-	atomic_store(&sk->sh->no_time, atomic_load(&l->sh->no_time));
+	/* Nobody else knows of it yet. */
+	atomic_store_explicit(&sk->framed, l->framed, memory_order_relaxed);
+	atomic_store_explicit(&sk->sh->no_time, atomic_load(&l->sh->no_time),
+			      memory_order_relaxed);
 	sk->counted = true;
 	exi_marker_connection();
 	exi_link_expect(sk, false);
@@ -591,11 +593,36 @@ static bool is_last(struct exi_sock *sk)
 	return exi_holders_alone(&sk->sh->holders);
 }
 
-/* Lets go of everything, in the order the peer should see it. The result of
- * close(2). */
-static int leave(struct exi_sock *sk, bool close_fd, bool last)
+static void lock_all(struct exi_sock *sk)
 {
-	int fd = atomic_load(&sk->fd), ret = 0;
+	exi_lock(&sk->link_lock);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+}
+
+static void unlock_all(struct exi_sock *sk)
+{
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_unlock(&sk->link_lock);
+}
+
+/* Nothing is under way that a close would end or wait for, and as it is closing
+ * nothing begins: most connections are short. */
+static bool at_rest_locked(const struct exi_sock *sk)
+{
+	bool ret = !sk->fab && !sk->link && !sk->framed &&
+		   exi_list_empty(&sk->poll_ops);
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++)
+		ret = ret && exi_list_empty(&sk->ops[d]) && !sk->posted[d] &&
+		      !sk->loans[d] && !sk->timeout[d];
+	return ret;
+}
+
+static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last)
+{
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	/* This process alone can send it, whoever else has the connection. */
@@ -616,10 +643,22 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last)
 		finish_drain(sk, fd);
 	if (last && close_fd && exi_sock_met(sk))
 		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
-	sk->lingers = false;
-	exi_lock(&sk->link_lock);
-	exi_lock(&sk->sh->half[EXI_RX].lock);
-	exi_lock(&tx->lock);
+}
+
+/* Lets go of everything, in the order the peer should see it. The result of
+ * close(2). */
+static int leave(struct exi_sock *sk, bool close_fd, bool last)
+{
+	int fd = atomic_load(&sk->fd), ret = 0;
+
+	lock_all(sk);
+	if (!at_rest_locked(sk)) {
+		unlock_all(sk);
+		come_to_rest(sk, fd, close_fd, last);
+		lock_all(sk);
+	}
+	if (sk->lingers)
+		sk->lingers = false;
 	if (sk->watched || sk->poll_events)
 		exi_service_unwatch(fd);
 	if (sk->role == EXI_ROLE_LISTEN)
@@ -664,7 +703,8 @@ static int begin_close(int fd, struct exi_sock **ret)
 		exi_unlock(&sk->link_lock);
 		return others > 0 ? 0 : -EBADF;
 	}
-	sk->closing = true;
+	/* Seen by who takes one of its locks after us. */
+	atomic_store_explicit(&sk->closing, true, memory_order_relaxed);
 	exi_unlock(&sk->link_lock);
 	*ret = sk;
 	return 0;

@@ -247,7 +247,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->may_switch, 0);
 	RESET(&sh->greeting, 0);
 	RESET(&sh->owner, 0);
-	atomic_fetch_add(&sh->use, 1);
+	RESET(&sh->use, atomic_load(&sh->use) + 1);
 	RESET(&sh->keeper, 0);
 	sh->bells_sent = 0;
 	sh->bells_received = 0;
@@ -349,7 +349,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->link = NULL;
 	sk->poll_events = 0;
 	sk->foreign_link = sk->unused = false;
-	atomic_fetch_add(&sk->generation, 1);
+	RESET(&sk->generation, atomic_load(&sk->generation) + 1);
 	RESET(&sk->hearer, 0);
 	RESET(&sk->unheard, 0);
 	exi_list_init(&sk->poll_ops);
@@ -462,7 +462,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_loan_drop(sk);
 	exi_lock(&pool_lock);
 	if (atomic_load(&exi_table.socks[fd]) == sk)
-		atomic_store(&exi_table.socks[fd], NULL);
+		atomic_store_explicit(&exi_table.socks[fd], NULL,
+				      memory_order_release);
 	if (sk->named)
 		exi_names_forget(sk, fd);
 	exi_unlock(&pool_lock);

@@ -71,9 +71,10 @@ bool exi_fd_scarce(int fd)
 	unsigned int used = (unsigned int)fd + exi_fd_kept();
 	unsigned int soft = atomic_load_explicit(&known, memory_order_relaxed);
 
-	if (used >= soft - soft / 16 ||
-	    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) % 16 ==
-		    0) {
+	unsigned int n = atomic_load_explicit(&calls, memory_order_relaxed);
+
+	atomic_store_explicit(&calls, n + 1, memory_order_relaxed); /* or so */
+	if (used >= soft - soft / 16 || n % 16 == 0) {
 		soft = soft_limit();
 		atomic_store_explicit(&known, soft, memory_order_relaxed);
 	}

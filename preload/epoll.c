@@ -22,7 +22,6 @@
 #include <alloca.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -126,7 +125,7 @@ struct nest {
 	struct nest *next;
 };
 
-static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
+static struct exi_lock structure;
 static _Atomic(struct set *) *sets;
 static struct set **closed_sets; /* by their last numbers, to be used again */
 static uint32_t n_sets;		 /* descriptors that may have one */
@@ -520,7 +519,7 @@ static void met(struct exi_sock *sk)
 	int fd = atomic_load(&sk->fd);
 	struct item *it;
 
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	while ((it = first_item(sk, fd, true))) {
 		if (!shared)
 			manage(it);
@@ -529,7 +528,7 @@ static void met(struct exi_sock *sk)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 }
 
 void shim_epoll_forget(struct exi_sock *sk, int fd)
@@ -537,7 +536,7 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 	struct item *it;
 
 	exi_lock(&sk->link_lock);
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	while ((it = first_item(sk, fd, false))) {
 		/* What remains is the kernel's, as the application wants it. */
 		struct epoll_event ev = { .events = it->events,
@@ -558,7 +557,7 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 			control(it, EPOLL_CTL_MOD, &ev);
 		remove_item(it, true);
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 	exi_unlock(&sk->link_lock);
 }
 
@@ -759,7 +758,7 @@ static void nest(int epfd, int fd)
 
 	if (!is_set(fd, epfd))
 		return;
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	s = make_set(epfd);
 	inner = make_set(fd);
 	for (n = s ? s->nests : NULL; n && n->inner != inner; n = n->next)
@@ -771,7 +770,7 @@ static void nest(int epfd, int fd)
 			s->nests = n; /* for ever, as sets are */
 		}
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 	shim_epoll_outer(fd);
 }
 
@@ -783,18 +782,18 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 
 	/* Without the link's lock, where that is all there is to it. */
 	if (exi_ready_ours(sk)) {
-		pthread_mutex_lock(&structure);
+		exi_lock(&structure);
 		it = live_item(epfd, fd, sk);
 		if (it && it->managed) {
 			ret = change_managed(it, op, ev);
-			pthread_mutex_unlock(&structure);
+			exi_unlock(&structure);
 			return ret;
 		}
-		pthread_mutex_unlock(&structure);
+		exi_unlock(&structure);
 	}
 	/* It may be met any moment. */
 	exi_lock(&sk->link_lock);
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	it = live_item(epfd, fd, sk);
 	if (it)
 		ret = it->managed ? change_managed(it, op, ev)
@@ -803,7 +802,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 		ret = add(epfd, fd, sk, ev);
 	else
 		ret = native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 	exi_unlock(&sk->link_lock);
 	return ret;
 }
@@ -1497,7 +1496,7 @@ static void turn_outside(struct set *s, int fd)
 	if (!sk)
 		return;
 	exi_lock(&sk->link_lock);
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	it = live_item(s->fd, fd, sk);
 	if (it && it->managed) {
 		/* The service tells of it. */
@@ -1507,7 +1506,7 @@ static void turn_outside(struct set *s, int fd)
 		ev = tagged(it);
 		native.epoll_ctl(s->fd, EPOLL_CTL_MOD, fd, &ev);
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 	exi_unlock(&sk->link_lock);
 }
 
@@ -1542,7 +1541,7 @@ void shim_epoll_closed(int fd)
 	if (exi_likely(!s))
 		return;
 	EXI_CANCEL_OFF(false);
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	s = set_of(fd);
 	if (s) {
 		atomic_store(&sets[fd], NULL);
@@ -1558,7 +1557,7 @@ void shim_epoll_closed(int fd)
 			closed_sets[fd] = s;
 		}
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 }
 
 bool shim_epoll_known(int fd)
@@ -1573,19 +1572,19 @@ void shim_epoll_named(int fd, int also)
 	if (exi_likely(!s) || also < 0 || (uint32_t)also >= n_sets)
 		return;
 	EXI_CANCEL_OFF(false);
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	s = set_of(fd);
 	if (s) {
 		s->names++;
 		number_locked(also, s);
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 }
 
 /* The child has the sets, and its connections know of no waiters. */
 void shim_epoll_forked(void)
 {
-	pthread_mutex_init(&structure, NULL);
+	atomic_store(&structure.word, 0);
 	for (uint32_t i = 0; i < high; i++) {
 		struct set *s = set_of((int)i);
 
@@ -1601,7 +1600,7 @@ void shim_epoll_forked(void)
 
 void shim_epoll_leave(void)
 {
-	pthread_mutex_lock(&structure);
+	exi_lock(&structure);
 	for (uint32_t i = 0; i < n_sets; i++) {
 		struct set *s = set_of((int)i);
 
@@ -1616,7 +1615,7 @@ void shim_epoll_leave(void)
 		s->nudge = -1;
 		closed_sets[i] = s;
 	}
-	pthread_mutex_unlock(&structure);
+	exi_unlock(&structure);
 }
 
 void shim_epoll_init(void)

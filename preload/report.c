@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,9 +20,16 @@
 static const char *path = ""; /* no report */
 static char name[64];	      /* programs write their titles over theirs */
 static int stderr_fd = -1;    /* programs close theirs before the end */
-static _Atomic uint32_t connections, on_fabric;
-static _Atomic uint64_t fabric_bytes, bytes, bells;
-static _Atomic uint32_t by_reason[EXS_X_REASON_MAX_];
+/* Guards what follows. */
+static struct exi_lock lock;
+static struct {
+	uint32_t connections;
+	uint32_t on_fabric;
+	uint32_t by_reason[EXS_X_REASON_MAX_];
+	uint64_t fabric_bytes;
+	uint64_t bytes;
+	uint64_t bells;
+} total;
 
 /* Connections that the report tells of in one line: to the same address and
  * port, or accepted at the same port from the same address. */
@@ -39,7 +45,15 @@ struct group {
 #define GROUPS 64
 static struct group groups[GROUPS]; /* the last is of all others */
 static int n_groups;
-static pthread_mutex_t groups_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Those that ended before anything was decided: there may be very many, and
+ * nothing to tell of each. */
+static const struct group nothing_early = {
+	.peer = "ended early",
+	.fabric = "tcp",
+	.reason = EXS_X_REASON_UNDECIDED,
+};
+static struct group early;
 
 /* An accepted connection that found nobody when its peer had to be there is
  * undecided as long as it may look again: at its end it will not. */
@@ -93,8 +107,8 @@ static void name_peer(const struct exi_sock *sk, int fd, char *ret, size_t room)
 		snprintf(ret, room, "at port %d from %s", at, a);
 }
 
-/* The group that is like this one, groups_lock held. */
-static struct group *group_of(const struct group *like)
+/* The group that is like this one. */
+static struct group *group_of_locked(const struct group *like)
 {
 	struct group *to;
 
@@ -113,23 +127,8 @@ static struct group *group_of(const struct group *like)
 	return to;
 }
 
-/* Those that ended before anything was decided: there may be very many, and
- * nothing to tell of each. */
-static struct group *short_ones; /* null: there are none */
-
-static struct group *of_short_ones(void)
-{
-	static const struct group like = { .peer = "ended early",
-					   .fabric = "tcp",
-					   .reason = EXS_X_REASON_UNDECIDED };
-
-	if (!short_ones)
-		short_ones = group_of(&like);
-	return short_ones;
-}
-
-static struct group *of_others(const struct exi_sock *sk, int fd,
-			       const exs_x_sockinfo_t *i, bool fabric)
+static struct group *of_others_locked(const struct exi_sock *sk, int fd,
+				      const exs_x_sockinfo_t *i, bool fabric)
 {
 	struct group g = { .reason = i->exs_x_reason };
 	const char *name_of = strcmp(i->exs_x_tx_fabric, "tcp")
@@ -143,72 +142,77 @@ static struct group *of_others(const struct exi_sock *sk, int fd,
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
 	if (strcmp(name_of, "tcp")) /* why it ended is no reason */
 		g.reason = EXS_X_REASON_NONE;
-	return group_of(&g);
+	return group_of_locked(&g);
 }
 
-static void count_in_group(const struct exi_sock *sk, int fd,
-			   const exs_x_sockinfo_t *i, bool fabric)
+static void count_locked(const struct exi_sock *sk, int fd,
+			 const exs_x_sockinfo_t *i)
 {
-	struct group *to;
+	bool fabric = i->exs_x_rx_fabric_bytes + i->exs_x_tx_fabric_bytes ||
+		      i->exs_x_reason == EXS_X_REASON_NONE;
+	struct group *to = !fabric && i->exs_x_reason == EXS_X_REASON_UNDECIDED
+				   ? &early
+				   : of_others_locked(sk, fd, i, fabric);
 
-	/* A signal handler may end the process in the midst of this. */
-	if (pthread_mutex_trylock(&groups_lock))
-		return;
-	to = !fabric && i->exs_x_reason == EXS_X_REASON_UNDECIDED
-		     ? of_short_ones()
-		     : of_others(sk, fd, i, fabric);
 	to->n++;
 	to->in += i->exs_x_rx_bytes;
 	to->out += i->exs_x_tx_bytes;
 	to->bells += i->exs_x_bells_sent;
-	pthread_mutex_unlock(&groups_lock);
+	total.connections++;
+	if (fabric)
+		total.on_fabric++;
+	else
+		total.by_reason[i->exs_x_reason]++;
+	total.fabric_bytes +=
+		i->exs_x_rx_fabric_bytes + i->exs_x_tx_fabric_bytes;
+	total.bytes += i->exs_x_rx_bytes + i->exs_x_tx_bytes;
+	total.bells += i->exs_x_bells_sent;
 }
 
-/* One that ended before anything was decided, without asking the kernel. */
-static bool was_short(const struct exi_sock *sk, exs_x_sockinfo_t *ret)
+/* One that ended before anything was decided: counted without asking the
+ * kernel. */
+static bool was_early(const struct exi_sock *sk)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
 	const struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
+	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
+	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
-	*ret = (exs_x_sockinfo_t){
-		.exs_x_reason = (int)atomic_load(&sh->reason),
-		.exs_x_rx_bytes = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED),
-		.exs_x_tx_bytes = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED),
-	};
-	return sk->adopted && !sk->fab &&
-	       ret->exs_x_reason == EXS_X_REASON_UNDECIDED &&
-	       ret->exs_x_rx_bytes && ret->exs_x_tx_bytes &&
-	       !rx->fabric_bytes && !tx->fabric_bytes && !looked_in_vain(sk);
+	if (!sk->adopted || sk->fab || !in || !out || rx->fabric_bytes ||
+	    tx->fabric_bytes ||
+	    atomic_load(&sh->reason) != EXS_X_REASON_UNDECIDED ||
+	    looked_in_vain(sk))
+		return false;
+	exi_lock(&lock);
+	early.n++;
+	early.in += in;
+	early.out += out;
+	total.connections++;
+	total.by_reason[EXS_X_REASON_UNDECIDED]++;
+	total.bytes += in + out;
+	exi_unlock(&lock);
+	return true;
 }
 
 void shim_report_connection(int fd)
 {
 	struct exi_sock *sk;
 	exs_x_sockinfo_t i;
-	bool fabric;
 
-	if (!path[0])
+	if (exi_likely(!path[0]))
 		return;
 	sk = shim_sock(fd);
 	/* A signal handler may end the process in the midst of a call. */
-	if (!sk || sk->unused || exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
-	    exi_lock_held(&sk->sh->half[EXI_TX].lock) ||
-	    (!was_short(sk, &i) && exs_x_sockinfo(fd, &i) < 0))
+	if (!sk || sk->unused || exi_lock_held(&lock) ||
+	    exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
+	    exi_lock_held(&sk->sh->half[EXI_TX].lock) || was_early(sk) ||
+	    exs_x_sockinfo(fd, &i) < 0)
 		return;
 	if (looked_in_vain(sk))
 		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
-	atomic_fetch_add(&connections, 1);
-	fabric = i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes ||
-		 i.exs_x_reason == EXS_X_REASON_NONE;
-	count_in_group(sk, fd, &i, fabric);
-	if (fabric)
-		atomic_fetch_add(&on_fabric, 1);
-	else
-		atomic_fetch_add(&by_reason[i.exs_x_reason], 1);
-	atomic_fetch_add(&fabric_bytes,
-			 i.exs_x_rx_fabric_bytes + i.exs_x_tx_fabric_bytes);
-	atomic_fetch_add(&bytes, i.exs_x_rx_bytes + i.exs_x_tx_bytes);
-	atomic_fetch_add(&bells, i.exs_x_bells_sent);
+	exi_lock(&lock);
+	count_locked(sk, fd, &i);
+	exi_unlock(&lock);
 }
 
 static void one(struct exi_sock *sk, void *arg)
@@ -218,7 +222,7 @@ static void one(struct exi_sock *sk, void *arg)
 
 /* The whole report, which is written at once: other processes write theirs. */
 struct text {
-	char buf[1024 + GROUPS * 192];
+	char buf[1024 + (GROUPS + 1) * 192];
 	int n;
 };
 
@@ -274,23 +278,24 @@ __attribute__((destructor)) void shim_report(void)
 		return;
 	exi_sock_each(one, NULL);
 	/* What every shell on the way has to say would hide the rest. */
-	if (!atomic_load(&connections))
+	if (!total.connections)
 		return;
 	t.n = 0;
 	put(&t,
 	    "exs run: %s[%d]: %u connections on a fabric, %llu of %llu bytes, "
 	    "%llu bells",
-	    name, (int)getpid(), atomic_load(&on_fabric),
-	    (unsigned long long)atomic_load(&fabric_bytes),
-	    (unsigned long long)atomic_load(&bytes),
-	    (unsigned long long)atomic_load(&bells));
+	    name, (int)getpid(), total.on_fabric,
+	    (unsigned long long)total.fabric_bytes,
+	    (unsigned long long)total.bytes, (unsigned long long)total.bells);
 	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
-		if (atomic_load(&by_reason[r]))
-			put(&t, "; %u on TCP (%s)", atomic_load(&by_reason[r]),
+		if (total.by_reason[r])
+			put(&t, "; %u on TCP (%s)", total.by_reason[r],
 			    exs_x_reason_name(r));
 	put(&t, "\n");
 	for (int i = 0; i < n_groups; i++)
 		put_group(&t, &groups[i]);
+	if (early.n)
+		put_group(&t, &early);
 	fd = strcmp(path, "-")
 		     ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
 			    0666)
@@ -309,15 +314,9 @@ __attribute__((destructor)) void shim_report(void)
 void shim_report_forked(void)
 {
 	n_groups = 0;
-	short_ones = NULL;
-	pthread_mutex_init(&groups_lock, NULL);
-	atomic_store(&connections, 0);
-	atomic_store(&on_fabric, 0);
-	atomic_store(&fabric_bytes, 0);
-	atomic_store(&bytes, 0);
-	atomic_store(&bells, 0);
-	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
-		atomic_store(&by_reason[r], 0);
+	early = nothing_early;
+	memset(&total, 0, sizeof(total));
+	atomic_store(&lock.word, 0);
 }
 
 void shim_report_init(void)
@@ -326,6 +325,7 @@ void shim_report_init(void)
 	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
 	if (!strcmp(path, "-"))
 		stderr_fd = exi_fd_keep(native.dup(2));
+	early = nothing_early;
 	if (path[0])
 		at_quick_exit(shim_report);
 }
