@@ -667,6 +667,7 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last)
 		exi_marker_disconnection();
 	if (last && close_fd && sk->fab)
 		close_ring_locked(sk, fd);
+	exi_sock_unlist(sk);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
 	if (sk->named) /* the library's; the names are the caller's */

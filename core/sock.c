@@ -448,11 +448,23 @@ bool exi_sock_current(struct exi_sock *sk, int fd)
 	return sk->cookie == exi_sock_cookie(fd);
 }
 
+void exi_sock_unlist(struct exi_sock *sk)
+{
+	int fd = atomic_load(&sk->fd);
+	struct exi_sock *old = sk;
+
+	atomic_compare_exchange_strong(&exi_table.socks[fd], &old, NULL);
+	if (!sk->named)
+		return;
+	exi_lock(&pool_lock);
+	exi_names_forget(sk, fd);
+	exi_unlock(&pool_lock);
+}
+
 void exi_sock_drop_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_conn *tcp = sk->tcp, *fab = sk->fab;
-	int fd = atomic_load(&sk->fd);
 
 	sk->tcp = NULL;
 	no_fabric(sk);
@@ -460,13 +472,6 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	sk->kept = NULL;
 	sk->n_kept = sk->kept_room = 0;
 	exi_loan_drop(sk);
-	exi_lock(&pool_lock);
-	if (atomic_load(&exi_table.socks[fd]) == sk)
-		atomic_store_explicit(&exi_table.socks[fd], NULL,
-				      memory_order_release);
-	if (sk->named)
-		exi_names_forget(sk, fd);
-	exi_unlock(&pool_lock);
 	atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&sh->half[EXI_TX].lock);
 	exi_unlock(&sh->half[EXI_RX].lock);

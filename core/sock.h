@@ -378,8 +378,12 @@ static inline void exi_half_unlock(struct exi_half *h)
 	exi_unlock(&h->lock);
 }
 
-/* Forgets the socket: out of the table, providers' state freed, memory to the
- * pool. The descriptor is the caller's. All operations are done. Takes no
+/* Out of the table, and its names: before a descriptor of it is closed, for from
+ * then on the number may be another's, of any kind. Its locks are held. */
+void exi_sock_unlist(struct exi_sock *sk);
+
+/* Forgets the socket, which is in the table no more: providers' state freed,
+ * memory to the pool. The descriptor is the caller's. All operations are done. Takes no
  * lock: call with link and both halves held; gives them back. */
 void exi_sock_drop_locked(struct exi_sock *sk);
 

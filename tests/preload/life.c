@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -519,6 +521,42 @@ ROW(life_closed_while_waited_on)
 	later(50, close_late);
 	got("recv", recv(here, b, sizeof(b), 0), b);
 	later_end();
+}
+
+static _Atomic bool ends;
+
+/* How many calls fail, on files whose numbers connections had a moment ago. */
+static void *uses_files(void *failed)
+{
+	char byte;
+
+	while (!ends) {
+		int fd = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+		*(int *)failed += read(fd, &byte, 1) != 1;
+		*(int *)failed += close(fd) != 0;
+	}
+	return NULL;
+}
+
+ROW(life_number_used_again_at_once)
+{
+	int l = listener(AF_INET, &at, &at_len), failed = 0, ours = 0;
+	pthread_t t;
+
+	pthread_create(&t, NULL, uses_files, &failed);
+	for (int i = 0; i < 300; i++) {
+		int c = tcp(0), s;
+
+		ours += connect(c, (struct sockaddr *)&at, at_len) < 0;
+		s = accept(l, NULL, NULL);
+		ours += write(c, "x", 1) != 1;
+		ours += close(c) + close(s) != 0;
+	}
+	ends = true;
+	pthread_join(t, NULL);
+	is("of connections", ours);
+	is("of files", failed);
 }
 
 /* A reset answers what comes after. */
