@@ -430,10 +430,16 @@ static int end_receiving(struct exi_sock *sk, int fd)
 
 bool exi_over(struct exi_sock *sk, int fd)
 {
-	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct exi_shared *sh;
+	struct exi_half *tx;
+	bool ended;
 
-	return tx->mode == EXI_MODE_RING && tx->ended && !tx->fin &&
-	       exi_ready_peer_ended(sk, fd);
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return false;
+	tx = &sh->half[EXI_TX];
+	ended = tx->mode == EXI_MODE_RING && tx->ended && !tx->fin;
+	exi_half_unlock(tx);
+	return ended && exi_ready_peer_ended(sk, fd);
 }
 
 /* In the ring, or in the kernel. */
