@@ -20,6 +20,7 @@
 #include "core/config.h"
 #include "core/family.h"
 #include "core/futex.h"
+#include "core/latent.h"
 #include "core/link.h"
 #include "core/loan.h"
 #include "core/log.h"
@@ -1193,7 +1194,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 
 void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
 {
-	struct exi_sock *sk = exi_sock_find(c->fd);
+	struct exi_sock *sk = exi_sock_peek(c->fd);
 
 	if (sk && (sk->tcp == c || sk->fab == c))
 		exi_flow_progress(sk, dir);
@@ -2158,6 +2159,47 @@ void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
 	if (moved > 0)
 		account(h, moved, false);
 	exi_half_unlock(h);
+}
+
+/* A call that began when the connection was latent ended, and it is no more. */
+void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
+			  ssize_t n)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool go;
+
+	if (!exi_sock_lock(sk, c->fd, c->dir, &sh))
+		return;
+	h = &sh->half[c->dir];
+	if (sk->latent_life != c->life) { /* another's; ours was closed */
+		exi_half_unlock(h);
+		return;
+	}
+	if (h->bare)
+		h->bare--;
+	if (n > 0)
+		account(h, n, false);
+	else if (n == 0 && c->dir == EXI_RX)
+		h->fin = 1;
+	go = h->bare == 0;
+	exi_half_unlock(h);
+	if (c->dir == EXI_TX)
+		return;
+	if (go && atomic_load(&sh->greeting))
+		exi_link_go(sk);
+	if (n == 0)
+		exi_link_ended(sk, c->fd);
+	exi_flow_after_recv(sk, c->fd);
+}
+
+/* It has moved enough. */
+void exi_flow_latent_woke(int fd)
+{
+	struct exi_sock *sk = exi_sock_wake(fd);
+
+	if (sk)
+		exi_flow_after_recv(sk, fd);
 }
 
 /* What came after bytes that are told first: the kernel told it once, the next

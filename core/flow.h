@@ -29,6 +29,13 @@ void exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t *len);
 EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
 
+/* Of a connection that was latent (latent.h) and is sk now: a call that began
+ * before ended. And one of fd that is to wake, for it has received enough. */
+struct exi_latent_call;
+void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
+			  ssize_t n);
+void exi_flow_latent_woke(int fd);
+
 /* Takes an operation that sends or receives. 0: it will be completed once. */
 int exi_flow_submit(struct exi_op *op);
 /* Takes all of them, or none; they are of one descriptor and direction. */

@@ -17,6 +17,7 @@
 
 #include "core/cancel.h"
 #include "core/flow.h"
+#include "core/latent.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/names.h"
@@ -93,6 +94,9 @@ static int accepted(int listener, int fd)
 
 	/* A connection is what its listener is. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
+		return fd;
+	if (!l->framed && !atomic_load(&l->sh->no_time) &&
+	    exi_latent_begin(fd, EXI_ROLE_ACCEPT))
 		return fd;
 	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
 	if (ret && l->framed) {

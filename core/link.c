@@ -22,6 +22,7 @@
 #include "core/family.h"
 #include "core/flow.h"
 #include "core/futex.h"
+#include "core/latent.h"
 #include "core/log.h"
 #include "core/place.h"
 #include "core/proof.h"
@@ -33,12 +34,11 @@
 #include "core/surroundings.h"
 #include "core/switch.h"
 
-#define LISTEN_NS     10000000000u /* A waits to be met, an eager B looks */
-#define LOOK_NS	      1000000u /* the first wait of an eager B, then doubled */
-#define GREETING_NS   5000000000u  /* between messages of a meeting */
-#define REMOTE_NS     15000000000u /* for a meeting by a fabric */
-#define CANDIDATE_NS  2000000000u  /* to show a proof */
-#define DOWNLOAD_MARK 32768u /* A's bytes received, when it sends little */
+#define LISTEN_NS    10000000000u /* A waits to be met, an eager B looks */
+#define LOOK_NS	     1000000u /* the first wait of an eager B, then doubled */
+#define GREETING_NS  5000000000u  /* between messages of a meeting */
+#define REMOTE_NS    15000000000u /* for a meeting by a fabric */
+#define CANDIDATE_NS 2000000000u  /* to show a proof */
 
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
@@ -824,7 +824,7 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 	}
 	if (sk->role == EXI_ROLE_CONNECT) {
 		atomic_store(&sh->half[EXI_TX].meet_at, bytes);
-		atomic_store(&sh->half[EXI_RX].meet_at, DOWNLOAD_MARK);
+		atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_DOWNLOAD);
 	} else if (sk->role == EXI_ROLE_ACCEPT) {
 		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
 		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
@@ -1087,6 +1087,7 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 	struct search s = { .t = t };
 	int reason;
 
+	exi_latent_wake_all(); /* it may be one of these */
 	exi_sock_each(compare, &s);
 	if (!s.found) {
 		exi_fd_close(link);

@@ -131,6 +131,10 @@ EXI_SHIM void exi_link_reset(struct exi_sock *sk, int reason, const char *what);
 /* The same, because the peer broke the protocol. */
 void exi_link_violation(struct exi_sock *sk, const char *what);
 
+/* Bytes that the connecting end receives, when it sends little, after which it
+ * tries to meet. */
+#define EXI_LINK_DOWNLOAD 32768u
+
 /* The marker of a port: somebody who listens or accepts on it runs libexs.
  * Held per process; who finds it taken relies on the holder and tries again
  * at a later accept. */

@@ -23,8 +23,7 @@ static bool is_name(const struct exi_sock *sk, int fd)
 static void name_locked(struct exi_sock *sk, int fd, int number)
 {
 	atomic_store(&exi_table.names[fd], number + 1);
-	if ((uint32_t)fd >= atomic_load(&exi_table.high))
-		atomic_store(&exi_table.high, (uint32_t)fd + 1);
+	exi_sock_reaches(fd);
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
 }
 
@@ -53,8 +52,7 @@ static int renumber(struct exi_sock *sk, int from, int to)
 		name_locked(sk, from, to);
 		atomic_store_explicit(&exi_table.socks[to], sk,
 				      memory_order_release);
-		if ((uint32_t)to >= atomic_load(&exi_table.high))
-			atomic_store(&exi_table.high, (uint32_t)to + 1);
+		exi_sock_reaches(to);
 		sk->tcp->fd = to;
 		if (sk->fab)
 			sk->fab->fd = to;

@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/family.h"
 #include "core/futex.h"
+#include "core/latent.h"
 #include "core/link.h"
 #include "core/loan.h"
 #include "core/log.h"
@@ -337,6 +338,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	/* What plain calls close is found out by it. */
 	RESET(&sk->cookie, exi_closes_seen ? 0 : exi_sock_cookie(fd));
 	sk->watched = sk->counted = sk->marked = false;
+	sk->latent_life = UINT32_MAX;
 	RESET(&sk->named, false);
 	sk->record_left = 0;
 	sk->n_kept = 0;
@@ -376,20 +378,33 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	return 0;
 }
 
-int exi_sock_make(int fd, enum exi_role role, bool adopted,
-		  struct exi_sock **ret)
+void exi_sock_reaches(int fd)
 {
-	struct exi_sock *old = exi_sock_find(fd), *sk;
-	struct exi_shared *sh = NULL;
-	int err = -ENOMEM, others;
+	uint32_t high = atomic_load(&exi_table.high);
 
-	if ((uint32_t)fd >= exi_table.size)
-		return -EMFILE;
-	/* A name that was closed behind the library's back is not all. */
-	others = old ? exi_name_remove(old, fd) : 1;
-	if (others <= 0)
-		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
-				atomic_load(&old->generation));
+	while ((uint32_t)fd >= high &&
+	       !atomic_compare_exchange_weak(&exi_table.high, &high,
+					     (uint32_t)fd + 1))
+		;
+}
+
+/* It came to nothing; the link lock is held. */
+static void abandon(struct exi_sock *sk)
+{
+	exi_holders_leave(&sk->sh->holders);
+	exi_lock(&pool_lock);
+	exi_list_add_head(&free_socks, &sk->free_node);
+	exi_unlock(&pool_lock);
+}
+
+/* Memory for a socket, set up; its link lock is held then. */
+static int begin(int fd, enum exi_role role, bool adopted,
+		 struct exi_sock **ret)
+{
+	struct exi_shared *sh = NULL;
+	struct exi_sock *sk;
+	int err;
+
 	exi_lock(&pool_lock);
 	sk = sock_take();
 	if (sk)
@@ -404,23 +419,111 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	exi_lock(&sk->link_lock);
 	__atomic_store_n(&sk->sh, sh, __ATOMIC_RELAXED);
 	err = sock_setup(sk, fd, role, adopted);
-	exi_lock(&pool_lock);
 	if (err) {
-		exi_holders_leave(&sh->holders);
-		exi_list_add_head(&free_socks, &sk->free_node);
-		goto unlock;
+		abandon(sk);
+		exi_unlock(&sk->link_lock);
+		return err;
 	}
 	RESET(&sk->born, atomic_load(&exi_sock_forks));
+	*ret = sk;
+	return 0;
+}
+
+int exi_sock_make(int fd, enum exi_role role, bool adopted,
+		  struct exi_sock **ret)
+{
+	struct exi_sock *old = exi_sock_peek(fd), *sk;
+	int err, others;
+
+	if ((uint32_t)fd >= exi_table.size)
+		return -EMFILE;
+	if (exi_latent(fd)) /* closed behind the library's back */
+		exi_latent_end(fd, NULL);
+	/* A name that was closed behind the library's back is not all. */
+	others = old ? exi_name_remove(old, fd) : 1;
+	if (others <= 0)
+		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
+				atomic_load(&old->generation));
+	err = begin(fd, role, adopted, &sk);
+	if (err)
+		return err;
+	exi_lock(&pool_lock);
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
-	if ((uint32_t)fd >= atomic_load(&exi_table.high))
-		atomic_store(&exi_table.high, (uint32_t)fd + 1);
+	exi_sock_reaches(fd);
 	/* Release: pairs with exi_sock_find(). */
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
 	*ret = sk;
-unlock:
 	exi_unlock(&pool_lock);
 	exi_unlock(&sk->link_lock);
-	return err;
+	return 0;
+}
+
+/* Who wakes a latent connection; before all other locks. */
+static struct exi_lock waking;
+
+/* The word becomes the socket, with what it says: both halves are locked. False:
+ * the descriptor was closed meanwhile. */
+static bool take_word_locked(struct exi_sock *sk, int fd)
+{
+	struct exi_sock *word = atomic_load(&exi_table.socks[fd]);
+	uintptr_t w;
+	enum exi_dir d;
+
+	do {
+		w = (uintptr_t)word;
+		if (!(w & EXI_LATENT))
+			return false;
+		RESET(&sk->role, exi_latent_role(w));
+	} while (!atomic_compare_exchange_strong(&exi_table.socks[fd], &word,
+						 sk));
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sk->sh->half[d];
+
+		__atomic_store_n(&h->bytes, exi_latent_moved(w, d),
+				 __ATOMIC_RELAXED);
+		h->bare = exi_latent_inside(w, d);
+	}
+	sk->sh->half[EXI_RX].fin = exi_latent_over(w);
+	sk->latent_life = exi_latent_life(w);
+	sk->counted = sk->role == EXI_ROLE_ACCEPT;
+	return true;
+}
+
+struct exi_sock *exi_sock_wake(int fd)
+{
+	struct exi_sock *sk;
+	struct exi_half *h;
+	bool taken;
+
+	exi_lock(&waking);
+	if (!exi_latent(fd)) {
+		exi_unlock(&waking);
+		return exi_sock_peek(fd);
+	}
+	if (begin(fd, EXI_ROLE_NONE, true, &sk)) {
+		exi_latent_end(fd, NULL);
+		exi_unlock(&waking);
+		return NULL;
+	}
+	h = sk->sh->half;
+	exi_lock(&h[EXI_RX].lock);
+	exi_lock(&h[EXI_TX].lock);
+	/* Who finds it in the table finds that it is the descriptor's. */
+	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	taken = take_word_locked(sk, fd);
+	if (taken)
+		exi_link_expect(sk, false);
+	else
+		atomic_store_explicit(&sk->fd, -1, memory_order_release);
+	exi_unlock(&h[EXI_TX].lock);
+	exi_unlock(&h[EXI_RX].lock);
+	if (taken)
+		exi_latent_woke(sk, fd);
+	else
+		abandon(sk);
+	exi_unlock(&sk->link_lock);
+	exi_unlock(&waking);
+	return exi_sock_peek(fd);
 }
 
 int exi_sock_get(int fd, struct exi_sock **ret)
@@ -534,6 +637,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_prefork(void)
 {
+	exi_latent_wake_all();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
 }
@@ -603,6 +707,8 @@ void exi_sock_forked(void)
 {
 	struct slab *s, *next;
 
+	exi_latent_forked();
+	atomic_store(&waking.word, 0);
 	atomic_store(&pool_lock.word, 0);
 	exi_names_forked();
 	exi_holders_forked();

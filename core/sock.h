@@ -206,6 +206,7 @@ struct exi_sock {
 	/* Sends that did not find room for all, and the end of sending: after
 	 * these whoever waits for room is told of it, though it was there. */
 	_Atomic uint32_t cramped;
+	uint32_t latent_life; /* which it was before it woke, see latent.h */
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;
 	bool counted;	  /* among the accepted connections */
@@ -264,7 +265,9 @@ EXI_SHIM void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
 /* Sets the table up. Idempotent. */
 int exi_sock_init(void);
 
-/* By descriptor. Set up once. */
+/* By descriptor. Set up once. An odd place is no address but a connection that has
+ * not lasted yet, see latent.h. */
+#define EXI_LATENT 1u
 struct exi_table {
 	_Atomic(struct exi_sock *) *socks;
 	/* Of a name, the number of its socket plus 1. */
@@ -275,14 +278,36 @@ struct exi_table {
 };
 EXI_SHIM extern struct exi_table exi_table;
 
-/* The socket of fd, or null. Not locked, may be stale. */
-static inline struct exi_sock *exi_sock_find(int fd)
+/* Makes the latent connection of fd the socket it is. What has its place now, or
+ * null: without memory it stays the kernel's. No lock is held. */
+EXI_SHIM struct exi_sock *exi_sock_wake(int fd);
+
+/* The socket of fd, or null, also where a connection is latent. */
+static inline struct exi_sock *exi_sock_peek(int fd)
 {
+	struct exi_sock *sk;
+
 	if (exi_unlikely((uint32_t)fd >= exi_table.size))
 		return NULL;
 	/* Acquire: pairs with exi_sock_make(). */
-	return atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+	sk = atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk : NULL;
 }
+
+/* The same, and what is latent wakes. Not locked, may be stale. No lock is held. */
+static inline struct exi_sock *exi_sock_find(int fd)
+{
+	struct exi_sock *sk;
+
+	if (exi_unlikely((uint32_t)fd >= exi_table.size))
+		return NULL;
+	sk = atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk
+							 : exi_sock_wake(fd);
+}
+
+/* The table has a place for fd from now on. */
+void exi_sock_reaches(int fd);
 
 /* The socket of fd, made as a plain one when the library did not know it.
  * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the

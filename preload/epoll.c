@@ -27,6 +27,7 @@
 #include <sys/eventfd.h>
 
 #include "core/cancel.h"
+#include "core/latent.h"
 #include "core/link.h"
 #include "core/ready.h"
 #include "core/wait.h"
@@ -126,6 +127,16 @@ struct nest {
 };
 
 static struct exi_lock structure;
+
+/* Where a latent connection is; under structure. The kernel tells of it, and it is
+ * an item from when it wakes. */
+struct latent {
+	struct set *set; /* null: in none */
+	uint64_t prefix; /* which set of this memory */
+	uint32_t events;
+	epoll_data_t data;
+};
+static struct latent *latents;
 static _Atomic(struct set *) *sets;
 static struct set **closed_sets; /* by their last numbers, to be used again */
 static uint32_t n_sets;		 /* descriptors that may have one */
@@ -599,6 +610,24 @@ static struct set *make_set(int epfd)
 	return s;
 }
 
+static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
+		     int fd, const struct epoll_event *ev)
+{
+	exi_list_init(&it->node);
+	it->set = s;
+	it->sk = sk;
+	it->generation = atomic_load(&sk->generation);
+	it->fd = fd;
+	it->link = -1;
+	it->events = ev->events;
+	it->data = ev->data;
+	it->refs = 1;
+	exi_lock(&s->lock);
+	s->by_fd[fd] = it;
+	exi_unlock(&s->lock);
+	listen_to(it);
+}
+
 static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 {
 	/* For one shot it is loaded when the item is there to know of it. */
@@ -620,19 +649,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 			native.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, ev);
 		return 0;
 	}
-	exi_list_init(&it->node);
-	it->set = s;
-	it->sk = sk;
-	it->generation = atomic_load(&sk->generation);
-	it->fd = fd;
-	it->link = -1;
-	it->events = ev->events;
-	it->data = ev->data;
-	it->refs = 1;
-	exi_lock(&s->lock);
-	s->by_fd[fd] = it;
-	exi_unlock(&s->lock);
-	listen_to(it);
+	put_item(it, s, sk, fd, ev);
 	if (exi_ready_ours(sk))
 		manage(it);
 	if (once && !it->managed) {
@@ -807,10 +824,100 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	return ret;
 }
 
+/* A latent connection's life begins; nobody else knows the number yet. */
+static void latent_begun(int fd)
+{
+	if ((uint32_t)fd < n_sets)
+		latents[fd].set = NULL;
+}
+
+/* The item that it is now. Its link lock is held: it meets nobody before. */
+static void latent_woke(struct exi_sock *sk, int fd)
+{
+	struct epoll_event ev;
+	struct latent *l;
+	struct item *it;
+	struct set *s;
+
+	if ((uint32_t)fd >= n_sets)
+		return;
+	exi_lock(&structure);
+	l = &latents[fd];
+	s = l->set;
+	l->set = NULL;
+	if (s && s->prefix == l->prefix && set_of(s->fd) == s) {
+		live_item(s->fd, fd, sk);
+		it = room_for(s, fd) ? item_new(s) : NULL;
+		ev = (struct epoll_event){ .events = l->events,
+					   .data = l->data };
+		if (it)
+			put_item(it, s, sk, fd, &ev);
+		else /* nobody would tell of a fabric */
+			atomic_store(&sk->sh->hold_here, 1);
+	}
+	exi_unlock(&structure);
+}
+
+/* False: it is to wake first. */
+static bool latent_change_locked(int epfd, int op, int fd,
+				 struct epoll_event *ev, int *ret)
+{
+	struct latent *l = &latents[fd];
+	struct set *s = set_of(epfd);
+
+	if (op == EPOLL_CTL_ADD ? l->set != NULL
+				: !s || l->set != s || l->prefix != s->prefix)
+		return false;
+	if (op == EPOLL_CTL_MOD && l->events == ev->events &&
+	    l->data.u64 == ev->data.u64 && !(ev->events & EPOLLET)) {
+		*ret = 0; /* of a level it changes nothing */
+		return true;
+	}
+	*ret = native.epoll_ctl(epfd, op, fd, ev);
+	if (*ret < 0)
+		return true;
+	if (op == EPOLL_CTL_DEL) {
+		l->set = NULL;
+		return true;
+	}
+	s = make_set(epfd);
+	*l = (struct latent){ .set = s,
+			      .prefix = s ? s->prefix : 0,
+			      .events = ev->events,
+			      .data = ev->data };
+	return true;
+}
+
+static __attribute__((noinline)) bool
+latent_change(int epfd, int op, int fd, struct epoll_event *ev, int *ret)
+{
+	struct exi_sock *sk;
+	bool done, lost;
+
+	if ((uint32_t)fd >= n_sets ||
+	    (op != EPOLL_CTL_DEL &&
+	     ((op != EPOLL_CTL_ADD && op != EPOLL_CTL_MOD) || !ev ||
+	      (ev->events & (EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)))))
+		return false;
+	exi_lock(&structure);
+	/* Who wakes it comes for what is said here later. */
+	done = exi_latent(fd) && latent_change_locked(epfd, op, fd, ev, ret);
+	lost = done && *ret == 0 && op != EPOLL_CTL_DEL && !latents[fd].set;
+	exi_unlock(&structure);
+	if (exi_unlikely(lost) && (sk = exi_sock_find(fd)))
+		atomic_store(&sk->sh->hold_here, 1); /* see add() */
+	return done;
+}
+
 HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk;
+	int was;
+
+	if (exi_latent(fd) && latent_change(epfd, op, fd, ev, &was))
+		return was;
+	sk = exi_sock_find(fd);
 	bool known = op == EPOLL_CTL_DEL ||
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	int ret;
@@ -1489,7 +1596,7 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 /* What the kernel knows of an item is what its set tells outside. */
 static void turn_outside(struct set *s, int fd)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk = exi_sock_peek(fd);
 	struct epoll_event ev;
 	struct item *it;
 
@@ -1623,7 +1730,10 @@ void shim_epoll_init(void)
 	n_sets = 1u << 16;
 	sets = calloc(n_sets, sizeof(*sets));
 	closed_sets = calloc(n_sets, sizeof(*closed_sets));
-	if (!sets || !closed_sets)
+	latents = calloc(n_sets, sizeof(*latents));
+	if (!sets || !closed_sets || !latents)
 		n_sets = 0;
 	exi_ready_met = met;
+	exi_latent_begun = latent_begun;
+	exi_latent_woke = latent_woke;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/cancel.h"
+#include "core/latent.h"
 #include "core/lifecycle.h"
 #include "core/names.h"
 #include "preload/shim.h"
@@ -21,12 +22,27 @@ static void last_name(struct exi_sock *sk, int fd)
 	shim_epoll_forget(sk, fd);
 }
 
-/* What the library knew of a number that closes by a side effect. */
+/* One that was latent to its end. */
+static bool was_latent(int fd)
+{
+	struct exi_latent_state s;
+
+	if (exi_likely(!exi_latent(fd)) || !exi_latent_end(fd, &s))
+		return false;
+	shim_report_latent(&s);
+	return true;
+}
+
+/* What the library knew of a number that closes by a side effect, which follows.
+ */
 static void let_go(int fd)
 {
 	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk;
 
+	if (was_latent(fd))
+		return;
+	sk = exi_sock_find(fd);
 	if (!sk) {
 		shim_epoll_closed(fd);
 		return;
@@ -38,8 +54,11 @@ static void let_go(int fd)
 HOOK int close(int fd)
 {
 	EXI_CANCEL_OFF(true);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk;
 
+	if (was_latent(fd))
+		return native.close(fd);
+	sk = exi_sock_find(fd);
 	if (exi_likely(!sk || sk->named)) {
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
@@ -63,8 +82,8 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 		end = EXI_FD_MARKS;
 	for (fd = first; fd <= last && fd < end; fd++) {
 		if (!exi_fd_ours((int)fd)) {
-			if (exi_sock_find((int)fd) &&
-			    !(flags & CLOSE_RANGE_CLOEXEC))
+			if (!(flags & CLOSE_RANGE_CLOEXEC) &&
+			    (exi_latent((int)fd) || exi_sock_find((int)fd)))
 				let_go((int)fd);
 			continue;
 		}
@@ -123,7 +142,7 @@ static int before_dup(int from, int to, int flags)
 	/* What is refused closes nothing. */
 	if (from == to || (flags & ~O_CLOEXEC) || fcntl(from, F_GETFD) < 0)
 		return 0;
-	if (exi_sock_find(to))
+	if (exi_latent(to) || exi_sock_find(to))
 		let_go(to);
 	else
 		shim_epoll_closed(to);
@@ -163,8 +182,12 @@ HOOK int dup3(int from, int to, int flags)
 
 /* Nothing is to be done after the call: it need not come back here, which
  * costs as much as all the rest. */
-static inline bool fcntl_is_native(int fd, int cmd)
+static inline bool fcntl_is_native(int fd, int cmd, const void *arg)
 {
+	if (exi_unlikely(exi_latent(fd)))
+		return cmd == F_GETFL || cmd == F_GETFD || cmd == F_SETFD ||
+		       (cmd == F_SETFL &&
+			!((intptr_t)arg & ~(O_ACCMODE | O_NONBLOCK)));
 	return !exi_sock_find(fd) && cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC;
 }
 
@@ -202,7 +225,7 @@ HOOK int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (exi_likely(fcntl_is_native(fd, cmd)))
+	if (exi_likely(fcntl_is_native(fd, cmd, arg)))
 		return native.fcntl64(fd, cmd, arg);
 	return any_fcntl(fd, cmd, arg);
 }
@@ -217,7 +240,7 @@ HOOK int fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (exi_likely(fcntl_is_native(fd, cmd)))
+	if (exi_likely(fcntl_is_native(fd, cmd, arg)))
 		return native.fcntl64(fd, cmd, arg);
 	return any_fcntl(fd, cmd, arg);
 }

@@ -14,11 +14,91 @@
 
 #include "core/cancel.h"
 #include "core/flow.h"
+#include "core/latent.h"
 #include "core/parts.h"
 #include "preload/shim.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
+
+/* --- connections that have not lasted yet -------------------------------- */
+
+/* The kernel's call was done. Not where the word was of a connection that closed
+ * unseen, and the number is another's. */
+static bool was_done(int fd, ssize_t ret)
+{
+	if (exi_likely(ret >= 0 || errno != ENOTSOCK))
+		return true;
+	exi_latent_end(fd, NULL);
+	return false;
+}
+
+static __attribute__((noinline)) bool latent_get(int fd, void *buf, size_t n,
+						 int flags, ssize_t *ret)
+{
+	struct exi_latent_call c;
+
+	if (!n || (flags & ~MSG_DONTWAIT) ||
+	    !exi_latent_enter(&c, fd, EXI_RX, n))
+		return false;
+	*ret = native.recv(fd, buf, n, flags);
+	exi_latent_leave(&c, *ret);
+	return was_done(fd, *ret);
+}
+
+static __attribute__((noinline)) bool
+latent_put(int fd, const void *buf, size_t n, int flags, ssize_t *ret)
+{
+	struct exi_latent_call c;
+
+	if (!n || (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL)) ||
+	    !exi_latent_enter(&c, fd, EXI_TX, n))
+		return false;
+	*ret = native.send(fd, buf, n, flags);
+	exi_latent_leave(&c, *ret);
+	return was_done(fd, *ret);
+}
+
+static __attribute__((noinline)) bool
+latent_get_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
+{
+	ssize_t total = exi_parts_total(v, (size_t)n);
+	struct exi_latent_call c;
+
+	if (total <= 0 || !exi_latent_enter(&c, fd, EXI_RX, (size_t)total))
+		return false;
+	*ret = native.readv(fd, v, n);
+	exi_latent_leave(&c, *ret);
+	return true;
+}
+
+static __attribute__((noinline)) bool
+latent_put_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
+{
+	ssize_t total = exi_parts_total(v, (size_t)n);
+	struct exi_latent_call c;
+
+	if (total <= 0 || !exi_latent_enter(&c, fd, EXI_TX, (size_t)total))
+		return false;
+	*ret = native.writev(fd, v, n);
+	exi_latent_leave(&c, *ret);
+	return true;
+}
+
+static __attribute__((noinline)) bool
+latent_put_file(int fd, int from, off_t *offset, size_t n, ssize_t *ret)
+{
+	struct exi_latent_call c;
+
+	if (!n || !exi_latent_enter(&c, fd, EXI_TX, n))
+		return false;
+	*ret = native.sendfile(fd, from, offset, n);
+	exi_latent_leave(&c, *ret);
+	return true;
+}
+
+/* Served, with the result in ret. */
+#define LATENT(call) (exi_unlikely(exi_latent(fd)) && (call))
 
 /* --- one buffer --------------------------------------------------------- */
 
@@ -154,8 +234,12 @@ static bool kernels(int flags)
 
 HOOK ssize_t read(int fd, void *buf, size_t n)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
+	ssize_t ret;
 
+	if (LATENT(latent_get(fd, buf, n, 0, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_likely(!sk))
 		return native.read(fd, buf, n);
 	if (exi_unlikely(!n)) /* not so recv() */
@@ -166,8 +250,12 @@ ALIAS(__read, read);
 
 HOOK ssize_t write(int fd, const void *buf, size_t n)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
+	ssize_t ret;
 
+	if (LATENT(latent_put(fd, buf, n, 0, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_likely(!sk))
 		return native.write(fd, buf, n);
 	return shim_result(put(sk, fd, buf, n, 0));
@@ -176,8 +264,12 @@ ALIAS(__write, write);
 
 HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
+	ssize_t ret;
 
+	if (LATENT(latent_get(fd, buf, n, flags, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recv(fd, buf, n, flags);
 	return shim_result(get(sk, fd, buf, n, flags));
@@ -185,8 +277,12 @@ HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 
 HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
+	ssize_t ret;
 
+	if (LATENT(latent_put(fd, buf, n, flags, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_unlikely(!sk))
 		return native.send(fd, buf, n, flags);
 	return shim_result(put(sk, fd, buf, n, flags));
@@ -196,9 +292,12 @@ ALIAS(__send, send);
 HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 		      struct sockaddr *addr, socklen_t *len)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (!addr && LATENT(latent_get(fd, buf, n, flags, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
 	ret = shim_result(get(sk, fd, buf, n, flags));
@@ -214,8 +313,12 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		    const struct sockaddr *addr, socklen_t len)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk;
+	ssize_t ret;
 
+	if (!addr && LATENT(latent_put(fd, buf, n, flags, &ret)))
+		return ret;
+	sk = shim_sock(fd);
 	if (exi_unlikely(!sk || (flags & MSG_FASTOPEN)))
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
@@ -248,6 +351,10 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
+	ssize_t ret;
+
+	if (n >= 0 && n <= IOV_MAX && LATENT(latent_get_vector(fd, v, n, &ret)))
+		return ret;
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.readv(fd, v, n);
 	return exi_parts_total(v, (size_t)n)
@@ -257,6 +364,10 @@ HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 
 HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
+	ssize_t ret;
+
+	if (n >= 0 && n <= IOV_MAX && LATENT(latent_put_vector(fd, v, n, &ret)))
+		return ret;
 	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
 	return exi_parts_total(v, (size_t)n)
@@ -463,6 +574,8 @@ HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
 
 	if (exi_unlikely(shim_sock(from)))
 		shim_plain(from, EXS_X_REASON_SPLICE);
+	if (exi_latent(to) && latent_put_file(to, from, offset, n, &ret))
+		return ret;
 	if (exi_likely(!shim_sock(to)))
 		return native.sendfile(to, from, offset, n);
 	do {

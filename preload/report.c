@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/latent.h"
 #include "core/log.h"
 #include "preload/shim.h"
 
@@ -169,6 +170,25 @@ static void count_locked(const struct exi_sock *sk, int fd,
 	total.bells += i->exs_x_bells_sent;
 }
 
+static void count_early(uint64_t in, uint64_t out)
+{
+	exi_lock(&lock);
+	early.n++;
+	early.in += in;
+	early.out += out;
+	total.connections++;
+	total.by_reason[EXS_X_REASON_UNDECIDED]++;
+	total.bytes += in + out;
+	exi_unlock(&lock);
+}
+
+void shim_report_latent(const struct exi_latent_state *s)
+{
+	if (exi_unlikely(path[0]) && s->role != EXI_ROLE_NONE &&
+	    !exi_lock_held(&lock))
+		count_early(s->moved[EXI_RX], s->moved[EXI_TX]);
+}
+
 /* One that ended before anything was decided: counted without asking the
  * kernel. */
 static bool was_early(const struct exi_sock *sk)
@@ -183,14 +203,7 @@ static bool was_early(const struct exi_sock *sk)
 	    atomic_load(&sh->reason) != EXS_X_REASON_UNDECIDED ||
 	    looked_in_vain(sk))
 		return false;
-	exi_lock(&lock);
-	early.n++;
-	early.in += in;
-	early.out += out;
-	total.connections++;
-	total.by_reason[EXS_X_REASON_UNDECIDED]++;
-	total.bytes += in + out;
-	exi_unlock(&lock);
+	count_early(in, out);
 	return true;
 }
 
@@ -213,6 +226,11 @@ void shim_report_connection(int fd)
 	exi_lock(&lock);
 	count_locked(sk, fd, &i);
 	exi_unlock(&lock);
+}
+
+static void one_latent(int fd, const struct exi_latent_state *s)
+{
+	shim_report_latent(s);
 }
 
 static void one(struct exi_sock *sk, void *arg)
@@ -277,6 +295,7 @@ __attribute__((destructor)) void shim_report(void)
 	if (!path[0] || !shim_ready())
 		return;
 	exi_sock_each(one, NULL);
+	exi_latent_each(one_latent);
 	/* What every shell on the way has to say would hide the rest. */
 	if (!total.connections)
 		return;

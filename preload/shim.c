@@ -7,6 +7,7 @@
 #include <sys/exs_ext.h>
 
 #include "core/core.h"
+#include "core/latent.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
 #include "core/loan.h"
@@ -51,6 +52,7 @@ static void start(void)
 	/* After a failure, which is said, all goes to the C library. */
 	if (exi_core_init() == 0) {
 		shim_report_init();
+		atomic_store(&exi_latent_on, true);
 		pthread_atfork(NULL, NULL, forked);
 	}
 }
@@ -98,7 +100,7 @@ static void leave_one(struct exi_sock *sk, void *arg)
 	if (fd < 0)
 		return;
 	shim_plain(fd, *(int *)arg);
-	if (exi_sock_find(fd) != sk)
+	if (exi_sock_peek(fd) != sk)
 		return;
 	/* Listeners, and what is not connected yet. */
 	shim_epoll_forget(sk, fd);
@@ -112,10 +114,13 @@ void shim_leave(int reason)
 	if (!shim_ready())
 		return;
 	atomic_store(&shim_leaves, true);
+	atomic_store(&exi_latent_on, false);
+	exi_latent_wake_all();
 	exi_sock_each(leave_one, &reason);
 	shim_report();
 	atomic_store(&shim_left, true);
 	/* What other threads began meanwhile. */
+	exi_latent_wake_all();
 	exi_sock_each(leave_one, &reason);
 	shim_epoll_leave();
 	exi_service_stop();
@@ -125,6 +130,7 @@ void shim_return(void)
 {
 	atomic_store(&shim_left, false);
 	atomic_store(&shim_leaves, false);
+	atomic_store(&exi_latent_on, true);
 }
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */

@@ -116,6 +116,9 @@ long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
  * for good. */
 void shim_report_init(void);
 void shim_report_connection(int fd);
+/* One that was latent to its end. */
+struct exi_latent_state;
+void shim_report_latent(const struct exi_latent_state *s);
 /* Now, of all that there were: the process ends, or cannot say it later. */
 void shim_report(void);
 /* In the child of a fork: what its parent had is its parent's. */

@@ -11,6 +11,7 @@
 #include <linux/sockios.h>
 #include <unistd.h>
 
+#include "core/latent.h"
 #include "core/lifecycle.h"
 #include "core/module.h"
 #include "core/orphan.h"
@@ -48,7 +49,8 @@ HOOK int socket(int domain, int type, int protocol)
 	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
 		return fd;
 	/* Without memory for it, it is the kernel's. */
-	(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
+	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
+		(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	return fd;
 }
 
@@ -62,6 +64,26 @@ static void leave_to_stdio(int fd)
 	errno = saved;
 }
 
+static bool disconnects(const struct sockaddr *addr, socklen_t len)
+{
+	return addr && len >= sizeof(addr->sa_family) &&
+	       addr->sa_family == AF_UNSPEC;
+}
+
+/* The address is looked at when the kernel has. */
+static int connect_latent(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int ret = native.connect(fd, addr, len);
+
+	if (ret == 0 && disconnects(addr, len))
+		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
+	else if (ret == 0 || errno == EINPROGRESS || errno == EALREADY ||
+		 errno == EISCONN)
+		exi_latent_connected(fd);
+	leave_to_stdio(fd);
+	return ret;
+}
+
 HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	EXI_CANCEL_OFF(true);
@@ -69,9 +91,10 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (OF_A_MODULE)
 		return native.connect(fd, addr, len);
+	if (exi_latent(fd))
+		return connect_latent(fd, addr, len);
 	/* Gives the connection up. */
-	if (shim_sock(fd) && addr && len >= sizeof(addr->sa_family) &&
-	    addr->sa_family == AF_UNSPEC)
+	if (shim_sock(fd) && disconnects(addr, len))
 		shim_plain(fd, EXS_X_REASON_NOT_CONNECTED);
 	ret = (int)shim_result(exi_connect(fd, addr, len));
 	leave_to_stdio(fd);
@@ -155,12 +178,25 @@ static void set_time(struct exi_sock *sk, int name, const void *val)
 		atomic_fetch_and(&exi_sock_shared(sk)->no_time, ~bit);
 }
 
+/* Options that the library need not know of. */
+static bool is_tcps_own(int level, int name)
+{
+	return level == IPPROTO_TCP
+		       ? name == TCP_NODELAY || name == TCP_KEEPIDLE ||
+				 name == TCP_KEEPINTVL || name == TCP_KEEPCNT
+		       : level == SOL_SOCKET &&
+				 (name == SO_KEEPALIVE || name == SO_REUSEADDR);
+}
+
 HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 {
 	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk;
 	int ret, saved;
 
+	if (exi_latent(fd) && is_tcps_own(level, name))
+		return native.setsockopt(fd, level, name, val, len);
+	sk = exi_sock_find(fd);
 	if (shim_sock(fd)) {
 		ret = exi_before_option(fd, level, name);
 		if (ret)
@@ -188,7 +224,7 @@ HOOK int getsockname(int fd, struct sockaddr *addr, socklen_t *len)
 
 HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 {
-	struct exi_sock *sk = shim_sock(fd);
+	struct exi_sock *sk = exi_latent(fd) ? NULL : shim_sock(fd);
 	int ret = sk && exi_over(sk, fd) ? -ENOTCONN
 					 : exi_orphan_name(fd, true, addr, len);
 
@@ -220,7 +256,8 @@ HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 HOOK int ioctl(int fd, unsigned long request, ...)
 {
 	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk =
+		request == FIONBIO && exi_latent(fd) ? NULL : exi_sock_find(fd);
 	va_list ap;
 	void *arg;
 	int n;

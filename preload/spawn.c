@@ -10,6 +10,7 @@
 #include <sys/exs_ext.h>
 
 #include "core/cancel.h"
+#include "core/latent.h"
 #include "core/names.h"
 #include "preload/shim.h"
 
@@ -129,8 +130,10 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 {
 	EXI_CANCEL_OFF(false);
 
-	if (shim_ready())
+	if (shim_ready()) {
+		exi_latent_wake_all();
 		exi_sock_each(leave_one, &of);
+	}
 }
 
 HOOK int posix_spawn(pid_t *pid, const char *path,

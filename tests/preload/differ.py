@@ -187,7 +187,7 @@ def main():
     ways = WAYS
     if '--quick' in args:
         args.remove('--quick')
-        ways = {way: WAYS[way] for way in ('connect', 'tcp')}
+        ways = {way: WAYS[way] for way in ('connect', 'default')}
     flags = [a for a in args if a.startswith('--')]
     out = left_out(behave)
     listed = subprocess.run([behave, '--list'] + args, text=True, check=True,

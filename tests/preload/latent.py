@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Connections that are met late, or never: no byte is lost when threads use one
+while it becomes known. Usage: latent.py LATENT EXS"""
+
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+CONNECTIONS = 400
+
+
+def run(latent, exs, env):
+    seed = random.randrange(1 << 30)
+    with tempfile.NamedTemporaryFile('r') as report:
+        done = subprocess.run(
+            [exs, 'run', '--report=' + report.name, latent, str(CONNECTIONS),
+             str(seed)], env={**os.environ, **env}, check=False)
+        text = report.read()
+    if done.returncode:
+        sys.exit('%s, seed %d: it ends with %d' % (env, seed, done.returncode))
+    # Forked children report what they have, too: theirs is nothing.
+    there = sum(int(n) for n in re.findall(r'(\d+) connections on a fabric',
+                                           text))
+    early = sum(int(n) for n in re.findall(r'(\d+) on TCP \(undecided\)',
+                                           text))
+    print('%s: %d ends on a fabric, %d ended before' % (env, there, early))
+    if not there or not early:
+        sys.exit('%s, seed %d: one kind is missing\n%s' % (env, seed, text))
+
+
+for upgrade in 'auto', 'bytes:100':
+    run(*sys.argv[1:3], {'EXS_UPGRADE': upgrade})
