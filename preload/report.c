@@ -58,7 +58,7 @@ static struct group early;
 
 /* An accepted connection that found nobody when its peer had to be there is
  * undecided as long as it may look again: at its end it will not. */
-static bool looked_in_vain(const struct exi_sock *sk)
+static bool looked_in_vain_locked(const struct exi_sock *sk)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
 	const struct exi_half *rx = &sh->half[EXI_RX];
@@ -191,17 +191,17 @@ void shim_report_latent(const struct exi_latent_state *s)
 
 /* One that ended before anything was decided: counted without asking the
  * kernel. */
-static bool was_early(const struct exi_sock *sk)
+static bool was_early_locked(const struct exi_sock *sk)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
 	const struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
-	if (!sk->adopted || sk->fab || !in || !out || rx->fabric_bytes ||
-	    tx->fabric_bytes ||
+	if (!sk->adopted || exi_sock_met(sk) || !in || !out ||
+	    rx->fabric_bytes || tx->fabric_bytes ||
 	    atomic_load(&sh->reason) != EXS_X_REASON_UNDECIDED ||
-	    looked_in_vain(sk))
+	    looked_in_vain_locked(sk))
 		return false;
 	count_early(in, out);
 	return true;
@@ -209,6 +209,7 @@ static bool was_early(const struct exi_sock *sk)
 
 void shim_report_connection(int fd)
 {
+	bool in_vain, counted;
 	struct exi_sock *sk;
 	exs_x_sockinfo_t i;
 
@@ -217,11 +218,17 @@ void shim_report_connection(int fd)
 	sk = shim_sock(fd);
 	/* A signal handler may end the process in the midst of a call. */
 	if (!sk || sk->unused || exi_lock_held(&lock) ||
+	    exi_lock_held(&sk->link_lock) ||
 	    exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
-	    exi_lock_held(&sk->sh->half[EXI_TX].lock) || was_early(sk) ||
-	    exs_x_sockinfo(fd, &i) < 0)
+	    exi_lock_held(&sk->sh->half[EXI_TX].lock))
 		return;
-	if (looked_in_vain(sk))
+	exi_lock(&sk->link_lock);
+	in_vain = looked_in_vain_locked(sk);
+	counted = was_early_locked(sk);
+	exi_unlock(&sk->link_lock);
+	if (counted || exs_x_sockinfo(fd, &i) < 0)
+		return;
+	if (in_vain)
 		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
 	exi_lock(&lock);
 	count_locked(sk, fd, &i);
