@@ -35,6 +35,7 @@
 #define WARM	     16u
 #define HAND_OVER_NS 5000000000u
 #define TAKE_OVER_NS 1000000000u
+#define LET_GO_NS    20000000u /* for those who look at what is closed */
 
 /* The thread that ends the process; 0. */
 static _Atomic uint32_t exits;
@@ -48,6 +49,7 @@ static struct exi_lock pool_lock;
 static struct exi_sock **chunks;
 static _Atomic uint32_t n_socks;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
+static struct exi_list retired = EXI_LIST_INIT(retired); /* see retire() */
 
 /* Slabs of shared memory that this process made; inherited ones are used but
  * never allocated from. */
@@ -397,21 +399,78 @@ static void abandon(struct exi_sock *sk)
 	exi_unlock(&pool_lock);
 }
 
+static bool is_looked_at(const struct exi_sock *sk)
+{
+	return atomic_load(&sk->lookers[EXI_RX]) ||
+	       atomic_load(&sk->lookers[EXI_TX]);
+}
+
+/* Nobody looks at what is left of it. */
+static void bury(struct exi_sock *sk)
+{
+	struct exi_conn *tcp = sk->left_tcp;
+
+	/* Kept for the next socket of this place, as it was made. */
+	tcp->ops->close(tcp);
+	tcp->ops->stop(tcp);
+	tcp->ops->fini(tcp);
+	memset(tcp->priv, 0, tcp->ops->priv_size);
+	sk->tcp_spare = tcp;
+	exi_sock_conn_free(sk->left_fab);
+	exi_holders_leave(&sk->sh->holders);
+	exi_lock(&pool_lock);
+	shared_keep_warm(sk->sh);
+	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
+	exi_unlock(&pool_lock);
+}
+
+/* Who looks at it may be the caller itself, interrupted by the signal whose handler
+ * closes it: waiting for that would last for ever. */
+static void retire(struct exi_sock *sk)
+{
+	exi_lock(&pool_lock);
+	exi_list_add_tail(&retired, &sk->free_node);
+	exi_unlock(&pool_lock);
+}
+
+/* One that nobody looks at any more, or null. */
+static struct exi_sock *unretire(void)
+{
+	struct exi_sock *ret = NULL;
+	struct exi_list *pos, *tmp;
+
+	exi_lock(&pool_lock);
+	exi_list_for_each_safe (pos, tmp, &retired) {
+		ret = exi_container(pos, struct exi_sock, free_node);
+		if (!is_looked_at(ret)) {
+			exi_list_del(pos);
+			break;
+		}
+		ret = NULL;
+	}
+	exi_unlock(&pool_lock);
+	return ret;
+}
+
 /* Memory for a socket, set up; its link lock is held then. */
 static int begin(int fd, enum exi_role role, bool adopted,
 		 struct exi_sock **ret)
 {
 	struct exi_shared *sh = NULL;
-	struct exi_sock *sk;
+	struct exi_sock *sk, *old;
+	bool some;
 	int err;
 
 	exi_lock(&pool_lock);
+	some = !exi_list_empty(&retired);
 	sk = sock_take();
 	if (sk)
 		sh = shared_take();
 	if (sk && !sh)
 		exi_list_add_head(&free_socks, &sk->free_node);
 	exi_unlock(&pool_lock);
+	while (exi_unlikely(some) && (old = unretire()))
+		bury(old);
 	if (!sh)
 		return -ENOMEM;
 	shared_clear(sh);
@@ -567,8 +626,10 @@ void exi_sock_unlist(struct exi_sock *sk)
 void exi_sock_drop_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	struct exi_conn *tcp = sk->tcp, *fab = sk->fab;
+	uint64_t until = 0;
 
+	sk->left_tcp = sk->tcp;
+	sk->left_fab = sk->fab;
 	sk->tcp = NULL;
 	no_fabric(sk);
 	free(sk->kept);
@@ -583,25 +644,19 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_queue_cool(sk, EXI_TX);
 	/* Who looks at its words or sleeps on them is kicked, sees that the
 	 * socket is gone, and lets go. */
-	while (atomic_load(&sk->lookers[EXI_RX]) ||
-	       atomic_load(&sk->lookers[EXI_TX])) {
+	while (is_looked_at(sk)) {
+		if (!until)
+			until = exi_now_ns() + LET_GO_NS;
+		if (exi_now_ns() > until) {
+			retire(sk);
+			return;
+		}
 		exi_sock_kick(sk, EXI_RX);
 		exi_sock_kick(sk, EXI_TX);
 		exi_queue_wake_all();
 		sched_yield();
 	}
-	/* Kept for the next socket of this place, as it was made. */
-	tcp->ops->close(tcp);
-	tcp->ops->stop(tcp);
-	tcp->ops->fini(tcp);
-	memset(tcp->priv, 0, tcp->ops->priv_size);
-	sk->tcp_spare = tcp;
-	exi_sock_conn_free(fab);
-	exi_holders_leave(&sh->holders);
-	exi_lock(&pool_lock);
-	shared_keep_warm(sh);
-	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
-	exi_unlock(&pool_lock);
+	bury(sk);
 }
 
 /* The fabric is not for children. */

@@ -186,6 +186,8 @@ struct exi_sock {
 	_Atomic uint64_t used; /* exi_ticks() of the last submission */
 	uint64_t seen; /* bytes moved when descriptors were looked for last */
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
+	struct exi_conn *left_tcp;  /* when it was forgotten */
+	struct exi_conn *left_fab;
 	/* The queue in whose hot list a direction is; under the queue's lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
 	/* By direction, threads that look at words of the fabric without the

@@ -360,6 +360,60 @@ ROW(poll_interrupted)
 	say("signals %d", signals);
 }
 
+static void closes(int sig)
+{
+	signals += close(here) == 0;
+}
+
+/* What a handler closes while the call that it interrupts waits on it. */
+static void closed_in(int ms)
+{
+	struct sigaction sa = { .sa_handler = closes };
+
+	alarm_in(ms, 0);
+	sigaction(SIGALRM, &sa, NULL);
+}
+
+static void was_closed(void)
+{
+	say("signals %d", signals);
+	settle(peer, POLLRDHUP);
+	get_now("peer", peer, 4);
+	close(peer);
+	pair(); /* in its place */
+	poll_one("new", here, POLLIN | POLLOUT, 0);
+}
+
+ROW(poll_closed_by_a_handler)
+{
+	pair();
+	closed_in(100);
+	poll_one("poll", here, POLLIN, 2000);
+	was_closed();
+}
+
+ROW(select_closed_by_a_handler)
+{
+	fd_set in;
+
+	pair();
+	closed_in(100);
+	FD_ZERO(&in);
+	FD_SET(here, &in);
+	is("select", select(here + 1, &in, NULL, NULL, NULL));
+	was_closed();
+}
+
+ROW(recv_closed_by_a_handler)
+{
+	char buf[8];
+
+	pair();
+	closed_in(100);
+	is("recv", recv(here, buf, sizeof(buf), 0));
+	was_closed();
+}
+
 ROW(ppoll_mask)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -1194,6 +1248,14 @@ ROW(epoll_interrupted)
 	alarm_in(100, SA_RESTART);
 	wait_said("wait", set, 4, 2000);
 	say("signals %d", signals);
+}
+
+ROW(epoll_closed_by_a_handler)
+{
+	a_set(EPOLLIN);
+	closed_in(100);
+	wait_said("wait", set, 4, 2000);
+	was_closed();
 }
 
 ROW(epoll_pwait_mask)
