@@ -984,7 +984,7 @@ static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
 {
 	uint32_t event = event_locked(it, now, saw);
 
-	it->blocked = (interest(it) & TX_EVENTS & ~now) != 0;
+	it->blocked = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
 	if (!event) {
 		if (!(now & EPOLLIN)) /* what had come was taken */
 			it->arrived = saw->came;
@@ -1016,12 +1016,28 @@ static uint32_t look(struct item *it, struct saw *ret)
 	return (uint16_t)exi_ready_events(it->sk, number(it), (short)events);
 }
 
+/* Edge-triggered: something that is worth telling came since the last look. */
+static bool missed(const struct item *it, uint32_t events)
+{
+	struct exi_ready r;
+
+	if ((events & RX_EVENTS) &&
+	    (arrived(it) != it->arrived ||
+	     !exi_ready_look(it->sk, number(it), EPOLLIN | EPOLLRDHUP, &r) ||
+	     (r.now & EPOLLRDHUP & ~it->over)))
+		return true;
+	/* Room, for who found none. */
+	return (events & TX_EVENTS) &&
+	       (it->blocked || atomic_load(&it->sk->cramped) != it->cramped) &&
+	       (!exi_ready_look(it->sk, number(it), EPOLLOUT, &r) ||
+		(r.now & EPOLLOUT));
+}
+
 /* The peer rings from now on, until disarm(); false when it need not. No lock
  * is held, and the item is not among the active: it is this thread's. */
 static bool arm(struct item *it)
 {
 	short events = (short)interest(it);
-	struct exi_ready r;
 
 	if (it->armed || it->disabled)
 		return true;
@@ -1030,11 +1046,7 @@ static bool arm(struct item *it)
 	it->armed = true;
 	it->armed_for = events;
 	/* What came since the last look is there already: no ring tells. */
-	if (!(it->events & EPOLLET) || !(events & RX_EVENTS))
-		return true;
-	return arrived(it) == it->arrived &&
-	       exi_ready_look(it->sk, number(it), EPOLLIN | EPOLLRDHUP, &r) &&
-	       !(r.now & EPOLLRDHUP & ~it->over);
+	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
 }
 
 static void disarm(struct item *it)
