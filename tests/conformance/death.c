@@ -303,13 +303,15 @@ static void victim_with_unread_bytes(int s, int ctl)
 static void unread_bytes(bool downgraded, bool reset)
 {
 	struct t_peer p;
-	int s = t_pair_fork(&p, T_B, victim_with_unread_bytes);
+	int s = t_pair_fork(&p, T_B, victim_with_unread_bytes), on_its_way;
 	char buf[20000];
 
 	t_settle(s, conf_apart());
 	t_expect(p.ctl, 1);
 	if (reset)
 		t_send_stream(s, 2, 0, 7000, 100);
+	/* Over TCP what is on its way when the peer dies comes after its end. */
+	T_UNTIL(ioctl(s, SIOCOUTQ, &on_its_way) == 0 && !on_its_way);
 	t_peer_kill(&p);
 	if (!downgraded) {
 		t_recv_stream(s, 1, 0, 20000, 3000);
