@@ -59,6 +59,8 @@ LEFT_OUT = {
         'jump_out_of_send':
             'a handler runs in a later call than the one that it interrupts',
         'epoll_set_closed life_closed_while_waited_on': 'a race by intent',
+        '*_closed_by_a_handler':
+            'a handler gives memory back, when it interrupts a sleep',
         'threads_cancel_epoll':
             'the locks of a thread that is cancelled in a call are forgotten',
     },
