@@ -39,7 +39,7 @@ static inline bool exi_latent(int fd)
 }
 
 /* A fresh descriptor's life begins; false: it is to be made a socket. An accepted
- * one is counted among the connections (marker.h). */
+ * one is counted among the connections (link.h). */
 EXI_SHIM bool exi_latent_begin(int fd, enum exi_role role);
 
 /* It is connected, or about to be. */
