@@ -949,6 +949,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 		goto unlock;
 	sk->process = token;
 	sk->unused = false;
+	if (sk->foreign_link)
+		exi_link_disown_locked(sk);
 	/* The first user after a fork owns the connection. A second keeps it
 	 * on TCP, unless both have the fabric mapped. */
 	if (!atomic_compare_exchange_strong(&sh->owner, &nobody, token) &&
@@ -961,16 +963,10 @@ void exi_sock_inherit(struct exi_sock *sk)
 	if (!sk->foreign_link)
 		goto unlock;
 	sk->foreign_link = false;
-	if (!sk->link) /* it hung up before */
+	if (!sk->link) /* not met then, or it hung up before */
 		goto unlock;
-	if (sk->link->state == EXI_LINK_UP) {
-		exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
-		exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
-				  EPOLLRDHUP | EPOLLET);
-	} else {
-		/* A meeting under way is the parent's. */
-		exi_link_drop_locked(sk);
-	}
+	exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
+	exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP, EPOLLRDHUP | EPOLLET);
 unlock:
 	exi_unlock(&sk->link_lock);
 }

@@ -300,25 +300,37 @@ static void later_locked(struct exi_sock *sk)
 		}
 }
 
+static void drop_fabric_locked(struct exi_sock *sk)
+{
+	struct exi_conn *fab;
+
+	lock_halves(sk);
+	fab = sk->fab;
+	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
+	atomic_store(&sk->remote, false);
+	unlock_halves(sk);
+	exi_sock_conn_free(fab);
+}
+
 /* A meeting that came to nothing: TCP for good, but for later_locked(). */
 static void give_up_locked(struct exi_sock *sk, int reason)
 {
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
 		later_locked(sk);
-	if (sk->fab) {
-		struct exi_conn *fab;
-
-		lock_halves(sk);
-		fab = sk->fab;
-		__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
-		atomic_store(&sk->remote, false);
-		unlock_halves(sk);
-		exi_sock_conn_free(fab);
-	}
+	if (sk->fab)
+		drop_fabric_locked(sk);
 	exi_link_drop_locked(sk);
 	atomic_store(&sk->sh->greeting, 0);
 	exi_sock_reason(sk, reason);
+}
+
+void exi_link_disown_locked(struct exi_sock *sk)
+{
+	if (!sk->link || sk->link->state == EXI_LINK_UP)
+		return;
+	drop_fabric_locked(sk);
+	exi_link_drop_locked(sk);
 }
 
 /* The peer's end of TCP, as poll(2) has it. */

@@ -125,6 +125,10 @@ void exi_link_expired(struct exi_sock *sk);
 /* Lets go of everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);
 
+/* A forked child: a meeting under way is its parent's, and so is the fabric,
+ * which the parent maps, and may use, from now on; link_lock held. */
+void exi_link_disown_locked(struct exi_sock *sk);
+
 /* Resets the connection and hangs up, or bytes would be missing; says why. Any
  * of the socket's locks may be held. */
 EXI_SHIM void exi_link_reset(struct exi_sock *sk, int reason, const char *what);

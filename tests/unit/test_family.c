@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A process is not taken for one that lacks the fabric while it meets the
- * peer, however long a thread that asks is kept between two of its looks. */
+ * peer, however long a thread that asks is kept between two of its looks. One
+ * that is forked meanwhile lacks it, whatever its parent had of it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -8,13 +9,17 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sched.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "core/family.h"
+#include "core/link.h"
 #include "core/sock.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/proc.h"
 #include "tests/support/wait.h"
 
 #define MEETINGS 60
@@ -78,9 +83,113 @@ static void who_meets_the_peer_has_the_fabric(void **state)
 	t_close(listener);
 }
 
+static void count(int ctl, void *arg)
+{
+	struct t_addr at;
+	int listener, s;
+	char buf[100];
+	uint64_t bytes;
+	ssize_t n;
+
+	t_init();
+	listener = t_listener(T_IPV4, &at);
+	t_tell(ctl, (uint64_t)t_port_of(listener));
+	for (;;) {
+		s = t_accept(listener);
+		for (bytes = 0; (n = t_recv(s, buf, sizeof(buf), 0)) > 0;)
+			bytes += (uint64_t)n;
+		T_EQ(n, 0);
+		t_tell(ctl, bytes);
+		t_close(s);
+	}
+}
+
+static int connecting;
+static struct t_addr peer_at;
+
+static void *connects(void *arg)
+{
+	T_OK(exs_connect(connecting, (const struct sockaddr *)&peer_at.ss,
+			 peer_at.len, 0, T_SYNC));
+	return NULL;
+}
+
+/* Forks between the offer of a fabric and its answer; false: came too late. */
+static bool fork_as_they_meet(struct exi_sock *sk, pid_t *ret)
+{
+	pthread_t connector = t_thread(connects, NULL);
+	bool done = false, caught = false;
+
+	while (!done) {
+		exi_lock(&sk->link_lock);
+		caught = sk->link && sk->link->state == EXI_LINK_ANSWER;
+		done = caught || (sk->link && sk->link->state == EXI_LINK_UP);
+		if (caught)
+			*ret = t_fork();
+		exi_unlock(&sk->link_lock);
+	}
+	if (!caught || *ret)
+		t_thread_join(connector);
+	return caught;
+}
+
+static void a_child_of_a_meeting_sends(int s, int line)
+{
+	t_expect(line, 1);
+	t_send_all(s, "child", 5, 0);
+	_exit(0);
+}
+
+static void who_is_forked_as_they_meet_has_it_not(void **state)
+{
+	struct t_deadline late = t_deadline_ms(20000);
+	struct t_peer peer;
+	struct exi_sock *sk;
+	bool caught = false;
+	pid_t child = -1;
+	uint64_t sent;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	t_peer_start(&peer, count, NULL);
+	t_init();
+	peer_at = t_loopback(T_IPV4, (int)t_ask(peer.ctl));
+	for (;;) {
+		int line[2];
+
+		T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
+				line));
+		connecting = T_OK(exs_socket(peer_at.domain,
+					     SOCK_STREAM | SOCK_CLOEXEC, 0));
+		sk = exi_sock_find(connecting);
+		caught = fork_as_they_meet(sk, &child);
+		if (child == 0)
+			a_child_of_a_meeting_sends(connecting, line[1]);
+		for (sent = 0;
+		     caught && sk->sh->half[EXI_TX].mode != EXI_MODE_RING;
+		     sent++) {
+			t_send_all(connecting, "", 1, 0);
+			T(t_tick(&late));
+		}
+		if (caught) {
+			t_tell(line[0], 1);
+			t_join(child);
+			sent += 5;
+		}
+		t_close(connecting);
+		t_expect(peer.ctl, sent);
+		T_OK(close(line[0]));
+		T_OK(close(line[1]));
+		if (caught)
+			break;
+		T(!t_over(&late));
+	}
+	t_peer_kill(&peer);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_is_forked_as_they_meet_has_it_not),
 		cmocka_unit_test(who_meets_the_peer_has_the_fabric),
 	};
 
