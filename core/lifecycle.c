@@ -655,9 +655,30 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last)
 		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
 }
 
-/* Lets go of everything, in the order the peer should see it. The result of
- * close(2). */
-static int leave(struct exi_sock *sk, bool close_fd, bool last)
+/* The descriptor whose file the number names from now on. */
+struct heir {
+	int fd, flags; /* of dup3(2) */
+};
+
+/* Closes it, whatever the result of close(2), or with an heir of dup3(2). */
+static int end_number(int fd, const struct heir *heir)
+{
+	int ret;
+
+	if (!heir)
+		return close(fd) < 0 ? -errno : 0;
+	ret = dup3(heir->fd, fd, heir->flags);
+	if (ret >= 0)
+		return ret;
+	ret = -errno;
+	close(fd);
+	return ret;
+}
+
+/* Lets go of everything, in the order the peer should see it. What
+ * end_number() gave. */
+static int leave(struct exi_sock *sk, bool close_fd, bool last,
+		 const struct heir *heir)
 {
 	int fd = atomic_load(&sk->fd), ret = 0;
 
@@ -682,8 +703,8 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last)
 	 * hangs up. */
 	if (sk->named) /* the library's; the names are the caller's */
 		exi_fd_close(fd);
-	else if (close_fd && close(fd) < 0)
-		ret = -errno;
+	else if (close_fd)
+		ret = end_number(fd, heir);
 	exi_link_drop_locked(sk);
 	if (sk->fab)
 		sk->fab->bell = -1;
@@ -694,39 +715,53 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last)
 	return ret;
 }
 
-/* The socket that is the caller's to leave, or null: then this is the result. */
-static int begin_close(int fd, struct exi_sock **ret)
+/* The socket that is the caller's to leave, or null; and what end_number() gave,
+ * if the number is not the socket's own. */
+static int begin_close(int fd, const struct heir *heir, struct exi_sock **ret)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
-	int others;
+	int others, ended = 0;
 
 	*ret = NULL;
 	if (!sk)
-		return close(fd) < 0 ? -errno : 0;
+		return end_number(fd, heir);
 	others = exi_name_remove(sk, fd);
 	exi_lock(&sk->link_lock);
 	/* Not while the service puts what has met into a set by this name. */
 	if (others >= 0)
-		close(fd);
+		ended = end_number(fd, heir);
 	if (others == 0)
 		fd = atomic_load(&sk->fd);
 	if (others > 0 || atomic_load(&sk->fd) != fd || sk->closing) {
 		exi_unlock(&sk->link_lock);
-		return others > 0 ? 0 : -EBADF;
+		return others > 0 ? ended : -EBADF;
 	}
 	/* Seen by who takes one of its locks after us. */
 	atomic_store_explicit(&sk->closing, true, memory_order_relaxed);
 	exi_unlock(&sk->link_lock);
 	*ret = sk;
-	return 0;
+	return ended;
+}
+
+static int close_with(int fd, const struct heir *heir)
+{
+	struct exi_sock *sk;
+	int ret = begin_close(fd, heir, &sk), left = 0;
+
+	if (sk)
+		left = leave(sk, true, is_last(sk), heir);
+	/* The other closed the library's name, or nothing. */
+	return ret ? ret : left;
 }
 
 int exi_close(int fd)
 {
-	struct exi_sock *sk;
-	int ret = begin_close(fd, &sk);
+	return close_with(fd, NULL);
+}
 
-	return sk ? leave(sk, true, is_last(sk)) : ret;
+int exi_close_over(int fd, int from, int flags)
+{
+	return close_with(fd, &(struct heir){ .fd = from, .flags = flags });
 }
 
 /* What leave() may wait for: what the library still has to send, a connection that
@@ -760,7 +795,7 @@ static void *close_slowly(void *arg)
 
 	free(arg);
 	prctl(PR_SET_NAME, "libexs close");
-	c.op->err = -leave(c.sk, true, c.last);
+	c.op->err = -leave(c.sk, true, c.last, NULL);
 	exi_op_complete(c.op);
 	return NULL;
 }
@@ -785,7 +820,7 @@ static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
 int exi_close_submit(struct exi_op *op)
 {
 	struct exi_sock *sk;
-	int ret = begin_close(op->fd, &sk);
+	int ret = begin_close(op->fd, NULL, &sk);
 	bool last = sk && is_last(sk);
 
 	if (ret == -EBADF)
@@ -793,7 +828,7 @@ int exi_close_submit(struct exi_op *op)
 	/* Where there can be no thread the caller waits. */
 	if (sk && may_wait(sk, last) && start_close(sk, op, last) == 0)
 		return 0;
-	op->err = -(sk ? leave(sk, true, last) : ret);
+	op->err = -(sk ? leave(sk, true, last, NULL) : ret);
 	exi_op_complete(op);
 	return 0;
 }
@@ -808,7 +843,7 @@ void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	leave(sk, false, is_last(sk));
+	leave(sk, false, is_last(sk), NULL);
 }
 
 /* --- plain calls around ------------------------------------------------- */

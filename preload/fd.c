@@ -134,50 +134,50 @@ HOOK int dup(int fd)
 	return named(fd, ret);
 }
 
-/* Onto a number of the library's nothing is put. */
-static int before_dup(int from, int to, int flags)
+/* What the library knew of to ends with it: in the one step in which the kernel
+ * puts another file there, or a file that another thread opens meanwhile could be
+ * in its place. */
+static int dup_over(int from, int to, int flags)
 {
+	struct exi_sock *sk = NULL;
+	bool frozen;
+	int ret;
+
+	/* Onto a number of the library's nothing is put. */
 	if (exi_fd_ours(to))
-		return -EBADF;
+		return (int)shim_result(-EBADF);
 	/* What is refused closes nothing. */
 	if (from == to || (flags & ~O_CLOEXEC) || fcntl(from, F_GETFD) < 0)
-		return 0;
-	if (exi_latent(to) || exi_sock_find(to))
-		let_go(to);
-	else
-		shim_epoll_closed(to);
-	return 0;
-}
+		return native.dup3(from, to, flags);
+	if (!was_latent(to)) {
+		sk = exi_sock_find(to);
+		if (!sk)
+			shim_epoll_closed(to);
+	}
+	if (sk) {
+		EXI_CANCEL_OFF(false);
 
-HOOK int dup2(int from, int to)
-{
-	int ret = before_dup(from, to, 0);
-	bool frozen;
-
-	if (ret)
-		return (int)shim_result(ret);
-	if (from == to)
-		return native.dup2(from, to);
-	frozen = exi_fds_freeze();
-	ret = native.dup2(from, to);
-	if (frozen)
-		exi_fds_thaw();
-	return named(from, ret);
-}
-ALIAS(__dup2, dup2);
-
-HOOK int dup3(int from, int to, int flags)
-{
-	int ret = before_dup(from, to, flags);
-	bool frozen;
-
-	if (ret)
-		return (int)shim_result(ret);
+		last_name(sk, to);
+		if (exi_close_over(to, from, flags) == to)
+			return named(from, to);
+	}
 	frozen = exi_fds_freeze();
 	ret = native.dup3(from, to, flags);
 	if (frozen)
 		exi_fds_thaw();
 	return named(from, ret);
+}
+
+HOOK int dup2(int from, int to)
+{
+	return from == to && !exi_fd_ours(to) ? native.dup2(from, to)
+					      : dup_over(from, to, 0);
+}
+ALIAS(__dup2, dup2);
+
+HOOK int dup3(int from, int to, int flags)
+{
+	return dup_over(from, to, flags);
 }
 
 /* Nothing is to be done after the call: it need not come back here, which

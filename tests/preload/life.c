@@ -559,6 +559,35 @@ ROW(life_number_used_again_at_once)
 	is("of files", failed);
 }
 
+/* There is no moment in which it is nobody's. */
+ROW(life_number_put_over_by_a_file)
+{
+	int l = listener(AF_INET, &at, &at_len), failed = 0, ours = 0;
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	pthread_t t;
+	char byte;
+
+	pthread_create(&t, NULL, uses_files, &failed);
+	for (int i = 0; i < 300; i++) {
+		int c = tcp(0), s;
+
+		ours += connect(c, (struct sockaddr *)&at, at_len) < 0;
+		s = accept(l, NULL, NULL);
+		if (i % 2) /* the library has it looked at */
+			ours += setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &i,
+					   sizeof(i)) < 0;
+		if (i % 3 == 0)
+			ours += write(c, "x", 1) != 1;
+		ours += dup2(zero, c) != c || read(c, &byte, 1) != 1;
+		ours += read(s, &byte, 1) != (i % 3 == 0);
+		ours += close(c) + close(s) != 0;
+	}
+	ends = true;
+	pthread_join(t, NULL);
+	is("of connections", ours);
+	is("of files", failed);
+}
+
 /* A reset answers what comes after. */
 static void sends_to_deaf(void)
 {
