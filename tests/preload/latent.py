@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Connections that are met late, or never: no byte is lost when threads use one
-while it becomes known. Usage: latent.py LATENT EXS"""
+while it becomes known, and the report counts them all. Usage: latent.py LATENT EXS"""
 
 import os
 import random
@@ -18,7 +18,8 @@ def run(latent, exs, env):
     with tempfile.NamedTemporaryFile('r') as report:
         done = subprocess.run(
             [exs, 'run', '--report=' + report.name, latent, str(CONNECTIONS),
-             str(seed)], env={**os.environ, **env}, check=False)
+             str(seed)], env={**os.environ, **env}, stdout=subprocess.PIPE, text=True,
+            check=False)
         text = report.read()
     if done.returncode:
         sys.exit('%s, seed %d: it ends with %d' % (env, seed, done.returncode))
@@ -27,6 +28,11 @@ def run(latent, exs, env):
                                            text))
     early = sum(int(n) for n in re.findall(r'(\d+) on TCP \(undecided\)',
                                            text))
+    counted = sum(int(n) for n in re.findall(r' of (\d+) bytes', text))
+    moved = int(done.stdout)
+    if counted != moved:
+        sys.exit('%s, seed %d: the report counts %d of %d bytes\n%s' % (
+            env, seed, counted, moved, text))
     print('%s: %d ends on a fabric, %d ended before' % (env, there, early))
     if not there or not early:
         sys.exit('%s, seed %d: one kind is missing\n%s' % (env, seed, text))
