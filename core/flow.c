@@ -1224,7 +1224,7 @@ static struct exi_sock *look_anew(struct exi_sock *sk, int fd)
 	    (rest < REST_TICKS_REMOTE && exi_sock_remote(sk)))
 		return sk;
 	generation = atomic_load(&sk->generation);
-	if (atomic_load(&sk->cookie) == 0 || exi_sock_current(sk, fd))
+	if (exi_sock_current(sk, fd))
 		return sk;
 	exi_sock_forget(sk, fd, generation);
 	/* The service may have been first, and is not done: until it is, the

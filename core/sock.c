@@ -605,9 +605,18 @@ void exi_sock_mark(struct exi_sock *sk, int fd)
 	sk->cookie = exi_sock_cookie(fd);
 }
 
+void exi_sock_exchange(struct exi_sock *sk)
+{
+	atomic_store(&sk->cookie, 0);
+}
+
 bool exi_sock_current(struct exi_sock *sk, int fd)
 {
-	return sk->cookie == exi_sock_cookie(fd);
+	uint64_t was = atomic_load(&sk->cookie);
+
+	/* Exchanged meanwhile: was is from before, the kernel's from after. */
+	return !was || was == exi_sock_cookie(fd) ||
+	       atomic_load(&sk->cookie) != was;
 }
 
 void exi_sock_unlist(struct exi_sock *sk)

@@ -181,7 +181,7 @@ struct exi_sock {
 	bool foreign_link;	  /* inherited, and not yet watched here */
 	bool unused;		  /* inherited, and not yet used here */
 	/* Of the descriptor's socket; 0: not asked for, where every close is
-	 * seen and it was not met. */
+	 * seen and it was not met, or being exchanged. */
 	_Atomic uint64_t cookie;
 	_Atomic uint64_t used; /* exi_ticks() of the last submission */
 	uint64_t seen; /* bytes moved when descriptors were looked for last */
@@ -425,8 +425,10 @@ EXI_SHIM extern bool exi_closes_seen;
 
 /* The kernel's name of a descriptor's socket, never reused; 0: it has none. */
 EXI_SHIM uint64_t exi_sock_cookie(int fd);
-/* Remembers which socket the descriptor is; whether it still is. */
+/* Remembers which socket the descriptor is; whether it still is. Who puts another
+ * in its place says so before: no thread takes that one for a stranger then. */
 EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
+void exi_sock_exchange(struct exi_sock *sk);
 bool exi_sock_current(struct exi_sock *sk, int fd);
 
 /* A provider's connection for the socket, and its end. */

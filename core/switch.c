@@ -560,11 +560,13 @@ static int orphan(struct exi_sock *sk, int fd)
 	fl = fcntl(fd, F_GETFL);
 	if (fl >= 0)
 		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
+	exi_sock_exchange(sk);
 	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
 	     n = exi_name_next(sk, n + 1))
 		ret = replace(pair[0], n);
 	if (sk->named && !ret)
 		ret = replace(pair[0], atomic_load(&sk->fd));
+	exi_sock_mark(sk, fd);
 	close(pair[0]);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);

@@ -304,6 +304,7 @@ static void unread_bytes(bool downgraded, bool reset)
 {
 	struct t_peer p;
 	int s = t_pair_fork(&p, T_B, victim_with_unread_bytes), on_its_way;
+	int reason;
 	char buf[20000];
 
 	t_settle(s, conf_apart());
@@ -322,7 +323,13 @@ static void unread_bytes(bool downgraded, bool reset)
 		return;
 	}
 	T_OK(exs_x_downgrade(s));
-	T_EQ(recv(s, buf, sizeof(buf), MSG_WAITALL), sizeof(buf));
+	reason = t_info(s).exs_x_reason;
+	/* It is the same connection also for a call that looks at it anew. */
+	t_spin_ns(1000000);
+	T_EQ(t_recv(s, buf, 100, MSG_WAITALL), 100);
+	T_EQ(t_info(s).exs_x_reason, reason);
+	T_EQ(recv(s, buf + 100, sizeof(buf) - 100, MSG_WAITALL),
+	     sizeof(buf) - 100);
 	t_check_bytes(buf, sizeof(buf), 1, 0);
 	/* As conf_recv_dead_end() says. */
 	if (conf_between() || reset)
