@@ -116,6 +116,8 @@ struct exi_half {
 	uint64_t ups;
 	uint64_t downs;
 	struct exi_spin spin;
+	uint32_t crossed; /* sleeps left that wait for the bell (wait.c) */
+	uint64_t looked;  /* bytes, at the last spin */
 	struct exi_framing framing;
 	/* Bytes after which the rendezvous is tried. Read without the lock. */
 	_Atomic uint64_t meet_at;

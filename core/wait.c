@@ -164,21 +164,21 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 	return s->patient || ++s->away <= AWAY_MAX;
 }
 
-/* fab: whose words change only when it is polled; or null. */
-static bool spin(const struct exi_word *w, struct exi_conn *fab,
-		 uint64_t budget)
+static bool spin(struct exi_look *l)
 {
+	const struct exi_word *w = l->words;
 	struct exi_spinner s;
+	bool ret;
 
 	exi_spin_begin(&s);
-	s.patient = fab;
+	s.patient = l->poll;
 	do {
-		if (exi_unlikely(fab))
-			fab->ops->poll(fab);
-		if (changed(&w[0]) || changed(&w[1]))
-			return true;
-	} while (exi_spin_goes_on(&s, budget, 0));
-	return changed(&w[0]) || changed(&w[1]);
+		if (exi_unlikely(l->poll))
+			l->poll->ops->poll(l->poll);
+		ret = changed(&w[0]) || changed(&w[1]);
+	} while (!ret && exi_spin_goes_on(&s, l->budget, 0));
+	l->away = s.away;
+	return ret || changed(&w[0]) || changed(&w[1]);
 }
 
 /* Nothing but the peer's word can end the wait in this state. */
@@ -217,25 +217,44 @@ bool exi_look_held(struct exi_sock *sk, enum exi_dir dir)
 			return false;
 		exi_pause();
 	}
+	h->looked = h->bytes;
 	if (exi_unlikely(get(&s->failed) | get(&s->backoff)))
 		exi_spin_result(s, true);
 	h->spins++;
 	return true;
 }
 
+/* The ends of a stream that both share their CPUs with others, but not the same:
+ * every byte comes out of the other CPU's cache, and as nobody sleeps, the system
+ * leaves them where they are. What is written to a UNIX socket wakes its reader as
+ * one that may come to the writer's CPU; a futex does not. So such an end sleeps
+ * until the bell for a while. Small messages would lose more by the calls. */
+#define STREAM	16384 /* bytes between two waits */
+#define CROSSED 16    /* sleeps */
+
 void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 {
 	struct exi_shared *sh = sk->sh;
+	struct exi_half *h = &sh->half[dir];
+	int peer;
 
-	if (sh->half[dir].mode != EXI_MODE_RING || !sk->fab)
+	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return;
 	kick_word(sh, dir, &l->words[0]);
 	if (!quiet(sh, dir))
 		return;
-	l->budget = exi_spin_budget(&sh->half[dir].spin,
-				    sk->fab->ops->peer_cpu(sk->fab));
+	peer = sk->fab->ops->peer_cpu(sk->fab);
+	if (exi_unlikely(get(&h->crossed))) {
+		if (peer != exi_cpu())
+			return;
+		set(&h->crossed, 0);
+	}
+	l->stream = peer >= 0 && h->bytes - h->looked >= STREAM;
+	h->looked = h->bytes;
+	l->budget = exi_spin_budget(&h->spin, peer);
 	if (!l->budget)
 		return;
+	l->away = false;
 	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
 	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
@@ -270,7 +289,7 @@ void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
 			  l->hit;
 	else
-		l->good = l->hit = spin(l->words, l->poll, l->budget);
+		l->good = l->hit = spin(l);
 	exi_rest_over(&ends, false);
 }
 
@@ -280,6 +299,8 @@ void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 
 	exi_sock_look(sk, dir, -1);
 	exi_spin_result(&h->spin, l->good);
+	if (exi_unlikely(l->away && l->stream))
+		set(&h->crossed, CROSSED);
 	h->spins += l->hit;
 	l->on = false;
 }
@@ -554,10 +575,15 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 
 int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
 {
-	if (sk->sh->half[dir].mode != EXI_MODE_RING)
+	struct exi_half *h = &sk->sh->half[dir];
+	uint32_t crossed = get(&h->crossed);
+
+	if (h->mode != EXI_MODE_RING)
 		return wait_tcp(sk, fd, dir, deadline);
-	return deadline ? wait_bell(sk, fd, dir, 0, deadline)
-			: wait_ring(sk, fd, dir);
+	if (crossed)
+		set(&h->crossed, crossed - 1);
+	return deadline || crossed ? wait_bell(sk, fd, dir, 0, deadline)
+				   : wait_ring(sk, fd, dir);
 }
 
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline)

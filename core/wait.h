@@ -12,6 +12,8 @@ struct exi_look {
 	bool on;  /* begun, not ended */
 	bool hit; /* something changed: the next attempt may find it */
 	bool good;
+	bool stream; /* much has come since the last look, in this host */
+	bool away;   /* somebody took the CPU meanwhile */
 	uint64_t budget;
 	struct exi_word words[2]; /* the kick word, the peer's word */
 	struct exi_conn *poll;	  /* what changes that only when polled; null */
