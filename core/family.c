@@ -11,12 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "core/futex.h"
+#include "core/link.h"
 #include "core/service.h"
 #include "core/switch.h"
 
@@ -32,6 +34,8 @@ struct question {
 static pthread_mutex_t keeper_lock = PTHREAD_MUTEX_INITIALIZER;
 static int keeper_fd = -1;
 static uint64_t keeper_name, keeper_secret;
+/* Made once, inherited by every descendant. */
+static _Atomic int told_fd = -1;
 
 static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
 {
@@ -177,6 +181,54 @@ int exi_family_ask(struct exi_sock *sk)
 		}
 		exi_futex_wait(&w, 1, &until);
 	}
+}
+
+/* --- all of them have the fabric ----------------------------------------- */
+
+void exi_family_expect(void)
+{
+	int fd;
+
+	if (exi_likely(atomic_load(&told_fd) >= 0))
+		return;
+	pthread_mutex_lock(&keeper_lock);
+	if (atomic_load(&told_fd) < 0) {
+		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		/* A thread that starts later finds it by itself. */
+		if (fd >= 0) {
+			atomic_store(&told_fd, fd);
+			exi_service_watch_told(fd);
+		}
+	}
+	pthread_mutex_unlock(&keeper_lock);
+}
+
+int exi_family_fd(void)
+{
+	return atomic_load(&told_fd);
+}
+
+void exi_family_tell_all(struct exi_sock *sk)
+{
+	int saved = errno;
+
+	/* The write comes after what it tells of, and before the look of whoever
+	 * is woken by it. */
+	if (!exi_holders_alone(&sk->sh->holders))
+		eventfd_write(atomic_load(&told_fd), 1);
+	errno = saved;
+}
+
+static void told(struct exi_sock *sk, void *arg)
+{
+	if (atomic_load(&exi_sock_shared(sk)->several) &&
+	    exi_sock_used_here(sk))
+		exi_link_rung(sk);
+}
+
+void exi_family_told(void)
+{
+	exi_sock_each(told, NULL);
 }
 
 void exi_family_forked(void)

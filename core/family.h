@@ -3,7 +3,14 @@
  * library, the keeper, has the fabric mapped, and its service watches the link;
  * one that was forked off before has neither. When such a process uses the
  * descriptor it asks the keeper, who takes the connection back to TCP, where
- * it stays. */
+ * it stays.
+ *
+ * One that was forked off after it has both. Then each message of the link, and so
+ * each bell of the peer, is heard by one of those that use the connection; and
+ * who waits may be another's thread, asleep in poll(2), which no word in memory
+ * wakes. So who hears one, or changes the state, tells the others, by an eventfd
+ * that all of them inherited and nobody reads: each write of it is an edge for
+ * every process's service, which wakes those that wait there. */
 #ifndef EXI_CORE_FAMILY_H
 #define EXI_CORE_FAMILY_H
 
@@ -39,6 +46,22 @@ int exi_family_ask(struct exi_sock *sk);
 
 /* Somebody asks: for the service thread. */
 void exi_family_event(void);
+
+/* Before a fork of a process that has a fabric mapped which its child may use. */
+void exi_family_expect(void);
+/* What waits for the connection in other processes looks again. Any locks of its
+ * may be held. */
+void exi_family_tell_all(struct exi_sock *sk);
+static inline void exi_family_tell(struct exi_sock *sk)
+{
+	if (exi_unlikely(atomic_load_explicit(&exi_sock_shared(sk)->several,
+					      memory_order_relaxed)))
+		exi_family_tell_all(sk);
+}
+/* The eventfd, for the service to watch for edges; -1: there is none yet. */
+int exi_family_fd(void);
+/* Another process told: for the service thread. */
+void exi_family_told(void);
 
 void exi_family_forked(void);
 

@@ -1000,6 +1000,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 	sk->foreign_link = false;
 	if (!sk->link) /* not met then, or it hung up before */
 		goto unlock;
+	/* Before the watch: from here on some bells are heard here. */
+	atomic_store(&sh->several, 1);
 	exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
 	exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP, EPOLLRDHUP | EPOLLET);
 unlock:

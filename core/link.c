@@ -1400,14 +1400,24 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	/* Under the lock: until then the place is not another socket's. */
 	if (fd >= 0 && (gone || (was_up && news)))
 		stir(sk);
-	else if (fd >= 0 && was_up)
+	else if (fd >= 0 && was_up) {
 		ring(sk);
+		exi_family_tell(sk);
+	}
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 	/* The peer saw the end of TCP: is our descriptor still the one it
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
+}
+
+void exi_link_rung(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	if (sk->link && atomic_load(&sk->fd) >= 0)
+		ring(sk);
+	exi_unlock(&sk->link_lock);
 }
 
 static void give_up_unfinished(struct exi_sock *sk, void *arg)

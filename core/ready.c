@@ -197,10 +197,11 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return;
-	/* Operations wait for bells, too, and where a thread cannot sleep on
-	 * two words, whoever waits. */
+	/* Operations wait for bells, too, other processes, and where a thread
+	 * cannot sleep on two words, whoever waits. */
 	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
 	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
+	    !atomic_load_explicit(&sh->several, memory_order_relaxed) &&
 	    !atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed) &&
 	    exi_futex_waitv_works())
 		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
@@ -227,6 +228,9 @@ bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
 {
+	/* Who waits uses it: a child's service has to hear the bell, too. */
+	if (exi_unlikely(!exi_sock_used_here(sk)))
+		exi_sock_inherit(sk);
 	/* Who does not ask for bytes is not helped by those that lie there. */
 	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM))))
 		return false;

@@ -32,6 +32,7 @@
 /* What an event is, in the low bits of its data. */
 #define DATA_SELF   0xffffffffffffffffull
 #define DATA_FAMILY 0xfffffffffffffffeull
+#define DATA_TOLD   0xfffffffffffffffdull
 #define DATA_DOMAIN 0x8000000000000000ull
 
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -193,6 +194,8 @@ static void *run(void *arg)
 				eventfd_read(wake_fd, &drained);
 			else if (ev[i].data.u64 == DATA_FAMILY)
 				exi_family_event();
+			else if (ev[i].data.u64 == DATA_TOLD)
+				exi_family_told();
 			else if (ev[i].data.u64 & DATA_DOMAIN)
 				exi_registry_each_domain(domain_progress, NULL);
 			else
@@ -213,6 +216,18 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* For edges: it is written to and never read. */
+static int watch_told_locked(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u64 = DATA_TOLD };
+
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
+			       errno != EEXIST
+		       ? -errno
+		       : 0;
+}
+
 static int open_locked(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
@@ -223,6 +238,8 @@ static int open_locked(void)
 	ret = epoll_fd < 0 ? epoll_fd : wake_fd < 0 ? wake_fd : 0;
 	if (ret == 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0)
 		ret = -errno;
+	if (ret == 0 && exi_family_fd() >= 0)
+		ret = watch_told_locked(exi_family_fd());
 	if (ret == 0)
 		return 0;
 	exi_fd_close(epoll_fd);
@@ -319,6 +336,16 @@ void exi_service_unwatch(int fd)
 int exi_service_watch_family(int fd)
 {
 	return watch(EPOLL_CTL_ADD, fd, DATA_FAMILY, EPOLLIN);
+}
+
+int exi_service_watch_told(int fd)
+{
+	int ret;
+
+	pthread_mutex_lock(&service_lock);
+	ret = epoll_fd < 0 ? 0 : watch_told_locked(fd); /* or as it is made */
+	pthread_mutex_unlock(&service_lock);
+	return ret;
 }
 
 int exi_service_domain(struct exi_domain *d)

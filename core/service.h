@@ -40,8 +40,10 @@ void exi_service_unwatch(int fd);
 uint64_t exi_service_data(struct exi_sock *sk, unsigned int what);
 void exi_service_dispatch(uint64_t data, uint32_t events);
 
-/* Watches the descriptor of family.h. */
+/* Watches the keeper's descriptor (family.h). */
 int exi_service_watch_family(int fd);
+/* The one by which processes of a family tell each other. */
+int exi_service_watch_told(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */

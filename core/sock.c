@@ -250,6 +250,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->may_switch, 0);
 	RESET(&sh->greeting, 0);
 	RESET(&sh->owner, 0);
+	RESET(&sh->several, 0);
 	RESET(&sh->use, atomic_load(&sh->use) + 1);
 	RESET(&sh->keeper, 0);
 	sh->bells_sent = 0;
@@ -697,6 +698,8 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	/* The child can be given no device, nor what is on loan: it will ask. */
 	if (stays(sk))
 		exi_family_keep(sk);
+	else if (__atomic_load_n(&sk->fab, __ATOMIC_RELAXED))
+		exi_family_expect();
 }
 
 void exi_sock_prefork(void)
@@ -951,12 +954,14 @@ void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
 {
 	kick_word(exi_sock_shared(sk), dir);
 	exi_sock_ring(sk, dir);
+	exi_family_tell(sk);
 }
 
 void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	kick_word(sk->sh, dir);
 	ring_locked(sk, dir);
+	exi_family_tell(sk);
 }
 
 void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir, struct exi_waiter *w)

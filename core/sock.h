@@ -141,6 +141,7 @@ struct exi_shared {
 	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
+	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */
 	_Atomic uint32_t use;	 /* counts the sockets that had this memory */
 	_Atomic uint64_t keeper; /* who has the fabric, see family.h; 0 */
 	_Atomic uint64_t keeper_secret;

@@ -580,6 +580,9 @@ int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
 
 	if (h->mode != EXI_MODE_RING)
 		return wait_tcp(sk, fd, dir, deadline);
+	/* Between processes a bell has a longer way. */
+	if (atomic_load_explicit(&sk->sh->several, memory_order_relaxed))
+		crossed = 0;
 	if (crossed)
 		set(&h->crossed, crossed - 1);
 	return deadline || crossed ? wait_bell(sk, fd, dir, 0, deadline)

@@ -871,6 +871,169 @@ ROW(fork_child_epolls_the_end)
 	child_looks(look_by_epoll);
 }
 
+/* While another process has the descriptor, and does nothing with it, or waits for
+ * the same. False: in vain. */
+#define LIMIT_S INT64_C(2)
+
+static bool wait_by_poll(void)
+{
+	struct pollfd p = { .fd = here, .events = POLLIN };
+
+	return poll(&p, 1, LIMIT_S * 1000) == 1;
+}
+
+static bool wait_by_select(void)
+{
+	struct timeval t = { .tv_sec = LIMIT_S };
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(here, &set);
+	return select(here + 1, &set, NULL, NULL, &t) == 1;
+}
+
+static bool wait_by_epoll(uint32_t flags)
+{
+	static struct epoll_event ev;
+	static pid_t mine;
+	static int set;
+
+	if (mine != getpid()) {
+		mine = getpid();
+		set = epoll_create1(0);
+		ev.events = EPOLLIN | flags;
+		epoll_ctl(set, EPOLL_CTL_ADD, here, &ev);
+	}
+	return epoll_wait(set, &ev, 1, LIMIT_S * 1000) == 1;
+}
+
+static bool wait_by_level(void)
+{
+	return wait_by_epoll(0);
+}
+
+static bool wait_by_edge(void)
+{
+	return wait_by_epoll(EPOLLET);
+}
+
+static bool wait_by_time_limit(void)
+{
+	struct timeval t = { .tv_sec = LIMIT_S };
+
+	setsockopt(here, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	return recv(here, &(char){ 0 }, 1, MSG_PEEK) == 1;
+}
+
+#define ASKED 60
+
+static void child_waits(bool (*wait_for)(void))
+{
+	int64_t start;
+	char buf[8];
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	for (int i = 0; i < ASKED; i++) {
+		if (pid) {
+			get_all(peer, buf, 3);
+			pass_ms(1);
+			put_text(peer, "answer");
+			continue;
+		}
+		put_text(here, "ask");
+		start = now_ns();
+		/* What ends by its limit looks once more, and finds it. */
+		if (!wait_for() || now_ns() - start > LIMIT_S * 750000000)
+			_exit(1);
+		get_all(here, buf, 6);
+	}
+	if (pid == 0)
+		_exit(0);
+	child("child", pid);
+}
+
+ROW(fork_child_waits_by_poll)
+{
+	child_waits(wait_by_poll);
+}
+
+ROW(fork_child_waits_by_select)
+{
+	child_waits(wait_by_select);
+}
+
+ROW(fork_child_waits_by_epoll)
+{
+	child_waits(wait_by_level);
+}
+
+ROW(fork_child_waits_for_edges)
+{
+	child_waits(wait_by_edge);
+}
+
+ROW(fork_child_waits_so_long)
+{
+	child_waits(wait_by_time_limit);
+}
+
+/* Both are told of each byte, and one takes it; both are told of the end. */
+static bool take_some(bool (*wait_for)(void), int tell)
+{
+	ssize_t n;
+	char c;
+
+	while (wait_for()) {
+		while ((n = recv(here, &c, 1, MSG_DONTWAIT)) == 1)
+			if (write(tell, "x", 1) != 1)
+				return false;
+		if (n == 0)
+			return true;
+	}
+	return false;
+}
+
+static void both_wait(bool (*wait_for)(void))
+{
+	pid_t pid[2];
+	int p[2];
+	char c;
+
+	pair();
+	is("pipe", pipe(p));
+	for (int i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (pid[i] == 0)
+			_exit(take_some(wait_for, p[1]) ? 0 : 1);
+	}
+	for (int i = 0; i < ASKED; i++) {
+		pass_ms(1);
+		put_text(peer, "x");
+		if (read(p[0], &c, 1) != 1)
+			die("hear of it");
+	}
+	shutdown(peer, SHUT_WR);
+	child("first", pid[0]);
+	child("second", pid[1]);
+}
+
+ROW(fork_both_wait_by_poll)
+{
+	both_wait(wait_by_poll);
+}
+
+ROW(fork_both_wait_by_epoll)
+{
+	both_wait(wait_by_level);
+}
+
+ROW(fork_both_wait_for_edges)
+{
+	both_wait(wait_by_edge);
+}
+
 ROW(fork_child_killed)
 {
 	pid_t pid;
