@@ -534,7 +534,7 @@ static void a_maker_that_is_killed_leaves_no_half_key(void)
 {
 	struct t_deadline d = t_deadline_ms(20000);
 	struct t_rng rng = { .state = 7 };
-	unsigned int whole = 0, none = 0;
+	unsigned int whole = 0, none = 0, ns = 3000000;
 	struct exi_key *key;
 	int status;
 	pid_t pid;
@@ -545,12 +545,15 @@ static void a_maker_that_is_killed_leaves_no_half_key(void)
 		pid = t_fork();
 		if (!pid)
 			make_and_remove(in("key"));
-		t_spin_ns((int64_t)t_below(&rng, 3000000));
+		/* Longer where making one takes longer. */
+		t_spin_ns((int64_t)t_below(&rng, ns));
 		T_OK(kill(pid, SIGKILL));
 		T_EQ(waitpid(pid, &status, 0), pid);
 		T(WIFSIGNALED(status));
 		if (access(in("key"), F_OK) != 0) {
 			none++;
+			if (none > 4 * whole)
+				ns += ns / 8;
 			continue;
 		}
 		key = read_key(in("key"));
