@@ -13,6 +13,7 @@
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "core/cancel.h"
@@ -136,8 +137,29 @@ static void mark_listener(int fd)
 	}
 }
 
+/* The kernel counts in ticks, and the first is a part of one. */
+#define TICK_NS 10000000u
+
+/* SO_RCVTIMEO of a listener is over for who accepts since then. */
+static bool out_of_time(int fd, uint64_t since)
+{
+	struct exi_sock *l = exi_sock_find(fd);
+	struct timeval t = { 0 };
+	socklen_t len = sizeof(t);
+	uint64_t ns;
+
+	/* A time before the first is none to the kernel when it is asked. */
+	if (l && (atomic_load(&exi_sock_shared(l)->no_time) & (1u << EXI_RX)))
+		return true;
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len) < 0)
+		return true;
+	ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+	return ns && exi_now_ns() - since + TICK_NS >= ns;
+}
+
 int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
+	uint64_t since = exi_now_ns();
 	int ret, fl;
 
 	mark_listener(fd);
@@ -149,10 +171,10 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 			break;
 		if (errno != EAGAIN)
 			return -errno;
-		/* Another thread's accept_now() had the flag set. */
 		fl = fcntl(fd, F_GETFL);
-		if (fl < 0 || (fl & O_NONBLOCK))
+		if (fl < 0 || (fl & O_NONBLOCK) || out_of_time(fd, since))
 			return -EAGAIN;
+		/* Another thread's accept_now() had the flag set. */
 	}
 	return accepted(fd, ret);
 }

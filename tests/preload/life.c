@@ -238,6 +238,22 @@ ROW(life_accept_waits)
 	later_end();
 }
 
+ROW(life_accept_times_out)
+{
+	struct timeval t = { .tv_usec = 150000 };
+	int l = listener(AF_INET, &at, &at_len);
+
+	is("set", setsockopt(l, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t)));
+	TIMED("accept", accept(l, NULL, NULL));
+	later(50, connect_late);
+	peer = accept(l, NULL, NULL);
+	is("accept", peer < 0 ? -1 : 0);
+	later_end();
+	t = (struct timeval){ .tv_sec = -1 };
+	is("set", setsockopt(l, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t)));
+	TIMED("accept", accept(l, NULL, NULL));
+}
+
 ROW(life_accept_flags)
 {
 	int l = listener(AF_INET, &at, &at_len);
