@@ -2,6 +2,7 @@
 /* Threads of the library: made with signals blocked, so that they never take one. */
 #include "core/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #define STACK_BYTES (128u << 10)
@@ -19,6 +20,13 @@ int exi_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = -pthread_create(ret, &attr, run, arg);
+	/* The program's thread-local memory is in the stack, and may be more. */
+	if (err == -EINVAL) {
+		pthread_attr_destroy(&attr);
+		pthread_attr_init(&attr);
+		pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+		err = -pthread_create(ret, &attr, run, arg);
+	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 	return err;
