@@ -2,6 +2,7 @@
 /* Descriptors: closing, and second names. The library's own are closed by
  * nobody but itself. */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/exs_ext.h>
@@ -78,6 +79,12 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	if (first > last ||
 	    (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
 		return native.close_range(first, last, flags);
+	/* First a table of its own: what others have stays open. */
+	if ((flags & (int)CLOSE_RANGE_UNSHARE) && shim_ready()) {
+		if (unshare(CLONE_FILES) < 0)
+			return -1;
+		flags &= ~(int)CLOSE_RANGE_UNSHARE;
+	}
 	if (end < EXI_FD_MARKS)
 		end = EXI_FD_MARKS;
 	for (fd = first; fd <= last && fd < end; fd++) {

@@ -278,6 +278,46 @@ ROW(apart_descriptors_of_a_thread)
 	get_now("end", peer, 4);
 }
 
+ROW(apart_close_range)
+{
+	with_bytes();
+	is("close_range", close_range(900, ~0u, CLOSE_RANGE_UNSHARE));
+	still_there();
+	is("wrong", close_range(9, 3, CLOSE_RANGE_UNSHARE));
+	is("close_range", close_range((unsigned int)here, (unsigned int)here,
+				      CLOSE_RANGE_UNSHARE));
+	is("here", fcntl(here, F_GETFD));
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+	pair();
+	put_text(peer, "new");
+	answer("here", here);
+}
+
+static void *closes_its_own(void *arg)
+{
+	is("close_range", close_range((unsigned int)here, (unsigned int)here,
+				      CLOSE_RANGE_UNSHARE));
+	is("here", fcntl(here, F_GETFD));
+	return NULL;
+}
+
+ROW(apart_close_range_of_a_thread)
+{
+	pthread_t t;
+
+	with_bytes();
+	pthread_create(&t, NULL, closes_its_own, NULL);
+	pthread_join(t, NULL);
+	is("here", fcntl(here, F_GETFD));
+	answer("here", here);
+	put_text(here, "still");
+	answer("peer", peer);
+	close(here);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
 ROW(apart_network)
 {
 	struct sockaddr_storage at;
