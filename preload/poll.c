@@ -249,6 +249,28 @@ static void put_in_set(fd_set *set, int fd, bool in)
 		bits[(unsigned int)fd / (8 * sizeof(long))] &= ~bit;
 }
 
+/* The same where descriptors are not listed: each is asked for. */
+static int reach_without_proc(int n)
+{
+	struct pollfd p[256];
+	int ret = FD_SETSIZE, first, i;
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && (rlim_t)n > r.rlim_cur)
+		n = (int)r.rlim_cur;
+	for (first = FD_SETSIZE; first < n; first += 256) {
+		for (i = 0; i < 256; i++)
+			p[i] = (struct pollfd){ .fd = first + i };
+		if (native.poll(p, 256, 0) < 0)
+			continue;
+		for (i = 0; i < 256; i++)
+			if (!(p[i].revents & POLLNVAL) &&
+			    !exi_fd_ours(first + i))
+				ret = first + i + 1;
+	}
+	return ret;
+}
+
 /* How far the kernel would look into sets: no further than its table reaches,
  * which with the library's numbers is further than the program's. */
 static int reach(int n)
@@ -261,6 +283,8 @@ static int reach(int n)
 	    (!exi_fd_ours(n - 1) && native.fcntl64(n - 1, F_GETFD, NULL) >= 0))
 		return n;
 	dir = opendir("/proc/self/fd");
+	if (!dir)
+		ret = reach_without_proc(n);
 	while (dir && (e = readdir(dir))) {
 		fd = atoi(e->d_name);
 		if (fd >= ret && !exi_fd_ours(fd))

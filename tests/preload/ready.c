@@ -585,6 +585,27 @@ ROW(select_as_many_as_there_may_be)
 	is("others", select(INT_MAX, NULL, r, NULL, &none));
 }
 
+ROW(select_without_proc)
+{
+	unsigned long r[2048 / (8 * sizeof(long))] = { 0 };
+	struct rlimit limit;
+	int high;
+
+	pair();
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	high = fcntl(here, F_DUPFD, 1500);
+	/* Who may not keeps it. */
+	if (chroot("/dev"))
+		errno = 0;
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	r[(size_t)high / (8 * sizeof(long))] |=
+		1ul << ((size_t)high % (8 * sizeof(long)));
+	is("all", select(2048, (fd_set *)(void *)r, NULL, NULL, NULL));
+}
+
 /* --- epoll -------------------------------------------------------------- */
 
 static int set, set2;
