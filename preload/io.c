@@ -3,6 +3,9 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +19,7 @@
 #include "core/flow.h"
 #include "core/latent.h"
 #include "core/parts.h"
+#include "core/ready.h"
 #include "preload/shim.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
@@ -414,6 +418,36 @@ static bool bad_name(const struct msghdr *m)
 	return m->msg_name && (int)m->msg_namelen < 0;
 }
 
+/* What comes with the bytes: with TCP_INQ, how many are left, and one more for
+ * the end. As the kernel puts it where there is less room. */
+static void put_unread(int fd, struct msghdr *m)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	size_t room = m->msg_controllen, head = sizeof(struct cmsghdr);
+	int on = 0, n;
+	socklen_t len = sizeof(on);
+	struct cmsghdr c = { .cmsg_level = IPPROTO_TCP,
+			     .cmsg_type = TCP_CM_INQ };
+
+	m->msg_controllen = 0;
+	if (!m->msg_control || !room || !sk ||
+	    native.getsockopt(fd, IPPROTO_TCP, TCP_INQ, &on, &len) < 0 || !on)
+		return;
+	if (room < CMSG_LEN(sizeof(n)))
+		m->msg_flags |= MSG_CTRUNC;
+	if (room < head)
+		return;
+	n = exi_ready_unread(sk, fd);
+	if (n < 0)
+		n = 0;
+	n += (exi_ready_events(sk, fd, POLLRDHUP) & POLLRDHUP) != 0;
+	c.cmsg_len = room < CMSG_LEN(sizeof(n)) ? room : CMSG_LEN(sizeof(n));
+	memcpy(m->msg_control, &c, head);
+	memcpy((char *)m->msg_control + head, &n, c.cmsg_len - head);
+	m->msg_controllen =
+		room < CMSG_SPACE(sizeof(n)) ? room : CMSG_SPACE(sizeof(n));
+}
+
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
@@ -426,8 +460,8 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	if (ret >= 0) {
 		if (m->msg_name)
 			m->msg_namelen = 0;
-		m->msg_controllen = 0;
 		m->msg_flags = flags & MSG_CMSG_CLOEXEC;
+		put_unread(fd, m);
 	}
 	return ret;
 }

@@ -230,6 +230,47 @@ ROW(io_message_fields)
 	is("long", recvmsg(here, &m, 0));
 }
 
+static void with_unread(const char *what, size_t n, size_t room, int flags)
+{
+	char b[16];
+	int unread = -1;
+	struct iovec v = { b, n };
+	struct {
+		struct cmsghdr h;
+		char data[64];
+	} c = { 0 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = &c,
+			    .msg_controllen = room };
+
+	is(what, recvmsg(here, &m, flags));
+	if (m.msg_controllen >= CMSG_LEN(sizeof(unread)))
+		memcpy(&unread, c.data, sizeof(unread));
+	say("%x %zu %zu %d %d: %d", (unsigned int)m.msg_flags, m.msg_controllen,
+	    (size_t)c.h.cmsg_len, c.h.cmsg_level, c.h.cmsg_type, unread);
+}
+
+ROW(io_unread_with_each)
+{
+	pair();
+	is("set",
+	   setsockopt(here, IPPROTO_TCP, TCP_INQ, &(int){ 1 }, sizeof(int)));
+	put_text(peer, "abcdefghijklmnop");
+	settle(here, POLLIN);
+	with_unread("part", 3, 64, 0);
+	with_unread("peek", 3, 64, MSG_PEEK);
+	with_unread("little room", 1, 20, 0);
+	with_unread("less room", 1, 18, 0);
+	with_unread("no room", 1, 8, 0);
+	with_unread("only", 1, CMSG_LEN(sizeof(int)), 0);
+	shutdown(peer, SHUT_WR);
+	settle(here, POLLRDHUP);
+	with_unread("before the end", 4, 64, 0);
+	with_unread("rest", 9, 64, 0);
+	with_unread("end", 9, 64, 0);
+}
+
 ROW(io_lengths_of_addresses)
 {
 	struct sockaddr_storage a = { 0 };
