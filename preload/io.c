@@ -608,6 +608,8 @@ HOOK ssize_t sendfile(int to, int from, off_t *offset, size_t n)
 
 	if (exi_unlikely(shim_sock(from)))
 		shim_plain(from, EXS_X_REASON_SPLICE);
+	if (exi_unlikely(n > SSIZE_MAX)) /* is refused */
+		return native.sendfile(to, from, offset, n);
 	if (exi_latent(to) && latent_put_file(to, from, offset, n, &ret))
 		return ret;
 	if (exi_likely(!shim_sock(to)))

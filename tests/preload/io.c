@@ -1086,6 +1086,7 @@ ROW(io_sendfile_errors)
 	is("pipe", pipe(p));
 	is("pipe", sendfile(here, p[0], NULL, 10));
 	is("before", sendfile(here, fd, &(off_t){ -1 }, 10));
+	is("much", sendfile(here, fd, NULL, SIZE_MAX));
 	shutdown(here, SHUT_WR);
 	is("shut", sendfile(here, fd, NULL, 10));
 	put_text(peer, "hello");
