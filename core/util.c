@@ -114,16 +114,6 @@ refuse:
 	return -EMFILE;
 }
 
-int exi_fd_keep(int fd)
-{
-	return keep(fd, 0);
-}
-
-int exi_fd_spare(int fd)
-{
-	return keep(fd, 8);
-}
-
 void exi_fd_close(int fd)
 {
 	int saved = errno;
@@ -158,6 +148,27 @@ void exi_fds_end(void)
 {
 	if (--fds_depth == 0)
 		atomic_fetch_sub(&fds_makers, 1);
+}
+
+/* From where it is to where it is marked. */
+static int keep_whole(int fd, unsigned int room)
+{
+	int ret;
+
+	exi_fds_begin();
+	ret = keep(fd, room);
+	exi_fds_end();
+	return ret;
+}
+
+int exi_fd_keep(int fd)
+{
+	return keep_whole(fd, 0);
+}
+
+int exi_fd_spare(int fd)
+{
+	return keep_whole(fd, 8);
 }
 
 bool exi_fds_freeze(void)

@@ -72,9 +72,26 @@ HOOK int close(int fd)
 ALIAS(__close, close);
 
 /* The gaps between the library's numbers. */
+static int close_gaps(unsigned int first, unsigned int last, unsigned int end,
+		      int flags)
+{
+	unsigned int from = first, fd;
+
+	for (fd = first; fd <= last && fd < end; fd++) {
+		if (!exi_fd_ours((int)fd))
+			continue;
+		if (fd > from && native.close_range(from, fd - 1, flags) < 0)
+			return -1;
+		from = fd + 1;
+	}
+	return from <= last ? native.close_range(from, last, flags) : 0;
+}
+
 HOOK int close_range(unsigned int first, unsigned int last, int flags)
 {
-	unsigned int from = first, fd, end = atomic_load(&exi_table.high);
+	unsigned int fd, end = atomic_load(&exi_table.high);
+	bool frozen;
+	int ret;
 
 	if (first > last ||
 	    (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
@@ -87,18 +104,18 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	}
 	if (end < EXI_FD_MARKS)
 		end = EXI_FD_MARKS;
-	for (fd = first; fd <= last && fd < end; fd++) {
-		if (!exi_fd_ours((int)fd)) {
-			if (!(flags & CLOSE_RANGE_CLOEXEC) &&
-			    (exi_latent((int)fd) || exi_sock_find((int)fd)))
-				let_go((int)fd);
-			continue;
-		}
-		if (fd > from && native.close_range(from, fd - 1, flags) < 0)
-			return -1;
-		from = fd + 1;
-	}
-	return from <= last ? native.close_range(from, last, flags) : 0;
+	if (flags & CLOSE_RANGE_CLOEXEC)
+		return close_gaps(first, last, end, flags);
+	for (fd = first; fd <= last && fd < end; fd++)
+		if (!exi_fd_ours((int)fd) &&
+		    (exi_latent((int)fd) || exi_sock_find((int)fd)))
+			let_go((int)fd);
+	/* What the library makes meanwhile would be in a gap. */
+	frozen = exi_fds_freeze();
+	ret = close_gaps(first, last, end, flags);
+	if (frozen)
+		exi_fds_thaw();
+	return ret;
 }
 
 HOOK void closefrom(int first)

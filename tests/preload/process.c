@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -512,6 +513,31 @@ ROW(names_close_range)
 	settle(peer, POLLRDHUP);
 	get_now("peer", peer, 4);
 	is("wrong", close_range(9, 3, 0));
+}
+
+static atomic_bool met_all;
+
+static void *close_above(void *arg)
+{
+	while (!atomic_load(&met_all))
+		close_range(600, ~0u, 0);
+	return NULL;
+}
+
+ROW(names_close_range_beside_meetings)
+{
+	int64_t end = now_ns() + 1000000000;
+	pthread_t t;
+
+	pthread_create(&t, NULL, close_above, NULL);
+	while (now_ns() < end) {
+		pair();
+		close(here);
+		close(peer);
+	}
+	atomic_store(&met_all, true);
+	pthread_join(t, NULL);
+	say("all moved");
 }
 
 ROW(names_refused_close_nothing)
