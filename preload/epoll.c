@@ -76,6 +76,7 @@ struct item {
 	bool active;
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
+	bool fresh;   /* something came, and no wait has looked since */
 	bool counted; /* what came made the set readable, see settle() */
 	bool dead;
 	uint8_t shots; /* how often it was loaded */
@@ -106,6 +107,7 @@ struct set {
 	/* Read without the lock as hints: */
 	_Atomic int n_managed;
 	_Atomic int n_active;
+	_Atomic int n_fresh;
 	uint32_t stirs; /* changes whenever something comes */
 	int sleepers;
 	int nudge;
@@ -138,6 +140,9 @@ struct latent {
 };
 static struct latent *latents;
 static _Atomic(struct set *) *sets;
+/* By number, threads that sleep in one as if it had no connections: not counted
+ * among the sleepers of a set, for there may be none. */
+static _Atomic int *strangers;
 static struct set **closed_sets; /* by their last numbers, to be used again */
 static uint32_t n_sets;		 /* descriptors that may have one */
 static uint32_t high;		 /* above the highest that ever had one */
@@ -202,6 +207,18 @@ static void calm_locked(struct set *s)
 	s->nudged = false;
 }
 
+static bool others_sleep(const struct set *s)
+{
+	return s->sleepers > 0 || (s->sleepers == 0 && s->fd >= 0 &&
+				   atomic_load(&strangers[s->fd]));
+}
+
+static void stale_locked(struct item *it)
+{
+	count_locked(&it->set->n_fresh, -it->fresh);
+	it->fresh = false;
+}
+
 static void activate_locked(struct item *it)
 {
 	struct set *s = it->set;
@@ -211,6 +228,8 @@ static void activate_locked(struct item *it)
 	s->stirs++;
 	it->idle = 0;
 	it->busy = exi_ticks();
+	count_locked(&s->n_fresh, !it->fresh);
+	it->fresh = true;
 	if (it->held) { /* its holder makes it active */
 		it->again = true;
 	} else if (!it->active) {
@@ -218,13 +237,14 @@ static void activate_locked(struct item *it)
 		exi_list_add_tail(&s->active, &it->node);
 		count_locked(&s->n_active, 1);
 	}
-	if (s->sleepers || (s->outer && !it->counted))
+	if (others_sleep(s) || (s->outer && !it->counted))
 		nudge_locked(s);
 	it->counted = true;
 }
 
 static void off_the_active_locked(struct item *it)
 {
+	stale_locked(it);
 	if (!it->active)
 		return;
 	exi_list_del(&it->node);
@@ -604,6 +624,7 @@ static struct set *make_set(int epfd)
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
 	s->n_active = 0;
+	s->n_fresh = 0;
 	exi_unlock(&s->lock);
 	closed_sets[epfd] = NULL;
 	number_locked(epfd, s);
@@ -1068,6 +1089,8 @@ static void release_locked(struct item *it, bool keep)
 		exi_list_add_tail(&s->active, &it->node);
 		count_locked(&s->n_active, 1);
 	}
+	if (!it->active)
+		stale_locked(it);
 	unref_locked(it);
 }
 
@@ -1086,6 +1109,7 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 
 		if (!it)
 			break;
+		stale_locked(it);
 		exi_unlock(&s->lock);
 		disarm(it);
 		now = look(it, &saw);
@@ -1164,7 +1188,7 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 			/* Bytes and ends are counted; urgent ones not. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
 				it->rung = RX_EVENTS;
-			s->sleepers = 0; /* this one is awake */
+			s->sleepers = -1; /* this one is awake */
 			activate_locked(it);
 			s->sleepers = sleepers;
 			it->refs++;
@@ -1197,7 +1221,7 @@ static void left(void *arg)
 	exi_lock(&s->lock);
 	s->sleepers -= a->sleeps;
 	s->lost = true;
-	if (s->sleepers)
+	if (others_sleep(s))
 		nudge_locked(s);
 	exi_unlock(&s->lock);
 }
@@ -1335,18 +1359,15 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	return p.n;
 }
 
-/* Arms what is active. True: this thread counts as a sleeper now. What had
- * something lately stays among the active, to be looked at when the sleep
- * ends: then its peer need not ring any more. */
-static bool prepare(struct set *s)
+/* Arms what is active: false when there is something already. What had something
+ * lately stays among the active, to be looked at when a sleep ends: then its peer
+ * need not ring any more. */
+static bool arm_all_locked(struct set *s)
 {
 	uint64_t ticks = exi_ticks();
-	uint32_t stirs;
 	bool ret = true;
 	int left;
 
-	exi_lock(&s->lock);
-	stirs = s->stirs;
 	for (left = s->n_active; ret && left > 0; left--) {
 		struct item *it = pop_locked(s);
 
@@ -1359,12 +1380,36 @@ static bool prepare(struct set *s)
 		exi_lock(&s->lock);
 		release_locked(it, !ret || ticks - it->busy < IDLE_TICKS);
 	}
+	return ret;
+}
+
+/* What is active was looked at since the set's stirs were those. True: its peers
+ * ring, and this thread counts as a sleeper now. */
+static bool prepare(struct set *s, uint32_t stirs)
+{
+	bool ret;
+
+	exi_lock(&s->lock);
+	/* What was added or changed meanwhile was not looked at, and what is there
+	 * already rings nobody. */
+	ret = s->stirs == stirs && arm_all_locked(s);
 	/* Who came while we armed made its item active, and may have found it
 	 * with this thread. */
 	ret = ret && s->stirs == stirs;
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
 	return ret;
+}
+
+/* This thread leaves while others sleep. What it looked at rings from now on, and
+ * what it did not look at, or is there, is for one of them. */
+static void pass_on(struct set *s)
+{
+	exi_lock(&s->lock);
+	if (others_sleep(s) && s->n_active &&
+	    (s->n_fresh || !arm_all_locked(s) || s->n_fresh))
+		nudge_locked(s);
+	exi_unlock(&s->lock);
 }
 
 static int ms_between(uint64_t now, uint64_t deadline)
@@ -1387,8 +1432,9 @@ static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 	return n == -ETIMEDOUT ? 0 : n;
 }
 
+/* Nothing: all that was active was looked at since the set's stirs were those. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
-		     uint64_t deadline, bool at_once)
+		     uint64_t deadline, bool at_once, uint32_t *ret_stirs)
 {
 	int n, k = 0;
 
@@ -1410,13 +1456,18 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	if (k < 0)
 		return n ? n : k;
 	n += k;
-	return n ? n : collect(s, ev, max, true);
+	if (n)
+		return n;
+	exi_lock(&s->lock);
+	*ret_stirs = s->stirs;
+	exi_unlock(&s->lock);
+	return collect(s, ev, max, true);
 }
 
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
-		      uint64_t deadline, const sigset_t *mask)
+		      uint64_t deadline, const sigset_t *mask, uint32_t stirs)
 {
-	if (!prepare(s))
+	if (!prepare(s, stirs))
 		return -EAGAIN;
 	return take(s, s->fd, ev, max, until(deadline), mask, true);
 }
@@ -1490,17 +1541,18 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	     bool at_once, const sigset_t *mask)
 {
 	EXI_CANCEL_OFF(true);
+	uint32_t stirs = 0;
 	int n;
 
 	for (;;) {
 		if (exi_unlikely(s->lost))
 			find_lost(s);
-		n = wait_once(s, ev, max, deadline, at_once);
+		n = wait_once(s, ev, max, deadline, at_once, &stirs);
 		if (n || at_once)
 			break;
 		n = s->outer && settle(s)
 			    ? -EAGAIN
-			    : sleep_once(s, ev, max, deadline, mask);
+			    : sleep_once(s, ev, max, deadline, mask, stirs);
 		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
 		at_once = n == -ETIMEDOUT ||
@@ -1508,6 +1560,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	}
 	if (s->outer)
 		settle(s);
+	else if (s->n_active)
+		pass_on(s);
 	return n;
 }
 
@@ -1531,18 +1585,23 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		settle_inner(s, 0);
 	/* Until a connection has met its peer's library, the kernel's alone. */
 	while (!s || s->n_managed == 0) {
-		if (s) {
+		bool counts = !at_once && (uint32_t)epfd < n_sets;
+
+		if (counts)
+			atomic_fetch_add(&strangers[epfd], 1);
+		s = set_of(epfd);
+		if (s && s->n_managed)
+			n = 0; /* since it looked */
+		else if (s)
 			n = take(s, epfd, ev, max, ms, mask, false);
-		} else {
-			n = ask(epfd, ev, max, ms, mask);
-			if (n <= 0)
-				return n < 0 ? -errno : 0;
-			s = set_of(epfd);
-			if (!s)
-				return n;
-			/* Meanwhile it got its first connection. */
+		else if ((n = ask(epfd, ev, max, ms, mask)) <= 0)
+			n = n < 0 ? -errno : -ETIMEDOUT;
+		else if ((s = set_of(epfd))) /* its first connection */
 			n = absorb(s, ev, n);
-		}
+		if (counts)
+			atomic_fetch_sub(&strangers[epfd], 1);
+		if (n && s && exi_unlikely(s->n_active) && !s->outer)
+			pass_on(s);
 		if (n)
 			return n == -ETIMEDOUT ? 0 : n;
 		if (s->n_managed)
@@ -1711,6 +1770,7 @@ void shim_epoll_forked(void)
 			continue;
 		atomic_store(&s->lock.word, 0);
 		s->sleepers = 0;
+		atomic_store(&strangers[i], 0);
 		for (int k = 0; k < s->size; k++)
 			if (s->by_fd[k])
 				listen_to(s->by_fd[k]);
@@ -1741,9 +1801,10 @@ void shim_epoll_init(void)
 {
 	n_sets = 1u << 16;
 	sets = calloc(n_sets, sizeof(*sets));
+	strangers = calloc(n_sets, sizeof(*strangers));
 	closed_sets = calloc(n_sets, sizeof(*closed_sets));
 	latents = calloc(n_sets, sizeof(*latents));
-	if (!sets || !closed_sets || !latents)
+	if (!sets || !strangers || !closed_sets || !latents)
 		n_sets = 0;
 	exi_ready_met = met;
 	exi_latent_begun = latent_begun;

@@ -1536,6 +1536,96 @@ ROW(epoll_oneshot_wakes_one_thread)
 	say("woken %d", woken);
 }
 
+/* Threads of which each goes on when all three have something. */
+static int three[3][2];
+static uint32_t three_flags;
+static _Atomic int have, alone;
+
+static void *one_of_three(void *arg)
+{
+	struct epoll_event e, again;
+	char buf[64];
+
+	while (!alone && epoll_wait(set, &e, 1, 2000) == 1) {
+		int64_t end = now_ns() + 1000000000;
+		int all;
+
+		recv(three[e.data.u32][0], buf, sizeof(buf), MSG_DONTWAIT);
+		all = (have++ / 3 + 1) * 3;
+		while (have < all && now_ns() < end)
+			pass_ms(1);
+		if (have < all)
+			alone = 1;
+		again = (struct epoll_event){ .events = three_flags,
+					      .data = e.data };
+		if (three_flags & EPOLLONESHOT)
+			epoll_ctl(set, EPOLL_CTL_MOD, three[e.data.u32][0],
+				  &again);
+	}
+	return NULL;
+}
+
+static void three_add(void)
+{
+	for (int i = 0; i < 3; i++) {
+		pair();
+		three[i][0] = here;
+		three[i][1] = peer;
+		add_data(set, here, three_flags, (uint64_t)i);
+	}
+}
+
+static void three_at_once(uint32_t flags, bool early)
+{
+	pthread_t t[3];
+
+	set = epoll_create1(0);
+	three_flags = EPOLLIN | flags;
+	if (!early)
+		three_add();
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, one_of_three, NULL);
+	if (early) {
+		pass_ms(30);
+		three_add();
+	}
+	for (int k = 1; k <= 30 && !alone; k++) {
+		int64_t end = now_ns() + 1500000000;
+
+		pass_ms(k % 3 * 5);
+		for (int i = 0; i < 3; i++)
+			put_text(three[i][1], "x");
+		while (have < 3 * k && now_ns() < end)
+			pass_ms(1);
+	}
+	say("%s", alone ? "one alone" : "all");
+}
+
+ROW(epoll_edges_wake_each_a_thread)
+{
+	three_at_once(EPOLLET, false);
+}
+
+ROW(epoll_oneshots_wake_each_a_thread)
+{
+	three_at_once(EPOLLONESHOT, false);
+}
+
+ROW(epoll_oneshots_wake_each_a_thread_early)
+{
+	three_at_once(EPOLLONESHOT, true);
+}
+
+ROW(epoll_edge_oneshots_wake_each_a_thread)
+{
+	three_at_once(EPOLLET | EPOLLONESHOT, false);
+}
+
+ROW(epoll_edge_oneshots_wake_each_a_thread_early)
+{
+	three_at_once(EPOLLET | EPOLLONESHOT, true);
+}
+
 static void *add_in_thread(void *arg)
 {
 	pass_ms(100);
