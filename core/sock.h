@@ -351,7 +351,8 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 	 * place, and the number, before. */
 	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
-	return exi_likely(number == fd) ||
+	/* A free one is nobody's, also not of who knows no number of it. */
+	return (exi_likely(number == fd) && exi_likely(fd >= 0)) ||
 	       (number >= 0 && (uint32_t)fd < exi_table.size &&
 		atomic_load(&exi_table.names[fd]) == number + 1);
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The place of a socket that was closed. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/core.h"
+#include "core/lifecycle.h"
+#include "core/ready.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+
+/* Who looked at it while another thread closed it has no number of it any more. */
+static void what_was_closed_is_nobodys(void **state)
+{
+	struct exi_sock *sk;
+	struct exi_ready r;
+	int ends[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	T(exi_sock_is(sk, ends[0]));
+	T_EQ(exi_close(ends[0]), 0);
+	T(!exi_sock_is(sk, ends[0]));
+	T(!exi_sock_is(sk, -1));
+	T_EQ(exi_ready_unread(sk, -1), -EBADF);
+	T(!exi_ready_look(sk, -1, EPOLLIN, &r));
+	close(ends[1]);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_closed_is_nobodys),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
