@@ -402,10 +402,12 @@ static void unwatch(int fd)
 		exi_rma_unwatch(fd);
 }
 
+/* The service, which arms before it sleeps. */
 static void request_now(struct ofip_net *n)
 {
 	n->due = 0;
-	if (!atomic_exchange(&n->requested, true))
+	atomic_store(&n->requested, true);
+	if (n->polled)
 		request(n);
 }
 
