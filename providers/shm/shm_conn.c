@@ -145,13 +145,20 @@ static int64_t least_room(const struct shmp_tx *tx)
 	return tx->bytes / 8 < LEAST_ROOM ? tx->bytes / 8 : LEAST_ROOM;
 }
 
-/* Ends the ring after a record of len bytes at head. */
-static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
+/* Ends the ring after a record of len bytes at a position. */
+static void zero_behind(struct shmp_priv *p, struct shmp_tx *tx, uint64_t pos,
+			uint32_t len)
 {
 	struct shmp_record *next =
-		shmp_out(p, tx, tx->head + shmp_record_bytes(len));
+		shmp_out(p, tx, pos + shmp_record_bytes(len));
 
 	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+}
+
+/* The same at head. */
+static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
+{
+	zero_behind(p, tx, tx->head, len);
 }
 
 /* Once the reader is done with the ring before this one. */
@@ -266,6 +273,40 @@ static int no_room(struct shmp_priv *p, bool again)
 	return -ENOBUFS;
 }
 
+/* A small send that the ring's end parts after n bytes, and there is room for
+ * both: who reads the first part finds the other. */
+static bool is_parted(struct shmp_tx *tx, uint32_t n, size_t len)
+{
+	uint64_t end = tx->head + shmp_record_bytes(n);
+
+	return n < len && len <= least_room(tx) && !(end & (tx->bytes - 1)) &&
+	       (int64_t)(tx->limit - end) >=
+		       (int64_t)shmp_record_bytes((uint32_t)len - n) +
+			       SHMP_RESERVE;
+}
+
+/* The second part first: nobody looks at it before the first one's word is
+ * there, whose store releases it. */
+static void send_parted(struct exi_conn *c, const unsigned char *buf,
+			uint32_t n, uint32_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint64_t at = tx->head + shmp_record_bytes(n);
+	struct shmp_record *r = shmp_out(p, tx, at);
+	uint32_t rest = len - n;
+
+	zero_behind(p, tx, at, rest);
+	copy_out(shmp_payload(r, rest), buf + n, rest);
+	r->cpu = (uint16_t)exi_cpu();
+	atomic_store_explicit(&r->word, SHMP_DATA << SHMP_KIND_SHIFT | rest,
+			      memory_order_relaxed);
+	r = shmp_out(p, tx, tx->head);
+	copy_out(shmp_payload(r, n), buf, n);
+	publish(c, r, SHMP_DATA, n);
+	tx->head += shmp_record_bytes(rest);
+}
+
 static RARE ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -281,6 +322,10 @@ static RARE ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 			return n;
 		if (n == 0)
 			break;
+		if (!done && is_parted(tx, (uint32_t)n, len)) {
+			send_parted(c, buf, (uint32_t)n, (uint32_t)len);
+			return (ssize_t)len;
+		}
 		zero_next(p, tx, (uint32_t)n);
 		r = shmp_out(p, tx, tx->head);
 		copy_out(shmp_payload(r, (uint32_t)n), (const char *)buf + done,

@@ -3,7 +3,9 @@
  * with switches to and fro, rings that grow, and a peer that writes nonsense. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +19,7 @@
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
 #include "tests/support/run.h"
+#include "tests/support/wait.h"
 
 #define CHUNK_MAX 60000
 #define STEPS	  60000
@@ -342,6 +345,38 @@ static void a_short_send_is_whole_or_not_at_all(void)
 
 /* Small messages that nobody takes get room as in the kernel's buffers; those
  * that somebody takes get none, however many they are. */
+#define PARTED 40 /* no part of a ring */
+
+static void *send_many(void *arg)
+{
+	char message[PARTED] = "";
+
+	while (!atomic_load((_Atomic bool *)arg))
+		ops->send(ends[0], message, sizeof(message), 0);
+	return NULL;
+}
+
+/* Also where the ring's end parts it, for a reader who looks all the time. */
+static void a_small_send_is_never_seen_in_part(void)
+{
+	struct t_deadline d = t_deadline_ms(3000);
+	_Atomic bool over = false;
+	pthread_t sender;
+	char message[PARTED];
+
+	begin("16");
+	T_EQ(pthread_create(&sender, NULL, send_many, &over), 0);
+	for (int got = 0; got < 1000000 && !t_over(&d);) {
+		ssize_t n = ops->recv(ends[1], message, sizeof(message), 0);
+
+		T_MSG(n == -EAGAIN || n == PARTED, "%zd", n);
+		got += n > 0;
+	}
+	atomic_store(&over, true);
+	T_EQ(pthread_join(sender, NULL), 0);
+	end();
+}
+
 static void what_nobody_takes_gets_room(void)
 {
 	struct stream s = { .seed = 1 };
@@ -627,6 +662,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
 	T_ROW_LONG(rings_of_any_size_lose_nothing, 120),
 	T_ROW(a_short_send_is_whole_or_not_at_all),
+	T_ROW(a_small_send_is_never_seen_in_part),
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(without_memory_a_ring_stays_small),
