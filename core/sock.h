@@ -142,8 +142,8 @@ struct exi_shared {
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */
-	_Atomic uint32_t use;	 /* counts the sockets that had this memory */
-	_Atomic uint64_t keeper; /* who has the fabric, see family.h; 0 */
+	_Atomic uint32_t use;	  /* counts the sockets that had this memory */
+	_Atomic uint64_t keeper;  /* who has the fabric, see family.h; 0 */
 	_Atomic uint64_t keeper_secret;
 	uint64_t bells_sent;
 	uint64_t bells_received;
