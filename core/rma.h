@@ -185,7 +185,16 @@ void exi_rma_net_init(struct exi_rma_net *n);
  * it was. */
 int exi_rma_net_poll(struct exi_rma_net *n);
 /* The same, unless another thread is at it. */
-int exi_rma_net_try_poll(struct exi_rma_net *n);
+static inline int exi_rma_net_try_poll(struct exi_rma_net *n)
+{
+	int ret;
+
+	if (!exi_rma_trylock(&n->lock))
+		return 0;
+	ret = exi_rma_fabric.take(n);
+	exi_rma_unlock(&n->lock);
+	return ret;
+}
 /* No link has it: what of the program's memory it knows is forgotten, and of links
  * that were. The service lock is held. */
 void exi_rma_net_fini(struct exi_rma_net *n);
@@ -330,7 +339,18 @@ void exi_rma_link_free(struct exi_rma_link *l);
 
 /* Under the core's lock of the direction: gives the engine what arrived. -EPROTO.
  */
-int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir);
+int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir);
+static inline int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir)
+{
+	struct exi_rma_inbox *b = &l->inbox[dir];
+
+	/* Most often nothing did. */
+	if (atomic_load(&b->put) ==
+		    atomic_load_explicit(&b->taken, memory_order_relaxed) &&
+	    (dir == EXI_RX || !exi_stream_tx_due(&l->tx)))
+		return 0;
+	return exi_rma_link_take_some(l, dir);
+}
 /* The same: what lies in the ring goes into the receives that are posted. */
 void exi_rma_link_copy(struct exi_rma_link *l);
 /* The sender's messages without bytes. */

@@ -58,13 +58,21 @@ static void ring(struct exi_rma_link *l)
 	send(l->pair, &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Something came that the direction waits for. */
-static void wake(struct exi_rma_link *l, enum exi_dir dir)
+static __attribute__((noinline)) void wake_them(struct exi_rma_link *l,
+						enum exi_dir dir)
 {
 	if (atomic_load(&l->sleepers[dir]))
 		exi_rma_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
 	if (silence(l, dir))
 		ring(l);
+}
+
+/* Something came that the direction waits for. */
+static void wake(struct exi_rma_link *l, enum exi_dir dir)
+{
+	if (exi_unlikely(atomic_load(&l->sleepers[dir]) ||
+			 atomic_load(&l->bell[dir])))
+		wake_them(l, dir);
 }
 
 /* After what came was stored. Pairs with the flag, then the look, of
@@ -157,6 +165,19 @@ static bool urges(const struct exi_rma_link *l)
 	return l->sent - atomic_load(&l->credited) >= EXI_RMA_CREDITS / 2;
 }
 
+/* What another thread asked for, once. Mostly nobody did: a look is cheaper than an
+ * exchange. */
+static bool asked(_Atomic bool *what)
+{
+	return atomic_load(what) && atomic_exchange(what, false);
+}
+
+/* The post lock is held; who takes credits reads it without. */
+static void count_sent(struct exi_rma_link *l, uint32_t n)
+{
+	__atomic_store_n(&l->sent, l->sent + n, __ATOMIC_RELAXED);
+}
+
 static void fill(unsigned char *to, struct exi_rma_msg *m, const void *extra)
 {
 	uint16_t len = m->extra;
@@ -186,8 +207,8 @@ static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
 	bool owed;
 	int err;
 
-	l->sent++;
-	owed = atomic_exchange(&l->owes, false);
+	count_sent(l, 1);
+	owed = asked(&l->owes);
 	__atomic_store_n(&l->given, atomic_load(&l->received),
 			 __ATOMIC_RELAXED);
 	r[n - 1] = (struct exi_rma_req){
@@ -202,7 +223,7 @@ static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
 	fill(bytes, m, extra);
 	err = post(l, r, n);
 	if (err == -EAGAIN) {
-		l->sent--;
+		count_sent(l, UINT32_MAX);
 		__atomic_store_n(&l->given, given, __ATOMIC_RELAXED);
 		if (owed)
 			atomic_store(&l->owes, true);
@@ -255,11 +276,11 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	}
 	r->op = EXI_RMA_WRITE_NOTE;
 	r->note = note;
-	l->sent++;
+	count_sent(l, 1);
 	r->urgent = urges(l);
 	err = post(l, r, 1);
 	if (err == -EAGAIN)
-		l->sent--;
+		count_sent(l, UINT32_MAX);
 	return err;
 }
 
@@ -436,6 +457,9 @@ static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len,
 	if (note != (EXI_RMA_NOTE_INDIRECT << EXI_RMA_NOTE_SHIFT | len) ||
 	    len > l->ring.bytes - at)
 		return false;
+	/* A compiler that knows how many there are at most repeats an instruction
+	 * for each word, which is slow to begin. */
+	__asm__("" : "+r"(len));
 	memcpy(l->ring.at + at, bytes, len);
 	return true;
 }
@@ -448,26 +472,25 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t n)
 }
 
 /* Credits never shrink, and are for messages that were sent: more would call
- * buffers free that the device still reads. */
+ * buffers free that the device still reads. Relaxed: a message is counted before
+ * the device has it, and so before its answer. */
 static void take_credits(struct exi_rma_link *l, uint32_t credits)
 {
 	uint32_t before = atomic_load(&l->credited), sent;
 
 	if (credits == before)
 		return;
-	exi_rma_lock(&l->post);
-	sent = l->sent;
-	exi_rma_unlock(&l->post);
+	sent = __atomic_load_n(&l->sent, __ATOMIC_RELAXED);
 	if (credits - before > sent - before) {
 		exi_rma_link_fail(l, -EPROTO, "credits for what was not sent");
 		return;
 	}
 	atomic_store(&l->credited, credits);
-	if (atomic_exchange(&l->stuck, false))
+	if (asked(&l->stuck))
 		forward_all(l);
-	if (atomic_exchange(&l->unsaid, false))
+	if (asked(&l->unsaid))
 		exi_rma_link_stir(l, EXI_RX);
-	if (atomic_exchange(&l->unanswered, false))
+	if (asked(&l->unanswered))
 		ring(l);
 	exi_rma_link_stir(l, EXI_TX);
 }
@@ -561,17 +584,6 @@ int exi_rma_net_poll(struct exi_rma_net *n)
 	int ret;
 
 	exi_rma_lock(&n->lock);
-	ret = exi_rma_fabric.take(n);
-	exi_rma_unlock(&n->lock);
-	return ret;
-}
-
-int exi_rma_net_try_poll(struct exi_rma_net *n)
-{
-	int ret;
-
-	if (!exi_rma_trylock(&n->lock))
-		return 0;
 	ret = exi_rma_fabric.take(n);
 	exi_rma_unlock(&n->lock);
 	return ret;
@@ -855,7 +867,7 @@ static bool next(struct exi_rma_inbox *b, struct exi_stream_msg *ret)
 	return true;
 }
 
-int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir)
+int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir)
 {
 	struct exi_stream_msg m;
 	bool some = false;

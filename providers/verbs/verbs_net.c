@@ -156,7 +156,7 @@ int verbsp_net_take(struct exi_rma_net *net)
 			take(n, &wc[i]);
 		total += got > 0 ? got : 0;
 	} while (got == VERBSP_TAKE);
-	if (!total)
+	if (!total && n->n_used)
 		give_back(n);
 	return total;
 }
@@ -307,18 +307,19 @@ static void request_of(struct verbsp_link *l, const struct exi_rma_req *r,
 				 .length = r->len,
 				 .lkey = mr ? mr->lkey : 0 };
 	l->rma.posted++;
-	*wr = (struct ibv_send_wr){
-		.wr_id = (uint64_t)verbsp_net(l->rma.net)
-					 ->slot[l->slot]
-					 .generation
-				 << 40 |
-			 (uint64_t)l->slot << 32 | l->rma.posted,
-		.sg_list = sge,
-		.num_sge = r->len ? 1 : 0,
-		.opcode = opcodes[r->op],
-		.imm_data = htobe32(r->note),
-		.wr.rdma = { .remote_addr = r->to, .rkey = (uint32_t)r->key },
-	};
+	/* What its operation does not use stays as it is: to clear it takes longer
+	 * than the rest. */
+	wr->wr_id = (uint64_t)verbsp_net(l->rma.net)->slot[l->slot].generation
+			    << 40 |
+		    (uint64_t)l->slot << 32 | l->rma.posted;
+	wr->next = NULL;
+	wr->sg_list = sge;
+	wr->num_sge = r->len ? 1 : 0;
+	wr->opcode = opcodes[r->op];
+	wr->send_flags = 0;
+	wr->imm_data = htobe32(r->note);
+	wr->wr.rdma.remote_addr = r->to;
+	wr->wr.rdma.rkey = (uint32_t)r->key;
 	if (r->len <= l->rma.net->inline_max)
 		wr->send_flags |= IBV_SEND_INLINE;
 	if (r->urgent)
