@@ -178,6 +178,13 @@ static void count_sent(struct exi_rma_link *l, uint32_t n)
 	__atomic_store_n(&l->sent, l->sent + n, __ATOMIC_RELAXED);
 }
 
+/* What comes before a message's extra bytes. */
+static uint32_t head(uint8_t kind)
+{
+	return kind == EXI_RMA_BYTES ? EXI_RMA_BRIEF
+				     : (uint32_t)sizeof(struct exi_rma_msg);
+}
+
 static void fill(unsigned char *to, struct exi_rma_msg *m, const void *extra)
 {
 	uint16_t len = m->extra;
@@ -190,15 +197,18 @@ static void fill(unsigned char *to, struct exi_rma_msg *m, const void *extra)
 	m->note = htole32(m->note);
 	m->addr = htole64(m->addr);
 	m->key = htole64(m->key);
-	memcpy(to, m, sizeof(*m));
-	if (len)
-		memcpy(to + sizeof(*m), extra, len);
+	if (m->kind == EXI_RMA_BYTES)
+		memcpy(to, m, EXI_RMA_BRIEF);
+	else
+		memcpy(to, m, sizeof(*m));
+	if (extra && len)
+		memcpy(to + head(m->kind), extra, len);
 }
 
 /* In r[n - 1], after other requests. m is not used any more. */
-static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
-		      const void *extra, bool urgent, struct exi_rma_req *r,
-		      unsigned int n)
+static inline __attribute__((always_inline)) int
+say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
+	   bool urgent, struct exi_rma_req *r, unsigned int n)
 {
 	/* Free again: what was sent so many messages ago was received. */
 	unsigned char *bytes =
@@ -216,7 +226,7 @@ static int say_locked(struct exi_rma_link *l, struct exi_rma_msg *m,
 		.urgent = urgent || urges(l),
 		.from = bytes,
 		.mr = &l->out.mr,
-		.len = (uint32_t)sizeof(*m) + m->extra,
+		.len = head(m->kind) + m->extra,
 	};
 	m->credits = l->given;
 	m->name = l->name;
@@ -257,6 +267,18 @@ int exi_rma_link_say(struct exi_rma_link *l, struct exi_rma_msg *m,
 	return ret;
 }
 
+/* So few that they go with their note. */
+static int bytes_locked(struct exi_rma_link *l, const void *from, uint32_t len)
+{
+	struct exi_rma_msg m = {
+		.kind = EXI_RMA_BYTES,
+		.extra = (uint16_t)len,
+	};
+	struct exi_rma_req r;
+
+	return say_locked(l, &m, from, false, &r, 1);
+}
+
 /* r[0] is the write; there is room for its note. */
 static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 			uint32_t note)
@@ -265,10 +287,15 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	uint32_t len = note & EXI_RMA_NOTE_LEN;
 	int err;
 
-	if (l->net->eager && len <= l->net->eager &&
+	if (len <= l->net->eager &&
 	    note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT) {
-		m.extra = (uint16_t)len;
-		return say_locked(l, &m, r->from, false, r, 1);
+		/* Where a queue pair does not tell the link, its name does. */
+		if (len && !l->name)
+			return bytes_locked(l, r->from, len);
+		if (l->net->eager) {
+			m.extra = (uint16_t)len;
+			return say_locked(l, &m, r->from, false, r, 1);
+		}
 	}
 	if (l->net->notes) {
 		r->op = EXI_RMA_WRITE;
@@ -447,15 +474,11 @@ static void note(struct exi_rma_link *l, uint32_t note)
 /* Bytes that came with their note go where a write would have put them. What is
  * written over, if the other end has no room there, is its own stream; and the
  * engine tells. */
-static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len,
-		  uint32_t note)
+static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len)
 {
 	uint32_t at = (uint32_t)l->arrived & (l->ring.bytes - 1);
 
-	if (!len)
-		return true;
-	if (note != (EXI_RMA_NOTE_INDIRECT << EXI_RMA_NOTE_SHIFT | len) ||
-	    len > l->ring.bytes - at)
+	if (len > l->ring.bytes - at)
 		return false;
 	/* A compiler that knows how many there are at most repeats an instruction
 	 * for each word, which is slow to begin. */
@@ -473,17 +496,18 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t n)
 
 /* Credits never shrink, and are for messages that were sent: more would call
  * buffers free that the device still reads. Relaxed: a message is counted before
- * the device has it, and so before its answer. */
-static void take_credits(struct exi_rma_link *l, uint32_t credits)
+ * the device has it, and so before its answer. True: there are more, and the sender
+ * is to be stirred. */
+static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 {
 	uint32_t before = atomic_load(&l->credited), sent;
 
 	if (credits == before)
-		return;
+		return false;
 	sent = __atomic_load_n(&l->sent, __ATOMIC_RELAXED);
 	if (credits - before > sent - before) {
 		exi_rma_link_fail(l, -EPROTO, "credits for what was not sent");
-		return;
+		return false;
 	}
 	atomic_store(&l->credited, credits);
 	if (asked(&l->stuck))
@@ -492,7 +516,27 @@ static void take_credits(struct exi_rma_link *l, uint32_t credits)
 		exi_rma_link_stir(l, EXI_RX);
 	if (asked(&l->unanswered))
 		ring(l);
-	exi_rma_link_stir(l, EXI_TX);
+	return true;
+}
+
+/* The message that comes most often. */
+static void heard_bytes(struct exi_rma_link *l, const struct exi_rma_msg *in,
+			uint32_t len)
+{
+	struct exi_stream_msg m = { .kind = EXI_STREAM_INDIRECT, .len = len };
+	bool more;
+
+	if (l->meeting)
+		return exi_rma_link_fail(l, -EPROTO, "bytes before the proof");
+	if (!len || len != le16toh(in->extra))
+		return exi_rma_link_fail(l, -EPROTO, "bytes of another length");
+	more = more_credits(l, le32toh(in->credits));
+	if (!place(l, (const char *)in + EXI_RMA_BRIEF, len))
+		return exi_rma_link_fail(l, -EPROTO, "bytes that do not fit");
+	l->arrived += len;
+	put(l, EXI_RX, &m);
+	if (more) /* the word has changed, once for both */
+		wake(l, EXI_TX);
 }
 
 static void told(struct exi_rma_link *l, const void *bytes, size_t len)
@@ -511,6 +555,9 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	struct exi_rma_msg h;
 	const void *extra = in + 1;
 
+	if (len >= EXI_RMA_BRIEF && len <= EXI_RMA_MSG_MAX &&
+	    in->kind == EXI_RMA_BYTES)
+		return heard_bytes(l, in, len - EXI_RMA_BRIEF);
 	if (len < sizeof(h) || len > EXI_RMA_MSG_MAX)
 		return exi_rma_link_fail(l, -EPROTO, "a message of no length");
 	memcpy(&h, in, sizeof(h));
@@ -526,7 +573,8 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_CREDIT)
 		return exi_rma_link_fail(l, -EPROTO,
 					 "a message before the proof");
-	take_credits(l, le32toh(h.credits));
+	if (more_credits(l, le32toh(h.credits)))
+		exi_rma_link_stir(l, EXI_TX);
 	m.phase = le32toh(h.phase);
 	m.seq = le32toh(h.seq);
 	m.len = le32toh(h.note);
@@ -535,7 +583,10 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	m.waitall = h.flags & EXI_RMA_FLAG_WAITALL;
 	switch (h.kind) {
 	case EXI_RMA_NOTE:
-		if (!place(l, extra, len, m.len))
+		if (len &&
+		    (m.len != (EXI_RMA_NOTE_INDIRECT << EXI_RMA_NOTE_SHIFT |
+			       len) ||
+		     !place(l, extra, len)))
 			return exi_rma_link_fail(l, -EPROTO,
 						 "bytes that do not fit");
 		return note(l, m.len);

@@ -5,6 +5,7 @@
 #ifndef EXI_CORE_RMA_WIRE_H
 #define EXI_CORE_RMA_WIRE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
@@ -25,6 +26,7 @@ enum exi_rma_kind {
 	EXI_RMA_REVOKE,	     /* phase */
 	EXI_RMA_CREDIT,	     /* nothing but credits */
 	EXI_RMA_TELL,	     /* a message of the pair link follows */
+	EXI_RMA_BYTES,	     /* bytes of the ring follow a brief header */
 };
 
 #define EXI_RMA_FLAG_WAITALL 1u
@@ -43,6 +45,12 @@ struct exi_rma_msg {
 	uint64_t key;
 };
 _Static_assert(sizeof(struct exi_rma_msg) == 40, "struct exi_rma_msg");
+
+/* Of BYTES there is no more of it than kind, flags, extra and credits, so that few
+ * bytes go with the request itself on devices that take few. */
+#define EXI_RMA_BRIEF 8u
+_Static_assert(offsetof(struct exi_rma_msg, phase) == EXI_RMA_BRIEF,
+	       "struct exi_rma_msg begins as BYTES do");
 
 #define EXI_RMA_RING_MIN 16384u
 #define EXI_RMA_RING_MAX (256u << 10)

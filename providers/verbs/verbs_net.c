@@ -120,6 +120,8 @@ static bool may_wait(const struct ibv_wc *wc, const struct exi_rma_msg *m)
 		return false;
 	if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)
 		note = be32toh(wc->imm_data);
+	else if (wc->byte_len >= EXI_RMA_BRIEF && m->kind == EXI_RMA_BYTES)
+		return true;
 	else if (wc->byte_len >= sizeof(*m) && m->kind == EXI_RMA_NOTE)
 		note = le32toh(m->note);
 	else
@@ -475,6 +477,19 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 	return err ? err : give_back(n);
 }
 
+/* What a queue pair was given may be more than was asked for: soft iWARP says so
+ * only when it is asked again. */
+static uint32_t inline_of(struct ibv_qp *qp, uint32_t told)
+{
+	struct ibv_qp_init_attr init = { 0 };
+	struct ibv_qp_attr attr;
+
+	if (ibv_query_qp(qp, &attr, IBV_QP_CAP, &init) ||
+	    init.cap.max_inline_data < told)
+		return told;
+	return init.cap.max_inline_data;
+}
+
 /* As many bytes inline as the device takes. What a device refuses is told as the
  * end of the meeting is, and attr then says what it would have given: more than it
  * was asked for, so that is not what the next try goes by. */
@@ -494,8 +509,9 @@ static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 		};
 
 		if (!rdma_create_qp(l->id, n->pd, &attr)) {
-			n->rma.inline_max = attr.cap.max_inline_data;
 			l->qp = l->id->qp;
+			n->rma.inline_max =
+				inline_of(l->qp, attr.cap.max_inline_data);
 			return 0;
 		}
 		if (!least)
