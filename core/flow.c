@@ -1993,7 +1993,7 @@ static int before_urgent(struct exi_sock *sk, int fd)
 /* What most calls find: a stream on a fabric, and nobody who is to be asked or
  * to go first. Its direction is locked then; null: the long way. */
 static inline struct exi_shared *enter_ring(struct exi_sock *sk, int fd,
-					    enum exi_dir dir)
+					    enum exi_dir dir, size_t len)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
 	struct exi_half *h = &sh->half[dir];
@@ -2004,7 +2004,8 @@ static inline struct exi_shared *enter_ring(struct exi_sock *sk, int fd,
 	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab &&
 		       exi_list_empty(&sk->ops[dir]) && !sk->framed &&
 		       h->meet_at == UINT64_MAX &&
-		       !(dir == EXI_TX && sk->fab->pops)))
+		       !(dir == EXI_TX && sk->fab->pops &&
+			 len >= exi_config()->zcopy_threshold)))
 		return sh;
 	exi_half_unlock(h);
 	return NULL;
@@ -2090,7 +2091,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 	if (exi_unlikely(ret))
 		return ret;
 	if (exi_likely(!(flags & MSG_OOB)))
-		sh = enter_ring(sk, fd, EXI_TX);
+		sh = enter_ring(sk, fd, EXI_TX, len);
 	if (exi_likely(sh)) {
 		n = send_ring(sk, &sh->half[EXI_TX], buf, len);
 		exi_half_unlock(&sh->half[EXI_TX]);
@@ -2374,7 +2375,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	if (exi_unlikely(ret))
 		return ret;
 	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
-		sh = enter_ring(sk, fd, EXI_RX);
+		sh = enter_ring(sk, fd, EXI_RX, len);
 	if (exi_likely(sh)) {
 		n = recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
 		if (n == -EAGAIN && may_wait(sk, flags) &&
