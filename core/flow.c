@@ -2289,15 +2289,20 @@ static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
-/* The long way of a receive that did so much. */
+/* The long way of a receive that did so much. A look may have begun. */
 static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 						 void *buf, size_t len,
-						 int flags, size_t done)
+						 int flags, size_t done,
+						 const struct exi_look *look)
 {
 	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
 	ssize_t n;
 
+	if (look && look->on) {
+		p.look = *look;
+		exi_flow_be_patient(sk, fd, EXI_RX, flags, &p, 0);
+	}
 	for (;;) {
 		bool bare = false;
 		struct exi_half *h;
@@ -2368,35 +2373,42 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 {
 	struct exi_shared *sh = NULL;
+	struct exi_look look;
 	struct exi_sock *sk;
 	ssize_t n;
 	int ret = look_up(fd, &sk);
 
 	if (exi_unlikely(ret))
 		return ret;
+	look.on = false;
 	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
 		sh = enter_ring(sk, fd, EXI_RX, len);
 	if (exi_likely(sh)) {
 		n = recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
-		if (n == -EAGAIN && may_wait(sk, flags) &&
-		    exi_look_held(sk, EXI_RX))
-			n = recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
+		if (n == -EAGAIN && may_wait(sk, flags)) {
+			if (exi_look_held(sk, EXI_RX))
+				n = recv_ring(sk, &sh->half[EXI_RX], buf, len,
+					      flags);
+			else
+				exi_look_begin(sk, EXI_RX, &look);
+		}
 		exi_half_unlock(&sh->half[EXI_RX]);
 		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))
 			return n;
 		if (n > 0)
-			return recv_on(sk, fd, buf, len, flags, (size_t)n);
+			return recv_on(sk, fd, buf, len, flags, (size_t)n,
+				       NULL);
 		if (n == 0 && len)
 			exi_link_ended(sk, fd);
 		/* Who could wait last spins before it asks whether it may. */
-		if (n != -EAGAIN || (!may_wait(sk, flags) &&
+		if (n != -EAGAIN || (!look.on && !may_wait(sk, flags) &&
 				     exi_flow_nonblocking(sk, fd, flags)))
 			return n;
-		return recv_on(sk, fd, buf, len, flags, 0);
+		return recv_on(sk, fd, buf, len, flags, 0, &look);
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
-	return recv_on(sk, fd, buf, len, flags, 0);
+	return recv_on(sk, fd, buf, len, flags, 0, NULL);
 }
