@@ -813,7 +813,7 @@ static bool spin(struct exi_queue *q, const struct view *v, int need,
 		return hit;
 	}
 	exi_spin_begin(&s);
-	s.patient = v->patience;
+	s.patience = v->patience;
 	if (v->patience && budget != UINT64_MAX)
 		budget *= v->patience;
 	do {

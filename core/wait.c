@@ -137,18 +137,20 @@ static bool either_changed(void *arg)
 }
 
 /* A spin gives the CPU away so often (ns), and ends when it came back later
- * than a yield takes where nobody wants it. */
+ * than a yield takes where nobody wants it. Rarer where replies take longer: one
+ * that comes meanwhile waits for the yield's end. */
 #define YIELD_EVERY 5000u
 #define YIELD_ALONE 5000u
 #define AWAY_MAX    16u
 
 bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 {
+	uint64_t every = YIELD_EVERY * (s->patience ? s->patience : 1u);
 	uint64_t now = exi_now_ns(), back;
 
 	if (!s->end) {
 		s->end = budget < UINT64_MAX - now ? now + budget : UINT64_MAX;
-		s->yield = now + YIELD_EVERY;
+		s->yield = now + every;
 	}
 	if (now >= s->end || (deadline && now >= deadline))
 		return false;
@@ -156,12 +158,12 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 		return true;
 	sched_yield();
 	back = exi_now_ns();
-	s->yield = back + YIELD_EVERY;
+	s->yield = back + every;
 	if (back - now < YIELD_ALONE || budget == UINT64_MAX)
 		return true;
 	/* Not our time. */
 	s->end += back - now;
-	return s->patient || ++s->away <= AWAY_MAX;
+	return s->patience || ++s->away <= AWAY_MAX;
 }
 
 static bool spin(struct exi_look *l)
@@ -171,7 +173,7 @@ static bool spin(struct exi_look *l)
 	bool ret;
 
 	exi_spin_begin(&s);
-	s.patient = l->poll;
+	s.patience = l->patience;
 	do {
 		if (exi_unlikely(l->poll))
 			l->poll->ops->poll(l->poll);
@@ -257,8 +259,9 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	l->away = false;
 	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
 	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
+	l->patience = l->poll ? l->poll->ops->patience(l->poll) : 0;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
-		l->budget *= l->poll->ops->patience(l->poll);
+		l->budget *= l->patience;
 	exi_sock_look(sk, dir, 1);
 	l->on = true;
 }

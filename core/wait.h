@@ -14,6 +14,7 @@ struct exi_look {
 	bool good;
 	bool stream; /* much has come since the last look, in this host */
 	bool away;   /* somebody took the CPU meanwhile */
+	unsigned int patience; /* as in struct exi_spinner */
 	uint64_t budget;
 	struct exi_word words[2]; /* the kick word, the peer's word */
 	struct exi_conn *poll;	  /* what changes that only when polled; null */
@@ -53,16 +54,18 @@ struct exi_spinner {
 	uint64_t yield;
 	uint32_t looks;
 	uint32_t away; /* how often somebody took the CPU */
-	/* It may be who does the work that is waited for: the kernel, for a
-	 * device. Then the spin goes on. */
-	bool patient;
+	/* Not 0: a device is looked at, whose replies take so many times as long
+	 * as those within a host. Who took the CPU may be who does the work
+	 * that is waited for: the kernel, for the device. Then the spin goes
+	 * on. */
+	unsigned int patience;
 };
 static inline void exi_spin_begin(struct exi_spinner *s)
 {
 	s->end = 0;
 	s->looks = 0;
 	s->away = 0;
-	s->patient = false;
+	s->patience = 0;
 }
 EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
 			     uint64_t deadline);
@@ -73,7 +76,7 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 				    uint64_t deadline)
 {
 	/* A look at a device takes as long. */
-	if (!s->patient)
+	if (!s->patience)
 		exi_pause();
 	return exi_likely(++s->looks % EXI_SPIN_BATCH) ||
 	       exi_spin_clock(s, budget, deadline);
