@@ -203,8 +203,9 @@ struct exi_conn_ops {
 	 * arm()'s look changes it, and the kernel compares. */
 	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
 	/* Null, or takes what arrived to where word() sees it: for who spins on
-	 * that. No lock is held. */
-	void (*poll)(struct exi_conn *c);
+	 * that. It may look so many times until something did. No lock is
+	 * held. */
+	void (*poll)(struct exi_conn *c, unsigned int looks);
 	/* With poll: how many times as long as within a host a spin may last. */
 	unsigned int (*patience)(struct exi_conn *c);
 	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)

@@ -752,7 +752,7 @@ static void poll_far(const struct view *v)
 {
 	for (int i = 0; i < v->n; i++)
 		if (exi_unlikely(v->held[i].poll))
-			v->held[i].poll->ops->poll(v->held[i].poll);
+			v->held[i].poll->ops->poll(v->held[i].poll, 1);
 }
 
 static bool word_changed(const struct exi_word *w)

@@ -237,9 +237,16 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	return 0;
 }
 
-static void conn_poll(struct exi_conn *c)
+/* Something that another thread took is something, too. */
+static void conn_poll(struct exi_conn *c, unsigned int looks)
 {
-	exi_rma_net_try_poll(exi_rma_link_of(c)->net);
+	struct exi_rma_link *l = exi_rma_link_of(c);
+	uint32_t was = atomic_load_explicit(&l->stir, memory_order_relaxed);
+	struct exi_rma_net *n = l->net;
+
+	while (!exi_rma_net_try_poll(n) && --looks &&
+	       atomic_load_explicit(&l->stir, memory_order_relaxed) == was)
+		;
 }
 
 /* Between hosts a reply takes longer; and longer still where kernels do the

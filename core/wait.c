@@ -166,6 +166,10 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 	return s->patience || ++s->away <= AWAY_MAX;
 }
 
+/* The way to a device takes as long as a look at it, so that many looks on one way
+ * count as half as many. */
+#define LOOKS_FAR 8
+
 static bool spin(struct exi_look *l)
 {
 	const struct exi_word *w = l->words;
@@ -175,8 +179,10 @@ static bool spin(struct exi_look *l)
 	exi_spin_begin(&s);
 	s.patience = l->patience;
 	do {
-		if (exi_unlikely(l->poll))
-			l->poll->ops->poll(l->poll);
+		if (exi_unlikely(l->poll)) {
+			l->poll->ops->poll(l->poll, LOOKS_FAR);
+			s.looks += LOOKS_FAR / 2 - 1;
+		}
 		ret = changed(&w[0]) || changed(&w[1]);
 	} while (!ret && exi_spin_goes_on(&s, l->budget, 0));
 	l->away = s.away;
