@@ -235,9 +235,9 @@ static void with_unread(const char *what, size_t n, size_t room, int flags)
 	char b[16];
 	int unread = -1;
 	struct iovec v = { b, n };
-	struct {
+	union {
 		struct cmsghdr h;
-		char data[64];
+		char bytes[CMSG_SPACE(64)];
 	} c = { 0 };
 	struct msghdr m = { .msg_iov = &v,
 			    .msg_iovlen = 1,
@@ -246,7 +246,7 @@ static void with_unread(const char *what, size_t n, size_t room, int flags)
 
 	is(what, recvmsg(here, &m, flags));
 	if (m.msg_controllen >= CMSG_LEN(sizeof(unread)))
-		memcpy(&unread, c.data, sizeof(unread));
+		memcpy(&unread, CMSG_DATA(&c.h), sizeof(unread));
 	say("%x %zu %zu %d %d: %d", (unsigned int)m.msg_flags, m.msg_controllen,
 	    (size_t)c.h.cmsg_len, c.h.cmsg_level, c.h.cmsg_type, unread);
 }
