@@ -322,7 +322,7 @@ uint64_t exi_sock_cookie(int fd)
 /* Both: who asks without a lock looks at the second alone. */
 static void no_fabric(struct exi_sock *sk)
 {
-	sk->fab = NULL;
+	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	RESET(&sk->remote, false);
 }
 
