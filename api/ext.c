@@ -8,6 +8,7 @@
 #include "core/loan.h"
 #include "core/sock.h"
 #include "core/place.h"
+#include "core/switch.h"
 
 static const char *fabric(struct exi_sock *sk, enum exi_dir dir)
 {
@@ -32,6 +33,7 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	struct exi_shared *sh;
 	struct exi_sock *sk;
 	struct exi_half *h;
+	uint64_t rx, tx;
 	int err;
 
 	if (!ret)
@@ -60,6 +62,10 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	fill_half(h, &i);
 	i.exs_x_paired = sk->fab && sk->fab->bell >= 0;
 	exi_half_unlock(h);
+	if (atomic_load(&sk->settled) && exi_switch_counts(sk, &rx, &tx) == 0) {
+		i.exs_x_rx_bytes = rx;
+		i.exs_x_tx_bytes = tx;
+	}
 	i.exs_x_bells_sent = __atomic_load_n(&sh->bells_sent, __ATOMIC_RELAXED);
 	i.exs_x_bells_received =
 		__atomic_load_n(&sh->bells_received, __ATOMIC_RELAXED);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs_init. */
 #include "api/api.h"
+#include "core/sock.h"
 
 EXI_PUBLIC int exs_init(int version)
 {
 	if (version != EXS_VERSION1)
 		return (int)exi_result(-EPROTONOSUPPORT);
+	exi_sock_heed_all();
 	return (int)exi_result(exi_core_init());
 }

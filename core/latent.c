@@ -102,14 +102,11 @@ bool exi_latent_begin(int fd, enum exi_role role)
 		exi_latent_end(fd, NULL);
 	life = atomic_fetch_add_explicit(&lives, 1, memory_order_relaxed);
 	exi_latent_begun(fd);
-	exi_sock_reaches(fd);
 	if (role == EXI_ROLE_ACCEPT)
 		exi_marker_connection();
-	atomic_store_explicit(
-		&exi_table.socks[fd],
-		(struct exi_sock *)(EXI_LATENT | (uintptr_t)role << ROLE_SHIFT |
-				    (life & LIFE_MASK) << LIFE_SHIFT),
-		memory_order_release);
+	exi_sock_put(fd, (struct exi_sock *)(EXI_LATENT |
+					     (uintptr_t)role << ROLE_SHIFT |
+					     (life & LIFE_MASK) << LIFE_SHIFT));
 	return true;
 }
 

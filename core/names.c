@@ -23,8 +23,7 @@ static bool is_name(const struct exi_sock *sk, int fd)
 static void name_locked(struct exi_sock *sk, int fd, int number)
 {
 	atomic_store(&exi_table.names[fd], number + 1);
-	exi_sock_reaches(fd);
-	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
+	exi_sock_put(fd, sk);
 }
 
 static void unname_locked(const struct exi_sock *sk, int fd)
@@ -50,9 +49,7 @@ static int renumber(struct exi_sock *sk, int from, int to)
 	exi_lock(&sk->sh->half[EXI_TX].lock);
 	if (exi_list_empty(&sk->poll_ops) && !sk->poll_events) {
 		name_locked(sk, from, to);
-		atomic_store_explicit(&exi_table.socks[to], sk,
-				      memory_order_release);
-		exi_sock_reaches(to);
+		exi_sock_put(to, sk);
 		sk->tcp->fd = to;
 		if (sk->fab)
 			sk->fab->fd = to;

@@ -17,6 +17,7 @@
 #include "core/config.h"
 #include "core/family.h"
 #include "core/futex.h"
+#include "core/heed.h"
 #include "core/latent.h"
 #include "core/link.h"
 #include "core/loan.h"
@@ -324,6 +325,7 @@ static void no_fabric(struct exi_sock *sk)
 {
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	RESET(&sk->remote, false);
+	RESET(&sk->settled, false);
 }
 
 static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
@@ -381,7 +383,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	return 0;
 }
 
-void exi_sock_reaches(int fd)
+void exi_sock_put(int fd, struct exi_sock *sk)
 {
 	uint32_t high = atomic_load(&exi_table.high);
 
@@ -389,6 +391,68 @@ void exi_sock_reaches(int fd)
 	       !atomic_compare_exchange_weak(&exi_table.high, &high,
 					     (uint32_t)fd + 1))
 		;
+	/* Release: pairs with exi_sock_find(). */
+	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
+	exi_heed_put(fd);
+}
+
+static _Atomic bool named_calls;
+
+/* Nobody is meeting the peer, and nobody will; the link lock is held. */
+static bool stays_on_tcp_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++)
+		if (atomic_load(&sh->half[d].meet_at) != UINT64_MAX ||
+		    atomic_load(&sh->half[d].mode) != EXI_MODE_TCP ||
+		    __atomic_load_n(&sh->half[d].fabric_bytes,
+				    __ATOMIC_RELAXED) ||
+		    atomic_load(&sk->n_ops[d]))
+			return false;
+	return !sk->link && !sk->fab && !sk->closing && !sk->framed &&
+	       !sk->named && sk->process == exi_use_token() &&
+	       exi_holders_alone(&sh->holders);
+}
+
+bool exi_sock_settle(struct exi_sock *sk, int fd)
+{
+	uint32_t reason = atomic_load_explicit(&exi_sock_shared(sk)->reason,
+					       memory_order_relaxed);
+	uint32_t was;
+	bool ret;
+
+	if (reason == EXS_X_REASON_UNDECIDED || reason == EXS_X_REASON_NONE ||
+	    exi_lock_held(&sk->link_lock))
+		return false;
+	/* Before the looks, see heed.h. */
+	was = exi_heed_at(fd);
+	if (!was || !exi_trylock(&sk->link_lock))
+		return false;
+	ret = !atomic_load(&named_calls) && atomic_load(&sk->fd) == fd &&
+	      exi_sock_peek(fd) == sk && stays_on_tcp_locked(sk);
+	if (ret) {
+		atomic_store(&sk->settled, true);
+		exi_heed_clear(fd, was, EXI_HEED_BYTES);
+	}
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+static void heed_each(void)
+{
+	uint32_t fd, high = atomic_load(&exi_table.high);
+
+	for (fd = 0; fd < high; fd++)
+		if (atomic_load(&exi_table.socks[fd]))
+			exi_heed_put((int)fd);
+}
+
+void exi_sock_heed_all(void)
+{
+	if (!atomic_exchange(&named_calls, true))
+		heed_each();
 }
 
 /* It came to nothing; the link lock is held. */
@@ -509,9 +573,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		return err;
 	exi_lock(&pool_lock);
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
-	exi_sock_reaches(fd);
-	/* Release: pairs with exi_sock_find(). */
-	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
+	exi_sock_put(fd, sk);
 	*ret = sk;
 	exi_unlock(&pool_lock);
 	exi_unlock(&sk->link_lock);
@@ -787,6 +849,7 @@ void exi_sock_forked(void)
 	n_warm = 0;
 	atomic_store(&exits, 0);
 	exi_sock_each(fork_one, NULL);
+	heed_each(); /* the first use here is to be seen */
 	exi_poller_forked();
 }
 

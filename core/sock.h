@@ -204,8 +204,9 @@ struct exi_sock {
 	/* What is known of O_NONBLOCK, where every change of it is seen: enum
 	 * exi_blocking in the low two bits, above them a count of changes. */
 	_Atomic uint32_t blocking;
-	_Atomic bool remote; /* fab is one, and its peer on another host */
-	_Atomic bool blocks; /* O_NONBLOCK was clear when last looked at */
+	_Atomic bool settled; /* on TCP for good, and the kernel counts */
+	_Atomic bool remote;  /* fab is one, and its peer on another host */
+	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
 	/* Where it is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
 	/* Sends that did not find room for all, and the end of sending: after
@@ -311,8 +312,16 @@ static inline struct exi_sock *exi_sock_find(int fd)
 							 : exi_sock_wake(fd);
 }
 
-/* The table has a place for fd from now on. */
-void exi_sock_reaches(int fd);
+/* On TCP for good, with nothing that the kernel does not do as well: then calls
+ * that move bytes need not heed fd any more, and the kernel counts them. One
+ * look; false also where it cannot tell now. No lock held. */
+EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
+/* Every number is heeded from now on, and nothing settles: the program calls the
+ * library by name, too, whose operations are in one order with all other calls. */
+void exi_sock_heed_all(void);
+
+/* What fd is from now on: of a number that had nothing, or another number's. */
+void exi_sock_put(int fd, struct exi_sock *sk);
 
 /* The socket of fd, made as a plain one when the library did not know it.
  * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the

@@ -165,6 +165,26 @@ static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 	return -EAGAIN;
 }
 
+int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+{
+	int fd = sk->tcp->fd, err, unread;
+	struct tcp_info i;
+	uint64_t acked;
+
+	err = counts_written(fd, &acked, ret_tx);
+	if (!err)
+		err = tcp_info(fd, &i);
+	if (err || i.tcpi_state != TCP_CLOSE)
+		return err ? err : bytes_read(sk, 0, ret_rx);
+	if (ioctl(fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	/* Where its own FIN was acknowledged, the peer's came, too, unless it
+	 * reset the connection after that. */
+	*ret_rx = i.tcpi_bytes_received - (uint64_t)unread -
+		  (acked - (sk->role == EXI_ROLE_CONNECT) == *ret_tx + 1);
+	return 0;
+}
+
 /* Only the end that connected sent a SYN that was counted. */
 enum exi_role exi_switch_role(int fd)
 {

@@ -11,6 +11,7 @@
 #include <sys/rseq.h>
 #include <unistd.h>
 
+#include "core/heed.h"
 #include "core/lock.h"
 
 #define FD_BASE_MAX 0xc000
@@ -100,6 +101,7 @@ static int keep(int fd, unsigned int room)
 		base = FD_BASE_MAX;
 	if ((unsigned int)fd >= base) {
 		mark(fd, true);
+		exi_heed_put(fd);
 		return fd;
 	}
 	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)base);
@@ -107,6 +109,7 @@ static int keep(int fd, unsigned int room)
 		goto refuse;
 	close(fd);
 	mark(high, true);
+	exi_heed_put(high);
 	return high;
 refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);

@@ -140,16 +140,13 @@ struct latent {
 };
 static struct latent *latents;
 static _Atomic(struct set *) *sets;
-/* By number, threads that sleep in one as if it had no connections: not counted
- * among the sleepers of a set, for there may be none. */
-static _Atomic int *strangers;
 static struct set **closed_sets; /* by their last numbers, to be used again */
 static uint32_t n_sets;		 /* descriptors that may have one */
 static uint32_t high;		 /* above the highest that ever had one */
 
 static struct set *set_of(int epfd)
 {
-	if ((uint32_t)epfd >= n_sets)
+	if ((uint32_t)epfd >= n_sets || !shim_heeds(epfd, EXI_HEED_ANY))
 		return NULL;
 	return atomic_load_explicit(&sets[epfd], memory_order_acquire);
 }
@@ -207,10 +204,17 @@ static void calm_locked(struct set *s)
 	s->nudged = false;
 }
 
+/* Threads that sleep in it as if it had no connections: not counted among the
+ * sleepers of a set, for there may be none. */
+static _Atomic int *strangers_of(int epfd)
+{
+	return &shim_near.strangers[(uint32_t)epfd % SHIM_STRANGERS];
+}
+
 static bool others_sleep(const struct set *s)
 {
 	return s->sleepers > 0 || (s->sleepers == 0 && s->fd >= 0 &&
-				   atomic_load(&strangers[s->fd]));
+				   atomic_load(strangers_of(s->fd)));
 }
 
 static void stale_locked(struct item *it)
@@ -599,6 +603,7 @@ static void number_locked(int epfd, struct set *s)
 	if ((uint32_t)epfd >= high)
 		high = (uint32_t)epfd + 1;
 	atomic_store_explicit(&sets[epfd], s, memory_order_release);
+	exi_heed_put(epfd);
 }
 
 /* Memory of sets is never given back: somebody may be in one that was closed,
@@ -1588,7 +1593,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		bool counts = !at_once && (uint32_t)epfd < n_sets;
 
 		if (counts)
-			atomic_fetch_add(&strangers[epfd], 1);
+			atomic_fetch_add(strangers_of(epfd), 1);
 		s = set_of(epfd);
 		if (s && s->n_managed)
 			n = 0; /* since it looked */
@@ -1599,7 +1604,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		else if ((s = set_of(epfd))) /* its first connection */
 			n = absorb(s, ev, n);
 		if (counts)
-			atomic_fetch_sub(&strangers[epfd], 1);
+			atomic_fetch_sub(strangers_of(epfd), 1);
 		if (n && s && exi_unlikely(s->n_active) && !s->outer)
 			pass_on(s);
 		if (n)
@@ -1763,6 +1768,8 @@ void shim_epoll_named(int fd, int also)
 void shim_epoll_forked(void)
 {
 	atomic_store(&structure.word, 0);
+	for (int i = 0; i < (int)SHIM_STRANGERS; i++)
+		atomic_store(strangers_of(i), 0);
 	for (uint32_t i = 0; i < high; i++) {
 		struct set *s = set_of((int)i);
 
@@ -1770,7 +1777,6 @@ void shim_epoll_forked(void)
 			continue;
 		atomic_store(&s->lock.word, 0);
 		s->sleepers = 0;
-		atomic_store(&strangers[i], 0);
 		for (int k = 0; k < s->size; k++)
 			if (s->by_fd[k])
 				listen_to(s->by_fd[k]);
@@ -1801,10 +1807,9 @@ void shim_epoll_init(void)
 {
 	n_sets = 1u << 16;
 	sets = calloc(n_sets, sizeof(*sets));
-	strangers = calloc(n_sets, sizeof(*strangers));
 	closed_sets = calloc(n_sets, sizeof(*closed_sets));
 	latents = calloc(n_sets, sizeof(*latents));
-	if (!sets || !strangers || !closed_sets || !latents)
+	if (!sets || !closed_sets || !latents)
 		n_sets = 0;
 	exi_ready_met = met;
 	exi_latent_begun = latent_begun;

@@ -52,7 +52,7 @@ static void let_go(int fd)
 	exi_close(fd);
 }
 
-HOOK int close(int fd)
+static __attribute__((noinline)) int close_heeded(int fd)
 {
 	EXI_CANCEL_OFF(true);
 	struct exi_sock *sk;
@@ -68,6 +68,12 @@ HOOK int close(int fd)
 			return native.close(fd);
 	}
 	return (int)shim_result((last_name(sk, fd), exi_close(fd)));
+}
+
+HOOK int close(int fd)
+{
+	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY)) ? native.close(fd)
+							 : close_heeded(fd);
 }
 ALIAS(__close, close);
 
@@ -153,9 +159,7 @@ HOOK int dup(int fd)
 
 	if (exi_unlikely(ret < 0) && errno == EMFILE && shim_reclaim())
 		ret = native.dup(fd);
-	if (exi_likely(!exi_sock_find(fd) && !shim_epoll_known(fd)))
-		return ret;
-	return named(fd, ret);
+	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY)) ? ret : named(fd, ret);
 }
 
 /* What the library knew of to ends with it: in the one step in which the kernel
@@ -208,6 +212,8 @@ HOOK int dup3(int from, int to, int flags)
  * costs as much as all the rest. */
 static inline bool fcntl_is_native(int fd, int cmd, const void *arg)
 {
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_ANY)))
+		return cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC;
 	if (exi_unlikely(exi_latent(fd)))
 		return cmd == F_GETFL || cmd == F_GETFD || cmd == F_SETFD ||
 		       (cmd == F_SETFL &&

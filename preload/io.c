@@ -241,10 +241,12 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.read(fd, buf, n);
 	if (LATENT(latent_get(fd, buf, n, 0, &ret)))
 		return ret;
-	sk = shim_sock(fd);
-	if (exi_likely(!sk))
+	sk = shim_mover(fd);
+	if (!sk)
 		return native.read(fd, buf, n);
 	if (exi_unlikely(!n)) /* not so recv() */
 		return 0;
@@ -257,10 +259,12 @@ HOOK ssize_t write(int fd, const void *buf, size_t n)
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.write(fd, buf, n);
 	if (LATENT(latent_put(fd, buf, n, 0, &ret)))
 		return ret;
-	sk = shim_sock(fd);
-	if (exi_likely(!sk))
+	sk = shim_mover(fd);
+	if (!sk)
 		return native.write(fd, buf, n);
 	return shim_result(put(sk, fd, buf, n, 0));
 }
@@ -271,9 +275,11 @@ HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.recv(fd, buf, n, flags);
 	if (LATENT(latent_get(fd, buf, n, flags, &ret)))
 		return ret;
-	sk = shim_sock(fd);
+	sk = shim_mover(fd);
 	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recv(fd, buf, n, flags);
 	return shim_result(get(sk, fd, buf, n, flags));
@@ -284,9 +290,11 @@ HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.send(fd, buf, n, flags);
 	if (LATENT(latent_put(fd, buf, n, flags, &ret)))
 		return ret;
-	sk = shim_sock(fd);
+	sk = shim_mover(fd);
 	if (exi_unlikely(!sk))
 		return native.send(fd, buf, n, flags);
 	return shim_result(put(sk, fd, buf, n, flags));
@@ -299,9 +307,11 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.recvfrom(fd, buf, n, flags, addr, len);
 	if (!addr && LATENT(latent_get(fd, buf, n, flags, &ret)))
 		return ret;
-	sk = shim_sock(fd);
+	sk = shim_mover(fd);
 	if (exi_unlikely(!sk || kernels(flags)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
 	ret = shim_result(get(sk, fd, buf, n, flags));
@@ -320,9 +330,11 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 	struct exi_sock *sk;
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.sendto(fd, buf, n, flags, addr, len);
 	if (!addr && LATENT(latent_put(fd, buf, n, flags, &ret)))
 		return ret;
-	sk = shim_sock(fd);
+	sk = shim_mover(fd);
 	if (exi_unlikely(!sk || (flags & MSG_FASTOPEN)))
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
@@ -357,9 +369,11 @@ HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.readv(fd, v, n);
 	if (n >= 0 && n <= IOV_MAX && LATENT(latent_get_vector(fd, v, n, &ret)))
 		return ret;
-	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
+	if (!shim_mover(fd) || n < 0 || n > IOV_MAX)
 		return native.readv(fd, v, n);
 	return exi_parts_total(v, (size_t)n)
 		       ? shim_result(get_vector(fd, v, (size_t)n, 0))
@@ -370,9 +384,11 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
 	ssize_t ret;
 
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.writev(fd, v, n);
 	if (n >= 0 && n <= IOV_MAX && LATENT(latent_put_vector(fd, v, n, &ret)))
 		return ret;
-	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX)
+	if (!shim_mover(fd) || n < 0 || n > IOV_MAX)
 		return native.writev(fd, v, n);
 	return exi_parts_total(v, (size_t)n)
 		       ? shim_result(put_vector(fd, v, (size_t)n, 0))

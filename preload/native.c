@@ -34,8 +34,11 @@ NATIVE_CALLS(STUB)
 NATIVE_VARIADIC(STUB)
 #undef STUB
 
-#define MEMBER(ret, name, ...) .name = stub_##name,
-struct native native = { NATIVE_CALLS(MEMBER) NATIVE_VARIADIC(MEMBER) };
+#define MEMBER(ret, name, ...) .calls.name = stub_##name,
+#define PAGE		       4096
+_Alignas(PAGE) struct near shim_near = { NATIVE_CALLS(MEMBER)
+						 NATIVE_VARIADIC(MEMBER) };
+_Static_assert(sizeof(struct near) <= PAGE, "one page");
 #undef MEMBER
 
 static void find_all(void)

@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "core/heed.h"
+
 struct aiocb;
 struct termios;
 struct winsize;
@@ -169,7 +171,21 @@ struct native {
 };
 #undef NATIVE_MEMBER
 
-/* Callable at any time: what is called before it was found is found then. */
-extern struct native native;
+#define SHIM_STRANGERS 256u
+
+/* What hooks read where nothing is the library's, in one page: after a system call
+ * translations are gone, where the kernel has page tables of its own, and then
+ * each page costs a walk. */
+struct near {
+	/* Callable at any time: what is called before it was found is found
+	 * then. */
+	struct native calls;
+	_Atomic uint32_t heed[EXI_HEEDED]; /* see core/heed.h */
+	/* Threads that sleep in an epoll set as if it had no connections, by its
+	 * number, of which some share a place. */
+	_Atomic int strangers[SHIM_STRANGERS];
+};
+extern struct near shim_near;
+#define native shim_near.calls
 
 #endif

@@ -112,7 +112,7 @@ static bool ours(const struct pollfd *fds, nfds_t n, bool *ret_sets)
 
 	*ret_sets = false;
 	for (nfds_t i = 0; i < n; i++) {
-		if (fds[i].fd < 0)
+		if (fds[i].fd < 0 || !shim_heeds(fds[i].fd, EXI_HEED_BYTES))
 			continue;
 		if (shim_sock(fds[i].fd))
 			ret = true;

@@ -47,6 +47,7 @@ long shim_forked(long pid)
 
 static void start(void)
 {
+	exi_heed = shim_near.heed;
 	shim_epoll_init();
 	exi_closes_seen = true;
 	/* After a failure, which is said, all goes to the C library. */
@@ -70,6 +71,22 @@ bool shim_ready(void)
 __attribute__((constructor)) static void load(void)
 {
 	shim_ready();
+}
+
+/* sk is what was found at the number, or null. */
+bool shim_settled(struct exi_sock *sk, int fd)
+{
+	uint32_t was;
+
+	if (sk)
+		return exi_sock_settle(sk, fd);
+	/* Before the looks, see heed.h. */
+	was = exi_heed_at(fd);
+	if (was && (uint32_t)fd < exi_table.size &&
+	    !atomic_load(&exi_table.socks[fd]) && !exi_fd_ours(fd) &&
+	    !shim_epoll_known(fd))
+		exi_heed_clear(fd, was, EXI_HEED_BYTES | EXI_HEED_ANY);
+	return true;
 }
 
 void shim_plain(int fd, int reason)

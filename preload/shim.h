@@ -32,6 +32,15 @@ void shim_return(void);
 /* It has; it is about to, or has: nobody takes tags out any more. */
 extern _Atomic bool shim_left, shim_leaves;
 
+/* Whether the library may have anything at the number that concerns such calls. */
+static inline bool shim_heeds(int fd, uint32_t what)
+{
+	return (uint32_t)fd >= EXI_HEEDED ||
+	       (atomic_load_explicit(&shim_near.heed[fd],
+				     memory_order_relaxed) &
+		what);
+}
+
 /* The connection of a descriptor, or null: then the kernel serves it. */
 static inline struct exi_sock *shim_sock(int fd)
 {
@@ -43,6 +52,18 @@ static inline struct exi_sock *shim_sock(int fd)
 	role = sk->role;
 	return sk->adopted && (role == EXI_ROLE_CONNECT ||
 			       role == EXI_ROLE_ACCEPT)
+		       ? sk
+		       : NULL;
+}
+
+/* The same for calls that move bytes. */
+bool shim_settled(struct exi_sock *sk, int fd);
+static inline struct exi_sock *shim_mover(int fd)
+{
+	struct exi_sock *sk = shim_sock(fd);
+
+	return exi_likely(sk && __atomic_load_n(&sk->fab, __ATOMIC_RELAXED)) ||
+			       !shim_settled(sk, fd)
 		       ? sk
 		       : NULL;
 }
