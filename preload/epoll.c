@@ -1764,6 +1764,29 @@ void shim_epoll_named(int fd, int also)
 	exi_unlock(&structure);
 }
 
+/* The items of other threads' hands and of a list that another thread may have been
+ * changing: all are looked at anew, by nobody yet. */
+static void begin_anew(struct set *s)
+{
+	atomic_store(&s->lock.word, 0);
+	s->sleepers = 0;
+	exi_list_init(&s->active);
+	s->n_active = s->n_fresh = s->n_managed = 0;
+	for (int i = 0; i < s->size; i++) {
+		struct item *it = s->by_fd[i];
+
+		if (!it)
+			continue;
+		exi_list_init(&it->node);
+		it->held = it->again = it->active = it->fresh = it->counted =
+			false;
+		it->refs = 1;
+		listen_to(it);
+		s->n_managed += it->managed;
+		activate_locked(it);
+	}
+}
+
 /* The child has the sets, and its connections know of no waiters. */
 void shim_epoll_forked(void)
 {
@@ -1773,13 +1796,8 @@ void shim_epoll_forked(void)
 	for (uint32_t i = 0; i < high; i++) {
 		struct set *s = set_of((int)i);
 
-		if (!s)
-			continue;
-		atomic_store(&s->lock.word, 0);
-		s->sleepers = 0;
-		for (int k = 0; k < s->size; k++)
-			if (s->by_fd[k])
-				listen_to(s->by_fd[k]);
+		if (s && s->fd == (int)i) /* one of its numbers */
+			begin_anew(s);
 	}
 }
 

@@ -1005,6 +1005,52 @@ ROW(fork_child_waits_so_long)
 	child_waits(wait_by_time_limit);
 }
 
+/* A child waits on a set at which a thread of its parent looks all the time. */
+static _Atomic bool looked_enough;
+
+static void *look_at(void *set)
+{
+	struct epoll_event ev;
+
+	while (!atomic_load(&looked_enough))
+		epoll_wait(*(int *)set, &ev, 1, 0);
+	return NULL;
+}
+
+ROW(fork_child_waits_on_a_set_that_is_looked_at)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int set = epoll_create1(0), missed = 0;
+	pthread_t t;
+	pid_t pid;
+	char c;
+
+	pair();
+	is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &ev));
+	if (pthread_create(&t, NULL, look_at, &set))
+		die("start a thread");
+	for (int i = 0; i < ASKED; i++) {
+		int status = 1;
+
+		pid = fork();
+		if (pid == 0) {
+			put_text(peer, "x");
+			if (epoll_wait(set, &ev, 1, LIMIT_S * 1000) != 1 ||
+			    recv(here, &c, 1, 0) != 1)
+				_exit(1);
+			_exit(0);
+		}
+		waitpid(pid, &status, 0);
+		missed += status != 0;
+		/* What it did not take must not help the next. */
+		while (recv(here, &c, 1, MSG_DONTWAIT) == 1)
+			;
+	}
+	atomic_store(&looked_enough, true);
+	pthread_join(t, NULL);
+	is("missed", missed);
+}
+
 /* Both are told of each byte, and one takes it; both are told of the end. */
 static bool take_some(bool (*wait_for)(void), int tell)
 {
