@@ -47,7 +47,8 @@ int exi_family_ask(struct exi_sock *sk);
 /* Somebody asks: for the service thread. */
 void exi_family_event(void);
 
-/* Before a fork of a process that has a fabric mapped which its child may use. */
+/* A child may be forked that uses a fabric of this process: what tells all of them
+ * is made while there are descriptors. Link locks may be held. */
 void exi_family_expect(void);
 /* What waits for the connection in other processes looks again. Any locks of its
  * may be held. */

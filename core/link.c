@@ -879,6 +879,7 @@ static void up_locked(struct exi_sock *sk)
 	l->deadline = 0;
 	atomic_store(&sk->hearer, 0);
 	exi_family_keep(sk);
+	exi_family_expect();
 	exi_ready_lowat(sk);
 	exi_service_untimed(l);
 	if (exi_ready_met)

@@ -760,8 +760,6 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	/* The child can be given no device, nor what is on loan: it will ask. */
 	if (stays(sk))
 		exi_family_keep(sk);
-	else if (__atomic_load_n(&sk->fab, __ATOMIC_RELAXED))
-		exi_family_expect();
 }
 
 void exi_sock_prefork(void)

@@ -953,14 +953,13 @@ static bool wait_by_time_limit(void)
 
 #define ASKED 60
 
-static void child_waits(bool (*wait_for)(void))
+/* On the connection that there is. */
+static void child_waits_on_it(bool (*wait_for)(void))
 {
 	int64_t start;
 	char buf[8];
-	pid_t pid;
+	pid_t pid = fork();
 
-	pair();
-	pid = fork();
 	for (int i = 0; i < ASKED; i++) {
 		if (pid) {
 			get_all(peer, buf, 3);
@@ -980,9 +979,36 @@ static void child_waits(bool (*wait_for)(void))
 	child("child", pid);
 }
 
+static void child_waits(bool (*wait_for)(void))
+{
+	pair();
+	child_waits_on_it(wait_for);
+}
+
 ROW(fork_child_waits_by_poll)
 {
 	child_waits(wait_by_poll);
+}
+
+/* As many connections as may use descriptors that the program does not see. */
+ROW(fork_child_waits_where_descriptors_are_few)
+{
+	struct rlimit r;
+	int first[2];
+
+	is("limit", getrlimit(RLIMIT_NOFILE, &r));
+	r.rlim_cur = 128;
+	is("few", setrlimit(RLIMIT_NOFILE, &r));
+	for (int i = 0; i < 24; i++) {
+		pair();
+		if (i == 0) {
+			first[0] = here;
+			first[1] = peer;
+		}
+	}
+	here = first[0];
+	peer = first[1];
+	child_waits_on_it(wait_by_poll);
 }
 
 ROW(fork_child_waits_by_select)
