@@ -5,10 +5,12 @@
  * this host, with queues for up to OFIP_SLOTS connections; a link is an endpoint
  * of its own (FI_EP_MSG), or a name at the net's one (FI_EP_RDM).
  *
- * Locks: inside a net's, its `reap` is for taking requests that are over. */
+ * Locks: inside a net's, its `reap` is for taking requests that are over; none is
+ * taken inside `watch`. */
 #ifndef EXI_PROVIDERS_OFI_INT_H
 #define EXI_PROVIDERS_OFI_INT_H
 
+#include <poll.h>
 #include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_cm.h>
@@ -49,6 +51,8 @@ bool ofip_later(const struct fi_info *i);
 /* --- nets (ofi_net.c) --------------------------------------------------- */
 
 #define OFIP_SLOTS 64u
+/* Of a net for few: each look asks about all of them. */
+#define OFIP_FEW 8u
 
 /* A request or a receive buffer, as libfabric knows it. */
 struct ofip_op {
@@ -86,11 +90,19 @@ struct ofip_peer {
 	unsigned char name[OFIP_NAME_MAX];
 };
 
+/* What libfabric waits for, for the queues of a net for few. */
+struct ofip_waits {
+	uint64_t change[2];
+	size_t n;
+	struct pollfd fd[4 * OFIP_FEW]; /* of both; two more for each */
+};
+
 struct ofip_net {
 	struct exi_rma_net rma;
 	struct exi_list node;
 	struct fi_info *info;
 	bool rdm;
+	bool few; /* libfabric's descriptors are many, and change */
 	uint8_t at[16];
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
@@ -101,6 +113,11 @@ struct ofip_net {
 	struct exi_list peers; /* RDM; the service lock */
 	struct fid_cq *received, *sent;
 	int eq_fd, received_fd, sent_fd;
+	/* Of a net for few: what is in its sets, which are received_fd and
+	 * sent_fd. */
+	pthread_mutex_t watch;
+	struct ofip_waits waits;
+	_Atomic bool blind;		   /* they could not be filled */
 	unsigned char name[OFIP_NAME_MAX]; /* of pep or ep */
 	uint16_t name_len;
 	struct exi_rma_event on_eq, on_received, on_sent;

@@ -348,17 +348,141 @@ void ofip_net_dereg(struct exi_rma_mr *m)
 
 /* --- waking ------------------------------------------------------------- */
 
+static void poll_in(struct ofip_net *n, uint64_t ns)
+{
+	n->due = exi_now_ns() + ns;
+	exi_rma_look_at(n->due);
+}
+
+static int ask_waits(struct ofip_net *n, struct ofip_waits *ret)
+{
+	struct fid *fids[2] = { &n->received->fid, &n->sent->fid };
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	for (int i = 0; i < 2; i++) {
+		struct fi_wait_pollfd w = {
+			.nfds = sizeof(ret->fd) / sizeof(*ret->fd) - ret->n,
+			.fd = &ret->fd[ret->n],
+		};
+
+		err = fi_control(fids[i], FI_GETWAIT, &w);
+		if (err)
+			return err;
+		ret->change[i] = w.change_index;
+		ret->n += w.nfds;
+	}
+	for (size_t i = 0; i < ret->n; i++)
+		ret->fd[i].events = ret->fd[i].revents = 0;
+	return 0;
+}
+
+/* Numbers of what was closed have left the sets, or are another's there. */
+static void empty_sets(struct ofip_net *n)
+{
+	for (size_t i = 0; i < n->waits.n; i++) {
+		epoll_ctl(n->received_fd, EPOLL_CTL_DEL, n->waits.fd[i].fd,
+			  NULL);
+		epoll_ctl(n->sent_fd, EPOLL_CTL_DEL, n->waits.fd[i].fd, NULL);
+	}
+	memset(&n->waits, 0, sizeof(n->waits));
+}
+
+static int into_set(int set, int fd, uint32_t events)
+{
+	struct epoll_event ev = { .events = events };
+
+	if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) < 0 && errno != EEXIST)
+		return -errno;
+	return 0;
+}
+
+/* Both queues wait for a connection. */
+static bool is_connection(const struct ofip_waits *w, int fd)
+{
+	unsigned int times = 0;
+
+	for (size_t i = 0; i < w->n; i++)
+		times += w->fd[i].fd == fd;
+	return times > 1;
+}
+
+/* What arrives is told until it is taken. Else once: that a queue has something,
+ * which the look before the sleep finds, after which some descriptors stay
+ * readable; and that there is room, whether libfabric waits for it or not, for
+ * any thread may make it wait and the list does not tell then. */
+static int watch_one(struct ofip_net *n, int fd)
+{
+	int err;
+
+	if (fd < 0)
+		return 0;
+	if (!is_connection(&n->waits, fd))
+		return into_set(n->sent_fd, fd, EPOLLIN | EPOLLET);
+	err = into_set(n->received_fd, fd, EPOLLIN);
+	return err ? err : into_set(n->sent_fd, fd, EPOLLOUT | EPOLLET);
+}
+
+/* *ret_changed: the sets are not what they were. -errno. */
+static int fill_sets(struct ofip_net *n, bool *ret_changed)
+{
+	struct ofip_waits now;
+	int err = ask_waits(n, &now);
+
+	*ret_changed = false;
+	if (err || !memcmp(&now, &n->waits, sizeof(now)))
+		return err;
+	*ret_changed = true;
+	empty_sets(n);
+	n->waits = now;
+	for (size_t i = 0; i < now.n && !err; i++)
+		err = watch_one(n, now.fd[i].fd);
+	if (err) {
+		empty_sets(n);
+		*ret_changed = false;
+	}
+	return err;
+}
+
+/* What is told once was told. */
+static void drain(struct ofip_net *n)
+{
+	struct epoll_event ev[4 * OFIP_FEW];
+
+	epoll_wait(n->sent_fd, ev, 4 * OFIP_FEW, 0);
+}
+
+static void watch_fds(struct ofip_net *n)
+{
+	exi_rma_watch_once(n->received_fd, &n->on_received, EPOLLIN);
+	exi_rma_watch_once(n->sent_fd, &n->on_sent, EPOLLIN);
+}
+
+/* Libfabric has nothing that its descriptors do not tell, and the sets have
+ * them. */
+static bool may_sleep(struct ofip_net *n)
+{
+	struct fid *fids[2] = { &n->received->fid, &n->sent->fid };
+	bool changed = false, ret;
+
+	if (!n->few)
+		return !fi_trywait(n->fabric, fids, 2);
+	pthread_mutex_lock(&n->watch);
+	drain(n);
+	ret = !fi_trywait(n->fabric, fids, 2);
+	if (ret && fill_sets(n, &changed))
+		atomic_store(&n->blind, true);
+	pthread_mutex_unlock(&n->watch);
+	return ret && !changed;
+}
+
 /* The descriptors tell of what comes from here on; what came before is taken.
  * False: it keeps coming. */
 static bool watch_net(struct ofip_net *n)
 {
-	struct fid *fids[2] = { &n->received->fid, &n->sent->fid };
-
 	for (int i = 0; i < TRIES; i++) {
-		if (!fi_trywait(n->fabric, fids, 2)) {
-			exi_rma_watch_once(n->received_fd, &n->on_received,
-					   EPOLLIN);
-			exi_rma_watch_once(n->sent_fd, &n->on_sent, EPOLLIN);
+		if (may_sleep(n)) {
+			watch_fds(n);
 			return true;
 		}
 		ofip_net_reap(&n->rma);
@@ -367,18 +491,19 @@ static bool watch_net(struct ofip_net *n)
 	return false;
 }
 
-static void poll_in(struct ofip_net *n, uint64_t ns)
-{
-	n->due = exi_now_ns() + ns;
-	exi_rma_look_at(n->due);
-}
-
 static void request(struct ofip_net *n)
 {
 	if (n->polled)
 		poll_in(n, POLL_NS);
 	else if (!watch_net(n)) /* the service will look, at once */
-		exi_rma_watch_once(n->received_fd, &n->on_received, EPOLLIN);
+		watch_fds(n);
+}
+
+/* The service lock is held. */
+static void see(struct ofip_net *n)
+{
+	if (atomic_exchange(&n->blind, false))
+		poll_in(n, POLL_NS);
 }
 
 void ofip_net_request(struct exi_rma_net *net)
@@ -387,11 +512,15 @@ void ofip_net_request(struct exi_rma_net *net)
 
 	if (atomic_exchange(&n->requested, true))
 		return;
+	if (!n->polled)
+		request(n);
+	if (!n->polled && !atomic_load(&n->blind))
+		return;
+	pthread_mutex_lock(&exi_rma_service_lock);
 	if (n->polled)
-		pthread_mutex_lock(&exi_rma_service_lock);
-	request(n);
-	if (n->polled)
-		pthread_mutex_unlock(&exi_rma_service_lock);
+		request(n);
+	see(n);
+	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
 /* Not only disarmed: in a set it costs every message, also when the program takes
@@ -417,6 +546,9 @@ static void look_later(struct ofip_net *n, bool busy)
 {
 	unwatch(n->received_fd);
 	unwatch(n->sent_fd);
+	pthread_mutex_lock(&n->watch);
+	empty_sets(n);
+	pthread_mutex_unlock(&n->watch);
 	atomic_store(&n->requested, false);
 	if (atomic_load(&n->rma.armed))
 		request_now(n);
@@ -469,10 +601,12 @@ int ofip_nets_arm(void)
 	exi_list_for_each (pos, &nets) {
 		struct ofip_net *n = exi_container(pos, struct ofip_net, node);
 
-		if (!n->polled && atomic_load(&n->requested) && !watch_net(n))
-			ret = -EBUSY;
+		/* First: what connects here is to be watched. */
 		if (n->eq)
 			n->on_eq.call(&n->on_eq);
+		if (!n->polled && atomic_load(&n->requested) && !watch_net(n))
+			ret = -EBUSY;
+		see(n);
 	}
 	return ret;
 }
@@ -549,6 +683,13 @@ static void close_fid(struct fid *f)
 		fi_close(f);
 }
 
+static void close_sets(struct ofip_net *n)
+{
+	exi_rma_host->fd_close(n->received_fd);
+	exi_rma_host->fd_close(n->sent_fd);
+	n->received_fd = n->sent_fd = -1;
+}
+
 #define BUFFERS	      (EXI_RMA_CREDITS * sizeof(struct ofip_buffer))
 #define CLOSE(object) close_fid((object) ? &(object)->fid : NULL)
 
@@ -566,6 +707,8 @@ static void destroy(struct ofip_net *n)
 		CLOSE(n->slot[i].mr);
 	CLOSE(n->received);
 	CLOSE(n->sent);
+	if (n->few)
+		close_sets(n);
 	CLOSE(n->av);
 	exi_list_for_each_safe (pos, tmp, &n->peers)
 		free(exi_container(pos, struct ofip_peer, node));
@@ -579,6 +722,36 @@ static void destroy(struct ofip_net *n)
 	}
 	fi_freeinfo(n->info);
 	free(n);
+}
+
+/* Libfabric tells what it waits for itself, and then asks that by poll(2), which is
+ * quicker than an epoll set of its own is, for a few connections. False: it does
+ * not. */
+static bool make_few(struct ofip_net *n)
+{
+	struct fi_cq_attr attr = { .size = OFIP_FEW * EXI_RMA_CREDITS * 2,
+				   .format = FI_CQ_FORMAT_DATA,
+				   .wait_obj = FI_WAIT_POLLFD };
+	struct ofip_waits w;
+
+	if (n->rdm || ofip_hardware(n->info))
+		return false;
+	n->received_fd = exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	n->sent_fd = exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	if (n->received_fd >= 0 && n->sent_fd >= 0 &&
+	    !fi_cq_open(n->domain, &attr, &n->received, NULL)) {
+		attr.size = OFIP_FEW * EXI_RMA_SEND_DEPTH;
+		if (!fi_cq_open(n->domain, &attr, &n->sent, NULL) &&
+		    !ask_waits(n, &w)) {
+			n->slots = OFIP_FEW;
+			return true;
+		}
+	}
+	CLOSE(n->received);
+	CLOSE(n->sent);
+	n->received = n->sent = NULL;
+	close_sets(n);
+	return false;
 }
 
 static int make_cq(struct ofip_net *n, size_t size, struct fid_cq **ret,
@@ -664,7 +837,7 @@ static uint32_t eager(const struct ofip_net *n)
 					     : EXI_RMA_EAGER;
 }
 
-static int fill(struct ofip_net *n)
+static int fill(struct ofip_net *n, bool few)
 {
 	const struct fi_info *i = n->info;
 	int err = fi_fabric(i->fabric_attr, &n->fabric, NULL);
@@ -689,9 +862,11 @@ static int fill(struct ofip_net *n)
 	if (!err)
 		err = fi_domain(n->fabric, n->info, &n->domain, NULL);
 	if (!err)
+		n->few = few && make_few(n);
+	if (!err && !n->few)
 		err = make_cq(n, n->slots * EXI_RMA_CREDITS * 2, &n->received,
 			      &n->received_fd);
-	if (!err)
+	if (!err && !n->few)
 		err = make_cq(n, n->slots * EXI_RMA_SEND_DEPTH, &n->sent,
 			      &n->sent_fd);
 	if (!err)
@@ -699,7 +874,7 @@ static int fill(struct ofip_net *n)
 	return err;
 }
 
-static int make(struct fi_info *info, const uint8_t at[16],
+static int make(struct fi_info *info, const uint8_t at[16], bool few,
 		struct ofip_net **ret)
 {
 	struct ofip_net *n = calloc(1, sizeof(*n));
@@ -719,7 +894,8 @@ static int make(struct fi_info *info, const uint8_t at[16],
 	n->on_received.call = on_received;
 	n->on_sent.call = on_sent;
 	pthread_mutex_init(&n->reap, NULL);
-	err = fill(n);
+	pthread_mutex_init(&n->watch, NULL);
+	err = fill(n, few);
 	if (err) {
 		destroy(n);
 		return err;
@@ -797,8 +973,9 @@ static int join(struct ofip_net *n, struct ofip_link *l, unsigned int slot)
 	return 0;
 }
 
+/* *ret_few: there is one for few, which is full or is it. */
 static struct ofip_net *net_for(const struct fi_info *i, const uint8_t at[16],
-				int *ret_slot)
+				int *ret_slot, bool *ret_few)
 {
 	struct exi_list *pos;
 	int slot;
@@ -810,6 +987,7 @@ static struct ofip_net *net_for(const struct fi_info *i, const uint8_t at[16],
 		    strcmp(n->info->fabric_attr->prov_name,
 			   i->fabric_attr->prov_name))
 			continue;
+		*ret_few = *ret_few || n->few;
 		slot = free_slot(n);
 		if (slot < 0)
 			continue;
@@ -835,7 +1013,7 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	struct fi_info *info;
 	struct ofip_net *n;
 	uint8_t ip[16];
-	bool layered = false;
+	bool layered = false, few = false;
 	int slot = 0, err = ofip_info(at, peer, &info, why, sizeof(why));
 
 	if (err) {
@@ -844,14 +1022,14 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	}
 	exi_rma_from_sockaddr(at, ip);
 	pthread_mutex_lock(&nets_lock);
-	n = net_for(info, ip, &slot);
+	n = net_for(info, ip, &slot, &few);
 	if (n) {
 		fi_freeinfo(info);
 	} else {
 		snprintf(why, sizeof(why), "%s does not open",
 			 info->fabric_attr->prov_name);
 		layered = strstr(info->fabric_attr->prov_name, "ofi_rxm");
-		err = make(info, ip, &n);
+		err = make(info, ip, !few, &n);
 	}
 	if (!err) {
 		exi_rma_lock(&n->rma.lock);
@@ -1063,6 +1241,8 @@ void ofip_nets_forked(void)
 	exi_list_for_each (pos, &nets) {
 		struct ofip_net *n = exi_container(pos, struct ofip_net, node);
 
+		if (n->few)
+			close_sets(n);
 		for (unsigned int i = 0; i < n->slots; i++) {
 			if (!n->slot[i].link)
 				continue;

@@ -238,6 +238,62 @@ static void two_processes_meet_over_mapped_ipv4(void)
 	two_processes(T_MAPPED);
 }
 
+/* More than share what is quick for a few, and again where the first ones were. */
+#define CROWD 12
+
+static void open_pairs(int fd[][2], int n)
+{
+	for (int i = 0; i < n; i++) {
+		t_pair(T_IPV4, fd[i]);
+		t_settle_pair(fd[i][0], fd[i][1], conf_here());
+	}
+}
+
+static void close_pairs(int fd[][2], int n)
+{
+	for (int i = 0; i < n; i++) {
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+}
+
+static void *answer(void *arg)
+{
+	int s = *(int *)arg;
+	char byte;
+
+	t_recv_all(s, &byte, 1);
+	byte++;
+	t_send_all(s, &byte, 1, 0);
+	return NULL;
+}
+
+static void each_answers(int fd[CROWD][2])
+{
+	for (int i = 0; i < CROWD; i++) {
+		pthread_t t = t_thread(answer, &fd[i][1]);
+		char byte = (char)i;
+
+		t_send_all(fd[i][0], &byte, 1, 0);
+		t_recv_all(fd[i][0], &byte, 1);
+		T_EQ(byte, i + 1);
+		t_thread_join(t);
+	}
+}
+
+static void a_crowd_of_connections_all_answer(void)
+{
+	int fd[CROWD][2];
+
+	t_init();
+	open_pairs(fd, CROWD);
+	each_answers(fd);
+	close_pairs(fd, CROWD / 2);
+	open_pairs(fd, CROWD / 2);
+	each_answers(fd);
+	close_pairs(fd, CROWD);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(one_thread_connects_to_itself_over_ipv4),
 	T_ROW(one_thread_connects_to_itself_over_ipv6),
@@ -250,6 +306,7 @@ static const struct t_row rows[] = {
 	T_ROW(two_processes_meet_over_ipv4),
 	T_ROW(two_processes_meet_over_ipv6),
 	T_ROW(two_processes_meet_over_mapped_ipv4),
+	T_ROW(a_crowd_of_connections_all_answer),
 };
 
 int main(int argc, char **argv)
