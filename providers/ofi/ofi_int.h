@@ -5,8 +5,7 @@
  * this host, with queues for up to OFIP_SLOTS connections; a link is an endpoint
  * of its own (FI_EP_MSG), or a name at the net's one (FI_EP_RDM).
  *
- * Locks: inside a net's, its `reap` is for taking requests that are over; none is
- * taken inside `watch`. */
+ * Locks: inside a net's, its `reap` is for taking requests that are over. */
 #ifndef EXI_PROVIDERS_OFI_INT_H
 #define EXI_PROVIDERS_OFI_INT_H
 
@@ -114,8 +113,7 @@ struct ofip_net {
 	struct fid_cq *received, *sent;
 	int eq_fd, received_fd, sent_fd;
 	/* Of a net for few: what is in its sets, which are received_fd and
-	 * sent_fd. */
-	pthread_mutex_t watch;
+	 * sent_fd. Under both locks. */
 	struct ofip_waits waits;
 	_Atomic bool blind;		   /* they could not be filled */
 	unsigned char name[OFIP_NAME_MAX]; /* of pep or ep */

@@ -354,6 +354,21 @@ static void poll_in(struct ofip_net *n, uint64_t ns)
 	exi_rma_look_at(n->due);
 }
 
+/* Nobody else reads a queue, or lets libfabric ask its links. */
+static void hold(struct ofip_net *n)
+{
+	exi_rma_lock(&n->rma.lock);
+	pthread_mutex_lock(&n->reap);
+}
+
+static void let_go(struct ofip_net *n)
+{
+	pthread_mutex_unlock(&n->reap);
+	exi_rma_unlock(&n->rma.lock);
+}
+
+/* Held, or nobody knows the net yet: libfabric copies what poll(2) writes to, and who
+ * reads a queue may move. */
 static int ask_waits(struct ofip_net *n, struct ofip_waits *ret)
 {
 	struct fid *fids[2] = { &n->received->fid, &n->sent->fid };
@@ -467,12 +482,12 @@ static bool may_sleep(struct ofip_net *n)
 
 	if (!n->few)
 		return !fi_trywait(n->fabric, fids, 2);
-	pthread_mutex_lock(&n->watch);
+	hold(n);
 	drain(n);
 	ret = !fi_trywait(n->fabric, fids, 2);
 	if (ret && fill_sets(n, &changed))
 		atomic_store(&n->blind, true);
-	pthread_mutex_unlock(&n->watch);
+	let_go(n);
 	return ret && !changed;
 }
 
@@ -546,9 +561,9 @@ static void look_later(struct ofip_net *n, bool busy)
 {
 	unwatch(n->received_fd);
 	unwatch(n->sent_fd);
-	pthread_mutex_lock(&n->watch);
+	hold(n);
 	empty_sets(n);
-	pthread_mutex_unlock(&n->watch);
+	let_go(n);
 	atomic_store(&n->requested, false);
 	if (atomic_load(&n->rma.armed))
 		request_now(n);
@@ -894,7 +909,6 @@ static int make(struct fi_info *info, const uint8_t at[16], bool few,
 	n->on_received.call = on_received;
 	n->on_sent.call = on_sent;
 	pthread_mutex_init(&n->reap, NULL);
-	pthread_mutex_init(&n->watch, NULL);
 	err = fill(n, few);
 	if (err) {
 		destroy(n);
@@ -1032,11 +1046,9 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		err = make(info, ip, !few, &n);
 	}
 	if (!err) {
-		exi_rma_lock(&n->rma.lock);
-		pthread_mutex_lock(&n->reap);
+		hold(n);
 		err = join(n, l, (unsigned int)slot);
-		pthread_mutex_unlock(&n->reap);
-		exi_rma_unlock(&n->rma.lock);
+		let_go(n);
 	}
 	pthread_mutex_unlock(&nets_lock);
 	if (!err)
