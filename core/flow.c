@@ -1348,7 +1348,8 @@ static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
 {
 	return h->mode == EXI_MODE_RING && sk->fab &&
 	       exi_list_empty(&sk->ops[EXI_TX]) && !sk->posted[EXI_TX] &&
-	       !(h->ended | h->broken | (uint32_t)h->err |
+	       !(__atomic_load_n(&h->ended, __ATOMIC_RELAXED) | h->broken |
+		 (uint32_t)h->err |
 		 atomic_load_explicit(&sk->sh->gone, memory_order_relaxed));
 }
 

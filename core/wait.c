@@ -189,12 +189,14 @@ static bool spin(struct exi_look *l)
 	return ret || changed(&w[0]) || changed(&w[1]);
 }
 
-/* Nothing but the peer's word can end the wait in this state. */
+/* Nothing but the peer's word can end the wait in this state. A process that ends
+ * sets `ended` without the lock. */
 static bool quiet(struct exi_shared *sh, enum exi_dir dir)
 {
 	struct exi_half *h = &sh->half[dir];
 
-	return h->mode == EXI_MODE_RING && !h->err && !h->broken && !h->ended &&
+	return h->mode == EXI_MODE_RING && !h->err && !h->broken &&
+	       !__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&
 	       !atomic_load(&sh->gone) &&
 	       (dir == EXI_TX || !atomic_load(&sh->rx_fin));
 }
