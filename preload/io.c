@@ -15,6 +15,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 0x20
+#endif
+
 #include "core/cancel.h"
 #include "core/flow.h"
 #include "core/latent.h"
@@ -395,20 +399,35 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 		       : 0;
 }
 
+/* Flags that say nothing to a socket, and the one that is MSG_DONTWAIT. What else
+ * there is the kernel refuses. */
+#define PLACE_FLAGS                                                            \
+	(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND |          \
+	 RWF_NOAPPEND)
+
 /* At the connection's place only; a file's is not a connection's. */
+static bool at_its_place(int fd, int n, off_t at, int flags)
+{
+	return exi_unlikely(shim_sock(fd) != NULL) && n >= 0 && n <= IOV_MAX &&
+	       at == -1 && !(flags & ~PLACE_FLAGS) &&
+	       (flags & (RWF_APPEND | RWF_NOAPPEND)) !=
+		       (RWF_APPEND | RWF_NOAPPEND);
+}
+
 HOOK ssize_t preadv2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
-	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX || at != -1 ||
-	    (flags & ~RWF_NOWAIT))
+	if (!at_its_place(fd, n, at, flags))
 		return native.preadv2(fd, v, n, at, flags);
-	return shim_result(get_vector(fd, v, (size_t)n,
-				      flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+	return exi_parts_total(v, (size_t)n)
+		       ? shim_result(get_vector(
+				 fd, v, (size_t)n,
+				 flags & RWF_NOWAIT ? MSG_DONTWAIT : 0))
+		       : 0;
 }
 
 HOOK ssize_t pwritev2(int fd, const struct iovec *v, int n, off_t at, int flags)
 {
-	if (exi_likely(!shim_sock(fd)) || n < 0 || n > IOV_MAX || at != -1 ||
-	    (flags & ~RWF_NOWAIT))
+	if (!at_its_place(fd, n, at, flags))
 		return native.pwritev2(fd, v, n, at, flags);
 	return exi_parts_total(v, (size_t)n)
 		       ? shim_result(put_vector(
@@ -555,32 +574,56 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	return (int)n;
 }
 
-HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
-		  struct timespec *timeout)
+/* Sets what is left of the time; whether nothing is. */
+static bool is_up(struct timespec *left, uint64_t end)
 {
-	bool wait_one = flags & MSG_WAITFORONE;
-	unsigned int i;
+	uint64_t now = exi_now_ns();
 
-	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
-		return native.recvmmsg(fd, m, n, flags, timeout);
+	*left = exi_ns_timespec(end > now ? end - now : 0);
+	return end <= now;
+}
+
+/* The time is looked at after each message, and nothing is cut short by it. */
+static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
+			struct timespec *timeout)
+{
+	uint64_t end =
+		timeout ? exi_now_ns() +
+				  (uint64_t)timeout->tv_sec * 1000000000u +
+				  (uint64_t)timeout->tv_nsec
+			: 0;
+	bool wait_one = flags & MSG_WAITFORONE;
+	int ret = exi_flow_error(fd);
+
+	if (exi_unlikely(ret)) /* unlike others, before the bytes */
+		return -ret;
 	flags &= ~MSG_WAITFORONE;
-	/* Unlike the others it tells of an error before the bytes. */
-	i = (unsigned int)exi_flow_error(fd);
-	if (exi_unlikely(i))
-		return (int)shim_result(-(int)i);
-	for (i = 0; i < n; i++) {
-		ssize_t ret;
+	for (unsigned int i = 0; i < n; i++) {
+		ssize_t got;
 
 		if (i && exi_flow_error_waits(fd, EXI_RX))
 			return (int)i;
-		ret = shim_result(get_message(fd, &m[i].msg_hdr, flags));
-		if (ret < 0)
-			return i ? (int)i : -1;
-		m[i].msg_len = (unsigned int)ret;
+		got = get_message(fd, &m[i].msg_hdr, flags);
+		if (got < 0)
+			return i ? (int)i : (int)got;
+		m[i].msg_len = (unsigned int)got;
+		if (timeout && is_up(timeout, end))
+			return (int)i + 1;
 		if (wait_one)
 			flags |= MSG_DONTWAIT;
 	}
 	return (int)n;
+}
+
+HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
+		  struct timespec *timeout)
+{
+	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+		return native.recvmmsg(fd, m, n, flags, timeout);
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
+			timeout->tv_nsec >= 1000000000))
+		return (int)shim_result(-EINVAL);
+	return (int)shim_result(get_messages(fd, m, n, flags, timeout));
 }
 
 /* --- files -------------------------------------------------------------- */

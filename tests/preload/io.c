@@ -392,6 +392,41 @@ ROW(io_recvmmsg_waits)
 	is("timeout", recvmmsg(here, m, 2, MSG_DONTWAIT, &t));
 }
 
+/* The time is looked at after each message, and what is left of it told. */
+ROW(io_recvmmsg_time)
+{
+	static const struct timespec times[] = {
+		{ 0, -1 }, { -1, 0 }, { 0, 1000000000 },
+		{ 0, 0 },  { 0, 1 },  { 90, 0 },
+	};
+	char buf[3][2];
+	struct iovec v[3] = { { buf[0], 2 }, { buf[1], 2 }, { buf[2], 2 } };
+	struct mmsghdr m[3] = { 0 };
+
+	pair();
+	for (int i = 0; i < 3; i++) {
+		m[i].msg_hdr.msg_iov = &v[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		struct timespec t = times[i];
+
+		put_text(peer, "abcdef");
+		settle(here, POLLIN);
+		is("recvmmsg", recvmmsg(here, m, 3, 0, &t));
+		say("%s", t.tv_sec == 89	  ? "less"
+			  : t.tv_sec || t.tv_nsec ? "some"
+						  : "none");
+		drain(here);
+		t = times[i];
+		is("nothing", recvmmsg(here, m, 3, MSG_DONTWAIT, &t));
+		say("%s",
+		    t.tv_sec == times[i].tv_sec && t.tv_nsec == times[i].tv_nsec
+			    ? "as it was"
+			    : "changed");
+	}
+}
+
 ROW(io_unknown_flags)
 {
 	char buf[8];
@@ -431,6 +466,32 @@ ROW(io_preadv2)
 	is("pwritev2", pwritev2(here, &v, 1, -1, 0));
 	settle(peer, POLLIN);
 	get_now("recv", peer, 8);
+}
+
+/* Flags that concern files alone are no other way. */
+ROW(io_preadv2_flags)
+{
+	static const int flags[] = { RWF_HIPRI,
+				     RWF_DSYNC,
+				     RWF_SYNC | RWF_NOWAIT,
+				     RWF_APPEND,
+				     RWF_NOAPPEND | RWF_NOWAIT,
+				     0x40,
+				     0x40000000 };
+	char buf[8];
+	struct iovec v = { buf, 2 };
+
+	pair();
+	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+		say("%#x", (unsigned int)flags[i]);
+		put_text(peer, "hello");
+		settle(here, POLLIN);
+		got("preadv2", preadv2(here, &v, 1, -1, flags[i]), buf);
+		is("pwritev2", pwritev2(here, &v, 1, -1, flags[i]));
+		pass_ms(2);
+		get_now("there", peer, 8);
+		get_now("rest", here, 8);
+	}
 }
 
 /* --- waiting ------------------------------------------------------------ */
