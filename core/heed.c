@@ -4,16 +4,15 @@
 
 _Atomic uint32_t *exi_heed;
 
-void exi_heed_put(int fd)
+void exi_heed_put(int fd, uint32_t bits)
 {
 	uint32_t was;
 
 	if (!exi_heed || (uint32_t)fd >= EXI_HEEDED)
 		return;
 	was = atomic_load(&exi_heed[fd]);
-	while (!atomic_compare_exchange_weak(
-		&exi_heed[fd], &was,
-		(was + EXI_HEED_COUNT) | EXI_HEED_BYTES | EXI_HEED_ANY))
+	while (!atomic_compare_exchange_weak(&exi_heed[fd], &was,
+					     (was + EXI_HEED_COUNT) | bits))
 		;
 }
 

@@ -3,8 +3,9 @@
  * of one word beside all else that they read (preload/native.h).
  *
  * A word is a count of what came to the number, and whether anything of the
- * library's is there still (ANY), and what calls that move bytes, or ask whether
- * they would, must know of (BYTES). It may say so of a number where nothing is,
+ * library's is there still (ANY), what calls that move bytes, or ask whether they would,
+ * must know of (BYTES), and whether a second number must be known (NAMES: of an
+ * epoll set that may get connections). It may say so of a number where nothing is,
  * never the other way round: what is put at a number can be found before the
  * count changes; who finds nothing there has read the count before he looked, and
  * clears only where it is that count still. */
@@ -22,14 +23,18 @@
 enum {
 	EXI_HEED_BYTES = 1,
 	EXI_HEED_ANY = 2,
-	EXI_HEED_COUNT = 4,
+	EXI_HEED_NAMES = 4,
+	EXI_HEED_COUNT = 8,
 };
+
+#define EXI_HEED_ALL (EXI_HEED_BYTES | EXI_HEED_ANY | EXI_HEED_NAMES)
 
 /* The shim's words; null without it. */
 EXI_SHIM extern _Atomic uint32_t *exi_heed;
 
-/* Something of the library's is at the number, from before the call. */
-EXI_SHIM void exi_heed_put(int fd);
+/* Something of the library's is at the number, from before the call; the bits that
+ * it is heeded for. */
+EXI_SHIM void exi_heed_put(int fd, uint32_t bits);
 
 /* The word, to be read before one looks what is at the number; 0: not heeded. */
 static inline uint32_t exi_heed_at(int fd)

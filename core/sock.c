@@ -393,7 +393,7 @@ void exi_sock_put(int fd, struct exi_sock *sk)
 		;
 	/* Release: pairs with exi_sock_find(). */
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
-	exi_heed_put(fd);
+	exi_heed_put(fd, EXI_HEED_BYTES | EXI_HEED_ANY);
 }
 
 static _Atomic bool named_calls;
@@ -446,7 +446,7 @@ static void heed_each(void)
 
 	for (fd = 0; fd < high; fd++)
 		if (atomic_load(&exi_table.socks[fd]))
-			exi_heed_put((int)fd);
+			exi_heed_put((int)fd, EXI_HEED_BYTES | EXI_HEED_ANY);
 }
 
 void exi_sock_heed_all(void)

@@ -101,7 +101,7 @@ static int keep(int fd, unsigned int room)
 		base = FD_BASE_MAX;
 	if ((unsigned int)fd >= base) {
 		mark(fd, true);
-		exi_heed_put(fd);
+		exi_heed_put(fd, EXI_HEED_BYTES | EXI_HEED_ANY);
 		return fd;
 	}
 	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)base);
@@ -109,7 +109,7 @@ static int keep(int fd, unsigned int room)
 		goto refuse;
 	close(fd);
 	mark(high, true);
-	exi_heed_put(high);
+	exi_heed_put(high, EXI_HEED_BYTES | EXI_HEED_ANY);
 	return high;
 refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);

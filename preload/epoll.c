@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 
 #include "core/cancel.h"
 #include "core/latent.h"
@@ -603,7 +604,7 @@ static void number_locked(int epfd, struct set *s)
 	if ((uint32_t)epfd >= high)
 		high = (uint32_t)epfd + 1;
 	atomic_store_explicit(&sets[epfd], s, memory_order_release);
-	exi_heed_put(epfd);
+	exi_heed_put(epfd, EXI_HEED_ALL);
 }
 
 /* Memory of sets is never given back: somebody may be in one that was closed,
@@ -1748,20 +1749,63 @@ bool shim_epoll_known(int fd)
 	return set_of(fd);
 }
 
+/* A second number of it must be known when its first connection comes. */
+static int made(int epfd)
+{
+	exi_heed_put(epfd, EXI_HEED_NAMES);
+	return epfd;
+}
+
+HOOK int epoll_create(int size)
+{
+	return made(native.epoll_create(size));
+}
+
+HOOK int epoll_create1(int flags)
+{
+	return made(native.epoll_create1(flags));
+}
+
+/* That no connection ever was in it does not matter: one may come. Few numbers are
+ * of files without a type, and for these a descriptor is made that is in no set. */
+static bool is_set_yet(int fd)
+{
+	struct stat st;
+	int other;
+	bool ret;
+
+	if (set_of(fd))
+		return true;
+	if (fstat(fd, &st) < 0 || (st.st_mode & S_IFMT))
+		return false;
+	other = eventfd(0, EFD_CLOEXEC);
+	ret = other >= 0 && is_set(fd, other);
+	if (other >= 0)
+		native.close(other);
+	return ret;
+}
+
 void shim_epoll_named(int fd, int also)
 {
-	struct set *s = set_of(fd);
+	int saved = errno;
+	struct set *s;
 
-	if (exi_likely(!s) || also < 0 || (uint32_t)also >= n_sets)
+	/* A process that the library has left may not be let ask. */
+	if (also < 0 || (uint32_t)also >= n_sets || atomic_load(&shim_left))
 		return;
+	if (!is_set_yet(fd)) {
+		errno = saved;
+		return;
+	}
 	EXI_CANCEL_OFF(false);
 	exi_lock(&structure);
-	s = set_of(fd);
+	s = make_set(fd);
 	if (s) {
 		s->names++;
 		number_locked(also, s);
 	}
 	exi_unlock(&structure);
+	errno = saved;
 }
 
 /* The items of other threads' hands and of a list that another thread may have been

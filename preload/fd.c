@@ -64,6 +64,7 @@ static __attribute__((noinline)) int close_heeded(int fd)
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
 		shim_epoll_closed(fd);
+		exi_heed_clear(fd, exi_heed_at(fd), EXI_HEED_NAMES);
 		if (!sk)
 			return native.close(fd);
 	}
@@ -72,8 +73,9 @@ static __attribute__((noinline)) int close_heeded(int fd)
 
 HOOK int close(int fd)
 {
-	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY)) ? native.close(fd)
-							 : close_heeded(fd);
+	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY | EXI_HEED_NAMES))
+		       ? native.close(fd)
+		       : close_heeded(fd);
 }
 ALIAS(__close, close);
 
@@ -133,12 +135,13 @@ HOOK void closefrom(int first)
  * spare, and where stdio may use the number, whose calls nobody sees. */
 static int named(int fd, int also)
 {
-	EXI_CANCEL_OFF(false);
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk;
 	int reason;
 
-	if (also < 0)
+	if (also < 0 || !shim_heeds(fd, EXI_HEED_ANY | EXI_HEED_NAMES))
 		return also;
+	EXI_CANCEL_OFF(false);
+	sk = exi_sock_find(fd);
 	shim_epoll_named(fd, also);
 	if (!sk || !sk->adopted || sk->role == EXI_ROLE_LISTEN)
 		return also;
@@ -159,7 +162,7 @@ HOOK int dup(int fd)
 
 	if (exi_unlikely(ret < 0) && errno == EMFILE && shim_reclaim())
 		ret = native.dup(fd);
-	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY)) ? ret : named(fd, ret);
+	return named(fd, ret);
 }
 
 /* What the library knew of to ends with it: in the one step in which the kernel

@@ -41,6 +41,8 @@ struct mmsghdr;
 	F(int, dup, (int s), (s))                                              \
 	F(int, dup2, (int s, int t), (s, t))                                   \
 	F(int, dup3, (int s, int t, int f), (s, t, f))                         \
+	F(int, epoll_create, (int n), (n))                                     \
+	F(int, epoll_create1, (int f), (f))                                    \
 	F(int, epoll_ctl, (int s, int op, int t, struct epoll_event *e),       \
 	  (s, op, t, e))                                                       \
 	F(int, epoll_pwait,                                                    \

@@ -110,7 +110,7 @@ void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events);
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */
 bool shim_epoll_known(int fd);
-/* A set got a second number. */
+/* What may be a set got a second number. */
 void shim_epoll_named(int fd, int also);
 /* In the child of a fork. */
 void shim_epoll_forked(void);

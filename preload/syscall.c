@@ -243,6 +243,9 @@ static bool on_any(long number, const long *a, long *ret)
 	case SYS_pselect6:
 		*ret = raw_pselect(a);
 		return true;
+	case SYS_epoll_create1:
+		*ret = epoll_create1(fd);
+		return true;
 	case SYS_epoll_ctl:
 		*ret = epoll_ctl(fd, (int)a[1], (int)a[2],
 				 (struct epoll_event *)a[3]);
@@ -293,6 +296,9 @@ static bool of_old(long number, const long *a, long *ret)
 	case SYS_epoll_wait:
 		*ret = epoll_wait((int)a[0], (struct epoll_event *)a[1],
 				  (int)a[2], (int)a[3]);
+		return true;
+	case SYS_epoll_create:
+		*ret = epoll_create((int)a[0]);
 		return true;
 	case SYS_dup2:
 		*ret = dup2((int)a[0], (int)a[1]);

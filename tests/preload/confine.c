@@ -3,7 +3,6 @@
 #include "behave.h"
 
 #include <fcntl.h>
-
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -84,6 +83,21 @@ ROW(confine_filter)
 	few();
 	is("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
 			   ONLY(SYS_read, SYS_write, SYS_exit_group), 0, 0));
+	read_and_write();
+	_exit(0);
+}
+
+/* What gives a second number makes no call of its own there. */
+ROW(confine_dup)
+{
+	with_bytes();
+	few();
+	is("filter",
+	   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER,
+		 ONLY(SYS_read, SYS_write, SYS_exit_group, SYS_dup, SYS_fcntl),
+		 0, 0));
+	say("dup %d", dup(here) >= 0);
+	say("dup %d", fcntl(here, F_DUPFD_CLOEXEC, 0) >= 0);
 	read_and_write();
 	_exit(0);
 }

@@ -1701,3 +1701,27 @@ ROW(epoll_set_dup)
 	is("del", epoll_ctl(two, EPOLL_CTL_DEL, here, NULL));
 	wait_said("two", two, 4, 0);
 }
+
+/* The number that waits never saw a connection. */
+ROW(epoll_set_dup_before)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 42 };
+	int two, third;
+
+	pair();
+	set = epoll_create1(0);
+	two = dup(set);
+	third = fcntl(two, F_DUPFD_CLOEXEC, 0);
+	is("add", epoll_ctl(third, EPOLL_CTL_ADD, here, &ev));
+	poll_one("set", set, POLLIN, 0);
+	wait_said("two", two, 4, 0);
+	put_text(peer, "x");
+	settle(here, POLLIN);
+	wait_said("two", two, 4, 200);
+	wait_said("set", set, 4, 200);
+	poll_one("set", set, POLLIN, 0);
+	is("add", epoll_ctl(two, EPOLL_CTL_ADD, here, &ev));
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	wait_said("three", third, 4, 0);
+	poll_one("two", two, POLLIN, 0);
+}

@@ -35,7 +35,7 @@ static void what_is_put_is_heeded(void **state)
 	assert_int_equal(pthread_create(&t, NULL, clears, NULL), 0);
 	for (int i = 0; i < ROUNDS || !cleared; i++) {
 		atomic_store(&there, 1);
-		exi_heed_put(NUMBER);
+		exi_heed_put(NUMBER, EXI_HEED_BYTES | EXI_HEED_ANY);
 		for (int k = 0; k < 8; k++)
 			missed += !(exi_heed_at(NUMBER) & EXI_HEED_ANY);
 		atomic_store(&there, 0);
@@ -52,14 +52,14 @@ static void bits_are_cleared_one_by_one(void **state)
 	uint32_t was;
 
 	exi_heed = words;
-	exi_heed_put(NUMBER + 1);
+	exi_heed_put(NUMBER + 1, EXI_HEED_BYTES | EXI_HEED_ANY);
 	was = exi_heed_at(NUMBER + 1);
 	exi_heed_clear(NUMBER + 1, was, EXI_HEED_BYTES);
 	assert_int_equal(exi_heed_at(NUMBER + 1) &
 				 (EXI_HEED_BYTES | EXI_HEED_ANY),
 			 EXI_HEED_ANY);
 	/* The word is another since. */
-	exi_heed_put(NUMBER + 1);
+	exi_heed_put(NUMBER + 1, EXI_HEED_BYTES | EXI_HEED_ANY);
 	exi_heed_clear(NUMBER + 1, was, EXI_HEED_ANY);
 	assert_int_equal(exi_heed_at(NUMBER + 1) &
 				 (EXI_HEED_BYTES | EXI_HEED_ANY),
@@ -69,12 +69,12 @@ static void bits_are_cleared_one_by_one(void **state)
 static void numbers_without_a_word_are_let_alone(void **state)
 {
 	exi_heed = words;
-	exi_heed_put(-1);
-	exi_heed_put((int)EXI_HEEDED);
+	exi_heed_put(-1, EXI_HEED_BYTES | EXI_HEED_ANY);
+	exi_heed_put((int)EXI_HEEDED, EXI_HEED_BYTES | EXI_HEED_ANY);
 	assert_int_equal(exi_heed_at(-1), 0);
 	assert_int_equal(exi_heed_at((int)EXI_HEEDED), 0);
 	exi_heed = NULL; /* no shim */
-	exi_heed_put(0);
+	exi_heed_put(0, EXI_HEED_BYTES | EXI_HEED_ANY);
 	assert_int_equal(exi_heed_at(0), 0);
 }
 
