@@ -52,6 +52,20 @@ static bool sufficient(struct exi_sock *sk, struct exi_half *h)
 	return exi_likely(lowat(sk) <= 1) || unread_locked(sk, h) >= lowat(sk);
 }
 
+/* The end is in the ring, and the kernel does not know of it. */
+static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
+		     struct exi_ready *ret)
+{
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ended = tx->mode == EXI_MODE_RING &&
+		     __atomic_load_n(&tx->ended, __ATOMIC_RELAXED);
+
+	if ((!ended && !(events & POLLRDHUP)) || !over(sk, h))
+		return;
+	ret->now |= POLLRDHUP;
+	ret->hung_up = ended; /* both directions are over */
+}
+
 static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		    struct exi_ready *ret)
 {
@@ -62,6 +76,8 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
+		if (h->mode == EXI_MODE_LEFT)
+			look_end(sk, h, events, ret);
 		/* As arm_next_locked(), or who waits would look for ever. */
 		if (h->err || h->broken ||
 		    (h->mode == EXI_MODE_LEFT && lowat(sk) > 1 &&
@@ -77,13 +93,7 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 	    (sk->fab->ops->ready(sk->fab, EXI_RX) &&
 	     (sufficient(sk, h) || over(sk, h))))
 		ret->now |= POLLIN | POLLRDNORM;
-	if ((events & POLLRDHUP) && over(sk, h))
-		ret->now |= POLLRDHUP;
-	/* Both directions are over. */
-	if (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
-	    __atomic_load_n(&sk->sh->half[EXI_TX].ended, __ATOMIC_RELAXED) &&
-	    over(sk, h))
-		ret->hung_up = true;
+	look_end(sk, h, events, ret);
 	ret->error = left;
 }
 

@@ -646,6 +646,103 @@ ROW(life_peer_shut_one_by_one_back)
 	sends_to_deaf();
 }
 
+/* Bytes lie unread from before a connection moved, and from after it. */
+static void unread_of_both(void)
+{
+	cold_pair(AF_INET, false);
+	put_text(here, "0123456789");
+	settle(peer, POLLIN);
+	for (int i = 0; i < 20; i++) {
+		recv(here, &(char){ 0 }, 1, MSG_DONTWAIT);
+		pass_ms(1);
+	}
+	put_text(here, "a");
+}
+
+static void poll_both(void)
+{
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+}
+
+ROW(life_shut_one_by_one_unread)
+{
+	unread_of_both();
+	shutdown(peer, SHUT_WR);
+	settle(here, POLLRDHUP);
+	poll_both();
+	shutdown(peer, SHUT_RD);
+	poll_both();
+	get_now("recv", peer, 16);
+	get_now("recv", peer, 16);
+	poll_both();
+}
+
+ROW(life_shut_rd_unread)
+{
+	unread_of_both();
+	shutdown(peer, SHUT_RD);
+	poll_both();
+	put_text(here, "b");
+	get_now("recv", peer, 16);
+	get_now("recv", peer, 16);
+	poll_both();
+}
+
+ROW(life_peer_ends_unread)
+{
+	unread_of_both();
+	shutdown(here, SHUT_WR);
+	settle(peer, POLLRDHUP);
+	poll_both();
+	shutdown(peer, SHUT_WR);
+	settle(here, POLLHUP);
+	poll_both();
+	get_now("recv", peer, 16);
+	get_now("recv", peer, 16);
+	poll_both();
+}
+
+ROW(life_both_end_unread)
+{
+	unread_of_both();
+	shutdown(peer, SHUT_WR);
+	settle(here, POLLRDHUP);
+	poll_both();
+	shutdown(here, SHUT_WR);
+	settle(peer, POLLHUP);
+	poll_both();
+	get_now("recv", peer, 16);
+	poll_both();
+}
+
+ROW(life_peer_closes_unread)
+{
+	unread_of_both();
+	close(here);
+	settle(peer, POLLRDHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	shutdown(peer, SHUT_WR);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", peer, 16);
+	get_now("recv", peer, 16);
+}
+
+ROW(life_lowat_unread_of_both)
+{
+	unread_of_both();
+	pass_ms(1);
+	for (int i = 9; i < 14; i++) {
+		is("lowat",
+		   setsockopt(peer, SOL_SOCKET, SO_RCVLOWAT, &i, sizeof(i)));
+		poll_one("peer", peer, POLLIN, 0);
+	}
+	is("unread", ioctl(peer, FIONREAD, &(int){ 0 }));
+	put_text(here, "bc");
+	settle(peer, POLLIN);
+	poll_one("peer", peer, POLLIN, 0);
+}
+
 /* Bytes that nobody read are told of by a reset, whoever else had them. */
 ROW(life_close_unread_forked)
 {
