@@ -607,11 +607,18 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 	return look(p, rx) != -EAGAIN;
 }
 
+/* Also where the ring can grow, or is to be left: who asks before each send never
+ * finds that there is no room, so the question counts as that. */
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	/* Sleepers are woken for a quarter of the ring. */
-	return refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >= least_room(tx) ||
-	       (stalled(tx) && (can_grow(p, tx) || (p->small && !p->gave_up)));
+	if (exi_likely(refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
+		       least_room(tx)))
+		return true;
+	if (!can_grow(p, tx) && (!p->small || p->gave_up))
+		return false;
+	tx->full_at = tx->taken;
+	return true;
 }
 
 /* Asks to be rung when pos is passed; keeps other requests for it. */

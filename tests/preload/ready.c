@@ -133,6 +133,24 @@ ROW(poll_waits_for_room)
 	later_end();
 }
 
+/* Who sends when poll says so fills what a sender that asks nobody would. */
+ROW(poll_before_each_send)
+{
+	static char buf[1000];
+
+	pair();
+	for (int i = 0; i < 200; i++) {
+		struct pollfd p = { .fd = here, .events = POLLOUT };
+
+		if (poll(&p, 1, 1000) != 1 ||
+		    send(here, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf)) {
+			say("after %d", i);
+			break;
+		}
+	}
+	say("%zu", drain(peer));
+}
+
 ROW(poll_out_while_in_waits)
 {
 	pair();
