@@ -579,6 +579,8 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	bool ended = tx->mode == EXI_MODE_RING && tx->ended;
+	bool over = ended && rx->mode == EXI_MODE_RING &&
+		    sk->fab->ops->over(sk->fab);
 
 	/* A send after this rings, and finds that nobody hears. Before the peer
 	 * sends here there may be no ring yet. */
@@ -586,7 +588,9 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 	if (ended && !tx->fin)
 		shutdown(fd, SHUT_WR);
-	if (ended && rx->mode == EXI_MODE_RING && sk->fab->ops->over(sk->fab))
+	if (!over && exi_sock_remote(sk))
+		sk->fab->provider->remote_ops->leave(sk->fab);
+	if (over)
 		/* Nothing is left that could be reset. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 	else if (ring_unread(sk))

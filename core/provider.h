@@ -363,6 +363,12 @@ struct exi_remote_ops {
 	 * -ECONNRESET: the peer may lack bytes that are not here any more; reap
 	 * has every send. */
 	int (*sever)(struct exi_conn *c);
+	/* The last who has it closes, and ends it if it was not: the peer is
+	 * told, behind all that was sent. The sender's lock is held. */
+	void (*leave)(struct exi_conn *c);
+	/* The pair link hung up, or may have; both locks are held. The peer has
+	 * said that: nobody goes on over TCP. */
+	bool (*left)(struct exi_conn *c);
 	/* Bytes of the direction, modulo 2^32, as both ends count them: sent,
 	 * or read, or given back. */
 	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);

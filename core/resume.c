@@ -87,13 +87,18 @@ static short ends_of(struct exi_sock *sk)
 	return p.revents;
 }
 
-/* Who closes ends TCP first. Who goes on over TCP ends it behind a record; only if
- * nothing of the ring was read there is none. */
+/* Who closes says so, and ends TCP first. Who was killed could only do that. Who goes
+ * on over TCP ends it behind a record; only if nothing of the ring was read there is
+ * none. */
 bool exi_resume_closed_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 	short ends;
 
+	/* Of a direction that was given back the rest may be in the ring: its
+	 * end of TCP will tell. */
+	if (!atomic_load(&h->untaken) && ops_of(sk)->left(sk->fab))
+		return true;
 	if (h->mode != EXI_MODE_RING)
 		return false;
 	ends = ends_of(sk);

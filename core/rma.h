@@ -284,12 +284,13 @@ struct exi_rma_link {
 	_Atomic bool unsaid; /* the receiver waits for a credit, */
 	_Atomic bool unanswered; /* the sender */
 	_Atomic bool dead;	 /* the queue pair takes nothing any more */
+	_Atomic bool closed;	 /* the other end said so */
 
 	struct exi_rma_lock post;
 	struct exi_rma_mem out;	   /* messages, by number */
 	uint32_t sent;		   /* of them */
 	_Atomic uint32_t credited; /* of them, received there */
-	uint32_t end;		   /* the number of END, */
+	uint32_t end;		   /* the number of END, or what closes, */
 	bool said_end;		   /* if it was sent */
 	uint32_t given;		   /* of received, what the other end knows */
 	uint32_t posted;	   /* requests */
@@ -301,6 +302,7 @@ struct exi_rma_link {
 	struct exi_rma_mem mirror; /* of the other end's ring */
 	struct exi_rma_mem ring;
 	struct exi_rma_ring peer;
+	bool leaves; /* and has yet to say so */
 	/* Null until used first; its halves are under the directions' locks. */
 	_Atomic(struct exi_rma_places *) places;
 	_Atomic uint32_t placed; /* the last request from a program's memory */
@@ -525,6 +527,8 @@ void exi_rma_meet_end(struct exi_rma_link *l);
 
 /* Of struct exi_remote_ops. */
 int exi_rma_fail_sever(struct exi_conn *c);
+void exi_rma_fail_leave(struct exi_conn *c);
+bool exi_rma_fail_left(struct exi_conn *c);
 uint32_t exi_rma_fail_position(struct exi_conn *c, enum exi_dir dir);
 uint32_t exi_rma_fail_resend(struct exi_conn *c);
 void exi_rma_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,

@@ -27,6 +27,20 @@ int exi_rma_fail_sever(struct exi_conn *c)
 	return err;
 }
 
+void exi_rma_fail_leave(struct exi_conn *c)
+{
+	exi_rma_link_of(c)->leaves = true;
+}
+
+bool exi_rma_fail_left(struct exi_conn *c)
+{
+	struct exi_rma_link *l = exi_rma_link_of(c);
+
+	/* It came before what hung up, and may not have been taken. */
+	exi_rma_net_poll(l->net);
+	return atomic_load(&l->closed);
+}
+
 uint32_t exi_rma_fail_position(struct exi_conn *c, enum exi_dir dir)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);

@@ -237,7 +237,7 @@ say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 		__atomic_store_n(&l->given, given, __ATOMIC_RELAXED);
 		if (owed)
 			atomic_store(&l->owes, true);
-	} else if (m->kind == EXI_RMA_END) {
+	} else if (m->kind == EXI_RMA_END || m->flags & EXI_RMA_FLAG_CLOSES) {
 		l->end = l->sent;
 		l->said_end = true;
 	}
@@ -581,6 +581,12 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	m.addr = le64toh(h.addr);
 	m.key = le64toh(h.key);
 	m.waitall = h.flags & EXI_RMA_FLAG_WAITALL;
+	/* Who closes waits to hear that it has come. */
+	if (l->net->early &&
+	    (h.kind == EXI_RMA_END || h.flags & EXI_RMA_FLAG_CLOSES))
+		l->will_owe = true;
+	if (h.flags & EXI_RMA_FLAG_CLOSES && !l->meeting)
+		atomic_store(&l->closed, true);
 	switch (h.kind) {
 	case EXI_RMA_NOTE:
 		if (len &&
@@ -591,9 +597,6 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 						 "bytes that do not fit");
 		return note(l, m.len);
 	case EXI_RMA_END:
-		/* Who closes waits to hear that it has come. */
-		if (l->net->early)
-			l->will_owe = true;
 		m.kind = EXI_STREAM_END;
 		return put(l, EXI_RX, &m);
 	case EXI_RMA_ADVERT:
@@ -854,12 +857,24 @@ static bool drained(struct exi_rma_link *l)
 	return ret;
 }
 
+/* END did not say it. If there is no credit for it the other end goes on over TCP,
+ * and finds nobody there. */
+static void say_leaving(struct exi_rma_link *l)
+{
+	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT,
+				 .flags = EXI_RMA_FLAG_CLOSES };
+
+	if (l->leaves && exi_rma_link_say(l, &m, NULL, false, true) == 0)
+		l->leaves = false;
+}
+
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 {
 	/* What meets has nothing under way, and its net may change. Pairs with
 	 * the end of exi_rma_meet_done(). */
 	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
+	say_leaving(l);
 	post_last(l);
 	while (!atomic_load(&l->err) && !drained(l) &&
 	       exi_now_ns() < deadline) {
@@ -951,12 +966,14 @@ void exi_rma_link_copy(struct exi_rma_link *l)
 
 static int say_engine(struct exi_rma_link *l, const struct exi_stream_msg *m)
 {
+	bool closes = m->kind == EXI_STREAM_END && l->leaves;
 	struct exi_rma_msg out = {
 		.kind = m->kind == EXI_STREAM_END      ? EXI_RMA_END
 			: m->kind == EXI_STREAM_ADVERT ? EXI_RMA_ADVERT
 			: m->kind == EXI_STREAM_ACK    ? EXI_RMA_ACK
 						       : EXI_RMA_REVOKE,
-		.flags = m->waitall ? EXI_RMA_FLAG_WAITALL : 0,
+		.flags = (m->waitall ? EXI_RMA_FLAG_WAITALL : 0) |
+			 (closes ? EXI_RMA_FLAG_CLOSES : 0),
 		.phase = m->phase,
 		.seq = m->seq,
 		.note = m->len,
@@ -965,8 +982,12 @@ static int say_engine(struct exi_rma_link *l, const struct exi_stream_msg *m)
 	};
 
 	/* A REVOKE is answered by who need not be waiting for anything. */
-	return exi_rma_link_say(l, &out, NULL, m->kind == EXI_STREAM_REVOKE,
-				true);
+	int err = exi_rma_link_say(l, &out, NULL, m->kind == EXI_STREAM_REVOKE,
+				   true);
+
+	if (closes && !err)
+		l->leaves = false;
+	return err;
 }
 
 void exi_rma_link_answer(struct exi_rma_link *l)

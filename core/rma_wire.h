@@ -29,7 +29,8 @@ enum exi_rma_kind {
 	EXI_RMA_BYTES,	     /* bytes of the ring follow a brief header */
 };
 
-#define EXI_RMA_FLAG_WAITALL 1u
+#define EXI_RMA_FLAG_WAITALL 1u /* ADVERT */
+#define EXI_RMA_FLAG_CLOSES  2u /* END, CREDIT: its sender lets go of it all */
 
 /* Every message but those of an immediate begins so. */
 struct exi_rma_msg {

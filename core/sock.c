@@ -885,6 +885,8 @@ static void end_one(struct exi_sock *sk, void *arg)
 	ended = __atomic_exchange_n(&tx->ended, 1, __ATOMIC_RELEASE);
 	if (!take_over(&tx->lock, *(uint64_t *)arg))
 		return;
+	if (ends_here(sk))
+		sk->fab->provider->remote_ops->leave(sk->fab);
 	if (ends_here(sk) && !ended)
 		sk->fab->ops->end(sk->fab);
 	/* The kernel ends TCP, too, but what carries the rest may go before it,

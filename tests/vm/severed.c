@@ -835,6 +835,47 @@ static void a_close_over_iwarp_waits_until_the_end_is_received(void)
 	t_peer_join(&peer);
 }
 
+static void reads_all_and_closes(int s, int ctl)
+{
+	uint64_t pos = 0, all = UINT64_MAX;
+	char buf[4096];
+
+	while (pos < all) {
+		struct pollfd p = { .fd = ctl, .events = POLLIN };
+		ssize_t n =
+			exs_recv(s, buf, sizeof(buf), MSG_DONTWAIT, T_SYNC, 0);
+
+		if (n > 0) {
+			t_check_bytes(buf, (size_t)n, SEED_AB, pos);
+			pos += (uint64_t)n;
+		} else if (all == UINT64_MAX && poll(&p, 1, 1) == 1) {
+			all = t_ask(ctl);
+		}
+	}
+	t_close(s);
+}
+
+/* Who has read everything, and sent nothing, and closes, is not taken for one whose
+ * device failed: what would be said to it then a reset would answer. By TCP there
+ * is a FIN, and nothing else. */
+static void a_peer_that_read_everything_and_closed_leaves_no_reset(void)
+{
+	struct t_peer peer;
+	uint64_t pos = 0;
+	int s = t_pair_fork(&peer, T_A, reads_all_and_closes), i;
+
+	for (i = 0; i < 100; i += t_is(s, on_verbs)) {
+		t_send_stream(s, SEED_AB, pos, 1000, 1000);
+		pos += 1000;
+	}
+	t_tell(peer.ctl, pos);
+	t_peer_join(&peer);
+	T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(a_queue_pair_fails_in_mid_transfer, 200),
 	T_ROW_LONG(a_queue_pair_fails_while_events_are_awaited, 200),
@@ -847,6 +888,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(a_device_is_removed_while_bytes_are_placed, 100),
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
+	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
 /* on siw0 in the long test only: it waits for 15 s */
 #define PATIENT 1
 	T_ROW_LONG(who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever,
