@@ -946,6 +946,8 @@ static int option_reason(int level, int name)
 	switch (name) {
 	case SO_ZEROCOPY:
 		return EXS_X_REASON_ZEROCOPY;
+	case SO_PEEK_OFF:
+		return EXS_X_REASON_PEEK_OFF;
 	case SO_TIMESTAMP_OLD:
 	case SO_TIMESTAMPNS_OLD:
 	case SO_TIMESTAMPING_OLD:

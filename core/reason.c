@@ -84,6 +84,7 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_FABRIC_LOST] = { "fabric-lost",
 				       "the fabric failed; the connection went "
 				       "on over TCP" },
+	[EXS_X_REASON_PEEK_OFF] = { "peek-off", "SO_PEEK_OFF is set" },
 };
 
 static const struct reason *find(int reason)

@@ -230,6 +230,9 @@ int exi_switch_forbidden(int fd)
 	    option_set(fd, SOL_SOCKET, SO_TIMESTAMP) ||
 	    option_set(fd, SOL_SOCKET, SO_TIMESTAMPNS))
 		return EXS_X_REASON_TIMESTAMPS;
+	len = sizeof(v);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &v, &len) == 0 && v >= 0)
+		return EXS_X_REASON_PEEK_OFF;
 	if (option_set(fd, IPPROTO_TCP, TCP_REPAIR))
 		return EXS_X_REASON_REPAIR;
 	len = 0;

@@ -87,6 +87,21 @@ static void timestamping_sockets_stay_on_tcp(void)
 	forbids(timestamping, EXS_X_REASON_TIMESTAMPS);
 }
 
+static void peek_offset(int s)
+{
+	set_on(s, SOL_SOCKET, SO_PEEK_OFF, 0);
+}
+
+static void sockets_that_peek_further_stay_on_tcp(void)
+{
+	int off = 0, s = socket(AF_INET, SOCK_STREAM, 0);
+	int err = setsockopt(s, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
+
+	close(s);
+	if (err == 0) /* TCP has it since Linux 6.9 */
+		forbids(peek_offset, EXS_X_REASON_PEEK_OFF);
+}
+
 static void filter(int s)
 {
 	struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, 0xffffffff);
@@ -397,6 +412,7 @@ static void a_program_in_seccomp_stays_on_tcp(void)
 static const struct t_row rows[] = {
 	T_ROW(zero_copy_sockets_stay_on_tcp),
 	T_ROW(timestamping_sockets_stay_on_tcp),
+	T_ROW(sockets_that_peek_further_stay_on_tcp),
 	T_ROW(filtered_sockets_stay_on_tcp),
 	T_ROW(sockets_with_o_async_stay_on_tcp),
 	T_ROW(a_direction_with_urgent_data_stays_on_tcp),

@@ -588,6 +588,39 @@ ROW(io_waitall)
 	later_end();
 }
 
+/* Each peek begins where the last one ended. */
+static void peek_further(void)
+{
+	char buf[8];
+	int off = 0;
+
+	is("set", setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	for (int i = 0; i < 4; i++)
+		got("peek", recv(here, buf, 2, MSG_PEEK | MSG_DONTWAIT), buf);
+	got("recv", recv(here, buf, 3, 0), buf);
+	got("peek", recv(here, buf, 2, MSG_PEEK | MSG_DONTWAIT), buf);
+	got("recv", recv(here, buf, 3, 0), buf);
+	put_text(here, "back");
+	settle(peer, POLLIN);
+	get_now("peer", peer, 8);
+}
+
+ROW(io_peek_offset)
+{
+	pair();
+	peek_further();
+}
+
+ROW(io_peek_offset_from_the_start)
+{
+	cold_pair(AF_INET, false);
+	peek_further();
+	warm(here, peer);
+	peek_further();
+}
+
 ROW(io_waitall_peek)
 {
 	char buf[16];
