@@ -3,12 +3,14 @@
  * of one word beside all else that they read (preload/native.h).
  *
  * A word is a count of what came to the number, and whether anything of the
- * library's is there still (ANY), what calls that move bytes, or ask whether they would,
- * must know of (BYTES), and whether a second number must be known (NAMES: of an
- * epoll set that may get connections). It may say so of a number where nothing is,
- * never the other way round: what is put at a number can be found before the
- * count changes; who finds nothing there has read the count before he looked, and
- * clears only where it is that count still. */
+ * library's is there still (ANY), what calls that move bytes, or ask whether they
+ * would, must know of (BYTES), and whether a second number must be known (NAMES:
+ * of an epoll set that may get connections). It may say so of a number where
+ * nothing is, never the other way round: what is put at a number can be found
+ * before the count changes; who finds nothing there has read the count before he
+ * looked, and clears only where it is that count still. A hook reads the word
+ * relaxed: who got the number from the call that put it there, or from a thread
+ * that did, sees the word as it was then, or a later one. */
 #ifndef EXI_CORE_HEED_H
 #define EXI_CORE_HEED_H
 
