@@ -9,6 +9,9 @@ import sys
 import threading
 
 SIZE = 8 << 20
+# On a busy machine a stream of this size may be over before the ends have met,
+# unlike so many turns.
+TURNS = 2000
 
 
 def echo(s):
@@ -41,6 +44,10 @@ def serve(port):
 
 def talk_one(address, who, results):
     s = socket.create_connection(address)
+    for i in range(TURNS):
+        turn = b'%d:%d.' % (who, i)
+        s.sendall(turn)
+        assert s.recv(len(turn), socket.MSG_WAITALL) == turn
     data = bytes((who * 7 + i * i) & 255 for i in range(4096)) * (SIZE // 4096)
     sender = threading.Thread(target=lambda: (s.sendall(data),
                                               s.shutdown(socket.SHUT_WR)))
