@@ -512,8 +512,12 @@ static void end_both(struct exi_sock *sk, int fd)
 	/* Another process may have it, too. */
 	if (ends && sk->link)
 		shutdown(sk->link->fd, SHUT_RDWR);
-	if (ends)
+	if (ends) {
 		exi_link_drop_locked(sk);
+		/* A ring that nobody reads now may have been for others, too. */
+		exi_sock_kick(sk, EXI_RX);
+		exi_sock_kick(sk, EXI_TX);
+	}
 	exi_unlock(&sk->link_lock);
 }
 

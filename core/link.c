@@ -122,16 +122,40 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 	return send_msg(sk->fab->bell, &m, -1);
 }
 
-void exi_conn_ring(struct exi_conn *c)
+/* Sleeps that a ring of this process ended, salted: another user's process could
+ * give one for its own, and keep rings from whose it is. */
+#define RUNG 256
+static _Atomic uint64_t rung[RUNG];
+
+void exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 {
+	_Atomic uint64_t *last = &rung[sleep % RUNG];
 	char wake = 1;
 
 	if (c->bell < 0)
 		return;
-	if (send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-	    (errno == EPIPE || errno == ECONNRESET))
+	/* Acquire: the ring that is noted there was sent. */
+	if (sleep && atomic_load_explicit(last, memory_order_acquire) ==
+			     (sleep ^ c->salt))
+		return;
+	if (send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) {
+		if (sleep)
+			atomic_store_explicit(last, sleep ^ c->salt,
+					      memory_order_release);
+	} else if (errno == EPIPE || errno == ECONNRESET) {
 		atomic_store_explicit(&c->unheard, true, memory_order_relaxed);
+	}
 	__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+}
+
+/* Of the user at the link's other end; nobody else knows it. */
+static uint64_t salt_of(int link)
+{
+	struct ucred cred = { .uid = 0 };
+	socklen_t len = sizeof(cred);
+
+	getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	return exi_secret(cred.uid);
 }
 
 static void send_no(int fd, int reason)
@@ -872,6 +896,7 @@ static void up_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
+	sk->fab->salt = salt_of(l->fd);
 	lock_halves(sk);
 	sk->fab->bell = l->fd;
 	unlock_halves(sk);

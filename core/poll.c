@@ -117,7 +117,7 @@ static bool arm(struct exi_poll *p, nfds_t *ret_armed)
 	for (i = 0; i < p->n; i++)
 		if (p->slots[i].sk &&
 		    !exi_ready_arm(p->slots[i].sk, p->fds[i].fd,
-				   p->fds[i].events, false))
+				   p->fds[i].events, false, 0))
 			break;
 	*ret_armed = i;
 	return i == p->n;

@@ -165,6 +165,10 @@ struct exi_conn {
 	uint64_t *bells; /* counts wake-ups sent, by atomic add */
 	/* A ring found that nobody is there any more. */
 	_Atomic bool unheard;
+	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
+	 * exi_ready_sleep(); 0: rings of other connections do not. */
+	uint64_t sleep;
+	uint64_t salt; /* of the peer's user, see exi_conn_ring() */
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };
@@ -421,8 +425,9 @@ struct exi_provider {
 void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 
 /* Rings the peer's library over the pair link. For providers, when the peer
- * asked for EXI_WAKE_BELL. */
-void exi_conn_ring(struct exi_conn *c);
+ * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
+ * when this process has ended that sleep by another ring, there is none. */
+void exi_conn_ring(struct exi_conn *c, uint64_t sleep);
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
  * t: link is the core's end of a pair link for it, the core's from here on. Makes

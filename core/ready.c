@@ -179,7 +179,17 @@ static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 	return lowat(sk) <= 1 || !(sufficient(sk, h) || over(sk, h));
 }
 
-static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
+/* Besides who waits here for a bell by exi_ready_arm(): operations do, other
+ * processes, and where a thread cannot sleep on two words, whoever waits. */
+static bool others_wait(struct exi_sock *sk, enum exi_dir dir)
+{
+	return atomic_load_explicit(&sk->sh->several, memory_order_relaxed) ||
+	       atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed) ||
+	       !exi_futex_waitv_works();
+}
+
+static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh,
+		uint64_t sleep)
 {
 	struct exi_shared *sh;
 	struct exi_half *h;
@@ -188,6 +198,9 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return false;
 	h = &sh->half[dir];
+	if (dir == EXI_RX && sk->fab)
+		sk->fab->sleep =
+			sk->armed[dir] || others_wait(sk, dir) ? 0 : sleep;
 	if (h->mode == EXI_MODE_RING &&
 	    (!sk->fab || h->err || h->ended || h->broken))
 		ret = false; /* an end, or an error, is there */
@@ -195,6 +208,8 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh)
 		ret = arm_next_locked(sk, h);
 	else
 		ret = exi_flow_ring_locked(sk, dir);
+	if (dir == EXI_RX && sk->fab)
+		sk->fab->sleep = 0;
 	ret = ret || fresh;
 	sk->armed[dir] += ret;
 	exi_half_unlock(h);
@@ -207,13 +222,9 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return;
-	/* Operations wait for bells, too, other processes, and where a thread
-	 * cannot sleep on two words, whoever waits. */
 	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
 	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
-	    !atomic_load_explicit(&sh->several, memory_order_relaxed) &&
-	    !atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed) &&
-	    exi_futex_waitv_works())
+	    !others_wait(sk, dir))
 		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
 	exi_half_unlock(&sh->half[dir]);
 }
@@ -236,15 +247,22 @@ bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 	return true;
 }
 
-bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh)
+uint64_t exi_ready_sleep(void)
+{
+	return exi_number();
+}
+
+bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh,
+		   uint64_t sleep)
 {
 	/* Who waits uses it: a child's service has to hear the bell, too. */
 	if (exi_unlikely(!exi_sock_used_here(sk)))
 		exi_sock_inherit(sk);
 	/* Who does not ask for bytes is not helped by those that lie there. */
-	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM))))
+	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM)),
+		 sleep))
 		return false;
-	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh))
+	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh, 0))
 		return true;
 	disarm(sk, fd, EXI_RX);
 	return false;

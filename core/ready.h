@@ -24,10 +24,15 @@ EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
 /* Has the waiters of the socket woken when one of the events may hold that does
  * not now, where the kernel does not tell: directions on a fabric. False: one
  * may hold already, look again. With fresh, what was there before does not
- * count: only what comes. Until exi_ready_disarm() with the same events. No
- * lock held. */
+ * count: only what comes. Until exi_ready_disarm() with the same events. sleep:
+ * which one the ring ends, or 0. No lock held. */
 EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
-			    bool fresh);
+			    bool fresh, uint64_t sleep);
+
+/* A sleep that no process ever had. Who arms several connections with it looks
+ * at all of them when one rings, and before that does not let one of them go:
+ * then a peer with several of them rings once. */
+EXI_SHIM uint64_t exi_ready_sleep(void);
 
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 

@@ -815,6 +815,8 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		sk->foreign_link = true;
 		exi_list_init(&sk->link->timed);
 	}
+	if (sk->fab)
+		sk->fab->sleep = 0;
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);

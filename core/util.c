@@ -214,6 +214,40 @@ uint64_t exi_random(void)
 	return r;
 }
 
+static _Atomic uint64_t numbers; /* the last; 0: a process's first is to come */
+static _Atomic uint64_t secret;
+
+/* What *v is, or if it is 0, random and not 0. */
+static uint64_t seeded(_Atomic uint64_t *v)
+{
+	uint64_t ret = atomic_load_explicit(v, memory_order_relaxed), none = 0;
+
+	if (exi_likely(ret))
+		return ret;
+	ret = exi_random() | 1;
+	return atomic_compare_exchange_strong(v, &none, ret) ? ret : none;
+}
+
+uint64_t exi_number(void)
+{
+	uint64_t ret;
+
+	seeded(&numbers);
+	do
+		ret = atomic_fetch_add_explicit(&numbers, 1,
+						memory_order_relaxed);
+	while (exi_unlikely(!ret));
+	return ret;
+}
+
+uint64_t exi_secret(uint64_t n)
+{
+	n ^= seeded(&secret);
+	n = (n ^ n >> 30) * 0xbf58476d1ce4e5b9u;
+	n = (n ^ n >> 27) * 0x94d049bb133111ebu;
+	return n ^ n >> 31;
+}
+
 uint64_t exi_process_token(void)
 {
 	uint64_t t = atomic_load_explicit(&process_token, memory_order_acquire);
@@ -237,4 +271,5 @@ void exi_process_forked(bool child)
 		return;
 	exi_tid_cache = 0;
 	atomic_store(&process_token, 0);
+	atomic_store(&numbers, 0);
 }

@@ -153,6 +153,10 @@ void exi_fds_forked(void);
 
 /* 64 random bits. */
 EXI_SHIM uint64_t exi_random(void);
+/* Not 0, and none that a process had or will have. */
+uint64_t exi_number(void);
+/* A number for n that no other process can know. */
+uint64_t exi_secret(uint64_t n);
 
 /* Names this process; another one after fork. Never 0. */
 EXI_SHIM uint64_t exi_process_token(void);

@@ -526,7 +526,7 @@ static bool arm_bell(struct bell_rest *r, size_t seen)
 {
 	struct exi_ready now;
 
-	r->armed = exi_ready_arm(r->sk, r->fd, event_of(r->dir), seen > 0);
+	r->armed = exi_ready_arm(r->sk, r->fd, event_of(r->dir), seen > 0, 0);
 	if (!r->armed)
 		return false;
 	if (!seen)

@@ -247,9 +247,18 @@ static void activate_locked(struct item *it)
 	it->counted = true;
 }
 
+/* A ring may have come that is not heard: it was for all that are active. */
+static void unheard_locked(struct set *s)
+{
+	s->stirs++;
+	if (s->n_active && others_sleep(s))
+		nudge_locked(s);
+}
+
 static void off_the_active_locked(struct item *it)
 {
 	stale_locked(it);
+	unheard_locked(it->set);
 	if (!it->active)
 		return;
 	exi_list_del(&it->node);
@@ -281,6 +290,9 @@ static void wake(struct item *it, enum exi_dir d)
 	    atomic_load(&it->sk->fd) < 0) {
 		it->waits[d] = false;
 		exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		exi_lock(&it->set->lock);
+		unheard_locked(it->set);
+		exi_unlock(&it->set->lock);
 		return;
 	}
 	exi_lock(&it->set->lock);
@@ -1062,13 +1074,14 @@ static bool missed(const struct item *it, uint32_t events)
 
 /* The peer rings from now on, until disarm(); false when it need not. No lock
  * is held, and the item is not among the active: it is this thread's. */
-static bool arm(struct item *it)
+static bool arm(struct item *it, uint64_t sleep)
 {
 	short events = (short)interest(it);
 
 	if (it->armed || it->disabled)
 		return true;
-	if (!exi_ready_arm(it->sk, number(it), events, it->events & EPOLLET))
+	if (!exi_ready_arm(it->sk, number(it), events, it->events & EPOLLET,
+			   sleep))
 		return false;
 	it->armed = true;
 	it->armed_for = events;
@@ -1129,7 +1142,7 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 			   (ticks - it->busy > IDLE_TICKS ||
 			    s->n_active > MANY)) {
 			exi_unlock(&s->lock);
-			rest = arm(it);
+			rest = arm(it, 0);
 			exi_lock(&s->lock);
 		}
 		release_locked(it, !rest && !(now & POLLNVAL));
@@ -1156,6 +1169,15 @@ static bool take_shot(struct set *s, struct epoll_event *ev)
 	}
 	exi_unlock(&s->lock);
 	return ret;
+}
+
+/* Its link's bell. Other processes are told of it, for which this one has to be
+ * known to use it. */
+static void hear(const struct item *it)
+{
+	if (exi_unlikely(!exi_sock_used_here(it->sk)))
+		exi_sock_inherit(it->sk);
+	exi_link_event(it->sk, EPOLLIN);
 }
 
 /* Takes the tagged events out; how many remain. */
@@ -1203,7 +1225,7 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 		if (!it)
 			continue;
 		if (tag & TAG_LINK)
-			exi_link_event(it->sk, EPOLLIN);
+			hear(it);
 		exi_lock(&s->lock);
 		unref_locked(it);
 		exi_unlock(&s->lock);
@@ -1226,6 +1248,7 @@ static void left(void *arg)
 
 	exi_lock(&s->lock);
 	s->sleepers -= a->sleeps;
+	s->stirs++; /* who is about to sleep looks at what was lost */
 	s->lost = true;
 	if (others_sleep(s))
 		nudge_locked(s);
@@ -1246,7 +1269,7 @@ static void find_lost(struct set *s)
 			it->rung = RX_EVENTS;
 		it->refs++;
 		exi_unlock(&s->lock);
-		exi_link_event(it->sk, EPOLLIN);
+		hear(it);
 		exi_lock(&s->lock);
 		activate_locked(it);
 		unref_locked(it);
@@ -1367,11 +1390,14 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 
 /* Arms what is active: false when there is something already. What had something
  * lately stays among the active, to be looked at when a sleep ends: then its peer
- * need not ring any more. */
+ * need not ring any more, and a peer of several rings for one of them. The sleep is
+ * a new one each time. Who hears its ring and looks before all are armed would not
+ * have looked at all: so nothing may have come meanwhile. */
 static bool arm_all_locked(struct set *s)
 {
-	uint64_t ticks = exi_ticks();
-	bool ret = true;
+	uint32_t stirs = s->stirs;
+	uint64_t ticks = exi_ticks(), sleep = exi_ready_sleep();
+	bool ret = true, stays;
 	int left;
 
 	for (left = s->n_active; ret && left > 0; left--) {
@@ -1379,14 +1405,15 @@ static bool arm_all_locked(struct set *s)
 
 		if (!it)
 			break;
+		stays = ticks - it->busy < IDLE_TICKS;
 		exi_unlock(&s->lock);
 		/* Armed and active, it rang since it was looked at. */
 		disarm(it);
-		ret = arm(it);
+		ret = arm(it, stays ? sleep : 0);
 		exi_lock(&s->lock);
-		release_locked(it, !ret || ticks - it->busy < IDLE_TICKS);
+		release_locked(it, !ret || stays);
 	}
-	return ret;
+	return ret && s->stirs == stirs;
 }
 
 /* What is active was looked at since the set's stirs were those. True: its peers
@@ -1399,9 +1426,6 @@ static bool prepare(struct set *s, uint32_t stirs)
 	/* What was added or changed meanwhile was not looked at, and what is there
 	 * already rings nobody. */
 	ret = s->stirs == stirs && arm_all_locked(s);
-	/* Who came while we armed made its item active, and may have found it
-	 * with this thread. */
-	ret = ret && s->stirs == stirs;
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
 	return ret;
@@ -1484,7 +1508,7 @@ static void arm_next(struct item *it)
 	disarm(it);
 	it->armed_for = (short)interest(it);
 	it->armed = !it->disabled &&
-		    exi_ready_arm(it->sk, number(it), it->armed_for, true);
+		    exi_ready_arm(it->sk, number(it), it->armed_for, true, 0);
 }
 
 #define SETTLES 3

@@ -82,7 +82,7 @@ static uint32_t *plain(const _Atomic uint32_t *w)
 /* Position pos was just passed: wakes who waits for that. Who waits for a
  * later one is rung then; who waited for an earlier one was. */
 static RARE void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
-			   const _Atomic uint32_t *word)
+			   const _Atomic uint32_t *word, uint64_t sleep)
 {
 	if ((wait & ~SHMP_WAIT_MASK) != SHMP_WAIT_AT(pos))
 		return;
@@ -91,7 +91,7 @@ static RARE void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 		__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
 	}
 	if (wait & SHMP_WAIT_BELL)
-		exi_conn_ring(c);
+		exi_conn_ring(c, sleep);
 }
 
 /* --- sending ------------------------------------------------------------ */
@@ -134,7 +134,9 @@ static inline void publish(struct exi_conn *c, struct shmp_record *r,
 	wait = atomic_load_explicit(&p->theirs->data_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		ring_peer(c, wait, tx->head, &r->word);
+		ring_peer(c, wait, tx->head, &r->word,
+			  atomic_load_explicit(&p->theirs->sleep,
+					       memory_order_relaxed));
 	tx->head += shmp_record_bytes(len);
 }
 
@@ -374,7 +376,7 @@ static RARE void publish_taken(struct exi_conn *c)
 	wait = atomic_load_explicit(&p->theirs->space_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		ring_peer(c, wait, before, &p->mine->taken_seq);
+		ring_peer(c, wait, before, &p->mine->taken_seq, 0);
 }
 
 /* The record at pos, when it is neither data nor nothing. 0: look again. */
@@ -650,6 +652,21 @@ static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 	return 0;
 }
 
+/* Before the request that it is of. A bell that was asked for without a sleep
+ * is for somebody else, too. */
+static void name_sleep(struct exi_conn *c, uint64_t pos)
+{
+	struct shmp_segment *mine = shmp_priv(c)->mine;
+	uint32_t now =
+		atomic_load_explicit(&mine->data_wait, memory_order_relaxed);
+	bool others = (now & SHMP_WAIT_BELL) &&
+		      (now & ~SHMP_WAIT_MASK) == SHMP_WAIT_AT(pos) &&
+		      !atomic_load_explicit(&mine->sleep, memory_order_relaxed);
+
+	atomic_store_explicit(&mine->sleep, others ? 0 : c->sleep,
+			      memory_order_relaxed);
+}
+
 static int request_data(struct exi_conn *c, uint32_t bits)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -663,6 +680,8 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 		if (rx->published != rx->pos)
 			publish_taken(c);
 		pos = rx->pos;
+		if (bits & SHMP_WAIT_BELL)
+			name_sleep(c, pos);
 		request(&p->mine->data_wait, pos, bits);
 		if (readable(p, rx))
 			return -EBUSY;
@@ -683,6 +702,7 @@ static int request_next(struct exi_conn *c)
 		if (end.ended)
 			return 0;
 		pos = end.pos;
+		name_sleep(c, pos);
 		request(&p->mine->data_wait, pos, SHMP_WAIT_BELL);
 		if (look(p, &end) != -EAGAIN)
 			return -EBUSY;

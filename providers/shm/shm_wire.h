@@ -62,13 +62,15 @@ struct shmp_segment {
 	_Atomic uint64_t taken;
 	_Atomic uint32_t taken_seq;
 	_Atomic uint32_t data_wait;
-	unsigned char room3[112];
+	_Atomic uint64_t sleep; /* that a bell for data ends */
+	unsigned char room3[104];
 };
 _Static_assert(offsetof(struct shmp_segment, read) == 64, "layout");
 _Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
+_Static_assert(offsetof(struct shmp_segment, sleep) == 272, "layout");
 _Static_assert(sizeof(struct shmp_segment) == SHMP_RING_OFFSET, "layout");
 
 static inline uint32_t shmp_head_bytes(uint32_t len)

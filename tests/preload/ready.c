@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -1642,6 +1643,147 @@ ROW(epoll_edge_oneshots_wake_each_a_thread)
 ROW(epoll_edge_oneshots_wake_each_a_thread_early)
 {
 	three_at_once(EPOLLET | EPOLLONESHOT, true);
+}
+
+/* Threads that receive whatever a set tells them of, and peers that send on all
+ * its connections at once. */
+#define CROWD 8
+static int crowd[CROWD][2];
+static int crowd_room; /* events that a call asks for */
+static _Atomic int crowd_has[CROWD], crowd_over;
+
+static void *serve_crowd(void *arg)
+{
+	struct epoll_event e[CROWD];
+	char buf[64];
+
+	while (!crowd_over) {
+		int n = epoll_wait(set, e, crowd_room, 2000);
+
+		for (int i = 0; i < n; i++)
+			if (recv(crowd[e[i].data.u32][0], buf, 1,
+				 MSG_DONTWAIT) == 1)
+				crowd_has[e[i].data.u32]++;
+	}
+	return NULL;
+}
+
+static bool crowd_comes_to(int i, int n)
+{
+	int64_t end = now_ns() + 1500000000;
+
+	while (crowd_has[i] < n && now_ns() < end)
+		sched_yield();
+	return crowd_has[i] >= n;
+}
+
+static void crowd_add(int i)
+{
+	pair();
+	crowd[i][0] = here;
+	crowd[i][1] = peer;
+	add_data(set, here, EPOLLIN, (uint64_t)i);
+}
+
+/* For a while shorter than that in which a connection counts as busy, or not. */
+static void linger(int k)
+{
+	int64_t end = now_ns() + k % 8 * 40000;
+
+	while (now_ns() < end)
+		sched_yield();
+}
+
+static void crowd_at_once(int threads, int room)
+{
+	bool all = true;
+	pthread_t t[4];
+	int k;
+
+	set = epoll_create1(0);
+	crowd_room = room;
+	for (int i = 0; i < CROWD; i++)
+		crowd_add(i);
+	for (int i = 0; i < threads; i++)
+		pthread_create(&t[i], NULL, serve_crowd, NULL);
+	for (k = 1; all && k <= 200; k++) {
+		linger(k);
+		for (int i = 0; i < CROWD; i++)
+			put_text(crowd[i][1], "x");
+		for (int i = 0; all && i < CROWD; i++)
+			all = crowd_comes_to(i, k);
+	}
+	say("%s", all ? "all" : "some");
+	crowd_over = 1;
+}
+
+ROW(epoll_many_at_once)
+{
+	crowd_at_once(1, CROWD);
+}
+
+ROW(epoll_many_at_once_little_room)
+{
+	crowd_at_once(1, 1);
+}
+
+ROW(epoll_many_at_once_two_threads)
+{
+	crowd_at_once(2, 3);
+}
+
+/* Something comes for one that leaves the set just then, beside a sleeper, which
+ * may not know, and then for one that stays. */
+static void leaves_beside_a_sleeper(bool closes)
+{
+	struct epoll_event e = { .events = EPOLLIN };
+	cpu_set_t one;
+	pthread_t t;
+	int k;
+
+	/* The sleeper sleeps on while this thread goes on. */
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	set = epoll_create1(0);
+	crowd_room = CROWD;
+	crowd_add(0);
+	crowd_add(1);
+	pthread_create(&t, NULL, serve_crowd, NULL);
+	for (k = 1; k <= 60; k++) {
+		put_text(crowd[0][1], "x");
+		put_text(crowd[1][1], "x");
+		if (!crowd_comes_to(1, 2 * k - 1))
+			break;
+		linger(k);
+		put_text(crowd[0][1], "x");
+		if (closes)
+			close(crowd[0][0]);
+		else
+			epoll_ctl(set, EPOLL_CTL_DEL, crowd[0][0], NULL);
+		put_text(crowd[1][1], "x");
+		if (!crowd_comes_to(1, 2 * k))
+			break;
+		if (closes) {
+			close(crowd[0][1]);
+			crowd_add(0);
+		} else {
+			drain(crowd[0][0]);
+			epoll_ctl(set, EPOLL_CTL_ADD, crowd[0][0], &e);
+		}
+	}
+	say("%s", k > 60 ? "all" : "some");
+	crowd_over = 1;
+}
+
+ROW(epoll_taken_out_beside_a_sleeper)
+{
+	leaves_beside_a_sleeper(false);
+}
+
+ROW(epoll_closed_beside_a_sleeper)
+{
+	leaves_beside_a_sleeper(true);
 }
 
 static void *add_in_thread(void *arg)

@@ -31,13 +31,15 @@ static const struct exi_meet_ops *meet = &shmp_meet_ops;
 
 static struct exi_conn *ends[2];
 static uint64_t bells;
-static int rings; /* calls for the peer's library */
+static int rings;	  /* calls for the peer's library, */
+static uint64_t rung_for; /* and the sleep that the last one was to end */
 
 /* In place of the core's, which the linker then leaves out, with what goes
  * with connections made by exs_ calls. */
-void exi_conn_ring(struct exi_conn *c)
+void exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 {
 	rings++;
+	rung_for = sleep;
 }
 
 void t_unlisten(void)
@@ -247,6 +249,55 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 		     SHMP_WAIT_AT(grown_at) | SHMP_WAIT_BELL);
 		end();
 	}
+}
+
+static void ask(enum exi_wake how, uint64_t sleep)
+{
+	ends[1]->sleep = sleep;
+	T_EQ(ops->arm(ends[1], EXI_RX, how), 0);
+	ends[1]->sleep = 0;
+}
+
+static void rings_for(uint64_t sleep)
+{
+	int before = rings;
+	char c = 0;
+
+	T_EQ(ops->send(ends[0], &c, 1, 0), 1);
+	T_EQ(rings, before + 1);
+	T_EQ(rung_for, sleep);
+	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+}
+
+/* Who asks without a sleep is for every ring, whoever asks besides. */
+static void a_bell_is_for_the_sleep_that_asked(void)
+{
+	begin("64");
+	for (int i = 0; i < 2; i++) {
+		enum exi_wake how = i ? EXI_WAKE_NEXT : EXI_WAKE_BELL;
+
+		ask(how, 7);
+		rings_for(7);
+		ask(how, 7);
+		ask(how, 8);
+		rings_for(8);
+		ask(how, 9);
+		ask(how, 0);
+		rings_for(0);
+		ask(how, 0);
+		ask(how, 9);
+		rings_for(0);
+		/* Nobody's any more. */
+		ask(how, 0);
+		ops->disarm(ends[1], EXI_RX, EXI_WAKE_BELL);
+		ask(how, 9);
+		rings_for(9);
+		ask(how, 9);
+		T_EQ(ops->arm(ends[1], EXI_RX, EXI_WAKE_WORD), 0);
+		rings_for(9);
+		ops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
+	}
+	end();
 }
 
 /* As who is left finds it, were the reader to die now. */
@@ -665,6 +716,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_small_send_is_never_seen_in_part),
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
+	T_ROW(a_bell_is_for_the_sleep_that_asked),
 	T_ROW(without_memory_a_ring_stays_small),
 	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
 	T_ROW_LONG(impossible_progress_is_refused, 120),
