@@ -111,6 +111,7 @@ struct set {
 	_Atomic int n_fresh;
 	uint32_t stirs; /* changes whenever something comes */
 	int sleepers;
+	int arming; /* threads that arm for a sleep */
 	int nudge;
 	bool nudged;	    /* the nudge is readable */
 	_Atomic bool lost;  /* what the kernel told of items, see left() */
@@ -1400,6 +1401,7 @@ static bool arm_all_locked(struct set *s)
 	bool ret = true, stays;
 	int left;
 
+	s->arming++;
 	for (left = s->n_active; ret && left > 0; left--) {
 		struct item *it = pop_locked(s);
 
@@ -1413,6 +1415,7 @@ static bool arm_all_locked(struct set *s)
 		exi_lock(&s->lock);
 		release_locked(it, !ret || stays);
 	}
+	s->arming--;
 	return ret && s->stirs == stirs;
 }
 
@@ -1436,6 +1439,7 @@ static bool prepare(struct set *s, uint32_t stirs)
 static void pass_on(struct set *s)
 {
 	exi_lock(&s->lock);
+	s->stirs += s->arming > 0; /* it did not find what this one held */
 	if (others_sleep(s) && s->n_active &&
 	    (s->n_fresh || !arm_all_locked(s) || s->n_fresh))
 		nudge_locked(s);
@@ -1837,7 +1841,7 @@ void shim_epoll_named(int fd, int also)
 static void begin_anew(struct set *s)
 {
 	atomic_store(&s->lock.word, 0);
-	s->sleepers = 0;
+	s->sleepers = s->arming = 0;
 	exi_list_init(&s->active);
 	s->n_active = s->n_fresh = s->n_managed = 0;
 	for (int i = 0; i < s->size; i++) {
