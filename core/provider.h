@@ -146,7 +146,8 @@ struct exi_domain_ops {
 	/* In the child, single-threaded, before anything else: forget what
 	 * belongs to the parent's threads. Nothing posted survives. Where the
 	 * module is loaded afresh this is its last call: what would keep the
-	 * parent's connections alive is closed, and nothing else is touched. */
+	 * parent's connections alive is closed, d is freed, and nothing else is
+	 * touched. */
 	void (*forked)(struct exi_domain *d);
 };
 

@@ -135,6 +135,7 @@ static void forked(struct exi_domain *d)
 	exi_rma_fabric.forked();
 	exi_rma_host->fd_close(timer_fd);
 	exi_rma_host->fd_close(epoll_fd);
+	free(d);
 }
 
 const struct exi_domain_ops exi_rma_domain_ops = {

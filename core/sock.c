@@ -805,11 +805,13 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	if (sk->link)
 		exi_poller_inherited(sk, sk->link->fd);
 	if (stays(sk)) {
-		/* The fabric's memory and its code stay the parent's. */
+		/* The fabric's memory and its code stay the parent's; what the
+		 * core allocated is a copy. */
 		if (sk->link)
 			exi_fd_close(sk->link->fd);
 		free(sk->link);
 		sk->link = NULL;
+		free(sk->fab);
 		no_fabric(sk);
 	} else if (sk->link) {
 		sk->foreign_link = true;
