@@ -1663,8 +1663,9 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	exi_link_event(sk, 0);
 	exi_lock(&sk->link_lock);
 	/* The event may be of a socket that had this place before: only what
-	 * this one says counts. */
-	ended = tcp_ended(sk);
+	 * this one says counts, and before it connects the kernel says an end.
+	 * Who has no fabric reads of its end where its bytes are. */
+	ended = sk->fab ? tcp_ended(sk) : 0;
 	called = fabric_left(sk);
 	if (ended) {
 		sh = sk->sh;

@@ -6,11 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
 #include "core/core.h"
 #include "core/lifecycle.h"
+#include "core/link.h"
 #include "core/ready.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -34,10 +36,26 @@ static void what_was_closed_is_nobodys(void **state)
 	close(ends[1]);
 }
 
+/* An event of TCP that comes late, when its place is another socket's: that one is not
+ * connected yet, which poll(2) calls hung up. */
+static void what_had_the_place_before_ends_nothing(void **state)
+{
+	struct exi_sock *sk;
+	int fd = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	T_EQ(exi_core_init(), 0);
+	T_EQ(exi_sock_make(fd, EXI_ROLE_CONNECT, false, &sk), 0);
+	exi_link_tcp_event(sk);
+	T_EQ(atomic_load(&sk->sh->rx_fin), 0);
+	T_EQ(atomic_load(&sk->sh->gone), 0);
+	T_EQ(exi_close(fd), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_closed_is_nobodys),
+		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
