@@ -180,9 +180,15 @@ static bool ready(struct exi_rma_link *l, enum exi_dir dir)
 	 * it from the lock. */
 	if (exi_rma_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
 		return true;
-	if (dir == EXI_RX)
-		return exi_stream_rx_unread(&l->rx) > 0 ||
-		       exi_stream_rx_over(&l->rx) || l->rx.n_done > 0;
+	if (dir == EXI_RX) {
+		if (exi_stream_rx_unread(&l->rx) > 0 ||
+		    exi_stream_rx_over(&l->rx) || l->rx.n_done > 0)
+			return true;
+		/* A receive that is not full yet took it: nobody comes for that,
+		 * but the sender may wait for the room. */
+		exi_rma_link_report(l, false);
+		return false;
+	}
 	return exi_stream_tx_ready(&l->tx) && exi_rma_link_writable(l);
 }
 
@@ -217,6 +223,8 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	else if (dir == EXI_TX && how != EXI_WAKE_WORD && how != EXI_WAKE_BELL)
 		busy = false; /* of a link that failed, too: as in ready() */
 	busy = busy || (dir == EXI_TX && exi_rma_place_over(l));
+	if (dir == EXI_RX && !busy) /* also of what this look took */
+		exi_rma_link_report(l, true);
 	if (busy && word)
 		exi_rma_link_want_no_more(l, dir, true);
 	return busy ? -EBUSY : 0;

@@ -728,6 +728,68 @@ static void every_way_of_waiting_works(void)
 	end();
 }
 
+#define LONG 700001
+
+struct rest {
+	const char *from;
+	size_t len;
+};
+
+static void *send_rest(void *arg)
+{
+	struct rest *r = arg;
+
+	t_send_all(fd[1], r->from, r->len, 0);
+	return NULL;
+}
+
+/* As much as there is room for; how much it was. */
+static size_t send_first(const char *from, size_t len)
+{
+	size_t done = 0;
+
+	for (int refused = 0; done < len && refused < 200;) {
+		ssize_t n = t_send(fd[1], from + done, len - done,
+				   MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n > 0)
+			done += (size_t)n;
+		else
+			refused++;
+	}
+	return done;
+}
+
+/* Who finds bytes just before it sleeps gives their room back, though the receive
+ * that they are for is not full. */
+static void room_is_given_back_before_a_wait(void)
+{
+	static const int ways[] = { EXS_WAIT_ADAPTIVE, EXS_WAIT_NOTIFY,
+				    EXS_WAIT_BUSY_POLL };
+	char *out = malloc(2 * LONG), *in = out + LONG;
+
+	begin();
+	t_fill(out, LONG, 3, 0);
+	for (int i = 0; i < T_COUNT(ways) * 5; i++) {
+		size_t first;
+		struct rest rest;
+		pthread_t t;
+
+		T_OK(exs_qmodify(q, EXS_QATTR_WAIT, &ways[i / 5], sizeof(int)));
+		memset(in, 0, LONG);
+		t_post_recv(fd[0], in, LONG, MSG_WAITALL, q, i);
+		first = send_first(out, LONG - 1);
+		rest = (struct rest){ .from = out + first,
+				      .len = LONG - first };
+		t = t_thread(send_rest, &rest);
+		T_EQ(t_event_is(q, EXS_EVT_RECV, i), LONG);
+		t_thread_join(t);
+		t_check_bytes(in, LONG, 3, 0);
+	}
+	free(out);
+	end();
+}
+
 static _Atomic int signals;
 
 static void count(int sig)
@@ -906,6 +968,7 @@ static const struct t_row rows[] = {
 	T_ROW(an_epoll_loop_is_always_woken),
 	T_ROW(depth_and_events_can_be_asked_and_depth_changed),
 	T_ROW(every_way_of_waiting_works),
+	T_ROW(room_is_given_back_before_a_wait),
 	T_ROW(an_event_in_an_empty_queue_raises_the_signal),
 	T_ROW(the_handle_and_the_buffer_come_back_untouched),
 	T_ROW(queues_leave_no_descriptor_behind),
