@@ -48,6 +48,8 @@ struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 
 	if (!h)
 		return NULL;
+	/* The C library asks the kernel for addresses. */
+	exi_rma_host->fds_begin();
 	if (at &&
 	    !getnameinfo(at, len, node, sizeof(node), NULL, 0, NI_NUMERICHOST))
 		err = fi_getinfo(OFIP_VERSION, node, NULL,
@@ -60,6 +62,7 @@ struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 	}
 	if (err)
 		err = fi_getinfo(OFIP_VERSION, NULL, NULL, 0, h, &ret);
+	exi_rma_host->fds_end();
 	fi_freeinfo(h);
 	return err ? NULL : ret;
 }
@@ -103,10 +106,8 @@ const char *ofip_unfit(const struct fi_info *i)
 	return NULL;
 }
 
-/* Without addresses of IP nothing says who is reached: a provider within one
- * host does not reach another. */
-static bool reaches(const struct fi_info *i, const struct sockaddr *at,
-		    const struct sockaddr *peer)
+bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
+		  const struct sockaddr *peer)
 {
 	uint8_t ours[16], theirs[16];
 
@@ -131,7 +132,7 @@ static struct fi_info *pick(struct fi_info *all, const struct sockaddr *at,
 			      "name";
 		if (!why && at && ofip_inet(i) && !i->src_addr)
 			why = "it has no address of this connection";
-		if (!why && !reaches(i, at, peer))
+		if (!why && !ofip_reaches(i, at, peer))
 			why = "the other end is on another host";
 		if (!why)
 			return fi_dupinfo(i);

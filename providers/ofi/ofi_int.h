@@ -39,6 +39,10 @@ struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 			   const struct sockaddr *at);
 /* Why one that libfabric found is not used; null: it can be. */
 const char *ofip_unfit(const struct fi_info *i);
+/* Without addresses of IP nothing says who is reached: a provider within one host
+ * does not reach another. */
+bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
+		  const struct sockaddr *peer);
 /* Its endpoints are named by addresses of IP. */
 bool ofip_inet(const struct fi_info *i);
 /* A provider that is known to drive a device. What is not, moves bytes by the kernel

@@ -987,19 +987,22 @@ static int join(struct ofip_net *n, struct ofip_link *l, unsigned int slot)
 	return 0;
 }
 
-/* *ret_few: there is one for few, which is full or is it. */
-static struct ofip_net *net_for(const struct fi_info *i, const uint8_t at[16],
-				int *ret_slot, bool *ret_few)
+/* One that is open here is what libfabric would find again. *ret_few: there is one
+ * for few, which is full or is it. */
+static struct ofip_net *net_for(const struct sockaddr *at,
+				const struct sockaddr *peer, int *ret_slot,
+				bool *ret_few)
 {
 	struct exi_list *pos;
+	uint8_t ip[16];
 	int slot;
 
+	exi_rma_from_sockaddr(at, ip);
 	exi_list_for_each (pos, &nets) {
 		struct ofip_net *n = exi_container(pos, struct ofip_net, node);
 
-		if (memcmp(n->at, at, sizeof(n->at)) ||
-		    strcmp(n->info->fabric_attr->prov_name,
-			   i->fabric_attr->prov_name))
+		if (memcmp(n->at, ip, sizeof(ip)) ||
+		    !ofip_reaches(n->info, at, peer))
 			continue;
 		*ret_few = *ret_few || n->few;
 		slot = free_slot(n);
@@ -1020,42 +1023,51 @@ static const char *advice(bool layered, int err)
 		       : "";
 }
 
+static int open_net(const struct sockaddr *at, const struct sockaddr *peer,
+		    bool few, struct ofip_net **ret, char *why, size_t len)
+{
+	struct fi_info *info;
+	uint8_t ip[16];
+	bool layered;
+	int err = ofip_info(at, peer, &info, why, len);
+
+	if (err)
+		return err;
+	exi_rma_from_sockaddr(at, ip);
+	snprintf(why, len, "%s does not open", info->fabric_attr->prov_name);
+	layered = strstr(info->fabric_attr->prov_name, "ofi_rxm");
+	exi_rma_host->fds_begin();
+	err = make(info, ip, few, ret);
+	exi_rma_host->fds_end();
+	if (err)
+		snprintf(why + strlen(why), len - strlen(why), ": %s%s",
+			 fi_strerror(-err), advice(layered, err));
+	return err;
+}
+
 int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		  const struct sockaddr *peer)
 {
-	char why[EXI_RMA_WHY] = "no more connections";
-	struct fi_info *info;
+	char why[EXI_RMA_WHY];
 	struct ofip_net *n;
-	uint8_t ip[16];
-	bool layered = false, few = false;
-	int slot = 0, err = ofip_info(at, peer, &info, why, sizeof(why));
+	bool few = false;
+	int slot = 0, err = 0;
 
-	if (err) {
-		exi_rma_meet_complain(why);
-		return err;
-	}
-	exi_rma_from_sockaddr(at, ip);
 	pthread_mutex_lock(&nets_lock);
-	n = net_for(info, ip, &slot, &few);
-	if (n) {
-		fi_freeinfo(info);
-	} else {
-		snprintf(why, sizeof(why), "%s does not open",
-			 info->fabric_attr->prov_name);
-		layered = strstr(info->fabric_attr->prov_name, "ofi_rxm");
-		err = make(info, ip, !few, &n);
-	}
+	n = net_for(at, peer, &slot, &few);
+	if (!n)
+		err = open_net(at, peer, !few, &n, why, sizeof(why));
 	if (!err) {
 		hold(n);
 		err = join(n, l, (unsigned int)slot);
 		let_go(n);
+		if (err)
+			snprintf(why, sizeof(why), "no more connections: %s",
+				 fi_strerror(-err));
 	}
 	pthread_mutex_unlock(&nets_lock);
-	if (!err)
-		return 0;
-	snprintf(why + strlen(why), sizeof(why) - strlen(why), ": %s%s",
-		 fi_strerror(-err), advice(layered, err));
-	exi_rma_meet_complain(why);
+	if (err)
+		exi_rma_meet_complain(why);
 	return err;
 }
 

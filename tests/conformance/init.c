@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Starting the library: nothing works before, versions are checked, and
  * starting again, in threads and over fork is fine. */
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,6 +210,40 @@ static void numbers_stay_the_programs(void)
 	t_close(fd[1]);
 }
 
+static _Atomic int asked;
+
+/* Also for the libraries beneath a fabric. */
+int getifaddrs(struct ifaddrs **ret)
+{
+	int (*real)(struct ifaddrs **) = dlsym(RTLD_NEXT, "getifaddrs");
+
+	asked++;
+	return real(ret);
+}
+
+/* For these the C library opens the lowest number, in a thread of the library's:
+ * a program that closes one twice would close that. */
+static void addresses_are_not_asked_for_with_each_connection(void)
+{
+	const char *provider = getenv("EXS_OFI_PROVIDER");
+	int fd[3][2], before = 0;
+
+	t_init();
+	for (int i = 0; i < 3; i++) {
+		t_pair(T_IPV4, fd[i]);
+		t_settle_pair(fd[i][0], fd[i][1], conf_here());
+		if (i == 0)
+			before = asked;
+	}
+	/* Libfabric's sockets ask for each endpoint. */
+	if (strcmp(provider ? provider : "", "sockets"))
+		T_EQ(asked, before);
+	for (int i = 0; i < 3; i++) {
+		t_close(fd[i][0]);
+		t_close(fd[i][1]);
+	}
+}
+
 static const struct t_row rows[] = {
 	T_ROW(nothing_works_before_the_start),
 	T_ROW(an_unknown_version_is_refused_and_starts_nothing),
@@ -217,6 +253,7 @@ static const struct t_row rows[] = {
 	T_ROW(reasons_have_a_word_and_a_sentence_each),
 	T_ROW(an_idle_program_sleeps),
 	T_ROW(numbers_stay_the_programs),
+	T_ROW(addresses_are_not_asked_for_with_each_connection),
 };
 
 int main(int argc, char **argv)
