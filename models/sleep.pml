@@ -4,9 +4,9 @@
  * preload/epoll.c; exi_conn_ring() in core/link.c).
  *
  * Modelled: a set with two connections of one peer process, which sends on both from
- * two threads (LEAVES: one). Thread 0 waits in the set for ever, and receives all that it is told
- * of. Thread 1 (LEAVES) looks once, receives, and goes to other work for good. With
- * CLOSES somebody closes connection 0 at any time, whose ring may be unread.
+ * two threads (LEAVES: one). Thread 0 waits in the set for ever, and receives all that
+ * it is told of. Thread 1 (LEAVES) looks once, receives, and goes to other work for
+ * good. With CLOSES somebody closes connection 0 at any time, whose ring may be unread.
  *
  * Memory is sequentially consistent here: that a request and a record see one another
  * is what bell.pml checks.
