@@ -205,7 +205,7 @@ static bool storm(int answers, unsigned int seed)
 	pthread_t t[THREADS];
 	pid_t clients[CLIENTS];
 	socklen_t len = sizeof(at);
-	int n = 1 + (int)seed / 4 % CLIENTS, bad = 0, status;
+	int n = 1 + (int)(seed / 4 % CLIENTS), bad = 0, status;
 
 	at = (struct sockaddr_in){ .sin_family = AF_INET,
 				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -251,8 +251,8 @@ static bool run(const char *name, uint32_t how, bool one_cpu, int answers,
 		mode = how;
 		for (int i = 0; i < FDS; i++)
 			pthread_mutex_init(&held[i].lock, NULL);
-		threads = 1 + (int)seed % THREADS;
-		room = 1 + (int)(seed * 7) % 16;
+		threads = 1 + (int)(seed % THREADS);
+		room = 1 + (int)(seed * 7 % 16);
 		exit(!storm(answers, seed));
 	}
 	waitpid(pid, &status, 0);
