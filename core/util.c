@@ -214,7 +214,7 @@ uint64_t exi_random(void)
 	return r;
 }
 
-static _Atomic uint64_t numbers; /* the last; 0: a process's first is to come */
+static _Atomic uint64_t numbers; /* the next; 0: the first is to come */
 static _Atomic uint64_t secret;
 
 /* What *v is, or if it is 0, random and not 0. */
@@ -250,15 +250,7 @@ uint64_t exi_secret(uint64_t n)
 
 uint64_t exi_process_token(void)
 {
-	uint64_t t = atomic_load_explicit(&process_token, memory_order_acquire);
-	uint64_t none = 0;
-
-	if (exi_likely(t))
-		return t;
-	t = exi_random() | 1;
-	if (atomic_compare_exchange_strong(&process_token, &none, t))
-		return t;
-	return none;
+	return seeded(&process_token);
 }
 
 uint64_t exi_use_token_now = 1;
