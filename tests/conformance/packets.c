@@ -517,12 +517,10 @@ static void *call(void *arg)
 	return NULL;
 }
 
-/* Starts a call that waits, and interrupts it; again, for it may have slept for
- * something else. */
+/* Starts a call that waits, and interrupts it. */
 static void interrupt(struct caller *c)
 {
 	struct sigaction act = { .sa_handler = on_signal };
-	struct t_deadline d = t_deadline_ms(20000);
 	pthread_t t;
 
 	T_OK(sigaction(SIGUSR1, &act, NULL));
@@ -530,11 +528,7 @@ static void interrupt(struct caller *c)
 	t_fill(c->buf, LARGE, 9, 0);
 	t = t_thread(call, c);
 	T_UNTIL(atomic_load(&c->tid));
-	t_until_asleep(atomic_load(&c->tid));
-	do
-		T_EQ(pthread_kill(t, SIGUSR1), 0);
-	while (t_tick(&d) && !atomic_load(&c->over));
-	T(atomic_load(&c->over));
+	t_interrupt(atomic_load(&c->tid), &c->over);
 	t_thread_join(t);
 	free(c->buf);
 }

@@ -127,6 +127,7 @@ static void a_time_out_with_nothing_is_zero(void)
 struct later {
 	int n;
 	_Atomic pid_t waiter;
+	_Atomic bool over;
 };
 
 static void *complete_when_asleep(void *arg)
@@ -284,30 +285,33 @@ static void *interrupt_when_asleep(void *arg)
 {
 	struct later *l = arg;
 
-	t_until_asleep(l->waiter);
-	syscall(SYS_tgkill, getpid(), l->waiter, SIGUSR1);
+	t_interrupt(l->waiter, &l->over);
 	return NULL;
+}
+
+static void dequeue_interrupted(int cnt, exs_event_t *e)
+{
+	struct later l = { .waiter = syscall(SYS_gettid) };
+	pthread_t t = t_thread(interrupt_when_asleep, &l);
+
+	T_ERR(dequeue(cnt, -1, e), EINTR);
+	l.over = true;
+	t_thread_join(t);
 }
 
 static void a_signal_loses_no_event(void)
 {
 	struct sigaction act = { .sa_handler = nothing };
-	struct later l = { .waiter = syscall(SYS_gettid) };
 	exs_event_t e[4];
-	pthread_t t;
 	int i;
 
 	begin();
 	sigaction(SIGUSR1, &act, NULL);
 	for (i = 0; i < 3; i++)
 		post(i);
-	t = t_thread(interrupt_when_asleep, &l);
-	T_ERR(dequeue(1, -1, e), EINTR);
-	t_thread_join(t);
+	dequeue_interrupted(1, e);
 	complete(1);
-	t = t_thread(interrupt_when_asleep, &l);
-	T_ERR(dequeue(-3, -1, e), EINTR);
-	t_thread_join(t);
+	dequeue_interrupted(-3, e);
 	complete(2);
 	T_EQ(dequeue(-3, -1, e), 3);
 	events_are(e, 3, 0);

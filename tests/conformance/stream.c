@@ -396,6 +396,7 @@ CONF_DUO(shutting_both_ways_ends_both, both_down_a, both_down_b)
 struct blocked {
 	int s;
 	_Atomic pid_t tid;
+	_Atomic bool over;
 	ssize_t result;
 	int err;
 	int64_t end_ns;
@@ -410,6 +411,7 @@ static void *blocked_recv(void *arg)
 	b->result = t_recv(b->s, &byte, 1, 0);
 	b->err = errno;
 	b->end_ns = t_now_ns();
+	b->over = true;
 	return NULL;
 }
 
@@ -714,8 +716,7 @@ static void eintr_a(int s, int ctl)
 	sigaction(SIGUSR1, &act, NULL);
 	t = t_thread(blocked_recv, &b);
 	T_UNTIL(b.tid != 0);
-	t_until_asleep(b.tid);
-	pthread_kill(t, SIGUSR1);
+	t_interrupt(b.tid, &b.over);
 	t_thread_join(t);
 	T_EQ(b.result, -1);
 	T_EQ(b.err, EINTR);

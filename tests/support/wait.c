@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,17 @@ void t_until_asleep(pid_t tid)
 			t_fail(__FILE__, __LINE__, "thread %d never sleeps",
 			       tid);
 	}
+}
+
+void t_interrupt(pid_t tid, const _Atomic bool *over)
+{
+	t_until_asleep(tid);
+	T_UNTIL(({
+		int err = tgkill(getpid(), tid, SIGUSR1);
+
+		T(!err || *over); /* it may be gone by then */
+		*over;
+	}));
 }
 
 /* Its threads; of those of a name the first: who is made by it has it, too. */

@@ -29,6 +29,10 @@ bool t_readable(int fd, int ms);
 /* The thread of this process sleeps in the kernel: waits until it does. */
 void t_until_asleep(pid_t tid);
 
+/* Once the thread sleeps, SIGUSR1 to it until what it does is over: more than
+ * one, for it may have slept for something else. */
+void t_interrupt(pid_t tid, const _Atomic bool *over);
+
 /* Each thread of a process is in this state, by /proc's letter: 'T' stopped; of
  * one that was killed 'Z' is left, alone, when its descriptors are closed. */
 void t_until_all(pid_t pid, char state);
