@@ -438,10 +438,8 @@ static bool end_counts(struct exi_sock *sk, struct exi_half *h)
 static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 {
 	account(h, n, false);
-	if (h->mode == EXI_MODE_LEFT && (h->left -= (size_t)n) == 0) {
-		h->mode = EXI_MODE_RING;
-		exi_resume_watch_locked(sk);
-	}
+	if (h->mode == EXI_MODE_LEFT)
+		exi_switch_read_locked(sk, (size_t)n);
 	if (h->mode == EXI_MODE_BACK)
 		h->back += (uint64_t)n;
 	return n;

@@ -382,15 +382,29 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	return 0;
 }
 
+static void left_is_locked(struct exi_sock *sk, uint64_t left)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	set_left(h, left);
+	if (left)
+		return;
+	exi_resume_watch_locked(sk);
+	exi_sock_kick_locked(sk, EXI_RX);
+}
+
+void exi_switch_read_locked(struct exi_sock *sk, size_t n)
+{
+	left_is_locked(sk, sk->sh->half[EXI_RX].left - n);
+}
+
 void exi_switch_left_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	uint64_t got;
 
 	if (bytes_read(sk, h->target, &got) == 0 && got <= h->target)
-		set_left(h, h->target - got);
-	if (h->mode == EXI_MODE_RING)
-		exi_resume_watch_locked(sk);
+		left_is_locked(sk, h->target - got);
 }
 
 void exi_switch_giveback_locked(struct exi_sock *sk)

@@ -32,7 +32,10 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
  * the next send, or by the service. */
 void exi_switch_drain_locked(struct exi_sock *sk);
 
-/* Receiver in EXI_MODE_LEFT, RX lock held: recomputes what is left. */
+/* Receiver in EXI_MODE_LEFT, RX lock held: n bytes of TCP were read; recomputes
+ * what is left. Who reads the last of them wakes all who wait: they asked the
+ * kernel, and what comes next is in the ring. */
+void exi_switch_read_locked(struct exi_sock *sk, size_t n);
 void exi_switch_left_locked(struct exi_sock *sk);
 
 /* Both directions to TCP: begun. The service does the rest. */
