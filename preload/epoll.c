@@ -1389,12 +1389,27 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	return p.n;
 }
 
+/* The kernel's level, of which its set told once: another thread than the one that
+ * was told is to know of it. */
+static bool there_on_tcp(struct item *it)
+{
+	const struct exi_shared *sh = exi_sock_shared(it->sk);
+	struct saw saw;
+
+	if (it->disabled || (it->events & EPOLLET) ||
+	    (sh->half[EXI_RX].mode == EXI_MODE_RING &&
+	     sh->half[EXI_TX].mode == EXI_MODE_RING))
+		return false;
+	return look(it, &saw) & (interest(it) | EPOLLERR | EPOLLHUP);
+}
+
 /* Arms what is active: false when there is something already. What had something
  * lately stays among the active, to be looked at when a sleep ends: then its peer
  * need not ring any more, and a peer of several rings for one of them. The sleep is
  * a new one each time. Who hears its ring and looks before all are armed would not
- * have looked at all: so nothing may have come meanwhile. */
-static bool arm_all_locked(struct set *s)
+ * have looked at all: so nothing may have come meanwhile. looked: at each of them,
+ * by this thread, and the kernel tells of what came to TCP since. */
+static bool arm_all_locked(struct set *s, bool looked)
 {
 	uint32_t stirs = s->stirs;
 	uint64_t ticks = exi_ticks(), sleep = exi_ready_sleep();
@@ -1411,7 +1426,8 @@ static bool arm_all_locked(struct set *s)
 		exi_unlock(&s->lock);
 		/* Armed and active, it rang since it was looked at. */
 		disarm(it);
-		ret = arm(it, stays ? sleep : 0);
+		ret = arm(it, stays ? sleep : 0) &&
+		      (looked || !there_on_tcp(it));
 		exi_lock(&s->lock);
 		release_locked(it, !ret || stays);
 	}
@@ -1428,7 +1444,7 @@ static bool prepare(struct set *s, uint32_t stirs)
 	exi_lock(&s->lock);
 	/* What was added or changed meanwhile was not looked at, and what is there
 	 * already rings nobody. */
-	ret = s->stirs == stirs && arm_all_locked(s);
+	ret = s->stirs == stirs && arm_all_locked(s, true);
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
 	return ret;
@@ -1441,7 +1457,7 @@ static void pass_on(struct set *s)
 	exi_lock(&s->lock);
 	s->stirs += s->arming > 0; /* it did not find what this one held */
 	if (others_sleep(s) && s->n_active &&
-	    (s->n_fresh || !arm_all_locked(s) || s->n_fresh))
+	    (s->n_fresh || !arm_all_locked(s, false) || s->n_fresh))
 		nudge_locked(s);
 	exi_unlock(&s->lock);
 }

@@ -206,6 +206,9 @@ def main():
                       for part in parts(flags, chosen)]
                 for way in ['native', *ways]}
     native, _ = joined(jobs['native'])
+    for name in sorted(k for k in native if 'HUNG' in native[k]):
+        print('%s hangs natively: the row is wrong' % name)
+        good = False
     counts = {}
     for way in ways:
         rows, said = joined(jobs[way])

@@ -1555,6 +1555,47 @@ ROW(epoll_oneshot_wakes_one_thread)
 	say("woken %d", woken);
 }
 
+static void *told_in_thread(void *arg)
+{
+	struct epoll_event e;
+	int64_t end = now_ns() + 1500000000;
+
+	woken += epoll_wait(set, &e, 1, 2000) == 1 && now_ns() < end;
+	return NULL;
+}
+
+/* Nobody takes what they are told of. */
+static void told_of_a_level(void)
+{
+	pthread_t t[3];
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t[i], NULL, told_in_thread, NULL);
+	pass_ms(60);
+	put_text(peer, "x");
+	for (int i = 0; i < 3; i++)
+		pthread_join(t[i], NULL);
+	say("told %d", woken);
+}
+
+ROW(epoll_level_tells_each_thread)
+{
+	a_set(EPOLLIN);
+	told_of_a_level();
+}
+
+/* An urgent byte takes the connection to TCP, where the set knew it as another. */
+ROW(epoll_level_tells_each_thread_on_tcp)
+{
+	char c;
+
+	a_set(EPOLLIN);
+	is("urgent", send(peer, "!", 1, MSG_OOB));
+	poll_one("poll", here, POLLPRI, 1000);
+	is("take", recv(here, &c, 1, MSG_OOB));
+	told_of_a_level();
+}
+
 /* Threads of which each goes on when all three have something. */
 static int three[3][2];
 static uint32_t three_flags;
