@@ -39,7 +39,9 @@
 #define IDLE_TICKS 2000000
 #define IDLE_LOOKS 16
 #define MANY	   256
-/* exi_ticks() after which the kernel is asked though fabrics have events. */
+/* Where the kernel told nothing so often, it is not asked again for so many
+ * exi_ticks() while fabrics have events. */
+#define QUIET_ASKS   16
 #define KERNEL_TICKS 50000
 
 /* In a tag the low bits are the descriptor, whether it is its link that tells,
@@ -118,7 +120,10 @@ struct set {
 	_Atomic bool outer; /* its own descriptor is waited on */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
-	_Atomic uint64_t asked; /* exi_ticks() of the last look at the kernel */
+	/* Looks at the kernel; hints, the last one wins: */
+	_Atomic uint64_t asked; /* exi_ticks() */
+	_Atomic int quiet;	/* how many in a row told nothing */
+	_Atomic bool filled;	/* it had more than there was room for */
 	struct exi_spin spin;
 	struct item *spares[SPARES];
 	int n_spares;
@@ -1477,35 +1482,53 @@ static int until(uint64_t deadline)
 static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 {
 	int n = take(s, s->fd, ev, max, 0, NULL, false);
+	int quiet = atomic_load_explicit(&s->quiet, memory_order_relaxed);
 
+	quiet = n > 0 ? 0 : quiet < QUIET_ASKS ? quiet + 1 : quiet;
+	atomic_store_explicit(&s->quiet, quiet, memory_order_relaxed);
+	atomic_store_explicit(&s->filled, n == max, memory_order_relaxed);
 	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
 	return n == -ETIMEDOUT ? 0 : n;
 }
 
-/* Nothing: all that was active was looked at since the set's stirs were those. */
+/* What the kernel has belongs to what a wait returns: unless it has had nothing for
+ * long, when what comes a moment later is as good as what comes a moment after. */
+static bool kernel_is_due(const struct set *s)
+{
+	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
+		       QUIET_ASKS ||
+	       exi_ticks() - atomic_load_explicit(&s->asked,
+						  memory_order_relaxed) >
+		       KERNEL_TICKS;
+}
+
+/* Nothing: all that was active was looked at since the set's stirs were those. The
+ * kernel goes first, for it may tell of what fabrics have, but not twice in a row
+ * where it leaves no room. Before a sleep it need not be asked. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		     uint64_t deadline, bool at_once, uint32_t *ret_stirs)
 {
-	int n, k = 0;
+	bool first = (at_once || s->n_active) && kernel_is_due(s) &&
+		     !(s->filled && s->n_active);
+	int n = 0, k;
 
-	/* With little room fabrics that always have something would leave none
-	 * for what the kernel knows. */
-	if (exi_ticks() - s->asked > KERNEL_TICKS && s->n_active >= max) {
-		k = ask_kernel(s, ev, max);
-		if (k < 0)
-			return k;
+	s->filled = false;
+	if (first) {
+		n = ask_kernel(s, ev, max);
+		if (n < 0)
+			return n;
 	}
-	n = k + collect(s, ev + k, max - k, false);
-	if (k)
-		return n;
+	n += collect(s, ev + n, max - n, false);
 	if (n == 0 && !at_once)
 		n = spin(s, ev, max, deadline);
-	if (n == max || (n > 0 && exi_ticks() - s->asked < KERNEL_TICKS))
+	if (n == max || (n > 0 && (first || !kernel_is_due(s))))
 		return n;
-	k = ask_kernel(s, ev + n, max - n);
-	if (k < 0)
-		return n ? n : k;
-	n += k;
+	if (!first && (n > 0 || at_once)) {
+		k = ask_kernel(s, ev + n, max - n);
+		if (k < 0)
+			return n ? n : k;
+		n += k;
+	}
 	if (n)
 		return n;
 	exi_lock(&s->lock);

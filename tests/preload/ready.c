@@ -1555,6 +1555,34 @@ ROW(epoll_oneshot_wakes_one_thread)
 	say("woken %d", woken);
 }
 
+/* What is ready is told at once, wherever it comes from. */
+ROW(epoll_all_that_is_ready)
+{
+	int p[2], bad = 0;
+
+	a_set(EPOLLIN);
+	is("pipe", pipe(p));
+	is("add", add(set, p[0], EPOLLIN));
+	for (int i = 0; i < 200 && !bad; i++) {
+		struct epoll_event e[4];
+		char buf[64];
+
+		bad = epoll_wait(set, e, 4, 0) != 0;
+		if (i % 2)
+			bad += write(p[1], "x", 1) != 1;
+		put_text(peer, "x");
+		if (!(i % 2))
+			bad += write(p[1], "x", 1) != 1;
+		while (poll(&(struct pollfd){ here, POLLIN, 0 }, 1, 1000) != 1)
+			;
+		for (int again = 0; again < 2; again++)
+			bad += epoll_wait(set, e, 4, 1000) != 2;
+		bad += recv(here, buf, sizeof(buf), 0) != 1;
+		bad += read(p[0], buf, sizeof(buf)) != 1;
+	}
+	say("bad %d", bad);
+}
+
 static void *told_in_thread(void *arg)
 {
 	struct epoll_event e;
