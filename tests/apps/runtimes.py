@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Event loops and threads of python, node.js and Java."""
 
+import importlib.util
 import os
+import re
 import sys
 
 import common
-from common import (HERE, Server, everywhere, free_port, need, output)
+from common import (HERE, Server, Shim, everywhere, fail, free_port, native,
+                    need, output, skip)
 
 
 def serve_and_talk(program, *command):
@@ -37,3 +40,41 @@ def java():
     output(['javac', '-d', common.folder, os.path.join(HERE, 'Nio.java')])
     serve_and_talk('java', 'java', '-XX:TieredStopAtLevel=1', '-Xshare:auto',
                    '-cp', common.folder, 'Nio')
+
+
+# Of python's own tests those of sockets, and of what is made of them. Their
+# resources: no other host is asked for anything.
+PYTHON = {
+    'test_asyncore': [], 'test_epoll': [], 'test_ftplib': [],
+    'test_httpservers': [], 'test_poll': [], 'test_selectors': [],
+    'test_smtplib': [], 'test_socket': [],
+    'test_socketserver': ['-u', 'network'], 'test_ssl': [],
+    'test_xmlrpc': [],
+}
+# An edge may be told twice when a connection leaves TCP, see exs-run(1).
+TWICE = {'FAIL: test_control_and_wait'}
+
+
+def python_tests():
+    def run(command, name):
+        said = output(
+            command(sys.executable, '-m', 'test', '-v', *PYTHON[name],
+                    '-i', 'ThreadedVSOCK*', name),  # hangs where there is none
+            status=None, cwd=common.folder).decode(errors='replace')
+        ran = re.search(r'^Ran (\d+) tests', said, re.M)
+        if not ran:
+            fail('%s runs no tests:\n%s' % (name, said[-2000:]))
+        return ran[1], set(re.findall(r'^(?:FAIL|ERROR): \w+', said, re.M)), \
+            said
+
+    if not importlib.util.find_spec('test.test_socket'):
+        skip("python's own tests are not installed")
+    os.environ['EXS_UPGRADE'] = 'connect'
+    shim = Shim('met at once')
+    for name in PYTHON:
+        count, bad, _ = run(native, name)
+        ran, worse, said = run(shim.command, name)
+        if ran != count or worse - bad - TWICE:
+            fail('%s: %s of %s tests, %s\n%s' %
+                 (name, ran, count, worse - bad, said[-4000:]))
+    shim.on_fabric('python3')
