@@ -645,6 +645,8 @@ static struct set *make_set(int epfd)
 	s->outer = false;
 	s->lost = false;
 	s->n_managed = 0;
+	s->quiet = 0;
+	s->filled = false;
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
 	s->n_active = 0;
@@ -1492,7 +1494,7 @@ static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 }
 
 /* What the kernel has belongs to what a wait returns: unless it has had nothing for
- * long, when what comes a moment later is as good as what comes a moment after. */
+ * long, when what it has now may as well have come a moment later. */
 static bool kernel_is_due(const struct set *s)
 {
 	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
