@@ -56,6 +56,10 @@ static void device_event(struct ibv_context *ctx)
 		case IBV_EVENT_CQ_ERR:
 		case IBV_EVENT_SRQ_ERR:
 			break;
+		case IBV_EVENT_PORT_ACTIVE:
+			verbsp_meet_unpark();
+			failed.ctx = NULL;
+			break;
 		default:
 			failed.ctx = NULL;
 		}

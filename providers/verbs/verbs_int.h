@@ -171,6 +171,9 @@ void verbsp_domain_forked(void);
  * and let go for calls of the core. */
 bool verbsp_meet_event(void);
 
+/* A port is up, or a device gone: lets go of what waited for it. The same lock. */
+void verbsp_meet_unpark(void);
+
 /* Of struct exi_rma_fabric. */
 uint16_t verbsp_port_for(uint16_t tcp);
 int verbsp_meet_listen(int family, uint16_t port, void **ret);

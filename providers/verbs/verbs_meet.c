@@ -10,6 +10,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,84 @@ uint16_t verbsp_port_for(uint16_t tcp)
 	uint32_t port = tcp + exi_rma_host->config()->verbs_port_offset;
 
 	return (uint16_t)(port > UINT16_MAX ? port - 64512 : port);
+}
+
+/* --- letting go ---------------------------------------------------------- */
+
+/* Of a connection whose port is down the kernel cannot tell the other end that it
+ * is over. Soft RoCE fails for good when it tries: its connection manager hears
+ * nothing any more, also when the port is up again, and may keep who lets go of a
+ * connection until it has something else to say. So that waits for the port. */
+struct parked {
+	struct exi_list node;
+	struct rdma_cm_id *id;
+};
+
+/* Under the service lock. */
+static struct exi_list parked = EXI_LIST_INIT(parked);
+
+static bool interface_is_up(const struct sockaddr *at)
+{
+	uint8_t wanted[16], ip[16];
+	struct ifaddrs *all, *i;
+	bool up = false;
+
+	if (getifaddrs(&all))
+		return true;
+	exi_rma_from_sockaddr(at, wanted);
+	for (i = all; i && !up; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != at->sa_family)
+			continue;
+		exi_rma_from_sockaddr(i->ifa_addr, ip);
+		up = i->ifa_flags & IFF_UP && !memcmp(ip, wanted, sizeof(ip));
+	}
+	freeifaddrs(all);
+	return up;
+}
+
+/* What is sent fails as soon as the interface is down, and the port is down a
+ * moment later. False of a device that is gone, and of iWARP, where it is TCP that
+ * tells the other end. */
+static bool port_is_down(struct rdma_cm_id *id)
+{
+	struct ibv_port_attr port;
+
+	if (!id->verbs ||
+	    id->verbs->device->transport_type == IBV_TRANSPORT_IWARP ||
+	    ibv_query_port(id->verbs, id->port_num, &port))
+		return false;
+	if (port.state != IBV_PORT_ACTIVE &&
+	    port.state != IBV_PORT_ACTIVE_DEFER)
+		return true;
+	return !interface_is_up(rdma_get_local_addr(id));
+}
+
+static void let_go(struct rdma_cm_id *id)
+{
+	struct parked *p = port_is_down(id) ? malloc(sizeof(*p)) : NULL;
+
+	if (!p) {
+		rdma_destroy_id(id);
+		return;
+	}
+	id->context = NULL;
+	p->id = id;
+	exi_list_add_tail(&parked, &p->node);
+}
+
+void verbsp_meet_unpark(void)
+{
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &parked) {
+		struct parked *p = exi_container(pos, struct parked, node);
+
+		if (port_is_down(p->id))
+			continue;
+		exi_list_del(&p->node);
+		rdma_destroy_id(p->id);
+		free(p);
+	}
 }
 
 /* Until the other end has proved itself it writes nowhere: an rkey can be
@@ -135,7 +215,7 @@ void verbsp_meet_part(struct exi_rma_link *r)
 	if (l->qp)
 		rdma_destroy_qp(l->id);
 	l->qp = NULL;
-	rdma_destroy_id(l->id);
+	let_go(l->id);
 	l->id = NULL;
 }
 
@@ -297,7 +377,7 @@ uint16_t verbsp_meet_port_of(const void *listener)
 void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r)
 {
 	rdma_reject(asker, r, sizeof(*r));
-	rdma_destroy_id(asker);
+	let_go(asker);
 }
 
 /* It stays the link's, which goes when the core was told. */
@@ -429,8 +509,10 @@ bool verbsp_meet_event(void)
 		on_request(id, port, front, data, len);
 		return true;
 	}
-	if (!l) /* a listener's device went */
+	if (!l) { /* a listener's device went, or one's that was let go */
+		verbsp_meet_unpark();
 		return true;
+	}
 	switch (type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		on_address(l);
@@ -481,11 +563,12 @@ void verbsp_meet_sever(struct exi_rma_link *r)
 	/* Before the queue pair: who takes completions posts on it. */
 	verbsp_net_leave(l);
 	if (l->qp) {
-		rdma_disconnect(l->id);
+		if (!port_is_down(l->id))
+			rdma_disconnect(l->id);
 		rdma_destroy_qp(l->id);
 	}
 	if (l->id)
-		rdma_destroy_id(l->id);
+		let_go(l->id);
 	l->qp = NULL;
 	l->id = NULL;
 }

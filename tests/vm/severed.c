@@ -59,8 +59,14 @@ static void device(void)
 	command("rdma link delete rxe0 &", "rdma link delete siw0 &");
 }
 
-/* Made anew, also after a link that was down: what soft RoCE's connection
- * manager could not send then it never sends. */
+static void port_again(void)
+{
+	T_EQ(system("ip link set veth0 up; "
+		    "until rdma link show rxe0/1 | grep -q 'state ACTIVE'; do "
+		    "sleep 0.05; done"),
+	     0);
+}
+
 static void repair(void)
 {
 	static const char again[] =
@@ -95,7 +101,19 @@ static struct plan plan;
 static struct shared {
 	_Atomic int failed;
 	_Atomic int ended;
+	_Atomic int repaired;
 } * shared;
+
+/* No process ends while its port is down: the kernel would say so for it, and
+ * soft RoCE fails then. A repairs. */
+static void await_port(bool a)
+{
+	if (a)
+		port_again();
+	if (a)
+		shared->repaired = 1;
+	T_UNTIL(shared->repaired);
+}
 
 struct stream {
 	int s;
@@ -218,6 +236,8 @@ static void end_b(int s, int ctl)
 		t_thread_join(failing);
 	gone_on(s);
 	t_close(s);
+	if (plan.fails == port)
+		await_port(false);
 }
 
 /* The loan is repaid in part; how many bytes. */
@@ -261,6 +281,8 @@ static void transfer(const struct plan *p)
 	t_thread_join(sender);
 	gone_on(out.s);
 	t_close(out.s);
+	if (plan.fails == port)
+		await_port(true);
 	t_peer_join(&peer);
 }
 
@@ -330,17 +352,23 @@ static void a_queue_pair_fails_while_bytes_are_on_loan(void)
 		queue_pair, { LONG_ONE, LONG_ONE }, .loaned = true });
 }
 
+/* The device is not the worse for it. */
+static void serves_again(void)
+{
+	apart(&(struct plan){ queue_pair, { LONG_ONE, LONG_ONE }, .at = 1 });
+}
+
 static void a_port_goes_down_in_mid_transfer(void)
 {
 	apart(&(struct plan){ port, { LONG_ONE, LONG_ONE }, .at = 100000 });
-	repair();
+	serves_again();
 }
 
 static void a_port_goes_down_while_bytes_are_on_loan(void)
 {
 	apart(&(struct plan){
 		port, { LONG_ONE, LONG_ONE }, .at = 100000, .loaned = true });
-	repair();
+	serves_again();
 }
 
 static void a_device_is_removed_in_mid_transfer(void)
@@ -468,6 +496,8 @@ static void placed_end(int s, bool a)
 	t_thread_join(sender);
 	gone_on(s);
 	t_close(s);
+	if (placed.fails == port)
+		await_port(a);
 }
 
 static void placed_b(int s, int ctl)
@@ -606,7 +636,7 @@ static void a_queue_pair_fails_while_bytes_are_placed(void)
 static void a_port_goes_down_while_bytes_are_placed(void)
 {
 	transfer_placed(&(struct placed){ port });
-	repair();
+	serves_again();
 }
 
 static void a_device_is_removed_while_bytes_are_placed(void)
