@@ -539,6 +539,10 @@ static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 		err = make_qp(n, l);
 	if (err)
 		return err;
+	/* It may have the number of one that is gone, for which things came after
+	 * it left; the device has no more of them. */
+	verbsp_net_take(&n->rma);
+	give_back(n);
 	l->rma.net = &n->rma;
 	l->slot = slot;
 	n->rma.write_max = write_max(l->id);

@@ -11,6 +11,7 @@ static _Atomic(struct ibv_qp *) last;
 /* While it is held no queue pair goes. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 void (*vm_qp_made)(struct ibv_qp *qp);
+void (*vm_qp_leaves)(struct ibv_qp *qp);
 
 struct ibv_qp *vm_last_qp(void)
 {
@@ -60,4 +61,15 @@ int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd,
 	if (vm_qp_made)
 		vm_qp_made(id->qp);
 	return 0;
+}
+
+int rdma_disconnect(struct rdma_cm_id *id)
+{
+	int (*next)(struct rdma_cm_id *);
+
+	*(void **)&next =
+		dlsym(dlopen("librdmacm.so.1", RTLD_NOW), "rdma_disconnect");
+	if (vm_qp_leaves)
+		vm_qp_leaves(id->qp);
+	return next(id);
 }

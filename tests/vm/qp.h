@@ -16,5 +16,7 @@ void vm_qp_let_go(void);
 
 /* Null, or called with each that is made. */
 extern void (*vm_qp_made)(struct ibv_qp *qp);
+/* The same, before it is disconnected. */
+extern void (*vm_qp_leaves)(struct ibv_qp *qp);
 
 #endif

@@ -906,6 +906,96 @@ static void a_peer_that_read_everything_and_closed_leaves_no_reset(void)
 	t_close(s);
 }
 
+/* --- the next queue pair ------------------------------------------------- */
+
+static int line; /* to who sends late */
+static struct ibv_wc late;
+static struct ibv_cq *of_late;
+static int (*look)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+
+static int see_nothing(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	return 0;
+}
+
+static int see_late(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+{
+	if (cq != of_late)
+		return look(cq, n, wc);
+	cq->context->ops.poll_cq = look;
+	*wc = late;
+	return 1;
+}
+
+/* Something more comes for it, and is not seen before the next is there. */
+static void goes(struct ibv_qp *qp)
+{
+	vm_qp_leaves = NULL;
+	t_tell(line, 1);
+	of_late = qp->recv_cq;
+	T_UNTIL(ibv_poll_cq(of_late, 1, &late) == 1);
+	look = qp->context->ops.poll_cq;
+	qp->context->ops.poll_cq = see_nothing;
+}
+
+static void is_next(struct ibv_qp *qp)
+{
+	vm_qp_made = NULL;
+	qp->context->ops.poll_cq = see_late;
+}
+
+static void send_late(struct ibv_qp *qp)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+
+	T(vm_qp_hold(qp));
+	T_EQ(ibv_post_send(qp, &wr, &bad), 0);
+	vm_qp_let_go();
+}
+
+static void sends_late(int ctl, void *arg)
+{
+	struct ibv_qp *first;
+	struct t_addr at;
+	int l, s[2];
+
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(ctl, (uint64_t)t_port_of(l));
+	s[0] = t_accept(l);
+	t_settle(s[0], on_verbs);
+	first = vm_last_qp();
+	t_expect(ctl, 1);
+	send_late(first);
+	s[1] = t_accept(l);
+	t_settle(s[1], on_verbs);
+	t_close(s[0]);
+	t_close(s[1]);
+	t_close(l);
+}
+
+/* Soft iWARP numbers the next as it did the last. */
+static void what_comes_for_the_last_queue_pair_is_not_taken_for_the_next(void)
+{
+	struct t_peer peer;
+	struct t_addr at;
+	int s;
+
+	t_peer_start(&peer, sends_late, NULL);
+	t_init();
+	line = peer.ctl;
+	at = t_loopback(T_IPV4, (int)t_ask(line));
+	s = t_connect(&at);
+	t_settle(s, on_verbs);
+	vm_qp_leaves = goes;
+	vm_qp_made = is_next;
+	t_close(s);
+	s = t_connect(&at);
+	t_settle(s, on_verbs);
+	t_close(s);
+	t_peer_join(&peer);
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(a_queue_pair_fails_in_mid_transfer, 200),
 	T_ROW_LONG(a_queue_pair_fails_while_events_are_awaited, 200),
@@ -919,6 +1009,8 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
 	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
+	T_ROW_LONG(what_comes_for_the_last_queue_pair_is_not_taken_for_the_next,
+		   60),
 /* on siw0 in the long test only: it waits for 15 s */
 #define PATIENT 1
 	T_ROW_LONG(who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever,
