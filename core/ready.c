@@ -11,6 +11,7 @@
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/packet.h"
+#include "core/resume.h"
 
 #define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -31,11 +32,25 @@ static uint32_t lowat(const struct exi_sock *sk)
 	return atomic_load_explicit(&sk->sh->lowat, memory_order_relaxed);
 }
 
+/* Those that may be read from TCP. */
+static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	ssize_t may = SSIZE_MAX;
+	size_t n;
+
+	if (exi_unlikely(atomic_load(&h->untaken)) && h->mode == EXI_MODE_BACK)
+		may = exi_resume_look_locked(sk, (size_t)may);
+	if (h->mode == EXI_MODE_RING || may <= 0)
+		return 0;
+	n = sk->tcp->ops->unread(sk->tcp);
+	return n < (size_t)may ? n : (size_t)may;
+}
+
 /* Bytes on TCP and, where nothing of TCP comes before them, in the ring. The
  * lock is held. */
 static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 {
-	size_t n = h->mode == EXI_MODE_RING ? 0 : sk->tcp->ops->unread(sk->tcp);
+	size_t n = tcp_unread_locked(sk, h);
 
 	if (h->mode == EXI_MODE_LEFT && n > h->left)
 		n = h->left;
@@ -69,6 +84,7 @@ static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
 static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		    struct exi_ready *ret)
 {
+	bool kept = exi_resume_keeps_locked(sk);
 	/* Before the look at the ring, as in receiving. */
 	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
 
@@ -76,6 +92,8 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
+		if (kept)
+			ret->kernel &= ~(POLLIN | POLLRDNORM);
 		if (h->mode == EXI_MODE_LEFT)
 			look_end(sk, h, events, ret);
 		/* As arm_next_locked(), or who waits would look for ever. */

@@ -7,6 +7,8 @@
 #ifndef EXI_CORE_RESUME_H
 #define EXI_CORE_RESUME_H
 
+#include <errno.h>
+
 #include "core/sock.h"
 
 /* The pair link of a fabric between hosts hung up; both locks are held, and TCP
@@ -23,6 +25,17 @@ bool exi_resume_closed_locked(struct exi_sock *sk);
  * goes on: what there is lies in the ring, which is to be read. -EPROTO: the peer
  * broke the protocol, and both directions are broken. */
 ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
+
+/* Receiver, RX lock held: what lies on TCP is not to be read, or not yet. Who waits
+ * is kicked when that changes. */
+static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	return exi_unlikely(atomic_load(&h->untaken)) &&
+	       h->mode == EXI_MODE_BACK &&
+	       exi_resume_look_locked(sk, 1) == -EAGAIN;
+}
 
 /* Receiver, RX lock held: reading the ring from here on, so TCP is readable only
  * if the sender has left the fabric; or not any more. The service watches it. */

@@ -36,6 +36,7 @@
 #include "core/futex.h"
 #include "core/poller.h"
 #include "core/ready.h"
+#include "core/resume.h"
 
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
@@ -459,6 +460,8 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 		p[1].fd = -1;
 	if (!exi_sock_lock(sk, fd, dir, &sh))
 		return -EBADF;
+	if (dir == EXI_RX && exi_resume_keeps_locked(sk))
+		p[0].fd = -1;
 	if (sh->half[dir].mode == EXI_MODE_RING || sh->half[dir].err) {
 		exi_half_unlock(&sh->half[dir]);
 		return 0;

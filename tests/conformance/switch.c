@@ -182,6 +182,43 @@ static void threads_may_downgrade_and_adopt_at_once(void)
 	t_close(fd[1]);
 }
 
+static void *takes_back(void *arg)
+{
+	T_OK(exs_x_downgrade(*(int *)arg));
+	return NULL;
+}
+
+/* Bytes that come back by TCP are told of when the next call gives them. */
+static void what_is_told_of_on_the_way_back_can_be_received(void)
+{
+	int fd[2], i, rounds = 50;
+	char buf[100] = { 0 };
+	exs_qhandle_t q;
+	pthread_t t;
+
+	conf_pair(fd);
+	q = T_OK(exs_qcreate(1));
+	for (i = 0; i < rounds; i++) {
+		exs_pollfd_t p = { .exs_fd = fd[1], .exs_events = EXS_POLLIN };
+
+		t_send_all(fd[0], buf, sizeof(buf), 0);
+		t = t_thread(takes_back, &fd[1]);
+		T_UNTIL(!strcmp(t_info(fd[1]).exs_x_rx_fabric, "tcp"));
+		for (size_t n = 0; n < sizeof(buf);) {
+			T_OK(exs_poll(&p, 1, 0, q, NULL));
+			t_event(q);
+			n += (size_t)T_OK(t_recv(fd[1], buf, sizeof(buf) - n,
+						 MSG_DONTWAIT));
+		}
+		t_thread_join(t);
+		T_OK(exs_x_adopt(fd[1]));
+		t_settle_pair(fd[0], fd[1], conf_here());
+	}
+	T_OK(exs_qdelete(q));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static void adopt_plain_pair(int early_bytes)
 {
 	char buf[20000] = { 0 };
@@ -428,6 +465,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_was_taken_back_can_be_adopted_again),
 	T_ROW(both_ends_may_downgrade_and_adopt),
 	T_ROW(threads_may_downgrade_and_adopt_at_once),
+	T_ROW(what_is_told_of_on_the_way_back_can_be_received),
 	T_ROW(a_plain_pair_can_be_adopted),
 	T_ROW(a_plain_pair_that_was_used_can_be_adopted),
 	T_ROW(a_corked_sender_with_a_backlog_moves_on),
