@@ -155,8 +155,11 @@ static void *back_and_forth(void *arg)
 /* One moves it back while another has just moved it on again. */
 static void threads_may_downgrade_and_adopt_at_once(void)
 {
-	uint64_t pos = 0, enough = fabric_is_tcp(conf_here()) ? 0 : 6000;
-	uint64_t least = enough / 300; /* where it is slow */
+	/* Between hosts a move takes some ten times as long. */
+	uint64_t pos = 0, enough = fabric_is_tcp(conf_here()) ? 0
+				   : conf_between()	      ? 600
+							      : 6000;
+	uint64_t least = enough < 20 ? enough : 20; /* on a busy machine */
 	struct t_deadline d = t_deadline_ms(10000);
 	pthread_t t[4];
 	int fd[2], i;
