@@ -105,14 +105,30 @@ MAKES_TWO(pipe, (int fd[2]), (fd))
 MAKES_TWO(socketpair, (int family, int type, int protocol, int fd[2]),
 	  (family, type, protocol, fd))
 
-/* Its cache of registrations is one beside ours, and writes jumps to libfabric into
- * munmap() and others: they lead nowhere when a forked child has it anew. */
+/* Libfabric's own settings, where nobody made them. */
+static struct {
+	const char *name;
+	char value[16];
+} settings[] = {
+	/* Its cache of registrations is one beside ours, and writes jumps to
+	 * libfabric into munmap() and others: they lead nowhere when a forked
+	 * child has it anew. */
+	{ "FI_MR_CACHE_MONITOR", "disabled" },
+	/* Of 16 KiB, ofi_rxm's buffers take ten times as long to make when an
+	 * endpoint is opened; only our messages lie in them. */
+	{ "FI_OFI_RXM_BUFFER_SIZE", "1024" },
+};
+_Static_assert(EXI_RMA_MSG_MAX <= 1024, "FI_OFI_RXM_BUFFER_SIZE");
+
 static char *asked_getenv(const char *name)
 {
-	static char disabled[] = "disabled";
 	char *ret = getenv(name);
 
-	return ret || strcmp(name, "FI_MR_CACHE_MONITOR") ? ret : disabled;
+	for (size_t i = 0; !ret && i < sizeof(settings) / sizeof(*settings);
+	     i++)
+		if (!strcmp(name, settings[i].name))
+			ret = settings[i].value;
+	return ret;
 }
 
 #define CALL(call)                                                             \
