@@ -159,6 +159,7 @@ struct ofip_link {
 	uint8_t token[16];	/* MSG, B: who connects shows it */
 	struct fi_info *by;	/* MSG, B: who connected before CONFIRM came */
 	struct exi_list later;	/* READY could not be said yet */
+	uint64_t ready_by;	/* it is to be, B */
 	/* The rendezvous, and what came of its next message. */
 	int sock;
 	struct exi_rma_event on_sock;

@@ -22,6 +22,8 @@
 /* READY is tried again: an endpoint for datagrams connects when it is first sent
  * to. */
 #define LATER_NS 2000000u
+/* And for so long: an end whose endpoint differs refuses it each time. */
+#define READY_NS 5000000000u
 
 /* Under the service lock. */
 static struct exi_list later = EXI_LIST_INIT(later);
@@ -366,13 +368,21 @@ static int say_ready(struct ofip_link *l)
 	return err;
 }
 
+static const char unreachable[] =
+	"the other end's endpoint takes nothing: are libfabric's settings "
+	"the same there?";
+
 static void try_ready(struct ofip_link *l)
 {
 	int err = say_ready(l);
+	uint64_t now = exi_now_ns();
 
-	if (err == -EAGAIN) {
+	if (err == -EAGAIN && now < l->ready_by) {
 		exi_list_add_tail(&later, &l->later);
-		exi_rma_look_at(exi_now_ns() + LATER_NS);
+		exi_rma_look_at(now + LATER_NS);
+	} else if (err == -EAGAIN) {
+		exi_rma_meet_complain(unreachable);
+		give_up(l, EXS_X_REASON_REMOTE, unreachable);
 	} else if (err) {
 		give_up(l, EXS_X_REASON_PEER_LOST, fi_strerror(-err));
 	} else {
@@ -454,6 +464,7 @@ static void on_confirm(struct ofip_link *l, size_t len)
 	if (err)
 		return exi_rma_meet_untaken(&l->rma, err);
 	memcpy(l->in, &grant, sizeof(grant)); /* to be said */
+	l->ready_by = exi_now_ns() + READY_NS;
 	if (net_of(l)->rdm)
 		try_ready(l);
 	else if (l->by)

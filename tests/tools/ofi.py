@@ -22,6 +22,8 @@ BASE = {"PROVIDER": "ofi,tcp", "TRUST": "hosts", "UPGRADE": "bytes:64",
         "OFI_PORT_OFFSET": "32768"}
 MSG = {"OFI_PROVIDER": "tcp"}
 RXM = {"OFI_PROVIDER": "tcp;ofi_rxm"}
+# Until the ends have given up.
+LONG = ["--seconds", "8", "--test", "lat"]
 HERE = "libfabric 1\\.\\d+ does not have here"
 
 # Of the server, of the client; where the connection is, what the client says.
@@ -58,6 +60,9 @@ CASES = [
      "tcp plain-peer", ""),
     ("no offset", MSG, MSG | {"OFI_PORT_OFFSET": "70000"}, "tcp plain-peer",
      'EXS_OFI_PORT_OFFSET: cannot use "70000".*using "22000"'),
+    ("endpoints that refuse each other",
+     RXM | {"FI_OFI_RXM_BUFFER_SIZE": "16384"}, RXM | {"ARGS": LONG},
+     "tcp peer-lost", ""),
     ("few descriptors", MSG, MSG | {"FILES": 64}, "tcp descriptors",
      "a connection stays on TCP: tcp does not open: "),
 ]
@@ -70,8 +75,9 @@ def device():
 
 def start(exs, settings, *args):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
-    env.update({"EXS_" + k: v for k, v in (BASE | settings).items()
-                if k not in ("FILES", "CONNECTIONS")})
+    env.update({k if k.startswith("FI_") else "EXS_" + k: v
+                for k, v in (BASE | settings).items()
+                if k not in ("FILES", "CONNECTIONS", "ARGS")})
     n = settings.get("FILES")
     return subprocess.Popen(
         [exs, *args], env=env, text=True,
@@ -84,7 +90,8 @@ def reach(exs, settings, port):
     """Where it is; what was said."""
     for _ in range(TRIES):
         out, said = start(exs, settings, "perf", "127.0.0.1", "--port", port,
-                          "--iters", "50", "--json", "--connections",
+                          *settings.get("ARGS", ["--iters", "50"]), "--json",
+                          "--connections",
                           str(settings.get("CONNECTIONS", 1))).communicate(
                               timeout=DEADLINE)
         result = json.loads(out)
