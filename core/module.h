@@ -24,6 +24,7 @@ struct exi_host {
 		__attribute__((format(printf, 2, 3)));
 	void (*futex_wake)(const uint32_t *addr, int count);
 	int (*fd_keep)(int fd);
+	int (*fd_spare)(int fd);
 	void (*fd_close)(int fd);
 	void (*fds_begin)(void);
 	void (*fds_end)(void);

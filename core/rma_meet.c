@@ -138,8 +138,8 @@ static int pair_of(int ret[2])
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 		       0, ret) < 0)
 		return -errno;
-	ret[0] = exi_rma_host->fd_keep(ret[0]);
-	ret[1] = exi_rma_host->fd_keep(ret[1]);
+	ret[0] = exi_rma_host->fd_spare(ret[0]);
+	ret[1] = exi_rma_host->fd_spare(ret[1]);
 	if (ret[0] >= 0 && ret[1] >= 0)
 		return 0;
 	exi_rma_host->fd_close(ret[0]);
