@@ -428,13 +428,6 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	return try_recv_ring(sk, h, buf, len, flags);
 }
 
-/* TCP says the end. A SWITCH that was sent before it may still lie in the
- * link: the end counts when the link was read after it. */
-static bool end_counts(struct exi_sock *sk, struct exi_half *h)
-{
-	return h->link_read || !atomic_load(&sk->sh->greeting) || !sk->fab;
-}
-
 static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 {
 	account(h, n, false);
@@ -496,7 +489,11 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return n;
 	if (h->broken)
 		return tell_broken(sk, h);
-	if (!end_counts(sk, h)) {
+	/* A SWITCH that was sent before it may still lie in the link, or, from
+	 * another host, be on its way: the service asks. */
+	if (n == 0 && exi_resume_early_end_locked(sk))
+		return -EAGAIN;
+	if (!exi_resume_end_counts_locked(sk)) {
 		/* An error is told once by the kernel: kept. */
 		h->err = n < 0 ? (int)-n : 0;
 		h->end_seen = 1;
@@ -669,9 +666,10 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	}
 	if (!op)
 		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
-	/* The service reads on, or TAKEN comes. */
-	if (dir == EXI_RX && atomic_load(&h->untaken) && exi_sock_remote(sk) &&
-	    h->back >= h->left)
+	/* The service reads on, or TAKEN comes, or what tells of the end. */
+	if (dir == EXI_RX && (exi_resume_keeps_locked(sk) ||
+			      (atomic_load(&h->untaken) &&
+			       exi_sock_remote(sk) && h->back >= h->left)))
 		return 0;
 	if (sk->tcp->domain->post_from_service && !exi_service_self())
 		return exi_service_progress(sk, dir);

@@ -892,6 +892,12 @@ void exi_link_go(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
+/* The link is up, and TCP has ended. */
+static void ask_locked(struct exi_sock *sk)
+{
+	exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ASK, 0, 0);
+}
+
 static void up_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
@@ -913,6 +919,9 @@ static void up_locked(struct exi_sock *sk)
 			      EPOLLRDHUP | EPOLLET) == 0)
 		sk->watched = true;
 	go_locked(sk);
+	/* The end of TCP that was told before. */
+	if (exi_sock_remote(sk) && tcp_ended(sk))
+		ask_locked(sk);
 }
 
 static int offer(struct exi_sock *sk, struct exi_pair_msg *m)
@@ -1237,7 +1246,13 @@ static void lives_locked(struct exi_sock *sk)
 
 static int on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
 	if (m->a == EXI_FINSEEN_ANSWER) {
+		/* All that it sent before its end of TCP came before this. */
+		exi_lock(&rx->lock);
+		rx->link_read = 1;
+		exi_unlock(&rx->lock);
 		be_patient(sk->link);
 		if (!exi_sock_remote(sk) && sk->link->deadline)
 			lives_locked(sk);
@@ -1259,18 +1274,14 @@ static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
 	exi_lock(&h->lock);
 	ret = sk->fab && h->mode == EXI_MODE_RING && !h->ended &&
 	      !atomic_load(&sk->sh->gone) && !sk->fab->ops->over(sk->fab);
+	ret = ret ||
+	      (h->mode != EXI_MODE_RING && !exi_resume_end_counts_locked(sk));
 	if (ret)
 		*ret_came = sk->fab->provider->remote_ops->position(sk->fab,
 								    EXI_RX) +
 			    (uint32_t)sk->fab->ops->unread(sk->fab);
 	exi_unlock(&h->lock);
 	return ret;
-}
-
-/* The link is up, and TCP has ended. */
-static void ask_locked(struct exi_sock *sk)
-{
-	exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ASK, 0, 0);
 }
 
 static void ask_again_locked(struct exi_sock *sk)
@@ -1507,7 +1518,7 @@ void exi_link_read(struct exi_sock *sk)
 		return;
 	exi_link_event(sk, 0);
 	exi_lock(&rx->lock);
-	rx->link_read = 1;
+	rx->link_read = !exi_sock_remote(sk);
 	exi_unlock(&rx->lock);
 }
 
@@ -1676,7 +1687,9 @@ void exi_link_tcp_event(struct exi_sock *sk)
 			atomic_store_explicit(&sh->rx_fin, 1,
 					      memory_order_seq_cst);
 		exi_lock(&sh->half[EXI_RX].lock);
-		if (sh->half[EXI_RX].mode == EXI_MODE_RING) {
+		if (sh->half[EXI_RX].mode == EXI_MODE_RING ||
+		    (exi_sock_remote(sk) &&
+		     !exi_resume_end_counts_locked(sk))) {
 			ask_locked(sk);
 			asks = waits && sk->link &&
 			       sk->link->state == EXI_LINK_UP &&

@@ -93,7 +93,7 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 	if (h->mode != EXI_MODE_RING) {
 		ret->kernel |= events & RX_EVENTS;
 		if (kept)
-			ret->kernel &= ~(POLLIN | POLLRDNORM);
+			ret->kernel &= ~READ_EVENTS;
 		if (h->mode == EXI_MODE_LEFT)
 			look_end(sk, h, events, ret);
 		/* As arm_next_locked(), or who waits would look for ever. */

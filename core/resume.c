@@ -87,6 +87,18 @@ static short ends_of(struct exi_sock *sk)
 	return p.revents;
 }
 
+bool exi_resume_early_end_locked(struct exi_sock *sk)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+	short ends;
+
+	if (h->mode == EXI_MODE_RING || h->fin || h->ended ||
+	    !exi_sock_remote(sk) || exi_resume_end_counts_locked(sk))
+		return false;
+	ends = ends_of(sk);
+	return ends && !(ends & POLLERR);
+}
+
 /* Who closes says so, and ends TCP first. Who was killed could only do that. Who goes
  * on over TCP ends it behind a record; only if nothing of the ring was read there is
  * none. */

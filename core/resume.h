@@ -26,15 +26,30 @@ bool exi_resume_closed_locked(struct exi_sock *sk);
  * broke the protocol, and both directions are broken. */
 ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
 
-/* Receiver, RX lock held: what lies on TCP is not to be read, or not yet. Who waits
- * is kicked when that changes. */
+/* Receiver, RX lock held: whether an end of TCP is that of the stream. While the peer
+ * can be asked over the link it is not, before it has answered, or left: what it sent
+ * before, the word of a move and the bytes that moved, may come later. */
+static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
+{
+	return sk->sh->half[EXI_RX].link_read ||
+	       !atomic_load(&sk->sh->greeting) || !sk->fab ||
+	       (exi_sock_remote(sk) && sk->fab->bell < 0);
+}
+
+/* The same: TCP has ended, with nothing unread, and it does not count. */
+bool exi_resume_early_end_locked(struct exi_sock *sk);
+
+/* The same: what lies on TCP is not to be read, or not yet. Who waits is kicked when
+ * that changes. */
 static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 
-	return exi_unlikely(atomic_load(&h->untaken)) &&
-	       h->mode == EXI_MODE_BACK &&
-	       exi_resume_look_locked(sk, 1) == -EAGAIN;
+	if (exi_likely(h->mode == EXI_MODE_RING || !exi_sock_remote(sk)))
+		return false;
+	return (h->mode == EXI_MODE_BACK && atomic_load(&h->untaken) &&
+		exi_resume_look_locked(sk, 1) == -EAGAIN) ||
+	       exi_resume_early_end_locked(sk);
 }
 
 /* Receiver, RX lock held: reading the ring from here on, so TCP is readable only

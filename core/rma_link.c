@@ -874,6 +874,12 @@ void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 	 * the end of exi_rma_meet_done(). */
 	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
+	/* What the core said last; or the service is at it. */
+	if (!pthread_mutex_trylock(&l->forward)) {
+		while (forward(l))
+			;
+		pthread_mutex_unlock(&l->forward);
+	}
 	say_leaving(l);
 	post_last(l);
 	while (!atomic_load(&l->err) && !drained(l) &&

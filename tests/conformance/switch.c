@@ -222,6 +222,68 @@ static void what_is_told_of_on_the_way_back_can_be_received(void)
 	t_close(fd[1]);
 }
 
+/* Also behind bytes that lie there, by a peer that stays. */
+static void an_end_after_a_downgrade_is_told(void)
+{
+	int fd[2];
+
+	conf_pair(fd);
+	T_OK(exs_x_downgrade(fd[0]));
+	T_UNTIL(both_on_tcp(fd[0]) && both_on_tcp(fd[1]));
+	t_send_stream(fd[0], 7, 0, 1000, 1000);
+	T_OK(t_shutdown(fd[0], SHUT_WR));
+	t_recv_stream(fd[1], 7, 0, 1000, 100);
+	t_recv_end(fd[1]);
+	t_send_stream(fd[1], 8, 0, 1000, 1000);
+	t_recv_stream(fd[0], 8, 0, 1000, 1000);
+	t_close(fd[1]);
+	t_recv_end(fd[0]);
+	t_close(fd[0]);
+}
+
+static void *reads_to_the_end(void *arg)
+{
+	uint64_t pos = 0;
+	char buf[1000];
+	ssize_t n;
+
+	while ((n = T_OK(t_recv(*(int *)arg, buf, sizeof(buf), 0))) > 0) {
+		t_check_bytes(buf, (size_t)n, 7, pos);
+		pos += (uint64_t)n;
+	}
+	return (void *)(uintptr_t)pos;
+}
+
+/* The end of TCP may be there before the word of the move, and before the bytes that
+ * went by the fabric. */
+static void what_was_sent_by_the_fabric_comes_before_the_end(void)
+{
+	void *got;
+	pthread_t t;
+	int fd[2], i;
+
+	t_init();
+	for (i = 0; i < 100; i++) {
+		struct t_deadline d = t_deadline_ms(20000);
+		uint64_t pos = 0;
+
+		t_pair(T_IPV4, fd);
+		t = t_thread(reads_to_the_end, &fd[1]);
+		do {
+			t_send_stream(fd[0], 7, pos, 100, 100);
+			pos += 100;
+		} while (strcmp(t_info(fd[0]).exs_x_tx_fabric,
+				conf_here().fabric) &&
+			 !t_over(&d));
+		t_send_stream(fd[0], 7, pos, 100, 100);
+		pos += 100;
+		t_close(fd[0]);
+		pthread_join(t, &got);
+		T_EQ((uintptr_t)got, pos);
+		t_close(fd[1]);
+	}
+}
+
 static void adopt_plain_pair(int early_bytes)
 {
 	char buf[20000] = { 0 };
@@ -469,6 +531,8 @@ static const struct t_row rows[] = {
 	T_ROW(both_ends_may_downgrade_and_adopt),
 	T_ROW(threads_may_downgrade_and_adopt_at_once),
 	T_ROW(what_is_told_of_on_the_way_back_can_be_received),
+	T_ROW(an_end_after_a_downgrade_is_told),
+	T_ROW(what_was_sent_by_the_fabric_comes_before_the_end),
 	T_ROW(a_plain_pair_can_be_adopted),
 	T_ROW(a_plain_pair_that_was_used_can_be_adopted),
 	T_ROW(a_corked_sender_with_a_backlog_moves_on),
