@@ -83,6 +83,7 @@ struct item {
 	bool counted; /* what came made the set readable, see settle() */
 	bool dead;
 	uint8_t shots; /* how often it was loaded */
+	uint32_t nth;  /* of those that came to be managed, see `met` */
 	uint32_t rung; /* edge: who asks for these is told, again if need be */
 	/* Its holder looks at these without it: in another word than what others
 	 * change then, for compilers read several at once. */
@@ -111,7 +112,8 @@ struct set {
 	_Atomic int n_managed;
 	_Atomic int n_active;
 	_Atomic int n_fresh;
-	uint32_t stirs; /* changes whenever something comes */
+	uint32_t stirs;	      /* changes whenever something comes */
+	_Atomic uint32_t met; /* how many came to be managed */
 	int sleepers;
 	int arming; /* threads that arm for a sleep */
 	int nudge;
@@ -517,6 +519,7 @@ static void manage(struct item *it)
 	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
+	it->nth = s->met = s->met + 1;
 	it->rung = RX_EVENTS;
 	count_locked(&s->n_managed, 1);
 	activate_locked(it);
@@ -1121,8 +1124,10 @@ static void release_locked(struct item *it, bool keep)
 	unref_locked(it);
 }
 
-/* Looks once at each active item. */
-static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
+/* Looks once at each active item. Not at those that came to be managed after `met`,
+ * if that is not null: of them the kernel may have told just now. */
+static int collect(struct set *s, struct epoll_event *ev, int max, bool spins,
+		   const uint32_t *met)
 {
 	uint64_t ticks = exi_ticks();
 	int n = 0, left;
@@ -1136,6 +1141,10 @@ static int collect(struct set *s, struct epoll_event *ev, int max, bool spins)
 
 		if (!it)
 			break;
+		if (met && (int32_t)(it->nth - *met) > 0) {
+			release_locked(it, true);
+			continue;
+		}
 		stale_locked(it);
 		exi_unlock(&s->lock);
 		disarm(it);
@@ -1350,7 +1359,7 @@ static bool look_again(void *arg)
 {
 	struct spun *p = arg;
 
-	p->n = collect(p->s, p->ev, p->max, true);
+	p->n = collect(p->s, p->ev, p->max, true, NULL);
 	return p->n > 0;
 }
 
@@ -1512,6 +1521,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 {
 	bool first = (at_once || s->n_active) && kernel_is_due(s) &&
 		     !(s->filled && s->n_active);
+	uint32_t met = s->met;
 	int n = 0, k;
 
 	s->filled = false;
@@ -1520,7 +1530,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		if (n < 0)
 			return n;
 	}
-	n += collect(s, ev + n, max - n, false);
+	n += collect(s, ev + n, max - n, false, n ? &met : NULL);
 	if (n == 0 && !at_once)
 		n = spin(s, ev, max, deadline);
 	if (n == max || (n > 0 && (first || !kernel_is_due(s))))
@@ -1536,7 +1546,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	exi_lock(&s->lock);
 	*ret_stirs = s->stirs;
 	exi_unlock(&s->lock);
-	return collect(s, ev, max, true);
+	return collect(s, ev, max, true, NULL);
 }
 
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
