@@ -519,7 +519,8 @@ static void manage(struct item *it)
 	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
-	it->nth = s->met = s->met + 1;
+	s->met++;
+	it->nth = s->met;
 	it->rung = RX_EVENTS;
 	count_locked(&s->n_managed, 1);
 	activate_locked(it);
