@@ -350,7 +350,7 @@ static void *signal_when_asleep(void *arg)
 	t_until_asleep(getpid());
 	T_UNTIL(({
 		T_OK(kill(getpid(), SIGUSR1));
-		*over;
+		(bool)*over;
 	}));
 	return NULL;
 }

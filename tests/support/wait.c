@@ -96,7 +96,7 @@ void t_interrupt(pid_t tid, const _Atomic bool *over)
 		int err = tgkill(getpid(), tid, SIGUSR1);
 
 		T(!err || *over); /* it may be gone by then */
-		*over;
+		(bool)*over;
 	}));
 }
 
