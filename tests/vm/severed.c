@@ -1009,10 +1009,11 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
 	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
+/* on siw0 in the long test only: the first is not steady on a slow machine, the
+ * second waits for 15 s */
+#define PATIENT 2
 	T_ROW_LONG(what_comes_for_the_last_queue_pair_is_not_taken_for_the_next,
 		   60),
-/* on siw0 in the long test only: it waits for 15 s */
-#define PATIENT 1
 	T_ROW_LONG(who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever,
 		   100),
 /* not on siw0 */
