@@ -1525,7 +1525,8 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	uint32_t met = s->met;
 	int n = 0, k;
 
-	s->filled = false;
+	if (s->filled)
+		s->filled = false;
 	if (first) {
 		n = ask_kernel(s, ev, max);
 		if (n < 0)
