@@ -1530,17 +1530,23 @@ static void *wait_in_thread(void *arg)
 	return NULL;
 }
 
-static void several_threads(uint32_t flags)
+/* Something comes to a set while three wait. */
+static void come_to_three(void *(*wait)(void *))
 {
 	pthread_t t[3];
 
-	a_set(EPOLLIN | flags);
 	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, wait_in_thread, NULL);
+		pthread_create(&t[i], NULL, wait, NULL);
 	pass_ms(60);
 	put_text(peer, "x");
 	for (int i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
+}
+
+static void several_threads(uint32_t flags)
+{
+	a_set(EPOLLIN | flags);
+	come_to_three(wait_in_thread);
 }
 
 ROW(epoll_edge_wakes_one_thread)
@@ -1595,14 +1601,7 @@ static void *told_in_thread(void *arg)
 /* Nobody takes what they are told of. */
 static void told_of_a_level(void)
 {
-	pthread_t t[3];
-
-	for (int i = 0; i < 3; i++)
-		pthread_create(&t[i], NULL, told_in_thread, NULL);
-	pass_ms(60);
-	put_text(peer, "x");
-	for (int i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
+	come_to_three(told_in_thread);
 	say("told %d", woken);
 }
 
