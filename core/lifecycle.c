@@ -484,11 +484,13 @@ static bool is_over(struct exi_sock *sk, int fd)
  * hears that by the link, goes on over TCP, and gets the kernel's own answer. */
 static void end_both(struct exi_sock *sk, int fd)
 {
-	struct exi_half *rx = &sk->sh->half[EXI_RX],
-			*tx = &sk->sh->half[EXI_TX];
+	struct exi_half *rx, *tx;
 	bool ends;
 
+	/* The service comes late: its place may be becoming another socket's. */
 	exi_lock(&sk->link_lock);
+	rx = &sk->sh->half[EXI_RX];
+	tx = &sk->sh->half[EXI_TX];
 	exi_lock(&rx->lock);
 	exi_lock(&tx->lock);
 	ends = sk->fab && !exi_sock_remote(sk) &&

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The place of a socket that was closed. */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -16,6 +18,7 @@
 #include "core/ready.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/proc.h"
 
 /* Who looked at it while another thread closed it has no number of it any more. */
 static void what_was_closed_is_nobodys(void **state)
@@ -51,11 +54,50 @@ static void what_had_the_place_before_ends_nothing(void **state)
 	T_EQ(exi_close(fd), 0);
 }
 
+struct service {
+	struct exi_sock *sk;
+	atomic_bool over;
+};
+
+static void *look_for_the_end(void *arg)
+{
+	struct service *s = arg;
+
+	while (!atomic_load(&s->over))
+		exi_lifecycle_ended(s->sk);
+	return NULL;
+}
+
+/* The service, which was asked to go on with a socket, comes when that was closed and
+ * its place is being taken (thread sanitizer). */
+static void who_comes_late_does_not_look_at_what_is_made(void **state)
+{
+	struct service s = { .over = false };
+	pthread_t t;
+	int i;
+
+	T_EQ(exi_core_init(), 0);
+	for (i = 0; i < 300; i++) {
+		int fd = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		struct exi_sock *sk;
+
+		T_EQ(exi_sock_make(fd, EXI_ROLE_CONNECT, false, &sk), 0);
+		if (i == 0) {
+			s.sk = sk;
+			t = t_thread(look_for_the_end, &s);
+		}
+		T_EQ(exi_close(fd), 0);
+	}
+	atomic_store(&s.over, true);
+	t_thread_join(t);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_closed_is_nobodys),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
+		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
