@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/core.h"
+#include "core/flow.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
 #include "core/ready.h"
@@ -59,12 +60,16 @@ struct service {
 	atomic_bool over;
 };
 
-static void *look_for_the_end(void *arg)
+static void *come_late(void *arg)
 {
 	struct service *s = arg;
 
-	while (!atomic_load(&s->over))
+	while (!atomic_load(&s->over)) {
+		exi_link_read(s->sk);
+		exi_flow_progress(s->sk, EXI_RX);
+		exi_flow_progress(s->sk, EXI_TX);
 		exi_lifecycle_ended(s->sk);
+	}
 	return NULL;
 }
 
@@ -84,7 +89,7 @@ static void who_comes_late_does_not_look_at_what_is_made(void **state)
 		T_EQ(exi_sock_make(fd, EXI_ROLE_CONNECT, false, &sk), 0);
 		if (i == 0) {
 			s.sk = sk;
-			t = t_thread(look_for_the_end, &s);
+			t = t_thread(come_late, &s);
 		}
 		T_EQ(exi_close(fd), 0);
 	}
