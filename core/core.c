@@ -71,8 +71,10 @@ __attribute__((destructor)) static void ends(void)
 
 void exi_core_fork_begins(void)
 {
-	if (exi_core_ready())
-		fork_begins();
+	if (!exi_core_ready())
+		return;
+	exi_service_begun();
+	fork_begins();
 }
 
 void exi_core_forked(bool child)

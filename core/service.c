@@ -278,6 +278,23 @@ int exi_service_start(void)
 	return ret;
 }
 
+/* Waits for a thread that was made, and has not begun. */
+static pid_t begun(uint64_t end)
+{
+	pid_t t;
+
+	while (!(t = atomic_load(&tid)) && exi_now_ns() < end)
+		sched_yield();
+	return t;
+}
+
+void exi_service_begun(void)
+{
+	if (atomic_load_explicit(&running, memory_order_acquire) &&
+	    !atomic_load(&tid))
+		begun(exi_now_ns() + STOP_NS);
+}
+
 /* Gone is gone from the kernel, which looks for itself who is alone. */
 bool exi_service_stop(void)
 {
@@ -286,8 +303,7 @@ bool exi_service_stop(void)
 
 	if (!atomic_load_explicit(&running, memory_order_acquire))
 		return false;
-	while (!(t = atomic_load(&tid)) && exi_now_ns() < end)
-		sched_yield();
+	t = begun(end);
 	atomic_store(&stopping, true);
 	eventfd_write(wake_fd, 1);
 	while (tgkill(getpid(), t, 0) == 0 && exi_now_ns() < end)

@@ -28,6 +28,11 @@ EXI_SHIM int exi_service_start(void);
  * there was one. Not from the thread itself. */
 EXI_SHIM bool exi_service_stop(void);
 
+/* The thread, if there is one, runs. Before a fork that the C library does not
+ * see: its calls that are for all threads, like setuid(3), wait for one that was
+ * made to begin, and the child has no thread that could. */
+void exi_service_begun(void);
+
 /* Watches fd for the socket; events as epoll's. */
 int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
 		      uint32_t events);

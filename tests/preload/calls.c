@@ -1212,6 +1212,27 @@ ROW(fork_by_number)
 	serve_child(pid);
 }
 
+/* The library's thread is made anew, and had no time to begin. The C library
+ * believes that the child has it. */
+ROW(fork_by_number_then_set_user)
+{
+	cpu_set_t one;
+	pid_t pid;
+
+	CPU_ZERO(&one);
+	CPU_SET(sched_getcpu(), &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	pair();
+	for (int i = 0; i < 20; i++) {
+		is("unshare", unshare(CLONE_FILES));
+		pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+		if (pid == 0)
+			_exit(setuid(getuid()) ? 1 : 0);
+		child("child", pid);
+	}
+	answer("peer", peer);
+}
+
 static int share(void *arg)
 {
 	*(int *)arg = (int)write(here, "shared", 6);

@@ -53,7 +53,7 @@ LEFT_OUT = {
         **EITHER,
         'confine_new_connections confine_strict':
             'now and then it makes a call of its own, which the filter forbids',
-        'fork_by__Fork fork_by_number':
+        'fork_by__Fork fork_by_number*':
             'a fork that is not seen leaves threads that are none',
         'jump_out_of_poll jump_out_of_recv jump_out_of_recv_all '
         'jump_out_of_send':
