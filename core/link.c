@@ -473,8 +473,16 @@ void exi_link_violation(struct exi_sock *sk, const char *what)
 /* Why no proof could be made or shown. */
 static int unproved(int err)
 {
-	return err == -EMFILE || err == -ENFILE ? EXS_X_REASON_DESCRIPTORS
-						: EXS_X_REASON_NO_PROOF;
+	switch (err) {
+	case -EMFILE:
+	case -ENFILE:
+		return EXS_X_REASON_DESCRIPTORS;
+	case -EPIPE:
+	case -ECONNRESET: /* it has gone since */
+		return EXS_X_REASON_PEER_LOST;
+	default:
+		return EXS_X_REASON_NO_PROOF;
+	}
 }
 
 /* A message that comes with the proof; -errno. */

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """A connection must go to TCP while its peer is stopped: it is reset, for what
-lies in the rings would be a hole in the stream. Usage: stopped.py EXS"""
+lies in the rings would be a hole in the stream. And who was stopped while its
+peer came to meet it and left again says so. Usage: stopped.py EXS"""
 
 import os
 import signal
@@ -64,6 +65,33 @@ except ConnectionResetError:
     print('reset')
 """
 
+# Comes while the other is stopped, and is stdio's before it goes on.
+LEAVER = """
+import os, socket, sys
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    sys.stdin.readline()
+    s = listener.accept()[0]
+os.dup2(s.fileno(), 0)
+print('left', flush=True)
+s.recv(1)
+"""
+
+STOPPED = """
+import ctypes, os, signal, socket, sys, time
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+os.kill(os.getpid(), signal.SIGSTOP)
+exs = ctypes.CDLL('libexs.so.0')
+exs.exs_x_reason_name.restype = ctypes.c_char_p
+exs.exs_init(1)
+info = (ctypes.c_int * 64)()
+name, end = b'undecided', time.monotonic() + 30
+while name == b'undecided' and time.monotonic() < end:
+    exs.exs_x_sockinfo(s.fileno(), info)
+    name = exs.exs_x_reason_name(info[8])
+print(name.decode())
+"""
+
 
 def start(exs, text, *args):
     return subprocess.Popen(
@@ -72,13 +100,32 @@ def start(exs, text, *args):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
+def stopped(process):
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
+
+
+def meets_in_vain(exs):
+    leaver = start(exs, LEAVER)
+    client = start(exs, STOPPED, leaver.stdout.readline().strip())
+    stopped(client)
+    leaver.stdin.write('go\n')
+    leaver.stdin.flush()
+    said = [leaver.stdout.readline()]
+    client.send_signal(signal.SIGCONT)
+    said += [stuck.communicate(client, TIMEOUT)[0],
+             stuck.communicate(leaver, TIMEOUT)[0]]
+    want = ['left\n', 'peer-lost\n', '']
+    if said != want:
+        sys.exit('it went %r, not %r' % (said, want))
+
+
 def main():
     exs = sys.argv[1]
+    meets_in_vain(exs)
     server = start(exs, SERVER)
     client = start(exs, CLIENT, server.stdout.readline().strip())
     said = [client.stdout.readline(), server.stdout.readline()]
-    # Until it has.
-    os.waitid(os.P_PID, server.pid, os.WSTOPPED | os.WNOWAIT)
+    stopped(server)
     said.append(stuck.communicate(client, TIMEOUT, 'go\n')[0])
     server.send_signal(signal.SIGCONT)
     said.append(stuck.communicate(server, TIMEOUT)[0])
