@@ -179,6 +179,16 @@ static int begin_child(void *arg)
 	return c->f(c->arg);
 }
 
+/* Until it is another program the child has its parent's memory, and a table of
+ * descriptors of its own: what the shim notes of one would be of the other. */
+static bool is_vfork(int flags)
+{
+	const int vm = CLONE_VM | CLONE_VFORK,
+		  more = CLONE_FILES | CLONE_SIGHAND;
+
+	return (flags & (vm | more)) == vm;
+}
+
 /* With the memory of its own a child is one of a fork. */
 HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
 {
@@ -191,6 +201,8 @@ HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
 	tls = va_arg(ap, void *);
 	child_tid = va_arg(ap, void *);
 	va_end(ap);
+	if (is_vfork(flags))
+		flags &= ~(CLONE_VM | CLONE_VFORK);
 	if ((flags & CLONE_VM) || !f || !stack)
 		return native.clone(f, stack, flags, arg, parent_tid, tls,
 				    child_tid);

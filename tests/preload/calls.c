@@ -1254,6 +1254,32 @@ ROW(clone_with_memory)
 	is("wrong", clone(NULL, NULL, SIGCHLD, NULL));
 }
 
+static int close_and_become(void *arg)
+{
+	close(here);
+	execl("/bin/true", "true", NULL);
+	_exit(9);
+}
+
+/* The memory is the parent's until the child is another program; the table of
+ * descriptors is the child's own. */
+ROW(clone_like_vfork)
+{
+	pid_t pid;
+
+	pair();
+	warm(here, peer);
+	pid = clone(close_and_become, stack + sizeof(stack),
+		    CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+	child("child", pid);
+	put_text(here, "still");
+	answer("peer", peer);
+	warm(here, peer);
+	close(here);
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
+}
+
 /* --- asynchronous calls of the C library -------------------------------- */
 
 static void finish(const char *what, struct aiocb *cb)

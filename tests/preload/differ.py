@@ -35,8 +35,8 @@ AGAIN = 3
 # What a sanitizer cannot do: by what a program built with it has in it, the
 # rows that are left out, and why.
 EITHER = {
-    'exec_* inside_shells names_*_vfork pass_*exec* spawn_* stdio_of_a_server '
-    'system_* vfork_exec':
+    'clone_like_vfork exec_* inside_shells names_*_vfork pass_*exec* spawn_* '
+    'stdio_of_a_server system_* vfork_exec':
         'the shim cannot be loaded into other programs without the sanitizer',
     'io_bad_memory io_bad_memory_sent poll_arguments':
         'a pointer that the kernel refuses ends the program',
