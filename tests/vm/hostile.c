@@ -6,11 +6,13 @@
 #include <dlfcn.h>
 #include <endian.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "core/link.h"
 #include "core/provider.h"
 #include "core/rma_wire.h"
 #include "providers/verbs/verbs_wire.h"
@@ -31,7 +33,17 @@ struct lie {
 	uint32_t times; /* 0: once */
 	bool as_note;	/* m.note, by a write of nothing on RoCE */
 	bool harmless;
+	struct exi_pair_msg pair; /* if it has a magic, it follows */
 };
+
+/* A message of the pair link, forged. */
+#define PAIR_OF(v, t, ...)                                                     \
+	.m = { .kind = EXI_RMA_TELL, .extra = sizeof(struct exi_pair_msg) },   \
+	.pair = { .magic = EXI_PAIR_MAGIC,                                     \
+		  .version = (v),                                              \
+		  .type = (t),                                                 \
+		  __VA_ARGS__ }
+#define PAIR(...) PAIR_OF(EXI_PAIR_VERSION, __VA_ARGS__)
 
 static const struct lie lies[] = {
 	{ "no kind", { .kind = 0 } },
@@ -83,6 +95,44 @@ static const struct lie lies[] = {
 	{ "TELL of nothing that is known",
 	  { .kind = EXI_RMA_TELL, .extra = 96 } },
 	{ "TELL of many bytes", { .kind = EXI_RMA_TELL, .extra = 472 } },
+	{ "a NOTE of more bytes than follow",
+	  { .kind = EXI_RMA_NOTE, .extra = 50, .note = 100 } },
+	{ "a NOTE of fewer bytes than follow",
+	  { .kind = EXI_RMA_NOTE, .extra = 50, .note = 10 } },
+	{ "a NOTE of bytes for an advert, which follow",
+	  { .kind = EXI_RMA_NOTE,
+	    .extra = 50,
+	    .note = EXI_RMA_NOTE_DIRECT << 30 | 50 } },
+	{ "an ADVERT that wraps",
+	  { .kind = EXI_RMA_ADVERT, .addr = UINT64_MAX - 5, .note = 100 } },
+	{ "an ADVERT of the phase before, from another place",
+	  { .kind = EXI_RMA_ADVERT, .seq = 12345, .addr = 1, .note = 100 },
+	  .harmless = true },
+	{ "ACK of what was before the stream",
+	  { .kind = EXI_RMA_ACK, .seq = UINT32_MAX } },
+	{ "a HELLO of those that have met", PAIR(EXI_PAIR_HELLO) },
+	{ "an OFFER of another fabric", PAIR(EXI_PAIR_OFFER, .a = 1) },
+	{ "an ANSWER to no OFFER", PAIR(EXI_PAIR_ANSWER, .a = 1) },
+	{ "that the fabric has met", PAIR(EXI_PAIR_MET) },
+	{ "NO where bytes move", PAIR(EXI_PAIR_NO, .a = 1) },
+	{ "SWITCH of what was switched", PAIR(EXI_PAIR_SWITCH, .a = 1) },
+	{ "SWITCH of an epoch to come",
+	  PAIR(EXI_PAIR_SWITCH, .a = UINT64_MAX, .b = UINT64_MAX) },
+	{ "DOWN_ACK of no DOWN", PAIR(EXI_PAIR_DOWN_ACK) },
+	{ "TAKEBACK of an epoch to come", PAIR(EXI_PAIR_TAKEBACK, .a = 77) },
+	{ "TAKEBACK of bytes that were not sent",
+	  PAIR(EXI_PAIR_TAKEBACK, .a = 1, .b = 1u << 30) },
+	{ "TAKEBACK of half a record",
+	  PAIR(EXI_PAIR_TAKEBACK, .a = 1, .c = 8) },
+	{ "a type that the pair link has not", PAIR(EXI_PAIR_TYPE_MAX) },
+	{ "the pair link of another version",
+	  PAIR_OF(EXI_PAIR_VERSION + 1, EXI_PAIR_GO) },
+	{ "TAKEN of an epoch to come", PAIR(EXI_PAIR_TAKEN, .a = 77),
+	  .times = 8, .harmless = true },
+	{ "GO again", PAIR(EXI_PAIR_GO), .times = 8, .harmless = true },
+	{ "UP of what is up", PAIR(EXI_PAIR_UP), .times = 8, .harmless = true },
+	{ "FINSEEN of no known kind", PAIR(EXI_PAIR_FINSEEN, .a = 77),
+	  .times = 8, .harmless = true },
 	{ "bells",
 	  { .kind = EXI_RMA_TELL, .extra = 1 },
 	  .times = 8,
@@ -143,6 +193,8 @@ static void tell_lie(const struct lie *l)
 		m.credits = honest_credits;
 	m.extra = htole16(m.extra);
 	memcpy(bytes, &m, sizeof(m));
+	if (l->pair.magic)
+		memcpy(bytes + sizeof(m), &l->pair, sizeof(l->pair));
 	for (uint32_t i = 0; i < (l->times ? l->times : 1); i++)
 		post(qp, &sge, l);
 }
@@ -476,6 +528,97 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 	finish(&good, &bad, g, l);
 }
 
+/* --- what rdma_cm carries -------------------------------------------------- */
+
+/* Of REQUEST or ANSWER: 0: nothing of it; 1: less; 2: more; then a bit of every
+ * fifth byte is another. */
+static _Atomic int letter_lie = -1;
+#define LETTER_LIES (3 + 50 / 5)
+
+static struct rdma_conn_param *changed(const struct rdma_conn_param *p)
+{
+	static unsigned char bytes[256];
+	static struct rdma_conn_param ret;
+
+	ret = *p;
+	memset(bytes, 0, sizeof(bytes));
+	memcpy(bytes, p->private_data, p->private_data_len);
+	ret.private_data = bytes;
+	if (letter_lie == 0)
+		ret.private_data_len = 0;
+	else if (letter_lie == 1)
+		ret.private_data_len = 24; /* no MAC; zeros end ANSWER anyway */
+	else if (letter_lie == 2)
+		ret.private_data_len++;
+	else if (letter_lie > 2)
+		bytes[5 * (letter_lie - 3)] ^= 0x10;
+	return &ret;
+}
+
+int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	int (*next)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+	*(void **)&next =
+		dlsym(dlopen("librdmacm.so.1", RTLD_NOW), "rdma_connect");
+	return next(id, changed(p));
+}
+
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	int (*next)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+	*(void **)&next =
+		dlsym(dlopen("librdmacm.so.1", RTLD_NOW), "rdma_accept");
+	return next(id, changed(p));
+}
+
+static void tcp_is_untouched(int s, bool asks)
+{
+	t_send_stream(s, 3, 0, 20000, 3000);
+	t_recv_stream(s, 3, 0, 20000, 3000);
+	/* Who accepts may not have heard of it. */
+	T_UNTIL(!asks || t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED);
+	t_send_stream(s, 4, 0, 20000, 3000);
+	t_recv_stream(s, 4, 0, 20000, 3000);
+	T_MSG(!strcmp(t_info(s).exs_x_tx_fabric, "tcp"), "%s", t_where(s));
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void lies_by_letter(int ctl, void *arg)
+{
+	struct t_addr at, mine;
+	int l;
+
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	l = t_listener(T_IPV4, &mine);
+	t_tell(ctl, (uint64_t)t_port_of(l));
+	for (int i = 0; i < LETTER_LIES; i++) {
+		letter_lie = i;
+		tcp_is_untouched(t_connect(&at), true);
+		tcp_is_untouched(t_accept(l), false);
+	}
+	t_close(l);
+}
+
+static void a_request_or_an_answer_that_lies_leaves_tcp_untouched(void)
+{
+	struct t_peer good, bad;
+	int g, l = begin(&good, &bad, lies_by_letter, &g);
+	struct t_addr at = t_loopback(T_IPV4, (int)t_ask(bad.ctl));
+
+	for (int i = 0; i < LETTER_LIES; i++) {
+		t_note("letter %d", i);
+		tcp_is_untouched(t_accept(l), false);
+		tcp_is_untouched(t_connect(&at), true);
+		goes_on(g, good.ctl, 2 * (uint64_t)i + 2);
+	}
+	finish(&good, &bad, g, l);
+}
+
 /* In front of the C library's, for where the liar's library goes on over TCP. */
 static _Atomic bool spoils;
 
@@ -569,6 +712,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(every_lie_breaks_the_liars_connection_only, 400),
 	T_ROW_LONG(both_directions_are_told, 300),
 	T_ROW_LONG(what_comes_instead_of_a_proof_leaves_tcp_untouched, 300),
+	T_ROW_LONG(a_request_or_an_answer_that_lies_leaves_tcp_untouched, 300),
 	T_ROW_LONG(who_goes_on_without_a_record_is_broken, 120),
 	T_ROW_LONG(floods_lose_no_byte_of_others, 300),
 };
