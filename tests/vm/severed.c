@@ -3,6 +3,7 @@
  * go on over TCP: every byte tells its position, so one that is lost or
  * repeated ends the test. Needs the emulated machine, whose links and devices
  * it takes down; EXS_VERBS_DEVICE and T_ADDRESS name the one. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <rdma/rdma_cma.h>
@@ -824,6 +825,111 @@ static void who_has_no_time_to_answer_is_asked_again(void)
 	t_close(l);
 }
 
+/* What fails at this call, of either end, which goes on then. */
+static const char *step;
+static void (*step_fails)(void);
+
+static void steps(const char *call)
+{
+	void (*fails)(void) = step_fails;
+
+	if (!fails || strcmp(step, call))
+		return;
+	step_fails = NULL;
+	fails();
+}
+
+static void *of_rdmacm(const char *name)
+{
+	return dlsym(dlopen("librdmacm.so.1", RTLD_NOW), name);
+}
+
+int rdma_resolve_route(struct rdma_cm_id *id, int ms)
+{
+	int (*next)(struct rdma_cm_id *, int);
+
+	*(void **)&next = of_rdmacm("rdma_resolve_route");
+	steps("route");
+	return next(id, ms);
+}
+
+int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	int (*next)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+	*(void **)&next = of_rdmacm("rdma_connect");
+	steps("connect");
+	return next(id, p);
+}
+
+int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
+{
+	int (*next)(struct rdma_cm_id *, struct rdma_conn_param *);
+
+	*(void **)&next = of_rdmacm("rdma_accept");
+	steps("accept");
+	return next(id, p);
+}
+
+/* The kernel has begun. */
+static void device_now(void)
+{
+	device();
+	command("while rdma link show rxe0/1 >/dev/null 2>&1; do "
+		"sleep 0.01; done",
+		"while rdma link show siw0/1 >/dev/null 2>&1; do "
+		"sleep 0.01; done");
+}
+
+#define TALK 1000
+
+/* A sends until it knows where it is. */
+static void talk(int s, bool a)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	char block[TALK] = { 0 };
+
+	do {
+		if (a && (t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED ||
+			  !t_tick(&d)))
+			block[0] = 1;
+		if (a)
+			t_send_all(s, block, TALK, 0);
+		t_recv_all(s, block, TALK);
+		if (!a)
+			t_send_all(s, block, TALK, 0);
+	} while (!block[0]);
+	T_MSG(!a || t_is(s, T_TCP(T_ANY)), "%s", t_where(s));
+	t_close(s);
+}
+
+static void talks(int s, int ctl)
+{
+	talk(s, false);
+}
+
+static void a_device_is_removed_while_ends_meet(void)
+{
+	static const char *const calls[] = { "route", "connect", "accept" };
+
+	for (size_t i = 0; i < T_COUNT(calls); i++) {
+		struct t_peer peer;
+		pid_t pid = t_fork();
+
+		t_note("at %s", calls[i]);
+		if (pid) {
+			t_join(pid);
+			repair();
+			continue;
+		}
+		step = calls[i];
+		step_fails = device_now;
+		talk(t_pair_fork(&peer, T_A, talks), true);
+		t_peer_join(&peer);
+		exit(0);
+	}
+}
+
 static void reads_when_it_runs(int s, int ctl)
 {
 	t_settle(s, on_verbs);
@@ -1009,6 +1115,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(a_peer_is_killed_while_bytes_are_placed, 200),
 	T_ROW_LONG(a_device_is_removed_while_bytes_are_placed, 100),
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
+	T_ROW_LONG(a_device_is_removed_while_ends_meet, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
 	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
 	T_ROW_LONG(what_comes_for_the_last_queue_pair_is_not_taken_for_the_next,
