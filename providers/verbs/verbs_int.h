@@ -110,6 +110,7 @@ struct verbsp_net {
 	/* To be posted again; the lock. */
 	struct verbsp_used used[VERBSP_TAKE];
 	unsigned int n_used;
+	_Atomic bool poor; /* the device refused some: nobody joins any more */
 };
 
 static inline struct verbsp_net *verbsp_net(struct exi_rma_net *n)

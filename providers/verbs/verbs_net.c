@@ -94,6 +94,8 @@ static int give_back(struct verbsp_net *n)
 			exi_rma_link_give(&l->rma, count);
 	}
 	n->n_used = 0;
+	if (err)
+		atomic_store(&n->poor, true);
 	return err;
 }
 
@@ -445,6 +447,8 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 
 static int free_slot(const struct verbsp_net *n)
 {
+	if (atomic_load(&n->poor))
+		return -1;
 	for (unsigned int i = 0; i < VERBSP_SLOTS; i++)
 		if (!n->slot[i].link)
 			return (int)i;
