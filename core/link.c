@@ -1482,6 +1482,7 @@ int exi_link_reclaim(void)
 {
 	int n = 0;
 
+	exi_fds_ran_out();
 	exi_sock_each(give_up_unfinished, &n);
 	return n;
 }

@@ -169,9 +169,29 @@ int exi_fd_keep(int fd)
 	return keep_whole(fd, 0);
 }
 
+/* What the library gave back leaves holes among its numbers: the lowest free one
+ * does not tell then what the application has above it. */
+static _Atomic bool fds_ran_out;
+
+void exi_fds_ran_out(void)
+{
+	atomic_store_explicit(&fds_ran_out, true, memory_order_relaxed);
+}
+
+bool exi_fds_short(void)
+{
+	return atomic_load_explicit(&fds_ran_out, memory_order_relaxed);
+}
+
 int exi_fd_spare(int fd)
 {
-	return keep_whole(fd, 8);
+	bool out = exi_fds_short();
+	int ret = keep_whole(fd, out ? 4 : 8);
+
+	if (out && ret >= 0)
+		atomic_store_explicit(&fds_ran_out, false,
+				      memory_order_relaxed);
+	return ret;
 }
 
 bool exi_fds_freeze(void)

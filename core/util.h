@@ -124,6 +124,10 @@ EXI_SHIM int exi_fd_keep(int fd);
 /* The same for what the connection can do without: also -EMFILE when less than
  * an eighth of the limit would be left to the application. */
 int exi_fd_spare(int fd);
+/* The application needs what the library has: from here on a quarter must be left,
+ * until it is. */
+void exi_fds_ran_out(void);
+bool exi_fds_short(void);
 /* Whether the number is one that it keeps; from EXI_FD_MARKS on it is not
  * known. */
 #define EXI_FD_MARKS 65536u
