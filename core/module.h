@@ -26,6 +26,7 @@ struct exi_host {
 	int (*fd_keep)(int fd);
 	int (*fd_spare)(int fd);
 	void (*fd_close)(int fd);
+	bool (*fds_short)(void);
 	void (*fds_begin)(void);
 	void (*fds_end)(void);
 	int (*request)(const struct exi_provider *p, const struct exi_tuple *t,

@@ -45,7 +45,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define EXI_PROVIDER_ABI 1
+#define EXI_PROVIDER_ABI 2
 
 /* Capabilities. */
 enum {

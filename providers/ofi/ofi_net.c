@@ -31,6 +31,8 @@
 #define POLL_NS 50000u
 /* Who makes one connection after the other does not open a domain for each. */
 #define IDLE_NS 100000000u
+/* Unless the program needs what the net holds. */
+#define SHORT_NS 10000000u
 /* Nor a connection of rdm's to the same process, which may still have to tell
  * something about the last. */
 #define PEER_NS 1000000000u
@@ -1203,7 +1205,8 @@ void ofip_net_quit(struct exi_rma_link *l)
 	leave_peer(ofip_link(l));
 	if (--n->links)
 		return;
-	n->idle = exi_now_ns() + IDLE_NS;
+	n->idle =
+		exi_now_ns() + (exi_rma_host->fds_short() ? SHORT_NS : IDLE_NS);
 	exi_rma_look_at(n->idle);
 }
 
