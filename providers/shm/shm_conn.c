@@ -609,13 +609,15 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 	return look(p, rx) != -EAGAIN;
 }
 
-/* Also where the ring can grow, or is to be left: who asks before each send never
- * finds that there is no room, so the question counts as that. */
+/* Where there is room for more than a little, as in the kernel's buffers: programs
+ * that write some KB when they are told so, and would wait, may be waited for by
+ * their peer. Also where the ring can grow, or is to be left: who asks before each
+ * send never finds that there is no room, so the question counts as that. */
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	/* Sleepers are woken for a quarter of the ring. */
 	if (exi_likely(refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
-		       least_room(tx)))
+		       tx->bytes / 8))
 		return true;
 	if (!can_grow(p, tx) && (!p->small || p->gave_up))
 		return false;

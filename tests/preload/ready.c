@@ -1953,3 +1953,22 @@ ROW(epoll_set_dup_before)
 	wait_said("three", third, 4, 0);
 	poll_one("two", two, POLLIN, 0);
 }
+
+/* Who is told that there is room writes some KB, and does not look whether it would
+ * wait. */
+ROW(room_for_what_poll_tells)
+{
+	static char buf[8192];
+	struct pollfd p = { .events = POLLOUT };
+	ssize_t n = sizeof(buf);
+	int rounds = 0;
+
+	pair();
+	warm(here, peer);
+	p.fd = here;
+	while (n == (ssize_t)sizeof(buf) && rounds++ < 10000 &&
+	       poll(&p, 1, 0) == 1)
+		n = send(here, buf, sizeof(buf), MSG_DONTWAIT | MSG_NOSIGNAL);
+	is("full", rounds < 10000);
+	is("whole", n == (ssize_t)sizeof(buf));
+}
