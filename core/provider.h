@@ -214,7 +214,8 @@ struct exi_conn_ops {
 	/* With poll: how many times as long as within a host a spin may last. */
 	unsigned int (*patience)(struct exi_conn *c);
 	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
-	 * would take something. */
+	 * would take an eighth of what it takes at most, or fail: who is told
+	 * of room writes some KB without a look whether it would wait. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* Bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);

@@ -87,7 +87,8 @@ static uint32_t tx_room(const struct exi_stream_tx *tx)
 
 bool exi_stream_tx_ready(const struct exi_stream_tx *tx)
 {
-	return !tx->ended && !tx->draining && (tx->adverts || tx_room(tx));
+	return !tx->ended && !tx->draining &&
+	       (tx->adverts || tx_room(tx) > tx->ring / 8);
 }
 
 /* A small batch would rather use the ring, if it is not the first. */

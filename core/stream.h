@@ -190,7 +190,8 @@ int exi_stream_tx_got(struct exi_stream_tx *tx, const struct exi_stream_msg *m);
 /* No byte follows those that were sent: next says END, with want 0. */
 void exi_stream_tx_end(struct exi_stream_tx *tx);
 
-/* Could next say DIRECT or INDIRECT? */
+/* Could next say DIRECT, or INDIRECT for more than a little? An ACK comes for twice
+ * as much, or when the receiver waits. */
 bool exi_stream_tx_ready(const struct exi_stream_tx *tx);
 
 /* Moving the direction: struct exi_switch_ops. Where the next byte of the ring

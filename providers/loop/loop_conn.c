@@ -80,7 +80,7 @@ static int conn_end(struct exi_conn *c)
 static bool ready_locked(const struct loopp_pipe *p, enum exi_dir dir)
 {
 	return dir == EXI_RX ? p->head != p->tail || p->ended
-			     : p->head - p->tail < p->size;
+			     : p->head - p->tail < p->size - p->size / 8;
 }
 
 static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)

@@ -130,6 +130,32 @@ static void room_b(int s, int ctl)
 
 CONF_DUO(a_poll_tells_that_there_is_room, room_a, room_b)
 
+/* Who is told of room, and writes a little without a look whether it would wait,
+ * must not be waited for by its peer. */
+static void little_a(int s, int ctl)
+{
+	exs_pollfd_t p = one(s, EXS_POLLOUT);
+	static char buf[1000];
+	uint64_t sent = 0;
+
+	for (int round = 0; round < 3; round++) {
+		while (T_OK(exs_poll(&p, 1, MSG_DONTWAIT, T_SYNC))) {
+			t_fill(buf, sizeof(buf), 1, sent);
+			T_EQ(t_send(s, buf, sizeof(buf), MSG_DONTWAIT),
+			     (ssize_t)sizeof(buf));
+			sent += sizeof(buf);
+		}
+		t_tell(ctl, sent);
+		t_expect(ctl, sent);
+		T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+	}
+	t_tell(ctl, 0);
+	t_recv_end(s);
+	t_close(s);
+}
+
+CONF_DUO(room_that_poll_tells_of_is_more_than_a_little, little_a, room_b)
+
 /* Several that wait for the same thing, a descriptor twice, others beside. */
 static void several_a(int s, int ctl)
 {
@@ -467,6 +493,7 @@ static void a_child_polls_by_itself(void)
 static const struct t_row rows[] = {
 	CONF_ROWS(a_poll_tells_once_that_something_came),
 	CONF_ROWS(a_poll_tells_that_there_is_room),
+	CONF_ROWS(room_that_poll_tells_of_is_more_than_a_little),
 	CONF_ROWS(polls_wait_side_by_side),
 	CONF_ROWS(cancelled_and_closed_polls_say_so),
 	CONF_ROWS(a_synchronous_poll_waits),
