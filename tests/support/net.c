@@ -428,3 +428,21 @@ void t_settle(int s, struct t_want want)
 	} while (t_tick(&d));
 	settle_failed(s, want);
 }
+
+void t_settle_anywhere(int s, bool decides)
+{
+	struct t_deadline d = t_deadline_ms(SETTLE_MS);
+	char block[SETTLE_BLOCK] = { 0 };
+
+	do {
+		if (decides &&
+		    (t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED ||
+		     !t_tick(&d)))
+			block[0] = 1;
+		if (decides)
+			t_send_all(s, block, sizeof(block), 0);
+		t_recv_all(s, block, sizeof(block));
+		if (!decides)
+			t_send_all(s, block, sizeof(block), 0);
+	} while (!block[0]);
+}

@@ -111,6 +111,10 @@ void t_settle_ends(int a, struct t_want want_a, int b, struct t_want want_b);
 /* The same for one end; the other process calls it too, at the same time. */
 void t_settle(int s, struct t_want want);
 
+/* The same until the end with `decides` knows where it is, which may be TCP; the
+ * other one is called without. */
+void t_settle_anywhere(int s, bool decides);
+
 /* For messages: fabrics and reason of a socket, in one of four buffers. */
 const char *t_where(int s);
 

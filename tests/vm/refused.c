@@ -167,25 +167,12 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **ret,
 
 #define BLOCK 1000
 
-/* Until the one that connects knows where it is. Who accepts need not hear of
- * it. */
+/* Who accepts need not hear of where they are. */
 static void first(int s, bool a)
 {
-	struct t_deadline d = t_deadline_ms(20000);
-	char block[BLOCK] = { 0 };
-
 	t_send_stream(s, a ? 1 : 2, 0, 20000, BLOCK);
 	t_recv_stream(s, a ? 2 : 1, 0, 20000, BLOCK);
-	do {
-		if (a && (t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED ||
-			  !t_tick(&d)))
-			block[0] = 1;
-		if (a)
-			t_send_all(s, block, BLOCK, 0);
-		t_recv_all(s, block, BLOCK);
-		if (!a)
-			t_send_all(s, block, BLOCK, 0);
-	} while (!block[0]);
+	t_settle_anywhere(s, a);
 	T_MSG(!a || t_is(s, T_TCP(T_ANY)) ||
 		      t_info(s).exs_x_reason == EXS_X_REASON_NONE,
 	      "%s", t_where(s));

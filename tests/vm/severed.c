@@ -881,24 +881,10 @@ static void device_now(void)
 		"sleep 0.01; done");
 }
 
-#define TALK 1000
-
-/* A sends until it knows where it is. */
+/* Who connects is on TCP in the end. */
 static void talk(int s, bool a)
 {
-	struct t_deadline d = t_deadline_ms(20000);
-	char block[TALK] = { 0 };
-
-	do {
-		if (a && (t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED ||
-			  !t_tick(&d)))
-			block[0] = 1;
-		if (a)
-			t_send_all(s, block, TALK, 0);
-		t_recv_all(s, block, TALK);
-		if (!a)
-			t_send_all(s, block, TALK, 0);
-	} while (!block[0]);
+	t_settle_anywhere(s, a);
 	T_MSG(!a || t_is(s, T_TCP(T_ANY)), "%s", t_where(s));
 	t_close(s);
 }
