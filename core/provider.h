@@ -45,7 +45,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define EXI_PROVIDER_ABI 2
+#define EXI_PROVIDER_ABI 3
 
 /* Capabilities. */
 enum {
@@ -219,6 +219,11 @@ struct exi_conn_ops {
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* Bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);
+	/* They may be all that comes before recv took some: three quarters of what
+	 * send takes at most, or more. Who waits for more of them (SO_RCVLOWAT)
+	 * is told that they are enough, as by the kernel. The peer has been told
+	 * of what was taken. */
+	bool (*full)(struct exi_conn *c);
 	/* The peer said the end: nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
 	/* Null, or whether the peer, which is no more, left bytes unread. */

@@ -61,10 +61,14 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	return n;
 }
 
-/* What lies there is as much as SO_RCVLOWAT asks for. */
+/* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
+ * peer's next record rings again, so the one that fills the ring is seen. */
 static bool sufficient(struct exi_sock *sk, struct exi_half *h)
 {
-	return exi_likely(lowat(sk) <= 1) || unread_locked(sk, h) >= lowat(sk);
+	return exi_likely(lowat(sk) <= 1) ||
+	       unread_locked(sk, h) >= lowat(sk) ||
+	       ((h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT) &&
+		sk->fab && sk->fab->ops->full(sk->fab));
 }
 
 /* The end is in the ring, and the kernel does not know of it. */

@@ -86,8 +86,8 @@ static bool conn_ops_complete(const struct exi_conn_ops *o)
 {
 	return o && o->send && o->recv && o->end && o->post_send &&
 	       o->post_recv && o->cancel && o->arm && o->disarm && o->word &&
-	       o->ready && o->unread && o->over && o->peer_cpu && o->close &&
-	       o->stop && o->fini;
+	       o->ready && o->unread && o->full && o->over && o->peer_cpu &&
+	       o->close && o->stop && o->fini;
 }
 
 static bool switch_ops_complete(const struct exi_switch_ops *o)

@@ -276,6 +276,14 @@ static size_t conn_unread(struct exi_conn *c)
 	return exi_stream_rx_unread(&l->rx);
 }
 
+static bool conn_full(struct exi_conn *c)
+{
+	struct exi_rma_link *l = exi_rma_link_of(c);
+
+	exi_rma_link_report(l, true);
+	return conn_unread(c) >= l->rx.ring - l->rx.ring / 4;
+}
+
 static bool conn_over(struct exi_conn *c)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
@@ -383,6 +391,7 @@ const struct exi_conn_ops exi_rma_conn_ops = {
 	.patience = conn_patience,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.full = conn_full,
 	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,

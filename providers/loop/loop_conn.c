@@ -159,6 +159,13 @@ static size_t conn_unread(struct exi_conn *c)
 	return ret;
 }
 
+static bool conn_full(struct exi_conn *c)
+{
+	struct loopp_pipe *p = loopp_priv(c)->in;
+
+	return conn_unread(c) >= p->size - p->size / 4;
+}
+
 static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct loopp_pipe *p = pipe_of(c, dir);
@@ -272,6 +279,7 @@ const struct exi_conn_ops loopp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.full = conn_full,
 	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = nothing,

@@ -396,6 +396,8 @@ static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 			return -EPROTO;
 		rx->pos = shmp_grown_at(rx->pos + shmp_record_bytes(0),
 					rx->bytes, 1u << len);
+		rx->grown_at = rx->pos;
+		rx->before = rx->bytes;
 		rx->bytes = 1u << len;
 		return 0;
 	default:
@@ -783,6 +785,27 @@ static size_t conn_unread(struct exi_conn *c)
 	return pass_all(shmp_priv(c), &rx);
 }
 
+/* The sender's sum, of what we took. Where its ring can grow it does so, or it
+ * leaves it. */
+static bool conn_full(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx, end = *rx;
+	uint64_t limit = rx->pos;
+	bool grows;
+
+	if (rx->published != rx->pos)
+		publish_taken(c);
+	pass_all(p, &end);
+	grows = end.bytes < p->in_bytes;
+	if (rx->pos < end.grown_at) {
+		limit = end.grown_at - end.before;
+		grows = false; /* not before we are there */
+	}
+	return !grows &&
+	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
+}
+
 /* Its kernel has told us that it is no more, so what it wrote is there. What
  * it says of a time before the last switch does not count. */
 static bool conn_left_unread(struct exi_conn *c)
@@ -832,8 +855,8 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 	if (head < rx->pos || head - rx->pos > span(p->in_bytes) ||
 	    head % SHMP_ALIGN || rx->ended)
 		return -EPROTO;
-	rx->pos = head;
-	rx->bytes = p->in_start;
+	rx->pos = rx->grown_at = head;
+	rx->bytes = rx->before = p->in_start;
 	rx->len = 0;
 	rx->used = 0;
 	publish_taken(c);
@@ -944,6 +967,7 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.full = conn_full,
 	.over = conn_over,
 	.left_unread = conn_left_unread,
 	.peer_cpu = conn_peer_cpu,

@@ -41,6 +41,8 @@ struct shmp_rx {
 	uint32_t sleepers;  /* threads that wait for data */
 	uint32_t ended;	    /* END was reached */
 	int32_t cpu;	    /* the peer's */
+	uint32_t before;    /* as the sender has them */
+	uint64_t grown_at;
 };
 
 struct shmp_shared {

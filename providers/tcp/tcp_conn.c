@@ -303,6 +303,12 @@ static size_t conn_unread(struct exi_conn *c)
 	return ioctl(c->fd, SIOCINQ, &n) == 0 && n > 0 ? (size_t)n : 0;
 }
 
+/* The kernel sees to it. */
+static bool conn_full(struct exi_conn *c)
+{
+	return false;
+}
+
 static int conn_peer_cpu(struct exi_conn *c)
 {
 	return -1;
@@ -389,6 +395,7 @@ const struct exi_conn_ops tcpp_conn_ops = {
 	.word = conn_word,
 	.ready = conn_ready,
 	.unread = conn_unread,
+	.full = conn_full,
 	.over = conn_over,
 	.peer_cpu = conn_peer_cpu,
 	.close = conn_close,

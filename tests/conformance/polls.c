@@ -454,6 +454,74 @@ static void a_poll_waits_for_as_much_as_is_asked_for(void)
 	t_close(fd[1]);
 }
 
+/* It may be more than there can be: the peer sends all that there is room for, and
+ * waits for more. */
+static void much_a(int s, int ctl)
+{
+	exs_pollfd_t p = one(s, EXS_POLLIN);
+	uint64_t got = 0, all = t_ask(ctl);
+	int most = 1 << 30, one_byte = 1;
+	static char buf[1 << 20];
+	ssize_t n;
+
+	T_OK(exs_setsockopt(s, SOL_SOCKET, SO_RCVLOWAT, &most, sizeof(most)));
+	t_tell(ctl, 1);
+	for (int round = 0; got < all; round++) {
+		T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+		T_EQ(p.exs_revents, EXS_POLLIN);
+		n = t_recv(s, buf, sizeof(buf), MSG_DONTWAIT);
+		T(n > 0 && got + (uint64_t)n <= all);
+		t_check_bytes(buf, (size_t)n, 1, got);
+		got += (uint64_t)n;
+		/* The last of it is less. */
+		if (round == 3)
+			T_OK(exs_setsockopt(s, SOL_SOCKET, SO_RCVLOWAT,
+					    &one_byte, sizeof(one_byte)));
+	}
+	t_tell(ctl, got);
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void send_much(int s, int ctl, size_t piece, bool polls)
+{
+	exs_pollfd_t p = one(s, EXS_POLLOUT);
+	static char buf[100000];
+	uint64_t sent = 0;
+	/* More than the kernel has room for, too. */
+	const uint64_t all = 24 << 20;
+
+	t_tell(ctl, all);
+	t_expect(ctl, 1);
+	while (sent < all) {
+		size_t len = all - sent < piece ? (size_t)(all - sent) : piece;
+		ssize_t n;
+
+		if (polls)
+			T_EQ(T_OK(exs_poll(&p, 1, 0, T_SYNC)), 1);
+		t_fill(buf, len, 1, sent);
+		n = t_send(s, buf, len, polls ? MSG_DONTWAIT : 0);
+		T(n > 0);
+		sent += (uint64_t)n;
+	}
+	t_expect(ctl, all);
+	t_close(s);
+}
+
+static void much_b(int s, int ctl)
+{
+	send_much(s, ctl, 100000, false);
+}
+
+static void much_polled_b(int s, int ctl)
+{
+	send_much(s, ctl, 5000, true);
+}
+
+CONF_DUO(a_poll_for_more_than_there_can_be_ends, much_a, much_b)
+CONF_DUO(a_poll_for_more_than_there_can_be_ends_beside_one, much_a,
+	 much_polled_b)
+
 static void a_child_polls_by_itself(void)
 {
 	exs_pollfd_t p, r;
@@ -501,6 +569,8 @@ static const struct t_row rows[] = {
 	T_ROW(polls_of_many_threads_are_all_answered),
 	T_ROW(a_signal_ends_a_synchronous_poll),
 	T_ROW(a_poll_waits_for_as_much_as_is_asked_for),
+	CONF_ROWS(a_poll_for_more_than_there_can_be_ends),
+	CONF_ROWS(a_poll_for_more_than_there_can_be_ends_beside_one),
 	T_ROW(a_child_polls_by_itself),
 };
 
