@@ -2277,6 +2277,20 @@ static bool at_mark(int fd)
 	return ioctl(fd, SIOCATMARK, &at) == 0 && at;
 }
 
+/* With SO_PEEK_OFF a peek begins behind bytes of which poll(2) tells all the same:
+ * how many those are. */
+static size_t passed_over(struct exi_sock *sk, int fd, int flags)
+{
+	int off = -1, unread;
+	socklen_t len = sizeof(off);
+
+	if (exi_likely(!(flags & MSG_PEEK)) ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) < 0 || off <= 0)
+		return 0;
+	unread = exi_ready_unread(sk, fd);
+	return unread > 0 ? (size_t)unread : 0;
+}
+
 /* n bytes were seen, and are not enough: 0 to look again. */
 static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 			 struct exi_flow_patience *p)
@@ -2341,8 +2355,9 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 				continue;
 			}
 			if (n == -EAGAIN) {
-				n = exi_flow_be_patient(sk, fd, EXI_RX, flags,
-							&p, 0);
+				n = exi_flow_be_patient(
+					sk, fd, EXI_RX, flags, &p,
+					passed_over(sk, fd, flags));
 				if (n == 0)
 					continue;
 			}

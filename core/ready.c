@@ -117,6 +117,9 @@ static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 	look_end(sk, h, events, ret);
 	ret->error = left;
+	/* What is sent to who has shut both directions goes over TCP. */
+	if (exi_unlikely(left))
+		ret->kernel |= events & (POLLPRI | POLLRDBAND);
 }
 
 static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,

@@ -621,6 +621,38 @@ ROW(io_peek_offset_from_the_start)
 	peek_further();
 }
 
+/* Beyond what is there a peek waits, though poll tells of bytes. */
+static void peek_beyond(void)
+{
+	char buf[8];
+	int off = 5;
+
+	timeout_of(here, SO_RCVTIMEO, 100);
+	is("set", setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+	put_text(peer, "abcde");
+	settle(here, POLLIN);
+	poll_one("poll", here, POLLIN, 0);
+	is("peek", recv(here, buf, 2, MSG_PEEK | MSG_DONTWAIT));
+	TIMED("peek", recv(here, buf, 2, MSG_PEEK));
+	TIMED("all", recv(here, buf, 2, MSG_PEEK | MSG_WAITALL));
+	later(20, hello);
+	got("peek", TIMED("peek", recv(here, buf, 8, MSG_PEEK)), buf);
+	later_end();
+	get_now("recv", here, 16);
+}
+
+ROW(io_peek_offset_beyond)
+{
+	pair();
+	peek_beyond();
+}
+
+ROW(io_peek_offset_beyond_from_the_start)
+{
+	cold_pair(AF_INET, false);
+	peek_beyond();
+}
+
 ROW(io_waitall_peek)
 {
 	char buf[16];

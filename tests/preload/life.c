@@ -646,6 +646,74 @@ ROW(life_peer_shut_one_by_one_back)
 	sends_to_deaf();
 }
 
+/* What comes after both directions were shut is not for those who read on. */
+static void reads_on(void)
+{
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	settle(peer, POLLERR);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", peer, 4);
+	get_now("recv", peer, 4);
+	settle(here, POLLHUP);
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", here, 4);
+	get_now("recv", here, 4);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(life_reads_on_after_shut_both)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	reads_on();
+}
+
+ROW(life_reads_on_after_shut_both_unseen)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	reads_on();
+}
+
+ROW(life_reads_unread_after_shut_both)
+{
+	pair();
+	put_text(here, "unread");
+	settle(peer, POLLIN);
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	get_now("recv", peer, 4);
+	reads_on();
+}
+
+ROW(life_urgent_after_shut_both)
+{
+	pair();
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	is("urgent", send(here, "u", 1, MSG_OOB | MSG_NOSIGNAL));
+	settle(peer, POLLERR);
+	poll_one("peer", peer, POLLIN | POLLPRI | POLLRDHUP, 0);
+	get_now("recv", peer, 4);
+}
+
+ROW(life_urgent_before_shut_both)
+{
+	pair();
+	is("urgent", send(here, "u", 1, MSG_OOB));
+	settle(peer, POLLPRI);
+	shutdown(peer, SHUT_RDWR);
+	settle(here, POLLRDHUP);
+	poll_one("peer", peer, POLLIN | POLLPRI | POLLRDHUP, 0);
+	get_now("recv", peer, 4);
+	is("urgent", send(here, "u", 1, MSG_OOB | MSG_NOSIGNAL));
+	settle(peer, POLLERR);
+	poll_one("peer", peer, POLLIN | POLLPRI | POLLRDHUP, 0);
+	get_now("recv", peer, 4);
+}
+
 /* Bytes lie unread from before a connection moved, and from after it. */
 static void unread_of_both(void)
 {
