@@ -378,6 +378,11 @@ recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 
 	if (exi_unlikely(h->broken))
 		return tell_broken(sk, h);
+	if (exi_unlikely(over && h->deaf && len)) {
+		len = exi_half_heard(h, len);
+		if (!len)
+			return recv_ended(sk, h);
+	}
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))

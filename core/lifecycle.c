@@ -503,6 +503,9 @@ static void end_both(struct exi_sock *sk, int fd)
 		shutdown(fd, SHUT_WR);
 	}
 	if (ends) {
+		rx->deaf_after =
+			rx->fabric_bytes + sk->fab->ops->unread(sk->fab);
+		rx->deaf = 1;
 		/* A send after this rings, and finds that nobody hears. */
 		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;
@@ -563,7 +566,7 @@ static bool ring_unread(struct exi_sock *sk)
 	if (sk->n_kept)
 		return true;
 	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
-	       !h->ended && !h->broken &&
+	       !h->ended && !h->broken && exi_half_heard(h, 1) &&
 	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) > 0;
 }
 

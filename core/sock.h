@@ -106,6 +106,10 @@ struct exi_half {
 	uint32_t origin;	 /* position of the fabric at the last SWITCH */
 	uint32_t bare;		 /* threads inside the kernel's own calls */
 	_Atomic uint32_t broken; /* enum exi_broken */
+	/* RX: both directions were shut here, and of the ring is for nobody
+	 * what comes after so many fabric_bytes. */
+	uint32_t deaf;
+	uint64_t deaf_after;
 	uint64_t left;
 	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
 	uint64_t target; /* RX: the TCP byte after which the ring begins */
@@ -122,6 +126,14 @@ struct exi_half {
 	/* Bytes after which the rendezvous is tried. Read without the lock. */
 	_Atomic uint64_t meet_at;
 };
+
+/* Of n bytes in the ring, those that are for the reader; its lock is held. */
+static inline size_t exi_half_heard(const struct exi_half *h, size_t n)
+{
+	uint64_t left = h->deaf_after - h->fabric_bytes;
+
+	return exi_likely(!h->deaf) || n < left ? n : (size_t)left;
+}
 
 /* What the connection's processes share. */
 struct exi_shared {

@@ -669,11 +669,19 @@ ROW(life_reads_on_after_shut_both)
 	reads_on();
 }
 
+/* Whoever sends before it hears of that: several, for chance decides. */
 ROW(life_reads_on_after_shut_both_unseen)
 {
-	pair();
-	shutdown(peer, SHUT_RDWR);
-	reads_on();
+	for (int i = 0; i < 10; i++) {
+		pair();
+		shutdown(peer, SHUT_RDWR);
+		is("send", send(here, "x", 1, MSG_NOSIGNAL));
+		settle(peer, POLLERR);
+		is("unread", ioctl(peer, FIONREAD, &(int){ 0 }));
+		get_now("recv", peer, 4);
+		close(here);
+		close(peer);
+	}
 }
 
 ROW(life_reads_unread_after_shut_both)
