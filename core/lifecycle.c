@@ -610,6 +610,20 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 		sk->fab->ops->end(sk->fab);
 }
 
+/* Others have it, and perhaps only the kernel closes it for them. What that says
+ * comes after the end that was said here, if nothing could be taken back. */
+static void part_from_ring_locked(struct exi_sock *sk, int fd)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	if (tx->mode != EXI_MODE_RING || !tx->ended || tx->fin ||
+	    exi_sock_remote(sk) || !sk->fab->ops->left_unread ||
+	    sk->fab->ops->left_unread(sk->fab))
+		return;
+	tx->fin = 1;
+	shutdown(fd, SHUT_WR);
+}
+
 static void finish_drain(struct exi_sock *sk, int fd)
 {
 	uint64_t end = exi_now_ns() + PATIENCE_NS;
@@ -733,6 +747,8 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last,
 		exi_marker_disconnection();
 	if (last && close_fd && sk->fab)
 		close_ring_locked(sk, fd);
+	else if (close_fd && sk->fab)
+		part_from_ring_locked(sk, fd);
 	exi_sock_unlist(sk);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */

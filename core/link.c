@@ -266,6 +266,14 @@ void exi_link_drop_locked(struct exi_sock *sk)
 	free(l);
 }
 
+void exi_link_over(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	if (sk->link && sk->link->state == EXI_LINK_UP)
+		shutdown(sk->link->fd, SHUT_RDWR);
+	exi_unlock(&sk->link_lock);
+}
+
 static void lock_halves(struct exi_sock *sk)
 {
 	exi_lock(&sk->sh->half[EXI_RX].lock);

@@ -98,6 +98,11 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 /* Says GO if it can be said now. No lock held. */
 void exi_link_go(struct exi_sock *sk);
 
+/* Both directions are on TCP for good, and this process forgets the connection:
+ * the link ends also where a forked process has it, which would not answer the
+ * peer before it uses the connection. No lock held. */
+EXI_SHIM void exi_link_over(struct exi_sock *sk);
+
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);
 

@@ -102,6 +102,8 @@ void shim_plain(int fd, int reason)
 	if (exi_go_plain(fd, reason))
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
 			       "the peer does not let go of the fabric");
+	else
+		exi_link_over(sk);
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	if (!sk->cookie) /* for calls that wait, see left_us() */

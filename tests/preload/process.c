@@ -2217,3 +2217,146 @@ ROW(threads_wait_without_descriptors)
 	later_end();
 	pthread_join(t, NULL);
 }
+
+/* --- the end of one that a child had, too -------------------------------- */
+
+/* A child that has the connection, until it is told. */
+static pid_t holder(int *go)
+{
+	int p[2];
+	pid_t pid;
+
+	if (pipe(p))
+		die("make a pipe");
+	pid = fork();
+	if (pid == 0) {
+		char c;
+
+		close(p[1]);
+		close(peer);
+		_exit(read(p[0], &c, 1) != 0);
+	}
+	close(p[0]);
+	*go = p[1];
+	return pid;
+}
+
+static void tell_peer(void)
+{
+	int err = -1;
+	socklen_t len = sizeof(err);
+
+	poll_one("peer", peer, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("error", getsockopt(peer, SOL_SOCKET, SO_ERROR, &err, &len));
+	say("%s", strerrorname_np(err));
+	get_now("recv", peer, 4);
+	get_now("recv", peer, 4);
+	is("send", send(peer, "x", 1, MSG_NOSIGNAL));
+}
+
+ROW(fork_held_reset_after_end)
+{
+	int go;
+	pid_t pid;
+
+	pair();
+	pid = holder(&go);
+	shutdown(here, SHUT_WR);
+	settle(peer, POLLRDHUP);
+	reset(here);
+	close(go);
+	child("child", pid);
+	settle(peer, POLLHUP);
+	tell_peer();
+}
+
+ROW(fork_held_reset)
+{
+	int go;
+	pid_t pid;
+
+	pair();
+	pid = holder(&go);
+	reset(here);
+	close(go);
+	child("child", pid);
+	settle(peer, POLLHUP);
+	tell_peer();
+}
+
+ROW(fork_held_unread)
+{
+	int go;
+	pid_t pid;
+
+	pair();
+	pid = holder(&go);
+	put_text(peer, "unread");
+	settle(here, POLLIN);
+	close(here);
+	close(go);
+	child("child", pid);
+	settle(peer, POLLHUP);
+	tell_peer();
+}
+
+ROW(fork_held_unread_put_over)
+{
+	int go, null = open("/dev/null", O_RDONLY);
+	pid_t pid;
+
+	pair();
+	pid = holder(&go);
+	put_text(peer, "unread");
+	settle(here, POLLIN);
+	dup2(null, here);
+	close(go);
+	child("child", pid);
+	settle(peer, POLLHUP);
+	tell_peer();
+}
+
+ROW(fork_held_unread_after_end)
+{
+	int go;
+	pid_t pid;
+
+	pair();
+	pid = holder(&go);
+	put_text(peer, "unread");
+	settle(here, POLLIN);
+	shutdown(here, SHUT_WR);
+	settle(peer, POLLRDHUP);
+	close(here);
+	close(go);
+	child("child", pid);
+	settle(peer, POLLHUP);
+	tell_peer();
+}
+
+/* Both ends, of a connection that a child has, too. */
+ROW(fork_held_passed_to_itself)
+{
+	int go, sv[2], a, b;
+	char buf[8];
+	pid_t pid;
+
+	pair();
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	pid = holder(&go);
+	pass(sv[0], here);
+	pass(sv[0], peer);
+	a = passed(sv[1]);
+	b = passed(sv[1]);
+	put_text(a, "hello");
+	answer("there", b);
+	put_text(b, "back");
+	answer("here", a);
+	put_text(here, "again");
+	got("peer", TIMED("peer", recv(peer, buf, sizeof(buf), 0)), buf);
+	close(go);
+	child("child", pid);
+	put_text(here, "still");
+	answer("peer", peer);
+}
