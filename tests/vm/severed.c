@@ -21,6 +21,7 @@
 #include "tests/support/proc.h"
 #include "tests/support/run.h"
 #include "tests/support/wait.h"
+#include "tests/vm/cm.h"
 #include "tests/vm/qp.h"
 
 static const struct t_want on_verbs = { "verbs", EXS_X_REASON_NONE };
@@ -342,6 +343,7 @@ static void a_queue_pair_fails_when_one_end_has_ended(void)
 
 		p.len[i / 2] = p.at = 30000;
 		p.there = i % 2;
+		p.slow = i / 2; /* or it may have all before it fails */
 		t_note("moment %d", i);
 		apart(&p);
 	}
@@ -998,6 +1000,29 @@ static void a_peer_that_read_everything_and_closed_leaves_no_reset(void)
 	t_close(s);
 }
 
+static void sends_and_closes(int s, int ctl)
+{
+	t_settle(s, on_verbs);
+	t_send_stream(s, SEED_BA, 0, 1000, 1000);
+	t_close(s);
+}
+
+/* Its kernel calls that a rejection. */
+static void a_peer_that_closes_before_it_was_confirmed_has_closed(void)
+{
+	struct t_peer peer;
+	int s;
+
+	vm_cm_unconfirmed = true;
+	s = t_pair_fork(&peer, T_A, sends_and_closes);
+	t_settle(s, on_verbs);
+	t_peer_join(&peer);
+	T_UNTIL(t_info(s).exs_x_reason != EXS_X_REASON_NONE);
+	t_recv_stream(s, SEED_BA, 0, 1000, 1000);
+	t_recv_end(s);
+	t_close(s);
+}
+
 /* --- the next queue pair ------------------------------------------------- */
 
 static int line; /* to who sends late */
@@ -1104,6 +1129,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(a_device_is_removed_while_ends_meet, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
 	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
+	T_ROW(a_peer_that_closes_before_it_was_confirmed_has_closed),
 	T_ROW_LONG(what_comes_for_the_last_queue_pair_is_not_taken_for_the_next,
 		   60),
 /* on siw0 in the long test only: it waits for 15 s */
