@@ -165,6 +165,13 @@ static long is(long ret)
 	return ret;
 }
 
+/* Which number is free is a matter of what the process does meanwhile. */
+static int is_number(int fd, int wish)
+{
+	is(fd < 0 ? fd : wish < 0 || fd == wish ? 0 : 1);
+	return fd;
+}
+
 static uint32_t hash(const void *buf, size_t n)
 {
 	const unsigned char *c = buf;
@@ -307,9 +314,14 @@ static void settle(void)
 	poll(NULL, 0, 1);
 }
 
-/* The edges of a connection that moves may be told twice: nobody asks. */
+/* Whether a connection may go to TCP here. The edges of one that moves may be
+ * told twice: nobody asks. */
 static bool goes_plain(int e)
 {
+	/* Unread bytes of a peer that is gone go into a pair. */
+	if ((peer_of(e)->gone && waits_at(e)) ||
+	    (of(e)->gone && waits_at(e ^ 1)))
+		return false;
 	for (int i = 0; i < n_items; i++) {
 		struct item *it = &items[i];
 
@@ -432,7 +444,6 @@ static void connection(int a, int b, bool is_cold)
 	of(e)->cold = of(e + 1)->cold = is_cold;
 	slots[a] = (struct slot){ c, e };
 	slots[b] = (struct slot){ s, e + 1 };
-	say(" fds %d %d", c, s);
 }
 
 /* --- steps -------------------------------------------------------------- */
@@ -1011,19 +1022,20 @@ static void do_dup(void)
 			say(" dup3");
 			fd = dup3(number(s), d->fd, O_CLOEXEC);
 		}
-		if (is(fd) < 0)
+		if (is_number(fd, d->fd) < 0)
 			return;
 		forget(d);
 	} else if (d->fd >= 0) {
-		is(dup2(s->fd, s->fd));
+		is_number(dup2(s->fd, s->fd), s->fd);
 		return;
 	} else if (how < 2) {
-		fd = (int)is(dup(number(s)));
+		fd = is_number(dup(number(s)), -1);
 	} else {
 		say(" F_DUPFD");
-		fd = (int)is(fcntl(number(s),
-				   how == 2 ? F_DUPFD : F_DUPFD_CLOEXEC,
-				   below(60)));
+		fd = is_number(fcntl(number(s),
+				     how == 2 ? F_DUPFD : F_DUPFD_CLOEXEC,
+				     below(60)),
+			       -1);
 	}
 	if (fd >= 0)
 		*d = (struct slot){ fd, s->end };
@@ -1190,7 +1202,6 @@ static void do_pass(void)
 	m.msg_controllen = sizeof(c);
 	is(recvmsg(sv[1], &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT));
 	memcpy(&fd, CMSG_DATA(&c.h), sizeof(int));
-	say(" %d", fd);
 	close(sv[0]);
 	close(sv[1]);
 	*d = (struct slot){ fd, s->end };

@@ -94,11 +94,12 @@ class Walker:
         native = self.run(seed)
         if self.run(seed) != native:
             return seed, 'varies', None, None
-        if self.run(seed, None, False) == native:
+        ours = self.run(seed, None, False)
+        if ours == native:
             return seed, 'same', None, None
         found = self.differs(seed, None, AGAIN)
         if not found:
-            return seed, 'once', None, None
+            return seed, 'once', None, (native, ours)
         return (seed, 'differs') + self.shrink(seed, found)
 
 
@@ -134,6 +135,8 @@ def main():
             if what in ('once', 'varies'):
                 print('seed %d %s' % (seed, 'differed once' if what == 'once'
                                       else 'varies natively'), flush=True)
+            if what == 'once':
+                print('  - %s\n  + %s' % first(outputs), flush=True)
             if what != 'differs':
                 continue
             setting = ' '.join('%s=%s' % i for i in WAYS[way].items())
