@@ -370,6 +370,21 @@ static void is_gone(int e)
 			items[i].is_there = false;
 }
 
+/* A number in the set that is about to be closed, of a connection that has
+ * another: what the set tells of it once it is on TCP differs on purpose. */
+static void unlist(const struct slot *s)
+{
+	for (int i = 0; i < n_items; i++) {
+		struct item *it = &items[i];
+
+		if (is_child || !it->is_there || it->fd != s->fd ||
+		    it->end != s->end || names_of(s->end) == 1)
+			continue;
+		epoll_ctl(set, EPOLL_CTL_DEL, s->fd, NULL);
+		it->is_there = false;
+	}
+}
+
 static void forget(struct slot *s)
 {
 	int e = s->end;
@@ -993,6 +1008,7 @@ static void do_close(void)
 	int fd = number(s);
 
 	head("close", k);
+	unlist(s);
 	if (how == 0 && s->fd >= 0) {
 		say(" range");
 		is(close_range((unsigned)fd, (unsigned)fd, 0));
@@ -1015,6 +1031,9 @@ static void do_dup(void)
 		return;
 	}
 	if (d->fd >= 0 && a != b) {
+		/* Not by what is refused. */
+		if (s->fd >= 0)
+			unlist(d);
 		if (how < 3) {
 			say(" dup2");
 			fd = dup2(number(s), d->fd);
@@ -1268,6 +1287,7 @@ static void do_new(void)
 
 		if (s->fd < 0)
 			continue;
+		unlist(s);
 		is(close(s->fd));
 		forget(s);
 	}
