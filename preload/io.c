@@ -366,6 +366,13 @@ static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
+	/* At once: a peek would put into the parts what nothing was read into. */
+	if (exi_unlikely(flags & MSG_TRUNC)) {
+		ssize_t bytes = exi_parts_total(v, n);
+
+		return bytes > 0 ? get_piece(fd, NULL, (size_t)bytes, flags)
+				 : bytes;
+	}
 	return exi_parts_recv(get_piece, fd, v, n, flags);
 }
 

@@ -323,6 +323,22 @@ ROW(io_much_thrown_away)
 	get_now("rest", here, 16);
 }
 
+ROW(io_scattered_and_thrown_away)
+{
+	char one[] = "1", two[] = "two";
+	struct iovec v[] = { { one, 1 }, { two, 3 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+
+	pair();
+	put_text(peer, "abcdef");
+	settle(here, POLLIN);
+	is("peek", recvmsg(here, &m, MSG_PEEK | MSG_TRUNC));
+	say("%s %s", one, two);
+	is("recvmsg", recvmsg(here, &m, MSG_TRUNC));
+	say("%s %s", one, two);
+	get_now("rest", here, 16);
+}
+
 ROW(io_readv_scatters)
 {
 	char one[2], two[1], three[10] = "";
