@@ -9,6 +9,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
@@ -18,6 +19,7 @@
 #include "core/family.h"
 #include "core/flow.h"
 #include "core/futex.h"
+#include "core/holders.h"
 #include "core/link.h"
 #include "core/loan.h"
 #include "core/log.h"
@@ -25,6 +27,7 @@
 #include "core/orphan.h"
 #include "core/place.h"
 #include "core/proof.h"
+#include "core/ready.h"
 #include "core/registry.h"
 #include "core/resume.h"
 #include "core/wait.h"
@@ -576,6 +579,33 @@ static int save_unread(struct exi_sock *sk, const int *pair)
 	return 0;
 }
 
+/* The same, and it stays unread. Nobody sends any more. */
+static int copy_unread(struct exi_sock *sk, const int *pair)
+{
+	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd), ret = 0;
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct pollfd p = { .fd = fd };
+	char *buf = unread > 0 ? malloc((size_t)unread) : NULL;
+	bool reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+	ssize_t n = 0;
+
+	if (unread > 0 && !buf)
+		return -ENOMEM;
+	exi_lock(&rx->lock);
+	reset = reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
+	exi_unlock(&rx->lock);
+	if (unread > 0)
+		n = exi_flow_recv(fd, buf, (size_t)unread,
+				  MSG_PEEK | MSG_DONTWAIT);
+	if (n > 0 &&
+	    send(pair[1], buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
+		ret = -ENOBUFS;
+	free(buf);
+	if (reset && !ret && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
+		ret = -errno;
+	return ret;
+}
+
 static int replace(int with, int fd)
 {
 	int flags = fcntl(fd, F_GETFD);
@@ -584,9 +614,10 @@ static int replace(int with, int fd)
 								      : 0;
 }
 
-/* The peer is gone with bytes of its unread in the ring: they and the end go
- * into a UNIX stream pair that takes the descriptor's place. */
-static int orphan(struct exi_sock *sk, int fd)
+/* The peer is gone with bytes of its unread in the ring: they and the end go, by
+ * save, into a UNIX stream pair that takes the descriptor's place. */
+static int put_pair(struct exi_sock *sk, int fd,
+		    int (*save)(struct exi_sock *sk, const int *pair))
 {
 	int pair[2], fl, n, ret, room = 2 << 20;
 
@@ -595,7 +626,7 @@ static int orphan(struct exi_sock *sk, int fd)
 	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
 		       sizeof(room)) < 0)
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	ret = save_unread(sk, pair);
+	ret = save(sk, pair);
 	close(pair[1]);
 	exi_orphan_add(fd, pair[0]);
 	fl = fcntl(fd, F_GETFL);
@@ -609,6 +640,13 @@ static int orphan(struct exi_sock *sk, int fd)
 		ret = replace(pair[0], atomic_load(&sk->fd));
 	exi_sock_mark(sk, fd);
 	close(pair[0]);
+	return ret;
+}
+
+static int orphan(struct exi_sock *sk, int fd)
+{
+	int ret = put_pair(sk, fd, save_unread);
+
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
 	/* The pair speaks for itself from here on. */
@@ -643,8 +681,8 @@ static int left_alone(struct exi_sock *sk, int fd)
 	orphaned = rx->mode != EXI_MODE_TCP &&
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
-	if (orphaned)
-		return orphan(sk, fd);
+	if (orphaned) /* to other processes that have it it stays as it is */
+		return exi_holders_alone(&sk->sh->holders) ? orphan(sk, fd) : 0;
 	/* What the peer did not read it never will. */
 	exi_lock(&sk->sh->half[EXI_TX].lock);
 	if (!exi_flow_bereft_locked(sk) &&
@@ -652,6 +690,23 @@ static int left_alone(struct exi_sock *sk, int fd)
 		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	return 0;
+}
+
+void exi_switch_part(struct exi_sock *sk, int fd)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool unread;
+	int ret;
+
+	exi_lock(&rx->lock);
+	unread = (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
+		 sk->fab && atomic_load(&sk->sh->gone);
+	exi_unlock(&rx->lock);
+	ret = unread ? put_pair(sk, fd, copy_unread) : 0;
+	if (ret)
+		exi_error("descriptor %d: its unread bytes cannot be copied "
+			  "(%s); who gets it does not see them",
+			  fd, strerror(-ret));
 }
 
 int exi_switch_leave_locked(struct exi_sock *sk, int reason)

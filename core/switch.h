@@ -51,6 +51,11 @@ bool exi_switch_left(struct exi_shared *sh);
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 		    uint64_t deadline_ns);
 
+/* After that, of a connection that this process forgets and others have: where the
+ * peer is gone with bytes unread, the others keep them, and the descriptor gets a
+ * copy. */
+EXI_SHIM void exi_switch_part(struct exi_sock *sk, int fd);
+
 /* Lets the directions be switched (again). */
 int exi_switch_allow(struct exi_sock *sk, int fd);
 

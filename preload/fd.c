@@ -131,6 +131,16 @@ HOOK void closefrom(int first)
 	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
 }
 
+/* What a gone peer left unread is in another file, at the numbers that the library
+ * knows of. */
+static void same_file(int fd, int also)
+{
+	int flags = native.fcntl64(also, F_GETFD);
+
+	if (flags >= 0 && exi_sock_cookie(fd) != exi_sock_cookie(also))
+		native.dup3(fd, also, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
+}
+
 /* fd got another number. It goes to TCP where the library has no descriptor to
  * spare, and where stdio may use the number, whose calls nobody sees. */
 static int named(int fd, int also)
@@ -152,6 +162,7 @@ static int named(int fd, int also)
 		/* Also one that is not connected yet. */
 		atomic_store(&sk->sh->hold_here, 1);
 		shim_plain(fd, reason);
+		same_file(fd, also);
 	}
 	return also;
 }

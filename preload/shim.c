@@ -14,6 +14,7 @@
 #include "core/names.h"
 #include "core/ready.h"
 #include "core/service.h"
+#include "core/switch.h"
 
 /* By this the library knows that the shim is there. */
 extern const char exs_preload;
@@ -99,11 +100,13 @@ void shim_plain(int fd, int reason)
 	exi_sock_inherit(sk);
 	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
-	if (exi_go_plain(fd, reason))
+	if (exi_go_plain(fd, reason)) {
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
 			       "the peer does not let go of the fabric");
-	else
+	} else {
+		exi_switch_part(sk, fd);
 		exi_link_over(sk);
+	}
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	if (!sk->cookie) /* for calls that wait, see left_us() */

@@ -2360,3 +2360,99 @@ ROW(fork_held_passed_to_itself)
 	put_text(here, "still");
 	answer("peer", peer);
 }
+
+/* A child takes what a gone peer left unread to where the library does not see it:
+ * it does not read it, and its parent does. */
+static void left_to_parent(void (*f)(void))
+{
+	static char buf[300000];
+	size_t n = 0;
+	ssize_t ret;
+	pid_t pid;
+
+	pair();
+	for (int i = 0; i < 300; i++)
+		put_all(peer, "0123456789", 10);
+	put_all(peer, buf, 100000);
+	close(peer);
+	settle(here, POLLRDHUP);
+	pid = fork();
+	if (pid == 0) {
+		f();
+		_exit(0);
+	}
+	child("child", pid);
+	is("unread", ioctl(here, FIONREAD, &(int){ 0 }));
+	while ((ret = recv(here, buf + n, sizeof(buf) - n, MSG_DONTWAIT)) > 0)
+		n += (size_t)ret;
+	say("%zu %.5s", n, buf);
+	is("end", ret);
+}
+
+static void exec_true(void)
+{
+	execl("/bin/true", "true", (char *)NULL);
+}
+
+ROW(fork_left_unread_exec)
+{
+	left_to_parent(exec_true);
+}
+
+static void exec_cat(void)
+{
+	int null = open("/dev/null", O_WRONLY);
+
+	dup2(here, 0);
+	dup2(null, 1);
+	execl("/bin/sh", "sh", "-c", "test $(wc -c) = 103000", (char *)NULL);
+}
+
+/* Which takes a copy, so that only its exit says what it got. */
+ROW(fork_left_unread_to_stdin)
+{
+	left_to_parent(exec_cat);
+}
+
+static void pass_it(void)
+{
+	int sv[2], fd;
+	char c = 0;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	pass(sv[0], here);
+	fd = passed(sv[1]);
+	is("peek", recv(fd, &c, 1, MSG_PEEK));
+	say("%c", c);
+}
+
+ROW(fork_left_unread_passed)
+{
+	left_to_parent(pass_it);
+}
+
+static void peek_behind(void)
+{
+	setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &(int){ 0 }, sizeof(int));
+}
+
+ROW(fork_left_unread_option)
+{
+	left_to_parent(peek_behind);
+}
+
+/* Bytes that a gone peer left, through a number that stdio may use. */
+ROW(names_left_unread_to_stdin)
+{
+	char buf[16];
+
+	pair();
+	put_text(peer, "hello");
+	close(peer);
+	settle(here, POLLRDHUP);
+	is("dup2", dup2(here, 0) != 0);
+	got("read", read(0, buf, 3), buf);
+	got("here", recv(here, buf, 8, 0), buf);
+	got("end", read(0, buf, 8), buf);
+}
