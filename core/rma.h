@@ -513,6 +513,10 @@ int exi_rma_meet_proved(struct exi_rma_link *l, const void *proof, size_t len,
 void exi_rma_meet_done(struct exi_rma_link *l);
 /* There will be nothing, and why. Any lock. */
 void exi_rma_meet_fail(struct exi_rma_link *l, int reason, const char *why);
+/* The other end is gone, as the fabric tells: what came before is taken before, and
+ * a link that is up ends, for it is not told that it was not met. The net's lock is
+ * not held. */
+void exi_rma_meet_lost(struct exi_rma_link *l, int reason, const char *why);
 /* The same, for a message that was not taken. */
 void exi_rma_meet_untaken(struct exi_rma_link *l, int err);
 /* Aloud once: every connection after this one may meet the same. */

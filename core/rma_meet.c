@@ -118,6 +118,23 @@ void exi_rma_meet_fail(struct exi_rma_link *l, int reason, const char *why)
 	exi_rma_host->met(l->pair, reason);
 }
 
+/* A meeting ends under the net's lock, by whoever takes what the other end says. */
+void exi_rma_meet_lost(struct exi_rma_link *l, int reason, const char *why)
+{
+	struct exi_rma_net *n = l->net;
+
+	if (n) {
+		exi_rma_net_poll(n);
+		exi_rma_lock(&n->lock);
+	}
+	if (l->meeting)
+		exi_rma_meet_fail(l, reason, why);
+	else
+		exi_rma_link_fail(l, -ECONNRESET, why);
+	if (n)
+		exi_rma_unlock(&n->lock);
+}
+
 void exi_rma_meet_untaken(struct exi_rma_link *l, int err)
 {
 	exi_rma_meet_fail(l, exi_pact_reason(exi_pact_why(err)),

@@ -245,8 +245,6 @@ void ofip_fds_forked(void);
 void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
 			    const uint8_t *token, size_t len);
 void ofip_meet_connected(struct ofip_link *l);
-/* The endpoint, or the rendezvous, has ended. */
-void ofip_meet_lost(struct ofip_link *l, const char *why);
 
 /* Of struct exi_rma_fabric. */
 uint16_t ofip_meet_port_for(uint16_t tcp);

@@ -49,17 +49,6 @@ static void no_link(struct ofip_link *l, int err)
 		fi_strerror(-err));
 }
 
-void ofip_meet_lost(struct ofip_link *l, const char *why)
-{
-	/* What came before it is taken before. */
-	if (l->rma.net)
-		exi_rma_net_poll(l->rma.net);
-	if (l->rma.meeting)
-		give_up(l, EXS_X_REASON_PEER_LOST, why);
-	else
-		exi_rma_link_fail(&l->rma, -ECONNRESET, why);
-}
-
 /* --- both --------------------------------------------------------------- */
 
 static struct ofip_net *net_of(struct ofip_link *l)
@@ -484,7 +473,8 @@ static void on_message(struct ofip_link *l, size_t len)
 	else if (l->stage == OFIP_ANSWERED && kind == EXI_PACT_CONFIRM)
 		on_confirm(l, len);
 	else
-		ofip_meet_lost(l, "a meeting out of turn");
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+				  "a meeting out of turn");
 }
 
 /* The end of it: B has gone, or, over FI_EP_MSG, it has no more use. */
@@ -494,7 +484,8 @@ static void on_end(struct ofip_link *l)
 
 	ofip_sock_close(&l->sock);
 	if (!over)
-		ofip_meet_lost(l, "the rendezvous has ended");
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+				  "the rendezvous has ended");
 }
 
 static void on_sock(struct exi_rma_event *e)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/exs_ext.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
@@ -648,7 +649,8 @@ static void eq_error(struct ofip_net *n)
 		return;
 	l = link_with(n, e.fid);
 	if (l)
-		ofip_meet_lost(l, fi_strerror(e.err));
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+				  fi_strerror(e.err));
 }
 
 static bool eq_event(struct ofip_net *n)
@@ -674,7 +676,8 @@ static bool eq_event(struct ofip_net *n)
 	if (l && event == FI_CONNECTED)
 		ofip_meet_connected(l);
 	else if (l && event == FI_SHUTDOWN)
-		ofip_meet_lost(l, "the other end left");
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+				  "the other end left");
 	return true;
 }
 

@@ -476,24 +476,6 @@ static bool meets(const struct verbsp_link *l)
 	return l->rma.meeting;
 }
 
-/* A link that is up is not told that it was not met. Its meeting ends under the
- * net's lock, by whoever takes what the other end says. */
-static void lost(struct verbsp_link *l, int reason, const char *why)
-{
-	struct exi_rma_net *n = l->rma.net;
-
-	if (n) {
-		exi_rma_net_poll(n);
-		exi_rma_lock(&n->lock);
-	}
-	if (l->rma.meeting)
-		exi_rma_meet_fail(&l->rma, reason, why);
-	else
-		exi_rma_link_fail(&l->rma, -ECONNRESET, why);
-	if (n)
-		exi_rma_unlock(&n->lock);
-}
-
 /* Also what a close is where the kernel of who closes has not heard yet that its
  * answer came: by then the queue pair may have carried all that there was. */
 static void rejected(struct verbsp_link *l, const void *data, size_t len,
@@ -502,7 +484,7 @@ static void rejected(struct verbsp_link *l, const void *data, size_t len,
 	if (meets(l) && l->rma.connects)
 		exi_rma_meet_rejected(&l->rma, data, len, listens(l, status));
 	else
-		lost(l, EXS_X_REASON_PEER_LOST, "rejected");
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST, "rejected");
 }
 
 bool verbsp_meet_event(void)
@@ -557,16 +539,19 @@ bool verbsp_meet_event(void)
 		if (meets(l) && l->rma.connects)
 			not_connected(l, status);
 		else
-			lost(l, EXS_X_REASON_PEER_LOST, rdma_event_str(type));
+			exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+					  rdma_event_str(type));
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
-		lost(l, EXS_X_REASON_REMOTE, rdma_event_str(type));
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_REMOTE,
+				  rdma_event_str(type));
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
-		lost(l, EXS_X_REASON_PEER_LOST, rdma_event_str(type));
+		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
+				  rdma_event_str(type));
 		break;
 	default:
 		break;
