@@ -183,11 +183,15 @@ short exi_ready_events(struct exi_sock *sk, int fd, short events)
 {
 	struct pollfd p = { .fd = fd };
 	struct exi_ready r;
+	bool asks;
 
 	if (!exi_ready_look(sk, fd, events, &r))
 		return POLLNVAL;
 	p.events = r.kernel;
-	if ((r.kernel || r.error) && poll(&p, 1, 0) > 0) {
+	/* Also who wants to know of nothing is told of errors and hang-ups. */
+	asks = r.kernel || r.error ||
+	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
+	if (asks && poll(&p, 1, 0) > 0) {
 		r.now |= p.revents;
 		exi_ready_told(sk, p.revents);
 	}

@@ -863,6 +863,69 @@ ROW(epoll_oneshot_end)
 	wait_said("wait", set, 4, 1000);
 }
 
+static void reset_peer(void)
+{
+	reset(peer);
+}
+
+/* Who asks for nothing is told of hang-ups and errors, on a fabric and when the
+ * connection has left it. */
+static void for_nothing(uint32_t flags, bool leaves)
+{
+	int off = 0;
+
+	a_set(flags);
+	if (leaves)
+		setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
+	put_text(peer, "x");
+	wait_said("bytes", set, 4, 20);
+	later(20, reset_peer);
+	wait_said("wait", set, 4, 1000);
+	later_end();
+	wait_said("again", set, 4, 0);
+	is("del", epoll_ctl(set, EPOLL_CTL_DEL, here, NULL));
+	is("add", add(set, here, flags));
+	wait_said("there", set, 4, 0);
+	pair();
+	if (leaves)
+		setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
+	shutdown(here, SHUT_WR);
+	shutdown(peer, SHUT_WR);
+	settle(here, POLLHUP);
+	is("add", add(set, here, flags));
+	wait_said("both shut", set, 4, 0);
+}
+
+ROW(epoll_for_nothing)
+{
+	for_nothing(0, false);
+}
+
+ROW(epoll_for_nothing_edge)
+{
+	for_nothing(EPOLLET, false);
+}
+
+ROW(epoll_for_nothing_oneshot)
+{
+	for_nothing(EPOLLONESHOT, false);
+}
+
+ROW(epoll_for_nothing_left)
+{
+	for_nothing(0, true);
+}
+
+ROW(epoll_for_nothing_left_edge)
+{
+	for_nothing(EPOLLET, true);
+}
+
+ROW(epoll_for_nothing_left_oneshot)
+{
+	for_nothing(EPOLLONESHOT, true);
+}
+
 ROW(epoll_errors)
 {
 	struct epoll_event e = { .events = EPOLLIN };

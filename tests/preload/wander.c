@@ -47,8 +47,8 @@
 /* One end of a connection: 2 * connection and the other. */
 struct end {
 	uint32_t sent, received, pieces;
-	bool shut_rd, shut_wr, gone, reset, linger, peeks_off, urgent_sent;
-	bool forked, passed;
+	bool shut_rd, shut_wr, gone, reset, linger, urgent_sent;
+	bool forked;
 	/* It went to TCP for good, or may move at any moment. */
 	bool plain, cold;
 };
@@ -314,13 +314,19 @@ static void settle(void)
 	poll(NULL, 0, 1);
 }
 
+static bool pairs(int e)
+{
+	return (peer_of(e)->gone || (of(e)->shut_rd && of(e)->shut_wr)) &&
+	       waits_at(e);
+}
+
 /* Whether a connection may go to TCP here. The edges of one that moves may be
  * told twice: nobody asks. */
 static bool goes_plain(int e)
 {
-	/* Unread bytes of a peer that is gone go into a pair. */
-	if ((peer_of(e)->gone && waits_at(e)) ||
-	    (of(e)->gone && waits_at(e ^ 1)))
+	/* Unread bytes of a peer that is gone, or of who has shut both
+	 * directions, go into a pair. */
+	if (pairs(e) || pairs(e ^ 1))
 		return false;
 	for (int i = 0; i < n_items; i++) {
 		struct item *it = &items[i];
@@ -502,9 +508,8 @@ static bool may_send(const struct slot *s, int n)
 		return true;
 	x = of(s->end);
 	y = peer_of(s->end);
-	/* What a peer that is gone makes of it differs on purpose; so far also
-	 * where it only shut both directions. */
-	if ((y->gone && !y->reset) || (y->shut_rd && y->shut_wr))
+	/* What a peer that is gone makes of it differs on purpose. */
+	if (y->gone && !y->reset)
 		return false;
 	return waits_at(s->end ^ 1) + (uint32_t)n <= MOST_BYTES &&
 	       x->pieces < MOST_PIECES;
@@ -674,8 +679,6 @@ static void do_receive(void)
 		flags |= MSG_PEEK | MSG_TRUNC;
 	else if (extra == 6)
 		flags |= MSG_PEEK | MSG_WAITALL;
-	if ((flags & MSG_PEEK) && s->fd >= 0 && of(s->end)->peeks_off)
-		flags |= MSG_DONTWAIT;
 	/* Who asks for nothing does not wait. */
 	if (nothing) {
 		n = 0;
@@ -791,15 +794,6 @@ static short poll_bits(void)
 	return ev;
 }
 
-/* So far what is urgent is not told after both directions are shut. */
-static short polled(const struct slot *s, short ev)
-{
-	if (s->fd >= 0 && of(s->end)->shut_rd && of(s->end)->shut_wr &&
-	    peer_of(s->end)->urgent_sent)
-		ev &= ~POLLPRI;
-	return ev;
-}
-
 static void do_poll(void)
 {
 	int n = 1 + below(SLOTS), ms = one_in(3) ? 15 : 0, which[SLOTS];
@@ -816,7 +810,7 @@ static void do_poll(void)
 
 		p[i] = (struct pollfd){ .fd = one_in(3) ? number(&slots[k])
 							: slots[k].fd,
-					.events = polled(&slots[k], ev) };
+					.events = ev };
 	}
 	is(p_poll ? ppoll(p, (nfds_t)n, &t, NULL) : poll(p, (nfds_t)n, ms));
 	for (int i = 0; i < n; i++)
@@ -840,8 +834,7 @@ static void do_select(void)
 		for (int k = 0; k < SLOTS; k++) {
 			bool in = one_in(2);
 
-			if (!in || slots[k].fd < 0 ||
-			    (w == 2 && !(polled(&slots[k], POLLPRI) & POLLPRI)))
+			if (!in || slots[k].fd < 0)
 				continue;
 			FD_SET(slots[k].fd, &sets[w]);
 			if (slots[k].fd >= top)
@@ -990,11 +983,6 @@ static void do_shutdown(void)
 		how = SHUT_WR;
 	head("shutdown", k);
 	say(" %s", how == SHUT_RD ? "RD" : how == SHUT_WR ? "WR" : "RDWR");
-	/* Differs so far. */
-	if (x && has_forked && x->linger) {
-		say(" left out");
-		return;
-	}
 	if (is(shutdown(number(s), how)) < 0 || !x)
 		return;
 	x->shut_rd = x->shut_rd || how != SHUT_WR;
@@ -1025,11 +1013,6 @@ static void do_dup(void)
 
 	head("dup", a);
 	head("to", b);
-	if (d->fd >= 0 && has_forked && names_of(d->end) == 1 &&
-	    waits_at(d->end)) {
-		say(" left out");
-		return;
-	}
 	if (d->fd >= 0 && a != b) {
 		/* Not by what is refused. */
 		if (s->fd >= 0)
@@ -1129,10 +1112,7 @@ static void do_option(void)
 			say(" left out");
 			break;
 		}
-		if (is(setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &v,
-				  sizeof(v))) == 0 &&
-		    x)
-			x->peeks_off = true;
+		is(setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &v, sizeof(v)));
 		break;
 	case 6:
 		v = 1;
@@ -1203,13 +1183,10 @@ static void do_pass(void)
 
 	head("pass", k);
 	head("to", b);
-	/* Both ends passed after a fork differ so far. */
-	if (s->fd < 0 || d->fd >= 0 ||
-	    (has_forked && peer_of(s->end)->passed) || !goes_plain(s->end)) {
+	if (s->fd < 0 || d->fd >= 0 || !goes_plain(s->end)) {
 		say(" left out");
 		return;
 	}
-	of(s->end)->passed = true;
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 		die("make a pair");
 	c.h.cmsg_level = SOL_SOCKET;
@@ -1439,8 +1416,7 @@ static void do_late(void)
 	for (w = 0; s->fd >= 0 && w < SLOTS; w++)
 		if (slots[w].fd >= 0 && slots[w].end == (s->end ^ 1))
 			break;
-	if (s->fd < 0 || w == SLOTS || !may_send(s, 700) ||
-	    (has_forked && of(s->end)->linger)) {
+	if (s->fd < 0 || w == SLOTS || !may_send(s, 700)) {
 		say(" left out");
 		return;
 	}
