@@ -235,7 +235,10 @@ static int send_refused(struct exi_sock *sk, struct exi_half *h)
 	err = take_err(h);
 	if (err)
 		return -err;
-	if (__atomic_load_n(&h->ended, __ATOMIC_RELAXED) && !h->fin)
+	/* A process that closed may have said the end on TCP, too. */
+	if (__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&
+	    (!h->fin ||
+	     (h->mode == EXI_MODE_RING && !atomic_load(&sk->sh->gone))))
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
 		err = take_so_error(sk->tcp->fd);

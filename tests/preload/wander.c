@@ -1541,6 +1541,7 @@ int main(int argc, char **argv)
 		is(close(slots[i].fd));
 		end_line();
 		forget(&slots[i]);
+		settle();
 	}
 	return 0;
 }
