@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/util.h"
+
 #define EXI_HOLDERS_NAMED 7
 
 struct exi_holders {
@@ -39,7 +41,7 @@ void exi_holders_inherit(struct exi_holders *h);
 uint32_t exi_holders_count(struct exi_holders *h);
 
 /* This process has it, and no other. */
-bool exi_holders_alone(struct exi_holders *h);
+EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
 
 /* It was forked: others may have what it made. */
 bool exi_holders_shared(void);

@@ -120,6 +120,7 @@ struct set {
 	bool nudged;	    /* the nudge is readable */
 	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
+	bool inherited;	    /* made before a fork: others may have it */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
 	/* Looks at the kernel; hints, the last one wins: */
@@ -591,6 +592,7 @@ static void met(struct exi_sock *sk)
 
 void shim_epoll_forget(struct exi_sock *sk, int fd)
 {
+	bool alone = exi_holders_alone(&sk->sh->holders);
 	struct item *it;
 
 	exi_lock(&sk->link_lock);
@@ -600,6 +602,12 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 
+		/* To who has both, too, the kernel would tell what it should not:
+		 * of room where a ring is full, and all else twice. */
+		if (it->set->inherited && !alone) {
+			remove_item(it, false);
+			continue;
+		}
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
 		/* The kernel tells of its end, and absorb() does not. */
@@ -647,6 +655,7 @@ static struct set *make_set(int epfd)
 	s->names = 1;
 	s->nudge = -1;
 	s->outer = false;
+	s->inherited = false;
 	s->lost = false;
 	s->n_managed = 0;
 	s->quiet = 0;
@@ -1894,6 +1903,7 @@ void shim_epoll_named(int fd, int also)
 static void begin_anew(struct set *s)
 {
 	atomic_store(&s->lock.word, 0);
+	s->inherited = true;
 	s->sleepers = s->arming = 0;
 	exi_list_init(&s->active);
 	s->n_active = s->n_fresh = s->n_managed = 0;

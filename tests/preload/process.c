@@ -357,6 +357,58 @@ ROW(names_closed_in_set_before)
 	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 1000));
 }
 
+/* What a child closes, or gives away, stays in a set that both have as it is. */
+static void child_leaves_in_set(void (*leave)(void))
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT }, e[4];
+	int set = epoll_create1(0);
+	pid_t pid;
+
+	pair();
+	if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, here, &ev))
+		die("make a set");
+	is("wait", epoll_wait(set, e, 4, 0));
+	pid = fork();
+	if (pid == 0) {
+		leave();
+		_exit(0);
+	}
+	child("child", pid);
+	fill(here);
+	is("full", epoll_wait(set, e, 4, 0));
+	put_text(peer, "x");
+	is("readable", epoll_wait(set, e, 4, 1000));
+	events("events", e[0].events);
+	get_now("recv", here, 4);
+	is("nothing", epoll_wait(set, e, 4, 20));
+	drain(peer);
+	is("room", epoll_wait(set, e, 4, 1000));
+	close(peer);
+	settle(here, POLLRDHUP);
+	is("closed", epoll_wait(set, e, 4, 1000));
+	events("events", e[0].events);
+}
+
+static void closes_here(void)
+{
+	close(here);
+}
+
+static void puts_over_here(void)
+{
+	dup2(peer, here);
+}
+
+ROW(names_closed_in_set_by_a_child)
+{
+	child_leaves_in_set(closes_here);
+}
+
+ROW(names_put_over_in_set_by_a_child)
+{
+	child_leaves_in_set(puts_over_here);
+}
+
 ROW(names_over_fork)
 {
 	int two;
@@ -2455,4 +2507,45 @@ ROW(names_left_unread_to_stdin)
 	got("read", read(0, buf, 3), buf);
 	got("here", recv(here, buf, 8, 0), buf);
 	got("end", read(0, buf, 8), buf);
+}
+
+/* The end is said by one of them, which closes then. */
+ROW(fork_ended_by_a_child)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		shutdown(here, SHUT_WR);
+		close(here);
+		_exit(0);
+	}
+	child("child", pid);
+	settle(peer, POLLRDHUP);
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("again", send(here, "x", 1, MSG_NOSIGNAL | MSG_MORE));
+	get_now("end", peer, 4);
+	is("answers", send(peer, "hello", 5, MSG_NOSIGNAL));
+	settle(here, POLLIN);
+	get_now("recv", here, 8);
+	is("shutdown", shutdown(here, SHUT_WR));
+	close(peer);
+	settle(here, POLLHUP);
+	poll_one("here", here, POLLIN | POLLOUT | POLLRDHUP, 0);
+	is("shutdown", shutdown(here, SHUT_RDWR));
+}
+
+/* A second number, which another call closes. */
+ROW(names_dupfd_close_range)
+{
+	int also;
+
+	pair();
+	also = fcntl(here, F_DUPFD, 50);
+	is("range", close_range((unsigned int)also, (unsigned int)also, 0));
+	is("close", close(here));
+	settle(peer, POLLRDHUP);
+	get_now("end", peer, 4);
 }
