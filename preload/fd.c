@@ -167,13 +167,30 @@ static int named(int fd, int also)
 	return also;
 }
 
-HOOK int dup(int fd)
+/* Who closes a number to give it to a duplicate gets that one: meanwhile the
+ * library has nothing of its own there. */
+static int lowest(int fd, int cmd, intptr_t from)
 {
-	int ret = native.dup(fd);
+	bool frozen = exi_fds_freeze();
+	int ret = native.fcntl64(fd, cmd, (void *)from);
+
+	if (frozen)
+		exi_fds_thaw();
+	return ret;
+}
+
+static int duplicate(int fd, int cmd, intptr_t from)
+{
+	int ret = lowest(fd, cmd, from);
 
 	if (exi_unlikely(ret < 0) && errno == EMFILE && shim_reclaim())
-		ret = native.dup(fd);
+		ret = lowest(fd, cmd, from);
 	return named(fd, ret);
+}
+
+HOOK int dup(int fd)
+{
+	return duplicate(fd, F_DUPFD, 0);
 }
 
 /* What the library knew of to ends with it: in the one step in which the kernel
@@ -250,12 +267,9 @@ static int any_fcntl(int fd, int cmd, void *arg)
 		shim_blocking(sk);
 		return (int)shim_result(ret);
 	}
-	ret = native.fcntl64(fd, cmd, arg);
-	if (cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC)
-		return ret;
-	if (ret < 0 && errno == EMFILE && shim_reclaim())
-		ret = native.fcntl64(fd, cmd, arg);
-	return named(fd, ret);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return duplicate(fd, cmd, (intptr_t)arg);
+	return native.fcntl64(fd, cmd, arg);
 }
 
 #undef fcntl

@@ -592,6 +592,32 @@ ROW(names_close_range_beside_meetings)
 	say("all moved");
 }
 
+/* Who closes a number to give it to a duplicate gets just that one. */
+ROW(names_lowest_beside_meetings)
+{
+	int low = dup(0), other, n, others = 0;
+	int64_t end = now_ns() + 300000000;
+	char buf[4096] = "";
+
+	while (now_ns() < end) {
+		cold_pair(AF_INET, false);
+		put_all(peer, buf, sizeof(buf));
+		put_all(here, buf, sizeof(buf));
+		for (n = 0; n < 1000; n++) {
+			close(low);
+			other = n % 2 ? dup(0) : fcntl(0, F_DUPFD, 0);
+			if (other == low)
+				continue;
+			others++;
+			dup2(other, low);
+			close(other);
+		}
+		close(here);
+		close(peer);
+	}
+	is("others", others);
+}
+
 ROW(names_refused_close_nothing)
 {
 	pair();
