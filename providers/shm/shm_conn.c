@@ -163,11 +163,9 @@ static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
 	zero_behind(p, tx, tx->head, len);
 }
 
-/* Once the reader is done with the ring before this one. */
 static bool can_grow(const struct shmp_priv *p, const struct shmp_tx *tx)
 {
-	return tx->bytes < p->out_bytes && tx->taken >= tx->grown_at &&
-	       !p->small;
+	return tx->bytes < p->out_bytes && !p->small;
 }
 
 /* Nothing was taken since a record found no room: what nobody reads gets a
@@ -177,7 +175,9 @@ static bool stalled(const struct shmp_tx *tx)
 	return tx->full_at == tx->taken;
 }
 
-/* A larger ring from here on. Room for the record is always kept. */
+/* A larger ring from here on. Room for the record is always kept. Once the reader
+ * is done with the ring before this one; to the whole also sooner, so that there
+ * are never more than two before it in which something lies. */
 static bool grow(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -185,7 +185,7 @@ static bool grow(struct exi_conn *c)
 	uint32_t bytes = p->out_bytes;
 	uint64_t at;
 
-	if (!can_grow(p, tx))
+	if (!can_grow(p, tx) || (tx->taken < tx->grown_at && !stalled(tx)))
 		return false;
 	if (!stalled(tx) && tx->bytes < bytes / GROW_TIMES)
 		bytes = tx->bytes * GROW_TIMES;
@@ -199,6 +199,8 @@ static bool grow(struct exi_conn *c)
 		memory_order_relaxed);
 	publish(c, shmp_out(p, tx, tx->head), SHMP_GROW,
 		(uint32_t)__builtin_ctz(bytes));
+	tx->first = tx->before;
+	tx->before_at = tx->grown_at;
 	tx->before = tx->bytes;
 	tx->bytes = bytes;
 	tx->head = tx->grown_at = at;
@@ -792,17 +794,13 @@ static bool conn_full(struct exi_conn *c)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx, end = *rx;
 	uint64_t limit = rx->pos;
-	bool grows;
 
 	if (rx->published != rx->pos)
 		publish_taken(c);
 	pass_all(p, &end);
-	grows = end.bytes < p->in_bytes;
-	if (rx->pos < end.grown_at) {
+	if (rx->pos < end.grown_at)
 		limit = end.grown_at - end.before;
-		grows = false; /* not before we are there */
-	}
-	return !grows &&
+	return end.bytes == p->in_bytes &&
 	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
 }
 
@@ -831,8 +829,8 @@ static uint64_t switch_head(struct exi_conn *c)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
-	tx->grown_at = tx->taken = tx->head;
-	tx->bytes = tx->before = p->out_start;
+	tx->grown_at = tx->before_at = tx->taken = tx->head;
+	tx->bytes = tx->before = tx->first = p->out_start;
 	tx->limit = tx->head + tx->bytes;
 	tx->full_at = SHMP_NEVER;
 	atomic_store_explicit(&shmp_out(p, tx, tx->head)->word, 0,
@@ -901,7 +899,8 @@ static size_t switch_drain(struct exi_conn *c, const void **ret)
 
 		if (word >> SHMP_KIND_SHIFT == SHMP_GROW &&
 		    tx->drain < tx->grown_at) {
-			tx->drain = tx->grown_at;
+			tx->drain = tx->drain < tx->before_at ? tx->before_at
+							      : tx->grown_at;
 			continue;
 		}
 		/* Our own memory, but the peer chose where to begin. */

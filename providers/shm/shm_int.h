@@ -24,12 +24,14 @@ struct shmp_tx {
 	uint64_t taken;	     /* what the peer had taken when limit was set */
 	uint64_t grown_at;   /* from here on the ring is */
 	uint32_t bytes;	     /* this long, and before */
-	uint32_t before;     /* this */
+	uint32_t before;     /* this, from before_at on */
 	uint64_t full_at;    /* `taken` when a record found no room last */
 	uint64_t drain;	     /* position of the record being sent again */
 	uint64_t drain_used; /* bytes of it that are done */
 	uint32_t sleepers;   /* threads that wait for space */
 	uint32_t ended;
+	uint64_t before_at;
+	uint32_t first; /* the ring's size before that */
 };
 
 struct shmp_rx {
@@ -87,7 +89,9 @@ static inline struct shmp_shared *shmp_shared(struct exi_conn *c)
 /* The size of the ring that position pos lies in. */
 static inline uint32_t shmp_out_bytes(const struct shmp_tx *tx, uint64_t pos)
 {
-	return exi_likely(pos >= tx->grown_at) ? tx->bytes : tx->before;
+	return exi_likely(pos >= tx->grown_at) ? tx->bytes
+	       : pos >= tx->before_at	       ? tx->before
+					       : tx->first;
 }
 
 static inline struct shmp_record *

@@ -97,7 +97,7 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	p->out = (unsigned char *)map + SHMP_RING_OFFSET;
 	p->out_bytes = ring;
 	p->out_start = start;
-	tx->limit = tx->bytes = tx->before = start;
+	tx->limit = tx->bytes = tx->before = tx->first = start;
 	tx->full_at = SHMP_NEVER;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));

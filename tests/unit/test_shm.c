@@ -364,7 +364,8 @@ static void rings_that_are_small_lose_nothing(void)
 
 static void rings_of_any_size_lose_nothing(void)
 {
-	static const char *const sizes[] = { "32", "128", "256", "1024" };
+	static const char *const sizes[] = { "32", "128", "256", "1024",
+					     "8192" };
 
 	for (size_t i = 0; i < T_COUNT(sizes); i++)
 		stream(100 + i, sizes[i], true);
@@ -455,6 +456,42 @@ static void what_nobody_takes_gets_room(void)
 	while (s.received < s.sent)
 		recv_some(&s, 0);
 	end();
+}
+
+/* So do large ones, whose ring has grown once and grows before anything of the
+ * one before is taken; and who takes finds all, whether the reader from the
+ * rings or the sender that sends it again. */
+static void what_nobody_takes_gets_room_by_large_sends(void)
+{
+	for (int way = 0; way < 2; way++) {
+		struct stream s = { .rng = { 1 }, .seed = 1 };
+		const struct shmp_tx *tx;
+		ssize_t n;
+
+		begin("2048");
+		tx = &shmp_shared(ends[0])->tx;
+		for (int i = 0; i < 100; i++) {
+			T_EQ(ops->send(ends[0], buf, 500, 0), 500);
+			T_EQ(ops->recv(ends[1], buf, 500, 0), 500);
+		}
+		s.sent = s.received = 50000;
+		while (s.sent < 1900000) {
+			t_fill(buf, sizeof(buf), 1, s.sent);
+			n = ops->send(ends[0], buf, sizeof(buf), 0);
+			if (n > 0)
+				s.sent += (uint64_t)n;
+			else
+				T(ops->ready(ends[0], EXI_TX));
+		}
+		T_EQ(tx->bytes, 2 << 20);
+		T(tx->taken < tx->before_at);
+		if (way)
+			there_and_back(&s);
+		while (s.received < s.sent)
+			recv_some(&s, 0);
+		free(s.tcp);
+		end();
+	}
 }
 
 static void without_memory_a_ring_stays_small(void)
@@ -715,6 +752,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_short_send_is_whole_or_not_at_all),
 	T_ROW(a_small_send_is_never_seen_in_part),
 	T_ROW(what_nobody_takes_gets_room),
+	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(a_bell_is_for_the_sleep_that_asked),
 	T_ROW(without_memory_a_ring_stays_small),
