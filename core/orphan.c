@@ -1,12 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A few, by the cookies of their sockets. */
+/* What is unread is gathered, then written into one end of the pair, as far as
+ * it has room; a feeder holds the rest. */
 #include "core/orphan.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "core/feeder.h"
+#include "core/flow.h"
 #include "core/lock.h"
+#include "core/names.h"
+#include "core/ready.h"
 #include "core/sock.h"
+
+/* --- names ------------------------------------------------------------------ */
 
 #define KEPT 64
 
@@ -25,7 +37,7 @@ static struct exi_lock lock; /* guards orphans */
 static struct orphan orphans[KEPT];
 static _Atomic unsigned int n_orphans; /* ever */
 
-void exi_orphan_add(int tcp_fd, int pair_fd)
+static void remember(int tcp_fd, int pair_fd)
 {
 	struct orphan o = { .cookie = exi_sock_cookie(pair_fd) };
 
@@ -74,4 +86,121 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 	memcpy(addr, &n->addr, *len < n->len ? *len : n->len);
 	*len = n->len;
 	return 0;
+}
+
+/* --- bytes ------------------------------------------------------------------ */
+
+/* What a gone peer left. */
+struct left {
+	char *bytes;
+	size_t n;
+	bool reset; /* and not the end of the stream */
+};
+
+/* As the program would have read it. */
+static int take_unread(struct exi_sock *sk, struct left *l)
+{
+	size_t size = 0;
+	ssize_t n = 0;
+	char *more;
+
+	do {
+		l->n += (size_t)n;
+		if (l->n == size) {
+			size = size ? 2 * size : 65536;
+			more = realloc(l->bytes, size);
+			if (!more)
+				return -ENOMEM;
+			l->bytes = more;
+		}
+		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
+				  MSG_DONTWAIT);
+	} while (n > 0);
+	l->reset = n < 0 && n != -EAGAIN;
+	return 0;
+}
+
+/* The same, and it stays unread. Nobody sends any more. */
+static int copy_unread(struct exi_sock *sk, struct left *l)
+{
+	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd);
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct pollfd p = { .fd = fd };
+	ssize_t n = 0;
+
+	l->reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+	exi_lock(&rx->lock);
+	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
+	exi_unlock(&rx->lock);
+	if (unread <= 0)
+		return 0;
+	l->bytes = malloc((size_t)unread);
+	if (!l->bytes)
+		return -ENOMEM;
+	n = exi_flow_recv(fd, l->bytes, (size_t)unread,
+			  MSG_PEEK | MSG_DONTWAIT);
+	l->n = n > 0 ? (size_t)n : 0;
+	return 0;
+}
+
+/* Into the second end of a pair: one that closes with a byte unread resets the
+ * other. */
+static int put_into(const int *pair, const struct left *l)
+{
+	size_t done = 0;
+	ssize_t n;
+
+	if (l->reset && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
+		return -errno;
+	while (done < l->n) {
+		n = l->n - done < 16384 ? (ssize_t)(l->n - done) : 16384;
+		n = send(pair[1], l->bytes + done, (size_t)n,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0)
+			return errno != EAGAIN
+				       ? -errno
+				       : exi_feeder_start(pair[1],
+							  l->bytes + done,
+							  l->n - done);
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int replace(int with, int fd)
+{
+	int flags = fcntl(fd, F_GETFD);
+
+	return dup3(with, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno
+								      : 0;
+}
+
+int exi_orphan_make(struct exi_sock *sk, int fd, bool keep)
+{
+	int pair[2], fl, n, ret, room = 2 << 20;
+	struct left l = { 0 };
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
+		       sizeof(room)) < 0)
+		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l);
+	if (!ret)
+		ret = put_into(pair, &l);
+	free(l.bytes);
+	close(pair[1]);
+	remember(fd, pair[0]);
+	fl = fcntl(fd, F_GETFL);
+	if (fl >= 0)
+		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
+	exi_sock_exchange(sk);
+	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
+	     n = exi_name_next(sk, n + 1))
+		ret = replace(pair[0], n);
+	if (sk->named && !ret)
+		ret = replace(pair[0], atomic_load(&sk->fd));
+	exi_sock_mark(sk, fd);
+	close(pair[0]);
+	return ret;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The addresses of connections whose descriptor is a UNIX pair now, because the
- * peer was gone with bytes unread: the last ones are remembered, in this
- * process and in those that it forks. */
+/* Connections whose descriptor is a UNIX pair now, because the peer was gone with
+ * bytes unread. The addresses of the last ones are remembered, in this process
+ * and in those that it forks. */
 #ifndef EXI_CORE_ORPHAN_H
 #define EXI_CORE_ORPHAN_H
 
@@ -10,8 +10,13 @@
 
 #include "core/util.h"
 
-/* The connection of tcp_fd goes on as the pair. */
-void exi_orphan_add(int tcp_fd, int pair_fd);
+struct exi_sock;
+
+/* The peer of sk is gone: what it left unread, and the end, go into a UNIX stream
+ * pair that takes the place of fd and of all other numbers of sk. keep: they are
+ * copied, for other processes have the connection and read them. -errno: without
+ * keep, bytes may be lost then. */
+int exi_orphan_make(struct exi_sock *sk, int fd, bool keep);
 
 /* getsockname(2), or getpeername(2), of an orphan: 0 or -errno as for the
  * connection it was. 1: it is none. */

@@ -9,7 +9,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
@@ -561,91 +560,9 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 	}
 }
 
-/* What the peer left unread for us, and the end, as the program would have
- * read it, into the second end of a pair: one that closes with a byte unread
- * resets the other. */
-static int save_unread(struct exi_sock *sk, const int *pair)
-{
-	char buf[16384];
-	ssize_t n;
-
-	while ((n = exi_flow_recv(sk->tcp->fd, buf, sizeof(buf),
-				  MSG_DONTWAIT)) > 0)
-		if (send(pair[1], buf, (size_t)n,
-			 MSG_DONTWAIT | MSG_NOSIGNAL) != n)
-			return -ENOBUFS;
-	if (n < 0 && n != -EAGAIN && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
-		return -errno;
-	return 0;
-}
-
-/* The same, and it stays unread. Nobody sends any more. */
-static int copy_unread(struct exi_sock *sk, const int *pair)
-{
-	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd), ret = 0;
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
-	struct pollfd p = { .fd = fd };
-	char *buf = unread > 0 ? malloc((size_t)unread) : NULL;
-	bool reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
-	ssize_t n = 0;
-
-	if (unread > 0 && !buf)
-		return -ENOMEM;
-	exi_lock(&rx->lock);
-	reset = reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
-	exi_unlock(&rx->lock);
-	if (unread > 0)
-		n = exi_flow_recv(fd, buf, (size_t)unread,
-				  MSG_PEEK | MSG_DONTWAIT);
-	if (n > 0 &&
-	    send(pair[1], buf, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
-		ret = -ENOBUFS;
-	free(buf);
-	if (reset && !ret && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
-		ret = -errno;
-	return ret;
-}
-
-static int replace(int with, int fd)
-{
-	int flags = fcntl(fd, F_GETFD);
-
-	return dup3(with, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno
-								      : 0;
-}
-
-/* The peer is gone with bytes of its unread in the ring: they and the end go, by
- * save, into a UNIX stream pair that takes the descriptor's place. */
-static int put_pair(struct exi_sock *sk, int fd,
-		    int (*save)(struct exi_sock *sk, const int *pair))
-{
-	int pair[2], fl, n, ret, room = 2 << 20;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-		return -errno;
-	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
-		       sizeof(room)) < 0)
-		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	ret = save(sk, pair);
-	close(pair[1]);
-	exi_orphan_add(fd, pair[0]);
-	fl = fcntl(fd, F_GETFL);
-	if (fl >= 0)
-		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
-	exi_sock_exchange(sk);
-	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
-	     n = exi_name_next(sk, n + 1))
-		ret = replace(pair[0], n);
-	if (sk->named && !ret)
-		ret = replace(pair[0], atomic_load(&sk->fd));
-	exi_sock_mark(sk, fd);
-	close(pair[0]);
-	return ret;
-}
-
 static int orphan(struct exi_sock *sk, int fd)
 {
-	int ret = put_pair(sk, fd, save_unread);
+	int ret = exi_orphan_make(sk, fd, false);
 
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
@@ -702,7 +619,7 @@ void exi_switch_part(struct exi_sock *sk, int fd)
 	unread = (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
 		 sk->fab && atomic_load(&sk->sh->gone);
 	exi_unlock(&rx->lock);
-	ret = unread ? put_pair(sk, fd, copy_unread) : 0;
+	ret = unread ? exi_orphan_make(sk, fd, true) : 0;
 	if (ret)
 		exi_error("descriptor %d: its unread bytes cannot be copied "
 			  "(%s); who gets it does not see them",

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""More bytes of a gone peer than a UNIX pair has room for go to TCP: a program
+that is executed with the connection gets them all, as do a parent and a child
+that both have it, and nothing is left behind. Usage: left.py EXS"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                             '../../scripts'))
+import stuck  # noqa: E402
+
+TIMEOUT = 60
+PR_SET_CHILD_SUBREAPER = 36
+
+# Says what a peer wrote before it left, of which nothing was read.
+LEFT = """
+import hashlib, os, socket, sys
+with socket.create_server(('127.0.0.1', 0)) as listener:
+    peer = socket.create_connection(listener.getsockname())
+    s = listener.accept()[0]
+for i in range(200):
+    peer.sendall(bytes(500))
+    s.recv(500, socket.MSG_WAITALL)
+    s.sendall(bytes(500))
+    peer.recv(500, socket.MSG_WAITALL)
+peer.setblocking(False)
+data = bytes(range(251)) * 250
+sent = b''
+try:
+    while len(sent) < 12000000:
+        sent += data[:peer.send(data)]
+except BlockingIOError:
+    pass
+peer.close()
+print(len(sent), hashlib.sha256(sent).hexdigest(), flush=True)
+"""
+
+EXEC = LEFT + """
+os.dup2(s.fileno(), 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+FORK = LEFT + """
+if os.fork() == 0:
+    os.dup2(s.fileno(), 0)
+    os.execvp('sha256sum', ['sha256sum'])
+os.wait()
+h = hashlib.sha256()
+while True:
+    data = s.recv(1 << 20)
+    if not data:
+        break
+    h.update(data)
+print(h.hexdigest() + '  -')
+"""
+
+
+def said(exs, *program):
+    p = subprocess.Popen(
+        [exs, 'run', sys.executable, '-c', *program],
+        stdout=subprocess.PIPE, text=True,
+        env=dict(os.environ, EXS_RING_KB='65536', EXS_UPGRADE='connect'))
+    out = stuck.communicate(p, TIMEOUT)[0]
+    if p.returncode:
+        sys.exit('%s ended with %d' % (program[1:], p.returncode))
+    return out.split('\n')
+
+
+# How many processes that were no children of the program have ended: those who
+# held bytes for it.
+def strangers():
+    end = time.monotonic() + TIMEOUT
+    n = 0
+    while True:
+        try:
+            n += os.waitpid(-1, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return n
+        if time.monotonic() > end:
+            sys.exit('one of them is left')
+        time.sleep(0.001)
+
+
+def main(exs):
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for readers, program in [(1, [EXEC, 'sha256sum']), (2, [FORK]),
+                             (0, [EXEC, 'head', '-c', '1'])]:
+        told = said(exs, *program)
+        n, digest = told[0].split()
+        if int(n) < 10000000:
+            sys.exit('no more than %s bytes had room' % n)
+        for line in told[1:1 + readers]:
+            if line != digest + '  -':
+                sys.exit('%s bytes came as %r' % (n, line))
+        if strangers() != 1:
+            sys.exit('nobody held them')
+
+
+main(sys.argv[1])
