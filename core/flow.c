@@ -233,6 +233,9 @@ static int send_refused(struct exi_sock *sk, struct exi_half *h)
 	if (atomic_load(&h->broken))
 		return (int)tell_broken(sk, h);
 	err = take_err(h);
+	/* The kernel has one for both directions: what a receive met, too. */
+	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err)
+		err = take_err(&sk->sh->half[EXI_RX]);
 	if (err)
 		return -err;
 	/* A process that closed may have said the end on TCP, too. */

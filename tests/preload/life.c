@@ -206,6 +206,20 @@ ROW(life_closed_before_accept)
 	get_now("recv", peer, 64);
 }
 
+/* An error that a receive met behind its bytes is for the next call, whichever. */
+ROW(life_reset_met_by_a_receive)
+{
+	pair();
+	put_text(peer, "hello");
+	is("urgent", send(here, "u", 1, MSG_OOB));
+	close(peer);
+	settle(here, POLLERR);
+	is("all", recv(here, (char[16]){ 0 }, 16, MSG_WAITALL));
+	is("send", send(here, "x", 1, MSG_NOSIGNAL));
+	is("again", send(here, "x", 1, MSG_NOSIGNAL));
+	is("recv", recv(here, (char[16]){ 0 }, 16, 0));
+}
+
 ROW(life_reset_before_accept)
 {
 	int l = listener(AF_INET, &at, &at_len);

@@ -1096,10 +1096,6 @@ static void do_option(void)
 		break;
 	case 4:
 		say(" LINGER %d", lg.l_onoff);
-		if (x && has_forked && x->shut_wr) {
-			say(" left out");
-			break;
-		}
 		if (is(setsockopt(fd, SOL_SOCKET, SO_LINGER, &lg,
 				  sizeof(lg))) == 0 &&
 		    x)
