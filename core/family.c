@@ -22,8 +22,8 @@
 #include "core/service.h"
 #include "core/switch.h"
 
-#define PATIENCE_NS 10000000000u
-#define STEP_NS	    50000000u /* until it looks whether the keeper lives */
+#define MORE_NS 5000000000u /* than the keeper waits for its peer */
+#define STEP_NS 50000000u   /* until it looks whether the keeper lives */
 
 struct question {
 	uint64_t secret;
@@ -160,7 +160,7 @@ bool exi_family_confirmed(struct exi_sock *sk)
 int exi_family_ask(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	uint64_t end = exi_now_ns() + PATIENCE_NS;
+	uint64_t end = exi_switch_patience(sk) + MORE_NS;
 
 	/* Before the question: the keeper does not switch again. */
 	atomic_store(&sh->hold_here, 1);

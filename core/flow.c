@@ -1995,7 +1995,7 @@ static int before_urgent(struct exi_sock *sk, int fd)
 	if (bereft) /* what it left unread stays where it is */
 		return 0;
 	return exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
-			       exi_now_ns() + 10000000000u);
+			       exi_switch_patience(sk));
 }
 
 /* What most calls find: a stream on a fabric, and nobody who is to be asked or

@@ -30,8 +30,7 @@
 #include "core/thread.h"
 #include "core/timeout.h"
 
-/* What a close waits for bytes that are on their way from a ring to TCP, and
- * a downgrade for a peer that does not answer. */
+/* What a close waits for bytes that are on their way from a ring to TCP. */
 #define PATIENCE_NS 5000000000u
 
 static bool is_tcp(int fd)
@@ -694,7 +693,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last)
 	if (!last && close_fd && exi_sock_met(sk) &&
 	    atomic_load(&sk->sh->keeper))
 		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
-				exi_now_ns() + PATIENCE_NS);
+				exi_switch_patience(sk));
 	/* A SWITCH that is under way tells of bytes that are unread. */
 	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);
@@ -945,7 +944,7 @@ int exi_downgrade(int fd)
 	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
 		return -EBUSY;
 	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED,
-			       exi_now_ns() + PATIENCE_NS);
+			       exi_switch_patience(sk));
 }
 
 int exi_go_plain(int fd, int reason)
@@ -955,7 +954,7 @@ int exi_go_plain(int fd, int reason)
 
 	if (!sk || sk->role == EXI_ROLE_NONE || sk->role == EXI_ROLE_LISTEN)
 		return 0;
-	ret = exi_switch_down(sk, fd, reason, exi_now_ns() + PATIENCE_NS);
+	ret = exi_switch_down(sk, fd, reason, exi_switch_patience(sk));
 	return ret == -EBADF ? 0 : ret;
 }
 

@@ -47,8 +47,9 @@ enum {
  * slow, nine of ten are in vain. */
 #define TRIES 1000
 
-/* How long an upgrade waits for a downgrade that is under way. */
-#define ALLOW_NS 5000000000u
+/* See exi_switch_patience(). */
+#define LOCAL_NS  5000000000u
+#define REMOTE_NS 15000000000u
 
 static int tcp_info(int fd, struct tcp_info *ret)
 {
@@ -654,6 +655,11 @@ int exi_switch_leave(struct exi_sock *sk, int reason)
 	return ret;
 }
 
+uint64_t exi_switch_patience(const struct exi_sock *sk)
+{
+	return exi_now_ns() + (exi_sock_remote(sk) ? REMOTE_NS : LOCAL_NS);
+}
+
 int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 {
 	int ret;
@@ -675,7 +681,7 @@ static int await_down(struct exi_sock *sk)
 
 	if (atomic_load(&sk->sh->down_wait) == 0)
 		return 0;
-	ret = await_tcp(sk, exi_now_ns() + ALLOW_NS);
+	ret = await_tcp(sk, exi_switch_patience(sk));
 	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
 }
 

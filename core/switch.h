@@ -46,6 +46,11 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 /* This end is done: it sends on TCP, and what it has not read comes there. */
 bool exi_switch_left(struct exi_shared *sh);
 
+/* Until when an answer of the peer's library is waited for that calls of the
+ * program depend on: 5 seconds; 15 where its messages come from another host and
+ * may be lost more than once on their way. */
+uint64_t exi_switch_patience(const struct exi_sock *sk);
+
 /* Both directions to TCP, waiting until this end is done. -ETIMEDOUT, -EBADF;
  * -ECANCELED when another thread has allowed the fabric again meanwhile. */
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
