@@ -14,9 +14,11 @@
 #include "core/feeder.h"
 #include "core/flow.h"
 #include "core/lock.h"
+#include "core/log.h"
 #include "core/names.h"
 #include "core/ready.h"
 #include "core/sock.h"
+#include "core/switch.h"
 
 /* --- names ------------------------------------------------------------------ */
 
@@ -97,15 +99,36 @@ struct left {
 	bool reset; /* and not the end of the stream */
 };
 
+/* What comes next is on TCP: the peer's kernel may still have it. */
+static bool is_on_tcp(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool ret;
+
+	exi_lock(&rx->lock);
+	ret = rx->mode == EXI_MODE_LEFT;
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+static bool more_comes(struct exi_sock *sk, uint64_t until)
+{
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLIN };
+	uint64_t now = exi_now_ns();
+
+	return now < until && is_on_tcp(sk) &&
+	       poll(&p, 1, (int)((until - now) / 1000000) + 1) > 0;
+}
+
 /* As the program would have read it. */
 static int take_unread(struct exi_sock *sk, struct left *l)
 {
+	uint64_t until = exi_switch_patience(sk);
 	size_t size = 0;
-	ssize_t n = 0;
+	ssize_t n;
 	char *more;
 
 	do {
-		l->n += (size_t)n;
 		if (l->n == size) {
 			size = size ? 2 * size : 65536;
 			more = realloc(l->bytes, size);
@@ -115,23 +138,34 @@ static int take_unread(struct exi_sock *sk, struct left *l)
 		}
 		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
 				  MSG_DONTWAIT);
-	} while (n > 0);
-	l->reset = n < 0 && n != -EAGAIN;
+		l->n += n > 0 ? (size_t)n : 0;
+	} while (n > 0 || (n == -EAGAIN && more_comes(sk, until)));
+	l->reset = n < 0 && (n != -EAGAIN || is_on_tcp(sk));
 	return 0;
 }
 
-/* The same, and it stays unread. Nobody sends any more. */
+/* The same, and it stays unread. Nobody sends any more; but what TCP has no room
+ * for cannot be looked at, nor what is in the ring behind it. */
 static int copy_unread(struct exi_sock *sk, struct left *l)
 {
 	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd);
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	struct pollfd p = { .fd = fd };
 	ssize_t n = 0;
+	bool all;
 
 	l->reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 	exi_lock(&rx->lock);
 	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
+	all = rx->mode != EXI_MODE_LEFT ||
+	      sk->tcp->ops->unread(sk->tcp) >= rx->left;
 	exi_unlock(&rx->lock);
+	if (!all) {
+		exi_warn("descriptor %d: bytes that TCP has no room for yet "
+			 "are not in the copy of what is unread",
+			 fd);
+		l->reset = true;
+	}
 	if (unread <= 0)
 		return 0;
 	l->bytes = malloc((size_t)unread);
