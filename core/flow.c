@@ -412,24 +412,36 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	return recv_ring(sk, h, buf, len, flags);
 }
 
+/* How much of the ring's rest came over TCP that is at its end. The kernel knows,
+ * also of what others read who have the descriptor; where it may not be asked any
+ * more, or another host's bytes are between, what was read here. */
+static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
+{
+	int64_t n;
+
+	if (!exi_sock_remote(sk) && exi_switch_came_locked(sk, &n) == 0)
+		return n;
+	return (int64_t)(h->back - h->left);
+}
+
 /* TCP ended while the peer was sending the ring's rest over it: what did not
  * come is still in the ring, behind what did. */
 static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 			    size_t len, int flags, ssize_t end)
 {
 	char skipped[4096];
-	uint64_t skip;
+	int64_t skip = came_back(sk, h);
 
-	if (h->back < h->left)
+	if (skip < 0)
 		return end ? end : -ECONNRESET; /* TCP bytes are missing */
-	skip = h->back - h->left;
 	while (skip) {
-		size_t n = skip < sizeof(skipped) ? skip : sizeof(skipped);
+		size_t n = skip < (int64_t)sizeof(skipped) ? (size_t)skip
+							   : sizeof(skipped);
 		ssize_t got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
 
 		if (got <= 0)
 			return end; /* all came, and more: TCP's own end */
-		skip -= (uint64_t)got;
+		skip -= got;
 	}
 	if (sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK) <= 0)
 		return end; /* all came */

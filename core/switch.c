@@ -410,6 +410,16 @@ void exi_switch_left_locked(struct exi_sock *sk)
 		left_is_locked(sk, h->target - got);
 }
 
+int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret)
+{
+	uint64_t target = sk->sh->half[EXI_RX].target, got;
+	int err = bytes_read(sk, target, &got);
+
+	if (!err)
+		*ret = (int64_t)(got - target);
+	return err;
+}
+
 void exi_switch_giveback_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];

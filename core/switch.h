@@ -38,6 +38,11 @@ void exi_switch_drain_locked(struct exi_sock *sk);
 void exi_switch_read_locked(struct exi_sock *sk, size_t n);
 void exi_switch_left_locked(struct exi_sock *sk);
 
+/* Of a direction that was given back, when TCP is at its end: how many bytes of
+ * the ring's rest came over it; less than 0, when bytes from before the ring are
+ * missing. -errno. */
+int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
+
 /* Both directions to TCP: begun. The service does the rest. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
 /* The same with the TX lock held. */

@@ -2472,6 +2472,28 @@ static void exec_true(void)
 	execl("/bin/true", "true", (char *)NULL);
 }
 
+/* What a child took from TCP came, and is nobody's a second time. */
+ROW(fork_spliced_by_a_child)
+{
+	int p[2];
+	pid_t pid;
+
+	pair();
+	put_text(peer, "hello");
+	if (pipe(p))
+		die("make a pipe");
+	pid = fork();
+	if (pid == 0) {
+		is("splice", splice(here, NULL, p[1], NULL, 3, 0));
+		_exit(0);
+	}
+	child("child", pid);
+	close(peer);
+	settle(here, POLLRDHUP);
+	get_now("here", here, 64);
+	get_now("here", here, 64);
+}
+
 ROW(fork_left_unread_exec)
 {
 	left_to_parent(exec_true);
