@@ -24,6 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bits.h"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define LIMIT_S 40
 #else
@@ -114,26 +116,15 @@ long got(const char *what, long ret, const void *buf)
 
 void events(const char *what, unsigned int ev)
 {
-	static const struct {
-		unsigned int bit;
-		const char *name;
-	} names[] = {
-		{ POLLIN, "IN" },	  { POLLPRI, "PRI" },
-		{ POLLOUT, "OUT" },	  { POLLERR, "ERR" },
-		{ POLLHUP, "HUP" },	  { POLLNVAL, "NVAL" },
-		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" },
-		{ POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" },
-		{ POLLRDHUP, "RDHUP" },
-	};
 	char text[128] = "";
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (!(ev & names[i].bit))
+	for (size_t i = 0; i < BIT_NAMES; i++) {
+		if (!(ev & bit_names[i].bit))
 			continue;
 		if (text[0])
 			strcat(text, "|");
-		strcat(text, names[i].name);
-		ev &= ~names[i].bit;
+		strcat(text, bit_names[i].name);
+		ev &= ~bit_names[i].bit;
 	}
 	say("%s=%s%s", what, text[0] ? text : "none", ev ? "|other" : "");
 }

@@ -35,6 +35,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bits.h"
+
 #define SLOTS 8
 #define CONNS 64
 #define ITEMS 64
@@ -190,23 +192,11 @@ static void bytes(long n)
 
 static void say_events(unsigned int ev)
 {
-	static const struct {
-		unsigned int bit;
-		const char *name;
-	} names[] = {
-		{ POLLIN, "IN" },	  { POLLPRI, "PRI" },
-		{ POLLOUT, "OUT" },	  { POLLERR, "ERR" },
-		{ POLLHUP, "HUP" },	  { POLLNVAL, "NVAL" },
-		{ POLLRDNORM, "RDNORM" }, { POLLRDBAND, "RDBAND" },
-		{ POLLWRNORM, "WRNORM" }, { POLLWRBAND, "WRBAND" },
-		{ POLLRDHUP, "RDHUP" },	  { EPOLLET, "ET" },
-		{ EPOLLONESHOT, "ONE" },
-	};
 	bool any = false;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (ev & names[i].bit) {
-			say("%s%s", any ? "|" : "", names[i].name);
+	for (size_t i = 0; i < BIT_NAMES; i++)
+		if (ev & bit_names[i].bit) {
+			say("%s%s", any ? "|" : "", bit_names[i].name);
 			any = true;
 		}
 	if (!any)
