@@ -1628,6 +1628,19 @@ void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 		exi_look_begin(sk, dir, &p->look);
 }
 
+/* Who waits for room tells what it has read: the peer may wait for just that, as
+ * two do that send much before they read. Who has the lock reads, and will. */
+static void tell_taken(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	if (!exi_trylock(&rx->lock))
+		return;
+	if (rx->mode == EXI_MODE_RING && sk->fab)
+		sk->fab->ops->full(sk->fab);
+	exi_unlock(&rx->lock);
+}
+
 /* seen: bytes that lie there and are not enough. */
 int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 			int flags, struct exi_flow_patience *p, size_t seen)
@@ -1654,6 +1667,8 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 		p->deadline = exi_flow_deadline(sk, fd, dir);
 		p->known = true;
 	}
+	if (dir == EXI_TX)
+		tell_taken(sk);
 	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
 		   : exi_wait(sk, fd, dir, p->deadline);
 	return ret == -ETIMEDOUT ? -EAGAIN : ret;

@@ -700,9 +700,12 @@ static int request_data(struct exi_conn *c, uint32_t bits)
 static int request_next(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
-	struct shmp_rx end = shmp_shared(c)->rx;
+	struct shmp_rx *rx = &shmp_shared(c)->rx, end;
 	uint64_t pos;
 
+	if (rx->published != rx->pos) /* as in request_data() */
+		publish_taken(c);
+	end = *rx;
 	do {
 		pass_all(p, &end);
 		if (end.ended)

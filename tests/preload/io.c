@@ -669,6 +669,61 @@ ROW(io_peek_offset_beyond_from_the_start)
 	peek_beyond();
 }
 
+/* As the kernel's buffers let them, again and again. */
+static char much[1800000];
+
+static void send_polled(int fd)
+{
+	ssize_t n;
+
+	for (size_t sent = 0; sent<sizeof(much); sent += n> 0 ? n : 0) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+		poll(&p, 1, 4000);
+		n = send(fd, much, sizeof(much) - sent, MSG_DONTWAIT);
+		if (n < 0 && !p.revents)
+			die("send");
+	}
+}
+
+static void send_then_read(int fd, bool polls)
+{
+	timeout_of(fd, SO_SNDTIMEO, 4000);
+	for (int i = 0; i < 5; i++) {
+		if (polls)
+			send_polled(fd);
+		else
+			put_all(fd, much, sizeof(much));
+		get_all(fd, much, sizeof(much));
+	}
+}
+
+static void two_that_send(bool polls)
+{
+	pid_t pid;
+
+	pair();
+	pid = fork();
+	if (pid == 0) {
+		close(here);
+		send_then_read(peer, polls);
+		_exit(0);
+	}
+	close(peer);
+	send_then_read(here, polls);
+	child("child", pid);
+}
+
+ROW(io_two_that_send_before_they_read)
+{
+	two_that_send(false);
+}
+
+ROW(io_two_that_poll_for_room_before_they_read)
+{
+	two_that_send(true);
+}
+
 ROW(io_waitall_peek)
 {
 	char buf[16];
