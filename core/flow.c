@@ -31,6 +31,7 @@
 #include "core/ready.h"
 #include "core/resume.h"
 #include "core/service.h"
+#include "core/signals.h"
 #include "core/switch.h"
 #include "core/timeout.h"
 #include "core/wait.h"
@@ -1620,12 +1621,21 @@ static bool may_wait(const struct exi_sock *sk, int flags)
 	       atomic_load_explicit(&sk->blocks, memory_order_relaxed);
 }
 
+static void begin_waiting(struct exi_flow_patience *p)
+{
+	if (!p->begun)
+		exi_signals_begin();
+	p->begun = true;
+}
+
 /* An attempt found nothing. */
 void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 			  struct exi_flow_patience *p)
 {
-	if (!p->spun && may_wait(sk, flags))
-		exi_look_begin(sk, dir, &p->look);
+	if (p->spun || !may_wait(sk, flags))
+		return;
+	begin_waiting(p);
+	exi_look_begin(sk, dir, &p->look);
 }
 
 /* Who waits for room tells what it has read: the peer may wait for just that, as
@@ -1667,8 +1677,11 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 		p->deadline = exi_flow_deadline(sk, fd, dir);
 		p->known = true;
 	}
+	begin_waiting(p);
 	if (dir == EXI_TX)
 		tell_taken(sk);
+	if (exi_signals_came(!p->deadline))
+		return -EINTR;
 	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
 		   : exi_wait(sk, fd, dir, p->deadline);
 	return ret == -ETIMEDOUT ? -EAGAIN : ret;
@@ -2350,6 +2363,7 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 
 	if (look && look->on) {
 		p.look = *look;
+		p.begun = true;
 		exi_flow_be_patient(sk, fd, EXI_RX, flags, &p, 0);
 	}
 	for (;;) {
@@ -2439,8 +2453,10 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 			if (exi_look_held(sk, EXI_RX))
 				n = recv_ring(sk, &sh->half[EXI_RX], buf, len,
 					      flags);
-			else
+			else {
+				exi_signals_begin();
 				exi_look_begin(sk, EXI_RX, &look);
+			}
 		}
 		exi_half_unlock(&sh->half[EXI_RX]);
 		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))

@@ -42,7 +42,8 @@ uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir);
 /* What a slow synchronous call has found out about its descriptor. */
 struct exi_flow_patience {
 	bool known;
-	bool spun; /* in vain, since it slept last */
+	bool begun; /* handlers of signals are counted, see core/signals.h */
+	bool spun;  /* in vain, since it slept last */
 	uint64_t deadline;
 	struct exi_look look;
 };

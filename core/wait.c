@@ -37,6 +37,7 @@
 #include "core/poller.h"
 #include "core/ready.h"
 #include "core/resume.h"
+#include "core/signals.h"
 
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
@@ -55,6 +56,7 @@ static void set(uint32_t *hint, uint32_t v)
 
 _Atomic bool exi_cancels;
 _Thread_local int exi_cancel_was = -1;
+_Thread_local struct exi_signals exi_signals_now, exi_signals_before;
 
 void exi_rest_left(void *arg)
 {

@@ -31,6 +31,7 @@
 #include "core/latent.h"
 #include "core/link.h"
 #include "core/ready.h"
+#include "core/signals.h"
 #include "core/wait.h"
 #include "preload/shim.h"
 
@@ -1640,14 +1641,16 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	uint32_t stirs = 0;
 	int n;
 
+	exi_signals_begin();
 	for (;;) {
 		if (exi_unlikely(s->lost))
 			find_lost(s);
 		n = wait_once(s, ev, max, deadline, at_once, &stirs);
 		if (n || at_once)
 			break;
-		n = s->outer && settle(s)
-			    ? -EAGAIN
+		n = s->outer && settle(s) ? -EAGAIN
+		    : exi_signals_came(false)
+			    ? -EINTR
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
 		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;

@@ -144,6 +144,11 @@ struct mmsghdr;
 	  (s, l, o, v, n))                                                     \
 	F(int, setns, (int s, int t), (s, t))                                  \
 	F(int, shutdown, (int s, int how), (s, how))                           \
+	F(int, sigaction,                                                      \
+	  (int n, const struct sigaction *a, struct sigaction *b), (n, a, b))  \
+	F(sighandler_t, signal, (int n, sighandler_t h), (n, h))               \
+	F(sighandler_t, sigset, (int n, sighandler_t h), (n, h))               \
+	F(sighandler_t, sysv_signal, (int n, sighandler_t h), (n, h))          \
 	F(int, socket, (int d, int t, int p), (d, t, p))                       \
 	F(ssize_t, splice,                                                     \
 	  (int s, off64_t *o, int t, off64_t *p, size_t n, unsigned int f),    \

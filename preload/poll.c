@@ -12,6 +12,7 @@
 #include "core/cancel.h"
 #include "core/poll.h"
 #include "core/ready.h"
+#include "core/signals.h"
 #include "core/wait.h"
 #include "preload/shim.h"
 
@@ -65,6 +66,7 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	struct exi_poll *p = &c->p;
 	int ret, n;
 
+	exi_signals_begin();
 	for (;;) {
 		int ready;
 
@@ -80,6 +82,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 		n = exi_poll_gather(p);
 		if (n || at_once)
 			return n;
+		if (exi_signals_came(false))
+			return -EINTR;
 		ret = exi_poll_sleep(p, deadline, mask);
 		/* A set may have been stirred for nothing: it is looked at. */
 		if (ret == 1 && !c->sets) {

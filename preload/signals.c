@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Handlers of signals are called by way of the shim, which counts them for calls
+ * that wait, see core/signals.h. Those of faults are left alone: no call waits
+ * while one runs, and who has them looks at everything. The kernel has one of two
+ * functions of ours, by the handler's kind, so that neither calls one of the
+ * other kind while they are exchanged. */
+#include "core/signals.h"
+
+#include <signal.h>
+
+#include "preload/shim.h"
+
+static _Atomic(sighandler_t) plain[NSIG];
+static void (*_Atomic with_info[NSIG])(int sig, siginfo_t *info, void *context);
+
+/* The action says now whether it restarts calls, whoever changed that. */
+static void count(int sig)
+{
+	struct sigaction a;
+
+	exi_signals_count(native.sigaction(sig, NULL, &a) < 0 ||
+			  !(a.sa_flags & SA_RESTART));
+}
+
+/* What the handler waits for itself is no part of what it interrupted. */
+static void on_signal(int sig)
+{
+	struct exi_signals before = exi_signals_before;
+
+	count(sig);
+	atomic_load (&plain[sig])(sig);
+	exi_signals_before = before;
+}
+
+static void on_info(int sig, siginfo_t *info, void *context)
+{
+	struct exi_signals before = exi_signals_before;
+
+	count(sig);
+	atomic_load (&with_info[sig])(sig, info, context);
+	exi_signals_before = before;
+}
+
+static bool counts(int sig)
+{
+	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS &&
+	       sig != SIGFPE && sig != SIGILL && sig != SIGTRAP &&
+	       sig != SIGSYS;
+}
+
+static bool is_handler(sighandler_t h)
+{
+	return h != SIG_DFL && h != SIG_IGN && h != SIG_HOLD && h != SIG_ERR;
+}
+
+HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	void (*info_before)(int, siginfo_t *, void *);
+	sighandler_t before;
+	struct sigaction a;
+	int ret;
+
+	if (!counts(sig))
+		return native.sigaction(sig, act, old);
+	before = atomic_load(&plain[sig]);
+	info_before = atomic_load(&with_info[sig]);
+	if (act && is_handler(act->sa_handler)) {
+		a = *act;
+		if (a.sa_flags & SA_SIGINFO) {
+			atomic_store(&with_info[sig], a.sa_sigaction);
+			a.sa_sigaction = on_info;
+		} else {
+			atomic_store(&plain[sig], a.sa_handler);
+			a.sa_handler = on_signal;
+		}
+		act = &a;
+	}
+	ret = native.sigaction(sig, act, old);
+	if (ret == 0 && old && old->sa_handler == on_signal)
+		old->sa_handler = before;
+	else if (ret == 0 && old && old->sa_sigaction == on_info)
+		old->sa_sigaction = info_before;
+	return ret;
+}
+ALIAS(__sigaction, sigaction);
+
+/* As the calls of older days have it. */
+static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
+{
+	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
+}
+
+static sighandler_t exchange(int sig, sighandler_t h,
+			     sighandler_t (*set)(int sig, sighandler_t h))
+{
+	void (*info_before)(int, siginfo_t *, void *);
+	sighandler_t before, ret;
+
+	if (!counts(sig))
+		return set(sig, h);
+	before = atomic_load(&plain[sig]);
+	info_before = atomic_load(&with_info[sig]);
+	if (is_handler(h)) {
+		atomic_store(&plain[sig], h);
+		h = on_signal;
+	}
+	ret = set(sig, h);
+	return ret == on_signal		  ? before
+	       : ret == as_plain(on_info) ? as_plain(info_before)
+					  : ret;
+}
+
+HOOK sighandler_t signal(int sig, sighandler_t h)
+{
+	return exchange(sig, h, native.signal);
+}
+ALIAS(bsd_signal, signal);
+ALIAS(ssignal, signal);
+
+HOOK sighandler_t sysv_signal(int sig, sighandler_t h)
+{
+	return exchange(sig, h, native.sysv_signal);
+}
+ALIAS(__sysv_signal, sysv_signal);
+
+HOOK sighandler_t sigset(int sig, sighandler_t h)
+{
+	return exchange(sig, h, native.sigset);
+}
