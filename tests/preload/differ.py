@@ -35,7 +35,8 @@ AGAIN = 3
 # What a sanitizer cannot do: by what a program built with it has in it, the
 # rows that are left out, and why.
 EITHER = {
-    'clone_like_vfork exec_* inside_shells names_*_vfork pass_*exec* spawn_* '
+    'clone_like_vfork exec_* fork_left_unread_exec fork_left_unread_to_stdin '
+    'inside_shells names_*_vfork pass_*exec* spawn_* '
     'stdio_of_a_server system_* vfork_exec':
         'the shim cannot be loaded into other programs without the sanitizer',
     'io_bad_memory io_bad_memory_sent poll_arguments':
@@ -55,8 +56,8 @@ LEFT_OUT = {
             'now and then it makes a call of its own, which the filter forbids',
         'fork_by__Fork fork_by_number*':
             'a fork that is not seen leaves threads that are none',
-        'jump_out_of_poll jump_out_of_recv jump_out_of_recv_all '
-        'jump_out_of_send':
+        'handlers_* jump_out_of_poll jump_out_of_recv '
+        'jump_out_of_recv_all jump_out_of_send':
             'a handler runs in a later call than the one that it interrupts',
         'epoll_closed_beside_a_sleeper epoll_set_closed '
         'life_closed_while_waited_on':
