@@ -414,15 +414,17 @@ static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 }
 
 /* How much of the ring's rest came over TCP that is at its end. The kernel knows,
- * also of what others read who have the descriptor; where it may not be asked any
- * more, or another host's bytes are between, what was read here. */
+ * also of what others read who have the descriptor, but for one byte that may be a
+ * FIN. Where it may not be asked any more, or another host's bytes are between, it
+ * is what was read here. */
 static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
 {
-	int64_t n;
+	int64_t here = (int64_t)(h->back - h->left), n;
 
-	if (!exi_sock_remote(sk) && exi_switch_came_locked(sk, &n) == 0)
-		return n;
-	return (int64_t)(h->back - h->left);
+	return !exi_sock_remote(sk) && !exi_switch_came_locked(sk, &n) &&
+			       n > here
+		       ? n
+		       : here;
 }
 
 /* TCP ended while the peer was sending the ring's rest over it: what did not
@@ -2328,15 +2330,23 @@ static bool at_mark(int fd)
 	return ioctl(fd, SIOCATMARK, &at) == 0 && at;
 }
 
-/* With SO_PEEK_OFF a peek begins behind bytes of which poll(2) tells all the same:
- * how many those are. */
-static size_t passed_over(struct exi_sock *sk, int fd, int flags)
+/* Where a peek begins, by SO_PEEK_OFF; -1: at the first byte, each time. */
+static int peek_offset(int fd)
 {
-	int off = -1, unread;
+	int off = -1;
 	socklen_t len = sizeof(off);
 
-	if (exi_likely(!(flags & MSG_PEEK)) ||
-	    getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) < 0 || off <= 0)
+	return getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) < 0 ? -1
+								       : off;
+}
+
+/* It begins behind bytes of which poll(2) tells all the same: how many those are.
+ */
+static size_t passed_over(struct exi_sock *sk, int fd, int flags)
+{
+	int unread;
+
+	if (exi_likely(!(flags & MSG_PEEK)) || peek_offset(fd) <= 0)
 		return 0;
 	unread = exi_ready_unread(sk, fd);
 	return unread > 0 ? (size_t)unread : 0;
@@ -2420,7 +2430,7 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 			break;
 		if (bare && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL)
 			break; /* the kernel has waited for enough */
-		if (!(flags & MSG_PEEK))
+		if (!(flags & MSG_PEEK) || peek_offset(fd) >= 0)
 			continue;
 		if (look_for_more(sk, fd, done, flags, &p))
 			break;

@@ -48,6 +48,17 @@ static bool counts(int sig)
 	       sig != SIGSYS;
 }
 
+/* As the calls of older days have it. */
+static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
+{
+	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
+}
+
+static bool is_ours(sighandler_t h)
+{
+	return h == on_signal || h == as_plain(on_info);
+}
+
 static bool is_handler(sighandler_t h)
 {
 	return h != SIG_DFL && h != SIG_IGN && h != SIG_HOLD && h != SIG_ERR;
@@ -60,7 +71,9 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 	struct sigaction a;
 	int ret;
 
-	if (!counts(sig))
+	/* Ours comes from a library that takes signal(3) over, too, and makes
+	 * this of it: the call that came to us first goes on. */
+	if (!counts(sig) || (act && is_ours(act->sa_handler)))
 		return native.sigaction(sig, act, old);
 	before = atomic_load(&plain[sig]);
 	info_before = atomic_load(&with_info[sig]);
@@ -83,12 +96,6 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 	return ret;
 }
 ALIAS(__sigaction, sigaction);
-
-/* As the calls of older days have it. */
-static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
-{
-	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
-}
 
 static sighandler_t exchange(int sig, sighandler_t h,
 			     sighandler_t (*set)(int sig, sighandler_t h))

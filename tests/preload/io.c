@@ -669,6 +669,25 @@ ROW(io_peek_offset_beyond_from_the_start)
 	peek_beyond();
 }
 
+/* One that wants more than is there has what is there when its time is over. */
+ROW(io_peek_offset_of_all)
+{
+	char buf[16];
+	int off = 0;
+
+	pair();
+	timeout_of(here, SO_RCVTIMEO, 100);
+	is("set", setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off)));
+	put_text(peer, "abcde");
+	settle(here, POLLIN);
+	got("all", TIMED("all", recv(here, buf, 16, MSG_PEEK | MSG_WAITALL)),
+	    buf);
+	later(20, hello);
+	got("all", TIMED("all", recv(here, buf, 4, MSG_PEEK | MSG_WAITALL)),
+	    buf);
+	later_end();
+}
+
 /* As the kernel's buffers let them, again and again. */
 static char much[1800000];
 

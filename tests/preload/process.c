@@ -2494,6 +2494,20 @@ ROW(fork_spliced_by_a_child)
 	get_now("here", here, 64);
 }
 
+/* And one byte that came before a reset is read once. */
+ROW(life_reset_behind_one_byte)
+{
+	pair();
+	put_text(here, "unread");
+	put_text(peer, "x");
+	is("set", setsockopt(here, SOL_SOCKET, SO_PEEK_OFF, &(int){ -1 },
+			     sizeof(int)));
+	close(peer);
+	settle(here, POLLERR);
+	for (int i = 0; i < 3; i++)
+		get_now("here", here, 64);
+}
+
 ROW(fork_left_unread_exec)
 {
 	left_to_parent(exec_true);
