@@ -1835,8 +1835,10 @@ static void crowd_at_once(int threads, int room)
 	crowd_room = room;
 	for (int i = 0; i < CROWD; i++)
 		crowd_add(i);
-	for (int i = 0; i < threads; i++)
+	for (int i = 0; i < threads; i++) {
 		pthread_create(&t[i], NULL, serve_crowd, NULL);
+		pthread_detach(t[i]); /* it sleeps, or ends */
+	}
 	for (k = 1; all && k <= 200; k++) {
 		linger(k);
 		for (int i = 0; i < CROWD; i++)
