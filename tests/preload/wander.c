@@ -306,7 +306,10 @@ static void settle(void)
 
 static bool pairs(int e)
 {
-	return (peer_of(e)->gone || (of(e)->shut_rd && of(e)->shut_wr)) &&
+	const struct end *x = of(e), *y = peer_of(e);
+
+	return (y->gone || (x->shut_rd && x->shut_wr) ||
+		(y->shut_rd && y->shut_wr)) &&
 	       waits_at(e);
 }
 
