@@ -206,7 +206,9 @@ static void close_busy_a(int s, int ctl)
 	T_EQ(e.exs_errno, 0);
 	T_EQ(t.n, 2 * IDLERS + 1);
 	t_no_event(q);
-	T_ERR(t_send(s, "x", 1, MSG_NOSIGNAL), EBADF);
+	/* The libraries under a fabric open descriptors when they like. */
+	T_EQ(t_send(s, "x", 1, MSG_NOSIGNAL), -1);
+	T_EQ(errno == EBADF || errno == ENOTSOCK, 1);
 	T_OK(exs_qdelete(q));
 	free(buf);
 	t_tell(ctl, 1);
