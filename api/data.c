@@ -33,7 +33,8 @@ static inline int check_flags(int s, int flags, int allowed)
 	return !others ? 0 : others == MSG_OOB ? -EOPNOTSUPP : -EINVAL;
 }
 
-static int check(int s, const void *buf, size_t len, int flags, int allowed)
+static inline int check(int s, const void *buf, size_t len, int flags,
+			int allowed)
 {
 	int err = check_flags(s, flags, allowed);
 

@@ -123,22 +123,18 @@ int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 	return 0;
 }
 
-int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
-		struct exi_region **ret)
+int exi_mem_keep(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret)
 {
-	struct exi_region *r;
+	struct exi_region *r = place_of(m);
 	int err;
 
-	*ret = NULL;
-	if (m == EXS_MHANDLE_UNREGISTERED)
-		return 0;
-	r = place_of(m);
 	if (!r)
 		return -EINVAL;
 	atomic_fetch_add(&r->users, 1);
 	err = exi_mem_find(m, buf, len, ret);
 	if (err)
-		exi_mem_put(r);
+		exi_mem_let_go(r);
 	return err;
 }
 
@@ -147,10 +143,9 @@ const struct exi_memory *exi_mem_of(const struct exi_region *r)
 	return r ? &r->memory : NULL;
 }
 
-void exi_mem_put(struct exi_region *r)
+void exi_mem_let_go(struct exi_region *r)
 {
-	if (r)
-		atomic_fetch_sub(&r->users, 1);
+	atomic_fetch_sub(&r->users, 1);
 }
 
 static void forget(struct exi_domain *d, void *arg)

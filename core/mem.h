@@ -8,6 +8,7 @@
 #include <sys/exs.h>
 
 #include "core/provider.h"
+#include "core/util.h"
 
 struct exi_region;
 
@@ -35,9 +36,22 @@ static inline bool exi_mem_covers(const struct exi_memory *m, const void *buf,
 const struct exi_memory *exi_mem_of(const struct exi_region *r);
 
 /* The same for a call without an operation, kept until exi_mem_put(). */
-int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
-		struct exi_region **ret);
-void exi_mem_put(struct exi_region *r);
+int exi_mem_keep(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret);
+void exi_mem_let_go(struct exi_region *r);
+static inline int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
+			      struct exi_region **ret)
+{
+	*ret = NULL;
+	return exi_likely(m == EXS_MHANDLE_UNREGISTERED)
+		       ? 0
+		       : exi_mem_keep(m, buf, len, ret);
+}
+static inline void exi_mem_put(struct exi_region *r)
+{
+	if (exi_unlikely(r))
+		exi_mem_let_go(r);
+}
 
 /* In the child, after the queues: nothing is in use. */
 void exi_mem_forked(void);

@@ -167,6 +167,7 @@ struct exi_rma_net {
 	 * left may still be read or written, for a while, and must not fail. */
 	bool lingers;
 	bool software; /* the kernel imitates the device */
+	bool quick;    /* it is asked as quickly as a lock is taken */
 	unsigned int inline_max;
 	uint32_t write_max; /* bytes of one request */
 	/* Large sends that are copied go out in pieces of at most this, so that
@@ -184,16 +185,23 @@ void exi_rma_net_init(struct exi_rma_net *n);
 /* Takes what arrived. None of the locks is held, but perhaps the core's. How much
  * it was. */
 int exi_rma_net_poll(struct exi_rma_net *n);
-/* The same, unless another thread is at it. */
-static inline int exi_rma_net_try_poll(struct exi_rma_net *n)
+/* The same, unless another thread is at it; up to so many times, until there is
+ * something. */
+static inline int exi_rma_net_look(struct exi_rma_net *n, unsigned int looks)
 {
 	int ret;
 
 	if (!exi_rma_trylock(&n->lock))
 		return 0;
-	ret = exi_rma_fabric.take(n);
+	do
+		ret = exi_rma_fabric.take(n);
+	while (!ret && --looks);
 	exi_rma_unlock(&n->lock);
 	return ret;
+}
+static inline int exi_rma_net_try_poll(struct exi_rma_net *n)
+{
+	return exi_rma_net_look(n, 1);
 }
 /* No link has it: what of the program's memory it knows is forgotten, and of links
  * that were. The service lock is held. */

@@ -251,8 +251,9 @@ static void conn_poll(struct exi_conn *c, unsigned int looks)
 	struct exi_rma_link *l = exi_rma_link_of(c);
 	uint32_t was = atomic_load_explicit(&l->stir, memory_order_relaxed);
 	struct exi_rma_net *n = l->net;
+	unsigned int held = n->quick ? looks : 1;
 
-	while (!exi_rma_net_try_poll(n) && --looks &&
+	while (!exi_rma_net_look(n, held) && (looks -= held) &&
 	       atomic_load_explicit(&l->stir, memory_order_relaxed) == was)
 		;
 }

@@ -954,7 +954,7 @@ int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir)
 		exi_rma_link_fail(l, err, "a message that cannot be");
 	else if (dir == EXI_TX && exi_stream_tx_due(&l->tx))
 		exi_rma_link_answer(l);
-	else if (dir == EXI_RX && some)
+	else if (dir == EXI_RX && some && l->rx.posted)
 		exi_rma_link_copy(l);
 	return err;
 }
