@@ -127,16 +127,23 @@ static void expire(struct exi_sock *sk)
 		exi_link_expired(sk);
 }
 
+/* What comes again meanwhile waits for the next time: it may wait for a message that
+ * only a fabric's events bring. wake_fd was written for it. */
 static void do_todo(void)
 {
+	struct exi_list now = EXI_LIST_INIT(now);
 	struct exi_list *node;
 
+	pthread_mutex_lock(&service_lock);
+	if (!exi_list_empty(&todo))
+		exi_list_move(&todo, todo.prev, &now);
+	pthread_mutex_unlock(&service_lock);
 	for (;;) {
 		struct exi_sock *sk;
 		uint32_t dirs;
 
 		pthread_mutex_lock(&service_lock);
-		node = exi_list_pop(&todo);
+		node = exi_list_pop(&now);
 		if (!node) {
 			pthread_mutex_unlock(&service_lock);
 			return;
