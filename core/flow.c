@@ -517,12 +517,12 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return tell_broken(sk, h);
 	/* A SWITCH that was sent before it may still lie in the link, or, from
 	 * another host, be on its way: the service asks. */
+	h->end_seen = 1;
 	if (n == 0 && exi_resume_early_end_locked(sk))
 		return -EAGAIN;
 	if (!exi_resume_end_counts_locked(sk)) {
 		/* An error is told once by the kernel: kept. */
 		h->err = n < 0 ? (int)-n : 0;
-		h->end_seen = 1;
 		return -ESTALE;
 	}
 	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {

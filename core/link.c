@@ -1534,8 +1534,10 @@ void exi_link_read(struct exi_sock *sk)
 	if (!wanted)
 		return;
 	exi_link_event(sk, 0);
+	if (exi_sock_remote(sk))
+		return; /* it answers, and may have meanwhile */
 	exi_lock(&rx->lock);
-	rx->link_read = !exi_sock_remote(sk);
+	rx->link_read = 1;
 	exi_unlock(&rx->lock);
 }
 

@@ -92,11 +92,13 @@ bool exi_resume_early_end_locked(struct exi_sock *sk)
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 	short ends;
 
-	if (h->mode == EXI_MODE_RING || h->fin || h->ended ||
-	    !exi_sock_remote(sk) || exi_resume_end_counts_locked(sk))
+	if (h->mode == EXI_MODE_RING || h->ended || !exi_sock_remote(sk) ||
+	    exi_resume_end_counts_locked(sk))
 		return false;
 	ends = ends_of(sk);
-	return ends && !(ends & POLLERR);
+	/* An error is to be read first. Behind an end it is that of what was sent to
+	 * who has closed, and never read. */
+	return ends && (h->end_seen || !(ends & POLLERR));
 }
 
 /* Who closes says so, and ends TCP first. Who was killed could only do that. Who goes

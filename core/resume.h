@@ -28,12 +28,14 @@ ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
 
 /* Receiver, RX lock held: whether an end of TCP is that of the stream. While the peer
  * can be asked over the link it is not, before it has answered, or left: what it sent
- * before, the word of a move and the bytes that moved, may come later. */
+ * before, the word of a move and the bytes that moved, may come later. What was told
+ * before they met stays. */
 static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 {
-	return sk->sh->half[EXI_RX].link_read ||
-	       !atomic_load(&sk->sh->greeting) || !sk->fab ||
-	       (exi_sock_remote(sk) && sk->fab->bell < 0);
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	return h->link_read || h->fin || !atomic_load(&sk->sh->greeting) ||
+	       !sk->fab || (exi_sock_remote(sk) && sk->fab->bell < 0);
 }
 
 /* The same: TCP has ended, with nothing unread, and it does not count. */

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +16,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "core/link.h"
+#include "core/rma_wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -739,6 +742,213 @@ static void who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever(void)
 	t_peer_join(&silent);
 }
 
+/* What its library posts from SWITCH on, until it is let go. */
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct held {
+	struct ibv_send_wr wr;
+	struct ibv_sge sge[2];
+	char bytes[1024]; /* of those that are inline */
+} held[16];
+static int n_held;
+static struct ibv_qp *holds; /* once there is one */
+static int (*next_post)(struct ibv_qp *, struct ibv_send_wr *,
+			struct ibv_send_wr **);
+
+static bool tells_switch(const struct ibv_send_wr *wr)
+{
+	struct {
+		struct exi_rma_msg m;
+		struct exi_pair_msg pair;
+	} said;
+
+	if (wr->opcode != IBV_WR_SEND || wr->num_sge != 1 ||
+	    wr->sg_list->length != sizeof(said))
+		return false;
+	memcpy(&said, (void *)(uintptr_t)wr->sg_list->addr, sizeof(said));
+	return said.m.kind == EXI_RMA_TELL && said.pair.type == EXI_PAIR_SWITCH;
+}
+
+static void hold(const struct ibv_send_wr *wr)
+{
+	struct held *h = &held[n_held++];
+	char *to = h->bytes;
+
+	T(n_held < T_COUNT(held) && wr->num_sge <= T_COUNT(h->sge));
+	h->wr = *wr;
+	h->wr.next = NULL;
+	h->wr.sg_list = h->sge;
+	for (int i = 0; i < wr->num_sge; i++) {
+		h->sge[i] = wr->sg_list[i];
+		if (!(wr->send_flags & IBV_SEND_INLINE))
+			continue;
+		T(to + h->sge[i].length <= h->bytes + sizeof(h->bytes));
+		memcpy(to, (void *)(uintptr_t)h->sge[i].addr, h->sge[i].length);
+		h->sge[i].addr = (uintptr_t)to;
+		to += h->sge[i].length;
+	}
+}
+
+static int post_or_hold(struct ibv_qp *qp, struct ibv_send_wr *wr,
+			struct ibv_send_wr **bad)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&held_lock);
+	if (!holds && tells_switch(wr))
+		holds = qp;
+	if (holds)
+		for (; wr; wr = wr->next)
+			hold(wr);
+	else
+		ret = next_post(qp, wr, bad);
+	pthread_mutex_unlock(&held_lock);
+	return ret;
+}
+
+static void stand_between(struct ibv_qp *qp)
+{
+	vm_qp_made = NULL;
+	next_post = qp->context->ops.post_send;
+	qp->context->ops.post_send = post_or_hold;
+}
+
+static void let_go(void)
+{
+	struct ibv_send_wr *bad;
+
+	pthread_mutex_lock(&held_lock);
+	holds->context->ops.post_send = next_post;
+	for (int i = 0; i < n_held; i++)
+		T_EQ(next_post(holds, &held[i].wr, &bad), 0);
+	pthread_mutex_unlock(&held_lock);
+}
+
+#define PIECE 1000
+
+/* By calls of the kernel's, of which its library knows nothing. */
+static void end_and_reset(int s)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	T_OK(shutdown(s, SHUT_WR));
+	T_OK(connect(s, &none, sizeof(none)));
+}
+
+static void switches_late(int s, int ctl)
+{
+	uint64_t pos = 0;
+
+	vm_qp_made = stand_between;
+	for (;; pos += PIECE) {
+		t_send_stream(s, SEED_BA, pos, PIECE, PIECE);
+		T_UNTIL(t_readable(ctl, 0) ||
+			!strcmp(t_info(s).exs_x_tx_fabric, "verbs"));
+		if (!t_readable(ctl, 0))
+			break;
+		t_expect(ctl, pos + PIECE);
+	}
+	t_send_stream(s, SEED_BA, pos + PIECE, PIECE, PIECE);
+	end_and_reset(s);
+	t_tell(ctl, pos + 2 * PIECE);
+	while (t_ask(ctl) != 1)
+		; /* of the last piece */
+	let_go();
+	t_close(s);
+}
+
+struct late_switch {
+	int s;
+	_Atomic pid_t tid;
+	_Atomic uint64_t pos;
+};
+
+static void *receive_all(void *arg)
+{
+	struct late_switch *l = arg;
+	char buf[PIECE];
+
+	l->tid = gettid();
+	for (;; l->pos += PIECE) {
+		ssize_t n = t_recv(l->s, buf, PIECE, MSG_WAITALL);
+
+		if (n <= 0) {
+			T_MSG(n == 0 || errno == ECONNRESET, "%s",
+			      t_errname(errno));
+			return NULL;
+		}
+		T_EQ(n, PIECE);
+		t_check_bytes(buf, PIECE, SEED_BA, l->pos);
+	}
+}
+
+static void *receive_all_events(void *arg)
+{
+	struct late_switch *l = arg;
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	char buf[PIECE];
+
+	l->tid = gettid();
+	for (;; l->pos += PIECE) {
+		exs_event_t e;
+
+		t_post_recv(l->s, buf, PIECE, MSG_WAITALL, q, 1);
+		e = t_event(q);
+		if (e.exs_errno || !e.exs_evt_un.exs_evt_xfer.exs_evt_length)
+			break;
+		t_check_bytes(buf, PIECE, SEED_BA, l->pos);
+	}
+	T_OK(exs_qdelete(q));
+	return NULL;
+}
+
+static bool tcp_has_error(int s)
+{
+	struct pollfd p = { .fd = s, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* Of TCP recv says the end then, and poll an error, for ever. The receiver sleeps
+ * until the fabric says more. To its own library the sender was reset: what it sent
+ * last may be lost. */
+static void comes_late(void *(*receives)(void *))
+{
+	struct late_switch l = { 0 };
+	struct t_peer peer;
+	uint64_t told = 0, all;
+	pthread_t t;
+
+	l.s = t_pair_fork(&peer, T_B, switches_late);
+	t = t_thread(receives, &l);
+	for (;;) {
+		T_UNTIL(l.pos > told || t_readable(peer.ctl, 0));
+		if (l.pos == told)
+			break;
+		told += PIECE;
+		t_tell(peer.ctl, told);
+	}
+	all = t_ask(peer.ctl);
+	T(tcp_has_error(l.s));
+	t_until_asleep(l.tid);
+	t_until_served(getpid());
+	T(l.pos < all);
+	t_tell(peer.ctl, 1);
+	t_thread_join(t);
+	T(l.pos <= all);
+	t_close(l.s);
+	t_peer_join(&peer);
+}
+
+static void a_switch_that_comes_after_a_reset_is_slept_for(void)
+{
+	comes_late(receive_all);
+}
+
+static void a_switch_that_comes_after_a_reset_is_no_event(void)
+{
+	comes_late(receive_all_events);
+}
+
 /* --- before it begins --------------------------------------------------- */
 
 /* The fabric's port of one of TCP. */
@@ -1028,6 +1238,7 @@ static void a_peer_that_closes_before_it_was_confirmed_has_closed(void)
 static int line; /* to who sends late */
 static struct ibv_wc late;
 static struct ibv_cq *of_late;
+
 static int (*look)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 
 static int see_nothing(struct ibv_cq *cq, int n, struct ibv_wc *wc)
@@ -1128,6 +1339,8 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(who_has_no_time_to_answer_is_asked_again, 100),
 	T_ROW_LONG(a_device_is_removed_while_ends_meet, 100),
 	T_ROW_LONG(a_close_over_iwarp_waits_until_the_end_is_received, 60),
+	T_ROW(a_switch_that_comes_after_a_reset_is_slept_for),
+	T_ROW(a_switch_that_comes_after_a_reset_is_no_event),
 	T_ROW(a_peer_that_read_everything_and_closed_leaves_no_reset),
 	T_ROW(a_peer_that_closes_before_it_was_confirmed_has_closed),
 	T_ROW_LONG(what_comes_for_the_last_queue_pair_is_not_taken_for_the_next,
