@@ -118,7 +118,7 @@ EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
 /* Another process read a bell of the link: for those who wait for it here. */
 void exi_link_rung(struct exi_sock *sk);
 /* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
- * sent before it. No lock held. */
+ * sent before it, and inside a host lies there. No lock held. */
 void exi_link_read(struct exi_sock *sk);
 /* The peer said the end: reads the link if it has hung up, and is true then. No
  * lock held. */

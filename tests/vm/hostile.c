@@ -200,8 +200,6 @@ static void tell_lie(const struct lie *l)
 }
 
 /* What our own library sends tells how many it has received. */
-static int (*next_post)(struct ibv_qp *, struct ibv_send_wr *,
-			struct ibv_send_wr **);
 static _Atomic int proof_lie = -1; /* what the first message is instead */
 
 static void change(struct ibv_send_wr *wr)
@@ -227,15 +225,12 @@ static int post_changed(struct ibv_qp *qp, struct ibv_send_wr *wr,
 			struct ibv_send_wr **bad)
 {
 	change(wr);
-	return next_post(qp, wr, bad);
+	return vm_qp_post(qp, wr, bad);
 }
 
 static void stand_between(struct ibv_qp *qp)
 {
-	if (qp->context->ops.post_send == post_changed)
-		return;
-	next_post = qp->context->ops.post_send;
-	qp->context->ops.post_send = post_changed;
+	vm_qp_stand_between(qp, post_changed);
 }
 
 static void lie_to(const struct t_addr *at, int ctl, const struct lie *l)

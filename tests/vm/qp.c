@@ -13,6 +13,16 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 void (*vm_qp_made)(struct ibv_qp *qp);
 void (*vm_qp_leaves)(struct ibv_qp *qp);
 
+vm_post *vm_qp_post;
+
+void vm_qp_stand_between(struct ibv_qp *qp, vm_post *f)
+{
+	if (qp->context->ops.post_send == f)
+		return; /* it is the context's */
+	vm_qp_post = qp->context->ops.post_send;
+	qp->context->ops.post_send = f;
+}
+
 struct ibv_qp *vm_last_qp(void)
 {
 	return atomic_load(&last);

@@ -16,7 +16,12 @@ void vm_qp_let_go(void);
 
 /* Null, or called with each that is made. */
 extern void (*vm_qp_made)(struct ibv_qp *qp);
-/* The same, before it is disconnected. */
+/* What it posts goes to f from here on, which calls vm_qp_post: the device's. */
+typedef int vm_post(struct ibv_qp *, struct ibv_send_wr *,
+		    struct ibv_send_wr **);
+extern vm_post *vm_qp_post;
+void vm_qp_stand_between(struct ibv_qp *qp, vm_post *f);
+/* The same as vm_qp_made, before it is disconnected. */
 extern void (*vm_qp_leaves)(struct ibv_qp *qp);
 
 #endif
