@@ -748,7 +748,7 @@ static struct held {
 	struct ibv_send_wr wr;
 	struct ibv_sge sge[2];
 	char bytes[1024]; /* of those that are inline */
-} held[16];
+} held[64]; /* also what is asked once a second, where it takes long */
 static int n_held;
 static struct ibv_qp *holds; /* once there is one */
 
