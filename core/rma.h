@@ -177,6 +177,10 @@ struct exi_rma_net {
 	 * only by what its sender marked as urgent. */
 	_Atomic unsigned int armed;
 	struct exi_rma_lock lock; /* taking what arrived, and slots of links */
+	/* Of its links, one that owes credits which are not urgent; the lock. */
+	struct exi_rma_link *debtor;
+	bool reminded; /* the service will look at it; the lock */
+	struct exi_list reminder;
 	pthread_mutex_t memory_lock;
 	struct exi_list memory; /* registered with the device: rma_place.c */
 };
@@ -185,6 +189,17 @@ void exi_rma_net_init(struct exi_rma_net *n);
 /* Takes what arrived. None of the locks is held, but perhaps the core's. How much
  * it was. */
 int exi_rma_net_poll(struct exi_rma_net *n);
+/* Gives back credits that are owed. The net's lock is held. */
+void exi_rma_net_pay(struct exi_rma_net *n);
+/* With the net's lock. */
+static inline int exi_rma_net_take(struct exi_rma_net *n)
+{
+	int ret = exi_rma_fabric.take(n);
+
+	if (!ret && exi_unlikely(n->debtor))
+		exi_rma_net_pay(n);
+	return ret;
+}
 /* The same, unless another thread is at it; up to so many times, until there is
  * something. */
 static inline int exi_rma_net_look(struct exi_rma_net *n, unsigned int looks)
@@ -194,7 +209,7 @@ static inline int exi_rma_net_look(struct exi_rma_net *n, unsigned int looks)
 	if (!exi_rma_trylock(&n->lock))
 		return 0;
 	do
-		ret = exi_rma_fabric.take(n);
+		ret = exi_rma_net_take(n);
 	while (!ret && --looks);
 	exi_rma_unlock(&n->lock);
 	return ret;
@@ -265,6 +280,13 @@ struct exi_rma_ring {
 	uint32_t bytes;
 };
 
+/* What is heard may have to be acknowledged, before the credits that are due. */
+enum exi_rma_owe {
+	EXI_RMA_OWE_NOT,
+	EXI_RMA_OWE_SOON,
+	EXI_RMA_OWE_NOW,
+};
+
 /* Begins the fabric's. */
 struct exi_rma_link {
 	struct exi_rma_net *net;      /* null: it has not joined one */
@@ -287,9 +309,10 @@ struct exi_rma_link {
 	_Atomic uint32_t sleepers[2];  /* on stir */
 	_Atomic bool bell[2];	       /* the next is to ring the pair link */
 	_Atomic int err;	       /* -errno: nothing arrives any more */
-	_Atomic bool owes;   /* bytes came that the other end waits for */
-	bool will_owe;	     /* when they count as received; the net's lock */
-	_Atomic bool unsaid; /* the receiver waits for a credit, */
+	_Atomic bool owes; /* bytes came that the other end waits for */
+	/* When they count as received; the net's lock. */
+	enum exi_rma_owe will_owe;
+	_Atomic bool unsaid;	 /* the receiver waits for a credit, */
 	_Atomic bool unanswered; /* the sender */
 	_Atomic bool dead;	 /* the queue pair takes nothing any more */
 	_Atomic bool closed;	 /* the other end said so */
@@ -341,6 +364,8 @@ void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline);
 /* Memory of those that lingers, at the end of that while. The service lock is
  * held. */
 void exi_rma_links_look(uint64_t now);
+/* What nets owe, at the latest now. The service lock is held. */
+void exi_rma_debts_look(void);
 void exi_rma_links_net_ends(struct exi_rma_net *n);
 /* Its queue pair is gone: no device uses its memory, unless the net lingers. */
 void exi_rma_link_unpin(struct exi_rma_link *l);
@@ -391,9 +416,11 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t note);
 void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *m,
 			uint32_t len);
 /* So many of them are received: the buffers they came in are there again, those of
- * all that was noted and heard. Gives credits back, when there are enough. The same
- * lock. */
+ * all that was noted and heard. Gives credits back, when there are enough or the
+ * other end waits for them. The same lock. */
 void exi_rma_link_give(struct exi_rma_link *l, uint32_t n);
+/* It has left its net. The same lock. */
+void exi_rma_link_left(struct exi_rma_link *l);
 /* Nothing arrives any more; the pair link hangs up. Any lock. */
 void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why);
 /* The queue pair takes and sends nothing any more, from here on. Any lock. */

@@ -75,6 +75,7 @@ static void time_passed(struct exi_rma_event *e)
 	exi_rma_doors_look(now);
 	exi_rma_links_look(now);
 	exi_rma_place_look(now);
+	exi_rma_debts_look();
 	if (exi_rma_fabric.look)
 		exi_rma_fabric.look(now);
 }

@@ -21,6 +21,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* How long what was placed may count for nothing at its sender, while its
+ * receiver says nothing and looks for nothing. */
+#define DEBT_NS 1000000u
+
+/* Nets of which the service is to look whether they owe. The service lock. */
+static struct exi_list reminders = EXI_LIST_INIT(reminders);
+
 /* --- locks ---------------------------------------------------------------- */
 
 void exi_rma_lock_slow(struct exi_rma_lock *l)
@@ -346,10 +353,72 @@ static bool due(struct exi_rma_link *l)
 	return n >= EXI_RMA_GIVE || (n && atomic_load(&l->owes));
 }
 
-void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
+/* owed: the other end waits for what it has not been told of. */
+static void say_credits(struct exi_rma_link *l, bool owed)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
 	struct exi_rma_req r;
+
+	exi_rma_lock(&l->post);
+	if (owed && atomic_load(&l->received) != l->given)
+		atomic_store(&l->owes, true);
+	if (due(l) && may_send(l, true))
+		say_locked(l, &m, NULL, false, &r, 1);
+	exi_rma_unlock(&l->post);
+}
+
+void exi_rma_net_pay(struct exi_rma_net *n)
+{
+	struct exi_rma_link *l = n->debtor;
+
+	n->debtor = NULL;
+	if (l)
+		say_credits(l, true);
+}
+
+/* What was placed its sender waits to hear of. The program that received it
+ * mostly says something at once, its next receive, which takes the credits along.
+ * Else the first look that finds nothing pays, or the service, which is asked to;
+ * and what it takes itself it pays at once. */
+static void pay_soon(struct exi_rma_link *l)
+{
+	struct exi_rma_net *n = l->net;
+
+	if (n->debtor != l)
+		exi_rma_net_pay(n);
+	n->debtor = l;
+	if (n->reminded)
+		return;
+	/* Tried, for it comes before the net's lock. */
+	if (pthread_mutex_trylock(&exi_rma_service_lock)) {
+		exi_rma_net_pay(n);
+		return;
+	}
+	n->reminded = true;
+	exi_list_add_tail(&reminders, &n->reminder);
+	exi_rma_look_at(exi_now_ns() + DEBT_NS);
+	pthread_mutex_unlock(&exi_rma_service_lock);
+}
+
+void exi_rma_debts_look(void)
+{
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &reminders) {
+		struct exi_rma_net *n =
+			exi_container(pos, struct exi_rma_net, reminder);
+
+		exi_list_del(&n->reminder);
+		exi_rma_lock(&n->lock);
+		n->reminded = false;
+		exi_rma_net_pay(n);
+		exi_rma_unlock(&n->lock);
+	}
+}
+
+void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
+{
+	bool soon = l->will_owe == EXI_RMA_OWE_SOON;
 
 	/* One thread at a time counts. Release: whoever says the count says it
 	 * of buffers that are there. */
@@ -357,15 +426,21 @@ void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
 	atomic_store_explicit(&l->received, n, memory_order_release);
 	/* Not before: what is said meanwhile, by any thread, takes the debt and
 	 * pays it with a count without this. */
-	if (l->will_owe)
+	if (l->will_owe == EXI_RMA_OWE_NOW)
 		atomic_store(&l->owes, true);
-	l->will_owe = false;
-	if (!due(l))
-		return;
-	exi_rma_lock(&l->post);
-	if (due(l) && may_send(l, true))
-		say_locked(l, &m, NULL, false, &r, 1);
-	exi_rma_unlock(&l->post);
+	l->will_owe = EXI_RMA_OWE_NOT;
+	if (due(l))
+		say_credits(l, false);
+	else if (soon)
+		pay_soon(l);
+}
+
+void exi_rma_link_left(struct exi_rma_link *l)
+{
+	silence(l, EXI_RX);
+	silence(l, EXI_TX);
+	if (l->net->debtor == l)
+		l->net->debtor = NULL;
 }
 
 /* --- from the pair link ------------------------------------------------ */
@@ -466,8 +541,8 @@ static void note(struct exi_rma_link *l, uint32_t note)
 	}
 	if (kind == EXI_RMA_NOTE_INDIRECT)
 		l->arrived += m.len;
-	else
-		l->will_owe = true;
+	else if (!l->will_owe)
+		l->will_owe = EXI_RMA_OWE_SOON;
 	put(l, EXI_RX, &m);
 }
 
@@ -584,7 +659,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	/* Who closes waits to hear that it has come. */
 	if (l->net->early &&
 	    (h.kind == EXI_RMA_END || h.flags & EXI_RMA_FLAG_CLOSES))
-		l->will_owe = true;
+		l->will_owe = EXI_RMA_OWE_NOW;
 	if (h.flags & EXI_RMA_FLAG_CLOSES && !l->meeting)
 		atomic_store(&l->closed, true);
 	switch (h.kind) {
@@ -630,6 +705,7 @@ void exi_rma_net_init(struct exi_rma_net *n)
 {
 	pthread_mutex_init(&n->memory_lock, NULL);
 	exi_list_init(&n->memory);
+	exi_list_init(&n->reminder);
 	n->piece_max = PIECE_MAX;
 }
 
@@ -638,7 +714,7 @@ int exi_rma_net_poll(struct exi_rma_net *n)
 	int ret;
 
 	exi_rma_lock(&n->lock);
-	ret = exi_rma_fabric.take(n);
+	ret = exi_rma_net_take(n);
 	exi_rma_unlock(&n->lock);
 	return ret;
 }
@@ -737,6 +813,7 @@ void exi_rma_links_net_ends(struct exi_rma_net *n)
 {
 	struct exi_list *pos;
 
+	exi_list_del(&n->reminder);
 	exi_list_for_each (pos, &graves) {
 		struct grave *g = exi_container(pos, struct grave, node);
 

@@ -1106,8 +1106,7 @@ void ofip_net_leave(struct ofip_link *l)
 	if (s->link != l) /* it left before */
 		goto unlock;
 	ofip_net_take(&n->rma);
-	exi_rma_link_want_no_more(&l->rma, EXI_RX, false);
-	exi_rma_link_want_no_more(&l->rma, EXI_TX, false);
+	exi_rma_link_left(&l->rma);
 	pthread_mutex_lock(&n->reap);
 	s->link = NULL;
 	s->posted = l->rma.posted;

@@ -463,6 +463,49 @@ static bool send_to_frozen(int s, pid_t pid, struct memory *mem,
 	return direct;
 }
 
+/* --- one at a time ------------------------------------------------------ */
+
+static void silent_a(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct memory mem = memory_new();
+
+	for (uint64_t round = 0; round < 8; round++) {
+		t_expect(ctl, 1);
+		t_fill(slot(&mem, 0), ROOM, 17, round * ROOM);
+		T_EQ(exs_send(s, slot(&mem, 0), ROOM, 0, q, NULL, mem.m), 0);
+		T_EQ(t_event_is(q, EXS_EVT_SEND, 0), ROOM);
+		t_tell(ctl, 1);
+	}
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+/* Its own thread takes what comes, and then calls nothing until the other end's
+ * send is over. */
+static void silent_b(int s, int ctl)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	struct memory mem = memory_new();
+	const struct timeval none = { 0 };
+	exs_event_t e;
+
+	for (uint64_t round = 0; round < 8; round++) {
+		receive_into(s, &mem, 0, ROOM, MSG_WAITALL, q);
+		t_tell(ctl, 1);
+		T_UNTIL(T_OK(exs_qdequeue(q, &e, 1, &none)) == 1);
+		t_expect(ctl, 1);
+		t_check_bytes(slot(&mem, 0), ROOM, 17, round * ROOM);
+	}
+	t_recv_end(s);
+	memory_free(&mem);
+	T_OK(exs_qdelete(q));
+	t_close(s);
+}
+
+CONF_DUO(a_send_is_over_though_its_receiver_calls_nothing, silent_a, silent_b)
+
 static void a_send_is_over_when_the_peer_has_it(void)
 {
 	struct t_peer p;
@@ -674,6 +717,7 @@ int main(int argc, char **argv)
 		CONF_ROWS_LONG(an_interrupted_send_says_what_went, 120),
 		CONF_ROWS(a_sender_that_is_ahead_goes_without_a_copy),
 		CONF_ROWS(a_send_goes_on_without_a_place),
+		CONF_ROWS(a_send_is_over_though_its_receiver_calls_nothing),
 		T_ROW(a_send_is_over_when_the_peer_has_it),
 		CONF_ROWS(a_cancelled_receive_is_not_written_any_more),
 		CONF_ROWS(memory_is_registered_while_a_receive_has_it),
