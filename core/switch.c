@@ -34,6 +34,7 @@
 /* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
  * mix. */
 enum {
+	TCP_FIN_WAIT1 = 4,
 	TCP_TIME_WAIT = 6,
 	TCP_CLOSE = 7,
 	TCP_CLOSE_WAIT = 8,
@@ -72,9 +73,10 @@ static uint64_t bytes_begun(const struct tcp_info *i)
 }
 
 /* Two counts of the bytes ever written to TCP, of one moment: what was
- * acknowledged and what waits for that, and what was or will be sent. The end
- * that connected counts its SYN in the first. */
-static int counts_written(int fd, uint64_t *ret_acked, uint64_t *ret_begun)
+ * acknowledged and what waits for that, and what was or will be sent, which
+ * bytes_begun() has of *ret. The end that connected counts its SYN in the
+ * first. */
+static int counts_written(int fd, uint64_t *ret_acked, struct tcp_info *ret)
 {
 	struct tcp_info before, after;
 	int queued, tries, err;
@@ -91,7 +93,7 @@ static int counts_written(int fd, uint64_t *ret_acked, uint64_t *ret_begun)
 		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked &&
 		    bytes_begun(&before) == bytes_begun(&after)) {
 			*ret_acked = after.tcpi_bytes_acked + (uint64_t)queued;
-			*ret_begun = bytes_begun(&after);
+			*ret = after;
 			return 0;
 		}
 	}
@@ -101,8 +103,9 @@ static int counts_written(int fd, uint64_t *ret_acked, uint64_t *ret_begun)
 /* Bytes ever written to TCP. */
 static int bytes_written(struct exi_sock *sk, uint64_t *ret)
 {
-	uint64_t acked, begun;
-	int err = counts_written(sk->tcp->fd, &acked, &begun);
+	struct tcp_info i;
+	uint64_t acked;
+	int err = counts_written(sk->tcp->fd, &acked, &i);
 
 	if (!err)
 		*ret = acked - (sk->role == EXI_ROLE_CONNECT);
@@ -172,33 +175,63 @@ static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 	return -EAGAIN;
 }
 
-int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+/* A FIN that was not sent yet, as one that waits its turn behind bytes or for the
+ * pace of BBR, counts as a byte that was not. */
+static unsigned int fin_waits(const struct tcp_info *i)
+{
+	return i->tcpi_notsent_bytes &&
+	       (i->tcpi_state == TCP_FIN_WAIT1 ||
+		i->tcpi_state == TCP_LAST_ACK || i->tcpi_state == TCP_CLOSING);
+}
+
+/* Of TCP that is closed. Where its own FIN was acknowledged, the peer's came, too,
+ * unless it reset the connection after that. */
+static int counts_closed(struct exi_sock *sk, uint64_t *ret_rx,
+			 uint64_t *ret_tx)
 {
 	int fd = sk->tcp->fd, err, unread;
 	struct tcp_info i;
 	uint64_t acked;
 
-	err = counts_written(fd, &acked, ret_tx);
-	if (!err)
-		err = tcp_info(fd, &i);
-	if (err || i.tcpi_state != TCP_CLOSE)
-		return err ? err : bytes_read(sk, 0, ret_rx);
+	err = counts_written(fd, &acked, &i);
+	if (err)
+		return err;
 	if (ioctl(fd, SIOCINQ, &unread) < 0)
 		return -errno;
-	/* Where its own FIN was acknowledged, the peer's came, too, unless it
-	 * reset the connection after that. */
+	*ret_tx = bytes_begun(&i);
 	*ret_rx = i.tcpi_bytes_received - (uint64_t)unread -
 		  (acked - (sk->role == EXI_ROLE_CONNECT) == *ret_tx + 1);
 	return 0;
 }
 
+int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+{
+	struct tcp_info i;
+	uint64_t acked;
+	int err = counts_written(sk->tcp->fd, &acked, &i);
+
+	if (err)
+		return err;
+	*ret_tx = bytes_begun(&i) - fin_waits(&i);
+	if (i.tcpi_state != TCP_CLOSE)
+		err = bytes_read(sk, 0, ret_rx);
+	/* It may close meanwhile, and stays so: nothing more comes then. */
+	if (!err)
+		err = tcp_info(sk->tcp->fd, &i);
+	return !err && i.tcpi_state == TCP_CLOSE
+		       ? counts_closed(sk, ret_rx, ret_tx)
+		       : err;
+}
+
 /* Only the end that connected sent a SYN that was counted. */
 enum exi_role exi_switch_role(int fd)
 {
+	struct tcp_info i;
 	uint64_t acked, begun;
 
-	if (counts_written(fd, &acked, &begun))
+	if (counts_written(fd, &acked, &i))
 		return EXI_ROLE_NONE;
+	begun = bytes_begun(&i);
 	return acked == begun + 1 ? EXI_ROLE_CONNECT
 	       : acked == begun	  ? EXI_ROLE_ACCEPT
 				  : EXI_ROLE_NONE;
