@@ -378,8 +378,8 @@ void exi_rma_net_pay(struct exi_rma_net *n)
 
 /* What was placed its sender waits to hear of. The program that received it
  * mostly says something at once, its next receive, which takes the credits along.
- * Else the first look that finds nothing pays, or the service, which is asked to;
- * and what it takes itself it pays at once. */
+ * Else the first look that finds nothing pays, or the service, which is asked to.
+ * What it takes itself it pays at once, unless it was asked already. */
 static void pay_soon(struct exi_rma_link *l)
 {
 	struct exi_rma_net *n = l->net;
