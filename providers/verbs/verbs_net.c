@@ -434,7 +434,7 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->rma.early = n->iwarp;
 	n->rma.software = verbsp_software(ctx->device);
 	n->rma.quick = true; /* its queues are in this process */
-	n->rma.eager = n->iwarp ? EXI_RMA_EAGER : 0;
+	n->rma.eager = EXI_RMA_EAGER;
 	n->on_channel.call = on_channel;
 	n->on_timer.call = on_timer;
 	exi_list_init(&n->node);
