@@ -76,20 +76,30 @@ def table(head, rows):
                       *[line(r) for r in rows]])
 
 
+def congestion_control():
+    """TCP's: one that paces, as BBR, keeps streams over loopback slow."""
+    try:
+        with open('/proc/sys/net/ipv4/tcp_congestion_control') as f:
+            return f.read().strip()
+    except OSError:
+        return 'unknown'
+
+
 def surroundings(options):
     cpus = sorted(os.sched_getaffinity(0))
     model = re.search(r'model name\s*: (.*)', open('/proc/cpuinfo').read())
     return {'cpus': len(cpus), 'kernel': os.uname().release,
             'model': model.group(1) if model else os.uname().machine,
             'rounds': options.rounds, 'seconds': options.seconds,
-            'load': os.getloadavg()[0]}
+            'congestion': congestion_control(), 'load': os.getloadavg()[0]}
 
 
 def describe(s):
-    return ('%d rounds of %g s for each; %d CPU%s (%s), Linux %s, load before '
-            'it %.1f' % (s['rounds'], s['seconds'], s['cpus'],
-                         '' if s['cpus'] == 1 else 's', s['model'],
-                         s['kernel'], s['load']))
+    return ('%d rounds of %g s for each; %d CPU%s (%s), Linux %s, TCP\'s '
+            'congestion control %s, load before it %.1f' %
+            (s['rounds'], s['seconds'], s['cpus'],
+             '' if s['cpus'] == 1 else 's', s['model'], s['kernel'],
+             s['congestion'], s['load']))
 
 
 # --- programs ----------------------------------------------------------------
