@@ -2,6 +2,7 @@
 /* Rows of CMocka tests, each in a process group of its own. */
 #include "tests/support/run.h"
 
+#include <execinfo.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,6 +24,31 @@
  * before: the default, or a sanitizer's. */
 static const int caught[] = { SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS };
 static struct sigaction before[T_COUNT(caught)];
+
+/* Where it was: modules and offsets. The signal's default ends it after us. */
+static void crashed(int sig)
+{
+	void *at[64];
+
+	backtrace_symbols_fd(at, backtrace(at, T_COUNT(at)), STDERR_FILENO);
+	raise(sig);
+}
+
+/* With T_BACKTRACE, unless a sanitizer tells: of a crash that is seen once in a
+ * hundred runs nothing else is left. */
+static void tell_crashes(void)
+{
+	struct sigaction act = { .sa_handler = crashed,
+				 .sa_flags = SA_RESETHAND };
+	void *first;
+
+	if (!getenv("T_BACKTRACE"))
+		return;
+	backtrace(&first, 1); /* which loads what it needs */
+	for (size_t i = 0; i < T_COUNT(caught); i++)
+		if (before[i].sa_handler == SIG_DFL)
+			sigaction(caught[i], &act, NULL);
+}
 
 static const char *row_name = "";
 static pid_t row_pid;
@@ -64,6 +90,7 @@ __attribute__((noreturn)) static void child(const struct t_row *row)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (i = 0; i < T_COUNT(caught); i++)
 		sigaction(caught[i], &before[i], NULL);
+	tell_crashes();
 	signal(SIGALRM, SIG_DFL);
 	signal(SIGPIPE, SIG_IGN);
 	t_fds_take(&start);
