@@ -124,6 +124,7 @@ struct ofip_net {
 	uint16_t name_len;
 	struct exi_rma_event on_eq, on_received, on_sent;
 	bool polled;		    /* there are none */
+	_Atomic bool refused;	    /* a request, since the last look */
 	bool later;		    /* as ofip_later() says */
 	_Atomic bool requested;	    /* the descriptors are watched */
 	_Atomic unsigned int takes; /* of what arrived, by any thread */
@@ -149,6 +150,12 @@ enum ofip_stage {
 	OFIP_UP,
 };
 
+enum ofip_doze {
+	OFIP_DOZE_NO,
+	OFIP_DOZE_ASKED,
+	OFIP_DOZE_AGREED
+};
+
 struct ofip_link {
 	struct exi_rma_link rma;
 	unsigned int slot;
@@ -160,7 +167,10 @@ struct ofip_link {
 	struct fi_info *by;	/* MSG, B: who connected before CONFIRM came */
 	struct exi_list later;	/* READY could not be said yet */
 	uint64_t ready_by;	/* it is to be, B */
-	/* The rendezvous, and what came of its next message. */
+	enum ofip_doze doze;	/* whether the other end rings us */
+	_Atomic bool rings;	/* we are to ring it, once */
+	/* The rendezvous, and what came of its next message. It is closed with
+	 * the post lock. */
 	int sock;
 	struct exi_rma_event on_sock;
 	unsigned int fill;
@@ -183,6 +193,8 @@ int ofip_net_know(struct ofip_link *l, const void *name);
 void ofip_net_leave(struct ofip_link *l);
 /* Nothing of it uses the net any more. */
 void ofip_net_quit(struct exi_rma_link *l);
+/* One without descriptors is looked at now. */
+void ofip_net_wake(struct ofip_net *n);
 /* Nets that are to be looked at, or to go. */
 void ofip_nets_look(uint64_t now);
 int ofip_nets_arm(void);
@@ -200,6 +212,19 @@ void ofip_net_reap(struct exi_rma_net *n);
 void ofip_net_request(struct exi_rma_net *n);
 void ofip_net_links(struct exi_rma_net *n, void (*f)(struct exi_rma_link *l));
 void ofip_nets_each(void (*f)(struct exi_rma_net *n));
+
+/* --- nets without descriptors (ofi_doze.c) ------------------------------ */
+
+/* Requests of the link were posted; the post lock is held. */
+void ofip_doze_posted(struct ofip_link *l);
+/* What the other end says over the rendezvous. 1: the net is to be looked at; 0:
+ * nothing more. -errno. */
+int ofip_doze_heard(struct ofip_link *l);
+/* All ends ring: a look from here on that finds nothing is the last. The service lock
+ * is held, here and for the next. */
+bool ofip_doze_agreed(struct ofip_net *n);
+/* Asks those who would not. */
+void ofip_doze_ask(struct ofip_net *n);
 
 /* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */
 

@@ -124,12 +124,20 @@ static int take_place(struct ofip_link *l, const void *proof, size_t len)
 	return err ? err : exi_rma_link_up(&l->rma, &ring);
 }
 
+/* Who posts may be ringing there. */
+static void end_rendezvous(struct ofip_link *l)
+{
+	exi_rma_lock(&l->rma.post);
+	ofip_sock_close(&l->sock);
+	exi_rma_unlock(&l->rma.post);
+}
+
 /* Of an endpoint that tells by itself when the other end leaves it is not
  * needed any more. */
 static void drop_rendezvous(struct ofip_link *l)
 {
 	if (!net_of(l)->rdm)
-		ofip_sock_close(&l->sock);
+		end_rendezvous(l);
 }
 
 /* --- the end that connects ---------------------------------------------- */
@@ -482,25 +490,34 @@ static void on_end(struct ofip_link *l)
 {
 	bool over = l->rma.net && !net_of(l)->rdm && l->stage >= OFIP_PROVED;
 
-	ofip_sock_close(&l->sock);
+	end_rendezvous(l);
 	if (!over)
 		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
 				  "the rendezvous has ended");
+}
+
+/* After the meeting; over FI_EP_MSG, and to a net with descriptors, nothing. */
+static int on_call(struct ofip_link *l)
+{
+	int n, calls = 0;
+
+	while ((n = ofip_doze_heard(l)) > 0)
+		calls++;
+	if (calls && net_of(l)->polled)
+		ofip_net_wake(net_of(l));
+	return n;
 }
 
 static void on_sock(struct exi_rma_event *e)
 {
 	struct ofip_link *l = exi_container(e, struct ofip_link, on_sock);
 	int sock = l->sock;
-	unsigned char byte;
 	ssize_t n;
 
 	if (l->stage == OFIP_CONNECTING)
 		return say_request(l);
 	if (l->stage >= OFIP_PROVED)
-		n = recv(sock, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN
-			    ? 0
-			    : -ENOTCONN;
+		n = on_call(l);
 	else
 		n = ofip_sock_take(sock, l->in, &l->fill, sizeof(l->in));
 	if (n < 0)
@@ -517,7 +534,7 @@ void ofip_meet_part(struct exi_rma_link *r)
 {
 	struct ofip_link *l = ofip_link(r);
 
-	ofip_sock_close(&l->sock);
+	end_rendezvous(l);
 	ofip_net_leave(l);
 }
 
@@ -532,5 +549,5 @@ void ofip_meet_sever(struct exi_rma_link *r)
 		l->by = NULL;
 	}
 	ofip_net_leave(l);
-	ofip_sock_close(&l->sock);
+	end_rendezvous(l);
 }

@@ -276,6 +276,14 @@ static void see_off(struct exi_rma_link *l)
 	}
 }
 
+/* Somebody has to look at what came of it. */
+static void posted(struct ofip_link *l, ssize_t err)
+{
+	if (err)
+		atomic_store(&ofip_net(l->rma.net)->refused, true);
+	ofip_doze_posted(l);
+}
+
 int ofip_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
 		  unsigned int n)
 {
@@ -297,6 +305,8 @@ int ofip_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
 	}
 	if (ofip_net(link->net)->later)
 		see_off(link);
+	if (ofip_net(link->net)->polled)
+		posted(l, err);
 	return err == -FI_EAGAIN ? -EAGAIN : (int)err;
 }
 
@@ -584,17 +594,31 @@ static bool taken_by_others(struct ofip_net *n)
 	return ret;
 }
 
+/* They ring, and nothing came before they would. */
+static bool may_doze(struct ofip_net *n, bool moves, bool agreed)
+{
+	if (atomic_exchange(&n->refused, false) || moves)
+		return false;
+	if (!agreed)
+		ofip_doze_ask(n);
+	return agreed;
+}
+
 /* The service: something may have come. timed: nobody waits, but it was long
  * enough. */
 static void look_at(struct ofip_net *n, bool timed)
 {
-	bool busy = taken_by_others(n);
+	bool busy = taken_by_others(n),
+	     agreed = n->polled && ofip_doze_agreed(n);
+	int took;
 
 	atomic_store(&n->requested, false);
 	ofip_net_reap(&n->rma);
-	exi_rma_net_poll(&n->rma);
+	took = exi_rma_net_poll(&n->rma);
 	taken_by_others(n);
-	if (atomic_load(&n->rma.armed) || (timed && !busy && !n->polled))
+	if (n->polled && may_doze(n, took || busy, agreed))
+		n->due = 0;
+	else if (atomic_load(&n->rma.armed) || (timed && !busy && !n->polled))
 		request_now(n);
 	else if (timed || !n->due)
 		look_later(n, busy);
@@ -1066,6 +1090,8 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		hold(n);
 		err = join(n, l, (unsigned int)slot);
 		let_go(n);
+		if (n->polled)
+			poll_in(n, 0);
 		if (err)
 			snprintf(why, sizeof(why), "no more connections: %s",
 				 fi_strerror(-err));
@@ -1074,6 +1100,11 @@ int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 	if (err)
 		exi_rma_meet_complain(why);
 	return err;
+}
+
+void ofip_net_wake(struct ofip_net *n)
+{
+	look_at(n, true);
 }
 
 int ofip_net_endpoint(struct ofip_link *l, struct fi_info *info)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -42,6 +43,14 @@ static int tcp_socket(int family)
 	return s < 0 ? -errno : exi_rma_host->fd_keep(s);
 }
 
+/* What is said is short, and waited for. */
+static void at_once(int s)
+{
+	int on = 1;
+
+	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
 void ofip_sock_close(int *sock)
 {
 	if (*sock < 0)
@@ -58,6 +67,7 @@ int ofip_sock_connect(const struct sockaddr *from, const struct sockaddr *to,
 
 	if (s < 0)
 		return s;
+	at_once(s);
 	if (bind(s, from, length(from)) < 0 ||
 	    (connect(s, to, length(to)) < 0 && errno != EINPROGRESS))
 		err = -errno;
@@ -168,6 +178,7 @@ static void on_listener(struct exi_rma_event *e)
 		exi_rma_host->fd_close(s);
 		return;
 	}
+	at_once(s);
 	a->event.call = on_asker;
 	a->listener = l;
 	a->sock = s;
