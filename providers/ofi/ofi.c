@@ -119,6 +119,7 @@ static void forked(void)
 {
 	ofip_nets_forked();
 	ofip_socks_forked();
+	ofip_shm_forked();
 	ofip_fds_forked();
 }
 

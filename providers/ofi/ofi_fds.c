@@ -98,6 +98,8 @@ MAKES_ONE(accept4, (int s, struct sockaddr *a, socklen_t *len, int flags),
 MAKES_ONE(epoll_create, (int size), (size))
 MAKES_ONE(epoll_create1, (int flags), (flags))
 MAKES_ONE(eventfd, (unsigned int value, int flags), (value, flags))
+MAKES_ONE(ofip_shm_open, (const char *name, int flags, mode_t mode),
+	  (name, flags, mode))
 MAKES_ONE(socket, (int family, int type, int protocol),
 	  (family, type, protocol))
 MAKES_ONE(timerfd_create, (clockid_t clock, int flags), (clock, flags))
@@ -133,12 +135,13 @@ static char *asked_getenv(const char *name)
 
 #define CALL(call)                                                             \
 	{                                                                      \
-#call, (uintptr_t)high_##call                                  \
+#call, (uintptr_t)high_##call, false                           \
 	}
 
 static const struct call {
 	const char *name;
 	uintptr_t ours;
+	bool shm; /* else it stays as it is */
 } calls[] = {
 	CALL(accept),
 	CALL(accept4),
@@ -149,8 +152,13 @@ static const struct call {
 	CALL(socket),
 	CALL(socketpair),
 	CALL(timerfd_create),
-	{ "close", (uintptr_t)let_go },
-	{ "getenv", (uintptr_t)asked_getenv },
+	{ "close", (uintptr_t)let_go, false },
+	{ "getenv", (uintptr_t)asked_getenv, false },
+	{ "pthread_spin_lock", (uintptr_t)ofip_shm_spin_lock, true },
+	{ "pthread_spin_trylock", (uintptr_t)ofip_shm_spin_trylock, true },
+	{ "shm_open", (uintptr_t)high_ofip_shm_open, true },
+	{ "shm_unlink", (uintptr_t)ofip_shm_unlink, true },
+	{ "sigaction", (uintptr_t)ofip_shm_sigaction, true },
 };
 
 /* --- libfabric's table of imports --------------------------------------- */
@@ -187,12 +195,19 @@ static bool within(const struct dl_phdr_info *f, ElfW(Word) type, uintptr_t at)
 	return false;
 }
 
+/* Software is used where it is named only. */
+static bool wants_shm(void)
+{
+	return !strcmp(exi_rma_host->config()->ofi_provider, "shm");
+}
+
 static void lead(const struct dl_phdr_info *f, const char *name, uintptr_t at)
 {
 	struct change *c = &changes[n_changes];
 
 	for (size_t i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
-		if (strcmp(name, calls[i].name) || n_changes == CHANGES)
+		if (strcmp(name, calls[i].name) || n_changes == CHANGES ||
+		    (calls[i].shm && !wants_shm()))
 			continue;
 		c->at = (uintptr_t *)at;
 		c->before = *c->at;
@@ -270,7 +285,13 @@ void ofip_fds_take(void)
 {
 	bool after_us = false;
 
+	ofip_shm_start();
 	dl_iterate_phdr(look_at, &after_us);
+}
+
+bool ofip_fds_taken(void)
+{
+	return n_changes;
 }
 
 /* The program may have come to use libfabric, too, and keep it when we go. */

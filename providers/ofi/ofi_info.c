@@ -85,16 +85,19 @@ bool ofip_later(const struct fi_info *i)
 	return !strcmp(i->fabric_attr->prov_name, "sockets");
 }
 
+bool ofip_shm(const struct fi_info *i)
+{
+	return !strcmp(i->fabric_attr->prov_name, "shm");
+}
+
 const char *ofip_unfit(const struct fi_info *i)
 {
 	/* Its event queue's descriptor stays readable, and tells nothing. */
 	if (!strncmp(i->fabric_attr->prov_name, "net", 3))
 		return "an experiment of libfabric 1.17: use tcp";
-	/* A file of 16 MiB stays when a process is killed or just ends, and keeps
-	 * the next of that number from opening its own. */
-	if (!strcmp(i->fabric_attr->prov_name, "shm"))
-		return "it takes the program's signals, and leaves files "
-		       "behind: within a host, let EXS_PROVIDER have shm";
+	/* It would take the program's signals, and leave files behind. */
+	if (ofip_shm(i) && !ofip_fds_taken())
+		return "the program used libfabric before us";
 	if (i->domain_attr->cq_data_size < 4)
 		return "completions carry less than 4 bytes of data";
 	if (i->ep_attr->max_msg_size < EXI_RMA_RING_MAX)
@@ -118,6 +121,17 @@ bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
 	exi_rma_from_sockaddr(at, ours);
 	exi_rma_from_sockaddr(peer, theirs);
 	return !memcmp(ours, theirs, sizeof(ours));
+}
+
+/* As we use it. */
+static struct fi_info *settled(struct fi_info *i)
+{
+	if (!ofip_shm(i))
+		return i;
+	/* Else it would order messages after writes by fetching these, too. */
+	i->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
+	i->tx_attr->msg_order = FI_ORDER_SAS;
+	return i;
 }
 
 static struct fi_info *pick(struct fi_info *all, const struct sockaddr *at,
@@ -171,7 +185,7 @@ int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
 		if (all)
 			fi_freeinfo(all);
 		if (one) {
-			*ret = one;
+			*ret = settled(one);
 			return 0;
 		}
 	}

@@ -17,6 +17,7 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -50,6 +51,9 @@ bool ofip_inet(const struct fi_info *i);
 bool ofip_hardware(const struct fi_info *i);
 /* It sends in a thread of its own, after the call that asked for it. */
 bool ofip_later(const struct fi_info *i);
+/* Libfabric's shm: a write without data is there when the call returns; all else that
+ * is large is fetched by the receiver, if the sender still lives. */
+bool ofip_shm(const struct fi_info *i);
 
 /* --- nets (ofi_net.c) --------------------------------------------------- */
 
@@ -263,6 +267,27 @@ void ofip_socks_forked(void);
 void ofip_fds_take(void);
 /* In a forked child: they are the parent's, who must be able to end them. */
 void ofip_fds_forked(void);
+
+/* Its calls lead to us. */
+bool ofip_fds_taken(void);
+
+/* --- libfabric's shm (ofi_shm.c) ---------------------------------------- */
+
+/* A name of ours for an endpoint, as long as all others. -errno. */
+int ofip_shm_name(struct fid_ep *ep);
+/* Instead of the C library's. */
+int ofip_shm_open(const char *name, int flags, mode_t mode);
+int ofip_shm_unlink(const char *name);
+/* Removes what others left that were killed. */
+void ofip_shm_clean(void);
+int ofip_shm_sigaction(int number, const struct sigaction *act,
+		       struct sigaction *old);
+int ofip_shm_spin_lock(pthread_spinlock_t *l);
+int ofip_shm_spin_trylock(pthread_spinlock_t *l);
+/* Before any of these. */
+void ofip_shm_start(void);
+/* In a forked child, single-threaded: the files are the parent's. */
+void ofip_shm_forked(void);
 
 /* --- meeting (ofi_meet.c) ----------------------------------------------- */
 

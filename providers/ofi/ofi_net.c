@@ -227,8 +227,9 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 
 	op->counted = injected(l->rma.net, r);
 	flags = op->counted ? FI_INJECT
-		: r->last   ? FI_COMPLETION | FI_DELIVERY_COMPLETE
-			    : FI_COMPLETION;
+		: r->last && !ofip_shm(n->info)
+			? FI_COMPLETION | FI_DELIVERY_COMPLETE
+			: FI_COMPLETION;
 	if (n->info->domain_attr->cq_data_size >= 8)
 		data |= (uint64_t)l->peer_name << 32;
 	op->slot = (uint16_t)l->slot;
@@ -849,6 +850,8 @@ static int make_ep(struct ofip_net *n)
 	err = fi_av_open(n->domain, &attr, &n->av, NULL);
 	if (!err)
 		err = fi_endpoint(n->domain, n->info, &n->ep, NULL);
+	if (!err && ofip_shm(n->info))
+		err = ofip_shm_name(n->ep);
 	if (!err)
 		err = fi_ep_bind(n->ep, &n->av->fid, 0);
 	if (!err)
@@ -898,8 +901,8 @@ static int fill(struct ofip_net *n, bool few)
 				   ? (uint32_t)i->ep_attr->max_msg_size
 				   : EXI_STREAM_LEN_MAX;
 	/* A note names its link, unless the endpoint does. */
-	n->rma.notes = i->domain_attr->cq_data_size < 8 &&
-		       (n->rdm || !(i->mode & FI_RX_CQ_DATA));
+	n->rma.notes = ofip_shm(i) || (i->domain_attr->cq_data_size < 8 &&
+				       (n->rdm || !(i->mode & FI_RX_CQ_DATA)));
 	n->rma.eager = eager(n);
 	if (!ofip_hardware(i))
 		n->rma.piece_max = SOFT_PIECE_MAX;
@@ -1212,6 +1215,8 @@ static void forget_peer(struct ofip_net *n, struct ofip_peer *p)
 	fi_av_remove(n->av, &p->at, 1, 0);
 	exi_list_del(&p->node);
 	free(p);
+	if (ofip_shm(n->info))
+		ofip_shm_clean();
 }
 
 static void look_at_peers(struct ofip_net *n, uint64_t now)

@@ -4,6 +4,7 @@ is said of it. All over libfabric's software, on this host.
 
 ofi.py EXS MODULE
 """
+import glob
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 DEADLINE = 120
 TRIES = 20  # a machine that is slow has not always decided when a run is over
@@ -22,6 +24,7 @@ BASE = {"PROVIDER": "ofi,tcp", "TRUST": "hosts", "UPGRADE": "bytes:64",
         "OFI_PORT_OFFSET": "32768"}
 MSG = {"OFI_PROVIDER": "tcp"}
 RXM = {"OFI_PROVIDER": "tcp;ofi_rxm"}
+SHM = {"OFI_PROVIDER": "shm"}
 # Until the ends have given up.
 LONG = ["--seconds", "8", "--test", "lat"]
 HERE = "libfabric 1\\.\\d+ does not have here"
@@ -48,10 +51,13 @@ CASES = [
      "tcp remote", 'ofi is not used: .*"none-such".*' + HERE),
     ("nor at the server", {"OFI_PROVIDER": "none-such"}, MSG,
      "tcp plain-peer", ""),
-    ("one that is no guest", MSG, {"OFI_PROVIDER": "shm"},
-     "tcp remote", "ofi is not used: shm: it takes the program's signals, and "
-     "leaves files behind: within a host, let EXS_PROVIDER have shm"),
-    ("nor at the server", {"OFI_PROVIDER": "shm"}, MSG, "tcp plain-peer", ""),
+    ("memory, within a host", SHM, SHM, "ofi none", ""),
+    ("memory, for a program that had libfabric before", SHM,
+     SHM | {"LD_PRELOAD": "libfabric.so.1"}, "tcp remote",
+     "ofi is not used: shm: the program used libfabric before us"),
+    ("an experiment", MSG, {"OFI_PROVIDER": "net"}, "tcp remote",
+     "ofi is not used: net: an experiment of libfabric 1.17: use tcp"),
+    ("nor at the server", {"OFI_PROVIDER": "net"}, MSG, "tcp plain-peer", ""),
     ("one that does not open", MSG, {"OFI_PROVIDER": "udp"}, "tcp remote",
      "a connection stays on TCP: udp;ofi_rxd does not open: "),
     ("nor at the server", {"OFI_PROVIDER": "udp"}, MSG, "tcp no-provider", ""),
@@ -75,7 +81,7 @@ def device():
 
 def start(exs, settings, *args):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
-    env.update({k if k.startswith("FI_") else "EXS_" + k: v
+    env.update({k if k.startswith(("FI_", "LD_")) else "EXS_" + k: v
                 for k, v in (BASE | settings).items()
                 if k not in ("FILES", "CONNECTIONS", "ARGS")})
     n = settings.get("FILES")
@@ -129,11 +135,40 @@ def without_library(folder):
     return f"{folder}/tools/exs"
 
 
+def files():
+    return set(glob.glob("/dev/shm/libexs-ofi-*"))
+
+
+def files_go():
+    """Who ends removes its own, and those of who was killed."""
+    before = files()
+    door = start(EXS, SHM, "perf", "--server")
+    port = door.stdout.readline().split()[-1]
+    client = start(EXS, SHM, "perf", "127.0.0.1", "--port", port,
+                   "--seconds", str(DEADLINE))
+    late = time.monotonic() + DEADLINE
+    while len(files() - before) < 2 and time.monotonic() < late:
+        os.sched_yield()
+    for p in client, door:
+        p.kill()
+    for p in client, door:
+        p.communicate(timeout=DEADLINE)
+    left = files() - before
+    door = start(EXS, SHM, "perf", "--server", "--once")
+    where, _ = reach(EXS, SHM, door.stdout.readline().split()[-1])
+    door.communicate(timeout=DEADLINE)
+    if len(left) >= 2 and where == "ofi none" and not left & files():
+        return True
+    print(f"FAIL: files: {left} of two killed, then {where}, {files()}")
+    return False
+
+
 def main():
     good = True
     for case in CASES:
         if case[2] or not device():
             good &= check(case[0], EXS, *case[1:])
+    good &= files_go()
     with tempfile.TemporaryDirectory() as folder:
         exs = without_library(folder)
         good &= check("no library", exs, MSG, MSG, "tcp remote",
