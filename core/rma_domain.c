@@ -84,6 +84,9 @@ static struct exi_rma_event on_time = { .call = time_passed };
 
 /* --- events ------------------------------------------------------------- */
 
+/* Before others have the lock: a peer may have more of them than it should. */
+#define SERVED 64
+
 /* One at a time: what it is about may go with the event before it. */
 static bool serve(void)
 {
@@ -102,7 +105,7 @@ static int progress(struct exi_domain *d)
 	int n = 0;
 
 	pthread_mutex_lock(&exi_rma_service_lock);
-	while (serve())
+	while (n < SERVED && serve())
 		n++;
 	pthread_mutex_unlock(&exi_rma_service_lock);
 	return n;
