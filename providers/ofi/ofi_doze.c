@@ -1,24 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Providers without descriptors to wait on: the service looks at them in turns, and
- * when it finds nothing asks the other ends to ring when there is something; over
- * the rendezvous, which rdm keeps.
+ * when it finds nothing asks the other ends to ring for whatever they post; over the
+ * rendezvous, which rdm keeps. Until rings come so fast that looks are cheaper.
  *
- *	who dozes: DOZE ->	<- AGREED	sleeps		<- RING	looks
+ *	who dozes: DOZE ->	<- AGREED	sleeps, looks at each	<- RING
+ *		   AWAKE ->	looks in turns
  *
- * No message is missed. Who posts swaps `rings` for false after it; who agrees swaps it for
- * true before he says so. If the first swap comes first, what was posted before it is
- * there when AGREED is read, and found by the look after that, without which nobody
- * sleeps. If it comes second, it finds true, and rings. */
+ * No message is missed. Who posts reads `rings` after it by a read-modify-write, as who
+ * agrees sets it before he says so. If the post's comes first, what was posted is there
+ * when AGREED is read, and found by the look after that, without which nobody
+ * sleeps. If it comes second it finds the flag, and rings; and that ring is read
+ * after what it is about can be found. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "core/util.h"
+
 enum {
 	DOZE = 'd',
 	AGREED = 'a',
-	RING = 'r'
+	RING = 'r',
+	AWAKE = 'w'
 };
+
+/* So many rings in so long are too many. */
+#define RINGS	 16
+#define RINGS_NS 1000000u
 
 static void say(struct ofip_link *l, char what)
 {
@@ -27,33 +36,71 @@ static void say(struct ofip_link *l, char what)
 
 void ofip_doze_posted(struct ofip_link *l)
 {
-	if (atomic_exchange(&l->rings, false))
+	/* Where there is no room for it there are rings enough. */
+	if (atomic_fetch_or(&l->rings, 0))
 		say(l, RING);
+}
+
+static void wake_up(struct ofip_net *n)
+{
+	for (unsigned int i = 0; i < n->slots; i++) {
+		struct ofip_link *l = n->slot[i].link;
+
+		if (!l || l->doze != OFIP_DOZE_AGREED)
+			continue;
+		l->doze = OFIP_DOZE_NO;
+		say(l, AWAKE);
+	}
+}
+
+static void rung(struct ofip_net *n)
+{
+	uint64_t now = exi_now_ns();
+
+	if (now - n->rung_since > RINGS_NS) {
+		n->rung_since = now;
+		n->rung = 0;
+	}
+	if (++n->rung > RINGS)
+		wake_up(n);
+}
+
+static bool hear(struct ofip_link *l, char what)
+{
+	switch (what) {
+	case DOZE:
+		atomic_fetch_or(&l->rings, 1);
+		say(l, AGREED);
+		return true;
+	case AWAKE:
+		atomic_fetch_and(&l->rings, 0);
+		return true;
+	case AGREED:
+		if (l->doze != OFIP_DOZE_ASKED)
+			return false;
+		l->doze = OFIP_DOZE_AGREED;
+		return true;
+	case RING:
+		rung(ofip_net(l->rma.net));
+		return true;
+	default:
+		return false;
+	}
 }
 
 int ofip_doze_heard(struct ofip_link *l)
 {
-	char what;
-	ssize_t n = recv(l->sock, &what, 1, MSG_DONTWAIT);
+	char what[64];
+	ssize_t n = recv(l->sock, what, sizeof(what), MSG_DONTWAIT);
 
 	if (n < 0 && errno == EAGAIN)
 		return 0;
 	if (n <= 0)
 		return -ENOTCONN;
-	switch (what) {
-	case DOZE:
-		atomic_exchange(&l->rings, true);
-		say(l, AGREED);
-		return 1;
-	case AGREED:
-		l->doze = OFIP_DOZE_AGREED;
-		return 1;
-	case RING:
-		l->doze = OFIP_DOZE_NO;
-		return 1;
-	default:
-		return -EPROTO;
-	}
+	for (ssize_t i = 0; i < n; i++)
+		if (!hear(l, what[i]))
+			return -EPROTO;
+	return 1;
 }
 
 /* Nothing of ours is under way, for which the provider would have to be asked. */
@@ -79,14 +126,18 @@ bool ofip_doze_agreed(struct ofip_net *n)
 	return n->rdm;
 }
 
-void ofip_doze_ask(struct ofip_net *n)
+void ofip_doze_ask(struct ofip_net *n, bool quiet)
 {
 	for (unsigned int i = 0; i < n->slots && n->rdm; i++) {
 		struct ofip_link *l = n->slot[i].link;
 
-		if (!l || l->doze != OFIP_DOZE_NO || !is_still(l))
+		if (!l)
 			continue;
-		l->doze = OFIP_DOZE_ASKED;
-		say(l, DOZE);
+		if (!is_still(l)) {
+			ofip_doze_posted(l);
+		} else if (quiet && l->doze == OFIP_DOZE_NO) {
+			l->doze = OFIP_DOZE_ASKED;
+			say(l, DOZE);
+		}
 	}
 }

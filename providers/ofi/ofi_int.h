@@ -119,16 +119,19 @@ struct ofip_net {
 	struct fid_ep *ep;     /* RDM */
 	struct exi_list peers; /* RDM; the service lock */
 	struct fid_cq *received, *sent;
-	int eq_fd, received_fd, sent_fd;
+	int eq_fd, received_fd, sent_fd, poke;
 	/* Of a net for few: what is in its sets, which are received_fd and
 	 * sent_fd. Under both locks. */
 	struct ofip_waits waits;
 	_Atomic bool blind;		   /* they could not be filled */
 	unsigned char name[OFIP_NAME_MAX]; /* of pep or ep */
 	uint16_t name_len;
-	struct exi_rma_event on_eq, on_received, on_sent;
-	bool polled;		    /* there are none */
-	_Atomic bool refused;	    /* a request, since the last look */
+	struct exi_rma_event on_eq, on_received, on_sent, on_poke;
+	bool polled;	      /* there are none */
+	_Atomic bool refused; /* a request, since the last look */
+	_Atomic bool dozes;   /* until somebody rings */
+	unsigned int rung;    /* since then */
+	uint64_t rung_since;
 	bool later;		    /* as ofip_later() says */
 	_Atomic bool requested;	    /* the descriptors are watched */
 	_Atomic unsigned int takes; /* of what arrived, by any thread */
@@ -172,7 +175,7 @@ struct ofip_link {
 	struct exi_list later;	/* READY could not be said yet */
 	uint64_t ready_by;	/* it is to be, B */
 	enum ofip_doze doze;	/* whether the other end rings us */
-	_Atomic bool rings;	/* we are to ring it, once */
+	_Atomic int rings;	/* we are to ring it */
 	/* The rendezvous, and what came of its next message. It is closed with
 	 * the post lock. */
 	int sock;
@@ -222,13 +225,14 @@ void ofip_nets_each(void (*f)(struct exi_rma_net *n));
 /* Requests of the link were posted; the post lock is held. */
 void ofip_doze_posted(struct ofip_link *l);
 /* What the other end says over the rendezvous. 1: the net is to be looked at; 0:
- * nothing more. -errno. */
+ * nothing. -errno. */
 int ofip_doze_heard(struct ofip_link *l);
-/* All ends ring: a look from here on that finds nothing is the last. The service lock
- * is held, here and for the next. */
+/* All ends ring: a look from here on may be the last. The service lock is held, here
+ * and for the next. */
 bool ofip_doze_agreed(struct ofip_net *n);
-/* Asks those who would not. */
-void ofip_doze_ask(struct ofip_net *n);
+/* Asks those who would not, if the net is quiet; and rings for what is under way, as
+ * libfabric may say more of it. */
+void ofip_doze_ask(struct ofip_net *n, bool quiet);
 
 /* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */
 

@@ -499,13 +499,11 @@ static void on_end(struct ofip_link *l)
 /* After the meeting; over FI_EP_MSG, and to a net with descriptors, nothing. */
 static int on_call(struct ofip_link *l)
 {
-	int n, calls = 0;
+	int n = ofip_doze_heard(l);
 
-	while ((n = ofip_doze_heard(l)) > 0)
-		calls++;
-	if (calls && net_of(l)->polled)
+	if (n > 0 && net_of(l)->polled)
 		ofip_net_wake(net_of(l));
-	return n;
+	return n < 0 ? n : 0;
 }
 
 static void on_sock(struct exi_rma_event *e)

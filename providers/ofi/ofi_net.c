@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/exs_ext.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -277,12 +278,18 @@ static void see_off(struct exi_rma_link *l)
 	}
 }
 
-/* Somebody has to look at what came of it. */
+/* Of a net without descriptors: the other end hears of it, and somebody looks at what
+ * comes of it. */
 static void posted(struct ofip_link *l, ssize_t err)
 {
+	struct ofip_net *n = ofip_net(l->rma.net);
+
 	if (err)
-		atomic_store(&ofip_net(l->rma.net)->refused, true);
+		atomic_store(&n->refused, true);
 	ofip_doze_posted(l);
+	if (atomic_load(&n->dozes) &&
+	    (err || atomic_load(&l->rma.done) != l->rma.posted))
+		eventfd_write(n->poke, 1);
 }
 
 int ofip_net_post(struct exi_rma_link *link, const struct exi_rma_req *r,
@@ -539,14 +546,15 @@ void ofip_net_request(struct exi_rma_net *net)
 {
 	struct ofip_net *n = ofip_net(net);
 
-	if (atomic_exchange(&n->requested, true))
+	/* What comes from here on rings, and what came is looked for next. */
+	if (atomic_load(&n->dozes) || atomic_exchange(&n->requested, true))
 		return;
 	if (!n->polled)
 		request(n);
 	if (!n->polled && !atomic_load(&n->blind))
 		return;
 	pthread_mutex_lock(&exi_rma_service_lock);
-	if (n->polled)
+	if (n->polled && !atomic_load(&n->dozes))
 		request(n);
 	see(n);
 	pthread_mutex_unlock(&exi_rma_service_lock);
@@ -595,31 +603,52 @@ static bool taken_by_others(struct ofip_net *n)
 	return ret;
 }
 
-/* They ring, and nothing came before they would. */
-static bool may_doze(struct ofip_net *n, bool moves, bool agreed)
+/* Who posts after the second look, by the post lock, finds that the net dozes. */
+static bool may_doze(struct ofip_net *n)
 {
-	if (atomic_exchange(&n->refused, false) || moves)
-		return false;
-	if (!agreed)
-		ofip_doze_ask(n);
-	return agreed;
+	atomic_store(&n->dozes, true);
+	if (ofip_doze_agreed(n) && !atomic_exchange(&n->refused, false)) {
+		n->due = 0;
+		return true;
+	}
+	atomic_store(&n->dozes, false);
+	return false;
+}
+
+/* What came. *ret_all: there was no more; without descriptors it is asked for until
+ * there is nothing, as who finds a queue empty makes libfabric fetch what came; and
+ * once more, for another may just be fetching it, to read the other queue. */
+static int look(struct ofip_net *n, bool *ret_all)
+{
+	int took = 0, found;
+
+	*ret_all = false;
+	for (int looks = 0; looks < TRIES && !*ret_all; looks++) {
+		ofip_net_reap(&n->rma);
+		found = exi_rma_net_poll(&n->rma);
+		took += found;
+		*ret_all = !n->polled || (!found && looks);
+	}
+	return took;
 }
 
 /* The service: something may have come. timed: nobody waits, but it was long
  * enough. */
 static void look_at(struct ofip_net *n, bool timed)
 {
-	bool busy = taken_by_others(n),
-	     agreed = n->polled && ofip_doze_agreed(n);
+	bool busy = taken_by_others(n), all;
+	bool agreed = n->polled && ofip_doze_agreed(n);
 	int took;
 
+	atomic_store(&n->dozes, false);
 	atomic_store(&n->requested, false);
-	ofip_net_reap(&n->rma);
-	took = exi_rma_net_poll(&n->rma);
+	took = look(n, &all);
 	taken_by_others(n);
-	if (n->polled && may_doze(n, took || busy, agreed))
-		n->due = 0;
-	else if (atomic_load(&n->rma.armed) || (timed && !busy && !n->polled))
+	if (agreed && all && may_doze(n))
+		return;
+	if (n->polled)
+		ofip_doze_ask(n, !took && !busy);
+	if (atomic_load(&n->rma.armed) || (timed && !busy && !n->polled))
 		request_now(n);
 	else if (timed || !n->due)
 		look_later(n, busy);
@@ -633,6 +662,15 @@ static void on_received(struct exi_rma_event *e)
 static void on_sent(struct exi_rma_event *e)
 {
 	look_at(exi_container(e, struct ofip_net, on_sent), false);
+}
+
+static void on_poke(struct exi_rma_event *e)
+{
+	struct ofip_net *n = exi_container(e, struct ofip_net, on_poke);
+	eventfd_t times;
+
+	eventfd_read(n->poke, &times);
+	look_at(n, true);
 }
 
 /* Before the service sleeps on what libfabric's descriptors tell. */
@@ -746,6 +784,8 @@ static void destroy(struct ofip_net *n)
 	unwatch(n->eq_fd);
 	unwatch(n->received_fd);
 	unwatch(n->sent_fd);
+	unwatch(n->poke);
+	exi_rma_host->fd_close(n->poke);
 	CLOSE(n->pep);
 	CLOSE(n->ep);
 	for (unsigned int i = 0; i < n->slots; i++)
@@ -867,6 +907,13 @@ static int make_ep(struct ofip_net *n)
 	return err;
 }
 
+/* Without descriptors of libfabric's: by which a thread wakes the service. */
+static int make_poke(struct ofip_net *n)
+{
+	n->poke = exi_rma_host->fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	return n->poke < 0 ? -EMFILE : exi_rma_watch(n->poke, &n->on_poke);
+}
+
 /* What comes in a message tells credits, which are messages of their own where
  * all that comes is written. A message that is injected costs no more than a
  * write, where both are taken in order. */
@@ -916,6 +963,8 @@ static int fill(struct ofip_net *n, bool few)
 	if (!err && !n->few)
 		err = make_cq(n, n->slots * EXI_RMA_SEND_DEPTH, &n->sent,
 			      &n->sent_fd);
+	if (!err && n->polled)
+		err = make_poke(n);
 	if (!err)
 		err = n->rdm ? make_ep(n) : make_pep(n);
 	return err;
@@ -936,8 +985,9 @@ static int make(struct fi_info *info, const uint8_t at[16], bool few,
 	exi_list_init(&n->peers);
 	n->info = info;
 	memcpy(n->at, at, sizeof(n->at));
-	n->eq_fd = n->received_fd = n->sent_fd = -1;
+	n->eq_fd = n->received_fd = n->sent_fd = n->poke = -1;
 	n->on_eq.call = on_eq;
+	n->on_poke.call = on_poke;
 	n->on_received.call = on_received;
 	n->on_sent.call = on_sent;
 	pthread_mutex_init(&n->reap, NULL);
@@ -1308,6 +1358,7 @@ void ofip_nets_forked(void)
 
 		if (n->few)
 			close_sets(n);
+		exi_rma_host->fd_close(n->poke);
 		for (unsigned int i = 0; i < n->slots; i++) {
 			if (!n->slot[i].link)
 				continue;
