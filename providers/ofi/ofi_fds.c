@@ -9,6 +9,7 @@
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -98,14 +99,27 @@ MAKES_ONE(accept4, (int s, struct sockaddr *a, socklen_t *len, int flags),
 MAKES_ONE(epoll_create, (int size), (size))
 MAKES_ONE(epoll_create1, (int flags), (flags))
 MAKES_ONE(eventfd, (unsigned int value, int flags), (value, flags))
-MAKES_ONE(ofip_shm_open, (const char *name, int flags, mode_t mode),
-	  (name, flags, mode))
 MAKES_ONE(socket, (int family, int type, int protocol),
 	  (family, type, protocol))
 MAKES_ONE(timerfd_create, (clockid_t clock, int flags), (clock, flags))
 MAKES_TWO(pipe, (int fd[2]), (fd))
 MAKES_TWO(socketpair, (int family, int type, int protocol, int fd[2]),
 	  (family, type, protocol, fd))
+
+static int high_shm_open(const char *name, int flags, mode_t mode)
+{
+	int ret;
+
+	exi_rma_host->fds_begin();
+	ret = ofip_shm_open(name, flags, mode);
+	if (ret >= 0) {
+		ret = keep(ret);
+		if (ret < 0 && (flags & O_CREAT))
+			ofip_shm_unlink(name);
+	}
+	exi_rma_host->fds_end();
+	return ret;
+}
 
 /* Libfabric's own settings, where nobody made them. */
 static struct {
@@ -156,9 +170,12 @@ static const struct call {
 	{ "getenv", (uintptr_t)asked_getenv, false },
 	{ "pthread_spin_lock", (uintptr_t)ofip_shm_spin_lock, true },
 	{ "pthread_spin_trylock", (uintptr_t)ofip_shm_spin_trylock, true },
-	{ "shm_open", (uintptr_t)high_ofip_shm_open, true },
+	{ "pthread_spin_unlock", (uintptr_t)ofip_shm_spin_unlock, true },
+	{ "shm_open", (uintptr_t)high_shm_open, true },
 	{ "shm_unlink", (uintptr_t)ofip_shm_unlink, true },
+	{ "stat", (uintptr_t)ofip_shm_stat, true },
 	{ "sigaction", (uintptr_t)ofip_shm_sigaction, true },
+	{ "syscall", (uintptr_t)ofip_shm_syscall, true },
 };
 
 /* --- libfabric's table of imports --------------------------------------- */

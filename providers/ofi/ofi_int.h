@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include "core/list.h"
 #include "core/rma.h"
@@ -109,6 +110,7 @@ struct ofip_net {
 	struct exi_list node;
 	struct fi_info *info;
 	bool rdm;
+	bool shm;
 	bool few; /* libfabric's descriptors are many, and change */
 	uint8_t at[16];
 	struct fid_fabric *fabric;
@@ -279,18 +281,24 @@ bool ofip_fds_taken(void);
 
 /* A name of ours for an endpoint, as long as all others. -errno. */
 int ofip_shm_name(struct fid_ep *ep);
+/* Whether the endpoint of that name can be written to. -errno. */
+int ofip_shm_reach(const unsigned char *name, size_t len);
+/* This thread's, since it was asked last. */
+bool ofip_shm_write_failed(void);
 /* Instead of the C library's. */
+long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
+		      long f);
 int ofip_shm_open(const char *name, int flags, mode_t mode);
 int ofip_shm_unlink(const char *name);
-/* Removes what others left that were killed. */
-void ofip_shm_clean(void);
+int ofip_shm_stat(const char *path, struct stat *ret);
 int ofip_shm_sigaction(int number, const struct sigaction *act,
 		       struct sigaction *old);
 int ofip_shm_spin_lock(pthread_spinlock_t *l);
 int ofip_shm_spin_trylock(pthread_spinlock_t *l);
+int ofip_shm_spin_unlock(pthread_spinlock_t *l);
 /* Before any of these. */
 void ofip_shm_start(void);
-/* In a forked child, single-threaded: the files are the parent's. */
+/* In a forked child, single-threaded: the memory is the parent's. */
 void ofip_shm_forked(void);
 
 /* --- meeting (ofi_meet.c) ----------------------------------------------- */

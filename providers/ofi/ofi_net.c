@@ -227,10 +227,9 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 	fi_addr_t at = l->peer ? l->peer->at : FI_ADDR_UNSPEC;
 
 	op->counted = injected(l->rma.net, r);
-	flags = op->counted ? FI_INJECT
-		: r->last && !ofip_shm(n->info)
-			? FI_COMPLETION | FI_DELIVERY_COMPLETE
-			: FI_COMPLETION;
+	flags = op->counted	     ? FI_INJECT
+		: r->last && !n->shm ? FI_COMPLETION | FI_DELIVERY_COMPLETE
+				     : FI_COMPLETION;
 	if (n->info->domain_attr->cq_data_size >= 8)
 		data |= (uint64_t)l->peer_name << 32;
 	op->slot = (uint16_t)l->slot;
@@ -252,9 +251,14 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 				      .context = op,
 				      .data = data };
 
+	ssize_t err;
+
 	if (r->op == EXI_RMA_WRITE_NOTE)
 		flags |= FI_REMOTE_CQ_DATA;
-	return fi_writemsg(l->ep, &w, flags);
+	if (n->shm)
+		ofip_shm_write_failed(); /* another */
+	err = fi_writemsg(l->ep, &w, flags);
+	return n->shm && !err && ofip_shm_write_failed() ? -FI_EIO : err;
 }
 
 static void over_at_once(struct ofip_link *l)
@@ -890,7 +894,7 @@ static int make_ep(struct ofip_net *n)
 	err = fi_av_open(n->domain, &attr, &n->av, NULL);
 	if (!err)
 		err = fi_endpoint(n->domain, n->info, &n->ep, NULL);
-	if (!err && ofip_shm(n->info))
+	if (!err && n->shm)
 		err = ofip_shm_name(n->ep);
 	if (!err)
 		err = fi_ep_bind(n->ep, &n->av->fid, 0);
@@ -938,9 +942,13 @@ static int fill(struct ofip_net *n, bool few)
 
 	n->rdm = i->ep_attr->type == FI_EP_RDM;
 	n->rma.lingers = n->rdm;
+	n->shm = ofip_shm(i);
 	n->slots = OFIP_SLOTS;
 	if (n->rdm && i->rx_attr->size / EXI_RMA_CREDITS < n->slots)
 		n->slots = (unsigned int)(i->rx_attr->size / EXI_RMA_CREDITS);
+	/* Each message may come with a write, and its queue of both is as long. */
+	if (n->shm)
+		n->slots = n->slots / 2 - 1;
 	n->later = ofip_later(i);
 	if (!n->later)
 		n->rma.inline_max = (unsigned int)i->tx_attr->inject_size;
@@ -948,8 +956,8 @@ static int fill(struct ofip_net *n, bool few)
 				   ? (uint32_t)i->ep_attr->max_msg_size
 				   : EXI_STREAM_LEN_MAX;
 	/* A note names its link, unless the endpoint does. */
-	n->rma.notes = ofip_shm(i) || (i->domain_attr->cq_data_size < 8 &&
-				       (n->rdm || !(i->mode & FI_RX_CQ_DATA)));
+	n->rma.notes = n->shm || (i->domain_attr->cq_data_size < 8 &&
+				  (n->rdm || !(i->mode & FI_RX_CQ_DATA)));
 	n->rma.eager = eager(n);
 	if (!ofip_hardware(i))
 		n->rma.piece_max = SOFT_PIECE_MAX;
@@ -1230,6 +1238,12 @@ int ofip_net_know(struct ofip_link *l, const void *name)
 	struct ofip_net *n = ofip_net(l->rma.net);
 	struct ofip_peer *p = find_peer(n, name);
 
+	if (!p && n->shm) {
+		int err = ofip_shm_reach(name, n->name_len);
+
+		if (err)
+			return err;
+	}
 	if (!p) {
 		p = calloc(1, sizeof(*p));
 		if (!p)
@@ -1265,8 +1279,6 @@ static void forget_peer(struct ofip_net *n, struct ofip_peer *p)
 	fi_av_remove(n->av, &p->at, 1, 0);
 	exi_list_del(&p->node);
 	free(p);
-	if (ofip_shm(n->info))
-		ofip_shm_clean();
 }
 
 static void look_at_peers(struct ofip_net *n, uint64_t now)

@@ -1,153 +1,203 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Libfabric's shm, within one host. It keeps a file in /dev/shm for each endpoint,
- * to be removed by who ends, for which it takes the program's signals; that of a
+/* Libfabric's shm, within one host. It keeps a file in /dev/shm for each endpoint, to
+ * be removed by who ends, for which it takes the program's signals; that of a
  * process that was killed stays. So its calls are led here (ofi_fds.c): it takes no
- * signal; its files have names of ours, are removed at exit, and each has a lock
- * as long as its process lives, by which others find those that were left, and
- * remove them. And locks within are got back from who died. */
+ * signal; its memory has no file, and goes with its process, in which others find
+ * it; and locks within are got back from who died. */
 #include "providers/ofi/ofi_int.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/util.h"
 
-#define OURS "libexs-ofi-"
+#define PREFIX "fi_shm://"
+#define OURS   "libexs-ofi-"
 
-struct file {
+/* Memory of an endpoint. */
+struct memory {
 	struct exi_list node;
-	int lock; /* the description that has it */
-	char name[sizeof(OURS) + 16];
+	int fd; /* by which others find it */
+	char name[sizeof(OURS) + 40];
 };
 
-static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct exi_list files = EXI_LIST_INIT(files);
+static _Atomic int self; /* the process */
+static pthread_mutex_t ours_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct exi_list ours = EXI_LIST_INIT(ours);
 
-/* --- files -------------------------------------------------------------- */
+/* --- names -------------------------------------------------------------- */
+
+/* Of process numbers: they mean the same to who has the same. */
+static uint64_t namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) < 0 ? 0 : st.st_ino;
+}
 
 int ofip_shm_name(struct fid_ep *ep)
 {
 	char name[OFIP_NAME_MAX];
 	uint64_t number;
 
+	atomic_store(&self, getpid());
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -EIO;
-	snprintf(name, sizeof(name), "fi_shm://" OURS "%016llx",
-		 (unsigned long long)number);
+	snprintf(name, sizeof(name),
+		 PREFIX OURS "%016" PRIx64 "%08x%016" PRIx64, namespace(),
+		 (unsigned int)getpid(), number);
 	return fi_setname(&ep->fid, name, strlen(name) + 1);
 }
 
-static bool ours(const char *name)
+/* Nothing lies at the first address: who may, hears of that. */
+static int may_write_to(pid_t pid)
 {
-	return !strncmp(name, OURS, strlen(OURS)) &&
-	       strlen(name) < sizeof(((struct file *)0)->name);
+	char byte = 0;
+	struct iovec from = { .iov_base = &byte, .iov_len = 1 };
+	struct iovec to = { .iov_base = (void *)1, .iov_len = 1 };
+
+	if (process_vm_writev(pid, &from, 1, &to, 1, 0) < 0 && errno != EFAULT)
+		return -errno;
+	return 0;
 }
 
-/* Nobody has it: its process has died. One that is just being made has no lock for
- * a moment; who makes it sees that it has gone. */
-static void remove_if_left(int dir, const char *name)
+/* Of a name without its prefix. False: it is none of ours. */
+static bool parse(const char *name, uint64_t *ret_namespace, pid_t *ret_pid)
 {
-	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	uint64_t number;
+	unsigned int pid;
+	int end = 0;
 
-	if (fd < 0)
-		return;
-	if (!flock(fd, LOCK_EX | LOCK_NB))
-		unlinkat(dir, name, 0);
-	close(fd);
+	if (sscanf(name, OURS "%16" SCNx64 "%8x%16" SCNx64 "%n", ret_namespace,
+		   &pid, &number, &end) != 3 ||
+	    strlen(name) != end ||
+	    end != sizeof(((struct memory *)0)->name) - 1)
+		return false;
+	*ret_pid = (pid_t)pid;
+	return true;
 }
 
-void ofip_shm_clean(void)
+int ofip_shm_reach(const unsigned char *name, size_t len)
 {
-	DIR *d = opendir("/dev/shm");
+	const char *text = (const char *)name;
+	uint64_t space;
+	pid_t pid;
+
+	if (!memchr(name, 0, len) || strncmp(text, PREFIX, strlen(PREFIX)) ||
+	    !parse(text + strlen(PREFIX), &space, &pid))
+		return -EPROTO;
+	return space != namespace() ? -ESRCH : may_write_to(pid);
+}
+
+/* --- memory ------------------------------------------------------------- */
+
+static int make(const char *name)
+{
+	struct memory *m = calloc(1, sizeof(*m));
+	int fd = m ? memfd_create(name, MFD_CLOEXEC) : -1;
+
+	if (fd >= 0)
+		m->fd = exi_rma_host->fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	if (fd < 0 || m->fd < 0) {
+		if (fd >= 0)
+			close(fd);
+		free(m);
+		return -1;
+	}
+	snprintf(m->name, sizeof(m->name), "%s", name);
+	pthread_mutex_lock(&ours_lock);
+	exi_list_add_tail(&ours, &m->node);
+	pthread_mutex_unlock(&ours_lock);
+	return fd;
+}
+
+/* As the process of that number has it; -1. */
+static int find(pid_t pid, const char *name)
+{
+	char path[32], want[128], is[128];
 	struct dirent *e;
+	int ret = -1;
+	ssize_t n;
+	DIR *d;
 
-	while (d && (e = readdir(d)))
-		if (ours(e->d_name))
-			remove_if_left(dirfd(d), e->d_name);
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	snprintf(want, sizeof(want), "/memfd:%s (deleted)", name);
+	d = opendir(path);
+	while (ret < 0 && d && (e = readdir(d))) {
+		n = readlinkat(dirfd(d), e->d_name, is, sizeof(is) - 1);
+		is[n > 0 ? n : 0] = 0;
+		if (!strcmp(is, want))
+			ret = openat(dirfd(d), e->d_name, O_RDWR | O_CLOEXEC);
+	}
 	if (d)
 		closedir(d);
-}
-
-/* With its lock. */
-static int make_locked(const char *name, int flags, mode_t mode)
-{
-	struct stat st;
-	int fd;
-
-	for (;;) {
-		fd = shm_open(name, flags, mode);
-		if (fd < 0 || flock(fd, LOCK_SH) < 0 || fstat(fd, &st) < 0 ||
-		    st.st_nlink)
-			return fd;
-		close(fd);
-	}
-}
-
-static struct file *remember(const char *name, int fd)
-{
-	struct file *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	f->lock = exi_rma_host->fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-	if (f->lock < 0) {
-		free(f);
-		return NULL;
-	}
-	snprintf(f->name, sizeof(f->name), "%s", name);
-	pthread_mutex_lock(&files_lock);
-	exi_list_add_tail(&files, &f->node);
-	pthread_mutex_unlock(&files_lock);
-	return f;
+	return ret;
 }
 
 int ofip_shm_open(const char *name, int flags, mode_t mode)
 {
-	int fd, err = EMFILE;
+	uint64_t space;
+	pid_t pid;
 
-	if (!(flags & O_CREAT) || !ours(name))
+	if (!parse(name, &space, &pid))
 		return shm_open(name, flags, mode);
-	ofip_shm_clean();
-	fd = make_locked(name, flags, mode);
-	if (fd < 0 || remember(name, fd))
-		return fd;
-	shm_unlink(name);
-	close(fd);
-	errno = err;
-	return -1;
+	return flags & O_CREAT ? make(name) : find(pid, name);
 }
 
-static void forget(struct file *f)
+/* Libfabric asks by its path for the size of what it opens. */
+int ofip_shm_stat(const char *path, struct stat *ret)
 {
-	exi_list_del(&f->node);
-	exi_rma_host->fd_close(f->lock);
-	free(f);
+	const char *name = strrchr(path, '/');
+	uint64_t space;
+	int fd, err;
+	pid_t pid;
+
+	if (!name || !parse(name + 1, &space, &pid))
+		return stat(path, ret);
+	exi_rma_host->fds_begin();
+	fd = find(pid, name + 1);
+	err = fd < 0 ? -1 : fstat(fd, ret);
+	if (fd >= 0)
+		close(fd);
+	exi_rma_host->fds_end();
+	return err;
+}
+
+static void forget(struct memory *m)
+{
+	exi_list_del(&m->node);
+	exi_rma_host->fd_close(m->fd);
+	free(m);
 }
 
 int ofip_shm_unlink(const char *name)
 {
 	struct exi_list *pos, *tmp;
-	int ret = shm_unlink(name);
+	bool found = false;
 
-	pthread_mutex_lock(&files_lock);
-	exi_list_for_each_safe (pos, tmp, &files) {
-		struct file *f = exi_container(pos, struct file, node);
+	pthread_mutex_lock(&ours_lock);
+	exi_list_for_each_safe (pos, tmp, &ours) {
+		struct memory *m = exi_container(pos, struct memory, node);
 
-		if (!strcmp(f->name, name))
-			forget(f);
+		if (strcmp(m->name, name))
+			continue;
+		forget(m);
+		found = true;
 	}
-	pthread_mutex_unlock(&files_lock);
-	return ret;
+	pthread_mutex_unlock(&ours_lock);
+	return found ? 0 : shm_unlink(name);
 }
 
 /* --- signals ------------------------------------------------------------ */
@@ -163,12 +213,36 @@ int ofip_shm_sigaction(int number, const struct sigaction *act,
 	return 0;
 }
 
+/* --- writes ------------------------------------------------------------- */
+
+static _Thread_local bool write_failed;
+
+bool ofip_shm_write_failed(void)
+{
+	bool ret = write_failed;
+
+	write_failed = false;
+	return ret;
+}
+
+/* Libfabric says of a write that the kernel refuses that it was posted. */
+long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
+		      long f)
+{
+	long ret = syscall(number, a, b, c, d, e, f);
+
+	if (number == SYS_process_vm_writev && ret < 0)
+		write_failed = true;
+	return ret;
+}
+
 /* --- locks -------------------------------------------------------------- */
 
 /* The C library's spin lock, but it tells who has it: who is killed within never gives
  * it back, and all that has to do with that endpoint would spin for ever. A command to
- * an endpoint is seen by one store, made last, so that half of one is none (but of a
- * write that is not there at once it would be two: ofi_info.c). */
+ * an endpoint is seen by one store, so that half of one is none (but of a write that
+ * is not there at once it would be two: ofi_info.c). The count of free ones may be one
+ * too high then: more than those there are are never needed (ofi_net.c). */
 #define HELD 0x40000000
 
 /* Before the CPU is another's: a large write takes long. And before somebody asks. */
@@ -177,26 +251,20 @@ int ofip_shm_sigaction(int number, const struct sigaction *act,
 
 /* Of a lock that nobody has: another on each architecture. */
 static int free_word;
-static _Atomic int self;
 
-/* The process, or its parent has not asked yet how it ended. */
+/* With all its threads; its parent may not have asked yet how it ended. */
 static bool is_dead(pid_t pid)
 {
-	char path[32], text[64] = "", *state;
-	ssize_t n;
-	int fd;
+	struct pollfd p = { .events = POLLIN };
+	bool ret;
 
-	if (kill(pid, 0) < 0 && errno == ESRCH)
-		return true;
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	exi_rma_host->fds_begin();
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	if (fd >= 0)
-		close(fd);
+	p.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ret = p.fd < 0 ? errno == ESRCH : poll(&p, 1, 0) > 0;
+	if (p.fd >= 0)
+		close(p.fd);
 	exi_rma_host->fds_end();
-	state = n > 0 ? strrchr(text, ')') : NULL;
-	return state && (state[2] == 'Z' || state[2] == 'X');
+	return ret;
 }
 
 static bool take(pthread_spinlock_t *l, int from)
@@ -211,7 +279,12 @@ int ofip_shm_spin_trylock(pthread_spinlock_t *l)
 	return take(l, free_word) ? 0 : EBUSY;
 }
 
-/* It is given back by the C library. */
+int ofip_shm_spin_unlock(pthread_spinlock_t *l)
+{
+	__atomic_store_n(l, free_word, __ATOMIC_RELEASE);
+	return 0;
+}
+
 int ofip_shm_spin_lock(pthread_spinlock_t *l)
 {
 	for (unsigned int i = 1; !take(l, free_word); i++) {
@@ -239,23 +312,11 @@ void ofip_shm_start(void)
 	atomic_store(&self, getpid());
 }
 
-/* Endpoints are open until it ends. */
-__attribute__((destructor)) static void remove_all(void)
-{
-	struct exi_list *pos;
-
-	if (exi_list_empty(&files))
-		return;
-	exi_list_for_each (pos, &files)
-		shm_unlink(exi_container(pos, struct file, node)->name);
-	ofip_shm_clean();
-}
-
 void ofip_shm_forked(void)
 {
 	struct exi_list *pos, *tmp;
 
-	exi_list_for_each_safe (pos, tmp, &files)
-		forget(exi_container(pos, struct file, node));
+	exi_list_for_each_safe (pos, tmp, &ours)
+		forget(exi_container(pos, struct memory, node));
 	atomic_store(&self, getpid());
 }
