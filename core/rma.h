@@ -393,6 +393,8 @@ void exi_rma_link_answer(struct exi_rma_link *l);
 /* The receiver's. */
 void exi_rma_link_report(struct exi_rma_link *l, bool idle);
 
+/* What found no room is said again: there is some, or the device may have it. */
+void exi_rma_link_retry(struct exi_rma_link *l);
 /* A message, with extra bytes after its header; credits are filled in. -EAGAIN:
  * no credit but for the reserve's users. */
 int exi_rma_link_say(struct exi_rma_link *l, struct exi_rma_msg *m,

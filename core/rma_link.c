@@ -569,6 +569,16 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t n)
 	note(l, n);
 }
 
+void exi_rma_link_retry(struct exi_rma_link *l)
+{
+	if (asked(&l->stuck))
+		forward_all(l);
+	if (asked(&l->unsaid))
+		exi_rma_link_stir(l, EXI_RX);
+	if (asked(&l->unanswered))
+		ring(l);
+}
+
 /* Credits never shrink, and are for messages that were sent: more would call
  * buffers free that the device still reads. Relaxed: a message is counted before
  * the device has it, and so before its answer. True: there are more, and the sender
@@ -585,12 +595,7 @@ static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 		return false;
 	}
 	atomic_store(&l->credited, credits);
-	if (asked(&l->stuck))
-		forward_all(l);
-	if (asked(&l->unsaid))
-		exi_rma_link_stir(l, EXI_RX);
-	if (asked(&l->unanswered))
-		ring(l);
+	exi_rma_link_retry(l);
 	return true;
 }
 
