@@ -121,11 +121,13 @@ static int high_shm_open(const char *name, int flags, mode_t mode)
 	return ret;
 }
 
-/* Libfabric's own settings, where nobody made them. */
+/* Libfabric's own settings, where nobody made them, but for the first. */
 static struct {
 	const char *name;
 	char value[16];
 } settings[] = {
+	/* Without, large writes of shm are fetched, and must not be. */
+	{ "FI_SHM_DISABLE_CMA", "0" },
 	/* Its cache of registrations is one beside ours, and writes jumps to
 	 * libfabric into munmap() and others: they lead nowhere when a forked
 	 * child has it anew. */
@@ -138,7 +140,7 @@ _Static_assert(EXI_RMA_MSG_MAX <= 1024, "FI_OFI_RXM_BUFFER_SIZE");
 
 static char *asked_getenv(const char *name)
 {
-	char *ret = getenv(name);
+	char *ret = strcmp(name, settings[0].name) ? getenv(name) : NULL;
 
 	for (size_t i = 0; !ret && i < sizeof(settings) / sizeof(*settings);
 	     i++)

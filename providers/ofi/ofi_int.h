@@ -111,7 +111,8 @@ struct ofip_net {
 	struct fi_info *info;
 	bool rdm;
 	bool shm;
-	bool few; /* libfabric's descriptors are many, and change */
+	bool spoiled; /* nobody new joins it */
+	bool few;     /* libfabric's descriptors are many, and change */
 	uint8_t at[16];
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;

@@ -257,13 +257,15 @@ static void on_answer(struct ofip_link *l, size_t len)
 
 	if (err)
 		return exi_rma_meet_untaken(&l->rma, err);
-	describe(l, &place);
-	err = exi_rma_meet_prove(&l->rma, &place, &proof);
+	/* First: the other end sends to this one once it has CONFIRM. */
+	err = reach(l, &terms);
 	l->stage = OFIP_PROVED;
+	if (!err) {
+		describe(l, &place);
+		err = exi_rma_meet_prove(&l->rma, &place, &proof);
+	}
 	if (!err)
 		err = ofip_sock_say(l->sock, &proof, sizeof(proof));
-	if (!err)
-		err = reach(l, &terms);
 	if (err == -EOPNOTSUPP)
 		give_up(l, EXS_X_REASON_REMOTE,
 			"the other end uses another provider of libfabric");

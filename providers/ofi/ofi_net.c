@@ -611,12 +611,20 @@ static bool taken_by_others(struct ofip_net *n)
 static bool may_doze(struct ofip_net *n)
 {
 	atomic_store(&n->dozes, true);
-	if (ofip_doze_agreed(n) && !atomic_exchange(&n->refused, false)) {
+	if (ofip_doze_agreed(n) && !atomic_load(&n->refused)) {
 		n->due = 0;
 		return true;
 	}
 	atomic_store(&n->dozes, false);
 	return false;
+}
+
+/* No descriptor tells when the provider would take it. */
+static void retry(struct ofip_net *n)
+{
+	for (unsigned int i = 0; i < n->slots; i++)
+		if (n->slot[i].link)
+			exi_rma_link_retry(&n->slot[i].link->rma);
 }
 
 /* What came. *ret_all: there was no more; without descriptors it is asked for until
@@ -647,6 +655,8 @@ static void look_at(struct ofip_net *n, bool timed)
 	atomic_store(&n->dozes, false);
 	atomic_store(&n->requested, false);
 	took = look(n, &all);
+	if (n->polled && atomic_exchange(&n->refused, false))
+		retry(n);
 	taken_by_others(n);
 	if (agreed && all && may_doze(n))
 		return;
@@ -948,7 +958,7 @@ static int fill(struct ofip_net *n, bool few)
 		n->slots = (unsigned int)(i->rx_attr->size / EXI_RMA_CREDITS);
 	/* Each message may come with a write, and its queue of both is as long. */
 	if (n->shm)
-		n->slots = n->slots / 2 - 1;
+		n->slots = n->slots > 3 ? n->slots / 2 - 1 : 1;
 	n->later = ofip_later(i);
 	if (!n->later)
 		n->rma.inline_max = (unsigned int)i->tx_attr->inject_size;
@@ -1095,7 +1105,7 @@ static struct ofip_net *net_for(const struct sockaddr *at,
 		    !ofip_reaches(n->info, at, peer))
 			continue;
 		*ret_few = *ret_few || n->few;
-		slot = free_slot(n);
+		slot = n->spoiled ? -1 : free_slot(n);
 		if (slot < 0)
 			continue;
 		*ret_slot = slot;
@@ -1233,28 +1243,51 @@ static struct ofip_peer *find_peer(struct ofip_net *n, const void *name)
 	return NULL;
 }
 
+/* Shm keeps a name that it could not map, and takes it for mapped the next time; and
+ * with the first whom it cannot write to it gives up writing to anybody. */
+static int insert(struct ofip_net *n, const void *name, fi_addr_t *ret)
+{
+	bool ok;
+
+	if (n->shm)
+		ofip_shm_write_failed(); /* another */
+	ok = fi_av_insert(n->av, name, 1, ret, 0, NULL) == 1;
+	if (n->shm && ofip_shm_write_failed())
+		ok = false;
+	n->spoiled = n->spoiled || (n->shm && !ok);
+	return ok ? 0 : -EPROTO;
+}
+
+static int make_peer(struct ofip_net *n, const void *name,
+		     struct ofip_peer **ret)
+{
+	struct ofip_peer *p;
+	int err = n->shm ? ofip_shm_reach(name, n->name_len) : 0;
+
+	if (err)
+		return err;
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return -ENOMEM;
+	memcpy(p->name, name, n->name_len);
+	err = insert(n, name, &p->at);
+	if (err) {
+		free(p);
+		return err;
+	}
+	exi_list_add_tail(&n->peers, &p->node);
+	*ret = p;
+	return 0;
+}
+
 int ofip_net_know(struct ofip_link *l, const void *name)
 {
 	struct ofip_net *n = ofip_net(l->rma.net);
 	struct ofip_peer *p = find_peer(n, name);
+	int err = p ? 0 : make_peer(n, name, &p);
 
-	if (!p && n->shm) {
-		int err = ofip_shm_reach(name, n->name_len);
-
-		if (err)
-			return err;
-	}
-	if (!p) {
-		p = calloc(1, sizeof(*p));
-		if (!p)
-			return -ENOMEM;
-		memcpy(p->name, name, n->name_len);
-		if (fi_av_insert(n->av, name, 1, &p->at, 0, NULL) != 1) {
-			free(p);
-			return -EPROTO;
-		}
-		exi_list_add_tail(&n->peers, &p->node);
-	}
+	if (err)
+		return err;
 	p->links++;
 	p->idle = 0;
 	l->peer = p;

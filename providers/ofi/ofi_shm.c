@@ -61,13 +61,20 @@ int ofip_shm_name(struct fid_ep *ep)
 	return fi_setname(&ep->fid, name, strlen(name) + 1);
 }
 
-/* Nothing lies at the first address: who may, hears of that. */
+/* Another user's memory is not believed, nor is it asked whether root may write
+ * there. Nothing lies at the first address: who may write hears of that. */
 static int may_write_to(pid_t pid)
 {
-	char byte = 0;
+	char byte = 0, path[32];
 	struct iovec from = { .iov_base = &byte, .iov_len = 1 };
 	struct iovec to = { .iov_base = (void *)1, .iov_len = 1 };
+	struct stat st;
 
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	if (stat(path, &st) < 0)
+		return -errno;
+	if (st.st_uid != geteuid())
+		return -EPERM;
 	if (process_vm_writev(pid, &from, 1, &to, 1, 0) < 0 && errno != EFAULT)
 		return -errno;
 	return 0;
@@ -127,8 +134,9 @@ static int make(const char *name)
 static int find(pid_t pid, const char *name)
 {
 	char path[32], want[128], is[128];
+	int ret = -1, err = ENOENT;
 	struct dirent *e;
-	int ret = -1;
+	struct stat st;
 	ssize_t n;
 	DIR *d;
 
@@ -143,6 +151,12 @@ static int find(pid_t pid, const char *name)
 	}
 	if (d)
 		closedir(d);
+	if (ret >= 0 && (fstat(ret, &st) < 0 || st.st_uid != geteuid())) {
+		close(ret);
+		ret = -1;
+	}
+	if (ret < 0)
+		errno = err;
 	return ret;
 }
 
