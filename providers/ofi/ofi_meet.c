@@ -498,7 +498,7 @@ static void on_end(struct ofip_link *l)
 				  "the rendezvous has ended");
 }
 
-/* After the meeting; over FI_EP_MSG, and to a net with descriptors, nothing. */
+/* After the meeting. A net with descriptors has no use for it. */
 static int on_call(struct ofip_link *l)
 {
 	int n = ofip_doze_heard(l);
