@@ -135,6 +135,9 @@ static struct {
 	/* Of 16 KiB, ofi_rxm's buffers take ten times as long to make when an
 	 * endpoint is opened; only our messages lie in them. */
 	{ "FI_OFI_RXM_BUFFER_SIZE", "1024" },
+	/* Else ofi_rxm closes a connection's endpoint, and then posts to it anew
+	 * each receive that was not looked at before its end was. */
+	{ "FI_OFI_RXM_USE_SRX", "1" },
 };
 _Static_assert(EXI_RMA_MSG_MAX <= 1024, "FI_OFI_RXM_BUFFER_SIZE");
 

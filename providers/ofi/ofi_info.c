@@ -98,6 +98,11 @@ const char *ofip_unfit(const struct fi_info *i)
 	/* It would take the program's signals, and leave files behind. */
 	if (ofip_shm(i) && !ofip_fds_taken())
 		return "the program used libfabric before us";
+	/* A peer's end may end the process (ofi_fds.c). */
+	if (!strcmp(i->fabric_attr->prov_name, "verbs;ofi_rxm") &&
+	    !ofip_fds_taken() && !getenv("FI_OFI_RXM_USE_SRX"))
+		return "the program used libfabric before us, without "
+		       "FI_OFI_RXM_USE_SRX=1";
 	if (i->domain_attr->cq_data_size < 4)
 		return "completions carry less than 4 bytes of data";
 	if (i->ep_attr->max_msg_size < EXI_RMA_RING_MAX)

@@ -381,6 +381,19 @@ struct moved {
 	struct t_peer victim;
 };
 
+/* The stream until it ends, and what the last call gave. */
+static uint64_t read_all(int s, ssize_t *ret_last)
+{
+	uint64_t pos = 0;
+	char buf[2500];
+
+	while ((*ret_last = t_recv(s, buf, sizeof(buf), 0)) > 0) {
+		t_check_bytes(buf, *ret_last, 1, pos);
+		pos += *ret_last;
+	}
+	return pos;
+}
+
 /* The survivor stands still from before the victim moves until it is dead. */
 static void kill_unseen(int ctl, void *arg)
 {
@@ -408,8 +421,7 @@ static void a_move_heard_of_after_a_reset_loses_nothing(void)
 {
 	struct moved m = { .survivor = getpid() };
 	struct t_peer killer;
-	uint64_t pos = 0;
-	char buf[2500];
+	uint64_t pos;
 	ssize_t n;
 	int s = t_pair_fork(&m.victim, T_A, victim_that_moves);
 
@@ -425,16 +437,61 @@ static void a_move_heard_of_after_a_reset_loses_nothing(void)
 	T_OK(exs_x_adopt(s));
 	t_tell(killer.ctl, 2);
 	t_peer_join(&killer);
-	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0) {
-		t_check_bytes(buf, n, 1, pos);
-		pos += n;
-	}
+	pos = read_all(s, &n);
 	T_MSG(n < 0 && errno == ECONNRESET, "recv gave %zd (%s)", n,
 	      t_errname(errno));
 	/* The end of it may have been on its way. */
 	T(pos >= 7000);
 	if (!strcmp(conf_apart().fabric, "shm"))
 		T_EQ(pos, 10000);
+	T_EQ(waitpid(m.victim.pid, NULL, 0), m.victim.pid);
+	close(m.victim.ctl);
+	t_close(s);
+}
+
+/* Sends when told, in many pieces, and waits to be killed. */
+static void victim_that_sends_on(int s, int ctl)
+{
+	t_settle(s, conf_apart());
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+	t_send_stream(s, 1, 0, 8000, 200);
+	t_tell(ctl, 3);
+	t_ask(ctl);
+}
+
+static void kill_while_it_stands(int ctl, void *arg)
+{
+	struct moved *m = arg;
+
+	(void)ctl;
+	T_OK(kill(m->survivor, SIGSTOP));
+	t_until_all(m->survivor, 'T');
+	t_tell(m->victim.ctl, 2);
+	t_expect(m->victim.ctl, 3);
+	T_OK(kill(m->victim.pid, SIGKILL));
+	t_until_all(m->victim.pid, 'Z');
+	T_OK(kill(m->survivor, SIGCONT));
+}
+
+/* The survivor finds what was sent and that the victim is gone at the same time,
+ * and lives. Between hosts the end of it may have been on its way. */
+static void what_came_while_we_stood_still_is_read(void)
+{
+	struct moved m = { .survivor = getpid() };
+	struct t_peer killer;
+	int s = t_pair_fork(&m.victim, T_A, victim_that_sends_on);
+	uint64_t pos;
+	ssize_t n;
+
+	t_settle(s, conf_apart());
+	t_expect(m.victim.ctl, 1);
+	t_peer_start(&killer, kill_while_it_stands, &m);
+	t_peer_join(&killer);
+	pos = read_all(s, &n);
+	T_MSG(n == 0 || errno == ECONNRESET, "recv gave %zd (%s)", n,
+	      t_errname(errno));
+	T(pos == 8000 || conf_between());
 	T_EQ(waitpid(m.victim.pid, NULL, 0), m.victim.pid);
 	close(m.victim.ctl);
 	t_close(s);
@@ -561,6 +618,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_poll_of_the_queue_sees_a_killed_peer_at_once),
 	T_ROW(a_killed_sender_leaves_a_prefix_of_its_stream),
 	T_ROW(a_move_heard_of_after_a_reset_loses_nothing),
+	T_ROW(what_came_while_we_stood_still_is_read),
 	T_ROW(a_survivor_can_close_in_peace),
 	T_ROW(bytes_of_a_killed_peer_stay_readable),
 	T_ROW(a_peer_killed_with_bytes_unread_is_a_reset),
