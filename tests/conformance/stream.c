@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A stream behaves as a TCP socket's does, with the synchronous calls: order,
  * short transfers, would-block, half-close, end, reset, time-outs, signals. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -917,9 +920,58 @@ static void signals_are_the_programs(void)
 	t_close(fd[1]);
 }
 
+/* The mask of a thread of this process, if it is the library's. */
+static bool blocked(const char *tid, uint64_t *ret)
+{
+	char path[300], line[128];
+	bool ours = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%s/status", tid);
+	f = fopen(path, "r");
+	while (f && fgets(line, sizeof(line), f)) {
+		ours = ours || !strcmp(line, "Name:\tlibexs\n");
+		if (sscanf(line, "SigBlk:\t%" SCNx64, ret) == 1)
+			break;
+	}
+	if (f)
+		fclose(f);
+	return ours;
+}
+
+/* But for a fault of its own, of which the program's handler is to tell. */
+static void the_librarys_thread_takes_no_signals(void)
+{
+	const uint64_t faults =
+		UINT64_C(1) << (SIGSEGV - 1) | UINT64_C(1) << (SIGBUS - 1) |
+		UINT64_C(1) << (SIGILL - 1) | UINT64_C(1) << (SIGFPE - 1);
+	const uint64_t never = UINT64_C(1) << (SIGKILL - 1) |
+			       UINT64_C(1) << (SIGSTOP - 1) |
+			       UINT64_C(3) << 31; /* the C library's */
+	unsigned int threads = 0;
+	struct dirent *e;
+	uint64_t mask;
+	int fd[2];
+	DIR *d;
+
+	conf_pair(fd);
+	d = opendir("/proc/self/task");
+	T(d);
+	while ((e = readdir(d)))
+		if (blocked(e->d_name, &mask)) {
+			T_MSG((mask | never) == ~faults, "%" PRIx64, mask);
+			threads++;
+		}
+	closedir(d);
+	T(threads || conf_is("tcp"));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(connecting_where_nobody_listens_is_refused),
 	T_ROW(signals_are_the_programs),
+	T_ROW(the_librarys_thread_takes_no_signals),
 	CONF_ROWS(bytes_arrive_in_order_in_chunks_of_any_size),
 	CONF_ROWS(transfers_may_be_short),
 	CONF_ROWS(peeking_leaves_the_bytes),
