@@ -45,6 +45,7 @@ enum {
 	KEY_SYNC,
 	KEY_MESSAGES,
 	KEY_UNREGISTERED,
+	KEY_OWN,
 	KEY_ROUNDS,
 	KEY_JSON,
 };
@@ -106,6 +107,10 @@ static const struct argp_option options[] = {
 	  "Sockets of messages (SOCK_SEQPACKET) instead of streams", 3 },
 	{ "unregistered", KEY_UNREGISTERED, NULL, 0,
 	  "Asynchronous calls on memory that is not registered", 3 },
+	{ "own", KEY_OWN, NULL, 0,
+	  "Both ends of lat send memory of their own, as fi_pingpong and "
+	  "ib_send_lat do, and not what they received",
+	  3 },
 	{ "rounds", KEY_ROUNDS, "N", 0, "With --compare (5)", 3 },
 	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 3 },
 	{ 0 },
@@ -270,6 +275,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_UNREGISTERED:
 		w->plan.unregistered = true;
+		return 0;
+	case KEY_OWN:
+		w->plan.own = true;
 		return 0;
 	case KEY_ROUNDS:
 		take_rounds(state, arg, w);

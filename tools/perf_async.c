@@ -20,6 +20,7 @@ struct slots {
 	char *buf;
 	size_t len; /* of a slot */
 	uint64_t n;
+	bool own;	      /* what is sent lies behind them */
 	uint64_t outstanding; /* operations */
 };
 
@@ -50,7 +51,7 @@ static void slots_fini(struct slots *t)
 	memory_free(t->mem);
 	if (t->q != EXS_QHANDLE_INVALID)
 		exs_qdelete(t->q);
-	perf_buffer_free(t->buf, t->n * t->len);
+	perf_buffer_free(t->buf, (t->n + t->own) * t->len);
 }
 
 static int slots_init(struct slots *t, int s, const struct perf_plan *p,
@@ -59,17 +60,18 @@ static int slots_init(struct slots *t, int s, const struct perf_plan *p,
 	*t = (struct slots){
 		.s = s,
 		.n = n,
+		.own = p->own,
 		.len = len,
 		.q = EXS_QHANDLE_INVALID,
 		.mem = EXS_MHANDLE_INVALID,
 	};
-	t->buf = perf_buffer(n * len);
+	t->buf = perf_buffer((n + t->own) * len);
 	if (!t->buf)
 		return -ENOMEM;
 	t->q = exs_qcreate((int)(4 * n + EVENTS));
 	if (t->q == EXS_QHANDLE_INVALID)
 		return -errno;
-	t->mem = memory_new(p, t->buf, n * len);
+	t->mem = memory_new(p, t->buf, (n + t->own) * len);
 	return t->mem == EXS_MHANDLE_INVALID ? -errno : 0;
 }
 
@@ -84,7 +86,9 @@ static int post_recv(struct slots *t, uint64_t slot, int flags)
 
 static int post_send(struct slots *t, uint64_t slot)
 {
-	if (exs_send(t->s, t->buf + slot * t->len, t->len, 0, t->q,
+	uint64_t from = t->own ? t->n : slot;
+
+	if (exs_send(t->s, t->buf + from * t->len, t->len, 0, t->q,
 		     (exs_ahandle_t)(uintptr_t)slot, t->mem) < 0)
 		return -errno;
 	t->outstanding++;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/exs_ext.h>
 
-#define WORD "exs-perf-4" /* changes with the line's members */
+#define WORD "exs-perf-5" /* changes with the line's members */
 
 const char *const perf_test_names[PERF_N_TESTS] = { "lat", "bw", "rate",
 						    "conn" };
@@ -82,6 +82,9 @@ static const char *objection(const struct perf_plan *p)
 		return "--test conn makes synchronous calls only";
 	if (p->unregistered && p->mode != PERF_ASYNC)
 		return "--unregistered is for asynchronous calls; use --async";
+	if (p->own && (p->test != PERF_LAT ||
+		       (p->api != PERF_EXS && p->api != PERF_SOCK)))
+		return "--own is for --test lat with --api exs and sock";
 	if (p->messages && p->api != PERF_EXS)
 		return "only --api exs has --messages";
 	if (p->messages && p->size > EXS_X_MESSAGE_MAX)
@@ -121,11 +124,12 @@ int perf_plan_print(const struct perf_plan *p, char *line, size_t len)
 {
 	int n = snprintf(line, len,
 			 WORD " %s %s %s %" PRIu64 " %" PRIu64 " %" PRIu64
-			      " %" PRIu64 " %" PRIu64 " %d %d %d =%s",
+			      " %" PRIu64 " %" PRIu64 " %d %d %d %d =%s",
 			 perf_test_names[p->test], perf_api_names[p->api],
 			 perf_mode_names[p->mode], p->size, p->depth,
 			 p->receives, p->connections, p->idle, p->messages,
-			 p->unregistered, p->cpu[PERF_SERVER], p->providers);
+			 p->unregistered, p->own, p->cpu[PERF_SERVER],
+			 p->providers);
 
 	return n < 0 || n >= len ? -EMSGSIZE : 0;
 }
@@ -135,15 +139,15 @@ int perf_plan_parse(const char *line, struct perf_plan *ret)
 	static const char list_bytes[] = "abcdefghijklmnopqrstuvwxyz_^,";
 	struct perf_plan p = { .iters = 1, .cpu = { PERF_ANY_CPU } };
 	char word[16], test[8], api[8], mode[8], list[PERF_LIST_MAX] = "";
-	int n, t, a, m, messages, unregistered;
+	int n, t, a, m, messages, unregistered, own;
 
 	n = sscanf(line,
 		   "%15s %7s %7s %7s %" SCNu64 " %" SCNu64 " %" SCNu64
-		   " %" SCNu64 " %" SCNu64 " %d %d %d =%95s",
+		   " %" SCNu64 " %" SCNu64 " %d %d %d %d =%95s",
 		   word, test, api, mode, &p.size, &p.depth, &p.receives,
-		   &p.connections, &p.idle, &messages, &unregistered,
+		   &p.connections, &p.idle, &messages, &unregistered, &own,
 		   &p.cpu[PERF_SERVER], list);
-	if (n < 12 || strcmp(word, WORD))
+	if (n < 13 || strcmp(word, WORD))
 		return -EPROTO;
 	t = perf_find_name(perf_test_names, PERF_N_TESTS, test);
 	a = perf_find_name(perf_api_names, PERF_N_APIS, api);
@@ -155,6 +159,7 @@ int perf_plan_parse(const char *line, struct perf_plan *ret)
 	p.mode = m;
 	p.messages = messages;
 	p.unregistered = unregistered;
+	p.own = own;
 	strcpy(p.providers, list);
 	if (objection(&p))
 		return -EPROTO;

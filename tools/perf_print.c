@@ -40,6 +40,8 @@ static void print_head(const struct perf_result *r)
 		       p->mode == PERF_ASYNC ? "asynchronous" : "synchronous",
 		       p->messages ? " of messages" : "",
 		       p->unregistered ? " on unregistered memory" : "");
+	if (p->own)
+		printf(" of each end's own memory");
 	if (p->depth > 1)
 		printf(", depth %" PRIu64, p->depth);
 	if (p->receives)
@@ -142,7 +144,7 @@ void perf_print_json(const struct perf_result *r)
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
 		" s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o, s:n, s:s?, s:s, "
-		"s:b, s:I, s:I, s:b, s:b}",
+		"s:b, s:I, s:I, s:b, s:b, s:b}",
 		"test", perf_test_names[p->test], "api", perf_api_names[p->api],
 		"fabric", r->fabric, "size", (json_int_t)p->size, "depth",
 		(json_int_t)p->depth, "connections", (json_int_t)p->connections,
@@ -159,7 +161,8 @@ void perf_print_json(const struct perf_result *r)
 		r->reason < 0 ? NULL : exs_x_reason_name(r->reason), "mode",
 		perf_mode_names[p->mode], "exs_run", r->shim, "idle",
 		(json_int_t)p->idle, "receives", (json_int_t)p->receives,
-		"messages", p->messages, "unregistered", p->unregistered);
+		"messages", p->messages, "unregistered", p->unregistered, "own",
+		p->own);
 
 	json_dumpf(o, stdout, JSON_REAL_PRECISION(9));
 	putchar('\n');

@@ -14,6 +14,7 @@
 
 static int round_trip(struct perf_lane *l, int s)
 {
+	char *back = l->plan->own ? l->last : l->buf;
 	size_t size = l->plan->size;
 	ssize_t n;
 	int ret;
@@ -21,7 +22,7 @@ static int round_trip(struct perf_lane *l, int s)
 	ret = perf_send_all(l->io, s, l->buf, size);
 	if (ret)
 		return ret;
-	n = perf_recv_all(l->io, s, l->buf, size);
+	n = perf_recv_all(l->io, s, back, size);
 	if (n <= 0)
 		return n ? (int)n : -EPIPE;
 	return 0;
@@ -140,11 +141,14 @@ int perf_stream_echo(const struct perf_io *io, int s,
 		     const struct perf_plan *plan)
 {
 	char *buf = perf_buffer(plan->size);
+	char *answer = plan->own ? perf_buffer(plan->size) : buf;
 	ssize_t n = 0;
-	int ret = buf ? 0 : -ENOMEM;
+	int ret = buf && answer ? 0 : -ENOMEM;
 
 	while (!ret && (n = perf_recv_all(io, s, buf, plan->size)) > 0)
-		ret = perf_send_all(io, s, buf, plan->size);
+		ret = perf_send_all(io, s, answer, plan->size);
+	if (answer != buf)
+		perf_buffer_free(answer, plan->size);
 	perf_buffer_free(buf, plan->size);
 	return ret ? ret : (int)n;
 }

@@ -21,7 +21,7 @@ MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
            "user_s", "direct", "bells", "bells_per_message", "syscalls",
            "reason", "mode", "exs_run", "idle", "receives", "messages",
-           "unregistered"}
+           "unregistered", "own"}
 QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
 # Members that are numbers, for each test; the others of these are null.
 NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
@@ -129,6 +129,10 @@ def the_es_api_in_its_ways():
             r = measure("--pair", "--test", test, "--async", "--iters", "200",
                         *more)
             check(r["unregistered"] == bool(more), r)
+    for more in ["--sync"], ["--async"], ["--async", "--depth", "4"], [
+            "--api", "sock"], ["--messages"]:
+        r = measure("--pair", "--own", "--iters", "200", *more)
+        check(r["own"], r)
     r = measure("--pair", "--iters", "2000", "--provider", "tcp")
     check(r["fabric"] == "tcp", r)
     r = measure("--pair", "--iters", "100", "--size", "1M", "--connections",
@@ -251,6 +255,8 @@ def what_cannot_be_is_refused():
             (["--pair", "--api", "sock", "--async"], "--api exs"),
             (["--pair", "--api", "sock", "--messages"], "--api exs"),
             (["--pair", "--unregistered"], "--async"),
+            (["--pair", "--own", "--test", "bw"], "--test lat"),
+            (["--pair", "--own", "--api", "epoll"], "--api exs"),
             (["--pair", "--connections", "2000"], "--api epoll"),
             (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
             (["--compare", "--test", "conn"], "lat and bw"),
