@@ -545,6 +545,7 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return try_recv_ring(sk, h, buf, len, flags);
+	flags &= ~EXI_MSG_POLLED;
 	n = try_recv_tcp(sk, h, buf, len, flags);
 	/* The last bytes of TCP: what follows is in the ring. */
 	if (n > 0 && n < (ssize_t)len && h->mode == EXI_MODE_RING && sk->fab &&
@@ -1058,7 +1059,7 @@ void exi_flow_give_back(struct exi_sock *sk)
 		exi_sock_kick_locked(sk, EXI_RX);
 }
 
-void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
+static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
@@ -1112,7 +1113,8 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 			if (n >= 0)
 				continue;
 		} else if (op && dir == EXI_RX)
-			n = exi_flow_try_recv(sk, h, op->buf, want, op->flags);
+			n = exi_flow_try_recv(sk, h, op->buf, want,
+					      op->flags | flags);
 		else if (op && !send_together(sk, h, &n))
 			n = exi_flow_try_send(sk, h, op->buf, want,
 					      send_flags(op));
@@ -1154,6 +1156,16 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	       exi_flow_drain_locked(sk) == -EAGAIN &&
 	       exi_flow_await_drain_locked(sk) == -EAGAIN)
 		;
+}
+
+void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	progress_locked(sk, dir, 0);
+}
+
+void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	progress_locked(sk, dir, EXI_MSG_POLLED);
 }
 
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)

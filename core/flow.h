@@ -47,6 +47,8 @@ int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
+/* The same of who has just polled the fabric, and will before it waits. */
+void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Marks operations of a direction (all, or those with the handle) to be
  * cancelled; returns how many. */

@@ -174,6 +174,9 @@ struct exi_conn {
 	_Alignas(64) unsigned char priv[];
 };
 
+/* A flag of recv below; recv(2) has none there. */
+#define EXI_MSG_POLLED 0x1000000
+
 struct exi_conn_ops {
 	size_t priv_size;
 	size_t shared_size;
@@ -185,7 +188,9 @@ struct exi_conn_ops {
 			int flags);
 	/* Moves up to len bytes in. 0: the end of the stream, and again each
 	 * time. -EAGAIN: nothing there. Of no bytes: 0 when anything is.
-	 * MSG_PEEK leaves them. */
+	 * MSG_PEEK leaves them. EXI_MSG_POLLED: who calls has just asked poll(),
+	 * and will again before it waits: what that has not seen need not be
+	 * looked for. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
 	/* Says the end of the stream after what was sent. -EAGAIN never: room
 	 * for it is kept. */

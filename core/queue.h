@@ -87,8 +87,8 @@ bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 		    enum exi_dir dir);
 
 /* The service's tick: asks for rings where nobody polled since the last one.
- * True while it must come again. */
-bool exi_queue_tick(void);
+ * Milliseconds until the next; 0: it need not come again. */
+int exi_queue_tick(void);
 
 /* Another depth; -EBUSY while slots are in use. */
 int exi_queue_deepen(struct exi_queue *q, int depth);

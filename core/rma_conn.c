@@ -134,7 +134,7 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	done = read_ring(l, buf, len, peek);
 	/* Not try_poll(): another thread may just be taking what came for us, and
 	 * who does not wait is told of all that came before it asked. */
-	if (!done) {
+	if (!done && !(flags & EXI_MSG_POLLED)) {
 		exi_rma_net_poll(l->net);
 		if (exi_rma_link_take(l, EXI_RX))
 			return -EPROTO;

@@ -24,7 +24,6 @@
 #include "core/thread.h"
 #include "core/timeout.h"
 
-#define TICK_MS 1
 #define DAY_MS	86400000
 #define EVENTS	64
 #define STOP_NS 5000000000u
@@ -43,6 +42,7 @@ static _Atomic pid_t tid; /* of the thread; 0 until it runs */
 static int epoll_fd = -1;
 static int wake_fd = -1;
 static pthread_t thread;
+static int tick_ms = 1; /* the thread's */
 static _Thread_local bool self;
 
 /* Links with a deadline, sockets that want progress; guarded by service_lock,
@@ -116,8 +116,8 @@ static int time_left(struct exi_sock **overdue)
 		ms = least - now < DAY_MS * 1000000ul
 			     ? (int)((least - now) / 1000000) + 1
 			     : DAY_MS;
-	if (atomic_load(&ticking) && (ms < 0 || ms > TICK_MS))
-		ms = TICK_MS;
+	if (atomic_load(&ticking) && (ms < 0 || ms > tick_ms))
+		ms = tick_ms;
 	return ms;
 }
 
@@ -212,12 +212,15 @@ static void *run(void *arg)
 		do_todo();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
-			next_tick = exi_now_ns() + TICK_MS * 1000000u;
 			/* Cleared before the look: who asks after it sets it
 			 * again. */
 			atomic_store(&ticking, false);
-			if (exi_queue_tick())
+			tick_ms = exi_queue_tick();
+			if (tick_ms)
 				atomic_store(&ticking, true);
+			else
+				tick_ms = 1;
+			next_tick = exi_now_ns() + (uint64_t)tick_ms * 1000000u;
 		}
 	}
 	return NULL;
