@@ -108,8 +108,8 @@ static const struct argp_option options[] = {
 	{ "unregistered", KEY_UNREGISTERED, NULL, 0,
 	  "Asynchronous calls on memory that is not registered", 3 },
 	{ "own", KEY_OWN, NULL, 0,
-	  "Both ends of lat send memory of their own, as fi_pingpong and "
-	  "ib_send_lat do, and not what they received",
+	  "Each end of lat and bw receives into one buffer and sends from "
+	  "another, as fi_pingpong and ib_send_lat do",
 	  3 },
 	{ "rounds", KEY_ROUNDS, "N", 0, "With --compare (5)", 3 },
 	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 3 },

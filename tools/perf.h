@@ -58,7 +58,7 @@ struct perf_plan {
 	uint64_t idle;	   /* further connections that carry nothing */
 	bool messages;	   /* sockets of messages instead of streams */
 	bool unregistered; /* asynchronous calls on any memory */
-	bool own;	   /* lat: what is sent is not what was received */
+	bool own;	   /* receives in one place, sends from another */
 	uint64_t warmup;   /* iterations */
 	int cpu[2];	   /* of client and server */
 	char providers[PERF_LIST_MAX]; /* EXS_PROVIDER; "" leaves it alone */

@@ -20,9 +20,14 @@ struct slots {
 	char *buf;
 	size_t len; /* of a slot */
 	uint64_t n;
-	bool own;	      /* what is sent lies behind them */
+	bool own; /* all receives in the first, all sends from another */
 	uint64_t outstanding; /* operations */
 };
+
+static uint64_t buffers(const struct slots *t)
+{
+	return t->own ? 2 : t->n;
+}
 
 static exs_mhandle_t memory_new(const struct perf_plan *p, void *buf,
 				size_t len)
@@ -51,7 +56,7 @@ static void slots_fini(struct slots *t)
 	memory_free(t->mem);
 	if (t->q != EXS_QHANDLE_INVALID)
 		exs_qdelete(t->q);
-	perf_buffer_free(t->buf, (t->n + t->own) * t->len);
+	perf_buffer_free(t->buf, buffers(t) * t->len);
 }
 
 static int slots_init(struct slots *t, int s, const struct perf_plan *p,
@@ -65,19 +70,24 @@ static int slots_init(struct slots *t, int s, const struct perf_plan *p,
 		.q = EXS_QHANDLE_INVALID,
 		.mem = EXS_MHANDLE_INVALID,
 	};
-	t->buf = perf_buffer((n + t->own) * len);
+	t->buf = perf_buffer(buffers(t) * len);
 	if (!t->buf)
 		return -ENOMEM;
 	t->q = exs_qcreate((int)(4 * n + EVENTS));
 	if (t->q == EXS_QHANDLE_INVALID)
 		return -errno;
-	t->mem = memory_new(p, t->buf, (n + t->own) * len);
+	t->mem = memory_new(p, t->buf, buffers(t) * len);
 	return t->mem == EXS_MHANDLE_INVALID ? -errno : 0;
+}
+
+static char *received(const struct slots *t, uint64_t slot)
+{
+	return t->buf + (t->own ? 0 : slot) * t->len;
 }
 
 static int post_recv(struct slots *t, uint64_t slot, int flags)
 {
-	if (exs_recv(t->s, t->buf + slot * t->len, t->len, flags, t->q,
+	if (exs_recv(t->s, received(t, slot), t->len, flags, t->q,
 		     (exs_ahandle_t)(uintptr_t)slot, t->mem) < 0)
 		return -errno;
 	t->outstanding++;
@@ -86,7 +96,7 @@ static int post_recv(struct slots *t, uint64_t slot, int flags)
 
 static int post_send(struct slots *t, uint64_t slot)
 {
-	uint64_t from = t->own ? t->n : slot;
+	uint64_t from = t->own ? 1 : slot;
 
 	if (exs_send(t->s, t->buf + from * t->len, t->len, 0, t->q,
 		     (exs_ahandle_t)(uintptr_t)slot, t->mem) < 0)
@@ -138,7 +148,7 @@ static int echo_event(struct slots *t, const exs_event_t *ev)
 
 static int sink_event(struct slots *t, const exs_event_t *ev)
 {
-	const char *data = t->buf + slot_of(ev) * t->len;
+	const char *data = received(t, slot_of(ev));
 	int ret = 0;
 
 	if (ev->exs_errno)

@@ -133,6 +133,9 @@ def the_es_api_in_its_ways():
             "--api", "sock"], ["--messages"]:
         r = measure("--pair", "--own", "--iters", "200", *more)
         check(r["own"], r)
+    for more in ["--sync"], ["--async"], ["--api", "sock"]:
+        r = measure("--pair", "--own", "--test", "bw", "--iters", "200", *more)
+        check(r["own"], r)
     r = measure("--pair", "--iters", "2000", "--provider", "tcp")
     check(r["fabric"] == "tcp", r)
     r = measure("--pair", "--iters", "100", "--size", "1M", "--connections",
@@ -255,7 +258,7 @@ def what_cannot_be_is_refused():
             (["--pair", "--api", "sock", "--async"], "--api exs"),
             (["--pair", "--api", "sock", "--messages"], "--api exs"),
             (["--pair", "--unregistered"], "--async"),
-            (["--pair", "--own", "--test", "bw"], "--test lat"),
+            (["--pair", "--own", "--test", "rate"], "--test lat"),
             (["--pair", "--own", "--api", "epoll"], "--api exs"),
             (["--pair", "--connections", "2000"], "--api epoll"),
             (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
