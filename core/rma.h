@@ -180,6 +180,8 @@ struct exi_rma_net {
 	/* Of its links, one that owes credits which are not urgent; the lock. */
 	struct exi_rma_link *debtor;
 	bool reminded; /* the service will look at it; the lock */
+	/* Since it was reminded; and how long it takes, in DEBT_NS. The lock. */
+	unsigned int debts, debt_wait;
 	struct exi_list reminder;
 	pthread_mutex_t memory_lock;
 	struct exi_list memory; /* registered with the device: rma_place.c */

@@ -24,6 +24,10 @@
 /* How long what was placed may count for nothing at its sender, while its
  * receiver says nothing and looks for nothing. */
 #define DEBT_NS 1000000u
+/* Where it has said something each time, and so often in that while, the service,
+ * which finds nothing to pay, comes later, up to so many times. */
+#define PAID_OFTEN 32u
+#define DEBT_MAX   4u
 
 /* Nets of which the service is to look whether they owe. The service lock. */
 static struct exi_list reminders = EXI_LIST_INIT(reminders);
@@ -387,6 +391,7 @@ static void pay_soon(struct exi_rma_link *l)
 	if (n->debtor != l)
 		exi_rma_net_pay(n);
 	n->debtor = l;
+	n->debts++;
 	if (n->reminded)
 		return;
 	/* Tried, for it comes before the net's lock. */
@@ -396,7 +401,7 @@ static void pay_soon(struct exi_rma_link *l)
 	}
 	n->reminded = true;
 	exi_list_add_tail(&reminders, &n->reminder);
-	exi_rma_look_at(exi_now_ns() + DEBT_NS);
+	exi_rma_look_at(exi_now_ns() + n->debt_wait * DEBT_NS);
 	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
@@ -411,6 +416,11 @@ void exi_rma_debts_look(void)
 		exi_list_del(&n->reminder);
 		exi_rma_lock(&n->lock);
 		n->reminded = false;
+		if (n->debts < n->debt_wait * PAID_OFTEN)
+			n->debt_wait = 1;
+		else if (n->debt_wait < DEBT_MAX)
+			n->debt_wait *= 2;
+		n->debts = 0;
 		exi_rma_net_pay(n);
 		exi_rma_unlock(&n->lock);
 	}
@@ -711,6 +721,7 @@ void exi_rma_net_init(struct exi_rma_net *n)
 	pthread_mutex_init(&n->memory_lock, NULL);
 	exi_list_init(&n->memory);
 	exi_list_init(&n->reminder);
+	n->debt_wait = 1;
 	n->piece_max = PIECE_MAX;
 }
 
