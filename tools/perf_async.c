@@ -148,18 +148,21 @@ static int echo_event(struct slots *t, const exs_event_t *ev)
 
 static int sink_event(struct slots *t, const exs_event_t *ev)
 {
-	const char *data = received(t, slot_of(ev));
+	char *data = received(t, slot_of(ev));
 	int ret = 0;
 
 	if (ev->exs_errno)
 		return -ev->exs_errno;
 	if (!moved(ev))
 		return 1;
-	if (data[moved(ev) - 1] == PERF_LAST_BYTE)
+	if (data[moved(ev) - 1] == PERF_LAST_BYTE) {
+		/* Once: in one buffer events before it find it, too. */
+		data[moved(ev) - 1] = 0;
 		ret = exs_send(t->s, data, 1, 0, EXS_QHANDLE_INVALID, NULL,
 			       EXS_MHANDLE_UNREGISTERED) < 0
 			      ? -errno
 			      : 0;
+	}
 	return ret ? ret : post_recv(t, slot_of(ev), 0);
 }
 
