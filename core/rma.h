@@ -374,16 +374,19 @@ void exi_rma_link_unpin(struct exi_rma_link *l);
 /* The same. */
 void exi_rma_link_free(struct exi_rma_link *l);
 
+static inline bool exi_rma_inbox_empty(struct exi_rma_inbox *b)
+{
+	return atomic_load(&b->put) ==
+	       atomic_load_explicit(&b->taken, memory_order_relaxed);
+}
+
 /* Under the core's lock of the direction: gives the engine what arrived. -EPROTO.
  */
 int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir);
 static inline int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir)
 {
-	struct exi_rma_inbox *b = &l->inbox[dir];
-
 	/* Most often nothing did. */
-	if (atomic_load(&b->put) ==
-		    atomic_load_explicit(&b->taken, memory_order_relaxed) &&
+	if (exi_rma_inbox_empty(&l->inbox[dir]) &&
 	    (dir == EXI_RX || !exi_stream_tx_due(&l->tx)))
 		return 0;
 	return exi_rma_link_take_some(l, dir);

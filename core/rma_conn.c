@@ -236,12 +236,15 @@ static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 				  how == EXI_WAKE_WORD);
 }
 
+/* What another thread took before is a change, too: nobody tells of it again. What
+ * is put after the second look stirs after the first. */
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
+	uint32_t now = atomic_load(&l->stir);
 
 	ret->addr = (const uint32_t *)&l->stir;
-	ret->value = atomic_load(&l->stir);
+	ret->value = exi_rma_inbox_empty(&l->inbox[dir]) ? now : ~now;
 	return 0;
 }
 

@@ -299,6 +299,32 @@ static void dequeue_interrupted(int cnt, exs_event_t *e)
 	t_thread_join(t);
 }
 
+/* What came for the other is taken where a receive is posted, and not by the dequeue:
+ * it would be found when a spin ends in vain. */
+static void what_another_call_took_is_told_at_once(void)
+{
+	exs_event_t e[2];
+	int other[2];
+	int64_t start;
+	char byte;
+
+	T_OK(setenv("EXS_SPIN_US", "1000000", 1));
+	begin();
+	t_pair(T_IPV4, other);
+	t_settle_pair(other[0], other[1], conf_here());
+	t_post_recv(other[0], &byte, 1, 0, q, DEPTH);
+	t_send_all(other[1], "x", 1, 0);
+	post(0);
+	complete(1);
+	start = t_now_ns();
+	T_EQ(dequeue(-2, -1, e), 2);
+	T_MSG(t_now_ns() - start < INT64_C(500000000) * t_slow(), "%lld ms",
+	      (long long)(t_now_ns() - start) / 1000000);
+	end();
+	t_close(other[0]);
+	t_close(other[1]);
+}
+
 static void a_signal_loses_no_event(void)
 {
 	struct sigaction act = { .sa_handler = nothing };
@@ -953,6 +979,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_threshold_of_the_depth_is_allowed),
 	T_ROW(a_positive_count_may_exceed_the_depth),
 	T_ROW(a_full_queue_says_eagain_and_takes_nothing),
+	T_ROW(what_another_call_took_is_told_at_once),
 	T_ROW(a_signal_loses_no_event),
 	T_ROW(cancel_by_descriptor),
 	T_ROW(cancel_by_handle),
