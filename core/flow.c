@@ -390,6 +390,9 @@ recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		if (!len)
 			return recv_ended(sk, h);
 	}
+	if (exi_unlikely(over))
+		flags &=
+			~EXI_MSG_POLLED; /* what came before that is read first */
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))
