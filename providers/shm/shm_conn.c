@@ -130,7 +130,7 @@ static inline void publish(struct exi_conn *c, struct shmp_record *r,
 	/* Pairs with the acquire in look(): payload, cpu and the next zero
 	 * before this word. The load of data_wait stays behind it, against
 	 * request(): one sees the other. */
-	exi_publish(&r->word, kind << SHMP_KIND_SHIFT | len);
+	exi_publish(&r->word, shmp_word(kind, len, tx->head, tx->bytes));
 	wait = atomic_load_explicit(&p->theirs->data_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(wait & SHMP_WAIT_MASK))
@@ -303,7 +303,8 @@ static void send_parted(struct exi_conn *c, const unsigned char *buf,
 	zero_behind(p, tx, at, rest);
 	copy_out(shmp_payload(r, rest), buf + n, rest);
 	r->cpu = (uint16_t)exi_cpu();
-	atomic_store_explicit(&r->word, SHMP_DATA << SHMP_KIND_SHIFT | rest,
+	atomic_store_explicit(&r->word,
+			      shmp_word(SHMP_DATA, rest, at, tx->bytes),
 			      memory_order_relaxed);
 	r = shmp_out(p, tx, tx->head);
 	copy_out(shmp_payload(r, n), buf, n);
@@ -423,6 +424,8 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 		word = atomic_load_explicit(&r->word, memory_order_acquire);
 		if (word == 0)
 			return -EAGAIN;
+		/* One of the other lap is none, look_special() says. */
+		word ^= shmp_lap(rx->pos, rx->bytes);
 		if (exi_unlikely(word >> SHMP_KIND_SHIFT != SHMP_DATA)) {
 			err = look_special(p, rx, word);
 			if (err)
@@ -505,7 +508,8 @@ static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
 	uint32_t at = (uint32_t)rx->pos & (bytes - 1);
 	const struct shmp_record *r = (const void *)(p->in + at);
 	/* As in look(). */
-	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire);
+	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire) ^
+			shmp_lap(rx->pos, bytes);
 	uint32_t n = word & SHMP_LEN_MASK;
 
 	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || n == 0 || n > len ||
@@ -897,7 +901,8 @@ static size_t switch_drain(struct exi_conn *c, const void **ret)
 		uint32_t bytes = shmp_out_bytes(tx, tx->drain);
 		uint32_t offset = (uint32_t)tx->drain & (bytes - 1);
 		uint32_t word =
-			atomic_load_explicit(&r->word, memory_order_relaxed);
+			atomic_load_explicit(&r->word, memory_order_relaxed) &
+			~SHMP_LAP;
 		uint32_t len = word & SHMP_LEN_MASK;
 
 		if (word >> SHMP_KIND_SHIFT == SHMP_GROW &&

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SHMP_MAGIC   0x31535845u /* "EXS1" */
-#define SHMP_VERSION 1u
+#define SHMP_VERSION 2u
 
 #define SHMP_RING_OFFSET 384u /* a message fits into the first page, too */
 #define SHMP_RING_MIN	 4096u
@@ -27,9 +27,10 @@
 #define SHMP_DATA	1u
 #define SHMP_END	2u
 #define SHMP_GROW	3u /* a ring of 1 << length bytes from here on */
+#define SHMP_LAP	0x80000000u /* set in every second lap, see shmp_lap() */
 
 struct shmp_record {
-	_Atomic uint32_t word; /* 0, or kind and length: published last */
+	_Atomic uint32_t word; /* 0, or lap, kind, length: published last */
 	uint16_t cpu;	       /* where the producer runs */
 	uint16_t zero;
 	unsigned char rest[]; /* the payload, see shmp_head_bytes() */
@@ -83,6 +84,20 @@ static inline uint32_t shmp_record_bytes(uint32_t len)
 {
 	return (shmp_head_bytes(len) + len + SHMP_ALIGN - 1) &
 	       ~(SHMP_ALIGN - 1);
+}
+
+/* What the words of a ring of so many bytes have in the lap of pos. A record of
+ * the lap before is no record: what a writer left in its ring is read once. */
+static inline uint32_t shmp_lap(uint64_t pos, uint32_t bytes)
+{
+	return pos & bytes ? SHMP_LAP : 0;
+}
+
+/* The word of the record at pos. */
+static inline uint32_t shmp_word(uint32_t kind, uint32_t len, uint64_t pos,
+				 uint32_t bytes)
+{
+	return shmp_lap(pos, bytes) | kind << SHMP_KIND_SHIFT | len;
 }
 
 /* The largest payload of a record that takes no more than room, a multiple of

@@ -225,7 +225,8 @@ static void grow_meanwhile(int sig)
 
 	grown_at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes,
 				 1u << GROWN);
-	atomic_store(&r->word, SHMP_GROW << SHMP_KIND_SHIFT | GROWN);
+	atomic_store(&r->word,
+		     shmp_word(SHMP_GROW, GROWN, tx->head, tx->bytes));
 	mprotect(shmp_priv(ends[1])->mine, sizeof(struct shmp_segment),
 		 PROT_READ | PROT_WRITE);
 }
@@ -572,6 +573,38 @@ static void scribble_ring(struct t_rng *r)
 
 static unsigned char large[1 << 18];
 
+/* Records from end to end, and no end: whoever wrote them need do nothing more. */
+static void fill_ring(void)
+{
+	struct shmp_priv *p = shmp_priv(ends[1]);
+	const uint32_t len = 4096 - SHMP_LARGE_HEAD;
+
+	for (uint32_t at = 0; at < p->out_start; at += 4096)
+		atomic_store(&((struct shmp_record *)(p->out + at))->word,
+			     shmp_word(SHMP_DATA, len, at, p->out_start));
+}
+
+static void a_ring_full_of_records_is_read_once(void)
+{
+	size_t all;
+	ssize_t n;
+
+	begin("256");
+	fill_ring();
+	all = ops->unread(ends[0]);
+	T(all > 0 && all < shmp_priv(ends[1])->out_start);
+	T_EQ(ops->recv(ends[0], large, sizeof(large), MSG_PEEK), all);
+	T_EQ(ops->recv(ends[0], large, sizeof(large), 0), all);
+	/* Now it is seen to be none that a writer could have made. */
+	T_EQ(ops->recv(ends[0], large, sizeof(large), 0), -EPROTO);
+	T_EQ(ops->recv(ends[0], large, 1, 0), -EPROTO);
+	T(ops->ready(ends[0], EXI_RX));
+	T_EQ(ops->unread(ends[0]), 0);
+	n = ops->recv(ends[0], large, sizeof(large), MSG_PEEK);
+	T_EQ(n, -EPROTO);
+	end();
+}
+
 static void a_ring_full_of_garbage_does_no_harm(void)
 {
 	struct t_rng r = { 7 };
@@ -756,6 +789,7 @@ static const struct t_row rows[] = {
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(a_bell_is_for_the_sleep_that_asked),
 	T_ROW(without_memory_a_ring_stays_small),
+	T_ROW(a_ring_full_of_records_is_read_once),
 	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
 	T_ROW_LONG(impossible_progress_is_refused, 120),
 	T_ROW_LONG(progress_between_records_is_refused, 120),
