@@ -623,11 +623,10 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* Where A waits: -EMFILE, or another error where it does not. An eager look may
- * come before A's bind, so what answers may be a squatter who keeps our reference
- * for the day when A is there: only a process of the user who owns A's end sees
- * it. */
-static int reach_a(const struct exi_tuple *t, bool eager)
+/* Where A waits: -EMFILE, or another error where it does not. B may look before
+ * A binds, so what answers may be a squatter who keeps B's reference for the day
+ * when A is there: only a process of the user who owns A's end sees it. */
+static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
 	socklen_t len = meeting_name(t, false, &name);
@@ -637,14 +636,14 @@ static int reach_a(const struct exi_tuple *t, bool eager)
 	if (fd < 0)
 		return -EMFILE;
 	if (connect(fd, (struct sockaddr *)&name, len) == 0 &&
-	    !(eager && exi_proof_same_user(t, fd)))
+	    exi_proof_same_user(t, fd) == 0)
 		return fd;
 	exi_fd_close(fd);
 	return -ENOENT;
 }
 
 /* B cannot: A need not wait for it, and says why as well. */
-static void decline(struct exi_sock *sk, int fd, int reason, bool eager)
+static void decline(struct exi_sock *sk, int fd, int reason)
 {
 	struct exi_pair_msg no = message(EXI_PAIR_NO);
 	struct exi_tuple t;
@@ -653,7 +652,7 @@ static void decline(struct exi_sock *sk, int fd, int reason, bool eager)
 	/* Or the number is another's. */
 	if (reason == EXS_X_REASON_PLAIN_SOCKET || exi_tuple_of(fd, &t))
 		return;
-	to = reach_a(&t, eager);
+	to = reach_a(&t);
 	if (to < 0)
 		return;
 	no.a = (uint64_t)reason;
@@ -662,10 +661,10 @@ static void decline(struct exi_sock *sk, int fd, int reason, bool eager)
 }
 
 /* B: look whether A waits. UNDECIDED: not there. */
-static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l;
-	int fd = reach_a(t, eager), ret;
+	int fd = reach_a(t), ret;
 
 	if (fd < 0)
 		return fd == -EMFILE ? EXS_X_REASON_DESCRIPTORS
@@ -763,14 +762,14 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	int reason = may_meet(sk, fd, &t);
 
 	if (reason) {
-		decline(sk, fd, reason, eager);
+		decline(sk, fd, reason);
 		no_marks(sh);
 		return reason;
 	}
 	/* Perhaps another process accepted it. */
 	if (exi_remote_possible() && is_remote(&t))
 		exi_marker_reach(fd);
-	reason = meet_as_b(sk, &t, eager);
+	reason = meet_as_b(sk, &t);
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		no_marks(sh);
 		return reason;

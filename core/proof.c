@@ -6,12 +6,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
+#include <linux/magic.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define TCP_ESTABLISHED 1
@@ -164,7 +168,68 @@ int exi_proof_peer_here(const struct exi_tuple *t)
 	return other_end(t, &m);
 }
 
-#define OVERFLOW_UID 65534 /* kernel.overflowuid, as everybody leaves it */
+/* kernel.overflowuid, as everybody leaves it: in a user namespace every user who
+ * has no number there reads as this one. */
+#define OVERFLOW_UID 65534
+
+/* The kernel gives the first user namespace this inode (PROC_USER_INIT_INO),
+ * and no other namespace may have it. */
+#define FIRST_NAMESPACE 0xEFFFFFFDu
+
+#ifndef PIDFD_GET_USER_NAMESPACE
+#define PIDFD_GET_USER_NAMESPACE _IO(0xFF, 9)
+#endif
+
+/* Needs no /proc. Since Linux 6.11; -errno before. */
+static int namespace_by_pidfd(void)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), ns;
+	struct stat st;
+
+	if (pidfd < 0)
+		return -errno;
+	ns = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0);
+	close(pidfd);
+	if (ns < 0)
+		return -errno;
+	if (fstat(ns, &st) < 0)
+		st.st_ino = 0;
+	close(ns);
+	return st.st_ino == FIRST_NAMESPACE;
+}
+
+/* The map of this process's user namespace is that of the first one. */
+static bool maps_every_user(void)
+{
+	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	unsigned int inside, outside, count;
+	struct statfs fs;
+	char line[64];
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return false;
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
+		n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return false;
+	line[n] = 0;
+	return sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 &&
+	       inside == 0 && outside == 0 && count == UINT32_MAX;
+}
+
+/* The number names one user here, and no others. Asked each time: a process may
+ * have gone to another namespace since. */
+static bool names_one_user(uid_t uid)
+{
+	int first;
+
+	if (uid != OVERFLOW_UID)
+		return true;
+	first = namespace_by_pidfd();
+	return first < 0 ? maps_every_user() : first;
+}
 
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 {
@@ -175,9 +240,13 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 
 	if (err)
 		return err;
+	/* What is found where no connection is may be anybody's: a listener of
+	 * the port, or an attempt to connect from it. */
+	if (m.idiag_state != TCP_ESTABLISHED)
+		return -EPERM;
 	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
-	return cred.uid == m.idiag_uid && cred.uid != OVERFLOW_UID ? 0 : -EPERM;
+	return cred.uid == m.idiag_uid && names_one_user(cred.uid) ? 0 : -EPERM;
 }
 
 int exi_proof_check(const struct exi_tuple *t, int ref)

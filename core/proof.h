@@ -27,8 +27,8 @@ int exi_proof_make(int fd);
  * cannot be told here. */
 int exi_proof_check(const struct exi_tuple *t, int ref);
 /* 0: the user of the process at the other end of a UNIX connection owns the
- * other end of the TCP connection, and is no stand-in for users that have no
- * name here. -EPERM. */
+ * other end of the TCP connection, which is established, and the user's number
+ * names no other user here. -EPERM. Others: it cannot be told here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
 /* 0: the other end is a socket of this network namespace. -ENOENT. */
 int exi_proof_peer_here(const struct exi_tuple *t);

@@ -33,29 +33,22 @@ static struct claims claim_all(int port_a, int port_b)
 	};
 }
 
-/* Takes whoever comes to the meeting, keeps what he shows, shows it round. */
+/* Takes whoever comes to the meeting: he says nothing, and goes. */
 static void receive_guest(struct claims *c, int port_a, int port_b)
 {
 	struct meet_name name = meet_meeting(port_a, port_b);
 	char bytes[1024];
 	int s, ref;
-	ssize_t n;
 
 	T(t_readable(c->meeting, 10000 * t_slow()));
 	s = T_OK(accept(c->meeting, NULL, NULL));
-	n = meet_recv(s, bytes, sizeof(bytes), &ref);
-	T(n > 0 && ref >= 0);
-	meet_is_useless(ref);
-	meet_send(s, bytes, n, ref);
-	meet_is_refused(s);
+	T_EQ(meet_recv(s, bytes, sizeof(bytes), &ref), 0);
+	T_EQ(ref, -1);
 	close(s);
-	/* The reference opens no door at A either: nobody is there. */
 	close(c->meeting);
 	s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	T_ERR(connect(s, (struct sockaddr *)&name.un, name.len), ECONNREFUSED);
-	meet_is_useless(ref);
 	close(s);
-	close(ref);
 }
 
 /* The other user: is told both ports, claims, receives, and waits. */

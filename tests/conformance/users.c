@@ -116,9 +116,10 @@ static void accepted_as_root_and_served_as_nobody(void)
 	meet(conf_apart(), &nobody, &dropped);
 }
 
+/* That whoever waits there is A's user is not seen. */
 static void connected_as_root_and_used_as_nobody(void)
 {
-	meet(conf_apart(), &dropped, &root);
+	meet(T_TCP(T_ANY), &dropped, &root);
 }
 
 static void new_user_namespace(void)
@@ -135,17 +136,18 @@ static void nobody_in_a_new_user_namespace(void)
 static const struct guise apart = { new_user_namespace, as_is };
 static const struct guise far_apart = { nobody_in_a_new_user_namespace, as_is };
 
-static void ends_in_different_user_namespaces_meet(void)
+/* Where users have no number of their own, who is who is not seen. */
+static void ends_in_different_user_namespaces_stay_on_tcp(void)
 {
-	meet(conf_apart(), &apart, &root);
-	meet(conf_apart(), &root, &apart);
-	meet(conf_apart(), &apart, &apart);
+	meet(T_TCP(T_ANY), &apart, &root);
+	meet(T_TCP(T_ANY), &root, &apart);
+	meet(T_TCP(T_ANY), &apart, &apart);
 }
 
-static void ends_of_two_users_in_two_user_namespaces_meet(void)
+static void ends_of_two_users_in_two_user_namespaces_stay_on_tcp(void)
 {
-	meet(conf_apart(), &far_apart, &root);
-	meet(conf_apart(), &apart, &far_apart);
+	meet(T_TCP(T_ANY), &far_apart, &root);
+	meet(T_TCP(T_ANY), &apart, &far_apart);
 }
 
 /* Goes on as process 1 of a pid namespace; the process that was here waits
@@ -208,8 +210,8 @@ static const struct t_row rows[] = {
 	T_ROW(two_ends_without_privileges_meet),
 	T_ROW(accepted_as_root_and_served_as_nobody),
 	T_ROW(connected_as_root_and_used_as_nobody),
-	T_ROW(ends_in_different_user_namespaces_meet),
-	T_ROW(ends_of_two_users_in_two_user_namespaces_meet),
+	T_ROW(ends_in_different_user_namespaces_stay_on_tcp),
+	T_ROW(ends_of_two_users_in_two_user_namespaces_stay_on_tcp),
 	T_ROW(ends_in_different_pid_and_mount_namespaces_meet),
 	T_ROW(ends_without_proc_stay_on_tcp),
 	T_ROW(an_end_that_lacks_proc_stays_on_tcp),

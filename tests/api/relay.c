@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A user who owns neither end claims the meeting name before A does, hears who
+ * looks there, lets go of the name, waits until A binds it, and passes on
+ * whatever each end says to the other. The ends look in either order, as their
+ * settings have it. Needs root to become another user; exits with 77 without. */
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "tests/api/meet.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+enum {
+	CLAIMED = 1,
+	OVER,	/* the relay has nothing to hope for */
+	READY,	/* the names are claimed */
+	ENOUGH, /* so the ends may end */
+};
+
+/* --- the stranger ------------------------------------------------------- */
+
+/* A descriptor that gives something away: no path, and no socket. */
+static bool of_use(int fd)
+{
+	return fd >= 0 && !(T_OK(fcntl(fd, F_GETFL)) & O_PATH);
+}
+
+/* One packet from one end to the other, with its descriptor. False at the end
+ * of the conversation. */
+static bool pass(int from, int to)
+{
+	char packet[1024];
+	int fd;
+	ssize_t n = meet_recv(from, packet, sizeof(packet), &fd);
+
+	if (n == 0)
+		return false;
+	T_MSG(!of_use(fd), "a stranger is given a descriptor");
+	meet_send(to, packet, (size_t)n, fd);
+	if (fd >= 0)
+		close(fd);
+	return true;
+}
+
+static void converse(int a, int b)
+{
+	struct pollfd p[2] = { { a, POLLIN, 0 }, { b, POLLIN, 0 } };
+	bool goes_on = true;
+
+	while (goes_on) {
+		if (poll(p, 2, 10000 * t_slow()) <= 0)
+			return;
+		if (p[1].revents)
+			goes_on = pass(b, a);
+		else if (p[0].revents)
+			goes_on = pass(a, b);
+	}
+}
+
+/* A's listener, when A has bound: -1 after a while. */
+static int reach_a(int port_a, int port_b)
+{
+	struct meet_name name = meet_meeting(port_a, port_b);
+	struct t_deadline d = t_deadline_ms(1000);
+	int s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+
+	while (connect(s, (struct sockaddr *)&name.un, name.len) < 0)
+		if (!t_tick(&d)) {
+			close(s);
+			return -1;
+		}
+	return s;
+}
+
+static void relay(int ctl, void *arg)
+{
+	int port_b = t_ask(ctl), port_a = t_ask(ctl), name, a, b = -1;
+
+	t_become_nobody();
+	name = T_OK(meet_claim_meeting(port_a, port_b));
+	t_tell(ctl, CLAIMED);
+	if (t_readable(name, 1000 * t_slow()))
+		b = T_OK(accept(name, NULL, NULL));
+	/* Who only knocks is gone at once. */
+	if (b >= 0 && t_readable(b, 1000 * t_slow()) &&
+	    recv(b, &(char){ 0 }, 1, MSG_PEEK) > 0) {
+		close(name);
+		a = reach_a(port_a, port_b);
+		if (a >= 0)
+			converse(a, b);
+	}
+	t_tell(ctl, OVER);
+	t_expect(ctl, ENOUGH);
+}
+
+/* --- the ends ------------------------------------------------------------ */
+
+struct settings {
+	const char *a;
+	const char *b;
+	bool adopt;  /* A is plain until then */
+	size_t less; /* of A's first bytes */
+};
+
+static void set(const char *upgrade)
+{
+	if (upgrade)
+		setenv("EXS_UPGRADE", upgrade, 1);
+	t_init();
+}
+
+/* A's first bytes: past the default mark, and not past that of a late end. */
+#define FIRST 3000
+
+/* Then both ways, past every mark. */
+static const size_t steps[] = { 70000, 200000, 300000, 1200000 };
+
+static void exchange(int s, bool from_a, bool a, uint64_t *pos, size_t n)
+{
+	uint64_t seed = from_a ? 1 : 2;
+
+	if (from_a == a)
+		t_send_stream(s, seed, pos[from_a], n, n);
+	else
+		t_recv_stream(s, seed, pos[from_a], n, n);
+	pos[from_a] += n;
+}
+
+/* A says when it is enough. */
+static void talk(int s, bool a, int ctl)
+{
+	struct pollfd p = { ctl, POLLIN, 0 };
+	uint64_t pos[2] = { 0 };
+	char go_on = 1;
+	int i;
+
+	for (i = 0; i < T_COUNT(steps); i++) {
+		exchange(s, false, a, pos, steps[i]);
+		exchange(s, true, a, pos, steps[i]);
+	}
+	while (go_on) {
+		exchange(s, true, a, pos, 2000);
+		exchange(s, false, a, pos, 2000);
+		if (a) {
+			go_on = poll(&p, 1, 1) == 0;
+			t_send_all(s, &go_on, 1, 0);
+		} else {
+			t_recv_all(s, &go_on, 1);
+		}
+	}
+}
+
+static void serve(int ctl, void *arg)
+{
+	const struct settings *how = arg;
+	struct t_addr at;
+	int l, s;
+
+	set(how->b);
+	l = t_listener(T_IPV4, &at);
+	t_tell(ctl, t_port_of(l));
+	s = t_accept(l);
+	t_recv_stream(s, 3, 0, FIRST - how->less, FIRST);
+	t_tell(ctl, READY);
+	talk(s, false, ctl);
+	t_recv_end(s);
+	t_close(s);
+	t_close(l);
+}
+
+/* A socket whose port is known before it connects. */
+static int bound(bool plain)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int s = plain ? socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)
+		      : exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	T_OK(s);
+	T_OK(bind(s, (struct sockaddr *)&at.ss, at.len));
+	return s;
+}
+
+static void ask(int ctl, void *arg)
+{
+	const struct settings *how = arg;
+	struct t_addr to;
+	int s;
+
+	set(how->a);
+	to = t_loopback(T_IPV4, t_ask(ctl));
+	s = bound(how->adopt);
+	t_tell(ctl, t_port_of(s));
+	t_expect(ctl, READY);
+	T_OK(how->adopt ? connect(s, (struct sockaddr *)&to.ss, to.len)
+			: exs_connect(s, (struct sockaddr *)&to.ss, to.len, 0,
+				      T_SYNC));
+	t_send_stream(s, 3, 0, FIRST - how->less, FIRST);
+	t_expect(ctl, READY);
+	if (how->adopt)
+		T_OK(exs_x_adopt(s));
+	talk(s, true, ctl);
+	t_expect(ctl, ENOUGH);
+	T_OK(t_shutdown(s, SHUT_WR));
+	t_close(s);
+}
+
+static void relayed(struct settings how)
+{
+	struct t_peer thief, a, b;
+	int port_a, port_b;
+
+	t_peer_start(&thief, relay, NULL);
+	t_peer_start(&b, serve, &how);
+	t_peer_start(&a, ask, &how);
+	port_b = t_ask(b.ctl);
+	t_tell(a.ctl, port_b);
+	port_a = t_ask(a.ctl);
+	t_tell(thief.ctl, port_b);
+	t_tell(thief.ctl, port_a);
+	t_expect(thief.ctl, CLAIMED);
+	t_tell(a.ctl, READY);
+	/* B may have looked. */
+	t_expect(b.ctl, READY);
+	t_tell(a.ctl, READY);
+	t_expect(thief.ctl, OVER);
+	t_tell(a.ctl, ENOUGH);
+	t_peer_join(&a);
+	t_peer_join(&b);
+	t_tell(thief.ctl, ENOUGH);
+	t_peer_join(&thief);
+}
+
+#define DEFAULT NULL
+#define LATE	"bytes:100000"
+
+static void both_at_the_default_marks(void)
+{
+	relayed((struct settings){ DEFAULT, DEFAULT });
+}
+
+/* What B sends passes its mark before A has received any of it. */
+static void the_first_bytes_are_those_of_b(void)
+{
+	relayed((struct settings){ DEFAULT, DEFAULT, .less = 2500 });
+	relayed((struct settings){ DEFAULT, LATE, .less = 2500 });
+}
+
+static void a_late(void)
+{
+	relayed((struct settings){ LATE, DEFAULT });
+	relayed((struct settings){ LATE, "bytes:2000" });
+}
+
+static void b_late(void)
+{
+	relayed((struct settings){ DEFAULT, LATE });
+	relayed((struct settings){ "bytes:2000", LATE });
+}
+
+static void both_late(void)
+{
+	relayed((struct settings){ LATE, LATE });
+}
+
+static void b_looks_at_once(void)
+{
+	relayed((struct settings){ DEFAULT, "connect" });
+	relayed((struct settings){ LATE, "connect" });
+}
+
+static void a_binds_at_once(void)
+{
+	relayed((struct settings){ "connect", DEFAULT });
+	relayed((struct settings){ "connect", LATE });
+	relayed((struct settings){ "connect", "connect" });
+}
+
+static void a_adopted_late(void)
+{
+	relayed((struct settings){ DEFAULT, DEFAULT, true });
+	relayed((struct settings){ DEFAULT, LATE, true });
+	relayed((struct settings){ LATE, DEFAULT, true });
+	relayed((struct settings){ "connect", "connect", true });
+}
+
+static const struct t_row rows[] = {
+	T_ROW(both_at_the_default_marks),
+	T_ROW(the_first_bytes_are_those_of_b),
+	T_ROW(a_late),
+	T_ROW(b_late),
+	T_ROW(both_late),
+	T_ROW(b_looks_at_once),
+	T_ROW(a_binds_at_once),
+	T_ROW(a_adopted_late),
+};
+
+int main(int argc, char **argv)
+{
+	if (geteuid() != 0) {
+		printf("needs root, to become another user\n");
+		return T_SKIP;
+	}
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	return t_run("relay", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}
