@@ -341,6 +341,16 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 
 /* --- receiving ---------------------------------------------------------- */
 
+void exi_flow_deafen_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	if (!sk->fab || exi_sock_remote(sk))
+		return;
+	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
+	h->deaf = sk->fab->ops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
+}
+
 /* The error that a receive on TCP would tell; it tells none after a FIN. */
 static int tcp_error(struct exi_sock *sk)
 {
@@ -387,6 +397,10 @@ recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		return tell_broken(sk, h);
 	if (exi_unlikely(over && h->deaf && len)) {
 		len = exi_half_heard(h, len);
+		if (!len && h->deaf == EXI_DEAF_END) {
+			h->ended = 1;
+			return 0;
+		}
 		if (!len)
 			return recv_ended(sk, h);
 	}
@@ -452,6 +466,7 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	if (sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK) <= 0)
 		return end; /* all came */
 	h->mode = EXI_MODE_RING;
+	exi_flow_deafen_locked(sk);
 	atomic_store(&sk->sh->rx_fin, 1);
 	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
 	return try_recv_ring(sk, h, buf, len, flags);

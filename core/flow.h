@@ -62,6 +62,10 @@ void exi_flow_stop(struct exi_sock *sk);
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
 
+/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all that
+ * comes of it, though somebody may still write there. */
+void exi_flow_deafen_locked(struct exi_sock *sk);
+
 /* The peer is gone: when TCP knows it, too, what is sent from here on is TCP's
  * to refuse, as it refuses what goes to any closed peer, and this is true. What
  * the peer did not take from the ring is lost. TX lock held. */

@@ -504,7 +504,7 @@ static void end_both(struct exi_sock *sk, int fd)
 	if (ends) {
 		rx->deaf_after =
 			rx->fabric_bytes + sk->fab->ops->unread(sk->fab);
-		rx->deaf = 1;
+		rx->deaf = EXI_DEAF_CUT;
 		/* A send after this rings, and finds that nobody hears. */
 		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;

@@ -440,6 +440,7 @@ static void hung_up_locked(struct exi_sock *sk)
 			take_for_reset(sk);
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
+		exi_flow_deafen_locked(sk);
 		exi_flow_bereft_locked(sk);
 	}
 	unlock_halves(sk);

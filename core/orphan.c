@@ -120,9 +120,27 @@ static bool more_comes(struct exi_sock *sk, uint64_t until)
 	       poll(&p, 1, (int)((until - now) / 1000000) + 1) > 0;
 }
 
-/* As the program would have read it. */
+static size_t in_ring(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	size_t ret = 0;
+
+	exi_lock(&rx->lock);
+	if (sk->fab)
+		ret = exi_half_heard(rx, sk->fab->ops->unread(sk->fab));
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+/* More than the kernels at both ends of a connection hold of it. */
+#define ON_TCP_MAX ((size_t)16 << 20)
+
+/* As the program would have read it: what can be unread, and no more, for whoever
+ * hung up may still write to TCP and to the ring. The end of the ring was set when it
+ * did (exi_flow_deafen_locked()). */
 static int take_unread(struct exi_sock *sk, struct left *l)
 {
+	size_t most = ON_TCP_MAX + in_ring(sk);
 	uint64_t until = exi_switch_patience(sk);
 	size_t size = 0;
 	ssize_t n;
@@ -139,8 +157,10 @@ static int take_unread(struct exi_sock *sk, struct left *l)
 		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
 				  MSG_DONTWAIT);
 		l->n += n > 0 ? (size_t)n : 0;
-	} while (n > 0 || (n == -EAGAIN && more_comes(sk, until)));
-	l->reset = n < 0 && (n != -EAGAIN || is_on_tcp(sk));
+	} while (l->n < most &&
+		 (n > 0 || (n == -EAGAIN && more_comes(sk, until))));
+	/* What is not here is told as lost. */
+	l->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
 	return 0;
 }
 

@@ -82,6 +82,12 @@ enum exi_broken {
 	EXI_BROKEN_TOLD,
 };
 
+enum exi_deaf {
+	EXI_DEAF_NOT,
+	EXI_DEAF_CUT, /* the kernel says how the stream ends */
+	EXI_DEAF_END, /* the peer had said the end behind it */
+};
+
 /* One direction. Everything is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
@@ -106,9 +112,9 @@ struct exi_half {
 	uint32_t origin;	 /* position of the fabric at the last SWITCH */
 	uint32_t bare;		 /* threads inside the kernel's own calls */
 	_Atomic uint32_t broken; /* enum exi_broken */
-	/* RX: both directions were shut here, and of the ring is for nobody
-	 * what comes after so many fabric_bytes. */
-	uint32_t deaf;
+	/* RX: the peer is gone, or both directions were shut here: what comes
+	 * in the ring after so many fabric_bytes is for nobody. */
+	uint32_t deaf; /* enum exi_deaf */
 	uint64_t deaf_after;
 	uint64_t left;
 	uint64_t back;	 /* RX: bytes read from TCP since it gave back */

@@ -11,8 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/link.h"
-#include "core/sock.h"
+#include "tests/fault/link.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -34,29 +33,6 @@ static uint64_t number(struct t_rng *r)
 	return t_below(r, 3)   ? odd[t_below(r, T_COUNT(odd))]
 	       : t_below(r, 2) ? t_chunk(r, 100000)
 			       : t_rand(r);
-}
-
-static void say(int link, const void *m, size_t len, int fd)
-{
-	struct iovec iov = { .iov_base = (void *)(uintptr_t)m, .iov_len = len };
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		msg.msg_control = &control;
-		msg.msg_controllen = sizeof(control.room);
-		control.head.cmsg_level = SOL_SOCKET;
-		control.head.cmsg_type = SCM_RIGHTS;
-		control.head.cmsg_len = CMSG_LEN(sizeof(int));
-		memcpy(CMSG_DATA(&control.head), &fd, sizeof(int));
-	}
-	/* A victim that hung up is one that noticed. */
-	if (sendmsg(link, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		T(t_one_of(errno,
-			   (int[]){ EPIPE, ECONNRESET, EAGAIN, ENOTCONN, 0 }));
 }
 
 static void lie(struct t_rng *r, int link)
@@ -84,24 +60,9 @@ static void lie(struct t_rng *r, int link)
 		m[0].type = (uint16_t)number(r);
 		break;
 	}
-	say(link, m, len, fd);
+	t_link_put(link, m, len, fd);
 	if (fd >= 0)
 		close(fd);
-}
-
-/* The link of a connection of this process; -1 when the library gave it up. */
-static int link_of(int s)
-{
-	struct exi_sock *sk = exi_sock_find(s);
-	int fd = -1;
-
-	if (!sk)
-		return -1;
-	exi_lock(&sk->link_lock);
-	if (sk->link && sk->link->fd >= 0)
-		fd = T_OK(fcntl(sk->link->fd, F_DUPFD_CLOEXEC, 0));
-	exi_unlock(&sk->link_lock);
-	return fd;
 }
 
 static char buf[20000];
@@ -149,7 +110,7 @@ static void liar(int ctl, void *arg)
 	at = t_loopback(T_IPV4, (int)t_ask(ctl));
 	for (i = 0; i < LIVES; i++) {
 		int s = meet(lives->accepts, l, &at, ctl);
-		int link = link_of(s);
+		int link = t_link_of(s);
 
 		T(link >= 0);
 		for (k = 1 + (int)t_below(&r, LIES); k; k--) {

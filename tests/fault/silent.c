@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Peers that were met and then do nothing of what the protocol asks of them, or
+ * what it does not end: whoever waits for them waits for a second, of all of them
+ * together, and gathers no more than there can be. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "providers/shm/shm_int.h"
+#include "tests/fault/link.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+/* --- a ring that does not end ------------------------------------------- */
+
+#define STEP 4096u
+
+/* A record from a position up to the next multiple of STEP. */
+static void put_record(struct exi_conn *c, uint64_t pos)
+{
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t len = shmp_fits(STEP - (uint32_t)(pos % STEP));
+
+	atomic_store(&shmp_out(shmp_priv(c), tx, pos)->word,
+		     shmp_word(SHMP_DATA, len, pos, tx->bytes));
+}
+
+#define BEFORE 2 /* records */
+
+/* Hangs up with records in its ring, and writes the rest of the lap when it is
+ * told that this was noticed. */
+static void writes_on(int s, int ctl)
+{
+	struct exi_conn *c;
+	struct shmp_tx *tx;
+	uint64_t pos, end;
+	int link;
+
+	t_settle(s, T_SHM);
+	t_expect(ctl, 1);
+	c = exi_sock_find(s)->fab;
+	tx = &shmp_shared(c)->tx;
+	link = t_link_of(s);
+	T(link >= 0);
+	end = tx->head + tx->bytes - 2 * STEP;
+	put_record(c, tx->head);
+	for (pos = tx->head / STEP * STEP + STEP; pos < end; pos += STEP) {
+		if (pos / STEP == tx->head / STEP + BEFORE) {
+			T_OK(shutdown(link, SHUT_RDWR));
+			t_expect(ctl, 2);
+		}
+		put_record(c, pos);
+	}
+	t_tell(ctl, 3);
+	t_expect(ctl, 4);
+}
+
+/* What is read after the peer hung up, which wrote on. */
+static uint64_t heard_of_one_that_writes_on(bool leaves)
+{
+	static char buf[65536];
+	uint64_t all = 0;
+	struct t_peer p;
+	ssize_t n;
+	int s = t_pair_fork(&p, T_A, writes_on);
+
+	t_settle(s, T_SHM);
+	t_tell(p.ctl, 1);
+	T_UNTIL(atomic_load(&exi_sock_find(s)->sh->gone));
+	t_tell(p.ctl, 2);
+	t_expect(p.ctl, 3);
+	if (leaves)
+		T_OK(exs_x_downgrade(s));
+	t_tell(p.ctl, 4); /* closes, and TCP says the end */
+	t_peer_join(&p);
+	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0)
+		all += (uint64_t)n;
+	T(n == 0 || errno == ECONNRESET);
+	t_close(s);
+	return all;
+}
+
+static void what_a_gone_peer_writes_on_is_not_read(void)
+{
+	uint64_t all = heard_of_one_that_writes_on(false);
+
+	T_MSG(all > 0 && all <= BEFORE * STEP, "%llu bytes",
+	      (unsigned long long)all);
+}
+
+static void what_a_gone_peer_writes_on_is_not_gathered(void)
+{
+	uint64_t all = heard_of_one_that_writes_on(true);
+
+	T_MSG(all > 0 && all <= BEFORE * STEP, "%llu bytes",
+	      (unsigned long long)all);
+}
+
+static const struct t_row rows[] = {
+	T_ROW(what_a_gone_peer_writes_on_is_not_read),
+	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
+};
+
+int main(int argc, char **argv)
+{
+	signal(SIGPIPE, SIG_IGN);
+	setenv("EXS_PROVIDER", "shm,tcp", 1);
+	/* Each silence is worth a warning: not here. */
+	setenv("EXS_LOG", "off", 0);
+	return t_run("silent", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+}
