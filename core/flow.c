@@ -34,6 +34,7 @@
 #include "core/signals.h"
 #include "core/switch.h"
 #include "core/timeout.h"
+#include "core/unseen.h"
 #include "core/wait.h"
 
 /* The error that the kernel keeps for the connection, once. */
@@ -1683,6 +1684,11 @@ static void tell_taken(struct exi_sock *sk)
 	exi_unlock(&rx->lock);
 }
 
+static int may_not_wait(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	return dir == EXI_TX && exi_unseen_no_room(sk, fd) ? 0 : -EAGAIN;
+}
+
 /* seen: bytes that lie there and are not enough. */
 int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 			int flags, struct exi_flow_patience *p, size_t seen)
@@ -1690,7 +1696,7 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 	int ret;
 
 	if (flags & MSG_DONTWAIT)
-		return -EAGAIN;
+		return may_not_wait(sk, fd, dir);
 	if (p->look.on) {
 		exi_look_spin(sk, dir, &p->look);
 		p->spun = !p->look.hit;
@@ -1705,7 +1711,7 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 		if (atomic_load(&sk->blocks) != blocks)
 			atomic_store(&sk->blocks, blocks);
 		if (!blocks)
-			return -EAGAIN;
+			return may_not_wait(sk, fd, dir);
 		p->deadline = exi_flow_deadline(sk, fd, dir);
 		p->known = true;
 	}

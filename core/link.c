@@ -33,6 +33,7 @@
 #include "core/service.h"
 #include "core/surroundings.h"
 #include "core/switch.h"
+#include "core/unseen.h"
 
 #define LISTEN_NS    10000000000u /* A waits to be met, an eager B looks */
 #define LOOK_NS	     1000000u /* the first wait of an eager B, then doubled */
@@ -302,6 +303,7 @@ static void ring(struct exi_sock *sk)
 {
 	enum exi_dir d;
 
+	exi_unseen_rung(sk);
 	if (!exi_futex_waitv_works()) { /* sleepers asked for bells, too */
 		stir(sk);
 		return;
@@ -722,6 +724,8 @@ static int may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 			     ? EXS_X_REASON_SHARED
 			     : exi_surroundings_reason();
 
+	if (!reason && exi_unseen_waits(fd))
+		reason = EXS_X_REASON_UNSEEN_WAIT;
 	if (!reason)
 		reason = exi_switch_forbidden(fd);
 	if (!reason && exi_tuple_of(fd, ret))
@@ -892,6 +896,9 @@ static void go_locked(struct exi_sock *sk)
 
 	if (!sk->link || sk->link->state != EXI_LINK_UP || sk->link->go_sent)
 		return;
+	if (!atomic_load(&sh->hold_here) &&
+	    exi_unseen_waits(atomic_load(&sk->fd)))
+		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
 	exi_lock(&rx->lock);
 	/* greeting is set: who enters recv from here on can be kicked. */
 	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&

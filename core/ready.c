@@ -253,8 +253,12 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 		return;
 	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
 	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
-	    !others_wait(sk, dir))
+	    !others_wait(sk, dir)) {
 		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
+		if (dir == EXI_RX)
+			atomic_store_explicit(&sk->guarded, false,
+					      memory_order_relaxed);
+	}
 	exi_half_unlock(&sh->half[dir]);
 }
 

@@ -85,6 +85,9 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 				       "the fabric failed; the connection went "
 				       "on over TCP" },
 	[EXS_X_REASON_PEEK_OFF] = { "peek-off", "SO_PEEK_OFF is set" },
+	[EXS_X_REASON_UNSEEN_WAIT] = { "unseen-wait",
+				       "the program waits by system calls of "
+				       "its own" },
 };
 
 static const struct reason *find(int reason)

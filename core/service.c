@@ -23,6 +23,7 @@
 #include "core/registry.h"
 #include "core/thread.h"
 #include "core/timeout.h"
+#include "core/unseen.h"
 
 #define DAY_MS	86400000
 #define EVENTS	64
@@ -96,8 +97,12 @@ static void domain_progress(struct exi_domain *d, void *arg)
 static int time_left(struct exi_sock **overdue)
 {
 	uint64_t now = exi_now_ns(), least = exi_timeout_look(now);
+	uint64_t watch = exi_unseen_due();
 	struct exi_list *pos;
 	int ms = -1;
+
+	if (watch < least)
+		least = watch > now ? watch : now;
 
 	*overdue = NULL;
 	pthread_mutex_lock(&service_lock);
@@ -210,6 +215,8 @@ static void *run(void *arg)
 						     ev[i].events);
 		}
 		do_todo();
+		if (exi_unlikely(exi_now_ns() >= exi_unseen_due()))
+			exi_unseen_tick();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
 			/* Cleared before the look: who asks after it sets it
@@ -439,4 +446,5 @@ void exi_service_forked(void)
 	atomic_store(&stopping, false);
 	atomic_store(&tid, 0);
 	self = false;
+	exi_unseen_forked();
 }

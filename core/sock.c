@@ -28,6 +28,7 @@
 #include "core/registry.h"
 #include "core/remote.h"
 #include "core/switch.h"
+#include "core/unseen.h"
 
 #define TABLE_MAX    (1u << 24)
 #define CHUNK	     256u
@@ -819,6 +820,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	}
 	if (sk->fab)
 		sk->fab->sleep = 0;
+	atomic_store(&sk->guarded, false);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_list_init(&sk->ops[d]);
 		atomic_store(&sk->n_ops[d], 0);
@@ -1049,6 +1051,7 @@ void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
 		return;
 	*at = w->next;
 	exi_sock_look(sk, dir, -1);
+	exi_unseen_stir();
 }
 
 int exi_sock_stream(int fd)

@@ -265,7 +265,11 @@ struct exi_sock {
 	_Atomic uint32_t unheard;
 	struct exi_list poll_ops; /* accept, connect */
 	uint32_t poll_events;
+	/* The peer was asked to ring for whoever waits unseen, see unseen.h. */
+	_Atomic bool guarded;
 	/* Of the service. */
+	uint32_t neglected; /* looks that found bytes and nobody, in a row */
+	uint64_t glanced;   /* bytes received, at the last of them */
 	struct exi_list todo;
 	uint32_t todo_dirs; /* 1 << enum exi_dir; not 0: in its list */
 	struct exi_list free_node;

@@ -12,7 +12,9 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
+#include "core/lock.h"
 #include "core/registry.h"
+#include "core/sock.h"
 #include "core/util.h"
 
 /* How long what was seen stands: also so long that looking, which takes longer
@@ -20,7 +22,15 @@
 #define LOOK_NS	  100000000u
 #define LOOK_PART 32
 
+struct seen {
+	bool rings;
+	int n; /* of the sets */
+	int sets[EXI_SETS];
+};
+
 static int filters_at_start;
+static struct exi_lock seen_lock;
+static struct seen seen; /* under its lock */
 static _Atomic uint64_t look_at;
 static _Atomic int found;
 
@@ -52,33 +62,63 @@ static void is_ours(struct exi_domain *d, void *arg)
 		*fd = -1;
 }
 
-static bool ring_of_the_program(DIR *dir, const char *name)
+/* What a number is called, of the two that are asked for; false: neither, or the
+ * library's. */
+static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 {
 	char target[32];
-	ssize_t n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
+	ssize_t n;
 	int fd = atoi(name);
 
+	/* Most of the many are connections. */
+	if (*name == '.' || (exi_closes_seen && (uint32_t)fd < exi_table.size &&
+			     atomic_load(&exi_table.socks[fd])))
+		return false;
+	n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
 	if (n <= 0)
 		return false;
 	target[n] = 0;
-	if (strcmp(target, "anon_inode:[io_uring]") != 0)
+	*ret_ring = strcmp(target, "anon_inode:[io_uring]") == 0;
+	if (!*ret_ring && strcmp(target, "anon_inode:[eventpoll]") != 0)
 		return false;
 	exi_registry_each_domain(is_ours, &fd);
-	return fd >= 0;
+	return fd >= 0 && !exi_fd_ours(fd);
 }
 
-static bool has_rings(void)
+void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *e;
-	bool ret = false;
+	bool ring;
 
 	if (!dir)
-		return false;
-	while (!ret && (e = readdir(dir)))
-		ret = ring_of_the_program(dir, e->d_name);
+		return;
+	while ((e = readdir(dir)))
+		if (is_anonymous(dir, e->d_name, &ring))
+			f(atoi(e->d_name), ring, arg);
 	closedir(dir);
-	return ret;
+}
+
+static void note(int fd, bool ring, void *arg)
+{
+	struct seen *s = arg;
+
+	if (ring)
+		s->rings = true;
+	else if (s->n < EXI_SETS)
+		s->sets[s->n++] = fd;
+}
+
+/* Whether there are rings; notes which sets there are. */
+static bool look_around(void)
+{
+	struct seen now = { .n = 0 };
+
+	exi_surroundings_each(note, &now);
+	exi_lock(&seen_lock);
+	seen = now;
+	exi_unlock(&seen_lock);
+	return now.rings;
 }
 
 void exi_surroundings_init(void)
@@ -98,11 +138,28 @@ int exi_surroundings_reason(void)
 	n = filters();
 	reason = n < 0 && errno == EMFILE ? EXS_X_REASON_DESCRIPTORS
 		 : n != filters_at_start  ? EXS_X_REASON_SECCOMP
-		 : has_rings()		  ? EXS_X_REASON_IO_URING
+		 : look_around()	  ? EXS_X_REASON_IO_URING
 					  : EXS_X_REASON_NONE;
 	atomic_store(&found, reason);
 	took = exi_now_ns() - now;
 	if (took > LOOK_NS / LOOK_PART)
 		atomic_store(&look_at, now + took * LOOK_PART);
 	return reason;
+}
+
+int exi_surroundings_sets(int ret[EXI_SETS])
+{
+	int n;
+
+	exi_surroundings_reason();
+	exi_lock(&seen_lock);
+	n = seen.n;
+	memcpy(ret, seen.sets, (size_t)n * sizeof(*ret));
+	exi_unlock(&seen_lock);
+	return n;
+}
+
+void exi_surroundings_forked(void)
+{
+	atomic_store(&seen_lock.word, 0);
 }

@@ -29,6 +29,7 @@
 #include "core/ready.h"
 #include "core/registry.h"
 #include "core/resume.h"
+#include "core/unseen.h"
 #include "core/wait.h"
 
 /* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
@@ -361,10 +362,16 @@ static bool urgent_pending(int fd)
 	return poll(&p, 1, 0) > 0 && (p.revents & POLLPRI);
 }
 
-static void set_left(struct exi_half *h, uint64_t left)
+static void set_left(struct exi_sock *sk, uint64_t left)
 {
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
 	h->left = left;
 	h->mode = left ? EXI_MODE_LEFT : EXI_MODE_RING;
+	if (left)
+		return;
+	atomic_store(&sk->guarded, false);
+	exi_unseen_stir();
 }
 
 /* A direction that has just arrived goes back, and stays there. */
@@ -403,7 +410,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
 	if (got > offset)
 		return -EPROTO;
-	set_left(h, offset - got);
+	set_left(sk, offset - got);
 	h->ups++;
 	/* Held by one that has no link, and could not tell the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
@@ -420,9 +427,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 
 static void left_is_locked(struct exi_sock *sk, uint64_t left)
 {
-	struct exi_half *h = &sk->sh->half[EXI_RX];
-
-	set_left(h, left);
+	set_left(sk, left);
 	if (left)
 		return;
 	exi_resume_watch_locked(sk);

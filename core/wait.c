@@ -38,6 +38,7 @@
 #include "core/ready.h"
 #include "core/resume.h"
 #include "core/signals.h"
+#include "core/unseen.h"
 
 /* Waits that do not spin after two that failed; doubled while they fail. */
 #define SKIP_MIN 16
@@ -339,6 +340,7 @@ static void rest_ends(void *arg)
 	if (r->word && r->sk->fab)
 		r->sk->fab->ops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
 	exi_half_unlock(r->h);
+	exi_unseen_stir();
 }
 
 static int rest(struct rest *r, const struct exi_word *w)

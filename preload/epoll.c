@@ -32,6 +32,7 @@
 #include "core/link.h"
 #include "core/ready.h"
 #include "core/signals.h"
+#include "core/unseen.h"
 #include "core/wait.h"
 #include "preload/shim.h"
 
@@ -1959,6 +1960,11 @@ void shim_epoll_leave(void)
 	exi_unlock(&structure);
 }
 
+static bool knows(int epfd)
+{
+	return set_of(epfd) != NULL;
+}
+
 void shim_epoll_init(void)
 {
 	n_sets = 1u << 16;
@@ -1968,6 +1974,7 @@ void shim_epoll_init(void)
 	if (!sets || !closed_sets || !latents)
 		n_sets = 0;
 	exi_ready_met = met;
+	exi_unseen_begin(knows);
 	exi_latent_begun = latent_begun;
 	exi_latent_woke = latent_woke;
 }

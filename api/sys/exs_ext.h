@@ -59,7 +59,8 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_KEY_MISMATCH = 40, /* the hosts have different keys */
 	EXS_X_REASON_FABRIC_LOST = 41,	/* the fabric failed, TCP goes on */
 	EXS_X_REASON_PEEK_OFF = 42,	/* SO_PEEK_OFF */
-	EXS_X_REASON_MAX_ = 43,
+	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by system calls that nobody sees */
+	EXS_X_REASON_MAX_ = 44,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waits that the library does not see: of a program that calls the kernel past
+ * the C library's names (epoll, poll or recv by the system-call instruction, a
+ * ring of io_uring that was made late). The kernel tells such a wait of TCP
+ * only, so the connection it waits for must be on TCP.
+ *
+ * Before a direction may be moved here exi_unseen_waits() looks at the epoll
+ * sets that the shim does not know. What begins to wait later is found by the
+ * watch: where bytes lie in a ring for a tenth of a second and nobody who is
+ * seen waits for them or takes them, it looks for a wait that is not seen
+ * (rings, epoll sets, threads asleep in a call of the kernel, all by /proc),
+ * and takes the connection back to TCP: its unread bytes come over TCP then,
+ * and the kernel tells of them. A program that merely computes is left alone,
+ * and looked at again, at the latest eight tenths of a second later.
+ *
+ * The watch costs the calls that move bytes nothing, and an idle process
+ * nothing: it is a timer of the service while connections are in use. It stops
+ * when each direction that is received has a wait that is seen, or nothing
+ * unread and its bell asked for. Whatever ends one of these states calls
+ * exi_unseen_stir() after it changed the state under the direction's lock; the
+ * watch says that it stops, and then looks at each direction under that lock
+ * once more: so the one that comes second sees what the first has written. */
+#ifndef EXI_CORE_UNSEEN_H
+#define EXI_CORE_UNSEEN_H
+
+#include "core/sock.h"
+
+/* An epoll set that the shim does not know has the connection in it. Looks for
+ * new sets at most once in a tenth of a second. No half is locked. */
+bool exi_unseen_waits(int fd);
+
+/* A send of a call that may not wait found no room: where a wait is found that
+ * is not seen, the connection goes to TCP first, so that the kernel says
+ * -EAGAIN, and tells of room. True: it went, try again. No lock is held. */
+bool exi_unseen_no_room(struct exi_sock *sk, int fd);
+
+/* The watch runs, or never does. */
+extern _Atomic bool exi_unseen_watching;
+void exi_unseen_watch(void);
+
+/* A direction came to be received from a fabric, or a wait for it ended. */
+static inline void exi_unseen_stir(void)
+{
+	if (exi_unlikely(!atomic_load_explicit(&exi_unseen_watching,
+					       memory_order_relaxed)))
+		exi_unseen_watch();
+}
+
+/* The peer rang. */
+void exi_unseen_rung(struct exi_sock *sk);
+
+/* Of the service: when exi_unseen_tick() is due (ns); UINT64_MAX: never. */
+uint64_t exi_unseen_due(void);
+void exi_unseen_tick(void);
+
+/* The shim is there, and this says whether it knows what is in an epoll set.
+ * Without the shim nothing is looked for: each call of such a program is one of
+ * the library's. And in the child of a fork, which has no service yet. */
+EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd));
+void exi_unseen_forked(void);
+
+#endif

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waits that the library cannot see, on a connection that was moved before they
+ * began, or by a set that had it from its first byte: each ends when the peer has
+ * done what is waited for. unseen ROW; unseen --list. 0: right, 77: not to be
+ * tried here. unseen.py knows on which fabric each row's connection must be. */
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef HAVE_URING
+#include <liburing.h>
+#endif
+
+#define SKIP  77
+#define BLOCK 4096
+#define LIMIT 60000 /* ms, until something is taken for never */
+
+/* The two ends are processes: what the second is to do comes by a pipe. */
+enum order {
+	ECHO = 'e',
+	SEND = 's',
+	TAKE = 't',
+	LEAVE = 'l'
+};
+
+static int orders[2], answers[2];
+
+/* As a program that has its system calls compiled in. */
+static __attribute__((noinline)) long raw(long nr, long a, long b, long c,
+					  long d, long e)
+{
+#ifdef __x86_64__
+	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e,
+			  r9 __asm__("r9") = 0;
+
+	__asm__("syscall"
+		: "+a"(nr)
+		: "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+		: "rcx", "r11", "memory");
+	return nr;
+#else
+	exit(SKIP);
+#endif
+}
+
+static void must(bool right, const char *what)
+{
+	if (!right)
+		err(1, "%s", what);
+}
+
+static void put(int fd, const char *buf, size_t n)
+{
+	for (ssize_t k; n; buf += k, n -= (size_t)k)
+		must((k = send(fd, buf, n, MSG_NOSIGNAL)) > 0, "send");
+}
+
+static void get(int fd, char *buf, size_t n)
+{
+	for (ssize_t k; n; buf += k, n -= (size_t)k) {
+		k = recv(fd, buf, n, 0);
+		if (k < 0 && errno == EAGAIN) {
+			struct pollfd p = { .fd = fd, .events = POLLIN };
+
+			must(poll(&p, 1, LIMIT) == 1, "poll");
+			k = 0;
+			continue;
+		}
+		must(k > 0, "recv");
+	}
+}
+
+/* --- the other end ------------------------------------------------------ */
+
+static void obey(int fd, char order)
+{
+	char buf[BLOCK] = { 0 };
+	ssize_t n = 1;
+
+	switch (order) {
+	case ECHO:
+		get(fd, buf, sizeof(buf));
+		put(fd, buf, sizeof(buf));
+		break;
+	case SEND:
+		put(fd, "event", 5);
+		break;
+	case TAKE: /* all that there is */
+		while (n > 0)
+			n = recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		break;
+	default:
+		exit(0);
+	}
+}
+
+static void serve(int fd)
+{
+	char order;
+
+	while (read(orders[0], &order, 1) == 1) {
+		obey(fd, order);
+		must(write(answers[1], &order, 1) == 1, "answer");
+	}
+	exit(0);
+}
+
+static void tell(enum order order)
+{
+	char c = (char)order;
+
+	must(write(orders[1], &c, 1) == 1, "order");
+}
+
+static void told(enum order order)
+{
+	char c = 0;
+
+	must(read(answers[0], &c, 1) == 1 && c == (char)order, "its answer");
+}
+
+/* --- the connection ----------------------------------------------------- */
+
+static int listener(struct sockaddr_in *a)
+{
+	socklen_t len = sizeof(*a);
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+
+	*a = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	must(bind(l, (void *)a, len) == 0 && listen(l, 1) == 0, "listen");
+	must(getsockname(l, (void *)a, &len) == 0, "getsockname");
+	return l;
+}
+
+static int meet(void)
+{
+	struct sockaddr_in a;
+	int l = listener(&a), fd;
+
+	must(pipe(orders) == 0 && pipe(answers) == 0, "pipe");
+	if (fork() == 0) {
+		close(l);
+		close(orders[1]);
+		close(answers[0]);
+		fd = socket(AF_INET, SOCK_STREAM, 0);
+		must(connect(fd, (void *)&a, sizeof(a)) == 0, "connect");
+		serve(fd);
+	}
+	close(orders[0]);
+	close(answers[1]);
+	fd = accept(l, NULL, NULL);
+	must(fd >= 0, "accept");
+	close(l);
+	return fd;
+}
+
+static void trip(int fd)
+{
+	char buf[BLOCK] = { 0 };
+
+	tell(ECHO);
+	put(fd, buf, sizeof(buf));
+	get(fd, buf, sizeof(buf));
+	told(ECHO);
+}
+
+static exs_x_sockinfo_t about(int fd)
+{
+	static int (*sockinfo)(int, exs_x_sockinfo_t *);
+	exs_x_sockinfo_t ret;
+
+	if (!sockinfo)
+		*(void **)&sockinfo = dlsym(RTLD_DEFAULT, "exs_x_sockinfo");
+	if (!sockinfo)
+		errx(1, "this is for exs run");
+	must(sockinfo(fd, &ret) == 0, "exs_x_sockinfo");
+	return ret;
+}
+
+static bool on_shm(int fd)
+{
+	exs_x_sockinfo_t i = about(fd);
+
+	return strcmp(i.exs_x_rx_fabric, "shm") == 0 &&
+	       strcmp(i.exs_x_tx_fabric, "shm") == 0;
+}
+
+static int moved(void)
+{
+	int fd = meet();
+	time_t end = time(NULL) + LIMIT / 1000;
+
+	while (!on_shm(fd)) {
+		trip(fd);
+		if (time(NULL) > end)
+			errx(1, "it does not move");
+	}
+	return fd;
+}
+
+static int finish(int fd)
+{
+	char buf[5];
+
+	get(fd, buf, sizeof(buf));
+	if (memcmp(buf, "event", 5) != 0)
+		errx(1, "other bytes came");
+	told(SEND);
+	/* Both ends go on, wherever the connection is. */
+	for (int i = 0; i < 20; i++)
+		trip(fd);
+	tell(LEAVE);
+	wait(NULL);
+	return 0;
+}
+
+/* --- epoll -------------------------------------------------------------- */
+
+static int raw_set(void)
+{
+	long ret = raw(SYS_epoll_create1, 0, 0, 0, 0, 0);
+
+	if (ret < 0)
+		errx(1, "epoll_create1: %ld", ret);
+	return (int)ret;
+}
+
+static void raw_ctl(int set, int op, int fd, uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.fd = fd };
+
+	if (raw(SYS_epoll_ctl, set, op, fd, (long)&e, 0))
+		errx(1, "epoll_ctl");
+}
+
+/* Others may come before it: an edge of room, as TCP is used again. */
+static void raw_wait(int set, int fd, uint32_t events)
+{
+	struct epoll_event e;
+	long n;
+
+	do {
+		n = raw(SYS_epoll_pwait, set, (long)&e, 1, LIMIT, 0);
+		if (n != 1 || e.data.fd != fd)
+			errx(1, "epoll_pwait: %ld", n);
+	} while (!(e.events & events));
+}
+
+static int epoll_late(uint32_t flags)
+{
+	int fd = moved(), set = raw_set();
+
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLIN | flags);
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	return finish(fd);
+}
+
+static int epoll_level(void)
+{
+	return epoll_late(0);
+}
+
+static int epoll_edge(void)
+{
+	int fd = moved(), set = raw_set();
+
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT | EPOLLET);
+	raw_wait(set, fd, EPOLLOUT);
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	return finish(fd);
+}
+
+static int epoll_once(void)
+{
+	return epoll_late(EPOLLONESHOT);
+}
+
+/* The bytes were there before anybody waited. */
+static int epoll_after(void)
+{
+	int fd = moved(), set = raw_set();
+	char buf[5];
+
+	tell(SEND);
+	told(SEND);
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLIN);
+	raw_wait(set, fd, EPOLLIN);
+	get(fd, buf, sizeof(buf));
+	tell(SEND);
+	return finish(fd);
+}
+
+/* It is in the set before it could have moved, but for EXS_UPGRADE=connect: then
+ * it may move, and comes back. */
+static int epoll_early(void)
+{
+	int fd = meet(), set = raw_set();
+	time_t end = time(NULL) + LIMIT / 1000;
+	char buf[BLOCK] = { 0 };
+
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLIN);
+	for (int i = 0;
+	     i < 100 || about(fd).exs_x_reason != EXS_X_REASON_UNSEEN_WAIT;
+	     i++) {
+		tell(ECHO);
+		put(fd, buf, sizeof(buf));
+		raw_wait(set, fd, EPOLLIN);
+		get(fd, buf, sizeof(buf));
+		told(ECHO);
+		if (time(NULL) > end)
+			errx(1, "it is not noticed");
+	}
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	return finish(fd);
+}
+
+/* A set that a parent made, and the number by which the connection is added is
+ * closed then. */
+static int epoll_inherited(void)
+{
+	int set = raw_set(), status, fd, also;
+	pid_t pid = fork();
+
+	if (pid) {
+		must(waitpid(pid, &status, 0) == pid, "waitpid");
+		return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+	}
+	fd = moved();
+	also = dup(fd);
+	raw_ctl(set, EPOLL_CTL_ADD, also, EPOLLIN);
+	close(also);
+	tell(SEND);
+	raw_wait(set, also, EPOLLIN);
+	return finish(fd);
+}
+
+/* An edge of room: the kernel tells one only after it refused. */
+static int epoll_room(void)
+{
+	int fd = moved(), set = raw_set();
+	static char buf[65536];
+	ssize_t n = 1;
+
+	must(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "fcntl");
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET);
+	raw_wait(set, fd, EPOLLOUT);
+	while (n > 0)
+		n = send(fd, buf, sizeof(buf), MSG_NOSIGNAL);
+	must(errno == EAGAIN, "send");
+	tell(TAKE);
+	raw_wait(set, fd, EPOLLOUT);
+	told(TAKE);
+	tell(LEAVE);
+	wait(NULL);
+	return 0;
+}
+
+/* --- threads asleep in the kernel --------------------------------------- */
+
+static int read_late(void)
+{
+	int fd = moved();
+	char buf[5] = "";
+
+	tell(SEND);
+	for (long n, done = 0; done < 5; done += n)
+		must((n = raw(SYS_read, fd, (long)buf + done, 5 - done, 0, 0)) >
+			     0,
+		     "read");
+	if (memcmp(buf, "event", 5) != 0)
+		errx(1, "other bytes came");
+	told(SEND);
+	tell(SEND);
+	return finish(fd);
+}
+
+static int poll_late(void)
+{
+	int fd = moved();
+	struct pollfd p[2] = { { .fd = -1, .events = POLLIN },
+			       { .fd = fd, .events = POLLIN } };
+
+	tell(SEND);
+	if (raw(SYS_ppoll, (long)p, 2, 0, 0, 0) != 1 ||
+	    !(p[1].revents & POLLIN))
+		errx(1, "ppoll");
+	return finish(fd);
+}
+
+static int select_late(void)
+{
+	int fd = moved();
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(fd, &set);
+	tell(SEND);
+	if (raw(SYS_pselect6, fd + 1, (long)&set, 0, 0, 0) != 1)
+		errx(1, "pselect6");
+	return finish(fd);
+}
+
+/* --- rings -------------------------------------------------------------- */
+
+#ifdef HAVE_URING
+static void ring_of(struct io_uring *ring, unsigned int flags)
+{
+	int ret = io_uring_queue_init(8, ring, flags);
+
+	if (ret == -ENOSYS || ret == -EPERM)
+		exit(SKIP);
+	if (ret)
+		errx(1, "io_uring_queue_init: %d", ret);
+}
+
+static int completed(struct io_uring *ring)
+{
+	struct __kernel_timespec t = { .tv_sec = LIMIT / 1000 };
+	struct io_uring_cqe *cqe;
+	int ret = io_uring_wait_cqe_timeout(ring, &cqe, &t);
+
+	if (ret)
+		errx(1, "no completion: %d", ret);
+	ret = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return ret;
+}
+
+static int ring_polls(unsigned int flags)
+{
+	int fd = moved();
+	struct io_uring ring;
+
+	ring_of(&ring, flags);
+	io_uring_prep_poll_add(io_uring_get_sqe(&ring), fd, POLLIN);
+	io_uring_submit(&ring);
+	tell(SEND);
+	if (!(completed(&ring) & POLLIN))
+		errx(1, "another event");
+	return finish(fd);
+}
+
+static int ring_poll(void)
+{
+	return ring_polls(0);
+}
+
+static int ring_sqpoll(void)
+{
+	return ring_polls(IORING_SETUP_SQPOLL);
+}
+
+static int ring_recv(void)
+{
+	int fd = moved();
+	struct io_uring ring;
+	char buf[5] = "";
+
+	ring_of(&ring, 0);
+	io_uring_prep_recv(io_uring_get_sqe(&ring), fd, buf, 5, MSG_WAITALL);
+	io_uring_submit(&ring);
+	tell(SEND);
+	if (completed(&ring) != 5 || memcmp(buf, "event", 5) != 0)
+		errx(1, "other bytes came");
+	told(SEND);
+	tell(SEND);
+	return finish(fd);
+}
+#else
+static int ring_poll(void)
+{
+	return SKIP;
+}
+#define ring_sqpoll ring_poll
+#define ring_recv   ring_poll
+#endif
+
+/* --- nobody waits ------------------------------------------------------- */
+
+/* It has a set of its own with something else in it, of which nothing comes for
+ * longer than it takes until a wait is searched for. */
+static int elsewhere(void)
+{
+	int fd = moved(), set = raw_set(), other[2];
+	struct epoll_event e;
+
+	must(pipe(other) == 0, "pipe");
+	raw_ctl(set, EPOLL_CTL_ADD, other[0], EPOLLIN);
+	tell(SEND);
+	if (raw(SYS_epoll_pwait, set, (long)&e, 1, 1500, 0))
+		errx(1, "epoll_pwait");
+	return finish(fd);
+}
+
+static const struct row {
+	const char *name;
+	int (*run)(void);
+} rows[] = {
+	{ "epoll_level", epoll_level }, { "epoll_edge", epoll_edge },
+	{ "epoll_once", epoll_once },	{ "epoll_after", epoll_after },
+	{ "epoll_early", epoll_early }, { "epoll_inherited", epoll_inherited },
+	{ "epoll_room", epoll_room },	{ "read_late", read_late },
+	{ "poll_late", poll_late },	{ "select_late", select_late },
+	{ "ring_poll", ring_poll },	{ "ring_sqpoll", ring_sqpoll },
+	{ "ring_recv", ring_recv },	{ "elsewhere", elsewhere },
+};
+
+int main(int argc, char **argv)
+{
+	const size_t n = sizeof(rows) / sizeof(rows[0]);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(2 * LIMIT / 1000);
+	for (size_t i = 0; argc == 2 && i < n; i++) {
+		if (strcmp(argv[1], "--list") == 0)
+			puts(rows[i].name);
+		else if (strcmp(argv[1], rows[i].name) == 0)
+			return rows[i].run();
+	}
+	return argc == 2 && strcmp(argv[1], "--list") == 0 ? 0 : 2;
+}
