@@ -171,15 +171,18 @@ static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
 		op, exi_parts_take(op, msg->exs_msg_iov, msg->exs_msg_iovlen));
 }
 
+static const struct exi_parts_put put = { exi_flow_send, exi_flow_sendv };
+static const struct exi_parts_get get = { exi_flow_recv, exi_flow_recvv };
+
 /* Of no bytes at all a receive says what one of a single buffer does. */
 static ssize_t move_parts(const struct exi_op *op, int s, int flags,
 			  const struct iovec *v)
 {
 	if (exi_op_dir(op) == EXI_TX)
-		return exi_parts_send(exi_flow_send, s, v, op->n_parts, flags);
+		return exi_parts_send(&put, s, v, op->n_parts, flags);
 	if (!op->len)
 		return exi_flow_recv(s, NULL, 0, flags);
-	return exi_parts_recv(exi_flow_recv, s, v, op->n_parts, flags);
+	return exi_parts_recv(&get, s, v, op->n_parts, flags);
 }
 
 /* The operation has its parts. */

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,6 +27,7 @@
 #include "core/log.h"
 #include "core/packet.h"
 #include "core/parts.h"
+#include "core/pieces.h"
 #include "core/place.h"
 #include "core/queue.h"
 #include "core/ready.h"
@@ -297,25 +299,38 @@ static ssize_t try_send_ring(struct exi_sock *sk, struct exi_half *h,
 	return send_ring(sk, h, buf, len);
 }
 
-static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
-			    const void *buf, size_t len, int flags)
+/* 0: TCP takes what comes next, or, where the mode is EXI_MODE_RING now, the
+ * fabric. -errno. */
+static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 {
-	ssize_t n = send_refused(sk, h);
+	int ret = send_refused(sk, h);
 
-	if (n)
-		return n;
+	if (ret)
+		return ret;
 	if (h->mode == EXI_MODE_DRAIN) {
-		n = exi_flow_drain_locked(sk);
-		if (n)
-			return n;
+		ret = exi_flow_drain_locked(sk);
+		if (ret)
+			return ret;
 	}
 	if (sk->posted[EXI_TX])
 		return -EAGAIN;
 	if (!(flags & (MSG_OOB | MSG_MORE)) && exi_switch_wanted(sk->sh) &&
 	    exi_switch_up_locked(sk) == 0)
-		return try_send_ring(sk, h, buf, len);
+		return 0;
 	if (flags & MSG_OOB)
 		h->urgent = 1;
+	return 0;
+}
+
+static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
+			    const void *buf, size_t len, int flags)
+{
+	ssize_t n = before_tcp(sk, h, flags);
+
+	if (n)
+		return n;
+	if (h->mode == EXI_MODE_RING)
+		return try_send_ring(sk, h, buf, len);
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
 	if (n > 0)
 		account(h, n, false);
@@ -338,6 +353,57 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return try_send_ring(sk, h, buf, len);
 	return try_send_tcp(sk, h, buf, len, flags);
+}
+
+/* Several pieces for the fabric, which takes one buffer: what other threads
+ * send does not come between those of a short call. */
+static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_pieces *p)
+{
+	struct exi_pieces rest = *p;
+	size_t len, n = 0;
+	ssize_t ret;
+	char *buf;
+	void *from;
+
+	len = exi_pieces_next(&rest, &from);
+	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
+	if (!buf)
+		return try_send_ring(sk, h, from, len);
+	for (; len; len = exi_pieces_next(&rest, &from)) {
+		memcpy(buf + n, from, len);
+		n += len;
+		exi_pieces_moved(&rest, len);
+	}
+	ret = try_send_ring(sk, h, buf, n);
+	free(buf);
+	return ret;
+}
+
+/* The same of several pieces. */
+static ssize_t try_send_pieces(struct exi_sock *sk, struct exi_half *h,
+			       struct exi_pieces *p, int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	void *from;
+	ssize_t ret;
+	size_t n, len = exi_pieces_next(p, &from);
+
+	if (p->n <= 1)
+		return exi_flow_try_send(sk, h, from, len, flags);
+	if (nowhere(sk, h))
+		return -EREMOTE;
+	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp(sk, h, flags);
+	if (ret)
+		return ret;
+	if (h->mode == EXI_MODE_RING)
+		return try_gathered(sk, h, p);
+	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
+	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
+	if (ret > 0)
+		account(h, ret, false);
+	return ret;
 }
 
 /* --- receiving ---------------------------------------------------------- */
@@ -494,12 +560,31 @@ static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
 	return (ssize_t)n + (more > 0 ? more : 0);
 }
 
-/* -ESTALE: the link must be read before the end can be told. */
-static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
-			    size_t len, int flags)
+/* At most `most` bytes, by one call of the kernel. */
+static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
+		       int flags)
 {
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	size_t n;
+	void *buf;
+
+	n = exi_pieces_next(p, &buf);
+	if (exi_likely(p->n <= 1))
+		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
+					  flags);
+	exi_pieces_cut(p, most, room, &v, &n);
+	return sk->tcp->ops->recvv(sk->tcp, v, n, flags);
+}
+
+/* -ESTALE: the link must be read before the end can be told. */
+static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_pieces *p, int flags)
+{
+	void *buf;
+	size_t piece = exi_pieces_next(p, &buf);
+	size_t len = p->left, want = len;
 	ssize_t n = (ssize_t)len;
-	size_t want = len;
 
 	if (h->broken)
 		return tell_broken(sk, h);
@@ -515,12 +600,10 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 	    h->mode == EXI_MODE_BACK && len)
 		n = exi_resume_look_locked(sk, len);
 	if (n == -ENODATA)
-		return try_recv_ring(sk, h, buf, len, flags);
+		return try_recv_ring(sk, h, buf, piece, flags);
 	if (n >= 0)
-		n = sk->tcp->ops->recv(sk->tcp, buf,
-				       h->mode == EXI_MODE_BACK ? (size_t)n
-								: len,
-				       flags & ~MSG_WAITALL);
+		n = get_tcp(sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
+			    flags & ~MSG_WAITALL);
 	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
 		return peek_on(sk, h, buf, (size_t)n, want);
 	if (n > 0)
@@ -528,7 +611,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
 		exi_switch_left_locked(sk);
 		if (h->mode == EXI_MODE_RING)
-			return try_recv_ring(sk, h, buf, len, flags);
+			return try_recv_ring(sk, h, buf, piece, flags);
 	}
 	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
 		return n;
@@ -545,7 +628,7 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return -ESTALE;
 	}
 	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {
-		n = back_to_ring(sk, h, buf, len, flags, n);
+		n = back_to_ring(sk, h, buf, piece, flags, n);
 		if (h->mode == EXI_MODE_RING)
 			return n;
 	}
@@ -555,29 +638,52 @@ static ssize_t try_recv_tcp(struct exi_sock *sk, struct exi_half *h, void *buf,
 	return n;
 }
 
-ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
-			  size_t len, int flags)
+/* The last bytes of TCP were read: what follows is in the ring. */
+static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
+			   struct exi_pieces p, ssize_t n, int flags)
+{
+	ssize_t more;
+	size_t len;
+	void *buf;
+
+	exi_pieces_moved(&p, (size_t)n);
+	len = exi_pieces_next(&p, &buf);
+	more = try_recv_ring(sk, h, buf, len, flags);
+	if (more > 0)
+		n += more;
+	else if (more < 0 && more != -EAGAIN)
+		h->err = (int)-more;
+	return n;
+}
+
+static ssize_t try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+			       struct exi_pieces *p, int flags)
 {
 	ssize_t n;
 
 	if (nowhere(sk, h))
 		return -EREMOTE;
-	if (exi_likely(h->mode == EXI_MODE_RING))
-		return try_recv_ring(sk, h, buf, len, flags);
-	flags &= ~EXI_MSG_POLLED;
-	n = try_recv_tcp(sk, h, buf, len, flags);
-	/* The last bytes of TCP: what follows is in the ring. */
-	if (n > 0 && n < (ssize_t)len && h->mode == EXI_MODE_RING && sk->fab &&
-	    !error_waits_locked(sk, EXI_RX)) {
-		ssize_t more = try_recv_ring(sk, h, (char *)buf + n,
-					     len - (size_t)n, flags);
+	if (exi_likely(h->mode == EXI_MODE_RING)) {
+		void *buf;
+		size_t len = exi_pieces_next(p, &buf);
 
-		if (more > 0)
-			n += more;
-		else if (more < 0 && more != -EAGAIN)
-			h->err = (int)-more;
+		return try_recv_ring(sk, h, buf, len, flags);
 	}
+	flags &= ~EXI_MSG_POLLED;
+	n = try_recv_tcp(sk, h, p, flags);
+	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
+	    sk->fab && !error_waits_locked(sk, EXI_RX))
+		n = recv_behind(sk, h, *p, n, flags);
 	return n;
+}
+
+ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
+			  size_t len, int flags)
+{
+	struct iovec v = { .iov_base = buf, .iov_len = len };
+	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
+
+	return try_recv_pieces(sk, h, &p, flags);
 }
 
 /* Under the direction's lock; read without it as a hint. */
@@ -883,6 +989,47 @@ static struct exi_op *to_move(struct exi_sock *sk, enum exi_dir dir)
 		       : exi_place_first(sk, dir);
 }
 
+/* What comes next of an operation on several pieces and lies in memory. */
+static void pieces_of(const struct exi_op *op,
+		      struct iovec room[EXI_PIECES_COPIED],
+		      struct exi_pieces *ret)
+{
+	size_t n = 0, i;
+
+	*ret = (struct exi_pieces){ .v = room, .left = op->run };
+	room[n++] = (struct iovec){ .iov_base = op->buf, .iov_len = op->run };
+	for (i = op->next; i < op->n_parts && n < EXI_PIECES_COPIED; i++) {
+		const struct exi_part *p = &op->parts[i];
+
+		if (p->fd >= 0)
+			break;
+		room[n++] = (struct iovec){ .iov_base = p->base,
+					    .iov_len = p->len };
+		ret->left += p->len;
+	}
+	ret->n = n;
+}
+
+/* One attempt for such an operation. *want: how many bytes it was for. */
+static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
+						   enum exi_dir dir,
+						   const struct exi_op *op,
+						   int flags, size_t *want)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_pieces p;
+
+	pieces_of(op, room, &p);
+	*want = p.left;
+	if (dir == EXI_RX)
+		return try_recv_pieces(sk, h, &p, flags);
+	flags &= ~EXS_SHUT_WR;
+	if (op->done + p.left < op->len && p.left < SHORT_RUN)
+		flags |= MSG_MORE;
+	return try_send_pieces(sk, h, &p, flags);
+}
+
 /* Nothing more of it moves: n is why. */
 static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		       ssize_t n)
@@ -1131,7 +1278,10 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 				finish_in_turn(sk, dir, op);
 			if (n >= 0)
 				continue;
-		} else if (op && dir == EXI_RX)
+		} else if (op && op->next < op->n_parts &&
+			   h->mode != EXI_MODE_RING)
+			n = try_parts(sk, dir, op, op->flags | flags, &want);
+		else if (op && dir == EXI_RX)
 			n = exi_flow_try_recv(sk, h, op->buf, want,
 					      op->flags | flags);
 		else if (op && !send_together(sk, h, &n))
@@ -2104,49 +2254,145 @@ static ssize_t send_failed(ssize_t n, int flags)
 	return n;
 }
 
+/* A thread asleep in the kernel's own call costs nothing more than without
+ * the library; the direction is not switched while one is there. */
+struct bare {
+	struct exi_half *h;
+	bool counts; /* what came */
+	ssize_t n;
+	bool go;
+};
+
+static void bare_ends(void *arg)
+{
+	struct bare *b = arg;
+	struct exi_half *h = b->h;
+
+	exi_lock(&h->lock);
+	if (h->bare) /* or the socket is gone, and this is another's */
+		h->bare--;
+	if (b->n > 0 && b->counts)
+		account(h, b->n, false);
+	else if (b->n == 0 && b->counts)
+		h->fin = 1;
+	b->go = h->bare == 0;
+	exi_unlock(&h->lock);
+}
+
+/* A call that waits in the kernel for all of its bytes is given so many at most:
+ * a fabric may be met meanwhile. */
+#define BARE_MAX ((size_t)1 << 20)
+
+/* The kernel's own call does all that this one is to do, its waits and their ends
+ * included. The lock is held. */
+static bool kernel_sends(struct exi_sock *sk, struct exi_half *h, int flags)
+{
+	return h->mode == EXI_MODE_TCP && !(flags & MSG_OOB) &&
+	       !sk->posted[EXI_TX] && !exi_switch_wanted(sk->sh) &&
+	       !__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&
+	       !atomic_load(&h->broken) && !h->err && !sk->sh->half[EXI_RX].err;
+}
+
+/* *ret_len: the bytes that the kernel was given; with fewer moved the call is
+ * over. The lock is held, and let go. */
+static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
+			 struct exi_pieces *p, int flags, size_t *ret_len)
+{
+	struct bare b = { .h = h, .counts = p->left > 0, .n = -ECANCELED };
+	struct iovec room[EXI_PIECES_COPIED];
+	struct msghdr m = { 0 };
+	struct exi_rest ends;
+	void *buf;
+	size_t len = exi_pieces_next(p, &buf);
+	int err = sk->tcp->ops->error(sk->tcp);
+
+	if (err) {
+		exi_half_unlock(h);
+		*ret_len = 1;
+		return -err;
+	}
+	if (p->n > 1)
+		len = exi_pieces_cut(p, BARE_MAX, room,
+				     (const struct iovec **)&m.msg_iov,
+				     &m.msg_iovlen);
+	else if (len > BARE_MAX)
+		len = BARE_MAX;
+	*ret_len = len;
+	h->bare++;
+	exi_unlock(&h->lock);
+	exi_rest_begin(&ends, bare_ends, &b);
+	exi_cancel_rest();
+	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
+			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
+	if (b.n < 0)
+		b.n = -errno;
+	exi_cancel_rested();
+	exi_rest_over(&ends, true);
+	return b.n;
+}
+
 /* The long way of a send that did so much. */
 static __attribute__((noinline)) ssize_t
-send_on(struct exi_sock *sk, int fd, const void *buf, size_t len, int flags,
+send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 	struct exi_region *region, size_t done)
 {
+	const char *tried = NULL; /* a piece to be taken from where it lies */
 	struct exi_flow_patience p = { 0 };
 	struct exi_shared *sh;
-	bool whole = false;
 	ssize_t n;
 
 	for (;;) {
+		struct exi_half *h;
+		size_t len, moved = 0;
+		void *buf;
+
 		if (!exi_flow_lock_half(sk, fd, EXI_TX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
+		h = &sh->half[EXI_TX];
+		len = exi_pieces_next(from, &buf);
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
-			exi_half_unlock(&sh->half[EXI_TX]);
-			n = in_turn(fd, EXS_EVT_SEND,
-				    (char *)(uintptr_t)buf + done, len - done,
-				    flags);
-			break;
+			exi_half_unlock(h);
+			n = in_turn(fd, EXS_EVT_SEND, buf, len, flags);
+			if (n < (ssize_t)len || from->left == len)
+				break;
+			done += len;
+			exi_pieces_moved(from, len);
+			continue;
 		}
-		if (exi_unlikely(sk->fab && sk->fab->pops) && !whole &&
-		    may_go_whole(sk, fd, len - done, flags)) {
-			exi_half_unlock(&sh->half[EXI_TX]);
-			whole = true; /* tried */
-			n = send_whole(sk, fd, (const char *)buf + done,
-				       len - done, flags, region, &done);
-			if (n || done == len)
+		if (exi_unlikely(sk->fab && sk->fab->pops) &&
+		    tried != (char *)buf - from->at &&
+		    may_go_whole(sk, fd, len, flags)) {
+			exi_half_unlock(h);
+			tried = (char *)buf - from->at;
+			n = send_whole(sk, fd, buf, len, flags, region, &moved);
+			done += moved;
+			exi_pieces_moved(from, moved);
+			if (n || !from->left)
 				break;
 			continue;
 		}
 		if (exi_unlikely(done) && error_waits_locked(sk, EXI_TX)) {
-			exi_half_unlock(&sh->half[EXI_TX]);
+			exi_half_unlock(h);
 			return (ssize_t)done;
 		}
-		n = exi_flow_try_send(sk, &sh->half[EXI_TX],
-				      (const char *)buf + done, len - done,
-				      flags);
+		if (kernel_sends(sk, h, flags)) {
+			n = bare_send(sk, h, fd, from, flags, &len);
+			if (n > 0)
+				exi_pieces_moved(from, (size_t)n);
+			if (n < (ssize_t)len || !from->left)
+				break; /* it has waited */
+			done += len;
+			exi_flow_before_send(sk, fd, from->left);
+			continue;
+		}
+		n = try_send_pieces(sk, h, from, flags);
 		if (n == -EAGAIN)
 			exi_flow_look_locked(sk, EXI_TX, flags, &p);
-		exi_half_unlock(&sh->half[EXI_TX]);
+		exi_half_unlock(h);
 		if (n >= 0) {
 			done += (size_t)n;
-			if (exi_likely(done == len))
+			exi_pieces_moved(from, (size_t)n);
+			if (exi_likely(!from->left))
 				return (ssize_t)done;
 			exi_flow_before_send(sk, fd, 1);
 			continue;
@@ -2166,6 +2412,30 @@ send_on(struct exi_sock *sk, int fd, const void *buf, size_t len, int flags,
 	return done ? (ssize_t)done : send_failed(n, flags);
 }
 
+static ssize_t send_rest(struct exi_sock *sk, int fd, const void *buf,
+			 size_t len, int flags, struct exi_region *region,
+			 size_t done)
+{
+	struct iovec v = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	struct exi_pieces p = {
+		.v = &v, .n = 1, .at = done, .left = len - done
+	};
+
+	return send_on(sk, fd, &p, flags, region, done);
+}
+
+static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
+{
+	int ret = exi_unlikely(flags & MSG_OOB) ? before_urgent(sk, fd) : 0;
+
+	if (ret)
+		return ret;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	exi_flow_before_send(sk, fd, len);
+	return 0;
+}
+
 ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			   struct exi_region *region)
 {
@@ -2183,23 +2453,36 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		exi_half_unlock(&sh->half[EXI_TX]);
 		if (exi_likely(n == (ssize_t)len))
 			return n;
-		return n < 0 && n != -EAGAIN
-			       ? send_failed(n, flags)
-			       : send_on(sk, fd, buf, len, flags, region,
-					 n > 0 ? (size_t)n : 0);
+		if (n < 0 && n != -EAGAIN)
+			return send_failed(n, flags);
+		return send_rest(sk, fd, buf, len, flags, region,
+				 n > 0 ? (size_t)n : 0);
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_SEND, fd, (void *)(uintptr_t)buf,
 				   len, flags);
-	if (exi_unlikely(flags & MSG_OOB)) {
-		ret = before_urgent(sk, fd);
-		if (ret)
-			return ret;
-	}
-	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
-	exi_flow_before_send(sk, fd, len);
-	return send_on(sk, fd, buf, len, flags, region, 0);
+	ret = before_long_way(sk, fd, len, flags);
+	return ret ? ret : send_rest(sk, fd, buf, len, flags, region, 0);
+}
+
+ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
+	struct exi_sock *sk;
+	int ret = look_up(fd, &sk);
+
+	if (!ret)
+		ret = sk->framed ? -EBADF
+				 : before_long_way(sk, fd, bytes, flags);
+	return ret ? ret : send_on(sk, fd, &p, flags, NULL, 0);
+}
+
+bool exi_flow_on_tcp(int fd, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && exi_sock_shared(sk)->half[dir].mode != EXI_MODE_RING;
 }
 
 ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
@@ -2302,45 +2585,31 @@ static void keep_error(struct exi_sock *sk, int fd, enum exi_dir dir, int err)
 	exi_half_unlock(&sh->half[dir]);
 }
 
-/* A thread asleep in the kernel's own recv costs nothing more than without
- * the library; nothing is switched while one is there. */
-struct bare {
-	struct exi_half *h;
-	bool counts; /* what came */
-	ssize_t n;
-	bool go;
-};
-
-static void bare_ends(void *arg)
-{
-	struct bare *b = arg;
-	struct exi_half *h = b->h;
-
-	exi_lock(&h->lock);
-	if (h->bare) /* or the socket is gone, and this is another's */
-		h->bare--;
-	if (b->n > 0 && b->counts)
-		account(h, b->n, false);
-	else if (b->n == 0 && b->counts)
-		h->fin = 1;
-	b->go = h->bare == 0;
-	exi_unlock(&h->lock);
-}
-
 static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
-			 void *buf, size_t len, int flags)
+			 struct exi_pieces *p, int flags, size_t *ret_len)
 {
 	struct bare b = { .h = h,
-			  .counts = len && !(flags & (MSG_PEEK | MSG_OOB)),
+			  .counts = p->left && !(flags & (MSG_PEEK | MSG_OOB)),
 			  .n = -ECANCELED };
+	struct iovec room[EXI_PIECES_COPIED];
+	bool all = (flags & (MSG_PEEK | MSG_WAITALL)) == MSG_WAITALL;
+	struct msghdr m = { 0 };
 	struct exi_rest ends;
+	void *buf;
+	size_t len = exi_pieces_next(p, &buf);
 
+	if (p->n > 1)
+		len = exi_pieces_cut(p, all ? BARE_MAX : SSIZE_MAX, room,
+				     (const struct iovec **)&m.msg_iov,
+				     &m.msg_iovlen);
+	else if (all && len > BARE_MAX)
+		len = BARE_MAX;
+	*ret_len = len;
 	h->bare++;
 	exi_unlock(&h->lock);
 	exi_rest_begin(&ends, bare_ends, &b);
 	exi_cancel_rest();
-	b.n = recv(fd, buf, len,
-		   flags & MSG_PEEK ? flags : flags & ~MSG_WAITALL);
+	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
 	if (b.n < 0)
 		b.n = -errno;
 	exi_cancel_rested();
@@ -2399,11 +2668,13 @@ static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 
 /* The long way of a receive that did so much. A look may have begun. */
 static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
-						 void *buf, size_t len,
+						 struct exi_pieces *to,
 						 int flags, size_t done,
 						 const struct exi_look *look)
 {
+	const struct exi_pieces all = *to; /* of a peek, which begins anew */
 	struct exi_flow_patience p = { 0 };
+	size_t whole = to->left + done;
 	struct exi_shared *sh;
 	ssize_t n;
 
@@ -2413,19 +2684,25 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 		exi_flow_be_patient(sk, fd, EXI_RX, flags, &p, 0);
 	}
 	for (;;) {
-		bool bare = false;
+		size_t len = SIZE_MAX; /* the kernel was given */
 		struct exi_half *h;
 
 		if (!exi_flow_lock_half(sk, fd, EXI_RX, &p, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_RX];
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
+			void *buf;
+
+			len = exi_pieces_next(to, &buf);
 			exi_half_unlock(h);
-			n = in_turn(fd, EXS_EVT_RECV, (char *)buf + done,
-				    len - done, flags);
+			n = in_turn(fd, EXS_EVT_RECV, buf, len, flags);
 			if (n > 0)
 				done += (size_t)n;
-			break;
+			if (n < (ssize_t)len || to->left == len)
+				break;
+			exi_pieces_moved(to, len);
+			flags |= flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+			continue;
 		}
 		if (done && ((h->mode != EXI_MODE_RING && at_mark(fd)) ||
 			     error_waits_locked(sk, EXI_RX))) {
@@ -2435,12 +2712,9 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 		}
 		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
 		    !h->err && !h->broken) {
-			bare = true;
-			n = bare_recv(sk, h, fd, (char *)buf + done, len - done,
-				      flags);
+			n = bare_recv(sk, h, fd, to, flags, &len);
 		} else {
-			n = exi_flow_try_recv(sk, h, (char *)buf + done,
-					      len - done, flags);
+			n = try_recv_pieces(sk, h, to, flags);
 			if (n == -EAGAIN)
 				exi_flow_look_locked(sk, EXI_RX, flags, &p);
 			exi_half_unlock(h);
@@ -2460,24 +2734,60 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 					continue;
 			}
 		}
-		if (n > 0)
-			done += (size_t)n;
-		if (n <= 0 || exi_likely(done >= enough(sh, len, flags)))
+		if (n <= 0)
 			break;
-		if (bare && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL)
-			break; /* the kernel has waited for enough */
+		done += (size_t)n;
+		exi_pieces_moved(to, (size_t)n);
+		if (exi_likely(done >= enough(sh, whole, flags))) {
+			/* What lies there goes on into the next piece. */
+			if (exi_likely(!to->left || to->at || len != SIZE_MAX))
+				break;
+			flags |= MSG_DONTWAIT;
+			continue;
+		}
+		if (len != SIZE_MAX) {
+			if ((size_t)n < len || (flags & MSG_PEEK))
+				break; /* the kernel has waited for enough */
+			exi_flow_after_recv(sk, fd);
+		}
 		if (!(flags & MSG_PEEK) || peek_offset(fd) >= 0)
 			continue;
 		if (look_for_more(sk, fd, done, flags, &p))
 			break;
 		done = 0;
+		*to = all;
 	}
 	if (done && n < 0)
 		keep_error(sk, fd, EXI_RX, (int)-n);
-	if (exi_unlikely(n == 0 && len))
+	if (exi_unlikely(n == 0 && whole))
 		exi_link_ended(sk, fd);
 	exi_flow_after_recv(sk, fd);
 	return done ? (ssize_t)done : n;
+}
+
+ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
+	struct exi_sock *sk;
+	int ret = look_up(fd, &sk);
+
+	if (ret || sk->framed)
+		return ret ? ret : -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	return recv_on(sk, fd, &p, flags, 0, NULL);
+}
+
+static ssize_t recv_rest(struct exi_sock *sk, int fd, void *buf, size_t len,
+			 int flags, size_t done, const struct exi_look *look)
+{
+	struct iovec v = { .iov_base = buf, .iov_len = len };
+	struct exi_pieces p = {
+		.v = &v, .n = 1, .at = done, .left = len - done
+	};
+
+	return recv_on(sk, fd, &p, flags, done, look);
 }
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
@@ -2508,19 +2818,19 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))
 			return n;
 		if (n > 0)
-			return recv_on(sk, fd, buf, len, flags, (size_t)n,
-				       NULL);
+			return recv_rest(sk, fd, buf, len, flags, (size_t)n,
+					 NULL);
 		if (n == 0 && len)
 			exi_link_ended(sk, fd);
 		/* Who could wait last spins before it asks whether it may. */
 		if (n != -EAGAIN || (!look.on && !may_wait(sk, flags) &&
 				     exi_flow_nonblocking(sk, fd, flags)))
 			return n;
-		return recv_on(sk, fd, buf, len, flags, 0, &look);
+		return recv_rest(sk, fd, buf, len, flags, 0, &look);
 	}
 	if (exi_unlikely(sk->framed))
 		return one_message(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
-	return recv_on(sk, fd, buf, len, flags, 0, NULL);
+	return recv_rest(sk, fd, buf, len, flags, 0, NULL);
 }

@@ -12,6 +12,16 @@ EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
 ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			   struct exi_region *region);
 EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+/* The same of n pieces of so many bytes in all, not none, on a stream: while it is
+ * on TCP by one call of the kernel. A receive puts into the pieces behind the
+ * first what is there. */
+EXI_SHIM ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n,
+				size_t bytes, int flags);
+EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
+				size_t bytes, int flags);
+/* They are worth it: the direction is not on a fabric, as far as can be seen
+ * without its lock. */
+EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
 
 /* The same of one message, on a socket of messages: the operation, on the
  * caller's stack, has its buffer or parts, and flags; it gets event_flags. */

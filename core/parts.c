@@ -166,6 +166,11 @@ void exi_parts_release(struct exi_op *op)
 void exi_parts_moved(struct exi_op *op, size_t n)
 {
 	op->done += n;
+	while (exi_unlikely(n > op->run)) {
+		n -= op->run;
+		op->run = 0;
+		advance(op);
+	}
 	op->run -= n;
 	if (n)
 		op->buf = (char *)op->buf + n;
@@ -211,8 +216,9 @@ static ssize_t put_gathered(exi_send_one *put, int fd, const struct iovec *v,
 	return ret;
 }
 
-static ssize_t put_each(exi_send_one *put, int fd, const struct iovec *v,
-			size_t n, int flags)
+static ssize_t put_each(const struct exi_parts_put *put, int fd,
+			const struct iovec *v, size_t n, size_t bytes,
+			int flags)
 {
 	ssize_t done = 0;
 
@@ -223,7 +229,12 @@ static ssize_t put_each(exi_send_one *put, int fd, const struct iovec *v,
 			continue;
 		if (done && exi_flow_error_waits(fd, EXI_TX))
 			break;
-		ret = put(fd, v[i].iov_base, v[i].iov_len, flags);
+		if (exi_flow_on_tcp(fd, EXI_TX)) {
+			ret = put->all(fd, v + i, n - i, bytes - (size_t)done,
+				       flags);
+			return ret > 0 || !done ? done + ret : done;
+		}
+		ret = put->one(fd, v[i].iov_base, v[i].iov_len, flags);
 		if (ret > 0)
 			done += ret;
 		if (ret != (ssize_t)v[i].iov_len)
@@ -232,18 +243,20 @@ static ssize_t put_each(exi_send_one *put, int fd, const struct iovec *v,
 	return done;
 }
 
-ssize_t exi_parts_send(exi_send_one *put, int fd, const struct iovec *v,
-		       size_t n, int flags)
+ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
+		       const struct iovec *v, size_t n, int flags)
 {
 	ssize_t bytes = exi_parts_total(v, n);
 
 	if (bytes < 0)
 		return bytes;
 	if (n == 1)
-		return put(fd, v[0].iov_base, v[0].iov_len, flags);
-	return bytes <= (ssize_t)EXI_PARTS_GATHER || exi_packet_is(fd)
-		       ? put_gathered(put, fd, v, n, (size_t)bytes, flags)
-		       : put_each(put, fd, v, n, flags);
+		return put->one(fd, v[0].iov_base, v[0].iov_len, flags);
+	if (bytes && !exi_packet_is(fd) && exi_flow_on_tcp(fd, EXI_TX))
+		return put->all(fd, v, n, (size_t)bytes, flags);
+	if (bytes <= (ssize_t)EXI_PARTS_GATHER || exi_packet_is(fd))
+		return put_gathered(put->one, fd, v, n, (size_t)bytes, flags);
+	return put_each(put, fd, v, n, (size_t)bytes, flags);
 }
 
 /* One look, or the second piece would be the first again; and one message. */
@@ -269,17 +282,17 @@ static ssize_t get_at_once(exi_recv_one *get, int fd, const struct iovec *v,
 }
 
 /* The first wait is the call's; what lies there goes on into the next. */
-ssize_t exi_parts_recv(exi_recv_one *get, int fd, const struct iovec *v,
-		       size_t n, int flags)
+ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
+		       const struct iovec *v, size_t n, int flags)
 {
 	ssize_t bytes = exi_parts_total(v, n), done = 0;
 
 	if (bytes < 0)
 		return bytes;
 	if (n > 1 && exi_packet_is(fd))
-		return get_at_once(get, fd, v, n, (size_t)bytes, flags);
+		return get_at_once(get->one, fd, v, n, (size_t)bytes, flags);
 	if ((flags & MSG_PEEK) && n > 1)
-		return get_at_once(get, fd, v, n,
+		return get_at_once(get->one, fd, v, n,
 				   bytes < (ssize_t)EXI_PARTS_GATHER
 					   ? (size_t)bytes
 					   : EXI_PARTS_GATHER,
@@ -291,7 +304,12 @@ ssize_t exi_parts_recv(exi_recv_one *get, int fd, const struct iovec *v,
 			continue;
 		if (done && exi_flow_error_waits(fd, EXI_RX))
 			break;
-		ret = get(fd, v[i].iov_base, v[i].iov_len, flags);
+		if (n - i > 1 && exi_flow_on_tcp(fd, EXI_RX)) {
+			ret = get->all(fd, v + i, n - i, (size_t)(bytes - done),
+				       flags);
+			return ret > 0 || !done ? done + ret : done;
+		}
+		ret = get->one(fd, v[i].iov_base, v[i].iov_len, flags);
 		if (ret > 0)
 			done += ret;
 		if (ret != (ssize_t)v[i].iov_len)

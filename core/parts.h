@@ -19,7 +19,7 @@ int exi_parts_take_files(struct exi_op *op, const exs_xferfile_t *xf, int n);
 /* May be called again. */
 void exi_parts_release(struct exi_op *op);
 
-/* n of the bytes that came next were moved. */
+/* n of the bytes that came next were moved: of those in memory. */
 void exi_parts_moved(struct exi_op *op, size_t n);
 
 /* What comes next is to be read from a file first: exi_parts_read(), which gives
@@ -30,15 +30,26 @@ static inline bool exi_parts_wants(const struct exi_op *op)
 }
 int exi_parts_read(struct exi_op *op);
 
-/* Synchronous calls on several pieces, by a call for one, which is given
- * MSG_DONTWAIT where more is taken only if it is there. What fits a buffer of
- * moderate size is sent as one, so that it stays together. */
+/* Synchronous calls on several pieces: while the direction is on TCP by `all`, a
+ * call for several, as exi_flow_sendv(); else by `one`, a call for one, which is
+ * given MSG_DONTWAIT where more is taken only if it is there. What fits a buffer
+ * of moderate size is sent as one, so that it stays together. */
 #define EXI_PARTS_GATHER (256u << 10)
 typedef ssize_t exi_send_one(int fd, const void *buf, size_t len, int flags);
 typedef ssize_t exi_recv_one(int fd, void *buf, size_t len, int flags);
-EXI_SHIM ssize_t exi_parts_send(exi_send_one *put, int fd,
+typedef ssize_t exi_move_all(int fd, const struct iovec *v, size_t n,
+			     size_t bytes, int flags);
+struct exi_parts_put {
+	exi_send_one *one;
+	exi_move_all *all;
+};
+struct exi_parts_get {
+	exi_recv_one *one;
+	exi_move_all *all;
+};
+EXI_SHIM ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 				const struct iovec *v, size_t n, int flags);
-EXI_SHIM ssize_t exi_parts_recv(exi_recv_one *get, int fd,
+EXI_SHIM ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
 				const struct iovec *v, size_t n, int flags);
 /* n bytes of a file from `at` on, through one buffer. How many went, fewer where
  * the file ends or the call would wait; -errno. */

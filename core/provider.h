@@ -44,6 +44,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #define EXI_PROVIDER_ABI 3
 
@@ -192,6 +193,13 @@ struct exi_conn_ops {
 	 * and will again before it waits: what that has not seen need not be
 	 * looked for. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
+	/* TCP's: send and recv of several pieces by one call of the kernel, and
+	 * the error that the next call of them would return first, once; 0. */
+	ssize_t (*sendv)(struct exi_conn *c, const struct iovec *v, size_t n,
+			 int flags);
+	ssize_t (*recvv)(struct exi_conn *c, const struct iovec *v, size_t n,
+			 int flags);
+	int (*error)(struct exi_conn *c);
 	/* Says the end of the stream after what was sent. -EAGAIN never: room
 	 * for it is kept. */
 	int (*end)(struct exi_conn *c);

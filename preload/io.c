@@ -23,6 +23,7 @@
 #include "core/flow.h"
 #include "core/latent.h"
 #include "core/parts.h"
+#include "core/pieces.h"
 #include "core/ready.h"
 #include "preload/shim.h"
 
@@ -93,6 +94,42 @@ latent_put_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
 	return true;
 }
 
+/* Bytes of a message that is nothing but bytes; 0. */
+static size_t plain_message(const struct msghdr *m, int flags)
+{
+	ssize_t total = m && !m->msg_name && !m->msg_controllen && !flags
+				? exi_parts_total(m->msg_iov, m->msg_iovlen)
+				: 0;
+
+	return total > 0 ? (size_t)total : 0;
+}
+
+static __attribute__((noinline)) bool
+latent_get_message(int fd, struct msghdr *m, int flags, ssize_t *ret)
+{
+	size_t total = plain_message(m, flags & ~MSG_DONTWAIT);
+	struct exi_latent_call c;
+
+	if (!total || !exi_latent_enter(&c, fd, EXI_RX, total))
+		return false;
+	*ret = native.recvmsg(fd, m, flags);
+	exi_latent_leave(&c, *ret);
+	return was_done(fd, *ret);
+}
+
+static __attribute__((noinline)) bool
+latent_put_message(int fd, const struct msghdr *m, int flags, ssize_t *ret)
+{
+	size_t total = plain_message(m, flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL));
+	struct exi_latent_call c;
+
+	if (!total || !exi_latent_enter(&c, fd, EXI_TX, total))
+		return false;
+	*ret = native.sendmsg(fd, m, flags);
+	exi_latent_leave(&c, *ret);
+	return was_done(fd, *ret);
+}
+
 static __attribute__((noinline)) bool
 latent_put_file(int fd, int from, off_t *offset, size_t n, ssize_t *ret)
 {
@@ -124,40 +161,67 @@ static bool left_us(const struct exi_sock *sk, int fd, uint64_t cookie)
 	return cookie && !exi_sock_find(fd) && exi_sock_cookie(fd) == cookie;
 }
 
-/* What is left of a call that did so much, or -EBADF. */
-static __attribute__((noinline)) ssize_t put_rest(const struct exi_sock *sk,
-						  int fd, uint64_t cookie,
-						  const char *buf, size_t n,
-						  int flags, ssize_t ret)
+/* What the kernel moves of p, of a call that has done so much. */
+static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
+			 size_t done)
 {
+	struct iovec room[EXI_PIECES_COPIED];
+	struct msghdr m = { 0 };
+	ssize_t ret;
+	size_t len;
+
+	exi_cancel_rest();
+	do {
+		if (tx && done)
+			flags |= MSG_NOSIGNAL;
+		len = exi_pieces_cut(p, SSIZE_MAX, room,
+				     (const struct iovec **)&m.msg_iov,
+				     &m.msg_iovlen);
+		ret = tx ? native.sendmsg(fd, &m, flags)
+			 : native.recvmsg(fd, &m, flags);
+		if (ret <= 0)
+			break;
+		done += (size_t)ret;
+		exi_pieces_moved(p, (size_t)ret);
+	} while (ret == (ssize_t)len && p->left);
+	exi_cancel_rested();
+	return ret < 0 && !done ? -errno : (ssize_t)done;
+}
+
+/* What is left of a call that did so much, or -EBADF. */
+static __attribute__((noinline)) ssize_t
+put_rest(const struct exi_sock *sk, int fd, uint64_t cookie,
+	 const struct iovec *v, size_t n, size_t bytes, int flags, ssize_t ret)
+{
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	size_t done = ret > 0 ? (size_t)ret : 0;
 
 	if (!left_us(sk, fd, cookie))
 		return ret;
-	exi_cancel_rest();
-	ret = native.send(fd, buf + done, n - done,
-			  done ? flags | MSG_NOSIGNAL : flags);
-	exi_cancel_rested();
-	if (ret < 0)
-		return done ? (ssize_t)done : -errno;
-	return (ssize_t)done + ret;
+	exi_pieces_moved(&p, done);
+	return move_rest(fd, &p, true, flags, done);
 }
 
-static __attribute__((noinline)) ssize_t get_rest(const struct exi_sock *sk,
-						  int fd, uint64_t cookie,
-						  char *buf, size_t n,
-						  int flags, ssize_t ret)
+static __attribute__((noinline)) ssize_t
+get_rest(const struct exi_sock *sk, int fd, uint64_t cookie,
+	 const struct iovec *v, size_t n, size_t bytes, int flags, ssize_t ret)
 {
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	size_t done = ret > 0 && !(flags & MSG_PEEK) ? (size_t)ret : 0;
 
 	if (!left_us(sk, fd, cookie))
 		return ret;
-	exi_cancel_rest();
-	ret = native.recv(fd, buf + done, n - done, flags);
-	exi_cancel_rested();
-	if (ret < 0)
-		return done ? (ssize_t)done : -errno;
-	return (ssize_t)done + ret;
+	exi_pieces_moved(&p, done);
+	return move_rest(fd, &p, false, flags, done);
+}
+
+/* An edge-triggered set must look for room from now on. */
+static void cramped(struct exi_sock *sk, ssize_t ret, size_t n)
+{
+	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk) {
+		atomic_fetch_add(&sk->cramped, 1);
+		exi_sock_ring(sk, EXI_TX);
+	}
 }
 
 /* Inline: where the kernel was asked, each return costs much. */
@@ -171,17 +235,18 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
 	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
-	if (exi_unlikely(ret < (ssize_t)n && (ret >= 0 || ret == -EBADF)))
-		ret = put_rest(sk, fd, cookie, buf, n, flags & SEND_FLAGS, ret);
-	/* An edge-triggered set must look for room from now on. */
-	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk) {
-		atomic_fetch_add(&sk->cramped, 1);
-		exi_sock_ring(sk, EXI_TX);
+	if (exi_unlikely(ret < (ssize_t)n && (ret >= 0 || ret == -EBADF))) {
+		struct iovec v = { .iov_base = (void *)(uintptr_t)buf,
+				   .iov_len = n };
+
+		ret = put_rest(sk, fd, cookie, &v, 1, n, flags & SEND_FLAGS,
+			       ret);
 	}
+	cramped(sk, ret, n);
 	return ret;
 }
 
-static ssize_t get_piece(int fd, void *buf, size_t n, int flags);
+static const struct exi_parts_get get_parts;
 
 #define DISCARD_MAX    (1u << 20)
 #define DISCARD_PIECES 64
@@ -201,7 +266,7 @@ static ssize_t discard(int fd, size_t n, int flags)
 		v[pieces].iov_len = n < DISCARD_MAX ? n : DISCARD_MAX;
 		n -= v[pieces++].iov_len;
 	} while (n && pieces < DISCARD_PIECES);
-	ret = exi_parts_recv(get_piece, fd, v, pieces, flags & ~MSG_TRUNC);
+	ret = exi_parts_recv(&get_parts, fd, v, pieces, flags & ~MSG_TRUNC);
 	if (scratch != few)
 		free(scratch);
 	return ret;
@@ -222,9 +287,12 @@ get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 		ret = exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
 		if (exi_unlikely(ret == -EBADF ||
 				 ((flags & MSG_WAITALL) && ret > 0 &&
-				  ret < (ssize_t)n)))
-			ret = get_rest(sk, fd, cookie, buf, n,
+				  ret < (ssize_t)n))) {
+			struct iovec v = { .iov_base = buf, .iov_len = n };
+
+			ret = get_rest(sk, fd, cookie, &v, 1, n,
 				       flags & RECV_FLAGS, ret);
+		}
 		return ret;
 	}
 	/* Nothing is wanted, and waited for like something. */
@@ -359,9 +427,45 @@ static ssize_t get_piece(int fd, void *buf, size_t n, int flags)
 	return get(exi_sock_find(fd), fd, buf, n, flags);
 }
 
+/* On TCP. */
+static ssize_t put_all(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
+	EXI_CANCEL_OFF(true);
+	ssize_t ret;
+
+	flags &= SEND_FLAGS;
+	ret = exi_flow_sendv(fd, v, n, bytes, flags);
+	if (exi_unlikely(ret < (ssize_t)bytes && (ret >= 0 || ret == -EBADF)))
+		ret = put_rest(sk, fd, cookie, v, n, bytes, flags, ret);
+	cramped(sk, ret, bytes);
+	return ret;
+}
+
+static ssize_t get_all(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
+	EXI_CANCEL_OFF(true);
+	ssize_t ret;
+
+	flags &= RECV_FLAGS;
+	ret = exi_flow_recvv(fd, v, n, bytes, flags);
+	if (exi_unlikely(ret == -EBADF || ((flags & MSG_WAITALL) && ret > 0 &&
+					   ret < (ssize_t)bytes)))
+		ret = get_rest(sk, fd, cookie, v, n, bytes, flags, ret);
+	return ret;
+}
+
+static const struct exi_parts_put put_parts = { put_piece, put_all };
+static const struct exi_parts_get get_parts = { get_piece, get_all };
+
 static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
-	return exi_parts_send(put_piece, fd, v, n, flags);
+	return exi_parts_send(&put_parts, fd, v, n, flags);
 }
 
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
@@ -373,7 +477,7 @@ static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 		return bytes > 0 ? get_piece(fd, NULL, (size_t)bytes, flags)
 				 : bytes;
 	}
-	return exi_parts_recv(get_piece, fd, v, n, flags);
+	return exi_parts_recv(&get_parts, fd, v, n, flags);
 }
 
 HOOK ssize_t readv(int fd, const struct iovec *v, int n)
@@ -510,7 +614,13 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 
 HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-	if (exi_unlikely(!shim_sock(fd) || kernels(flags)))
+	ssize_t ret;
+
+	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+		return native.recvmsg(fd, m, flags);
+	if (LATENT(latent_get_message(fd, m, flags, &ret)))
+		return ret;
+	if (exi_unlikely(!shim_mover(fd) || kernels(flags)))
 		return native.recvmsg(fd, m, flags);
 	return shim_result(get_message(fd, m, flags));
 }
@@ -552,17 +662,88 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 
 HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	if (exi_unlikely(!shim_sock(fd))) {
-		if (m && m->msg_control && m->msg_controllen)
-			before_passing(m);
-		return native.sendmsg(fd, m, flags);
+	ssize_t ret;
+
+	if (shim_heeds(fd, EXI_HEED_BYTES)) {
+		if (LATENT(latent_put_message(fd, m, flags, &ret)))
+			return ret;
+		if (exi_likely(shim_mover(fd)))
+			return shim_result(put_message(fd, m, flags));
 	}
-	return shim_result(put_message(fd, m, flags));
+	if (m && m->msg_control && m->msg_controllen)
+		before_passing(m);
+	return native.sendmsg(fd, m, flags);
+}
+
+/* The first few messages that are nothing but bytes, as one: so many; what they
+ * have, bytes and pieces. */
+static unsigned int side_by_side(const struct mmsghdr *m, unsigned int n,
+				 struct iovec room[EXI_PIECES_COPIED],
+				 size_t *ret_n, size_t *ret_bytes)
+{
+	size_t pieces = 0, bytes = 0, len;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		const struct msghdr *h = &m[i].msg_hdr;
+
+		len = plain_message(h, 0);
+		if (!len || h->msg_iovlen > EXI_PIECES_COPIED - pieces ||
+		    len > INT_MAX - bytes)
+			break;
+		for (size_t k = 0; k < h->msg_iovlen; k++)
+			room[pieces++] = h->msg_iov[k];
+		bytes += len;
+	}
+	*ret_n = pieces;
+	*ret_bytes = bytes;
+	return i;
+}
+
+/* Those of them that `bytes` are of, the last perhaps in part. */
+static unsigned int share_out(struct mmsghdr *m, unsigned int n, size_t bytes)
+{
+	unsigned int i;
+
+	for (i = 0; i < n && bytes; i++) {
+		size_t len = plain_message(&m[i].msg_hdr, 0);
+
+		if (len > bytes)
+			len = bytes;
+		m[i].msg_len = (unsigned int)len;
+		bytes -= len;
+	}
+	return i;
+}
+
+/* While the direction is on TCP, as many by one call as natively. *ret_all: bytes
+ * were sent, or -errno; false in *whole: not all of those that were tried. */
+static unsigned int put_some(int fd, struct mmsghdr *m, unsigned int n,
+			     int flags, bool *whole, ssize_t *ret)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	size_t pieces, bytes;
+	unsigned int k = 0;
+
+	*whole = true;
+	if (exi_flow_on_tcp(fd, EXI_TX) && !(flags & MSG_OOB))
+		k = side_by_side(m, n, room, &pieces, &bytes);
+	if (k > 1) {
+		*ret = put_vector(fd, room, pieces, flags);
+		*whole = *ret == (ssize_t)bytes;
+		return *ret > 0 ? share_out(m, k, (size_t)*ret) : 0;
+	}
+	*ret = put_message(fd, &m->msg_hdr, flags);
+	if (*ret < 0)
+		return 0;
+	m->msg_len = (unsigned int)*ret;
+	return 1;
 }
 
 HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 {
 	unsigned int i;
+	bool whole = true;
 
 	if (exi_unlikely(!shim_sock(fd))) {
 		for (i = 0; i < n; i++)
@@ -570,15 +751,16 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 				before_passing(&m[i].msg_hdr);
 		return native.sendmmsg(fd, m, n, flags);
 	}
-	for (i = 0; i < n; i++) {
-		ssize_t ret =
-			shim_result(put_message(fd, &m[i].msg_hdr, flags));
+	for (i = 0; i < n && whole;) {
+		ssize_t ret;
+		unsigned int k =
+			put_some(fd, m + i, n - i, flags, &whole, &ret);
 
-		if (ret < 0)
-			return i ? (int)i : -1;
-		m[i].msg_len = (unsigned int)ret;
+		if (!k)
+			return i ? (int)i : (int)shim_result(ret);
+		i += k;
 	}
-	return (int)n;
+	return (int)i;
 }
 
 /* Sets what is left of the time; whether nothing is. */
@@ -588,6 +770,37 @@ static bool is_up(struct timespec *left, uint64_t end)
 
 	*left = exi_ns_timespec(end > now ? end - now : 0);
 	return end <= now;
+}
+
+/* At least one, or -errno in *ret; as many by one call of the kernel as there are
+ * while the direction is on TCP. */
+static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
+			     int flags, ssize_t *ret)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	size_t pieces, bytes;
+	unsigned int k = 0;
+
+	if (exi_flow_on_tcp(fd, EXI_RX) &&
+	    !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC)))
+		k = side_by_side(m, n, room, &pieces, &bytes);
+	if (k > 1) {
+		*ret = get_vector(fd, room, pieces, flags);
+		if (*ret > 0)
+			k = share_out(m, k, (size_t)*ret);
+		else
+			k = *ret == 0;
+	} else {
+		*ret = get_message(fd, &m->msg_hdr, flags);
+		if (*ret >= 0)
+			m->msg_len = (unsigned int)*ret;
+		return *ret >= 0;
+	}
+	for (unsigned int i = 0; i < k; i++)
+		m[i].msg_hdr.msg_flags = flags & MSG_CMSG_CLOEXEC;
+	if (*ret == 0)
+		m->msg_len = 0;
+	return k;
 }
 
 /* The time is looked at after each message, and nothing is cut short by it. */
@@ -605,17 +818,16 @@ static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 	if (exi_unlikely(ret)) /* unlike others, before the bytes */
 		return -ret;
 	flags &= ~MSG_WAITFORONE;
-	for (unsigned int i = 0; i < n; i++) {
+	for (unsigned int i = 0; i < n;) {
 		ssize_t got;
 
 		if (i && exi_flow_error_waits(fd, EXI_RX))
 			return (int)i;
-		got = get_message(fd, &m[i].msg_hdr, flags);
+		i += get_some(fd, m + i, n - i, flags, &got);
 		if (got < 0)
 			return i ? (int)i : (int)got;
-		m[i].msg_len = (unsigned int)got;
 		if (timeout && is_up(timeout, end))
-			return (int)i + 1;
+			return (int)i;
 		if (wait_one)
 			flags |= MSG_DONTWAIT;
 	}

@@ -63,6 +63,45 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	return err ? -err : tcpp_recv(c->fd, buf, len, flags);
 }
 
+static ssize_t conn_sendv(struct exi_conn *c, const struct iovec *v, size_t n,
+			  int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v,
+			    .msg_iovlen = n };
+	int err = take_error(tcpp_priv(c)), saved = errno;
+	ssize_t ret;
+
+	if (err)
+		return -err;
+	ret = sendmsg(c->fd, &m, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+static ssize_t conn_recvv(struct exi_conn *c, const struct iovec *v, size_t n,
+			  int flags)
+{
+	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v,
+			    .msg_iovlen = n };
+	int err = take_error(tcpp_priv(c)), saved = errno;
+	ssize_t ret;
+
+	if (err)
+		return -err;
+	ret = recvmsg(c->fd, &m, flags | MSG_DONTWAIT);
+	if (ret < 0)
+		ret = -errno;
+	errno = saved;
+	return ret;
+}
+
+static int conn_error(struct exi_conn *c)
+{
+	return take_error(tcpp_priv(c));
+}
+
 static int conn_end(struct exi_conn *c)
 {
 	int saved = errno, ret = 0;
@@ -386,6 +425,9 @@ const struct exi_conn_ops tcpp_conn_ops = {
 	.priv_size = sizeof(struct tcpp_conn),
 	.send = conn_send,
 	.recv = conn_recv,
+	.sendv = conn_sendv,
+	.recvv = conn_recvv,
+	.error = conn_error,
 	.end = conn_end,
 	.post_send = conn_post_send,
 	.post_recv = conn_post_recv,

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A connection that is still on TCP costs no more calls of the kernel than without
+ * the library, whatever number of pieces a call has: a parent that traces its
+ * child counts the child's own. */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/pieces.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+
+#define PIECES 512
+#define PIECE  64
+#define TOTAL  (PIECES * PIECE)
+/* Calls of the kernel for pieces that were copied. */
+#define AGAIN (PIECES / EXI_PIECES_COPIED)
+
+/* What the parent is to see: a call that no program makes. */
+#define MARK -77777
+
+#define MOST 64
+struct counted {
+	char name[40];
+	int want;
+	int calls;
+};
+static struct counted *counts; /* shared by both */
+static _Atomic int *n_counts;
+
+static char data[TOTAL], got[TOTAL];
+static struct iovec out[PIECES], in[PIECES];
+static struct mmsghdr many_out[8], many_in[8];
+
+static void mark(void)
+{
+	int saved = errno;
+
+	syscall(SYS_getpgid, MARK);
+	errno = saved;
+}
+
+/* A call that is to move n bytes by so many calls of the kernel. */
+#define COUNT(what, n, most)                                                   \
+	do {                                                                   \
+		struct counted *c_ = &counts[*n_counts];                       \
+		ssize_t r_;                                                    \
+                                                                               \
+		snprintf(c_->name, sizeof(c_->name), "%.39s", #what);          \
+		c_->want = most;                                               \
+		mark();                                                        \
+		r_ = (what);                                                   \
+		mark();                                                        \
+		(*n_counts)++;                                                 \
+		T_EQ(r_, n);                                                   \
+	} while (0)
+
+/* All of it is there, or it would be counted how often one waited. */
+static void await(int fd, int n)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int there = 0;
+
+	while (there < n) {
+		T_EQ(T_OK(poll(&p, 1, 5000)), 1);
+		T_OK(ioctl(fd, FIONREAD, &there));
+	}
+}
+
+static void check_got(void)
+{
+	T(memcmp(data, got, TOTAL) == 0);
+	memset(got, 0, sizeof(got));
+}
+
+static void lay_out(void)
+{
+	t_fill(data, sizeof(data), 1, 0);
+	for (int i = 0; i < PIECES; i++) {
+		out[i] = (struct iovec){ data + i * PIECE, PIECE };
+		in[i] = (struct iovec){ got + i * PIECE, PIECE };
+	}
+	for (int i = 0; i < 8; i++) {
+		many_out[i].msg_hdr = (struct msghdr){ .msg_iov = out + i * 8,
+						       .msg_iovlen = 8 };
+		many_in[i].msg_hdr = (struct msghdr){ .msg_iov = in + i * 8,
+						      .msg_iovlen = 8 };
+	}
+}
+
+static void count_plain(const int fd[2])
+{
+	struct msghdr mo = { .msg_iov = out, .msg_iovlen = PIECES };
+	struct msghdr mi = { .msg_iov = in, .msg_iovlen = PIECES };
+	const int some = 64 * PIECE;
+
+	COUNT(send(fd[0], data, TOTAL, 0), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(recv(fd[1], got, TOTAL, MSG_WAITALL), TOTAL, 1);
+	check_got();
+	COUNT(write(fd[0], data, TOTAL), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(read(fd[1], got, TOTAL), TOTAL, 1);
+	check_got();
+	COUNT(sendmsg(fd[0], &mo, 0), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(recvmsg(fd[1], &mi, 0), TOTAL, 1);
+	check_got();
+	COUNT(writev(fd[0], out, PIECES), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(readv(fd[1], in, PIECES), TOTAL, 1);
+	check_got();
+	COUNT(pwritev2(fd[0], out, PIECES, -1, 0), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(preadv2(fd[1], in, PIECES, -1, 0), TOTAL, 1);
+	check_got();
+	COUNT(sendmsg(fd[0], &mo, MSG_DONTWAIT), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(recvmsg(fd[1], &mi, MSG_WAITALL), TOTAL, 1);
+	check_got();
+	COUNT(sendmmsg(fd[0], many_out, 8, 0), 8, 1);
+	await(fd[1], some);
+	/* An error is told before the bytes: it is asked for. */
+	COUNT(recvmmsg(fd[1], many_in, 8, 0, NULL), 8, 2);
+	for (int i = 0; i < 8; i++)
+		T_EQ(many_in[i].msg_len, some / 8);
+	T(memcmp(data, got, (size_t)some) == 0);
+	COUNT(recvmsg(fd[1], &mi, MSG_DONTWAIT), -1, 1);
+	T_EQ(errno, EAGAIN);
+}
+
+/* Of exs_sendmsg(), synchronous and not. */
+static void count_library(const int fd[2])
+{
+	exs_msghdr_t mo = { .exs_msg_iovlen = PIECES };
+	exs_msghdr_t mi = { .exs_msg_iovlen = PIECES };
+	static exs_iovec_t vo[PIECES], vi[PIECES];
+	exs_qhandle_t q = exs_qcreate(4);
+
+	for (int i = 0; i < PIECES; i++) {
+		vo[i].exs_iov_base = out[i].iov_base;
+		vi[i].exs_iov_base = in[i].iov_base;
+		vo[i].exs_iov_len = vi[i].exs_iov_len = PIECE;
+	}
+	mo.exs_msg_iov = vo;
+	mi.exs_msg_iov = vi;
+	COUNT(exs_sendmsg(fd[0], &mo, 0, EXS_QHANDLE_INVALID, 0), TOTAL, 1);
+	await(fd[1], TOTAL);
+	COUNT(exs_recvmsg(fd[1], &mi, 0, EXS_QHANDLE_INVALID, 0), TOTAL, 1);
+	check_got();
+	COUNT(exs_sendmsg(fd[0], &mo, 0, q, (exs_ahandle_t)1), 0, AGAIN);
+	T_EQ(t_event_is(q, EXS_EVT_SENDMSG, 1), TOTAL);
+	await(fd[1], TOTAL);
+	COUNT(exs_recvmsg(fd[1], &mi, 0, q, (exs_ahandle_t)2), 0, AGAIN);
+	T_EQ(t_event_is(q, EXS_EVT_RECVMSG, 2), TOTAL);
+	check_got();
+}
+
+/* More than the socket's buffer has room for, by one call. */
+static void a_full_buffer(const int fd[2])
+{
+	static char much[64 << 10];
+	struct iovec v[PIECES];
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = PIECES };
+	ssize_t n;
+
+	for (int i = 0; i < PIECES; i++)
+		v[i] = (struct iovec){ much, sizeof(much) };
+	mark();
+	n = sendmsg(fd[0], &m, MSG_DONTWAIT);
+	mark();
+	T_MSG(n > 0 && n < (ssize_t)sizeof(much) * PIECES, "%zd were sent", n);
+	snprintf(counts[*n_counts].name, sizeof(counts->name),
+		 "sendmsg() of too much");
+	/* A piece of a megabyte each, and a look for an error between two. */
+	counts[(*n_counts)++].want = 1 + 2 * (int)(n >> 20);
+}
+
+static void child(bool latent)
+{
+	int fd[2];
+	char c;
+
+	T_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
+	raise(SIGSTOP);
+	t_init();
+	lay_out();
+	t_plain_pair(fd);
+	if (!latent) { /* a look wakes it */
+		T_ERR(recv(fd[0], &c, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+		T_ERR(recv(fd[1], &c, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
+	}
+	count_plain(fd);
+	if (!latent) {
+		count_library(fd);
+		a_full_buffer(fd);
+	}
+	_exit(0);
+}
+
+/* Between its marks it enters the kernel so often. */
+static void count(pid_t pid)
+{
+	const long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
+	bool between = false;
+	int status, calls = 0;
+
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_MSG(WIFSTOPPED(status), "the child cannot be traced");
+	T_EQ(ptrace(PTRACE_SETOPTIONS, pid, NULL, options), 0);
+	for (long sig = 0;;) {
+		struct __ptrace_syscall_info i;
+
+		T_EQ(ptrace(PTRACE_SYSCALL, pid, NULL, sig), 0);
+		T_EQ(waitpid(pid, &status, 0), pid);
+		if (!WIFSTOPPED(status))
+			break;
+		sig = WSTOPSIG(status);
+		if (sig != (SIGTRAP | 0x80))
+			continue;
+		sig = 0;
+		T(ptrace(PTRACE_GET_SYSCALL_INFO, pid, sizeof(i), &i) > 0);
+		if (i.op != PTRACE_SYSCALL_INFO_ENTRY)
+			continue;
+		if (i.entry.nr != SYS_getpgid || (int)i.entry.args[0] != MARK) {
+			calls++;
+			continue;
+		}
+		if (between)
+			counts[*n_counts].calls = calls;
+		between = !between;
+		calls = 0;
+	}
+	T_MSG(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+	      "the child ended with %#x", (unsigned int)status);
+}
+
+static void run(bool latent)
+{
+	pid_t pid;
+
+	counts =
+		mmap(NULL, MOST * sizeof(*counts) + sizeof(*n_counts),
+		     PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	T(counts != MAP_FAILED);
+	n_counts = (_Atomic int *)(counts + MOST);
+	pid = fork();
+	if (pid == 0)
+		child(latent);
+	T_OK(pid);
+	count(pid);
+	T(*n_counts > 10 && *n_counts < MOST);
+	for (int i = 0; i < *n_counts; i++)
+		T_MSG(counts[i].calls >= 1 && counts[i].calls <= counts[i].want,
+		      "%s: %d calls of the kernel, not %d", counts[i].name,
+		      counts[i].calls, counts[i].want);
+}
+
+static void a_connection_on_tcp_costs_the_kernels_calls(void **state)
+{
+	run(false);
+}
+
+static void one_that_has_not_lasted_costs_them(void **state)
+{
+	run(true);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_connection_on_tcp_costs_the_kernels_calls),
+		cmocka_unit_test(one_that_has_not_lasted_costs_them),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
