@@ -449,6 +449,16 @@ static ssize_t recv_ended(struct exi_sock *sk, struct exi_half *h)
 	return -err;
 }
 
+/* There is no memory for what comes next: the peer is to send it over TCP. */
+static ssize_t recv_unfit(struct exi_sock *sk, struct exi_half *h)
+{
+	if (!h->leaving) { /* it was not asked to, yet */
+		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
+		exi_sock_kick_locked(sk, EXI_RX);
+	}
+	return -EAGAIN;
+}
+
 static inline __attribute__((always_inline)) ssize_t
 recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 	  int flags)
@@ -488,7 +498,7 @@ recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		return recv_ended(sk, h);
 	if (n == -EPROTO)
 		return exi_flow_fabric_failed(sk, h);
-	return n;
+	return exi_unlikely(n == -ENOBUFS) ? recv_unfit(sk, h) : n;
 }
 
 static ssize_t try_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
@@ -511,6 +521,13 @@ static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
 		       : here;
 }
 
+/* The same where the ring cannot be read: the peer died before it had begun, or
+ * had sent all, for in between its end is no orderly one. */
+static ssize_t unread_end(const struct exi_half *h, ssize_t end)
+{
+	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
+}
+
 /* TCP ended while the peer was sending the ring's rest over it: what did not
  * come is still in the ring, behind what did. */
 static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
@@ -518,19 +535,25 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 {
 	char skipped[4096];
 	int64_t skip = came_back(sk, h);
+	ssize_t got;
 
 	if (skip < 0)
 		return end ? end : -ECONNRESET; /* TCP bytes are missing */
 	while (skip) {
 		size_t n = skip < (int64_t)sizeof(skipped) ? (size_t)skip
 							   : sizeof(skipped);
-		ssize_t got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
 
+		got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
+		if (got == -ENOBUFS)
+			return unread_end(h, end);
 		if (got <= 0)
 			return end; /* all came, and more: TCP's own end */
 		skip -= got;
 	}
-	if (sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK) <= 0)
+	got = sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK);
+	if (got == -ENOBUFS)
+		return unread_end(h, end);
+	if (got <= 0)
 		return end; /* all came */
 	h->mode = EXI_MODE_RING;
 	exi_flow_deafen_locked(sk);

@@ -71,12 +71,14 @@ int exi_futex_wait(const struct exi_word *words, unsigned int n,
 	return -err;
 }
 
-void exi_futex_wake(const uint32_t *addr, int count)
+int exi_futex_wake(const uint32_t *addr, int count)
 {
 	int saved = errno;
+	long ret = syscall(SYS_futex, addr, FUTEX_WAKE, count, NULL, NULL, 0);
 
-	syscall(SYS_futex, addr, FUTEX_WAKE, count, NULL, NULL, 0);
+	ret = ret < 0 ? -errno : ret;
 	errno = saved;
+	return (int)ret;
 }
 
 bool exi_futex_waitv_works(void)

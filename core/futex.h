@@ -17,7 +17,8 @@
  * exi_futex_waitv_works(). */
 int exi_futex_wait(const struct exi_word *words, unsigned int n,
 		   const struct timespec *deadline);
-void exi_futex_wake(const uint32_t *addr, int count);
+/* How many were woken; -EFAULT: there is no page, nor can one be made. */
+int exi_futex_wake(const uint32_t *addr, int count);
 bool exi_futex_waitv_works(void);
 
 #endif

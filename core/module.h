@@ -22,7 +22,7 @@ struct exi_host {
 	const int *log_level;
 	void (*log)(int level, const char *fmt, ...)
 		__attribute__((format(printf, 2, 3)));
-	void (*futex_wake)(const uint32_t *addr, int count);
+	int (*futex_wake)(const uint32_t *addr, int count);
 	int (*fd_keep)(int fd);
 	int (*fd_spare)(int fd);
 	void (*fd_close)(int fd);

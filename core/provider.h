@@ -188,7 +188,8 @@ struct exi_conn_ops {
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
 	/* Moves up to len bytes in. 0: the end of the stream, and again each
-	 * time. -EAGAIN: nothing there. Of no bytes: 0 when anything is.
+	 * time. -EAGAIN: nothing there. -ENOBUFS: there is no memory for what comes
+	 * next, and the peer is to send it over TCP. Of no bytes: 0 when anything is.
 	 * MSG_PEEK leaves them. EXI_MSG_POLLED: who calls has just asked poll(),
 	 * and will again before it waits: what that has not seen need not be
 	 * looked for. */

@@ -374,15 +374,25 @@ static void set_left(struct exi_sock *sk, uint64_t left)
 	exi_unseen_stir();
 }
 
-/* A direction that has just arrived goes back, and stays there. */
-static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
+int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
 {
-	sk->sh->half[EXI_RX].mode = mode;
+	int ret;
+
 	exi_sock_reason(sk, reason);
 	exi_switch_giveback_locked(sk);
 	atomic_store(&sk->sh->hold_here, 1);
 	atomic_fetch_add(&sk->sh->down_wait, 1);
-	return exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	if (ret)
+		atomic_fetch_sub(&sk->sh->down_wait, 1);
+	return ret;
+}
+
+/* A direction that has just arrived goes back, and stays there. */
+static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
+{
+	sk->sh->half[EXI_RX].mode = mode;
+	return exi_switch_refuse_locked(sk, reason);
 }
 
 int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,

@@ -24,6 +24,10 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 /* Receiver, RX lock held: gives the direction back (TAKEBACK). */
 void exi_switch_giveback_locked(struct exi_sock *sk);
 
+/* Receiver, RX lock held: the direction goes back, and both stay on TCP. The
+ * service does the rest. 0, -errno. */
+int exi_switch_refuse_locked(struct exi_sock *sk, int reason);
+
 /* Sender, TX lock held: the peer gave the direction back. -EPROTO. */
 int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 			       uint64_t pos, uint64_t used);

@@ -18,9 +18,6 @@
 
 #include "core/futex.h"
 
-/* Large sends go out in records of at most this, so that the reader's copy
- * overlaps the writer's. */
-#define PIECE_MAX 65536u
 /* A record that finds no room makes the ring larger when it is at least this
  * part of it: smaller ones are quicker where the ring stays warm. */
 #define GROW_SHARE 64u
@@ -240,7 +237,9 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		uint32_t bytes = tx->bytes;
 		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
 		uint32_t fits = shmp_fits(bytes - offset);
-		uint32_t n = len > PIECE_MAX ? PIECE_MAX : (uint32_t)len;
+		/* In pieces, so that the reader's copy overlaps ours. */
+		uint32_t n =
+			len > SHMP_PIECE_MAX ? SHMP_PIECE_MAX : (uint32_t)len;
 		int64_t need = shmp_record_bytes(n);
 
 		if (n > fits) { /* the rest lies at the ring's beginning */
@@ -382,10 +381,44 @@ static RARE void publish_taken(struct exi_conn *c)
 		ring_peer(c, wait, before, &p->mine->taken_seq, 0);
 }
 
+/* Where the word ends that follows a record of len bytes at pos. */
+static inline uint64_t record_end(const struct shmp_rx *rx, uint32_t len)
+{
+	return rx->pos + shmp_record_bytes(len) + SHMP_HEAD;
+}
+
+/* So many bytes of payload can be read, and the next word. */
+static inline int admit(const struct shmp_priv *p, struct shmp_rx *rx,
+			uint32_t len)
+{
+	uint64_t end = record_end(rx, len);
+
+	return exi_likely(end <= rx->there) ? 0
+					    : shmp_segment_admit(p, rx, end);
+}
+
+/* Reading goes on at another position, in a ring of other size. The word there
+ * can be read. */
+static RARE int begin_at(struct shmp_priv *p, struct shmp_rx *rx, uint64_t pos,
+			 uint32_t before, uint32_t bytes)
+{
+	struct shmp_rx to = *rx;
+	int err;
+
+	to.pos = to.grown_at = to.there = pos;
+	to.before = before;
+	to.bytes = bytes;
+	err = shmp_segment_admit(p, &to, pos + SHMP_HEAD);
+	if (!err)
+		*rx = to;
+	return err;
+}
+
 /* The record at pos, when it is neither data nor nothing. 0: look again. */
 static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 {
 	uint32_t len = word & SHMP_LEN_MASK;
+	uint64_t at;
 
 	switch (word >> SHMP_KIND_SHIFT) {
 	case SHMP_END:
@@ -397,12 +430,11 @@ static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 		if (len > 31 || 1u << len <= rx->bytes ||
 		    1u << len > p->in_bytes)
 			return -EPROTO;
-		rx->pos = shmp_grown_at(rx->pos + shmp_record_bytes(0),
-					rx->bytes, 1u << len);
-		rx->grown_at = rx->pos;
-		rx->before = rx->bytes;
-		rx->bytes = 1u << len;
-		return 0;
+		if (shmp_segment_borrow(p, 1u << len))
+			return -ENOBUFS;
+		at = shmp_grown_at(rx->pos + shmp_record_bytes(0), rx->bytes,
+				   1u << len);
+		return begin_at(p, rx, at, rx->bytes, 1u << len);
 	default:
 		return -EPROTO;
 	}
@@ -433,10 +465,13 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 			continue;
 		}
 		len = word & SHMP_LEN_MASK;
-		if (len == 0 ||
+		if (len == 0 || len > SHMP_PIECE_MAX ||
 		    shmp_record_bytes(len) >
 			    rx->bytes - ((uint32_t)rx->pos & (rx->bytes - 1)))
 			return -EPROTO;
+		err = admit(p, rx, len);
+		if (err)
+			return err;
 		/* A hint that senders read without our lock. */
 		__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
 		rx->used = 0;
@@ -514,7 +549,7 @@ static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
 
 	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || n == 0 || n > len ||
 	    n >= SHMP_LARGE || shmp_record_bytes(n) > bytes - at ||
-	    (rx->len | rx->ended))
+	    record_end(rx, n) > rx->there || (rx->len | rx->ended))
 		return 0;
 	__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
 	exi_copy(buf, r->rest, n);
@@ -860,8 +895,9 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 	if (head < rx->pos || head - rx->pos > span(p->in_bytes) ||
 	    head % SHMP_ALIGN || rx->ended)
 		return -EPROTO;
-	rx->pos = rx->grown_at = head;
-	rx->bytes = rx->before = p->in_start;
+	/* An honest sender has just written there. */
+	if (begin_at(p, rx, head, p->in_start, p->in_start))
+		return -EPROTO;
 	rx->len = 0;
 	rx->used = 0;
 	publish_taken(c);

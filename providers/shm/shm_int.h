@@ -45,6 +45,7 @@ struct shmp_rx {
 	int32_t cpu;	    /* the peer's */
 	uint32_t before;    /* as the sender has them */
 	uint64_t grown_at;
+	uint64_t there; /* what was admitted ends here */
 };
 
 struct shmp_shared {
@@ -58,20 +59,36 @@ struct shmp_priv {
 	const struct shmp_segment *theirs;
 	unsigned char *out;	 /* the ring we write */
 	const unsigned char *in; /* the ring we read */
-	uint32_t out_bytes;
+	uint32_t out_bytes;	 /* of it, what the peer takes */
 	uint32_t out_start;
+	size_t out_map; /* bytes mapped, and of the peer's: */
+	size_t in_map;
 	uint32_t in_bytes;
 	uint32_t in_start;
-	uint64_t charged; /* of EXS_MEMORY_LIMIT_MB */
-	bool small;	  /* there was no memory left for growing, */
-	bool gave_up;	  /* and the reader stalled */
-	uint32_t loaned;  /* bytes at the head that are being made there */
+	uint32_t takes;	   /* the peer, of our ring */
+	uint64_t charged;  /* of EXS_MEMORY_LIMIT_MB, and for the peer's */
+	uint64_t borrowed; /* segment */
+	bool small;	   /* there was no memory left for growing, */
+	bool gave_up;	   /* and the reader stalled */
+	uint32_t loaned;   /* bytes at the head that are being made there */
 };
 
 #define SHMP_NEVER UINT64_MAX /* of full_at */
 
 /* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. -ENOMEM. */
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes);
+
+/* The same for the peer's ring: an honest peer pays for what it wrote, but the
+ * pages that a hostile one left out are made by the reader's first look, at the
+ * expense of the reader's cgroup. -ENOBUFS. */
+int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes);
+
+/* Before the peer's ring is read up to position end, less than a lap from here:
+ * makes sure that its pages are there, so that one that the kernel cannot make
+ * yields -ENOBUFS and not SIGBUS. One that was there stays: the seals forbid to
+ * punch a hole. */
+int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
+		       uint64_t end);
 
 /* Unmaps what is mapped. */
 void shmp_segment_unmap(struct shmp_priv *p);

@@ -6,10 +6,12 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/config.h"
+#include "core/futex.h"
 #include "core/log.h"
 
 /* What a ring begins with: small messages stay where they are warm, and a
@@ -19,42 +21,133 @@
  * receiver from their common cache, not out of the sender's own. */
 #define START_BYTES (16u << 10)
 
-/* Bytes of segments that this process made, against EXS_MEMORY_LIMIT_MB. */
-static _Atomic uint64_t made;
+/* The part of RLIMIT_AS that mappings may take: the program's own come first. */
+#define SPACE_PART 8
 
-/* A ring counts as what of it is in use. */
-static int charge(struct shmp_priv *p, uint64_t bytes, const char *otherwise)
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+/* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, and bytes mapped. */
+static _Atomic uint64_t used, mapped;
+
+/* Counts a ring of so many bytes in *counted. Once: what a later switch makes
+ * small again stays counted. */
+static int charge(uint64_t *counted, uint32_t ring, const char *otherwise)
 {
 	uint64_t limit = (uint64_t)exi_config()->memory_limit_mb << 20;
-	uint64_t before = atomic_fetch_add(&made, bytes);
+	uint64_t bytes = SHMP_RING_OFFSET + ring, before;
 
+	if (*counted >= bytes)
+		return 0;
+	bytes -= *counted;
+	before = atomic_fetch_add(&used, bytes);
 	if (before + bytes <= limit) {
-		p->charged += bytes;
+		*counted += bytes;
 		return 0;
 	}
-	atomic_fetch_sub(&made, bytes);
+	atomic_fetch_sub(&used, bytes);
 	exi_info("rings would take %llu bytes, over EXS_MEMORY_LIMIT_MB %u; %s",
 		 (unsigned long long)(before + bytes),
 		 exi_config()->memory_limit_mb, otherwise);
 	return -ENOMEM;
 }
 
-static void uncharge(struct shmp_priv *p)
+static void uncharge(uint64_t *counted)
 {
-	atomic_fetch_sub(&made, p->charged);
-	p->charged = 0;
+	atomic_fetch_sub(&used, *counted);
+	*counted = 0;
 }
 
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes)
 {
-	/* Once: what a later switch makes small again stays counted. */
-	if (p->charged >= SHMP_RING_OFFSET + bytes)
-		return 0;
-	return charge(p, SHMP_RING_OFFSET + bytes - p->charged,
-		      "one stays small");
+	return charge(&p->charged, bytes, "one stays small");
 }
 
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes)
+{
+	return charge(&p->borrowed, bytes, "one goes to TCP") ? -ENOBUFS : 0;
+}
+
+/* Maps a segment's beginning, within RLIMIT_AS. */
+static int map(int fd, size_t size, int prot, void **ret)
+{
+	struct rlimit space = { .rlim_cur = RLIM_INFINITY };
+	uint64_t before = atomic_fetch_add(&mapped, size);
+	void *at = MAP_FAILED;
+	int err = ENOMEM;
+
+	getrlimit(RLIMIT_AS, &space);
+	if (space.rlim_cur == RLIM_INFINITY ||
+	    before + size <= space.rlim_cur / SPACE_PART) {
+		at = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
+		err = errno;
+	}
+	if (at == MAP_FAILED) {
+		atomic_fetch_sub(&mapped, size);
+		return -err;
+	}
+	*ret = at;
+	return 0;
+}
+
+static void unmap(const void *at, size_t size)
+{
+	if (!at)
+		return;
+	munmap((void *)(uintptr_t)at, size);
+	atomic_fetch_sub(&mapped, size);
+}
+
+/* Makes the pages of the range, or finds them, without a signal. */
+static int touch(const unsigned char *at, size_t len)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t from = (uintptr_t)at & ~(page - 1), end = (uintptr_t)at + len;
+	int err, saved = errno;
+
+	err = madvise((void *)from, end - from, MADV_POPULATE_READ) ? errno : 0;
+	errno = saved;
+	if (err != EINVAL)
+		return -err;
+	/* Before Linux 5.14. Who is woken looks, and sleeps again. */
+	for (err = 0; from < end && err >= 0; from += page)
+		err = exi_futex_wake((const uint32_t *)from, 1);
+	return err < 0 ? err : 0;
+}
+
+int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
+		       uint64_t end)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	while (rx->there < end) {
+		uint32_t at = (uint32_t)rx->there & (rx->bytes - 1);
+		/* To the end of a page, and not past that of the ring. */
+		size_t n = ((SHMP_RING_OFFSET + at + (size_t)(end - rx->there) +
+			     page - 1) &
+			    ~(page - 1)) -
+			   (SHMP_RING_OFFSET + at);
+		int err;
+
+		n = n < rx->bytes - at ? n : rx->bytes - at;
+		err = touch(p->in + at, n);
+		if (err) {
+			exi_info("a page of a peer's ring cannot be made: %s; "
+				 "one goes to TCP",
+				 strerrordesc_np(-err));
+			return -ENOBUFS;
+		}
+		rx->there += n;
+	}
+	/* A lap on: all of it is. */
+	if (rx->there - rx->grown_at >= rx->bytes)
+		rx->there = UINT64_MAX;
+	return 0;
+}
+
+/* FUTURE_WRITE: nobody else can write it, nor anybody punch a hole. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
 
 /* Makes our half. The descriptor goes to the peer; our mapping stays. */
 static int make(struct exi_conn *c, struct exi_blob *ret)
@@ -66,35 +159,38 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	struct shmp_blob blob = { .magic = SHMP_MAGIC,
 				  .version = SHMP_VERSION,
 				  .ring_bytes = ring,
-				  .start_bytes = start };
+				  .start_bytes = start,
+				  .takes_bytes = ring };
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
-	void *map;
+	void *at;
 	int err, fd;
 
-	err = charge(p, SHMP_RING_OFFSET + start,
-		     "the connection stays on TCP");
+	err = charge(&p->charged, start, "the connection stays on TCP");
 	if (err)
 		return err;
 	fd = memfd_create("libexs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0) {
-		err = errno;
+		err = -errno;
 		goto uncharge;
 	}
-	if (ftruncate(fd, (off_t)size) < 0)
-		goto close_fd;
-	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
+	err = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
+	if (!err)
+		err = map(fd, size, PROT_READ | PROT_WRITE, &at);
+	if (err)
 		goto close_fd;
 	/* After our mapping: nobody can map it for writing from here on. */
-	if (fcntl(fd, F_ADD_SEALS, SEALS | F_SEAL_FUTURE_WRITE) < 0)
+	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0) {
+		err = -errno;
 		goto unmap;
-	p->mine = map;
+	}
+	p->mine = at;
+	p->out_map = size;
 	p->mine->magic = SHMP_MAGIC;
 	p->mine->version = SHMP_VERSION;
 	p->mine->ring_offset = SHMP_RING_OFFSET;
 	p->mine->ring_bytes = ring;
 	p->mine->start_bytes = start;
-	p->out = (unsigned char *)map + SHMP_RING_OFFSET;
+	p->out = (unsigned char *)at + SHMP_RING_OFFSET;
 	p->out_bytes = ring;
 	p->out_start = start;
 	tx->limit = tx->bytes = tx->before = tx->first = start;
@@ -104,59 +200,73 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	ret->fd = fd;
 	return 0;
 unmap:
-	err = errno;
-	munmap(map, size);
-	errno = err;
+	unmap(at, size);
 close_fd:
-	err = errno;
 	close(fd);
 uncharge:
-	uncharge(p);
-	return -err;
+	uncharge(&p->charged);
+	return err;
 }
 
 void shmp_segment_unmap(struct shmp_priv *p)
 {
-	if (p->mine)
-		munmap(p->mine, SHMP_RING_OFFSET + p->out_bytes);
-	uncharge(p);
-	if (p->theirs)
-		munmap((void *)(uintptr_t)p->theirs,
-		       SHMP_RING_OFFSET + p->in_bytes);
+	unmap(p->mine, p->out_map);
+	uncharge(&p->charged);
+	unmap(p->theirs, p->in_map);
+	uncharge(&p->borrowed);
 }
 
-/* Maps the peer's half, trusting nothing it says. */
+/* Both are powers of two, and a ring has room for a start. */
+static bool sizes_fit(uint32_t start, uint32_t ring)
+{
+	return start >= SHMP_RING_MIN && start <= ring &&
+	       ring <= SHMP_RING_MAX && !(ring & (ring - 1)) &&
+	       !(start & (start - 1));
+}
+
+/* Maps the peer's half, trusting nothing it says: of its ring no more than ours
+ * has, which the peer was told, or is. */
 static int take(struct exi_conn *c, const struct exi_blob *blob)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_blob b;
+	uint32_t ring = exi_config()->ring_kb * 1024;
 	struct stat st;
-	int seals;
-	void *map;
+	int seals, err;
+	void *at;
 
 	memcpy(&b, blob->bytes, sizeof(b));
 	if (b.magic != SHMP_MAGIC || b.version != SHMP_VERSION ||
-	    b.start_bytes < SHMP_RING_MIN || b.start_bytes > b.ring_bytes ||
-	    b.ring_bytes > SHMP_RING_MAX ||
-	    (b.ring_bytes & (b.ring_bytes - 1)) ||
-	    (b.start_bytes & (b.start_bytes - 1)) || blob->fd < 0)
+	    blob->fd < 0 || !sizes_fit(b.start_bytes, b.ring_bytes) ||
+	    !sizes_fit(START_BYTES, b.takes_bytes) || b.start_bytes > ring)
 		return -EPROTO;
+	ring = b.ring_bytes < ring ? b.ring_bytes : ring;
 	seals = fcntl(blob->fd, F_GET_SEALS);
 	if (seals < 0 || (seals & SEALS) != SEALS || fstat(blob->fd, &st) < 0 ||
 	    st.st_size != (off_t)(SHMP_RING_OFFSET + b.ring_bytes))
 		return -EPROTO;
-	map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, blob->fd,
-		   0);
-	if (map == MAP_FAILED)
-		return -errno;
-	p->theirs = map;
-	p->in = (const unsigned char *)map + SHMP_RING_OFFSET;
-	p->in_bytes = b.ring_bytes;
+	err = charge(&p->borrowed, b.start_bytes,
+		     "the connection stays on TCP");
+	if (!err)
+		err = map(blob->fd, SHMP_RING_OFFSET + ring, PROT_READ, &at);
+	if (err)
+		return err;
+	p->theirs = at;
+	p->in_map = SHMP_RING_OFFSET + ring;
+	p->in = (const unsigned char *)at + SHMP_RING_OFFSET;
+	p->in_bytes = ring;
 	p->in_start = b.start_bytes;
+	p->takes = b.takes_bytes;
 	shmp_shared(c)->rx.bytes = b.start_bytes;
 	/* Who waits may ask for it already. */
 	__atomic_store_n(&shmp_shared(c)->rx.cpu, -1, __ATOMIC_RELAXED);
-	return 0;
+	return touch(at, SHMP_RING_OFFSET);
+}
+
+static void bound(struct shmp_priv *p)
+{
+	if (p->out_bytes > p->takes)
+		p->out_bytes = p->takes;
 }
 
 static int offer(struct exi_conn *c, struct exi_blob *ret)
@@ -169,12 +279,20 @@ static int answer(struct exi_conn *c, const struct exi_blob *blob,
 {
 	int err = take(c, blob);
 
-	return err ? err : make(c, ret);
+	if (!err)
+		err = make(c, ret);
+	if (!err)
+		bound(shmp_priv(c));
+	return err;
 }
 
 static int accepted(struct exi_conn *c, const struct exi_blob *blob)
 {
-	return take(c, blob);
+	int err = take(c, blob);
+
+	if (!err)
+		bound(shmp_priv(c));
+	return err;
 }
 
 const struct exi_meet_ops shmp_meet_ops = {

@@ -17,6 +17,7 @@
 #define SHMP_RING_MAX	 (64u << 20)
 
 /* Records. */
+#define SHMP_PIECE_MAX	65536u /* bytes of payload */
 #define SHMP_ALIGN	16u
 #define SHMP_HEAD	8u
 #define SHMP_LARGE	256u /* from here on the payload lies at 16, not 8: */
@@ -123,7 +124,8 @@ struct shmp_blob {
 	uint32_t version;
 	uint32_t ring_bytes;
 	uint32_t start_bytes;
+	uint32_t takes_bytes; /* the other end uses no more of its own ring */
 };
-_Static_assert(sizeof(struct shmp_blob) == 16, "blob");
+_Static_assert(sizeof(struct shmp_blob) == 20, "blob");
 
 #endif

@@ -6,10 +6,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/config.h"
@@ -64,6 +67,12 @@ static struct exi_conn *end_new(void)
 	return c;
 }
 
+/* Of the end that is made next. */
+static void set_ring(uint32_t kb)
+{
+	((struct exi_config *)(uintptr_t)exi_config())->ring_kb = kb;
+}
+
 static void end_free(struct exi_conn *c)
 {
 	ops->fini(c);
@@ -71,19 +80,25 @@ static void end_free(struct exi_conn *c)
 	free(c);
 }
 
-static void begin(const char *ring_kb)
+static void begin_between(uint32_t kb0, uint32_t kb1)
 {
 	struct exi_blob offer, answer;
 
-	setenv("EXS_RING_KB", ring_kb, 1);
-	exi_config_load();
 	ends[0] = end_new();
 	ends[1] = end_new();
+	set_ring(kb0);
 	T_EQ(meet->offer(ends[0], &offer), 0);
+	set_ring(kb1);
 	T_EQ(meet->answer(ends[1], &offer, &answer), 0);
+	set_ring(kb0);
 	T_EQ(meet->accepted(ends[0], &answer), 0);
 	close(offer.fd);
 	close(answer.fd);
+}
+
+static void begin(const char *ring_kb)
+{
+	begin_between((uint32_t)atoi(ring_kb), (uint32_t)atoi(ring_kb));
 }
 
 static void end(void)
@@ -495,6 +510,41 @@ static void what_nobody_takes_gets_room_by_large_sends(void)
 	}
 }
 
+/* Neither end uses more of its ring than the other one has itself. */
+static void ends_of_other_sizes_lose_nothing(void)
+{
+	static const uint32_t kb[][2] = {
+		{ 16, 2048 }, { 2048, 16 }, { 64, 65536 }, { 65536, 256 }
+	};
+	unsigned int i, k;
+
+	for (i = 0; i < T_COUNT(kb); i++) {
+		struct stream s = { .rng = { i + 1 }, .seed = i + 1 };
+		uint32_t least = kb[i][0] < kb[i][1] ? kb[i][0] : kb[i][1];
+
+		begin_between(kb[i][0], kb[i][1]);
+		for (k = 0; k < 2; k++) {
+			T_EQ(shmp_priv(ends[k])->out_bytes, least * 1024);
+			T_EQ(shmp_priv(ends[k])->in_bytes, least * 1024);
+			T_EQ(shmp_priv(ends[k])->in_map,
+			     SHMP_RING_OFFSET + least * 1024);
+		}
+		for (k = 0; k < 4000; k++) {
+			if (t_below(&s.rng, 3))
+				send_some(&s);
+			else
+				recv_some(&s, 0);
+			if (!t_below(&s.rng, 500))
+				there_and_back(&s);
+		}
+		while (s.received < s.sent)
+			recv_some(&s, 0);
+		T(least == 16 ? !s.grown : s.grown);
+		free(s.tcp);
+		end();
+	}
+}
+
 static void without_memory_a_ring_stays_small(void)
 {
 	struct stream s = { .seed = 1 };
@@ -715,15 +765,202 @@ next:
 	}
 }
 
-static int forged(size_t size, bool sealed)
+#define SEALED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
+
+static int forged(size_t size, int seals)
 {
 	int fd = T_OK(memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
 	T_OK(ftruncate(fd, (off_t)size));
-	if (sealed)
-		T_OK(fcntl(fd, F_ADD_SEALS,
-			   F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL));
+	T_OK(fcntl(fd, F_ADD_SEALS, seals));
 	return fd;
+}
+
+#define FORGED 65536u
+
+static const struct shmp_blob good = { .magic = SHMP_MAGIC,
+				       .version = SHMP_VERSION,
+				       .ring_bytes = FORGED,
+				       .start_bytes = 16384,
+				       .takes_bytes = FORGED };
+
+/* An end whose peer made a segment by hand, with a ring of so many bytes of which
+ * start are used at once: *ret. */
+static int try_against(uint32_t ring, uint32_t start, struct shmp_segment **ret,
+		       struct exi_conn **ret_conn)
+{
+	size_t size = SHMP_RING_OFFSET + ring;
+	struct exi_blob offer, answer = { .fd = -1 };
+	struct exi_conn *c = end_new();
+	struct shmp_blob b = good;
+	int err;
+
+	b.ring_bytes = ring;
+	b.start_bytes = start;
+	memcpy(offer.bytes, &b, sizeof(b));
+	offer.fd = forged(size, F_SEAL_SHRINK);
+	*ret = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, offer.fd,
+		    0);
+	T(*ret != MAP_FAILED);
+	T_OK(fcntl(offer.fd, F_ADD_SEALS, SEALED));
+	err = meet->answer(c, &offer, &answer);
+	close(offer.fd);
+	if (err)
+		end_free(c);
+	else
+		*ret_conn = c;
+	if (!err)
+		close(answer.fd);
+	return err;
+}
+
+static struct exi_conn *end_against(uint32_t ring, uint32_t start,
+				    struct shmp_segment **ret)
+{
+	struct exi_conn *c = NULL;
+
+	T_EQ(try_against(ring, start, ret, &c), 0);
+	return c;
+}
+
+static void put_word(struct shmp_segment *s, size_t at, uint32_t kind,
+		     uint32_t len)
+{
+	struct shmp_record *r = (void *)((char *)s + SHMP_RING_OFFSET + at);
+
+	atomic_store(&r->word, kind << SHMP_KIND_SHIFT | len);
+}
+
+static size_t status_kb(const char *field)
+{
+	FILE *f = fopen("/proc/self/status", "r");
+	char line[200];
+	size_t ret = 0, n = strlen(field);
+
+	T(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, field, n) && line[n] == ':')
+			ret = strtoul(line + n + 1, NULL, 10);
+	fclose(f);
+	return ret;
+}
+
+/* One word in a ring of holes: the reader's look would fill them. */
+static void holes_cost_no_more_than_the_limit(void)
+{
+	struct shmp_segment *theirs[16];
+	struct exi_conn *c[16];
+	size_t i, taken = 0, before = status_kb("RssShmem");
+
+	setenv("EXS_MEMORY_LIMIT_MB", "4", 1);
+	for (i = 0; i < T_COUNT(c); i++) {
+		ssize_t n;
+
+		c[i] = end_against(1 << 20, 16384, &theirs[i]);
+		put_word(theirs[i], 0, SHMP_GROW, 20);
+		for (n = 16384; n + 65552 < 1 << 20; n += 65552)
+			put_word(theirs[i], (size_t)n, SHMP_DATA, 65536);
+		while ((n = ops->recv(c[i], large, sizeof(large), 0)) > 0)
+			taken += (size_t)n;
+		T(n == -EAGAIN || n == -ENOBUFS);
+		T_EQ(n == -ENOBUFS, i >= 3);
+		T(ops->ready(c[i], EXI_RX) == (n == -ENOBUFS));
+		T_EQ(ops->recv(c[i], large, 1, MSG_PEEK), n);
+	}
+	T(taken > 2 << 20);
+	T(status_kb("RssShmem") - before < 5 << 10);
+	for (i = 0; i < T_COUNT(c); i++) {
+		end_free(c[i]);
+		munmap(theirs[i], SHMP_RING_OFFSET + (1 << 20));
+	}
+	/* And what is gone does not count. */
+	c[0] = end_against(1 << 20, 1 << 20, &theirs[0]);
+	end_free(c[0]);
+}
+
+static void a_start_over_the_limit_is_left(void)
+{
+	struct shmp_segment *theirs;
+
+	setenv("EXS_MEMORY_LIMIT_MB", "1", 1);
+	end_free(end_against(1 << 19, 1 << 19, &theirs));
+	T_EQ(try_against(1 << 20, 1 << 20, &theirs, NULL), -ENOMEM);
+}
+
+static void a_longer_record_than_a_sender_writes_is_refused(void)
+{
+	struct shmp_segment *theirs;
+	struct exi_conn *c = end_against(1 << 20, 1 << 20, &theirs);
+
+	put_word(theirs, 0, SHMP_DATA, SHMP_PIECE_MAX + 1);
+	T_EQ(ops->recv(c, large, sizeof(large), 0), -EPROTO);
+	end_free(c);
+	c = end_against(1 << 20, 1 << 20, &theirs);
+	put_word(theirs, 0, SHMP_DATA, SHMP_PIECE_MAX);
+	T_EQ(ops->recv(c, large, sizeof(large), 0), SHMP_PIECE_MAX);
+	end_free(c);
+}
+
+/* Before Linux 5.14. */
+static bool no_populate;
+
+int madvise(void *at, size_t len, int advice)
+{
+	if (no_populate && advice == 22) {
+		errno = EINVAL;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, at, len, advice);
+}
+
+/* The ring from its second page on, which ends with the first: as a page that no
+ * memory is left for. */
+static void a_page_that_cannot_be_made_is_no_signal(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct shmp_segment *theirs;
+
+	for (int i = 0; i < 2; i++) {
+		struct exi_conn *c = end_against(FORGED, FORGED, &theirs);
+		struct shmp_priv *p = shmp_priv(c);
+		int fd = forged(page, F_SEAL_SHRINK);
+
+		no_populate = i;
+		T(mmap((char *)(uintptr_t)p->theirs + page, p->in_map - page,
+		       PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+		       (off_t)page) != MAP_FAILED);
+		put_word(theirs, 0, SHMP_DATA, 1000);
+		put_word(theirs, 1024, SHMP_DATA, 8000);
+		T_EQ(ops->recv(c, large, 1000, 0), 1000);
+		T_EQ(ops->recv(c, large, sizeof(large), 0), -ENOBUFS);
+		T_EQ(ops->recv(c, large, sizeof(large), MSG_PEEK), -ENOBUFS);
+		T_EQ(ops->unread(c), 0);
+		T(ops->ready(c, EXI_RX));
+		close(fd);
+		end_free(c);
+	}
+}
+
+static void mappings_leave_address_space(void)
+{
+	struct rlimit l = { .rlim_cur = 512u << 20, .rlim_max = RLIM_INFINITY };
+	struct shmp_segment *theirs;
+	struct exi_conn *c[64];
+	int n = 0, err = 0;
+
+	set_ring(1024);
+	T_OK(getrlimit(RLIMIT_AS, &l));
+	l.rlim_cur = (rlim_t)status_kb("VmSize") * 1024 + (512u << 20);
+	T_OK(setrlimit(RLIMIT_AS, &l));
+	while (!err && n < 64)
+		err = try_against(1 << 20, 16384, &theirs, &c[n++]);
+	T_EQ(err, -ENOMEM);
+	T((n - 1) * (2u << 20) <= l.rlim_cur / 8);
+	l.rlim_cur = l.rlim_max;
+	T_OK(setrlimit(RLIMIT_AS, &l));
+	T_EQ(try_against(1 << 20, 16384, &theirs, &c[n - 1]), 0);
+	while (n)
+		end_free(c[--n]);
 }
 
 /* A blob that describes size bytes of ring, after change(). */
@@ -742,40 +979,51 @@ static void is_refused(struct shmp_blob b, int fd)
 
 static void impossible_offers_are_refused(void)
 {
-	const struct shmp_blob good = { .magic = SHMP_MAGIC,
-					.version = SHMP_VERSION,
-					.ring_bytes = 65536,
-					.start_bytes = 16384 };
-	const size_t size = SHMP_RING_OFFSET + 65536;
+	const size_t size = SHMP_RING_OFFSET + FORGED;
 	struct shmp_blob b = good;
 	int fd = T_OK(open("/dev/null", O_RDWR | O_CLOEXEC));
 
 	exi_config_load();
 	is_refused(good, fd);
 	is_refused(good, -1);
-	is_refused(good, forged(size, false));
-	is_refused(good, forged(size - 1, true));
-	is_refused(good, forged(size + 1, true));
-	is_refused(good, forged(0, true));
+	for (int bit = 1; bit <= SEALED; bit <<= 1)
+		if (SEALED & bit)
+			is_refused(good, forged(size, SEALED & ~bit));
+	is_refused(good, forged(size - 1, SEALED));
+	is_refused(good, forged(size + 1, SEALED));
+	is_refused(good, forged(0, SEALED));
 	b.magic++;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
 	b = good;
 	b.version++;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
 	b = good;
 	b.start_bytes = 0;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
 	b.start_bytes = 16383;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
 	b.start_bytes = 131072;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
 	b = good;
 	b.ring_bytes = 65537;
-	is_refused(b, forged(SHMP_RING_OFFSET + 65537, true));
+	is_refused(b, forged(SHMP_RING_OFFSET + 65537, SEALED));
 	b.ring_bytes = 0;
-	is_refused(b, forged(SHMP_RING_OFFSET, true));
+	is_refused(b, forged(SHMP_RING_OFFSET, SEALED));
 	b.ring_bytes = UINT32_MAX;
-	is_refused(b, forged(size, true));
+	is_refused(b, forged(size, SEALED));
+	b = good;
+	b.takes_bytes = 0;
+	is_refused(b, forged(size, SEALED));
+	b.takes_bytes = 8192;
+	is_refused(b, forged(size, SEALED));
+	b.takes_bytes = 20000;
+	is_refused(b, forged(size, SEALED));
+	b.takes_bytes = UINT32_MAX;
+	is_refused(b, forged(size, SEALED));
+	b = good;
+	b.start_bytes = FORGED;
+	set_ring(32);
+	is_refused(b, forged(size, SEALED));
 }
 
 static const struct t_row rows[] = {
@@ -788,6 +1036,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(a_bell_is_for_the_sleep_that_asked),
+	T_ROW(ends_of_other_sizes_lose_nothing),
 	T_ROW(without_memory_a_ring_stays_small),
 	T_ROW(a_ring_full_of_records_is_read_once),
 	T_ROW_LONG(a_ring_full_of_garbage_does_no_harm, 120),
@@ -795,6 +1044,11 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(progress_between_records_is_refused, 120),
 	T_ROW_LONG(impossible_cursors_do_no_harm, 120),
 	T_ROW(impossible_offers_are_refused),
+	T_ROW(holes_cost_no_more_than_the_limit),
+	T_ROW(a_start_over_the_limit_is_left),
+	T_ROW(a_longer_record_than_a_sender_writes_is_refused),
+	T_ROW(a_page_that_cannot_be_made_is_no_signal),
+	T_ROW(mappings_leave_address_space),
 };
 
 int main(int argc, char **argv)
