@@ -8,6 +8,7 @@
  */
 #include "core/config.h"
 
+#include "core/cgroup.h"
 #include "core/log.h"
 
 #include <errno.h>
@@ -24,6 +25,9 @@
 #include <unistd.h>
 
 #define PREFIX "EXS_"
+
+/* Of a cgroup's memory that rings may use, unless the user says otherwise. */
+#define CGROUP_PART 8
 
 #define TEXT_OF(number)	 #number
 #define NUMBER(constant) TEXT_OF(constant)
@@ -454,8 +458,9 @@ static const struct setting settings[] = {
 	{
 		.variable = "EXS_MEMORY_LIMIT_MB",
 		.accepts = "0 to 1048576",
-		.help = "The most that all rings of the process may use.",
-		.fallback = "1024",
+		.help = "The most that all rings of the process may use; an "
+			"eighth of its cgroup's memory where that is less.",
+		.fallback = NUMBER(EXI_MEMORY_LIMIT_MB),
 		.parse = parse_u32,
 		.print = print_u32,
 		.min = 0,
@@ -602,12 +607,14 @@ enum origin {
 	ORIGIN_DEFAULT,
 	ORIGIN_FILE,
 	ORIGIN_ENVIRONMENT,
+	ORIGIN_CGROUP,
 };
 
 static const char *const origin_names[] = {
 	[ORIGIN_DEFAULT] = "default",
 	[ORIGIN_FILE] = "file",
 	[ORIGIN_ENVIRONMENT] = "environment",
+	[ORIGIN_CGROUP] = "cgroup",
 };
 
 static struct exi_config config;
@@ -788,6 +795,20 @@ static const char *keep(const char *variable)
 	return value ? strdup(value) : NULL;
 }
 
+/* The program's own memory comes first. */
+static void follow_cgroup(void)
+{
+	uint64_t mb = exi_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup") /
+			      CGROUP_PART >>
+		      20;
+	int i = find_key("", "memory_limit_mb");
+
+	if (origins[i] != ORIGIN_DEFAULT || mb >= config.memory_limit_mb)
+		return;
+	config.memory_limit_mb = (uint32_t)mb;
+	origins[i] = ORIGIN_CGROUP;
+}
+
 static void load(void)
 {
 	struct file file = { 0 };
@@ -803,6 +824,7 @@ static void load(void)
 	exi_log_file(config.log_file);
 	read_file(&file, true);
 	resolve(&file, N_OF_THE_LOG, N_SETTINGS);
+	follow_cgroup();
 	if (!getauxval(AT_SECURE))
 		complain_of_unknown_variables();
 	complain_of_contradictions();

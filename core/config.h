@@ -66,9 +66,10 @@ struct exi_config {
 	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
 };
 
-#define EXI_UPGRADE_BYTES 1024
-#define EXI_SPIN_US	  50
-#define EXI_RING_KB	  2048
+#define EXI_UPGRADE_BYTES   1024
+#define EXI_SPIN_US	    50
+#define EXI_RING_KB	    2048
+#define EXI_MEMORY_LIMIT_MB 1024
 
 /* Never fails: a value that cannot be used is warned about, with the variable
  * and what it accepts, and the default stands. Unknown EXS_* variables are
@@ -80,10 +81,12 @@ EXI_SHIM const struct exi_config *exi_config(void);
 
 /* One row for `exs info --config`. */
 struct exi_config_row {
-	const char *variable;		 /* EXS_... */
-	const char *accepts;		 /* in words */
-	const char *help;		 /* one sentence */
-	const char *origin;		 /* "environment", "file", "default" */
+	const char *variable; /* EXS_... */
+	const char *accepts;  /* in words */
+	const char *help;     /* one sentence */
+	/* "environment", "file", "default", or "cgroup": a default that is less
+	 * for the limit of the process's control group. */
+	const char *origin;
 	char value[EXI_CONFIG_PATH_MAX]; /* effective */
 };
 

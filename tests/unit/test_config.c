@@ -2,10 +2,12 @@
 /* The configuration is read once per process, so each environment gets a
  * process of its own: a child loads it and hands back what it got and what it
  * said on stderr. */
+#include "core/cgroup.h"
 #include "core/config.h"
 #include "core/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -151,6 +154,18 @@ static struct outcome load_file(const char *text, const char *variable)
 	return o;
 }
 
+/* As it is where nobody set it. */
+static void assert_memory_limit(const struct outcome *o)
+{
+	uint64_t here =
+		exi_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup") / 8 >>
+		20;
+
+	assert_int_equal(o->config.memory_limit_mb, here < 1024 ? here : 1024);
+	assert_string_equal(o->rows[row_of(o, "EXS_MEMORY_LIMIT_MB")].origin,
+			    here < 1024 ? "cgroup" : "default");
+}
+
 static void defaults_are_as_documented_and_silent(void **state)
 {
 	struct outcome o = load((const char *[]){ NULL });
@@ -164,7 +179,7 @@ static void defaults_are_as_documented_and_silent(void **state)
 	assert_int_equal(o.config.upgrade_bytes, EXI_UPGRADE_BYTES);
 	assert_int_equal(o.config.spin_us, EXI_SPIN_US);
 	assert_int_equal(o.config.ring_kb, EXI_RING_KB);
-	assert_int_equal(o.config.memory_limit_mb, 1024);
+	assert_memory_limit(&o);
 	assert_int_equal(o.config.zcopy_threshold, 65536);
 	assert_int_equal(o.config.log_level, EXI_LOG_WARN);
 	assert_string_equal(o.config.require, "");
@@ -173,6 +188,73 @@ static void defaults_are_as_documented_and_silent(void **state)
 	assert_true(o.config.stats);
 	assert_int_equal(o.config.tcp_engine, EXI_TCP_ENGINE_AUTO);
 	assert_int_equal(o.config.trust, EXI_TRUST_KEY);
+}
+
+/* A file below the directory, and what leads there. */
+static void put(const char *top, const char *name, const char *text)
+{
+	char path[256];
+	int fd, len = (int)strlen(top) + 1;
+
+	snprintf(path, sizeof(path), "%s/%s", top, name);
+	for (char *at = strchr(path + len, '/'); at; at = strchr(at + 1, '/')) {
+		*at = '\0';
+		mkdir(path, 0700);
+		*at = '/';
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* Of a process in these groups. */
+static uint64_t memory_of(const char *top, const char *groups)
+{
+	char list[256];
+
+	put(top, "list", groups);
+	snprintf(list, sizeof(list), "%s/list", top);
+	return exi_cgroup_memory(list, top);
+}
+
+static void the_smallest_limit_of_the_groups_counts(void **state)
+{
+	static const char v1[] = "5:cpu,cpuacct:/c\n3:hugetlb,memory:/a/b\n"
+				 "1:name=systemd:/a\n0::/\n";
+	char top[] = "/tmp/exs-cgroup-XXXXXX", command[64];
+
+	assert_non_null(mkdtemp(top));
+	assert_int_equal(memory_of(top, v1), UINT64_MAX);
+	/* Version 2: its own, then one around it that has less. */
+	put(top, "a/b/memory.max", "3000\n");
+	put(top, "a/memory.max", "max\n");
+	assert_int_equal(memory_of(top, "0::/a/b\n"), 3000);
+	assert_int_equal(memory_of(top, "0::/a\n"), UINT64_MAX);
+	put(top, "a/memory.max", "2000\n");
+	assert_int_equal(memory_of(top, "0::/a/b\n"), 2000);
+	assert_int_equal(memory_of(top, "0::/"), UINT64_MAX);
+	/* What is mounted is the group: its name is the host's. */
+	put(top, "memory.max", "1000\n");
+	assert_int_equal(memory_of(top, "0::/docker/abc\n"), 1000);
+	assert_int_equal(memory_of(top, "0::/\n"), 1000);
+	assert_int_equal(memory_of(top, v1), 1000);
+	/* Both versions, side by side. */
+	put(top, "memory/a/b/memory.limit_in_bytes", "900");
+	put(top, "memory/memory.limit_in_bytes", "9223372036854771712\n");
+	assert_int_equal(memory_of(top, v1), 900);
+	put(top, "memory/a/memory.limit_in_bytes", "800\n");
+	put(top, "unified/memory.max", "700\n");
+	assert_int_equal(memory_of(top, "3:memory:/a/b\n"), 800);
+	assert_int_equal(memory_of(top, "3:memory:/a/b\n0::/\n"), 700);
+	/* Noise. */
+	assert_int_equal(memory_of(top, "3\n::\n\nx:memory\n"), 700);
+	assert_int_equal(memory_of(top, "3:memoryx,xmemory:/a\n"), UINT64_MAX);
+	put(top, "memory.max", "-");
+	put(top, "unified/memory.max", "");
+	assert_int_equal(memory_of(top, "0::/\n"), UINT64_MAX);
+	snprintf(command, sizeof(command), "rm -r %s", top);
+	assert_int_equal(system(command), 0);
 }
 
 static void every_variable_is_taken_from_the_environment(void **state)
@@ -227,8 +309,6 @@ static void garbage_is_warned_about_and_the_default_stands(void **state)
 		{ "EXS_RING_KB=131072", "EXS_RING_KB", "2048", "65536" },
 		{ "EXS_RING_KB=18446744073709551680", "EXS_RING_KB", "2048",
 		  "power of two" },
-		{ "EXS_MEMORY_LIMIT_MB=-1", "EXS_MEMORY_LIMIT_MB", "1024",
-		  "0 to" },
 		{ "EXS_ZCOPY_THRESHOLD=64k", "EXS_ZCOPY_THRESHOLD", "65536",
 		  "bytes" },
 		{ "EXS_LOG=loud", "EXS_LOG", "warn", "trace" },
@@ -238,9 +318,10 @@ static void garbage_is_warned_about_and_the_default_stands(void **state)
 		{ "EXS_TRUST=all", "EXS_TRUST", "key", "hosts" },
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct outcome o = LOAD(cases[i].env);
+	struct outcome o;
 
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		o = LOAD(cases[i].env);
 		assert_row(&o, cases[i].variable, cases[i].value, "default");
 		assert_said(&o, "libexs[");
 		assert_said(&o, "] warn: ");
@@ -248,6 +329,9 @@ static void garbage_is_warned_about_and_the_default_stands(void **state)
 		assert_said(&o, strchr(cases[i].env, '=') + 1);
 		assert_said(&o, cases[i].accepts);
 	}
+	o = LOAD("EXS_MEMORY_LIMIT_MB=-1");
+	assert_said(&o, "EXS_MEMORY_LIMIT_MB: cannot use \"-1\"");
+	assert_memory_limit(&o);
 }
 
 static void a_path_that_does_not_fit_is_refused(void **state)
@@ -535,6 +619,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(where_the_home_was_stays_known),
 		cmocka_unit_test(defaults_are_as_documented_and_silent),
+		cmocka_unit_test(the_smallest_limit_of_the_groups_counts),
 		cmocka_unit_test(every_variable_is_taken_from_the_environment),
 		cmocka_unit_test(
 			garbage_is_warned_about_and_the_default_stands),
