@@ -31,6 +31,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/busy.h"
 #include "core/cancel.h"
 #include "core/config.h"
 #include "core/futex.h"
@@ -72,17 +73,20 @@ void exi_rest_left(void *arg)
 
 uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 {
-	uint64_t us = exi_config()->spin_us;
+	uint64_t ns = exi_config()->spin_us * UINT64_C(1000);
+	int cpu = exi_cpu();
 	uint32_t skip;
 
-	if (us == 0)
+	if (ns == 0)
 		return 0;
 	skip = get(&s->skip);
 	if (skip) {
 		set(&s->skip, skip - 1);
 		return 0;
 	}
-	return peer_cpu == exi_cpu() ? EXI_SPIN_YIELD : us * 1000;
+	if (peer_cpu == cpu)
+		return exi_busy_dear(cpu) ? 0 : EXI_SPIN_YIELD;
+	return ns > EXI_BUSY_SPIN && exi_busy_wanted(cpu) ? EXI_BUSY_SPIN : ns;
 }
 
 /* Never shorter, only rarer: to find out that a peer that slept is awake again
@@ -114,23 +118,26 @@ static bool changed(const struct exi_word *w)
 	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
 }
 
-#define YIELDS	  4
-#define YIELD_MAX 150000u /* ns; longer, and a third party has the CPU */
+#define YIELDS 4
 
 bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
 {
-	uint64_t start;
-	int i;
+	uint64_t before, now;
+	int i = 0;
 
 	*ret_done = done(arg);
 	if (*ret_done)
 		return true;
-	start = exi_now_ns();
-	for (i = 0; i < YIELDS && !*ret_done; i++) {
+	now = exi_now_ns();
+	do {
+		before = now;
 		sched_yield();
 		*ret_done = done(arg);
-	}
-	return exi_now_ns() - start < YIELD_MAX;
+		now = exi_now_ns();
+		if (exi_busy_gave(exi_cpu(), now, now - before))
+			return false;
+	} while (++i < YIELDS && !*ret_done);
+	return true;
 }
 
 static bool either_changed(void *arg)
@@ -144,26 +151,39 @@ static bool either_changed(void *arg)
  * than a yield takes where nobody wants it. Rarer where replies take longer: one
  * that comes meanwhile waits for the yield's end. */
 #define YIELD_EVERY 5000u
-#define YIELD_ALONE 5000u
 #define AWAY_MAX    16u
+
+/* The CPU did something else for so long that others want it: the spin is over,
+ * unless it was asked for. */
+static bool lost(const struct exi_spinner *s, uint64_t now, uint64_t loss,
+		 uint64_t budget)
+{
+	return !s->patience && exi_busy_lost(exi_cpu(), now, loss) &&
+	       budget != UINT64_MAX;
+}
 
 bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 {
 	uint64_t every = YIELD_EVERY * (s->patience ? s->patience : 1u);
-	uint64_t now = exi_now_ns(), back;
+	uint64_t now = exi_now_ns(), before = s->looked, back;
 
 	if (!s->end) {
 		s->end = budget < UINT64_MAX - now ? now + budget : UINT64_MAX;
 		s->yield = now + every;
+		before = now;
 	}
-	if (now >= s->end || (deadline && now >= deadline))
+	s->looked = now;
+	if (lost(s, now, now - before, budget) || now >= s->end ||
+	    (deadline && now >= deadline))
 		return false;
-	if (now < s->yield)
+	if (now < s->yield || (!s->patience && exi_busy_wanted(exi_cpu())))
 		return true;
 	sched_yield();
-	back = exi_now_ns();
+	s->looked = back = exi_now_ns();
 	s->yield = back + every;
-	if (back - now < YIELD_ALONE || budget == UINT64_MAX)
+	if (lost(s, back, back - now, budget))
+		return false;
+	if (back - now < EXI_BUSY_RAN || budget == UINT64_MAX)
 		return true;
 	/* Not our time. */
 	s->end += back - now;

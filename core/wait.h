@@ -41,17 +41,20 @@ int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline);
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline);
 
 /* How long (ns) the next wait may spin: 0 when that failed lately or is off;
- * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. */
+ * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. Where
+ * others want this CPU (busy.h) a spin is short, and a peer that shares it gets it
+ * by our sleep. */
 #define EXI_SPIN_YIELD 1
 EXI_SHIM uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
 EXI_SHIM void exi_spin_result(struct exi_spin *s, bool success);
 /* A spin that may last for so long (ns) and until the deadline (0: none).
  * Between looks exi_spin_goes_on() says whether to look again. Whoever wants
- * this CPU gets it every few microseconds; when somebody took it, the spin is
- * over: where CPUs are short, sleeping is better. */
+ * this CPU gets it every few microseconds, unless it is known that some keep it
+ * for whole turns (busy.h). A spin is over when it lost the CPU for that long. */
 struct exi_spinner {
 	uint64_t end;
 	uint64_t yield;
+	uint64_t looked; /* at the clock */
 	uint32_t looks;
 	uint32_t away; /* how often somebody took the CPU */
 	/* Not 0: a device is looked at, whose replies take so many times as long
@@ -83,7 +86,7 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 }
 
 /* Lets others run, as often as it may help; look in between. False when it
- * took so long that somebody else must want this CPU. */
+ * took so long that somebody else wants this CPU, which is known from then on. */
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
 			     bool *ret_done);
 

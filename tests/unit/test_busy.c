@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a spin learns of others that want its CPU, and does about it. Time goes
+ * only when this program says so. */
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+#include "core/busy.h"
+#include "core/config.h"
+#include "core/wait.h"
+
+#define US   UINT64_C(1000)
+#define MS   UINT64_C(1000000)
+#define TURN (4 * MS)
+
+static uint64_t now = 1000 * MS;
+static uint64_t yield_takes; /* ns */
+static unsigned int yields;
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	*t = exi_ns_timespec(now);
+	return 0;
+}
+
+int sched_yield(void)
+{
+	yields++;
+	now += yield_takes;
+	return 0;
+}
+
+static int cpu, elsewhere;
+
+static int begin(void **state)
+{
+	cpu_set_t set;
+
+	cpu = sched_getcpu();
+	elsewhere = cpu + 1;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (sched_setaffinity(0, sizeof(set), &set))
+		return -1;
+	memset(exi_busy_cpus, 0, sizeof(exi_busy_cpus));
+	yield_takes = yields = 0;
+	return 0;
+}
+
+static uint64_t budget(int peer)
+{
+	struct exi_spin s = { 0 };
+
+	return exi_spin_budget(&s, peer);
+}
+
+static uint64_t longest(void)
+{
+	return exi_config()->spin_us * US;
+}
+
+/* A spin for a peer on another CPU that finds nothing; how long it took. A look
+ * takes 50 ns. */
+static uint64_t spin(uint64_t ns, unsigned int patience)
+{
+	uint64_t start = now;
+	struct exi_spinner s;
+
+	exi_spin_begin(&s);
+	s.patience = patience;
+	do
+		now += 50;
+	while (now - start < 100 * MS && exi_spin_goes_on(&s, ns, 0));
+	return now - start;
+}
+
+static bool never(void *arg)
+{
+	return false;
+}
+
+/* An offer of the CPU to a peer that shares it. */
+static void offer(uint64_t takes)
+{
+	bool done, good;
+
+	yield_takes = takes;
+	good = exi_spin_yield(never, NULL, &done);
+	assert_int_equal(good, takes < EXI_BUSY_DEAR_LEAST);
+}
+
+static void a_spin_offers_the_cpu_to_others(void **state)
+{
+	assert_in_range(spin(budget(elsewhere), 0), longest(),
+			longest() + 10 * US);
+	assert_in_range(yields, 5, 12);
+	assert_true(budget(elsewhere) == longest());
+}
+
+static void after_a_lost_turn_spins_are_short_and_offer_nothing(void **state)
+{
+	yield_takes = TURN;
+	assert_in_range(spin(budget(elsewhere), 0), TURN, TURN + 20 * US);
+	assert_int_equal(yields, 1);
+	assert_true(budget(elsewhere) == EXI_BUSY_SPIN);
+	assert_in_range(spin(budget(elsewhere), 0), EXI_BUSY_SPIN,
+			EXI_BUSY_SPIN + 10 * US);
+	assert_int_equal(yields, 1);
+}
+
+static void a_turn_lost_without_an_offer_counts_as_well(void **state)
+{
+	struct exi_spinner s;
+
+	exi_spin_begin(&s);
+	assert_true(exi_spin_clock(&s, longest(), 0));
+	now += TURN;
+	assert_false(exi_spin_clock(&s, longest(), 0));
+	assert_true(budget(elsewhere) == EXI_BUSY_SPIN);
+}
+
+static void it_is_forgotten_in_proportion_to_the_loss(void **state)
+{
+	exi_busy_lost(cpu, now, TURN);
+	now += EXI_BUSY_TIMES * TURN - 1;
+	assert_true(budget(elsewhere) == EXI_BUSY_SPIN);
+	now += 1;
+	assert_true(budget(elsewhere) == longest());
+	exi_busy_lost(cpu, now, 10000 * MS);
+	now += EXI_BUSY_MAX;
+	assert_true(budget(elsewhere) == longest());
+}
+
+static void another_cpu_is_not_concerned(void **state)
+{
+	exi_busy_lost(elsewhere, now, TURN);
+	assert_true(budget(elsewhere) == longest());
+}
+
+static void threads_that_sleep_again_soon_change_nothing(void **state)
+{
+	yield_takes = 60 * US;
+	for (int i = 0; i < 100; i++) {
+		spin(budget(elsewhere), 0);
+		assert_true(budget(elsewhere) == longest());
+	}
+	/* Nor does a single turn among them. */
+	exi_busy_lost(cpu, now, TURN);
+	assert_true(budget(elsewhere) == longest());
+}
+
+/* Turns of two others, with waits all the time. */
+static void finding_out_costs_a_twentieth_at_most(void **state)
+{
+	uint64_t start = now, lost = 0;
+
+	yield_takes = 2 * TURN;
+	while (now - start < 20000 * MS) {
+		unsigned int before = yields;
+
+		spin(budget(elsewhere), 0);
+		lost += (yields - before) * yield_takes;
+		now += 20 * US; /* a sleep */
+	}
+	assert_true(lost > 0);
+	assert_true(lost * 20 <= now - start);
+}
+
+static void it_is_found_out_at_once_that_nobody_is_there_any_more(void **state)
+{
+	yield_takes = TURN;
+	spin(budget(elsewhere), 0);
+	now += EXI_BUSY_TIMES * TURN;
+	yield_takes = 300;
+	for (int i = 0; i < 10; i++)
+		assert_in_range(spin(budget(elsewhere), 0), longest(),
+				longest() + 10 * US);
+}
+
+static void who_asked_for_a_busy_poll_goes_on(void **state)
+{
+	yield_takes = TURN;
+	assert_true(spin(UINT64_MAX, 0) >= 100 * MS);
+	assert_int_equal(yields, 1);
+}
+
+/* Who takes the CPU may do the device's work. */
+static void a_spin_for_a_device_neither_learns_nor_heeds(void **state)
+{
+	yield_takes = TURN;
+	assert_true(spin(10 * MS, 4) > 10 * MS);
+	assert_true(yields > 10);
+	assert_true(budget(elsewhere) == longest());
+	exi_busy_lost(cpu, now, TURN);
+	yields = 0;
+	spin(10 * MS, 4);
+	assert_true(yields > 10);
+}
+
+static void a_peer_on_this_cpu_is_offered_it(void **state)
+{
+	for (int i = 0; i < 1000; i++) {
+		offer(2 * US);
+		assert_true(budget(cpu) == EXI_SPIN_YIELD);
+	}
+}
+
+static void and_gets_it_by_a_sleep_where_others_keep_it(void **state)
+{
+	for (int i = 0; i < 1000; i++)
+		offer(2 * US);
+	for (int i = 0; i < 20 && budget(cpu) == EXI_SPIN_YIELD; i++)
+		offer(TURN);
+	assert_true(budget(cpu) == 0);
+	/* Waits for peers elsewhere are judged by themselves. */
+	assert_true(budget(elsewhere) == longest());
+	now += EXI_BUSY_TIMES * TURN;
+	assert_true(budget(cpu) == EXI_SPIN_YIELD);
+	/* One more turn is enough to know it again. */
+	offer(TURN);
+	assert_true(budget(cpu) == 0);
+}
+
+static void at_its_beginning_two_turns_are_enough(void **state)
+{
+	offer(TURN);
+	offer(TURN);
+	assert_true(budget(cpu) == 0);
+}
+
+static void a_turn_now_and_then_is_what_several_pairs_cost(void **state)
+{
+	for (int i = 0; i < 2000; i++) {
+		offer(i % 50 == 49 ? TURN : 2 * US);
+		assert_true(budget(cpu) == EXI_SPIN_YIELD);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_spin_offers_the_cpu_to_others, begin),
+		cmocka_unit_test_setup(
+			after_a_lost_turn_spins_are_short_and_offer_nothing,
+			begin),
+		cmocka_unit_test_setup(
+			a_turn_lost_without_an_offer_counts_as_well, begin),
+		cmocka_unit_test_setup(
+			it_is_forgotten_in_proportion_to_the_loss, begin),
+		cmocka_unit_test_setup(another_cpu_is_not_concerned, begin),
+		cmocka_unit_test_setup(
+			threads_that_sleep_again_soon_change_nothing, begin),
+		cmocka_unit_test_setup(finding_out_costs_a_twentieth_at_most,
+				       begin),
+		cmocka_unit_test_setup(
+			it_is_found_out_at_once_that_nobody_is_there_any_more,
+			begin),
+		cmocka_unit_test_setup(who_asked_for_a_busy_poll_goes_on,
+				       begin),
+		cmocka_unit_test_setup(
+			a_spin_for_a_device_neither_learns_nor_heeds, begin),
+		cmocka_unit_test_setup(a_peer_on_this_cpu_is_offered_it, begin),
+		cmocka_unit_test_setup(
+			and_gets_it_by_a_sleep_where_others_keep_it, begin),
+		cmocka_unit_test_setup(at_its_beginning_two_turns_are_enough,
+				       begin),
+		cmocka_unit_test_setup(
+			a_turn_now_and_then_is_what_several_pairs_cost, begin),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
