@@ -355,6 +355,7 @@ static void show_wait(bool on, const struct wishes *w)
 static int measure(struct wishes *w)
 {
 	struct perf_plan *p = &w->plan;
+	struct perf_host host;
 	struct perf_result r;
 	const char *why;
 	int ret;
@@ -377,13 +378,16 @@ static int measure(struct wishes *w)
 	}
 	if (w->pair) {
 		show_wait(true, w);
+		perf_host_begin(&host, p->cpu);
 		ret = perf_pair(p, &r);
+		r.others = perf_host_others(&host);
 	} else {
 		ret = perf_reach(w->host, w->port);
 		if (ret < 0)
 			return TOOL_FAILED;
 		show_wait(true, w);
 		ret = perf_client(ret, p, NULL, &r);
+		r.others = -1; /* who serves may be one of them */
 	}
 	show_wait(false, w);
 	if (ret)

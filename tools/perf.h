@@ -95,6 +95,7 @@ struct perf_result {
 	double user_s[2]; /* of it, outside the kernel */
 	int64_t bells;
 	double direct; /* share of the bytes that were not copied; -1: unknown */
+	double others; /* share of the CPUs that others used; -1: unknown */
 };
 
 /* perf_plan.c: names, defaults, and the plan as a line of text. */
@@ -148,6 +149,19 @@ struct perf_compare {
 	bool json;
 };
 int perf_compare(const struct perf_compare *c);
+
+/* perf_host.c: what others use of the CPUs meanwhile, of all that this process may
+ * use where cpu is PERF_ANY_CPU. */
+struct perf_host {
+	int cpu[2];
+	double at, worked, used; /* seconds */
+};
+void perf_host_begin(struct perf_host *h, const int cpu[2]);
+/* The share that others used since, once all children were waited for; -1: too
+ * short to tell, or unknown. */
+double perf_host_others(const struct perf_host *h);
+/* A line, where it is so much that figures tell of it. */
+void perf_host_print(double others);
 
 /* perf_print.c */
 void perf_print(const struct perf_result *r);

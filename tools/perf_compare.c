@@ -383,7 +383,7 @@ static void print_table(const struct table *t, unsigned int rounds)
 }
 
 static void print_all(const struct perf_compare *c, const struct table *t,
-		      unsigned int n)
+		      unsigned int n, double others)
 {
 	printf("%u round%s of %.3g s for each", c->rounds,
 	       c->rounds == 1 ? "" : "s", (c->ns ? c->ns : USUAL_NS) / 1e9);
@@ -402,6 +402,7 @@ static void print_all(const struct perf_compare *c, const struct table *t,
 		printf("idle:     with %" PRIu64 " further connections in the "
 		       "server's set\n",
 		       c->idle);
+	perf_host_print(others);
 }
 
 static json_t *row_json(const struct table *t, const struct row *row,
@@ -425,7 +426,7 @@ static json_t *row_json(const struct table *t, const struct row *row,
 }
 
 static void print_all_json(const struct perf_compare *c, const struct table *t,
-			   unsigned int n)
+			   unsigned int n, double others)
 {
 	json_t *list = json_array();
 	json_t *rows, *all;
@@ -444,9 +445,11 @@ static void print_all_json(const struct perf_compare *c, const struct table *t,
 							: "bytes_per_s",
 				  "size", (json_int_t)t[i].size, "rows", rows));
 	}
-	all = json_pack("{s:i, s:f, s:I, s:o}", "rounds", c->rounds, "seconds",
-			(c->ns ? c->ns : USUAL_NS) / 1e9, "idle",
-			(json_int_t)c->idle, "tables", list);
+	all = json_pack("{s:i, s:f, s:I, s:o, s:o}", "rounds", c->rounds,
+			"seconds", (c->ns ? c->ns : USUAL_NS) / 1e9, "idle",
+			(json_int_t)c->idle, "others",
+			others < 0 ? json_null() : json_real(others), "tables",
+			list);
 	json_dumpf(all, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(all);
@@ -455,22 +458,26 @@ static void print_all_json(const struct perf_compare *c, const struct table *t,
 int perf_compare(const struct perf_compare *c)
 {
 	static struct table tables[2];
+	struct perf_host host;
 	unsigned int n = 0;
+	double others;
 	int ret = 0;
 
 	for (enum perf_test test = PERF_LAT; test <= PERF_BW; test++) {
 		if (c->test < 0 || c->test == (int)test)
 			table_init(&tables[n++], test, c);
 	}
+	perf_host_begin(&host, c->cpu);
 	for (unsigned int round = 0; round < c->rounds && !ret; round++) {
 		for (unsigned int i = 0; i < n && !ret; i++)
 			ret = measure_round(c, &tables[i], round);
 	}
 	if (ret)
 		return TOOL_FAILED;
+	others = perf_host_others(&host);
 	if (c->json)
-		print_all_json(c, tables, n);
+		print_all_json(c, tables, n, others);
 	else
-		print_all(c, tables, n);
+		print_all(c, tables, n, others);
 	return TOOL_OK;
 }

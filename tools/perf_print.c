@@ -118,6 +118,7 @@ void perf_print(const struct perf_result *r)
 	print_times(r);
 	print_rates(r);
 	print_costs(r);
+	perf_host_print(r->others);
 }
 
 static json_t *number_or_null(double v)
@@ -144,7 +145,7 @@ void perf_print_json(const struct perf_result *r)
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o,"
 		" s:{s:f, s:f}, s:{s:f, s:f}, s:o, s:o, s:o, s:n, s:s?, s:s, "
-		"s:b, s:I, s:I, s:b, s:b, s:b}",
+		"s:b, s:I, s:I, s:b, s:b, s:b, s:o}",
 		"test", perf_test_names[p->test], "api", perf_api_names[p->api],
 		"fabric", r->fabric, "size", (json_int_t)p->size, "depth",
 		(json_int_t)p->depth, "connections", (json_int_t)p->connections,
@@ -162,7 +163,7 @@ void perf_print_json(const struct perf_result *r)
 		perf_mode_names[p->mode], "exs_run", r->shim, "idle",
 		(json_int_t)p->idle, "receives", (json_int_t)p->receives,
 		"messages", p->messages, "unregistered", p->unregistered, "own",
-		p->own);
+		p->own, "others", number_or_null(r->others));
 
 	json_dumpf(o, stdout, JSON_REAL_PRECISION(9));
 	putchar('\n');

@@ -21,7 +21,7 @@ MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "rtt_ns", "bytes_per_s", "msgs_per_s", "conns_per_s", "cpu_s",
            "user_s", "direct", "bells", "bells_per_message", "syscalls",
            "reason", "mode", "exs_run", "idle", "receives", "messages",
-           "unregistered", "own"}
+           "unregistered", "own", "others"}
 QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
 # Members that are numbers, for each test; the others of these are null.
 NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
@@ -237,6 +237,28 @@ def compare_has_a_row_for_each():
           "exs run, epoll" in done.stdout and "idle" not in done.stdout,
           done.stdout + done.stderr)
 
+def others_that_use_the_cpus_are_told_of():
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    pin = f"{cpus[0]},{cpus[-1]}"
+    hogs = []
+    try:
+        for cpu in cpus * 3:
+            hogs.append(subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(cpu),
+                 "sh", "-c", "while :; do :; done"]))
+        args = ["perf", "--pair", "--provider", "tcp", "--seconds", "0.3",
+                "--warmup", "10", "--pin", pin]
+        done = exs(*args)
+        check(done.returncode == 0 and "The host is busy" in done.stdout,
+              done.stdout + done.stderr)
+        others = json.loads(exs(*args, "--json").stdout)["others"]
+        check(0.25 <= others <= 1, f"others used {others}")
+    finally:
+        for h in hogs:
+            h.kill()
+            h.wait()
+
+
 def what_cannot_be_is_refused():
     for args, word in (
             ([], "--pair"),
@@ -298,7 +320,8 @@ def the_other_commands():
 
 ROWS = (every_test_of_every_api, the_es_api_in_its_ways, messages_as_streams,
         many_connections_on_epoll, a_server_serves_until_it_is_told_to_stop,
-        a_server_that_cannot_go_on_says_why, time_bounds_a_test, what_cannot_be_is_refused, the_other_commands)
+        a_server_that_cannot_go_on_says_why, time_bounds_a_test, others_that_use_the_cpus_are_told_of,
+        what_cannot_be_is_refused, the_other_commands)
 ROWS_RUN = (plain_calls_under_exs_run_tell_what_is_true,
             an_answer_waits_for_room, compare_has_a_row_for_each)
 
