@@ -176,6 +176,7 @@ EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 	EXI_NEEDS_INIT();
 	if (ours(level, name))
 		return (int)exi_result(get_own(s, name, val, len));
+	exi_before_reading(s, level, name);
 	ret = getsockopt(s, level, name, val, len);
 	/* To the kernel it is a stream. */
 	if (ret == 0 && level == SOL_SOCKET && name == SO_TYPE &&

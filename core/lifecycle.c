@@ -748,6 +748,7 @@ static int leave(struct exi_sock *sk, bool close_fd, bool last,
 		close_ring_locked(sk, fd);
 	else if (close_fd && sk->fab)
 		part_from_ring_locked(sk, fd);
+	exi_link_clear_locked(sk);
 	exi_sock_unlist(sk);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
@@ -987,10 +988,20 @@ static int option_reason(int level, int name)
 	}
 }
 
+void exi_before_reading(int fd, int level, int name)
+{
+	struct exi_sock *sk =
+		exi_bound_uses(level, name) ? exi_sock_find(fd) : NULL;
+
+	if (sk)
+		exi_link_option(sk, level, name);
+}
+
 int exi_before_option(int fd, int level, int name)
 {
 	int reason = option_reason(level, name);
 
+	exi_before_reading(fd, level, name);
 	return reason ? exi_go_plain(fd, reason) : 0;
 }
 

@@ -48,6 +48,8 @@ EXI_SHIM int exi_go_plain(int fd, int reason);
 /* An option or flag that keeps a connection on TCP is about to be set: moves
  * it there first. */
 EXI_SHIM int exi_before_option(int fd, int level, int name);
+/* An option is about to be read: that of the program. */
+EXI_SHIM void exi_before_reading(int fd, int level, int name);
 EXI_SHIM int exi_before_flags(int fd, int flags);
 
 /* What kind of descriptor it is, when that is why it is on TCP; else

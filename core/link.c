@@ -35,11 +35,12 @@
 #include "core/switch.h"
 #include "core/unseen.h"
 
-#define LISTEN_NS    10000000000u /* A waits to be met, an eager B looks */
-#define LOOK_NS	     1000000u /* the first wait of an eager B, then doubled */
-#define GREETING_NS  5000000000u  /* between messages of a meeting */
-#define REMOTE_NS    15000000000u /* for a meeting by a fabric */
-#define CANDIDATE_NS 2000000000u  /* to show a proof */
+#define LISTEN_NS   10000000000u /* A waits to be met, an eager B looks */
+#define LOOK_NS	    1000000u	/* the first wait of an eager B, then doubled */
+#define GREETING_NS 5000000000u /* between messages of a meeting */
+#define REMOTE_NS   15000000000u /* for a meeting by a fabric */
+#define PROVE_NS    1000000000u /* before another candidate may see the board */
+#define PROVERS	    8u		/* candidates that may see it */
 
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
@@ -228,6 +229,7 @@ static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
 	l->state = state;
 	l->fd = -1;
 	l->listener = -1;
+	l->prover = -1;
 	l->sk = sk;
 	l->deadline = exi_now_ns() + patience;
 	exi_list_init(&l->timed);
@@ -249,6 +251,7 @@ static void stop_listening(struct exi_link *l)
 {
 	unsigned int i;
 
+	l->prover = -1;
 	forget_fd(&l->listener);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		forget_fd(&l->candidates[i]);
@@ -260,11 +263,18 @@ void exi_link_drop_locked(struct exi_sock *sk)
 
 	if (!l)
 		return;
+	exi_link_clear_locked(sk);
 	sk->link = NULL;
 	exi_service_untimed(l);
 	stop_listening(l);
 	forget_fd(&l->fd);
 	free(l);
+}
+
+void exi_link_clear_locked(struct exi_sock *sk)
+{
+	if (sk->link)
+		exi_bound_end(&sk->link->bound, sk->tcp->fd);
 }
 
 void exi_link_over(struct exi_sock *sk)
@@ -481,7 +491,7 @@ void exi_link_violation(struct exi_sock *sk, const char *what)
 
 /* --- meeting: the two beginnings ---------------------------------------- */
 
-/* Why no proof could be made or shown. */
+/* Why it is not known who is at the other end. */
 static int unproved(int err)
 {
 	switch (err) {
@@ -491,31 +501,25 @@ static int unproved(int err)
 	case -EPIPE:
 	case -ECONNRESET: /* it has gone since */
 		return EXS_X_REASON_PEER_LOST;
+	case -EPERM:
+		return EXS_X_REASON_REFUSED;
 	default:
 		return EXS_X_REASON_NO_PROOF;
 	}
 }
 
-/* A message that comes with the proof; -errno. */
-static int send_proof(struct exi_sock *sk, int fd, struct exi_pair_msg *m)
-{
-	int ref = exi_proof_make(sk->tcp->fd);
-	int ret;
-
-	if (ref < 0)
-		return ref;
-	ret = send_msg(fd, m, ref);
-	close(ref);
-	return ret;
-}
-
-static int hello(struct exi_sock *sk, int fd)
+/* To somebody who may be a stranger a HELLO says nothing of this process. */
+static struct exi_pair_msg hello(bool known)
 {
 	struct exi_pair_msg m = message(EXI_PAIR_HELLO);
 
-	m.a = exi_registry_wire_ids();
-	m.b = exi_process_token();
-	return send_proof(sk, fd, &m);
+	if (known) {
+		m.a = exi_registry_wire_ids();
+		m.b = exi_process_token();
+	} else {
+		m.c = EXI_HELLO_SHOW;
+	}
+	return m;
 }
 
 /* A fabric for the pair. The link becomes its bell when both ends are up:
@@ -626,9 +630,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* Where A waits: -EMFILE, or another error where it does not. B may look before
- * A binds, so what answers may be a squatter who keeps B's reference for the day
- * when A is there: only a process of the user who owns A's end sees it. */
+/* Who waits at the name: -EMFILE, or another error where nobody does. */
 static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
@@ -638,17 +640,15 @@ static int reach_a(const struct exi_tuple *t)
 
 	if (fd < 0)
 		return -EMFILE;
-	if (connect(fd, (struct sockaddr *)&name, len) == 0 &&
-	    exi_proof_same_user(t, fd) == 0)
+	if (connect(fd, (struct sockaddr *)&name, len) == 0)
 		return fd;
 	exi_fd_close(fd);
 	return -ENOENT;
 }
 
-/* B cannot: A need not wait for it, and says why as well. */
-static void decline(struct exi_sock *sk, int fd, int reason)
+/* B cannot: A need not wait for it, and is told why, if it is A. */
+static void decline(int fd, int reason)
 {
-	struct exi_pair_msg no = message(EXI_PAIR_NO);
 	struct exi_tuple t;
 	int to;
 
@@ -658,9 +658,26 @@ static void decline(struct exi_sock *sk, int fd, int reason)
 	to = reach_a(&t);
 	if (to < 0)
 		return;
-	no.a = (uint64_t)reason;
-	send_proof(sk, to, &no);
+	if (exi_proof_same_user(&t, to) == 0)
+		send_no(to, reason);
 	exi_fd_close(to);
+}
+
+/* B, on a new link: 0, or what keeps it from greeting. */
+static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct exi_link *l = sk->link;
+	struct exi_pair_msg m;
+	int err = exi_proof_same_user(t, l->fd);
+
+	l->known = err == 0;
+	if (err && err != -EPERM)
+		return err;
+	m = hello(l->known);
+	err = exi_bound_promise(&l->bound, m.blob);
+	if (!err)
+		err = send_msg(l->fd, &m, -1);
+	return err;
 }
 
 /* B: look whether A waits. UNDECIDED: not there. */
@@ -684,7 +701,7 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 	l->fd = fd;
 	sk->link = l;
 	atomic_store(&sk->sh->greeting, 1);
-	ret = hello(sk, fd);
+	ret = greet_a(sk, t);
 	if (!ret)
 		ret = exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
 	if (ret) {
@@ -767,7 +784,7 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	int reason = may_meet(sk, fd, &t);
 
 	if (reason) {
-		decline(sk, fd, reason);
+		decline(fd, reason);
 		no_marks(sh);
 		return reason;
 	}
@@ -994,28 +1011,68 @@ static int answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
 	return ret ? -EXS_X_REASON_PEER_LOST : 0;
 }
 
-static int check_proof(struct exi_sock *sk, int ref)
+/* Who is there is known: what was not said in HELLO. */
+static int proved(struct exi_sock *sk)
 {
-	struct exi_tuple t;
+	struct exi_pair_msg m = message(EXI_PAIR_PROVED);
 
-	if (ref < 0 || exi_tuple_of(sk->tcp->fd, &t))
-		return -EPERM;
-	return exi_proof_check(&t, ref);
+	m.a = exi_registry_wire_ids();
+	m.b = exi_process_token();
+	sk->link->state = EXI_LINK_OFFER;
+	sk->link->deadline = exi_now_ns() + GREETING_NS;
+	return send_msg(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+/* Shows symbol m->a, and says so. */
+static int show(struct exi_sock *sk, int link, struct exi_pair_msg *m)
+{
+	struct exi_bound *p = &sk->link->bound;
+	int err = exi_bound_show(p, sk->tcp->fd, (unsigned int)m->a);
+
+	return err ? err : send_msg(link, m, -1);
 }
 
 /* B: A's HELLO. */
-static int on_hello(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
+static int on_hello(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
-	struct exi_pair_msg proved = message(EXI_PAIR_PROVED);
-	int ret = check_proof(sk, fd);
+	struct exi_pair_msg out = message(EXI_PAIR_SHOWN);
+	struct exi_link *l = sk->link;
+	struct exi_tuple t;
+	int err;
 
-	if (ret)
-		return ret == -EPERM ? -EXS_X_REASON_REFUSED
-				     : -EXS_X_REASON_NO_PROOF;
-	sk->link->peer_token = m->b;
-	sk->link->state = EXI_LINK_OFFER;
-	return send_msg(sk->link->fd, &proved, -1) ? -EXS_X_REASON_PEER_LOST
-						   : 0;
+	if (!(m->c & EXI_HELLO_SHOW))
+		return l->known ? proved(sk) : -EXS_X_REASON_REFUSED;
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (!err)
+		err = exi_bound_open(&l->bound, sk->tcp->fd, l->fd, &t, m->blob,
+				     out.blob);
+	if (!err)
+		err = show(sk, l->fd, &out);
+	l->state = EXI_LINK_SHOW;
+	return err ? -unproved(err) : 0;
+}
+
+/* B: A shows a symbol. Nothing is shown before the one before it was right. */
+static int on_shown(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = message(EXI_PAIR_SHOWN);
+	struct exi_link *l = sk->link;
+	struct exi_tuple t;
+	int err;
+
+	if (m->a != l->bound.looked)
+		return -EXS_X_REASON_PROTOCOL;
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (!err)
+		err = exi_bound_look(&l->bound, &t);
+	if (!err && l->bound.looked == EXI_BOUND_SYMBOLS) {
+		exi_bound_end(&l->bound, sk->tcp->fd);
+		return proved(sk);
+	}
+	out.a = l->bound.looked;
+	if (!err)
+		err = show(sk, l->fd, &out);
+	return err ? -unproved(err) : 0;
 }
 
 /* Of a NO. */
@@ -1032,7 +1089,9 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 	struct exi_blob blob;
 	int ret;
 
-	l->deadline = exi_now_ns() + GREETING_NS;
+	/* A stranger does not keep the board. */
+	if (l->state != EXI_LINK_SHOW)
+		l->deadline = exi_now_ns() + GREETING_NS;
 	if (m->type == EXI_PAIR_NO)
 		return -told_reason(m);
 	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {
@@ -1040,7 +1099,9 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 		return 0;
 	}
 	if (l->state == EXI_LINK_HELLO && m->type == EXI_PAIR_HELLO)
-		return on_hello(sk, m, fd);
+		return on_hello(sk, m);
+	if (l->state == EXI_LINK_SHOW && m->type == EXI_PAIR_SHOWN)
+		return on_shown(sk, m);
 	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
 		m->a = l->peer_providers;
 		l->state = EXI_LINK_ANSWER;
@@ -1369,8 +1430,11 @@ static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
 
 static void refuse(struct exi_sock *sk, int reason)
 {
-	/* Nothing is said to somebody who has proved nothing. */
-	if (sk->link->fd >= 0 && sk->link->state != EXI_LINK_HELLO)
+	bool stranger = sk->link->state == EXI_LINK_HELLO ||
+			sk->link->state == EXI_LINK_SHOW;
+
+	/* A stranger is told no more than that nobody is known here. */
+	if (sk->link->fd >= 0 && (!stranger || reason == EXS_X_REASON_NO_PROOF))
 		send_no(sk->link->fd, reason);
 	give_up_locked(sk, reason);
 }
@@ -1548,24 +1612,135 @@ void exi_link_read(struct exi_sock *sk)
 	exi_unlock(&rx->lock);
 }
 
-static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
-			    struct exi_pair_msg *m)
+/* Sent away; whoever else comes may still be the peer. */
+static void dismiss(struct exi_sock *sk, unsigned int slot)
 {
 	struct exi_link *l = sk->link;
-	int fd = l->candidates[slot], ret;
 
+	if (l->prover == (int)slot) {
+		exi_link_clear_locked(sk);
+		l->prover = -1;
+	}
+	l->proposed = true;
+	forget_fd(&l->candidates[slot]);
+}
+
+/* The candidate is the peer. */
+static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
+			    const struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+
+	exi_link_clear_locked(sk);
+	l->fd = l->candidates[slot];
 	l->candidates[slot] = -1;
 	stop_listening(l);
-	l->fd = fd;
-	l->state = EXI_LINK_PROVED;
 	l->peer_token = m->b;
 	l->peer_providers = m->a;
 	l->deadline = exi_now_ns() + GREETING_NS;
 	atomic_store(&sk->sh->greeting, 1);
-	exi_service_rewatch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
-	ret = hello(sk, fd);
+	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
+}
+
+/* Each knows the other by its user. */
+static void known_candidate(struct exi_sock *sk, unsigned int slot,
+			    const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = hello(true);
+	int err;
+
+	adopt_candidate(sk, slot, m);
+	sk->link->state = EXI_LINK_PROVED;
+	err = send_msg(sk->link->fd, &out, -1);
+	if (err)
+		refuse(sk, unproved(err));
+}
+
+/* The candidate saw all symbols, and showed its own. */
+static void proved_candidate(struct exi_sock *sk, unsigned int slot,
+			     struct exi_pair_msg *m)
+{
+	int ret;
+
+	adopt_candidate(sk, slot, m);
+	sk->link->state = EXI_LINK_ANSWER;
+	ret = offer(sk, m);
 	if (ret)
-		refuse(sk, unproved(ret));
+		refuse(sk, -ret);
+}
+
+/* A board is seen by one candidate at a time, and not by many. */
+static int begin_proof(struct exi_sock *sk, unsigned int slot,
+		       const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = hello(false);
+	struct exi_link *l = sk->link;
+	uint64_t now = exi_now_ns();
+	int err;
+
+	if (l->provers == PROVERS ||
+	    (l->prover >= 0 && now - l->prover_since < PROVE_NS))
+		return -EPERM;
+	if (l->prover >= 0)
+		dismiss(sk, (unsigned int)l->prover);
+	l->provers++;
+	l->prover = (int)slot;
+	l->prover_since = now;
+	err = exi_bound_answer(&l->bound, sk->tcp->fd, m->blob, out.blob);
+	return err ? err : send_msg(l->candidates[slot], &out, -1);
+}
+
+/* A: B shows a symbol; after the first, which comes with its nonce. */
+static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
+	       const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = message(EXI_PAIR_SHOWN);
+	struct exi_bound *p = &sk->link->bound;
+	int err = 0;
+
+	if (m->a != p->looked || p->looked == EXI_BOUND_SYMBOLS)
+		return -EPERM;
+	if (m->a == 0)
+		err = exi_bound_opened(p, link, t, m->blob);
+	if (!err)
+		err = exi_bound_look(p, t);
+	out.a = m->a;
+	return err ? err : show(sk, link, &out);
+}
+
+/* 0, or why the candidate is to be sent away. */
+static int hear_candidate(struct exi_sock *sk, unsigned int slot,
+			  struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	bool prover = l->prover == (int)slot;
+	int fd = l->candidates[slot], err;
+	struct exi_tuple t;
+
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (err)
+		return err;
+	if (prover && m->type == EXI_PAIR_SHOWN)
+		return see(sk, fd, &t, m);
+	if (prover && m->type == EXI_PAIR_PROVED &&
+	    l->bound.looked == EXI_BOUND_SYMBOLS) {
+		proved_candidate(sk, slot, m);
+		return 0;
+	}
+	if (prover || (m->type != EXI_PAIR_HELLO && m->type != EXI_PAIR_NO))
+		return m->type == EXI_PAIR_NO ? -EOPNOTSUPP : -EPERM;
+	err = exi_proof_same_user(&t, fd);
+	if (m->type == EXI_PAIR_NO) {
+		if (!err)
+			give_up_locked(sk, told_reason(m));
+		return err ? -EOPNOTSUPP : 0;
+	}
+	if (err && err != -EPERM)
+		return err;
+	if (err || (m->c & EXI_HELLO_SHOW))
+		return begin_proof(sk, slot, m);
+	known_candidate(sk, slot, m);
+	return 0;
 }
 
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
@@ -1573,7 +1748,7 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	struct exi_pair_msg m;
 	struct exi_link *l;
 	ssize_t n;
-	int fd = -1;
+	int fd = -1, err;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
@@ -1582,33 +1757,43 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	n = recv_msg(l->candidates[slot], &m, &fd);
 	if (n == -EAGAIN)
 		goto unlock;
-	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_HELLO &&
-	    check_proof(sk, fd) == 0) {
-		adopt_candidate(sk, slot, &m);
+	err = n > 0 && well_formed(&m, n) ? hear_candidate(sk, slot, &m)
+					  : -EPERM;
+	if (!err)
 		goto unlock;
-	}
-	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_NO &&
-	    check_proof(sk, fd) == 0) {
-		give_up_locked(sk, told_reason(&m));
-		goto unlock;
-	}
-	/* No proof: sent away; whoever has one may still come. Somebody who
-	 * says that he cannot make one is believed when nobody comes. */
-	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_NO)
+	/* Somebody of whom it cannot be told who he is: believed to be the peer
+	 * when nobody else comes. */
+	if (unproved(err) == EXS_X_REASON_NO_PROOF) {
 		l->unprovable = true;
-	/* A reference that did not arrive: no descriptor was free for it. */
-	if (n > 0 && well_formed(&m, n) && m.type == EXI_PAIR_HELLO && fd < 0)
+		send_no(l->candidates[slot], EXS_X_REASON_NO_PROOF);
+	} else if (unproved(err) == EXS_X_REASON_DESCRIPTORS) {
 		l->starved = true;
-	l->proposed = true;
-	forget_fd(&l->candidates[slot]);
+	}
+	dismiss(sk, slot);
 unlock:
 	exi_unlock(&sk->link_lock);
 	if (fd >= 0)
 		close(fd);
 }
 
-static unsigned int candidate_slot(struct exi_link *l)
+void exi_link_option(struct exi_sock *sk, int level, int name)
 {
+	struct exi_link *l;
+
+	if (!exi_bound_uses(level, name))
+		return;
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->bound.taken && l->prover >= 0)
+		dismiss(sk, (unsigned int)l->prover);
+	else if (l && l->bound.taken)
+		give_up_locked(sk, EXS_X_REASON_NO_PROOF);
+	exi_unlock(&sk->link_lock);
+}
+
+static unsigned int candidate_slot(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
 	unsigned int i, oldest = 0;
 
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++) {
@@ -1617,8 +1802,7 @@ static unsigned int candidate_slot(struct exi_link *l)
 		if (l->candidate_since[i] < l->candidate_since[oldest])
 			oldest = i;
 	}
-	l->proposed = true;
-	forget_fd(&l->candidates[oldest]);
+	dismiss(sk, oldest);
 	return oldest;
 }
 
@@ -1646,7 +1830,7 @@ void exi_link_listener_event(struct exi_sock *sk)
 			l->starved = true;
 			break;
 		}
-		slot = candidate_slot(l);
+		slot = candidate_slot(sk);
 		l->candidates[slot] = fd;
 		l->candidate_since[slot] = exi_now_ns();
 		if (exi_service_watch(sk, fd, EXI_WATCH_CANDIDATE + slot,

@@ -5,6 +5,7 @@
 #ifndef EXI_CORE_LINK_H
 #define EXI_CORE_LINK_H
 
+#include "core/bound.h"
 #include "core/provider.h"
 #include "core/sock.h"
 
@@ -26,8 +27,13 @@ enum exi_pair_type {
 	EXI_PAIR_NO = 12,
 	EXI_PAIR_TAKEN = 13,
 	EXI_PAIR_MET = 14, /* from a fabric, of a peer on another host */
+	EXI_PAIR_SHOWN = 15,
 	EXI_PAIR_TYPE_MAX
 };
+
+/* HELLO's c: the kernel does not say that the peer's user owns its end, so both
+ * ends show their boards (bound.h). */
+#define EXI_HELLO_SHOW 1u
 
 /* What FINSEEN wants, or is. */
 enum exi_pair_finseen {
@@ -50,6 +56,7 @@ enum exi_link_state {
 	EXI_LINK_LOOK,	 /* B, eager: looks again at the deadline */
 	EXI_LINK_LISTEN, /* A: the meeting name is bound */
 	EXI_LINK_HELLO,	 /* B: HELLO sent, the peer's awaited */
+	EXI_LINK_SHOW,	 /* B: SHOWN sent, the peer's awaited */
 	EXI_LINK_PROVED, /* A: HELLO sent, PROVED awaited */
 	EXI_LINK_OFFER,	 /* B: PROVED sent, OFFER awaited */
 	EXI_LINK_ANSWER, /* A: OFFER sent, ANSWER awaited */
@@ -78,7 +85,12 @@ struct exi_link {
 	bool look;	 /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */
 	bool starved;	 /* a reference came for which no descriptor was free */
-	bool unprovable; /* someone said that he can make none */
+	bool unprovable; /* there is someone, and it cannot be told who */
+	bool known;	 /* B: the peer's user owns A's end */
+	int prover;	 /* A: the candidate that sees the board; -1 */
+	uint64_t prover_since;
+	unsigned int provers; /* so far */
+	struct exi_bound bound;
 	struct exi_list timed; /* of the service */
 	struct exi_sock *sk;
 };
@@ -128,6 +140,12 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 void exi_link_tcp_event(struct exi_sock *sk);
 /* The deadline passed. */
 void exi_link_expired(struct exi_sock *sk);
+
+/* The program is about to read or set an option of the socket: if a meeting uses
+ * it just now, that is over, and the option is what it was. No lock held. */
+void exi_link_option(struct exi_sock *sk, int level, int name);
+/* The same for all of them: TCP is about to be closed. link_lock held. */
+void exi_link_clear_locked(struct exi_sock *sk);
 
 /* Lets go of everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* O_PATH references and sock_diag. */
+/* sock_diag, SO_PEERCRED and the first user namespace. */
 #include "core/proof.h"
 
 #include <arpa/inet.h>
@@ -8,7 +8,9 @@
 #include <linux/inet_diag.h>
 #include <linux/magic.h>
 #include <linux/netlink.h>
+#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +19,8 @@
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include "core/sock.h"
 
 #define TCP_ESTABLISHED 1
 
@@ -69,16 +73,6 @@ bool exi_tuple_is_self(const struct exi_tuple *t)
 	       memcmp(t->local, t->peer, 16) == 0;
 }
 
-int exi_proof_make(int fd)
-{
-	char path[48];
-	int ref;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	ref = open(path, O_PATH | O_CLOEXEC);
-	return ref < 0 ? -errno : ref;
-}
-
 /* Addresses of the other end: everything is mirrored. */
 static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 {
@@ -99,38 +93,30 @@ static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
 
-static int ask(int nl, const struct exi_tuple *t, struct inet_diag_msg *ret)
-{
-	struct {
-		struct nlmsghdr head;
-		struct inet_diag_req_v2 req;
-	} q = { .head = { .nlmsg_len = sizeof(q),
-			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			  .nlmsg_flags = NLM_F_REQUEST } };
-	union {
-		struct nlmsghdr head;
-		char bytes[2048];
-	} a;
-	ssize_t n;
+/* What the kernel says: a message of at least so many bytes, and attributes. */
+union answer {
+	struct nlmsghdr head;
+	char bytes[2048];
+};
 
-	mirror(t, &q.req);
-	if (send(nl, &q, sizeof(q), 0) != sizeof(q))
-		return -errno;
-	n = recv(nl, &a, sizeof(a), 0);
+static int read_answer(int nl, size_t least, union answer *ret)
+{
+	ssize_t n = recv(nl, ret, sizeof(*ret), 0);
+
 	if (n < 0)
 		return -errno;
-	if (!NLMSG_OK(&a.head, (size_t)n))
+	if (!NLMSG_OK(&ret->head, (size_t)n))
 		return -EPROTO;
-	if (a.head.nlmsg_type == NLMSG_ERROR)
-		return ((struct nlmsgerr *)NLMSG_DATA(&a.head))->error;
-	if (a.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
-	    a.head.nlmsg_len < NLMSG_LENGTH(sizeof(*ret)))
+	if (ret->head.nlmsg_type == NLMSG_ERROR)
+		return ((struct nlmsgerr *)NLMSG_DATA(&ret->head))->error;
+	if (ret->head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    ret->head.nlmsg_len < NLMSG_LENGTH(least))
 		return -EPROTO;
-	memcpy(ret, NLMSG_DATA(&a.head), sizeof(*ret));
 	return 0;
 }
 
-static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
+/* q begins with its head. */
+static int ask(const struct nlmsghdr *q, size_t least, union answer *ret)
 {
 	struct timeval limit = { .tv_sec = 1 };
 	int nl, err;
@@ -139,8 +125,50 @@ static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
 	if (nl < 0)
 		return -errno;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	err = ask(nl, t, ret);
+	err = send(nl, q, q->nlmsg_len, 0) < 0 ? -errno : 0;
+	if (!err)
+		err = read_answer(nl, least, ret);
 	close(nl);
+	return err;
+}
+
+/* The attribute of that type, behind the message's own part; null. */
+static const void *attribute(const union answer *a, size_t own, int type,
+			     size_t size)
+{
+	const struct rtattr *at =
+		(const void *)((const char *)NLMSG_DATA(&a->head) +
+			       NLMSG_ALIGN(own));
+	size_t left = a->head.nlmsg_len - NLMSG_LENGTH(NLMSG_ALIGN(own));
+
+	if (a->head.nlmsg_len < NLMSG_LENGTH(NLMSG_ALIGN(own)))
+		return NULL;
+	for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
+		if (at->rta_type == type && RTA_PAYLOAD(at) >= size)
+			return RTA_DATA(at);
+	return NULL;
+}
+
+static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+{
+	struct {
+		struct nlmsghdr head;
+		struct inet_diag_req_v2 req;
+	} q = { .head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST } };
+
+	mirror(t, &q.req);
+	return ask(&q.head, sizeof(struct inet_diag_msg), ret);
+}
+
+static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
+{
+	union answer a;
+	int err = ask_tcp(t, &a);
+
+	if (!err)
+		memcpy(ret, NLMSG_DATA(&a.head), sizeof(*ret));
 	return err;
 }
 
@@ -246,32 +274,68 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 		return -EPERM;
 	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
-	return cred.uid == m.idiag_uid && names_one_user(cred.uid) ? 0 : -EPERM;
+	/* A process that has no number here is in a container beside ours: it
+	 * can do nothing to others of its user that are not in it. */
+	return cred.uid == m.idiag_uid && cred.pid > 0 &&
+			       names_one_user(cred.uid)
+		       ? 0
+		       : -EPERM;
 }
 
-int exi_proof_check(const struct exi_tuple *t, int ref)
+int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 {
-	struct inet_diag_msg m;
-	struct stat st, own;
-	int s, err;
+	const struct inet_diag_msg *m;
+	const void *options;
+	union answer a;
+	int err = ask_tcp(t, &a);
 
-	err = other_end(t, &m);
 	if (err)
 		return err == -ENOENT ? -EPERM : err;
-	if (m.idiag_state != TCP_ESTABLISHED)
+	m = NLMSG_DATA(&a.head);
+	if (m->idiag_state != TCP_ESTABLISHED)
 		return -EPERM;
-	/* sockfs is one device; any socket of ours tells its number. */
-	s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (s < 0)
+	options = attribute(&a, sizeof(*m), INET_DIAG_SOCKOPT, sizeof(*ret));
+	if (!options)
+		return -EOPNOTSUPP;
+	memcpy(ret, options, sizeof(*ret));
+	return 0;
+}
+
+int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req req;
+	} q = { .head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST },
+		.req = { .sdiag_family = AF_UNIX,
+			 .udiag_states = ~0u,
+			 .udiag_show = UDIAG_SHOW_PEER } };
+	uint64_t cookie = exi_sock_cookie(fd);
+	const void *peer;
+	union answer a;
+	struct stat st;
+	uint32_t ino;
+	int err;
+
+	if (fstat(fd, &st) < 0)
 		return -errno;
-	err = fstat(s, &own) < 0 ? -errno : 0;
-	close(s);
+	q.req.udiag_ino = (uint32_t)st.st_ino;
+	/* So it is this socket, if another has the same number. */
+	q.req.udiag_cookie[0] = (uint32_t)cookie;
+	q.req.udiag_cookie[1] = (uint32_t)(cookie >> 32);
+	err = ask(&q.head, sizeof(struct unix_diag_msg), &a);
 	if (err)
 		return err;
-	if (fstat(ref, &st) < 0)
-		return -errno;
-	if (!S_ISSOCK(st.st_mode) || st.st_dev != own.st_dev ||
-	    st.st_ino != m.idiag_inode || st.st_uid != m.idiag_uid)
-		return -EPERM;
+	peer = attribute(&a, sizeof(struct unix_diag_msg), UNIX_DIAG_PEER,
+			 sizeof(ino));
+	if (!peer)
+		return -ENOTCONN;
+	memcpy(&ino, peer, sizeof(ino));
+	if (!ino) /* accepted by nobody */
+		return -ENOTCONN;
+	*ret_own = st.st_ino;
+	*ret_peer = ino;
 	return 0;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Possession of a TCP end, proved without giving it away: an O_PATH reference
- * to the socket, checked against what the kernel says of the other end. */
+/* What the kernel says of the other end of a TCP connection, and of who is at the
+ * other end of a UNIX connection. */
 #ifndef EXI_CORE_PROOF_H
 #define EXI_CORE_PROOF_H
 
+#include <linux/inet_diag.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -21,15 +22,16 @@ int exi_tuple_of(int fd, struct exi_tuple *ret);
 /* Both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
-/* A reference to show. -errno. */
-int exi_proof_make(int fd);
-/* 0: ref is the other end of the connection. -EPERM: it is not. Others: it
- * cannot be told here. */
-int exi_proof_check(const struct exi_tuple *t, int ref);
 /* 0: the user of the process at the other end of a UNIX connection owns the
- * other end of the TCP connection, which is established, and the user's number
- * names no other user here. -EPERM. Others: it cannot be told here. */
+ * other end of the TCP connection, which is established; the user's number names
+ * no other user here, and the process has one, too. -EPERM. Others: it cannot be
+ * told here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
+/* Options of the other end, which is established. -EPERM: it is not.
+ * -EOPNOTSUPP: the kernel does not tell them. */
+int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
+/* The inodes of both ends of a UNIX connection. -ENOTCONN. */
+int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer);
 /* 0: the other end is a socket of this network namespace. -ENOENT. */
 int exi_proof_peer_here(const struct exi_tuple *t);
 

@@ -24,8 +24,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_REMOTE] = { "remote", "the peer is on another host or in "
 					    "another network namespace" },
 	[EXS_X_REASON_NO_PROOF] = { "no-proof",
-				    "possession cannot be proved here: /proc "
-				    "or sock_diag is missing" },
+				    "it cannot be told here who the peer is: "
+				    "sock_diag is missing" },
 	[EXS_X_REASON_REFUSED] = { "refused", "somebody claimed the connection "
 					      "without proof" },
 	[EXS_X_REASON_VERSION] = { "version", "the ends speak different "

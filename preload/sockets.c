@@ -250,6 +250,8 @@ HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 			 name == TCP_ZEROCOPY_RECEIVE) &&
 	    shim_sock(fd))
 		return zerocopy_receive(fd, val, len);
+	if (level == IPPROTO_IP || level == IPPROTO_IPV6)
+		exi_before_reading(fd, level, name);
 	return native.getsockopt(fd, level, name, val, len);
 }
 

@@ -23,7 +23,7 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_CONFIG = 4,	/* EXS_UPGRADE=never */
 	EXS_X_REASON_NO_PROVIDER = 5,	/* no fabric is usable at both ends */
 	EXS_X_REASON_REMOTE = 6,	/* the peer is on another host */
-	EXS_X_REASON_NO_PROOF = 7,	/* /proc or sock_diag is missing here */
+	EXS_X_REASON_NO_PROOF = 7,	/* sock_diag is missing here */
 	EXS_X_REASON_REFUSED = 8,	/* somebody claimed it without proof */
 	EXS_X_REASON_VERSION = 9,	/* the ends speak different protocols */
 	EXS_X_REASON_TIMEOUT = 10,	/* the peer did not answer in time */

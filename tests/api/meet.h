@@ -4,7 +4,9 @@
 #ifndef TESTS_API_MEET_H
 #define TESTS_API_MEET_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
@@ -35,14 +37,44 @@ void meet_send(int s, const void *buf, size_t len, int fd);
  * ten seconds. */
 ssize_t meet_recv(int s, void *buf, size_t len, int *ret_fd);
 
-/* The other side ends the conversation: at once, or with a NO and nothing
- * else, and no descriptor ever. */
+/* The packet of docs/design/wire-shm.md, section 2. */
+struct meet_msg {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	uint64_t a;
+	uint64_t b;
+	uint64_t c;
+	uint8_t blob[64];
+};
+
+enum {
+	MEET_HELLO = 1,
+	MEET_PROVED = 2,
+	MEET_OFFER = 3,
+	MEET_ANSWER = 4,
+	MEET_NO = 12,
+	MEET_SHOWN = 15,
+};
+
+/* HELLO's c: show your board. */
+#define MEET_SHOW 1
+
+void meet_say(int s, int type, uint64_t a, uint64_t b, uint64_t c,
+	      const void *blob);
+
+/* The next message, which is of this type and comes without a descriptor; false:
+ * the conversation is at its end, or this is a NO. */
+bool meet_hear(int s, int type, struct meet_msg *ret);
+
+/* The other side ends the conversation. Until then it says nothing that a
+ * stranger may not know: a HELLO that names nothing of its process, NO, and
+ * which symbol it shows. Tried from where nothing was heard of it. */
 void meet_is_refused(int s);
 
 /* Nothing was ever said there: it is silent or at its end. */
 void meet_said_nothing(int s);
-
-/* The descriptor gives its holder nothing. */
-void meet_is_useless(int fd);
+/* The same, or what meet_is_refused() lets pass. */
+void meet_said_little(int s);
 
 #endif

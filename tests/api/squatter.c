@@ -33,17 +33,21 @@ static struct claims claim_all(int port_a, int port_b)
 	};
 }
 
-/* Takes whoever comes to the meeting: he says nothing, and goes. */
+/* Takes whoever comes to the meeting, who says little, and shows him round. */
 static void receive_guest(struct claims *c, int port_a, int port_b)
 {
 	struct meet_name name = meet_meeting(port_a, port_b);
-	char bytes[1024];
-	int s, ref;
+	struct meet_msg m;
+	int s;
 
 	T(t_readable(c->meeting, 10000 * t_slow()));
 	s = T_OK(accept(c->meeting, NULL, NULL));
-	T_EQ(meet_recv(s, bytes, sizeof(bytes), &ref), 0);
-	T_EQ(ref, -1);
+	T(meet_hear(s, MEET_HELLO, &m));
+	T_EQ(m.a, 0);
+	T_EQ(m.b, 0);
+	T_EQ(m.c, MEET_SHOW);
+	meet_send(s, &m, sizeof(m), -1);
+	meet_is_refused(s);
 	close(s);
 	close(c->meeting);
 	s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

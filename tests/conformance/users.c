@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Ends that belong to different users or live in different namespaces of one
- * network namespace meet all the same: possession is the proof. Needs root,
+ * network namespace meet all the same: where the kernel does not say that the
+ * user of one owns the end of the other, possession is the proof. Needs root,
  * exits with 77 without. */
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,10 +118,10 @@ static void accepted_as_root_and_served_as_nobody(void)
 	meet(conf_apart(), &nobody, &dropped);
 }
 
-/* That whoever waits there is A's user is not seen. */
 static void connected_as_root_and_used_as_nobody(void)
 {
-	meet(T_TCP(T_ANY), &dropped, &root);
+	meet(conf_apart(), &dropped, &root);
+	meet(conf_apart(), &dropped, &dropped);
 }
 
 static void new_user_namespace(void)
@@ -136,18 +138,17 @@ static void nobody_in_a_new_user_namespace(void)
 static const struct guise apart = { new_user_namespace, as_is };
 static const struct guise far_apart = { nobody_in_a_new_user_namespace, as_is };
 
-/* Where users have no number of their own, who is who is not seen. */
-static void ends_in_different_user_namespaces_stay_on_tcp(void)
+static void ends_in_different_user_namespaces_meet(void)
 {
-	meet(T_TCP(T_ANY), &apart, &root);
-	meet(T_TCP(T_ANY), &root, &apart);
-	meet(T_TCP(T_ANY), &apart, &apart);
+	meet(conf_apart(), &apart, &root);
+	meet(conf_apart(), &root, &apart);
+	meet(conf_apart(), &apart, &apart);
 }
 
-static void ends_of_two_users_in_two_user_namespaces_stay_on_tcp(void)
+static void ends_of_two_users_in_two_user_namespaces_meet(void)
 {
-	meet(T_TCP(T_ANY), &far_apart, &root);
-	meet(T_TCP(T_ANY), &apart, &far_apart);
+	meet(conf_apart(), &far_apart, &root);
+	meet(conf_apart(), &apart, &far_apart);
 }
 
 /* Goes on as process 1 of a pid namespace; the process that was here waits
@@ -188,20 +189,42 @@ static void ends_in_different_pid_and_mount_namespaces_meet(void)
 	meet(conf_apart(), &contained, &contained);
 }
 
-/* Without /proc there is no proof: TCP, and the connection works. Where no
- * fabric could be used anyhow, that may be the reason. */
-static void ends_without_proc_stay_on_tcp(void)
+static void ends_without_proc_meet(void)
 {
-	if (strcmp(conf_apart().fabric, "shm"))
-		meet(T_TCP(T_ANY), &blind, &blind);
-	else
-		meet(T_TCP(EXS_X_REASON_NO_PROOF), &blind, &blind);
+	meet(conf_apart(), &blind, &blind);
+	meet(conf_apart(), &blind, &root);
+	meet(conf_apart(), &root, &blind);
 }
 
-static void an_end_that_lacks_proc_stays_on_tcp(void)
+/* A root of its own, with nothing in it. */
+static void changed_root(void)
 {
-	meet(T_TCP(T_ANY), &blind, &root);
-	meet(T_TCP(T_ANY), &root, &blind);
+	char path[] = "/tmp/exs-root-XXXXXX";
+	int tmp = T_OK(open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC));
+
+	T(mkdtemp(path));
+	T_OK(chroot(path));
+	T_OK(chdir("/"));
+	T_OK(unlinkat(tmp, path + strlen("/tmp/"), AT_REMOVEDIR));
+	close(tmp);
+}
+
+static void nobody_in_a_changed_root(void)
+{
+	changed_root();
+	t_become_nobody();
+}
+
+static const struct guise rooted = { changed_root, as_is };
+static const struct guise rooted_nobody = { nobody_in_a_changed_root, as_is };
+
+static void ends_in_changed_roots_meet(void)
+{
+	meet(conf_apart(), &rooted, &rooted);
+	meet(conf_apart(), &rooted, &root);
+	meet(conf_apart(), &root, &rooted_nobody);
+	meet(conf_apart(), &rooted_nobody, &nobody);
+	meet(conf_apart(), &rooted_nobody, &dropped);
 }
 
 static const struct t_row rows[] = {
@@ -210,11 +233,11 @@ static const struct t_row rows[] = {
 	T_ROW(two_ends_without_privileges_meet),
 	T_ROW(accepted_as_root_and_served_as_nobody),
 	T_ROW(connected_as_root_and_used_as_nobody),
-	T_ROW(ends_in_different_user_namespaces_stay_on_tcp),
-	T_ROW(ends_of_two_users_in_two_user_namespaces_stay_on_tcp),
+	T_ROW(ends_in_different_user_namespaces_meet),
+	T_ROW(ends_of_two_users_in_two_user_namespaces_meet),
 	T_ROW(ends_in_different_pid_and_mount_namespaces_meet),
-	T_ROW(ends_without_proc_stay_on_tcp),
-	T_ROW(an_end_that_lacks_proc_stays_on_tcp),
+	T_ROW(ends_without_proc_meet),
+	T_ROW(ends_in_changed_roots_meet),
 };
 
 /* In a child: what the rows need is allowed here. */

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The proof that names its link, both ends in one process: it holds on one link and
+ * not on two, and leaves the options of TCP as they were. */
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/bound.h"
+#include "core/util.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+
+/* --- the digest ----------------------------------------------------------- */
+
+static void is_digest(const char *text, size_t n, const char *want)
+{
+	uint8_t d[EXI_SHA256];
+	char hex[2 * EXI_SHA256 + 1];
+	unsigned int i;
+
+	exi_sha256(text, n, d);
+	for (i = 0; i < EXI_SHA256; i++)
+		snprintf(hex + 2 * i, 3, "%02x", d[i]);
+	assert_string_equal(hex, want);
+}
+
+/* Of FIPS 180-4's examples, and the empty one. */
+static void digests_are_those_of_the_standard(void **state)
+{
+	char *a = malloc(1000000);
+
+	is_digest("", 0,
+		  "e3b0c44298fc1c149afbf4c8996fb924"
+		  "27ae41e4649b934ca495991b7852b855");
+	is_digest("abc", 3,
+		  "ba7816bf8f01cfea414140de5dae2223"
+		  "b00361a396177a9cb410ff61f20015ad");
+	is_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
+		  56,
+		  "248d6a61d20638b8e5c026930c3e6039"
+		  "a33ce45964ff2167f6ecedd419db06c1");
+	memset(a, 'a', 1000000);
+	is_digest(a, 1000000,
+		  "cdc76e5c9914fb9281a1c7e284d73e67"
+		  "f1809a48a497200e046d39ccc7112cd0");
+	free(a);
+}
+
+/* --- a connection, and who talks about it ---------------------------------- */
+
+struct ends {
+	int tcp[2]; /* A, B */
+	struct exi_tuple t[2];
+	int near[2]; /* one link: ours at A, and at B */
+	int far[2];  /* another */
+};
+
+static void make(struct ends *e)
+{
+	t_plain_pair(e->tcp);
+	assert_int_equal(exi_tuple_of(e->tcp[0], &e->t[0]), 0);
+	assert_int_equal(exi_tuple_of(e->tcp[1], &e->t[1]), 0);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, e->near));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, e->far));
+}
+
+static void unmake(struct ends *e)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		close(e->tcp[i]);
+		close(e->near[i]);
+		close(e->far[i]);
+	}
+}
+
+/* 0, or the first error of either end: links as A and B have them. What goes
+ * between them is passed on as it is. */
+static int prove(struct ends *e, int link_a, int link_b)
+{
+	uint8_t promise[EXI_SHA256], nonce_a[EXI_BOUND_NONCE],
+		nonce_b[EXI_BOUND_NONCE];
+	struct exi_bound a, b;
+	unsigned int i;
+	int err;
+
+	assert_int_equal(exi_bound_promise(&b, promise), 0);
+	assert_int_equal(exi_bound_answer(&a, e->tcp[0], promise, nonce_a), 0);
+	assert_int_equal(exi_bound_open(&b, e->tcp[1], link_b, &e->t[1],
+					nonce_a, nonce_b),
+			 0);
+	assert_int_equal(exi_bound_show(&b, e->tcp[1], 0), 0);
+	err = exi_bound_opened(&a, link_a, &e->t[0], nonce_b);
+	for (i = 0; !err && i < EXI_BOUND_SYMBOLS; i++) {
+		err = exi_bound_look(&a, &e->t[0]);
+		if (!err)
+			err = exi_bound_show(&a, e->tcp[0], i);
+		if (!err)
+			err = exi_bound_look(&b, &e->t[1]);
+		if (!err && i + 1 < EXI_BOUND_SYMBOLS)
+			err = exi_bound_show(&b, e->tcp[1], i + 1);
+	}
+	exi_bound_end(&a, e->tcp[0]);
+	exi_bound_end(&b, e->tcp[1]);
+	return err;
+}
+
+static void it_holds_on_one_link(void **state)
+{
+	struct ends e;
+	int i;
+
+	make(&e);
+	for (i = 0; i < 50; i++)
+		assert_int_equal(prove(&e, e.near[0], e.near[1]), 0);
+	unmake(&e);
+}
+
+static void it_fails_on_two_links(void **state)
+{
+	struct ends e;
+	int i;
+
+	make(&e);
+	for (i = 0; i < 200; i++)
+		assert_int_equal(prove(&e, e.near[0], e.far[1]), -EPERM);
+	unmake(&e);
+}
+
+static void another_nonce_than_was_promised_is_refused(void **state)
+{
+	uint8_t promise[EXI_SHA256], nonce[EXI_BOUND_NONCE];
+	struct exi_bound a, b;
+	struct ends e;
+
+	make(&e);
+	assert_int_equal(exi_bound_promise(&b, promise), 0);
+	assert_int_equal(exi_bound_answer(&a, e.tcp[0], promise, nonce), 0);
+	assert_int_equal(exi_bound_opened(&a, e.near[0], &e.t[0], b.nonce), 0);
+	b.nonce[31] ^= 1;
+	assert_int_equal(exi_bound_opened(&a, e.near[0], &e.t[0], b.nonce),
+			 -EPERM);
+	exi_bound_end(&a, e.tcp[0]);
+	unmake(&e);
+}
+
+/* --- the options ----------------------------------------------------------- */
+
+static int get(int fd, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	T_OK(getsockopt(fd, IPPROTO_IP, name, &v, &len));
+	return v;
+}
+
+static void set(int fd, int name, int v)
+{
+	T_OK(setsockopt(fd, IPPROTO_IP, name, &v, sizeof(v)));
+}
+
+static void begin(struct ends *e, struct exi_bound *a)
+{
+	uint8_t promise[EXI_SHA256] = { 0 }, nonce[EXI_BOUND_NONCE];
+
+	assert_int_equal(exi_bound_answer(a, e->tcp[0], promise, nonce), 0);
+	memset(a->digest, 0x15, sizeof(a->digest));
+	assert_int_equal(exi_bound_show(a, e->tcp[0], 0), 0);
+	assert_int_equal(get(e->tcp[0], IP_FREEBIND), 1);
+	assert_int_equal(get(e->tcp[0], IP_BIND_ADDRESS_NO_PORT), 0);
+	assert_int_equal(get(e->tcp[0], IP_MULTICAST_LOOP), 1);
+	assert_int_equal(get(e->tcp[0], IP_MULTICAST_ALL), 0);
+}
+
+static void options_are_what_they_were(void **state)
+{
+	struct exi_bound a;
+	struct ends e;
+	int i;
+
+	make(&e);
+	for (i = 0; i < 16; i++) {
+		set(e.tcp[0], IP_FREEBIND, i & 1);
+		set(e.tcp[0], IP_BIND_ADDRESS_NO_PORT, i >> 1 & 1);
+		set(e.tcp[0], IP_MULTICAST_LOOP, i >> 2 & 1);
+		set(e.tcp[0], IP_MULTICAST_ALL, i >> 3 & 1);
+		begin(&e, &a);
+		exi_bound_end(&a, e.tcp[0]);
+		assert_int_equal(get(e.tcp[0], IP_FREEBIND), i & 1);
+		assert_int_equal(get(e.tcp[0], IP_BIND_ADDRESS_NO_PORT),
+				 i >> 1 & 1);
+		assert_int_equal(get(e.tcp[0], IP_MULTICAST_LOOP), i >> 2 & 1);
+		assert_int_equal(get(e.tcp[0], IP_MULTICAST_ALL), i >> 3 & 1);
+	}
+	unmake(&e);
+}
+
+static void what_the_program_sets_meanwhile_survives(void **state)
+{
+	struct exi_bound a;
+	struct ends e;
+
+	make(&e);
+	set(e.tcp[0], IP_BIND_ADDRESS_NO_PORT, 0);
+	begin(&e, &a);
+	set(e.tcp[0], IP_BIND_ADDRESS_NO_PORT, 1);
+	exi_bound_end(&a, e.tcp[0]);
+	assert_int_equal(get(e.tcp[0], IP_BIND_ADDRESS_NO_PORT), 1);
+	assert_int_equal(get(e.tcp[0], IP_FREEBIND), 0);
+	unmake(&e);
+}
+
+/* The child's end of a proof that is its parent's changes nothing. */
+static void a_forked_child_does_not_touch_the_board(void **state)
+{
+	struct exi_bound a;
+	struct ends e;
+	int status;
+	pid_t pid;
+
+	make(&e);
+	begin(&e, &a);
+	pid = fork();
+	if (pid == 0) {
+		a.process++; /* as exi_use_token() differs there */
+		exi_bound_end(&a, e.tcp[0]);
+		_exit(0);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	assert_int_equal(get(e.tcp[0], IP_FREEBIND), 1);
+	exi_bound_end(&a, e.tcp[0]);
+	assert_int_equal(get(e.tcp[0], IP_FREEBIND), 0);
+	unmake(&e);
+}
+
+/* Plain calls closed the descriptor, and its number is another socket's. */
+static void another_socket_is_not_touched(void **state)
+{
+	struct exi_bound a;
+	struct ends e;
+	int other;
+
+	make(&e);
+	begin(&e, &a);
+	other = T_OK(socket(AF_INET, SOCK_STREAM, 0));
+	T_OK(dup2(other, e.tcp[0]));
+	close(other);
+	assert_int_equal(exi_bound_show(&a, e.tcp[0], 1), -EBADF);
+	exi_bound_end(&a, e.tcp[0]);
+	assert_int_equal(get(e.tcp[0], IP_FREEBIND), 0);
+	assert_int_equal(get(e.tcp[0], IP_MULTICAST_ALL), 1);
+	unmake(&e);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(digests_are_those_of_the_standard),
+		cmocka_unit_test(it_holds_on_one_link),
+		cmocka_unit_test(it_fails_on_two_links),
+		cmocka_unit_test(another_nonce_than_was_promised_is_refused),
+		cmocka_unit_test(options_are_what_they_were),
+		cmocka_unit_test(what_the_program_sets_meanwhile_survives),
+		cmocka_unit_test(a_forked_child_does_not_touch_the_board),
+		cmocka_unit_test(another_socket_is_not_touched),
+	};
+
+	return cmocka_run_group_tests_name("bound", tests, NULL, NULL);
+}
