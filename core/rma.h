@@ -16,6 +16,7 @@
 #ifndef EXI_CORE_RMA_H
 #define EXI_CORE_RMA_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -233,13 +234,26 @@ extern pthread_mutex_t exi_rma_service_lock;
 /* Called when a descriptor is readable, with the service lock held. */
 struct exi_rma_event {
 	void (*call)(struct exi_rma_event *e);
+	struct exi_list resting; /* exi_rma_rest() */
+	int fd;
+	uint64_t until;
 };
 int exi_rma_watch(int fd, struct exi_rma_event *e);
 /* Only when more comes. */
 int exi_rma_watch_edge(int fd, struct exi_rma_event *e);
 /* Once, by EPOLLIN or EPOLLOUT, until this is called again. */
 int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events);
+/* Of one that is watched: not for a tenth of a second. What it tells of cannot be
+ * taken, as a connection for which there is no descriptor, and would be told of
+ * again and again. */
+void exi_rma_rest(int fd, struct exi_rma_event *e);
 void exi_rma_unwatch(int fd);
+/* Of accept(2): what waits stays there. */
+static inline bool exi_rma_starved(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS ||
+	       err == ENOMEM;
+}
 
 /* exi_rma_meet_look(), exi_rma_doors_look() and the fabric's look are called
  * then, at the latest. The service lock is held. */

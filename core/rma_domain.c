@@ -42,8 +42,51 @@ int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events)
 	return watch(fd, e, ev.events);
 }
 
+/* --- rest --------------------------------------------------------------- */
+
+#define REST_NS 100000000u
+
+static struct exi_list resting = EXI_LIST_INIT(resting);
+
+static void change(int fd, struct exi_rma_event *e, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = e };
+
+	epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &ev);
+}
+
+void exi_rma_rest(int fd, struct exi_rma_event *e)
+{
+	e->fd = fd;
+	e->until = exi_now_ns() + REST_NS;
+	exi_list_add_tail(&resting, &e->resting);
+	change(fd, e, 0);
+	exi_rma_look_at(e->until);
+}
+
+/* All rest equally long: the first is over first. */
+static void end_rests(uint64_t now)
+{
+	while (!exi_list_empty(&resting)) {
+		struct exi_rma_event *e = exi_container(
+			resting.next, struct exi_rma_event, resting);
+
+		if (e->until > now) {
+			exi_rma_look_at(e->until);
+			break;
+		}
+		exi_list_del(&e->resting);
+		change(e->fd, e, EPOLLIN);
+	}
+}
+
 void exi_rma_unwatch(int fd)
 {
+	struct exi_list *pos, *tmp;
+
+	exi_list_for_each_safe (pos, tmp, &resting)
+		if (exi_container(pos, struct exi_rma_event, resting)->fd == fd)
+			exi_list_del(pos);
 	epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
@@ -71,6 +114,7 @@ static void time_passed(struct exi_rma_event *e)
 		return;
 	now = exi_now_ns();
 	next_look = UINT64_MAX;
+	end_rests(now);
 	exi_rma_meet_look(now);
 	exi_rma_doors_look(now);
 	exi_rma_links_look(now);

@@ -230,11 +230,8 @@ static void on_name(struct exi_rma_event *e)
 	struct worker *w;
 	int line = accept4(d->name, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (line < 0 && (errno == EMFILE || errno == ENFILE)) {
-		/* It would be told of again and again. */
-		drop_socket(&d->name);
-		settle_later(d, -EMFILE);
-	}
+	if (line < 0 && exi_rma_starved(errno))
+		exi_rma_rest(d->name, &d->on_name);
 	line = exi_rma_host->fd_keep(line);
 	if (line < 0)
 		return;

@@ -170,6 +170,8 @@ static void on_listener(struct exi_rma_event *e)
 	struct ofip_asker *a;
 	int s = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
+	if (s < 0 && exi_rma_starved(errno))
+		exi_rma_rest(l->sock, e);
 	s = s < 0 ? s : exi_rma_host->fd_keep(s);
 	if (s < 0)
 		return;
