@@ -14,12 +14,17 @@
 #include "core/proof.h"
 #include "core/remote.h"
 
+/* Addresses of a port that fabrics between hosts are told of. */
+#define REACHES 8
+
 struct marker {
 	uint16_t port;
-	int users;   /* listening descriptors of this process */
-	int fd;	     /* kept, bound or not */
-	bool bound;  /* false: somebody else holds the name */
-	bool remote; /* fabrics between hosts were told */
+	int users;  /* listening descriptors of this process */
+	int fd;	    /* kept, bound or not */
+	bool bound; /* false: somebody else holds the name */
+	/* What fabrics between hosts were told. */
+	struct exi_listening reach[REACHES];
+	unsigned int n_reach;
 	struct marker *next;
 };
 
@@ -42,7 +47,10 @@ static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static int local_port(int fd, uint16_t *ret)
+static const uint8_t any_six[16];
+static const uint8_t any_four[16] = { [10] = 0xff, [11] = 0xff };
+
+static int local_address(int fd, struct exi_listening *ret)
 {
 	union {
 		struct sockaddr_storage any;
@@ -53,13 +61,29 @@ static int local_port(int fd, uint16_t *ret)
 
 	if (getsockname(fd, (struct sockaddr *)&a, &len) < 0)
 		return -errno;
-	if (a.any.ss_family == AF_INET)
-		*ret = ntohs(a.in.sin_port);
-	else if (a.any.ss_family == AF_INET6)
-		*ret = ntohs(a.in6.sin6_port);
-	else
+	memset(ret, 0, sizeof(*ret));
+	if (a.any.ss_family == AF_INET) {
+		ret->port = ntohs(a.in.sin_port);
+		memcpy(ret->addr, any_four, sizeof(any_four));
+		memcpy(ret->addr + 12, &a.in.sin_addr, 4);
+	} else if (a.any.ss_family == AF_INET6) {
+		ret->port = ntohs(a.in6.sin6_port);
+		ret->scope = a.in6.sin6_scope_id;
+		memcpy(ret->addr, &a.in6.sin6_addr, 16);
+	} else {
 		return -EAFNOSUPPORT;
+	}
 	return 0;
+}
+
+static int local_port(int fd, uint16_t *ret)
+{
+	struct exi_listening at;
+	int err = local_address(fd, &at);
+
+	if (!err)
+		*ret = at.port;
+	return err;
 }
 
 static void try_bind(struct marker *m)
@@ -135,22 +159,54 @@ bool exi_marker_refresh(int listen_fd)
 	return held;
 }
 
+static bool covers(const struct exi_listening *a, const struct exi_listening *b)
+{
+	const uint8_t *any = memcmp(b->addr, any_four, 12) ? any_six : any_four;
+
+	return !memcmp(a->addr, any, 16) ||
+	       (!memcmp(a->addr, b->addr, 16) && a->scope == b->scope);
+}
+
+static void reach(struct marker *m, const struct exi_listening *at)
+{
+	for (unsigned int i = 0; i < m->n_reach; i++)
+		if (covers(&m->reach[i], at))
+			return;
+	if (m->n_reach == REACHES)
+		return;
+	m->reach[m->n_reach++] = *at;
+	/* Without a listener here it goes with the connections. */
+	if (!m->users)
+		atomic_store(&unlistened, true);
+	exi_remote_listen(at);
+}
+
+/* A socket of IPv6 that is bound to any address hears IPv4, too. */
+static bool hears_four(int fd, const struct exi_listening *at)
+{
+	int only = 0;
+	socklen_t len = sizeof(only);
+
+	return !memcmp(at->addr, any_six, 16) &&
+	       !getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &len) && !only;
+}
+
 void exi_marker_reach(int fd)
 {
+	struct exi_listening at;
 	struct marker *m;
-	uint16_t port;
 
-	if (!exi_remote_possible() || local_port(fd, &port))
+	if (!exi_remote_possible() || local_address(fd, &at))
 		return;
 	exi_fds_begin();
 	pthread_mutex_lock(&marker_lock);
-	m = find_or_make(port);
-	if (m && !m->remote) {
-		m->remote = true;
-		/* Without a listener here it goes with the connections. */
-		if (!m->users)
-			atomic_store(&unlistened, true);
-		exi_remote_listen(port);
+	m = find_or_make(at.port);
+	if (m) {
+		reach(m, &at);
+		if (hears_four(fd, &at)) {
+			memcpy(at.addr, any_four, sizeof(any_four));
+			reach(m, &at);
+		}
 	}
 	pthread_mutex_unlock(&marker_lock);
 	exi_fds_end();
@@ -169,8 +225,8 @@ static void sweep(void)
 			continue;
 		}
 		*at = m->next;
-		if (m->remote)
-			exi_remote_unlisten(m->port);
+		while (m->n_reach)
+			exi_remote_unlisten(&m->reach[--m->n_reach]);
 		exi_fd_close(m->fd);
 		free(m);
 	}
@@ -228,5 +284,5 @@ void exi_marker_forked(void)
 
 	pthread_mutex_init(&marker_lock, NULL);
 	for (m = markers; m; m = m->next)
-		m->remote = false;
+		m->n_reach = 0;
 }

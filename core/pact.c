@@ -150,12 +150,14 @@ void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 	memcpy(ret, mac, TAG);
 }
 
-void exi_pact_door(const struct exi_key *key, uint16_t port, uint8_t ret[16])
+void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
+		   uint16_t port, uint8_t ret[16])
 {
-	uint8_t mac[crypto_auth_hmacsha256_BYTES], text[LABEL + 2];
+	uint8_t mac[crypto_auth_hmacsha256_BYTES], text[LABEL + 2 + 16];
 
 	memcpy(text, label_door, LABEL);
 	put_port(text + LABEL, port);
+	memcpy(text + LABEL + 2, addr, 16);
 	crypto_auth_hmacsha256(mac, text, sizeof(text), key->bytes);
 	memcpy(ret, mac, 16);
 }

@@ -360,6 +360,13 @@ struct exi_tuple;
 #define EXI_RESUME_TAG 16
 #define EXI_RESUME_AT  EXI_RESUME_TAG
 
+/* Where a program listens. */
+struct exi_listening {
+	uint8_t addr[16]; /* IPv6, IPv4 as v4-mapped; perhaps any */
+	uint32_t scope;
+	uint16_t port;
+};
+
 /* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core one
  * end of a UNIX packet pair, the pair link, and is the peer at the other end:
  * what the core says there it carries over, and delivers what comes; it sends
@@ -367,10 +374,11 @@ struct exi_tuple;
  * the peer was met, or not, it tells by exi_remote_met(). The core closes its
  * end, and calls fini, when it has enough. */
 struct exi_remote_ops {
-	/* This process may be asked for connections to this port of TCP from
-	 * now on, also where another one is asked first. Counted. */
-	int (*listen)(struct exi_domain *d, uint16_t port);
-	void (*unlisten)(struct exi_domain *d, uint16_t port);
+	/* This process may be asked for connections to this address and port of
+	 * TCP from now on, also where another one is asked first; at other
+	 * addresses nobody is, if the fabric can tell. Counted. */
+	int (*listen)(struct exi_domain *d, const struct exi_listening *at);
+	void (*unlisten)(struct exi_domain *d, const struct exi_listening *at);
 	/* The end that called connect: begins to meet the peer of t. Does not
 	 * wait. *ret_link is the core's end of the pair link. */
 	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,

@@ -53,7 +53,7 @@ static int domain_of(const struct exi_provider *p, struct exi_domain **ret)
 	return err ? err : exi_service_domain(*ret);
 }
 
-void exi_remote_listen(uint16_t port)
+void exi_remote_listen(const struct exi_listening *at)
 {
 	const struct exi_provider *p;
 	struct exi_domain *d;
@@ -64,13 +64,13 @@ void exi_remote_listen(uint16_t port)
 		return;
 	err = domain_of(p, &d);
 	if (!err)
-		err = p->remote_ops->listen(d, port);
+		err = p->remote_ops->listen(d, at);
 	if (err)
-		exi_info("port %u cannot be reached over %s: %s", port, p->name,
-			 strerror(-err));
+		exi_info("port %u cannot be reached over %s: %s", at->port,
+			 p->name, strerror(-err));
 }
 
-void exi_remote_unlisten(uint16_t port)
+void exi_remote_unlisten(const struct exi_listening *at)
 {
 	const struct exi_provider *p;
 	struct exi_domain *d;
@@ -78,5 +78,5 @@ void exi_remote_unlisten(uint16_t port)
 
 	p = exi_remote_provider(&why);
 	if (p && !exi_registry_domain(p, &d))
-		p->remote_ops->unlisten(d, port);
+		p->remote_ops->unlisten(d, at);
 }

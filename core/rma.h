@@ -122,9 +122,10 @@ struct exi_rma_fabric {
 	 * TCP. */
 	uint16_t (*port_for)(uint16_t tcp);
 	const char *port_setting; /* that it goes by */
-	/* Listens at a port of the fabric's, 0: one that is free. What is asked
-	 * there comes to exi_rma_meet_request(). -errno. */
-	int (*listen)(int family, uint16_t port, void **ret_listener);
+	bool any_address; /* it cannot listen at one of the host's alone */
+	/* Listens at an address and a port of the fabric's, 0: one that is free.
+	 * What is asked there comes to exi_rma_meet_request(). -errno. */
+	int (*listen)(const struct exi_listening *at, void **ret_listener);
 	void (*unlisten)(void *listener);
 	uint16_t (*port_of)(const void *listener);
 	/* Begins to ask for l->meeting's connection at its port. -errno: there
@@ -488,16 +489,18 @@ void exi_rma_place_drained(struct exi_rma_link *l, size_t n);
 
 /* This process can be asked for connections to the port of TCP, by itself or
  * through who came first. Counted. */
-int exi_rma_door_listen(struct exi_domain *domain, uint16_t port);
-void exi_rma_door_unlisten(struct exi_domain *domain, uint16_t port);
+int exi_rma_door_listen(struct exi_domain *domain,
+			const struct exi_listening *at);
+void exi_rma_door_unlisten(struct exi_domain *domain,
+			   const struct exi_listening *at);
 
 /* With the service lock held. Which port a listener of ours is for; 0. *ret_front:
  * A asked there by itself, and was not sent. */
 uint16_t exi_rma_door_port(const void *listener, bool *ret_front);
 /* Asks the other processes of the port for the connection of a REQUEST that was
  * taken. True: asker and pact are its own from here on. */
-bool exi_rma_door_ask(uint16_t port, void *asker,
-		      const struct exi_rma_asked *asked, struct exi_pact *pact);
+bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
+		      struct exi_pact *pact);
 void exi_rma_doors_look(uint64_t now);
 
 void exi_rma_doors_forked(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is asked for the connections of a port. There is one listener for
- * the port that A asks: of the process that came first, the owner. The others have
+/* Who is asked for the connections of an address and port. There is one listener
+ * for the port that A asks: of the process that came first, the owner. The others have
  * each one on some port, and a line to the owner, who asks them for connections that
  * it does not have and sends A to who has one. The line's end tells them that
  * the owner is gone, and one takes its place.
@@ -27,10 +27,10 @@
 
 struct door {
 	struct door *next;
-	uint16_t port; /* of TCP */
+	struct exi_listening at; /* of TCP */
 	unsigned int users;
-	/* IPv4, IPv6; null. Where A asks, and where it is sent. */
-	void *front[2], *side[2];
+	/* Null. Where A asks, and where it is sent. */
+	void *front, *side;
 	int name; /* the owner's: where lines come in; -1 */
 	struct exi_rma_event on_name;
 	struct exi_list workers;
@@ -65,13 +65,39 @@ static struct exi_list asks = EXI_LIST_INIT(asks);
 static unsigned int n_asks, n_workers;
 static uint64_t numbers;
 
-static struct door **door_of(uint16_t port)
+static const uint8_t any_six[16];
+static const uint8_t any_four[16] = { [10] = 0xff, [11] = 0xff };
+
+static const uint8_t *any_of(const uint8_t addr[16])
+{
+	return exi_rma_is_four(addr) ? any_four : any_six;
+}
+
+static struct door **door_of(const struct exi_listening *l)
 {
 	struct door **at;
 
-	for (at = &doors; *at && (*at)->port != port; at = &(*at)->next)
-		;
+	for (at = &doors; *at; at = &(*at)->next)
+		if ((*at)->at.port == l->port && (*at)->at.scope == l->scope &&
+		    !memcmp((*at)->at.addr, l->addr, sizeof(l->addr)))
+			break;
 	return at;
+}
+
+/* Where who asked this address has come in: it listens there, or anywhere. */
+static struct door *door_at(const uint8_t addr[16], uint16_t port)
+{
+	struct door *any = NULL;
+
+	for (struct door *d = doors; d; d = d->next) {
+		if (d->at.port != port)
+			continue;
+		if (!memcmp(d->at.addr, addr, sizeof(d->at.addr)))
+			return d;
+		if (!memcmp(d->at.addr, any_of(addr), sizeof(d->at.addr)))
+			any = d;
+	}
+	return any;
 }
 
 static void drop_socket(int *fd)
@@ -85,33 +111,28 @@ static void drop_socket(int *fd)
 
 /* --- listeners ---------------------------------------------------------- */
 
-/* IPv4's result: there need be no IPv6. */
-static int listen_both(uint16_t port, void *ids[2])
+/* At the door's address. */
+static int listen_at(const struct door *d, uint16_t port, void **ret)
 {
-	int err = exi_rma_fabric.listen(AF_INET, port, &ids[0]);
+	struct exi_listening at = d->at;
 
-	if (!err)
-		exi_rma_fabric.listen(AF_INET6, port, &ids[1]);
-	return err;
+	at.port = port;
+	return exi_rma_fabric.listen(&at, ret);
 }
 
-static void drop_ids(void *ids[2])
+static void drop_listener(void *listener)
 {
-	for (int i = 0; i < 2; i++) {
-		if (ids[i])
-			exi_rma_fabric.unlisten(ids[i]);
-		ids[i] = NULL;
-	}
+	if (listener)
+		exi_rma_fabric.unlisten(listener);
 }
 
 uint16_t exi_rma_door_port(const void *listener, bool *ret_front)
 {
 	for (struct door *d = doors; d; d = d->next)
-		for (int i = 0; i < 2; i++)
-			if (d->front[i] == listener || d->side[i] == listener) {
-				*ret_front = d->front[i] == listener;
-				return d->port;
-			}
+		if (d->front == listener || d->side == listener) {
+			*ret_front = d->front == listener;
+			return d->at.port;
+		}
 	return 0;
 }
 
@@ -181,10 +202,10 @@ static void on_worker(struct exi_rma_event *e)
 			 sizeof(t.reject));
 }
 
-bool exi_rma_door_ask(uint16_t port, void *asker,
-		      const struct exi_rma_asked *asked, struct exi_pact *pact)
+bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
+		      struct exi_pact *pact)
 {
-	struct door *d = *door_of(port);
+	struct door *d = door_at(asked->local, asked->port);
 	struct exi_rma_ask q = { .magic = EXI_RMA_DOOR_MAGIC, .asked = *asked };
 	struct exi_list *pos, *tmp;
 	struct ask *a;
@@ -252,17 +273,9 @@ static void on_name(struct exi_rma_event *e)
 
 /* --- a worker answers --------------------------------------------------- */
 
-/* The port of this process for who asked from there; 0: none. */
-static uint16_t side_port(const struct door *d, const uint8_t peer[16])
-{
-	const void *id = d->side[exi_rma_is_four(peer) ? 0 : 1];
-
-	return id ? exi_rma_fabric.port_of(id) : 0;
-}
-
 /* The service lock is let go while the core is asked; the door may go then. */
-static void consider(uint16_t port, const struct exi_rma_ask *q,
-		     struct exi_rma_told *ret)
+static void consider(const struct exi_listening *at,
+		     const struct exi_rma_ask *q, struct exi_rma_told *ret)
 {
 	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT };
 	struct exi_pact_reject r;
@@ -271,13 +284,15 @@ static void consider(uint16_t port, const struct exi_rma_ask *q,
 	struct door *d;
 	int reason;
 
-	if (q->asked.port != port || exi_rma_meet_check(&q->asked, &t, &pact))
+	if (q->asked.port != at->port ||
+	    exi_rma_meet_check(&q->asked, &t, &pact))
 		return;
 	pthread_mutex_unlock(&exi_rma_service_lock);
 	reason = exi_rma_host->request(exi_rma_fabric.provider, &t, -1, NULL);
 	pthread_mutex_lock(&exi_rma_service_lock);
-	d = *door_of(port);
-	to.port = reason || !d ? 0 : side_port(d, q->asked.peer);
+	d = *door_of(at);
+	if (!reason && d && d->side)
+		to.port = exi_rma_fabric.port_of(d->side);
 	if (to.port) {
 		memcpy(to.key_id, pact.key->id, sizeof(to.key_id));
 		exi_pact_reject(&pact, &to, &r);
@@ -290,7 +305,7 @@ static void consider(uint16_t port, const struct exi_rma_ask *q,
 static void on_line(struct exi_rma_event *e)
 {
 	struct door *d = exi_container(e, struct door, on_line);
-	uint16_t port = d->port;
+	struct exi_listening at = d->at;
 	struct exi_rma_told t = { .magic = EXI_RMA_DOOR_MAGIC };
 	struct exi_rma_ask q;
 	ssize_t n;
@@ -303,23 +318,23 @@ static void on_line(struct exi_rma_event *e)
 		settle(d);
 		return;
 	}
-	consider(port, &q, &t);
+	consider(&at, &q, &t);
 	t.number = q.number;
-	d = *door_of(port);
+	d = *door_of(&at);
 	if (d && d->line >= 0)
 		send(d->line, &t, sizeof(t), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* --- who is the owner --------------------------------------------------- */
 
-static socklen_t door_name(const struct exi_key *key, uint16_t port,
-			   struct sockaddr_un *ret)
+static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
+			   uint16_t port, struct sockaddr_un *ret)
 {
 	uint8_t mac[16];
 	char *at;
 	int n;
 
-	exi_pact_door(key, exi_rma_fabric.port_for(port), mac);
+	exi_pact_door(key, addr, exi_rma_fabric.port_for(port), mac);
 	memset(ret, 0, sizeof(*ret));
 	ret->sun_family = AF_UNIX;
 	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
@@ -339,7 +354,7 @@ static int packet_socket(void)
 static int open_name(struct door *d, const struct exi_key *key)
 {
 	struct sockaddr_un name;
-	socklen_t len = door_name(key, d->port, &name);
+	socklen_t len = door_name(key, d->at.addr, d->at.port, &name);
 	int s = packet_socket();
 
 	if (s < 0)
@@ -353,17 +368,13 @@ static int open_name(struct door *d, const struct exi_key *key)
 	return 0;
 }
 
-static int open_line(struct door *d, const struct exi_key *key)
+static int open_line_to(struct door *d, const struct exi_key *key,
+			const uint8_t addr[16])
 {
 	struct sockaddr_un name;
-	socklen_t len = door_name(key, d->port, &name);
-	int s, err = 0;
+	socklen_t len = door_name(key, addr, d->at.port, &name);
+	int s = packet_socket();
 
-	if (!d->side[0])
-		err = listen_both(0, d->side);
-	if (err)
-		return err;
-	s = packet_socket();
 	if (s < 0)
 		return s;
 	if (connect(s, (struct sockaddr *)&name, len) < 0 ||
@@ -375,6 +386,19 @@ static int open_line(struct door *d, const struct exi_key *key)
 	return 0;
 }
 
+/* To the owner of the address, or of all. */
+static int open_line(struct door *d, const struct exi_key *key)
+{
+	const uint8_t *any = any_of(d->at.addr);
+	int err = d->side ? 0 : listen_at(d, 0, &d->side);
+
+	if (!err)
+		err = open_line_to(d, key, d->at.addr);
+	if (err == -ECONNREFUSED && memcmp(d->at.addr, any, sizeof(any_six)))
+		err = open_line_to(d, key, any);
+	return err;
+}
+
 /* Becomes the owner, or finds him; else tries again. Who has no key can be
  * asked, and has nothing to say. */
 static void settle(struct door *d)
@@ -382,9 +406,10 @@ static void settle(struct door *d)
 	const struct exi_key *key = exi_rma_meet_key();
 	int err = 0, taken = 0;
 
-	if (!d->front[0])
-		taken = listen_both(exi_rma_fabric.port_for(d->port), d->front);
-	if (key && d->front[0])
+	if (!d->front)
+		taken = listen_at(d, exi_rma_fabric.port_for(d->at.port),
+				  &d->front);
+	if (key && d->front)
 		err = d->name < 0 ? open_name(d, key) : 0;
 	else if (key)
 		err = open_line(d, key);
@@ -399,7 +424,7 @@ static void settle(struct door *d)
 
 static void settle_later(struct door *d, int err)
 {
-	exi_rma_log(EXI_LOG_DEBUG, "port %u has no place yet: %s", d->port,
+	exi_rma_log(EXI_LOG_DEBUG, "port %u has no place yet: %s", d->at.port,
 		    strerror(-err));
 	d->delay = d->delay ? d->delay * 2 : AGAIN_NS;
 	if (d->delay > AGAIN_MAX)
@@ -430,19 +455,33 @@ void exi_rma_doors_look(uint64_t now)
 
 /* --- beginning and end -------------------------------------------------- */
 
-int exi_rma_door_listen(struct exi_domain *domain, uint16_t port)
+/* What the fabric can listen at. */
+static struct exi_listening place_of(const struct exi_listening *l)
 {
+	struct exi_listening ret = *l;
+
+	if (exi_rma_fabric.any_address) {
+		memcpy(ret.addr, any_of(l->addr), sizeof(ret.addr));
+		ret.scope = 0;
+	}
+	return ret;
+}
+
+int exi_rma_door_listen(struct exi_domain *domain,
+			const struct exi_listening *l)
+{
+	struct exi_listening at = place_of(l);
 	struct door *d;
 
 	pthread_mutex_lock(&exi_rma_service_lock);
-	d = *door_of(port);
+	d = *door_of(&at);
 	if (!d) {
 		d = calloc(1, sizeof(*d));
 		if (!d) {
 			pthread_mutex_unlock(&exi_rma_service_lock);
 			return -ENOMEM;
 		}
-		d->port = port;
+		d->at = at;
 		d->name = d->line = -1;
 		d->on_name.call = on_name;
 		d->on_line.call = on_line;
@@ -470,17 +509,19 @@ static void drop_door(struct door *d)
 		drop_worker(exi_container(pos, struct worker, node));
 	drop_socket(&d->name);
 	drop_socket(&d->line);
-	drop_ids(d->front);
-	drop_ids(d->side);
+	drop_listener(d->front);
+	drop_listener(d->side);
 	free(d);
 }
 
-void exi_rma_door_unlisten(struct exi_domain *domain, uint16_t port)
+void exi_rma_door_unlisten(struct exi_domain *domain,
+			   const struct exi_listening *l)
 {
+	struct exi_listening place = place_of(l);
 	struct door **at, *d;
 
 	pthread_mutex_lock(&exi_rma_service_lock);
-	at = door_of(port);
+	at = door_of(&place);
 	d = *at;
 	if (d && !--d->users) {
 		*at = d->next;

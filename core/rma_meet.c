@@ -468,7 +468,7 @@ static void take_request(void *asker, const struct exi_rma_asked *asked,
 	exi_rma_host->fd_close(r.pair);
 	why = why_not(reason);
 	if (r.asker && !(front && why == EXI_PACT_WHY_UNKNOWN &&
-			 exi_rma_door_ask(asked->port, asker, asked, &r.pact)))
+			 exi_rma_door_ask(asker, asked, &r.pact)))
 		exi_rma_meet_refuse(asker, &r.pact, why);
 	exi_pact_fini(&r.pact);
 }

@@ -250,7 +250,7 @@ struct ofip_asker {
 	unsigned char in[sizeof(struct exi_pact_request)];
 };
 
-int ofip_sock_listen(int family, uint16_t port, void **ret);
+int ofip_sock_listen(const struct exi_listening *at, void **ret);
 void ofip_sock_unlisten(void *listener);
 uint16_t ofip_sock_port_of(const void *listener);
 /* A connection to there is under way. -errno. */

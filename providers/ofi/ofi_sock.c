@@ -15,9 +15,9 @@
 #include "core/util.h"
 
 #define BACKLOG 1024
-/* Who connects, and says nothing. */
-#define ASKERS 256u
-#define ASK_NS 10000000000u
+/* Who connects, and has not said all: so many, for so long. */
+#define SILENT_MAX 32u
+#define SILENT_NS  3000000000u
 
 struct listener {
 	struct exi_list node;
@@ -27,7 +27,7 @@ struct listener {
 
 /* Under the service lock. */
 static struct exi_list askers = EXI_LIST_INIT(askers);
-static unsigned int n_askers;
+static unsigned int n_silent;
 static struct exi_list listeners = EXI_LIST_INIT(listeners);
 
 static socklen_t length(const struct sockaddr *a)
@@ -131,7 +131,7 @@ ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
 void ofip_asker_free(struct ofip_asker *a)
 {
 	exi_list_del(&a->node);
-	n_askers--;
+	n_silent -= a->deadline != UINT64_MAX;
 	ofip_sock_close(&a->sock);
 	free(a);
 }
@@ -144,6 +144,7 @@ static void meet(struct ofip_asker *a, size_t len)
 	uint16_t port = exi_rma_door_port(a->listener, &front);
 
 	exi_rma_unwatch(a->sock);
+	n_silent--;
 	a->deadline = UINT64_MAX;
 	if (getsockname(a->sock, (struct sockaddr *)&local, &local_len) < 0 ||
 	    getpeername(a->sock, (struct sockaddr *)&peer, &peer_len) < 0)
@@ -164,6 +165,21 @@ static void on_asker(struct exi_rma_event *e)
 		meet(a, (size_t)n);
 }
 
+/* Who has been silent longest goes. */
+static void make_room(void)
+{
+	struct exi_list *pos = askers.next;
+	struct ofip_asker *a = exi_container(pos, struct ofip_asker, node);
+
+	if (n_silent < SILENT_MAX)
+		return;
+	while (a->deadline == UINT64_MAX) {
+		pos = pos->next;
+		a = exi_container(pos, struct ofip_asker, node);
+	}
+	ofip_asker_free(a);
+}
+
 static void on_listener(struct exi_rma_event *e)
 {
 	struct listener *l = exi_container(e, struct listener, event);
@@ -172,10 +188,11 @@ static void on_listener(struct exi_rma_event *e)
 
 	if (s < 0 && exi_rma_starved(errno))
 		exi_rma_rest(l->sock, e);
-	s = s < 0 ? s : exi_rma_host->fd_keep(s);
+	s = s < 0 ? s : exi_rma_host->fd_spare(s);
 	if (s < 0)
 		return;
-	a = n_askers < ASKERS ? calloc(1, sizeof(*a)) : NULL;
+	make_room();
+	a = calloc(1, sizeof(*a));
 	if (!a) {
 		exi_rma_host->fd_close(s);
 		return;
@@ -184,41 +201,42 @@ static void on_listener(struct exi_rma_event *e)
 	a->event.call = on_asker;
 	a->listener = l;
 	a->sock = s;
-	a->deadline = exi_now_ns() + ASK_NS;
+	a->deadline = exi_now_ns() + SILENT_NS;
 	exi_list_add_tail(&askers, &a->node);
-	n_askers++;
+	n_silent++;
 	exi_rma_look_at(a->deadline);
 	if (exi_rma_watch(s, &a->event))
 		ofip_asker_free(a);
+	else /* who has said all cannot be crowded out any more */
+		on_asker(&a->event);
 }
 
-static int listen_at(int s, int family, uint16_t port)
+static int listen_at(int s, const struct sockaddr *at)
 {
-	struct sockaddr_in four = { .sin_family = AF_INET,
-				    .sin_port = htons(port) };
-	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
-				    .sin6_port = htons(port) };
-	const struct sockaddr *at = family == AF_INET ? (struct sockaddr *)&four
-						      : (struct sockaddr *)&six;
-	int on = 1;
+	int on = 1, wait = SILENT_NS / 1000000000u;
 
 	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-	if (family == AF_INET6)
+	if (at->sa_family == AF_INET6)
 		setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	/* Who says nothing is the kernel's, and takes no descriptor. */
+	setsockopt(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait));
 	return bind(s, at, length(at)) < 0 || listen(s, BACKLOG) < 0 ? -errno
 								     : 0;
 }
 
-int ofip_sock_listen(int family, uint16_t port, void **ret)
+int ofip_sock_listen(const struct exi_listening *at, void **ret)
 {
 	struct listener *l = calloc(1, sizeof(*l));
+	struct sockaddr_storage here;
 	int err;
 
 	if (!l)
 		return -ENOMEM;
 	l->event.call = on_listener;
-	l->sock = tcp_socket(family);
-	err = l->sock < 0 ? l->sock : listen_at(l->sock, family, port);
+	exi_rma_sockaddr(at->addr, at->port, at->scope, &here);
+	l->sock = tcp_socket(here.ss_family);
+	err = l->sock < 0 ? l->sock
+			  : listen_at(l->sock, (struct sockaddr *)&here);
 	if (!err)
 		err = exi_rma_watch(l->sock, &l->event);
 	if (err) {

@@ -208,6 +208,7 @@ const struct exi_rma_fabric exi_rma_fabric = {
 	.each_link = verbsp_net_links,
 	.port_for = verbsp_port_for,
 	.port_setting = "EXS_VERBS_PORT_OFFSET",
+	.any_address = true,
 	.listen = verbsp_meet_listen,
 	.unlisten = verbsp_meet_unlisten,
 	.port_of = verbsp_meet_port_of,

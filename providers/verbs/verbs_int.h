@@ -177,7 +177,7 @@ void verbsp_meet_unpark(void);
 
 /* Of struct exi_rma_fabric. */
 uint16_t verbsp_port_for(uint16_t tcp);
-int verbsp_meet_listen(int family, uint16_t port, void **ret);
+int verbsp_meet_listen(const struct exi_listening *at, void **ret);
 void verbsp_meet_unlisten(void *listener);
 uint16_t verbsp_meet_port_of(const void *listener);
 int verbsp_meet_ask(struct exi_rma_link *l);

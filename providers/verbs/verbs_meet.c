@@ -332,15 +332,13 @@ static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 
 /* --- the end that accepts ----------------------------------------------- */
 
-static int listen_at(struct rdma_cm_id *id, int family, uint16_t port)
+static int listen_at(struct rdma_cm_id *id, const struct exi_listening *l)
 {
-	static const uint8_t any4[16] = { [10] = 0xff, [11] = 0xff };
-	static const uint8_t any6[16];
 	struct sockaddr_storage at;
 	int on = 1;
 
-	exi_rma_sockaddr(family == AF_INET ? any4 : any6, port, 0, &at);
-	if (family == AF_INET6)
+	exi_rma_sockaddr(l->addr, l->port, l->scope, &at);
+	if (at.ss_family == AF_INET6)
 		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &on,
 				sizeof(on));
 	if (rdma_bind_addr(id, (struct sockaddr *)&at) ||
@@ -349,14 +347,14 @@ static int listen_at(struct rdma_cm_id *id, int family, uint16_t port)
 	return 0;
 }
 
-int verbsp_meet_listen(int family, uint16_t port, void **ret)
+int verbsp_meet_listen(const struct exi_listening *at, void **ret)
 {
 	struct rdma_cm_id *id;
 	int err;
 
 	if (rdma_create_id(verbsp_channel, &id, NULL, RDMA_PS_TCP))
 		return -errno;
-	err = listen_at(id, family, port);
+	err = listen_at(id, at);
 	if (err)
 		rdma_destroy_id(id);
 	else

@@ -885,17 +885,21 @@ static void a_redirect_is_checked_before_it_is_passed_on(void)
 
 static void ports_have_names_for_holders_of_the_key(void)
 {
-	uint8_t one[16], two[16];
+	uint8_t one[16], two[16], at[16] = { 0 };
 	struct exi_key *open = NULL;
 
 	use_key();
-	exi_pact_door(key, 26000, one);
-	exi_pact_door(key, 26000, two);
+	exi_pact_door(key, at, 26000, one);
+	exi_pact_door(key, at, 26000, two);
 	T(!memcmp(one, two, sizeof(one)));
-	exi_pact_door(key, 26001, two);
+	exi_pact_door(key, at, 26001, two);
 	T(memcmp(one, two, sizeof(one)));
+	at[15] = 1;
+	exi_pact_door(key, at, 26000, two);
+	T(memcmp(one, two, sizeof(one)));
+	at[15] = 0;
 	T_EQ(exi_key_open(&open), 0);
-	exi_pact_door(open, 26000, two);
+	exi_pact_door(open, at, 26000, two);
 	T(memcmp(one, two, sizeof(one)));
 	exi_key_free(open);
 	drop_key();
