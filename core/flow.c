@@ -751,6 +751,22 @@ static int message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 	return n > 0 ? 0 : n ? (int)n : -EAGAIN;
 }
 
+/* The direction is on TCP, and it is not known yet that it stays there. */
+static bool may_move(const struct exi_sock *sk, const struct exi_half *h)
+{
+	const struct exi_shared *sh = sk->sh;
+
+	return h->meet_at != UINT64_MAX || atomic_load(&sh->greeting) ||
+	       atomic_load_explicit(&sh->reason, memory_order_relaxed) ==
+		       EXS_X_REASON_UNDECIDED;
+}
+
+/* A transfer of the kernel's holds its direction on TCP until it is over, so one
+ * that is long goes in pieces while the direction may move. */
+#define POSTED_PIECE ((size_t)64 << 10)
+/* The same for a call of the C library that the program made. */
+#define NATIVE_PIECE ((size_t)256 << 10)
+
 /* Hands what comes next of the first operation to the kernel. */
 static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 {
@@ -765,6 +781,8 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	ret = sk->framed ? message_run(sk, dir, op, x) : 0;
 	if (ret)
 		return ret;
+	if (dir == EXI_TX && x->len > POSTED_PIECE && may_move(sk, h))
+		x->len = POSTED_PIECE;
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
 	if (dir == EXI_RX && h->mode == EXI_MODE_BACK) {
@@ -1231,6 +1249,42 @@ void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 		op->cancelled = false;
 }
 
+static bool mark_passed(const struct exi_half *h)
+{
+	return __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
+	       atomic_load_explicit(&h->meet_at, memory_order_relaxed);
+}
+
+/* So many bytes of an operation at once, and the service hears what links say. */
+#define AT_ONCE ((size_t)1 << 20)
+
+/* An operation has come so far on TCP since it began at `from` bytes: whether the
+ * service has something to do first, and then goes on with it. To meet, where it
+ * passed a mark, for which no lock of a direction may be held; or, where it is the
+ * service that moves so much, to hear that the direction may leave TCP. */
+static bool stops_by(struct exi_sock *sk, enum exi_dir dir, uint64_t from)
+{
+	const struct exi_half *h = &sk->sh->half[dir];
+
+	if (exi_likely(!mark_passed(h)) &&
+	    (h->bytes - from < AT_ONCE || !may_move(sk, h) ||
+	     !exi_service_self()))
+		return false;
+	return exi_service_progress(sk, dir) == 0;
+}
+
+void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
+
+	if (exi_likely(!mark_passed(h)))
+		return;
+	exi_link_meet(sk, atomic_load(&sk->fd), dir);
+	/* A meeting is under way, or the end: neither needs a mark. */
+	if (mark_passed(h))
+		atomic_store(&h->meet_at, UINT64_MAX);
+}
+
 /* No operation moves: there is none, or the first one holds all. */
 static bool idle(const struct exi_sock *sk, enum exi_dir dir)
 {
@@ -1251,12 +1305,16 @@ void exi_flow_give_back(struct exi_sock *sk)
 static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 {
 	struct exi_half *h = &sk->sh->half[dir];
+	uint64_t from = h->bytes;
 
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
 		ssize_t n = -EAGAIN;
 		struct exi_op *op;
 		size_t want = 0;
 
+		if (exi_unlikely(h->mode == EXI_MODE_TCP) &&
+		    stops_by(sk, dir, from))
+			return;
 		if (exi_unlikely(exi_place_lent(sk, dir))) {
 			if (h->mode == EXI_MODE_DRAIN)
 				exi_flow_drain_locked(sk);
@@ -1483,11 +1541,15 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
+	/* What the end that connected has queued will pass it, too; the other
+	 * end only looks whether somebody is there, which each mark is worth
+	 * once. */
 	if (exi_unlikely(
 		    at != UINT64_MAX &&
 		    (__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) + len > at ||
-		     atomic_load_explicit(&sk->n_ops[EXI_TX],
-					  memory_order_relaxed))))
+		     (sk->role == EXI_ROLE_CONNECT &&
+		      atomic_load_explicit(&sk->n_ops[EXI_TX],
+					   memory_order_relaxed)))))
 		exi_link_meet(sk, fd, EXI_TX);
 }
 
@@ -2513,9 +2575,6 @@ ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
 	return exi_flow_send_from(fd, buf, len, flags, NULL);
 }
 
-/* Of a call that may be long, as long as it is not known where the rest goes. */
-#define NATIVE_PIECE ((size_t)256 << 10)
-
 struct exi_half *exi_flow_native_send(int fd, size_t *len)
 {
 	struct exi_half *h = NULL;
@@ -2536,8 +2595,7 @@ struct exi_half *exi_flow_native_send(int fd, size_t *len)
 	    !exi_switch_wanted(sh)) {
 		h = &sh->half[EXI_TX];
 		h->bare++;
-		if (*len > NATIVE_PIECE &&
-		    (atomic_load(&sh->greeting) || h->meet_at != UINT64_MAX))
+		if (*len > NATIVE_PIECE && may_move(sk, h))
 			*len = NATIVE_PIECE;
 	}
 	exi_half_unlock(&sh->half[EXI_TX]);

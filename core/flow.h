@@ -54,6 +54,10 @@ int exi_flow_submit_all(struct exi_op **ops, int n);
  * yet. */
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
 
+/* Meets the peer where the direction has passed a mark. Of the service; no lock is
+ * held. */
+void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir);
+
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);

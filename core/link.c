@@ -721,8 +721,12 @@ static void next_mark(struct exi_shared *sh)
 {
 	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
 	uint64_t at = atomic_load(&tx->meet_at);
+	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 	unsigned int i;
 
+	/* Those that a large send has passed since are not worth a look each. */
+	if (at < sent)
+		at = sent;
 	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
 	    atomic_load(&rx->meet_at))
 		atomic_store(&rx->meet_at, UINT64_MAX);

@@ -84,13 +84,29 @@ void exi_service_dispatch(uint64_t data, uint32_t events)
 	}
 }
 
+/* Bounded, for a large transfer makes one completion after the other, and what a
+ * link says meanwhile may be that it is to move: more work waits for the next
+ * round. */
+#define ROUNDS 4
+
+static bool domains_busy; /* the thread's */
+
 static void domain_progress(struct exi_domain *d, void *arg)
 {
 	const struct exi_domain_ops *ops = d->provider->domain_ops;
 
-	do {
+	for (int i = 0; i < ROUNDS; i++) {
 		ops->progress(d);
-	} while (ops->arm(d) == -EBUSY);
+		if (ops->arm(d) != -EBUSY)
+			return;
+	}
+	domains_busy = true;
+}
+
+static void progress_domains(void)
+{
+	domains_busy = false;
+	exi_registry_each_domain(domain_progress, NULL);
 }
 
 /* How long to sleep, and which links are overdue. */
@@ -159,10 +175,13 @@ static void do_todo(void)
 		pthread_mutex_unlock(&service_lock);
 		if (dirs & (1u << EXI_RX)) {
 			exi_link_read(sk);
+			exi_flow_meet(sk, EXI_RX);
 			exi_flow_progress(sk, EXI_RX);
 		}
-		if (dirs & (1u << EXI_TX))
+		if (dirs & (1u << EXI_TX)) {
+			exi_flow_meet(sk, EXI_TX);
 			exi_flow_progress(sk, EXI_TX);
+		}
 		exi_lifecycle_ended(sk);
 	}
 }
@@ -188,6 +207,7 @@ static void *run(void *arg)
 	struct exi_sock *overdue;
 	eventfd_t drained;
 	uint64_t next_tick = 0;
+	bool domains;
 	int i, n;
 
 	self = true;
@@ -199,8 +219,9 @@ static void *run(void *arg)
 		exi_fds_begin();
 		expire(overdue);
 		exi_fds_end();
-		n = epoll_wait(epoll_fd, ev, EVENTS, ms);
+		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
 		exi_fds_begin();
+		domains = domains_busy;
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.u64 == DATA_SELF)
 				eventfd_read(wake_fd, &drained);
@@ -209,11 +230,13 @@ static void *run(void *arg)
 			else if (ev[i].data.u64 == DATA_TOLD)
 				exi_family_told();
 			else if (ev[i].data.u64 & DATA_DOMAIN)
-				exi_registry_each_domain(domain_progress, NULL);
+				domains = true;
 			else
 				exi_service_dispatch(ev[i].data.u64,
 						     ev[i].events);
 		}
+		if (domains)
+			progress_domains();
 		do_todo();
 		if (exi_unlikely(exi_now_ns() >= exi_unseen_due()))
 			exi_unseen_tick();
@@ -445,6 +468,7 @@ void exi_service_forked(void)
 	atomic_store(&ticking, false);
 	atomic_store(&stopping, false);
 	atomic_store(&tid, 0);
+	domains_busy = false;
 	self = false;
 	exi_unseen_forked();
 }

@@ -317,9 +317,15 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	int ret;
 
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
-	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) ||
-	    sk->posted[EXI_TX] || h->bare || exi_loan_in_place(sk, EXI_TX))
+	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->bare ||
+	    exi_loan_in_place(sk, EXI_TX))
 		return -EAGAIN;
+	/* Its operation goes on when the kernel has given the transfer back, and
+	 * switches first. */
+	if (sk->posted[EXI_TX]) {
+		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
+		return -EAGAIN;
+	}
 	if (h->ended || h->fin) {
 		exi_sock_reason(sk, EXS_X_REASON_HALF_CLOSED);
 		return -EPIPE;
