@@ -23,6 +23,7 @@
 #include "core/log.h"
 #include "core/names.h"
 #include "core/poll.h"
+#include "core/proof.h"
 #include "core/ready.h"
 #include "core/resume.h"
 #include "core/service.h"
@@ -62,6 +63,7 @@ static bool is_listening(int fd)
 
 int exi_listen(int fd, int backlog)
 {
+	bool fresh = !is_listening(fd);
 	struct exi_sock *sk;
 
 	/* The marker comes before the first connection can. */
@@ -80,6 +82,7 @@ int exi_listen(int fd, int backlog)
 		if (sk->role == EXI_ROLE_LISTEN)
 			exi_marker_release(fd);
 		sk->role = EXI_ROLE_LISTEN;
+		sk->signs = sk->signs || fresh;
 		sk->marked = exi_marker_refresh(fd);
 	}
 	return 0;
@@ -95,6 +98,8 @@ static int accepted(int listener, int fd)
 	/* A connection is what its listener is. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
 		return fd;
+	if (exi_unlikely(!l->signs)) /* it may have come before */
+		exi_proof_sign(fd);
 	if (!l->framed && !atomic_load(&l->sh->no_time) &&
 	    exi_latent_begin(fd, EXI_ROLE_ACCEPT))
 		return fd;

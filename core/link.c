@@ -594,7 +594,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	socklen_t len = meeting_name(t, true, &name);
 	struct exi_link *l;
 	int fd;
-	bool marked = eager || exi_marker_present(t->peer_port);
+	bool marked = eager || exi_marker_present(t);
 
 	if (!marked && !exi_remote_possible())
 		return EXS_X_REASON_PLAIN_PEER;
@@ -870,7 +870,7 @@ static bool marked(struct exi_sock *sk)
 
 	exi_fds_begin();
 	ret = exi_tuple_of(atomic_load(&sk->fd), &t) == 0 &&
-	      exi_marker_present(t.peer_port);
+	      exi_marker_present(&t);
 	exi_fds_end();
 	if (ret)
 		return true;

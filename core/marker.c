@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Markers: datagram sockets whose names say that a port is served by libexs. */
+/* Markers: datagram sockets whose names say that a port is served by libexs. A
+ * marker is bound while this process listens on the port, and no longer: by then
+ * the port may be another program's. */
 #include "core/link.h"
 
 #include <errno.h>
@@ -34,7 +36,11 @@ static struct marker *markers;
 static int probe = -1;
 
 static _Atomic int connections; /* accepted, and not closed */
-static _Atomic bool unlistened; /* a marker may be without a listener */
+static _Atomic bool unlistened; /* an entry may be without a listener */
+
+/* Ports without a listener of which fabrics between hosts are told, so that
+ * connections that were accepted there can still be met: no more of them. */
+#define LEFT_MAX 16
 
 static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
 {
@@ -141,6 +147,7 @@ void exi_marker_hold(int listen_fd)
 
 	if (local_port(listen_fd, &port))
 		return;
+	exi_proof_sign(listen_fd);
 	pthread_mutex_lock(&marker_lock);
 	hold(port, 1);
 	pthread_mutex_unlock(&marker_lock);
@@ -191,6 +198,40 @@ static bool hears_four(int fd, const struct exi_listening *at)
 	       !getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &len) && !only;
 }
 
+static void drop(struct marker **at)
+{
+	struct marker *m = *at;
+
+	*at = m->next;
+	while (m->n_reach)
+		exi_remote_unlisten(&m->reach[--m->n_reach]);
+	exi_fd_close(m->fd);
+	free(m);
+}
+
+/* No name without a listener. The newest come first in the list: it is the oldest
+ * that fabrics between hosts are told of no more. */
+static void sweep(void)
+{
+	int left = atomic_load(&connections) > 0 ? LEFT_MAX : 0;
+	struct marker **at = &markers;
+
+	while (*at) {
+		struct marker *m = *at;
+
+		if (m->users <= 0 && (!m->n_reach || left-- <= 0)) {
+			drop(at);
+			continue;
+		}
+		if (m->users <= 0) {
+			exi_fd_close(m->fd);
+			m->fd = -1;
+			m->bound = false;
+		}
+		at = &m->next;
+	}
+}
+
 void exi_marker_reach(int fd)
 {
 	struct exi_listening at;
@@ -207,29 +248,12 @@ void exi_marker_reach(int fd)
 			memcpy(at.addr, any_four, sizeof(any_four));
 			reach(m, &at);
 		}
+		/* Those without a listener are not many. */
+		if (!m->users)
+			sweep();
 	}
 	pthread_mutex_unlock(&marker_lock);
 	exi_fds_end();
-}
-
-/* Markers without a listener go when nothing that was accepted is left. */
-static void sweep(void)
-{
-	struct marker **at = &markers;
-
-	while (*at) {
-		struct marker *m = *at;
-
-		if (m->users > 0 || atomic_load(&connections) > 0) {
-			at = &m->next;
-			continue;
-		}
-		*at = m->next;
-		while (m->n_reach)
-			exi_remote_unlisten(&m->reach[--m->n_reach]);
-		exi_fd_close(m->fd);
-		free(m);
-	}
 }
 
 void exi_marker_release(int listen_fd)
@@ -262,10 +286,11 @@ void exi_marker_disconnection(void)
 	pthread_mutex_unlock(&marker_lock);
 }
 
-bool exi_marker_present(uint16_t port)
+/* The name is asked for first: that costs a tenth. */
+bool exi_marker_present(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
-	socklen_t len = marker_name(port, &name);
+	socklen_t len = marker_name(t->peer_port, &name);
 	bool present = false;
 
 	pthread_mutex_lock(&marker_lock);
@@ -275,7 +300,7 @@ bool exi_marker_present(uint16_t port)
 	if (probe >= 0)
 		present = connect(probe, (struct sockaddr *)&name, len) == 0;
 	pthread_mutex_unlock(&marker_lock);
-	return present;
+	return present || exi_proof_signed(t);
 }
 
 void exi_marker_forked(void)

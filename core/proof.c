@@ -301,6 +301,22 @@ int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	return 0;
 }
 
+/* Both are on where nobody turned them off, but for the second of IPv6. */
+void exi_proof_sign(int fd)
+{
+	const int off = 0;
+
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
+}
+
+bool exi_proof_signed(const struct exi_tuple *t)
+{
+	struct inet_diag_sockopt o;
+
+	return !exi_proof_options(t, &o) && !o.mc_loop && !o.mc_all;
+}
+
 int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)
 {
 	struct {

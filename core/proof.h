@@ -35,6 +35,13 @@ int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer);
 /* 0: the other end is a socket of this network namespace. -ENOENT. */
 int exi_proof_peer_here(const struct exi_tuple *t);
 
+/* A sign on a TCP socket that only its holders can make and everybody in the
+ * network namespace can read. It gives nothing: two options that only multicast
+ * looks at. What is accepted from a listener with the sign has it, too. */
+void exi_proof_sign(int fd);
+/* The other end has it. Since Linux 5.10; false before. */
+bool exi_proof_signed(const struct exi_tuple *t);
+
 /* What the kernel holds unread for our end, a FIN counting as one: unlike
  * SIOCINQ it does not stop at an urgent mark. */
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);

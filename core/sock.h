@@ -236,6 +236,7 @@ struct exi_sock {
 	bool counted;	  /* among the accepted connections */
 	bool watched;	  /* the service watches the descriptor */
 	bool marked;	  /* a listener whose marker this process holds */
+	bool signs;	  /* all that comes to it has had its sign */
 	uint64_t reached; /* a listener: exi_use_token() of its last accept */
 	/* Goes over TCP before the drain; TX lock. */
 	uint8_t record[EXI_RESUME];

@@ -508,6 +508,114 @@ static void a_marker_without_a_peer_costs_only_time(void)
 	close(marker);
 }
 
+/* Bound by anybody: of the port's listener, or of one before. */
+static bool is_marked(int port)
+{
+	struct meet_name name = meet_marker(port);
+	int s = T_OK(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	bool ret = connect(s, (struct sockaddr *)&name.un, name.len) == 0;
+
+	close(s);
+	return ret;
+}
+
+/* Says when its listener is closed, and how that was made: by the library, or
+ * by another program that it has it from, with a connection that came before the
+ * library knew of it. */
+static void accepts_and_closes_its_listener(int ctl, void *arg)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	socklen_t len = at.len;
+	bool plain = arg;
+	int l, s;
+
+	if (!plain)
+		t_init();
+	l = plain ? T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+		  : t_listener(T_IPV4, &at);
+	if (plain) {
+		T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+		T_OK(listen(l, 4));
+		T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
+	}
+	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	t_expect(ctl, 1);
+	if (plain)
+		t_init();
+	s = t_accept(l);
+	t_close(l);
+	t_tell(ctl, 2);
+	t_recv_stream(s, 1, 0, 5000, 5000);
+	t_settle(s, T_SHM);
+	t_recv_end(s);
+	t_close(s);
+}
+
+static void is_met_without_its_listener(bool plain)
+{
+	struct t_addr to;
+	struct t_peer p;
+	int s, port;
+
+	t_peer_start(&p, accepts_and_closes_its_listener,
+		     plain ? (void *)1 : NULL);
+	port = t_ask(p.ctl);
+	to = t_loopback(T_IPV4, port);
+	t_init();
+	s = t_connect(&to);
+	t_tell(p.ctl, 1);
+	t_expect(p.ctl, 2);
+	T(!is_marked(port));
+	t_send_stream(s, 1, 0, 5000, 5000);
+	t_settle(s, T_SHM);
+	t_close(s);
+	t_peer_join(&p);
+}
+
+static void what_was_accepted_is_met_when_its_listener_is_closed(void)
+{
+	is_met_without_its_listener(false);
+}
+
+static void so_is_what_came_before_the_library(void)
+{
+	is_met_without_its_listener(true);
+}
+
+/* A server that opens a listener for each transfer, and keeps one connection. */
+#define LISTENERS 200
+
+static void a_marker_goes_with_its_listener(void)
+{
+	struct t_fds start;
+	struct t_addr at;
+	int l, a, b, port[LISTENERS];
+
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	a = t_connect(&at);
+	b = t_accept(l);
+	t_close(l);
+	t_fds_take(&start);
+	for (int i = 0; i < LISTENERS; i++) {
+		int c, s;
+
+		l = t_listener(T_IPV4, &at);
+		port[i] = t_port_of(l);
+		T(is_marked(port[i]));
+		c = t_connect(&at);
+		s = t_accept(l);
+		t_close(l);
+		t_close(c);
+		t_close(s);
+	}
+	t_fds_settled(&start);
+	for (int i = 0; i < LISTENERS; i++)
+		T_MSG(!is_marked(port[i]), "port %d is still marked", port[i]);
+	t_close(a);
+	t_close(b);
+}
+
 static int threads(void)
 {
 	DIR *d = opendir("/proc/self/task");
@@ -581,6 +689,9 @@ static const struct t_row rows[] = {
 	T_ROW(nobody_listens_at_the_name_after_the_meeting),
 	T_ROW(a_claimed_marker_does_not_prevent_the_meeting),
 	T_ROW(a_marker_without_a_peer_costs_only_time),
+	T_ROW(what_was_accepted_is_met_when_its_listener_is_closed),
+	T_ROW(so_is_what_came_before_the_library),
+	T_ROW(a_marker_goes_with_its_listener),
 	T_ROW(a_process_whose_peers_are_plain_has_no_thread_of_ours),
 };
 
