@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/closing.h"
 #include "core/config.h"
 #include "core/family.h"
 #include "core/link.h"
@@ -49,6 +50,7 @@ static void in_child(void)
 	begun = false;
 	exi_process_forked(true);
 	exi_fds_forked();
+	exi_closing_forked();
 	exi_service_forked();
 	exi_family_forked();
 	exi_marker_forked();

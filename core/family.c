@@ -5,7 +5,9 @@
  * family shares, and of the kick word, on which the asker sleeps. */
 #include "core/family.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -22,8 +24,9 @@
 #include "core/service.h"
 #include "core/switch.h"
 
-#define MORE_NS 5000000000u /* than the keeper waits for its peer */
-#define STEP_NS 50000000u   /* until it looks whether the keeper lives */
+#define MORE_NS	  5000000000u /* than the keeper waits for its peer */
+#define STEP_NS	  50000000u   /* until it looks whether the keeper lives */
+#define QUESTIONS 4	      /* answered at a time */
 
 struct question {
 	uint64_t secret;
@@ -48,6 +51,32 @@ static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
+/* Everybody sees the name and can send there, descriptors too. What does not
+ * begin with the secret is dropped before it comes into the queue, by the kernel, in
+ * the call that sends it. */
+static int hear_family_only(int fd, uint64_t secret)
+{
+	uint32_t half[2];
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(half[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, sizeof(struct question)),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+	};
+	struct sock_fprog filter = { .len = sizeof(code) / sizeof(code[0]),
+				     .filter = code };
+
+	memcpy(half, &secret, sizeof(half));
+	code[1].k = ntohl(half[0]); /* as a load has it */
+	code[3].k = ntohl(half[1]);
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
+			  sizeof(filter)) < 0
+		       ? -errno
+		       : 0;
+}
+
 static int open_locked(void)
 {
 	struct sockaddr_un name;
@@ -59,7 +88,8 @@ static int open_locked(void)
 		return fd;
 	keeper_name = exi_random() | 1;
 	keeper_secret = exi_random();
-	if (bind(fd, (struct sockaddr *)&name, name_of(keeper_name, &name)) <
+	if (hear_family_only(fd, keeper_secret) ||
+	    bind(fd, (struct sockaddr *)&name, name_of(keeper_name, &name)) <
 		    0 ||
 	    exi_service_watch_family(fd)) {
 		exi_fd_close(fd);
@@ -95,10 +125,16 @@ static void answer(struct exi_sock *sk, void *arg)
 void exi_family_event(void)
 {
 	struct question q;
+	int i;
 
-	while (recv(keeper_fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC) >= 0)
+	/* The rest the next time: it is told of again. */
+	for (i = 0; i < QUESTIONS; i++) {
+		if (recv(keeper_fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC) <
+		    0)
+			return;
 		if (q.secret == keeper_secret)
 			exi_sock_each(answer, &q);
+	}
 }
 
 static int put(struct exi_shared *sh)

@@ -14,10 +14,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/closing.h"
 #include "core/config.h"
 #include "core/family.h"
 #include "core/flow.h"
@@ -30,6 +32,7 @@
 #include "core/registry.h"
 #include "core/remote.h"
 #include "core/resume.h"
+#include "core/rights.h"
 #include "core/service.h"
 #include "core/surroundings.h"
 #include "core/switch.h"
@@ -168,44 +171,75 @@ static void send_no(int fd, int reason)
 	send_msg(fd, &no, -1);
 }
 
-/* One packet. > 0: its length; 0: hung up; -EAGAIN. *ret_fd is -1 or a
- * descriptor that came along. */
-static ssize_t recv_msg(int fd, struct exi_pair_msg *ret, int *ret_fd)
+/* The descriptors of the first packet in the queue, which keeps them: how many
+ * of them are in fds, which has room for 2; -EMFILE: none was free; -EPROTO:
+ * there are more. */
+static int peek_fds(int s, int fds[2])
 {
 	union {
-		char bytes[CMSG_SPACE(4 * sizeof(int))];
-		struct cmsghdr align;
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr head;
 	} control;
-	struct iovec iov = { .iov_base = ret, .iov_len = sizeof(*ret) };
+	struct iovec iov = { .iov_base = &(char){ 0 }, .iov_len = 1 };
 	struct msghdr msg = { .msg_iov = &iov,
 			      .msg_iovlen = 1,
 			      .msg_control = control.bytes,
 			      .msg_controllen = sizeof(control.bytes) };
 	struct cmsghdr *h;
-	ssize_t n;
+	int n = 0;
 
-	*ret_fd = -1;
-	do {
-		n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		/* ECONNRESET once, when the peer left packets unread. */
-	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
-	if (n < 0)
-		return -errno;
+	if (recvmsg(s, &msg, MSG_DONTWAIT | MSG_PEEK | MSG_CMSG_CLOEXEC) < 0)
+		return -EPROTO;
 	for (h = CMSG_FIRSTHDR(&msg); h; h = CMSG_NXTHDR(&msg, h)) {
-		size_t i, count;
-		int fds[4];
-
 		if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
 			continue;
-		count = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(h), count * sizeof(int));
-		for (i = 0; i < count; i++) {
-			if (*ret_fd < 0)
-				*ret_fd = fds[i];
-			else
-				close(fds[i]);
+		n = (int)((h->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+		memcpy(fds, CMSG_DATA(h), (size_t)n * sizeof(int));
+	}
+	if (msg.msg_flags & MSG_CTRUNC) {
+		while (n)
+			exi_closing_file(fds[--n]);
+		return n ? -EPROTO : -EMFILE;
+	}
+	return n;
+}
+
+/* One packet of a meeting, in which one descriptor may come. Like
+ * exi_rights_none(); -EMFILE: no descriptor was free for it, and it is in the
+ * queue still. *ret_fd is -1 or what came. */
+static ssize_t recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd)
+{
+	bool rights;
+	ssize_t n = exi_rights_none(s, ret, sizeof(*ret));
+	int fds[2], passed;
+
+	if (n != -EPROTO)
+		return n;
+	passed = peek_fds(s, fds);
+	if (passed == 1) {
+		/* What is dropped is not the last reference. */
+		n = exi_rights_receive(s, ret, sizeof(*ret), 0, &rights);
+		if (n > 0) {
+			*ret_fd = fds[0];
+			return n;
 		}
 	}
+	while (passed > 0)
+		exi_closing_file(fds[--passed]);
+	return passed == -EMFILE ? passed : -EPROTO;
+}
+
+/* One packet of a link that is up, where no descriptor is sent. From the time
+ * on when it refuses them and the queue was empty none can come. */
+static ssize_t recv_up(struct exi_link *l, struct exi_pair_msg *ret)
+{
+	bool rights;
+	ssize_t n;
+
+	if (l->clean)
+		return exi_rights_receive(l->fd, ret, sizeof(*ret), 0, &rights);
+	n = exi_rights_none(l->fd, ret, sizeof(*ret));
+	l->clean = n == -EAGAIN && l->refuses;
 	return n;
 }
 
@@ -238,12 +272,18 @@ static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
 	return l;
 }
 
-static void forget_fd(int *fd)
+/* A forked process may have it, too. */
+static bool is_sole(const struct exi_link *l)
+{
+	return exi_holders_count(&l->sk->sh->holders) <= 1;
+}
+
+static void forget_fd(struct exi_link *l, int *fd)
 {
 	if (*fd < 0)
 		return;
 	exi_service_unwatch(*fd);
-	exi_fd_close(*fd);
+	exi_closing_socket(*fd, is_sole(l));
 	*fd = -1;
 }
 
@@ -252,9 +292,13 @@ static void stop_listening(struct exi_link *l)
 	unsigned int i;
 
 	l->prover = -1;
-	forget_fd(&l->listener);
+	if (l->listener >= 0) {
+		exi_service_unwatch(l->listener);
+		exi_closing_listener(l->listener, is_sole(l));
+		l->listener = -1;
+	}
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
-		forget_fd(&l->candidates[i]);
+		forget_fd(l, &l->candidates[i]);
 }
 
 void exi_link_drop_locked(struct exi_sock *sk)
@@ -267,7 +311,7 @@ void exi_link_drop_locked(struct exi_sock *sk)
 	sk->link = NULL;
 	exi_service_untimed(l);
 	stop_listening(l);
-	forget_fd(&l->fd);
+	forget_fd(l, &l->fd);
 	free(l);
 }
 
@@ -586,6 +630,17 @@ static bool is_remote(const struct exi_tuple *t)
 	return exi_proof_peer_here(t) || !exi_registry_wire_ids();
 }
 
+/* Strangers may come, or be there: no descriptor passes before the peer is known. */
+static int pair_socket(void)
+{
+	int fd = exi_fd_spare(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	if (fd >= 0)
+		exi_rights_allow(fd, false);
+	return fd;
+}
+
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
  * why not, or NONE. */
 static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
@@ -609,8 +664,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	 * for it in vain. */
 	if (!exi_fd_room(3))
 		return EXS_X_REASON_DESCRIPTORS;
-	fd = exi_fd_spare(socket(
-		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	fd = pair_socket();
 	if (fd < 0)
 		return EXS_X_REASON_DESCRIPTORS;
 	l = link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
@@ -635,14 +689,13 @@ static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
 	socklen_t len = meeting_name(t, false, &name);
-	int fd = exi_fd_spare(socket(
-		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	int fd = pair_socket();
 
 	if (fd < 0)
 		return -EMFILE;
 	if (connect(fd, (struct sockaddr *)&name, len) == 0)
 		return fd;
-	exi_fd_close(fd);
+	exi_closing_socket(fd, true);
 	return -ENOENT;
 }
 
@@ -660,7 +713,7 @@ static void decline(int fd, int reason)
 		return;
 	if (exi_proof_same_user(&t, to) == 0)
 		send_no(to, reason);
-	exi_fd_close(to);
+	exi_closing_socket(to, true);
 }
 
 /* B, on a new link: 0, or what keeps it from greeting. */
@@ -690,12 +743,12 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 		return fd == -EMFILE ? EXS_X_REASON_DESCRIPTORS
 				     : EXS_X_REASON_UNDECIDED;
 	if (exi_service_start()) {
-		exi_fd_close(fd);
+		exi_closing_socket(fd, true);
 		return EXS_X_REASON_MEMORY;
 	}
 	l = link_new(sk, EXI_LINK_HELLO, GREETING_NS);
 	if (!l) {
-		exi_fd_close(fd);
+		exi_closing_socket(fd, true);
 		return EXS_X_REASON_MEMORY;
 	}
 	l->fd = fd;
@@ -743,7 +796,8 @@ static int may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 {
 	int reason = atomic_load(&sk->sh->owner) != sk->process
 			     ? EXS_X_REASON_SHARED
-			     : exi_surroundings_reason();
+		     : exi_closing_full() ? EXS_X_REASON_DESCRIPTORS
+					  : exi_surroundings_reason();
 
 	if (!reason && exi_unseen_waits(fd))
 		reason = EXS_X_REASON_UNSEEN_WAIT;
@@ -952,6 +1006,8 @@ static void up_locked(struct exi_sock *sk)
 	unlock_halves(sk);
 	l->state = EXI_LINK_UP;
 	l->deadline = 0;
+	l->refuses = exi_rights_allow(l->fd, false);
+	l->clean = exi_sock_remote(sk); /* this process has both ends */
 	atomic_store(&sk->hearer, 0);
 	exi_family_keep(sk);
 	exi_family_expect();
@@ -1015,6 +1071,14 @@ static int answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
 	return ret ? -EXS_X_REASON_PEER_LOST : 0;
 }
 
+/* The peer, who is known, may pass a segment: descriptors come through from here on
+ * until the link is up. */
+static void await_segment(struct exi_link *l, enum exi_link_state state)
+{
+	l->state = state;
+	exi_rights_allow(l->fd, true);
+}
+
 /* Who is there is known: what was not said in HELLO. */
 static int proved(struct exi_sock *sk)
 {
@@ -1022,7 +1086,7 @@ static int proved(struct exi_sock *sk)
 
 	m.a = exi_registry_wire_ids();
 	m.b = exi_process_token();
-	sk->link->state = EXI_LINK_OFFER;
+	await_segment(sk->link, EXI_LINK_OFFER);
 	sk->link->deadline = exi_now_ns() + GREETING_NS;
 	return send_msg(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST : 0;
 }
@@ -1108,7 +1172,7 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 		return on_shown(sk, m);
 	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
 		m->a = l->peer_providers;
-		l->state = EXI_LINK_ANSWER;
+		await_segment(l, EXI_LINK_ANSWER);
 		return offer(sk, m);
 	}
 	if (l->state == EXI_LINK_OFFER && m->type == EXI_PAIR_OFFER) {
@@ -1489,36 +1553,115 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 	return true;
 }
 
+/* The end of the link, or a descriptor that should not have come. */
+static void no_packet_locked(struct exi_sock *sk, ssize_t n)
+{
+	bool was_up = sk->link->state == EXI_LINK_UP;
+
+	if (n == -EPROTO && was_up)
+		exi_link_violation(sk, "a descriptor that cannot be");
+	if (was_up)
+		hung_up_locked(sk);
+	else if (n == -EPROTO)
+		refuse(sk, EXS_X_REASON_PROTOCOL);
+	else if (n == -EMFILE)
+		refuse(sk, EXS_X_REASON_DESCRIPTORS);
+	else
+		give_up_locked(sk, EXS_X_REASON_PEER_LOST);
+}
+
+/* How much of the link one call reads. A peer can write as fast as this end reads:
+ * an event is over after so many packets, and a look, which must see what was
+ * sent before it, after the bytes that lay there when it began. */
+#define PACKETS 16
+
+struct reading {
+	bool event;
+	ssize_t budget; /* packets or bytes */
+	bool news;	/* more than WAKE came */
+	bool was_up, gone;
+};
+
+static struct reading begin_reading(struct exi_sock *sk, bool event)
+{
+	struct reading r = { .event = event,
+			     .budget = PACKETS,
+			     .news = !event };
+	int bytes = 0;
+
+	if (!event && sk->link && sk->link->fd >= 0) {
+		ioctl(sk->link->fd, FIONREAD, &bytes);
+		r.budget = bytes + 1; /* and sees that it is empty, or over */
+	}
+	return r;
+}
+
+/* A segment may come with the next message. */
+static bool passes(const struct exi_link *l)
+{
+	return l->state == EXI_LINK_OFFER || l->state == EXI_LINK_ANSWER;
+}
+
+/* One packet, if there is one. False: none, or the link is no more. */
+static bool read_locked(struct exi_sock *sk, struct reading *r)
+{
+	struct exi_link *l = sk->link;
+	struct exi_pair_msg m;
+	ssize_t n;
+	int fd = -1;
+
+	if (!l || l->fd < 0)
+		return false;
+	r->was_up = l->state == EXI_LINK_UP;
+	if (r->was_up)
+		n = recv_up(l, &m);
+	else if (passes(l))
+		n = recv_passing(l->fd, &m, &fd);
+	else
+		n = exi_rights_none(l->fd, &m, sizeof(m));
+	if (n == -EAGAIN)
+		return false;
+	r->gone = n <= 0;
+	if (r->gone) {
+		no_packet_locked(sk, n);
+		return false;
+	}
+	r->budget -= r->event ? 1 : n;
+	r->news = r->news || n != 1;
+	r->gone = !packet_locked(sk, &m, n, fd);
+	exi_closing_file(fd);
+	return true;
+}
+
+/* The rest is the service's, which is told of it again. */
+static void leave_rest_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	if (!l || l->fd < 0 || exi_service_self())
+		return;
+	exi_service_unwatch(l->fd);
+	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
+}
+
 void exi_link_event(struct exi_sock *sk, uint32_t events)
 {
-	struct exi_pair_msg m;
-	bool was_up = false, gone = false, look, news = events == 0;
+	bool was_up, gone, look, news;
+	struct reading r;
 	uint32_t generation;
-	ssize_t n;
 	int fd;
 
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
 	generation = atomic_load(&sk->generation);
-	while (sk->link && sk->link->fd >= 0) {
-		n = recv_msg(sk->link->fd, &m, &fd);
-		if (n == -EAGAIN)
-			break;
-		was_up = sk->link->state == EXI_LINK_UP;
-		if (n <= 0) {
-			gone = true;
-			if (was_up)
-				hung_up_locked(sk);
-			else
-				give_up_locked(sk, EXS_X_REASON_PEER_LOST);
-			break;
-		}
-		news = news || n != 1;
-		gone = !packet_locked(sk, &m, n, fd);
-		if (fd >= 0)
-			close(fd);
-	}
-	was_up = was_up || (sk->link && sk->link->state == EXI_LINK_UP);
+	r = begin_reading(sk, events != 0);
+	while (r.budget > 0 && read_locked(sk, &r))
+		;
+	if (r.event && r.budget <= 0)
+		leave_rest_locked(sk);
+	gone = r.gone;
+	news = r.news;
+	was_up = r.was_up || (sk->link && sk->link->state == EXI_LINK_UP);
 	look = sk->link && sk->link->look;
 	if (look)
 		sk->link->look = false;
@@ -1554,7 +1697,7 @@ static void give_up_unfinished(struct exi_sock *sk, void *arg)
 
 	exi_lock(&sk->link_lock);
 	if (sk->link && sk->link->state != EXI_LINK_UP &&
-	    sk->link->state != EXI_LINK_LOOK) {
+	    sk->link->state != EXI_LINK_LOOK && !sk->foreign_link) {
 		give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 		++*n;
 	}
@@ -1568,6 +1711,14 @@ int exi_link_reclaim(void)
 	exi_fds_ran_out();
 	exi_sock_each(give_up_unfinished, &n);
 	return n;
+}
+
+void exi_link_before_exec(void)
+{
+	int n = 0;
+
+	exi_sock_each(give_up_unfinished, &n);
+	exi_closing_settle();
 }
 
 int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
@@ -1626,7 +1777,7 @@ static void dismiss(struct exi_sock *sk, unsigned int slot)
 		l->prover = -1;
 	}
 	l->proposed = true;
-	forget_fd(&l->candidates[slot]);
+	forget_fd(l, &l->candidates[slot]);
 }
 
 /* The candidate is the peer. */
@@ -1667,7 +1818,7 @@ static void proved_candidate(struct exi_sock *sk, unsigned int slot,
 	int ret;
 
 	adopt_candidate(sk, slot, m);
-	sk->link->state = EXI_LINK_ANSWER;
+	await_segment(sk->link, EXI_LINK_ANSWER);
 	ret = offer(sk, m);
 	if (ret)
 		refuse(sk, -ret);
@@ -1752,13 +1903,13 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	struct exi_pair_msg m;
 	struct exi_link *l;
 	ssize_t n;
-	int fd = -1, err;
+	int err;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
 	if (!l || l->state != EXI_LINK_LISTEN || l->candidates[slot] < 0)
 		goto unlock;
-	n = recv_msg(l->candidates[slot], &m, &fd);
+	n = exi_rights_none(l->candidates[slot], &m, sizeof(m));
 	if (n == -EAGAIN)
 		goto unlock;
 	err = n > 0 && well_formed(&m, n) ? hear_candidate(sk, slot, &m)
@@ -1776,8 +1927,6 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	dismiss(sk, slot);
 unlock:
 	exi_unlock(&sk->link_lock);
-	if (fd >= 0)
-		close(fd);
 }
 
 void exi_link_option(struct exi_sock *sk, int level, int name)
@@ -1813,12 +1962,13 @@ static unsigned int candidate_slot(struct exi_sock *sk)
 void exi_link_listener_event(struct exi_sock *sk)
 {
 	struct exi_link *l;
-	unsigned int slot;
+	unsigned int i, slot;
 	int fd;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	while (l && l->listener >= 0) {
+	/* No more than there is room for: the rest is told of again. */
+	for (i = 0; l && l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
 		fd = accept4(l->listener, NULL, NULL,
 			     SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
@@ -1839,7 +1989,7 @@ void exi_link_listener_event(struct exi_sock *sk)
 		l->candidate_since[slot] = exi_now_ns();
 		if (exi_service_watch(sk, fd, EXI_WATCH_CANDIDATE + slot,
 				      EPOLLIN))
-			forget_fd(&l->candidates[slot]);
+			forget_fd(l, &l->candidates[slot]);
 	}
 	exi_unlock(&sk->link_lock);
 }

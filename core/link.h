@@ -84,6 +84,8 @@ struct exi_link {
 	bool go_sent;
 	bool look;	 /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */
+	bool refuses;	 /* descriptors, by the kernel, since it is up */
+	bool clean;	 /* and none lies there that came before */
 	bool starved;	 /* a reference came for which no descriptor was free */
 	bool unprovable; /* there is someone, and it cannot be told who */
 	bool known;	 /* B: the peer's user owns A's end */
@@ -117,6 +119,10 @@ EXI_SHIM void exi_link_over(struct exi_sock *sk);
 
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);
+
+/* An exec closes what is left, and would wait for what strangers left there:
+ * gives up the meetings that are under way, and lets the closing threads end. */
+EXI_SHIM void exi_link_before_exec(void);
 
 /* A watch of the link in front of the service's own: an exclusive one in the
  * epoll set of a thread, which reads the link (exi_link_event()) when it is

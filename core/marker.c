@@ -97,9 +97,13 @@ static void try_bind(struct marker *m)
 	struct sockaddr_un name;
 	socklen_t len = marker_name(m->port, &name);
 
-	if (m->fd < 0)
+	if (m->fd < 0) {
 		m->fd = exi_fd_keep(
 			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+		/* Who asks connects, which works nevertheless; nobody can send
+		 * anything, so nothing has to be closed with it. */
+		shutdown(m->fd, SHUT_RD);
+	}
 	m->bound =
 		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
 }

@@ -15,6 +15,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "core/closing.h"
 #include "core/futex.h"
 #include "core/log.h"
 #include "exi_build.h"
@@ -165,6 +166,8 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
 		.fd_keep = exi_fd_keep,
 		.fd_spare = exi_fd_spare,
 		.fd_close = exi_fd_close,
+		.close_socket = exi_closing_socket,
+		.close_listener = exi_closing_listener,
 		.fds_short = exi_fds_short,
 		.fds_begin = exi_fds_begin,
 		.fds_end = exi_fds_end,

@@ -26,6 +26,8 @@ struct exi_host {
 	int (*fd_keep)(int fd);
 	int (*fd_spare)(int fd);
 	void (*fd_close)(int fd);
+	void (*close_socket)(int fd, bool sole);
+	void (*close_listener)(int fd, bool sole);
 	bool (*fds_short)(void);
 	void (*fds_begin)(void);
 	void (*fds_end)(void);

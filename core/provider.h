@@ -46,7 +46,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#define EXI_PROVIDER_ABI 3
+#define EXI_PROVIDER_ABI 4
 
 /* Capabilities. */
 enum {

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "core/rights.h"
 #include "core/util.h"
 
 #define WORKERS	  256u
@@ -105,7 +106,16 @@ static void drop_socket(int *fd)
 	if (*fd < 0)
 		return;
 	exi_rma_unwatch(*fd);
-	exi_rma_host->fd_close(*fd);
+	exi_rma_host->close_socket(*fd, true);
+	*fd = -1;
+}
+
+static void drop_name(int *fd)
+{
+	if (*fd < 0)
+		return;
+	exi_rma_unwatch(*fd);
+	exi_rma_host->close_listener(*fd, true);
 	*fd = -1;
 }
 
@@ -179,7 +189,7 @@ static void drop_worker(struct worker *w)
 {
 	answered(w, numbers, NULL, 0);
 	exi_rma_unwatch(w->line);
-	exi_rma_host->fd_close(w->line);
+	exi_rma_host->close_socket(w->line, true);
 	exi_list_del(&w->node);
 	n_workers--;
 	free(w);
@@ -191,8 +201,8 @@ static void on_worker(struct exi_rma_event *e)
 	struct exi_rma_told t;
 	ssize_t n;
 
-	n = recv(w->line, &t, sizeof(t), MSG_DONTWAIT | MSG_TRUNC);
-	if (n < 0 && errno == EAGAIN)
+	n = exi_rights_none(w->line, &t, sizeof(t));
+	if (n == -EAGAIN)
 		return;
 	if (n != sizeof(t) || t.magic != EXI_RMA_DOOR_MAGIC ||
 	    t.number <= w->answered || t.number > numbers)
@@ -258,7 +268,7 @@ static void on_name(struct exi_rma_event *e)
 		return;
 	w = n_workers < WORKERS ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {
-		exi_rma_host->fd_close(line);
+		exi_rma_host->close_socket(line, true);
 		return;
 	}
 	*w = (struct worker){ .event.call = on_worker,
@@ -310,8 +320,8 @@ static void on_line(struct exi_rma_event *e)
 	struct exi_rma_ask q;
 	ssize_t n;
 
-	n = recv(d->line, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC);
-	if (n < 0 && errno == EAGAIN)
+	n = exi_rights_none(d->line, &q, sizeof(q));
+	if (n == -EAGAIN)
 		return;
 	if (n != sizeof(q) || q.magic != EXI_RMA_DOOR_MAGIC) {
 		drop_socket(&d->line);
@@ -345,10 +355,15 @@ static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
 	return (socklen_t)(at - (char *)ret);
 }
 
+/* Strangers may sit at the other end: no descriptor comes from there. */
 static int packet_socket(void)
 {
-	return exi_rma_host->fd_keep(socket(
+	int s = exi_rma_host->fd_keep(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	if (s >= 0)
+		exi_rights_allow(s, false);
+	return s;
 }
 
 static int open_name(struct door *d, const struct exi_key *key)
@@ -361,7 +376,7 @@ static int open_name(struct door *d, const struct exi_key *key)
 		return s;
 	if (bind(s, (struct sockaddr *)&name, len) < 0 || listen(s, 128) < 0 ||
 	    exi_rma_watch(s, &d->on_name)) {
-		exi_rma_host->fd_close(s);
+		exi_rma_host->close_listener(s, true);
 		return -EADDRINUSE;
 	}
 	d->name = s;
@@ -379,7 +394,7 @@ static int open_line_to(struct door *d, const struct exi_key *key,
 		return s;
 	if (connect(s, (struct sockaddr *)&name, len) < 0 ||
 	    exi_rma_watch(s, &d->on_line)) {
-		exi_rma_host->fd_close(s);
+		exi_rma_host->close_socket(s, true);
 		return -ECONNREFUSED;
 	}
 	d->line = s;
@@ -507,7 +522,7 @@ static void drop_door(struct door *d)
 	}
 	exi_list_for_each_safe (pos, tmp, &d->workers)
 		drop_worker(exi_container(pos, struct worker, node));
-	drop_socket(&d->name);
+	drop_name(&d->name);
 	drop_socket(&d->line);
 	drop_listener(d->front);
 	drop_listener(d->side);

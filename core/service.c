@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "core/closing.h"
 #include "core/family.h"
 #include "core/flow.h"
 #include "core/lifecycle.h"
@@ -240,6 +241,7 @@ static void *run(void *arg)
 		do_todo();
 		if (exi_unlikely(exi_now_ns() >= exi_unseen_due()))
 			exi_unseen_tick();
+		exi_closing_work();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
 			/* Cleared before the look: who asks after it sets it

@@ -153,6 +153,16 @@ void exi_fds_end(void)
 		atomic_fetch_sub(&fds_makers, 1);
 }
 
+void exi_fds_lent(void)
+{
+	atomic_fetch_add(&fds_makers, 1);
+}
+
+void exi_fds_returned(void)
+{
+	atomic_fetch_sub(&fds_makers, 1);
+}
+
 /* From where it is to where it is marked. */
 static int keep_whole(int fd, unsigned int room)
 {

@@ -147,6 +147,10 @@ EXI_SHIM void exi_fd_close(int fd);
  * twice. */
 void exi_fds_begin(void);
 void exi_fds_end(void);
+/* A descriptor with a low number that another thread is to close counts from
+ * exi_fds_lent(), within the above, to exi_fds_returned(). */
+void exi_fds_lent(void);
+void exi_fds_returned(void);
 /* Meanwhile nobody does: around what puts a descriptor on a number of the
  * application's choice, which could be just that one, and around fork, whose
  * child would keep it. False, after a while, when somebody does nevertheless:

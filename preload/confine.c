@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/cancel.h"
+#include "core/closing.h"
 #include "core/service.h"
 #include "preload/shim.h"
 
@@ -102,6 +103,7 @@ static struct apart step_aside(int types)
 	if (types & CLONE_NEWPID) {
 		a.left = true;
 	} else {
+		exi_closing_settle();
 		a.stopped = exi_service_stop();
 		a.left = (types & CLONE_FILES) && has_other_threads();
 		if (a.left && a.stopped) /* leaving needs it */

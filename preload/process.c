@@ -11,6 +11,7 @@
 
 #include "core/cancel.h"
 #include "core/core.h"
+#include "core/link.h"
 #include "core/names.h"
 #include "preload/shim.h"
 
@@ -32,6 +33,7 @@ static void before_exec(void)
 	if (!shim_ready())
 		return;
 	exi_sock_each(leave_one, NULL);
+	exi_link_before_exec();
 	shim_report();
 }
 

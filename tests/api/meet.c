@@ -78,7 +78,7 @@ union fd_room {
 	char bytes[CMSG_SPACE(sizeof(int) * 4)];
 };
 
-void meet_send(int s, const void *buf, size_t len, int fd)
+bool meet_send(int s, const void *buf, size_t len, int fd)
 {
 	union fd_room room = { .bytes = { 0 } };
 	struct iovec iov = { .iov_base = (void *)(uintptr_t)buf,
@@ -94,10 +94,14 @@ void meet_send(int s, const void *buf, size_t len, int fd)
 		c->cmsg_len = CMSG_LEN(sizeof(fd));
 		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
 	}
-	if (sendmsg(s, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-		T_MSG(errno == EPIPE || errno == ECONNRESET ||
-			      errno == EAGAIN || errno == EMSGSIZE,
-		      "sendmsg says %s", t_errname(errno));
+	if (sendmsg(s, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+		return true;
+	if (fd >= 0 && errno == EPERM)
+		return false;
+	T_MSG(errno == EPIPE || errno == ECONNRESET || errno == EAGAIN ||
+		      errno == EMSGSIZE,
+	      "sendmsg says %s", t_errname(errno));
+	return true;
 }
 
 ssize_t meet_recv(int s, void *buf, size_t len, int *ret_fd)

@@ -5,6 +5,7 @@
 #define TESTS_API_MEET_H
 
 #include <stdbool.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -30,8 +31,9 @@ int meet_claim_meeting(int port_a, int port_b);
 /* A connection to the meeting name; waits until somebody listens there. */
 int meet_connect(int port_a, int port_b);
 
-/* Sends a packet, with a descriptor unless it is -1. */
-void meet_send(int s, const void *buf, size_t len, int fd);
+/* Sends a packet, with a descriptor unless it is -1. False: the kernel refuses
+ * descriptors there. */
+bool meet_send(int s, const void *buf, size_t len, int fd);
 
 /* A packet and the descriptor that came with it, or -1; 0 at the end. Waits
  * ten seconds. */

@@ -252,8 +252,8 @@ static void greet_with(int fd)
 	begin(&sc, T_SHM, T_SHM, LATE);
 	first_bytes(&sc);
 	s = meet_connect(sc.port_a, sc.port_b);
-	meet_send(s, &h, sizeof(h), fd);
-	meet_is_refused(s);
+	if (meet_send(s, &h, sizeof(h), fd))
+		meet_is_refused(s);
 	close(s);
 	if (fd >= 0)
 		close(fd);
