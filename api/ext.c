@@ -27,6 +27,12 @@ static void fill_half(struct exi_half *h, exs_x_sockinfo_t *i)
 	i->exs_x_downgrades += h->downs;
 }
 
+/* Of a direction on that fabric, as a connection that is not moved has it. */
+static int reason_of(const char *fabric, int reason)
+{
+	return strcmp(fabric, "tcp") ? EXS_X_REASON_NONE : reason;
+}
+
 static int sockinfo(int s, exs_x_sockinfo_t *ret)
 {
 	exs_x_sockinfo_t i = { 0 };
@@ -70,12 +76,13 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	i.exs_x_bells_received =
 		__atomic_load_n(&sh->bells_received, __ATOMIC_RELAXED);
 	i.exs_x_reason = (int)atomic_load(&sh->reason);
-	if (strcmp(i.exs_x_tx_fabric, "tcp") != 0 &&
-	    strcmp(i.exs_x_rx_fabric, "tcp") != 0)
-		i.exs_x_reason = EXS_X_REASON_NONE;
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
 	    i.exs_x_reason == EXS_X_REASON_PLAIN_SOCKET)
 		i.exs_x_reason = exi_basic_reason(s, i.exs_x_reason);
+	i.exs_x_tx_reason = reason_of(i.exs_x_tx_fabric, i.exs_x_reason);
+	i.exs_x_rx_reason = reason_of(i.exs_x_rx_fabric, i.exs_x_reason);
+	if (!i.exs_x_tx_reason && !i.exs_x_rx_reason)
+		i.exs_x_reason = EXS_X_REASON_NONE;
 	*ret = i;
 	return 0;
 }

@@ -9,9 +9,10 @@ struct reason {
 };
 
 static const struct reason reasons[EXS_X_REASON_MAX_] = {
-	[EXS_X_REASON_NONE] = { "none", "both directions are on a fabric" },
+	[EXS_X_REASON_NONE] = { "none", "it goes over a fabric" },
 	[EXS_X_REASON_UNDECIDED] = { "undecided",
-				     "too little traffic so far to decide" },
+				     "too little traffic so far, or it is "
+				     "about to move" },
 	[EXS_X_REASON_PLAIN_PEER] = { "plain-peer",
 				      "the peer does not run libexs" },
 	[EXS_X_REASON_PLAIN_SOCKET] = { "plain-socket",

@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	exs_x_sockinfo(s, &info);
 	printf("%ld rounds over %s (%s), %.0f ns each\n", n,
-	       info.exs_x_tx_fabric, exs_x_reason_name(info.exs_x_reason),
+	       info.exs_x_tx_fabric, exs_x_reason_name(info.exs_x_tx_reason),
 	       (to.tv_sec - from.tv_sec + (to.tv_nsec - from.tv_nsec) * 1e-9) *
 		       1e9 / n);
 	return exs_close(s, WAIT, NULL) ? 1 : 0;

@@ -17,7 +17,7 @@ extern "C" {
  * are added at the end. exs_x_reason_name() gives the word the tools print. */
 typedef enum exs_x_reason {
 	EXS_X_REASON_NONE = 0,	    /* it is: both directions are on a fabric */
-	EXS_X_REASON_UNDECIDED = 1, /* too little traffic so far */
+	EXS_X_REASON_UNDECIDED = 1, /* too little traffic, or about to move */
 	EXS_X_REASON_PLAIN_PEER = 2,	/* the peer does not run libexs */
 	EXS_X_REASON_PLAIN_SOCKET = 3,	/* made by plain calls, not adopted */
 	EXS_X_REASON_CONFIG = 4,	/* EXS_UPGRADE=never */
@@ -68,9 +68,9 @@ typedef enum exs_x_reason {
 typedef struct exs_x_sockinfo {
 	char exs_x_tx_fabric[16]; /* where exs_send() goes now: "tcp", "shm" */
 	char exs_x_rx_fabric[16]; /* where exs_recv() comes from now */
-	int exs_x_reason;	  /* exs_x_reason_t */
-	int exs_x_paired;	  /* 1: the peer's library was met */
-	uint64_t exs_x_tx_bytes;  /* all fabrics together */
+	int exs_x_reason; /* exs_x_reason_t: of the direction that has one */
+	int exs_x_paired; /* 1: the peer's library was met */
+	uint64_t exs_x_tx_bytes; /* all fabrics together */
 	uint64_t exs_x_rx_bytes;
 	uint64_t exs_x_tx_fabric_bytes; /* those that did not use TCP */
 	uint64_t exs_x_rx_fabric_bytes;
@@ -83,7 +83,9 @@ typedef struct exs_x_sockinfo {
 	/* Of the fabric's: those that the device put where they belong. */
 	uint64_t exs_x_tx_direct_bytes;
 	uint64_t exs_x_rx_direct_bytes;
-	uint64_t exs_x_room[10]; /* zero; keeps the size */
+	int exs_x_tx_reason;	/* NONE where exs_send() goes over a fabric */
+	int exs_x_rx_reason;	/* the same of exs_recv() */
+	uint64_t exs_x_room[9]; /* zero; keeps the size */
 } exs_x_sockinfo_t;
 
 /* A descriptor that polls readable while the queue has events (or may have:

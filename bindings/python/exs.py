@@ -116,7 +116,8 @@ class _Info(ctypes.Structure):
                         "rx_fabric_bytes", "bells_sent", "bells_received",
                         "sleeps", "spins", "upgrades", "downgrades",
                         "tx_direct_bytes", "rx_direct_bytes")] + [
-                            ("room", c_uint64 * 10)]
+                            ("tx_reason", c_int), ("rx_reason", c_int),
+                            ("room", c_uint64 * 9)]
 
 
 _lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.0"), use_errno=True)
@@ -545,7 +546,8 @@ class Socket:
         told = {name: getattr(info, name) for name, _ in _Info._fields_[:-1]}
         for name in ("tx_fabric", "rx_fabric"):
             told[name] = told[name].decode()
-        told["reason"] = _lib.exs_x_reason_name(info.reason).decode()
+        for name in ("reason", "tx_reason", "rx_reason"):
+            told[name] = _lib.exs_x_reason_name(told[name]).decode()
         return told
 
     def adopt(self):

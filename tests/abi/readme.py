@@ -1,25 +1,44 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The program in README.md compiles, and does what the text says.
+"""The program in README.md is built and run by the commands that stand below it, and
+prints what stands there; to a peer without the library, too.
 
 readme.py BUILD
 """
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+SIZE = 1 << 30
+TIMEOUT = 60
 
 
-def program():
+def readme():
     with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as f:
-        blocks = re.findall(r"^```c\n(.*?)^```$", f.read(), re.M | re.S)
+        return f.read()
+
+
+def program(text):
+    blocks = re.findall(r"^```c\n(.*?)^```$", text, re.M | re.S)
     if len(blocks) != 1:
         sys.exit(f"README.md has {len(blocks)} programs, not one")
     return blocks[0]
+
+
+def commands(text):
+    """To build it, to start its receiver, to run it; and what each run prints."""
+    found = re.search(r"^    (gcc program\.c .*)\n    (.* 7000 .*) &\n"
+                      r"    (\./program .* 7000)$", text, re.M)
+    said = re.findall(r"prints `(sent over [^`]*)`", text)
+    if not found or len(said) != 2:
+        sys.exit("README.md has not the commands, or what they print")
+    return found.groups(), said
 
 
 class Sink(threading.Thread):
@@ -33,34 +52,77 @@ class Sink(threading.Thread):
 
     def run(self):
         connection, _ = self.listener.accept()
+        room = bytearray(1 << 20)
         while True:
-            got = len(connection.recv(65536))
+            got = connection.recv_into(room)
             self.bytes += got
             if not got:
                 return
 
 
-def main():
-    build = sys.argv[1]
-    with tempfile.TemporaryDirectory() as directory:
-        source = os.path.join(directory, "program.c")
-        binary = os.path.join(directory, "program")
-        with open(source, "w", encoding="utf-8") as f:
-            f.write(program())
-        subprocess.run(["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
-                        "-I" + os.path.join(SOURCE, "api"), "-o", binary,
-                        source, "-L" + build, "-lexs",
-                        "-Wl,-rpath," + build], check=True)
-        sink = Sink()
-        sink.start()
-        said = subprocess.run([binary, "127.0.0.1", sink.port], text=True,
-                              stdout=subprocess.PIPE, check=True,
-                              timeout=60).stdout
-        sink.join(60)
-    if said != "sent over tcp (plain-peer)\n":
-        sys.exit(f"the program said {said!r}")
-    if sink.bytes != 16 * 65536:
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return str(s.getsockname()[1])
+
+
+def await_listener(port):
+    entry = f" 0100007F:{int(port):04X} 00000000:0000 0A "
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        with open("/proc/net/tcp", encoding="ascii") as f:
+            if entry in f.read():
+                return
+    sys.exit("the receiver does not listen")
+
+
+def shell(command, **kw):
+    return subprocess.run(command, shell=True, check=True, text=True,
+                          stdout=subprocess.PIPE, timeout=TIMEOUT, **kw).stdout
+
+
+def to_receiver(receiver, run, env):
+    port = free_port()
+    with subprocess.Popen("exec " + receiver.replace("7000", port), shell=True,
+                          env=env, stdin=subprocess.DEVNULL) as r:
+        try:
+            await_listener(port)
+            said = shell(run.replace("7000", port), env=env)
+            r.wait(TIMEOUT)
+        finally:
+            r.kill()
+    return said.strip()
+
+
+def to_plain_peer(run, env):
+    sink = Sink()
+    sink.start()
+    said = shell(run.replace("7000", sink.port), env=env)
+    sink.join(TIMEOUT)
+    if sink.bytes != SIZE:
         sys.exit(f"{sink.bytes} bytes came")
+    return said.strip()
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    text = readme()
+    (compile_it, receiver, run), wanted = commands(text)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EXS_")}
+    env.update(PATH=f"{build}/tools:{env['PATH']}", LD_LIBRARY_PATH=build,
+               PKG_CONFIG_PATH=f"{build}/meson-uninstalled",
+               C_INCLUDE_PATH=os.path.realpath(SOURCE) + "/api")
+    if not shutil.which("nc") or not shutil.which("pkg-config"):
+        print("nc or pkg-config is not here")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        with open("program.c", "w", encoding="utf-8") as f:
+            f.write(program(text))
+        shell(compile_it + " -std=gnu11 -Wall -Wextra -Werror", env=env)
+        said = [to_receiver(receiver, run, env), to_plain_peer(run, env)]
+        os.chdir("/")
+    if said != wanted:
+        sys.exit(f"the program said {said}, not {wanted}")
 
 
 main()
