@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The meeting: who A and B believe to be at the other end of the link, whatever
+ * somebody between them does (docs/design/wire-shm.md, section 1).
+ *
+ * Modelled: A, which binds the name once, at any moment, and takes who connects;
+ * B, which looks LOOKS times, at any moments; M, another user, who claims the name,
+ * lets go of it, connects to A, and says on its links what it likes, SAYS times:
+ * any message, any number of a symbol, any nonce that it knows or made; C, a
+ * process that has A's end of TCP from a fork.
+ *
+ * Links: 1 from B to A, 2 from B to M, 3 from M to A. A board has one symbol, and
+ * is read by everybody: nothing of it is hidden from M, who need not look.
+ *
+ * Abstractions: a digest is the link and the nonces, so two are equal only if these
+ * are; in truth a symbol of another digest fits once in 32 times. K symbols instead
+ * of twelve; A's nonce is the same for each who comes. A promise is the nonce, which M cannot use before it is told. A search
+ * for a nonce that makes one digest equal to another is the nonce FIT: possible for
+ * M if, when it commits itself, all else that the digest is of is known to it.
+ *
+ * Asserted: A sends OFFER, and B ANSWER, on link 1 alone; boards are what they were
+ * when all is over; and where nobody claims the name before A has it, and B looks
+ * after that, they meet.
+ */
+
+#ifndef SAME			/* one user has both ends */
+#define SAME 0
+#endif
+#ifndef MAN			/* M is there */
+#define MAN 1
+#endif
+#ifndef FORKED			/* C is */
+#define FORKED 0
+#endif
+#ifndef LOOKS
+#define LOOKS 2
+#endif
+#ifndef SAYS
+#define SAYS 6
+#endif
+#ifndef K
+#define K 2
+#endif
+
+/* Planted bugs. */
+#define REFERENCE	1	/* what was: something that can be passed on is shown */
+#define NO_LINK		2	/* the digest does not name the link */
+#define NO_PROMISE	3	/* B tells its nonce at once */
+#define NO_CHECK	4	/* A takes another nonce than was promised */
+#define ALIKE		5	/* users read alike: M for the owner of either end */
+#define EARLY_OFFER	6	/* A believes PROVED before it saw all symbols */
+#define ONE_WAY		7	/* B believes an A that asks for no proof */
+#define KEEP		8	/* A leaves its last symbol on the board */
+#define LATE		9	/* a symbol is told of before it is there */
+#define CHILD		10	/* C restores what it did not take */
+#ifndef BUG
+#define BUG 0
+#endif
+
+#define OF_A	1		/* nonces, and what was promised of them */
+#define OF_B	2
+#define OF_M	3
+#define FIT	4
+
+mtype = { HELLO, SHOWN, PROVED, OFFER, ANSWER };
+
+/* To A, and from it; 1 to B, and from it; what is said to M is not kept, but in what
+ * it knows. A message: HELLO's wish to be shown, or the number of a symbol; a nonce. */
+chan to_a[4] = [2] of { mtype, byte, byte };
+chan to_b[3] = [2] of { mtype, byte, byte };
+
+byte name;			/* who listens: 0, 1 A, 2 M */
+bool claimed;			/* by M, ever */
+byte link_b;			/* 1, 2; 0: none yet */
+bool link_m;			/* 3 */
+bool late_look;			/* B's last look came after A's bind */
+bool met_a, met_b, a_over, b_over;
+
+/* Of a board: the digest, 0 for what was there, and the number. */
+byte board_a, board_a_i, board_b, board_b_i;
+byte dig_a, dig_b;		/* 0: none yet; A's follows from what was promised */
+bool seen_b, knows_a, knows_b;	/* M: B's promise, nonces */
+
+#if BUG == NO_LINK
+#define DIGEST(l, na, nb)	(1 + (na) * 5 + (nb))
+#else
+#define DIGEST(l, na, nb)	(1 + (l) * 25 + (na) * 5 + (nb))
+#endif
+
+#if BUG == ALIKE
+#define KNOWS(l)	true
+#else
+#define KNOWS(l)	(SAME && (l) == 1)
+#endif
+
+/* A says it on the link. */
+inline a_says(t, x, n)
+{
+	if
+	:: l == 1 -> to_b[1]!t,x,n
+	:: else -> skip		/* M hears it */
+	fi
+}
+
+inline dismiss(which)
+{
+	if
+	:: prover == which ->
+		prover = 0;
+		board_a = 0
+	:: else -> skip
+	fi
+}
+
+/* The peer, as A believes. */
+inline a_offers()
+{
+	atomic {
+		assert(l == 1);
+		board_a = (BUG == KEEP -> board_a : 0);
+		to_b[1]!OFFER,0,0
+	};
+	to_a[1]?ANSWER,_,_;
+	met_a = true
+}
+
+active proctype A()
+{
+	byte prover, looked, promise, peer, l, x, n;
+	mtype t;
+
+	atomic {
+		if
+		:: name == 0 -> name = 1
+		:: else -> goto done	/* refused, for good */
+		fi
+	}
+	do
+	:: atomic { to_a[1]?t,x,n -> l = 1 };
+		goto heard
+	:: atomic { to_a[3]?t,x,n -> l = 3 };
+		goto heard
+	:: timeout -> break		/* ten seconds */
+	:: false ->
+heard:		atomic {
+			if
+			:: peer && l == peer && t == PROVED ->
+				goto offers
+			:: peer && !(l == peer && t == PROVED) ->
+				skip	/* others are closed */
+			:: !peer && t == HELLO && BUG == REFERENCE ->
+				if
+				:: n == OF_B ->
+					peer = l;
+					knows_a = knows_a || l == 3;
+					a_says(HELLO, 0, OF_A)
+				:: else -> dismiss(l)
+				fi
+			:: !peer && t == HELLO && BUG != REFERENCE &&
+			   KNOWS(l) && !x ->
+				board_a = 0;
+				prover = 0;
+				peer = l;
+				name = 0;
+				a_says(HELLO, 0, 0)
+			:: !peer && t == HELLO && BUG != REFERENCE &&
+			   !(KNOWS(l) && !x) && prover ->
+				dismiss(l)
+			:: !peer && t == HELLO && BUG != REFERENCE &&
+			   !(KNOWS(l) && !x) && !prover ->
+				prover = l;
+				promise = n;
+				looked = 0;
+				dig_a = DIGEST(l, OF_A, n);
+				knows_a = knows_a || l == 3;
+				a_says(HELLO, 1, OF_A)
+			:: !peer && t == SHOWN && l == prover && x == looked &&
+			   looked < K ->
+				if
+				:: x == 0 && n == FIT && BUG == NO_CHECK ->
+					dig_a = dig_b
+				:: else -> skip
+				fi;
+				if
+				:: (x > 0 || n == promise || BUG == NO_CHECK) &&
+				   dig_a && board_b == dig_a &&
+				   board_b_i == looked ->
+					board_a = dig_a;
+					board_a_i = looked;
+					looked++;
+					a_says(SHOWN, x, 0)
+				:: else -> dismiss(l)
+				fi
+			:: !peer && t == PROVED && l == prover &&
+			   (looked == K || BUG == EARLY_OFFER) ->
+				goto offers
+			:: else -> dismiss(l)
+			fi
+		}
+	od;
+	goto done;
+offers:	a_offers();
+done:	board_a = (BUG == KEEP -> board_a : 0);
+	if
+	:: name == 1 -> name = 0
+	:: else -> skip
+	fi;
+	a_over = true
+}
+
+/* B says it on its link. */
+inline b_says(t, x, n)
+{
+	if
+	:: link_b == 1 -> to_a[1]!t,x,n
+	:: else -> skip
+	fi
+}
+
+inline b_shows(i)
+{
+	if
+	:: BUG == LATE ->
+		b_says(SHOWN, i, OF_B);
+		board_b = dig_b;
+		board_b_i = i
+	:: else ->
+		atomic {
+			board_b = dig_b;
+			board_b_i = i;
+			knows_b = knows_b || link_b == 2;
+			b_says(SHOWN, i, OF_B)
+		}
+	fi
+}
+
+active proctype B()
+{
+	byte looks, looked, x, n;
+	bool proved;
+	mtype t;
+
+	do
+	:: looks < LOOKS ->
+		atomic {
+			looks++;
+			late_look = (name == 1);
+			link_b = name
+		};
+		if
+		:: link_b -> break
+		:: else -> skip
+		fi
+	:: else -> goto done
+	od;
+	atomic {
+		seen_b = (link_b == 2);
+		knows_b = (link_b == 2 && BUG == NO_PROMISE);
+		b_says(HELLO, !KNOWS(link_b), OF_B)
+	};
+	do
+	:: to_b[link_b]?t,x,n ->
+		if
+		:: t == HELLO && BUG == REFERENCE && n == OF_A ->
+			proved = true;
+			b_says(PROVED, 0, 0)
+		:: t == HELLO && BUG != REFERENCE && !x &&
+		   (KNOWS(link_b) || BUG == ONE_WAY) ->
+			proved = true;
+			b_says(PROVED, 0, 0)
+		:: t == HELLO && BUG != REFERENCE && x && !dig_b && !proved ->
+			dig_b = (n == FIT -> dig_a : DIGEST(link_b, n, OF_B));
+			b_shows(0)
+		:: t == SHOWN && dig_b && !proved && x == looked &&
+		   board_a == dig_b && board_a_i == looked ->
+			looked++;
+			if
+			:: looked == K ->
+				atomic {
+					board_b = 0;
+					proved = true;
+					b_says(PROVED, 0, 0)
+				}
+			:: else -> b_shows(looked)
+			fi
+		:: t == OFFER && proved ->
+			assert(link_b == 1);
+			met_b = true;
+			to_a[1]!ANSWER,0,0;
+			break
+		:: else -> break	/* refused */
+		fi
+	:: timeout -> break		/* five seconds, or the link hung up */
+	od;
+done:	board_b = 0;
+	b_over = true
+}
+
+#if MAN
+#define CAN_A	(link_m && !a_over && empty(to_a[3]))
+#define CAN_B	(link_b == 2 && !b_over && empty(to_b[2]))
+
+/* A nonce, or a promise of one, passed on or made. */
+inline choose(other, known)
+{
+	if
+	:: n = OF_M
+	:: known -> n = other
+	fi
+}
+
+inline m_tells_a()
+{
+	if
+	:: choose(OF_B, seen_b); to_a[3]!HELLO,1,n
+	:: to_a[3]!HELLO,0,OF_M
+	:: choose(OF_B, knows_b); to_a[3]!SHOWN,0,n
+	:: knows_a && dig_b -> to_a[3]!SHOWN,0,FIT
+	:: to_a[3]!SHOWN,1,0
+	:: to_a[3]!PROVED,0,0
+	fi
+}
+
+inline m_tells_b()
+{
+	if
+	:: choose(OF_A, knows_a); to_b[2]!HELLO,1,n
+	:: to_b[2]!HELLO,0,OF_M
+	:: knows_b && dig_a -> to_b[2]!HELLO,1,FIT
+	:: to_b[2]!SHOWN,0,0
+	:: to_b[2]!SHOWN,1,0
+	:: to_b[2]!OFFER,0,0
+	fi
+}
+
+active proctype M()
+{
+	byte says, n;
+
+	do
+	:: atomic { name == 0 && !claimed -> name = 2; claimed = true }
+	:: atomic { name == 2 -> name = 0 }
+	:: atomic { name == 1 && !link_m -> link_m = true }
+	:: atomic { says < SAYS && CAN_A -> says++; m_tells_a(); n = 0 }
+	:: atomic { says < SAYS && CAN_B -> says++; m_tells_b(); n = 0 }
+	:: break
+	od
+}
+#endif
+
+#if FORKED
+active proctype C()
+{
+	/* At any moment its copy of what A is at ends. */
+	if
+	:: BUG == CHILD -> board_a = 0
+	:: else -> skip
+	fi
+}
+#endif
+
+/* All is over: nobody has anything to do but end. */
+active proctype judge()
+{
+	a_over && b_over;
+	assert(board_a == 0 && board_b == 0);
+	assert(!((SAME || !MAN) && !claimed && late_look) || (met_a && met_b))
+}
