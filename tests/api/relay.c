@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A user who owns neither end claims the meeting name before A does, hears who
- * looks there, lets go of the name, waits until A binds it, and passes on
- * whatever each end says to the other. The ends look in either order, as their
- * settings have it. Needs root to become another user; exits with 77 without. */
+ * looks there, lets go of the name, and waits until A binds it. Then he passes on
+ * whatever each end says to the other; or he talks with each for himself, and
+ * knows the protocol. The ends look in either order, as their settings have it. Needs root to become another user; exits with 77 without. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+#include "core/hash.h"
+#include "core/proof.h"
 #include "tests/api/meet.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -79,8 +82,178 @@ static int reach_a(int port_a, int port_b)
 	return s;
 }
 
+/* --- a stranger who knows the protocol -------------------------------------- */
+
+#define NONCE	32
+#define SYMBOLS 12
+
+/* docs/design/wire-shm.md, section 1. */
+struct __attribute__((packed)) named {
+	char label[16];
+	uint8_t address_a[16];
+	uint8_t address_b[16];
+	uint16_t port_a;
+	uint16_t port_b;
+	uint8_t nonce_a[NONCE];
+	uint8_t nonce_b[NONCE];
+	uint64_t link_a;
+	uint64_t link_b;
+};
+
+static const uint8_t loopback[16] = { [10] = 255, 255, 127, 0, 0, 1 };
+
+/* With one end of the connection: his own nonce and the end's, and what the end
+ * will want to see. */
+struct session {
+	int link; /* -1: there is none */
+	bool with_a;
+	uint8_t own[NONCE];
+	struct named named;
+	uint8_t digest[EXI_SHA256];
+	unsigned int said; /* symbols that he said are shown */
+};
+
+static void promise(const uint8_t *nonce, uint8_t *ret)
+{
+	uint8_t in[16 + NONCE] = "libexs promise";
+
+	memcpy(in + 16, nonce, NONCE);
+	exi_sha256(in, sizeof(in), ret);
+}
+
+static void session_digest(struct session *s, const uint8_t *theirs)
+{
+	struct named *n = &s->named;
+	uint64_t own, peer;
+
+	T_EQ(exi_proof_link(s->link, &own, &peer), 0);
+	memcpy(n->nonce_a, s->with_a ? theirs : s->own, NONCE);
+	memcpy(n->nonce_b, s->with_a ? s->own : theirs, NONCE);
+	n->link_a = s->with_a ? peer : own;
+	n->link_b = s->with_a ? own : peer;
+	exi_sha256(n, sizeof(*n), s->digest);
+}
+
+static void session_new(struct session *s, int link, bool with_a, int port_a,
+			int port_b)
+{
+	*s = (struct session){ .link = link,
+			       .with_a = with_a,
+			       .named.label = "libexs link",
+			       .named.port_a = (uint16_t)port_a,
+			       .named.port_b = (uint16_t)port_b };
+	memcpy(s->named.address_a, loopback, sizeof(loopback));
+	memcpy(s->named.address_b, loopback, sizeof(loopback));
+	T_EQ(getrandom(s->own, NONCE, 0), NONCE);
+}
+
+/* As B: promises, and hears A's nonce. */
+static bool greet_a(struct session *s)
+{
+	uint8_t promised[EXI_SHA256];
+	struct meet_msg m;
+
+	promise(s->own, promised);
+	meet_say(s->link, MEET_HELLO, 0, 0, MEET_SHOW, promised);
+	if (!meet_hear(s->link, MEET_HELLO, &m))
+		return false;
+	session_digest(s, m.blob);
+	return true;
+}
+
+/* As A, of whom B has promised: hears B's nonce, and that symbol 0 is there. */
+static bool greet_b(struct session *s)
+{
+	struct meet_msg m;
+
+	meet_say(s->link, MEET_HELLO, 0, 0, MEET_SHOW, s->own);
+	if (!meet_hear(s->link, MEET_SHOWN, &m))
+		return false;
+	session_digest(s, m.blob);
+	return true;
+}
+
+/* What is on an end's board; above 31: nothing. */
+static unsigned int board(const struct session *s, bool of_a)
+{
+	struct exi_tuple t = {
+		.local_port = of_a ? s->named.port_b : s->named.port_a,
+		.peer_port = of_a ? s->named.port_a : s->named.port_b
+	};
+	struct inet_diag_sockopt o;
+
+	memcpy(t.local, loopback, sizeof(loopback));
+	memcpy(t.peer, loopback, sizeof(loopback));
+	if (exi_proof_options(&t, &o))
+		return 32;
+	return (unsigned int)o.freebind | o.bind_address_no_port << 1 |
+	       o.mc_loop << 2 | o.mc_all << 3 | o.recverr_rfc4884 << 4;
+}
+
+static unsigned int symbol(const struct session *s, bool of_a, unsigned int i)
+{
+	return s->digest[(of_a ? 0 : 16) + i] & 31u;
+}
+
+/* What the end wants to find at the other is there. */
+static bool fits(const struct session *s)
+{
+	return board(s, !s->with_a) == symbol(s, !s->with_a, s->said);
+}
+
+/* Says that the symbol is there; false when the end does not find it. */
+static bool claims(struct session *s)
+{
+	struct meet_msg m;
+
+	T_MSG(s->said < SYMBOLS, "all symbols fit");
+	meet_say(s->link, MEET_SHOWN, s->said, 0, 0,
+		 s->said == 0 && s->with_a ? s->own : NULL);
+	s->said++;
+	return meet_hear(s->link, MEET_SHOWN, &m);
+}
+
+/* Lets an end look when what it wants is there, and comes again when it is not,
+ * as long as A takes him. At last both look at what does not fit. */
+static void be_clever(int a, int b, int port_a, int port_b)
+{
+	struct session sa, sb;
+	int tries;
+
+	session_new(&sb, b, false, port_a, port_b);
+	T(greet_b(&sb));
+	/* He computes what B does. */
+	T_EQ(board(&sb, false), symbol(&sb, false, 0));
+	for (tries = 0; tries < 100; tries++) {
+		session_new(&sa, a, true, port_a, port_b);
+		if (!greet_a(&sa))
+			break;
+		while ((fits(&sa) && claims(&sa)) || (fits(&sb) && claims(&sb)))
+			;
+		close(a);
+		a = reach_a(port_a, port_b);
+		if (a < 0)
+			break;
+	}
+	T_MSG(tries < 100, "A takes a stranger for ever");
+	if (a >= 0)
+		meet_is_refused(a);
+	while (claims(&sb))
+		;
+	close(a);
+}
+
+struct settings {
+	const char *a;
+	const char *b;
+	bool adopt;  /* A is plain until then */
+	size_t less; /* of A's first bytes */
+	bool clever; /* the stranger */
+};
+
 static void relay(int ctl, void *arg)
 {
+	const struct settings *how = arg;
 	int port_b = t_ask(ctl), port_a = t_ask(ctl), name, a, b = -1;
 
 	t_become_nobody();
@@ -91,9 +264,14 @@ static void relay(int ctl, void *arg)
 	/* Who only knocks is gone at once. */
 	if (b >= 0 && t_readable(b, 1000 * t_slow()) &&
 	    recv(b, &(char){ 0 }, 1, MSG_PEEK) > 0) {
+		if (how->clever) /* the promise is of no use to him */
+			T_OK(recv(b, &(struct meet_msg){ 0 },
+				  sizeof(struct meet_msg), 0));
 		close(name);
 		a = reach_a(port_a, port_b);
-		if (a >= 0)
+		if (a >= 0 && how->clever)
+			be_clever(a, b, port_a, port_b);
+		else if (a >= 0)
 			converse(a, b);
 	}
 	t_tell(ctl, OVER);
@@ -101,13 +279,6 @@ static void relay(int ctl, void *arg)
 }
 
 /* --- the ends ------------------------------------------------------------ */
-
-struct settings {
-	const char *a;
-	const char *b;
-	bool adopt;  /* A is plain until then */
-	size_t less; /* of A's first bytes */
-};
 
 static void set(const char *upgrade)
 {
@@ -216,7 +387,7 @@ static void relayed(struct settings how)
 	struct t_peer thief, a, b;
 	int port_a, port_b;
 
-	t_peer_start(&thief, relay, NULL);
+	t_peer_start(&thief, relay, &how);
 	t_peer_start(&b, serve, &how);
 	t_peer_start(&a, ask, &how);
 	port_b = t_ask(b.ctl);
@@ -290,6 +461,17 @@ static void a_adopted_late(void)
 	relayed((struct settings){ "connect", "connect", true });
 }
 
+static void a_stranger_who_knows_the_protocol(void)
+{
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		relayed((struct settings){ DEFAULT, DEFAULT, .less = 2500,
+					   .clever = true });
+		relayed((struct settings){ LATE, DEFAULT, .clever = true });
+	}
+}
+
 static const struct t_row rows[] = {
 	T_ROW(both_at_the_default_marks),
 	T_ROW(the_first_bytes_are_those_of_b),
@@ -299,6 +481,7 @@ static const struct t_row rows[] = {
 	T_ROW(b_looks_at_once),
 	T_ROW(a_binds_at_once),
 	T_ROW(a_adopted_late),
+	T_ROW(a_stranger_who_knows_the_protocol),
 };
 
 int main(int argc, char **argv)
