@@ -104,8 +104,8 @@ double perf_host_others(const struct perf_host *h)
 void perf_host_print(double others)
 {
 	if (others >= BUSY)
-		printf("The host is busy: others used %.0f%% of the CPUs that "
-		       "were measured on. Times are\nalso of waits for a "
-		       "CPU.\n",
+		printf("The host is busy: others used %.0f%% of these CPUs, "
+		       "and "
+		       "times have waits for one.\n",
 		       100 * others);
 }
