@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "core/busy.h"
 #include "core/config.h"
 #include "core/flow.h"
 #include "core/futex.h"
@@ -662,13 +663,14 @@ static int tick_ms = 1;
 /* Each takes tens of microseconds from a program that uses all CPUs, and finds
  * nothing while it comes to its queues all the time: it is twice as long then until
  * the next. Who did so for a while, and computes then, has his progress made after
- * about that while, or twice TICK_MAX. */
+ * about that while, or twice TICK_MAX. On a CPU that others want each tick also ends
+ * a turn before its time, so there are few: progress waits for turns anyway. */
 int exi_queue_tick(void)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
 	bool active = false, seldom = false;
+	int i, k, n, cpu = exi_cpu();
 	uint32_t visits;
-	int i, k, n;
 
 	for (i = 0; i < QUEUES_MAX; i++) {
 		struct exi_queue *q = atomic_load(&queues[i]);
@@ -677,12 +679,16 @@ int exi_queue_tick(void)
 			break;
 		if (atomic_load(&q->n_hot) == 0)
 			continue;
+		visits = atomic_load(&q->visits);
+		/* Who sleeps there, and was elsewhere since the last tick, will
+		 * be again. */
 		if (atomic_load(&q->attended)) {
-			active = active || q->sleepers == 0;
+			active = active || q->sleepers == 0 ||
+				 visits != q->visits_ticked;
+			q->visits_ticked = visits;
 			continue;
 		}
 		active = true;
-		visits = atomic_load(&q->visits);
 		seldom = seldom ||
 			 visits - q->visits_seen < (uint32_t)(OFTEN * tick_ms);
 		if (visits != q->visits_seen) {
@@ -696,7 +702,7 @@ int exi_queue_tick(void)
 	}
 	idle_ticks = active ? 0 : idle_ticks + 1;
 	tick_ms = seldom || !active ? 1 : tick_ms * 2;
-	if (tick_ms > TICK_MAX)
+	if (tick_ms > TICK_MAX || exi_busy_wanted(cpu) || exi_busy_dear(cpu))
 		tick_ms = TICK_MAX;
 	return idle_ticks < IDLE_TICKS ? tick_ms : 0;
 }

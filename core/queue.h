@@ -40,7 +40,8 @@ struct exi_queue {
 	_Atomic int users;     /* threads inside; deletion waits for none */
 	_Atomic int attended;  /* threads in dequeue, which are not in users */
 	_Atomic uint32_t visits; /* changes with each dequeue */
-	uint32_t visits_seen;	 /* by the last tick */
+	uint32_t visits_seen;	 /* by the last tick that found nobody there */
+	uint32_t visits_ticked;	 /* by the last one that found somebody */
 	_Atomic bool deleted;
 	struct exi_hot {
 		struct exi_sock *sk;

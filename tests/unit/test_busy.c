@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include "core/busy.h"
 #include "core/config.h"
+#include "core/queue.h"
 #include "core/wait.h"
 
 #define US   UINT64_C(1000)
@@ -239,6 +240,63 @@ static void a_turn_now_and_then_is_what_several_pairs_cost(void **state)
 	}
 }
 
+/* A queue whose one thread sleeps in it. */
+static struct exi_queue *attended_queue(void)
+{
+	struct exi_queue *q;
+	exs_qhandle_t h;
+
+	assert_int_equal(exi_queue_create(4, &h), 0);
+	q = exi_queue_get(h);
+	assert_non_null(q);
+	atomic_store(&q->n_hot, 1);
+	atomic_store(&q->attended, 1);
+	atomic_store(&q->sleepers, 1);
+	return q;
+}
+
+static void end_queue(struct exi_queue *q)
+{
+	exs_qhandle_t h = atomic_load(&q->handle);
+
+	atomic_store(&q->n_hot, 0);
+	atomic_store(&q->attended, 0);
+	atomic_store(&q->sleepers, 0);
+	exi_queue_put(q);
+	assert_int_equal(exi_queue_delete(h), 0);
+}
+
+/* To stop and begin again would cost as much as several. */
+static void ticks_go_on_while_a_sleeper_comes_again(void **state)
+{
+	struct exi_queue *q = attended_queue();
+	int left;
+
+	for (int i = 0; i < 20; i++) {
+		atomic_fetch_add(&q->visits, 1);
+		assert_true(exi_queue_tick() > 0);
+	}
+	for (left = 10; left > 0 && exi_queue_tick(); left--)
+		;
+	assert_true(left > 0);
+	end_queue(q);
+}
+
+static void ticks_are_few_where_others_want_the_cpu(void **state)
+{
+	struct exi_queue *q = attended_queue();
+	int usual, busy;
+
+	atomic_store(&q->attended, 0);
+	atomic_fetch_add(&q->visits, 1);
+	usual = exi_queue_tick();
+	exi_busy_lost(cpu, now, TURN);
+	atomic_fetch_add(&q->visits, 1);
+	busy = exi_queue_tick();
+	assert_true(usual > 0 && busy > usual);
+	end_queue(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +327,10 @@ int main(void)
 				       begin),
 		cmocka_unit_test_setup(
 			a_turn_now_and_then_is_what_several_pairs_cost, begin),
+		cmocka_unit_test_setup(ticks_go_on_while_a_sleeper_comes_again,
+				       begin),
+		cmocka_unit_test_setup(ticks_are_few_where_others_want_the_cpu,
+				       begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
