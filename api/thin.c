@@ -171,6 +171,7 @@ static int set_own(int s, int name, const void *val, socklen_t len)
 EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 			      socklen_t *len)
 {
+	struct exi_sock *sk;
 	int ret;
 
 	EXI_NEEDS_INIT();
@@ -178,6 +179,9 @@ EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 		return (int)exi_result(get_own(s, name, val, len));
 	exi_before_reading(s, level, name);
 	ret = getsockopt(s, level, name, val, len);
+	sk = ret == 0 ? exi_sock_find(s) : NULL;
+	if (sk && exi_sock_is(sk, s))
+		exi_keepalive_tell(sk, level, name, val, *len);
 	/* To the kernel it is a stream. */
 	if (ret == 0 && level == SOL_SOCKET && name == SO_TYPE &&
 	    exi_packet_is(s))
@@ -198,8 +202,13 @@ EXI_PUBLIC int exs_setsockopt(int s, int level, int name, const void *val,
 	ret = exi_before_option(s, level, name);
 	if (ret)
 		return (int)exi_result(ret);
-	ret = setsockopt(s, level, name, val, len);
 	sk = exi_sock_find(s);
+	ret = sk && exi_sock_is(sk, s)
+		      ? exi_keepalive_set(sk, s, level, name, val, len)
+		      : 1;
+	if (ret <= 0)
+		return (int)exi_result(ret);
+	ret = setsockopt(s, level, name, val, len);
 	if (ret == 0 && level == SOL_SOCKET && name == SO_RCVLOWAT && sk &&
 	    exi_sock_is(sk, s))
 		exi_ready_lowat_set(sk, s);

@@ -196,6 +196,7 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
 		return false;
 	h->mode = EXI_MODE_TCP;
+	exi_keepalive_settle(sk);
 	if (h->ended && !h->fin) {
 		h->fin = 1;
 		shutdown(p.fd, SHUT_WR);

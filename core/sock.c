@@ -255,6 +255,7 @@ static void shared_clear(struct exi_shared *sh)
 	RESET(&sh->several, 0);
 	RESET(&sh->use, atomic_load(&sh->use) + 1);
 	RESET(&sh->keeper, 0);
+	RESET(&sh->keepalive.stands, 0);
 	sh->bells_sent = 0;
 	sh->bells_received = 0;
 }

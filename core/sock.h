@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "core/holders.h"
+#include "core/keepalive.h"
 #include "core/list.h"
 #include "core/lock.h"
 #include "core/packet_wire.h"
@@ -163,6 +164,7 @@ struct exi_shared {
 	_Atomic uint32_t use;	  /* counts the sockets that had this memory */
 	_Atomic uint64_t keeper;  /* who has the fabric, see family.h; 0 */
 	_Atomic uint64_t keeper_secret;
+	struct exi_keepalive keepalive; /* of TCP */
 	uint64_t bells_sent;
 	uint64_t bells_received;
 	_Alignas(EXI_LINE) unsigned char fabric[768];

@@ -354,6 +354,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	h->ups++;
 	h->origin = position(sk, EXI_TX);
 	h->mode = EXI_MODE_RING;
+	exi_keepalive_settle(sk);
 	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
 		  sk->fab->provider->name, (unsigned long long)written);
 	return 0;
@@ -428,6 +429,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return -EPROTO;
 	set_left(sk, offset - got);
 	h->ups++;
+	exi_keepalive_settle(sk);
 	/* Held by one that has no link, and could not tell the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
 		return send_back(sk, h->mode,
@@ -490,6 +492,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	h->back = 0;
 	h->mode = EXI_MODE_BACK;
 	h->downs++;
+	exi_keepalive_settle(sk);
 	atomic_store(&h->untaken, 1);
 	exi_resume_watch_locked(sk);
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
@@ -534,6 +537,7 @@ void exi_switch_drain_locked(struct exi_sock *sk)
 
 	h->mode = EXI_MODE_DRAIN;
 	h->downs++;
+	exi_keepalive_settle(sk);
 	make_room(sk);
 	linger_locked(sk, h);
 }
@@ -670,6 +674,7 @@ static int left_alone(struct exi_sock *sk, int fd)
 	if (!exi_flow_bereft_locked(sk) &&
 	    sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
 		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_keepalive_settle(sk);
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	return 0;
 }

@@ -202,6 +202,9 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 		if (ret)
 			return (int)shim_result(ret);
 	}
+	ret = sk ? exi_keepalive_set(sk, fd, level, name, val, len) : 1;
+	if (ret <= 0)
+		return (int)shim_result(ret);
 	ret = native.setsockopt(fd, level, name, val, len);
 	if (!sk || ret < 0 || level != SOL_SOCKET)
 		return ret;
@@ -246,13 +249,22 @@ static int zerocopy_receive(int fd, void *val, socklen_t *len)
 
 HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
+	struct exi_sock *sk;
+	int ret;
+
 	if (exi_unlikely(level == IPPROTO_TCP &&
 			 name == TCP_ZEROCOPY_RECEIVE) &&
 	    shim_sock(fd))
 		return zerocopy_receive(fd, val, len);
 	if (level == IPPROTO_IP || level == IPPROTO_IPV6)
 		exi_before_reading(fd, level, name);
-	return native.getsockopt(fd, level, name, val, len);
+	ret = native.getsockopt(fd, level, name, val, len);
+	if (ret == 0 && (level == IPPROTO_TCP || name == SO_KEEPALIVE)) {
+		sk = exi_latent(fd) ? NULL : exi_sock_find(fd);
+		if (sk)
+			exi_keepalive_tell(sk, level, name, val, *len);
+	}
+	return ret;
 }
 
 HOOK int ioctl(int fd, unsigned long request, ...)
