@@ -83,6 +83,28 @@ static void say_on_stderr(const char *line, size_t len)
 		return;
 }
 
+int exi_log_open(const char *path, unsigned int mode)
+{
+	int fd = open(path,
+		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
+			      O_NOFOLLOW | O_NONBLOCK,
+		      (mode_t)mode);
+
+	return fd < 0 ? -errno : fd;
+}
+
+const char *exi_log_why(int err)
+{
+	switch (err) {
+	case ELOOP:
+		return "it is a symbolic link, which is not followed";
+	case ENXIO:
+		return "it is a socket, or a FIFO that nobody reads";
+	default:
+		return strerrordesc_np(err);
+	}
+}
+
 static void give_up(pid_t pid, const char *path, int err)
 {
 	char line[PATH_MAX_BYTES + 256];
@@ -93,7 +115,7 @@ static void give_up(pid_t pid, const char *path, int err)
 	n = snprintf(line, sizeof(line),
 		     "libexs[%d] warn: cannot open EXS_LOG_FILE %s: %s; "
 		     "logging to stderr\n",
-		     (int)pid, path, strerrordesc_np(err));
+		     (int)pid, path, exi_log_why(err));
 	say_on_stderr(line, n);
 }
 
@@ -104,9 +126,9 @@ static int open_file(pid_t pid, uint64_t *ret_inode)
 	int fd;
 
 	expand_path(path, sizeof(path), pid);
-	fd = exi_fd_keep(
-		open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY,
-		     0600));
+	fd = exi_log_open(path, 0600);
+	if (fd >= 0)
+		fd = exi_fd_keep(fd);
 	if (fd < 0 || fstat(fd, &st)) {
 		give_up(pid, path, fd < 0 ? -fd : errno);
 		exi_fd_close(fd);

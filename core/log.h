@@ -19,9 +19,17 @@ enum exi_log_level {
 /* Messages above it are dropped. Set by the configuration. */
 extern int exi_log_level;
 
-/* Where lines go; "" is stderr. Opened at the first line, again after fork. A
- * file that cannot be opened is said on stderr once, which then takes over. */
+/* Where lines go; "" is stderr. Opened at the first line, again after fork, by
+ * exi_log_open(). A file that cannot be opened is said on stderr once, which then
+ * takes over. */
 void exi_log_file(const char *path);
+
+/* Opens, or makes, a file that the user named, to append to it. The file may lie
+ * where others can write: a symbolic link at its name is not followed, and a FIFO is
+ * opened only while somebody reads it; nobody waits for a reader. -errno, which
+ * exi_log_why() has in words. */
+EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
+EXI_SHIM const char *exi_log_why(int err);
 
 /* Keeps errno. One write per line, so that processes do not mix. */
 EXI_SHIM __attribute__((format(printf, 2, 3))) void

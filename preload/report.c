@@ -322,14 +322,11 @@ __attribute__((destructor)) void shim_report(void)
 		put_group(&t, &groups[i]);
 	if (early.n)
 		put_group(&t, &early);
-	fd = strcmp(path, "-")
-		     ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC,
-			    0666)
-		     : stderr_fd;
+	fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
 	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
 		exi_log_write(EXI_LOG_WARN,
 			      "EXS_REPORT: cannot write to \"%s\": %s", path,
-			      strerrordesc_np(errno));
+			      exi_log_why(-fd));
 	if (fd >= 0)
 		write_unheard(fd, &t);
 	if (fd >= 0 && fd != stderr_fd)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/support/bytes.h"
@@ -134,6 +135,34 @@ static void a_log_file_that_cannot_be_opened_is_said(void)
 	unsetenv("EXS_LOG");
 	T(strstr(text, "EXS_LOG_FILE") ||
 	  strstr(text, "/nonexistent/folder/log"));
+}
+
+/* Somebody else may have made it. */
+static void says_why_not(const char *path, const char *why)
+{
+	char text[4096];
+
+	setenv("EXS_LOG", "debug", 1);
+	run_with("EXS_LOG_FILE", path, text, sizeof(text));
+	unsetenv("EXS_LOG");
+	T_MSG(strstr(text, why), "it says \"%s\"", text);
+}
+
+static void a_log_file_is_no_link_and_no_fifo_without_a_reader(void)
+{
+	char dir[] = "/tmp/exs-log-XXXXXX", path[64], target[64];
+
+	T(mkdtemp(dir) != NULL);
+	snprintf(path, sizeof(path), "%s/log", dir);
+	snprintf(target, sizeof(target), "%s/target", dir);
+	T_OK(symlink(target, path));
+	says_why_not(path, "symbolic link");
+	T_ERR(access(target, F_OK), ENOENT);
+	T_OK(unlink(path));
+	T_OK(mkfifo(path, 0666));
+	says_why_not(path, "FIFO that nobody reads");
+	T_OK(unlink(path));
+	T_OK(rmdir(dir));
 }
 
 static void good_values_are_silent(void)
@@ -278,6 +307,7 @@ static const struct t_row rows[] = {
 	T_ROW(an_unknown_variable_is_named),
 	T_ROW(a_missing_configuration_file_is_named),
 	T_ROW(a_log_file_that_cannot_be_opened_is_said),
+	T_ROW(a_log_file_is_no_link_and_no_fifo_without_a_reader),
 	T_ROW(good_values_are_silent),
 	T_ROW(the_log_goes_where_it_is_told),
 	T_ROW(upgrades_can_be_forbidden),

@@ -57,6 +57,21 @@ def unwritable(behave, exs, row):
     return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
 
 
+def fifo_and_link(behave, exs, row):
+    """Neither holds the program up or is followed, and it says so."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    with tempfile.TemporaryDirectory() as d:
+        os.mkfifo(d + '/fifo')
+        os.symlink(d + '/target', d + '/link')
+        for name, why in ('fifo', 'FIFO that nobody reads'), ('link', 'symbolic link'):
+            done = subprocess.run([exs, 'run', f'--report={d}/{name}', behave, row],
+                                  env=env, text=True, timeout=60,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            if why not in done.stderr:
+                return False
+        return not os.path.exists(d + '/target')
+
+
 TALK = """
 import signal, socket
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -127,6 +142,9 @@ def main():
         if not unwritable(behave, exs, row):
             print('%s: nothing is said of a report that cannot be written' % row)
             good = False
+    if not fifo_and_link(behave, exs, 'end_by_exit'):
+        print('a report at a FIFO or a link is not refused in words')
+        good = False
     if unheard(exs) != 3:
         print('a report that nobody reads changes how the program ends')
         good = False
