@@ -45,6 +45,9 @@
 #define PROVE_NS    1000000000u /* before another candidate may see the board */
 #define PROVERS	    8u		/* candidates that may see it */
 
+/* Bytes both ways by which a peer that waits to meet has come. */
+#define WAITED 131072u
+
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
 
@@ -624,10 +627,21 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 	return await_remote(sk, fd);
 }
 
-/* The peer is on another host, or every fabric within a host is left out. */
-static bool is_remote(const struct exi_tuple *t)
+/* 0: the peer is on this host, or 1: on another, or every fabric within a host is
+ * left out. -errno: it cannot be told. */
+static int is_remote(const struct exi_tuple *t)
 {
-	return exi_proof_peer_here(t) || !exi_registry_wire_ids();
+	int err = exi_registry_wire_ids() ? exi_proof_peer_here(t) : -ENOENT;
+
+	return err == -ENOENT ? 1 : err;
+}
+
+/* Nobody is there to meet. */
+static int nobody(const struct exi_tuple *t)
+{
+	return !exi_remote_possible() && exi_tuple_elsewhere(t)
+		       ? EXS_X_REASON_REMOTE
+		       : EXS_X_REASON_PLAIN_PEER;
 }
 
 /* Strangers may come, or be there: no descriptor passes before the peer is known. */
@@ -636,8 +650,9 @@ static int pair_socket(void)
 	int fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
-	if (fd >= 0)
-		exi_rights_allow(fd, false);
+	if (fd < 0) /* denied is no answer */
+		return fd == -EMFILE || fd == -ENFILE ? fd : -EACCES;
+	exi_rights_allow(fd, false);
 	return fd;
 }
 
@@ -648,13 +663,16 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	struct sockaddr_un name;
 	socklen_t len = meeting_name(t, true, &name);
 	struct exi_link *l;
-	int fd;
-	bool marked = eager || exi_marker_present(t);
+	int marked = eager ? 1 : exi_marker_present(t);
+	int fd, remote;
 
 	if (!marked && !exi_remote_possible())
-		return EXS_X_REASON_PLAIN_PEER;
-	if (is_remote(t))
+		return nobody(t);
+	remote = is_remote(t);
+	if (remote > 0)
 		return meet_remote(sk, t);
+	if (remote < 0 || marked < 0)
+		return unproved(remote ? remote : marked);
 	if (!marked)
 		return EXS_X_REASON_PLAIN_PEER;
 	if (exi_service_start())
@@ -666,7 +684,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 		return EXS_X_REASON_DESCRIPTORS;
 	fd = pair_socket();
 	if (fd < 0)
-		return EXS_X_REASON_DESCRIPTORS;
+		return unproved(fd);
 	l = link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
 	if (!l || bind(fd, (struct sockaddr *)&name, len) < 0 ||
 	    listen(fd, EXI_LINK_CANDIDATES) < 0) {
@@ -684,7 +702,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* Who waits at the name: -EMFILE, or another error where nobody does. */
+/* Who waits at the name: -ENOENT where nobody does, or why it cannot be told. */
 static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
@@ -692,7 +710,7 @@ static int reach_a(const struct exi_tuple *t)
 	int fd = pair_socket();
 
 	if (fd < 0)
-		return -EMFILE;
+		return fd;
 	if (connect(fd, (struct sockaddr *)&name, len) == 0)
 		return fd;
 	exi_closing_socket(fd, true);
@@ -740,8 +758,7 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 	int fd = reach_a(t), ret;
 
 	if (fd < 0)
-		return fd == -EMFILE ? EXS_X_REASON_DESCRIPTORS
-				     : EXS_X_REASON_UNDECIDED;
+		return fd == -ENOENT ? EXS_X_REASON_UNDECIDED : unproved(fd);
 	if (exi_service_start()) {
 		exi_closing_socket(fd, true);
 		return EXS_X_REASON_MEMORY;
@@ -847,7 +864,7 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 		return reason;
 	}
 	/* Perhaps another process accepted it. */
-	if (exi_remote_possible() && is_remote(&t))
+	if (exi_remote_possible() && is_remote(&t) > 0)
 		exi_marker_reach(fd);
 	reason = meet_as_b(sk, &t);
 	if (reason != EXS_X_REASON_UNDECIDED) {
@@ -857,9 +874,8 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	if (eager)
 		return reason;
 	next_mark(sh);
-	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? EXS_X_REASON_PLAIN_PEER
-		       : reason;
+	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX ? nobody(&t)
+								    : reason;
 }
 
 /* B, eager: now, and when nobody is there again a little later. */
@@ -920,16 +936,44 @@ void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir)
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
-	bool ret;
+	int ret, reason = EXS_X_REASON_PLAIN_PEER;
 
 	exi_fds_begin();
-	ret = exi_tuple_of(atomic_load(&sk->fd), &t) == 0 &&
-	      exi_marker_present(&t);
+	ret = exi_tuple_of(atomic_load(&sk->fd), &t);
+	if (!ret)
+		ret = exi_marker_present(&t);
+	if (!ret)
+		reason = nobody(&t);
+	else if (ret == -EACCES)
+		reason = unproved(ret);
 	exi_fds_end();
-	if (ret)
+	if (ret > 0)
 		return true;
-	exi_sock_reason(sk, EXS_X_REASON_PLAIN_PEER);
+	exi_sock_reason(sk, reason);
 	return false;
+}
+
+int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	const struct exi_link *l = sk->link;
+	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
+	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
+	struct exi_tuple t;
+
+	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
+		return (int)atomic_load(&sk->sh->reason);
+	if (l && l->state == EXI_LINK_LISTEN)
+		return l->starved	   ? EXS_X_REASON_DESCRIPTORS
+		       : l->unprovable	   ? EXS_X_REASON_NO_PROOF
+		       : in + out > WAITED ? EXS_X_REASON_TIMEOUT
+					   : EXS_X_REASON_UNDECIDED;
+	if (l || sk->role != EXI_ROLE_ACCEPT ||
+	    atomic_load(&rx->meet_at) != UINT64_MAX ||
+	    in <= exi_config()->upgrade_bytes)
+		return EXS_X_REASON_UNDECIDED;
+	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER : nobody(&t);
 }
 
 void exi_link_expect(struct exi_sock *sk, bool eager)

@@ -117,6 +117,10 @@ void exi_link_go(struct exi_sock *sk);
  * peer before it uses the connection. No lock held. */
 EXI_SHIM void exi_link_over(struct exi_sock *sk);
 
+/* The reason of a connection that ends now; link_lock held. Who is undecided as long
+ * as the peer may come, or as it may look for the peer again, is so no more. */
+EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
+
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);
 
@@ -176,9 +180,10 @@ void exi_link_violation(struct exi_sock *sk, const char *what);
  * sign (proof.h), which a listener hands down to all that comes to it from
  * exi_marker_hold() on. */
 void exi_marker_hold(int listen_fd);
-/* The port of the other end has a marker, or that end has the sign. */
+/* The port of the other end has a marker, or that end has the sign. -EACCES:
+ * that cannot be asked here. */
 struct exi_tuple;
-bool exi_marker_present(const struct exi_tuple *t);
+int exi_marker_present(const struct exi_tuple *t);
 /* An accept on the descriptor: binds the marker if it became free. True when
  * this process holds it. */
 bool exi_marker_refresh(int listen_fd);

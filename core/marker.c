@@ -13,7 +13,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "core/config.h"
 #include "core/proof.h"
+#include "core/registry.h"
 #include "core/remote.h"
 
 /* Addresses of a port that fabrics between hosts are told of. */
@@ -145,16 +147,30 @@ static bool hold(uint16_t port, int users)
 	return m->bound;
 }
 
+/* Who can meet nobody is not to be waited for. */
+static bool can_meet(void)
+{
+	return exi_config()->upgrade &&
+	       (exi_registry_wire_ids() || exi_remote_possible());
+}
+
 void exi_marker_hold(int listen_fd)
 {
+	struct marker *m;
 	uint16_t port;
+	bool denied;
 
-	if (local_port(listen_fd, &port))
+	if (!can_meet() || local_port(listen_fd, &port))
 		return;
-	exi_proof_sign(listen_fd);
 	pthread_mutex_lock(&marker_lock);
 	hold(port, 1);
+	m = *find(port);
+	denied = !m || m->fd == -EPERM || m->fd == -EACCES ||
+		 m->fd == -EAFNOSUPPORT;
 	pthread_mutex_unlock(&marker_lock);
+	/* Without UNIX sockets nobody can be met. */
+	if (!denied)
+		exi_proof_sign(listen_fd);
 }
 
 bool exi_marker_refresh(int listen_fd)
@@ -162,7 +178,7 @@ bool exi_marker_refresh(int listen_fd)
 	uint16_t port;
 	bool held;
 
-	if (local_port(listen_fd, &port))
+	if (!can_meet() || local_port(listen_fd, &port))
 		return false;
 	pthread_mutex_lock(&marker_lock);
 	held = hold(port, 0);
@@ -291,11 +307,11 @@ void exi_marker_disconnection(void)
 }
 
 /* The name is asked for first: that costs a tenth. */
-bool exi_marker_present(const struct exi_tuple *t)
+int exi_marker_present(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
 	socklen_t len = marker_name(t->peer_port, &name);
-	bool present = false;
+	int present = 0;
 
 	pthread_mutex_lock(&marker_lock);
 	if (probe < 0)
@@ -303,8 +319,12 @@ bool exi_marker_present(const struct exi_tuple *t)
 			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	if (probe >= 0)
 		present = connect(probe, (struct sockaddr *)&name, len) == 0;
+	else if (probe != -EMFILE && probe != -ENFILE)
+		present = -EACCES;
 	pthread_mutex_unlock(&marker_lock);
-	return present || exi_proof_signed(t);
+	if (!present)
+		present = exi_proof_signed(t);
+	return present;
 }
 
 void exi_marker_forked(void)

@@ -122,8 +122,9 @@ static int ask(const struct nlmsghdr *q, size_t least, union answer *ret)
 	int nl, err;
 
 	nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	/* Denied is no answer: least of all EPERM. */
 	if (nl < 0)
-		return -errno;
+		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 	err = send(nl, q, q->nlmsg_len, 0) < 0 ? -errno : 0;
 	if (!err)
@@ -187,6 +188,38 @@ int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
 	if (!err)
 		*ret = m.idiag_rqueue;
 	return err;
+}
+
+static bool is_loopback(const uint8_t a[16])
+{
+	static const uint8_t mapped[13] = { [10] = 0xff, [11] = 0xff, 127 };
+
+	return !memcmp(a, mapped, sizeof(mapped)) ||
+	       !memcmp(a, &in6addr_loopback, 16);
+}
+
+bool exi_tuple_elsewhere(const struct exi_tuple *t)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+				    .sin6_scope_id = t->scope };
+	bool v4 = !memcmp(t->peer, mapped, sizeof(mapped));
+	bool ret = false;
+	int s;
+
+	if (!memcmp(t->local, t->peer, 16) || is_loopback(t->peer))
+		return false;
+	memcpy(&in.sin_addr, t->peer + 12, 4);
+	memcpy(&in6.sin6_addr, t->peer, 16);
+	s = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return false;
+	if (bind(s, v4 ? (struct sockaddr *)&in : (struct sockaddr *)&in6,
+		 v4 ? sizeof(in) : sizeof(in6)) < 0)
+		ret = errno == EADDRNOTAVAIL;
+	close(s);
+	return ret;
 }
 
 int exi_proof_peer_here(const struct exi_tuple *t)
@@ -310,11 +343,12 @@ void exi_proof_sign(int fd)
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 }
 
-bool exi_proof_signed(const struct exi_tuple *t)
+int exi_proof_signed(const struct exi_tuple *t)
 {
 	struct inet_diag_sockopt o;
+	int err = exi_proof_options(t, &o);
 
-	return !exi_proof_options(t, &o) && !o.mc_loop && !o.mc_all;
+	return err ? (err == -EACCES ? err : 0) : !o.mc_loop && !o.mc_all;
 }
 
 int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)

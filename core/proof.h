@@ -22,6 +22,10 @@ int exi_tuple_of(int fd, struct exi_tuple *ret);
 /* Both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
+/* The peer's address is none of this network namespace: it is on another host or in
+ * another namespace. */
+bool exi_tuple_elsewhere(const struct exi_tuple *t);
+
 /* 0: the user of the process at the other end of a UNIX connection owns the
  * other end of the TCP connection, which is established; the user's number names
  * no other user here, and the process has one, too. -EPERM. Others: it cannot be
@@ -32,15 +36,17 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
 /* The inodes of both ends of a UNIX connection. -ENOTCONN. */
 int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer);
-/* 0: the other end is a socket of this network namespace. -ENOENT. */
+/* 0: the other end is a socket of this network namespace. -ENOENT: it is none.
+ * Others: it cannot be told here. */
 int exi_proof_peer_here(const struct exi_tuple *t);
 
 /* A sign on a TCP socket that only its holders can make and everybody in the
  * network namespace can read. It gives nothing: two options that only multicast
  * looks at. What is accepted from a listener with the sign has it, too. */
 void exi_proof_sign(int fd);
-/* The other end has it. Since Linux 5.10; false before. */
-bool exi_proof_signed(const struct exi_tuple *t);
+/* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that cannot be
+ * asked here. */
+int exi_proof_signed(const struct exi_tuple *t);
 
 /* What the kernel holds unread for our end, a FIN counting as one: unlike
  * SIOCINQ it does not stop at an urgent mark. */

@@ -14,7 +14,9 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 				     "too little traffic so far, or it is "
 				     "about to move" },
 	[EXS_X_REASON_PLAIN_PEER] = { "plain-peer",
-				      "the peer does not run libexs" },
+				      "nobody at the other end can be met: it "
+				      "does not run libexs, or is kept on "
+				      "TCP" },
 	[EXS_X_REASON_PLAIN_SOCKET] = { "plain-socket",
 					"made by plain calls; exs_x_adopt() "
 					"upgrades it" },
@@ -25,8 +27,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_REMOTE] = { "remote", "the peer is on another host or in "
 					    "another network namespace" },
 	[EXS_X_REASON_NO_PROOF] = { "no-proof",
-				    "it cannot be told here who the peer is: "
-				    "sock_diag is missing" },
+				    "it cannot be told here who the peer is; "
+				    "exs info says what is missing" },
 	[EXS_X_REASON_REFUSED] = { "refused", "somebody claimed the connection "
 					      "without proof" },
 	[EXS_X_REASON_VERSION] = { "version", "the ends speak different "
@@ -43,7 +45,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_DESCRIPTORS] = { "descriptors", "descriptors are running "
 						      "out; raise ulimit -n" },
 	[EXS_X_REASON_MEMORY] = { "memory",
-				  "memory ran out; see EXS_MEMORY_LIMIT_MB" },
+				  "memory ran out, or a limit of it: "
+				  "EXS_MEMORY_LIMIT_MB, ulimit -f or -v" },
 	[EXS_X_REASON_SHARED] = { "shared",
 				  "several processes use the descriptor" },
 	[EXS_X_REASON_KERNEL_TLS] = { "kernel-tls", "a protocol runs on the "

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings and filters, read from /proc. */
+/* Rings and filters: read from /proc, and asked of the kernel where a program that
+ * went into another root has none. */
 #include "core/surroundings.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/exs_ext.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/lock.h"
@@ -34,24 +41,40 @@ static struct seen seen; /* under its lock */
 static _Atomic uint64_t look_at;
 static _Atomic int found;
 
-/* How many filters this thread is under; -1 when that cannot be read. */
+/* How many filters this thread is under. UNKNOWN: some, and the number cannot be
+ * read, as in a root without /proc. -EMFILE. */
+#define UNKNOWN (-1)
 static int filters(void)
 {
 	char line[2048], *at;
 	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	ssize_t n = -1;
 
-	if (fd < 0)
-		return -1;
-	n = read(fd, line, sizeof(line) - 1);
-	close(fd);
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return -EMFILE;
+	if (fd >= 0) {
+		n = read(fd, line, sizeof(line) - 1);
+		close(fd);
+	}
 	if (n <= 0)
-		return -1;
+		return prctl(PR_GET_SECCOMP) ? UNKNOWN : 0;
 	line[n] = 0;
 	at = strstr(line, "\nSeccomp_filters:");
 	if (!at)
 		at = strstr(line, "\nSeccomp:"); /* before Linux 5.9 */
 	return at ? atoi(strchr(at, ':') + 1) : 0;
+}
+
+/* Those of the start do not count, and what cannot be told may be new. */
+static int filters_reason(void)
+{
+	int n = filters();
+
+	if (n == -EMFILE)
+		return EXS_X_REASON_DESCRIPTORS;
+	if (n == UNKNOWN && filters_at_start)
+		return EXS_X_REASON_NO_PROOF;
+	return n != filters_at_start ? EXS_X_REASON_SECCOMP : EXS_X_REASON_NONE;
 }
 
 static void is_ours(struct exi_domain *d, void *arg)
@@ -85,14 +108,59 @@ static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 	return fd >= 0 && !exi_fd_ours(fd);
 }
 
+/* A request that no ring takes: what is no ring says -EOPNOTSUPP. Where rings are
+ * denied or unknown to the kernel there are none. */
+static bool is_ring(int fd)
+{
+	return syscall(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, NULL,
+		       0) < 0 &&
+	       errno == EINVAL;
+}
+
+/* other: a descriptor that is in no set of the program's. */
+static bool is_set(int fd, int other)
+{
+	return epoll_ctl(fd, EPOLL_CTL_DEL, other, NULL) < 0 && errno == ENOENT;
+}
+
+/* Without /proc. Of a program's numbers the lowest are in use. */
+#define NUMBERS 1024
+static void each_number(void (*f)(int fd, bool ring, void *arg), void *arg)
+{
+	int other = eventfd(0, EFD_CLOEXEC), i;
+	struct pollfd p[NUMBERS];
+
+	for (i = 0; i < NUMBERS; i++)
+		p[i] = (struct pollfd){ .fd = i };
+	if (poll(p, NUMBERS, 0) < 0)
+		memset(p, 0, sizeof(p));
+	for (i = 0; i < NUMBERS; i++) {
+		bool ring;
+		int fd = i;
+
+		if ((p[i].revents & POLLNVAL) || exi_fd_ours(i))
+			continue;
+		ring = is_ring(i);
+		if (!ring && !is_set(i, other))
+			continue;
+		exi_registry_each_domain(is_ours, &fd);
+		if (fd >= 0)
+			f(i, ring, arg);
+	}
+	if (other >= 0)
+		close(other);
+}
+
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	struct dirent *e;
 	bool ring;
 
-	if (!dir)
+	if (!dir) {
+		each_number(f, arg);
 		return;
+	}
 	while ((e = readdir(dir)))
 		if (is_anonymous(dir, e->d_name, &ring))
 			f(atoi(e->d_name), ring, arg);
@@ -130,16 +198,14 @@ int exi_surroundings_reason(void)
 {
 	uint64_t now = exi_now_ns();
 	uint64_t took;
-	int n, reason;
+	int reason;
 
 	if (now < atomic_load(&look_at))
 		return atomic_load(&found);
 	atomic_store(&look_at, now + LOOK_NS);
-	n = filters();
-	reason = n < 0 && errno == EMFILE ? EXS_X_REASON_DESCRIPTORS
-		 : n != filters_at_start  ? EXS_X_REASON_SECCOMP
-		 : look_around()	  ? EXS_X_REASON_IO_URING
-					  : EXS_X_REASON_NONE;
+	reason = filters_reason();
+	if (!reason && look_around())
+		reason = EXS_X_REASON_IO_URING;
 	atomic_store(&found, reason);
 	took = exi_now_ns() - now;
 	if (took > LOOK_NS / LOOK_PART)

@@ -119,7 +119,8 @@ static size_t read_lines(struct search *s, char *text)
 	return strlen(text);
 }
 
-static void search_set(struct search *s, int epfd)
+/* -errno: it cannot be read. */
+static int search_set(struct search *s, int epfd)
 {
 	char text[4096], name[64];
 	size_t left = 0;
@@ -129,7 +130,7 @@ static void search_set(struct search *s, int epfd)
 	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", epfd);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return;
+		return -errno;
 	while ((n = read(fd, text + left, sizeof(text) - 1 - left)) > 0) {
 		size_t len = left + (size_t)n;
 
@@ -140,6 +141,7 @@ static void search_set(struct search *s, int epfd)
 		memmove(text, text + len - left, left);
 	}
 	close(fd);
+	return 0;
 }
 
 static void search_descriptor(int fd, bool ring, void *arg)
@@ -148,8 +150,11 @@ static void search_descriptor(int fd, bool ring, void *arg)
 
 	if (ring)
 		found_all(s, EXS_X_REASON_IO_URING);
-	else if (s->known || !shim_knows(fd))
+	else if (s->known)
 		search_set(s, fd);
+	/* In a root without /proc: it may have any of them. */
+	else if (!shim_knows(fd) && search_set(s, fd) == -ENOENT)
+		found_all(s, EXS_X_REASON_UNSEEN_WAIT);
 }
 
 /* Copies what may not be there any more. */

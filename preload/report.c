@@ -15,6 +15,7 @@
 
 #include "core/config.h"
 #include "core/latent.h"
+#include "core/link.h"
 #include "core/log.h"
 #include "preload/shim.h"
 
@@ -56,20 +57,6 @@ static const struct group nothing_early = {
 };
 static struct group early;
 
-/* An accepted connection that found nobody when its peer had to be there is
- * undecided as long as it may look again: at its end it will not. */
-static bool looked_in_vain_locked(const struct exi_sock *sk)
-{
-	const struct exi_shared *sh = exi_sock_shared(sk);
-	const struct exi_half *rx = &sh->half[EXI_RX];
-
-	return sk->role == EXI_ROLE_ACCEPT && !sk->link &&
-	       atomic_load(&sh->reason) == EXS_X_REASON_UNDECIDED &&
-	       atomic_load(&rx->meet_at) == UINT64_MAX &&
-	       __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
-		       exi_config()->upgrade_bytes;
-}
-
 static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 {
 	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
@@ -85,7 +72,8 @@ static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 	return ntohs(v6 ? in6->sin6_port : in->sin_port);
 }
 
-static void name_peer(const struct exi_sock *sk, int fd, char *ret, size_t room)
+static void name_peer(const struct exi_sock *sk, int fd,
+		      const exs_x_sockinfo_t *i, char *ret, size_t room)
 {
 	bool connected = sk->role == EXI_ROLE_CONNECT;
 	struct sockaddr_storage there, here;
@@ -99,7 +87,10 @@ static void name_peer(const struct exi_sock *sk, int fd, char *ret, size_t room)
 	    getsockname(fd, (struct sockaddr *)&here, &here_len) == 0)
 		at = address(&here, b, sizeof(b));
 	if (port < 0) /* it is gone, and its address with it */
-		snprintf(a, sizeof(a), "a peer that is gone");
+		snprintf(a, sizeof(a), "a peer that is %s",
+			 i->exs_x_rx_bytes + i->exs_x_tx_bytes
+				 ? "gone"
+				 : "gone or was not reached");
 	if (connected && port >= 0)
 		snprintf(ret, room, "to %s port %d", a, port);
 	else if (connected)
@@ -136,7 +127,7 @@ static struct group *of_others_locked(const struct exi_sock *sk, int fd,
 				      ? i->exs_x_tx_fabric
 				      : i->exs_x_rx_fabric;
 
-	name_peer(sk, fd, g.peer, sizeof(g.peer));
+	name_peer(sk, fd, i, g.peer, sizeof(g.peer));
 	if (!fabric) /* it may have been about to go there */
 		name_of = "tcp";
 	snprintf(g.fabric, sizeof(g.fabric), "%s",
@@ -191,7 +182,7 @@ void shim_report_latent(const struct exi_latent_state *s)
 
 /* One that ended before anything was decided: counted without asking the
  * kernel. */
-static bool was_early_locked(const struct exi_sock *sk)
+static bool was_early_locked(const struct exi_sock *sk, int reason)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
 	const struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
@@ -200,8 +191,7 @@ static bool was_early_locked(const struct exi_sock *sk)
 
 	if (!sk->adopted || exi_sock_met(sk) || !in || !out ||
 	    rx->fabric_bytes || tx->fabric_bytes ||
-	    atomic_load(&sh->reason) != EXS_X_REASON_UNDECIDED ||
-	    looked_in_vain_locked(sk))
+	    reason != EXS_X_REASON_UNDECIDED)
 		return false;
 	count_early(in, out);
 	return true;
@@ -209,8 +199,9 @@ static bool was_early_locked(const struct exi_sock *sk)
 
 void shim_report_connection(int fd)
 {
-	bool in_vain, counted;
 	struct exi_sock *sk;
+	bool counted;
+	int reason;
 	exs_x_sockinfo_t i;
 
 	if (exi_likely(!path[0]))
@@ -223,13 +214,13 @@ void shim_report_connection(int fd)
 	    exi_lock_held(&sk->sh->half[EXI_TX].lock))
 		return;
 	exi_lock(&sk->link_lock);
-	in_vain = looked_in_vain_locked(sk);
-	counted = was_early_locked(sk);
+	reason = exi_link_last_reason_locked(sk, fd);
+	counted = was_early_locked(sk, reason);
 	exi_unlock(&sk->link_lock);
 	if (counted || exs_x_sockinfo(fd, &i) < 0)
 		return;
-	if (in_vain)
-		i.exs_x_reason = EXS_X_REASON_PLAIN_PEER;
+	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED)
+		i.exs_x_reason = reason;
 	exi_lock(&lock);
 	count_locked(sk, fd, &i);
 	exi_unlock(&lock);

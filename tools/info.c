@@ -8,6 +8,7 @@
 
 #include "core/config.h"
 #include "core/registry.h"
+#include "core/trial.h"
 #include "exi_build.h"
 #include "tools/tool.h"
 
@@ -59,6 +60,32 @@ static const struct argp argp = {
 	.parser = parse,
 	.doc = "Shows the fabrics of this host and the settings in effect.",
 };
+
+/* The first step of a meeting that fails though it is needed; false: none. */
+static bool meeting_fails(struct exi_trial *ret)
+{
+	for (unsigned int i = 0; exi_trial(i, ret); i++)
+		if (ret->needed && ret->err)
+			return true;
+	return false;
+}
+
+/* As the registry has it, and connections within the host cannot go to a fabric where
+ * nobody can be met. */
+static bool fabric_row(unsigned int i, struct exi_registry_row *ret)
+{
+	struct exi_trial t;
+
+	if (!exi_registry_row(i, ret))
+		return false;
+	if (ret->usable && ret->provider->wire_id &&
+	    (ret->provider->caps & EXI_CAP_LOCAL) && meeting_fails(&t)) {
+		ret->usable = false;
+		snprintf(ret->why, sizeof(ret->why), "%s: %s; %s", t.name,
+			 strerrordesc_np(-t.err), t.cure);
+	}
+	return true;
+}
 
 /* One word for a fabric, and why, if it is not ready. */
 static const char *state_of(const struct exi_registry_row *row)
@@ -127,14 +154,30 @@ static void show_found(const struct exi_registry_row *row)
 		row->provider->describe(&l.facts);
 }
 
+/* What is tried, and what of it fails. */
+static void show_trials(void)
+{
+	struct exi_trial t;
+	unsigned int i;
+
+	printf("\nTried for connections within this host\n");
+	for (i = 0; exi_trial(i, &t); i++)
+		if (t.err)
+			printf("  %-14s %s: %s\n", t.name,
+			       strerrordesc_np(-t.err), t.cure);
+		else
+			printf("  %-14s works\n", t.name);
+}
+
 static void show_fabrics(void)
 {
 	struct exi_registry_row row;
 
 	printf("Fabrics\n");
-	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
+	for (unsigned int i = 0; fabric_row(i, &row); i++)
 		printf("  %-8s %-12s %s\n", row.name, state_of(&row),
 		       why_of(&row));
+	show_trials();
 	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
 		show_found(&row);
 }
@@ -238,8 +281,23 @@ static json_t *fabrics_json(void)
 	json_t *list = json_array();
 	struct exi_registry_row row;
 
-	for (unsigned int i = 0; exi_registry_row(i, &row); i++)
+	for (unsigned int i = 0; fabric_row(i, &row); i++)
 		json_array_append_new(list, fabric_json(&row));
+	return list;
+}
+
+static json_t *trials_json(void)
+{
+	json_t *list = json_array();
+	struct exi_trial t;
+
+	for (unsigned int i = 0; exi_trial(i, &t); i++)
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:b, s:b, s:s?, s:s?}", "name", t.name,
+				  "works", !t.err, "needed", t.needed, "why",
+				  t.err ? strerrordesc_np(-t.err) : NULL,
+				  "cure", t.err ? t.cure : NULL));
 	return list;
 }
 
@@ -261,8 +319,9 @@ static json_t *settings_json(void)
 static void show_json(void)
 {
 	json_t *all =
-		json_pack("{s:s, s:o, s:o}", "version", EXI_VERSION_STRING,
-			  "fabrics", fabrics_json(), "config", settings_json());
+		json_pack("{s:s, s:o, s:o, s:o}", "version", EXI_VERSION_STRING,
+			  "fabrics", fabrics_json(), "trials", trials_json(),
+			  "config", settings_json());
 
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');

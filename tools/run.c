@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -124,9 +125,11 @@ static int find_shim(char *ret, size_t len)
 	char exe[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
 
-	if (n < 0)
+	if (n >= 0)
+		exe[n] = '\0';
+	/* Without /proc: by the name that it was started with. */
+	else if (!realpath((const char *)getauxval(AT_EXECFN), exe))
 		return -errno;
-	exe[n] = '\0';
 	*strrchr(exe, '/') = '\0';
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
 		snprintf(path, sizeof(path), "%s%s", exe, places[i]);
