@@ -3,8 +3,11 @@
  *
  * A value is a text from one of three sources. Each setting is parsed from its
  * default, then from the file, then from the environment, and a text that does
- * not parse leaves what was there. The settings of the log come first in the
- * table, so that complaints about all others go where the user wants them.
+ * not parse leaves what was there. With a setting that is strict nothing is started
+ * then: it says what may be used, what must be, or how much, and what was there is
+ * a guess. The others are about speed and what is said. The settings of the log
+ * come first in the table, so that complaints about all others go where the user
+ * wants them.
  */
 #include "core/config.h"
 
@@ -16,6 +19,7 @@
 #include <ini.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +46,7 @@ struct setting {
 	const char *accepts;
 	const char *help;
 	const char *fallback;
+	bool strict; /* a text that does not parse refuses */
 	/* Takes the text whole, or returns false and changes nothing. */
 	bool (*parse)(const struct setting *s, struct exi_config *c,
 		      const char *text);
@@ -246,41 +251,41 @@ struct provider_list {
 	int order[N_FABRICS];
 	bool listed[N_FABRICS];
 	bool excluded[N_FABRICS];
-	bool any; /* at least one name was understood */
 };
 
-static void list_add(struct provider_list *l, const char *name, size_t len)
+static bool list_add(struct provider_list *l, const char *name, size_t len)
 {
 	bool exclude = name[0] == '^';
 	int i;
 
 	i = find_fabric(name + exclude, len - exclude);
-	if (i < 0) {
-		exi_warn("EXS_PROVIDER: ignoring unknown fabric \"%.*s\"; "
-			 "known are " FABRIC_NAMES,
-			 (int)len, name);
-		return;
-	}
-	l->any = true;
+	if (i < 0)
+		return false;
 	if (exclude) {
 		l->excluded[i] = true;
 	} else if (!l->listed[i]) {
 		l->listed[i] = true;
 		l->order[l->n++] = i;
 	}
+	return true;
 }
 
-static void list_read(struct provider_list *l, const char *text)
+/* At least one name, and none that is unknown. */
+static bool list_read(struct provider_list *l, const char *text)
 {
 	static const char between[] = ", \t";
+	bool any = false;
 	size_t len;
 
 	for (text += strspn(text, between); *text;
 	     text += strspn(text, between)) {
 		len = strcspn(text, between);
-		list_add(l, text, len);
+		any = list_add(l, text, len);
+		if (!any)
+			break;
 		text += len;
 	}
+	return any;
 }
 
 #define PROVIDERS_DEFAULT "shm,verbs,ofi,tcp"
@@ -290,8 +295,7 @@ static bool parse_provider(const struct setting *s, struct exi_config *c,
 {
 	struct provider_list l = { 0 };
 
-	list_read(&l, text);
-	if (!l.any)
+	if (!list_read(&l, text))
 		return false;
 	/* Exclusions alone take away from the usual list. */
 	if (!l.n)
@@ -410,6 +414,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_PROVIDER",
+		.strict = true,
 		.accepts = "a list of " FABRIC_NAMES "; ^name excludes",
 		.help = "The fabrics a connection may use, the best first.",
 		.fallback = PROVIDERS_DEFAULT,
@@ -418,6 +423,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_REQUIRE",
+		.strict = true,
 		.accepts = "one of " FABRIC_NAMES ", or nothing",
 		.help = "Fail instead of using any other fabric.",
 		.fallback = "",
@@ -427,6 +433,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_UPGRADE",
+		.strict = true,
 		.accepts = "auto, connect, bytes:N or never",
 		.help = "When a connection leaves TCP for a better fabric.",
 		.fallback = "auto",
@@ -457,6 +464,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_MEMORY_LIMIT_MB",
+		.strict = true,
 		.accepts = "0 to 1048576",
 		.help = "The most that all rings of the process may use; an "
 			"eighth of its cgroup's memory where that is less.",
@@ -488,6 +496,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_TCP_ENGINE",
+		.strict = true,
 		.accepts = "auto, io_uring or epoll",
 		.help = "What drives asynchronous operations over TCP.",
 		.fallback = "auto",
@@ -498,6 +507,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_KEY_FILE",
+		.strict = true,
 		.accepts = "a path of at most 255 bytes",
 		.help = "The key by which hosts trust each other; empty is "
 			"where exs key says.",
@@ -508,6 +518,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_TRUST",
+		.strict = true,
 		.accepts = "key or hosts",
 		.help = "On other hosts believe holders of the key, or every "
 			"user.",
@@ -519,6 +530,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_VERBS_DEVICE",
+		.strict = true,
 		.accepts = "a list of RDMA devices, or nothing",
 		.help = "The only ones to use; software devices are not used "
 			"otherwise.",
@@ -529,6 +541,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_VERBS_GID_INDEX",
+		.strict = true,
 		.accepts = "0 to 65535, or nothing",
 		.help = "The GID whose address connections over verbs must "
 			"have.",
@@ -540,6 +553,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_VERBS_PORT_OFFSET",
+		.strict = true,
 		.accepts = "0 to 64511",
 		.help = "Where a port of TCP is reached over verbs; both ends "
 			"the same.",
@@ -551,6 +565,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_OFI_PROVIDER",
+		.strict = true,
 		.accepts = "a provider of libfabric, or nothing",
 		.help = "The one to use; software providers are not used "
 			"otherwise.",
@@ -573,6 +588,7 @@ static const struct setting settings[] = {
 	},
 	{
 		.variable = "EXS_OFI_PORT_OFFSET",
+		.strict = true,
 		.accepts = "0 to 64511",
 		.help = "Where a port of TCP is asked for over libfabric; both "
 			"ends the same.",
@@ -620,6 +636,7 @@ static const char *const origin_names[] = {
 static struct exi_config config;
 static enum origin origins[N_SETTINGS];
 static char config_file[EXI_CONFIG_PATH_MAX];
+static char refusal[1024];
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
 /* What the file says of each setting; the texts are the loader's own. */
@@ -628,6 +645,21 @@ struct file {
 	bool given[N_SETTINGS];
 	bool complain;
 };
+
+/* The first reason is kept. */
+static __attribute__((format(printf, 1, 2))) void refuse(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (refusal[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(refusal, sizeof(refusal), fmt, ap);
+	va_end(ap);
+	for (char *p = refusal; *p; p++) /* it is one line, on a terminal */
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
+}
 
 /* The setting a key of the file means: its variable in lower case, without
  * the prefix. */
@@ -650,13 +682,19 @@ static int take_key(void *arg, const char *section, const char *key,
 
 	if (i < 0) {
 		if (f->complain)
-			exi_warn("%s: unknown key \"%s%s%s\"; exs info "
-				 "--config lists the known ones",
-				 config_file, section, section[0] ? "." : "",
-				 key);
+			refuse("EXS_CONFIG: \"%s\" has an unknown key "
+			       "\"%s%s%s\"; it accepts the settings that exs "
+			       "info --config lists, in lower case without "
+			       "EXS_",
+			       config_file, section, section[0] ? "." : "",
+			       key);
 		return 1;
 	}
-	snprintf(f->texts[i], sizeof(f->texts[i]), "%s", value);
+	if (snprintf(f->texts[i], sizeof(f->texts[i]), "%s", value) >=
+	    EXI_CONFIG_PATH_MAX)
+		refuse("EXS_CONFIG: \"%s\" has a value of %s that is too "
+		       "long; it accepts at most %d bytes",
+		       config_file, key, EXI_CONFIG_PATH_MAX - 1);
 	f->given[i] = true;
 	return 1;
 }
@@ -700,17 +738,19 @@ static void read_file(struct file *f, bool complain)
 	if (!complain)
 		return;
 	if (err)
-		exi_warn("EXS_CONFIG: cannot read \"%s\": %s; it accepts a "
-			 "file of \"name = value\" lines; using none",
-			 config_file, strerrordesc_np(err));
+		refuse("EXS_CONFIG: cannot read \"%s\": %s; it accepts a "
+		       "file of \"name = value\" lines",
+		       config_file, strerrordesc_np(err));
 	else if (line)
-		exi_warn("EXS_CONFIG: \"%s\" line %d is not understood; "
-			 "\"name = value\", [exs] and # comments are accepted",
-			 config_file, line);
+		refuse("EXS_CONFIG: \"%s\" line %d is not understood; "
+		       "\"name = value\", [exs] and # comments are accepted",
+		       config_file, line);
 }
 
 static void apply(size_t i, enum origin origin, const char *text)
 {
+	const char *from = origin == ORIGIN_FILE ? " from " : "";
+	const char *file = origin == ORIGIN_FILE ? config_file : "";
 	const struct setting *s = &settings[i];
 	char now[EXI_CONFIG_PATH_MAX];
 
@@ -718,10 +758,15 @@ static void apply(size_t i, enum origin origin, const char *text)
 		origins[i] = origin;
 		return;
 	}
+	if (s->strict) {
+		refuse("%s: cannot use \"%.*s\"%s%s; it accepts %s",
+		       s->variable, EXI_CONFIG_PATH_MAX, text, from, file,
+		       s->accepts);
+		return;
+	}
 	s->print(s, &config, now, sizeof(now));
 	exi_warn("%s: cannot use \"%s\"%s%s; it accepts %s; using \"%s\"",
-		 s->variable, text, origin == ORIGIN_FILE ? " from " : "",
-		 origin == ORIGIN_FILE ? config_file : "", s->accepts, now);
+		 s->variable, text, from, file, s->accepts, now);
 }
 
 static void resolve(const struct file *f, size_t first, size_t last)
@@ -783,9 +828,9 @@ static void find_file(void)
 	const char *path = secure_getenv("EXS_CONFIG");
 
 	if (path && !expand_path(path, config_file))
-		exi_warn("EXS_CONFIG: cannot use \"%s\"; it accepts a path of "
-			 "at most %d bytes; using none",
-			 path, EXI_CONFIG_PATH_MAX - 1);
+		refuse("EXS_CONFIG: cannot use \"%.*s\"; it accepts a path "
+		       "of at most %d bytes",
+		       EXI_CONFIG_PATH_MAX, path, EXI_CONFIG_PATH_MAX - 1);
 }
 
 static const char *keep(const char *variable)
@@ -833,6 +878,12 @@ static void load(void)
 void exi_config_load(void)
 {
 	pthread_once(&loaded, load);
+}
+
+const char *exi_config_refusal(void)
+{
+	exi_config_load();
+	return refusal[0] ? refusal : NULL;
 }
 
 const struct exi_config *exi_config(void)

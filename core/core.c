@@ -106,6 +106,17 @@ static int check_alone(void)
 	return -EBUSY;
 }
 
+/* What was asked for is not known. */
+static int check_config(void)
+{
+	const char *why = exi_config_refusal();
+
+	if (!why)
+		return 0;
+	exi_error("%s; nothing leaves TCP", why);
+	return -EINVAL;
+}
+
 /* EXS_REQUIRE names what the program must not run without. */
 static int check_require(void)
 {
@@ -128,9 +139,10 @@ int exi_core_init(void)
 
 	pthread_mutex_lock(&init_lock);
 	if (!atomic_load(&exi_core_started)) {
-		exi_config_load();
+		ret = check_config();
 		exi_surroundings_init();
-		ret = check_alone();
+		if (!ret)
+			ret = check_alone();
 		if (!ret)
 			ret = check_require();
 		if (!ret)

@@ -8,7 +8,8 @@
 
 #include "core/util.h"
 
-/* Idempotent, thread-safe. -ENOMEM. */
+/* Idempotent, thread-safe. -ENOMEM; -EINVAL: the configuration refuses; -ENODEV:
+ * what EXS_REQUIRE names cannot be used; -EBUSY. The reason was logged. */
 EXI_SHIM int exi_core_init(void);
 
 /* Before and after a fork of which the C library tells nobody. */

@@ -334,6 +334,8 @@ int tool_info(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
+	if (exi_config_refusal())
+		return tool_fail("%s", exi_config_refusal());
 	if (w.json) {
 		show_json();
 		return TOOL_OK;

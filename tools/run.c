@@ -236,23 +236,6 @@ static bool lacks_required(void)
 	return require && *require && exi_core_init() == -ENODEV;
 }
 
-/* The value of an option, which stands in the environment, is one that can be:
- * else the library would warn and go on without. */
-static bool makes_sense(const char *option, const char *variable)
-{
-	struct exi_config_row row;
-	const char *value = getenv(variable);
-
-	for (unsigned int i = 0; exi_config_row(i, &row); i++)
-		if (!strcmp(row.variable, variable) &&
-		    strcmp(row.origin, "environment") != 0) {
-			tool_fail("--%s cannot be \"%s\"; it takes %s", option,
-				  value, row.accepts);
-			return false;
-		}
-	return true;
-}
-
 int tool_run(int argc, char **argv)
 {
 	char shim[PATH_MAX], program[PATH_MAX], preload[2 * PATH_MAX];
@@ -276,9 +259,11 @@ int tool_run(int argc, char **argv)
 	if (r.report)
 		setenv("EXS_REPORT",
 		       from_here(r.report, report, sizeof(report)), 1);
-	if ((r.provider && !makes_sense("provider", "EXS_PROVIDER")) ||
-	    (r.require && !makes_sense("require", "EXS_REQUIRE")))
+	why = exi_config_refusal();
+	if (why) {
+		tool_fail("%s", why);
 		return TOOL_USAGE;
+	}
 	if (find_shim(shim, sizeof(shim)))
 		return tool_fail(SHIM " is not where this command looks for "
 				      "it; install both, or run it from its "

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Garbage in any EXS_* variable is warned about with the variable's name, the
- * default stands, and the program works; good values do what they say. */
+/* Garbage in an EXS_* variable is named: where it is about speed or the log the
+ * default stands and the program works, elsewhere exs_init() fails. Good values do
+ * what they say. */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,6 +59,31 @@ static void is_warned_about(const char *variable, const char *value)
 	      value);
 }
 
+/* exs_init() fails, each time, and says why. */
+static void refuses(const char *variable, const char *value)
+{
+	int out = T_OK(memfd_create("stderr", MFD_CLOEXEC));
+	char text[4096];
+	pid_t pid;
+	ssize_t n;
+
+	t_note("%s=%.100s", variable, value);
+	pid = t_fork();
+	if (pid == 0) {
+		setenv(variable, value, 1);
+		T_OK(dup2(out, STDERR_FILENO));
+		T_ERR(exs_init(EXS_VERSION), EINVAL);
+		T_ERR(exs_init(EXS_VERSION), EINVAL);
+		exit(0);
+	}
+	T(t_exited_within(pid, 60000));
+	n = T_OK(pread(out, text, sizeof(text) - 1, 0));
+	text[n] = '\0';
+	close(out);
+	t_join(pid);
+	T_MSG(strstr(text, variable), "no word about %s=%s", variable, value);
+}
+
 static void is_silent(const char *variable, const char *value)
 {
 	char text[4096];
@@ -66,16 +93,15 @@ static void is_silent(const char *variable, const char *value)
 	      text);
 }
 
-static void garbage_in_any_variable_is_named_and_ignored(void)
+static const char *const garbage[] = { "gar bage", "-", "\xff\xfe%s%n",
+				       "12monkeys" };
+
+static void garbage_about_speed_or_the_log_is_named_and_ignored(void)
 {
 	static const char *const variables[] = {
-		"EXS_PROVIDER",	       "EXS_REQUIRE",	 "EXS_UPGRADE",
-		"EXS_TRUST",	       "EXS_SPIN_US",	 "EXS_RING_KB",
-		"EXS_MEMORY_LIMIT_MB", "EXS_LOG",	 "EXS_STATS",
-		"EXS_ZCOPY_THRESHOLD", "EXS_TCP_ENGINE",
+		"EXS_SPIN_US", "EXS_RING_KB",	      "EXS_LOG",
+		"EXS_STATS",   "EXS_ZCOPY_THRESHOLD",
 	};
-	static const char *const garbage[] = { "gar bage", "-", "\xff\xfe%s%n",
-					       "12monkeys" };
 	int i, j;
 
 	for (i = 0; i < T_COUNT(variables); i++)
@@ -83,12 +109,41 @@ static void garbage_in_any_variable_is_named_and_ignored(void)
 			is_warned_about(variables[i], garbage[j]);
 }
 
-static void absurd_numbers_are_named_and_ignored(void)
+/* What may be used, what must be, and how much. */
+static void garbage_about_what_is_allowed_refuses(void)
+{
+	static const char *const variables[] = {
+		"EXS_PROVIDER",	       "EXS_REQUIRE",
+		"EXS_UPGRADE",	       "EXS_TRUST",
+		"EXS_MEMORY_LIMIT_MB", "EXS_TCP_ENGINE",
+		"EXS_VERBS_GID_INDEX", "EXS_VERBS_PORT_OFFSET",
+		"EXS_OFI_PORT_OFFSET",
+	};
+	char path[300];
+	int i, j;
+
+	for (i = 0; i < T_COUNT(variables); i++)
+		for (j = 0; j < T_COUNT(garbage); j++)
+			refuses(variables[i], garbage[j]);
+	refuses("EXS_PROVIDER", "tpc");
+	refuses("EXS_PROVIDER", "shm,tpc");
+	refuses("EXS_PROVIDER", "^verbs,^off");
+	refuses("EXS_PROVIDER", "");
+	refuses("EXS_REQUIRE", "smh");
+	refuses("EXS_UPGRADE", "nevre");
+	memset(path, 'x', sizeof(path) - 1);
+	path[sizeof(path) - 1] = '\0';
+	refuses("EXS_KEY_FILE", path);
+	refuses("EXS_VERBS_DEVICE", path);
+	refuses("EXS_OFI_PROVIDER", path);
+	refuses("EXS_CONFIG", path);
+}
+
+static void absurd_numbers_are_named(void)
 {
 	static const char *const variables[] = {
 		"EXS_SPIN_US",
 		"EXS_RING_KB",
-		"EXS_MEMORY_LIMIT_MB",
 		"EXS_ZCOPY_THRESHOLD",
 	};
 	static const char *const numbers[] = {
@@ -100,18 +155,20 @@ static void absurd_numbers_are_named_and_ignored(void)
 	for (i = 0; i < T_COUNT(variables); i++)
 		for (j = 0; j < T_COUNT(numbers); j++)
 			is_warned_about(variables[i], numbers[j]);
+	for (j = 0; j < T_COUNT(numbers); j++)
+		refuses("EXS_MEMORY_LIMIT_MB", numbers[j]);
 	is_warned_about("EXS_RING_KB", "0");
-	is_warned_about("EXS_UPGRADE", "bytes:");
-	is_warned_about("EXS_UPGRADE", "bytes:-5");
-	is_warned_about("EXS_UPGRADE", "bytes:many");
+	refuses("EXS_UPGRADE", "bytes:");
+	refuses("EXS_UPGRADE", "bytes:-5");
+	refuses("EXS_UPGRADE", "bytes:many");
 }
 
-static void very_long_values_are_named_and_ignored(void)
+static void very_long_values_are_named(void)
 {
 	static char value[20000];
 
 	memset(value, 'A', sizeof(value) - 1);
-	is_warned_about("EXS_PROVIDER", value);
+	refuses("EXS_PROVIDER", value);
 	is_warned_about("EXS_SPIN_US", value);
 	is_warned_about("EXS_LOG", value);
 }
@@ -121,9 +178,9 @@ static void an_unknown_variable_is_named(void)
 	is_warned_about("EXS_PROVIDRE", "shm");
 }
 
-static void a_missing_configuration_file_is_named(void)
+static void a_missing_configuration_file_refuses(void)
 {
-	is_warned_about("EXS_CONFIG", "/nonexistent/exs.ini");
+	refuses("EXS_CONFIG", "/nonexistent/exs.ini");
 }
 
 static void a_log_file_that_cannot_be_opened_is_said(void)
@@ -301,11 +358,12 @@ static void the_environment_goes_before_the_file(void)
 }
 
 static const struct t_row rows[] = {
-	T_ROW(garbage_in_any_variable_is_named_and_ignored),
-	T_ROW(absurd_numbers_are_named_and_ignored),
-	T_ROW(very_long_values_are_named_and_ignored),
+	T_ROW(garbage_about_speed_or_the_log_is_named_and_ignored),
+	T_ROW(garbage_about_what_is_allowed_refuses),
+	T_ROW(absurd_numbers_are_named),
+	T_ROW(very_long_values_are_named),
 	T_ROW(an_unknown_variable_is_named),
-	T_ROW(a_missing_configuration_file_is_named),
+	T_ROW(a_missing_configuration_file_refuses),
 	T_ROW(a_log_file_that_cannot_be_opened_is_said),
 	T_ROW(a_log_file_is_no_link_and_no_fifo_without_a_reader),
 	T_ROW(good_values_are_silent),

@@ -57,6 +57,44 @@ def with_capabilities(path):
     return None
 
 
+def refused(tmp):
+    with open(tmp + '/ini', 'w', encoding='ascii') as f:
+        f.write('provder = tcp\n')
+    return [('EXS_PROVIDER', 'tpc'), ('EXS_REQUIRE', 'smh'),
+            ('EXS_UPGRADE', 'nevre'), ('EXS_TRUST', 'kye'),
+            ('EXS_MEMORY_LIMIT_MB', '1G'), ('EXS_KEY_FILE', 'x' * 300),
+            ('EXS_OFI_PROVIDER', 'x' * 300), ('EXS_CONFIG', tmp + '/none'),
+            ('EXS_CONFIG', tmp + '/ini')]
+
+
+TALK = '''
+import socket
+l = socket.create_server(('127.0.0.1', 0))
+a = socket.create_connection(l.getsockname())
+b, _ = l.accept()
+for _ in range(1000):
+    a.sendall(b'x' * 100), b.recv(100, socket.MSG_WAITALL)
+print(sum('libexs' in x for x in open('/proc/self/net/unix')
+          if ':%d' % l.getsockname()[1] in x or x.endswith(
+              '/%d\\n' % l.getsockname()[1])))
+'''
+
+
+def expect_native(what, shim, env):
+    """No name of the library for its port, no report, one line."""
+    global bad
+    run = subprocess.run(
+        [sys.executable, '-c', TALK], text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, timeout=60, check=False,
+        env={**os.environ, **env, 'LD_PRELOAD': shim})
+    if (run.returncode, run.stdout) != (0, '0\n') or what not in run.stderr \
+            or 'nothing leaves TCP' not in run.stderr \
+            or run.stderr.count('\n') != 1:
+        print('%s, preloaded: %d %r %r' % (what, run.returncode, run.stdout,
+                                           run.stderr))
+        bad = 1
+
+
 def main():
     say = 'echo $EXS_UPGRADE $EXS_SPIN_US $EXS_PROVIDER $EXS_REQUIRE $EXS_REPORT'
     with tempfile.TemporaryDirectory() as tmp:
@@ -103,8 +141,8 @@ def main():
         expect('profile', ['--profile=x', 'true'], 2, err='no profile')
         expect('profile', ['-p', 'latency', 'sh', '-c', say], 0,
                'connect 200\n')
-        expect('profile', ['-p', 'safe', 'sh', '-c', say], 0, '7 0\n',
-               env={'EXS_UPGRADE': '7'}, err='EXS_UPGRADE')
+        expect('profile', ['-p', 'safe', 'sh', '-c', say], 0, 'bytes:7 0\n',
+               env={'EXS_UPGRADE': 'bytes:7'})
         expect('others', ['-P', 'shm', '-r', 'shm', '-R', 'sh', '-c', say], 0,
                'shm shm -\n')
         expect('report', ['--report=' + tmp + '/r', 'sh', '-c', say], 0,
@@ -122,9 +160,19 @@ def main():
             expect('space', ['echo'], 1, err='cannot be loaded',
                    exs=place + '/tools/exs')
         expect('no fabric', ['-r', 'smh', 'echo'], 2,
-               err='--require cannot be "smh"')
-        expect('no fabrics', ['-P', 'smh', 'echo'], 2,
-               err='--provider cannot be "smh"')
+               err='EXS_REQUIRE: cannot use "smh"; it accepts')
+        expect('no fabrics', ['-P', 'shm,tpc', 'echo'], 2,
+               err='EXS_PROVIDER: cannot use "shm,tpc"; it accepts')
+        # Nothing is started with a setting that cannot be understood,
+        for variable, value in refused(tmp):
+            expect(variable, ['echo'], 2, env={variable: value}, err=variable)
+            # and where the shim is loaded otherwise it says so, and does nothing.
+            shim = subprocess.run(
+                [EXS, 'run', 'sh', '-c', 'echo $LD_PRELOAD'], text=True,
+                stdout=subprocess.PIPE, check=True).stdout.strip()
+            expect_native(variable, shim, {variable: value, 'EXS_REPORT': '-'})
+        expect('harmless', ['echo'], 0, '\n', err='EXS_SPIN_US',
+               env={'EXS_SPIN_US': 'fast'})
     return bad
 
 
