@@ -470,6 +470,24 @@ static int ring_sqpoll(void)
 	return ring_polls(IORING_SETUP_SQPOLL);
 }
 
+/* Its descriptor is registered, and closed. */
+static int ring_unlisted(void)
+{
+	int fd = moved();
+	struct io_uring ring;
+
+	ring_of(&ring, 0);
+	if (io_uring_register_ring_fd(&ring) != 1)
+		return SKIP;
+	io_uring_prep_poll_add(io_uring_get_sqe(&ring), fd, POLLIN);
+	io_uring_submit(&ring);
+	close(ring.ring_fd);
+	tell(SEND);
+	if (!(completed(&ring) & POLLIN))
+		errx(1, "another event");
+	return finish(fd);
+}
+
 static int ring_recv(void)
 {
 	int fd = moved();
@@ -491,8 +509,9 @@ static int ring_poll(void)
 {
 	return SKIP;
 }
-#define ring_sqpoll ring_poll
-#define ring_recv   ring_poll
+#define ring_sqpoll   ring_poll
+#define ring_recv     ring_poll
+#define ring_unlisted ring_poll
 #endif
 
 /* --- nobody waits ------------------------------------------------------- */
@@ -522,7 +541,8 @@ static const struct row {
 	{ "epoll_room", epoll_room },	{ "read_late", read_late },
 	{ "poll_late", poll_late },	{ "select_late", select_late },
 	{ "ring_poll", ring_poll },	{ "ring_sqpoll", ring_sqpoll },
-	{ "ring_recv", ring_recv },	{ "elsewhere", elsewhere },
+	{ "ring_recv", ring_recv },	{ "ring_unlisted", ring_unlisted },
+	{ "elsewhere", elsewhere },
 };
 
 int main(int argc, char **argv)
