@@ -24,9 +24,8 @@
 #include "core/service.h"
 #include "core/switch.h"
 
-#define MORE_NS	  5000000000u /* than the keeper waits for its peer */
-#define STEP_NS	  50000000u   /* until it looks whether the keeper lives */
-#define QUESTIONS 4	      /* answered at a time */
+#define STEP_NS	  50000000u /* until it looks whether the keeper lives */
+#define QUESTIONS 4	    /* answered at a time */
 
 struct question {
 	uint64_t secret;
@@ -193,13 +192,18 @@ bool exi_family_confirmed(struct exi_sock *sk)
 	return ret;
 }
 
-int exi_family_ask(struct exi_sock *sk)
+int exi_family_request(struct exi_sock *sk)
+{
+	/* Before the question: the keeper does not switch again. */
+	atomic_store(&sk->sh->hold_here, 1);
+	return put(sk->sh);
+}
+
+int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 {
 	struct exi_shared *sh = sk->sh;
-	uint64_t end = exi_switch_patience(sk) + MORE_NS;
 
-	/* Before the question: the keeper does not switch again. */
-	atomic_store(&sh->hold_here, 1);
+	atomic_store(&sh->hold_here, 1); /* as above */
 	for (;;) {
 		struct exi_word w = {
 			.addr = (const uint32_t *)&sh->kick[EXI_TX],
@@ -211,12 +215,17 @@ int exi_family_ask(struct exi_sock *sk)
 		if (exi_switch_left(sh))
 			return 0;
 		/* Again each time: the keeper may have died meanwhile. */
-		if (now > end || put(sh)) {
+		if (now >= deadline || put(sh)) {
 			lost(sh);
 			return -ECONNRESET;
 		}
 		exi_futex_wait(&w, 1, &until);
 	}
+}
+
+int exi_family_ask(struct exi_sock *sk)
+{
+	return exi_family_ask_until(sk, exi_switch_patience(sk, NULL));
 }
 
 /* --- all of them have the fabric ----------------------------------------- */

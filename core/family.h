@@ -40,9 +40,13 @@ static inline bool exi_family_elsewhere(struct exi_sock *sk)
 }
 
 /* Has the keeper take the connection back to TCP, and waits for it. 0;
- * -ECONNRESET when the keeper is no more, or does not answer in ten seconds:
- * what it had is lost. No lock held. */
+ * -ECONNRESET when the keeper is no more, or not done at the deadline, for its
+ * peer is silent or it is itself: what it had is lost. No lock held. */
+int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline_ns);
+/* The same, of a call that waits for this one alone. */
 int exi_family_ask(struct exi_sock *sk);
+/* The same, and does not wait. -ECONNRESET: there is no keeper. */
+int exi_family_request(struct exi_sock *sk);
 
 /* Somebody asks: for the service thread. */
 void exi_family_event(void);

@@ -2309,7 +2309,7 @@ static int before_urgent(struct exi_sock *sk, int fd)
 	if (bereft) /* what it left unread stays where it is */
 		return 0;
 	return exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
-			       exi_switch_patience(sk));
+			       exi_switch_patience(sk, NULL));
 }
 
 /* What most calls find: a stream on a fabric, and nobody who is to be asked or

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/cancel.h"
+#include "core/family.h"
 #include "core/flow.h"
 #include "core/latent.h"
 #include "core/link.h"
@@ -684,21 +685,26 @@ static bool at_rest_locked(const struct exi_sock *sk)
 	return ret;
 }
 
-static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last)
+/* Others go on with it, and have no fabric: it goes to TCP first. */
+static bool is_handed_over(struct exi_sock *sk, bool last)
+{
+	return !last && exi_sock_met(sk) && atomic_load(&sk->sh->keeper);
+}
+
+static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
+			 struct exi_patience *p)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	/* This process alone can send it, whoever else has the connection. */
 	if (close_fd && (sk->framed || sk->loans[EXI_TX]) && !resets(fd))
-		exi_flow_flush(sk, exi_now_ns() + PATIENCE_NS);
+		exi_flow_flush(sk, exi_switch_patience(sk, p));
 	exi_flow_stop(sk);
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
-	/* Others go on with it, and have no fabric. */
-	if (!last && close_fd && exi_sock_met(sk) &&
-	    atomic_load(&sk->sh->keeper))
+	if (close_fd && is_handed_over(sk, last))
 		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
-				exi_switch_patience(sk));
+				exi_switch_patience(sk, p));
 	/* A SWITCH that is under way tells of bytes that are unread. */
 	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);
@@ -731,14 +737,14 @@ static int end_number(int fd, const struct heir *heir)
 /* Lets go of everything, in the order the peer should see it. What
  * end_number() gave. */
 static int leave(struct exi_sock *sk, bool close_fd, bool last,
-		 const struct heir *heir)
+		 const struct heir *heir, struct exi_patience *p)
 {
 	int fd = atomic_load(&sk->fd), ret = 0;
 
 	lock_all(sk);
 	if (!at_rest_locked(sk)) {
 		unlock_all(sk);
-		come_to_rest(sk, fd, close_fd, last);
+		come_to_rest(sk, fd, close_fd, last, p);
 		lock_all(sk);
 	}
 	if (sk->lingers)
@@ -799,25 +805,39 @@ static int begin_close(int fd, const struct heir *heir, struct exi_sock **ret)
 	return ended;
 }
 
-static int close_with(int fd, const struct heir *heir)
+static int close_with(int fd, const struct heir *heir, struct exi_patience *p)
 {
 	struct exi_sock *sk;
 	int ret = begin_close(fd, heir, &sk), left = 0;
 
 	if (sk)
-		left = leave(sk, true, is_last(sk), heir);
+		left = leave(sk, true, is_last(sk), heir, p);
 	/* The other closed the library's name, or nothing. */
 	return ret ? ret : left;
 }
 
 int exi_close(int fd)
 {
-	return close_with(fd, NULL);
+	return close_with(fd, NULL, NULL);
+}
+
+int exi_close_of(int fd, struct exi_patience *p)
+{
+	return close_with(fd, NULL, p);
+}
+
+void exi_close_tell(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (sk && !exi_name_others(sk, fd) && is_handed_over(sk, is_last(sk)))
+		exi_switch_leave(sk, EXS_X_REASON_SHARED);
 }
 
 int exi_close_over(int fd, int from, int flags)
 {
-	return close_with(fd, &(struct heir){ .fd = from, .flags = flags });
+	return close_with(fd, &(struct heir){ .fd = from, .flags = flags },
+			  NULL);
 }
 
 /* What leave() may wait for: what the library still has to send, a connection that
@@ -851,7 +871,7 @@ static void *close_slowly(void *arg)
 
 	free(arg);
 	prctl(PR_SET_NAME, "libexs close");
-	c.op->err = -leave(c.sk, true, c.last, NULL);
+	c.op->err = -leave(c.sk, true, c.last, NULL, NULL);
 	exi_op_complete(c.op);
 	return NULL;
 }
@@ -884,7 +904,7 @@ int exi_close_submit(struct exi_op *op)
 	/* Where there can be no thread the caller waits. */
 	if (sk && may_wait(sk, last) && start_close(sk, op, last) == 0)
 		return 0;
-	op->err = -(sk ? leave(sk, true, last, NULL) : ret);
+	op->err = -(sk ? leave(sk, true, last, NULL, NULL) : ret);
 	exi_op_complete(op);
 	return 0;
 }
@@ -899,7 +919,7 @@ void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 	}
 	sk->closing = true;
 	exi_unlock(&sk->link_lock);
-	leave(sk, false, is_last(sk), NULL);
+	leave(sk, false, is_last(sk), NULL, NULL);
 }
 
 /* --- plain calls around ------------------------------------------------- */
@@ -950,18 +970,40 @@ int exi_downgrade(int fd)
 	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
 		return -EBUSY;
 	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED,
-			       exi_switch_patience(sk));
+			       exi_switch_patience(sk, NULL));
 }
 
-int exi_go_plain(int fd, int reason)
+static struct exi_sock *connection(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && sk->role != EXI_ROLE_NONE && sk->role != EXI_ROLE_LISTEN
+		       ? sk
+		       : NULL;
+}
+
+int exi_go_plain(int fd, int reason, struct exi_patience *p)
+{
+	struct exi_sock *sk = connection(fd);
 	int ret;
 
-	if (!sk || sk->role == EXI_ROLE_NONE || sk->role == EXI_ROLE_LISTEN)
+	if (!sk)
 		return 0;
-	ret = exi_switch_down(sk, fd, reason, exi_switch_patience(sk));
-	return ret == -EBADF ? 0 : ret;
+	ret = exi_switch_down(sk, fd, reason, exi_switch_patience(sk, p));
+	return ret == -EBADF || (ret == -ETIMEDOUT && exi_link_part(sk)) ? 0
+									 : ret;
+}
+
+void exi_tell_plain(int fd, int reason)
+{
+	struct exi_sock *sk = connection(fd);
+
+	if (!sk)
+		return;
+	if (exi_family_elsewhere(sk))
+		exi_family_request(sk);
+	else
+		exi_switch_leave(sk, reason);
 }
 
 static int option_reason(int level, int name)
@@ -1007,12 +1049,13 @@ int exi_before_option(int fd, int level, int name)
 	int reason = option_reason(level, name);
 
 	exi_before_reading(fd, level, name);
-	return reason ? exi_go_plain(fd, reason) : 0;
+	return reason ? exi_go_plain(fd, reason, NULL) : 0;
 }
 
 int exi_before_flags(int fd, int flags)
 {
-	return flags & O_ASYNC ? exi_go_plain(fd, EXS_X_REASON_O_ASYNC) : 0;
+	return flags & O_ASYNC ? exi_go_plain(fd, EXS_X_REASON_O_ASYNC, NULL)
+			       : 0;
 }
 
 int exi_basic_reason(int fd, int reason)

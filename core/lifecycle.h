@@ -31,6 +31,11 @@ EXI_SHIM int exi_shutdown(int fd, int how);
 /* An end that was to follow queued sends was said. */
 void exi_lifecycle_ended(struct exi_sock *sk);
 EXI_SHIM int exi_close(int fd);
+/* The same of a call that closes more: after exi_close_tell() for each, what they
+ * wait for peers is p, together. */
+struct exi_patience;
+EXI_SHIM void exi_close_tell(int fd);
+EXI_SHIM int exi_close_of(int fd, struct exi_patience *p);
 /* The same where dup3(2) closes it: from then on, with no moment between, the
  * number names what from names. The number, or -errno: it is closed then. */
 EXI_SHIM int exi_close_over(int fd, int from, int flags);
@@ -42,8 +47,11 @@ int exi_adopt(int fd);
 EXI_SHIM int exi_downgrade(int fd);
 
 /* A connection goes to TCP and stays there, for the reason. 0 also when fd is
- * none of the library's. */
-EXI_SHIM int exi_go_plain(int fd, int reason);
+ * none of the library's. p: see exi_switch_patience(). */
+EXI_SHIM int exi_go_plain(int fd, int reason, struct exi_patience *p);
+/* It will: its peer is told, and nobody waits. First of all that go in one call,
+ * so that they answer while one is waited for. */
+EXI_SHIM void exi_tell_plain(int fd, int reason);
 
 /* An option or flag that keeps a connection on TCP is about to be set: moves
  * it there first. */

@@ -332,6 +332,41 @@ void exi_link_over(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
+bool exi_link_part(struct exi_sock *sk)
+{
+	bool ends;
+
+	exi_lock(&sk->link_lock);
+	ends = sk->link && sk->link->state == EXI_LINK_UP &&
+	       exi_switch_on_tcp(sk->sh, false);
+	if (ends)
+		shutdown(sk->link->fd, SHUT_RDWR);
+	exi_unlock(&sk->link_lock);
+	if (!ends)
+		return false;
+	exi_link_event(sk, 0);
+	return exi_switch_left(sk->sh);
+}
+
+int exi_link_leave(struct exi_sock *sk, int reason)
+{
+	struct exi_link *l;
+	int ret = -ENOTCONN;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->state == EXI_LINK_UP && !l->deadline) {
+		l->parts = true;
+		l->deadline = exi_switch_patience(sk, NULL);
+		exi_service_timed(l);
+		/* What cannot be said is not answered. */
+		exi_switch_leave(sk, reason);
+		ret = 0;
+	}
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
 static void lock_halves(struct exi_sock *sk)
 {
 	exi_lock(&sk->sh->half[EXI_RX].lock);
@@ -1055,6 +1090,8 @@ static void up_locked(struct exi_sock *sk)
 	atomic_store(&sk->hearer, 0);
 	exi_family_keep(sk);
 	exi_family_expect();
+	if (exi_closes_seen)
+		exi_fds_hold_some();
 	exi_ready_lowat(sk);
 	exi_service_untimed(l);
 	if (exi_ready_met)
@@ -1450,7 +1487,8 @@ static int on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 		rx->link_read = 1;
 		exi_unlock(&rx->lock);
 		be_patient(sk->link);
-		if (!exi_sock_remote(sk) && sk->link->deadline)
+		if (!exi_sock_remote(sk) && sk->link->deadline &&
+		    !sk->link->parts)
 			lives_locked(sk);
 		return 0;
 	}
@@ -1688,6 +1726,21 @@ static void leave_rest_locked(struct exi_sock *sk)
 	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
 }
 
+/* It was to end when both directions are on TCP, and they are. What is still on its
+ * way there needs no link. */
+static bool parts_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	if (!l || !l->parts || atomic_load(&sk->sh->down_wait) ||
+	    !exi_switch_on_tcp(sk->sh, true))
+		return false;
+	shutdown(l->fd, SHUT_RDWR); /* another process may have it, too */
+	hung_up_locked(sk);
+	exi_fds_hold_some();
+	return true;
+}
+
 void exi_link_event(struct exi_sock *sk, uint32_t events)
 {
 	bool was_up, gone, look, news;
@@ -1703,7 +1756,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		;
 	if (r.event && r.budget <= 0)
 		leave_rest_locked(sk);
-	gone = r.gone;
+	gone = r.gone || parts_locked(sk);
 	news = r.news;
 	was_up = r.was_up || (sk->link && sk->link->state == EXI_LINK_UP);
 	look = sk->link && sk->link->look;
@@ -2123,6 +2176,20 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
+static void end_silent(struct exi_sock *sk)
+{
+	struct exi_link *l;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l)
+		exi_service_untimed(l);
+	exi_unlock(&sk->link_lock);
+	if (l && !exi_link_part(sk))
+		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+			       "the peer does not let go of the fabric");
+}
+
 void exi_link_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
@@ -2133,8 +2200,15 @@ void exi_link_expired(struct exi_sock *sk)
 		int reason = EXS_X_REASON_TIMEOUT;
 
 		if (l->state == EXI_LINK_UP) {
-			ask_again_locked(sk);
+			bool parts = l->parts;
+
+			if (parts)
+				l->deadline = 0;
+			else
+				ask_again_locked(sk);
 			exi_unlock(&sk->link_lock);
+			if (parts)
+				end_silent(sk);
 			return;
 		}
 		if (l->state == EXI_LINK_LOOK) {

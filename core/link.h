@@ -82,7 +82,8 @@ struct exi_link {
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;
-	bool look;	 /* FINSEEN came */
+	bool parts; /* ends as soon as it is not needed, see exi_link_leave() */
+	bool look;  /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
 	bool clean;	 /* and none lies there that came before */
@@ -120,6 +121,16 @@ EXI_SHIM void exi_link_over(struct exi_sock *sk);
 /* The reason of a connection that ends now; link_lock held. Who is undecided as long
  * as the peer may come, or as it may look for the peer again, is so no more. */
 EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
+
+/* Where both directions are on TCP the link ends though the peer says nothing: what
+ * it said before is read first, and it can say nothing more. False: it moved a
+ * direction, or one had not come back. No lock held. */
+bool exi_link_part(struct exi_sock *sk);
+
+/* The connection goes to TCP for good, and nobody waits: the link ends when it is
+ * there. Where it is not after a second (15 between hosts) the peer is silent, and
+ * the connection is reset. -ENOTCONN: it has none, or ends as it is. No lock held. */
+EXI_SHIM int exi_link_leave(struct exi_sock *sk, int reason);
 
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);

@@ -138,10 +138,9 @@ static size_t in_ring(struct exi_sock *sk)
 /* As the program would have read it: what can be unread, and no more, for whoever
  * hung up may still write to TCP and to the ring. The end of the ring was set when it
  * did (exi_flow_deafen_locked()). */
-static int take_unread(struct exi_sock *sk, struct left *l)
+static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 {
 	size_t most = ON_TCP_MAX + in_ring(sk);
-	uint64_t until = exi_switch_patience(sk);
 	size_t size = 0;
 	ssize_t n;
 	char *more;
@@ -229,7 +228,7 @@ static int replace(int with, int fd)
 								      : 0;
 }
 
-int exi_orphan_make(struct exi_sock *sk, int fd, bool keep)
+int exi_orphan_make(struct exi_sock *sk, int fd, bool keep, uint64_t deadline)
 {
 	int pair[2], fl, n, ret, room = 2 << 20;
 	struct left l = { 0 };
@@ -239,7 +238,7 @@ int exi_orphan_make(struct exi_sock *sk, int fd, bool keep)
 	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
 		       sizeof(room)) < 0)
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
-	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l);
+	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l, deadline);
 	if (!ret)
 		ret = put_into(pair, &l);
 	free(l.bytes);

@@ -914,7 +914,8 @@ static void deliver_one(struct exi_sock *sk, void *arg)
 	exi_unlock(&tx->lock);
 }
 
-/* Others go on with it, and what carries it goes with this process. */
+/* Others go on with it, and what carries it goes with this process. First all
+ * are told, then arg is until when they are waited for. */
 static void hand_over(struct exi_sock *sk, void *arg)
 {
 	struct exi_shared *sh = sk->sh;
@@ -929,8 +930,10 @@ static void hand_over(struct exi_sock *sk, void *arg)
 			return;
 		exi_unlock(&sh->half[d].lock);
 	}
-	exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
-			exi_now_ns() + HAND_OVER_NS);
+	if (arg)
+		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, *(uint64_t *)arg);
+	else
+		exi_switch_leave(sk, EXS_X_REASON_SHARED);
 }
 
 void exi_sock_exit(void)
@@ -940,6 +943,8 @@ void exi_sock_exit(void)
 	if (!exi_remote_used())
 		return;
 	exi_sock_each(hand_over, NULL);
+	until = exi_now_ns() + HAND_OVER_NS;
+	exi_sock_each(hand_over, &until);
 	until = exi_now_ns() + TAKE_OVER_NS;
 	/* Before the ends: who found one finds this. */
 	atomic_store(&exits, exi_tid());

@@ -98,6 +98,7 @@ struct exi_half {
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
 	uint32_t end_wanted; /* TX: the end follows the queued operations: */
 	uint32_t urgent;     /* urgent data was seen */
+	uint32_t told;	     /* TX: DOWN was said, and no UP since */
 	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
 	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */

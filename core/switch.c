@@ -50,7 +50,7 @@ enum {
 #define TRIES 1000
 
 /* See exi_switch_patience(). */
-#define LOCAL_NS  5000000000u
+#define LOCAL_NS  1000000000u
 #define REMOTE_NS 15000000000u
 
 static int tcp_info(int fd, struct tcp_info *ret)
@@ -561,14 +561,19 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 
 /* --- leaving and coming back -------------------------------------------- */
 
-bool exi_switch_left(struct exi_shared *sh)
+bool exi_switch_on_tcp(struct exi_shared *sh, bool drains)
 {
 	struct exi_half *rx = &sh->half[EXI_RX];
+	uint32_t tx = sh->half[EXI_TX].mode;
 
-	return atomic_load(&sh->down_wait) == 0 &&
-	       sh->half[EXI_TX].mode == EXI_MODE_TCP &&
+	return (tx == EXI_MODE_TCP || (drains && tx == EXI_MODE_DRAIN)) &&
 	       (rx->mode == EXI_MODE_TCP || rx->mode == EXI_MODE_BACK) &&
 	       !atomic_load(&rx->untaken);
+}
+
+bool exi_switch_left(struct exi_shared *sh)
+{
+	return atomic_load(&sh->down_wait) == 0 && exi_switch_on_tcp(sh, false);
 }
 
 /* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
@@ -629,9 +634,9 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 	}
 }
 
-static int orphan(struct exi_sock *sk, int fd)
+static int orphan(struct exi_sock *sk, int fd, uint64_t deadline)
 {
-	int ret = exi_orphan_make(sk, fd, false);
+	int ret = exi_orphan_make(sk, fd, false, deadline);
 
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
@@ -656,7 +661,7 @@ static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 }
 
 /* The peer left before the handshake was over. */
-static int left_alone(struct exi_sock *sk, int fd)
+static int left_alone(struct exi_sock *sk, int fd, uint64_t deadline)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	bool orphaned;
@@ -668,7 +673,9 @@ static int left_alone(struct exi_sock *sk, int fd)
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
 	if (orphaned) /* to other processes that have it it stays as it is */
-		return exi_holders_alone(&sk->sh->holders) ? orphan(sk, fd) : 0;
+		return exi_holders_alone(&sk->sh->holders)
+			       ? orphan(sk, fd, deadline)
+			       : 0;
 	/* What the peer did not read it never will. */
 	exi_lock(&sk->sh->half[EXI_TX].lock);
 	if (!exi_flow_bereft_locked(sk) &&
@@ -689,7 +696,7 @@ void exi_switch_part(struct exi_sock *sk, int fd)
 	unread = (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
 		 sk->fab && atomic_load(&sk->sh->gone);
 	exi_unlock(&rx->lock);
-	ret = unread ? exi_orphan_make(sk, fd, true) : 0;
+	ret = unread ? exi_orphan_make(sk, fd, true, 0) : 0;
 	if (ret)
 		exi_error("descriptor %d: its unread bytes cannot be copied "
 			  "(%s); who gets it does not see them",
@@ -705,10 +712,15 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 	exi_sock_reason(sk, reason);
 	if (!sk->fab || sk->fab->bell < 0)
 		return 0;
+	/* An answer to that one is an answer to this. */
+	if (sh->half[EXI_TX].told && atomic_load(&sh->down_wait))
+		return 0;
 	atomic_fetch_add(&sh->down_wait, 1);
 	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
 	if (ret)
 		atomic_fetch_sub(&sh->down_wait, 1);
+	else
+		sh->half[EXI_TX].told = 1;
 	return ret;
 }
 
@@ -724,9 +736,15 @@ int exi_switch_leave(struct exi_sock *sk, int reason)
 	return ret;
 }
 
-uint64_t exi_switch_patience(const struct exi_sock *sk)
+uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p)
 {
-	return exi_now_ns() + (exi_sock_remote(sk) ? REMOTE_NS : LOCAL_NS);
+	uint64_t since = p ? p->since : 0;
+
+	if (!since)
+		since = exi_now_ns();
+	if (p)
+		p->since = since;
+	return since + (exi_sock_remote(sk) ? REMOTE_NS : LOCAL_NS);
 }
 
 int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
@@ -734,14 +752,14 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 	int ret;
 
 	if (exi_family_elsewhere(sk))
-		return exi_family_ask(sk);
+		return exi_family_ask_until(sk, deadline);
 	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
 	ret = await_tcp(sk, deadline);
 	/* Met since we looked, and seen to be so only now that it is held. */
 	if (ret == -ENOTCONN && exi_family_elsewhere(sk))
-		return exi_family_ask(sk);
-	return ret == -ENOTCONN ? left_alone(sk, fd) : ret;
+		return exi_family_ask_until(sk, deadline);
+	return ret == -ENOTCONN ? left_alone(sk, fd, deadline) : ret;
 }
 
 static int await_down(struct exi_sock *sk)
@@ -750,7 +768,7 @@ static int await_down(struct exi_sock *sk)
 
 	if (atomic_load(&sk->sh->down_wait) == 0)
 		return 0;
-	ret = await_tcp(sk, exi_switch_patience(sk));
+	ret = await_tcp(sk, exi_switch_patience(sk, NULL));
 	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
 }
 
@@ -768,6 +786,7 @@ int exi_switch_allow(struct exi_sock *sk, int fd)
 	if (atomic_load(&sh->hold_here) && !sh->half[EXI_TX].urgent &&
 	    !sh->half[EXI_RX].urgent) {
 		atomic_store(&sh->hold_here, 0);
+		sh->half[EXI_TX].told = 0;
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 		if (sk->fab && sk->fab->bell >= 0)
 			ret = exi_link_send(sk, EXI_PAIR_UP, 0, 0, 0);

@@ -52,16 +52,26 @@ int exi_switch_leave(struct exi_sock *sk, int reason);
 /* The same with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 
-/* This end is done: it sends on TCP, and what it has not read comes there. */
+/* This end sends on TCP, or with drains will, and what it has not read comes there:
+ * as long as the peer does not switch. */
+bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
+/* The same, and the peer does not switch: this end is done. */
 bool exi_switch_left(struct exi_shared *sh);
 
-/* Until when an answer of the peer's library is waited for that calls of the
- * program depend on: 5 seconds; 15 where its messages come from another host and
- * may be lost more than once on their way. */
-uint64_t exi_switch_patience(const struct exi_sock *sk);
+/* How long one call of the program waits for the libraries of peers, from its
+ * first wait on and however many peers there are. Zero: it has not waited yet. */
+struct exi_patience {
+	uint64_t since;
+};
 
-/* Both directions to TCP, waiting until this end is done. -ETIMEDOUT, -EBADF;
- * -ECANCELED when another thread has allowed the fabric again meanwhile. */
+/* Until when the call waits for an answer of this peer's library: a second; 15
+ * where its messages come from another host and may be lost more than once on
+ * their way. Null: the call waits for this peer alone. */
+uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p);
+
+/* Both directions to TCP, waiting until this end is done; DOWN is not said again
+ * where exi_switch_leave() has said it. -ETIMEDOUT, -EBADF; -ECANCELED when
+ * another thread has allowed the fabric again meanwhile. */
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 		    uint64_t deadline_ns);
 

@@ -430,8 +430,9 @@ bool exi_unseen_no_room(struct exi_sock *sk, int fd)
 		     s.s[0].reason ? 0
 				   : exi_now_ns() + TICK_NS +
 					     (exi_now_ns() - now) * SEND_PART);
-	return s.s[0].reason && exi_switch_down(sk, fd, s.s[0].reason,
-						exi_switch_patience(sk)) == 0;
+	return s.s[0].reason &&
+	       exi_switch_down(sk, fd, s.s[0].reason,
+			       exi_switch_patience(sk, NULL)) == 0;
 }
 
 /* --- the process -------------------------------------------------------- */

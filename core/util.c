@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/rseq.h>
@@ -202,6 +203,85 @@ int exi_fd_spare(int fd)
 		atomic_store_explicit(&fds_ran_out, false,
 				      memory_order_relaxed);
 	return ret;
+}
+
+#define HELD_MAX 8
+
+/* What stands for the others; fd + 1. */
+static _Atomic int blank;
+static _Atomic int held[HELD_MAX];
+
+/* An eighth of what the library may have, at most. */
+static unsigned int held_most(void)
+{
+	unsigned int most = soft_limit() / 32;
+
+	return most < HELD_MAX ? most : HELD_MAX;
+}
+
+static int find_blank(void)
+{
+	int fd, none = 0;
+
+	if (!atomic_load(&blank)) {
+		exi_fds_begin();
+		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC));
+		exi_fds_end();
+		if (fd >= 0 &&
+		    !atomic_compare_exchange_strong(&blank, &none, fd + 1))
+			exi_fd_close(fd);
+	}
+	return atomic_load(&blank) - 1;
+}
+
+static bool hold(int fd)
+{
+	unsigned int i, most = held_most();
+
+	for (i = 0; fd >= 0 && i < most; i++) {
+		int none = 0;
+
+		if (atomic_compare_exchange_strong(&held[i], &none, fd + 1))
+			return true;
+	}
+	return false;
+}
+
+static unsigned int held_now(void)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < HELD_MAX; i++)
+		n += atomic_load_explicit(&held[i], memory_order_relaxed) != 0;
+	return n;
+}
+
+void exi_fds_hold_some(void)
+{
+	int from, fd;
+
+	while (held_now() < held_most() && (from = find_blank()) >= 0) {
+		exi_fds_begin();
+		fd = exi_fd_keep(fcntl(from, F_DUPFD_CLOEXEC, 0));
+		exi_fds_end();
+		if (fd < 0)
+			return;
+		if (!hold(fd))
+			exi_fd_close(fd);
+	}
+}
+
+unsigned int exi_fds_let_go(void)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < HELD_MAX; i++) {
+		int fd = atomic_exchange(&held[i], 0) - 1;
+
+		n += fd >= 0;
+		exi_fd_close(fd);
+	}
+	return n;
 }
 
 bool exi_fds_freeze(void)

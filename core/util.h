@@ -142,6 +142,13 @@ EXI_SHIM bool exi_fd_scarce(int fd);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
 EXI_SHIM void exi_fd_close(int fd);
 
+/* A few numbers are held for the moment in which the application finds none left:
+ * what connections have that go to TCP for it comes back later, when their peers
+ * have answered. Holds as many as it may. */
+void exi_fds_hold_some(void);
+/* Closes all: how many they were. */
+EXI_SHIM unsigned int exi_fds_let_go(void);
+
 /* Descriptors that the library makes have a low number for a moment, until they
  * are moved up or closed. A thread that makes some says so; it may do that
  * twice. */

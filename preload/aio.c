@@ -4,6 +4,7 @@
 #include <aio.h>
 #include <sys/exs_ext.h>
 
+#include "core/switch.h"
 #include "preload/shim.h"
 
 HOOK int aio_read(struct aiocb *cb)
@@ -21,9 +22,15 @@ HOOK int aio_write(struct aiocb *cb)
 HOOK int lio_listio(int mode, struct aiocb *const *list, int n,
 		    struct sigevent *event)
 {
+	struct exi_patience p = { 0 };
+
 	for (int i = 0; i < n; i++)
 		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)
-			shim_plain(list[i]->aio_fildes, EXS_X_REASON_STDIO);
+			shim_tell(list[i]->aio_fildes, EXS_X_REASON_STDIO);
+	for (int i = 0; i < n; i++)
+		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)
+			shim_plain_of(list[i]->aio_fildes, EXS_X_REASON_STDIO,
+				      &p);
 	return native.lio_listio(mode, list, n, event);
 }
 

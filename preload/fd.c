@@ -12,6 +12,7 @@
 #include "core/latent.h"
 #include "core/lifecycle.h"
 #include "core/names.h"
+#include "core/switch.h"
 #include "preload/shim.h"
 
 /* A number of a connection is about to be closed. */
@@ -36,7 +37,7 @@ static bool was_latent(int fd)
 
 /* What the library knew of a number that closes by a side effect, which follows.
  */
-static void let_go(int fd)
+static void let_go(int fd, struct exi_patience *p)
 {
 	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk;
@@ -49,7 +50,7 @@ static void let_go(int fd)
 		return;
 	}
 	last_name(sk, fd);
-	exi_close(fd);
+	exi_close_of(fd, p);
 }
 
 static __attribute__((noinline)) int close_heeded(int fd)
@@ -98,6 +99,7 @@ static int close_gaps(unsigned int first, unsigned int last, unsigned int end,
 HOOK int close_range(unsigned int first, unsigned int last, int flags)
 {
 	unsigned int fd, end = atomic_load(&exi_table.high);
+	struct exi_patience p = { 0 };
 	bool frozen;
 	int ret;
 
@@ -115,9 +117,12 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	if (flags & CLOSE_RANGE_CLOEXEC)
 		return close_gaps(first, last, end, flags);
 	for (fd = first; fd <= last && fd < end; fd++)
+		if (exi_sock_peek((int)fd))
+			exi_close_tell((int)fd);
+	for (fd = first; fd <= last && fd < end; fd++)
 		if (!exi_fd_ours((int)fd) &&
 		    (exi_latent((int)fd) || exi_sock_find((int)fd)))
-			let_go((int)fd);
+			let_go((int)fd, &p);
 	/* What the library makes meanwhile would be in a gap. */
 	frozen = exi_fds_freeze();
 	ret = close_gaps(first, last, end, flags);

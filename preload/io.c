@@ -25,6 +25,7 @@
 #include "core/parts.h"
 #include "core/pieces.h"
 #include "core/ready.h"
+#include "core/switch.h"
 #include "preload/shim.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
@@ -625,8 +626,7 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	return shim_result(get_message(fd, m, flags));
 }
 
-/* Connections that are sent to another process leave the library first. */
-static void before_passing(const struct msghdr *m)
+static void each_passed(const struct msghdr *m, struct exi_patience *p)
 {
 	struct msghdr *w = (struct msghdr *)(uintptr_t)m;
 	struct cmsghdr *c;
@@ -639,9 +639,26 @@ static void before_passing(const struct msghdr *m)
 			continue;
 		for (size_t i = 0; i < n; i++) {
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			shim_plain(fd, EXS_X_REASON_PASSED);
+			if (p)
+				shim_plain_of(fd, EXS_X_REASON_PASSED, p);
+			else
+				shim_tell(fd, EXS_X_REASON_PASSED);
 		}
 	}
+}
+
+/* Connections that are sent to another process leave the library first. */
+static void before_passing(const struct mmsghdr *m, unsigned int n)
+{
+	struct exi_patience p = { 0 };
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (m[i].msg_hdr.msg_control)
+			each_passed(&m[i].msg_hdr, NULL);
+	for (i = 0; i < n; i++)
+		if (m[i].msg_hdr.msg_control)
+			each_passed(&m[i].msg_hdr, &p);
 }
 
 static ssize_t put_message(int fd, const struct msghdr *m, int flags)
@@ -671,7 +688,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 			return shim_result(put_message(fd, m, flags));
 	}
 	if (m && m->msg_control && m->msg_controllen)
-		before_passing(m);
+		before_passing(&(struct mmsghdr){ .msg_hdr = *m }, 1);
 	return native.sendmsg(fd, m, flags);
 }
 
@@ -746,9 +763,7 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	bool whole = true;
 
 	if (exi_unlikely(!shim_sock(fd))) {
-		for (i = 0; i < n; i++)
-			if (m[i].msg_hdr.msg_control)
-				before_passing(&m[i].msg_hdr);
+		before_passing(m, n);
 		return native.sendmmsg(fd, m, n, flags);
 	}
 	for (i = 0; i < n && whole;) {
@@ -909,8 +924,12 @@ HOOK ssize_t sendfile64(int to, int from, off_t *offset, size_t n)
 HOOK ssize_t splice(int from, off64_t *off_from, int to, off64_t *off_to,
 		    size_t n, unsigned int flags)
 {
-	shim_plain(from, EXS_X_REASON_SPLICE);
-	shim_plain(to, EXS_X_REASON_SPLICE);
+	struct exi_patience p = { 0 };
+
+	shim_tell(from, EXS_X_REASON_SPLICE);
+	shim_tell(to, EXS_X_REASON_SPLICE);
+	shim_plain_of(from, EXS_X_REASON_SPLICE, &p);
+	shim_plain_of(to, EXS_X_REASON_SPLICE, &p);
 	return native.splice(from, off_from, to, off_to, n, flags);
 }
 

@@ -15,24 +15,24 @@
 #include "core/names.h"
 #include "preload/shim.h"
 
-static void leave_one(struct exi_sock *sk, void *arg)
+/* The name by which the next program has it. */
+static int kept_name(struct exi_sock *sk, void *arg)
 {
 	int fd = exi_name_next(sk, 0), fl;
 
 	for (; fd >= 0 && shim_sock(fd); fd = exi_name_next(sk, fd + 1)) {
 		fl = native.fcntl64(fd, F_GETFD);
-		if (fl >= 0 && !(fl & FD_CLOEXEC)) {
-			shim_plain(fd, EXS_X_REASON_EXEC);
-			return;
-		}
+		if (fl >= 0 && !(fl & FD_CLOEXEC))
+			return fd;
 	}
+	return -1;
 }
 
 static void before_exec(void)
 {
 	if (!shim_ready())
 		return;
-	exi_sock_each(leave_one, NULL);
+	shim_plain_each(EXS_X_REASON_EXEC, kept_name, NULL);
 	exi_link_before_exec();
 	shim_report();
 }

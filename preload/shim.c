@@ -90,7 +90,7 @@ bool shim_settled(struct exi_sock *sk, int fd)
 	return true;
 }
 
-void shim_plain(int fd, int reason)
+void shim_plain_of(int fd, int reason, struct exi_patience *p)
 {
 	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = shim_sock(fd);
@@ -100,7 +100,7 @@ void shim_plain(int fd, int reason)
 	exi_sock_inherit(sk);
 	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
-	if (exi_go_plain(fd, reason)) {
+	if (exi_go_plain(fd, reason, p)) {
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
 			       "the peer does not let go of the fabric");
 	} else {
@@ -114,19 +114,79 @@ void shim_plain(int fd, int reason)
 	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
 }
 
+void shim_plain(int fd, int reason)
+{
+	shim_plain_of(fd, reason, NULL);
+}
+
+struct leaving {
+	int reason;
+	int (*pick)(struct exi_sock *sk, void *arg);
+	void *arg;
+	struct exi_patience p;
+};
+
+void shim_tell(int fd, int reason)
+{
+	EXI_CANCEL_OFF(false);
+	struct exi_sock *sk = shim_sock(fd);
+
+	if (!sk)
+		return;
+	exi_sock_inherit(sk);
+	exi_loan_cancel(sk); /* what it holds could not be given back */
+	exi_tell_plain(fd, reason);
+}
+
+static void tell_one(struct exi_sock *sk, void *arg)
+{
+	const struct leaving *l = arg;
+	int fd = l->pick(sk, l->arg);
+
+	if (fd >= 0)
+		shim_tell(fd, l->reason);
+}
+
 static void leave_one(struct exi_sock *sk, void *arg)
 {
-	int fd = exi_name_next(sk, 0);
-	uint32_t generation = atomic_load(&sk->generation);
+	struct leaving *l = arg;
+	int fd = l->pick(sk, l->arg);
 
-	if (fd < 0)
+	if (fd >= 0)
+		shim_plain_of(fd, l->reason, &l->p);
+}
+
+void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
+		     void *arg)
+{
+	EXI_CANCEL_OFF(false);
+	struct leaving l = { .reason = reason, .pick = pick, .arg = arg };
+
+	exi_sock_each(tell_one, &l);
+	exi_sock_each(leave_one, &l);
+}
+
+static int any_name(struct exi_sock *sk, void *arg)
+{
+	return exi_name_next(sk, 0);
+}
+
+/* Listeners, and what is not connected yet. */
+static void forget_one(struct exi_sock *sk, void *arg)
+{
+	uint32_t generation = atomic_load(&sk->generation);
+	int fd = exi_name_next(sk, 0);
+
+	if (fd < 0 || exi_sock_peek(fd) != sk)
 		return;
-	shim_plain(fd, *(int *)arg);
-	if (exi_sock_peek(fd) != sk)
-		return;
-	/* Listeners, and what is not connected yet. */
 	shim_epoll_forget(sk, fd);
 	exi_sock_forget(sk, fd, generation);
+}
+
+static void leave_all(int reason)
+{
+	shim_plain_each(reason, any_name, NULL);
+	exi_sock_each(forget_one, NULL);
 }
 
 void shim_leave(int reason)
@@ -138,12 +198,12 @@ void shim_leave(int reason)
 	atomic_store(&shim_leaves, true);
 	atomic_store(&exi_latent_on, false);
 	exi_latent_wake_all();
-	exi_sock_each(leave_one, &reason);
+	leave_all(reason);
 	shim_report();
 	atomic_store(&shim_left, true);
 	/* What other threads began meanwhile. */
 	exi_latent_wake_all();
-	exi_sock_each(leave_one, &reason);
+	leave_all(reason);
 	shim_epoll_leave();
 	exi_service_stop();
 }
@@ -159,8 +219,14 @@ void shim_return(void)
 
 struct reclaim {
 	int n;
-	bool used; /* also connections that were used since the last time */
+	bool used;  /* also connections that were used since the last time */
+	bool early; /* those count that are on their way */
 };
+
+static bool is_on_its_way(struct exi_sock *sk)
+{
+	return atomic_load(&exi_sock_shared(sk)->hold_here);
+}
 
 static void reclaim_one(struct exi_sock *sk, void *arg)
 {
@@ -173,20 +239,25 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 	if (r->n >= RECLAIM || fd < 0 || !shim_sock(fd) ||
 	    exi_ready_bell(sk, fd) < 0)
 		return;
+	if (is_on_its_way(sk)) {
+		r->n += r->early;
+		return;
+	}
 	moved = __atomic_load_n(&h[EXI_RX].bytes, __ATOMIC_RELAXED) +
 		__atomic_load_n(&h[EXI_TX].bytes, __ATOMIC_RELAXED);
 	idle = sk->seen == moved;
 	sk->seen = moved;
 	if (!idle && !r->used)
 		return;
-	shim_plain(fd, EXS_X_REASON_DESCRIPTORS);
-	r->n++;
+	exi_sock_inherit(sk);
+	exi_loan_cancel(sk);
+	r->n += exi_link_leave(sk, EXS_X_REASON_DESCRIPTORS) == 0;
 }
 
-bool shim_reclaim(void)
+/* Nobody waits for the peers: what they have to answer first comes back later. */
+static bool give_back(bool early)
 {
-	EXI_CANCEL_OFF(false);
-	struct reclaim r = { .n = 0 };
+	struct reclaim r = { .early = early };
 	int saved = errno;
 
 	r.n = exi_link_reclaim();
@@ -199,12 +270,23 @@ bool shim_reclaim(void)
 	return r.n > 0;
 }
 
+bool shim_reclaim(void)
+{
+	EXI_CANCEL_OFF(false);
+	unsigned int kept = exi_fd_kept();
+
+	exi_fds_let_go();
+	give_back(false);
+	return exi_fd_kept() < kept;
+}
+
 void shim_room(int fd)
 {
 	/* How many it kept when there was nothing to give back. */
 	static _Atomic unsigned int needed;
 	unsigned int kept = exi_fd_kept();
 
-	if (kept > atomic_load(&needed) && exi_fd_scarce(fd) && !shim_reclaim())
+	if (kept > atomic_load(&needed) && exi_fd_scarce(fd) &&
+	    !give_back(true))
 		atomic_store(&needed, kept);
 }

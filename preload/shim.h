@@ -94,9 +94,17 @@ static inline void shim_blocking(struct exi_sock *sk)
 /* The connection goes to TCP and stays there, natively, whatever the library
  * knew of it is forgotten. For descriptors that get a second name or leave. */
 void shim_plain(int fd, int reason);
+/* The same of several in one call: shim_tell() of all comes first, and what they
+ * wait for peers is p, together. */
+struct exi_patience;
+void shim_tell(int fd, int reason);
+void shim_plain_of(int fd, int reason, struct exi_patience *p);
+/* All of which pick() gives a number, not -1. */
+void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
+		     void *arg);
 
-/* After EMFILE: gives descriptors of the library back to the application. True
- * when trying again may help. */
+/* After EMFILE: gives descriptors of the library back to the application, and waits
+ * for no peer. True when trying again may help. */
 bool shim_reclaim(void);
 /* The application got fd, the lowest free number: where few are left, the
  * library gives some back before calls that it does not see miss them. */

@@ -110,20 +110,21 @@ static bool given_locked(const posix_spawn_file_actions_t *of, int fd)
 	return fl >= 0 && !(fl & FD_CLOEXEC);
 }
 
-static void leave_one(struct exi_sock *sk, void *arg)
+/* The name by which the new program gets it. */
+static int given_name(struct exi_sock *sk, void *arg)
 {
 	const posix_spawn_file_actions_t *const *of = arg;
 	int fd = exi_name_next(sk, 0);
-	bool given = false;
+	bool given;
 
-	for (; !given && fd >= 0 && shim_sock(fd);
-	     fd = exi_name_next(sk, fd + 1)) {
+	for (; fd >= 0 && shim_sock(fd); fd = exi_name_next(sk, fd + 1)) {
 		pthread_mutex_lock(&notes_lock);
 		given = given_locked(*of, fd);
 		pthread_mutex_unlock(&notes_lock);
 		if (given)
-			shim_plain(fd, EXS_X_REASON_EXEC);
+			return fd;
 	}
+	return -1;
 }
 
 static void before_spawn(const posix_spawn_file_actions_t *of)
@@ -132,7 +133,7 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 
 	if (shim_ready()) {
 		exi_latent_wake_all();
-		exi_sock_each(leave_one, &of);
+		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
 	}
 }
 
