@@ -12,4 +12,10 @@
  * clone(2). */
 int exi_feeder_start(int fd, const char *bytes, size_t n);
 
+/* The same of a connection that is being closed, and is set to be reset when its
+ * last descriptor closes: as the kernel sends on after close(2), and TCP ends in order
+ * when all was sent. A peer that takes nothing for a minute has it reset. -EAGAIN:
+ * sixteen of this program's, and of what it forked, are under way. */
+int exi_feeder_finish(int fd, const char *bytes, size_t n);
+
 #endif

@@ -166,6 +166,48 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	return 0;
 }
 
+/* Onto the end of what was gathered. */
+static int append(char **bytes, size_t *n, const void *more, size_t len)
+{
+	char *p = len ? realloc(*bytes, *n + len) : *bytes;
+
+	if (!len)
+		return 0;
+	if (!p)
+		return -ENOMEM;
+	memcpy(p + *n, more, len);
+	*bytes = p;
+	*n += len;
+	return 0;
+}
+
+int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	char *bytes = NULL;
+	const void *run;
+	size_t len, n = 0;
+	int err = append(&bytes, &n, sk->record + EXI_RESUME - sk->record_left,
+			 sk->record_left);
+
+	while (!err && (len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
+		err = append(&bytes, &n, run, len);
+		if (err)
+			break;
+		sk->fab->swops->drained(sk->fab, len);
+		exi_place_reap(sk, EXI_TX);
+	}
+	if (err) {
+		free(bytes);
+		return err;
+	}
+	sk->record_left = 0;
+	h->mode = EXI_MODE_TCP;
+	*ret = bytes;
+	*ret_n = n;
+	return 0;
+}
+
 int exi_flow_end_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
@@ -2195,7 +2237,7 @@ static ssize_t one_message(int type, int fd, void *buf, size_t len, int flags)
 
 /* A call that did not wait, or not long enough, was told that its message is
  * sent. */
-void exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
+bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	bool left = true;
@@ -2214,6 +2256,7 @@ void exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
 		exi_warn("descriptor %d: closed within a message that the "
 			 "peer did not read",
 			 atomic_load(&sk->fd));
+	return !left;
 }
 
 /* --- synchronous, without a copy ---------------------------------------- */

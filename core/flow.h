@@ -27,9 +27,9 @@ EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
  * caller's stack, has its buffer or parts, and flags; it gets event_flags. */
 ssize_t exi_flow_message(struct exi_op *op);
 
-/* Waits until the rest of a message that a call left to the library went. No
- * lock is held. */
-void exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
+/* Waits until the rest of a message that a call left to the library went. False:
+ * it did not. No lock is held. */
+bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 /* Before a call of the C library that sends on the descriptor itself, of up to
  * *len bytes (sendfile): where the direction is on TCP nothing is switched until
@@ -84,6 +84,11 @@ void exi_flow_deafen_locked(struct exi_sock *sk);
  * to refuse, as it refuses what goes to any closed peer, and this is true. What
  * the peer did not take from the ring is lost. TX lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
+
+/* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory that
+ * the caller frees, and the direction is on TCP; SO_LINGER stays what it is in a
+ * drain. -ENOMEM: as before. */
+int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n);
 
 /* Before -EPIPE is returned. quiet: without the signal. */
 void exi_flow_broken(bool quiet);

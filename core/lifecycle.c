@@ -18,6 +18,7 @@
 
 #include "core/cancel.h"
 #include "core/family.h"
+#include "core/feeder.h"
 #include "core/flow.h"
 #include "core/latent.h"
 #include "core/link.h"
@@ -32,8 +33,8 @@
 #include "core/thread.h"
 #include "core/timeout.h"
 
-/* What a close waits for bytes that are on their way from a ring to TCP. */
-#define PATIENCE_NS 5000000000u
+/* What a close waits for the bytes that a peer on another host repeats. */
+#define REPEATS_NS 5000000000u
 
 static bool is_tcp(int fd)
 {
@@ -629,25 +630,82 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
 	shutdown(fd, SHUT_WR);
 }
 
-static void finish_drain(struct exi_sock *sk, int fd)
+/* What the application asked for: while bytes drain the option is the library's. */
+static struct linger linger_of(struct exi_sock *sk, int fd)
 {
-	uint64_t end = exi_now_ns() + PATIENCE_NS;
-	struct exi_half *h = &sk->sh->half[EXI_TX];
-	int ret = -EAGAIN;
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
 
-	while (ret == -EAGAIN && exi_now_ns() < end) {
+	if (h->lingers && resets(fd))
+		return h->linger;
+	getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	return l;
+}
+
+/* Sends until nothing is left, or the time is over: -EAGAIN, another error. */
+static int drain_until(struct exi_sock *sk, int fd, uint64_t until)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret;
+
+	for (;;) {
 		struct pollfd p = { .fd = fd, .events = POLLOUT };
 
 		exi_lock(&h->lock);
 		ret = h->mode == EXI_MODE_DRAIN ? exi_flow_drain_locked(sk) : 0;
 		exi_unlock(&h->lock);
-		if (ret == -EAGAIN)
-			poll(&p, 1, 100);
+		if (ret != -EAGAIN || exi_now_ns() >= until)
+			return ret;
+		poll(&p, 1, 100);
 	}
-	if (ret == -EAGAIN)
-		exi_warn("descriptor %d: closed while the peer did not read; "
-			 "the rest is lost",
-			 fd);
+}
+
+/* The rest goes to a process that sends it. Where that cannot be, the close resets
+ * the connection. */
+static int owe(struct exi_sock *sk, int fd)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	char *bytes = NULL;
+	size_t n = 0;
+	int ret = 0;
+	bool owes;
+
+	exi_lock(&h->lock);
+	owes = h->mode == EXI_MODE_DRAIN;
+	if (owes)
+		ret = exi_flow_owed_locked(sk, &bytes, &n);
+	exi_unlock(&h->lock);
+	if (owes && !ret && exi_ready_owes)
+		exi_ready_owes(fd);
+	if (owes && !ret)
+		ret = exi_feeder_finish(fd, bytes, n);
+	free(bytes);
+	return ret;
+}
+
+/* The last close of a connection with bytes on their way from a ring to TCP, for
+ * which TCP has no room: as with those that lie in TCP the close waits only if
+ * SO_LINGER says so, and they are sent after it. With bytes of the peer unread, or
+ * SO_LINGER with no time, all is thrown away, and the peer hears of a reset. */
+static void finish_drain(struct exi_sock *sk, int fd)
+{
+	struct linger l = linger_of(sk, fd);
+	uint64_t wait = l.l_onoff && l.l_linger > 0
+				? (uint64_t)l.l_linger * 1000000000u
+				: 0;
+	int ret;
+
+	if (l.l_onoff && !l.l_linger)
+		return;
+	ret = drain_until(sk, fd, exi_now_ns() + wait);
+	if (ret != -EAGAIN || sk->tcp->ops->unread(sk->tcp))
+		return;
+	ret = owe(sk, fd);
+	if (ret)
+		exi_warn("descriptor %d: closed while the peer did not read, "
+			 "and what is left cannot be sent (%s): it is reset",
+			 fd, strerror(-ret));
 }
 
 /* No other process has it. Asked when the close begins: to one that is forked
@@ -694,11 +752,13 @@ static bool is_handed_over(struct exi_sock *sk, bool last)
 static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 			 struct exi_patience *p)
 {
+	struct linger reset = { .l_onoff = 1 };
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	/* This process alone can send it, whoever else has the connection. */
-	if (close_fd && (sk->framed || sk->loans[EXI_TX]) && !resets(fd))
-		exi_flow_flush(sk, exi_switch_patience(sk, p));
+	if (close_fd && (sk->framed || sk->loans[EXI_TX]) && !resets(fd) &&
+	    !exi_flow_flush(sk, exi_switch_patience(sk, p)))
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	exi_flow_stop(sk);
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
@@ -711,7 +771,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
 		finish_drain(sk, fd);
 	if (last && close_fd && exi_sock_met(sk))
-		exi_resume_finish(sk, exi_now_ns() + PATIENCE_NS);
+		exi_resume_finish(sk, exi_now_ns() + REPEATS_NS);
 }
 
 /* The descriptor whose file the number names from now on. */

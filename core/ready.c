@@ -18,6 +18,7 @@
 #define RX_EVENTS    (READ_EVENTS | POLLPRI | POLLRDBAND)
 
 void (*exi_ready_met)(struct exi_sock *sk);
+void (*exi_ready_owes)(int fd);
 
 /* Nothing comes after what is unread; the lock is held. */
 static bool over(struct exi_sock *sk, struct exi_half *h)

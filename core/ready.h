@@ -61,6 +61,9 @@ EXI_SHIM int exi_ready_peer_cpu(struct exi_sock *sk, int fd);
 /* A connection has met its peer's library: called before any direction can be
  * switched, with its link lock held. Set once, before the first connection. */
 EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
+/* A descriptor is about to be closed, and another process keeps its socket open: the
+ * kernel would tell of it in sets on. */
+EXI_SHIM extern void (*exi_ready_owes)(int fd);
 
 /* The connection of fd (again): its directions may be on a fabric now or soon.
  * A hint without locks. */

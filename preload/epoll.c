@@ -1960,6 +1960,16 @@ void shim_epoll_leave(void)
 	exi_unlock(&structure);
 }
 
+/* Where it was put by another number, which is closed, it stays. */
+static void owes(int fd)
+{
+	uint32_t end = high;
+
+	for (uint32_t i = 0; i < end; i++)
+		if (set_of((int)i))
+			native.epoll_ctl((int)i, EPOLL_CTL_DEL, fd, NULL);
+}
+
 static bool knows(int epfd)
 {
 	return set_of(epfd) != NULL;
@@ -1974,6 +1984,7 @@ void shim_epoll_init(void)
 	if (!sets || !closed_sets || !latents)
 		n_sets = 0;
 	exi_ready_met = met;
+	exi_ready_owes = owes;
 	exi_unseen_begin(knows);
 	exi_latent_begun = latent_begun;
 	exi_latent_woke = latent_woke;

@@ -102,7 +102,80 @@ static void what_a_gone_peer_writes_on_is_not_gathered(void)
 	      (unsigned long long)all);
 }
 
+/* --- a close that owes -------------------------------------------------- */
+
+#define OWED (6u << 20) /* more than TCP has room for, and less than a ring */
+
+/* Takes what comes on shared memory back to TCP, where it reads nothing, until it is
+ * told to; or the connection is to be reset. */
+static void reads_late(int s, int ctl)
+{
+	char c;
+	ssize_t n;
+
+	t_settle(s, T_SHM);
+	t_expect(ctl, 1);
+	T_OK(exs_x_downgrade(s));
+	t_tell(ctl, 2);
+	if (t_ask(ctl)) {
+		t_recv_stream(s, 9, 0, OWED, 65536);
+		t_recv_end(s);
+		return;
+	}
+	while ((n = t_recv(s, &c, 1, 0)) > 0)
+		;
+	T(n < 0 && errno == ECONNRESET);
+}
+
+/* How long the close took, in ms. */
+static int64_t close_with_linger(struct linger l, bool arrives)
+{
+	int64_t start;
+	struct t_peer p;
+	int s;
+
+	setenv("EXS_RING_KB", "8192", 1);
+	t_become_nobody(); /* root's buffers have room for all */
+	s = t_pair_fork(&p, T_A, reads_late);
+	T_OK(setsockopt(s, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+	t_settle(s, T_SHM);
+	t_send_stream(s, 9, 0, OWED, 65536);
+	t_tell(p.ctl, 1);
+	t_expect(p.ctl, 2);
+	start = t_now_ns();
+	t_close(s);
+	start = t_now_ns() - start;
+	t_tell(p.ctl, arrives);
+	t_peer_join(&p);
+	t_no_children();
+	return start / 1000000;
+}
+
+static void a_close_does_not_wait_for_a_peer_that_does_not_read(void)
+{
+	int64_t ms = close_with_linger((struct linger){ 0 }, true);
+
+	T_MSG(ms < 1000 * t_slow(), "%lld ms", (long long)ms);
+}
+
+static void a_close_lingers_as_long_as_it_was_told(void)
+{
+	int64_t ms = close_with_linger((struct linger){ 1, 1 }, true);
+
+	T_MSG(ms >= 990 && ms < 2000 * t_slow(), "%lld ms", (long long)ms);
+}
+
+static void a_close_with_no_time_to_linger_resets(void)
+{
+	int64_t ms = close_with_linger((struct linger){ 1, 0 }, false);
+
+	T_MSG(ms < 1000 * t_slow(), "%lld ms", (long long)ms);
+}
+
 static const struct t_row rows[] = {
+	T_ROW(a_close_does_not_wait_for_a_peer_that_does_not_read),
+	T_ROW(a_close_lingers_as_long_as_it_was_told),
+	T_ROW(a_close_with_no_time_to_linger_resets),
 	T_ROW(what_a_gone_peer_writes_on_is_not_read),
 	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
 };
