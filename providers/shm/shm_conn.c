@@ -409,9 +409,15 @@ static RARE int begin_at(struct shmp_priv *p, struct shmp_rx *rx, uint64_t pos,
 	to.before = before;
 	to.bytes = bytes;
 	err = shmp_segment_admit(p, &to, pos + SHMP_HEAD);
-	if (!err)
-		*rx = to;
-	return err;
+	if (err)
+		return err;
+	/* Senders look at `cpu` without the lock: only what changed is stored. */
+	rx->pos = pos;
+	rx->grown_at = pos;
+	rx->there = to.there;
+	rx->before = before;
+	rx->bytes = bytes;
+	return 0;
 }
 
 /* The record at pos, when it is neither data nor nothing. 0: look again. */
