@@ -222,16 +222,17 @@ def _writable(data):
     return ctypes.addressof(array), len(view), array
 
 
-def _address(address):
-    """A sockaddr of ("host", port) or ("host", port, flow, scope)."""
-    family, _, _, _, full = socket.getaddrinfo(
-        address[0], address[1], type=socket.SOCK_STREAM)[0]
+def _address(address, family):
+    """A sockaddr of ("host", port) or ("host", port, flow, scope): the host's first
+    address of the family."""
+    _, _, _, _, full = socket.getaddrinfo(
+        address[0], address[1], family, socket.SOCK_STREAM)[0]
     head = family.to_bytes(2, "little") + full[1].to_bytes(2, "big")
     packed = socket.inet_pton(family, full[0].split("%")[0])
     if family == socket.AF_INET:
-        return family, head + packed + bytes(8)
-    return family, (head + full[2].to_bytes(4, "big") + packed +
-                    full[3].to_bytes(4, "little"))
+        return head + packed + bytes(8)
+    return (head + full[2].to_bytes(4, "big") + packed +
+            full[3].to_bytes(4, "little"))
 
 
 class Event:
@@ -373,7 +374,7 @@ class Socket:
         return self.fd
 
     def bind(self, address):
-        _, packed = _address(address)
+        packed = _address(address, self._family())
         _call("bind", self.fd, packed, len(packed))
 
     def listen(self, backlog=128):
@@ -385,12 +386,15 @@ class Socket:
     def getpeername(self):
         return self._plain(lambda s: s.getpeername())
 
+    def _family(self):
+        return self._plain(lambda s: s.family)
+
     def _plain(self, ask):
         with socket.socket(fileno=os.dup(self.fd)) as s:
             return ask(s)
 
     def connect(self, address, queue=None, handle=None):
-        _, packed = _address(address)
+        packed = _address(address, self._family())
         _submit("connect", queue, handle, (packed,), self.fd, packed, len(packed),
                 0)
 

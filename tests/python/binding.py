@@ -136,6 +136,24 @@ class Binding(unittest.TestCase):
         self.assertEqual(self.event(exs.EVT_RECV, 7).check().length, 8)
         self.assertEqual(room, b"and back")
 
+    def test_an_address_is_of_the_sockets_family(self):
+        # Of no host the loopback's, ::1 first: as localhost's on many hosts.
+        found = exs.socket.getaddrinfo(None, 7, type=exs.socket.SOCK_STREAM)
+        self.assertEqual(found[0][0], exs.socket.AF_INET6)
+        listener = exs.Socket()
+        listener.bind((None, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        a = exs.Socket()
+        a.connect((None, port))
+        b = listener.accept()
+        self.assertEqual(a.getpeername(), ("127.0.0.1", port))
+        for s in a, b, listener:
+            s.close()
+        with self.assertRaises(exs.socket.gaierror):
+            with exs.Socket() as s:
+                s.connect(("::1", port))
+
     def test_a_batch_is_submitted(self):
         batch, rooms = exs.Batch(), [bytearray(2), bytearray(3)]
         for i, room in enumerate(rooms):
