@@ -255,6 +255,9 @@ static bool namespaces_allowed(void)
 
 int main(int argc, char **argv)
 {
+	/* What there is depends on nothing. */
+	if (argc > 1 && !strcmp(argv[1], "--list"))
+		return conf_main(argc, argv, "users", rows, T_COUNT(rows));
 	if (geteuid() != 0) {
 		printf("needs root, to become another user\n");
 		return T_SKIP;
