@@ -217,10 +217,11 @@ struct objects {
 	int depth;
 };
 
-static void member_name(char *ret, size_t len, const char *name,
+/* The first n characters of a name, and an end. */
+static void member_name(char *ret, size_t len, const char *name, int n,
 			const char *end)
 {
-	snprintf(ret, len, "%s%s", name, end);
+	snprintf(ret, len, "%.*s%s", n, name, end);
 	for (; *ret; ret++) {
 		if (*ret == ' ')
 			*ret = '_';
@@ -233,9 +234,11 @@ static void object_begins(struct exi_facts *f, const char *kind,
 	struct objects *o = (struct objects *)f;
 	json_t *of = o->at[o->depth], *list,
 	       *new = json_pack("{s:s}", "name", name);
+	int n = (int)strlen(kind);
+	bool y = n && kind[n - 1] == 'y';
 	char member[32];
 
-	member_name(member, sizeof(member), kind, "s");
+	member_name(member, sizeof(member), kind, n - y, y ? "ies" : "s");
 	list = json_object_get(of, member);
 	if (!list) {
 		list = json_array();
@@ -251,7 +254,7 @@ static void object_fact(struct exi_facts *f, const char *name,
 	struct objects *o = (struct objects *)f;
 	char member[32];
 
-	member_name(member, sizeof(member), name, "");
+	member_name(member, sizeof(member), name, (int)strlen(name), "");
 	json_object_set_new(o->at[o->depth], member, tool_json_text(value));
 }
 

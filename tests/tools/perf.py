@@ -306,6 +306,8 @@ def the_other_commands():
         check(done.returncode == 0 and done.stdout, args)
     info = json.loads(exs("info", "--json").stdout)
     fabrics = {f["name"]: f for f in info["fabrics"]}
+    kinds = {kind for f in info["fabrics"] for kind in f}
+    check(not any(kind.endswith("ys") for kind in kinds), kinds)
     check(fabrics["tcp"]["usable"], fabrics)
     check({"shm", "verbs", "ofi", "tcp", "loop"} <= set(fabrics), fabrics)
     # Libfabric names a domain once for each form of its addresses.
