@@ -163,6 +163,9 @@ double perf_host_others(const struct perf_host *h);
 /* A line, where it is so much that figures tell of it. */
 void perf_host_print(double others);
 
+/* Why a time is "-". */
+#define PERF_TOO_SHORT "too short to be told from a reading of the clock"
+
 /* perf_print.c */
 void perf_print(const struct perf_result *r);
 void perf_print_json(const struct perf_result *r);

@@ -346,10 +346,10 @@ static void name_fabric(struct client *c, struct perf_result *r)
 		snprintf(r->fabric, sizeof(r->fabric), "%s+%s", tx, rx);
 }
 
-/* The clock's part is an estimate, and the shortest trip may be less. */
+/* The clock's part is an estimate. 0: the trip cannot be told from it. */
 static double less(double ns, double clock)
 {
-	return ns > clock + 1 ? ns - clock : 1;
+	return ns > clock ? ns - clock : 0;
 }
 
 static void take_quantiles(const struct perf_meter *m, struct perf_result *r)

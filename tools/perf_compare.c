@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -334,6 +335,8 @@ static const char *text_times(char buf[TOOL_TEXT], double v)
 {
 	if (v < 0)
 		return "";
+	if (!isnormal(v)) /* of what could not be measured */
+		return strcpy(buf, "-");
 	snprintf(buf, TOOL_TEXT, v < 9.995 ? "%.2fx" : "%.0fx", v);
 	return buf;
 }
@@ -382,6 +385,21 @@ static void print_table(const struct table *t, unsigned int rounds)
 	putchar('\n');
 }
 
+static bool has_gaps(const struct table *t, unsigned int n, unsigned int rounds)
+{
+	for (unsigned int i = 0; i < n; i++)
+		for (unsigned int j = 0; j < t[i].n_rows; j++)
+			for (unsigned int k = 0; k < rounds; k++)
+				if (t[i].rows[j].value[k] <= 0)
+					return true;
+	return false;
+}
+
+static json_t *times_or_null(double v)
+{
+	return isnormal(v) && v > 0 ? json_real(v) : json_null();
+}
+
 static void print_all(const struct perf_compare *c, const struct table *t,
 		      unsigned int n, double others)
 {
@@ -397,6 +415,8 @@ static void print_all(const struct perf_compare *c, const struct table *t,
 		puts("vs limit: times as long as two processes need that only "
 		     "bounce a cache line");
 	puts("vs UNIX:  times as fast as a UNIX stream socket");
+	if (has_gaps(t, n, c->rounds))
+		puts("-:        " PERF_TOO_SHORT);
 	puts("exs run:  plain calls of a program that knows nothing of libexs");
 	if (c->idle)
 		printf("idle:     with %" PRIu64 " further connections in the "
@@ -415,14 +435,14 @@ static json_t *row_json(const struct table *t, const struct row *row,
 	for (unsigned int i = 0; i < rounds; i++)
 		json_array_append_new(values, json_real(row->value[i]));
 	return json_pack(
-		"{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:o, s:o, s:f}", "name",
+		"{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:o, s:o, s:o}", "name",
 		row->who->key, "fabric", row->last.fabric, "reason",
 		row->last.reason < 0 ? NULL
 				     : exs_x_reason_name(row->last.reason),
 		"mode", perf_mode_names[row->last.plan.mode], "median",
 		s.median, "min", s.low, "max", s.high, "rounds", values,
-		"vs_raw", limit < 0 ? json_null() : json_real(limit), "vs_unix",
-		times_as_fast(t, row, rounds));
+		"vs_raw", times_or_null(limit), "vs_unix",
+		times_or_null(times_as_fast(t, row, rounds)));
 }
 
 static void print_all_json(const struct perf_compare *c, const struct table *t,

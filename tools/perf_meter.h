@@ -65,7 +65,7 @@ struct perf_goal {
 };
 
 void perf_meter_merge(struct perf_meter *into, const struct perf_meter *from);
-/* What reading the clock added to a round trip. */
+/* What reading the clock added to a round trip: not more than it takes. */
 double perf_meter_overhead(const struct perf_meter *m);
 /* Iterations per second, without that. */
 double perf_meter_rate(const struct perf_meter *m);

@@ -65,6 +65,8 @@ static void print_times(const struct perf_result *r)
 	       r->plan.test == PERF_CONN ? "transaction" : "round trip",
 	       t[PERF_P50], t[PERF_MIN], t[PERF_P90], t[PERF_P99], t[PERF_P999],
 	       t[PERF_MAX]);
+	if (r->rtt_ns[0] == 0)
+		puts("  -: " PERF_TOO_SHORT);
 }
 
 static void print_rate(const char *what, double rate, const char *unit)
@@ -135,7 +137,8 @@ static json_t *times_json(const struct perf_result *r)
 	o = json_object();
 	for (int i = 0; i < PERF_N_QUANTILES; i++)
 		json_object_set_new(o, quantile_names[i],
-				    json_real(r->rtt_ns[i]));
+				    r->rtt_ns[i] > 0 ? json_real(r->rtt_ns[i])
+						     : json_null());
 	return o;
 }
 

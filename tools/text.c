@@ -83,6 +83,8 @@ const char *tool_text_ns(char buf[TOOL_TEXT], double ns)
 {
 	static const char *const units[] = { "ns", "us", "ms", "s", NULL };
 
+	if (ns <= 0)
+		return strcpy(buf, "-");
 	return text_scaled(buf, ns, 1000, units);
 }
 

@@ -32,6 +32,7 @@ int tool_parse_seconds(const char *text, uint64_t *ret_ns);
 
 /* For people: three digits and a unit, into buf, which is returned. */
 #define TOOL_TEXT 32
+/* "-" of 0, which is no time. */
 const char *tool_text_ns(char buf[TOOL_TEXT], double ns);
 const char *tool_text_bytes(char buf[TOOL_TEXT], uint64_t bytes);
 /* "12.3 M", to be followed by what is counted. */
