@@ -438,9 +438,32 @@ static void drop_fabric_locked(struct exi_sock *sk)
 	exi_sock_conn_free(fab);
 }
 
+/* The peer's end of TCP, as poll(2) has it. */
+static short tcp_ended(struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
+}
+
+/* Why not, of a connection that may have ended: then it was not decided. Who has
+ * gone answers no more, and the kernel cannot tell who it was. */
+static int while_it_lasted(struct exi_sock *sk, int reason)
+{
+	switch (reason) {
+	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_REFUSED:
+	case EXS_X_REASON_TIMEOUT:
+		return tcp_ended(sk) ? EXS_X_REASON_UNDECIDED : reason;
+	default:
+		return reason;
+	}
+}
+
 /* A meeting that came to nothing: TCP for good, but for later_locked(). */
 static void give_up_locked(struct exi_sock *sk, int reason)
 {
+	reason = while_it_lasted(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
 		later_locked(sk);
@@ -457,14 +480,6 @@ void exi_link_disown_locked(struct exi_sock *sk)
 		return;
 	drop_fabric_locked(sk);
 	exi_link_drop_locked(sk);
-}
-
-/* The peer's end of TCP, as poll(2) has it. */
-static short tcp_ended(struct exi_sock *sk)
-{
-	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
-
-	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
 }
 
 /* Resets the connection and leaves the descriptor open. False: plain calls
@@ -499,14 +514,25 @@ static void take_for_reset(struct exi_sock *sk)
 		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
 }
 
+/* The peer said that its stream ends: where its bytes are. The halves are locked. */
+static bool said_end_locked(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	if (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT)
+		return rx->ended || (sk->fab && sk->fab->ops->over(sk->fab));
+	return tcp_ended(sk) != 0;
+}
+
 /* The pair link hung up. */
 static void hung_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	bool in_use, resumes;
+	bool in_use, resumes, said_end;
 	int reason, err = 0;
 
 	lock_halves(sk);
+	said_end = said_end_locked(sk);
 	/* Giving back needs no partner any more: what does not come over TCP
 	 * is read from the ring when TCP has ended. */
 	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
@@ -544,7 +570,8 @@ static void hung_up_locked(struct exi_sock *sk)
 	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
 			 (in_use && reason != EXS_X_REASON_PROTOCOL &&
 			  reason != EXS_X_REASON_FABRIC_LOST)))
-		exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
+		exi_sock_reason(sk, said_end ? EXS_X_REASON_HALF_CLOSED
+					     : EXS_X_REASON_PEER_LOST);
 }
 
 void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
@@ -582,6 +609,8 @@ static int unproved(int err)
 		return EXS_X_REASON_DESCRIPTORS;
 	case -EPIPE:
 	case -ECONNRESET: /* it has gone since */
+	case -ENOTCONN:
+	case -ENOENT:
 		return EXS_X_REASON_PEER_LOST;
 	case -EPERM:
 		return EXS_X_REASON_REFUSED;
@@ -812,7 +841,8 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 	if (ret) {
 		int reason = unproved(ret);
 
-		send_no(fd, reason);
+		if (l->known || reason == EXS_X_REASON_NO_PROOF)
+			send_no(fd, reason);
 		give_up_locked(sk, reason);
 		return reason;
 	}

@@ -304,7 +304,7 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 	/* What is found where no connection is may be anybody's: a listener of
 	 * the port, or an attempt to connect from it. */
 	if (m.idiag_state != TCP_ESTABLISHED)
-		return -EPERM;
+		return -ENOTCONN;
 	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	/* A process that has no number here is in a container beside ours: it
@@ -323,10 +323,10 @@ int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	int err = ask_tcp(t, &a);
 
 	if (err)
-		return err == -ENOENT ? -EPERM : err;
+		return err;
 	m = NLMSG_DATA(&a.head);
 	if (m->idiag_state != TCP_ESTABLISHED)
-		return -EPERM;
+		return -ENOTCONN;
 	options = attribute(&a, sizeof(*m), INET_DIAG_SOCKOPT, sizeof(*ret));
 	if (!options)
 		return -EOPNOTSUPP;

@@ -39,8 +39,7 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 				     "exs_x_downgrade() was called here" },
 	[EXS_X_REASON_PEER_REQUEST] = { "peer-request",
 					"the peer asked for TCP" },
-	[EXS_X_REASON_HALF_CLOSED] = { "half-closed", "a direction had ended "
-						      "before the upgrade" },
+	[EXS_X_REASON_HALF_CLOSED] = { "half-closed", "a direction has ended" },
 	[EXS_X_REASON_URGENT] = { "urgent", "urgent data was used" },
 	[EXS_X_REASON_DESCRIPTORS] = { "descriptors", "descriptors are running "
 						      "out; raise ulimit -n" },

@@ -980,6 +980,10 @@ static void check_require(struct exi_sock *sk, int reason)
 	case EXS_X_REASON_FABRIC_LOST:
 	case EXS_X_REASON_PROTOCOL:
 		return; /* it was there, or may come to be */
+	case EXS_X_REASON_HALF_CLOSED:
+		if (exi_sock_met(sk))
+			return;
+		break;
 	default:
 		break;
 	}

@@ -409,6 +409,126 @@ static void a_program_in_seccomp_stays_on_tcp(void)
 	t_close(fd[1]);
 }
 
+/* --- ends ---------------------------------------------------------------- */
+
+enum leaving {
+	CLOSES,
+	SHUTS_FIRST,
+	LEAVES_BYTES, /* unread by the other end */
+	IS_KILLED,
+};
+
+static enum leaving how_it_leaves;
+
+static void leave(int s, int ctl)
+{
+	t_settle(s, T_SHM);
+	if (how_it_leaves == LEAVES_BYTES)
+		t_send_stream(s, 1, 0, 5000, 5000);
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+	if (how_it_leaves == IS_KILLED)
+		pause();
+	if (how_it_leaves == SHUTS_FIRST) {
+		T_OK(t_shutdown(s, SHUT_WR));
+		t_recv_end(s);
+	}
+	t_close(s);
+}
+
+/* The reason, once the other end has left. */
+static void leaves(enum leaving how, int reason)
+{
+	struct t_peer p;
+	int s, told;
+
+	how_it_leaves = how;
+	s = t_pair_fork(&p, T_B, leave);
+	t_settle(s, T_SHM);
+	t_expect(p.ctl, 1);
+	t_tell(p.ctl, 2);
+	if (how == SHUTS_FIRST) {
+		t_recv_end(s);
+		T_OK(t_shutdown(s, SHUT_WR));
+	}
+	if (how == IS_KILLED)
+		t_peer_kill(&p);
+	else
+		t_peer_join(&p);
+	T_UNTIL(!t_info(s).exs_x_paired);
+	/* While both directions are where they were, that is the answer. */
+	told = t_info(s).exs_x_reason;
+	T_MSG(told == EXS_X_REASON_NONE || told == reason, "told %s",
+	      exs_x_reason_name(told));
+	if (how == LEAVES_BYTES)
+		t_recv_stream(s, 1, 0, 5000, 5000);
+	if (how != IS_KILLED)
+		t_recv_end(s);
+	t_close(s);
+}
+
+static void an_end_that_was_said_is_no_loss(void)
+{
+	leaves(CLOSES, EXS_X_REASON_HALF_CLOSED);
+	leaves(SHUTS_FIRST, EXS_X_REASON_HALF_CLOSED);
+	leaves(LEAVES_BYTES, EXS_X_REASON_HALF_CLOSED);
+}
+
+static void a_peer_that_was_killed_is_lost(void)
+{
+	leaves(IS_KILLED, EXS_X_REASON_PEER_LOST);
+}
+
+#define SHORT_ONES 300
+
+static void serve_short_ones(int ctl, void *arg)
+{
+	struct t_addr at;
+	int i, l, s;
+	char byte;
+
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(ctl, t_port_of(l));
+	for (i = 0; i < SHORT_ONES; i++) {
+		s = t_accept(l);
+		t_recv_all(s, &byte, 1);
+		t_send_all(s, &byte, 1, 0);
+		t_close(s);
+	}
+	t_close(l);
+}
+
+/* Both ends meet at once, and are often not done when it ends. */
+static void what_ended_while_it_met_is_not_lost(void)
+{
+	struct t_addr to;
+	struct t_peer p;
+	int i, s, reason;
+	char byte;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	t_peer_start(&p, serve_short_ones, NULL);
+	t_init();
+	to = t_loopback(T_IPV4, t_ask(p.ctl));
+	for (i = 0; i < SHORT_ONES; i++) {
+		s = t_connect(&to);
+		t_send_all(s, "x", 1, 0);
+		t_recv_all(s, &byte, 1);
+		t_recv_end(s);
+		/* Now and then until all that could be found out was. */
+		if (i % 10 == 0)
+			t_until_served(getpid());
+		reason = t_info(s).exs_x_reason;
+		T_MSG(reason == EXS_X_REASON_NONE ||
+			      reason == EXS_X_REASON_UNDECIDED ||
+			      reason == EXS_X_REASON_HALF_CLOSED,
+		      "number %d: %s", i, exs_x_reason_name(reason));
+		t_close(s);
+	}
+	t_peer_join(&p);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(zero_copy_sockets_stay_on_tcp),
 	T_ROW(timestamping_sockets_stay_on_tcp),
@@ -423,6 +543,9 @@ static const struct t_row rows[] = {
 	T_ROW(a_plain_server_is_refused_where_a_fabric_is_required),
 	T_ROW(a_plain_client_is_found_out_in_the_end),
 	T_ROW(little_traffic_leaves_it_undecided),
+	T_ROW(an_end_that_was_said_is_no_loss),
+	T_ROW(a_peer_that_was_killed_is_lost),
+	T_ROW(what_ended_while_it_met_is_not_lost),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
 	T_ROW(a_program_in_seccomp_stays_on_tcp),
