@@ -362,6 +362,8 @@ static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 		return 0;
 	if (flags & MSG_OOB)
 		h->urgent = 1;
+	if (sk->fab && sk->fab->ops->tcp_sends)
+		sk->fab->ops->tcp_sends(sk->fab);
 	return 0;
 }
 
@@ -375,8 +377,10 @@ static ssize_t try_send_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (h->mode == EXI_MODE_RING)
 		return try_send_ring(sk, h, buf, len);
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
-	if (n > 0)
+	if (n > 0) {
 		account(h, n, false);
+		exi_link_by_kernel();
+	}
 	return n;
 }
 
@@ -444,8 +448,10 @@ static ssize_t try_send_pieces(struct exi_sock *sk, struct exi_half *h,
 		return try_gathered(sk, h, p);
 	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
 	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
-	if (ret > 0)
+	if (ret > 0) {
 		account(h, ret, false);
+		exi_link_by_kernel();
+	}
 	return ret;
 }
 
@@ -1495,6 +1501,8 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	sk->posted[dir] = NULL;
 	if (result > 0) {
 		account(h, result, false);
+		if (dir == EXI_TX)
+			exi_link_by_kernel();
 		/* Counted anew: a switch that came meanwhile may have counted
 		 * these bytes already. */
 		if (dir == EXI_RX && h->mode == EXI_MODE_LEFT)
@@ -2455,6 +2463,8 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
 	if (b.n < 0)
 		b.n = -errno;
+	else
+		exi_link_by_kernel();
 	exi_cancel_rested();
 	exi_rest_over(&ends, true);
 	return b.n;

@@ -167,6 +167,8 @@ void exi_latent_leave(const struct exi_latent_call *c, ssize_t n)
 	    exi_unlikely(exi_latent_moved(is, EXI_RX) >
 			 enough(exi_latent_role(is), EXI_RX)))
 		exi_flow_latent_woke(c->fd);
+	if (n > 0 && c->dir == EXI_TX)
+		exi_link_by_kernel();
 	errno = saved;
 }
 

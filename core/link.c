@@ -135,18 +135,25 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 #define RUNG 256
 static _Atomic uint64_t rung[RUNG];
 
-void exi_conn_ring(struct exi_conn *c, uint64_t sleep)
+_Atomic uint32_t exi_conn_rings;
+_Atomic bool exi_link_any;
+
+uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 {
 	_Atomic uint64_t *last = &rung[sleep % RUNG];
+	uint32_t rings = 0;
 	char wake = 1;
 
 	if (c->bell < 0)
-		return;
+		return 0;
 	/* Acquire: the ring that is noted there was sent. */
 	if (sleep && atomic_load_explicit(last, memory_order_acquire) ==
 			     (sleep ^ c->salt))
-		return;
+		return 0;
 	if (send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) {
+		rings = 1;
+		atomic_fetch_add_explicit(&exi_conn_rings, rings,
+					  memory_order_relaxed);
 		if (sleep)
 			atomic_store_explicit(last, sleep ^ c->salt,
 					      memory_order_release);
@@ -154,6 +161,7 @@ void exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 		atomic_store_explicit(&c->unheard, true, memory_order_relaxed);
 	}
 	__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+	return rings;
 }
 
 /* Of the user at the link's other end; nobody else knows it. */
@@ -1112,8 +1120,11 @@ static void up_locked(struct exi_sock *sk)
 	sk->fab->salt = salt_of(l->fd);
 	lock_halves(sk);
 	sk->fab->bell = l->fd;
+	exi_ready_times_locked(sk);
 	unlock_halves(sk);
 	l->state = EXI_LINK_UP;
+	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
+		atomic_store(&exi_link_any, true);
 	l->deadline = 0;
 	l->refuses = exi_rights_allow(l->fd, false);
 	l->clean = exi_sock_remote(sk); /* this process has both ends */

@@ -210,4 +210,14 @@ void exi_marker_connection(void);
 void exi_marker_disconnection(void);
 void exi_marker_forked(void);
 
+/* Bytes went to a peer by the kernel: for who finds later ones on a fabric that is as
+ * a ring. Not counted before a first link of this process was up. */
+extern _Atomic bool exi_link_any;
+static inline void exi_link_by_kernel(void)
+{
+	if (atomic_load_explicit(&exi_link_any, memory_order_relaxed))
+		atomic_fetch_add_explicit(&exi_conn_rings, 1,
+					  memory_order_relaxed);
+}
+
 #endif

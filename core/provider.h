@@ -175,6 +175,15 @@ struct exi_conn {
 	_Alignas(64) unsigned char priv[];
 };
 
+/* What the peer says of what recv would give first. It may say anything. */
+struct exi_first {
+	uint64_t
+		sent; /* when, in exi_ticks() of this host; 0: it does not say */
+	/* From 1, by the low bits of exi_conn_rings of its process then, less the
+	 * rings of this connection; 0: it does not say. */
+	uint32_t rings;
+};
+
 /* A flag of recv below; recv(2) has none there. */
 #define EXI_MSG_POLLED 0x1000000
 
@@ -244,6 +253,15 @@ struct exi_conn_ops {
 	bool (*left_unread)(struct exi_conn *c);
 	/* The CPU the peer last worked on, or -1. A hint. */
 	int (*peer_cpu)(struct exi_conn *c);
+	/* Null, or: receive is ready, and what comes first is this. now: about
+	 * exi_ticks(). */
+	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
+	/* With first: the peer is to say when it sends, from now on. */
+	void (*want_times)(struct exi_conn *c);
+	/* With first. Sender: bytes are about to go over TCP. Receiver: when that was
+	 * the last time, as `sent` of first. */
+	void (*tcp_sends)(struct exi_conn *c);
+	uint64_t (*tcp_sent)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);
 	void (*stop)(struct exi_conn *c);
 	void (*fini)(struct exi_conn *c);
@@ -455,8 +473,12 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 
 /* Rings the peer's library over the pair link. For providers, when the peer
  * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
- * when this process has ended that sleep by another ring, there is none. */
-void exi_conn_ring(struct exi_conn *c, uint64_t sleep);
+ * when this process has ended that sleep by another ring, there is none. How many
+ * rings were sent. */
+uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep);
+/* Counts what this process sent by the kernel, rings or bytes: what a peer may have
+ * to be told of by its kernel before it finds what is sent from now on. */
+extern _Atomic uint32_t exi_conn_rings;
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
  * t: link is the core's end of a pair link for it, the core's from here on. Makes

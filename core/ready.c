@@ -86,8 +86,10 @@ static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
 	ret->hung_up = ended; /* both directions are over */
 }
 
-static void look_rx(struct exi_sock *sk, struct exi_half *h, short events,
-		    struct exi_ready *ret)
+static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
+							  struct exi_half *h,
+							  short events,
+							  struct exi_ready *ret)
 {
 	bool kept = exi_resume_keeps_locked(sk);
 	/* Before the look at the ring, as in receiving. */
@@ -137,8 +139,21 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLOUT | POLLWRNORM;
 }
 
+/* When what comes first was sent, as the peer says. */
+static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
+		       struct exi_ready *ret)
+{
+	if (!sk->fab || !sk->fab->ops->first)
+		return;
+	if (h->mode != EXI_MODE_RING)
+		ret->first.sent = sk->fab->ops->tcp_sent(sk->fab);
+	else if (ret->now & POLLIN)
+		sk->fab->ops->first(sk->fab, now, &ret->first);
+}
+
+/* now: null, or what comes first is asked for. */
 static bool look_once(struct exi_sock *sk, int fd, short events,
-		      struct exi_ready *ret)
+		      const uint64_t *now, struct exi_ready *ret)
 {
 	struct exi_shared *sh;
 
@@ -146,6 +161,8 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return false;
 	look_rx(sk, &sh->half[EXI_RX], events, ret);
+	if (now)
+		look_first(sk, &sh->half[EXI_RX], *now, ret);
 	exi_half_unlock(&sh->half[EXI_RX]);
 	if (events & WRITE_EVENTS) {
 		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
@@ -159,16 +176,22 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	return true;
 }
 
-bool exi_ready_look(struct exi_sock *sk, int fd, short events,
-		    struct exi_ready *ret)
+static bool look(struct exi_sock *sk, int fd, short events, const uint64_t *now,
+		 struct exi_ready *ret)
 {
-	if (!look_once(sk, fd, events, ret))
+	if (!look_once(sk, fd, events, now, ret))
 		return false;
 	/* Who hears that the peer ended may ask whether it closed. */
 	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
 	    !exi_link_ended(sk, fd))
 		return true;
-	return look_once(sk, fd, events, ret);
+	return look_once(sk, fd, events, now, ret);
+}
+
+bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+		    struct exi_ready *ret)
+{
+	return look(sk, fd, events, NULL, ret);
 }
 
 void exi_ready_told(struct exi_sock *sk, short revents)
@@ -180,23 +203,58 @@ void exi_ready_told(struct exi_sock *sk, short revents)
 		exi_link_tcp_event(sk);
 }
 
-short exi_ready_events(struct exi_sock *sk, int fd, short events)
+/* What is in r, and what the kernel says. */
+static short with_kernel(struct exi_sock *sk, int fd, short events,
+			 const struct exi_ready *r)
 {
-	struct pollfd p = { .fd = fd };
-	struct exi_ready r;
+	struct pollfd p = { .fd = fd, .events = r->kernel };
 	bool asks;
 
-	if (!exi_ready_look(sk, fd, events, &r))
-		return POLLNVAL;
-	p.events = r.kernel;
 	/* Also who wants to know of nothing is told of errors and hang-ups. */
-	asks = r.kernel || r.error ||
+	asks = r->kernel || r->error ||
 	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
-	if (asks && poll(&p, 1, 0) > 0) {
-		r.now |= p.revents;
-		exi_ready_told(sk, p.revents);
-	}
-	return r.now;
+	if (!asks || poll(&p, 1, 0) <= 0)
+		return r->now;
+	exi_ready_told(sk, p.revents);
+	return r->now | p.revents;
+}
+
+short exi_ready_events(struct exi_sock *sk, int fd, short events)
+{
+	struct exi_ready r;
+
+	return look(sk, fd, events, NULL, &r) ? with_kernel(sk, fd, events, &r)
+					      : POLLNVAL;
+}
+
+short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
+		      struct exi_first *ret)
+{
+	struct exi_ready r;
+
+	if (!look(sk, fd, events, &now, &r))
+		return POLLNVAL;
+	*ret = r.first;
+	return with_kernel(sk, fd, events, &r);
+}
+
+void exi_ready_times_locked(struct exi_sock *sk)
+{
+	if (sk->fab && sk->fab->ops->first &&
+	    atomic_load_explicit(&sk->times, memory_order_relaxed))
+		sk->fab->ops->want_times(sk->fab);
+}
+
+void exi_ready_want_times(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	/* Or as soon as there is one. */
+	atomic_store_explicit(&sk->times, true, memory_order_relaxed);
+	exi_ready_times_locked(sk);
+	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
 /* The peer rings for what comes after all that is there, which is not enough. */

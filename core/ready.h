@@ -12,6 +12,8 @@ struct exi_ready {
 	short kernel; /* of those asked for, the kernel's to tell */
 	bool hung_up;
 	bool error; /* the kernel's POLLERR and POLLHUP count, too */
+	/* Asked for, with POLLIN, of a fabric that tells; else zero. */
+	struct exi_first first;
 };
 
 /* No lock held. False when sk is not fd's any more. */
@@ -20,6 +22,14 @@ EXI_SHIM bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 
 /* The whole answer, the kernel asked; POLLNVAL when sk is not fd's. */
 EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
+/* The same, and what comes first; now: about exi_ticks(). */
+EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
+			       uint64_t now, struct exi_first *ret);
+
+/* The peer is to say when it sends what comes from now on. */
+EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);
+/* It has a fabric, whose peer is told so; the lock of EXI_RX is held. */
+void exi_ready_times_locked(struct exi_sock *sk);
 
 /* Has the waiters of the socket woken when one of the events may hold that does
  * not now, where the kernel does not tell: directions on a fabric. False: one

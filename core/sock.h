@@ -232,6 +232,7 @@ struct exi_sock {
 	_Atomic uint16_t peer_port;
 	/* Sends that did not find room for all, and the end of sending: after
 	 * these whoever waits for room is told of it, though it was there. */
+	_Atomic bool times; /* its peer is to say when it sends */
 	_Atomic uint32_t cramped;
 	uint32_t latent_life; /* which it was before it woke, see latent.h */
 	/* Forks that had begun before it: they do not count it. */

@@ -17,6 +17,24 @@
  * Who goes to sleep arms (what came before is seen by arming), then counts
  * himself as a sleeper under the same lock if nothing is active.
  *
+ * Connections are told in the order in which they were written to. A record that is
+ * written before another (by the same thread, or by one that tells the other) is
+ * stored before it, with a full fence between. So a search that found a record, by an
+ * acquire of its word, finds all that were written before it when it looks again; and
+ * it looks again at all that had nothing, until a pass finds nothing more. Each record
+ * says when it was made: nothing later than the last of the first pass is taken from
+ * later passes, or there would be no end, and what was found is told by these times. A
+ * pass is left out if what was found was made before the pass before it began, which is
+ * what a busy server finds. The place of what is told again is when it was told last, so
+ * that a peer who lies about times moves none but itself, and never before one that was
+ * told less lately. What had no room waits in line, and goes first.
+ *
+ * What rests has a ring on its way, which the kernel or the service has: a record says
+ * how much its process had sent by the kernel before, so who finds a new count looks at
+ * what rests (at few: they are looked at one by one), and asks the kernel. Between a
+ * connection on a fabric and one that has not met its peer, or any other descriptor,
+ * there is no order where both have something: the kernel's is first.
+ *
  * Locks, in their order: a socket's link lock, `structure` (which items there
  * are), a socket's halves, a set's lock. */
 #include <alloca.h>
@@ -63,8 +81,14 @@
 #define OVER	   (EPOLLERR | EPOLLHUP | EPOLLRDHUP)
 #define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
 
+/* Of an item, before a look: what comes after it is told next time. */
+struct saw {
+	uint64_t came;	  /* edge: bytes that had come */
+	uint32_t cramped; /* edge: of the socket */
+};
+
 struct item {
-	struct exi_list node; /* among the active */
+	struct exi_list node; /* among the active, those in line, or at rest */
 	struct exi_waiter waiter[2];
 	bool waits[2]; /* by direction, under its lock */
 	struct set *set;
@@ -78,7 +102,9 @@ struct item {
 	int refs; /* threads that look at it, and its place in the set */
 	bool managed;
 	bool dormant; /* managed, and not in the application's set now */
-	bool active;
+	bool active;  /* also when it is in line */
+	bool in_line; /* it had something when looked at last, and was not told */
+	bool rests;   /* its peer rings */
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
 	bool fresh;   /* something came, and no wait has looked since */
@@ -99,6 +125,15 @@ struct item {
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
 	uint64_t arrived;  /* edge: bytes that had come when it was told */
+	/* And these, in exi_ticks(), and of its peer: */
+	uint64_t place;	  /* in the order of what has something; 0: none */
+	uint64_t told_at; /* when it was told last */
+	int behind;	  /* as many of the kernel's events, and one; or 0 */
+	uint32_t rings;	  /* that the peer's process had sent, see exi_first */
+	/* Found in a search: */
+	struct item *next;
+	struct saw saw;
+	uint32_t now;
 };
 
 #define SPARES 16 /* items whose memory is kept for the next of a set */
@@ -110,6 +145,9 @@ struct set {
 	struct item **by_fd;
 	int size;
 	struct exi_list active;
+	struct exi_list line; /* of the active: in the order of their places */
+	struct exi_list resting;
+	int n_resting;
 	/* Read without the lock as hints: */
 	_Atomic int n_managed;
 	_Atomic int n_active;
@@ -120,6 +158,8 @@ struct set {
 	int arming; /* threads that arm for a sleep */
 	int nudge;
 	bool nudged;	    /* the nudge is readable */
+	int n_conns;	    /* items, and latent ones; under structure */
+	bool timed;	    /* its connections' peers say when they send */
 	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
@@ -235,6 +275,35 @@ static void stale_locked(struct item *it)
 	it->fresh = false;
 }
 
+static void off_the_resting_locked(struct item *it)
+{
+	if (!it->rests)
+		return;
+	exi_list_del(&it->node);
+	it->set->n_resting--;
+	it->rests = false;
+}
+
+/* Nobody looks at it: its peer rings. */
+static void rest_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	if (it->dead || it->dormant || it->disabled || !it->managed)
+		return;
+	exi_list_add_tail(&s->resting, &it->node);
+	s->n_resting++;
+	it->rests = true;
+}
+
+static inline void make_active_locked(struct item *it, struct exi_list *where)
+{
+	it->active = true;
+	it->in_line = where == &it->set->line;
+	exi_list_add_tail(where, &it->node);
+	count_locked(&it->set->n_active, 1);
+}
+
 static void activate_locked(struct item *it)
 {
 	struct set *s = it->set;
@@ -249,9 +318,8 @@ static void activate_locked(struct item *it)
 	if (it->held) { /* its holder makes it active */
 		it->again = true;
 	} else if (!it->active) {
-		it->active = true;
-		exi_list_add_tail(&s->active, &it->node);
-		count_locked(&s->n_active, 1);
+		off_the_resting_locked(it);
+		make_active_locked(it, &s->active);
 	}
 	if (others_sleep(s) || (s->outer && !it->counted))
 		nudge_locked(s);
@@ -270,27 +338,37 @@ static void off_the_active_locked(struct item *it)
 {
 	stale_locked(it);
 	unheard_locked(it->set);
+	off_the_resting_locked(it);
 	if (!it->active)
 		return;
 	exi_list_del(&it->node);
 	count_locked(&it->set->n_active, -1);
-	it->active = false;
+	it->active = it->in_line = false;
 }
 
-static struct item *pop_locked(struct set *s)
+/* The first of a list becomes this thread's; null: it is empty. */
+static inline struct item *pop_from_locked(struct set *s, struct exi_list *list)
 {
-	struct exi_list *node = exi_list_pop(&s->active);
+	struct exi_list *node = exi_list_pop(list);
 	struct item *it;
 
 	if (!node)
 		return NULL;
 	it = exi_container(node, struct item, node);
-	it->active = false;
-	count_locked(&s->n_active, -1);
+	count_locked(&s->n_active, -it->active);
+	s->n_resting -= it->rests;
+	it->active = it->in_line = it->rests = false;
 	it->refs++;
 	it->held = true;
 	it->again = false;
 	return it;
+}
+
+static struct item *pop_locked(struct set *s)
+{
+	struct item *it = pop_from_locked(s, &s->line);
+
+	return it ? it : pop_from_locked(s, &s->active);
 }
 
 /* The lock of direction d is held. */
@@ -440,6 +518,18 @@ static int add_nudge(struct set *s)
 	return s->nudge < 0 ? -EMFILE : 0;
 }
 
+/* Who is alone in its set need not say when it sends; structure is held. */
+static void want_times(struct set *s)
+{
+	if (s->timed || s->n_conns < 2 || !s->n_managed)
+		return;
+	s->timed = true;
+	for (int i = 0; i < s->size; i++)
+		if (s->by_fd[i] && s->by_fd[i]->managed)
+			exi_ready_want_times(s->by_fd[i]->sk,
+					     number(s->by_fd[i]));
+}
+
 /* What the kernel tells of a managed item, whatever the application wants to
  * know of it: that something changed on TCP. Not in a set that is itself waited
  * on, for the kernel tells of the set what it tells of its items. */
@@ -529,6 +619,10 @@ static void manage(struct item *it)
 	activate_locked(it);
 	nudge_locked(s); /* who sleeps as if there were none looks again */
 	exi_unlock(&s->lock);
+	if (s->timed)
+		exi_ready_want_times(it->sk, number(it));
+	else
+		want_times(s);
 }
 
 /* structure is held; with linked, the link lock, and the link is there. */
@@ -543,6 +637,7 @@ static void remove_item(struct item *it, bool linked)
 	stop_listening(it);
 	exi_lock(&s->lock);
 	s->by_fd[it->fd] = NULL;
+	s->n_conns--;
 	it->dead = true;
 	off_the_active_locked(it);
 	count_locked(&s->n_managed, -it->managed);
@@ -659,13 +754,18 @@ static struct set *make_set(int epfd)
 	s->outer = false;
 	s->inherited = false;
 	s->lost = false;
+	s->timed = false;
+	s->n_conns = 0;
 	s->n_managed = 0;
 	s->quiet = 0;
 	s->filled = false;
 	s->prefix = exi_random() << TAG_BITS;
 	exi_list_init(&s->active);
+	exi_list_init(&s->line);
+	exi_list_init(&s->resting);
 	s->n_active = 0;
 	s->n_fresh = 0;
+	s->n_resting = 0;
 	exi_unlock(&s->lock);
 	closed_sets[epfd] = NULL;
 	number_locked(epfd, s);
@@ -687,7 +787,9 @@ static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
 	exi_lock(&s->lock);
 	s->by_fd[fd] = it;
 	exi_unlock(&s->lock);
+	s->n_conns++;
 	listen_to(it);
+	want_times(s);
 }
 
 static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
@@ -886,11 +988,22 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	return ret;
 }
 
+/* A latent connection is in no set any more; structure is held. */
+static void latent_out(struct latent *l)
+{
+	if (l->set && l->set->prefix == l->prefix)
+		l->set->n_conns--;
+	l->set = NULL;
+}
+
 /* A latent connection's life begins; nobody else knows the number yet. */
 static void latent_begun(int fd)
 {
-	if ((uint32_t)fd < n_sets)
-		latents[fd].set = NULL;
+	if ((uint32_t)fd >= n_sets || !latents[fd].set)
+		return;
+	exi_lock(&structure);
+	latent_out(&latents[fd]);
+	exi_unlock(&structure);
 }
 
 /* The item that it is now. Its link lock is held: it meets nobody before. */
@@ -906,7 +1019,7 @@ static void latent_woke(struct exi_sock *sk, int fd)
 	exi_lock(&structure);
 	l = &latents[fd];
 	s = l->set;
-	l->set = NULL;
+	latent_out(l);
 	if (s && s->prefix == l->prefix && set_of(s->fd) == s) {
 		live_item(s->fd, fd, sk);
 		it = room_for(s, fd) ? item_new(s) : NULL;
@@ -938,11 +1051,14 @@ static bool latent_change_locked(int epfd, int op, int fd,
 	*ret = native.epoll_ctl(epfd, op, fd, ev);
 	if (*ret < 0)
 		return true;
-	if (op == EPOLL_CTL_DEL) {
-		l->set = NULL;
+	latent_out(l);
+	if (op == EPOLL_CTL_DEL)
 		return true;
-	}
 	s = make_set(epfd);
+	if (s) {
+		s->n_conns++;
+		want_times(s);
+	}
 	*l = (struct latent){ .set = s,
 			      .prefix = s ? s->prefix : 0,
 			      .events = ev->events,
@@ -997,13 +1113,6 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 
 /* --- epoll_wait --------------------------------------------------------- */
 
-/* Of an edge-triggered item, before a look: what comes after it is told next
- * time. */
-struct saw {
-	uint64_t came;	  /* bytes that had come */
-	uint32_t cramped; /* of the socket */
-};
-
 /* Bytes that were received, and those that could be. */
 static uint64_t arrived(const struct item *it)
 {
@@ -1040,20 +1149,31 @@ static uint32_t event_locked(const struct item *it, uint32_t now,
 		       : ret;
 }
 
-/* After a look: the event, or not. */
-static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
-			struct epoll_event *ev)
+/* After a look: the event, or 0. */
+static inline uint32_t seen_locked(struct item *it, uint32_t now,
+				   const struct saw *saw)
 {
-	uint32_t event = event_locked(it, now, saw);
+	uint32_t ret = event_locked(it, now, saw);
+	bool cannot = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
 
-	it->blocked = (interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
-	if (!event) {
-		if (!(now & EPOLLIN)) /* what had come was taken */
-			it->arrived = saw->came;
+	/* That it can send again is told before it is forgotten. */
+	it->blocked = cannot || (it->blocked && ret);
+	if (!ret && !(now & EPOLLIN)) /* what had come was taken */
+		it->arrived = saw->came;
+	return ret;
+}
+
+/* The same, told. */
+static inline bool tell_locked(struct item *it, uint32_t now,
+			       const struct saw *saw, struct epoll_event *ev)
+{
+	uint32_t event = seen_locked(it, now, saw);
+
+	if (!event)
 		return false;
-	}
 	ev->events = event;
 	ev->data = it->data;
+	it->blocked = it->blocked && !(now & TX_EVENTS);
 	it->told = true;
 	it->rung = 0;
 	it->over = now & OVER;
@@ -1064,18 +1184,21 @@ static bool tell_locked(struct item *it, uint32_t now, const struct saw *saw,
 	return true;
 }
 
-/* No lock is held, and the item is this thread's. */
-static uint32_t look(struct item *it, struct saw *ret)
+static inline uint32_t before_look(const struct item *it, struct saw *ret)
 {
-	uint32_t events = interest(it);
-
 	*ret = (struct saw){ 0 };
-	if (it->events & EPOLLET) {
-		*ret = (struct saw){ arrived(it),
-				     atomic_load(&it->sk->cramped) };
-		events |= EPOLLRDHUP;
-	}
-	return (uint16_t)exi_ready_events(it->sk, number(it), (short)events);
+	if (!(it->events & EPOLLET))
+		return interest(it);
+	*ret = (struct saw){ arrived(it), atomic_load(&it->sk->cramped) };
+	return interest(it) | EPOLLRDHUP;
+}
+
+/* No lock is held, and the item is this thread's. */
+static inline uint32_t look(const struct item *it, struct saw *ret)
+{
+	short events = (short)before_look(it, ret);
+
+	return (uint16_t)exi_ready_events(it->sk, number(it), events);
 }
 
 /* Edge-triggered: something that is worth telling came since the last look. */
@@ -1120,64 +1243,25 @@ static void disarm(struct item *it)
 }
 
 /* The end of a hold: active again, or not if nothing came meanwhile. */
-static void release_locked(struct item *it, bool keep)
+static inline void release_to_locked(struct item *it, struct exi_list *list)
 {
 	struct set *s = it->set;
 
 	it->held = false;
-	if ((keep || it->again) && !it->dead && !it->dormant && !it->active &&
-	    !it->disabled) {
-		it->active = true;
-		exi_list_add_tail(&s->active, &it->node);
-		count_locked(&s->n_active, 1);
-	}
+	if (list == &s->resting && it->again)
+		list = &s->active;
+	if (list == &s->resting)
+		rest_locked(it);
+	else if (!it->dead && !it->dormant && !it->disabled)
+		make_active_locked(it, list);
 	if (!it->active)
 		stale_locked(it);
 	unref_locked(it);
 }
 
-/* Looks once at each active item. Not at those that came to be managed after `met`,
- * if that is not null: of them the kernel may have told just now. */
-static int collect(struct set *s, struct epoll_event *ev, int max, bool spins,
-		   const uint32_t *met)
+static void release_locked(struct item *it, bool keep)
 {
-	uint64_t ticks = exi_ticks();
-	int n = 0, left;
-
-	exi_lock(&s->lock);
-	for (left = s->n_active; left > 0 && n < max; left--) {
-		struct item *it = pop_locked(s);
-		bool tell, rest = false;
-		struct saw saw;
-		uint32_t now;
-
-		if (!it)
-			break;
-		if (met && (int32_t)(it->nth - *met) > 0) {
-			release_locked(it, true);
-			continue;
-		}
-		stale_locked(it);
-		exi_unlock(&s->lock);
-		disarm(it);
-		now = look(it, &saw);
-		exi_lock(&s->lock);
-		tell = tell_locked(it, now, &saw, &ev[n]);
-		n += tell;
-		if (tell) {
-			it->idle = 0;
-			it->busy = ticks;
-		} else if (!spins && ++it->idle > IDLE_LOOKS &&
-			   (ticks - it->busy > IDLE_TICKS ||
-			    s->n_active > MANY)) {
-			exi_unlock(&s->lock);
-			rest = arm(it, 0);
-			exi_lock(&s->lock);
-		}
-		release_locked(it, !rest && !(now & POLLNVAL));
-	}
-	exi_unlock(&s->lock);
-	return n;
+	release_to_locked(it, keep ? &it->set->active : &it->set->resting);
 }
 
 /* The kernel told of an item for one shot. Not the application, if it was told
@@ -1245,6 +1329,7 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 			/* Bytes and ends are counted; urgent ones not. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
 				it->rung = RX_EVENTS;
+			it->behind = kept + 1;
 			s->sleepers = -1; /* this one is awake */
 			activate_locked(it);
 			s->sleepers = sleepers;
@@ -1360,6 +1445,368 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 	return n;
 }
 
+static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
+{
+	int n = take(s, s->fd, ev, max, 0, NULL, false);
+	int quiet = atomic_load_explicit(&s->quiet, memory_order_relaxed);
+
+	quiet = n > 0 ? 0 : quiet < QUIET_ASKS ? quiet + 1 : quiet;
+	atomic_store_explicit(&s->quiet, quiet, memory_order_relaxed);
+	atomic_store_explicit(&s->filled, n == max, memory_order_relaxed);
+	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
+	return n == -ETIMEDOUT ? 0 : n;
+}
+
+/* --- in order of arrival ------------------------------------------------- */
+
+/* A look at what is active. What had something is kept out of the lists until the
+ * caller knows the order. */
+struct search {
+	struct set *s;
+	/* Null, or not at those that came to be managed after this: of them the
+	 * kernel may have told just now. */
+	const uint32_t *met;
+	bool spins;
+	bool asked;	/* the kernel told something just now */
+	uint64_t began; /* exi_ticks() of the wait; no other has it */
+	uint64_t until; /* what came later is for the next wait */
+	uint64_t last;	/* when the last came that this pass found */
+	bool rang;	/* for one at rest, perhaps: see look_at_resting() */
+	struct item *found; /* the last one first */
+	int n;
+	int base;    /* where the kernel's last events begin, */
+	int kernels; /* where they end, */
+	int passed;  /* and where what is told goes on */
+};
+
+/* Its peer says when what it has was sent; without that it came when it was
+ * seen. None is before what it told already: what tells most often comes last. */
+static inline void place_locked(struct search *c, struct item *it,
+				const struct exi_first *first)
+{
+	uint64_t at = first->sent, now;
+
+	/* Nothing came later than now. */
+	if (at > c->began) {
+		now = exi_ticks();
+		at = at < now ? at : now;
+	}
+	/* Found after another, perhaps as the kernel had it before that one. */
+	if (!at)
+		at = it->place		      ? it->place
+		     : c->until != UINT64_MAX ? c->until - 1
+					      : exi_ticks();
+	it->place = at > it->told_at ? at : it->told_at;
+	if (first->rings && first->rings != it->rings) {
+		c->rang = true;
+		it->rings = first->rings;
+	}
+	if ((it->now & RX_EVENTS) && at > c->last)
+		c->last = at;
+}
+
+static inline void look_in_search(const struct search *c, struct item *it,
+				  struct exi_first *ret)
+{
+	short events = (short)before_look(it, &it->saw);
+
+	*ret = (struct exi_first){ 0 };
+	it->now = (uint16_t)exi_ready_first(it->sk, number(it), events,
+					    c->began, ret);
+}
+
+/* It was still one of its connection's numbers. */
+static bool valid(const struct item *it)
+{
+	return !(it->now & POLLNVAL);
+}
+
+/* The look is over, and it has something: true when that is for this wait. */
+static inline bool find_locked(struct search *c, struct item *it,
+			       const struct exi_first *first)
+{
+	place_locked(c, it, first);
+	if (it->place > c->until)
+		return false;
+	it->next = c->found;
+	c->found = it;
+	c->n++;
+	return true;
+}
+
+/* The look is over, and it has nothing: true when its peer rings from now on. */
+static inline bool idles_locked(struct search *c, struct item *it)
+{
+	struct set *s = c->s;
+	bool ret;
+
+	it->place = 0;
+	it->behind = 0;
+	if (c->spins || c->until != UINT64_MAX || ++it->idle <= IDLE_LOOKS ||
+	    (c->began - it->busy <= IDLE_TICKS && s->n_active <= MANY))
+		return false;
+	exi_unlock(&s->lock);
+	ret = arm(it, 0);
+	exi_lock(&s->lock);
+	return ret;
+}
+
+static void look_at_active(struct search *c)
+{
+	struct set *s = c->s;
+
+	for (int left = s->n_active; left > 0; left--) {
+		struct item *it = pop_from_locked(s, &s->active);
+		struct exi_first first;
+		bool has;
+
+		if (!it)
+			break;
+		if (it->told_at == c->began ||
+		    (c->met && (int32_t)(it->nth - *c->met) > 0)) {
+			release_locked(it, true);
+			continue;
+		}
+		stale_locked(it);
+		exi_unlock(&s->lock);
+		disarm(it);
+		look_in_search(c, it, &first);
+		exi_lock(&s->lock);
+		has = seen_locked(it, it->now, &it->saw);
+		if (has && find_locked(c, it, &first))
+			continue;
+		release_locked(it, has || (!idles_locked(c, it) && valid(it)));
+	}
+}
+
+/* A look at more takes longer than what it is for may. */
+#define FEW_REST 64
+
+/* What rests may have something, whose ring is still on its way: it is looked at
+ * where it lies. */
+static void look_at_resting(struct search *c)
+{
+	struct set *s = c->s;
+	int left = s->n_resting;
+
+	if (left > FEW_REST)
+		return;
+	for (; left > 0; left--) {
+		struct item *it = pop_from_locked(s, &s->resting);
+		struct exi_first first;
+
+		if (!it)
+			break;
+		exi_unlock(&s->lock);
+		look_in_search(c, it, &first);
+		if (it->now)
+			disarm(it);
+		exi_lock(&s->lock);
+		if (!event_locked(it, it->now, &it->saw) ||
+		    !find_locked(c, it, &first))
+			release_locked(it, it->now && valid(it));
+	}
+}
+
+/* The clocks of two CPUs differ by less, and so long before a store a processor may
+ * read its clock. */
+#define CLOCK_TICKS 4096
+#define PASSES	    4
+
+static void search(struct search *c)
+{
+	uint64_t began = c->began;
+	int had, passes = 0;
+
+	do {
+		if (passes)
+			began = exi_ticks();
+		had = c->n;
+		c->last = 0;
+		look_at_active(c);
+		if (c->n == had)
+			return;
+		if (c->until == UINT64_MAX)
+			c->until = c->last;
+	} while (c->last + CLOCK_TICKS > began && c->s->n_active &&
+		 ++passes < PASSES);
+}
+
+/* The peer's process sent something by the kernel before what was found: bytes on TCP,
+ * or a ring for what rests. The kernel has it, or the service. Not asked twice, or it
+ * would tell twice. How many events there are then. */
+static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct set *s = c->s;
+	uint32_t met = s->met;
+	int k;
+
+	look_at_resting(c);
+	if (c->asked)
+		return n;
+	exi_unlock(&s->lock);
+	k = ask_kernel(s, ev + n, max - n);
+	exi_lock(&s->lock);
+	if (s->n_fresh) {
+		c->met = &met;
+		look_at_active(c);
+	}
+	c->base = n;
+	return k > 0 ? n + k : n;
+}
+
+/* Takes n of a chain, and gives them in order. */
+static struct item *in_order(struct item **chain, int n)
+{
+	struct item *a, *b, *ret, **end = &ret;
+
+	if (n == 1) {
+		ret = *chain;
+		*chain = ret->next;
+		ret->next = NULL;
+		return ret;
+	}
+	/* The chain has the last one first. */
+	b = in_order(chain, n / 2);
+	a = in_order(chain, n - n / 2);
+	while (a && b) {
+		struct item **first = a->place <= b->place ? &a : &b;
+
+		*end = *first;
+		end = &(*first)->next;
+		*first = *end;
+	}
+	*end = a ? a : b;
+	return ret;
+}
+
+static inline bool tell_this_locked(struct search *c, struct item *it,
+				    struct epoll_event *ev)
+{
+	if (!tell_locked(it, it->now, &it->saw, ev))
+		return false;
+	it->idle = 0;
+	it->busy = it->told_at = c->began;
+	it->place = 0;
+	it->behind = 0;
+	return true;
+}
+
+/* What an earlier wait had no room for goes first: it came before all that is found
+ * now. */
+static int tell_line(struct search *c, struct epoll_event *ev, int max)
+{
+	struct set *s = c->s;
+	struct item *it;
+	int n = 0;
+
+	while (n < max && (it = pop_from_locked(s, &s->line))) {
+		struct exi_first first;
+
+		stale_locked(it);
+		exi_unlock(&s->lock);
+		disarm(it);
+		look_in_search(c, it, &first);
+		exi_lock(&s->lock);
+		n += tell_this_locked(c, it, &ev[n]);
+		release_locked(it, valid(it));
+	}
+	return n;
+}
+
+/* Before an event of the kernel's, if the kernel had something of the item before it;
+ * else behind all of them. */
+static void insert(struct search *c, int behind, const struct epoll_event *e,
+		   struct epoll_event *ev, int n)
+{
+	int at = behind ? c->base + behind - 1 : c->kernels;
+
+	if (at > c->kernels)
+		at = c->kernels;
+	if (at < c->passed)
+		at = c->passed;
+	c->passed = at;
+	at += n - c->kernels;
+	memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
+	ev[at] = *e;
+}
+
+/* Behind the n events that are there; how many there are then. */
+static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct item *it = c->n ? in_order(&c->found, c->n) : NULL, *next;
+	struct exi_list *list;
+
+	c->kernels = n;
+	for (; it; it = next) {
+		int behind = it->behind;
+		struct epoll_event e;
+
+		next = it->next;
+		list = n < max ? &c->s->active : &c->s->line;
+		if (n < max && tell_this_locked(c, it, &e))
+			insert(c, behind, &e, ev, n++);
+		release_to_locked(it, list);
+	}
+	return n;
+}
+
+/* One that is alone in its set needs no order. */
+static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct set *s = c->s;
+
+	for (int left = s->n_active; left > 0 && n < max; left--) {
+		struct item *it = pop_locked(s);
+		bool told;
+
+		if (!it)
+			break;
+		if (c->met && (int32_t)(it->nth - *c->met) > 0) {
+			release_locked(it, true);
+			continue;
+		}
+		stale_locked(it);
+		exi_unlock(&s->lock);
+		disarm(it);
+		it->now = look(it, &it->saw);
+		exi_lock(&s->lock);
+		told = tell_this_locked(c, it, &ev[n]);
+		n += told;
+		release_locked(it, told || (!idles_locked(c, it) && valid(it)));
+	}
+	return n;
+}
+
+/* Tells what has something, in the order in which it came; see the head of the
+ * file. ev has n events of the kernel's already; how many there are then. */
+static int collect(struct set *s, struct epoll_event *ev, int n, int max,
+		   bool spins, const uint32_t *met)
+{
+	struct search c = { .s = s,
+			    .met = met,
+			    .spins = spins,
+			    .asked = n > 0,
+			    .began = exi_ticks(),
+			    .until = UINT64_MAX };
+
+	exi_lock(&s->lock);
+	if (!s->timed) {
+		n = tell_alone(&c, ev, n, max);
+		goto unlock;
+	}
+	n += tell_line(&c, ev + n, max - n);
+	if (n < max) {
+		search(&c);
+		if (exi_unlikely(c.rang))
+			n = find_rung(&c, ev, n, max);
+		n = tell_found(&c, ev, n, max);
+	}
+unlock:
+	exi_unlock(&s->lock);
+	return n;
+}
+
 struct spun {
 	struct set *s;
 	struct epoll_event *ev;
@@ -1371,7 +1818,7 @@ static bool look_again(void *arg)
 {
 	struct spun *p = arg;
 
-	p->n = collect(p->s, p->ev, p->max, true, NULL);
+	p->n = collect(p->s, p->ev, 0, p->max, true, NULL);
 	return p->n > 0;
 }
 
@@ -1502,16 +1949,11 @@ static int until(uint64_t deadline)
 	return deadline ? ms_between(exi_now_ns(), deadline) : -1;
 }
 
-static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
+static bool asked_lately(const struct set *s)
 {
-	int n = take(s, s->fd, ev, max, 0, NULL, false);
-	int quiet = atomic_load_explicit(&s->quiet, memory_order_relaxed);
-
-	quiet = n > 0 ? 0 : quiet < QUIET_ASKS ? quiet + 1 : quiet;
-	atomic_store_explicit(&s->quiet, quiet, memory_order_relaxed);
-	atomic_store_explicit(&s->filled, n == max, memory_order_relaxed);
-	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
-	return n == -ETIMEDOUT ? 0 : n;
+	return exi_ticks() -
+		       atomic_load_explicit(&s->asked, memory_order_relaxed) <=
+	       KERNEL_TICKS;
 }
 
 /* What the kernel has belongs to what a wait returns: unless it has had nothing for
@@ -1520,9 +1962,7 @@ static bool kernel_is_due(const struct set *s)
 {
 	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
 		       QUIET_ASKS ||
-	       exi_ticks() - atomic_load_explicit(&s->asked,
-						  memory_order_relaxed) >
-		       KERNEL_TICKS;
+	       !asked_lately(s);
 }
 
 /* Nothing: all that was active was looked at since the set's stirs were those. The
@@ -1543,9 +1983,11 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		if (n < 0)
 			return n;
 	}
-	n += collect(s, ev + n, max - n, false, n ? &met : NULL);
-	if (n == 0 && !at_once)
+	n = collect(s, ev, n, max, false, n ? &met : NULL);
+	if (n == 0 && !at_once) {
 		n = spin(s, ev, max, deadline);
+		first = first && asked_lately(s);
+	}
 	if (n == max || (n > 0 && (first || !kernel_is_due(s))))
 		return n;
 	if (!first && (n > 0 || at_once)) {
@@ -1559,7 +2001,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	exi_lock(&s->lock);
 	*ret_stirs = s->stirs;
 	exi_unlock(&s->lock);
-	return collect(s, ev, max, true, NULL);
+	return collect(s, ev, 0, max, true, NULL);
 }
 
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
@@ -1639,7 +2081,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	     bool at_once, const sigset_t *mask)
 {
 	EXI_CANCEL_OFF(true);
-	uint32_t stirs = 0;
+	uint32_t stirs = 0, met;
 	int n;
 
 	exi_signals_begin();
@@ -1649,10 +2091,14 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		n = wait_once(s, ev, max, deadline, at_once, &stirs);
 		if (n || at_once)
 			break;
+		met = s->met;
 		n = s->outer && settle(s) ? -EAGAIN
 		    : exi_signals_came(false)
 			    ? -EINTR
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
+		/* What rang beside it, or what it followed. */
+		if (n > 0 && n < max && s->n_active)
+			n = collect(s, ev, n, max, true, &met);
 		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
 		at_once = n == -ETIMEDOUT ||
@@ -1910,7 +2356,9 @@ static void begin_anew(struct set *s)
 	s->inherited = true;
 	s->sleepers = s->arming = 0;
 	exi_list_init(&s->active);
-	s->n_active = s->n_fresh = s->n_managed = 0;
+	exi_list_init(&s->line);
+	exi_list_init(&s->resting);
+	s->n_active = s->n_fresh = s->n_managed = s->n_resting = 0;
 	for (int i = 0; i < s->size; i++) {
 		struct item *it = s->by_fd[i];
 
@@ -1918,7 +2366,7 @@ static void begin_anew(struct set *s)
 			continue;
 		exi_list_init(&it->node);
 		it->held = it->again = it->active = it->fresh = it->counted =
-			false;
+			it->in_line = it->rests = false;
 		it->refs = 1;
 		listen_to(it);
 		s->n_managed += it->managed;

@@ -88,7 +88,9 @@ static RARE void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 		__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
 	}
 	if (wait & SHMP_WAIT_BELL)
-		exi_conn_ring(c, sleep);
+		atomic_fetch_add_explicit(&shmp_priv(c)->rang,
+					  exi_conn_ring(c, sleep),
+					  memory_order_relaxed);
 }
 
 /* --- sending ------------------------------------------------------------ */
@@ -115,16 +117,54 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	return (int64_t)(tx->limit - tx->head);
 }
 
+/* Records from head on are of another epoch. A reader loads the three in this order,
+ * and takes epoch_before for what lies before epoch_at: so what it takes is right also
+ * while they change. */
+static RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
+			     uint32_t epoch)
+{
+	atomic_store_explicit(&p->mine->epoch_before, tx->epoch,
+			      memory_order_relaxed);
+	/* Pair with the acquires in conn_first(). */
+	atomic_store_explicit(&p->mine->epoch_at, tx->head,
+			      memory_order_release);
+	atomic_store_explicit(&p->mine->epoch, epoch, memory_order_release);
+	tx->epoch = epoch;
+}
+
+static RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	uint64_t now = exi_ticks();
+
+	if (exi_unlikely(shmp_epoch(now) != tx->epoch))
+		begin_epoch(p, tx, shmp_epoch(now));
+	return now;
+}
+
+/* Of the record that is published next. To tell the time takes longer than all the
+ * rest. */
+static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	uint32_t timed =
+		atomic_load_explicit(&p->theirs->timed, memory_order_relaxed);
+	uint32_t rings =
+		atomic_load_explicit(&exi_conn_rings, memory_order_relaxed) -
+		atomic_load_explicit(&p->rang, memory_order_relaxed);
+
+	return shmp_made(exi_unlikely(timed) ? time_now(p, tx) : 0, rings,
+			 (uint32_t)exi_cpu());
+}
+
 /* Publishes r, the record at head. */
-static inline void publish(struct exi_conn *c, struct shmp_record *r,
-			   uint32_t kind, uint32_t len)
+static inline __attribute__((always_inline)) void
+publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 	uint32_t wait;
 
-	r->cpu = (uint16_t)exi_cpu();
-	/* Pairs with the acquire in look(): payload, cpu and the next zero
+	r->made = made_now(p, tx);
+	/* Pairs with the acquire in look(): payload, made and the next zero
 	 * before this word. The load of data_wait stays behind it, against
 	 * request(): one sees the other. */
 	exi_publish(&r->word, shmp_word(kind, len, tx->head, tx->bytes));
@@ -301,7 +341,7 @@ static void send_parted(struct exi_conn *c, const unsigned char *buf,
 
 	zero_behind(p, tx, at, rest);
 	copy_out(shmp_payload(r, rest), buf + n, rest);
-	r->cpu = (uint16_t)exi_cpu();
+	r->made = made_now(p, tx);
 	atomic_store_explicit(&r->word,
 			      shmp_word(SHMP_DATA, rest, at, tx->bytes),
 			      memory_order_relaxed);
@@ -479,7 +519,8 @@ static int look(struct shmp_priv *p, struct shmp_rx *rx)
 		if (err)
 			return err;
 		/* A hint that senders read without our lock. */
-		__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
+		__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
+				 __ATOMIC_RELAXED);
 		rx->used = 0;
 		rx->len = len;
 	}
@@ -557,7 +598,8 @@ static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
 	    n >= SHMP_LARGE || shmp_record_bytes(n) > bytes - at ||
 	    record_end(rx, n) > rx->there || (rx->len | rx->ended))
 		return 0;
-	__atomic_store_n(&rx->cpu, (int32_t)r->cpu, __ATOMIC_RELAXED);
+	__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
+			 __ATOMIC_RELAXED);
 	exi_copy(buf, r->rest, n);
 	pass(c, n);
 	return n;
@@ -866,7 +908,60 @@ static bool conn_left_unread(struct exi_conn *c)
 
 static int conn_peer_cpu(struct exi_conn *c)
 {
-	return __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
+	int cpu = __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
+
+	/* It is this one if its low bits are these. */
+	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
+}
+
+static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
+{
+	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint32_t made, epoch;
+	uint64_t at;
+
+	*ret = (struct exi_first){ 0 };
+	if (look(shmp_priv(c), rx) < 0)
+		return;
+	made = __atomic_load_n(&shmp_in(shmp_priv(c), rx)->made,
+			       __ATOMIC_RELAXED);
+	ret->rings = (made >> SHMP_RINGS_SHIFT & SHMP_RINGS_MASK) + 1;
+	if (!(made >> SHMP_TIME_SHIFT))
+		return;
+	/* Pair with the releases in begin_epoch(). */
+	epoch = atomic_load_explicit(&theirs->epoch, memory_order_acquire);
+	at = atomic_load_explicit(&theirs->epoch_at, memory_order_acquire);
+	if (rx->pos < at)
+		epoch = atomic_load_explicit(&theirs->epoch_before,
+					     memory_order_relaxed);
+	if (epoch)
+		ret->sent = shmp_made_at(made, epoch, now);
+}
+
+static void conn_want_times(struct exi_conn *c)
+{
+	atomic_store_explicit(&shmp_priv(c)->mine->timed, 1,
+			      memory_order_relaxed);
+}
+
+static void conn_tcp_sends(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+
+	if (p->mine && p->theirs &&
+	    atomic_load_explicit(&p->theirs->timed, memory_order_relaxed))
+		atomic_store_explicit(&p->mine->tcp_sent, exi_ticks(),
+				      memory_order_relaxed);
+}
+
+static uint64_t conn_tcp_sent(struct exi_conn *c)
+{
+	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
+
+	return theirs ? atomic_load_explicit(&theirs->tcp_sent,
+					     memory_order_relaxed)
+		      : 0;
 }
 
 /* --- switching ---------------------------------------------------------- */
@@ -1020,6 +1115,10 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.over = conn_over,
 	.left_unread = conn_left_unread,
 	.peer_cpu = conn_peer_cpu,
+	.first = conn_first,
+	.want_times = conn_want_times,
+	.tcp_sends = conn_tcp_sends,
+	.tcp_sent = conn_tcp_sent,
 	.close = conn_close,
 	.stop = conn_stop,
 	.fini = conn_fini,

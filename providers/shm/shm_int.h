@@ -32,6 +32,7 @@ struct shmp_tx {
 	uint32_t ended;
 	uint64_t before_at;
 	uint32_t first; /* the ring's size before that */
+	uint32_t epoch; /* as the segment says */
 };
 
 struct shmp_rx {
@@ -42,7 +43,7 @@ struct shmp_rx {
 	uint64_t published; /* what `taken` says */
 	uint32_t sleepers;  /* threads that wait for data */
 	uint32_t ended;	    /* END was reached */
-	int32_t cpu;	    /* the peer's */
+	int32_t cpu;	    /* the peer's, its low bits */
 	uint32_t before;    /* as the sender has them */
 	uint64_t grown_at;
 	uint64_t there; /* what was admitted ends here */
@@ -65,12 +66,13 @@ struct shmp_priv {
 	size_t in_map;
 	uint32_t in_bytes;
 	uint32_t in_start;
-	uint32_t takes;	   /* the peer, of our ring */
-	uint64_t charged;  /* of EXS_MEMORY_LIMIT_MB, and for the peer's */
-	uint64_t borrowed; /* segment */
-	bool small;	   /* there was no memory left for growing, */
-	bool gave_up;	   /* and the reader stalled */
-	uint32_t loaned;   /* bytes at the head that are being made there */
+	uint32_t takes;	       /* the peer, of our ring */
+	uint64_t charged;      /* of EXS_MEMORY_LIMIT_MB, and for the peer's */
+	uint64_t borrowed;     /* segment */
+	bool small;	       /* there was no memory left for growing, */
+	bool gave_up;	       /* and the reader stalled */
+	uint32_t loaned;       /* bytes at the head that are being made there */
+	_Atomic uint32_t rang; /* rings that this process sent for it */
 };
 
 #define SHMP_NEVER UINT64_MAX /* of full_at */

@@ -32,9 +32,8 @@
 
 struct shmp_record {
 	_Atomic uint32_t word; /* 0, or lap, kind, length: published last */
-	uint16_t cpu;	       /* where the producer runs */
-	uint16_t zero;
-	unsigned char rest[]; /* the payload, see shmp_head_bytes() */
+	uint32_t made;	       /* where and when, see shmp_made() */
+	unsigned char rest[];  /* the payload, see shmp_head_bytes() */
 };
 _Static_assert(offsetof(struct shmp_record, rest) == SHMP_HEAD, "record head");
 
@@ -59,20 +58,32 @@ struct shmp_segment {
 	unsigned char room1[56];
 	/* 128: written by this end's sender. */
 	_Atomic uint32_t space_wait;
-	unsigned char room2[124];
+	/* The records from epoch_at on were made in this epoch or later ones, those
+	 * before in epoch_before or earlier ones. */
+	_Atomic uint32_t epoch;
+	_Atomic uint64_t epoch_at;
+	_Atomic uint32_t epoch_before;
+	_Atomic uint64_t tcp_sent; /* exi_ticks() of the last bytes over TCP */
+	unsigned char room2[96];
 	/* 256: written by this end's receiver. */
 	_Atomic uint64_t taken;
 	_Atomic uint32_t taken_seq;
 	_Atomic uint32_t data_wait;
 	_Atomic uint64_t sleep; /* that a bell for data ends */
-	unsigned char room3[104];
+	_Atomic uint32_t timed; /* what is sent is to say when */
+	unsigned char room3[100];
 };
 _Static_assert(offsetof(struct shmp_segment, read) == 64, "layout");
 _Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
+_Static_assert(offsetof(struct shmp_segment, epoch) == 132, "layout");
+_Static_assert(offsetof(struct shmp_segment, epoch_at) == 136, "layout");
+_Static_assert(offsetof(struct shmp_segment, epoch_before) == 144, "layout");
+_Static_assert(offsetof(struct shmp_segment, tcp_sent) == 152, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");
 _Static_assert(offsetof(struct shmp_segment, sleep) == 272, "layout");
+_Static_assert(offsetof(struct shmp_segment, timed) == 280, "layout");
 _Static_assert(sizeof(struct shmp_segment) == SHMP_RING_OFFSET, "layout");
 
 static inline uint32_t shmp_head_bytes(uint32_t len)
@@ -116,6 +127,41 @@ static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
 {
 	return ((grow_end + bytes - before - 1) & ~((uint64_t)bytes - 1)) +
 	       before;
+}
+
+/* `made`: the low bits of the producer's CPU, of what its process had sent by the
+ * kernel for other connections, and of the time, in units of 64 exi_ticks(): these
+ * wrap in an epoch. Where the consumer does not ask for the time, it is 0. */
+#define SHMP_CPU_MASK	 0xffu
+#define SHMP_RINGS_SHIFT 8
+#define SHMP_RINGS_MASK	 0xfu
+#define SHMP_TIME_SHIFT	 12
+#define SHMP_UNIT_SHIFT	 6
+#define SHMP_EPOCH_SHIFT (32 - SHMP_TIME_SHIFT + SHMP_UNIT_SHIFT)
+
+static inline uint32_t shmp_made(uint64_t ticks, uint32_t rings, uint32_t cpu)
+{
+	return (uint32_t)(ticks >> SHMP_UNIT_SHIFT) << SHMP_TIME_SHIFT |
+	       (rings & SHMP_RINGS_MASK) << SHMP_RINGS_SHIFT |
+	       (cpu & SHMP_CPU_MASK);
+}
+
+/* Never 0, which says that there is none. */
+static inline uint32_t shmp_epoch(uint64_t ticks)
+{
+	return (uint32_t)(ticks >> SHMP_EPOCH_SHIFT) | 0x80000000u;
+}
+
+/* The exi_ticks() at which a record was made; `now`, of about that time, has what an
+ * epoch leaves out. */
+static inline uint64_t shmp_made_at(uint32_t made, uint32_t epoch, uint64_t now)
+{
+	/* A difference of 31 bits, with its sign. */
+	int32_t ahead = (int32_t)((epoch - shmp_epoch(now)) << 1) >> 1;
+
+	return (((now >> SHMP_EPOCH_SHIFT) + (uint64_t)(int64_t)ahead)
+		<< SHMP_EPOCH_SHIFT) +
+	       ((uint64_t)(made >> SHMP_TIME_SHIFT) << SHMP_UNIT_SHIFT);
 }
 
 /* The blob of an offer or an answer; its descriptor is the segment. */

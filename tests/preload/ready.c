@@ -1652,6 +1652,105 @@ ROW(epoll_all_that_is_ready)
 	say("bad %d", bad);
 }
 
+#define SEVERAL 4
+
+static int ours[SEVERAL], theirs[SEVERAL];
+
+static void several_in_a_set(uint32_t flags)
+{
+	struct epoll_event e[SEVERAL];
+
+	set = epoll_create1(0);
+	for (int i = 0; i < SEVERAL; i++) {
+		pair();
+		ours[i] = here;
+		theirs[i] = peer;
+		e[0] = (struct epoll_event){ EPOLLIN | flags, { .u32 = i } };
+		is("add", epoll_ctl(set, EPOLL_CTL_ADD, here, &e[0]));
+	}
+	/* An edge may be told when it is added, and when it moves. */
+	while (epoll_wait(set, e, SEVERAL, 0) > 0)
+		;
+}
+
+/* Which one is written to as the nth of a round: each goes first, last, and before
+ * each other. */
+static int nth_of(int round, int n)
+{
+	int step = round / SEVERAL % 2 ? SEVERAL - 1 : 1;
+
+	return (round + n * step) % SEVERAL;
+}
+
+/* What came first is told first, and read. */
+static void told_in_order(uint32_t flags, int max)
+{
+	int wrong = 0;
+
+	several_in_a_set(flags);
+	for (int round = 0; round < 400; round++) {
+		struct epoll_event e[SEVERAL];
+		int told = 0;
+
+		for (int i = 0; i < SEVERAL; i++)
+			put_text(theirs[nth_of(round, i)], "x");
+		while (told < SEVERAL) {
+			int n = epoll_wait(set, e, max, 1000);
+
+			if (n <= 0)
+				die("be told");
+			for (int i = 0; i < n; i++, told++) {
+				char c;
+
+				wrong += (int)e[i].data.u32 !=
+					 nth_of(round, told);
+				wrong += recv(ours[e[i].data.u32], &c, 1, 0) !=
+					 1;
+			}
+		}
+		/* The kernel looks at what it told, and forgets it. */
+		wrong += epoll_wait(set, e, max, 0) != 0;
+	}
+	say("wrong %d", wrong);
+}
+
+ROW(epoll_level_in_order)
+{
+	told_in_order(0, SEVERAL);
+}
+
+ROW(epoll_edge_in_order)
+{
+	told_in_order(EPOLLET, SEVERAL);
+}
+
+ROW(epoll_level_in_order_one_by_one)
+{
+	told_in_order(0, 1);
+}
+
+ROW(epoll_edge_in_order_three_at_a_time)
+{
+	told_in_order(EPOLLET, 3);
+}
+
+/* What nobody reads is told again when the others were told. */
+ROW(epoll_level_takes_turns)
+{
+	struct epoll_event e[3];
+
+	several_in_a_set(0);
+	for (int i = 0; i < SEVERAL; i++)
+		put_text(theirs[nth_of(6, i)], "x");
+	for (int i = 0; i < 3 * SEVERAL; i++) {
+		int n = epoll_wait(set, e, 1 + i % 3, 1000);
+
+		is("told", n);
+		for (int k = 0; k < n; k++)
+			say("%u", e[k].data.u32);
+	}
+}
+
 static void *told_in_thread(void *arg)
 {
 	struct epoll_event e;

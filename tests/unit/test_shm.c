@@ -39,11 +39,14 @@ static uint64_t rung_for; /* and the sleep that the last one was to end */
 
 /* In place of the core's, which the linker then leaves out, with what goes
  * with connections made by exs_ calls. */
-void exi_conn_ring(struct exi_conn *c, uint64_t sleep)
+uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 {
 	rings++;
 	rung_for = sleep;
+	return 1;
 }
+
+_Atomic uint32_t exi_conn_rings;
 
 void t_unlisten(void)
 {
@@ -1029,6 +1032,96 @@ static void impossible_offers_are_refused(void)
 	is_refused(b, forged(size, SEALED));
 }
 
+/* --- times -------------------------------------------------------------- */
+
+static struct exi_first first(void)
+{
+	struct exi_first ret;
+
+	ops->first(ends[1], exi_ticks(), &ret);
+	return ret;
+}
+
+static void send_one(void)
+{
+	T_EQ(ops->send(ends[0], "x", 1, 0), 1);
+}
+
+static void a_record_says_when_it_was_sent(void)
+{
+	uint64_t before, after;
+	char c;
+
+	begin("64");
+	send_one();
+	T_EQ(first().sent, 0u);
+	ops->want_times(ends[1]);
+	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+	for (int i = 0; i < 1000; i++) {
+		before = exi_ticks();
+		send_one();
+		after = exi_ticks();
+		T(first().sent + (1u << SHMP_UNIT_SHIFT) > before);
+		T(first().sent <= after);
+		/* The later one changes nothing of the first. */
+		send_one();
+		T(first().sent <= after);
+		T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+		T(first().sent + (1u << SHMP_UNIT_SHIFT) > after);
+		T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+	}
+	end();
+}
+
+static void a_time_is_right_in_the_epoch_after(void)
+{
+	const uint64_t epoch = UINT64_C(1) << SHMP_EPOCH_SHIFT;
+	uint64_t sent;
+
+	begin("64");
+	ops->want_times(ends[1]);
+	send_one();
+	sent = first().sent;
+	/* Another record, in the next epoch. */
+	while (exi_ticks() < sent + epoch)
+		exi_pause();
+	send_one();
+	T_EQ(first().sent, sent);
+	end();
+}
+
+static void a_peer_may_say_any_time(void)
+{
+	struct shmp_segment *theirs;
+
+	begin("64");
+	theirs = shmp_priv(ends[0])->mine;
+	ops->want_times(ends[1]);
+	send_one();
+	for (uint32_t i = 0; i < 64; i++) {
+		theirs->epoch = theirs->epoch_before = 0x9e3779b9u * i;
+		theirs->epoch_at = i % 2 ? UINT64_MAX : 0;
+		first();
+	}
+	end();
+}
+
+static void a_record_counts_what_went_by_the_kernel(void)
+{
+	uint32_t before;
+	char c;
+
+	begin("64");
+	send_one();
+	before = first().rings;
+	T(before > 0);
+	exi_conn_rings++;
+	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+	send_one();
+	T(first().rings != before);
+	end();
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_grow_lose_nothing, 120),
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
@@ -1052,6 +1145,10 @@ static const struct t_row rows[] = {
 	T_ROW(a_longer_record_than_a_sender_writes_is_refused),
 	T_ROW(a_page_that_cannot_be_made_is_no_signal),
 	T_ROW(mappings_leave_address_space),
+	T_ROW(a_record_says_when_it_was_sent),
+	T_ROW(a_time_is_right_in_the_epoch_after),
+	T_ROW(a_peer_may_say_any_time),
+	T_ROW(a_record_counts_what_went_by_the_kernel),
 };
 
 int main(int argc, char **argv)
