@@ -219,7 +219,10 @@ void shim_report_connection(int fd)
 	exi_unlock(&sk->link_lock);
 	if (counted || exs_x_sockinfo(fd, &i) < 0)
 		return;
-	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED)
+	/* A connection that is over is not connected, which is no reason. */
+	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
+	    (i.exs_x_reason == EXS_X_REASON_NOT_CONNECTED &&
+	     reason != EXS_X_REASON_UNDECIDED))
 		i.exs_x_reason = reason;
 	exi_lock(&lock);
 	count_locked(sk, fd, &i);
