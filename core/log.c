@@ -83,11 +83,17 @@ static void say_on_stderr(const char *line, size_t len)
 		return;
 }
 
+/* Symbolic links that only root can change. */
+static bool is_standard(const char *path)
+{
+	return !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr");
+}
+
 int exi_log_open(const char *path, unsigned int mode)
 {
 	int fd = open(path,
 		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
-			      O_NOFOLLOW | O_NONBLOCK,
+			      O_NONBLOCK | (is_standard(path) ? 0 : O_NOFOLLOW),
 		      (mode_t)mode);
 
 	return fd < 0 ? -errno : fd;

@@ -237,11 +237,12 @@ struct exi_sock {
 	uint32_t latent_life; /* which it was before it woke, see latent.h */
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;
-	bool counted;	  /* among the accepted connections */
-	bool watched;	  /* the service watches the descriptor */
-	bool marked;	  /* a listener whose marker this process holds */
-	bool signs;	  /* all that comes to it has had its sign */
-	uint64_t reached; /* a listener: exi_use_token() of its last accept */
+	bool counted; /* among the accepted connections */
+	bool watched; /* the service watches the descriptor */
+	/* Hints of a listener, which several threads may set at once. */
+	_Atomic bool marked;	  /* this process holds its marker */
+	_Atomic bool signs;	  /* all that comes to it has had its sign */
+	_Atomic uint64_t reached; /* exi_use_token() of its last accept */
 	/* Goes over TCP before the drain; TX lock. */
 	uint8_t record[EXI_RESUME];
 	uint32_t record_left;

@@ -222,6 +222,17 @@ static void a_log_file_is_no_link_and_no_fifo_without_a_reader(void)
 	T_OK(rmdir(dir));
 }
 
+/* The usual names in containers, which are symbolic links. */
+static void a_log_goes_to_the_standard_streams_by_their_names(void)
+{
+	char text[4096];
+
+	setenv("EXS_LOG", "debug", 1);
+	run_with("EXS_LOG_FILE", "/dev/stderr", text, sizeof(text));
+	unsetenv("EXS_LOG");
+	T(strstr(text, "debug") && !strstr(text, "EXS_LOG_FILE"));
+}
+
 static void good_values_are_silent(void)
 {
 	is_silent("EXS_PROVIDER", "shm,tcp");
@@ -366,6 +377,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_missing_configuration_file_refuses),
 	T_ROW(a_log_file_that_cannot_be_opened_is_said),
 	T_ROW(a_log_file_is_no_link_and_no_fifo_without_a_reader),
+	T_ROW(a_log_goes_to_the_standard_streams_by_their_names),
 	T_ROW(good_values_are_silent),
 	T_ROW(the_log_goes_where_it_is_told),
 	T_ROW(upgrades_can_be_forbidden),
