@@ -141,8 +141,12 @@ static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
 
 static inline uint32_t shmp_made(uint64_t ticks, uint32_t rings, uint32_t cpu)
 {
-	return (uint32_t)(ticks >> SHMP_UNIT_SHIFT) << SHMP_TIME_SHIFT |
-	       (rings & SHMP_RINGS_MASK) << SHMP_RINGS_SHIFT |
+	uint32_t time = (uint32_t)(ticks >> SHMP_UNIT_SHIFT) << SHMP_TIME_SHIFT;
+
+	/* The first unit of an epoch would say that there is no time. */
+	if (ticks && !time)
+		time = 1u << SHMP_TIME_SHIFT;
+	return time | (rings & SHMP_RINGS_MASK) << SHMP_RINGS_SHIFT |
 	       (cpu & SHMP_CPU_MASK);
 }
 
