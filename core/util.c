@@ -256,10 +256,16 @@ static unsigned int held_now(void)
 	return n;
 }
 
+/* Numbers that a call has just asked for are the program's to take. */
+#define AGAIN_NS 100000000u
+static _Atomic uint64_t asked_at;
+
 void exi_fds_hold_some(void)
 {
 	int from, fd;
 
+	if (exi_now_ns() - atomic_load(&asked_at) < AGAIN_NS)
+		return;
 	while (held_now() < held_most() && (from = find_blank()) >= 0) {
 		exi_fds_begin();
 		fd = exi_fd_keep(fcntl(from, F_DUPFD_CLOEXEC, 0));
@@ -275,6 +281,7 @@ unsigned int exi_fds_let_go(void)
 {
 	unsigned int i, n = 0;
 
+	atomic_store(&asked_at, exi_now_ns());
 	for (i = 0; i < HELD_MAX; i++) {
 		int fd = atomic_exchange(&held[i], 0) - 1;
 

@@ -217,10 +217,16 @@ void shim_return(void)
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */
 
+/* How long a call that finds no number free waits for peers to answer: those that
+ * run answer within it, and those that are silent cost no more. */
+#define ANSWER_NS 50000000u
+#define NAP_NS	  200000
+
 struct reclaim {
 	int n;
 	bool used;  /* also connections that were used since the last time */
 	bool early; /* those count that are on their way */
+	bool under_way; /* there are such */
 };
 
 static bool is_on_its_way(struct exi_sock *sk)
@@ -240,6 +246,7 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 	    exi_ready_bell(sk, fd) < 0)
 		return;
 	if (is_on_its_way(sk)) {
+		r->under_way = true;
 		r->n += r->early;
 		return;
 	}
@@ -251,11 +258,14 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 		return;
 	exi_sock_inherit(sk);
 	exi_loan_cancel(sk);
-	r->n += exi_link_leave(sk, EXS_X_REASON_DESCRIPTORS) == 0;
+	if (exi_link_leave(sk, EXS_X_REASON_DESCRIPTORS))
+		return;
+	r->under_way = true;
+	r->n++;
 }
 
-/* Nobody waits for the peers: what they have to answer first comes back later. */
-static bool give_back(bool early)
+/* What peers have to answer first comes back later. */
+static struct reclaim give_back(bool early)
 {
 	struct reclaim r = { .early = early };
 	int saved = errno;
@@ -267,16 +277,26 @@ static bool give_back(bool early)
 	if (!r.n)
 		exi_sock_each(reclaim_one, &r);
 	errno = saved;
-	return r.n > 0;
+	return r;
 }
 
 bool shim_reclaim(void)
 {
 	EXI_CANCEL_OFF(false);
+	const struct timespec nap = { .tv_nsec = NAP_NS };
 	unsigned int kept = exi_fd_kept();
+	uint64_t until = exi_now_ns() + ANSWER_NS;
+	int saved = errno;
+	bool waits;
 
 	exi_fds_let_go();
-	give_back(false);
+	waits = give_back(false).under_way;
+	/* The service holds what becomes free, for calls like this one. */
+	while (waits && exi_fd_kept() >= kept && exi_now_ns() < until) {
+		nanosleep(&nap, NULL);
+		exi_fds_let_go();
+	}
+	errno = saved;
 	return exi_fd_kept() < kept;
 }
 
@@ -286,7 +306,10 @@ void shim_room(int fd)
 	static _Atomic unsigned int needed;
 	unsigned int kept = exi_fd_kept();
 
-	if (kept > atomic_load(&needed) && exi_fd_scarce(fd) &&
-	    !give_back(true))
-		atomic_store(&needed, kept);
+	if (kept <= atomic_load(&needed) || !exi_fd_scarce(fd) ||
+	    give_back(true).n)
+		return;
+	/* The program may want them by calls that nobody sees fail. */
+	exi_fds_let_go();
+	atomic_store(&needed, exi_fd_kept());
 }

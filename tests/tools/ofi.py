@@ -62,8 +62,6 @@ CASES = [
     ("software, not named", MSG, {}, "tcp no-provider", ""),
     ("another offset", MSG, MSG | {"OFI_PORT_OFFSET": "32769"},
      "tcp plain-peer", ""),
-    ("no offset", MSG, MSG | {"OFI_PORT_OFFSET": "70000"}, "tcp plain-peer",
-     'EXS_OFI_PORT_OFFSET: cannot use "70000".*using "22000"'),
     ("endpoints that refuse each other",
      RXM | {"FI_OFI_RXM_BUFFER_SIZE": "16384"}, RXM | {"ARGS": LONG},
      "tcp peer-lost", ""),
