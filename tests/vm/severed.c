@@ -929,7 +929,7 @@ static void comes_late(void *(*receives)(void *))
 		t_tell(peer.ctl, acked);
 	}
 	all = t_ask(peer.ctl);
-	T(tcp_has_error(l.s));
+	T_UNTIL(tcp_has_error(l.s));
 	t_until_asleep(l.tid);
 	t_until_served(getpid());
 	T(l.pos < all);
