@@ -17,12 +17,14 @@ import crowd  # noqa: E402
 import remote  # noqa: E402
 import runtimes  # noqa: E402
 import stores  # noqa: E402
+import suites  # noqa: E402
 import web  # noqa: E402
 
 
 def main():
     name = sys.argv[2].replace('-', '_')
-    for module in copying, crowd, remote, runtimes, stores, web:
+    for module in copying, crowd, remote, runtimes, stores, suites, \
+            web:
         test = getattr(module, name, None)
         if getattr(test, '__module__', None) == module.__name__:
             break
