@@ -90,7 +90,9 @@ REDIS = [
     'unit/scripting', 'unit/functions', 'unit/type/set', 'unit/type/hash',
     'unit/type/string', 'unit/type/incr', 'unit/type/zset',
     'unit/latency-monitor', 'unit/info', 'unit/keyspace', 'unit/sort',
-    'unit/expire',
+    'unit/expire', 'unit/lazyfree', 'unit/cluster', 'unit/cluster/misc',
+    'unit/cluster/links', 'unit/cluster-scripting',
+    'integration/replication-2', 'integration/replication-3',
 ]
 
 # EXS_UPGRADE, and tests that are not run with it. Where connections move when
