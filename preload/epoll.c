@@ -1497,10 +1497,6 @@ static inline void place_locked(struct search *c, struct item *it,
 		     : c->until != UINT64_MAX ? c->until - 1
 					      : exi_ticks();
 	it->place = at > it->told_at ? at : it->told_at;
-	if (first->rings && first->rings != it->rings) {
-		c->rang = true;
-		it->rings = first->rings;
-	}
 	if ((it->now & RX_EVENTS) && at > c->last)
 		c->last = at;
 }
@@ -1526,8 +1522,13 @@ static inline bool find_locked(struct search *c, struct item *it,
 			       const struct exi_first *first)
 {
 	place_locked(c, it, first);
+	/* What is left keeps its news of rings for the wait that tells it. */
 	if (it->place > c->until)
 		return false;
+	if (first->rings && first->rings != it->rings) {
+		c->rang = true;
+		it->rings = first->rings;
+	}
 	it->next = c->found;
 	c->found = it;
 	c->n++;
@@ -1639,19 +1640,19 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
 	uint32_t met = s->met;
-	int k;
+	int k = 0;
 
 	look_at_resting(c);
-	if (c->asked)
-		return n;
-	exi_unlock(&s->lock);
-	k = ask_kernel(s, ev + n, max - n);
-	exi_lock(&s->lock);
-	if (s->n_fresh) {
+	if (!c->asked) {
+		exi_unlock(&s->lock);
+		k = ask_kernel(s, ev + n, max - n);
+		exi_lock(&s->lock);
 		c->met = &met;
-		look_at_active(c);
+		c->base = n;
 	}
-	c->base = n;
+	/* A ring that was heard meanwhile took its item from those at rest. */
+	if (s->n_fresh)
+		look_at_active(c);
 	return k > 0 ? n + k : n;
 }
 
