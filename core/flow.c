@@ -2521,7 +2521,11 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 			if (n < (ssize_t)len || !from->left)
 				break; /* it has waited */
 			done += len;
-			exi_flow_before_send(sk, fd, from->left);
+			/* What goes next, not all: a mark is worth a look when
+			 * the bytes pass it. */
+			exi_flow_before_send(sk, fd,
+					     from->left < BARE_MAX ? from->left
+								   : BARE_MAX);
 			continue;
 		}
 		n = try_send_pieces(sk, h, from, flags);
