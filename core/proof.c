@@ -24,6 +24,18 @@
 
 #define TCP_ESTABLISHED 1
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+static uint64_t cookie_of(int fd, int option)
+{
+	uint64_t ret = 0;
+	socklen_t len = sizeof(ret);
+
+	return getsockopt(fd, SOL_SOCKET, option, &ret, &len) < 0 ? 0 : ret;
+}
+
 static int fill(const struct sockaddr_storage *ss, uint8_t *addr,
 		uint16_t *port, uint32_t *scope)
 {
@@ -62,6 +74,8 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	err = fill(&local, t.local, &t.local_port, &t.scope);
 	if (!err)
 		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
+	t.cookie = cookie_of(fd, SO_COOKIE);
+	t.netns = cookie_of(fd, SO_NETNS_COOKIE);
 	if (!err)
 		*ret = t;
 	return err;
@@ -71,6 +85,17 @@ bool exi_tuple_is_self(const struct exi_tuple *t)
 {
 	return t->local_port == t->peer_port &&
 	       memcmp(t->local, t->peer, 16) == 0;
+}
+
+static struct exi_tuple turned(const struct exi_tuple *t)
+{
+	struct exi_tuple ret = *t;
+
+	memcpy(ret.local, t->peer, sizeof(ret.local));
+	memcpy(ret.peer, t->local, sizeof(ret.peer));
+	ret.local_port = t->peer_port;
+	ret.peer_port = t->local_port;
+	return ret;
 }
 
 /* Addresses of the other end: everything is mirrored. */
@@ -115,22 +140,24 @@ static int read_answer(int nl, size_t least, union answer *ret)
 	return 0;
 }
 
-/* q begins with its head. */
-static int ask(const struct nlmsghdr *q, size_t least, union answer *ret)
+static int open_diag(void)
 {
 	struct timeval limit = { .tv_sec = 1 };
-	int nl, err;
+	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-	nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 	/* Denied is no answer: least of all EPERM. */
 	if (nl < 0)
 		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	err = send(nl, q, q->nlmsg_len, 0) < 0 ? -errno : 0;
-	if (!err)
-		err = read_answer(nl, least, ret);
-	close(nl);
-	return err;
+	return nl;
+}
+
+/* q begins with its head. */
+static int ask(int nl, const struct nlmsghdr *q, size_t least,
+	       union answer *ret)
+{
+	return send(nl, q, q->nlmsg_len, 0) < 0 ? -errno
+						: read_answer(nl, least, ret);
 }
 
 /* The attribute of that type, behind the message's own part; null. */
@@ -150,17 +177,60 @@ static const void *attribute(const union answer *a, size_t own, int type,
 	return NULL;
 }
 
-static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+struct tcp_question {
+	struct nlmsghdr head;
+	struct inet_diag_req_v2 req;
+};
+
+static struct tcp_question question(const struct exi_tuple *t)
 {
-	struct {
-		struct nlmsghdr head;
-		struct inet_diag_req_v2 req;
-	} q = { .head = { .nlmsg_len = sizeof(q),
-			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			  .nlmsg_flags = NLM_F_REQUEST } };
+	struct tcp_question q = { .head = { .nlmsg_len = sizeof(q),
+					    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+					    .nlmsg_flags = NLM_F_REQUEST } };
 
 	mirror(t, &q.req);
-	return ask(&q.head, sizeof(struct inet_diag_msg), ret);
+	return q;
+}
+
+/* The netlink socket, which is the thread's, asks in the namespace of the tuple's
+ * socket. Before Linux 5.14: that socket is found there by its addresses. */
+static int is_here(int nl, const struct exi_tuple *t)
+{
+	struct exi_tuple own = turned(t);
+	struct tcp_question q;
+	struct inet_diag_msg m;
+	union answer a;
+	int err;
+
+	if (t->netns || !t->cookie)
+		return t->netns == 0 || cookie_of(nl, SO_NETNS_COOKIE) ==
+						t->netns
+			       ? 0
+			       : -ENOENT;
+	q = question(&own);
+	err = ask(nl, &q.head, sizeof(m), &a);
+	if (err)
+		return err;
+	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
+	return m.id.idiag_cookie[0] == (uint32_t)t->cookie &&
+			       m.id.idiag_cookie[1] ==
+				       (uint32_t)(t->cookie >> 32)
+		       ? 0
+		       : -ENOENT;
+}
+
+static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+{
+	struct tcp_question q = question(t);
+	int nl = open_diag(), err;
+
+	if (nl < 0)
+		return nl;
+	err = is_here(nl, t);
+	if (!err)
+		err = ask(nl, &q.head, sizeof(struct inet_diag_msg), ret);
+	close(nl);
+	return err;
 }
 
 static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
@@ -175,15 +245,12 @@ static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
 
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
 {
-	struct exi_tuple own = *t;
+	struct exi_tuple own = turned(t);
 	struct inet_diag_msg m;
 	int err;
 
-	/* The other end of the other end. */
-	memcpy(own.local, t->peer, sizeof(own.local));
-	memcpy(own.peer, t->local, sizeof(own.peer));
-	own.local_port = t->peer_port;
-	own.peer_port = t->local_port;
+	/* The other end of the other end; it is asked for itself. */
+	own.cookie = 0;
 	err = other_end(&own, &m);
 	if (!err)
 		*ret = m.idiag_rqueue;
@@ -367,7 +434,7 @@ int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)
 	union answer a;
 	struct stat st;
 	uint32_t ino;
-	int err;
+	int nl, err;
 
 	if (fstat(fd, &st) < 0)
 		return -errno;
@@ -375,7 +442,11 @@ int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)
 	/* So it is this socket, if another has the same number. */
 	q.req.udiag_cookie[0] = (uint32_t)cookie;
 	q.req.udiag_cookie[1] = (uint32_t)(cookie >> 32);
-	err = ask(&q.head, sizeof(struct unix_diag_msg), &a);
+	nl = open_diag();
+	if (nl < 0)
+		return nl;
+	err = ask(nl, &q.head, sizeof(struct unix_diag_msg), &a);
+	close(nl);
 	if (err)
 		return err;
 	peer = attribute(&a, sizeof(struct unix_diag_msg), UNIX_DIAG_PEER,

@@ -16,8 +16,14 @@ struct exi_tuple {
 	uint16_t local_port; /* host order */
 	uint16_t peer_port;
 	uint32_t scope;
+	/* Of the socket, whose network namespace need not be the thread's: */
+	uint64_t cookie; /* SO_COOKIE */
+	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14 */
 };
 
+/* What exi_proof_*() asks of a tuple that this made is answered for that connection
+ * alone: in another network namespace, where somebody may have made one with the same
+ * addresses, it is -ENOENT. */
 int exi_tuple_of(int fd, struct exi_tuple *ret);
 /* Both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);

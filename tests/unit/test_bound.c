@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The proof that names its link, both ends in one process: it holds on one link and
  * not on two, and leaves the options of TCP as they were. */
+#include <errno.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -53,6 +57,72 @@ static void digests_are_those_of_the_standard(void **state)
 		  "cdc76e5c9914fb9281a1c7e284d73e67"
 		  "f1809a48a497200e046d39ccc7112cd0");
 	free(a);
+}
+
+/* --- another network namespace ---------------------------------------------- */
+
+static void bring_up_loopback(void)
+{
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int s = T_OK(socket(AF_INET, SOCK_DGRAM, 0));
+
+	T_OK(ioctl(s, SIOCSIFFLAGS, &lo));
+	close(s);
+}
+
+/* A connection of the same addresses and ports. */
+static void make_twin(const struct exi_tuple *t)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(t->peer_port),
+				 .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	int l = T_OK(socket(AF_INET, SOCK_STREAM, 0));
+	int s = T_OK(socket(AF_INET, SOCK_STREAM, 0));
+
+	T_OK(bind(l, (struct sockaddr *)&a, sizeof(a)));
+	T_OK(listen(l, 1));
+	a.sin_port = htons(t->local_port);
+	T_OK(bind(s, (struct sockaddr *)&a, sizeof(a)));
+	a.sin_port = htons(t->peer_port);
+	T_OK(connect(s, (struct sockaddr *)&a, sizeof(a)));
+	T_OK(accept(l, NULL, NULL));
+}
+
+/* How the socket's own namespace is known: by its cookie, or, before Linux 5.14, by
+ * the socket. */
+static struct exi_tuple known_by_itself(struct exi_tuple t)
+{
+	t.netns = 0;
+	return t;
+}
+
+static void a_twin_in_another_namespace_is_not_the_peer(void **state)
+{
+	struct exi_tuple t, old;
+	int fd[2], status;
+	pid_t pid;
+
+	t_plain_pair(fd);
+	T_OK(exi_tuple_of(fd[0], &t));
+	old = known_by_itself(t);
+	T_EQ(exi_proof_peer_here(&t), 0);
+	T_EQ(exi_proof_peer_here(&old), 0);
+	pid = T_OK(fork());
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNET)) /* not root */
+			_exit(errno == EPERM ? 0 : 1);
+		T_EQ(exi_proof_peer_here(&t), -ENOENT);
+		T_EQ(exi_proof_peer_here(&old), -ENOENT);
+		bring_up_loopback();
+		make_twin(&t);
+		T_EQ(exi_proof_peer_here(&t), -ENOENT);
+		T_EQ(exi_proof_peer_here(&old), -ENOENT);
+		_exit(0);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	close(fd[0]);
+	close(fd[1]);
 }
 
 /* --- a connection, and who talks about it ---------------------------------- */
@@ -267,6 +337,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(digests_are_those_of_the_standard),
+		cmocka_unit_test(a_twin_in_another_namespace_is_not_the_peer),
 		cmocka_unit_test(it_holds_on_one_link),
 		cmocka_unit_test(it_fails_on_two_links),
 		cmocka_unit_test(another_nonce_than_was_promised_is_refused),
