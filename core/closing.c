@@ -196,13 +196,28 @@ static void fill_locked(int s)
 	}
 }
 
+static bool has_lent(void)
+{
+	bool ret = false;
+	unsigned int i;
+
+	exi_lock(&lock);
+	for (i = 0; i < atomic_load(&n_items); i++)
+		ret = ret || !items[i].kept;
+	exi_unlock(&lock);
+	return ret;
+}
+
 static void bury(void)
 {
 	int err = dig(), s = -1;
 
 	/* A child that is forked has all that is in the list, and nothing that
 	 * was in it. */
-	exi_fds_begin();
+	if (has_lent())
+		exi_fds_join();
+	else
+		exi_fds_begin();
 	if (!err)
 		s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	exi_lock(&lock);
@@ -248,7 +263,7 @@ static void *closer(void *arg)
 		if (what == 1) {
 			bury();
 		} else {
-			exi_fds_begin();
+			exi_fds_join();
 			close_item(&it);
 			exi_fds_end();
 		}
@@ -392,14 +407,19 @@ void exi_closing_socket(int fd, bool sole)
 	errno = saved;
 }
 
-/* Whoever waits to be accepted may have sent something already. */
+#define WAITING 8 /* at a listener */
+
+/* Whoever waits to be accepted may have sent something already; mostly it is the
+ * peer, who has not. */
 static bool is_empty(int s)
 {
-	int fd = accept4(s, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	for (int i = 0; i < WAITING; i++) {
+		int fd = accept4(s, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-	if (fd < 0)
-		return errno == EAGAIN || errno == EINVAL;
-	exi_closing_file(fd);
+		if (fd < 0)
+			return errno == EAGAIN || errno == EINVAL;
+		exi_closing_socket(exi_fd_keep(fd), true);
+	}
 	return false;
 }
 

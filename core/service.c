@@ -217,10 +217,14 @@ static void *run(void *arg)
 	while (!atomic_load(&stopping)) {
 		int ms = time_left(&overdue);
 
+		exi_closing_work();
 		exi_fds_begin();
 		expire(overdue);
 		exi_fds_end();
 		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
+		/* Before a wait for whoever freezes, who waits for what was
+		 * lent to be closed. */
+		exi_closing_work();
 		exi_fds_begin();
 		domains = domains_busy;
 		for (i = 0; i < n; i++) {
@@ -241,7 +245,6 @@ static void *run(void *arg)
 		do_todo();
 		if (exi_unlikely(exi_now_ns() >= exi_unseen_due()))
 			exi_unseen_tick();
-		exi_closing_work();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
 			/* Cleared before the look: who asks after it sets it

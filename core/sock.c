@@ -344,7 +344,9 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->seen = 0;
 	/* What plain calls close is found out by it. */
 	RESET(&sk->cookie, exi_closes_seen ? 0 : exi_sock_cookie(fd));
-	sk->watched = sk->counted = sk->marked = sk->signs = false;
+	sk->watched = sk->counted = false;
+	sk->marked = false;
+	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
 	RESET(&sk->named, false);
 	sk->record_left = 0;

@@ -148,6 +148,12 @@ void exi_fds_begin(void)
 	}
 }
 
+void exi_fds_join(void)
+{
+	if (!fds_depth++)
+		atomic_fetch_add(&fds_makers, 1);
+}
+
 void exi_fds_end(void)
 {
 	if (--fds_depth == 0)

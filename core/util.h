@@ -154,6 +154,9 @@ EXI_SHIM unsigned int exi_fds_let_go(void);
  * twice. */
 void exi_fds_begin(void);
 void exi_fds_end(void);
+/* The same for a thread that closes what was lent: whoever freezes waits for it, so
+ * it must not wait for them. */
+void exi_fds_join(void);
 /* A descriptor with a low number that another thread is to close counts from
  * exi_fds_lent(), within the above, to exi_fds_returned(). */
 void exi_fds_lent(void);

@@ -445,12 +445,13 @@ static void be_flooded(void)
 	t_refuse(SYS_clone);
 	t_tell(p.ctl, 1);
 	sk = exi_sock_find(s);
-	seen = atomic_load(&sk->sh->bells_received);
+	seen = __atomic_load_n(&sk->sh->bells_received, __ATOMIC_SEQ_CST);
 	while (all < 100000) {
 		uint64_t now;
 
 		exi_link_event(sk, EPOLLIN);
-		now = atomic_load(&sk->sh->bells_received);
+		now = __atomic_load_n(&sk->sh->bells_received,
+				      __ATOMIC_SEQ_CST);
 		most = now - seen > most ? now - seen : most;
 		all += now - seen;
 		seen = now;
