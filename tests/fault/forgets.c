@@ -29,7 +29,8 @@ enum {
 
 static const struct t_want ofi = { "ofi", EXS_X_REASON_NONE };
 
-static void run_command(const char *fmt, ...)
+static __attribute__((format(printf, 1, 2))) void run_command(const char *fmt,
+							      ...)
 {
 	char command[512];
 	va_list ap;
