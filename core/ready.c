@@ -145,9 +145,10 @@ static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 {
 	if (!sk->fab || !sk->fab->ops->first)
 		return;
-	if (h->mode != EXI_MODE_RING)
+	/* The peer's segment is there since there was a bell. */
+	if (h->mode != EXI_MODE_RING && sk->fab->bell >= 0)
 		ret->first.sent = sk->fab->ops->tcp_sent(sk->fab);
-	else if (ret->now & POLLIN)
+	else if (h->mode == EXI_MODE_RING && (ret->now & POLLIN))
 		sk->fab->ops->first(sk->fab, now, &ret->first);
 }
 
