@@ -223,10 +223,9 @@ void shim_return(void)
 #define NAP_NS	  200000
 
 struct reclaim {
-	int n;
-	bool used;  /* also connections that were used since the last time */
-	bool early; /* those count that are on their way */
-	bool under_way; /* there are such */
+	int n;	   /* given back, or on their way */
+	bool used; /* also connections that were used since the last time */
+	bool under_way; /* a peer has yet to answer */
 };
 
 static bool is_on_its_way(struct exi_sock *sk)
@@ -247,7 +246,7 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 		return;
 	if (is_on_its_way(sk)) {
 		r->under_way = true;
-		r->n += r->early;
+		r->n += !r->used;
 		return;
 	}
 	moved = __atomic_load_n(&h[EXI_RX].bytes, __ATOMIC_RELAXED) +
@@ -264,17 +263,17 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 	r->n++;
 }
 
-/* What peers have to answer first comes back later. */
-static struct reclaim give_back(bool early)
+/* A connection whose peer has yet to answer gives its descriptors back later. */
+static struct reclaim give_back(bool used)
 {
-	struct reclaim r = { .early = early };
+	struct reclaim r = { .used = used };
 	int saved = errno;
 
 	r.n = exi_link_reclaim();
 	if (!r.n)
 		exi_sock_each(reclaim_one, &r);
 	r.used = true;
-	if (!r.n)
+	if (!r.n && !used)
 		exi_sock_each(reclaim_one, &r);
 	errno = saved;
 	return r;
@@ -296,6 +295,10 @@ bool shim_reclaim(void)
 		nanosleep(&nap, NULL);
 		exi_fds_let_go();
 	}
+	/* Those on their way are silent: what the next call needs comes from
+	 * connections whose peers answer. */
+	if (waits && exi_fd_kept() >= kept)
+		give_back(true);
 	errno = saved;
 	return exi_fd_kept() < kept;
 }
@@ -307,7 +310,7 @@ void shim_room(int fd)
 	unsigned int kept = exi_fd_kept();
 
 	if (kept <= atomic_load(&needed) || !exi_fd_scarce(fd) ||
-	    give_back(true).n)
+	    give_back(false).n)
 		return;
 	/* The program may want them by calls that nobody sees fail. */
 	exi_fds_let_go();
