@@ -6,9 +6,12 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "core/sock.h"
 #include "core/util.h"
@@ -129,8 +132,6 @@ struct __attribute__((packed)) named {
 	uint16_t port_b;
 	uint8_t nonce_a[EXI_BOUND_NONCE];
 	uint8_t nonce_b[EXI_BOUND_NONCE];
-	uint64_t link_a; /* inodes */
-	uint64_t link_b;
 };
 
 static int new_nonce(struct exi_bound *p)
@@ -148,25 +149,18 @@ static void promise_of(const uint8_t *nonce, uint8_t ret[EXI_SHA256])
 	exi_sha256(in, sizeof(in), ret);
 }
 
-static int digest(struct exi_bound *p, int link, const struct exi_tuple *t,
-		  const uint8_t *nonce)
+static void digest(struct exi_bound *p, const struct exi_tuple *t,
+		   const uint8_t *nonce)
 {
 	struct named n = { .label = "libexs link" };
-	uint64_t own, peer;
-	int err = exi_proof_link(link, &own, &peer);
 
-	if (err)
-		return err;
 	memcpy(n.address_a, p->a ? t->local : t->peer, 16);
 	memcpy(n.address_b, p->a ? t->peer : t->local, 16);
 	n.port_a = p->a ? t->local_port : t->peer_port;
 	n.port_b = p->a ? t->peer_port : t->local_port;
 	memcpy(n.nonce_a, p->a ? p->nonce : nonce, EXI_BOUND_NONCE);
 	memcpy(n.nonce_b, p->a ? nonce : p->nonce, EXI_BOUND_NONCE);
-	n.link_a = p->a ? own : peer;
-	n.link_b = p->a ? peer : own;
 	exi_sha256(&n, sizeof(n), p->digest);
-	return 0;
 }
 
 /* Each end shows bytes of its own half of the digest. */
@@ -174,6 +168,45 @@ static unsigned int symbol(const struct exi_bound *p, bool a, unsigned int i)
 {
 	return p->digest[(a ? 0 : EXI_SHA256 / 2) + i] &
 	       ((1 << SYMBOL_BITS) - 1);
+}
+
+/* --- the name of the link ------------------------------------------------- */
+
+static socklen_t name_of(const uint8_t *nonce, struct sockaddr_un *ret)
+{
+	int i, n;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
+		     "libexs/1/link/");
+	for (i = 0; i < EXI_BOUND_NONCE; i++)
+		n += snprintf(ret->sun_path + 1 + n,
+			      sizeof(ret->sun_path) - 1 - (size_t)n, "%02x",
+			      nonce[i]);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)n);
+}
+
+/* B's end. No other socket of the network namespace has the name until the link
+ * is closed, which is after the board was given back. */
+static int take_name(int link, const uint8_t *nonce)
+{
+	struct sockaddr_un name;
+	socklen_t len = name_of(nonce, &name);
+
+	return bind(link, (struct sockaddr *)&name, len) < 0 ? -errno : 0;
+}
+
+/* 0: the other end is what has the name. */
+static int check_name(int link, const uint8_t *nonce)
+{
+	struct sockaddr_un name, peer;
+	socklen_t len = name_of(nonce, &name), n = sizeof(peer);
+
+	if (getpeername(link, (struct sockaddr *)&peer, &n) < 0)
+		return -errno;
+	return n == len && !memcmp(&peer, &name, len) ? 0 : -EPERM;
 }
 
 /* --- the conversation ---------------------------------------------------- */
@@ -211,24 +244,30 @@ int exi_bound_open(struct exi_bound *p, int fd, int link,
 		   const uint8_t nonce[EXI_BOUND_NONCE],
 		   uint8_t ret[EXI_BOUND_NONCE])
 {
-	int err = digest(p, link, t, nonce);
+	int err = take_name(link, p->nonce);
 
 	if (!err)
 		err = take_board(p, fd);
-	if (!err)
-		memcpy(ret, p->nonce, EXI_BOUND_NONCE);
-	return err;
+	if (err)
+		return err;
+	digest(p, t, nonce);
+	memcpy(ret, p->nonce, EXI_BOUND_NONCE);
+	return 0;
 }
 
 int exi_bound_opened(struct exi_bound *p, int link, const struct exi_tuple *t,
 		     const uint8_t nonce[EXI_BOUND_NONCE])
 {
 	uint8_t promise[EXI_SHA256];
+	int err;
 
 	promise_of(nonce, promise);
-	return memcmp(promise, p->promise, sizeof(promise))
-		       ? -EPERM
-		       : digest(p, link, t, nonce);
+	if (memcmp(promise, p->promise, sizeof(promise)))
+		return -EPERM;
+	err = check_name(link, nonce);
+	if (!err)
+		digest(p, t, nonce);
+	return err;
 }
 
 int exi_bound_look(struct exi_bound *p, const struct exi_tuple *t)

@@ -5,8 +5,9 @@
  * The board of an end of TCP is five options of its socket that mean nothing to an
  * established connection. Holders alone can change them, everybody in the network
  * namespace can read them, without the socket's lock. Each end shows symbols of
- * five bits there, one after the other, of a digest over both ends' nonces and
- * both ends of the link, as the kernel tells who is at the other end of it.
+ * five bits there, one after the other, of a digest over both ends' nonces. B's end
+ * of the link is bound to an abstract name that is made of B's nonce; the kernel
+ * gives it to one socket at a time, and tells A the name of the link's other end.
  *
  *	B: promise	A: answer	B: open, show 0		A: opened
  *	then, for each i:		A: look i, show i	B: look i, show i + 1
@@ -45,13 +46,15 @@ int exi_bound_answer(struct exi_bound *p, int fd,
 		     const uint8_t promise[EXI_SHA256],
 		     uint8_t ret[EXI_BOUND_NONCE]);
 
-/* B: takes fd's board for A's nonce; the own nonce for A. -errno. */
+/* B: binds the link and takes fd's board for A's nonce; the own nonce for A, which
+ * nobody could know before. Until exi_bound_end() the link stays open. -errno. */
 int exi_bound_open(struct exi_bound *p, int fd, int link,
 		   const struct exi_tuple *t,
 		   const uint8_t nonce[EXI_BOUND_NONCE],
 		   uint8_t ret[EXI_BOUND_NONCE]);
 
-/* A: B's nonce. -EPERM: it is not the one that was promised. */
+/* A: B's nonce. -EPERM: it is not the one that was promised, or the other end of
+ * the link is not bound to its name. */
 int exi_bound_opened(struct exi_bound *p, int link, const struct exi_tuple *t,
 		     const uint8_t nonce[EXI_BOUND_NONCE]);
 

@@ -10,7 +10,7 @@
 #include "core/sock.h"
 
 #define EXI_PAIR_MAGIC	 0x50535845u /* "EXSP" */
-#define EXI_PAIR_VERSION 1u
+#define EXI_PAIR_VERSION 2u
 
 enum exi_pair_type {
 	EXI_PAIR_HELLO = 1,

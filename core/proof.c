@@ -10,7 +10,6 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
@@ -416,47 +415,4 @@ int exi_proof_signed(const struct exi_tuple *t)
 	int err = exi_proof_options(t, &o);
 
 	return err ? (err == -EACCES ? err : 0) : !o.mc_loop && !o.mc_all;
-}
-
-int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer)
-{
-	struct {
-		struct nlmsghdr head;
-		struct unix_diag_req req;
-	} q = { .head = { .nlmsg_len = sizeof(q),
-			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			  .nlmsg_flags = NLM_F_REQUEST },
-		.req = { .sdiag_family = AF_UNIX,
-			 .udiag_states = ~0u,
-			 .udiag_show = UDIAG_SHOW_PEER } };
-	uint64_t cookie = exi_sock_cookie(fd);
-	const void *peer;
-	union answer a;
-	struct stat st;
-	uint32_t ino;
-	int nl, err;
-
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	q.req.udiag_ino = (uint32_t)st.st_ino;
-	/* So it is this socket, if another has the same number. */
-	q.req.udiag_cookie[0] = (uint32_t)cookie;
-	q.req.udiag_cookie[1] = (uint32_t)(cookie >> 32);
-	nl = open_diag();
-	if (nl < 0)
-		return nl;
-	err = ask(nl, &q.head, sizeof(struct unix_diag_msg), &a);
-	close(nl);
-	if (err)
-		return err;
-	peer = attribute(&a, sizeof(struct unix_diag_msg), UNIX_DIAG_PEER,
-			 sizeof(ino));
-	if (!peer)
-		return -ENOTCONN;
-	memcpy(&ino, peer, sizeof(ino));
-	if (!ino) /* accepted by nobody */
-		return -ENOTCONN;
-	*ret_own = st.st_ino;
-	*ret_peer = ino;
-	return 0;
 }

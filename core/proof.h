@@ -40,8 +40,6 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
 /* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is not.
  * -EOPNOTSUPP: the kernel does not tell them. */
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
-/* The inodes of both ends of a UNIX connection. -ENOTCONN. */
-int exi_proof_link(int fd, uint64_t *ret_own, uint64_t *ret_peer);
 /* 0: the other end is a socket of this network namespace. -ENOENT: it is none.
  * Others: it cannot be told here. */
 int exi_proof_peer_here(const struct exi_tuple *t);

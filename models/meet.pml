@@ -10,13 +10,18 @@
  * process that has A's end of TCP from a fork.
  *
  * Links: 1 from B to A, 2 from B to M, 3 from M to A. A board has one symbol, and
- * is read by everybody: nothing of it is hidden from M, who need not look.
+ * is read by everybody: nothing of it is hidden from M, who need not look. B's end of
+ * its link has the name of B's nonce, from before it tells the nonce until after it
+ * restored its board; M can give its end of link 3 any name that it knows and
+ * nobody has, at any moment.
  *
- * Abstractions: a digest is the link and the nonces, so two are equal only if these
+ * Abstractions: a digest is the nonces, so two are equal only if these
  * are; in truth a symbol of another digest fits once in 32 times. K symbols instead
  * of twelve; A's nonce is the same for each who comes. A promise is the nonce, which M cannot use before it is told. A search
  * for a nonce that makes one digest equal to another is the nonce FIT: possible for
- * M if, when it commits itself, all else that the digest is of is known to it.
+ * M if, when it commits itself, all else that the digest is of is known to it. With
+ * DIES B may be killed while another process has its end of TCP: the name is free
+ * then, and its last symbol stays.
  *
  * Asserted: A sends OFFER, and B ANSWER, on link 1 alone; boards are what they were
  * when all is over; and where nobody claims the name before A has it, and B looks
@@ -32,6 +37,9 @@
 #ifndef FORKED			/* C is */
 #define FORKED 0
 #endif
+#ifndef DIES			/* B may */
+#define DIES 0
+#endif
 #ifndef LOOKS
 #define LOOKS 2
 #endif
@@ -44,7 +52,7 @@
 
 /* Planted bugs. */
 #define REFERENCE	1	/* what was: something that can be passed on is shown */
-#define NO_LINK		2	/* the digest does not name the link */
+#define NO_LINK		2	/* A does not ask for the name of the link */
 #define NO_PROMISE	3	/* B tells its nonce at once */
 #define NO_CHECK	4	/* A takes another nonce than was promised */
 #define ALIKE		5	/* users read alike: M for the owner of either end */
@@ -53,6 +61,7 @@
 #define KEEP		8	/* A leaves its last symbol on the board */
 #define LATE		9	/* a symbol is told of before it is there */
 #define CHILD		10	/* C restores what it did not take */
+#define LET_GO		11	/* B lets go of its name before its board is restored */
 #ifndef BUG
 #define BUG 0
 #endif
@@ -80,12 +89,14 @@ bool met_a, met_b, a_over, b_over;
 byte board_a, board_a_i, board_b, board_b_i;
 byte dig_a, dig_b;		/* 0: none yet; A's follows from what was promised */
 bool seen_b, knows_a, knows_b;	/* M: B's promise, nonces */
+bool named_b, named_m;		/* B's end of its link, M's of 3: who has B's name */
+bool died;			/* B */
 
-#if BUG == NO_LINK
-#define DIGEST(l, na, nb)	(1 + (na) * 5 + (nb))
-#else
-#define DIGEST(l, na, nb)	(1 + (l) * 25 + (na) * 5 + (nb))
-#endif
+#define DIGEST(na, nb)	(1 + (na) * 5 + (nb))
+
+/* The other end of A's link has the name of nonce n. M has those of its own. */
+#define NAMED(l, n)	(BUG == NO_LINK || ((l) == 1 && (n) == OF_B) || \
+			 ((l) == 3 && ((n) != OF_B || named_m)))
 
 #if BUG == ALIKE
 #define KNOWS(l)	true
@@ -120,8 +131,10 @@ inline a_offers()
 		board_a = (BUG == KEEP -> board_a : 0);
 		to_b[1]!OFFER,0,0
 	};
-	to_a[1]?ANSWER,_,_;
-	met_a = true
+	if
+	:: to_a[1]?ANSWER,_,_ -> met_a = true
+	:: b_over && empty(to_a[1]) -> skip	/* the link hung up */
+	fi
 }
 
 active proctype A()
@@ -171,7 +184,7 @@ heard:		atomic {
 				prover = l;
 				promise = n;
 				looked = 0;
-				dig_a = DIGEST(l, OF_A, n);
+				dig_a = DIGEST(OF_A, n);
 				knows_a = knows_a || l == 3;
 				a_says(HELLO, 1, OF_A)
 			:: !peer && t == SHOWN && l == prover && x == looked &&
@@ -183,6 +196,7 @@ heard:		atomic {
 				fi;
 				if
 				:: (x > 0 || n == promise || BUG == NO_CHECK) &&
+				   (x > 0 || NAMED(l, n)) &&
 				   dig_a && board_b == dig_a &&
 				   board_b_i == looked ->
 					board_a = dig_a;
@@ -268,8 +282,10 @@ active proctype B()
 		   (KNOWS(link_b) || BUG == ONE_WAY) ->
 			proved = true;
 			b_says(PROVED, 0, 0)
-		:: t == HELLO && BUG != REFERENCE && x && !dig_b && !proved ->
-			dig_b = (n == FIT -> dig_a : DIGEST(link_b, n, OF_B));
+		:: t == HELLO && BUG != REFERENCE && x && !dig_b && !proved &&
+		   !named_m ->
+			named_b = true;
+			dig_b = (n == FIT -> dig_a : DIGEST(n, OF_B));
 			b_shows(0)
 		:: t == SHOWN && dig_b && !proved && x == looked &&
 		   board_a == dig_b && board_a_i == looked ->
@@ -291,8 +307,13 @@ active proctype B()
 		:: else -> break	/* refused */
 		fi
 	:: timeout -> break		/* five seconds, or the link hung up */
+	:: DIES -> goto dead
 	od;
-done:	board_b = 0;
+done:	named_b = named_b && BUG != LET_GO;
+	board_b = 0;
+	goto over;
+dead:	died = true;
+over:	named_b = false;
 	b_over = true
 }
 
@@ -341,6 +362,7 @@ active proctype M()
 	:: atomic { name == 0 && !claimed -> name = 2; claimed = true }
 	:: atomic { name == 2 -> name = 0 }
 	:: atomic { name == 1 && !link_m -> link_m = true }
+	:: atomic { knows_b && !named_b && !named_m -> named_m = true }
 	:: atomic { says < SAYS && CAN_A -> says++; m_tells_a(); n = 0 }
 	:: atomic { says < SAYS && CAN_B -> says++; m_tells_b(); n = 0 }
 	:: break
@@ -363,6 +385,7 @@ active proctype C()
 active proctype judge()
 {
 	a_over && b_over;
-	assert(board_a == 0 && board_b == 0);
-	assert(!((SAME || !MAN) && !claimed && late_look) || (met_a && met_b))
+	assert(board_a == 0 && (died || board_b == 0));
+	assert(!((SAME || !MAN) && !claimed && late_look) || died ||
+	       (met_a && met_b))
 }

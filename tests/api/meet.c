@@ -37,6 +37,17 @@ struct meet_name meet_meeting(int port_a, int port_b)
 	return abstract(text);
 }
 
+struct meet_name meet_link(const uint8_t *nonce)
+{
+	char text[100];
+	int i, n = snprintf(text, sizeof(text), "libexs/1/link/");
+
+	for (i = 0; i < 32; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "%02x",
+			      nonce[i]);
+	return abstract(text);
+}
+
 static int claim(struct meet_name name, int type)
 {
 	int s = T_OK(socket(AF_UNIX, type | SOCK_CLOEXEC, 0)), err;
@@ -133,7 +144,7 @@ void meet_say(int s, int type, uint64_t a, uint64_t b, uint64_t c,
 {
 	struct meet_msg m = {
 		.magic = 0x50535845,
-		.version = 1,
+		.version = 2,
 		.type = (uint16_t)type,
 		.a = a,
 		.b = b,

@@ -35,18 +35,30 @@ static bool of_use(int fd)
 	return fd >= 0 && !(T_OK(fcntl(fd, F_GETFL)) & O_PATH);
 }
 
+/* The name by which A knows B's link is not to be had as long as B has it. */
+static void claim_link(int to, const struct meet_msg *m)
+{
+	struct meet_name name = meet_link(m->blob);
+
+	if (m->type == MEET_SHOWN && m->a == 0)
+		T_ERR(bind(to, (struct sockaddr *)&name.un, name.len),
+		      EADDRINUSE);
+}
+
 /* One packet from one end to the other, with its descriptor. False at the end
  * of the conversation. */
-static bool pass(int from, int to)
+static bool pass(int from, int to, bool of_b)
 {
-	char packet[1024];
+	struct meet_msg m;
 	int fd;
-	ssize_t n = meet_recv(from, packet, sizeof(packet), &fd);
+	ssize_t n = meet_recv(from, &m, sizeof(m), &fd);
 
 	if (n == 0)
 		return false;
 	T_MSG(!of_use(fd), "a stranger is given a descriptor");
-	meet_send(to, packet, (size_t)n, fd);
+	if (of_b)
+		claim_link(to, &m);
+	meet_send(to, &m, (size_t)n, fd);
 	if (fd >= 0)
 		close(fd);
 	return true;
@@ -61,9 +73,9 @@ static void converse(int a, int b)
 		if (poll(p, 2, 10000 * t_slow()) <= 0)
 			return;
 		if (p[1].revents)
-			goes_on = pass(b, a);
+			goes_on = pass(b, a, true);
 		else if (p[0].revents)
-			goes_on = pass(a, b);
+			goes_on = pass(a, b, false);
 	}
 }
 
@@ -96,8 +108,6 @@ struct __attribute__((packed)) named {
 	uint16_t port_b;
 	uint8_t nonce_a[NONCE];
 	uint8_t nonce_b[NONCE];
-	uint64_t link_a;
-	uint64_t link_b;
 };
 
 static const uint8_t loopback[16] = { [10] = 255, 255, 127, 0, 0, 1 };
@@ -124,13 +134,9 @@ static void promise(const uint8_t *nonce, uint8_t *ret)
 static void session_digest(struct session *s, const uint8_t *theirs)
 {
 	struct named *n = &s->named;
-	uint64_t own, peer;
 
-	T_EQ(exi_proof_link(s->link, &own, &peer), 0);
 	memcpy(n->nonce_a, s->with_a ? theirs : s->own, NONCE);
 	memcpy(n->nonce_b, s->with_a ? s->own : theirs, NONCE);
-	n->link_a = s->with_a ? peer : own;
-	n->link_b = s->with_a ? own : peer;
 	exi_sha256(n, sizeof(*n), s->digest);
 }
 
@@ -150,9 +156,11 @@ static void session_new(struct session *s, int link, bool with_a, int port_a,
 /* As B: promises, and hears A's nonce. */
 static bool greet_a(struct session *s)
 {
+	struct meet_name name = meet_link(s->own);
 	uint8_t promised[EXI_SHA256];
 	struct meet_msg m;
 
+	T_OK(bind(s->link, (struct sockaddr *)&name.un, name.len));
 	promise(s->own, promised);
 	meet_say(s->link, MEET_HELLO, 0, 0, MEET_SHOW, promised);
 	if (!meet_hear(s->link, MEET_HELLO, &m))

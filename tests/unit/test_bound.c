@@ -190,10 +190,11 @@ static void it_holds_on_one_link(void **state)
 	struct ends e;
 	int i;
 
-	make(&e);
-	for (i = 0; i < 50; i++)
+	for (i = 0; i < 50; i++) {
+		make(&e);
 		assert_int_equal(prove(&e, e.near[0], e.near[1]), 0);
-	unmake(&e);
+		unmake(&e);
+	}
 }
 
 static void it_fails_on_two_links(void **state)
@@ -201,26 +202,59 @@ static void it_fails_on_two_links(void **state)
 	struct ends e;
 	int i;
 
-	make(&e);
-	for (i = 0; i < 200; i++)
+	for (i = 0; i < 200; i++) {
+		make(&e);
 		assert_int_equal(prove(&e, e.near[0], e.far[1]), -EPERM);
+		unmake(&e);
+	}
+}
+
+/* Whoever passes on what B says has a link to A, and may choose its name, but not
+ * the one that B has. */
+static void no_other_link_has_the_name_of_b(void **state)
+{
+	uint8_t promise[EXI_SHA256], nonce_a[EXI_BOUND_NONCE],
+		nonce_b[EXI_BOUND_NONCE];
+	struct exi_bound a, b, thief;
+	struct ends e;
+
+	make(&e);
+	assert_int_equal(exi_bound_promise(&b, promise), 0);
+	assert_int_equal(exi_bound_answer(&a, e.tcp[0], promise, nonce_a), 0);
+	assert_int_equal(exi_bound_open(&b, e.tcp[1], e.far[1], &e.t[1],
+					nonce_a, nonce_b),
+			 0);
+	thief = b;
+	assert_int_equal(exi_bound_open(&thief, e.tcp[1], e.near[1], &e.t[1],
+					nonce_a, nonce_b),
+			 -EADDRINUSE);
+	assert_int_equal(exi_bound_opened(&a, e.near[0], &e.t[0], nonce_b),
+			 -EPERM);
+	assert_int_equal(exi_bound_opened(&a, e.far[0], &e.t[0], nonce_b), 0);
+	exi_bound_end(&a, e.tcp[0]);
+	exi_bound_end(&b, e.tcp[1]);
 	unmake(&e);
 }
 
 static void another_nonce_than_was_promised_is_refused(void **state)
 {
 	uint8_t promise[EXI_SHA256], nonce[EXI_BOUND_NONCE];
+	uint8_t nonce_b[EXI_BOUND_NONCE];
 	struct exi_bound a, b;
 	struct ends e;
 
 	make(&e);
 	assert_int_equal(exi_bound_promise(&b, promise), 0);
 	assert_int_equal(exi_bound_answer(&a, e.tcp[0], promise, nonce), 0);
+	assert_int_equal(exi_bound_open(&b, e.tcp[1], e.near[1], &e.t[1], nonce,
+					nonce_b),
+			 0);
 	assert_int_equal(exi_bound_opened(&a, e.near[0], &e.t[0], b.nonce), 0);
 	b.nonce[31] ^= 1;
 	assert_int_equal(exi_bound_opened(&a, e.near[0], &e.t[0], b.nonce),
 			 -EPERM);
 	exi_bound_end(&a, e.tcp[0]);
+	exi_bound_end(&b, e.tcp[1]);
 	unmake(&e);
 }
 
@@ -340,6 +374,7 @@ int main(void)
 		cmocka_unit_test(a_twin_in_another_namespace_is_not_the_peer),
 		cmocka_unit_test(it_holds_on_one_link),
 		cmocka_unit_test(it_fails_on_two_links),
+		cmocka_unit_test(no_other_link_has_the_name_of_b),
 		cmocka_unit_test(another_nonce_than_was_promised_is_refused),
 		cmocka_unit_test(options_are_what_they_were),
 		cmocka_unit_test(what_the_program_sets_meanwhile_survives),
