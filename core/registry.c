@@ -82,12 +82,38 @@ static struct slot {
 /* Guards probing and opening. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool conn_ops_complete(const struct exi_conn_ops *o)
+/* One without the other is of no use. */
+static bool all_or_none(bool a, bool b)
+{
+	return a == b;
+}
+
+static bool waiting_complete(const struct exi_conn_ops *o)
+{
+	return o->arm && o->disarm && o->word &&
+	       all_or_none(o->poll, o->patience);
+}
+
+static bool times_complete(const struct exi_conn_ops *o)
+{
+	return all_or_none(o->first, o->want_times) &&
+	       all_or_none(o->first, o->tcp_sends) &&
+	       all_or_none(o->first, o->tcp_sent);
+}
+
+/* kernel: the fabric is TCP, where every connection begins. */
+static bool conn_ops_complete(const struct exi_conn_ops *o, bool kernel)
 {
 	return o && o->send && o->recv && o->end && o->post_send &&
-	       o->post_recv && o->cancel && o->arm && o->disarm && o->word &&
-	       o->ready && o->unread && o->full && o->over && o->peer_cpu &&
-	       o->close && o->stop && o->fini;
+	       o->post_recv && o->cancel && o->ready && o->unread && o->full &&
+	       o->over && o->peer_cpu && o->close && o->stop && o->fini &&
+	       waiting_complete(o) && times_complete(o) &&
+	       (!kernel || (o->sendv && o->recvv && o->error));
+}
+
+static bool domain_ops_complete(const struct exi_domain_ops *o)
+{
+	return o && o->progress && o->event_fd && o->arm && o->forked;
 }
 
 static bool switch_ops_complete(const struct exi_switch_ops *o)
@@ -96,40 +122,50 @@ static bool switch_ops_complete(const struct exi_switch_ops *o)
 	       o->drain && o->drained;
 }
 
+static bool meet_ops_complete(const struct exi_meet_ops *o)
+{
+	return o && o->offer && o->answer && o->accepted;
+}
+
+static bool remote_ops_complete(const struct exi_remote_ops *o)
+{
+	return o && o->listen && o->unlisten && o->connect && o->requested &&
+	       o->sever && o->leave && o->left && o->position && o->resend &&
+	       o->resume;
+}
+
 static bool place_ops_complete(const struct exi_place_ops *o)
 {
-	return o && o->lend && o->give && o->reap && o->recall && o->quiet &&
-	       o->answer && o->cut && o->placed && o->forget;
+	return o && o->lend && o->give && o->welcome && o->reap && o->recall &&
+	       o->quiet && o->answer && o->cut && o->placed && o->forget;
 }
 
 static bool loan_ops_complete(const struct exi_loan_ops *o)
 {
-	return o->look && o->took && !o->room == !o->put;
+	return o && o->look && o->took && all_or_none(o->room, o->put);
 }
 
 int exi_provider_check(const struct exi_provider *p)
 {
-	const struct exi_domain_ops *d = p->domain_ops;
-	const struct exi_meet_ops *m = p->meet_ops;
-	const struct exi_remote_ops *r = p->remote_ops;
+	bool local = p->caps & EXI_CAP_LOCAL;
+	bool remote = p->caps & EXI_CAP_REMOTE;
+	bool switches = p->caps & EXI_CAP_SWITCH;
+	bool places = p->caps & EXI_CAP_PLACE;
+	bool loans = p->caps & EXI_CAP_LOAN;
 
 	if (p->abi != EXI_PROVIDER_ABI || !p->name || !p->probe || !p->open ||
-	    !p->close || !d || !d->progress || !d->event_fd || !d->arm ||
-	    !d->forked || !conn_ops_complete(p->conn_ops))
+	    !p->close || !domain_ops_complete(p->domain_ops) ||
+	    !conn_ops_complete(p->conn_ops, !switches))
 		return -EINVAL;
-	if ((p->caps & EXI_CAP_SWITCH) && !switch_ops_complete(p->switch_ops))
+	if (switches && !switch_ops_complete(p->switch_ops))
 		return -EINVAL;
-	if (!(p->caps & EXI_CAP_PLACE) != !p->place_ops ||
-	    (p->place_ops && !place_ops_complete(p->place_ops)))
+	if (places ? !place_ops_complete(p->place_ops) : !!p->place_ops)
 		return -EINVAL;
-	if (!(p->caps & EXI_CAP_LOAN) != !p->loan_ops ||
-	    (p->loan_ops && !loan_ops_complete(p->loan_ops)))
+	if (loans ? !loan_ops_complete(p->loan_ops) : !!p->loan_ops)
 		return -EINVAL;
-	if ((p->caps & EXI_CAP_REMOTE) &&
-	    (!r || !r->listen || !r->unlisten || !r->connect || !r->requested))
+	if (remote && !remote_ops_complete(p->remote_ops))
 		return -EINVAL;
-	if ((p->caps & EXI_CAP_LOCAL) &&
-	    (!p->wire_id || !m || !m->offer || !m->answer || !m->accepted))
+	if (local && (!p->wire_id || !meet_ops_complete(p->meet_ops)))
 		return -EINVAL;
 	return 0;
 }
@@ -221,22 +257,6 @@ bool exi_registry_row(unsigned int i, struct exi_registry_row *ret)
 void exi_registry_find(const char *name, struct exi_registry_row *ret)
 {
 	row_of(slot_of(name), ret);
-}
-
-int exi_registry_add(const struct exi_provider *p)
-{
-	unsigned int i;
-
-	if (exi_provider_check(p))
-		return -EINVAL;
-	for (i = 0; i < PROVIDERS_MAX && slots[i].name; i++)
-		if (strcmp(slots[i].name, p->name) == 0 && slots[i].provider)
-			return -EEXIST;
-	if (i == PROVIDERS_MAX)
-		return -ENOSPC;
-	slots[i].name = p->name;
-	slots[i].provider = p;
-	return 0;
 }
 
 /* They stay what they are, but in a child; 0 when they were not asked for. */

@@ -24,12 +24,9 @@ bool exi_registry_row(unsigned int i, struct exi_registry_row *ret);
 /* The row of a name that the configuration knows. */
 void exi_registry_find(const char *name, struct exi_registry_row *ret);
 
-/* Registers a provider that is not in the build's list (a test double).
- * -EINVAL for an incomplete table, -EEXIST. Before the first socket. */
-int exi_registry_add(const struct exi_provider *p);
-
-/* 0 when every pointer that the capabilities promise is there, else
- * -EINVAL. */
+/* 0 when the tables have every member that the core calls without a look whether
+ * it is there: those that the capabilities promise, and where one of several that
+ * belong together is there, all of them. Else -EINVAL. */
 int exi_provider_check(const struct exi_provider *p);
 
 /* The bit set of wire ids that are configured and usable here. */
