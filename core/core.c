@@ -21,7 +21,9 @@
 #include "core/sock.h"
 #include "core/surroundings.h"
 #include "core/timeout.h"
+#include "core/unseen.h"
 #include "core/util.h"
+#include "core/work.h"
 
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic bool exi_core_started;
@@ -52,6 +54,7 @@ static void in_child(void)
 	exi_fds_forked();
 	exi_closing_forked();
 	exi_service_forked();
+	exi_unseen_forked();
 	exi_family_forked();
 	exi_marker_forked();
 	exi_queue_forked();
@@ -139,6 +142,7 @@ int exi_core_init(void)
 
 	pthread_mutex_lock(&init_lock);
 	if (!atomic_load(&exi_core_started)) {
+		exi_work_begin();
 		ret = check_config();
 		exi_surroundings_init();
 		if (!ret)

@@ -239,18 +239,12 @@ void exi_family_expect(void)
 	pthread_mutex_lock(&keeper_lock);
 	if (atomic_load(&told_fd) < 0) {
 		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-		/* A thread that starts later finds it by itself. */
 		if (fd >= 0) {
 			atomic_store(&told_fd, fd);
 			exi_service_watch_told(fd);
 		}
 	}
 	pthread_mutex_unlock(&keeper_lock);
-}
-
-int exi_family_fd(void)
-{
-	return atomic_load(&told_fd);
 }
 
 void exi_family_tell_all(struct exi_sock *sk)

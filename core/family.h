@@ -63,8 +63,6 @@ static inline void exi_family_tell(struct exi_sock *sk)
 					      memory_order_relaxed)))
 		exi_family_tell_all(sk);
 }
-/* The eventfd, for the service to watch for edges; -1: there is none yet. */
-int exi_family_fd(void);
 /* Another process told: for the service thread. */
 void exi_family_told(void);
 

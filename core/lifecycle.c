@@ -358,7 +358,7 @@ int exi_lifecycle_submit(struct exi_op *op)
 	return 0;
 }
 
-void exi_lifecycle_event(struct exi_sock *sk, uint32_t events)
+void exi_lifecycle_event(struct exi_sock *sk)
 {
 	bool now_connected = false;
 

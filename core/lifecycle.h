@@ -21,7 +21,7 @@ int exi_lifecycle_cancel(struct exi_sock *sk, bool any, exs_ahandle_t a);
 int exi_cancel_fd(int fd, bool any, exs_ahandle_t a);
 int exi_cancel_all(exs_ahandle_t a);
 /* The descriptor is ready; from the service thread. */
-void exi_lifecycle_event(struct exi_sock *sk, uint32_t events);
+void exi_lifecycle_event(struct exi_sock *sk);
 
 /* Both directions ended in the ring: the kernel would say of its own that it is
  * not connected. */

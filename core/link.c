@@ -276,8 +276,10 @@ static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
 	l->listener = -1;
 	l->prover = -1;
 	l->sk = sk;
-	l->deadline = exi_now_ns() + patience;
-	exi_list_init(&l->timed);
+	l->timer.deadline = exi_now_ns() + patience;
+	l->timer.sk = sk;
+	l->timer.expired = exi_link_expired;
+	exi_list_init(&l->timer.node);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		l->candidates[i] = -1;
 	return l;
@@ -320,7 +322,7 @@ void exi_link_drop_locked(struct exi_sock *sk)
 		return;
 	exi_link_clear_locked(sk);
 	sk->link = NULL;
-	exi_service_untimed(l);
+	exi_service_untimed(&l->timer);
 	stop_listening(l);
 	forget_fd(l, &l->fd);
 	free(l);
@@ -363,10 +365,10 @@ int exi_link_leave(struct exi_sock *sk, int reason)
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	if (l && l->state == EXI_LINK_UP && !l->deadline) {
+	if (l && l->state == EXI_LINK_UP && !l->timer.deadline) {
 		l->parts = true;
-		l->deadline = exi_switch_patience(sk, NULL);
-		exi_service_timed(l);
+		l->timer.deadline = exi_switch_patience(sk, NULL);
+		exi_service_timed(&l->timer);
 		/* What cannot be said is not answered. */
 		exi_switch_leave(sk, reason);
 		ret = 0;
@@ -673,7 +675,7 @@ static int await_remote(struct exi_sock *sk, int fd)
 		give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 		return EXS_X_REASON_DESCRIPTORS;
 	}
-	exi_service_timed(l);
+	exi_service_timed(&l->timer);
 	return EXS_X_REASON_NONE;
 }
 
@@ -770,7 +772,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 		exi_link_drop_locked(sk);
 		return EXS_X_REASON_DESCRIPTORS;
 	}
-	exi_service_timed(l);
+	exi_service_timed(&l->timer);
 	return EXS_X_REASON_NONE;
 }
 
@@ -854,7 +856,7 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 		give_up_locked(sk, reason);
 		return reason;
 	}
-	exi_service_timed(l);
+	exi_service_timed(&l->timer);
 	return EXS_X_REASON_NONE;
 }
 
@@ -966,7 +968,7 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 			l->delay = delay * 2;
 			l->until = until;
 			sk->link = l;
-			exi_service_timed(l);
+			exi_service_timed(&l->timer);
 			return;
 		}
 	}
@@ -1125,7 +1127,7 @@ static void up_locked(struct exi_sock *sk)
 	l->state = EXI_LINK_UP;
 	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
 		atomic_store(&exi_link_any, true);
-	l->deadline = 0;
+	l->timer.deadline = 0;
 	l->refuses = exi_rights_allow(l->fd, false);
 	l->clean = exi_sock_remote(sk); /* this process has both ends */
 	atomic_store(&sk->hearer, 0);
@@ -1134,7 +1136,7 @@ static void up_locked(struct exi_sock *sk)
 	if (exi_closes_seen)
 		exi_fds_hold_some();
 	exi_ready_lowat(sk);
-	exi_service_untimed(l);
+	exi_service_untimed(&l->timer);
 	if (exi_ready_met)
 		exi_ready_met(sk);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
@@ -1209,7 +1211,7 @@ static int proved(struct exi_sock *sk)
 	m.a = exi_registry_wire_ids();
 	m.b = exi_process_token();
 	await_segment(sk->link, EXI_LINK_OFFER);
-	sk->link->deadline = exi_now_ns() + GREETING_NS;
+	sk->link->timer.deadline = exi_now_ns() + GREETING_NS;
 	return send_msg(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST : 0;
 }
 
@@ -1281,7 +1283,7 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 
 	/* A stranger does not keep the board. */
 	if (l->state != EXI_LINK_SHOW)
-		l->deadline = exi_now_ns() + GREETING_NS;
+		l->timer.deadline = exi_now_ns() + GREETING_NS;
 	if (m->type == EXI_PAIR_NO)
 		return -told_reason(m);
 	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {
@@ -1513,8 +1515,8 @@ static void be_patient(struct exi_link *l)
 /* So the end that TCP said is one. */
 static void lives_locked(struct exi_sock *sk)
 {
-	sk->link->deadline = 0;
-	exi_service_untimed(sk->link);
+	sk->link->timer.deadline = 0;
+	exi_service_untimed(&sk->link->timer);
 	atomic_store(&sk->sh->rx_fin, 1);
 }
 
@@ -1528,7 +1530,7 @@ static int on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 		rx->link_read = 1;
 		exi_unlock(&rx->lock);
 		be_patient(sk->link);
-		if (!exi_sock_remote(sk) && sk->link->deadline &&
+		if (!exi_sock_remote(sk) && sk->link->timer.deadline &&
 		    !sk->link->parts)
 			lives_locked(sk);
 		return 0;
@@ -1569,8 +1571,8 @@ static void ask_again_locked(struct exi_sock *sk)
 		stir(sk);
 		return;
 	}
-	l->deadline = 0;
-	exi_service_untimed(l);
+	l->timer.deadline = 0;
+	exi_service_untimed(&l->timer);
 	if (!awaits_end(sk, &came))
 		return;
 	if (came != l->came)
@@ -1584,8 +1586,8 @@ static void ask_again_locked(struct exi_sock *sk)
 		return;
 	}
 	ask_locked(sk);
-	l->deadline = exi_now_ns() + ASK_NS;
-	exi_service_timed(l);
+	l->timer.deadline = exi_now_ns() + ASK_NS;
+	exi_service_timed(&l->timer);
 }
 
 static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
@@ -1930,7 +1932,7 @@ static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
 	stop_listening(l);
 	l->peer_token = m->b;
 	l->peer_providers = m->a;
-	l->deadline = exi_now_ns() + GREETING_NS;
+	l->timer.deadline = exi_now_ns() + GREETING_NS;
 	atomic_store(&sk->sh->greeting, 1);
 	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
 }
@@ -2195,13 +2197,13 @@ void exi_link_tcp_event(struct exi_sock *sk)
 			ask_locked(sk);
 			asks = waits && sk->link &&
 			       sk->link->state == EXI_LINK_UP &&
-			       !sk->link->deadline;
+			       !sk->link->timer.deadline;
 		}
 		exi_unlock(&sh->half[EXI_RX].lock);
 		if (asks) {
 			be_patient(sk->link);
-			sk->link->deadline = exi_now_ns() + ASK_NS;
-			exi_service_timed(sk->link);
+			sk->link->timer.deadline = exi_now_ns() + ASK_NS;
+			exi_service_timed(&sk->link->timer);
 		}
 		/* A reset. The link will hang up, if it has not. */
 		exi_lock(&sh->half[EXI_TX].lock);
@@ -2224,7 +2226,7 @@ static void end_silent(struct exi_sock *sk)
 	exi_lock(&sk->link_lock);
 	l = sk->link;
 	if (l)
-		exi_service_untimed(l);
+		exi_service_untimed(&l->timer);
 	exi_unlock(&sk->link_lock);
 	if (l && !exi_link_part(sk))
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
@@ -2237,14 +2239,14 @@ void exi_link_expired(struct exi_sock *sk)
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	if (l && l->deadline && exi_now_ns() >= l->deadline) {
+	if (l && l->timer.deadline && exi_now_ns() >= l->timer.deadline) {
 		int reason = EXS_X_REASON_TIMEOUT;
 
 		if (l->state == EXI_LINK_UP) {
 			bool parts = l->parts;
 
 			if (parts)
-				l->deadline = 0;
+				l->timer.deadline = 0;
 			else
 				ask_again_locked(sk);
 			exi_unlock(&sk->link_lock);

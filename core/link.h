@@ -7,6 +7,7 @@
 
 #include "core/bound.h"
 #include "core/provider.h"
+#include "core/service.h"
 #include "core/sock.h"
 
 #define EXI_PAIR_MAGIC	 0x50535845u /* "EXSP" */
@@ -72,7 +73,7 @@ struct exi_link {
 	int listener; /* -1 */
 	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
-	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns; 0: none */
+	struct exi_timer timer; /* of what the state waits for */
 	uint64_t peer_token;
 	uint64_t peer_providers;
 	uint64_t delay; /* of the next look */
@@ -94,7 +95,6 @@ struct exi_link {
 	uint64_t prover_since;
 	unsigned int provers; /* so far */
 	struct exi_bound bound;
-	struct exi_list timed; /* of the service */
 	struct exi_sock *sk;
 };
 

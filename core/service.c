@@ -14,17 +14,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "core/closing.h"
-#include "core/family.h"
-#include "core/flow.h"
-#include "core/lifecycle.h"
-#include "core/link.h"
 #include "core/log.h"
-#include "core/queue.h"
-#include "core/registry.h"
+#include "core/provider.h"
 #include "core/thread.h"
-#include "core/timeout.h"
-#include "core/unseen.h"
+#include "core/util.h"
 
 #define DAY_MS	86400000
 #define EVENTS	64
@@ -36,6 +29,7 @@
 #define DATA_TOLD   0xfffffffffffffffdull
 #define DATA_DOMAIN 0x8000000000000000ull
 
+static const struct exi_service_work *work;
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool running;
 static _Atomic bool ticking;
@@ -43,11 +37,12 @@ static _Atomic bool stopping;
 static _Atomic pid_t tid; /* of the thread; 0 until it runs */
 static int epoll_fd = -1;
 static int wake_fd = -1;
+static int told_fd = -1;
 static pthread_t thread;
 static int tick_ms = 1; /* the thread's */
 static _Thread_local bool self;
 
-/* Links with a deadline, sockets that want progress; guarded by service_lock,
+/* Timers, sockets that want progress; guarded by service_lock,
  * as are their nodes. */
 static struct exi_list timed = EXI_LIST_INIT(timed);
 static struct exi_list todo = EXI_LIST_INIT(todo);
@@ -66,73 +61,42 @@ void exi_service_dispatch(uint64_t data, uint32_t events)
 	if (!sk || (sk->generation & 0xffffffu) != ((data >> 8) & 0xffffffu) ||
 	    atomic_load(&sk->fd) < 0)
 		return;
-	switch (what) {
-	case EXI_WATCH_LINK:
-		exi_link_event(sk, events);
-		break;
-	case EXI_WATCH_LISTENER:
-		exi_link_listener_event(sk);
-		break;
-	case EXI_WATCH_TCP:
-		exi_link_tcp_event(sk);
-		break;
-	case EXI_WATCH_OPS:
-		exi_lifecycle_event(sk, events);
-		break;
-	default:
-		exi_link_candidate_event(sk, what - EXI_WATCH_CANDIDATE);
-		break;
-	}
+	work->event(sk, what, events);
 }
 
-/* Bounded, for a large transfer makes one completion after the other, and what a
- * link says meanwhile may be that it is to move: more work waits for the next
- * round. */
-#define ROUNDS 4
+void exi_service_serve(const struct exi_service_work *w)
+{
+	work = w;
+}
 
 static bool domains_busy; /* the thread's */
 
-static void domain_progress(struct exi_domain *d, void *arg)
-{
-	const struct exi_domain_ops *ops = d->provider->domain_ops;
+/* A timer that is over. Its link may go away at any time, the socket stays. */
+struct overdue {
+	void (*expired)(struct exi_sock *sk); /* null: none */
+	struct exi_sock *sk;
+};
 
-	for (int i = 0; i < ROUNDS; i++) {
-		ops->progress(d);
-		if (ops->arm(d) != -EBUSY)
-			return;
-	}
-	domains_busy = true;
-}
-
-static void progress_domains(void)
+/* How long to sleep, and which timer is overdue. */
+static int time_left(struct overdue *ret)
 {
-	domains_busy = false;
-	exi_registry_each_domain(domain_progress, NULL);
-}
-
-/* How long to sleep, and which links are overdue. */
-static int time_left(struct exi_sock **overdue)
-{
-	uint64_t now = exi_now_ns(), least = exi_timeout_look(now);
-	uint64_t watch = exi_unseen_due();
+	uint64_t now = exi_now_ns(), least = work->due(now);
 	struct exi_list *pos;
 	int ms = -1;
 
-	if (watch < least)
-		least = watch > now ? watch : now;
-
-	*overdue = NULL;
+	ret->expired = NULL;
 	pthread_mutex_lock(&service_lock);
 	exi_list_for_each (pos, &timed) {
-		struct exi_link *l = exi_container(pos, struct exi_link, timed);
+		struct exi_timer *t =
+			exi_container(pos, struct exi_timer, node);
 
-		if (l->deadline <= now)
-			*overdue = l->sk;
-		else if (l->deadline < least)
-			least = l->deadline;
+		if (t->deadline <= now)
+			*ret = (struct overdue){ t->expired, t->sk };
+		else if (t->deadline < least)
+			least = t->deadline;
 	}
 	pthread_mutex_unlock(&service_lock);
-	if (*overdue)
+	if (ret->expired)
 		ms = 0;
 	else if (least != UINT64_MAX)
 		ms = least - now < DAY_MS * 1000000ul
@@ -141,12 +105,6 @@ static int time_left(struct exi_sock **overdue)
 	if (atomic_load(&ticking) && (ms < 0 || ms > tick_ms))
 		ms = tick_ms;
 	return ms;
-}
-
-static void expire(struct exi_sock *sk)
-{
-	if (sk)
-		exi_link_expired(sk);
 }
 
 /* What comes again meanwhile waits for the next time: it may wait for a message that
@@ -174,16 +132,7 @@ static void do_todo(void)
 		dirs = sk->todo_dirs;
 		sk->todo_dirs = 0;
 		pthread_mutex_unlock(&service_lock);
-		if (dirs & (1u << EXI_RX)) {
-			exi_link_read(sk);
-			exi_flow_meet(sk, EXI_RX);
-			exi_flow_progress(sk, EXI_RX);
-		}
-		if (dirs & (1u << EXI_TX)) {
-			exi_flow_meet(sk, EXI_TX);
-			exi_flow_progress(sk, EXI_TX);
-		}
-		exi_lifecycle_ended(sk);
+		work->progress(sk, dirs);
 	}
 }
 
@@ -205,7 +154,7 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 static void *run(void *arg)
 {
 	struct epoll_event ev[EVENTS];
-	struct exi_sock *overdue;
+	struct overdue overdue;
 	eventfd_t drained;
 	uint64_t next_tick = 0;
 	bool domains;
@@ -217,40 +166,39 @@ static void *run(void *arg)
 	while (!atomic_load(&stopping)) {
 		int ms = time_left(&overdue);
 
-		exi_closing_work();
+		work->outside();
 		exi_fds_begin();
-		expire(overdue);
+		if (overdue.expired)
+			overdue.expired(overdue.sk);
 		exi_fds_end();
 		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
 		/* Before a wait for whoever freezes, who waits for what was
 		 * lent to be closed. */
-		exi_closing_work();
+		work->outside();
 		exi_fds_begin();
 		domains = domains_busy;
 		for (i = 0; i < n; i++) {
 			if (ev[i].data.u64 == DATA_SELF)
 				eventfd_read(wake_fd, &drained);
 			else if (ev[i].data.u64 == DATA_FAMILY)
-				exi_family_event();
+				work->family();
 			else if (ev[i].data.u64 == DATA_TOLD)
-				exi_family_told();
+				work->told();
 			else if (ev[i].data.u64 & DATA_DOMAIN)
 				domains = true;
 			else
 				exi_service_dispatch(ev[i].data.u64,
 						     ev[i].events);
 		}
-		if (domains)
-			progress_domains();
+		domains_busy = domains && work->domains();
 		do_todo();
-		if (exi_unlikely(exi_now_ns() >= exi_unseen_due()))
-			exi_unseen_tick();
+		work->round_over();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
 			/* Cleared before the look: who asks after it sets it
 			 * again. */
 			atomic_store(&ticking, false);
-			tick_ms = exi_queue_tick();
+			tick_ms = work->tick();
 			if (tick_ms)
 				atomic_store(&ticking, true);
 			else
@@ -283,8 +231,8 @@ static int open_locked(void)
 	ret = epoll_fd < 0 ? epoll_fd : wake_fd < 0 ? wake_fd : 0;
 	if (ret == 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0)
 		ret = -errno;
-	if (ret == 0 && exi_family_fd() >= 0)
-		ret = watch_told_locked(exi_family_fd());
+	if (ret == 0 && told_fd >= 0)
+		ret = watch_told_locked(told_fd);
 	if (ret == 0)
 		return 0;
 	exi_fd_close(epoll_fd);
@@ -296,7 +244,7 @@ static int open_locked(void)
 /* What is watched outlives a thread that was stopped. */
 static int start_locked(void)
 {
-	int ret = epoll_fd < 0 ? open_locked() : 0;
+	int ret = !work ? -EPERM : epoll_fd < 0 ? open_locked() : 0;
 
 	if (ret == 0)
 		ret = exi_thread_start(&thread, run, NULL);
@@ -399,14 +347,13 @@ int exi_service_watch_family(int fd)
 	return watch(EPOLL_CTL_ADD, fd, DATA_FAMILY, EPOLLIN);
 }
 
-int exi_service_watch_told(int fd)
+void exi_service_watch_told(int fd)
 {
-	int ret;
-
 	pthread_mutex_lock(&service_lock);
-	ret = epoll_fd < 0 ? 0 : watch_told_locked(fd); /* or as it is made */
+	told_fd = fd;
+	if (epoll_fd >= 0) /* or as it is made */
+		watch_told_locked(fd);
 	pthread_mutex_unlock(&service_lock);
-	return ret;
 }
 
 int exi_service_domain(struct exi_domain *d)
@@ -424,20 +371,20 @@ int exi_service_domain(struct exi_domain *d)
 	return ret == -EEXIST ? 0 : ret;
 }
 
-void exi_service_timed(struct exi_link *l)
+void exi_service_timed(struct exi_timer *t)
 {
 	pthread_mutex_lock(&service_lock);
-	exi_list_del(&l->timed);
-	exi_list_add_tail(&timed, &l->timed);
+	exi_list_del(&t->node);
+	exi_list_add_tail(&timed, &t->node);
 	pthread_mutex_unlock(&service_lock);
 	if (!self)
 		eventfd_write(wake_fd, 1);
 }
 
-void exi_service_untimed(struct exi_link *l)
+void exi_service_untimed(struct exi_timer *t)
 {
 	pthread_mutex_lock(&service_lock);
-	exi_list_del(&l->timed);
+	exi_list_del(&t->node);
 	pthread_mutex_unlock(&service_lock);
 }
 
@@ -475,5 +422,4 @@ void exi_service_forked(void)
 	atomic_store(&tid, 0);
 	domains_busy = false;
 	self = false;
-	exi_unseen_forked();
 }

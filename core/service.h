@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/list.h"
 #include "core/sock.h"
 
 /* What a watched descriptor is to its socket. */
@@ -20,7 +21,46 @@ enum exi_watch {
 	EXI_WATCH_CANDIDATE, /* + slot */
 };
 
-/* Starts the thread if need be. -errno. */
+/* What the thread does for whom it serves, so that it needs to know none of them.
+ * All members are called by the thread alone, but for event, and none holds a
+ * lock then. */
+struct exi_service_work {
+	/* A watched descriptor of the socket is ready. what: enum exi_watch;
+	 * events: epoll's. Also from exi_service_dispatch(). */
+	void (*event)(struct exi_sock *sk, unsigned int what, uint32_t events);
+	/* exi_service_progress() asked for these directions, 1 << enum exi_dir. */
+	void (*progress)(struct exi_sock *sk, uint32_t dirs);
+	/* What exi_service_watch_family() and exi_service_watch_told() watch. */
+	void (*family)(void);
+	void (*told)(void);
+	/* A domain is readable. True: work is left, and the thread comes again
+	 * before it sleeps. */
+	bool (*domains)(void);
+	/* Before it sleeps: does what is due at now. When to come again, in ns of
+	 * exi_now_ns(); UINT64_MAX: nothing is awaited. */
+	uint64_t (*due)(uint64_t now);
+	/* At the end of each round of events. */
+	void (*round_over)(void);
+	/* Between rounds, outside exi_fds_begin(). */
+	void (*outside)(void);
+	/* exi_service_tick() asked. In how many ms again; 0: when asked again. */
+	int (*tick)(void);
+};
+
+/* Once, where the core starts, before exi_service_start(). All members are set. */
+void exi_service_serve(const struct exi_service_work *w);
+
+/* A time at which the thread calls expired(). It may go away before that with
+ * exi_service_untimed(), while the socket's memory stays, so what is called is the
+ * socket's. It is called again until the deadline is later, or the timer off. */
+struct exi_timer {
+	struct exi_list node;
+	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off the list: none */
+	struct exi_sock *sk;
+	void (*expired)(struct exi_sock *sk);
+};
+
+/* Starts the thread if need be. -errno; -EPERM before exi_service_serve(). */
 EXI_SHIM int exi_service_start(void);
 
 /* Ends the thread, for calls that only a process with one thread can make, or
@@ -47,19 +87,20 @@ void exi_service_dispatch(uint64_t data, uint32_t events);
 
 /* Watches the keeper's descriptor (family.h). */
 int exi_service_watch_family(int fd);
-/* The one by which processes of a family tell each other. */
-int exi_service_watch_told(int fd);
+/* Watches the one by which processes of a family tell each other, for edges: from
+ * the beginning, and in every child. */
+void exi_service_watch_told(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */
 int exi_service_domain(struct exi_domain *d);
 
-/* Puts the socket's link among those with a deadline, or takes it off. */
-void exi_service_timed(struct exi_link *l);
-void exi_service_untimed(struct exi_link *l);
+/* Has the thread wait for the timer, or no more. */
+void exi_service_timed(struct exi_timer *t);
+void exi_service_untimed(struct exi_timer *t);
 
-/* Has the service thread call exi_flow_progress() for the direction soon.
- * Any lock of the socket may be held. */
+/* Has the service thread make the progress of the direction soon. Any lock of the
+ * socket may be held. */
 int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 
 /* Unattended progress may be needed soon: makes the thread tick. */

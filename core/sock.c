@@ -819,7 +819,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		no_fabric(sk);
 	} else if (sk->link) {
 		sk->foreign_link = true;
-		exi_list_init(&sk->link->timed);
+		exi_list_init(&sk->link->timer.node);
 	}
 	if (sk->fab)
 		sk->fab->sleep = 0;

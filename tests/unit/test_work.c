@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What parts of the core call of those that stand above them is handed to them: with
+ * work of the tests they do that, and without any they say so. The core itself is not
+ * started here. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/service.h"
+#include "core/sock.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/wait.h"
+
+static struct exi_sock *_Atomic seen;
+static _Atomic unsigned int seen_what, seen_events, seen_dirs;
+static _Atomic int n_family, n_told, n_rounds, n_outside, n_ticks;
+static _Atomic uint64_t due_at = UINT64_MAX;
+static _Atomic int n_due;
+
+static void event(struct exi_sock *sk, unsigned int what, uint32_t events)
+{
+	seen_what = what;
+	seen_events = events;
+	seen = sk;
+}
+
+static void progress(struct exi_sock *sk, uint32_t dirs)
+{
+	seen_dirs = dirs;
+	seen = sk;
+}
+
+/* Level-triggered: told until it is read. */
+static int family_fd, told_fd;
+static void family(void)
+{
+	eventfd_t n;
+
+	eventfd_read(family_fd, &n);
+	n_family++;
+}
+
+static void told(void)
+{
+	n_told++;
+}
+
+static bool domains(void)
+{
+	return false;
+}
+
+static uint64_t due(uint64_t now)
+{
+	if (now < due_at)
+		return due_at;
+	due_at = UINT64_MAX;
+	n_due++;
+	return UINT64_MAX;
+}
+
+static void round_over(void)
+{
+	n_rounds++;
+}
+
+static void outside(void)
+{
+	n_outside++;
+}
+
+static int tick(void)
+{
+	n_ticks++;
+	return n_ticks < 3; /* each ms, three times */
+}
+
+static const struct exi_service_work work = {
+	.event = event,
+	.progress = progress,
+	.family = family,
+	.told = told,
+	.domains = domains,
+	.due = due,
+	.round_over = round_over,
+	.outside = outside,
+	.tick = tick,
+};
+
+static int ends[2];
+static struct exi_sock *sk;
+
+/* Before all others. */
+static void a_service_without_work_does_not_start(void **state)
+{
+	T_EQ(exi_service_start(), -EPERM);
+	exi_service_serve(&work);
+	T_EQ(exi_service_start(), 0);
+	T_UNTIL(n_outside > 0);
+}
+
+static void the_service_tells_of_what_it_watches(void **state)
+{
+	seen = NULL;
+	T_EQ(write(ends[1], "x", 1), 1);
+	T_EQ(exi_service_watch(sk, ends[0], EXI_WATCH_CANDIDATE + 3,
+			       EPOLLIN | EPOLLONESHOT),
+	     0);
+	T_UNTIL(seen == sk);
+	T_EQ(seen_what, EXI_WATCH_CANDIDATE + 3);
+	T(seen_events & EPOLLIN);
+	T_UNTIL(n_rounds > 0);
+	exi_service_unwatch(ends[0]);
+}
+
+static void the_service_makes_the_progress_it_was_asked_for(void **state)
+{
+	seen = NULL;
+	T_EQ(exi_service_progress(sk, EXI_TX), 0);
+	T_UNTIL(seen == sk);
+	T_EQ(seen_dirs, 1u << EXI_TX);
+}
+
+static void the_service_hears_the_family(void **state)
+{
+	family_fd = T_OK(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	told_fd = T_OK(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	T_EQ(exi_service_watch_family(family_fd), 0);
+	exi_service_watch_told(told_fd);
+	eventfd_write(family_fd, 1);
+	T_UNTIL(n_family > 0);
+	eventfd_write(told_fd, 1);
+	T_UNTIL(n_told > 0);
+	/* One made anew watches it again. */
+	T(exi_service_stop());
+	n_told = 0;
+	T_EQ(exi_service_start(), 0);
+	eventfd_write(told_fd, 1);
+	T_UNTIL(n_told > 0);
+}
+
+static void the_service_ticks_until_it_is_told_to_stop(void **state)
+{
+	exi_service_tick();
+	T_UNTIL(n_ticks == 3);
+}
+
+static void the_service_comes_when_work_is_due(void **state)
+{
+	due_at = exi_now_ns() + 2000000;
+	exi_service_look();
+	T_UNTIL(n_due == 1);
+}
+
+static struct exi_timer first, second;
+static _Atomic int n_first, n_second;
+
+static void first_expired(struct exi_sock *of)
+{
+	T(of == sk);
+	n_first++;
+	exi_service_untimed(&first);
+}
+
+static void second_expired(struct exi_sock *of)
+{
+	n_second++;
+}
+
+static void timers_expire_in_time_or_are_off(void **state)
+{
+	uint64_t at = exi_now_ns() + 5000000;
+
+	first = (struct exi_timer){ .sk = sk,
+				    .deadline = at,
+				    .expired = first_expired };
+	second = (struct exi_timer){ .sk = sk,
+				     .deadline = at,
+				     .expired = second_expired };
+	exi_list_init(&first.node);
+	exi_list_init(&second.node);
+	exi_service_timed(&second);
+	exi_service_untimed(&second);
+	exi_service_timed(&first);
+	T_UNTIL(n_first > 0);
+	T(exi_now_ns() >= at);
+	T_EQ(n_first, 1);
+	T_EQ(n_second, 0);
+}
+
+static int begin(void **state)
+{
+	T_EQ(exi_sock_init(), 0);
+	t_plain_pair(ends);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_NONE, false, &sk), 0);
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_service_without_work_does_not_start),
+		cmocka_unit_test(the_service_tells_of_what_it_watches),
+		cmocka_unit_test(
+			the_service_makes_the_progress_it_was_asked_for),
+		cmocka_unit_test(the_service_hears_the_family),
+		cmocka_unit_test(the_service_ticks_until_it_is_told_to_stop),
+		cmocka_unit_test(the_service_comes_when_work_is_due),
+		cmocka_unit_test(timers_expire_in_time_or_are_off),
+	};
+
+	return cmocka_run_group_tests(tests, begin, NULL);
+}
