@@ -969,7 +969,7 @@ int exi_close_submit(struct exi_op *op)
 	return 0;
 }
 
-void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
+void exi_close_forgotten(struct exi_sock *sk, int fd, uint32_t generation)
 {
 	exi_lock(&sk->link_lock);
 	if (!exi_sock_is(sk, fd) || sk->closing ||

@@ -39,6 +39,8 @@ EXI_SHIM int exi_close_of(int fd, struct exi_patience *p);
 /* The same where dup3(2) closes it: from then on, with no moment between, the
  * number names what from names. The number, or -errno: it is closed then. */
 EXI_SHIM int exi_close_over(int fd, int from, int flags);
+/* What exi_sock_forget() does. */
+void exi_close_forgotten(struct exi_sock *sk, int fd, uint32_t generation);
 /* Takes an EXS_EVT_CLOSE operation, and does not wait. -EBADF: not taken. */
 int exi_close_submit(struct exi_op *op);
 

@@ -557,6 +557,19 @@ static int begin(int fd, enum exi_role role, bool adopted,
 	return 0;
 }
 
+static void (*forget)(struct exi_sock *sk, int fd, uint32_t generation);
+
+void exi_sock_forgets(void (*f)(struct exi_sock *sk, int fd,
+				uint32_t generation))
+{
+	forget = f;
+}
+
+void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
+{
+	forget(sk, fd, generation);
+}
+
 int exi_sock_make(int fd, enum exi_role role, bool adopted,
 		  struct exi_sock **ret)
 {

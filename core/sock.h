@@ -459,6 +459,10 @@ void exi_sock_drop_locked(struct exi_sock *sk);
  * back: operations end with EBADF. The generation is from before it was found
  * out: another socket that took its place since, with its number, stays. */
 EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
+/* How: the whole end of a socket, which calls what stands on sockets. Once, where
+ * the core starts. */
+void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
+				     uint32_t generation));
 
 /* Set before the first socket where no descriptor can be closed behind the
  * library's back: then no socket needs to be looked at anew. */

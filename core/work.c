@@ -107,4 +107,5 @@ static const struct exi_service_work service_work = {
 void exi_work_begin(void)
 {
 	exi_service_serve(&service_work);
+	exi_sock_forgets(exi_close_forgotten);
 }

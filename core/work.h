@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What runs in the service thread. service.c knows sockets and descriptors only; what
- * it calls for links, operations, timeouts and queues is handed to it here. */
+/* What the parts of the core that stand below others call of those, handed to them
+ * before the first socket: the work of the service thread, which knows sockets and
+ * descriptors only, and the end of a socket that was closed behind the library's
+ * back. */
 #ifndef EXI_CORE_WORK_H
 #define EXI_CORE_WORK_H
 
-/* Before the first socket. */
 void exi_work_begin(void);
 
 #endif

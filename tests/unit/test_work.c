@@ -197,6 +197,26 @@ static void timers_expire_in_time_or_are_off(void **state)
 	T_EQ(n_second, 0);
 }
 
+static struct exi_sock *forgotten;
+static int forgotten_fd;
+static uint32_t forgotten_generation;
+
+static void forget(struct exi_sock *of, int fd, uint32_t generation)
+{
+	forgotten = of;
+	forgotten_fd = fd;
+	forgotten_generation = generation;
+}
+
+static void a_socket_is_forgotten_by_what_was_handed_in(void **state)
+{
+	exi_sock_forgets(forget);
+	exi_sock_forget(sk, ends[0], 7);
+	T(forgotten == sk);
+	T_EQ(forgotten_fd, ends[0]);
+	T_EQ(forgotten_generation, 7);
+}
+
 static int begin(void **state)
 {
 	T_EQ(exi_sock_init(), 0);
@@ -216,6 +236,7 @@ int main(void)
 		cmocka_unit_test(the_service_ticks_until_it_is_told_to_stop),
 		cmocka_unit_test(the_service_comes_when_work_is_due),
 		cmocka_unit_test(timers_expire_in_time_or_are_off),
+		cmocka_unit_test(a_socket_is_forgotten_by_what_was_handed_in),
 	};
 
 	return cmocka_run_group_tests(tests, begin, NULL);
