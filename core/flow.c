@@ -23,7 +23,6 @@
 #include "core/futex.h"
 #include "core/latent.h"
 #include "core/link.h"
-#include "core/loan.h"
 #include "core/log.h"
 #include "core/packet.h"
 #include "core/parts.h"
@@ -943,8 +942,8 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	exi_timeout_begins(sk, dir);
 	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
 		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
-	if (exi_unlikely(op->loan)) {
-		exi_loan_end_locked(sk, dir, op, err);
+	if (exi_unlikely(op->ended)) {
+		op->ended(sk, dir, op, err);
 		return;
 	}
 	if (exi_unlikely(sk->framed)) {
@@ -1376,7 +1375,7 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 		}
 		op = to_move(sk, dir);
 		if (op && exi_unlikely(op->holds)) {
-			if (!op->loan && !op->finished)
+			if (!op->ended && !op->finished)
 				exi_op_complete(op); /* its thread's turn */
 			break;
 		}

@@ -15,8 +15,9 @@
 #include "core/link.h"
 #include "core/switch.h"
 
-/* Of a loan that was repaid err, or op->err, is what became of it. */
-void exi_loan_end_locked(struct exi_sock *sk, enum exi_dir dir,
+/* The operation of a loan is over. When the loan was repaid, err or op->err is what
+ * became of it. */
+static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 			 struct exi_op *op, int err)
 {
 	struct exi_loan *l = exi_container(op, struct exi_loan, op);
@@ -196,7 +197,7 @@ static ssize_t borrow_locked(struct borrower *b)
 	l->op = (struct exi_op){
 		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
 		.holds = true,
-		.loan = true,
+		.ended = ended_locked,
 	};
 	exi_list_add_head(&sk->ops[b->dir], &l->op.node);
 	exi_flow_count_ops(sk, b->dir, 1);

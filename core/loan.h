@@ -65,8 +65,5 @@ EXI_SHIM void exi_loan_cancel(struct exi_sock *sk);
 void exi_loan_drop(struct exi_sock *sk);
 /* In a child: loans are the parent's. */
 void exi_loan_forked(struct exi_sock *sk, enum exi_dir dir);
-/* The operation of a loan is over; the direction's lock is held. */
-void exi_loan_end_locked(struct exi_sock *sk, enum exi_dir dir,
-			 struct exi_op *op, int err);
 
 #endif

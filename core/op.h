@@ -60,11 +60,14 @@ struct exi_op {
 	bool begun;   /* a message has; see packet.h */
 	bool ours;    /* the rest of a message; to be freed. Or a loan's */
 	bool holds;   /* on a stack, or a loan: nothing passes it, see loan.h */
-	bool loan;    /* part of a struct exi_loan */
 	uint8_t head; /* bytes sent of what goes before a message: */
 	uint8_t head_len;
 	uint8_t heading[EXI_PACKET_FIRST];
 	exs_acceptaddr_t *addr;
+	/* Null, or called instead of what else becomes of an operation that is
+	 * over: err, or op->err. It left the socket's list; its lock is held. */
+	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		      int err);
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
 	/* Of more than one buffer; see parts.h. */
 	struct exi_part *parts;

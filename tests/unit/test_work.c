@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/flow.h"
+#include "core/op.h"
 #include "core/service.h"
 #include "core/sock.h"
 #include "tests/support/check.h"
@@ -217,6 +219,34 @@ static void a_socket_is_forgotten_by_what_was_handed_in(void **state)
 	T_EQ(forgotten_generation, 7);
 }
 
+static int ended_err;
+static struct exi_op *ended_op;
+
+static void ended(struct exi_sock *of, enum exi_dir dir, struct exi_op *op,
+		  int err)
+{
+	T(of == sk && dir == EXI_RX);
+	T(exi_list_empty(&sk->ops[EXI_RX]));
+	ended_op = op;
+	ended_err = err;
+}
+
+static void an_operation_with_an_end_of_its_own_is_not_completed(void **state)
+{
+	struct exi_op op = { .type = EXS_EVT_RECV, .ended = ended };
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	exi_lock(&h->lock);
+	exi_list_add_tail(&sk->ops[EXI_RX], &op.node);
+	atomic_fetch_add(&sk->n_ops[EXI_RX], 1);
+	exi_flow_finish_locked(sk, EXI_RX, &op, ECANCELED);
+	exi_unlock(&h->lock);
+	T(ended_op == &op);
+	T_EQ(ended_err, ECANCELED);
+	T_EQ(op.finished, 0);
+	T_EQ(sk->n_ops[EXI_RX], 0);
+}
+
 static int begin(void **state)
 {
 	T_EQ(exi_sock_init(), 0);
@@ -237,6 +267,8 @@ int main(void)
 		cmocka_unit_test(the_service_comes_when_work_is_due),
 		cmocka_unit_test(timers_expire_in_time_or_are_off),
 		cmocka_unit_test(a_socket_is_forgotten_by_what_was_handed_in),
+		cmocka_unit_test(
+			an_operation_with_an_end_of_its_own_is_not_completed),
 	};
 
 	return cmocka_run_group_tests(tests, begin, NULL);
