@@ -154,26 +154,35 @@ static void *open_quietly(const char *path)
 	return module;
 }
 
+/* request and met come by exi_module_serve(). */
+static struct exi_host host = {
+	.abi = EXI_PROVIDER_ABI,
+	.config = exi_config,
+	.log_level = &exi_log_level,
+	.log = exi_log_write,
+	.futex_wake = exi_futex_wake,
+	.fd_keep = exi_fd_keep,
+	.fd_spare = exi_fd_spare,
+	.fd_close = exi_fd_close,
+	.close_socket = exi_closing_socket,
+	.close_listener = exi_closing_listener,
+	.fds_short = exi_fds_short,
+	.fds_begin = exi_fds_begin,
+	.fds_end = exi_fds_end,
+};
+
+void exi_module_serve(int (*request)(const struct exi_provider *p,
+				     const struct exi_tuple *t, int link,
+				     void *arg),
+		      int (*met)(int link, int reason))
+{
+	host.request = request;
+	host.met = met;
+}
+
 int exi_module_open(const char *name, const struct exi_provider **ret,
 		    void **ret_handle, char *why, size_t len)
 {
-	static const struct exi_host host = {
-		.abi = EXI_PROVIDER_ABI,
-		.config = exi_config,
-		.log_level = &exi_log_level,
-		.log = exi_log_write,
-		.futex_wake = exi_futex_wake,
-		.fd_keep = exi_fd_keep,
-		.fd_spare = exi_fd_spare,
-		.fd_close = exi_fd_close,
-		.close_socket = exi_closing_socket,
-		.close_listener = exi_closing_listener,
-		.fds_short = exi_fds_short,
-		.fds_begin = exi_fds_begin,
-		.fds_end = exi_fds_end,
-		.request = exi_remote_request,
-		.met = exi_remote_met,
-	};
 	const struct exi_provider *p = NULL;
 	char path[PATH_MAX];
 	exi_module_fn *entry;

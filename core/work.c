@@ -10,6 +10,7 @@
 #include "core/flow.h"
 #include "core/lifecycle.h"
 #include "core/link.h"
+#include "core/module.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/service.h"
@@ -107,5 +108,6 @@ static const struct exi_service_work service_work = {
 void exi_work_begin(void)
 {
 	exi_service_serve(&service_work);
+	exi_module_serve(exi_remote_request, exi_remote_met);
 	exi_sock_forgets(exi_close_forgotten);
 }

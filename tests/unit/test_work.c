@@ -2,6 +2,7 @@
 /* What parts of the core call of those that stand above them is handed to them: with
  * work of the tests they do that, and without any they say so. The core itself is not
  * started here. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "core/flow.h"
+#include "core/module.h"
 #include "core/op.h"
 #include "core/service.h"
 #include "core/sock.h"
@@ -247,6 +249,34 @@ static void an_operation_with_an_end_of_its_own_is_not_completed(void **state)
 	T_EQ(sk->n_ops[EXI_RX], 0);
 }
 
+static int request(const struct exi_provider *p, const struct exi_tuple *t,
+		   int link, void *arg)
+{
+	return 41;
+}
+
+static int met(int link, int reason)
+{
+	return 42;
+}
+
+static void modules_call_what_was_handed_in(void **state)
+{
+	const struct exi_host *const *host;
+	const struct exi_provider *p;
+	void *module;
+	char why[256];
+
+	exi_module_serve(request, met);
+	if (exi_module_open("fake", &p, &module, why, sizeof(why)))
+		t_fail(__FILE__, __LINE__, "%s", why);
+	host = dlsym(module, "fake_host");
+	T(host && *host);
+	T_EQ((*host)->request(p, NULL, -1, NULL), 41);
+	T_EQ((*host)->met(-1, 0), 42);
+	dlclose(module);
+}
+
 static int begin(void **state)
 {
 	T_EQ(exi_sock_init(), 0);
@@ -269,6 +299,7 @@ int main(void)
 		cmocka_unit_test(a_socket_is_forgotten_by_what_was_handed_in),
 		cmocka_unit_test(
 			an_operation_with_an_end_of_its_own_is_not_completed),
+		cmocka_unit_test(modules_call_what_was_handed_in),
 	};
 
 	return cmocka_run_group_tests(tests, begin, NULL);
