@@ -81,6 +81,7 @@ static int open_locked(void)
 	struct sockaddr_un name;
 	int fd;
 
+	EXI_MUTEX_LOCKED(&keeper_lock);
 	fd = exi_fd_keep(
 		socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	if (fd < 0)

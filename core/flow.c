@@ -91,6 +91,7 @@ static bool error_waits_locked(struct exi_sock *sk, enum exi_dir dir)
 	struct pollfd p = { .fd = sk->tcp->fd };
 	struct exi_conn *c = sk->tcp;
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_RING) {
 		if (!atomic_load(&sk->sh->gone) &&
 		    !(dir == EXI_RX && atomic_load(&sk->sh->rx_fin)))
@@ -131,6 +132,7 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	const void *run;
 	size_t len;
 
+	EXI_LOCKED(&h->lock);
 	/* Not into what got the number when a plain call closed ours. */
 	if (!exi_sock_current(sk, sk->tcp->fd))
 		return not_drained(sk, -EBADF);
@@ -189,6 +191,7 @@ int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
 	int err = append(&bytes, &n, sk->record + EXI_RESUME - sk->record_left,
 			 sk->record_left);
 
+	EXI_LOCKED(&h->lock);
 	while (!err && (len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
 		err = append(&bytes, &n, run, len);
 		if (err)
@@ -211,6 +214,7 @@ int exi_flow_end_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 
+	EXI_LOCKED(&h->lock);
 	h->end_wanted = 0;
 	if (h->mode == EXI_MODE_RING) {
 		/* TCP stays open: after a FIN nothing could be taken back. */
@@ -231,6 +235,7 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return h->mode == EXI_MODE_TCP;
 	/* Another may still have the descriptor, and wait for what is lost. */
@@ -461,6 +466,7 @@ void exi_flow_deafen_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	if (!sk->fab || exi_sock_remote(sk))
 		return;
 	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
@@ -823,6 +829,7 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	struct exi_xfer *x = &sk->xfer[dir];
 	int ret;
 
+	EXI_LOCKED(&h->lock);
 	x->buf = op->buf;
 	x->len = op->run;
 	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
@@ -860,6 +867,7 @@ bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
 	struct exi_half *h = &sk->sh->half[dir];
 	enum exi_wake how = EXI_WAKE_BELL;
 
+	EXI_LOCKED(&h->lock);
 	if (!sk->fab || (h->mode != EXI_MODE_RING && !exi_place_lent(sk, dir)))
 		return true;
 	if (dir == EXI_TX && exi_place_waits(sk, dir))
@@ -876,6 +884,7 @@ int exi_flow_await_drain_locked(struct exi_sock *sk)
 {
 	int ret = exi_service_domain(sk->tcp->domain);
 
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (ret)
 		return ret;
 	ret = sk->tcp->ops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
@@ -889,6 +898,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_RING) {
 		const struct exi_op *any =
 			exi_container(sk->ops[dir].next, struct exi_op, node);
@@ -937,6 +947,7 @@ static void finish_message(struct exi_sock *sk, enum exi_dir dir,
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	exi_list_del(&op->node);
 	exi_flow_count_ops(sk, dir, -1);
 	exi_timeout_begins(sk, dir);
@@ -1292,6 +1303,7 @@ static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
 void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 			       struct exi_op *op)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_likely(!op->begun) || sk->closing)
 		exi_flow_finish_locked(sk, dir, op, ECANCELED);
 	else if (!leave_message(sk, dir, op))
@@ -1356,6 +1368,7 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 	struct exi_half *h = &sk->sh->half[dir];
 	uint64_t from = h->bytes;
 
+	EXI_LOCKED(&h->lock);
 	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
 		ssize_t n = -EAGAIN;
 		struct exi_op *op;
@@ -1634,6 +1647,7 @@ static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
 static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 			  struct exi_op **ops, int n)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	for (int i = 0; i < n; i++)
 		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
 	exi_flow_count_ops(sk, dir, n);
@@ -1706,6 +1720,7 @@ static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 	ssize_t ret;
 	int i;
 
+	EXI_LOCKED(&h->lock);
 	for (i = 0; i < n && o[i].exs_x_length <= TOGETHER - len &&
 		    !(o[i].exs_x_flags & MSG_MORE);
 	     i++) {
@@ -1951,6 +1966,7 @@ static void begin_waiting(struct exi_flow_patience *p)
 void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 			  struct exi_flow_patience *p)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (p->spun || !may_wait(sk, flags))
 		return;
 	begin_waiting(p);
@@ -2059,6 +2075,7 @@ struct message {
 
 static void list_message_locked(struct message *m)
 {
+	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
 	exi_list_add_tail(&m->sk->ops[m->dir], &m->op->node);
 	exi_flow_count_ops(m->sk, m->dir, 1);
 	if (m->sk->ops[m->dir].next == &m->op->node)
@@ -2068,6 +2085,7 @@ static void list_message_locked(struct message *m)
 
 static void end_message_locked(struct message *m, int err)
 {
+	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
 	if (m->listed)
 		exi_flow_finish_locked(m->sk, m->dir, m->op, err);
 	else if (exi_packet_over(m->sk, m->dir, m->op, err))
@@ -2078,6 +2096,7 @@ static ssize_t try_message_locked(struct message *m)
 {
 	ssize_t n;
 
+	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
 	if (m->op->finished)
 		return 1;
 	if (!m->listed && !exi_list_empty(&m->sk->ops[m->dir])) {
@@ -2273,6 +2292,7 @@ bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
  * why, it ends soon. */
 static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (op->finished || sk->posted[EXI_TX] == op)
 		return false;
 	if (op->lent) {

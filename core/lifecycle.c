@@ -298,6 +298,7 @@ static void serve_locked(struct exi_sock *sk, bool *ret_connected)
 	struct exi_list *pos, *tmp;
 	int fd = atomic_load(&sk->fd), ret;
 
+	EXI_LOCKED(&sk->link_lock);
 	exi_list_for_each_safe (pos, tmp, &sk->poll_ops) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 		bool done = op->type == EXS_EVT_ACCEPT ? step_accept(op)
@@ -597,6 +598,8 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	bool over = ended && rx->mode == EXI_MODE_RING &&
 		    sk->fab->ops->over(sk->fab);
 
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&tx->lock);
 	/* A send after this rings, and finds that nobody hears. Before the peer
 	 * sends here there may be no ring yet. */
 	if (rx->mode == EXI_MODE_LEFT || rx->mode == EXI_MODE_RING)
@@ -622,6 +625,7 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
+	EXI_LOCKED(&tx->lock);
 	if (tx->mode != EXI_MODE_RING || !tx->ended || tx->fin ||
 	    exi_sock_remote(sk) || !sk->fab->ops->left_unread ||
 	    sk->fab->ops->left_unread(sk->fab))
@@ -737,6 +741,7 @@ static bool at_rest_locked(const struct exi_sock *sk)
 		   exi_list_empty(&sk->poll_ops);
 	enum exi_dir d;
 
+	EXI_LOCKED(&sk->link_lock);
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		ret = ret && exi_list_empty(&sk->ops[d]) && !sk->posted[d] &&
 		      !sk->loans[d] && !sk->timeout[d];

@@ -318,6 +318,7 @@ void exi_link_drop_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l)
 		return;
 	exi_link_clear_locked(sk);
@@ -330,6 +331,7 @@ void exi_link_drop_locked(struct exi_sock *sk)
 
 void exi_link_clear_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->link_lock);
 	if (sk->link)
 		exi_bound_end(&sk->link->bound, sk->tcp->fd);
 }
@@ -427,6 +429,7 @@ static void later_locked(struct exi_sock *sk)
 	uint64_t rx = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
 	unsigned int i;
 
+	EXI_LOCKED(&sk->link_lock);
 	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
 		if (sent_marks[i] > (tx > rx ? tx : rx)) {
 			atomic_store(&sk->sh->met, 0);
@@ -440,6 +443,7 @@ static void drop_fabric_locked(struct exi_sock *sk)
 {
 	struct exi_conn *fab;
 
+	EXI_LOCKED(&sk->link_lock);
 	lock_halves(sk);
 	fab = sk->fab;
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
@@ -473,6 +477,7 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 /* A meeting that came to nothing: TCP for good, but for later_locked(). */
 static void give_up_locked(struct exi_sock *sk, int reason)
 {
+	EXI_LOCKED(&sk->link_lock);
 	reason = while_it_lasted(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
@@ -486,6 +491,7 @@ static void give_up_locked(struct exi_sock *sk, int reason)
 
 void exi_link_disown_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->link_lock);
 	if (!sk->link || sk->link->state == EXI_LINK_UP)
 		return;
 	drop_fabric_locked(sk);
@@ -509,6 +515,8 @@ static bool left_unread_locked(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	return sk->fab && sk->fab->ops->left_unread && !exi_sock_remote(sk) &&
 	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
 	       rx->mode == EXI_MODE_RING && !rx->ended && !rx->fin &&
@@ -529,6 +537,8 @@ static bool said_end_locked(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT)
 		return rx->ended || (sk->fab && sk->fab->ops->over(sk->fab));
 	return tcp_ended(sk) != 0;
@@ -541,6 +551,7 @@ static void hung_up_locked(struct exi_sock *sk)
 	bool in_use, resumes, said_end;
 	int reason, err = 0;
 
+	EXI_LOCKED(&sk->link_lock);
 	lock_halves(sk);
 	said_end = said_end_locked(sk);
 	/* Giving back needs no partner any more: what does not come over TCP
@@ -959,6 +970,7 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 	int reason = meet_b(sk, atomic_load(&sk->fd), true);
 	struct exi_link *l;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (reason == EXS_X_REASON_UNDECIDED) {
 		reason = EXS_X_REASON_PLAIN_PEER;
 		l = exi_now_ns() < until && exi_service_start() == 0
@@ -980,6 +992,7 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	int reason;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (sk->link || sk->fab || sk->closing)
 		return;
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
@@ -1037,6 +1050,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 	struct exi_tuple t;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
 		return (int)atomic_load(&sk->sh->reason);
 	if (l && l->state == EXI_LINK_LISTEN)
@@ -1088,6 +1102,7 @@ static void go_locked(struct exi_sock *sk)
 	struct exi_shared *sh = sk->sh;
 	struct exi_half *rx = &sh->half[EXI_RX];
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!sk->link || sk->link->state != EXI_LINK_UP || sk->link->go_sent)
 		return;
 	if (!atomic_load(&sh->hold_here) &&
@@ -1112,6 +1127,7 @@ void exi_link_go(struct exi_sock *sk)
 /* The link is up, and TCP has ended. */
 static void ask_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->link_lock);
 	exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ASK, 0, 0);
 }
 
@@ -1119,6 +1135,7 @@ static void up_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	sk->fab->salt = salt_of(l->fd);
 	lock_halves(sk);
 	sk->fab->bell = l->fd;
@@ -1515,6 +1532,7 @@ static void be_patient(struct exi_link *l)
 /* So the end that TCP said is one. */
 static void lives_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->link_lock);
 	sk->link->timer.deadline = 0;
 	exi_service_untimed(&sk->link->timer);
 	atomic_store(&sk->sh->rx_fin, 1);
@@ -1566,6 +1584,7 @@ static void ask_again_locked(struct exi_sock *sk)
 	struct exi_link *l = sk->link;
 	uint32_t came;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!exi_sock_remote(sk)) {
 		lives_locked(sk);
 		stir(sk);
@@ -1648,6 +1667,7 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 {
 	int ret;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (n == 1 && sk->link->state == EXI_LINK_UP) {
 		__atomic_fetch_add(&sk->sh->bells_received, 1,
 				   __ATOMIC_RELAXED);
@@ -1683,6 +1703,7 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 {
 	bool was_up = sk->link->state == EXI_LINK_UP;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (n == -EPROTO && was_up)
 		exi_link_violation(sk, "a descriptor that cannot be");
 	if (was_up)
@@ -1735,6 +1756,7 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	ssize_t n;
 	int fd = -1;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l || l->fd < 0)
 		return false;
 	r->was_up = l->state == EXI_LINK_UP;
@@ -1763,6 +1785,7 @@ static void leave_rest_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l || l->fd < 0 || exi_service_self())
 		return;
 	exi_service_unwatch(l->fd);
@@ -1775,6 +1798,7 @@ static bool parts_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l || !l->parts || atomic_load(&sk->sh->down_wait) ||
 	    !exi_switch_on_tcp(sk->sh, true))
 		return false;

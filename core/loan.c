@@ -24,6 +24,7 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 	struct exi_half *h = &sk->sh->half[dir];
 	bool in_place = exi_loan_in_place(sk, dir);
 
+	EXI_LOCKED(&h->lock);
 	op->err = err ? err : op->err;
 	if (op->err && l->state == EXI_LOAN_REPAID && !l->told &&
 	    op->err != ECANCELED)
@@ -55,6 +56,7 @@ struct borrower {
 /* The fabric has loans, and the connection is this process's alone. */
 static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (sk->sh->half[dir].mode != EXI_MODE_RING || !sk->fab ||
 	    !sk->fab->lops || (dir == EXI_TX && !sk->fab->lops->room))
 		return false;
@@ -137,6 +139,7 @@ static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
 
 static void leave_turn_locked(struct borrower *b)
 {
+	EXI_LOCKED(&b->h->lock);
 	if (b->listed && !b->turn.err) {
 		exi_list_del(&b->turn.node);
 		exi_flow_count_ops(b->sk, b->dir, -1);
@@ -146,6 +149,7 @@ static void leave_turn_locked(struct borrower *b)
 
 static void list_turn_locked(struct borrower *b)
 {
+	EXI_LOCKED(&b->h->lock);
 	b->turn = (struct exi_op){
 		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
 		.holds = true,
@@ -173,6 +177,7 @@ static ssize_t borrow_locked(struct borrower *b)
 	struct exi_loan *l = loan_of(sk, b->dir);
 	ssize_t n;
 
+	EXI_LOCKED(&b->h->lock);
 	if (!l)
 		return -ENOMEM;
 	if (sk->closing || (b->listed && b->turn.err))
@@ -332,6 +337,7 @@ static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
 	struct exi_loan *l = sk->loans[dir];
 	int ret = 0;
 
+	EXI_LOCKED(&h->lock);
 	if (!l || l->state != EXI_LOAN_OUT || len > l->len)
 		return -EINVAL;
 	if (!len) {

@@ -9,6 +9,7 @@
 #ifndef EXI_CORE_LOCK_H
 #define EXI_CORE_LOCK_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,10 +62,15 @@ static inline void exi_unlock(struct exi_lock *l)
 		atomic_store_explicit(&l->word, 0, memory_order_release);
 }
 
-static inline bool exi_lock_held(struct exi_lock *l)
+static inline bool exi_lock_held(const struct exi_lock *l)
 {
 	return (atomic_load_explicit(&l->word, memory_order_relaxed) &
 		~EXI_LOCK_CONTENDED) == exi_tid();
 }
+
+/* What a function whose name ends in _locked needs, in builds that assert. */
+#define EXI_LOCKED(l) assert(exi_lock_held(l))
+/* The same of a pthread_mutex_t, which does not say who holds it. */
+#define EXI_MUTEX_LOCKED(m) assert(pthread_mutex_trylock(m) == EBUSY)
 
 #endif

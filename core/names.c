@@ -22,11 +22,12 @@ static bool is_name(const struct exi_sock *sk, int fd)
 
 static void name_locked(struct exi_sock *sk, int fd, int number)
 {
+	EXI_MUTEX_LOCKED(&names_lock);
 	atomic_store(&exi_table.names[fd], number + 1);
 	exi_sock_put(fd, sk);
 }
 
-static void unname_locked(const struct exi_sock *sk, int fd)
+static void unname(const struct exi_sock *sk, int fd)
 {
 	if (atomic_load(&exi_table.socks[fd]) == sk)
 		atomic_store(&exi_table.socks[fd], NULL);
@@ -128,7 +129,7 @@ int exi_name_remove(struct exi_sock *sk, int fd)
 		return ret;
 	pthread_mutex_lock(&names_lock);
 	if (is_name(sk, fd)) {
-		unname_locked(sk, fd);
+		unname(sk, fd);
 		ret = exi_name_others(sk, fd);
 	}
 	pthread_mutex_unlock(&names_lock);
@@ -141,7 +142,7 @@ void exi_names_forget(struct exi_sock *sk, int number)
 
 	for (fd = 0; fd < high; fd++)
 		if (atomic_load(&exi_table.names[fd]) == number + 1)
-			unname_locked(sk, (int)fd);
+			unname(sk, (int)fd);
 }
 
 void exi_names_forked(void)

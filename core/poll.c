@@ -344,6 +344,7 @@ static int build_locked(struct exi_poll *p)
 	nfds_t n = 0;
 	int ret;
 
+	EXI_MUTEX_LOCKED(&asks_lock);
 	exi_list_for_each (pos, &asks)
 		n += exi_container(pos, struct ask, node)->n;
 	ret = resize(p, n);
@@ -431,6 +432,7 @@ static int start_locked(void)
 	pthread_t t;
 	int ret;
 
+	EXI_MUTEX_LOCKED(&asks_lock);
 	if (running)
 		return 0;
 	if (wake_fd < 0) {

@@ -244,6 +244,7 @@ static int reserve_locked(struct exi_queue *q, const exs_x_op_t *o, int n,
 	const struct exi_memory *mem = NULL;
 	int i;
 
+	EXI_LOCKED(&q->lock);
 	for (i = 0; i < n; i++, node = node->next) {
 		/* Mostly of the region of the one before. */
 		if (!mem || o[i].exs_x_mhandle != o[i - 1].exs_x_mhandle ||
@@ -310,6 +311,7 @@ static void end_slot(struct exi_op *op)
 
 static void free_slot_locked(struct exi_op *op)
 {
+	EXI_LOCKED(&op->queue->lock);
 	end_slot(op);
 	op->queue->n_used--;
 	exi_list_add_head(&op->queue->free, &op->node);
@@ -400,6 +402,7 @@ static inline void fill_event(const struct exi_op *op, exs_event_t *ev)
 /* The event of an operation that is in no list; its slot is free. */
 static void take_locked(struct exi_op *op, exs_event_t *ev)
 {
+	EXI_LOCKED(&op->queue->lock);
 	fill_event(op, ev);
 	if (exi_unlikely(op->kept)) {
 		op->queued = false;
@@ -411,6 +414,7 @@ static void take_locked(struct exi_op *op, exs_event_t *ev)
 
 static void complete_locked(struct exi_queue *q, struct exi_op *op)
 {
+	EXI_LOCKED(&q->lock);
 	if (exi_unlikely(op->kept)) {
 		if (op->queued)
 			return;
@@ -548,6 +552,7 @@ static void evict_locked(struct exi_queue *q)
 {
 	int i, n = atomic_load(&q->n_hot);
 
+	EXI_LOCKED(&q->lock);
 	for (i = 0; i < n;) {
 		struct exi_hot *h = &q->hot[i];
 

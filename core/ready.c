@@ -39,6 +39,7 @@ static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
 	ssize_t may = SSIZE_MAX;
 	size_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(atomic_load(&h->untaken)) && h->mode == EXI_MODE_BACK)
 		may = exi_resume_look_locked(sk, (size_t)may);
 	if (h->mode == EXI_MODE_RING || may <= 0)
@@ -53,6 +54,7 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	size_t n = tcp_unread_locked(sk, h);
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_LEFT && n > h->left)
 		n = h->left;
 	if ((h->mode == EXI_MODE_RING ||
@@ -241,6 +243,7 @@ short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
 
 void exi_ready_times_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (sk->fab && sk->fab->ops->first &&
 	    atomic_load_explicit(&sk->times, memory_order_relaxed))
 		sk->fab->ops->want_times(sk->fab);
@@ -261,6 +264,7 @@ void exi_ready_want_times(struct exi_sock *sk, int fd)
 /* The peer rings for what comes after all that is there, which is not enough. */
 static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 {
+	EXI_LOCKED(&h->lock);
 	if (!sk->fab || (h->mode != EXI_MODE_RING && h->mode != EXI_MODE_LEFT))
 		return true;
 	if (sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))

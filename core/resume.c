@@ -37,6 +37,7 @@ static void resend_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	uint32_t at;
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING)
 		return;
 	at = ops_of(sk)->resend(sk->fab);
@@ -56,6 +57,7 @@ static void await_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_LEFT)
 		exi_switch_left_locked(sk);
 	if (h->mode == EXI_MODE_LEFT || h->mode == EXI_MODE_RING) {
@@ -93,6 +95,7 @@ bool exi_resume_early_end_locked(struct exi_sock *sk)
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 	short ends;
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_RING || h->ended || !exi_sock_remote(sk) ||
 	    exi_resume_end_counts_locked(sk))
 		return false;
@@ -110,6 +113,8 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 	short ends;
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	/* Of a direction that was given back the rest may be in the ring: its
 	 * end of TCP will tell. */
 	if (!atomic_load(&h->untaken) && ops_of(sk)->left(sk->fab))
@@ -137,6 +142,8 @@ int exi_resume_begin_locked(struct exi_sock *sk)
 {
 	int reason = reason_of(sk), err = ops_of(sk)->sever(sk->fab);
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	sk->sh->half[EXI_RX].leaving = 0;
 	exi_place_reap(sk, EXI_RX);
 	exi_place_reap(sk, EXI_TX);
@@ -152,6 +159,7 @@ static void go_on_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	h->resume = EXI_RESUME_NONE;
 	h->left = h->back = 0;
 	atomic_store(&h->untaken, 0);
@@ -164,6 +172,7 @@ static int begin_skip_locked(struct exi_sock *sk, uint32_t at)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	h->skip = ops_of(sk)->position(sk->fab, EXI_RX) - at;
 	/* It holds no more what we do not have. */
 	if (h->skip > INT32_MAX)
@@ -178,6 +187,7 @@ static int no_record_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	if (h->resume == EXI_RESUME_UNSURE &&
 	    ops_of(sk)->position(sk->fab, EXI_RX) != h->origin)
 		return -ECONNRESET;
@@ -198,6 +208,7 @@ static int read_record_locked(struct exi_sock *sk)
 	ssize_t n = ended_or(sk->tcp->ops->recv(sk->tcp, in, sizeof(in),
 						MSG_PEEK | MSG_DONTWAIT));
 
+	EXI_LOCKED(&h->lock);
 	if (n < 0)
 		return (int)n;
 	ops_of(sk)->resume(sk->fab, EXI_RX, h->epoch, 0, want);
@@ -219,6 +230,7 @@ static int skip_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	char scratch[4096];
 
+	EXI_LOCKED(&h->lock);
 	while (h->skip) {
 		size_t len =
 			h->skip < sizeof(scratch) ? h->skip : sizeof(scratch);
@@ -238,6 +250,7 @@ static int lost_locked(struct exi_sock *sk, int err)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	h->resume = EXI_RESUME_NONE;
 	atomic_store(&h->untaken, 0);
 	h->mode = EXI_MODE_RING;
@@ -253,6 +266,7 @@ ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	int err = 0;
 
+	EXI_LOCKED(&h->lock);
 	if (h->broken)
 		return -EPROTO;
 	if (!atomic_load(&h->untaken) || !exi_sock_remote(sk))
@@ -284,6 +298,7 @@ void exi_resume_watch_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	bool watches = h->mode == EXI_MODE_RING || h->resume;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_sock_remote(sk) && sk->watched)
 		exi_service_rewatch(sk, sk->tcp->fd, EXI_WATCH_TCP,
 				    (watches ? EPOLLIN : 0) | EPOLLRDHUP |
@@ -295,6 +310,7 @@ bool exi_resume_called_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	int unread;
 
+	EXI_LOCKED(&h->lock);
 	return exi_sock_remote(sk) && h->mode == EXI_MODE_RING &&
 	       !atomic_load(&sk->sh->gone) &&
 	       exi_sock_current(sk, sk->tcp->fd) &&

@@ -221,6 +221,7 @@ static inline __attribute__((always_inline)) int
 say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 	   bool urgent, struct exi_rma_req *r, unsigned int n)
 {
+	EXI_RMA_LOCKED(&l->post);
 	/* Free again: what was sent so many messages ago was received. */
 	unsigned char *bytes =
 		l->out.at + l->sent % EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
@@ -287,6 +288,7 @@ static int bytes_locked(struct exi_rma_link *l, const void *from, uint32_t len)
 	};
 	struct exi_rma_req r;
 
+	EXI_RMA_LOCKED(&l->post);
 	return say_locked(l, &m, from, false, &r, 1);
 }
 
@@ -298,6 +300,7 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	uint32_t len = note & EXI_RMA_NOTE_LEN;
 	int err;
 
+	EXI_RMA_LOCKED(&l->post);
 	if (len <= l->net->eager &&
 	    note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT) {
 		/* Where a queue pair does not tell the link, its name does. */

@@ -5,6 +5,7 @@
 #ifndef EXI_CORE_RMA_LOCK_H
 #define EXI_CORE_RMA_LOCK_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -40,5 +41,8 @@ static inline void exi_rma_unlock(struct exi_rma_lock *l)
 						  memory_order_release) == 2))
 		exi_rma_unlock_slow(l);
 }
+
+/* As EXI_LOCKED(): somebody holds it, who is not said. */
+#define EXI_RMA_LOCKED(l) assert(atomic_load(&(l)->word))
 
 #endif

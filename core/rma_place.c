@@ -13,6 +13,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "core/lock.h"
+
 /* Memory that is not registered is for one transfer: that costs system calls
  * and page tables, so it must be so many times larger to be worth it. */
 #define OWN_TIMES 4
@@ -103,6 +105,7 @@ static struct known *find_locked(struct exi_rma_net *n, uint64_t serial)
 {
 	struct exi_list *pos;
 
+	EXI_MUTEX_LOCKED(&n->memory_lock);
 	exi_list_for_each (pos, &n->memory) {
 		struct known *k = exi_container(pos, struct known, node);
 
@@ -118,6 +121,7 @@ static struct known *learn_locked(struct exi_rma_net *n,
 	struct known *k = calloc(1, sizeof(*k));
 	int err;
 
+	EXI_MUTEX_LOCKED(&n->memory_lock);
 	if (!k)
 		return NULL;
 	k->serial = m->serial;

@@ -215,6 +215,7 @@ static int watch_told_locked(int fd)
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 				  .data.u64 = DATA_TOLD };
 
+	EXI_MUTEX_LOCKED(&service_lock);
 	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
 			       errno != EEXIST
 		       ? -errno
@@ -226,6 +227,7 @@ static int open_locked(void)
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
 	int ret;
 
+	EXI_MUTEX_LOCKED(&service_lock);
 	epoll_fd = exi_fd_keep(epoll_create1(EPOLL_CLOEXEC));
 	wake_fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	ret = epoll_fd < 0 ? epoll_fd : wake_fd < 0 ? wake_fd : 0;
@@ -246,6 +248,7 @@ static int start_locked(void)
 {
 	int ret = !work ? -EPERM : epoll_fd < 0 ? open_locked() : 0;
 
+	EXI_MUTEX_LOCKED(&service_lock);
 	if (ret == 0)
 		ret = exi_thread_start(&thread, run, NULL);
 	if (ret == 0)

@@ -408,6 +408,7 @@ static bool stays_on_tcp_locked(struct exi_sock *sk)
 	struct exi_shared *sh = sk->sh;
 	enum exi_dir d;
 
+	EXI_LOCKED(&sk->link_lock);
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		if (atomic_load(&sh->half[d].meet_at) != UINT64_MAX ||
 		    atomic_load(&sh->half[d].mode) != EXI_MODE_TCP ||
@@ -608,6 +609,8 @@ static bool take_word_locked(struct exi_sock *sk, int fd)
 	uintptr_t w;
 	enum exi_dir d;
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	do {
 		w = (uintptr_t)word;
 		if (!(w & EXI_LATENT))
@@ -717,6 +720,9 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	struct exi_shared *sh = sk->sh;
 	uint64_t until = 0;
 
+	EXI_LOCKED(&sk->link_lock);
+	EXI_LOCKED(&sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sh->half[EXI_TX].lock);
 	sk->left_tcp = sk->tcp;
 	sk->left_fab = sk->fab;
 	sk->tcp = NULL;
@@ -1021,6 +1027,7 @@ static void ring_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_waiter *w, *next;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	for (w = sk->waiters[dir]; w; w = next) {
 		next = w->next;
 		w->wake(w);
@@ -1053,6 +1060,7 @@ void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
 
 void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	kick_word(sk->sh, dir);
 	ring_locked(sk, dir);
 	exi_family_tell(sk);

@@ -316,6 +316,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	uint64_t written;
 	int ret;
 
+	EXI_LOCKED(&h->lock);
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->bare ||
 	    exi_loan_in_place(sk, EXI_TX))
@@ -385,6 +386,7 @@ int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
 {
 	int ret;
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	exi_sock_reason(sk, reason);
 	exi_switch_giveback_locked(sk);
 	atomic_store(&sk->sh->hold_here, 1);
@@ -409,6 +411,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	uint64_t got;
 	int ret;
 
+	EXI_LOCKED(&h->lock);
 	if ((h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK) ||
 	    epoch != h->epoch + 1)
 		return -EPROTO;
@@ -445,6 +448,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 
 static void left_is_locked(struct exi_sock *sk, uint64_t left)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	set_left(sk, left);
 	if (left)
 		return;
@@ -454,6 +458,7 @@ static void left_is_locked(struct exi_sock *sk, uint64_t left)
 
 void exi_switch_read_locked(struct exi_sock *sk, size_t n)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	left_is_locked(sk, sk->sh->half[EXI_RX].left - n);
 }
 
@@ -462,6 +467,7 @@ void exi_switch_left_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	uint64_t got;
 
+	EXI_LOCKED(&h->lock);
 	if (bytes_read(sk, h->target, &got) == 0 && got <= h->target)
 		left_is_locked(sk, h->target - got);
 }
@@ -471,6 +477,7 @@ int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret)
 	uint64_t target = sk->sh->half[EXI_RX].target, got;
 	int err = bytes_read(sk, target, &got);
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (!err)
 		*ret = (int64_t)(got - target);
 	return err;
@@ -481,6 +488,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	uint64_t pos, used;
 
+	EXI_LOCKED(&h->lock);
 	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
 		return;
 	h->leaving = !exi_place_quiet(sk) || exi_loan_in_place(sk, EXI_RX);
@@ -524,6 +532,7 @@ static void linger_locked(struct exi_sock *sk, struct exi_half *h)
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	socklen_t len = sizeof(h->linger);
 
+	EXI_LOCKED(&h->lock);
 	if (h->lingers || getsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER,
 				     &h->linger, &len) < 0)
 		return;
@@ -535,6 +544,7 @@ void exi_switch_drain_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 
+	EXI_LOCKED(&h->lock);
 	h->mode = EXI_MODE_DRAIN;
 	h->downs++;
 	exi_keepalive_settle(sk);
@@ -548,6 +558,7 @@ int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 	int ret;
 
+	EXI_LOCKED(&h->lock);
 	if (epoch > h->epoch)
 		return -EPROTO;
 	if (epoch < h->epoch || h->mode != EXI_MODE_RING)
@@ -655,6 +666,7 @@ static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 {
 	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
 
+	EXI_LOCKED(&rx->lock);
 	return rx->mode == EXI_MODE_RING && sk->fab && !sk->n_kept &&
 	       !rx->err && !rx->broken && !exi_sock_remote(sk) &&
 	       sk->fab->ops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
@@ -708,6 +720,7 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 	struct exi_shared *sh = sk->sh;
 	int ret;
 
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	atomic_store(&sh->hold_here, 1);
 	exi_sock_reason(sk, reason);
 	if (!sk->fab || sk->fab->bell < 0)

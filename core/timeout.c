@@ -24,6 +24,7 @@ static void clear_locked(struct exi_sock *sk, enum exi_dir dir)
 	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
 	struct exi_timeout *t;
 
+	EXI_MUTEX_LOCKED(&timeouts_lock);
 	exi_lock(&h->lock);
 	t = sk->timeout[dir];
 	sk->timeout[dir] = NULL;

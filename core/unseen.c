@@ -308,6 +308,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	bool moved = sk->glanced != h->bytes;
 
+	EXI_LOCKED(&h->lock);
 	/* The kernel tells of a peer that is gone. */
 	if (h->mode != EXI_MODE_RING || !sk->fab || h->ended || h->broken ||
 	    atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin) ||

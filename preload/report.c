@@ -104,6 +104,7 @@ static struct group *group_of_locked(const struct group *like)
 {
 	struct group *to;
 
+	EXI_LOCKED(&lock);
 	for (to = groups; to < groups + n_groups; to++)
 		if (!strcmp(to->peer, like->peer) &&
 		    !strcmp(to->fabric, like->fabric) &&
@@ -127,6 +128,7 @@ static struct group *of_others_locked(const struct exi_sock *sk, int fd,
 				      ? i->exs_x_tx_fabric
 				      : i->exs_x_rx_fabric;
 
+	EXI_LOCKED(&lock);
 	name_peer(sk, fd, i, g.peer, sizeof(g.peer));
 	if (!fabric) /* it may have been about to go there */
 		name_of = "tcp";
@@ -146,6 +148,7 @@ static void count_locked(const struct exi_sock *sk, int fd,
 				   ? &early
 				   : of_others_locked(sk, fd, i, fabric);
 
+	EXI_LOCKED(&lock);
 	to->n++;
 	to->in += i->exs_x_rx_bytes;
 	to->out += i->exs_x_tx_bytes;
@@ -189,6 +192,7 @@ static bool was_early_locked(const struct exi_sock *sk, int reason)
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!sk->adopted || exi_sock_met(sk) || !in || !out ||
 	    rx->fabric_bytes || tx->fabric_bytes ||
 	    reason != EXS_X_REASON_UNDECIDED)

@@ -37,6 +37,7 @@ static struct notes **find_locked(const posix_spawn_file_actions_t *of)
 {
 	struct notes **at = &all_notes;
 
+	EXI_MUTEX_LOCKED(&notes_lock);
 	while (*at && (*at)->of != of)
 		at = &(*at)->next;
 	return at;
@@ -97,6 +98,7 @@ static bool given_locked(const posix_spawn_file_actions_t *of, int fd)
 	struct notes *n = of ? *find_locked(of) : NULL;
 	int fl;
 
+	EXI_MUTEX_LOCKED(&notes_lock);
 	for (size_t i = 0; n && i < n->n; i++) {
 		const struct action *a = &n->list[i];
 

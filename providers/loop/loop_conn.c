@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "core/futex.h"
+#include "core/lock.h"
 #include "providers/loop/loop_int.h"
 
 /* Which sleeper of a pipe: by the direction it sleeps for. */
@@ -77,8 +78,9 @@ static int conn_end(struct exi_conn *c)
 	return 0;
 }
 
-static bool ready_locked(const struct loopp_pipe *p, enum exi_dir dir)
+static bool ready_locked(struct loopp_pipe *p, enum exi_dir dir)
 {
+	EXI_MUTEX_LOCKED(&p->lock);
 	return dir == EXI_RX ? p->head != p->tail || p->ended
 			     : p->head - p->tail < p->size - p->size / 8;
 }

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "core/lock.h"
 #include "core/util.h"
 
 #define TAKE 16
@@ -184,6 +185,7 @@ static void reap_locked(struct ofip_net *n)
 	struct fi_cq_data_entry e[TAKE];
 	ssize_t got;
 
+	EXI_MUTEX_LOCKED(&n->reap);
 	do {
 		got = fi_cq_read(n->sent, e, TAKE);
 		for (ssize_t i = 0; i < got; i++)

@@ -126,7 +126,7 @@ struct tcpp_conn *tcpp_conn_locked(struct exi_conn *c)
 	struct tcpp_conn *p = tcpp_priv(c);
 	enum exi_dir dir;
 
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	if (exi_likely(p->generation == d->generation))
 		return p;
 	for (dir = EXI_RX; dir <= EXI_TX; dir++) {
@@ -149,6 +149,7 @@ static int take_locked(struct exi_conn *c, struct exi_xfer *x, enum exi_dir dir,
 	struct tcpp_op *op = &p->xfer[dir];
 	int err;
 
+	EXI_LOCKED(&tcpp_domain(c->domain)->lock);
 	if (p->closed)
 		return -EBADF;
 	if (op->state != TCPP_IDLE)
@@ -276,6 +277,7 @@ static int watch_locked(struct exi_conn *c, enum exi_dir dir)
 	struct tcpp_op *op = &p->watch[dir];
 	bool idle = op->state == TCPP_IDLE;
 
+	EXI_LOCKED(&tcpp_domain(c->domain)->lock);
 	if (p->closed)
 		return -EBADF;
 	/* Asked for again while the engine is still giving it back: what it
@@ -360,6 +362,7 @@ static bool slot_is_quiet(const struct tcpp_op *op)
 
 static bool is_quiet_locked(const struct tcpp_conn *p)
 {
+	EXI_LOCKED(&tcpp_domain(p->xfer[EXI_RX].conn->domain)->lock);
 	return p->upcalls == 0 && slot_is_quiet(&p->xfer[EXI_RX]) &&
 	       slot_is_quiet(&p->xfer[EXI_TX]) &&
 	       slot_is_quiet(&p->watch[EXI_RX]) &&

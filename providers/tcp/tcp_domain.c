@@ -25,7 +25,7 @@ static int start_locked(struct tcpp_domain *d)
 	void *state = NULL;
 	int ret;
 
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	ret = d->engine->open(&state, why, sizeof(why));
 	if (ret < 0 && d->engine != &tcpp_epoll) {
 		say_refused(why);
@@ -117,7 +117,7 @@ static void forked(struct exi_domain *base)
 void tcpp_op_finish_locked(struct tcpp_domain *d, struct tcpp_op *op,
 			   ssize_t result)
 {
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	assert(op->state != TCPP_IDLE && op->state != TCPP_FINISHED);
 	op->state = TCPP_FINISHED;
 	op->result = result;
@@ -128,6 +128,7 @@ void tcpp_op_cancelled_locked(struct tcpp_domain *d, struct tcpp_op *op)
 {
 	ssize_t moved = (ssize_t)op->moved;
 
+	EXI_LOCKED(&d->lock);
 	if (op->watch)
 		op->state = TCPP_IDLE;
 	else
@@ -137,6 +138,7 @@ void tcpp_op_cancelled_locked(struct tcpp_domain *d, struct tcpp_op *op)
 /* A watch is told that it can move: the call that follows gets the error. */
 void tcpp_op_fail_locked(struct tcpp_domain *d, struct tcpp_op *op, int err)
 {
+	EXI_LOCKED(&d->lock);
 	if (op->cancel)
 		tcpp_op_cancelled_locked(d, op);
 	else if (op->watch || op->moved)
@@ -190,6 +192,7 @@ static void transfer_fail_locked(struct tcpp_domain *d, struct tcpp_op *op,
 	struct tcpp_conn *p = tcpp_priv(op->conn);
 	ssize_t moved = (ssize_t)op->moved;
 
+	EXI_LOCKED(&d->lock);
 	if (moved && is_lasting((int)err))
 		atomic_store_explicit(&p->error, (int)-err,
 				      memory_order_relaxed);
@@ -198,7 +201,7 @@ static void transfer_fail_locked(struct tcpp_domain *d, struct tcpp_op *op,
 
 bool tcpp_op_step_locked(struct tcpp_domain *d, struct tcpp_op *op, ssize_t n)
 {
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	if (n > 0)
 		op->moved += (size_t)n;
 	if (n == 0 || (n > 0 && satisfied(op)))
@@ -219,6 +222,7 @@ static void upcall_locked(struct tcpp_domain *d, struct tcpp_op *op)
 	enum exi_dir dir = op->dir;
 	ssize_t result = op->result;
 
+	EXI_LOCKED(&d->lock);
 	op->xfer = NULL;
 	op->state = TCPP_IDLE;
 	tcpp_priv(c)->upcalls++;

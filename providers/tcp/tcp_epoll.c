@@ -193,6 +193,7 @@ static void disarm_events(struct epoll_engine *e, struct exi_conn *c)
 static void fail_waiting_locked(struct tcpp_domain *d, struct tcpp_op *op,
 				int err)
 {
+	EXI_LOCKED(&d->lock);
 	if (op->state == TCPP_WAITING)
 		tcpp_op_fail_locked(d, op, err);
 }
@@ -207,7 +208,7 @@ static void watch_locked(struct tcpp_domain *d, struct exi_conn *c)
 	enum exi_dir dir;
 	int ret;
 
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	if (events == p->armed)
 		return;
 	if (!events) {
@@ -290,6 +291,7 @@ static bool work_left(struct tcpp_domain *d)
 
 static void queue_locked(struct epoll_engine *e, struct tcpp_op *op)
 {
+	EXI_LOCKED(&tcpp_domain(op->conn->domain)->lock);
 	op->state = TCPP_QUEUED;
 	exi_list_add_tail(&e->queue, &op->node);
 }
@@ -355,6 +357,7 @@ static void release(struct tcpp_domain *d, struct exi_conn *c)
 static void direction_fired_locked(struct tcpp_domain *d, struct tcpp_conn *p,
 				   enum exi_dir dir)
 {
+	EXI_LOCKED(&d->lock);
 	if (p->xfer[dir].state == TCPP_WAITING)
 		queue_locked(engine_of(d), &p->xfer[dir]);
 	if (p->watch[dir].state == TCPP_WAITING)
@@ -365,6 +368,7 @@ static void fired_locked(struct tcpp_domain *d, const struct epoll_event *ev)
 {
 	struct exi_conn *c;
 
+	EXI_LOCKED(&d->lock);
 	if (ev->data.u64 == ID_KICK)
 		return;
 	c = place_look(engine_of(d), ev->data.u64);

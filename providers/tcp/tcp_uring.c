@@ -82,7 +82,7 @@ static struct uring_engine *engine_of(struct tcpp_domain *d)
 static void not_taken_locked(struct tcpp_domain *d, const struct ask *ask,
 			     int err)
 {
-	assert(exi_lock_held(&d->lock));
+	EXI_LOCKED(&d->lock);
 	if (ask->what == CANCEL)
 		ask->op->cancelling = false;
 	else if (ask->op)
@@ -93,6 +93,7 @@ static void not_taken_locked(struct tcpp_domain *d, const struct ask *ask,
  * came later. What it did not take is finished; what it took runs on. */
 static void die_locked(struct tcpp_domain *d, struct uring_engine *u, int err)
 {
+	EXI_LOCKED(&u->sq);
 	u->dead = err;
 	exi_lock(&d->lock);
 	for (; u->consumed != u->produced; u->consumed++)
@@ -113,7 +114,7 @@ static void submit_locked(struct tcpp_domain *d, struct uring_engine *u)
 {
 	int tries = 0, ret = 0;
 
-	assert(exi_lock_held(&u->sq));
+	EXI_LOCKED(&u->sq);
 	while (u->consumed != u->produced && tries < TRIES_MAX) {
 		ret = io_uring_submit(&u->ring);
 		if (ret > 0) {
@@ -167,6 +168,7 @@ static struct io_uring_sqe *get_sqe_locked(struct tcpp_domain *d,
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
 
+	EXI_LOCKED(&u->sq);
 	if (exi_unlikely(!sqe)) {
 		submit_locked(d, u);
 		if (!u->dead)
@@ -181,6 +183,7 @@ static int submit_last_locked(struct tcpp_domain *d, struct uring_engine *u,
 {
 	uint32_t last = u->produced - 1;
 
+	EXI_LOCKED(&u->sq);
 	/* Not die_locked() but the caller ends this one. */
 	u->asked[last % SQ_ENTRIES] = (struct ask){ 0 };
 	submit_locked(d, u);
@@ -285,6 +288,7 @@ static unsigned int reap(struct uring_engine *u, struct completion *ret)
  * made again too. */
 static bool cancel_done_locked(struct tcpp_op *op, int res)
 {
+	EXI_LOCKED(&tcpp_domain(op->conn->domain)->lock);
 	op->cancelling = op->cancel && op->state == TCPP_WAITING &&
 			 (op->cancel_again || res == -ENOENT);
 	op->cancel_again = false;
@@ -294,6 +298,7 @@ static bool cancel_done_locked(struct tcpp_op *op, int res)
 static bool watch_done_locked(struct tcpp_domain *d, struct tcpp_op *op,
 			      int res)
 {
+	EXI_LOCKED(&d->lock);
 	if (op->cancel) {
 		op->state = TCPP_IDLE;
 		return false;
@@ -309,6 +314,7 @@ static bool watch_done_locked(struct tcpp_domain *d, struct tcpp_op *op,
 static bool transfer_done_locked(struct tcpp_domain *d, struct tcpp_op *op,
 				 int res)
 {
+	EXI_LOCKED(&d->lock);
 	/* Part of it moved, so just now there is no more to move. */
 	op->poll_first = res != -ECANCELED;
 	return !tcpp_op_step_locked(d, op, res);
@@ -318,6 +324,7 @@ static bool transfer_done_locked(struct tcpp_domain *d, struct tcpp_op *op,
 static bool completed_locked(struct tcpp_domain *d, const struct completion *c,
 			     struct ask *ret)
 {
+	EXI_LOCKED(&d->lock);
 	ret->op = (struct tcpp_op *)(uintptr_t)(c->name & ~(uint64_t)CANCEL);
 	ret->what = c->name & CANCEL;
 	if (!ret->op)
