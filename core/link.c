@@ -263,6 +263,14 @@ static bool well_formed(const struct exi_pair_msg *m, ssize_t n)
 
 /* --- the link's life ---------------------------------------------------- */
 
+static void meeting_expired(struct exi_sock *sk);
+static void up_expired(struct exi_sock *sk);
+
+static bool is_over(const struct exi_link *l)
+{
+	return l->timer.deadline && exi_now_ns() >= l->timer.deadline;
+}
+
 static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
 				 uint64_t patience)
 {
@@ -278,7 +286,7 @@ static struct exi_link *link_new(struct exi_sock *sk, enum exi_link_state state,
 	l->sk = sk;
 	l->timer.deadline = exi_now_ns() + patience;
 	l->timer.sk = sk;
-	l->timer.expired = exi_link_expired;
+	l->timer.expired = meeting_expired;
 	exi_list_init(&l->timer.node);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		l->candidates[i] = -1;
@@ -1154,6 +1162,7 @@ static void up_locked(struct exi_sock *sk)
 		exi_fds_hold_some();
 	exi_ready_lowat(sk);
 	exi_service_untimed(&l->timer);
+	l->timer.expired = up_expired; /* the service does not see it now */
 	if (exi_ready_met)
 		exi_ready_met(sk);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
@@ -2257,41 +2266,54 @@ static void end_silent(struct exi_sock *sk)
 			       "the peer does not let go of the fabric");
 }
 
-void exi_link_expired(struct exi_sock *sk)
+/* A link that is up: the peer said nothing more. */
+static void up_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
+	bool parts = false;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	if (l && l->timer.deadline && exi_now_ns() >= l->timer.deadline) {
-		int reason = EXS_X_REASON_TIMEOUT;
-
-		if (l->state == EXI_LINK_UP) {
-			bool parts = l->parts;
-
-			if (parts)
-				l->timer.deadline = 0;
-			else
-				ask_again_locked(sk);
-			exi_unlock(&sk->link_lock);
-			if (parts)
-				end_silent(sk);
-			return;
-		}
-		if (l->state == EXI_LINK_LOOK) {
-			uint64_t delay = l->delay, until = l->until;
-
-			exi_link_drop_locked(sk);
-			look_locked(sk, delay, until);
-			exi_unlock(&sk->link_lock);
-			return;
-		}
-		if (l->state == EXI_LINK_LISTEN)
-			reason = l->starved	 ? EXS_X_REASON_DESCRIPTORS
-				 : l->unprovable ? EXS_X_REASON_NO_PROOF
-				 : l->proposed	 ? EXS_X_REASON_REFUSED
-						 : EXS_X_REASON_PLAIN_PEER;
-		give_up_locked(sk, reason);
+	if (l && l->state == EXI_LINK_UP && is_over(l)) {
+		parts = l->parts;
+		if (parts)
+			l->timer.deadline = 0;
+		else
+			ask_again_locked(sk);
 	}
+	exi_unlock(&sk->link_lock);
+	if (parts)
+		end_silent(sk);
+}
+
+static int why_nobody_came(const struct exi_link *l)
+{
+	if (l->state != EXI_LINK_LISTEN)
+		return EXS_X_REASON_TIMEOUT;
+	return l->starved      ? EXS_X_REASON_DESCRIPTORS
+	       : l->unprovable ? EXS_X_REASON_NO_PROOF
+	       : l->proposed   ? EXS_X_REASON_REFUSED
+			       : EXS_X_REASON_PLAIN_PEER;
+}
+
+/* Called late, for a link that came up meanwhile, it does nothing. */
+static void meeting_expired(struct exi_sock *sk)
+{
+	struct exi_link *l;
+	uint64_t delay, until;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (!l || l->state == EXI_LINK_UP || !is_over(l))
+		goto unlock;
+	if (l->state == EXI_LINK_LOOK) {
+		delay = l->delay;
+		until = l->until;
+		exi_link_drop_locked(sk);
+		look_locked(sk, delay, until);
+	} else {
+		give_up_locked(sk, why_nobody_came(l));
+	}
+unlock:
 	exi_unlock(&sk->link_lock);
 }

@@ -159,8 +159,6 @@ bool exi_link_ended(struct exi_sock *sk, int fd);
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 void exi_link_tcp_event(struct exi_sock *sk);
-/* The deadline passed. */
-void exi_link_expired(struct exi_sock *sk);
 
 /* The program is about to read or set an option of the socket: if a meeting uses
  * it just now, that is over, and the option is what it was. No lock held. */
