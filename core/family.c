@@ -233,19 +233,17 @@ int exi_family_ask(struct exi_sock *sk)
 
 void exi_family_expect(void)
 {
-	int fd;
+	int fd, none = -1;
 
 	if (exi_likely(atomic_load(&told_fd) >= 0))
 		return;
-	pthread_mutex_lock(&keeper_lock);
-	if (atomic_load(&told_fd) < 0) {
-		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-		if (fd >= 0) {
-			atomic_store(&told_fd, fd);
-			exi_service_watch_told(fd);
-		}
-	}
-	pthread_mutex_unlock(&keeper_lock);
+	fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (fd < 0)
+		return;
+	if (atomic_compare_exchange_strong(&told_fd, &none, fd))
+		exi_service_watch_told(fd);
+	else
+		exi_fd_close(fd); /* another thread made one */
 }
 
 void exi_family_tell_all(struct exi_sock *sk)
