@@ -15,7 +15,6 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-#include "core/closing.h"
 #include "core/futex.h"
 #include "core/log.h"
 #include "exi_build.h"
@@ -154,7 +153,7 @@ static void *open_quietly(const char *path)
 	return module;
 }
 
-/* request and met come by exi_module_serve(). */
+/* The rest comes by exi_module_serve(). */
 static struct exi_host host = {
 	.abi = EXI_PROVIDER_ABI,
 	.config = exi_config,
@@ -164,20 +163,17 @@ static struct exi_host host = {
 	.fd_keep = exi_fd_keep,
 	.fd_spare = exi_fd_spare,
 	.fd_close = exi_fd_close,
-	.close_socket = exi_closing_socket,
-	.close_listener = exi_closing_listener,
 	.fds_short = exi_fds_short,
 	.fds_begin = exi_fds_begin,
 	.fds_end = exi_fds_end,
 };
 
-void exi_module_serve(int (*request)(const struct exi_provider *p,
-				     const struct exi_tuple *t, int link,
-				     void *arg),
-		      int (*met)(int link, int reason))
+void exi_module_serve(const struct exi_host *upcalls)
 {
-	host.request = request;
-	host.met = met;
+	host.request = upcalls->request;
+	host.met = upcalls->met;
+	host.close_socket = upcalls->close_socket;
+	host.close_listener = upcalls->close_listener;
 }
 
 int exi_module_open(const char *name, const struct exi_provider **ret,

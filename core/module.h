@@ -44,13 +44,10 @@ bool exi_module_twice(void);
  * when it is of another abi than the host. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* What fabrics between hosts say to the core, exi_remote_request() and
- * exi_remote_met() (provider.h), for the table of the modules. Once, where the core
- * starts: before that there is no connection of which they could. */
-void exi_module_serve(int (*request)(const struct exi_provider *p,
-				     const struct exi_tuple *t, int link,
-				     void *arg),
-		      int (*met)(int link, int reason));
+/* What stands above modules, for their table: request, met, close_socket and
+ * close_listener of this one. Once, where the core starts: before that there is no
+ * connection for which a module could call them. */
+void exi_module_serve(const struct exi_host *upcalls);
 
 /* Opens the module of a fabric. It stays open while the process lives, but in a
  * forked child. 0, or -errno and the reason in words: -ENOENT when there is no

@@ -105,9 +105,16 @@ static const struct exi_service_work service_work = {
 	.tick = exi_queue_tick,
 };
 
+static const struct exi_host upcalls = {
+	.request = exi_remote_request,
+	.met = exi_remote_met,
+	.close_socket = exi_closing_socket,
+	.close_listener = exi_closing_listener,
+};
+
 void exi_work_begin(void)
 {
 	exi_service_serve(&service_work);
-	exi_module_serve(exi_remote_request, exi_remote_met);
+	exi_module_serve(&upcalls);
 	exi_sock_forgets(exi_close_forgotten);
 }

@@ -260,20 +260,35 @@ static int met(int link, int reason)
 	return 42;
 }
 
+static int closed;
+static void close_it(int fd, bool sole)
+{
+	closed++;
+}
+
 static void modules_call_what_was_handed_in(void **state)
 {
+	static const struct exi_host upcalls = {
+		.request = request,
+		.met = met,
+		.close_socket = close_it,
+		.close_listener = close_it,
+	};
 	const struct exi_host *const *host;
 	const struct exi_provider *p;
 	void *module;
 	char why[256];
 
-	exi_module_serve(request, met);
+	exi_module_serve(&upcalls);
 	if (exi_module_open("fake", &p, &module, why, sizeof(why)))
 		t_fail(__FILE__, __LINE__, "%s", why);
 	host = dlsym(module, "fake_host");
 	T(host && *host);
 	T_EQ((*host)->request(p, NULL, -1, NULL), 41);
 	T_EQ((*host)->met(-1, 0), 42);
+	(*host)->close_socket(-1, true);
+	(*host)->close_listener(-1, true);
+	T_EQ(closed, 2);
 	dlclose(module);
 }
 
