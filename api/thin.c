@@ -8,7 +8,7 @@
 
 #include "api/api.h"
 #include "core/lifecycle.h"
-#include "core/link.h"
+#include "core/marker.h"
 #include "core/names.h"
 #include "core/orphan.h"
 #include "core/packet.h"

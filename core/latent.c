@@ -7,6 +7,7 @@
 #include "core/config.h"
 #include "core/flow.h"
 #include "core/link.h"
+#include "core/marker.h"
 #include "core/registry.h"
 #include "core/remote.h"
 

@@ -23,6 +23,7 @@
 #include "core/latent.h"
 #include "core/link.h"
 #include "core/log.h"
+#include "core/marker.h"
 #include "core/names.h"
 #include "core/poll.h"
 #include "core/proof.h"

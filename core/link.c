@@ -26,6 +26,7 @@
 #include "core/futex.h"
 #include "core/latent.h"
 #include "core/log.h"
+#include "core/marker.h"
 #include "core/place.h"
 #include "core/proof.h"
 #include "core/ready.h"

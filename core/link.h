@@ -183,31 +183,6 @@ void exi_link_violation(struct exi_sock *sk, const char *what);
  * tries to meet. */
 #define EXI_LINK_DOWNLOAD 32768u
 
-/* The marker of a port: somebody who listens on it runs libexs. Held per process,
- * as long as it listens; who finds it taken relies on the holder and tries again
- * at a later accept. What is accepted outlives its listener and is known by a
- * sign (proof.h), which a listener hands down to all that comes to it from
- * exi_marker_hold() on. */
-void exi_marker_hold(int listen_fd);
-/* The port of the other end has a marker, or that end has the sign. -EACCES:
- * that cannot be asked here. */
-struct exi_tuple;
-int exi_marker_present(const struct exi_tuple *t);
-/* An accept on the descriptor: binds the marker if it became free. True when
- * this process holds it. */
-bool exi_marker_refresh(int listen_fd);
-void exi_marker_release(int listen_fd);
-/* Connections to the local port of the descriptor are, or will be, of this
- * process: fabrics between hosts are told, once. Before an accept, for one that
- * another process accepted, and in a forked child. No device is opened for a
- * process that only listens. */
-EXI_SHIM void exi_marker_reach(int fd);
-/* Fabrics between hosts are told of the last few ports that nobody listens on
- * any more, while there are connections that were accepted: these count them. */
-void exi_marker_connection(void);
-void exi_marker_disconnection(void);
-void exi_marker_forked(void);
-
 /* Bytes went to a peer by the kernel: for who finds later ones on a fabric that is as
  * a ring. Not counted before a first link of this process was up. */
 extern _Atomic bool exi_link_any;

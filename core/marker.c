@@ -2,7 +2,7 @@
 /* Markers: datagram sockets whose names say that a port is served by libexs. A
  * marker is bound while this process listens on the port, and no longer: by then
  * the port may be another program's. */
-#include "core/link.h"
+#include "core/marker.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -48,6 +48,7 @@
 #include "core/cancel.h"
 #include "core/latent.h"
 #include "core/link.h"
+#include "core/marker.h"
 #include "core/ready.h"
 #include "core/signals.h"
 #include "core/unseen.h"
