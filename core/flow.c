@@ -1340,7 +1340,7 @@ void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
 
 	if (exi_likely(!mark_passed(h)))
 		return;
-	exi_link_meet(sk, atomic_load(&sk->fd), dir);
+	exi_link_meet(sk, atomic_load(&sk->fd));
 	/* A meeting is under way, or the end: neither needs a mark. */
 	if (mark_passed(h))
 		atomic_store(&h->meet_at, UINT64_MAX);
@@ -1498,7 +1498,7 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd)
 	if (exi_unlikely(
 		    __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
 		    atomic_load_explicit(&h->meet_at, memory_order_relaxed)))
-		exi_link_meet(sk, fd, EXI_RX);
+		exi_link_meet(sk, fd);
 }
 
 /* The kernel moved what post_locked() gave it. */
@@ -1614,7 +1614,7 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 		     (sk->role == EXI_ROLE_CONNECT &&
 		      atomic_load_explicit(&sk->n_ops[EXI_TX],
 					   memory_order_relaxed)))))
-		exi_link_meet(sk, fd, EXI_TX);
+		exi_link_meet(sk, fd);
 }
 
 int exi_flow_addressed(int fd, struct exi_sock **ret)

@@ -1024,7 +1024,7 @@ static void meet(struct exi_sock *sk, int fd, bool eager)
 	exi_fds_end();
 }
 
-void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir)
+void exi_link_meet(struct exi_sock *sk, int fd)
 {
 	meet(sk, fd, false);
 }

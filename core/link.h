@@ -100,7 +100,7 @@ struct exi_link {
 
 /* TX or RX traffic passed half.meet_at: do what the rendezvous wants. No lock
  * held. */
-void exi_link_meet(struct exi_sock *sk, int fd, enum exi_dir dir);
+void exi_link_meet(struct exi_sock *sk, int fd);
 
 /* Arms the triggers of a new connection. eager: both ends were told to meet,
  * whatever the traffic. */
