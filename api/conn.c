@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "core/flow.h"
 #include "core/lifecycle.h"
 #include "core/poll.h"
 #include "core/queue.h"

@@ -18,7 +18,6 @@
 #include "core/names.h"
 #include "core/ready.h"
 #include "core/sock.h"
-#include "core/switch.h"
 
 /* --- names ------------------------------------------------------------------ */
 

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "core/busy.h"
-#include "core/config.h"
 #include "core/flow.h"
 #include "core/futex.h"
 #include "core/mem.h"

@@ -15,7 +15,6 @@
 #include "core/key.h"
 #include "core/log.h"
 #include "core/module.h"
-#include "core/service.h"
 #include "exi_build.h"
 
 #define PROVIDERS_MAX 8

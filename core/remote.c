@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/exs_ext.h>
 
-#include "core/config.h"
 #include "core/log.h"
 #include "core/registry.h"
 #include "core/service.h"

@@ -8,7 +8,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/proof.h"
 #include "core/provider.h"
 
 /* Whether a fabric between hosts is configured, and its devices are here. One

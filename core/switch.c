@@ -22,15 +22,12 @@
 #include "core/link.h"
 #include "core/loan.h"
 #include "core/log.h"
-#include "core/names.h"
 #include "core/orphan.h"
 #include "core/place.h"
 #include "core/proof.h"
-#include "core/ready.h"
 #include "core/registry.h"
 #include "core/resume.h"
 #include "core/unseen.h"
-#include "core/wait.h"
 
 /* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
  * mix. */
