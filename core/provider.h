@@ -48,18 +48,11 @@
 
 #define EXI_PROVIDER_ABI 4
 
-/* Capabilities. */
+/* Capabilities. The bits 0 and 2 were others, which nobody asked for. */
 enum {
-	/* post_send, post_recv and cancel work: the fabric moves bytes by
-	 * itself. Without it the core calls send and recv when the
-	 * connection is ready. */
-	EXI_CAP_POST = 1 << 0,
 	/* Same host: meeting by the core's rendezvous, offers and answers
 	 * travel on the pair link. */
 	EXI_CAP_LOCAL = 1 << 1,
-	/* A thread may sleep on sleep words (word). Without it, sleepers are
-	 * woken through the domain. */
-	EXI_CAP_WORD = 1 << 2,
 	/* switch_ops work: a live direction can be moved onto this fabric and
 	 * back. Only tcp lacks it: it is where they come from. */
 	EXI_CAP_SWITCH = 1 << 3,
@@ -214,7 +207,9 @@ struct exi_conn_ops {
 	 * for it is kept. */
 	int (*end)(struct exi_conn *c);
 	/* Asynchronous transfer; the core keeps at most one per direction in
-	 * flight. 0: done() follows. -errno: nothing taken. */
+	 * flight. 0: done() follows. -errno: nothing taken. TCP's: other
+	 * fabrics say -EOPNOTSUPP, and the core calls send and recv when the
+	 * connection is ready. */
 	int (*post_send)(struct exi_conn *c, struct exi_xfer *x);
 	int (*post_recv)(struct exi_conn *c, struct exi_xfer *x);
 	/* Asks for x back; done() follows, with bytes if it was too late. */

@@ -186,8 +186,7 @@ const struct exi_provider exi_provider_loop = {
 	.abi = EXI_PROVIDER_ABI,
 	.wire_id = 1 << 1,
 	.name = "loop",
-	.caps = EXI_CAP_LOCAL | EXI_CAP_WORD | EXI_CAP_SWITCH |
-		EXI_CAP_IN_PROCESS,
+	.caps = EXI_CAP_LOCAL | EXI_CAP_SWITCH | EXI_CAP_IN_PROCESS,
 	.probe = probe,
 	.open = open_domain,
 	.close = close_domain,

@@ -126,8 +126,7 @@ static void forked(void)
 const struct exi_provider ofip_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "ofi",
-	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE |
-		EXI_CAP_LOAN,
+	.caps = EXI_CAP_REMOTE | EXI_CAP_SWITCH | EXI_CAP_PLACE | EXI_CAP_LOAN,
 	.afresh = "libfabric.so.1",
 	.probe = probe,
 	.describe = describe,

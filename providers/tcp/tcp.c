@@ -11,7 +11,6 @@ static int probe(char *why, size_t len)
 const struct exi_provider exi_provider_tcp = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "tcp",
-	.caps = EXI_CAP_POST,
 	.probe = probe,
 	.open = tcpp_domain_open,
 	.close = tcpp_domain_close,

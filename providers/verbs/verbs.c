@@ -178,8 +178,7 @@ static int probe(char *why, size_t len)
 const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
-	.caps = EXI_CAP_REMOTE | EXI_CAP_WORD | EXI_CAP_SWITCH | EXI_CAP_PLACE |
-		EXI_CAP_LOAN,
+	.caps = EXI_CAP_REMOTE | EXI_CAP_SWITCH | EXI_CAP_PLACE | EXI_CAP_LOAN,
 	/* It keeps devices open that are the parent's. */
 	.afresh = "librdmacm.so.1",
 	.probe = probe,

@@ -14,8 +14,8 @@
 #include "tests/support/check.h"
 
 #define ALL                                                                    \
-	(EXI_CAP_POST | EXI_CAP_LOCAL | EXI_CAP_WORD | EXI_CAP_SWITCH |        \
-	 EXI_CAP_REMOTE | EXI_CAP_PLACE | EXI_CAP_LOAN)
+	(EXI_CAP_LOCAL | EXI_CAP_SWITCH | EXI_CAP_REMOTE | EXI_CAP_PLACE |     \
+	 EXI_CAP_LOAN)
 
 static struct exi_domain_ops domain_ops;
 static struct exi_conn_ops conn_ops;

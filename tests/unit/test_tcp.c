@@ -736,7 +736,7 @@ static void what_tcp_cannot_do_it_denies(void)
 	T_EQ(ops->peer_cpu(e[0].c), -1);
 	T(!exi_provider_tcp.switch_ops);
 	T(!exi_provider_tcp.meet_ops);
-	T_EQ(exi_provider_tcp.caps, EXI_CAP_POST);
+	T_EQ(exi_provider_tcp.caps, 0);
 	finish();
 }
 
