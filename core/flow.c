@@ -2365,11 +2365,13 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
-/* Urgent data is TCP's: the direction goes back to it and stays. */
+/* Urgent data is TCP's: the direction goes back to it and stays. A silent peer's
+ * connection is reset, unless it is there, and the send goes on. */
 static int before_urgent(struct exi_sock *sk, int fd)
 {
 	struct exi_shared *sh;
 	bool bereft;
+	int ret;
 
 	exi_link_ended(sk, fd);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
@@ -2379,8 +2381,13 @@ static int before_urgent(struct exi_sock *sk, int fd)
 	exi_half_unlock(&sh->half[EXI_TX]);
 	if (bereft) /* what it left unread stays where it is */
 		return 0;
-	return exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
-			       exi_switch_patience(sk, NULL));
+	ret = exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
+			      exi_switch_patience(sk, NULL));
+	if (ret != -ETIMEDOUT)
+		return ret;
+	if (!exi_link_part(sk))
+		exi_link_unanswered(sk);
+	return 0;
 }
 
 /* What most calls find: a stream on a fabric, and nobody who is to be asked or

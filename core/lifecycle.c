@@ -1060,6 +1060,19 @@ int exi_go_plain(int fd, int reason, struct exi_patience *p)
 									 : ret;
 }
 
+/* For a call of the kernel's that never waits: then it goes on, with a connection that
+ * was reset. */
+static int go_plain_or_reset(int fd, int reason)
+{
+	struct exi_sock *sk = connection(fd);
+	int ret = exi_go_plain(fd, reason, NULL);
+
+	if (!sk || ret != -ETIMEDOUT)
+		return ret;
+	exi_link_unanswered(sk);
+	return 0;
+}
+
 void exi_tell_plain(int fd, int reason)
 {
 	struct exi_sock *sk = connection(fd);
@@ -1115,12 +1128,12 @@ int exi_before_option(int fd, int level, int name)
 	int reason = option_reason(level, name);
 
 	exi_before_reading(fd, level, name);
-	return reason ? exi_go_plain(fd, reason, NULL) : 0;
+	return reason ? go_plain_or_reset(fd, reason) : 0;
 }
 
 int exi_before_flags(int fd, int flags)
 {
-	return flags & O_ASYNC ? exi_go_plain(fd, EXS_X_REASON_O_ASYNC, NULL)
+	return flags & O_ASYNC ? go_plain_or_reset(fd, EXS_X_REASON_O_ASYNC)
 			       : 0;
 }
 

@@ -56,7 +56,7 @@ EXI_SHIM int exi_go_plain(int fd, int reason, struct exi_patience *p);
 EXI_SHIM void exi_tell_plain(int fd, int reason);
 
 /* An option or flag that keeps a connection on TCP is about to be set: moves
- * it there first. */
+ * it there first, or resets it where the peer is silent. */
 EXI_SHIM int exi_before_option(int fd, int level, int name);
 /* An option is about to be read: that of the program. */
 EXI_SHIM void exi_before_reading(int fd, int level, int name);

@@ -623,6 +623,12 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 		shutdown(sk->fab->bell, SHUT_RDWR);
 }
 
+void exi_link_unanswered(struct exi_sock *sk)
+{
+	exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+		       "the peer does not let go of the fabric");
+}
+
 void exi_link_violation(struct exi_sock *sk, const char *what)
 {
 	exi_link_reset(sk, EXS_X_REASON_PROTOCOL, what);
@@ -2263,8 +2269,7 @@ static void end_silent(struct exi_sock *sk)
 		exi_service_untimed(&l->timer);
 	exi_unlock(&sk->link_lock);
 	if (l && !exi_link_part(sk))
-		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
-			       "the peer does not let go of the fabric");
+		exi_link_unanswered(sk);
 }
 
 /* A link that is up: the peer said nothing more. */

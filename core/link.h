@@ -127,6 +127,10 @@ EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
  * direction, or one had not come back. No lock held. */
 bool exi_link_part(struct exi_sock *sk);
 
+/* Where that is false, and the peer was silent for as long as a call waits: a reset.
+ * No lock held. */
+EXI_SHIM void exi_link_unanswered(struct exi_sock *sk);
+
 /* The connection goes to TCP for good, and nobody waits: the link ends when it is
  * there. Where it is not after a second (15 between hosts) the peer is silent, and
  * the connection is reset. -ENOTCONN: it has none, or ends as it is. No lock held. */

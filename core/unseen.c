@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/flow.h"
+#include "core/link.h"
 #include "core/service.h"
 #include "core/surroundings.h"
 #include "core/switch.h"
@@ -418,6 +419,7 @@ bool exi_unseen_no_room(struct exi_sock *sk, int fd)
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
 	struct search s = { .known = true };
 	uint64_t now;
+	int err;
 
 	if (!shim_knows || h->mode != EXI_MODE_RING || !sk->adopted ||
 	    atomic_load(&sk->lookers[EXI_TX]))
@@ -431,9 +433,13 @@ bool exi_unseen_no_room(struct exi_sock *sk, int fd)
 		     s.s[0].reason ? 0
 				   : exi_now_ns() + TICK_NS +
 					     (exi_now_ns() - now) * SEND_PART);
-	return s.s[0].reason &&
-	       exi_switch_down(sk, fd, s.s[0].reason,
-			       exi_switch_patience(sk, NULL)) == 0;
+	if (!s.s[0].reason)
+		return false;
+	err = exi_switch_down(sk, fd, s.s[0].reason,
+			      exi_switch_patience(sk, NULL));
+	if (err == -ETIMEDOUT && !exi_link_part(sk))
+		exi_link_unanswered(sk);
+	return err == 0 || err == -ETIMEDOUT;
 }
 
 /* --- the process -------------------------------------------------------- */

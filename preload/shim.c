@@ -101,8 +101,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
 	if (exi_go_plain(fd, reason, p)) {
-		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
-			       "the peer does not let go of the fabric");
+		exi_link_unanswered(sk);
 	} else {
 		exi_switch_part(sk, fd);
 		exi_link_over(sk);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "providers/shm/shm_int.h"
@@ -172,12 +173,135 @@ static void a_close_with_no_time_to_linger_resets(void)
 	T_MSG(ms < 1000 * t_slow(), "%lld ms", (long long)ms);
 }
 
+/* --- calls that never wait on TCP ----------------------------------------- */
+
+/* Met, and silent from there on. */
+static void falls_silent(int s, int ctl)
+{
+	t_settle(s, T_SHM);
+	t_tell(ctl, 1);
+	raise(SIGSTOP);
+}
+
+/* Met, but never said GO, so that nothing is on a ring. */
+static void says_no_go(int s, int ctl)
+{
+	struct exi_sock *sk = exi_sock_find(s);
+
+	atomic_store(&sk->sh->hold_here, 1);
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+	t_recv_stream(s, 1, 0, 5000, 5000);
+	t_send_stream(s, 2, 0, 5000, 5000);
+	T_UNTIL(sk->fab && sk->fab->bell >= 0);
+	t_tell(ctl, 3);
+	raise(SIGSTOP);
+	t_recv_stream(s, 3, 0, 5000, 5000);
+	t_recv_end(s);
+}
+
+static void await_stop(pid_t pid)
+{
+	siginfo_t info;
+
+	T_OK(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT));
+}
+
+static bool is_up(int s)
+{
+	struct exi_sock *sk = exi_sock_find(s);
+	bool ret;
+
+	exi_lock(&sk->link_lock);
+	ret = sk->link && sk->link->state == EXI_LINK_UP;
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+/* A connection whose peer is stopped, and was not ready to move anything. */
+static int with_no_go(struct t_peer *p)
+{
+	int s = t_pair_fork(p, T_A, says_no_go);
+
+	t_expect(p->ctl, 1);
+	t_tell(p->ctl, 2);
+	t_send_stream(s, 1, 0, 5000, 5000);
+	t_recv_stream(s, 2, 0, 5000, 5000);
+	t_expect(p->ctl, 3);
+	T_UNTIL(is_up(s));
+	await_stop(p->pid);
+	return s;
+}
+
+static void goes_on(int s, struct t_peer *p)
+{
+	T_OK(kill(p->pid, SIGCONT));
+	t_send_stream(s, 3, 0, 5000, 5000);
+	t_close(s);
+	t_peer_join(p);
+}
+
+static int set_option(int s, int name)
+{
+	return exs_setsockopt(s, SOL_SOCKET, name, &(int){ 1 }, sizeof(int));
+}
+
+#define AT_MOST_MS (1900 * t_slow())
+
+/* Their results are those of TCP, and so is what follows. */
+static void on_tcp_they_go_on(void)
+{
+	int64_t start;
+	struct t_peer p;
+	int s = with_no_go(&p);
+
+	start = t_now_ns();
+	T_EQ(t_send(s, "!", 1, MSG_OOB), 1);
+	T((t_now_ns() - start) / 1000000 < AT_MOST_MS);
+	goes_on(s, &p);
+	s = with_no_go(&p);
+	start = t_now_ns();
+	T_OK(set_option(s, SO_TIMESTAMP));
+	T((t_now_ns() - start) / 1000000 < AT_MOST_MS);
+	goes_on(s, &p);
+}
+
+/* What lies in the ring would be missing. */
+static void from_the_ring_they_reset(void)
+{
+	static const int options[] = { SO_TIMESTAMP, SO_ZEROCOPY, SO_PEEK_OFF };
+	unsigned int i;
+
+	for (i = 0; i < T_COUNT(options) + 1; i++) {
+		int64_t start;
+		struct t_peer p;
+		int s = t_pair_fork(&p, T_A, falls_silent);
+
+		t_settle(s, T_SHM);
+		t_expect(p.ctl, 1);
+		await_stop(p.pid);
+		start = t_now_ns();
+		if (i < T_COUNT(options))
+			T_OK(set_option(s, options[i]));
+		else
+			T_ERR(t_send(s, "!", 1, MSG_OOB | MSG_NOSIGNAL),
+			      ECONNRESET);
+		T((t_now_ns() - start) / 1000000 < AT_MOST_MS);
+		if (i < T_COUNT(options))
+			T_ERR(t_recv(s, &(char){ 0 }, 1, 0), ECONNRESET);
+		t_close(s);
+		t_peer_kill(&p);
+	}
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_close_does_not_wait_for_a_peer_that_does_not_read),
 	T_ROW(a_close_lingers_as_long_as_it_was_told),
 	T_ROW(a_close_with_no_time_to_linger_resets),
 	T_ROW(what_a_gone_peer_writes_on_is_not_read),
 	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
+	T_ROW(on_tcp_they_go_on),
+	T_ROW(from_the_ring_they_reset),
 };
 
 int main(int argc, char **argv)
