@@ -265,8 +265,9 @@ struct exi_conn_ops {
 /* Moving a live direction onto the fabric and back. Positions are the
  * fabric's own, counted without wrap. See docs/design/wire-shm.md. */
 struct exi_switch_ops {
-	/* Sender: where the next byte will be. */
-	uint64_t (*head)(struct exi_conn *c);
+	/* Sender: where the next byte will be. -ENOBUFS: there is no memory for
+	 * it. */
+	int (*head)(struct exi_conn *c, uint64_t *ret);
 	/* Receiver: reading begins at the sender's head. -EPROTO when it
 	 * cannot be there. */
 	int (*start)(struct exi_conn *c, uint64_t head);

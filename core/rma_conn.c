@@ -303,9 +303,10 @@ static int conn_peer_cpu(struct exi_conn *c)
 
 /* --- switching ---------------------------------------------------------- */
 
-static uint64_t switch_head(struct exi_conn *c)
+static int switch_head(struct exi_conn *c, uint64_t *ret)
 {
-	return exi_stream_tx_head(&exi_rma_link_of(c)->tx);
+	*ret = exi_stream_tx_head(&exi_rma_link_of(c)->tx);
+	return 0;
 }
 
 static int switch_start(struct exi_conn *c, uint64_t head)

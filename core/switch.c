@@ -310,7 +310,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_half *h = &sh->half[EXI_TX];
-	uint64_t written;
+	uint64_t written, head;
 	int ret;
 
 	EXI_LOCKED(&h->lock);
@@ -338,14 +338,19 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		atomic_store(&sh->hold_here, 1);
 		return -EOPNOTSUPP;
 	}
+	ret = sk->fab->swops->head(sk->fab, &head);
+	if (ret) {
+		exi_sock_reason(sk, EXS_X_REASON_MEMORY);
+		atomic_store(&sh->hold_here, 1);
+		return ret;
+	}
 	ret = exi_switch_push(sk->tcp->fd);
 	if (ret)
 		return ret;
 	ret = bytes_written(sk, &written);
 	if (ret)
 		return ret;
-	ret = exi_link_send(sk, EXI_PAIR_SWITCH, h->epoch + 1, written,
-			    sk->fab->swops->head(sk->fab));
+	ret = exi_link_send(sk, EXI_PAIR_SWITCH, h->epoch + 1, written, head);
 	if (ret)
 		return ret;
 	h->epoch++;

@@ -196,9 +196,10 @@ static int conn_peer_cpu(struct exi_conn *c)
 
 /* --- switching ---------------------------------------------------------- */
 
-static uint64_t switch_head(struct exi_conn *c)
+static int switch_head(struct exi_conn *c, uint64_t *ret)
 {
-	return loopp_priv(c)->out->head;
+	*ret = loopp_priv(c)->out->head;
+	return 0;
 }
 
 static int switch_start(struct exi_conn *c, uint64_t head)

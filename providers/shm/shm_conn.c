@@ -95,9 +95,11 @@ static RARE void ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 
 /* --- sending ------------------------------------------------------------ */
 
-/* Bytes of free ring, after looking at what the peer took. */
+/* Bytes of free ring, after looking at what the peer took, whether or not its pages
+ * exist yet. */
 static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 {
+	uint64_t end;
 	/* Acquire: pairs with the release in publish_taken(). The peer's
 	 * copies of what lies before are done. */
 	uint64_t taken =
@@ -111,10 +113,11 @@ static int64_t refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	if (taken > tx->taken)
 		tx->taken = taken;
 	if (exi_likely(tx->taken >= tx->grown_at))
-		tx->limit = tx->taken + tx->bytes;
+		end = tx->taken + tx->bytes;
 	else /* what was the ring before is still being read */
-		tx->limit = tx->grown_at + tx->bytes - tx->before;
-	return (int64_t)(tx->limit - tx->head);
+		end = tx->grown_at + tx->bytes - tx->before;
+	tx->limit = end < tx->there ? end : tx->there;
+	return (int64_t)(end - tx->head);
 }
 
 /* Records from head on are of another epoch. A reader loads the three in this order,
@@ -218,7 +221,7 @@ static bool stalled(const struct shmp_tx *tx)
 static bool grow(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
-	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_tx *tx = &shmp_shared(c)->tx, to;
 	uint32_t bytes = p->out_bytes;
 	uint64_t at;
 
@@ -226,11 +229,15 @@ static bool grow(struct exi_conn *c)
 		return false;
 	if (!stalled(tx) && tx->bytes < bytes / GROW_TIMES)
 		bytes = tx->bytes * GROW_TIMES;
-	if (shmp_segment_grow(p, bytes)) {
+	at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes, bytes);
+	to = *tx;
+	to.grown_at = to.there = at;
+	to.bytes = bytes;
+	if (shmp_segment_grow(p, bytes) ||
+	    shmp_segment_make(p, &to, at + SHMP_RESERVE)) {
 		p->small = true;
 		return false;
 	}
-	at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes, bytes);
 	atomic_store_explicit(
 		&((struct shmp_record *)(p->out + tx->bytes))->word, 0,
 		memory_order_relaxed);
@@ -240,7 +247,8 @@ static bool grow(struct exi_conn *c)
 	tx->before_at = tx->grown_at;
 	tx->before = tx->bytes;
 	tx->bytes = bytes;
-	tx->head = tx->grown_at = at;
+	tx->head = tx->grown_at = tx->limit = at;
+	tx->there = to.there;
 	return true;
 }
 
@@ -265,8 +273,24 @@ static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
 	return true;
 }
 
+/* There is room for what takes so many bytes of the ring: makes their pages. n, or
+ * -ENOBUFS. */
+static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
+			       int64_t need, uint32_t n)
+{
+	uint64_t end = tx->head + (uint64_t)need + SHMP_RESERVE;
+	int err;
+
+	if (exi_likely(end <= tx->there))
+		return n;
+	err = shmp_segment_make(p, tx, end);
+	if (err)
+		return err;
+	return refresh_limit(tx, p) < 0 ? -EPROTO : n;
+}
+
 /* The payload of the next record, for up to len bytes: how many; 0: there is no
- * room. */
+ * room. -ENOBUFS: nor memory for it. */
 static ssize_t find_room(struct exi_conn *c, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -295,12 +319,13 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 			return -EPROTO;
 		room -= SHMP_RESERVE;
 		if (room >= need)
-			return n;
+			return on_pages(p, tx, need, n);
 		if ((n >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
 			continue;
 		if (room >= least_room(tx)) {
 			fits = shmp_fits((uint32_t)room);
-			return n < fits ? n : fits;
+			n = n < fits ? n : fits;
+			return on_pages(p, tx, shmp_record_bytes(n), n);
 		}
 		tx->full_at = tx->taken;
 		return 0;
@@ -314,6 +339,16 @@ static int no_room(struct shmp_priv *p, bool again)
 		return -EAGAIN;
 	p->gave_up = true;
 	return -ENOBUFS;
+}
+
+/* What find_room() said, which is no room: -ENOBUFS once. */
+static ssize_t failed(struct shmp_priv *p, ssize_t err)
+{
+	if (err != -ENOBUFS || !p->starved) {
+		p->starved = p->starved || err == -ENOBUFS;
+		return err;
+	}
+	return -EAGAIN;
 }
 
 /* A small send that the ring's end parts after n bytes, and there is room for
@@ -362,9 +397,9 @@ static RARE ssize_t send_large(struct exi_conn *c, const void *buf, size_t len)
 		ssize_t n = find_room(c, len - done);
 		struct shmp_record *r;
 
-		if (n < 0)
-			return n;
-		if (n == 0)
+		if (n < 0 && (!done || n != -ENOBUFS))
+			return failed(p, n);
+		if (n <= 0)
 			break;
 		if (!done && is_parted(tx, (uint32_t)n, len)) {
 			send_parted(c, buf, (uint32_t)n, (uint32_t)len);
@@ -673,7 +708,7 @@ static ssize_t loan_room(struct exi_conn *c, size_t len, void **ret)
 	ssize_t n = find_room(c, len);
 
 	if (n <= 0)
-		return n ? n : no_room(p, again);
+		return n ? failed(p, n) : no_room(p, again);
 	p->loaned = (uint32_t)n;
 	*ret = shmp_payload(shmp_out(p, tx, tx->head), p->loaned);
 	return n;
@@ -706,9 +741,13 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
  * send never finds that there is no room, so the question counts as that. */
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
+	int64_t room = refresh_limit(tx, p);
+
+	/* It goes to TCP. */
+	if (exi_unlikely(p->starved) && room >= 0)
+		return false;
 	/* Sleepers are woken for a quarter of the ring. */
-	if (exi_likely(refresh_limit(tx, p) - (int64_t)SHMP_RESERVE >=
-		       tx->bytes / 8))
+	if (exi_likely(room - (int64_t)SHMP_RESERVE >= tx->bytes / 8))
 		return true;
 	if (!can_grow(p, tx) && (!p->small || p->gave_up))
 		return false;
@@ -967,18 +1006,27 @@ static uint64_t conn_tcp_sent(struct exi_conn *c)
 /* --- switching ---------------------------------------------------------- */
 
 /* What lies in the ring is nobody's, and it is small again. */
-static uint64_t switch_head(struct exi_conn *c)
+static int switch_head(struct exi_conn *c, uint64_t *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	int err;
 
 	tx->grown_at = tx->before_at = tx->taken = tx->head;
 	tx->bytes = tx->before = tx->first = p->out_start;
-	tx->limit = tx->head + tx->bytes;
 	tx->full_at = SHMP_NEVER;
+	tx->there = tx->head;
+	err = shmp_segment_make(p, tx, tx->head + SHMP_RESERVE);
+	if (err)
+		return err;
+	tx->limit = tx->head + tx->bytes;
+	if (tx->limit > tx->there)
+		tx->limit = tx->there;
+	p->starved = false;
 	atomic_store_explicit(&shmp_out(p, tx, tx->head)->word, 0,
 			      memory_order_relaxed);
-	return tx->head;
+	*ret = tx->head;
+	return 0;
 }
 
 /* Positions that may lie between the ends of a ring: a part, a gap, the whole.

@@ -20,7 +20,7 @@ extern const struct exi_meet_ops shmp_meet_ops;
  * of its direction. The peer cannot write it. */
 struct shmp_tx {
 	uint64_t head;	     /* position of the next record */
-	uint64_t limit;	     /* head may grow up to here */
+	uint64_t limit;	     /* head may grow up to here, and not past there */
 	uint64_t taken;	     /* what the peer had taken when limit was set */
 	uint64_t grown_at;   /* from here on the ring is */
 	uint32_t bytes;	     /* this long, and before */
@@ -33,6 +33,8 @@ struct shmp_tx {
 	uint64_t before_at;
 	uint32_t first; /* the ring's size before that */
 	uint32_t epoch; /* as the segment says */
+	uint64_t
+		there; /* the pages up to here exist, see shmp_segment_make() */
 };
 
 struct shmp_rx {
@@ -71,6 +73,7 @@ struct shmp_priv {
 	uint64_t borrowed;     /* segment */
 	bool small;	       /* there was no memory left for growing, */
 	bool gave_up;	       /* and the reader stalled */
+	bool starved;	       /* a page of our ring could not be made */
 	uint32_t loaned;       /* bytes at the head that are being made there */
 	_Atomic uint32_t rang; /* rings that this process sent for it */
 };
@@ -91,6 +94,11 @@ int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes);
  * punch a hole. */
 int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
 		       uint64_t end);
+
+/* Before our ring is written up to position end, less than a lap from head: makes its
+ * pages, so that one that the kernel cannot make yields -ENOBUFS and not SIGBUS. */
+int shmp_segment_make(const struct shmp_priv *p, struct shmp_tx *tx,
+		      uint64_t end);
 
 /* Unmaps what is mapped. */
 void shmp_segment_unmap(struct shmp_priv *p);

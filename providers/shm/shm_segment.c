@@ -25,7 +25,8 @@
 #define SPACE_PART 8
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
 #endif
 
 /* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, and bytes mapped. */
@@ -100,50 +101,67 @@ static void unmap(const void *at, size_t size)
 }
 
 /* Makes the pages of the range, or finds them, without a signal. */
-static int touch(const unsigned char *at, size_t len)
+static int touch(const unsigned char *at, size_t len, int how)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t from = (uintptr_t)at & ~(page - 1), end = (uintptr_t)at + len;
 	int err, saved = errno;
 
-	err = madvise((void *)from, end - from, MADV_POPULATE_READ) ? errno : 0;
+	err = madvise((void *)from, end - from, how) ? errno : 0;
 	errno = saved;
-	if (err != EINVAL)
-		return -err;
-	/* Before Linux 5.14. Who is woken looks, and sleeps again. */
+	if (err != EINVAL) /* EFAULT: a SIGBUS that was none */
+		return err == EFAULT ? -ENOMEM : -err;
+	/* Before Linux 5.14. The kernel asks for a page that it may write, where
+	 * the mapping allows that. Who is woken looks, and sleeps again. */
 	for (err = 0; from < end && err >= 0; from += page)
 		err = exi_futex_wake((const uint32_t *)from, 1);
 	return err < 0 ? err : 0;
 }
 
-int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
-		       uint64_t end)
+/* Makes the pages of a ring that began at position from, of which those up to *there
+ * were made, up to end. */
+static int touch_ring(const unsigned char *ring, uint32_t bytes, uint64_t from,
+		      uint64_t *there, uint64_t end, int how)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	while (rx->there < end) {
-		uint32_t at = (uint32_t)rx->there & (rx->bytes - 1);
+	while (*there < end) {
+		uint32_t at = (uint32_t)*there & (bytes - 1);
 		/* To the end of a page, and not past that of the ring. */
-		size_t n = ((SHMP_RING_OFFSET + at + (size_t)(end - rx->there) +
+		size_t n = ((SHMP_RING_OFFSET + at + (size_t)(end - *there) +
 			     page - 1) &
 			    ~(page - 1)) -
 			   (SHMP_RING_OFFSET + at);
 		int err;
 
-		n = n < rx->bytes - at ? n : rx->bytes - at;
-		err = touch(p->in + at, n);
+		n = n < bytes - at ? n : bytes - at;
+		err = touch(ring + at, n, how);
 		if (err) {
-			exi_info("a page of a peer's ring cannot be made: %s; "
-				 "one goes to TCP",
+			exi_info("a page of a ring cannot be made: %s; one "
+				 "goes to TCP",
 				 strerrordesc_np(-err));
 			return -ENOBUFS;
 		}
-		rx->there += n;
+		*there += n;
 	}
 	/* A lap on: all of it is. */
-	if (rx->there - rx->grown_at >= rx->bytes)
-		rx->there = UINT64_MAX;
+	if (*there - from >= bytes)
+		*there = UINT64_MAX;
 	return 0;
+}
+
+int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
+		       uint64_t end)
+{
+	return touch_ring(p->in, rx->bytes, rx->grown_at, &rx->there, end,
+			  MADV_POPULATE_READ);
+}
+
+int shmp_segment_make(const struct shmp_priv *p, struct shmp_tx *tx,
+		      uint64_t end)
+{
+	return touch_ring(p->out, tx->bytes, tx->grown_at, &tx->there, end,
+			  MADV_POPULATE_WRITE);
 }
 
 /* FUTURE_WRITE: nobody else can write it, nor anybody punch a hole. */
@@ -183,6 +201,15 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 		err = -errno;
 		goto unmap;
 	}
+	p->out = (unsigned char *)at + SHMP_RING_OFFSET;
+	tx->limit = tx->bytes = tx->before = tx->first = start;
+	tx->full_at = SHMP_NEVER;
+	/* The header is in the ring's first page, too. */
+	err = shmp_segment_make(p, tx, SHMP_RESERVE);
+	if (err)
+		goto unmap;
+	if (tx->limit > tx->there)
+		tx->limit = tx->there;
 	p->mine = at;
 	p->out_map = size;
 	p->mine->magic = SHMP_MAGIC;
@@ -190,11 +217,8 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	p->mine->ring_offset = SHMP_RING_OFFSET;
 	p->mine->ring_bytes = ring;
 	p->mine->start_bytes = start;
-	p->out = (unsigned char *)at + SHMP_RING_OFFSET;
 	p->out_bytes = ring;
 	p->out_start = start;
-	tx->limit = tx->bytes = tx->before = tx->first = start;
-	tx->full_at = SHMP_NEVER;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));
 	ret->fd = fd;
@@ -260,7 +284,7 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 	shmp_shared(c)->rx.bytes = b.start_bytes;
 	/* Who waits may ask for it already. */
 	__atomic_store_n(&shmp_shared(c)->rx.cpu, -1, __ATOMIC_RELAXED);
-	return touch(at, SHMP_RING_OFFSET);
+	return touch(at, SHMP_RING_OFFSET, MADV_POPULATE_READ);
 }
 
 static void bound(struct shmp_priv *p)

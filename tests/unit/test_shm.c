@@ -172,6 +172,14 @@ static void recv_some(struct stream *s, int flags)
 		s->received += (size_t)n;
 }
 
+static void begin_again(void)
+{
+	uint64_t head;
+
+	T_EQ(swops->head(ends[0], &head), 0);
+	T_EQ(swops->start(ends[1], head), 0);
+}
+
 /* The receiver gives back, the sender sends the rest over TCP, and both begin
  * anew. */
 static void there_and_back(struct stream *s)
@@ -195,7 +203,7 @@ static void there_and_back(struct stream *s)
 		swops->drained(ends[0], n);
 	}
 	T_EQ(s->received + s->tcp_len, s->sent);
-	T_EQ(swops->start(ends[1], swops->head(ends[0])), 0);
+	begin_again();
 	T(!ops->ready(ends[1], EXI_RX));
 	T_EQ(ops->unread(ends[1]), 0);
 }
@@ -909,7 +917,7 @@ static bool no_populate;
 
 int madvise(void *at, size_t len, int advice)
 {
-	if (no_populate && advice == 22) {
+	if (no_populate && (advice == 22 || advice == 23)) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -942,6 +950,72 @@ static void a_page_that_cannot_be_made_is_no_signal(void)
 		close(fd);
 		end_free(c);
 	}
+}
+
+/* The sender's own ring from byte `from` of the segment on. */
+static void leave_no_memory(size_t from)
+{
+	struct shmp_priv *p = shmp_priv(ends[0]);
+	int fd = forged(from, F_SEAL_SHRINK);
+
+	T(mmap((char *)p->mine + from, p->out_map - from,
+	       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+	       (off_t)from) != MAP_FAILED);
+	close(fd);
+}
+
+static size_t fill(size_t len)
+{
+	size_t sent = 0;
+	int full = 0;
+	ssize_t n;
+
+	/* A ring that cannot grow is left when nothing was taken since. */
+	while ((n = ops->send(ends[0], large, len, 0)) > 0 ||
+	       (n == -EAGAIN && !full++))
+		sent += n > 0 ? (size_t)n : 0;
+	T_EQ(n, -ENOBUFS);
+	T_EQ(ops->send(ends[0], large, len, 0), -EAGAIN);
+	T(!ops->ready(ends[0], EXI_TX));
+	return sent;
+}
+
+/* Small sends and large ones; in the first ring, and where it would grow. */
+static void a_page_of_its_own_that_cannot_be_made_is_no_signal(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), sent;
+	static const size_t lens[] = { 40, 1000, sizeof(large) };
+
+	for (size_t i = 0; i < 4 * T_COUNT(lens); i++) {
+		size_t from = i & 2 ? page : 5 * page, got = 0;
+		ssize_t n;
+
+		no_populate = i & 1;
+		begin("1024");
+		leave_no_memory(from);
+		sent = fill(lens[i / 4]);
+		T(sent < from);
+		T(sent > from / 2 || lens[i / 4] > from);
+		T_EQ(ops->end(ends[0]), 0);
+		while ((n = ops->recv(ends[1], large, sizeof(large), 0)) > 0)
+			got += (size_t)n;
+		T_EQ(n, 0);
+		T_EQ(got, sent);
+		end();
+	}
+}
+
+/* What cannot be had is told before the peer is told to read there. */
+static void a_switch_to_a_page_that_cannot_be_made_is_refused(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t head;
+
+	begin("64");
+	T_EQ(ops->send(ends[0], large, page, 0), page);
+	leave_no_memory(page);
+	T_EQ(swops->head(ends[0], &head), -ENOBUFS);
+	end();
 }
 
 static void mappings_leave_address_space(void)
@@ -1145,6 +1219,8 @@ static const struct t_row rows[] = {
 	T_ROW(a_start_over_the_limit_is_left),
 	T_ROW(a_longer_record_than_a_sender_writes_is_refused),
 	T_ROW(a_page_that_cannot_be_made_is_no_signal),
+	T_ROW(a_page_of_its_own_that_cannot_be_made_is_no_signal),
+	T_ROW(a_switch_to_a_page_that_cannot_be_made_is_refused),
 	T_ROW(mappings_leave_address_space),
 	T_ROW(a_record_says_when_it_was_sent),
 	T_ROW(a_time_is_right_in_the_epoch_after),
