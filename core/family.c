@@ -19,6 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/abstract.h"
 #include "core/futex.h"
 #include "core/link.h"
 #include "core/service.h"
@@ -41,13 +42,8 @@ static _Atomic int told_fd = -1;
 
 static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
 {
-	int n;
-
-	memset(ret, 0, sizeof(*ret));
-	ret->sun_family = AF_UNIX;
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
-		     "libexs/1/keeper/%016llx", (unsigned long long)keeper);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+	return exi_abstract(ret, "libexs/1/keeper/%016llx",
+			    (unsigned long long)keeper);
 }
 
 /* Everybody sees the name and can send there, descriptors too. What does not

@@ -19,6 +19,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/abstract.h"
 #include "core/closing.h"
 #include "core/config.h"
 #include "core/family.h"
@@ -67,17 +68,12 @@ static socklen_t meeting_name(const struct exi_tuple *t, bool connects,
 			      struct sockaddr_un *ret)
 {
 	char a[33], b[33];
-	int n;
 
 	hex(a, connects ? t->local : t->peer);
 	hex(b, connects ? t->peer : t->local);
-	memset(ret, 0, sizeof(*ret));
-	ret->sun_family = AF_UNIX;
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
-		     "libexs/1/meet/%s:%u/%s:%u", a,
-		     connects ? t->local_port : t->peer_port, b,
-		     connects ? t->peer_port : t->local_port);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+	return exi_abstract(ret, "libexs/1/meet/%s:%u/%s:%u", a,
+			    connects ? t->local_port : t->peer_port, b,
+			    connects ? t->peer_port : t->local_port);
 }
 
 /* --- messages ----------------------------------------------------------- */

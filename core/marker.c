@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "core/abstract.h"
 #include "core/config.h"
 #include "core/proof.h"
 #include "core/registry.h"
@@ -46,13 +47,7 @@ static _Atomic bool unlistened; /* an entry may be without a listener */
 
 static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
 {
-	int n;
-
-	memset(ret, 0, sizeof(*ret));
-	ret->sun_family = AF_UNIX;
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
-		     "libexs/1/port/%u", port);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
+	return exi_abstract(ret, "libexs/1/port/%u", port);
 }
 
 static const uint8_t any_six[16];

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "core/abstract.h"
 #include "core/rights.h"
 #include "core/util.h"
 
@@ -341,18 +342,12 @@ static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
 			   uint16_t port, struct sockaddr_un *ret)
 {
 	uint8_t mac[16];
-	char *at;
-	int n;
+	char hex[2 * sizeof(mac) + 1];
 
 	exi_pact_door(key, addr, exi_rma_fabric.port_for(port), mac);
-	memset(ret, 0, sizeof(*ret));
-	ret->sun_family = AF_UNIX;
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
-		     "libexs/1/door/");
-	at = ret->sun_path + 1 + n;
-	for (int i = 0; i < 16; i++)
-		at += snprintf(at, 3, "%02x", mac[i]);
-	return (socklen_t)(at - (char *)ret);
+	for (size_t i = 0; i < sizeof(mac); i++)
+		snprintf(hex + 2 * i, 3, "%02x", mac[i]);
+	return exi_abstract(ret, "libexs/1/door/%s", hex);
 }
 
 /* Strangers may sit at the other end: no descriptor comes from there. */
