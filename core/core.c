@@ -14,6 +14,7 @@
 #include "core/mem.h"
 #include "core/module.h"
 #include "core/poll.h"
+#include "core/proof.h"
 #include "core/queue.h"
 #include "core/registry.h"
 #include "core/remote.h"
@@ -57,6 +58,7 @@ static void in_child(void)
 	exi_unseen_forked();
 	exi_family_forked();
 	exi_marker_forked();
+	exi_proof_forked();
 	exi_queue_forked();
 	exi_mem_forked();
 	exi_poll_forked();

@@ -301,7 +301,7 @@ void exi_marker_disconnection(void)
 	pthread_mutex_unlock(&marker_lock);
 }
 
-/* The name is asked for first: that costs a tenth. */
+/* The name is asked for first: that costs a third. */
 int exi_marker_present(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;

@@ -19,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "core/lock.h"
 #include "core/sock.h"
 
 #define TCP_ESTABLISHED 1
@@ -73,8 +74,9 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	err = fill(&local, t.local, &t.local_port, &t.scope);
 	if (!err)
 		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
-	t.cookie = cookie_of(fd, SO_COOKIE);
 	t.netns = cookie_of(fd, SO_NETNS_COOKIE);
+	if (!t.netns)
+		t.cookie = exi_sock_cookie(fd);
 	if (!err)
 		*ret = t;
 	return err;
@@ -218,7 +220,80 @@ static int is_here(int nl, const struct exi_tuple *t)
 		       : -ENOENT;
 }
 
-static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+/* To make a socket takes four times as long as to ask, so one stays open. It answers
+ * for its own network namespace, whoever asks, and tells users by their numbers in
+ * the user namespace that it was made in. */
+static struct {
+	struct exi_lock lock;
+	int fd;
+	pid_t pid; /* another process would take our answers */
+	uint64_t cookie;
+	uint64_t netns;
+} kept = { .fd = -1 };
+
+void exi_proof_forked(void)
+{
+	atomic_store(&kept.lock.word, 0);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void keep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fds_begin();
+	kept.fd = open_diag();
+	if (kept.fd >= 0)
+		kept.fd = exi_fd_keep(kept.fd);
+	exi_fds_end();
+	kept.pid = getpid();
+	kept.cookie = kept.fd < 0 ? 0 : exi_sock_cookie(kept.fd);
+	kept.netns = kept.fd < 0 ? 0 : cookie_of(kept.fd, SO_NETNS_COOKIE);
+}
+
+static void unkeep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void look_after_locked(void)
+{
+	/* The program closed it, and the number may be another's. */
+	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
+		kept.fd = -1;
+	if (kept.fd >= 0 && kept.pid != getpid())
+		unkeep_locked();
+	if (kept.fd < 0)
+		keep_locked();
+}
+
+/* The kernel answers before send() returns: nobody is waited for. False: it is
+ * to be asked by a socket of the thread. */
+static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
+			int *ret_err)
+{
+	struct tcp_question q = question(t);
+	bool asked;
+
+	if (!t->netns)
+		return false;
+	exi_lock(&kept.lock);
+	look_after_locked();
+	asked = kept.fd >= 0 && kept.netns == t->netns;
+	if (asked) {
+		*ret_err = ask(kept.fd, &q.head, sizeof(struct inet_diag_msg),
+			       ret);
+		/* Or what comes late would be the next one's answer. */
+		if (*ret_err && *ret_err != -ENOENT)
+			unkeep_locked();
+	}
+	exi_unlock(&kept.lock);
+	return asked;
+}
+
+static int ask_by_own(const struct exi_tuple *t, union answer *ret)
 {
 	struct tcp_question q = question(t);
 	int nl = open_diag(), err;
@@ -230,6 +305,13 @@ static int ask_tcp(const struct exi_tuple *t, union answer *ret)
 		err = ask(nl, &q.head, sizeof(struct inet_diag_msg), ret);
 	close(nl);
 	return err;
+}
+
+static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+{
+	int err;
+
+	return ask_by_kept(t, ret, &err) ? err : ask_by_own(t, ret);
 }
 
 static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
@@ -363,10 +445,12 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 	struct inet_diag_msg m;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
-	int err = other_end(t, &m);
+	union answer a;
+	int err = ask_by_own(t, &a); /* both numbers of one user namespace */
 
 	if (err)
 		return err;
+	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
 	/* What is found where no connection is may be anybody's: a listener of
 	 * the port, or an attempt to connect from it. */
 	if (m.idiag_state != TCP_ESTABLISHED)

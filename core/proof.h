@@ -17,8 +17,8 @@ struct exi_tuple {
 	uint16_t peer_port;
 	uint32_t scope;
 	/* Of the socket, whose network namespace need not be the thread's: */
+	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
 	uint64_t cookie; /* SO_COOKIE */
-	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14 */
 };
 
 /* What exi_proof_*() asks of a tuple that this made is answered for that connection
@@ -55,5 +55,7 @@ int exi_proof_signed(const struct exi_tuple *t);
 /* What the kernel holds unread for our end, a FIN counting as one: unlike
  * SIOCINQ it does not stop at an urgent mark. */
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);
+
+void exi_proof_forked(void);
 
 #endif

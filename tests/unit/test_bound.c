@@ -2,6 +2,7 @@
 /* The proof that names its link, both ends in one process: it holds on one link and
  * not on two, and leaves the options of TCP as they were. */
 #include <errno.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -19,6 +20,7 @@
 #include <cmocka.h>
 
 #include "core/bound.h"
+#include "core/sock.h"
 #include "core/util.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -90,9 +92,10 @@ static void make_twin(const struct exi_tuple *t)
 
 /* How the socket's own namespace is known: by its cookie, or, before Linux 5.14, by
  * the socket. */
-static struct exi_tuple known_by_itself(struct exi_tuple t)
+static struct exi_tuple known_by_itself(int fd, struct exi_tuple t)
 {
 	t.netns = 0;
+	t.cookie = exi_sock_cookie(fd);
 	return t;
 }
 
@@ -104,7 +107,7 @@ static void a_twin_in_another_namespace_is_not_the_peer(void **state)
 
 	t_plain_pair(fd);
 	T_OK(exi_tuple_of(fd[0], &t));
-	old = known_by_itself(t);
+	old = known_by_itself(fd[0], t);
 	T_EQ(exi_proof_peer_here(&t), 0);
 	T_EQ(exi_proof_peer_here(&old), 0);
 	pid = T_OK(fork());
@@ -121,6 +124,126 @@ static void a_twin_in_another_namespace_is_not_the_peer(void **state)
 	}
 	T_EQ(waitpid(pid, &status, 0), pid);
 	T_EQ(status, 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+/* --- the socket by which is asked ------------------------------------------ */
+
+static void a_question_leaves_one_socket_that_the_next_one_uses(void **state)
+{
+	unsigned int kept;
+	struct exi_tuple t;
+	int fd[2], i;
+
+	t_plain_pair(fd);
+	T_OK(exi_tuple_of(fd[0], &t));
+	T_EQ(exi_proof_peer_here(&t), 0);
+	kept = exi_fd_kept();
+	for (i = 0; i < 20; i++)
+		T_EQ(exi_proof_peer_here(&t), 0);
+	T_EQ(exi_fd_kept(), kept);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static int netlink_socket(void)
+{
+	for (int fd = 3; fd < 65536; fd++) {
+		int family = 0;
+		socklen_t len = sizeof(family);
+
+		if (!getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len) &&
+		    family == AF_NETLINK)
+			return fd;
+	}
+	fail_msg("no socket was kept");
+	return -1;
+}
+
+static void a_program_may_close_it_and_use_the_number(void **state)
+{
+	int fd[2], pair[2], kept;
+	struct exi_tuple t;
+	char byte;
+
+	t_plain_pair(fd);
+	T_OK(exi_tuple_of(fd[0], &t));
+	T_EQ(exi_proof_peer_here(&t), 0);
+	kept = netlink_socket();
+	T_OK(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	T_OK(dup2(pair[0], kept));
+	T_EQ(exi_proof_peer_here(&t), 0);
+	T_EQ(recv(pair[1], &byte, 1, MSG_DONTWAIT), -1);
+	T_EQ(exi_sock_cookie(kept), exi_sock_cookie(pair[0]));
+	close(kept);
+	close(pair[0]);
+	close(pair[1]);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static int ask_often(const struct exi_tuple *t, int answer)
+{
+	for (int i = 0; i < 5000; i++)
+		if (exi_proof_peer_here(t) != answer)
+			return 1;
+	return 0;
+}
+
+static void a_forked_child_does_not_take_the_answers(void **state)
+{
+	struct exi_tuple t, none;
+	int fd[2], status;
+	pid_t pid;
+
+	t_plain_pair(fd);
+	T_OK(exi_tuple_of(fd[0], &t));
+	none = t;
+	none.peer_port = 1;
+	T_EQ(exi_proof_peer_here(&t), 0);
+	pid = T_OK(fork());
+	if (pid == 0)
+		_exit(ask_often(&none, -ENOENT));
+	T_EQ(ask_often(&t, 0), 0);
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static int map_user(uid_t inside, uid_t outside)
+{
+	int fd = open("/proc/self/uid_map", O_WRONLY), ret;
+
+	ret = dprintf(fd, "%u %u 1", inside, outside);
+	close(fd);
+	return ret;
+}
+
+static void users_are_named_as_the_asking_thread_names_them(void **state)
+{
+	int fd[2], link[2], status;
+	uid_t self = geteuid();
+	struct exi_tuple t;
+	pid_t pid;
+
+	t_plain_pair(fd);
+	T_OK(exi_tuple_of(fd[0], &t));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
+	pid = T_OK(fork());
+	if (pid == 0) {
+		T_EQ(exi_proof_peer_here(&t), 0);
+		T_EQ(exi_proof_same_user(&t, link[0]), 0);
+		if (unshare(CLONE_NEWUSER) || map_user(self + 5, self) < 0)
+			_exit(0); /* not allowed here */
+		T_EQ(exi_proof_same_user(&t, link[0]), 0);
+		_exit(0);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	close(link[0]);
+	close(link[1]);
 	close(fd[0]);
 	close(fd[1]);
 }
@@ -372,6 +495,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(digests_are_those_of_the_standard),
 		cmocka_unit_test(a_twin_in_another_namespace_is_not_the_peer),
+		cmocka_unit_test(
+			a_question_leaves_one_socket_that_the_next_one_uses),
+		cmocka_unit_test(a_program_may_close_it_and_use_the_number),
+		cmocka_unit_test(a_forked_child_does_not_take_the_answers),
+		cmocka_unit_test(
+			users_are_named_as_the_asking_thread_names_them),
 		cmocka_unit_test(it_holds_on_one_link),
 		cmocka_unit_test(it_fails_on_two_links),
 		cmocka_unit_test(no_other_link_has_the_name_of_b),
