@@ -37,10 +37,20 @@ static uint64_t count(struct exi_losses *l, uint64_t loss, uint32_t first,
 
 static void found_out(struct exi_losses *l, uint64_t now, uint64_t loss)
 {
+	uint64_t ended = atomic_load_explicit(&l->ended, memory_order_relaxed);
+	uint64_t held = atomic_load_explicit(&l->held, memory_order_relaxed);
 	uint64_t holds = loss < EXI_BUSY_MAX / EXI_BUSY_TIMES
 				 ? loss * EXI_BUSY_TIMES
 				 : EXI_BUSY_MAX;
 
+	/* It is still so: within that time, or soon after it. */
+	if (now < ended + held) {
+		held *= now < ended ? 1 : 2;
+		if (holds < held)
+			holds = held < EXI_BUSY_MAX ? held : EXI_BUSY_MAX;
+	}
+	atomic_store_explicit(&l->held, holds, memory_order_relaxed);
+	atomic_store_explicit(&l->ended, now + holds, memory_order_relaxed);
 	atomic_store_explicit(&l->until, now + holds, memory_order_relaxed);
 }
 

@@ -34,8 +34,9 @@
 #define EXI_BUSY_DEAR_FIRST 8u	    /* as if so many had cost nothing */
 #define EXI_BUSY_DEAR_LEAST 150000u /* a third party had it */
 /* What was found out holds for so many times the loss, so that finding out
- * whether it still does costs a fiftieth of the time; and for so long (ns) at
- * most. */
+ * whether it still does costs a fiftieth of the time; twice as long each time that
+ * it still did, so that neighbours that stay cost less and less; and for so long
+ * (ns) at most. */
 #define EXI_BUSY_TIMES 50u
 #define EXI_BUSY_MAX   1000000000u
 /* The longest spin (ns) where others want the CPU: about as much CPU time as a
@@ -46,6 +47,8 @@
 /* Hints: whoever writes last wins. */
 struct exi_losses {
 	_Atomic uint64_t until; /* CLOCK_MONOTONIC ns: too much; 0: not */
+	_Atomic uint64_t ended; /* what `until` was last, 0: never, and */
+	_Atomic uint64_t held;	/* for how long */
 	_Atomic uint64_t lost;	/* ns, of so many: */
 	_Atomic uint32_t n;
 };

@@ -135,6 +135,26 @@ static void it_is_forgotten_in_proportion_to_the_loss(void **state)
 	assert_true(budget(elsewhere) == longest());
 }
 
+static void what_is_found_out_again_holds_twice_as_long(void **state)
+{
+	uint64_t holds = EXI_BUSY_TIMES * MS;
+
+	for (exi_busy_lost(cpu, now, MS); holds < EXI_BUSY_MAX; holds *= 2) {
+		now += holds - 1;
+		assert_true(budget(elsewhere) == EXI_BUSY_SPIN);
+		now += 1;
+		assert_true(budget(elsewhere) == longest());
+		exi_busy_lost(cpu, now, MS);
+	}
+	now += EXI_BUSY_MAX;
+	assert_true(budget(elsewhere) == longest());
+	/* But not if it was not so meanwhile. */
+	now += EXI_BUSY_MAX;
+	exi_busy_lost(cpu, now, MS);
+	now += EXI_BUSY_TIMES * MS;
+	assert_true(budget(elsewhere) == longest());
+}
+
 static void another_cpu_is_not_concerned(void **state)
 {
 	exi_busy_lost(elsewhere, now, TURN);
@@ -308,6 +328,8 @@ int main(void)
 			a_turn_lost_without_an_offer_counts_as_well, begin),
 		cmocka_unit_test_setup(
 			it_is_forgotten_in_proportion_to_the_loss, begin),
+		cmocka_unit_test_setup(
+			what_is_found_out_again_holds_twice_as_long, begin),
 		cmocka_unit_test_setup(another_cpu_is_not_concerned, begin),
 		cmocka_unit_test_setup(
 			threads_that_sleep_again_soon_change_nothing, begin),
