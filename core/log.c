@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,6 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define LINE_MAX_BYTES 1024
@@ -69,18 +71,40 @@ static void expand_path(char *buf, size_t len, pid_t pid)
 	buf[n] = '\0';
 }
 
+/* Nor is it a pipe that nobody reads any more, which would be SIGPIPE. */
+static bool has_room(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
+/* A peer can cause lines, and who has the other end of stderr need not read it: a
+ * line that would wait there is dropped. The program has the same file, so its
+ * O_NONBLOCK cannot be set; a pipe takes RWF_NOWAIT, a terminal or a plain file
+ * may not. */
+static void write_at_once(const char *line, size_t len)
+{
+	struct iovec v = { .iov_base = (void *)(uintptr_t)line,
+			   .iov_len = len };
+
+	if (!has_room() || pwritev2(STDERR_FILENO, &v, 1, -1, RWF_NOWAIT) >= 0)
+		return;
+	if (has_room() && write(STDERR_FILENO, line, len) < 0)
+		return;
+}
+
 static void say_on_stderr(const char *line, size_t len)
 {
 	int domain = AF_UNSPEC;
 	socklen_t size = sizeof(domain);
 
+	if (getsockopt(STDERR_FILENO, SOL_SOCKET, SO_DOMAIN, &domain, &size))
+		write_at_once(line, len);
 	/* Descriptor 2 of a daemon, or of a program started by inetd, can be
 	 * a connection: its peer is not to be told. */
-	if (!getsockopt(STDERR_FILENO, SOL_SOCKET, SO_DOMAIN, &domain, &size) &&
-	    domain != AF_UNIX)
-		return;
-	if (write(STDERR_FILENO, line, len) < 0)
-		return;
+	else if (domain == AF_UNIX)
+		send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Symbolic links that only root can change. */

@@ -120,14 +120,36 @@ def is_moved(exs, call):
         return '2 connections on a fabric' in f.read()
 
 
-def unheard(exs):
-    """How a program ends whose report nobody reads."""
+def unheard(exs, *args, **env):
+    """How a program ends whose report, or log, nobody reads."""
     r, w = os.pipe()
     os.close(r)
-    done = subprocess.run([exs, 'run', '--report', sys.executable, '-c', TALK],
-                          stderr=w)
+    done = subprocess.run([exs, 'run', *args, sys.executable, '-c', TALK],
+                          stderr=w, env=os.environ | env)
     os.close(w)
     return done.returncode
+
+
+def unread(exs):
+    """How a program ends whose log has no room."""
+    r, w = os.pipe()
+    os.set_blocking(w, False)
+    for size in 4096, 1:
+        try:
+            while True:
+                os.write(w, bytes(size))
+        except BlockingIOError:
+            pass
+    os.set_blocking(w, True)
+    try:
+        return subprocess.run([exs, 'run', sys.executable, '-c', TALK], stderr=w,
+                              env=os.environ | {'EXS_LOG': 'trace'},
+                              timeout=20).returncode
+    except subprocess.TimeoutExpired:
+        return 'not at all'
+    finally:
+        os.close(r)
+        os.close(w)
 
 
 def main():
@@ -145,9 +167,14 @@ def main():
     if not fifo_and_link(behave, exs, 'end_by_exit'):
         print('a report at a FIFO or a link is not refused in words')
         good = False
-    if unheard(exs) != 3:
+    if unheard(exs, '--report') != 3:
         print('a report that nobody reads changes how the program ends')
         good = False
+    for how, seen in (('nobody', unheard(exs, EXS_LOG='trace')),
+                      ('no more', unread(exs))):
+        if seen != 3:
+            print('a log that is read by %s: the program ends: %s' % (how, seen))
+            good = False
     for call in CALLS:
         # It may be over before, when others have the CPUs.
         if not any(is_moved(exs, call) for _ in range(5)):
