@@ -306,6 +306,17 @@ static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
 		       : 0;
 }
 
+/* A peer takes its direction back as often as it likes, and each time what lies in
+ * the ring goes to TCP, which has room made for it: so that this does not grow for
+ * ever, a direction that came back goes up again when TCP holds a ring at most. */
+static bool is_crowded(const struct exi_half *h, int fd)
+{
+	int queued;
+
+	return h->downs && ioctl(fd, SIOCOUTQ, &queued) == 0 &&
+	       queued > (int)exi_config()->ring_kb * 1024;
+}
+
 int exi_switch_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -332,6 +343,8 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		exi_sock_reason(sk, EXS_X_REASON_URGENT);
 		return -EOPNOTSUPP;
 	}
+	if (is_crowded(h, sk->tcp->fd))
+		return -EAGAIN;
 	ret = exi_switch_forbidden(sk->tcp->fd);
 	if (ret) {
 		exi_sock_reason(sk, ret);

@@ -3,9 +3,11 @@
  * what it does not end: whoever waits for them waits for a second, of all of them
  * together, and gathers no more than there can be. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,10 +296,53 @@ static void from_the_ring_they_reset(void)
 	}
 }
 
+/* --- a peer that takes its direction back, and reads nothing ------------ */
+
+#define ROUNDS 60
+
+static void goes_up_and_down(int s, int ctl)
+{
+	int i;
+
+	t_settle(s, T_SHM);
+	for (i = 0; i < ROUNDS; i++) {
+		t_expect(ctl, 1);
+		T_OK(exs_x_downgrade(s));
+		T_OK(exs_x_adopt(s));
+		t_tell(ctl, 2);
+	}
+}
+
+/* What TCP holds when nothing more is taken, after half of the rounds and all. */
+static void what_a_peer_takes_back_does_not_pile_up_on_tcp(void)
+{
+	static char buf[65536];
+	int i, s, queued, half = 0;
+	struct t_peer p;
+
+	setenv("EXS_RING_KB", "256", 1);
+	s = t_pair_fork(&p, T_A, goes_up_and_down);
+	t_settle(s, T_SHM);
+	for (i = 0; i < ROUNDS; i++) {
+		while (t_send(s, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+			;
+		T(errno == EAGAIN);
+		t_tell(p.ctl, 1);
+		t_expect(p.ctl, 2);
+		T_OK(ioctl(s, SIOCOUTQ, &queued));
+		half = i < ROUNDS / 2 ? queued : half;
+	}
+	t_peer_join(&p);
+	t_close(s);
+	T_MSG(half && queued < half + (2 << 20), "%d bytes, then %d", half,
+	      queued);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_close_does_not_wait_for_a_peer_that_does_not_read),
 	T_ROW(a_close_lingers_as_long_as_it_was_told),
 	T_ROW(a_close_with_no_time_to_linger_resets),
+	T_ROW(what_a_peer_takes_back_does_not_pile_up_on_tcp),
 	T_ROW(what_a_gone_peer_writes_on_is_not_read),
 	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
 	T_ROW(on_tcp_they_go_on),
