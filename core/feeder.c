@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/config.h"
 #include "core/util.h"
 
 /* Whose end is told by no signal. */
@@ -41,57 +42,94 @@ static void close_all_but_first(void)
 		close(fd);
 }
 
-/* Those that finish connections, each until when it lives unless the peer takes
- * something, 0: none. Feeders, and whatever this process forks, write it, too. */
-#define FINISHING 16
-#define TAKES_NS  60000000000u
-static _Atomic(_Atomic uint64_t *) finishing;
+/* Those that are under way: what finishes connections, and what holds bytes for who
+ * reads them when it likes. Feeders, and whatever this process forks, write it, too. */
+#define FEEDERS	 16
+#define TAKES_NS 60000000000u
+struct slot {
+	_Atomic uint64_t until; /* when it ends, unless it says more */
+	_Atomic size_t bytes;
+};
+struct slots {
+	struct slot finish[FEEDERS], hold[FEEDERS];
+};
+static _Atomic(struct slots *) under_way;
 
 static uint64_t alive_until(void)
 {
 	return exi_now_ns() + TAKES_NS;
 }
 
-static _Atomic uint64_t *take_slot(void)
+static struct slots *slots(void)
 {
-	_Atomic uint64_t *slots = atomic_load(&finishing), *none = NULL;
-	size_t size = FINISHING * sizeof(*slots);
+	struct slots *ret = atomic_load(&under_way), *none = NULL;
 
-	if (!slots) {
-		slots = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (slots == MAP_FAILED)
-			return NULL;
-		if (!atomic_compare_exchange_strong(&finishing, &none, slots)) {
-			munmap(slots, size);
-			slots = none;
-		}
-	}
-	for (int i = 0; i < FINISHING; i++) {
-		uint64_t was = atomic_load(&slots[i]);
+	if (ret)
+		return ret;
+	ret = mmap(NULL, sizeof(*ret), PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (ret == MAP_FAILED)
+		return NULL;
+	if (atomic_compare_exchange_strong(&under_way, &none, ret))
+		return ret;
+	munmap(ret, sizeof(*ret));
+	return none;
+}
 
-		/* One that was killed is over, too, when its time is. */
+/* One that was killed is over, too, when its time is. */
+static bool is_over(struct slot *s)
+{
+	return atomic_load(&s->until) < exi_now_ns();
+}
+
+static struct slot *take_slot(struct slot *of, size_t n)
+{
+	for (int i = 0; of && i < FEEDERS; i++) {
+		uint64_t was = atomic_load(&of[i].until);
+
 		if (was < exi_now_ns() &&
-		    atomic_compare_exchange_strong(&slots[i], &was,
-						   alive_until()))
-			return &slots[i];
+		    atomic_compare_exchange_strong(&of[i].until, &was,
+						   alive_until())) {
+			atomic_store(&of[i].bytes, n);
+			return &of[i];
+		}
 	}
 	return NULL;
 }
 
+size_t exi_feeder_room(void)
+{
+	size_t limit = (size_t)exi_config()->memory_limit_mb << 20, held = 0;
+	size_t most = FEEDERS * (size_t)exi_config()->ring_kb * 1024;
+	struct slots *s = slots();
+	bool found = false;
+
+	most = most < limit ? most : limit;
+	for (int i = 0; s && i < FEEDERS; i++) {
+		if (is_over(&s->hold[i]))
+			found = true;
+		else
+			held += atomic_load(&s->hold[i].bytes);
+	}
+	return found && held < most ? most - held : 0;
+}
+
 /* False: the time is over. The descriptor may be non-blocking. */
-static bool await_room(_Atomic uint64_t *slot)
+static bool await_room(struct slot *slot, bool holds)
 {
 	struct pollfd p = { .fd = 0, .events = POLLOUT };
-	int ret;
+	int ms = (int)(TAKES_NS / 1000000) / (holds ? 2 : 1), ret;
 
-	do
-		ret = poll(&p, 1, slot ? (int)(TAKES_NS / 1000000) : -1);
-	while (ret < 0 && errno == EINTR);
+	do {
+		ret = poll(&p, 1, ms);
+		if (holds)
+			atomic_store(&slot->until, alive_until());
+	} while ((ret < 0 && errno == EINTR) || (ret == 0 && holds));
 	return ret > 0;
 }
 
-static void feed(int fd, const char *bytes, size_t n, _Atomic uint64_t *slot)
+static void feed(int fd, const char *bytes, size_t n, struct slot *slot,
+		 bool holds)
 {
 	struct linger none = { 0 };
 	ssize_t ret;
@@ -102,22 +140,21 @@ static void feed(int fd, const char *bytes, size_t n, _Atomic uint64_t *slot)
 	close_all_but_first();
 	while (n > 0) {
 		ret = send(0, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (ret < 0 && errno == EAGAIN && await_room(slot))
+		if (ret < 0 && errno == EAGAIN && await_room(slot, holds))
 			continue;
 		if (ret < 0)
 			break;
 		bytes += ret;
 		n -= (size_t)ret;
-		if (slot)
-			atomic_store(slot, alive_until());
+		atomic_store(&slot->until, alive_until());
 	}
-	if (slot && n == 0)
+	if (!holds && n == 0)
 		setsockopt(0, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	if (slot)
-		atomic_store(slot, 0);
+	atomic_store(&slot->until, 0);
 }
 
-static int start(int fd, const char *bytes, size_t n, _Atomic uint64_t *slot)
+static int start(int fd, const char *bytes, size_t n, struct slot *slot,
+		 bool holds)
 {
 	sigset_t all, before;
 	int ret, status = 0;
@@ -130,7 +167,7 @@ static int start(int fd, const char *bytes, size_t n, _Atomic uint64_t *slot)
 		pid = copy_process(); /* a stranger to the program */
 		status = pid < 0 ? errno : 0;
 		if (pid == 0)
-			feed(fd, bytes, n, slot);
+			feed(fd, bytes, n, slot, holds);
 		syscall(SYS_exit_group, (long)status);
 	}
 	ret = pid < 0 ? -errno : 0;
@@ -142,17 +179,27 @@ static int start(int fd, const char *bytes, size_t n, _Atomic uint64_t *slot)
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
+static int begin(int fd, const char *bytes, size_t n, struct slot *of,
+		 bool holds)
+{
+	struct slot *slot = take_slot(of, n);
+	int ret = slot ? start(fd, bytes, n, slot, holds) : -EAGAIN;
+
+	if (slot && ret)
+		atomic_store(&slot->until, 0);
+	return ret;
+}
+
 int exi_feeder_start(int fd, const char *bytes, size_t n)
 {
-	return start(fd, bytes, n, NULL);
+	if (n > exi_feeder_room())
+		return -ENOBUFS;
+	return begin(fd, bytes, n, slots()->hold, true);
 }
 
 int exi_feeder_finish(int fd, const char *bytes, size_t n)
 {
-	_Atomic uint64_t *slot = take_slot();
-	int ret = slot ? start(fd, bytes, n, slot) : -EAGAIN;
+	struct slots *s = slots();
 
-	if (slot && ret)
-		atomic_store(slot, 0);
-	return ret;
+	return begin(fd, bytes, n, s ? s->finish : NULL, false);
 }

@@ -136,17 +136,21 @@ static size_t in_ring(struct exi_sock *sk)
 
 /* As the program would have read it: what can be unread, and no more, for whoever
  * hung up may still write to TCP and to the ring. The end of the ring was set when it
- * did (exi_flow_deafen_locked()). */
+ * did (exi_flow_deafen_locked()). And what TCP has is gathered as far as a process
+ * may hold it: there may be many such peers. */
 static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 {
-	size_t most = ON_TCP_MAX + in_ring(sk);
+	size_t on_tcp = exi_feeder_room();
+	size_t most = (on_tcp < ON_TCP_MAX ? on_tcp : ON_TCP_MAX) +
+		      in_ring(sk) + 1; /* or the end */
 	size_t size = 0;
-	ssize_t n;
+	ssize_t n = 1;
 	char *more;
 
-	do {
+	while (l->n < most) {
 		if (l->n == size) {
 			size = size ? 2 * size : 65536;
+			size = size < most ? size : most;
 			more = realloc(l->bytes, size);
 			if (!more)
 				return -ENOMEM;
@@ -155,8 +159,9 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
 				  MSG_DONTWAIT);
 		l->n += n > 0 ? (size_t)n : 0;
-	} while (l->n < most &&
-		 (n > 0 || (n == -EAGAIN && more_comes(sk, until))));
+		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, until)))
+			break;
+	}
 	/* What is not here is told as lost. */
 	l->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
 	return 0;
@@ -195,28 +200,30 @@ static int copy_unread(struct exi_sock *sk, struct left *l)
 	return 0;
 }
 
-/* Into the second end of a pair: one that closes with a byte unread resets the
- * other. */
+/* The second end of a pair that closes with a byte unread resets the other. */
+static int reset(const int *pair)
+{
+	return send(pair[0], "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* Into the second end of a pair. What no feeder may hold is told as lost. */
 static int put_into(const int *pair, const struct left *l)
 {
 	size_t done = 0;
-	ssize_t n;
+	ssize_t n = 0;
+	int err = 0;
 
-	if (l->reset && send(pair[0], "", 1, MSG_NOSIGNAL) < 0)
-		return -errno;
-	while (done < l->n) {
+	while (done < l->n && n >= 0) {
 		n = l->n - done < 16384 ? (ssize_t)(l->n - done) : 16384;
 		n = send(pair[1], l->bytes + done, (size_t)n,
 			 MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (n < 0)
-			return errno != EAGAIN
-				       ? -errno
-				       : exi_feeder_start(pair[1],
-							  l->bytes + done,
-							  l->n - done);
-		done += (size_t)n;
+		done += n > 0 ? (size_t)n : 0;
 	}
-	return 0;
+	if (n < 0 && errno != EAGAIN)
+		return -errno;
+	if (done < l->n)
+		err = exi_feeder_start(pair[1], l->bytes + done, l->n - done);
+	return l->reset || err ? reset(pair) : 0;
 }
 
 static int replace(int with, int fd)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/switch.h"
 #include "providers/shm/shm_int.h"
 #include "tests/fault/link.h"
 #include "tests/support/bytes.h"
@@ -103,6 +104,67 @@ static void what_a_gone_peer_writes_on_is_not_gathered(void)
 
 	T_MSG(all > 0 && all <= BEFORE * STEP, "%llu bytes",
 	      (unsigned long long)all);
+}
+
+#define RING_KB 64
+#define HELD	(17 * (RING_KB << 10)) /* exi_feeder_room() and a ring */
+#define MANY	(8u << 20)
+
+static void fill_tcp(int s, size_t n, int flags)
+{
+	static const char bytes[65536];
+	ssize_t ret = 1;
+
+	for (; n && ret > 0; n -= (size_t)ret)
+		ret = send(s, bytes, n < sizeof(bytes) ? n : sizeof(bytes),
+			   flags | MSG_NOSIGNAL);
+}
+
+/* Says that much is on TCP before the ring, hangs up, and sends it. */
+static void sends_without_end(int s, int ctl)
+{
+	struct exi_sock *sk;
+	struct exi_half *tx;
+	uint64_t rx_bytes, tx_bytes;
+	int link;
+
+	t_settle(s, T_SHM);
+	t_expect(ctl, 1);
+	T_OK(exs_x_downgrade(s));
+	sk = exi_sock_find(s);
+	tx = &sk->sh->half[EXI_TX];
+	link = t_link_of(s);
+	T(link >= 0);
+	T_OK(exi_switch_counts(sk, &rx_bytes, &tx_bytes));
+	t_link_say(link, EXI_PAIR_SWITCH, tx->epoch + 1, tx_bytes + MANY,
+		   shmp_shared(sk->fab)->tx.head);
+	fill_tcp(s, MANY, MSG_DONTWAIT);
+	T_OK(shutdown(link, SHUT_RDWR));
+	t_tell(ctl, 2);
+	fill_tcp(s, MANY, 0);
+}
+
+static void of_what_a_gone_peer_sends_on_tcp_some_is_gathered(void)
+{
+	static char buf[65536];
+	size_t all = 0;
+	struct t_peer p;
+	ssize_t n;
+	int s;
+
+	setenv("EXS_RING_KB", "64", 1);
+	s = t_pair_fork(&p, T_A, sends_without_end);
+	t_settle(s, T_SHM);
+	t_tell(p.ctl, 1);
+	t_expect(p.ctl, 2);
+	T_UNTIL(atomic_load(&exi_sock_find(s)->sh->gone));
+	T_OK(exs_x_downgrade(s));
+	while ((n = t_recv(s, buf, sizeof(buf), 0)) > 0)
+		all += (size_t)n;
+	T_MSG(n < 0 && errno == ECONNRESET, "%zd, %d", n, errno);
+	t_close(s);
+	t_peer_join(&p);
+	T_MSG(all && all <= HELD, "%zu bytes", all);
 }
 
 /* --- a close that owes -------------------------------------------------- */
@@ -345,6 +407,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_a_peer_takes_back_does_not_pile_up_on_tcp),
 	T_ROW(what_a_gone_peer_writes_on_is_not_read),
 	T_ROW(what_a_gone_peer_writes_on_is_not_gathered),
+	T_ROW(of_what_a_gone_peer_sends_on_tcp_some_is_gathered),
 	T_ROW(on_tcp_they_go_on),
 	T_ROW(from_the_ring_they_reset),
 };
