@@ -60,6 +60,15 @@ static uint64_t limit_along(const char *mount, const char *group,
 	return least;
 }
 
+/* Beyond memory.high the kernel makes each thread of the group sleep. */
+static uint64_t limit_in_v2(const char *mount, const char *group)
+{
+	uint64_t max = limit_along(mount, group, "memory.max");
+	uint64_t high = limit_along(mount, group, "memory.high");
+
+	return max < high ? max : high;
+}
+
 /* A line is NUMBER:CONTROLLERS:PATH; version 2 has no controllers. */
 static uint64_t limit_of_line(char *line, const char *mounts)
 {
@@ -72,9 +81,9 @@ static uint64_t limit_of_line(char *line, const char *mounts)
 		return UINT64_MAX;
 	*group++ = '\0';
 	if (!*controllers) {
-		n = limit_along(mounts, group, "memory.max");
+		n = limit_in_v2(mounts, group);
 		snprintf(mount, sizeof(mount), "%s/unified", mounts);
-		m = limit_along(mount, group, "memory.max");
+		m = limit_in_v2(mount, group);
 		return n < m ? n : m;
 	}
 	while ((name = strsep(&controllers, ",")))

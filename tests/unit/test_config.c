@@ -244,6 +244,8 @@ static void the_smallest_limit_of_the_groups_counts(void **state)
 	put(top, "a/memory.max", "max\n");
 	assert_int_equal(memory_of(top, "0::/a/b\n"), 3000);
 	assert_int_equal(memory_of(top, "0::/a\n"), UINT64_MAX);
+	put(top, "a/b/memory.high", "2500\n");
+	assert_int_equal(memory_of(top, "0::/a/b\n"), 2500);
 	put(top, "a/memory.max", "2000\n");
 	assert_int_equal(memory_of(top, "0::/a/b\n"), 2000);
 	assert_int_equal(memory_of(top, "0::/"), UINT64_MAX);
