@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -23,14 +24,17 @@
 
 /* The part of RLIMIT_AS that mappings may take: the program's own come first. */
 #define SPACE_PART 8
+/* And the part of vm.max_map_count: without one left malloc(3) fails. */
+#define MAPS_PART 2
+#define MAPS_MAX  65530 /* what it is unless it was set */
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, and bytes mapped. */
-static _Atomic uint64_t used, mapped;
+/* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, bytes mapped, and mappings. */
+static _Atomic uint64_t used, mapped, maps;
 
 /* Counts a ring of so many bytes in *counted. Once: what a later switch makes
  * small again stays counted. */
@@ -70,22 +74,47 @@ int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes)
 	return charge(&p->borrowed, bytes, "one goes to TCP") ? -ENOBUFS : 0;
 }
 
-/* Maps a segment's beginning, within RLIMIT_AS. */
+/* Mappings that the rings may be: a peer decides how many there are. */
+static uint64_t maps_limit(void)
+{
+	static _Atomic uint64_t known;
+	uint64_t n = atomic_load_explicit(&known, memory_order_relaxed);
+	char text[24] = "";
+	int fd;
+
+	if (exi_likely(n))
+		return n;
+	fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) < 0)
+			text[0] = '\0';
+		close(fd);
+	}
+	n = strtoull(text, NULL, 10);
+	n = (n ? n : MAPS_MAX) / MAPS_PART;
+	atomic_store_explicit(&known, n, memory_order_relaxed);
+	return n;
+}
+
+/* Maps a segment's beginning, within RLIMIT_AS and vm.max_map_count. */
 static int map(int fd, size_t size, int prot, void **ret)
 {
 	struct rlimit space = { .rlim_cur = RLIM_INFINITY };
 	uint64_t before = atomic_fetch_add(&mapped, size);
+	uint64_t n = atomic_fetch_add(&maps, 1);
 	void *at = MAP_FAILED;
 	int err = ENOMEM;
 
 	getrlimit(RLIMIT_AS, &space);
-	if (space.rlim_cur == RLIM_INFINITY ||
-	    before + size <= space.rlim_cur / SPACE_PART) {
+	if (n < maps_limit() &&
+	    (space.rlim_cur == RLIM_INFINITY ||
+	     before + size <= space.rlim_cur / SPACE_PART)) {
 		at = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
 		err = errno;
 	}
 	if (at == MAP_FAILED) {
 		atomic_fetch_sub(&mapped, size);
+		atomic_fetch_sub(&maps, 1);
 		return -err;
 	}
 	*ret = at;
@@ -98,6 +127,7 @@ static void unmap(const void *at, size_t size)
 		return;
 	munmap((void *)(uintptr_t)at, size);
 	atomic_fetch_sub(&mapped, size);
+	atomic_fetch_sub(&maps, 1);
 }
 
 /* Makes the pages of the range, or finds them, without a signal. */

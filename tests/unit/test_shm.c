@@ -1043,6 +1043,55 @@ static void mappings_leave_address_space(void)
 		end_free(c[--n]);
 }
 
+static int map_count(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	int c, n = 0;
+
+	T(f);
+	while ((c = fgetc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+/* The most mappings a process may have. */
+static int most_maps(void)
+{
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "r");
+	int n = 0;
+
+	T(f);
+	T_EQ(fscanf(f, "%d", &n), 1);
+	fclose(f);
+	return n;
+}
+
+static void mappings_leave_some_to_others(void)
+{
+	int i, n = 0, err = 0, most = most_maps(), before = map_count();
+	struct exi_conn **c = calloc((size_t)most, sizeof(*c));
+	struct exi_blob offer;
+
+	T(c);
+	set_ring(16);
+	/* A machine that allows many has the limit of memory first. */
+	while (!err && n < most) {
+		c[n] = end_new();
+		offer.fd = -1;
+		err = meet->offer(c[n++], &offer);
+		close(offer.fd);
+	}
+	T_EQ(err, -ENOMEM);
+	T(map_count() - before <= most / 2 + 100); /* and malloc's own */
+	for (i = 0; i < most / 4; i++)
+		T(mmap(NULL, 4096, i & 1 ? PROT_READ : PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+	while (n)
+		end_free(c[--n]);
+	free(c);
+}
+
 /* A blob that describes size bytes of ring, after change(). */
 static void is_refused(struct shmp_blob b, int fd)
 {
@@ -1222,6 +1271,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_page_of_its_own_that_cannot_be_made_is_no_signal),
 	T_ROW(a_switch_to_a_page_that_cannot_be_made_is_refused),
 	T_ROW(mappings_leave_address_space),
+	T_ROW(mappings_leave_some_to_others),
 	T_ROW(a_record_says_when_it_was_sent),
 	T_ROW(a_time_is_right_in_the_epoch_after),
 	T_ROW(a_peer_may_say_any_time),
