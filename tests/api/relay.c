@@ -267,7 +267,8 @@ static void relay(int ctl, void *arg)
 	t_become_nobody();
 	name = T_OK(meet_claim_meeting(port_a, port_b));
 	t_tell(ctl, CLAIMED);
-	if (t_readable(name, 1000 * t_slow()))
+	/* Where nobody comes he waits in vain: not longer in slow builds. */
+	if (t_readable(name, 1000))
 		b = T_OK(accept(name, NULL, NULL));
 	/* Who only knocks is gone at once. */
 	if (b >= 0 && t_readable(b, 1000 * t_slow()) &&
@@ -473,7 +474,7 @@ static void a_stranger_who_knows_the_protocol(void)
 {
 	int i;
 
-	for (i = 0; i < 5; i++) {
+	for (i = 0; i < 1 + 4 / t_slow(); i++) {
 		relayed((struct settings){ DEFAULT, DEFAULT, .less = 2500,
 					   .clever = true });
 		relayed((struct settings){ LATE, DEFAULT, .clever = true });

@@ -26,7 +26,7 @@
 
 #define CHUNK_MAX 60000
 #define STEPS	  60000
-#define SEEDS	  8
+#define SEEDS	  (1 + 7 / t_slow())
 
 static const struct exi_conn_ops *ops = &shmp_conn_ops;
 static const struct exi_switch_ops *swops = &shmp_switch_ops;
