@@ -63,8 +63,8 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	return err ? -err : tcpp_recv(c->fd, buf, len, flags);
 }
 
-static ssize_t conn_sendv(struct exi_conn *c, const struct iovec *v, size_t n,
-			  int flags)
+static ssize_t move_parts(struct exi_conn *c, enum exi_dir d,
+			  const struct iovec *v, size_t n, int flags)
 {
 	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v,
 			    .msg_iovlen = n };
@@ -73,28 +73,25 @@ static ssize_t conn_sendv(struct exi_conn *c, const struct iovec *v, size_t n,
 
 	if (err)
 		return -err;
-	ret = sendmsg(c->fd, &m, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	flags |= MSG_DONTWAIT;
+	ret = d == EXI_TX ? sendmsg(c->fd, &m, flags | MSG_NOSIGNAL)
+			  : recvmsg(c->fd, &m, flags);
 	if (ret < 0)
 		ret = -errno;
 	errno = saved;
 	return ret;
 }
 
+static ssize_t conn_sendv(struct exi_conn *c, const struct iovec *v, size_t n,
+			  int flags)
+{
+	return move_parts(c, EXI_TX, v, n, flags);
+}
+
 static ssize_t conn_recvv(struct exi_conn *c, const struct iovec *v, size_t n,
 			  int flags)
 {
-	struct msghdr m = { .msg_iov = (struct iovec *)(uintptr_t)v,
-			    .msg_iovlen = n };
-	int err = take_error(tcpp_priv(c)), saved = errno;
-	ssize_t ret;
-
-	if (err)
-		return -err;
-	ret = recvmsg(c->fd, &m, flags | MSG_DONTWAIT);
-	if (ret < 0)
-		ret = -errno;
-	errno = saved;
-	return ret;
+	return move_parts(c, EXI_RX, v, n, flags);
 }
 
 static int conn_error(struct exi_conn *c)
