@@ -19,26 +19,21 @@
 #include "tests/support/run.h"
 #include "tests/support/wait.h"
 
-/* Starts the library in a child with its stderr in a file, and lets it use a
- * connection; what it said comes back in text. */
-static void run_with(const char *variable, const char *value, char *text,
-		     size_t room)
+/* Calls f in a child with that variable, and its stderr in a file; what was said
+ * comes back in text. */
+static void run_with(void (*f)(void), const char *variable, const char *value,
+		     char *text, size_t room)
 {
-	int out = T_OK(memfd_create("stderr", MFD_CLOEXEC)), fd[2];
+	int out = T_OK(memfd_create("stderr", MFD_CLOEXEC));
 	pid_t pid;
 	ssize_t n;
 
-	t_note("%s=%s", variable, value);
+	t_note("%s=%.100s", variable, value);
 	pid = t_fork();
 	if (pid == 0) {
 		setenv(variable, value, 1);
 		T_OK(dup2(out, STDERR_FILENO));
-		t_init();
-		t_pair(T_IPV4, fd);
-		t_settle_pair(fd[0], fd[1], T_SHM);
-		t_close(fd[0]);
-		t_recv_end(fd[1]);
-		t_close(fd[1]);
+		f();
 		exit(0);
 	}
 	T(t_exited_within(pid, 60000));
@@ -50,37 +45,39 @@ static void run_with(const char *variable, const char *value, char *text,
 	t_join(pid);
 }
 
+static void use_a_connection(void)
+{
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_close(fd[0]);
+	t_recv_end(fd[1]);
+	t_close(fd[1]);
+}
+
 static void is_warned_about(const char *variable, const char *value)
 {
 	char text[4096];
 
-	run_with(variable, value, text, sizeof(text));
+	run_with(use_a_connection, variable, value, text, sizeof(text));
 	T_MSG(strstr(text, variable), "no warning about %s=%s", variable,
 	      value);
+}
+
+static void fail_to_start(void)
+{
+	T_ERR(exs_init(EXS_VERSION), EINVAL);
+	T_ERR(exs_init(EXS_VERSION), EINVAL);
 }
 
 /* exs_init() fails, each time, and says why. */
 static void refuses(const char *variable, const char *value)
 {
-	int out = T_OK(memfd_create("stderr", MFD_CLOEXEC));
 	char text[4096];
-	pid_t pid;
-	ssize_t n;
 
-	t_note("%s=%.100s", variable, value);
-	pid = t_fork();
-	if (pid == 0) {
-		setenv(variable, value, 1);
-		T_OK(dup2(out, STDERR_FILENO));
-		T_ERR(exs_init(EXS_VERSION), EINVAL);
-		T_ERR(exs_init(EXS_VERSION), EINVAL);
-		exit(0);
-	}
-	T(t_exited_within(pid, 60000));
-	n = T_OK(pread(out, text, sizeof(text) - 1, 0));
-	text[n] = '\0';
-	close(out);
-	t_join(pid);
+	run_with(fail_to_start, variable, value, text, sizeof(text));
 	T_MSG(strstr(text, variable), "no word about %s=%s", variable, value);
 }
 
@@ -88,7 +85,7 @@ static void is_silent(const char *variable, const char *value)
 {
 	char text[4096];
 
-	run_with(variable, value, text, sizeof(text));
+	run_with(use_a_connection, variable, value, text, sizeof(text));
 	T_MSG(text[0] == '\0', "%s=%s is warned about: %s", variable, value,
 	      text);
 }
@@ -188,7 +185,8 @@ static void a_log_file_that_cannot_be_opened_is_said(void)
 	char text[4096];
 
 	setenv("EXS_LOG", "debug", 1);
-	run_with("EXS_LOG_FILE", "/nonexistent/folder/log", text, sizeof(text));
+	run_with(use_a_connection, "EXS_LOG_FILE", "/nonexistent/folder/log",
+		 text, sizeof(text));
 	unsetenv("EXS_LOG");
 	T(strstr(text, "EXS_LOG_FILE") ||
 	  strstr(text, "/nonexistent/folder/log"));
@@ -200,7 +198,7 @@ static void says_why_not(const char *path, const char *why)
 	char text[4096];
 
 	setenv("EXS_LOG", "debug", 1);
-	run_with("EXS_LOG_FILE", path, text, sizeof(text));
+	run_with(use_a_connection, "EXS_LOG_FILE", path, text, sizeof(text));
 	unsetenv("EXS_LOG");
 	T_MSG(strstr(text, why), "it says \"%s\"", text);
 }
@@ -228,7 +226,8 @@ static void a_log_goes_to_the_standard_streams_by_their_names(void)
 	char text[4096];
 
 	setenv("EXS_LOG", "debug", 1);
-	run_with("EXS_LOG_FILE", "/dev/stderr", text, sizeof(text));
+	run_with(use_a_connection, "EXS_LOG_FILE", "/dev/stderr", text,
+		 sizeof(text));
 	unsetenv("EXS_LOG");
 	T(strstr(text, "debug") && !strstr(text, "EXS_LOG_FILE"));
 }
