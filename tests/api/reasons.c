@@ -228,32 +228,13 @@ static void sockets_with_kernel_tls_stay_on_tcp(void)
 		forbids(kernel_tls, EXS_X_REASON_KERNEL_TLS);
 }
 
-static void plain_server(int ctl, void *arg)
-{
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s;
-	socklen_t len = at.len;
-	char buf[10000];
-	ssize_t n;
-
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
-	s = T_OK(accept(l, NULL, NULL));
-	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0)
-		T_EQ(send(s, buf, n, 0), n);
-	close(s);
-	close(l);
-}
-
 static void a_plain_server_is_found_out_at_once(void)
 {
 	struct t_addr to;
 	struct t_peer p;
 	int s;
 
-	t_peer_start(&p, plain_server, NULL);
+	t_peer_start(&p, t_plain_echo, NULL);
 	t_init();
 	to = t_loopback(T_IPV4, t_ask(p.ctl));
 	s = t_connect(&to);
@@ -270,18 +251,14 @@ static void a_plain_server_is_found_out_at_once(void)
  * TCP because somebody tried again. */
 static void a_plain_server_is_refused_where_a_fabric_is_required(void)
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s, a;
-	socklen_t len = at.len;
+	struct t_addr at;
+	int l = t_plain_listener(&at), s, a;
 	static char buf[2000];
 	exs_qhandle_t q;
 
 	setenv("EXS_REQUIRE", "shm", 1);
 	t_init();
 	q = T_OK(exs_qcreate(4));
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
 	s = t_connect(&at);
 	a = T_OK(accept(l, NULL, NULL));
 	T_UNTIL(t_send(s, buf, sizeof(buf), MSG_NOSIGNAL) < 0);

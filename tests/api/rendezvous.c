@@ -285,18 +285,11 @@ static void a_greeting_that_asks_for_no_proof_is_refused(void)
 /* An established TCP connection of the stranger's own. */
 static int own_connection(void)
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	socklen_t len = at.len;
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	int s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int fd[2];
 
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	T_OK(connect(s, (struct sockaddr *)&at.ss, at.len));
-	close(T_OK(accept(l, NULL, NULL)));
-	close(l);
-	return s;
+	t_plain_pair(fd);
+	close(fd[1]);
+	return fd[0];
 }
 
 static void a_greeting_with_a_descriptor_is_refused(void)
@@ -448,8 +441,7 @@ static void a_claimed_marker_does_not_prevent_the_meeting(void)
 
 	t_peer_start(&p, listens_under_a_claimed_marker, NULL);
 	to = t_loopback(T_IPV4, t_ask(p.ctl));
-	marker = T_OK(meet_claim_marker(
-		ntohs(((struct sockaddr_in *)&to.ss)->sin_port)));
+	marker = T_OK(meet_claim_marker(t_port(&to)));
 	t_tell(p.ctl, 1);
 	t_expect(p.ctl, 2);
 	t_init();
@@ -461,25 +453,6 @@ static void a_claimed_marker_does_not_prevent_the_meeting(void)
 }
 
 /* A plain server with a stranger's marker: A waits to be met by nobody. */
-static void plain_server(int ctl, void *arg)
-{
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s;
-	socklen_t len = at.len;
-	char buf[10000];
-	ssize_t n;
-
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
-	s = T_OK(accept(l, NULL, NULL));
-	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0)
-		T_EQ(send(s, buf, n, 0), n);
-	close(s);
-	close(l);
-}
-
 static void a_marker_without_a_peer_costs_only_time(void)
 {
 	struct t_deadline d = t_deadline_ms(30000);
@@ -488,7 +461,7 @@ static void a_marker_without_a_peer_costs_only_time(void)
 	uint64_t pos = 0;
 	int marker, s, port;
 
-	t_peer_start(&p, plain_server, NULL);
+	t_peer_start(&p, t_plain_echo, NULL);
 	port = t_ask(p.ctl);
 	to = t_loopback(T_IPV4, port);
 	marker = T_OK(meet_claim_marker(port));
@@ -524,21 +497,14 @@ static bool is_marked(int port)
  * library knew of it. */
 static void accepts_and_closes_its_listener(int ctl, void *arg)
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	socklen_t len = at.len;
 	bool plain = arg;
+	struct t_addr at;
 	int l, s;
 
 	if (!plain)
 		t_init();
-	l = plain ? T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
-		  : t_listener(T_IPV4, &at);
-	if (plain) {
-		T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-		T_OK(listen(l, 4));
-		T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	}
-	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	l = plain ? t_plain_listener(&at) : t_listener(T_IPV4, &at);
+	t_tell(ctl, t_port(&at));
 	t_expect(ctl, 1);
 	if (plain)
 		t_init();
@@ -646,7 +612,7 @@ static void a_process_whose_peers_are_plain_has_no_thread_of_ours(void)
 	struct t_peer p;
 	int before, l, s, plain;
 
-	t_peer_start(&p, plain_server, NULL);
+	t_peer_start(&p, t_plain_echo, NULL);
 	at = t_loopback(T_IPV4, t_ask(p.ctl));
 	t_init();
 	before = threads();

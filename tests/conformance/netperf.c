@@ -19,17 +19,13 @@
 static void plain_server(int ctl, void *arg)
 {
 	size_t size = *(size_t *)arg;
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM, 0)), s;
-	socklen_t len = at.len;
+	struct t_addr at;
+	int l = t_plain_listener(&at), s;
 	char *buf = malloc(size);
 	uint64_t total = 0;
 	ssize_t n;
 
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
-	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	t_tell(ctl, t_port(&at));
 	s = T_OK(accept(l, NULL, NULL));
 	while ((n = T_OK(recv(s, buf, size, MSG_WAITALL))) > 0) {
 		T_EQ(n, size);

@@ -525,14 +525,10 @@ static void the_process_that_listened_may_leave(void)
 /* As a service manager does it: a plain listener, inherited. */
 static void a_plain_listener_that_was_inherited_is_met(void)
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
+	struct t_addr at;
 	struct t_peer p;
-	int l = T_OK(socket(AF_INET, SOCK_STREAM, 0));
-	socklen_t len = at.len;
+	int l = t_plain_listener(&at);
 
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 10));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
 	t_peer_start(&p, serves_a_passed_listener, NULL);
 	t_tell_fd(p.ctl, l);
 	close(l);

@@ -59,6 +59,19 @@ static void be_older(void)
 	T_OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter));
 }
 
+/* Starts a peer and tells it the port of the listener that is returned. */
+static int listen_for(struct t_peer *p, void (*f)(int ctl, void *arg))
+{
+	struct t_addr at;
+	int l;
+
+	t_peer_start(p, f, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p->ctl, (uint64_t)t_port_of(l));
+	return l;
+}
+
 /* --- the slow descriptor, and how it is sent ------------------------------ */
 
 /* Of a plain socket. */
@@ -187,13 +200,9 @@ static void sends_to_marker(int ctl, void *arg)
 static void at_a_marker(void)
 {
 	struct t_peer p;
-	struct t_addr at;
 	int l;
 
-	t_peer_start(&p, sends_to_marker, NULL);
-	t_init();
-	l = t_listener(T_IPV4, &at);
-	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	l = listen_for(&p, sends_to_marker);
 	t_expect(p.ctl, 1);
 	WITHIN(t_close(l));
 	t_peer_join(&p);
@@ -205,18 +214,16 @@ static void at_a_marker(void)
  * and one that sends nothing more. */
 static void visits(int ctl, void *arg)
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
+	struct t_addr at;
 	unsigned int n = *(unsigned int *)arg;
 	struct exi_pair_msg hello = { .magic = EXI_PAIR_MAGIC,
 				      .version = EXI_PAIR_VERSION,
 				      .type = EXI_PAIR_HELLO };
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	int port_a, port_b, s;
 
 	become_nobody();
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 5));
-	port_b = port_of(l);
+	t_plain_listener(&at);
+	port_b = t_port(&at);
 	T_OK(meet_claim_marker(port_b));
 	t_tell(ctl, (uint64_t)port_b);
 	port_a = (int)t_ask(ctl);
@@ -285,13 +292,9 @@ static void waits_for_b(int ctl, void *arg)
 static void at_a_listener(void)
 {
 	struct t_peer p;
-	struct t_addr at;
 	int l, s;
 
-	t_peer_start(&p, waits_for_b, NULL);
-	t_init();
-	l = t_listener(T_IPV4, &at);
-	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	l = listen_for(&p, waits_for_b);
 	s = t_accept(l);
 	t_recv_all(s, (char[3000]){ 0 }, 3000);
 	t_expect(p.ctl, 1);
@@ -429,14 +432,10 @@ static void be_flooded(void)
 {
 	struct exi_sock *sk;
 	struct t_peer p;
-	struct t_addr at;
 	uint64_t seen, most = 0, all = 0;
 	int l, s;
 
-	t_peer_start(&p, met_and_floods, NULL);
-	t_init();
-	l = t_listener(T_IPV4, &at);
-	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	l = listen_for(&p, met_and_floods);
 	s = t_accept(l);
 	t_settle(s, T_SHM);
 	/* This thread reads alone: the service is not started again. */

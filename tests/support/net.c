@@ -127,15 +127,19 @@ struct t_addr t_loopback(enum t_family family, int port)
 	return at;
 }
 
+int t_port(const struct t_addr *at)
+{
+	if (at->ss.ss_family == AF_INET)
+		return ntohs(((const struct sockaddr_in *)&at->ss)->sin_port);
+	return ntohs(((const struct sockaddr_in6 *)&at->ss)->sin6_port);
+}
+
 int t_port_of(int s)
 {
-	struct sockaddr_storage ss;
-	socklen_t len = sizeof(ss);
+	struct t_addr at = { .len = sizeof(at.ss) };
 
-	T_OK(exs_getsockname(s, (struct sockaddr *)&ss, &len));
-	if (ss.ss_family == AF_INET)
-		return ntohs(((struct sockaddr_in *)&ss)->sin_port);
-	return ntohs(((struct sockaddr_in6 *)&ss)->sin6_port);
+	T_OK(exs_getsockname(s, (struct sockaddr *)&at.ss, &at.len));
+	return t_port(&at);
 }
 
 int t_type = SOCK_STREAM;
@@ -231,15 +235,37 @@ static void forked_end(int ctl, void *arg)
 		plan->f(end_that_accepts(ctl), ctl);
 }
 
+int t_plain_listener(struct t_addr *at)
+{
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	*at = t_loopback(T_IPV4, 0);
+	T_OK(bind(l, (struct sockaddr *)&at->ss, at->len));
+	T_OK(listen(l, 4));
+	T_OK(getsockname(l, (struct sockaddr *)&at->ss, &at->len));
+	return l;
+}
+
+void t_plain_echo(int ctl, void *unused)
+{
+	struct t_addr at;
+	int l = t_plain_listener(&at), s;
+	char buf[10000];
+	ssize_t n;
+
+	t_tell(ctl, t_port(&at));
+	s = T_OK(accept(l, NULL, NULL));
+	while ((n = T_OK(recv(s, buf, sizeof(buf), 0))) > 0)
+		T_EQ(send(s, buf, n, 0), n);
+	close(s);
+	close(l);
+}
+
 void t_plain_pair(int fd[2])
 {
-	struct t_addr at = t_loopback(T_IPV4, 0);
-	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-	socklen_t len = at.len;
+	struct t_addr at;
+	int l = t_plain_listener(&at);
 
-	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
-	T_OK(listen(l, 1));
-	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &len));
 	fd[0] = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	T_OK(connect(fd[0], (struct sockaddr *)&at.ss, at.len));
 	fd[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));

@@ -63,6 +63,7 @@ void t_init(void);
 /* 127.0.0.1, ::1 or ::ffff:127.0.0.1, with that port; or what T_ADDRESS and
  * T_ADDRESS6 say, where a fabric needs addresses of its device. */
 struct t_addr t_loopback(enum t_family family, int port);
+int t_port(const struct t_addr *at);
 int t_port_of(int s);
 
 /* Of sockets made from here on: SOCK_STREAM, SOCK_SEQPACKET. */
@@ -77,8 +78,12 @@ int t_connect(const struct t_addr *to);
 void t_pair(enum t_family family, int fd[2]);
 void t_unlisten(void);
 
-/* The same by plain calls: the library knows nothing of it. */
+/* By plain calls, of which the library knows nothing: a listener and a pair over
+ * IPv4, and a server, for t_peer_start(), that tells its port and sends back what one
+ * client sends. */
+int t_plain_listener(struct t_addr *at);
 void t_plain_pair(int fd[2]);
+void t_plain_echo(int ctl, void *unused);
 
 /* Returns this process's end; the forked process calls f with the other and
  * then exits with 0. Neither has called exs_init() before. */
