@@ -43,7 +43,7 @@ static void found_out(struct exi_losses *l, uint64_t now, uint64_t loss)
 				 ? loss * EXI_BUSY_TIMES
 				 : EXI_BUSY_MAX;
 
-	/* It is still so: within that time, or soon after it. */
+	/* The CPU is still kept: within that time, or soon after it. */
 	if (now < ended + held) {
 		held *= now < ended ? 1 : 2;
 		if (holds < held)

@@ -88,8 +88,8 @@ static inline bool exi_busy_dear(int cpu)
  * waited for a peer on another CPU. True: others want it. */
 bool exi_busy_lost(int cpu, uint64_t now, uint64_t loss);
 
-/* It offered the CPU to a peer, and got it back now, after `loss` (ns). True: a
- * third party had it meanwhile. */
+/* A spinner offered the CPU to its peer, and got it back now, after `loss` (ns).
+ * True: a third party had it meanwhile. */
 bool exi_busy_gave(int cpu, uint64_t now, uint64_t loss);
 
 #endif

@@ -24,7 +24,7 @@ static ssize_t read_file(const char *path, char *buf, size_t len)
 	return n;
 }
 
-/* Of one directory; "max" and what is no number are none. */
+/* The limit of one directory; "max" and what is no number are none. */
 static uint64_t limit_in(const char *dir, const char *file)
 {
 	char path[4096], text[32];
@@ -38,8 +38,9 @@ static uint64_t limit_in(const char *dir, const char *file)
 	return n;
 }
 
-/* Of the group and those around it, up to where they are mounted, which in a
- * container may be the group itself: what is not there is passed over. */
+/* The smallest limit of the group and those around it, up to where they are
+ * mounted, which in a container may be the group itself: directories that are not
+ * there are passed over. */
 static uint64_t limit_along(const char *mount, const char *group,
 			    const char *file)
 {

@@ -53,7 +53,7 @@ static unsigned int n_threads, n_held;
 static bool burying;
 
 static _Atomic unsigned int n_items;
-/* Of threads that are there in the kernel: closers and graves. */
+/* Threads that the kernel still has: closers and graves. */
 static _Atomic unsigned int n_alive;
 
 bool exi_closing_full(void)

@@ -27,11 +27,11 @@ void exi_closing_file(int fd);
  * errno. */
 void exi_closing_socket(int fd, bool sole);
 
-/* The same for a UNIX socket that listens. */
+/* Closes a UNIX socket that listens, likewise. */
 void exi_closing_listener(int fd, bool sole);
 
-/* So much waits to be closed that nothing may be received which may have to be
- * closed, too. */
+/* True: so much waits to be closed that nothing may be received which may have to
+ * be closed, too. */
 bool exi_closing_full(void);
 
 /* The service thread: starts threads for what waits. */

@@ -30,7 +30,7 @@
 
 #define PREFIX "EXS_"
 
-/* Of a cgroup's memory that rings may use, unless the user says otherwise. */
+/* Rings may use this part of a cgroup's memory, unless the user says otherwise. */
 #define CGROUP_PART 8
 
 #define TEXT_OF(number)	 #number

@@ -22,7 +22,7 @@ struct exi_sock;
 /* SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT. */
 #define EXI_KEEP_OPTIONS 5
 
-/* Of processes that share the socket. */
+/* The options of a socket, for all processes that share it. */
 struct exi_keepalive {
 	struct exi_lock lock;
 	_Atomic uint32_t stands; /* ours does */

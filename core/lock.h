@@ -72,7 +72,7 @@ static inline bool exi_lock_held(const struct exi_lock *l)
  * those with a sanitizer: a round trip passes a dozen of them. */
 #ifdef EXI_CHECK_LOCKS
 #define EXI_LOCKED(l) assert(exi_lock_held(l))
-/* The same of a pthread_mutex_t, which does not say who holds it. */
+/* As EXI_LOCKED(), for a pthread_mutex_t, which does not say who holds it. */
 #define EXI_MUTEX_LOCKED(m) assert(pthread_mutex_trylock(m) == EBUSY)
 #else
 #define EXI_LOCKED(l)	    ((void)(l))

@@ -16,7 +16,7 @@ struct exi_tuple {
 	uint16_t local_port; /* host order */
 	uint16_t peer_port;
 	uint32_t scope;
-	/* Of the socket, whose network namespace need not be the thread's: */
+	/* The socket's network namespace need not be the thread's: */
 	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
 	uint64_t cookie; /* SO_COOKIE */
 };

@@ -684,8 +684,8 @@ int exi_queue_tick(void)
 		if (atomic_load(&q->n_hot) == 0)
 			continue;
 		visits = atomic_load(&q->visits);
-		/* Who sleeps there, and was elsewhere since the last tick, will
-		 * be again. */
+		/* A sleeper that was elsewhere since the last tick will be
+		 * elsewhere again. */
 		if (atomic_load(&q->attended)) {
 			active = active || q->sleepers == 0 ||
 				 visits != q->visits_ticked;

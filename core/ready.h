@@ -28,7 +28,7 @@ EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
 
 /* The peer is to say when it sends what comes from now on. */
 EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);
-/* It has a fabric, whose peer is told so; the lock of EXI_RX is held. */
+/* The socket has a fabric, whose peer is told so; the lock of EXI_RX is held. */
 void exi_ready_times_locked(struct exi_sock *sk);
 
 /* Has the waiters of the socket woken when one of the events may hold that does

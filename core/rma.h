@@ -244,12 +244,12 @@ int exi_rma_watch(int fd, struct exi_rma_event *e);
 int exi_rma_watch_edge(int fd, struct exi_rma_event *e);
 /* Once, by EPOLLIN or EPOLLOUT, until this is called again. */
 int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events);
-/* Of one that is watched: not for a tenth of a second. What it tells of cannot be
- * taken, as a connection for which there is no descriptor, and would be told of
- * again and again. */
+/* Stops watching for a tenth of a second. What it tells of cannot be taken, as a
+ * connection for which there is no descriptor, and would be told of again and
+ * again. */
 void exi_rma_rest(int fd, struct exi_rma_event *e);
 void exi_rma_unwatch(int fd);
-/* Of accept(2): what waits stays there. */
+/* An error of accept(2) after which what waits stays there. */
 static inline bool exi_rma_starved(int err)
 {
 	return err == EMFILE || err == ENFILE || err == ENOBUFS ||

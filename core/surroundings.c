@@ -102,7 +102,7 @@ static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 		return false;
 	target[n] = 0;
 	*ret_ring = strcmp(target, "anon_inode:[io_uring]") == 0;
-	/* Of a set with such a number it is not known whether it is ours. */
+	/* Nothing tells whether a set with such a number is ours. */
 	if (!*ret_ring && (strcmp(target, "anon_inode:[eventpoll]") != 0 ||
 			   (unsigned int)fd >= EXI_FD_MARKS))
 		return false;

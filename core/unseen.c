@@ -37,7 +37,8 @@
 #define SUSPECTS 64   /* connections that one search is for */
 #define POLLED	 1024 /* descriptors of one poll that are looked at */
 
-/* Of Linux 5.18, without its headers; the library's own rings do not use it. */
+/* Linux 5.18 has it, older headers have not; the library's own rings do not use
+ * it. */
 #define IORING_ENTER_REGISTERED_RING (1u << 4)
 
 static bool (*shim_knows)(int epfd);
@@ -318,7 +319,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	sk->glanced = h->bytes;
 	if (moved)
 		sk->neglected = 0;
-	/* Who looks for a moment before it sleeps has bytes come. */
+	/* A thread that looks for a moment before it sleeps sees bytes come. */
 	if (atomic_load(&sk->lookers[EXI_RX]) ||
 	    atomic_load(&sk->n_ops[EXI_RX]))
 		return moved ? IN_USE : ATTENDED;
@@ -360,7 +361,7 @@ static void glance(struct exi_sock *sk, void *arg)
 
 	if (!exi_sock_met(sk) || !sk->adopted || !exi_sock_used_here(sk))
 		return;
-	/* Who has the lock moves bytes. */
+	/* A thread that has the lock moves bytes. */
 	if (exi_trylock(&h->lock)) {
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh)
 			g = glance_locked(sk, h);

@@ -49,7 +49,7 @@ static inline void exi_unseen_stir(void)
 /* The peer rang. */
 void exi_unseen_rung(struct exi_sock *sk);
 
-/* Of the service: when exi_unseen_tick() is due (ns); UINT64_MAX: never. */
+/* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */
 uint64_t exi_unseen_due(void);
 void exi_unseen_tick(void);
 

@@ -154,8 +154,8 @@ EXI_SHIM unsigned int exi_fds_let_go(void);
  * twice. */
 void exi_fds_begin(void);
 void exi_fds_end(void);
-/* The same for a thread that closes what was lent: whoever freezes waits for it, so
- * it must not wait for them. */
+/* Counts a thread that closes what was lent: a freeze waits for that thread, which
+ * therefore does not wait for the freeze. */
 void exi_fds_join(void);
 /* A descriptor with a low number that another thread is to close counts from
  * exi_fds_lent(), within the above, to exi_fds_returned(). */

@@ -82,7 +82,7 @@
 #define OVER	   (EPOLLERR | EPOLLHUP | EPOLLRDHUP)
 #define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
 
-/* Of an item, before a look: what comes after it is told next time. */
+/* An item before a look: what comes after the look is told next time. */
 struct saw {
 	uint64_t came;	  /* edge: bytes that had come */
 	uint32_t cramped; /* edge: of the socket */
@@ -519,7 +519,8 @@ static int add_nudge(struct set *s)
 	return s->nudge < 0 ? -EMFILE : 0;
 }
 
-/* Who is alone in its set need not say when it sends; structure is held. */
+/* The peer of a connection that is alone in its set need not say when it sends;
+ * structure is held. */
 static void want_times(struct set *s)
 {
 	if (s->timed || s->n_conns < 2 || !s->n_managed)
@@ -1512,7 +1513,7 @@ static inline void look_in_search(const struct search *c, struct item *it,
 					    c->began, ret);
 }
 
-/* It was still one of its connection's numbers. */
+/* True: the item's number was still one of its connection's. */
 static bool valid(const struct item *it)
 {
 	return !(it->now & POLLNVAL);

@@ -67,7 +67,7 @@ static double of(const struct timeval *t)
 	return (double)t->tv_sec + (double)t->tv_usec / 1e6;
 }
 
-/* Of this process, and of those that it started and waited for. */
+/* The CPU time of this process, and of those that it started and waited for. */
 static double used(void)
 {
 	struct rusage self, others;

@@ -15,7 +15,7 @@
 #include "core/util.h"
 
 #define BACKLOG 1024
-/* Who connects, and has not said all: so many, for so long. */
+/* Connections that have not said all: so many are kept, for so long. */
 #define SILENT_MAX 32u
 #define SILENT_NS  3000000000u
 
@@ -165,7 +165,7 @@ static void on_asker(struct exi_rma_event *e)
 		meet(a, (size_t)n);
 }
 
-/* Who has been silent longest goes. */
+/* The asker that has been silent longest goes. */
 static void make_room(void)
 {
 	struct exi_list *pos = askers.next;
@@ -218,7 +218,8 @@ static int listen_at(int s, const struct sockaddr *at)
 	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (at->sa_family == AF_INET6)
 		setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-	/* Who says nothing is the kernel's, and takes no descriptor. */
+	/* A connection that says nothing stays in the kernel, without a
+	 * descriptor. */
 	setsockopt(s, IPPROTO_TCP, TCP_DEFER_ACCEPT, &wait, sizeof(wait));
 	return bind(s, at, length(at)) < 0 || listen(s, BACKLOG) < 0 ? -errno
 								     : 0;

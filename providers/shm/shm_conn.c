@@ -949,7 +949,7 @@ static int conn_peer_cpu(struct exi_conn *c)
 {
 	int cpu = __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
 
-	/* It is this one if its low bits are these. */
+	/* The same number as this thread's CPU if the low bits are. */
 	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
 }
 

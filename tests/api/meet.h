@@ -23,7 +23,7 @@ struct meet_name meet_marker(int port);
 /* Of a connection over 127.0.0.1. */
 struct meet_name meet_meeting(int port_a, int port_b);
 
-/* Of B's end of a link, by B's nonce of 32 bytes. */
+/* The name of B's end of a link, by B's nonce of 32 bytes. */
 struct meet_name meet_link(const uint8_t *nonce);
 
 /* A socket of the kind that belongs there, bound; listening if it is a

@@ -270,7 +270,7 @@ static void relay(int ctl, void *arg)
 	/* Where nobody comes he waits in vain: not longer in slow builds. */
 	if (t_readable(name, 1000))
 		b = T_OK(accept(name, NULL, NULL));
-	/* Who only knocks is gone at once. */
+	/* A peer that only knocks is gone at once. */
 	if (b >= 0 && t_readable(b, 1000 * t_slow()) &&
 	    recv(b, &(char){ 0 }, 1, MSG_PEEK) > 0) {
 		if (how->clever) /* the promise is of no use to him */

@@ -74,7 +74,7 @@ static int listen_for(struct t_peer *p, void (*f)(int ctl, void *arg))
 
 /* --- the slow descriptor, and how it is sent ------------------------------ */
 
-/* Of a plain socket. */
+/* The port of a plain socket. */
 static int port_of(int s)
 {
 	struct sockaddr_in at;

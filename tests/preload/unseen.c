@@ -309,8 +309,8 @@ static int epoll_after(void)
 	return finish(fd);
 }
 
-/* It is in the set before it could have moved, but for EXS_UPGRADE=connect: then
- * it may move, and comes back. */
+/* The connection is in the set before it could have moved, but for
+ * EXS_UPGRADE=connect: then it may move, and comes back. */
 static int epoll_early(void)
 {
 	int fd = meet(), set = raw_set();
@@ -516,8 +516,8 @@ static int ring_poll(void)
 
 /* --- nobody waits ------------------------------------------------------- */
 
-/* It has a set of its own with something else in it, of which nothing comes for
- * longer than it takes until a wait is searched for. */
+/* The program has a set of its own with something else in it, of which nothing
+ * comes for longer than it takes until a wait is searched for. */
 static int elsewhere(void)
 {
 	int fd = moved(), set = raw_set(), other[2];

@@ -147,7 +147,7 @@ static void count_plain(const int fd[2])
 	T_EQ(errno, EAGAIN);
 }
 
-/* Of exs_sendmsg(), synchronous and not. */
+/* Counts the system calls of exs_sendmsg(), synchronous and not. */
 static void count_library(const int fd[2])
 {
 	exs_msghdr_t mo = { .exs_msg_iovlen = PIECES };

@@ -39,7 +39,7 @@ static void is_digest(const char *text, size_t n, const char *want)
 	assert_string_equal(hex, want);
 }
 
-/* Of FIPS 180-4's examples, and the empty one. */
+/* The examples of FIPS 180-4, and the digest of nothing. */
 static void digests_are_those_of_the_standard(void **state)
 {
 	char *a = malloc(1000000);

@@ -168,7 +168,7 @@ static void threads_that_sleep_again_soon_change_nothing(void **state)
 		spin(budget(elsewhere), 0);
 		assert_true(budget(elsewhere) == longest());
 	}
-	/* Nor does a single turn among them. */
+	/* A single turn among them changes nothing, either. */
 	exi_busy_lost(cpu, now, TURN);
 	assert_true(budget(elsewhere) == longest());
 }
@@ -208,7 +208,7 @@ static void who_asked_for_a_busy_poll_goes_on(void **state)
 	assert_int_equal(yields, 1);
 }
 
-/* Who takes the CPU may do the device's work. */
+/* The thread that takes the CPU may do the device's work. */
 static void a_spin_for_a_device_neither_learns_nor_heeds(void **state)
 {
 	yield_takes = TURN;

@@ -221,7 +221,7 @@ static void put(const char *top, const char *name, const char *text)
 	close(fd);
 }
 
-/* Of a process in these groups. */
+/* The limit of a process in these groups. */
 static uint64_t memory_of(const char *top, const char *groups)
 {
 	char list[256];

@@ -70,7 +70,7 @@ static struct exi_conn *end_new(void)
 	return c;
 }
 
-/* Of the end that is made next. */
+/* The ring of the end that is made next. */
 static void set_ring(uint32_t kb)
 {
 	((struct exi_config *)(uintptr_t)exi_config())->ring_kb = kb;
