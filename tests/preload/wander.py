@@ -17,7 +17,7 @@ WAYS = {
     'default': {},
     'tcp': {'EXS_PROVIDER': 'tcp'},
 }
-AT_A_TIME = 3
+AT_A_TIME = 6  # which wait most of their time
 LIMIT_S = 20
 # Of the runs that make a list of steps shorter, of one seed.
 SHRINK_S = 90
