@@ -45,6 +45,8 @@ static _Thread_local bool self;
 /* Timers, sockets that want progress; guarded by service_lock,
  * as are their nodes. */
 static struct exi_list timed = EXI_LIST_INIT(timed);
+/* When the thread looks at the timers again, woken or not. */
+static uint64_t looks_at = UINT64_MAX;
 static struct exi_list todo = EXI_LIST_INIT(todo);
 
 uint64_t exi_service_data(struct exi_sock *sk, unsigned int what)
@@ -95,6 +97,7 @@ static int time_left(struct overdue *ret)
 		else if (t->deadline < least)
 			least = t->deadline;
 	}
+	looks_at = ret->expired ? now : least;
 	pthread_mutex_unlock(&service_lock);
 	if (ret->expired)
 		ms = 0;
@@ -374,13 +377,19 @@ int exi_service_domain(struct exi_domain *d)
 	return ret == -EEXIST ? 0 : ret;
 }
 
+/* The thread sleeps until `looks_at` at most: it stores that with the list's lock
+ * held, after a look at all timers, and so either sees this one or comes back in time
+ * for it. Mostly it does the latter: of meetings the later one ends later. */
 void exi_service_timed(struct exi_timer *t)
 {
+	bool early;
+
 	pthread_mutex_lock(&service_lock);
 	exi_list_del(&t->node);
 	exi_list_add_tail(&timed, &t->node);
+	early = t->deadline < looks_at;
 	pthread_mutex_unlock(&service_lock);
-	if (!self)
+	if (early && !self)
 		eventfd_write(wake_fd, 1);
 }
 
@@ -415,6 +424,7 @@ void exi_service_forked(void)
 {
 	pthread_mutex_init(&service_lock, NULL);
 	exi_list_init(&timed);
+	looks_at = UINT64_MAX;
 	exi_list_init(&todo);
 	exi_fd_close(epoll_fd);
 	exi_fd_close(wake_fd);

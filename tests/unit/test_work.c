@@ -4,6 +4,7 @@
  * started here. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -201,6 +202,37 @@ static void timers_expire_in_time_or_are_off(void **state)
 	T_EQ(n_second, 0);
 }
 
+/* The thread sleeps until the first: only an earlier one has to wake it. */
+static void a_timer_wakes_the_thread_if_it_is_the_next_one(void **state)
+{
+	uint64_t now = exi_now_ns();
+	struct exi_timer later[100];
+	int rounds;
+
+	n_first = 0;
+	first.deadline = now + 300000000000u;
+	exi_service_timed(&first);
+	rounds = n_rounds;
+	exi_service_look();
+	T_UNTIL(n_rounds > rounds);
+	rounds = n_rounds;
+	for (int i = 0; i < 100; i++) {
+		later[i] = (struct exi_timer){ .sk = sk,
+					       .deadline = now + 400000000000u,
+					       .expired = second_expired };
+		exi_list_init(&later[i].node);
+		exi_service_timed(&later[i]);
+		sched_yield();
+	}
+	T(n_rounds - rounds <= 3); /* for what was asked before */
+	first.deadline = exi_now_ns() + 1000000;
+	exi_service_timed(&first);
+	T_UNTIL(n_first > 0);
+	for (int i = 0; i < 100; i++)
+		exi_service_untimed(&later[i]);
+	T_EQ(n_second, 0);
+}
+
 static struct exi_sock *forgotten;
 static int forgotten_fd;
 static uint32_t forgotten_generation;
@@ -311,6 +343,8 @@ int main(void)
 		cmocka_unit_test(the_service_ticks_until_it_is_told_to_stop),
 		cmocka_unit_test(the_service_comes_when_work_is_due),
 		cmocka_unit_test(timers_expire_in_time_or_are_off),
+		cmocka_unit_test(
+			a_timer_wakes_the_thread_if_it_is_the_next_one),
 		cmocka_unit_test(a_socket_is_forgotten_by_what_was_handed_in),
 		cmocka_unit_test(
 			an_operation_with_an_end_of_its_own_is_not_completed),
