@@ -97,6 +97,7 @@ struct item {
 	uint32_t generation; /* of sk: which socket of its place it is */
 	int fd;
 	int link; /* its peer's bell, in the kernel's set too; -1 */
+	bool listens;
 	/* Under the set's lock: */
 	uint32_t events;
 	epoll_data_t data;
@@ -158,9 +159,9 @@ struct set {
 	int sleepers;
 	int arming; /* threads that arm for a sleep */
 	int nudge;
-	bool nudged;	    /* the nudge is readable */
-	int n_conns;	    /* items, and latent ones; under structure */
-	bool timed;	    /* its connections' peers say when they send */
+	bool nudged; /* the nudge is readable */
+	int n_conns; /* that have bytes, latent ones too; under structure */
+	bool timed;  /* its connections' peers say when they send */
 	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
@@ -639,7 +640,7 @@ static void remove_item(struct item *it, bool linked)
 	stop_listening(it);
 	exi_lock(&s->lock);
 	s->by_fd[it->fd] = NULL;
-	s->n_conns--;
+	s->n_conns -= !it->listens;
 	it->dead = true;
 	off_the_active_locked(it);
 	count_locked(&s->n_managed, -it->managed);
@@ -783,13 +784,14 @@ static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
 	it->generation = atomic_load(&sk->generation);
 	it->fd = fd;
 	it->link = -1;
+	it->listens = sk->role == EXI_ROLE_LISTEN;
 	it->events = ev->events;
 	it->data = ev->data;
 	it->refs = 1;
 	exi_lock(&s->lock);
 	s->by_fd[fd] = it;
 	exi_unlock(&s->lock);
-	s->n_conns++;
+	s->n_conns += !it->listens;
 	listen_to(it);
 	want_times(s);
 }
