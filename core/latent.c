@@ -146,7 +146,7 @@ bool exi_latent_enter(struct exi_latent_call *c, int fd, enum exi_dir dir,
 
 void exi_latent_leave(const struct exi_latent_call *c, ssize_t n)
 {
-	uintptr_t was = word_of(c->fd), is;
+	uintptr_t was = word_of(c->fd), is = was;
 	int saved = errno;
 
 	do {
