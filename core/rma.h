@@ -256,13 +256,24 @@ static inline bool exi_rma_starved(int err)
 	       err == ENOMEM;
 }
 
-/* exi_rma_meet_look(), exi_rma_doors_look() and the fabric's look are called
- * then, at the latest. The service lock is held. */
+/* exi_rma_work.look and the fabric's look are called then, at the latest. The
+ * service lock is held. */
 void exi_rma_look_at(uint64_t when);
 
+/* What the domain calls of those that stand on it. */
+struct exi_rma_work {
+	/* A time that exi_rma_look_at() named has come. */
+	void (*look)(uint64_t now);
+	/* In a forked child, before the fabric hears of it. */
+	void (*forked)(void);
+};
+
 extern const struct exi_domain_ops exi_rma_domain_ops;
-int exi_rma_domain_open(struct exi_domain **ret);
+int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret);
 void exi_rma_domain_close(struct exi_domain *d);
+
+/* Opens the domain with the work of all that is in these files (rma_conn.c). */
+int exi_rma_open(struct exi_domain **ret);
 
 /* --- links (rma_link.c) ------------------------------------------------- */
 

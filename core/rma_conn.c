@@ -417,3 +417,24 @@ const struct exi_loan_ops exi_rma_loan_ops = {
 	.look = loan_look,
 	.took = loan_took,
 };
+
+/* --- the domain --------------------------------------------------------- */
+
+static void look(uint64_t now)
+{
+	exi_rma_meet_look(now);
+	exi_rma_doors_look(now);
+	exi_rma_links_look(now);
+	exi_rma_place_look(now);
+	exi_rma_debts_look();
+}
+
+int exi_rma_open(struct exi_domain **ret)
+{
+	static const struct exi_rma_work work = {
+		.look = look,
+		.forked = exi_rma_doors_forked,
+	};
+
+	return exi_rma_domain_open(&work, ret);
+}

@@ -14,6 +14,7 @@
 pthread_mutex_t exi_rma_service_lock = PTHREAD_MUTEX_INITIALIZER;
 const struct exi_host *exi_rma_host;
 static int epoll_fd = -1;
+static const struct exi_rma_work *work;
 
 static int watch(int fd, struct exi_rma_event *e, uint32_t events)
 {
@@ -115,11 +116,7 @@ static void time_passed(struct exi_rma_event *e)
 	now = exi_now_ns();
 	next_look = UINT64_MAX;
 	end_rests(now);
-	exi_rma_meet_look(now);
-	exi_rma_doors_look(now);
-	exi_rma_links_look(now);
-	exi_rma_place_look(now);
-	exi_rma_debts_look();
+	work->look(now);
 	if (exi_rma_fabric.look)
 		exi_rma_fabric.look(now);
 }
@@ -179,7 +176,7 @@ static int arm(struct exi_domain *d)
  * child loads the fabric anew. */
 static void forked(struct exi_domain *d)
 {
-	exi_rma_doors_forked();
+	work->forked();
 	exi_rma_fabric.forked();
 	exi_rma_host->fd_close(timer_fd);
 	exi_rma_host->fd_close(epoll_fd);
@@ -193,7 +190,7 @@ const struct exi_domain_ops exi_rma_domain_ops = {
 	.forked = forked,
 };
 
-int exi_rma_domain_open(struct exi_domain **ret)
+int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
 {
 	struct exi_domain *d = calloc(1, sizeof(*d));
 	int err = 0;
@@ -201,6 +198,7 @@ int exi_rma_domain_open(struct exi_domain **ret)
 	if (!d)
 		return -ENOMEM;
 	d->provider = exi_rma_fabric.provider;
+	work = w;
 	epoll_fd = exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
 	timer_fd = exi_rma_host->fd_keep(
 		timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
