@@ -35,7 +35,6 @@
 #include "core/signals.h"
 #include "core/switch.h"
 #include "core/timeout.h"
-#include "core/unseen.h"
 #include "core/wait.h"
 
 /* The error that the kernel keeps for the connection, once. */
@@ -1986,9 +1985,13 @@ static void tell_taken(struct exi_sock *sk)
 	exi_unlock(&rx->lock);
 }
 
+bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
+
 static int may_not_wait(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
-	return dir == EXI_TX && exi_unseen_no_room(sk, fd) ? 0 : -EAGAIN;
+	return dir == EXI_TX && exi_flow_no_room && exi_flow_no_room(sk, fd)
+		       ? 0
+		       : -EAGAIN;
 }
 
 /* seen: bytes that lie there and are not enough. */

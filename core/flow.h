@@ -98,6 +98,11 @@ EXI_SHIM int exi_flow_error(int fd);
 /* The next attempt would take it: who has moved something is to end before. */
 EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
 
+/* Null without the shim, or: a send of a call that may not wait found no room. True:
+ * it is worth another try (unseen.h). Set before the first connection. No lock is
+ * held. */
+extern bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
+
 /* Counts bytes that the fabric moved of an operation; takes it off the list and
  * reports it, err after what moved. The direction's lock is held. */
 void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);

@@ -415,14 +415,16 @@ void exi_unseen_tick(void)
 
 /* --- sends -------------------------------------------------------------- */
 
-bool exi_unseen_no_room(struct exi_sock *sk, int fd)
+/* exi_flow_no_room: where a wait is found that is not seen, the connection goes to
+ * TCP first, so that the kernel says -EAGAIN, and tells of room. */
+static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
 	struct search s = { .known = true };
 	uint64_t now;
 	int err;
 
-	if (!shim_knows || h->mode != EXI_MODE_RING || !sk->adopted ||
+	if (h->mode != EXI_MODE_RING || !sk->adopted ||
 	    atomic_load(&sk->lookers[EXI_TX]))
 		return false;
 	now = exi_now_ns();
@@ -448,6 +450,7 @@ bool exi_unseen_no_room(struct exi_sock *sk, int fd)
 void exi_unseen_begin(bool (*knows)(int epfd))
 {
 	shim_knows = knows;
+	exi_flow_no_room = no_room;
 	atomic_store(&exi_unseen_watching, false);
 }
 

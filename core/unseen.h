@@ -29,11 +29,6 @@
  * new sets at most once in a tenth of a second. No half is locked. */
 bool exi_unseen_waits(int fd);
 
-/* A send of a call that may not wait found no room: where a wait is found that
- * is not seen, the connection goes to TCP first, so that the kernel says
- * -EAGAIN, and tells of room. True: it went, try again. No lock is held. */
-bool exi_unseen_no_room(struct exi_sock *sk, int fd);
-
 /* The watch runs, or never does. */
 extern _Atomic bool exi_unseen_watching;
 void exi_unseen_watch(void);
