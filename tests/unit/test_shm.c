@@ -393,8 +393,10 @@ static void rings_of_any_size_lose_nothing(void)
 {
 	static const char *const sizes[] = { "32", "128", "256", "1024",
 					     "8192" };
+	/* To fill the last one takes most of the time: minutes in slow builds. */
+	size_t n = t_slow() > 1 ? T_COUNT(sizes) - 1 : T_COUNT(sizes);
 
-	for (size_t i = 0; i < T_COUNT(sizes); i++)
+	for (size_t i = 0; i < n; i++)
 		stream(100 + i, sizes[i], true);
 }
 
@@ -438,7 +440,7 @@ static void *send_many(void *arg)
 /* Also where the ring's end parts it, for a reader who looks all the time. */
 static void a_small_send_is_never_seen_in_part(void)
 {
-	struct t_deadline d = t_deadline_ms(3000);
+	struct t_deadline d = t_deadline_ms(3000 / t_slow());
 	_Atomic bool over = false;
 	pthread_t sender;
 	char message[PARTED];
