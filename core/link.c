@@ -180,8 +180,8 @@ static void send_no(int fd, int reason)
 }
 
 /* The descriptors of the first packet in the queue, which keeps them: how many
- * of them are in fds, which has room for 2; -EMFILE: none was free; -EPROTO:
- * there are more. */
+ * of them are in fds, which has room for 2; -EMFILE: no number was free for any;
+ * -EPROTO: there are more. */
 static int peek_fds(int s, int fds[2])
 {
 	union {
@@ -205,9 +205,11 @@ static int peek_fds(int s, int fds[2])
 		memcpy(fds, CMSG_DATA(h), (size_t)n * sizeof(int));
 	}
 	if (msg.msg_flags & MSG_CTRUNC) {
+		int err = n ? -EPROTO : -EMFILE;
+
 		while (n)
 			exi_closing_file(fds[--n]);
-		return n ? -EPROTO : -EMFILE;
+		return err;
 	}
 	return n;
 }

@@ -270,19 +270,26 @@ static void with_too_many(void)
 	at_a_meeting(MANY);
 }
 
-/* A stranger listens where B looks, and has sent before B says anything. */
-static void waits_for_b(int ctl, void *arg)
+/* A plain end A that listens where B looks, by the link on which B comes. Its user
+ * is B's, or B would not look at what it says. */
+static int link_from_b(int ctl)
 {
-	int port_b = (int)t_ask(ctl), s, link;
+	int port_b = (int)t_ask(ctl), s, name;
 	struct t_addr to = t_loopback(T_IPV4, port_b);
 
-	/* Of the same user, or B would not look at what it says. */
 	s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	T_OK(connect(s, (struct sockaddr *)&to.ss, to.len));
-	link = T_OK(meet_claim_meeting(port_of(s), port_b));
+	name = T_OK(meet_claim_meeting(port_of(s), port_b));
 	T_EQ(send(s, (char[3000]){ 0 }, 3000, 0), 3000);
-	T(t_readable(link, 10000 * t_slow()));
-	link = T_OK(accept(link, NULL, NULL));
+	T(t_readable(name, 10000 * t_slow()));
+	return T_OK(accept(name, NULL, NULL));
+}
+
+/* An A that has sent before B says anything. */
+static void waits_for_b(int ctl, void *arg)
+{
+	int link = link_from_b(ctl);
+
 	send_slow(link, NULL, "", 0, 1);
 	send_slow(link, NULL, "x", 1, 2);
 	t_tell(ctl, 1);
@@ -298,6 +305,40 @@ static void at_a_listener(void)
 	s = t_accept(l);
 	t_recv_all(s, (char[3000]){ 0 }, 3000);
 	t_expect(p.ctl, 1);
+	WITHIN(t_close(s));
+	is_served();
+	t_tell(p.ctl, 2);
+	t_close(l);
+	t_peer_join(&p);
+}
+
+/* An A whose OFFER has more than its segment. */
+static void offers_too_much(int ctl, void *arg)
+{
+	struct exi_pair_msg offer = { .magic = EXI_PAIR_MAGIC,
+				      .version = EXI_PAIR_VERSION,
+				      .type = EXI_PAIR_OFFER };
+	int link = link_from_b(ctl);
+	struct meet_msg m;
+
+	T(meet_hear(link, MEET_HELLO, &m));
+	meet_say(link, MEET_HELLO, m.a, 1, 0, NULL);
+	T(meet_hear(link, MEET_PROVED, &m));
+	T_EQ(send_slow(link, NULL, &offer, sizeof(offer), 3), 0);
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+}
+
+static void in_an_offer(void)
+{
+	struct t_peer p;
+	int l, s;
+
+	l = listen_for(&p, offers_too_much);
+	s = t_accept(l);
+	t_recv_all(s, (char[3000]){ 0 }, 3000);
+	t_expect(p.ctl, 1);
+	T_UNTIL(t_is(s, T_TCP(EXS_X_REASON_PROTOCOL)));
 	WITHIN(t_close(s));
 	is_served();
 	t_tell(p.ctl, 2);
@@ -476,13 +517,9 @@ static void a_flood_ends_no_call(void)
 }
 
 static const struct t_row rows[] = {
-	T_ROW(at_a_marker),
-	T_ROW(with_a_candidate),
-	T_ROW(with_too_many),
-	T_ROW(at_a_listener),
-	T_ROW(on_a_link),
-	T_ROW(at_a_keeper),
-	T_ROW(a_flood_ends_no_call),
+	T_ROW(at_a_marker),   T_ROW(with_a_candidate),	   T_ROW(with_too_many),
+	T_ROW(at_a_listener), T_ROW(in_an_offer),	   T_ROW(on_a_link),
+	T_ROW(at_a_keeper),   T_ROW(a_flood_ends_no_call),
 };
 
 int main(int argc, char **argv)
