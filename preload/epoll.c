@@ -1657,7 +1657,10 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 	/* A ring that was heard meanwhile took its item from those at rest. */
 	if (s->n_fresh)
 		look_at_active(c);
-	return k > 0 ? n + k : n;
+	if (k <= 0)
+		return n;
+	c->asked = true;
+	return n + k;
 }
 
 /* Takes n of a chain, and gives them in order. */
@@ -1784,9 +1787,10 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 }
 
 /* Tells what has something, in the order in which it came; see the head of the
- * file. ev has n events of the kernel's already; how many there are then. */
+ * file. ev has n events of the kernel's already; how many there are then. *ret_asked:
+ * some are the kernel's, which would tell of its levels again. */
 static int collect(struct set *s, struct epoll_event *ev, int n, int max,
-		   bool spins, const uint32_t *met)
+		   bool spins, const uint32_t *met, bool *ret_asked)
 {
 	struct search c = { .s = s,
 			    .met = met,
@@ -1809,6 +1813,7 @@ static int collect(struct set *s, struct epoll_event *ev, int n, int max,
 	}
 unlock:
 	exi_unlock(&s->lock);
+	*ret_asked = c.asked;
 	return n;
 }
 
@@ -1817,13 +1822,14 @@ struct spun {
 	struct epoll_event *ev;
 	int max;
 	int n;
+	bool asked;
 };
 
 static bool look_again(void *arg)
 {
 	struct spun *p = arg;
 
-	p->n = collect(p->s, p->ev, 0, p->max, true, NULL);
+	p->n = collect(p->s, p->ev, 0, p->max, true, NULL, &p->asked);
 	return p->n > 0;
 }
 
@@ -1845,7 +1851,7 @@ static int first_peer_cpu(struct set *s)
 }
 
 static int spin(struct set *s, struct epoll_event *ev, int max,
-		uint64_t deadline)
+		uint64_t deadline, bool *ret_asked)
 {
 	struct spun p = { .s = s, .ev = ev, .max = max };
 	struct exi_spinner spinner;
@@ -1860,12 +1866,14 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	if (budget == EXI_SPIN_YIELD) {
 		good = exi_spin_yield(look_again, &p, &hit);
 		exi_spin_result(&s->spin, good && hit);
+		*ret_asked = p.asked;
 		return p.n;
 	}
 	exi_spin_begin(&spinner);
 	while (!look_again(&p) && exi_spin_goes_on(&spinner, budget, deadline))
 		spinner.looks |= 7; /* a look takes a while here */
 	exi_spin_result(&s->spin, p.n > 0);
+	*ret_asked = p.asked;
 	return p.n;
 }
 
@@ -1979,6 +1987,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	bool first = (at_once || s->n_active) && kernel_is_due(s) &&
 		     !(s->filled && s->n_active);
 	uint32_t met = s->met;
+	bool told = false;
 	int n = 0, k;
 
 	if (s->filled)
@@ -1988,12 +1997,12 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		if (n < 0)
 			return n;
 	}
-	n = collect(s, ev, n, max, false, n ? &met : NULL);
+	n = collect(s, ev, n, max, false, n ? &met : NULL, &told);
 	if (n == 0 && !at_once) {
-		n = spin(s, ev, max, deadline);
+		n = spin(s, ev, max, deadline, &told);
 		first = first && asked_lately(s);
 	}
-	if (n == max || (n > 0 && (first || !kernel_is_due(s))))
+	if (n == max || (n > 0 && (first || told || !kernel_is_due(s))))
 		return n;
 	if (!first && (n > 0 || at_once)) {
 		k = ask_kernel(s, ev + n, max - n);
@@ -2006,7 +2015,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	exi_lock(&s->lock);
 	*ret_stirs = s->stirs;
 	exi_unlock(&s->lock);
-	return collect(s, ev, 0, max, true, NULL);
+	return collect(s, ev, 0, max, true, NULL, &told);
 }
 
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
@@ -2087,6 +2096,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 {
 	EXI_CANCEL_OFF(true);
 	uint32_t stirs = 0, met;
+	bool told;
 	int n;
 
 	exi_signals_begin();
@@ -2103,7 +2113,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
 		/* What rang beside it, or what it followed. */
 		if (n > 0 && n < max && s->n_active)
-			n = collect(s, ev, n, max, true, &met);
+			n = collect(s, ev, n, max, true, &met, &told);
 		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
 		at_once = n == -ETIMEDOUT ||
