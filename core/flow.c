@@ -365,9 +365,6 @@ static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 		return 0;
 	if (flags & MSG_OOB)
 		h->urgent = 1;
-	/* Its segment is there since it had a bell, which is set with this lock. */
-	if (sk->fab && sk->fab->bell >= 0 && sk->fab->ops->tcp_sends)
-		sk->fab->ops->tcp_sends(sk->fab);
 	return 0;
 }
 

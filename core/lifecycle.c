@@ -211,6 +211,7 @@ static void connected(struct exi_sock *sk)
 {
 	sk->role = EXI_ROLE_CONNECT;
 	exi_link_expect(sk, false);
+	exi_link_by_kernel();
 }
 
 int exi_connect(int fd, const struct sockaddr *to, socklen_t len)

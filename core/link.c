@@ -115,6 +115,7 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 		  uint64_t b, uint64_t c)
 {
 	struct exi_pair_msg m = message(type);
+	int ret;
 
 	if (!sk->fab || sk->fab->bell < 0)
 		return -ENOTCONN;
@@ -124,7 +125,12 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 	exi_trace("descriptor %d: says %d (%llu %llu %llu)", sk->fab->fd, type,
 		  (unsigned long long)a, (unsigned long long)b,
 		  (unsigned long long)c);
-	return send_msg(sk->fab->bell, &m, -1);
+	ret = send_msg(sk->fab->bell, &m, -1);
+	/* What is sent next on a fabric may be there before this is heard. */
+	if (ret == 0)
+		atomic_fetch_add_explicit(&exi_conn_rings, 1,
+					  memory_order_relaxed);
+	return ret;
 }
 
 /* Sleeps that a ring of this process ended, salted: another user's process could
@@ -133,6 +139,7 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 static _Atomic uint64_t rung[RUNG];
 
 _Atomic uint32_t exi_conn_rings;
+_Atomic uint64_t exi_conn_sent;
 _Atomic bool exi_link_any;
 
 uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
@@ -1155,8 +1162,9 @@ static void up_locked(struct exi_sock *sk)
 	exi_ready_times_locked(sk);
 	unlock_halves(sk);
 	l->state = EXI_LINK_UP;
-	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
-		atomic_store(&exi_link_any, true);
+	/* What was sent before is not known. */
+	if (!atomic_exchange(&exi_link_any, true))
+		exi_link_by_kernel();
 	l->timer.deadline = 0;
 	l->refuses = exi_rights_allow(l->fd, false);
 	l->clean = exi_sock_remote(sk); /* this process has both ends */

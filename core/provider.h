@@ -175,6 +175,9 @@ struct exi_first {
 	/* From 1, by the low bits of exi_conn_rings of its process then, less the
 	 * rings of this connection; 0: it does not say. */
 	uint32_t rings;
+	/* With sent: exi_conn_sent of its process then. */
+	uint64_t kernel;
+	bool on_tcp; /* it does not say, for it is the kernel that has it */
 };
 
 /* A flag of recv below; recv(2) has none there. */
@@ -253,10 +256,6 @@ struct exi_conn_ops {
 	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
 	/* With first: the peer is to say when it sends, from now on. */
 	void (*want_times)(struct exi_conn *c);
-	/* With first. Sender: bytes are about to go over TCP. Receiver: when that was
-	 * the last time, as `sent` of first. */
-	void (*tcp_sends)(struct exi_conn *c);
-	uint64_t (*tcp_sent)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);
 	void (*stop)(struct exi_conn *c);
 	void (*fini)(struct exi_conn *c);
@@ -475,6 +474,8 @@ uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep);
 /* Counts what this process sent by the kernel, rings or bytes: what a peer may have
  * to be told of by its kernel before it finds what is sent from now on. */
 extern _Atomic uint32_t exi_conn_rings;
+/* When it sent something by the kernel last, but for rings: exi_ticks() after that. */
+extern _Atomic uint64_t exi_conn_sent;
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
  * t: link is the core's end of a pair link for it, the core's from here on. Makes

@@ -145,12 +145,9 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 		       struct exi_ready *ret)
 {
-	if (!sk->fab || !sk->fab->ops->first)
-		return;
-	/* The peer's segment is there since there was a bell. */
-	if (h->mode != EXI_MODE_RING && sk->fab->bell >= 0)
-		ret->first.sent = sk->fab->ops->tcp_sent(sk->fab);
-	else if (h->mode == EXI_MODE_RING && (ret->now & POLLIN))
+	if (h->mode != EXI_MODE_RING)
+		ret->first.on_tcp = true;
+	else if (sk->fab && sk->fab->ops->first && (ret->now & POLLIN))
 		sk->fab->ops->first(sk->fab, now, &ret->first);
 }
 

@@ -31,9 +31,16 @@
  *
  * What rests has a ring on its way, which the kernel or the service has: a record says
  * how much its process had sent by the kernel before, so who finds a new count looks at
- * what rests (at few: they are looked at one by one), and asks the kernel. Between a
- * connection on a fabric and one that has not met its peer, or any other descriptor,
- * there is no order where both have something: the kernel's is first.
+ * what rests (at few: they are looked at one by one), and asks the kernel.
+ *
+ * What the kernel tells, of a connection that is on TCP or of any other descriptor, has
+ * no time but this: the kernel had nothing of it when it was asked before. A record that
+ * was made before that is told first. So is one whose process had sent nothing by the
+ * kernel since then: a record says when that was (after the call, so what the kernel
+ * got before the record is noted by then; but for two threads that ask at once). One
+ * whose process had is told behind all that the kernel has. Where no connection is on
+ * TCP, the kernel tells of other things, of whose making nothing is known: these are
+ * first.
  *
  * Locks, in their order: a socket's link lock, `structure` (which items there
  * are), a socket's halves, a set's lock. */
@@ -130,8 +137,12 @@ struct item {
 	/* And these, in exi_ticks(), and of its peer: */
 	uint64_t place;	  /* in the order of what has something; 0: none */
 	uint64_t told_at; /* when it was told last */
-	int behind;	  /* as many of the kernel's events, and one; or 0 */
+	int behind;	  /* as many of the kernel's events, and one; or 0: */
+	uint64_t since;	  /* and then: see emptied_before */
 	uint32_t rings;	  /* that the peer's process had sent, see exi_first */
+	uint64_t sent;	  /* and when by the kernel last, */
+	uint64_t kernel;  /* of what was found; UINT64_MAX: it does not say */
+	bool on_tcp;	  /* when looked at last: the kernel has what it has */
 	/* Found in a search: */
 	struct item *next;
 	struct saw saw;
@@ -160,8 +171,9 @@ struct set {
 	int arming; /* threads that arm for a sleep */
 	int nudge;
 	bool nudged; /* the nudge is readable */
-	int n_conns; /* that have bytes, latent ones too; under structure */
-	bool timed;  /* its connections' peers say when they send */
+	_Atomic int
+		n_conns; /* that have bytes, latent ones too; under structure */
+	bool timed;	 /* its connections' peers say when they send */
 	_Atomic bool lost;  /* what the kernel told of items, see left() */
 	_Atomic bool outer; /* its own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
@@ -169,8 +181,11 @@ struct set {
 	uint64_t prefix;
 	/* Looks at the kernel; hints, the last one wins: */
 	_Atomic uint64_t asked; /* exi_ticks() */
-	_Atomic int quiet;	/* how many in a row told nothing */
-	_Atomic bool filled;	/* it had more than there was room for */
+	/* Before this it had nothing more than was told; and so at the look before. */
+	_Atomic uint64_t emptied;
+	_Atomic uint64_t emptied_before;
+	_Atomic int quiet;   /* how many in a row told nothing */
+	_Atomic bool filled; /* it had more than there was room for */
 	struct exi_spin spin;
 	struct item *spares[SPARES];
 	int n_spares;
@@ -1333,6 +1348,8 @@ static int absorb(struct set *s, struct epoll_event *ev, int n)
 			/* Bytes and ends are counted; urgent ones not. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
 				it->rung = RX_EVENTS;
+			if (!it->behind)
+				it->since = s->emptied_before;
 			it->behind = kept + 1;
 			s->sleepers = -1; /* this one is awake */
 			activate_locked(it);
@@ -1407,6 +1424,16 @@ static inline int ask(int fd, struct epoll_event *ev, int max, int ms,
 		    : native.epoll_wait(fd, ev, max, ms);
 }
 
+/* All that the kernel had was told. Of a sleep this is known of its end. */
+static void emptied(struct set *s, uint64_t when)
+{
+	atomic_store_explicit(
+		&s->emptied_before,
+		atomic_load_explicit(&s->emptied, memory_order_relaxed),
+		memory_order_relaxed);
+	atomic_store_explicit(&s->emptied, when, memory_order_relaxed);
+}
+
 /* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
  * when nothing remains of what it had. The caller's memory gets no tags. With
  * sleeps the thread is among the sleepers, and is not when this returns. */
@@ -1418,12 +1445,17 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 	struct epoll_event *came;
 	struct asking a = { s, sleeps };
 	struct exi_rest ends;
+	uint64_t began;
 	bool full;
 	int n;
 
 	max = max < AT_A_TIME ? max : AT_A_TIME;
 	came = alloca((size_t)max * sizeof(*came));
 	do {
+		began = exi_ticks();
+		if (!ms)
+			atomic_store_explicit(&s->asked, began,
+					      memory_order_relaxed);
 		exi_rest_begin(&ends, left, &a);
 		if (sleeps)
 			exi_cancel_rest();
@@ -1439,6 +1471,8 @@ static __attribute__((noinline)) int take(struct set *s, int fd,
 			exi_unlock(&s->lock);
 		}
 		full = n == max;
+		if (!full)
+			emptied(s, sleeps ? exi_ticks() : began);
 		if (n > 0)
 			n = absorb(s, came, n);
 		/* Behind tags that took all the room there may be something.
@@ -1457,7 +1491,6 @@ static int ask_kernel(struct set *s, struct epoll_event *ev, int max)
 	quiet = n > 0 ? 0 : quiet < QUIET_ASKS ? quiet + 1 : quiet;
 	atomic_store_explicit(&s->quiet, quiet, memory_order_relaxed);
 	atomic_store_explicit(&s->filled, n == max, memory_order_relaxed);
-	atomic_store_explicit(&s->asked, exi_ticks(), memory_order_relaxed);
 	return n == -ETIMEDOUT ? 0 : n;
 }
 
@@ -1476,11 +1509,13 @@ struct search {
 	uint64_t until; /* what came later is for the next wait */
 	uint64_t last;	/* when the last came that this pass found */
 	bool rang;	/* for one at rest, perhaps: see look_at_resting() */
+	bool may_move;	/* one that was looked at is on TCP, */
+	bool hears;	/* and its peer may have said that it is not */
 	struct item *found; /* the last one first */
 	int n;
-	int base;    /* where the kernel's last events begin, */
-	int kernels; /* where they end, */
-	int passed;  /* and where what is told goes on */
+	int n_on_tcp; /* of the found */
+	int base;     /* where the kernel's last events begin, */
+	int kernels;  /* and where they end */
 };
 
 /* Its peer says when what it has was sent; without that it came when it was
@@ -1501,18 +1536,24 @@ static inline void place_locked(struct search *c, struct item *it,
 		     : c->until != UINT64_MAX ? c->until - 1
 					      : exi_ticks();
 	it->place = at > it->told_at ? at : it->told_at;
+	it->kernel = first->sent ? first->kernel : UINT64_MAX;
 	if ((it->now & RX_EVENTS) && at > c->last)
 		c->last = at;
 }
 
-static inline void look_in_search(const struct search *c, struct item *it,
+static inline void look_in_search(struct search *c, struct item *it,
 				  struct exi_first *ret)
 {
-	short events = (short)before_look(it, &it->saw);
+	short events;
 
+	if (exi_unlikely(it->on_tcp && c->hears))
+		hear(it);
+	events = (short)before_look(it, &it->saw);
 	*ret = (struct exi_first){ 0 };
 	it->now = (uint16_t)exi_ready_first(it->sk, number(it), events,
 					    c->began, ret);
+	it->on_tcp = ret->on_tcp;
+	c->may_move |= it->on_tcp;
 }
 
 /* True: the item's number was still one of its connection's. */
@@ -1529,13 +1570,17 @@ static inline bool find_locked(struct search *c, struct item *it,
 	/* What is left keeps its news of rings for the wait that tells it. */
 	if (it->place > c->until)
 		return false;
-	if (first->rings && first->rings != it->rings) {
+	/* A number of few bits may have come round. */
+	if ((first->rings && first->rings != it->rings) ||
+	    (first->sent && first->kernel != it->sent)) {
 		c->rang = true;
 		it->rings = first->rings;
+		it->sent = first->kernel;
 	}
 	it->next = c->found;
 	c->found = it;
 	c->n++;
+	c->n_on_tcp += it->on_tcp;
 	return true;
 }
 
@@ -1638,14 +1683,15 @@ static void search(struct search *c)
 }
 
 /* The peer's process sent something by the kernel before what was found: bytes on TCP,
- * or a ring for what rests. The kernel has it, or the service. Not asked twice, or it
- * would tell twice. How many events there are then. */
+ * a ring for what rests, or that it sends on the fabric from now on. The kernel has it,
+ * or the service, which may come late. Not asked twice, or it would tell twice. How many events there are then. */
 static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
 	uint32_t met = s->met;
 	int k = 0;
 
+	c->hears = true;
 	look_at_resting(c);
 	if (!c->asked) {
 		exi_unlock(&s->lock);
@@ -1655,7 +1701,7 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 		c->base = n;
 	}
 	/* A ring that was heard meanwhile took its item from those at rest. */
-	if (s->n_fresh)
+	if (s->n_fresh || c->may_move)
 		look_at_active(c);
 	if (k <= 0)
 		return n;
@@ -1700,60 +1746,114 @@ static inline bool tell_this_locked(struct search *c, struct item *it,
 	return true;
 }
 
+static void insert(const struct epoll_event *e, int at, struct epoll_event *ev,
+		   int n)
+{
+	memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
+	ev[at] = *e;
+}
+
 /* What an earlier wait had no room for goes first: it came before all that is found
- * now. */
-static int tell_line(struct search *c, struct epoll_event *ev, int max)
+ * now, and before the n events that the kernel has now. How many there are then. */
+static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
 	struct item *it;
-	int n = 0;
 
 	while (n < max && (it = pop_from_locked(s, &s->line))) {
 		struct exi_first first;
+		struct epoll_event e;
 
 		stale_locked(it);
 		exi_unlock(&s->lock);
 		disarm(it);
 		look_in_search(c, it, &first);
 		exi_lock(&s->lock);
-		n += tell_this_locked(c, it, &ev[n]);
+		if (tell_this_locked(c, it, &e))
+			insert(&e, c->base++, ev, n++);
 		release_locked(it, valid(it));
 	}
 	return n;
 }
 
-/* Before an event of the kernel's, if the kernel had something of the item before it;
- * else behind all of them. */
-static void insert(struct search *c, int behind, const struct epoll_event *e,
-		   struct epoll_event *ev, int n)
+/* What comes first of it was sent before all that the kernel told just now: when the
+ * kernel had nothing of it yet; or, where others of the peer's connections may be on
+ * TCP, its process has sent nothing by the kernel in between. */
+static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
 {
-	int at = behind ? c->base + behind - 1 : c->kernels;
-
-	if (at > c->kernels)
-		at = c->kernels;
-	if (at < c->passed)
-		at = c->passed;
-	c->passed = at;
-	at += n - c->kernels;
-	memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
-	ev[at] = *e;
+	return it->kernel != UINT64_MAX &&
+	       (it->place <= emptied || (mixed && it->kernel <= emptied));
 }
 
-/* Behind the n events that are there; how many there are then. */
+/* Among the found are some that the kernel has, or it told something just now, at
+ * ev[base] and on. What is on TCP came after what precedes all of the kernel's. Each
+ * goes before an event of the kernel's if the kernel had something of it before that
+ * one, or if it precedes them, or another does that comes after it; else behind all of
+ * them. In order of their places, `behind` has where then. */
+static struct item *line_up(struct search *c)
+{
+	struct set *s = c->s;
+	uint64_t emptied = atomic_load_explicit(
+		c->kernels > c->base ? &s->emptied_before : &s->emptied,
+		memory_order_relaxed);
+	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed;
+	uint64_t edge;
+	struct item *it, *next, *ret = NULL, *last = NULL;
+	int at = c->kernels;
+
+	for (it = c->found; it; it = it->next)
+		if (it->on_tcp && it->behind && it->since < emptied)
+			emptied = it->since;
+	edge = emptied;
+	for (it = c->found; it; it = it->next) {
+		bool first = precedes(it, emptied, mixed);
+
+		it->behind = it->behind ? c->base + it->behind - 1
+			     : first	? c->base
+					: c->kernels;
+		if (first && it->place > edge)
+			edge = it->place;
+	}
+	for (it = c->found; it; it = it->next)
+		if (it->on_tcp && c->n > c->n_on_tcp && it->place > it->told_at)
+			it->place = edge > it->told_at ? edge : it->told_at;
+	for (it = in_order(&c->found, c->n); it; it = next) {
+		next = it->next;
+		it->next = last;
+		last = it;
+	}
+	for (it = last; it; it = next) {
+		next = it->next;
+		at = it->behind < at ? it->behind : at;
+		it->behind = at;
+		it->next = ret;
+		ret = it;
+	}
+	return ret;
+}
+
+/* How many events there are then. */
 static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
 {
-	struct item *it = c->n ? in_order(&c->found, c->n) : NULL, *next;
+	struct item *it = NULL, *next;
 	struct exi_list *list;
+	bool lines_up = n > c->base || c->n_on_tcp;
+	int passed = c->base;
 
 	c->kernels = n;
+	if (c->n)
+		it = lines_up ? line_up(c) : in_order(&c->found, c->n);
 	for (; it; it = next) {
-		int behind = it->behind;
+		int at = lines_up ? it->behind : c->kernels;
 		struct epoll_event e;
 
 		next = it->next;
+		passed = at > passed ? at : passed;
 		list = n < max ? &c->s->active : &c->s->line;
-		if (n < max && tell_this_locked(c, it, &e))
-			insert(c, behind, &e, ev, n++);
+		if (n < max && tell_this_locked(c, it, &e)) {
+			insert(&e, passed + n - c->kernels, ev, n);
+			n++;
+		}
 		release_to_locked(it, list);
 	}
 	return n;
@@ -1804,7 +1904,7 @@ static int collect(struct set *s, struct epoll_event *ev, int n, int max,
 		n = tell_alone(&c, ev, n, max);
 		goto unlock;
 	}
-	n += tell_line(&c, ev + n, max - n);
+	n = tell_line(&c, ev, n, max);
 	if (n < max) {
 		search(&c);
 		if (exi_unlikely(c.rang))

@@ -135,12 +135,29 @@ static RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
 	tx->epoch = epoch;
 }
 
+/* The same of what its process had sent by the kernel. */
+static RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
+				uint64_t when)
+{
+	atomic_store_explicit(&p->mine->kernel_before, tx->kernel,
+			      memory_order_relaxed);
+	/* Pair with the acquires in by_kernel(). */
+	atomic_store_explicit(&p->mine->kernel_at, tx->head,
+			      memory_order_release);
+	atomic_store_explicit(&p->mine->kernel, when, memory_order_release);
+	tx->kernel = when;
+}
+
 static RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
 {
-	uint64_t now = exi_ticks();
+	uint64_t now = exi_ticks(),
+		 sent = atomic_load_explicit(&exi_conn_sent,
+					     memory_order_relaxed);
 
 	if (exi_unlikely(shmp_epoch(now) != tx->epoch))
 		begin_epoch(p, tx, shmp_epoch(now));
+	if (exi_unlikely(sent != tx->kernel))
+		sent_by_kernel(p, tx, sent);
 	return now;
 }
 
@@ -953,6 +970,20 @@ static int conn_peer_cpu(struct exi_conn *c)
 	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
 }
 
+/* When the peer's process had sent something by the kernel, before the record at pos. */
+static uint64_t by_kernel(const struct shmp_segment *theirs, uint64_t pos)
+{
+	/* Pair with the releases in sent_by_kernel(). */
+	uint64_t ret =
+		atomic_load_explicit(&theirs->kernel, memory_order_acquire);
+	uint64_t at =
+		atomic_load_explicit(&theirs->kernel_at, memory_order_acquire);
+
+	return pos < at ? atomic_load_explicit(&theirs->kernel_before,
+					       memory_order_relaxed)
+			: ret;
+}
+
 static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 {
 	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
@@ -976,31 +1007,13 @@ static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 					     memory_order_relaxed);
 	if (epoch)
 		ret->sent = shmp_made_at(made, epoch, now);
+	ret->kernel = by_kernel(theirs, rx->pos);
 }
 
 static void conn_want_times(struct exi_conn *c)
 {
 	atomic_store_explicit(&shmp_priv(c)->mine->timed, 1,
 			      memory_order_relaxed);
-}
-
-static void conn_tcp_sends(struct exi_conn *c)
-{
-	struct shmp_priv *p = shmp_priv(c);
-
-	if (p->mine && p->theirs &&
-	    atomic_load_explicit(&p->theirs->timed, memory_order_relaxed))
-		atomic_store_explicit(&p->mine->tcp_sent, exi_ticks(),
-				      memory_order_relaxed);
-}
-
-static uint64_t conn_tcp_sent(struct exi_conn *c)
-{
-	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
-
-	return theirs ? atomic_load_explicit(&theirs->tcp_sent,
-					     memory_order_relaxed)
-		      : 0;
 }
 
 /* --- switching ---------------------------------------------------------- */
@@ -1165,8 +1178,6 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.peer_cpu = conn_peer_cpu,
 	.first = conn_first,
 	.want_times = conn_want_times,
-	.tcp_sends = conn_tcp_sends,
-	.tcp_sent = conn_tcp_sent,
 	.close = conn_close,
 	.stop = conn_stop,
 	.fini = conn_fini,

@@ -35,6 +35,7 @@ struct shmp_tx {
 	uint32_t epoch; /* as the segment says */
 	uint64_t
 		there; /* the pages up to here exist, see shmp_segment_make() */
+	uint64_t kernel; /* as the segment says */
 };
 
 struct shmp_rx {

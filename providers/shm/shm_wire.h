@@ -63,8 +63,12 @@ struct shmp_segment {
 	_Atomic uint32_t epoch;
 	_Atomic uint64_t epoch_at;
 	_Atomic uint32_t epoch_before;
-	_Atomic uint64_t tcp_sent; /* exi_ticks() of the last bytes over TCP */
-	unsigned char room2[96];
+	/* When its process had sent something by the kernel last, but for WAKE: in
+	 * exi_ticks(), for the records from kernel_at on, and for those before. */
+	_Atomic uint64_t kernel;
+	_Atomic uint64_t kernel_at;
+	_Atomic uint64_t kernel_before;
+	unsigned char room2[80];
 	/* 256: written by this end's receiver. */
 	_Atomic uint64_t taken;
 	_Atomic uint32_t taken_seq;
@@ -78,7 +82,9 @@ _Static_assert(offsetof(struct shmp_segment, space_wait) == 128, "layout");
 _Static_assert(offsetof(struct shmp_segment, epoch) == 132, "layout");
 _Static_assert(offsetof(struct shmp_segment, epoch_at) == 136, "layout");
 _Static_assert(offsetof(struct shmp_segment, epoch_before) == 144, "layout");
-_Static_assert(offsetof(struct shmp_segment, tcp_sent) == 152, "layout");
+_Static_assert(offsetof(struct shmp_segment, kernel) == 152, "layout");
+_Static_assert(offsetof(struct shmp_segment, kernel_at) == 160, "layout");
+_Static_assert(offsetof(struct shmp_segment, kernel_before) == 168, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");

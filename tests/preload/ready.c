@@ -1656,13 +1656,17 @@ ROW(epoll_all_that_is_ready)
 
 static int ours[SEVERAL], theirs[SEVERAL];
 
-static void several_in_a_set(uint32_t flags)
+/* The first ones are on TCP, as they are new. */
+static void several_in_a_set(uint32_t flags, int cold)
 {
 	struct epoll_event e[SEVERAL];
 
 	set = epoll_create1(0);
 	for (int i = 0; i < SEVERAL; i++) {
-		pair();
+		if (i < cold)
+			cold_pair(AF_INET, false);
+		else
+			pair();
 		ours[i] = here;
 		theirs[i] = peer;
 		e[0] = (struct epoll_event){ EPOLLIN | flags, { .u32 = i } };
@@ -1683,11 +1687,11 @@ static int nth_of(int round, int n)
 }
 
 /* What came first is told first, and read. */
-static void told_in_order(uint32_t flags, int max)
+static void told_in_order(uint32_t flags, int cold, int max)
 {
 	int wrong = 0;
 
-	several_in_a_set(flags);
+	several_in_a_set(flags, cold);
 	for (int round = 0; round < 400; round++) {
 		struct epoll_event e[SEVERAL];
 		int told = 0;
@@ -1716,22 +1720,56 @@ static void told_in_order(uint32_t flags, int max)
 
 ROW(epoll_level_in_order)
 {
-	told_in_order(0, SEVERAL);
+	told_in_order(0, 0, SEVERAL);
 }
 
 ROW(epoll_edge_in_order)
 {
-	told_in_order(EPOLLET, SEVERAL);
+	told_in_order(EPOLLET, 0, SEVERAL);
 }
 
 ROW(epoll_level_in_order_one_by_one)
 {
-	told_in_order(0, 1);
+	told_in_order(0, 0, 1);
 }
 
 ROW(epoll_edge_in_order_three_at_a_time)
 {
-	told_in_order(EPOLLET, 3);
+	told_in_order(EPOLLET, 0, 3);
+}
+
+ROW(epoll_level_in_order_one_on_tcp)
+{
+	told_in_order(0, 1, SEVERAL);
+}
+
+ROW(epoll_edge_in_order_one_on_tcp)
+{
+	told_in_order(EPOLLET, 1, SEVERAL);
+}
+
+/* Also where the kernel, which had nothing for long, is asked in the middle. */
+ROW(epoll_level_told_once)
+{
+	int wrong = 0;
+
+	several_in_a_set(0, 1);
+	for (int round = 0; round < 200; round++) {
+		struct epoll_event e[8];
+		char c;
+
+		for (int i = 0; i < 40; i++) {
+			put_text(theirs[1], "x");
+			wrong += epoll_wait(set, e, 8, 1000) != 1;
+			wrong += recv(ours[1], &c, 1, 0) != 1;
+		}
+		put_text(theirs[0], "x");
+		put_text(theirs[1], "x");
+		wrong += epoll_wait(set, e, 8, 1000) != 2;
+		for (int i = 0; i < 2; i++)
+			wrong += recv(ours[i], &c, 1, 0) != 1;
+	}
+	say("wrong %d", wrong);
 }
 
 /* What nobody reads is told again when the others were told. */
@@ -1739,7 +1777,7 @@ ROW(epoll_level_takes_turns)
 {
 	struct epoll_event e[3];
 
-	several_in_a_set(0);
+	several_in_a_set(0, 0);
 	for (int i = 0; i < SEVERAL; i++)
 		put_text(theirs[nth_of(6, i)], "x");
 	for (int i = 0; i < 3 * SEVERAL; i++) {

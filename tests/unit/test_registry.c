@@ -124,8 +124,6 @@ static void groups_may_be_missing_as_a_whole(void **state)
 	T_EQ(exi_provider_check(&provider), 0);
 	conn_ops.first = NULL;
 	conn_ops.want_times = NULL;
-	conn_ops.tcp_sends = NULL;
-	conn_ops.tcp_sent = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
 	loan_ops.room = NULL;
 	loan_ops.put = NULL;

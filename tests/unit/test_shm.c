@@ -47,6 +47,7 @@ uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 }
 
 _Atomic uint32_t exi_conn_rings;
+_Atomic uint64_t exi_conn_sent;
 
 void t_unlisten(void)
 {
@@ -1248,6 +1249,28 @@ static void a_record_counts_what_went_by_the_kernel(void)
 	end();
 }
 
+static void a_record_says_when_the_kernel_had_something(void)
+{
+	char c;
+
+	begin("64");
+	ops->want_times(ends[1]);
+	exi_conn_sent = 5;
+	send_one();
+	send_one();
+	T_EQ(first().kernel, 5u);
+	exi_conn_sent = 7;
+	send_one();
+	/* What comes first was sent before that. */
+	T_EQ(first().kernel, 5u);
+	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+	T_EQ(first().kernel, 5u);
+	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+	T_EQ(first().kernel, 7u);
+	exi_conn_sent = 0;
+	end();
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_grow_lose_nothing, 120),
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
@@ -1278,6 +1301,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_time_is_right_in_the_epoch_after),
 	T_ROW(a_peer_may_say_any_time),
 	T_ROW(a_record_counts_what_went_by_the_kernel),
+	T_ROW(a_record_says_when_the_kernel_had_something),
 };
 
 int main(int argc, char **argv)
