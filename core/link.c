@@ -655,6 +655,8 @@ static int unproved(int err)
 		return EXS_X_REASON_PEER_LOST;
 	case -EPERM:
 		return EXS_X_REASON_REFUSED;
+	case -EXDEV:
+		return EXS_X_REASON_REMOTE;
 	default:
 		return EXS_X_REASON_NO_PROOF;
 	}
@@ -749,14 +751,20 @@ static int nobody(const struct exi_tuple *t)
 		       : EXS_X_REASON_PLAIN_PEER;
 }
 
-/* Strangers may come, or be there: no descriptor passes before the peer is known. */
-static int pair_socket(void)
+/* Strangers may come, or be there: no descriptor passes before the peer is known. Its
+ * names are those of the connection's network namespace: this thread may be in
+ * another one, where they are strangers'. */
+static int pair_socket(const struct exi_tuple *t)
 {
 	int fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
 	if (fd < 0) /* denied is no answer */
 		return fd == -EMFILE || fd == -ENFILE ? fd : -EACCES;
+	if (!exi_tuple_here(t, fd)) {
+		exi_fd_close(fd);
+		return -EXDEV;
+	}
 	exi_rights_allow(fd, false);
 	return fd;
 }
@@ -787,7 +795,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	 * for it in vain. */
 	if (!exi_fd_room(3))
 		return EXS_X_REASON_DESCRIPTORS;
-	fd = pair_socket();
+	fd = pair_socket(t);
 	if (fd < 0)
 		return unproved(fd);
 	l = link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
@@ -812,7 +820,7 @@ static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
 	socklen_t len = meeting_name(t, false, &name);
-	int fd = pair_socket();
+	int fd = pair_socket(t);
 
 	if (fd < 0)
 		return fd;
@@ -862,8 +870,10 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 	struct exi_link *l;
 	int fd = reach_a(t), ret;
 
+	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
+		return EXS_X_REASON_UNDECIDED;
 	if (fd < 0)
-		return fd == -ENOENT ? EXS_X_REASON_UNDECIDED : unproved(fd);
+		return unproved(fd);
 	if (exi_service_start()) {
 		exi_closing_socket(fd, true);
 		return EXS_X_REASON_MEMORY;

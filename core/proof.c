@@ -82,6 +82,11 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	return err;
 }
 
+bool exi_tuple_here(const struct exi_tuple *t, int fd)
+{
+	return !t->netns || cookie_of(fd, SO_NETNS_COOKIE) == t->netns;
+}
+
 bool exi_tuple_is_self(const struct exi_tuple *t)
 {
 	return t->local_port == t->peer_port &&

@@ -25,6 +25,8 @@ struct exi_tuple {
  * alone: in another network namespace, where somebody may have made one with the same
  * addresses, it is -ENOENT. */
 int exi_tuple_of(int fd, struct exi_tuple *ret);
+/* A socket of this process is of the same network namespace. */
+bool exi_tuple_here(const struct exi_tuple *t, int fd);
 /* Both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 

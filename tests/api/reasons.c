@@ -6,6 +6,7 @@
 #include <linux/net_tstamp.h>
 #include <linux/seccomp.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -505,6 +506,28 @@ static void what_ended_while_it_met_is_not_lost(void)
 	t_peer_join(&p);
 }
 
+/* Of its addresses there somebody else's connections may be. */
+static void in_another_network_namespace_nobody_is_asked(void)
+{
+	int fd[2];
+
+	if (geteuid() != 0) /* who may go there */
+		return;
+	t_init();
+	/* So what is kept to ask with is of the first namespace. */
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	t_close(fd[0]);
+	t_close(fd[1]);
+	t_pair(T_IPV4, fd);
+	T_OK(unshare(CLONE_NEWNET));
+	t_settle_ends(fd[0], T_TCP(EXS_X_REASON_REMOTE), fd[1],
+		      T_TCP(EXS_X_REASON_REMOTE));
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(zero_copy_sockets_stay_on_tcp),
 	T_ROW(timestamping_sockets_stay_on_tcp),
@@ -523,6 +546,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_peer_that_was_killed_is_lost),
 	T_ROW(what_ended_while_it_met_is_not_lost),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
+	T_ROW(in_another_network_namespace_nobody_is_asked),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
 	T_ROW(a_program_in_seccomp_stays_on_tcp),
 };
