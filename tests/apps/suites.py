@@ -207,15 +207,6 @@ REDIS = [
     'integration/replication-2', 'integration/replication-3',
 ]
 
-# EXS_UPGRADE, and tests that are not run with it. Where connections move when
-# they begin, these have two new clients send in turn, and exs-run(1) says that
-# there is no order while one of them has moved and the other has not.
-REDIS_SETTINGS = {
-    'auto': [],
-    'connect': ['BRPOPLPUSH with multiple blocked clients',
-                'BRPOPLPUSH does not affect WATCH while still blocked'],
-}
-
 # A unit takes a few seconds, and the longest half a minute.
 REDIS_TIMEOUT = 120
 
@@ -227,25 +218,24 @@ def redis_read(text):
             'Execution time of' in text and passed + len(bad) > 0)
 
 
-def redis_run(start, unit, option, tests):
-    chosen = [word for test in tests for word in (option, test)]
+def redis_run(start, unit, tests=()):
+    only = [word for test in tests for word in ('--only', test)]
     return Outcome(start('tclsh', 'tests/test_helper.tcl', '--clients', '1',
-                         '--single', unit, *chosen), REDIS_TIMEOUT,
+                         '--single', unit, *only), REDIS_TIMEOUT,
                    path('redis'), redis_read)
 
 
-def redis_unit(shim, unit, skipped):
+def redis_unit(shim, unit):
     """What of the unit is wrong. A failed test can end the unit; then what
     comes after it is tried anew."""
     what = '%s, %s' % (shim.name, unit)
 
     def natively(tests):
-        if {HANG, CUT} & set(tests):
-            return redis_run(native, unit, '--skiptest', skipped).bad
-        return redis_run(native, unit, '--only', tests).bad
+        named = not {HANG, CUT} & set(tests)
+        return redis_run(native, unit, tests if named else ()).bad
 
     for _ in range(5):
-        outcome = redis_run(shim.command, unit, '--skiptest', skipped)
+        outcome = redis_run(shim.command, unit)
         wrong = faults(what, outcome, natively)
         if wrong or outcome.whole:
             return wrong
@@ -271,10 +261,10 @@ def redis_prepare():
 def redis_suite():
     redis_prepare()
     wrong = []
-    for setting, skipped in REDIS_SETTINGS.items():
+    for setting in 'auto', 'connect':
         shim = Upgrade(setting)
         for unit in REDIS:
-            wrong += redis_unit(shim, unit, skipped)
+            wrong += redis_unit(shim, unit)
         for program in 'redis-server', 'tclsh':
             shim.on_fabric(program)
     no_faults(wrong)
