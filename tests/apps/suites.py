@@ -114,10 +114,10 @@ class Upgrade(Shim):
 def alone():
     """What starts a command with a network and a set of processes of its own:
     the suites have fixed ports, and all that they started ends with the
-    command."""
+    command, which ends with the test."""
     for rights in [], ['--user', '--map-root-user']:
-        command = ['unshare', *rights, '--net', '--pid', '--fork',
-                   '--kill-child', '--mount-proc']
+        command = ['setpriv', '--pdeathsig', 'KILL', 'unshare', *rights,
+                   '--net', '--pid', '--fork', '--kill-child', '--mount-proc']
         if not subprocess.run([*command, 'true'],
                               stderr=subprocess.DEVNULL).returncode:
             return [*command, 'sh', '-c', 'ip link set lo up && exec "$@"',
