@@ -15,11 +15,11 @@
 #include "tests/support/net.h"
 #include "tests/support/wait.h"
 
-static int woken;
+static _Atomic bool woken;
 
 static void wake(struct exi_waiter *w)
 {
-	woken++;
+	woken = true;
 }
 
 static enum exi_mode mode(const struct exi_sock *sk)
@@ -52,13 +52,14 @@ static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 	exi_sock_wait(sk, EXI_RX, &waiter);
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 	exi_ready_arm(sk, fd[1], POLLIN, false, 0);
-	woken = 0;
+	/* The service may still wake who waits, for the switch that it has just
+	 * made known. */
 	while (mode(sk) == EXI_MODE_LEFT) {
-		T_EQ(woken, 0);
+		woken = false;
 		t_recv_all(fd[1], &byte, 1);
 		unread--;
 	}
-	T_EQ(woken, 1);
+	T(woken);
 	T_EQ(mode(sk), EXI_MODE_RING);
 	while (unread--)
 		t_recv_all(fd[1], &byte, 1);
