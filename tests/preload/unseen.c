@@ -354,6 +354,20 @@ static int epoll_inherited(void)
 	return finish(fd);
 }
 
+/* A set that nobody sees, around one that is seen. */
+static int epoll_outer(void)
+{
+	int fd = moved(), set = epoll_create1(0), outer = raw_set();
+	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+
+	must(set >= 0, "epoll_create1");
+	must(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e) == 0, "epoll_ctl");
+	raw_ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN);
+	tell(SEND);
+	raw_wait(outer, set, EPOLLIN);
+	return finish(fd);
+}
+
 /* An edge of room: the kernel tells one only after it refused. */
 static int epoll_room(void)
 {
@@ -535,13 +549,21 @@ static const struct row {
 	const char *name;
 	int (*run)(void);
 } rows[] = {
-	{ "epoll_level", epoll_level }, { "epoll_edge", epoll_edge },
-	{ "epoll_once", epoll_once },	{ "epoll_after", epoll_after },
-	{ "epoll_early", epoll_early }, { "epoll_inherited", epoll_inherited },
-	{ "epoll_room", epoll_room },	{ "read_late", read_late },
-	{ "poll_late", poll_late },	{ "select_late", select_late },
-	{ "ring_poll", ring_poll },	{ "ring_sqpoll", ring_sqpoll },
-	{ "ring_recv", ring_recv },	{ "ring_unlisted", ring_unlisted },
+	{ "epoll_level", epoll_level },
+	{ "epoll_edge", epoll_edge },
+	{ "epoll_once", epoll_once },
+	{ "epoll_after", epoll_after },
+	{ "epoll_early", epoll_early },
+	{ "epoll_inherited", epoll_inherited },
+	{ "epoll_outer", epoll_outer },
+	{ "epoll_room", epoll_room },
+	{ "read_late", read_late },
+	{ "poll_late", poll_late },
+	{ "select_late", select_late },
+	{ "ring_poll", ring_poll },
+	{ "ring_sqpoll", ring_sqpoll },
+	{ "ring_recv", ring_recv },
+	{ "ring_unlisted", ring_unlisted },
 	{ "elsewhere", elsewhere },
 };
 
