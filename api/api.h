@@ -8,8 +8,8 @@
 #include <sys/exs.h>
 #include <sys/exs_ext.h>
 
-#include "core/core.h"
-#include "core/util.h"
+#include "core/base/util.h"
+#include "core/life/core.h"
 
 /* Exported from libexs.so: named in api/exs.map. */
 #define EXI_PUBLIC __attribute__((visibility("default")))

@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "core/lifecycle.h"
-#include "core/poll.h"
-#include "core/queue.h"
+#include "core/call/poll.h"
+#include "core/life/cancel.h"
+#include "core/life/close.h"
+#include "core/life/open.h"
+#include "core/transfer/op.h"
+#include "core/transfer/queue.h"
 
 static int submit(exs_qhandle_t q, const struct exi_op *what)
 {

@@ -4,13 +4,20 @@
 #include <stdlib.h>
 
 #include "api/api.h"
-#include "core/flow.h"
-#include "core/lifecycle.h"
-#include "core/mem.h"
-#include "core/packet.h"
-#include "core/parts.h"
-#include "core/queue.h"
-#include "core/sock.h"
+#include "core/base/util.h"
+#include "core/call/message_call.h"
+#include "core/call/recv.h"
+#include "core/call/send.h"
+#include "core/call/vector.h"
+#include "core/fabric/provider.h"
+#include "core/life/close.h"
+#include "core/meet/find.h"
+#include "core/transfer/mem.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/parts.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/submit.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)

@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "api/api.h"
-#include "core/lifecycle.h"
-#include "core/loan.h"
-#include "core/sock.h"
-#include "core/place.h"
-#include "core/switch.h"
+#include "core/call/loan.h"
+#include "core/fabric/provider.h"
+#include "core/life/plain.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/transfer/place.h"
 
 static const char *fabric(struct exi_sock *sk, enum exi_dir dir)
 {

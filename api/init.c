@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs_init. */
 #include "api/api.h"
-#include "core/sock.h"
+#include "core/life/core.h"
+#include "core/sock/table.h"
 
 EXI_PUBLIC int exs_init(int version)
 {

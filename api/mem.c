@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Registered memory. */
-#include "core/mem.h"
+#include "core/transfer/mem.h"
 
 #include "api/api.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Event queues. */
-#include "core/queue.h"
+#include "core/call/dequeue.h"
+#include "core/transfer/queue.h"
 
 #include "api/api.h"
 

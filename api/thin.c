@@ -7,14 +7,18 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "core/lifecycle.h"
-#include "core/marker.h"
-#include "core/names.h"
-#include "core/orphan.h"
-#include "core/packet.h"
-#include "core/ready.h"
-#include "core/sock.h"
-#include "core/timeout.h"
+#include "core/call/orphan.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/life/dup.h"
+#include "core/life/open.h"
+#include "core/life/plain.h"
+#include "core/meet/find.h"
+#include "core/meet/marker.h"
+#include "core/sock/keepalive.h"
+#include "core/sock/table.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/timeout.h"
 
 #define FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
 

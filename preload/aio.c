@@ -4,7 +4,7 @@
 #include <aio.h>
 #include <sys/exs_ext.h>
 
-#include "core/switch.h"
+#include "core/transfer/switch.h"
 #include "preload/shim.h"
 
 HOOK int aio_read(struct aiocb *cb)

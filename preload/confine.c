@@ -21,9 +21,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/cancel.h"
-#include "core/closing.h"
-#include "core/service.h"
+#include "core/base/cancel.h"
+#include "core/sock/closing.h"
+#include "core/sock/service.h"
 #include "preload/shim.h"
 
 /* --- filters ------------------------------------------------------------ */

@@ -52,14 +52,25 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
-#include "core/cancel.h"
-#include "core/latent.h"
-#include "core/link.h"
-#include "core/marker.h"
-#include "core/ready.h"
-#include "core/signals.h"
-#include "core/unseen.h"
-#include "core/wait.h"
+#include "core/base/cancel.h"
+#include "core/base/fds.h"
+#include "core/base/heed.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/signals.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/call/unseen.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/meet/marker.h"
+#include "core/sock/holders.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
 #include "preload/shim.h"
 
 /* How long an item is looked at that has nothing, until its peer is asked to

@@ -8,11 +8,20 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
-#include "core/cancel.h"
-#include "core/latent.h"
-#include "core/lifecycle.h"
-#include "core/names.h"
-#include "core/switch.h"
+#include "core/base/cancel.h"
+#include "core/base/fds.h"
+#include "core/base/heed.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/life/close.h"
+#include "core/life/dup.h"
+#include "core/life/open.h"
+#include "core/life/plain.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
+#include "core/transfer/switch.h"
 #include "preload/shim.h"
 
 /* A number of a connection is about to be closed. */

@@ -19,13 +19,25 @@
 #define RWF_NOAPPEND 0x20
 #endif
 
-#include "core/cancel.h"
-#include "core/flow.h"
-#include "core/latent.h"
-#include "core/parts.h"
-#include "core/pieces.h"
-#include "core/ready.h"
-#include "core/switch.h"
+#include "core/base/cancel.h"
+#include "core/base/heed.h"
+#include "core/base/pieces.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/call/latent_call.h"
+#include "core/call/patience.h"
+#include "core/call/ready.h"
+#include "core/call/recv.h"
+#include "core/call/send.h"
+#include "core/call/vector.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/parts.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/switch.h"
 #include "preload/shim.h"
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)

@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "core/heed.h"
+#include "core/base/heed.h"
 
 struct aiocb;
 struct termios;

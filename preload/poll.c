@@ -9,11 +9,14 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 
-#include "core/cancel.h"
-#include "core/poll.h"
-#include "core/ready.h"
-#include "core/signals.h"
-#include "core/wait.h"
+#include "core/base/cancel.h"
+#include "core/base/fds.h"
+#include "core/base/heed.h"
+#include "core/base/signals.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/call/poll.h"
+#include "core/call/ready.h"
 #include "preload/shim.h"
 
 #define FEW 16 /* descriptors for which no memory is asked */

@@ -9,10 +9,12 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
-#include "core/cancel.h"
-#include "core/core.h"
-#include "core/link.h"
-#include "core/names.h"
+#include "core/base/cancel.h"
+#include "core/life/core.h"
+#include "core/life/exit.h"
+#include "core/link/control.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
 #include "preload/shim.h"
 
 /* The name by which the next program has it. */

@@ -13,10 +13,15 @@
 #include <sys/exs_ext.h>
 #include <unistd.h>
 
-#include "core/config.h"
-#include "core/latent.h"
-#include "core/link.h"
-#include "core/log.h"
+#include "core/base/config.h"
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/latent.h"
+#include "core/sock/table.h"
 #include "preload/shim.h"
 
 static const char *path = ""; /* no report */

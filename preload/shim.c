@@ -1,20 +1,29 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Starting the shim in a process. */
-#include "core/cancel.h"
+#include "core/base/cancel.h"
+#include "core/base/fds.h"
+#include "core/base/heed.h"
+#include "core/base/util.h"
+#include "core/call/downgrade.h"
+#include "core/call/loan.h"
+#include "core/fabric/provider.h"
+#include "core/life/core.h"
+#include "core/life/open.h"
+#include "core/life/plain.h"
+#include "core/link/control.h"
+#include "core/link/ending.h"
+#include "core/meet/candidate.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/sock/memory.h"
+#include "core/sock/names.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/transfer/switch.h"
 #include "preload/shim.h"
 
 #include <pthread.h>
 #include <sys/exs_ext.h>
-
-#include "core/core.h"
-#include "core/latent.h"
-#include "core/lifecycle.h"
-#include "core/link.h"
-#include "core/loan.h"
-#include "core/names.h"
-#include "core/ready.h"
-#include "core/service.h"
-#include "core/switch.h"
 
 /* By this the library knows that the shim is there. */
 extern const char exs_preload;

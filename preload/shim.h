@@ -10,7 +10,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "core/sock.h"
+#include "core/base/heed.h"
+#include "core/base/util.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/sock/table.h"
+#include "core/transfer/switch.h"
 #include "preload/native.h"
 
 /* The name of a hook: exported, and listed in preload/symbols. */

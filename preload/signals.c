@@ -4,7 +4,7 @@
  * while one runs, and who has them looks at everything. The kernel has one of two
  * functions of ours, by the handler's kind, so that neither calls one of the
  * other kind while they are exchanged. */
-#include "core/signals.h"
+#include "core/base/signals.h"
 
 #include <signal.h>
 

@@ -11,12 +11,19 @@
 #include <linux/sockios.h>
 #include <unistd.h>
 
-#include "core/latent.h"
-#include "core/lifecycle.h"
-#include "core/module.h"
-#include "core/orphan.h"
-#include "core/ready.h"
-#include "core/cancel.h"
+#include "core/base/cancel.h"
+#include "core/base/util.h"
+#include "core/call/orphan.h"
+#include "core/call/ready.h"
+#include "core/fabric/module.h"
+#include "core/fabric/provider.h"
+#include "core/life/close.h"
+#include "core/life/open.h"
+#include "core/life/plain.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/sock/keepalive.h"
+#include "core/sock/table.h"
 #include "preload/shim.h"
 
 static bool is_tcp(int fd)

@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <sys/exs_ext.h>
 
-#include "core/cancel.h"
-#include "core/latent.h"
-#include "core/names.h"
+#include "core/base/cancel.h"
+#include "core/base/lock.h"
+#include "core/meet/latent.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
 #include "preload/shim.h"
 
 struct action {

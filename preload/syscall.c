@@ -19,7 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/cancel.h"
+#include "core/base/cancel.h"
+#include "core/base/util.h"
+#include "core/meet/find.h"
 #include "preload/shim.h"
 
 #define KERNEL_SIGSET 8 /* bytes of a signal set, to the kernel */

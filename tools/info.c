@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/config.h"
-#include "core/registry.h"
-#include "core/trial.h"
+#include "core/base/config.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/trial.h"
 #include "exi_build.h"
 #include "tools/tool.h"
 

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/config.h"
+#include "core/base/config.h"
+#include "core/trust/key.h"
 #include "tools/tool.h"
 
 struct request {

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "core/key.h"
+#include "core/trust/key.h"
 
 struct key_wishes {
 	bool force;

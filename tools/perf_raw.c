@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "core/util.h"
+#include "core/base/util.h"
 #include "tools/perf_lane.h"
 
 #define BALL_MAX (1 << 20)

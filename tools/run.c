@@ -14,8 +14,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "core/config.h"
-#include "core/core.h"
+#include "core/base/config.h"
+#include "core/life/core.h"
 #include "exi_build.h"
 #include "tools/tool.h"
 

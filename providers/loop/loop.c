@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/config.h"
-#include "core/util.h"
+#include "core/base/config.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
 #include "providers/loop/loop_int.h"
 
 struct blob {

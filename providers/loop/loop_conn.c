@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/futex.h"
-#include "core/lock.h"
+#include "core/base/futex.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
 #include "providers/loop/loop_int.h"
 
 /* Which sleeper of a pipe: by the direction it sleeps for. */

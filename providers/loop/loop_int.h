@@ -7,8 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/list.h"
-#include "core/provider.h"
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
 
 /* One direction. Positions are bytes, counted without wrap. */
 struct loopp_pipe {

@@ -7,6 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/rma/conn.h"
+#include "core/rma/domain.h"
+#include "core/rma/meet.h"
+#include "core/rma/place.h"
+
 /* --- for people --------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void

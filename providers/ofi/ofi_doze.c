@@ -16,7 +16,8 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "core/util.h"
+#include "core/base/util.h"
+#include "core/rma/lock.h"
 
 enum {
 	DOZE = 'd',

@@ -21,6 +21,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "core/base/config.h"
+
 /* --- which are open ----------------------------------------------------- */
 
 #define NUMBERS 65536u

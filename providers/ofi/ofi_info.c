@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/config.h"
+#include "core/rma/request.h"
+
 /* What we can cope with; what is asked for beyond it is unfit. */
 static struct fi_info *hints_for(const char *provider, enum fi_ep_type type)
 {

@@ -22,8 +22,11 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
-#include "core/list.h"
-#include "core/rma.h"
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
+#include "core/rma/rma.h"
+#include "core/rma/wire.h"
+#include "core/trust/pact_wire.h"
 #include "providers/ofi/ofi_wire.h"
 
 extern const struct exi_provider ofip_provider;

@@ -17,7 +17,20 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "core/util.h"
+#include "core/base/config.h"
+#include "core/base/list.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/rma/link.h"
+#include "core/rma/lock.h"
+#include "core/rma/meet.h"
+#include "core/rma/post.h"
+#include "core/rma/request.h"
+#include "core/rma/rma.h"
+#include "core/rma/watch.h"
+#include "core/rma/wire.h"
+#include "core/trust/pact.h"
+#include "core/trust/pact_wire.h"
 
 /* READY is tried again: an endpoint for datagrams connects when it is first sent
  * to. */

@@ -14,8 +14,21 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#include "core/lock.h"
-#include "core/util.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/rma/link.h"
+#include "core/rma/lock.h"
+#include "core/rma/meet.h"
+#include "core/rma/memory.h"
+#include "core/rma/place.h"
+#include "core/rma/post.h"
+#include "core/rma/request.h"
+#include "core/rma/rma.h"
+#include "core/rma/stream.h"
+#include "core/rma/watch.h"
+#include "core/rma/wire.h"
 
 #define TAKE 16
 /* Software sends while we call it, so no other piece is copied meanwhile; two fit

@@ -21,7 +21,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "core/util.h"
+#include "core/base/list.h"
+#include "core/base/util.h"
+#include "core/rma/watch.h"
 
 #define PREFIX "fi_shm://"
 #define OURS   "libexs-ofi-"

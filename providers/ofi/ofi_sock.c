@@ -12,7 +12,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/util.h"
+#include "core/base/list.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/rma/domain.h"
+#include "core/rma/door.h"
+#include "core/rma/meet.h"
+#include "core/rma/request.h"
+#include "core/rma/rma.h"
+#include "core/rma/watch.h"
+#include "core/trust/pact_wire.h"
 
 #define BACKLOG 1024
 /* Connections that have not said all: so many are kept, for so long. */

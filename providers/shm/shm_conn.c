@@ -16,7 +16,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/futex.h"
+#include "core/base/futex.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 
 /* A record that finds no room makes the ring larger when it is at least this
  * part of it: smaller ones are quicker where the ring stays warm. */

@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/provider.h"
-#include "core/util.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 #include "providers/shm/shm_wire.h"
 
 extern const struct exi_provider exi_provider_shm;

@@ -11,9 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/config.h"
-#include "core/futex.h"
-#include "core/log.h"
+#include "core/base/config.h"
+#include "core/base/futex.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 
 /* What a ring begins with: small messages stay where they are warm, and a
  * connection that sees no others takes no more memory. A stream that fills it

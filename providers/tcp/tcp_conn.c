@@ -10,7 +10,11 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-#include "core/util.h"
+#include "core/base/futex.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 
 /* How long stop() sleeps at most before it looks again: what it waits for may
  * be in the hands of another thread, which makes no event. */

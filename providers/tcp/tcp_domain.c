@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "core/config.h"
-#include "core/log.h"
-#include "core/util.h"
+#include "core/base/config.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 
 static void say_refused(const char *why)
 {

@@ -29,7 +29,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/util.h"
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 
 #define EVENTS_MAX 64
 

@@ -19,9 +19,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "core/list.h"
-#include "core/lock.h"
-#include "core/provider.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 
 /* Upcalls, or events of the kernel, after which progress() returns though
  * there may be more. */

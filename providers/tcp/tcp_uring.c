@@ -34,7 +34,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/util.h"
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 
 #define SQ_ENTRIES 256u
 #define CQ_ENTRIES 1024u /* more than that wait in the kernel */

@@ -10,6 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/config.h"
+#include "core/base/log.h"
+#include "core/rma/conn.h"
+#include "core/rma/domain.h"
+#include "core/rma/meet.h"
+#include "core/rma/place.h"
+
 /* --- for people --------------------------------------------------------- */
 
 static const char *transport(const struct verbsp_device *d,

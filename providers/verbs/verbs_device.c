@@ -12,6 +12,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/base/config.h"
+#include "core/rma/memory.h"
+
 /* The next of a list of names, as EXS_VERBS_DEVICE has it. Its length, or 0. */
 static size_t next_name(const char **list)
 {

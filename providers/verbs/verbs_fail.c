@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "core/rma/post.h"
+
 static struct {
 	struct ibv_context *ctx;
 	unsigned int port; /* 0: all */

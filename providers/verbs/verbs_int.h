@@ -13,8 +13,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "core/list.h"
-#include "core/rma.h"
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
+#include "core/rma/lock.h"
+#include "core/rma/rma.h"
+#include "core/rma/wire.h"
+#include "core/trust/pact_wire.h"
 #include "providers/verbs/verbs_wire.h"
 
 extern const struct exi_provider verbsp_provider;

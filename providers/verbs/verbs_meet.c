@@ -18,7 +18,22 @@
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 
-#include "core/util.h"
+#include "core/base/config.h"
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/rma/door.h"
+#include "core/rma/link.h"
+#include "core/rma/meet.h"
+#include "core/rma/post.h"
+#include "core/rma/request.h"
+#include "core/rma/rma.h"
+#include "core/rma/watch.h"
+#include "core/rma/wire.h"
+#include "core/trust/pact.h"
+#include "core/trust/pact_wire.h"
 
 #define RESOLVE_MS 2000
 #define BACKLOG	   1024

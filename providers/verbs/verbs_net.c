@@ -11,6 +11,10 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "core/rma/link.h"
+#include "core/rma/memory.h"
+#include "core/rma/post.h"
+
 #define BUFFERS (EXI_RMA_CREDITS * EXI_RMA_MSG_MAX) /* bytes, for a slot */
 
 static struct exi_list nets = EXI_LIST_INIT(nets);

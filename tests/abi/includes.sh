@@ -18,14 +18,14 @@ only()
 	bad=1
 }
 
-only core '(core/[a-z_]+|exi_build)\.h'
-only api '((api|core)/[a-z_]+|exi_build)\.h'
+only core '(core/[a-z_/]+|exi_build)\.h'
+only api '((api|core)/[a-z_/]+|exi_build)\.h'
 for p in providers/*/; do
 	p=${p%/}
-	only "$p" "(core|$p)/[a-z_]+\\.h"
+	only "$p" "(core|$p)/[a-z_/]+\\.h"
 done
-only preload '((preload|core)/[a-z_]+|exi_build)\.h'
-only tools '((tools|core)/[a-z_]+|exi_build)\.h'
+only preload '((preload|core)/[a-z_/]+|exi_build)\.h'
+only tools '((tools|core)/[a-z_/]+|exi_build)\.h'
 # The public headers and the examples stand on nothing of ours but themselves.
 only 'api/sys examples' 'none'
 exit $bad

@@ -41,15 +41,15 @@ for call in $(sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' api/exs.map); do
 	done
 done
 
-sed -nE 's/.*\[EXS_X_REASON.*\{ "([a-z-]+)",.*/\1/p' core/reason.c >"$tmp/reasons"
-[ -s "$tmp/reasons" ] || complain "no reasons found in core/reason.c"
+sed -nE 's/.*\[EXS_X_REASON.*\{ "([a-z-]+)",.*/\1/p' core/base/reason.c >"$tmp/reasons"
+[ -s "$tmp/reasons" ] || complain "no reasons found in core/base/reason.c"
 while read -r reason; do
 	grep -qE "^\\.It Li $reason\$" docs/man/exs_x_sockinfo.3 ||
 		complain "exs_x_sockinfo.3 does not tell the reason $reason"
 done <"$tmp/reasons"
 
-sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/config.c >"$tmp/variables"
-[ -s "$tmp/variables" ] || complain "no variables found in core/config.c"
+sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config.c >"$tmp/variables"
+[ -s "$tmp/variables" ] || complain "no variables found in core/base/config.c"
 while read -r variable; do
 	grep -qE "^\\.It Ev $variable\$" docs/man/exs.7 ||
 		complain "exs.7 does not tell $variable"

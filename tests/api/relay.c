@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
-#include "core/hash.h"
-#include "core/proof.h"
+#include "core/base/hash.h"
+#include "core/base/proof.h"
 #include "tests/api/meet.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"

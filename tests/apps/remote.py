@@ -102,7 +102,7 @@ def key():
     del os.environ['EXS_KEY_FILE']
 
 
-SOURCES = 'core/link.c', 'core/sock.c', 'preload/sockets.c'
+SOURCES = 'core/link/control.c', 'core/sock/table.c', 'preload/sockets.c'
 
 
 def distcc():

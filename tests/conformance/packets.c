@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include "core/packet_wire.h"
+#include "core/sock/packet_wire.h"
 #include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
 

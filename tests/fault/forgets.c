@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/keepalive.h"
+#include "core/sock/keepalive.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"

@@ -9,6 +9,11 @@
 
 #include "tests/support/check.h"
 
+#include "core/base/lock.h"
+#include "core/meet/find.h"
+#include "core/meet/meet.h"
+#include "core/sock/table.h"
+
 int t_link_of(int s)
 {
 	struct exi_sock *sk = exi_sock_find(s);

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "core/link.h"
+#include "core/meet/pair.h"
 
 /* The link of a connection of this process, another descriptor of it; -1 when the
  * library gave it up. */

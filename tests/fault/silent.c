@@ -11,7 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/switch.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
 #include "providers/shm/shm_int.h"
 #include "tests/fault/link.h"
 #include "tests/support/bytes.h"

@@ -20,10 +20,12 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-#include "core/link.h"
-#include "core/rights.h"
-#include "core/service.h"
-#include "core/sock.h"
+#include "core/base/rights.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/meet/pair.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
 #include "tests/api/meet.h"
 #include "tests/fault/link.h"
 #include "tests/support/bytes.h"

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/util.h"
+#include "core/base/util.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"

@@ -22,7 +22,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/pieces.h"
+#include "core/base/pieces.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"

@@ -19,9 +19,10 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/bound.h"
-#include "core/sock.h"
-#include "core/util.h"
+#include "core/base/fds.h"
+#include "core/base/hash.h"
+#include "core/base/proof.h"
+#include "core/meet/bound.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 

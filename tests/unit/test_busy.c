@@ -8,10 +8,12 @@
 #include <string.h>
 #include <time.h>
 #include <cmocka.h>
-#include "core/busy.h"
-#include "core/config.h"
-#include "core/queue.h"
-#include "core/wait.h"
+#include "core/base/busy.h"
+#include "core/base/config.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/call/dequeue.h"
+#include "core/transfer/queue.h"
 
 #define US   UINT64_C(1000)
 #define MS   UINT64_C(1000000)

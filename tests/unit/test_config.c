@@ -2,9 +2,9 @@
 /* The configuration is read once per process, so each environment gets a
  * process of its own: a child loads it and hands back what it got and what it
  * said on stderr. */
-#include "core/cgroup.h"
-#include "core/config.h"
-#include "core/log.h"
+#include "core/base/cgroup.h"
+#include "core/base/config.h"
+#include "core/base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -14,9 +14,12 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/family.h"
-#include "core/link.h"
-#include "core/sock.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/meet/meet.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <cmocka.h>
-#include "core/heed.h"
+#include "core/base/heed.h"
 
 #define NUMBER 7
 #define ROUNDS 2000000

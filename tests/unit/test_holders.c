@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "core/holders.h"
+#include "core/sock/holders.h"
 
 #define MANY (EXI_HOLDERS_NAMED + 3)
 

@@ -13,7 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/key.h"
+#include "core/base/config.h"
+#include "core/trust/key.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/proc.h"

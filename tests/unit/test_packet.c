@@ -9,9 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-#include "core/packet.h"
-#include "core/parts.h"
-#include "core/util.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
+#include "core/sock/packet_wire.h"
+#include "core/sock/table.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/parts.h"
 #include "tests/support/bytes.h"
 
 #define MOST   20000 /* bytes of a message */

@@ -10,7 +10,10 @@
 #include <string.h>
 #include <sys/exs_ext.h>
 
-#include "core/pact.h"
+#include "core/base/proof.h"
+#include "core/trust/key.h"
+#include "core/trust/pact.h"
+#include "core/trust/pact_wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/run.h"

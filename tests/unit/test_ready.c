@@ -8,8 +8,12 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "core/ready.h"
-#include "core/sock.h"
+#include "core/base/lock.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"

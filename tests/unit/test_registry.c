@@ -10,7 +10,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "core/registry.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 #include "tests/support/check.h"
 
 #define ALL                                                                    \

@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/provider.h"
-#include "core/ready.h"
-#include "core/util.h"
+#include "core/base/ids.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
 #include "tests/support/check.h"
 
 static struct exi_conn conns[2];

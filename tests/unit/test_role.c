@@ -11,7 +11,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/switch.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 

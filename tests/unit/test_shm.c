@@ -15,7 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/config.h"
+#include "core/base/config.h"
+#include "core/base/futex.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
 #include "providers/shm/shm_int.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"

@@ -12,11 +12,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/core.h"
-#include "core/flow.h"
-#include "core/lifecycle.h"
-#include "core/link.h"
-#include "core/ready.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/life/close.h"
+#include "core/life/core.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "core/transfer/progress.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"

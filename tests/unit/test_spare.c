@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/util.h"
+#include "core/base/fds.h"
 
 #define LIMIT 256
 #define HOLE  (LIMIT * 3 / 4) /* where the library's own begin */

@@ -5,7 +5,7 @@
  *
  * T_SEED=n runs one schedule alone. With the argument "control", in a build of
  * the engine that lacks a guard, schedules must fail. */
-#include "core/stream.h"
+#include "core/rma/stream.h"
 
 #include <errno.h>
 #include <setjmp.h>

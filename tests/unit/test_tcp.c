@@ -13,6 +13,8 @@
 #include "tests/support/wait.h"
 #include "tests/unit/test_tcp_ends.h"
 
+#include "core/base/futex.h"
+
 #define MIB ((size_t)1 << 20)
 
 static struct end e[2];

@@ -11,7 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/config.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/wait.h"

@@ -13,7 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/config.h"
+#include "core/base/config.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/proc.h"

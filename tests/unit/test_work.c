@@ -16,11 +16,17 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "core/flow.h"
-#include "core/module.h"
-#include "core/op.h"
-#include "core/service.h"
-#include "core/sock.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/fabric/module.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/transfer/finish.h"
+#include "core/transfer/op.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/wait.h"

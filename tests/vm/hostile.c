@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "core/link.h"
-#include "core/provider.h"
-#include "core/rma_wire.h"
+#include "core/fabric/provider.h"
+#include "core/meet/pair.h"
+#include "core/rma/wire.h"
 #include "providers/verbs/verbs_wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"

@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "core/link.h"
-#include "core/rma_wire.h"
+#include "core/meet/pair.h"
+#include "core/rma/wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"

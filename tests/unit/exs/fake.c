@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A module that keeps the host's table where the test finds it. */
-#include "core/module.h"
+#include "core/fabric/module.h"
+#include "core/fabric/provider.h"
 
 exi_module_fn exi_module;
 extern const struct exi_host *fake_host;

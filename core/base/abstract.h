@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Names of UNIX sockets that are in no file system. */
+#ifndef EXI_CORE_BASE_ABSTRACT_H
+#define EXI_CORE_BASE_ABSTRACT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* The address of the name, and its length: the zero in front, no zero behind. The
+ * name fits. */
+__attribute__((format(printf, 2, 3))) static inline socklen_t
+exi_abstract(struct sockaddr_un *ret, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->sun_family = AF_UNIX;
+	va_start(ap, fmt);
+	n = vsnprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1, fmt, ap);
+	va_end(ap);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)n);
+}
+
+#endif

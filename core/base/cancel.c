@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which threads may be cancelled, and what a call that sleeps leaves behind then. */
+#include "core/base/cancel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+_Atomic bool exi_cancels;
+_Thread_local int exi_cancel_was = -1;
+
+void exi_rest_left(void *arg)
+{
+	struct exi_rest *r = arg;
+
+	r->end(r->arg);
+	if (exi_cancel_was < 0)
+		return;
+	pthread_setcancelstate(exi_cancel_was, NULL);
+	exi_cancel_was = -1;
+}

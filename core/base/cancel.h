@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Cancelling threads. A call that holds locks or is in somebody's list must not
+ * end at any of the C library's cancellation points; where it sleeps it must,
+ * and a cleanup handler sets right what it leaves. So from the first
+ * pthread_cancel() of the process on, cancellation is off within calls but for
+ * their sleeps. */
+#ifndef EXI_CORE_BASE_CANCEL_H
+#define EXI_CORE_BASE_CANCEL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "core/base/util.h"
+
+/* Somebody cancels threads in this process. */
+EXI_SHIM extern _Atomic bool exi_cancels;
+/* Of a thread within a call: what it was before; -1: not turned off. */
+EXI_SHIM extern _Thread_local int exi_cancel_was;
+
+static inline bool exi_cancel_off(bool point)
+{
+	if (exi_likely(!atomic_load_explicit(&exi_cancels,
+					     memory_order_relaxed)) ||
+	    exi_cancel_was >= 0)
+		return false;
+	if (point)
+		pthread_testcancel();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &exi_cancel_was);
+	return true;
+}
+
+static inline void exi_cancel_on(const bool *off)
+{
+	if (exi_likely(!*off))
+		return;
+	pthread_setcancelstate(exi_cancel_was, NULL);
+	exi_cancel_was = -1;
+}
+
+/* To the end of the block. Where the call is a cancellation point, a request
+ * that is pending acts before it. */
+#define EXI_CANCEL_OFF(point)                                                  \
+	bool exi_cancel_is_off                                                 \
+		__attribute__((cleanup(exi_cancel_on), unused)) =              \
+			exi_cancel_off(point)
+
+/* What may be left in its middle: when the thread is cancelled, and when a
+ * signal handler jumps out of it with longjmp(). Then end(arg) sets right what
+ * it leaves. Of the kinds of handlers that the C library has, this is the one
+ * that it runs for both. */
+struct exi_rest {
+	struct _pthread_cleanup_buffer buffer;
+	void (*end)(void *);
+	void *arg;
+};
+
+extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *buffer,
+				  void (*routine)(void *), void *arg);
+extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer,
+				 int run);
+EXI_SHIM void exi_rest_left(void *arg);
+
+static inline void exi_rest_begin(struct exi_rest *r, void (*end)(void *),
+				  void *arg)
+{
+	r->end = end;
+	r->arg = arg;
+	_pthread_cleanup_push(&r->buffer, exi_rest_left, r);
+}
+
+static inline void exi_rest_over(struct exi_rest *r, bool ends)
+{
+	_pthread_cleanup_pop(&r->buffer, 0);
+	if (ends)
+		r->end(r->arg);
+}
+
+/* Around a sleep in it. */
+static inline void exi_cancel_rest(void)
+{
+	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))
+		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+}
+
+static inline void exi_cancel_rested(void)
+{
+	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))
+		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+}
+
+#endif

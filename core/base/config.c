@@ -1,0 +1,597 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration: one table of settings, each with its parser.
+ *
+ * A value is a text from one of three sources. Each setting is parsed from its
+ * default, then from the file, then from the environment, and a text that does
+ * not parse leaves what was there. With a setting that is strict nothing is started
+ * then: it says what may be used, what must be, or how much, and what was there is
+ * a guess. The others are about speed and what is said. The settings of the log
+ * come first in the table, so that complaints about all others go where the user
+ * wants them.
+ */
+#include "core/base/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/cgroup.h"
+#include "core/base/log.h"
+#include "core/base/setting.h"
+
+#define PREFIX "EXS_"
+
+/* Rings may use this part of a cgroup's memory, unless the user says otherwise. */
+#define CGROUP_PART 8
+
+#define TEXT_OF(number)	 #number
+#define NUMBER(constant) TEXT_OF(constant)
+
+static const struct exi_setting_choice log_levels[] = {
+	{ "off", EXI_LOG_OFF },
+	{ "error", EXI_LOG_ERROR },
+	{ "warn", EXI_LOG_WARN },
+	{ "info", EXI_LOG_INFO },
+	{ "debug", EXI_LOG_DEBUG },
+	{ "trace", EXI_LOG_TRACE },
+	{ NULL, 0 },
+};
+
+static const struct exi_setting_choice engines[] = {
+	{ "auto", EXI_TCP_ENGINE_AUTO },
+	{ "io_uring", EXI_TCP_ENGINE_IO_URING },
+	{ "epoll", EXI_TCP_ENGINE_EPOLL },
+	{ NULL, 0 },
+};
+
+static const struct exi_setting_choice ofi_endpoints[] = {
+	{ "auto", EXI_OFI_AUTO },
+	{ "msg", EXI_OFI_MSG },
+	{ "rdm", EXI_OFI_RDM },
+	{ NULL, 0 }
+};
+
+static const struct exi_setting_choice trusts[] = {
+	{ "key", EXI_TRUST_KEY },
+	{ "hosts", EXI_TRUST_HOSTS },
+	{ NULL, 0 },
+};
+
+#define AT(name) .offset = offsetof(struct exi_config, name)
+
+static const struct exi_config_setting settings[] = {
+	{
+		.variable = "EXS_LOG",
+		.accepts = "off, error, warn, info, debug or trace",
+		.help = "How much the library says.",
+		.fallback = "warn",
+		.parse = exi_setting_parse_choice,
+		.print = exi_setting_print_choice,
+		.choices = log_levels,
+		AT(log_level),
+	},
+	{
+		.variable = "EXS_LOG_FILE",
+		.accepts = "a path of at most 255 bytes, %p for the pid",
+		.help = "Where it says it; empty is stderr.",
+		.fallback = "",
+		.parse = exi_setting_parse_path,
+		.print = exi_setting_print_string,
+		AT(log_file),
+	},
+	{
+		.variable = "EXS_PROVIDER",
+		.strict = true,
+		.accepts = "a list of " EXI_SETTING_FABRIC_NAMES
+			   "; ^name excludes",
+		.help = "The fabrics a connection may use, the best first.",
+		.fallback = EXI_SETTING_PROVIDERS_DEFAULT,
+		.parse = exi_setting_parse_provider,
+		.print = exi_setting_print_provider,
+	},
+	{
+		.variable = "EXS_REQUIRE",
+		.strict = true,
+		.accepts = "one of " EXI_SETTING_FABRIC_NAMES ", or nothing",
+		.help = "Fail instead of using any other fabric.",
+		.fallback = "",
+		.parse = exi_setting_parse_require,
+		.print = exi_setting_print_string,
+		AT(require),
+	},
+	{
+		.variable = "EXS_UPGRADE",
+		.strict = true,
+		.accepts = "auto, connect, bytes:N or never",
+		.help = "When a connection leaves TCP for a better fabric.",
+		.fallback = "auto",
+		.parse = exi_setting_parse_upgrade,
+		.print = exi_setting_print_upgrade,
+	},
+	{
+		.variable = "EXS_SPIN_US",
+		.accepts = "0 to 1000000",
+		.help = "Longest spin before sleeping; 0 never spins.",
+		.fallback = NUMBER(EXI_SPIN_US),
+		.parse = exi_setting_parse_u32,
+		.print = exi_setting_print_u32,
+		.max = 1000000,
+		AT(spin_us),
+	},
+	{
+		.variable = "EXS_RING_KB",
+		.accepts = "a power of two from 16 to 65536",
+		.help = "Ring of a connection, for each direction, when a "
+			"stream fills it.",
+		.fallback = NUMBER(EXI_RING_KB),
+		.parse = exi_setting_parse_power_of_two,
+		.print = exi_setting_print_u32,
+		.min = 16,
+		.max = 65536,
+		AT(ring_kb),
+	},
+	{
+		.variable = "EXS_MEMORY_LIMIT_MB",
+		.strict = true,
+		.accepts = "0 to 1048576",
+		.help = "The most that all rings of the process may use; an "
+			"eighth of its cgroup's memory where that is less.",
+		.fallback = NUMBER(EXI_MEMORY_LIMIT_MB),
+		.parse = exi_setting_parse_u32,
+		.print = exi_setting_print_u32,
+		.min = 0,
+		.max = 1048576,
+		AT(memory_limit_mb),
+	},
+	{
+		.variable = "EXS_ZCOPY_THRESHOLD",
+		.accepts = "a number of bytes",
+		.help = "Bytes from which on transfers are placed directly.",
+		.fallback = "65536",
+		.parse = exi_setting_parse_u64,
+		.print = exi_setting_print_u64,
+		.max = INT64_MAX,
+		AT(zcopy_threshold),
+	},
+	{
+		.variable = "EXS_STATS",
+		.accepts = "on or off",
+		.help = "Publish counters for exs stat.",
+		.fallback = "on",
+		.parse = exi_setting_parse_switch,
+		.print = exi_setting_print_switch,
+		AT(stats),
+	},
+	{
+		.variable = "EXS_TCP_ENGINE",
+		.strict = true,
+		.accepts = "auto, io_uring or epoll",
+		.help = "What drives asynchronous operations over TCP.",
+		.fallback = "auto",
+		.parse = exi_setting_parse_choice,
+		.print = exi_setting_print_choice,
+		.choices = engines,
+		AT(tcp_engine),
+	},
+	{
+		.variable = "EXS_KEY_FILE",
+		.strict = true,
+		.accepts = "a path of at most 255 bytes",
+		.help = "The key by which hosts trust each other; empty is "
+			"where exs key says.",
+		.fallback = "",
+		.parse = exi_setting_parse_path,
+		.print = exi_setting_print_string,
+		AT(key_file),
+	},
+	{
+		.variable = "EXS_TRUST",
+		.strict = true,
+		.accepts = "key or hosts",
+		.help = "On other hosts believe holders of the key, or every "
+			"user.",
+		.fallback = "key",
+		.parse = exi_setting_parse_choice,
+		.print = exi_setting_print_choice,
+		.choices = trusts,
+		AT(trust),
+	},
+	{
+		.variable = "EXS_VERBS_DEVICE",
+		.strict = true,
+		.accepts = "a list of RDMA devices, or nothing",
+		.help = "The only ones to use; software devices are not used "
+			"otherwise.",
+		.fallback = "",
+		.parse = exi_setting_parse_text,
+		.print = exi_setting_print_string,
+		AT(verbs_device),
+	},
+	{
+		.variable = "EXS_VERBS_GID_INDEX",
+		.strict = true,
+		.accepts = "0 to 65535, or nothing",
+		.help = "The GID whose address connections over verbs must "
+			"have.",
+		.fallback = "",
+		.parse = exi_setting_parse_index,
+		.print = exi_setting_print_index,
+		.max = 65535,
+		AT(verbs_gid_index),
+	},
+	{
+		.variable = "EXS_VERBS_PORT_OFFSET",
+		.strict = true,
+		.accepts = "0 to 64511",
+		.help = "Where a port of TCP is reached over verbs; both ends "
+			"the same.",
+		.fallback = "21000",
+		.parse = exi_setting_parse_u32,
+		.print = exi_setting_print_u32,
+		.max = 64511,
+		AT(verbs_port_offset),
+	},
+	{
+		.variable = "EXS_OFI_PROVIDER",
+		.strict = true,
+		.accepts = "a provider of libfabric, or nothing",
+		.help = "The one to use; software providers are not used "
+			"otherwise.",
+		.fallback = "",
+		.parse = exi_setting_parse_text,
+		.print = exi_setting_print_string,
+		AT(ofi_provider),
+	},
+	{
+		.variable = "EXS_OFI_ENDPOINT",
+		.accepts = "auto, msg or rdm",
+		.help = "Endpoints of libfabric: one for each connection "
+			"(msg), "
+			"or one for many (rdm).",
+		.fallback = "auto",
+		.parse = exi_setting_parse_choice,
+		.print = exi_setting_print_choice,
+		.choices = ofi_endpoints,
+		AT(ofi_endpoint),
+	},
+	{
+		.variable = "EXS_OFI_PORT_OFFSET",
+		.strict = true,
+		.accepts = "0 to 64511",
+		.help = "Where a port of TCP is asked for over libfabric; both "
+			"ends the same.",
+		.fallback = "22000",
+		.parse = exi_setting_parse_u32,
+		.print = exi_setting_print_u32,
+		.max = 64511,
+		AT(ofi_port_offset),
+	},
+	{
+		.variable = "EXS_REPORT",
+		.accepts = "- for standard error, or a path of at most 255 "
+			   "bytes",
+		.help = "Where exs run says at the end what became of the "
+			"connections.",
+		.fallback = "",
+		.parse = exi_setting_parse_path,
+		.print = exi_setting_print_string,
+		AT(report),
+	},
+};
+
+_Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&
+		       sizeof(enum exi_trust) == sizeof(int) &&
+		       sizeof(enum exi_ofi_endpoint) == sizeof(int),
+	       "parse_choice() writes an int");
+
+#define N_SETTINGS   (sizeof(settings) / sizeof(settings[0]))
+#define N_OF_THE_LOG 2
+
+enum origin {
+	ORIGIN_DEFAULT,
+	ORIGIN_FILE,
+	ORIGIN_ENVIRONMENT,
+	ORIGIN_CGROUP,
+};
+
+static const char *const origin_names[] = {
+	[ORIGIN_DEFAULT] = "default",
+	[ORIGIN_FILE] = "file",
+	[ORIGIN_ENVIRONMENT] = "environment",
+	[ORIGIN_CGROUP] = "cgroup",
+};
+
+static struct exi_config config;
+static enum origin origins[N_SETTINGS];
+static char config_file[EXI_CONFIG_PATH_MAX];
+static char refusal[1024];
+static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+
+/* What the file says of each setting; the texts are the loader's own. */
+struct file {
+	char texts[N_SETTINGS][EXI_CONFIG_PATH_MAX];
+	bool given[N_SETTINGS];
+	bool complain;
+};
+
+/* The first reason is kept. */
+static __attribute__((format(printf, 1, 2))) void refuse(const char *fmt, ...)
+{
+	va_list ap;
+
+	if (refusal[0])
+		return;
+	va_start(ap, fmt);
+	vsnprintf(refusal, sizeof(refusal), fmt, ap);
+	va_end(ap);
+	for (char *p = refusal; *p; p++) /* it is one line, on a terminal */
+		if ((unsigned char)*p < ' ' || *p == 0x7f)
+			*p = '?';
+}
+
+/* The setting a key of the file means: its variable in lower case, without
+ * the prefix. */
+static int find_key(const char *section, const char *key)
+{
+	if (section[0] && strcmp(section, "exs") != 0)
+		return -1;
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (!strcasecmp(settings[i].variable + strlen(PREFIX), key))
+			return (int)i;
+	}
+	return -1;
+}
+
+static int take_key(void *arg, const char *section, const char *key,
+		    const char *value)
+{
+	struct file *f = arg;
+	int i = find_key(section, key);
+
+	if (i < 0) {
+		if (f->complain)
+			refuse("EXS_CONFIG: \"%s\" has an unknown key "
+			       "\"%s%s%s\"; it accepts the settings that exs "
+			       "info --config lists, in lower case without "
+			       "EXS_",
+			       config_file, section, section[0] ? "." : "",
+			       key);
+		return 1;
+	}
+	if (snprintf(f->texts[i], sizeof(f->texts[i]), "%s", value) >=
+	    EXI_CONFIG_PATH_MAX)
+		refuse("EXS_CONFIG: \"%s\" has a value of %s that is too "
+		       "long; it accepts at most %d bytes",
+		       config_file, key, EXI_CONFIG_PATH_MAX - 1);
+	f->given[i] = true;
+	return 1;
+}
+
+/* Only a regular file: it is read twice, and a device may never end. */
+static FILE *open_regular(const char *path, int *ret_err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	FILE *in = NULL;
+	struct stat st;
+	int err = errno;
+
+	if (fd >= 0 && !fstat(fd, &st)) {
+		err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+		if (S_ISREG(st.st_mode) && !(in = fdopen(fd, "r")))
+			err = errno;
+	}
+	if (!in) {
+		*ret_err = err;
+		if (fd >= 0)
+			close(fd);
+	}
+	return in;
+}
+
+/* Reads the file; with complain set, for what is wrong with it alone. */
+static void read_file(struct file *f, bool complain)
+{
+	FILE *in;
+	int line = 0;
+	int err = 0;
+
+	if (!config_file[0])
+		return;
+	f->complain = complain;
+	in = open_regular(config_file, &err);
+	if (in) {
+		line = ini_parse_file(in, take_key, f);
+		fclose(in);
+	}
+	if (!complain)
+		return;
+	if (err)
+		refuse("EXS_CONFIG: cannot read \"%s\": %s; it accepts a "
+		       "file of \"name = value\" lines",
+		       config_file, strerrordesc_np(err));
+	else if (line)
+		refuse("EXS_CONFIG: \"%s\" line %d is not understood; "
+		       "\"name = value\", [exs] and # comments are accepted",
+		       config_file, line);
+}
+
+static void apply(size_t i, enum origin origin, const char *text)
+{
+	const char *from = origin == ORIGIN_FILE ? " from " : "";
+	const char *file = origin == ORIGIN_FILE ? config_file : "";
+	const struct exi_config_setting *s = &settings[i];
+	char now[EXI_CONFIG_PATH_MAX];
+
+	if (s->parse(s, &config, text)) {
+		origins[i] = origin;
+		return;
+	}
+	if (s->strict) {
+		refuse("%s: cannot use \"%.*s\"%s%s; it accepts %s",
+		       s->variable, EXI_CONFIG_PATH_MAX, text, from, file,
+		       s->accepts);
+		return;
+	}
+	s->print(s, &config, now, sizeof(now));
+	exi_warn("%s: cannot use \"%s\"%s%s; it accepts %s; using \"%s\"",
+		 s->variable, text, from, file, s->accepts, now);
+}
+
+static void resolve(const struct file *f, size_t first, size_t last)
+{
+	for (size_t i = first; i < last; i++) {
+		const char *env = secure_getenv(settings[i].variable);
+
+		if (f->given[i])
+			apply(i, ORIGIN_FILE, f->texts[i]);
+		if (env)
+			apply(i, ORIGIN_ENVIRONMENT, env);
+	}
+}
+
+static bool is_known_variable(const char *entry, size_t len)
+{
+	static const char file_variable[] = "EXS_CONFIG";
+
+	if (len == strlen(file_variable) && !memcmp(entry, file_variable, len))
+		return true;
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (strlen(settings[i].variable) == len &&
+		    !memcmp(entry, settings[i].variable, len))
+			return true;
+	}
+	return false;
+}
+
+static void complain_of_unknown_variables(void)
+{
+	for (char **e = environ; e && *e; e++) {
+		size_t len = strcspn(*e, "=");
+
+		if (!strncmp(*e, PREFIX, strlen(PREFIX)) &&
+		    !is_known_variable(*e, len))
+			exi_warn("unknown variable %.*s is ignored; exs info "
+				 "--env lists the known ones",
+				 (int)len, *e);
+	}
+}
+
+static void complain_of_contradictions(void)
+{
+	if (!config.require[0] || !strcmp(config.require, "tcp"))
+		return;
+	if (!config.upgrade)
+		exi_warn("EXS_REQUIRE %s cannot be met: EXS_UPGRADE is never",
+			 config.require);
+	for (unsigned int i = 0; i < config.n_providers; i++) {
+		if (!strcmp(config.providers[i], config.require))
+			return;
+	}
+	exi_warn("EXS_REQUIRE %s cannot be met: EXS_PROVIDER leaves it out",
+		 config.require);
+}
+
+static void find_file(void)
+{
+	const char *path = secure_getenv("EXS_CONFIG");
+
+	if (path && !exi_setting_expand_path(path, config_file))
+		refuse("EXS_CONFIG: cannot use \"%.*s\"; it accepts a path "
+		       "of at most %d bytes",
+		       EXI_CONFIG_PATH_MAX, path, EXI_CONFIG_PATH_MAX - 1);
+}
+
+static const char *keep(const char *variable)
+{
+	const char *value = secure_getenv(variable);
+
+	return value ? strdup(value) : NULL;
+}
+
+/* The program's own memory comes first. */
+static void follow_cgroup(void)
+{
+	uint64_t mb = exi_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup") /
+			      CGROUP_PART >>
+		      20;
+	int i = find_key("", "memory_limit_mb");
+
+	if (origins[i] != ORIGIN_DEFAULT || mb >= config.memory_limit_mb)
+		return;
+	config.memory_limit_mb = (uint32_t)mb;
+	origins[i] = ORIGIN_CGROUP;
+}
+
+static void load(void)
+{
+	struct file file = { 0 };
+
+	config.config_home = keep("XDG_CONFIG_HOME");
+	config.home = keep("HOME");
+	for (size_t i = 0; i < N_SETTINGS; i++)
+		apply(i, ORIGIN_DEFAULT, settings[i].fallback);
+	find_file();
+	read_file(&file, false);
+	resolve(&file, 0, N_OF_THE_LOG);
+	exi_log_level = config.log_level;
+	exi_log_file(config.log_file);
+	read_file(&file, true);
+	resolve(&file, N_OF_THE_LOG, N_SETTINGS);
+	follow_cgroup();
+	if (!getauxval(AT_SECURE))
+		complain_of_unknown_variables();
+	complain_of_contradictions();
+}
+
+void exi_config_load(void)
+{
+	pthread_once(&loaded, load);
+}
+
+const char *exi_config_refusal(void)
+{
+	exi_config_load();
+	return refusal[0] ? refusal : NULL;
+}
+
+const struct exi_config *exi_config(void)
+{
+	exi_config_load();
+	return &config;
+}
+
+bool exi_config_row(unsigned int i, struct exi_config_row *ret)
+{
+	exi_config_load();
+	if (i == N_SETTINGS) {
+		ret->variable = "EXS_CONFIG";
+		ret->accepts = "a path of at most 255 bytes";
+		ret->help = "A file of \"name = value\" lines, names without "
+			    "EXS_ in lower case.";
+		ret->origin = config_file[0] ? "environment" : "default";
+		strcpy(ret->value, config_file);
+		return true;
+	}
+	if (i > N_SETTINGS)
+		return false;
+	ret->variable = settings[i].variable;
+	ret->accepts = settings[i].accepts;
+	ret->help = settings[i].help;
+	ret->origin = origin_names[origins[i]];
+	settings[i].print(&settings[i], &config, ret->value,
+			  sizeof(ret->value));
+	return true;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The configuration of the process: EXS_* variables, then the file named by
+ * EXS_CONFIG (INI, keys without the prefix in lower case), then defaults. Read
+ * once, at exi_config_load(); constant afterwards. */
+#ifndef EXI_CORE_BASE_CONFIG_H
+#define EXI_CORE_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+struct exi_setting_choice;
+
+#define EXI_CONFIG_PROVIDERS_MAX 8
+#define EXI_CONFIG_NAME_MAX	 16
+#define EXI_CONFIG_PATH_MAX	 256
+
+enum exi_tcp_engine {
+	EXI_TCP_ENGINE_AUTO,
+	EXI_TCP_ENGINE_IO_URING,
+	EXI_TCP_ENGINE_EPOLL,
+};
+
+enum exi_ofi_endpoint {
+	EXI_OFI_AUTO,
+	EXI_OFI_MSG,
+	EXI_OFI_RDM,
+};
+
+enum exi_trust {
+	EXI_TRUST_KEY,
+	EXI_TRUST_HOSTS,
+};
+
+struct exi_config {
+	/* EXS_PROVIDER: in order of preference, exclusions applied. "tcp" is
+	 * always usable, listed or not. */
+	char providers[EXI_CONFIG_PROVIDERS_MAX][EXI_CONFIG_NAME_MAX];
+	unsigned int n_providers;
+	/* EXS_REQUIRE: "" or a provider's name. */
+	char require[EXI_CONFIG_NAME_MAX];
+	/* EXS_UPGRADE: never, or after this many bytes ("connect" is 0,
+	 * "auto" is EXI_UPGRADE_BYTES). */
+	bool upgrade;
+	uint64_t upgrade_bytes;
+	uint32_t spin_us; /* EXS_SPIN_US */
+	uint32_t ring_kb; /* EXS_RING_KB, a power of two, per direction */
+	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
+	uint64_t zcopy_threshold; /* EXS_ZCOPY_THRESHOLD, bytes */
+	int log_level;		  /* EXS_LOG: enum exi_log_level */
+	char log_file[EXI_CONFIG_PATH_MAX]; /* EXS_LOG_FILE: "" is stderr */
+	bool stats;			    /* EXS_STATS */
+	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
+	/* EXS_KEY_FILE: "" is searched for, see core/key.h. */
+	char key_file[EXI_CONFIG_PATH_MAX];
+	/* XDG_CONFIG_HOME and HOME, or null: servers clear theirs before
+	 * anybody comes. */
+	const char *config_home, *home;
+	enum exi_trust trust;			/* EXS_TRUST */
+	char verbs_device[EXI_CONFIG_PATH_MAX]; /* EXS_VERBS_DEVICE: a list */
+	int verbs_gid_index;			/* EXS_VERBS_GID_INDEX; -1 */
+	uint32_t verbs_port_offset;		/* EXS_VERBS_PORT_OFFSET */
+	char ofi_provider[EXI_CONFIG_PATH_MAX]; /* EXS_OFI_PROVIDER */
+	enum exi_ofi_endpoint ofi_endpoint;	/* EXS_OFI_ENDPOINT */
+	uint32_t ofi_port_offset;		/* EXS_OFI_PORT_OFFSET */
+	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
+};
+
+#define EXI_UPGRADE_BYTES   1024
+#define EXI_SPIN_US	    50
+#define EXI_RING_KB	    2048
+#define EXI_MEMORY_LIMIT_MB 1024
+
+/* Never fails. A value that cannot be used, and only changes how fast something is
+ * or what is said, is warned about, with the variable and what it accepts, and
+ * the default stands. Others refuse, see below. Unknown EXS_* variables, which may
+ * be another program's, are warned about once. Thread-safe, idempotent. */
+void exi_config_load(void);
+
+/* Null, or the line that says why nothing may be started: a value that cannot be
+ * used is of a setting that allows or forbids something, so that any guess could
+ * use what the user shut out, or leave out what he asked for; or the file cannot
+ * be read or understood. exi_core_init() says it and fails. */
+const char *exi_config_refusal(void);
+
+/* The configuration; loads it at first use. */
+EXI_SHIM const struct exi_config *exi_config(void);
+
+/* One row for `exs info --config`. */
+struct exi_config_row {
+	const char *variable; /* EXS_... */
+	const char *accepts;  /* in words */
+	const char *help;     /* one sentence */
+	/* "environment", "file", "default", or "cgroup": a default that is less
+	 * for the limit of the process's control group. */
+	const char *origin;
+	char value[EXI_CONFIG_PATH_MAX]; /* effective */
+};
+
+/* Fills row number i; false when there is none. */
+bool exi_config_row(unsigned int i, struct exi_config_row *ret);
+
+#define EXI_KEY_SYSTEM "/etc/exs/key"
+
+struct exi_config_setting {
+	const char *variable;
+	const char *accepts;
+	const char *help;
+	const char *fallback;
+	bool strict; /* a text that does not parse refuses */
+	/* Takes the text whole, or returns false and changes nothing. */
+	bool (*parse)(const struct exi_config_setting *s, struct exi_config *c,
+		      const char *text);
+	void (*print)(const struct exi_config_setting *s,
+		      const struct exi_config *c, char *buf, size_t len);
+	/* For the parsers that serve several settings. */
+	size_t offset; /* of the member of struct exi_config */
+	uint64_t min, max;
+	const struct exi_setting_choice *choices; /* ends with a null word */
+};
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Numbers that nobody else has: of processes, of uses, and secrets. */
+#ifndef EXI_CORE_BASE_IDS_H
+#define EXI_CORE_BASE_IDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/rseq.h>
+
+#include "core/base/util.h"
+
+/* 64 random bits. */
+EXI_SHIM uint64_t exi_random(void);
+/* Not 0, and none that a process had or will have. */
+uint64_t exi_number(void);
+/* A number for n that no other process can know. */
+uint64_t exi_secret(uint64_t n);
+
+/* Names this process; another one after fork. Never 0. */
+EXI_SHIM uint64_t exi_process_token(void);
+/* Changes with every fork, in parent and child: who compares it knows that
+ * another process may have come to share a socket. */
+EXI_SHIM extern uint64_t exi_use_token_now;
+static inline uint64_t exi_use_token(void)
+{
+	return __atomic_load_n(&exi_use_token_now, __ATOMIC_RELAXED);
+}
+void exi_process_forked(bool child);
+
+#endif

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a lock does when somebody else has it. */
+#include "core/base/lock.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/futex.h"
+#include "core/base/util.h"
+
+_Thread_local uint32_t exi_tid_cache;
+
+uint32_t exi_tid_fill(void)
+{
+	exi_tid_cache = (uint32_t)syscall(SYS_gettid);
+	return exi_tid_cache;
+}
+
+void exi_lock_slow(struct exi_lock *l)
+{
+	uint32_t self = exi_tid();
+	unsigned int spin;
+	uint32_t w;
+
+	for (spin = 0; spin < 64; spin++) {
+		if (exi_trylock(l))
+			return;
+		exi_pause();
+	}
+	for (;;) {
+		struct timespec deadline;
+		struct exi_word word = { .addr = (const uint32_t *)&l->word };
+
+		w = atomic_load_explicit(&l->word, memory_order_relaxed);
+		if (w == 0) {
+			/* Contended from here on: others may still sleep. */
+			if (atomic_compare_exchange_strong_explicit(
+				    &l->word, &w, self | EXI_LOCK_CONTENDED,
+				    memory_order_acquire, memory_order_relaxed))
+				return;
+			continue;
+		}
+		if (!(w & EXI_LOCK_CONTENDED) &&
+		    !atomic_compare_exchange_strong_explicit(
+			    &l->word, &w, w | EXI_LOCK_CONTENDED,
+			    memory_order_relaxed, memory_order_relaxed))
+			continue;
+		w |= EXI_LOCK_CONTENDED;
+		clock_gettime(CLOCK_MONOTONIC, &deadline);
+		deadline.tv_nsec += EXI_LOCK_SLEEP_NS;
+		if (deadline.tv_nsec >= 1000000000) {
+			deadline.tv_nsec -= 1000000000;
+			deadline.tv_sec++;
+		}
+		word.value = w;
+		if (exi_futex_wait(&word, 1, &deadline) == -ETIMEDOUT &&
+		    exi_futex_owner_is_dead(w & ~EXI_LOCK_CONTENDED) &&
+		    atomic_compare_exchange_strong_explicit(
+			    &l->word, &w, self | EXI_LOCK_CONTENDED,
+			    memory_order_acquire, memory_order_relaxed))
+			return;
+	}
+}
+
+void exi_unlock_slow(struct exi_lock *l)
+{
+	atomic_exchange_explicit(&l->word, 0, memory_order_release);
+	exi_futex_wake((const uint32_t *)&l->word, 1);
+}

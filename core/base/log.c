@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Log lines: formatted on the stack, written at once, without locks.
+ *
+ * Where the lines go is one word, descriptor and pid together, so that threads
+ * and forked children agree on it without a lock that fork() could leave held.
+ * Two threads may open the file at once; the slower one closes its own again.
+ * A program that closes every descriptor takes the log's too and may reuse its
+ * number, so the file behind the number is compared before each line.
+ */
+#include "core/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+
+#define LINE_MAX_BYTES 1024
+#define PATH_MAX_BYTES 256
+
+int exi_log_level = EXI_LOG_WARN;
+
+static const char *const level_names[] = {
+	[EXI_LOG_OFF] = "off",	   [EXI_LOG_ERROR] = "error",
+	[EXI_LOG_WARN] = "warn",   [EXI_LOG_INFO] = "info",
+	[EXI_LOG_DEBUG] = "debug", [EXI_LOG_TRACE] = "trace",
+};
+
+static struct {
+	char path[PATH_MAX_BYTES]; /* written before to_file is set */
+	atomic_bool to_file;
+	_Atomic uint64_t sink;	/* pid << 32 | descriptor; 0: none yet */
+	_Atomic uint64_t inode; /* of the file behind the descriptor */
+} out;
+
+void exi_log_file(const char *path)
+{
+	atomic_store_explicit(&out.to_file, false, memory_order_release);
+	snprintf(out.path, sizeof(out.path), "%s", path);
+	atomic_store_explicit(&out.sink, 0, memory_order_relaxed);
+	/* Pairs with the acquire in sink_fd(): the path is complete. */
+	atomic_store_explicit(&out.to_file, path[0] != '\0',
+			      memory_order_release);
+}
+
+/* The path with each %p replaced by the pid. */
+static void expand_path(char *buf, size_t len, pid_t pid)
+{
+	size_t n = 0;
+
+	for (const char *p = out.path; *p && n + 1 < len; p++) {
+		if (p[0] == '%' && p[1] == 'p') {
+			n += snprintf(buf + n, len - n, "%d", (int)pid);
+			if (n >= len)
+				n = len - 1;
+			p++;
+		} else {
+			buf[n++] = *p;
+		}
+	}
+	buf[n] = '\0';
+}
+
+/* Nor is it a pipe that nobody reads any more, which would be SIGPIPE. */
+static bool has_room(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
+}
+
+/* A peer can cause lines, and who has the other end of stderr need not read it: a
+ * line that would wait there is dropped. The program has the same file, so its
+ * O_NONBLOCK cannot be set; a pipe takes RWF_NOWAIT, a terminal or a plain file
+ * may not. */
+static void write_at_once(const char *line, size_t len)
+{
+	struct iovec v = { .iov_base = (void *)(uintptr_t)line,
+			   .iov_len = len };
+
+	if (!has_room() || pwritev2(STDERR_FILENO, &v, 1, -1, RWF_NOWAIT) >= 0)
+		return;
+	if (has_room() && write(STDERR_FILENO, line, len) < 0)
+		return;
+}
+
+static void say_on_stderr(const char *line, size_t len)
+{
+	int domain = AF_UNSPEC;
+	socklen_t size = sizeof(domain);
+
+	if (getsockopt(STDERR_FILENO, SOL_SOCKET, SO_DOMAIN, &domain, &size))
+		write_at_once(line, len);
+	/* Descriptor 2 of a daemon, or of a program started by inetd, can be
+	 * a connection: its peer is not to be told. */
+	else if (domain == AF_UNIX)
+		send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Symbolic links that only root can change. */
+static bool is_standard(const char *path)
+{
+	return !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr");
+}
+
+int exi_log_open(const char *path, unsigned int mode)
+{
+	int fd = open(path,
+		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
+			      O_NONBLOCK | (is_standard(path) ? 0 : O_NOFOLLOW),
+		      (mode_t)mode);
+
+	return fd < 0 ? -errno : fd;
+}
+
+const char *exi_log_why(int err)
+{
+	switch (err) {
+	case ELOOP:
+		return "it is a symbolic link, which is not followed";
+	case ENXIO:
+		return "it is a socket, or a FIFO that nobody reads";
+	default:
+		return strerrordesc_np(err);
+	}
+}
+
+static void give_up(pid_t pid, const char *path, int err)
+{
+	char line[PATH_MAX_BYTES + 256];
+	int n;
+
+	if (!atomic_exchange(&out.to_file, false))
+		return;
+	n = snprintf(line, sizeof(line),
+		     "libexs[%d] warn: cannot open EXS_LOG_FILE %s: %s; "
+		     "logging to stderr\n",
+		     (int)pid, path, exi_log_why(err));
+	say_on_stderr(line, n);
+}
+
+static int open_file(pid_t pid, uint64_t *ret_inode)
+{
+	char path[PATH_MAX_BYTES + 64];
+	struct stat st;
+	int fd;
+
+	expand_path(path, sizeof(path), pid);
+	fd = exi_log_open(path, 0600);
+	if (fd >= 0)
+		fd = exi_fd_keep(fd);
+	if (fd < 0 || fstat(fd, &st)) {
+		give_up(pid, path, fd < 0 ? -fd : errno);
+		exi_fd_close(fd);
+		return -1;
+	}
+	*ret_inode = st.st_ino;
+	return fd;
+}
+
+static bool is_the_log(int fd)
+{
+	struct stat st;
+
+	return !fstat(fd, &st) &&
+	       st.st_ino ==
+		       atomic_load_explicit(&out.inode, memory_order_relaxed);
+}
+
+/* The descriptor for the next line of this process; -1 is stderr. */
+static int sink_fd(pid_t pid)
+{
+	uint64_t sink, mine, inode;
+	int fd;
+
+	/* Pairs with the release in exi_log_file(). */
+	if (!atomic_load_explicit(&out.to_file, memory_order_acquire))
+		return -1;
+	sink = atomic_load_explicit(&out.sink, memory_order_acquire);
+	if (sink >> 32 == (uint64_t)pid && is_the_log((int)(uint32_t)sink))
+		return (int)(uint32_t)sink;
+	fd = open_file(pid, &inode);
+	if (fd < 0)
+		return -1;
+	mine = (uint64_t)pid << 32 | (uint32_t)fd;
+	/* The same path in the same process: all who race store one value. */
+	atomic_store_explicit(&out.inode, inode, memory_order_relaxed);
+	if (!atomic_compare_exchange_strong(&out.sink, &sink, mine)) {
+		exi_fd_close(fd);
+		fd = (int)(uint32_t)sink;
+	}
+	return fd;
+}
+
+static bool is_control(char c)
+{
+	return (unsigned char)c < 0x20 || c == 0x7f;
+}
+
+/* Formats the line, newline included. Values come from outside: control
+ * characters in them would forge lines. */
+__attribute__((format(printf, 4, 0))) static size_t
+format_line(char *line, pid_t pid, int level, const char *fmt, va_list ap)
+{
+	int n, m;
+
+	if (level < EXI_LOG_OFF || level > EXI_LOG_TRACE)
+		level = EXI_LOG_ERROR;
+	n = snprintf(line, LINE_MAX_BYTES, "libexs[%d] %s: ", (int)pid,
+		     level_names[level]);
+	m = vsnprintf(line + n, LINE_MAX_BYTES - 1 - n, fmt, ap);
+	if (m < 0)
+		m = 0;
+	if (m > LINE_MAX_BYTES - 2 - n) {
+		m = LINE_MAX_BYTES - 2 - n;
+		memcpy(line + n + m - 3, "...", 3);
+	}
+	for (int i = n; i < n + m; i++) {
+		if (is_control(line[i]))
+			line[i] = '?';
+	}
+	line[n + m] = '\n';
+	return n + m + 1;
+}
+
+void exi_log_write(int level, const char *fmt, ...)
+{
+	char line[LINE_MAX_BYTES];
+	int err = errno;
+	pid_t pid = getpid();
+	va_list ap;
+	size_t len;
+	int fd;
+
+	va_start(ap, fmt);
+	len = format_line(line, pid, level, fmt, ap);
+	va_end(ap);
+	fd = sink_fd(pid);
+	if (fd < 0)
+		say_on_stderr(line, len);
+	else if (write(fd, line, len) < 0)
+		say_on_stderr(line, len);
+	errno = err;
+}

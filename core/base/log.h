@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The one hook through which the library speaks: lines "libexs[pid] level:
+ * text" on stderr or in EXS_LOG_FILE (%p is the pid). The function that
+ * decides an error logs it, once. Lower case, "name %s", no full stop. */
+#ifndef EXI_CORE_BASE_LOG_H
+#define EXI_CORE_BASE_LOG_H
+
+#include "core/base/util.h"
+
+enum exi_log_level {
+	EXI_LOG_OFF,
+	EXI_LOG_ERROR,
+	EXI_LOG_WARN,
+	EXI_LOG_INFO,
+	EXI_LOG_DEBUG,
+	EXI_LOG_TRACE,
+};
+
+/* Messages above it are dropped. Set by the configuration. */
+extern int exi_log_level;
+
+/* Where lines go; "" is stderr. Opened at the first line, again after fork, by
+ * exi_log_open(). A file that cannot be opened is said on stderr once, which then
+ * takes over. */
+void exi_log_file(const char *path);
+
+/* Opens, or makes, a file that the user named, to append to it. The file may lie
+ * where others can write: a symbolic link at its name is not followed, but for
+ * /dev/stdout and /dev/stderr, and a FIFO is opened only while somebody reads it;
+ * nobody waits for a reader. -errno, which exi_log_why() has in words. */
+EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
+EXI_SHIM const char *exi_log_why(int err);
+
+/* Keeps errno. One write per line, so that processes do not mix. */
+EXI_SHIM __attribute__((format(printf, 2, 3))) void
+exi_log_write(int level, const char *fmt, ...);
+
+#define exi_log(level, ...)                                                    \
+	do {                                                                   \
+		if ((level) <= exi_log_level)                                  \
+			exi_log_write((level), __VA_ARGS__);                   \
+	} while (0)
+
+#define exi_error(...) exi_log(EXI_LOG_ERROR, __VA_ARGS__)
+#define exi_warn(...)  exi_log(EXI_LOG_WARN, __VA_ARGS__)
+#define exi_info(...)  exi_log(EXI_LOG_INFO, __VA_ARGS__)
+#define exi_debug(...) exi_log(EXI_LOG_DEBUG, __VA_ARGS__)
+#define exi_trace(...) exi_log(EXI_LOG_TRACE, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The bytes of one call, in one buffer or several, and how far the call is. */
+#ifndef EXI_CORE_BASE_PIECES_H
+#define EXI_CORE_BASE_PIECES_H
+
+#include <stddef.h>
+#include <sys/uio.h>
+
+/* One call of the kernel gets at most so many pieces when the first of them was
+ * begun, or the last is to be cut: then they are copied. */
+#define EXI_PIECES_COPIED 256
+
+struct exi_pieces {
+	const struct iovec *v; /* the next piece, of which `at` bytes moved; */
+	size_t n;	       /* it and those behind it */
+	size_t at;
+	size_t left; /* bytes, in all */
+};
+
+/* Bytes of the next piece that has any; 0: there is none. */
+static inline size_t exi_pieces_next(struct exi_pieces *p, void **ret)
+{
+	while (p->n && p->v->iov_len == p->at) {
+		p->v++;
+		p->n--;
+		p->at = 0;
+	}
+	*ret = p->n ? (char *)p->v->iov_base + p->at : NULL;
+	return p->n ? p->v->iov_len - p->at : 0;
+}
+
+/* n bytes moved. */
+static inline void exi_pieces_moved(struct exi_pieces *p, size_t n)
+{
+	p->left -= n;
+	while (p->n && n >= p->v->iov_len - p->at) {
+		n -= p->v->iov_len - p->at;
+		p->v++;
+		p->n--;
+		p->at = 0;
+	}
+	p->at += n;
+}
+
+/* What comes next, for one call: at most `most` bytes. Uses `room` where the
+ * pieces cannot be given as they are. *ret is the first of *ret_n pieces; the
+ * result is how many bytes they have. */
+static inline size_t exi_pieces_cut(const struct exi_pieces *p, size_t most,
+				    struct iovec room[EXI_PIECES_COPIED],
+				    const struct iovec **ret, size_t *ret_n)
+{
+	size_t i, bytes = 0, at = p->at;
+
+	if (!at && p->left <= most) {
+		*ret = p->v;
+		*ret_n = p->n;
+		return p->left;
+	}
+	for (i = 0; i < p->n && i < EXI_PIECES_COPIED && bytes < most; i++) {
+		size_t len = p->v[i].iov_len - at;
+
+		room[i].iov_base = (char *)p->v[i].iov_base + at;
+		room[i].iov_len = len < most - bytes ? len : most - bytes;
+		bytes += room[i].iov_len;
+		at = 0;
+	}
+	*ret = room;
+	*ret_n = i;
+	return bytes;
+}
+
+#endif

@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* sock_diag, SO_PEERCRED and the first user namespace. */
+#include "core/base/proof.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/magic.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+
+#define TCP_ESTABLISHED 1
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+static uint64_t cookie_of(int fd, int option)
+{
+	uint64_t ret = 0;
+	socklen_t len = sizeof(ret);
+
+	return getsockopt(fd, SOL_SOCKET, option, &ret, &len) < 0 ? 0 : ret;
+}
+
+static int fill(const struct sockaddr_storage *ss, uint8_t *addr,
+		uint16_t *port, uint32_t *scope)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)ss;
+	const struct sockaddr_in *in = (const struct sockaddr_in *)ss;
+
+	if (ss->ss_family == AF_INET6) {
+		memcpy(addr, &in6->sin6_addr, 16);
+		*port = ntohs(in6->sin6_port);
+		if (in6->sin6_scope_id)
+			*scope = in6->sin6_scope_id;
+		return 0;
+	}
+	if (ss->ss_family != AF_INET)
+		return -EAFNOSUPPORT;
+	memset(addr, 0, 10);
+	addr[10] = addr[11] = 0xff;
+	memcpy(addr + 12, &in->sin_addr, 4);
+	*port = ntohs(in->sin_port);
+	return 0;
+}
+
+int exi_tuple_of(int fd, struct exi_tuple *ret)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t len = sizeof(local);
+	struct exi_tuple t;
+	int err;
+
+	memset(&t, 0, sizeof(t));
+	if (getsockname(fd, (struct sockaddr *)&local, &len) < 0)
+		return -errno;
+	len = sizeof(peer);
+	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
+		return -errno;
+	err = fill(&local, t.local, &t.local_port, &t.scope);
+	if (!err)
+		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
+	t.netns = cookie_of(fd, SO_NETNS_COOKIE);
+	if (!t.netns)
+		t.cookie = exi_sock_cookie(fd);
+	if (!err)
+		*ret = t;
+	return err;
+}
+
+bool exi_tuple_here(const struct exi_tuple *t, int fd)
+{
+	return !t->netns || cookie_of(fd, SO_NETNS_COOKIE) == t->netns;
+}
+
+bool exi_tuple_is_self(const struct exi_tuple *t)
+{
+	return t->local_port == t->peer_port &&
+	       memcmp(t->local, t->peer, 16) == 0;
+}
+
+static struct exi_tuple turned(const struct exi_tuple *t)
+{
+	struct exi_tuple ret = *t;
+
+	memcpy(ret.local, t->peer, sizeof(ret.local));
+	memcpy(ret.peer, t->local, sizeof(ret.peer));
+	ret.local_port = t->peer_port;
+	ret.peer_port = t->local_port;
+	return ret;
+}
+
+/* Addresses of the other end: everything is mirrored. */
+static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	bool v4 = memcmp(t->local, mapped, 12) == 0 &&
+		  memcmp(t->peer, mapped, 12) == 0;
+	unsigned int skip = v4 ? 12 : 0;
+
+	r->sdiag_family = v4 ? AF_INET : AF_INET6;
+	r->sdiag_protocol = IPPROTO_TCP;
+	r->idiag_states = ~0u;
+	r->id.idiag_sport = htons(t->peer_port);
+	r->id.idiag_dport = htons(t->local_port);
+	memcpy(r->id.idiag_src, t->peer + skip, 16 - skip);
+	memcpy(r->id.idiag_dst, t->local + skip, 16 - skip);
+	r->id.idiag_if = t->scope;
+	r->id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
+	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+}
+
+/* What the kernel says: a message of at least so many bytes, and attributes. */
+union answer {
+	struct nlmsghdr head;
+	char bytes[2048];
+};
+
+static int read_answer(int nl, size_t least, union answer *ret)
+{
+	ssize_t n = recv(nl, ret, sizeof(*ret), 0);
+
+	if (n < 0)
+		return -errno;
+	if (!NLMSG_OK(&ret->head, (size_t)n))
+		return -EPROTO;
+	if (ret->head.nlmsg_type == NLMSG_ERROR)
+		return ((struct nlmsgerr *)NLMSG_DATA(&ret->head))->error;
+	if (ret->head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    ret->head.nlmsg_len < NLMSG_LENGTH(least))
+		return -EPROTO;
+	return 0;
+}
+
+static int open_diag(void)
+{
+	struct timeval limit = { .tv_sec = 1 };
+	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	/* Denied is no answer: least of all EPERM. */
+	if (nl < 0)
+		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
+	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	return nl;
+}
+
+/* q begins with its head. */
+static int ask(int nl, const struct nlmsghdr *q, size_t least,
+	       union answer *ret)
+{
+	return send(nl, q, q->nlmsg_len, 0) < 0 ? -errno
+						: read_answer(nl, least, ret);
+}
+
+/* The attribute of that type, behind the message's own part; null. */
+static const void *attribute(const union answer *a, size_t own, int type,
+			     size_t size)
+{
+	const struct rtattr *at =
+		(const void *)((const char *)NLMSG_DATA(&a->head) +
+			       NLMSG_ALIGN(own));
+	size_t left = a->head.nlmsg_len - NLMSG_LENGTH(NLMSG_ALIGN(own));
+
+	if (a->head.nlmsg_len < NLMSG_LENGTH(NLMSG_ALIGN(own)))
+		return NULL;
+	for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
+		if (at->rta_type == type && RTA_PAYLOAD(at) >= size)
+			return RTA_DATA(at);
+	return NULL;
+}
+
+struct tcp_question {
+	struct nlmsghdr head;
+	struct inet_diag_req_v2 req;
+};
+
+static struct tcp_question question(const struct exi_tuple *t)
+{
+	struct tcp_question q = { .head = { .nlmsg_len = sizeof(q),
+					    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+					    .nlmsg_flags = NLM_F_REQUEST } };
+
+	mirror(t, &q.req);
+	return q;
+}
+
+/* The netlink socket, which is the thread's, asks in the namespace of the tuple's
+ * socket. Before Linux 5.14: that socket is found there by its addresses. */
+static int is_here(int nl, const struct exi_tuple *t)
+{
+	struct exi_tuple own = turned(t);
+	struct tcp_question q;
+	struct inet_diag_msg m;
+	union answer a;
+	int err;
+
+	if (t->netns || !t->cookie)
+		return t->netns == 0 || cookie_of(nl, SO_NETNS_COOKIE) ==
+						t->netns
+			       ? 0
+			       : -ENOENT;
+	q = question(&own);
+	err = ask(nl, &q.head, sizeof(m), &a);
+	if (err)
+		return err;
+	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
+	return m.id.idiag_cookie[0] == (uint32_t)t->cookie &&
+			       m.id.idiag_cookie[1] ==
+				       (uint32_t)(t->cookie >> 32)
+		       ? 0
+		       : -ENOENT;
+}
+
+/* To make a socket takes four times as long as to ask, so one stays open. It answers
+ * for its own network namespace, whoever asks, and tells users by their numbers in
+ * the user namespace that it was made in. */
+static struct {
+	struct exi_lock lock;
+	int fd;
+	pid_t pid; /* another process would take our answers */
+	uint64_t cookie;
+	uint64_t netns;
+} kept = { .fd = -1 };
+
+void exi_proof_forked(void)
+{
+	atomic_store(&kept.lock.word, 0);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void keep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fds_begin();
+	kept.fd = open_diag();
+	if (kept.fd >= 0)
+		kept.fd = exi_fd_keep(kept.fd);
+	exi_fds_end();
+	kept.pid = getpid();
+	kept.cookie = kept.fd < 0 ? 0 : exi_sock_cookie(kept.fd);
+	kept.netns = kept.fd < 0 ? 0 : cookie_of(kept.fd, SO_NETNS_COOKIE);
+}
+
+static void unkeep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void look_after_locked(void)
+{
+	/* The program closed it, and the number may be another's. */
+	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
+		kept.fd = -1;
+	if (kept.fd >= 0 && kept.pid != getpid())
+		unkeep_locked();
+	if (kept.fd < 0)
+		keep_locked();
+}
+
+/* The kernel answers before send() returns: nobody is waited for. False: it is
+ * to be asked by a socket of the thread. */
+static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
+			int *ret_err)
+{
+	struct tcp_question q = question(t);
+	bool asked;
+
+	if (!t->netns)
+		return false;
+	exi_lock(&kept.lock);
+	look_after_locked();
+	asked = kept.fd >= 0 && kept.netns == t->netns;
+	if (asked) {
+		*ret_err = ask(kept.fd, &q.head, sizeof(struct inet_diag_msg),
+			       ret);
+		/* Or what comes late would be the next one's answer. */
+		if (*ret_err && *ret_err != -ENOENT)
+			unkeep_locked();
+	}
+	exi_unlock(&kept.lock);
+	return asked;
+}
+
+static int ask_by_own(const struct exi_tuple *t, union answer *ret)
+{
+	struct tcp_question q = question(t);
+	int nl = open_diag(), err;
+
+	if (nl < 0)
+		return nl;
+	err = is_here(nl, t);
+	if (!err)
+		err = ask(nl, &q.head, sizeof(struct inet_diag_msg), ret);
+	close(nl);
+	return err;
+}
+
+static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+{
+	int err;
+
+	return ask_by_kept(t, ret, &err) ? err : ask_by_own(t, ret);
+}
+
+static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
+{
+	union answer a;
+	int err = ask_tcp(t, &a);
+
+	if (!err)
+		memcpy(ret, NLMSG_DATA(&a.head), sizeof(*ret));
+	return err;
+}
+
+int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
+{
+	struct exi_tuple own = turned(t);
+	struct inet_diag_msg m;
+	int err;
+
+	/* The other end of the other end; it is asked for itself. */
+	own.cookie = 0;
+	err = other_end(&own, &m);
+	if (!err)
+		*ret = m.idiag_rqueue;
+	return err;
+}
+
+static bool is_loopback(const uint8_t a[16])
+{
+	static const uint8_t mapped[13] = { [10] = 0xff, [11] = 0xff, 127 };
+
+	return !memcmp(a, mapped, sizeof(mapped)) ||
+	       !memcmp(a, &in6addr_loopback, 16);
+}
+
+bool exi_tuple_elsewhere(const struct exi_tuple *t)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+				    .sin6_scope_id = t->scope };
+	bool v4 = !memcmp(t->peer, mapped, sizeof(mapped));
+	bool ret = false;
+	int s;
+
+	if (!memcmp(t->local, t->peer, 16) || is_loopback(t->peer))
+		return false;
+	memcpy(&in.sin_addr, t->peer + 12, 4);
+	memcpy(&in6.sin6_addr, t->peer, 16);
+	s = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (s < 0)
+		return false;
+	if (bind(s, v4 ? (struct sockaddr *)&in : (struct sockaddr *)&in6,
+		 v4 ? sizeof(in) : sizeof(in6)) < 0)
+		ret = errno == EADDRNOTAVAIL;
+	close(s);
+	return ret;
+}
+
+int exi_proof_peer_here(const struct exi_tuple *t)
+{
+	struct inet_diag_msg m;
+
+	return other_end(t, &m);
+}
+
+/* kernel.overflowuid, as everybody leaves it: in a user namespace every user who
+ * has no number there reads as this one. */
+#define OVERFLOW_UID 65534
+
+/* The kernel gives the first user namespace this inode (PROC_USER_INIT_INO),
+ * and no other namespace may have it. */
+#define FIRST_NAMESPACE 0xEFFFFFFDu
+
+#ifndef PIDFD_GET_USER_NAMESPACE
+#define PIDFD_GET_USER_NAMESPACE _IO(0xFF, 9)
+#endif
+
+/* Needs no /proc. Since Linux 6.11; -errno before. */
+static int namespace_by_pidfd(void)
+{
+	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), ns;
+	struct stat st;
+
+	if (pidfd < 0)
+		return -errno;
+	ns = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0);
+	close(pidfd);
+	if (ns < 0)
+		return -errno;
+	if (fstat(ns, &st) < 0)
+		st.st_ino = 0;
+	close(ns);
+	return st.st_ino == FIRST_NAMESPACE;
+}
+
+/* The map of this process's user namespace is that of the first one. */
+static bool maps_every_user(void)
+{
+	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
+	unsigned int inside, outside, count;
+	struct statfs fs;
+	char line[64];
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return false;
+	if (fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
+		n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	if (n <= 0)
+		return false;
+	line[n] = 0;
+	return sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 &&
+	       inside == 0 && outside == 0 && count == UINT32_MAX;
+}
+
+/* The number names one user here, and no others. Asked each time: a process may
+ * have gone to another namespace since. */
+static bool names_one_user(uid_t uid)
+{
+	int first;
+
+	if (uid != OVERFLOW_UID)
+		return true;
+	first = namespace_by_pidfd();
+	return first < 0 ? maps_every_user() : first;
+}
+
+int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
+{
+	struct inet_diag_msg m;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	union answer a;
+	int err = ask_by_own(t, &a); /* both numbers of one user namespace */
+
+	if (err)
+		return err;
+	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
+	/* What is found where no connection is may be anybody's: a listener of
+	 * the port, or an attempt to connect from it. */
+	if (m.idiag_state != TCP_ESTABLISHED)
+		return -ENOTCONN;
+	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	/* A process that has no number here is in a container beside ours: it
+	 * can do nothing to others of its user that are not in it. */
+	return cred.uid == m.idiag_uid && cred.pid > 0 &&
+			       names_one_user(cred.uid)
+		       ? 0
+		       : -EPERM;
+}
+
+int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
+{
+	const struct inet_diag_msg *m;
+	const void *options;
+	union answer a;
+	int err = ask_tcp(t, &a);
+
+	if (err)
+		return err;
+	m = NLMSG_DATA(&a.head);
+	if (m->idiag_state != TCP_ESTABLISHED)
+		return -ENOTCONN;
+	options = attribute(&a, sizeof(*m), INET_DIAG_SOCKOPT, sizeof(*ret));
+	if (!options)
+		return -EOPNOTSUPP;
+	memcpy(ret, options, sizeof(*ret));
+	return 0;
+}
+
+/* Both are on where nobody turned them off, but for the second of IPv6. */
+void exi_proof_sign(int fd)
+{
+	const int off = 0;
+
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &off, sizeof(off));
+	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
+}
+
+int exi_proof_signed(const struct exi_tuple *t)
+{
+	struct inet_diag_sockopt o;
+	int err = exi_proof_options(t, &o);
+
+	return err ? (err == -EACCES ? err : 0) : !o.mc_loop && !o.mc_all;
+}
+
+uint64_t exi_sock_cookie(int fd)
+{
+	uint64_t cookie = 0;
+	socklen_t len = sizeof(cookie);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) < 0)
+		return 0;
+	return cookie;
+}

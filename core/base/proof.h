@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says of the other end of a TCP connection, and of who is at the
+ * other end of a UNIX connection. */
+#ifndef EXI_CORE_BASE_PROOF_H
+#define EXI_CORE_BASE_PROOF_H
+
+#include <linux/inet_diag.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+/* Both addresses of a connection in one form: IPv6, IPv4 as v4-mapped. */
+struct exi_tuple {
+	uint8_t local[16];
+	uint8_t peer[16];
+	uint16_t local_port; /* host order */
+	uint16_t peer_port;
+	uint32_t scope;
+	/* The socket's network namespace need not be the thread's: */
+	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
+	uint64_t cookie; /* SO_COOKIE */
+};
+
+/* What exi_proof_*() asks of a tuple that this made is answered for that connection
+ * alone: in another network namespace, where somebody may have made one with the same
+ * addresses, it is -ENOENT. */
+int exi_tuple_of(int fd, struct exi_tuple *ret);
+/* A socket of this process is of the same network namespace. */
+bool exi_tuple_here(const struct exi_tuple *t, int fd);
+/* Both ends have the same address and port. */
+bool exi_tuple_is_self(const struct exi_tuple *t);
+
+/* The peer's address is none of this network namespace: it is on another host or in
+ * another namespace. */
+bool exi_tuple_elsewhere(const struct exi_tuple *t);
+
+/* 0: the user of the process at the other end of a UNIX connection owns the
+ * other end of the TCP connection, which is established; the user's number names
+ * no other user here, and the process has one, too. -EPERM. -ENOTCONN, -ENOENT:
+ * there is no such end any more. Others: it cannot be told here. */
+int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
+/* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is not.
+ * -EOPNOTSUPP: the kernel does not tell them. */
+int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
+/* 0: the other end is a socket of this network namespace. -ENOENT: it is none.
+ * Others: it cannot be told here. */
+int exi_proof_peer_here(const struct exi_tuple *t);
+
+/* A sign on a TCP socket that only its holders can make and everybody in the
+ * network namespace can read. It gives nothing: two options that only multicast
+ * looks at. What is accepted from a listener with the sign has it, too. */
+void exi_proof_sign(int fd);
+/* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that cannot be
+ * asked here. */
+int exi_proof_signed(const struct exi_tuple *t);
+
+/* What the kernel holds unread for our end, a FIN counting as one: unlike
+ * SIOCINQ it does not stop at an urgent mark. */
+int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);
+
+void exi_proof_forked(void);
+
+/* The kernel's name of a descriptor's socket, never reused; 0: it has none. */
+EXI_SHIM uint64_t exi_sock_cookie(int fd);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Handlers of signals that ran in a thread. A call that waits looks at shared
+ * memory before it sleeps, for longer than the kernel looks at a socket: a signal
+ * that comes meanwhile ends no system call. So who runs handlers counts them
+ * (the shim), and who waits compares before it sleeps. */
+#ifndef EXI_CORE_BASE_SIGNALS_H
+#define EXI_CORE_BASE_SIGNALS_H
+
+#include <stdbool.h>
+
+#include "core/base/util.h"
+
+struct exi_signals {
+	unsigned int any;  /* handlers that ran */
+	unsigned int hard; /* of these without SA_RESTART */
+};
+
+/* What ran in this thread, and had run when its call began to wait. */
+EXI_SHIM extern _Thread_local struct exi_signals exi_signals_now,
+	exi_signals_before;
+
+/* A handler is about to run. */
+static inline void exi_signals_count(bool hard)
+{
+	exi_signals_now.any++;
+	exi_signals_now.hard += hard;
+}
+
+/* A call begins to wait. */
+static inline void exi_signals_begin(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	exi_signals_before = exi_signals_now;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* It is about to sleep, and is to say EINTR instead. restarts: it is one that
+ * handlers with SA_RESTART do not end. */
+static inline bool exi_signals_came(bool restarts)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	return restarts ? exi_signals_now.hard != exi_signals_before.hard
+			: exi_signals_now.any != exi_signals_before.any;
+}
+
+#endif

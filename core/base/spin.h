@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Looking before sleeping: for how long, and whether it is worth it. */
+#ifndef EXI_CORE_BASE_SPIN_H
+#define EXI_CORE_BASE_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+/* How waits went lately; decides whether to spin. */
+struct exi_spin {
+	uint32_t failed;  /* in a row */
+	uint32_t skip;	  /* waits left that do not spin */
+	uint32_t backoff; /* how many the last skip began with */
+};
+
+/* How long (ns) the next wait may spin: 0 when that failed lately or is off;
+ * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. Where
+ * others want this CPU (busy.h) a spin is short, and a peer that shares it gets it
+ * by our sleep. */
+#define EXI_SPIN_YIELD 1
+EXI_SHIM uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
+EXI_SHIM void exi_spin_result(struct exi_spin *s, bool success);
+/* A spin that may last for so long (ns) and until the deadline (0: none).
+ * Between looks exi_spin_goes_on() says whether to look again. Whoever wants
+ * this CPU gets it every few microseconds, unless it is known that some keep it
+ * for whole turns (busy.h). A spin is over when it lost the CPU for that long. */
+struct exi_spinner {
+	uint64_t end;
+	uint64_t yield;
+	uint64_t looked; /* at the clock */
+	uint32_t looks;
+	uint32_t away; /* how often somebody took the CPU */
+	/* Not 0: a device is looked at, whose replies take so many times as long
+	 * as those within a host. Who took the CPU may be who does the work
+	 * that is waited for: the kernel, for the device. Then the spin goes
+	 * on. */
+	unsigned int patience;
+};
+static inline void exi_spin_begin(struct exi_spinner *s)
+{
+	s->end = 0;
+	s->looks = 0;
+	s->away = 0;
+	s->patience = 0;
+}
+EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
+			     uint64_t deadline);
+/* Looks between looks at the clock: the first comes after the first of them,
+ * for it takes as long as a quick reply. */
+#define EXI_SPIN_BATCH 64
+static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
+				    uint64_t deadline)
+{
+	/* A look at a device takes as long. */
+	if (!s->patience)
+		exi_pause();
+	return exi_likely(++s->looks % EXI_SPIN_BATCH) ||
+	       exi_spin_clock(s, budget, deadline);
+}
+
+/* Lets others run, as often as it may help; look in between. False when it
+ * took so long that somebody else wants this CPU, which is known from then on. */
+EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
+			     bool *ret_done);
+
+uint32_t exi_spin_get(const uint32_t *hint);
+
+void exi_spin_set(uint32_t *hint, uint32_t v);
+
+#endif

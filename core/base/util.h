@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small things without a home: time, pauses, descriptors of the library. */
+#ifndef EXI_CORE_BASE_UTIL_H
+#define EXI_CORE_BASE_UTIL_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/rseq.h>
+#include <time.h>
+
+#define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
+
+/* Called by preload/ too, which is a library of its own: named in api/exs.map,
+ * under a version that is nobody else's. */
+#define EXI_SHIM __attribute__((visibility("default")))
+
+#define exi_likely(x)	__builtin_expect(!!(x), 1)
+#define exi_unlikely(x) __builtin_expect(!!(x), 0)
+
+static inline uint64_t exi_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline struct timespec exi_ns_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
+				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+/* memcpy(), without a call for what fits two words. */
+static inline void exi_copy(void *to, const void *from, size_t n)
+{
+	uint64_t first, last;
+
+	if (n < sizeof(first) || n > 2 * sizeof(first)) {
+		memcpy(to, from, n);
+		return;
+	}
+	memcpy(&first, from, sizeof(first));
+	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
+	memcpy(to, &first, sizeof(first));
+	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
+}
+
+#if defined(__x86_64__) || defined(__i386__)
+static inline void exi_pause(void)
+{
+	__builtin_ia32_pause();
+}
+#elif defined(__aarch64__)
+static inline void exi_pause(void)
+{
+	__asm__ __volatile__("isb" ::: "memory");
+}
+#else
+static inline void exi_pause(void)
+{
+	__asm__ __volatile__("" ::: "memory");
+}
+#endif
+
+/* Stores v to *w, and orders what was stored before it before, and the loads
+ * that follow after it: what a seq_cst store followed by seq_cst loads does. */
+#if defined(__x86_64__)
+/* A plain store and a locked instruction on our own stack: the line of w is
+ * written in one go with what precedes it. The exchange that compilers make
+ * of it waits for the line, during which a polling reader can take it away
+ * again. */
+static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
+{
+	atomic_store_explicit(w, v, memory_order_release);
+	__asm__ __volatile__("lock; orl $0,-8(%%rsp)" ::: "memory", "cc");
+}
+#else
+static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
+{
+	atomic_store_explicit(w, v, memory_order_seq_cst);
+}
+#endif
+
+/* A count that grows by about one to four thousand a microsecond, cheap to
+ * read; only good for "a moment ago". */
+#if defined(__x86_64__)
+static inline uint64_t exi_ticks(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+#else
+static inline uint64_t exi_ticks(void)
+{
+	return exi_now_ns() * 2;
+}
+#endif
+
+/* The CPU this thread runs on; a hint. From rseq's area where the C library
+ * registers one, else a call. */
+static inline int exi_cpu(void)
+{
+	const struct rseq *r =
+		(const struct rseq
+			 *)(const void *)((const char *)
+						  __builtin_thread_pointer() +
+					  __rseq_offset);
+	int cpu = exi_likely(__rseq_size > 0)
+			  ? (int)__atomic_load_n(&r->cpu_id, __ATOMIC_RELAXED)
+			  : -1;
+
+	return exi_likely(cpu >= 0) ? cpu : sched_getcpu();
+}
+
+/* A few numbers are held for the moment in which the application finds none left:
+ * what connections have that go to TCP for it comes back later, when their peers
+ * have answered. Holds as many as it may. */
+void exi_fds_hold_some(void);
+/* Closes all: how many they were. */
+EXI_SHIM unsigned int exi_fds_let_go(void);
+
+/* Counts a thread that closes what was lent: a freeze waits for that thread, which
+ * therefore does not wait for the freeze. */
+void exi_fds_join(void);
+/* A descriptor with a low number that another thread is to close counts from
+ * exi_fds_lent(), within the above, to exi_fds_returned(). */
+void exi_fds_lent(void);
+void exi_fds_returned(void);
+
+#endif

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waiting for the events of a queue. */
+#include "core/call/dequeue.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#include "core/base/busy.h"
+#include "core/base/fds.h"
+#include "core/base/futex.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/transfer/place.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/queue.h"
+
+/* Ticks without anything unattended until they stop: to begin again costs a
+ * message as much as one of them. */
+#define IDLE_TICKS 3
+/* Milliseconds between ticks, at most; and how often in one who comes to his queue
+ * all the time does. */
+#define TICK_MAX 4
+#define OFTEN	 32
+
+static void poll_hot(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int i, n = exi_queue_copy_hot(q, hot, false);
+
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&hot[i].sk->n_ops[hot[i].dir],
+					 memory_order_relaxed) &&
+		    atomic_load(&hot[i].sk->fd) == hot[i].fd)
+			exi_flow_progress(hot[i].sk, hot[i].dir);
+}
+
+/* The program waits elsewhere from now on: the service makes the progress. */
+static void leave_to_service(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int n;
+
+	for (n = exi_queue_copy_hot(q, hot, true); n > 0; n--)
+		exi_flow_progress(hot[n - 1].sk, hot[n - 1].dir);
+}
+
+static int idle_ticks;
+static int tick_ms = 1;
+
+/* Each takes tens of microseconds from a program that uses all CPUs, and finds
+ * nothing while it comes to its queues all the time: it is twice as long then until
+ * the next. Who did so for a while, and computes then, has his progress made after
+ * about that while, or twice TICK_MAX. On a CPU that others want each tick also ends
+ * a turn before its time, so there are few: progress waits for turns anyway. */
+int exi_queue_tick(void)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	bool active = false, seldom = false;
+	int i, k, n, cpu = exi_cpu();
+	uint32_t visits;
+
+	for (i = 0; i < EXI_QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&exi_queues[i]);
+
+		if (!q)
+			break;
+		if (atomic_load(&q->n_hot) == 0)
+			continue;
+		visits = atomic_load(&q->visits);
+		/* A sleeper that was elsewhere since the last tick will be
+		 * elsewhere again. */
+		if (atomic_load(&q->attended)) {
+			active = active || q->sleepers == 0 ||
+				 visits != q->visits_ticked;
+			q->visits_ticked = visits;
+			continue;
+		}
+		active = true;
+		seldom = seldom ||
+			 visits - q->visits_seen < (uint32_t)(OFTEN * tick_ms);
+		if (visits != q->visits_seen) {
+			q->visits_seen = visits;
+			continue;
+		}
+		n = exi_queue_copy_hot(q, hot, true);
+		/* In this thread progress asks the peers to ring. */
+		for (k = 0; k < n; k++)
+			exi_flow_progress(hot[k].sk, hot[k].dir);
+	}
+	idle_ticks = active ? 0 : idle_ticks + 1;
+	tick_ms = seldom || !active ? 1 : tick_ms * 2;
+	if (tick_ms > TICK_MAX || exi_busy_wanted(cpu) || exi_busy_dear(cpu))
+		tick_ms = TICK_MAX;
+	return idle_ticks < IDLE_TICKS ? tick_ms : 0;
+}
+
+/* A hot direction that a dequeuer looks at without its lock; its socket's
+ * lookers count us. */
+struct held {
+	struct exi_hot hot;
+	struct exi_shared *sh;
+	struct exi_word word;
+	struct exi_conn *poll; /* for the word to change; null */
+	bool armed;
+};
+
+struct view {
+	struct held held[EXI_QUEUE_HOT];
+	int n;
+	int idle; /* others that have nothing to wait for */
+	int peer_cpu;
+	unsigned int patience; /* of the farthest; 0: all are near */
+	uint32_t changes;
+};
+
+/* Takes hold of the hot directions that wait on a fabric. */
+static void hold(struct exi_queue *q, struct view *v)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int i, n;
+
+	v->changes = atomic_load(&q->hot_changes);
+	v->peer_cpu = -1;
+	v->patience = 0;
+	v->n = v->idle = 0;
+	n = exi_queue_copy_hot(q, hot, false);
+	for (i = 0; i < n; i++) {
+		struct held *h = &v->held[v->n];
+		struct exi_sock *sk = hot[i].sk;
+		enum exi_dir dir = hot[i].dir;
+
+		if (!exi_sock_lock(sk, hot[i].fd, dir, &h->sh))
+			continue;
+		if (exi_list_empty(&sk->ops[dir])) {
+			v->idle++;
+		} else if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab) {
+			exi_sock_look(sk, dir, 1);
+			sk->fab->ops->word(sk->fab, dir, &h->word);
+			/* Who looks before it sleeps sees what is there. */
+			if (q->wait == EXS_WAIT_BUSY_POLL &&
+			    sk->fab->ops->ready(sk->fab, dir))
+				h->word.value = ~__atomic_load_n(
+					h->word.addr, __ATOMIC_RELAXED);
+			h->poll = sk->fab->ops->poll ? sk->fab : NULL;
+			if (h->poll &&
+			    sk->fab->ops->patience(sk->fab) > v->patience)
+				v->patience = sk->fab->ops->patience(sk->fab);
+			v->peer_cpu = sk->fab->ops->peer_cpu(sk->fab);
+			h->hot = hot[i];
+			h->armed = false;
+			v->n++;
+		}
+		exi_half_unlock(&h->sh->half[dir]);
+	}
+}
+
+/* Words that change only when they are polled. Kept by their lookers. */
+static void poll_far(const struct view *v)
+{
+	for (int i = 0; i < v->n; i++)
+		if (exi_unlikely(v->held[i].poll))
+			v->held[i].poll->ops->poll(v->held[i].poll, 1);
+}
+
+static bool word_changed(const struct exi_word *w)
+{
+	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
+}
+
+/* Something is there, or the view is out of date. */
+static bool stirred(struct exi_queue *q, const struct view *v, int need)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++)
+		if (word_changed(&v->held[i].word))
+			return true;
+	return atomic_load_explicit(&q->ready, memory_order_relaxed) >= need ||
+	       atomic_load_explicit(&q->hot_changes, memory_order_relaxed) !=
+		       v->changes ||
+	       atomic_load_explicit(&q->deleted, memory_order_relaxed);
+}
+
+struct look {
+	struct exi_queue *q;
+	const struct view *v;
+	int need;
+};
+
+static bool look_again(void *arg)
+{
+	struct look *l = arg;
+
+	return stirred(l->q, l->v, l->need);
+}
+
+/* ns; UINT64_MAX: as long as it takes. */
+static uint64_t spin_budget(struct exi_queue *q, const struct view *v)
+{
+	if (q->wait == EXS_WAIT_NOTIFY)
+		return 0;
+	if (q->wait == EXS_WAIT_BUSY_POLL)
+		return UINT64_MAX;
+	return v->n ? exi_spin_budget(&q->spin, v->peer_cpu) : 0;
+}
+
+static bool spin(struct exi_queue *q, const struct view *v, int need,
+		 uint64_t deadline)
+{
+	uint64_t budget = spin_budget(q, v);
+	struct exi_spinner s;
+
+	if (!budget)
+		return false;
+	if (budget == EXI_SPIN_YIELD) {
+		struct look look = { .q = q, .v = v, .need = need };
+		bool hit, good = exi_spin_yield(look_again, &look, &hit);
+
+		exi_spin_result(&q->spin, good && hit);
+		return hit;
+	}
+	exi_spin_begin(&s);
+	s.patience = v->patience;
+	if (v->patience && budget != UINT64_MAX)
+		budget *= v->patience;
+	do {
+		poll_far(v);
+		if (stirred(q, v, need)) {
+			exi_spin_result(&q->spin, true);
+			return true;
+		}
+	} while (exi_spin_goes_on(&s, budget, deadline));
+	exi_spin_result(&q->spin, false);
+	return false;
+}
+
+/* Asks the peers to wake us. -EBUSY: something can move already. */
+static int arm(struct view *v, struct exi_word *words)
+{
+	int i, ret = 0;
+
+	for (i = 0; i < v->n && !ret; i++) {
+		struct held *h = &v->held[i];
+		struct exi_sock *sk = h->hot.sk;
+		enum exi_dir dir = h->hot.dir;
+		struct exi_shared *sh;
+
+		words[i] = h->word;
+		if (!exi_sock_lock(sk, h->hot.fd, dir, &sh))
+			return -EBUSY;
+		/* It may have left the fabric since, where what lies next can be
+		 * of its return, of which it has not heard. */
+		ret = sh != h->sh || !sk->fab ||
+				      sh->half[dir].mode != EXI_MODE_RING
+			      ? -EBUSY
+			      : sk->fab->ops->arm(sk->fab, dir,
+						  exi_place_waits(sk, dir)
+							  ? EXI_WAKE_WORD_REAP
+							  : EXI_WAKE_WORD);
+		if (ret == 0) {
+			h->armed = true;
+			sh->half[dir].sleeps++;
+			if (atomic_load(&sh->gone) || atomic_load(&sh->rx_fin))
+				ret = -EBUSY;
+		}
+		exi_half_unlock(&sh->half[dir]);
+	}
+	return ret;
+}
+
+static int sleep_once(struct exi_queue *q, struct view *v, int need,
+		      uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_word words[EXI_QUEUE_HOT + 1];
+	int ret;
+
+	exi_lock(&q->lock);
+	q->sleepers++;
+	words[v->n].addr = (const uint32_t *)&q->word;
+	/* Before the last looks: every completion, every new hot direction
+	 * and every call to let go changes it. */
+	words[v->n].value =
+		atomic_load_explicit(&q->word, memory_order_seq_cst);
+	exi_unlock(&q->lock);
+	ret = arm(v, words);
+	if (ret == 0 && !stirred(q, v, need))
+		ret = exi_futex_wait(words, (unsigned int)v->n + 1,
+				     deadline ? &until : NULL);
+	exi_lock(&q->lock);
+	q->sleepers--;
+	exi_unlock(&q->lock);
+	return ret == -EBUSY ? 0 : ret;
+}
+
+/* Lets go of the view; what changed there is progressed. */
+static void let_go(struct view *v)
+{
+	int i;
+
+	for (i = 0; i < v->n; i++) {
+		struct held *h = &v->held[i];
+		struct exi_sock *sk = h->hot.sk;
+		enum exi_dir dir = h->hot.dir;
+
+		exi_lock(&h->sh->half[dir].lock);
+		if (h->armed && sk->fab)
+			sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
+		if (word_changed(&h->word) &&
+		    atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
+			    h->hot.fd)
+			exi_flow_progress_polled_locked(sk, dir);
+		/* Last: until here the socket is kept. */
+		exi_sock_look(sk, dir, -1);
+		exi_unlock(&h->sh->half[dir].lock);
+	}
+}
+
+/* Everything that is hot is in the view, or idle: an operation more changes it. */
+static bool complete(struct exi_queue *q, const struct view *v)
+{
+	return v->n + v->idle ==
+		       atomic_load_explicit(&q->n_hot, memory_order_relaxed) &&
+	       v->changes == atomic_load(&q->hot_changes);
+}
+
+static int await(struct exi_queue *q, int need, uint64_t deadline)
+{
+	struct view v;
+	bool hit;
+	int ret = 0;
+
+	for (;;) {
+		if (exi_queue_taker.n >= need ||
+		    atomic_load_explicit(&q->ready, memory_order_acquire) >=
+			    need)
+			return 0;
+		if (atomic_load(&q->deleted))
+			return -EINVAL;
+		if (ret)
+			return ret;
+		if (deadline && exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		hold(q, &v);
+		hit = spin(q, &v, need, deadline);
+		if (!hit)
+			ret = sleep_once(q, &v, need, deadline);
+		let_go(&v);
+		if (!hit || !complete(q, &v))
+			poll_hot(q);
+	}
+}
+
+static int attend(struct exi_queue *q, exs_event_t *ev, int want,
+		  const struct timeval *timeout)
+{
+	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want;
+	uint64_t deadline = 0;
+	int ret;
+
+	if (need > q->depth)
+		return -EINVAL;
+	if (max == 0)
+		return 0;
+	/* Of several at once, each leaves what comes to the others too. */
+	exi_queue_taker = (struct exi_queue_taker){ .q = need == 1 ? q : NULL,
+						    .ev = ev,
+						    .max = max };
+	if (timeout)
+		deadline = exi_now_ns() + 1 +
+			   (uint64_t)timeout->tv_sec * 1000000000u +
+			   (uint64_t)timeout->tv_usec * 1000u;
+	if (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
+		poll_hot(q);
+		ret = atomic_load(&q->deleted) ? -EINVAL : 0;
+	} else {
+		ret = await(q, need, deadline);
+	}
+	exi_queue_taker.q = NULL;
+	if (ret && ret != -ETIMEDOUT)
+		return exi_queue_taker.n ? exi_queue_taker.n : ret;
+	if (exi_queue_taker.n &&
+	    atomic_load_explicit(&q->ready, memory_order_relaxed) == 0)
+		return exi_queue_taker.n;
+	return exi_queue_taker.n +
+	       exi_queue_take_events(q, ev + exi_queue_taker.n,
+				     max - exi_queue_taker.n);
+}
+
+int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
+		      const struct timeval *timeout)
+{
+	struct exi_queue *q = exi_queue_place_of(h);
+	int ret = -EINVAL;
+
+	if (!q || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
+		return -EINVAL;
+	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
+			timeout->tv_usec >= 1000000))
+		return -EINVAL;
+	atomic_fetch_add(&q->attended, 1);
+	atomic_store_explicit(
+		&q->visits,
+		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+	if (exi_likely(atomic_load(&q->handle) == h))
+		ret = attend(q, ev, want, timeout);
+	/* What stays hot is the service's from here on. */
+	if (atomic_fetch_sub(&q->attended, 1) == 1 &&
+	    atomic_load_explicit(&q->n_hot, memory_order_relaxed))
+		exi_service_tick();
+	return ret;
+}
+
+int exi_queue_fd(struct exi_queue *q)
+{
+	int fd;
+
+	exi_lock(&q->lock);
+	if (q->qfd < 0) {
+		fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+		if (fd < 0) {
+			exi_unlock(&q->lock);
+			return fd;
+		}
+		q->qfd = fd;
+		if (q->n_done)
+			eventfd_write(fd, 1);
+	}
+	fd = q->qfd;
+	exi_unlock(&q->lock);
+	leave_to_service(q);
+	return fd;
+}
+
+int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
+{
+	const exs_signal_t *sig = val;
+	int v;
+
+	if (!val)
+		return -EFAULT;
+	if (attr == EXS_QATTR_SIGNAL) {
+		if (len != sizeof(*sig) ||
+		    (sig->exs_enable != EXS_SIG_ENABLE &&
+		     sig->exs_enable != EXS_SIG_DISABLE) ||
+		    (sig->exs_enable &&
+		     (sig->exs_signo <= 0 || sig->exs_signo > SIGRTMAX)))
+			return -EINVAL;
+		exi_lock(&q->lock);
+		q->signal = *sig;
+		exi_unlock(&q->lock);
+		if (sig->exs_enable)
+			leave_to_service(q);
+		return 0;
+	}
+	if (len != sizeof(int))
+		return -EINVAL;
+	memcpy(&v, val, sizeof(v));
+	switch (attr) {
+	case EXS_QATTR_DEPTH:
+		return exi_queue_deepen(q, v);
+	case EXS_QATTR_WAIT:
+		if (v < EXS_WAIT_ADAPTIVE || v > EXS_WAIT_BUSY_POLL)
+			return -EINVAL;
+		q->wait = v;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waiting for the events of a queue. */
+#ifndef EXI_CORE_CALL_DEQUEUE_H
+#define EXI_CORE_CALL_DEQUEUE_H
+
+#include <stddef.h>
+#include <sys/exs.h>
+
+struct exi_queue;
+
+int exi_queue_dequeue(exs_qhandle_t q, exs_event_t *ev, int want,
+		      const struct timeval *timeout);
+int exi_queue_fd(struct exi_queue *q);
+int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len);
+
+/* The service's tick: asks for rings where nobody polled since the last one.
+ * Milliseconds until the next; 0: it need not come again. */
+int exi_queue_tick(void);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Taking a connection back to TCP, and waiting until it is there. */
+#include "core/call/downgrade.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <time.h>
+
+#include "core/base/futex.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/call/orphan.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/pair.h"
+#include "core/sock/holders.h"
+#include "core/sock/keepalive.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/drain.h"
+#include "core/transfer/family.h"
+#include "core/transfer/half.h"
+#include "core/transfer/switch.h"
+
+/* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
+ * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP; -EBADF:
+ * another thread has let the socket go, and its place may be another's. */
+static int look_left(struct exi_sock *sk, struct exi_shared *sh)
+{
+	struct exi_half *tx = &sh->half[EXI_TX];
+	int ret = 0;
+	bool linked, resumes;
+
+	exi_lock(&sh->half[EXI_RX].lock);
+	resumes = sh->half[EXI_RX].resume;
+	exi_unlock(&sh->half[EXI_RX].lock);
+	exi_lock(&tx->lock);
+	if (atomic_load(&sk->fd) < 0 || exi_sock_shared(sk) != sh) {
+		exi_unlock(&tx->lock);
+		return -EBADF;
+	}
+	if (tx->mode == EXI_MODE_DRAIN)
+		ret = exi_flow_drain_locked(sk);
+	linked = sk->fab && sk->fab->bell >= 0;
+	exi_unlock(&tx->lock);
+	if (ret == -EAGAIN)
+		return -ENOBUFS;
+	if (exi_switch_left(sh))
+		return 0;
+	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
+}
+
+/* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED when
+ * it was, and then another thread allowed the fabric again: exi_switch_allow()
+ * clears the hold after it waited itself, then kicks. */
+static int await_tcp(struct exi_sock *sk, uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_shared *sh = exi_sock_shared(sk);
+
+	for (;;) {
+		struct exi_word w = {
+			.addr = (const uint32_t *)&sh->kick[EXI_TX],
+			.value = atomic_load(&sh->kick[EXI_TX]),
+		};
+		struct pollfd p = { .fd = atomic_load(&sk->fd),
+				    .events = POLLOUT };
+		int ret = look_left(sk, sh);
+
+		if (ret == 0 || ret == -ENOTCONN || ret == -EBADF)
+			return ret;
+		if (!atomic_load(&sh->hold_here))
+			return -ECANCELED;
+		if (exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		if (ret == -ENOBUFS)
+			poll(&p, 1, 10);
+		else
+			exi_futex_wait(&w, 1, &until);
+	}
+}
+
+static int orphan(struct exi_sock *sk, int fd, uint64_t deadline)
+{
+	int ret = exi_orphan_make(sk, fd, false, deadline);
+
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	/* The pair speaks for itself from here on. */
+	sk->sh->half[EXI_RX].mode = EXI_MODE_TCP;
+	sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	sk->sh->half[EXI_RX].ended = sk->sh->half[EXI_RX].fin = 0;
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
+	return ret;
+}
+
+/* Nothing is unread, and TCP itself says the end. */
+static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
+{
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
+
+	EXI_LOCKED(&rx->lock);
+	return rx->mode == EXI_MODE_RING && sk->fab && !sk->n_kept &&
+	       !rx->err && !rx->broken && !exi_sock_remote(sk) &&
+	       sk->fab->ops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
+}
+
+/* The peer left before the handshake was over. */
+static int left_alone(struct exi_sock *sk, int fd, uint64_t deadline)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool orphaned;
+
+	exi_lock(&rx->lock);
+	if (tcp_says_all_locked(sk, rx))
+		rx->mode = EXI_MODE_TCP;
+	orphaned = rx->mode != EXI_MODE_TCP &&
+		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
+	exi_unlock(&rx->lock);
+	if (orphaned) /* to other processes that have it it stays as it is */
+		return exi_holders_alone(&sk->sh->holders)
+			       ? orphan(sk, fd, deadline)
+			       : 0;
+	/* What the peer did not read it never will. */
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	if (!exi_flow_bereft_locked(sk) &&
+	    sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
+		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_keepalive_settle(sk);
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	return 0;
+}
+
+void exi_switch_part(struct exi_sock *sk, int fd)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool unread;
+	int ret;
+
+	exi_lock(&rx->lock);
+	unread = (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
+		 sk->fab && atomic_load(&sk->sh->gone);
+	exi_unlock(&rx->lock);
+	ret = unread ? exi_orphan_make(sk, fd, true, 0) : 0;
+	if (ret)
+		exi_error("descriptor %d: its unread bytes cannot be copied "
+			  "(%s); who gets it does not see them",
+			  fd, strerror(-ret));
+}
+
+int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
+{
+	int ret;
+
+	if (exi_family_elsewhere(sk))
+		return exi_family_ask_until(sk, deadline);
+	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
+		return -EBADF;
+	ret = await_tcp(sk, deadline);
+	/* Met since we looked, and seen to be so only now that it is held. */
+	if (ret == -ENOTCONN && exi_family_elsewhere(sk))
+		return exi_family_ask_until(sk, deadline);
+	return ret == -ENOTCONN ? left_alone(sk, fd, deadline) : ret;
+}
+
+static int await_down(struct exi_sock *sk)
+{
+	int ret;
+
+	if (atomic_load(&sk->sh->down_wait) == 0)
+		return 0;
+	ret = await_tcp(sk, exi_switch_patience(sk, NULL));
+	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
+}
+
+int exi_switch_allow(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	/* A downgrade under way comes first: DOWN, then UP. */
+	ret = await_down(sk);
+	if (ret)
+		return ret;
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	if (atomic_load(&sh->hold_here) && !sh->half[EXI_TX].urgent &&
+	    !sh->half[EXI_RX].urgent) {
+		atomic_store(&sh->hold_here, 0);
+		sh->half[EXI_TX].told = 0;
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+		if (sk->fab && sk->fab->bell >= 0)
+			ret = exi_link_send(sk, EXI_PAIR_UP, 0, 0, 0);
+	}
+	if (ret == 0)
+		exi_switch_up_locked(sk);
+	if (!exi_registry_wire_ids())
+		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
+	exi_sock_kick_locked(sk, EXI_TX);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return 0;
+}

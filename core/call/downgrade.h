@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Taking a connection back to TCP, and waiting until it is there. */
+#ifndef EXI_CORE_CALL_DOWNGRADE_H
+#define EXI_CORE_CALL_DOWNGRADE_H
+
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+struct exi_sock;
+
+/* Both directions to TCP, waiting until this end is done; DOWN is not said again
+ * where exi_switch_leave() has said it. -ETIMEDOUT, -EBADF; -ECANCELED when
+ * another thread has allowed the fabric again meanwhile. */
+int exi_switch_down(struct exi_sock *sk, int fd, int reason,
+		    uint64_t deadline_ns);
+
+/* After that, of a connection that this process forgets and others have: where the
+ * peer is gone with bytes unread, the others keep them, and the descriptor gets a
+ * copy. */
+EXI_SHIM void exi_switch_part(struct exi_sock *sk, int fd);
+
+/* Lets the directions be switched (again). */
+int exi_switch_allow(struct exi_sock *sk, int fd);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Calls on a connection that has not lasted yet. */
+#include "core/call/latent_call.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/meet/pair.h"
+#include "core/sock/table.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+
+/* A call that began when the connection was latent ended, and it is no more. */
+void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
+			  ssize_t n)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool go;
+
+	if (!exi_sock_lock(sk, c->fd, c->dir, &sh))
+		return;
+	h = &sh->half[c->dir];
+	if (sk->latent_life != c->life) { /* another's; ours was closed */
+		exi_half_unlock(h);
+		return;
+	}
+	if (h->bare)
+		h->bare--;
+	if (n > 0)
+		exi_half_account(h, n, false);
+	else if (n == 0 && c->dir == EXI_RX)
+		h->fin = 1;
+	go = h->bare == 0;
+	exi_half_unlock(h);
+	if (c->dir == EXI_TX)
+		return;
+	if (go && atomic_load(&sh->greeting))
+		exi_link_go(sk);
+	if (n == 0)
+		exi_link_ended(sk, c->fd);
+	exi_flow_after_recv(sk, c->fd);
+}
+
+/* It has moved enough. */
+void exi_flow_latent_woke(int fd)
+{
+	struct exi_sock *sk = exi_sock_wake(fd);
+
+	if (sk)
+		exi_flow_after_recv(sk, fd);
+}
+
+/* The longest call: what all that may be under way move has room in the word. */
+#define LONGEST (EXI_LATENT_MOVED_MAX / (2 * EXI_LATENT_INSIDE_MAX))
+
+/* Who connects waits to be met before the bytes go after which its peer looks. */
+static bool too_long(uintptr_t word, enum exi_dir dir, size_t n)
+{
+	return n > LONGEST ||
+	       (dir == EXI_TX &&
+		exi_latent_moved(word, dir) + n >
+			exi_latent_enough(exi_latent_role(word), dir));
+}
+
+bool exi_latent_enter(struct exi_latent_call *c, int fd, enum exi_dir dir,
+		      size_t n)
+{
+	uintptr_t was = exi_latent_word_of(fd);
+
+	do {
+		if (!(was & EXI_LATENT) || !(was & EXI_LATENT_ROLE) ||
+		    exi_latent_inside(was, dir) == EXI_LATENT_INSIDE_MAX ||
+		    too_long(was, dir, n))
+			return false;
+	} while (!exi_latent_replace(
+		fd, &was, was + ((uintptr_t)1 << EXI_LATENT_INSIDE(dir))));
+	*c = (struct exi_latent_call){ fd, dir, exi_latent_life(was) };
+	return true;
+}
+
+void exi_latent_leave(const struct exi_latent_call *c, ssize_t n)
+{
+	uintptr_t was = exi_latent_word_of(c->fd), is = was;
+	int saved = errno;
+
+	do {
+		if (!(was & EXI_LATENT)) {
+			if (was)
+				exi_flow_latent_over((struct exi_sock *)was, c,
+						     n);
+			break;
+		}
+		if (exi_latent_life(was) != c->life) /* ours was closed */
+			return;
+		is = was - ((uintptr_t)1 << EXI_LATENT_INSIDE(c->dir));
+		if (n > 0)
+			is += (uintptr_t)n << EXI_LATENT_MOVED(c->dir);
+		else if (n == 0 && c->dir == EXI_RX)
+			is |= EXI_LATENT_OVER;
+	} while (!exi_latent_replace(c->fd, &was, is));
+	if ((was & EXI_LATENT) && c->dir == EXI_RX &&
+	    exi_unlikely(exi_latent_moved(is, EXI_RX) >
+			 exi_latent_enough(exi_latent_role(is), EXI_RX)))
+		exi_flow_latent_woke(c->fd);
+	if (n > 0 && c->dir == EXI_TX)
+		exi_link_by_kernel();
+	errno = saved;
+}

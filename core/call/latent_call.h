@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Calls on a connection that has not lasted yet. */
+#ifndef EXI_CORE_CALL_LATENT_CALL_H
+#define EXI_CORE_CALL_LATENT_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+struct exi_latent_call;
+struct exi_sock;
+
+void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
+			  ssize_t n);
+void exi_flow_latent_woke(int fd);
+
+EXI_SHIM bool exi_latent_enter(struct exi_latent_call *c, int fd,
+			       enum exi_dir dir, size_t n);
+EXI_SHIM void exi_latent_leave(const struct exi_latent_call *c, ssize_t n);
+
+#endif

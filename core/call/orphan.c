@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is unread is gathered, then written into one end of the pair, as far as
+ * it has room; a feeder holds the rest. */
+#include "core/call/orphan.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "core/base/feeder.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/call/recv.h"
+#include "core/fabric/provider.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
+
+/* --- names ------------------------------------------------------------------ */
+
+#define KEPT 64
+
+struct name {
+	struct sockaddr_storage addr;
+	socklen_t len;
+	int err;
+};
+
+struct orphan {
+	uint64_t cookie;
+	struct name name[2]; /* its own, the peer's */
+};
+
+static struct exi_lock lock; /* guards orphans */
+static struct orphan orphans[KEPT];
+static _Atomic unsigned int n_orphans; /* ever */
+
+static void remember(int tcp_fd, int pair_fd)
+{
+	struct orphan o = { .cookie = exi_sock_cookie(pair_fd) };
+
+	for (int i = 0; i < 2; i++) {
+		struct sockaddr *addr = (struct sockaddr *)&o.name[i].addr;
+
+		o.name[i].len = sizeof(o.name[i].addr);
+		if ((i ? getpeername(tcp_fd, addr, &o.name[i].len)
+		       : getsockname(tcp_fd, addr, &o.name[i].len)) < 0)
+			o.name[i].err = -errno;
+	}
+	exi_lock(&lock);
+	orphans[atomic_load(&n_orphans) % KEPT] = o;
+	atomic_fetch_add(&n_orphans, 1);
+	exi_unlock(&lock);
+}
+
+static bool find(int fd, struct orphan *ret)
+{
+	uint64_t cookie = exi_sock_cookie(fd);
+	bool found = false;
+
+	exi_lock(&lock);
+	for (int i = 0; cookie && !found && i < KEPT; i++) {
+		found = orphans[i].cookie == cookie;
+		if (found)
+			*ret = orphans[i];
+	}
+	exi_unlock(&lock);
+	return found;
+}
+
+int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
+{
+	struct orphan o;
+	const struct name *n = &o.name[peer];
+
+	if (exi_likely(
+		    !atomic_load_explicit(&n_orphans, memory_order_relaxed)) ||
+	    !addr || !len || !find(fd, &o))
+		return 1;
+	if (n->err)
+		return n->err;
+	if ((int)*len < 0)
+		return -EINVAL;
+	memcpy(addr, &n->addr, *len < n->len ? *len : n->len);
+	*len = n->len;
+	return 0;
+}
+
+/* --- bytes ------------------------------------------------------------------ */
+
+/* What a gone peer left. */
+struct left {
+	char *bytes;
+	size_t n;
+	bool reset; /* and not the end of the stream */
+};
+
+/* What comes next is on TCP: the peer's kernel may still have it. */
+static bool is_on_tcp(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool ret;
+
+	exi_lock(&rx->lock);
+	ret = rx->mode == EXI_MODE_LEFT;
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+static bool more_comes(struct exi_sock *sk, uint64_t until)
+{
+	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLIN };
+	uint64_t now = exi_now_ns();
+
+	return now < until && is_on_tcp(sk) &&
+	       poll(&p, 1, (int)((until - now) / 1000000) + 1) > 0;
+}
+
+static size_t in_ring(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	size_t ret = 0;
+
+	exi_lock(&rx->lock);
+	if (sk->fab)
+		ret = exi_half_heard(rx, sk->fab->ops->unread(sk->fab));
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+/* More than the kernels at both ends of a connection hold of it. */
+#define ON_TCP_MAX ((size_t)16 << 20)
+
+/* As the program would have read it: what can be unread, and no more, for whoever
+ * hung up may still write to TCP and to the ring. The end of the ring was set when it
+ * did (exi_flow_deafen_locked()). And what TCP has is gathered as far as a process
+ * may hold it: there may be many such peers. */
+static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
+{
+	size_t on_tcp = exi_feeder_room();
+	size_t most = (on_tcp < ON_TCP_MAX ? on_tcp : ON_TCP_MAX) +
+		      in_ring(sk) + 1; /* or the end */
+	size_t size = 0;
+	ssize_t n = 1;
+	char *more;
+
+	while (l->n < most) {
+		if (l->n == size) {
+			size = size ? 2 * size : 65536;
+			size = size < most ? size : most;
+			more = realloc(l->bytes, size);
+			if (!more)
+				return -ENOMEM;
+			l->bytes = more;
+		}
+		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
+				  MSG_DONTWAIT);
+		l->n += n > 0 ? (size_t)n : 0;
+		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, until)))
+			break;
+	}
+	/* What is not here is told as lost. */
+	l->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
+	return 0;
+}
+
+/* The same, and it stays unread. Nobody sends any more; but what TCP has no room
+ * for cannot be looked at, nor what is in the ring behind it. */
+static int copy_unread(struct exi_sock *sk, struct left *l)
+{
+	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd);
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct pollfd p = { .fd = fd };
+	ssize_t n = 0;
+	bool all;
+
+	l->reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+	exi_lock(&rx->lock);
+	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
+	all = rx->mode != EXI_MODE_LEFT ||
+	      sk->tcp->ops->unread(sk->tcp) >= rx->left;
+	exi_unlock(&rx->lock);
+	if (!all) {
+		exi_warn("descriptor %d: bytes that TCP has no room for yet "
+			 "are not in the copy of what is unread",
+			 fd);
+		l->reset = true;
+	}
+	if (unread <= 0)
+		return 0;
+	l->bytes = malloc((size_t)unread);
+	if (!l->bytes)
+		return -ENOMEM;
+	n = exi_flow_recv(fd, l->bytes, (size_t)unread,
+			  MSG_PEEK | MSG_DONTWAIT);
+	l->n = n > 0 ? (size_t)n : 0;
+	return 0;
+}
+
+/* The second end of a pair that closes with a byte unread resets the other. */
+static int reset(const int *pair)
+{
+	return send(pair[0], "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* Into the second end of a pair. What no feeder may hold is told as lost. */
+static int put_into(const int *pair, const struct left *l)
+{
+	size_t done = 0;
+	ssize_t n = 0;
+	int err = 0;
+
+	while (done < l->n && n >= 0) {
+		n = l->n - done < 16384 ? (ssize_t)(l->n - done) : 16384;
+		n = send(pair[1], l->bytes + done, (size_t)n,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+		done += n > 0 ? (size_t)n : 0;
+	}
+	if (n < 0 && errno != EAGAIN)
+		return -errno;
+	if (done < l->n)
+		err = exi_feeder_start(pair[1], l->bytes + done, l->n - done);
+	return l->reset || err ? reset(pair) : 0;
+}
+
+static int replace(int with, int fd)
+{
+	int flags = fcntl(fd, F_GETFD);
+
+	return dup3(with, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0 ? -errno
+								      : 0;
+}
+
+int exi_orphan_make(struct exi_sock *sk, int fd, bool keep, uint64_t deadline)
+{
+	int pair[2], fl, n, ret, room = 2 << 20;
+	struct left l = { 0 };
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
+		       sizeof(room)) < 0)
+		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l, deadline);
+	if (!ret)
+		ret = put_into(pair, &l);
+	free(l.bytes);
+	close(pair[1]);
+	remember(fd, pair[0]);
+	fl = fcntl(fd, F_GETFL);
+	if (fl >= 0)
+		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
+	exi_sock_exchange(sk);
+	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
+	     n = exi_name_next(sk, n + 1))
+		ret = replace(pair[0], n);
+	if (sk->named && !ret)
+		ret = replace(pair[0], atomic_load(&sk->fd));
+	exi_sock_mark(sk, fd);
+	close(pair[0]);
+	return ret;
+}

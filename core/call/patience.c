@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* How a call waits: lock, attempt, look, sleep, again. */
+#include "core/call/patience.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/futex.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/signals.h"
+#include "core/base/util.h"
+#include "core/call/wait.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "core/sock/memory.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/finish.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+#include "core/transfer/op.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/submit.h"
+
+bool exi_flow_error_waits(int fd, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_shared *sh;
+	bool ret;
+
+	if (!sk || !exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	ret = exi_half_error_waits_locked(sk, dir);
+	exi_half_unlock(&sh->half[dir]);
+	return ret;
+}
+
+void exi_flow_broken(bool quiet)
+{
+	exi_sock_outlive();
+	if (!quiet)
+		raise(SIGPIPE);
+}
+
+int exi_flow_error(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && (sk->sh->half[EXI_RX].mode != EXI_MODE_RING ||
+		      atomic_load(&sk->sh->gone))
+		       ? exi_half_take_so_error(fd)
+		       : 0;
+}
+
+bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
+{
+	uint32_t was =
+		atomic_load_explicit(&sk->blocking, memory_order_relaxed);
+	uint32_t known = was & EXI_BLOCKING_MASK;
+	int fl;
+
+	if (flags & MSG_DONTWAIT)
+		return true;
+	if (known == EXI_BLOCKING_YES || known == EXI_BLOCKING_NO)
+		return known == EXI_BLOCKING_NO;
+	fl = fcntl(fd, F_GETFL);
+	/* Unless a change came meanwhile. */
+	if (fl >= 0 && exi_closes_seen && known == EXI_BLOCKING_ASK)
+		atomic_compare_exchange_strong(
+			&sk->blocking, &was,
+			was | (fl & O_NONBLOCK ? EXI_BLOCKING_NO
+					       : EXI_BLOCKING_YES));
+	return fl >= 0 && (fl & O_NONBLOCK);
+}
+
+/* When the wait must end by the socket's own time-out; 0: never. */
+uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	int option = dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO;
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	if (exi_unlikely(atomic_load(&sk->sh->no_time) & 1u << dir))
+		return 1;
+	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
+	    (tv.tv_sec == 0 && tv.tv_usec == 0))
+		return 0;
+	return exi_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
+	       (uint64_t)tv.tv_usec * 1000u;
+}
+
+/* Takes the lock for the next attempt; a look ends. */
+bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
+			struct exi_flow_patience *p, struct exi_shared **ret)
+{
+	struct exi_half *h;
+
+	if (!p->look.on)
+		return exi_sock_lock(sk, fd, dir, ret);
+	*ret = sk->sh;
+	h = &sk->sh->half[dir];
+	exi_lock(&h->lock);
+	exi_look_end(sk, dir, &p->look);
+	if (exi_likely(exi_sock_is(sk, fd)))
+		return true;
+	exi_half_unlock(h);
+	return false;
+}
+
+bool exi_patience_may_wait(const struct exi_sock *sk, int flags)
+{
+	return !(flags & MSG_DONTWAIT) &&
+	       atomic_load_explicit(&sk->blocks, memory_order_relaxed);
+}
+
+static void begin_waiting(struct exi_flow_patience *p)
+{
+	if (!p->begun)
+		exi_signals_begin();
+	p->begun = true;
+}
+
+/* An attempt found nothing. */
+void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
+			  struct exi_flow_patience *p)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (p->spun || !exi_patience_may_wait(sk, flags))
+		return;
+	begin_waiting(p);
+	exi_look_begin(sk, dir, &p->look);
+}
+
+/* Who waits for room tells what it has read: the peer may wait for just that, as
+ * two do that send much before they read. Who has the lock reads, and will. */
+static void tell_taken(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	if (!exi_trylock(&rx->lock))
+		return;
+	if (rx->mode == EXI_MODE_RING && sk->fab)
+		sk->fab->ops->full(sk->fab);
+	exi_unlock(&rx->lock);
+}
+
+static int may_not_wait(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	return dir == EXI_TX && exi_flow_no_room && exi_flow_no_room(sk, fd)
+		       ? 0
+		       : -EAGAIN;
+}
+
+/* seen: bytes that lie there and are not enough. */
+int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
+			int flags, struct exi_flow_patience *p, size_t seen)
+{
+	int ret;
+
+	if (flags & MSG_DONTWAIT)
+		return may_not_wait(sk, fd, dir);
+	if (p->look.on) {
+		exi_look_spin(sk, dir, &p->look);
+		p->spun = !p->look.hit;
+		if (!exi_closes_seen) /* a call that spins is no rest */
+			exi_lookup_was_used(sk);
+		return 0;
+	}
+	p->spun = false;
+	if (!p->known) {
+		bool blocks = !exi_flow_nonblocking(sk, fd, flags);
+
+		if (atomic_load(&sk->blocks) != blocks)
+			atomic_store(&sk->blocks, blocks);
+		if (!blocks)
+			return may_not_wait(sk, fd, dir);
+		p->deadline = exi_flow_deadline(sk, fd, dir);
+		p->known = true;
+	}
+	begin_waiting(p);
+	if (dir == EXI_TX)
+		tell_taken(sk);
+	if (exi_signals_came(!p->deadline))
+		return -EINTR;
+	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
+		   : exi_wait(sk, fd, dir, p->deadline);
+	return ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+ssize_t exi_patience_in_turn(int fd, int type, void *buf, size_t len, int flags)
+{
+	struct exi_op op = { .type = type,
+			     .fd = fd,
+			     .buf = buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags };
+	enum exi_dir dir = exi_op_dir(&op);
+	struct exi_word w = { .addr = (const uint32_t *)&op.finished };
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret;
+
+	if (sk && exi_flow_nonblocking(sk, fd, flags))
+		return -EAGAIN;
+	exi_list_init(&op.node);
+	ret = exi_flow_submit(&op);
+	if (ret)
+		return ret;
+	while (!atomic_load_explicit(&op.finished, memory_order_acquire)) {
+		ret = exi_futex_wait(&w, 1, NULL);
+		if (ret == -EINTR && sk) {
+			struct exi_half *h = &sk->sh->half[dir];
+
+			exi_lock(&h->lock);
+			if (!op.finished && sk->posted[dir] != &op)
+				exi_flow_finish_locked(sk, dir, &op, EINTR);
+			exi_unlock(&h->lock);
+		}
+	}
+	return op.err ? -op.err : (ssize_t)op.done;
+}
+
+void exi_patience_keep_error(struct exi_sock *sk, int fd, enum exi_dir dir,
+			     int err)
+{
+	struct exi_shared *sh;
+
+	if (err == EAGAIN || err == EINTR || err == EBADF ||
+	    !exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	sh->half[dir].err = err;
+	exi_half_unlock(&sh->half[dir]);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The parts of moving bytes, for what is built from them besides flow.c: loans
+ * (loan.c). "Locked": the direction's lock is held. */
+#ifndef EXI_CORE_CALL_PATIENCE_H
+#define EXI_CORE_CALL_PATIENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/config.h"
+#include "core/base/list.h"
+#include "core/base/util.h"
+#include "core/call/wait.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+
+/* A synchronous call may not wait. */
+bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags);
+/* When its wait must end by SO_RCVTIMEO or SO_SNDTIMEO; 0: never. */
+uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir);
+
+/* What a slow synchronous call has found out about its descriptor. */
+struct exi_flow_patience {
+	bool known;
+	bool begun; /* handlers of signals are counted, see core/signals.h */
+	bool spun;  /* in vain, since it slept last */
+	uint64_t deadline;
+	struct exi_look look;
+};
+
+/* A call that waits: lock, attempt, and where that said -EAGAIN look (locked),
+ * unlock, be patient, again. False: the descriptor is not the socket's any more.
+ * Patience is 0 to try again, or what the call is to say; seen bytes lie there
+ * and are not enough. */
+bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
+			struct exi_flow_patience *p, struct exi_shared **ret);
+void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
+			  struct exi_flow_patience *p);
+int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
+			int flags, struct exi_flow_patience *p, size_t seen);
+
+/* Before -EPIPE is returned. quiet: without the signal. */
+void exi_flow_broken(bool quiet);
+
+/* The error that TCP has to tell, and tells once; 0. */
+EXI_SHIM int exi_flow_error(int fd);
+/* The next attempt would take it: who has moved something is to end before. */
+EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
+
+bool exi_patience_may_wait(const struct exi_sock *sk, int flags);
+
+ssize_t exi_patience_in_turn(int fd, int type, void *buf, size_t len,
+			     int flags);
+
+void exi_patience_keep_error(struct exi_sock *sk, int fd, enum exi_dir dir,
+			     int err);
+
+/* What most calls find: a stream on a fabric, and nobody who is to be asked or
+ * to go first. Its direction is locked then; null: the long way. */
+static inline struct exi_shared *exi_enter_ring(struct exi_sock *sk, int fd,
+						enum exi_dir dir, size_t len)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[dir];
+
+	/* Without the lock: a hint, which spares others to take it twice. */
+	if (h->mode != EXI_MODE_RING || !exi_sock_lock(sk, fd, dir, &sh))
+		return NULL;
+	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab &&
+		       exi_list_empty(&sk->ops[dir]) && !sk->framed &&
+		       h->meet_at == UINT64_MAX &&
+		       !(dir == EXI_TX && sk->fab->pops &&
+			 len >= exi_config()->zcopy_threshold)))
+		return sh;
+	exi_half_unlock(h);
+	return NULL;
+}
+
+#endif

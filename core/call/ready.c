@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Readiness. Each direction is looked at under its own lock. */
+#include "core/call/ready.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/futex.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/wake.h"
+#include "core/transfer/half.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/resume.h"
+
+#define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
+#define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
+#define RX_EVENTS    (READ_EVENTS | POLLPRI | POLLRDBAND)
+
+void (*exi_ready_owes)(int fd);
+
+/* Nothing comes after what is unread; the lock is held. */
+static bool over(struct exi_sock *sk, struct exi_half *h)
+{
+	return h->ended || h->fin || h->broken || atomic_load(&sk->sh->gone) ||
+	       atomic_load(&sk->sh->rx_fin) ||
+	       (sk->fab && sk->fab->ops->over(sk->fab));
+}
+
+/* Those that may be read from TCP. */
+static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	ssize_t may = SSIZE_MAX;
+	size_t n;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_unlikely(atomic_load(&h->untaken)) && h->mode == EXI_MODE_BACK)
+		may = exi_resume_look_locked(sk, (size_t)may);
+	if (h->mode == EXI_MODE_RING || may <= 0)
+		return 0;
+	n = sk->tcp->ops->unread(sk->tcp);
+	return n < (size_t)may ? n : (size_t)may;
+}
+
+/* Bytes on TCP and, where nothing of TCP comes before them, in the ring. The
+ * lock is held. */
+static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	size_t n = tcp_unread_locked(sk, h);
+
+	EXI_LOCKED(&h->lock);
+	if (h->mode == EXI_MODE_LEFT && n > h->left)
+		n = h->left;
+	if ((h->mode == EXI_MODE_RING ||
+	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
+	    sk->fab)
+		n += exi_half_heard(h, sk->fab->ops->unread(sk->fab));
+	return n;
+}
+
+/* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
+ * peer's next record rings again, so the one that fills the ring is seen. */
+static bool sufficient(struct exi_sock *sk, struct exi_half *h)
+{
+	return exi_likely(exi_tcp_lowat(sk) <= 1) ||
+	       unread_locked(sk, h) >= exi_tcp_lowat(sk) ||
+	       ((h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT) &&
+		sk->fab && sk->fab->ops->full(sk->fab));
+}
+
+/* The end is in the ring, and the kernel does not know of it. */
+static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
+		     struct exi_ready *ret)
+{
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ended = tx->mode == EXI_MODE_RING &&
+		     __atomic_load_n(&tx->ended, __ATOMIC_RELAXED);
+
+	if ((!ended && !(events & POLLRDHUP)) || !over(sk, h))
+		return;
+	ret->now |= POLLRDHUP;
+	ret->hung_up = ended; /* both directions are over */
+}
+
+static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
+							  struct exi_half *h,
+							  short events,
+							  struct exi_ready *ret)
+{
+	bool kept = exi_resume_keeps_locked(sk);
+	/* Before the look at the ring, as in receiving. */
+	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
+
+	if (exi_unlikely(sk->framed) && exi_packet_there(sk))
+		ret->now |= POLLIN | POLLRDNORM;
+	if (h->mode != EXI_MODE_RING) {
+		ret->kernel |= events & RX_EVENTS;
+		if (kept)
+			ret->kernel &= ~READ_EVENTS;
+		if (h->mode == EXI_MODE_LEFT)
+			look_end(sk, h, events, ret);
+		/* As arm_next_locked(), or who waits would look for ever. */
+		if (h->err || h->broken ||
+		    (h->mode == EXI_MODE_LEFT && exi_tcp_lowat(sk) > 1 &&
+		     (sufficient(sk, h) || over(sk, h))))
+			ret->now |= POLLIN | POLLRDNORM;
+		return;
+	}
+	if (!sk->fab) { /* the call will ask for it */
+		ret->now |= POLLIN | POLLRDNORM;
+		return;
+	}
+	if (left || h->err ||
+	    (sk->fab->ops->ready(sk->fab, EXI_RX) &&
+	     (sufficient(sk, h) || over(sk, h))))
+		ret->now |= POLLIN | POLLRDNORM;
+	look_end(sk, h, events, ret);
+	ret->error = left;
+	/* What is sent to who has shut both directions goes over TCP. */
+	if (exi_unlikely(left))
+		ret->kernel |= events & (POLLPRI | POLLRDBAND);
+}
+
+static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
+		    struct exi_ready *ret)
+{
+	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone))
+		exi_flow_bereft_locked(sk);
+	if (h->mode != EXI_MODE_RING) {
+		ret->kernel |= events & WRITE_EVENTS;
+		return;
+	}
+	if (!sk->fab || h->err || h->ended || h->broken ||
+	    atomic_load(&sk->sh->gone) || sk->fab->ops->ready(sk->fab, EXI_TX))
+		ret->now |= POLLOUT | POLLWRNORM;
+}
+
+/* When what comes first was sent, as the peer says. */
+static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
+		       struct exi_ready *ret)
+{
+	if (h->mode != EXI_MODE_RING)
+		ret->first.on_tcp = true;
+	else if (sk->fab && sk->fab->ops->first && (ret->now & POLLIN))
+		sk->fab->ops->first(sk->fab, now, &ret->first);
+}
+
+/* now: null, or what comes first is asked for. */
+static bool look_once(struct exi_sock *sk, int fd, short events,
+		      const uint64_t *now, struct exi_ready *ret)
+{
+	struct exi_shared *sh;
+
+	*ret = (struct exi_ready){ 0 };
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return false;
+	look_rx(sk, &sh->half[EXI_RX], events, ret);
+	if (now)
+		look_first(sk, &sh->half[EXI_RX], *now, ret);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	if (events & WRITE_EVENTS) {
+		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+			return false;
+		look_tx(sk, &sh->half[EXI_TX], events, ret);
+		exi_half_unlock(&sh->half[EXI_TX]);
+	}
+	ret->now &= (short)events;
+	if (exi_unlikely(ret->hung_up))
+		ret->now |= POLLHUP;
+	return true;
+}
+
+static bool look(struct exi_sock *sk, int fd, short events, const uint64_t *now,
+		 struct exi_ready *ret)
+{
+	if (!look_once(sk, fd, events, now, ret))
+		return false;
+	/* Who hears that the peer ended may ask whether it closed. */
+	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
+	    !exi_link_ended(sk, fd))
+		return true;
+	return look_once(sk, fd, events, now, ret);
+}
+
+bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+		    struct exi_ready *ret)
+{
+	return look(sk, fd, events, NULL, ret);
+}
+
+void exi_ready_told(struct exi_sock *sk, short revents)
+{
+	const struct exi_shared *sh = exi_sock_shared(sk);
+
+	if (exi_unlikely(revents & POLLHUP) && !atomic_load(&sh->gone) &&
+	    sh->half[EXI_TX].mode == EXI_MODE_RING)
+		exi_link_tcp_event(sk);
+}
+
+/* What is in r, and what the kernel says. */
+static short with_kernel(struct exi_sock *sk, int fd, short events,
+			 const struct exi_ready *r)
+{
+	struct pollfd p = { .fd = fd, .events = r->kernel };
+	bool asks;
+
+	/* Also who wants to know of nothing is told of errors and hang-ups. */
+	asks = r->kernel || r->error ||
+	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
+	if (!asks || poll(&p, 1, 0) <= 0)
+		return r->now;
+	exi_ready_told(sk, p.revents);
+	return r->now | p.revents;
+}
+
+short exi_ready_events(struct exi_sock *sk, int fd, short events)
+{
+	struct exi_ready r;
+
+	return look(sk, fd, events, NULL, &r) ? with_kernel(sk, fd, events, &r)
+					      : POLLNVAL;
+}
+
+short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
+		      struct exi_first *ret)
+{
+	struct exi_ready r;
+
+	if (!look(sk, fd, events, &now, &r))
+		return POLLNVAL;
+	*ret = r.first;
+	return with_kernel(sk, fd, events, &r);
+}
+
+void exi_ready_want_times(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	/* Or as soon as there is one. */
+	atomic_store_explicit(&sk->times, true, memory_order_relaxed);
+	exi_ready_times_locked(sk);
+	exi_half_unlock(&sh->half[EXI_RX]);
+}
+
+/* The peer rings for what comes after all that is there, which is not enough. */
+static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	if (!sk->fab || (h->mode != EXI_MODE_RING && h->mode != EXI_MODE_LEFT))
+		return true;
+	if (sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
+		return false;
+	return exi_tcp_lowat(sk) <= 1 || !(sufficient(sk, h) || over(sk, h));
+}
+
+/* Besides who waits here for a bell by exi_ready_arm(): operations do, other
+ * processes, and where a thread cannot sleep on two words, whoever waits. */
+static bool others_wait(struct exi_sock *sk, enum exi_dir dir)
+{
+	return atomic_load_explicit(&sk->sh->several, memory_order_relaxed) ||
+	       atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed) ||
+	       !exi_futex_waitv_works();
+}
+
+static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh,
+		uint64_t sleep)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool ret = true;
+
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	h = &sh->half[dir];
+	if (dir == EXI_RX && sk->fab)
+		sk->fab->sleep =
+			sk->armed[dir] || others_wait(sk, dir) ? 0 : sleep;
+	if (h->mode == EXI_MODE_RING &&
+	    (!sk->fab || h->err || h->ended || h->broken))
+		ret = false; /* an end, or an error, is there */
+	else if (dir == EXI_RX && (fresh || exi_tcp_lowat(sk) > 1))
+		ret = arm_next_locked(sk, h);
+	else
+		ret = exi_flow_ring_locked(sk, dir);
+	if (dir == EXI_RX && sk->fab)
+		sk->fab->sleep = 0;
+	ret = ret || fresh;
+	sk->armed[dir] += ret;
+	exi_half_unlock(h);
+	return ret;
+}
+
+static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
+	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
+	    !others_wait(sk, dir)) {
+		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
+		if (dir == EXI_RX)
+			atomic_store_explicit(&sk->guarded, false,
+					      memory_order_relaxed);
+	}
+	exi_half_unlock(&sh->half[dir]);
+}
+
+bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
+{
+	exi_ready_lowat(sk);
+	if (!exi_ready_ours(sk) || !(exi_ready_events(sk, fd, POLLIN) & POLLIN))
+		return false;
+	exi_sock_kick(sk, EXI_RX);
+	return true;
+}
+
+bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh,
+		   uint64_t sleep)
+{
+	/* Who waits uses it: a child's service has to hear the bell, too. */
+	if (exi_unlikely(!exi_sock_used_here(sk)))
+		exi_sock_inherit(sk);
+	/* Who does not ask for bytes is not helped by those that lie there. */
+	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM)),
+		 sleep))
+		return false;
+	if (!(events & WRITE_EVENTS) || arm(sk, fd, EXI_TX, fresh, 0))
+		return true;
+	disarm(sk, fd, EXI_RX);
+	return false;
+}
+
+void exi_ready_disarm(struct exi_sock *sk, int fd, short events)
+{
+	disarm(sk, fd, EXI_RX);
+	if (events & WRITE_EVENTS)
+		disarm(sk, fd, EXI_TX);
+}
+
+int exi_ready_unread(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	size_t n;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -EBADF;
+	h = &sh->half[EXI_RX];
+	n = unread_locked(sk, h);
+	exi_half_unlock(h);
+	return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+int exi_ready_peer_cpu(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = -1;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return -1;
+	if (sk->fab)
+		ret = sk->fab->ops->peer_cpu(sk->fab);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}
+
+bool exi_ready_peer_ended(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	bool ret;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return false;
+	h = &sh->half[EXI_RX];
+	ret = h->ended || atomic_load(&sh->gone) ||
+	      (h->mode == EXI_MODE_RING && sk->fab &&
+	       sk->fab->ops->over(sk->fab));
+	exi_half_unlock(h);
+	return ret;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a connection could do now, in the terms of poll(2): for calls that wait
+ * for several descriptors. The kernel answers for directions on TCP, the
+ * fabric for the others. */
+#ifndef EXI_CORE_CALL_READY_H
+#define EXI_CORE_CALL_READY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+
+struct exi_ready {
+	short now;    /* hold now, by what the library knows */
+	short kernel; /* of those asked for, the kernel's to tell */
+	bool hung_up;
+	bool error; /* the kernel's POLLERR and POLLHUP count, too */
+	/* Asked for, with POLLIN, of a fabric that tells; else zero. */
+	struct exi_first first;
+};
+
+/* No lock held. False when sk is not fd's any more. */
+EXI_SHIM bool exi_ready_look(struct exi_sock *sk, int fd, short events,
+			     struct exi_ready *ret);
+
+/* The whole answer, the kernel asked; POLLNVAL when sk is not fd's. */
+EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
+/* The same, and what comes first; now: about exi_ticks(). */
+EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
+			       uint64_t now, struct exi_first *ret);
+
+/* The peer is to say when it sends what comes from now on. */
+EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);
+
+/* Has the waiters of the socket woken when one of the events may hold that does
+ * not now, where the kernel does not tell: directions on a fabric. False: one
+ * may hold already, look again. With fresh, what was there before does not
+ * count: only what comes. Until exi_ready_disarm() with the same events. sleep:
+ * which one the ring ends, or 0. No lock held. */
+EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
+			    bool fresh, uint64_t sleep);
+
+EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
+
+/* The kernel's poll said this of its descriptor, and the caller is told: what it
+ * calls next knows of a reset, too. */
+void exi_ready_told(struct exi_sock *sk, short revents);
+
+/* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
+EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
+
+/* And was set now: who waits looks again. True: what lies there is enough. */
+EXI_SHIM bool exi_ready_lowat_set(struct exi_sock *sk, int fd);
+
+/* The peer has ended its direction, whether all of it was read or not. */
+bool exi_ready_peer_ended(struct exi_sock *sk, int fd);
+
+/* The CPU the peer last worked on, -1 when unknown. A hint. */
+EXI_SHIM int exi_ready_peer_cpu(struct exi_sock *sk, int fd);
+
+/* A descriptor is about to be closed, and another process keeps its socket open: the
+ * kernel would tell of it in sets on. */
+EXI_SHIM extern void (*exi_ready_owes)(int fd);
+
+/* The connection of fd (again): its directions may be on a fabric now or soon.
+ * A hint without locks. */
+static inline bool exi_ready_ours(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->sh->greeting, memory_order_acquire);
+}
+
+#endif

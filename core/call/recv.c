@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receiving. */
+#include "core/call/recv.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/cancel.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/pieces.h"
+#include "core/base/signals.h"
+#include "core/base/util.h"
+#include "core/call/message_call.h"
+#include "core/call/patience.h"
+#include "core/call/ready.h"
+#include "core/call/wait.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/ring_io.h"
+
+void exi_recv_bare_ends(void *arg)
+{
+	struct exi_recv_bare *b = arg;
+	struct exi_half *h = b->h;
+
+	exi_lock(&h->lock);
+	if (h->bare) /* or the socket is gone, and this is another's */
+		h->bare--;
+	if (b->n > 0 && b->counts)
+		exi_half_account(h, b->n, false);
+	else if (b->n == 0 && b->counts)
+		h->fin = 1;
+	b->go = h->bare == 0;
+	exi_unlock(&h->lock);
+}
+
+static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
+			 struct exi_pieces *p, int flags, size_t *ret_len)
+{
+	struct exi_recv_bare b = { .h = h,
+				   .counts = p->left &&
+					     !(flags & (MSG_PEEK | MSG_OOB)),
+				   .n = -ECANCELED };
+	struct iovec room[EXI_PIECES_COPIED];
+	bool all = (flags & (MSG_PEEK | MSG_WAITALL)) == MSG_WAITALL;
+	struct msghdr m = { 0 };
+	struct exi_rest ends;
+	void *buf;
+	size_t len = exi_pieces_next(p, &buf);
+
+	if (p->n > 1)
+		len = exi_pieces_cut(p, all ? EXI_RECV_BARE_MAX : SSIZE_MAX,
+				     room, (const struct iovec **)&m.msg_iov,
+				     &m.msg_iovlen);
+	else if (all && len > EXI_RECV_BARE_MAX)
+		len = EXI_RECV_BARE_MAX;
+	*ret_len = len;
+	h->bare++;
+	exi_unlock(&h->lock);
+	exi_rest_begin(&ends, exi_recv_bare_ends, &b);
+	exi_cancel_rest();
+	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
+	if (b.n < 0)
+		b.n = -errno;
+	exi_cancel_rested();
+	exi_rest_over(&ends, true);
+	if (b.go && atomic_load(&sk->sh->greeting))
+		exi_link_go(sk);
+	return b.n;
+}
+
+/* With fewer bytes a call waits on. */
+static size_t enough(const struct exi_shared *sh, size_t len, int flags)
+{
+	uint32_t lowat = atomic_load_explicit(&sh->lowat, memory_order_relaxed);
+
+	return flags & MSG_WAITALL || lowat > len ? len : lowat;
+}
+
+/* The kernel lets no call read past urgent data after other bytes. */
+static bool at_mark(int fd)
+{
+	int at = 0;
+
+	return ioctl(fd, SIOCATMARK, &at) == 0 && at;
+}
+
+/* Where a peek begins, by SO_PEEK_OFF; -1: at the first byte, each time. */
+static int peek_offset(int fd)
+{
+	int off = -1;
+	socklen_t len = sizeof(off);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, &len) < 0 ? -1
+								       : off;
+}
+
+/* It begins behind bytes of which poll(2) tells all the same: how many those are.
+ */
+static size_t passed_over(struct exi_sock *sk, int fd, int flags)
+{
+	int unread;
+
+	if (exi_likely(!(flags & MSG_PEEK)) || peek_offset(fd) <= 0)
+		return 0;
+	unread = exi_ready_unread(sk, fd);
+	return unread > 0 ? (size_t)unread : 0;
+}
+
+/* n bytes were seen, and are not enough: 0 to look again. */
+static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
+			 struct exi_flow_patience *p)
+{
+	return exi_ready_events(sk, fd, POLLRDHUP)
+		       ? -ENODATA
+		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
+}
+
+/* The long way of a receive that did so much. A look may have begun. */
+static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
+						 struct exi_pieces *to,
+						 int flags, size_t done,
+						 const struct exi_look *look)
+{
+	const struct exi_pieces all = *to; /* of a peek, which begins anew */
+	struct exi_flow_patience p = { 0 };
+	size_t whole = to->left + done;
+	struct exi_shared *sh;
+	ssize_t n;
+
+	if (look && look->on) {
+		p.look = *look;
+		p.begun = true;
+		exi_flow_be_patient(sk, fd, EXI_RX, flags, &p, 0);
+	}
+	for (;;) {
+		size_t len = SIZE_MAX; /* the kernel was given */
+		struct exi_half *h;
+
+		if (!exi_flow_lock_half(sk, fd, EXI_RX, &p, &sh))
+			return done ? (ssize_t)done : -EBADF;
+		h = &sh->half[EXI_RX];
+		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
+			void *buf;
+
+			len = exi_pieces_next(to, &buf);
+			exi_half_unlock(h);
+			n = exi_patience_in_turn(fd, EXS_EVT_RECV, buf, len,
+						 flags);
+			if (n > 0)
+				done += (size_t)n;
+			if (n < (ssize_t)len || to->left == len)
+				break;
+			exi_pieces_moved(to, len);
+			flags |= flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+			continue;
+		}
+		if (done && ((h->mode != EXI_MODE_RING && at_mark(fd)) ||
+			     exi_half_error_waits_locked(sk, EXI_RX))) {
+			exi_half_unlock(h);
+			n = (ssize_t)done;
+			break;
+		}
+		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
+		    !h->err && !h->broken) {
+			n = bare_recv(sk, h, fd, to, flags, &len);
+		} else {
+			n = exi_progress_try_recv_pieces(sk, h, to, flags);
+			if (n == -EAGAIN)
+				exi_flow_look_locked(sk, EXI_RX, flags, &p);
+			exi_half_unlock(h);
+			if (n == -ESTALE) {
+				exi_link_read(sk);
+				continue;
+			}
+			if (n == -EREMOTE) {
+				exi_family_ask(sk);
+				continue;
+			}
+			if (n == -EAGAIN) {
+				n = exi_flow_be_patient(
+					sk, fd, EXI_RX, flags, &p,
+					passed_over(sk, fd, flags));
+				if (n == 0)
+					continue;
+			}
+		}
+		if (n <= 0)
+			break;
+		done += (size_t)n;
+		exi_pieces_moved(to, (size_t)n);
+		if (exi_likely(done >= enough(sh, whole, flags))) {
+			/* What lies there goes on into the next piece. */
+			if (exi_likely(!to->left || to->at || len != SIZE_MAX))
+				break;
+			flags |= MSG_DONTWAIT;
+			continue;
+		}
+		if (len != SIZE_MAX) {
+			if ((size_t)n < len || (flags & MSG_PEEK))
+				break; /* the kernel has waited for enough */
+			exi_flow_after_recv(sk, fd);
+		}
+		if (!(flags & MSG_PEEK) || peek_offset(fd) >= 0)
+			continue;
+		if (look_for_more(sk, fd, done, flags, &p))
+			break;
+		done = 0;
+		*to = all;
+	}
+	if (done && n < 0)
+		exi_patience_keep_error(sk, fd, EXI_RX, (int)-n);
+	if (exi_unlikely(n == 0 && whole))
+		exi_link_ended(sk, fd);
+	exi_flow_after_recv(sk, fd);
+	return done ? (ssize_t)done : n;
+}
+
+ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
+	struct exi_sock *sk;
+	int ret = exi_look_up(fd, &sk);
+
+	if (ret || sk->framed)
+		return ret ? ret : -EBADF;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	return recv_on(sk, fd, &p, flags, 0, NULL);
+}
+
+static ssize_t recv_rest(struct exi_sock *sk, int fd, void *buf, size_t len,
+			 int flags, size_t done, const struct exi_look *look)
+{
+	struct iovec v = { .iov_base = buf, .iov_len = len };
+	struct exi_pieces p = {
+		.v = &v, .n = 1, .at = done, .left = len - done
+	};
+
+	return recv_on(sk, fd, &p, flags, done, look);
+}
+
+ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+{
+	struct exi_shared *sh = NULL;
+	struct exi_look look;
+	struct exi_sock *sk;
+	ssize_t n;
+	int ret = exi_look_up(fd, &sk);
+
+	if (exi_unlikely(ret))
+		return ret;
+	look.on = false;
+	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
+		sh = exi_enter_ring(sk, fd, EXI_RX, len);
+	if (exi_likely(sh)) {
+		n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
+		if (n == -EAGAIN && exi_patience_may_wait(sk, flags)) {
+			if (exi_look_held(sk, EXI_RX))
+				n = exi_recv_ring(sk, &sh->half[EXI_RX], buf,
+						  len, flags);
+			else {
+				exi_signals_begin();
+				exi_look_begin(sk, EXI_RX, &look);
+			}
+		}
+		exi_half_unlock(&sh->half[EXI_RX]);
+		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))
+			return n;
+		if (n > 0)
+			return recv_rest(sk, fd, buf, len, flags, (size_t)n,
+					 NULL);
+		if (n == 0 && len)
+			exi_link_ended(sk, fd);
+		/* Who could wait last spins before it asks whether it may. */
+		if (n != -EAGAIN ||
+		    (!look.on && !exi_patience_may_wait(sk, flags) &&
+		     exi_flow_nonblocking(sk, fd, flags)))
+			return n;
+		return recv_rest(sk, fd, buf, len, flags, 0, &look);
+	}
+	if (exi_unlikely(sk->framed))
+		return exi_message_call_one_message(EXS_EVT_RECV, fd, buf, len,
+						    flags);
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	return recv_rest(sk, fd, buf, len, flags, 0, NULL);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receiving. */
+#ifndef EXI_CORE_CALL_RECV_H
+#define EXI_CORE_CALL_RECV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/util.h"
+
+struct exi_half;
+
+EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+
+EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
+				size_t bytes, int flags);
+
+/* A thread asleep in the kernel's own call costs nothing more than without
+ * the library; the direction is not switched while one is there. */
+struct exi_recv_bare {
+	struct exi_half *h;
+	bool counts; /* what came */
+	ssize_t n;
+	bool go;
+};
+
+/* A call that waits in the kernel for all of its bytes is given so many at most:
+ * a fabric may be met meanwhile. */
+#define EXI_RECV_BARE_MAX ((size_t)1 << 20)
+
+void exi_recv_bare_ends(void *arg);
+
+#endif

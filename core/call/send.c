@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sending. */
+#include "core/call/send.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include "core/base/cancel.h"
+#include "core/base/config.h"
+#include "core/base/futex.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/pieces.h"
+#include "core/base/util.h"
+#include "core/call/downgrade.h"
+#include "core/call/message_call.h"
+#include "core/call/patience.h"
+#include "core/call/recv.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/meet/pair.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+#include "core/transfer/op.h"
+#include "core/transfer/place.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/ring_io.h"
+#include "core/transfer/submit.h"
+#include "core/transfer/switch.h"
+
+/* The same for a call of the C library that the program made. */
+#define NATIVE_PIECE ((size_t)256 << 10)
+
+/* It was taken out, and what is left of it moves as any other call's; or, told
+ * why, it ends soon. */
+static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (op->finished || sk->posted[EXI_TX] == op)
+		return false;
+	if (op->lent) {
+		if (err)
+			exi_place_recall(sk, EXI_TX, op);
+		return false;
+	}
+	if (op->waits && !err)
+		return false;
+	exi_list_del(&op->node);
+	exi_flow_count_ops(sk, EXI_TX, -1);
+	exi_flow_progress_locked(sk, EXI_TX);
+	return true;
+}
+
+/* Its bytes are taken from where they lie while the peer has places for them.
+ * The socket may be closed meanwhile: that finishes it. */
+static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
+		       uint64_t deadline)
+{
+	struct exi_word w = { .addr = (const uint32_t *)&op->finished };
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_shared *sh;
+	int err = 0;
+
+	while (!atomic_load_explicit(&op->finished, memory_order_acquire)) {
+		if (exi_sock_lock(sk, fd, EXI_TX, &sh)) {
+			bool left = leave_locked(sk, op, err);
+
+			exi_half_unlock(&sh->half[EXI_TX]);
+			if (left)
+				return err;
+		}
+		if (err) /* soon, and it is too late for others */
+			exi_futex_wait(&w, 1, NULL);
+		else
+			err = exi_futex_wait(&w, 1, deadline ? &until : NULL);
+	}
+	return err;
+}
+
+/* Worth it, and the peer has posted receives. */
+static bool may_go_whole(struct exi_sock *sk, int fd, size_t len, int flags)
+{
+	return len >= exi_config()->zcopy_threshold && exi_place_welcome(sk) &&
+	       !exi_flow_nonblocking(sk, fd, flags);
+}
+
+/* A large blocking send, as an operation. *done: what it moved. 0: the rest
+ * moves as any other call's. */
+static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
+		      int flags, struct exi_region *region, size_t *done)
+{
+	struct exi_op op = { .type = EXS_EVT_SEND,
+			     .fd = fd,
+			     .region = region,
+			     .buf = (void *)(uintptr_t)buf,
+			     .run = len,
+			     .len = len,
+			     .flags = flags,
+			     .whole = true };
+	int ret;
+
+	exi_list_init(&op.node);
+	ret = exi_flow_submit(&op);
+	if (ret)
+		return ret;
+	ret = await_whole(sk, fd, &op, exi_flow_deadline(sk, fd, EXI_TX));
+	*done += op.done;
+	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+/* Urgent data is TCP's: the direction goes back to it and stays. A silent peer's
+ * connection is reset, unless it is there, and the send goes on. */
+static int before_urgent(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	bool bereft;
+	int ret;
+
+	exi_link_ended(sk, fd);
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	sh->half[EXI_TX].urgent = 1;
+	bereft = atomic_load(&sh->gone) && exi_flow_bereft_locked(sk);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	if (bereft) /* what it left unread stays where it is */
+		return 0;
+	ret = exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
+			      exi_switch_patience(sk, NULL));
+	if (ret != -ETIMEDOUT)
+		return ret;
+	if (!exi_link_part(sk))
+		exi_link_unanswered(sk);
+	return 0;
+}
+
+static ssize_t send_failed(ssize_t n, int flags)
+{
+	if (n == -EPIPE)
+		exi_flow_broken(flags & MSG_NOSIGNAL);
+	return n;
+}
+
+/* *ret_len: the bytes that the kernel was given; with fewer moved the call is
+ * over. The lock is held, and let go. */
+static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
+			 struct exi_pieces *p, int flags, size_t *ret_len)
+{
+	struct exi_recv_bare b = { .h = h,
+				   .counts = p->left > 0,
+				   .n = -ECANCELED };
+	struct iovec room[EXI_PIECES_COPIED];
+	struct msghdr m = { 0 };
+	struct exi_rest ends;
+	void *buf;
+	size_t len = exi_pieces_next(p, &buf);
+	int err = sk->tcp->ops->error(sk->tcp);
+
+	if (err) {
+		exi_half_unlock(h);
+		*ret_len = 1;
+		return -err;
+	}
+	if (p->n > 1)
+		len = exi_pieces_cut(p, EXI_RECV_BARE_MAX, room,
+				     (const struct iovec **)&m.msg_iov,
+				     &m.msg_iovlen);
+	else if (len > EXI_RECV_BARE_MAX)
+		len = EXI_RECV_BARE_MAX;
+	*ret_len = len;
+	h->bare++;
+	exi_unlock(&h->lock);
+	exi_rest_begin(&ends, exi_recv_bare_ends, &b);
+	exi_cancel_rest();
+	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
+			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
+	if (b.n < 0)
+		b.n = -errno;
+	else
+		exi_link_by_kernel();
+	exi_cancel_rested();
+	exi_rest_over(&ends, true);
+	return b.n;
+}
+
+/* The long way of a send that did so much. */
+static __attribute__((noinline)) ssize_t
+send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
+	struct exi_region *region, size_t done)
+{
+	const char *tried = NULL; /* a piece to be taken from where it lies */
+	struct exi_flow_patience p = { 0 };
+	struct exi_shared *sh;
+	ssize_t n;
+
+	for (;;) {
+		struct exi_half *h;
+		size_t len, moved = 0;
+		void *buf;
+
+		if (!exi_flow_lock_half(sk, fd, EXI_TX, &p, &sh))
+			return done ? (ssize_t)done : -EBADF;
+		h = &sh->half[EXI_TX];
+		len = exi_pieces_next(from, &buf);
+		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
+			exi_half_unlock(h);
+			n = exi_patience_in_turn(fd, EXS_EVT_SEND, buf, len,
+						 flags);
+			if (n < (ssize_t)len || from->left == len)
+				break;
+			done += len;
+			exi_pieces_moved(from, len);
+			continue;
+		}
+		if (exi_unlikely(sk->fab && sk->fab->pops) &&
+		    tried != (char *)buf - from->at &&
+		    may_go_whole(sk, fd, len, flags)) {
+			exi_half_unlock(h);
+			tried = (char *)buf - from->at;
+			n = send_whole(sk, fd, buf, len, flags, region, &moved);
+			done += moved;
+			exi_pieces_moved(from, moved);
+			if (n || !from->left)
+				break;
+			continue;
+		}
+		if (exi_unlikely(done) &&
+		    exi_half_error_waits_locked(sk, EXI_TX)) {
+			exi_half_unlock(h);
+			return (ssize_t)done;
+		}
+		if (exi_progress_kernel_sends(sk, h, flags)) {
+			n = bare_send(sk, h, fd, from, flags, &len);
+			if (n > 0)
+				exi_pieces_moved(from, (size_t)n);
+			if (n < (ssize_t)len || !from->left)
+				break; /* it has waited */
+			done += len;
+			/* What goes next, not all: a mark is worth a look when
+			 * the bytes pass it. */
+			exi_flow_before_send(sk, fd,
+					     from->left < EXI_RECV_BARE_MAX
+						     ? from->left
+						     : EXI_RECV_BARE_MAX);
+			continue;
+		}
+		n = exi_progress_try_send_pieces(sk, h, from, flags);
+		if (n == -EAGAIN)
+			exi_flow_look_locked(sk, EXI_TX, flags, &p);
+		exi_half_unlock(h);
+		if (n >= 0) {
+			done += (size_t)n;
+			exi_pieces_moved(from, (size_t)n);
+			if (exi_likely(!from->left))
+				return (ssize_t)done;
+			exi_flow_before_send(sk, fd, 1);
+			continue;
+		}
+		if (n == -EREMOTE) {
+			exi_family_ask(sk);
+			continue;
+		}
+		if (n != -EAGAIN)
+			break;
+		n = exi_flow_be_patient(sk, fd, EXI_TX, flags, &p, 0);
+		if (n)
+			break;
+	}
+	if (n > 0)
+		done += (size_t)n;
+	return done ? (ssize_t)done : send_failed(n, flags);
+}
+
+static ssize_t send_rest(struct exi_sock *sk, int fd, const void *buf,
+			 size_t len, int flags, struct exi_region *region,
+			 size_t done)
+{
+	struct iovec v = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
+	struct exi_pieces p = {
+		.v = &v, .n = 1, .at = done, .left = len - done
+	};
+
+	return send_on(sk, fd, &p, flags, region, done);
+}
+
+static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
+{
+	int ret = exi_unlikely(flags & MSG_OOB) ? before_urgent(sk, fd) : 0;
+
+	if (ret)
+		return ret;
+	if (exi_unlikely(exi_family_elsewhere(sk)))
+		exi_family_ask(sk); /* a failure is told by the attempt */
+	exi_flow_before_send(sk, fd, len);
+	return 0;
+}
+
+ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
+			   struct exi_region *region)
+{
+	struct exi_shared *sh = NULL;
+	struct exi_sock *sk;
+	ssize_t n;
+	int ret = exi_look_up(fd, &sk);
+
+	if (exi_unlikely(ret))
+		return ret;
+	if (exi_likely(!(flags & MSG_OOB)))
+		sh = exi_enter_ring(sk, fd, EXI_TX, len);
+	if (exi_likely(sh)) {
+		n = exi_send_ring(sk, &sh->half[EXI_TX], buf, len);
+		exi_half_unlock(&sh->half[EXI_TX]);
+		if (exi_likely(n == (ssize_t)len))
+			return n;
+		if (n < 0 && n != -EAGAIN)
+			return send_failed(n, flags);
+		return send_rest(sk, fd, buf, len, flags, region,
+				 n > 0 ? (size_t)n : 0);
+	}
+	if (exi_unlikely(sk->framed))
+		return exi_message_call_one_message(
+			EXS_EVT_SEND, fd, (void *)(uintptr_t)buf, len, flags);
+	ret = before_long_way(sk, fd, len, flags);
+	return ret ? ret : send_rest(sk, fd, buf, len, flags, region, 0);
+}
+
+ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
+	struct exi_sock *sk;
+	int ret = exi_look_up(fd, &sk);
+
+	if (!ret)
+		ret = sk->framed ? -EBADF
+				 : before_long_way(sk, fd, bytes, flags);
+	return ret ? ret : send_on(sk, fd, &p, flags, NULL, 0);
+}
+
+ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
+{
+	return exi_flow_send_from(fd, buf, len, flags, NULL);
+}
+
+struct exi_half *exi_flow_native_send(int fd, size_t *len)
+{
+	struct exi_half *h = NULL;
+	struct exi_shared *sh;
+	struct exi_sock *sk;
+	size_t piece;
+
+	if (exi_sock_use(fd, &sk))
+		return NULL;
+	if (sk->framed)
+		return NULL;
+	piece = *len < NATIVE_PIECE ? *len : NATIVE_PIECE;
+	exi_flow_before_send(sk, fd, piece);
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return NULL;
+	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
+	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
+	    !exi_switch_wanted(sh)) {
+		h = &sh->half[EXI_TX];
+		h->bare++;
+		if (*len > NATIVE_PIECE && exi_progress_may_move(sk, h))
+			*len = NATIVE_PIECE;
+	}
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return h;
+}
+
+void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
+{
+	exi_lock(&h->lock);
+	if (h->bare) /* or the socket is gone, and this is another's */
+		h->bare--;
+	if (moved > 0)
+		exi_half_account(h, moved, false);
+	exi_half_unlock(h);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sending. */
+#ifndef EXI_CORE_CALL_SEND_H
+#define EXI_CORE_CALL_SEND_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/util.h"
+
+struct exi_half;
+struct exi_region;
+
+/* Synchronous transfers: as send(2) and recv(2), with -errno. */
+EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
+/* The same, from memory that is registered, or not: null. */
+ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
+			   struct exi_region *region);
+
+/* The same of n pieces of so many bytes in all, not none, on a stream: while it is
+ * on TCP by one call of the kernel. A receive puts into the pieces behind the
+ * first what is there. */
+EXI_SHIM ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n,
+				size_t bytes, int flags);
+
+/* Before a call of the C library that sends on the descriptor itself, of up to
+ * *len bytes (sendfile): where the direction is on TCP nothing is switched until
+ * the call is over, and how much it moved, or -1, is told with what this
+ * returned. Of less than *len where a fabric may be met meanwhile. Null: the
+ * direction is on a fabric, or about to be. */
+EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t *len);
+EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
+
+#endif

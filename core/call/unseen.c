@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The watch over directions that nobody who is seen waits for, and the search
+ * for waits that are not seen. */
+#include "core/call/unseen.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/select.h>
+
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/call/downgrade.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/surroundings.h"
+#include "core/meet/unseen_search.h"
+#include "core/sock/table.h"
+#include "core/sock/watch.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/switch.h"
+
+#define IDLE_TICKS 3
+#define TICKS_MAX  8
+/* A search takes no more than this part of the time, by the watch and by sends
+ * that find no room. */
+#define WATCH_PART 32
+#define SEND_PART  256
+
+static int idle_ticks;		    /* of the service */
+static uint64_t search_at;	    /* of the service */
+static _Atomic uint64_t no_room_at; /* of sends: the next search */
+
+/* How a direction is found. */
+enum glance {
+	ATTENDED, /* or nothing can come that its bell would not tell */
+	IN_USE,
+	NEGLECTED, /* bytes lie there since the last look */
+};
+
+static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	bool moved = sk->glanced != h->bytes;
+
+	EXI_LOCKED(&h->lock);
+	/* The kernel tells of a peer that is gone. */
+	if (h->mode != EXI_MODE_RING || !sk->fab || h->ended || h->broken ||
+	    atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin) ||
+	    atomic_load(&sk->sh->hold_here))
+		return ATTENDED;
+	sk->glanced = h->bytes;
+	if (moved)
+		sk->neglected = 0;
+	/* A thread that looks for a moment before it sleeps sees bytes come. */
+	if (atomic_load(&sk->lookers[EXI_RX]) ||
+	    atomic_load(&sk->n_ops[EXI_RX]))
+		return moved ? IN_USE : ATTENDED;
+	if (moved)
+		return IN_USE;
+	if (sk->fab->ops->ready(sk->fab, EXI_RX))
+		return NEGLECTED;
+	sk->neglected = 0;
+	if (!atomic_load(&sk->guarded)) {
+		/* Before it is asked for: it may be rung at once. */
+		atomic_store(&sk->guarded, true);
+		if (!exi_flow_ring_locked(sk, EXI_RX))
+			return IN_USE;
+	}
+	return ATTENDED;
+}
+
+struct round {
+	struct exi_unseen_search_search s;
+	bool searches;
+	bool active;
+};
+
+/* A search for it is due: after a whole tick, then ever later. */
+static bool search_due(struct exi_sock *sk)
+{
+	uint32_t n = ++sk->neglected;
+
+	return n < TICKS_MAX ? n > 1 && (n & (n - 1)) == 0 : n % TICKS_MAX == 0;
+}
+
+static void glance(struct exi_sock *sk, void *arg)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[EXI_RX];
+	int fd = atomic_load(&sk->fd);
+	struct round *r = arg;
+	enum glance g = IN_USE;
+
+	if (!exi_sock_met(sk) || !sk->adopted || !exi_sock_used_here(sk))
+		return;
+	/* A thread that has the lock moves bytes. */
+	if (exi_trylock(&h->lock)) {
+		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh)
+			g = glance_locked(sk, h);
+		exi_half_unlock(h);
+	}
+	r->active = r->active || g != ATTENDED;
+	if (g == NEGLECTED && r->searches && search_due(sk) &&
+	    !exi_unseen_search_suspect(&r->s, sk, fd))
+		sk->neglected--; /* in the next one */
+}
+
+void exi_unseen_search(struct exi_unseen_search_search *s)
+{
+	uint64_t now = exi_now_ns();
+
+	exi_surroundings_each(exi_unseen_search_search_descriptor, s);
+	exi_unseen_search_search_threads(s);
+	for (int i = 0; i < s->n; i++)
+		if (s->s[i].reason &&
+		    s->s[i].generation == atomic_load(&s->s[i].sk->generation))
+			exi_switch_leave(s->s[i].sk, s->s[i].reason);
+	search_at = exi_now_ns() + (exi_now_ns() - now) * WATCH_PART;
+}
+
+void exi_unseen_tick(void)
+{
+	struct round r = { .s.known = true,
+			   .searches = exi_now_ns() >= search_at };
+
+	/* Before the last look, so that whoever comes after it starts anew. */
+	if (idle_ticks == IDLE_TICKS - 1) {
+		atomic_store(&exi_watch_due, UINT64_MAX);
+		atomic_store(&exi_unseen_watching, false);
+	}
+	exi_sock_each(glance, &r);
+	if (r.s.n)
+		exi_unseen_search(&r.s);
+	idle_ticks = r.active ? 0 : idle_ticks + 1;
+	if (idle_ticks == IDLE_TICKS) {
+		idle_ticks = 0;
+		return;
+	}
+	atomic_store(&exi_unseen_watching, true);
+	atomic_store(&exi_watch_due, exi_now_ns() + EXI_WATCH_TICK_NS);
+}
+
+/* --- sends -------------------------------------------------------------- */
+
+/* exi_flow_no_room: where a wait is found that is not seen, the connection goes to
+ * TCP first, so that the kernel says -EAGAIN, and tells of room. */
+static bool no_room(struct exi_sock *sk, int fd)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
+	struct exi_unseen_search_search s = { .known = true };
+	uint64_t now;
+	int err;
+
+	if (h->mode != EXI_MODE_RING || !sk->adopted ||
+	    atomic_load(&sk->lookers[EXI_TX]))
+		return false;
+	now = exi_now_ns();
+	if (now < atomic_load(&no_room_at) ||
+	    !exi_unseen_search_suspect(&s, sk, fd))
+		return false;
+	atomic_store(&no_room_at, UINT64_MAX);
+	exi_surroundings_each(exi_unseen_search_search_descriptor, &s);
+	atomic_store(&no_room_at,
+		     s.s[0].reason ? 0
+				   : exi_now_ns() + EXI_WATCH_TICK_NS +
+					     (exi_now_ns() - now) * SEND_PART);
+	if (!s.s[0].reason)
+		return false;
+	err = exi_switch_down(sk, fd, s.s[0].reason,
+			      exi_switch_patience(sk, NULL));
+	if (err == -ETIMEDOUT && !exi_link_part(sk))
+		exi_link_unanswered(sk);
+	return err == 0 || err == -ETIMEDOUT;
+}
+
+/* --- the process -------------------------------------------------------- */
+
+void exi_unseen_begin(bool (*knows)(int epfd))
+{
+	exi_unseen_search_shim_knows = knows;
+	exi_flow_no_room = no_room;
+	atomic_store(&exi_unseen_watching, false);
+}
+
+void exi_unseen_forked(void)
+{
+	exi_surroundings_forked();
+	atomic_store(&exi_watch_due, UINT64_MAX);
+	idle_ticks = 0;
+	search_at = 0;
+	atomic_store(&no_room_at, 0);
+	if (exi_unseen_search_shim_knows)
+		atomic_store(&exi_unseen_watching, false);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Waits that the library does not see: of a program that calls the kernel past
+ * the C library's names (epoll, poll or recv by the system-call instruction, a
+ * ring of io_uring that was made late). The kernel tells such a wait of TCP
+ * only, so the connection it waits for must be on TCP.
+ *
+ * Before a direction may be moved here exi_unseen_waits() looks at the epoll
+ * sets that the shim does not know. What begins to wait later is found by the
+ * watch: where bytes lie in a ring for a tenth of a second and nobody who is
+ * seen waits for them or takes them, it looks for a wait that is not seen
+ * (rings, epoll sets, threads asleep in a call of the kernel, all by /proc),
+ * and takes the connection back to TCP: its unread bytes come over TCP then,
+ * and the kernel tells of them. A program that merely computes is left alone,
+ * and looked at again, at the latest eight tenths of a second later.
+ *
+ * The watch costs the calls that move bytes nothing, and an idle process
+ * nothing: it is a timer of the service while connections are in use. It stops
+ * when each direction that is received has a wait that is seen, or nothing
+ * unread and its bell asked for. Whatever ends one of these states calls
+ * exi_unseen_stir() after it changed the state under the direction's lock; the
+ * watch says that it stops, and then looks at each direction under that lock
+ * once more: so the one that comes second sees what the first has written. */
+#ifndef EXI_CORE_CALL_UNSEEN_H
+#define EXI_CORE_CALL_UNSEEN_H
+
+#include <stdbool.h>
+
+#include "core/base/util.h"
+
+struct exi_unseen_search_search;
+
+void exi_unseen_tick(void);
+
+/* The shim is there, and this says whether it knows what is in an epoll set.
+ * Without the shim nothing is looked for: each call of such a program is one of
+ * the library's. And in the child of a fork, which has no service yet. */
+EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd));
+void exi_unseen_forked(void);
+
+void exi_unseen_search(struct exi_unseen_search_search *s);
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The interface between the core and a fabric: what to read to write one.
+ *
+ * A provider moves the bytes of connections that the core has made. The core
+ * owns names, descriptors, blocking, time-outs, event queues, the order of
+ * operations, the locks of a socket, and when a direction of a connection uses
+ * which fabric. A provider owns its wire and its rings, and never sees a
+ * socket.
+ *
+ * Objects, and who makes them:
+ *
+ *	provider	one constant table, registered at start
+ *	domain		one per process, opened at first need, remade after fork
+ *	connection	one per socket and fabric; the core allocates its state
+ *
+ * Rules for every call of these tables:
+ *
+ * Results. 0, a count or -errno. errno is never read nor written. Outputs come
+ * last and are written on success only.
+ *
+ * Locks. Calls about sending (send, post_send, end, head, takeback, drain*)
+ * come with the socket's send lock held, calls about receiving with its
+ * receive lock; the two may run at once. Locks of one socket are shared with
+ * forked processes, so state guarded by them lives in exi_conn.shared.
+ *
+ * Blocking. send, recv, post_*, progress and arm neither block nor allocate
+ * nor enter the kernel while the peer is running. Exceptions are tcp, which
+ * is the kernel, and ringing a peer that asked for it.
+ *
+ * Upcalls. exi_xfer.done and exi_conn_ready() are the only ones. They are made
+ * from progress() alone, with no provider lock held, and may call back down.
+ *
+ * Ending. close (no new work; never blocks), stop (waits; no upcall after it),
+ * fini (frees): these three, in this order, for every object that has them.
+ *
+ * Capabilities equal behaviour: the conformance suite tries what a set bit
+ * promises, and expects -EOPNOTSUPP for what a clear one denies.
+ */
+#ifndef EXI_CORE_FABRIC_PROVIDER_H
+#define EXI_CORE_FABRIC_PROVIDER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct exi_conn;
+struct exi_conn_ops;
+struct exi_domain;
+struct exi_loan_ops;
+struct exi_place_ops;
+struct exi_provider;
+struct exi_switch_ops;
+struct exi_tuple;
+struct exi_word;
+
+#define EXI_PROVIDER_ABI 4
+
+/* Capabilities. The bits 0 and 2 were others, which nobody asked for. */
+enum {
+	/* Same host: meeting by the core's rendezvous, offers and answers
+	 * travel on the pair link. */
+	EXI_CAP_LOCAL = 1 << 1,
+	/* switch_ops work: a live direction can be moved onto this fabric and
+	 * back. Only tcp lacks it: it is where they come from. */
+	EXI_CAP_SWITCH = 1 << 3,
+	/* Both ends must be in one process. */
+	EXI_CAP_IN_PROCESS = 1 << 4,
+	/* Between hosts: it meets the peer by itself (remote_ops). */
+	EXI_CAP_REMOTE = 1 << 5,
+	/* The device moves bytes between the programs' buffers: place_ops. */
+	EXI_CAP_PLACE = 1 << 6,
+	/* A program may use the fabric's memory as its buffer: loan_ops. */
+	EXI_CAP_LOAN = 1 << 7,
+};
+
+struct exi_conn;
+struct exi_domain;
+struct exi_provider;
+
+/* A direction, as seen from this end. */
+enum exi_dir {
+	EXI_RX = 0,
+	EXI_TX = 1,
+};
+
+/* How a sleeper wants to be woken. */
+enum exi_wake {
+	EXI_WAKE_WORD, /* a thread is about to sleep on word() */
+	EXI_WAKE_BELL, /* tell the domain or the pair link: exi_conn_ready() */
+	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
+	 * now. -EBUSY: more came meanwhile. */
+	EXI_WAKE_NEXT,
+	/* As the first two, but only for what reap or give wait for. */
+	EXI_WAKE_WORD_REAP,
+	EXI_WAKE_BELL_REAP,
+};
+
+/* A transfer handed to post_send or post_recv. The caller's; it stays where it
+ * is, and its buffer untouched, until done() was called. */
+struct exi_xfer {
+	void *buf;
+	size_t len;
+	int flags; /* MSG_* as the caller gave them */
+	/* Called once from progress() with bytes moved (a receive: 0 is the
+	 * end), or -errno; -ECANCELED when cancel() took it back with nothing
+	 * moved. */
+	void (*done)(struct exi_xfer *x, ssize_t result);
+	struct exi_conn *conn; /* set by the core */
+	void *owner;	       /* the core's */
+	enum exi_dir dir;      /* the core's */
+	void *engine[2];       /* the provider's */
+};
+
+/* Opaque bytes and descriptors that one end's provider tells the other's. */
+#define EXI_BLOB_MAX 64
+struct exi_blob {
+	uint8_t bytes[EXI_BLOB_MAX];
+	int fd; /* or -1; in an offer or answer the core closes it */
+};
+
+/* Where a process is entered in the kernel's eyes. */
+struct exi_domain {
+	const struct exi_provider *provider;
+	_Atomic bool watched; /* the core's: event_fd is in its set */
+	/* The provider's, set by open(): posts must come from the service
+	 * thread. io_uring finishes a request in the thread that posted it,
+	 * and what that thread sleeps in then returns EINTR. */
+	bool post_from_service;
+};
+
+struct exi_domain_ops {
+	/* Makes progress on everything posted or ready; calls upcalls.
+	 * Returns how many it made. Any thread; at once by several. */
+	int (*progress)(struct exi_domain *d);
+	/* A descriptor that polls readable when progress() has work, for the
+	 * life of the domain; -EOPNOTSUPP when the pair links do. */
+	int (*event_fd)(struct exi_domain *d);
+	/* Before sleeping on event_fd. 0: a later event makes it readable.
+	 * -EBUSY: work is waiting, call progress() and try again. */
+	int (*arm)(struct exi_domain *d);
+	/* In the child, single-threaded, before anything else: forget what
+	 * belongs to the parent's threads. Nothing posted survives. Where the
+	 * module is loaded afresh this is its last call: what would keep the
+	 * parent's connections alive is closed, d is freed, and nothing else is
+	 * touched. */
+	void (*forked)(struct exi_domain *d);
+};
+
+/* One connection of one fabric. The core allocates both parts, zeroed, and
+ * frees them after fini(). */
+struct exi_conn {
+	const struct exi_provider *provider;
+	const struct exi_conn_ops *ops;
+	const struct exi_switch_ops *swops;
+	const struct exi_place_ops *pops;
+	const struct exi_loan_ops *lops;
+	struct exi_domain *domain;
+	void *shared;	 /* shared_size bytes that a forked child sees too */
+	int fd;		 /* the TCP descriptor */
+	int bell;	 /* the pair link, to ring the peer; -1 for tcp */
+	uint64_t *bells; /* counts wake-ups sent, by atomic add */
+	/* A ring found that nobody is there any more. */
+	_Atomic bool unheard;
+	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
+	 * exi_ready_sleep(); 0: rings of other connections do not. */
+	uint64_t sleep;
+	uint64_t salt; /* of the peer's user, see exi_conn_ring() */
+	/* priv_size bytes of this process follow */
+	_Alignas(64) unsigned char priv[];
+};
+
+/* What the peer says of what recv would give first. It may say anything. */
+struct exi_first {
+	uint64_t
+		sent; /* when, in exi_ticks() of this host; 0: it does not say */
+	/* From 1, by the low bits of exi_conn_rings of its process then, less the
+	 * rings of this connection; 0: it does not say. */
+	uint32_t rings;
+	/* With sent: exi_conn_sent of its process then. */
+	uint64_t kernel;
+	bool on_tcp; /* it does not say, for it is the kernel that has it */
+};
+
+/* A flag of recv below; recv(2) has none there. */
+#define EXI_MSG_POLLED 0x1000000
+
+struct exi_conn_ops {
+	size_t priv_size;
+	size_t shared_size;
+	/* Moves up to len bytes out. > 0: taken. -EAGAIN: no room. -ENOBUFS,
+	 * once: nor will there be while the peer does not read, for want of
+	 * memory; the connection goes to TCP. -EPROTO: the peer broke the
+	 * protocol. Others as send(2). */
+	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
+			int flags);
+	/* Moves up to len bytes in. 0: the end of the stream, and again each
+	 * time. -EAGAIN: nothing there. -ENOBUFS: there is no memory for what comes
+	 * next, and the peer is to send it over TCP. Of no bytes: 0 when anything is.
+	 * MSG_PEEK leaves them. EXI_MSG_POLLED: who calls has just asked poll(),
+	 * and will again before it waits: what that has not seen need not be
+	 * looked for. */
+	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
+	/* TCP's: send and recv of several pieces by one call of the kernel, and
+	 * the error that the next call of them would return first, once; 0. */
+	ssize_t (*sendv)(struct exi_conn *c, const struct iovec *v, size_t n,
+			 int flags);
+	ssize_t (*recvv)(struct exi_conn *c, const struct iovec *v, size_t n,
+			 int flags);
+	int (*error)(struct exi_conn *c);
+	/* Says the end of the stream after what was sent. -EAGAIN never: room
+	 * for it is kept. */
+	int (*end)(struct exi_conn *c);
+	/* Asynchronous transfer; the core keeps at most one per direction in
+	 * flight. 0: done() follows. -errno: nothing taken. TCP's: other
+	 * fabrics say -EOPNOTSUPP, and the core calls send and recv when the
+	 * connection is ready. */
+	int (*post_send)(struct exi_conn *c, struct exi_xfer *x);
+	int (*post_recv)(struct exi_conn *c, struct exi_xfer *x);
+	/* Asks for x back; done() follows, with bytes if it was too late. */
+	void (*cancel)(struct exi_conn *c, struct exi_xfer *x);
+	/* Before sleeping until recv (EXI_RX) or send (EXI_TX) can move
+	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
+	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
+	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+	/* No wake-up of the kind that arm was given is wanted any more. After
+	 * EXI_WAKE_WORD: for this sleeper; after the others: for anybody. */
+	void (*disarm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+	/* The word that changes when the direction can move, and its value
+	 * now. Taken before arm(), under the same lock: what comes after
+	 * arm()'s look changes it, and the kernel compares. */
+	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+	/* Null, or takes what arrived to where word() sees it: for who spins on
+	 * that. It may look so many times until something did. No lock is
+	 * held. */
+	void (*poll)(struct exi_conn *c, unsigned int looks);
+	/* With poll: how many times as long as within a host a spin may last. */
+	unsigned int (*patience)(struct exi_conn *c);
+	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
+	 * would take an eighth of what it takes at most, or fail: who is told
+	 * of room writes some KB without a look whether it would wait. */
+	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
+	/* Bytes that recv would give now. */
+	size_t (*unread)(struct exi_conn *c);
+	/* They may be all that comes before recv took some: three quarters of what
+	 * send takes at most, or more. Who waits for more of them (SO_RCVLOWAT)
+	 * is told that they are enough, as by the kernel. The peer has been told
+	 * of what was taken. */
+	bool (*full)(struct exi_conn *c);
+	/* The peer said the end: nothing comes after what is unread. */
+	bool (*over)(struct exi_conn *c);
+	/* Null, or whether the peer, which is no more, left bytes unread. */
+	bool (*left_unread)(struct exi_conn *c);
+	/* The CPU the peer last worked on, or -1. A hint. */
+	int (*peer_cpu)(struct exi_conn *c);
+	/* Null, or: receive is ready, and what comes first is this. now: about
+	 * exi_ticks(). */
+	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
+	/* With first: the peer is to say when it sends, from now on. */
+	void (*want_times)(struct exi_conn *c);
+	void (*close)(struct exi_conn *c);
+	void (*stop)(struct exi_conn *c);
+	void (*fini)(struct exi_conn *c);
+};
+
+/* Moving a live direction onto the fabric and back. Positions are the
+ * fabric's own, counted without wrap. See docs/design/wire-shm.md. */
+struct exi_switch_ops {
+	/* Sender: where the next byte will be. -ENOBUFS: there is no memory for
+	 * it. */
+	int (*head)(struct exi_conn *c, uint64_t *ret);
+	/* Receiver: reading begins at the sender's head. -EPROTO when it
+	 * cannot be there. */
+	int (*start)(struct exi_conn *c, uint64_t head);
+	/* Receiver: where reading stopped. */
+	void (*cursor)(struct exi_conn *c, uint64_t *ret_pos,
+		       uint64_t *ret_used);
+	/* Sender: the peer stopped there. Makes what follows ready for drain.
+	 * -EPROTO when it cannot have. */
+	int (*takeback)(struct exi_conn *c, uint64_t pos, uint64_t used);
+	/* Sender: a run of bytes to send again, in order; 0 when all are
+	 * done, and the fabric is empty then. */
+	size_t (*drain)(struct exi_conn *c, const void **ret);
+	/* Sender: n bytes of the run were sent. */
+	void (*drained)(struct exi_conn *c, size_t n);
+};
+
+/* Memory that was registered: it stays mapped. */
+struct exi_memory {
+	void *addr;
+	size_t len;
+	uint64_t serial; /* never another's */
+};
+
+/* A buffer for the device. The provider copies this. */
+struct exi_lent {
+	void *buf;
+	size_t len;			 /* from 1 */
+	bool waitall;			 /* a receive wants all its bytes */
+	const struct exi_memory *memory; /* that it is part of; or null */
+	void *owner;			 /* the core's name for it */
+};
+
+/* Transfers without a copy (EXI_CAP_PLACE). A buffer is the device's from when
+ * it was taken until reap gave it back, whatever becomes of the connection.
+ * The lock of its direction is held. */
+struct exi_place_ops {
+	/* What comes next may be placed in this buffer, behind those that were
+	 * lent before; recv is not called until reap gave all of them back.
+	 * -EAGAIN: no more of them now. -EOPNOTSUPP: not this one. */
+	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
+	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
+	 * the peer has no place for them; send may have. -EALREADY: it is likely
+	 * to have one soon; what arms with EXI_WAKE_*_REAP is woken then, or when
+	 * it was not so. -EOPNOTSUPP: not this one. */
+	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
+	/* Sender: give is likely to send. */
+	bool (*welcome)(struct exi_conn *c);
+	/* The owner of a buffer that is its own again, or null: none is. In the
+	 * order they were taken, but for those that were recalled. *ret: bytes
+	 * moved; of what was given: or -errno. */
+	void *(*reap)(struct exi_conn *c, enum exi_dir dir, ssize_t *ret);
+	/* Asks for what was lent; reap has it when the peer has let go of it,
+	 * perhaps with bytes. */
+	void (*recall)(struct exi_conn *c, void *owner);
+	/* Receiver: nothing more is lent, and what is is recalled. True: reap
+	 * has all, and the direction may be given back. */
+	bool (*quiet)(struct exi_conn *c);
+	/* Sender: the peer rang; perhaps it wants something back. */
+	void (*answer)(struct exi_conn *c);
+	/* Nothing is placed any more, nor sent: reap has all of the direction.
+	 * The connection is not used any more. */
+	void (*cut)(struct exi_conn *c, enum exi_dir dir);
+	/* Bytes of the direction that were placed, in all. */
+	uint64_t (*placed)(struct exi_conn *c, enum exi_dir dir);
+	/* The memory is not registered any more; nothing of it is lent. No lock
+	 * is held. */
+	void (*forget)(const struct exi_memory *m);
+};
+
+/* Bytes where they lie (EXI_CAP_LOAN). The lock of the direction is held for each
+ * call, not between them: there the core calls nothing else that moves bytes of
+ * the direction or switches it onto the fabric. What was told may be touched until
+ * fini(). */
+struct exi_loan_ops {
+	/* Receiver: what recv would give next, as far as it lies in one piece:
+	 * how many bytes. Called when there are some. */
+	size_t (*look)(struct exi_conn *c, const void **ret);
+	/* The first n of them were received. */
+	void (*took)(struct exi_conn *c, size_t n);
+	/* Sender: room for some of len bytes, which are sent by put: how many.
+	 * Errors are those of send. Null: only receives have loans. */
+	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
+	/* The first n of them, from 1, are sent. */
+	void (*put)(struct exi_conn *c, size_t n);
+};
+
+/* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its
+ * memory, descriptor and bell. */
+struct exi_meet_ops {
+	/* The end that called connect: describe its half. */
+	int (*offer)(struct exi_conn *c, struct exi_blob *ret);
+	/* The other: take the offer, describe the answer. The descriptor in
+	 * the offer stays the core's. -EPROTO: refused. */
+	int (*answer)(struct exi_conn *c, const struct exi_blob *offer,
+		      struct exi_blob *ret);
+	/* The first: take the answer. */
+	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
+};
+
+struct exi_tuple;
+
+/* Layout of the record of resume: tag, position, little-endian, MAC. */
+#define EXI_RESUME     40
+#define EXI_RESUME_TAG 16
+#define EXI_RESUME_AT  EXI_RESUME_TAG
+
+/* Where a program listens. */
+struct exi_listening {
+	uint8_t addr[16]; /* IPv6, IPv4 as v4-mapped; perhaps any */
+	uint32_t scope;
+	uint16_t port;
+};
+
+/* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core one
+ * end of a UNIX packet pair, the pair link, and is the peer at the other end:
+ * what the core says there it carries over, and delivers what comes; it sends
+ * one byte for a bell (EXI_WAKE_BELL), and hangs up when the peer is lost. When
+ * the peer was met, or not, it tells by exi_remote_met(). The core closes its
+ * end, and calls fini, when it has enough. */
+struct exi_remote_ops {
+	/* This process may be asked for connections to this address and port of
+	 * TCP from now on, also where another one is asked first; at other
+	 * addresses nobody is, if the fabric can tell. Counted. */
+	int (*listen)(struct exi_domain *d, const struct exi_listening *at);
+	void (*unlisten)(struct exi_domain *d, const struct exi_listening *at);
+	/* The end that called connect: begins to meet the peer of t. Does not
+	 * wait. *ret_link is the core's end of the pair link. */
+	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
+		       int *ret_link);
+	/* The other: c is the connection of t that exi_remote_request() asked
+	 * for. */
+	void (*requested)(struct exi_conn *c, const struct exi_tuple *t,
+			  void *arg);
+	/* The pair link hung up; both locks are held. Takes what has arrived,
+	 * and makes sure that nothing can be placed any more, at either end:
+	 * the other one hears of it, if it can be told. What lies in the rings
+	 * can be read, given back or not, and drained; reap has every receive
+	 * that was lent, and every send that arrived, or that was drained since.
+	 * -EPROTO: it hung up because the peer broke the protocol.
+	 * -ECONNRESET: the peer may lack bytes that are not here any more; reap
+	 * has every send. */
+	int (*sever)(struct exi_conn *c);
+	/* The last who has it closes, and ends it if it was not: the peer is
+	 * told, behind all that was sent. The sender's lock is held. */
+	void (*leave)(struct exi_conn *c);
+	/* The pair link hung up, or may have; both locks are held. The peer has
+	 * said that: nobody goes on over TCP. */
+	bool (*left)(struct exi_conn *c);
+	/* Bytes of the direction, modulo 2^32, as both ends count them: sent,
+	 * or read, or given back. */
+	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
+	/* Sender, severed: what the peer has not acknowledged is ready for
+	 * drain, what was given included. The position of its first byte. */
+	uint32_t (*resend)(struct exi_conn *c);
+	/* The record by which the sender of a direction says where it goes on
+	 * over TCP. Its first EXI_RESUME_TAG bytes are the same for every
+	 * position, and nobody else can tell what they are. */
+	void (*resume)(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+		       uint64_t position, uint8_t ret[EXI_RESUME]);
+};
+
+/* Takes what a fabric found on this host, for people to read (exs info). A fact
+ * is of the last thing begun and not ended, or of the fabric itself. The texts
+ * are copied. */
+struct exi_facts {
+	/* kind: "device", "port", ... */
+	void (*begin)(struct exi_facts *f, const char *kind, const char *name);
+	void (*fact)(struct exi_facts *f, const char *name, const char *value);
+	void (*end)(struct exi_facts *f);
+};
+
+struct exi_provider {
+	uint32_t abi;	  /* EXI_PROVIDER_ABI */
+	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
+	const char *name; /* the folder's, and the word in EXS_PROVIDER */
+	uint32_t caps;
+	/* A module's: the library that must be loaded anew with it in a child of
+	 * a process that had its domain open. Null: it can go on there. */
+	const char *afresh;
+	/* 0: usable here. -errno: not; *why has the reason in words. */
+	int (*probe)(char *why, size_t len);
+	/* Devices and the like, usable or not; null: there is nothing to tell.
+	 * May take a while. */
+	void (*describe)(struct exi_facts *f);
+	int (*open)(struct exi_domain **ret);
+	void (*close)(struct exi_domain *d); /* null is fine */
+	const struct exi_domain_ops *domain_ops;
+	const struct exi_conn_ops *conn_ops;
+	const struct exi_switch_ops *switch_ops; /* EXI_CAP_SWITCH */
+	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
+	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */
+	const struct exi_place_ops *place_ops;	 /* EXI_CAP_PLACE */
+	const struct exi_loan_ops *loan_ops;	 /* EXI_CAP_LOAN */
+};
+
+/* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and
+ * can move now. From progress() only. */
+void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
+
+/* Rings the peer's library over the pair link. For providers, when the peer
+ * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
+ * when this process has ended that sleep by another ring, there is none. How many
+ * rings were sent. */
+uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep);
+/* Counts what this process sent by the kernel, rings or bytes: what a peer may have
+ * to be told of by its kernel before it finds what is sent from now on. */
+extern _Atomic uint32_t exi_conn_rings;
+/* When it sent something by the kernel last, but for rings: exi_ticks() after that. */
+extern _Atomic uint64_t exi_conn_sent;
+
+/* For fabrics between hosts. The accepting end was asked for the connection of
+ * t: link is the core's end of a pair link for it, the core's from here on. Makes
+ * the connection and calls requested(); or, with -1 for link, says whether it
+ * would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is not here,
+ * EXS_X_REASON_SHARED, another process uses it. From progress() only, without
+ * locks. */
+int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
+		       int link, void *arg);
+
+/* Says at the fabric's end of a pair link that both ends are up (0), or why
+ * there will be nothing. -errno. */
+int exi_remote_met(int link, int reason);
+
+#endif

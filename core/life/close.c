@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The end of a connection: shutdown and close. */
+#include "core/life/close.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/thread.h"
+#include "core/base/util.h"
+#include "core/call/downgrade.h"
+#include "core/call/loan.h"
+#include "core/call/message_call.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/life/cancel.h"
+#include "core/life/open.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/meet/marker.h"
+#include "core/meet/meet.h"
+#include "core/sock/holders.h"
+#include "core/sock/memory.h"
+#include "core/sock/names.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/cancel.h"
+#include "core/transfer/half.h"
+#include "core/transfer/op.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/resume.h"
+#include "core/transfer/switch.h"
+#include "core/transfer/timeout.h"
+
+/* SHUT_WR or SHUT_RDWR on the sending side. */
+static int end_sending(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	if (exi_list_empty(&sk->ops[EXI_TX]))
+		ret = exi_flow_end_locked(sk);
+	else
+		sh->half[EXI_TX].end_wanted |= EXI_END_SAID;
+	atomic_fetch_add(&sk->cramped, 1);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	exi_sock_kick(sk, EXI_TX);
+	exi_flow_progress(sk, EXI_TX);
+	return ret;
+}
+
+static int end_receiving(struct exi_sock *sk, int fd)
+{
+	int ret = shutdown(fd, SHUT_RD) < 0 ? -errno : 0;
+
+	if (ret == 0) {
+		atomic_store(&sk->sh->rx_fin, 1);
+		exi_sock_kick(sk, EXI_RX);
+		exi_flow_progress(sk, EXI_RX);
+	}
+	return ret;
+}
+
+bool exi_over(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *tx;
+	bool ended;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return false;
+	tx = &sh->half[EXI_TX];
+	ended = tx->mode == EXI_MODE_RING && tx->ended && !tx->fin;
+	exi_half_unlock(tx);
+	return ended && exi_ready_peer_ended(sk, fd);
+}
+
+/* In the ring, or in the kernel. */
+static bool is_over(struct exi_sock *sk, int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return exi_over(sk, fd) ||
+	       (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+		atomic_load(&sk->sh->gone) &&
+		getpeername(fd, (struct sockaddr *)&peer, &len) < 0);
+}
+
+/* If both have, and the peer has not: what it sends is nobody's. As at a close it
+ * hears that by the link, goes on over TCP, and gets the kernel's own answer. */
+static void end_both(struct exi_sock *sk, int fd)
+{
+	struct exi_half *rx, *tx;
+	bool ends;
+
+	/* The service comes late: its place may be becoming another socket's. */
+	exi_lock(&sk->link_lock);
+	rx = &sk->sh->half[EXI_RX];
+	tx = &sk->sh->half[EXI_TX];
+	exi_lock(&rx->lock);
+	exi_lock(&tx->lock);
+	ends = sk->fab && !exi_sock_remote(sk) &&
+	       atomic_load(&sk->sh->rx_fin) && rx->mode == EXI_MODE_RING &&
+	       !rx->ended && !sk->fab->ops->over(sk->fab) &&
+	       tx->mode == EXI_MODE_RING && tx->ended && !sk->closing &&
+	       exi_sock_is(sk, fd) && exi_sock_current(sk, fd);
+	if (ends && !tx->fin) {
+		tx->fin = 1;
+		shutdown(fd, SHUT_WR);
+	}
+	if (ends) {
+		rx->deaf_after =
+			rx->fabric_bytes + sk->fab->ops->unread(sk->fab);
+		rx->deaf = EXI_DEAF_CUT;
+		/* A send after this rings, and finds that nobody hears. */
+		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+		sk->fab->bell = -1;
+		atomic_store(&sk->sh->may_switch, 0);
+		atomic_store(&sk->sh->gone, 1);
+	}
+	exi_unlock(&tx->lock);
+	exi_unlock(&rx->lock);
+	/* Another process may have it, too. */
+	if (ends && sk->link)
+		shutdown(sk->link->fd, SHUT_RDWR);
+	if (ends) {
+		exi_link_drop_locked(sk);
+		/* A ring that nobody reads now may have been for others, too. */
+		exi_sock_kick(sk, EXI_RX);
+		exi_sock_kick(sk, EXI_TX);
+	}
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_lifecycle_ended(struct exi_sock *sk)
+{
+	int fd = atomic_load(&sk->fd);
+
+	if (fd >= 0)
+		end_both(sk, fd);
+}
+
+int exi_shutdown(int fd, int how)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret = 0;
+
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return -EINVAL;
+	if (!sk || !exi_sock_is(sk, fd))
+		return shutdown(fd, how) < 0 ? -errno : 0;
+	if (is_over(sk, fd))
+		return -ENOTCONN;
+	/* Who is woken by the end of receiving sees both. */
+	if (how != SHUT_RD)
+		ret = end_sending(sk, fd);
+	if (ret)
+		return ret;
+	if (how != SHUT_WR)
+		ret = end_receiving(sk, fd);
+	if (ret == 0)
+		end_both(sk, fd);
+	/* TCP is closed where the peer ended before. */
+	return how == SHUT_RDWR && ret == -ENOTCONN ? 0 : ret;
+}
+
+/* Bytes of the peer lie unread in the ring. */
+static bool ring_unread(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	if (sk->n_kept)
+		return true;
+	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
+	       !h->ended && !h->broken && exi_half_heard(h, 1) &&
+	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) > 0;
+}
+
+bool exi_close_resets(int fd)
+{
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	return getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 &&
+	       l.l_onoff && l.l_linger == 0;
+}
+
+/* The last user closes: what lies in the ring, or was said there, decides what
+ * TCP says, as its own queues would. */
+static void close_ring_locked(struct exi_sock *sk, int fd)
+{
+	struct linger reset = { .l_onoff = 1 }, none = { 0 };
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ended = tx->mode == EXI_MODE_RING && tx->ended;
+	bool over = ended && rx->mode == EXI_MODE_RING &&
+		    sk->fab->ops->over(sk->fab);
+
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&tx->lock);
+	/* A send after this rings, and finds that nobody hears. Before the peer
+	 * sends here there may be no ring yet. */
+	if (rx->mode == EXI_MODE_LEFT || rx->mode == EXI_MODE_RING)
+		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+	if (ended && !tx->fin)
+		shutdown(fd, SHUT_WR);
+	if (!over && exi_sock_remote(sk))
+		sk->fab->provider->remote_ops->leave(sk->fab);
+	if (over)
+		/* Nothing is left that could be reset. */
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
+	else if (ring_unread(sk))
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	else if (tx->mode == EXI_MODE_RING && !ended &&
+		 !atomic_load(&sk->sh->gone) && !exi_close_resets(fd) &&
+		 !sk->tcp->ops->unread(sk->tcp)) /* as the kernel does */
+		sk->fab->ops->end(sk->fab);
+}
+
+/* Others have it, and perhaps only the kernel closes it for them. What that says
+ * comes after the end that was said here, if nothing could be taken back. */
+static void part_from_ring_locked(struct exi_sock *sk, int fd)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	EXI_LOCKED(&tx->lock);
+	if (tx->mode != EXI_MODE_RING || !tx->ended || tx->fin ||
+	    exi_sock_remote(sk) || !sk->fab->ops->left_unread ||
+	    sk->fab->ops->left_unread(sk->fab))
+		return;
+	tx->fin = 1;
+	shutdown(fd, SHUT_WR);
+}
+
+/* The last close of a connection with bytes on their way from a ring to TCP, for
+ * which TCP has no room: as with those that lie in TCP the close waits only if
+ * SO_LINGER says so, and they are sent after it. With bytes of the peer unread, or
+ * SO_LINGER with no time, all is thrown away, and the peer hears of a reset. */
+static void finish_drain(struct exi_sock *sk, int fd)
+{
+	struct linger l = exi_open_linger_of(sk, fd);
+	uint64_t wait = l.l_onoff && l.l_linger > 0
+				? (uint64_t)l.l_linger * 1000000000u
+				: 0;
+	int ret;
+
+	if (l.l_onoff && !l.l_linger)
+		return;
+	ret = exi_open_drain_until(sk, fd, exi_now_ns() + wait);
+	if (ret != -EAGAIN || sk->tcp->ops->unread(sk->tcp))
+		return;
+	ret = exi_open_owe(sk, fd);
+	if (ret)
+		exi_warn("descriptor %d: closed while the peer did not read, "
+			 "and what is left cannot be sent (%s): it is reset",
+			 fd, strerror(-ret));
+}
+
+bool exi_close_is_last(struct exi_sock *sk)
+{
+	return exi_holders_alone(&sk->sh->holders);
+}
+
+static void lock_all(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+}
+
+static void unlock_all(struct exi_sock *sk)
+{
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_unlock(&sk->link_lock);
+}
+
+/* Nothing is under way that a close would end or wait for, and as it is closing
+ * nothing begins: most connections are short. */
+static bool at_rest_locked(const struct exi_sock *sk)
+{
+	bool ret = !sk->fab && !sk->link && !sk->framed &&
+		   exi_list_empty(&sk->poll_ops);
+	enum exi_dir d;
+
+	EXI_LOCKED(&sk->link_lock);
+	for (d = EXI_RX; d <= EXI_TX; d++)
+		ret = ret && exi_list_empty(&sk->ops[d]) && !sk->posted[d] &&
+		      !sk->loans[d] && !sk->timeout[d];
+	return ret;
+}
+
+static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
+			 struct exi_patience *p)
+{
+	struct linger reset = { .l_onoff = 1 };
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	/* This process alone can send it, whoever else has the connection. */
+	if (close_fd && (sk->framed || sk->loans[EXI_TX]) &&
+	    !exi_close_resets(fd) &&
+	    !exi_flow_flush(sk, exi_switch_patience(sk, p)))
+		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	exi_flow_stop(sk);
+	exi_timeout_drop(sk);
+	exi_lifecycle_cancel(sk, true, NULL);
+	if (close_fd && exi_open_is_handed_over(sk, last))
+		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
+				exi_switch_patience(sk, p));
+	/* A SWITCH that is under way tells of bytes that are unread. */
+	if (close_fd && exi_sock_met(sk))
+		exi_link_event(sk, 0);
+	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
+		finish_drain(sk, fd);
+	if (last && close_fd && exi_sock_met(sk))
+		exi_resume_finish(sk, exi_now_ns() + EXI_OPEN_REPEATS_NS);
+}
+
+/* Closes it, whatever the result of close(2), or with an heir of dup3(2). */
+static int end_number(int fd, const struct exi_close_heir *heir)
+{
+	int ret;
+
+	if (!heir)
+		return close(fd) < 0 ? -errno : 0;
+	ret = dup3(heir->fd, fd, heir->flags);
+	if (ret >= 0)
+		return ret;
+	ret = -errno;
+	close(fd);
+	return ret;
+}
+
+int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
+		    const struct exi_close_heir *heir, struct exi_patience *p)
+{
+	int fd = atomic_load(&sk->fd), ret = 0;
+
+	lock_all(sk);
+	if (!at_rest_locked(sk)) {
+		unlock_all(sk);
+		come_to_rest(sk, fd, close_fd, last, p);
+		lock_all(sk);
+	}
+	if (sk->lingers)
+		sk->lingers = false;
+	if (sk->watched || sk->poll_events)
+		exi_service_unwatch(fd);
+	if (sk->role == EXI_ROLE_LISTEN)
+		exi_marker_release(fd);
+	if (sk->counted)
+		exi_marker_disconnection();
+	if (last && close_fd && sk->fab)
+		close_ring_locked(sk, fd);
+	else if (close_fd && sk->fab)
+		part_from_ring_locked(sk, fd);
+	exi_link_clear_locked(sk);
+	exi_sock_unlist(sk);
+	/* TCP first, so that the peer finds its verdict there when the link
+	 * hangs up. */
+	if (sk->named) /* the library's; the names are the caller's */
+		exi_fd_close(fd);
+	else if (close_fd)
+		ret = end_number(fd, heir);
+	exi_link_drop_locked(sk);
+	if (sk->fab)
+		sk->fab->bell = -1;
+	/* Sleepers of this process look again and find the socket gone. */
+	atomic_fetch_add(&sk->sh->kick[EXI_RX], 1);
+	atomic_fetch_add(&sk->sh->kick[EXI_TX], 1);
+	exi_sock_drop_locked(sk);
+	return ret;
+}
+
+/* The socket that is the caller's to leave, or null; and what end_number() gave,
+ * if the number is not the socket's own. */
+static int begin_close(int fd, const struct exi_close_heir *heir,
+		       struct exi_sock **ret)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int others, ended = 0;
+
+	*ret = NULL;
+	if (!sk)
+		return end_number(fd, heir);
+	others = exi_name_remove(sk, fd);
+	exi_lock(&sk->link_lock);
+	/* Not while the service puts what has met into a set by this name. */
+	if (others >= 0)
+		ended = end_number(fd, heir);
+	if (others == 0)
+		fd = atomic_load(&sk->fd);
+	if (others > 0 || atomic_load(&sk->fd) != fd || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return others > 0 ? ended : -EBADF;
+	}
+	/* Seen by who takes one of its locks after us. */
+	atomic_store_explicit(&sk->closing, true, memory_order_relaxed);
+	exi_unlock(&sk->link_lock);
+	*ret = sk;
+	return ended;
+}
+
+int exi_close_with(int fd, const struct exi_close_heir *heir,
+		   struct exi_patience *p)
+{
+	struct exi_sock *sk;
+	int ret = begin_close(fd, heir, &sk), left = 0;
+
+	if (sk)
+		left = exi_close_leave(sk, true, exi_close_is_last(sk), heir,
+				       p);
+	/* The other closed the library's name, or nothing. */
+	return ret ? ret : left;
+}
+
+int exi_close(int fd)
+{
+	return exi_close_with(fd, NULL, NULL);
+}
+
+int exi_close_over(int fd, int from, int flags)
+{
+	return exi_close_with(
+		fd, &(struct exi_close_heir){ .fd = from, .flags = flags },
+		NULL);
+}
+
+/* What leave() may wait for: what the library still has to send, a connection that
+ * goes to TCP for others, and, between hosts, whatever the peer has to say to it:
+ * of memory it may write to, or that it has what was sent. */
+static bool may_wait(struct exi_sock *sk, bool last)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	bool ret;
+
+	exi_lock(&tx->lock);
+	ret = (last && tx->mode == EXI_MODE_DRAIN) ||
+	      (!exi_list_empty(&sk->ops[EXI_TX]) &&
+	       exi_container(sk->ops[EXI_TX].next, struct exi_op, node)
+		       ->ours) ||
+	      (!last && sk->fab && atomic_load(&sk->sh->keeper)) ||
+	      exi_sock_remote(sk);
+	exi_unlock(&tx->lock);
+	return ret;
+}
+
+static void *close_slowly(void *arg)
+{
+	struct exi_open_closing c = *(struct exi_open_closing *)arg;
+
+	free(arg);
+	prctl(PR_SET_NAME, "libexs close");
+	c.op->err = -exi_close_leave(c.sk, true, c.last, NULL, NULL);
+	exi_op_complete(c.op);
+	return NULL;
+}
+
+/* Leaves it in a thread of its own. */
+static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
+{
+	struct exi_open_closing *c = malloc(sizeof(*c));
+	pthread_t t;
+	int ret;
+
+	if (!c)
+		return -ENOMEM;
+	*c = (struct exi_open_closing){ .sk = sk, .op = op, .last = last };
+	sk->lingers = true;
+	ret = exi_thread_start(&t, close_slowly, c);
+	if (ret)
+		free(c);
+	return ret;
+}
+
+int exi_close_submit(struct exi_op *op)
+{
+	struct exi_sock *sk;
+	int ret = begin_close(op->fd, NULL, &sk);
+	bool last = sk && exi_close_is_last(sk);
+
+	if (ret == -EBADF)
+		return ret;
+	/* Where there can be no thread the caller waits. */
+	if (sk && may_wait(sk, last) && start_close(sk, op, last) == 0)
+		return 0;
+	op->err = -(sk ? exi_close_leave(sk, true, last, NULL, NULL) : ret);
+	exi_op_complete(op);
+	return 0;
+}
+
+#define LET_GO_NS 20000000u /* for those who look at what is closed */
+
+void exi_sock_drop_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	uint64_t until = 0;
+
+	EXI_LOCKED(&sk->link_lock);
+	EXI_LOCKED(&sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sh->half[EXI_TX].lock);
+	sk->left_tcp = sk->tcp;
+	sk->left_fab = sk->fab;
+	sk->tcp = NULL;
+	exi_memory_no_fabric(sk);
+	free(sk->kept);
+	sk->kept = NULL;
+	sk->n_kept = sk->kept_room = 0;
+	exi_loan_drop(sk);
+	atomic_store_explicit(&sk->fd, -1, memory_order_release);
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	exi_unlock(&sk->link_lock);
+	exi_queue_cool(sk, EXI_RX);
+	exi_queue_cool(sk, EXI_TX);
+	/* Who looks at its words or sleeps on them is kicked, sees that the
+	 * socket is gone, and lets go. */
+	while (exi_memory_is_looked_at(sk)) {
+		if (!until)
+			until = exi_now_ns() + LET_GO_NS;
+		if (exi_now_ns() > until) {
+			exi_memory_retire(sk);
+			return;
+		}
+		exi_sock_kick(sk, EXI_RX);
+		exi_sock_kick(sk, EXI_TX);
+		exi_queue_wake_all();
+		sched_yield();
+	}
+	exi_memory_bury(sk);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A socket gets another descriptor. */
+#include "core/life/dup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/sock/names.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/transfer/queue.h"
+
+/* The socket is known by another number from now on, by the old one as a
+ * name. */
+static int renumber(struct exi_sock *sk, int from, int to)
+{
+	int ret = -EBUSY;
+	enum exi_dir d;
+
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) != from || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return -EBADF;
+	}
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	if (exi_list_empty(&sk->poll_ops) && !sk->poll_events) {
+		exi_names_name_locked(sk, from, to);
+		exi_sock_put(to, sk);
+		sk->tcp->fd = to;
+		if (sk->fab)
+			sk->fab->fd = to;
+		sk->named = true;
+		atomic_store(&sk->fd, to);
+		ret = 0;
+	}
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	if (ret == 0 && sk->watched) {
+		exi_service_unwatch(from);
+		sk->watched = exi_service_watch(sk, to, EXI_WATCH_TCP,
+						EPOLLRDHUP | EPOLLET) == 0;
+	}
+	exi_unlock(&sk->link_lock);
+	for (d = EXI_RX; ret == 0 && d <= EXI_TX; d++) {
+		/* Queues know what is queued by the old number. */
+		exi_queue_cool(sk, d);
+		if (atomic_load(&sk->n_ops[d]))
+			exi_service_progress(sk, d);
+	}
+	return ret;
+}
+
+int exi_name_add(struct exi_sock *sk, int fd, int also)
+{
+	int ret = 0, own;
+
+	if ((uint32_t)also >= exi_table.size)
+		return -EMFILE;
+	pthread_mutex_lock(&exi_names_lock);
+	if (!exi_names_is_name(sk, fd)) {
+		own = exi_fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+		ret = own < 0				? own
+		      : (uint32_t)own >= exi_table.size ? -EMFILE
+							: renumber(sk, fd, own);
+		if (ret && own >= 0)
+			exi_fd_close(own);
+	}
+	if (ret == 0)
+		exi_names_name_locked(sk, also, atomic_load(&sk->fd));
+	pthread_mutex_unlock(&exi_names_lock);
+	return ret;
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What becomes of connections when the process forks. */
+#include "core/life/fork.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/call/loan.h"
+#include "core/call/poller.h"
+#include "core/fabric/provider.h"
+#include "core/meet/latent.h"
+#include "core/meet/meet.h"
+#include "core/sock/holders.h"
+#include "core/sock/memory.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
+
+/* The fabric is not for children. */
+static bool stays(const struct exi_sock *sk)
+{
+	return exi_sock_remote(sk) || exi_loan_in_place(sk, EXI_RX) ||
+	       exi_loan_in_place(sk, EXI_TX);
+}
+
+/* Sockets that were there before this thread's fork began are counted for its
+ * child, whatever other threads make or close meanwhile. */
+static _Thread_local uint64_t my_fork;
+
+static bool before_fork(const struct exi_sock *sk)
+{
+	return atomic_load(&sk->born) < my_fork;
+}
+
+/* Another thread may close it, or make another in its place. */
+static void prefork_one(struct exi_sock *sk, void *arg)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+
+	if (!before_fork(sk))
+		return;
+	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
+	exi_holders_prefork(&sh->holders);
+	atomic_store(&sh->owner, 0);
+	/* The child can be given no device, nor what is on loan: it will ask. */
+	if (stays(sk))
+		exi_family_keep(sk);
+}
+
+void exi_sock_prefork(void)
+{
+	exi_latent_wake_all();
+	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
+	exi_sock_each(prefork_one, NULL);
+}
+
+static void unfork_one(struct exi_sock *sk, void *arg)
+{
+	if (!before_fork(sk))
+		return;
+	exi_holders_unfork(&sk->sh->holders);
+	/* Nobody else may change O_NONBLOCK. */
+	if (exi_holders_alone(&sk->sh->holders))
+		atomic_fetch_and(&sk->blocking, ~(uint32_t)EXI_BLOCKING_MASK);
+}
+
+void exi_sock_fork_failed(void)
+{
+	exi_sock_each(unfork_one, NULL);
+}
+
+static void fork_one(struct exi_sock *sk, void *arg)
+{
+	enum exi_dir d;
+
+	sk->unused = true;
+	if (!before_fork(sk))
+		exi_holders_prefork(&sk->sh->holders);
+	exi_holders_inherit(&sk->sh->holders);
+	/* The parent is about to: it is no descriptor of the child's. Descriptors
+	 * are copied before memory is: what lingers here was open there. */
+	if (sk->lingers)
+		close(atomic_load(&sk->fd));
+	sk->lingers = sk->closing = false;
+	atomic_store(&sk->link_lock.word, 0);
+	exi_list_init(&sk->todo);
+	sk->todo_dirs = 0;
+	exi_list_init(&sk->poll_ops);
+	sk->poll_events = 0;
+	if (sk->link)
+		exi_poller_inherited(sk, sk->link->fd);
+	if (stays(sk)) {
+		/* The fabric's memory and its code stay the parent's; what the
+		 * core allocated is a copy. */
+		if (sk->link)
+			exi_fd_close(sk->link->fd);
+		free(sk->link);
+		sk->link = NULL;
+		free(sk->fab);
+		exi_memory_no_fabric(sk);
+	} else if (sk->link) {
+		sk->foreign_link = true;
+		exi_list_init(&sk->link->timer.node);
+	}
+	if (sk->fab)
+		sk->fab->sleep = 0;
+	atomic_store(&sk->guarded, false);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_list_init(&sk->ops[d]);
+		atomic_store(&sk->n_ops[d], 0);
+		sk->posted[d] = NULL;
+		sk->n_lent[d] = 0;
+		exi_loan_forked(sk, d);
+		sk->waiters[d] = NULL;
+		free(sk->timeout[d]);
+		sk->timeout[d] = NULL;
+		sk->armed[d] = 0;
+		atomic_store(&sk->hot_in[d], NULL);
+		atomic_store(&sk->lookers[d], 0);
+	}
+}
+
+void exi_sock_forked(void)
+{
+	struct exi_table_slab *s, *next;
+
+	exi_latent_forked();
+	atomic_store(&exi_table_waking.word, 0);
+	atomic_store(&exi_table_pool_lock.word, 0);
+	exi_names_forked();
+	exi_holders_forked();
+	for (s = exi_table_slabs; s; s = next) {
+		next = s->next;
+		free(s); /* the memory stays: inherited sockets live there */
+	}
+	exi_table_slabs = NULL;
+	exi_table_n_warm = 0;
+	atomic_store(&exi_table_exits, 0);
+	exi_sock_each(fork_one, NULL);
+	exi_table_heed_each(); /* the first use here is to be seen */
+	exi_poller_forked();
+}

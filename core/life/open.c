@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections from birth to end. */
+#include "core/life/open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "core/base/cancel.h"
+#include "core/base/feeder.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/life/close.h"
+#include "core/life/plain.h"
+#include "core/link/control.h"
+#include "core/meet/begin.h"
+#include "core/meet/bound.h"
+#include "core/meet/candidate.h"
+#include "core/meet/find.h"
+#include "core/meet/latent.h"
+#include "core/meet/marker.h"
+#include "core/meet/pair.h"
+#include "core/sock/names.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/transfer/drain.h"
+#include "core/transfer/family.h"
+#include "core/transfer/op.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/switch.h"
+
+/* --- beginnings --------------------------------------------------------- */
+
+int exi_listen(int fd, int backlog)
+{
+	bool fresh = !exi_tcp_is_listening(fd);
+	struct exi_sock *sk;
+
+	/* The marker comes before the first connection can. */
+	if (exi_tcp_is_tcp(fd))
+		exi_marker_hold(fd);
+	if (listen(fd, backlog) < 0) {
+		int err = errno;
+
+		if (exi_tcp_is_tcp(fd))
+			exi_marker_release(fd);
+		return -err;
+	}
+	/* Bound by listen itself: the name is known only now. */
+	/* A second listen() holds it once. */
+	if (exi_tcp_is_tcp(fd) && exi_sock_get(fd, &sk) == 0) {
+		if (sk->role == EXI_ROLE_LISTEN)
+			exi_marker_release(fd);
+		sk->role = EXI_ROLE_LISTEN;
+		sk->signs = sk->signs || fresh;
+		sk->marked = exi_marker_refresh(fd);
+	}
+	return 0;
+}
+
+/* A connection that was accepted: what the library keeps for it. Or -errno, and
+ * it is closed: a stream it cannot be. */
+static int accepted(int listener, int fd)
+{
+	struct exi_sock *l = exi_sock_find(listener), *sk;
+	int ret;
+
+	/* A connection is what its listener is. */
+	if (!l || l->role != EXI_ROLE_LISTEN)
+		return fd;
+	if (exi_unlikely(!l->signs)) /* it may have come before */
+		exi_proof_sign(fd);
+	if (!l->framed && !atomic_load(&l->sh->no_time) &&
+	    exi_latent_begin(fd, EXI_ROLE_ACCEPT))
+		return fd;
+	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
+	if (ret && l->framed) {
+		close(fd);
+		return ret;
+	}
+	if (ret)
+		return fd;
+	/* Nobody else knows of it yet. */
+	atomic_store_explicit(&sk->framed, l->framed, memory_order_relaxed);
+	atomic_store_explicit(&sk->sh->no_time, atomic_load(&l->sh->no_time),
+			      memory_order_relaxed);
+	sk->counted = true;
+	exi_marker_connection();
+	exi_link_expect(sk, false);
+	return fd;
+}
+
+/* Before an accept: whoever connects must find the marker, which may have
+ * become free, or be due to a listener that another process made. */
+static void mark_listener(int fd)
+{
+	struct exi_sock *l = exi_sock_find(fd);
+
+	if (!l || l->role != EXI_ROLE_LISTEN) {
+		if (!exi_tcp_is_tcp(fd) || !exi_tcp_is_listening(fd) ||
+		    exi_sock_get(fd, &l))
+			return;
+		l->role = EXI_ROLE_LISTEN;
+		exi_marker_hold(fd);
+	}
+	if (!l->marked)
+		l->marked = exi_marker_refresh(fd);
+	/* Again in a forked child, whose listener it is, too. */
+	if (l->reached != exi_use_token()) {
+		l->reached = exi_use_token();
+		exi_marker_reach(fd);
+	}
+}
+
+/* The kernel counts in ticks, and the first is a part of one. */
+#define TICK_NS 10000000u
+
+/* SO_RCVTIMEO of a listener is over for who accepts since then. */
+static bool out_of_time(int fd, uint64_t since)
+{
+	struct exi_sock *l = exi_sock_find(fd);
+	struct timeval t = { 0 };
+	socklen_t len = sizeof(t);
+	uint64_t ns;
+
+	/* A time before the first is none to the kernel when it is asked. */
+	if (l && (atomic_load(&exi_sock_shared(l)->no_time) & (1u << EXI_RX)))
+		return true;
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len) < 0)
+		return true;
+	ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+	return ns && exi_now_ns() - since + TICK_NS >= ns;
+}
+
+int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
+{
+	uint64_t since = exi_now_ns();
+	int ret, fl;
+
+	mark_listener(fd);
+	for (;;) {
+		exi_cancel_rest();
+		ret = accept4(fd, addr, len, flags);
+		exi_cancel_rested();
+		if (ret >= 0)
+			break;
+		if (errno != EAGAIN)
+			return -errno;
+		fl = fcntl(fd, F_GETFL);
+		if (fl < 0 || (fl & O_NONBLOCK) || out_of_time(fd, since))
+			return -EAGAIN;
+		/* Another thread's accept_now() had the flag set. */
+	}
+	return accepted(fd, ret);
+}
+
+/* accept4(2) that never blocks, whatever the descriptor's flags say: others
+ * may have taken the connection that was there. */
+static int accept_now(struct exi_op *op)
+{
+	exs_acceptaddr_t *a = op->addr;
+	int fl = fcntl(op->fd, F_GETFL);
+	int ret;
+
+	if (fl < 0)
+		return -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl | O_NONBLOCK);
+	ret = accept4(op->fd, a ? a->exs_addr : NULL,
+		      a && a->exs_addr ? &a->exs_addrlen : NULL, op->flags);
+	if (ret < 0)
+		ret = -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl);
+	return ret;
+}
+
+static void connected(struct exi_sock *sk)
+{
+	sk->role = EXI_ROLE_CONNECT;
+	exi_link_expect(sk, false);
+	exi_link_by_kernel();
+}
+
+int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int ret;
+
+	exi_cancel_rest();
+	ret = connect(fd, to, len) < 0 ? -errno : 0;
+	exi_cancel_rested();
+
+	/* A non-blocking connect that goes on is watched for nothing: the
+	 * rendezvous begins with the first bytes, when it is done. */
+	if (sk && sk->adopted &&
+	    (ret == 0 || ret == -EINPROGRESS || ret == -EALREADY ||
+	     ret == -EISCONN) &&
+	    sk->role == EXI_ROLE_NONE)
+		connected(sk);
+	return ret;
+}
+
+/* --- operations that wait for readiness --------------------------------- */
+
+static bool step_accept(struct exi_op *op)
+{
+	struct pollfd p = { .fd = op->fd, .events = POLLIN };
+	int fd;
+
+	if (poll(&p, 1, 0) == 0)
+		return false;
+	fd = accept_now(op);
+	if (fd == -EAGAIN || fd == -EINTR || fd == -ECONNABORTED)
+		return false;
+	if (fd >= 0)
+		fd = accepted(op->fd, fd);
+	op->err = fd < 0 ? -fd : 0;
+	op->newfd = fd < 0 ? -1 : fd;
+	return true;
+}
+
+/* connect(2) without blocking, whatever the descriptor's flags say. */
+static int connect_now(struct exi_op *op)
+{
+	int fl = fcntl(op->fd, F_GETFL);
+	int ret;
+
+	if (fl < 0)
+		return -errno;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl | O_NONBLOCK);
+	ret = connect(op->fd, (struct sockaddr *)&op->to, op->to_len) < 0
+		      ? -errno
+		      : 0;
+	if (!(fl & O_NONBLOCK))
+		fcntl(op->fd, F_SETFL, fl);
+	return ret;
+}
+
+/* What became of it is asked by a second connect(2), not of SO_ERROR: only so
+ * does the kernel see that we know, and lets the socket connect again. */
+static bool step_connect(struct exi_sock *sk, struct exi_op *op)
+{
+	struct pollfd p = { .fd = op->fd, .events = POLLOUT };
+	int ret;
+
+	if (op->started && poll(&p, 1, 0) == 0)
+		return false;
+	ret = connect_now(op);
+	if (ret == -EINPROGRESS || (op->started && ret == -EALREADY)) {
+		op->started = true;
+		return false;
+	}
+	/* Another call was told first. */
+	if (op->started && ret == -EISCONN)
+		ret = 0;
+	op->err = -ret;
+	if (op->err == 0 && sk->adopted)
+		op->newfd = 1; /* tell the caller to begin the rendezvous */
+	return true;
+}
+
+/* Serves what can be served; watches for the rest. */
+static void serve_locked(struct exi_sock *sk, bool *ret_connected)
+{
+	uint32_t events = 0;
+	struct exi_list *pos, *tmp;
+	int fd = atomic_load(&sk->fd), ret;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_list_for_each_safe (pos, tmp, &sk->poll_ops) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+		bool done = op->type == EXS_EVT_ACCEPT ? step_accept(op)
+						       : step_connect(sk, op);
+
+		if (!done) {
+			events |=
+				op->type == EXS_EVT_ACCEPT ? EPOLLIN : EPOLLOUT;
+			/* Later accepts wait for the same thing. */
+			if (op->type == EXS_EVT_ACCEPT)
+				break;
+			continue;
+		}
+		if (op->type == EXS_EVT_CONNECT && op->newfd == 1)
+			*ret_connected = true;
+		exi_list_del(&op->node);
+		exi_op_complete(op);
+	}
+	if (!events)
+		return;
+	events |= EPOLLONESHOT;
+	ret = sk->poll_events
+		      ? exi_service_rewatch(sk, fd, EXI_WATCH_OPS, events)
+		      : exi_service_watch(sk, fd, EXI_WATCH_OPS, events);
+	if (ret == 0) {
+		sk->poll_events = events;
+		return;
+	}
+	while ((pos = exi_list_pop(&sk->poll_ops))) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		op->err = -ret;
+		op->newfd = -1;
+		exi_op_complete(op);
+	}
+}
+
+int exi_lifecycle_submit(struct exi_op *op)
+{
+	bool now_connected = false;
+	struct exi_sock *sk;
+	int ret = exi_sock_get(op->fd, &sk);
+
+	if (ret)
+		return ret;
+	if (op->type == EXS_EVT_ACCEPT)
+		mark_listener(op->fd);
+	exi_lock(&sk->link_lock);
+	if (!exi_sock_is(sk, op->fd) || sk->closing) {
+		exi_unlock(&sk->link_lock);
+		return -EBADF;
+	}
+	exi_list_add_tail(&sk->poll_ops, &op->node);
+	serve_locked(sk, &now_connected);
+	exi_unlock(&sk->link_lock);
+	if (now_connected)
+		connected(sk);
+	return 0;
+}
+
+void exi_lifecycle_event(struct exi_sock *sk)
+{
+	bool now_connected = false;
+
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) >= 0)
+		serve_locked(sk, &now_connected);
+	exi_unlock(&sk->link_lock);
+	if (now_connected)
+		connected(sk);
+}
+
+struct linger exi_open_linger_of(struct exi_sock *sk, int fd)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	if (h->lingers && exi_close_resets(fd))
+		return h->linger;
+	getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	return l;
+}
+
+int exi_open_drain_until(struct exi_sock *sk, int fd, uint64_t until)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret;
+
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+		exi_lock(&h->lock);
+		ret = h->mode == EXI_MODE_DRAIN ? exi_flow_drain_locked(sk) : 0;
+		exi_unlock(&h->lock);
+		if (ret != -EAGAIN || exi_now_ns() >= until)
+			return ret;
+		poll(&p, 1, 100);
+	}
+}
+
+int exi_open_owe(struct exi_sock *sk, int fd)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	char *bytes = NULL;
+	size_t n = 0;
+	int ret = 0;
+	bool owes;
+
+	exi_lock(&h->lock);
+	owes = h->mode == EXI_MODE_DRAIN;
+	if (owes)
+		ret = exi_flow_owed_locked(sk, &bytes, &n);
+	exi_unlock(&h->lock);
+	if (owes && !ret && exi_ready_owes)
+		exi_ready_owes(fd);
+	if (owes && !ret)
+		ret = exi_feeder_finish(fd, bytes, n);
+	free(bytes);
+	return ret;
+}
+
+bool exi_open_is_handed_over(struct exi_sock *sk, bool last)
+{
+	return !last && exi_sock_met(sk) && atomic_load(&sk->sh->keeper);
+}
+
+int exi_close_of(int fd, struct exi_patience *p)
+{
+	return exi_close_with(fd, NULL, p);
+}
+
+void exi_close_tell(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (sk && !exi_name_others(sk, fd) &&
+	    exi_open_is_handed_over(sk, exi_close_is_last(sk)))
+		exi_switch_leave(sk, EXS_X_REASON_SHARED);
+}
+
+void exi_close_forgotten(struct exi_sock *sk, int fd, uint32_t generation)
+{
+	exi_lock(&sk->link_lock);
+	if (!exi_sock_is(sk, fd) || sk->closing ||
+	    atomic_load(&sk->generation) != generation) {
+		exi_unlock(&sk->link_lock);
+		return;
+	}
+	sk->closing = true;
+	exi_unlock(&sk->link_lock);
+	exi_close_leave(sk, false, exi_close_is_last(sk), NULL, NULL);
+}
+
+struct exi_sock *exi_open_connection(int fd)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && sk->role != EXI_ROLE_NONE && sk->role != EXI_ROLE_LISTEN
+		       ? sk
+		       : NULL;
+}
+
+int exi_open_go_plain_or_reset(int fd, int reason)
+{
+	struct exi_sock *sk = exi_open_connection(fd);
+	int ret = exi_go_plain(fd, reason, NULL);
+
+	if (!sk || ret != -ETIMEDOUT)
+		return ret;
+	exi_link_unanswered(sk);
+	return 0;
+}
+
+void exi_tell_plain(int fd, int reason)
+{
+	struct exi_sock *sk = exi_open_connection(fd);
+
+	if (!sk)
+		return;
+	if (exi_family_elsewhere(sk))
+		exi_family_request(sk);
+	else
+		exi_switch_leave(sk, reason);
+}
+
+void exi_before_reading(int fd, int level, int name)
+{
+	struct exi_sock *sk =
+		exi_bound_uses(level, name) ? exi_sock_find(fd) : NULL;
+
+	if (sk)
+		exi_link_option(sk, level, name);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections from birth to end: listen, accept, connect, shutdown, close. */
+#ifndef EXI_CORE_LIFE_OPEN_H
+#define EXI_CORE_LIFE_OPEN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/base/util.h"
+
+struct exi_op;
+struct exi_patience;
+struct exi_sock;
+
+EXI_SHIM int exi_listen(int fd, int backlog);
+/* Synchronous: the new descriptor, or -errno. */
+EXI_SHIM int exi_accept(int fd, struct sockaddr *addr, socklen_t *len,
+			int flags);
+EXI_SHIM int exi_connect(int fd, const struct sockaddr *to, socklen_t len);
+
+/* Takes an EXS_EVT_ACCEPT or EXS_EVT_CONNECT operation. */
+int exi_lifecycle_submit(struct exi_op *op);
+
+/* The descriptor is ready; from the service thread. */
+void exi_lifecycle_event(struct exi_sock *sk);
+
+/* The same of a call that closes more: after exi_close_tell() for each, what they
+ * wait for peers is p, together. */
+struct exi_patience;
+EXI_SHIM void exi_close_tell(int fd);
+EXI_SHIM int exi_close_of(int fd, struct exi_patience *p);
+
+/* What exi_sock_forget() does. */
+void exi_close_forgotten(struct exi_sock *sk, int fd, uint32_t generation);
+
+/* It will: its peer is told, and nobody waits. First of all that go in one call,
+ * so that they answer while one is waited for. */
+EXI_SHIM void exi_tell_plain(int fd, int reason);
+
+/* An option is about to be read: that of the program. */
+EXI_SHIM void exi_before_reading(int fd, int level, int name);
+
+/* What a close waits for the bytes that a peer on another host repeats. */
+#define EXI_OPEN_REPEATS_NS 5000000000u
+
+struct exi_open_closing {
+	struct exi_sock *sk;
+	struct exi_op *op;
+	bool last;
+};
+
+struct linger exi_open_linger_of(struct exi_sock *sk, int fd);
+
+int exi_open_drain_until(struct exi_sock *sk, int fd, uint64_t until);
+
+int exi_open_owe(struct exi_sock *sk, int fd);
+
+bool exi_open_is_handed_over(struct exi_sock *sk, bool last);
+
+struct exi_sock *exi_open_connection(int fd);
+
+int exi_open_go_plain_or_reset(int fd, int reason);
+
+#endif

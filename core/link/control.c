@@ -1,0 +1,692 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The pair link: from the first look for a peer to the messages that move a
+ * live connection. A is the end that connected, B the one that accepted.
+ *
+ *	A: LISTEN -> PROVED -> ANSWER -> UP	B: HELLO -> OFFER -> UP
+ */
+#include "core/link/control.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/config.h"
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/proof.h"
+#include "core/base/rights.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/link/ending.h"
+#include "core/meet/begin.h"
+#include "core/meet/candidate.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/meet/unseen_search.h"
+#include "core/sock/closing.h"
+#include "core/sock/memory.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/wake.h"
+#include "core/transfer/drain.h"
+#include "core/transfer/family.h"
+#include "core/transfer/half.h"
+#include "core/transfer/place.h"
+#include "core/transfer/resume.h"
+#include "core/transfer/switch.h"
+
+static void up_expired(struct exi_sock *sk);
+
+bool exi_link_part(struct exi_sock *sk)
+{
+	bool ends;
+
+	exi_lock(&sk->link_lock);
+	ends = sk->link && sk->link->state == EXI_LINK_UP &&
+	       exi_switch_on_tcp(sk->sh, false);
+	if (ends)
+		shutdown(sk->link->fd, SHUT_RDWR);
+	exi_unlock(&sk->link_lock);
+	if (!ends)
+		return false;
+	exi_link_event(sk, 0);
+	return exi_switch_left(sk->sh);
+}
+
+int exi_link_leave(struct exi_sock *sk, int reason)
+{
+	struct exi_link *l;
+	int ret = -ENOTCONN;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->state == EXI_LINK_UP && !l->timer.deadline) {
+		l->parts = true;
+		l->timer.deadline = exi_switch_patience(sk, NULL);
+		exi_service_timed(&l->timer);
+		/* What cannot be said is not answered. */
+		exi_switch_leave(sk, reason);
+		ret = 0;
+	}
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+bool exi_control_said_end_locked(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT)
+		return rx->ended || (sk->fab && sk->fab->ops->over(sk->fab));
+	return exi_tcp_ended(sk) != 0;
+}
+
+void exi_link_unanswered(struct exi_sock *sk)
+{
+	exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+		       "the peer does not let go of the fabric");
+}
+
+int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	const struct exi_link *l = sk->link;
+	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
+	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
+	struct exi_tuple t;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
+		return (int)atomic_load(&sk->sh->reason);
+	if (l && l->state == EXI_LINK_LISTEN)
+		return l->starved		    ? EXS_X_REASON_DESCRIPTORS
+		       : l->unprovable		    ? EXS_X_REASON_NO_PROOF
+		       : in + out > EXI_MEET_WAITED ? EXS_X_REASON_TIMEOUT
+						    : EXS_X_REASON_UNDECIDED;
+	if (l || sk->role != EXI_ROLE_ACCEPT ||
+	    atomic_load(&rx->meet_at) != UINT64_MAX ||
+	    in <= exi_config()->upgrade_bytes)
+		return EXS_X_REASON_UNDECIDED;
+	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
+				    : exi_begin_nobody(&t);
+}
+
+/* --- meeting: the conversation ------------------------------------------ */
+
+static void go_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_half *rx = &sh->half[EXI_RX];
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->link || sk->link->state != EXI_LINK_UP || sk->link->go_sent)
+		return;
+	if (!atomic_load(&sh->hold_here) &&
+	    exi_unseen_waits(atomic_load(&sk->fd)))
+		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
+	exi_lock(&rx->lock);
+	/* greeting is set: who enters recv from here on can be kicked. */
+	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&
+	    atomic_load(&sh->owner) == sk->process &&
+	    exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)
+		sk->link->go_sent = true;
+	exi_unlock(&rx->lock);
+}
+
+void exi_link_go(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	go_locked(sk);
+	exi_unlock(&sk->link_lock);
+}
+
+static void up_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	sk->fab->salt = exi_pair_salt_of(l->fd);
+	exi_meet_lock_halves(sk);
+	sk->fab->bell = l->fd;
+	exi_ready_times_locked(sk);
+	exi_meet_unlock_halves(sk);
+	l->state = EXI_LINK_UP;
+	/* What was sent before is not known. */
+	if (!atomic_exchange(&exi_link_any, true))
+		exi_link_by_kernel();
+	l->timer.deadline = 0;
+	l->refuses = exi_rights_allow(l->fd, false);
+	l->clean = exi_sock_remote(sk); /* this process has both ends */
+	atomic_store(&sk->hearer, 0);
+	exi_family_keep(sk);
+	exi_family_expect();
+	if (exi_closes_seen)
+		exi_fds_hold_some();
+	exi_ready_lowat(sk);
+	exi_service_untimed(&l->timer);
+	l->timer.expired = up_expired; /* the service does not see it now */
+	if (exi_ready_met)
+		exi_ready_met(sk);
+	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
+			      EPOLLRDHUP | EPOLLET) == 0)
+		sk->watched = true;
+	go_locked(sk);
+	/* The end of TCP that was told before. */
+	if (exi_sock_remote(sk) && exi_tcp_ended(sk))
+		exi_ending_ask_locked(sk);
+}
+
+/* A message of the meeting: 0, or minus the reason to give up. */
+static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
+{
+	struct exi_link *l = sk->link;
+	struct exi_blob blob;
+	int ret;
+
+	/* A stranger does not keep the board. */
+	if (l->state != EXI_LINK_SHOW)
+		l->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
+	if (m->type == EXI_PAIR_NO)
+		return -exi_meet_told_reason(m);
+	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {
+		up_locked(sk);
+		return 0;
+	}
+	if (l->state == EXI_LINK_HELLO && m->type == EXI_PAIR_HELLO)
+		return exi_meet_on_hello(sk, m);
+	if (l->state == EXI_LINK_SHOW && m->type == EXI_PAIR_SHOWN)
+		return exi_meet_on_shown(sk, m);
+	if (l->state == EXI_LINK_PROVED && m->type == EXI_PAIR_PROVED) {
+		m->a = l->peer_providers;
+		exi_meet_await_segment(l, EXI_LINK_ANSWER);
+		return exi_meet_offer(sk, m);
+	}
+	if (l->state == EXI_LINK_OFFER && m->type == EXI_PAIR_OFFER) {
+		ret = exi_meet_answer(sk, m, fd);
+		if (ret == 0)
+			up_locked(sk);
+		return ret;
+	}
+	if (l->state == EXI_LINK_ANSWER && m->type == EXI_PAIR_ANSWER) {
+		memcpy(blob.bytes, m->blob, sizeof(blob.bytes));
+		blob.fd = fd;
+		ret = sk->fab->provider->meet_ops->accepted(sk->fab, &blob);
+		if (ret)
+			return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
+					      : -EXS_X_REASON_MEMORY;
+		up_locked(sk);
+		return 0;
+	}
+	return -EXS_X_REASON_PROTOCOL;
+}
+
+/* --- messages of a link that is up -------------------------------------- */
+
+static int on_down(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	int ret;
+
+	exi_lock(&sh->half[EXI_TX].lock);
+	atomic_store(&sh->hold_there, 1);
+	if (atomic_load(&sh->reason) == EXS_X_REASON_UNDECIDED)
+		exi_sock_reason(sk, EXS_X_REASON_PEER_REQUEST);
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_switch_giveback_locked(sk);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN_ACK, 0, 0, 0);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	return ret == -ENOTCONN ? 0 : ret;
+}
+
+static int on_down_ack(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	if (atomic_load(&sh->down_wait) == 0)
+		return -EPROTO;
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_switch_giveback_locked(sk);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	atomic_fetch_sub(&sh->down_wait, 1);
+	return 0;
+}
+
+static int on_switch(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	int ret;
+
+	exi_lock(&rx->lock);
+	ret = exi_switch_arrived_locked(sk, m->a, m->b, m->c);
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+static int on_takeback(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	int ret;
+
+	exi_lock(&tx->lock);
+	ret = exi_switch_takeback_locked(sk, m->a, m->b, m->c);
+	/* Who hears of it may look into TCP at once, for what was there. */
+	if (ret == 0 && tx->mode == EXI_MODE_DRAIN)
+		exi_flow_drain_locked(sk);
+	if (ret == 0)
+		exi_link_send(sk, EXI_PAIR_TAKEN, m->a, 0, 0);
+	exi_unlock(&tx->lock);
+	return ret;
+}
+
+static void try_up(struct exi_sock *sk)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	exi_lock(&tx->lock);
+	exi_switch_up_locked(sk);
+	exi_unlock(&tx->lock);
+}
+
+static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	switch (m->type) {
+	case EXI_PAIR_GO:
+		atomic_store(&sk->sh->may_switch, 1);
+		try_up(sk);
+		return 0;
+	case EXI_PAIR_SWITCH:
+		return on_switch(sk, m);
+	case EXI_PAIR_DOWN:
+		return on_down(sk);
+	case EXI_PAIR_DOWN_ACK:
+		return on_down_ack(sk);
+	case EXI_PAIR_TAKEBACK:
+		return on_takeback(sk, m);
+	case EXI_PAIR_TAKEN:
+		if (m->a == sk->sh->half[EXI_RX].epoch)
+			atomic_store(&sk->sh->half[EXI_RX].untaken, 0);
+		return 0;
+	case EXI_PAIR_UP:
+		atomic_store(&sk->sh->hold_there, 0);
+		go_locked(sk);
+		try_up(sk);
+		return 0;
+	case EXI_PAIR_FINSEEN:
+		return exi_ending_on_finseen(sk, m);
+	default:
+		return -EPROTO;
+	}
+}
+
+/* The peer was never ready to have a direction switched. */
+static bool untouched(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	return !atomic_load(&sh->may_switch) &&
+	       sh->half[EXI_RX].mode == EXI_MODE_TCP &&
+	       sh->half[EXI_TX].mode == EXI_MODE_TCP;
+}
+
+/* One packet of the link. False when the link is no more. */
+static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
+			  ssize_t n, int fd)
+{
+	int ret;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (n == 1 && sk->link->state == EXI_LINK_UP) {
+		__atomic_fetch_add(&sk->sh->bells_received, 1,
+				   __ATOMIC_RELAXED);
+		return true;
+	}
+	if (sk->link->state != EXI_LINK_UP) {
+		ret = exi_pair_well_formed(m, n) ? greet(sk, m, fd)
+						 : -EXS_X_REASON_PROTOCOL;
+		if (ret)
+			exi_meet_refuse(sk, -ret);
+		return ret == 0;
+	}
+	/* The peer could not take our answer: it is not up, and nothing was
+	 * switched. */
+	if (exi_pair_well_formed(m, n) && m->type == EXI_PAIR_NO &&
+	    untouched(sk)) {
+		exi_meet_give_up_locked(sk, exi_meet_told_reason(m));
+		return false;
+	}
+	ret = exi_pair_well_formed(m, n) ? converse(sk, m) : -EPROTO;
+	if (ret == -EPROTO) {
+		exi_error("message %d (%llu %llu %llu)", m->type,
+			  (unsigned long long)m->a, (unsigned long long)m->b,
+			  (unsigned long long)m->c);
+		exi_link_violation(sk, "a message that cannot be");
+		exi_ending_hung_up_locked(
+			sk); /* what else it says is not heard */
+		return false;
+	}
+	return true;
+}
+
+/* The end of the link, or a descriptor that should not have come. */
+static void no_packet_locked(struct exi_sock *sk, ssize_t n)
+{
+	bool was_up = sk->link->state == EXI_LINK_UP;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (n == -EPROTO && was_up)
+		exi_link_violation(sk, "a descriptor that cannot be");
+	if (was_up)
+		exi_ending_hung_up_locked(sk);
+	else if (n == -EPROTO)
+		exi_meet_refuse(sk, EXS_X_REASON_PROTOCOL);
+	else if (n == -EMFILE)
+		exi_meet_refuse(sk, EXS_X_REASON_DESCRIPTORS);
+	else
+		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_LOST);
+}
+
+/* How much of the link one call reads. A peer can write as fast as this end reads:
+ * an event is over after so many packets, and a look, which must see what was
+ * sent before it, after the bytes that lay there when it began. */
+#define PACKETS 16
+
+struct reading {
+	bool event;
+	ssize_t budget; /* packets or bytes */
+	bool news;	/* more than WAKE came */
+	bool was_up, gone;
+};
+
+static struct reading begin_reading(struct exi_sock *sk, bool event)
+{
+	struct reading r = { .event = event,
+			     .budget = PACKETS,
+			     .news = !event };
+	int bytes = 0;
+
+	if (!event && sk->link && sk->link->fd >= 0) {
+		ioctl(sk->link->fd, FIONREAD, &bytes);
+		r.budget = bytes + 1; /* and sees that it is empty, or over */
+	}
+	return r;
+}
+
+/* A segment may come with the next message. */
+static bool passes(const struct exi_link *l)
+{
+	return l->state == EXI_LINK_OFFER || l->state == EXI_LINK_ANSWER;
+}
+
+/* One packet, if there is one. False: none, or the link is no more. */
+static bool read_locked(struct exi_sock *sk, struct reading *r)
+{
+	struct exi_link *l = sk->link;
+	struct exi_pair_msg m;
+	ssize_t n;
+	int fd = -1;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!l || l->fd < 0)
+		return false;
+	r->was_up = l->state == EXI_LINK_UP;
+	if (r->was_up)
+		n = exi_pair_recv_up(l, &m);
+	else if (passes(l))
+		n = exi_pair_recv_passing(l->fd, &m, &fd);
+	else
+		n = exi_rights_none(l->fd, &m, sizeof(m));
+	if (n == -EAGAIN)
+		return false;
+	r->gone = n <= 0;
+	if (r->gone) {
+		no_packet_locked(sk, n);
+		return false;
+	}
+	r->budget -= r->event ? 1 : n;
+	r->news = r->news || n != 1;
+	r->gone = !packet_locked(sk, &m, n, fd);
+	exi_closing_file(fd);
+	return true;
+}
+
+/* The rest is the service's, which is told of it again. */
+static void leave_rest_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!l || l->fd < 0 || exi_service_self())
+		return;
+	exi_service_unwatch(l->fd);
+	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
+}
+
+/* It was to end when both directions are on TCP, and they are. What is still on its
+ * way there needs no link. */
+static bool parts_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!l || !l->parts || atomic_load(&sk->sh->down_wait) ||
+	    !exi_switch_on_tcp(sk->sh, true))
+		return false;
+	shutdown(l->fd, SHUT_RDWR); /* another process may have it, too */
+	exi_ending_hung_up_locked(sk);
+	exi_fds_hold_some();
+	return true;
+}
+
+void exi_link_event(struct exi_sock *sk, uint32_t events)
+{
+	bool was_up, gone, look, news;
+	struct reading r;
+	uint32_t generation;
+	int fd;
+
+	exi_fds_begin();
+	exi_lock(&sk->link_lock);
+	generation = atomic_load(&sk->generation);
+	r = begin_reading(sk, events != 0);
+	while (r.budget > 0 && read_locked(sk, &r))
+		;
+	if (r.event && r.budget <= 0)
+		leave_rest_locked(sk);
+	gone = r.gone || parts_locked(sk);
+	news = r.news;
+	was_up = r.was_up || (sk->link && sk->link->state == EXI_LINK_UP);
+	look = sk->link && sk->link->look;
+	if (look)
+		sk->link->look = false;
+	fd = atomic_load(&sk->fd);
+	if (was_up && !gone)
+		exi_place_answer(sk);
+	/* Under the lock: until then the place is not another socket's. */
+	if (fd >= 0 && (gone || (was_up && news)))
+		exi_ending_stir(sk);
+	else if (fd >= 0 && was_up) {
+		exi_ending_ring(sk);
+		exi_family_tell(sk);
+	}
+	exi_unlock(&sk->link_lock);
+	exi_fds_end();
+	/* The peer saw the end of TCP: is our descriptor still the one it
+	 * was? */
+	if (look && !exi_sock_current(sk, fd))
+		exi_sock_forget(sk, fd, generation);
+}
+
+void exi_link_rung(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	if (sk->link && atomic_load(&sk->fd) >= 0)
+		exi_ending_ring(sk);
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_link_before_exec(void)
+{
+	int n = 0;
+
+	exi_sock_each(exi_candidate_give_up_unfinished, &n);
+	exi_closing_settle();
+}
+
+int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
+		   void *arg)
+{
+	struct exi_link *l = sk->link;
+	int ret;
+
+	if (!l || l->state != EXI_LINK_UP || l->fd < 0)
+		return -ENOTCONN;
+	ret = watch(l->fd, arg);
+	if (ret)
+		return ret;
+	/* The kernel wakes exclusive waiters in the order they came. */
+	exi_service_unwatch(l->fd);
+	ret = exi_service_watch(sk, l->fd, EXI_WATCH_LINK,
+				EPOLLIN | EPOLLEXCLUSIVE);
+	return ret ? ret : l->fd;
+}
+
+bool exi_link_ended(struct exi_sock *sk, int fd)
+{
+	struct pollfd p = { .fd = exi_ready_bell(sk, fd) };
+
+	if (p.fd < 0 || poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
+		return false;
+	exi_link_event(sk, 0);
+	return true;
+}
+
+void exi_link_read(struct exi_sock *sk)
+{
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
+	bool wanted;
+
+	exi_lock(&rx->lock);
+	wanted = rx->end_seen && !rx->link_read;
+	exi_unlock(&rx->lock);
+	if (!wanted)
+		return;
+	exi_link_event(sk, 0);
+	if (exi_sock_remote(sk))
+		return; /* it answers, and may have meanwhile */
+	exi_lock(&rx->lock);
+	rx->link_read = 1;
+	exi_unlock(&rx->lock);
+}
+
+void exi_link_tcp_event(struct exi_sock *sk)
+{
+	bool called, waits, asks = false;
+	struct exi_shared *sh;
+	short ended;
+
+	/* A SWITCH or an END that came before it is seen before it. */
+	exi_link_event(sk, 0);
+	exi_lock(&sk->link_lock);
+	/* The event may be of a socket that had this place before: only what
+	 * this one says counts, and before it connects the kernel says an end.
+	 * Who has no fabric reads of its end where its bytes are. */
+	ended = sk->fab ? exi_tcp_ended(sk) : 0;
+	called = exi_ending_fabric_left(sk);
+	if (ended) {
+		sh = sk->sh;
+		/* From another host it may come before what was sent before it:
+		 * there END counts, or that the link hangs up. */
+		waits = exi_sock_remote(sk) ||
+			exi_ending_may_be_dying(sk, ended);
+		if (!waits)
+			atomic_store_explicit(&sh->rx_fin, 1,
+					      memory_order_seq_cst);
+		exi_lock(&sh->half[EXI_RX].lock);
+		if (sh->half[EXI_RX].mode == EXI_MODE_RING ||
+		    (exi_sock_remote(sk) &&
+		     !exi_resume_end_counts_locked(sk))) {
+			exi_ending_ask_locked(sk);
+			asks = waits && sk->link &&
+			       sk->link->state == EXI_LINK_UP &&
+			       !sk->link->timer.deadline;
+		}
+		exi_unlock(&sh->half[EXI_RX].lock);
+		if (asks) {
+			exi_ending_be_patient(sk->link);
+			sk->link->timer.deadline =
+				exi_now_ns() + EXI_CONTROL_ASK_NS;
+			exi_service_timed(&sk->link->timer);
+		}
+		/* A reset. The link will hang up, if it has not. */
+		exi_lock(&sh->half[EXI_TX].lock);
+		if ((ended & POLLHUP) &&
+		    sh->half[EXI_TX].mode == EXI_MODE_RING) {
+			atomic_store(&sh->gone, 1);
+			exi_flow_bereft_locked(sk);
+		}
+		exi_unlock(&sh->half[EXI_TX].lock);
+	}
+	if (ended || called)
+		exi_ending_stir(sk);
+	exi_unlock(&sk->link_lock);
+}
+
+static void end_silent(struct exi_sock *sk)
+{
+	struct exi_link *l;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l)
+		exi_service_untimed(&l->timer);
+	exi_unlock(&sk->link_lock);
+	if (l && !exi_link_part(sk))
+		exi_link_unanswered(sk);
+}
+
+/* A link that is up: the peer said nothing more. */
+static void up_expired(struct exi_sock *sk)
+{
+	struct exi_link *l;
+	bool parts = false;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->state == EXI_LINK_UP && exi_begin_is_over(l)) {
+		parts = l->parts;
+		if (parts)
+			l->timer.deadline = 0;
+		else
+			exi_ending_ask_again_locked(sk);
+	}
+	exi_unlock(&sk->link_lock);
+	if (parts)
+		end_silent(sk);
+}
+
+static void told(struct exi_sock *sk, void *arg)
+{
+	if (atomic_load(&exi_sock_shared(sk)->several) &&
+	    exi_sock_used_here(sk))
+		exi_link_rung(sk);
+}
+
+void exi_family_told(void)
+{
+	exi_sock_each(told, NULL);
+}

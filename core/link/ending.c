@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The end of a link, and of a peer. */
+#include "core/link/ending.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+
+#include "core/base/futex.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/wake.h"
+#include "core/sock/watch.h"
+#include "core/transfer/half.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/resume.h"
+
+void exi_link_over(struct exi_sock *sk)
+{
+	exi_lock(&sk->link_lock);
+	if (sk->link && sk->link->state == EXI_LINK_UP)
+		shutdown(sk->link->fd, SHUT_RDWR);
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_ending_stir(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_sock_kick(sk, d);
+		exi_flow_progress(sk, d);
+	}
+}
+
+void exi_ending_ring(struct exi_sock *sk)
+{
+	enum exi_dir d;
+
+	exi_unseen_rung(sk);
+	if (!exi_futex_waitv_works()) { /* sleepers asked for bells, too */
+		exi_ending_stir(sk);
+		return;
+	}
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_sock_ring(sk, d);
+		if (atomic_load(&sk->n_ops[d]))
+			exi_flow_progress(sk, d);
+	}
+}
+
+/* The peer, if it is no more, did not close and left bytes unread. Where the
+ * library closes, TCP has said so. The halves are locked. */
+static bool left_unread_locked(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	return sk->fab && sk->fab->ops->left_unread && !exi_sock_remote(sk) &&
+	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       rx->mode == EXI_MODE_RING && !rx->ended && !rx->fin &&
+	       !sk->fab->ops->over(sk->fab) &&
+	       sk->fab->ops->left_unread(sk->fab);
+}
+
+/* Its kernel knew of nothing unread, and said an end: here TCP becomes what it
+ * is after a reset. What lies in the ring is read before that is told. */
+static void take_for_reset(struct exi_sock *sk)
+{
+	if (!(exi_tcp_ended(sk) & POLLHUP) && exi_wake_disconnect(sk))
+		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
+}
+
+void exi_ending_hung_up_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	bool in_use, resumes, said_end;
+	int reason, err = 0;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_meet_lock_halves(sk);
+	said_end = exi_control_said_end_locked(sk);
+	/* Giving back needs no partner any more: what does not come over TCP
+	 * is read from the ring when TCP has ended. */
+	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
+		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
+		 sh->half[EXI_RX].mode == EXI_MODE_RING;
+	/* A TAKEBACK may be lost, too. */
+	resumes = exi_sock_remote(sk) && !atomic_load(&sh->gone) &&
+		  !sh->half[EXI_RX].broken &&
+		  (in_use || atomic_load(&sh->half[EXI_RX].untaken));
+	if (sk->fab)
+		sk->fab->bell = -1;
+	atomic_store(&sh->may_switch, 0);
+	resumes = resumes && !exi_resume_closed_locked(sk);
+	if (resumes)
+		err = exi_resume_begin_locked(sk);
+	resumes = resumes && !err;
+	/* Before what follows says that the peer is gone, with no error. */
+	if (err == -ECONNRESET)
+		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
+			       "a device failed with bytes that nobody has");
+	else if (err)
+		exi_link_violation(sk, "a message that cannot be");
+	if (in_use && !resumes) {
+		if (left_unread_locked(sk))
+			take_for_reset(sk);
+		/* Release: what the peer wrote before is in its segment. */
+		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
+		exi_flow_deafen_locked(sk);
+		exi_flow_bereft_locked(sk);
+	}
+	exi_meet_unlock_halves(sk);
+	exi_link_drop_locked(sk);
+	atomic_store(&sh->down_wait, 0);
+	reason = (int)atomic_load(&sh->reason);
+	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
+			 (in_use && reason != EXS_X_REASON_PROTOCOL &&
+			  reason != EXS_X_REASON_FABRIC_LOST)))
+		exi_sock_reason(sk, said_end ? EXS_X_REASON_HALF_CLOSED
+					     : EXS_X_REASON_PEER_LOST);
+}
+
+void exi_ending_ask_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ASK, 0, 0);
+}
+
+#define PATIENCE_NS 15000000000u
+
+void exi_ending_be_patient(struct exi_link *l)
+{
+	l->patience = exi_now_ns() + PATIENCE_NS;
+}
+
+/* So the end that TCP said is one. */
+static void lives_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	sk->link->timer.deadline = 0;
+	exi_service_untimed(&sk->link->timer);
+	atomic_store(&sk->sh->rx_fin, 1);
+}
+
+int exi_ending_on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	if (m->a == EXI_FINSEEN_ANSWER) {
+		/* All that it sent before its end of TCP came before this. */
+		exi_lock(&rx->lock);
+		rx->link_read = 1;
+		exi_unlock(&rx->lock);
+		exi_ending_be_patient(sk->link);
+		if (!exi_sock_remote(sk) && sk->link->timer.deadline &&
+		    !sk->link->parts)
+			lives_locked(sk);
+		return 0;
+	}
+	if (m->a == EXI_FINSEEN_ASK &&
+	    exi_sock_current(sk, atomic_load(&sk->fd)))
+		exi_link_send(sk, EXI_PAIR_FINSEEN, EXI_FINSEEN_ANSWER, 0, 0);
+	sk->link->look = true;
+	return 0;
+}
+
+/* Whether the ring may still bring something, and how much came. */
+static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	bool ret;
+
+	exi_lock(&h->lock);
+	ret = sk->fab && h->mode == EXI_MODE_RING && !h->ended &&
+	      !atomic_load(&sk->sh->gone) && !sk->fab->ops->over(sk->fab);
+	ret = ret ||
+	      (h->mode != EXI_MODE_RING && !exi_resume_end_counts_locked(sk));
+	if (ret)
+		*ret_came = sk->fab->provider->remote_ops->position(sk->fab,
+								    EXI_RX) +
+			    (uint32_t)sk->fab->ops->unread(sk->fab);
+	exi_unlock(&h->lock);
+	return ret;
+}
+
+void exi_ending_ask_again_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+	uint32_t came;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!exi_sock_remote(sk)) {
+		lives_locked(sk);
+		exi_ending_stir(sk);
+		return;
+	}
+	l->timer.deadline = 0;
+	exi_service_untimed(&l->timer);
+	if (!awaits_end(sk, &came))
+		return;
+	if (came != l->came)
+		exi_ending_be_patient(l);
+	l->came = came;
+	if (exi_now_ns() >= l->patience) {
+		exi_debug(
+			"descriptor %d: TCP has ended, and the peer is silent",
+			atomic_load(&sk->fd));
+		shutdown(l->fd, SHUT_RDWR); /* our service sees it */
+		return;
+	}
+	exi_ending_ask_locked(sk);
+	l->timer.deadline = exi_now_ns() + EXI_CONTROL_ASK_NS;
+	exi_service_timed(&l->timer);
+}
+
+bool exi_ending_fabric_left(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	bool called, resumes;
+
+	exi_lock(&rx->lock);
+	called = exi_resume_called_locked(sk);
+	resumes = rx->resume;
+	if (resumes && rx->back >= rx->left)
+		exi_resume_look_locked(sk, 1);
+	exi_unlock(&rx->lock);
+	if (called && sk->link && sk->link->state == EXI_LINK_UP)
+		exi_ending_hung_up_locked(sk);
+	return called || resumes;
+}
+
+bool exi_ending_may_be_dying(struct exi_sock *sk, short ended)
+{
+	bool ret;
+
+	if ((ended & POLLHUP) || atomic_load(&sk->sh->rx_fin) || !sk->link ||
+	    sk->link->state != EXI_LINK_UP)
+		return false;
+	exi_meet_lock_halves(sk);
+	ret = left_unread_locked(sk);
+	exi_meet_unlock_halves(sk);
+	return ret;
+}

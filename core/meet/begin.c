@@ -1,0 +1,483 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whether to meet, and the first step: A binds the meeting name, B looks for it. */
+#include "core/meet/begin.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "core/base/config.h"
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/bound.h"
+#include "core/meet/marker.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/meet/remote.h"
+#include "core/meet/surroundings.h"
+#include "core/meet/unseen_search.h"
+#include "core/sock/closing.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+
+#define LISTEN_NS 10000000000u /* A waits to be met, an eager B looks */
+#define LOOK_NS	  1000000u     /* the first wait of an eager B, then doubled */
+
+#define REMOTE_NS 15000000000u /* for a meeting by a fabric */
+
+static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
+				       4u << 20, 16u << 20 };
+
+bool exi_begin_is_over(const struct exi_link *l)
+{
+	return l->timer.deadline && exi_now_ns() >= l->timer.deadline;
+}
+
+void exi_begin_later_locked(struct exi_sock *sk)
+{
+	struct exi_half *half = sk->sh->half;
+	uint64_t tx = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
+	uint64_t rx = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
+	unsigned int i;
+
+	EXI_LOCKED(&sk->link_lock);
+	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
+		if (sent_marks[i] > (tx > rx ? tx : rx)) {
+			atomic_store(&sk->sh->met, 0);
+			atomic_store(&half[EXI_TX].meet_at, sent_marks[i]);
+			atomic_store(&half[EXI_RX].meet_at, sent_marks[i]);
+			return;
+		}
+}
+
+int exi_begin_await_remote(struct exi_sock *sk, int fd)
+{
+	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_REMOTE, REMOTE_NS);
+
+	if (!l) {
+		exi_fd_close(fd);
+		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
+	}
+	l->fd = fd;
+	sk->link = l;
+	atomic_store(&sk->sh->greeting, 1);
+	if (exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN)) {
+		exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+		return EXS_X_REASON_DESCRIPTORS;
+	}
+	exi_service_timed(&l->timer);
+	return EXS_X_REASON_NONE;
+}
+
+/* A: the peer is on another host. */
+static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	const struct exi_provider *p;
+	int why, fd, err;
+
+	p = exi_remote_provider(&why);
+	if (!p)
+		return why;
+	if (exi_service_start() || exi_meet_fabric_new(sk, p) ||
+	    exi_service_domain(sk->fab->domain)) {
+		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
+	}
+	err = p->remote_ops->connect(sk->fab, t, &fd);
+	if (err) {
+		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
+		return EXS_X_REASON_MEMORY;
+	}
+	return exi_begin_await_remote(sk, fd);
+}
+
+/* 0: the peer is on this host, or 1: on another, or every fabric within a host is
+ * left out. -errno: it cannot be told. */
+static int is_remote(const struct exi_tuple *t)
+{
+	int err = exi_registry_wire_ids() ? exi_proof_peer_here(t) : -ENOENT;
+
+	return err == -ENOENT ? 1 : err;
+}
+
+int exi_begin_nobody(const struct exi_tuple *t)
+{
+	return !exi_remote_possible() && exi_tuple_elsewhere(t)
+		       ? EXS_X_REASON_REMOTE
+		       : EXS_X_REASON_PLAIN_PEER;
+}
+
+/* A: bind the meeting name, if there is anybody to meet. Returns the reason
+ * why not, or NONE. */
+static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+{
+	struct sockaddr_un name;
+	socklen_t len = exi_meeting_name(t, true, &name);
+	struct exi_link *l;
+	int marked = eager ? 1 : exi_marker_present(t);
+	int fd, remote;
+
+	if (!marked && !exi_remote_possible())
+		return exi_begin_nobody(t);
+	remote = is_remote(t);
+	if (remote > 0)
+		return meet_remote(sk, t);
+	if (remote < 0 || marked < 0)
+		return exi_meet_unproved(remote ? remote : marked);
+	if (!marked)
+		return EXS_X_REASON_PLAIN_PEER;
+	if (exi_service_start())
+		return EXS_X_REASON_MEMORY;
+	/* The name, who connects to it, and the peer's end, which may be in
+	 * this process: it could not say that it has none, and we would wait
+	 * for it in vain. */
+	if (!exi_fd_room(3))
+		return EXS_X_REASON_DESCRIPTORS;
+	fd = exi_pair_socket(t);
+	if (fd < 0)
+		return exi_meet_unproved(fd);
+	l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
+	if (!l || bind(fd, (struct sockaddr *)&name, len) < 0 ||
+	    listen(fd, EXI_LINK_CANDIDATES) < 0) {
+		free(l);
+		exi_fd_close(fd);
+		return l ? EXS_X_REASON_REFUSED : EXS_X_REASON_MEMORY;
+	}
+	l->listener = fd;
+	sk->link = l;
+	if (exi_service_watch(sk, fd, EXI_WATCH_LISTENER, EPOLLIN)) {
+		exi_link_drop_locked(sk);
+		return EXS_X_REASON_DESCRIPTORS;
+	}
+	exi_service_timed(&l->timer);
+	return EXS_X_REASON_NONE;
+}
+
+/* Who waits at the name: -ENOENT where nobody does, or why it cannot be told. */
+static int reach_a(const struct exi_tuple *t)
+{
+	struct sockaddr_un name;
+	socklen_t len = exi_meeting_name(t, false, &name);
+	int fd = exi_pair_socket(t);
+
+	if (fd < 0)
+		return fd;
+	if (connect(fd, (struct sockaddr *)&name, len) == 0)
+		return fd;
+	exi_closing_socket(fd, true);
+	return -ENOENT;
+}
+
+/* B cannot: A need not wait for it, and is told why, if it is A. */
+static void decline(int fd, int reason)
+{
+	struct exi_tuple t;
+	int to;
+
+	/* Or the number is another's. */
+	if (reason == EXS_X_REASON_PLAIN_SOCKET || exi_tuple_of(fd, &t))
+		return;
+	to = reach_a(&t);
+	if (to < 0)
+		return;
+	if (exi_proof_same_user(&t, to) == 0)
+		exi_pair_send_no(to, reason);
+	exi_closing_socket(to, true);
+}
+
+/* B, on a new link: 0, or what keeps it from greeting. */
+static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct exi_link *l = sk->link;
+	struct exi_pair_msg m;
+	int err = exi_proof_same_user(t, l->fd);
+
+	l->known = err == 0;
+	if (err && err != -EPERM)
+		return err;
+	m = exi_meet_hello(l->known);
+	err = exi_bound_promise(&l->bound, m.blob);
+	if (!err)
+		err = exi_pair_send_msg(l->fd, &m, -1);
+	return err;
+}
+
+/* B: look whether A waits. UNDECIDED: not there. */
+static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct exi_link *l;
+	int fd = reach_a(t), ret;
+
+	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
+		return EXS_X_REASON_UNDECIDED;
+	if (fd < 0)
+		return exi_meet_unproved(fd);
+	if (exi_service_start()) {
+		exi_closing_socket(fd, true);
+		return EXS_X_REASON_MEMORY;
+	}
+	l = exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_GREETING_NS);
+	if (!l) {
+		exi_closing_socket(fd, true);
+		return EXS_X_REASON_MEMORY;
+	}
+	l->fd = fd;
+	sk->link = l;
+	atomic_store(&sk->sh->greeting, 1);
+	ret = greet_a(sk, t);
+	if (!ret)
+		ret = exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
+	if (ret) {
+		int reason = exi_meet_unproved(ret);
+
+		if (l->known || reason == EXS_X_REASON_NO_PROOF)
+			exi_pair_send_no(fd, reason);
+		exi_meet_give_up_locked(sk, reason);
+		return reason;
+	}
+	exi_service_timed(&l->timer);
+	return EXS_X_REASON_NONE;
+}
+
+/* The next mark of B after one that found nobody: also what the peer sends,
+ * until it has sent enough to wait for us. */
+static void next_mark(struct exi_shared *sh)
+{
+	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
+	uint64_t at = atomic_load(&tx->meet_at);
+	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
+	unsigned int i;
+
+	/* Those that a large send has passed since are not worth a look each. */
+	if (at < sent)
+		at = sent;
+	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
+	    atomic_load(&rx->meet_at))
+		atomic_store(&rx->meet_at, UINT64_MAX);
+	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
+		if (sent_marks[i] > at) {
+			atomic_store(&tx->meet_at, sent_marks[i]);
+			return;
+		}
+	atomic_store(&tx->meet_at, UINT64_MAX);
+}
+
+int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
+{
+	int reason = atomic_load(&sk->sh->owner) != sk->process
+			     ? EXS_X_REASON_SHARED
+		     : exi_closing_full() ? EXS_X_REASON_DESCRIPTORS
+					  : exi_surroundings_reason();
+
+	if (!reason && exi_unseen_waits(fd))
+		reason = EXS_X_REASON_UNSEEN_WAIT;
+	if (!reason)
+		reason = exi_switch_forbidden(fd);
+	if (!reason && exi_tuple_of(fd, ret))
+		reason = EXS_X_REASON_NOT_CONNECTED;
+	if (!reason && exi_tuple_is_self(ret))
+		reason = EXS_X_REASON_SELF;
+	/* The number may be another connection's by now, when plain calls
+	 * closed and reused it: then it is not ours. */
+	if (!reason && exi_switch_role(fd) != sk->role)
+		reason = EXS_X_REASON_PLAIN_SOCKET;
+	if (!reason)
+		exi_sock_mark(sk, fd);
+	return reason;
+}
+
+void exi_begin_no_marks(struct exi_shared *sh)
+{
+	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
+}
+
+/* A, once in a connection's life, in any process. */
+static int meet_a(struct exi_sock *sk, int fd, bool eager)
+{
+	struct exi_tuple t;
+	int reason;
+
+	exi_begin_no_marks(sk->sh);
+	if (atomic_exchange(&sk->sh->met, 1))
+		return EXS_X_REASON_NONE;
+	reason = exi_begin_may_meet(sk, fd, &t);
+	return reason ? reason : meet_as_a(sk, &t, eager);
+}
+
+static int meet_b(struct exi_sock *sk, int fd, bool eager)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_tuple t;
+	int reason = exi_begin_may_meet(sk, fd, &t);
+
+	if (reason) {
+		decline(fd, reason);
+		exi_begin_no_marks(sh);
+		return reason;
+	}
+	/* Perhaps another process accepted it. */
+	if (exi_remote_possible() && is_remote(&t) > 0)
+		exi_marker_reach(fd);
+	reason = meet_as_b(sk, &t);
+	if (reason != EXS_X_REASON_UNDECIDED) {
+		exi_begin_no_marks(sh);
+		return reason;
+	}
+	if (eager)
+		return reason;
+	next_mark(sh);
+	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
+		       ? exi_begin_nobody(&t)
+		       : reason;
+}
+
+/* B, eager: now, and when nobody is there again a little later. */
+static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
+{
+	int reason = meet_b(sk, atomic_load(&sk->fd), true);
+	struct exi_link *l;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (reason == EXS_X_REASON_UNDECIDED) {
+		reason = EXS_X_REASON_PLAIN_PEER;
+		l = exi_now_ns() < until && exi_service_start() == 0
+			    ? exi_meet_link_new(sk, EXI_LINK_LOOK, delay)
+			    : NULL;
+		if (l) {
+			l->delay = delay * 2;
+			l->until = until;
+			sk->link = l;
+			exi_service_timed(&l->timer);
+			return;
+		}
+	}
+	if (reason)
+		exi_sock_reason(sk, reason);
+}
+
+static void meet_locked(struct exi_sock *sk, int fd, bool eager)
+{
+	int reason;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->link || sk->fab || sk->closing)
+		return;
+	if (sk->role == EXI_ROLE_ACCEPT && eager) {
+		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
+		return;
+	}
+	reason = sk->role == EXI_ROLE_CONNECT ? meet_a(sk, fd, eager)
+					      : meet_b(sk, fd, eager);
+	if (reason)
+		exi_sock_reason(sk, reason);
+}
+
+static void meet(struct exi_sock *sk, int fd, bool eager)
+{
+	exi_fds_begin();
+	exi_lock(&sk->link_lock);
+	if (atomic_load(&sk->fd) == fd)
+		meet_locked(sk, fd, eager);
+	exi_unlock(&sk->link_lock);
+	exi_fds_end();
+}
+
+void exi_link_meet(struct exi_sock *sk, int fd)
+{
+	meet(sk, fd, false);
+}
+
+/* The peer's port has a marker; says so when not. */
+static bool marked(struct exi_sock *sk)
+{
+	struct exi_tuple t;
+	int ret, reason = EXS_X_REASON_PLAIN_PEER;
+
+	exi_fds_begin();
+	ret = exi_tuple_of(atomic_load(&sk->fd), &t);
+	if (!ret)
+		ret = exi_marker_present(&t);
+	if (!ret)
+		reason = exi_begin_nobody(&t);
+	else if (ret == -EACCES)
+		reason = exi_meet_unproved(ret);
+	exi_fds_end();
+	if (ret > 0)
+		return true;
+	exi_sock_reason(sk, reason);
+	return false;
+}
+
+void exi_link_expect(struct exi_sock *sk, bool eager)
+{
+	struct exi_shared *sh = sk->sh;
+	const struct exi_config *cfg = exi_config();
+	uint64_t bytes = cfg->upgrade_bytes;
+
+	if (!sk->adopted)
+		return;
+	if (!cfg->upgrade ||
+	    (!exi_registry_wire_ids() && !exi_remote_possible())) {
+		exi_sock_reason(sk, cfg->upgrade ? EXS_X_REASON_NO_PROVIDER
+						 : EXS_X_REASON_CONFIG);
+		return;
+	}
+	if (eager || bytes == 0) {
+		/* A plain peer need not be asked twice: the marker is looked
+		 * for, unless the program says that there is somebody. */
+		if (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk))
+			meet(sk, atomic_load(&sk->fd), true);
+		return;
+	}
+	if (sk->role == EXI_ROLE_CONNECT) {
+		atomic_store(&sh->half[EXI_TX].meet_at, bytes);
+		atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_DOWNLOAD);
+	} else if (sk->role == EXI_ROLE_ACCEPT) {
+		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
+		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
+	}
+}
+
+static int why_nobody_came(const struct exi_link *l)
+{
+	if (l->state != EXI_LINK_LISTEN)
+		return EXS_X_REASON_TIMEOUT;
+	return l->starved      ? EXS_X_REASON_DESCRIPTORS
+	       : l->unprovable ? EXS_X_REASON_NO_PROOF
+	       : l->proposed   ? EXS_X_REASON_REFUSED
+			       : EXS_X_REASON_PLAIN_PEER;
+}
+
+void exi_begin_meeting_expired(struct exi_sock *sk)
+{
+	struct exi_link *l;
+	uint64_t delay, until;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (!l || l->state == EXI_LINK_UP || !exi_begin_is_over(l))
+		goto unlock;
+	if (l->state == EXI_LINK_LOOK) {
+		delay = l->delay;
+		until = l->until;
+		exi_link_drop_locked(sk);
+		look_locked(sk, delay, until);
+	} else {
+		exi_meet_give_up_locked(sk, why_nobody_came(l));
+	}
+unlock:
+	exi_unlock(&sk->link_lock);
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whoever connects to the meeting name of A, until one has proved to be the peer. */
+#include "core/meet/candidate.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/rights.h"
+#include "core/base/util.h"
+#include "core/meet/bound.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+
+#define PROVE_NS 1000000000u /* before another candidate may see the board */
+#define PROVERS	 8u	     /* candidates that may see it */
+
+void exi_candidate_give_up_unfinished(struct exi_sock *sk, void *arg)
+{
+	int *n = arg;
+
+	exi_lock(&sk->link_lock);
+	if (sk->link && sk->link->state != EXI_LINK_UP &&
+	    sk->link->state != EXI_LINK_LOOK && !sk->foreign_link) {
+		exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+		++*n;
+	}
+	exi_unlock(&sk->link_lock);
+}
+
+int exi_link_reclaim(void)
+{
+	int n = 0;
+
+	exi_fds_ran_out();
+	exi_sock_each(exi_candidate_give_up_unfinished, &n);
+	return n;
+}
+
+/* Sent away; whoever else comes may still be the peer. */
+static void dismiss(struct exi_sock *sk, unsigned int slot)
+{
+	struct exi_link *l = sk->link;
+
+	if (l->prover == (int)slot) {
+		exi_link_clear_locked(sk);
+		l->prover = -1;
+	}
+	l->proposed = true;
+	exi_meet_forget_fd(l, &l->candidates[slot]);
+}
+
+/* The candidate is the peer. */
+static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
+			    const struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+
+	exi_link_clear_locked(sk);
+	l->fd = l->candidates[slot];
+	l->candidates[slot] = -1;
+	exi_meet_stop_listening(l);
+	l->peer_token = m->b;
+	l->peer_providers = m->a;
+	l->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
+	atomic_store(&sk->sh->greeting, 1);
+	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
+}
+
+/* Each knows the other by its user. */
+static void known_candidate(struct exi_sock *sk, unsigned int slot,
+			    const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_meet_hello(true);
+	int err;
+
+	adopt_candidate(sk, slot, m);
+	sk->link->state = EXI_LINK_PROVED;
+	err = exi_pair_send_msg(sk->link->fd, &out, -1);
+	if (err)
+		exi_meet_refuse(sk, exi_meet_unproved(err));
+}
+
+/* The candidate saw all symbols, and showed its own. */
+static void proved_candidate(struct exi_sock *sk, unsigned int slot,
+			     struct exi_pair_msg *m)
+{
+	int ret;
+
+	adopt_candidate(sk, slot, m);
+	exi_meet_await_segment(sk->link, EXI_LINK_ANSWER);
+	ret = exi_meet_offer(sk, m);
+	if (ret)
+		exi_meet_refuse(sk, -ret);
+}
+
+/* A board is seen by one candidate at a time, and not by many. */
+static int begin_proof(struct exi_sock *sk, unsigned int slot,
+		       const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_meet_hello(false);
+	struct exi_link *l = sk->link;
+	uint64_t now = exi_now_ns();
+	int err;
+
+	if (l->provers == PROVERS ||
+	    (l->prover >= 0 && now - l->prover_since < PROVE_NS))
+		return -EPERM;
+	if (l->prover >= 0)
+		dismiss(sk, (unsigned int)l->prover);
+	l->provers++;
+	l->prover = (int)slot;
+	l->prover_since = now;
+	err = exi_bound_answer(&l->bound, sk->tcp->fd, m->blob, out.blob);
+	return err ? err : exi_pair_send_msg(l->candidates[slot], &out, -1);
+}
+
+/* A: B shows a symbol; after the first, which comes with its nonce. */
+static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
+	       const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_SHOWN);
+	struct exi_bound *p = &sk->link->bound;
+	int err = 0;
+
+	if (m->a != p->looked || p->looked == EXI_BOUND_SYMBOLS)
+		return -EPERM;
+	if (m->a == 0)
+		err = exi_bound_opened(p, link, t, m->blob);
+	if (!err)
+		err = exi_bound_look(p, t);
+	out.a = m->a;
+	return err ? err : exi_meet_show(sk, link, &out);
+}
+
+/* 0, or why the candidate is to be sent away. */
+static int hear_candidate(struct exi_sock *sk, unsigned int slot,
+			  struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	bool prover = l->prover == (int)slot;
+	int fd = l->candidates[slot], err;
+	struct exi_tuple t;
+
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (err)
+		return err;
+	if (prover && m->type == EXI_PAIR_SHOWN)
+		return see(sk, fd, &t, m);
+	if (prover && m->type == EXI_PAIR_PROVED &&
+	    l->bound.looked == EXI_BOUND_SYMBOLS) {
+		proved_candidate(sk, slot, m);
+		return 0;
+	}
+	if (prover || (m->type != EXI_PAIR_HELLO && m->type != EXI_PAIR_NO))
+		return m->type == EXI_PAIR_NO ? -EOPNOTSUPP : -EPERM;
+	err = exi_proof_same_user(&t, fd);
+	if (m->type == EXI_PAIR_NO) {
+		if (!err)
+			exi_meet_give_up_locked(sk, exi_meet_told_reason(m));
+		return err ? -EOPNOTSUPP : 0;
+	}
+	if (err && err != -EPERM)
+		return err;
+	if (err || (m->c & EXI_HELLO_SHOW))
+		return begin_proof(sk, slot, m);
+	known_candidate(sk, slot, m);
+	return 0;
+}
+
+void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
+{
+	struct exi_pair_msg m;
+	struct exi_link *l;
+	ssize_t n;
+	int err;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (!l || l->state != EXI_LINK_LISTEN || l->candidates[slot] < 0)
+		goto unlock;
+	n = exi_rights_none(l->candidates[slot], &m, sizeof(m));
+	if (n == -EAGAIN)
+		goto unlock;
+	err = n > 0 && exi_pair_well_formed(&m, n)
+		      ? hear_candidate(sk, slot, &m)
+		      : -EPERM;
+	if (!err)
+		goto unlock;
+	/* Somebody of whom it cannot be told who he is: believed to be the peer
+	 * when nobody else comes. */
+	if (exi_meet_unproved(err) == EXS_X_REASON_NO_PROOF) {
+		l->unprovable = true;
+		exi_pair_send_no(l->candidates[slot], EXS_X_REASON_NO_PROOF);
+	} else if (exi_meet_unproved(err) == EXS_X_REASON_DESCRIPTORS) {
+		l->starved = true;
+	}
+	dismiss(sk, slot);
+unlock:
+	exi_unlock(&sk->link_lock);
+}
+
+void exi_link_option(struct exi_sock *sk, int level, int name)
+{
+	struct exi_link *l;
+
+	if (!exi_bound_uses(level, name))
+		return;
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	if (l && l->bound.taken && l->prover >= 0)
+		dismiss(sk, (unsigned int)l->prover);
+	else if (l && l->bound.taken)
+		exi_meet_give_up_locked(sk, EXS_X_REASON_NO_PROOF);
+	exi_unlock(&sk->link_lock);
+}
+
+static unsigned int candidate_slot(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+	unsigned int i, oldest = 0;
+
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++) {
+		if (l->candidates[i] < 0)
+			return i;
+		if (l->candidate_since[i] < l->candidate_since[oldest])
+			oldest = i;
+	}
+	dismiss(sk, oldest);
+	return oldest;
+}
+
+void exi_link_listener_event(struct exi_sock *sk)
+{
+	struct exi_link *l;
+	unsigned int i, slot;
+	int fd;
+
+	exi_lock(&sk->link_lock);
+	l = sk->link;
+	/* No more than there is room for: the rest is told of again. */
+	for (i = 0; l && l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
+		fd = accept4(l->listener, NULL, NULL,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+			/* It would be told of again and again; and what is
+			 * given up here is a descriptor. */
+			exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
+			break;
+		}
+		if (fd < 0)
+			break;
+		fd = exi_fd_spare(fd);
+		if (fd < 0) {
+			l->starved = true;
+			break;
+		}
+		slot = candidate_slot(sk);
+		l->candidates[slot] = fd;
+		l->candidate_since[slot] = exi_now_ns();
+		if (exi_service_watch(sk, fd, EXI_WATCH_CANDIDATE + slot,
+				      EPOLLIN))
+			exi_meet_forget_fd(l, &l->candidates[slot]);
+	}
+	exi_unlock(&sk->link_lock);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Whoever connects to the meeting name of A, until one has proved to be the peer. */
+#ifndef EXI_CORE_MEET_CANDIDATE_H
+#define EXI_CORE_MEET_CANDIDATE_H
+
+#include "core/base/util.h"
+
+struct exi_sock;
+
+/* Descriptors are short: gives up the meetings that are under way. How many. */
+EXI_SHIM int exi_link_reclaim(void);
+
+void exi_link_listener_event(struct exi_sock *sk);
+void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
+
+/* The program is about to read or set an option of the socket: if a meeting uses
+ * it just now, that is over, and the option is what it was. No lock held. */
+void exi_link_option(struct exi_sock *sk, int level, int name);
+
+void exi_candidate_give_up_unfinished(struct exi_sock *sk, void *arg);
+
+#endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From a descriptor to its socket. */
+#include "core/meet/find.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "core/base/ids.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/meet/begin.h"
+#include "core/meet/latent.h"
+#include "core/meet/meet.h"
+#include "core/sock/memory.h"
+#include "core/sock/names.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+
+int exi_sock_use(int fd, struct exi_sock **ret)
+{
+	int err = exi_sock_get(fd, ret);
+
+	if (!err && exi_unlikely(!exi_sock_used_here(*ret)))
+		exi_sock_inherit(*ret);
+	return err;
+}
+
+void exi_sock_inherit(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	uint64_t token = exi_use_token(), nobody = 0;
+
+	exi_lock(&sk->link_lock);
+	if (sk->process == token)
+		goto unlock;
+	sk->process = token;
+	sk->unused = false;
+	if (sk->foreign_link)
+		exi_link_disown_locked(sk);
+	/* The first user after a fork owns the connection. A second keeps it
+	 * on TCP, unless both have the fabric mapped. */
+	if (!atomic_compare_exchange_strong(&sh->owner, &nobody, token) &&
+	    !sk->fab) {
+		atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+		atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
+		atomic_store(&sh->hold_here, 1);
+		exi_sock_reason(sk, EXS_X_REASON_SHARED);
+	}
+	if (!sk->foreign_link)
+		goto unlock;
+	sk->foreign_link = false;
+	if (!sk->link) /* not met then, or it hung up before */
+		goto unlock;
+	/* Before the watch: from here on some bells are heard here. */
+	atomic_store(&sh->several, 1);
+	exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
+	exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP, EPOLLRDHUP | EPOLLET);
+unlock:
+	exi_unlock(&sk->link_lock);
+}
+
+int exi_sock_make(int fd, enum exi_role role, bool adopted,
+		  struct exi_sock **ret)
+{
+	struct exi_sock *old = exi_sock_peek(fd), *sk;
+	int err, others;
+
+	if ((uint32_t)fd >= exi_table.size)
+		return -EMFILE;
+	if (exi_latent(fd)) /* closed behind the library's back */
+		exi_latent_end(fd, NULL);
+	/* A name that was closed behind the library's back is not all. */
+	others = old ? exi_name_remove(old, fd) : 1;
+	if (others <= 0)
+		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
+				atomic_load(&old->generation));
+	err = exi_memory_begin(fd, role, adopted, &sk);
+	if (err)
+		return err;
+	exi_lock(&exi_table_pool_lock);
+	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	exi_sock_put(fd, sk);
+	*ret = sk;
+	exi_unlock(&exi_table_pool_lock);
+	exi_unlock(&sk->link_lock);
+	return 0;
+}
+
+/* The word becomes the socket, with what it says: both halves are locked. False:
+ * the descriptor was closed meanwhile. */
+static bool take_word_locked(struct exi_sock *sk, int fd)
+{
+	struct exi_sock *word = atomic_load(&exi_table.socks[fd]);
+	uintptr_t w;
+	enum exi_dir d;
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	do {
+		w = (uintptr_t)word;
+		if (!(w & EXI_LATENT))
+			return false;
+		EXI_TABLE_RESET(&sk->role, exi_latent_role(w));
+	} while (!atomic_compare_exchange_strong(&exi_table.socks[fd], &word,
+						 sk));
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sk->sh->half[d];
+
+		__atomic_store_n(&h->bytes, exi_latent_moved(w, d),
+				 __ATOMIC_RELAXED);
+		h->bare = exi_latent_inside(w, d);
+	}
+	sk->sh->half[EXI_RX].fin = exi_latent_over(w);
+	sk->latent_life = exi_latent_life(w);
+	sk->counted = sk->role == EXI_ROLE_ACCEPT;
+	return true;
+}
+
+struct exi_sock *exi_sock_wake(int fd)
+{
+	struct exi_sock *sk;
+	struct exi_half *h;
+	bool taken;
+
+	exi_lock(&exi_table_waking);
+	if (!exi_latent(fd)) {
+		exi_unlock(&exi_table_waking);
+		return exi_sock_peek(fd);
+	}
+	if (exi_memory_begin(fd, EXI_ROLE_NONE, true, &sk)) {
+		exi_latent_end(fd, NULL);
+		exi_unlock(&exi_table_waking);
+		return NULL;
+	}
+	h = sk->sh->half;
+	exi_lock(&h[EXI_RX].lock);
+	exi_lock(&h[EXI_TX].lock);
+	/* Who finds it in the table finds that it is the descriptor's. */
+	atomic_store_explicit(&sk->fd, fd, memory_order_release);
+	taken = take_word_locked(sk, fd);
+	if (taken)
+		exi_link_expect(sk, false);
+	else
+		atomic_store_explicit(&sk->fd, -1, memory_order_release);
+	exi_unlock(&h[EXI_TX].lock);
+	exi_unlock(&h[EXI_RX].lock);
+	if (taken)
+		exi_latent_woke(sk, fd);
+	else
+		exi_memory_abandon(sk);
+	exi_unlock(&sk->link_lock);
+	exi_unlock(&exi_table_waking);
+	return exi_sock_peek(fd);
+}
+
+int exi_sock_get(int fd, struct exi_sock **ret)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	int type;
+	socklen_t len = sizeof(type);
+
+	if (sk && exi_sock_is(sk, fd)) {
+		*ret = sk;
+		return 0;
+	}
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return -errno;
+	return exi_sock_make(fd, EXI_ROLE_NONE, false, ret);
+}
+
+int exi_sock_stream(int fd)
+{
+	const struct exi_sock *sk = exi_sock_find(fd);
+	socklen_t len = sizeof(int);
+	int type;
+
+	if (sk && (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT))
+		return 0;
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return -errno;
+	return type == SOCK_STREAM ? 0 : -EOPNOTSUPP;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From a descriptor to its socket. */
+#ifndef EXI_CORE_MEET_FIND_H
+#define EXI_CORE_MEET_FIND_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+#include "core/sock/table.h"
+
+/* Makes the latent connection of fd the socket it is. What has its place now, or
+ * null: without memory it stays the kernel's. No lock is held. */
+EXI_SHIM struct exi_sock *exi_sock_wake(int fd);
+
+/* The same, and what is latent wakes. Not locked, may be stale. No lock is held. */
+static inline struct exi_sock *exi_sock_find(int fd)
+{
+	struct exi_sock *sk;
+
+	if (exi_unlikely((uint32_t)fd >= exi_table.size))
+		return NULL;
+	sk = atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk
+							 : exi_sock_wake(fd);
+}
+
+/* The socket of fd, made as a plain one when the library did not know it.
+ * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the
+ * library's back the old socket is dropped first. */
+EXI_SHIM int exi_sock_get(int fd, struct exi_sock **ret);
+
+/* 0: a stream, whose bytes can be moved piece by piece; -EOPNOTSUPP, -EBADF,
+ * -ENOTSOCK. */
+int exi_sock_stream(int fd);
+
+/* A socket for a descriptor of the library's own making. Replaces what the
+ * table had. */
+EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,
+			   struct exi_sock **ret);
+
+/* exi_sock_get() for who uses it: the first use in a forked child of a socket that
+ * it inherited makes it the child's. */
+int exi_sock_use(int fd, struct exi_sock **ret);
+EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
+
+#endif

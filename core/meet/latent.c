@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The word of a connection that has not lasted yet: all changes of it. */
+#include "core/meet/latent.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/config.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/find.h"
+#include "core/meet/marker.h"
+#include "core/meet/meet.h"
+#include "core/meet/remote.h"
+#include "core/sock/table.h"
+
+#define LIFE_SHIFT 8
+#define LIFE_MASK  0xffffu
+
+_Static_assert(sizeof(uintptr_t) == 8, "the word holds all of it");
+_Static_assert(_Alignof(struct exi_sock) > EXI_LATENT, "an address is even");
+
+_Atomic bool exi_latent_on;
+void (*exi_latent_begun)(int fd);
+void (*exi_latent_woke)(struct exi_sock *sk, int fd);
+
+uintptr_t exi_latent_word_of(int fd)
+{
+	return (uintptr_t)atomic_load_explicit(&exi_table.socks[fd],
+					       memory_order_acquire);
+}
+
+bool exi_latent_replace(int fd, uintptr_t *was, uintptr_t is)
+{
+	struct exi_sock *old = (struct exi_sock *)*was;
+	bool ret = atomic_compare_exchange_strong(&exi_table.socks[fd], &old,
+						  (struct exi_sock *)is);
+
+	*was = (uintptr_t)old;
+	return ret;
+}
+
+enum exi_role exi_latent_role(uintptr_t word)
+{
+	return (enum exi_role)((word & EXI_LATENT_ROLE) >>
+			       EXI_LATENT_ROLE_SHIFT);
+}
+
+uint32_t exi_latent_moved(uintptr_t word, enum exi_dir dir)
+{
+	return (uint32_t)(word >> EXI_LATENT_MOVED(dir)) & EXI_LATENT_MOVED_MAX;
+}
+
+unsigned int exi_latent_inside(uintptr_t word, enum exi_dir dir)
+{
+	return (unsigned int)(word >> EXI_LATENT_INSIDE(dir)) &
+	       EXI_LATENT_INSIDE_MAX;
+}
+
+bool exi_latent_over(uintptr_t word)
+{
+	return word & EXI_LATENT_OVER;
+}
+
+uint32_t exi_latent_life(uintptr_t word)
+{
+	return (uint32_t)(word >> LIFE_SHIFT) & LIFE_MASK;
+}
+
+uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir)
+{
+	uint64_t ret = (role == EXI_ROLE_CONNECT) == (dir == EXI_TX)
+			       ? exi_config()->upgrade_bytes
+			       : EXI_LINK_DOWNLOAD;
+
+	return ret < EXI_LATENT_MOVED_MAX / 2 ? (uint32_t)ret
+					      : EXI_LATENT_MOVED_MAX / 2;
+}
+
+bool exi_latent_begin(int fd, enum exi_role role)
+{
+	static _Atomic uint32_t lives;
+	const struct exi_config *cfg = exi_config();
+	uintptr_t was, life;
+
+	if (!atomic_load_explicit(&exi_latent_on, memory_order_relaxed) ||
+	    (uint32_t)fd >= exi_table.size || !cfg->upgrade ||
+	    !cfg->upgrade_bytes || cfg->require[0] ||
+	    (!exi_registry_wire_ids() && !exi_remote_possible()))
+		return false;
+	was = exi_latent_word_of(fd);
+	if (was && !(was & EXI_LATENT)) /* a socket that closed unseen */
+		return false;
+	if (was & EXI_LATENT)
+		exi_latent_end(fd, NULL);
+	life = atomic_fetch_add_explicit(&lives, 1, memory_order_relaxed);
+	exi_latent_begun(fd);
+	if (role == EXI_ROLE_ACCEPT)
+		exi_marker_connection();
+	exi_sock_put(fd, (struct exi_sock *)(EXI_LATENT |
+					     (uintptr_t)role
+						     << EXI_LATENT_ROLE_SHIFT |
+					     (life & LIFE_MASK) << LIFE_SHIFT));
+	return true;
+}
+
+void exi_latent_connected(int fd)
+{
+	uintptr_t was = exi_latent_word_of(fd);
+
+	while ((was & EXI_LATENT) && exi_latent_role(was) == EXI_ROLE_NONE &&
+	       !exi_latent_replace(fd, &was,
+				   was | (uintptr_t)EXI_ROLE_CONNECT
+						   << EXI_LATENT_ROLE_SHIFT))
+		;
+}
+
+static struct exi_latent_state state_of(uintptr_t word)
+{
+	return (struct exi_latent_state){
+		.role = exi_latent_role(word),
+		.moved = { exi_latent_moved(word, EXI_RX),
+			   exi_latent_moved(word, EXI_TX) },
+	};
+}
+
+bool exi_latent_end(int fd, struct exi_latent_state *ret)
+{
+	uintptr_t was = exi_latent_word_of(fd);
+
+	do {
+		if (!(was & EXI_LATENT))
+			return false;
+	} while (!exi_latent_replace(fd, &was, 0));
+	if (exi_latent_role(was) == EXI_ROLE_ACCEPT)
+		exi_marker_disconnection();
+	if (ret)
+		*ret = state_of(was);
+	return true;
+}
+
+void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s))
+{
+	uint32_t fd, high = atomic_load(&exi_table.high);
+
+	for (fd = 0; fd < high; fd++) {
+		uintptr_t word = exi_latent_word_of((int)fd);
+		struct exi_latent_state s = state_of(word);
+
+		if (word & EXI_LATENT)
+			f((int)fd, &s);
+	}
+}
+
+static void wake_one(int fd, const struct exi_latent_state *s)
+{
+	exi_sock_wake(fd);
+}
+
+void exi_latent_wake_all(void)
+{
+	exi_latent_each(wake_one);
+}
+
+static void forget_one(int fd, const struct exi_latent_state *s)
+{
+	exi_latent_end(fd, NULL);
+}
+
+void exi_latent_forked(void)
+{
+	exi_latent_each(forget_one);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Markers: datagram sockets whose names say that a port is served by libexs. A
+ * marker is bound while this process listens on the port, and no longer: by then
+ * the port may be another program's. */
+#include "core/meet/marker.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "core/base/abstract.h"
+#include "core/base/config.h"
+#include "core/base/fds.h"
+#include "core/base/proof.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/remote.h"
+
+/* Addresses of a port that fabrics between hosts are told of. */
+#define REACHES 8
+
+struct marker {
+	uint16_t port;
+	int users;  /* listening descriptors of this process */
+	int fd;	    /* kept, bound or not */
+	bool bound; /* false: somebody else holds the name */
+	/* What fabrics between hosts were told. */
+	struct exi_listening reach[REACHES];
+	unsigned int n_reach;
+	struct marker *next;
+};
+
+/* Guards what follows. */
+static pthread_mutex_t marker_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct marker *markers;
+static int probe = -1;
+
+static _Atomic int connections; /* accepted, and not closed */
+static _Atomic bool unlistened; /* an entry may be without a listener */
+
+/* Ports without a listener of which fabrics between hosts are told, so that
+ * connections that were accepted there can still be met: no more of them. */
+#define LEFT_MAX 16
+
+static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
+{
+	return exi_abstract(ret, "libexs/1/port/%u", port);
+}
+
+static const uint8_t any_six[16];
+static const uint8_t any_four[16] = { [10] = 0xff, [11] = 0xff };
+
+static int local_address(int fd, struct exi_listening *ret)
+{
+	union {
+		struct sockaddr_storage any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} a;
+	socklen_t len = sizeof(a);
+
+	if (getsockname(fd, (struct sockaddr *)&a, &len) < 0)
+		return -errno;
+	memset(ret, 0, sizeof(*ret));
+	if (a.any.ss_family == AF_INET) {
+		ret->port = ntohs(a.in.sin_port);
+		memcpy(ret->addr, any_four, sizeof(any_four));
+		memcpy(ret->addr + 12, &a.in.sin_addr, 4);
+	} else if (a.any.ss_family == AF_INET6) {
+		ret->port = ntohs(a.in6.sin6_port);
+		ret->scope = a.in6.sin6_scope_id;
+		memcpy(ret->addr, &a.in6.sin6_addr, 16);
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	return 0;
+}
+
+static int local_port(int fd, uint16_t *ret)
+{
+	struct exi_listening at;
+	int err = local_address(fd, &at);
+
+	if (!err)
+		*ret = at.port;
+	return err;
+}
+
+static void try_bind(struct marker *m)
+{
+	struct sockaddr_un name;
+	socklen_t len = marker_name(m->port, &name);
+
+	if (m->fd < 0) {
+		m->fd = exi_fd_keep(
+			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+		/* Who asks connects, which works nevertheless; nobody can send
+		 * anything, so nothing has to be closed with it. */
+		shutdown(m->fd, SHUT_RD);
+	}
+	m->bound =
+		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
+}
+
+static struct marker **find(uint16_t port)
+{
+	struct marker **at;
+
+	for (at = &markers; *at && (*at)->port != port; at = &(*at)->next)
+		;
+	return at;
+}
+
+static struct marker *find_or_make(uint16_t port)
+{
+	struct marker *m = *find(port);
+
+	if (m)
+		return m;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return NULL;
+	m->port = port;
+	m->fd = -1;
+	m->next = markers;
+	markers = m;
+	return m;
+}
+
+static bool hold(uint16_t port, int users)
+{
+	struct marker *m = find_or_make(port);
+
+	if (!m)
+		return false;
+	m->users += users;
+	if (!m->bound)
+		try_bind(m);
+	return m->bound;
+}
+
+/* Who can meet nobody is not to be waited for. */
+static bool can_meet(void)
+{
+	return exi_config()->upgrade &&
+	       (exi_registry_wire_ids() || exi_remote_possible());
+}
+
+void exi_marker_hold(int listen_fd)
+{
+	struct marker *m;
+	uint16_t port;
+	bool denied;
+
+	if (!can_meet() || local_port(listen_fd, &port))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	hold(port, 1);
+	m = *find(port);
+	denied = !m || m->fd == -EPERM || m->fd == -EACCES ||
+		 m->fd == -EAFNOSUPPORT;
+	pthread_mutex_unlock(&marker_lock);
+	/* Without UNIX sockets nobody can be met. */
+	if (!denied)
+		exi_proof_sign(listen_fd);
+}
+
+bool exi_marker_refresh(int listen_fd)
+{
+	uint16_t port;
+	bool held;
+
+	if (!can_meet() || local_port(listen_fd, &port))
+		return false;
+	pthread_mutex_lock(&marker_lock);
+	held = hold(port, 0);
+	pthread_mutex_unlock(&marker_lock);
+	return held;
+}
+
+static bool covers(const struct exi_listening *a, const struct exi_listening *b)
+{
+	const uint8_t *any = memcmp(b->addr, any_four, 12) ? any_six : any_four;
+
+	return !memcmp(a->addr, any, 16) ||
+	       (!memcmp(a->addr, b->addr, 16) && a->scope == b->scope);
+}
+
+static void reach(struct marker *m, const struct exi_listening *at)
+{
+	for (unsigned int i = 0; i < m->n_reach; i++)
+		if (covers(&m->reach[i], at))
+			return;
+	if (m->n_reach == REACHES)
+		return;
+	m->reach[m->n_reach++] = *at;
+	/* Without a listener here it goes with the connections. */
+	if (!m->users)
+		atomic_store(&unlistened, true);
+	exi_remote_listen(at);
+}
+
+/* A socket of IPv6 that is bound to any address hears IPv4, too. */
+static bool hears_four(int fd, const struct exi_listening *at)
+{
+	int only = 0;
+	socklen_t len = sizeof(only);
+
+	return !memcmp(at->addr, any_six, 16) &&
+	       !getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &len) && !only;
+}
+
+static void drop(struct marker **at)
+{
+	struct marker *m = *at;
+
+	*at = m->next;
+	while (m->n_reach)
+		exi_remote_unlisten(&m->reach[--m->n_reach]);
+	exi_fd_close(m->fd);
+	free(m);
+}
+
+/* No name without a listener. The newest come first in the list: it is the oldest
+ * that fabrics between hosts are told of no more. */
+static void sweep(void)
+{
+	int left = atomic_load(&connections) > 0 ? LEFT_MAX : 0;
+	struct marker **at = &markers;
+
+	while (*at) {
+		struct marker *m = *at;
+
+		if (m->users <= 0 && (!m->n_reach || left-- <= 0)) {
+			drop(at);
+			continue;
+		}
+		if (m->users <= 0) {
+			exi_fd_close(m->fd);
+			m->fd = -1;
+			m->bound = false;
+		}
+		at = &m->next;
+	}
+}
+
+void exi_marker_reach(int fd)
+{
+	struct exi_listening at;
+	struct marker *m;
+
+	if (!exi_remote_possible() || local_address(fd, &at))
+		return;
+	exi_fds_begin();
+	pthread_mutex_lock(&marker_lock);
+	m = find_or_make(at.port);
+	if (m) {
+		reach(m, &at);
+		if (hears_four(fd, &at)) {
+			memcpy(at.addr, any_four, sizeof(any_four));
+			reach(m, &at);
+		}
+		/* Those without a listener are not many. */
+		if (!m->users)
+			sweep();
+	}
+	pthread_mutex_unlock(&marker_lock);
+	exi_fds_end();
+}
+
+void exi_marker_release(int listen_fd)
+{
+	struct marker *m;
+	uint16_t port;
+
+	if (local_port(listen_fd, &port))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	m = *find(port);
+	if (m && --m->users == 0)
+		atomic_store(&unlistened, true);
+	sweep();
+	pthread_mutex_unlock(&marker_lock);
+}
+
+void exi_marker_connection(void)
+{
+	atomic_fetch_add(&connections, 1);
+}
+
+void exi_marker_disconnection(void)
+{
+	if (atomic_fetch_sub(&connections, 1) != 1 ||
+	    !atomic_exchange(&unlistened, false))
+		return;
+	pthread_mutex_lock(&marker_lock);
+	sweep();
+	pthread_mutex_unlock(&marker_lock);
+}
+
+/* The name is asked for first: that costs a third. */
+int exi_marker_present(const struct exi_tuple *t)
+{
+	struct sockaddr_un name;
+	socklen_t len = marker_name(t->peer_port, &name);
+	int present = 0;
+
+	pthread_mutex_lock(&marker_lock);
+	if (probe < 0)
+		probe = exi_fd_keep(
+			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	if (probe >= 0)
+		present = connect(probe, (struct sockaddr *)&name, len) == 0;
+	else if (probe != -EMFILE && probe != -ENFILE)
+		present = -EACCES;
+	pthread_mutex_unlock(&marker_lock);
+	if (!present)
+		present = exi_proof_signed(t);
+	return present;
+}
+
+void exi_marker_forked(void)
+{
+	struct marker *m;
+
+	pthread_mutex_init(&marker_lock, NULL);
+	for (m = markers; m; m = m->next)
+		m->n_reach = 0;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The rendezvous: from the first look for a peer until both ends have a fabric. */
+#include "core/meet/meet.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/base/abstract.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/rights.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/begin.h"
+#include "core/meet/bound.h"
+#include "core/meet/pair.h"
+#include "core/sock/closing.h"
+#include "core/sock/holders.h"
+#include "core/sock/memory.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+
+static void hex(char *out, const uint8_t *in)
+{
+	unsigned int i;
+
+	for (i = 0; i < 16; i++)
+		snprintf(out + 2 * i, 3, "%02x", in[i]);
+}
+
+socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
+			   struct sockaddr_un *ret)
+{
+	char a[33], b[33];
+
+	hex(a, connects ? t->local : t->peer);
+	hex(b, connects ? t->peer : t->local);
+	return exi_abstract(ret, "libexs/1/meet/%s:%u/%s:%u", a,
+			    connects ? t->local_port : t->peer_port, b,
+			    connects ? t->peer_port : t->local_port);
+}
+
+struct exi_link *exi_meet_link_new(struct exi_sock *sk,
+				   enum exi_link_state state, uint64_t patience)
+{
+	struct exi_link *l = calloc(1, sizeof(*l));
+	unsigned int i;
+
+	if (!l)
+		return NULL;
+	l->state = state;
+	l->fd = -1;
+	l->listener = -1;
+	l->prover = -1;
+	l->sk = sk;
+	l->timer.deadline = exi_now_ns() + patience;
+	l->timer.sk = sk;
+	l->timer.expired = exi_begin_meeting_expired;
+	exi_list_init(&l->timer.node);
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		l->candidates[i] = -1;
+	return l;
+}
+
+/* A forked process may have it, too. */
+static bool is_sole(const struct exi_link *l)
+{
+	return exi_holders_count(&l->sk->sh->holders) <= 1;
+}
+
+void exi_meet_forget_fd(struct exi_link *l, int *fd)
+{
+	if (*fd < 0)
+		return;
+	exi_service_unwatch(*fd);
+	exi_closing_socket(*fd, is_sole(l));
+	*fd = -1;
+}
+
+void exi_meet_stop_listening(struct exi_link *l)
+{
+	unsigned int i;
+
+	l->prover = -1;
+	if (l->listener >= 0) {
+		exi_service_unwatch(l->listener);
+		exi_closing_listener(l->listener, is_sole(l));
+		l->listener = -1;
+	}
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		exi_meet_forget_fd(l, &l->candidates[i]);
+}
+
+void exi_link_drop_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!l)
+		return;
+	exi_link_clear_locked(sk);
+	sk->link = NULL;
+	exi_service_untimed(&l->timer);
+	exi_meet_stop_listening(l);
+	exi_meet_forget_fd(l, &l->fd);
+	free(l);
+}
+
+void exi_link_clear_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->link)
+		exi_bound_end(&sk->link->bound, sk->tcp->fd);
+}
+
+void exi_meet_lock_halves(struct exi_sock *sk)
+{
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+}
+
+void exi_meet_unlock_halves(struct exi_sock *sk)
+{
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+}
+
+static void drop_fabric_locked(struct exi_sock *sk)
+{
+	struct exi_conn *fab;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_meet_lock_halves(sk);
+	fab = sk->fab;
+	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
+	atomic_store(&sk->remote, false);
+	exi_meet_unlock_halves(sk);
+	exi_sock_conn_free(fab);
+}
+
+/* Why not, of a connection that may have ended: then it was not decided. Who has
+ * gone answers no more, and the kernel cannot tell who it was. */
+static int while_it_lasted(struct exi_sock *sk, int reason)
+{
+	switch (reason) {
+	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_REFUSED:
+	case EXS_X_REASON_TIMEOUT:
+		return exi_tcp_ended(sk) ? EXS_X_REASON_UNDECIDED : reason;
+	default:
+		return reason;
+	}
+}
+
+void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
+{
+	EXI_LOCKED(&sk->link_lock);
+	reason = while_it_lasted(sk, reason);
+	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
+	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
+		exi_begin_later_locked(sk);
+	if (sk->fab)
+		drop_fabric_locked(sk);
+	exi_link_drop_locked(sk);
+	atomic_store(&sk->sh->greeting, 0);
+	exi_sock_reason(sk, reason);
+}
+
+void exi_link_disown_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->link || sk->link->state == EXI_LINK_UP)
+		return;
+	drop_fabric_locked(sk);
+	exi_link_drop_locked(sk);
+}
+
+int exi_meet_unproved(int err)
+{
+	switch (err) {
+	case -EMFILE:
+	case -ENFILE:
+		return EXS_X_REASON_DESCRIPTORS;
+	case -EPIPE:
+	case -ECONNRESET: /* it has gone since */
+	case -ENOTCONN:
+	case -ENOENT:
+		return EXS_X_REASON_PEER_LOST;
+	case -EPERM:
+		return EXS_X_REASON_REFUSED;
+	case -EXDEV:
+		return EXS_X_REASON_REMOTE;
+	default:
+		return EXS_X_REASON_NO_PROOF;
+	}
+}
+
+struct exi_pair_msg exi_meet_hello(bool known)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
+
+	if (known) {
+		m.a = exi_registry_wire_ids();
+		m.b = exi_process_token();
+	} else {
+		m.c = EXI_HELLO_SHOW;
+	}
+	return m;
+}
+
+int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p)
+{
+	struct exi_conn *c = exi_sock_conn_new(sk, p, sk->tcp->fd);
+
+	if (!c)
+		return -ENOMEM;
+	exi_meet_lock_halves(sk);
+	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
+	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);
+	exi_meet_unlock_halves(sk);
+	return 0;
+}
+
+int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	const struct exi_provider *p;
+	struct exi_blob blob = { .fd = -1 };
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_OFFER);
+	int ret;
+
+	p = exi_registry_choose(m->a, l->peer_token == exi_process_token());
+	if (!p)
+		return -EXS_X_REASON_NO_PROVIDER;
+	if (exi_meet_fabric_new(sk, p))
+		return -EXS_X_REASON_MEMORY;
+	ret = p->meet_ops->offer(sk->fab, &blob);
+	if (ret)
+		return -EXS_X_REASON_MEMORY;
+	out.a = p->wire_id;
+	memcpy(out.blob, blob.bytes, sizeof(out.blob));
+	ret = exi_pair_send_msg(l->fd, &out, blob.fd);
+	if (blob.fd >= 0)
+		close(blob.fd);
+	return ret ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
+{
+	const struct exi_provider *p = exi_registry_by_wire_id(m->a);
+	struct exi_blob in = { .fd = fd }, blob = { .fd = -1 };
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_ANSWER);
+	int ret;
+
+	if (!p)
+		return -EXS_X_REASON_NO_PROVIDER;
+	if (exi_meet_fabric_new(sk, p))
+		return -EXS_X_REASON_MEMORY;
+	memcpy(in.bytes, m->blob, sizeof(in.bytes));
+	ret = p->meet_ops->answer(sk->fab, &in, &blob);
+	if (ret)
+		return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
+				      : -EXS_X_REASON_MEMORY;
+	memcpy(out.blob, blob.bytes, sizeof(out.blob));
+	ret = exi_pair_send_msg(sk->link->fd, &out, blob.fd);
+	if (blob.fd >= 0)
+		close(blob.fd);
+	return ret ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state)
+{
+	l->state = state;
+	exi_rights_allow(l->fd, true);
+}
+
+/* Who is there is known: what was not said in HELLO. */
+static int proved(struct exi_sock *sk)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_PROVED);
+
+	m.a = exi_registry_wire_ids();
+	m.b = exi_process_token();
+	exi_meet_await_segment(sk->link, EXI_LINK_OFFER);
+	sk->link->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
+	return exi_pair_send_msg(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST
+						       : 0;
+}
+
+int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m)
+{
+	struct exi_bound *p = &sk->link->bound;
+	int err = exi_bound_show(p, sk->tcp->fd, (unsigned int)m->a);
+
+	return err ? err : exi_pair_send_msg(link, m, -1);
+}
+
+int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_SHOWN);
+	struct exi_link *l = sk->link;
+	struct exi_tuple t;
+	int err;
+
+	if (!(m->c & EXI_HELLO_SHOW))
+		return l->known ? proved(sk) : -EXS_X_REASON_REFUSED;
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (!err)
+		err = exi_bound_open(&l->bound, sk->tcp->fd, l->fd, &t, m->blob,
+				     out.blob);
+	if (!err)
+		err = exi_meet_show(sk, l->fd, &out);
+	l->state = EXI_LINK_SHOW;
+	return err ? -exi_meet_unproved(err) : 0;
+}
+
+int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_SHOWN);
+	struct exi_link *l = sk->link;
+	struct exi_tuple t;
+	int err;
+
+	if (m->a != l->bound.looked)
+		return -EXS_X_REASON_PROTOCOL;
+	err = exi_tuple_of(sk->tcp->fd, &t);
+	if (!err)
+		err = exi_bound_look(&l->bound, &t);
+	if (!err && l->bound.looked == EXI_BOUND_SYMBOLS) {
+		exi_bound_end(&l->bound, sk->tcp->fd);
+		return proved(sk);
+	}
+	out.a = l->bound.looked;
+	if (!err)
+		err = exi_meet_show(sk, l->fd, &out);
+	return err ? -exi_meet_unproved(err) : 0;
+}
+
+int exi_meet_told_reason(const struct exi_pair_msg *m)
+{
+	return m->a > 0 && m->a < EXS_X_REASON_MAX_ ? (int)m->a
+						    : EXS_X_REASON_REFUSED;
+}
+
+void exi_meet_refuse(struct exi_sock *sk, int reason)
+{
+	bool stranger = sk->link->state == EXI_LINK_HELLO ||
+			sk->link->state == EXI_LINK_SHOW;
+
+	/* A stranger is told no more than that nobody is known here. */
+	if (sk->link->fd >= 0 && (!stranger || reason == EXS_X_REASON_NO_PROOF))
+		exi_pair_send_no(sk->link->fd, reason);
+	exi_meet_give_up_locked(sk, reason);
+}

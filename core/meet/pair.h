@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Packets of the pair link, field by field. */
+#ifndef EXI_CORE_MEET_PAIR_H
+#define EXI_CORE_MEET_PAIR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+struct exi_link;
+struct exi_sock;
+struct exi_tuple;
+
+#define EXI_PAIR_MAGIC	 0x50535845u /* "EXSP" */
+#define EXI_PAIR_VERSION 2u
+
+enum exi_pair_type {
+	EXI_PAIR_HELLO = 1,
+	EXI_PAIR_PROVED = 2,
+	EXI_PAIR_OFFER = 3,
+	EXI_PAIR_ANSWER = 4,
+	EXI_PAIR_GO = 5,
+	EXI_PAIR_SWITCH = 6,
+	EXI_PAIR_DOWN = 7,
+	EXI_PAIR_DOWN_ACK = 8,
+	EXI_PAIR_TAKEBACK = 9,
+	EXI_PAIR_UP = 10,
+	EXI_PAIR_FINSEEN = 11,
+	EXI_PAIR_NO = 12,
+	EXI_PAIR_TAKEN = 13,
+	EXI_PAIR_MET = 14, /* from a fabric, of a peer on another host */
+	EXI_PAIR_SHOWN = 15,
+	EXI_PAIR_TYPE_MAX
+};
+
+/* HELLO's c: the kernel does not say that the peer's user owns its end, so both
+ * ends show their boards (bound.h). */
+#define EXI_HELLO_SHOW 1u
+
+/* What FINSEEN wants, or is. */
+enum exi_pair_finseen {
+	EXI_FINSEEN_ASK = 1,	/* look, and say if you still have it */
+	EXI_FINSEEN_ANSWER = 2, /* I do */
+};
+
+struct exi_pair_msg {
+	uint32_t magic;
+	uint16_t version;
+	uint16_t type;
+	uint64_t a;
+	uint64_t b;
+	uint64_t c;
+	uint8_t blob[EXI_BLOB_MAX];
+};
+_Static_assert(sizeof(struct exi_pair_msg) == 96, "struct exi_pair_msg");
+
+/* Sends a control message on the pair link. -ENOTCONN when it is gone. */
+int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
+		  uint64_t b, uint64_t c);
+
+/* Bytes went to a peer by the kernel: for who finds later ones on a fabric that is as
+ * a ring. Not counted before a first link of this process was up. */
+extern _Atomic bool exi_link_any;
+static inline void exi_link_by_kernel(void)
+{
+	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
+		return;
+	atomic_fetch_add_explicit(&exi_conn_rings, 1, memory_order_relaxed);
+	atomic_store_explicit(&exi_conn_sent, exi_ticks(),
+			      memory_order_relaxed);
+}
+
+int exi_pair_send_msg(int fd, const struct exi_pair_msg *m, int pass);
+
+struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
+
+uint64_t exi_pair_salt_of(int link);
+
+void exi_pair_send_no(int fd, int reason);
+
+ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd);
+
+ssize_t exi_pair_recv_up(struct exi_link *l, struct exi_pair_msg *ret);
+
+bool exi_pair_well_formed(const struct exi_pair_msg *m, ssize_t n);
+
+int exi_pair_socket(const struct exi_tuple *t);
+
+#endif

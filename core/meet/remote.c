@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fabrics between hosts: which, and when they listen. */
+#include "core/meet/remote.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/sock/service.h"
+
+bool exi_remote_possible(void)
+{
+	static _Atomic int known; /* 0: not yet; 1: no; 2: yes */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+
+	if (exi_unlikely(!k)) {
+		k = exi_registry_remote_signs() ? 2 : 1;
+		atomic_store(&known, k);
+	}
+	return k == 2;
+}
+
+static _Atomic bool used;
+
+const struct exi_provider *exi_remote_provider(int *ret_why)
+{
+	const struct exi_provider *p = NULL;
+	int err = 0;
+
+	if (exi_remote_possible())
+		p = exi_registry_remote(&err);
+	*ret_why = err == -ENOMEM   ? EXS_X_REASON_MEMORY
+		   : err == -ENOKEY ? EXS_X_REASON_NO_KEY
+				    : EXS_X_REASON_REMOTE;
+	if (p)
+		atomic_store(&used, true);
+	return p;
+}
+
+bool exi_remote_used(void)
+{
+	return atomic_load(&used);
+}
+
+static int domain_of(const struct exi_provider *p, struct exi_domain **ret)
+{
+	int err = exi_registry_domain(p, ret);
+
+	return err ? err : exi_service_domain(*ret);
+}
+
+void exi_remote_listen(const struct exi_listening *at)
+{
+	const struct exi_provider *p;
+	struct exi_domain *d;
+	int why, err;
+
+	p = exi_remote_provider(&why);
+	if (!p)
+		return;
+	err = domain_of(p, &d);
+	if (!err)
+		err = p->remote_ops->listen(d, at);
+	if (err)
+		exi_info("port %u cannot be reached over %s: %s", at->port,
+			 p->name, strerror(-err));
+}
+
+void exi_remote_unlisten(const struct exi_listening *at)
+{
+	const struct exi_provider *p;
+	struct exi_domain *d;
+	int why;
+
+	p = exi_remote_provider(&why);
+	if (p && !exi_registry_domain(p, &d))
+		p->remote_ops->unlisten(d, at);
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rings and filters: read from /proc, and asked of the kernel where a program that
+ * went into another root has none. */
+#include "core/meet/surroundings.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/io_uring.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/exs_ext.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/sock/memory.h"
+#include "core/sock/table.h"
+
+/* How long what was seen stands: also so long that looking, which takes longer
+ * the more descriptors there are, is a small part of the time. */
+#define LOOK_NS	  100000000u
+#define LOOK_PART 32
+
+struct seen {
+	bool rings;
+	int n; /* of the sets */
+	int sets[EXI_SETS];
+};
+
+static int filters_at_start;
+static struct exi_lock seen_lock;
+static struct seen seen; /* under its lock */
+static _Atomic uint64_t look_at;
+static _Atomic int found;
+
+/* How many filters this thread is under. UNKNOWN: some, and the number cannot be
+ * read, as in a root without /proc. -EMFILE. */
+#define UNKNOWN (-1)
+static int filters(void)
+{
+	char line[2048], *at;
+	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+	ssize_t n = -1;
+
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE))
+		return -EMFILE;
+	if (fd >= 0) {
+		n = read(fd, line, sizeof(line) - 1);
+		close(fd);
+	}
+	if (n <= 0)
+		return prctl(PR_GET_SECCOMP) ? UNKNOWN : 0;
+	line[n] = 0;
+	at = strstr(line, "\nSeccomp_filters:");
+	if (!at)
+		at = strstr(line, "\nSeccomp:"); /* before Linux 5.9 */
+	return at ? atoi(strchr(at, ':') + 1) : 0;
+}
+
+/* Those of the start do not count, and what cannot be told may be new. */
+static int filters_reason(void)
+{
+	int n = filters();
+
+	if (n == -EMFILE)
+		return EXS_X_REASON_DESCRIPTORS;
+	if (n == UNKNOWN && filters_at_start)
+		return EXS_X_REASON_NO_PROOF;
+	return n != filters_at_start ? EXS_X_REASON_SECCOMP : EXS_X_REASON_NONE;
+}
+
+static void is_ours(struct exi_domain *d, void *arg)
+{
+	int *fd = arg;
+
+	if (d->provider->domain_ops->event_fd(d) == *fd)
+		*fd = -1;
+}
+
+/* What a number is called, of the two that are asked for; false: neither, or the
+ * library's. */
+static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
+{
+	char target[32];
+	ssize_t n;
+	int fd = atoi(name);
+
+	/* Most of the many are connections. */
+	if (*name == '.' || (exi_closes_seen && (uint32_t)fd < exi_table.size &&
+			     atomic_load(&exi_table.socks[fd])))
+		return false;
+	n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
+	if (n <= 0)
+		return false;
+	target[n] = 0;
+	*ret_ring = strcmp(target, "anon_inode:[io_uring]") == 0;
+	/* Nothing tells whether a set with such a number is ours. */
+	if (!*ret_ring && (strcmp(target, "anon_inode:[eventpoll]") != 0 ||
+			   (unsigned int)fd >= EXI_FD_MARKS))
+		return false;
+	exi_registry_each_domain(is_ours, &fd);
+	return fd >= 0 && !exi_fd_ours(fd);
+}
+
+/* A request that no ring takes: what is no ring says -EOPNOTSUPP. Where rings are
+ * denied or unknown to the kernel there are none. */
+static bool is_ring(int fd)
+{
+	return syscall(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, NULL,
+		       0) < 0 &&
+	       errno == EINVAL;
+}
+
+/* other: a descriptor that is in no set of the program's. */
+static bool is_set(int fd, int other)
+{
+	return epoll_ctl(fd, EPOLL_CTL_DEL, other, NULL) < 0 && errno == ENOENT;
+}
+
+/* Without /proc. Of a program's numbers the lowest are in use. */
+#define NUMBERS 1024
+static void each_number(void (*f)(int fd, bool ring, void *arg), void *arg)
+{
+	int other = eventfd(0, EFD_CLOEXEC), i;
+	struct pollfd p[NUMBERS];
+
+	for (i = 0; i < NUMBERS; i++)
+		p[i] = (struct pollfd){ .fd = i };
+	if (poll(p, NUMBERS, 0) < 0)
+		memset(p, 0, sizeof(p));
+	for (i = 0; i < NUMBERS; i++) {
+		bool ring;
+		int fd = i;
+
+		if ((p[i].revents & POLLNVAL) || exi_fd_ours(i))
+			continue;
+		ring = is_ring(i);
+		if (!ring && !is_set(i, other))
+			continue;
+		exi_registry_each_domain(is_ours, &fd);
+		if (fd >= 0)
+			f(i, ring, arg);
+	}
+	if (other >= 0)
+		close(other);
+}
+
+void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	bool ring;
+
+	if (!dir) {
+		each_number(f, arg);
+		return;
+	}
+	while ((e = readdir(dir)))
+		if (is_anonymous(dir, e->d_name, &ring))
+			f(atoi(e->d_name), ring, arg);
+	closedir(dir);
+}
+
+static void note(int fd, bool ring, void *arg)
+{
+	struct seen *s = arg;
+
+	if (ring)
+		s->rings = true;
+	else if (s->n < EXI_SETS)
+		s->sets[s->n++] = fd;
+}
+
+/* Whether there are rings; notes which sets there are. */
+static bool look_around(void)
+{
+	struct seen now = { .n = 0 };
+
+	exi_surroundings_each(note, &now);
+	exi_lock(&seen_lock);
+	seen = now;
+	exi_unlock(&seen_lock);
+	return now.rings;
+}
+
+void exi_surroundings_init(void)
+{
+	filters_at_start = filters();
+}
+
+int exi_surroundings_reason(void)
+{
+	uint64_t now = exi_now_ns();
+	uint64_t took;
+	int reason;
+
+	if (now < atomic_load(&look_at))
+		return atomic_load(&found);
+	atomic_store(&look_at, now + LOOK_NS);
+	reason = filters_reason();
+	if (!reason && look_around())
+		reason = EXS_X_REASON_IO_URING;
+	atomic_store(&found, reason);
+	took = exi_now_ns() - now;
+	if (took > LOOK_NS / LOOK_PART)
+		atomic_store(&look_at, now + took * LOOK_PART);
+	return reason;
+}
+
+int exi_surroundings_sets(int ret[EXI_SETS])
+{
+	int n;
+
+	exi_surroundings_reason();
+	exi_lock(&seen_lock);
+	n = seen.n;
+	memcpy(ret, seen.sets, (size_t)n * sizeof(*ret));
+	exi_unlock(&seen_lock);
+	return n;
+}
+
+void exi_surroundings_forked(void)
+{
+	atomic_store(&seen_lock.word, 0);
+}

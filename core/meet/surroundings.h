@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the program does besides, where it makes upgrades unsafe: rings of
+ * io_uring (their calls are seen by nobody), and filters of system calls that
+ * it put on itself since the library started (those it was started under are
+ * its container's, and do not count). And its epoll sets, of which some may not
+ * be seen (unseen.h). */
+#ifndef EXI_CORE_MEET_SURROUNDINGS_H
+#define EXI_CORE_MEET_SURROUNDINGS_H
+
+#include <stdbool.h>
+
+/* Remembers the filters that are there at the start. */
+void exi_surroundings_init(void);
+
+/* EXS_X_REASON_IO_URING, EXS_X_REASON_SECCOMP or EXS_X_REASON_NONE;
+ * EXS_X_REASON_NO_PROOF where it cannot be told. Looks at most once in a tenth of a
+ * second. */
+int exi_surroundings_reason(void);
+
+/* The program's epoll sets, as that look found them: how many. */
+#define EXI_SETS 16
+int exi_surroundings_sets(int ret[EXI_SETS]);
+
+/* Calls f for each ring and each epoll set of the program's, now. */
+void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);
+
+void exi_surroundings_forked(void);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Searching for waits that the library does not see. */
+#ifndef EXI_CORE_MEET_UNSEEN_SEARCH_H
+#define EXI_CORE_MEET_UNSEEN_SEARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct exi_sock;
+
+/* An epoll set that the shim does not know has the connection in it. Looks for
+ * new sets at most once in a tenth of a second. No half is locked. */
+bool exi_unseen_waits(int fd);
+
+#define EXI_UNSEEN_SEARCH_SUSPECTS 64 /* connections that one search is for */
+
+/* A connection for which a wait is searched. */
+struct exi_unseen_search_suspect {
+	struct exi_sock *sk;
+	uint32_t generation;
+	ino_t inode;
+	int reason; /* of what was found; EXS_X_REASON_NONE */
+};
+
+struct exi_unseen_search_search {
+	struct exi_unseen_search_suspect s[EXI_UNSEEN_SEARCH_SUSPECTS];
+	int n;
+	bool known; /* also sets that the shim knows */
+};
+
+extern bool (*exi_unseen_search_shim_knows)(int epfd);
+
+bool exi_unseen_search_suspect(struct exi_unseen_search_search *s,
+			       struct exi_sock *sk, int fd);
+
+void exi_unseen_search_search_descriptor(int fd, bool ring, void *arg);
+
+void exi_unseen_search_search_threads(struct exi_unseen_search_search *s);
+
+#endif

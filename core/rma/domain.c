@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the service of the process waits for: the fabric's events, and our ends of
+ * pair links. */
+#include "core/rma/domain.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/list.h"
+#include "core/base/util.h"
+#include "core/fabric/module.h"
+#include "core/fabric/provider.h"
+#include "core/rma/rma.h"
+#include "core/rma/watch.h"
+
+int exi_domain_epoll_fd = -1;
+static const struct exi_rma_work *work;
+
+/* --- rest --------------------------------------------------------------- */
+
+#define REST_NS 100000000u
+
+struct exi_list exi_domain_resting = EXI_LIST_INIT(exi_domain_resting);
+
+static void change(int fd, struct exi_rma_event *e, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.ptr = e };
+
+	epoll_ctl(exi_domain_epoll_fd, EPOLL_CTL_MOD, fd, &ev);
+}
+
+void exi_rma_rest(int fd, struct exi_rma_event *e)
+{
+	e->fd = fd;
+	e->until = exi_now_ns() + REST_NS;
+	exi_list_add_tail(&exi_domain_resting, &e->resting);
+	change(fd, e, 0);
+	exi_rma_look_at(e->until);
+}
+
+/* All rest equally long: the first is over first. */
+static void end_rests(uint64_t now)
+{
+	while (!exi_list_empty(&exi_domain_resting)) {
+		struct exi_rma_event *e = exi_container(
+			exi_domain_resting.next, struct exi_rma_event, resting);
+
+		if (e->until > now) {
+			exi_rma_look_at(e->until);
+			break;
+		}
+		exi_list_del(&e->resting);
+		change(e->fd, e, EPOLLIN);
+	}
+}
+
+/* --- time --------------------------------------------------------------- */
+
+int exi_domain_timer_fd = -1;
+uint64_t exi_domain_next_look = UINT64_MAX;
+
+static void time_passed(struct exi_rma_event *e)
+{
+	uint64_t ticks, now;
+
+	if (read(exi_domain_timer_fd, &ticks, sizeof(ticks)) < 0)
+		return;
+	now = exi_now_ns();
+	exi_domain_next_look = UINT64_MAX;
+	end_rests(now);
+	work->look(now);
+	if (exi_rma_fabric.look)
+		exi_rma_fabric.look(now);
+}
+
+static struct exi_rma_event on_time = { .call = time_passed };
+
+/* --- events ------------------------------------------------------------- */
+
+/* Before others have the lock: a peer may have more of them than it should. */
+#define SERVED 64
+
+/* One at a time: what it is about may go with the event before it. */
+static bool serve(void)
+{
+	struct epoll_event ev;
+	struct exi_rma_event *e;
+
+	if (epoll_wait(exi_domain_epoll_fd, &ev, 1, 0) != 1)
+		return false;
+	e = ev.data.ptr;
+	e->call(e);
+	return true;
+}
+
+static int progress(struct exi_domain *d)
+{
+	int n = 0;
+
+	pthread_mutex_lock(&exi_rma_service_lock);
+	while (n < SERVED && serve())
+		n++;
+	pthread_mutex_unlock(&exi_rma_service_lock);
+	return n;
+}
+
+static int event_fd(struct exi_domain *d)
+{
+	return exi_domain_epoll_fd < 0 ? -EOPNOTSUPP : exi_domain_epoll_fd;
+}
+
+/* The set stays readable while there is work that descriptors tell of. */
+static int arm(struct exi_domain *d)
+{
+	int ret;
+
+	if (!exi_rma_fabric.arm)
+		return 0;
+	pthread_mutex_lock(&exi_rma_service_lock);
+	ret = exi_rma_fabric.arm();
+	pthread_mutex_unlock(&exi_rma_service_lock);
+	return ret;
+}
+
+/* --- fork --------------------------------------------------------------- */
+
+/* The descriptors are closed, so that connections end when the parent does. The
+ * child loads the fabric anew. */
+static void forked(struct exi_domain *d)
+{
+	work->forked();
+	exi_rma_fabric.forked();
+	exi_rma_host->fd_close(exi_domain_timer_fd);
+	exi_rma_host->fd_close(exi_domain_epoll_fd);
+	free(d);
+}
+
+const struct exi_domain_ops exi_rma_domain_ops = {
+	.progress = progress,
+	.event_fd = event_fd,
+	.arm = arm,
+	.forked = forked,
+};
+
+int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
+{
+	struct exi_domain *d = calloc(1, sizeof(*d));
+	int err = 0;
+
+	if (!d)
+		return -ENOMEM;
+	d->provider = exi_rma_fabric.provider;
+	work = w;
+	exi_domain_epoll_fd =
+		exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	exi_domain_timer_fd = exi_rma_host->fd_keep(
+		timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+	if (exi_domain_epoll_fd < 0 || exi_domain_timer_fd < 0)
+		err = -EMFILE;
+	if (!err)
+		err = exi_rma_watch(exi_domain_timer_fd, &on_time);
+	if (!err)
+		err = exi_rma_fabric.open();
+	if (!err) {
+		*ret = d;
+		return 0;
+	}
+	exi_rma_domain_close(d);
+	return err;
+}
+
+void exi_rma_domain_close(struct exi_domain *d)
+{
+	exi_rma_fabric.close();
+	exi_rma_host->fd_close(exi_domain_timer_fd);
+	exi_rma_host->fd_close(exi_domain_epoll_fd);
+	exi_domain_timer_fd = exi_domain_epoll_fd = -1;
+	free(d);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The end of a link: what is unregistered and freed, in which order. */
+#include "core/rma/ends.h"
+
+#include <linux/futex.h>
+#include <stdlib.h>
+
+#include "core/rma/link.h"
+#include "core/rma/memory.h"
+#include "core/rma/place.h"
+#include "core/rma/rma.h"
+
+void exi_rma_link_unpin(struct exi_rma_link *l)
+{
+	if (!l->net || !l->net->lingers) {
+		exi_memory_unpin(&l->ring);
+		exi_memory_unpin(&l->mirror);
+		exi_memory_unpin(&l->out);
+	}
+	exi_rma_place_unpin(l);
+}
+
+void exi_rma_link_free(struct exi_rma_link *l)
+{
+	exi_rma_place_free(l);
+	exi_rma_link_close(l);
+	free(l);
+}

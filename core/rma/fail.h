@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A device failed: what is sent again, and from where. */
+#ifndef EXI_CORE_RMA_FAIL_H
+#define EXI_CORE_RMA_FAIL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/fabric/provider.h"
+
+/* Of struct exi_remote_ops. */
+int exi_rma_fail_sever(struct exi_conn *c);
+void exi_rma_fail_leave(struct exi_conn *c);
+bool exi_rma_fail_left(struct exi_conn *c);
+uint32_t exi_rma_fail_position(struct exi_conn *c, enum exi_dir dir);
+uint32_t exi_rma_fail_resend(struct exi_conn *c);
+void exi_rma_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+			 uint64_t position, uint8_t ret[EXI_RESUME]);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The locks of what arrives and of what is posted: each look at a device takes
+ * one, and each message two, so that what the C library's mutex does besides is
+ * a good part of them. */
+#ifndef EXI_CORE_RMA_LOCK_H
+#define EXI_CORE_RMA_LOCK_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+/* 0: free; 1: held; 2: held, and somebody may sleep on it. All zero is free. */
+struct exi_rma_lock {
+	_Atomic uint32_t word;
+};
+
+/* In rma_link.c. */
+void exi_rma_lock_slow(struct exi_rma_lock *l);
+void exi_rma_unlock_slow(struct exi_rma_lock *l);
+
+static inline bool exi_rma_trylock(struct exi_rma_lock *l)
+{
+	uint32_t zero = 0;
+
+	return atomic_compare_exchange_strong_explicit(
+		&l->word, &zero, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void exi_rma_lock(struct exi_rma_lock *l)
+{
+	if (exi_unlikely(!exi_rma_trylock(l)))
+		exi_rma_lock_slow(l);
+}
+
+static inline void exi_rma_unlock(struct exi_rma_lock *l)
+{
+	if (exi_unlikely(atomic_exchange_explicit(&l->word, 0,
+						  memory_order_release) == 2))
+		exi_rma_unlock_slow(l);
+}
+
+/* As EXI_LOCKED() of lock.h: somebody holds it, who is not said. */
+#ifdef EXI_CHECK_LOCKS
+#define EXI_RMA_LOCKED(l) assert(atomic_load(&(l)->word))
+#else
+#define EXI_RMA_LOCKED(l) ((void)(l))
+#endif
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rings and their registration. */
+#ifndef EXI_CORE_RMA_MEMORY_H
+#define EXI_CORE_RMA_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <unistd.h>
+
+#include "core/rma/rma.h"
+
+/* Of a ring: what the configuration says, but not more than the largest. */
+uint32_t exi_rma_ring_bytes(void);
+/* What an end of a connection locks: its ring, the other's mirror, messages
+ * that it sends and buffers for those that come. */
+size_t exi_rma_footprint(void);
+/* Memory for a device, that no forked child has. Null. */
+void *exi_rma_map(size_t len);
+
+/* Memory of those that lingers, at the end of that while. The service lock is
+ * held. */
+void exi_rma_links_look(uint64_t now);
+
+void exi_rma_links_net_ends(struct exi_rma_net *n);
+
+int exi_memory_make_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
+			 uint32_t bytes, enum exi_rma_access access);
+
+void exi_memory_unpin(struct exi_rma_mem *m);
+
+void exi_memory_drop_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
+			  bool lingers);
+
+#endif

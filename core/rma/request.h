@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The first message of a meeting: who asks for which connection. */
+#ifndef EXI_CORE_RMA_REQUEST_H
+#define EXI_CORE_RMA_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/trust/pact.h"
+
+struct exi_key;
+struct exi_pact_reject;
+struct exi_rma_asked;
+struct exi_tuple;
+
+/* The key; null. */
+const struct exi_key *exi_rma_meet_key(void);
+/* Whether REQUEST was written by a holder of the key, for which ends; the pact is
+ * ready to answer it. 0, or the enum exi_pact_why to refuse it with. */
+int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
+		       struct exi_pact *ret_pact);
+/* What to reject with. The pact may be null. */
+void exi_rma_meet_no(struct exi_pact *pact, int why,
+		     struct exi_pact_reject *ret);
+/* Rejects, and destroys who asked. The pact may be null. */
+void exi_rma_meet_refuse(void *asker, struct exi_pact *pact, int why);
+
+/* As bytes: IPv6, or IPv4 as v4-mapped. */
+void exi_rma_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
+		      struct sockaddr_storage *ret);
+void exi_rma_from_sockaddr(const struct sockaddr *a, uint8_t ret[16]);
+bool exi_rma_is_four(const uint8_t ip[16]);
+
+int exi_request_begin(struct exi_pact *p, const struct exi_key *key,
+		      enum exi_pact_side side, const struct exi_tuple *t,
+		      const uint8_t local_ip[16], const uint8_t peer_ip[16]);
+
+#endif

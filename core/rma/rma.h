@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fabrics whose device writes into the memory of another host: what they share,
+ * and what each of them gives. docs/design/wire-verbs.md tells of the wire,
+ * docs/design/stream.md of the engine that rides on it.
+ *
+ * A module that links these files is one fabric, and defines exi_rma_fabric; the
+ * tables of its struct exi_provider are those of this header.
+ *
+ * Objects: a net is what connections of one device share (queues, receive
+ * buffers); a link is one connection's queue pair, or what stands for it, and
+ * what arrived on it. The fabric has a structure of its own around each.
+ *
+ * Locks, in their order: the core's of a socket; the service lock; a net's
+ * (taking completions); a link's `post` (posting, credits). No lock of the core is
+ * taken here. */
+#ifndef EXI_CORE_RMA_RMA_H
+#define EXI_CORE_RMA_RMA_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/base/list.h"
+#include "core/base/proof.h"
+#include "core/fabric/module.h"
+#include "core/fabric/provider.h"
+#include "core/rma/lock.h"
+#include "core/rma/stream.h"
+#include "core/rma/watch.h"
+#include "core/trust/pact.h"
+
+struct exi_pact_reject;
+struct exi_rma_link;
+struct exi_rma_meeting;
+struct exi_rma_msg;
+struct exi_rma_net;
+struct exi_rma_places;
+
+#define exi_rma_log(level, fmt, ...)                                           \
+	do {                                                                   \
+		if ((level) <= *exi_rma_host->log_level)                       \
+			exi_rma_host->log((level), "%s: " fmt,                 \
+					  exi_rma_fabric.provider->name,       \
+					  ##__VA_ARGS__);                      \
+	} while (0)
+
+#define EXI_RMA_WHY 256
+
+struct exi_rma_link;
+struct exi_rma_net;
+
+/* --- what a fabric gives ------------------------------------------------ */
+
+/* Requests that a link takes; a note without immediate data is two. */
+#define EXI_RMA_SEND_DEPTH 256u
+/* One of so many requests tells when it is over, and so are those before. */
+#define EXI_RMA_SIGNAL_EVERY 16u
+
+/* Memory that the device may use. */
+struct exi_rma_mr {
+	void *handle;	/* the fabric's; null: none */
+	uint64_t key;	/* what the other end shows to write there */
+	uint64_t shift; /* what is added to an address for the other end */
+};
+
+enum exi_rma_access {
+	EXI_RMA_READ,	/* it sends from there */
+	EXI_RMA_FILL,	/* it receives there, too */
+	EXI_RMA_REMOTE, /* and the other end may write there */
+};
+
+enum exi_rma_op {
+	EXI_RMA_SEND,
+	EXI_RMA_WRITE,
+	EXI_RMA_WRITE_NOTE, /* and tells the note */
+};
+
+/* A request. Up to net.inline_max bytes are the caller's again at once, and need
+ * no mr. */
+struct exi_rma_req {
+	enum exi_rma_op op;
+	bool urgent; /* wakes the other end's service */
+	bool tell;   /* the device says when it is done, soon */
+	bool last;   /* done: when it arrived, and all before it */
+	uint32_t len;
+	uint32_t note;
+	const void *from;
+	const struct exi_rma_mr *mr; /* of from */
+	uint64_t to, key;
+};
+
+struct exi_rma_fabric {
+	const struct exi_provider *provider;
+	size_t link_size; /* of its structure, which begins with the core's */
+
+	/* -errno. The net is the link's, which has joined it. */
+	int (*reg)(struct exi_rma_net *n, void *addr, size_t len,
+		   enum exi_rma_access access, struct exi_rma_mr *ret);
+	void (*dereg)(struct exi_rma_mr *m);
+
+	/* One request, or two that follow each other, with the post lock held:
+	 * counted by l->posted, and told of by l->done when they are over.
+	 * -EAGAIN: none was taken, or not the last, and it may be repeated; other
+	 * errors end the link. */
+	int (*post)(struct exi_rma_link *l, const struct exi_rma_req *r,
+		    unsigned int n);
+	/* Takes what arrived for every link of the net, and calls
+	 * exi_rma_link_heard() and _noted(). The net's lock is held. How much it
+	 * was. */
+	int (*take)(struct exi_rma_net *n);
+	/* Requests that are over. A post lock may be held. */
+	void (*reap)(struct exi_rma_net *n);
+	/* A link sleeps: the next that arrives is polled by the service. */
+	void (*request)(struct exi_rma_net *n);
+	/* Nothing arrives any more, nor is taken. Any lock. */
+	void (*kill)(struct exi_rma_link *l);
+
+	void (*each_net)(void (*f)(struct exi_rma_net *n));
+	/* With the net's lock held. */
+	void (*each_link)(struct exi_rma_net *n,
+			  void (*f)(struct exi_rma_link *l));
+
+	/* Meeting, with the service lock held. The fabric's port for one of
+	 * TCP. */
+	uint16_t (*port_for)(uint16_t tcp);
+	const char *port_setting; /* that it goes by */
+	bool any_address; /* it cannot listen at one of the host's alone */
+	/* Listens at an address and a port of the fabric's, 0: one that is free.
+	 * What is asked there comes to exi_rma_meet_request(). -errno. */
+	int (*listen)(const struct exi_listening *at, void **ret_listener);
+	void (*unlisten)(void *listener);
+	uint16_t (*port_of)(const void *listener);
+	/* Begins to ask for l->meeting's connection at its port. -errno: there
+	 * is no memory; all else is told later, by exi_rma_meet_fail() and the
+	 * like. */
+	int (*ask)(struct exi_rma_link *l);
+	/* As if nobody was asked. */
+	void (*part)(struct exi_rma_link *l);
+	/* Who asked is the link's from here on, and gets its ANSWER. */
+	void (*accept)(struct exi_rma_link *l, void *asker);
+	/* Tells who asked, and destroys it. */
+	void (*reject)(void *asker, const struct exi_pact_reject *r);
+	/* CONFIRM or READY came over the link. With the net's lock held. */
+	void (*proof)(struct exi_rma_link *l, const struct exi_rma_msg *m,
+		      const void *extra, uint32_t len);
+	/* Its queue pair goes, and with it all that could arrive. Twice is
+	 * once. */
+	void (*sever)(struct exi_rma_link *l);
+	/* Nothing of the link uses its net any more; may be null. */
+	void (*quit)(struct exi_rma_link *l);
+	void (*look)(uint64_t now); /* as exi_rma_look_at() said; may be null */
+
+	/* The domain, as in struct exi_provider. */
+	int (*open)(void);
+	void (*close)(void);
+	/* Before the service sleeps: as in struct exi_domain_ops; may be null. */
+	int (*arm)(void);
+	void (*forked)(void);
+};
+
+extern const struct exi_rma_fabric exi_rma_fabric;
+
+/* Begins the fabric's. */
+struct exi_rma_net {
+	bool notes; /* there is no immediate data: notes are messages */
+	bool early; /* requests are over before they have arrived */
+	/* So few bytes come with their note, in a message, and credits with them;
+	 * at most EXI_RMA_EAGER. 0: none. */
+	uint32_t eager;
+	/* Its queue is not the link's alone: what was under way when a link
+	 * left may still be read or written, for a while, and must not fail. */
+	bool lingers;
+	bool software; /* the kernel imitates the device */
+	bool quick;    /* it is asked as quickly as a lock is taken */
+	unsigned int inline_max;
+	uint32_t write_max; /* bytes of one request */
+	/* Large sends that are copied go out in pieces of at most this, so that
+	 * the device works while the next is copied. */
+	uint32_t piece_max;
+	/* Flags of links that want to be woken by whatever arrives; without any
+	 * only by what its sender marked as urgent. */
+	_Atomic unsigned int armed;
+	struct exi_rma_lock lock; /* taking what arrived, and slots of links */
+	/* Of its links, one that owes credits which are not urgent; the lock. */
+	struct exi_rma_link *debtor;
+	bool reminded; /* the service will look at it; the lock */
+	/* Since it was reminded; and how long it takes, in DEBT_NS. The lock. */
+	unsigned int debts, debt_wait;
+	struct exi_list reminder;
+	pthread_mutex_t memory_lock;
+	struct exi_list memory; /* registered with the device: rma_place.c */
+};
+
+/* Called when a descriptor is readable, with the service lock held. */
+struct exi_rma_event {
+	void (*call)(struct exi_rma_event *e);
+	struct exi_list resting; /* exi_rma_rest() */
+	int fd;
+	uint64_t until;
+};
+
+/* An error of accept(2) after which what waits stays there. */
+static inline bool exi_rma_starved(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS ||
+	       err == ENOMEM;
+}
+
+/* What the domain calls of those that stand on it. */
+struct exi_rma_work {
+	/* A time that exi_rma_look_at() named has come. */
+	void (*look)(uint64_t now);
+	/* In a forked child, before the fabric hears of it. */
+	void (*forked)(void);
+};
+
+/* --- links (rma_link.c) ------------------------------------------------- */
+
+/* What arrived for one of the engines, and waits for its lock: put there with the
+ * net's lock held, taken with the engine's. */
+#define EXI_RMA_INBOX 128u /* more than credits allow */
+struct exi_rma_inbox {
+	_Atomic uint32_t put, taken; /* messages */
+	/* Bytes of the ring join those that wait before them: a message's length
+	 * may grow until it is taken. */
+	_Atomic uint32_t len[EXI_RMA_INBOX];
+	struct exi_stream_msg msg[EXI_RMA_INBOX];
+};
+
+/* Where a request is in its order. */
+struct exi_rma_sent {
+	uint32_t number; /* of the messages sent, its note's */
+	uint32_t posted; /* of the requests posted */
+};
+
+struct exi_rma_places;
+
+struct exi_rma_mem {
+	unsigned char *at;
+	uint32_t bytes;
+	struct exi_rma_mr mr;
+};
+
+/* Where the other end's ring is. */
+struct exi_rma_ring {
+	uint64_t addr, key;
+	uint32_t bytes;
+};
+
+/* What is heard may have to be acknowledged, before the credits that are due. */
+enum exi_rma_owe {
+	EXI_RMA_OWE_NOT,
+	EXI_RMA_OWE_SOON,
+	EXI_RMA_OWE_NOW,
+};
+
+/* Begins the fabric's. */
+struct exi_rma_link {
+	struct exi_rma_net *net;      /* null: it has not joined one */
+	int pair;		      /* our end of the pair link */
+	struct exi_rma_event on_pair; /* it is readable */
+	uint32_t name; /* what the other end knows the link by; 0: it does */
+	bool connects; /* the end that asked */
+	struct exi_rma_meeting *meeting; /* until both ends are up; null */
+	struct exi_pact_bond bond;	 /* from then on */
+	struct exi_list hoping;		 /* for an advert, until then */
+	uint64_t hope;
+
+	pthread_mutex_t forward; /* from the pair link */
+	_Atomic bool stuck;	 /* it waits for a credit */
+
+	struct exi_rma_inbox inbox[2]; /* by enum exi_dir: whose engine */
+	_Atomic uint32_t received;     /* messages */
+	uint64_t arrived;	       /* bytes for the ring; the net's lock */
+	_Atomic uint32_t stir;	       /* changes with whatever arrives */
+	_Atomic uint32_t sleepers[2];  /* on stir */
+	_Atomic bool bell[2];	       /* the next is to ring the pair link */
+	_Atomic int err;	       /* -errno: nothing arrives any more */
+	_Atomic bool owes; /* bytes came that the other end waits for */
+	/* When they count as received; the net's lock. */
+	enum exi_rma_owe will_owe;
+	_Atomic bool unsaid;	 /* the receiver waits for a credit, */
+	_Atomic bool unanswered; /* the sender */
+	_Atomic bool dead;	 /* the queue pair takes nothing any more */
+	_Atomic bool closed;	 /* the other end said so */
+
+	struct exi_rma_lock post;
+	struct exi_rma_mem out;	   /* messages, by number */
+	uint32_t sent;		   /* of them */
+	_Atomic uint32_t credited; /* of them, received there */
+	uint32_t end;		   /* the number of END, or what closes, */
+	bool said_end;		   /* if it was sent */
+	uint32_t given;		   /* of received, what the other end knows */
+	uint32_t posted;	   /* requests */
+	_Atomic uint32_t done;	   /* of them, over */
+
+	/* Under the core's locks of the directions. */
+	struct exi_stream_tx tx;
+	struct exi_stream_rx rx;
+	struct exi_rma_mem mirror; /* of the other end's ring */
+	struct exi_rma_mem ring;
+	struct exi_rma_ring peer;
+	bool leaves; /* and has yet to say so */
+	/* Null until used first; its halves are under the directions' locks. */
+	_Atomic(struct exi_rma_places *) places;
+	_Atomic uint32_t placed; /* the last request from a program's memory */
+	uint32_t held;		 /* bytes of it that are to be drained */
+	bool forsaken;		 /* or are lost */
+};
+
+static inline bool exi_rma_inbox_empty(struct exi_rma_inbox *b)
+{
+	return atomic_load(&b->put) ==
+	       atomic_load_explicit(&b->taken, memory_order_relaxed);
+}
+
+/* --- connections (rma_conn.c) ------------------------------------------- */
+
+/* What the core's connection has of it. */
+struct exi_rma_conn {
+	struct exi_rma_link *link; /* null before it meets */
+};
+
+static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
+{
+	return ((struct exi_rma_conn *)c->priv)->link;
+}
+
+/* --- meeting (rma_meet.c) ----------------------------------------------- */
+
+/* All with the service lock held, unless said otherwise. */
+struct exi_rma_meeting {
+	struct exi_tuple tuple;
+	struct exi_pact pact;
+	/* Of the end that connects. */
+	uint16_t port; /* where it asks */
+	bool redirected;
+	unsigned int tries;
+	uint64_t again;
+	struct exi_list waiting; /* until then */
+	struct exi_rma_link *link;
+};
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The stream engine: when the bytes of a stream go straight into the memory of
+ * a posted receive, and when through a hidden ring of the receiver. For fabrics
+ * that place data remotely. docs/design/stream.md tells why it is right.
+ *
+ * One direction of a connection has a sender (tx) at one end and a receiver
+ * (rx) at the other. The engine decides, the fabric moves: each side is asked
+ * for its next message (next), says that the fabric took it (sent), and is
+ * given what came from the other end (got). It never touches a byte: buffers
+ * and rings are addresses and offsets to it.
+ *
+ *	sender				receiver
+ *	next -> DIRECT, INDIRECT, END -> got
+ *	got  <- ADVERT, ACK, REVOKE   <- next
+ *
+ * What the fabric must give. Messages of each way arrive once and in order;
+ * what DIRECT and INDIRECT wrote is in place before they are given to got, in
+ * whatever order it was placed. A message may wait for a credit as long as it
+ * has to, for nothing is decided before sent.
+ *
+ * Locks and memory. No locks, no allocation, no I/O, no clock. tx is called
+ * with the direction's send lock held, rx with its receive lock; next, what the
+ * fabric does about it, and sent are one step under the lock. Neither has
+ * pointers into itself.
+ *
+ * The peer is not trusted: got, start and takeback answer -EPROTO for what it
+ * cannot have said, and have changed nothing then. The connection is to be cut.
+ * What the caller does wrong is asserted.
+ *
+ * Memory that was lent. A receive that is advertised may be written by the peer
+ * at any moment. It is its owner's again when exi_stream_rx_done() gives it
+ * back, never before, whatever was cancelled. */
+#ifndef EXI_CORE_RMA_STREAM_H
+#define EXI_CORE_RMA_STREAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* Receives that can be posted, those not yet given back by done included. */
+#define EXI_STREAM_RECVS 64
+/* Adverts that the peer may hold; both ends must have the same. */
+#define EXI_STREAM_ADVERTS 16
+/* Of a receive and of a message: with its kind it fits 32 bits. */
+#define EXI_STREAM_LEN_MAX ((1u << 30) - 1)
+/* Of a ring. */
+#define EXI_STREAM_RING_MAX (1u << 30)
+
+enum exi_stream_kind {
+	EXI_STREAM_NONE, /* nothing to send now */
+	/* Sender. There is room in the ring, and the policy would rather have
+	 * an advert: wait for one, a bounded time, then say in_vain. */
+	EXI_STREAM_WAIT,
+	EXI_STREAM_DIRECT,   /* len bytes were written to addr, with key */
+	EXI_STREAM_INDIRECT, /* to the ring at offset addr; len may be 0 */
+	EXI_STREAM_END,	     /* no byte follows */
+	EXI_STREAM_ADVERT,   /* len bytes at addr, with key, may be written */
+	EXI_STREAM_ACK,	     /* the ring is free up to seq */
+	EXI_STREAM_REVOKE,   /* no advert of the phase is to be used any more */
+};
+
+/* A message. What goes over the wire of a kind, besides the kind:
+ *
+ *	DIRECT, INDIRECT	len
+ *	END			seq
+ *	ADVERT			phase, seq, addr, key, len, waitall
+ *	ACK			seq
+ *	REVOKE			phase
+ *
+ * The others of a message that came need not be set. */
+struct exi_stream_msg {
+	enum exi_stream_kind kind;
+	uint32_t phase;
+	uint32_t seq; /* bytes of the stream so far; ACK: of the ring */
+	uint32_t len;
+	uint64_t addr;
+	uint64_t key;
+	bool waitall; /* the receive wants all its bytes, not the next ones */
+};
+
+/* When to do what is never wrong but may be slow. */
+struct exi_stream_policy {
+	/* Sender: a batch of fewer bytes is small: it would rather use the
+	 * ring. That ends the direct phase, */
+	uint32_t direct_min;
+	/* so it does only after so many small ones in a row. */
+	uint32_t small_run;
+	/* Sender: without an advert, a batch of as many bytes says WAIT, if one
+	 * came, though perhaps too late, since it waited in vain. */
+	uint32_t wait_min;
+	/* Receiver: a receive of fewer bytes is not advertised, nor is one
+	 * behind it. */
+	uint32_t advert_min;
+	/* Receiver: after a phase whose adverts were all in vain so many bytes
+	 * come through the ring before it advertises again. */
+	uint32_t hold;
+};
+
+/* Guesses, to be measured on each kind of device. */
+extern const struct exi_stream_policy exi_stream_policy_default;
+
+struct exi_stream_stats {
+	uint64_t direct;
+	uint64_t direct_bytes;
+	uint64_t indirect;
+	uint64_t indirect_bytes;
+	uint64_t phases;  /* changes */
+	uint64_t adverts; /* sent; sender: received */
+	uint64_t dropped; /* of them, those that died with no byte written */
+	uint64_t revokes; /* sent; sender: received */
+	uint64_t acks;	  /* sent; sender: received */
+};
+
+/* --- sender ------------------------------------------------------------- */
+
+struct exi_stream_advert {
+	uint64_t addr;
+	uint64_t key;
+	uint32_t len;
+	bool waitall;
+	bool used;
+};
+
+struct exi_stream_tx {
+	uint32_t ring;
+	uint32_t phase;	  /* even: direct, odd: indirect */
+	uint32_t seq;	  /* bytes sent, either way */
+	uint32_t began;	  /* seq at which the receiver began the even phase */
+	uint64_t head;	  /* bytes ever written to the ring */
+	uint64_t heard;	  /* what the last ACK said: so many are free again */
+	uint64_t acked;	  /* or drained: so many need not be kept */
+	uint64_t want;	  /* of the last next */
+	uint32_t small;	  /* small batches in a row that went direct */
+	uint32_t first;	  /* advert in use */
+	uint32_t adverts; /* how many are at hand */
+	bool answer;	  /* a REVOKE is to be answered */
+	bool hopes;	  /* an advert came since it waited in vain, */
+	bool held;	  /* but the next will not before some more bytes */
+	uint32_t stale;	  /* after seq, at which the last one was of no use */
+	bool ending;
+	bool ended;
+	bool draining;
+	struct exi_stream_advert advert[EXI_STREAM_ADVERTS];
+	struct exi_stream_policy policy;
+	struct exi_stream_stats stats;
+};
+
+/* ring: the size of the receiver's ring, at most EXI_STREAM_RING_MAX. */
+void exi_stream_tx_init(struct exi_stream_tx *tx, uint32_t ring,
+			const struct exi_stream_policy *policy);
+
+/* How the bytes that are waiting can be sent. */
+enum exi_stream_how {
+	EXI_STREAM_PATIENT, /* either way, and they may WAIT */
+	EXI_STREAM_NOW,	    /* either way */
+	EXI_STREAM_RING,    /* by the ring, if it has room */
+};
+
+/* What to send now, when want bytes are waiting: all that is queued, not the
+ * next call's alone, for the policy goes by batches. To be asked with 0, too,
+ * after got and after end. DIRECT and INDIRECT: write up to len bytes, then tell
+ * the peer how many. NONE: only got can change that.
+ *
+ * The fabric keeps what it wrote to the ring until it was acked: a mirror of
+ * the ring, written from there, does. */
+enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
+					enum exi_stream_how how,
+					struct exi_stream_msg *ret);
+
+/* Could next have anything with want 0? */
+static inline bool exi_stream_tx_due(const struct exi_stream_tx *tx)
+{
+	return tx->answer || (tx->ending && !tx->ended);
+}
+
+/* An advert is at hand, or one may come. */
+bool exi_stream_tx_welcome(const struct exi_stream_tx *tx);
+
+/* No advert came in time: next does not WAIT again before one comes. */
+void exi_stream_tx_in_vain(struct exi_stream_tx *tx);
+
+/* The fabric took the message that next returned, with len of its bytes: from
+ * 1, or 0 where the message had 0. */
+void exi_stream_tx_sent(struct exi_stream_tx *tx,
+			const struct exi_stream_msg *m, uint32_t len);
+
+/* ADVERT, ACK or REVOKE came. -EPROTO. Ask next. */
+int exi_stream_tx_got(struct exi_stream_tx *tx, const struct exi_stream_msg *m);
+
+/* No byte follows those that were sent: next says END, with want 0. */
+void exi_stream_tx_end(struct exi_stream_tx *tx);
+
+/* Could next say DIRECT, or INDIRECT for more than a little? An ACK comes for twice
+ * as much, or when the receiver waits. */
+bool exi_stream_tx_ready(const struct exi_stream_tx *tx);
+
+/* Moving the direction: struct exi_switch_ops. Where the next byte of the ring
+ * will be; sending may begin there. */
+uint64_t exi_stream_tx_head(const struct exi_stream_tx *tx);
+
+/* The receiver stopped there. Nothing is sent any more, but for an answer that
+ * next has for want 0, until drain gave 0. -EPROTO. */
+int exi_stream_tx_takeback(struct exi_stream_tx *tx, uint64_t pos);
+
+/* A run of bytes to send another way, as they were written to the ring at
+ * offset *ret_at; 0 when all are done, and the ring is empty then. */
+uint32_t exi_stream_tx_drain(const struct exi_stream_tx *tx, uint32_t *ret_at);
+void exi_stream_tx_drained(struct exi_stream_tx *tx, uint32_t n);
+
+/* The bytes of the stream that were sent, either way, modulo 2^32. */
+uint32_t exi_stream_tx_position(const struct exi_stream_tx *tx);
+/* The fabric has made sure that nothing can be placed any more: drain has what
+ * was written to the ring and not acknowledged. The position of its first
+ * byte. Nothing but drain follows. */
+uint32_t exi_stream_tx_cut(struct exi_stream_tx *tx);
+
+/* --- receiver ----------------------------------------------------------- */
+
+struct exi_stream_recv {
+	void *buf;
+	uint64_t addr; /* what the peer is to call buf, */
+	uint64_t key;  /* and show, when it may be advertised */
+	uint32_t len;  /* from 1 to EXI_STREAM_LEN_MAX */
+	uint32_t filled;
+	bool waitall;
+	bool may_advertise;
+	void *owner; /* the caller's name for it */
+	/* The engine's: what the owner asked, and whether the peer wrote. */
+	bool cancelled;
+	bool used;
+};
+
+enum exi_stream_why {
+	EXI_STREAM_FILLED,    /* it has all it wanted */
+	EXI_STREAM_ENDED,     /* or all there was; filled may be 0 */
+	EXI_STREAM_CANCELLED, /* or what came until it was its owner's again */
+};
+
+struct exi_stream_done {
+	void *owner;
+	uint32_t filled;
+	enum exi_stream_why why;
+};
+
+enum exi_stream_state {
+	EXI_STREAM_OPEN,
+	EXI_STREAM_STOPPING, /* no receive is taken or advertised */
+	EXI_STREAM_GIVEN,    /* nor the ring read: until start */
+	EXI_STREAM_CUT,	     /* for good */
+};
+
+struct exi_stream_rx {
+	uint32_t ring;
+	enum exi_stream_state state;
+	uint32_t phase;	 /* as the sender's was when it sent the last message */
+	uint32_t seq;	 /* bytes that came, either way */
+	uint32_t began;	 /* seq when the even phase began */
+	uint32_t posted; /* receives, from recv[first] on, not done */
+	uint32_t live;	 /* of them, the first so many are advertised */
+	uint32_t first;
+	uint32_t done_first;
+	uint32_t n_done;
+	uint64_t placed; /* bytes of the ring ever written, that we know of */
+	uint64_t taken;	 /* ever read. More than placed: what is under way was
+			    given back, and is nobody's */
+	uint64_t told;	 /* free again, as the last ACK said */
+	uint64_t hold_until; /* placed, before the next advert */
+	bool wants_revoke;
+	bool revoking; /* REVOKE was sent, and the phase is not over */
+	bool used;     /* a byte came direct in this phase */
+	bool ended;
+	struct exi_stream_recv recv[EXI_STREAM_RECVS];
+	struct exi_stream_done done[EXI_STREAM_RECVS];
+	struct exi_stream_policy policy;
+	struct exi_stream_stats stats;
+};
+
+/* Begins given back: start opens it. */
+void exi_stream_rx_init(struct exi_stream_rx *rx, uint32_t ring,
+			const struct exi_stream_policy *policy);
+
+/* What to tell the sender now. idle: nothing is left to do here, and the caller
+ * may sleep after this; small ACKs are sent only then, so it must be asked so
+ * before. To be asked after got, post, copied, take and cancel. */
+enum exi_stream_kind exi_stream_rx_next(const struct exi_stream_rx *rx,
+					bool idle, struct exi_stream_msg *ret);
+
+/* The fabric took the message that next returned. */
+void exi_stream_rx_sent(struct exi_stream_rx *rx,
+			const struct exi_stream_msg *m);
+
+/* DIRECT, INDIRECT or END came. -EPROTO. Then copy, done and next have
+ * something to do, in this order. */
+int exi_stream_rx_got(struct exi_stream_rx *rx, const struct exi_stream_msg *m);
+
+/* Takes a receive, whose buffer is lent until done gives it back. Copied.
+ * -EAGAIN: there are too many. -EBUSY: the direction is not open. */
+int exi_stream_rx_post(struct exi_stream_rx *rx,
+		       const struct exi_stream_recv *r);
+
+/* Asks for a receive back. done has it now, or, when it was advertised, once
+ * the sender said that it does not use it any more, or filled it meanwhile;
+ * receives behind it may be advertised anew. -ENOENT: no such owner, or done
+ * has it already. */
+int exi_stream_rx_cancel(struct exi_stream_rx *rx, const void *owner);
+
+/* The next receive that is over; those with data in the order they were
+ * posted. False: none. */
+bool exi_stream_rx_done(struct exi_stream_rx *rx, struct exi_stream_done *ret);
+
+/* Bytes to copy now from offset *ret_at of the ring to *ret_to, which is part
+ * of the first receive; then say copied, and ask again. 0: none. */
+uint32_t exi_stream_rx_copy(const struct exi_stream_rx *rx, uint32_t *ret_at,
+			    void **ret_to);
+void exi_stream_rx_copied(struct exi_stream_rx *rx, uint32_t n);
+
+/* Bytes of the ring that an ACK would free. */
+uint32_t exi_stream_rx_untold(const struct exi_stream_rx *rx);
+
+/* Reading without a receive. Bytes that lie in the ring; */
+uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx);
+/* after the first skip of them, a run at offset *ret_at, 0: none; */
+uint32_t exi_stream_rx_run(const struct exi_stream_rx *rx, uint32_t skip,
+			   uint32_t *ret_at);
+/* the first n were read. Only while no receive is posted, to which they
+ * belong. */
+void exi_stream_rx_take(struct exi_stream_rx *rx, uint32_t n);
+
+/* The end was said, and nothing is unread. */
+bool exi_stream_rx_over(const struct exi_stream_rx *rx);
+
+/* Moving the direction away. Cancels every receive; what lies in the ring may
+ * still be read. */
+void exi_stream_rx_stop(struct exi_stream_rx *rx);
+/* After stop: no receive is left, and the peer will use none. */
+bool exi_stream_rx_quiet(const struct exi_stream_rx *rx);
+/* Once quiet: where reading stopped. It goes on after start only. */
+uint64_t exi_stream_rx_cursor(struct exi_stream_rx *rx);
+/* Opens it (again) at the sender's head. -EPROTO. */
+int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
+
+/* The fabric has made sure that nothing can be placed any more: every receive
+ * is its owner's again. What lies in the ring may still be read, also what was
+ * given back. */
+void exi_stream_rx_cut(struct exi_stream_rx *rx);
+
+/* The bytes of the stream up to which its reader has it, or will have had when
+ * what was given back has come; as the sender counts. */
+uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx);
+
+#endif

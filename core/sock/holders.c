@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Processes are asked for by kill(2) with no signal: a number that is another's by
+ * now, or a child that nobody waits for, counts on. */
+#include "core/sock/holders.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+static pid_t self;	    /* 0: not asked yet */
+static _Atomic bool shared; /* there was a fork */
+/* Our number means nothing to the others, nor theirs to us. */
+static bool foreign;
+
+static pid_t self_pid(void)
+{
+	pid_t pid = __atomic_load_n(&self, __ATOMIC_RELAXED);
+
+	if (!pid) {
+		pid = getpid();
+		__atomic_store_n(&self, pid, __ATOMIC_RELAXED);
+	}
+	return pid;
+}
+
+/* The first name that is `was` becomes `is`. */
+static bool rename_one(struct exi_holders *h, int32_t was, int32_t is)
+{
+	for (int i = 0; i < EXI_HOLDERS_NAMED; i++) {
+		int32_t old = was;
+
+		if (atomic_compare_exchange_strong(&h->pid[i], &old, is))
+			return true;
+	}
+	return false;
+}
+
+static void name_self(struct exi_holders *h)
+{
+	if (!foreign)
+		rename_one(h, 0, self_pid());
+}
+
+bool exi_holders_claim(struct exi_holders *h)
+{
+	uint32_t none = 0;
+
+	if (!atomic_compare_exchange_strong(&h->n, &none, 1))
+		return false;
+	name_self(h);
+	return true;
+}
+
+void exi_holders_leave(struct exi_holders *h)
+{
+	if (!foreign)
+		rename_one(h, self_pid(), 0);
+	atomic_fetch_sub(&h->n, 1);
+}
+
+void exi_holders_prefork(struct exi_holders *h)
+{
+	self_pid(); /* for the child to compare */
+	atomic_store(&shared, true);
+	atomic_fetch_add(&h->n, 1);
+}
+
+void exi_holders_unfork(struct exi_holders *h)
+{
+	atomic_fetch_sub(&h->n, 1);
+}
+
+void exi_holders_forked(void)
+{
+	/* In a PID namespace of its own it has no such parent. */
+	foreign = foreign || (self && getppid() != self);
+	self = 0;
+	atomic_store(&shared, false);
+}
+
+void exi_holders_inherit(struct exi_holders *h)
+{
+	name_self(h);
+}
+
+static bool has_ended(pid_t pid)
+{
+	int saved = errno;
+	bool ret = kill(pid, 0) < 0 && errno == ESRCH;
+
+	errno = saved;
+	return ret;
+}
+
+uint32_t exi_holders_count(struct exi_holders *h)
+{
+	uint32_t n = atomic_load(&h->n);
+
+	if (!n || foreign)
+		return n;
+	for (int i = 0; i < EXI_HOLDERS_NAMED; i++) {
+		int32_t pid = atomic_load(&h->pid[i]);
+
+		if (pid && pid != self_pid() && has_ended(pid) &&
+		    atomic_compare_exchange_strong(&h->pid[i], &pid, 0))
+			atomic_fetch_sub(&h->n, 1);
+	}
+	return atomic_load(&h->n);
+}
+
+bool exi_holders_alone(struct exi_holders *h)
+{
+	return atomic_load(&h->n) == 1 || exi_holders_count(h) == 1;
+}
+
+bool exi_holders_shared(void)
+{
+	return atomic_load(&shared);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which processes have a connection, after forks: counted, and named as far as they
+ * can be, so that one that ended without a close is found out by whoever has to
+ * know. Lives in memory that these processes share.
+ *
+ * The count is what holds: a name may be missing (of more processes than there is
+ * room for, and in another PID namespace), and then its process counts until it
+ * closes. A name goes before its count, and both only once: whoever exchanges the
+ * name for 0 takes one from the count. */
+#ifndef EXI_CORE_SOCK_HOLDERS_H
+#define EXI_CORE_SOCK_HOLDERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+#define EXI_HOLDERS_NAMED 7
+
+struct exi_holders {
+	_Atomic uint32_t n; /* 0: the memory around it is free */
+	_Atomic int32_t pid[EXI_HOLDERS_NAMED]; /* 0: none */
+};
+
+/* True when nobody held it, and this process does now. */
+bool exi_holders_claim(struct exi_holders *h);
+
+/* This process, which is counted, lets go. */
+void exi_holders_leave(struct exi_holders *h);
+
+/* Before a fork, of all that the child will have; then in the child: first once,
+ * and then of each. */
+void exi_holders_prefork(struct exi_holders *h);
+/* There is no child. */
+void exi_holders_unfork(struct exi_holders *h);
+void exi_holders_forked(void);
+void exi_holders_inherit(struct exi_holders *h);
+
+/* Takes out those that have ended: how many are left. */
+uint32_t exi_holders_count(struct exi_holders *h);
+
+/* This process has it, and no other. */
+EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
+
+/* It was forked: others may have what it made. */
+bool exi_holders_shared(void);
+
+#endif

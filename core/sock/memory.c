@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory of sockets, which is never given back. */
+#include "core/sock/memory.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/mman.h>
+
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/sock/holders.h"
+#include "core/sock/table.h"
+
+#define SHARED_CHUNK 64u
+#define WARM	     16u
+
+bool exi_closes_seen;
+
+static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
+static struct exi_list retired = EXI_LIST_INIT(retired); /* see retire() */
+
+/* Of these slabs, what was let go last: in the CPU's cache. */
+static struct exi_shared *warm[WARM];
+
+static struct exi_sock *sock_take(void)
+{
+	struct exi_list *node = exi_list_pop(&free_socks);
+	uint32_t i, n = atomic_load_explicit(&exi_table_n_socks,
+					     memory_order_relaxed);
+	struct exi_sock *chunk;
+
+	if (node)
+		return exi_container(node, struct exi_sock, free_node);
+	if (n / EXI_TABLE_CHUNK >= EXI_TABLE_CHUNKS_MAX)
+		return NULL;
+	chunk = aligned_alloc(_Alignof(struct exi_sock),
+			      EXI_TABLE_CHUNK * sizeof(*chunk));
+	if (!chunk)
+		return NULL;
+	memset(chunk, 0, EXI_TABLE_CHUNK * sizeof(*chunk));
+	for (i = 0; i < EXI_TABLE_CHUNK; i++) {
+		atomic_init(&chunk[i].fd, -1);
+		chunk[i].index = n + i;
+		exi_list_init(&chunk[i].free_node);
+		exi_list_init(&chunk[i].todo);
+		if (i > 0)
+			exi_list_add_tail(&free_socks, &chunk[i].free_node);
+	}
+	exi_table_chunks[n / EXI_TABLE_CHUNK] = chunk;
+	atomic_store_explicit(&exi_table_n_socks, n + EXI_TABLE_CHUNK,
+			      memory_order_release);
+	return &chunk[0];
+}
+
+static struct exi_shared *claim(struct exi_table_slab *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHARED_CHUNK; i++) {
+		uint32_t k = (s->hint + i) % SHARED_CHUNK;
+
+		if (exi_holders_claim(&s->mem[k].holders)) {
+			s->hint = k + 1;
+			return &s->mem[k];
+		}
+	}
+	return NULL;
+}
+
+static struct exi_shared *claim_any(void)
+{
+	struct exi_shared *sh = NULL;
+
+	while (exi_table_n_warm)
+		if (exi_holders_claim(&warm[--exi_table_n_warm]->holders))
+			return warm[exi_table_n_warm];
+	for (struct exi_table_slab *s = exi_table_slabs; s && !sh; s = s->next)
+		sh = claim(s);
+	return sh;
+}
+
+/* What children had who ended without a close is free. */
+static void reclaim(void)
+{
+	for (struct exi_table_slab *s = exi_table_slabs; s; s = s->next)
+		for (uint32_t i = 0; i < SHARED_CHUNK; i++)
+			exi_holders_count(&s->mem[i].holders);
+}
+
+/* Whoever claims it asks whether it is free: another process may still have it. */
+static void shared_keep_warm(struct exi_shared *sh)
+{
+	struct exi_table_slab *s = exi_table_slabs;
+
+	while (s && (sh < s->mem || sh >= s->mem + SHARED_CHUNK))
+		s = s->next;
+	if (s && exi_table_n_warm < WARM)
+		warm[exi_table_n_warm++] = sh;
+}
+
+static struct exi_shared *shared_take(void)
+{
+	struct exi_shared *sh = claim_any();
+	struct exi_table_slab *s;
+	void *m;
+
+	if (!sh && exi_holders_shared()) {
+		reclaim();
+		sh = claim_any();
+	}
+	if (sh)
+		return sh;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	m = mmap(NULL, SHARED_CHUNK * sizeof(*sh), PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED) {
+		free(s);
+		return NULL;
+	}
+	s->mem = m;
+	s->next = exi_table_slabs;
+	exi_table_slabs = s;
+	return claim(s);
+}
+
+/* A fresh state in memory that had another owner: the locks stay as they
+ * are, for a stale user may hold one. */
+static void shared_clear(struct exi_shared *sh)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sh->half[d];
+
+		exi_lock(&h->lock);
+		memset((char *)h + sizeof(h->lock), 0,
+		       sizeof(*h) - sizeof(h->lock));
+		EXI_TABLE_RESET(&h->meet_at, UINT64_MAX);
+		exi_unlock(&h->lock);
+		EXI_TABLE_RESET(&sh->kick[d], 0);
+	}
+	EXI_TABLE_RESET(&sh->reason, 0);
+	EXI_TABLE_RESET(&sh->met, 0);
+	EXI_TABLE_RESET(&sh->gone, 0);
+	EXI_TABLE_RESET(&sh->lowat, 0);
+	EXI_TABLE_RESET(&sh->no_time, 0);
+	EXI_TABLE_RESET(&sh->foreign, 0);
+	EXI_TABLE_RESET(&sh->rx_fin, 0);
+	EXI_TABLE_RESET(&sh->hold_here, 0);
+	EXI_TABLE_RESET(&sh->hold_there, 0);
+	EXI_TABLE_RESET(&sh->down_wait, 0);
+	EXI_TABLE_RESET(&sh->may_switch, 0);
+	EXI_TABLE_RESET(&sh->greeting, 0);
+	EXI_TABLE_RESET(&sh->owner, 0);
+	EXI_TABLE_RESET(&sh->several, 0);
+	EXI_TABLE_RESET(&sh->use, atomic_load(&sh->use) + 1);
+	EXI_TABLE_RESET(&sh->keeper, 0);
+	EXI_TABLE_RESET(&sh->keepalive.stands, 0);
+	sh->bells_sent = 0;
+	sh->bells_received = 0;
+}
+
+static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
+{
+	struct exi_domain *d;
+	struct exi_conn *c;
+	int ret = exi_registry_domain(p, &d);
+	size_t size = sizeof(*c) + p->conn_ops->priv_size;
+
+	if (ret)
+		return NULL;
+	size = (size + _Alignof(struct exi_conn) - 1) &
+	       ~(_Alignof(struct exi_conn) - 1);
+	c = aligned_alloc(_Alignof(struct exi_conn), size);
+	if (!c)
+		return NULL;
+	memset(c, 0, size);
+	c->provider = p;
+	c->ops = p->conn_ops;
+	c->swops = p->switch_ops;
+	c->pops = p->place_ops;
+	c->lops = p->loan_ops;
+	c->domain = d;
+	c->fd = fd;
+	c->bell = -1;
+	return c;
+}
+
+struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
+				   const struct exi_provider *p, int fd)
+{
+	struct exi_conn *c = conn_new(p, fd);
+
+	if (!c)
+		return NULL;
+	c->shared = sk->sh->fabric;
+	if (p->conn_ops->shared_size)
+		memset(c->shared, 0, p->conn_ops->shared_size);
+	c->bells = &sk->sh->bells_sent;
+	return c;
+}
+
+void exi_sock_conn_free(struct exi_conn *c)
+{
+	if (!c)
+		return;
+	c->ops->close(c);
+	c->ops->stop(c);
+	c->ops->fini(c);
+	free(c);
+}
+
+void exi_memory_no_fabric(struct exi_sock *sk)
+{
+	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
+	EXI_TABLE_RESET(&sk->remote, false);
+	EXI_TABLE_RESET(&sk->settled, false);
+}
+
+static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
+		      bool adopted)
+{
+	enum exi_dir d;
+
+	EXI_TABLE_RESET(&sk->role, role);
+	sk->adopted = adopted;
+	EXI_TABLE_RESET(&sk->lingers, false);
+	EXI_TABLE_RESET(&sk->closing, false);
+	sk->family = 0;
+	EXI_TABLE_RESET(&sk->process, exi_use_token());
+	sk->seen = 0;
+	/* What plain calls close is found out by it. */
+	EXI_TABLE_RESET(&sk->cookie, exi_closes_seen ? 0 : exi_sock_cookie(fd));
+	sk->watched = sk->counted = false;
+	sk->marked = false;
+	sk->signs = false;
+	sk->latent_life = UINT32_MAX;
+	EXI_TABLE_RESET(&sk->named, false);
+	sk->record_left = 0;
+	sk->n_kept = 0;
+	EXI_TABLE_RESET(&sk->framed, false);
+	EXI_TABLE_RESET(&sk->blocks, false);
+	EXI_TABLE_RESET(&sk->peer_port, 0);
+	sk->reached = 0;
+	EXI_TABLE_RESET(&sk->blocking, EXI_BLOCKING_ASK);
+	exi_memory_no_fabric(sk);
+	sk->link = NULL;
+	sk->poll_events = 0;
+	sk->foreign_link = sk->unused = false;
+	EXI_TABLE_RESET(&sk->generation, atomic_load(&sk->generation) + 1);
+	EXI_TABLE_RESET(&sk->hearer, 0);
+	EXI_TABLE_RESET(&sk->unheard, 0);
+	exi_list_init(&sk->poll_ops);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		exi_list_init(&sk->ops[d]);
+		EXI_TABLE_RESET(&sk->n_ops[d], 0);
+		sk->posted[d] = NULL;
+		sk->n_lent[d] = 0;
+		sk->armed[d] = 0;
+	}
+	if (sk->tcp_spare) {
+		sk->tcp = sk->tcp_spare;
+		sk->tcp_spare = NULL;
+		sk->tcp->fd = fd;
+		sk->tcp->bells = &sk->sh->bells_sent;
+	} else {
+		sk->tcp = exi_sock_conn_new(sk, &exi_provider_tcp, fd);
+	}
+	if (!sk->tcp)
+		return -ENOMEM;
+	EXI_TABLE_RESET(&sk->sh->owner, sk->process);
+	EXI_TABLE_RESET(&sk->sh->reason, adopted ? EXS_X_REASON_UNDECIDED
+						 : EXS_X_REASON_PLAIN_SOCKET);
+	return 0;
+}
+
+void exi_memory_abandon(struct exi_sock *sk)
+{
+	exi_holders_leave(&sk->sh->holders);
+	exi_lock(&exi_table_pool_lock);
+	exi_list_add_head(&free_socks, &sk->free_node);
+	exi_unlock(&exi_table_pool_lock);
+}
+
+bool exi_memory_is_looked_at(const struct exi_sock *sk)
+{
+	return atomic_load(&sk->lookers[EXI_RX]) ||
+	       atomic_load(&sk->lookers[EXI_TX]);
+}
+
+void exi_memory_bury(struct exi_sock *sk)
+{
+	struct exi_conn *tcp = sk->left_tcp;
+
+	/* Kept for the next socket of this place, as it was made. */
+	tcp->ops->close(tcp);
+	tcp->ops->stop(tcp);
+	tcp->ops->fini(tcp);
+	memset(tcp->priv, 0, tcp->ops->priv_size);
+	sk->tcp_spare = tcp;
+	exi_sock_conn_free(sk->left_fab);
+	exi_holders_leave(&sk->sh->holders);
+	exi_lock(&exi_table_pool_lock);
+	shared_keep_warm(sk->sh);
+	exi_list_add_head(&free_socks, &sk->free_node); /* warm */
+	exi_unlock(&exi_table_pool_lock);
+}
+
+void exi_memory_retire(struct exi_sock *sk)
+{
+	exi_lock(&exi_table_pool_lock);
+	exi_list_add_tail(&retired, &sk->free_node);
+	exi_unlock(&exi_table_pool_lock);
+}
+
+/* One that nobody looks at any more, or null. */
+static struct exi_sock *unretire(void)
+{
+	struct exi_sock *ret = NULL;
+	struct exi_list *pos, *tmp;
+
+	exi_lock(&exi_table_pool_lock);
+	exi_list_for_each_safe (pos, tmp, &retired) {
+		ret = exi_container(pos, struct exi_sock, free_node);
+		if (!exi_memory_is_looked_at(ret)) {
+			exi_list_del(pos);
+			break;
+		}
+		ret = NULL;
+	}
+	exi_unlock(&exi_table_pool_lock);
+	return ret;
+}
+
+int exi_memory_begin(int fd, enum exi_role role, bool adopted,
+		     struct exi_sock **ret)
+{
+	struct exi_shared *sh = NULL;
+	struct exi_sock *sk, *old;
+	bool some;
+	int err;
+
+	exi_lock(&exi_table_pool_lock);
+	some = !exi_list_empty(&retired);
+	sk = sock_take();
+	if (sk)
+		sh = shared_take();
+	if (sk && !sh)
+		exi_list_add_head(&free_socks, &sk->free_node);
+	exi_unlock(&exi_table_pool_lock);
+	while (exi_unlikely(some) && (old = unretire()))
+		exi_memory_bury(old);
+	if (!sh)
+		return -ENOMEM;
+	shared_clear(sh);
+	/* The service may still look at what had this place. */
+	exi_lock(&sk->link_lock);
+	__atomic_store_n(&sk->sh, sh, __ATOMIC_RELAXED);
+	err = sock_setup(sk, fd, role, adopted);
+	if (err) {
+		exi_memory_abandon(sk);
+		exi_unlock(&sk->link_lock);
+		return err;
+	}
+	EXI_TABLE_RESET(&sk->born, atomic_load(&exi_sock_forks));
+	*ret = sk;
+	return 0;
+}

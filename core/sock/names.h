@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Second names. When the application duplicates the descriptor of a connection
+ * where the library sees it, the connection gets a descriptor of the library's
+ * own, by which the core knows it from then on, and which stays until the last
+ * of the application's is closed. Those are its names: each is in the table, and
+ * can be used wherever the core takes a descriptor. The connection stays where
+ * it is.
+ *
+ * Pairing: a name is written before the socket's number changes, under both
+ * halves' locks, so whoever holds one finds the socket known by the number he
+ * began with, at any time. */
+#ifndef EXI_CORE_SOCK_NAMES_H
+#define EXI_CORE_SOCK_NAMES_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "core/base/util.h"
+
+struct exi_sock;
+
+/* Forgets a name that is about to be closed. How many others there are; -ENOENT
+ * when fd is none, which is so for all sockets that were not duplicated. */
+int exi_name_remove(struct exi_sock *sk, int fd);
+
+/* The lowest number of the application's from fd on by which the socket is
+ * known, or -1. */
+EXI_SHIM int exi_name_next(struct exi_sock *sk, int fd);
+
+/* Whether it would be known still without fd. */
+EXI_SHIM bool exi_name_others(struct exi_sock *sk, int fd);
+
+/* All names of a socket that is forgotten. */
+void exi_names_forget(struct exi_sock *sk, int number);
+
+void exi_names_forked(void);
+
+extern pthread_mutex_t exi_names_lock;
+
+bool exi_names_is_name(const struct exi_sock *sk, int fd);
+
+void exi_names_name_locked(struct exi_sock *sk, int fd, int number);
+
+#endif

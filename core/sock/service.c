@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The service thread: one epoll set, level-triggered. A watched descriptor is
+ * named by its socket's place in the pool and the generation it had, so an
+ * event that was queued for a socket that is gone finds nobody. */
+#include "core/sock/service.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/thread.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+
+#define DAY_MS	86400000
+#define EVENTS	64
+#define STOP_NS 5000000000u
+
+/* What an event is, in the low bits of its data. */
+#define DATA_SELF   0xffffffffffffffffull
+#define DATA_FAMILY 0xfffffffffffffffeull
+#define DATA_TOLD   0xfffffffffffffffdull
+#define DATA_DOMAIN 0x8000000000000000ull
+
+static const struct exi_service_work *work;
+static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic bool running;
+static _Atomic bool ticking;
+static _Atomic bool stopping;
+static _Atomic pid_t tid; /* of the thread; 0 until it runs */
+static int epoll_fd = -1;
+static int wake_fd = -1;
+static int told_fd = -1;
+static pthread_t thread;
+static int tick_ms = 1; /* the thread's */
+static _Thread_local bool self;
+
+/* Timers, sockets that want progress; guarded by service_lock,
+ * as are their nodes. */
+static struct exi_list timed = EXI_LIST_INIT(timed);
+/* When the thread looks at the timers again, woken or not. */
+static uint64_t looks_at = UINT64_MAX;
+static struct exi_list todo = EXI_LIST_INIT(todo);
+
+uint64_t exi_service_data(struct exi_sock *sk, unsigned int what)
+{
+	return (uint64_t)sk->index << 32 | (sk->generation & 0xffffffu) << 8 |
+	       what;
+}
+
+void exi_service_dispatch(uint64_t data, uint32_t events)
+{
+	struct exi_sock *sk = exi_sock_by_index((uint32_t)(data >> 32));
+	unsigned int what = data & 0xff;
+
+	if (!sk || (sk->generation & 0xffffffu) != ((data >> 8) & 0xffffffu) ||
+	    atomic_load(&sk->fd) < 0)
+		return;
+	work->event(sk, what, events);
+}
+
+void exi_service_serve(const struct exi_service_work *w)
+{
+	work = w;
+}
+
+static bool domains_busy; /* the thread's */
+
+/* A timer that is over. Its link may go away at any time, the socket stays. */
+struct overdue {
+	void (*expired)(struct exi_sock *sk); /* null: none */
+	struct exi_sock *sk;
+};
+
+/* How long to sleep, and which timer is overdue. */
+static int time_left(struct overdue *ret)
+{
+	uint64_t now = exi_now_ns(), least = work->due(now);
+	struct exi_list *pos;
+	int ms = -1;
+
+	ret->expired = NULL;
+	pthread_mutex_lock(&service_lock);
+	exi_list_for_each (pos, &timed) {
+		struct exi_timer *t =
+			exi_container(pos, struct exi_timer, node);
+
+		if (t->deadline <= now)
+			*ret = (struct overdue){ t->expired, t->sk };
+		else if (t->deadline < least)
+			least = t->deadline;
+	}
+	looks_at = ret->expired ? now : least;
+	pthread_mutex_unlock(&service_lock);
+	if (ret->expired)
+		ms = 0;
+	else if (least != UINT64_MAX)
+		ms = least - now < DAY_MS * 1000000ul
+			     ? (int)((least - now) / 1000000) + 1
+			     : DAY_MS;
+	if (atomic_load(&ticking) && (ms < 0 || ms > tick_ms))
+		ms = tick_ms;
+	return ms;
+}
+
+/* What comes again meanwhile waits for the next time: it may wait for a message that
+ * only a fabric's events bring. wake_fd was written for it. */
+static void do_todo(void)
+{
+	struct exi_list now = EXI_LIST_INIT(now);
+	struct exi_list *node;
+
+	pthread_mutex_lock(&service_lock);
+	if (!exi_list_empty(&todo))
+		exi_list_move(&todo, todo.prev, &now);
+	pthread_mutex_unlock(&service_lock);
+	for (;;) {
+		struct exi_sock *sk;
+		uint32_t dirs;
+
+		pthread_mutex_lock(&service_lock);
+		node = exi_list_pop(&now);
+		if (!node) {
+			pthread_mutex_unlock(&service_lock);
+			return;
+		}
+		sk = exi_container(node, struct exi_sock, todo);
+		dirs = sk->todo_dirs;
+		sk->todo_dirs = 0;
+		pthread_mutex_unlock(&service_lock);
+		work->progress(sk, dirs);
+	}
+}
+
+int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
+{
+	int ret = exi_service_start();
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&service_lock);
+	if (!sk->todo_dirs)
+		exi_list_add_tail(&todo, &sk->todo);
+	sk->todo_dirs |= 1u << dir;
+	pthread_mutex_unlock(&service_lock);
+	eventfd_write(wake_fd, 1);
+	return 0;
+}
+
+static void *run(void *arg)
+{
+	struct epoll_event ev[EVENTS];
+	struct overdue overdue;
+	eventfd_t drained;
+	uint64_t next_tick = 0;
+	bool domains;
+	int i, n;
+
+	self = true;
+	prctl(PR_SET_NAME, "libexs");
+	atomic_store(&tid, gettid());
+	while (!atomic_load(&stopping)) {
+		int ms = time_left(&overdue);
+
+		work->outside();
+		exi_fds_begin();
+		if (overdue.expired)
+			overdue.expired(overdue.sk);
+		exi_fds_end();
+		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
+		/* Before a wait for whoever freezes, who waits for what was
+		 * lent to be closed. */
+		work->outside();
+		exi_fds_begin();
+		domains = domains_busy;
+		for (i = 0; i < n; i++) {
+			if (ev[i].data.u64 == DATA_SELF)
+				eventfd_read(wake_fd, &drained);
+			else if (ev[i].data.u64 == DATA_FAMILY)
+				work->family();
+			else if (ev[i].data.u64 == DATA_TOLD)
+				work->told();
+			else if (ev[i].data.u64 & DATA_DOMAIN)
+				domains = true;
+			else
+				exi_service_dispatch(ev[i].data.u64,
+						     ev[i].events);
+		}
+		domains_busy = domains && work->domains();
+		do_todo();
+		work->round_over();
+		exi_fds_end();
+		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
+			/* Cleared before the look: who asks after it sets it
+			 * again. */
+			atomic_store(&ticking, false);
+			tick_ms = work->tick();
+			if (tick_ms)
+				atomic_store(&ticking, true);
+			else
+				tick_ms = 1;
+			next_tick = exi_now_ns() + (uint64_t)tick_ms * 1000000u;
+		}
+	}
+	return NULL;
+}
+
+/* For edges: it is written to and never read. */
+static int watch_told_locked(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u64 = DATA_TOLD };
+
+	EXI_MUTEX_LOCKED(&service_lock);
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
+			       errno != EEXIST
+		       ? -errno
+		       : 0;
+}
+
+static int open_locked(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
+	int ret;
+
+	EXI_MUTEX_LOCKED(&service_lock);
+	epoll_fd = exi_fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	wake_fd = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	ret = epoll_fd < 0 ? epoll_fd : wake_fd < 0 ? wake_fd : 0;
+	if (ret == 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &ev) < 0)
+		ret = -errno;
+	if (ret == 0 && told_fd >= 0)
+		ret = watch_told_locked(told_fd);
+	if (ret == 0)
+		return 0;
+	exi_fd_close(epoll_fd);
+	exi_fd_close(wake_fd);
+	epoll_fd = wake_fd = -1;
+	return ret;
+}
+
+/* What is watched outlives a thread that was stopped. */
+static int start_locked(void)
+{
+	int ret = !work ? -EPERM : epoll_fd < 0 ? open_locked() : 0;
+
+	EXI_MUTEX_LOCKED(&service_lock);
+	if (ret == 0)
+		ret = exi_thread_start(&thread, run, NULL);
+	if (ret == 0)
+		atomic_store(&running, true);
+	return ret;
+}
+
+int exi_service_start(void)
+{
+	static _Atomic bool warned;
+	int ret = 0;
+
+	if (exi_likely(atomic_load_explicit(&running, memory_order_acquire)))
+		return 0;
+	pthread_mutex_lock(&service_lock);
+	if (!atomic_load(&running))
+		ret = start_locked();
+	pthread_mutex_unlock(&service_lock);
+	if (ret && !atomic_exchange(&warned, true))
+		exi_warn("the service thread does not start: %s; connections "
+			 "stay on TCP",
+			 strerror(-ret));
+	return ret;
+}
+
+/* Waits for a thread that was made, and has not begun. */
+static pid_t begun(uint64_t end)
+{
+	pid_t t;
+
+	while (!(t = atomic_load(&tid)) && exi_now_ns() < end)
+		sched_yield();
+	return t;
+}
+
+void exi_service_begun(void)
+{
+	if (atomic_load_explicit(&running, memory_order_acquire) &&
+	    !atomic_load(&tid))
+		begun(exi_now_ns() + STOP_NS);
+}
+
+/* Gone is gone from the kernel, which looks for itself who is alone. */
+bool exi_service_stop(void)
+{
+	uint64_t end = exi_now_ns() + STOP_NS;
+	pid_t t;
+
+	if (!atomic_load_explicit(&running, memory_order_acquire))
+		return false;
+	t = begun(end);
+	atomic_store(&stopping, true);
+	eventfd_write(wake_fd, 1);
+	while (tgkill(getpid(), t, 0) == 0 && exi_now_ns() < end)
+		sched_yield();
+	pthread_mutex_lock(&service_lock);
+	if (tgkill(getpid(), t, 0) != 0) {
+		atomic_store(&running, false);
+		atomic_store(&tid, 0);
+	}
+	atomic_store(&stopping, false);
+	pthread_mutex_unlock(&service_lock);
+	return true;
+}
+
+static int watch(int op, int fd, uint64_t data, uint32_t events)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+	int ret = exi_service_start();
+
+	if (ret)
+		return ret;
+	return epoll_ctl(epoll_fd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
+		      uint32_t events)
+{
+	return watch(EPOLL_CTL_ADD, fd, exi_service_data(sk, what), events);
+}
+
+int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
+			uint32_t events)
+{
+	return watch(EPOLL_CTL_MOD, fd, exi_service_data(sk, what), events);
+}
+
+void exi_service_unwatch(int fd)
+{
+	int saved = errno;
+
+	if (epoll_fd >= 0)
+		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	errno = saved;
+}
+
+int exi_service_watch_family(int fd)
+{
+	return watch(EPOLL_CTL_ADD, fd, DATA_FAMILY, EPOLLIN);
+}
+
+void exi_service_watch_told(int fd)
+{
+	pthread_mutex_lock(&service_lock);
+	told_fd = fd;
+	if (epoll_fd >= 0) /* or as it is made */
+		watch_told_locked(fd);
+	pthread_mutex_unlock(&service_lock);
+}
+
+int exi_service_domain(struct exi_domain *d)
+{
+	int fd, ret;
+
+	if (exi_likely(atomic_load_explicit(&d->watched, memory_order_relaxed)))
+		return 0;
+	fd = d->provider->domain_ops->event_fd(d);
+	ret = fd == -EOPNOTSUPP ? 0 : fd;
+	if (fd >= 0)
+		ret = watch(EPOLL_CTL_ADD, fd, DATA_DOMAIN, EPOLLIN);
+	if (ret == 0 || ret == -EEXIST)
+		atomic_store(&d->watched, true);
+	return ret == -EEXIST ? 0 : ret;
+}
+
+/* The thread sleeps until `looks_at` at most: it stores that with the list's lock
+ * held, after a look at all timers, and so either sees this one or comes back in time
+ * for it. Mostly it does the latter: of meetings the later one ends later. */
+void exi_service_timed(struct exi_timer *t)
+{
+	bool early;
+
+	pthread_mutex_lock(&service_lock);
+	exi_list_del(&t->node);
+	exi_list_add_tail(&timed, &t->node);
+	early = t->deadline < looks_at;
+	pthread_mutex_unlock(&service_lock);
+	if (early && !self)
+		eventfd_write(wake_fd, 1);
+}
+
+void exi_service_untimed(struct exi_timer *t)
+{
+	pthread_mutex_lock(&service_lock);
+	exi_list_del(&t->node);
+	pthread_mutex_unlock(&service_lock);
+}
+
+void exi_service_tick(void)
+{
+	if (atomic_load_explicit(&ticking, memory_order_relaxed))
+		return;
+	if (exi_service_start() || atomic_exchange(&ticking, true))
+		return;
+	if (!self)
+		eventfd_write(wake_fd, 1);
+}
+
+void exi_service_look(void)
+{
+	eventfd_write(wake_fd, 1);
+}
+
+bool exi_service_self(void)
+{
+	return self;
+}
+
+void exi_service_forked(void)
+{
+	pthread_mutex_init(&service_lock, NULL);
+	exi_list_init(&timed);
+	looks_at = UINT64_MAX;
+	exi_list_init(&todo);
+	exi_fd_close(epoll_fd);
+	exi_fd_close(wake_fd);
+	epoll_fd = wake_fd = -1;
+	atomic_store(&running, false);
+	atomic_store(&ticking, false);
+	atomic_store(&stopping, false);
+	atomic_store(&tid, 0);
+	domains_busy = false;
+	self = false;
+}

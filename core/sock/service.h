@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The service thread: one per process, made at first need, remade after fork.
+ * It reads the pair links, accepts meetings, finishes drains, serves
+ * operations that wait for readiness, and makes the progress of asynchronous
+ * operations while the program is elsewhere. */
+#ifndef EXI_CORE_SOCK_SERVICE_H
+#define EXI_CORE_SOCK_SERVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/list.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+struct exi_sock;
+
+/* What a watched descriptor is to its socket. */
+enum exi_watch {
+	EXI_WATCH_LINK,
+	EXI_WATCH_LISTENER,
+	EXI_WATCH_TCP,	     /* end of the connection underneath */
+	EXI_WATCH_OPS,	     /* accept and connect operations; one shot */
+	EXI_WATCH_CANDIDATE, /* + slot */
+};
+
+/* What the thread does for whom it serves, so that it needs to know none of them.
+ * All members are called by the thread alone, but for event, and none holds a
+ * lock then. */
+struct exi_service_work {
+	/* A watched descriptor of the socket is ready. what: enum exi_watch;
+	 * events: epoll's. Also from exi_service_dispatch(). */
+	void (*event)(struct exi_sock *sk, unsigned int what, uint32_t events);
+	/* exi_service_progress() asked for these directions, 1 << enum exi_dir. */
+	void (*progress)(struct exi_sock *sk, uint32_t dirs);
+	/* What exi_service_watch_family() and exi_service_watch_told() watch. */
+	void (*family)(void);
+	void (*told)(void);
+	/* A domain is readable. True: work is left, and the thread comes again
+	 * before it sleeps. */
+	bool (*domains)(void);
+	/* Before it sleeps: does what is due at now. When to come again, in ns of
+	 * exi_now_ns(); UINT64_MAX: nothing is awaited. */
+	uint64_t (*due)(uint64_t now);
+	/* At the end of each round of events. */
+	void (*round_over)(void);
+	/* Between rounds, outside exi_fds_begin(). */
+	void (*outside)(void);
+	/* exi_service_tick() asked. In how many ms again; 0: when asked again. */
+	int (*tick)(void);
+};
+
+/* Once, where the core starts, before exi_service_start(). All members are set. */
+void exi_service_serve(const struct exi_service_work *w);
+
+/* A time at which the thread calls expired(). It may go away before that with
+ * exi_service_untimed(), while the socket's memory stays, so what is called is the
+ * socket's. It is called again until the deadline is later, or the timer off. */
+struct exi_timer {
+	struct exi_list node;
+	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off the list: none */
+	struct exi_sock *sk;
+	void (*expired)(struct exi_sock *sk);
+};
+
+/* Starts the thread if need be. -errno; -EPERM before exi_service_serve(). */
+EXI_SHIM int exi_service_start(void);
+
+/* Ends the thread, for calls that only a process with one thread can make, or
+ * that it must not outlive; it is started again when it is needed. True when
+ * there was one. Not from the thread itself. */
+EXI_SHIM bool exi_service_stop(void);
+
+/* The thread, if there is one, runs. Before a fork that the C library does not
+ * see: its calls that are for all threads, like setuid(3), wait for one that was
+ * made to begin, and the child has no thread that could. */
+void exi_service_begun(void);
+
+/* Watches fd for the socket; events as epoll's. */
+int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
+		      uint32_t events);
+int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
+			uint32_t events);
+void exi_service_unwatch(int fd);
+
+/* What names a watched descriptor in an epoll set, and what is done when that
+ * tells of it. No lock held. */
+uint64_t exi_service_data(struct exi_sock *sk, unsigned int what);
+void exi_service_dispatch(uint64_t data, uint32_t events);
+
+/* Watches the keeper's descriptor (family.h). */
+int exi_service_watch_family(int fd);
+/* Watches the one by which processes of a family tell each other, for edges: from
+ * the beginning, and in every child. */
+void exi_service_watch_told(int fd);
+
+/* Watches a domain's event descriptor, once; before anything is posted or
+ * armed there. */
+int exi_service_domain(struct exi_domain *d);
+
+/* Has the thread wait for the timer, or no more. */
+void exi_service_timed(struct exi_timer *t);
+void exi_service_untimed(struct exi_timer *t);
+
+/* Has the service thread make the progress of the direction soon. Any lock of the
+ * socket may be held. */
+int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
+
+/* Unattended progress may be needed soon: makes the thread tick. */
+void exi_service_tick(void);
+
+/* A time-out was set: the thread looks when to come. */
+void exi_service_look(void);
+
+/* True in the service thread. */
+bool exi_service_self(void);
+
+void exi_service_forked(void);
+
+#endif

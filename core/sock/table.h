@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A socket of the library: a kernel descriptor, and what is known about it.
+ *
+ * Found by descriptor number in a flat array, without a lock. Memory of
+ * sockets is never given back, so a stale pointer may be locked: every user
+ * takes the lock of a direction and then looks whether the socket is still the
+ * descriptor's (exi_sock_lock()).
+ *
+ * What forked processes must agree on (modes, cursors, counters, locks) is in
+ * struct exi_shared, in memory they share; pointers are each process's own.
+ *
+ * Lock order: link, half RX, half TX, queue. No lock is held over a sleep. */
+#ifndef EXI_CORE_SOCK_TABLE_H
+#define EXI_CORE_SOCK_TABLE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/holders.h"
+#include "core/sock/keepalive.h"
+#include "core/sock/packet_wire.h"
+
+struct exi_link;
+struct exi_loan;
+struct exi_op;
+struct exi_queue;
+struct exi_timeout;
+struct exi_waiter;
+
+/* Where the bytes of a direction go now. See docs/design/wire-shm.md. */
+enum exi_mode {
+	EXI_MODE_TCP = 0,
+	EXI_MODE_LEFT = 1, /* receiver: `left` bytes of TCP, then the ring */
+	EXI_MODE_RING = 2,
+	EXI_MODE_DRAIN = 3, /* sender: the ring's rest is going to TCP */
+	EXI_MODE_BACK = 4, /* receiver: reads TCP, the ring's rest in reserve */
+};
+
+/* What comes next on TCP, from where the fabric began. */
+enum exi_resume_state {
+	EXI_RESUME_NONE = 0,
+	EXI_RESUME_AWAITED = 1, /* a record, or the stream since then */
+	EXI_RESUME_UNSURE = 2,	/* the same, or the stream from our TAKEBACK */
+	EXI_RESUME_SKIPS = 3,	/* bytes that we have */
+};
+
+enum exi_role {
+	EXI_ROLE_NONE, /* not connected */
+	EXI_ROLE_CONNECT,
+	EXI_ROLE_ACCEPT,
+	EXI_ROLE_LISTEN,
+};
+
+enum {
+	EXI_END_SAID = 1,  /* by shutdown */
+	EXI_END_AFTER = 2, /* by one of them, unless it fails */
+};
+
+/* Where a direction is within its messages (packet.h). */
+struct exi_framing {
+	uint32_t greeted; /* what comes first was there */
+	uint32_t have;	  /* RX: bytes of head */
+	uint8_t head[EXI_PACKET_FIRST];
+	uint32_t begun; /* RX: a message of len bytes is being received */
+	uint32_t len;
+	uint32_t left;	/* RX: bytes of it to come; not begun: to be skipped */
+	uint64_t owner; /* the process that is within one; 0 */
+};
+
+/* The peer broke the protocol, or bytes are lost for ever: a reset, told once of
+ * each direction, which is at its end then. A reset is set without the lock, and
+ * what was told is not told anew: so it is not one of the errors in err. */
+enum exi_broken {
+	EXI_BROKEN_NOT,
+	EXI_BROKEN_UNTOLD,
+	EXI_BROKEN_TOLD,
+};
+
+enum exi_deaf {
+	EXI_DEAF_NOT,
+	EXI_DEAF_CUT, /* the kernel says how the stream ends */
+	EXI_DEAF_END, /* the peer had said the end behind it */
+};
+
+/* One direction. Everything is guarded by lock, except where said. */
+struct exi_half {
+	_Alignas(EXI_LINE) struct exi_lock lock;
+	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
+	/* TX: the end was said; without the lock a hint. RX: END was read. */
+	uint32_t ended;
+	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
+	uint32_t end_wanted; /* TX: the end follows the queued operations: */
+	uint32_t urgent;     /* urgent data was seen */
+	uint32_t told;	     /* TX: DOWN was said, and no UP since */
+	uint32_t leaving;    /* RX: to be given back when nothing is lent */
+	uint32_t epoch;
+	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
+	uint32_t end_seen;   /* RX: TCP said the end, the link is to be read */
+	uint32_t link_read;  /* RX: the link was read after the end of TCP */
+	_Atomic uint32_t
+		untaken;  /* RX: gave back, and the peer has not said TAKEN */
+	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
+	struct linger linger; /* TX: what it was */
+	/* A fabric between hosts failed; under which the connection goes on. */
+	uint32_t resume;	 /* RX: enum exi_resume_state */
+	uint32_t skip;		 /* RX: bytes of TCP that we have already */
+	uint32_t origin;	 /* position of the fabric at the last SWITCH */
+	uint32_t bare;		 /* threads inside the kernel's own calls */
+	_Atomic uint32_t broken; /* enum exi_broken */
+	/* RX: the peer is gone, or both directions were shut here: what comes
+	 * in the ring after so many fabric_bytes is for nobody. */
+	uint32_t deaf; /* enum exi_deaf */
+	uint64_t deaf_after;
+	uint64_t left;
+	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
+	uint64_t target; /* RX: the TCP byte after which the ring begins */
+	uint64_t bytes;
+	uint64_t fabric_bytes;
+	uint64_t sleeps;
+	uint64_t spins;
+	uint64_t ups;
+	uint64_t downs;
+	struct exi_spin spin;
+	uint32_t crossed; /* sleeps left that wait for the bell (wait.c) */
+	uint64_t looked;  /* bytes, at the last spin */
+	struct exi_framing framing;
+	/* Bytes after which the rendezvous is tried. Read without the lock. */
+	_Atomic uint64_t meet_at;
+};
+
+/* Of n bytes in the ring, those that are for the reader; its lock is held. */
+static inline size_t exi_half_heard(const struct exi_half *h, size_t n)
+{
+	uint64_t left = h->deaf_after - h->fabric_bytes;
+
+	return exi_likely(!h->deaf) || n < left ? n : (size_t)left;
+}
+
+/* What the connection's processes share. */
+struct exi_shared {
+	struct exi_half half[2];		     /* by enum exi_dir */
+	_Alignas(EXI_LINE) _Atomic uint32_t kick[2]; /* changes with modes */
+	struct exi_holders holders;		     /* processes */
+	_Atomic uint32_t reason;		     /* exs_x_reason_t */
+	_Atomic uint32_t met;	 /* the one meeting was tried */
+	_Atomic uint32_t gone;	 /* the pair link hung up in use */
+	_Atomic uint32_t rx_fin; /* a FIN came while in the ring */
+	_Atomic uint32_t hold_here;
+	_Atomic uint32_t hold_there;
+	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */
+	_Atomic uint32_t may_switch; /* the peer said GO */
+	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
+	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
+	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
+	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
+	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
+	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */
+	_Atomic uint32_t use;	  /* counts the sockets that had this memory */
+	_Atomic uint64_t keeper;  /* who has the fabric, see family.h; 0 */
+	_Atomic uint64_t keeper_secret;
+	struct exi_keepalive keepalive; /* of TCP */
+	uint64_t bells_sent;
+	uint64_t bells_received;
+	_Alignas(EXI_LINE) unsigned char fabric[768];
+};
+
+struct exi_link;
+struct exi_loan;
+struct exi_queue;
+struct exi_timeout;
+struct exi_waiter;
+
+enum exi_blocking {
+	EXI_BLOCKING_ASK, /* asked for each time, or not yet asked for */
+	EXI_BLOCKING_YES,
+	EXI_BLOCKING_NO,
+	EXI_BLOCKING_SHARED, /* another process may change it */
+	EXI_BLOCKING_MASK = 3,
+	EXI_BLOCKING_CHANGE = 4, /* one more of the count above */
+};
+
+struct exi_sock {
+	_Atomic int fd;		     /* -1: free */
+	uint32_t index;		     /* in the pool, for ever */
+	_Atomic uint32_t generation; /* changes with each socket here */
+	struct exi_shared *sh;
+	struct exi_conn *tcp;
+	/* Null until met; TX and RX lock to change, family.h looks without. */
+	struct exi_conn *fab;
+	_Atomic enum exi_role role;
+	int family;
+	bool adopted;	      /* upgrades are allowed */
+	_Atomic bool framed;  /* SOCK_SEQPACKET; set before it is connected */
+	_Atomic bool named;   /* known by names, see names.h */
+	_Atomic bool lingers; /* while its close waits: the number is its own */
+	_Atomic bool closing;
+	_Atomic uint64_t process; /* exi_use_token() of the last use */
+	bool foreign_link;	  /* inherited, and not yet watched here */
+	bool unused;		  /* inherited, and not yet used here */
+	/* Of the descriptor's socket; 0: not asked for, where every close is
+	 * seen and it was not met, or being exchanged. */
+	_Atomic uint64_t cookie;
+	_Atomic uint64_t used; /* exi_ticks() of the last submission */
+	uint64_t seen; /* bytes moved when descriptors were looked for last */
+	struct exi_conn *tcp_spare; /* for the next socket in this place */
+	struct exi_conn *left_tcp;  /* when it was forgotten */
+	struct exi_conn *left_fab;
+	/* The queue in whose hot list a direction is; under the queue's lock. */
+	_Atomic(struct exi_queue *) hot_in[2];
+	/* By direction, threads that look at words of the fabric without the
+	 * lock, or are among the waiters: changed with it held, waited for
+	 * before the fabric goes. Until then neither the socket nor its shared
+	 * part is another's. */
+	_Atomic uint32_t lookers[2];
+	/* By direction, guarded by its half's lock: who asked the peer to ring
+	 * (ready.h). */
+	uint32_t armed[2];
+	/* What is known of O_NONBLOCK, where every change of it is seen: enum
+	 * exi_blocking in the low two bits, above them a count of changes. */
+	_Atomic uint32_t blocking;
+	_Atomic bool settled; /* on TCP for good, and the kernel counts */
+	_Atomic bool remote;  /* fab is one, and its peer on another host */
+	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
+	/* Where it is connected to; 0: not asked yet. */
+	_Atomic uint16_t peer_port;
+	/* Sends that did not find room for all, and the end of sending: after
+	 * these whoever waits for room is told of it, though it was there. */
+	_Atomic bool times; /* its peer is to say when it sends */
+	_Atomic uint32_t cramped;
+	uint32_t latent_life; /* which it was before it woke, see latent.h */
+	/* Forks that had begun before it: they do not count it. */
+	_Atomic uint64_t born;
+	bool counted; /* among the accepted connections */
+	bool watched; /* the service watches the descriptor */
+	/* Hints of a listener, which several threads may set at once. */
+	_Atomic bool marked;	  /* this process holds its marker */
+	_Atomic bool signs;	  /* all that comes to it has had its sign */
+	_Atomic uint64_t reached; /* exi_use_token() of its last accept */
+	/* Goes over TCP before the drain; TX lock. */
+	uint8_t record[EXI_RESUME];
+	uint32_t record_left;
+	/* By direction, guarded by its half's lock. */
+	struct exi_list ops[2];
+	_Atomic uint32_t n_ops[2];
+	struct exi_xfer xfer[2];
+	struct exi_op *posted[2];  /* the op whose transfer is in flight */
+	uint32_t n_lent[2];	   /* of ops, see place.h */
+	struct exi_loan *loans[2]; /* null until the first, see loan.h */
+	/* What is on loan is the fabric's memory. Here, for a fork looks while
+	 * another thread closes. */
+	_Atomic bool lent_in_place[2];
+	struct exi_waiter *waiters[2];
+	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
+	/* What came of a message that no receive has, guarded as RX. */
+	char *kept;
+	size_t n_kept;
+	size_t kept_room;
+	/* Guarded by link_lock (this process only). */
+	struct exi_lock link_lock;
+	struct exi_link *link;
+	/* The thread that hears its bell (see poller.h), 0: the service; and
+	 * sleeps elsewhere since that changed. */
+	_Atomic uint32_t hearer;
+	_Atomic uint32_t unheard;
+	struct exi_list poll_ops; /* accept, connect */
+	uint32_t poll_events;
+	/* The peer was asked to ring for whoever waits unseen, see unseen.h. */
+	_Atomic bool guarded;
+	/* Of the service. */
+	uint32_t neglected; /* looks that found bytes and nobody, in a row */
+	uint64_t glanced;   /* bytes received, at the last of them */
+	struct exi_list todo;
+	uint32_t todo_dirs; /* 1 << enum exi_dir; not 0: in its list */
+	struct exi_list free_node;
+};
+
+/* Who waits for a direction where no word can be slept on: told of each kick.
+ * In the list of its direction, whose lock is held when wake is called; it may
+ * take itself off then. */
+struct exi_waiter {
+	void (*wake)(struct exi_waiter *w);
+	struct exi_waiter *next;
+};
+
+/* Sets the table up. Idempotent. */
+int exi_sock_init(void);
+
+/* By descriptor. Set up once. An odd place is no address but a connection that has
+ * not lasted yet, see latent.h. */
+#define EXI_LATENT 1u
+struct exi_table {
+	_Atomic(struct exi_sock *) *socks;
+	/* Of a name, the number of its socket plus 1. */
+	_Atomic int *names;
+	uint32_t size;
+	_Atomic uint32_t
+		high; /* above the highest number that was ever in it */
+};
+EXI_SHIM extern struct exi_table exi_table;
+
+/* The socket of fd, or null, also where a connection is latent. */
+static inline struct exi_sock *exi_sock_peek(int fd)
+{
+	struct exi_sock *sk;
+
+	if (exi_unlikely((uint32_t)fd >= exi_table.size))
+		return NULL;
+	/* Acquire: pairs with exi_sock_make(). */
+	sk = atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
+	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk : NULL;
+}
+
+/* On TCP for good, with nothing that the kernel does not do as well: then calls
+ * that move bytes need not heed fd any more, and the kernel counts them. One
+ * look; false also where it cannot tell now. No lock held. */
+EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
+/* Every number is heeded from now on, and nothing settles: the program calls the
+ * library by name, too, whose operations are in one order with all other calls. */
+void exi_sock_heed_all(void);
+
+/* What fd is from now on: of a number that had nothing, or another number's. */
+void exi_sock_put(int fd, struct exi_sock *sk);
+
+struct exi_sock *exi_sock_by_index(uint32_t index);
+
+/* This process has used the socket before; of one that may have been forgotten,
+ * a hint. */
+static inline bool exi_sock_used_here(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->process, memory_order_relaxed) ==
+	       exi_use_token();
+}
+
+/* The shared part, of a socket that may have been forgotten. */
+static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
+{
+	return __atomic_load_n(&sk->sh, __ATOMIC_RELAXED);
+}
+
+/* Whether the socket is known by fd: its number, or a name. */
+static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
+{
+	/* Acquire: pairs with exi_sock_make(), for whoever knew what had this
+	 * place, and the number, before. */
+	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
+
+	/* A free one is nobody's, also not of who knows no number of it. */
+	return (exi_likely(number == fd) && exi_likely(fd >= 0)) ||
+	       (number >= 0 && (uint32_t)fd < exi_table.size &&
+		atomic_load(&exi_table.names[fd]) == number + 1);
+}
+
+/* Takes the lock of a direction if sk is still fd's. */
+static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
+				 struct exi_shared **ret)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+
+	exi_lock(&sh->half[dir].lock);
+	if (exi_unlikely(!exi_sock_is(sk, fd) || exi_sock_shared(sk) != sh)) {
+		exi_unlock(&sh->half[dir].lock);
+		return false;
+	}
+	*ret = sh;
+	return true;
+}
+
+/* It has met. A lock of the socket is held, or it is a hint. */
+static inline bool exi_sock_met(const struct exi_sock *sk)
+{
+	return __atomic_load_n(&sk->fab, __ATOMIC_RELAXED) != NULL;
+}
+
+/* The fabric's peer is on another host. The same. */
+static inline bool exi_sock_remote(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->remote, memory_order_relaxed);
+}
+
+/* Counts this thread among the lookers, or out. The lock is held. */
+static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
+				 int change)
+{
+	uint32_t n =
+		atomic_load_explicit(&sk->lookers[dir], memory_order_relaxed);
+
+	/* Release: what was looked at may go after the last one. */
+	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
+			      memory_order_release);
+}
+
+/* With or without the lock: from here on nothing moves, and a reset is told. */
+static inline void exi_half_break(struct exi_half *h)
+{
+	uint32_t whole = EXI_BROKEN_NOT;
+
+	atomic_compare_exchange_strong(&h->broken, &whole, EXI_BROKEN_UNTOLD);
+}
+
+static inline void exi_half_unlock(struct exi_half *h)
+{
+	exi_unlock(&h->lock);
+}
+
+/* Out of the table, and its names: before a descriptor of it is closed, for from
+ * then on the number may be another's, of any kind. Its locks are held. */
+void exi_sock_unlist(struct exi_sock *sk);
+
+/* Forgets the socket of a descriptor that was closed behind the library's
+ * back: operations end with EBADF. The generation is from before it was found
+ * out: another socket that took its place since, with its number, stays. */
+EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
+/* How: the whole end of a socket, which calls what stands on sockets. Once, where
+ * the core starts. */
+void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
+				     uint32_t generation));
+
+/* Remembers which socket the descriptor is; whether it still is. Who puts another
+ * in its place says so before: no thread takes that one for a stranger then. */
+EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
+void exi_sock_exchange(struct exi_sock *sk);
+bool exi_sock_current(struct exi_sock *sk, int fd);
+
+/* Forks that have begun. */
+EXI_SHIM extern _Atomic uint64_t exi_sock_forks;
+
+/* No child was made that has it. */
+static inline bool exi_sock_unforked(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->born, memory_order_relaxed) ==
+	       atomic_load_explicit(&exi_sock_forks, memory_order_relaxed);
+}
+
+void exi_sock_reason(struct exi_sock *sk, int reason);
+
+/* Calls f for each live socket. */
+EXI_SHIM void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg),
+			    void *arg);
+
+static inline bool exi_latent(int fd)
+{
+	return (uint32_t)fd < exi_table.size &&
+	       ((uintptr_t)atomic_load_explicit(&exi_table.socks[fd],
+						memory_order_relaxed) &
+		EXI_LATENT);
+}
+
+/* Without the lock: whoever shares the connection since does not get one. */
+static inline bool exi_loan_in_place(const struct exi_sock *sk,
+				     enum exi_dir dir)
+{
+	return exi_unlikely(atomic_load(&sk->lent_in_place[dir]));
+}
+
+/* The socket has a fabric, whose peer is told so; the lock of EXI_RX is held. */
+void exi_ready_times_locked(struct exi_sock *sk);
+
+/* A sleep that no process ever had. Who arms several connections with it looks
+ * at all of them when one rings, and before that does not let one of them go:
+ * then a peer with several of them rings once. */
+EXI_SHIM uint64_t exi_ready_sleep(void);
+
+/* The descriptor that becomes readable when the peer rings, to be read by
+ * exi_link_event(); -1 when there is none. It may be closed at any time. */
+EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
+
+/* A connection has met its peer's library: called before any direction can be
+ * switched, with its link lock held. Set once, before the first connection. */
+EXI_SHIM extern void (*exi_ready_met)(struct exi_sock *sk);
+
+#define EXI_TABLE_MAX	     (1u << 24)
+#define EXI_TABLE_CHUNK	     256u
+#define EXI_TABLE_CHUNKS_MAX (EXI_TABLE_MAX / EXI_TABLE_CHUNK)
+
+/* Slabs of shared memory that this process made; inherited ones are used but
+ * never allocated from. */
+struct exi_table_slab {
+	struct exi_shared *mem;
+	struct exi_table_slab *next;
+	uint32_t hint;
+};
+
+/* What publishes the socket publishes it. */
+#define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
+
+extern _Atomic uint32_t exi_table_exits;
+
+extern struct exi_lock exi_table_pool_lock;
+
+extern struct exi_sock **exi_table_chunks;
+
+extern _Atomic uint32_t exi_table_n_socks;
+
+extern struct exi_table_slab *exi_table_slabs;
+
+extern unsigned int exi_table_n_warm;
+
+void exi_table_heed_each(void);
+
+extern struct exi_lock exi_table_waking;
+
+#endif

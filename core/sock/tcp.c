@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says of a TCP socket: its counts, its end, its options. */
+#include "core/sock/tcp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "core/base/proof.h"
+#include "core/sock/table.h"
+
+bool exi_tcp_is_tcp(int fd)
+{
+	int domain, type, protocol;
+	socklen_t len = sizeof(int);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
+		return false;
+	len = sizeof(int);
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return false;
+	len = sizeof(int);
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) < 0)
+		return false;
+	return (domain == AF_INET || domain == AF_INET6) &&
+	       type == SOCK_STREAM && protocol == IPPROTO_TCP;
+}
+
+bool exi_tcp_is_listening(int fd)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) == 0 && v;
+}
+
+short exi_tcp_ended(struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = atomic_load(&sk->fd), .events = POLLRDHUP };
+
+	return p.fd >= 0 && poll(&p, 1, 0) > 0 ? p.revents : 0;
+}
+
+uint32_t exi_tcp_lowat(const struct exi_sock *sk)
+{
+	return atomic_load_explicit(&sk->sh->lowat, memory_order_relaxed);
+}
+
+void exi_ready_lowat(struct exi_sock *sk)
+{
+	int n = 0;
+	socklen_t len = sizeof(n);
+
+	if (getsockopt(sk->tcp->fd, SOL_SOCKET, SO_RCVLOWAT, &n, &len) == 0)
+		atomic_store(&sk->sh->lowat, (uint32_t)n);
+}
+
+/* States of TCP, as tcp_info has them; <netinet/tcp.h> and <linux/tcp.h> do not
+ * mix. */
+enum {
+	TCP_FIN_WAIT1 = 4,
+	TCP_TIME_WAIT = 6,
+	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
+	TCP_CLOSING = 11,
+};
+
+#define PROTOCOL_MPTCP 262 /* IPPROTO_MPTCP, which old headers lack */
+
+/* Looks at counts that must be of one moment: with traffic both ways, where calls are
+ * slow, nine of ten are in vain. */
+#define TRIES 1000
+
+static int tcp_info(int fd, struct tcp_info *ret)
+{
+	socklen_t len = sizeof(*ret);
+
+	memset(ret, 0, sizeof(*ret));
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, ret, &len) < 0)
+		return -errno;
+	/* Both counters came with Linux 4.1. */
+	if (len < offsetof(struct tcp_info, tcpi_bytes_received) +
+			  sizeof(ret->tcpi_bytes_received))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static uint64_t bytes_begun(const struct tcp_info *i)
+{
+	return i->tcpi_bytes_sent - i->tcpi_bytes_retrans +
+	       i->tcpi_notsent_bytes;
+}
+
+/* Two counts of the bytes ever written to TCP, of one moment: what was
+ * acknowledged and what waits for that, and what was or will be sent, which
+ * bytes_begun() has of *ret. The end that connected counts its SYN in the
+ * first. */
+static int counts_written(int fd, uint64_t *ret_acked, struct tcp_info *ret)
+{
+	struct tcp_info before, after;
+	int queued, tries, err;
+
+	for (tries = 0; tries < TRIES; tries++) {
+		err = tcp_info(fd, &before);
+		if (err)
+			return err;
+		if (ioctl(fd, SIOCOUTQ, &queued) < 0)
+			return -errno;
+		err = tcp_info(fd, &after);
+		if (err)
+			return err;
+		if (before.tcpi_bytes_acked == after.tcpi_bytes_acked &&
+		    bytes_begun(&before) == bytes_begun(&after)) {
+			*ret_acked = after.tcpi_bytes_acked + (uint64_t)queued;
+			*ret = after;
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+int exi_tcp_bytes_written(struct exi_sock *sk, uint64_t *ret)
+{
+	struct tcp_info i;
+	uint64_t acked;
+	int err = counts_written(sk->tcp->fd, &acked, &i);
+
+	if (!err)
+		*ret = acked - (sk->role == EXI_ROLE_CONNECT);
+	return err;
+}
+
+/* The kernel counts a FIN as a byte received, and as one unread until the end
+ * was told. One that came ahead of its SWITCH must not count. */
+static unsigned int fin_received(uint8_t state)
+{
+	return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK ||
+	       state == TCP_CLOSING || state == TCP_TIME_WAIT;
+}
+
+/* The queue is asked from sock_diag: SIOCINQ stops at an urgent mark, also when
+ * the urgent byte itself was read. */
+static int unread_bytes(int fd, uint32_t *ret)
+{
+	struct exi_tuple t;
+	int err = exi_tuple_of(fd, &t);
+
+	return err ? err : exi_proof_unread(&t, ret);
+}
+
+/* Bytes ever read from TCP that was reset, of which so many were written: what
+ * is unread stays, but sock_diag knows the connection no more. SIOCINQ leaves a
+ * FIN out; that it was counted shows in one byte too many. */
+static int bytes_read_reset(int fd, uint64_t received, uint64_t written,
+			    uint64_t *ret)
+{
+	int unread;
+
+	if (ioctl(fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	*ret = received - (received == written + 1) - (uint64_t)unread;
+	return 0;
+}
+
+int exi_tcp_bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
+{
+	int fd = sk->tcp->fd, tries, err, unknown;
+	struct tcp_info before, after;
+	uint32_t unread = 0;
+
+	for (tries = 0; tries < TRIES; tries++) {
+		err = tcp_info(fd, &before);
+		if (err)
+			return err;
+		if (before.tcpi_state == TCP_CLOSE)
+			return bytes_read_reset(fd, before.tcpi_bytes_received,
+						written, ret);
+		unknown = unread_bytes(fd, &unread);
+		err = tcp_info(fd, &after);
+		if (err)
+			return err;
+		if (after.tcpi_state == TCP_CLOSE)
+			continue;
+		if (unknown)
+			return unknown;
+		if (before.tcpi_bytes_received == after.tcpi_bytes_received) {
+			*ret = after.tcpi_bytes_received - unread -
+			       (unread == 0 && fin_received(after.tcpi_state));
+			return 0;
+		}
+	}
+	return -EAGAIN;
+}
+
+/* A FIN that was not sent yet, as one that waits its turn behind bytes or for the
+ * pace of BBR, counts as a byte that was not. */
+static unsigned int fin_waits(const struct tcp_info *i)
+{
+	return i->tcpi_notsent_bytes &&
+	       (i->tcpi_state == TCP_FIN_WAIT1 ||
+		i->tcpi_state == TCP_LAST_ACK || i->tcpi_state == TCP_CLOSING);
+}
+
+/* Of TCP that is closed. Where its own FIN was acknowledged, the peer's came, too,
+ * unless it reset the connection after that. */
+static int counts_closed(struct exi_sock *sk, uint64_t *ret_rx,
+			 uint64_t *ret_tx)
+{
+	int fd = sk->tcp->fd, err, unread;
+	struct tcp_info i;
+	uint64_t acked;
+
+	err = counts_written(fd, &acked, &i);
+	if (err)
+		return err;
+	if (ioctl(fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	*ret_tx = bytes_begun(&i);
+	*ret_rx = i.tcpi_bytes_received - (uint64_t)unread -
+		  (acked - (sk->role == EXI_ROLE_CONNECT) == *ret_tx + 1);
+	return 0;
+}
+
+int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+{
+	struct tcp_info i;
+	uint64_t acked;
+	int err = counts_written(sk->tcp->fd, &acked, &i);
+
+	if (err)
+		return err;
+	*ret_tx = bytes_begun(&i) - fin_waits(&i);
+	if (i.tcpi_state != TCP_CLOSE)
+		err = exi_tcp_bytes_read(sk, 0, ret_rx);
+	/* It may close meanwhile, and stays so: nothing more comes then. */
+	if (!err)
+		err = tcp_info(sk->tcp->fd, &i);
+	return !err && i.tcpi_state == TCP_CLOSE
+		       ? counts_closed(sk, ret_rx, ret_tx)
+		       : err;
+}
+
+/* Only the end that connected sent a SYN that was counted. */
+enum exi_role exi_switch_role(int fd)
+{
+	struct tcp_info i;
+	uint64_t acked, begun;
+
+	if (counts_written(fd, &acked, &i))
+		return EXI_ROLE_NONE;
+	begun = bytes_begun(&i);
+	return acked == begun + 1 ? EXI_ROLE_CONNECT
+	       : acked == begun	  ? EXI_ROLE_ACCEPT
+				  : EXI_ROLE_NONE;
+}
+
+static bool option_set(int fd, int level, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, level, name, &v, &len) == 0 && v != 0;
+}
+
+int exi_switch_forbidden(int fd)
+{
+	char ulp[16] = "";
+	socklen_t len = sizeof(int);
+	int fl, v;
+
+	/* First, for MPTCP is a ULP of its subflows, too. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) == 0 &&
+	    v != IPPROTO_TCP)
+		return v == PROTOCOL_MPTCP ? EXS_X_REASON_MPTCP
+					   : EXS_X_REASON_NOT_TCP;
+	len = sizeof(ulp);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0 &&
+	    ulp[0])
+		return EXS_X_REASON_KERNEL_TLS;
+	if (option_set(fd, SOL_SOCKET, SO_ZEROCOPY))
+		return EXS_X_REASON_ZEROCOPY;
+	if (option_set(fd, SOL_SOCKET, SO_TIMESTAMPING) ||
+	    option_set(fd, SOL_SOCKET, SO_TIMESTAMP) ||
+	    option_set(fd, SOL_SOCKET, SO_TIMESTAMPNS))
+		return EXS_X_REASON_TIMESTAMPS;
+	len = sizeof(v);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &v, &len) == 0 && v >= 0)
+		return EXS_X_REASON_PEEK_OFF;
+	if (option_set(fd, IPPROTO_TCP, TCP_REPAIR))
+		return EXS_X_REASON_REPAIR;
+	len = 0;
+	/* A length query of the classic filter: its instructions. */
+	if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) == 0 &&
+	    len > 0)
+		return EXS_X_REASON_BPF;
+	fl = fcntl(fd, F_GETFL);
+	if (fl >= 0 && (fl & O_ASYNC))
+		return EXS_X_REASON_O_ASYNC;
+	return EXS_X_REASON_NONE;
+}
+
+/* TCP_NODELAY flushes, tcp(7), also what is corked; and what the window holds
+ * back goes out corked or not until something else is queued behind it. */
+int exi_switch_push(int fd)
+{
+	int nodelay = 0, on = 1, off = 0, held = 0;
+	socklen_t len = sizeof(int);
+
+	if (ioctl(fd, SIOCOUTQNSD, &held) < 0)
+		return -errno;
+	if (!held)
+		return 0;
+	if (getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &len) < 0)
+		return -errno;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (!nodelay)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &off, sizeof(off));
+	return 0;
+}
+
+bool exi_tcp_urgent_pending(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLPRI };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & POLLPRI);
+}

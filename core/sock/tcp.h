@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says of a TCP socket: its counts, its end, its options. */
+#ifndef EXI_CORE_SOCK_TCP_H
+#define EXI_CORE_SOCK_TCP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/sock/table.h"
+
+/* SO_RCVLOWAT may have changed. */
+void exi_ready_lowat(struct exi_sock *sk);
+
+/* Sends what Nagle, a cork or MSG_MORE holds back, leaving the options as they
+ * were. What the peer's window holds back flows when the peer reads. */
+int exi_switch_push(int fd);
+
+/* Bytes ever read from TCP and written to it, as the kernel counts; of one that
+ * was reset after its FIN, one read too few. 0, -errno. */
+int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx);
+
+/* Which end of a connection that plain calls made this is. */
+enum exi_role exi_switch_role(int fd);
+
+/* Why this kind of socket is never upgraded, or EXS_X_REASON_NONE. */
+int exi_switch_forbidden(int fd);
+
+bool exi_tcp_is_tcp(int fd);
+
+bool exi_tcp_is_listening(int fd);
+
+short exi_tcp_ended(struct exi_sock *sk);
+
+uint32_t exi_tcp_lowat(const struct exi_sock *sk);
+
+int exi_tcp_bytes_written(struct exi_sock *sk, uint64_t *ret);
+
+int exi_tcp_bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret);
+
+bool exi_tcp_urgent_pending(int fd);
+
+#endif

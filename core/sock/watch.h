@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When the watch for unseen waits is due. */
+#ifndef EXI_CORE_SOCK_WATCH_H
+#define EXI_CORE_SOCK_WATCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+struct exi_sock;
+
+/* The watch runs, or never does. */
+extern _Atomic bool exi_unseen_watching;
+void exi_unseen_watch(void);
+
+/* A direction came to be received from a fabric, or a wait for it ended. */
+static inline void exi_unseen_stir(void)
+{
+	if (exi_unlikely(!atomic_load_explicit(&exi_unseen_watching,
+					       memory_order_relaxed)))
+		exi_unseen_watch();
+}
+
+/* The peer rang. */
+void exi_unseen_rung(struct exi_sock *sk);
+
+/* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */
+uint64_t exi_unseen_due(void);
+
+/* Between two looks of the watch; how often in a row they find everybody
+ * attended before it stops; and how many ticks pass at most between two searches
+ * for one connection. */
+#define EXI_WATCH_TICK_NS 100000000u
+
+extern _Atomic uint64_t exi_watch_due;
+
+#endif

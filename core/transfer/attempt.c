@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One attempt to move bytes, under the lock of the direction. */
+#include "core/transfer/attempt.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/pieces.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/meet/pair.h"
+#include "core/sock/table.h"
+#include "core/transfer/half.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/resume.h"
+#include "core/transfer/ring_io.h"
+#include "core/transfer/switch.h"
+
+ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, ssize_t n)
+{
+	atomic_store(&sk->sh->gone, 1);
+	return exi_flow_bereft_locked(sk)
+		       ? exi_attempt_try_send_tcp(sk, h, buf, len, 0)
+		       : n;
+}
+
+ssize_t exi_attempt_try_send_ring(struct exi_sock *sk, struct exi_half *h,
+				  const void *buf, size_t len)
+{
+	return exi_send_ring(sk, h, buf, len);
+}
+
+ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, int flags)
+{
+	ssize_t n = exi_progress_before_tcp(sk, h, flags);
+
+	if (n)
+		return n;
+	if (h->mode == EXI_MODE_RING)
+		return exi_attempt_try_send_ring(sk, h, buf, len);
+	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
+	if (n > 0) {
+		exi_half_account(h, n, false);
+		exi_link_by_kernel();
+	}
+	return n;
+}
+
+ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
+			  const void *buf, size_t len, int flags)
+{
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
+	if (exi_likely(h->mode == EXI_MODE_RING))
+		return exi_attempt_try_send_ring(sk, h, buf, len);
+	return exi_attempt_try_send_tcp(sk, h, buf, len, flags);
+}
+
+ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
+				  void *buf, size_t len, int flags)
+{
+	return exi_recv_ring(sk, h, buf, len, flags);
+}
+
+/* How much of the ring's rest came over TCP that is at its end. The kernel knows,
+ * also of what others read who have the descriptor, but for one byte that may be a
+ * FIN. Where it may not be asked any more, or another host's bytes are between, it
+ * is what was read here. */
+static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
+{
+	int64_t here = (int64_t)(h->back - h->left), n;
+
+	return !exi_sock_remote(sk) && !exi_switch_came_locked(sk, &n) &&
+			       n > here
+		       ? n
+		       : here;
+}
+
+/* TCP ended while the peer was sending the ring's rest over it: what did not
+ * come is still in the ring, behind what did. */
+static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
+			    size_t len, int flags, ssize_t end)
+{
+	char skipped[4096];
+	int64_t skip = came_back(sk, h);
+	ssize_t got;
+
+	if (skip < 0)
+		return end ? end : -ECONNRESET; /* TCP bytes are missing */
+	while (skip) {
+		size_t n = skip < (int64_t)sizeof(skipped) ? (size_t)skip
+							   : sizeof(skipped);
+
+		got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
+		if (got == -ENOBUFS)
+			return exi_progress_unread_end(h, end);
+		if (got <= 0)
+			return end; /* all came, and more: TCP's own end */
+		skip -= got;
+	}
+	got = sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK);
+	if (got == -ENOBUFS)
+		return exi_progress_unread_end(h, end);
+	if (got <= 0)
+		return end; /* all came */
+	h->mode = EXI_MODE_RING;
+	exi_flow_deafen_locked(sk);
+	atomic_store(&sk->sh->rx_fin, 1);
+	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
+	return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+}
+
+static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
+{
+	exi_half_account(h, n, false);
+	if (h->mode == EXI_MODE_LEFT)
+		exi_switch_read_locked(sk, (size_t)n);
+	if (h->mode == EXI_MODE_BACK)
+		h->back += (uint64_t)n;
+	return n;
+}
+
+/* n of len bytes were looked at, which lie on TCP: those in the ring follow. */
+static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
+		       size_t n, size_t len)
+{
+	ssize_t more = 0;
+
+	if (h->mode == EXI_MODE_LEFT && n == h->left && n < len && sk->fab)
+		more = sk->fab->ops->recv(sk->fab, buf + n, len - n, MSG_PEEK);
+	return (ssize_t)n + (more > 0 ? more : 0);
+}
+
+ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
+				 struct exi_pieces *p, int flags)
+{
+	void *buf;
+	size_t piece = exi_pieces_next(p, &buf);
+	size_t len = p->left, want = len;
+	ssize_t n = (ssize_t)len;
+
+	if (h->broken)
+		return exi_half_tell_broken(sk, h);
+	if (h->err)
+		return -exi_half_take_err(h);
+	if (h->ended)
+		return 0;
+	if (sk->posted[EXI_RX])
+		return -EAGAIN;
+	if (h->mode == EXI_MODE_LEFT && len > h->left)
+		len = h->left;
+	if (exi_unlikely(atomic_load(&h->untaken)) &&
+	    h->mode == EXI_MODE_BACK && len)
+		n = exi_resume_look_locked(sk, len);
+	if (n == -ENODATA)
+		return exi_attempt_try_recv_ring(sk, h, buf, piece, flags);
+	if (n >= 0)
+		n = exi_progress_get_tcp(
+			sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
+			flags & ~MSG_WAITALL);
+	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
+		return peek_on(sk, h, buf, (size_t)n, want);
+	if (n > 0)
+		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
+	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
+		exi_switch_left_locked(sk);
+		if (h->mode == EXI_MODE_RING)
+			return exi_attempt_try_recv_ring(sk, h, buf, piece,
+							 flags);
+	}
+	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
+		return n;
+	if (h->broken)
+		return exi_half_tell_broken(sk, h);
+	/* A SWITCH that was sent before it may still lie in the link, or, from
+	 * another host, be on its way: the service asks. */
+	h->end_seen = 1;
+	if (n == 0 && exi_resume_early_end_locked(sk))
+		return -EAGAIN;
+	if (!exi_resume_end_counts_locked(sk)) {
+		/* An error is told once by the kernel: kept. */
+		h->err = n < 0 ? (int)-n : 0;
+		return -ESTALE;
+	}
+	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {
+		n = back_to_ring(sk, h, buf, piece, flags, n);
+		if (h->mode == EXI_MODE_RING)
+			return n;
+	}
+	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0 && !h->fin)
+		n = -ECONNRESET; /* bytes of TCP are missing */
+	h->fin = 1;
+	return n;
+}
+
+ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
+			  size_t len, int flags)
+{
+	struct iovec v = { .iov_base = buf, .iov_len = len };
+	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
+
+	return exi_progress_try_recv_pieces(sk, h, &p, flags);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One attempt to move bytes, under the lock of the direction. */
+#ifndef EXI_CORE_TRANSFER_ATTEMPT_H
+#define EXI_CORE_TRANSFER_ATTEMPT_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct exi_half;
+struct exi_pieces;
+struct exi_sock;
+
+/* One attempt, locked: bytes, 0 for the end, or -errno; -EAGAIN: wait, -ESTALE:
+ * read the link, -EREMOTE: ask the other processes for the connection; then try
+ * again. */
+ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
+			  const void *buf, size_t len, int flags);
+ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
+			  size_t len, int flags);
+
+ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, ssize_t n);
+
+ssize_t exi_attempt_try_send_ring(struct exi_sock *sk, struct exi_half *h,
+				  const void *buf, size_t len);
+
+ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, int flags);
+
+ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
+				  void *buf, size_t len, int flags);
+
+ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
+				 struct exi_pieces *p, int flags);
+
+#endif

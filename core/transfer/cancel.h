@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Taking transfers back. */
+#ifndef EXI_CORE_TRANSFER_CANCEL_H
+#define EXI_CORE_TRANSFER_CANCEL_H
+
+#include <stdbool.h>
+#include <sys/exs.h>
+
+#include "core/fabric/provider.h"
+
+struct exi_sock;
+
+/* Marks operations of a direction (all, or those with the handle) to be
+ * cancelled; returns how many. */
+int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
+		    exs_ahandle_t a);
+
+/* Cancels everything and waits until no transfer is in flight. */
+void exi_flow_stop(struct exi_sock *sk);
+
+#endif

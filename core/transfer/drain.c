@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the fabric holds goes to TCP. */
+#include "core/transfer/drain.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/transfer/place.h"
+
+static int not_drained(struct exi_sock *sk, ssize_t err)
+{
+	if (err != -EAGAIN && err != -EINTR)
+		exi_place_forsake(sk);
+	return (int)err;
+}
+
+int exi_flow_drain_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	const void *run;
+	size_t len;
+
+	EXI_LOCKED(&h->lock);
+	/* Not into what got the number when a plain call closed ours. */
+	if (!exi_sock_current(sk, sk->tcp->fd))
+		return not_drained(sk, -EBADF);
+	while (sk->record_left) {
+		ssize_t n = sk->tcp->ops->send(
+			sk->tcp, sk->record + EXI_RESUME - sk->record_left,
+			sk->record_left, 0);
+
+		if (n < 0)
+			return not_drained(sk, n);
+		sk->record_left -= (uint32_t)n;
+	}
+	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
+		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
+
+		if (n < 0)
+			return not_drained(sk, n);
+		sk->fab->swops->drained(sk->fab, (size_t)n);
+		exi_place_reap(sk, EXI_TX);
+	}
+	h->mode = EXI_MODE_TCP;
+	/* It had arrived, and does again: at once. */
+	exi_switch_push(sk->tcp->fd);
+	if (h->lingers)
+		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,
+			   sizeof(h->linger));
+	h->lingers = 0;
+	if (h->ended && !h->fin) {
+		h->fin = 1;
+		shutdown(sk->tcp->fd, SHUT_WR);
+	}
+	return 0;
+}
+
+/* The service goes on with the drain when TCP has room. */
+int exi_flow_await_drain_locked(struct exi_sock *sk)
+{
+	int ret = exi_service_domain(sk->tcp->domain);
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (ret)
+		return ret;
+	ret = sk->tcp->ops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
+	return ret == -EBUSY ? -EAGAIN : ret;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Processes that share a connection by fork. The one that met the peer's
+ * library, the keeper, has the fabric mapped, and its service watches the link;
+ * one that was forked off before has neither. When such a process uses the
+ * descriptor it asks the keeper, who takes the connection back to TCP, where
+ * it stays.
+ *
+ * One that was forked off after it has both. Then each message of the link, and so
+ * each bell of the peer, is heard by one of those that use the connection; and
+ * who waits may be another's thread, asleep in poll(2), which no word in memory
+ * wakes. So who hears one, or changes the state, tells the others, by an eventfd
+ * that all of them inherited and nobody reads: each write of it is an edge for
+ * every process's service, which wakes those that wait there. */
+#ifndef EXI_CORE_TRANSFER_FAMILY_H
+#define EXI_CORE_TRANSFER_FAMILY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+
+/* This process met the peer for a connection that others share: from now on it
+ * can be asked. Link and half locks may be held. */
+void exi_family_keep(struct exi_sock *sk);
+
+/* Whether the fabric is in use, and not mapped here: one look without locks,
+ * and what it takes for granted is looked at again with them. Between its two
+ * loads this process itself may have met the peer. No lock held. */
+bool exi_family_confirmed(struct exi_sock *sk);
+static inline bool exi_family_elsewhere(struct exi_sock *sk)
+{
+	const struct exi_shared *sh = sk->sh;
+
+	return !__atomic_load_n(&sk->fab, __ATOMIC_RELAXED) &&
+	       (atomic_load_explicit(&sh->half[EXI_RX].mode,
+				     memory_order_relaxed) |
+		atomic_load_explicit(&sh->half[EXI_TX].mode,
+				     memory_order_relaxed)) != EXI_MODE_TCP &&
+	       exi_family_confirmed(sk);
+}
+
+/* Has the keeper take the connection back to TCP, and waits for it. 0;
+ * -ECONNRESET when the keeper is no more, or not done at the deadline, for its
+ * peer is silent or it is itself: what it had is lost. No lock held. */
+int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline_ns);
+/* The same, of a call that waits for this one alone. */
+int exi_family_ask(struct exi_sock *sk);
+/* The same, and does not wait. -ECONNRESET: there is no keeper. */
+int exi_family_request(struct exi_sock *sk);
+
+/* Somebody asks: for the service thread. */
+void exi_family_event(void);
+
+void exi_family_forked(void);
+
+#endif

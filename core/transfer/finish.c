@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A transfer is over. */
+#include "core/transfer/finish.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/half.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/place.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/timeout.h"
+
+/* The last of finishing a message's operation. */
+static void finish_message(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_op *op, int err)
+{
+	bool waits = !op->queue && !op->ours;
+
+	if (exi_packet_over(sk, dir, op, err ? err : op->err) && !sk->closing)
+		exi_flow_end_locked(sk);
+	if (op->ours)
+		free(op);
+	else
+		exi_op_complete(op);
+	if (waits) /* its thread may sleep until bytes can move */
+		exi_sock_kick_locked(sk, dir);
+}
+
+void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op, int err)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	exi_list_del(&op->node);
+	exi_flow_count_ops(sk, dir, -1);
+	exi_timeout_begins(sk, dir);
+	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
+		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
+	if (exi_unlikely(op->ended)) {
+		op->ended(sk, dir, op, err);
+		return;
+	}
+	if (exi_unlikely(sk->framed)) {
+		finish_message(sk, dir, op, err);
+		return;
+	}
+	/* What moved before an error is reported; the error comes next, unless
+	 * it is the operation's own. */
+	op->err = op->done ? op->err : err;
+	if (op->done && err && err != ECANCELED && err != EINTR)
+		sk->sh->half[dir].err = err;
+	exi_op_complete(op);
+}
+
+void exi_finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
+			struct exi_op *op)
+{
+	op->sent = exi_place_lent(sk, dir);
+	if (!op->sent)
+		exi_flow_finish_locked(sk, dir, op, 0);
+}
+
+/* Of a message that has begun, what came is kept for the next receive; what a
+ * call has sent, the library completes; an operation of a queue goes on.
+ * False: so it does. */
+static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_op *op)
+{
+	int err = 0;
+
+	if (dir == EXI_RX && !exi_packet_keep(sk, op))
+		return false;
+	if (dir == EXI_TX) {
+		err = op->queue ? -ENOMEM : exi_packet_rest(op);
+		if (err == -ENOMEM)
+			return false;
+		if (!err) {
+			exi_op_complete(op);
+			exi_sock_kick_locked(sk, dir);
+			return true;
+		}
+	}
+	exi_flow_finish_locked(sk, dir, op, err ? -err : ECANCELED);
+	return true;
+}
+
+void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (exi_likely(!op->begun) || sk->closing)
+		exi_flow_finish_locked(sk, dir, op, ECANCELED);
+	else if (!leave_message(sk, dir, op))
+		op->cancelled = false;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One direction: its bytes, its errors, its end. */
+#ifndef EXI_CORE_TRANSFER_HALF_H
+#define EXI_CORE_TRANSFER_HALF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+
+struct exi_op;
+
+/* The peer is gone: when TCP knows it, too, what is sent from here on is TCP's
+ * to refuse, as it refuses what goes to any closed peer, and this is true. What
+ * the peer did not take from the ring is lost. TX lock held. */
+bool exi_flow_bereft_locked(struct exi_sock *sk);
+
+/* Counts bytes that the fabric moved of an operation; takes it off the list and
+ * reports it, err after what moved. The direction's lock is held. */
+void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);
+
+/* Says the end of what was sent; TX lock held. */
+int exi_flow_end_locked(struct exi_sock *sk);
+
+/* The peer wrote nonsense: what is to be said of it. Locked. */
+ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h);
+
+/* Operations were put into the direction's list, or taken out. Locked. */
+void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change);
+/* n of the want bytes that were tried have moved; whether it is all of the
+ * operation. Locked. */
+bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
+
+int exi_half_take_so_error(int fd);
+
+ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h);
+
+bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir);
+
+int exi_half_take_err(struct exi_half *h);
+
+int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h);
+
+bool exi_half_nowhere(const struct exi_sock *sk, const struct exi_half *h);
+
+ssize_t exi_half_recv_ended(struct exi_sock *sk, struct exi_half *h);
+
+static inline void exi_half_account(struct exi_half *h, ssize_t n, bool fabric)
+{
+	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
+	if (fabric)
+		h->fabric_bytes += (uint64_t)n;
+}
+
+#endif

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The socket that a transfer is for, and whether it is to meet its peer. */
+#include "core/transfer/lookup.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/meet/begin.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
+
+void exi_flow_after_recv(struct exi_sock *sk, int fd)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	if (exi_unlikely(
+		    __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
+		    atomic_load_explicit(&h->meet_at, memory_order_relaxed)))
+		exi_link_meet(sk, fd);
+}
+
+/* Plain close(2) bypasses the table, and the number may be another socket's by
+ * now: looked at on the first submission after a moment's rest, where bytes
+ * would go into a ring. Between hosts a round trip is no rest. */
+#define REST_TICKS	  20000
+#define REST_TICKS_REMOTE 800000
+
+uint64_t exi_lookup_was_used(struct exi_sock *sk)
+{
+	uint64_t now = exi_ticks();
+
+	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
+	return now;
+}
+
+struct exi_sock *exi_lookup_look_anew(struct exi_sock *sk, int fd)
+{
+	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+	uint64_t rest = exi_lookup_was_used(sk) - last;
+	uint32_t generation;
+
+	if (exi_likely(rest < REST_TICKS) ||
+	    (rest < REST_TICKS_REMOTE && exi_sock_remote(sk)))
+		return sk;
+	generation = atomic_load(&sk->generation);
+	if (exi_sock_current(sk, fd))
+		return sk;
+	exi_sock_forget(sk, fd, generation);
+	/* The service may have been first, and is not done: until it is, the
+	 * number leads to what it was. */
+	while (exi_sock_is(sk, fd) &&
+	       atomic_load(&sk->generation) == generation)
+		sched_yield();
+	return exi_sock_get(fd, &sk) ? NULL : sk;
+}
+
+/* The rendezvous must come before the bytes that pass its mark. */
+void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
+
+	/* What the end that connected has queued will pass it, too; the other
+	 * end only looks whether somebody is there, which each mark is worth
+	 * once. */
+	if (exi_unlikely(
+		    at != UINT64_MAX &&
+		    (__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) + len > at ||
+		     (sk->role == EXI_ROLE_CONNECT &&
+		      atomic_load_explicit(&sk->n_ops[EXI_TX],
+					   memory_order_relaxed)))))
+		exi_link_meet(sk, fd);
+}

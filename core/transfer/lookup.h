@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The socket that a transfer is for, and whether it is to meet its peer. */
+#ifndef EXI_CORE_TRANSFER_LOOKUP_H
+#define EXI_CORE_TRANSFER_LOOKUP_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+#include "core/meet/find.h"
+#include "core/sock/memory.h"
+#include "core/sock/table.h"
+#include "core/transfer/family.h"
+
+/* No lock is held, as below where nothing is said. */
+/* Before len bytes are sent, and after some were received. */
+void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
+void exi_flow_after_recv(struct exi_sock *sk, int fd);
+
+uint64_t exi_lookup_was_used(struct exi_sock *sk);
+
+struct exi_sock *exi_lookup_look_anew(struct exi_sock *sk, int fd);
+
+/* The socket that a call on the descriptor is for. */
+static inline int exi_look_up(int fd, struct exi_sock **ret)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
+		int err = exi_sock_use(fd, ret);
+
+		if (err)
+			return err;
+		sk = *ret;
+	}
+	*ret = exi_likely(exi_closes_seen) ? sk : exi_lookup_look_anew(sk, fd);
+	return exi_likely(*ret) ? 0 : -EBADF;
+}
+
+/* The socket that an operation on the descriptor is for: also where the number was
+ * reused behind the library's back. As exi_sock_use(). */
+static inline int exi_flow_addressed(int fd, struct exi_sock **ret)
+{
+	int err = exi_look_up(fd, ret);
+
+	if (err)
+		return err;
+	if (exi_unlikely(exi_family_elsewhere(*ret)))
+		exi_family_ask(*ret); /* a failure is told by the attempt */
+	return 0;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Registered memory. A registration says that a range stays mapped; fabrics
+ * that place data remotely will pin it for their devices. */
+#ifndef EXI_CORE_TRANSFER_MEM_H
+#define EXI_CORE_TRANSFER_MEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/exs.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+struct exi_region;
+
+struct exi_region;
+
+int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
+/* -EBUSY while operations use it. */
+int exi_mem_deregister(exs_mhandle_t m);
+
+/* The region of a handle, if it covers the buffer; not kept. Null region for
+ * EXS_MHANDLE_UNREGISTERED. -EINVAL. Called with a queue's lock held for an
+ * operation of that queue: deregistration, which looks at the operations of
+ * every queue after it took the handle away, then finds it there. */
+int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret);
+
+static inline bool exi_mem_covers(const struct exi_memory *m, const void *buf,
+				  size_t len)
+{
+	size_t at = (size_t)((const char *)buf - (const char *)m->addr);
+
+	return (const char *)buf >= (const char *)m->addr && len <= m->len &&
+	       at <= m->len - len;
+}
+
+/* What fabrics know of it; null for null. */
+const struct exi_memory *exi_mem_of(const struct exi_region *r);
+
+/* The same for a call without an operation, kept until exi_mem_put(). */
+int exi_mem_keep(exs_mhandle_t m, const void *buf, size_t len,
+		 struct exi_region **ret);
+void exi_mem_let_go(struct exi_region *r);
+static inline int exi_mem_get(exs_mhandle_t m, const void *buf, size_t len,
+			      struct exi_region **ret)
+{
+	*ret = NULL;
+	return exi_likely(m == EXS_MHANDLE_UNREGISTERED)
+		       ? 0
+		       : exi_mem_keep(m, buf, len, ret);
+}
+static inline void exi_mem_put(struct exi_region *r)
+{
+	if (exi_unlikely(r))
+		exi_mem_let_go(r);
+}
+
+/* In the child, after the queues: nothing is in use. */
+void exi_mem_forked(void);
+
+#endif

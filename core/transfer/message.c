@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving a message. */
+#include "core/transfer/message.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/list.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/attempt.h"
+#include "core/transfer/finish.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/parts.h"
+
+int exi_message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		    struct exi_xfer *x)
+{
+	ssize_t n;
+
+	x->flags = 0;
+	if (dir == EXI_TX) {
+		x->len = exi_packet_run(sk, op, &x->buf);
+		if (!exi_packet_headed(op) && op->len)
+			x->flags = MSG_MORE;
+		return 0;
+	}
+	n = exi_packet_want(sk, op, &x->buf);
+	x->len = (size_t)n;
+	return n > 0 ? 0 : n ? (int)n : -EAGAIN;
+}
+
+/* What came is not what a socket of messages sends: nothing is read any more,
+ * nor sent. */
+static void misread(struct exi_sock *sk, ssize_t err)
+{
+	exi_warn("descriptor %d: the peer sends %s", sk->tcp->fd,
+		 err == -EPROTOTYPE ? "no messages: it is no SOCK_SEQPACKET"
+				    : "a message that is too long");
+	exi_sock_kick_locked(sk, EXI_RX);
+	exi_sock_kick(sk, EXI_TX);
+	exi_service_progress(sk, EXI_TX);
+}
+
+static ssize_t came(struct exi_sock *sk, struct exi_op *op, size_t n)
+{
+	int ret = exi_packet_came(sk, op, n);
+
+	if (exi_unlikely(ret == -EPROTOTYPE || ret == -EPROTO))
+		misread(sk, ret);
+	return ret;
+}
+
+/* What did not fit, as far as it is there: what is left of it at the end would
+ * be unread. */
+static void skip_message(struct exi_sock *sk, struct exi_half *h,
+			 struct exi_op *op)
+{
+	ssize_t n;
+	void *to;
+
+	while ((n = exi_packet_skip(sk, &to)) > 0) {
+		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
+		if (n <= 0)
+			break; /* for the next receive to find */
+		exi_packet_came(sk, op, (size_t)n);
+	}
+	if (n < 0 && n != -EAGAIN && n != -ESTALE && n != -EREMOTE)
+		h->err = (int)-n;
+}
+
+/* 1: the operation has its message, or the end. */
+static ssize_t recv_message(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_op *op)
+{
+	ssize_t n;
+	void *to;
+
+	do {
+		n = exi_packet_want(sk, op, &to);
+		if (n == 0 && op->begun)
+			skip_message(sk, h, op);
+		if (n <= 0)
+			return n ? n : 1;
+		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
+		if (n < 0)
+			return n;
+		n = came(sk, op, (size_t)n);
+	} while (n == 0);
+	return n;
+}
+
+/* n bytes went of a message, and of those behind it. */
+static ssize_t went(struct exi_sock *sk, struct exi_op *op, size_t n)
+{
+	struct exi_op *first = op;
+
+	for (;;) {
+		struct exi_list *next = op->node.next;
+
+		n -= exi_packet_went(sk, op, n);
+		exi_packet_note(sk, op);
+		if (!n)
+			break;
+		exi_finish_in_turn(sk, EXI_TX, op);
+		op = exi_container(next, struct exi_op, node);
+	}
+	if (op == first)
+		return exi_packet_sent(op);
+	if (exi_packet_sent(op))
+		exi_finish_in_turn(sk, EXI_TX, op);
+	return 0;
+}
+
+/* 1: the message was sent, 0: some of it. */
+static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_op *op)
+{
+	char room[EXI_PACKET_ROOM];
+	bool more;
+	ssize_t n = exi_packet_turn(sk);
+
+	if (!n && exi_parts_wants(op))
+		n = exi_parts_read(op);
+	if (n)
+		return n;
+	if (!exi_packet_headed(op)) {
+		size_t len = exi_packet_gather(sk, op, room, &more);
+
+		n = exi_flow_try_send(sk, h, room, len, more ? MSG_MORE : 0);
+	} else {
+		n = exi_flow_try_send(sk, h, op->buf, op->run, 0);
+	}
+	return n > 0 ? went(sk, op, (size_t)n) : n;
+}
+
+ssize_t exi_message_move_message(struct exi_sock *sk, enum exi_dir dir,
+				 struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	return dir == EXI_RX ? recv_message(sk, h, op)
+			     : send_message(sk, h, op);
+}
+
+void exi_message_posted_message(struct exi_sock *sk, enum exi_dir dir,
+				struct exi_op *op, size_t n)
+{
+	ssize_t ret = dir == EXI_RX ? came(sk, op, n) : went(sk, op, n);
+
+	if (ret < 0)
+		exi_flow_finish_locked(sk, dir, op, (int)-ret);
+	else if (ret)
+		exi_finish_in_turn(sk, dir, op);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* An operation: from its acceptance to the moment its event is dequeued. It is
+ * a slot of its queue, so a queue cannot overflow; a synchronous call that
+ * must wait its turn behind others has one on its stack. */
+#ifndef EXI_CORE_TRANSFER_OP_H
+#define EXI_CORE_TRANSFER_OP_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/exs.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/list.h"
+#include "core/fabric/provider.h"
+#include "core/sock/packet_wire.h"
+
+struct exi_queue;
+struct exi_region;
+struct exi_sock;
+
+struct exi_queue;
+struct exi_region;
+struct exi_sock;
+
+/* A piece of an operation's bytes. */
+struct exi_part {
+	union {
+		void *base;
+		off_t at; /* in the file */
+	};
+	size_t len;
+	struct exi_region *region; /* held; null */
+	int fd;			   /* of a file; -1: memory */
+};
+
+#define EXI_PARTS_FEW 4 /* for which no memory is asked */
+
+struct exi_op {
+	struct exi_list node;	 /* in the socket's list, then the queue's */
+	struct exi_queue *queue; /* null: on a stack */
+	struct exi_region *region;
+	int type; /* EXS_EVT_* */
+	int fd;
+	exs_ahandle_t ahandle;
+	void *arg;   /* the caller's buffer, message, ... for the event */
+	void *buf;   /* next to move, */
+	size_t run;  /* so many bytes; then */
+	size_t next; /* the next part, of a file what is left of it */
+	size_t len;  /* in all */
+	size_t done;
+	size_t lent; /* bytes of buf that the fabric's device has: place.h */
+	int flags;
+	int err; /* positive errno of the event */
+	int event_flags;
+	int newfd;
+	bool cancelled;
+	bool sent;    /* all of it, and others before it are lent */
+	bool waits;   /* the peer may have a place for it soon: place.h */
+	bool whole;   /* on a stack: its caller waits until all is moved */
+	bool kept;    /* by the queue's lock: the slot outlives its event, */
+	bool queued;  /* which is there */
+	bool started; /* connect: under way */
+	bool begun;   /* a message has; see packet.h */
+	bool ours;    /* the rest of a message; to be freed. Or a loan's */
+	bool holds;   /* on a stack, or a loan: nothing passes it, see loan.h */
+	uint8_t head; /* bytes sent of what goes before a message: */
+	uint8_t head_len;
+	uint8_t heading[EXI_PACKET_FIRST];
+	exs_acceptaddr_t *addr;
+	/* Null, or called instead of what else becomes of an operation that is
+	 * over: err, or op->err. It left the socket's list; its lock is held. */
+	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		      int err);
+	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
+	/* Of more than one buffer; see parts.h. */
+	struct exi_part *parts;
+	size_t n_parts;
+	char *chunk; /* what was read of a file */
+	/* What follows is not cleared. */
+	socklen_t to_len; /* connect */
+	union {
+		struct sockaddr_storage to;
+		struct exi_part few[EXI_PARTS_FEW];
+	};
+};
+
+static inline enum exi_dir exi_op_dir(const struct exi_op *op)
+{
+	return op->type == EXS_EVT_RECV || op->type == EXS_EVT_RECVMSG ? EXI_RX
+								       : EXI_TX;
+}
+
+/* It becomes one that is over, with all its bytes moved: what its event needs,
+ * and no more. A free slot has none of the rest: it is not kept, nor queued, and
+ * has no parts. */
+static inline void exi_op_sent(struct exi_op *op, const exs_x_op_t *o)
+{
+	op->type = o->exs_x_type;
+	op->fd = o->exs_x_socket;
+	op->ahandle = o->exs_x_ahandle;
+	op->arg = o->exs_x_buffer;
+	op->done = o->exs_x_length;
+	op->err = 0;
+	op->event_flags = 0;
+}
+
+#endif

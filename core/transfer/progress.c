@@ -1,0 +1,768 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving bytes: the kernel's way when the direction is on TCP, the fabric's
+ * when it was switched. One function per direction does a single attempt
+ * under the direction's lock (exi_flow_try_send(), exi_flow_try_recv());
+ * synchronous calls loop over it with exi_wait(), asynchronous ones queue. */
+#include "core/transfer/progress.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/pieces.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/meet/begin.h"
+#include "core/meet/find.h"
+#include "core/meet/pair.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/attempt.h"
+#include "core/transfer/drain.h"
+#include "core/transfer/finish.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+#include "core/transfer/message.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/parts.h"
+#include "core/transfer/place.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/resume.h"
+#include "core/transfer/switch.h"
+#include "core/transfer/timeout.h"
+
+/* Onto the end of what was gathered. */
+static int append(char **bytes, size_t *n, const void *more, size_t len)
+{
+	char *p = len ? realloc(*bytes, *n + len) : *bytes;
+
+	if (!len)
+		return 0;
+	if (!p)
+		return -ENOMEM;
+	memcpy(p + *n, more, len);
+	*bytes = p;
+	*n += len;
+	return 0;
+}
+
+int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	char *bytes = NULL;
+	const void *run;
+	size_t len, n = 0;
+	int err = append(&bytes, &n, sk->record + EXI_RESUME - sk->record_left,
+			 sk->record_left);
+
+	EXI_LOCKED(&h->lock);
+	while (!err && (len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
+		err = append(&bytes, &n, run, len);
+		if (err)
+			break;
+		sk->fab->swops->drained(sk->fab, len);
+		exi_place_reap(sk, EXI_TX);
+	}
+	if (err) {
+		free(bytes);
+		return err;
+	}
+	sk->record_left = 0;
+	h->mode = EXI_MODE_TCP;
+	*ret = bytes;
+	*ret_n = n;
+	return 0;
+}
+
+int exi_progress_before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
+{
+	int ret = exi_half_send_refused(sk, h);
+
+	if (ret)
+		return ret;
+	if (h->mode == EXI_MODE_DRAIN) {
+		ret = exi_flow_drain_locked(sk);
+		if (ret)
+			return ret;
+	}
+	if (sk->posted[EXI_TX])
+		return -EAGAIN;
+	if (!(flags & (MSG_OOB | MSG_MORE)) && exi_switch_wanted(sk->sh) &&
+	    exi_switch_up_locked(sk) == 0)
+		return 0;
+	if (flags & MSG_OOB)
+		h->urgent = 1;
+	return 0;
+}
+
+/* Several pieces for the fabric, which takes one buffer: what other threads
+ * send does not come between those of a short call. */
+static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_pieces *p)
+{
+	struct exi_pieces rest = *p;
+	size_t len, n = 0;
+	ssize_t ret;
+	char *buf;
+	void *from;
+
+	len = exi_pieces_next(&rest, &from);
+	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
+	if (!buf)
+		return exi_attempt_try_send_ring(sk, h, from, len);
+	for (; len; len = exi_pieces_next(&rest, &from)) {
+		memcpy(buf + n, from, len);
+		n += len;
+		exi_pieces_moved(&rest, len);
+	}
+	ret = exi_attempt_try_send_ring(sk, h, buf, n);
+	free(buf);
+	return ret;
+}
+
+ssize_t exi_progress_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
+				     struct exi_pieces *p, int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	void *from;
+	ssize_t ret;
+	size_t n, len = exi_pieces_next(p, &from);
+
+	if (p->n <= 1)
+		return exi_flow_try_send(sk, h, from, len, flags);
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
+	ret = h->mode == EXI_MODE_RING ? 0
+				       : exi_progress_before_tcp(sk, h, flags);
+	if (ret)
+		return ret;
+	if (h->mode == EXI_MODE_RING)
+		return try_gathered(sk, h, p);
+	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
+	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
+	if (ret > 0) {
+		exi_half_account(h, ret, false);
+		exi_link_by_kernel();
+	}
+	return ret;
+}
+
+/* --- receiving ---------------------------------------------------------- */
+
+void exi_flow_deafen_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&h->lock);
+	if (!sk->fab || exi_sock_remote(sk))
+		return;
+	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
+	h->deaf = sk->fab->ops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
+}
+
+ssize_t exi_progress_recv_unfit(struct exi_sock *sk, struct exi_half *h)
+{
+	if (!h->leaving) { /* it was not asked to, yet */
+		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
+		exi_sock_kick_locked(sk, EXI_RX);
+	}
+	return -EAGAIN;
+}
+
+ssize_t exi_progress_unread_end(const struct exi_half *h, ssize_t end)
+{
+	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
+}
+
+ssize_t exi_progress_get_tcp(struct exi_sock *sk, struct exi_pieces *p,
+			     size_t most, int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	size_t n;
+	void *buf;
+
+	n = exi_pieces_next(p, &buf);
+	if (exi_likely(p->n <= 1))
+		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
+					  flags);
+	exi_pieces_cut(p, most, room, &v, &n);
+	return sk->tcp->ops->recvv(sk->tcp, v, n, flags);
+}
+
+/* The last bytes of TCP were read: what follows is in the ring. */
+static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
+			   struct exi_pieces p, ssize_t n, int flags)
+{
+	ssize_t more;
+	size_t len;
+	void *buf;
+
+	exi_pieces_moved(&p, (size_t)n);
+	len = exi_pieces_next(&p, &buf);
+	more = exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	if (more > 0)
+		n += more;
+	else if (more < 0 && more != -EAGAIN)
+		h->err = (int)-more;
+	return n;
+}
+
+ssize_t exi_progress_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+				     struct exi_pieces *p, int flags)
+{
+	ssize_t n;
+
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
+	if (exi_likely(h->mode == EXI_MODE_RING)) {
+		void *buf;
+		size_t len = exi_pieces_next(p, &buf);
+
+		return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	}
+	flags &= ~EXI_MSG_POLLED;
+	n = exi_attempt_try_recv_tcp(sk, h, p, flags);
+	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
+	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
+		n = recv_behind(sk, h, *p, n, flags);
+	return n;
+}
+
+/* --- asynchronous ------------------------------------------------------- */
+
+static void posted_done(struct exi_xfer *x, ssize_t result);
+
+/* A short run is held back for the operation's next part. */
+#define SHORT_RUN (16u << 10)
+
+static int send_flags(const struct exi_op *op)
+{
+	bool more = op->next < op->n_parts && op->run < SHORT_RUN;
+
+	return (op->flags & ~EXS_SHUT_WR) | (more ? MSG_MORE : 0);
+}
+
+bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h)
+{
+	const struct exi_shared *sh = sk->sh;
+
+	return h->meet_at != UINT64_MAX || atomic_load(&sh->greeting) ||
+	       atomic_load_explicit(&sh->reason, memory_order_relaxed) ==
+		       EXS_X_REASON_UNDECIDED;
+}
+
+/* A transfer of the kernel's holds its direction on TCP until it is over, so one
+ * that is long goes in pieces while the direction may move. */
+#define POSTED_PIECE ((size_t)64 << 10)
+
+/* Hands what comes next of the first operation to the kernel. */
+static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_xfer *x = &sk->xfer[dir];
+	int ret;
+
+	EXI_LOCKED(&h->lock);
+	x->buf = op->buf;
+	x->len = op->run;
+	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
+		   ~(MSG_WAITALL | MSG_DONTWAIT);
+	ret = sk->framed ? exi_message_run(sk, dir, op, x) : 0;
+	if (ret)
+		return ret;
+	if (dir == EXI_TX && x->len > POSTED_PIECE &&
+	    exi_progress_may_move(sk, h))
+		x->len = POSTED_PIECE;
+	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
+		x->len = h->left;
+	if (dir == EXI_RX && h->mode == EXI_MODE_BACK) {
+		ssize_t n = exi_resume_look_locked(sk, x->len);
+
+		if (n > 0)
+			x->len = (size_t)n;
+	}
+	x->done = posted_done;
+	x->conn = sk->tcp;
+	x->owner = sk;
+	x->dir = dir;
+	ret = exi_service_domain(sk->tcp->domain);
+	if (ret)
+		return ret;
+	sk->posted[dir] = op;
+	ret = dir == EXI_RX ? sk->tcp->ops->post_recv(sk->tcp, x)
+			    : sk->tcp->ops->post_send(sk->tcp, x);
+	if (ret)
+		sk->posted[dir] = NULL;
+	return ret;
+}
+
+bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	enum exi_wake how = EXI_WAKE_BELL;
+
+	EXI_LOCKED(&h->lock);
+	if (!sk->fab || (h->mode != EXI_MODE_RING && !exi_place_lent(sk, dir)))
+		return true;
+	if (dir == EXI_TX && exi_place_waits(sk, dir))
+		how = EXI_WAKE_BELL_REAP;
+	if (sk->fab->ops->arm(sk->fab, dir, how))
+		return false;
+	/* After arming: a peer that left before it is seen here. */
+	return !atomic_load(&sk->sh->gone) &&
+	       !(dir == EXI_RX && atomic_load(&sk->sh->rx_fin));
+}
+
+/* Somebody will call progress when op can move, or without one what is lent is
+ * over: 0. -EAGAIN: now. */
+static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+
+	EXI_LOCKED(&h->lock);
+	if (h->mode == EXI_MODE_RING) {
+		const struct exi_op *any =
+			exi_container(sk->ops[dir].next, struct exi_op, node);
+
+		if (any->queue &&
+		    exi_queue_heat(any->queue, sk, atomic_load(&sk->fd), dir))
+			return 0;
+		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
+	}
+	if (h->mode == EXI_MODE_DRAIN) {
+		int ret = exi_flow_await_drain_locked(sk);
+
+		if (op || ret == 0 || ret == -EAGAIN)
+			return ret;
+		exi_place_forsake(sk);
+		return -EAGAIN;
+	}
+	if (!op)
+		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
+	/* The service reads on, or TAKEN comes, or what tells of the end. */
+	if (dir == EXI_RX && (exi_resume_keeps_locked(sk) ||
+			      (atomic_load(&h->untaken) &&
+			       exi_sock_remote(sk) && h->back >= h->left)))
+		return 0;
+	if (sk->tcp->domain->post_from_service && !exi_service_self())
+		return exi_service_progress(sk, dir);
+	return post_locked(sk, dir, op);
+}
+
+/* A receive has something, and does not wait for more. */
+static bool content(const struct exi_op *op, enum exi_dir dir)
+{
+	return dir == EXI_RX && op->done && !(op->flags & MSG_WAITALL);
+}
+
+inline void exi_progress_put(char *to, const char *from, size_t n)
+{
+	if (n >= 8 && n <= 16) {
+		memcpy(to, from, 8);
+		memcpy(to + n - 8, from + n - 8, 8);
+	} else if (n) {
+		memcpy(to, from, n);
+	}
+}
+
+/* Puts the first few side by side; how many bytes, 0: there is only one. */
+static size_t gather(const struct exi_list *ops, char *buf)
+{
+	const struct exi_list *pos;
+	size_t n = 0;
+	int count = 0;
+
+	if (ops->next->next == ops)
+		return 0;
+	exi_list_for_each (pos, ops) {
+		const struct exi_op *op =
+			exi_container(pos, struct exi_op, node);
+
+		if (op->run > EXI_PROGRESS_TOGETHER - n || op->parts ||
+		    op->holds || op->cancelled || (op->flags & MSG_MORE))
+			break;
+		exi_progress_put(buf + n, op->buf, op->run);
+		n += op->run;
+		count++;
+	}
+	return count > 1 ? n : 0;
+}
+
+/* n bytes of theirs were sent: their events come with one lock. */
+static void finish_together(struct exi_sock *sk, size_t n)
+{
+	struct exi_list over = EXI_LIST_INIT(over);
+	struct exi_list *pos;
+	int count = 0;
+
+	exi_list_for_each (pos, &sk->ops[EXI_TX]) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (!n)
+			break;
+		if (op->run > n) {
+			exi_parts_moved(op, n);
+			break;
+		}
+		n -= op->run;
+		op->done += op->run;
+		op->run = 0;
+		count++;
+	}
+	if (!count)
+		return;
+	exi_list_move(&sk->ops[EXI_TX], pos->prev, &over);
+	exi_flow_count_ops(sk, EXI_TX, -count);
+	exi_timeout_begins(sk, EXI_TX);
+	exi_op_complete_all(&over);
+}
+
+/* False: there is nothing to send together. *ret is as of an attempt for the
+ * first, but that bytes which moved are accounted for. */
+static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
+{
+	char buf[EXI_PROGRESS_TOGETHER];
+	size_t left;
+
+	/* Of others it is not known that they are streams. */
+	if (sk->role == EXI_ROLE_NONE || exi_place_lent(sk, EXI_TX))
+		return false;
+	left = gather(&sk->ops[EXI_TX], buf);
+	if (!left)
+		return false;
+	*ret = exi_flow_try_send(sk, h, buf, left, 0);
+	if (*ret > 0)
+		finish_together(sk, (size_t)*ret);
+	return true;
+}
+
+struct exi_op *exi_progress_to_move(struct exi_sock *sk, enum exi_dir dir)
+{
+	if (exi_likely(!exi_place_lent(sk, dir)))
+		return exi_container(sk->ops[dir].next, struct exi_op, node);
+	return dir == EXI_RX || sk->sh->half[dir].mode == EXI_MODE_DRAIN
+		       ? NULL
+		       : exi_place_first(sk, dir);
+}
+
+/* What comes next of an operation on several pieces and lies in memory. */
+static void pieces_of(const struct exi_op *op,
+		      struct iovec room[EXI_PIECES_COPIED],
+		      struct exi_pieces *ret)
+{
+	size_t n = 0, i;
+
+	*ret = (struct exi_pieces){ .v = room, .left = op->run };
+	room[n++] = (struct iovec){ .iov_base = op->buf, .iov_len = op->run };
+	for (i = op->next; i < op->n_parts && n < EXI_PIECES_COPIED; i++) {
+		const struct exi_part *p = &op->parts[i];
+
+		if (p->fd >= 0)
+			break;
+		room[n++] = (struct iovec){ .iov_base = p->base,
+					    .iov_len = p->len };
+		ret->left += p->len;
+	}
+	ret->n = n;
+}
+
+/* One attempt for such an operation. *want: how many bytes it was for. */
+static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
+						   enum exi_dir dir,
+						   const struct exi_op *op,
+						   int flags, size_t *want)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_pieces p;
+
+	pieces_of(op, room, &p);
+	*want = p.left;
+	if (dir == EXI_RX)
+		return exi_progress_try_recv_pieces(sk, h, &p, flags);
+	flags &= ~EXS_SHUT_WR;
+	if (op->done + p.left < op->len && p.left < SHORT_RUN)
+		flags |= MSG_MORE;
+	return exi_progress_try_send_pieces(sk, h, &p, flags);
+}
+
+/* Nothing more of it moves: n is why. */
+static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
+		       ssize_t n)
+{
+	int err = n == -EREMOTE ? ECONNRESET : (int)-n;
+
+	if (!op->lent) {
+		exi_flow_finish_locked(sk, dir, op, err);
+		return;
+	}
+	/* What is under way ends it. */
+	op->len = op->done + op->lent;
+	op->run = 0;
+	sk->sh->half[dir].err = err;
+	if (sk->framed)
+		op->err = err;
+}
+
+static bool mark_passed(const struct exi_half *h)
+{
+	return __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
+	       atomic_load_explicit(&h->meet_at, memory_order_relaxed);
+}
+
+/* So many bytes of an operation at once, and the service hears what links say. */
+#define AT_ONCE ((size_t)1 << 20)
+
+/* An operation has come so far on TCP since it began at `from` bytes: whether the
+ * service has something to do first, and then goes on with it. To meet, where it
+ * passed a mark, for which no lock of a direction may be held; or, where it is the
+ * service that moves so much, to hear that the direction may leave TCP. */
+static bool stops_by(struct exi_sock *sk, enum exi_dir dir, uint64_t from)
+{
+	const struct exi_half *h = &sk->sh->half[dir];
+
+	if (exi_likely(!mark_passed(h)) &&
+	    (h->bytes - from < AT_ONCE || !exi_progress_may_move(sk, h) ||
+	     !exi_service_self()))
+		return false;
+	return exi_service_progress(sk, dir) == 0;
+}
+
+void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
+
+	if (exi_likely(!mark_passed(h)))
+		return;
+	exi_link_meet(sk, atomic_load(&sk->fd));
+	/* A meeting is under way, or the end: neither needs a mark. */
+	if (mark_passed(h))
+		atomic_store(&h->meet_at, UINT64_MAX);
+}
+
+/* No operation moves: there is none, or the first one holds all. */
+static bool idle(const struct exi_sock *sk, enum exi_dir dir)
+{
+	const struct exi_list *first = sk->ops[dir].next;
+
+	return first == &sk->ops[dir] ||
+	       exi_container(first, struct exi_op, node)->holds;
+}
+
+/* The last of what was lent came back. */
+void exi_flow_give_back(struct exi_sock *sk)
+{
+	exi_switch_giveback_locked(sk);
+	if (!sk->sh->half[EXI_RX].leaving)
+		exi_sock_kick_locked(sk, EXI_RX);
+}
+
+static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	uint64_t from = h->bytes;
+
+	EXI_LOCKED(&h->lock);
+	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
+		ssize_t n = -EAGAIN;
+		struct exi_op *op;
+		size_t want = 0;
+
+		if (exi_unlikely(h->mode == EXI_MODE_TCP) &&
+		    stops_by(sk, dir, from))
+			return;
+		if (exi_unlikely(exi_place_lent(sk, dir))) {
+			if (h->mode == EXI_MODE_DRAIN)
+				exi_flow_drain_locked(sk);
+			exi_place_reap(sk, dir);
+			if (dir == EXI_RX && h->leaving)
+				exi_flow_give_back(sk);
+			if (exi_list_empty(&sk->ops[dir]))
+				break;
+		}
+		op = exi_progress_to_move(sk, dir);
+		if (op && exi_unlikely(op->holds)) {
+			if (!op->ended && !op->finished)
+				exi_op_complete(op); /* its thread's turn */
+			break;
+		}
+		if (op && op->cancelled && !op->lent) {
+			exi_flow_cancelled_locked(sk, dir, op);
+			continue;
+		}
+		if (op && exi_unlikely(exi_parts_wants(op))) {
+			op->err = -exi_parts_read(op);
+			if (op->err) {
+				give_up_op(sk, dir, op,
+					   op->done ? 0 : -op->err);
+				continue;
+			}
+		}
+		if (op && dir == EXI_TX &&
+		    (!sk->framed || exi_packet_headed(op))) {
+			n = exi_place_give(sk, op);
+			if (n > 0)
+				continue;
+			if (n == -EALREADY)
+				op = NULL;
+			n = -EAGAIN;
+		}
+		if (op)
+			want = op->run;
+		if (op && exi_unlikely(sk->framed)) {
+			n = exi_message_move_message(sk, dir, op);
+			if (n == 1)
+				exi_finish_in_turn(sk, dir, op);
+			if (n >= 0)
+				continue;
+		} else if (op && op->next < op->n_parts &&
+			   h->mode != EXI_MODE_RING)
+			n = try_parts(sk, dir, op, op->flags | flags, &want);
+		else if (op && dir == EXI_RX)
+			n = exi_flow_try_recv(sk, h, op->buf, want,
+					      op->flags | flags);
+		else if (op && !send_together(sk, h, &n))
+			n = exi_flow_try_send(sk, h, op->buf, want,
+					      send_flags(op));
+		else if (n > 0)
+			continue;
+		if (n == -EAGAIN && op && content(op, dir)) {
+			exi_flow_finish_locked(sk, dir, op, 0);
+			continue;
+		}
+		if (n == -EAGAIN && dir == EXI_RX && exi_place_lend(sk))
+			continue;
+		if (n == -EAGAIN) {
+			int ret = expect_locked(sk, dir, op);
+
+			if (ret == 0)
+				break;
+			if (ret == -EAGAIN)
+				continue;
+			n = ret;
+		}
+		if (n == -EINTR)
+			continue;
+		if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
+			return; /* the service reads the link first */
+		if (n < 0) {
+			give_up_op(sk, dir, op, n);
+			continue;
+		}
+		if (exi_flow_moved(op, dir, (size_t)n, want))
+			exi_finish_in_turn(sk, dir, op);
+	}
+	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {
+		exi_flow_end_locked(sk);
+		/* Of both: the service knows what follows. */
+		if (atomic_load(&sk->sh->rx_fin))
+			(void)exi_service_progress(sk, EXI_TX);
+	}
+	while (idle(sk, dir) && h->mode == EXI_MODE_DRAIN &&
+	       exi_flow_drain_locked(sk) == -EAGAIN &&
+	       exi_flow_await_drain_locked(sk) == -EAGAIN)
+		;
+}
+
+void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	progress_locked(sk, dir, 0);
+}
+
+void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	progress_locked(sk, dir, EXI_MSG_POLLED);
+}
+
+void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)
+{
+	int fd = atomic_load(&sk->fd);
+	struct exi_shared *sh;
+
+	if (fd < 0 || !exi_sock_lock(sk, fd, dir, &sh))
+		return;
+	exi_flow_progress_locked(sk, dir);
+	exi_half_unlock(&sh->half[dir]);
+}
+
+/* The kernel moved what post_locked() gave it. */
+static void posted_done(struct exi_xfer *x, ssize_t result)
+{
+	struct exi_sock *sk = x->owner;
+	enum exi_dir dir = x->dir;
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_op *op;
+
+	exi_lock(&h->lock);
+	op = sk->posted[dir];
+	sk->posted[dir] = NULL;
+	if (result > 0) {
+		exi_half_account(h, result, false);
+		if (dir == EXI_TX)
+			exi_link_by_kernel();
+		/* Counted anew: a switch that came meanwhile may have counted
+		 * these bytes already. */
+		if (dir == EXI_RX && h->mode == EXI_MODE_LEFT)
+			exi_switch_left_locked(sk);
+		if (dir == EXI_RX && h->mode == EXI_MODE_BACK)
+			h->back += (uint64_t)result;
+	}
+	/* The end is found again, and judged, by the attempt below. */
+	if (dir == EXI_RX && result == 0 && (op->len > op->done || sk->framed))
+		result = -ECANCELED;
+	if (result >= 0 && exi_unlikely(sk->framed))
+		exi_message_posted_message(sk, dir, op, (size_t)result);
+	else if (result >= 0 && exi_flow_moved(op, dir, (size_t)result, x->len))
+		exi_finish_in_turn(sk, dir, op);
+	else if (result < 0 && result != -ECANCELED)
+		exi_flow_finish_locked(sk, dir, op, (int)-result);
+	else if (op->cancelled)
+		exi_flow_cancelled_locked(sk, dir, op);
+	exi_flow_progress_locked(sk, dir);
+	exi_unlock(&h->lock);
+	if (dir == EXI_RX)
+		exi_flow_after_recv(sk, atomic_load(&sk->fd));
+}
+
+void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_peek(c->fd);
+
+	if (sk && (sk->tcp == c || sk->fab == c))
+		exi_flow_progress(sk, dir);
+}
+
+bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
+
+bool exi_progress_kernel_sends(struct exi_sock *sk, struct exi_half *h,
+			       int flags)
+{
+	return h->mode == EXI_MODE_TCP && !(flags & MSG_OOB) &&
+	       !sk->posted[EXI_TX] && !exi_switch_wanted(sk->sh) &&
+	       !__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&
+	       !atomic_load(&h->broken) && !h->err && !sk->sh->half[EXI_RX].err;
+}
+
+bool exi_flow_on_tcp(int fd, enum exi_dir dir)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+
+	return sk && exi_sock_shared(sk)->half[dir].mode != EXI_MODE_RING;
+}

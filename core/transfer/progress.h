@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Moving bytes of a socket, whatever fabric each direction is on. */
+#ifndef EXI_CORE_TRANSFER_PROGRESS_H
+#define EXI_CORE_TRANSFER_PROGRESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+struct exi_half;
+struct exi_latent_call;
+struct exi_op;
+struct exi_pieces;
+struct exi_sock;
+
+/* They are worth it: the direction is not on a fabric, as far as can be seen
+ * without its lock. */
+EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
+
+/* Of a connection that was latent (latent.h) and is sk now: a call that began
+ * before ended. And one of fd that is to wake, for it has received enough. */
+struct exi_latent_call;
+
+/* Meets the peer where the direction has passed a mark. Of the service; no lock is
+ * held. */
+void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir);
+
+/* Moves what can be moved of the operations queued in a direction. */
+void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
+void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
+/* The same of who has just polled the fabric, and will before it waits. */
+void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
+
+/* Asks to be rung for the direction's operations: true when that is sure,
+ * false when there was something to do at once. The lock is held. */
+bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
+
+/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all that
+ * comes of it, though somebody may still write there. */
+void exi_flow_deafen_locked(struct exi_sock *sk);
+
+/* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory that
+ * the caller frees, and the direction is on TCP; SO_LINGER stays what it is in a
+ * drain. -ENOMEM: as before. */
+int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n);
+
+/* Null without the shim, or: a send of a call that may not wait found no room. True:
+ * it is worth another try (unseen.h). Set before the first connection. No lock is
+ * held. */
+extern bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
+
+/* A receiver that wants to leave the fabric gives the direction back, when
+ * nothing of it is on loan. RX is locked. */
+void exi_flow_give_back(struct exi_sock *sk);
+
+/* Short sends that wait together go together: one look at the peer, one call
+ * of the kernel, for all of them. */
+#define EXI_PROGRESS_TOGETHER 2048
+
+int exi_progress_before_tcp(struct exi_sock *sk, struct exi_half *h, int flags);
+
+ssize_t exi_progress_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
+				     struct exi_pieces *p, int flags);
+
+ssize_t exi_progress_recv_unfit(struct exi_sock *sk, struct exi_half *h);
+
+ssize_t exi_progress_unread_end(const struct exi_half *h, ssize_t end);
+
+ssize_t exi_progress_get_tcp(struct exi_sock *sk, struct exi_pieces *p,
+			     size_t most, int flags);
+
+ssize_t exi_progress_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+				     struct exi_pieces *p, int flags);
+
+bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h);
+
+void exi_progress_put(char *to, const char *from, size_t n);
+
+struct exi_op *exi_progress_to_move(struct exi_sock *sk, enum exi_dir dir);
+
+bool exi_progress_kernel_sends(struct exi_sock *sk, struct exi_half *h,
+			       int flags);
+
+#endif

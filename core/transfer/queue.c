@@ -1,0 +1,747 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues: slots, completions, waiting for them.
+ *
+ * Queues are found by handle without a lock; their memory is never given back,
+ * so a stale handle meets a queue with another handle. A thread in dequeue
+ * polls the hot directions, then sleeps on the queue's word and on the words
+ * of the hot directions at once: whichever peer writes wakes it directly. */
+#include "core/transfer/queue.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/futex.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/transfer/mem.h"
+#include "core/transfer/op.h"
+#include "core/transfer/parts.h"
+
+#define INDEX_BITS 12
+
+static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
+static int generation;
+
+/* --- handles ------------------------------------------------------------ */
+
+static void set_slots(struct exi_queue *q, struct exi_op *ops, int depth)
+{
+	q->ops = ops;
+	q->depth = depth;
+	exi_list_init(&q->free);
+	for (int i = 0; i < depth; i++) {
+		ops[i].queue = q;
+		ops[i].region = NULL;
+		exi_list_add_tail(&q->free, &ops[i].node);
+	}
+}
+
+static int setup(struct exi_queue *q, int depth, int index)
+{
+	struct exi_op *ops = calloc((size_t)depth, sizeof(*ops));
+
+	if (!ops)
+		return -ENOMEM;
+	exi_lock(&q->lock);
+	q->n_done = q->n_used = 0;
+	atomic_store(&q->sleepers, 0);
+	q->qfd = -1;
+	q->wait = EXS_WAIT_ADAPTIVE;
+	q->signal = (exs_signal_t){ 0 };
+	q->spin = (struct exi_spin){ 0 };
+	exi_list_init(&q->done);
+	set_slots(q, ops, depth);
+	atomic_store(&q->ready, 0);
+	atomic_store(&q->n_hot, 0);
+	atomic_store(&q->deleted, false);
+	generation = (generation + 1) & ((1 << 18) - 1);
+	if (!generation)
+		generation = 1;
+	atomic_store(&q->handle, generation << INDEX_BITS | index);
+	exi_unlock(&q->lock);
+	return 0;
+}
+
+int exi_queue_create(int depth, exs_qhandle_t *ret)
+{
+	struct exi_queue *q = NULL;
+	int i, err = -EMFILE;
+
+	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
+		return -EINVAL;
+	pthread_mutex_lock(&queues_lock);
+	for (i = 0; i < EXI_QUEUES_MAX; i++) {
+		q = atomic_load(&exi_queues[i]);
+		if (!q) {
+			q = calloc(1, sizeof(*q));
+			err = -ENOMEM;
+			if (!q)
+				break;
+			atomic_store(&exi_queues[i], q);
+		}
+		/* Free when it has no handle and nobody looks at it. */
+		if (atomic_load(&q->handle) == 0 &&
+		    atomic_load(&q->users) == 0 &&
+		    atomic_load(&q->attended) == 0) {
+			err = setup(q, depth, i);
+			if (!err)
+				*ret = atomic_load(&q->handle);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&queues_lock);
+	return err;
+}
+
+struct exi_queue *exi_queue_place_of(exs_qhandle_t h)
+{
+	return exi_likely(h > 0)
+		       ? atomic_load_explicit(
+				 &exi_queues[h & (EXI_QUEUES_MAX - 1)],
+				 memory_order_acquire)
+		       : NULL;
+}
+
+struct exi_queue *exi_queue_get(exs_qhandle_t h)
+{
+	struct exi_queue *q = exi_queue_place_of(h);
+
+	if (exi_unlikely(!q))
+		return NULL;
+	atomic_fetch_add(&q->users, 1);
+	if (exi_likely(atomic_load(&q->handle) == h))
+		return q;
+	atomic_fetch_sub(&q->users, 1);
+	return NULL;
+}
+
+void exi_queue_put(struct exi_queue *q)
+{
+	atomic_fetch_sub_explicit(&q->users, 1, memory_order_release);
+}
+
+static void wake_sleepers(struct exi_queue *q)
+{
+	/* Under the lock, like the sleeper's load: no read-modify-write. */
+	atomic_store_explicit(
+		&q->word,
+		atomic_load_explicit(&q->word, memory_order_relaxed) + 1,
+		memory_order_release);
+	if (q->sleepers)
+		exi_futex_wake((const uint32_t *)&q->word, INT_MAX);
+}
+
+static void forget_hot(struct exi_hot *h)
+{
+	atomic_store(&h->sk->hot_in[h->dir], NULL);
+}
+
+void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
+{
+	struct exi_queue *q = atomic_load(&sk->hot_in[dir]);
+	int i, n;
+
+	if (!q)
+		return;
+	exi_lock(&q->lock);
+	n = atomic_load(&q->n_hot);
+	for (i = 0; i < n; i++)
+		if (q->hot[i].sk == sk && q->hot[i].dir == dir)
+			q->hot[i--] = q->hot[--n];
+	atomic_store(&q->n_hot, n);
+	atomic_store(&sk->hot_in[dir], NULL);
+	exi_unlock(&q->lock);
+}
+
+int exi_queue_delete(exs_qhandle_t h)
+{
+	struct exi_queue *q = exi_queue_get(h);
+	struct exi_op *ops;
+	int qfd, i;
+
+	if (!q)
+		return -EINVAL;
+	exi_lock(&q->lock);
+	if (q->n_used > q->n_done || atomic_load(&q->deleted)) {
+		bool deleted = atomic_load(&q->deleted);
+
+		exi_unlock(&q->lock);
+		exi_queue_put(q);
+		return deleted ? -EINVAL : -EBUSY;
+	}
+	atomic_store(&q->deleted, true);
+	exi_list_init(&q->done);
+	q->n_done = q->n_used = 0;
+	atomic_store(&q->ready, 0);
+	for (i = 0; i < atomic_load(&q->n_hot); i++)
+		forget_hot(&q->hot[i]);
+	atomic_store(&q->n_hot, 0);
+	qfd = q->qfd;
+	q->qfd = -1;
+	ops = q->ops;
+	q->ops = NULL;
+	exi_list_init(&q->free);
+	atomic_store(&q->handle, 0);
+	wake_sleepers(q);
+	exi_unlock(&q->lock);
+	exi_fd_close(qfd);
+	free(ops);
+	exi_queue_put(q);
+	return 0;
+}
+
+/* --- slots and completions ---------------------------------------------- */
+
+/* In two pieces, which are stores: of all of it at once compilers make a
+ * string instruction that takes longer than what the call does besides. */
+static void clear(struct exi_op *op)
+{
+	exi_list_init(&op->node);
+	memset(&op->type, 0,
+	       offsetof(struct exi_op, flags) - offsetof(struct exi_op, type));
+	memset(&op->flags, 0,
+	       offsetof(struct exi_op, to_len) -
+		       offsetof(struct exi_op, flags));
+}
+
+void exi_op_describe(struct exi_op *op, const exs_x_op_t *o)
+{
+	clear(op);
+	op->type = o->exs_x_type;
+	op->fd = o->exs_x_socket;
+	op->ahandle = o->exs_x_ahandle;
+	op->arg = op->buf = o->exs_x_buffer;
+	op->run = op->len = o->exs_x_length;
+	op->flags = o->exs_x_flags;
+}
+
+/* For how many of them there is a slot, and a region. */
+static int reserve_locked(struct exi_queue *q, const exs_x_op_t *o, int n,
+			  struct exi_op **ret, int *ret_err)
+{
+	struct exi_list *node = q->free.next;
+	struct exi_region *region = NULL;
+	const struct exi_memory *mem = NULL;
+	int i;
+
+	EXI_LOCKED(&q->lock);
+	for (i = 0; i < n; i++, node = node->next) {
+		/* Mostly of the region of the one before. */
+		if (!mem || o[i].exs_x_mhandle != o[i - 1].exs_x_mhandle ||
+		    !exi_mem_covers(mem, o[i].exs_x_buffer,
+				    o[i].exs_x_length)) {
+			*ret_err = exi_mem_find(o[i].exs_x_mhandle,
+						o[i].exs_x_buffer,
+						o[i].exs_x_length, &region);
+			if (exi_unlikely(*ret_err))
+				break;
+			mem = exi_mem_of(region);
+		}
+		*ret_err = -EAGAIN;
+		if (exi_unlikely(node == &q->free))
+			break;
+		ret[i] = exi_container(node, struct exi_op, node);
+		ret[i]->region = region;
+	}
+	if (i == n)
+		*ret_err = 0;
+	q->free.next = node;
+	node->prev = &q->free;
+	q->n_used += i;
+	return i;
+}
+
+int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
+			   struct exi_op **ret, int *ret_err)
+{
+	struct exi_queue *q = exi_queue_place_of(h);
+	int i = 0;
+
+	*ret_err = -EINVAL;
+	if (exi_unlikely(!q))
+		return 0;
+	exi_lock(&q->lock);
+	if (exi_likely(atomic_load_explicit(&q->handle, memory_order_relaxed) ==
+		       h))
+		i = reserve_locked(q, o, n, ret, ret_err);
+	exi_unlock(&q->lock);
+	return i;
+}
+
+int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
+		      size_t len, struct exi_op **ret)
+{
+	exs_x_op_t o = { .exs_x_mhandle = m,
+			 .exs_x_buffer = (void *)(uintptr_t)buf,
+			 .exs_x_length = len };
+	int err;
+
+	if (exi_queue_reserve_some(h, &o, 1, ret, &err))
+		clear(*ret);
+	return err;
+}
+
+static void end_slot(struct exi_op *op)
+{
+	op->region = NULL;
+	op->queued = false;
+	if (exi_unlikely(op->parts))
+		exi_parts_release(op);
+}
+
+static void free_slot_locked(struct exi_op *op)
+{
+	EXI_LOCKED(&op->queue->lock);
+	end_slot(op);
+	op->queue->n_used--;
+	exi_list_add_head(&op->queue->free, &op->node);
+}
+
+void exi_queue_unreserve(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+
+	exi_lock(&q->lock);
+	free_slot_locked(op);
+	exi_unlock(&q->lock);
+}
+
+int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret)
+{
+	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
+
+	if (!err)
+		(*ret)->kept = true;
+	return err;
+}
+
+/* The slot counts once, its event once more. */
+void exi_queue_let_go(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+
+	exi_lock(&q->lock);
+	op->kept = false;
+	if (op->queued)
+		q->n_used--; /* it goes with the event */
+	else
+		free_slot_locked(op);
+	exi_unlock(&q->lock);
+}
+
+_Thread_local struct exi_queue_taker exi_queue_taker;
+
+static inline void fill_event(const struct exi_op *op, exs_event_t *ev)
+{
+	*ev = (exs_event_t){
+		.exs_evt_type = op->type,
+		.exs_evt_socket = op->fd,
+		.exs_evt_ahandle = op->ahandle,
+		.exs_errno = op->err,
+	};
+	switch (op->type) {
+	case EXS_EVT_SEND:
+	case EXS_EVT_RECV:
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
+		break;
+	case EXS_EVT_RECVMSG:
+		((exs_msghdr_t *)op->arg)->exs_msg_flags = op->event_flags;
+		/* fallthrough */
+	case EXS_EVT_SENDMSG:
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = op->arg;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
+		break;
+	case EXS_EVT_SENDFILE:
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
+		break;
+	case EXS_EVT_ACCEPT:
+		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
+		break;
+	case EXS_EVT_POLL:
+		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
+		break;
+	default:
+		break;
+	}
+}
+
+/* The event of an operation that is in no list; its slot is free. */
+static void take_locked(struct exi_op *op, exs_event_t *ev)
+{
+	EXI_LOCKED(&op->queue->lock);
+	fill_event(op, ev);
+	if (exi_unlikely(op->kept)) {
+		op->queued = false;
+		op->queue->n_used--;
+	} else {
+		free_slot_locked(op);
+	}
+}
+
+static void complete_locked(struct exi_queue *q, struct exi_op *op)
+{
+	EXI_LOCKED(&q->lock);
+	if (exi_unlikely(op->kept)) {
+		if (op->queued)
+			return;
+		op->queued = true;
+		q->n_used++;
+	}
+	if (exi_queue_taker.q == q && exi_queue_taker.n < exi_queue_taker.max &&
+	    q->n_done == 0 && !q->signal.exs_enable) {
+		take_locked(op, &exi_queue_taker.ev[exi_queue_taker.n++]);
+		return;
+	}
+	exi_list_add_tail(&q->done, &op->node);
+	q->n_done++;
+}
+
+/* Tells of what came since there were so many; unlocks. */
+static void tell_unlock(struct exi_queue *q, int before)
+{
+	int signo = 0;
+
+	if (q->n_done > before) {
+		atomic_store_explicit(&q->ready, q->n_done,
+				      memory_order_release);
+		wake_sleepers(q);
+		if (exi_unlikely(q->qfd >= 0) && before == 0)
+			eventfd_write(q->qfd, 1);
+		if (before == 0 && q->signal.exs_enable)
+			signo = q->signal.exs_signo;
+	}
+	exi_unlock(&q->lock);
+	if (exi_unlikely(signo))
+		kill(getpid(), signo);
+}
+
+void exi_op_complete(struct exi_op *op)
+{
+	struct exi_queue *q = op->queue;
+	int before;
+
+	if (!q) {
+		/* On a stack: not ours any more after the store. */
+		const uint32_t *word = (const uint32_t *)&op->finished;
+
+		atomic_store_explicit(&op->finished, 1, memory_order_release);
+		exi_futex_wake(word, 1);
+		return;
+	}
+	exi_lock(&q->lock);
+	before = q->n_done;
+	complete_locked(q, op);
+	tell_unlock(q, before);
+}
+
+/* The first of ops, and those behind it that are of the same queue. */
+static void complete_some(struct exi_queue *q, struct exi_list *ops)
+{
+	struct exi_list *pos;
+	int before, n = 0;
+
+	exi_list_for_each (pos, ops) {
+		if (exi_container(pos, struct exi_op, node)->queue != q)
+			break;
+		n++;
+	}
+	exi_lock(&q->lock);
+	before = q->n_done;
+	if (exi_queue_taker.q == q) {
+		while (n--)
+			complete_locked(q, exi_container(exi_list_pop(ops),
+							 struct exi_op, node));
+	} else {
+		exi_list_move(ops, pos->prev, &q->done);
+		q->n_done += n;
+	}
+	tell_unlock(q, before);
+}
+
+void exi_op_complete_all(struct exi_list *ops)
+{
+	while (!exi_list_empty(ops)) {
+		struct exi_op *op =
+			exi_container(ops->next, struct exi_op, node);
+
+		if (op->queue) {
+			complete_some(op->queue, ops);
+		} else {
+			exi_list_del(&op->node);
+			exi_op_complete(op);
+		}
+	}
+}
+
+/* As many as there are whose slots end with their events: those go together. */
+static int take_run(struct exi_queue *q, exs_event_t *ev, int max)
+{
+	struct exi_list *pos;
+	int n = 0;
+
+	exi_list_for_each (pos, &q->done) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (n == max || op->kept)
+			break;
+		fill_event(op, &ev[n++]);
+		end_slot(op);
+	}
+	if (n)
+		exi_list_move(&q->done, pos->prev, q->free.next);
+	q->n_used -= n;
+	return n;
+}
+
+int exi_queue_take_events(struct exi_queue *q, exs_event_t *ev, int max)
+{
+	struct exi_list *node;
+	eventfd_t drained;
+	int n;
+
+	exi_lock(&q->lock);
+	n = take_run(q, ev, max);
+	while (n < max && (node = exi_list_pop(&q->done)))
+		take_locked(exi_container(node, struct exi_op, node), &ev[n++]);
+	q->n_done -= n;
+	atomic_store_explicit(&q->ready, q->n_done, memory_order_release);
+	if (exi_unlikely(q->qfd >= 0) && n && q->n_done == 0)
+		eventfd_read(q->qfd, &drained);
+	exi_unlock(&q->lock);
+	return n;
+}
+
+/* --- hot directions ----------------------------------------------------- */
+
+/* Makes room: what waits for nothing goes. */
+static void evict_locked(struct exi_queue *q)
+{
+	int i, n = atomic_load(&q->n_hot);
+
+	EXI_LOCKED(&q->lock);
+	for (i = 0; i < n;) {
+		struct exi_hot *h = &q->hot[i];
+
+		if (atomic_load(&h->sk->n_ops[h->dir]) != 0 &&
+		    atomic_load(&h->sk->fd) == h->fd) {
+			i++;
+			continue;
+		}
+		forget_hot(h);
+		*h = q->hot[--n];
+	}
+	atomic_store(&q->n_hot, n);
+	atomic_fetch_add(&q->hot_changes, 1);
+}
+
+/* A dequeuer may have passed over this direction when it had nothing to wait
+ * for. It compares the count after it said that it sleeps; we look for
+ * sleepers after we changed it: one of us sees the other. (Without a dequeuer
+ * there is nobody to tell: the next takes the direction's lock after us.) */
+static void view_changed(struct exi_queue *q)
+{
+	atomic_fetch_add_explicit(&q->hot_changes, 1, memory_order_seq_cst);
+	if (atomic_load_explicit(&q->sleepers, memory_order_seq_cst) == 0)
+		return;
+	exi_lock(&q->lock);
+	wake_sleepers(q);
+	exi_unlock(&q->lock);
+}
+
+bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
+		    enum exi_dir dir)
+{
+	bool hot = false;
+	int n;
+
+	if (exi_service_self() || !exi_futex_waitv_works())
+		return false;
+	/* The tick clears it before it takes the direction's lock: who is seen
+	 * here is progressed after us. */
+	if (atomic_load_explicit(&sk->hot_in[dir], memory_order_relaxed) == q) {
+		hot = true;
+		if (atomic_load(&q->attended))
+			view_changed(q);
+		goto tick;
+	}
+	exi_lock(&q->lock);
+	if (q->qfd >= 0 || q->signal.exs_enable)
+		goto unlock;
+	if (atomic_load(&q->n_hot) == EXI_QUEUE_HOT)
+		evict_locked(q);
+	n = atomic_load(&q->n_hot);
+	if (n < EXI_QUEUE_HOT) {
+		q->hot[n] = (struct exi_hot){ .sk = sk, .fd = fd, .dir = dir };
+		atomic_store(&sk->hot_in[dir], q);
+		atomic_store(&q->n_hot, n + 1);
+		atomic_fetch_add(&q->hot_changes, 1);
+		hot = true;
+		/* Who sleeps must sleep on this one too. */
+		if (q->sleepers)
+			wake_sleepers(q);
+	}
+unlock:
+	exi_unlock(&q->lock);
+tick:
+	if (hot &&
+	    atomic_load_explicit(&q->attended, memory_order_relaxed) == 0)
+		exi_service_tick();
+	return hot;
+}
+
+int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear)
+{
+	int i, n;
+
+	if (atomic_load_explicit(&q->n_hot, memory_order_relaxed) == 0)
+		return 0;
+	exi_lock(&q->lock);
+	n = atomic_load(&q->n_hot);
+	memcpy(ret, q->hot, (size_t)n * sizeof(*ret));
+	for (i = 0; clear && i < n; i++)
+		forget_hot(&q->hot[i]);
+	if (clear)
+		atomic_store(&q->n_hot, 0);
+	exi_unlock(&q->lock);
+	return n;
+}
+
+void exi_queue_wake_all(void)
+{
+	int i;
+
+	for (i = 0; i < EXI_QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&exi_queues[i]);
+
+		if (!q)
+			break;
+		exi_lock(&q->lock);
+		atomic_fetch_add(&q->hot_changes, 1);
+		wake_sleepers(q);
+		exi_unlock(&q->lock);
+	}
+}
+
+/* The slots are moved to a larger or smaller array; nothing may be in use. */
+int exi_queue_deepen(struct exi_queue *q, int depth)
+{
+	struct exi_op *ops, *old;
+
+	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
+		return -EINVAL;
+	ops = calloc((size_t)depth, sizeof(*ops));
+	if (!ops)
+		return -ENOMEM;
+	exi_lock(&q->lock);
+	if (q->n_used) {
+		exi_unlock(&q->lock);
+		free(ops);
+		return -EBUSY;
+	}
+	old = q->ops;
+	set_slots(q, ops, depth);
+	exi_unlock(&q->lock);
+	free(old);
+	return 0;
+}
+
+int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len)
+{
+	int v;
+
+	if (!val || !len)
+		return -EFAULT;
+	if (attr == EXS_QATTR_SIGNAL) {
+		if (*len < sizeof(q->signal))
+			return -EINVAL;
+		exi_lock(&q->lock);
+		memcpy(val, &q->signal, sizeof(q->signal));
+		exi_unlock(&q->lock);
+		*len = sizeof(q->signal);
+		return 0;
+	}
+	if (*len < sizeof(int))
+		return -EINVAL;
+	if (attr == EXS_QATTR_DEPTH)
+		v = q->depth;
+	else if (attr == EXS_QATTR_EVENTS)
+		v = atomic_load(&q->ready);
+	else if (attr == EXS_QATTR_WAIT)
+		v = q->wait;
+	else
+		return -EINVAL;
+	memcpy(val, &v, sizeof(v));
+	*len = sizeof(v);
+	return 0;
+}
+
+bool exi_queue_uses(const struct exi_region *r)
+{
+	bool found = false;
+
+	for (int i = 0; i < EXI_QUEUES_MAX && !found; i++) {
+		struct exi_queue *q = atomic_load(&exi_queues[i]);
+
+		if (!q)
+			break;
+		exi_lock(&q->lock);
+		for (int k = 0; q->n_used && k < q->depth && !found; k++)
+			found = q->ops[k].region == r;
+		exi_unlock(&q->lock);
+	}
+	return found;
+}
+
+void exi_queue_forked(void)
+{
+	int i;
+
+	pthread_mutex_init(&queues_lock, NULL);
+	/* Operations belong to the parent: the child's queues are empty. */
+	for (i = 0; i < EXI_QUEUES_MAX; i++) {
+		struct exi_queue *q = atomic_load(&exi_queues[i]);
+
+		if (!q)
+			break;
+		if (atomic_load(&q->handle) == 0)
+			continue;
+		atomic_store(&q->lock.word, 0);
+		atomic_store(&q->users, 0);
+		atomic_store(&q->attended, 0);
+		q->sleepers = 0;
+		q->n_done = q->n_used = 0;
+		atomic_store(&q->ready, 0);
+		atomic_store(&q->n_hot, 0);
+		exi_list_init(&q->done);
+		for (int k = 0; k < q->depth; k++)
+			exi_parts_release(&q->ops[k]);
+		set_slots(q, q->ops, q->depth);
+		if (q->qfd >= 0)
+			q->qfd = exi_fd_keep(
+				eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	}
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Event queues.
+ *
+ * A queue owns the memory of its operations. While threads are in
+ * exs_qdequeue() they make the progress of the sockets that the queue waits
+ * for ("hot"), without any wake-up being paid. When nobody is there, the
+ * service thread notices within a tick, asks the peers to ring, and makes the
+ * progress itself. */
+#ifndef EXI_CORE_TRANSFER_QUEUE_H
+#define EXI_CORE_TRANSFER_QUEUE_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/exs.h>
+#include <sys/exs_ext.h>
+
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/spin.h"
+#include "core/fabric/provider.h"
+
+struct exi_hot;
+struct exi_op;
+struct exi_region;
+struct exi_sock;
+
+#define EXI_QUEUE_HOT 16
+
+struct exi_queue {
+	struct exi_lock lock; /* guards what follows; the last in the order */
+	_Atomic int handle;   /* 0: free */
+	int depth;
+	int n_done;
+	int n_used;	      /* outstanding, kept, and done */
+	_Atomic int sleepers; /* changed under the lock */
+	int qfd;	      /* -1: never asked for */
+	int wait;	      /* EXS_WAIT_* */
+	exs_signal_t signal;
+	struct exi_list free;
+	struct exi_list done;
+	struct exi_op *ops;
+	struct exi_spin spin;
+	_Atomic uint32_t word; /* counts completions; slept on */
+	_Atomic int ready;     /* n_done, to look at without the lock */
+	_Atomic int users;     /* threads inside; deletion waits for none */
+	_Atomic int attended;  /* threads in dequeue, which are not in users */
+	_Atomic uint32_t visits; /* changes with each dequeue */
+	uint32_t visits_seen;	 /* by the last tick that found nobody there */
+	uint32_t visits_ticked;	 /* by the last one that found somebody */
+	_Atomic bool deleted;
+	struct exi_hot {
+		struct exi_sock *sk;
+		int fd;
+		enum exi_dir dir;
+	} hot[EXI_QUEUE_HOT];
+	_Atomic int n_hot;
+	_Atomic uint32_t hot_changes; /* of hot, and calls to let go */
+};
+
+int exi_queue_create(int depth, exs_qhandle_t *ret);
+int exi_queue_delete(exs_qhandle_t q);
+/* The queue of a handle, kept until exi_queue_put(); null: EINVAL. */
+struct exi_queue *exi_queue_get(exs_qhandle_t q);
+void exi_queue_put(struct exi_queue *q);
+
+/* Reserves a slot, cleared but for its queue and the region of m, which must
+ * cover the buffer (EXS_MHANDLE_UNREGISTERED: there is none); until its event
+ * is dequeued neither can be deleted. -EAGAIN when all slots are used, -EINVAL
+ * when there is no such queue or region. */
+int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
+		      size_t len, struct exi_op **ret);
+/* The same, with one lock, for several transfers of one buffer each: for how many,
+ * and in *ret_err why not for more. Nothing is cleared. */
+int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
+			   struct exi_op **ret, int *ret_err);
+/* Gives a slot back without an event. */
+void exi_queue_unreserve(struct exi_op *op);
+
+/* A slot whose event may be completed any number of times, until it is let go;
+ * while one is not dequeued others are lost in it. */
+int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret);
+void exi_queue_let_go(struct exi_op *op);
+
+int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
+
+/* The queue's next events come from this direction: let dequeuers poll it.
+ * False when the peer must ring instead. The direction's lock is held. */
+bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
+		    enum exi_dir dir);
+
+/* Another depth; -EBUSY while slots are in use. */
+int exi_queue_deepen(struct exi_queue *q, int depth);
+
+/* A socket goes away: no queue polls the direction any more. */
+void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir);
+/* A socket goes away: dequeuers let go of it. */
+void exi_queue_wake_all(void);
+
+/* Whether an operation of any queue uses the region. */
+bool exi_queue_uses(const struct exi_region *r);
+
+void exi_queue_forked(void);
+
+/* A reserved slot becomes a transfer of one buffer. */
+void exi_op_describe(struct exi_op *op, const exs_x_op_t *o);
+
+/* The operation has its result: to its queue, or wakes its thread. Called
+ * with the socket's locks held, after it left the socket's list. */
+void exi_op_complete(struct exi_op *op);
+/* The same of a list of transfers, in its order; the list is empty then. */
+void exi_op_complete_all(struct exi_list *ops);
+
+#define EXI_QUEUES_MAX 4096
+
+/* What a thread in dequeue completes by its own progress goes straight to the
+ * place where it wants its events, if nothing came before. */
+struct exi_queue_taker {
+	struct exi_queue *q; /* null: this thread takes nothing now */
+	exs_event_t *ev;
+	int max;
+	int n;
+};
+
+extern _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
+
+struct exi_queue *exi_queue_place_of(exs_qhandle_t h);
+
+extern _Thread_local struct exi_queue_taker exi_queue_taker;
+
+int exi_queue_take_events(struct exi_queue *q, exs_event_t *ev, int max);
+
+int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Taking asynchronous transfers. */
+#include "core/transfer/submit.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+#include "core/transfer/attempt.h"
+#include "core/transfer/half.h"
+#include "core/transfer/lookup.h"
+#include "core/transfer/op.h"
+#include "core/transfer/packet.h"
+#include "core/transfer/parts.h"
+#include "core/transfer/place.h"
+#include "core/transfer/progress.h"
+#include "core/transfer/queue.h"
+#include "core/transfer/timeout.h"
+
+/* Locks the direction, when it takes operations. */
+static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
+		 struct exi_shared **ret)
+{
+	int err;
+
+	if (!exi_sock_lock(sk, fd, dir, ret))
+		return -EBADF;
+	err = sk->closing				      ? -EBADF
+	      : dir == EXI_TX && (*ret)->half[dir].end_wanted ? -EPIPE
+							      : 0;
+	if (err)
+		exi_half_unlock(&(*ret)->half[dir]);
+	return err;
+}
+
+static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_op **ops, int n)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	for (int i = 0; i < n; i++)
+		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
+	exi_flow_count_ops(sk, dir, n);
+	/* Behind others they wait their turn, which all that is lent has had. */
+	if (sk->ops[dir].next == &ops[0]->node) {
+		exi_timeout_begins(sk, dir);
+		exi_flow_progress_locked(sk, dir);
+	} else if (exi_place_lent(sk, dir) &&
+		   exi_progress_to_move(sk, dir) == ops[0]) {
+		exi_flow_progress_locked(sk, dir);
+	}
+}
+
+static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
+{
+	enum exi_dir dir = exi_op_dir(ops[0]);
+	struct exi_shared *sh;
+	size_t len = 0;
+	int fd = ops[0]->fd; /* an op is the queue's from when it is listed */
+	int ret;
+
+	for (int i = 0; i < n; i++) {
+		ret = sk->framed ? exi_packet_check(sk, ops[i]) : 0;
+		if (ret)
+			return ret;
+		len += ops[i]->len;
+	}
+	if (dir == EXI_TX)
+		exi_flow_before_send(sk, fd, len);
+	ret = enter(sk, fd, dir, &sh);
+	if (ret)
+		return ret;
+	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
+		sh->half[dir].end_wanted |= EXI_END_AFTER;
+	enlist_locked(sk, dir, ops, n);
+	exi_half_unlock(&sh->half[dir]);
+	if (dir == EXI_RX)
+		exi_flow_after_recv(sk, fd);
+	return 0;
+}
+
+int exi_flow_submit_all(struct exi_op **ops, int n)
+{
+	struct exi_sock *sk;
+	int ret = exi_flow_addressed(ops[0]->fd, &sk);
+
+	return ret ? ret : submit_to(sk, ops, n);
+}
+
+/* Nothing is before what comes now, and the ring may take it. */
+static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
+{
+	return h->mode == EXI_MODE_RING && sk->fab &&
+	       exi_list_empty(&sk->ops[EXI_TX]) && !sk->posted[EXI_TX] &&
+	       !(__atomic_load_n(&h->ended, __ATOMIC_RELAXED) | h->broken |
+		 (uint32_t)h->err |
+		 atomic_load_explicit(&sk->sh->gone, memory_order_relaxed));
+}
+
+/* The first few sends that are short go side by side, with no more of an
+ * operation than its event needs. How many were sent whole, and in *ret_part how
+ * many bytes of the next. */
+static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
+			       struct exi_op **ops, int n, size_t *ret_part)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	struct exi_list over = EXI_LIST_INIT(over);
+	char together[EXI_PROGRESS_TOGETHER];
+	const char *from = n == 1 ? o->exs_x_buffer : together;
+	size_t len = 0;
+	ssize_t ret;
+	int i;
+
+	EXI_LOCKED(&h->lock);
+	for (i = 0; i < n && o[i].exs_x_length <= EXI_PROGRESS_TOGETHER - len &&
+		    !(o[i].exs_x_flags & MSG_MORE);
+	     i++) {
+		if (n > 1)
+			exi_progress_put(together + len, o[i].exs_x_buffer,
+					 o[i].exs_x_length);
+		len += o[i].exs_x_length;
+	}
+	ret = len ? exi_attempt_try_send_ring(sk, h, from, len) : 0;
+	if (ret < 0 && ret != -EAGAIN && ret != -EINTR)
+		h->err = (int)-ret; /* the next attempt says it */
+	*ret_part = ret > 0 ? (size_t)ret : 0;
+	for (i = 0; i < n && *ret_part && o[i].exs_x_length <= *ret_part; i++) {
+		exi_op_sent(ops[i], &o[i]);
+		exi_list_add_tail(&over, &ops[i]->node);
+		*ret_part -= o[i].exs_x_length;
+	}
+	if (i)
+		exi_op_complete_all(&over);
+	return i;
+}
+
+static void describe_all(struct exi_op **ops, const exs_x_op_t *o, int n)
+{
+	for (int i = 0; i < n; i++)
+		exi_op_describe(ops[i], &o[i]);
+}
+
+static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
+			struct exi_op **ops, int n)
+{
+	struct exi_shared *sh;
+	size_t part = 0, len = 0;
+	int sent = 0, ret;
+
+	for (int i = 0; i < n; i++)
+		len += o[i].exs_x_length;
+	exi_flow_before_send(sk, o->exs_x_socket, len);
+	ret = enter(sk, o->exs_x_socket, EXI_TX, &sh);
+	if (ret)
+		return ret;
+	if (straight_to_ring(sk, &sh->half[EXI_TX]))
+		sent = send_at_once_locked(sk, o, ops, n, &part);
+	if (sent < n) {
+		describe_all(ops + sent, o + sent, n - sent);
+		if (part)
+			exi_parts_moved(ops[sent], part);
+		enlist_locked(sk, EXI_TX, ops + sent, n - sent);
+	}
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return 0;
+}
+
+int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
+{
+	struct exi_sock *sk;
+	int ret = exi_flow_addressed(o->exs_x_socket, &sk);
+
+	if (ret)
+		return ret;
+	/* Of others it is not known that they are streams. */
+	if (o->exs_x_type == EXS_EVT_SEND && !sk->framed &&
+	    sk->role != EXI_ROLE_NONE)
+		return submit_sends(sk, o, ops, n);
+	describe_all(ops, o, n);
+	return submit_to(sk, ops, n);
+}
+
+int exi_flow_submit(struct exi_op *op)
+{
+	return exi_flow_submit_all(&op, 1);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Switch points: the kernel counts the bytes of each direction for us, so both
+ * ends agree on the byte at which the fabric begins. */
+#include "core/transfer/switch.h"
+
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "core/base/config.h"
+#include "core/base/lock.h"
+#include "core/base/log.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+#include "core/meet/pair.h"
+#include "core/sock/keepalive.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/wake.h"
+#include "core/sock/watch.h"
+#include "core/transfer/place.h"
+
+/* See exi_switch_patience(). */
+#define LOCAL_NS  1000000000u
+#define REMOTE_NS 15000000000u
+
+static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
+{
+	return exi_sock_remote(sk)
+		       ? sk->fab->provider->remote_ops->position(sk->fab, dir)
+		       : 0;
+}
+
+/* A peer takes its direction back as often as it likes, and each time what lies in
+ * the ring goes to TCP, which has room made for it: so that this does not grow for
+ * ever, a direction that came back goes up again when TCP holds a ring at most. */
+static bool is_crowded(const struct exi_half *h, int fd)
+{
+	int queued;
+
+	return h->downs && ioctl(fd, SIOCOUTQ, &queued) == 0 &&
+	       queued > (int)exi_config()->ring_kb * 1024;
+}
+
+int exi_switch_up_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	struct exi_half *h = &sh->half[EXI_TX];
+	uint64_t written, head;
+	int ret;
+
+	EXI_LOCKED(&h->lock);
+	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
+	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->bare ||
+	    exi_loan_in_place(sk, EXI_TX))
+		return -EAGAIN;
+	/* Its operation goes on when the kernel has given the transfer back, and
+	 * switches first. */
+	if (sk->posted[EXI_TX]) {
+		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
+		return -EAGAIN;
+	}
+	if (h->ended || h->fin) {
+		exi_sock_reason(sk, EXS_X_REASON_HALF_CLOSED);
+		return -EPIPE;
+	}
+	if (h->urgent) {
+		exi_sock_reason(sk, EXS_X_REASON_URGENT);
+		return -EOPNOTSUPP;
+	}
+	if (is_crowded(h, sk->tcp->fd))
+		return -EAGAIN;
+	ret = exi_switch_forbidden(sk->tcp->fd);
+	if (ret) {
+		exi_sock_reason(sk, ret);
+		atomic_store(&sh->hold_here, 1);
+		return -EOPNOTSUPP;
+	}
+	ret = sk->fab->swops->head(sk->fab, &head);
+	if (ret) {
+		exi_sock_reason(sk, EXS_X_REASON_MEMORY);
+		atomic_store(&sh->hold_here, 1);
+		return ret;
+	}
+	ret = exi_switch_push(sk->tcp->fd);
+	if (ret)
+		return ret;
+	ret = exi_tcp_bytes_written(sk, &written);
+	if (ret)
+		return ret;
+	ret = exi_link_send(sk, EXI_PAIR_SWITCH, h->epoch + 1, written, head);
+	if (ret)
+		return ret;
+	h->epoch++;
+	h->ups++;
+	h->origin = position(sk, EXI_TX);
+	h->mode = EXI_MODE_RING;
+	exi_keepalive_settle(sk);
+	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
+		  sk->fab->provider->name, (unsigned long long)written);
+	return 0;
+}
+
+static void set_left(struct exi_sock *sk, uint64_t left)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	h->left = left;
+	h->mode = left ? EXI_MODE_LEFT : EXI_MODE_RING;
+	if (left)
+		return;
+	atomic_store(&sk->guarded, false);
+	exi_unseen_stir();
+}
+
+int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
+{
+	int ret;
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	exi_sock_reason(sk, reason);
+	exi_switch_giveback_locked(sk);
+	atomic_store(&sk->sh->hold_here, 1);
+	atomic_fetch_add(&sk->sh->down_wait, 1);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	if (ret)
+		atomic_fetch_sub(&sk->sh->down_wait, 1);
+	return ret;
+}
+
+/* A direction that has just arrived goes back, and stays there. */
+static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
+{
+	sk->sh->half[EXI_RX].mode = mode;
+	return exi_switch_refuse_locked(sk, reason);
+}
+
+int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
+			      uint64_t offset, uint64_t head)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t got;
+	int ret;
+
+	EXI_LOCKED(&h->lock);
+	if ((h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK) ||
+	    epoch != h->epoch + 1)
+		return -EPROTO;
+	ret = sk->fab->swops->start(sk->fab, head);
+	if (ret)
+		return ret;
+	h->epoch++;
+	h->target = offset;
+	h->origin = position(sk, EXI_RX);
+	if (exi_tcp_urgent_pending(sk->tcp->fd)) {
+		h->urgent = 1;
+		return send_back(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
+	}
+	ret = exi_tcp_bytes_read(sk, offset, &got);
+	if (ret) /* where the ring begins cannot be told */
+		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
+	if (got > offset)
+		return -EPROTO;
+	set_left(sk, offset - got);
+	h->ups++;
+	exi_keepalive_settle(sk);
+	/* Held by one that has no link, and could not tell the peer. */
+	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
+		return send_back(sk, h->mode,
+				 (int)atomic_load(&sk->sh->reason));
+	exi_resume_watch_locked(sk);
+	/* No byte of TCP follows: a receive that waits for one must move. Nor
+	 * may it take what follows should the fabric fail. */
+	if ((h->mode == EXI_MODE_RING || exi_sock_remote(sk)) &&
+	    sk->posted[EXI_RX])
+		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
+	return 0;
+}
+
+static void left_is_locked(struct exi_sock *sk, uint64_t left)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	set_left(sk, left);
+	if (left)
+		return;
+	exi_resume_watch_locked(sk);
+	exi_sock_kick_locked(sk, EXI_RX);
+}
+
+void exi_switch_read_locked(struct exi_sock *sk, size_t n)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	left_is_locked(sk, sk->sh->half[EXI_RX].left - n);
+}
+
+void exi_switch_left_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t got;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_tcp_bytes_read(sk, h->target, &got) == 0 && got <= h->target)
+		left_is_locked(sk, h->target - got);
+}
+
+int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret)
+{
+	uint64_t target = sk->sh->half[EXI_RX].target, got;
+	int err = exi_tcp_bytes_read(sk, target, &got);
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	if (!err)
+		*ret = (int64_t)(got - target);
+	return err;
+}
+
+void exi_switch_giveback_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	uint64_t pos, used;
+
+	EXI_LOCKED(&h->lock);
+	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
+		return;
+	h->leaving = !exi_place_quiet(sk) || exi_loan_in_place(sk, EXI_RX);
+	if (h->leaving)
+		return; /* the last receive, or loan, that comes back goes on here */
+	sk->fab->swops->cursor(sk->fab, &pos, &used);
+	if (h->mode == EXI_MODE_RING)
+		h->left = 0;
+	h->back = 0;
+	h->mode = EXI_MODE_BACK;
+	h->downs++;
+	exi_keepalive_settle(sk);
+	atomic_store(&h->untaken, 1);
+	exi_resume_watch_locked(sk);
+	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
+}
+
+/* The rest of the ring must fit into TCP though the peer's program may not
+ * read: else two ends that leave could wait for each other. */
+static void make_room(struct exi_sock *sk)
+{
+	int fd = sk->tcp->fd, queued = 0, room = 0, want;
+	socklen_t len = sizeof(room);
+
+	if (ioctl(fd, SIOCOUTQ, &queued) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &len) < 0)
+		return;
+	/* The kernel charges overhead; twice the bytes covers it. */
+	want = 2 * (queued + (int)exi_config()->ring_kb * 1024);
+	if (room >= want)
+		return;
+	want /= 2; /* it doubles what it is given */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &want, sizeof(want)) < 0)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want));
+}
+
+/* While the rest is on its way, dying must look like a reset to a reader of
+ * TCP, not like an orderly end. */
+static void linger_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+	socklen_t len = sizeof(h->linger);
+
+	EXI_LOCKED(&h->lock);
+	if (h->lingers || getsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER,
+				     &h->linger, &len) < 0)
+		return;
+	h->lingers = 1;
+	setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
+void exi_switch_drain_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	EXI_LOCKED(&h->lock);
+	h->mode = EXI_MODE_DRAIN;
+	h->downs++;
+	exi_keepalive_settle(sk);
+	make_room(sk);
+	linger_locked(sk, h);
+}
+
+int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
+			       uint64_t pos, uint64_t used)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	int ret;
+
+	EXI_LOCKED(&h->lock);
+	if (epoch > h->epoch)
+		return -EPROTO;
+	if (epoch < h->epoch || h->mode != EXI_MODE_RING)
+		return 0;
+	ret = sk->fab->swops->takeback(sk->fab, pos, used);
+	if (ret)
+		return ret;
+	exi_switch_drain_locked(sk);
+	return 0;
+}
+
+/* --- leaving and coming back -------------------------------------------- */
+
+bool exi_switch_on_tcp(struct exi_shared *sh, bool drains)
+{
+	struct exi_half *rx = &sh->half[EXI_RX];
+	uint32_t tx = sh->half[EXI_TX].mode;
+
+	return (tx == EXI_MODE_TCP || (drains && tx == EXI_MODE_DRAIN)) &&
+	       (rx->mode == EXI_MODE_TCP || rx->mode == EXI_MODE_BACK) &&
+	       !atomic_load(&rx->untaken);
+}
+
+bool exi_switch_left(struct exi_shared *sh)
+{
+	return atomic_load(&sh->down_wait) == 0 && exi_switch_on_tcp(sh, false);
+}
+
+int exi_switch_leave_locked(struct exi_sock *sk, int reason)
+{
+	struct exi_shared *sh = sk->sh;
+	int ret;
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	atomic_store(&sh->hold_here, 1);
+	exi_sock_reason(sk, reason);
+	if (!sk->fab || sk->fab->bell < 0)
+		return 0;
+	/* An answer to that one is an answer to this. */
+	if (sh->half[EXI_TX].told && atomic_load(&sh->down_wait))
+		return 0;
+	atomic_fetch_add(&sh->down_wait, 1);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	if (ret)
+		atomic_fetch_sub(&sh->down_wait, 1);
+	else
+		sh->half[EXI_TX].told = 1;
+	return ret;
+}
+
+int exi_switch_leave(struct exi_sock *sk, int reason)
+{
+	struct exi_shared *sh;
+	int ret;
+
+	if (!exi_sock_lock(sk, atomic_load(&sk->fd), EXI_TX, &sh))
+		return -EBADF;
+	ret = exi_switch_leave_locked(sk, reason);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return ret;
+}
+
+uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p)
+{
+	uint64_t since = p ? p->since : 0;
+
+	if (!since)
+		since = exi_now_ns();
+	if (p)
+		p->since = since;
+	return since + (exi_sock_remote(sk) ? REMOTE_NS : LOCAL_NS);
+}
+
+void exi_resume_watch_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	bool watches = h->mode == EXI_MODE_RING || h->resume;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_sock_remote(sk) && sk->watched)
+		exi_service_rewatch(sk, sk->tcp->fd, EXI_WATCH_TCP,
+				    (watches ? EPOLLIN : 0) | EPOLLRDHUP |
+					    EPOLLET);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Switching the directions of a connection between TCP and a fabric: section 3
+ * of docs/design/wire-shm.md. */
+#ifndef EXI_CORE_TRANSFER_SWITCH_H
+#define EXI_CORE_TRANSFER_SWITCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/sock/table.h"
+
+/* May this end switch its sending direction now? A hint without locks. */
+static inline bool exi_switch_wanted(struct exi_shared *sh)
+{
+	return atomic_load_explicit(&sh->may_switch, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sh->hold_here, memory_order_relaxed) &&
+	       !atomic_load_explicit(&sh->hold_there, memory_order_relaxed);
+}
+
+/* Sender, TX lock held: onto the fabric. 0, or why not yet. */
+int exi_switch_up_locked(struct exi_sock *sk);
+
+/* The receiver's part of a SWITCH from the peer; RX lock held. -EPROTO. */
+int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
+			      uint64_t offset, uint64_t head);
+
+/* Receiver, RX lock held: gives the direction back (TAKEBACK). */
+void exi_switch_giveback_locked(struct exi_sock *sk);
+
+/* Receiver, RX lock held: the direction goes back, and both stay on TCP. The
+ * service does the rest. 0, -errno. */
+int exi_switch_refuse_locked(struct exi_sock *sk, int reason);
+
+/* Sender, TX lock held: the peer gave the direction back. -EPROTO. */
+int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
+			       uint64_t pos, uint64_t used);
+
+/* Sender, TX lock held: what the fabric has ready for drain goes to TCP, with
+ * the next send, or by the service. */
+void exi_switch_drain_locked(struct exi_sock *sk);
+
+/* Receiver in EXI_MODE_LEFT, RX lock held: n bytes of TCP were read; recomputes
+ * what is left. Who reads the last of them wakes all who wait: they asked the
+ * kernel, and what comes next is in the ring. */
+void exi_switch_read_locked(struct exi_sock *sk, size_t n);
+void exi_switch_left_locked(struct exi_sock *sk);
+
+/* Of a direction that was given back, when TCP is at its end: how many bytes of
+ * the ring's rest came over it; less than 0, when bytes from before the ring are
+ * missing. -errno. */
+int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
+
+/* Both directions to TCP: begun. The service does the rest. */
+int exi_switch_leave(struct exi_sock *sk, int reason);
+/* The same with the TX lock held. */
+int exi_switch_leave_locked(struct exi_sock *sk, int reason);
+
+/* This end sends on TCP, or with drains will, and what it has not read comes there:
+ * as long as the peer does not switch. */
+bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
+/* The same, and the peer does not switch: this end is done. */
+bool exi_switch_left(struct exi_shared *sh);
+
+/* How long one call of the program waits for the libraries of peers, from its
+ * first wait on and however many peers there are. Zero: it has not waited yet. */
+struct exi_patience {
+	uint64_t since;
+};
+
+/* Until when the call waits for an answer of this peer's library: a second; 15
+ * where its messages come from another host and may be lost more than once on
+ * their way. Null: the call waits for this peer alone. */
+uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p);
+
+/* Receiver, RX lock held: reading the ring from here on, so TCP is readable only
+ * if the sender has left the fabric; or not any more. The service watches it. */
+void exi_resume_watch_locked(struct exi_sock *sk);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The key of upgrades between hosts: 32 random bytes in a file of one line.
+ * Ends on different hosts that hold the same key believe each other; see
+ * docs/design/security.md.
+ *
+ * Not in libexs.so: a static library of its own, for what goes to other hosts.
+ * Every function may be called by any thread, and blocks as files do; whoever
+ * does so in somebody else's program says first that descriptors are made,
+ * exi_fds_begin(). None logs: what went wrong is told in words, with the cure,
+ * and never the key. */
+#ifndef EXI_CORE_TRUST_KEY_H
+#define EXI_CORE_TRUST_KEY_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXI_KEY_BYTES	 32
+#define EXI_KEY_ID_BYTES 8
+
+/* The line, "exs-key-1 KEY ID", both in hexadecimal digits. The id is there so
+ * that a slip of the hand is found; with the newline and a final NUL. */
+#define EXI_KEY_WORD "exs-key-1"
+#define EXI_KEY_LINE                                                           \
+	(sizeof(EXI_KEY_WORD " ") + 2 * EXI_KEY_BYTES + sizeof(" ") - 1 +      \
+	 2 * EXI_KEY_ID_BYTES + 1)
+#define EXI_KEY_ID_TEXT (2 * EXI_KEY_ID_BYTES + 1)
+
+/* Room for one sentence about a file. */
+#define EXI_KEY_WHY (PATH_MAX + 512)
+
+/* Lies in memory of its own, which is locked where the limits allow it, is in
+ * no core dump, and is wiped when it is freed. */
+struct exi_key {
+	uint8_t bytes[EXI_KEY_BYTES];
+	/* Tells keys apart: a hash, from which the key cannot be found. */
+	uint8_t id[EXI_KEY_ID_BYTES];
+	/* Everybody has it: that of EXS_TRUST=hosts. */
+	bool open;
+};
+
+/* Where a key is looked for. All but the last may be null or empty. */
+struct exi_key_search {
+	const char *file;	 /* EXS_KEY_FILE; then nowhere else */
+	const char *config_home; /* XDG_CONFIG_HOME, if absolute */
+	const char *home;	 /* HOME, if absolute */
+	const char *system;	 /* of services, and where there is no home */
+};
+
+struct exi_key_place {
+	char path[PATH_MAX];
+	const char *origin; /* "EXS_KEY_FILE", "XDG_CONFIG_HOME", "HOME",
+			     * "system" */
+	bool there;
+};
+
+struct exi_key_places {
+	struct exi_key_place place[2];
+	unsigned int n;
+	/* The first that is there; else the first, where one is made. A key of
+	 * the system that this user may not read counts as there only if he
+	 * has no other place. */
+	unsigned int chosen;
+};
+
+/* As the environment says. Programs that gained privileges when they were
+ * started ignore it. file is EXS_KEY_FILE as configured, and stays the
+ * caller's. */
+void exi_key_search_init(struct exi_key_search *s, const char *file);
+
+/* -ENAMETOOLONG. */
+int exi_key_places(const struct exi_key_search *s, struct exi_key_places *ret);
+
+/* The key of this user: read where it is, made where there is none. Processes
+ * that make it at once, on hosts that share the folder too, get one key. The
+ * errors are those of exi_key_read() and exi_key_write(). */
+int exi_key_load(const struct exi_key_search *s, struct exi_key **ret,
+		 char why[EXI_KEY_WHY]);
+
+/* -ENOENT: no such file. -EPERM: others could read it, or it belongs to
+ * another user; root's may be read by one group. -EINVAL: not a plain file.
+ * -EBADMSG: not a key, a damaged one, or of another version. -errno. */
+int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY]);
+
+/* A file of mode 0600, whole or not at all, and its folders. -EEXIST: one is
+ * there, and replace is not set. -errno. */
+int exi_key_write(const char *path, const struct exi_key *key, bool replace,
+		  char why[EXI_KEY_WHY]);
+
+/* A line, with blanks around it or none. -EBADMSG. */
+int exi_key_parse(const char *text, size_t len, struct exi_key **ret,
+		  char why[EXI_KEY_WHY]);
+
+/* The line, with its newline; the caller wipes it. */
+void exi_key_print(const struct exi_key *key, char line[EXI_KEY_LINE]);
+
+/* A random one; -ENOMEM, -EIO. */
+int exi_key_new(struct exi_key **ret);
+
+/* The one that everybody has, for EXS_TRUST=hosts. */
+int exi_key_open(struct exi_key **ret);
+
+/* Null is fine. */
+void exi_key_free(struct exi_key *key);
+
+/* For messages; returns text. */
+const char *exi_key_id_text(const uint8_t id[EXI_KEY_ID_BYTES],
+			    char text[EXI_KEY_ID_TEXT]);
+
+/* Overwrites what a compiler would leave. */
+void exi_key_wipe(void *p, size_t len);
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The meeting of two ends on different hosts, over whatever carries messages
+ * between them. No descriptor can be shown there: both prove that they hold
+ * one key, and mean one TCP connection and one pair of fabric addresses.
+ *
+ *   A: request, take_answer, confirm, take_grant     or take_reject
+ *   B: look, take_request, answer, take_confirm, grant     or reject
+ *
+ * What each message proves, and what may travel:
+ *
+ *   REQUEST  that a holder of the key once wrote it for these ends; it may be
+ *            a replay. B does nothing for it but answer.
+ *   ANSWER   that B holds the key now: A's nonce is in its MAC. It carries
+ *            terms that anybody may know, no addresses, no rkeys.
+ *   CONFIRM  that A holds the key now: B's nonce is in its MAC. It carries
+ *            where A's memory is, because B has proved itself.
+ *   GRANT    carries where B's memory is, because A has.
+ *   REJECT   with a MAC, that B holds the key and saw this REQUEST; without,
+ *            nothing: A believes it only that it stays on TCP.
+ *
+ * Until CONFIRM was taken, what B has connected must not let the other side
+ * into any memory: no remote access on the queue pair, receives alone. A does
+ * the same until the ANSWER. docs/design/security.md has the argument.
+ *
+ * The order is kept here: a call out of turn is -EPROTO, and who fails to take
+ * a message has ended the meeting, for which every further call is -EPROTO.
+ * Another meeting of the same connection is another object, with other nonces.
+ *
+ * Threads: one at a time for an object. Nothing blocks or logs. Messages are
+ * taken from bytes of any origin; they are copied once, then checked. */
+#ifndef EXI_CORE_TRUST_PACT_H
+#define EXI_CORE_TRUST_PACT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "core/trust/key.h"
+#include "core/trust/pact_wire.h"
+
+struct exi_tuple;
+
+enum exi_pact_side {
+	EXI_PACT_A, /* called connect */
+	EXI_PACT_B, /* accepted */
+};
+
+/* Why B does not meet A. Values never change. */
+enum exi_pact_why {
+	EXI_PACT_WHY_VERSION = 1,  /* another version of the messages */
+	EXI_PACT_WHY_NO_KEY = 2,   /* B has no usable key */
+	EXI_PACT_WHY_KEY = 3,	   /* B has another one */
+	EXI_PACT_WHY_PROOF = 4,	   /* one key, but the MAC is wrong */
+	EXI_PACT_WHY_UNKNOWN = 5,  /* no such connection, or not any more */
+	EXI_PACT_WHY_BUSY = 6,	   /* too many meetings at once */
+	EXI_PACT_WHY_REDIRECT = 7, /* another process has the connection */
+	EXI_PACT_WHY_FABRIC = 8,   /* B does not want this fabric */
+};
+
+/* The ends, as one of them sees them. Both must give the same of each other:
+ * fabric addresses are compared as IP addresses and ports (IPv4 is v4-mapped
+ * IPv6; a port that an end does not know is 0 at both), or, of another family,
+ * byte by byte; at most 126 bytes. */
+struct exi_pact_ends {
+	const struct exi_tuple *tcp;
+	const struct sockaddr *fabric_local;
+	socklen_t fabric_local_len;
+	const struct sockaddr *fabric_peer;
+	socklen_t fabric_peer_len;
+};
+
+struct exi_pact {
+	const struct exi_key *key; /* the caller's; outlives this */
+	enum exi_pact_side side;
+	int state;
+	uint8_t ends[32]; /* a MAC over them */
+	uint8_t tag[8];
+	uint8_t nonce_a[EXI_PACT_NONCE];
+	uint8_t nonce_b[EXI_PACT_NONCE];
+};
+
+/* What came with a message. */
+struct exi_pact_payload {
+	uint16_t flags;
+	uint16_t len;
+	uint8_t bytes[EXI_PACT_PLACE];
+};
+
+struct exi_pact_refusal {
+	int why; /* enum exi_pact_why, or one that is not known here */
+	uint16_t port;
+	uint64_t token;
+	uint8_t key_id[EXI_KEY_ID_BYTES];
+	bool proved; /* out: B holds the key. Without it there is no redirect */
+};
+
+/* What a REQUEST says before anything is proved. */
+struct exi_pact_claim {
+	uint16_t flags;
+	uint8_t tag[8];
+	uint8_t key_id[EXI_KEY_ID_BYTES];
+};
+
+/* The name of a TCP connection among holders of the key, the same at both
+ * ends. */
+void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
+		  const struct exi_tuple *tcp, uint8_t ret[8]);
+
+/* The name of an address and a port among holders of the key, for processes of one
+ * host to find each other by: nobody else can take it before it was seen. */
+void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
+		   uint16_t port, uint8_t ret[16]);
+
+/* -EINVAL: an address is too long. -EACCES: the key is everybody's, and the
+ * fabric address is not the address of the TCP peer. */
+int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
+		  enum exi_pact_side side, const struct exi_pact_ends *ends);
+/* Wipes it. Also of zeroes. */
+void exi_pact_fini(struct exi_pact *m);
+
+/* The errors of whatever takes a message:
+ * -EBADMSG: not this kind of message, or not of its length.
+ * -EPROTONOSUPPORT: another version.
+ * -EKEYREJECTED: under another key.
+ * -EACCES: the MAC is wrong: other ends, another meeting, or a forgery.
+ * -EPROTO: out of turn. */
+int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret);
+
+/* A. */
+int exi_pact_request(struct exi_pact *m, uint16_t flags,
+		     struct exi_pact_request *ret);
+int exi_pact_take_answer(struct exi_pact *m, const void *buf, size_t len,
+			 struct exi_pact_payload *ret);
+/* -EMSGSIZE: more than EXI_PACT_PLACE bytes. */
+int exi_pact_confirm(struct exi_pact *m, const struct exi_pact_payload *place,
+		     struct exi_pact_proof *ret);
+int exi_pact_take_grant(struct exi_pact *m, const void *buf, size_t len,
+			struct exi_pact_payload *ret);
+/* Ends the meeting, also where it fails. -EACCES: a MAC that is wrong, or a
+ * redirect without one. */
+int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
+			 struct exi_pact_refusal *ret);
+
+/* B. */
+int exi_pact_take_request(struct exi_pact *m, const void *buf, size_t len,
+			  uint16_t *ret_flags);
+/* -EMSGSIZE: more than EXI_PACT_TERMS bytes. */
+int exi_pact_answer(struct exi_pact *m, const struct exi_pact_payload *terms,
+		    struct exi_pact_answer *ret);
+int exi_pact_take_confirm(struct exi_pact *m, const void *buf, size_t len,
+			  struct exi_pact_payload *ret);
+int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
+		   struct exi_pact_proof *ret);
+/* Ends the meeting; null where none has begun. Proves itself to A if a REQUEST
+ * was taken. A redirect is written by the process that has the connection, for
+ * the one that got the REQUEST: only who knows the ends can prove anything. */
+void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
+		     struct exi_pact_reject *ret);
+/* After the REQUEST was taken: 0 if these bytes are a redirect for this very
+ * one, written by a holder of the key. Whoever offers them, A will believe them.
+ * The errors of taking a message. Changes nothing. */
+int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+			    size_t len);
+
+/* What remains of a meeting that is done: a key of its own, the same at both
+ * ends. */
+struct exi_pact_bond {
+	enum exi_pact_side side;
+	uint8_t key[32];
+};
+
+/* -EPROTO: the meeting is not done. */
+int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret);
+/* The record by which the sender of a direction says where it goes on. sends:
+ * the direction in which this end sends, else the other; the two ends make the
+ * same of it. The tag is the same for every position. */
+void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
+		     uint64_t position, struct exi_pact_resume *ret);
+
+/* What to reject with, for an error of taking a REQUEST or CONFIRM; and the
+ * exs_x_reason of either. */
+int exi_pact_why(int err);
+int exi_pact_reason(int why);
+
+#endif

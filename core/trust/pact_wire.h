@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What ends on different hosts say to each other when they meet; A called
+ * connect, B accepted. Numbers of several bytes are little-endian.
+ *
+ *   REQUEST  A to B  in the private data of rdma_connect()
+ *   ANSWER   B to A  in that of rdma_accept()
+ *   REJECT   B to A  in that of rdma_reject(), instead
+ *   CONFIRM  A to B  the first message over the connection
+ *   GRANT    B to A  the second
+ *
+ * The first three are as long as InfiniBand's private data: it does not tell
+ * how much of them was given. Each MAC is the first bytes of an HMAC-SHA-256
+ * under the key over: a label, the ends (both addresses and ports of the TCP
+ * connection, both fabric addresses, A's before B's), A's nonce, B's nonce
+ * (zero in REQUEST and REJECT), and the whole message with the MAC zero. */
+#ifndef EXI_CORE_TRUST_PACT_WIRE_H
+#define EXI_CORE_TRUST_PACT_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXI_PACT_MAGIC_0 'x'
+#define EXI_PACT_MAGIC_1 's'
+/* Also of what is said after the meeting (rma_wire.h). */
+#define EXI_PACT_VERSION 2
+
+enum exi_pact_kind {
+	EXI_PACT_REQUEST = 1,
+	EXI_PACT_ANSWER = 2,
+	EXI_PACT_CONFIRM = 3,
+	EXI_PACT_GRANT = 4,
+	EXI_PACT_REJECT = 5,
+};
+
+#define EXI_PACT_NONCE 16
+#define EXI_PACT_MAC   16
+
+/* In every version at this place, but for flags and length. */
+struct exi_pact_head {
+	uint8_t magic[2];
+	uint8_t version;
+	uint8_t kind;
+	uint16_t flags; /* the fabric's */
+	uint16_t len;	/* of the payload */
+};
+
+_Static_assert(sizeof(struct exi_pact_head) == 8, "no padding");
+_Static_assert(offsetof(struct exi_pact_head, kind) == 3, "for all time");
+
+struct exi_pact_request {
+	struct exi_pact_head head;
+	uint8_t key_id[8]; /* of A's key */
+	uint8_t tag[8];	   /* of the TCP connection */
+	uint8_t nonce[EXI_PACT_NONCE];
+	uint8_t mac[EXI_PACT_MAC];
+};
+
+_Static_assert(sizeof(struct exi_pact_request) == 56,
+	       "all that RDMA_PS_TCP leaves of InfiniBand's request");
+_Static_assert(offsetof(struct exi_pact_request, mac) == 40, "no padding");
+
+/* What anybody may know of B, such as sizes. No address, no rkey. */
+#define EXI_PACT_TERMS 156
+
+struct exi_pact_answer {
+	struct exi_pact_head head;
+	uint8_t nonce[EXI_PACT_NONCE];
+	uint8_t mac[EXI_PACT_MAC];
+	uint8_t terms[EXI_PACT_TERMS];
+};
+
+_Static_assert(sizeof(struct exi_pact_answer) == 196, "InfiniBand's reply");
+_Static_assert(offsetof(struct exi_pact_answer, terms) == 40, "no padding");
+
+/* Where the sender's memory is: addresses, rkeys, sizes. */
+#define EXI_PACT_PLACE 232
+
+/* CONFIRM and GRANT. */
+struct exi_pact_proof {
+	struct exi_pact_head head;
+	uint8_t mac[EXI_PACT_MAC];
+	uint8_t place[EXI_PACT_PLACE];
+};
+
+_Static_assert(sizeof(struct exi_pact_proof) == 256, "a power of two");
+_Static_assert(offsetof(struct exi_pact_proof, place) == 24, "no padding");
+
+struct exi_pact_reject {
+	struct exi_pact_head head;
+	uint8_t why; /* enum exi_pact_why */
+	uint8_t zero[5];
+	uint16_t port;		   /* REDIRECT: where to ask instead */
+	uint8_t token[8];	   /* and for which process */
+	uint8_t key_id[8];	   /* of B's key; zero if it has none */
+	uint8_t mac[EXI_PACT_MAC]; /* zero: B cannot prove anything to A */
+	uint8_t rest[100];
+};
+
+_Static_assert(sizeof(struct exi_pact_reject) == 148, "InfiniBand's reject");
+_Static_assert(offsetof(struct exi_pact_reject, port) == 14 &&
+		       offsetof(struct exi_pact_reject, token) == 16 &&
+		       offsetof(struct exi_pact_reject, mac) == 32,
+	       "no padding");
+
+/* A fabric failed, and the sender of a direction goes on over TCP, in the
+ * stream, with the byte of this position: docs/design/wire-verbs.md. */
+#define EXI_PACT_TAG 16
+
+struct exi_pact_resume {
+	/* Of the meeting, the direction and its epoch; nobody else can tell
+	 * what it is before it comes. */
+	uint8_t tag[EXI_PACT_TAG];
+	uint8_t position[8];
+	uint8_t mac[EXI_PACT_MAC];
+};
+
+_Static_assert(sizeof(struct exi_pact_resume) == 40, "no padding");
+
+#endif
