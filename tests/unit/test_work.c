@@ -51,7 +51,7 @@ static void progress(struct exi_sock *sk, uint32_t dirs)
 }
 
 /* Level-triggered: told until it is read. */
-static int family_fd, told_fd;
+static _Atomic int family_fd, told_fd;
 static void family(void)
 {
 	eventfd_t n;
