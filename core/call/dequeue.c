@@ -149,7 +149,8 @@ static void hold(struct exi_queue *q, struct view *v)
 		} else if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab) {
 			exi_sock_look(sk, dir, 1);
 			sk->fab->ops->word(sk->fab, dir, &h->word);
-			/* Who looks before it sleeps sees what is there. */
+			/* A thread that looks before it sleeps sees what is
+			 * there. */
 			if (q->wait == EXS_WAIT_BUSY_POLL &&
 			    sk->fab->ops->ready(sk->fab, dir))
 				h->word.value = ~__atomic_load_n(
@@ -261,8 +262,9 @@ static int arm(struct view *v, struct exi_word *words)
 		words[i] = h->word;
 		if (!exi_sock_lock(sk, h->hot.fd, dir, &sh))
 			return -EBUSY;
-		/* It may have left the fabric since, where what lies next can be
-		 * of its return, of which it has not heard. */
+		/* The direction may have left the fabric since; what lies next
+		 * there can belong to its return, which this thread has not
+		 * heard of. */
 		ret = sh != h->sh || !sk->fab ||
 				      sh->half[dir].mode != EXI_MODE_RING
 			      ? -EBUSY
@@ -375,7 +377,8 @@ static int attend(struct exi_queue *q, exs_event_t *ev, int want,
 		return -EINVAL;
 	if (max == 0)
 		return 0;
-	/* Of several at once, each leaves what comes to the others too. */
+	/* Each of several threads at once leaves what comes to the others
+	 * too. */
 	exi_queue_taker = (struct exi_queue_taker){ .q = need == 1 ? q : NULL,
 						    .ev = ev,
 						    .max = max };

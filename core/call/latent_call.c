@@ -51,7 +51,7 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	exi_flow_after_recv(sk, c->fd);
 }
 
-/* It has moved enough. */
+/* The latent connection fd is to wake: enough was received. */
 void exi_flow_latent_woke(int fd)
 {
 	struct exi_sock *sk = exi_sock_wake(fd);
@@ -63,7 +63,8 @@ void exi_flow_latent_woke(int fd)
 /* The longest call: what all that may be under way move has room in the word. */
 #define LONGEST (EXI_LATENT_MOVED_MAX / (2 * EXI_LATENT_INSIDE_MAX))
 
-/* Who connects waits to be met before the bytes go after which its peer looks. */
+/* The end that connects waits for the handshake before it sends the bytes after
+ * which its peer looks. */
 static bool too_long(uintptr_t word, enum exi_dir dir, size_t n)
 {
 	return n > LONGEST ||

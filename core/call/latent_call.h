@@ -13,8 +13,10 @@
 struct exi_latent_call;
 struct exi_sock;
 
+/* The end of a call that began while the connection, now sk, was latent. */
 void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 			  ssize_t n);
+/* The latent connection fd is to wake, for enough was received. */
 void exi_flow_latent_woke(int fd);
 
 EXI_SHIM bool exi_latent_enter(struct exi_latent_call *c, int fd,

@@ -342,7 +342,7 @@ static int move_repaid(struct exi_sock *sk, enum exi_dir dir,
 	return 0;
 }
 
-/* It lies where its bytes are moved by a word. */
+/* The loan lies where a word moves its bytes. */
 static bool still_there(const struct exi_sock *sk, const struct exi_half *h)
 {
 	return exi_loan_in_place(sk, EXI_TX) && h->mode == EXI_MODE_RING &&

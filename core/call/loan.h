@@ -35,7 +35,7 @@ enum exi_loan_state {
 	EXI_LOAN_REPAID, /* and is being moved */
 };
 
-/* Of one direction, guarded by its lock. */
+/* The loan of one direction, guarded by the direction's lock. */
 struct exi_loan {
 	struct exi_op op; /* listed in all states but the first */
 	enum exi_loan_state state;

@@ -11,12 +11,13 @@
 struct exi_op;
 struct exi_sock;
 
-/* The same of one message, on a socket of messages: the operation, on the
- * caller's stack, has its buffer or parts, and flags; it gets event_flags. */
+/* A call that moves one message on a socket of messages. The operation, on the
+ * caller's stack, has its buffer or parts, and flags; it gets event_flags.
+ * Returns bytes or -errno. */
 ssize_t exi_flow_message(struct exi_op *op);
 
-/* Waits until the rest of a message that a call left to the library went. False:
- * it did not. No lock is held. */
+/* Waits until the rest of a message that a call left to the library is sent.
+ * False: the rest was not sent. No lock is held. */
 bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 ssize_t exi_message_call_one_message(int type, int fd, void *buf, size_t len,

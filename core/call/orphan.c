@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is unread is gathered, then written into one end of the pair, as far as
- * it has room; a feeder holds the rest. */
+/* Orphans: unread bytes are gathered, then written into one end of the pair, as
+ * far as it has room; a feeder holds the rest. */
 #include "core/call/orphan.h"
 
 #include <errno.h>
@@ -175,8 +175,9 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 	return 0;
 }
 
-/* The same, and it stays unread. Nobody sends any more; but what TCP has no room
- * for cannot be looked at, nor what is in the ring behind it. */
+/* The unread bytes are copied, and stay unread. Nobody sends any more; but
+ * what TCP has no room for cannot be looked at, nor what is in the ring
+ * behind it. */
 static int copy_unread(struct exi_sock *sk, struct left *l)
 {
 	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd);

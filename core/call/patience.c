@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a call waits: lock, attempt, look, sleep, again. */
+/* The wait of a synchronous call: lock, attempt, look, sleep, again. */
 #include "core/call/patience.h"
 
 #include <errno.h>
@@ -139,8 +139,9 @@ void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 	exi_look_begin(sk, dir, &p->look);
 }
 
-/* Who waits for room tells what it has read: the peer may wait for just that, as
- * two do that send much before they read. Who has the lock reads, and will. */
+/* A sender that waits for room tells what it has read: the peer may wait for
+ * just that, as when both send much before they read. A holder of the lock
+ * reads, and will tell. */
 static void tell_taken(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The parts of moving bytes, for what is built from them besides flow.c: loans
- * (loan.c). "Locked": the direction's lock is held. */
+/* The wait of a synchronous call: lock, attempt, look, sleep, again. "Locked":
+ * the direction's lock is held. */
 #ifndef EXI_CORE_CALL_PATIENCE_H
 #define EXI_CORE_CALL_PATIENCE_H
 
@@ -18,13 +18,14 @@
 
 /* A synchronous call may not wait. */
 bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags);
-/* When its wait must end by SO_RCVTIMEO or SO_SNDTIMEO; 0: never. */
+/* When the wait of a synchronous call must end by SO_RCVTIMEO or SO_SNDTIMEO;
+ * 0: never. */
 uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir);
 
 /* What a slow synchronous call has found out about its descriptor. */
 struct exi_flow_patience {
 	bool known;
-	bool begun; /* handlers of signals are counted, see core/signals.h */
+	bool begun; /* handlers of signals are counted, see signals.h */
 	bool spun;  /* in vain, since it slept last */
 	uint64_t deadline;
 	struct exi_look look;
@@ -41,12 +42,14 @@ void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 			int flags, struct exi_flow_patience *p, size_t seen);
 
-/* Before -EPIPE is returned. quiet: without the signal. */
+/* A broken connection is signalled before -EPIPE is returned. quiet: without
+ * the signal. */
 void exi_flow_broken(bool quiet);
 
 /* The error that TCP has to tell, and tells once; 0. */
 EXI_SHIM int exi_flow_error(int fd);
-/* The next attempt would take it: who has moved something is to end before. */
+/* The error would be taken by the next attempt: a call that has moved something
+ * is to end before. */
 EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
 
 bool exi_patience_may_wait(const struct exi_sock *sk, int flags);

@@ -261,7 +261,7 @@ static void know(const exs_pollfd_t *fds, nfds_t n, struct known *ret)
 	}
 }
 
-/* It was closed, and what has the number now is something else. */
+/* The connection was closed, and its number is something else's now. */
 static bool gone(const struct known *k, int fd)
 {
 	return k->sk && (!exi_sock_is(k->sk, fd) ||

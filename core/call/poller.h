@@ -27,9 +27,9 @@ EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
 
 /* This thread's eventfd, made at first need and again after a fork; -errno. */
 EXI_SHIM int exi_poller_fd(void);
-/* How often one looks that has none. */
+/* The interval at which a thread without an eventfd looks. */
 #define EXI_UNKICKED_NS 10000000u
-/* It is this one, which others know, too. */
+/* The thread's eventfd is fd, which others know, too. */
 void exi_poller_adopt(int fd);
 
 /* The thread is to hear the connection's bell, or does already: true. False

@@ -39,7 +39,7 @@ static bool over(struct exi_sock *sk, struct exi_half *h)
 	       (sk->fab && sk->fab->ops->over(sk->fab));
 }
 
-/* Those that may be read from TCP. */
+/* The unread bytes that may be read from TCP. */
 static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	ssize_t may = SSIZE_MAX;
@@ -187,7 +187,8 @@ static bool look(struct exi_sock *sk, int fd, short events, const uint64_t *now,
 {
 	if (!look_once(sk, fd, events, now, ret))
 		return false;
-	/* Who hears that the peer ended may ask whether it closed. */
+	/* A caller that hears of the peer's end may ask whether the peer
+	 * closed. */
 	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
 	    !exi_link_ended(sk, fd))
 		return true;
@@ -333,10 +334,11 @@ bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh,
 		   uint64_t sleep)
 {
-	/* Who waits uses it: a child's service has to hear the bell, too. */
+	/* A waiter uses the socket: a child's service has to hear the doorbell,
+	 * too. */
 	if (exi_unlikely(!exi_sock_used_here(sk)))
 		exi_sock_inherit(sk);
-	/* Who does not ask for bytes is not helped by those that lie there. */
+	/* Unread bytes do not help a waiter that does not ask for bytes. */
 	if (!arm(sk, fd, EXI_RX, fresh || !(events & (POLLIN | POLLRDNORM)),
 		 sleep))
 		return false;

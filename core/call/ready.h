@@ -28,7 +28,7 @@ EXI_SHIM bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 
 /* The whole answer, the kernel asked; POLLNVAL when sk is not fd's. */
 EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
-/* The same, and what comes first; now: about exi_ticks(). */
+/* exi_ready_events(), and what comes first; now: about exi_ticks(). */
 EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
 			       uint64_t now, struct exi_first *ret);
 
@@ -52,7 +52,8 @@ void exi_ready_told(struct exi_sock *sk, short revents);
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 
-/* And was set now: who waits looks again. True: what lies there is enough. */
+/* SO_RCVLOWAT was set now: waiters look again. True: what lies there is
+ * enough. */
 EXI_SHIM bool exi_ready_lowat_set(struct exi_sock *sk, int fd);
 
 /* The peer has ended its direction, whether all of it was read or not. */

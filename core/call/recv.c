@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receiving. */
+/* Synchronous receives. */
 #include "core/call/recv.h"
 
 #include <errno.h>
@@ -110,8 +110,7 @@ static int peek_offset(int fd)
 								       : off;
 }
 
-/* It begins behind bytes of which poll(2) tells all the same: how many those are.
- */
+/* The bytes that a peek begins behind, of which poll(2) tells all the same. */
 static size_t passed_over(struct exi_sock *sk, int fd, int flags)
 {
 	int unread;
@@ -288,7 +287,8 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 					 NULL);
 		if (n == 0 && len)
 			exi_link_ended(sk, fd);
-		/* Who could wait last spins before it asks whether it may. */
+		/* A call that could wait last time spins before it asks whether
+		 * it may. */
 		if (n != -EAGAIN ||
 		    (!look.on && !exi_patience_may_wait(sk, flags) &&
 		     exi_flow_nonblocking(sk, fd, flags)))

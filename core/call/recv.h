@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receiving. */
+/* Synchronous receives. */
 #ifndef EXI_CORE_CALL_RECV_H
 #define EXI_CORE_CALL_RECV_H
 

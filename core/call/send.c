@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sending. */
+/* Synchronous sends. */
 #include "core/call/send.h"
 
 #include <errno.h>
@@ -39,11 +39,13 @@
 #include "core/transfer/submit.h"
 #include "core/transfer/switch.h"
 
-/* The same for a call of the C library that the program made. */
+/* A long send by the kernel for a call of the C library goes in pieces of this
+ * size while the direction may move, as the kernel holds the direction on TCP
+ * until a send is over. */
 #define NATIVE_PIECE ((size_t)256 << 10)
 
-/* It was taken out, and what is left of it moves as any other call's; or, told
- * why, it ends soon. */
+/* The operation was taken out, and its rest moves as any other call's; or the
+ * operation, told why, ends soon. */
 static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);

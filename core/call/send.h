@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sending. */
+/* Synchronous sends. */
 #ifndef EXI_CORE_CALL_SEND_H
 #define EXI_CORE_CALL_SEND_H
 
@@ -14,13 +14,13 @@ struct exi_region;
 
 /* Synchronous transfers: as send(2) and recv(2), with -errno. */
 EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
-/* The same, from memory that is registered, or not: null. */
+/* exi_flow_send() from memory that is registered, or not: null. */
 ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 			   struct exi_region *region);
 
-/* The same of n pieces of so many bytes in all, not none, on a stream: while it is
- * on TCP by one call of the kernel. A receive puts into the pieces behind the
- * first what is there. */
+/* Transfers of n pieces of so many bytes in all, not none, on a stream: on TCP
+ * by one call of the kernel. A receive puts into the pieces behind the first
+ * what is there. */
 EXI_SHIM ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n,
 				size_t bytes, int flags);
 

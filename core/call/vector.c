@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls of several pieces, and of files. */
+/* Synchronous calls on several pieces, and on files. */
 #include "core/call/vector.h"
 
 #include <errno.h>

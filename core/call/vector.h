@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls of several pieces, and of files. */
+/* Synchronous calls on several pieces, and on files. */
 #ifndef EXI_CORE_CALL_VECTOR_H
 #define EXI_CORE_CALL_VECTOR_H
 

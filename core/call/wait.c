@@ -313,7 +313,7 @@ static int nap(uint64_t deadline)
 	return deadline && deadline <= soon ? -ETIMEDOUT : 0;
 }
 
-/* The same for a sleep in poll. */
+/* The state of a sleep in poll, for when the sleep is cancelled. */
 struct tcp_rest {
 	struct exi_poller w;
 	struct exi_sock *sk;

@@ -44,7 +44,8 @@ void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
  * -ETIMEDOUT after the deadline (CLOCK_MONOTONIC ns, 0 for ever); -EINTR;
  * -EBADF when the socket is not fd's any more. No lock held. */
 int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline);
-/* The same until more than `seen` bytes may be received, which are there. */
+/* exi_wait() until more bytes may be received than the `seen` ones that are
+ * there. */
 int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline);
 
 #endif

@@ -170,7 +170,7 @@ int exi_shutdown(int fd, int how)
 		return shutdown(fd, how) < 0 ? -errno : 0;
 	if (is_over(sk, fd))
 		return -ENOTCONN;
-	/* Who is woken by the end of receiving sees both. */
+	/* A thread that is woken by the end of receiving sees both. */
 	if (how != SHUT_RD)
 		ret = end_sending(sk, fd);
 	if (ret)
@@ -532,8 +532,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 	exi_queue_cool(sk, EXI_RX);
 	exi_queue_cool(sk, EXI_TX);
-	/* Who looks at its words or sleeps on them is kicked, sees that the
-	 * socket is gone, and lets go. */
+	/* Threads that look at the socket's words or sleep on them are kicked,
+	 * see that the socket is gone, and let go. */
 	while (exi_memory_is_looked_at(sk)) {
 		if (!until)
 			until = exi_now_ns() + LET_GO_NS;

@@ -21,8 +21,8 @@ EXI_SHIM int exi_shutdown(int fd, int how);
 void exi_lifecycle_ended(struct exi_sock *sk);
 EXI_SHIM int exi_close(int fd);
 
-/* The same where dup3(2) closes it: from then on, with no moment between, the
- * number names what from names. The number, or -errno: it is closed then. */
+/* The close by dup3(2): from then on, with no moment between, the number names
+ * what from names. Returns the number, or -errno: the number is closed then. */
 EXI_SHIM int exi_close_over(int fd, int from, int flags);
 
 /* Takes an EXS_EVT_CLOSE operation, and does not wait. -EBADF: not taken. */

@@ -15,7 +15,8 @@ EXI_SHIM int exi_core_init(void);
 /* Before and after a fork of which the C library tells nobody. */
 EXI_SHIM void exi_core_fork_begins(void);
 EXI_SHIM void exi_core_forked(bool child);
-/* The result of a call that forks, or fails before it does: below 0, no child. */
+/* The result of a call that forks, or fails before it does: less than 0, no
+ * child. */
 EXI_SHIM void exi_core_fork_over(long pid);
 
 EXI_SHIM extern _Atomic bool exi_core_started;

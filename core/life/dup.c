@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A socket gets another descriptor. */
+/* Duplicates: a socket gets another descriptor. */
 #include "core/life/dup.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A socket gets another descriptor. */
+/* Duplicates: a socket gets another descriptor. */
 #ifndef EXI_CORE_LIFE_DUP_H
 #define EXI_CORE_LIFE_DUP_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What becomes of connections when the process ends. */
+/* The end of a process: what becomes of its connections. */
 #ifndef EXI_CORE_LIFE_EXIT_H
 #define EXI_CORE_LIFE_EXIT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What becomes of connections when the process forks. */
+/* A fork of the process: what becomes of its connections. */
 #ifndef EXI_CORE_LIFE_FORK_H
 #define EXI_CORE_LIFE_FORK_H
 

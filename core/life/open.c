@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections from birth to end. */
+/* Making connections: listen, accept, connect. */
 #include "core/life/open.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections from birth to end: listen, accept, connect, shutdown, close. */
+/* Making connections: listen, accept, connect. Closing several, and going to
+ * TCP. */
 #ifndef EXI_CORE_LIFE_OPEN_H
 #define EXI_CORE_LIFE_OPEN_H
 
@@ -25,17 +26,18 @@ int exi_lifecycle_submit(struct exi_op *op);
 /* The descriptor is ready; from the service thread. */
 void exi_lifecycle_event(struct exi_sock *sk);
 
-/* The same of a call that closes more: after exi_close_tell() for each, what they
- * wait for peers is p, together. */
+/* exi_close() for a call that closes several: after exi_close_tell() for each,
+ * all waits for peers share the patience p. */
 struct exi_patience;
 EXI_SHIM void exi_close_tell(int fd);
 EXI_SHIM int exi_close_of(int fd, struct exi_patience *p);
 
-/* What exi_sock_forget() does. */
+/* The close of a forgotten socket, called by exi_sock_forget(). */
 void exi_close_forgotten(struct exi_sock *sk, int fd, uint32_t generation);
 
-/* It will: its peer is told, and nobody waits. First of all that go in one call,
- * so that they answer while one is waited for. */
+/* The connection will go to TCP (exi_go_plain()): its peer is told, and nobody
+ * waits. A call that moves several tells all peers first, so that they answer
+ * while one is waited for. */
 EXI_SHIM void exi_tell_plain(int fd, int reason);
 
 /* An option is about to be read: that of the program. */

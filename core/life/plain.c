@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that plain calls made, or that must be on TCP. */
+/* Plain connections: made by plain calls, or forced to TCP. */
 #include "core/life/plain.h"
 
 #include <errno.h>

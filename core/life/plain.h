@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that plain calls made, or that must be on TCP. */
+/* Plain connections: made by plain calls, or forced to TCP. */
 #ifndef EXI_CORE_LIFE_PLAIN_H
 #define EXI_CORE_LIFE_PLAIN_H
 
@@ -21,8 +21,7 @@ EXI_SHIM int exi_before_option(int fd, int level, int name);
 
 EXI_SHIM int exi_before_flags(int fd, int flags);
 
-/* What kind of descriptor it is, when that is why it is on TCP; else
- * reason. */
+/* The kind of the descriptor, when that is why it is on TCP; else reason. */
 int exi_basic_reason(int fd, int reason);
 
 #endif

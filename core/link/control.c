@@ -284,7 +284,7 @@ static int on_takeback(struct exi_sock *sk, const struct exi_pair_msg *m)
 
 	exi_lock(&tx->lock);
 	ret = exi_switch_takeback_locked(sk, m->a, m->b, m->c);
-	/* Who hears of it may look into TCP at once, for what was there. */
+	/* The peer may look into TCP at once when it hears of the move. */
 	if (ret == 0 && tx->mode == EXI_MODE_DRAIN)
 		exi_flow_drain_locked(sk);
 	if (ret == 0)
@@ -476,8 +476,8 @@ static void leave_rest_locked(struct exi_sock *sk)
 	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
 }
 
-/* It was to end when both directions are on TCP, and they are. What is still on its
- * way there needs no link. */
+/* The link was to end when both directions are on TCP, and both are. Bytes
+ * still on their way to TCP need no link. */
 static bool parts_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;

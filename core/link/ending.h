@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a link, and of a peer. */
+/* The end of a pair link, and of its peer. */
 #ifndef EXI_CORE_LINK_ENDING_H
 #define EXI_CORE_LINK_ENDING_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One attempt to move bytes, under the lock of the direction. */
+/* Single attempts to move bytes, under the lock of the direction. */
 #include "core/transfer/attempt.h"
 
 #include <errno.h>
@@ -70,10 +70,10 @@ ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
 	return exi_recv_ring(sk, h, buf, len, flags);
 }
 
-/* How much of the ring's rest came over TCP that is at its end. The kernel knows,
- * also of what others read who have the descriptor, but for one byte that may be a
- * FIN. Where it may not be asked any more, or another host's bytes are between, it
- * is what was read here. */
+/* The bytes of the ring's rest that came over TCP, which is at its end. The
+ * kernel knows, also of what others read who have the descriptor, but for one
+ * byte that may be a FIN. Where the kernel may not be asked any more, or
+ * another host's bytes are between, the count is what was read here. */
 static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
 {
 	int64_t here = (int64_t)(h->back - h->left), n;
@@ -186,7 +186,7 @@ ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (n == 0 && exi_resume_early_end_locked(sk))
 		return -EAGAIN;
 	if (!exi_resume_end_counts_locked(sk)) {
-		/* An error is told once by the kernel: kept. */
+		/* The kernel tells an error once: the error is kept. */
 		h->err = n < 0 ? (int)-n : 0;
 		return -ESTALE;
 	}

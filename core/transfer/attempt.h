@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One attempt to move bytes, under the lock of the direction. */
+/* Single attempts to move bytes, under the lock of the direction. */
 #ifndef EXI_CORE_TRANSFER_ATTEMPT_H
 #define EXI_CORE_TRANSFER_ATTEMPT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Taking transfers back. */
+/* Cancelling transfers of a socket. */
 #include "core/transfer/cancel.h"
 
 #include <poll.h>
@@ -15,7 +15,7 @@
 #include "core/transfer/place.h"
 #include "core/transfer/progress.h"
 
-/* Which operations are meant. */
+/* The operations that are to be cancelled. */
 struct which {
 	bool calls; /* also those of synchronous calls */
 	bool any;   /* or of the handle a */

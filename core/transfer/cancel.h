@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Taking transfers back. */
+/* Cancelling transfers of a socket. */
 #ifndef EXI_CORE_TRANSFER_CANCEL_H
 #define EXI_CORE_TRANSFER_CANCEL_H
 

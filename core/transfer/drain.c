@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the fabric holds goes to TCP. */
+/* The drain: bytes that the fabric holds are sent over TCP. */
 #include "core/transfer/drain.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 		exi_place_reap(sk, EXI_TX);
 	}
 	h->mode = EXI_MODE_TCP;
-	/* It had arrived, and does again: at once. */
+	/* The drained bytes had arrived at the peer, and do again: TCP sends at
+	 * once. */
 	exi_switch_push(sk->tcp->fd);
 	if (h->lingers)
 		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,

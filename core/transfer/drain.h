@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the fabric holds goes to TCP. */
+/* The drain: bytes that the fabric holds are sent over TCP. */
 #ifndef EXI_CORE_TRANSFER_DRAIN_H
 #define EXI_CORE_TRANSFER_DRAIN_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A keeper's address is an abstract datagram name with a random number, and a
- * question must show another: both are in memory that only the family sees, so
- * a stranger's does nothing. The answer is the change of the modes, which the
- * family shares, and of the kick word, on which the asker sleeps. */
+/* Questions to the keeper of a shared connection (family.h). The keeper's
+ * address is an abstract datagram name with a random number, and a question
+ * must show another number: both are in memory that only the family sees, so a
+ * stranger's question does nothing. The answer is the change of the modes,
+ * which the family shares, and of the kick word, on which the asker sleeps. */
 #include "core/transfer/family.h"
 
 #include <arpa/inet.h>
@@ -50,9 +51,9 @@ static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
 			    (unsigned long long)keeper);
 }
 
-/* Everybody sees the name and can send there, descriptors too. What does not
- * begin with the secret is dropped before it comes into the queue, by the kernel, in
- * the call that sends it. */
+/* The keeper's name is visible to everybody, who can send there, descriptors
+ * too. The kernel drops what does not begin with the secret before it comes
+ * into the queue, in the call that sends it. */
 static int hear_family_only(int fd, uint64_t secret)
 {
 	uint32_t half[2];
@@ -127,7 +128,8 @@ void exi_family_event(void)
 	struct question q;
 	int i;
 
-	/* The rest the next time: it is told of again. */
+	/* The rest of the questions is answered the next time: the descriptor
+	 * stays readable. */
 	for (i = 0; i < QUESTIONS; i++) {
 		if (recv(keeper_fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC) <
 		    0)
@@ -160,7 +162,8 @@ static int put(struct exi_shared *sh)
 	return ret;
 }
 
-/* Nobody can read the rings any more: said to every reader and writer. */
+/* The rings are lost, and nobody can read them any more: every reader and
+ * writer is told. */
 static void lost(struct exi_shared *sh)
 {
 	enum exi_dir d;
@@ -204,7 +207,7 @@ int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 {
 	struct exi_shared *sh = sk->sh;
 
-	atomic_store(&sh->hold_here, 1); /* as above */
+	atomic_store(&sh->hold_here, 1); /* the keeper does not switch again */
 	for (;;) {
 		struct exi_word w = {
 			.addr = (const uint32_t *)&sh->kick[EXI_TX],

@@ -45,12 +45,13 @@ static inline bool exi_family_elsewhere(struct exi_sock *sk)
  * -ECONNRESET when the keeper is no more, or not done at the deadline, for its
  * peer is silent or it is itself: what it had is lost. No lock held. */
 int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline_ns);
-/* The same, of a call that waits for this one alone. */
+/* exi_family_ask_until() for a call that waits for this connection alone. */
 int exi_family_ask(struct exi_sock *sk);
-/* The same, and does not wait. -ECONNRESET: there is no keeper. */
+/* The request to the keeper alone, without a wait. -ECONNRESET: there is no
+ * keeper. */
 int exi_family_request(struct exi_sock *sk);
 
-/* Somebody asks: for the service thread. */
+/* The service thread calls this when a process of the family asks. */
 void exi_family_event(void);
 
 void exi_family_forked(void);

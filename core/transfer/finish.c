@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A transfer is over. */
+/* The end of a transfer: finished, or cancelled. */
 #include "core/transfer/finish.h"
 
 #include <errno.h>
@@ -68,9 +68,9 @@ void exi_finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
 		exi_flow_finish_locked(sk, dir, op, 0);
 }
 
-/* Of a message that has begun, what came is kept for the next receive; what a
- * call has sent, the library completes; an operation of a queue goes on.
- * False: so it does. */
+/* A cancelled operation within a message: what was received is kept for the
+ * next receive, what a call has sent the library completes, and an operation of
+ * a queue goes on. False: the operation goes on. */
 static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
 			  struct exi_op *op)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A transfer is over. */
+/* The end of a transfer: finished, or cancelled. */
 #ifndef EXI_CORE_TRANSFER_FINISH_H
 #define EXI_CORE_TRANSFER_FINISH_H
 
@@ -8,11 +8,13 @@
 struct exi_op;
 struct exi_sock;
 
+/* Takes the operation off the list and reports it, err after what moved. The
+ * direction's lock is held. */
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 			    struct exi_op *op, int err);
 
-/* The same for one that was cancelled: ends it, or, within a message, lets it go
- * on. */
+/* A cancelled operation is finished or, within a message, goes on. The
+ * direction's lock is held. */
 void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 			       struct exi_op *op);
 

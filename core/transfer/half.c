@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One direction: its bytes, its errors, its end. */
+/* The state of one direction: its bytes, its errors, its end. */
 #include "core/transfer/half.h"
 
 #include <errno.h>
@@ -102,7 +102,8 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return h->mode == EXI_MODE_TCP;
-	/* Another may still have the descriptor, and wait for what is lost. */
+	/* Another process may still have the descriptor, and wait for what is
+	 * lost. */
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
 		return false;
 	h->mode = EXI_MODE_TCP;
@@ -128,7 +129,8 @@ int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h)
 	if (atomic_load(&h->broken))
 		return (int)exi_half_tell_broken(sk, h);
 	err = exi_half_take_err(h);
-	/* The kernel has one for both directions: what a receive met, too. */
+	/* The kernel has one error for both directions: also what a receive
+	 * met. */
 	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err)
 		err = exi_half_take_err(&sk->sh->half[EXI_RX]);
 	if (err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One direction: its bytes, its errors, its end. */
+/* The state of one direction: its bytes, its errors, its end. */
 #ifndef EXI_CORE_TRANSFER_HALF_H
 #define EXI_CORE_TRANSFER_HALF_H
 
@@ -18,14 +18,14 @@ struct exi_op;
  * the peer did not take from the ring is lost. TX lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
 
-/* Counts bytes that the fabric moved of an operation; takes it off the list and
- * reports it, err after what moved. The direction's lock is held. */
+/* Counts bytes that the fabric moved of an operation. The direction's lock is
+ * held. */
 void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);
 
 /* Says the end of what was sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 
-/* The peer wrote nonsense: what is to be said of it. Locked. */
+/* The error to tell where the peer wrote nonsense into its segment. Locked. */
 ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h);
 
 /* Operations were put into the direction's list, or taken out. Locked. */

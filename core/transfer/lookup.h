@@ -13,8 +13,8 @@
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 
-/* No lock is held, as below where nothing is said. */
-/* Before len bytes are sent, and after some were received. */
+/* Calls before len bytes are sent, and after some were received. No lock is
+ * held. */
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);
 

@@ -86,7 +86,8 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret)
 	r = take();
 	if (r) {
 		index = r->generation & (REGIONS_MAX - 1);
-		/* The index stays in the low bits, the use count above. */
+		/* The index stays in the low bits, the use count in the high
+		 * ones. */
 		r->generation =
 			(r->generation + (1 << INDEX_BITS)) & 0x7fffffff;
 		if (r->generation >> INDEX_BITS == 0)
@@ -182,7 +183,7 @@ unlock:
 void exi_mem_forked(void)
 {
 	pthread_mutex_init(&mem_lock, NULL);
-	/* Those of other threads' calls are not here. */
+	/* Calls of other threads do not exist in the child. */
 	for (int i = 0; i < n_regions; i++)
 		atomic_store(&regions[i]->users, 0);
 }

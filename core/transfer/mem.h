@@ -16,13 +16,13 @@ struct exi_region;
 struct exi_region;
 
 int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
-/* -EBUSY while operations use it. */
+/* Deregistration fails with -EBUSY while operations or calls use the region. */
 int exi_mem_deregister(exs_mhandle_t m);
 
 /* The region of a handle, if it covers the buffer; not kept. Null region for
  * EXS_MHANDLE_UNREGISTERED. -EINVAL. Called with a queue's lock held for an
- * operation of that queue: deregistration, which looks at the operations of
- * every queue after it took the handle away, then finds it there. */
+ * operation of that queue: deregistration looks at the operations of every
+ * queue after it took the handle away, and finds this one there. */
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret);
 
@@ -35,10 +35,11 @@ static inline bool exi_mem_covers(const struct exi_memory *m, const void *buf,
 	       at <= m->len - len;
 }
 
-/* What fabrics know of it; null for null. */
+/* The description of a region for fabrics; null for null. */
 const struct exi_memory *exi_mem_of(const struct exi_region *r);
 
-/* The same for a call without an operation, kept until exi_mem_put(). */
+/* exi_mem_find() for a call without an operation; the region is kept until
+ * exi_mem_put(). */
 int exi_mem_keep(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret);
 void exi_mem_let_go(struct exi_region *r);
@@ -56,7 +57,8 @@ static inline void exi_mem_put(struct exi_region *r)
 		exi_mem_let_go(r);
 }
 
-/* In the child, after the queues: nothing is in use. */
+/* The registrations after a fork, in the child, after the queues: none is in
+ * use. */
 void exi_mem_forked(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moving a message. */
+/* Moving the bytes of one message. */
 #include "core/transfer/message.h"
 
 #include <errno.h>

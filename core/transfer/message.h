@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moving a message. */
+/* Moving the bytes of one message. */
 #ifndef EXI_CORE_TRANSFER_MESSAGE_H
 #define EXI_CORE_TRANSFER_MESSAGE_H
 

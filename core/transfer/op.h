@@ -76,7 +76,7 @@ struct exi_op {
 	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		      int err);
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
-	/* Of more than one buffer; see parts.h. */
+	/* Pieces of an operation on more than one buffer; see parts.h. */
 	struct exi_part *parts;
 	size_t n_parts;
 	char *chunk; /* what was read of a file */
@@ -94,9 +94,9 @@ static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 								       : EXI_TX;
 }
 
-/* It becomes one that is over, with all its bytes moved: what its event needs,
- * and no more. A free slot has none of the rest: it is not kept, nor queued, and
- * has no parts. */
+/* The slot becomes an operation that is over, with all bytes moved: only what
+ * its event needs is set. A free slot is neither kept nor queued, and has no
+ * parts. */
 static inline void exi_op_sent(struct exi_op *op, const exs_x_op_t *o)
 {
 	op->type = o->exs_x_type;

@@ -59,7 +59,7 @@ int exi_packet_check(struct exi_sock *sk, struct exi_op *op)
 	if (dir == EXI_TX && op->len > EXS_X_MESSAGE_MAX)
 		return -EMSGSIZE;
 	op->flags &= ~MSG_EOR;
-	/* Of a message, all is waited for. */
+	/* A receive waits for all of a message. */
 	if (dir == EXI_RX)
 		op->flags |= MSG_WAITALL;
 	return foreign(sk);

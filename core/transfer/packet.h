@@ -2,8 +2,8 @@
 /* Messages over the bytes of a connection (SOCK_SEQPACKET): what goes around
  * each, on every fabric the same, and what is kept of one between two calls.
  *
- * Nothing is moved here. flow.c asks what comes next, moves it as the bytes of
- * any stream, and says how many went or came. So a message is whole wherever
+ * Nothing is moved here. message.c asks what comes next, moves it as the
+ * bytes of any stream, and says how many went or came. So a message is whole wherever
  * its bytes go: on TCP, on a fabric, or on the way from one to the other.
  *
  * A message that has begun belongs to the operation that began it until it is
@@ -29,7 +29,7 @@
 
 struct exi_sock;
 
-/* Of the framed short messages that are sent with one call of the fabric. */
+/* The bytes of framed short messages that one call of the fabric sends. */
 #define EXI_PACKET_ROOM 4096
 
 /* Whether fd is a socket of messages. No lock is held. */
@@ -47,14 +47,14 @@ int exi_packet_check(struct exi_sock *sk, struct exi_op *op);
  * -EPROTO. */
 ssize_t exi_packet_want(struct exi_sock *sk, struct exi_op *op, void **ret);
 
-/* The same for what did not fit, and is not wanted by anybody: 0: nothing is
- * left of it. */
+/* The room for what did not fit and nobody wants, as exi_packet_want(). 0:
+ * nothing of the message is left. */
 ssize_t exi_packet_skip(struct exi_sock *sk, void **ret);
 
-/* n of them came; 0: the end of the stream. 0: ask again. 1: the operation is
- * over, with no message, for there are no more. -ECONNRESET: the end came
- * within one. -EPROTOTYPE: what the peer sends are no messages, -EPROTO: nor
- * could be; and so from here on. */
+/* n bytes of the message came; n == 0: the end of the stream. 0: ask again. 1:
+ * the operation is over without a message, for there are no more. -ECONNRESET:
+ * the end came within a message. -EPROTOTYPE: the peer sends no messages,
+ * -EPROTO: bytes that cannot be one; both last. */
 int exi_packet_came(struct exi_sock *sk, struct exi_op *op, size_t n);
 
 /* n bytes were put into the operation without those. */

@@ -15,7 +15,7 @@
 #include "core/transfer/mem.h"
 #include "core/transfer/op.h"
 
-/* Of a file, at once. */
+/* The bytes of a file that are read at once. */
 #define CHUNK (64u << 10)
 
 /* --- operations --------------------------------------------------------- */

@@ -17,10 +17,10 @@
  * The array is copied. -EFAULT, -EINVAL, -EMSGSIZE: there are too many;
  * -ENOMEM. Nothing is held then. */
 int exi_parts_take(struct exi_op *op, const exs_iovec_t *iov, int n);
-/* The same for pieces of memory and of files. -EBADF; -EINVAL: it is not a
- * regular file, or has not all of the bytes. */
+/* exi_parts_take() for pieces of memory and of files. -EBADF; -EINVAL: a file
+ * is not regular, or is too short. */
 int exi_parts_take_files(struct exi_op *op, const exs_xferfile_t *xf, int n);
-/* May be called again. */
+/* The release of the pieces may be repeated. */
 void exi_parts_release(struct exi_op *op);
 
 /* n of the bytes that came next were moved: of those in memory. */

@@ -57,8 +57,8 @@ bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir)
 	return first ? first->waits : exi_place_lent(sk, dir);
 }
 
-/* Of a size and kind that the device is asked about. What comes before a
- * message is not for its buffer. */
+/* Operations of a size and kind that the device is asked about. What comes
+ * before a message is not for the operation's buffer. */
 static bool fit(const struct exi_sock *sk, const struct exi_op *op)
 {
 	return (op->queue || op->whole) && !op->parts && op->run &&

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moving bytes: the kernel's way when the direction is on TCP, the fabric's
- * when it was switched. One function per direction does a single attempt
- * under the direction's lock (exi_flow_try_send(), exi_flow_try_recv());
- * synchronous calls loop over it with exi_wait(), asynchronous ones queue. */
+/* Progress of transfers: the kernel moves the bytes when the direction is on
+ * TCP, the fabric when it was switched. Queued operations are moved by single
+ * attempts under the direction's lock (attempt.h). */
 #include "core/transfer/progress.h"
 
 #include <errno.h>
@@ -441,7 +440,7 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 	char buf[EXI_PROGRESS_TOGETHER];
 	size_t left;
 
-	/* Of others it is not known that they are streams. */
+	/* Sockets without a role may not be streams. */
 	if (sk->role == EXI_ROLE_NONE || exi_place_lent(sk, EXI_TX))
 		return false;
 	left = gather(&sk->ops[EXI_TX], buf);
@@ -671,7 +670,8 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 	}
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {
 		exi_flow_end_locked(sk);
-		/* Of both: the service knows what follows. */
+		/* Both directions have ended: the service knows what
+		 * follows. */
 		if (atomic_load(&sk->sh->rx_fin))
 			(void)exi_service_progress(sk, EXI_TX);
 	}
@@ -724,7 +724,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 		if (dir == EXI_RX && h->mode == EXI_MODE_BACK)
 			h->back += (uint64_t)result;
 	}
-	/* The end is found again, and judged, by the attempt below. */
+	/* The end is found again, and judged, by the attempt that follows. */
 	if (dir == EXI_RX && result == 0 && (op->len > op->done || sk->framed))
 		result = -ECANCELED;
 	if (result >= 0 && exi_unlikely(sk->framed))

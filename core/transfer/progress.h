@@ -16,12 +16,10 @@ struct exi_op;
 struct exi_pieces;
 struct exi_sock;
 
-/* They are worth it: the direction is not on a fabric, as far as can be seen
- * without its lock. */
+/* The direction is not on a fabric, as far as can be seen without its lock:
+ * calls with several pieces are worth it. */
 EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
 
-/* Of a connection that was latent (latent.h) and is sk now: a call that began
- * before ended. And one of fd that is to wake, for it has received enough. */
 struct exi_latent_call;
 
 /* Meets the peer where the direction has passed a mark. Of the service; no lock is
@@ -31,7 +29,8 @@ void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir);
 /* Moves what can be moved of the operations queued in a direction. */
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir);
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
-/* The same of who has just polled the fabric, and will before it waits. */
+/* exi_flow_progress_locked() for a caller that has just polled the fabric, and
+ * will again before it waits. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Asks to be rung for the direction's operations: true when that is sure,

@@ -600,7 +600,7 @@ bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 		atomic_store(&q->n_hot, n + 1);
 		atomic_fetch_add(&q->hot_changes, 1);
 		hot = true;
-		/* Who sleeps must sleep on this one too. */
+		/* Sleepers must sleep on this direction too. */
 		if (q->sleepers)
 			wake_sleepers(q);
 	}

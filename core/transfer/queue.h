@@ -73,8 +73,8 @@ void exi_queue_put(struct exi_queue *q);
  * when there is no such queue or region. */
 int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
 		      size_t len, struct exi_op **ret);
-/* The same, with one lock, for several transfers of one buffer each: for how many,
- * and in *ret_err why not for more. Nothing is cleared. */
+/* Slots for several transfers of one buffer each, reserved with one lock and
+ * not cleared. Returns for how many, and in *ret_err why not for more. */
 int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 			   struct exi_op **ret, int *ret_err);
 /* Gives a slot back without an event. */
@@ -111,7 +111,8 @@ void exi_op_describe(struct exi_op *op, const exs_x_op_t *o);
 /* The operation has its result: to its queue, or wakes its thread. Called
  * with the socket's locks held, after it left the socket's list. */
 void exi_op_complete(struct exi_op *op);
-/* The same of a list of transfers, in its order; the list is empty then. */
+/* exi_op_complete() for a list of transfers, in its order; the list is empty
+ * then. */
 void exi_op_complete_all(struct exi_list *ops);
 
 #define EXI_QUEUES_MAX 4096

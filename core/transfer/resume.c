@@ -114,9 +114,9 @@ bool exi_resume_early_end_locked(struct exi_sock *sk)
 	return ends && (h->end_seen || !(ends & POLLERR));
 }
 
-/* Who closes says so, and ends TCP first. Who was killed could only do that. Who goes
- * on over TCP ends it behind a record; only if nothing of the ring was read there is
- * none. */
+/* A peer that closes says so, and ends TCP first; a killed peer could only end
+ * TCP. A peer that goes on over TCP ends TCP behind a record, unless nothing of
+ * the ring was read. */
 bool exi_resume_closed_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -124,8 +124,8 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
-	/* Of a direction that was given back the rest may be in the ring: its
-	 * end of TCP will tell. */
+	/* The rest of a direction that was given back may be in the ring: the
+	 * direction's end of TCP will tell. */
 	if (!atomic_load(&h->untaken) && ops_of(sk)->left(sk->fab))
 		return true;
 	if (h->mode != EXI_MODE_RING)
@@ -183,7 +183,7 @@ static int begin_skip_locked(struct exi_sock *sk, uint32_t at)
 
 	EXI_LOCKED(&h->lock);
 	h->skip = ops_of(sk)->position(sk->fab, EXI_RX) - at;
-	/* It holds no more what we do not have. */
+	/* The sender no longer holds what is missing here. */
 	if (h->skip > INT32_MAX)
 		return -ECONNRESET;
 	h->resume = EXI_RESUME_SKIPS;

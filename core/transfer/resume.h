@@ -23,8 +23,9 @@
  * broke the protocol. -ECONNRESET: it may lack bytes that are not here any more. */
 int exi_resume_begin_locked(struct exi_sock *sk);
 
-/* The same moment: the peer has closed, and the hang-up is only a part of that. What
- * lies in the ring is the last of it; nobody reads what is sent. */
+/* The peer has closed, at the moment of exi_resume_begin_locked(), and the
+ * hang-up is only a part of that. The ring holds the last bytes; nobody reads
+ * what is sent. Both locks are held. */
 bool exi_resume_closed_locked(struct exi_sock *sk);
 
 /* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
@@ -45,11 +46,12 @@ static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 	       !sk->fab || (exi_sock_remote(sk) && sk->fab->bell < 0);
 }
 
-/* The same: TCP has ended, with nothing unread, and it does not count. */
+/* TCP has ended, with nothing unread, and its end does not count. RX lock
+ * held. */
 bool exi_resume_early_end_locked(struct exi_sock *sk);
 
-/* The same: what lies on TCP is not to be read, or not yet. Who waits is kicked when
- * that changes. */
+/* Bytes on TCP are not to be read, or not yet. Waiters are kicked when that
+ * changes. RX lock held. */
 static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What most sends and receives do: inline, for no call may be in their way. */
+/* Sends and receives in the ring, as most are: inline, for speed. */
 #ifndef EXI_CORE_TRANSFER_RING_IO_H
 #define EXI_CORE_TRANSFER_RING_IO_H
 

@@ -180,7 +180,7 @@ int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 
 	if (ret)
 		return ret;
-	/* Of others it is not known that they are streams. */
+	/* Sockets without a role may not be streams. */
 	if (o->exs_x_type == EXS_EVT_SEND && !sk->framed &&
 	    sk->role != EXI_ROLE_NONE)
 		return submit_sends(sk, o, ops, n);

@@ -9,10 +9,11 @@ struct exi_op;
 
 /* Takes an operation that sends or receives. 0: it will be completed once. */
 int exi_flow_submit(struct exi_op *op);
-/* Takes all of them, or none; they are of one descriptor and direction. */
+/* Takes all of the operations, or none; all are of one descriptor and
+ * direction. */
 int exi_flow_submit_all(struct exi_op **ops, int n);
-/* The same of transfers of one buffer each, which have nothing but their slots
- * yet. */
+/* exi_flow_submit_all() for transfers of one buffer each, of which only the
+ * slots are set up. */
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
 
 #endif

@@ -47,20 +47,20 @@ void exi_switch_drain_locked(struct exi_sock *sk);
 void exi_switch_read_locked(struct exi_sock *sk, size_t n);
 void exi_switch_left_locked(struct exi_sock *sk);
 
-/* Of a direction that was given back, when TCP is at its end: how many bytes of
- * the ring's rest came over it; less than 0, when bytes from before the ring are
- * missing. -errno. */
+/* The bytes of the ring's rest that came over TCP, of a direction that was
+ * given back and whose TCP is at its end. *ret < 0: bytes from before the ring
+ * are missing. -errno. */
 int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
 
 /* Both directions to TCP: begun. The service does the rest. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
-/* The same with the TX lock held. */
+/* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 
 /* This end sends on TCP, or with drains will, and what it has not read comes there:
  * as long as the peer does not switch. */
 bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
-/* The same, and the peer does not switch: this end is done. */
+/* This end is done: it is on TCP, and the peer does not switch. */
 bool exi_switch_left(struct exi_shared *sh);
 
 /* How long one call of the program waits for the libraries of peers, from its
