@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The order in which an epoll set tells of its connections (the head of
- * preload/epoll.c; docs/design/wire-shm.md, section 4, `made').
+ * preload/epoll_look.c; docs/design/wire-shm.md, section 4, `made').
  *
  * Modelled: one set with CONNS connections, and the thread that waits in it and
  * receives what it is told of. Writer 0 sends SENDS records in turn on connections

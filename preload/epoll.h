@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Epoll sets with connections of the library in them: what the files epoll_*.c share.
+ * Each calls those before it in this list.
+ *
+ *   set      sets and their items: which are active, whom a ring wakes
+ *   kernel   what the kernel tells of a set
+ *   look     looks at items, and tells them in order
+ *   nest     sets that are waited on themselves
+ *   wait     epoll_wait()
+ *   ctl      epoll_ctl()
+ *   end      the numbers of sets, fork, leaving the process
+ *
+ * The kernel's set stays what sleepers sleep in. A connection is registered there as
+ * the application asked until it has met its peer's library. From then on its
+ * registration is edge-triggered and carries a tag, and the application is told what
+ * the connection's state says: the item is managed. An eventfd in the set, the nudge,
+ * ends sleeps when a fabric has something.
+ *
+ * A managed item is either active, and each epoll_wait() looks at it; or armed, and
+ * its peer rings when there is something, which makes the item active. A thread that
+ * is about to sleep arms what is active, so the cost of a call follows what was active
+ * since the last sleep, not the number of items.
+ *
+ * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which makes the
+ * item active under the set's lock and then, if a thread sleeps, writes the nudge. A
+ * thread that goes to sleep arms first (arming sees what came before), then counts
+ * itself as a sleeper under the same lock if nothing is active.
+ *
+ * Locks, in their order: a socket's link lock, shim_epoll_structure (which items there
+ * are), a socket's halves, a set's lock. */
+#ifndef EXI_PRELOAD_EPOLL_H
+#define EXI_PRELOAD_EPOLL_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "core/base/heed.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/spin.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+#include "preload/shim.h"
+
+/* How long an item that has nothing stays active: in exi_ticks(). Then its peer is
+ * asked to ring. */
+#define IDLE_TICKS 2000000
+/* Where the kernel told nothing so often, it is not asked again for so many
+ * exi_ticks() while fabrics have events. */
+#define QUIET_ASKS   16
+#define KERNEL_TICKS 50000
+
+/* In a tag the low bits are the descriptor, whether it is its link that tells,
+ * or an item for one shot which is not managed, and which of its shots; the
+ * others the set's prefix. */
+#define TAG_BITS  34
+#define TAG_MASK  ((UINT64_C(1) << TAG_BITS) - 1)
+#define TAG_FD	  ((UINT64_C(1) << 24) - 1)
+#define TAG_LINK  (UINT64_C(1) << 24)
+#define TAG_SHOT  (UINT64_C(1) << 25)
+#define TAG_NTH	  26
+#define TAG_NUDGE TAG_FD
+
+#define RX_EVENTS  (EPOLLIN | EPOLLRDNORM | EPOLLRDHUP | EPOLLPRI)
+#define TX_EVENTS  (EPOLLOUT | EPOLLWRNORM | EPOLLWRBAND)
+#define OVER	   (EPOLLERR | EPOLLHUP | EPOLLRDHUP)
+#define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
+
+/* An item before a look: what comes after the look is told next time. */
+struct saw {
+	uint64_t came;	  /* edge: bytes that had come */
+	uint32_t cramped; /* edge: of the socket */
+};
+
+struct item {
+	struct exi_list node; /* among the active, those in line, or at rest */
+	struct exi_waiter waiter[2];
+	bool waits[2]; /* by direction, under its lock */
+	struct set *set;
+	struct exi_sock *sk;
+	uint32_t generation; /* of sk: which socket of its place it is */
+	int fd;
+	int link; /* its peer's bell, in the kernel's set too; -1 */
+	bool listens;
+	/* Under the set's lock: */
+	uint32_t events;
+	epoll_data_t data;
+	int refs; /* threads that look at it, and its place in the set */
+	bool managed;
+	bool dormant; /* managed, and not in the application's set now */
+	bool active;  /* also when it is in line */
+	bool in_line; /* it had something when looked at last, and was not told */
+	bool rests;   /* its peer rings */
+	bool held;    /* by a thread that looks at it: no other may */
+	bool again;   /* something came meanwhile */
+	bool fresh;   /* something came, and no wait has looked since */
+	bool counted; /* what came made the set readable, see shim_set_settle() */
+	bool dead;
+	uint8_t shots; /* how often it was loaded */
+	uint32_t nth;  /* of those that came to be managed, see `met` */
+	uint32_t rung; /* edge: who asks for these is told, again if need be */
+	/* Its holder looks at these without it: in another word than what others
+	 * change then, for compilers read several at once. */
+	bool armed; /* its peer was asked to ring, for these: */
+	short armed_for;
+	bool disabled;	   /* one shot, and shot */
+	bool told;	   /* edge: since it was added or changed */
+	bool blocked;	   /* edge: could not send when looked at last */
+	uint32_t cramped;  /* edge: of the socket, when it was told */
+	uint32_t over;	   /* edge: of OVER, when it was told */
+	unsigned int idle; /* looks in vain */
+	uint64_t busy;	   /* exi_ticks() when it had something */
+	uint64_t arrived;  /* edge: bytes that had come when it was told */
+	/* And these, in exi_ticks(), and of its peer: */
+	uint64_t place;	  /* in the order of what has something; 0: none */
+	uint64_t told_at; /* when it was told last */
+	int behind;	  /* as many of the kernel's events, and one; or 0: */
+	uint64_t since;	  /* and then: see emptied_before */
+	uint32_t rings;	  /* that the peer's process had sent, see exi_first */
+	uint64_t sent;	  /* and when by the kernel last, */
+	uint64_t kernel;  /* of what was found; UINT64_MAX: it does not say */
+	bool on_tcp;	  /* when looked at last: the kernel has what it has */
+	/* Found in a search: */
+	struct item *next;
+	struct saw saw;
+	uint32_t now;
+};
+
+#define SPARES 16 /* items whose memory is kept for the next of a set */
+
+struct set {
+	struct exi_lock lock;
+	int fd;	   /* one of its numbers */
+	int names; /* how many it has; under structure */
+	struct item **by_fd;
+	int size;
+	struct exi_list active;
+	struct exi_list line; /* of the active: in the order of their places */
+	struct exi_list resting;
+	int n_resting;
+	/* Read without the lock as hints: */
+	_Atomic int n_managed;
+	_Atomic int n_active;
+	_Atomic int n_fresh;
+	uint32_t stirs;	      /* changes whenever something comes */
+	_Atomic uint32_t met; /* how many came to be managed */
+	int sleepers;
+	int arming; /* threads that arm for a sleep */
+	int nudge;
+	bool nudged; /* the nudge is readable */
+	_Atomic int
+		n_conns; /* that have bytes, latent ones too; under structure */
+	bool timed;	 /* its connections' peers say when they send */
+	_Atomic bool
+		lost; /* what the kernel told of items, see left() in epoll_kernel.c */
+	_Atomic bool outer; /* its own descriptor is waited on */
+	bool inherited;	    /* made before a fork: others may have it */
+	_Atomic(struct nest *) nests;
+	uint64_t prefix;
+	/* Looks at the kernel; hints, the last one wins: */
+	_Atomic uint64_t asked; /* exi_ticks() */
+	/* Before this it had nothing more than was told; and so at the look before. */
+	_Atomic uint64_t emptied;
+	_Atomic uint64_t emptied_before;
+	_Atomic int quiet;   /* how many in a row told nothing */
+	_Atomic bool filled; /* it had more than there was room for */
+	struct exi_spin spin;
+	struct item *spares[SPARES];
+	int n_spares;
+};
+
+/* A set that is, or was, in another. */
+struct nest {
+	struct set *inner;
+	struct nest *next;
+};
+
+/* Where a latent connection is; under structure. The kernel tells of it, and it is
+ * an item from when it wakes. */
+struct latent {
+	struct set *set; /* null: in none */
+	uint64_t prefix; /* which set of this memory */
+	uint32_t events;
+	epoll_data_t data;
+};
+
+/* epoll_set.c */
+
+/* Which items there are in which set. */
+extern struct exi_lock shim_epoll_structure;
+/* By number, shim_epoll_n of each: latent connections; sets; and closed sets, by their
+ * last numbers, to be used again. */
+extern struct latent *shim_epoll_latents;
+extern _Atomic(struct set *) *shim_epoll_sets;
+extern struct set **shim_epoll_closed_sets;
+extern uint32_t shim_epoll_n;
+/* Above the highest number that ever had a set. */
+extern uint32_t shim_epoll_high;
+
+/* Gives a reference back; the last one frees the item. */
+void shim_item_unref_locked(struct item *it);
+
+/* All zero; null where there is no memory. */
+struct item *shim_item_new(struct set *s);
+
+/* Makes the nudge readable, and not readable again. */
+void shim_set_nudge_locked(struct set *s);
+void shim_set_calm_locked(struct set *s);
+
+/* Something came for a managed item: the next wait looks at it, and who sleeps in the
+ * set is nudged. */
+void shim_item_activate_locked(struct item *it);
+
+/* No wait looks at the item, and no ring is meant for it any more. */
+void shim_item_off_active_locked(struct item *it);
+
+/* The item is a waiter of both directions of its connection. */
+void shim_item_listen(struct item *it);
+
+/* Room in by_fd for the number; false where there is no memory. shim_epoll_structure is held. */
+bool shim_set_room_for(struct set *s, int fd);
+
+/* The peer of a connection that is alone in its set need not say when it sends;
+ * shim_epoll_structure is held. */
+void shim_set_want_times(struct set *s);
+
+/* What the kernel tells of a managed item, whatever the application wants to
+ * know of it: that something changed on TCP. Not in a set that is itself waited
+ * on, for the kernel tells of the set what it tells of its items. */
+struct epoll_event shim_item_tagged(const struct item *it);
+
+/* And of one that is not managed: what the application wants. That the only
+ * shot of one was fired must be known when it comes to be managed, so it has a
+ * tag, too. */
+struct epoll_event shim_item_wanted(const struct item *it);
+
+/* shim_epoll_structure is held, and the link lock. */
+void shim_item_manage(struct item *it);
+
+/* shim_epoll_structure is held; with linked, the link lock, and the link is there. */
+void shim_item_remove(struct item *it, bool linked);
+
+/* Where no nudge could be made, the connection stays on TCP; and where a
+ * process has the set that was forked before, and would not know. */
+void shim_epoll_met(struct exi_sock *sk);
+
+/* The set has this number from now on; shim_epoll_structure is held. */
+void shim_set_number_locked(int epfd, struct set *s);
+
+/* Memory of sets is never given back: somebody may be in one that was closed,
+ * and finds another with the same number, as in the kernel. */
+struct set *shim_set_make(int epfd);
+
+/* Not one of a socket that had the number before, which closed unseen. */
+struct item *shim_set_live_item(int epfd, int fd, const struct exi_sock *sk);
+
+/* What no set is has nothing taken out, and says so otherwise. */
+bool shim_set_is(int fd, int other);
+
+/* epoll_kernel.c */
+
+/* Its link's bell. Other processes are told of it, for which this one has to be
+ * known to use it. */
+void shim_item_hear(const struct item *it);
+
+/* Takes the tagged events out; how many remain. */
+int shim_set_absorb(struct set *s, struct epoll_event *ev, int n);
+
+/* As if the kernel told of each item anew. */
+void shim_set_find_lost(struct set *s);
+
+/* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
+ * when nothing remains of what it had. The caller's memory gets no tags. With
+ * sleeps the thread is among the sleepers, and is not when this returns. */
+__attribute__((noinline)) int shim_set_take(struct set *s, int fd,
+					    struct epoll_event *ev, int max,
+					    int ms, const sigset_t *mask,
+					    bool sleeps);
+
+/* What the kernel has now, without a sleep; 0: nothing. Notes whether it is worth
+ * asking again soon. */
+int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
+
+/* epoll_look.c */
+
+/* Of what is so now, the event; 0: none. */
+uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
+				const struct saw *saw);
+
+/* The peer rings from now on, until shim_item_disarm(); false when it need not. No lock
+ * is held, and the item is not among the active: it is this thread's. */
+bool shim_item_arm(struct item *it, uint64_t sleep);
+
+/* The end of a hold: the item is active again, or with !keep only if something came
+ * meanwhile. */
+void shim_item_release_locked(struct item *it, bool keep);
+
+/* Tells what has something, in the order in which it came; see the head of
+ * epoll_look.c. ev has n events of the kernel's already; how many there are then. *ret_asked:
+ * some are the kernel's, which would tell of its levels again. */
+int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
+		     bool spins, const uint32_t *met, bool *ret_asked);
+
+/* epoll_nest.c */
+
+/* Something that is no connection came into a set: perhaps another set. */
+void shim_set_nest(int epfd, int fd);
+
+/* Whether the set has an event now. Its own descriptor is readable then, and
+ * else it is not, until something comes. */
+bool shim_set_settle(struct set *s);
+
+/* Who waits on the set is told of what is in the sets in it. */
+void shim_set_settle_inner(const struct set *s, int depth);
+
+/* epoll_ctl.c */
+
+/* A latent connection's life begins; nobody else knows the number yet. */
+void shim_epoll_latent_begun(int fd);
+
+/* The item that it is now. Its link lock is held: it meets nobody before. */
+void shim_epoll_latent_woke(struct exi_sock *sk, int fd);
+
+static inline struct set *shim_set_of(int epfd)
+{
+	if ((uint32_t)epfd >= shim_epoll_n || !shim_heeds(epfd, EXI_HEED_ANY))
+		return NULL;
+	return atomic_load_explicit(&shim_epoll_sets[epfd],
+				    memory_order_acquire);
+}
+
+/* Changes a count of the set that is read without its lock as a hint. */
+static inline void shim_set_count_locked(struct set *s, _Atomic int *n,
+					 int change)
+{
+	EXI_LOCKED(&s->lock);
+	atomic_store_explicit(
+		n, atomic_load_explicit(n, memory_order_relaxed) + change,
+		memory_order_relaxed);
+}
+
+/* Threads that sleep in it as if it had no connections: not counted among the
+ * sleepers of a set, for there may be none. */
+static inline _Atomic int *shim_set_strangers(int epfd)
+{
+	return &shim_near.strangers[(uint32_t)epfd % SHIM_STRANGERS];
+}
+
+static inline bool shim_set_others_sleep(const struct set *s)
+{
+	return s->sleepers > 0 || (s->sleepers == 0 && s->fd >= 0 &&
+				   atomic_load(shim_set_strangers(s->fd)));
+}
+
+static inline void shim_item_stale_locked(struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	shim_set_count_locked(it->set, &it->set->n_fresh, -it->fresh);
+	it->fresh = false;
+}
+
+/* Nobody looks at it: its peer rings. */
+static inline void shim_item_rest_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	EXI_LOCKED(&it->set->lock);
+	if (it->dead || it->dormant || it->disabled || !it->managed)
+		return;
+	exi_list_add_tail(&s->resting, &it->node);
+	s->n_resting++;
+	it->rests = true;
+}
+
+static inline void shim_item_make_active_locked(struct item *it,
+						struct exi_list *where)
+{
+	EXI_LOCKED(&it->set->lock);
+	it->active = true;
+	it->in_line = where == &it->set->line;
+	exi_list_add_tail(where, &it->node);
+	shim_set_count_locked(it->set, &it->set->n_active, 1);
+}
+
+/* The first of a list becomes this thread's; null: it is empty. */
+static inline struct item *shim_set_pop_from_locked(struct set *s,
+						    struct exi_list *list)
+{
+	struct exi_list *node = exi_list_pop(list);
+	struct item *it;
+
+	EXI_LOCKED(&s->lock);
+	if (!node)
+		return NULL;
+	it = exi_container(node, struct item, node);
+	shim_set_count_locked(s, &s->n_active, -it->active);
+	s->n_resting -= it->rests;
+	it->active = it->in_line = it->rests = false;
+	it->refs++;
+	it->held = true;
+	it->again = false;
+	return it;
+}
+
+static inline struct item *shim_set_pop_locked(struct set *s)
+{
+	struct item *it = shim_set_pop_from_locked(s, &s->line);
+
+	EXI_LOCKED(&s->lock);
+	return it ? it : shim_set_pop_from_locked(s, &s->active);
+}
+
+/* The number by which its connection is known: its own may have been closed,
+ * while the connection has another. */
+static inline int shim_item_number(const struct item *it)
+{
+	return atomic_load(&it->sk->generation) == it->generation
+		       ? atomic_load(&it->sk->fd)
+		       : -1;
+}
+
+static inline uint32_t shim_item_interest(const struct item *it)
+{
+	return it->events & ~(uint32_t)MODE_FLAGS;
+}
+
+static inline struct item *shim_set_item(struct set *s, int fd)
+{
+	return s && fd >= 0 && fd < s->size ? s->by_fd[fd] : NULL;
+}
+
+/* Bytes that were received, and those that could be. */
+static inline uint64_t shim_item_arrived(const struct item *it)
+{
+	int unread = exi_ready_unread(it->sk, shim_item_number(it));
+
+	return __atomic_load_n(&exi_sock_shared(it->sk)->half[EXI_RX].bytes,
+			       __ATOMIC_RELAXED) +
+	       (uint64_t)(unread > 0 ? unread : 0);
+}
+
+static inline uint32_t shim_item_before_look(const struct item *it,
+					     struct saw *ret)
+{
+	*ret = (struct saw){ 0 };
+	if (!(it->events & EPOLLET))
+		return shim_item_interest(it);
+	*ret = (struct saw){ shim_item_arrived(it),
+			     atomic_load(&it->sk->cramped) };
+	return shim_item_interest(it) | EPOLLRDHUP;
+}
+
+/* No lock is held, and the item is this thread's. */
+static inline uint32_t shim_item_look(const struct item *it, struct saw *ret)
+{
+	short events = (short)shim_item_before_look(it, ret);
+
+	return (uint16_t)exi_ready_events(it->sk, shim_item_number(it), events);
+}
+
+static inline void shim_item_disarm(struct item *it)
+{
+	if (it->armed)
+		exi_ready_disarm(it->sk, shim_item_number(it), it->armed_for);
+	it->armed = false;
+}
+
+/* Without a mask it is less for the kernel to do. */
+static inline int shim_set_ask(int fd, struct epoll_event *ev, int max, int ms,
+			       const sigset_t *mask)
+{
+	return mask ? native.epoll_pwait(fd, ev, max, ms, mask)
+		    : native.epoll_wait(fd, ev, max, ms);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel tells of an epoll set: the tagged events are taken out. */
+#include <alloca.h>
+#include <string.h>
+
+#include "core/base/cancel.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/link/control.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
+#include "preload/epoll.h"
+
+/* The kernel told of an item for one shot. Not the application, if it was told
+ * since, when the item had come to be managed. */
+static bool take_shot(struct set *s, struct epoll_event *ev)
+{
+	uint64_t tag = ev->data.u64;
+	struct item *it;
+	bool ret;
+
+	exi_lock(&s->lock);
+	it = shim_set_item(s, (int)(tag & TAG_FD));
+	ret = it && !(it->managed && it->told);
+	if (ret) {
+		ev->data = it->data;
+		if (it->shots == (uint8_t)(tag >> TAG_NTH)) /* no later one */
+			it->told = it->disabled = true;
+	}
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+void shim_item_hear(const struct item *it)
+{
+	if (exi_unlikely(!exi_sock_used_here(it->sk)))
+		exi_sock_inherit(it->sk);
+	exi_link_event(it->sk, EPOLLIN);
+}
+
+int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
+{
+	int i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		uint64_t tag = ev[i].data.u64;
+		struct item *it;
+
+		if (exi_likely((tag & ~TAG_MASK) != s->prefix)) {
+			if (kept < i)
+				ev[kept] = ev[i];
+			kept++;
+			continue;
+		}
+		if (tag & TAG_SHOT) {
+			if (take_shot(s, &ev[i]))
+				ev[kept++] = ev[i];
+			continue;
+		}
+		if ((tag & TAG_MASK) == TAG_NUDGE) {
+			if (!s->outer) { /* else see shim_set_settle() */
+				exi_lock(&s->lock);
+				shim_set_calm_locked(s);
+				exi_unlock(&s->lock);
+			}
+			continue;
+		}
+		exi_lock(&s->lock);
+		it = shim_set_item(s, (int)(tag & TAG_FD));
+		if (it) {
+			int sleepers = s->sleepers;
+
+			/* Bytes and ends are counted; urgent ones not. */
+			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
+				it->rung = RX_EVENTS;
+			if (!it->behind)
+				it->since = s->emptied_before;
+			it->behind = kept + 1;
+			s->sleepers = -1; /* this one is awake */
+			shim_item_activate_locked(it);
+			s->sleepers = sleepers;
+			it->refs++;
+		}
+		exi_unlock(&s->lock);
+		if (!it)
+			continue;
+		if (tag & TAG_LINK)
+			shim_item_hear(it);
+		exi_lock(&s->lock);
+		shim_item_unref_locked(it);
+		exi_unlock(&s->lock);
+	}
+	return kept;
+}
+
+/* A call to the kernel that is under way. */
+struct asking {
+	struct set *s;
+	bool sleeps; /* this thread is among the sleepers */
+};
+
+/* The thread was cancelled, or a handler jumped away. What the kernel told is
+ * lost then, and of an edge it tells once. */
+static void left(void *arg)
+{
+	const struct asking *a = arg;
+	struct set *s = a->s;
+
+	exi_lock(&s->lock);
+	s->sleepers -= a->sleeps;
+	s->stirs++; /* who is about to sleep looks at what was lost */
+	s->lost = true;
+	if (shim_set_others_sleep(s))
+		shim_set_nudge_locked(s);
+	exi_unlock(&s->lock);
+}
+
+void shim_set_find_lost(struct set *s)
+{
+	exi_lock(&s->lock);
+	s->lost = false;
+	for (int i = 0; i < s->size; i++) {
+		struct item *it = s->by_fd[i];
+
+		if (!it || !it->managed)
+			continue;
+		if (shim_item_interest(it) & EPOLLPRI)
+			it->rung = RX_EVENTS;
+		it->refs++;
+		exi_unlock(&s->lock);
+		shim_item_hear(it);
+		exi_lock(&s->lock);
+		shim_item_activate_locked(it);
+		shim_item_unref_locked(it);
+	}
+	exi_unlock(&s->lock);
+}
+
+/* Events that are taken from the kernel at a time, on the stack: few programs ask
+ * for more. */
+#define AT_A_TIME 1024
+
+/* All that the kernel had was told. Of a sleep this is known of its end. */
+static void emptied(struct set *s, uint64_t when)
+{
+	atomic_store_explicit(
+		&s->emptied_before,
+		atomic_load_explicit(&s->emptied, memory_order_relaxed),
+		memory_order_relaxed);
+	atomic_store_explicit(&s->emptied, when, memory_order_relaxed);
+}
+
+__attribute__((noinline)) int shim_set_take(struct set *s, int fd,
+					    struct epoll_event *ev, int max,
+					    int ms, const sigset_t *mask,
+					    bool sleeps)
+{
+	struct epoll_event *came;
+	struct asking a = { s, sleeps };
+	struct exi_rest ends;
+	uint64_t began;
+	bool full;
+	int n;
+
+	max = max < AT_A_TIME ? max : AT_A_TIME;
+	came = alloca((size_t)max * sizeof(*came));
+	do {
+		began = exi_ticks();
+		if (!ms)
+			atomic_store_explicit(&s->asked, began,
+					      memory_order_relaxed);
+		exi_rest_begin(&ends, left, &a);
+		if (sleeps)
+			exi_cancel_rest();
+		n = shim_set_ask(fd, came, max, ms, mask);
+		if (n <= 0)
+			n = n < 0 ? -errno : -ETIMEDOUT;
+		if (sleeps)
+			exi_cancel_rested();
+		exi_rest_over(&ends, false);
+		if (sleeps) {
+			exi_lock(&s->lock);
+			s->sleepers--;
+			exi_unlock(&s->lock);
+		}
+		full = n == max;
+		if (!full)
+			emptied(s, sleeps ? exi_ticks() : began);
+		if (n > 0)
+			n = shim_set_absorb(s, came, n);
+		/* Behind tags that took all the room there may be something.
+		 * None comes twice, but for the nudge of a set in another. */
+	} while (n == 0 && full && !sleeps && !ms && !s->outer);
+	if (n > 0)
+		memcpy(ev, came, (size_t)n * sizeof(*ev));
+	return n;
+}
+
+int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max)
+{
+	int n = shim_set_take(s, s->fd, ev, max, 0, NULL, false);
+	int quiet = atomic_load_explicit(&s->quiet, memory_order_relaxed);
+
+	quiet = n > 0 ? 0 : quiet < QUIET_ASKS ? quiet + 1 : quiet;
+	atomic_store_explicit(&s->quiet, quiet, memory_order_relaxed);
+	atomic_store_explicit(&s->filled, n == max, memory_order_relaxed);
+	return n == -ETIMEDOUT ? 0 : n;
+}

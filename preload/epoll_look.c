@@ -1,0 +1,588 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A look at what is active in an epoll set, and the order in which it is told.
+ *
+ * Connections are told in the order in which they were written to. A record that is
+ * written before another (by the same thread, or by one that tells the other) is
+ * stored before it, with a full fence between. So a search that found a record, by an
+ * acquire of its word, finds all that were written before it when it looks again; and
+ * it looks again at all that had nothing, until a pass finds nothing more. Each record
+ * says when it was made: nothing later than the last of the first pass is taken from
+ * later passes, or there would be no end, and what was found is told by these times. A
+ * pass is left out if what was found was made before the pass before it began, which is
+ * what a busy server finds. The place of what is told again is when it was told last, so
+ * that a peer who lies about times moves none but itself, and never before one that was
+ * told less lately. What had no room waits in line, and goes first.
+ *
+ * What rests has a ring on its way, which the kernel or the service has: a record says
+ * how much its process had sent by the kernel before, so who finds a new count looks at
+ * what rests (at few: they are looked at one by one), and asks the kernel.
+ *
+ * What the kernel tells, of a connection that is on TCP or of any other descriptor, has
+ * no time but this: the kernel had nothing of it when it was asked before. A record that
+ * was made before that is told first. So is one whose process had sent nothing by the
+ * kernel since then: a record says when that was (after the call, so what the kernel
+ * got before the record is noted by then; but for two threads that ask at once). One
+ * whose process had is told behind all that the kernel has. Where no connection is on
+ * TCP, the kernel tells of other things, of whose making nothing is known: these are
+ * first.
+ */
+#include <string.h>
+
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "preload/epoll.h"
+
+/* How often an item that has nothing is looked at while it stays active, and above how
+ * many active items IDLE_TICKS do not count. */
+#define IDLE_LOOKS 16
+#define MANY	   256
+
+/* Edge-triggered: is this worth telling? Something came; room after there was
+ * none, or a send found none; an end. */
+static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
+{
+	return !it->told || (now & OVER & ~it->over) ||
+	       (it->rung & (shim_item_interest(it) | EPOLLERR | EPOLLHUP)) ||
+	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
+	       ((now & TX_EVENTS) &&
+		(it->blocked || saw->cramped != it->cramped));
+}
+
+uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
+				const struct saw *saw)
+{
+	uint32_t ret = now & (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
+
+	EXI_LOCKED(&it->set->lock);
+	if ((now & POLLNVAL) || it->disabled || it->dormant || it->dead)
+		return 0;
+	/* An end is an edge, whether it is asked for by name or not. */
+	return ret && (it->events & EPOLLET) &&
+			       !edge(it, ret | (now & OVER), saw)
+		       ? 0
+		       : ret;
+}
+
+/* After a look: the event, or 0. */
+static inline uint32_t seen_locked(struct item *it, uint32_t now,
+				   const struct saw *saw)
+{
+	uint32_t ret = shim_item_event_locked(it, now, saw);
+	bool cannot =
+		(shim_item_interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
+
+	EXI_LOCKED(&it->set->lock);
+	/* That it can send again is told before it is forgotten. */
+	it->blocked = cannot || (it->blocked && ret);
+	if (!ret && !(now & EPOLLIN)) /* what had come was taken */
+		it->arrived = saw->came;
+	return ret;
+}
+
+/* The same, told. */
+static inline bool tell_locked(struct item *it, uint32_t now,
+			       const struct saw *saw, struct epoll_event *ev)
+{
+	uint32_t event = seen_locked(it, now, saw);
+
+	EXI_LOCKED(&it->set->lock);
+	if (!event)
+		return false;
+	ev->events = event;
+	ev->data = it->data;
+	it->blocked = it->blocked && !(now & TX_EVENTS);
+	it->told = true;
+	it->rung = 0;
+	it->over = now & OVER;
+	it->arrived = saw->came;
+	it->cramped = saw->cramped;
+	if (it->events & EPOLLONESHOT)
+		it->disabled = true;
+	return true;
+}
+
+/* Edge-triggered: something that is worth telling came since the last look. */
+static bool missed(const struct item *it, uint32_t events)
+{
+	struct exi_ready r;
+
+	if ((events & RX_EVENTS) &&
+	    (shim_item_arrived(it) != it->arrived ||
+	     !exi_ready_look(it->sk, shim_item_number(it), EPOLLIN | EPOLLRDHUP,
+			     &r) ||
+	     (r.now & EPOLLRDHUP & ~it->over)))
+		return true;
+	/* Room, for who found none. */
+	return (events & TX_EVENTS) &&
+	       (it->blocked || atomic_load(&it->sk->cramped) != it->cramped) &&
+	       (!exi_ready_look(it->sk, shim_item_number(it), EPOLLOUT, &r) ||
+		(r.now & EPOLLOUT));
+}
+
+bool shim_item_arm(struct item *it, uint64_t sleep)
+{
+	short events = (short)shim_item_interest(it);
+
+	if (it->armed || it->disabled)
+		return true;
+	if (!exi_ready_arm(it->sk, shim_item_number(it), events,
+			   it->events & EPOLLET, sleep))
+		return false;
+	it->armed = true;
+	it->armed_for = events;
+	/* What came since the last look is there already: no ring tells. */
+	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
+}
+
+/* The end of a hold: active again, or not if nothing came meanwhile. */
+static inline void release_to_locked(struct item *it, struct exi_list *list)
+{
+	struct set *s = it->set;
+
+	EXI_LOCKED(&it->set->lock);
+	it->held = false;
+	if (list == &s->resting && it->again)
+		list = &s->active;
+	if (list == &s->resting)
+		shim_item_rest_locked(it);
+	else if (!it->dead && !it->dormant && !it->disabled)
+		shim_item_make_active_locked(it, list);
+	if (!it->active)
+		shim_item_stale_locked(it);
+	shim_item_unref_locked(it);
+}
+
+void shim_item_release_locked(struct item *it, bool keep)
+{
+	EXI_LOCKED(&it->set->lock);
+	release_to_locked(it, keep ? &it->set->active : &it->set->resting);
+}
+
+/* --- in order of arrival ------------------------------------------------- */
+
+/* A look at what is active. What had something is kept out of the lists until the
+ * caller knows the order. */
+struct search {
+	struct set *s;
+	/* Null, or not at those that came to be managed after this: of them the
+	 * kernel may have told just now. */
+	const uint32_t *met;
+	bool spins;
+	bool asked;	/* the kernel told something just now */
+	uint64_t began; /* exi_ticks() of the wait; no other has it */
+	uint64_t until; /* what came later is for the next wait */
+	uint64_t last;	/* when the last came that this pass found */
+	bool rang;	/* for one at rest, perhaps: see look_at_resting() */
+	bool may_move;	/* one that was looked at is on TCP, */
+	bool hears;	/* and its peer may have said that it is not */
+	struct item *found; /* the last one first */
+	int n;
+	int n_on_tcp; /* of the found */
+	int base;     /* where the kernel's last events begin, */
+	int kernels;  /* and where they end */
+};
+
+/* Its peer says when what it has was sent; without that it came when it was
+ * seen. None is before what it told already: what tells most often comes last. */
+static inline void place_locked(struct search *c, struct item *it,
+				const struct exi_first *first)
+{
+	uint64_t at = first->sent, now;
+
+	EXI_LOCKED(&it->set->lock);
+	/* Nothing came later than now. */
+	if (at > c->began) {
+		now = exi_ticks();
+		at = at < now ? at : now;
+	}
+	/* Found after another, perhaps as the kernel had it before that one. */
+	if (!at)
+		at = it->place		      ? it->place
+		     : c->until != UINT64_MAX ? c->until - 1
+					      : exi_ticks();
+	it->place = at > it->told_at ? at : it->told_at;
+	it->kernel = first->sent ? first->kernel : UINT64_MAX;
+	if ((it->now & RX_EVENTS) && at > c->last)
+		c->last = at;
+}
+
+static inline void look_in_search(struct search *c, struct item *it,
+				  struct exi_first *ret)
+{
+	short events;
+
+	if (exi_unlikely(it->on_tcp && c->hears))
+		shim_item_hear(it);
+	events = (short)shim_item_before_look(it, &it->saw);
+	*ret = (struct exi_first){ 0 };
+	it->now = (uint16_t)exi_ready_first(it->sk, shim_item_number(it),
+					    events, c->began, ret);
+	it->on_tcp = ret->on_tcp;
+	c->may_move |= it->on_tcp;
+}
+
+/* True: the item's number was still one of its connection's. */
+static bool valid(const struct item *it)
+{
+	return !(it->now & POLLNVAL);
+}
+
+/* The look is over, and it has something: true when that is for this wait. */
+static inline bool find_locked(struct search *c, struct item *it,
+			       const struct exi_first *first)
+{
+	EXI_LOCKED(&it->set->lock);
+	place_locked(c, it, first);
+	/* What is left keeps its news of rings for the wait that tells it. */
+	if (it->place > c->until)
+		return false;
+	/* A number of few bits may have come round. */
+	if ((first->rings && first->rings != it->rings) ||
+	    (first->sent && first->kernel != it->sent)) {
+		c->rang = true;
+		it->rings = first->rings;
+		it->sent = first->kernel;
+	}
+	it->next = c->found;
+	c->found = it;
+	c->n++;
+	c->n_on_tcp += it->on_tcp;
+	return true;
+}
+
+/* The look is over, and it has nothing: true when its peer rings from now on. */
+static inline bool idles_locked(struct search *c, struct item *it)
+{
+	struct set *s = c->s;
+	bool ret;
+
+	EXI_LOCKED(&it->set->lock);
+	it->place = 0;
+	it->behind = 0;
+	if (c->spins || c->until != UINT64_MAX || ++it->idle <= IDLE_LOOKS ||
+	    (c->began - it->busy <= IDLE_TICKS && s->n_active <= MANY))
+		return false;
+	exi_unlock(&s->lock);
+	ret = shim_item_arm(it, 0);
+	exi_lock(&s->lock);
+	return ret;
+}
+
+static void look_at_active(struct search *c)
+{
+	struct set *s = c->s;
+
+	for (int left = s->n_active; left > 0; left--) {
+		struct item *it = shim_set_pop_from_locked(s, &s->active);
+		struct exi_first first;
+		bool has;
+
+		if (!it)
+			break;
+		if (it->told_at == c->began ||
+		    (c->met && (int32_t)(it->nth - *c->met) > 0)) {
+			shim_item_release_locked(it, true);
+			continue;
+		}
+		shim_item_stale_locked(it);
+		exi_unlock(&s->lock);
+		shim_item_disarm(it);
+		look_in_search(c, it, &first);
+		exi_lock(&s->lock);
+		has = seen_locked(it, it->now, &it->saw);
+		if (has && find_locked(c, it, &first))
+			continue;
+		shim_item_release_locked(
+			it, has || (!idles_locked(c, it) && valid(it)));
+	}
+}
+
+/* A look at more takes longer than what it is for may. */
+#define FEW_REST 64
+
+/* What rests may have something, whose ring is still on its way: it is looked at
+ * where it lies. */
+static void look_at_resting(struct search *c)
+{
+	struct set *s = c->s;
+	int left = s->n_resting;
+
+	if (left > FEW_REST)
+		return;
+	for (; left > 0; left--) {
+		struct item *it = shim_set_pop_from_locked(s, &s->resting);
+		struct exi_first first;
+
+		if (!it)
+			break;
+		exi_unlock(&s->lock);
+		look_in_search(c, it, &first);
+		if (it->now)
+			shim_item_disarm(it);
+		exi_lock(&s->lock);
+		if (!shim_item_event_locked(it, it->now, &it->saw) ||
+		    !find_locked(c, it, &first))
+			shim_item_release_locked(it, it->now && valid(it));
+	}
+}
+
+/* The clocks of two CPUs differ by less, and so long before a store a processor may
+ * read its clock. */
+#define CLOCK_TICKS 4096
+#define PASSES	    4
+
+static void search(struct search *c)
+{
+	uint64_t began = c->began;
+	int had, passes = 0;
+
+	do {
+		if (passes)
+			began = exi_ticks();
+		had = c->n;
+		c->last = 0;
+		look_at_active(c);
+		if (c->n == had)
+			return;
+		if (c->until == UINT64_MAX)
+			c->until = c->last;
+	} while (c->last + CLOCK_TICKS > began && c->s->n_active &&
+		 ++passes < PASSES);
+}
+
+/* The peer's process sent something by the kernel before what was found: bytes on TCP,
+ * a ring for what rests, or that it sends on the fabric from now on. The kernel has it,
+ * or the service, which may come late. Not asked twice, or it would tell twice. How many events there are then. */
+static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct set *s = c->s;
+	uint32_t met = s->met;
+	int k = 0;
+
+	c->hears = true;
+	look_at_resting(c);
+	if (!c->asked) {
+		exi_unlock(&s->lock);
+		k = shim_set_ask_kernel(s, ev + n, max - n);
+		exi_lock(&s->lock);
+		c->met = &met;
+		c->base = n;
+	}
+	/* A ring that was heard meanwhile took its item from those at rest. */
+	if (s->n_fresh || c->may_move)
+		look_at_active(c);
+	if (k <= 0)
+		return n;
+	c->asked = true;
+	return n + k;
+}
+
+/* Takes n of a chain, and gives them in order. */
+static struct item *in_order(struct item **chain, int n)
+{
+	struct item *a, *b, *ret, **end = &ret;
+
+	if (n == 1) {
+		ret = *chain;
+		*chain = ret->next;
+		ret->next = NULL;
+		return ret;
+	}
+	/* The chain has the last one first. */
+	b = in_order(chain, n / 2);
+	a = in_order(chain, n - n / 2);
+	while (a && b) {
+		struct item **first = a->place <= b->place ? &a : &b;
+
+		*end = *first;
+		end = &(*first)->next;
+		*first = *end;
+	}
+	*end = a ? a : b;
+	return ret;
+}
+
+static inline bool tell_this_locked(struct search *c, struct item *it,
+				    struct epoll_event *ev)
+{
+	EXI_LOCKED(&it->set->lock);
+	if (!tell_locked(it, it->now, &it->saw, ev))
+		return false;
+	it->idle = 0;
+	it->busy = it->told_at = c->began;
+	it->place = 0;
+	it->behind = 0;
+	return true;
+}
+
+static void insert(const struct epoll_event *e, int at, struct epoll_event *ev,
+		   int n)
+{
+	memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
+	ev[at] = *e;
+}
+
+/* What an earlier wait had no room for goes first: it came before all that is found
+ * now, and before the n events that the kernel has now. How many there are then. */
+static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct set *s = c->s;
+	struct item *it;
+
+	while (n < max && (it = shim_set_pop_from_locked(s, &s->line))) {
+		struct exi_first first;
+		struct epoll_event e;
+
+		shim_item_stale_locked(it);
+		exi_unlock(&s->lock);
+		shim_item_disarm(it);
+		look_in_search(c, it, &first);
+		exi_lock(&s->lock);
+		if (tell_this_locked(c, it, &e))
+			insert(&e, c->base++, ev, n++);
+		shim_item_release_locked(it, valid(it));
+	}
+	return n;
+}
+
+/* What comes first of it was sent before all that the kernel told just now: when the
+ * kernel had nothing of it yet; or, where others of the peer's connections may be on
+ * TCP, its process has sent nothing by the kernel in between. */
+static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
+{
+	return it->kernel != UINT64_MAX &&
+	       (it->place <= emptied || (mixed && it->kernel <= emptied));
+}
+
+/* Among the found are some that the kernel has, or it told something just now, at
+ * ev[base] and on. What is on TCP came after what precedes all of the kernel's. Each
+ * goes before an event of the kernel's if the kernel had something of it before that
+ * one, or if it precedes them, or another does that comes after it; else behind all of
+ * them. In order of their places, `behind` has where then. */
+static struct item *line_up(struct search *c)
+{
+	struct set *s = c->s;
+	uint64_t emptied = atomic_load_explicit(
+		c->kernels > c->base ? &s->emptied_before : &s->emptied,
+		memory_order_relaxed);
+	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed;
+	uint64_t edge;
+	struct item *it, *next, *ret = NULL, *last = NULL;
+	int at = c->kernels;
+
+	for (it = c->found; it; it = it->next)
+		if (it->on_tcp && it->behind && it->since < emptied)
+			emptied = it->since;
+	edge = emptied;
+	for (it = c->found; it; it = it->next) {
+		bool first = precedes(it, emptied, mixed);
+
+		it->behind = it->behind ? c->base + it->behind - 1
+			     : first	? c->base
+					: c->kernels;
+		if (first && it->place > edge)
+			edge = it->place;
+	}
+	for (it = c->found; it; it = it->next)
+		if (it->on_tcp && c->n > c->n_on_tcp && it->place > it->told_at)
+			it->place = edge > it->told_at ? edge : it->told_at;
+	for (it = in_order(&c->found, c->n); it; it = next) {
+		next = it->next;
+		it->next = last;
+		last = it;
+	}
+	for (it = last; it; it = next) {
+		next = it->next;
+		at = it->behind < at ? it->behind : at;
+		it->behind = at;
+		it->next = ret;
+		ret = it;
+	}
+	return ret;
+}
+
+/* How many events there are then. */
+static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct item *it = NULL, *next;
+	struct exi_list *list;
+	bool lines_up = n > c->base || c->n_on_tcp;
+	int passed = c->base;
+
+	c->kernels = n;
+	if (c->n)
+		it = lines_up ? line_up(c) : in_order(&c->found, c->n);
+	for (; it; it = next) {
+		int at = lines_up ? it->behind : c->kernels;
+		struct epoll_event e;
+
+		next = it->next;
+		passed = at > passed ? at : passed;
+		list = n < max ? &c->s->active : &c->s->line;
+		if (n < max && tell_this_locked(c, it, &e)) {
+			insert(&e, passed + n - c->kernels, ev, n);
+			n++;
+		}
+		release_to_locked(it, list);
+	}
+	return n;
+}
+
+/* One that is alone in its set needs no order. */
+static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
+{
+	struct set *s = c->s;
+
+	for (int left = s->n_active; left > 0 && n < max; left--) {
+		struct item *it = shim_set_pop_locked(s);
+		bool told;
+
+		if (!it)
+			break;
+		if (c->met && (int32_t)(it->nth - *c->met) > 0) {
+			shim_item_release_locked(it, true);
+			continue;
+		}
+		shim_item_stale_locked(it);
+		exi_unlock(&s->lock);
+		shim_item_disarm(it);
+		it->now = shim_item_look(it, &it->saw);
+		exi_lock(&s->lock);
+		told = tell_this_locked(c, it, &ev[n]);
+		n += told;
+		shim_item_release_locked(
+			it, told || (!idles_locked(c, it) && valid(it)));
+	}
+	return n;
+}
+
+int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
+		     bool spins, const uint32_t *met, bool *ret_asked)
+{
+	struct search c = { .s = s,
+			    .met = met,
+			    .spins = spins,
+			    .asked = n > 0,
+			    .began = exi_ticks(),
+			    .until = UINT64_MAX };
+
+	exi_lock(&s->lock);
+	if (!s->timed) {
+		n = tell_alone(&c, ev, n, max);
+		goto unlock;
+	}
+	n = tell_line(&c, ev, n, max);
+	if (n < max) {
+		search(&c);
+		if (exi_unlikely(c.rang))
+			n = find_rung(&c, ev, n, max);
+		n = tell_found(&c, ev, n, max);
+	}
+unlock:
+	exi_unlock(&s->lock);
+	*ret_asked = c.asked;
+	return n;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Epoll sets that are waited on themselves, by poll() or in another set: their own
+ * descriptors are readable when one of their items has an event. */
+#include <stdlib.h>
+
+#include "core/base/cancel.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/sock/table.h"
+#include "preload/epoll.h"
+#include "preload/shim.h"
+
+void shim_set_nest(int epfd, int fd)
+{
+	struct set *s, *inner;
+	struct nest *n;
+
+	if (!shim_set_is(fd, epfd))
+		return;
+	exi_lock(&shim_epoll_structure);
+	s = shim_set_make(epfd);
+	inner = shim_set_make(fd);
+	for (n = s ? s->nests : NULL; n && n->inner != inner; n = n->next)
+		;
+	if (s && inner && !n) {
+		n = malloc(sizeof(*n));
+		if (n) {
+			*n = (struct nest){ inner, s->nests };
+			s->nests = n; /* for ever, as sets are */
+		}
+	}
+	exi_unlock(&shim_epoll_structure);
+	shim_epoll_outer(fd);
+}
+
+/* Peers ring for whatever comes from now on. The item is this thread's. */
+static void arm_next(struct item *it)
+{
+	shim_item_disarm(it);
+	it->armed_for = (short)shim_item_interest(it);
+	it->armed = !it->disabled && exi_ready_arm(it->sk, shim_item_number(it),
+						   it->armed_for, true, 0);
+}
+
+#define SETTLES 3
+
+bool shim_set_settle(struct set *s)
+{
+	int left, tries = 0;
+	uint32_t stirs;
+	bool ret;
+
+	if (exi_unlikely(s->lost))
+		shim_set_find_lost(s);
+	exi_lock(&s->lock);
+	do {
+		stirs = s->stirs;
+		ret = false;
+		for (left = s->n_active; left > 0; left--) {
+			struct item *it = shim_set_pop_locked(s);
+			struct saw saw;
+			uint32_t now;
+			bool has;
+
+			if (!it)
+				break;
+			it->counted = false;
+			exi_unlock(&s->lock);
+			arm_next(it);
+			now = shim_item_look(it, &saw);
+			exi_lock(&s->lock);
+			has = shim_item_event_locked(it, now, &saw);
+			shim_item_release_locked(it, has);
+			ret = ret || has;
+		}
+	} while (s->stirs != stirs && ++tries < SETTLES);
+	ret = ret || s->stirs != stirs;
+	if (ret && !s->nudged)
+		shim_set_nudge_locked(s);
+	else if (!ret && s->nudged)
+		shim_set_calm_locked(s);
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+#define NESTS 5 /* as in the kernel */
+
+void shim_set_settle_inner(const struct set *s, int depth)
+{
+	for (struct nest *n = s->nests; n && depth < NESTS; n = n->next) {
+		shim_set_settle_inner(n->inner, depth + 1);
+		if (n->inner->outer)
+			shim_set_settle(n->inner);
+	}
+}
+
+/* --- the ends of sets --------------------------------------------------- */
+
+/* What the kernel knows of an item is what its set tells outside. */
+static void turn_outside(struct set *s, int fd)
+{
+	struct exi_sock *sk = exi_sock_peek(fd);
+	struct epoll_event ev;
+	struct item *it;
+
+	if (!sk)
+		return;
+	exi_lock(&sk->link_lock);
+	exi_lock(&shim_epoll_structure);
+	it = shim_set_live_item(s->fd, fd, sk);
+	if (it && it->managed) {
+		/* The service tells of it. */
+		if (it->link >= 0 &&
+		    it->link == exi_ready_bell(sk, shim_item_number(it)))
+			native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
+		it->link = -1;
+		ev = shim_item_tagged(it);
+		native.epoll_ctl(s->fd, EPOLL_CTL_MOD, fd, &ev);
+	}
+	exi_unlock(&shim_epoll_structure);
+	exi_unlock(&sk->link_lock);
+}
+
+bool shim_epoll_outer(int fd)
+{
+	EXI_CANCEL_OFF(false);
+	struct set *s = shim_set_of(fd);
+
+	if (exi_likely(!s))
+		return false;
+	if (!atomic_exchange(&s->outer, true))
+		for (int i = 0; i < s->size; i++)
+			turn_outside(s, i);
+	shim_set_settle_inner(s, 0);
+	shim_set_settle(s);
+	return s->n_managed > 0;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Epoll sets and their items: which are active, whom a ring wakes, and when an item
+ * is managed. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "core/base/fds.h"
+#include "core/base/heed.h"
+#include "core/base/ids.h"
+#include "core/base/list.h"
+#include "core/base/lock.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/sock/holders.h"
+#include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "preload/epoll.h"
+#include "preload/shim.h"
+
+#define TAG_SPENT (TAG_SHOT | (TAG_FD - 1)) /* no descriptor's: never told */
+
+struct exi_lock shim_epoll_structure;
+
+struct latent *shim_epoll_latents;
+_Atomic(struct set *) *shim_epoll_sets;
+struct set **shim_epoll_closed_sets;
+uint32_t shim_epoll_n;
+uint32_t shim_epoll_high;
+
+void shim_item_unref_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	EXI_LOCKED(&it->set->lock);
+	if (--it->refs)
+		return;
+	if (s->n_spares < SPARES)
+		s->spares[s->n_spares++] = it;
+	else
+		free(it);
+}
+
+struct item *shim_item_new(struct set *s)
+{
+	struct item *it = NULL;
+
+	exi_lock(&s->lock);
+	if (s->n_spares)
+		it = s->spares[--s->n_spares];
+	exi_unlock(&s->lock);
+	if (!it)
+		return calloc(1, sizeof(*it));
+	memset(it, 0, sizeof(*it));
+	return it;
+}
+
+/* --- active items ------------------------------------------------------- */
+
+void shim_set_nudge_locked(struct set *s)
+{
+	EXI_LOCKED(&s->lock);
+	if (s->nudge >= 0)
+		eventfd_write(s->nudge, 1);
+	s->nudged = true;
+}
+
+void shim_set_calm_locked(struct set *s)
+{
+	eventfd_t drained;
+
+	EXI_LOCKED(&s->lock);
+	if (s->nudge >= 0)
+		eventfd_read(s->nudge, &drained);
+	s->nudged = false;
+}
+
+static void off_the_resting_locked(struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	if (!it->rests)
+		return;
+	exi_list_del(&it->node);
+	it->set->n_resting--;
+	it->rests = false;
+}
+
+void shim_item_activate_locked(struct item *it)
+{
+	struct set *s = it->set;
+
+	EXI_LOCKED(&it->set->lock);
+	if (it->dead || it->dormant || !it->managed)
+		return;
+	s->stirs++;
+	it->idle = 0;
+	it->busy = exi_ticks();
+	shim_set_count_locked(s, &s->n_fresh, !it->fresh);
+	it->fresh = true;
+	if (it->held) { /* its holder makes it active */
+		it->again = true;
+	} else if (!it->active) {
+		off_the_resting_locked(it);
+		shim_item_make_active_locked(it, &s->active);
+	}
+	if (shim_set_others_sleep(s) || (s->outer && !it->counted))
+		shim_set_nudge_locked(s);
+	it->counted = true;
+}
+
+/* A ring may have come that is not heard: it was for all that are active. */
+static void unheard_locked(struct set *s)
+{
+	EXI_LOCKED(&s->lock);
+	s->stirs++;
+	if (s->n_active && shim_set_others_sleep(s))
+		shim_set_nudge_locked(s);
+}
+
+void shim_item_off_active_locked(struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	shim_item_stale_locked(it);
+	unheard_locked(it->set);
+	off_the_resting_locked(it);
+	if (!it->active)
+		return;
+	exi_list_del(&it->node);
+	shim_set_count_locked(it->set, &it->set->n_active, -1);
+	it->active = it->in_line = false;
+}
+
+/* The lock of direction d is held. */
+static void wake(struct item *it, enum exi_dir d)
+{
+	/* Gone: let go of it, or its memory could not be another's. */
+	if (atomic_load(&it->sk->generation) != it->generation ||
+	    atomic_load(&it->sk->fd) < 0) {
+		it->waits[d] = false;
+		exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		exi_lock(&it->set->lock);
+		unheard_locked(it->set);
+		exi_unlock(&it->set->lock);
+		return;
+	}
+	exi_lock(&it->set->lock);
+	/* A ring is for both directions; bytes are never counted already. */
+	if (d == EXI_RX)
+		it->counted = false;
+	shim_item_activate_locked(it);
+	exi_unlock(&it->set->lock);
+}
+
+static void wake_rx(struct exi_waiter *w)
+{
+	wake(exi_container(w, struct item, waiter[EXI_RX]), EXI_RX);
+}
+
+static void wake_tx(struct exi_waiter *w)
+{
+	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
+}
+
+void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events)
+{
+	struct exi_waiter *w, *next;
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	for (w = sk->waiters[EXI_RX]; w; w = next) {
+		struct item *it = exi_container(w, struct item, waiter[EXI_RX]);
+
+		next = w->next;
+		if (w->wake != wake_rx)
+			continue;
+		exi_lock(&it->set->lock);
+		it->rung |= events;
+		exi_unlock(&it->set->lock);
+		wake_rx(w);
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
+}
+
+/* Whether its own is still one of the connection's. */
+static bool named(const struct item *it)
+{
+	return shim_item_number(it) >= 0 && exi_sock_is(it->sk, it->fd);
+}
+
+void shim_item_listen(struct item *it)
+{
+	static void (*const calls[])(struct exi_waiter *) = { wake_rx,
+							      wake_tx };
+	struct exi_shared *sh;
+
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
+		it->waiter[d].wake = calls[d];
+		if (!exi_sock_lock(it->sk, shim_item_number(it), d, &sh))
+			continue;
+		exi_sock_wait(it->sk, d, &it->waiter[d]);
+		it->waits[d] = true;
+		exi_half_unlock(&sh->half[d]);
+	}
+}
+
+static void stop_listening(struct item *it)
+{
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
+		/* Kept while we are among its waiters. */
+		struct exi_half *h = &exi_sock_shared(it->sk)->half[d];
+
+		exi_lock(&h->lock);
+		if (it->waits[d])
+			exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		it->waits[d] = false;
+		exi_half_unlock(h);
+	}
+}
+
+bool shim_set_room_for(struct set *s, int fd)
+{
+	int size = s->size ? s->size : 64;
+	struct item **by_fd;
+
+	while (size <= fd)
+		size *= 2;
+	if (size == s->size)
+		return true;
+	by_fd = calloc((size_t)size, sizeof(*by_fd));
+	if (!by_fd)
+		return false;
+	exi_lock(&s->lock);
+	if (s->size)
+		memcpy(by_fd, s->by_fd, (size_t)s->size * sizeof(*by_fd));
+	free(s->by_fd);
+	s->by_fd = by_fd;
+	s->size = size;
+	exi_unlock(&s->lock);
+	return true;
+}
+
+static int add_nudge(struct set *s)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = s->prefix | TAG_NUDGE };
+
+	if (s->nudge >= 0)
+		return 0;
+	s->nudge = exi_fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (s->nudge >= 0 &&
+	    native.epoll_ctl(s->fd, EPOLL_CTL_ADD, s->nudge, &ev) < 0) {
+		exi_fd_close(s->nudge);
+		s->nudge = -1;
+	}
+	return s->nudge < 0 ? -EMFILE : 0;
+}
+
+void shim_set_want_times(struct set *s)
+{
+	if (s->timed || s->n_conns < 2 || !s->n_managed)
+		return;
+	s->timed = true;
+	for (int i = 0; i < s->size; i++)
+		if (s->by_fd[i] && s->by_fd[i]->managed)
+			exi_ready_want_times(s->by_fd[i]->sk,
+					     shim_item_number(s->by_fd[i]));
+}
+
+struct epoll_event shim_item_tagged(const struct item *it)
+{
+	uint32_t events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLOUT;
+
+	if (it->set->outer)
+		events &= it->dormant ? 0 : shim_item_interest(it);
+	return (struct epoll_event){
+		.events = events | EPOLLET,
+		.data.u64 = it->set->prefix | (uint32_t)it->fd,
+	};
+}
+
+struct epoll_event shim_item_wanted(const struct item *it)
+{
+	struct epoll_event ret = { .events = it->events, .data = it->data };
+
+	if (it->events & EPOLLONESHOT)
+		ret.data.u64 = it->set->prefix | TAG_SHOT |
+			       (uint64_t)it->shots << TAG_NTH |
+			       (uint32_t)it->fd;
+	return ret;
+}
+
+static int watch_link(int fd, void *arg)
+{
+	const struct item *it = arg;
+	struct epoll_event ev = {
+		.events = EPOLLIN | EPOLLET | EPOLLEXCLUSIVE,
+		.data.u64 = it->set->prefix | TAG_LINK | (uint32_t)it->fd,
+	};
+
+	return native.epoll_ctl(it->set->fd, EPOLL_CTL_ADD, fd, &ev) < 0
+		       ? -errno
+		       : 0;
+}
+
+/* epoll_ctl(2) on an item whose number may have been closed, while the kernel
+ * keeps it: it has the number for a moment, unless something else has. */
+static int control(const struct item *it, int op, struct epoll_event *ev)
+{
+	int ret = -1, fd;
+
+	if (exi_likely(named(it)))
+		return native.epoll_ctl(it->set->fd, op, it->fd, ev);
+	fd = native.fcntl64(shim_item_number(it), F_DUPFD_CLOEXEC, it->fd);
+	if (fd == it->fd)
+		ret = native.epoll_ctl(it->set->fd, op, fd, ev);
+	if (fd >= 0)
+		native.close(fd);
+	return ret;
+}
+
+/* Also of one that cannot be changed, being exclusive, and of one whose number
+ * got another file. */
+static void renew(const struct item *it, struct epoll_event *ev)
+{
+	if (control(it, EPOLL_CTL_MOD, ev) == 0)
+		return;
+	control(it, EPOLL_CTL_DEL, NULL);
+	control(it, EPOLL_CTL_ADD, ev);
+}
+
+void shim_item_manage(struct item *it)
+{
+	struct set *s = it->set;
+	struct epoll_event ev = shim_item_tagged(it);
+
+	if (it->managed || add_nudge(s))
+		return;
+	renew(it, &ev);
+	/* A ring wakes the thread here without a detour; where that is refused,
+	 * the service is the detour. */
+	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
+	exi_lock(&s->lock);
+	it->managed = true;
+	s->met++;
+	it->nth = s->met;
+	it->rung = RX_EVENTS;
+	shim_set_count_locked(s, &s->n_managed, 1);
+	shim_item_activate_locked(it);
+	shim_set_nudge_locked(
+		s); /* who sleeps as if there were none looks again */
+	exi_unlock(&s->lock);
+	if (s->timed)
+		exi_ready_want_times(it->sk, shim_item_number(it));
+	else
+		shim_set_want_times(s);
+}
+
+void shim_item_remove(struct item *it, bool linked)
+{
+	struct set *s = it->set;
+
+	/* Unless it closed, and the number is another's. */
+	if (linked && it->link >= 0 &&
+	    it->link == exi_ready_bell(it->sk, shim_item_number(it)))
+		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
+	stop_listening(it);
+	exi_lock(&s->lock);
+	s->by_fd[it->fd] = NULL;
+	s->n_conns -= !it->listens;
+	it->dead = true;
+	shim_item_off_active_locked(it);
+	shim_set_count_locked(s, &s->n_managed, -it->managed);
+	shim_item_unref_locked(it);
+	exi_unlock(&s->lock);
+}
+
+/* The first item of a connection in any set; structure is held. */
+static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
+{
+	struct item *ret = NULL;
+	struct exi_waiter *w;
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return NULL;
+	for (w = sk->waiters[EXI_RX]; w && !ret; w = w->next) {
+		struct item *it;
+
+		if (w->wake != wake_rx)
+			continue;
+		it = exi_container(w, struct item, waiter[EXI_RX]);
+		if (!unmanaged || !it->managed)
+			ret = it;
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return ret;
+}
+
+void shim_epoll_met(struct exi_sock *sk)
+{
+	bool shared = atomic_load(&sk->sh->holders.n) > 1;
+	int fd = atomic_load(&sk->fd);
+	struct item *it;
+
+	exi_lock(&shim_epoll_structure);
+	while ((it = first_item(sk, fd, true))) {
+		if (!shared)
+			shim_item_manage(it);
+		if (!it->managed) {
+			atomic_store(&sk->sh->hold_here, 1);
+			break;
+		}
+	}
+	exi_unlock(&shim_epoll_structure);
+}
+
+void shim_epoll_forget(struct exi_sock *sk, int fd)
+{
+	bool alone = exi_holders_alone(&sk->sh->holders);
+	struct item *it;
+
+	exi_lock(&sk->link_lock);
+	exi_lock(&shim_epoll_structure);
+	while ((it = first_item(sk, fd, false))) {
+		/* What remains is the kernel's, as the application wants it. */
+		struct epoll_event ev = { .events = it->events,
+					  .data = it->data };
+
+		/* To who has both, too, the kernel would tell what it should not:
+		 * of room where a ring is full, and all else twice. */
+		if (it->set->inherited && !alone) {
+			shim_item_remove(it, false);
+			continue;
+		}
+		if (it->disabled)
+			ev.events &= MODE_FLAGS;
+		/* The kernel tells of its end, and shim_set_absorb() does not. */
+		if (it->disabled && !atomic_load(&shim_leaves))
+			ev.data.u64 = it->set->prefix | TAG_SPENT;
+		/* The kernel's own shot was fired: it tells nothing of the item,
+		 * and after a change would tell of an end. */
+		if (it->dormant)
+			control(it, EPOLL_CTL_DEL, NULL);
+		else if (it->managed)
+			renew(it, &ev);
+		else if ((it->events & EPOLLONESHOT) && !it->disabled)
+			control(it, EPOLL_CTL_MOD, &ev);
+		shim_item_remove(it, true);
+	}
+	exi_unlock(&shim_epoll_structure);
+	exi_unlock(&sk->link_lock);
+}
+
+/* --- epoll_ctl ---------------------------------------------------------- */
+
+void shim_set_number_locked(int epfd, struct set *s)
+{
+	EXI_LOCKED(&shim_epoll_structure);
+	if ((uint32_t)epfd >= shim_epoll_high)
+		shim_epoll_high = (uint32_t)epfd + 1;
+	atomic_store_explicit(&shim_epoll_sets[epfd], s, memory_order_release);
+	exi_heed_put(epfd, EXI_HEED_ALL);
+}
+
+struct set *shim_set_make(int epfd)
+{
+	struct set *s = shim_set_of(epfd);
+
+	if (s || (uint32_t)epfd >= shim_epoll_n)
+		return s;
+	s = shim_epoll_closed_sets[epfd];
+	if (!s)
+		s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	exi_lock(&s->lock);
+	s->fd = epfd;
+	s->names = 1;
+	s->nudge = -1;
+	s->outer = false;
+	s->inherited = false;
+	s->lost = false;
+	s->timed = false;
+	s->n_conns = 0;
+	s->n_managed = 0;
+	s->quiet = 0;
+	s->filled = false;
+	s->prefix = exi_random() << TAG_BITS;
+	exi_list_init(&s->active);
+	exi_list_init(&s->line);
+	exi_list_init(&s->resting);
+	s->n_active = 0;
+	s->n_fresh = 0;
+	s->n_resting = 0;
+	exi_unlock(&s->lock);
+	shim_epoll_closed_sets[epfd] = NULL;
+	shim_set_number_locked(epfd, s);
+	return s;
+}
+
+struct item *shim_set_live_item(int epfd, int fd, const struct exi_sock *sk)
+{
+	struct item *it = shim_set_item(shim_set_of(epfd), fd);
+
+	if (!it ||
+	    (it->sk == sk && it->generation == atomic_load(&sk->generation)))
+		return it;
+	shim_item_remove(it, false);
+	return NULL;
+}
+
+bool shim_set_is(int fd, int other)
+{
+	int saved = errno;
+	bool ret = shim_set_of(fd) ||
+		   (native.epoll_ctl(fd, EPOLL_CTL_DEL, other, NULL) < 0 &&
+		    errno == ENOENT);
+
+	errno = saved;
+	return ret;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* epoll_wait(): looks, spins, and sleeps in the kernel's set. */
+#include <limits.h>
+
+#include "core/base/cancel.h"
+#include "core/base/lock.h"
+#include "core/base/signals.h"
+#include "core/base/spin.h"
+#include "core/base/util.h"
+#include "core/call/ready.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+#include "preload/epoll.h"
+#include "preload/shim.h"
+
+struct spun {
+	struct set *s;
+	struct epoll_event *ev;
+	int max;
+	int n;
+	bool asked;
+};
+
+static bool look_again(void *arg)
+{
+	struct spun *p = arg;
+
+	p->n = shim_set_collect(p->s, p->ev, 0, p->max, true, NULL, &p->asked);
+	return p->n > 0;
+}
+
+static int first_peer_cpu(struct set *s)
+{
+	struct item *it;
+	int ret = -1;
+
+	exi_lock(&s->lock);
+	it = shim_set_pop_locked(s);
+	exi_unlock(&s->lock);
+	if (!it)
+		return -1;
+	ret = exi_ready_peer_cpu(it->sk, shim_item_number(it));
+	exi_lock(&s->lock);
+	shim_item_release_locked(it, true);
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+static int spin(struct set *s, struct epoll_event *ev, int max,
+		uint64_t deadline, bool *ret_asked)
+{
+	struct spun p = { .s = s, .ev = ev, .max = max };
+	struct exi_spinner spinner;
+	uint64_t budget;
+	bool hit, good;
+
+	if (!s->n_active)
+		return 0;
+	budget = exi_spin_budget(&s->spin, first_peer_cpu(s));
+	if (!budget)
+		return 0;
+	if (budget == EXI_SPIN_YIELD) {
+		good = exi_spin_yield(look_again, &p, &hit);
+		exi_spin_result(&s->spin, good && hit);
+		*ret_asked = p.asked;
+		return p.n;
+	}
+	exi_spin_begin(&spinner);
+	while (!look_again(&p) && exi_spin_goes_on(&spinner, budget, deadline))
+		spinner.looks |= 7; /* a look takes a while here */
+	exi_spin_result(&s->spin, p.n > 0);
+	*ret_asked = p.asked;
+	return p.n;
+}
+
+/* The kernel's level, of which its set told once: another thread than the one that
+ * was told is to know of it. */
+static bool there_on_tcp(struct item *it)
+{
+	const struct exi_shared *sh = exi_sock_shared(it->sk);
+	struct saw saw;
+
+	if (it->disabled || (it->events & EPOLLET) ||
+	    (sh->half[EXI_RX].mode == EXI_MODE_RING &&
+	     sh->half[EXI_TX].mode == EXI_MODE_RING))
+		return false;
+	return shim_item_look(it, &saw) &
+	       (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
+}
+
+/* Arms what is active: false when there is something already. What had something
+ * lately stays among the active, to be looked at when a sleep ends: then its peer
+ * need not ring any more, and a peer of several rings for one of them. The sleep is
+ * a new one each time. Who hears its ring and looks before all are armed would not
+ * have looked at all: so nothing may have come meanwhile. looked: at each of them,
+ * by this thread, and the kernel tells of what came to TCP since. */
+static bool arm_all_locked(struct set *s, bool looked)
+{
+	uint32_t stirs = s->stirs;
+	uint64_t ticks = exi_ticks(), sleep = exi_ready_sleep();
+	bool ret = true, stays;
+	int left;
+
+	EXI_LOCKED(&s->lock);
+	s->arming++;
+	for (left = s->n_active; ret && left > 0; left--) {
+		struct item *it = shim_set_pop_locked(s);
+
+		if (!it)
+			break;
+		stays = ticks - it->busy < IDLE_TICKS;
+		exi_unlock(&s->lock);
+		/* Armed and active, it rang since it was looked at. */
+		shim_item_disarm(it);
+		ret = shim_item_arm(it, stays ? sleep : 0) &&
+		      (looked || !there_on_tcp(it));
+		exi_lock(&s->lock);
+		shim_item_release_locked(it, !ret || stays);
+	}
+	s->arming--;
+	return ret && s->stirs == stirs;
+}
+
+/* What is active was looked at since the set's stirs were those. True: its peers
+ * ring, and this thread counts as a sleeper now. */
+static bool prepare(struct set *s, uint32_t stirs)
+{
+	bool ret;
+
+	exi_lock(&s->lock);
+	/* What was added or changed meanwhile was not looked at, and what is there
+	 * already rings nobody. */
+	ret = s->stirs == stirs && arm_all_locked(s, true);
+	s->sleepers += ret;
+	exi_unlock(&s->lock);
+	return ret;
+}
+
+/* This thread leaves while others sleep. What it looked at rings from now on, and
+ * what it did not look at, or is there, is for one of them. */
+static void pass_on(struct set *s)
+{
+	exi_lock(&s->lock);
+	s->stirs += s->arming > 0; /* it did not find what this one held */
+	if (shim_set_others_sleep(s) && s->n_active &&
+	    (s->n_fresh || !arm_all_locked(s, false) || s->n_fresh))
+		shim_set_nudge_locked(s);
+	exi_unlock(&s->lock);
+}
+
+static int ms_between(uint64_t now, uint64_t deadline)
+{
+	uint64_t ms = now < deadline ? (deadline - now + 999999) / 1000000 : 0;
+
+	return ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
+static int until(uint64_t deadline)
+{
+	return deadline ? ms_between(exi_now_ns(), deadline) : -1;
+}
+
+static bool asked_lately(const struct set *s)
+{
+	return exi_ticks() -
+		       atomic_load_explicit(&s->asked, memory_order_relaxed) <=
+	       KERNEL_TICKS;
+}
+
+/* What the kernel has belongs to what a wait returns: unless it has had nothing for
+ * long, when what it has now may as well have come a moment later. */
+static bool kernel_is_due(const struct set *s)
+{
+	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
+		       QUIET_ASKS ||
+	       !asked_lately(s);
+}
+
+/* Nothing: all that was active was looked at since the set's stirs were those. The
+ * kernel goes first, for it may tell of what fabrics have, but not twice in a row
+ * where it leaves no room. Before a sleep it need not be asked. */
+static int wait_once(struct set *s, struct epoll_event *ev, int max,
+		     uint64_t deadline, bool at_once, uint32_t *ret_stirs)
+{
+	bool first = (at_once || s->n_active) && kernel_is_due(s) &&
+		     !(s->filled && s->n_active);
+	uint32_t met = s->met;
+	bool told = false;
+	int n = 0, k;
+
+	if (s->filled)
+		s->filled = false;
+	if (first) {
+		n = shim_set_ask_kernel(s, ev, max);
+		if (n < 0)
+			return n;
+	}
+	n = shim_set_collect(s, ev, n, max, false, n ? &met : NULL, &told);
+	if (n == 0 && !at_once) {
+		n = spin(s, ev, max, deadline, &told);
+		first = first && asked_lately(s);
+	}
+	if (n == max || (n > 0 && (first || told || !kernel_is_due(s))))
+		return n;
+	if (!first && (n > 0 || at_once)) {
+		k = shim_set_ask_kernel(s, ev + n, max - n);
+		if (k < 0)
+			return n ? n : k;
+		n += k;
+	}
+	if (n)
+		return n;
+	exi_lock(&s->lock);
+	*ret_stirs = s->stirs;
+	exi_unlock(&s->lock);
+	return shim_set_collect(s, ev, 0, max, true, NULL, &told);
+}
+
+static int sleep_once(struct set *s, struct epoll_event *ev, int max,
+		      uint64_t deadline, const sigset_t *mask, uint32_t stirs)
+{
+	if (!prepare(s, stirs))
+		return -EAGAIN;
+	return shim_set_take(s, s->fd, ev, max, until(deadline), mask, true);
+}
+
+static __attribute__((noinline)) int
+wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
+	     bool at_once, const sigset_t *mask)
+{
+	EXI_CANCEL_OFF(true);
+	uint32_t stirs = 0, met;
+	bool told;
+	int n;
+
+	exi_signals_begin();
+	for (;;) {
+		if (exi_unlikely(s->lost))
+			shim_set_find_lost(s);
+		n = wait_once(s, ev, max, deadline, at_once, &stirs);
+		if (n || at_once)
+			break;
+		met = s->met;
+		n = s->outer && shim_set_settle(s) ? -EAGAIN
+		    : exi_signals_came(false)
+			    ? -EINTR
+			    : sleep_once(s, ev, max, deadline, mask, stirs);
+		/* What rang beside it, or what it followed. */
+		if (n > 0 && n < max && s->n_active)
+			n = shim_set_collect(s, ev, n, max, true, &met, &told);
+		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
+			break;
+		at_once = n == -ETIMEDOUT ||
+			  until(deadline) == 0; /* a last look */
+	}
+	if (s->outer)
+		shim_set_settle(s);
+	else if (s->n_active)
+		pass_on(s);
+	return n;
+}
+
+/* Inline: where the kernel was asked, each return costs twenty times a test. */
+static inline __attribute__((always_inline)) int
+any_wait(int epfd, struct epoll_event *ev, int max,
+	 const struct timespec *timeout, const sigset_t *mask)
+{
+	struct set *s = shim_set_of(epfd);
+	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
+	uint64_t now, deadline = 0;
+	int n, ms = at_once ? 0 : -1;
+
+	if (timeout && !at_once) {
+		now = exi_now_ns();
+		deadline = now + (uint64_t)timeout->tv_sec * 1000000000u +
+			   (uint64_t)timeout->tv_nsec;
+		ms = ms_between(now, deadline);
+	}
+	if (s && exi_unlikely(s->nests))
+		shim_set_settle_inner(s, 0);
+	/* Until a connection has met its peer's library, the kernel's alone. */
+	while (!s || s->n_managed == 0) {
+		bool counts = !at_once && (uint32_t)epfd < shim_epoll_n;
+
+		if (counts)
+			atomic_fetch_add(shim_set_strangers(epfd), 1);
+		s = shim_set_of(epfd);
+		if (s && s->n_managed)
+			n = 0; /* since it looked */
+		else if (s)
+			n = shim_set_take(s, epfd, ev, max, ms, mask, false);
+		else if ((n = shim_set_ask(epfd, ev, max, ms, mask)) <= 0)
+			n = n < 0 ? -errno : -ETIMEDOUT;
+		else if ((s = shim_set_of(epfd))) /* its first connection */
+			n = shim_set_absorb(s, ev, n);
+		if (counts)
+			atomic_fetch_sub(shim_set_strangers(epfd), 1);
+		if (n && s && exi_unlikely(s->n_active) && !s->outer)
+			pass_on(s);
+		if (n)
+			return n == -ETIMEDOUT ? 0 : n;
+		if (s->n_managed)
+			break;
+		if (!at_once)
+			ms = until(deadline);
+		if (ms == 0)
+			return 0;
+	}
+	return wait_managed(s, ev, max, deadline, at_once, mask);
+}
+
+/* More at a time than the kernel takes. */
+#define EVENTS_MAX (INT_MAX / (int)sizeof(struct epoll_event))
+
+static inline __attribute__((always_inline)) int
+any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+	  const sigset_t *mask)
+{
+	struct timespec t = { .tv_sec = ms / 1000,
+			      .tv_nsec = ms % 1000 * 1000000 };
+
+	/* Also where the library knows nothing of the set: that may change
+	 * while this thread sleeps. */
+	if (max <= 0 || max > EVENTS_MAX || !ev)
+		return native.epoll_pwait(epfd, ev, max, ms, mask);
+	return (int)shim_result(
+		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
+}
+
+HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
+		     const sigset_t *mask)
+{
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		return native.epoll_pwait(epfd, ev, max, ms, mask);
+	return any_pwait(epfd, ev, max, ms, mask);
+}
+
+HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
+{
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		return native.epoll_wait(epfd, ev, max, ms);
+	return any_pwait(epfd, ev, max, ms, NULL);
+}
+
+HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
+		      const struct timespec *t, const sigset_t *mask)
+{
+	if (exi_unlikely(
+		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		return native.epoll_pwait2(epfd, ev, max, t, mask);
+	if (max <= 0 || max > EVENTS_MAX || !ev ||
+	    (t &&
+	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
+		return (int)shim_result(-EINVAL);
+	return (int)shim_result(any_wait(epfd, ev, max, t, mask));
+}
