@@ -1,11 +1,24 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* State of a shm connection, private to the provider. */
+/* What the files of the shm provider share: the state of a connection, and its rings.
+ *
+ * The data path: records in a ring, one cache line for a small message.
+ *
+ *	ring	| word,payload | word,payload | 0 |   free   | word,payload |
+ *		  ^ rx.pos                      ^ tx.head      not yet taken
+ *
+ * The producer zeroes the word after a new record before it publishes the
+ * record's own word, so the consumer polls one word, finds the payload in the
+ * same line, and nothing needs clearing. The consumer says how far it is only
+ * every quarter of the ring. Which store pairs with which load is in the table of
+ * docs/design/wire-shm.md, section 4. */
 #ifndef EXI_SHM_INT_H
 #define EXI_SHM_INT_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "core/base/futex.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "providers/shm/shm_wire.h"
@@ -149,5 +162,125 @@ static inline const unsigned char *shmp_unread(struct shmp_priv *p,
 	return (const unsigned char *)shmp_in(p, rx) +
 	       shmp_head_bytes(rx->len) + rx->used;
 }
+
+/* Copies of at least this go in blocks, and the lines of the ring that the next
+ * block needs are asked for ahead: they lie in the other core's cache, and
+ * fetched one by one they set the pace. */
+#define SHMP_FAR_MIN   8192u
+#define SHMP_FAR_BLOCK 4096u
+
+static inline __attribute__((always_inline)) void
+shmp_copy_far(unsigned char *to, const unsigned char *from, size_t n,
+	      bool to_ring)
+{
+	size_t i;
+
+	for (; n > SHMP_FAR_BLOCK; n -= SHMP_FAR_BLOCK) {
+		for (i = SHMP_FAR_BLOCK; i < 2 * SHMP_FAR_BLOCK; i += 64) {
+			if (to_ring)
+				__builtin_prefetch(to + i, 1);
+			else
+				__builtin_prefetch(from + i, 0);
+		}
+		memcpy(to, from, SHMP_FAR_BLOCK);
+		to += SHMP_FAR_BLOCK;
+		from += SHMP_FAR_BLOCK;
+	}
+	memcpy(to, from, n);
+}
+
+static inline void shmp_copy_out(unsigned char *ring, const void *from,
+				 size_t n)
+{
+	if (n < SHMP_FAR_MIN)
+		exi_copy(ring, from, n);
+	else
+		shmp_copy_far(ring, from, n, true);
+}
+
+static inline void shmp_copy_in(void *to, const unsigned char *ring, size_t n)
+{
+	if (n < SHMP_FAR_MIN)
+		exi_copy(to, ring, n);
+	else
+		shmp_copy_far(to, ring, n, false);
+}
+
+/* The word as the futex calls take it. */
+static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
+{
+	return (uint32_t *)(uintptr_t)w;
+}
+
+/* Out of line, so that what is frequent saves no registers for it. */
+#define SHMP_RARE __attribute__((noinline))
+
+/* --- shm_conn.c --------------------------------------------------------- */
+
+/* Position pos was just passed: wakes who waits for that. Who waits for a
+ * later one is rung then; who waited for an earlier one was. */
+SHMP_RARE void shmp_ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+			      const _Atomic uint32_t *word, uint64_t sleep);
+
+/* --- shm_tx.c ------------------------------------------------------------ */
+
+/* Bytes of free ring, after looking at what the peer took, whether or not its pages
+ * exist yet. -EPROTO: the peer claims what cannot be. */
+int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p);
+
+/* The ring is not as large as the peer allows, and there was memory so far. */
+bool shmp_can_grow(const struct shmp_priv *p, const struct shmp_tx *tx);
+
+/* Members of shmp_conn_ops and shmp_loan_ops. */
+ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
+		       int flags);
+int shmp_conn_end(struct exi_conn *c);
+
+/* The next record's, as if it had all these bytes. The ring stays as it is. */
+ssize_t shmp_loan_room(struct exi_conn *c, size_t len, void **ret);
+void shmp_loan_put(struct exi_conn *c, size_t n);
+
+/* --- shm_rx.c ------------------------------------------------------------ */
+
+/* Tells the peer how far the reader is, and wakes a sender that waits for that. */
+SHMP_RARE void shmp_publish_taken(struct exi_conn *c);
+
+/* Reading goes on at another position, in a ring of other size. The word there
+ * can be read. 0, or -ENOBUFS: there is no memory for it. */
+SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
+			    uint64_t pos, uint32_t before, uint32_t bytes);
+
+/* 1: a record with unread bytes is open. 0: the end. -EAGAIN, -EPROTO. */
+int shmp_look(struct shmp_priv *p, struct shmp_rx *rx);
+
+/* Moves a copy of the reader's state behind all that is there now; how many
+ * bytes that is. */
+size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx);
+
+/* Members of shmp_conn_ops and shmp_loan_ops. */
+ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags);
+size_t shmp_loan_look(struct exi_conn *c, const void **ret);
+void shmp_loan_took(struct exi_conn *c, size_t n);
+
+/* --- shm_wait.c ---------------------------------------------------------- */
+
+/* Members of shmp_conn_ops, see exi_conn_ops. */
+int shmp_conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+void shmp_conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+int shmp_conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+bool shmp_conn_ready(struct exi_conn *c, enum exi_dir dir);
+bool shmp_conn_over(struct exi_conn *c);
+size_t shmp_conn_unread(struct exi_conn *c);
+
+/* The sender's sum, of what we took. Where its ring can grow it does so, or it
+ * leaves it. */
+bool shmp_conn_full(struct exi_conn *c);
+
+/* Its kernel has told us that it is no more, so what it wrote is there. What
+ * it says of a time before the last switch does not count. */
+bool shmp_conn_left_unread(struct exi_conn *c);
+int shmp_conn_peer_cpu(struct exi_conn *c);
+void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret);
+void shmp_conn_want_times(struct exi_conn *c);
 
 #endif

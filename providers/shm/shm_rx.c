@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Receiving: records of the peer's ring are read. */
+#include "providers/shm/shm_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+SHMP_RARE void shmp_publish_taken(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint64_t before = rx->published;
+	uint32_t wait;
+
+	rx->published = rx->pos;
+	/* Release: pairs with shmp_refresh_limit(). */
+	atomic_store_explicit(&p->mine->taken, rx->pos, memory_order_release);
+	/* Read-modify-write: before the load of space_wait, against
+	 * request(). */
+	atomic_fetch_add_explicit(&p->mine->taken_seq, 1, memory_order_seq_cst);
+	wait = atomic_load_explicit(&p->theirs->space_wait,
+				    memory_order_seq_cst);
+	if (exi_unlikely(wait & SHMP_WAIT_MASK))
+		shmp_ring_peer(c, wait, before, &p->mine->taken_seq, 0);
+}
+
+/* Where the word ends that follows a record of len bytes at pos. */
+static inline uint64_t record_end(const struct shmp_rx *rx, uint32_t len)
+{
+	return rx->pos + shmp_record_bytes(len) + SHMP_HEAD;
+}
+
+/* So many bytes of payload can be read, and the next word. */
+static inline int admit(const struct shmp_priv *p, struct shmp_rx *rx,
+			uint32_t len)
+{
+	uint64_t end = record_end(rx, len);
+
+	return exi_likely(end <= rx->there) ? 0
+					    : shmp_segment_admit(p, rx, end);
+}
+
+SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
+			    uint64_t pos, uint32_t before, uint32_t bytes)
+{
+	struct shmp_rx to = *rx;
+	int err;
+
+	to.pos = to.grown_at = to.there = pos;
+	to.before = before;
+	to.bytes = bytes;
+	err = shmp_segment_admit(p, &to, pos + SHMP_HEAD);
+	if (err)
+		return err;
+	/* Senders look at `cpu` without the lock: only what changed is stored. */
+	rx->pos = pos;
+	rx->grown_at = pos;
+	rx->there = to.there;
+	rx->before = before;
+	rx->bytes = bytes;
+	return 0;
+}
+
+/* The record at pos, when it is neither data nor nothing. 0: look again. */
+static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
+{
+	uint32_t len = word & SHMP_LEN_MASK;
+	uint64_t at;
+
+	switch (word >> SHMP_KIND_SHIFT) {
+	case SHMP_END:
+		if (len)
+			return -EPROTO;
+		rx->ended = 1;
+		return 0;
+	case SHMP_GROW:
+		if (len > 31 || 1u << len <= rx->bytes ||
+		    1u << len > p->in_bytes)
+			return -EPROTO;
+		if (shmp_segment_borrow(p, 1u << len))
+			return -ENOBUFS;
+		at = shmp_grown_at(rx->pos + shmp_record_bytes(0), rx->bytes,
+				   1u << len);
+		return shmp_begin_at(p, rx, at, rx->bytes, 1u << len);
+	default:
+		return -EPROTO;
+	}
+}
+
+int shmp_look(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	const struct shmp_record *r;
+	uint32_t word, len;
+	int err;
+
+	while (!rx->len) {
+		if (rx->ended)
+			return 0;
+		r = shmp_in(p, rx);
+		/* Acquire: pairs with publish(). Copied once, checked, then
+		 * used. */
+		word = atomic_load_explicit(&r->word, memory_order_acquire);
+		if (word == 0)
+			return -EAGAIN;
+		/* One of the other lap is none, look_special() says. */
+		word ^= shmp_lap(rx->pos, rx->bytes);
+		if (exi_unlikely(word >> SHMP_KIND_SHIFT != SHMP_DATA)) {
+			err = look_special(p, rx, word);
+			if (err)
+				return err;
+			continue;
+		}
+		len = word & SHMP_LEN_MASK;
+		if (len == 0 || len > SHMP_PIECE_MAX ||
+		    shmp_record_bytes(len) >
+			    rx->bytes - ((uint32_t)rx->pos & (rx->bytes - 1)))
+			return -EPROTO;
+		err = admit(p, rx, len);
+		if (err)
+			return err;
+		/* A hint that senders read without our lock. */
+		__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
+				 __ATOMIC_RELAXED);
+		rx->used = 0;
+		rx->len = len;
+	}
+	return 1;
+}
+
+size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	size_t bytes = 0, passed = 0;
+
+	/* What lies further than the ring is this lap's tail. */
+	while (passed < p->in_bytes && shmp_look(p, rx) > 0) {
+		bytes += rx->len - rx->used;
+		passed += shmp_record_bytes(rx->len);
+		rx->pos += shmp_record_bytes(rx->len);
+		rx->len = 0;
+	}
+	return bytes;
+}
+
+/* Copies up to len unread bytes, over several records, leaving them. */
+static SHMP_RARE ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at,
+			      void *buf, size_t len)
+{
+	struct shmp_rx rx = *at;
+	size_t done = 0, passed = 0;
+	int ret = 0;
+
+	/* What lies further than the ring is this lap's tail. */
+	while (done < len && passed < p->in_bytes &&
+	       (ret = shmp_look(p, &rx)) > 0) {
+		size_t n = rx.len - rx.used;
+
+		if (n > len - done)
+			n = len - done;
+		memcpy((char *)buf + done, shmp_unread(p, &rx), n);
+		done += n;
+		passed += shmp_record_bytes(rx.len);
+		rx.pos += shmp_record_bytes(rx.len);
+		rx.len = 0;
+	}
+	if (!len && (ret = shmp_look(p, &rx)) > 0)
+		ret = 0;
+	return done ? (ssize_t)done : ret;
+}
+
+/* The record at pos was read. */
+static inline void pass(struct exi_conn *c, uint32_t len)
+{
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	rx->pos += shmp_record_bytes(len);
+	rx->len = 0;
+	atomic_store_explicit(&shmp_priv(c)->mine->read, rx->pos,
+			      memory_order_relaxed);
+	if (rx->pos - rx->published >= rx->bytes / 4)
+		shmp_publish_taken(c);
+}
+
+/* What most receives are: one small record, wanted whole. 0: anything else. */
+static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint32_t bytes = rx->bytes;
+	uint32_t at = (uint32_t)rx->pos & (bytes - 1);
+	const struct shmp_record *r = (const void *)(p->in + at);
+	/* As in shmp_look(). */
+	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire) ^
+			shmp_lap(rx->pos, bytes);
+	uint32_t n = word & SHMP_LEN_MASK;
+
+	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || n == 0 || n > len ||
+	    n >= SHMP_LARGE || shmp_record_bytes(n) > bytes - at ||
+	    record_end(rx, n) > rx->there || (rx->len | rx->ended))
+		return 0;
+	__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
+			 __ATOMIC_RELAXED);
+	exi_copy(buf, r->rest, n);
+	pass(c, n);
+	return n;
+}
+
+/* What follows what was done. */
+static SHMP_RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
+				    size_t done)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	int ret = 0;
+
+	while (done < len && (ret = shmp_look(p, rx)) > 0) {
+		size_t n = rx->len - rx->used;
+
+		if (n > len - done)
+			n = len - done;
+		shmp_copy_in((char *)buf + done, shmp_unread(p, rx), n);
+		done += n;
+		rx->used += (uint32_t)n;
+		if (rx->used == rx->len)
+			pass(c, rx->len);
+	}
+	if (exi_likely(done))
+		return (ssize_t)done;
+	if (!len && (ret = shmp_look(p, rx)) > 0)
+		ret = 0;
+	return ret;
+}
+
+ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
+{
+	size_t done;
+
+	if (exi_unlikely(flags & MSG_PEEK))
+		return peek(shmp_priv(c), &shmp_shared(c)->rx, buf, len);
+	done = recv_small(c, buf, len);
+	return exi_likely(done && done == len) ? (ssize_t)done
+					       : recv_large(c, buf, len, done);
+}
+
+/* --- loans -------------------------------------------------------------- */
+
+size_t shmp_loan_look(struct exi_conn *c, const void **ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	if (shmp_look(p, rx) <= 0)
+		return 0;
+	*ret = shmp_unread(p, rx);
+	return rx->len - rx->used;
+}
+
+void shmp_loan_took(struct exi_conn *c, size_t n)
+{
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	rx->used += (uint32_t)n;
+	if (rx->used == rx->len)
+		pass(c, rx->len);
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Sending: records are put into the ring. */
+#include "providers/shm/shm_int.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+/* A record that finds no room makes the ring larger when it is at least this
+ * part of it: smaller ones are quicker where the ring stays warm. */
+#define GROW_SHARE 64u
+/* And then so many times as large. */
+#define GROW_TIMES 16u
+
+/* Room for less counts as none, see least_room(). */
+#define LEAST_ROOM 2048
+
+int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
+{
+	uint64_t end;
+	/* Acquire: pairs with the release in shmp_publish_taken(). The peer's
+	 * copies of what lies before are done. */
+	uint64_t taken =
+		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
+
+	/* It cannot have taken what we did not write, nor a part of a record:
+	 * a limit between two alignments would let a record pass it. What it
+	 * says of a time before the last switch does not count. */
+	if (taken > tx->head || taken % SHMP_ALIGN)
+		return -EPROTO;
+	if (taken > tx->taken)
+		tx->taken = taken;
+	if (exi_likely(tx->taken >= tx->grown_at))
+		end = tx->taken + tx->bytes;
+	else /* what was the ring before is still being read */
+		end = tx->grown_at + tx->bytes - tx->before;
+	tx->limit = end < tx->there ? end : tx->there;
+	return (int64_t)(end - tx->head);
+}
+
+/* Records from head on are of another epoch. A reader loads the three in this order,
+ * and takes epoch_before for what lies before epoch_at: so what it takes is right also
+ * while they change. */
+static SHMP_RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
+				  uint32_t epoch)
+{
+	atomic_store_explicit(&p->mine->epoch_before, tx->epoch,
+			      memory_order_relaxed);
+	/* Pair with the acquires in shmp_conn_first(). */
+	atomic_store_explicit(&p->mine->epoch_at, tx->head,
+			      memory_order_release);
+	atomic_store_explicit(&p->mine->epoch, epoch, memory_order_release);
+	tx->epoch = epoch;
+}
+
+/* The same of what its process had sent by the kernel. */
+static SHMP_RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
+				     uint64_t when)
+{
+	atomic_store_explicit(&p->mine->kernel_before, tx->kernel,
+			      memory_order_relaxed);
+	/* Pair with the acquires in by_kernel(). */
+	atomic_store_explicit(&p->mine->kernel_at, tx->head,
+			      memory_order_release);
+	atomic_store_explicit(&p->mine->kernel, when, memory_order_release);
+	tx->kernel = when;
+}
+
+static SHMP_RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	uint64_t now = exi_ticks(),
+		 sent = atomic_load_explicit(&exi_conn_sent,
+					     memory_order_relaxed);
+
+	if (exi_unlikely(shmp_epoch(now) != tx->epoch))
+		begin_epoch(p, tx, shmp_epoch(now));
+	if (exi_unlikely(sent != tx->kernel))
+		sent_by_kernel(p, tx, sent);
+	return now;
+}
+
+/* Of the record that is published next. To tell the time takes longer than all the
+ * rest. */
+static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	uint32_t timed =
+		atomic_load_explicit(&p->theirs->timed, memory_order_relaxed);
+	uint32_t rings =
+		atomic_load_explicit(&exi_conn_rings, memory_order_relaxed) -
+		atomic_load_explicit(&p->rang, memory_order_relaxed);
+
+	return shmp_made(exi_unlikely(timed) ? time_now(p, tx) : 0, rings,
+			 (uint32_t)exi_cpu());
+}
+
+/* Publishes r, the record at head. */
+static inline __attribute__((always_inline)) void
+publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t wait;
+
+	r->made = made_now(p, tx);
+	/* Pairs with the acquire in shmp_look(): payload, made and the next zero
+	 * before this word. The load of data_wait stays behind it, against
+	 * request(): one sees the other. */
+	exi_publish(&r->word, shmp_word(kind, len, tx->head, tx->bytes));
+	wait = atomic_load_explicit(&p->theirs->data_wait,
+				    memory_order_seq_cst);
+	if (exi_unlikely(wait & SHMP_WAIT_MASK))
+		shmp_ring_peer(c, wait, tx->head, &r->word,
+			       atomic_load_explicit(&p->theirs->sleep,
+						    memory_order_relaxed));
+	tx->head += shmp_record_bytes(len);
+}
+
+/* So a short send goes whole or not at all, and records that several threads
+ * write stay in one piece, as in the kernel's larger buffers. */
+static int64_t least_room(const struct shmp_tx *tx)
+{
+	return tx->bytes / 8 < LEAST_ROOM ? tx->bytes / 8 : LEAST_ROOM;
+}
+
+/* Ends the ring after a record of len bytes at a position. */
+static void zero_behind(struct shmp_priv *p, struct shmp_tx *tx, uint64_t pos,
+			uint32_t len)
+{
+	struct shmp_record *next =
+		shmp_out(p, tx, pos + shmp_record_bytes(len));
+
+	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+}
+
+/* The same at head. */
+static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
+{
+	zero_behind(p, tx, tx->head, len);
+}
+
+bool shmp_can_grow(const struct shmp_priv *p, const struct shmp_tx *tx)
+{
+	return tx->bytes < p->out_bytes && !p->small;
+}
+
+/* Nothing was taken since a record found no room: what nobody reads gets a
+ * place, as in the kernel's buffers. */
+static bool stalled(const struct shmp_tx *tx)
+{
+	return tx->full_at == tx->taken;
+}
+
+/* A larger ring from here on. Room for the record is always kept. Once the reader
+ * is done with the ring before this one; to the whole also sooner, so that there
+ * are never more than two before it in which something lies. */
+static bool grow(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx, to;
+	uint32_t bytes = p->out_bytes;
+	uint64_t at;
+
+	if (!shmp_can_grow(p, tx) || (tx->taken < tx->grown_at && !stalled(tx)))
+		return false;
+	if (!stalled(tx) && tx->bytes < bytes / GROW_TIMES)
+		bytes = tx->bytes * GROW_TIMES;
+	at = shmp_grown_at(tx->head + shmp_record_bytes(0), tx->bytes, bytes);
+	to = *tx;
+	to.grown_at = to.there = at;
+	to.bytes = bytes;
+	if (shmp_segment_grow(p, bytes) ||
+	    shmp_segment_make(p, &to, at + SHMP_RESERVE)) {
+		p->small = true;
+		return false;
+	}
+	atomic_store_explicit(
+		&((struct shmp_record *)(p->out + tx->bytes))->word, 0,
+		memory_order_relaxed);
+	publish(c, shmp_out(p, tx, tx->head), SHMP_GROW,
+		(uint32_t)__builtin_ctz(bytes));
+	tx->first = tx->before;
+	tx->before_at = tx->grown_at;
+	tx->before = tx->bytes;
+	tx->bytes = bytes;
+	tx->head = tx->grown_at = tx->limit = at;
+	tx->there = to.there;
+	return true;
+}
+
+/* What most sends are: one small record, and room for it is known. */
+static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t mask = tx->bytes - 1; /* head is never before a growth */
+	uint32_t at = (uint32_t)tx->head & mask;
+	uint32_t bytes = shmp_record_bytes((uint32_t)len);
+	struct shmp_record *r, *next;
+
+	if (len == 0 || len >= SHMP_LARGE || at + bytes > mask + 1 ||
+	    (int64_t)(tx->limit - tx->head) < (int64_t)(bytes + SHMP_RESERVE))
+		return false;
+	next = (struct shmp_record *)(p->out + ((at + bytes) & mask));
+	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+	r = (struct shmp_record *)(p->out + at);
+	exi_copy(r->rest, buf, len);
+	publish(c, r, SHMP_DATA, (uint32_t)len);
+	return true;
+}
+
+/* There is room for what takes so many bytes of the ring: makes their pages. n, or
+ * -ENOBUFS. */
+static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
+			       int64_t need, uint32_t n)
+{
+	uint64_t end = tx->head + (uint64_t)need + SHMP_RESERVE;
+	int err;
+
+	if (exi_likely(end <= tx->there))
+		return n;
+	err = shmp_segment_make(p, tx, end);
+	if (err)
+		return err;
+	return shmp_refresh_limit(tx, p) < 0 ? -EPROTO : n;
+}
+
+/* The payload of the next record, for up to len bytes: how many; 0: there is no
+ * room. -ENOBUFS: nor memory for it. */
+static ssize_t find_room(struct exi_conn *c, size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	for (;;) {
+		int64_t room = (int64_t)(tx->limit - tx->head) - SHMP_RESERVE;
+		uint32_t bytes = tx->bytes;
+		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
+		uint32_t fits = shmp_fits(bytes - offset);
+		/* In pieces, so that the reader's copy overlaps ours. */
+		uint32_t n =
+			len > SHMP_PIECE_MAX ? SHMP_PIECE_MAX : (uint32_t)len;
+		int64_t need = shmp_record_bytes(n);
+
+		if (n > fits) { /* the rest lies at the ring's beginning */
+			need = shmp_record_bytes(fits);
+			if (n <= least_room(tx))
+				need += shmp_record_bytes(n - fits);
+			n = fits;
+		}
+		if (room >= need)
+			return n;
+		room = shmp_refresh_limit(tx, p);
+		if (room < 0)
+			return -EPROTO;
+		room -= SHMP_RESERVE;
+		if (room >= need)
+			return on_pages(p, tx, need, n);
+		if ((n >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
+			continue;
+		if (room >= least_room(tx)) {
+			fits = shmp_fits((uint32_t)room);
+			n = n < fits ? n : fits;
+			return on_pages(p, tx, shmp_record_bytes(n), n);
+		}
+		tx->full_at = tx->taken;
+		return 0;
+	}
+}
+
+/* There was no room; again: nor any sooner. */
+static int no_room(struct shmp_priv *p, bool again)
+{
+	if (!p->small || p->gave_up || !again)
+		return -EAGAIN;
+	p->gave_up = true;
+	return -ENOBUFS;
+}
+
+/* What find_room() said, which is no room: -ENOBUFS once. */
+static ssize_t failed(struct shmp_priv *p, ssize_t err)
+{
+	if (err != -ENOBUFS || !p->starved) {
+		p->starved = p->starved || err == -ENOBUFS;
+		return err;
+	}
+	return -EAGAIN;
+}
+
+/* A small send that the ring's end parts after n bytes, and there is room for
+ * both: who reads the first part finds the other. */
+static bool is_parted(struct shmp_tx *tx, uint32_t n, size_t len)
+{
+	uint64_t end = tx->head + shmp_record_bytes(n);
+
+	return n < len && len <= least_room(tx) && !(end & (tx->bytes - 1)) &&
+	       (int64_t)(tx->limit - end) >=
+		       (int64_t)shmp_record_bytes((uint32_t)len - n) +
+			       SHMP_RESERVE;
+}
+
+/* The second part first: nobody looks at it before the first one's word is
+ * there, whose store releases it. */
+static void send_parted(struct exi_conn *c, const unsigned char *buf,
+			uint32_t n, uint32_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint64_t at = tx->head + shmp_record_bytes(n);
+	struct shmp_record *r = shmp_out(p, tx, at);
+	uint32_t rest = len - n;
+
+	zero_behind(p, tx, at, rest);
+	shmp_copy_out(shmp_payload(r, rest), buf + n, rest);
+	r->made = made_now(p, tx);
+	atomic_store_explicit(&r->word,
+			      shmp_word(SHMP_DATA, rest, at, tx->bytes),
+			      memory_order_relaxed);
+	r = shmp_out(p, tx, tx->head);
+	shmp_copy_out(shmp_payload(r, n), buf, n);
+	publish(c, r, SHMP_DATA, n);
+	tx->head += shmp_record_bytes(rest);
+}
+
+static SHMP_RARE ssize_t send_large(struct exi_conn *c, const void *buf,
+				    size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	bool again = stalled(tx);
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = find_room(c, len - done);
+		struct shmp_record *r;
+
+		if (n < 0 && (!done || n != -ENOBUFS))
+			return failed(p, n);
+		if (n <= 0)
+			break;
+		if (!done && is_parted(tx, (uint32_t)n, len)) {
+			send_parted(c, buf, (uint32_t)n, (uint32_t)len);
+			return (ssize_t)len;
+		}
+		zero_next(p, tx, (uint32_t)n);
+		r = shmp_out(p, tx, tx->head);
+		shmp_copy_out(shmp_payload(r, (uint32_t)n),
+			      (const char *)buf + done, (size_t)n);
+		publish(c, r, SHMP_DATA, (uint32_t)n);
+		done += (size_t)n;
+	}
+	return exi_likely(done || !len) ? (ssize_t)done : no_room(p, again);
+}
+
+ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
+		       int flags)
+{
+	return exi_likely(send_small(c, buf, len)) ? (ssize_t)len
+						   : send_large(c, buf, len);
+}
+
+int shmp_conn_end(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	if (tx->ended)
+		return 0;
+	tx->ended = 1;
+	zero_next(p, tx, 0);
+	publish(c, shmp_out(p, tx, tx->head), SHMP_END, 0);
+	return 0;
+}
+
+ssize_t shmp_loan_room(struct exi_conn *c, size_t len, void **ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	bool again = stalled(tx);
+	ssize_t n = find_room(c, len);
+
+	if (n <= 0)
+		return n ? failed(p, n) : no_room(p, again);
+	p->loaned = (uint32_t)n;
+	*ret = shmp_payload(shmp_out(p, tx, tx->head), p->loaned);
+	return n;
+}
+
+void shmp_loan_put(struct exi_conn *c, size_t n)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_record *r = shmp_out(p, tx, tx->head);
+	uint32_t len = (uint32_t)n;
+
+	/* The head of fewer bytes may be shorter. */
+	if (shmp_head_bytes(len) != shmp_head_bytes(p->loaned))
+		memmove(shmp_payload(r, len), shmp_payload(r, p->loaned), n);
+	zero_next(p, tx, len);
+	publish(c, r, SHMP_DATA, len);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Asking to be rung, and what can be done without waiting. */
+#include "providers/shm/shm_int.h"
+
+#include <errno.h>
+
+#include "core/base/futex.h"
+#include "core/base/util.h"
+#include "core/fabric/provider.h"
+
+static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	return shmp_look(p, rx) != -EAGAIN;
+}
+
+/* Where there is room for more than a little, as in the kernel's buffers: programs
+ * that write some KB when they are told so, and would wait, may be waited for by
+ * their peer. Also where the ring can grow, or is to be left: who asks before each
+ * send never finds that there is no room, so the question counts as that. */
+static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
+{
+	int64_t room = shmp_refresh_limit(tx, p);
+
+	/* It goes to TCP. */
+	if (exi_unlikely(p->starved) && room >= 0)
+		return false;
+	/* Sleepers are woken for a quarter of the ring. */
+	if (exi_likely(room - (int64_t)SHMP_RESERVE >= tx->bytes / 8))
+		return true;
+	if (!shmp_can_grow(p, tx) && (!p->small || p->gave_up))
+		return false;
+	tx->full_at = tx->taken;
+	return true;
+}
+
+/* Asks to be rung when pos is passed; keeps other requests for it. */
+static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
+{
+	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
+
+	if ((now & ~SHMP_WAIT_MASK) == SHMP_WAIT_AT(pos))
+		bits |= now & SHMP_WAIT_MASK;
+	/* Read-modify-write: before the look that follows. Pairs with
+	 * publish() and the add in shmp_publish_taken(). */
+	atomic_exchange_explicit(word, SHMP_WAIT_AT(pos) | bits,
+				 memory_order_seq_cst);
+}
+
+/* 0: the peer rings when it takes something, from what it has taken now. */
+static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
+{
+	uint64_t taken;
+
+	do {
+		if (writable(p, tx))
+			return -EBUSY;
+		taken = tx->taken;
+		request(&p->mine->space_wait, taken, bits);
+		if (writable(p, tx))
+			return -EBUSY;
+	} while (taken != tx->taken);
+	return 0;
+}
+
+/* Before the request that it is of. A bell that was asked for without a sleep
+ * is for somebody else, too. */
+static void name_sleep(struct exi_conn *c, uint64_t pos)
+{
+	struct shmp_segment *mine = shmp_priv(c)->mine;
+	uint32_t now =
+		atomic_load_explicit(&mine->data_wait, memory_order_relaxed);
+	bool others = (now & SHMP_WAIT_BELL) &&
+		      (now & ~SHMP_WAIT_MASK) == SHMP_WAIT_AT(pos) &&
+		      !atomic_load_explicit(&mine->sleep, memory_order_relaxed);
+
+	atomic_store_explicit(&mine->sleep, others ? 0 : c->sleep,
+			      memory_order_relaxed);
+}
+
+static int request_data(struct exi_conn *c, uint32_t bits)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint64_t pos;
+
+	do {
+		if (readable(p, rx))
+			return -EBUSY;
+		/* The peer may wait for the rest of what we took. */
+		if (rx->published != rx->pos)
+			shmp_publish_taken(c);
+		pos = rx->pos;
+		if (bits & SHMP_WAIT_BELL)
+			name_sleep(c, pos);
+		request(&p->mine->data_wait, pos, bits);
+		if (readable(p, rx))
+			return -EBUSY;
+		/* A GROW came just then: the next record is elsewhere. */
+	} while (pos != rx->pos);
+	return 0;
+}
+
+/* What comes after all that is there. -EBUSY: something came just now. */
+static int request_next(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx, end;
+	uint64_t pos;
+
+	if (rx->published != rx->pos) /* as in request_data() */
+		shmp_publish_taken(c);
+	end = *rx;
+	do {
+		shmp_pass_all(p, &end);
+		if (end.ended)
+			return 0;
+		pos = end.pos;
+		name_sleep(c, pos);
+		request(&p->mine->data_wait, pos, SHMP_WAIT_BELL);
+		if (shmp_look(p, &end) != -EAGAIN)
+			return -EBUSY;
+	} while (pos != end.pos); /* as in request_data() */
+	return 0;
+}
+
+int shmp_conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+{
+	struct shmp_shared *s = shmp_shared(c);
+	uint32_t bits = how == EXI_WAKE_WORD ? SHMP_WAIT_WORD : SHMP_WAIT_BELL;
+	int ret;
+
+	if (how == EXI_WAKE_NEXT)
+		return request_next(c);
+	ret = dir == EXI_RX ? request_data(c, bits)
+			    : request_space(shmp_priv(c), &s->tx, bits);
+
+	/* A request that is left behind costs at most one needless ring. */
+	if (ret == 0 && how == EXI_WAKE_WORD)
+		++*(dir == EXI_RX ? &s->rx.sleepers : &s->tx.sleepers);
+	return ret;
+}
+
+void shmp_conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_shared *s = shmp_shared(c);
+	uint32_t *sleepers = dir == EXI_RX ? &s->rx.sleepers : &s->tx.sleepers;
+	_Atomic uint32_t *word =
+		dir == EXI_RX ? &p->mine->data_wait : &p->mine->space_wait;
+
+	if (how != EXI_WAKE_WORD)
+		atomic_fetch_and_explicit(word, ~SHMP_WAIT_BELL,
+					  memory_order_relaxed);
+	else if (*sleepers && --*sleepers == 0)
+		atomic_fetch_and_explicit(word, ~SHMP_WAIT_WORD,
+					  memory_order_relaxed);
+}
+
+int shmp_conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+
+	if (dir == EXI_RX) {
+		ret->addr = shmp_plain(&shmp_in(p, &shmp_shared(c)->rx)->word);
+		ret->value = 0;
+	} else {
+		ret->addr = shmp_plain(&p->theirs->taken_seq);
+		ret->value = atomic_load_explicit(&p->theirs->taken_seq,
+						  memory_order_relaxed);
+	}
+	return 0;
+}
+
+bool shmp_conn_ready(struct exi_conn *c, enum exi_dir dir)
+{
+	struct shmp_shared *s = shmp_shared(c);
+
+	return dir == EXI_RX ? readable(shmp_priv(c), &s->rx)
+			     : writable(shmp_priv(c), &s->tx);
+}
+
+bool shmp_conn_over(struct exi_conn *c)
+{
+	struct shmp_rx rx = shmp_shared(c)->rx;
+
+	shmp_pass_all(shmp_priv(c), &rx);
+	return rx.ended;
+}
+
+size_t shmp_conn_unread(struct exi_conn *c)
+{
+	struct shmp_rx rx = shmp_shared(c)->rx;
+
+	return shmp_pass_all(shmp_priv(c), &rx);
+}
+
+bool shmp_conn_full(struct exi_conn *c)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx, end = *rx;
+	uint64_t limit = rx->pos;
+
+	if (rx->published != rx->pos)
+		shmp_publish_taken(c);
+	shmp_pass_all(p, &end);
+	if (rx->pos < end.grown_at)
+		limit = end.grown_at - end.before;
+	return end.bytes == p->in_bytes &&
+	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
+}
+
+bool shmp_conn_left_unread(struct exi_conn *c)
+{
+	const struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint64_t end = tx->head - (tx->ended ? shmp_record_bytes(0) : 0);
+	uint64_t read = atomic_load_explicit(&shmp_priv(c)->theirs->read,
+					     memory_order_relaxed);
+
+	return read < end && tx->taken < end;
+}
+
+int shmp_conn_peer_cpu(struct exi_conn *c)
+{
+	int cpu = __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
+
+	/* The same number as this thread's CPU if the low bits are. */
+	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
+}
+
+/* When the peer's process had sent something by the kernel, before the record at pos. */
+static uint64_t by_kernel(const struct shmp_segment *theirs, uint64_t pos)
+{
+	/* Pair with the releases in sent_by_kernel(). */
+	uint64_t ret =
+		atomic_load_explicit(&theirs->kernel, memory_order_acquire);
+	uint64_t at =
+		atomic_load_explicit(&theirs->kernel_at, memory_order_acquire);
+
+	return pos < at ? atomic_load_explicit(&theirs->kernel_before,
+					       memory_order_relaxed)
+			: ret;
+}
+
+void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
+{
+	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	uint32_t made, epoch;
+	uint64_t at;
+
+	*ret = (struct exi_first){ 0 };
+	if (shmp_look(shmp_priv(c), rx) < 0)
+		return;
+	made = __atomic_load_n(&shmp_in(shmp_priv(c), rx)->made,
+			       __ATOMIC_RELAXED);
+	ret->rings = (made >> SHMP_RINGS_SHIFT & SHMP_RINGS_MASK) + 1;
+	if (!(made >> SHMP_TIME_SHIFT))
+		return;
+	/* Pair with the releases in begin_epoch(). */
+	epoch = atomic_load_explicit(&theirs->epoch, memory_order_acquire);
+	at = atomic_load_explicit(&theirs->epoch_at, memory_order_acquire);
+	if (rx->pos < at)
+		epoch = atomic_load_explicit(&theirs->epoch_before,
+					     memory_order_relaxed);
+	if (epoch)
+		ret->sent = shmp_made_at(made, epoch, now);
+	ret->kernel = by_kernel(theirs, rx->pos);
+}
+
+void shmp_conn_want_times(struct exi_conn *c)
+{
+	atomic_store_explicit(&shmp_priv(c)->mine->timed, 1,
+			      memory_order_relaxed);
+}
