@@ -226,6 +226,50 @@ void ofip_net_request(struct exi_rma_net *n);
 void ofip_net_links(struct exi_rma_net *n, void (*f)(struct exi_rma_link *l));
 void ofip_nets_each(void (*f)(struct exi_rma_net *n));
 
+/* Looks before it is believed that work keeps coming. */
+#define OFIP_TRIES 16
+
+/* All nets, under nets_lock of ofi_net.c. */
+extern struct exi_list ofip_nets;
+
+/* --- what arrived, and requests (ofi_post.c) ------------------------------ */
+
+/* Libfabric may put the next message there. 0 also where the endpoint has gone. */
+ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b);
+
+/* Takes the requests that are over; `reap` is held. */
+void ofip_net_reap_locked(struct ofip_net *n);
+
+/* --- who looks, and when (ofi_watch.c) ------------------------------------- */
+
+/* The service looks at the net in so many ns. */
+void ofip_net_poll_in(struct ofip_net *n, uint64_t ns);
+
+/* Nobody else reads a queue, or lets libfabric ask its links. */
+void ofip_net_hold(struct ofip_net *n);
+void ofip_net_let_go(struct ofip_net *n);
+
+/* Held, or nobody knows the net yet: libfabric copies what poll(2) writes to, and who
+ * reads a queue may move. */
+int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret);
+
+/* The service looks when something comes: by the descriptors, or where there are none
+ * by the time. */
+void ofip_net_watch(struct ofip_net *n);
+
+/* Not only disarmed: in a set it costs every message, also when the program takes
+ * them all. */
+void ofip_net_unwatch(int fd);
+
+/* The service: something may have come. timed: nobody waits, but it was long
+ * enough. */
+void ofip_net_look_at(struct ofip_net *n, bool timed);
+
+/* Of the events of the same name in struct ofip_net. */
+void ofip_net_on_received(struct exi_rma_event *e);
+void ofip_net_on_sent(struct exi_rma_event *e);
+void ofip_net_on_poke(struct exi_rma_event *e);
+
 /* --- nets without descriptors (ofi_doze.c) ------------------------------ */
 
 /* Requests of the link were posted; the post lock is held. */
