@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the two ends of the stream engine share. */
+#ifndef EXI_CORE_RMA_STREAM_INT_H
+#define EXI_CORE_RMA_STREAM_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Bytes go to the ring in an odd phase, past it in an even one. */
+static inline bool exi_stream_odd(uint32_t phase)
+{
+	return phase & 1;
+}
+
+static inline uint32_t exi_stream_min(uint64_t a, uint32_t b)
+{
+	return a < b ? (uint32_t)a : b;
+}
+
+/* The offset of a byte in the ring, asked for at each that is sent or read. A division
+ * takes as long as all else, and rings are powers of two but in tests. */
+static inline uint32_t exi_stream_place(uint64_t byte, uint32_t ring)
+{
+	return (uint32_t)(ring & (ring - 1) ? byte % ring : byte & (ring - 1));
+}
+
+#endif
