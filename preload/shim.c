@@ -103,23 +103,28 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 {
 	EXI_CANCEL_OFF(false);
 	struct exi_sock *sk = shim_sock(fd);
+	uint32_t generation;
 
 	if (!sk)
 		return;
+	generation = atomic_load(&sk->generation);
 	exi_sock_inherit(sk);
 	exi_loan_cancel(sk); /* it would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
 	if (exi_go_plain(fd, reason, p)) {
-		exi_link_unanswered(sk);
+		exi_link_unanswered(sk, generation);
 	} else {
-		exi_switch_part(sk, fd);
-		exi_link_over(sk);
+		exi_switch_part(sk, fd, generation);
+		exi_link_over(sk, generation);
 	}
+	/* Another thread closed it meanwhile. */
+	if (!exi_sock_lasts(sk, generation))
+		return;
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	if (!sk->cookie) /* for calls that wait, see left_us() */
 		exi_sock_mark(sk, fd);
-	exi_sock_forget(sk, fd, atomic_load(&sk->generation));
+	exi_sock_forget(sk, fd, generation);
 }
 
 void shim_plain(int fd, int reason)

@@ -73,11 +73,14 @@ static inline bool exi_lock_held(const struct exi_lock *l)
  * those with a sanitizer: a round trip passes a dozen of them. */
 #ifdef EXI_CHECK_LOCKS
 #define EXI_LOCKED(l) assert(exi_lock_held(l))
+/* The same where one of several will do: held says that one is. */
+#define EXI_LOCKED_ONE(held) assert(held)
 /* As EXI_LOCKED(), for a pthread_mutex_t, which does not say who holds it. */
 #define EXI_MUTEX_LOCKED(m) assert(pthread_mutex_trylock(m) == EBUSY)
 #else
-#define EXI_LOCKED(l)	    ((void)(l))
-#define EXI_MUTEX_LOCKED(m) ((void)(m))
+#define EXI_LOCKED(l)	     ((void)(l))
+#define EXI_LOCKED_ONE(held) ((void)0)
+#define EXI_MUTEX_LOCKED(m)  ((void)(m))
 #endif
 
 #endif

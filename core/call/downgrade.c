@@ -31,7 +31,8 @@
 /* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
  * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP; -EBADF:
  * another thread has let the socket go, and its place may be another's. */
-static int look_left(struct exi_sock *sk, struct exi_shared *sh)
+static int look_left(struct exi_sock *sk, struct exi_shared *sh,
+		     uint32_t generation)
 {
 	struct exi_half *tx = &sh->half[EXI_TX];
 	int ret = 0;
@@ -41,7 +42,7 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh)
 	resumes = sh->half[EXI_RX].resume;
 	exi_unlock(&sh->half[EXI_RX].lock);
 	exi_lock(&tx->lock);
-	if (atomic_load(&sk->fd) < 0 || exi_sock_shared(sk) != sh) {
+	if (!exi_sock_lasts(sk, generation) || exi_sock_shared(sk) != sh) {
 		exi_unlock(&tx->lock);
 		return -EBADF;
 	}
@@ -59,7 +60,8 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh)
 /* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED when
  * it was, and then another thread allowed the fabric again: exi_switch_allow()
  * clears the hold after it waited itself, then kicks. */
-static int await_tcp(struct exi_sock *sk, uint64_t deadline)
+static int await_tcp(struct exi_sock *sk, uint32_t generation,
+		     uint64_t deadline)
 {
 	struct timespec until = exi_ns_timespec(deadline);
 	struct exi_shared *sh = exi_sock_shared(sk);
@@ -71,7 +73,7 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 		};
 		struct pollfd p = { .fd = atomic_load(&sk->fd),
 				    .events = POLLOUT };
-		int ret = look_left(sk, sh);
+		int ret = look_left(sk, sh, generation);
 
 		if (ret == 0 || ret == -ENOTCONN || ret == -EBADF)
 			return ret;
@@ -86,19 +88,26 @@ static int await_tcp(struct exi_sock *sk, uint64_t deadline)
 	}
 }
 
-static int orphan(struct exi_sock *sk, int fd, uint64_t deadline)
+static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
+		  uint64_t deadline)
 {
-	int ret = exi_orphan_make(sk, fd, false, deadline);
+	int ret = exi_orphan_make(sk, fd, generation, false, deadline);
+	struct exi_shared *sh = exi_sock_shared(sk);
 
-	exi_lock(&sk->sh->half[EXI_RX].lock);
-	exi_lock(&sk->sh->half[EXI_TX].lock);
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_lock(&sh->half[EXI_TX].lock);
+	if (!exi_sock_lasts(sk, generation)) {
+		ret = -EBADF;
+		goto unlock;
+	}
 	/* The pair speaks for itself from here on. */
-	sk->sh->half[EXI_RX].mode = EXI_MODE_TCP;
-	sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
-	sk->sh->half[EXI_RX].ended = sk->sh->half[EXI_RX].fin = 0;
-	exi_unlock(&sk->sh->half[EXI_TX].lock);
-	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	sh->half[EXI_RX].mode = EXI_MODE_TCP;
+	sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
 	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
+unlock:
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_unlock(&sh->half[EXI_RX].lock);
 	return ret;
 }
 
@@ -114,42 +123,52 @@ static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 }
 
 /* The peer left before the handshake was over. */
-static int left_alone(struct exi_sock *sk, int fd, uint64_t deadline)
+static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
+		      uint64_t deadline)
 {
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
 	bool orphaned;
 
 	exi_lock(&rx->lock);
+	if (!exi_sock_lasts(sk, generation)) {
+		exi_unlock(&rx->lock);
+		return -EBADF;
+	}
 	if (tcp_says_all_locked(sk, rx))
 		rx->mode = EXI_MODE_TCP;
 	orphaned = rx->mode != EXI_MODE_TCP &&
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
 	if (orphaned) /* to other processes that have it it stays as it is */
-		return exi_holders_alone(&sk->sh->holders)
-			       ? orphan(sk, fd, deadline)
+		return exi_holders_alone(&sh->holders)
+			       ? orphan(sk, fd, generation, deadline)
 			       : 0;
 	/* What the peer did not read it never will. */
-	exi_lock(&sk->sh->half[EXI_TX].lock);
-	if (!exi_flow_bereft_locked(sk) &&
-	    sk->sh->half[EXI_TX].mode == EXI_MODE_RING)
-		sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_lock(&tx->lock);
+	if (!exi_sock_lasts(sk, generation)) {
+		exi_unlock(&tx->lock);
+		return -EBADF;
+	}
+	if (!exi_flow_bereft_locked(sk) && tx->mode == EXI_MODE_RING)
+		tx->mode = EXI_MODE_TCP;
 	exi_keepalive_settle(sk);
-	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&tx->lock);
 	return 0;
 }
 
-void exi_switch_part(struct exi_sock *sk, int fd)
+void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation)
 {
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
 	bool unread;
 	int ret;
 
 	exi_lock(&rx->lock);
-	unread = (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
+	unread = exi_sock_lasts(sk, generation) &&
+		 (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT) &&
 		 sk->fab && atomic_load(&sk->sh->gone);
 	exi_unlock(&rx->lock);
-	ret = unread ? exi_orphan_make(sk, fd, true, 0) : 0;
+	ret = unread ? exi_orphan_make(sk, fd, generation, true, 0) : 0;
 	if (ret)
 		exi_error("descriptor %d: its unread bytes cannot be copied "
 			  "(%s); who gets it does not see them",
@@ -158,17 +177,19 @@ void exi_switch_part(struct exi_sock *sk, int fd)
 
 int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 {
+	uint32_t generation = atomic_load(&sk->generation);
 	int ret;
 
 	if (exi_family_elsewhere(sk))
 		return exi_family_ask_until(sk, deadline);
 	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
-	ret = await_tcp(sk, deadline);
+	ret = await_tcp(sk, generation, deadline);
 	/* Met since we looked, and seen to be so only now that it is held. */
 	if (ret == -ENOTCONN && exi_family_elsewhere(sk))
 		return exi_family_ask_until(sk, deadline);
-	return ret == -ENOTCONN ? left_alone(sk, fd, deadline) : ret;
+	return ret == -ENOTCONN ? left_alone(sk, fd, generation, deadline)
+				: ret;
 }
 
 static int await_down(struct exi_sock *sk)
@@ -177,7 +198,8 @@ static int await_down(struct exi_sock *sk)
 
 	if (atomic_load(&sk->sh->down_wait) == 0)
 		return 0;
-	ret = await_tcp(sk, exi_switch_patience(sk, NULL));
+	ret = await_tcp(sk, atomic_load(&sk->generation),
+			exi_switch_patience(sk, NULL));
 	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
 }
 

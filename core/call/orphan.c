@@ -99,8 +99,11 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 
 /* --- bytes ------------------------------------------------------------------ */
 
-/* What a gone peer left. */
+/* What a gone peer left to a socket, which another thread may close meanwhile: then
+ * the number is another file's, and the place another socket's. */
 struct left {
+	int fd;
+	uint32_t generation;
 	char *bytes;
 	size_t n;
 	bool reset; /* and not the end of the stream */
@@ -118,9 +121,10 @@ static bool is_on_tcp(struct exi_sock *sk)
 	return ret;
 }
 
-static bool more_comes(struct exi_sock *sk, uint64_t until)
+static bool more_comes(struct exi_sock *sk, const struct left *l,
+		       uint64_t until)
 {
-	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLIN };
+	struct pollfd p = { .fd = l->fd, .events = POLLIN };
 	uint64_t now = exi_now_ns();
 
 	return now < until && is_on_tcp(sk) &&
@@ -155,7 +159,7 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 	ssize_t n = 1;
 	char *more;
 
-	while (l->n < most) {
+	while (l->n < most && exi_sock_lasts(sk, l->generation)) {
 		if (l->n == size) {
 			size = size ? 2 * size : 65536;
 			size = size < most ? size : most;
@@ -164,10 +168,10 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 				return -ENOMEM;
 			l->bytes = more;
 		}
-		n = exi_flow_recv(sk->tcp->fd, l->bytes + l->n, size - l->n,
+		n = exi_flow_recv(l->fd, l->bytes + l->n, size - l->n,
 				  MSG_DONTWAIT);
 		l->n += n > 0 ? (size_t)n : 0;
-		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, until)))
+		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, l, until)))
 			break;
 	}
 	/* What is not here is told as lost. */
@@ -180,14 +184,18 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
  * behind it. */
 static int copy_unread(struct exi_sock *sk, struct left *l)
 {
-	int fd = sk->tcp->fd, unread = exi_ready_unread(sk, fd);
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	int fd = l->fd, unread = exi_ready_unread(sk, fd);
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
 	struct pollfd p = { .fd = fd };
 	ssize_t n = 0;
 	bool all;
 
 	l->reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 	exi_lock(&rx->lock);
+	if (!exi_sock_lasts(sk, l->generation)) {
+		exi_unlock(&rx->lock);
+		return -EBADF;
+	}
 	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
 	all = rx->mode != EXI_MODE_LEFT ||
 	      sk->tcp->ops->unread(sk->tcp) >= rx->left;
@@ -243,10 +251,34 @@ static int replace(int with, int fd)
 								      : 0;
 }
 
-int exi_orphan_make(struct exi_sock *sk, int fd, bool keep, uint64_t deadline)
+/* Under the lock, without which nobody closes one of the numbers: it may be that of
+ * another file a moment later. */
+static int replace_all(struct exi_sock *sk, int fd, uint32_t generation,
+		       int with)
 {
-	int pair[2], fl, n, ret, room = 2 << 20;
-	struct left l = { 0 };
+	int n, ret = -EBADF;
+
+	exi_lock(&sk->link_lock);
+	if (!exi_sock_lasts(sk, generation))
+		goto unlock;
+	ret = 0;
+	exi_sock_exchange(sk);
+	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
+	     n = exi_name_next(sk, n + 1))
+		ret = replace(with, n);
+	if (sk->named && !ret)
+		ret = replace(with, atomic_load(&sk->fd));
+	exi_sock_mark(sk, fd);
+unlock:
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
+		    uint64_t deadline)
+{
+	int pair[2], fl, ret, room = 2 << 20;
+	struct left l = { .fd = fd, .generation = generation };
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return -errno;
@@ -262,13 +294,8 @@ int exi_orphan_make(struct exi_sock *sk, int fd, bool keep, uint64_t deadline)
 	fl = fcntl(fd, F_GETFL);
 	if (fl >= 0)
 		fcntl(pair[0], F_SETFL, fl & O_NONBLOCK);
-	exi_sock_exchange(sk);
-	for (n = exi_name_next(sk, 0); n >= 0 && !ret;
-	     n = exi_name_next(sk, n + 1))
-		ret = replace(pair[0], n);
-	if (sk->named && !ret)
-		ret = replace(pair[0], atomic_load(&sk->fd));
-	exi_sock_mark(sk, fd);
+	if (!ret)
+		ret = replace_all(sk, fd, generation, pair[0]);
 	close(pair[0]);
 	return ret;
 }

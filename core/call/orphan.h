@@ -19,8 +19,9 @@ struct exi_sock;
  * pair that takes the place of fd and of all other numbers of sk. keep: they are
  * copied, for other processes have the connection and read them. -errno: without
  * keep, bytes may be lost then. What the peer's kernel may still have is waited for
- * until the deadline, and what has not come then is told as lost. */
-int exi_orphan_make(struct exi_sock *sk, int fd, bool keep,
+ * until the deadline, and what has not come then is told as lost. -EBADF: another
+ * thread has closed the socket of that generation. */
+int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
 		    uint64_t deadline_ns);
 
 /* getsockname(2), or getpeername(2), of an orphan: 0 or -errno as for the

@@ -126,12 +126,14 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 static int before_urgent(struct exi_sock *sk, int fd)
 {
 	struct exi_shared *sh;
+	uint32_t generation;
 	bool bereft;
 	int ret;
 
 	exi_link_ended(sk, fd);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return -EBADF;
+	generation = atomic_load(&sk->generation);
 	sh->half[EXI_TX].urgent = 1;
 	bereft = atomic_load(&sh->gone) && exi_flow_bereft_locked(sk);
 	exi_half_unlock(&sh->half[EXI_TX]);
@@ -141,8 +143,8 @@ static int before_urgent(struct exi_sock *sk, int fd)
 			      exi_switch_patience(sk, NULL));
 	if (ret != -ETIMEDOUT)
 		return ret;
-	if (!exi_link_part(sk))
-		exi_link_unanswered(sk);
+	if (!exi_link_part(sk, generation))
+		exi_link_unanswered(sk, generation);
 	return 0;
 }
 

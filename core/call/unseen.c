@@ -169,8 +169,8 @@ static bool no_room(struct exi_sock *sk, int fd)
 		return false;
 	err = exi_switch_down(sk, fd, s.s[0].reason,
 			      exi_switch_patience(sk, NULL));
-	if (err == -ETIMEDOUT && !exi_link_part(sk))
-		exi_link_unanswered(sk);
+	if (err == -ETIMEDOUT && !exi_link_part(sk, s.s[0].generation))
+		exi_link_unanswered(sk, s.s[0].generation);
 	return err == 0 || err == -ETIMEDOUT;
 }
 

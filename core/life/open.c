@@ -452,11 +452,12 @@ struct exi_sock *exi_open_connection(int fd)
 int exi_open_go_plain_or_reset(int fd, int reason)
 {
 	struct exi_sock *sk = exi_open_connection(fd);
+	uint32_t generation = sk ? atomic_load(&sk->generation) : 0;
 	int ret = exi_go_plain(fd, reason, NULL);
 
 	if (!sk || ret != -ETIMEDOUT)
 		return ret;
-	exi_link_unanswered(sk);
+	exi_link_unanswered(sk, generation);
 	return 0;
 }
 

@@ -75,13 +75,17 @@ int exi_downgrade(int fd)
 int exi_go_plain(int fd, int reason, struct exi_patience *p)
 {
 	struct exi_sock *sk = exi_open_connection(fd);
+	uint32_t generation;
 	int ret;
 
 	if (!sk)
 		return 0;
+	generation = atomic_load(&sk->generation);
 	ret = exi_switch_down(sk, fd, reason, exi_switch_patience(sk, p));
-	return ret == -EBADF || (ret == -ETIMEDOUT && exi_link_part(sk)) ? 0
-									 : ret;
+	return ret == -EBADF || (ret == -ETIMEDOUT &&
+				 exi_link_part(sk, generation))
+		       ? 0
+		       : ret;
 }
 
 static int option_reason(int level, int name)

@@ -48,20 +48,22 @@
 
 static void up_expired(struct exi_sock *sk);
 
-bool exi_link_part(struct exi_sock *sk)
+bool exi_link_part(struct exi_sock *sk, uint32_t generation)
 {
-	bool ends;
+	bool lasts, ends;
 
 	exi_lock(&sk->link_lock);
-	ends = sk->link && sk->link->state == EXI_LINK_UP &&
+	lasts = exi_sock_lasts(sk, generation);
+	ends = lasts && sk->link && sk->link->state == EXI_LINK_UP &&
 	       exi_switch_on_tcp(sk->sh, false);
 	if (ends)
 		shutdown(sk->link->fd, SHUT_RDWR);
 	exi_unlock(&sk->link_lock);
 	if (!ends)
-		return false;
+		return !lasts;
 	exi_link_event(sk, 0);
-	return exi_switch_left(sk->sh);
+	return !exi_sock_lasts(sk, generation) ||
+	       exi_switch_left(exi_sock_shared(sk));
 }
 
 int exi_link_leave(struct exi_sock *sk, int reason)
@@ -94,10 +96,13 @@ bool exi_control_said_end_locked(struct exi_sock *sk)
 	return exi_tcp_ended(sk) != 0;
 }
 
-void exi_link_unanswered(struct exi_sock *sk)
+void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
 {
-	exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
-		       "the peer does not let go of the fabric");
+	exi_lock(&sk->link_lock);
+	if (exi_sock_lasts(sk, generation))
+		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+			       "the peer does not let go of the fabric");
+	exi_unlock(&sk->link_lock);
 }
 
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
@@ -646,37 +651,28 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-static void end_silent(struct exi_sock *sk)
-{
-	struct exi_link *l;
-
-	exi_lock(&sk->link_lock);
-	l = sk->link;
-	if (l)
-		exi_service_untimed(&l->timer);
-	exi_unlock(&sk->link_lock);
-	if (l && !exi_link_part(sk))
-		exi_link_unanswered(sk);
-}
-
 /* A link that is up: the peer said nothing more. */
 static void up_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
+	uint32_t generation;
 	bool parts = false;
 
 	exi_lock(&sk->link_lock);
+	generation = atomic_load(&sk->generation);
 	l = sk->link;
 	if (l && l->state == EXI_LINK_UP && exi_begin_is_over(l)) {
 		parts = l->parts;
-		if (parts)
+		if (parts) {
 			l->timer.deadline = 0;
-		else
+			exi_service_untimed(&l->timer);
+		} else {
 			exi_ending_ask_again_locked(sk);
+		}
 	}
 	exi_unlock(&sk->link_lock);
-	if (parts)
-		end_silent(sk);
+	if (parts && !exi_link_part(sk, generation))
+		exi_link_unanswered(sk, generation);
 }
 
 static void told(struct exi_sock *sk, void *arg)

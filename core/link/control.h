@@ -21,12 +21,13 @@ EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
 
 /* Where both directions are on TCP the link ends though the peer says nothing: what
  * it said before is read first, and it can say nothing more. False: it moved a
- * direction, or one had not come back. No lock held. */
-bool exi_link_part(struct exi_sock *sk);
+ * direction, or one had not come back. The generation is the socket's from before
+ * the wait; true where another socket has its place by now. No lock held. */
+bool exi_link_part(struct exi_sock *sk, uint32_t generation);
 
-/* Where that is false, and the peer was silent for as long as a call waits: a reset.
- * No lock held. */
-EXI_SHIM void exi_link_unanswered(struct exi_sock *sk);
+/* Where that is false, and the peer was silent for as long as a call waits: a reset
+ * of that socket, and of no other that has its place. No lock held. */
+EXI_SHIM void exi_link_unanswered(struct exi_sock *sk, uint32_t generation);
 
 /* The connection goes to TCP for good, and nobody waits: the link ends when it is
  * there. Where it is not after a second (15 between hosts) the peer is silent, and

@@ -27,10 +27,11 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/resume.h"
 
-void exi_link_over(struct exi_sock *sk)
+void exi_link_over(struct exi_sock *sk, uint32_t generation)
 {
 	exi_lock(&sk->link_lock);
-	if (sk->link && sk->link->state == EXI_LINK_UP)
+	if (exi_sock_lasts(sk, generation) && sk->link &&
+	    sk->link->state == EXI_LINK_UP)
 		shutdown(sk->link->fd, SHUT_RDWR);
 	exi_unlock(&sk->link_lock);
 }

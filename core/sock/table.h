@@ -359,6 +359,18 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 		atomic_load(&exi_table.names[fd]) == number + 1);
 }
 
+/* The place still has the socket that had this generation, which is not closed. It
+ * stays so while a lock of the socket is held; else this is a hint. */
+static inline bool exi_sock_lasts(const struct exi_sock *sk,
+				  uint32_t generation)
+{
+	/* Acquire: pairs with exi_sock_make(), and who sees another socket's
+	 * number sees its generation. */
+	return atomic_load_explicit(&sk->fd, memory_order_acquire) >= 0 &&
+	       atomic_load_explicit(&sk->generation, memory_order_relaxed) ==
+		       generation;
+}
+
 /* Takes the lock of a direction if sk is still fd's. */
 static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 				 struct exi_shared **ret)

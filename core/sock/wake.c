@@ -67,6 +67,10 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 	struct exi_shared *sh = sk->sh;
 	enum exi_dir d;
 
+	EXI_LOCKED_ONE(exi_lock_held(&sk->link_lock) ||
+		       exi_lock_held(&sh->half[EXI_RX].lock) ||
+		       exi_lock_held(&sh->half[EXI_TX].lock));
+
 	exi_error("descriptor %d: %s%s; connection reset", atomic_load(&sk->fd),
 		  reason == EXS_X_REASON_PROTOCOL ? "the peer broke the "
 						    "protocol: "

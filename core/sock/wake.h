@@ -24,8 +24,9 @@ static inline void exi_family_tell(struct exi_sock *sk)
 		exi_family_tell_all(sk);
 }
 
-/* Resets the connection and hangs up, or bytes would be missing; says why. Any
- * of the socket's locks may be held. */
+/* Resets the connection and hangs up, or bytes would be missing; says why. One of the
+ * socket's locks is held, any of them: without one another thread may close it
+ * meanwhile, and the number, and the place, be another connection's. */
 EXI_SHIM void exi_link_reset(struct exi_sock *sk, int reason, const char *what);
 /* The same, because the peer broke the protocol. */
 void exi_link_violation(struct exi_sock *sk, const char *what);

@@ -205,7 +205,8 @@ int exi_family_request(struct exi_sock *sk)
 
 int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 {
-	struct exi_shared *sh = sk->sh;
+	struct exi_shared *sh = exi_sock_shared(sk);
+	uint32_t use = atomic_load(&sh->use);
 
 	atomic_store(&sh->hold_here, 1); /* the keeper does not switch again */
 	for (;;) {
@@ -216,6 +217,9 @@ int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 		uint64_t now = exi_now_ns();
 		struct timespec until = exi_ns_timespec(now + STEP_NS);
 
+		/* Closed by all who had it, and another connection's. */
+		if (atomic_load(&sh->use) != use)
+			return -EBADF;
 		if (exi_switch_left(sh))
 			return 0;
 		/* Again each time: the keeper may have died meanwhile. */

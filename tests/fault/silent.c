@@ -13,6 +13,8 @@
 
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
+#include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
@@ -364,6 +366,77 @@ static void from_the_ring_they_reset(void)
 	}
 }
 
+/* --- what has the place of a connection that was waited for -------------- */
+
+/* A connects when it is told. */
+static void comes_late(int ctl, void *arg)
+{
+	struct t_addr at;
+	int s;
+
+	t_init();
+	at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	s = t_connect(&at);
+	t_tell(ctl, 1);
+	t_settle(s, T_SHM);
+	if (arg)
+		raise(SIGSTOP);
+	t_recv_stream(s, 3, 0, 5000, 5000);
+	t_close(s);
+}
+
+static void *downgrades(void *arg)
+{
+	int *s = arg;
+
+	*s = exs_x_downgrade(*s) ? errno : 0;
+	return NULL;
+}
+
+/* A thread waits for a silent peer; another one closes that connection, and accepts
+ * one that gets its number and its place. What the waiting thread does after it is of
+ * the connection that it waited for. */
+static void what_comes_after_it_is_not_touched(void)
+{
+	struct t_peer silent, late;
+	uint32_t generation;
+	struct exi_sock *sk;
+	struct t_addr at;
+	int l, s, waited;
+	pthread_t t;
+
+	t_peer_start(&silent, comes_late, &silent);
+	t_peer_start(&late, comes_late, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(silent.ctl, (uint64_t)t_port_of(l));
+	waited = s = t_accept(l);
+	t_settle(s, T_SHM);
+	t_expect(silent.ctl, 1);
+	await_stop(silent.pid);
+	sk = exi_sock_find(s);
+	generation = sk->generation;
+	t = t_thread(downgrades, &waited);
+	T_UNTIL(atomic_load(&sk->sh->down_wait));
+	t_tell(late.ctl, (uint64_t)t_port_of(l));
+	t_expect(late.ctl, 1);
+	t_close(s);
+	T_EQ(t_accept(l), s);
+	T(exi_sock_find(s) == sk);
+	t_settle(s, T_SHM);
+	t_thread_join(t);
+	T_EQ(waited, EBADF);
+	T(exi_link_part(sk, generation));
+	exi_link_unanswered(sk, generation);
+	exi_link_over(sk, generation);
+	T(t_is(s, T_SHM));
+	t_send_stream(s, 3, 0, 5000, 5000);
+	t_close(s);
+	t_peer_join(&late);
+	t_peer_kill(&silent);
+	t_close(l);
+}
+
 /* --- a peer that takes its direction back, and reads nothing ------------ */
 
 #define ROUNDS 60
@@ -416,6 +489,7 @@ static const struct t_row rows[] = {
 	T_ROW(of_what_a_gone_peer_sends_on_tcp_some_is_gathered),
 	T_ROW(on_tcp_they_go_on),
 	T_ROW(from_the_ring_they_reset),
+	T_ROW(what_comes_after_it_is_not_touched),
 };
 
 int main(int argc, char **argv)
