@@ -35,26 +35,180 @@
 #define TICK_MAX 4
 #define OFTEN	 32
 
-static void poll_hot(struct exi_queue *q)
+/* A hot direction that a thread looks at: a dequeuer without its lock; its socket's
+ * lookers count us then. */
+struct held {
+	struct exi_hot hot;
+	struct exi_shared *sh;
+	struct exi_word word;  /* without an address: look with the lock */
+	struct exi_conn *poll; /* for the word to change; null */
+	bool armed;
+	/* The queue receives from several, and what comes here says when it was
+	 * sent: it moves in order only. */
+	bool dated;
+	bool found; /* of those: something is there, */
+	uint64_t sent;
+};
+
+static bool word_changed(const struct exi_word *w)
 {
-	struct exi_hot hot[EXI_QUEUE_HOT];
-	int i, n = exi_queue_copy_hot(q, hot, false);
+	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
+}
+
+static bool is_dated_locked(struct exi_sock *sk, enum exi_dir dir)
+{
+	const struct exi_half *h = &sk->sh->half[dir];
+
+	EXI_LOCKED(&h->lock);
+	return dir == EXI_RX && h->mode == EXI_MODE_RING && sk->fab &&
+	       sk->fab->ops->first && !h->err && !atomic_load(&sk->sh->gone) &&
+	       !atomic_load(&sk->sh->rx_fin) && !exi_list_empty(&sk->ops[dir]);
+}
+
+/* Its peer says from now on when it sends. */
+static void date_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	if (atomic_load_explicit(&sk->times, memory_order_relaxed))
+		return;
+	atomic_store_explicit(&sk->times, true, memory_order_relaxed);
+	exi_ready_times_locked(sk);
+}
+
+/* Something is there, and this is when it was sent. What is not dated any more moves
+ * in any order. */
+static bool look_at(struct held *h, uint64_t now)
+{
+	struct exi_sock *sk = h->hot.sk;
+	struct exi_first first = { 0 };
+	struct exi_shared *sh;
+
+	/* Pairs with the release of the word, see line_up(). */
+	if (h->word.addr &&
+	    __atomic_load_n(h->word.addr, __ATOMIC_ACQUIRE) == h->word.value)
+		return false;
+	h->dated = exi_sock_lock(sk, h->hot.fd, EXI_RX, &sh);
+	if (!h->dated)
+		return false;
+	h->dated = is_dated_locked(sk, EXI_RX);
+	if (h->dated) {
+		date_locked(sk);
+		h->found = sk->fab->ops->ready(sk->fab, EXI_RX);
+	}
+	if (h->found)
+		sk->fab->ops->first(sk->fab, now, &first);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	h->sent = first.sent;
+	return h->found;
+}
+
+static void insert(const struct held *held, int which, int *order, int n)
+{
+	for (; n > 0 && held[order[n - 1]].sent > held[which].sent; n--)
+		order[n] = order[n - 1];
+	order[n] = which;
+}
+
+/* Which of the n have something, in the order in which it was sent; how many. A
+ * record that is written before another, by the same thread or by one that tells the
+ * other, is stored before it. So who found a record finds all that were written
+ * before it when he looks again, and he does so until he finds nothing more: that is
+ * the search of models/order.pml, with no more passes than there are directions. What
+ * does not say when it was sent is from before it was asked to. */
+static int line_up(struct held *held, int n, int *order)
+{
+	uint64_t now = exi_ticks();
+	int had, pass = 0, found = 0;
+
+	do {
+		had = found;
+		for (int i = 0; i < n; i++) {
+			struct held *h = &held[i];
+
+			if (!h->dated || h->found || !look_at(h, now))
+				continue;
+			if (!h->sent)
+				h->sent = (uint64_t)(n - pass);
+			insert(held, i, order, found++);
+		}
+		pass++;
+	} while (found > had && found < n);
+	return found;
+}
+
+static bool waits(const struct exi_hot *hot)
+{
+	return atomic_load_explicit(&hot->sk->n_ops[hot->dir],
+				    memory_order_relaxed) &&
+	       atomic_load(&hot->sk->fd) == hot->fd;
+}
+
+/* More than one to receive from. */
+static bool several(const struct exi_hot *hot, int n)
+{
+	int rx = 0;
+
+	for (int i = 0; i < n; i++)
+		rx += hot[i].dir == EXI_RX;
+	return rx > 1;
+}
+
+/* What the n have moves, in its order. */
+static void move_in_order(const struct exi_hot *hot, int n)
+{
+	struct held held[EXI_QUEUE_HOT];
+	int order[EXI_QUEUE_HOT];
+	int i, found;
 
 	for (i = 0; i < n; i++)
-		if (atomic_load_explicit(&hot[i].sk->n_ops[hot[i].dir],
-					 memory_order_relaxed) &&
-		    atomic_load(&hot[i].sk->fd) == hot[i].fd)
+		held[i] = (struct held){ .hot = hot[i],
+					 .dated = hot[i].dir == EXI_RX &&
+						  waits(&hot[i]) };
+	found = line_up(held, n, order);
+	for (i = 0; i < found; i++)
+		exi_flow_progress(hot[order[i]].sk, EXI_RX);
+	for (i = 0; i < n; i++)
+		if (!held[i].dated && waits(&hot[i]))
 			exi_flow_progress(hot[i].sk, hot[i].dir);
 }
 
-/* The program waits elsewhere from now on: the service makes the progress. */
-static void leave_to_service(struct exi_queue *q)
+static void poll_hot(struct exi_queue *q)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
-	int n;
+	int n = exi_queue_copy_hot(q, hot, false);
 
-	for (n = exi_queue_copy_hot(q, hot, true); n > 0; n--)
-		exi_flow_progress(hot[n - 1].sk, hot[n - 1].dir);
+	if (exi_unlikely(several(hot, n))) {
+		move_in_order(hot, n);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		if (waits(&hot[i]))
+			exi_flow_progress(hot[i].sk, hot[i].dir);
+}
+
+/* Nobody polls any more: the peers are to ring. Where order matters they are asked
+ * before the search, so that what it does not find rings. */
+static void leave_hot(struct exi_queue *q)
+{
+	struct exi_hot hot[EXI_QUEUE_HOT];
+	int i, n = exi_queue_copy_hot(q, hot, true);
+	struct exi_shared *sh;
+
+	if (!several(hot, n)) {
+		while (n-- > 0)
+			exi_flow_progress(hot[n].sk, hot[n].dir);
+		return;
+	}
+	for (i = 0; i < n; i++) {
+		struct exi_sock *sk = hot[i].sk;
+
+		if (!exi_sock_lock(sk, hot[i].fd, hot[i].dir, &sh))
+			continue;
+		if (is_dated_locked(sk, hot[i].dir))
+			exi_flow_ring_locked(sk, hot[i].dir);
+		exi_half_unlock(&sh->half[hot[i].dir]);
+	}
+	move_in_order(hot, n);
 }
 
 static int idle_ticks;
@@ -67,9 +221,8 @@ static int tick_ms = 1;
  * a turn before its time, so there are few: progress waits for turns anyway. */
 int exi_queue_tick(void)
 {
-	struct exi_hot hot[EXI_QUEUE_HOT];
 	bool active = false, seldom = false;
-	int i, k, n, cpu = exi_cpu();
+	int i, cpu = exi_cpu();
 	uint32_t visits;
 
 	for (i = 0; i < EXI_QUEUES_MAX; i++) {
@@ -95,10 +248,7 @@ int exi_queue_tick(void)
 			q->visits_seen = visits;
 			continue;
 		}
-		n = exi_queue_copy_hot(q, hot, true);
-		/* In this thread progress asks the peers to ring. */
-		for (k = 0; k < n; k++)
-			exi_flow_progress(hot[k].sk, hot[k].dir);
+		leave_hot(q);
 	}
 	idle_ticks = active ? 0 : idle_ticks + 1;
 	tick_ms = seldom || !active ? 1 : tick_ms * 2;
@@ -107,20 +257,11 @@ int exi_queue_tick(void)
 	return idle_ticks < IDLE_TICKS ? tick_ms : 0;
 }
 
-/* A hot direction that a dequeuer looks at without its lock; its socket's
- * lookers count us. */
-struct held {
-	struct exi_hot hot;
-	struct exi_shared *sh;
-	struct exi_word word;
-	struct exi_conn *poll; /* for the word to change; null */
-	bool armed;
-};
-
 struct view {
 	struct held held[EXI_QUEUE_HOT];
 	int n;
 	int idle; /* others that have nothing to wait for */
+	int dated;
 	int peer_cpu;
 	unsigned int patience; /* of the farthest; 0: all are near */
 	uint32_t changes;
@@ -130,13 +271,15 @@ struct view {
 static void hold(struct exi_queue *q, struct view *v)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
+	bool in_order;
 	int i, n;
 
 	v->changes = atomic_load(&q->hot_changes);
 	v->peer_cpu = -1;
 	v->patience = 0;
-	v->n = v->idle = 0;
+	v->n = v->idle = v->dated = 0;
 	n = exi_queue_copy_hot(q, hot, false);
+	in_order = several(hot, n);
 	for (i = 0; i < n; i++) {
 		struct held *h = &v->held[v->n];
 		struct exi_sock *sk = hot[i].sk;
@@ -149,9 +292,15 @@ static void hold(struct exi_queue *q, struct view *v)
 		} else if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab) {
 			exi_sock_look(sk, dir, 1);
 			sk->fab->ops->word(sk->fab, dir, &h->word);
+			h->found = false;
+			h->dated = in_order && is_dated_locked(sk, dir);
+			if (h->dated)
+				date_locked(sk);
+			v->dated += h->dated;
 			/* A thread that looks before it sleeps sees what is
-			 * there. */
-			if (q->wait == EXS_WAIT_BUSY_POLL &&
+			 * there, and so does one for which submission left
+			 * it. */
+			if ((q->wait == EXS_WAIT_BUSY_POLL || h->dated) &&
 			    sk->fab->ops->ready(sk->fab, dir))
 				h->word.value = ~__atomic_load_n(
 					h->word.addr, __ATOMIC_RELAXED);
@@ -174,11 +323,6 @@ static void poll_far(const struct view *v)
 	for (int i = 0; i < v->n; i++)
 		if (exi_unlikely(v->held[i].poll))
 			v->held[i].poll->ops->poll(v->held[i].poll, 1);
-}
-
-static bool word_changed(const struct exi_word *w)
-{
-	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
 }
 
 /* Something is there, or the view is out of date. */
@@ -308,27 +452,33 @@ static int sleep_once(struct exi_queue *q, struct view *v, int need,
 	return ret == -EBUSY ? 0 : ret;
 }
 
+static void let_go_of(struct held *h)
+{
+	struct exi_sock *sk = h->hot.sk;
+	enum exi_dir dir = h->hot.dir;
+
+	exi_lock(&h->sh->half[dir].lock);
+	if (h->armed && sk->fab)
+		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
+	if ((h->dated ? h->found : word_changed(&h->word)) &&
+	    atomic_load_explicit(&sk->fd, memory_order_relaxed) == h->hot.fd)
+		exi_flow_progress_polled_locked(sk, dir);
+	/* Last: until here the socket is kept. */
+	exi_sock_look(sk, dir, -1);
+	exi_unlock(&h->sh->half[dir].lock);
+}
+
 /* Lets go of the view; what changed there is progressed. */
 static void let_go(struct view *v)
 {
-	int i;
+	int order[EXI_QUEUE_HOT];
+	int i, n = v->dated ? line_up(v->held, v->n, order) : 0;
 
-	for (i = 0; i < v->n; i++) {
-		struct held *h = &v->held[i];
-		struct exi_sock *sk = h->hot.sk;
-		enum exi_dir dir = h->hot.dir;
-
-		exi_lock(&h->sh->half[dir].lock);
-		if (h->armed && sk->fab)
-			sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
-		if (word_changed(&h->word) &&
-		    atomic_load_explicit(&sk->fd, memory_order_relaxed) ==
-			    h->hot.fd)
-			exi_flow_progress_polled_locked(sk, dir);
-		/* Last: until here the socket is kept. */
-		exi_sock_look(sk, dir, -1);
-		exi_unlock(&h->sh->half[dir].lock);
-	}
+	for (i = 0; i < n; i++)
+		let_go_of(&v->held[order[i]]);
+	for (i = 0; i < v->n; i++)
+		if (!v->dated || !v->held[i].found)
+			let_go_of(&v->held[i]);
 }
 
 /* Everything that is hot is in the view, or idle: an operation more changes it. */
@@ -445,7 +595,7 @@ int exi_queue_fd(struct exi_queue *q)
 	}
 	fd = q->qfd;
 	exi_unlock(&q->lock);
-	leave_to_service(q);
+	leave_hot(q);
 	return fd;
 }
 
@@ -467,7 +617,7 @@ int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)
 		q->signal = *sig;
 		exi_unlock(&q->lock);
 		if (sig->exs_enable)
-			leave_to_service(q);
+			leave_hot(q);
 		return 0;
 	}
 	if (len != sizeof(int))

@@ -70,6 +70,7 @@ static int setup(struct exi_queue *q, int depth, int index)
 	set_slots(q, ops, depth);
 	atomic_store(&q->ready, 0);
 	atomic_store(&q->n_hot, 0);
+	atomic_store(&q->n_hot_rx, 0);
 	atomic_store(&q->deleted, false);
 	generation = (generation + 1) & ((1 << 18) - 1);
 	if (!generation)
@@ -153,6 +154,18 @@ static void forget_hot(struct exi_hot *h)
 	atomic_store(&h->sk->hot_in[h->dir], NULL);
 }
 
+/* The first n of hot[] are hot from now on. */
+static void count_hot_locked(struct exi_queue *q, int n)
+{
+	int rx = 0;
+
+	EXI_LOCKED(&q->lock);
+	for (int i = 0; i < n; i++)
+		rx += q->hot[i].dir == EXI_RX;
+	atomic_store(&q->n_hot, n);
+	atomic_store(&q->n_hot_rx, rx);
+}
+
 void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_queue *q = atomic_load(&sk->hot_in[dir]);
@@ -165,7 +178,7 @@ void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
 	for (i = 0; i < n; i++)
 		if (q->hot[i].sk == sk && q->hot[i].dir == dir)
 			q->hot[i--] = q->hot[--n];
-	atomic_store(&q->n_hot, n);
+	count_hot_locked(q, n);
 	atomic_store(&sk->hot_in[dir], NULL);
 	exi_unlock(&q->lock);
 }
@@ -192,7 +205,7 @@ int exi_queue_delete(exs_qhandle_t h)
 	atomic_store(&q->ready, 0);
 	for (i = 0; i < atomic_load(&q->n_hot); i++)
 		forget_hot(&q->hot[i]);
-	atomic_store(&q->n_hot, 0);
+	count_hot_locked(q, 0);
 	qfd = q->qfd;
 	q->qfd = -1;
 	ops = q->ops;
@@ -554,7 +567,7 @@ static void evict_locked(struct exi_queue *q)
 		forget_hot(h);
 		*h = q->hot[--n];
 	}
-	atomic_store(&q->n_hot, n);
+	count_hot_locked(q, n);
 	atomic_fetch_add(&q->hot_changes, 1);
 }
 
@@ -597,7 +610,7 @@ bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 	if (n < EXI_QUEUE_HOT) {
 		q->hot[n] = (struct exi_hot){ .sk = sk, .fd = fd, .dir = dir };
 		atomic_store(&sk->hot_in[dir], q);
-		atomic_store(&q->n_hot, n + 1);
+		count_hot_locked(q, n + 1);
 		atomic_fetch_add(&q->hot_changes, 1);
 		hot = true;
 		/* Sleepers must sleep on this direction too. */
@@ -625,7 +638,7 @@ int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear)
 	for (i = 0; clear && i < n; i++)
 		forget_hot(&q->hot[i]);
 	if (clear)
-		atomic_store(&q->n_hot, 0);
+		count_hot_locked(q, 0);
 	exi_unlock(&q->lock);
 	return n;
 }
@@ -736,6 +749,7 @@ void exi_queue_forked(void)
 		q->n_done = q->n_used = 0;
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
+		atomic_store(&q->n_hot_rx, 0);
 		exi_list_init(&q->done);
 		for (int k = 0; k < q->depth; k++)
 			exi_parts_release(&q->ops[k]);

@@ -58,6 +58,7 @@ struct exi_queue {
 		enum exi_dir dir;
 	} hot[EXI_QUEUE_HOT];
 	_Atomic int n_hot;
+	_Atomic int n_hot_rx;	      /* of these, directions to receive from */
 	_Atomic uint32_t hot_changes; /* of hot, and calls to let go */
 };
 
@@ -91,6 +92,13 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
  * False when the peer must ring instead. The direction's lock is held. */
 bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
 		    enum exi_dir dir);
+/* Dequeuers poll another direction, too, from which the queue receives. A hint. */
+static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,
+						const struct exi_queue *hot_in)
+{
+	return atomic_load_explicit(&q->n_hot_rx, memory_order_relaxed) >
+	       (hot_in == q);
+}
 
 /* Another depth; -EBUSY while slots are in use. */
 int exi_queue_deepen(struct exi_queue *q, int depth);

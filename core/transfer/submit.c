@@ -42,6 +42,21 @@ static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return err;
 }
 
+/* What it would get at once may have been sent after what others of its queue have to
+ * get: who dequeues takes all in order, and is told of this one. */
+static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
+				  const struct exi_op *op)
+{
+	const struct exi_half *h = &sk->sh->half[dir];
+
+	EXI_LOCKED(&h->lock);
+	return dir == EXI_RX && op->queue && !op->holds &&
+	       h->mode == EXI_MODE_RING && sk->fab && sk->fab->ops->first &&
+	       exi_queue_receives_elsewhere(op->queue,
+					    atomic_load(&sk->hot_in[dir])) &&
+	       exi_queue_heat(op->queue, sk, op->fd, dir);
+}
+
 static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 			  struct exi_op **ops, int n)
 {
@@ -52,7 +67,8 @@ static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 	/* Behind others they wait their turn, which all that is lent has had. */
 	if (sk->ops[dir].next == &ops[0]->node) {
 		exi_timeout_begins(sk, dir);
-		exi_flow_progress_locked(sk, dir);
+		if (!waits_in_order_locked(sk, dir, ops[0]))
+			exi_flow_progress_locked(sk, dir);
 	} else if (exi_place_lent(sk, dir) &&
 		   exi_progress_to_move(sk, dir) == ops[0]) {
 		exi_flow_progress_locked(sk, dir);
