@@ -6,15 +6,19 @@ results.py EXPECTED CONDITIONS FAILED NAME=LOG...
 
 EXPECTED is the file of skips that are expected, CONDITIONS the words (with
 commas between) that hold on this machine, FAILED how many things failed that
-are not tests of Meson. Each LOG is a testlog.json. Names what went wrong, and
-ends with the plain line "N passed, N failed, N skipped". The exit status is 0
-when nothing failed.
+are not tests of Meson. Each LOG is a testlog.json. Prints the end of what the
+first failed tests printed, names everything that went wrong, and ends with the
+plain line "N passed, N failed, N skipped". The exit status is 0 when nothing
+failed.
 """
 import json
 import re
 import sys
 
 GOOD = {"OK", "EXPECTEDFAIL"}
+# How many failed tests are shown, and how much of each: the end of a long log is
+# often all that is kept of it.
+SHOWN, LINES, CHARACTERS = 6, 40, 4000
 
 
 def expected_skips(path, conditions):
@@ -35,7 +39,15 @@ def short_name(name):
     return suites.split(":")[-1].split("+")[0] + "/" + test if test else name
 
 
+def end_of(text):
+    """The last lines of what a test printed, indented."""
+    lines = text[-CHARACTERS:].splitlines()[-LINES:]
+    return "".join(f"    {line}\n" for line in lines)
+
+
 def main():
+    shown = 0
+    verdicts = []
     expected = expected_skips(sys.argv[1], sys.argv[2].split(","))
     passed, failed, skipped = 0, int(sys.argv[3]), 0
     for argument in sys.argv[4:]:
@@ -48,13 +60,20 @@ def main():
                     passed += 1
                 elif result == "SKIP" and name in expected:
                     skipped += 1
-                    print(f"skipped as expected: {run}: {name}")
+                    verdicts.append(f"skipped as expected: {run}: {name}")
                 elif result == "SKIP":
                     failed += 1
-                    print(f"skipped, which is not expected: {run}: {name}")
+                    verdicts.append(
+                        f"skipped, which is not expected: {run}: {name}")
                 else:
                     failed += 1
-                    print(f"failed: {run}: {name} ({result})")
+                    verdicts.append(f"failed: {run}: {name} ({result})")
+                    if shown < SHOWN:
+                        shown += 1
+                        print(f"the end of what {run}: {name} printed:")
+                        print(end_of(test.get("stdout", "")
+                                     + test.get("stderr", "")))
+    print("\n".join(verdicts + [""]), end="")
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(failed != 0)
 
