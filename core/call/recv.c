@@ -27,6 +27,7 @@
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/sock/table.h"
+#include "core/transfer/attempt.h"
 #include "core/transfer/family.h"
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
@@ -130,6 +131,55 @@ static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
+/* The next piece is received behind the operations that are there already. True: the
+ * call is over, with *ret. */
+static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
+			 size_t *done, ssize_t *ret)
+{
+	void *buf;
+	size_t len = exi_pieces_next(to, &buf);
+
+	*ret = exi_patience_in_turn(fd, EXS_EVT_RECV, buf, len, *flags);
+	if (*ret > 0)
+		*done += (size_t)*ret;
+	if (*ret < (ssize_t)len || to->left == len)
+		return true;
+	exi_pieces_moved(to, len);
+	*flags |= *flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+	return false;
+}
+
+/* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric. False:
+ * another is to follow. The lock is held, and let go. */
+static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
+			     struct exi_pieces *to, int flags,
+			     struct exi_flow_patience *p, size_t *ret_len,
+			     ssize_t *ret)
+{
+	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->greeting) &&
+	    !h->err && !h->broken) {
+		*ret = bare_recv(sk, h, fd, to, flags, ret_len);
+		return true;
+	}
+	*ret = exi_attempt_try_recv_pieces(sk, h, to, flags);
+	if (*ret == -EAGAIN)
+		exi_flow_look_locked(sk, EXI_RX, flags, p);
+	exi_half_unlock(h);
+	if (*ret == -ESTALE) {
+		exi_link_read(sk);
+		return false;
+	}
+	if (*ret == -EREMOTE) {
+		exi_family_ask(sk);
+		return false;
+	}
+	if (*ret != -EAGAIN)
+		return true;
+	*ret = exi_flow_be_patient(sk, fd, EXI_RX, flags, p,
+				   passed_over(sk, fd, flags));
+	return *ret != 0;
+}
+
 /* The long way of a receive that did so much. A look may have begun. */
 static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 						 struct exi_pieces *to,
@@ -155,18 +205,9 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_RX];
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
-			void *buf;
-
-			len = exi_pieces_next(to, &buf);
 			exi_half_unlock(h);
-			n = exi_patience_in_turn(fd, EXS_EVT_RECV, buf, len,
-						 flags);
-			if (n > 0)
-				done += (size_t)n;
-			if (n < (ssize_t)len || to->left == len)
+			if (recv_in_turn(fd, to, &flags, &done, &n))
 				break;
-			exi_pieces_moved(to, len);
-			flags |= flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
 			continue;
 		}
 		if (done && ((h->mode != EXI_MODE_RING && at_mark(fd)) ||
@@ -175,30 +216,8 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 			n = (ssize_t)done;
 			break;
 		}
-		if (h->mode == EXI_MODE_TCP && !atomic_load(&sh->greeting) &&
-		    !h->err && !h->broken) {
-			n = bare_recv(sk, h, fd, to, flags, &len);
-		} else {
-			n = exi_progress_try_recv_pieces(sk, h, to, flags);
-			if (n == -EAGAIN)
-				exi_flow_look_locked(sk, EXI_RX, flags, &p);
-			exi_half_unlock(h);
-			if (n == -ESTALE) {
-				exi_link_read(sk);
-				continue;
-			}
-			if (n == -EREMOTE) {
-				exi_family_ask(sk);
-				continue;
-			}
-			if (n == -EAGAIN) {
-				n = exi_flow_be_patient(
-					sk, fd, EXI_RX, flags, &p,
-					passed_over(sk, fd, flags));
-				if (n == 0)
-					continue;
-			}
-		}
+		if (!recv_once(sk, h, fd, to, flags, &p, &len, &n))
+			continue;
 		if (n <= 0)
 			break;
 		done += (size_t)n;

@@ -29,6 +29,7 @@
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
 #include "core/sock/table.h"
+#include "core/transfer/attempt.h"
 #include "core/transfer/family.h"
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
@@ -197,6 +198,45 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	return b.n;
 }
 
+/* The next piece is sent behind the operations that are there already. True: the call
+ * is over, with *ret. */
+static bool send_in_turn(int fd, struct exi_pieces *from, int flags,
+			 size_t *done, ssize_t *ret)
+{
+	void *buf;
+	size_t len = exi_pieces_next(from, &buf);
+
+	*ret = exi_patience_in_turn(fd, EXS_EVT_SEND, buf, len, flags);
+	if (*ret < (ssize_t)len || from->left == len)
+		return true;
+	*done += len;
+	exi_pieces_moved(from, len);
+	return false;
+}
+
+/* The kernel sends the next bytes, and waits for room. True: the call is over, with
+ * *ret. The lock is held, and let go. */
+static bool send_by_kernel(struct exi_sock *sk, struct exi_half *h, int fd,
+			   struct exi_pieces *from, int flags, size_t *done,
+			   ssize_t *ret)
+{
+	size_t len;
+
+	*ret = bare_send(sk, h, fd, from, flags, &len);
+	if (*ret > 0)
+		exi_pieces_moved(from, (size_t)*ret);
+	if (*ret < (ssize_t)len || !from->left)
+		return true; /* it has waited */
+	*done += len;
+	/* What goes next, not all: a mark is worth a look when the bytes pass
+	 * it. */
+	exi_flow_before_send(sk, fd,
+			     from->left < EXI_RECV_BARE_MAX
+				     ? from->left
+				     : EXI_RECV_BARE_MAX);
+	return false;
+}
+
 /* The long way of a send that did so much. */
 static __attribute__((noinline)) ssize_t
 send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
@@ -218,12 +258,8 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 		len = exi_pieces_next(from, &buf);
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
 			exi_half_unlock(h);
-			n = exi_patience_in_turn(fd, EXS_EVT_SEND, buf, len,
-						 flags);
-			if (n < (ssize_t)len || from->left == len)
+			if (send_in_turn(fd, from, flags, &done, &n))
 				break;
-			done += len;
-			exi_pieces_moved(from, len);
 			continue;
 		}
 		if (exi_unlikely(sk->fab && sk->fab->pops) &&
@@ -244,21 +280,11 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 			return (ssize_t)done;
 		}
 		if (exi_progress_kernel_sends(sk, h, flags)) {
-			n = bare_send(sk, h, fd, from, flags, &len);
-			if (n > 0)
-				exi_pieces_moved(from, (size_t)n);
-			if (n < (ssize_t)len || !from->left)
-				break; /* it has waited */
-			done += len;
-			/* What goes next, not all: a mark is worth a look when
-			 * the bytes pass it. */
-			exi_flow_before_send(sk, fd,
-					     from->left < EXI_RECV_BARE_MAX
-						     ? from->left
-						     : EXI_RECV_BARE_MAX);
+			if (send_by_kernel(sk, h, fd, from, flags, &done, &n))
+				break;
 			continue;
 		}
-		n = exi_progress_try_send_pieces(sk, h, from, flags);
+		n = exi_attempt_try_send_pieces(sk, h, from, flags);
 		if (n == -EAGAIN)
 			exi_flow_look_locked(sk, EXI_TX, flags, &p);
 		exi_half_unlock(h);

@@ -6,7 +6,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <limits.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -16,8 +20,10 @@
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
 #include "core/sock/table.h"
+#include "core/sock/wake.h"
+#include "core/transfer/drain.h"
 #include "core/transfer/half.h"
-#include "core/transfer/progress.h"
+#include "core/transfer/parts.h"
 #include "core/transfer/resume.h"
 #include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
@@ -37,10 +43,31 @@ ssize_t exi_attempt_try_send_ring(struct exi_sock *sk, struct exi_half *h,
 	return exi_send_ring(sk, h, buf, len);
 }
 
+static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
+{
+	int ret = exi_half_send_refused(sk, h);
+
+	if (ret)
+		return ret;
+	if (h->mode == EXI_MODE_DRAIN) {
+		ret = exi_flow_drain_locked(sk);
+		if (ret)
+			return ret;
+	}
+	if (sk->posted[EXI_TX])
+		return -EAGAIN;
+	if (!(flags & (MSG_OOB | MSG_MORE)) && exi_switch_wanted(sk->sh) &&
+	    exi_switch_up_locked(sk) == 0)
+		return 0;
+	if (flags & MSG_OOB)
+		h->urgent = 1;
+	return 0;
+}
+
 ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
 				 const void *buf, size_t len, int flags)
 {
-	ssize_t n = exi_progress_before_tcp(sk, h, flags);
+	ssize_t n = before_tcp(sk, h, flags);
 
 	if (n)
 		return n;
@@ -62,6 +89,72 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 	if (exi_likely(h->mode == EXI_MODE_RING))
 		return exi_attempt_try_send_ring(sk, h, buf, len);
 	return exi_attempt_try_send_tcp(sk, h, buf, len, flags);
+}
+
+/* Several pieces for the fabric, which takes one buffer: what other threads
+ * send does not come between those of a short call. */
+static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
+			    struct exi_pieces *p)
+{
+	struct exi_pieces rest = *p;
+	size_t len, n = 0;
+	ssize_t ret;
+	char *buf;
+	void *from;
+
+	len = exi_pieces_next(&rest, &from);
+	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
+	if (!buf)
+		return exi_attempt_try_send_ring(sk, h, from, len);
+	for (; len; len = exi_pieces_next(&rest, &from)) {
+		memcpy(buf + n, from, len);
+		n += len;
+		exi_pieces_moved(&rest, len);
+	}
+	ret = exi_attempt_try_send_ring(sk, h, buf, n);
+	free(buf);
+	return ret;
+}
+
+ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
+				    struct exi_pieces *p, int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	void *from;
+	ssize_t ret;
+	size_t n, len = exi_pieces_next(p, &from);
+
+	if (p->n <= 1)
+		return exi_flow_try_send(sk, h, from, len, flags);
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
+	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp(sk, h, flags);
+	if (ret)
+		return ret;
+	if (h->mode == EXI_MODE_RING)
+		return try_gathered(sk, h, p);
+	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
+	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
+	if (ret > 0) {
+		exi_half_account(h, ret, false);
+		exi_link_by_kernel();
+	}
+	return ret;
+}
+
+ssize_t exi_attempt_recv_unfit(struct exi_sock *sk, struct exi_half *h)
+{
+	if (!h->leaving) { /* it was not asked to, yet */
+		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
+		exi_sock_kick_locked(sk, EXI_RX);
+	}
+	return -EAGAIN;
+}
+
+static ssize_t unread_end(const struct exi_half *h, ssize_t end)
+{
+	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
 }
 
 ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
@@ -101,14 +194,14 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 
 		got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
 		if (got == -ENOBUFS)
-			return exi_progress_unread_end(h, end);
+			return unread_end(h, end);
 		if (got <= 0)
 			return end; /* all came, and more: TCP's own end */
 		skip -= got;
 	}
 	got = sk->fab->ops->recv(sk->fab, skipped, 1, MSG_PEEK);
 	if (got == -ENOBUFS)
-		return exi_progress_unread_end(h, end);
+		return unread_end(h, end);
 	if (got <= 0)
 		return end; /* all came */
 	h->mode = EXI_MODE_RING;
@@ -139,6 +232,22 @@ static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
 	return (ssize_t)n + (more > 0 ? more : 0);
 }
 
+static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
+		       int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	const struct iovec *v;
+	size_t n;
+	void *buf;
+
+	n = exi_pieces_next(p, &buf);
+	if (exi_likely(p->n <= 1))
+		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
+					  flags);
+	exi_pieces_cut(p, most, room, &v, &n);
+	return sk->tcp->ops->recvv(sk->tcp, v, n, flags);
+}
+
 ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 				 struct exi_pieces *p, int flags)
 {
@@ -163,9 +272,8 @@ ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (n == -ENODATA)
 		return exi_attempt_try_recv_ring(sk, h, buf, piece, flags);
 	if (n >= 0)
-		n = exi_progress_get_tcp(
-			sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
-			flags & ~MSG_WAITALL);
+		n = get_tcp(sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
+			    flags & ~MSG_WAITALL);
 	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
 		return peek_on(sk, h, buf, (size_t)n, want);
 	if (n > 0)
@@ -201,11 +309,50 @@ ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
+/* The last bytes of TCP were read: what follows is in the ring. */
+static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
+			   struct exi_pieces p, ssize_t n, int flags)
+{
+	ssize_t more;
+	size_t len;
+	void *buf;
+
+	exi_pieces_moved(&p, (size_t)n);
+	len = exi_pieces_next(&p, &buf);
+	more = exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	if (more > 0)
+		n += more;
+	else if (more < 0 && more != -EAGAIN)
+		h->err = (int)-more;
+	return n;
+}
+
+ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+				    struct exi_pieces *p, int flags)
+{
+	ssize_t n;
+
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
+	if (exi_likely(h->mode == EXI_MODE_RING)) {
+		void *buf;
+		size_t len = exi_pieces_next(p, &buf);
+
+		return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	}
+	flags &= ~EXI_MSG_POLLED;
+	n = exi_attempt_try_recv_tcp(sk, h, p, flags);
+	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
+	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
+		n = recv_behind(sk, h, *p, n, flags);
+	return n;
+}
+
 ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 			  size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = len };
 	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
 
-	return exi_progress_try_recv_pieces(sk, h, &p, flags);
+	return exi_attempt_try_recv_pieces(sk, h, &p, flags);
 }

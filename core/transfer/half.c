@@ -200,3 +200,14 @@ bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 	return op->done == op->len || n == 0 ||
 	       (dir == EXI_RX && n < want && !(op->flags & MSG_WAITALL));
 }
+
+void exi_flow_deafen_locked(struct exi_sock *sk)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&h->lock);
+	if (!sk->fab || exi_sock_remote(sk))
+		return;
+	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
+	h->deaf = sk->fab->ops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
+}

@@ -87,162 +87,6 @@ int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
 	return 0;
 }
 
-int exi_progress_before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
-{
-	int ret = exi_half_send_refused(sk, h);
-
-	if (ret)
-		return ret;
-	if (h->mode == EXI_MODE_DRAIN) {
-		ret = exi_flow_drain_locked(sk);
-		if (ret)
-			return ret;
-	}
-	if (sk->posted[EXI_TX])
-		return -EAGAIN;
-	if (!(flags & (MSG_OOB | MSG_MORE)) && exi_switch_wanted(sk->sh) &&
-	    exi_switch_up_locked(sk) == 0)
-		return 0;
-	if (flags & MSG_OOB)
-		h->urgent = 1;
-	return 0;
-}
-
-/* Several pieces for the fabric, which takes one buffer: what other threads
- * send does not come between those of a short call. */
-static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
-			    struct exi_pieces *p)
-{
-	struct exi_pieces rest = *p;
-	size_t len, n = 0;
-	ssize_t ret;
-	char *buf;
-	void *from;
-
-	len = exi_pieces_next(&rest, &from);
-	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
-	if (!buf)
-		return exi_attempt_try_send_ring(sk, h, from, len);
-	for (; len; len = exi_pieces_next(&rest, &from)) {
-		memcpy(buf + n, from, len);
-		n += len;
-		exi_pieces_moved(&rest, len);
-	}
-	ret = exi_attempt_try_send_ring(sk, h, buf, n);
-	free(buf);
-	return ret;
-}
-
-ssize_t exi_progress_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				     struct exi_pieces *p, int flags)
-{
-	struct iovec room[EXI_PIECES_COPIED];
-	const struct iovec *v;
-	void *from;
-	ssize_t ret;
-	size_t n, len = exi_pieces_next(p, &from);
-
-	if (p->n <= 1)
-		return exi_flow_try_send(sk, h, from, len, flags);
-	if (exi_half_nowhere(sk, h))
-		return -EREMOTE;
-	ret = h->mode == EXI_MODE_RING ? 0
-				       : exi_progress_before_tcp(sk, h, flags);
-	if (ret)
-		return ret;
-	if (h->mode == EXI_MODE_RING)
-		return try_gathered(sk, h, p);
-	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
-	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
-	if (ret > 0) {
-		exi_half_account(h, ret, false);
-		exi_link_by_kernel();
-	}
-	return ret;
-}
-
-/* --- receiving ---------------------------------------------------------- */
-
-void exi_flow_deafen_locked(struct exi_sock *sk)
-{
-	struct exi_half *h = &sk->sh->half[EXI_RX];
-
-	EXI_LOCKED(&h->lock);
-	if (!sk->fab || exi_sock_remote(sk))
-		return;
-	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
-	h->deaf = sk->fab->ops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
-}
-
-ssize_t exi_progress_recv_unfit(struct exi_sock *sk, struct exi_half *h)
-{
-	if (!h->leaving) { /* it was not asked to, yet */
-		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
-		exi_sock_kick_locked(sk, EXI_RX);
-	}
-	return -EAGAIN;
-}
-
-ssize_t exi_progress_unread_end(const struct exi_half *h, ssize_t end)
-{
-	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
-}
-
-ssize_t exi_progress_get_tcp(struct exi_sock *sk, struct exi_pieces *p,
-			     size_t most, int flags)
-{
-	struct iovec room[EXI_PIECES_COPIED];
-	const struct iovec *v;
-	size_t n;
-	void *buf;
-
-	n = exi_pieces_next(p, &buf);
-	if (exi_likely(p->n <= 1))
-		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
-					  flags);
-	exi_pieces_cut(p, most, room, &v, &n);
-	return sk->tcp->ops->recvv(sk->tcp, v, n, flags);
-}
-
-/* The last bytes of TCP were read: what follows is in the ring. */
-static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_pieces p, ssize_t n, int flags)
-{
-	ssize_t more;
-	size_t len;
-	void *buf;
-
-	exi_pieces_moved(&p, (size_t)n);
-	len = exi_pieces_next(&p, &buf);
-	more = exi_attempt_try_recv_ring(sk, h, buf, len, flags);
-	if (more > 0)
-		n += more;
-	else if (more < 0 && more != -EAGAIN)
-		h->err = (int)-more;
-	return n;
-}
-
-ssize_t exi_progress_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				     struct exi_pieces *p, int flags)
-{
-	ssize_t n;
-
-	if (exi_half_nowhere(sk, h))
-		return -EREMOTE;
-	if (exi_likely(h->mode == EXI_MODE_RING)) {
-		void *buf;
-		size_t len = exi_pieces_next(p, &buf);
-
-		return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
-	}
-	flags &= ~EXI_MSG_POLLED;
-	n = exi_attempt_try_recv_tcp(sk, h, p, flags);
-	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
-	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
-		n = recv_behind(sk, h, *p, n, flags);
-	return n;
-}
-
 /* --- asynchronous ------------------------------------------------------- */
 
 static void posted_done(struct exi_xfer *x, ssize_t result);
@@ -495,11 +339,11 @@ static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
 	pieces_of(op, room, &p);
 	*want = p.left;
 	if (dir == EXI_RX)
-		return exi_progress_try_recv_pieces(sk, h, &p, flags);
+		return exi_attempt_try_recv_pieces(sk, h, &p, flags);
 	flags &= ~EXS_SHUT_WR;
 	if (op->done + p.left < op->len && p.left < SHORT_RUN)
 		flags |= MSG_MORE;
-	return exi_progress_try_send_pieces(sk, h, &p, flags);
+	return exi_attempt_try_send_pieces(sk, h, &p, flags);
 }
 
 /* Nothing more of it moves: n is why. */
@@ -573,101 +417,144 @@ void exi_flow_give_back(struct exi_sock *sk)
 		exi_sock_kick_locked(sk, EXI_RX);
 }
 
+/* What came of one look at the operations of a direction. */
+enum step {
+	STEP_AGAIN, /* look again */
+	STEP_STOP,  /* nothing moves now */
+	STEP_LEAVE, /* the service was asked to go on */
+};
+
+/* Takes what came back of the buffers that the fabric's device has. */
+static void reap_lent_locked(struct exi_sock *sk, struct exi_half *h,
+			     enum exi_dir dir)
+{
+	EXI_LOCKED(&h->lock);
+	if (h->mode == EXI_MODE_DRAIN)
+		exi_flow_drain_locked(sk);
+	exi_place_reap(sk, dir);
+	if (dir == EXI_RX && h->leaving)
+		exi_flow_give_back(sk);
+}
+
+/* Tries to move bytes of an operation: *ret is what came of it, of *ret_want bytes
+ * that were tried. True: all that follows is done. op may be null: none is to move. */
+static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
+			  enum exi_dir dir, struct exi_op *op, int flags,
+			  size_t *ret_want, ssize_t *ret)
+{
+	EXI_LOCKED(&h->lock);
+	*ret_want = 0;
+	*ret = -EAGAIN;
+	if (!op)
+		return false;
+	*ret_want = op->run;
+	if (exi_unlikely(sk->framed)) {
+		*ret = exi_message_move_message(sk, dir, op);
+		if (*ret == 1)
+			exi_finish_in_turn(sk, dir, op);
+		return *ret >= 0;
+	}
+	if (op->next < op->n_parts && h->mode != EXI_MODE_RING)
+		*ret = try_parts(sk, dir, op, op->flags | flags, ret_want);
+	else if (dir == EXI_RX)
+		*ret = exi_flow_try_recv(sk, h, op->buf, *ret_want,
+					 op->flags | flags);
+	else if (send_together(sk, h, ret))
+		return *ret > 0;
+	else
+		*ret = exi_flow_try_send(sk, h, op->buf, *ret_want,
+					 send_flags(op));
+	return false;
+}
+
+/* What follows from n, which an attempt to move want bytes of op gave. */
+static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
+				  struct exi_op *op, size_t want, ssize_t n)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (n == -EAGAIN && op && content(op, dir)) {
+		exi_flow_finish_locked(sk, dir, op, 0);
+		return STEP_AGAIN;
+	}
+	if (n == -EAGAIN && dir == EXI_RX && exi_place_lend(sk))
+		return STEP_AGAIN;
+	if (n == -EAGAIN) {
+		n = expect_locked(sk, dir, op);
+		if (n == 0)
+			return STEP_STOP;
+		if (n == -EAGAIN)
+			return STEP_AGAIN;
+	}
+	if (n == -EINTR)
+		return STEP_AGAIN;
+	if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
+		return STEP_LEAVE; /* the service reads the link first */
+	if (n < 0)
+		give_up_op(sk, dir, op, n);
+	else if (exi_flow_moved(op, dir, (size_t)n, want))
+		exi_finish_in_turn(sk, dir, op);
+	return STEP_AGAIN;
+}
+
+/* Of the operations of a direction, which has some, the next that can move does.
+ * from: what the direction had moved when the caller began. */
+static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
+				    int flags, uint64_t from)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_op *op;
+	size_t want;
+	ssize_t n;
+
+	EXI_LOCKED(&h->lock);
+	if (exi_unlikely(h->mode == EXI_MODE_TCP) && stops_by(sk, dir, from))
+		return STEP_LEAVE;
+	if (exi_unlikely(exi_place_lent(sk, dir))) {
+		reap_lent_locked(sk, h, dir);
+		if (exi_list_empty(&sk->ops[dir]))
+			return STEP_STOP;
+	}
+	op = exi_progress_to_move(sk, dir);
+	if (op && exi_unlikely(op->holds)) {
+		if (!op->ended && !op->finished)
+			exi_op_complete(op); /* its thread's turn */
+		return STEP_STOP;
+	}
+	if (op && op->cancelled && !op->lent) {
+		exi_flow_cancelled_locked(sk, dir, op);
+		return STEP_AGAIN;
+	}
+	if (op && exi_unlikely(exi_parts_wants(op))) {
+		op->err = -exi_parts_read(op);
+		if (op->err) {
+			give_up_op(sk, dir, op, op->done ? 0 : -op->err);
+			return STEP_AGAIN;
+		}
+	}
+	if (op && dir == EXI_TX && (!sk->framed || exi_packet_headed(op))) {
+		n = exi_place_give(sk, op);
+		if (n > 0)
+			return STEP_AGAIN;
+		if (n == -EALREADY)
+			op = NULL;
+	}
+	if (try_op_locked(sk, h, dir, op, flags, &want, &n))
+		return STEP_AGAIN;
+	return after_try_locked(sk, dir, op, want, n);
+}
+
 static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	uint64_t from = h->bytes;
+	enum step step = STEP_AGAIN;
 
 	EXI_LOCKED(&h->lock);
-	while (!exi_list_empty(&sk->ops[dir]) && !sk->posted[dir]) {
-		ssize_t n = -EAGAIN;
-		struct exi_op *op;
-		size_t want = 0;
-
-		if (exi_unlikely(h->mode == EXI_MODE_TCP) &&
-		    stops_by(sk, dir, from))
-			return;
-		if (exi_unlikely(exi_place_lent(sk, dir))) {
-			if (h->mode == EXI_MODE_DRAIN)
-				exi_flow_drain_locked(sk);
-			exi_place_reap(sk, dir);
-			if (dir == EXI_RX && h->leaving)
-				exi_flow_give_back(sk);
-			if (exi_list_empty(&sk->ops[dir]))
-				break;
-		}
-		op = exi_progress_to_move(sk, dir);
-		if (op && exi_unlikely(op->holds)) {
-			if (!op->ended && !op->finished)
-				exi_op_complete(op); /* its thread's turn */
-			break;
-		}
-		if (op && op->cancelled && !op->lent) {
-			exi_flow_cancelled_locked(sk, dir, op);
-			continue;
-		}
-		if (op && exi_unlikely(exi_parts_wants(op))) {
-			op->err = -exi_parts_read(op);
-			if (op->err) {
-				give_up_op(sk, dir, op,
-					   op->done ? 0 : -op->err);
-				continue;
-			}
-		}
-		if (op && dir == EXI_TX &&
-		    (!sk->framed || exi_packet_headed(op))) {
-			n = exi_place_give(sk, op);
-			if (n > 0)
-				continue;
-			if (n == -EALREADY)
-				op = NULL;
-			n = -EAGAIN;
-		}
-		if (op)
-			want = op->run;
-		if (op && exi_unlikely(sk->framed)) {
-			n = exi_message_move_message(sk, dir, op);
-			if (n == 1)
-				exi_finish_in_turn(sk, dir, op);
-			if (n >= 0)
-				continue;
-		} else if (op && op->next < op->n_parts &&
-			   h->mode != EXI_MODE_RING)
-			n = try_parts(sk, dir, op, op->flags | flags, &want);
-		else if (op && dir == EXI_RX)
-			n = exi_flow_try_recv(sk, h, op->buf, want,
-					      op->flags | flags);
-		else if (op && !send_together(sk, h, &n))
-			n = exi_flow_try_send(sk, h, op->buf, want,
-					      send_flags(op));
-		else if (n > 0)
-			continue;
-		if (n == -EAGAIN && op && content(op, dir)) {
-			exi_flow_finish_locked(sk, dir, op, 0);
-			continue;
-		}
-		if (n == -EAGAIN && dir == EXI_RX && exi_place_lend(sk))
-			continue;
-		if (n == -EAGAIN) {
-			int ret = expect_locked(sk, dir, op);
-
-			if (ret == 0)
-				break;
-			if (ret == -EAGAIN)
-				continue;
-			n = ret;
-		}
-		if (n == -EINTR)
-			continue;
-		if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
-			return; /* the service reads the link first */
-		if (n < 0) {
-			give_up_op(sk, dir, op, n);
-			continue;
-		}
-		if (exi_flow_moved(op, dir, (size_t)n, want))
-			exi_finish_in_turn(sk, dir, op);
-	}
+	while (step == STEP_AGAIN && !exi_list_empty(&sk->ops[dir]) &&
+	       !sk->posted[dir])
+		step = step_locked(sk, dir, flags, from);
+	if (step == STEP_LEAVE)
+		return;
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {
 		exi_flow_end_locked(sk);
 		/* Both directions have ended: the service knows what

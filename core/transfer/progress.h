@@ -37,10 +37,6 @@ void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all that
- * comes of it, though somebody may still write there. */
-void exi_flow_deafen_locked(struct exi_sock *sk);
-
 /* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory that
  * the caller frees, and the direction is on TCP; SO_LINGER stays what it is in a
  * drain. -ENOMEM: as before. */
@@ -58,21 +54,6 @@ void exi_flow_give_back(struct exi_sock *sk);
 /* Short sends that wait together go together: one look at the peer, one call
  * of the kernel, for all of them. */
 #define EXI_PROGRESS_TOGETHER 2048
-
-int exi_progress_before_tcp(struct exi_sock *sk, struct exi_half *h, int flags);
-
-ssize_t exi_progress_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				     struct exi_pieces *p, int flags);
-
-ssize_t exi_progress_recv_unfit(struct exi_sock *sk, struct exi_half *h);
-
-ssize_t exi_progress_unread_end(const struct exi_half *h, ssize_t end);
-
-ssize_t exi_progress_get_tcp(struct exi_sock *sk, struct exi_pieces *p,
-			     size_t most, int flags);
-
-ssize_t exi_progress_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				     struct exi_pieces *p, int flags);
 
 bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h);
 

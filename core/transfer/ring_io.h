@@ -17,7 +17,6 @@
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
-#include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
 static inline __attribute__((always_inline)) ssize_t
@@ -87,7 +86,7 @@ exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		return exi_half_recv_ended(sk, h);
 	if (n == -EPROTO)
 		return exi_flow_fabric_failed(sk, h);
-	return exi_unlikely(n == -ENOBUFS) ? exi_progress_recv_unfit(sk, h) : n;
+	return exi_unlikely(n == -ENOBUFS) ? exi_attempt_recv_unfit(sk, h) : n;
 }
 
 #endif
