@@ -181,8 +181,8 @@ static bool on_socket(long number, const long *a, long *ret)
 	}
 }
 
-/* Calls that matter whatever their descriptors are. */
-static bool on_any(long number, const long *a, long *ret)
+/* Calls that make, name, close or feed descriptors, whatever these are. */
+static bool on_descriptors(long number, const long *a, long *ret)
 {
 	int fd = (int)a[0];
 	void *p = (void *)a[1];
@@ -239,6 +239,17 @@ static bool on_any(long number, const long *a, long *ret)
 		*ret = splice(fd, p, (int)a[2], (off64_t *)a[3], (size_t)a[4],
 			      (unsigned int)a[5]);
 		return true;
+	default:
+		return false;
+	}
+}
+
+/* Calls that wait for several descriptors. */
+static bool on_waits(long number, const long *a, long *ret)
+{
+	int fd = (int)a[0];
+
+	switch (number) {
 	case SYS_ppoll:
 		*ret = raw_ppoll(a);
 		return true;
@@ -258,6 +269,18 @@ static bool on_any(long number, const long *a, long *ret)
 	case SYS_epoll_pwait2:
 		*ret = raw_epoll_pwait2(a);
 		return true;
+	default:
+		return false;
+	}
+}
+
+/* Calls that change the process. */
+static bool on_process(long number, const long *a, long *ret)
+{
+	int fd = (int)a[0];
+	void *p = (void *)a[1];
+
+	switch (number) {
 	case SYS_prctl:
 		*ret = prctl((int)a[0], a[1], a[2], a[3], a[4]);
 		return true;
@@ -281,6 +304,13 @@ static bool on_any(long number, const long *a, long *ret)
 	default:
 		return false;
 	}
+}
+
+/* Calls that matter whatever their descriptors are. */
+static bool on_any(long number, const long *a, long *ret)
+{
+	return on_descriptors(number, a, ret) || on_waits(number, a, ret) ||
+	       on_process(number, a, ret);
 }
 
 /* Numbers that newer machines do not have. */
