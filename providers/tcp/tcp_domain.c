@@ -15,14 +15,6 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 
-static void say_refused(const char *why)
-{
-	int asked = exi_config()->tcp_engine == EXI_TCP_ENGINE_IO_URING;
-
-	exi_log(asked ? EXI_LOG_WARN : EXI_LOG_INFO,
-		"tcp uses epoll, io_uring is refused: %s", why);
-}
-
 static int start_locked(struct tcpp_domain *d)
 {
 	char why[128] = "";
@@ -32,7 +24,7 @@ static int start_locked(struct tcpp_domain *d)
 	EXI_LOCKED(&d->lock);
 	ret = d->engine->open(&state, why, sizeof(why));
 	if (ret < 0 && d->engine != &tcpp_epoll) {
-		say_refused(why);
+		exi_warn("tcp uses epoll, io_uring is refused: %s", why);
 		d->engine = &tcpp_epoll;
 		ret = d->engine->open(&state, why, sizeof(why));
 	}
@@ -60,11 +52,13 @@ int tcpp_domain_start(struct tcpp_domain *d)
 	return ret;
 }
 
+/* epoll keeps the order of connections: who submits hands the receive to the kernel
+ * itself. io_uring's requests are the service thread's, which is told of them. */
 static const struct tcpp_engine *first_engine(void)
 {
-	if (exi_config()->tcp_engine == EXI_TCP_ENGINE_EPOLL)
-		return &tcpp_epoll;
-	return &tcpp_uring;
+	if (exi_config()->tcp_engine == EXI_TCP_ENGINE_IO_URING)
+		return &tcpp_uring;
+	return &tcpp_epoll;
 }
 
 int tcpp_domain_open(struct exi_domain **ret)

@@ -9,9 +9,11 @@
  *	            ^                             |
  *	            +----------- EAGAIN ----------+
  *
- * While some thread is in progress() a new transfer is QUEUED without asking
- * the kernel: that thread tries it before it leaves, so a chain of transfers
- * that find their bytes or their room takes one system call each.
+ * While some thread is in progress() a new send is QUEUED without asking the
+ * kernel: that thread tries it before it leaves, so a chain of sends that find
+ * room takes one system call each. A receive is not: its connection is in the
+ * set when post() returns, so receives that were posted before bytes came are
+ * tried in the order in which the kernel got the bytes.
  *
  * The kernel can report a descriptor that was closed behind our back, as long
  * as a duplicate is open somewhere, and there is no way to take it out of the
@@ -307,7 +309,7 @@ static int post(struct tcpp_domain *d, struct tcpp_op *op)
 
 	exi_lock(&d->lock);
 	if (op->state == TCPP_WAITING) {
-		if (e->inside && !op->watch)
+		if (e->inside && !op->watch && op->dir == EXI_TX)
 			queue_locked(e, op);
 		else
 			watch_locked(d, op->conn);

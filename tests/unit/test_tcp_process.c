@@ -800,7 +800,7 @@ static void a_filter_that_comes_later_hangs_nothing(void)
 	dom_close();
 }
 
-static void without_a_wish_some_engine_works(void)
+static void without_a_wish_it_is_epoll(void)
 {
 	struct transfer t = { 0 };
 	char buf[8];
@@ -808,6 +808,7 @@ static void without_a_wish_some_engine_works(void)
 	unsetenv("EXS_TCP_ENGINE");
 	begin();
 	T_EQ(exi_config()->tcp_engine, EXI_TCP_ENGINE_AUTO);
+	T(dom->engine == &tcpp_epoll);
 	recv_post(&t, &e[1], buf, sizeof(buf), 0);
 	T_EQ(ops->send(e[0].c, "hello", 5, 0), 5);
 	T_EQ(transfer_wait(&t), 5);
@@ -848,7 +849,7 @@ static const struct t_row rows[] = {
 	T_ROW(epoll_serves_where_io_uring_is_refused),
 	T_ROW(a_child_that_may_not_use_io_uring_uses_epoll),
 	T_ROW(a_filter_that_comes_later_hangs_nothing),
-	T_ROW(without_a_wish_some_engine_works),
+	T_ROW(without_a_wish_it_is_epoll),
 	T_ROW(closing_leaves_no_descriptor),
 };
 
