@@ -14,6 +14,8 @@ OBJECTS = "build/libexs_core.a.p"
 
 # A tree that passes: a lower and a higher folder, two files in a circle.
 CLEAN = {
+    "core/base/README": "a line\n",
+    "core/life/README": "a line\n",
     "core/base/low.h": "int exi_low(void);\n",
     "core/base/low.c": '#include "core/base/low.h"\nint exi_low(void)\n{\n\treturn 0;\n}\n',
     "core/life/high.h": "int exi_high(void);\n",
@@ -51,6 +53,10 @@ PLANTED = (
     ("a file of 801 lines", "sizes.py", long_file(801), "preload/long.c: 801 lines"),
     ("a function of 81 lines", "sizes.py", long_function(81),
      "providers/shm/long.c:3: 81 lines: void shmp_long(void)"),
+    ("a folder without its page", "sizes.py", {"core/meet/one.c": ""},
+     "core/meet/README is not there"),
+    ("a page of eleven lines", "sizes.py", {"core/base/README": "a line\n" * 11},
+     "core/base/README: 11 lines"),
     ("an include of a fabric in the core", "includes.sh",
      {"core/base/up.c": '#include "providers/shm/shm_int.h"\n'}, "providers/shm/shm_int.h"),
     ("a function that needs a lock and does not assert it", "habits.sh",
@@ -58,7 +64,9 @@ PLANTED = (
      "exi_needs_locked"),
 )
 # What is as large as it may be.
-ALLOWED = (ring(4), long_file(800), long_function(80))
+ALLOWED = (ring(4), long_file(800), long_function(80),
+           {f"{folder}/README": "a line\n" * 10
+            for folder in ("core/meet", "preload", "providers/shm")})
 
 
 def write(tree, files):
@@ -66,6 +74,9 @@ def write(tree, files):
         path = os.path.join(tree, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as f:
+            if name.endswith("README"):
+                f.write(text)
+                continue
             f.write("/* SPDX-License-Identifier: BSD-2-Clause */\n/* Planted. */\n" + text)
 
 
