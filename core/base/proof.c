@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sock_diag, SO_PEERCRED and the first user namespace. */
+/* sock_diag and SO_PEERCRED. */
 #include "core/base/proof.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/inet_diag.h>
-#include <linux/magic.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
@@ -15,18 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/base/fds.h"
 #include "core/base/lock.h"
+#include "core/base/user.h"
 
 #define TCP_ESTABLISHED 1
 
@@ -388,69 +382,6 @@ int exi_proof_peer_here(const struct exi_tuple *t)
 	return other_end(t, &m);
 }
 
-/* kernel.overflowuid, as everybody leaves it: in a user namespace every user who
- * has no number there reads as this one. */
-#define OVERFLOW_UID 65534
-
-/* The kernel gives the first user namespace this inode (PROC_USER_INIT_INO),
- * and no other namespace may have it. */
-#define FIRST_NAMESPACE 0xEFFFFFFDu
-
-#ifndef PIDFD_GET_USER_NAMESPACE
-#define PIDFD_GET_USER_NAMESPACE _IO(0xFF, 9)
-#endif
-
-/* Needs no /proc. Since Linux 6.11; -errno before. */
-static int namespace_by_pidfd(void)
-{
-	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), ns;
-	struct stat st;
-
-	if (pidfd < 0)
-		return -errno;
-	ns = ioctl(pidfd, PIDFD_GET_USER_NAMESPACE, 0);
-	close(pidfd);
-	if (ns < 0)
-		return -errno;
-	if (fstat(ns, &st) < 0)
-		st.st_ino = 0;
-	close(ns);
-	return st.st_ino == FIRST_NAMESPACE;
-}
-
-/* The map of this process's user namespace is that of the first one. */
-static bool maps_every_user(void)
-{
-	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
-	unsigned int inside, outside, count;
-	struct statfs fs;
-	char line[64];
-	ssize_t n = -1;
-
-	if (fd < 0)
-		return false;
-	if (fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC)
-		n = read(fd, line, sizeof(line) - 1);
-	close(fd);
-	if (n <= 0)
-		return false;
-	line[n] = 0;
-	return sscanf(line, "%u %u %u", &inside, &outside, &count) == 3 &&
-	       inside == 0 && outside == 0 && count == UINT32_MAX;
-}
-
-/* The number names one user here, and no others. Asked each time: a process may
- * have gone to another namespace since. */
-static bool names_one_user(uid_t uid)
-{
-	int first;
-
-	if (uid != OVERFLOW_UID)
-		return true;
-	first = namespace_by_pidfd();
-	return first < 0 ? maps_every_user() : first;
-}
-
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 {
 	struct inet_diag_msg m;
@@ -471,7 +402,7 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 	/* A process that has no number here is in a container beside ours: it
 	 * can do nothing to others of its user that are not in it. */
 	return cred.uid == m.idiag_uid && cred.pid > 0 &&
-			       names_one_user(cred.uid)
+			       exi_user_is_one(cred.uid)
 		       ? 0
 		       : -EPERM;
 }

@@ -34,7 +34,8 @@ static const struct reason reasons[EXS_X_REASON_MAX_] = {
 	[EXS_X_REASON_VERSION] = { "version", "the ends speak different "
 					      "protocol versions" },
 	[EXS_X_REASON_TIMEOUT] = { "timeout", "the peer's library did not "
-					      "answer in time" },
+					      "answer in time, here or a "
+					      "while ago" },
 	[EXS_X_REASON_REQUESTED] = { "requested",
 				     "exs_x_downgrade() was called here" },
 	[EXS_X_REASON_PEER_REQUEST] = { "peer-request",

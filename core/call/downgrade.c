@@ -18,6 +18,7 @@
 #include "core/call/orphan.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/link/control.h"
 #include "core/meet/pair.h"
 #include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
@@ -79,8 +80,10 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 			return ret;
 		if (!atomic_load(&sh->hold_here))
 			return -ECANCELED;
-		if (exi_now_ns() >= deadline)
+		if (exi_now_ns() >= deadline) {
+			exi_link_shun(sk, generation);
 			return -ETIMEDOUT;
+		}
 		if (ret == -ENOBUFS)
 			poll(&p, 1, 10);
 		else

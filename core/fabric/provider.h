@@ -168,7 +168,8 @@ struct exi_conn {
 	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
 	 * exi_ready_sleep(); 0: rings of other connections do not. */
 	uint64_t sleep;
-	uint64_t salt; /* of the peer's user, see exi_conn_ring() */
+	uid_t user;    /* the peer's, of a link that is up */
+	uint64_t salt; /* of that user, see exi_conn_ring() */
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };

@@ -318,8 +318,10 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	/* This process alone can send it, whoever else has the connection. */
 	if (close_fd && (sk->framed || sk->loans[EXI_TX]) &&
 	    !exi_close_resets(fd) &&
-	    !exi_flow_flush(sk, exi_switch_patience(sk, p)))
+	    !exi_flow_flush(sk, exi_switch_patience(sk, p))) {
+		exi_link_shun(sk, atomic_load(&sk->generation));
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	}
 	exi_flow_stop(sk);
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);

@@ -12,6 +12,7 @@
 #include "core/base/ids.h"
 #include "core/base/log.h"
 #include "core/base/proof.h"
+#include "core/base/shun.h"
 #include "core/call/poll.h"
 #include "core/call/unseen.h"
 #include "core/fabric/module.h"
@@ -58,6 +59,7 @@ static void in_child(void)
 	exi_process_forked(true);
 	exi_fds_forked();
 	exi_closing_forked();
+	exi_shun_forked();
 	exi_service_forked();
 	exi_unseen_forked();
 	exi_family_forked();

@@ -25,6 +25,8 @@
 #include "core/base/log.h"
 #include "core/base/proof.h"
 #include "core/base/rights.h"
+#include "core/base/shun.h"
+#include "core/base/user.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/ending.h"
@@ -47,6 +49,17 @@
 #include "core/transfer/switch.h"
 
 static void up_expired(struct exi_sock *sk);
+
+void exi_link_shun(struct exi_sock *sk, uint32_t generation)
+{
+	uid_t user = (uid_t)-1;
+
+	exi_lock(&sk->link_lock);
+	if (exi_sock_lasts(sk, generation) && sk->fab && !exi_sock_remote(sk))
+		user = sk->fab->user;
+	exi_unlock(&sk->link_lock);
+	exi_shun(user, exi_now_ns());
+}
 
 bool exi_link_part(struct exi_sock *sk, uint32_t generation)
 {
@@ -164,7 +177,8 @@ static void up_locked(struct exi_sock *sk)
 	struct exi_link *l = sk->link;
 
 	EXI_LOCKED(&sk->link_lock);
-	sk->fab->salt = exi_pair_salt_of(l->fd);
+	sk->fab->user = exi_user_of(l->fd);
+	sk->fab->salt = exi_secret(sk->fab->user); /* nobody else knows it */
 	exi_meet_lock_halves(sk);
 	sk->fab->bell = l->fd;
 	exi_ready_times_locked(sk);
@@ -671,7 +685,10 @@ static void up_expired(struct exi_sock *sk)
 		}
 	}
 	exi_unlock(&sk->link_lock);
-	if (parts && !exi_link_part(sk, generation))
+	if (!parts)
+		return;
+	exi_link_shun(sk, generation);
+	if (!exi_link_part(sk, generation))
 		exi_link_unanswered(sk, generation);
 }
 

@@ -25,6 +25,11 @@ EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
  * the wait; true where another socket has its place by now. No lock held. */
 bool exi_link_part(struct exi_sock *sk, uint32_t generation);
 
+/* A call waited in vain for the peer of that generation's socket: its user is not met
+ * for a while (core/base/shun.h). Nothing where a link of another host has no user. No
+ * lock held. */
+void exi_link_shun(struct exi_sock *sk, uint32_t generation);
+
 /* Where that is false, and the peer was silent for as long as a call waits: a reset
  * of that socket, and of no other that has its place. No lock held. */
 EXI_SHIM void exi_link_unanswered(struct exi_sock *sk, uint32_t generation);

@@ -207,6 +207,8 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 	l->known = err == 0;
 	if (err && err != -EPERM)
 		return err;
+	if (exi_meet_shunned(l->fd))
+		return -ETIMEDOUT;
 	m = exi_meet_hello(l->known);
 	err = exi_bound_promise(&l->bound, m.blob);
 	if (!err)
@@ -457,6 +459,7 @@ static int why_nobody_came(const struct exi_link *l)
 		return EXS_X_REASON_TIMEOUT;
 	return l->starved      ? EXS_X_REASON_DESCRIPTORS
 	       : l->unprovable ? EXS_X_REASON_NO_PROOF
+	       : l->shunned    ? EXS_X_REASON_TIMEOUT
 	       : l->proposed   ? EXS_X_REASON_REFUSED
 			       : EXS_X_REASON_PLAIN_PEER;
 }

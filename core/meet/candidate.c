@@ -143,6 +143,17 @@ static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 	return err ? err : exi_meet_show(sk, link, &out);
 }
 
+/* Where it is known to be the peer nobody else comes. */
+static int shunned_candidate(struct exi_sock *sk, unsigned int slot, bool known)
+{
+	sk->link->shunned = true;
+	if (!known)
+		return -ETIMEDOUT;
+	exi_pair_send_no(sk->link->candidates[slot], EXS_X_REASON_TIMEOUT);
+	exi_meet_give_up_locked(sk, EXS_X_REASON_TIMEOUT);
+	return 0;
+}
+
 /* 0, or why the candidate is to be sent away. */
 static int hear_candidate(struct exi_sock *sk, unsigned int slot,
 			  struct exi_pair_msg *m)
@@ -172,6 +183,8 @@ static int hear_candidate(struct exi_sock *sk, unsigned int slot,
 	}
 	if (err && err != -EPERM)
 		return err;
+	if (exi_meet_shunned(fd))
+		return shunned_candidate(sk, slot, err == 0);
 	if (err || (m->c & EXI_HELLO_SHOW))
 		return begin_proof(sk, slot, m);
 	known_candidate(sk, slot, m);

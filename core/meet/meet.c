@@ -20,6 +20,8 @@
 #include "core/base/lock.h"
 #include "core/base/proof.h"
 #include "core/base/rights.h"
+#include "core/base/shun.h"
+#include "core/base/user.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
@@ -203,9 +205,16 @@ int exi_meet_unproved(int err)
 		return EXS_X_REASON_REFUSED;
 	case -EXDEV:
 		return EXS_X_REASON_REMOTE;
+	case -ETIMEDOUT:
+		return EXS_X_REASON_TIMEOUT;
 	default:
 		return EXS_X_REASON_NO_PROOF;
 	}
+}
+
+bool exi_meet_shunned(int link)
+{
+	return exi_shunned(exi_user_of(link), exi_now_ns());
 }
 
 struct exi_pair_msg exi_meet_hello(bool known)

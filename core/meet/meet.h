@@ -49,6 +49,7 @@ struct exi_link {
 	bool parts; /* ends as soon as it is not needed, see exi_link_leave() */
 	bool look;  /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */
+	bool shunned;	 /* someone connected whose user is not met */
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
 	bool clean;	 /* and none lies there that came before */
 	bool starved;	 /* a reference came for which no descriptor was free */
@@ -98,6 +99,9 @@ void exi_meet_unlock_halves(struct exi_sock *sk);
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
 int exi_meet_unproved(int err);
+
+/* The user at the link's other end kept a call waiting not long ago. */
+bool exi_meet_shunned(int link);
 
 struct exi_pair_msg exi_meet_hello(bool known);
 

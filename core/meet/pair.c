@@ -113,15 +113,6 @@ uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 	return rings;
 }
 
-uint64_t exi_pair_salt_of(int link)
-{
-	struct ucred cred = { .uid = 0 };
-	socklen_t len = sizeof(cred);
-
-	getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &len);
-	return exi_secret(cred.uid);
-}
-
 void exi_pair_send_no(int fd, int reason)
 {
 	struct exi_pair_msg no = exi_pair_message(EXI_PAIR_NO);

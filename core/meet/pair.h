@@ -78,8 +78,6 @@ int exi_pair_send_msg(int fd, const struct exi_pair_msg *m, int pass);
 
 struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
 
-uint64_t exi_pair_salt_of(int link);
-
 void exi_pair_send_no(int fd, int reason);
 
 ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd);

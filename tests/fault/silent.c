@@ -3,6 +3,7 @@
  * what it does not end: whoever waits for them waits for a second, of all of them
  * together, and gathers no more than there can be. */
 #include <errno.h>
+#include <grp.h>
 #include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -437,6 +438,105 @@ static void what_comes_after_it_is_not_touched(void)
 	t_close(l);
 }
 
+/* --- peers that come back ------------------------------------------------- */
+
+struct visitor {
+	uid_t uid;
+	bool accepts;
+	int times;
+};
+
+static void become(uid_t uid)
+{
+	T_OK(setgroups(0, NULL));
+	T_OK(setresgid(uid, uid, uid));
+	T_OK(setresuid(uid, uid, uid));
+}
+
+/* One connection after the other, and silence on each. */
+static void visit(int ctl, void *arg)
+{
+	const struct visitor *v = arg;
+	struct t_addr at;
+	int l = -1, i;
+
+	become(v->uid);
+	t_init();
+	if (v->accepts) {
+		l = t_listener(T_IPV4, &at);
+		t_tell(ctl, (uint64_t)t_port_of(l));
+	} else {
+		at = t_loopback(T_IPV4, (int)t_ask(ctl));
+	}
+	for (i = 0; i < v->times; i++) {
+		int s = v->accepts ? t_accept(l) : t_connect(&at);
+
+		t_settle_anywhere(s, false);
+		t_tell(ctl, 1);
+		raise(SIGSTOP);
+		t_close(s);
+	}
+}
+
+struct cost {
+	int reason;
+	int64_t ms; /* of a call for which it must go to TCP */
+};
+
+static struct cost receive(struct t_peer *p, int s)
+{
+	struct cost ret;
+	int64_t start;
+
+	t_settle_anywhere(s, true);
+	t_expect(p->ctl, 1);
+	await_stop(p->pid);
+	ret.reason = t_info(s).exs_x_reason;
+	start = t_now_ns();
+	T_OK(set_option(s, SO_TIMESTAMP));
+	ret.ms = (t_now_ns() - start) / 1000000;
+	t_close(s);
+	T_OK(kill(p->pid, SIGCONT));
+	return ret;
+}
+
+#define SOON_MS (500 * t_slow())
+
+/* Whichever end they are; another user's are met as ever. */
+static void who_was_silent_is_not_met_for_a_while(void)
+{
+	struct visitor a = { 1, false, 2 }, b = { 1, true, 1 },
+		       c = { 2, false, 1 };
+	struct t_peer p, q, r;
+	struct t_addr at;
+	struct cost cost;
+	int l;
+
+	t_peer_start(&p, visit, &a);
+	t_peer_start(&q, visit, &b);
+	t_peer_start(&r, visit, &c);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	cost = receive(&p, t_accept(l));
+	T(cost.reason == EXS_X_REASON_NONE && cost.ms < AT_MOST_MS);
+	T(cost.ms >= 900);
+	cost = receive(&p, t_accept(l));
+	T_EQ(cost.reason, EXS_X_REASON_TIMEOUT);
+	T(cost.ms < SOON_MS);
+	at = t_loopback(T_IPV4, (int)t_ask(q.ctl));
+	cost = receive(&q, t_connect(&at));
+	T_EQ(cost.reason, EXS_X_REASON_TIMEOUT);
+	T(cost.ms < SOON_MS);
+	t_tell(r.ctl, (uint64_t)t_port_of(l));
+	cost = receive(&r, t_accept(l));
+	T_EQ(cost.reason, EXS_X_REASON_NONE);
+	t_peer_join(&p);
+	t_peer_join(&q);
+	t_peer_join(&r);
+	t_close(l);
+}
+
 /* --- a peer that takes its direction back, and reads nothing ------------ */
 
 #define ROUNDS 60
@@ -490,6 +590,7 @@ static const struct t_row rows[] = {
 	T_ROW(on_tcp_they_go_on),
 	T_ROW(from_the_ring_they_reset),
 	T_ROW(what_comes_after_it_is_not_touched),
+	T_ROW(who_was_silent_is_not_met_for_a_while),
 };
 
 int main(int argc, char **argv)

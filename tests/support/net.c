@@ -387,6 +387,7 @@ const char *t_where(int s)
 	static _Thread_local char rooms[4][160];
 	static _Thread_local int next;
 	char *room = rooms[next++ % 4];
+	int saved = errno; /* is told beside it */
 	exs_x_sockinfo_t i;
 
 	if (exs_x_sockinfo(s, &i) < 0)
@@ -401,6 +402,7 @@ const char *t_where(int s)
 			 (int)i.exs_x_upgrades, (int)i.exs_x_downgrades,
 			 (unsigned long long)i.exs_x_tx_bytes,
 			 (unsigned long long)i.exs_x_rx_bytes);
+	errno = saved;
 	return room;
 }
 
