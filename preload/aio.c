@@ -34,7 +34,7 @@ HOOK int lio_listio(int mode, struct aiocb *const *list, int n,
 	return native.lio_listio(mode, list, n, event);
 }
 
-/* The same: offsets have 64 bits on every machine that this runs on. */
+/* aiocb64 is aiocb: offsets have 64 bits on every machine that this runs on. */
 _Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "aiocb");
 
 HOOK int aio_read64(struct aiocb64 *cb)

@@ -48,14 +48,14 @@
 /* How long an item that has nothing stays active: in exi_ticks(). Then its peer is
  * asked to ring. */
 #define IDLE_TICKS 2000000
-/* Where the kernel told nothing so often, it is not asked again for so many
- * exi_ticks() while fabrics have events. */
+/* QUIET_ASKS in a row that told nothing: the kernel is not asked again for
+ * KERNEL_TICKS, in exi_ticks(), while fabrics have events. */
 #define QUIET_ASKS   16
 #define KERNEL_TICKS 50000
 
-/* In a tag the low bits are the descriptor, whether it is its link that tells,
- * or an item for one shot which is not managed, and which of its shots; the
- * others the set's prefix. */
+/* A tag has in its low bits the descriptor, whether its link tells, or an item
+ * for one shot which is not managed, and which of its shots; the other bits are
+ * the set's prefix. */
 #define TAG_BITS  34
 #define TAG_MASK  ((UINT64_C(1) << TAG_BITS) - 1)
 #define TAG_FD	  ((UINT64_C(1) << 24) - 1)
@@ -81,9 +81,9 @@ struct item {
 	bool waits[2]; /* by direction, under its lock */
 	struct set *set;
 	struct exi_sock *sk;
-	uint32_t generation; /* of sk: which socket of its place it is */
+	uint32_t generation; /* which socket of sk's place this is */
 	int fd;
-	int link; /* its peer's bell, in the kernel's set too; -1 */
+	int link; /* the peer's bell, in the kernel's set too; -1 */
 	bool listens;
 	/* Under the set's lock: */
 	uint32_t events;
@@ -91,20 +91,20 @@ struct item {
 	int refs; /* threads that look at it, and its place in the set */
 	bool managed;
 	bool dormant; /* managed, and not in the application's set now */
-	bool active;  /* also when it is in line */
-	bool in_line; /* it had something when looked at last, and was not told */
-	bool rests;   /* its peer rings */
+	bool active;  /* looked at by waits; also when in line */
+	bool in_line; /* had something when looked at last, and was not told */
+	bool rests;   /* the peer rings */
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
 	bool fresh;   /* something came, and no wait has looked since */
 	bool counted; /* what came made the set readable, see shim_set_settle() */
 	bool dead;
 	uint8_t shots; /* how often it was loaded */
-	uint32_t nth;  /* of those that came to be managed, see `met` */
+	uint32_t nth;  /* which of those that came to be managed, see `met` */
 	uint32_t rung; /* edge: who asks for these is told, again if need be */
-	/* Its holder looks at these without it: in another word than what others
-	 * change then, for compilers read several at once. */
-	bool armed; /* its peer was asked to ring, for these: */
+	/* The holder looks at these without the lock: they are in another word
+	 * than what others change then, for compilers read several at once. */
+	bool armed; /* the peer was asked to ring, for these: */
 	short armed_for;
 	bool disabled;	   /* one shot, and shot */
 	bool told;	   /* edge: since it was added or changed */
@@ -114,15 +114,16 @@ struct item {
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
 	uint64_t arrived;  /* edge: bytes that had come when it was told */
-	/* And these, in exi_ticks(), and of its peer: */
-	uint64_t place;	  /* in the order of what has something; 0: none */
+	/* The order of what has something, in exi_ticks() of the peer: */
+	uint64_t place;	  /* place in that order; 0: none */
 	uint64_t told_at; /* when it was told last */
 	int behind;	  /* as many of the kernel's events, and one; or 0: */
-	uint64_t since;	  /* and then: see emptied_before */
+	uint64_t since;	  /* then: see emptied_before */
 	uint32_t rings;	  /* that the peer's process had sent, see exi_first */
-	uint64_t sent;	  /* and when by the kernel last, */
-	uint64_t kernel;  /* of what was found; UINT64_MAX: it does not say */
-	bool on_tcp;	  /* when looked at last: the kernel has what it has */
+	uint64_t sent;	  /* when the peer's process sent by the kernel last */
+	/* First->kernel of what was found; UINT64_MAX: unknown. */
+	uint64_t kernel;
+	bool on_tcp; /* when looked at last: the kernel has what it has */
 	/* Found in a search: */
 	struct item *next;
 	struct saw saw;
@@ -138,7 +139,8 @@ struct set {
 	struct item **by_fd;
 	int size;
 	struct exi_list active;
-	struct exi_list line; /* of the active: in the order of their places */
+	/* The active items in the order of their places. */
+	struct exi_list line;
 	struct exi_list resting;
 	int n_resting;
 	/* Read without the lock as hints: */
@@ -153,20 +155,21 @@ struct set {
 	bool nudged; /* the nudge is readable */
 	_Atomic int
 		n_conns; /* that have bytes, latent ones too; under structure */
-	bool timed;	 /* its connections' peers say when they send */
+	bool timed;	 /* the connections' peers say when they send */
 	_Atomic bool
 		lost; /* what the kernel told of items, see left() in epoll_kernel.c */
-	_Atomic bool outer; /* its own descriptor is waited on */
+	_Atomic bool outer; /* the set's own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
 	_Atomic(struct nest *) nests;
 	uint64_t prefix;
 	/* Looks at the kernel; hints, the last one wins: */
 	_Atomic uint64_t asked; /* exi_ticks() */
-	/* Before this it had nothing more than was told; and so at the look before. */
+	/* The kernel had nothing more than was told before this; and at the
+	 * look before. */
 	_Atomic uint64_t emptied;
 	_Atomic uint64_t emptied_before;
 	_Atomic int quiet;   /* how many in a row told nothing */
-	_Atomic bool filled; /* it had more than there was room for */
+	_Atomic bool filled; /* the kernel had more than there was room for */
 	struct exi_spin spin;
 	struct item *spares[SPARES];
 	int n_spares;
@@ -178,8 +181,8 @@ struct nest {
 	struct nest *next;
 };
 
-/* Where a latent connection is; under structure. The kernel tells of it, and it is
- * an item from when it wakes. */
+/* A latent connection's set; under structure. The kernel tells of the
+ * connection, which becomes an item when it wakes. */
 struct latent {
 	struct set *set; /* null: in none */
 	uint64_t prefix; /* which set of this memory */
@@ -203,7 +206,7 @@ extern uint32_t shim_epoll_high;
 /* Gives a reference back; the last one frees the item. */
 void shim_item_unref_locked(struct item *it);
 
-/* All zero; null where there is no memory. */
+/* A new item, of zeroes; null without memory. */
 struct item *shim_item_new(struct set *s);
 
 /* Makes the nudge readable, and not readable again. */
@@ -232,19 +235,20 @@ void shim_set_want_times(struct set *s);
  * on, for the kernel tells of the set what it tells of its items. */
 struct epoll_event shim_item_tagged(const struct item *it);
 
-/* And of one that is not managed: what the application wants. That the only
- * shot of one was fired must be known when it comes to be managed, so it has a
- * tag, too. */
+/* The kernel's event for an item that is not managed: what the application
+ * wants. An item for one shot has a tag, too: whether the shot was fired must
+ * be known when the item comes to be managed. */
 struct epoll_event shim_item_wanted(const struct item *it);
 
-/* shim_epoll_structure is held, and the link lock. */
+/* Makes an item managed. shim_epoll_structure is held, and the link lock. */
 void shim_item_manage(struct item *it);
 
 /* shim_epoll_structure is held; with linked, the link lock, and the link is there. */
 void shim_item_remove(struct item *it, bool linked);
 
-/* Where no nudge could be made, the connection stays on TCP; and where a
- * process has the set that was forked before, and would not know. */
+/* A connection has met its peer. Where no nudge could be made the connection
+ * stays on TCP, and where a process has the set that was forked before, and
+ * would not know. */
 void shim_epoll_met(struct exi_sock *sk);
 
 /* The set has this number from now on; shim_epoll_structure is held. */
@@ -254,7 +258,8 @@ void shim_set_number_locked(int epfd, struct set *s);
  * and finds another with the same number, as in the kernel. */
 struct set *shim_set_make(int epfd);
 
-/* Not one of a socket that had the number before, which closed unseen. */
+/* The item of this socket; not of one that had the number before and closed
+ * unseen. */
 struct item *shim_set_live_item(int epfd, int fd, const struct exi_sock *sk);
 
 /* What no set is has nothing taken out, and says so otherwise. */
@@ -262,14 +267,14 @@ bool shim_set_is(int fd, int other);
 
 /* epoll_kernel.c */
 
-/* Its link's bell. Other processes are told of it, for which this one has to be
- * known to use it. */
+/* Reads an item's link after its bell rang. Other processes are told of that,
+ * for which this one has to be known to use the connection. */
 void shim_item_hear(const struct item *it);
 
 /* Takes the tagged events out; how many remain. */
 int shim_set_absorb(struct set *s, struct epoll_event *ev, int n);
 
-/* As if the kernel told of each item anew. */
+/* Looks at every item, as if the kernel told of each anew. */
 void shim_set_find_lost(struct set *s);
 
 /* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
@@ -286,7 +291,7 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 
 /* epoll_look.c */
 
-/* Of what is so now, the event; 0: none. */
+/* The event of an item that is in this state now; 0: none. */
 uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
 				const struct saw *saw);
 
@@ -313,7 +318,7 @@ void shim_set_nest(int epfd, int fd);
  * else it is not, until something comes. */
 bool shim_set_settle(struct set *s);
 
-/* Who waits on the set is told of what is in the sets in it. */
+/* Settles the sets in this one, for a thread that waits on it. */
 void shim_set_settle_inner(const struct set *s, int depth);
 
 /* epoll_ctl.c */
@@ -468,7 +473,7 @@ static inline void shim_item_disarm(struct item *it)
 	it->armed = false;
 }
 
-/* Without a mask it is less for the kernel to do. */
+/* Asks the kernel. Without a mask there is less for it to do. */
 static inline int shim_set_ask(int fd, struct epoll_event *ev, int max, int ms,
 			       const sigset_t *mask)
 {

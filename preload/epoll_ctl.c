@@ -112,8 +112,9 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 	return ret;
 }
 
-/* Of an item that is a level it changes nothing: the kernel knows all of it, and
- * no other process has the descriptor to tell it something else. */
+/* Whether a change says nothing new. For a level that changes nothing: the
+ * kernel knows all of it, and no other process has the descriptor to tell it
+ * something else. */
 static bool as_it_is(const struct item *it, const struct epoll_event *ev)
 {
 	return it->events == ev->events && it->data.u64 == ev->data.u64 &&
@@ -136,7 +137,7 @@ static int change_native(struct item *it, int op, struct epoll_event *ev)
 	}
 	if (as_it_is(it, ev))
 		return 0;
-	/* First, for the kernel may tell of it at once. */
+	/* The item changes first: the kernel may tell of it at once. */
 	exi_lock(&s->lock);
 	wants_locked(it, ev);
 	kernels = shim_item_wanted(it);
@@ -157,7 +158,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	struct item *it;
 	int ret;
 
-	/* Without the link's lock, where that is all there is to it. */
+	/* The link's lock is not needed for a change of a managed item. */
 	if (exi_ready_ours(sk)) {
 		exi_lock(&shim_epoll_structure);
 		it = shim_set_live_item(epfd, fd, sk);
@@ -168,7 +169,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 		}
 		exi_unlock(&shim_epoll_structure);
 	}
-	/* It may be met any moment. */
+	/* The connection may meet its peer any moment. */
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
 	it = shim_set_live_item(epfd, fd, sk);
@@ -227,7 +228,8 @@ void shim_epoll_latent_woke(struct exi_sock *sk, int fd)
 	exi_unlock(&shim_epoll_structure);
 }
 
-/* False: it is to wake first. */
+/* Changes a latent connection in a set. False: the connection is to wake
+ * first. */
 static bool latent_change_locked(int epfd, int op, int fd,
 				 struct epoll_event *ev, int *ret)
 {
@@ -240,7 +242,7 @@ static bool latent_change_locked(int epfd, int op, int fd,
 		return false;
 	if (op == EPOLL_CTL_MOD && l->events == ev->events &&
 	    l->data.u64 == ev->data.u64 && !(ev->events & EPOLLET)) {
-		*ret = 0; /* of a level it changes nothing */
+		*ret = 0; /* a level: nothing changes */
 		return true;
 	}
 	*ret = native.epoll_ctl(epfd, op, fd, ev);
@@ -273,7 +275,8 @@ latent_change(int epfd, int op, int fd, struct epoll_event *ev, int *ret)
 	      (ev->events & (EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)))))
 		return false;
 	exi_lock(&shim_epoll_structure);
-	/* Who wakes it comes for what is said here later. */
+	/* A thread that wakes the connection comes later for what is said
+	 * here. */
 	done = exi_latent(fd) && latent_change_locked(epfd, op, fd, ev, ret);
 	lost = done && *ret == 0 && op != EPOLL_CTL_DEL &&
 	       !shim_epoll_latents[fd].set;
@@ -296,7 +299,7 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	int ret;
 
-	/* It will accept: who connects is to find it before. */
+	/* A listener will accept: who connects is to find its marker before. */
 	if (op == EPOLL_CTL_ADD && sk && sk->role == EXI_ROLE_LISTEN)
 		exi_marker_reach(fd);
 	if (exi_likely(sk && sk->adopted && known))

@@ -18,7 +18,7 @@
 #include "preload/epoll.h"
 #include "preload/shim.h"
 
-/* Another number of the same set. */
+/* Finds another number of the same set. */
 static int other_name(const struct set *s, int fd)
 {
 	for (uint32_t i = 0; i < shim_epoll_high; i++)
@@ -75,8 +75,9 @@ HOOK int epoll_create1(int flags)
 	return made(native.epoll_create1(flags));
 }
 
-/* That no connection ever was in it does not matter: one may come. Few numbers are
- * of files without a type, and for these a descriptor is made that is in no set. */
+/* Whether fd is an epoll set. One that never had a connection counts: one may
+ * come. Few numbers are of files without a type, and for these a descriptor is
+ * made that is in no set. */
 static bool is_set_yet(int fd)
 {
 	struct stat st;
@@ -180,7 +181,8 @@ void shim_epoll_leave(void)
 	exi_unlock(&shim_epoll_structure);
 }
 
-/* Where it was put by another number, which is closed, it stays. */
+/* Takes a number out of all sets. Where the file was put in by another number,
+ * which is closed, it stays. */
 static void owes(int fd)
 {
 	uint32_t end = shim_epoll_high;

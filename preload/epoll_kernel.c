@@ -108,7 +108,7 @@ static void left(void *arg)
 
 	exi_lock(&s->lock);
 	s->sleepers -= a->sleeps;
-	s->stirs++; /* who is about to sleep looks at what was lost */
+	s->stirs++; /* a thread that is about to sleep looks at what was lost */
 	s->lost = true;
 	if (shim_set_others_sleep(s))
 		shim_set_nudge_locked(s);
@@ -140,7 +140,8 @@ void shim_set_find_lost(struct set *s)
  * for more. */
 #define AT_A_TIME 1024
 
-/* All that the kernel had was told. Of a sleep this is known of its end. */
+/* Notes that all that the kernel had was told, at `when`: of a sleep, at its
+ * end. */
 static void emptied(struct set *s, uint64_t when)
 {
 	atomic_store_explicit(
@@ -188,8 +189,8 @@ __attribute__((noinline)) int shim_set_take(struct set *s, int fd,
 			emptied(s, sleeps ? exi_ticks() : began);
 		if (n > 0)
 			n = shim_set_absorb(s, came, n);
-		/* Behind tags that took all the room there may be something.
-		 * None comes twice, but for the nudge of a set in another. */
+		/* Tags that took all the room may hide something. No event
+		 * comes twice, but for the nudge of a set in another. */
 	} while (n == 0 && full && !sleeps && !ms && !s->outer);
 	if (n > 0)
 		memcpy(ev, came, (size_t)n * sizeof(*ev));

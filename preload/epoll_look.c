@@ -66,7 +66,7 @@ uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
 		       : ret;
 }
 
-/* After a look: the event, or 0. */
+/* The event of an item after a look; 0: none. */
 static inline uint32_t seen_locked(struct item *it, uint32_t now,
 				   const struct saw *saw)
 {
@@ -75,14 +75,14 @@ static inline uint32_t seen_locked(struct item *it, uint32_t now,
 		(shim_item_interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
 
 	EXI_LOCKED(&it->set->lock);
-	/* That it can send again is told before it is forgotten. */
+	/* The room after `blocked` is told before it is forgotten. */
 	it->blocked = cannot || (it->blocked && ret);
 	if (!ret && !(now & EPOLLIN)) /* what had come was taken */
 		it->arrived = saw->came;
 	return ret;
 }
 
-/* The same, told. */
+/* Tells an item's event, if it has one, after a look. */
 static inline bool tell_locked(struct item *it, uint32_t now,
 			       const struct saw *saw, struct epoll_event *ev)
 {
@@ -176,29 +176,32 @@ struct search {
 	uint64_t until; /* what came later is for the next wait */
 	uint64_t last;	/* when the last came that this pass found */
 	bool rang;	/* for one at rest, perhaps: see look_at_resting() */
-	bool may_move;	/* one that was looked at is on TCP, */
-	bool hears;	/* and its peer may have said that it is not */
+	bool may_move;	/* an item that was looked at is on TCP */
+	/* The peer of such an item may have said that it is not. */
+	bool hears;
 	struct item *found; /* the last one first */
 	int n;
-	int n_on_tcp; /* of the found */
-	int base;     /* where the kernel's last events begin, */
-	int kernels;  /* and where they end */
+	int n_on_tcp; /* how many of the found */
+	int base;     /* the index of the kernel's last events */
+	int kernels;  /* the end of the kernel's events */
 };
 
-/* Its peer says when what it has was sent; without that it came when it was
- * seen. None is before what it told already: what tells most often comes last. */
+/* Places an item in the order. The peer says when what it has was sent; without
+ * that it came when it was seen. No place is before what was told already: an
+ * item that tells most often comes last. */
 static inline void place_locked(struct search *c, struct item *it,
 				const struct exi_first *first)
 {
 	uint64_t at = first->sent, now;
 
 	EXI_LOCKED(&it->set->lock);
-	/* Nothing came later than now. */
+	/* What came cannot be later than now. */
 	if (at > c->began) {
 		now = exi_ticks();
 		at = at < now ? at : now;
 	}
-	/* Found after another, perhaps as the kernel had it before that one. */
+	/* An item without a time: found after another, perhaps as the kernel
+	 * had it before that one. */
 	if (!at)
 		at = it->place		      ? it->place
 		     : c->until != UINT64_MAX ? c->until - 1
@@ -224,7 +227,7 @@ static inline void look_in_search(struct search *c, struct item *it,
 	c->may_move |= it->on_tcp;
 }
 
-/* True: the item's number was still one of its connection's. */
+/* Whether the item's number is still one of its connection's. */
 static bool valid(const struct item *it)
 {
 	return !(it->now & POLLNVAL);
@@ -531,7 +534,7 @@ static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
-/* One that is alone in its set needs no order. */
+/* Tells the only item of a set, which needs no order. */
 static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;

@@ -100,7 +100,7 @@ void shim_item_activate_locked(struct item *it)
 	it->busy = exi_ticks();
 	shim_set_count_locked(s, &s->n_fresh, !it->fresh);
 	it->fresh = true;
-	if (it->held) { /* its holder makes it active */
+	if (it->held) { /* the holder makes it active */
 		it->again = true;
 	} else if (!it->active) {
 		off_the_resting_locked(it);
@@ -322,8 +322,8 @@ static int control(const struct item *it, int op, struct epoll_event *ev)
 	return ret;
 }
 
-/* Also of one that cannot be changed, being exclusive, and of one whose number
- * got another file. */
+/* Changes an item's event in the kernel's set; an item that cannot be changed,
+ * being exclusive, or whose number got another file, is taken out and added. */
 static void renew(const struct item *it, struct epoll_event *ev)
 {
 	if (control(it, EPOLL_CTL_MOD, ev) == 0)
@@ -350,8 +350,8 @@ void shim_item_manage(struct item *it)
 	it->rung = RX_EVENTS;
 	shim_set_count_locked(s, &s->n_managed, 1);
 	shim_item_activate_locked(it);
-	shim_set_nudge_locked(
-		s); /* who sleeps as if there were none looks again */
+	/* A thread that sleeps as if nothing were active looks again. */
+	shim_set_nudge_locked(s);
 	exi_unlock(&s->lock);
 	if (s->timed)
 		exi_ready_want_times(it->sk, shim_item_number(it));
@@ -430,8 +430,9 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 
-		/* To who has both, too, the kernel would tell what it should not:
-		 * of room where a ring is full, and all else twice. */
+		/* A process that has both would be told by the kernel, too,
+		 * what it should not be: of room where a ring is full, and all
+		 * else twice. */
 		if (it->set->inherited && !alone) {
 			shim_item_remove(it, false);
 			continue;

@@ -136,12 +136,14 @@ static bool prepare(struct set *s, uint32_t stirs)
 	return ret;
 }
 
-/* This thread leaves while others sleep. What it looked at rings from now on, and
- * what it did not look at, or is there, is for one of them. */
+/* Passes on what is active: this thread leaves while others sleep. What it
+ * looked at rings from now on, and what it did not look at, or is there, is for
+ * one of the others. */
 static void pass_on(struct set *s)
 {
 	exi_lock(&s->lock);
-	s->stirs += s->arming > 0; /* it did not find what this one held */
+	/* A thread that arms did not find what this one held. */
+	s->stirs += s->arming > 0;
 	if (shim_set_others_sleep(s) && s->n_active &&
 	    (s->n_fresh || !arm_all_locked(s, false) || s->n_fresh))
 		shim_set_nudge_locked(s);
@@ -176,9 +178,10 @@ static bool kernel_is_due(const struct set *s)
 	       !asked_lately(s);
 }
 
-/* Nothing: all that was active was looked at since the set's stirs were those. The
- * kernel goes first, for it may tell of what fabrics have, but not twice in a row
- * where it leaves no room. Before a sleep it need not be asked. */
+/* Looks once, at the kernel and at what is active. Where it finds nothing, all
+ * that was active was looked at since the set's stirs were *ret_stirs. The
+ * kernel goes first, for it may tell of what fabrics have, but not twice in a
+ * row where it leaves no room. Before a sleep it need not be asked. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		     uint64_t deadline, bool at_once, uint32_t *ret_stirs)
 {
@@ -278,7 +281,8 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 	}
 	if (s && exi_unlikely(s->nests))
 		shim_set_settle_inner(s, 0);
-	/* Until a connection has met its peer's library, the kernel's alone. */
+	/* The set is the kernel's alone until a connection has met its peer's
+	 * library. */
 	while (!s || s->n_managed == 0) {
 		bool counts = !at_once && (uint32_t)epfd < shim_epoll_n;
 
@@ -291,7 +295,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 			n = shim_set_take(s, epfd, ev, max, ms, mask, false);
 		else if ((n = shim_set_ask(epfd, ev, max, ms, mask)) <= 0)
 			n = n < 0 ? -errno : -ETIMEDOUT;
-		else if ((s = shim_set_of(epfd))) /* its first connection */
+		else if ((s = shim_set_of(epfd))) /* the first in the set */
 			n = shim_set_absorb(s, ev, n);
 		if (counts)
 			atomic_fetch_sub(shim_set_strangers(epfd), 1);
@@ -309,7 +313,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 	return wait_managed(s, ev, max, deadline, at_once, mask);
 }
 
-/* More at a time than the kernel takes. */
+/* EVENTS_MAX is the most that the kernel takes at a time. */
 #define EVENTS_MAX (INT_MAX / (int)sizeof(struct epoll_event))
 
 static inline __attribute__((always_inline)) int
@@ -319,8 +323,8 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	struct timespec t = { .tv_sec = ms / 1000,
 			      .tv_nsec = ms % 1000 * 1000000 };
 
-	/* Also where the library knows nothing of the set: that may change
-	 * while this thread sleeps. */
+	/* A set of which the library knows nothing is waited for here, too:
+	 * that may change while this thread sleeps. */
 	if (max <= 0 || max > EVENTS_MAX || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return (int)shim_result(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors: closing, and second names. The library's own are closed by
- * nobody but itself. */
+/* Calls on descriptors: closing, and second names. The library's own
+ * descriptors are closed by nobody but the library. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static void last_name(struct exi_sock *sk, int fd)
 	shim_epoll_forget(sk, fd);
 }
 
-/* One that was latent to its end. */
+/* Ends a connection that was latent to its end; false: fd is none. */
 static bool was_latent(int fd)
 {
 	struct exi_latent_state s;
@@ -115,7 +115,7 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	if (first > last ||
 	    (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
 		return native.close_range(first, last, flags);
-	/* First a table of its own: what others have stays open. */
+	/* CLOSE_RANGE_UNSHARE comes first: what others have stays open. */
 	if ((flags & (int)CLOSE_RANGE_UNSHARE) && shim_ready()) {
 		if (unshare(CLONE_FILES) < 0)
 			return -1;
@@ -173,7 +173,8 @@ static int named(int fd, int also)
 		 : exi_name_add(sk, fd, also) ? EXS_X_REASON_DUPLICATE
 					      : EXS_X_REASON_NONE;
 	if (reason != EXS_X_REASON_NONE) {
-		/* Also one that is not connected yet. */
+		/* A connection that is not connected yet is kept from fabrics,
+		 * too. */
 		atomic_store(&sk->sh->hold_here, 1);
 		shim_plain(fd, reason);
 		same_file(fd, also);
@@ -181,8 +182,9 @@ static int named(int fd, int also)
 	return also;
 }
 
-/* Who closes a number to give it to a duplicate gets that one: meanwhile the
- * library has nothing of its own there. */
+/* The duplicate with the lowest number. A program that closes a number to give
+ * it to a duplicate gets that one: meanwhile the library puts nothing of its
+ * own there. */
 static int lowest(int fd, int cmd, intptr_t from)
 {
 	bool frozen = exi_fds_freeze();
@@ -216,7 +218,7 @@ static int dup_over(int from, int to, int flags)
 	bool frozen;
 	int ret;
 
-	/* Onto a number of the library's nothing is put. */
+	/* Nothing is put at a number of the library's. */
 	if (exi_fd_ours(to))
 		return (int)shim_result(-EBADF);
 	/* What is refused closes nothing. */
@@ -253,8 +255,8 @@ HOOK int dup3(int from, int to, int flags)
 	return dup_over(from, to, flags);
 }
 
-/* Nothing is to be done after the call: it need not come back here, which
- * costs as much as all the rest. */
+/* Whether nothing is to be done after the call, which need not come back here
+ * then: that costs as much as all the rest. */
 static inline bool fcntl_is_native(int fd, int cmd, const void *arg)
 {
 	if (exi_likely(!shim_heeds(fd, EXI_HEED_ANY)))

@@ -71,11 +71,12 @@ static uint64_t cookie_of(const struct exi_sock *sk)
 	return sk ? atomic_load_explicit(&sk->cookie, memory_order_relaxed) : 0;
 }
 
-/* Another thread has passed it on, or the like, while a call waited: the kernel
- * serves it from now on. */
+/* Whether the connection left the library while a call waited, because another
+ * thread passed it on, or the like: the kernel serves it from now on. */
 static bool left_us(const struct exi_sock *sk, int fd, uint64_t cookie)
 {
-	if (!cookie) /* shim_plain() asked, if it has not become another's */
+	/* shim_plain() asked: the number has not become another's. */
+	if (!cookie)
 		cookie = cookie_of(sk);
 	return cookie && !exi_sock_find(fd) && exi_sock_cookie(fd) == cookie;
 }
@@ -213,7 +214,7 @@ get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 		}
 		return ret;
 	}
-	/* Nothing is wanted, and waited for like something. */
+	/* A receive of no bytes waits like one of some. */
 	ret = exi_flow_recv(fd, &(char){ 0 }, 1,
 			    (flags & RECV_FLAGS) | MSG_PEEK);
 	return ret > 0 ? 0 : ret;
@@ -231,7 +232,7 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 	sk = shim_mover(fd);
 	if (!sk)
 		return native.read(fd, buf, n);
-	if (exi_unlikely(!n)) /* not so recv() */
+	if (exi_unlikely(!n)) /* unlike recv() */
 		return 0;
 	return shim_result(get(sk, fd, buf, n, 0));
 }
@@ -337,7 +338,7 @@ ssize_t shim_get_piece(int fd, void *buf, size_t n, int flags)
 	return get(exi_sock_find(fd), fd, buf, n, flags);
 }
 
-/* On TCP. */
+/* Sends several buffers on TCP. */
 static ssize_t put_all(int fd, const struct iovec *v, size_t n, size_t bytes,
 		       int flags)
 {

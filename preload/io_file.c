@@ -36,7 +36,7 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	off_t at = offset ? *offset : lseek(from, 0, SEEK_CUR);
 	ssize_t ret;
 
-	/* From a pipe: the kernel says so. */
+	/* A pipe has no position: the kernel says so. */
 	if (at < 0)
 		return offset || errno == ESPIPE ? -EINVAL : -errno;
 	ret = exi_parts_send_file(shim_put_piece, to, from, at, n, 0);
@@ -47,7 +47,8 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	return ret == -ESPIPE ? -EINVAL : ret;
 }
 
-/* Of *n bytes, which it makes less where a fabric may be met meanwhile. */
+/* Sends *n bytes of a file; makes *n less where a fabric may be met
+ * meanwhile. */
 static ssize_t send_piece(int to, int from, off_t *offset, size_t *n)
 {
 	struct exi_half *h = exi_flow_native_send(to, n);

@@ -97,7 +97,8 @@ static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
-	/* At once: a peek would put into the parts what nothing was read into. */
+	/* MSG_TRUNC is served at once: a peek would put into the parts what
+	 * nothing was read into. */
 	if (exi_unlikely(flags & MSG_TRUNC)) {
 		ssize_t bytes = exi_parts_total(v, n);
 
@@ -144,7 +145,8 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 	(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND |          \
 	 RWF_NOAPPEND)
 
-/* At the connection's place only; a file's is not a connection's. */
+/* Whether the offset is the connection's place, the only one that it has; a
+ * file's is not a connection's. */
 static bool at_its_place(int fd, int n, off_t at, int flags)
 {
 	return exi_unlikely(shim_sock(fd) != NULL) && n >= 0 && n <= IOV_MAX &&
@@ -344,7 +346,8 @@ static unsigned int side_by_side(const struct mmsghdr *m, unsigned int n,
 	return i;
 }
 
-/* Those of them that `bytes` are of, the last perhaps in part. */
+/* Shares bytes out among the first n messages: how many they fill, the last
+ * perhaps in part. */
 static unsigned int share_out(struct mmsghdr *m, unsigned int n, size_t bytes)
 {
 	unsigned int i;
@@ -414,8 +417,8 @@ static bool is_up(struct timespec *left, uint64_t end)
 	return end <= now;
 }
 
-/* At least one, or -errno in *ret; as many by one call of the kernel as there are
- * while the direction is on TCP. */
+/* Receives messages, at least one, or -errno in *ret; as many by one call of
+ * the kernel as there are while the direction is on TCP. */
 static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 			     int flags, ssize_t *ret)
 {

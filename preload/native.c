@@ -17,7 +17,7 @@ static void find_all(void);
 NATIVE_CALLS(STUB)
 #undef STUB
 
-/* As many words are passed on as any of them takes. */
+/* A stub passes on as many words as any of these calls takes. */
 #define STUB(ret, name, params, last, args)                                    \
 	static ret stub_##name params                                          \
 	{                                                                      \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's own functions, as they are without the shim. */
+/* The C library's own functions, as they are without the shim, and what hooks
+ * read first. */
 #ifndef EXI_PRELOAD_NATIVE_H
 #define EXI_PRELOAD_NATIVE_H
 
@@ -187,7 +188,7 @@ struct near {
 	/* Callable at any time: what is called before it was found is found
 	 * then. */
 	struct native calls;
-	_Atomic uint32_t heed[EXI_HEEDED]; /* see core/heed.h */
+	_Atomic uint32_t heed[EXI_HEEDED]; /* see core/base/heed.h */
 	/* Threads that sleep in an epoll set as if it had no connections, by its
 	 * number, of which some share a place. */
 	_Atomic int strangers[SHIM_STRANGERS];

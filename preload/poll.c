@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* poll and select over connections of the library and whatever else: how one
- * waits is in core/poll.c. */
+ * waits is in core/call/poll.c. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -103,7 +103,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	}
 }
 
-/* More than there may be: the kernel says so, and nothing is read. */
+/* Whether n is more than there may be: the kernel says so then, and nothing is
+ * read. */
 static bool too_many(nfds_t n)
 {
 	struct rlimit r;
@@ -256,7 +257,7 @@ static void put_in_set(fd_set *set, int fd, bool in)
 		bits[(unsigned int)fd / (8 * sizeof(long))] &= ~bit;
 }
 
-/* The same where descriptors are not listed: each is asked for. */
+/* The reach where descriptors are not listed in /proc: each is asked for. */
 static int reach_without_proc(int n)
 {
 	struct pollfd p[256];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes: what goes to another program leaves the library first. */
+/* Hooks of fork, clone, exec and exit: what goes to another program leaves the
+ * library first. */
 #include <alloca.h>
 #include <fcntl.h>
 #include <pty.h>
@@ -128,7 +129,7 @@ HOOK int execle(const char *path, const char *arg, ...)
 	return execve(path, argv, env);
 }
 
-/* Who asked to be told is told of a failure as of a success. */
+/* The end of a fork: the handlers are told of a failure as of a success. */
 static pid_t fork_over(pid_t pid)
 {
 	int saved = errno;
@@ -183,8 +184,9 @@ static int begin_child(void *arg)
 	return c->f(c->arg);
 }
 
-/* Until it is another program the child has its parent's memory, and a table of
- * descriptors of its own: what the shim notes of one would be of the other. */
+/* Whether the child is one of vfork(). Until it is another program such a child
+ * has its parent's memory, and a table of descriptors of its own: what the shim
+ * notes of one would be of the other. */
 static bool is_vfork(int flags)
 {
 	const int vm = CLONE_VM | CLONE_VFORK,
@@ -193,7 +195,7 @@ static bool is_vfork(int flags)
 	return (flags & (vm | more)) == vm;
 }
 
-/* With the memory of its own a child is one of a fork. */
+/* A child of clone() with memory of its own is like one of a fork. */
 HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
 {
 	struct child c = { f, arg };

@@ -53,8 +53,8 @@ struct group {
 static struct group groups[GROUPS]; /* the last is of all others */
 static int n_groups;
 
-/* Those that ended before anything was decided: there may be very many, and
- * nothing to tell of each. */
+/* The group of connections that ended before anything was decided: there may be
+ * very many, and nothing to tell of each. */
 static const struct group nothing_early = {
 	.peer = "ended early",
 	.fabric = "tcp",
@@ -91,7 +91,7 @@ static void name_peer(const struct exi_sock *sk, int fd,
 	if (!connected &&
 	    getsockname(fd, (struct sockaddr *)&here, &here_len) == 0)
 		at = address(&here, b, sizeof(b));
-	if (port < 0) /* it is gone, and its address with it */
+	if (port < 0) /* the peer is gone, and its address with it */
 		snprintf(a, sizeof(a), "a peer that is %s",
 			 i->exs_x_rx_bytes + i->exs_x_tx_bytes
 				 ? "gone"
@@ -135,7 +135,7 @@ static struct group *of_others_locked(const struct exi_sock *sk, int fd,
 
 	EXI_LOCKED(&lock);
 	name_peer(sk, fd, i, g.peer, sizeof(g.peer));
-	if (!fabric) /* it may have been about to go there */
+	if (!fabric) /* the connection may have been about to go there */
 		name_of = "tcp";
 	snprintf(g.fabric, sizeof(g.fabric), "%s",
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
@@ -188,8 +188,8 @@ void shim_report_latent(const struct exi_latent_state *s)
 		count_early(s->moved[EXI_RX], s->moved[EXI_TX]);
 }
 
-/* One that ended before anything was decided: counted without asking the
- * kernel. */
+/* Counts a connection that ended before anything was decided, without asking
+ * the kernel; false: it is none. */
 static bool was_early_locked(const struct exi_sock *sk, int reason)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
@@ -280,7 +280,8 @@ static void put_group(struct text *t, const struct group *g)
 	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
 }
 
-/* Who reads it may be gone: no reason to end otherwise than natively. */
+/* Writes the report, whose reader may be gone: that is no reason to end
+ * otherwise than natively. */
 static void write_unheard(int fd, const struct text *t)
 {
 	const struct timespec none = { 0 };
@@ -301,7 +302,7 @@ __attribute__((destructor)) void shim_report(void)
 	static struct text t;
 	int fd;
 
-	/* Who has left has said it. */
+	/* A process that the library has left has reported already. */
 	if (!path[0] || !shim_ready())
 		return;
 	exi_sock_each(one, NULL);

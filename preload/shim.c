@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Starting the shim in a process. */
+/* The shim's life in a process: its start, what leaves the library, and
+ * descriptors that are given back. */
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
 #include "core/base/heed.h"
@@ -25,7 +26,7 @@
 #include <pthread.h>
 #include <sys/exs_ext.h>
 
-/* By this the library knows that the shim is there. */
+/* The library knows by this that the shim is there. */
 extern const char exs_preload;
 HOOK const char exs_preload = 1;
 
@@ -60,7 +61,7 @@ static void start(void)
 	exi_heed = shim_near.heed;
 	shim_epoll_init();
 	exi_closes_seen = true;
-	/* After a failure, which is said, all goes to the C library. */
+	/* All goes to the C library after a failure, which is said. */
 	if (exi_core_init() == 0) {
 		shim_report_init();
 		atomic_store(&exi_latent_on, true);
@@ -83,14 +84,15 @@ __attribute__((constructor)) static void load(void)
 	shim_ready();
 }
 
-/* sk is what was found at the number, or null. */
+/* Whether the kernel serves calls that move bytes at fd. sk is what was found
+ * at the number, or null. */
 bool shim_settled(struct exi_sock *sk, int fd)
 {
 	uint32_t was;
 
 	if (sk)
 		return exi_sock_settle(sk, fd);
-	/* Before the looks, see heed.h. */
+	/* The word is read before the looks, see core/base/heed.h. */
 	was = exi_heed_at(fd);
 	if (was && (uint32_t)fd < exi_table.size &&
 	    !atomic_load(&exi_table.socks[fd]) && !exi_fd_ours(fd) &&
@@ -109,7 +111,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 		return;
 	generation = atomic_load(&sk->generation);
 	exi_sock_inherit(sk);
-	exi_loan_cancel(sk); /* it would be waited for in vain */
+	exi_loan_cancel(sk); /* a loan would be waited for in vain */
 	/* What lies in the rings would be a hole in the stream. */
 	if (exi_go_plain(fd, reason, p)) {
 		exi_link_unanswered(sk, generation);
@@ -236,8 +238,8 @@ void shim_return(void)
 #define NAP_NS	  200000
 
 struct reclaim {
-	int n;	   /* given back, or on their way */
-	bool used; /* also connections that were used since the last time */
+	int n;		/* given back, or on their way */
+	bool used;	/* connections used since the last time, too */
 	bool under_way; /* a peer has yet to answer */
 };
 
@@ -308,7 +310,7 @@ bool shim_reclaim(void)
 		nanosleep(&nap, NULL);
 		exi_fds_let_go();
 	}
-	/* Those on their way are silent: what the next call needs comes from
+	/* The peers on the way are silent: what the next call needs comes from
 	 * connections whose peers answer. */
 	if (waits && exi_fd_kept() >= kept)
 		give_back(true);

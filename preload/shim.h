@@ -21,20 +21,22 @@
 /* The name of a hook: exported, and listed in preload/symbols. */
 #define HOOK __attribute__((visibility("default")))
 
-/* Another name that the C library exports for a call, below its hook. */
+/* Exports a call by another name that the C library has for it, below its
+ * hook. */
 #define ALIAS(name, of)                                                        \
 	extern __typeof__(of) name __attribute__((alias(#of))) HOOK
 
-/* The core is started; false in a process where it cannot be, or that the shim
- * has left: all is native. */
+/* Whether the core is started; false in a process where it cannot be, or that
+ * the shim has left: all is native. */
 bool shim_ready(void);
 
-/* Leaves the process, for the reason: every connection goes to TCP, and from
- * then on each call is the C library's of the same name. And back: what was
- * there before stays on TCP. */
+/* shim_leave() leaves the process, for the reason: every connection goes to
+ * TCP, and from then on each call is the C library's of the same name.
+ * shim_return() comes back: what was there before stays on TCP. */
 void shim_leave(int reason);
 void shim_return(void);
-/* It has; it is about to, or has: nobody takes tags out any more. */
+/* shim_left: the shim has left. shim_leaves: it is about to, or has: nobody
+ * takes tags out any more. */
 extern _Atomic bool shim_left, shim_leaves;
 
 /* Whether the library may have anything at the number that concerns such calls. */
@@ -61,7 +63,8 @@ static inline struct exi_sock *shim_sock(int fd)
 		       : NULL;
 }
 
-/* The same for calls that move bytes. */
+/* shim_mover() is shim_sock() for calls that move bytes; shim_settled() is its
+ * slow path. */
 bool shim_settled(struct exi_sock *sk, int fd);
 static inline struct exi_sock *shim_mover(int fd)
 {
@@ -96,28 +99,29 @@ static inline void shim_blocking(struct exi_sock *sk)
 		ret_ >= 0 ? ret_ : -1;                                         \
 	})
 
-/* The connection goes to TCP and stays there, natively, whatever the library
- * knew of it is forgotten. For descriptors that get a second name or leave. */
+/* Puts the connection on TCP for good, natively: whatever the library knew of
+ * it is forgotten. For descriptors that get a second name or leave. */
 void shim_plain(int fd, int reason);
-/* The same of several in one call: shim_tell() of all comes first, and what they
- * wait for peers is p, together. */
+/* Calls to put several connections on TCP in one call: shim_tell() of all comes
+ * first, then shim_plain_of(); p is what they wait for peers, together. */
 struct exi_patience;
 void shim_tell(int fd, int reason);
 void shim_plain_of(int fd, int reason, struct exi_patience *p);
-/* All of which pick() gives a number, not -1. */
+/* Puts every connection on TCP for which pick() gives a number, not -1. */
 void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
 		     void *arg);
 
-/* After EMFILE: gives descriptors of the library back to the application, and waits
- * for no peer. True when trying again may help. */
+/* Gives descriptors of the library back to the application after EMFILE, and
+ * waits for no peer. True when trying again may help. */
 bool shim_reclaim(void);
-/* The application got fd, the lowest free number: where few are left, the
- * library gives some back before calls that it does not see miss them. */
+/* Tells that the application got fd, the lowest free number: where few are
+ * left, the library gives some back before calls that it does not see miss
+ * them. */
 void shim_room(int fd);
 
-/* The descriptor is about to be closed: epoll sets forget it. */
+/* Makes epoll sets forget the descriptor, which is about to be closed. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
-/* An edge for whoever asks for one of the events, though none came. */
+/* Makes an edge for whoever asks for one of the events, though none came. */
 void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
@@ -125,7 +129,7 @@ void shim_epoll_closed(int fd);
 bool shim_epoll_known(int fd);
 /* What may be a set got a second number. */
 void shim_epoll_named(int fd, int also);
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void shim_epoll_forked(void);
 /* No set has anything but the kernel's in it any more. */
 void shim_epoll_leave(void);
@@ -135,11 +139,11 @@ void shim_epoll_init(void);
  * when one has. */
 bool shim_epoll_outer(int fd);
 
-/* In the child of a fork. */
+/* Called in the child of a fork. */
 void shim_spawn_forked(void);
 
-/* Around a fork by which the C library does not tell who asked to be told: its
- * result is given, and returned. */
+/* Called around a fork of which the C library does not tell its handlers: the
+ * fork's result is given, and returned. */
 void shim_fork_begins(void);
 long shim_forked(long pid);
 
@@ -150,12 +154,13 @@ long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
  * for good. */
 void shim_report_init(void);
 void shim_report_connection(int fd);
-/* One that was latent to its end. */
+/* Counts a connection that was latent to its end. */
 struct exi_latent_state;
 void shim_report_latent(const struct exi_latent_state *s);
-/* Now, of all that there were: the process ends, or cannot say it later. */
+/* Writes the report now, of all connections that there were: the process ends,
+ * or cannot write it later. */
 void shim_report(void);
-/* In the child of a fork: what its parent had is its parent's. */
+/* Called in the child of a fork: what its parent had is its parent's. */
 void shim_report_forked(void);
 
 #endif

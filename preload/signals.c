@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers of signals are called by way of the shim, which counts them for calls
- * that wait, see core/signals.h. Those of faults are left alone: no call waits
- * while one runs, and who has them looks at everything. The kernel has one of two
- * functions of ours, by the handler's kind, so that neither calls one of the
- * other kind while they are exchanged. */
+/* Hooks of signal handlers: handlers are called by way of the shim, which
+ * counts them for calls that wait, see core/base/signals.h. Handlers of faults
+ * are left alone: no call waits while one runs, and a program that has one
+ * looks at everything. The kernel has one of two functions of ours, by the
+ * handler's kind, so that neither calls one of the other kind while handlers
+ * are exchanged. */
 #include "core/base/signals.h"
 
 #include <signal.h>
@@ -48,7 +49,7 @@ static bool counts(int sig)
 	       sig != SIGSYS;
 }
 
-/* As the calls of older days have it. */
+/* A handler with three arguments, as signal(3) has it. */
 static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
 {
 	return (struct sigaction){ .sa_sigaction = f }.sa_handler;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections: how they begin, what is set on them, how they end. */
+/* Hooks of sockets: how connections begin, what is set on them, how they
+ * end. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -55,7 +56,7 @@ HOOK int socket(int domain, int type, int protocol)
 	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
 	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
 		return fd;
-	/* Without memory for it, it is the kernel's. */
+	/* A socket for which there is no memory is the kernel's. */
 	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
 		(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	return fd;
@@ -162,7 +163,8 @@ HOOK int shutdown(int fd, int how)
 	if (!sk)
 		return native.shutdown(fd, how);
 	ret = exi_shutdown(fd, how);
-	/* As in the kernel, also where nothing is left to be shut down. */
+	/* The edge comes as in the kernel, also where nothing is left to be
+	 * shut down. */
 	if (ret != -EINVAL)
 		shim_epoll_rung(sk, fd, ~0u);
 	return (int)shim_result(ret);
@@ -242,7 +244,7 @@ HOOK int getpeername(int fd, struct sockaddr *addr, socklen_t *len)
 		       : (int)shim_result(ret);
 }
 
-/* One of them maps what was received. */
+/* TCP_ZEROCOPY_RECEIVE maps what was received. */
 static int zerocopy_receive(int fd, void *val, socklen_t *len)
 {
 	EXI_CANCEL_OFF(false);

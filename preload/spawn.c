@@ -161,7 +161,7 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 
 HOOK int posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions)
 {
-	forget(actions); /* of one that was never destroyed */
+	forget(actions); /* notes of actions that were never destroyed */
 	return native.posix_spawn_file_actions_init(actions);
 }
 

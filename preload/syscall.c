@@ -106,8 +106,8 @@ static long raw_epoll_pwait2(const long *a)
 			    (const struct timespec *)a[3], a[4] ? &mask : NULL);
 }
 
-/* Without memory that is shared it is a fork; on another stack nothing could
- * return from here. */
+/* Whether a clone is a fork: its memory is not shared; on another stack nothing
+ * could return from here. */
 static bool forks(uint64_t flags, uint64_t stack)
 {
 	return !(flags & CLONE_VM) && !stack;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The data path: the stream engine on a queue pair. */
+/* The data path of a connection over a device: sending, receiving, loans,
+ * waiting, switching; and the tables that the core calls. */
 #include "core/rma/conn.h"
 
 #include <errno.h>
@@ -29,8 +30,8 @@
 
 #define DRAIN_NS 5000000000u
 
-/* Nothing moves. That the peer is gone the core hears from the pair link, and
- * judges. */
+/* The error where nothing moves. Only nonsense of the peer is told here: the
+ * core hears by the pair link that the peer is gone, and judges. */
 static int lost(struct exi_rma_link *l)
 {
 	return atomic_load(&l->err) == -EPROTO ? -EPROTO : -EAGAIN;
@@ -38,7 +39,7 @@ static int lost(struct exi_rma_link *l)
 
 /* --- sending ------------------------------------------------------------ */
 
-/* So few bytes that the device takes them with the request. */
+/* Sends so few bytes that the device takes them with the request. */
 static int send_direct(struct exi_rma_link *l, struct exi_stream_msg *m,
 		       const void *buf)
 {
@@ -62,7 +63,7 @@ static int send_indirect(struct exi_rma_link *l, struct exi_stream_msg *m,
 				  NULL);
 }
 
-/* One piece, copied: its bytes, or -errno. */
+/* Copies one piece and sends it. Its length, or -errno. */
 static ssize_t send_piece(struct exi_rma_link *l, const void *buf, size_t len)
 {
 	enum exi_stream_how how =
@@ -98,7 +99,8 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 	while (done < len) {
 		n = send_piece(l, (const char *)buf + done, len - done);
 		if (n == -EAGAIN) {
-			/* Who never waits hears here that it failed. */
+			/* A sender that never waits hears here that its link
+			 * failed. */
 			exi_rma_fabric.reap(l->net);
 			if (exi_rma_net_try_poll(l->net) &&
 			    exi_rma_link_take(l, EXI_TX) == 0)
@@ -153,16 +155,17 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	if (exi_rma_link_take(l, EXI_RX))
 		return -EPROTO;
 	done = read_ring(l, buf, len, peek);
-	/* Not try_poll(): another thread may just be taking what came for us, and
-	 * who does not wait is told of all that came before it asked. */
+	/* A receive that does not wait is told of all that came before it
+	 * asked, and another thread may just be taking that: so this is not
+	 * try_poll(). */
 	if (!done && !(flags & EXI_MSG_POLLED)) {
 		exi_rma_net_poll(l->net);
 		if (exi_rma_link_take(l, EXI_RX))
 			return -EPROTO;
 		done = read_ring(l, buf, len, peek);
 	}
-	/* The program's answer goes first: there is time to tell of room when it
-	 * asks again, and nothing is there. */
+	/* The program's answer goes before an ACK: there is time to tell of
+	 * room when the program asks again and nothing is there. */
 	if (!done || exi_stream_rx_untold(&l->rx) >= l->ring.bytes / 2)
 		exi_rma_link_report(l, false);
 	if (done)
@@ -196,17 +199,17 @@ static void loan_took(struct exi_conn *c, size_t n)
 
 static bool ready(struct exi_rma_link *l, enum exi_dir dir)
 {
-	/* Of a link that failed the core hears from the pair link, and who waits
-	 * then by the core. Who would rather look again and again would keep
-	 * it from the lock. */
+	/* A failed link is no event here: the core hears of it by the pair
+	 * link, and wakes the waiters. A waiter that looked again and again
+	 * would keep the lock from the core. */
 	if (exi_rma_link_take(l, dir) || atomic_load(&l->err) == -EPROTO)
 		return true;
 	if (dir == EXI_RX) {
 		if (exi_stream_rx_unread(&l->rx) > 0 ||
 		    exi_stream_rx_over(&l->rx) || l->rx.n_done > 0)
 			return true;
-		/* A receive that is not full yet took it: nobody comes for that,
-		 * but the sender may wait for the room. */
+		/* The bytes may have gone into a receive that is not full yet:
+		 * that wakes nobody, but the sender may wait for the room. */
 		exi_rma_link_report(l, false);
 		return false;
 	}
@@ -222,8 +225,8 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 	return exi_rma_net_try_poll(l->net) && ready(l, dir);
 }
 
-/* The flag, then the request, then the look: what comes after the look finds
- * the flag. Pairs with stir(). */
+/* The order is flag, request, look: what comes after the look finds the flag.
+ * Pairs with exi_rma_link_stir(). */
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	bool word = how == EXI_WAKE_WORD || how == EXI_WAKE_WORD_REAP;
@@ -231,7 +234,7 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	uint32_t unread = 0;
 	bool busy;
 
-	/* The receiver's, whose lock a sender does not have. */
+	/* Read here only: a sender does not have the receiver's lock. */
 	if (how == EXI_WAKE_NEXT)
 		unread = exi_stream_rx_unread(&l->rx);
 	if (dir == EXI_RX)
@@ -242,9 +245,9 @@ static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	if (how == EXI_WAKE_NEXT)
 		busy = exi_stream_rx_unread(&l->rx) != unread || l->rx.ended;
 	else if (dir == EXI_TX && how != EXI_WAKE_WORD && how != EXI_WAKE_BELL)
-		busy = false; /* of a link that failed, too: as in ready() */
+		busy = false; /* a link that failed, too: as in ready() */
 	busy = busy || (dir == EXI_TX && exi_rma_place_over(l));
-	if (dir == EXI_RX && !busy) /* also of what this look took */
+	if (dir == EXI_RX && !busy) /* this look may have taken bytes */
 		exi_rma_link_report(l, true);
 	if (busy && word)
 		exi_rma_link_want_no_more(l, dir, true);
@@ -257,8 +260,8 @@ static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 				  how == EXI_WAKE_WORD);
 }
 
-/* What another thread took before is a change, too: nobody tells of it again. What
- * is put after the second look stirs after the first. */
+/* A change that another thread took before counts, too: nobody tells of that
+ * again. What is put after the second look stirs after the first. */
 static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
@@ -269,7 +272,7 @@ static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	return 0;
 }
 
-/* Something that another thread took is something, too. */
+/* What another thread took counts as something, too. */
 static void conn_poll(struct exi_conn *c, unsigned int looks)
 {
 	struct exi_rma_link *l = exi_rma_link_of(c);
@@ -282,9 +285,10 @@ static void conn_poll(struct exi_conn *c, unsigned int looks)
 		;
 }
 
-/* Between hosts a reply takes longer; and longer still where kernels do the
- * devices' work, above all while the other end sleeps: it must not seem to be too
- * late then, or both ends would sleep from there on, each for the other. */
+/* FAR is how much longer a reply takes between hosts. Where kernels do the
+ * devices' work, above all while the other end sleeps, a reply takes longer
+ * still, and must not seem too late: both ends would sleep from there on, each
+ * waiting for the other. */
 #define FAR	     4
 #define FAR_SOFTWARE 16
 
@@ -338,7 +342,7 @@ static int switch_start(struct exi_conn *c, uint64_t head)
 static void switch_cursor(struct exi_conn *c, uint64_t *ret_pos,
 			  uint64_t *ret_used)
 {
-	/* It is quiet. */
+	/* The direction is quiet. */
 	*ret_pos = exi_stream_rx_cursor(&exi_rma_link_of(c)->rx);
 	*ret_used = 0;
 }
@@ -387,7 +391,8 @@ static void conn_close(struct exi_conn *c)
 {
 }
 
-/* What was sent is delivered though the program goes on or ends, as by TCP. */
+/* Bytes that were sent are delivered though the program goes on or ends, as by
+ * TCP. */
 static void conn_stop(struct exi_conn *c)
 {
 	if (exi_rma_link_of(c))

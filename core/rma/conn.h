@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One connection over a device: its tables for the core. */
+/* The tables by which the core calls a connection over a device; conn.c. */
 #ifndef EXI_CORE_RMA_CONN_H
 #define EXI_CORE_RMA_CONN_H
 
 #include "core/fabric/provider.h"
 
-/* Opens the domain with the work of all that is in these files (rma_conn.c). */
+/* Opens the fabric's domain, with the timed work of all files of this folder. 0
+ * or -errno. */
 int exi_rma_open(struct exi_domain **ret);
 
 extern const struct exi_conn_ops exi_rma_conn_ops;

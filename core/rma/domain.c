@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the service of the process waits for: the fabric's events, and our ends of
- * pair links. */
+/* The domain: one epoll set with the fabric's events, our ends of pair links
+ * and a timer, which the service of the process serves. */
 #include "core/rma/domain.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ void exi_rma_rest(int fd, struct exi_rma_event *e)
 	exi_rma_look_at(e->until);
 }
 
-/* All rest equally long: the first is over first. */
+/* Every rest is equally long: the first to begin is the first to be over. */
 static void end_rests(uint64_t now)
 {
 	while (!exi_list_empty(&exi_domain_resting)) {
@@ -84,10 +84,12 @@ static struct exi_rma_event on_time = { .call = time_passed };
 
 /* --- events ------------------------------------------------------------- */
 
-/* Before others have the lock: a peer may have more of them than it should. */
+/* Events served before others get the lock: a peer may cause more events than
+ * it should. */
 #define SERVED 64
 
-/* One at a time: what it is about may go with the event before it. */
+/* Serves one event. Events are taken one at a time: an event may free what the
+ * next one is about. */
 static bool serve(void)
 {
 	struct epoll_event ev;
@@ -131,8 +133,8 @@ static int arm(struct exi_domain *d)
 
 /* --- fork --------------------------------------------------------------- */
 
-/* The descriptors are closed, so that connections end when the parent does. The
- * child loads the fabric anew. */
+/* The child closes the descriptors, so that connections end when the parent
+ * does, and loads the fabric anew. */
 static void forked(struct exi_domain *d)
 {
 	work->forked();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the service of the process waits for. */
+/* The epoll set and the timer of a fabric, which the service of the process
+ * serves. */
 #ifndef EXI_CORE_RMA_DOMAIN_H
 #define EXI_CORE_RMA_DOMAIN_H
 
@@ -11,9 +12,9 @@
 struct exi_rma_event;
 struct exi_rma_work;
 
-/* Stops watching for a tenth of a second. What it tells of cannot be taken, as a
- * connection for which there is no descriptor, and would be told of again and
- * again. */
+/* Stops watching fd for a tenth of a second: where what fd tells of cannot be
+ * taken (a connection for which no descriptor is free), the set would be
+ * readable all the time. The service lock is held. */
 void exi_rma_rest(int fd, struct exi_rma_event *e);
 
 extern const struct exi_domain_ops exi_rma_domain_ops;

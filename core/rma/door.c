@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is asked for the connections of an address and port. There is one listener
- * for the port that A asks: of the process that came first, the owner. The others have
- * each one on some port, and a line to the owner, who asks them for connections that
- * it does not have and sends A to who has one. The line's end tells them that
- * the owner is gone, and one takes its place.
+/* The listener of an address and port, and which process is asked for the
+ * connections there. One process listens at the port that A asks: the first,
+ * which is the owner. Each of the others, the workers, listens at some port,
+ * and has a line to the owner, who asks the workers for connections that are
+ * not the owner's and redirects A to the worker that has one. The line's end
+ * tells the workers that the owner is gone, and one of them takes its place.
  *
- * Nobody is trusted for being on this host: the owner lets nothing through but
- * what A would believe anyway, a redirect under the key for A's own REQUEST, and
- * who is asked tells a stranger nothing else. docs/design/security.md. */
+ * No process is trusted for being on this host: the owner lets nothing through
+ * but what A would believe anyway, a redirect under the key for A's own
+ * REQUEST, and a worker tells a stranger nothing else.
+ * docs/design/security.md. */
 #include "core/rma/door.h"
 
 #include <errno.h>
@@ -41,22 +43,23 @@
 
 #define WORKERS	  256u
 #define ASKS	  64u
-#define ASK_NS	  2000000000u /* for all to answer */
-#define AGAIN_NS  10000000u   /* the first try to find a place, then doubled */
+#define ASK_NS	  2000000000u /* for all workers to answer */
+#define AGAIN_NS  10000000u   /* before the first retry, then doubled */
 #define AGAIN_MAX 64000000000u
 
 struct door {
 	struct door *next;
-	struct exi_listening at; /* of TCP */
+	struct exi_listening at; /* the address and port of TCP */
 	unsigned int users;
-	/* Null. Where A asks, and where it is sent. */
+	/* The listener where A asks, and the one where A is redirected to;
+	 * null. */
 	void *front, *side;
-	int name; /* the owner's: where lines come in; -1 */
+	int name; /* the owner's socket, where lines come in; -1 */
 	struct exi_rma_event on_name;
 	struct exi_list workers;
 	int line; /* to the owner; -1 */
 	struct exi_rma_event on_line;
-	uint64_t again; /* neither: tried again then; 0 */
+	uint64_t again; /* when to look for a place again; 0 */
 	uint64_t delay;
 };
 
@@ -65,10 +68,11 @@ struct worker {
 	struct exi_rma_event event;
 	struct door *door;
 	int line;
-	uint64_t answered; /* the last number, or what was before it came */
+	/* The last number answered, or asked before it came. */
+	uint64_t answered;
 };
 
-/* A REQUEST that waits for the workers. */
+/* A REQUEST that waits for the workers' answers. */
 struct ask {
 	struct exi_list node;
 	struct door *door;
@@ -79,7 +83,7 @@ struct ask {
 	struct exi_pact pact;
 };
 
-/* All under the service lock. */
+/* The doors and asks of the process; under the service lock. */
 static struct door *doors;
 static struct exi_list asks = EXI_LIST_INIT(asks);
 static unsigned int n_asks, n_workers;
@@ -104,7 +108,8 @@ static struct door **door_of(const struct exi_listening *l)
 	return at;
 }
 
-/* Where who asked this address has come in: it listens there, or anywhere. */
+/* The door of a connection that asked this address: at the address itself, or
+ * at any address. */
 static struct door *door_at(const uint8_t addr[16], uint16_t port)
 {
 	struct door *any = NULL;
@@ -140,7 +145,7 @@ static void drop_name(int *fd)
 
 /* --- listeners ---------------------------------------------------------- */
 
-/* At the door's address. */
+/* Listens at the door's address. */
 static int listen_at(const struct door *d, uint16_t port, void **ret)
 {
 	struct exi_listening at = d->at;
@@ -179,8 +184,8 @@ static void finish(struct ask *a, const struct exi_pact_reject *redirect)
 	free(a);
 }
 
-/* The worker has answered all up to there, or will not: the last of them
- * perhaps with a redirect. */
+/* The worker has answered all asks up to number, or will not answer them: the
+ * last perhaps with a redirect. */
 static void answered(struct worker *w, uint64_t number, const void *redirect,
 		     size_t len)
 {
@@ -250,7 +255,8 @@ bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 	exi_list_for_each_safe (pos, tmp, &d->workers) {
 		struct worker *w = exi_container(pos, struct worker, node);
 
-		/* Who does not read is asked no more, and comes again. */
+		/* A worker that does not read is asked no more, and comes
+		 * again. */
 		if (send(w->line, &q, sizeof(q), MSG_DONTWAIT | MSG_NOSIGNAL) <
 		    0)
 			drop_worker(w);
@@ -302,7 +308,8 @@ static void on_name(struct exi_rma_event *e)
 
 /* --- a worker answers --------------------------------------------------- */
 
-/* The service lock is let go while the core is asked; the door may go then. */
+/* Answers an ask. The service lock is let go while the core is asked, so the
+ * door may go. */
 static void consider(const struct exi_listening *at,
 		     const struct exi_rma_ask *q, struct exi_rma_told *ret)
 {
@@ -368,7 +375,7 @@ static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
 	return exi_abstract(ret, "libexs/1/door/%s", hex);
 }
 
-/* Strangers may sit at the other end: no descriptor comes from there. */
+/* A stranger may sit at the other end: no descriptor is taken from there. */
 static int packet_socket(void)
 {
 	int s = exi_rma_host->fd_keep(socket(
@@ -414,7 +421,7 @@ static int open_line_to(struct door *d, const struct exi_key *key,
 	return 0;
 }
 
-/* To the owner of the address, or of all. */
+/* Opens the line to the owner of the address, or of all addresses. */
 static int open_line(struct door *d, const struct exi_key *key)
 {
 	const uint8_t *any = any_of(d->at.addr);
@@ -427,8 +434,8 @@ static int open_line(struct door *d, const struct exi_key *key)
 	return err;
 }
 
-/* Becomes the owner, or finds him; else tries again. Who has no key can be
- * asked, and has nothing to say. */
+/* Becomes the owner, or finds the owner; else tries again later. A process
+ * without a key can be asked, and has nothing to say. */
 static void settle(struct door *d)
 {
 	const struct exi_key *key = exi_rma_meet_key();
@@ -441,7 +448,7 @@ static void settle(struct door *d)
 		err = d->name < 0 ? open_name(d, key) : 0;
 	else if (key)
 		err = open_line(d, key);
-	if (err == -ECONNREFUSED) /* who has the port is none of ours */
+	if (err == -ECONNREFUSED) /* no process of ours has the port */
 		err = taken;
 	d->again = 0;
 	if (err)
@@ -483,7 +490,7 @@ void exi_rma_doors_look(uint64_t now)
 
 /* --- beginning and end -------------------------------------------------- */
 
-/* What the fabric can listen at. */
+/* The address that the fabric can listen at. */
 static struct exi_listening place_of(const struct exi_listening *l)
 {
 	struct exi_listening ret = *l;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a link: what is unregistered and freed, in which order. */
+/* The end of a link: its memory is unregistered, then freed. */
 #include "core/rma/ends.h"
 
 #include <linux/futex.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What arrived, and the engine of the stream. */
+/* Between inbox and engine: gives the stream engine the messages that arrived,
+ * and says its messages. */
 #include "core/rma/engine.h"
 
 #include <errno.h>
@@ -64,7 +65,8 @@ static int say_engine(struct exi_rma_link *l, const struct exi_stream_msg *m)
 		.key = m->key,
 	};
 
-	/* A REVOKE is answered by who need not be waiting for anything. */
+	/* A REVOKE is urgent: the end that answers it need not be waiting for
+	 * anything. */
 	int err = exi_rma_link_say(l, &out, NULL, m->kind == EXI_STREAM_REVOKE,
 				   true);
 

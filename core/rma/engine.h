@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What arrived, and the engine of the stream. */
+/* Between inbox and engine: gives the stream engine the messages that arrived,
+ * and says its messages. Every function needs the core's lock of the
+ * direction. */
 #ifndef EXI_CORE_RMA_ENGINE_H
 #define EXI_CORE_RMA_ENGINE_H
 
@@ -9,22 +11,21 @@
 #include "core/rma/rma.h"
 #include "core/rma/stream.h"
 
-/* Under the core's lock of the direction: gives the engine what arrived. -EPROTO.
- */
+/* Gives the engine of the direction what arrived. 0 or -EPROTO. */
 int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir);
 static inline int exi_rma_link_take(struct exi_rma_link *l, enum exi_dir dir)
 {
-	/* Most often nothing did. */
+	/* Nothing arrived, most often. */
 	if (exi_rma_inbox_empty(&l->inbox[dir]) &&
 	    (dir == EXI_RX || !exi_stream_tx_due(&l->tx)))
 		return 0;
 	return exi_rma_link_take_some(l, dir);
 }
-/* The same: what lies in the ring goes into the receives that are posted. */
+/* Copies what lies in the ring into the receives that are posted. RX lock. */
 void exi_rma_link_copy(struct exi_rma_link *l);
-/* The sender's messages without bytes. */
+/* Says the sender's messages that carry no bytes. TX lock. */
 void exi_rma_link_answer(struct exi_rma_link *l);
-/* The receiver's. */
+/* Says the receiver's messages; idle as in exi_stream_rx_next(). RX lock. */
 void exi_rma_link_report(struct exi_rma_link *l, bool idle);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A device failed: what is sent again, and from where. */
+/* The move of a connection to TCP after its queue pair, port or device failed:
+ * what is sent again, and from where. */
 #ifndef EXI_CORE_RMA_FAIL_H
 #define EXI_CORE_RMA_FAIL_H
 
@@ -8,7 +9,7 @@
 
 #include "core/fabric/provider.h"
 
-/* Of struct exi_remote_ops. */
+/* The calls of struct exi_remote_ops (core/fabric/provider.h). */
 int exi_rma_fail_sever(struct exi_conn *c);
 void exi_rma_fail_leave(struct exi_conn *c);
 bool exi_rma_fail_left(struct exi_conn *c);

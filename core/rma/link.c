@@ -39,7 +39,7 @@
 
 /* --- from the pair link ------------------------------------------------ */
 
-/* One message; false when there is none, or no credit for it. */
+/* Forwards one message; false when there is none, or no credit for one. */
 static bool forward(struct exi_rma_link *l)
 {
 	unsigned char bytes[EXI_RMA_MSG_MAX - sizeof(struct exi_rma_msg)];
@@ -72,12 +72,14 @@ static void on_pair(struct exi_rma_event *e)
 
 /* --- what arrives ------------------------------------------------------- */
 
-/* Of a message in the inbox, instead of its length. */
+/* The mark of a message that was taken from the inbox, instead of its
+ * length. */
 #define TAKEN UINT32_MAX
 _Static_assert(EXI_STREAM_LEN_MAX < TAKEN, "a length is not the mark");
 
-/* Bytes of the ring follow each other: they join what waits, unless it is being
- * taken. The last message is ours to read: only its length changes. */
+/* Joins bytes of the ring to those that wait before them, unless these are
+ * being taken. Only the length of the last message changes, so the rest can be
+ * read here. */
 static bool join(struct exi_rma_inbox *b, uint32_t put, uint32_t len)
 {
 	uint32_t at = (put - 1) % EXI_RMA_INBOX, was;
@@ -92,9 +94,10 @@ static bool join(struct exi_rma_inbox *b, uint32_t put, uint32_t len)
 	return true;
 }
 
-/* One thread puts, another takes. Release, in the store of put: pairs with the
- * load in next(); the load of taken with its store there, after which the place
- * is free. The store is before stir() in the order of all, for conn_arm(). */
+/* One thread puts messages in, another takes them. Release, in the store of
+ * put: pairs with the load in exi_link_next(); the load of taken with its store
+ * there, after which the place is free. The store of put is before stir() in
+ * the order of all, for conn_arm(). */
 static bool put_in(struct exi_rma_inbox *b, const struct exi_stream_msg *m)
 {
 	uint32_t put = atomic_load_explicit(&b->put, memory_order_relaxed);
@@ -140,17 +143,17 @@ static void note(struct exi_rma_link *l, uint32_t note)
 	put(l, EXI_RX, &m);
 }
 
-/* Bytes that came with their note go where a write would have put them. What is
- * written over, if the other end has no room there, is its own stream; and the
- * engine tells. */
+/* Puts bytes that came with their note where a write would have put them. Where
+ * the ring has no room for them the other end overwrites its own stream, and
+ * the engine says -EPROTO. */
 static bool place(struct exi_rma_link *l, const void *bytes, uint32_t len)
 {
 	uint32_t at = (uint32_t)l->arrived & (l->ring.bytes - 1);
 
 	if (len > l->ring.bytes - at)
 		return false;
-	/* A compiler that knows how many there are at most repeats an instruction
-	 * for each word, which is slow to begin. */
+	/* A compiler that knows the greatest length uses an instruction that
+	 * repeats for each word, which is slow to begin. */
 	__asm__("" : "+r"(len));
 	memcpy(l->ring.at + at, bytes, len);
 	return true;
@@ -173,10 +176,10 @@ void exi_rma_link_retry(struct exi_rma_link *l)
 		exi_post_ring(l);
 }
 
-/* Credits never shrink, and are for messages that were sent: more would call
- * buffers free that the device still reads. Relaxed: a message is counted before
- * the device has it, and so before its answer. True: there are more, and the sender
- * is to be stirred. */
+/* Takes new credits. True: there are more, and the sender is to be stirred.
+ * Credits never shrink, and are for messages that were sent: more would call
+ * buffers free that the device still reads. Relaxed: a message is counted
+ * before the device has it, and so before its answer. */
 static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 {
 	uint32_t before = atomic_load(&l->credited), sent;
@@ -193,7 +196,7 @@ static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 	return true;
 }
 
-/* The message that comes most often. */
+/* Takes BYTES, the message that comes most often. */
 static void heard_bytes(struct exi_rma_link *l, const struct exi_rma_msg *in,
 			uint32_t len)
 {
@@ -209,13 +212,13 @@ static void heard_bytes(struct exi_rma_link *l, const struct exi_rma_msg *in,
 		return exi_rma_link_fail(l, -EPROTO, "bytes that do not fit");
 	l->arrived += len;
 	put(l, EXI_RX, &m);
-	if (more) /* the word has changed, once for both */
+	if (more) /* put() changed the word, for both directions */
 		exi_post_wake(l, EXI_TX);
 }
 
 static void told(struct exi_rma_link *l, const void *bytes, size_t len)
 {
-	/* Who hung up does not listen any more. */
+	/* A reader that hung up takes nothing any more. */
 	if (send(l->pair, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    errno == EAGAIN)
 		exi_rma_link_fail(l, -EPROTO,
@@ -242,7 +245,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	if (len && h.kind != EXI_RMA_TELL && h.kind != EXI_RMA_CONFIRM &&
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_NOTE)
 		return exi_rma_link_fail(l, -EPROTO, "bytes after a message");
-	/* Who has not proved himself says nothing else. */
+	/* A peer that has not proved itself says nothing else. */
 	if (l->meeting && h.kind != EXI_RMA_CONFIRM &&
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_CREDIT)
 		return exi_rma_link_fail(l, -EPROTO,
@@ -255,7 +258,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	m.addr = le64toh(h.addr);
 	m.key = le64toh(h.key);
 	m.waitall = h.flags & EXI_RMA_FLAG_WAITALL;
-	/* Who closes waits to hear that it has come. */
+	/* The closing end waits to hear that its message has come. */
 	if (l->net->early &&
 	    (h.kind == EXI_RMA_END || h.flags & EXI_RMA_FLAG_CLOSES))
 		l->will_owe = EXI_RMA_OWE_NOW;
@@ -282,7 +285,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	case EXI_RMA_REVOKE:
 		m.kind = EXI_STREAM_REVOKE;
 		put(l, EXI_TX, &m);
-		/* It is answered though nobody sends. */
+		/* A REVOKE is answered though nobody sends. */
 		return exi_post_ring(l);
 	case EXI_RMA_CREDIT:
 		return;
@@ -309,7 +312,7 @@ void exi_rma_net_init(struct exi_rma_net *n)
 	n->piece_max = PIECE_MAX;
 }
 
-/* What is worth an advert, the configuration says. */
+/* The policy of adverts; the configuration says which sizes are worth one. */
 static struct exi_stream_policy policy(void)
 {
 	struct exi_stream_policy ret = exi_stream_policy_default;
@@ -376,7 +379,8 @@ struct exi_rma_link *exi_rma_link_new(int pair)
 	return l;
 }
 
-/* A write of nothing, which needs no credit and tells when it is over. */
+/* Posts a write of no bytes, which needs no credit and tells when it is
+ * over. */
 static void post_last(struct exi_rma_link *l)
 {
 	const struct exi_rma_req r = {
@@ -395,13 +399,13 @@ static void post_last(struct exi_rma_link *l)
 	exi_rma_unlock(&l->post);
 }
 
-/* All that was posted is over, and where that says too little the other end has
- * received END, and so what was posted before it. */
+/* All requests are over; and where the device says so too early, the other end
+ * has received END, and so what was posted before it. */
 static bool drained(struct exi_rma_link *l)
 {
 	bool ret;
 
-	/* The service may still say what came from the pair link. */
+	/* The service may still forward what came from the pair link. */
 	exi_rma_lock(&l->post);
 	ret = atomic_load(&l->done) == l->posted &&
 	      (!l->net->early || !l->said_end ||
@@ -410,8 +414,8 @@ static bool drained(struct exi_rma_link *l)
 	return ret;
 }
 
-/* END did not say it. If there is no credit for it the other end goes on over TCP,
- * and finds nobody there. */
+/* Says that this end leaves, where END did not say so. Without a credit the
+ * other end goes on over TCP, and finds nobody there. */
 static void say_leaving(struct exi_rma_link *l)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT,
@@ -423,11 +427,11 @@ static void say_leaving(struct exi_rma_link *l)
 
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 {
-	/* What meets has nothing under way, and its net may change. Pairs with
-	 * the end of exi_rma_meet_done(). */
+	/* A link that still meets has nothing under way, and its net may
+	 * change. Pairs with the end of exi_rma_meet_done(). */
 	if (__atomic_load_n(&l->meeting, __ATOMIC_ACQUIRE))
 		return;
-	/* What the core said last; or the service is at it. */
+	/* The core's last messages are forwarded here, or by the service. */
 	if (!pthread_mutex_trylock(&l->forward)) {
 		while (forward(l))
 			;
@@ -438,7 +442,8 @@ void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline)
 	while (!atomic_load(&l->err) && !drained(l) &&
 	       exi_now_ns() < deadline) {
 		exi_rma_fabric.reap(l->net);
-		/* This thread may have been interrupted with the lock. */
+		/* The net's lock is only tried: this thread may have been
+		 * interrupted with the lock. */
 		if (l->net->early)
 			exi_rma_net_try_poll(l->net);
 		sched_yield();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A link between two hosts. */
+/* A link to a process on another host: its making and end, and what arrives on
+ * it. */
 #ifndef EXI_CORE_RMA_LINK_H
 #define EXI_CORE_RMA_LINK_H
 
@@ -13,24 +14,27 @@ struct exi_stream_msg;
 
 void exi_rma_net_init(struct exi_rma_net *n);
 
-/* Without a queue pair; pair is its own from here on. Null. */
+/* A new link without a queue pair; null without memory. pair belongs to the
+ * link from here on. */
 struct exi_rma_link *exi_rma_link_new(int pair);
-/* With one: its ring. -errno. */
+/* Makes the ring and the messages of a link that has joined a net. 0 or
+ * -errno. */
 int exi_rma_link_open(struct exi_rma_link *l);
-/* What the other end is to call our ring. */
+/* The ring, as the other end is to address it. */
 struct exi_rma_ring exi_rma_link_ring(const struct exi_rma_link *l);
-/* The other end's ring is known: bytes can move. -EPROTO, -errno. */
+/* The other end's ring is known: bytes can move. 0, -EPROTO or -errno. */
 int exi_rma_link_up(struct exi_rma_link *l, const struct exi_rma_ring *theirs);
-/* Without one: its memory is gone, for another queue pair. The service lock is
- * held. */
+/* Frees the memory of a link without a queue pair, and leaves its net; the link
+ * can be opened again. The service lock is held. */
 void exi_rma_link_close(struct exi_rma_link *l);
-/* Waits until what was posted has arrived. */
+/* Waits until what was posted has arrived, or the deadline. */
 void exi_rma_link_drain(struct exi_rma_link *l, uint64_t deadline);
 
-/* What found no room is said again: there is some, or the device may have it. */
+/* Says again what found no room: there is a credit now, or the device may have
+ * room. */
 void exi_rma_link_retry(struct exi_rma_link *l);
 
-/* From the net, with its lock held: a note; a message. */
+/* The net's calls, with the net's lock held: a note came; a message came. */
 void exi_rma_link_noted(struct exi_rma_link *l, uint32_t note);
 void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *m,
 			uint32_t len);

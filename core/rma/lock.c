@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a lock does when somebody else has it. */
+/* The slow paths of struct exi_rma_lock: waiting for another thread, and waking
+ * it. */
 #include "core/rma/lock.h"
 
 #include <errno.h>
@@ -16,7 +17,8 @@ void exi_rma_lock_slow(struct exi_rma_lock *l)
 {
 	int saved = errno;
 
-	/* Who had to wait marks it again: there may be others. */
+	/* A thread that had to wait marks the lock as waited for again: there
+	 * may be others. */
 	while (atomic_exchange_explicit(&l->word, 2, memory_order_acquire))
 		syscall(SYS_futex, &l->word, FUTEX_WAIT, 2, NULL, NULL, 0);
 	errno = saved;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The locks of what arrives and of what is posted: each look at a device takes
- * one, and each message two, so that what the C library's mutex does besides is
- * a good part of them. */
+/* A small lock, for what arrives and for what is posted: each look at a device
+ * takes one, and each message two, so that the extra work of the C library's
+ * mutex would be a good part of both. */
 #ifndef EXI_CORE_RMA_LOCK_H
 #define EXI_CORE_RMA_LOCK_H
 
@@ -12,12 +12,14 @@
 
 #include "core/base/util.h"
 
-/* 0: free; 1: held; 2: held, and somebody may sleep on it. All zero is free. */
+/* The word is 0: free; 1: held; 2: held, and a thread may sleep on it. A lock
+ * of zeroes is free. */
 struct exi_rma_lock {
 	_Atomic uint32_t word;
 };
 
-/* In rma_link.c. */
+/* The slow paths, in lock.c: another thread has the lock; a thread may
+ * sleep. */
 void exi_rma_lock_slow(struct exi_rma_lock *l);
 void exi_rma_unlock_slow(struct exi_rma_lock *l);
 
@@ -42,7 +44,8 @@ static inline void exi_rma_unlock(struct exi_rma_lock *l)
 		exi_rma_unlock_slow(l);
 }
 
-/* As EXI_LOCKED() of lock.h: somebody holds it, who is not said. */
+/* Asserts that some thread holds the lock, like EXI_LOCKED()
+ * (core/base/lock.h); not which thread. */
 #ifdef EXI_CHECK_LOCKS
 #define EXI_RMA_LOCKED(l) assert(atomic_load(&(l)->word))
 #else

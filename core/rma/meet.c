@@ -39,8 +39,9 @@
 #include "core/trust/pact.h"
 #include "core/trust/pact_wire.h"
 
-/* While nobody on the other host has the connection yet: it may lie unaccepted,
- * or its process has not come to it. Each wait is four times the last. */
+/* TRIES is how often A asks while nobody on the other host has the connection
+ * yet: it may lie unaccepted, or its process has not come to it. Each wait is
+ * four times the last. */
 #define TRIES	 6
 #define AGAIN_NS 10000000u
 
@@ -55,7 +56,8 @@ void exi_rma_meet_fail(struct exi_rma_link *l, int reason, const char *why)
 	exi_rma_host->met(l->pair, reason);
 }
 
-/* A meeting ends under the net's lock, by whoever takes what the other end says. */
+/* A handshake ends under the net's lock, in the thread that takes what the
+ * other end says. */
 void exi_rma_meet_lost(struct exi_rma_link *l, int reason, const char *why)
 {
 	struct exi_rma_net *n = l->net;
@@ -147,7 +149,7 @@ static int meet_connect(struct exi_conn *c, const struct exi_tuple *t,
 	return 0;
 }
 
-/* Back to where nobody was asked. */
+/* Goes back to the state in which nobody was asked. */
 static void part(struct exi_rma_link *l)
 {
 	exi_rma_fabric.part(l);
@@ -164,7 +166,7 @@ static void ask_at(struct exi_rma_link *l, uint16_t port)
 		exi_rma_meet_fail(l, EXS_X_REASON_MEMORY, strerror(-err));
 }
 
-/* At m->port. */
+/* Asks at m->port, after so long. */
 static void ask_after(struct exi_rma_link *l, uint64_t ns)
 {
 	struct exi_rma_meeting *m = l->meeting;
@@ -199,7 +201,8 @@ void exi_rma_meet_nobody(struct exi_rma_link *l)
 	uint16_t port = l->meeting->tuple.peer_port;
 	char why[EXI_RMA_WHY];
 
-	/* Who had it has gone, or who listened; another may come. */
+	/* The process that had the connection has gone, or its listener;
+	 * another may come. */
 	if (l->meeting->redirected || l->meeting->tries) {
 		ask_later(l);
 		return;
@@ -228,7 +231,7 @@ int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
 	exi_rma_from_sockaddr(peer, to);
 	err = exi_request_begin(&l->meeting->pact, key, EXI_PACT_A, t, from,
 				to);
-	if (!err) /* so B knows all four of the connection */
+	if (!err) /* B knows all four of the connection by this */
 		err = exi_pact_request(&l->meeting->pact, t->local_port, ret);
 	if (err)
 		exi_rma_meet_untaken(l, err);
@@ -252,7 +255,7 @@ void exi_rma_meet_look(uint64_t now)
 	}
 }
 
-/* A redirect is followed once. */
+/* Follows a redirect, once; else fails, or asks later. */
 static void on_refusal(struct exi_rma_link *l,
 		       const struct exi_pact_refusal *no)
 {
@@ -298,9 +301,9 @@ void exi_rma_meet_rejected(struct exi_rma_link *l, const void *data, size_t len,
 /* --- the end that accepts ----------------------------------------------- */
 
 struct request {
-	void *asker;	      /* taken: null */
-	int pair;	      /* taken: -1 */
-	struct exi_pact pact; /* the same */
+	void *asker;	      /* null once taken */
+	int pair;	      /* -1 once taken */
+	struct exi_pact pact; /* the link's once taken */
 };
 
 static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
@@ -321,8 +324,8 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
-/* Why this process does not take its connection. What passes is worth another
- * try of A's. */
+/* The reason to refuse with where this process does not take the connection. A
+ * reason that may pass is worth another try of A. */
 static int why_not(int reason)
 {
 	switch (reason) {
@@ -337,8 +340,8 @@ static int why_not(int reason)
 	}
 }
 
-/* The service lock is held, and let go while the core is asked. front: other
- * processes may have it. */
+/* Answers a REQUEST. front: other processes may have its connection. The
+ * service lock is held, and let go while the core is asked. */
 static void take_request(void *asker, const struct exi_rma_asked *asked,
 			 bool front)
 {

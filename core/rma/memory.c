@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings and their registration. */
+/* The memory of a link, and its registration: rings, and those that outlive
+ * their link. */
 #include "core/rma/memory.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ void *exi_rma_map(size_t len)
 
 	if (ret == MAP_FAILED)
 		return NULL;
-	/* A forked child must not see, nor have copied, what a device writes. */
+	/* A forked child must not see, nor have copied, what a device
+	 * writes. */
 	madvise(ret, len, MADV_DONTFORK);
 	return ret;
 }
@@ -60,27 +62,27 @@ void exi_memory_unpin(struct exi_rma_mem *m)
 	m->mr.handle = NULL;
 }
 
-/* Longer than anything is under way, but where the other end has stopped: then
- * it lasts until its own end closes what carries it. */
+/* LINGER_NS is longer than anything is under way; but where the other end has
+ * stopped, a request lasts until its own end closes what carries it. */
 #define LINGER_NS 10000000000u
 
 struct grave {
 	struct exi_list node;
-	struct exi_rma_net *net; /* where it is registered; null */
+	struct exi_rma_net *net; /* where the memory is registered; null */
 	struct exi_rma_mem mem;
 	uint64_t until;
 };
 
-/* Under the service lock. */
+/* Memory that lingers; under the service lock. */
 static struct exi_list graves = EXI_LIST_INIT(graves);
 
-/* It stays registered, too: who writes where nothing is may lose what it shares
- * with other links. */
+/* Keeps memory mapped and registered for a while: a peer that writes where
+ * nothing is may lose what it shares with other links. */
 static void bury(struct exi_rma_net *n, struct exi_rma_mem *m)
 {
 	struct grave *g = calloc(1, sizeof(*g));
 
-	if (!g) { /* it stays mapped */
+	if (!g) { /* without memory for a grave the ring stays mapped */
 		exi_memory_unpin(m);
 		return;
 	}

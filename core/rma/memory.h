@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings and their registration. */
+/* The memory of a link, and its registration: rings, and those that outlive
+ * their link. */
 #ifndef EXI_CORE_RMA_MEMORY_H
 #define EXI_CORE_RMA_MEMORY_H
 
@@ -10,16 +11,15 @@
 
 #include "core/rma/rma.h"
 
-/* Of a ring: what the configuration says, but not more than the largest. */
+/* The size of a ring, as configured, but not more than the largest. */
 uint32_t exi_rma_ring_bytes(void);
-/* What an end of a connection locks: its ring, the other's mirror, messages
- * that it sends and buffers for those that come. */
+/* The bytes that one end of a connection locks: its ring, the mirror of the
+ * other's, messages that it sends and buffers for those that come. */
 size_t exi_rma_footprint(void);
-/* Memory for a device, that no forked child has. Null. */
+/* Maps memory for a device, which no forked child has; null without memory. */
 void *exi_rma_map(size_t len);
 
-/* Memory of those that lingers, at the end of that while. The service lock is
- * held. */
+/* Frees memory that has lingered long enough. The service lock is held. */
 void exi_rma_links_look(uint64_t now);
 
 void exi_rma_links_net_ends(struct exi_rma_net *n);

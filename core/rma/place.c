@@ -34,8 +34,9 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 
-/* Memory that is not registered is for one transfer: that costs system calls
- * and page tables, so it must be so many times larger to be worth it. */
+/* OWN_TIMES is how many times larger a transfer must be whose memory is not
+ * registered: to register it for one transfer costs system calls and page
+ * tables. */
 #define OWN_TIMES 4
 /* How long a send waits for an advert while the other end reads nothing. An
  * advert needs a round trip, and a program that posts its next receive. */
@@ -44,17 +45,17 @@
 #define SETTLE_NS 1000000000u
 
 struct in {
-	void *owner;	      /* null: free */
-	struct exi_rma_mr mr; /* made for it, or none */
+	void *owner;	      /* null: the place is free */
+	struct exi_rma_mr mr; /* made for the receive, or none */
 };
 
 struct out {
 	void *owner;
-	struct exi_rma_mr mr; /* made for it, or none */
+	struct exi_rma_mr mr; /* made for the send, or none */
 	const unsigned char *buf;
 	uint32_t len;
-	uint32_t drained; /* of it, after the queue pair failed */
-	uint32_t seq;	  /* of the stream, its first byte */
+	uint32_t drained; /* bytes of buf, after the queue pair failed */
+	uint32_t seq;	  /* the position in the stream of the first byte */
 	struct exi_rma_sent sent;
 };
 
@@ -69,17 +70,18 @@ struct exi_rma_places {
 	unsigned int first, n_out;
 	struct late late[EXI_RMA_CREDITS];
 	unsigned int n_late;
-	/* A send waits for an advert until then; 0: none does. It began when so
-	 * much had been sent, and acknowledged. */
+	/* The time until which a send waits for an advert, 0: none does; and
+	 * what had been sent and acknowledged when the wait began. */
 	uint64_t hope;
 	uint32_t sent;
 	uint64_t heard;
 };
 
-/* Links of which a send waits. The service lock. */
+/* Links of which a send waits for an advert; under the service lock. */
 static struct exi_list hoping = EXI_LIST_INIT(hoping);
 
-/* Both directions may come first. */
+/* The places of a link, made when they are first used. Both directions may do
+ * so at once. */
 static struct exi_rma_places *places_of(struct exi_rma_link *l)
 {
 	struct exi_rma_places *there = l->places, *made;
@@ -98,7 +100,7 @@ static struct exi_rma_places *places_of(struct exi_rma_link *l)
 struct known {
 	struct exi_list node;
 	uint64_t serial;
-	struct exi_rma_mr mr; /* none: it was refused */
+	struct exi_rma_mr mr; /* none: the device refused the memory */
 	bool writable;	      /* by the peer */
 };
 
@@ -108,7 +110,7 @@ static int make(struct exi_rma_net *n, void *addr, size_t len,
 	*writable = true;
 	if (!exi_rma_fabric.reg(n, addr, len, EXI_RMA_REMOTE, ret))
 		return 0;
-	/* Memory that is only read can be sent. */
+	/* Read-only memory can still be sent. */
 	*writable = false;
 	return exi_rma_fabric.reg(n, addr, len, EXI_RMA_READ, ret);
 }
@@ -150,13 +152,13 @@ static struct known *learn_locked(struct exi_rma_net *n,
 			    "%zu bytes of registered memory are copied: "
 			    "the device refuses them (%s)",
 			    m->len, strerror(-err));
-	/* Also when it failed: it is not tried at each transfer. */
+	/* A refusal is kept, too: the memory is not tried at each transfer. */
 	exi_list_add_head(&n->memory, &k->node);
 	return k;
 }
 
-/* Of registered memory, made at its first use here. False: the device will not
- * have it. */
+/* The registration of the program's registered memory, made at its first use
+ * here. False: the device refuses it. */
 static bool known_mr(struct exi_rma_net *n, const struct exi_memory *m,
 		     bool write, struct exi_rma_mr *ret)
 {
@@ -174,7 +176,8 @@ static bool known_mr(struct exi_rma_net *n, const struct exi_memory *m,
 	return has;
 }
 
-/* The memory of a transfer. *own: made for it alone. */
+/* The registration of a transfer's memory. *own: made for this transfer
+ * alone. */
 static bool mr_of(struct exi_rma_net *n, const struct exi_lent *t, size_t len,
 		  bool write, struct exi_rma_mr *ret, struct exi_rma_mr *own)
 {
@@ -211,8 +214,8 @@ static void settle_link(struct exi_rma_link *l)
 	}
 }
 
-/* Waits for what was received there and is not yet done here. The net's lock
- * keeps the links. */
+/* Waits for the requests whose bytes the peers received and which are not yet
+ * done here. The net's lock keeps the links. */
 static void settle(struct exi_rma_net *n)
 {
 	settle_by = exi_now_ns() + SETTLE_NS;
@@ -353,7 +356,8 @@ static bool give_up_hope(struct exi_rma_link *l, uint64_t now)
 	return true;
 }
 
-/* -EALREADY: there is time left. The other end's reading gives more. */
+/* Waits for an advert. -EALREADY: there is time left, and more whenever the
+ * other end reads. -EAGAIN: the time is over. */
 static int hope(struct exi_rma_link *l)
 {
 	struct exi_rma_places *p = l->places;
@@ -368,7 +372,7 @@ static int hope(struct exi_rma_link *l)
 	return give_up_hope(l, now) ? -EAGAIN : -EALREADY;
 }
 
-/* 0: an advert is at hand for *ret. */
+/* Looks for an advert, into *ret. 0, or -EAGAIN, or -EALREADY: wait. */
 static int find_advert(struct exi_rma_link *l, size_t len,
 		       struct exi_stream_msg *ret)
 {
@@ -433,8 +437,8 @@ static bool out_over(struct exi_rma_link *l, const struct out *o)
 	return (int32_t)(atomic_load(&l->credited) - o->sent.number) >= 0;
 }
 
-/* It does not any more, which is said once; or the service will look when it is
- * to give up. */
+/* The wait for an advert is over, which is said once; if not, the service will
+ * look when it is to end. */
 static bool hope_is_over(struct exi_rma_link *l)
 {
 	struct exi_rma_places *p = l->places;
@@ -582,8 +586,9 @@ static struct out *out_at(struct exi_rma_places *p, unsigned int i)
 	return &p->out[(p->first + i) % EXI_RMA_CREDITS];
 }
 
-/* An advert acknowledges what the ring had before it, so what was sent from the
- * program's memory comes first. */
+/* Counts what is held: sends from the program's memory that were not received.
+ * An advert acknowledges what the ring had before it, so these bytes come
+ * first. */
 int exi_rma_place_hold(struct exi_rma_link *l)
 {
 	struct exi_rma_places *p = l->places;
@@ -604,7 +609,7 @@ int exi_rma_place_hold(struct exi_rma_link *l)
 	return 0;
 }
 
-/* The first that is held. */
+/* The first send that is held. */
 static struct out *held(struct exi_rma_link *l)
 {
 	struct out *o;

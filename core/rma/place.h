@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Transfers without a copy. */
+/* Transfers without a copy: from the program's memory, and into it. */
 #ifndef EXI_CORE_RMA_PLACE_H
 #define EXI_CORE_RMA_PLACE_H
 
@@ -12,26 +12,29 @@
 struct exi_rma_link;
 struct exi_rma_net;
 
-/* No link has it: what of the program's memory it knows is forgotten, and of links
- * that were. The service lock is held. */
+/* Forgets the program's memory that a net knows, and what lingers of its links.
+ * No link has the net. The service lock is held. */
 void exi_rma_net_fini(struct exi_rma_net *n);
 
 extern const struct exi_place_ops exi_rma_place_ops;
 
-/* The first of the sends that are under way was received, or one that waits for
- * an advert does not any more; if not, what is armed is woken for it. TX
+/* True: the first of the sends under way was received, or a send no longer
+ * waits for an advert. Else a waiter that is armed will be woken for that. TX
  * lock. */
 bool exi_rma_place_over(struct exi_rma_link *l);
-/* Links that waited long enough. The service lock is held. */
+/* Wakes the links whose sends have waited long enough for an advert. The
+ * service lock is held. */
 void exi_rma_place_look(uint64_t now);
-/* The queue pair is gone, and what was sent before is not repeated by it: memory
- * that was registered for transfers. */
+/* Unregisters memory that was registered for single transfers. The queue pair
+ * is gone, and repeats nothing. */
 void exi_rma_place_unpin(struct exi_rma_link *l);
 void exi_rma_place_free(struct exi_rma_link *l);
-/* The same: sends that were not received are drained before what the mirror holds,
- * l->held bytes. -ECONNRESET: others are between them. TX lock. */
+/* Counts in l->held the bytes of sends that were not received: they are drained
+ * before what the mirror holds. The queue pair is gone. 0, or -ECONNRESET:
+ * other bytes are between them. TX lock. */
 int exi_rma_place_hold(struct exi_rma_link *l);
-/* A run of what is held; 0: nothing is, any more. So many of its bytes were sent. */
+/* A run of the held bytes, into *ret; 0: none is left. exi_rma_place_drained():
+ * n of them were sent. TX lock. */
 size_t exi_rma_place_drain(struct exi_rma_link *l, const void **ret);
 void exi_rma_place_drained(struct exi_rma_link *l, size_t n);
 

@@ -23,18 +23,18 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 
-/* How long what was placed may count for nothing at its sender, while its
- * receiver says nothing and looks for nothing. */
+/* DEBT_NS is how long placed bytes may go without credit at their sender, while
+ * their receiver says nothing and looks for nothing. */
 #define DEBT_NS 1000000u
-/* Where it has said something each time, and so often in that while, the service,
- * which finds nothing to pay, comes later, up to so many times. */
+/* PAID_OFTEN debts in that while, which the receiver's own messages paid, make
+ * the service, which finds nothing to pay, come later: up to DEBT_MAX times. */
 #define PAID_OFTEN 32u
 #define DEBT_MAX   4u
 
-/* Nets of which the service is to look whether they owe. The service lock. */
+/* Nets at which the service is to look for debts; under the service lock. */
 static struct exi_list reminders = EXI_LIST_INIT(reminders);
 
-/* The bell is not wanted any more; whether it was. */
+/* Takes the wish for the bell back; whether there was one. */
 static bool silence(struct exi_rma_link *l, enum exi_dir dir)
 {
 	if (!atomic_load(&l->bell[dir]) ||
@@ -67,7 +67,7 @@ void exi_post_wake(struct exi_rma_link *l, enum exi_dir dir)
 		wake_them(l, dir);
 }
 
-/* After what came was stored. Pairs with the flag, then the look, of
+/* Called after what came was stored. Pairs with the flag, then the look, of
  * conn_arm(). */
 void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir)
 {
@@ -140,14 +140,15 @@ int exi_post(struct exi_rma_link *l, const struct exi_rma_req *r,
 {
 	int err = exi_rma_fabric.post(l, r, n);
 
-	/* Whatever the device calls it, the core hears by the pair link. */
+	/* The core hears by the pair link, whatever the device calls the
+	 * error. */
 	if (err && err != -EAGAIN)
 		exi_rma_link_fail(l, -ECONNRESET, strerror(-err));
 	return err ? -EAGAIN : 0;
 }
 
-/* The other end would stop before it gives credits back by itself: its service
- * is to look. */
+/* Half of the credits are used: the other end might stop before it gives
+ * credits back by itself, so its service is to look. */
 static bool urges(const struct exi_rma_link *l)
 {
 	return l->sent - atomic_load(&l->credited) >= EXI_RMA_CREDITS / 2;
@@ -158,13 +159,14 @@ bool exi_post_asked(_Atomic bool *what)
 	return atomic_load(what) && atomic_exchange(what, false);
 }
 
-/* The post lock is held; who takes credits reads it without. */
+/* Counts messages sent, with the post lock held; readers of credits read the
+ * count without. */
 static void count_sent(struct exi_rma_link *l, uint32_t n)
 {
 	__atomic_store_n(&l->sent, l->sent + n, __ATOMIC_RELAXED);
 }
 
-/* What comes before a message's extra bytes. */
+/* The length of what comes before a message's extra bytes. */
 static uint32_t head(uint8_t kind)
 {
 	return kind == EXI_RMA_BYTES ? EXI_RMA_BRIEF
@@ -191,13 +193,14 @@ static void fill(unsigned char *to, struct exi_rma_msg *m, const void *extra)
 		memcpy(to + head(m->kind), extra, len);
 }
 
-/* In r[n - 1], after other requests. m is not used any more. */
+/* Sends a message as r[n - 1], after other requests. m is not used any more. */
 static inline __attribute__((always_inline)) int
 say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 	   bool urgent, struct exi_rma_req *r, unsigned int n)
 {
 	EXI_RMA_LOCKED(&l->post);
-	/* Free again: what was sent so many messages ago was received. */
+	/* The place is free: the message that was sent so many ago was
+	 * received. */
 	unsigned char *bytes =
 		l->out.at + l->sent % EXI_RMA_CREDITS * EXI_RMA_MSG_MAX;
 	uint32_t given = l->given;
@@ -254,7 +257,7 @@ int exi_rma_link_say(struct exi_rma_link *l, struct exi_rma_msg *m,
 	return ret;
 }
 
-/* So few that they go with their note. */
+/* Sends so few bytes that they go with their note, as BYTES. */
 static int bytes_locked(struct exi_rma_link *l, const void *from, uint32_t len)
 {
 	struct exi_rma_msg m = {
@@ -267,7 +270,7 @@ static int bytes_locked(struct exi_rma_link *l, const void *from, uint32_t len)
 	return say_locked(l, &m, from, false, &r, 1);
 }
 
-/* r[0] is the write; there is room for its note. */
+/* Sends a write, r[0], and its note, for which there is room. */
 static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 			uint32_t note)
 {
@@ -278,7 +281,8 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	EXI_RMA_LOCKED(&l->post);
 	if (len <= l->net->eager &&
 	    note >> EXI_RMA_NOTE_SHIFT == EXI_RMA_NOTE_INDIRECT) {
-		/* Where a queue pair does not tell the link, its name does. */
+		/* A link that the queue pair does not tell needs its name in
+		 * the message. */
 		if (len && !l->name)
 			return bytes_locked(l, r->from, len);
 		if (l->net->eager) {
@@ -335,7 +339,8 @@ static bool due(struct exi_rma_link *l)
 	return n >= EXI_RMA_GIVE || (n && atomic_load(&l->owes));
 }
 
-/* owed: the other end waits for what it has not been told of. */
+/* Says CREDIT, if credits are due. owed: the other end waits for what it has
+ * not been told of. */
 static void say_credits(struct exi_rma_link *l, bool owed)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
@@ -358,10 +363,11 @@ void exi_rma_net_pay(struct exi_rma_net *n)
 		say_credits(l, true);
 }
 
-/* What was placed its sender waits to hear of. The program that received it
- * mostly says something at once, its next receive, which takes the credits along.
- * Else the first look that finds nothing pays, or the service, which is asked to.
- * What it takes itself it pays at once, unless it was asked already. */
+/* Notes a debt: the sender of placed bytes waits to hear of them. The program
+ * that received them mostly says something at once, its next receive, which
+ * takes the credits along. Else the first look that finds nothing pays, or the
+ * service, which is reminded. What the service takes itself it pays at once,
+ * unless it was reminded already. */
 static void pay_soon(struct exi_rma_link *l)
 {
 	struct exi_rma_net *n = l->net;
@@ -372,7 +378,7 @@ static void pay_soon(struct exi_rma_link *l)
 	n->debts++;
 	if (n->reminded)
 		return;
-	/* Tried, for it comes before the net's lock. */
+	/* The service lock comes before the net's, so it is only tried. */
 	if (pthread_mutex_trylock(&exi_rma_service_lock)) {
 		exi_rma_net_pay(n);
 		return;
@@ -408,12 +414,13 @@ void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
 {
 	bool soon = l->will_owe == EXI_RMA_OWE_SOON;
 
-	/* One thread at a time counts. Release: whoever says the count says it
-	 * of buffers that are there. */
+	/* One thread at a time counts. Release: a thread that says the count
+	 * says it of buffers that are there. */
 	n += atomic_load_explicit(&l->received, memory_order_relaxed);
 	atomic_store_explicit(&l->received, n, memory_order_release);
-	/* Not before: what is said meanwhile, by any thread, takes the debt and
-	 * pays it with a count without this. */
+	/* The debt is noted after the count: any thread that says something
+	 * meanwhile takes the debt, and would pay with a count without these
+	 * messages. */
 	if (l->will_owe == EXI_RMA_OWE_NOW)
 		atomic_store(&l->owes, true);
 	l->will_owe = EXI_RMA_OWE_NOT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is posted on a link, and the credits for it. */
+/* Posting on a link, the credits for it, and what a net owes. */
 #ifndef EXI_CORE_RMA_POST_H
 #define EXI_CORE_RMA_POST_H
 
@@ -14,12 +14,13 @@
 
 struct exi_rma_msg;
 
-/* Takes what arrived. None of the locks is held, but perhaps the core's. How much
- * it was. */
+/* Takes what arrived for the net's links; how much it was. No lock of a net or
+ * link is held, but perhaps the core's. */
 int exi_rma_net_poll(struct exi_rma_net *n);
-/* Gives back credits that are owed. The net's lock is held. */
+/* Gives back the credits that are owed. The net's lock is held. */
 void exi_rma_net_pay(struct exi_rma_net *n);
-/* With the net's lock. */
+/* Takes what arrived, and pays debts where nothing did. The net's lock is
+ * held. */
 static inline int exi_rma_net_take(struct exi_rma_net *n)
 {
 	int ret = exi_rma_fabric.take(n);
@@ -28,8 +29,8 @@ static inline int exi_rma_net_take(struct exi_rma_net *n)
 		exi_rma_net_pay(n);
 	return ret;
 }
-/* The same, unless another thread is at it; up to so many times, until there is
- * something. */
+/* Takes what arrived, up to looks times, until there is something; 0 if another
+ * thread has the net's lock. */
 static inline int exi_rma_net_look(struct exi_rma_net *n, unsigned int looks)
 {
 	int ret;
@@ -47,33 +48,36 @@ static inline int exi_rma_net_try_poll(struct exi_rma_net *n)
 	return exi_rma_net_look(n, 1);
 }
 
-/* What nets owe, at the latest now. The service lock is held. */
+/* Pays what the reminded nets owe. The service lock is held. */
 void exi_rma_debts_look(void);
 
-/* A message, with extra bytes after its header; credits are filled in. -EAGAIN:
- * no credit but for the reserve's users. */
+/* Sends a message, with m->extra bytes after its header; credits are filled in.
+ * reserve: the message may use the credits that others leave. -EAGAIN: no
+ * credit, or no room. */
 int exi_rma_link_say(struct exi_rma_link *l, struct exi_rma_msg *m,
 		     const void *extra, bool urgent, bool reserve);
-/* Bytes and their note. -EAGAIN as above. ret is null, or says which it was, and
- * the device tells when it is done. */
+/* Writes bytes and sends their note. -EAGAIN: no credit, or no room. ret is
+ * null, or says which request it was, and the device tells when that is
+ * done. */
 int exi_rma_link_write(struct exi_rma_link *l, const void *from,
 		       const struct exi_rma_mr *mr, uint64_t to, uint64_t key,
 		       uint32_t len, uint32_t kind, struct exi_rma_sent *ret);
-/* A write would find a credit. */
+/* Whether a write would find a credit. */
 bool exi_rma_link_writable(struct exi_rma_link *l);
-/* Whatever arrives for the direction wakes who sleeps on stir, or rings the
- * pair link once. */
+/* Asks that whatever arrives for the direction wakes the sleepers on stir, or
+ * rings the pair link once. */
 void exi_rma_link_want(struct exi_rma_link *l, enum exi_dir dir, bool word);
 void exi_rma_link_want_no_more(struct exi_rma_link *l, enum exi_dir dir,
 			       bool word);
-/* As if something had. */
+/* Wakes the direction as if something had arrived. */
 void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir);
 
-/* So many of them are received: the buffers they came in are there again, those of
- * all that was noted and heard. Gives credits back, when there are enough or the
- * other end waits for them. The same lock. */
+/* Counts n messages as received: the buffers of all that was noted and heard
+ * are posted again. Gives credits back when there are enough, or the other end
+ * waits for them. The net's lock is held. */
 void exi_rma_link_give(struct exi_rma_link *l, uint32_t n);
-/* It has left its net. The same lock. */
+/* The link has left its net: its bells and debts are dropped. The net's lock is
+ * held. */
 void exi_rma_link_left(struct exi_rma_link *l);
 /* Nothing arrives any more; the pair link hangs up. Any lock. */
 void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why);

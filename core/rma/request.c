@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The first message of a meeting: who asks for which connection. */
+/* REQUEST, the first message of a handshake: which connection it asks for, and
+ * the refusal of it; addresses as bytes. */
 #include "core/rma/request.h"
 
 #include <arpa/inet.h>
@@ -57,8 +58,8 @@ void exi_rma_from_sockaddr(const struct sockaddr *a, uint8_t ret[16])
 	memcpy(ret, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
 }
 
-/* Read when it is first needed, and again while there is none. The service lock
- * is held. */
+/* The key is read when it is first needed, and again while there is none. The
+ * service lock is held. */
 const struct exi_key *exi_rma_meet_key(void)
 {
 	const struct exi_config *cfg = exi_rma_host->config();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The first message of a meeting: who asks for which connection. */
+/* REQUEST, the first message of a handshake: which connection it asks for, and
+ * the refusal of it; addresses as bytes. */
 #ifndef EXI_CORE_RMA_REQUEST_H
 #define EXI_CORE_RMA_REQUEST_H
 
@@ -14,19 +15,20 @@ struct exi_pact_reject;
 struct exi_rma_asked;
 struct exi_tuple;
 
-/* The key; null. */
+/* The key of this user; null: none. The service lock is held. */
 const struct exi_key *exi_rma_meet_key(void);
-/* Whether REQUEST was written by a holder of the key, for which ends; the pact is
- * ready to answer it. 0, or the enum exi_pact_why to refuse it with. */
+/* Checks that REQUEST was written by a holder of the key, and for which ends;
+ * the pact is ready to answer it. 0, or the enum exi_pact_why to refuse
+ * with. */
 int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 		       struct exi_pact *ret_pact);
-/* What to reject with. The pact may be null. */
+/* Makes the message to reject with. The pact may be null. */
 void exi_rma_meet_no(struct exi_pact *pact, int why,
 		     struct exi_pact_reject *ret);
-/* Rejects, and destroys who asked. The pact may be null. */
+/* Rejects, and destroys the asker. The pact may be null. */
 void exi_rma_meet_refuse(void *asker, struct exi_pact *pact, int why);
 
-/* As bytes: IPv6, or IPv4 as v4-mapped. */
+/* Addresses as bytes: IPv6, or IPv4 as v4-mapped. */
 void exi_rma_sockaddr(const uint8_t ip[16], uint16_t port, uint32_t scope,
 		      struct sockaddr_storage *ret);
 void exi_rma_from_sockaddr(const struct sockaddr *a, uint8_t ret[16]);

@@ -60,7 +60,7 @@ struct exi_rma_net;
 /* One of so many requests tells when it is over, and so are those before. */
 #define EXI_RMA_SIGNAL_EVERY 16u
 
-/* Memory that the device may use. */
+/* Registered memory, which the device may use. */
 struct exi_rma_mr {
 	void *handle;	/* the fabric's; null: none */
 	uint64_t key;	/* what the other end shows to write there */
@@ -68,19 +68,19 @@ struct exi_rma_mr {
 };
 
 enum exi_rma_access {
-	EXI_RMA_READ,	/* it sends from there */
-	EXI_RMA_FILL,	/* it receives there, too */
-	EXI_RMA_REMOTE, /* and the other end may write there */
+	EXI_RMA_READ,	/* this end sends from there */
+	EXI_RMA_FILL,	/* this end receives there, too */
+	EXI_RMA_REMOTE, /* the other end may write there, too */
 };
 
 enum exi_rma_op {
 	EXI_RMA_SEND,
 	EXI_RMA_WRITE,
-	EXI_RMA_WRITE_NOTE, /* and tells the note */
+	EXI_RMA_WRITE_NOTE, /* a write that also tells the note */
 };
 
-/* A request. Up to net.inline_max bytes are the caller's again at once, and need
- * no mr. */
+/* A request. Up to net.inline_max bytes are the caller's again at once, and
+ * need no mr. */
 struct exi_rma_req {
 	enum exi_rma_op op;
 	bool urgent; /* wakes the other end's service */
@@ -89,72 +89,75 @@ struct exi_rma_req {
 	uint32_t len;
 	uint32_t note;
 	const void *from;
-	const struct exi_rma_mr *mr; /* of from */
+	const struct exi_rma_mr *mr; /* from's */
 	uint64_t to, key;
 };
 
 struct exi_rma_fabric {
 	const struct exi_provider *provider;
-	size_t link_size; /* of its structure, which begins with the core's */
+	/* The size of the fabric's structure, which begins with the link. */
+	size_t link_size;
 
-	/* -errno. The net is the link's, which has joined it. */
+	/* Registers memory at a net that the link has joined. 0 or -errno. */
 	int (*reg)(struct exi_rma_net *n, void *addr, size_t len,
 		   enum exi_rma_access access, struct exi_rma_mr *ret);
 	void (*dereg)(struct exi_rma_mr *m);
 
-	/* One request, or two that follow each other, with the post lock held:
-	 * counted by l->posted, and told of by l->done when they are over.
-	 * -EAGAIN: none was taken, or not the last, and it may be repeated; other
-	 * errors end the link. */
+	/* Posts one request, or two that follow each other, with the post lock
+	 * held: counted by l->posted, and by l->done when they are over.
+	 * -EAGAIN: none was taken, or not the last, and the call may be
+	 * repeated; other errors end the link. */
 	int (*post)(struct exi_rma_link *l, const struct exi_rma_req *r,
 		    unsigned int n);
 	/* Takes what arrived for every link of the net, and calls
-	 * exi_rma_link_heard() and _noted(). The net's lock is held. How much it
-	 * was. */
+	 * exi_rma_link_heard() and _noted(). How much it was. The net's lock is
+	 * held. */
 	int (*take)(struct exi_rma_net *n);
-	/* Requests that are over. A post lock may be held. */
+	/* Counts requests that are over. A post lock may be held. */
 	void (*reap)(struct exi_rma_net *n);
-	/* A link sleeps: the next that arrives is polled by the service. */
+	/* A link sleeps: the next message that arrives makes the service
+	 * poll. */
 	void (*request)(struct exi_rma_net *n);
-	/* Nothing arrives any more, nor is taken. Any lock. */
+	/* Ends the link: nothing arrives any more, nor is taken. Any lock. */
 	void (*kill)(struct exi_rma_link *l);
 
 	void (*each_net)(void (*f)(struct exi_rma_net *n));
-	/* With the net's lock held. */
+	/* The net's lock is held. */
 	void (*each_link)(struct exi_rma_net *n,
 			  void (*f)(struct exi_rma_link *l));
 
-	/* Meeting, with the service lock held. The fabric's port for one of
+	/* The handshake; the service lock is held. The fabric's port for one of
 	 * TCP. */
 	uint16_t (*port_for)(uint16_t tcp);
-	const char *port_setting; /* that it goes by */
-	bool any_address; /* it cannot listen at one of the host's alone */
-	/* Listens at an address and a port of the fabric's, 0: one that is free.
-	 * What is asked there comes to exi_rma_meet_request(). -errno. */
+	const char *port_setting; /* the setting that port_for() goes by */
+	/* A listener cannot be at one of the host's addresses alone. */
+	bool any_address;
+	/* Listens at an address and a port of the fabric; 0: a free one. Every
+	 * REQUEST there comes to exi_rma_meet_request(). 0 or -errno. */
 	int (*listen)(const struct exi_listening *at, void **ret_listener);
 	void (*unlisten)(void *listener);
 	uint16_t (*port_of)(const void *listener);
 	/* Begins to ask for l->meeting's connection at its port. -errno: there
-	 * is no memory; all else is told later, by exi_rma_meet_fail() and the
-	 * like. */
+	 * is no memory; other errors are told later, by exi_rma_meet_fail() and
+	 * the like. */
 	int (*ask)(struct exi_rma_link *l);
-	/* As if nobody was asked. */
+	/* Undoes ask(), as if nobody was asked. */
 	void (*part)(struct exi_rma_link *l);
-	/* Who asked is the link's from here on, and gets its ANSWER. */
+	/* Takes the asker, which is the link's from here on, and answers. */
 	void (*accept)(struct exi_rma_link *l, void *asker);
-	/* Tells who asked, and destroys it. */
+	/* Tells the asker, and destroys it. */
 	void (*reject)(void *asker, const struct exi_pact_reject *r);
-	/* CONFIRM or READY came over the link. With the net's lock held. */
+	/* CONFIRM or READY came over the link. The net's lock is held. */
 	void (*proof)(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		      const void *extra, uint32_t len);
-	/* Its queue pair goes, and with it all that could arrive. Twice is
-	 * once. */
+	/* Destroys the queue pair, and with it all that could arrive.
+	 * Idempotent. */
 	void (*sever)(struct exi_rma_link *l);
 	/* Nothing of the link uses its net any more; may be null. */
 	void (*quit)(struct exi_rma_link *l);
 	void (*look)(uint64_t now); /* as exi_rma_look_at() said; may be null */
 
-	/* The domain, as in struct exi_provider. */
+	/* The domain's calls, as in struct exi_provider. */
 	int (*open)(void);
 	void (*close)(void);
 	/* Before the service sleeps: as in struct exi_domain_ops; may be null. */
@@ -164,38 +167,41 @@ struct exi_rma_fabric {
 
 extern const struct exi_rma_fabric exi_rma_fabric;
 
-/* Begins the fabric's. */
+/* The common part of a net, with which the fabric's begins. */
 struct exi_rma_net {
 	bool notes; /* there is no immediate data: notes are messages */
 	bool early; /* requests are over before they have arrived */
-	/* So few bytes come with their note, in a message, and credits with them;
-	 * at most EXI_RMA_EAGER. 0: none. */
+	/* So few bytes come with their note, in a message, and credits with
+	 * them; at most EXI_RMA_EAGER. 0: none. */
 	uint32_t eager;
-	/* Its queue is not the link's alone: what was under way when a link
+	/* The queue is not one link's alone: what was under way when a link
 	 * left may still be read or written, for a while, and must not fail. */
 	bool lingers;
 	bool software; /* the kernel imitates the device */
-	bool quick;    /* it is asked as quickly as a lock is taken */
+	bool quick;    /* a look at the device costs no more than a lock */
 	unsigned int inline_max;
 	uint32_t write_max; /* bytes of one request */
-	/* Large sends that are copied go out in pieces of at most this, so that
-	 * the device works while the next is copied. */
+	/* Large sends that are copied go out in pieces of at most this size, so
+	 * that the device works on one while the next is copied. */
 	uint32_t piece_max;
-	/* Flags of links that want to be woken by whatever arrives; without any
-	 * only by what its sender marked as urgent. */
+	/* Flags of links that want to be woken by whatever arrives; without
+	 * any, only messages that their sender marked as urgent wake. */
 	_Atomic unsigned int armed;
 	struct exi_rma_lock lock; /* taking what arrived, and slots of links */
-	/* Of its links, one that owes credits which are not urgent; the lock. */
+	/* The link of this net that owes credits which are not urgent; under
+	 * lock. */
 	struct exi_rma_link *debtor;
-	bool reminded; /* the service will look at it; the lock */
-	/* Since it was reminded; and how long it takes, in DEBT_NS. The lock. */
+	bool reminded; /* the service will look at debtor; under lock */
+	/* Debts since the reminder; and how long that takes, in DEBT_NS. Under
+	 * lock. */
 	unsigned int debts, debt_wait;
 	struct exi_list reminder;
 	pthread_mutex_t memory_lock;
-	struct exi_list memory; /* registered with the device: rma_place.c */
+	struct exi_list memory; /* registered with the device: place.c */
 };
 
-/* Called when a descriptor is readable, with the service lock held. */
+/* A watched descriptor: call() when it is readable, with the service lock
+ * held. */
 struct exi_rma_event {
 	void (*call)(struct exi_rma_event *e);
 	struct exi_list resting; /* exi_rma_rest() */
@@ -203,14 +209,14 @@ struct exi_rma_event {
 	uint64_t until;
 };
 
-/* An error of accept(2) after which what waits stays there. */
+/* Whether an error of accept(2) leaves the connection in the queue. */
 static inline bool exi_rma_starved(int err)
 {
 	return err == EMFILE || err == ENFILE || err == ENOBUFS ||
 	       err == ENOMEM;
 }
 
-/* What the domain calls of those that stand on it. */
+/* The calls that the domain makes to the rest of core/rma. */
 struct exi_rma_work {
 	/* A time that exi_rma_look_at() named has come. */
 	void (*look)(uint64_t now);
@@ -218,23 +224,23 @@ struct exi_rma_work {
 	void (*forked)(void);
 };
 
-/* --- links (rma_link.c) ------------------------------------------------- */
+/* --- links (link.c, post.c, engine.c) ----------------------------------- */
 
-/* What arrived for one of the engines, and waits for its lock: put there with the
- * net's lock held, taken with the engine's. */
+/* Messages that arrived for one of the engines, and wait for its lock: put
+ * there with the net's lock held, taken with the engine's. */
 #define EXI_RMA_INBOX 128u /* more than credits allow */
 struct exi_rma_inbox {
 	_Atomic uint32_t put, taken; /* messages */
-	/* Bytes of the ring join those that wait before them: a message's length
-	 * may grow until it is taken. */
+	/* Bytes of the ring join those that wait before them: a message's
+	 * length may grow until it is taken. */
 	_Atomic uint32_t len[EXI_RMA_INBOX];
 	struct exi_stream_msg msg[EXI_RMA_INBOX];
 };
 
-/* Where a request is in its order. */
+/* The place of a request in the order of its link. */
 struct exi_rma_sent {
-	uint32_t number; /* of the messages sent, its note's */
-	uint32_t posted; /* of the requests posted */
+	uint32_t number; /* the number of the note among the messages sent */
+	uint32_t posted; /* number among the requests posted */
 };
 
 struct exi_rma_places;
@@ -245,71 +251,76 @@ struct exi_rma_mem {
 	struct exi_rma_mr mr;
 };
 
-/* Where the other end's ring is. */
+/* The address of the other end's ring. */
 struct exi_rma_ring {
 	uint64_t addr, key;
 	uint32_t bytes;
 };
 
-/* What is heard may have to be acknowledged, before the credits that are due. */
+/* How soon a message that is heard must be acknowledged, before credits are due
+ * anyway. */
 enum exi_rma_owe {
 	EXI_RMA_OWE_NOT,
 	EXI_RMA_OWE_SOON,
 	EXI_RMA_OWE_NOW,
 };
 
-/* Begins the fabric's. */
+/* The common part of a link, with which the fabric's begins. */
 struct exi_rma_link {
-	struct exi_rma_net *net;      /* null: it has not joined one */
+	struct exi_rma_net *net;      /* null: no net is joined */
 	int pair;		      /* our end of the pair link */
-	struct exi_rma_event on_pair; /* it is readable */
-	uint32_t name; /* what the other end knows the link by; 0: it does */
-	bool connects; /* the end that asked */
-	struct exi_rma_meeting *meeting; /* until both ends are up; null */
-	struct exi_pact_bond bond;	 /* from then on */
-	struct exi_list hoping;		 /* for an advert, until then */
+	struct exi_rma_event on_pair; /* pair is readable */
+	/* By which the other end knows the link; 0: by the queue pair. */
+	uint32_t name;
+	bool connects;			 /* the end that asked */
+	struct exi_rma_meeting *meeting; /* until both ends are up, then null */
+	struct exi_pact_bond bond;	 /* from when both ends are up */
+	/* Among links that wait for an advert, until hope. */
+	struct exi_list hoping;
 	uint64_t hope;
 
-	pthread_mutex_t forward; /* from the pair link */
-	_Atomic bool stuck;	 /* it waits for a credit */
+	pthread_mutex_t forward; /* locks forwarding from the pair link */
+	_Atomic bool stuck;	 /* forwarding waits for a credit */
 
-	struct exi_rma_inbox inbox[2]; /* by enum exi_dir: whose engine */
+	struct exi_rma_inbox inbox[2]; /* by enum exi_dir: for whose engine */
 	_Atomic uint32_t received;     /* messages */
 	uint64_t arrived;	       /* bytes for the ring; the net's lock */
 	_Atomic uint32_t stir;	       /* changes with whatever arrives */
 	_Atomic uint32_t sleepers[2];  /* on stir */
-	_Atomic bool bell[2];	       /* the next is to ring the pair link */
-	_Atomic int err;	       /* -errno: nothing arrives any more */
-	_Atomic bool owes; /* bytes came that the other end waits for */
-	/* When they count as received; the net's lock. */
+	_Atomic bool bell[2]; /* the next message is to ring the pair link */
+	_Atomic int err;      /* -errno: nothing arrives any more */
+	_Atomic bool owes;    /* bytes came that the other end waits for */
+	/* What is owed once the messages count as received; the net's lock. */
 	enum exi_rma_owe will_owe;
-	_Atomic bool unsaid;	 /* the receiver waits for a credit, */
-	_Atomic bool unanswered; /* the sender */
+	_Atomic bool unsaid;	 /* the receiver's message waits for a credit */
+	_Atomic bool unanswered; /* the sender's message waits for a credit */
 	_Atomic bool dead;	 /* the queue pair takes nothing any more */
-	_Atomic bool closed;	 /* the other end said so */
+	_Atomic bool closed;	 /* the other end said that it leaves */
 
 	struct exi_rma_lock post;
-	struct exi_rma_mem out;	   /* messages, by number */
-	uint32_t sent;		   /* of them */
-	_Atomic uint32_t credited; /* of them, received there */
-	uint32_t end;		   /* the number of END, or what closes, */
-	bool said_end;		   /* if it was sent */
-	uint32_t given;		   /* of received, what the other end knows */
-	uint32_t posted;	   /* requests */
-	_Atomic uint32_t done;	   /* of them, over */
+	struct exi_rma_mem out; /* messages under way, by number */
+	uint32_t sent;		/* messages sent */
+	/* Messages sent that the other end received. */
+	_Atomic uint32_t credited;
+	uint32_t end;	 /* the number of END, or of what closes, */
+	bool said_end;	 /* if it was sent */
+	uint32_t given;	 /* the count of received that the other end knows */
+	uint32_t posted; /* requests posted */
+	_Atomic uint32_t done; /* requests that are over */
 
-	/* Under the core's locks of the directions. */
+	/* The engines; under the core's locks of the directions. */
 	struct exi_stream_tx tx;
 	struct exi_stream_rx rx;
-	struct exi_rma_mem mirror; /* of the other end's ring */
+	struct exi_rma_mem mirror; /* a copy of the other end's ring */
 	struct exi_rma_mem ring;
 	struct exi_rma_ring peer;
-	bool leaves; /* and has yet to say so */
-	/* Null until used first; its halves are under the directions' locks. */
+	bool leaves; /* this end leaves, and has yet to say so */
+	/* Null until first used; the halves are under the directions' locks. */
 	_Atomic(struct exi_rma_places *) places;
-	_Atomic uint32_t placed; /* the last request from a program's memory */
-	uint32_t held;		 /* bytes of it that are to be drained */
-	bool forsaken;		 /* or are lost */
+	/* The last request from the program's memory. */
+	_Atomic uint32_t placed;
+	uint32_t held; /* bytes of the program's memory to be drained */
+	bool forsaken; /* the held bytes are lost */
 };
 
 static inline bool exi_rma_inbox_empty(struct exi_rma_inbox *b)
@@ -318,11 +329,11 @@ static inline bool exi_rma_inbox_empty(struct exi_rma_inbox *b)
 	       atomic_load_explicit(&b->taken, memory_order_relaxed);
 }
 
-/* --- connections (rma_conn.c) ------------------------------------------- */
+/* --- connections (conn.c) ----------------------------------------------- */
 
-/* What the core's connection has of it. */
+/* The part of a link that the core's connection has. */
 struct exi_rma_conn {
-	struct exi_rma_link *link; /* null before it meets */
+	struct exi_rma_link *link; /* null before the handshake */
 };
 
 static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
@@ -330,18 +341,18 @@ static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
 	return ((struct exi_rma_conn *)c->priv)->link;
 }
 
-/* --- meeting (rma_meet.c) ----------------------------------------------- */
+/* --- meeting (meet.c) --------------------------------------------------- */
 
-/* All with the service lock held, unless said otherwise. */
+/* The state of a handshake; under the service lock, unless said otherwise. */
 struct exi_rma_meeting {
 	struct exi_tuple tuple;
 	struct exi_pact pact;
-	/* Of the end that connects. */
-	uint16_t port; /* where it asks */
+	/* These are of the end that connects. */
+	uint16_t port; /* where this end asks */
 	bool redirected;
 	unsigned int tries;
 	uint64_t again;
-	struct exi_list waiting; /* until then */
+	struct exi_list waiting; /* until `again` */
 	struct exi_rma_link *link;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Cutting a connection off its device. */
+/* Cutting a connection off its device, and freeing its link. */
 #include "core/rma/sever.h"
 
 #include <pthread.h>

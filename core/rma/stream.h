@@ -42,9 +42,10 @@
 #define EXI_STREAM_RECVS 64
 /* Adverts that the peer may hold; both ends must have the same. */
 #define EXI_STREAM_ADVERTS 16
-/* Of a receive and of a message: with its kind it fits 32 bits. */
+/* The largest length of a receive and of a message: with its kind it fits 32
+ * bits. */
 #define EXI_STREAM_LEN_MAX ((1u << 30) - 1)
-/* Of a ring. */
+/* The largest size of a ring. */
 #define EXI_STREAM_RING_MAX (1u << 30)
 
 enum exi_stream_kind {
@@ -79,15 +80,17 @@ struct exi_stream_msg {
 	bool waitall; /* the receive wants all its bytes, not the next ones */
 };
 
-/* When to do what is never wrong but may be slow. */
+/* The policy: when to do what is never wrong but may be slow. */
 struct exi_stream_policy {
-	/* Sender: a batch of fewer bytes is small: it would rather use the
-	 * ring. That ends the direct phase, */
+	/* Sender: a batch of fewer bytes is small, and would rather use the
+	 * ring. */
 	uint32_t direct_min;
-	/* so it does only after so many small ones in a row. */
+	/* Sender: so many small batches in a row go direct before one uses the
+	 * ring, which ends the direct phase. */
 	uint32_t small_run;
-	/* Sender: without an advert, a batch of as many bytes says WAIT, if one
-	 * came, though perhaps too late, since it waited in vain. */
+	/* Sender: a batch of as many bytes without an advert says WAIT, if an
+	 * advert came, though perhaps too late, since the last WAIT was in
+	 * vain. */
 	uint32_t wait_min;
 	/* Receiver: a receive of fewer bytes is not advertised, nor is one
 	 * behind it. */
@@ -105,9 +108,9 @@ struct exi_stream_stats {
 	uint64_t direct_bytes;
 	uint64_t indirect;
 	uint64_t indirect_bytes;
-	uint64_t phases;  /* changes */
+	uint64_t phases;  /* changes of phase */
 	uint64_t adverts; /* sent; sender: received */
-	uint64_t dropped; /* of them, those that died with no byte written */
+	uint64_t dropped; /* adverts that died with no byte written */
 	uint64_t revokes; /* sent; sender: received */
 	uint64_t acks;	  /* sent; sender: received */
 };
@@ -124,19 +127,19 @@ struct exi_stream_advert {
 
 struct exi_stream_tx {
 	uint32_t ring;
-	uint32_t phase;	  /* even: direct, odd: indirect */
-	uint32_t seq;	  /* bytes sent, either way */
-	uint32_t began;	  /* seq at which the receiver began the even phase */
-	uint64_t head;	  /* bytes ever written to the ring */
-	uint64_t heard;	  /* what the last ACK said: so many are free again */
-	uint64_t acked;	  /* or drained: so many need not be kept */
-	uint64_t want;	  /* of the last next */
-	uint32_t small;	  /* small batches in a row that went direct */
-	uint32_t first;	  /* advert in use */
+	uint32_t phase; /* even: direct, odd: indirect */
+	uint32_t seq;	/* bytes sent, direct or by the ring */
+	uint32_t began; /* seq at which the receiver began the even phase */
+	uint64_t head;	/* bytes ever written to the ring */
+	uint64_t heard; /* the last ACK's: the ring is free up to there */
+	uint64_t acked; /* heard, or drained: the mirror is free up to there */
+	uint64_t want;	/* as given to the last next */
+	uint32_t small; /* small batches in a row that went direct */
+	uint32_t first; /* advert in use */
 	uint32_t adverts; /* how many are at hand */
-	bool answer;	  /* a REVOKE is to be answered */
-	bool hopes;	  /* an advert came since it waited in vain, */
-	bool held;	  /* but the next will not before some more bytes */
+	bool answer;	  /* a REVOKE waits for its answer */
+	bool hopes;	  /* an advert came since waiting was in vain, */
+	bool held;	  /* the next comes after some more bytes, */
 	uint32_t stale;	  /* after seq, at which the last one was of no use */
 	bool ending;
 	bool ended;
@@ -146,7 +149,8 @@ struct exi_stream_tx {
 	struct exi_stream_stats stats;
 };
 
-/* ring: the size of the receiver's ring, at most EXI_STREAM_RING_MAX. */
+/* Makes a sender. ring: the size of the receiver's ring, at most
+ * EXI_STREAM_RING_MAX. */
 void exi_stream_tx_init(struct exi_stream_tx *tx, uint32_t ring,
 			const struct exi_stream_policy *policy);
 
@@ -159,8 +163,8 @@ enum exi_stream_how {
 
 /* What to send now, when want bytes are waiting: all that is queued, not the
  * next call's alone, for the policy goes by batches. To be asked with 0, too,
- * after got and after end. DIRECT and INDIRECT: write up to len bytes, then tell
- * the peer how many. NONE: only got can change that.
+ * after got and after end. DIRECT and INDIRECT: write up to len bytes, then
+ * tell the peer how many. NONE: only got can change that.
  *
  * The fabric keeps what it wrote to the ring until it was acked: a mirror of
  * the ring, written from there, does. */
@@ -168,13 +172,13 @@ enum exi_stream_kind exi_stream_tx_next(struct exi_stream_tx *tx, size_t want,
 					enum exi_stream_how how,
 					struct exi_stream_msg *ret);
 
-/* Could next have anything with want 0? */
+/* Whether next could have anything with want 0. */
 static inline bool exi_stream_tx_due(const struct exi_stream_tx *tx)
 {
 	return tx->answer || (tx->ending && !tx->ended);
 }
 
-/* An advert is at hand, or one may come. */
+/* Whether an advert is at hand, or one may come. */
 bool exi_stream_tx_welcome(const struct exi_stream_tx *tx);
 
 /* No advert came in time: next does not WAIT again before one comes. */
@@ -191,15 +195,15 @@ int exi_stream_tx_got(struct exi_stream_tx *tx, const struct exi_stream_msg *m);
 /* No byte follows those that were sent: next says END, with want 0. */
 void exi_stream_tx_end(struct exi_stream_tx *tx);
 
-/* Could next say DIRECT, or INDIRECT for more than a little? An ACK comes for twice
- * as much, or when the receiver waits. */
+/* Whether next could say DIRECT, or INDIRECT for more than a little. An ACK
+ * comes for twice as much, or when the receiver waits. */
 bool exi_stream_tx_ready(const struct exi_stream_tx *tx);
 
-/* Moving the direction: struct exi_switch_ops. Where the next byte of the ring
- * will be; sending may begin there. */
+/* Moving the direction, as in struct exi_switch_ops. Where the next byte of the
+ * ring will be; sending may begin there. */
 uint64_t exi_stream_tx_head(const struct exi_stream_tx *tx);
 
-/* The receiver stopped there. Nothing is sent any more, but for an answer that
+/* The receiver stopped at pos. Nothing is sent any more, but for an answer that
  * next has for want 0, until drain gave 0. -EPROTO. */
 int exi_stream_tx_takeback(struct exi_stream_tx *tx, uint64_t pos);
 
@@ -210,31 +214,33 @@ void exi_stream_tx_drained(struct exi_stream_tx *tx, uint32_t n);
 
 /* The bytes of the stream that were sent, either way, modulo 2^32. */
 uint32_t exi_stream_tx_position(const struct exi_stream_tx *tx);
-/* The fabric has made sure that nothing can be placed any more: drain has what
- * was written to the ring and not acknowledged. The position of its first
- * byte. Nothing but drain follows. */
+/* Cuts the sender off: the fabric has made sure that nothing can be placed any
+ * more. Drain has what was written to the ring and not acknowledged; returns
+ * the position of the first byte of that. Nothing but drain follows. */
 uint32_t exi_stream_tx_cut(struct exi_stream_tx *tx);
 
 /* --- receiver ----------------------------------------------------------- */
 
 struct exi_stream_recv {
 	void *buf;
-	uint64_t addr; /* what the peer is to call buf, */
-	uint64_t key;  /* and show, when it may be advertised */
+	uint64_t addr; /* by which the peer addresses buf, */
+	uint64_t key;  /* shown with addr, when buf may be advertised */
 	uint32_t len;  /* from 1 to EXI_STREAM_LEN_MAX */
 	uint32_t filled;
 	bool waitall;
 	bool may_advertise;
-	void *owner; /* the caller's name for it */
-	/* The engine's: what the owner asked, and whether the peer wrote. */
+	void *owner; /* the caller's name for the receive */
+	/* The engine's own: what the owner asked, and whether the peer
+	 * wrote. */
 	bool cancelled;
 	bool used;
 };
 
 enum exi_stream_why {
-	EXI_STREAM_FILLED,    /* it has all it wanted */
-	EXI_STREAM_ENDED,     /* or all there was; filled may be 0 */
-	EXI_STREAM_CANCELLED, /* or what came until it was its owner's again */
+	EXI_STREAM_FILLED, /* the receive has all it wanted */
+	EXI_STREAM_ENDED,  /* the stream ended; filled may be 0 */
+	/* What came until the buffer was its owner's again. */
+	EXI_STREAM_CANCELLED,
 };
 
 struct exi_stream_done {
@@ -246,25 +252,27 @@ struct exi_stream_done {
 enum exi_stream_state {
 	EXI_STREAM_OPEN,
 	EXI_STREAM_STOPPING, /* no receive is taken or advertised */
-	EXI_STREAM_GIVEN,    /* nor the ring read: until start */
+	EXI_STREAM_GIVEN,    /* the ring is not read, too: until start */
 	EXI_STREAM_CUT,	     /* for good */
 };
 
 struct exi_stream_rx {
 	uint32_t ring;
 	enum exi_stream_state state;
-	uint32_t phase;	 /* as the sender's was when it sent the last message */
-	uint32_t seq;	 /* bytes that came, either way */
+	uint32_t phase;	 /* the sender's, when it sent the last message */
+	uint32_t seq;	 /* bytes that came, direct or by the ring */
 	uint32_t began;	 /* seq when the even phase began */
 	uint32_t posted; /* receives, from recv[first] on, not done */
-	uint32_t live;	 /* of them, the first so many are advertised */
+	uint32_t live;	 /* the first so many of posted are advertised */
 	uint32_t first;
 	uint32_t done_first;
 	uint32_t n_done;
-	uint64_t placed; /* bytes of the ring ever written, that we know of */
-	uint64_t taken;	 /* ever read. More than placed: what is under way was
-			    given back, and is nobody's */
-	uint64_t told;	 /* free again, as the last ACK said */
+	/* Bytes of the ring ever written, that this end knows of. */
+	uint64_t placed;
+	/* Bytes of the ring ever read. More than placed: what is under way was
+	 * given back, and is nobody's. */
+	uint64_t taken;
+	uint64_t told;	     /* free again up to there, as the last ACK said */
 	uint64_t hold_until; /* placed, before the next advert */
 	bool wants_revoke;
 	bool revoking; /* REVOKE was sent, and the phase is not over */
@@ -276,7 +284,7 @@ struct exi_stream_rx {
 	struct exi_stream_stats stats;
 };
 
-/* Begins given back: start opens it. */
+/* Makes a receiver. The direction is given back at first: start opens it. */
 void exi_stream_rx_init(struct exi_stream_rx *rx, uint32_t ring,
 			const struct exi_stream_policy *policy);
 
@@ -294,7 +302,7 @@ void exi_stream_rx_sent(struct exi_stream_rx *rx,
  * something to do, in this order. */
 int exi_stream_rx_got(struct exi_stream_rx *rx, const struct exi_stream_msg *m);
 
-/* Takes a receive, whose buffer is lent until done gives it back. Copied.
+/* Takes a receive, a copy of *r, whose buffer is lent until done gives it back.
  * -EAGAIN: there are too many. -EBUSY: the direction is not open. */
 int exi_stream_rx_post(struct exi_stream_rx *rx,
 		       const struct exi_stream_recv *r);
@@ -323,30 +331,30 @@ uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx);
 /* after the first skip of them, a run at offset *ret_at, 0: none; */
 uint32_t exi_stream_rx_run(const struct exi_stream_rx *rx, uint32_t skip,
 			   uint32_t *ret_at);
-/* the first n were read. Only while no receive is posted, to which they
- * belong. */
+/* the first n were read. Only while no receive is posted: the bytes belong to
+ * that. */
 void exi_stream_rx_take(struct exi_stream_rx *rx, uint32_t n);
 
-/* The end was said, and nothing is unread. */
+/* Whether the end was said, and nothing is unread. */
 bool exi_stream_rx_over(const struct exi_stream_rx *rx);
 
 /* Moving the direction away. Cancels every receive; what lies in the ring may
  * still be read. */
 void exi_stream_rx_stop(struct exi_stream_rx *rx);
-/* After stop: no receive is left, and the peer will use none. */
+/* After stop: whether no receive is left, and the peer will use none. */
 bool exi_stream_rx_quiet(const struct exi_stream_rx *rx);
-/* Once quiet: where reading stopped. It goes on after start only. */
+/* Once quiet: where reading stopped. Reading goes on after start only. */
 uint64_t exi_stream_rx_cursor(struct exi_stream_rx *rx);
-/* Opens it (again) at the sender's head. -EPROTO. */
+/* Opens the direction (again) at the sender's head. -EPROTO. */
 int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
 
-/* The fabric has made sure that nothing can be placed any more: every receive
- * is its owner's again. What lies in the ring may still be read, also what was
- * given back. */
+/* Cuts the receiver off: the fabric has made sure that nothing can be placed
+ * any more. Every receive is its owner's again. What lies in the ring may still
+ * be read, also what was given back. */
 void exi_stream_rx_cut(struct exi_stream_rx *rx);
 
-/* The bytes of the stream up to which its reader has it, or will have had when
- * what was given back has come; as the sender counts. */
+/* The position of the stream up to which its reader has it, or will have it
+ * when what was given back has come; as the sender counts. */
 uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx);
 
 #endif

@@ -16,7 +16,7 @@ uint32_t exi_stream_rx_unread(const struct exi_stream_rx *rx)
 		       : (uint32_t)(rx->placed - rx->taken);
 }
 
-/* For assertions only. */
+/* The invariants of a sender, for assertions only. */
 __attribute__((unused)) static bool rx_sane(const struct exi_stream_rx *rx)
 {
 	return rx->told <= rx->taken && rx->told <= rx->placed &&
@@ -52,7 +52,8 @@ static void finish(struct exi_stream_rx *rx, uint32_t i,
 	uint32_t at = (rx->done_first + rx->n_done++) % EXI_STREAM_RECVS;
 	const struct exi_stream_recv *r = recv_at(rx, i);
 
-	/* One that is lent is over when the sender has left it, full or not. */
+	/* A receive that is lent is over when the sender has left it, full or
+	 * not. */
 	assert(i >= rx->live || why == EXI_STREAM_FILLED);
 	rx->done[at] = (struct exi_stream_done){ .owner = r->owner,
 						 .filled = r->filled,
@@ -91,7 +92,7 @@ static void reclaim(struct exi_stream_rx *rx)
 	}
 }
 
-/* May the first receive that is not advertised be? */
+/* Whether the first receive that is not advertised may be. */
 static bool may_advertise(const struct exi_stream_rx *rx)
 {
 	const struct exi_stream_recv *r;
@@ -120,7 +121,7 @@ static void advert(const struct exi_stream_rx *rx, struct exi_stream_msg *ret)
 	};
 }
 
-/* Up to where the ring is free: read or given back, and come. */
+/* The byte up to which the ring is free: read or given back, and come. */
 static uint64_t freed(const struct exi_stream_rx *rx)
 {
 	return rx->placed < rx->taken ? rx->placed : rx->taken;
@@ -131,7 +132,8 @@ uint32_t exi_stream_rx_untold(const struct exi_stream_rx *rx)
 	return (uint32_t)(freed(rx) - rx->told);
 }
 
-/* Enough was freed since the last ACK, or some and the sender may wait for it. */
+/* Whether an ACK is due: enough was freed since the last one, or some and the
+ * sender may wait for it. */
 static bool ack_due(const struct exi_stream_rx *rx, bool idle)
 {
 	uint32_t n = exi_stream_rx_untold(rx);
@@ -163,7 +165,7 @@ void exi_stream_rx_sent(struct exi_stream_rx *rx,
 {
 	switch (m->kind) {
 	case EXI_STREAM_ADVERT:
-		/* What is in the ring comes before what goes past it. */
+		/* Bytes in the ring come before bytes that go past it. */
 		assert(may_advertise(rx) && !exi_stream_rx_unread(rx));
 		if (exi_stream_odd(rx->phase)) {
 			rx->phase++;
@@ -203,7 +205,8 @@ static int got_direct(struct exi_stream_rx *rx, uint32_t len)
 	finish(rx, 0, EXI_STREAM_FILLED);
 	rx->live--;
 	if (!rx->live && !rx->revoking)
-		rx->wants_revoke = false; /* it came to nothing */
+		/* The wish to revoke came to nothing. */
+		rx->wants_revoke = false;
 	return 0;
 }
 
@@ -347,7 +350,7 @@ void exi_stream_rx_copied(struct exi_stream_rx *rx, uint32_t n)
 	       n <= exi_stream_rx_unread(rx));
 	rx->taken += n;
 	r->filled += n;
-	/* At the end of the ring there may be more at its beginning. */
+	/* The ring may have more at its beginning when its end was reached. */
 	if (r->filled == r->len || (!r->waitall && !exi_stream_rx_unread(rx)))
 		finish(rx, 0, EXI_STREAM_FILLED);
 	finish_at_end(rx);
@@ -389,8 +392,8 @@ uint64_t exi_stream_rx_cursor(struct exi_stream_rx *rx)
 
 int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head)
 {
-	/* What was given back and what came since fit the ring. The end may
-	 * have overtaken this. */
+	/* The bytes that were given back and those that came since fit the
+	 * ring. The end may have overtaken this. */
 	if (rx->state != EXI_STREAM_GIVEN || head < rx->taken ||
 	    head - rx->told > rx->ring || (rx->placed < head && rx->ended))
 		return -EPROTO;

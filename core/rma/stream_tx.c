@@ -28,9 +28,9 @@
 #include "core/rma/stream_int.h"
 
 /* The two guards of the sender. Tests build the engine without one of them, to
- * show that they would see it. */
+ * show that the tests would see it. */
 #define GUARD_SEQ  1 /* a phase is entered at the byte where it began */
-#define GUARD_DEAD 2 /* one that is not is left behind */
+#define GUARD_DEAD 2 /* a phase that began elsewhere is left behind */
 #ifndef EXI_STREAM_GUARDS
 #define EXI_STREAM_GUARDS (GUARD_SEQ | GUARD_DEAD)
 #endif
@@ -43,7 +43,7 @@ const struct exi_stream_policy exi_stream_policy_default = {
 	.hold = 65536,
 };
 
-/* For assertions only. */
+/* The invariants of a sender, for assertions only. */
 __attribute__((unused)) static bool tx_sane(const struct exi_stream_tx *tx)
 {
 	return tx->heard <= tx->acked && tx->acked <= tx->head &&
@@ -63,8 +63,9 @@ void exi_stream_tx_init(struct exi_stream_tx *tx, uint32_t ring,
 	tx->policy = *policy;
 }
 
-/* What was drained is not free before an ACK says that it came: it may still be
- * on the way, and what is written after it need not come after it. */
+/* The room in the ring. Bytes that were drained are not free before an ACK says
+ * that they came: they may still be on the way, and what is written after them
+ * need not come after them. */
 static uint32_t tx_room(const struct exi_stream_tx *tx)
 {
 	return tx->ring - (uint32_t)(tx->head - tx->heard);
@@ -76,7 +77,7 @@ bool exi_stream_tx_ready(const struct exi_stream_tx *tx)
 	       (tx->adverts || tx_room(tx) > tx->ring / 8);
 }
 
-/* A small batch would rather use the ring, if it is not the first. */
+/* Whether a small batch would rather use the ring: if it is not the first. */
 static bool rather_ring(const struct exi_stream_tx *tx, size_t want)
 {
 	return want < tx->policy.direct_min &&
@@ -110,7 +111,7 @@ static enum exi_stream_kind indirect(const struct exi_stream_tx *tx,
 	return ret->kind;
 }
 
-/* An advert is likely to come, when all that was sent was read. */
+/* Whether an advert is likely to come: all that was sent was read. */
 static bool may_wait(const struct exi_stream_tx *tx, size_t want)
 {
 	return tx->hopes && !tx->held && !tx->adverts &&
@@ -214,7 +215,7 @@ void exi_stream_tx_sent(struct exi_stream_tx *tx,
 	default:
 		assert(m->kind == EXI_STREAM_END);
 		forget_adverts(tx);
-		tx->answer = false; /* the end is one */
+		tx->answer = false; /* the end is the answer */
 		tx->ended = true;
 	}
 	assert(tx_sane(tx));
@@ -239,17 +240,18 @@ static void keep_advert(struct exi_stream_tx *tx,
 		forget_adverts(tx);
 }
 
-/* The first advert of the phase after this indirect one. */
+/* Takes the first advert of the direct phase after this indirect one. */
 static int begin_direct(struct exi_stream_tx *tx,
 			const struct exi_stream_msg *m)
 {
-	/* Sent since it began: bytes of the ring, that it has not acked. */
+	/* Bytes of the ring that were sent since the phase began, and not
+	 * acknowledged. */
 	uint32_t since = tx->seq - m->seq;
 
 	if (tx->answer || since > tx->head - tx->heard)
 		return -EPROTO;
 	if (since && (EXI_STREAM_GUARDS & GUARD_SEQ)) {
-		/* They tell the receiver that the phase is dead. */
+		/* The bytes tell the receiver that the phase is dead. */
 		if (EXI_STREAM_GUARDS & GUARD_DEAD)
 			enter(tx, m->phase + 1);
 		tx->stale = m->seq;
@@ -258,10 +260,10 @@ static int begin_direct(struct exi_stream_tx *tx,
 		return 0;
 	}
 	if (tx->draining)
-		return -EPROTO; /* it does not read here */
+		return -EPROTO; /* the receiver does not read here */
 	enter(tx, m->phase);
 	tx->began = m->seq;
-	/* It has read the ring empty. */
+	/* The receiver has read the ring empty. */
 	tx->acked = tx->head;
 	keep_advert(tx, m);
 	return 0;
@@ -283,7 +285,7 @@ static int got_advert(struct exi_stream_tx *tx, const struct exi_stream_msg *m)
 	} else if (ahead == 1) {
 		ret = begin_direct(tx, m);
 	} else if (ahead == -1) {
-		tx->stats.dropped++; /* of the phase before */
+		tx->stats.dropped++; /* the advert is of the phase before */
 	} else {
 		ret = -EPROTO;
 	}
@@ -296,7 +298,7 @@ static int got_ack(struct exi_stream_tx *tx, const struct exi_stream_msg *m)
 {
 	uint32_t more = m->seq - (uint32_t)tx->heard;
 
-	/* While it is drained nothing is read. */
+	/* Nothing is read while the ring is drained. */
 	if (more > (tx->draining ? tx->acked : tx->head) - tx->heard)
 		return -EPROTO;
 	tx->heard += more;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors that the service of the process watches for a device. */
+/* Descriptors that the service of the process watches for a device, and the
+ * time at which it looks. */
 #ifndef EXI_CORE_RMA_WATCH_H
 #define EXI_CORE_RMA_WATCH_H
 
@@ -17,14 +18,14 @@ extern const struct exi_host *exi_rma_host;
 extern pthread_mutex_t exi_rma_service_lock;
 
 int exi_rma_watch(int fd, struct exi_rma_event *e);
-/* Only when more comes. */
+/* Watches edge-triggered: e is called only when more comes. */
 int exi_rma_watch_edge(int fd, struct exi_rma_event *e);
-/* Once, by EPOLLIN or EPOLLOUT, until this is called again. */
+/* Watches for EPOLLIN or EPOLLOUT, once, until this is called again. */
 int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events);
 
 void exi_rma_unwatch(int fd);
 
-/* exi_rma_work.look and the fabric's look are called then, at the latest. The
+/* Names a time by which exi_rma_work.look and the fabric's look are called. The
  * service lock is held. */
 void exi_rma_look_at(uint64_t when);
 

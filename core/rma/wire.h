@@ -8,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of the stream tell of themselves in 32 bits: what kind, and how many.
- * On InfiniBand and RoCE in the immediate of the write that places them; on
- * iWARP, which has none, in the message that follows it. */
+/* A note tells of bytes of the stream in 32 bits: what kind, and how many.
+ * InfiniBand and RoCE carry it in the immediate of the write that places the
+ * bytes; iWARP, which has none, in the message that follows the write. */
 #define EXI_RMA_NOTE_SHIFT    30
 #define EXI_RMA_NOTE_LEN      ((1u << EXI_RMA_NOTE_SHIFT) - 1)
 #define EXI_RMA_NOTE_INDIRECT 0u
@@ -30,25 +30,26 @@ enum exi_rma_kind {
 };
 
 #define EXI_RMA_FLAG_WAITALL 1u /* ADVERT */
-#define EXI_RMA_FLAG_CLOSES  2u /* END, CREDIT: its sender lets go of it all */
+/* END, CREDIT: the sender lets go of the connection. */
+#define EXI_RMA_FLAG_CLOSES 2u
 
-/* Every message but those of an immediate begins so. */
+/* The header of every message but those of an immediate. */
 struct exi_rma_msg {
 	uint8_t kind;
 	uint8_t flags;
 	uint16_t extra;	  /* bytes that follow this header */
-	uint32_t credits; /* messages that its sender has received, in all */
+	uint32_t credits; /* messages that the sender has received, in all */
 	uint32_t phase;
 	uint32_t seq;
 	uint32_t note; /* NOTE: as the immediate; ADVERT: len */
-	uint32_t name; /* of the link, where a queue pair does not tell */
+	uint32_t name; /* the link's, where a queue pair does not tell */
 	uint64_t addr;
 	uint64_t key;
 };
 _Static_assert(sizeof(struct exi_rma_msg) == 40, "struct exi_rma_msg");
 
-/* Of BYTES there is no more of it than kind, flags, extra and credits, so that few
- * bytes go with the request itself on devices that take few. */
+/* BYTES has no more of the header than kind, flags, extra and credits, so that
+ * few bytes go with the request itself on devices that take few. */
 #define EXI_RMA_BRIEF 8u
 _Static_assert(offsetof(struct exi_rma_msg, phase) == EXI_RMA_BRIEF,
 	       "struct exi_rma_msg begins as BYTES do");
@@ -56,29 +57,30 @@ _Static_assert(offsetof(struct exi_rma_msg, phase) == EXI_RMA_BRIEF,
 #define EXI_RMA_RING_MIN 16384u
 #define EXI_RMA_RING_MAX (256u << 10)
 
-/* The largest message, and of the buffers it is received in. */
+/* The size of the largest message, and of the buffers for them. */
 #define EXI_RMA_MSG_MAX 512
 
-/* At most so many bytes come with their NOTE, instead of by a write. */
+/* The most bytes that come with their NOTE, instead of by a write. */
 #define EXI_RMA_EAGER 256u
 
 /* Messages that an end may have under way: the other has as many buffers ready.
- * What carries bytes leaves the reserve to what gives credits back. */
+ * Messages with bytes leave the reserve to those that give credits back. */
 #define EXI_RMA_CREDITS 64u
 #define EXI_RMA_RESERVE 16u
-/* Received since credits were given back last, after which they are. */
+/* Messages received since credits were last given back, after which they are
+ * again. */
 #define EXI_RMA_GIVE 16u
 
-/* Between processes of one host that serve a port, in packets of a UNIX socket,
- * in the host's order: the owner of the port asks for a connection, and who has
- * it writes what A is to be told. */
+/* Packets between the processes of one host that serve a port, over a UNIX
+ * socket, in the host's order: the owner of the port asks for a connection, and
+ * the process that has it writes what A is to be told. */
 #define EXI_RMA_DOOR_MAGIC 0x31445345u /* changes with what follows */
 
 struct exi_rma_asked {
 	uint8_t local
 		[16]; /* addresses of the fabric: IPv6, IPv4 as v4-mapped */
 	uint8_t peer[16];
-	uint16_t port; /* of TCP, here */
+	uint16_t port; /* TCP's, at this end */
 	uint8_t request[56];
 };
 _Static_assert(sizeof(struct exi_rma_asked) == 90, "struct exi_rma_asked");
@@ -94,7 +96,7 @@ _Static_assert(sizeof(struct exi_rma_ask) == 112, "struct exi_rma_ask");
 
 struct exi_rma_told {
 	uint32_t magic;
-	uint32_t found; /* 0: not here */
+	uint32_t found; /* 0: the connection is not here */
 	uint64_t number;
 	uint8_t reject[148]; /* a redirect */
 	uint8_t rest[4];

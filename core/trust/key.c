@@ -359,7 +359,7 @@ static int say_unopened(const char *path, int err, char why[EXI_KEY_WHY])
 
 int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY])
 {
-	/* Not to wait for somebody at the other end of a FIFO. */
+	/* O_NONBLOCK: the path may be a FIFO, and nobody at its other end. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	int err;
 
@@ -385,7 +385,8 @@ static int make_folders(const char *path)
 		*c = '\0';
 		if (stat(folder, &st) != 0) {
 			if (!mkdir(folder, mode))
-				/* In spite of the umask. */
+				/* chmod() gives the mode in spite of the
+				 * umask. */
 				chmod(folder, mode);
 			else if (errno != EEXIST)
 				return -errno;
@@ -406,7 +407,8 @@ static int fill(int fd, const struct exi_key *key)
 	if (n != EXI_KEY_LINE - 1)
 		err = n < 0 ? -errno : -ENOSPC;
 	sodium_memzero(line, sizeof(line));
-	/* The mode in spite of the umask; the bytes before the name. */
+	/* fchmod() gives the mode in spite of the umask; fsync() puts the bytes
+	 * before the name. */
 	if (!err && (fchmod(fd, 0600) || fsync(fd)))
 		err = -errno;
 	return err;
@@ -512,7 +514,7 @@ int exi_key_load(const struct exi_key_search *s, struct exi_key **ret,
 	path = p.place[p.chosen].path;
 	if (!p.place[p.chosen].there) {
 		err = make(path, why);
-		/* Somebody was faster: his is the key. */
+		/* Another process was faster: its key is the key. */
 		if (err && err != -EEXIST)
 			return err;
 	}

@@ -30,22 +30,24 @@
 /* Room for one sentence about a file. */
 #define EXI_KEY_WHY (PATH_MAX + 512)
 
-/* Lies in memory of its own, which is locked where the limits allow it, is in
- * no core dump, and is wiped when it is freed. */
+/* The key lies in memory of its own, which is locked where the limits allow it,
+ * is in no core dump, and is wiped when it is freed. */
 struct exi_key {
 	uint8_t bytes[EXI_KEY_BYTES];
 	/* Tells keys apart: a hash, from which the key cannot be found. */
 	uint8_t id[EXI_KEY_ID_BYTES];
-	/* Everybody has it: that of EXS_TRUST=hosts. */
+	/* the key of EXS_TRUST=hosts, which everybody has */
 	bool open;
 };
 
-/* Where a key is looked for. All but the last may be null or empty. */
+/* The places where a key is looked for. All but the last may be null or
+ * empty. */
 struct exi_key_search {
 	const char *file;	 /* EXS_KEY_FILE; then nowhere else */
 	const char *config_home; /* XDG_CONFIG_HOME, if absolute */
 	const char *home;	 /* HOME, if absolute */
-	const char *system;	 /* of services, and where there is no home */
+	/* The place of services, and where there is no home. */
+	const char *system;
 };
 
 struct exi_key_place {
@@ -58,57 +60,58 @@ struct exi_key_place {
 struct exi_key_places {
 	struct exi_key_place place[2];
 	unsigned int n;
-	/* The first that is there; else the first, where one is made. A key of
-	 * the system that this user may not read counts as there only if he
-	 * has no other place. */
+	/* The index of the first that is there; else of the first, where a key
+	 * is made. A key of the system that this user may not read counts as
+	 * there only if the user has no other place. */
 	unsigned int chosen;
 };
 
-/* As the environment says. Programs that gained privileges when they were
- * started ignore it. file is EXS_KEY_FILE as configured, and stays the
- * caller's. */
+/* Sets the places as the environment says. Programs that gained privileges when
+ * they were started ignore the environment. file is EXS_KEY_FILE as configured,
+ * and stays the caller's. */
 void exi_key_search_init(struct exi_key_search *s, const char *file);
 
-/* -ENAMETOOLONG. */
+/* Lists the places, and looks which are there. 0 or -ENAMETOOLONG. */
 int exi_key_places(const struct exi_key_search *s, struct exi_key_places *ret);
 
-/* The key of this user: read where it is, made where there is none. Processes
- * that make it at once, on hosts that share the folder too, get one key. The
- * errors are those of exi_key_read() and exi_key_write(). */
+/* Loads the key of this user: read where it is, made where there is none.
+ * Processes that make a key at once, on hosts that share the folder too, get
+ * the same one. The errors are those of exi_key_read() and exi_key_write(). */
 int exi_key_load(const struct exi_key_search *s, struct exi_key **ret,
 		 char why[EXI_KEY_WHY]);
 
-/* -ENOENT: no such file. -EPERM: others could read it, or it belongs to
- * another user; root's may be read by one group. -EINVAL: not a plain file.
- * -EBADMSG: not a key, a damaged one, or of another version. -errno. */
+/* Reads a key. -ENOENT: no such file. -EPERM: others could read the file, or it
+ * belongs to another user; root's may be read by one group. -EINVAL: not a
+ * plain file. -EBADMSG: not a key, a damaged one, or of another version.
+ * -errno. */
 int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY]);
 
-/* A file of mode 0600, whole or not at all, and its folders. -EEXIST: one is
- * there, and replace is not set. -errno. */
+/* Writes a file of mode 0600, whole or not at all, and its folders. -EEXIST:
+ * there is a file, and replace is not set. -errno. */
 int exi_key_write(const char *path, const struct exi_key *key, bool replace,
 		  char why[EXI_KEY_WHY]);
 
-/* A line, with blanks around it or none. -EBADMSG. */
+/* Parses a line, with blanks around it or none. 0 or -EBADMSG. */
 int exi_key_parse(const char *text, size_t len, struct exi_key **ret,
 		  char why[EXI_KEY_WHY]);
 
-/* The line, with its newline; the caller wipes it. */
+/* Writes the line, with its newline; the caller wipes it. */
 void exi_key_print(const struct exi_key *key, char line[EXI_KEY_LINE]);
 
-/* A random one; -ENOMEM, -EIO. */
+/* Makes a random key. 0, -ENOMEM or -EIO. */
 int exi_key_new(struct exi_key **ret);
 
-/* The one that everybody has, for EXS_TRUST=hosts. */
+/* Makes the key that everybody has, for EXS_TRUST=hosts. */
 int exi_key_open(struct exi_key **ret);
 
-/* Null is fine. */
+/* Wipes and frees a key; null is fine. */
 void exi_key_free(struct exi_key *key);
 
-/* For messages; returns text. */
+/* The id as text, for messages; returns text. */
 const char *exi_key_id_text(const uint8_t id[EXI_KEY_ID_BYTES],
 			    char text[EXI_KEY_ID_TEXT]);
 
-/* Overwrites what a compiler would leave. */
+/* Overwrites memory that a compiler would leave as it is. */
 void exi_key_wipe(void *p, size_t len);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages of the meeting between hosts: made, checked, and kept in order. */
+/* The handshake between hosts: its messages are made, checked, and kept in
+ * order. */
 #include "core/trust/pact.h"
 
 #include <endian.h>
@@ -17,9 +18,9 @@
 #include "core/trust/key.h"
 #include "core/trust/pact_wire.h"
 
-/* The last thing that happened. The same words for both sides. */
+/* The last step of a handshake, in the same words for both sides. */
 enum state {
-	OVER, /* also what was never begun */
+	OVER, /* ended, or never begun */
 	BEGUN,
 	REQUESTED,
 	ANSWERED,
@@ -30,7 +31,8 @@ enum state {
 #define LABEL 16
 #define TAG   8
 
-/* What no MAC may be mistaken for another of: the first bytes of each. */
+/* The first bytes of each text under a MAC, so that no MAC is mistaken for one
+ * of another kind. */
 static const uint8_t label_ends[LABEL] = "exs meeting ends";
 static const uint8_t label_tag[LABEL] = "exs meeting tag";
 static const uint8_t label_mac[LABEL] = "exs meeting mac";
@@ -41,7 +43,7 @@ static const uint8_t label_door[LABEL] = "exs meeting door";
 
 /* --- the ends --- */
 
-/* All bytes, so that there is no padding; A's before B's. */
+/* The text has bytes only, so that there is no padding; A's before B's. */
 struct tcp_text {
 	uint8_t label[LABEL];
 	uint8_t a[16], a_port[2];
@@ -136,7 +138,8 @@ static int ends_write(enum exi_pact_side side, const struct exi_pact_ends *e,
 	return err;
 }
 
-/* Where everybody has the key, only the address tells who the peer is. */
+/* Whether the fabric address is the TCP peer's: where everybody has the key,
+ * only the address tells which host the peer is. */
 static bool same_host(enum exi_pact_side side, const struct ends_text *t)
 {
 	const struct fabric_text *fabric = side == EXI_PACT_A ? &t->b : &t->a;
@@ -194,7 +197,7 @@ void exi_pact_fini(struct exi_pact *m)
 
 /* --- one message --- */
 
-/* The MAC of a message whose own is zero. */
+/* The MAC of a message in which the place of the MAC is zero. */
 static void mac_of(const struct exi_pact *m, const void *msg, size_t len,
 		   uint8_t ret[EXI_PACT_MAC])
 {
@@ -212,7 +215,8 @@ static void mac_of(const struct exi_pact *m, const void *msg, size_t len,
 	sodium_memzero(&h, sizeof(h));
 }
 
-/* mac is that of the message, and is zero afterwards. */
+/* Whether a message's MAC holds. mac points to it, inside the message, and is
+ * zero afterwards. */
 static bool mac_holds(const struct exi_pact *m, const void *msg, size_t len,
 		      uint8_t mac[EXI_PACT_MAC])
 {
@@ -236,8 +240,8 @@ static struct exi_pact_head head_of(enum exi_pact_kind kind, uint16_t flags,
 	};
 }
 
-/* Copies a message of that kind and length, and looks at its head. room is
- * what its payload may have. */
+/* Copies a message of that kind and length, and checks its head. room is the
+ * most that its payload may have. */
 static int copy_in(const void *buf, size_t len, enum exi_pact_kind kind,
 		   size_t room, void *to, size_t want)
 {
@@ -257,13 +261,13 @@ static int copy_in(const void *buf, size_t len, enum exi_pact_kind kind,
 	return 0;
 }
 
-/* The step that a side takes from one state to the next. */
+/* Whether it is this side's turn, in this state: 0 or -EPROTO. */
 static int turn(struct exi_pact *m, enum exi_pact_side side, enum state from)
 {
 	return m->side == side && m->state == (int)from ? 0 : -EPROTO;
 }
 
-/* What follows from taking a message: the next state, or the end. */
+/* Goes on after taking a message: to the next state, or to the end. */
 static int taken(struct exi_pact *m, int err, enum state next)
 {
 	m->state = err ? OVER : next;
@@ -547,7 +551,7 @@ int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret)
 	return 0;
 }
 
-/* All bytes, so that there is no padding. */
+/* The text has bytes only, so that there is no padding. */
 struct resume_text {
 	uint8_t label[LABEL];
 	uint8_t from_a;

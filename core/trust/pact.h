@@ -48,14 +48,16 @@ enum exi_pact_side {
 
 /* Why B does not meet A. Values never change. */
 enum exi_pact_why {
-	EXI_PACT_WHY_VERSION = 1,  /* another version of the messages */
-	EXI_PACT_WHY_NO_KEY = 2,   /* B has no usable key */
-	EXI_PACT_WHY_KEY = 3,	   /* B has another one */
-	EXI_PACT_WHY_PROOF = 4,	   /* one key, but the MAC is wrong */
-	EXI_PACT_WHY_UNKNOWN = 5,  /* no such connection, or not any more */
-	EXI_PACT_WHY_BUSY = 6,	   /* too many meetings at once */
-	EXI_PACT_WHY_REDIRECT = 7, /* another process has the connection */
-	EXI_PACT_WHY_FABRIC = 8,   /* B does not want this fabric */
+	/* The ends have other versions of the messages. */
+	EXI_PACT_WHY_VERSION = 1,
+	EXI_PACT_WHY_NO_KEY = 2,  /* B has no usable key */
+	EXI_PACT_WHY_KEY = 3,	  /* B has another key */
+	EXI_PACT_WHY_PROOF = 4,	  /* one key, but the MAC is wrong */
+	EXI_PACT_WHY_UNKNOWN = 5, /* no such connection, or not any more */
+	EXI_PACT_WHY_BUSY = 6,	  /* too many meetings at once */
+	/* The connection is in another process at B. */
+	EXI_PACT_WHY_REDIRECT = 7,
+	EXI_PACT_WHY_FABRIC = 8, /* B does not want this fabric */
 };
 
 /* The ends, as one of them sees them. Both must give the same of each other:
@@ -74,13 +76,13 @@ struct exi_pact {
 	const struct exi_key *key; /* the caller's; outlives this */
 	enum exi_pact_side side;
 	int state;
-	uint8_t ends[32]; /* a MAC over them */
+	uint8_t ends[32]; /* a MAC over the ends */
 	uint8_t tag[8];
 	uint8_t nonce_a[EXI_PACT_NONCE];
 	uint8_t nonce_b[EXI_PACT_NONCE];
 };
 
-/* What came with a message. */
+/* The payload of a message that was taken. */
 struct exi_pact_payload {
 	uint16_t flags;
 	uint16_t len;
@@ -88,14 +90,14 @@ struct exi_pact_payload {
 };
 
 struct exi_pact_refusal {
-	int why; /* enum exi_pact_why, or one that is not known here */
+	int why; /* enum exi_pact_why, or a value not known here */
 	uint16_t port;
 	uint64_t token;
 	uint8_t key_id[EXI_KEY_ID_BYTES];
 	bool proved; /* out: B holds the key. Without it there is no redirect */
 };
 
-/* What a REQUEST says before anything is proved. */
+/* The words of a REQUEST before anything is proved. */
 struct exi_pact_claim {
 	uint16_t flags;
 	uint8_t tag[8];
@@ -112,74 +114,77 @@ void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
 		   uint16_t port, uint8_t ret[16]);
 
-/* -EINVAL: an address is too long. -EACCES: the key is everybody's, and the
- * fabric address is not the address of the TCP peer. */
+/* Begins a handshake. -EINVAL: an address is too long. -EACCES: the key is
+ * everybody's, and the fabric address is not the address of the TCP peer. */
 int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
 		  enum exi_pact_side side, const struct exi_pact_ends *ends);
-/* Wipes it. Also of zeroes. */
+/* Wipes the handshake's state; a state of zeroes is fine. */
 void exi_pact_fini(struct exi_pact *m);
 
-/* The errors of whatever takes a message:
+/* Reads what a REQUEST says, before there is a handshake. 0, or an error, which
+ * is one of these for every call that takes a message:
  * -EBADMSG: not this kind of message, or not of its length.
  * -EPROTONOSUPPORT: another version.
  * -EKEYREJECTED: under another key.
- * -EACCES: the MAC is wrong: other ends, another meeting, or a forgery.
+ * -EACCES: the MAC is wrong: other ends, another handshake, or a forgery.
  * -EPROTO: out of turn. */
 int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret);
 
-/* A. */
+/* A's calls. */
 int exi_pact_request(struct exi_pact *m, uint16_t flags,
 		     struct exi_pact_request *ret);
 int exi_pact_take_answer(struct exi_pact *m, const void *buf, size_t len,
 			 struct exi_pact_payload *ret);
-/* -EMSGSIZE: more than EXI_PACT_PLACE bytes. */
+/* Makes CONFIRM. -EMSGSIZE: more than EXI_PACT_PLACE bytes. */
 int exi_pact_confirm(struct exi_pact *m, const struct exi_pact_payload *place,
 		     struct exi_pact_proof *ret);
 int exi_pact_take_grant(struct exi_pact *m, const void *buf, size_t len,
 			struct exi_pact_payload *ret);
-/* Ends the meeting, also where it fails. -EACCES: a MAC that is wrong, or a
- * redirect without one. */
+/* Takes REJECT, and ends the handshake, also on error. -EACCES: the MAC is
+ * wrong, or missing in a redirect. */
 int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
 			 struct exi_pact_refusal *ret);
 
-/* B. */
+/* B's calls. */
 int exi_pact_take_request(struct exi_pact *m, const void *buf, size_t len,
 			  uint16_t *ret_flags);
-/* -EMSGSIZE: more than EXI_PACT_TERMS bytes. */
+/* Makes ANSWER. -EMSGSIZE: more than EXI_PACT_TERMS bytes. */
 int exi_pact_answer(struct exi_pact *m, const struct exi_pact_payload *terms,
 		    struct exi_pact_answer *ret);
 int exi_pact_take_confirm(struct exi_pact *m, const void *buf, size_t len,
 			  struct exi_pact_payload *ret);
 int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
 		   struct exi_pact_proof *ret);
-/* Ends the meeting; null where none has begun. Proves itself to A if a REQUEST
- * was taken. A redirect is written by the process that has the connection, for
- * the one that got the REQUEST: only who knows the ends can prove anything. */
+/* Makes REJECT, and ends the handshake; m is null where none has begun. REJECT
+ * has a proof for A if a REQUEST was taken. A redirect is written by the
+ * process that has the connection, for the one that got the REQUEST: nothing
+ * can be proved without knowing the ends. */
 void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
 		     struct exi_pact_reject *ret);
-/* After the REQUEST was taken: 0 if these bytes are a redirect for this very
- * one, written by a holder of the key. Whoever offers them, A will believe them.
- * The errors of taking a message. Changes nothing. */
+/* Checks, after the REQUEST was taken, whether these bytes are a redirect for
+ * that very REQUEST, written by a holder of the key: A will believe them,
+ * whoever offers them. 0, or the errors of taking a message. The state does not
+ * change. */
 int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
 			    size_t len);
 
-/* What remains of a meeting that is done: a key of its own, the same at both
+/* What remains of a handshake that is done: a key of its own, the same at both
  * ends. */
 struct exi_pact_bond {
 	enum exi_pact_side side;
 	uint8_t key[32];
 };
 
-/* -EPROTO: the meeting is not done. */
+/* Makes the bond. -EPROTO: the handshake is not done. */
 int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret);
-/* The record by which the sender of a direction says where it goes on. sends:
- * the direction in which this end sends, else the other; the two ends make the
- * same of it. The tag is the same for every position. */
+/* Makes the record by which the sender of a direction says where it goes on.
+ * sends: the direction in which this end sends, else the other; both ends make
+ * the same record. The tag is the same for every position. */
 void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
 		     uint64_t position, struct exi_pact_resume *ret);
 
-/* What to reject with, for an error of taking a REQUEST or CONFIRM; and the
- * exs_x_reason of either. */
+/* The enum exi_pact_why to reject with, for an error of taking a REQUEST or
+ * CONFIRM; and the exs_x_reason of such a value. */
 int exi_pact_why(int err);
 int exi_pact_reason(int why);
 

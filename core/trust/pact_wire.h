@@ -21,7 +21,8 @@
 
 #define EXI_PACT_MAGIC_0 'x'
 #define EXI_PACT_MAGIC_1 's'
-/* Also of what is said after the meeting (rma_wire.h). */
+/* The version of these messages, and of those after the handshake
+ * (core/rma/wire.h). */
 #define EXI_PACT_VERSION 2
 
 enum exi_pact_kind {
@@ -35,13 +36,14 @@ enum exi_pact_kind {
 #define EXI_PACT_NONCE 16
 #define EXI_PACT_MAC   16
 
-/* In every version at this place, but for flags and length. */
+/* The head of every message: in every version at this place, but for flags and
+ * length. */
 struct exi_pact_head {
 	uint8_t magic[2];
 	uint8_t version;
 	uint8_t kind;
 	uint16_t flags; /* the fabric's */
-	uint16_t len;	/* of the payload */
+	uint16_t len;	/* the payload's */
 };
 
 _Static_assert(sizeof(struct exi_pact_head) == 8, "no padding");
@@ -49,8 +51,8 @@ _Static_assert(offsetof(struct exi_pact_head, kind) == 3, "for all time");
 
 struct exi_pact_request {
 	struct exi_pact_head head;
-	uint8_t key_id[8]; /* of A's key */
-	uint8_t tag[8];	   /* of the TCP connection */
+	uint8_t key_id[8]; /* A's key */
+	uint8_t tag[8];	   /* the TCP connection's */
 	uint8_t nonce[EXI_PACT_NONCE];
 	uint8_t mac[EXI_PACT_MAC];
 };
@@ -59,7 +61,7 @@ _Static_assert(sizeof(struct exi_pact_request) == 56,
 	       "all that RDMA_PS_TCP leaves of InfiniBand's request");
 _Static_assert(offsetof(struct exi_pact_request, mac) == 40, "no padding");
 
-/* What anybody may know of B, such as sizes. No address, no rkey. */
+/* Terms: what anybody may know of B, such as sizes. No address, no rkey. */
 #define EXI_PACT_TERMS 156
 
 struct exi_pact_answer {
@@ -72,10 +74,10 @@ struct exi_pact_answer {
 _Static_assert(sizeof(struct exi_pact_answer) == 196, "InfiniBand's reply");
 _Static_assert(offsetof(struct exi_pact_answer, terms) == 40, "no padding");
 
-/* Where the sender's memory is: addresses, rkeys, sizes. */
+/* The place of the sender's memory: addresses, rkeys, sizes. */
 #define EXI_PACT_PLACE 232
 
-/* CONFIRM and GRANT. */
+/* The message of CONFIRM and GRANT. */
 struct exi_pact_proof {
 	struct exi_pact_head head;
 	uint8_t mac[EXI_PACT_MAC];
@@ -90,8 +92,8 @@ struct exi_pact_reject {
 	uint8_t why; /* enum exi_pact_why */
 	uint8_t zero[5];
 	uint16_t port;		   /* REDIRECT: where to ask instead */
-	uint8_t token[8];	   /* and for which process */
-	uint8_t key_id[8];	   /* of B's key; zero if it has none */
+	uint8_t token[8];	   /* REDIRECT: for which process */
+	uint8_t key_id[8];	   /* B's key; zero if it has none */
 	uint8_t mac[EXI_PACT_MAC]; /* zero: B cannot prove anything to A */
 	uint8_t rest[100];
 };
@@ -102,13 +104,14 @@ _Static_assert(offsetof(struct exi_pact_reject, port) == 14 &&
 		       offsetof(struct exi_pact_reject, mac) == 32,
 	       "no padding");
 
-/* A fabric failed, and the sender of a direction goes on over TCP, in the
- * stream, with the byte of this position: docs/design/wire-verbs.md. */
+/* The record of a direction that goes on over TCP after its fabric failed: it
+ * is in the stream, and names the position of the next byte:
+ * docs/design/wire-verbs.md. */
 #define EXI_PACT_TAG 16
 
 struct exi_pact_resume {
-	/* Of the meeting, the direction and its epoch; nobody else can tell
-	 * what it is before it comes. */
+	/* The tag of the handshake, the direction and its epoch; nobody else
+	 * can tell what it is before it comes. */
 	uint8_t tag[EXI_PACT_TAG];
 	uint8_t position[8];
 	uint8_t mac[EXI_PACT_MAC];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The loop provider: how two ends of one process find their pair. */
+/* The loop provider: its tables, and how two ends of one process find their
+ * pair. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

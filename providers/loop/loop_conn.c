@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bytes through a locked buffer. */
+/* Connections of the loop provider: bytes through a locked buffer. */
 #include <errno.h>
 #include <limits.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "core/base/list.h"
 #include "core/fabric/provider.h"
 
-/* One direction. Positions are bytes, counted without wrap. */
+/* A pipe: one direction. Positions are bytes, counted without wrap. */
 struct loopp_pipe {
 	pthread_mutex_t lock; /* guards what follows */
 	unsigned char *buf;
@@ -24,7 +24,7 @@ struct loopp_pipe {
 	_Atomic uint32_t seq[2]; /* counts writes; counts reads */
 };
 
-/* Both directions; lives until both ends are gone. */
+/* A pair: both directions; lives until both ends are gone. */
 struct loopp_pair {
 	struct loopp_pipe pipe[2]; /* offering end writes 0, reads 1 */
 	_Atomic int users;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ofi fabric: whatever libfabric drives. */
+/* The ofi fabric: whatever libfabric drives. Its table, and what it tells
+ * people. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -98,7 +99,7 @@ static void describe(struct exi_facts *f)
 
 /* --- the table ---------------------------------------------------------- */
 
-/* Who asked for it hears why there is none. */
+/* The asker hears why there is no provider. */
 static int probe(char *why, size_t len)
 {
 	struct fi_info *info;
@@ -121,7 +122,7 @@ static void domain_close(void)
 {
 }
 
-/* As over verbs: what the child uses its parent takes back. */
+/* A forked child, as over verbs: what it uses its parent takes back. */
 static void forked(void)
 {
 	ofip_nets_forked();

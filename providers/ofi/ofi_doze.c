@@ -26,7 +26,7 @@ enum {
 	AWAKE = 'w'
 };
 
-/* So many rings in so long are too many. */
+/* RINGS rings in RINGS_NS are too many. */
 #define RINGS	 16
 #define RINGS_NS 1000000u
 
@@ -37,7 +37,7 @@ static void say(struct ofip_link *l, char what)
 
 void ofip_doze_posted(struct ofip_link *l)
 {
-	/* Where there is no room for it there are rings enough. */
+	/* A ring that finds no room is not needed: there are enough. */
 	if (atomic_fetch_or(&l->rings, 0))
 		say(l, RING);
 }
@@ -104,7 +104,8 @@ int ofip_doze_heard(struct ofip_link *l)
 	return 1;
 }
 
-/* Nothing of ours is under way, for which the provider would have to be asked. */
+/* Whether nothing of ours is under way, for which the provider would have to be
+ * asked. */
 static bool is_still(struct ofip_link *l)
 {
 	bool ret;

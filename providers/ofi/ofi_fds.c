@@ -128,17 +128,17 @@ static struct {
 	const char *name;
 	char value[16];
 } settings[] = {
-	/* Without, large writes of shm are fetched, and must not be. */
+	/* CMA: without it large writes of shm are fetched, and must not be. */
 	{ "FI_SHM_DISABLE_CMA", "0" },
-	/* Its cache of registrations is one beside ours, and writes jumps to
+	/* The cache of registrations is one beside ours, and writes jumps to
 	 * libfabric into munmap() and others: they lead nowhere when a forked
-	 * child has it anew. */
+	 * child has libfabric anew. */
 	{ "FI_MR_CACHE_MONITOR", "disabled" },
-	/* Of 16 KiB, ofi_rxm's buffers take ten times as long to make when an
+	/* Buffers of ofi_rxm of 16 KiB take ten times as long to make when an
 	 * endpoint is opened; only our messages lie in them. */
 	{ "FI_OFI_RXM_BUFFER_SIZE", "1024" },
-	/* Else ofi_rxm closes a connection's endpoint, and then posts to it anew
-	 * each receive that was not looked at before its end was. */
+	/* Without SRX ofi_rxm closes a connection's endpoint, and then posts to
+	 * it anew each receive that was not looked at before its end was. */
 	{ "FI_OFI_RXM_USE_SRX", "1" },
 };
 _Static_assert(EXI_RMA_MSG_MAX <= 1024, "FI_OFI_RXM_BUFFER_SIZE");
@@ -162,7 +162,7 @@ static char *asked_getenv(const char *name)
 static const struct call {
 	const char *name;
 	uintptr_t ours;
-	bool shm; /* else it stays as it is */
+	bool shm; /* only where shm is used */
 } calls[] = {
 	CALL(accept),
 	CALL(accept4),
@@ -243,7 +243,7 @@ static void lead(const struct dl_phdr_info *f, const char *name, uintptr_t at)
 
 struct imports {
 	uintptr_t symbols, names;
-	uintptr_t at[2], bytes[2]; /* of data, of calls */
+	uintptr_t at[2], bytes[2]; /* the tables of data, of calls */
 };
 
 /* Every entry that stands for a function of another file holds its address. */

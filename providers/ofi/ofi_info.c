@@ -95,10 +95,10 @@ bool ofip_shm(const struct fi_info *i)
 
 const char *ofip_unfit(const struct fi_info *i)
 {
-	/* Its event queue's descriptor stays readable, and tells nothing. */
+	/* The event queue's descriptor stays readable, and tells nothing. */
 	if (!strncmp(i->fabric_attr->prov_name, "net", 3))
 		return "an experiment of libfabric 1.17: use tcp";
-	/* It would take the program's signals, and leave files behind. */
+	/* Shm would take the program's signals, and leave files behind. */
 	if (ofip_shm(i) && !ofip_fds_taken())
 		return "the program used libfabric before us";
 	/* A peer's end may end the process (ofi_fds.c). */
@@ -131,12 +131,13 @@ bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
 	return !memcmp(ours, theirs, sizeof(ours));
 }
 
-/* As we use it. */
+/* Sets what libfabric found as it is used here. */
 static struct fi_info *settled(struct fi_info *i)
 {
 	if (!ofip_shm(i))
 		return i;
-	/* Else it would order messages after writes by fetching these, too. */
+	/* Without FI_MR_VIRT_ADDR the provider would order messages after
+	 * writes by fetching these, too. */
 	i->domain_attr->mr_mode |= FI_MR_VIRT_ADDR;
 	i->tx_attr->msg_order = FI_ORDER_SAS;
 	return i;

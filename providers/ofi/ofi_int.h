@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the ofi fabric share.
+/* What the files of the ofi fabric share: finding providers, nets, dozing,
+ * sockets of the rendezvous, descriptors, shm, the handshake.
  *
- * Objects, as in core/rma.h: a net is a domain of libfabric at one address of
- * this host, with queues for up to OFIP_SLOTS connections; a link is an endpoint
- * of its own (FI_EP_MSG), or a name at the net's one (FI_EP_RDM).
+ * Objects, as in core/rma/rma.h: a net is a domain of libfabric at one address
+ * of this host, with queues for up to OFIP_SLOTS connections; a link is an
+ * endpoint of its own (FI_EP_MSG), or a name at the net's one (FI_EP_RDM).
  *
- * Locks: inside a net's, its `reap` is for taking requests that are over. */
+ * Locks: inside a net's lock, its `reap` is for taking requests that are
+ * over. */
 #ifndef EXI_PROVIDERS_OFI_INT_H
 #define EXI_PROVIDERS_OFI_INT_H
 
@@ -36,40 +38,43 @@ extern const struct exi_provider ofip_provider;
 /* --- what libfabric finds (ofi_info.c) ---------------------------------- */
 
 /* The first that is as we need it, with endpoints that reach the host at peer
- * from the address at; both null: any. -ENODEV, and why. */
+ * from the address at; both null: any. 0, or -ENODEV and why. */
 int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
 	      struct fi_info **ret, char *why, size_t len);
-/* Of the provider of that name, or of all that there are; may be null. */
+/* All that libfabric finds of the provider of that name, or of every provider;
+ * may be null. */
 struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 			   const struct sockaddr *at);
-/* Why one that libfabric found is not used; null: it can be. */
+/* The reason why one that libfabric found is not used; null: it can be. */
 const char *ofip_unfit(const struct fi_info *i);
-/* Without addresses of IP nothing says who is reached: a provider within one host
- * does not reach another. */
+/* Whether peer can be reached from at. Without addresses of IP nothing says
+ * which host is reached: a provider within one host does not reach another. */
 bool ofip_reaches(const struct fi_info *i, const struct sockaddr *at,
 		  const struct sockaddr *peer);
-/* Its endpoints are named by addresses of IP. */
+/* Whether endpoints are named by addresses of IP. */
 bool ofip_inet(const struct fi_info *i);
-/* A provider that is known to drive a device. What is not, moves bytes by the kernel
- * or the CPU, or may. */
+/* Whether the provider is known to drive a device. Any other moves bytes by the
+ * kernel or the CPU, or may. */
 bool ofip_hardware(const struct fi_info *i);
-/* It sends in a thread of its own, after the call that asked for it. */
+/* Whether the provider sends in a thread of its own, after the call that asked
+ * for it. */
 bool ofip_later(const struct fi_info *i);
-/* Libfabric's shm: a write without data is there when the call returns; all else that
- * is large is fetched by the receiver, if the sender still lives. */
+/* Whether this is libfabric's shm: a write without data is there when the call
+ * returns; all else that is large is fetched by the receiver, if the sender
+ * still lives. */
 bool ofip_shm(const struct fi_info *i);
 
 /* --- nets (ofi_net.c) --------------------------------------------------- */
 
 #define OFIP_SLOTS 64u
-/* Of a net for few: each look asks about all of them. */
+/* The slots of a net for few: each look asks about all of them. */
 #define OFIP_FEW 8u
 
 /* A request or a receive buffer, as libfabric knows it. */
 struct ofip_op {
 	struct fi_context2 context;
 	uint16_t slot;
-	bool counted; /* as over, when it was posted */
+	bool counted; /* counted as over when it was posted */
 	bool over;
 };
 
@@ -83,12 +88,12 @@ struct ofip_link;
 
 struct ofip_slot {
 	struct ofip_link *link; /* null: free, if nothing is under way */
-	uint32_t name;		/* of the link */
-	uint32_t posted;	/* of the last link, when it left */
+	uint32_t name;		/* the link's */
+	uint32_t posted;	/* the last link's, when it left */
 	uint32_t done;
 	/* EXI_RMA_CREDITS and EXI_RMA_SEND_DEPTH; made when it is used first. */
 	struct ofip_buffer *buffers;
-	struct fid_mr *mr; /* of the buffers; null: not needed */
+	struct fid_mr *mr; /* for the buffers; null: not needed */
 	struct ofip_op *ops;
 };
 
@@ -96,7 +101,7 @@ struct ofip_slot {
 struct ofip_peer {
 	struct exi_list node;
 	unsigned int links;
-	uint64_t idle; /* no link for that long; it goes, then; 0 */
+	uint64_t idle; /* when a peer without links goes; 0 */
 	fi_addr_t at;
 	unsigned char name[OFIP_NAME_MAX];
 };
@@ -105,7 +110,7 @@ struct ofip_peer {
 struct ofip_waits {
 	uint64_t change[2];
 	size_t n;
-	struct pollfd fd[4 * OFIP_FEW]; /* of both; two more for each */
+	struct pollfd fd[4 * OFIP_FEW]; /* both queues'; two more for each */
 };
 
 struct ofip_net {
@@ -114,7 +119,7 @@ struct ofip_net {
 	struct fi_info *info;
 	bool rdm;
 	bool shm;
-	bool spoiled; /* nobody new joins it */
+	bool spoiled; /* no new link joins it */
 	bool few;     /* libfabric's descriptors are many, and change */
 	uint8_t at[16];
 	struct fid_fabric *fabric;
@@ -126,25 +131,26 @@ struct ofip_net {
 	struct exi_list peers; /* RDM; the service lock */
 	struct fid_cq *received, *sent;
 	int eq_fd, received_fd, sent_fd, poke;
-	/* Of a net for few: what is in its sets, which are received_fd and
-	 * sent_fd. Under both locks. */
+	/* The descriptors in the sets of a net for few, which are received_fd
+	 * and sent_fd. Under both locks. */
 	struct ofip_waits waits;
-	_Atomic bool blind;		   /* they could not be filled */
-	unsigned char name[OFIP_NAME_MAX]; /* of pep or ep */
+	_Atomic bool blind;		   /* the sets could not be filled */
+	unsigned char name[OFIP_NAME_MAX]; /* pep's or ep's */
 	uint16_t name_len;
 	struct exi_rma_event on_eq, on_received, on_sent, on_poke;
-	bool polled;	      /* there are none */
-	_Atomic bool refused; /* a request, since the last look */
-	_Atomic bool dozes;   /* until somebody rings */
-	unsigned int rung;    /* since then */
+	bool polled; /* libfabric has no descriptors */
+	/* The provider refused a request, since the last look. */
+	_Atomic bool refused;
+	_Atomic bool dozes; /* until a peer rings */
+	unsigned int rung;  /* rings since then */
 	uint64_t rung_since;
 	bool later;		    /* as ofip_later() says */
 	_Atomic bool requested;	    /* the descriptors are watched */
-	_Atomic unsigned int takes; /* of what arrived, by any thread */
-	unsigned int takes_seen;    /* by the service */
-	uint64_t due;		    /* they will be, then; 0 */
+	_Atomic unsigned int takes; /* how often any thread took what arrived */
+	unsigned int takes_seen;    /* takes when the service looked last */
+	uint64_t due;		    /* when the service looks; 0 */
 	unsigned int links;
-	uint64_t idle;	      /* nobody has it; it goes, then; 0 */
+	uint64_t idle;	      /* when a net that no link has goes; 0 */
 	pthread_mutex_t reap; /* taking from sent */
 	unsigned int slots;
 	struct ofip_slot slot[OFIP_SLOTS];
@@ -156,7 +162,7 @@ static inline struct ofip_net *ofip_net(struct exi_rma_net *n)
 }
 
 enum ofip_stage {
-	OFIP_CONNECTING, /* A: the socket is, too */
+	OFIP_CONNECTING, /* A: the socket connects, too */
 	OFIP_ASKED,	 /* A: ANSWER awaited */
 	OFIP_ANSWERED,	 /* B: CONFIRM awaited */
 	OFIP_PROVED,	 /* A: READY awaited; B: to be said */
@@ -176,14 +182,15 @@ struct ofip_link {
 	uint32_t peer_name;
 	struct fid_ep *ep;	/* RDM: the net's */
 	struct ofip_peer *peer; /* RDM */
-	uint8_t token[16];	/* MSG, B: who connects shows it */
-	struct fi_info *by;	/* MSG, B: who connected before CONFIRM came */
-	struct exi_list later;	/* READY could not be said yet */
-	uint64_t ready_by;	/* it is to be, B */
-	enum ofip_doze doze;	/* whether the other end rings us */
-	_Atomic int rings;	/* we are to ring it */
-	/* The rendezvous, and what came of its next message. It is closed with
-	 * the post lock. */
+	uint8_t token[16];	/* MSG, B: the connecting endpoint shows it */
+	/* MSG, B: the endpoint that connected before CONFIRM. */
+	struct fi_info *by;
+	struct exi_list later; /* READY could not be said yet */
+	uint64_t ready_by;     /* B: when READY is to be said at the latest */
+	enum ofip_doze doze;   /* whether the other end rings us */
+	_Atomic int rings;     /* whether we are to ring the other end */
+	/* The rendezvous, and what came of its next message. The socket is
+	 * closed with the post lock. */
 	int sock;
 	struct exi_rma_event on_sock;
 	unsigned int fill;
@@ -195,25 +202,27 @@ static inline struct ofip_link *ofip_link(struct exi_rma_link *l)
 	return exi_container(l, struct ofip_link, rma);
 }
 
-/* A net at the address, and a slot in it. -errno. */
+/* Joins a net at the address, and takes a slot in it. 0 or -errno. */
 int ofip_net_join(struct ofip_link *l, const struct sockaddr *at,
 		  const struct sockaddr *peer);
-/* An endpoint of its own (MSG), ready to receive. -errno. */
+/* Makes the link's own endpoint (MSG), ready to receive. 0 or -errno. */
 int ofip_net_endpoint(struct ofip_link *l, struct fi_info *info);
-/* RDM: the other end's endpoint has that name, as long as ours. -errno. */
+/* Tells the net the name of the other end's endpoint (RDM), which is as long as
+ * ours. 0 or -errno. */
 int ofip_net_know(struct ofip_link *l, const void *name);
-/* Takes the slot and the endpoint away. */
+/* Takes the slot and the endpoint away from the link. */
 void ofip_net_leave(struct ofip_link *l);
-/* Nothing of it uses the net any more. */
+/* Tells that nothing of the link uses the net any more. */
 void ofip_net_quit(struct exi_rma_link *l);
-/* One without descriptors is looked at now. */
+/* Makes the service look now at a net without descriptors. */
 void ofip_net_wake(struct ofip_net *n);
-/* Nets that are to be looked at, or to go. */
+/* Looks at the nets whose time has come, and frees those that nobody has. The
+ * service lock is held. */
 void ofip_nets_look(uint64_t now);
 int ofip_nets_arm(void);
 void ofip_nets_forked(void);
 
-/* Of struct exi_rma_fabric. */
+/* The calls of struct exi_rma_fabric (core/rma/rma.h). */
 int ofip_net_reg(struct exi_rma_net *n, void *addr, size_t len,
 		 enum exi_rma_access access, struct exi_rma_mr *ret);
 void ofip_net_dereg(struct exi_rma_mr *m);
@@ -257,8 +266,8 @@ int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret);
  * by the time. */
 void ofip_net_watch(struct ofip_net *n);
 
-/* Not only disarmed: in a set it costs every message, also when the program takes
- * them all. */
+/* Takes a descriptor out of the set, not only disarmed: in a set it costs every
+ * message, also when the program takes them all. */
 void ofip_net_unwatch(int fd);
 
 /* The service: something may have come. timed: nobody waits, but it was long
@@ -272,21 +281,22 @@ void ofip_net_on_poke(struct exi_rma_event *e);
 
 /* --- nets without descriptors (ofi_doze.c) ------------------------------ */
 
-/* Requests of the link were posted; the post lock is held. */
+/* Rings the other end, if it asked for that: requests of the link were posted.
+ * The post lock is held. */
 void ofip_doze_posted(struct ofip_link *l);
-/* What the other end says over the rendezvous. 1: the net is to be looked at; 0:
- * nothing. -errno. */
+/* Reads what the other end says over the rendezvous. 1: the net is to be looked
+ * at; 0: nothing. -errno. */
 int ofip_doze_heard(struct ofip_link *l);
-/* All ends ring: a look from here on may be the last. The service lock is held, here
- * and for the next. */
+/* Whether all ends ring: a look from here on may be the last. The service lock
+ * is held, here and for the next. */
 bool ofip_doze_agreed(struct ofip_net *n);
-/* Asks those who would not, if the net is quiet; and rings for what is under way, as
- * libfabric may say more of it. */
+/* Asks the ends that would not ring, if the net is quiet; and rings for what is
+ * under way, as libfabric may say more of it. */
 void ofip_doze_ask(struct ofip_net *n, bool quiet);
 
 /* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */
 
-/* Who asked, until his REQUEST is whole and taken. */
+/* A peer that asked, until its REQUEST is whole and taken. */
 struct ofip_asker {
 	struct exi_list node;
 	struct exi_rma_event event;
@@ -300,40 +310,42 @@ struct ofip_asker {
 int ofip_sock_listen(const struct exi_listening *at, void **ret);
 void ofip_sock_unlisten(void *listener);
 uint16_t ofip_sock_port_of(const void *listener);
-/* A connection to there is under way. -errno. */
+/* Begins a connection from one address to another. 0 or -errno. */
 int ofip_sock_connect(const struct sockaddr *from, const struct sockaddr *to,
 		      int *ret);
-/* All of it. -errno. */
+/* Sends all of the bytes. 0 or -errno. */
 int ofip_sock_say(int sock, const void *bytes, size_t len);
-/* The next message of up to len bytes, as its head tells; in parts. 0: not yet.
- * -ENOTCONN: the other end has closed. -EPROTO. */
+/* Takes the next message of up to len bytes, as its head tells; in parts. Its
+ * length; 0: not yet. -ENOTCONN: the other end has closed. -EPROTO. */
 ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
 		       size_t len);
 void ofip_sock_close(int *sock);
 void ofip_asker_free(struct ofip_asker *a);
-/* Askers that said nothing for long. */
+/* Frees the askers that said nothing for long. The service lock is held. */
 void ofip_socks_look(uint64_t now);
 void ofip_socks_forked(void);
 
 /* --- descriptors of libfabric's (ofi_fds.c) ----------------------------- */
 
-/* Those that it opens from here on are high, and kept like the library's. */
+/* Keeps the descriptors that libfabric opens from here on high, like the
+ * library's. */
 void ofip_fds_take(void);
-/* In a forked child: they are the parent's, who must be able to end them. */
+/* Called in a forked child: libfabric's descriptors are the parent's, which
+ * must be able to end them. */
 void ofip_fds_forked(void);
 
-/* Its calls lead to us. */
+/* Whether libfabric's calls lead to us. */
 bool ofip_fds_taken(void);
 
 /* --- libfabric's shm (ofi_shm.c) ---------------------------------------- */
 
-/* A name of ours for an endpoint, as long as all others. -errno. */
+/* Gives an endpoint a name of ours, as long as all others. 0 or -errno. */
 int ofip_shm_name(struct fid_ep *ep);
 /* Whether the endpoint of that name can be written to. -errno. */
 int ofip_shm_reach(const unsigned char *name, size_t len);
-/* This thread's, since it was asked last. */
+/* Whether a write of this thread failed since this was asked last. */
 bool ofip_shm_write_failed(void);
-/* Instead of the C library's. */
+/* The calls of libfabric's that come here instead of the C library. */
 long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 		      long f);
 int ofip_shm_open(const char *name, int flags, mode_t mode);
@@ -344,19 +356,19 @@ int ofip_shm_sigaction(int number, const struct sigaction *act,
 int ofip_shm_spin_lock(pthread_spinlock_t *l);
 int ofip_shm_spin_trylock(pthread_spinlock_t *l);
 int ofip_shm_spin_unlock(pthread_spinlock_t *l);
-/* Before any of these. */
+/* Called before any of these. */
 void ofip_shm_start(void);
-/* In a forked child, single-threaded: the memory is the parent's. */
+/* Called in a forked child, single-threaded: the memory is the parent's. */
 void ofip_shm_forked(void);
 
 /* --- meeting (ofi_meet.c) ----------------------------------------------- */
 
-/* An event of the connection manager. The service lock is held. */
+/* Take an event of the connection manager. The service lock is held. */
 void ofip_meet_connected_by(struct ofip_net *n, struct fi_info *info,
 			    const uint8_t *token, size_t len);
 void ofip_meet_connected(struct ofip_link *l);
 
-/* Of struct exi_rma_fabric. */
+/* The calls of struct exi_rma_fabric (core/rma/rma.h). */
 uint16_t ofip_meet_port_for(uint16_t tcp);
 int ofip_meet_ask(struct exi_rma_link *l);
 void ofip_meet_part(struct exi_rma_link *l);

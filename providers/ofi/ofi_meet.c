@@ -35,7 +35,8 @@
 /* READY is tried again: an endpoint for datagrams connects when it is first sent
  * to. */
 #define LATER_NS 2000000u
-/* And for so long: an end whose endpoint differs refuses it each time. */
+/* READY is tried for so long: an end whose endpoint differs refuses it each
+ * time. */
 #define READY_NS 5000000000u
 
 /* Under the service lock. */
@@ -83,7 +84,8 @@ static int open_link(struct ofip_link *l)
 	return err ? err : exi_rma_link_open(&l->rma);
 }
 
-/* Where our ring is, and our endpoint where it is known by its name. */
+/* The place for CONFIRM or READY: where our ring is, and our endpoint where it
+ * is known by its name. */
 static void describe(struct ofip_link *l, struct exi_pact_payload *ret)
 {
 	const struct exi_rma_ring ring = exi_rma_link_ring(&l->rma);
@@ -137,7 +139,8 @@ static int take_place(struct ofip_link *l, const void *proof, size_t len)
 	return err ? err : exi_rma_link_up(&l->rma, &ring);
 }
 
-/* Who posts may be ringing there. */
+/* Closes the rendezvous, with the post lock: a thread that posts may be ringing
+ * there. */
 static void end_rendezvous(struct ofip_link *l)
 {
 	exi_rma_lock(&l->rma.post);
@@ -145,8 +148,8 @@ static void end_rendezvous(struct ofip_link *l)
 	exi_rma_unlock(&l->rma.post);
 }
 
-/* Of an endpoint that tells by itself when the other end leaves it is not
- * needed any more. */
+/* Closes the rendezvous of an endpoint that tells by itself when the other end
+ * leaves. */
 static void drop_rendezvous(struct ofip_link *l)
 {
 	if (!net_of(l)->rdm)
@@ -270,7 +273,8 @@ static void on_answer(struct ofip_link *l, size_t len)
 
 	if (err)
 		return exi_rma_meet_untaken(&l->rma, err);
-	/* First: the other end sends to this one once it has CONFIRM. */
+	/* The other end is reached first: it sends to this one once it has
+	 * CONFIRM. */
 	err = reach(l, &terms);
 	l->stage = OFIP_PROVED;
 	if (!err) {
@@ -500,7 +504,8 @@ static void on_message(struct ofip_link *l, size_t len)
 				  "a meeting out of turn");
 }
 
-/* The end of it: B has gone, or, over FI_EP_MSG, it has no more use. */
+/* The rendezvous has ended: B has gone, or, over FI_EP_MSG, has no more use for
+ * it. */
 static void on_end(struct ofip_link *l)
 {
 	bool over = l->rma.net && !net_of(l)->rdm && l->stage >= OFIP_PROVED;
@@ -511,7 +516,8 @@ static void on_end(struct ofip_link *l)
 				  "the rendezvous has ended");
 }
 
-/* After the meeting. A net with descriptors has no use for it. */
+/* Takes a message after the handshake. A net with descriptors has no use for
+ * one. */
 static int on_call(struct ofip_link *l)
 {
 	int n = ofip_doze_heard(l);

@@ -30,12 +30,13 @@
  * the largest ring. */
 #define SOFT_PIECE_MAX (EXI_RMA_RING_MAX / 2)
 
-/* Who makes one connection after the other does not open a domain for each. */
+/* IDLE_NS is how long a net stays that no link has: a program that makes one
+ * connection after the other does not open a domain for each. */
 #define IDLE_NS 100000000u
-/* Unless the program needs what the net holds. */
+/* SHORT_NS is that time where the program needs what the net holds. */
 #define SHORT_NS 10000000u
-/* Nor a connection of rdm's to the same process, which may still have to tell
- * something about the last. */
+/* PEER_NS is how long the endpoint of another process stays without links, over
+ * rdm: it may still have to tell something about the last. */
 #define PEER_NS 1000000000u
 
 struct exi_list ofip_nets = EXI_LIST_INIT(ofip_nets);
@@ -98,7 +99,7 @@ static void on_eq(struct exi_rma_event *e)
 	struct ofip_net *n = exi_container(e, struct ofip_net, on_eq);
 	struct fid *eq = &n->eq->fid;
 
-	/* Else the descriptor stays readable. */
+	/* The descriptor stays readable until fi_trywait() has agreed. */
 	for (int i = 0; i < OFIP_TRIES; i++) {
 		while (eq_event(n))
 			;
@@ -256,7 +257,8 @@ static int make_ep(struct ofip_net *n)
 	return err;
 }
 
-/* Without descriptors of libfabric's: by which a thread wakes the service. */
+/* Makes the eventfd by which a thread wakes the service, for a net without
+ * descriptors of libfabric's. */
 static int make_poke(struct ofip_net *n)
 {
 	n->poke = exi_rma_host->fd_keep(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -422,8 +424,8 @@ static int join(struct ofip_net *n, struct ofip_link *l, unsigned int slot)
 	return 0;
 }
 
-/* One that is open here is what libfabric would find again. *ret_few: there is one
- * for few, which is full or is it. */
+/* The open net that libfabric would find again, with a free slot; null.
+ * *ret_few: there is a net for few, which is full or the one returned. */
 static struct ofip_net *net_for(const struct sockaddr *at,
 				const struct sockaddr *peer, int *ret_slot,
 				bool *ret_few)
@@ -535,7 +537,7 @@ void ofip_net_leave(struct ofip_link *l)
 	n = ofip_net(l->rma.net);
 	s = &n->slot[l->slot];
 	exi_rma_lock(&n->rma.lock);
-	if (s->link != l) /* it left before */
+	if (s->link != l) /* the link left before */
 		goto unlock;
 	ofip_net_take(&n->rma);
 	exi_rma_link_left(&l->rma);
@@ -557,8 +559,9 @@ unlock:
 
 /* --- the other ends of rdm ---------------------------------------------- */
 
-/* Once for all its links: where an address is known twice, rxm ends what goes there
- * when it is forgotten once. */
+/* The peer of that name. A peer is known once for all its links: where an
+ * address is known twice, rxm ends what goes there when it is forgotten
+ * once. */
 static struct ofip_peer *find_peer(struct ofip_net *n, const void *name)
 {
 	struct exi_list *pos;
@@ -580,7 +583,7 @@ static int insert(struct ofip_net *n, const void *name, fi_addr_t *ret)
 	bool ok;
 
 	if (n->shm)
-		ofip_shm_write_failed(); /* another */
+		ofip_shm_write_failed(); /* forgets an earlier failure */
 	ok = fi_av_insert(n->av, name, 1, ret, 0, NULL) == 1;
 	if (n->shm && ofip_shm_write_failed())
 		ok = false;

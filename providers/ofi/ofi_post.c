@@ -37,7 +37,7 @@ ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b)
 	struct fid_ep *ep = n->rdm ? n->ep : s->link ? s->link->ep : NULL;
 
 	if (!ep)
-		return 0; /* its endpoint has gone */
+		return 0; /* the endpoint has gone */
 	return fi_recv(ep, b->bytes, sizeof(b->bytes),
 		       s->mr ? fi_mr_desc(s->mr) : NULL, FI_ADDR_UNSPEC, b);
 }
@@ -125,7 +125,8 @@ static char unregistered;
 
 /* --- requests ----------------------------------------------------------- */
 
-/* They may end in another order than they were posted in. */
+/* Counts a request as over. Requests may end in another order than they were
+ * posted in. */
 static void over(struct ofip_net *n, struct ofip_op *op)
 {
 	struct ofip_slot *s = &n->slot[op->slot];
@@ -181,8 +182,9 @@ void ofip_net_reap(struct exi_rma_net *net)
 	pthread_mutex_unlock(&n->reap);
 }
 
-/* It is over when it is taken, and nothing is heard of it but errors: a completion
- * costs a system call where it can be slept on. */
+/* Whether a request is injected: it is over when it is taken, and nothing is
+ * heard of it but errors. A completion costs a system call where it can be
+ * slept on. */
 static bool injected(const struct exi_rma_net *n, const struct exi_rma_req *r)
 {
 	return r->len <= n->inline_max && !r->tell && !r->last;
@@ -234,7 +236,7 @@ static ssize_t post_one(struct ofip_link *l, const struct exi_rma_req *r)
 	if (r->op == EXI_RMA_WRITE_NOTE)
 		flags |= FI_REMOTE_CQ_DATA;
 	if (n->shm)
-		ofip_shm_write_failed(); /* another */
+		ofip_shm_write_failed(); /* forgets an earlier failure */
 	err = fi_writemsg(l->ep, &w, flags);
 	return n->shm && !err && ofip_shm_write_failed() ? -FI_EIO : err;
 }
@@ -248,7 +250,7 @@ static void over_at_once(struct ofip_link *l)
 	pthread_mutex_unlock(&n->reap);
 }
 
-/* What is sent is to outlive this process. */
+/* Waits until what was posted is sent: it is to outlive this process. */
 static void see_off(struct exi_rma_link *l)
 {
 	uint64_t until = exi_now_ns() + SEE_OFF_NS;
@@ -260,8 +262,8 @@ static void see_off(struct exi_rma_link *l)
 	}
 }
 
-/* Of a net without descriptors: the other end hears of it, and somebody looks at what
- * comes of it. */
+/* Requests were posted: over a net without descriptors the other end is told,
+ * and the service looks at what comes of them. */
 static void posted(struct ofip_link *l, ssize_t err)
 {
 	struct ofip_net *n = ofip_net(l->rma.net);

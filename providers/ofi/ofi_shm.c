@@ -41,7 +41,8 @@ static struct exi_list ours = EXI_LIST_INIT(ours);
 
 /* --- names -------------------------------------------------------------- */
 
-/* Of process numbers: they mean the same to who has the same. */
+/* The namespace of process numbers: these mean the same to processes with the
+ * same one. */
 static uint64_t namespace(void)
 {
 	struct stat st;
@@ -63,8 +64,9 @@ int ofip_shm_name(struct fid_ep *ep)
 	return fi_setname(&ep->fid, name, strlen(name) + 1);
 }
 
-/* Another user's memory is not believed, nor is it asked whether root may write
- * there. Nothing lies at the first address: who may write hears of that. */
+/* Whether this process may write to another's memory. Another user's memory is
+ * not believed, nor is it asked whether root may write there. Nothing lies at
+ * the first address: a process that may write hears of that. */
 static int may_write_to(pid_t pid)
 {
 	char byte = 0, path[32];
@@ -82,7 +84,7 @@ static int may_write_to(pid_t pid)
 	return 0;
 }
 
-/* Of a name without its prefix. False: it is none of ours. */
+/* Reads a name without its prefix. False: the name is none of ours. */
 static bool parse(const char *name, uint64_t *ret_namespace, pid_t *ret_pid)
 {
 	uint64_t number;
@@ -132,7 +134,7 @@ static int make(const char *name)
 	return fd;
 }
 
-/* As the process of that number has it; -1. */
+/* Opens the memory of that name in the process of that number; -1. */
 static int find(pid_t pid, const char *name)
 {
 	char path[32], want[128], is[128];
@@ -261,14 +263,16 @@ long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
  * too high then: more than those there are are never needed (ofi_net.c). */
 #define HELD 0x40000000
 
-/* Before the CPU is another's: a large write takes long. And before somebody asks. */
+/* SPINS are tried before the CPU is given up, for a large write takes long;
+ * ASKS before this thread asks whether the holder is dead. */
 #define SPINS 64
 #define ASKS  8192
 
-/* Of a lock that nobody has: another on each architecture. */
+/* The word of a lock that nobody has: another on each architecture. */
 static int free_word;
 
-/* With all its threads; its parent may not have asked yet how it ended. */
+/* Whether a process is dead, with all its threads; its parent may not have
+ * asked yet how it ended. */
 static bool is_dead(pid_t pid)
 {
 	struct pollfd p = { .events = POLLIN };

@@ -91,7 +91,7 @@ int ofip_sock_say(int sock, const void *bytes, size_t len)
 {
 	ssize_t n = send(sock, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
-	/* It is far less than any socket's buffer. */
+	/* A message is far smaller than any socket's buffer. */
 	return n == (ssize_t)len ? 0 : n < 0 ? -errno : -EPROTO;
 }
 
@@ -216,7 +216,7 @@ static void on_listener(struct exi_rma_event *e)
 	exi_rma_look_at(a->deadline);
 	if (exi_rma_watch(s, &a->event))
 		ofip_asker_free(a);
-	else /* who has said all cannot be crowded out any more */
+	else /* a peer that has said all cannot be crowded out any more */
 		on_asker(&a->event);
 }
 
@@ -268,7 +268,7 @@ void ofip_sock_unlisten(void *listener)
 		struct ofip_asker *a =
 			exi_container(pos, struct ofip_asker, node);
 
-		/* One whose REQUEST was taken is somebody else's. */
+		/* An asker whose REQUEST was taken belongs to somebody else. */
 		if (a->listener == l && a->deadline != UINT64_MAX)
 			ofip_asker_free(a);
 	}

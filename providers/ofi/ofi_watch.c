@@ -15,11 +15,11 @@
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
 
-/* While nobody sleeps, whatever comes is looked at now and then: libfabric does
- * not tell what is urgent. */
+/* NOW_AND_THEN_NS is how often a net is looked at while nobody sleeps:
+ * libfabric does not tell what is urgent. */
 #define NOW_AND_THEN_NS 1000000u
-/* More seldom while another thread looks all the time: the two get in each other's
- * way, and a look cost it some 100 us. */
+/* BUSY_NS is the same while another thread looks all the time: the two get in
+ * each other's way, and a look cost that thread some 100 us. */
 #define BUSY_NS 4000000u
 
 /* A provider without descriptors is looked at so often while somebody waits, and
@@ -87,7 +87,7 @@ static int into_set(int set, int fd, uint32_t events)
 	return 0;
 }
 
-/* Both queues wait for a connection. */
+/* Whether the descriptor is a connection's: both queues wait for it. */
 static bool is_connection(const struct ofip_waits *w, int fd)
 {
 	unsigned int times = 0;
@@ -229,8 +229,9 @@ static void request_now(struct ofip_net *n)
 		ofip_net_watch(n);
 }
 
-/* Nobody waits. Who begins to meanwhile, and was watched for, is seen by the look
- * at armed; who begins after it finds that nothing is requested. */
+/* Looks later: nobody waits. A thread that begins to wait meanwhile, and was
+ * watched for, is seen by the look at armed; one that begins after that finds
+ * that nothing is requested. */
 static void look_later(struct ofip_net *n, bool busy)
 {
 	ofip_net_unwatch(n->received_fd);
@@ -245,7 +246,7 @@ static void look_later(struct ofip_net *n, bool busy)
 		ofip_net_poll_in(n, busy ? BUSY_NS : NOW_AND_THEN_NS);
 }
 
-/* Another thread took what came, since this was asked last. */
+/* Whether another thread took what came, since this was asked last. */
 static bool taken_by_others(struct ofip_net *n)
 {
 	unsigned int takes = atomic_load(&n->takes);
@@ -255,7 +256,8 @@ static bool taken_by_others(struct ofip_net *n)
 	return ret;
 }
 
-/* Who posts after the second look, by the post lock, finds that the net dozes. */
+/* Whether the net may doze. A thread that posts after the second look, by the
+ * post lock, finds that the net dozes. */
 static bool may_doze(struct ofip_net *n)
 {
 	atomic_store(&n->dozes, true);
@@ -333,7 +335,7 @@ void ofip_net_on_poke(struct exi_rma_event *e)
 	ofip_net_look_at(n, true);
 }
 
-/* Before the service sleeps on what libfabric's descriptors tell. */
+/* Called before the service sleeps on what libfabric's descriptors tell. */
 int ofip_nets_arm(void)
 {
 	struct exi_list *pos;
@@ -342,7 +344,8 @@ int ofip_nets_arm(void)
 	exi_list_for_each (pos, &ofip_nets) {
 		struct ofip_net *n = exi_container(pos, struct ofip_net, node);
 
-		/* First: what connects here is to be watched. */
+		/* The event queue comes first: what connects here is to be
+		 * watched. */
 		if (n->eq)
 			n->on_eq.call(&n->on_eq);
 		if (!n->polled && atomic_load(&n->requested) && !watch_net(n))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What ofi alone says: docs/design/wire-ofi.md. Numbers are little-endian. */
+/* The bytes that ofi alone says: docs/design/wire-ofi.md. Numbers are
+ * little-endian. */
 #ifndef EXI_PROVIDERS_OFI_WIRE_H
 #define EXI_PROVIDERS_OFI_WIRE_H
 
@@ -9,8 +10,8 @@
 
 /* The terms of ANSWER: how B is reached. Anybody may know. */
 struct ofip_terms {
-	uint32_t format; /* of the name, as libfabric numbers them */
-	uint16_t len;	 /* of the name */
+	uint32_t format; /* the name's, as libfabric numbers them */
+	uint16_t len;	 /* the name's */
 	uint8_t rdm;	 /* the kind of endpoint */
 	uint8_t zero;
 	uint8_t token[16]; /* for the connection manager */

@@ -38,7 +38,7 @@ static void close_domain(struct exi_domain *d)
 	free(d);
 }
 
-/* Nothing is the domain's: the pair links wake, and the core progresses. */
+/* The domain has no work: the pair links wake, and the core progresses. */
 static int progress(struct exi_domain *d)
 {
 	return 0;

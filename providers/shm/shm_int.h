@@ -29,8 +29,8 @@ extern const struct exi_switch_ops shmp_switch_ops;
 extern const struct exi_loan_ops shmp_loan_ops;
 extern const struct exi_meet_ops shmp_meet_ops;
 
-/* What a family of forked processes shares; each part is guarded by the lock
- * of its direction. The peer cannot write it. */
+/* The state that a family of forked processes shares; each part is guarded by
+ * the lock of its direction. The peer cannot write it. */
 struct shmp_tx {
 	uint64_t head;	     /* position of the next record */
 	uint64_t limit;	     /* head may grow up to here, and not past there */
@@ -52,10 +52,10 @@ struct shmp_tx {
 };
 
 struct shmp_rx {
-	uint64_t pos;	    /* position of the record being read */
-	uint32_t bytes;	    /* of the ring, now */
-	uint32_t used;	    /* bytes of its payload that were read */
-	uint32_t len;	    /* its length, copied once; 0: not looked at */
+	uint64_t pos;	/* position of the record being read */
+	uint32_t bytes; /* the ring's size, now */
+	uint32_t used;	/* bytes of its payload that were read */
+	uint32_t len;	/* the record's length, copied once; 0: not looked at */
 	uint64_t published; /* what `taken` says */
 	uint32_t sleepers;  /* threads that wait for data */
 	uint32_t ended;	    /* END was reached */
@@ -70,47 +70,50 @@ struct shmp_shared {
 	_Alignas(EXI_LINE) struct shmp_rx rx;
 };
 
-/* Of this process: where the segments are mapped. */
+/* The state of this process: where the segments are mapped. */
 struct shmp_priv {
 	struct shmp_segment *mine;
 	const struct shmp_segment *theirs;
 	unsigned char *out;	 /* the ring we write */
 	const unsigned char *in; /* the ring we read */
-	uint32_t out_bytes;	 /* of it, what the peer takes */
+	uint32_t out_bytes;	 /* bytes of out that the peer takes */
 	uint32_t out_start;
 	size_t out_map; /* bytes mapped, and of the peer's: */
 	size_t in_map;
 	uint32_t in_bytes;
 	uint32_t in_start;
-	uint32_t takes;	       /* the peer, of our ring */
-	uint64_t charged;      /* of EXS_MEMORY_LIMIT_MB, and for the peer's */
-	uint64_t borrowed;     /* segment */
-	bool small;	       /* there was no memory left for growing, */
-	bool gave_up;	       /* and the reader stalled */
-	bool starved;	       /* a page of our ring could not be made */
-	uint32_t loaned;       /* bytes at the head that are being made there */
-	_Atomic uint32_t rang; /* rings that this process sent for it */
+	uint32_t takes; /* the peer, of our ring */
+	/* Counted against EXS_MEMORY_LIMIT_MB, and the same. */
+	uint64_t charged;
+	uint64_t borrowed; /* for the peer's segment */
+	bool small;	   /* there was no memory left for growing */
+	bool gave_up;	   /* the ring could not grow, and the reader stalled */
+	bool starved;	   /* a page of our ring could not be made */
+	uint32_t loaned;   /* bytes at the head that are being made there */
+	/* Rings that this process sent for the connection. */
+	_Atomic uint32_t rang;
 };
 
-#define SHMP_NEVER UINT64_MAX /* of full_at */
+#define SHMP_NEVER UINT64_MAX /* a value of full_at */
 
-/* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. -ENOMEM. */
+/* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. 0 or -ENOMEM. */
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes);
 
-/* The same for the peer's ring: an honest peer pays for what it wrote, but the
- * pages that a hostile one left out are made by the reader's first look, at the
- * expense of the reader's cgroup. -ENOBUFS. */
+/* Counts so much of the peer's ring: an honest peer pays for what it wrote, but
+ * the pages that a hostile one left out are made by the reader's first look, at
+ * the expense of the reader's cgroup. 0 or -ENOBUFS. */
 int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes);
 
-/* Before the peer's ring is read up to position end, less than a lap from here:
- * makes sure that its pages are there, so that one that the kernel cannot make
- * yields -ENOBUFS and not SIGBUS. One that was there stays: the seals forbid to
- * punch a hole. */
+/* Makes sure that the pages of the peer's ring are there up to position end,
+ * less than a lap from here, before they are read: a page that the kernel
+ * cannot make yields -ENOBUFS and not SIGBUS. A page that was there stays: the
+ * seals forbid to punch a hole. */
 int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
 		       uint64_t end);
 
-/* Before our ring is written up to position end, less than a lap from head: makes its
- * pages, so that one that the kernel cannot make yields -ENOBUFS and not SIGBUS. */
+/* Makes the pages of our ring up to position end, less than a lap from head,
+ * before they are written: a page that the kernel cannot make yields -ENOBUFS
+ * and not SIGBUS. */
 int shmp_segment_make(const struct shmp_priv *p, struct shmp_tx *tx,
 		      uint64_t end);
 
@@ -155,7 +158,7 @@ static inline unsigned char *shmp_payload(struct shmp_record *r, uint32_t len)
 	return (unsigned char *)r + shmp_head_bytes(len);
 }
 
-/* Of the record that is open at rx->pos. */
+/* The unread payload of the record that is open at rx->pos. */
 static inline const unsigned char *shmp_unread(struct shmp_priv *p,
 					       const struct shmp_rx *rx)
 {
@@ -276,8 +279,9 @@ size_t shmp_conn_unread(struct exi_conn *c);
  * leaves it. */
 bool shmp_conn_full(struct exi_conn *c);
 
-/* Its kernel has told us that it is no more, so what it wrote is there. What
- * it says of a time before the last switch does not count. */
+/* Whether the peer left something unread. Its kernel has told us that it is no
+ * more, so what it wrote is there. What it says of a time before the last
+ * switch does not count. */
 bool shmp_conn_left_unread(struct exi_conn *c);
 int shmp_conn_peer_cpu(struct exi_conn *c);
 void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret);

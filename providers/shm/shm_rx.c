@@ -28,13 +28,13 @@ SHMP_RARE void shmp_publish_taken(struct exi_conn *c)
 		shmp_ring_peer(c, wait, before, &p->mine->taken_seq, 0);
 }
 
-/* Where the word ends that follows a record of len bytes at pos. */
+/* The end of the word that follows a record of len bytes at rx->pos. */
 static inline uint64_t record_end(const struct shmp_rx *rx, uint32_t len)
 {
 	return rx->pos + shmp_record_bytes(len) + SHMP_HEAD;
 }
 
-/* So many bytes of payload can be read, and the next word. */
+/* Makes sure that so many bytes of payload can be read, and the next word. */
 static inline int admit(const struct shmp_priv *p, struct shmp_rx *rx,
 			uint32_t len)
 {
@@ -106,7 +106,7 @@ int shmp_look(struct shmp_priv *p, struct shmp_rx *rx)
 		word = atomic_load_explicit(&r->word, memory_order_acquire);
 		if (word == 0)
 			return -EAGAIN;
-		/* One of the other lap is none, look_special() says. */
+		/* A word of the other lap is none, look_special() says. */
 		word ^= shmp_lap(rx->pos, rx->bytes);
 		if (exi_unlikely(word >> SHMP_KIND_SHIFT != SHMP_DATA)) {
 			err = look_special(p, rx, word);

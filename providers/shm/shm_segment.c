@@ -26,7 +26,8 @@
 
 /* The part of RLIMIT_AS that mappings may take: the program's own come first. */
 #define SPACE_PART 8
-/* And the part of vm.max_map_count: without one left malloc(3) fails. */
+/* The part of vm.max_map_count that mappings may be: without one left malloc(3)
+ * fails. */
 #define MAPS_PART 2
 #define MAPS_MAX  65530 /* what it is unless it was set */
 
@@ -143,8 +144,9 @@ static int touch(const unsigned char *at, size_t len, int how)
 	errno = saved;
 	if (err != EINVAL) /* EFAULT: a SIGBUS that was none */
 		return err == EFAULT ? -ENOMEM : -err;
-	/* Before Linux 5.14. The kernel asks for a page that it may write, where
-	 * the mapping allows that. Who is woken looks, and sleeps again. */
+	/* Linux before 5.14: a wake-up makes the kernel ask for the page, and
+	 * that it may write where the mapping allows that. A thread that is
+	 * woken looks, and sleeps again. */
 	for (err = 0; from < end && err >= 0; from += page)
 		err = exi_futex_wake((const uint32_t *)from, 1);
 	return err < 0 ? err : 0;
@@ -159,7 +161,8 @@ static int touch_ring(const unsigned char *ring, uint32_t bytes, uint64_t from,
 
 	while (*there < end) {
 		uint32_t at = (uint32_t)*there & (bytes - 1);
-		/* To the end of a page, and not past that of the ring. */
+		/* The range goes to the end of a page, and not past that of the
+		 * ring. */
 		size_t n = ((SHMP_RING_OFFSET + at + (size_t)(end - *there) +
 			     page - 1) &
 			    ~(page - 1)) -
@@ -228,7 +231,8 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 		err = map(fd, size, PROT_READ | PROT_WRITE, &at);
 	if (err)
 		goto close_fd;
-	/* After our mapping: nobody can map it for writing from here on. */
+	/* The seals come after our mapping: nobody can map it for writing from
+	 * here on. */
 	if (fcntl(fd, F_ADD_SEALS, SEALS) < 0) {
 		err = -errno;
 		goto unmap;
@@ -272,7 +276,8 @@ void shmp_segment_unmap(struct shmp_priv *p)
 	uncharge(&p->borrowed);
 }
 
-/* Both are powers of two, and a ring has room for a start. */
+/* Whether the sizes fit: both are powers of two, and a ring has room for a
+ * start. */
 static bool sizes_fit(uint32_t start, uint32_t ring)
 {
 	return start >= SHMP_RING_MIN && start <= ring &&
@@ -314,7 +319,7 @@ static int take(struct exi_conn *c, const struct exi_blob *blob)
 	p->in_start = b.start_bytes;
 	p->takes = b.takes_bytes;
 	shmp_shared(c)->rx.bytes = b.start_bytes;
-	/* Who waits may ask for it already. */
+	/* A thread that waits may ask for it already. */
 	__atomic_store_n(&shmp_shared(c)->rx.cpu, -1, __ATOMIC_RELAXED);
 	return touch(at, SHMP_RING_OFFSET, MADV_POPULATE_READ);
 }

@@ -11,7 +11,7 @@
 /* A record that finds no room makes the ring larger when it is at least this
  * part of it: smaller ones are quicker where the ring stays warm. */
 #define GROW_SHARE 64u
-/* And then so many times as large. */
+/* GROW_TIMES is how many times larger the ring is made. */
 #define GROW_TIMES 16u
 
 /* Room for less counts as none, see least_room(). */
@@ -25,9 +25,10 @@ int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	uint64_t taken =
 		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
 
-	/* It cannot have taken what we did not write, nor a part of a record:
-	 * a limit between two alignments would let a record pass it. What it
-	 * says of a time before the last switch does not count. */
+	/* The peer cannot have taken what we did not write, nor a part of a
+	 * record: a limit between two alignments would let a record pass it.
+	 * What the peer says of a time before the last switch does not
+	 * count. */
 	if (taken > tx->head || taken % SHMP_ALIGN)
 		return -EPROTO;
 	if (taken > tx->taken)
@@ -55,7 +56,7 @@ static SHMP_RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
 	tx->epoch = epoch;
 }
 
-/* The same of what its process had sent by the kernel. */
+/* Says in the segment when this process had sent something by the kernel. */
 static SHMP_RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
 				     uint64_t when)
 {
@@ -81,8 +82,8 @@ static SHMP_RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
 	return now;
 }
 
-/* Of the record that is published next. To tell the time takes longer than all the
- * rest. */
+/* The `made` of the record that is published next. To tell the time takes
+ * longer than all the rest. */
 static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	uint32_t timed =
@@ -117,8 +118,9 @@ publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
 	tx->head += shmp_record_bytes(len);
 }
 
-/* So a short send goes whole or not at all, and records that several threads
- * write stay in one piece, as in the kernel's larger buffers. */
+/* The least room that counts: a short send goes whole or not at all, and
+ * records that several threads write stay in one piece, as in the kernel's
+ * larger buffers. */
 static int64_t least_room(const struct shmp_tx *tx)
 {
 	return tx->bytes / 8 < LEAST_ROOM ? tx->bytes / 8 : LEAST_ROOM;
@@ -134,7 +136,7 @@ static void zero_behind(struct shmp_priv *p, struct shmp_tx *tx, uint64_t pos,
 	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
 }
 
-/* The same at head. */
+/* Ends the ring after a record of len bytes at head. */
 static void zero_next(struct shmp_priv *p, struct shmp_tx *tx, uint32_t len)
 {
 	zero_behind(p, tx, tx->head, len);
@@ -145,8 +147,8 @@ bool shmp_can_grow(const struct shmp_priv *p, const struct shmp_tx *tx)
 	return tx->bytes < p->out_bytes && !p->small;
 }
 
-/* Nothing was taken since a record found no room: what nobody reads gets a
- * place, as in the kernel's buffers. */
+/* Whether nothing was taken since a record found no room: what nobody reads
+ * gets a place, as in the kernel's buffers. */
 static bool stalled(const struct shmp_tx *tx)
 {
 	return tx->full_at == tx->taken;
@@ -238,7 +240,8 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		uint32_t bytes = tx->bytes;
 		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
 		uint32_t fits = shmp_fits(bytes - offset);
-		/* In pieces, so that the reader's copy overlaps ours. */
+		/* A send goes in pieces, so that the reader's copy overlaps
+		 * ours. */
 		uint32_t n =
 			len > SHMP_PIECE_MAX ? SHMP_PIECE_MAX : (uint32_t)len;
 		int64_t need = shmp_record_bytes(n);

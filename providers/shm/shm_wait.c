@@ -13,15 +13,16 @@ static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 	return shmp_look(p, rx) != -EAGAIN;
 }
 
-/* Where there is room for more than a little, as in the kernel's buffers: programs
- * that write some KB when they are told so, and would wait, may be waited for by
- * their peer. Also where the ring can grow, or is to be left: who asks before each
- * send never finds that there is no room, so the question counts as that. */
+/* Whether there is room for more than a little, as in the kernel's buffers:
+ * programs that write some KB when they are told so, and would wait, may be
+ * waited for by their peer. A ring that can grow, or is to be left, counts as
+ * writable: a program that asks before each send never finds that there is no
+ * room, so the question counts as that. */
 static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	int64_t room = shmp_refresh_limit(tx, p);
 
-	/* It goes to TCP. */
+	/* The connection goes to TCP. */
 	if (exi_unlikely(p->starved) && room >= 0)
 		return false;
 	/* Sleepers are woken for a quarter of the ring. */
@@ -62,8 +63,8 @@ static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 	return 0;
 }
 
-/* Before the request that it is of. A bell that was asked for without a sleep
- * is for somebody else, too. */
+/* Says for which sleep a bell is asked, before the request. A bell that was
+ * asked for without a sleep is for another waiter, too. */
 static void name_sleep(struct exi_conn *c, uint64_t pos)
 {
 	struct shmp_segment *mine = shmp_priv(c)->mine;
@@ -223,7 +224,8 @@ int shmp_conn_peer_cpu(struct exi_conn *c)
 {
 	int cpu = __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
 
-	/* The same number as this thread's CPU if the low bits are. */
+	/* The peer's CPU is this thread's number if the low bits are the
+	 * same. */
 	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
 }
 

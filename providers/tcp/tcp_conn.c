@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection: plain calls, and the four slots an engine serves. */
+/* Connections of the tcp provider: plain calls, and the four slots an engine
+ * serves. */
 #include "providers/tcp/tcp_int.h"
 
 #include <assert.h>
@@ -390,7 +391,7 @@ static void conn_close(struct exi_conn *c)
 
 	exi_lock(&d->lock);
 	p = tcpp_conn_locked(c);
-	p->closed = true; /* and stays quiet */
+	p->closed = true; /* the connection stays quiet */
 	quiet = is_quiet_locked(p);
 	exi_unlock(&d->lock);
 	if (quiet)
@@ -401,8 +402,9 @@ static void conn_close(struct exi_conn *c)
 	}
 }
 
-/* Not from an upcall of c: it waits for that to return. Closes again each time
- * for an engine that could not take a cancellation. */
+/* Waits for the engine to give the slots back. Not to be called from an upcall
+ * of c, for which it waits. Closes again each time for an engine that could not
+ * take a cancellation. */
 static void conn_stop(struct exi_conn *c)
 {
 	struct tcpp_domain *d = tcpp_domain(c->domain);

@@ -145,7 +145,7 @@ void tcpp_op_fail_locked(struct tcpp_domain *d, struct tcpp_op *op, int err)
 		tcpp_op_finish_locked(d, op, err);
 }
 
-/* All that was asked for has moved. */
+/* Whether all that was asked for has moved. */
 static bool satisfied(const struct tcpp_op *op)
 {
 	const struct exi_xfer *x = op->xfer;
@@ -156,8 +156,8 @@ static bool satisfied(const struct tcpp_op *op)
 	       (!(x->flags & MSG_WAITALL) || (x->flags & MSG_PEEK));
 }
 
-/* Nothing moved, and the same call may do better later. The kernel cancels an
- * io_uring request when the thread that made it ends. */
+/* Whether the same call may do better later, as nothing moved. The kernel
+ * cancels an io_uring request when the thread that made it ends. */
 static bool is_passing(ssize_t n)
 {
 	return n == -EAGAIN || n == -EINTR || n == -ECANCELED;

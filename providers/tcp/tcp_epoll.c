@@ -121,7 +121,7 @@ static void place_give(struct epoll_engine *e, struct exi_conn *c)
 	p->id = 0;
 }
 
-/* Whom an event means; null when that one is gone. */
+/* The connection that an event means; null when that one is gone. */
 static struct exi_conn *place_look(struct epoll_engine *e, uint64_t data)
 {
 	struct place *place = place_of(e, (uint32_t)data);
@@ -462,7 +462,8 @@ static void leave(struct tcpp_domain *d)
 	exi_lock(&d->lock);
 	last = --engine_of(d)->inside == 0;
 	exi_unlock(&d->lock);
-	/* Those that were queued in reliance on this thread. */
+	/* The slots that were queued in reliance on this thread need
+	 * another. */
 	if (last && work_left(d))
 		kick(d);
 }

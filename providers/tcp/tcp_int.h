@@ -47,7 +47,7 @@ struct tcpp_op {
 	enum tcpp_state state;
 	enum exi_dir dir;
 	bool watch;
-	bool cancel; /* it is wanted back */
+	bool cancel; /* the slot is wanted back */
 	/* io_uring only: */
 	bool stale; /* watch: what is in the kernel is from before disarm() */
 	bool poll_first;   /* trying at once would be in vain */
@@ -91,13 +91,13 @@ struct tcpp_engine {
 	/* Gives the slot back soon, if its cancel is still set: a transfer
 	 * gets FINISHED, a watch IDLE. */
 	void (*cancel)(struct tcpp_domain *d, struct tcpp_op *op);
-	/* As exi_domain_ops. */
+	/* The calls of exi_domain_ops. */
 	int (*progress)(struct tcpp_domain *d);
 	int (*event_fd)(struct tcpp_domain *d);
 	int (*arm)(struct tcpp_domain *d);
 	/* Something got FINISHED outside progress(): event_fd() is to say so. */
 	void (*kick)(struct tcpp_domain *d);
-	/* All slots of c are idle, and will not be used again. */
+	/* Forgets c: all its slots are idle, and will not be used again. */
 	void (*release)(struct tcpp_domain *d, struct exi_conn *c);
 };
 
@@ -116,7 +116,7 @@ struct tcpp_domain {
 };
 
 extern const struct tcpp_engine tcpp_epoll;
-/* Without liburing its open() always refuses. */
+/* The io_uring engine; without liburing its open() always refuses. */
 extern const struct tcpp_engine tcpp_uring;
 
 extern const struct exi_conn_ops tcpp_conn_ops;

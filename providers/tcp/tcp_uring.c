@@ -82,7 +82,7 @@ static struct uring_engine *engine_of(struct tcpp_domain *d)
 	return tcpp_domain_state(d);
 }
 
-/* It is not in the kernel, and will not be. */
+/* Gives up a request that is not in the kernel, and will not be. */
 static void not_taken_locked(struct tcpp_domain *d, const struct ask *ask,
 			     int err)
 {
@@ -188,7 +188,7 @@ static int submit_last_locked(struct tcpp_domain *d, struct uring_engine *u,
 	uint32_t last = u->produced - 1;
 
 	EXI_LOCKED(&u->sq);
-	/* Not die_locked() but the caller ends this one. */
+	/* The caller ends this request, not die_locked(). */
 	u->asked[last % SQ_ENTRIES] = (struct ask){ 0 };
 	submit_locked(d, u);
 	if (u->dead)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The verbs fabric: InfiniBand, RoCE and iWARP through libibverbs. */
+/* The verbs fabric: InfiniBand, RoCE and iWARP through libibverbs. Its table,
+ * and what it tells people. */
 #include "providers/verbs/verbs_int.h"
 
 #include <arpa/inet.h>
@@ -121,7 +122,7 @@ static void describe(struct exi_facts *f)
 struct verdict {
 	bool usable;
 	char names[EXI_RMA_WHY / 2];
-	char why[EXI_RMA_WHY]; /* of the first that is not usable */
+	char why[EXI_RMA_WHY]; /* the first unusable device's */
 	int err;
 };
 
@@ -163,7 +164,7 @@ static int judge(char *why, size_t len)
 	return v.usable ? 0 : v.err;
 }
 
-/* Who asked for RDMA hears why there is none. */
+/* The asker for RDMA hears why there is none. */
 static int probe(char *why, size_t len)
 {
 	const struct exi_config *cfg = exi_rma_host->config();
@@ -186,7 +187,7 @@ const struct exi_provider verbsp_provider = {
 	.abi = EXI_PROVIDER_ABI,
 	.name = "verbs",
 	.caps = EXI_CAP_REMOTE | EXI_CAP_SWITCH | EXI_CAP_PLACE | EXI_CAP_LOAN,
-	/* It keeps devices open that are the parent's. */
+	/* librdmacm keeps devices open that are the parent's. */
 	.afresh = "librdmacm.so.1",
 	.probe = probe,
 	.describe = describe,

@@ -61,7 +61,7 @@ bool verbsp_misnamed(char *ret, size_t len)
 	return found;
 }
 
-/* No bus has it. */
+/* Whether the kernel imitates the device: no bus has it then. */
 bool verbsp_software(const struct ibv_device *dev)
 {
 	char path[PATH_MAX];
@@ -115,7 +115,7 @@ void verbsp_memory_why(int err, char *why, size_t len)
 			 strerror(-err));
 }
 
-/* A connection's worth of memory can be made known to it. */
+/* Tries whether the device takes a connection's worth of memory. */
 static int try_memory(struct verbsp_device *d)
 {
 	size_t len = exi_rma_footprint();
@@ -283,8 +283,8 @@ static bool is_ipv4(const union ibv_gid *g)
 	return !memcmp(g->raw, mapped, sizeof(mapped));
 }
 
-/* InfiniBand's is of a port, iWARP's of a card; both have their IP addresses
- * elsewhere. */
+/* Whether a GID has an IP address. InfiniBand's is of a port, iWARP's of a
+ * card; both have their IP addresses elsewhere. */
 static bool is_address(const struct ibv_context *ctx,
 		       const struct ibv_gid_entry *g)
 {
@@ -292,7 +292,7 @@ static bool is_address(const struct ibv_context *ctx,
 	       g->gid_type != IBV_GID_TYPE_IB;
 }
 
-/* More is better; 0: never. */
+/* The rank of a GID: more is better; 0: never. */
 static int rank(const struct ibv_context *ctx, const struct ibv_gid_entry *g)
 {
 	if (!is_address(ctx, g))

@@ -71,7 +71,7 @@ static void device_event(struct ibv_context *ctx)
 	}
 }
 
-/* One for each device; they stay, as the devices do. */
+/* A watched device; the list stays, as the devices do. */
 struct watched {
 	struct watched *next;
 	struct ibv_context *ctx;
@@ -91,7 +91,7 @@ int verbsp_fail_watch(struct ibv_context *ctx)
 	int err;
 
 	for (w = watched; w; w = w->next)
-		if (w->ctx == ctx) /* another net of the device */
+		if (w->ctx == ctx) /* watched for another net of the device */
 			return 0;
 	if (fcntl(ctx->async_fd, F_SETFL,
 		  fcntl(ctx->async_fd, F_GETFL) | O_NONBLOCK) < 0)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the verbs fabric share.
+/* What the files of the verbs fabric share: devices, nets, the domain, the
+ * handshake, failures.
  *
- * Objects, as in core/rma.h: a net is one device's protection domain with the
- * queues that up to VERBSP_SLOTS connections share (completion queues, receive
- * queue, completion channel); a link is the queue pair of one connection. */
+ * Objects, as in core/rma/rma.h: a net is one device's protection domain with
+ * the queues that up to VERBSP_SLOTS connections share (completion queues,
+ * receive queue, completion channel); a link is the queue pair of one
+ * connection. */
 #ifndef EXI_PROVIDERS_VERBS_INT_H
 #define EXI_PROVIDERS_VERBS_INT_H
 
@@ -29,32 +31,32 @@ extern const struct exi_provider verbsp_provider;
 struct verbsp_device {
 	const char *name;
 	struct ibv_context *ctx; /* null: err */
-	int err;		 /* of opening, asking or trying: -errno */
+	int err;		 /* -errno of opening, asking or trying */
 	char why[EXI_RMA_WHY];	 /* in words; "" when it can be used */
 	struct ibv_device_attr attr;
 	bool software;
 	bool iwarp;
 };
 
-/* Every device of the host, in the order of its names: opened, judged, told to
- * look(), closed. look() returns false to end. -ENOENT: there is none, or no
- * support for them; why says which. */
+/* Goes through every device of the host, in the order of its names: opened,
+ * judged, told to look(), closed. look() returns false to end. -ENOENT: there
+ * is none, or no support for them; why says which. */
 int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
 		       void *arg, char *why, size_t len);
 
-/* The kernel imitates the device: its TCP is faster, so such a one is used only
- * where EXS_VERBS_DEVICE names it. */
+/* Whether the kernel imitates the device: its TCP is faster, so such a device
+ * is used only where EXS_VERBS_DEVICE names it. */
 bool verbsp_software(const struct ibv_device *dev);
 
-/* A name of EXS_VERBS_DEVICE that no device has; false: each is one's. */
+/* Finds a name in EXS_VERBS_DEVICE that no device has; false: there is none. */
 bool verbsp_misnamed(char *ret, size_t len);
 
-/* The configuration leaves it out: -ENODEV, and why. */
+/* Whether the configuration leaves the device out: -ENODEV, and why; else 0. */
 int verbsp_forbidden(const struct ibv_device *dev, char *why, size_t len);
 
-/* By the index that EXS_VERBS_GID_INDEX names, or without it the one that
- * carries IP addresses and routes: RoCE v2 before v1. -ENOENT; -EAFNOSUPPORT:
- * the one named is no IP address. */
+/* Finds the GID whose index EXS_VERBS_GID_INDEX names, or without it the one
+ * that carries IP addresses and routes: RoCE v2 before v1. -ENOENT;
+ * -EAFNOSUPPORT: the one named is no IP address. */
 int verbsp_gid(struct ibv_context *ctx, unsigned int port,
 	       struct ibv_gid_entry *ret);
 
@@ -103,18 +105,20 @@ struct verbsp_net {
 	struct ibv_cq *received, *sent;
 	struct ibv_comp_channel *channel;
 	int timer;  /* iWARP; -1 */
-	long pause; /* that it was set to, ns; the service's */
+	long pause; /* what timer was set to, ns; the service's */
 	struct exi_rma_event on_channel, on_timer;
 	_Atomic bool requested;	  /* the next completion, whatever it is */
 	struct exi_rma_lock reap; /* taking from sent, and the slots */
 	struct verbsp_slot slot[VERBSP_SLOTS];
 	unsigned int last; /* slot of the last completion: a hint */
-	/* At what arrived, by anybody; and when the service had. The lock. */
+	/* Looks at what arrived, by any thread; and their count when the
+	 * service looked. Under the net's lock. */
 	uint32_t looks, looked;
-	/* To be posted again; the lock. */
+	/* Buffers to be posted again; under the net's lock. */
 	struct verbsp_used used[VERBSP_TAKE];
 	unsigned int n_used;
-	_Atomic bool poor; /* the device refused some: nobody joins any more */
+	/* The device refused some memory: no link joins any more. */
+	_Atomic bool poor;
 };
 
 static inline struct verbsp_net *verbsp_net(struct exi_rma_net *n)
@@ -127,7 +131,8 @@ struct verbsp_link {
 	unsigned int slot;
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
-	struct exi_list nudging; /* A's: at that time, if not yet up */
+	/* A's: among links to nudge, at `nudge`, if not yet up. */
+	struct exi_list nudging;
 	uint64_t nudge;
 };
 
@@ -141,7 +146,7 @@ int verbsp_net_join(struct verbsp_link *l, struct rdma_cm_id *id);
 /* Takes the slot away: nobody comes to the link by the net any more. */
 void verbsp_net_leave(struct verbsp_link *l);
 
-/* Of struct exi_rma_fabric. */
+/* The calls of struct exi_rma_fabric (core/rma/rma.h). */
 int verbsp_net_reg(struct exi_rma_net *n, void *addr, size_t len,
 		   enum exi_rma_access access, struct exi_rma_mr *ret);
 void verbsp_net_dereg(struct exi_rma_mr *m);
@@ -172,14 +177,15 @@ void verbsp_domain_forked(void);
 
 /* --- meeting (verbs_meet.c) --------------------------------------------- */
 
-/* An event of rdma_cm, if there is one. False: none. The service lock is held,
- * and let go for calls of the core. */
+/* Takes an event of rdma_cm, if there is one; false: none. The service lock is
+ * held, and let go for calls of the core. */
 bool verbsp_meet_event(void);
 
-/* A port is up, or a device gone: lets go of what waited for it. The same lock. */
+/* Lets go of what waited for a port, or a device: it is up, or gone. The
+ * service lock is held. */
 void verbsp_meet_unpark(void);
 
-/* Of struct exi_rma_fabric. */
+/* The calls of struct exi_rma_fabric (core/rma/rma.h). */
 uint16_t verbsp_port_for(uint16_t tcp);
 int verbsp_meet_listen(const struct exi_listening *at, void **ret);
 void verbsp_meet_unlisten(void *listener);
@@ -195,7 +201,7 @@ void verbsp_meet_look(uint64_t now);
 
 /* --- failing (verbs_fail.c) --------------------------------------------- */
 
-/* The device tells of its events from now on. -errno. */
+/* Makes the device tell of its events from now on. 0 or -errno. */
 int verbsp_fail_watch(struct ibv_context *ctx);
 
 #endif

@@ -45,7 +45,8 @@
 /* Links that nudge; under the service lock. */
 static struct exi_list nudging = EXI_LIST_INIT(nudging);
 
-/* Where the fabric listens for a port of TCP: iWARP's ports are TCP's own. */
+/* The port at which the fabric listens for a port of TCP: iWARP's ports are
+ * TCP's own. */
 uint16_t verbsp_port_for(uint16_t tcp)
 {
 	uint32_t port = tcp + exi_rma_host->config()->verbs_port_offset;
@@ -55,10 +56,11 @@ uint16_t verbsp_port_for(uint16_t tcp)
 
 /* --- letting go ---------------------------------------------------------- */
 
-/* Of a connection whose port is down the kernel cannot tell the other end that it
- * is over. Soft RoCE fails for good when it tries: its connection manager hears
- * nothing any more, also when the port is up again, and may keep who lets go of a
- * connection until it has something else to say. So that waits for the port. */
+/* A connection that waits for its port to be let go of. While the port is down
+ * the kernel cannot tell the other end that the connection is over. Soft RoCE
+ * fails for good when it tries: its connection manager hears nothing any more,
+ * also when the port is up again, and may keep the thread that lets go of a
+ * connection until it has something else to say. */
 struct parked {
 	struct exi_list node;
 	struct rdma_cm_id *id;
@@ -131,8 +133,8 @@ void verbsp_meet_unpark(void)
 	}
 }
 
-/* Until the other end has proved itself it writes nowhere: an rkey can be
- * guessed. */
+/* Lets the other end write, or not. Until it has proved itself it writes
+ * nowhere: an rkey can be guessed. */
 static int let_in(struct verbsp_link *l, bool in)
 {
 	struct ibv_qp_attr attr = {
@@ -178,8 +180,8 @@ int verbsp_meet_ask(struct exi_rma_link *r)
 	return 0;
 }
 
-/* The other end finds a connection by its addresses, so a GID that the
- * configuration names must be the connection's own. */
+/* Checks that a GID which the configuration names is the connection's own: the
+ * other end finds a connection by its addresses. */
 static int check_gid(struct verbsp_link *l, char *why, size_t len)
 {
 	struct sockaddr *at = rdma_get_local_addr(l->id);
@@ -393,7 +395,8 @@ void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r)
 	let_go(asker);
 }
 
-/* It stays the link's, which goes when the core was told. */
+/* Refuses a connection. Its id stays the link's, which goes when the core was
+ * told. */
 static void refuse(struct verbsp_link *l)
 {
 	struct exi_pact_reject r;
@@ -419,7 +422,7 @@ void verbsp_meet_accept(struct exi_rma_link *r, void *asker)
 	if (err) {
 		refuse(l);
 		no_link(l, err);
-	} else if (rdma_accept(l->id, &p)) { /* who asked has gone */
+	} else if (rdma_accept(l->id, &p)) { /* the asker has gone */
 		exi_rma_meet_fail(r, EXS_X_REASON_PEER_LOST, strerror(errno));
 	}
 }
@@ -489,8 +492,9 @@ static bool meets(const struct verbsp_link *l)
 	return l->rma.meeting;
 }
 
-/* Also what a close is where the kernel of who closes has not heard yet that its
- * answer came: by then the queue pair may have carried all that there was. */
+/* A connection was rejected, or closed: a close looks like this where the
+ * kernel of the closing end has not heard yet that its answer came. By then the
+ * queue pair may have carried all that there was. */
 static void rejected(struct verbsp_link *l, const void *data, size_t len,
 		     int status)
 {
@@ -577,7 +581,8 @@ void verbsp_meet_sever(struct exi_rma_link *r)
 	struct verbsp_link *l = verbsp_link(r);
 
 	exi_list_del(&l->nudging);
-	/* Before the queue pair: who takes completions posts on it. */
+	/* The link leaves its net before the queue pair goes: threads that take
+	 * completions post on it. */
 	verbsp_net_leave(l);
 	if (l->qp) {
 		if (!port_is_down(l->id))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the connections of a device share. Devices slow down beyond some hundred
- * queue pairs and as many queues: connections have a queue pair each and
- * nothing more, and VERBSP_SLOTS of them one set of queues. */
+/* Nets, which the connections of a device share. Devices slow down beyond some
+ * hundred queue pairs and as many queues: connections have a queue pair each
+ * and nothing more, and VERBSP_SLOTS of them one set of queues. */
 #include "providers/verbs/verbs_int.h"
 
 #include <errno.h>
@@ -66,7 +66,7 @@ static int post_used(struct verbsp_net *n)
 	return -abs(ibv_post_srq_recv(n->srq, wr, &bad));
 }
 
-/* Of a link, from the first; they are nobody's then. */
+/* Counts the used buffers of a link, from the first; they are nobody's then. */
 static uint32_t count_used(struct verbsp_net *n, unsigned int i,
 			   const struct verbsp_link *l)
 {
@@ -433,11 +433,11 @@ static int make(struct ibv_context *ctx, struct verbsp_net **ret)
 	n->iwarp = ctx->device->transport_type == IBV_TRANSPORT_IWARP;
 	exi_rma_net_init(&n->rma);
 	n->rma.notes = n->iwarp;
-	/* Its requests are over when TCP has them, which forgets them if the
+	/* A request over iWARP is over when TCP has it, which forgets it if the
 	 * peer says something to a connection that was closed. */
 	n->rma.early = n->iwarp;
 	n->rma.software = verbsp_software(ctx->device);
-	n->rma.quick = true; /* its queues are in this process */
+	n->rma.quick = true; /* the device's queues are in this process */
 	n->rma.eager = EXI_RMA_EAGER;
 	n->on_channel.call = on_channel;
 	n->on_timer.call = on_timer;
@@ -499,9 +499,10 @@ static uint32_t inline_of(struct ibv_qp *qp, uint32_t told)
 	return init.cap.max_inline_data;
 }
 
-/* As many bytes inline as the device takes. What a device refuses is told as the
- * end of the meeting is, and attr then says what it would have given: more than it
- * was asked for, so that is not what the next try goes by. */
+/* Makes a queue pair, with as many bytes inline as the device takes. A device's
+ * refusal is told as the end of the handshake is, and attr then says what the
+ * device would have given: more than it was asked for, so that is not what the
+ * next try goes by. */
 static int make_qp(struct verbsp_net *n, struct verbsp_link *l)
 {
 	uint32_t least = EXI_RMA_MSG_MAX;
@@ -548,8 +549,8 @@ static int join(struct verbsp_net *n, struct verbsp_link *l, unsigned int slot)
 		err = make_qp(n, l);
 	if (err)
 		return err;
-	/* It may have the number of one that is gone, for which things came after
-	 * it left; the device has no more of them. */
+	/* The queue pair may have the number of one that is gone, for which
+	 * things came after it left; the device has no more of them. */
 	verbsp_net_take(&n->rma);
 	give_back(n);
 	l->rma.net = &n->rma;
@@ -602,7 +603,7 @@ void verbsp_net_leave(struct verbsp_link *l)
 	exi_rma_lock(&n->rma.lock);
 	verbsp_net_take(&n->rma);
 	give_back(n);
-	if (n->slot[l->slot].link != l) /* it left before */
+	if (n->slot[l->slot].link != l) /* the link left before */
 		goto unlock;
 	exi_rma_link_left(&l->rma);
 	exi_rma_lock(&n->reap);

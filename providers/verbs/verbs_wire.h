@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What verbs alone says over a queue pair: docs/design/wire-verbs.md. Numbers are
- * little-endian. */
+/* The bytes that verbs alone says over a queue pair: docs/design/wire-verbs.md.
+ * Numbers are little-endian. */
 #ifndef EXI_PROVIDERS_VERBS_WIRE_H
 #define EXI_PROVIDERS_VERBS_WIRE_H
 
