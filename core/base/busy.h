@@ -57,11 +57,14 @@ struct exi_busy {
 };
 extern struct exi_busy exi_busy_cpus[EXI_BUSY_CPUS];
 
+/* What was found out of a CPU; one entry serves several CPUs where there are
+ * very many. */
 static inline struct exi_busy *exi_busy_of(int cpu)
 {
 	return &exi_busy_cpus[(unsigned int)cpu % EXI_BUSY_CPUS];
 }
 
+/* Whether what was found out holds still; forgets it otherwise. */
 bool exi_busy_still(struct exi_losses *l);
 
 /* Reads no clock where nothing was found out lately. */

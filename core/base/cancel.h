@@ -18,6 +18,9 @@ EXI_SHIM extern _Atomic bool exi_cancels;
 /* Of a thread within a call: what it was before; -1: not turned off. */
 EXI_SHIM extern _Thread_local int exi_cancel_was;
 
+/* Turns cancellation off for this thread, if anybody cancels threads here and
+ * it is on. True: exi_cancel_on() is to turn it on. point: a pending request
+ * acts first. */
 static inline bool exi_cancel_off(bool point)
 {
 	if (exi_likely(!atomic_load_explicit(&exi_cancels,
@@ -30,6 +33,7 @@ static inline bool exi_cancel_off(bool point)
 	return true;
 }
 
+/* Undoes exi_cancel_off(), which returned *off. */
 static inline void exi_cancel_on(const bool *off)
 {
 	if (exi_likely(!*off))
@@ -61,6 +65,8 @@ extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer,
 				 int run);
 EXI_SHIM void exi_rest_left(void *arg);
 
+/* Begins what may be left in its middle: end(arg) runs then. r lives until
+ * exi_rest_over(). */
 static inline void exi_rest_begin(struct exi_rest *r, void (*end)(void *),
 				  void *arg)
 {
@@ -69,6 +75,7 @@ static inline void exi_rest_begin(struct exi_rest *r, void (*end)(void *),
 	_pthread_cleanup_push(&r->buffer, exi_rest_left, r);
 }
 
+/* Ends what exi_rest_begin() began; ends: end(arg) runs now, too. */
 static inline void exi_rest_over(struct exi_rest *r, bool ends)
 {
 	_pthread_cleanup_pop(&r->buffer, 0);
@@ -83,6 +90,7 @@ static inline void exi_cancel_rest(void)
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 }
 
+/* Ends exi_cancel_rest(). */
 static inline void exi_cancel_rested(void)
 {
 	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))

@@ -51,10 +51,13 @@ EXI_SHIM bool exi_fds_freeze(void);
 EXI_SHIM void exi_fds_thaw(void);
 void exi_fds_forked(void);
 
+/* The soft limit of descriptors (RLIMIT_NOFILE), at most INT_MAX. */
 unsigned int exi_fds_soft_limit(void);
 
+/* The threads that make descriptors now; whether making them is frozen. */
 extern _Atomic int fds_makers, exi_fds_frozen;
 
+/* How often the calling thread is between exi_fds_begin() and exi_fds_end(). */
 extern _Thread_local int exi_fds_depth;
 
 #endif

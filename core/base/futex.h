@@ -28,6 +28,7 @@ struct exi_word {
 	uint32_t value;
 };
 
+/* Whether no thread of this id exists in this pid namespace. Keeps errno. */
 bool exi_futex_owner_is_dead(uint32_t tid);
 
 #endif

@@ -26,17 +26,20 @@ struct exi_list {
 	for ((pos) = (head)->next, (tmp) = (pos)->next; (pos) != (head);       \
 	     (pos) = (tmp), (tmp) = (pos)->next)
 
+/* Makes an empty list, or an entry that is in no list. */
 static inline void exi_list_init(struct exi_list *l)
 {
 	l->next = l;
 	l->prev = l;
 }
 
+/* Whether the list is empty, or the entry in no list. */
 static inline bool exi_list_empty(const struct exi_list *l)
 {
 	return l->next == l;
 }
 
+/* Adds n at the end of the list, or before an entry. */
 static inline void exi_list_add_tail(struct exi_list *l, struct exi_list *n)
 {
 	n->prev = l->prev;
@@ -45,6 +48,7 @@ static inline void exi_list_add_tail(struct exi_list *l, struct exi_list *n)
 	l->prev = n;
 }
 
+/* Adds n at the beginning of the list, or after an entry. */
 static inline void exi_list_add_head(struct exi_list *l, struct exi_list *n)
 {
 	exi_list_add_tail(l->next, n);
@@ -73,6 +77,7 @@ static inline void exi_list_move(struct exi_list *from, struct exi_list *last,
 	at->prev = last;
 }
 
+/* Takes the first entry out; null: the list is empty. */
 static inline struct exi_list *exi_list_pop(struct exi_list *l)
 {
 	struct exi_list *n = l->next;

@@ -24,17 +24,23 @@ struct exi_lock {
 	_Atomic uint32_t word;
 };
 
+/* The calling thread's id; 0 before exi_tid_fill(), which reads it from the
+ * kernel. */
 EXI_SHIM extern _Thread_local uint32_t exi_tid_cache;
 EXI_SHIM uint32_t exi_tid_fill(void);
 
+/* The calling thread's id, which the owner of a lock is known by. */
 static inline uint32_t exi_tid(void)
 {
 	return exi_tid_cache ? exi_tid_cache : exi_tid_fill();
 }
 
+/* The slow paths of exi_lock() and exi_unlock(): another thread has the lock; a
+ * thread may sleep on it. */
 EXI_SHIM void exi_lock_slow(struct exi_lock *l);
 EXI_SHIM void exi_unlock_slow(struct exi_lock *l);
 
+/* Takes the lock if it is free; whether it did. */
 static inline bool exi_trylock(struct exi_lock *l)
 {
 	uint32_t zero = 0;
@@ -44,6 +50,7 @@ static inline bool exi_trylock(struct exi_lock *l)
 		memory_order_relaxed);
 }
 
+/* Takes the lock, over from an owner that died if need be. Not recursive. */
 static inline void exi_lock(struct exi_lock *l)
 {
 	if (!exi_trylock(l))
@@ -63,6 +70,7 @@ static inline void exi_unlock(struct exi_lock *l)
 		atomic_store_explicit(&l->word, 0, memory_order_release);
 }
 
+/* Whether the calling thread holds the lock. */
 static inline bool exi_lock_held(const struct exi_lock *l)
 {
 	return (atomic_load_explicit(&l->word, memory_order_relaxed) &

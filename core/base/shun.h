@@ -19,6 +19,8 @@
 void exi_shun(uid_t uid, uint64_t now_ns);
 bool exi_shunned(uid_t uid, uint64_t now_ns);
 
+/* The child after fork: frees the lock, which a thread of the parent may have
+ * held. */
 void exi_shun_forked(void);
 
 #endif

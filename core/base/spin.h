@@ -65,8 +65,10 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
 			     bool *ret_done);
 
+/* Reads a hint that several threads write at once. */
 uint32_t exi_spin_get(const uint32_t *hint);
 
+/* Writes such a hint; the last writer wins. */
 void exi_spin_set(uint32_t *hint, uint32_t v);
 
 #endif

@@ -20,6 +20,7 @@
 #define exi_likely(x)	__builtin_expect(!!(x), 1)
 #define exi_unlikely(x) __builtin_expect(!!(x), 0)
 
+/* The time, CLOCK_MONOTONIC in ns. */
 static inline uint64_t exi_now_ns(void)
 {
 	struct timespec t;
@@ -28,6 +29,7 @@ static inline uint64_t exi_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* A time in ns as a timespec. */
 static inline struct timespec exi_ns_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
