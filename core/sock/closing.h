@@ -42,6 +42,8 @@ void exi_closing_work(void);
  * that want a process of one thread. */
 EXI_SHIM void exi_closing_settle(void);
 
+/* The child after fork: what waits to be closed is the child's, too; threads
+ * for that are made when there is more. */
 void exi_closing_forked(void);
 
 #endif

@@ -21,16 +21,27 @@ struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
 				   const struct exi_provider *p, int fd);
 void exi_sock_conn_free(struct exi_conn *c);
 
+/* The socket has no fabric any more, so `remote` ends with it: a reader without
+ * a lock looks at that alone. */
 void exi_memory_no_fabric(struct exi_sock *sk);
 
+/* Frees a socket that came to nothing before it was in the table. link_lock
+ * held. */
 void exi_memory_abandon(struct exi_sock *sk);
 
+/* Whether a thread looks at the socket's words without a lock. */
 bool exi_memory_is_looked_at(const struct exi_sock *sk);
 
+/* Frees the memory of a socket that no thread looks at. */
 void exi_memory_bury(struct exi_sock *sk);
 
+/* Keeps a socket that a thread still looks at, until none does. A close cannot
+ * wait for that: the thread may be the caller itself, interrupted by the signal
+ * whose handler closes. */
 void exi_memory_retire(struct exi_sock *sk);
 
+/* Takes memory for a socket and sets it up; it is not in the table yet. 0, and
+ * link_lock is held; or -errno. */
 int exi_memory_begin(int fd, enum exi_role role, bool adopted,
 		     struct exi_sock **ret);
 

@@ -33,12 +33,17 @@ EXI_SHIM bool exi_name_others(struct exi_sock *sk, int fd);
 /* All names of a socket that is forgotten. */
 void exi_names_forget(struct exi_sock *sk, int number);
 
+/* The child after fork: frees the lock, which a thread of the parent may have
+ * held. */
 void exi_names_forked(void);
 
+/* Guards duplicated numbers: `names` of the table. */
 extern pthread_mutex_t exi_names_lock;
 
+/* Whether fd is a second number of sk. */
 bool exi_names_is_name(const struct exi_sock *sk, int fd);
 
+/* Makes fd the name with this number of sk. exi_names_lock held. */
 void exi_names_name_locked(struct exi_sock *sk, int fd, int number);
 
 #endif

@@ -116,6 +116,8 @@ void exi_service_look(void);
 /* True in the service thread. */
 bool exi_service_self(void);
 
+/* The child after fork: has no service thread, and starts one when there is
+ * work. */
 void exi_service_forked(void);
 
 #endif

@@ -330,6 +330,8 @@ void exi_sock_heed_all(void);
 /* What fd is from now on: of a number that had nothing, or another number's. */
 void exi_sock_put(int fd, struct exi_sock *sk);
 
+/* The socket's memory with this index, in use or not; null: there are not that
+ * many. */
 struct exi_sock *exi_sock_by_index(uint32_t index);
 
 /* This process has used the socket before; of one that may have been forgotten,
@@ -418,6 +420,7 @@ static inline void exi_half_break(struct exi_half *h)
 	atomic_compare_exchange_strong(&h->broken, &whole, EXI_BROKEN_UNTOLD);
 }
 
+/* Unlocks a half that exi_sock_lock() locked. */
 static inline void exi_half_unlock(struct exi_half *h)
 {
 	exi_unlock(&h->lock);
@@ -452,12 +455,15 @@ static inline bool exi_sock_unforked(const struct exi_sock *sk)
 	       atomic_load_explicit(&exi_sock_forks, memory_order_relaxed);
 }
 
+/* Sets why the connection is not on the best fabric (EXS_X_REASON_*), and does
+ * what EXS_REQUIRE says. */
 void exi_sock_reason(struct exi_sock *sk, int reason);
 
 /* Calls f for each live socket. */
 EXI_SHIM void exi_sock_each(void (*f)(struct exi_sock *sk, void *arg),
 			    void *arg);
 
+/* Whether the number is a latent connection. No lock is needed. */
 static inline bool exi_latent(int fd)
 {
 	return (uint32_t)fd < exi_table.size &&
@@ -504,20 +510,28 @@ struct exi_table_slab {
 /* What publishes the socket publishes it. */
 #define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
 
+/* The id of the thread that hands connections over at exit; 0: none. */
 extern _Atomic uint32_t exi_table_exits;
 
+/* Guards the memory of sockets and the words below. */
 extern struct exi_lock exi_table_pool_lock;
 
+/* Memory of sockets: EXI_TABLE_CHUNK in each. */
 extern struct exi_sock **exi_table_chunks;
 
+/* How many sockets there is memory for; grows only. */
 extern _Atomic uint32_t exi_table_n_socks;
 
+/* Slabs that sockets' shared state is allocated from. */
 extern struct exi_table_slab *exi_table_slabs;
 
+/* How many freed struct exi_shared are kept to be used first. */
 extern unsigned int exi_table_n_warm;
 
+/* Makes the shim look at every number in the table. */
 void exi_table_heed_each(void);
 
+/* Held while a latent connection becomes a socket. */
 extern struct exi_lock exi_table_waking;
 
 #endif

@@ -25,18 +25,28 @@ enum exi_role exi_switch_role(int fd);
 /* Why this kind of socket is never upgraded, or EXS_X_REASON_NONE. */
 int exi_switch_forbidden(int fd);
 
+/* Whether the descriptor is a TCP socket. */
 bool exi_tcp_is_tcp(int fd);
 
+/* Whether the descriptor is a listening socket. */
 bool exi_tcp_is_listening(int fd);
 
+/* The peer's end of TCP as events of poll(2): POLLRDHUP, POLLHUP, POLLERR; 0:
+ * none. */
 short exi_tcp_ended(struct exi_sock *sk);
 
+/* SO_RCVLOWAT: with fewer bytes unread a receive is not ready. */
 uint32_t exi_tcp_lowat(const struct exi_sock *sk);
 
+/* The bytes ever written to TCP. 0 or -errno. */
 int exi_tcp_bytes_written(struct exi_sock *sk, uint64_t *ret);
 
+/* The bytes ever read from TCP, of which so many were written by the peer. 0;
+ * -EAGAIN: they change too fast; another error. */
 int exi_tcp_bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret);
 
+/* Whether urgent data is pending: the kernel's counts are off then, so a
+ * direction that has any is given back at once. */
 bool exi_tcp_urgent_pending(int fd);
 
 #endif

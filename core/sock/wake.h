@@ -51,6 +51,8 @@ EXI_SHIM void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir);
 /* The same with the direction's lock held. */
 void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir);
 
+/* Resets the connection and leaves its descriptor open. False: plain calls
+ * closed it, and the number is another's. */
 bool exi_wake_disconnect(struct exi_sock *sk);
 
 #endif

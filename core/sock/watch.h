@@ -34,6 +34,7 @@ uint64_t exi_unseen_due(void);
  * for one connection. */
 #define EXI_WATCH_TICK_NS 100000000u
 
+/* When the next tick is due (CLOCK_MONOTONIC ns); UINT64_MAX: never. */
 extern _Atomic uint64_t exi_watch_due;
 
 #endif
