@@ -18,18 +18,31 @@ void exi_link_meet(struct exi_sock *sk, int fd);
  * whatever the traffic. */
 void exi_link_expect(struct exi_sock *sk, bool eager);
 
+/* Whether the time of the link's present step is over. link_lock held. */
 bool exi_begin_is_over(const struct exi_link *l);
 
+/* Meets again at the next mark of traffic, whichever way it goes, as B looks
+ * again: the process that will serve the connection on another host may not
+ * have come to it yet. link_lock held. */
 void exi_begin_later_locked(struct exi_sock *sk);
 
+/* Waits for the peer on fd, the link that a fabric between hosts gave, which
+ * belongs to the connection from here on. The reason (EXS_X_REASON_*) of a
+ * failure, else EXS_X_REASON_NONE. link_lock held. */
 int exi_begin_await_remote(struct exi_sock *sk, int fd);
 
+/* The reason (EXS_X_REASON_*) where nobody is there to meet. */
 int exi_begin_nobody(const struct exi_tuple *t);
 
+/* Whether the connection may try to meet, and between which addresses (*ret):
+ * 0, or the reason (EXS_X_REASON_*). */
 int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);
 
+/* No amount of traffic makes the connection meet from here on. */
 void exi_begin_no_marks(struct exi_shared *sh);
 
+/* The timer of a meeting ended: looks again, or gives up. Does nothing if the
+ * link came up meanwhile. No lock is held. */
 void exi_begin_meeting_expired(struct exi_sock *sk);
 
 #endif

@@ -10,6 +10,8 @@ struct exi_sock;
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);
 
+/* A connects: takes those who came to the meeting name in as candidates. The
+ * service calls it, without locks. */
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 
@@ -17,6 +19,8 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
  * it just now, that is over, and the option is what it was. No lock held. */
 void exi_link_option(struct exi_sock *sk, int level, int name);
 
+/* Gives up a meeting that is not done, so that descriptors become free; arg
+ * points to an int that counts them. For exi_sock_each(), without locks. */
 void exi_candidate_give_up_unfinished(struct exi_sock *sk, void *arg);
 
 #endif

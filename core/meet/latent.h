@@ -62,6 +62,7 @@ struct exi_latent_state {
  * was, unless ret is null. */
 EXI_SHIM bool exi_latent_end(int fd, struct exi_latent_state *ret);
 
+/* Calls f for every latent connection. */
 EXI_SHIM void exi_latent_each(void (*f)(int fd,
 					const struct exi_latent_state *s));
 EXI_SHIM void exi_latent_wake_all(void);
@@ -87,10 +88,16 @@ uint32_t exi_latent_life(uintptr_t word);
 #define EXI_LATENT_MOVED(d)  (24 + 20 * (d))
 #define EXI_LATENT_MOVED_MAX ((1u << 20) - 1)
 
+/* The table's word of a number, which must be within the table: of a socket or
+ * a latent connection, or 0. */
 uintptr_t exi_latent_word_of(int fd);
 
+/* Replaces the word of a number if it is *was still; else *was is what it is
+ * now. */
 bool exi_latent_replace(int fd, uintptr_t *was, uintptr_t is);
 
+/* After so many bytes in this direction a latent connection becomes a
+ * socket. */
 uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir);
 
 #endif

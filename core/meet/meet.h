@@ -81,46 +81,79 @@ void exi_link_disown_locked(struct exi_sock *sk);
 /* Bytes both ways by which a peer that waits to meet has come. */
 #define EXI_MEET_WAITED 131072u
 
+/* Writes the name of the UNIX socket of a meeting, the length of which is
+ * returned. connects: t is the connecting end's view. */
 socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
 			   struct sockaddr_un *ret);
 
+/* Makes a link in this state, whose time is over in patience ns; null without
+ * memory. It has no descriptor yet, and is not in sk. */
 struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 				   enum exi_link_state state,
 				   uint64_t patience);
 
+/* Closes a descriptor of the link that came from a stranger, in the closing
+ * thread; *fd is -1 then. Does nothing for -1. link_lock held. */
 void exi_meet_forget_fd(struct exi_link *l, int *fd);
 
+/* Closes the meeting name and all candidates. link_lock held. */
 void exi_meet_stop_listening(struct exi_link *l);
 
+/* Locks both halves, in the order of locks. */
 void exi_meet_lock_halves(struct exi_sock *sk);
 
+/* Unlocks both halves. */
 void exi_meet_unlock_halves(struct exi_sock *sk);
 
+/* Ends a meeting that came to nothing: the connection stays on TCP for this
+ * reason, unless it meets again at a later mark. link_lock held. */
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
+/* The reason (EXS_X_REASON_*) for an error of looking who is at the other
+ * end. */
 int exi_meet_unproved(int err);
 
 /* The user at the link's other end kept a call waiting not long ago. */
 bool exi_meet_shunned(int link);
 
+/* Makes a HELLO. Not known: the other end may be a stranger, and is told
+ * nothing of this process. */
 struct exi_pair_msg exi_meet_hello(bool known);
 
+/* Makes the connection's fabric. The link becomes its bell when both ends are
+ * up: before, only messages of the meeting may be sent. 0 or -ENOMEM. link_lock
+ * held. */
 int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p);
 
+/* Chooses a fabric by A's HELLO, and sends OFFER with its memory. 0, or the
+ * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m);
 
+/* Takes OFFER m with its descriptor fd (-1: none), and sends ANSWER. 0, or the
+ * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd);
 
+/* The link goes on to this state, in which the peer, who is known, may pass a
+ * segment: a descriptor is let through until the link is up. */
 void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state);
 
+/* Shows symbol m->a on the board, and sends m over this link. 0 or -errno. */
 int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m);
 
+/* B takes A's HELLO: begins the proof or, if A is known, the offer. 0, or the
+ * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m);
 
+/* B takes A's SHOWN: looks at the symbol, and shows its next only if that was
+ * right. 0, or the reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m);
 
+/* The reason that a NO gives; EXS_X_REASON_REFUSED for a value not known
+ * here. */
 int exi_meet_told_reason(const struct exi_pair_msg *m);
 
+/* Says NO and gives up. A stranger is told no more than that nobody is known
+ * here. link_lock held. */
 void exi_meet_refuse(struct exi_sock *sk, int reason);
 
 #endif

@@ -74,18 +74,33 @@ static inline void exi_link_by_kernel(void)
 			      memory_order_relaxed);
 }
 
+/* Sends one packet on a link, with the descriptor pass unless that is -1. 0 or
+ * -errno; never waits. */
 int exi_pair_send_msg(int fd, const struct exi_pair_msg *m, int pass);
 
+/* A message of this type, else zero. */
 struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
 
+/* Sends NO with this reason (EXS_X_REASON_*), if there is room. */
 void exi_pair_send_no(int fd, int reason);
 
+/* Takes one packet of a meeting, in which one descriptor may come: it is put
+ * into *ret_fd, which stays as it is otherwise. Results as of
+ * exi_rights_none(); -EMFILE: no descriptor was free for it, and the packet is
+ * in the queue still. */
 ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd);
 
+/* Takes one packet of a link that is up, in which no descriptor may come;
+ * results as of exi_rights_none(). After the link refuses descriptors, and was
+ * empty once, none can come and none is looked for. link_lock held. */
 ssize_t exi_pair_recv_up(struct exi_link *l, struct exi_pair_msg *ret);
 
+/* Whether n bytes are a message of this version and of a type that exists. */
 bool exi_pair_well_formed(const struct exi_pair_msg *m, ssize_t n);
 
+/* Makes the UNIX socket of a link, in the connection's network namespace,
+ * through which no descriptor passes until the peer is known. The descriptor,
+ * or -errno: -EXDEV: this thread is in another namespace; -EACCES: denied. */
 int exi_pair_socket(const struct exi_tuple *t);
 
 #endif

@@ -24,6 +24,8 @@ int exi_surroundings_sets(int ret[EXI_SETS]);
 /* Calls f for each ring and each epoll set of the program's, now. */
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);
 
+/* The child after fork: frees the lock, which a thread of the parent may have
+ * held. */
 void exi_surroundings_forked(void);
 
 #endif

@@ -31,11 +31,18 @@ struct exi_unseen_search_search {
 
 extern bool (*exi_unseen_search_shim_knows)(int epfd);
 
+/* Adds the connection to the search. False: there is no room, or fd is not
+ * open. */
 bool exi_unseen_search_suspect(struct exi_unseen_search_search *s,
 			       struct exi_sock *sk, int fd);
 
+/* Searches one descriptor for waits on the suspects: an io_uring or an epoll
+ * set. arg is a struct exi_unseen_search_search. For
+ * exi_surroundings_each(). */
 void exi_unseen_search_search_descriptor(int fd, bool ring, void *arg);
 
+/* Searches the other threads of this process for calls of the kernel that wait
+ * for the suspects. */
 void exi_unseen_search_search_threads(struct exi_unseen_search_search *s);
 
 #endif
