@@ -54,6 +54,7 @@ int exi_family_request(struct exi_sock *sk);
 /* The service thread calls this when a process of the family asks. */
 void exi_family_event(void);
 
+/* The child after fork: forgets the keeper's descriptor of the parent. */
 void exi_family_forked(void);
 
 #endif

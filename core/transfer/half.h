@@ -34,20 +34,41 @@ void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change);
  * operation. Locked. */
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
 
+/* Takes the error (errno) that the kernel keeps for the connection; 0: none.
+ * The kernel tells it once. */
 int exi_half_take_so_error(int fd);
 
+/* The result of a call on a direction that is broken: -ECONNRESET the first
+ * time, then the direction's error, then -EPIPE of a send or 0 of a receive.
+ * The direction's lock is held. */
 ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h);
 
+/* Whether the next attempt would take the error that the kernel keeps. A call
+ * that has moved bytes must not attempt again then: it returns its bytes, and
+ * until the next call poll(2) and SO_ERROR have the error. The direction's lock
+ * is held. */
 bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir);
 
+/* Takes the direction's error (errno, 0: none), which is told once; but what
+ * EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. The direction's lock
+ * is held. */
 int exi_half_take_err(struct exi_half *h);
 
+/* Why nothing can be sent any more: -errno, or 0 when it can or the kernel is
+ * to say. An error is taken: told once. TX lock held. */
 int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h);
 
+/* Whether another process of the family has the fabric that the direction is
+ * on, and this one has none: nothing can be moved here. The direction's lock is
+ * held. */
 bool exi_half_nowhere(const struct exi_sock *sk, const struct exi_half *h);
 
+/* The result of a receive whose ring is empty and has no writer any more: 0 for
+ * the end, or -errno once. RX lock held. */
 ssize_t exi_half_recv_ended(struct exi_sock *sk, struct exi_half *h);
 
+/* Counts n bytes that moved; fabric: by a fabric. The direction's lock is held;
+ * `bytes` is read without it, so it is stored whole. */
 static inline void exi_half_account(struct exi_half *h, ssize_t n, bool fabric)
 {
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);

@@ -18,8 +18,12 @@
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);
 
+/* Notes that the socket was used now; the time (exi_ticks()). */
 uint64_t exi_lookup_was_used(struct exi_sock *sk);
 
+/* Checks, where the socket rested for a while, that plain calls did not close
+ * and reuse its number. The socket of the number, which may be another; null:
+ * none. No lock is held. */
 struct exi_sock *exi_lookup_look_anew(struct exi_sock *sk, int fd);
 
 /* The socket that a call on the descriptor is for. */

@@ -15,6 +15,9 @@ struct exi_region;
 
 struct exi_region;
 
+/* Registers memory for exs_send() and exs_recv(); flags are EXS_MRF_*. 0,
+ * -EINVAL, -ENOMEM (no handle is free), or the error of memory that is not
+ * mapped. */
 int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret);
 /* Deregistration fails with -EBUSY while operations or calls use the region. */
 int exi_mem_deregister(exs_mhandle_t m);
@@ -26,6 +29,7 @@ int exi_mem_deregister(exs_mhandle_t m);
 int exi_mem_find(exs_mhandle_t m, const void *buf, size_t len,
 		 struct exi_region **ret);
 
+/* Whether all of buf lies in the registered memory. */
 static inline bool exi_mem_covers(const struct exi_memory *m, const void *buf,
 				  size_t len)
 {

@@ -88,6 +88,7 @@ struct exi_op {
 	};
 };
 
+/* The direction that an operation moves. */
 static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 {
 	return op->type == EXS_EVT_RECV || op->type == EXS_EVT_RECVMSG ? EXI_RX

@@ -55,12 +55,21 @@ void exi_flow_give_back(struct exi_sock *sk);
  * of the kernel, for all of them. */
 #define EXI_PROGRESS_TOGETHER 2048
 
+/* Whether a direction on TCP may leave TCP still: its connection has not
+ * decided, or is about to meet. No lock is needed: a hint. */
 bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h);
 
+/* Copies n bytes, of which there are mostly few; few cost no call of
+ * memcpy(). */
 void exi_progress_put(char *to, const char *from, size_t n);
 
+/* The operation to move next; null: none may be moved. While one is lent,
+ * receives and a drain wait, and sends go on behind it. The direction's lock is
+ * held, and its list is not empty. */
 struct exi_op *exi_progress_to_move(struct exi_sock *sk, enum exi_dir dir);
 
+/* Whether the kernel's own send does all that this call is to do, its sleep and
+ * errors included. TX lock held. */
 bool exi_progress_kernel_sends(struct exi_sock *sk, struct exi_half *h,
 			       int flags);
 

@@ -62,6 +62,8 @@ struct exi_queue {
 	_Atomic uint32_t hot_changes; /* of hot, and calls to let go */
 };
 
+/* Makes a queue with room for depth operations. 0; -EINVAL: not 1 to
+ * EXS_QDEPTH_MAX; -EMFILE: EXI_QUEUES_MAX queues exist; -ENOMEM. */
 int exi_queue_create(int depth, exs_qhandle_t *ret);
 int exi_queue_delete(exs_qhandle_t q);
 /* The queue of a handle, kept until exi_queue_put(); null: EINVAL. */
@@ -86,6 +88,8 @@ void exi_queue_unreserve(struct exi_op *op);
 int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret);
 void exi_queue_let_go(struct exi_op *op);
 
+/* Reads an attribute (EXS_QATTR_*) into val; *len: the room, then the size. 0,
+ * -EFAULT or -EINVAL. */
 int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
 
 /* The queue's next events come from this direction: let dequeuers poll it.
@@ -111,6 +115,8 @@ void exi_queue_wake_all(void);
 /* Whether an operation of any queue uses the region. */
 bool exi_queue_uses(const struct exi_region *r);
 
+/* The child after fork: its queues are empty, since operations are the
+ * parent's. */
 void exi_queue_forked(void);
 
 /* A reserved slot becomes a transfer of one buffer. */
@@ -134,14 +140,20 @@ struct exi_queue_taker {
 	int n;
 };
 
+/* The queues, by the low bits of their handles; never freed. */
 extern _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
 
+/* The queue in a handle's place, which may have another handle by now; null. */
 struct exi_queue *exi_queue_place_of(exs_qhandle_t h);
 
+/* The calling thread's place for events. */
 extern _Thread_local struct exi_queue_taker exi_queue_taker;
 
+/* Takes up to max events out of the queue, in order; how many. No lock of a
+ * queue is held. */
 int exi_queue_take_events(struct exi_queue *q, exs_event_t *ev, int max);
 
+/* Copies the queue's hot directions; how many. clear: they are hot no more. */
 int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear);
 
 #endif
