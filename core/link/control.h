@@ -61,6 +61,9 @@ void exi_link_read(struct exi_sock *sk);
  * lock held. */
 bool exi_link_ended(struct exi_sock *sk, int fd);
 
+/* TCP is readable, ended or failed: reads the link first, then asks the peer
+ * about an end that may be a crash, and wakes sleepers. The service calls it,
+ * without locks. */
 void exi_link_tcp_event(struct exi_sock *sk);
 
 /* Another process told: for the service thread. */
@@ -80,6 +83,8 @@ void exi_family_told(void);
  * is read, then the connection is reset, as of one that was killed. */
 #define EXI_CONTROL_ASK_NS 1000000000u
 
+/* Whether the peer said that its stream ends, where its bytes are. link_lock
+ * and both halves are locked. */
 bool exi_control_said_end_locked(struct exi_sock *sk);
 
 #endif
