@@ -8,6 +8,8 @@
 
 struct exi_queue;
 
+/* exs_qdequeue(3): takes |want| events at most, or waits for that many where
+ * want is positive. How many, or -errno. timeout: null is for ever. */
 int exi_queue_dequeue(exs_qhandle_t q, exs_event_t *ev, int want,
 		      const struct timeval *timeout);
 int exi_queue_fd(struct exi_queue *q);

@@ -19,6 +19,9 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 /* The latent connection fd is to wake, for enough was received. */
 void exi_flow_latent_woke(int fd);
 
+/* Counts the thread in, before a call of the kernel that moves up to n bytes of
+ * a latent connection; *c is for exi_latent_leave(). False: the connection is
+ * not latent, or must become a socket before the call. */
 EXI_SHIM bool exi_latent_enter(struct exi_latent_call *c, int fd,
 			       enum exi_dir dir, size_t n);
 EXI_SHIM void exi_latent_leave(const struct exi_latent_call *c, ssize_t n);

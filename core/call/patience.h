@@ -52,11 +52,18 @@ EXI_SHIM int exi_flow_error(int fd);
  * is to end before. */
 EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
 
+/* Whether the call may wait, by its flags and what the descriptor's mode was
+ * when last looked at: a hint, without a system call, that decides on a spin.
+ * exi_flow_nonblocking() decides on a sleep. */
 bool exi_patience_may_wait(const struct exi_sock *sk, int flags);
 
+/* Moves a buffer by a call that waits, behind the operations that are queued
+ * already: bytes or -errno. No lock is held. */
 ssize_t exi_patience_in_turn(int fd, int type, void *buf, size_t len,
 			     int flags);
 
+/* Keeps an error that came after bytes moved, for the next call: the kernel
+ * tells it once. No lock is held. */
 void exi_patience_keep_error(struct exi_sock *sk, int fd, enum exi_dir dir,
 			     int err);
 

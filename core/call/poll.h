@@ -58,6 +58,7 @@ int exi_poll_submit(struct exi_op *op);
 /* Cancels those that name fd (-1: any) and (unless any) carry a; how many. */
 int exi_poll_cancel(int fd, bool any, exs_ahandle_t a);
 
+/* The child after fork: forgets the parent's polls that wait. */
 void exi_poll_forked(void);
 
 #endif

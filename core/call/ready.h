@@ -43,6 +43,7 @@ EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);
 EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
 			    bool fresh, uint64_t sleep);
 
+/* Takes back what exi_ready_arm() asked for. No lock is held. */
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
 /* The kernel's poll said this of its descriptor, and the caller is told: what it

@@ -12,8 +12,11 @@
 
 struct exi_half;
 
+/* recv(2) of a socket of the library: bytes, 0 for the end, or -errno; -EBADF:
+ * the library has no such socket. No lock is held. */
 EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
 
+/* exi_flow_recv() into n pieces of bytes in all. */
 EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
 				size_t bytes, int flags);
 
@@ -30,6 +33,8 @@ struct exi_recv_bare {
  * a fabric may be met meanwhile. */
 #define EXI_RECV_BARE_MAX ((size_t)1 << 20)
 
+/* The cleanup of a receive in the kernel's own call; arg is a struct
+ * exi_recv_bare. Counts what moved, also when the thread was cancelled. */
 void exi_recv_bare_ends(void *arg);
 
 #endif

@@ -29,6 +29,8 @@
 
 struct exi_unseen_search_search;
 
+/* One look of the watch at all connections; the service calls it when
+ * exi_unseen_due() says so. */
 void exi_unseen_tick(void);
 
 /* The shim is there, and this says whether it knows what is in an epoll set.
@@ -37,6 +39,8 @@ void exi_unseen_tick(void);
 EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd));
 void exi_unseen_forked(void);
 
+/* Searches for waits on the suspects, and takes the connections that are waited
+ * for back to TCP. The service calls it, without locks. */
 void exi_unseen_search(struct exi_unseen_search_search *s);
 
 #endif

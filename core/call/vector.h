@@ -10,6 +10,7 @@
 #include "core/base/util.h"
 #include "core/transfer/parts.h"
 
+/* Sends n pieces by the calls of put: bytes, or -errno. */
 EXI_SHIM ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 				const struct iovec *v, size_t n, int flags);
 EXI_SHIM ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
