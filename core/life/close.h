@@ -38,13 +38,23 @@ struct exi_close_heir {
 	int fd, flags; /* of dup3(2) */
 };
 
+/* Whether the application asked for a reset at close: SO_LINGER with no
+ * time. */
 bool exi_close_resets(int fd);
 
+/* Whether no other process has the connection when the close begins. A process
+ * that is forked later gets it closed. */
 bool exi_close_is_last(struct exi_sock *sk);
 
+/* Ends the library's part of a connection, in the order that the peer should
+ * see, and with close_fd its descriptor. last: no other process has it. p says
+ * how long it may wait. 0, or the error of closing the number. No lock is
+ * held. */
 int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 		    const struct exi_close_heir *heir, struct exi_patience *p);
 
+/* close(2) of a number, which heir, unless null, takes over. p says how long it
+ * may wait. 0 or -errno. No lock is held. */
 int exi_close_with(int fd, const struct exi_close_heir *heir,
 		   struct exi_patience *p);
 

@@ -19,6 +19,7 @@ EXI_SHIM void exi_core_forked(bool child);
  * child. */
 EXI_SHIM void exi_core_fork_over(long pid);
 
+/* The library has started in this process; read through exi_core_ready(). */
 EXI_SHIM extern _Atomic bool exi_core_started;
 static inline bool exi_core_ready(void)
 {

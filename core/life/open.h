@@ -14,6 +14,7 @@ struct exi_op;
 struct exi_patience;
 struct exi_sock;
 
+/* listen(2), and binds the marker of the port. 0 or -errno. */
 EXI_SHIM int exi_listen(int fd, int backlog);
 /* Synchronous: the new descriptor, or -errno. */
 EXI_SHIM int exi_accept(int fd, struct sockaddr *addr, socklen_t *len,
@@ -52,16 +53,29 @@ struct exi_open_closing {
 	bool last;
 };
 
+/* SO_LINGER as the application set it: while bytes drain the kernel has the
+ * library's. */
 struct linger exi_open_linger_of(struct exi_sock *sk, int fd);
 
+/* Sends what a drain owes until nothing is left or the time (CLOCK_MONOTONIC
+ * ns) comes: 0, -EAGAIN, or another error. No half is locked. */
 int exi_open_drain_until(struct exi_sock *sk, int fd, uint64_t until);
 
+/* Gives the bytes that a drain owes to a process that sends them
+ * (core/base/feeder.c). 0; else the caller's close resets the connection. No
+ * half is locked. */
 int exi_open_owe(struct exi_sock *sk, int fd);
 
+/* Whether other processes go on with the connection and have no fabric, so that
+ * it must go to TCP first. */
 bool exi_open_is_handed_over(struct exi_sock *sk, bool last);
 
+/* The socket of a number that is a connection; null: none, or a listener. */
 struct exi_sock *exi_open_connection(int fd);
 
+/* Moves the connection to TCP for this reason, before a call of the kernel that
+ * never waits. A peer that does not answer in time costs the connection: it is
+ * reset. 0 or -errno. */
 int exi_open_go_plain_or_reset(int fd, int reason);
 
 #endif

@@ -19,6 +19,7 @@ EXI_SHIM int exi_go_plain(int fd, int reason, struct exi_patience *p);
  * it there first, or resets it where the peer is silent. */
 EXI_SHIM int exi_before_option(int fd, int level, int name);
 
+/* Before fcntl(F_SETFL, flags): O_ASYNC forces TCP. 0 or -errno. */
 EXI_SHIM int exi_before_flags(int fd, int flags);
 
 /* The kind of the descriptor, when that is why it is on TCP; else reason. */

@@ -6,6 +6,8 @@
 #ifndef EXI_CORE_LIFE_WORK_H
 #define EXI_CORE_LIFE_WORK_H
 
+/* Registers the upward calls: the work of the service, what modules may ask,
+ * how a socket is forgotten. Once, where the core starts. */
 void exi_work_begin(void);
 
 #endif
