@@ -9,6 +9,7 @@
  * or -errno. */
 int exi_rma_open(struct exi_domain **ret);
 
+/* The tables: moving bytes, switching, loans. */
 extern const struct exi_conn_ops exi_rma_conn_ops;
 extern const struct exi_switch_ops exi_rma_switch_ops;
 extern const struct exi_loan_ops exi_rma_loan_ops;

@@ -17,16 +17,21 @@ struct exi_rma_work;
  * readable all the time. The service lock is held. */
 void exi_rma_rest(int fd, struct exi_rma_event *e);
 
+/* The table by which the core calls a domain; opening and closing one. */
 extern const struct exi_domain_ops exi_rma_domain_ops;
 int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret);
 void exi_rma_domain_close(struct exi_domain *d);
 
+/* The epoll set; -1: the domain is not open. */
 extern int exi_domain_epoll_fd;
 
+/* Events that rest (exi_rma_rest()), the first to be over first. */
 extern struct exi_list exi_domain_resting;
 
+/* The timer in the epoll set; -1. */
 extern int exi_domain_timer_fd;
 
+/* What the timer is set to (CLOCK_MONOTONIC ns); UINT64_MAX: nothing. */
 extern uint64_t exi_domain_next_look;
 
 #endif

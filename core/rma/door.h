@@ -29,6 +29,8 @@ bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 		      struct exi_pact *pact);
 void exi_rma_doors_look(uint64_t now);
 
+/* The child after fork: closes the doors' descriptors, which are the
+ * parent's. */
 void exi_rma_doors_forked(void);
 
 #endif

@@ -12,6 +12,7 @@
 struct exi_rma_msg;
 struct exi_stream_msg;
 
+/* Sets up the shared part of a net, of zeroes before. */
 void exi_rma_net_init(struct exi_rma_net *n);
 
 /* A new link without a queue pair; null without memory. pair belongs to the
@@ -39,6 +40,8 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t note);
 void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *m,
 			uint32_t len);
 
+/* Takes the next message out of the inbox. False: none. One thread at a time
+ * takes; another may put. */
 bool exi_link_next(struct exi_rma_inbox *b, struct exi_stream_msg *ret);
 
 #endif

@@ -23,6 +23,7 @@ struct exi_rma_lock {
 void exi_rma_lock_slow(struct exi_rma_lock *l);
 void exi_rma_unlock_slow(struct exi_rma_lock *l);
 
+/* Takes the lock if it is free; whether it did. */
 static inline bool exi_rma_trylock(struct exi_rma_lock *l)
 {
 	uint32_t zero = 0;
@@ -31,12 +32,14 @@ static inline bool exi_rma_trylock(struct exi_rma_lock *l)
 		&l->word, &zero, 1, memory_order_acquire, memory_order_relaxed);
 }
 
+/* Takes the lock. Not recursive. */
 static inline void exi_rma_lock(struct exi_rma_lock *l)
 {
 	if (exi_unlikely(!exi_rma_trylock(l)))
 		exi_rma_lock_slow(l);
 }
 
+/* Lets go of the lock. */
 static inline void exi_rma_unlock(struct exi_rma_lock *l)
 {
 	if (exi_unlikely(atomic_exchange_explicit(&l->word, 0,

@@ -16,6 +16,7 @@ struct exi_pact_proof;
 struct exi_pact_request;
 struct exi_rma_link;
 
+/* The table by which the core asks for connections between hosts. */
 extern const struct exi_remote_ops exi_rma_remote_ops;
 
 /* Asks again for the links whose time has come. The service lock is held. */

@@ -16,6 +16,7 @@ struct exi_rma_net;
  * No link has the net. The service lock is held. */
 void exi_rma_net_fini(struct exi_rma_net *n);
 
+/* The table by which the core lends buffers to the device. */
 extern const struct exi_place_ops exi_rma_place_ops;
 
 /* True: the first of the sends under way was received, or a send no longer

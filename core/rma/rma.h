@@ -165,6 +165,7 @@ struct exi_rma_fabric {
 	void (*forked)(void);
 };
 
+/* The calls of the device: verbs or ofi. */
 extern const struct exi_rma_fabric exi_rma_fabric;
 
 /* The common part of a net, with which the fabric's begins. */
@@ -323,6 +324,7 @@ struct exi_rma_link {
 	bool forsaken; /* the held bytes are lost */
 };
 
+/* Whether the inbox is empty, as seen by the thread that takes. */
 static inline bool exi_rma_inbox_empty(struct exi_rma_inbox *b)
 {
 	return atomic_load(&b->put) ==
@@ -336,6 +338,7 @@ struct exi_rma_conn {
 	struct exi_rma_link *link; /* null before the handshake */
 };
 
+/* The link of the core's connection; null before the handshake. */
 static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
 {
 	return ((struct exi_rma_conn *)c->priv)->link;

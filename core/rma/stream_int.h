@@ -12,6 +12,7 @@ static inline bool exi_stream_odd(uint32_t phase)
 	return phase & 1;
 }
 
+/* The smaller one. */
 static inline uint32_t exi_stream_min(uint64_t a, uint32_t b)
 {
 	return a < b ? (uint32_t)a : b;

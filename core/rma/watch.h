@@ -17,12 +17,15 @@ extern const struct exi_host *exi_rma_host;
  * the core's locks, so the core is not called with it. */
 extern pthread_mutex_t exi_rma_service_lock;
 
+/* Watches a descriptor until exi_rma_unwatch(): e is called while it is
+ * readable. 0 or -errno. */
 int exi_rma_watch(int fd, struct exi_rma_event *e);
 /* Watches edge-triggered: e is called only when more comes. */
 int exi_rma_watch_edge(int fd, struct exi_rma_event *e);
 /* Watches for EPOLLIN or EPOLLOUT, once, until this is called again. */
 int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events);
 
+/* Stops watching; before the descriptor is closed. */
 void exi_rma_unwatch(int fd);
 
 /* Names a time by which exi_rma_work.look and the fabric's look are called. The
