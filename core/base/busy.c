@@ -22,7 +22,8 @@ bool exi_busy_still(struct exi_losses *l)
 	return false;
 }
 
-/* One more, after `first` and of the last `of` or more. Their mean. */
+/* Counts one more loss: after `first`, and as one of the last `of` or more. The
+ * mean of these. */
 static uint64_t count(struct exi_losses *l, uint64_t loss, uint32_t first,
 		      uint32_t of)
 {

@@ -33,10 +33,10 @@
 #define EXI_BUSY_DEAR_OF    64u
 #define EXI_BUSY_DEAR_FIRST 8u	    /* as if so many had cost nothing */
 #define EXI_BUSY_DEAR_LEAST 150000u /* a third party had it */
-/* What was found out holds for so many times the loss, so that finding out
- * whether it still does costs a fiftieth of the time; twice as long each time that
- * it still did, so that neighbours that stay cost less and less; and for so long
- * (ns) at most. */
+/* A finding holds for EXI_BUSY_TIMES times the loss, so that finding out
+ * whether it still holds costs a fiftieth of the time; twice as long each time
+ * that it still does, so that neighbours that stay cost less and less; and for
+ * EXI_BUSY_MAX ns at most. */
 #define EXI_BUSY_TIMES 50u
 #define EXI_BUSY_MAX   1000000000u
 /* The longest spin (ns) where others want the CPU: about as much CPU time as a
@@ -57,7 +57,7 @@ struct exi_busy {
 };
 extern struct exi_busy exi_busy_cpus[EXI_BUSY_CPUS];
 
-/* What was found out of a CPU; one entry serves several CPUs where there are
+/* What was found out about a CPU; one entry serves several CPUs where there are
  * very many. */
 static inline struct exi_busy *exi_busy_of(int cpu)
 {

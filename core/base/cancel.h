@@ -13,9 +13,10 @@
 
 #include "core/base/util.h"
 
-/* Somebody cancels threads in this process. */
+/* Set once a thread of this process has been cancelled. */
 EXI_SHIM extern _Atomic bool exi_cancels;
-/* Of a thread within a call: what it was before; -1: not turned off. */
+/* The calling thread's state before its call turned cancellation off; -1: not
+ * turned off. */
 EXI_SHIM extern _Thread_local int exi_cancel_was;
 
 /* Turns cancellation off for this thread, if anybody cancels threads here and
@@ -42,17 +43,17 @@ static inline void exi_cancel_on(const bool *off)
 	exi_cancel_was = -1;
 }
 
-/* To the end of the block. Where the call is a cancellation point, a request
- * that is pending acts before it. */
+/* Turns cancellation off to the end of the block. Where the call is a
+ * cancellation point, a request that is pending acts before it. */
 #define EXI_CANCEL_OFF(point)                                                  \
 	bool exi_cancel_is_off                                                 \
 		__attribute__((cleanup(exi_cancel_on), unused)) =              \
 			exi_cancel_off(point)
 
-/* What may be left in its middle: when the thread is cancelled, and when a
- * signal handler jumps out of it with longjmp(). Then end(arg) sets right what
- * it leaves. Of the kinds of handlers that the C library has, this is the one
- * that it runs for both. */
+/* A section that a thread may leave in its middle: when the thread is
+ * cancelled, and when a signal handler jumps out of it with longjmp(). Then
+ * end(arg) sets right what the thread leaves. Of the kinds of handlers that the
+ * C library has, this is the one that it runs for both. */
 struct exi_rest {
 	struct _pthread_cleanup_buffer buffer;
 	void (*end)(void *);
@@ -83,7 +84,7 @@ static inline void exi_rest_over(struct exi_rest *r, bool ends)
 		r->end(r->arg);
 }
 
-/* Around a sleep in it. */
+/* Turns cancellation on around a sleep within a call. */
 static inline void exi_cancel_rest(void)
 {
 	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))

@@ -11,7 +11,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* What fits into a file, less one for its end. -1: it cannot be read. */
+/* Reads as much of a file as fits, less one byte for the end. Its length; -1:
+ * it cannot be read. */
 static ssize_t read_file(const char *path, char *buf, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -320,7 +320,7 @@ static char config_file[EXI_CONFIG_PATH_MAX];
 static char refusal[1024];
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
 
-/* What the file says of each setting; the texts are the loader's own. */
+/* The file's text for each setting; the texts are the loader's own. */
 struct file {
 	char texts[N_SETTINGS][EXI_CONFIG_PATH_MAX];
 	bool given[N_SETTINGS];

@@ -116,7 +116,7 @@ struct exi_config_setting {
 	void (*print)(const struct exi_config_setting *s,
 		      const struct exi_config *c, char *buf, size_t len);
 	/* For the parsers that serve several settings. */
-	size_t offset; /* of the member of struct exi_config */
+	size_t offset; /* the offset of the member in struct exi_config */
 	uint64_t min, max;
 	const struct exi_setting_choice *choices; /* ends with a null word */
 };

@@ -150,7 +150,7 @@ void exi_fds_end(void)
 		atomic_fetch_sub(&fds_makers, 1);
 }
 
-/* From where it is to where it is marked. */
+/* Moves a descriptor from where it is to where it is marked. */
 static int keep_whole(int fd, unsigned int room)
 {
 	int ret;
@@ -166,8 +166,8 @@ int exi_fd_keep(int fd)
 	return keep_whole(fd, 0);
 }
 
-/* What the library gave back leaves holes among its numbers: the lowest free one
- * does not tell then what the application has above it. */
+/* Descriptors that the library gave back leave holes among its numbers: the
+ * lowest free one does not tell then what the application has above it. */
 static _Atomic bool fds_ran_out;
 
 void exi_fds_ran_out(void)

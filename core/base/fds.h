@@ -16,8 +16,9 @@
  * Takes fd over; returns it (or a copy, fd closed); -EMFILE when the library
  * already holds a quarter of the limit, fd closed then too. */
 EXI_SHIM int exi_fd_keep(int fd);
-/* The same for what the connection can do without: also -EMFILE when less than
- * an eighth of the limit would be left to the application. */
+/* exi_fd_keep() for a descriptor that the connection can do without: -EMFILE,
+ * too, when less than an eighth of the limit would be left to the
+ * application. */
 int exi_fd_spare(int fd);
 /* The application needs what the library has: from here on a quarter must be left,
  * until it is. */
@@ -31,8 +32,8 @@ EXI_SHIM bool exi_fd_ours(int fd);
 bool exi_fd_room(unsigned int n);
 /* How many it keeps. */
 EXI_SHIM unsigned int exi_fd_kept(void);
-/* Whether less than a sixteenth of the limit is left, as a number tells that
- * was the lowest free one. */
+/* Whether less than a sixteenth of the limit is left, by a number that was the
+ * lowest free one. */
 EXI_SHIM bool exi_fd_scarce(int fd);
 /* Closes one that exi_fd_keep() gave; -1 is fine. Keeps errno. */
 EXI_SHIM void exi_fd_close(int fd);
@@ -43,10 +44,11 @@ EXI_SHIM void exi_fd_close(int fd);
 void exi_fds_begin(void);
 void exi_fds_end(void);
 
-/* Meanwhile nobody does: around what puts a descriptor on a number of the
- * application's choice, which could be just that one, and around fork, whose
- * child would keep it. False, after a while, when somebody does nevertheless:
- * then there is nothing to thaw. */
+/* Stops the making of descriptors: around a call that puts a descriptor on a
+ * number of the application's choice, which could be the low number of one that
+ * is being made, and around fork, whose child would keep that. False, after a
+ * while, when a thread makes one nevertheless: then there is nothing to
+ * thaw. */
 EXI_SHIM bool exi_fds_freeze(void);
 EXI_SHIM void exi_fds_thaw(void);
 void exi_fds_forked(void);

@@ -24,7 +24,7 @@
 #include "core/base/config.h"
 #include "core/base/util.h"
 
-/* Whose end is told by no signal. */
+/* Copies the process; no signal tells of the copy's end. */
 static pid_t copy_process(void)
 {
 	return (pid_t)syscall(SYS_clone, 0L, NULL, NULL, NULL, NULL);
@@ -43,8 +43,9 @@ static void close_all_but_first(void)
 		close(fd);
 }
 
-/* Those that are under way: what finishes connections, and what holds bytes for who
- * reads them when it likes. Feeders, and whatever this process forks, write it, too. */
+/* The feeders under way: those that finish connections, and those that hold
+ * bytes for a reader that takes its time. Feeders, and whatever this process
+ * forks, write these words, too. */
 #define FEEDERS	 16
 #define TAKES_NS 60000000000u
 struct slot {
@@ -77,7 +78,8 @@ static struct slots *slots(void)
 	return none;
 }
 
-/* One that was killed is over, too, when its time is. */
+/* Whether the slot is free. A feeder that was killed is over, too, when its
+ * time is. */
 static bool is_over(struct slot *s)
 {
 	return atomic_load(&s->until) < exi_now_ns();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* All changes of the words. */
+/* The words of heed.h: all changes of them. */
 #include "core/base/heed.h"
 
 #include <stdatomic.h>

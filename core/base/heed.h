@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which numbers of descriptors the library heeds: what the shim's hooks ask first,
- * of one word beside all else that they read (preload/native.h).
+/* The descriptor numbers that the library heeds. A hook of the shim asks for
+ * the number's word first, which lies beside all else that hooks read
+ * (preload/native.h).
  *
- * A word is a count of what came to the number, and whether anything of the
- * library's is there still (ANY), what calls that move bytes, or ask whether they
- * would, must know of (BYTES), and whether a second number must be known (NAMES:
- * of an epoll set that may get connections). It may say so of a number where
- * nothing is, never the other way round: what is put at a number can be found
- * before the count changes; who finds nothing there has read the count before he
- * looked, and clears only where it is that count still. A hook reads the word
- * relaxed: who got the number from the call that put it there, or from a thread
- * that did, sees the word as it was then, or a later one. */
+ * A word is a count of what came to the number, and three flags: ANY, something
+ * of the library's is there still; BYTES, calls that move bytes, or ask whether
+ * they would, must know of it; NAMES, a second number must be known (of an
+ * epoll set that may get connections). A flag may be set for a number where
+ * nothing is, never the other way round. What is put at a number can be found
+ * before the count changes; a thread that finds nothing there has read the
+ * count before it looked, and clears the flags only where the count is that
+ * still. A hook reads the word relaxed: a thread that got the number from the
+ * call that put something there, or from a thread that did, sees the word as it
+ * was then, or a later one. */
 #ifndef EXI_CORE_BASE_HEED_H
 #define EXI_CORE_BASE_HEED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers that nobody else has: of processes, of uses, and secrets. */
+/* Numbers that are unique: of processes, of uses, and secrets. */
 #include "core/base/ids.h"
 
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ uint64_t exi_random(void)
 static _Atomic uint64_t numbers; /* the next; 0: the first is to come */
 static _Atomic uint64_t secret;
 
-/* What *v is, or if it is 0, random and not 0. */
+/* The value of *v; a random one that is not 0 is stored first where it is 0. */
 static uint64_t seeded(_Atomic uint64_t *v)
 {
 	uint64_t ret = atomic_load_explicit(v, memory_order_relaxed), none = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a lock does when somebody else has it. */
+/* The slow paths of a lock: another thread has it. */
 #include "core/base/lock.h"
 
 #include <errno.h>

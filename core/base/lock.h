@@ -57,10 +57,10 @@ static inline void exi_lock(struct exi_lock *l)
 		exi_lock_slow(l);
 }
 
-/* Without a read-modify-write, which costs more than what most locks guard. A
- * waiter that marks the word between the load and the store is not woken; it
- * finds the word free when it goes to sleep, or, if the owner lost its CPU just
- * there, when its sleep of EXI_LOCK_SLEEP_NS ends. */
+/* Unlocks without a read-modify-write, which costs more than what most locks
+ * guard. A waiter that marks the word between the load and the store is not
+ * woken; it finds the word free when it goes to sleep, or, if the owner lost
+ * its CPU just there, when its sleep of EXI_LOCK_SLEEP_NS ends. */
 static inline void exi_unlock(struct exi_lock *l)
 {
 	if (exi_unlikely(atomic_load_explicit(&l->word, memory_order_relaxed) &
@@ -77,13 +77,16 @@ static inline bool exi_lock_held(const struct exi_lock *l)
 		~EXI_LOCK_CONTENDED) == exi_tid();
 }
 
-/* What a function whose name ends in _locked needs. Asserted in debug builds and
- * those with a sanitizer: a round trip passes a dozen of them. */
+/* EXI_LOCKED() asserts the lock that a function whose name ends in _locked
+ * needs, in debug builds and those with a sanitizer: a round trip passes a
+ * dozen of them. */
 #ifdef EXI_CHECK_LOCKS
 #define EXI_LOCKED(l) assert(exi_lock_held(l))
-/* The same where one of several will do: held says that one is. */
+/* EXI_LOCKED_ONE() is for where one of several locks will do: held says that
+ * one is held. */
 #define EXI_LOCKED_ONE(held) assert(held)
-/* As EXI_LOCKED(), for a pthread_mutex_t, which does not say who holds it. */
+/* EXI_MUTEX_LOCKED() is for a pthread_mutex_t, which does not say which thread
+ * holds it. */
 #define EXI_MUTEX_LOCKED(m) assert(pthread_mutex_trylock(m) == EBUSY)
 #else
 #define EXI_LOCKED(l)	     ((void)(l))

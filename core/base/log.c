@@ -41,8 +41,9 @@ static const char *const level_names[] = {
 static struct {
 	char path[PATH_MAX_BYTES]; /* written before to_file is set */
 	atomic_bool to_file;
-	_Atomic uint64_t sink;	/* pid << 32 | descriptor; 0: none yet */
-	_Atomic uint64_t inode; /* of the file behind the descriptor */
+	_Atomic uint64_t sink; /* pid << 32 | descriptor; 0: none yet */
+	/* The inode of the file behind the descriptor. */
+	_Atomic uint64_t inode;
 } out;
 
 void exi_log_file(const char *path)
@@ -73,7 +74,8 @@ static void expand_path(char *buf, size_t len, pid_t pid)
 	buf[n] = '\0';
 }
 
-/* Nor is it a pipe that nobody reads any more, which would be SIGPIPE. */
+/* Whether a line would not wait, and not find a pipe without a reader, which
+ * would be SIGPIPE. */
 static bool has_room(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -81,8 +83,8 @@ static bool has_room(void)
 	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-/* A peer can cause lines, and who has the other end of stderr need not read it: a
- * line that would wait there is dropped. The program has the same file, so its
+/* Writes a line, or drops one that would wait: a peer can cause lines, and the
+ * reader of stderr need not read them. The program has the same file, so its
  * O_NONBLOCK cannot be set; a pipe takes RWF_NOWAIT, a terminal or a plain file
  * may not. */
 static void write_at_once(const char *line, size_t len)
@@ -195,7 +197,7 @@ static int sink_fd(pid_t pid)
 	if (fd < 0)
 		return -1;
 	mine = (uint64_t)pid << 32 | (uint32_t)fd;
-	/* The same path in the same process: all who race store one value. */
+	/* Threads that race here have the same path, and so store one value. */
 	atomic_store_explicit(&out.inode, inode, memory_order_relaxed);
 	if (!atomic_compare_exchange_strong(&out.sink, &sink, mine)) {
 		exi_fd_close(fd);

@@ -19,9 +19,9 @@ enum exi_log_level {
 /* Messages above it are dropped. Set by the configuration. */
 extern int exi_log_level;
 
-/* Where lines go; "" is stderr. Opened at the first line, again after fork, by
- * exi_log_open(). A file that cannot be opened is said on stderr once, which then
- * takes over. */
+/* Names the file that lines go to; "" is stderr. The file is opened at the
+ * first line, again after fork, by exi_log_open(). A file that cannot be opened
+ * is reported on stderr once, which then takes over. */
 void exi_log_file(const char *path);
 
 /* Opens, or makes, a file that the user named, to append to it. The file may lie

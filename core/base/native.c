@@ -18,9 +18,10 @@
 /* The shim has it; where there is none it is null. */
 extern const char exs_preload __attribute__((weak));
 
-/* Without the shim: what the program itself would call, which may be a
- * sanitizer's. With it: the C library's own, for where this library comes in
- * the order of symbols depends on how the program got it. */
+/* Finds a function of the C library. Without the shim: the one that the program
+ * itself would call, which may be a sanitizer's. With it: the C library's own,
+ * for where this library comes in the order of symbols depends on how the
+ * program got it. */
 static void *find(const char *name)
 {
 	static void *libc;
@@ -113,7 +114,8 @@ NATIVE(int, socketpair, (int domain, int type, int protocol, int *pair),
        (domain, type, protocol, pair))
 NATIVE(ssize_t, write, (int fd, const void *buf, size_t n), (fd, buf, n))
 
-/* The same with one argument of any kind, as the C library takes it. */
+/* NATIVE_VARIADIC() is for a function with one argument of any kind, as the C
+ * library takes it. */
 #define NATIVE_VARIADIC(name, type)                                            \
 	typedef int name##_call(int fd, type request, ...);                    \
 	static _Atomic(name##_call *) native_##name;                           \

@@ -12,7 +12,7 @@
 
 struct exi_pieces {
 	const struct iovec *v; /* the next piece, of which `at` bytes moved; */
-	size_t n;	       /* it and those behind it */
+	size_t n;	       /* this piece and those behind it */
 	size_t at;
 	size_t left; /* bytes, in all */
 };
@@ -42,9 +42,9 @@ static inline void exi_pieces_moved(struct exi_pieces *p, size_t n)
 	p->at += n;
 }
 
-/* What comes next, for one call: at most `most` bytes. Uses `room` where the
- * pieces cannot be given as they are. *ret is the first of *ret_n pieces; the
- * result is how many bytes they have. */
+/* Cuts the next pieces, for one call: at most `most` bytes. Uses `room` where
+ * the pieces cannot be given as they are. *ret is the first of *ret_n pieces;
+ * the result is how many bytes they have. */
 static inline size_t exi_pieces_cut(const struct exi_pieces *p, size_t most,
 				    struct iovec room[EXI_PIECES_COPIED],
 				    const struct iovec **ret, size_t *ret_n)

@@ -124,7 +124,7 @@ static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
 
-/* What the kernel says: a message of at least so many bytes, and attributes. */
+/* The kernel's answer: a message of at least so many bytes, and attributes. */
 union answer {
 	struct nlmsghdr head;
 	char bytes[2048];
@@ -151,7 +151,7 @@ static int open_diag(void)
 	struct timeval limit = { .tv_sec = 1 };
 	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-	/* Denied is no answer: least of all EPERM. */
+	/* A socket that is denied is no answer: least of all EPERM. */
 	if (nl < 0)
 		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -225,9 +225,9 @@ static int is_here(int nl, const struct exi_tuple *t)
 		       : -ENOENT;
 }
 
-/* To make a socket takes four times as long as to ask, so one stays open. It answers
- * for its own network namespace, whoever asks, and tells users by their numbers in
- * the user namespace that it was made in. */
+/* The kept socket stays open: making one takes four times as long as asking. It
+ * answers for its own network namespace, whichever thread asks, and tells users
+ * by their numbers in the user namespace that it was made in. */
 static struct {
 	struct exi_lock lock;
 	int fd;
@@ -274,8 +274,8 @@ static void look_after_locked(void)
 		keep_locked();
 }
 
-/* The kernel answers before send() returns: nobody is waited for. False: it is
- * to be asked by a socket of the thread. */
+/* Asks by the kept socket. The kernel answers before send() returns, so nothing
+ * is waited for. False: a socket of the calling thread is to ask. */
 static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
 			int *ret_err)
 {
@@ -335,7 +335,7 @@ int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
 	struct inet_diag_msg m;
 	int err;
 
-	/* The other end of the other end; it is asked for itself. */
+	/* The peer of the peer: asking for it gives this end's own state. */
 	own.cookie = 0;
 	err = other_end(&own, &m);
 	if (!err)
@@ -426,7 +426,8 @@ int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	return 0;
 }
 
-/* Both are on where nobody turned them off, but for the second of IPv6. */
+/* Shows the sign: two options are off that are on where no program turned them
+ * off, but for the second of IPv6. */
 void exi_proof_sign(int fd)
 {
 	const int off = 0;

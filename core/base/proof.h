@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of the other end of a TCP connection, and of who is at the
- * other end of a UNIX connection. */
+/* The kernel's word on the other end of a TCP connection, and on the user at
+ * the other end of a UNIX connection. */
 #ifndef EXI_CORE_BASE_PROOF_H
 #define EXI_CORE_BASE_PROOF_H
 
@@ -10,7 +10,7 @@
 
 #include "core/base/util.h"
 
-/* Both addresses of a connection in one form: IPv6, IPv4 as v4-mapped. */
+/* The two addresses of a connection, in one form: IPv6, IPv4 as v4-mapped. */
 struct exi_tuple {
 	uint8_t local[16];
 	uint8_t peer[16];
@@ -22,13 +22,13 @@ struct exi_tuple {
 	uint64_t cookie; /* SO_COOKIE */
 };
 
-/* What exi_proof_*() asks of a tuple that this made is answered for that connection
- * alone: in another network namespace, where somebody may have made one with the same
- * addresses, it is -ENOENT. */
+/* Reads the addresses of fd's connection. An exi_proof_*() call with this tuple
+ * is answered for that connection alone: in another network namespace, where a
+ * process may have made one with the same addresses, it is -ENOENT. */
 int exi_tuple_of(int fd, struct exi_tuple *ret);
 /* A socket of this process is of the same network namespace. */
 bool exi_tuple_here(const struct exi_tuple *t, int fd);
-/* Both ends have the same address and port. */
+/* Whether both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
 /* The peer's address is none of this network namespace: it is on another host or in
@@ -55,7 +55,7 @@ void exi_proof_sign(int fd);
  * asked here. */
 int exi_proof_signed(const struct exi_tuple *t);
 
-/* What the kernel holds unread for our end, a FIN counting as one: unlike
+/* How much the kernel holds unread for our end, a FIN counting as one: unlike
  * SIOCINQ it does not stop at an urgent mark. */
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);
 

@@ -22,9 +22,9 @@
 #define SO_PASSRIGHTS 83
 #endif
 
-/* Before a name is bound or connected to: what is accepted from a listener
- * inherits it, and nothing can have come before. False: the kernel cannot
- * refuse descriptors. */
+/* Allows or refuses descriptors in messages. Called before a name is bound or
+ * connected to: what is accepted from a listener inherits it, and nothing can
+ * have come before. False: the kernel cannot refuse descriptors. */
 static inline bool exi_rights_allow(int s, bool allow)
 {
 	int on = allow;

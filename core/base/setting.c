@@ -225,7 +225,8 @@ static bool list_add(struct provider_list *l, const char *name, size_t len)
 	return true;
 }
 
-/* At least one name, and none that is unknown. */
+/* Reads a list of fabrics: false unless there is at least one name, and none
+ * that is unknown. */
 static bool list_read(struct provider_list *l, const char *text)
 {
 	static const char between[] = ", \t";

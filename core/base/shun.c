@@ -22,7 +22,7 @@ struct user {
 	uid_t uid;
 };
 
-static struct exi_lock lock; /* of the table */
+static struct exi_lock lock; /* guards the table */
 static struct user users[USERS];
 static _Atomic bool any;
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* (uid_t)-1 is nobody. */
+/* Shuns a user from now on; (uid_t)-1 is no user. */
 void exi_shun(uid_t uid, uint64_t now_ns);
 bool exi_shunned(uid_t uid, uint64_t now_ns);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers of signals that ran in a thread. A call that waits looks at shared
- * memory before it sleeps, for longer than the kernel looks at a socket: a signal
- * that comes meanwhile ends no system call. So who runs handlers counts them
- * (the shim), and who waits compares before it sleeps. */
+/* Counts of signal handlers that ran in a thread. A call that waits looks at
+ * shared memory before it sleeps, for longer than the kernel looks at a socket:
+ * a signal that comes meanwhile ends no system call. So the code that runs
+ * handlers (the shim) counts them, and a call that waits compares the counts
+ * before it sleeps. */
 #ifndef EXI_CORE_BASE_SIGNALS_H
 #define EXI_CORE_BASE_SIGNALS_H
 
@@ -12,10 +13,11 @@
 
 struct exi_signals {
 	unsigned int any;  /* handlers that ran */
-	unsigned int hard; /* of these without SA_RESTART */
+	unsigned int hard; /* handlers without SA_RESTART */
 };
 
-/* What ran in this thread, and had run when its call began to wait. */
+/* The handlers that ran in this thread, and those that had run when its call
+ * began to wait. */
 EXI_SHIM extern _Thread_local struct exi_signals exi_signals_now,
 	exi_signals_before;
 
@@ -34,8 +36,8 @@ static inline void exi_signals_begin(void)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* It is about to sleep, and is to say EINTR instead. restarts: it is one that
- * handlers with SA_RESTART do not end. */
+/* Whether the call, which is about to sleep, is to return -EINTR instead.
+ * restarts: handlers with SA_RESTART do not end this call. */
 static inline bool exi_signals_came(bool restarts)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

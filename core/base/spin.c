@@ -89,9 +89,10 @@ bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
 	return true;
 }
 
-/* A spin gives the CPU away so often (ns), and ends when it came back later
- * than a yield takes where nobody wants it. Rarer where replies take longer: one
- * that comes meanwhile waits for the yield's end. */
+/* How often (ns) a spin gives the CPU away, and how late the CPU may come back:
+ * a spin ends where that takes longer than a yield takes on a CPU that nobody
+ * else wants. Rarer where replies take longer: a reply that comes meanwhile
+ * waits for the yield's end. */
 #define YIELD_EVERY 5000u
 #define AWAY_MAX    16u
 
@@ -127,7 +128,7 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 		return false;
 	if (back - now < EXI_BUSY_RAN || budget == UINT64_MAX)
 		return true;
-	/* Not our time. */
+	/* The time away was not ours. */
 	s->end += back - now;
 	return s->patience || ++s->away <= AWAY_MAX;
 }

@@ -31,10 +31,10 @@ struct exi_spinner {
 	uint64_t yield;
 	uint64_t looked; /* at the clock */
 	uint32_t looks;
-	uint32_t away; /* how often somebody took the CPU */
-	/* Not 0: a device is looked at, whose replies take so many times as long
-	 * as those within a host. Who took the CPU may be who does the work
-	 * that is waited for: the kernel, for the device. Then the spin goes
+	uint32_t away; /* how often another thread took the CPU */
+	/* Not 0: a device is looked at, whose replies take so many times as
+	 * long as those within a host. What took the CPU may be the kernel,
+	 * which does the device's work that is waited for. Then the spin goes
 	 * on. */
 	unsigned int patience;
 };
@@ -47,8 +47,8 @@ static inline void exi_spin_begin(struct exi_spinner *s)
 }
 EXI_SHIM bool exi_spin_clock(struct exi_spinner *s, uint64_t budget,
 			     uint64_t deadline);
-/* Looks between looks at the clock: the first comes after the first of them,
- * for it takes as long as a quick reply. */
+/* The number of looks between looks at the clock: the first look at the clock
+ * comes after the first look, for it takes as long as a quick reply. */
 #define EXI_SPIN_BATCH 64
 static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 				    uint64_t deadline)
@@ -60,8 +60,9 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 	       exi_spin_clock(s, budget, deadline);
 }
 
-/* Lets others run, as often as it may help; look in between. False when it
- * took so long that somebody else wants this CPU, which is known from then on. */
+/* Lets other threads run, as often as it may help, and calls done(arg) in
+ * between. False when it took so long that another thread wants this CPU, which
+ * is known from then on. */
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
 			     bool *ret_done);
 

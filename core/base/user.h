@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of users. */
+/* The kernel's word on users. */
 #ifndef EXI_CORE_BASE_USER_H
 #define EXI_CORE_BASE_USER_H
 

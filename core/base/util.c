@@ -29,7 +29,7 @@ void exi_fds_returned(void)
 
 #define HELD_MAX 8
 
-/* What stands for the others; fd + 1. */
+/* The descriptor that stands for the others; fd + 1. */
 static _Atomic int blank;
 static _Atomic int held[HELD_MAX];
 

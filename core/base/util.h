@@ -13,8 +13,8 @@
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
 
-/* Called by preload/ too, which is a library of its own: named in api/exs.map,
- * under a version that is nobody else's. */
+/* Marks what preload/, a library of its own, calls too: named in api/exs.map,
+ * under a version that no other program uses. */
 #define EXI_SHIM __attribute__((visibility("default")))
 
 #define exi_likely(x)	__builtin_expect(!!(x), 1)
@@ -71,10 +71,10 @@ static inline void exi_pause(void)
 /* Stores v to *w, and orders what was stored before it before, and the loads
  * that follow after it: what a seq_cst store followed by seq_cst loads does. */
 #if defined(__x86_64__)
-/* A plain store and a locked instruction on our own stack: the line of w is
- * written in one go with what precedes it. The exchange that compilers make
- * of it waits for the line, during which a polling reader can take it away
- * again. */
+/* Publishes v with a plain store and a locked instruction on our own stack: the
+ * line of w is written in one go with what precedes it. The exchange that
+ * compilers make of it waits for the line, during which a polling reader can
+ * take it away again. */
 static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
 {
 	atomic_store_explicit(w, v, memory_order_release);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Fabrics that live in a module of their own, <libdir>/exs/NAME.so, because
- * their libraries are large: opened when somebody first asks for the fabric,
- * so that a program whose peers are all on its host never loads them.
+ * their libraries are large: opened when the fabric is first asked for, so that
+ * a program whose peers are all on its host never loads them.
  *
- * A module has one symbol, exi_module, and needs none of the library's: what
- * it uses of it comes in a table. */
+ * A module has one symbol, exi_module, and needs none of the library's: what it
+ * uses of the library comes in a table. */
 #ifndef EXI_CORE_FABRIC_MODULE_H
 #define EXI_CORE_FABRIC_MODULE_H
 
@@ -18,7 +18,7 @@ struct exi_config;
 struct exi_provider;
 struct exi_tuple;
 
-/* What a module may call. Any thread, at any time. */
+/* The calls that a module may make, from any thread, at any time. */
 struct exi_host {
 	uint32_t abi; /* EXI_PROVIDER_ABI */
 	const struct exi_config *(*config)(void);
@@ -39,17 +39,17 @@ struct exi_host {
 	int (*met)(int link, int reason);
 };
 
-/* This code is the program's own, and the shim has brought the library once
- * more. */
+/* Whether this code is the program's own, and the shim has brought the library
+ * once more. */
 bool exi_module_twice(void);
 
 /* The symbol. Returns the module's table, which stays valid for ever; null
  * when it is of another abi than the host. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* What stands above modules, for their table: request, met, close_socket and
- * close_listener of this one. Once, where the core starts: before that there is no
- * connection for which a module could call them. */
+/* Gives modules their upward calls: request, met, close_socket and
+ * close_listener of this table. Called once, where the core starts: before that
+ * there is no connection for which a module could call them. */
 void exi_module_serve(const struct exi_host *upcalls);
 
 /* Opens the module of a fabric. It stays open while the process lives, but in a

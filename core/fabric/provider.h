@@ -59,7 +59,7 @@ struct exi_word;
 
 #define EXI_PROVIDER_ABI 4
 
-/* Capabilities. The bits 0 and 2 were others, which nobody asked for. */
+/* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
 	/* Same host: meeting by the core's rendezvous, offers and answers
 	 * travel on the pair link. */
@@ -69,7 +69,8 @@ enum {
 	EXI_CAP_SWITCH = 1 << 3,
 	/* Both ends must be in one process. */
 	EXI_CAP_IN_PROCESS = 1 << 4,
-	/* Between hosts: it meets the peer by itself (remote_ops). */
+	/* The fabric works between hosts, and meets the peer by itself
+	 * (remote_ops). */
 	EXI_CAP_REMOTE = 1 << 5,
 	/* The device moves bytes between the programs' buffers: place_ops. */
 	EXI_CAP_PLACE = 1 << 6,
@@ -94,7 +95,7 @@ enum exi_wake {
 	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
 	 * now. -EBUSY: more came meanwhile. */
 	EXI_WAKE_NEXT,
-	/* As the first two, but only for what reap or give wait for. */
+	/* EXI_WAKE_WORD for what reap or give wait for alone. */
 	EXI_WAKE_WORD_REAP,
 	EXI_WAKE_BELL_REAP,
 };
@@ -115,7 +116,8 @@ struct exi_xfer {
 	void *engine[2];       /* the provider's */
 };
 
-/* Opaque bytes and descriptors that one end's provider tells the other's. */
+/* Opaque bytes, and a descriptor, that one end's provider gives to the
+ * other's. */
 #define EXI_BLOB_MAX 64
 struct exi_blob {
 	uint8_t bytes[EXI_BLOB_MAX];
@@ -163,18 +165,19 @@ struct exi_conn {
 	int fd;		 /* the TCP descriptor */
 	int bell;	 /* the pair link, to ring the peer; -1 for tcp */
 	uint64_t *bells; /* counts wake-ups sent, by atomic add */
-	/* A ring found that nobody is there any more. */
+	/* The last ring did not reach the peer, which is gone. */
 	_Atomic bool unheard;
 	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
 	 * exi_ready_sleep(); 0: rings of other connections do not. */
 	uint64_t sleep;
 	uid_t user;    /* the peer's, of a link that is up */
-	uint64_t salt; /* of that user, see exi_conn_ring() */
+	uint64_t salt; /* the peer's user's, see exi_conn_ring() */
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };
 
-/* What the peer says of what recv would give first. It may say anything. */
+/* The peer's statement about the bytes that recv would give first. It may say
+ * anything. */
 struct exi_first {
 	uint64_t
 		sent; /* when, in exi_ticks() of this host; 0: it does not say */
@@ -183,7 +186,7 @@ struct exi_first {
 	uint32_t rings;
 	/* With sent: exi_conn_sent of its process then. */
 	uint64_t kernel;
-	bool on_tcp; /* it does not say, for it is the kernel that has it */
+	bool on_tcp; /* it does not say: the kernel has the bytes */
 };
 
 /* A flag of recv below; recv(2) has none there. */
@@ -198,15 +201,16 @@ struct exi_conn_ops {
 	 * protocol. Others as send(2). */
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
-	/* Moves up to len bytes in. 0: the end of the stream, and again each
-	 * time. -EAGAIN: nothing there. -ENOBUFS: there is no memory for what comes
-	 * next, and the peer is to send it over TCP. Of no bytes: 0 when anything is.
-	 * MSG_PEEK leaves them. EXI_MSG_POLLED: who calls has just asked poll(),
-	 * and will again before it waits: what that has not seen need not be
-	 * looked for. */
+	/* recv moves up to len bytes in. 0: the end of the stream, and again
+	 * each time. -EAGAIN: nothing is there. -ENOBUFS: there is no memory
+	 * for what comes next, and the peer is to send it over TCP. With len 0:
+	 * 0 when anything is there. MSG_PEEK leaves the bytes. EXI_MSG_POLLED:
+	 * the caller has just called poll(), and will again before it waits:
+	 * what poll() has not seen need not be looked for. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
-	/* TCP's: send and recv of several pieces by one call of the kernel, and
-	 * the error that the next call of them would return first, once; 0. */
+	/* sendv and recvv are TCP's: send and recv of several pieces by one
+	 * call of the kernel; and the error that the next of these calls would
+	 * return first, once; 0. */
 	ssize_t (*sendv)(struct exi_conn *c, const struct iovec *v, size_t n,
 			 int flags);
 	ssize_t (*recvv)(struct exi_conn *c, const struct iovec *v, size_t n,
@@ -223,9 +227,9 @@ struct exi_conn_ops {
 	int (*post_recv)(struct exi_conn *c, struct exi_xfer *x);
 	/* Asks for x back; done() follows, with bytes if it was too late. */
 	void (*cancel)(struct exi_conn *c, struct exi_xfer *x);
-	/* Before sleeping until recv (EXI_RX) or send (EXI_TX) can move
-	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
-	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
+	/* arm comes before a sleep until recv (EXI_RX) or send (EXI_TX) can
+	 * move something. 0: the wake-up is sure. -EBUSY: it can already. May
+	 * be repeated. With EXI_WAKE_BELL it holds for one wake-up. */
 	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
 	/* No wake-up of the kind that arm was given is wanted any more. After
 	 * EXI_WAKE_WORD: for this sleeper; after the others: for anybody. */
@@ -234,22 +238,24 @@ struct exi_conn_ops {
 	 * now. Taken before arm(), under the same lock: what comes after
 	 * arm()'s look changes it, and the kernel compares. */
 	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
-	/* Null, or takes what arrived to where word() sees it: for who spins on
-	 * that. It may look so many times until something did. No lock is
-	 * held. */
+	/* poll is null, or takes what arrived to where word() sees it: for a
+	 * thread that spins on that. It may look so many times until something
+	 * did. No lock is held. */
 	void (*poll)(struct exi_conn *c, unsigned int looks);
-	/* With poll: how many times as long as within a host a spin may last. */
+	/* patience goes with poll: how many times as long as within a host a
+	 * spin may last. */
 	unsigned int (*patience)(struct exi_conn *c);
-	/* recv (EXI_RX) would give something or the end now, send (EXI_TX)
-	 * would take an eighth of what it takes at most, or fail: who is told
-	 * of room writes some KB without a look whether it would wait. */
+	/* ready: recv (EXI_RX) would give something or the end now; send
+	 * (EXI_TX) would take an eighth of the most that it takes, or fail: a
+	 * program that is told of room writes some KB without asking whether it
+	 * would wait. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* Bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);
-	/* They may be all that comes before recv took some: three quarters of what
-	 * send takes at most, or more. Who waits for more of them (SO_RCVLOWAT)
-	 * is told that they are enough, as by the kernel. The peer has been told
-	 * of what was taken. */
+	/* full: unread bytes fill at least three quarters of the sender's room,
+	 * so the sender may be blocked, and a receive that waits for more
+	 * (SO_RCVLOWAT) must return, as the kernel's does. Calling it tells the
+	 * peer what was taken. */
 	bool (*full)(struct exi_conn *c);
 	/* The peer said the end: nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
@@ -260,7 +266,8 @@ struct exi_conn_ops {
 	/* Null, or: receive is ready, and what comes first is this. now: about
 	 * exi_ticks(). */
 	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
-	/* With first: the peer is to say when it sends, from now on. */
+	/* want_times goes with first: the peer is to say when it sends, from
+	 * now on. */
 	void (*want_times)(struct exi_conn *c);
 	void (*close)(struct exi_conn *c);
 	void (*stop)(struct exi_conn *c);
@@ -309,9 +316,10 @@ struct exi_lent {
  * it was taken until reap gave it back, whatever becomes of the connection.
  * The lock of its direction is held. */
 struct exi_place_ops {
-	/* What comes next may be placed in this buffer, behind those that were
-	 * lent before; recv is not called until reap gave all of them back.
-	 * -EAGAIN: no more of them now. -EOPNOTSUPP: not this one. */
+	/* lend gives the fabric a buffer, in which what comes next may be
+	 * placed, behind those that were lent before; recv is not called until
+	 * reap gave all of them back. -EAGAIN: no more buffers now.
+	 * -EOPNOTSUPP: not this one. */
 	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
 	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
 	 * the peer has no place for them; send may have. -EALREADY: it is likely
@@ -324,21 +332,21 @@ struct exi_place_ops {
 	 * order they were taken, but for those that were recalled. *ret: bytes
 	 * moved; of what was given: or -errno. */
 	void *(*reap)(struct exi_conn *c, enum exi_dir dir, ssize_t *ret);
-	/* Asks for what was lent; reap has it when the peer has let go of it,
-	 * perhaps with bytes. */
+	/* recall asks for what was lent; reap has it when the peer has let go
+	 * of it, perhaps with bytes. */
 	void (*recall)(struct exi_conn *c, void *owner);
 	/* Receiver: nothing more is lent, and what is is recalled. True: reap
 	 * has all, and the direction may be given back. */
 	bool (*quiet)(struct exi_conn *c);
 	/* Sender: the peer rang; perhaps it wants something back. */
 	void (*answer)(struct exi_conn *c);
-	/* Nothing is placed any more, nor sent: reap has all of the direction.
-	 * The connection is not used any more. */
+	/* cut: nothing is placed any more, nor sent; reap has all of the
+	 * direction. The connection is not used any more. */
 	void (*cut)(struct exi_conn *c, enum exi_dir dir);
 	/* Bytes of the direction that were placed, in all. */
 	uint64_t (*placed)(struct exi_conn *c, enum exi_dir dir);
-	/* The memory is not registered any more; nothing of it is lent. No lock
-	 * is held. */
+	/* forget: the memory is not registered any more, and nothing of it is
+	 * lent. No lock is held. */
 	void (*forget)(const struct exi_memory *m);
 };
 
@@ -350,12 +358,12 @@ struct exi_loan_ops {
 	/* Receiver: what recv would give next, as far as it lies in one piece:
 	 * how many bytes. Called when there are some. */
 	size_t (*look)(struct exi_conn *c, const void **ret);
-	/* The first n of them were received. */
+	/* took: the first n bytes of the loan were received. */
 	void (*took)(struct exi_conn *c, size_t n);
 	/* Sender: room for some of len bytes, which are sent by put: how many.
 	 * Errors are those of send. Null: only receives have loans. */
 	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
-	/* The first n of them, from 1, are sent. */
+	/* put: the first n bytes of the loan, from 1, are sent. */
 	void (*put)(struct exi_conn *c, size_t n);
 };
 
@@ -364,8 +372,8 @@ struct exi_loan_ops {
 struct exi_meet_ops {
 	/* The end that called connect: describe its half. */
 	int (*offer)(struct exi_conn *c, struct exi_blob *ret);
-	/* The other: take the offer, describe the answer. The descriptor in
-	 * the offer stays the core's. -EPROTO: refused. */
+	/* answer, at the other end, takes the offer and describes the answer.
+	 * The descriptor in the offer stays the core's. -EPROTO: refused. */
 	int (*answer)(struct exi_conn *c, const struct exi_blob *offer,
 		      struct exi_blob *ret);
 	/* The first: take the answer. */
@@ -379,7 +387,7 @@ struct exi_tuple;
 #define EXI_RESUME_TAG 16
 #define EXI_RESUME_AT  EXI_RESUME_TAG
 
-/* Where a program listens. */
+/* The address and port where a program listens. */
 struct exi_listening {
 	uint8_t addr[16]; /* IPv6, IPv4 as v4-mapped; perhaps any */
 	uint32_t scope;
@@ -393,33 +401,35 @@ struct exi_listening {
  * the peer was met, or not, it tells by exi_remote_met(). The core closes its
  * end, and calls fini, when it has enough. */
 struct exi_remote_ops {
-	/* This process may be asked for connections to this address and port of
-	 * TCP from now on, also where another one is asked first; at other
-	 * addresses nobody is, if the fabric can tell. Counted. */
+	/* listen: this process may be asked for connections to this address and
+	 * port of TCP from now on, also where another process is asked first;
+	 * at other addresses none is, if the fabric can tell. Counted. */
 	int (*listen)(struct exi_domain *d, const struct exi_listening *at);
 	void (*unlisten)(struct exi_domain *d, const struct exi_listening *at);
 	/* The end that called connect: begins to meet the peer of t. Does not
 	 * wait. *ret_link is the core's end of the pair link. */
 	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
 		       int *ret_link);
-	/* The other: c is the connection of t that exi_remote_request() asked
-	 * for. */
+	/* requested, at the other end: c is the connection of t that
+	 * exi_remote_request() asked for. */
 	void (*requested)(struct exi_conn *c, const struct exi_tuple *t,
 			  void *arg);
-	/* The pair link hung up; both locks are held. Takes what has arrived,
-	 * and makes sure that nothing can be placed any more, at either end:
-	 * the other one hears of it, if it can be told. What lies in the rings
-	 * can be read, given back or not, and drained; reap has every receive
-	 * that was lent, and every send that arrived, or that was drained since.
-	 * -EPROTO: it hung up because the peer broke the protocol.
-	 * -ECONNRESET: the peer may lack bytes that are not here any more; reap
-	 * has every send. */
+	/* sever: the pair link hung up; both locks are held. Takes what has
+	 * arrived, and makes sure that nothing can be placed any more, at
+	 * either end: the other end is told of it, if it can be. What lies in
+	 * the rings can be read, given back or not, and drained; reap has every
+	 * receive that was lent, and every send that arrived, or that was
+	 * drained since. -EPROTO: the link hung up because the peer broke the
+	 * protocol. -ECONNRESET: the peer may lack bytes that are not here any
+	 * more; reap has every send. */
 	int (*sever)(struct exi_conn *c);
-	/* The last who has it closes, and ends it if it was not: the peer is
-	 * told, behind all that was sent. The sender's lock is held. */
+	/* leave: the last process that has the connection closes, and ends it
+	 * if it was not ended: the peer is told, behind all that was sent. The
+	 * sender's lock is held. */
 	void (*leave)(struct exi_conn *c);
-	/* The pair link hung up, or may have; both locks are held. The peer has
-	 * said that: nobody goes on over TCP. */
+	/* left: whether the peer has said that it leaves, so that it does not
+	 * go on over TCP. The pair link hung up, or may have; both locks are
+	 * held. */
 	bool (*left)(struct exi_conn *c);
 	/* Bytes of the direction, modulo 2^32, as both ends count them: sent,
 	 * or read, or given back. */
@@ -427,9 +437,9 @@ struct exi_remote_ops {
 	/* Sender, severed: what the peer has not acknowledged is ready for
 	 * drain, what was given included. The position of its first byte. */
 	uint32_t (*resend)(struct exi_conn *c);
-	/* The record by which the sender of a direction says where it goes on
-	 * over TCP. Its first EXI_RESUME_TAG bytes are the same for every
-	 * position, and nobody else can tell what they are. */
+	/* resume makes the record by which the sender of a direction says where
+	 * it goes on over TCP. Its first EXI_RESUME_TAG bytes are the same for
+	 * every position, and nobody else can tell what they are. */
 	void (*resume)(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 		       uint64_t position, uint8_t ret[EXI_RESUME]);
 };

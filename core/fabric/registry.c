@@ -25,7 +25,7 @@
 extern const struct exi_provider exi_provider_shm;
 extern const struct exi_provider exi_provider_loop;
 
-/* There is something in the folder. */
+/* Whether there is something in the folder. */
 static bool filled(const char *path)
 {
 	struct dirent *e = NULL;
@@ -54,15 +54,15 @@ static bool ofi_signs(void)
 struct slot {
 	const char *name;
 	const struct exi_provider *provider;
-	/* In a file of its own, see module.h: not opened without such signs of a
-	 * device. */
+	/* Null, or the fabric is in a module (module.h), which is not opened
+	 * where this finds no sign of a device. */
 	bool (*signs)(void);
-	void *handle; /* of the module */
+	void *handle; /* the module's */
 	/* A forked child's: the module is not to be called any more, and is
 	 * taken out with this library when it is wanted again. */
 	char afresh[64];
 	_Atomic int usable; /* 0: not probed, 1: yes, -1: no */
-	int err;	    /* of probing */
+	int err;	    /* the error of probing */
 	char why[256];
 	_Atomic(struct exi_domain *) domain;
 };
@@ -86,7 +86,8 @@ static struct slot slots[PROVIDERS_MAX] = {
 /* Guards probing and opening. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* One without the other is of no use. */
+/* Whether two members are both there or both missing: one without the other is
+ * of no use. */
 static bool all_or_none(bool a, bool b)
 {
 	return a == b;
@@ -183,7 +184,7 @@ static bool configured(const char *name)
 	return strcmp(name, "tcp") == 0;
 }
 
-/* Who names what it is to use hears why it is not. */
+/* Whether the user names this fabric: then the log says why it is not used. */
 static bool named(const struct slot *s)
 {
 	const struct exi_config *cfg = exi_config();
@@ -261,7 +262,8 @@ void exi_registry_find(const char *name, struct exi_registry_row *ret)
 	row_of(slot_of(name), ret);
 }
 
-/* They stay what they are, but in a child; 0 when they were not asked for. */
+/* The bits stay what they are, but in a child; 0 when they were not asked
+ * for. */
 #define WIRE_IDS_KNOWN (UINT64_C(1) << 63)
 static _Atomic uint64_t wire_ids;
 
@@ -321,7 +323,7 @@ static bool is_there(const char *folder, const char *name)
 	       access(path, F_OK) == 0;
 }
 
-/* A key may be had; whether it is any good, who reads it says. */
+/* Whether a key may be had; its reader says whether it is any good. */
 static bool may_have_key(void)
 {
 	const struct exi_config *cfg = exi_config();

@@ -27,9 +27,10 @@ bool exi_registry_row(unsigned int i, struct exi_registry_row *ret);
 /* The row of a name that the configuration knows. */
 void exi_registry_find(const char *name, struct exi_registry_row *ret);
 
-/* 0 when the tables have every member that the core calls without a look whether
- * it is there: those that the capabilities promise, and where one of several that
- * belong together is there, all of them. Else -EINVAL. */
+/* Checks a provider's tables: 0 when they have every member that the core calls
+ * without a look whether it is there: those that the capabilities promise, and
+ * where one of several that belong together is there, all of them. Else
+ * -EINVAL. */
 int exi_provider_check(const struct exi_provider *p);
 
 /* The bit set of wire ids that are configured and usable here. */
@@ -43,8 +44,9 @@ const struct exi_provider *exi_registry_by_wire_id(uint64_t wire_id);
 
 /* Whether a provider between hosts is configured that has signs of a device. */
 bool exi_registry_remote_signs(void);
-/* The first of them that is usable, its module opened; null, and *ret_err of
- * the last that was tried. -ENOKEY: it is not even opened without a key. */
+/* The first fabric between hosts that is usable, its module opened; null, and
+ * *ret_err of the last that was tried. -ENOKEY: it is not even opened without a
+ * key. */
 const struct exi_provider *exi_registry_remote(int *ret_err);
 
 /* Opens the provider's domain at first use. Thread-safe. */
@@ -54,7 +56,7 @@ int exi_registry_domain(const struct exi_provider *p, struct exi_domain **ret);
 void exi_registry_each_domain(void (*f)(struct exi_domain *d, void *arg),
 			      void *arg);
 
-/* In a forked child. */
+/* The child after fork: every domain forgets what is the parent's. */
 void exi_registry_forked(void);
 
 #endif

@@ -165,7 +165,8 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	return EXS_X_REASON_NONE;
 }
 
-/* Who waits at the name: -ENOENT where nobody does, or why it cannot be told. */
+/* Looks which process waits at the name: -ENOENT where none does, or why it
+ * cannot be told. */
 static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
@@ -180,7 +181,8 @@ static int reach_a(const struct exi_tuple *t)
 	return -ENOENT;
 }
 
-/* B cannot: A need not wait for it, and is told why, if it is A. */
+/* B cannot meet: so A need not wait for it, and is told why, if the other end
+ * is A. */
 static void decline(int fd, int reason)
 {
 	struct exi_tuple t;
@@ -253,8 +255,8 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 	return EXS_X_REASON_NONE;
 }
 
-/* The next mark of B after one that found nobody: also what the peer sends,
- * until it has sent enough to wait for us. */
+/* Sets the next mark of B after one where nobody was found: also by what the
+ * peer sends, until it has sent enough to wait for us. */
 static void next_mark(struct exi_shared *sh)
 {
 	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
@@ -262,7 +264,8 @@ static void next_mark(struct exi_shared *sh)
 	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 	unsigned int i;
 
-	/* Those that a large send has passed since are not worth a look each. */
+	/* Marks that a large send has passed since are not worth a look
+	 * each. */
 	if (at < sent)
 		at = sent;
 	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
@@ -346,7 +349,8 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 		       : reason;
 }
 
-/* B, eager: now, and when nobody is there again a little later. */
+/* B looks for A now, being eager, and when nobody is there again a little
+ * later. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
 	int reason = meet_b(sk, atomic_load(&sk->fd), true);

@@ -29,7 +29,7 @@
 
 #define SYMBOL_BITS 5
 
-/* What they are for: binding, datagrams to groups, errors of datagrams. */
+/* The options are for binding, datagrams to groups, and errors of datagrams. */
 static const int options[SYMBOL_BITS] = {
 	IP_FREEBIND,	  IP_BIND_ADDRESS_NO_PORT, IP_MULTICAST_LOOP,
 	IP_MULTICAST_ALL, IP_RECVERR_RFC4884,
@@ -57,7 +57,7 @@ bool exi_bound_uses(int level, int name)
 
 /* --- the board ---------------------------------------------------------- */
 
-/* Which of them are set; -errno. */
+/* The options that are set, as a symbol; -errno. */
 static int own_symbol(int fd)
 {
 	int ret = 0, v;

@@ -33,13 +33,14 @@ struct exi_bound {
 	bool a;
 	/* The board, while it is taken. */
 	bool taken;
-	uint64_t process; /* exi_use_token() of who took it */
-	uint64_t cookie;  /* of the socket */
+	/* exi_use_token() of the process that took the board. */
+	uint64_t process;
+	uint64_t cookie; /* the socket's */
 	uint8_t was;
 	uint8_t shown;
 };
 
-/* B: a nonce; what goes to A of it. -errno. */
+/* B makes a nonce; *ret is what A gets of it. -errno. */
 int exi_bound_promise(struct exi_bound *p, uint8_t ret[EXI_SHA256]);
 
 /* A: takes fd's board for B's promise; the nonce for B. -errno. */
@@ -47,8 +48,9 @@ int exi_bound_answer(struct exi_bound *p, int fd,
 		     const uint8_t promise[EXI_SHA256],
 		     uint8_t ret[EXI_BOUND_NONCE]);
 
-/* B: binds the link and takes fd's board for A's nonce; the own nonce for A, which
- * nobody could know before. Until exi_bound_end() the link stays open. -errno. */
+/* B binds the link and takes fd's board, for A's nonce; ret is the own nonce
+ * for A, which nobody could know before. Until exi_bound_end() the link stays
+ * open. -errno. */
 int exi_bound_open(struct exi_bound *p, int fd, int link,
 		   const struct exi_tuple *t,
 		   const uint8_t nonce[EXI_BOUND_NONCE],

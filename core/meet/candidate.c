@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whoever connects to the meeting name of A, until one has proved to be the peer. */
+/* Candidates: strangers who connect to the meeting name of A, until one has
+ * proved to be the peer. */
 #include "core/meet/candidate.h"
 
 #include <errno.h>
@@ -143,7 +144,8 @@ static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 	return err ? err : exi_meet_show(sk, link, &out);
 }
 
-/* Where it is known to be the peer nobody else comes. */
+/* Whether the candidate is of a user that is shunned. Where the link is known
+ * to be the peer nobody else comes. */
 static int shunned_candidate(struct exi_sock *sk, unsigned int slot, bool known)
 {
 	sk->link->shunned = true;
@@ -210,8 +212,8 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 		      : -EPERM;
 	if (!err)
 		goto unlock;
-	/* Somebody of whom it cannot be told who he is: believed to be the peer
-	 * when nobody else comes. */
+	/* It cannot be told who this candidate is: it is believed to be the
+	 * peer when nobody else comes. */
 	if (exi_meet_unproved(err) == EXS_X_REASON_NO_PROOF) {
 		l->unprovable = true;
 		exi_pair_send_no(l->candidates[slot], EXS_X_REASON_NO_PROOF);
@@ -261,13 +263,14 @@ void exi_link_listener_event(struct exi_sock *sk)
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	/* No more than there is room for: the rest is told of again. */
+	/* No more are accepted than there is room for: the event comes again
+	 * for the rest. */
 	for (i = 0; l && l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
 		fd = accept4(l->listener, NULL, NULL,
 			     SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-			/* It would be told of again and again; and what is
-			 * given up here is a descriptor. */
+			/* The event would come again and again; and giving up
+			 * frees a descriptor. */
 			exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 			break;
 		}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whoever connects to the meeting name of A, until one has proved to be the peer. */
+/* Candidates: strangers who connect to the meeting name of A, until one has
+ * proved to be the peer. */
 #ifndef EXI_CORE_MEET_CANDIDATE_H
 #define EXI_CORE_MEET_CANDIDATE_H
 
@@ -10,8 +11,8 @@ struct exi_sock;
 /* Descriptors are short: gives up the meetings that are under way. How many. */
 EXI_SHIM int exi_link_reclaim(void);
 
-/* A connects: takes those who came to the meeting name in as candidates. The
- * service calls it, without locks. */
+/* A's listener is readable: takes those who connected to the meeting name in as
+ * candidates. The service calls it, without locks. */
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 

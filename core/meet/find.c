@@ -58,7 +58,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 	sk->foreign_link = false;
 	if (!sk->link) /* not met then, or it hung up before */
 		goto unlock;
-	/* Before the watch: from here on some bells are heard here. */
+	/* The mark comes before the watch: from here on some bells are heard
+	 * here. */
 	atomic_store(&sh->several, 1);
 	exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
 	exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP, EPOLLRDHUP | EPOLLET);
@@ -142,7 +143,8 @@ struct exi_sock *exi_sock_wake(int fd)
 	h = sk->sh->half;
 	exi_lock(&h[EXI_RX].lock);
 	exi_lock(&h[EXI_TX].lock);
-	/* Who finds it in the table finds that it is the descriptor's. */
+	/* A thread that finds the socket in the table finds that it is the
+	 * descriptor's. */
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	taken = take_word_locked(sk, fd);
 	if (taken)

@@ -14,7 +14,8 @@
  * null: without memory it stays the kernel's. No lock is held. */
 EXI_SHIM struct exi_sock *exi_sock_wake(int fd);
 
-/* The same, and what is latent wakes. Not locked, may be stale. No lock is held. */
+/* The socket of a number, or null; a latent connection is promoted to one. Not
+ * locked, may be stale. No lock is held. */
 static inline struct exi_sock *exi_sock_find(int fd)
 {
 	struct exi_sock *sk;
@@ -40,8 +41,8 @@ int exi_sock_stream(int fd);
 EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,
 			   struct exi_sock **ret);
 
-/* exi_sock_get() for who uses it: the first use in a forked child of a socket that
- * it inherited makes it the child's. */
+/* exi_sock_get() for a caller that uses the socket: the first use in a forked
+ * child of a socket that it inherited makes it the child's. */
 int exi_sock_use(int fd, struct exi_sock **ret);
 EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The word of a connection that has not lasted yet: all changes of it. */
+/* The word of a latent connection: all changes of it. */
 #include "core/meet/latent.h"
 
 #include <stdatomic.h>

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that have not lasted yet.
+/* Latent connections: those that have not lasted yet.
  *
- * Most connections of some programs end after a question and its answer: to know
- * them costs more than they could win. So a connection begins as a word in its
- * place in the table of sockets, and the kernel serves its calls. It wakes, that
- * is, becomes the socket it is, when it has moved as much as makes a meeting
- * worth while, and whenever exi_sock_find() asks for it: who knows nothing of
- * latent connections need not.
+ * Most connections of some programs end after a question and its answer: to
+ * know them costs more than they could win. So a connection begins as a word in
+ * its place in the table of sockets, and the kernel serves its calls. It wakes,
+ * that is, becomes the socket it is, when it has moved as much as makes a
+ * meeting worth while, and whenever exi_sock_find() asks for it: code that
+ * knows nothing of latent connections need not.
  *
- * The word says its role, what it has moved, and how many calls of the kernel are
- * under way. A change of it is one compare-and-swap, and to wake it is another:
- * so what has been moved is counted once, either in the word or in the socket. A
- * call that ends after the connection woke finds the socket, which knows of it
- * (half.bare) and, as the socket's own calls of the kernel, does not go to a fabric
- * before. A call that never ends, for its thread was cancelled or jumped away,
- * keeps its direction on TCP.
+ * The word says its role, what it has moved, and how many calls of the kernel
+ * are under way. A change of it is one compare-and-swap, and to wake it is
+ * another: so what has been moved is counted once, either in the word or in the
+ * socket. A call that ends after the connection woke finds the socket, which
+ * knows of the call (half.bare) and, as with the socket's own calls of the
+ * kernel, does not go to a fabric before. A call that never ends, for its
+ * thread was cancelled or jumped away, keeps its direction on TCP.
  *
- * Only where every close is seen, for the word is the descriptor's. */
+ * Connections are latent only where every close is seen, for the word is the
+ * descriptor's. */
 #ifndef EXI_CORE_MEET_LATENT_H
 #define EXI_CORE_MEET_LATENT_H
 
@@ -31,8 +32,9 @@
 /* Set where every close is seen: connections may begin so. */
 EXI_SHIM extern _Atomic bool exi_latent_on;
 
-/* Set by who keeps more of them. begun: the descriptor's life as one begins; woke:
- * it is sk now, whose link lock is held. */
+/* Hooks for code that keeps more about latent connections. begun: the
+ * descriptor's life as one begins; woke: it is sk now, whose link lock is
+ * held. */
 EXI_SHIM extern void (*exi_latent_begun)(int fd);
 EXI_SHIM extern void (*exi_latent_woke)(struct exi_sock *sk, int fd);
 
@@ -40,26 +42,27 @@ EXI_SHIM extern void (*exi_latent_woke)(struct exi_sock *sk, int fd);
  * one is counted among the connections (link.h). */
 EXI_SHIM bool exi_latent_begin(int fd, enum exi_role role);
 
-/* It is connected, or about to be. */
+/* The latent connection is connected, or about to be. */
 EXI_SHIM void exi_latent_connected(int fd);
 
-/* Around a call of the kernel that moves up to n bytes, and some: false where the
- * connection is not latent, or not connected, or is to wake before. The end is
- * given what the call returned, and leaves errno as it is. */
+/* A call of the kernel that moves up to n bytes of a latent connection is
+ * enclosed in enter and leave. enter: false where the connection is not latent,
+ * or not connected, or is to wake before. leave is given what the call
+ * returned, and leaves errno as it is. */
 struct exi_latent_call {
 	int fd;
 	enum exi_dir dir;
 	uint32_t life;
 };
 
-/* What is known of one. */
+/* The state of one latent connection. */
 struct exi_latent_state {
 	enum exi_role role;
 	uint32_t moved[2]; /* by direction */
 };
 
-/* It ends, before its descriptor is closed; false: it is latent no more. What it
- * was, unless ret is null. */
+/* Ends a latent connection, before its descriptor is closed; false: it is
+ * latent no more. *ret is what it was, unless ret is null. */
 EXI_SHIM bool exi_latent_end(int fd, struct exi_latent_state *ret);
 
 /* Calls f for every latent connection. */
@@ -69,16 +72,16 @@ EXI_SHIM void exi_latent_wake_all(void);
 /* The child of a fork has what was made while it was made: the kernel's. */
 void exi_latent_forked(void);
 
-/* Of the word of one that wakes. */
+/* The parts of the word of a connection that wakes. */
 enum exi_role exi_latent_role(uintptr_t word);
 uint32_t exi_latent_moved(uintptr_t word, enum exi_dir dir);
 unsigned int exi_latent_inside(uintptr_t word, enum exi_dir dir);
 bool exi_latent_over(uintptr_t word); /* the kernel said the end */
 uint32_t exi_latent_life(uintptr_t word);
 
-/* The word: EXI_LATENT, the role, calls under way by direction, whether the kernel
- * said the end, a count that tells the lives of a descriptor apart, and bytes by
- * direction. */
+/* The word has EXI_LATENT, the role, calls under way by direction, whether the
+ * kernel said the end, a count that tells the lives of a descriptor apart, and
+ * bytes by direction. */
 #define EXI_LATENT_ROLE_SHIFT 1
 #define EXI_LATENT_ROLE	      ((uintptr_t)3 << EXI_LATENT_ROLE_SHIFT)
 #define EXI_LATENT_INSIDE(d)  (3 + 2 * (d))

@@ -30,8 +30,8 @@ struct marker {
 	uint16_t port;
 	int users;  /* listening descriptors of this process */
 	int fd;	    /* kept, bound or not */
-	bool bound; /* false: somebody else holds the name */
-	/* What fabrics between hosts were told. */
+	bool bound; /* false: another process holds the name */
+	/* What fabrics between hosts were told of the port. */
 	struct exi_listening reach[REACHES];
 	unsigned int n_reach;
 	struct marker *next;
@@ -45,8 +45,8 @@ static int probe = -1;
 static _Atomic int connections; /* accepted, and not closed */
 static _Atomic bool unlistened; /* an entry may be without a listener */
 
-/* Ports without a listener of which fabrics between hosts are told, so that
- * connections that were accepted there can still be met: no more of them. */
+/* The most ports without a listener of which fabrics between hosts are told, so
+ * that connections that were accepted there can still be met. */
 #define LEFT_MAX 16
 
 static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
@@ -101,8 +101,8 @@ static void try_bind(struct marker *m)
 	if (m->fd < 0) {
 		m->fd = exi_fd_keep(
 			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-		/* Who asks connects, which works nevertheless; nobody can send
-		 * anything, so nothing has to be closed with it. */
+		/* A peer that asks connects, which works nevertheless; it
+		 * cannot send anything, so nothing has to be closed with it. */
 		shutdown(m->fd, SHUT_RD);
 	}
 	m->bound =
@@ -146,7 +146,8 @@ static bool hold(uint16_t port, int users)
 	return m->bound;
 }
 
-/* Who can meet nobody is not to be waited for. */
+/* Whether this process can meet anybody: if not, peers are not to wait for
+ * it. */
 static bool can_meet(void)
 {
 	return exi_config()->upgrade &&
@@ -201,13 +202,14 @@ static void reach(struct marker *m, const struct exi_listening *at)
 	if (m->n_reach == REACHES)
 		return;
 	m->reach[m->n_reach++] = *at;
-	/* Without a listener here it goes with the connections. */
+	/* Without a listener here the marker goes with the connections. */
 	if (!m->users)
 		atomic_store(&unlistened, true);
 	exi_remote_listen(at);
 }
 
-/* A socket of IPv6 that is bound to any address hears IPv4, too. */
+/* Whether a socket of IPv6 that is bound to any address gets connections of
+ * IPv4, too. */
 static bool hears_four(int fd, const struct exi_listening *at)
 {
 	int only = 0;

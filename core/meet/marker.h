@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The marker of a port: somebody who listens on it runs libexs. */
+/* The marker of a port: a name that says that libexs serves the port. */
 #ifndef EXI_CORE_MEET_MARKER_H
 #define EXI_CORE_MEET_MARKER_H
 
@@ -29,8 +29,8 @@ void exi_marker_release(int listen_fd);
  * another process accepted, and in a forked child. No device is opened for a
  * process that only listens. */
 EXI_SHIM void exi_marker_reach(int fd);
-/* Fabrics between hosts are told of the last few ports that nobody listens on
- * any more, while there are connections that were accepted: these count them. */
+/* Counts connections that were accepted: while there are some, fabrics between
+ * hosts are told of the last few ports that nobody listens on any more. */
 void exi_marker_connection(void);
 void exi_marker_disconnection(void);
 void exi_marker_forked(void);

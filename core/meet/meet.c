@@ -153,8 +153,9 @@ static void drop_fabric_locked(struct exi_sock *sk)
 	exi_sock_conn_free(fab);
 }
 
-/* Why not, of a connection that may have ended: then it was not decided. Who has
- * gone answers no more, and the kernel cannot tell who it was. */
+/* The reason for a meeting that failed, of a connection that may have ended:
+ * then it was not decided. A peer that has gone answers no more, and the kernel
+ * cannot tell who it was. */
 static int while_it_lasted(struct exi_sock *sk, int reason)
 {
 	switch (reason) {
@@ -197,7 +198,7 @@ int exi_meet_unproved(int err)
 	case -ENFILE:
 		return EXS_X_REASON_DESCRIPTORS;
 	case -EPIPE:
-	case -ECONNRESET: /* it has gone since */
+	case -ECONNRESET: /* the peer has gone since */
 	case -ENOTCONN:
 	case -ENOENT:
 		return EXS_X_REASON_PEER_LOST;
@@ -296,7 +297,7 @@ void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state)
 	exi_rights_allow(l->fd, true);
 }
 
-/* Who is there is known: what was not said in HELLO. */
+/* The peer is known: says what was not said in HELLO. */
 static int proved(struct exi_sock *sk)
 {
 	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_PROVED);

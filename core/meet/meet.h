@@ -36,10 +36,10 @@ struct exi_link {
 	int listener; /* -1 */
 	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
-	struct exi_timer timer; /* of what the state waits for */
+	struct exi_timer timer; /* the time that the state may take */
 	uint64_t peer_token;
 	uint64_t peer_providers;
-	uint64_t delay; /* of the next look */
+	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
 	/* TCP has ended, the ring has not: the peer is asked at the deadline, and
 	 * is lost if it was not heard of until then. */
@@ -53,7 +53,7 @@ struct exi_link {
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
 	bool clean;	 /* and none lies there that came before */
 	bool starved;	 /* a reference came for which no descriptor was free */
-	bool unprovable; /* there is someone, and it cannot be told who */
+	bool unprovable; /* a process is there, and it cannot be told which */
 	bool known;	 /* B: the peer's user owns A's end */
 	int prover;	 /* A: the candidate that sees the board; -1 */
 	uint64_t prover_since;
@@ -62,7 +62,8 @@ struct exi_link {
 	struct exi_sock *sk;
 };
 
-/* The same for all of them: TCP is about to be closed. link_lock held. */
+/* Clears the board (bound.h) of TCP, which is about to be closed.
+ * link_lock held. */
 void exi_link_clear_locked(struct exi_sock *sk);
 
 /* Lets go of everything; link_lock held. */

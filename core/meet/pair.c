@@ -71,7 +71,8 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 		  (unsigned long long)a, (unsigned long long)b,
 		  (unsigned long long)c);
 	ret = exi_pair_send_msg(sk->fab->bell, &m, -1);
-	/* What is sent next on a fabric may be there before this is heard. */
+	/* A sent message counts before the peer has it: what is sent next on a
+	 * fabric may be there before this is read. */
 	if (ret == 0)
 		atomic_fetch_add_explicit(&exi_conn_rings, 1,
 					  memory_order_relaxed);
@@ -121,9 +122,9 @@ void exi_pair_send_no(int fd, int reason)
 	exi_pair_send_msg(fd, &no, -1);
 }
 
-/* The descriptors of the first packet in the queue, which keeps them: how many
- * of them are in fds, which has room for 2; -EMFILE: no number was free for any;
- * -EPROTO: there are more. */
+/* Looks at the descriptors of the first packet in the queue, which keeps them:
+ * how many are in fds, which has room for 2; -EMFILE: no number was free for
+ * any; -EPROTO: there are more. */
 static int peek_fds(int s, int fds[2])
 {
 	union {

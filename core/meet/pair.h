@@ -41,7 +41,7 @@ enum exi_pair_type {
  * ends show their boards (bound.h). */
 #define EXI_HELLO_SHOW 1u
 
-/* What FINSEEN wants, or is. */
+/* The question or answer of a FINSEEN. */
 enum exi_pair_finseen {
 	EXI_FINSEEN_ASK = 1,	/* look, and say if you still have it */
 	EXI_FINSEEN_ANSWER = 2, /* I do */
@@ -62,8 +62,9 @@ _Static_assert(sizeof(struct exi_pair_msg) == 96, "struct exi_pair_msg");
 int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 		  uint64_t b, uint64_t c);
 
-/* Bytes went to a peer by the kernel: for who finds later ones on a fabric that is as
- * a ring. Not counted before a first link of this process was up. */
+/* Bytes went to a peer by the kernel: a thread that finds later ones on a
+ * fabric takes that as a ring. Not counted before a first link of this process
+ * was up. */
 extern _Atomic bool exi_link_any;
 static inline void exi_link_by_kernel(void)
 {

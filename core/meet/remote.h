@@ -22,8 +22,8 @@ const struct exi_provider *exi_remote_provider(int *ret_why);
 /* Whether there is, or was, one that is in use. */
 bool exi_remote_used(void);
 
-/* Somebody listens there: connections to it may be asked for from other hosts.
- * Best effort, and said in the log. */
+/* A program listens there: connections to it may be asked for from other hosts.
+ * Best effort: a failure goes to the log. */
 void exi_remote_listen(const struct exi_listening *at);
 void exi_remote_unlisten(const struct exi_listening *at);
 

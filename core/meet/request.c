@@ -28,8 +28,9 @@ static bool same_ends(const struct exi_tuple *a, const struct exi_tuple *b)
 	       a->local_port == b->local_port && a->peer_port == b->peer_port;
 }
 
-/* The port tells most of them apart, and is asked for once: so a search costs
- * no system call for those it saw before. */
+/* Whether this may be the connection that is asked for. The port tells most of
+ * them apart, and is asked for once: so a search costs no system call for those
+ * it saw before. */
 static bool may_be(struct exi_sock *sk, int fd, const struct exi_tuple *t)
 {
 	uint16_t port = atomic_load(&sk->peer_port);
@@ -98,7 +99,7 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 	struct search s = { .t = t };
 	int reason;
 
-	exi_latent_wake_all(); /* it may be one of these */
+	exi_latent_wake_all(); /* a latent connection may be it */
 	exi_sock_each(compare, &s);
 	if (!s.found) {
 		exi_fd_close(link);

@@ -37,7 +37,7 @@
 
 struct seen {
 	bool rings;
-	int n; /* of the sets */
+	int n; /* number of sets */
 	int sets[EXI_SETS];
 };
 
@@ -71,7 +71,8 @@ static int filters(void)
 	return at ? atoi(strchr(at, ':') + 1) : 0;
 }
 
-/* Those of the start do not count, and what cannot be told may be new. */
+/* The reason that filters of system calls are. Those of the start do not count,
+ * and what cannot be told may be new. */
 static int filters_reason(void)
 {
 	int n = filters();
@@ -91,8 +92,8 @@ static void is_ours(struct exi_domain *d, void *arg)
 		*fd = -1;
 }
 
-/* What a number is called, of the two that are asked for; false: neither, or the
- * library's. */
+/* Whether a number is of one of the two kinds that are searched; false:
+ * neither, or the library's. */
 static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 {
 	char target[32];
@@ -108,7 +109,8 @@ static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 		return false;
 	target[n] = 0;
 	*ret_ring = strcmp(target, "anon_inode:[io_uring]") == 0;
-	/* Nothing tells whether a set with such a number is ours. */
+	/* Without a table nothing tells whether a set with such a number is
+	 * ours. */
 	if (!*ret_ring && (strcmp(target, "anon_inode:[eventpoll]") != 0 ||
 			   (unsigned int)fd >= EXI_FD_MARKS))
 		return false;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the program does besides, where it makes upgrades unsafe: rings of
- * io_uring (their calls are seen by nobody), and filters of system calls that
- * it put on itself since the library started (those it was started under are
- * its container's, and do not count). And its epoll sets, of which some may not
- * be seen (unseen.h). */
+/* What else the program does that makes upgrades unsafe: rings of io_uring,
+ * whose calls the library does not see, and filters of system calls that the
+ * program put on itself since the library started (those it was started under
+ * are its container's, and do not count). And the program's epoll sets, of
+ * which the shim may not know some (core/call/unseen.h). */
 #ifndef EXI_CORE_MEET_SURROUNDINGS_H
 #define EXI_CORE_MEET_SURROUNDINGS_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What two processes of one host need of the system to meet, tried step by step. A
- * container, a service manager or a sandbox may deny any of it. For the tools. */
+/* Tries, step by step, what two processes of one host need of the system to
+ * meet. A container, a service manager or a sandbox may deny any of it. For the
+ * tools. */
 #ifndef EXI_CORE_MEET_TRIAL_H
 #define EXI_CORE_MEET_TRIAL_H
 
@@ -9,7 +10,7 @@
 struct exi_trial {
 	const char *name;
 	int err;     /* 0, or -errno of the step */
-	bool needed; /* else connections move without it, but for the note */
+	bool needed; /* false: connections move without it, but for the note */
 	const char *cure; /* what allows it */
 };
 

@@ -125,7 +125,7 @@ void exi_unseen_search_search_descriptor(int fd, bool ring, void *arg)
 		found_all(s, EXS_X_REASON_IO_URING);
 	else if (s->known)
 		search_set(s, fd);
-	/* In a root without /proc: it may have any of them. */
+	/* There is no /proc here: the set may have any of them. */
 	else if (!exi_unseen_search_shim_knows(fd) &&
 		 search_set(s, fd) == -ENOENT)
 		found_all(s, EXS_X_REASON_UNSEEN_WAIT);

@@ -20,13 +20,13 @@ struct exi_unseen_search_suspect {
 	struct exi_sock *sk;
 	uint32_t generation;
 	ino_t inode;
-	int reason; /* of what was found; EXS_X_REASON_NONE */
+	int reason; /* the reason found; EXS_X_REASON_NONE */
 };
 
 struct exi_unseen_search_search {
 	struct exi_unseen_search_suspect s[EXI_UNSEEN_SEARCH_SUSPECTS];
 	int n;
-	bool known; /* also sets that the shim knows */
+	bool known; /* sets that the shim knows are searched, too */
 };
 
 extern bool (*exi_unseen_search_shim_knows)(int epfd);

@@ -49,11 +49,11 @@
 struct item {
 	int fd;
 	bool kept;   /* by exi_fd_keep() */
-	bool socket; /* else a file that close(2) may be slow for */
+	bool socket; /* false: a file that close(2) may be slow for */
 };
 
-/* Guards what follows. Held for no longer than a few system calls that wait for
- * nobody. */
+/* Guards the items below. Held for no longer than a few system calls that wait
+ * for nobody. */
 static struct exi_lock lock;
 static struct item items[ROOM];
 static unsigned int n_threads, n_held;
@@ -292,7 +292,7 @@ void exi_closing_work(void)
 	if (exi_likely(!atomic_load_explicit(&n_items, memory_order_relaxed)))
 		return;
 	exi_lock(&lock);
-	/* Those that are not held up go on until nothing waits. */
+	/* Threads that are not held up go on until nothing waits. */
 	start = atomic_load(&n_items) && n_threads == n_held &&
 		n_threads <= THREADS;
 	n_threads += start;
@@ -318,7 +318,7 @@ static void put(struct item it)
 	if (room)
 		items[atomic_fetch_add(&n_items, 1)] = it;
 	exi_unlock(&lock);
-	if (!room) { /* it stays open */
+	if (!room) { /* the descriptor stays open */
 		if (!it.kept)
 			exi_fds_returned();
 		return;
@@ -342,7 +342,7 @@ static bool is_socket(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0;
 }
 
-/* What honest peers send: memory, which has no flush. */
+/* Whether the file is what honest peers send: memory, which has no flush. */
 static bool is_quick(int fd)
 {
 	struct stat st;
@@ -366,8 +366,8 @@ void exi_closing_file(int fd)
 	errno = saved;
 }
 
-/* Nothing is at the end, a packet of no bytes is not: of such a one the sender's
- * credentials would be told. */
+/* Whether nothing is in the queue. A packet of no bytes is something: the
+ * sender's credentials would come with it. */
 static bool at_end(int s)
 {
 	bool told;
@@ -404,7 +404,7 @@ void exi_closing_socket(int fd, bool sole)
 
 	if (fd < 0)
 		return;
-	/* Nothing more is taken: what is clean stays so. */
+	/* Nothing more is taken: a clean queue stays so. */
 	if (sole)
 		shutdown(fd, SHUT_RDWR);
 	if (is_clean(fd))
@@ -416,8 +416,9 @@ void exi_closing_socket(int fd, bool sole)
 
 #define WAITING 8 /* at a listener */
 
-/* Whoever waits to be accepted may have sent something already; mostly it is the
- * peer, who has not. */
+/* Whether a listener's queue holds nothing that has sent. A process that waits
+ * to be accepted may have sent something already; mostly it is the peer, who
+ * has not. */
 static bool is_empty(int s)
 {
 	for (int i = 0; i < WAITING; i++) {
@@ -454,7 +455,8 @@ void exi_closing_settle(void)
 		sched_yield();
 }
 
-/* What waits is the child's, too; its threads are made when there is more. */
+/* The items that wait are the child's, too; its threads are made when there are
+ * more. */
 void exi_closing_forked(void)
 {
 	atomic_store(&lock.word, 0);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Closing where nobody waits.
+/* Closing descriptors where no thread of the program waits.
  *
- * close(2) of the last reference to a file takes as long as the maker of the file
- * likes: a TCP socket with unsent bytes and SO_LINGER {1, N} sleeps N seconds, and a
- * file of FUSE waits for its server. The same happens to close(2) of a UNIX socket
- * in whose queue such a descriptor lies unread. So no thread of the program, and
- * not the service thread, closes what came from elsewhere, or a socket that others
- * can send descriptors to, before it knows that nothing of the kind is in it.
+ * close(2) of the last reference to a file takes as long as the maker of the
+ * file likes: a TCP socket with unsent bytes and SO_LINGER {1, N} sleeps N
+ * seconds, and a file of FUSE waits for its server. The same happens to
+ * close(2) of a UNIX socket in whose queue such a descriptor lies unread. So no
+ * thread of the program, and not the service thread, closes what came from
+ * elsewhere, or a socket that others can send descriptors to, before it knows
+ * that nothing of the kind is in it.
  *
- * What is suspect goes to threads that do nothing else (exi_closing_work()). They
- * are bounded, and so is what waits for them; beyond that a descriptor stays open,
- * and the process meets nobody new (exi_closing_full()). */
+ * Such descriptors go to threads that do nothing else (exi_closing_work()).
+ * These are bounded, and so is what waits for them; beyond that a descriptor
+ * stays open, and the process meets nobody new (exi_closing_full()). */
 #ifndef EXI_CORE_SOCK_CLOSING_H
 #define EXI_CORE_SOCK_CLOSING_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes are asked for by kill(2) with no signal: a number that is another's by
- * now, or a child that nobody waits for, counts on. */
+/* Processes that hold a connection. Each is asked for by kill(2) with no
+ * signal: a number that is another process's by now, or a child that nobody
+ * waits for, counts on. */
 #include "core/sock/holders.h"
 
 #include <errno.h>
@@ -76,7 +77,7 @@ void exi_holders_unfork(struct exi_holders *h)
 
 void exi_holders_forked(void)
 {
-	/* In a PID namespace of its own it has no such parent. */
+	/* A process in a PID namespace of its own has no such parent. */
 	foreign = foreign || (self && getppid() != self);
 	self = 0;
 	atomic_store(&shared, false);

@@ -23,16 +23,16 @@ struct exi_holders {
 	_Atomic int32_t pid[EXI_HOLDERS_NAMED]; /* 0: none */
 };
 
-/* True when nobody held it, and this process does now. */
+/* Makes this process a holder if there is none. True when it is now. */
 bool exi_holders_claim(struct exi_holders *h);
 
-/* This process, which is counted, lets go. */
+/* This process, which is counted, is a holder no more. */
 void exi_holders_leave(struct exi_holders *h);
 
-/* Before a fork, of all that the child will have; then in the child: first once,
- * and then of each. */
+/* prefork comes before a fork, for each connection that the child will have;
+ * then, in the child, forked once, and inherit for each of them. */
 void exi_holders_prefork(struct exi_holders *h);
-/* There is no child. */
+/* Undoes prefork where there is no child. */
 void exi_holders_unfork(struct exi_holders *h);
 void exi_holders_forked(void);
 void exi_holders_inherit(struct exi_holders *h);
@@ -40,10 +40,10 @@ void exi_holders_inherit(struct exi_holders *h);
 /* Takes out those that have ended: how many are left. */
 uint32_t exi_holders_count(struct exi_holders *h);
 
-/* This process has it, and no other. */
+/* Whether this process has the connection, and no other. */
 EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
 
-/* It was forked: others may have what it made. */
+/* Whether this process was forked: others may have what it made. */
 bool exi_holders_shared(void);
 
 #endif

@@ -110,7 +110,8 @@ static void begin(struct exi_keepalive *k, int fd)
 	atomic_store(&k->stands, 1);
 }
 
-/* What does not stand as it was set was set by the program, unseen. */
+/* Ends the library's keepalive. An option that does not stand as the library
+ * set it was set by the program, unseen. */
 static void end(struct exi_keepalive *k, int fd)
 {
 	int now[EXI_KEEP_OPTIONS];

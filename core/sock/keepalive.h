@@ -42,8 +42,8 @@ void exi_keepalive_settle(struct exi_sock *sk);
  * option; ask the kernel. 0, -errno. */
 EXI_SHIM int exi_keepalive_set(struct exi_sock *sk, int fd, int level, int name,
 			       const void *val, socklen_t len);
-/* What the program has set, where the kernel would tell ours: puts it where
- * getsockopt(2) has put len bytes. */
+/* Corrects what getsockopt(2) read into the buffer, len bytes, where the kernel
+ * has the library's option and not the program's. */
 EXI_SHIM void exi_keepalive_tell(struct exi_sock *sk, int level, int name,
 				 void *val, socklen_t len);
 

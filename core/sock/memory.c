@@ -30,7 +30,8 @@ bool exi_closes_seen;
 static struct exi_list free_socks = EXI_LIST_INIT(free_socks);
 static struct exi_list retired = EXI_LIST_INIT(retired); /* see retire() */
 
-/* Of these slabs, what was let go last: in the CPU's cache. */
+/* The shared parts of these slabs that were let go last: they are in the CPU's
+ * cache. */
 static struct exi_shared *warm[WARM];
 
 static struct exi_sock *sock_take(void)
@@ -90,7 +91,7 @@ static struct exi_shared *claim_any(void)
 	return sh;
 }
 
-/* What children had who ended without a close is free. */
+/* Frees what children had that ended without a close. */
 static void reclaim(void)
 {
 	for (struct exi_table_slab *s = exi_table_slabs; s; s = s->next)
@@ -98,7 +99,8 @@ static void reclaim(void)
 			exi_holders_count(&s->mem[i].holders);
 }
 
-/* Whoever claims it asks whether it is free: another process may still have it. */
+/* Keeps a shared part to be used first. It may not be free: another process may
+ * still have it, and exi_holders_claim() finds out. */
 static void shared_keep_warm(struct exi_shared *sh)
 {
 	struct exi_table_slab *s = exi_table_slabs;
@@ -242,7 +244,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->family = 0;
 	EXI_TABLE_RESET(&sk->process, exi_use_token());
 	sk->seen = 0;
-	/* What plain calls close is found out by it. */
+	/* The cookie finds out what plain calls close. */
 	EXI_TABLE_RESET(&sk->cookie, exi_closes_seen ? 0 : exi_sock_cookie(fd));
 	sk->watched = sk->counted = false;
 	sk->marked = false;
@@ -326,7 +328,7 @@ void exi_memory_retire(struct exi_sock *sk)
 	exi_unlock(&exi_table_pool_lock);
 }
 
-/* One that nobody looks at any more, or null. */
+/* A retired socket that no thread looks at any more, or null. */
 static struct exi_sock *unretire(void)
 {
 	struct exi_sock *ret = NULL;

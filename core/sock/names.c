@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Second names: the table of them, and how a socket gets its first. */
+/* Second numbers of sockets: the table of them, and how a socket gets its
+ * first. */
 #include "core/sock/names.h"
 
 #include <errno.h>

@@ -30,7 +30,7 @@ EXI_SHIM int exi_name_next(struct exi_sock *sk, int fd);
 /* Whether it would be known still without fd. */
 EXI_SHIM bool exi_name_others(struct exi_sock *sk, int fd);
 
-/* All names of a socket that is forgotten. */
+/* Forgets all second numbers of a socket that is forgotten. */
 void exi_names_forget(struct exi_sock *sk, int number);
 
 /* The child after fork: frees the lock, which a thread of the parent may have

@@ -31,7 +31,7 @@
 #define EVENTS	64
 #define STOP_NS 5000000000u
 
-/* What an event is, in the low bits of its data. */
+/* The kinds of events, in the low bits of their data. */
 #define DATA_SELF   0xffffffffffffffffull
 #define DATA_FAMILY 0xfffffffffffffffeull
 #define DATA_TOLD   0xfffffffffffffffdull
@@ -42,7 +42,7 @@ static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool running;
 static _Atomic bool ticking;
 static _Atomic bool stopping;
-static _Atomic pid_t tid; /* of the thread; 0 until it runs */
+static _Atomic pid_t tid; /* the thread's id; 0 until it runs */
 static int epoll_fd = -1;
 static int wake_fd = -1;
 static int told_fd = -1;
@@ -118,8 +118,9 @@ static int time_left(struct overdue *ret)
 	return ms;
 }
 
-/* What comes again meanwhile waits for the next time: it may wait for a message that
- * only a fabric's events bring. wake_fd was written for it. */
+/* Does what was to be done when this began. What is added meanwhile waits for
+ * the next round: it may wait for a message that only a fabric's events bring.
+ * wake_fd was written for it. */
 static void do_todo(void)
 {
 	struct exi_list now = EXI_LIST_INIT(now);
@@ -183,8 +184,8 @@ static void *run(void *arg)
 			overdue.expired(overdue.sk);
 		exi_fds_end();
 		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
-		/* Before a wait for whoever freezes, who waits for what was
-		 * lent to be closed. */
+		/* Comes before a wait for a thread that freezes descriptors,
+		 * and that waits for what was lent to be closed. */
 		work->outside();
 		exi_fds_begin();
 		domains = domains_busy;
@@ -206,8 +207,8 @@ static void *run(void *arg)
 		work->round_over();
 		exi_fds_end();
 		if (atomic_load(&ticking) && exi_now_ns() >= next_tick) {
-			/* Cleared before the look: who asks after it sets it
-			 * again. */
+			/* The flag is cleared before the look: a thread that
+			 * asks after the look sets it again. */
 			atomic_store(&ticking, false);
 			tick_ms = work->tick();
 			if (tick_ms)
@@ -254,7 +255,7 @@ static int open_locked(void)
 	return ret;
 }
 
-/* What is watched outlives a thread that was stopped. */
+/* Starts the thread. Watches outlive a thread that was stopped. */
 static int start_locked(void)
 {
 	int ret = !work ? -EPERM : epoll_fd < 0 ? open_locked() : 0;
@@ -302,7 +303,8 @@ void exi_service_begun(void)
 		begun(exi_now_ns() + STOP_NS);
 }
 
-/* Gone is gone from the kernel, which looks for itself who is alone. */
+/* Stops the thread. A thread that the kernel does not have any more is gone:
+ * the kernel is asked which threads live. */
 bool exi_service_stop(void)
 {
 	uint64_t end = exi_now_ns() + STOP_NS;

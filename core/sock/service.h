@@ -16,7 +16,7 @@
 
 struct exi_sock;
 
-/* What a watched descriptor is to its socket. */
+/* The kind of a watched descriptor. */
 enum exi_watch {
 	EXI_WATCH_LINK,
 	EXI_WATCH_LISTENER,
@@ -25,33 +25,36 @@ enum exi_watch {
 	EXI_WATCH_CANDIDATE, /* + slot */
 };
 
-/* What the thread does for whom it serves, so that it needs to know none of them.
- * All members are called by the thread alone, but for event, and none holds a
- * lock then. */
+/* The work that the thread does, as calls, so that it needs to know none of
+ * those it serves. All members are called by the thread alone, but for event,
+ * and none holds a lock then. */
 struct exi_service_work {
 	/* A watched descriptor of the socket is ready. what: enum exi_watch;
 	 * events: epoll's. Also from exi_service_dispatch(). */
 	void (*event)(struct exi_sock *sk, unsigned int what, uint32_t events);
 	/* exi_service_progress() asked for these directions, 1 << enum exi_dir. */
 	void (*progress)(struct exi_sock *sk, uint32_t dirs);
-	/* What exi_service_watch_family() and exi_service_watch_told() watch. */
+	/* A descriptor of exi_service_watch_family() or
+	 * exi_service_watch_told() is readable. */
 	void (*family)(void);
 	void (*told)(void);
 	/* A domain is readable. True: work is left, and the thread comes again
 	 * before it sleeps. */
 	bool (*domains)(void);
-	/* Before it sleeps: does what is due at now. When to come again, in ns of
-	 * exi_now_ns(); UINT64_MAX: nothing is awaited. */
+	/* Called before the thread sleeps: does what is due at now. Returns
+	 * when to come again, in ns of exi_now_ns(); UINT64_MAX: nothing is
+	 * awaited. */
 	uint64_t (*due)(uint64_t now);
-	/* At the end of each round of events. */
+	/* Called at the end of each round of events. */
 	void (*round_over)(void);
-	/* Between rounds, outside exi_fds_begin(). */
+	/* Called between rounds, outside exi_fds_begin(). */
 	void (*outside)(void);
 	/* exi_service_tick() asked. In how many ms again; 0: when asked again. */
 	int (*tick)(void);
 };
 
-/* Once, where the core starts, before exi_service_start(). All members are set. */
+/* Sets the work, once, where the core starts, before exi_service_start(). All
+ * members are set. */
 void exi_service_serve(const struct exi_service_work *w);
 
 /* A time at which the thread calls expired(). It may go away before that with
@@ -84,8 +87,8 @@ int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
 			uint32_t events);
 void exi_service_unwatch(int fd);
 
-/* What names a watched descriptor in an epoll set, and what is done when that
- * tells of it. No lock held. */
+/* The data that names a watched descriptor in an epoll set, and the call for an
+ * event with that data. No lock held. */
 uint64_t exi_service_data(struct exi_sock *sk, unsigned int what);
 void exi_service_dispatch(uint64_t data, uint32_t events);
 

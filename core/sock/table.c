@@ -105,7 +105,8 @@ void exi_sock_put(int fd, struct exi_sock *sk)
 
 static _Atomic bool named_calls;
 
-/* Nobody is meeting the peer, and nobody will; the link lock is held. */
+/* Whether the connection stays on TCP: no meeting is under way, and none will
+ * be. The link lock is held. */
 static bool stays_on_tcp_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -134,7 +135,7 @@ bool exi_sock_settle(struct exi_sock *sk, int fd)
 	if (reason == EXS_X_REASON_UNDECIDED || reason == EXS_X_REASON_NONE ||
 	    exi_lock_held(&sk->link_lock))
 		return false;
-	/* Before the looks, see heed.h. */
+	/* The word is read before the looks, see heed.h. */
 	was = exi_heed_at(fd);
 	if (!was || !exi_trylock(&sk->link_lock))
 		return false;

@@ -36,7 +36,7 @@ struct exi_queue;
 struct exi_timeout;
 struct exi_waiter;
 
-/* Where the bytes of a direction go now. See docs/design/wire-shm.md. */
+/* Where the bytes of a direction go now (docs/design/wire-shm.md). */
 enum exi_mode {
 	EXI_MODE_TCP = 0,
 	EXI_MODE_LEFT = 1, /* receiver: `left` bytes of TCP, then the ring */
@@ -45,7 +45,7 @@ enum exi_mode {
 	EXI_MODE_BACK = 4, /* receiver: reads TCP, the ring's rest in reserve */
 };
 
-/* What comes next on TCP, from where the fabric began. */
+/* What comes next on TCP of a direction that left a fabric which failed. */
 enum exi_resume_state {
 	EXI_RESUME_NONE = 0,
 	EXI_RESUME_AWAITED = 1, /* a record, or the stream since then */
@@ -72,7 +72,8 @@ struct exi_framing {
 	uint8_t head[EXI_PACKET_FIRST];
 	uint32_t begun; /* RX: a message of len bytes is being received */
 	uint32_t len;
-	uint32_t left;	/* RX: bytes of it to come; not begun: to be skipped */
+	/* RX: bytes of the message to come; not begun: bytes to skip. */
+	uint32_t left;
 	uint64_t owner; /* the process that is within one; 0 */
 };
 
@@ -91,7 +92,7 @@ enum exi_deaf {
 	EXI_DEAF_END, /* the peer had said the end behind it */
 };
 
-/* One direction. Everything is guarded by lock, except where said. */
+/* One direction. Every member is guarded by lock, except where said. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
 	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
@@ -137,7 +138,8 @@ struct exi_half {
 	_Atomic uint64_t meet_at;
 };
 
-/* Of n bytes in the ring, those that are for the reader; its lock is held. */
+/* How many of n bytes in the ring are for the reader; the half's lock is
+ * held. */
 static inline size_t exi_half_heard(const struct exi_half *h, size_t n)
 {
 	uint64_t left = h->deaf_after - h->fabric_bytes;
@@ -145,7 +147,7 @@ static inline size_t exi_half_heard(const struct exi_half *h, size_t n)
 	return exi_likely(!h->deaf) || n < left ? n : (size_t)left;
 }
 
-/* What the connection's processes share. */
+/* The part of a socket that the connection's processes share. */
 struct exi_shared {
 	struct exi_half half[2];		     /* by enum exi_dir */
 	_Alignas(EXI_LINE) _Atomic uint32_t kick[2]; /* changes with modes */
@@ -165,9 +167,10 @@ struct exi_shared {
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */
 	_Atomic uint32_t use;	  /* counts the sockets that had this memory */
-	_Atomic uint64_t keeper;  /* who has the fabric, see family.h; 0 */
+	/* The process that has the fabric, see family.h; 0. */
+	_Atomic uint64_t keeper;
 	_Atomic uint64_t keeper_secret;
-	struct exi_keepalive keepalive; /* of TCP */
+	struct exi_keepalive keepalive; /* TCP's */
 	uint64_t bells_sent;
 	uint64_t bells_received;
 	_Alignas(EXI_LINE) unsigned char fabric[768];
@@ -206,8 +209,8 @@ struct exi_sock {
 	_Atomic uint64_t process; /* exi_use_token() of the last use */
 	bool foreign_link;	  /* inherited, and not yet watched here */
 	bool unused;		  /* inherited, and not yet used here */
-	/* Of the descriptor's socket; 0: not asked for, where every close is
-	 * seen and it was not met, or being exchanged. */
+	/* The cookie of the descriptor's socket; 0: not asked for, where every
+	 * close is seen and the connection was not met, or being exchanged. */
 	_Atomic uint64_t cookie;
 	_Atomic uint64_t used; /* exi_ticks() of the last submission */
 	uint64_t seen; /* bytes moved when descriptors were looked for last */
@@ -216,13 +219,13 @@ struct exi_sock {
 	struct exi_conn *left_fab;
 	/* The queue in whose hot list a direction is; under the queue's lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
-	/* By direction, threads that look at words of the fabric without the
-	 * lock, or are among the waiters: changed with it held, waited for
-	 * before the fabric goes. Until then neither the socket nor its shared
-	 * part is another's. */
+	/* How many threads look at words of the fabric without the lock, or are
+	 * among the waiters, by direction: changed with the lock held, waited
+	 * for before the fabric goes. Until then neither the socket nor its
+	 * shared part is another's. */
 	_Atomic uint32_t lookers[2];
-	/* By direction, guarded by its half's lock: who asked the peer to ring
-	 * (ready.h). */
+	/* Which waiters asked the peer to ring (ready.h), by direction; guarded
+	 * by its half's lock. */
 	uint32_t armed[2];
 	/* What is known of O_NONBLOCK, where every change of it is seen: enum
 	 * exi_blocking in the low two bits, above them a count of changes. */
@@ -230,10 +233,10 @@ struct exi_sock {
 	_Atomic bool settled; /* on TCP for good, and the kernel counts */
 	_Atomic bool remote;  /* fab is one, and its peer on another host */
 	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
-	/* Where it is connected to; 0: not asked yet. */
+	/* The port that the socket is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
-	/* Sends that did not find room for all, and the end of sending: after
-	 * these whoever waits for room is told of it, though it was there. */
+	/* Counts short sends, and the end of sending: after each, a waiter for
+	 * room is told of room, though it was there. */
 	_Atomic bool times; /* its peer is to say when it sends */
 	_Atomic uint32_t cramped;
 	uint32_t latent_life; /* which it was before it woke, see latent.h */
@@ -248,34 +251,35 @@ struct exi_sock {
 	/* Goes over TCP before the drain; TX lock. */
 	uint8_t record[EXI_RESUME];
 	uint32_t record_left;
-	/* By direction, guarded by its half's lock. */
+	/* The operations, by direction; guarded by its half's lock. */
 	struct exi_list ops[2];
 	_Atomic uint32_t n_ops[2];
 	struct exi_xfer xfer[2];
 	struct exi_op *posted[2];  /* the op whose transfer is in flight */
-	uint32_t n_lent[2];	   /* of ops, see place.h */
+	uint32_t n_lent[2];	   /* how many of ops are lent, see place.h */
 	struct exi_loan *loans[2]; /* null until the first, see loan.h */
-	/* What is on loan is the fabric's memory. Here, for a fork looks while
-	 * another thread closes. */
+	/* Whether memory of the fabric is on loan. It is here because a fork
+	 * looks while another thread closes. */
 	_Atomic bool lent_in_place[2];
 	struct exi_waiter *waiters[2];
 	struct exi_timeout *timeout[2]; /* set, see timeout.h; changes rarely */
-	/* What came of a message that no receive has, guarded as RX. */
+	/* The beginning of a message that no receive has taken; guarded as
+	 * RX. */
 	char *kept;
 	size_t n_kept;
 	size_t kept_room;
 	/* Guarded by link_lock (this process only). */
 	struct exi_lock link_lock;
 	struct exi_link *link;
-	/* The thread that hears its bell (see poller.h), 0: the service; and
-	 * sleeps elsewhere since that changed. */
+	/* The thread that reads this socket's bell (see poller.h), 0: the
+	 * service; and how many sleeps elsewhere began since that changed. */
 	_Atomic uint32_t hearer;
 	_Atomic uint32_t unheard;
 	struct exi_list poll_ops; /* accept, connect */
 	uint32_t poll_events;
 	/* The peer was asked to ring for whoever waits unseen, see unseen.h. */
 	_Atomic bool guarded;
-	/* Of the service. */
+	/* The service's words: */
 	uint32_t neglected; /* looks that found bytes and nobody, in a row */
 	uint64_t glanced;   /* bytes received, at the last of them */
 	struct exi_list todo;
@@ -283,9 +287,9 @@ struct exi_sock {
 	struct exi_list free_node;
 };
 
-/* Who waits for a direction where no word can be slept on: told of each kick.
- * In the list of its direction, whose lock is held when wake is called; it may
- * take itself off then. */
+/* A waiter for a direction, where no word can be slept on: wake is called for
+ * each kick. In the list of its direction, whose lock is held then; it may take
+ * itself off. */
 struct exi_waiter {
 	void (*wake)(struct exi_waiter *w);
 	struct exi_waiter *next;
@@ -294,12 +298,12 @@ struct exi_waiter {
 /* Sets the table up. Idempotent. */
 int exi_sock_init(void);
 
-/* By descriptor. Set up once. An odd place is no address but a connection that has
- * not lasted yet, see latent.h. */
+/* The table, by descriptor. Set up once. A place with an odd value is no
+ * address but a latent connection, see latent.h. */
 #define EXI_LATENT 1u
 struct exi_table {
 	_Atomic(struct exi_sock *) *socks;
-	/* Of a name, the number of its socket plus 1. */
+	/* For a second number of a socket: the socket's own number plus 1. */
 	_Atomic int *names;
 	uint32_t size;
 	_Atomic uint32_t
@@ -319,23 +323,24 @@ static inline struct exi_sock *exi_sock_peek(int fd)
 	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk : NULL;
 }
 
-/* On TCP for good, with nothing that the kernel does not do as well: then calls
- * that move bytes need not heed fd any more, and the kernel counts them. One
- * look; false also where it cannot tell now. No lock held. */
+/* Settles a connection that is on TCP for good, with nothing that the kernel
+ * does not do as well: then calls that move bytes need not heed fd any more,
+ * and the kernel counts them. One look; false also where it cannot tell now. No
+ * lock held. */
 EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
 /* Every number is heeded from now on, and nothing settles: the program calls the
  * library by name, too, whose operations are in one order with all other calls. */
 void exi_sock_heed_all(void);
 
-/* What fd is from now on: of a number that had nothing, or another number's. */
+/* Puts sk at a number that had nothing, or was another's. */
 void exi_sock_put(int fd, struct exi_sock *sk);
 
 /* The socket's memory with this index, in use or not; null: there are not that
  * many. */
 struct exi_sock *exi_sock_by_index(uint32_t index);
 
-/* This process has used the socket before; of one that may have been forgotten,
- * a hint. */
+/* Whether this process has used the socket before; a hint, where it may have
+ * been forgotten. */
 static inline bool exi_sock_used_here(const struct exi_sock *sk)
 {
 	return atomic_load_explicit(&sk->process, memory_order_relaxed) ==
@@ -355,7 +360,8 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 	 * place, and the number, before. */
 	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
-	/* A free one is nobody's, also not of who knows no number of it. */
+	/* A free socket has no number, also for a thread that knows none of its
+	 * numbers. */
 	return (exi_likely(number == fd) && exi_likely(fd >= 0)) ||
 	       (number >= 0 && (uint32_t)fd < exi_table.size &&
 		atomic_load(&exi_table.names[fd]) == number + 1);
@@ -366,8 +372,8 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 static inline bool exi_sock_lasts(const struct exi_sock *sk,
 				  uint32_t generation)
 {
-	/* Acquire: pairs with exi_sock_make(), and who sees another socket's
-	 * number sees its generation. */
+	/* Acquire: pairs with exi_sock_make(): a thread that sees another
+	 * socket's number sees its generation. */
 	return atomic_load_explicit(&sk->fd, memory_order_acquire) >= 0 &&
 	       atomic_load_explicit(&sk->generation, memory_order_relaxed) ==
 		       generation;
@@ -388,7 +394,8 @@ static inline bool exi_sock_lock(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return true;
 }
 
-/* It has met. A lock of the socket is held, or it is a hint. */
+/* Whether the connection has met its peer. A lock of the socket is held, or it
+ * is a hint. */
 static inline bool exi_sock_met(const struct exi_sock *sk)
 {
 	return __atomic_load_n(&sk->fab, __ATOMIC_RELAXED) != NULL;
@@ -412,7 +419,8 @@ static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
 			      memory_order_release);
 }
 
-/* With or without the lock: from here on nothing moves, and a reset is told. */
+/* Breaks the direction, with or without the lock: from here on nothing moves,
+ * and a reset is told. */
 static inline void exi_half_break(struct exi_half *h)
 {
 	uint32_t whole = EXI_BROKEN_NOT;
@@ -426,8 +434,9 @@ static inline void exi_half_unlock(struct exi_half *h)
 	exi_unlock(&h->lock);
 }
 
-/* Out of the table, and its names: before a descriptor of it is closed, for from
- * then on the number may be another's, of any kind. Its locks are held. */
+/* Takes the socket and its second numbers out of the table: before a descriptor
+ * of it is closed, for from then on the number may be another's, of any kind.
+ * Its locks are held. */
 void exi_sock_unlist(struct exi_sock *sk);
 
 /* Forgets the socket of a descriptor that was closed behind the library's
@@ -439,8 +448,9 @@ EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
 void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
 				     uint32_t generation));
 
-/* Remembers which socket the descriptor is; whether it still is. Who puts another
- * in its place says so before: no thread takes that one for a stranger then. */
+/* Remembers which socket the descriptor is, and later checks whether it still
+ * is. A thread that puts another socket in its place says so before, so that
+ * none takes that one for a stranger. */
 EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
 void exi_sock_exchange(struct exi_sock *sk);
 bool exi_sock_current(struct exi_sock *sk, int fd);
@@ -472,19 +482,21 @@ static inline bool exi_latent(int fd)
 		EXI_LATENT);
 }
 
-/* Without the lock: whoever shares the connection since does not get one. */
+/* Read without the lock: a process that has come to share the connection since
+ * does not get a loan. */
 static inline bool exi_loan_in_place(const struct exi_sock *sk,
 				     enum exi_dir dir)
 {
 	return exi_unlikely(atomic_load(&sk->lent_in_place[dir]));
 }
 
-/* The socket has a fabric, whose peer is told so; the lock of EXI_RX is held. */
+/* Tells the fabric's peer whether to say when it sends; the lock of EXI_RX is
+ * held. */
 void exi_ready_times_locked(struct exi_sock *sk);
 
-/* A sleep that no process ever had. Who arms several connections with it looks
- * at all of them when one rings, and before that does not let one of them go:
- * then a peer with several of them rings once. */
+/* A number of a sleep that no process ever had. A thread that arms several
+ * connections with it looks at all of them when one rings, and before that does
+ * not let one of them go: then a peer with several of them rings once. */
 EXI_SHIM uint64_t exi_ready_sleep(void);
 
 /* The descriptor that becomes readable when the peer rings, to be read by
@@ -507,7 +519,7 @@ struct exi_table_slab {
 	uint32_t hint;
 };
 
-/* What publishes the socket publishes it. */
+/* A plain store: what publishes the socket publishes the member. */
 #define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
 
 /* The id of the thread that hands connections over at exit; 0: none. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of a TCP socket: its counts, its end, its options. */
+/* The kernel's word on a TCP socket: its counts, its end, its options. */
 #include "core/sock/tcp.h"
 
 #include <errno.h>
@@ -214,8 +214,9 @@ static unsigned int fin_waits(const struct tcp_info *i)
 		i->tcpi_state == TCP_LAST_ACK || i->tcpi_state == TCP_CLOSING);
 }
 
-/* Of TCP that is closed. Where its own FIN was acknowledged, the peer's came, too,
- * unless it reset the connection after that. */
+/* The counts of a TCP connection that is closed. Where its own FIN was
+ * acknowledged, the peer's came, too, unless the peer reset the connection
+ * after that. */
 static int counts_closed(struct exi_sock *sk, uint64_t *ret_rx,
 			 uint64_t *ret_tx)
 {
@@ -245,7 +246,8 @@ int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 	*ret_tx = bytes_begun(&i) - fin_waits(&i);
 	if (i.tcpi_state != TCP_CLOSE)
 		err = exi_tcp_bytes_read(sk, 0, ret_rx);
-	/* It may close meanwhile, and stays so: nothing more comes then. */
+	/* The connection may close meanwhile, and stays so: nothing more comes
+	 * then. */
 	if (!err)
 		err = tcp_info(sk->tcp->fd, &i);
 	return !err && i.tcpi_state == TCP_CLOSE

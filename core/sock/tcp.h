@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of a TCP socket: its counts, its end, its options. */
+/* The kernel's word on a TCP socket: its counts, its end, its options. */
 #ifndef EXI_CORE_SOCK_TCP_H
 #define EXI_CORE_SOCK_TCP_H
 

@@ -46,8 +46,8 @@ void exi_family_tell_all(struct exi_sock *sk)
 {
 	int saved = errno;
 
-	/* The write comes after what it tells of, and before the look of whoever
-	 * is woken by it. */
+	/* The write comes after the change that it tells of, and before the
+	 * look of the process that it wakes. */
 	if (!exi_holders_alone(&sk->sh->holders))
 		eventfd_write(atomic_load(&told_fd), 1);
 	errno = saved;

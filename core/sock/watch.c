@@ -11,7 +11,7 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-/* True until the shim is there: nobody is to start it. */
+/* True until the shim is there: nothing is to start the watch. */
 _Atomic bool exi_unseen_watching = true;
 _Atomic uint64_t exi_watch_due = UINT64_MAX;
 

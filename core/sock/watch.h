@@ -29,9 +29,7 @@ void exi_unseen_rung(struct exi_sock *sk);
 /* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */
 uint64_t exi_unseen_due(void);
 
-/* Between two looks of the watch; how often in a row they find everybody
- * attended before it stops; and how many ticks pass at most between two searches
- * for one connection. */
+/* The time between two looks of the watch. */
 #define EXI_WATCH_TICK_NS 100000000u
 
 /* When the next tick is due (CLOCK_MONOTONIC ns); UINT64_MAX: never. */
