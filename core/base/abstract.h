@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The address of the name, and its length: the zero in front, no zero behind. The
- * name fits. */
+/* The address of the name, and its length: the zero in front, no zero behind.
+ * The name fits. */
 __attribute__((format(printf, 2, 3))) static inline socklen_t
 exi_abstract(struct sockaddr_un *ret, const char *fmt, ...)
 {

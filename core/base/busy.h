@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CPUs that others want. A thread learns of it by losing its CPU while it spins,
- * or by offering the CPU to others (sched_yield(2)) and getting it back late.
+/* CPUs that others want. A thread learns of it by losing its CPU while it
+ * spins, or by offering the CPU to others (sched_yield(2)) and getting it back
+ * late.
  *
- * On such a CPU a spin must cost little. An offer costs whole turns of the others,
- * milliseconds each, and what a long spin burns is missing when the thread wakes:
- * the scheduler lets a thread that has used less than its share preempt others,
- * and lets one that has used it wait. So spins are short there, and offer
- * nothing. */
+ * On such a CPU a spin must cost little. An offer costs whole turns of the
+ * others, milliseconds each, and what a long spin burns is missing when the
+ * thread wakes: the scheduler lets a thread that has used less than its share
+ * preempt others, and lets one that has used it wait. So spins are short there,
+ * and offer nothing. */
 #ifndef EXI_CORE_BASE_BUSY_H
 #define EXI_CORE_BASE_BUSY_H
 
@@ -18,14 +19,15 @@
 
 /* Losses are judged by their mean (ns) of the last few to twice as many.
  *
- * A thread that waits for a peer on another CPU counts the losses in which somebody
- * ran: threads that wait for each other sleep again after some microseconds, a
- * thread that computes keeps the CPU for its turn. One such turn is enough.
+ * A thread that waits for a peer on another CPU counts the losses in which
+ * somebody ran: threads that wait for each other sleep again after some
+ * microseconds, a thread that computes keeps the CPU for its turn. One such
+ * turn is enough.
  *
- * A thread that waits for a peer on the same CPU counts all its offers: mostly the
- * peer runs, which costs less than a sleep and a wake-up. Several pairs that never
- * sleep take turns from each other now and then, which is no reason to sleep; so
- * the first turn is not enough. */
+ * A thread that waits for a peer on the same CPU counts all its offers: mostly
+ * the peer runs, which costs less than a sleep and a wake-up. Several pairs
+ * that never sleep take turns from each other now and then, which is no reason
+ * to sleep; so the first turn is not enough. */
 #define EXI_BUSY_RAN	    5000u /* shorter, and nobody did */
 #define EXI_BUSY_WANTED	    1000000u
 #define EXI_BUSY_WANTED_OF  8u
@@ -91,8 +93,8 @@ static inline bool exi_busy_dear(int cpu)
  * waited for a peer on another CPU. True: others want it. */
 bool exi_busy_lost(int cpu, uint64_t now, uint64_t loss);
 
-/* A spinner offered the CPU to its peer, and got it back now, after `loss` (ns).
- * True: a third party had it meanwhile. */
+/* A spinner offered the CPU to its peer, and got it back now, after `loss`
+ * (ns). True: a third party had it meanwhile. */
 bool exi_busy_gave(int cpu, uint64_t now, uint64_t loss);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which threads may be cancelled, and what a call that sleeps leaves behind then. */
+/* Which threads may be cancelled, and what a call that sleeps leaves behind
+ * then. */
 #include "core/base/cancel.h"
 
 #include <pthread.h>

@@ -42,8 +42,8 @@ static uint64_t limit_in(const char *dir, const char *file)
 }
 
 /* The smallest limit of the group and those around it, up to where they are
- * mounted, which in a container may be the group itself: directories that are not
- * there are passed over. */
+ * mounted, which in a container may be the group itself: directories that are
+ * not there are passed over. */
 static uint64_t limit_along(const char *mount, const char *group,
 			    const char *file)
 {

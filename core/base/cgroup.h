@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /* The smallest limit in bytes of the group and those around it, of versions 2
- * (memory.max, memory.high) and 1; UINT64_MAX: none. list is /proc/self/cgroup, mounts is /sys/fs/cgroup.
- * A container may see the host's path of its group in the first and the group
- * alone under the second. */
+ * (memory.max, memory.high) and 1; UINT64_MAX: none. list is /proc/self/cgroup,
+ * mounts is /sys/fs/cgroup. A container may see the host's path of its group in
+ * the first and the group alone under the second. */
 uint64_t exi_cgroup_memory(const char *list, const char *mounts);
 
 #endif

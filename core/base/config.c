@@ -3,12 +3,11 @@
  *
  * A value is a text from one of three sources. Each setting is parsed from its
  * default, then from the file, then from the environment, and a text that does
- * not parse leaves what was there. With a setting that is strict nothing is started
- * then: it says what may be used, what must be, or how much, and what was there is
- * a guess. The others are about speed and what is said. The settings of the log
- * come first in the table, so that complaints about all others go where the user
- * wants them.
- */
+ * not parse leaves what was there. With a setting that is strict nothing is
+ * started then: it says what may be used, what must be, or how much, and what
+ * was there is a guess. The others are about speed and what is said. The
+ * settings of the log come first in the table, so that complaints about all
+ * others go where the user wants them. */
 #include "core/base/config.h"
 
 #include <errno.h>
@@ -34,7 +33,8 @@
 
 #define PREFIX "EXS_"
 
-/* Rings may use this part of a cgroup's memory, unless the user says otherwise. */
+/* Rings may use this part of a cgroup's memory, unless the user says
+ * otherwise. */
 #define CGROUP_PART 8
 
 #define TEXT_OF(number)	 #number

@@ -73,16 +73,17 @@ struct exi_config {
 #define EXI_RING_KB	    2048
 #define EXI_MEMORY_LIMIT_MB 1024
 
-/* Never fails. A value that cannot be used, and only changes how fast something is
- * or what is said, is warned about, with the variable and what it accepts, and
- * the default stands. Others refuse, see below. Unknown EXS_* variables, which may
- * be another program's, are warned about once. Thread-safe, idempotent. */
+/* Never fails. A value that cannot be used, and only changes how fast something
+ * is or what is said, is warned about, with the variable and what it accepts,
+ * and the default stands. Others refuse, see below. Unknown EXS_* variables,
+ * which may be another program's, are warned about once. Thread-safe,
+ * idempotent. */
 void exi_config_load(void);
 
-/* Null, or the line that says why nothing may be started: a value that cannot be
- * used is of a setting that allows or forbids something, so that any guess could
- * use what the user shut out, or leave out what he asked for; or the file cannot
- * be read or understood. exi_core_init() says it and fails. */
+/* Null, or the line that says why nothing may be started: a value that cannot
+ * be used is of a setting that allows or forbids something, so that any guess
+ * could use what the user shut out, or leave out what he asked for; or the file
+ * cannot be read or understood. exi_core_init() says it and fails. */
 const char *exi_config_refusal(void);
 
 /* The configuration; loads it at first use. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The library's own descriptors: their numbers, their limit, and when none is free. */
+/* The library's own descriptors: their numbers, their limit, and when none is
+ * free. */
 #include "core/base/fds.h"
 
 #include <errno.h>

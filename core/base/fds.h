@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The library's own descriptors: where they are, and what to do when none is free. */
+/* The library's own descriptors: where they are, and what to do when none is
+ * free. */
 #ifndef EXI_CORE_BASE_FDS_H
 #define EXI_CORE_BASE_FDS_H
 
@@ -20,8 +21,8 @@ EXI_SHIM int exi_fd_keep(int fd);
  * too, when less than an eighth of the limit would be left to the
  * application. */
 int exi_fd_spare(int fd);
-/* The application needs what the library has: from here on a quarter must be left,
- * until it is. */
+/* The application needs what the library has: from here on a quarter must be
+ * left, until it is. */
 void exi_fds_ran_out(void);
 bool exi_fds_short(void);
 /* Whether the number is one that it keeps; from EXI_FD_MARKS on it is not

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SHA-256 (FIPS 180-4), for libexs.so, which links no library of cryptography. */
+/* SHA-256 (FIPS 180-4), for libexs.so, which links no library of
+ * cryptography. */
 #ifndef EXI_CORE_BASE_HASH_H
 #define EXI_CORE_BASE_HASH_H
 

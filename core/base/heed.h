@@ -35,11 +35,12 @@ enum {
 /* The shim's words; null without it. */
 EXI_SHIM extern _Atomic uint32_t *exi_heed;
 
-/* Something of the library's is at the number, from before the call; the bits that
- * it is heeded for. */
+/* Something of the library's is at the number, from before the call; the bits
+ * that it is heeded for. */
 EXI_SHIM void exi_heed_put(int fd, uint32_t bits);
 
-/* The word, to be read before one looks what is at the number; 0: not heeded. */
+/* The word, to be read before one looks what is at the number; 0: not
+ * heeded. */
 static inline uint32_t exi_heed_at(int fd)
 {
 	return exi_heed && (uint32_t)fd < EXI_HEEDED

@@ -198,8 +198,9 @@ static struct tcp_question question(const struct exi_tuple *t)
 	return q;
 }
 
-/* The netlink socket, which is the thread's, asks in the namespace of the tuple's
- * socket. Before Linux 5.14: that socket is found there by its addresses. */
+/* The netlink socket, which is the thread's, asks in the namespace of the
+ * tuple's socket. Before Linux 5.14: that socket is found there by its
+ * addresses. */
 static int is_here(int nl, const struct exi_tuple *t)
 {
 	struct exi_tuple own = turned(t);

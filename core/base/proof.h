@@ -31,17 +31,17 @@ bool exi_tuple_here(const struct exi_tuple *t, int fd);
 /* Whether both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
-/* The peer's address is none of this network namespace: it is on another host or in
- * another namespace. */
+/* The peer's address is none of this network namespace: it is on another host
+ * or in another namespace. */
 bool exi_tuple_elsewhere(const struct exi_tuple *t);
 
 /* 0: the user of the process at the other end of a UNIX connection owns the
- * other end of the TCP connection, which is established; the user's number names
- * no other user here, and the process has one, too. -EPERM. -ENOTCONN, -ENOENT:
- * there is no such end any more. Others: it cannot be told here. */
+ * other end of the TCP connection, which is established; the user's number
+ * names no other user here, and the process has one, too. -EPERM. -ENOTCONN,
+ * -ENOENT: there is no such end any more. Others: it cannot be told here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
-/* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is not.
- * -EOPNOTSUPP: the kernel does not tell them. */
+/* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is
+ * not. -EOPNOTSUPP: the kernel does not tell them. */
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
 /* 0: the other end is a socket of this network namespace. -ENOENT: it is none.
  * Others: it cannot be told here. */
@@ -51,8 +51,8 @@ int exi_proof_peer_here(const struct exi_tuple *t);
  * network namespace can read. It gives nothing: two options that only multicast
  * looks at. What is accepted from a listener with the sign has it, too. */
 void exi_proof_sign(int fd);
-/* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that cannot be
- * asked here. */
+/* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that
+ * cannot be asked here. */
 int exi_proof_signed(const struct exi_tuple *t);
 
 /* How much the kernel holds unread for our end, a FIN counting as one: unlike

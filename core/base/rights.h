@@ -32,8 +32,8 @@ static inline bool exi_rights_allow(int s, bool allow)
 	return setsockopt(s, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0;
 }
 
-/* A receive without room for control messages: the packet's length, even if that
- * is more than len; 0 or -errno. *ret is whether it has some. */
+/* A receive without room for control messages: the packet's length, even if
+ * that is more than len; 0 or -errno. *ret is whether it has some. */
 static inline ssize_t exi_rights_receive(int s, void *buf, size_t len,
 					 int flags, bool *ret)
 {

@@ -17,15 +17,16 @@ struct exi_spin {
 
 /* How long (ns) the next wait may spin: 0 when that failed lately or is off;
  * EXI_SPIN_YIELD when the peer shares our CPU: give it the CPU instead. Where
- * others want this CPU (busy.h) a spin is short, and a peer that shares it gets it
- * by our sleep. */
+ * others want this CPU (busy.h) a spin is short, and a peer that shares it gets
+ * it by our sleep. */
 #define EXI_SPIN_YIELD 1
 EXI_SHIM uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu);
 EXI_SHIM void exi_spin_result(struct exi_spin *s, bool success);
 /* A spin that may last for so long (ns) and until the deadline (0: none).
  * Between looks exi_spin_goes_on() says whether to look again. Whoever wants
  * this CPU gets it every few microseconds, unless it is known that some keep it
- * for whole turns (busy.h). A spin is over when it lost the CPU for that long. */
+ * for whole turns (busy.h). A spin is over when it lost the CPU for that
+ * long. */
 struct exi_spinner {
 	uint64_t end;
 	uint64_t yield;

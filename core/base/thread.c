@@ -10,8 +10,8 @@
 
 #define STACK_BYTES (128u << 10)
 
-/* Blocked, they end the process without a word: no handler of the program's, or of a
- * sanitizer's, would say where. */
+/* Blocked, they end the process without a word: no handler of the program's, or
+ * of a sanitizer's, would say where. */
 static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
 
 int exi_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -29,7 +29,8 @@ int exi_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 		sigdelset(&all, faults[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = -pthread_create(ret, &attr, run, arg);
-	/* The program's thread-local memory is in the stack, and may be more. */
+	/* The program's thread-local memory is in the stack, and may be
+	 * more. */
 	if (err == -EINVAL) {
 		pthread_attr_destroy(&attr);
 		pthread_attr_init(&attr);

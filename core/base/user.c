@@ -26,8 +26,8 @@ uid_t exi_user_of(int link)
 		       : cred.uid;
 }
 
-/* kernel.overflowuid, as everybody leaves it: in a user namespace every user who
- * has no number there reads as this one. */
+/* kernel.overflowuid, as everybody leaves it: in a user namespace every user
+ * who has no number there reads as this one. */
 #define OVERFLOW_UID 65534
 
 /* The kernel gives the first user namespace this inode (PROC_USER_INIT_INO),

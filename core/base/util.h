@@ -117,15 +117,15 @@ static inline int exi_cpu(void)
 	return exi_likely(cpu >= 0) ? cpu : sched_getcpu();
 }
 
-/* A few numbers are held for the moment in which the application finds none left:
- * what connections have that go to TCP for it comes back later, when their peers
- * have answered. Holds as many as it may. */
+/* A few numbers are held for the moment in which the application finds none
+ * left: what connections have that go to TCP for it comes back later, when
+ * their peers have answered. Holds as many as it may. */
 void exi_fds_hold_some(void);
 /* Closes all: how many they were. */
 EXI_SHIM unsigned int exi_fds_let_go(void);
 
-/* Counts a thread that closes what was lent: a freeze waits for that thread, which
- * therefore does not wait for the freeze. */
+/* Counts a thread that closes what was lent: a freeze waits for that thread,
+ * which therefore does not wait for the freeze. */
 void exi_fds_join(void);
 /* A descriptor with a low number that another thread is to close counts from
  * exi_fds_lent(), within the above, to exi_fds_returned(). */

@@ -27,8 +27,8 @@
 
 #define PROGRAM "/proc/self/exe"
 
-/* The file that this code is in. Of the program itself the loader knows only how
- * it was called, which may be a name that PATH completed. */
+/* The file that this code is in. Of the program itself the loader knows only
+ * how it was called, which may be a name that PATH completed. */
 static const char *own_file(void)
 {
 	static Dl_info ours;
@@ -130,7 +130,8 @@ static int learn_parts(struct dl_phdr_info *info, size_t size, void *arg)
 			continue;
 		parts[n].begin = info->dlpi_addr + h->p_vaddr;
 		parts[n].end = parts[n].begin + h->p_memsz;
-		/* Pairs with the load above: a part is there before it counts. */
+		/* Pairs with the load above: a part is there before it
+		 * counts. */
 		atomic_store_explicit(&n_parts, ++n, memory_order_release);
 	}
 	return 1;

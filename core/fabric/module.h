@@ -63,9 +63,9 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
  * fabric's own connections would use fabrics. */
 EXI_SHIM bool exi_module_calls(const void *code);
 
-/* Takes it out of a forked child, where none of its code runs, together with the
- * library that provider.afresh names: the next exi_module_open() finds both as
- * in a new process. -EBUSY: something else uses that library; say why. */
+/* Takes it out of a forked child, where none of its code runs, together with
+ * the library that provider.afresh names: the next exi_module_open() finds both
+ * as in a new process. -EBUSY: something else uses that library; say why. */
 int exi_module_close(void *handle, const char *afresh, char *why, size_t len);
 
 #endif

@@ -180,9 +180,10 @@ struct exi_conn {
  * anything. */
 struct exi_first {
 	uint64_t
-		sent; /* when, in exi_ticks() of this host; 0: it does not say */
-	/* From 1, by the low bits of exi_conn_rings of its process then, less the
-	 * rings of this connection; 0: it does not say. */
+		/* When, in exi_ticks() of this host; 0: it does not say. */
+		sent;
+	/* From 1, by the low bits of exi_conn_rings of its process then, less
+	 * the rings of this connection; 0: it does not say. */
 	uint32_t rings;
 	/* With sent: exi_conn_sent of its process then. */
 	uint64_t kernel;
@@ -322,9 +323,9 @@ struct exi_place_ops {
 	 * -EOPNOTSUPP: not this one. */
 	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
 	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
-	 * the peer has no place for them; send may have. -EALREADY: it is likely
-	 * to have one soon; what arms with EXI_WAKE_*_REAP is woken then, or when
-	 * it was not so. -EOPNOTSUPP: not this one. */
+	 * the peer has no place for them; send may have. -EALREADY: it is
+	 * likely to have one soon; what arms with EXI_WAKE_*_REAP is woken
+	 * then, or when it was not so. -EOPNOTSUPP: not this one. */
 	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
 	/* Sender: give is likely to send. */
 	bool (*welcome)(struct exi_conn *c);
@@ -350,10 +351,10 @@ struct exi_place_ops {
 	void (*forget)(const struct exi_memory *m);
 };
 
-/* Bytes where they lie (EXI_CAP_LOAN). The lock of the direction is held for each
- * call, not between them: there the core calls nothing else that moves bytes of
- * the direction or switches it onto the fabric. What was told may be touched until
- * fini(). */
+/* Bytes where they lie (EXI_CAP_LOAN). The lock of the direction is held for
+ * each call, not between them: there the core calls nothing else that moves
+ * bytes of the direction or switches it onto the fabric. What was told may be
+ * touched until fini(). */
 struct exi_loan_ops {
 	/* Receiver: what recv would give next, as far as it lies in one piece:
 	 * how many bytes. Called when there are some. */
@@ -394,12 +395,12 @@ struct exi_listening {
 	uint16_t port;
 };
 
-/* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core one
- * end of a UNIX packet pair, the pair link, and is the peer at the other end:
- * what the core says there it carries over, and delivers what comes; it sends
- * one byte for a bell (EXI_WAKE_BELL), and hangs up when the peer is lost. When
- * the peer was met, or not, it tells by exi_remote_met(). The core closes its
- * end, and calls fini, when it has enough. */
+/* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core
+ * one end of a UNIX packet pair, the pair link, and is the peer at the other
+ * end: what the core says there it carries over, and delivers what comes; it
+ * sends one byte for a bell (EXI_WAKE_BELL), and hangs up when the peer is
+ * lost. When the peer was met, or not, it tells by exi_remote_met(). The core
+ * closes its end, and calls fini, when it has enough. */
 struct exi_remote_ops {
 	/* listen: this process may be asked for connections to this address and
 	 * port of TCP from now on, also where another process is asked first;
@@ -459,8 +460,8 @@ struct exi_provider {
 	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
 	const char *name; /* the folder's, and the word in EXS_PROVIDER */
 	uint32_t caps;
-	/* A module's: the library that must be loaded anew with it in a child of
-	 * a process that had its domain open. Null: it can go on there. */
+	/* A module's: the library that must be loaded anew with it in a child
+	 * of a process that had its domain open. Null: it can go on there. */
 	const char *afresh;
 	/* 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
@@ -484,21 +485,22 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 
 /* Rings the peer's library over the pair link. For providers, when the peer
  * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
- * when this process has ended that sleep by another ring, there is none. How many
- * rings were sent. */
+ * when this process has ended that sleep by another ring, there is none. How
+ * many rings were sent. */
 uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep);
-/* Counts what this process sent by the kernel, rings or bytes: what a peer may have
- * to be told of by its kernel before it finds what is sent from now on. */
+/* Counts what this process sent by the kernel, rings or bytes: what a peer may
+ * have to be told of by its kernel before it finds what is sent from now on. */
 extern _Atomic uint32_t exi_conn_rings;
-/* When it sent something by the kernel last, but for rings: exi_ticks() after that. */
+/* When it sent something by the kernel last, but for rings: exi_ticks() after
+ * that. */
 extern _Atomic uint64_t exi_conn_sent;
 
 /* For fabrics between hosts. The accepting end was asked for the connection of
- * t: link is the core's end of a pair link for it, the core's from here on. Makes
- * the connection and calls requested(); or, with -1 for link, says whether it
- * would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is not here,
- * EXS_X_REASON_SHARED, another process uses it. From progress() only, without
- * locks. */
+ * t: link is the core's end of a pair link for it, the core's from here on.
+ * Makes the connection and calls requested(); or, with -1 for link, says
+ * whether it would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is
+ * not here, EXS_X_REASON_SHARED, another process uses it. From progress() only,
+ * without locks. */
 int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 

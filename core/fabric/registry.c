@@ -207,7 +207,8 @@ static void open_module(struct slot *s)
 
 static void probe(struct slot *s)
 {
-	/* Acquire: pairs with the store of the answer, behind the rest of it. */
+	/* Acquire: pairs with the store of the answer, behind the rest of
+	 * it. */
 	if (atomic_load_explicit(&s->usable, memory_order_acquire))
 		return;
 	pthread_mutex_lock(&registry_lock);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether to meet, and the first step: A binds the meeting name, B looks for it. */
+/* Whether to meet, and the first step: A binds the meeting name, B looks for
+ * it. */
 #include "core/meet/begin.h"
 
 #include <errno.h>
@@ -103,8 +104,8 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 	return exi_begin_await_remote(sk, fd);
 }
 
-/* 0: the peer is on this host, or 1: on another, or every fabric within a host is
- * left out. -errno: it cannot be told. */
+/* 0: the peer is on this host, or 1: on another, or every fabric within a host
+ * is left out. -errno: it cannot be told. */
 static int is_remote(const struct exi_tuple *t)
 {
 	int err = exi_registry_wire_ids() ? exi_proof_peer_here(t) : -ENOENT;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The board is read by sock_diag (INET_DIAG_SOCKOPT, Linux 5.10), which takes no
- * lock of the socket for it: one that takes it (INET_DIAG_INFO) lets a hostile
- * peer, whose thread sleeps in a page fault of its send, stop us for good. */
+/* The board is read by sock_diag (INET_DIAG_SOCKOPT, Linux 5.10), which takes
+ * no lock of the socket for it: one that takes it (INET_DIAG_INFO) lets a
+ * hostile peer, whose thread sleeps in a page fault of its send, stop us for
+ * good. */
 #include "core/meet/bound.h"
 
 #include <errno.h>

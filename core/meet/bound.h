@@ -2,16 +2,17 @@
 /* A proof of possession that names the link on which it is given: section 1 of
  * docs/design/wire-shm.md.
  *
- * The board of an end of TCP is five options of its socket that mean nothing to an
- * established connection. Holders alone can change them, everybody in the network
- * namespace can read them, without the socket's lock. Each end shows symbols of
- * five bits there, one after the other, of a digest over both ends' nonces. B's end
- * of the link is bound to an abstract name that is made of B's nonce; the kernel
- * gives it to one socket at a time, and tells A the name of the link's other end.
+ * The board of an end of TCP is five options of its socket that mean nothing to
+ * an established connection. Holders alone can change them, everybody in the
+ * network namespace can read them, without the socket's lock. Each end shows
+ * symbols of five bits there, one after the other, of a digest over both ends'
+ * nonces. B's end of the link is bound to an abstract name that is made of B's
+ * nonce; the kernel gives it to one socket at a time, and tells A the name of
+ * the link's other end.
  *
  *	B: promise	A: answer	B: open, show 0		A: opened
  *	then, for each i:		A: look i, show i	B: look i, show i + 1
- */
+ * */
 #ifndef EXI_CORE_MEET_BOUND_H
 #define EXI_CORE_MEET_BOUND_H
 
@@ -56,8 +57,8 @@ int exi_bound_open(struct exi_bound *p, int fd, int link,
 		   const uint8_t nonce[EXI_BOUND_NONCE],
 		   uint8_t ret[EXI_BOUND_NONCE]);
 
-/* A: B's nonce. -EPERM: it is not the one that was promised, or the other end of
- * the link is not bound to its name. */
+/* A: B's nonce. -EPERM: it is not the one that was promised, or the other end
+ * of the link is not bound to its name. */
 int exi_bound_opened(struct exi_bound *p, int link, const struct exi_tuple *t,
 		     const uint8_t nonce[EXI_BOUND_NONCE]);
 

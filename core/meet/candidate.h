@@ -16,8 +16,9 @@ EXI_SHIM int exi_link_reclaim(void);
 void exi_link_listener_event(struct exi_sock *sk);
 void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
 
-/* The program is about to read or set an option of the socket: if a meeting uses
- * it just now, that is over, and the option is what it was. No lock held. */
+/* The program is about to read or set an option of the socket: if a meeting
+ * uses it just now, that is over, and the option is what it was. No lock
+ * held. */
 void exi_link_option(struct exi_sock *sk, int level, int name);
 
 /* Gives up a meeting that is not done, so that descriptors become free; arg

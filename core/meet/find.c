@@ -94,8 +94,8 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	return 0;
 }
 
-/* The word becomes the socket, with what it says: both halves are locked. False:
- * the descriptor was closed meanwhile. */
+/* The word becomes the socket, with what it says: both halves are locked.
+ * False: the descriptor was closed meanwhile. */
 static bool take_word_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_sock *word = atomic_load(&exi_table.socks[fd]);

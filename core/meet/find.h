@@ -10,8 +10,8 @@
 #include "core/base/util.h"
 #include "core/sock/table.h"
 
-/* Makes the latent connection of fd the socket it is. What has its place now, or
- * null: without memory it stays the kernel's. No lock is held. */
+/* Makes the latent connection of fd the socket it is. What has its place now,
+ * or null: without memory it stays the kernel's. No lock is held. */
 EXI_SHIM struct exi_sock *exi_sock_wake(int fd);
 
 /* The socket of a number, or null; a latent connection is promoted to one. Not

@@ -38,8 +38,8 @@ EXI_SHIM extern _Atomic bool exi_latent_on;
 EXI_SHIM extern void (*exi_latent_begun)(int fd);
 EXI_SHIM extern void (*exi_latent_woke)(struct exi_sock *sk, int fd);
 
-/* A fresh descriptor's life begins; false: it is to be made a socket. An accepted
- * one is counted among the connections (link.h). */
+/* A fresh descriptor's life begins; false: it is to be made a socket. An
+ * accepted one is counted among the connections (link.h). */
 EXI_SHIM bool exi_latent_begin(int fd, enum exi_role role);
 
 /* The latent connection is connected, or about to be. */

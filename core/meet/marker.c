@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Markers: datagram sockets whose names say that a port is served by libexs. A
- * marker is bound while this process listens on the port, and no longer: by then
- * the port may be another program's. */
+ * marker is bound while this process listens on the port, and no longer: by
+ * then the port may be another program's. */
 #include "core/meet/marker.h"
 
 #include <errno.h>
@@ -230,8 +230,8 @@ static void drop(struct marker **at)
 	free(m);
 }
 
-/* No name without a listener. The newest come first in the list: it is the oldest
- * that fabrics between hosts are told of no more. */
+/* No name without a listener. The newest come first in the list: it is the
+ * oldest that fabrics between hosts are told of no more. */
 static void sweep(void)
 {
 	int left = atomic_load(&connections) > 0 ? LEFT_MAX : 0;

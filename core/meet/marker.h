@@ -12,10 +12,10 @@ struct exi_tuple;
 struct exi_tuple;
 
 /* Binds the marker of the port on which listen_fd listens, and holds it until
- * exi_marker_release(). Where another process holds it that one is relied on, and a
- * later accept tries again. A connection that was accepted outlives its listener
- * and is known by a sign (proof.h), which a listener hands down to all that comes
- * to it from this call on. */
+ * exi_marker_release(). Where another process holds it that one is relied on,
+ * and a later accept tries again. A connection that was accepted outlives its
+ * listener and is known by a sign (proof.h), which a listener hands down to all
+ * that comes to it from this call on. */
 void exi_marker_hold(int listen_fd);
 /* The port of the other end has a marker, or that end has the sign. -EACCES:
  * that cannot be asked here. */

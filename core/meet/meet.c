@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rendezvous: from the first look for a peer until both ends have a fabric. */
+/* The rendezvous: from the first look for a peer until both ends have a
+ * fabric. */
 #include "core/meet/meet.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rendezvous: from the first look for a peer until both ends have a fabric. */
+/* The rendezvous: from the first look for a peer until both ends have a
+ * fabric. */
 #ifndef EXI_CORE_MEET_MEET_H
 #define EXI_CORE_MEET_MEET_H
 
@@ -41,8 +42,8 @@ struct exi_link {
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
-	/* TCP has ended, the ring has not: the peer is asked at the deadline, and
-	 * is lost if it was not heard of until then. */
+	/* TCP has ended, the ring has not: the peer is asked at the deadline,
+	 * and is lost if it was not heard of until then. */
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;

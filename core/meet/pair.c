@@ -79,8 +79,8 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 	return ret;
 }
 
-/* Sleeps that a ring of this process ended, salted: another user's process could
- * give one for its own, and keep rings from whose it is. */
+/* Sleeps that a ring of this process ended, salted: another user's process
+ * could give one for its own, and keep rings from whose it is. */
 #define RUNG 256
 static _Atomic uint64_t rung[RUNG];
 

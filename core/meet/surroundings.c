@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings and filters: read from /proc, and asked of the kernel where a program that
- * went into another root has none. */
+/* Rings and filters: read from /proc, and asked of the kernel where a program
+ * that went into another root has none. */
 #include "core/meet/surroundings.h"
 
 #include <dirent.h>
@@ -47,8 +47,8 @@ static struct seen seen; /* under its lock */
 static _Atomic uint64_t look_at;
 static _Atomic int found;
 
-/* How many filters this thread is under. UNKNOWN: some, and the number cannot be
- * read, as in a root without /proc. -EMFILE. */
+/* How many filters this thread is under. UNKNOWN: some, and the number cannot
+ * be read, as in a root without /proc. -EMFILE. */
 #define UNKNOWN (-1)
 static int filters(void)
 {
@@ -118,8 +118,8 @@ static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 	return fd >= 0 && !exi_fd_ours(fd);
 }
 
-/* A request that no ring takes: what is no ring says -EOPNOTSUPP. Where rings are
- * denied or unknown to the kernel there are none. */
+/* A request that no ring takes: what is no ring says -EOPNOTSUPP. Where rings
+ * are denied or unknown to the kernel there are none. */
 static bool is_ring(int fd)
 {
 	return syscall(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, NULL,

@@ -13,8 +13,8 @@
 void exi_surroundings_init(void);
 
 /* EXS_X_REASON_IO_URING, EXS_X_REASON_SECCOMP or EXS_X_REASON_NONE;
- * EXS_X_REASON_NO_PROOF where it cannot be told. Looks at most once in a tenth of a
- * second. */
+ * EXS_X_REASON_NO_PROOF where it cannot be told. Looks at most once in a tenth
+ * of a second. */
 int exi_surroundings_reason(void);
 
 /* The program's epoll sets, as that look found them: how many. */

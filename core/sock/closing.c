@@ -3,13 +3,13 @@
  *
  * Sockets. The kernel does not linger for a task that is ending. So a thread is
  * made, the grave, with a descriptor table of its own that is empty from the
- * beginning (CLOSE_RANGE_UNSHARE, which copies nothing); a closing thread sends the
- * sockets to a socket in that table and closes them here, which is no last
+ * beginning (CLOSE_RANGE_UNSHARE, which copies nothing); a closing thread sends
+ * the sockets to a socket in that table and closes them here, which is no last
  * reference; then the grave ends, and all that lies in its queue ends with it,
  * whatever lies in the queues of that. No step of it waits for anybody else.
  *
- * Other files have a flush, which close(2) of each reference waits for: a closing
- * thread is held up for as long. There are THREADS of these. */
+ * Other files have a flush, which close(2) of each reference waits for: a
+ * closing thread is held up for as long. There are THREADS of these. */
 #include "core/sock/closing.h"
 
 #include <errno.h>
@@ -111,8 +111,8 @@ static void tell(_Atomic uint32_t *word, uint32_t value)
 	exi_futex_wake((const uint32_t *)word, 1);
 }
 
-/* The kernel chooses the name. Strangers may send there, too. No function of the
- * C library: the numbers of this table are nobody else's. */
+/* The kernel chooses the name. Strangers may send there, too. No function of
+ * the C library: the numbers of this table are nobody else's. */
 static int open_grave(void)
 {
 	struct sockaddr_un any = { .sun_family = AF_UNIX };

@@ -31,16 +31,16 @@ void exi_closing_socket(int fd, bool sole);
 /* Closes a UNIX socket that listens, likewise. */
 void exi_closing_listener(int fd, bool sole);
 
-/* True: so much waits to be closed that nothing may be received which may have to
- * be closed, too. */
+/* True: so much waits to be closed that nothing may be received which may have
+ * to be closed, too. */
 bool exi_closing_full(void);
 
 /* The service thread: starts threads for what waits. */
 void exi_closing_work(void);
 
-/* Waits until nothing waits to be closed and the threads are gone, for 100 ms at
- * most: before an exec, which would close descriptors itself, and before calls
- * that want a process of one thread. */
+/* Waits until nothing waits to be closed and the threads are gone, for 100 ms
+ * at most: before an exec, which would close descriptors itself, and before
+ * calls that want a process of one thread. */
 EXI_SHIM void exi_closing_settle(void);
 
 /* The child after fork: what waits to be closed is the child's, too; threads

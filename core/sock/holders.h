@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which processes have a connection, after forks: counted, and named as far as they
- * can be, so that one that ended without a close is found out by whoever has to
- * know. Lives in memory that these processes share.
+/* Which processes have a connection, after forks: counted, and named as far as
+ * they can be, so that one that ended without a close is found out by whoever
+ * has to know. Lives in memory that these processes share.
  *
- * The count is what holds: a name may be missing (of more processes than there is
- * room for, and in another PID namespace), and then its process counts until it
- * closes. A name goes before its count, and both only once: whoever exchanges the
- * name for 0 takes one from the count. */
+ * The count is what holds: a name may be missing (of more processes than there
+ * is room for, and in another PID namespace), and then its process counts until
+ * it closes. A name goes before its count, and both only once: whoever
+ * exchanges the name for 0 takes one from the count. */
 #ifndef EXI_CORE_SOCK_HOLDERS_H
 #define EXI_CORE_SOCK_HOLDERS_H
 

@@ -32,13 +32,13 @@ static const struct {
 	[USER_TIMEOUT] = { IPPROTO_TCP, TCP_USER_TIMEOUT },
 };
 
-/* The usual firewall forgets after 350 seconds, and a probe may be lost. The kernel
- * asks again after the interval, also when it was answered. */
+/* The usual firewall forgets after 350 seconds, and a probe may be lost. The
+ * kernel asks again after the interval, also when it was answered. */
 int exi_keepalive_idle = 120;
 #define INTERVAL_S   60
 #define INTERVAL_MAX 240
-/* The kernel takes no more. With ours a connection lives for two hours without an
- * answer: before that the kernel's own keepalive does not even ask. */
+/* The kernel takes no more. With ours a connection lives for two hours without
+ * an answer: before that the kernel's own keepalive does not even ask. */
 #define COUNT_MAX 127
 
 static int read_all(int fd, int ret[EXI_KEEP_OPTIONS])
@@ -125,8 +125,8 @@ static void end(struct exi_keepalive *k, int fd)
 	write_all(fd, k->own);
 }
 
-/* Each direction settles after its own mode has changed: whoever is last has the
- * lock after the other, and sees both. */
+/* Each direction settles after its own mode has changed: whoever is last has
+ * the lock after the other, and sees both. */
 void exi_keepalive_settle(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;

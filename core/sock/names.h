@@ -2,9 +2,9 @@
 /* Second names. When the application duplicates the descriptor of a connection
  * where the library sees it, the connection gets a descriptor of the library's
  * own, by which the core knows it from then on, and which stays until the last
- * of the application's is closed. Those are its names: each is in the table, and
- * can be used wherever the core takes a descriptor. The connection stays where
- * it is.
+ * of the application's is closed. Those are its names: each is in the table,
+ * and can be used wherever the core takes a descriptor. The connection stays
+ * where it is.
  *
  * Pairing: a name is written before the socket's number changes, under both
  * halves' locks, so whoever holds one finds the socket known by the number he

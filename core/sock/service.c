@@ -387,9 +387,10 @@ int exi_service_domain(struct exi_domain *d)
 	return ret == -EEXIST ? 0 : ret;
 }
 
-/* The thread sleeps until `looks_at` at most: it stores that with the list's lock
- * held, after a look at all timers, and so either sees this one or comes back in time
- * for it. Mostly it does the latter: of meetings the later one ends later. */
+/* The thread sleeps until `looks_at` at most: it stores that with the list's
+ * lock held, after a look at all timers, and so either sees this one or comes
+ * back in time for it. Mostly it does the latter: of meetings the later one
+ * ends later. */
 void exi_service_timed(struct exi_timer *t)
 {
 	bool early;

@@ -32,7 +32,8 @@ struct exi_service_work {
 	/* A watched descriptor of the socket is ready. what: enum exi_watch;
 	 * events: epoll's. Also from exi_service_dispatch(). */
 	void (*event)(struct exi_sock *sk, unsigned int what, uint32_t events);
-	/* exi_service_progress() asked for these directions, 1 << enum exi_dir. */
+	/* exi_service_progress() asked for these directions, 1 << enum
+	 * exi_dir. */
 	void (*progress)(struct exi_sock *sk, uint32_t dirs);
 	/* A descriptor of exi_service_watch_family() or
 	 * exi_service_watch_told() is readable. */
@@ -49,7 +50,8 @@ struct exi_service_work {
 	void (*round_over)(void);
 	/* Called between rounds, outside exi_fds_begin(). */
 	void (*outside)(void);
-	/* exi_service_tick() asked. In how many ms again; 0: when asked again. */
+	/* exi_service_tick() asked. In how many ms again; 0: when asked
+	 * again. */
 	int (*tick)(void);
 };
 
@@ -58,8 +60,9 @@ struct exi_service_work {
 void exi_service_serve(const struct exi_service_work *w);
 
 /* A time at which the thread calls expired(). It may go away before that with
- * exi_service_untimed(), while the socket's memory stays, so what is called is the
- * socket's. It is called again until the deadline is later, or the timer off. */
+ * exi_service_untimed(), while the socket's memory stays, so what is called is
+ * the socket's. It is called again until the deadline is later, or the timer
+ * off. */
 struct exi_timer {
 	struct exi_list node;
 	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off the list: none */
@@ -76,8 +79,8 @@ EXI_SHIM int exi_service_start(void);
 EXI_SHIM bool exi_service_stop(void);
 
 /* The thread, if there is one, runs. Before a fork that the C library does not
- * see: its calls that are for all threads, like setuid(3), wait for one that was
- * made to begin, and the child has no thread that could. */
+ * see: its calls that are for all threads, like setuid(3), wait for one that
+ * was made to begin, and the child has no thread that could. */
 void exi_service_begun(void);
 
 /* Watches fd for the socket; events as epoll's. */
@@ -94,8 +97,8 @@ void exi_service_dispatch(uint64_t data, uint32_t events);
 
 /* Watches the keeper's descriptor (family.h). */
 int exi_service_watch_family(int fd);
-/* Watches the one by which processes of a family tell each other, for edges: from
- * the beginning, and in every child. */
+/* Watches the one by which processes of a family tell each other, for edges:
+ * from the beginning, and in every child. */
 void exi_service_watch_told(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
@@ -106,8 +109,8 @@ int exi_service_domain(struct exi_domain *d);
 void exi_service_timed(struct exi_timer *t);
 void exi_service_untimed(struct exi_timer *t);
 
-/* Has the service thread make the progress of the direction soon. Any lock of the
- * socket may be held. */
+/* Has the service thread make the progress of the direction soon. Any lock of
+ * the socket may be held. */
 int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 
 /* Unattended progress may be needed soon: makes the thread tick. */

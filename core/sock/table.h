@@ -77,9 +77,9 @@ struct exi_framing {
 	uint64_t owner; /* the process that is within one; 0 */
 };
 
-/* The peer broke the protocol, or bytes are lost for ever: a reset, told once of
- * each direction, which is at its end then. A reset is set without the lock, and
- * what was told is not told anew: so it is not one of the errors in err. */
+/* The peer broke the protocol, or bytes are lost for ever: a reset, told once
+ * of each direction, which is at its end then. A reset is set without the lock,
+ * and what was told is not told anew: so it is not one of the errors in err. */
 enum exi_broken {
 	EXI_BROKEN_NOT,
 	EXI_BROKEN_UNTOLD,
@@ -217,7 +217,8 @@ struct exi_sock {
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
 	struct exi_conn *left_tcp;  /* when it was forgotten */
 	struct exi_conn *left_fab;
-	/* The queue in whose hot list a direction is; under the queue's lock. */
+	/* The queue in whose hot list a direction is; under the queue's
+	 * lock. */
 	_Atomic(struct exi_queue *) hot_in[2];
 	/* How many threads look at words of the fabric without the lock, or are
 	 * among the waiters, by direction: changed with the lock held, waited
@@ -328,8 +329,9 @@ static inline struct exi_sock *exi_sock_peek(int fd)
  * and the kernel counts them. One look; false also where it cannot tell now. No
  * lock held. */
 EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
-/* Every number is heeded from now on, and nothing settles: the program calls the
- * library by name, too, whose operations are in one order with all other calls. */
+/* Every number is heeded from now on, and nothing settles: the program calls
+ * the library by name, too, whose operations are in one order with all other
+ * calls. */
 void exi_sock_heed_all(void);
 
 /* Puts sk at a number that had nothing, or was another's. */
@@ -367,8 +369,8 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 		atomic_load(&exi_table.names[fd]) == number + 1);
 }
 
-/* The place still has the socket that had this generation, which is not closed. It
- * stays so while a lock of the socket is held; else this is a hint. */
+/* The place still has the socket that had this generation, which is not closed.
+ * It stays so while a lock of the socket is held; else this is a hint. */
 static inline bool exi_sock_lasts(const struct exi_sock *sk,
 				  uint32_t generation)
 {
@@ -443,8 +445,8 @@ void exi_sock_unlist(struct exi_sock *sk);
  * back: operations end with EBADF. The generation is from before it was found
  * out: another socket that took its place since, with its number, stays. */
 EXI_SHIM void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation);
-/* How: the whole end of a socket, which calls what stands on sockets. Once, where
- * the core starts. */
+/* How: the whole end of a socket, which calls what stands on sockets. Once,
+ * where the core starts. */
 void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
 				     uint32_t generation));
 

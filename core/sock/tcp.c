@@ -80,8 +80,8 @@ enum {
 
 #define PROTOCOL_MPTCP 262 /* IPPROTO_MPTCP, which old headers lack */
 
-/* Looks at counts that must be of one moment: with traffic both ways, where calls are
- * slow, nine of ten are in vain. */
+/* Looks at counts that must be of one moment: with traffic both ways, where
+ * calls are slow, nine of ten are in vain. */
 #define TRIES 1000
 
 static int tcp_info(int fd, struct tcp_info *ret)
@@ -205,8 +205,8 @@ int exi_tcp_bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 	return -EAGAIN;
 }
 
-/* A FIN that was not sent yet, as one that waits its turn behind bytes or for the
- * pace of BBR, counts as a byte that was not. */
+/* A FIN that was not sent yet, as one that waits its turn behind bytes or for
+ * the pace of BBR, counts as a byte that was not. */
 static unsigned int fin_waits(const struct tcp_info *i)
 {
 	return i->tcpi_notsent_bytes &&
