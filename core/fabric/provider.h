@@ -179,9 +179,9 @@ struct exi_conn {
 /* The peer's statement about the bytes that recv would give first. It may say
  * anything. */
 struct exi_first {
-	uint64_t
-		/* When, in exi_ticks() of this host; 0: it does not say. */
-		sent;
+	/* When they were sent, in exi_ticks() of this host; 0: it does not
+	 * say. */
+	uint64_t sent;
 	/* From 1, by the low bits of exi_conn_rings of its process then, less
 	 * the rings of this connection; 0: it does not say. */
 	uint32_t rings;
