@@ -190,6 +190,12 @@ struct latent {
 	epoll_data_t data;
 };
 
+/* What is known at the end of a look. */
+struct looked {
+	bool asked; /* some are the kernel's, which would tell of its levels again */
+	bool alone; /* nobody slept in the set then, or was about to */
+};
+
 /* epoll_set.c */
 
 /* Which items there are in which set. */
@@ -304,10 +310,11 @@ bool shim_item_arm(struct item *it, uint64_t sleep);
 void shim_item_release_locked(struct item *it, bool keep);
 
 /* Tells what has something, in the order in which it came; see the head of
- * epoll_look.c. ev has n events of the kernel's already; how many there are then. *ret_asked:
- * some are the kernel's, which would tell of its levels again. */
+ * epoll_look.c. ev has n events of the kernel's already; how many there are then.
+ * began: exi_ticks() now, or a moment ago; no other look has it. */
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
-		     bool spins, const uint32_t *met, bool *ret_asked);
+		     bool spins, const uint32_t *met, uint64_t began,
+		     struct looked *ret);
 
 /* epoll_nest.c */
 

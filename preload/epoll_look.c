@@ -424,7 +424,8 @@ static inline bool tell_this_locked(struct search *c, struct item *it,
 static void insert(const struct epoll_event *e, int at, struct epoll_event *ev,
 		   int n)
 {
-	memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
+	if (at < n)
+		memmove(&ev[at + 1], &ev[at], (size_t)(n - at) * sizeof(*ev));
 	ev[at] = *e;
 }
 
@@ -563,13 +564,14 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 }
 
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
-		     bool spins, const uint32_t *met, bool *ret_asked)
+		     bool spins, const uint32_t *met, uint64_t began,
+		     struct looked *ret)
 {
 	struct search c = { .s = s,
 			    .met = met,
 			    .spins = spins,
 			    .asked = n > 0,
-			    .began = exi_ticks(),
+			    .began = began,
 			    .until = UINT64_MAX };
 
 	exi_lock(&s->lock);
@@ -585,7 +587,8 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		n = tell_found(&c, ev, n, max);
 	}
 unlock:
+	ret->asked = c.asked;
+	ret->alone = !s->arming && !shim_set_others_sleep(s);
 	exi_unlock(&s->lock);
-	*ret_asked = c.asked;
 	return n;
 }

@@ -18,14 +18,15 @@ struct spun {
 	struct epoll_event *ev;
 	int max;
 	int n;
-	bool asked;
+	struct looked looked;
 };
 
 static bool look_again(void *arg)
 {
 	struct spun *p = arg;
 
-	p->n = shim_set_collect(p->s, p->ev, 0, p->max, true, NULL, &p->asked);
+	p->n = shim_set_collect(p->s, p->ev, 0, p->max, true, NULL, exi_ticks(),
+				&p->looked);
 	return p->n > 0;
 }
 
@@ -47,7 +48,7 @@ static int first_peer_cpu(struct set *s)
 }
 
 static int spin(struct set *s, struct epoll_event *ev, int max,
-		uint64_t deadline, bool *ret_asked)
+		uint64_t deadline, struct looked *ret_looked)
 {
 	struct spun p = { .s = s, .ev = ev, .max = max };
 	struct exi_spinner spinner;
@@ -62,14 +63,14 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	if (budget == EXI_SPIN_YIELD) {
 		good = exi_spin_yield(look_again, &p, &hit);
 		exi_spin_result(&s->spin, good && hit);
-		*ret_asked = p.asked;
+		*ret_looked = p.looked;
 		return p.n;
 	}
 	exi_spin_begin(&spinner);
 	while (!look_again(&p) && exi_spin_goes_on(&spinner, budget, deadline))
 		spinner.looks |= 7; /* a look takes a while here */
 	exi_spin_result(&s->spin, p.n > 0);
-	*ret_asked = p.asked;
+	*ret_looked = p.looked;
 	return p.n;
 }
 
@@ -138,7 +139,9 @@ static bool prepare(struct set *s, uint32_t stirs)
 
 /* Passes on what is active: this thread leaves while others sleep. What it
  * looked at rings from now on, and what it did not look at, or is there, is for
- * one of the others. */
+ * one of the others. Where nobody slept as the look ended, there is nobody: the
+ * look gave its last item back by the same hold of the lock, and whoever begins
+ * to arm after that finds all of them. */
 static void pass_on(struct set *s)
 {
 	exi_lock(&s->lock);
@@ -162,33 +165,35 @@ static int until(uint64_t deadline)
 	return deadline ? ms_between(exi_now_ns(), deadline) : -1;
 }
 
-static bool asked_lately(const struct set *s)
+static bool asked_lately(const struct set *s, uint64_t now)
 {
-	return exi_ticks() -
-		       atomic_load_explicit(&s->asked, memory_order_relaxed) <=
+	return now - atomic_load_explicit(&s->asked, memory_order_relaxed) <=
 	       KERNEL_TICKS;
 }
 
 /* What the kernel has belongs to what a wait returns: unless it has had nothing for
  * long, when what it has now may as well have come a moment later. */
-static bool kernel_is_due(const struct set *s)
+static bool kernel_is_due(const struct set *s, uint64_t now)
 {
 	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
 		       QUIET_ASKS ||
-	       !asked_lately(s);
+	       !asked_lately(s, now);
 }
 
 /* Looks once, at the kernel and at what is active. Where it finds nothing, all
  * that was active was looked at since the set's stirs were *ret_stirs. The
  * kernel goes first, for it may tell of what fabrics have, but not twice in a
- * row where it leaves no room. Before a sleep it need not be asked. */
+ * row where it leaves no room. Before a sleep it need not be asked. The clock is
+ * read once where something is there: to read it takes as long as a look. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
-		     uint64_t deadline, bool at_once, uint32_t *ret_stirs)
+		     uint64_t deadline, bool at_once, uint32_t *ret_stirs,
+		     struct looked *looked)
 {
-	bool first = (at_once || s->n_active) && kernel_is_due(s) &&
-		     !(s->filled && s->n_active);
+	uint64_t now = exi_ticks();
+	bool due = kernel_is_due(s, now);
+	bool first =
+		(at_once || s->n_active) && due && !(s->filled && s->n_active);
 	uint32_t met = s->met;
-	bool told = false;
 	int n = 0, k;
 
 	if (s->filled)
@@ -197,15 +202,20 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		n = shim_set_ask_kernel(s, ev, max);
 		if (n < 0)
 			return n;
+		now = exi_ticks();
 	}
-	n = shim_set_collect(s, ev, n, max, false, n ? &met : NULL, &told);
+	n = shim_set_collect(s, ev, n, max, false, n ? &met : NULL, now,
+			     looked);
 	if (n == 0 && !at_once) {
-		n = spin(s, ev, max, deadline, &told);
-		first = first && asked_lately(s);
+		n = spin(s, ev, max, deadline, looked);
+		now = exi_ticks();
+		due = kernel_is_due(s, now);
+		first = first && asked_lately(s, now);
 	}
-	if (n == max || (n > 0 && (first || told || !kernel_is_due(s))))
+	if (n == max || (n > 0 && (first || looked->asked || !due)))
 		return n;
 	if (!first && (n > 0 || at_once)) {
+		looked->alone = false;
 		k = shim_set_ask_kernel(s, ev + n, max - n);
 		if (k < 0)
 			return n ? n : k;
@@ -216,7 +226,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 	exi_lock(&s->lock);
 	*ret_stirs = s->stirs;
 	exi_unlock(&s->lock);
-	return shim_set_collect(s, ev, 0, max, true, NULL, &told);
+	return shim_set_collect(s, ev, 0, max, true, NULL, exi_ticks(), looked);
 }
 
 static int sleep_once(struct set *s, struct epoll_event *ev, int max,
@@ -232,17 +242,19 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	     bool at_once, const sigset_t *mask)
 {
 	EXI_CANCEL_OFF(true);
+	struct looked looked;
 	uint32_t stirs = 0, met;
-	bool told;
 	int n;
 
 	exi_signals_begin();
 	for (;;) {
+		looked = (struct looked){ 0 };
 		if (exi_unlikely(s->lost))
 			shim_set_find_lost(s);
-		n = wait_once(s, ev, max, deadline, at_once, &stirs);
+		n = wait_once(s, ev, max, deadline, at_once, &stirs, &looked);
 		if (n || at_once)
 			break;
+		looked.alone = false;
 		met = s->met;
 		n = s->outer && shim_set_settle(s) ? -EAGAIN
 		    : exi_signals_came(false)
@@ -250,7 +262,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
 		/* What rang beside it, or what it followed. */
 		if (n > 0 && n < max && s->n_active)
-			n = shim_set_collect(s, ev, n, max, true, &met, &told);
+			n = shim_set_collect(s, ev, n, max, true, &met,
+					     exi_ticks(), &looked);
 		if (n > 0 || (n < 0 && n != -EAGAIN && n != -ETIMEDOUT))
 			break;
 		at_once = n == -ETIMEDOUT ||
@@ -258,7 +271,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	}
 	if (s->outer)
 		shim_set_settle(s);
-	else if (s->n_active)
+	else if (s->n_active && !looked.alone)
 		pass_on(s);
 	return n;
 }
