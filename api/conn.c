@@ -34,7 +34,8 @@ static int submit(exs_qhandle_t q, const struct exi_op *what)
 	return ret;
 }
 
-/* Of an address of this family; the kernel would say so later. */
+/* The shortest length of an address of this family; the kernel would refuse a
+ * shorter one later. */
 static socklen_t shortest(const struct sockaddr *to, socklen_t len)
 {
 	if (len < sizeof(to->sa_family))

@@ -21,12 +21,14 @@
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
-/* Of asynchronous transfers: the rest asks about the moment of the call. */
+/* Asynchronous transfers take fewer flags: the others ask about the moment of
+ * the call. */
 #define ASYNC_SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
 #define ASYNC_RECV_FLAGS (MSG_DONTWAIT | MSG_WAITALL)
 
-/* Of a message that is sent the end may be said, which it has anyway; there is
- * no urgent byte, whichever the call. */
+/* Checks the flags of a call. A message that is sent may have the flag of a
+ * record's end, which it has anyway; it has no urgent byte, whichever the
+ * call. */
 static inline int check_flags(int s, int flags, int allowed)
 {
 	int others = flags & ~allowed;
@@ -155,7 +157,7 @@ static int reserve(int type, int s, int flags, exs_qhandle_t q, exs_ahandle_t a,
 	return 0;
 }
 
-/* Its parts were taken, or err says why not. */
+/* Submits an operation whose parts were taken; err says why they were not. */
 static int submit_parts(struct exi_op *op, int err)
 {
 	if (!err)
@@ -181,7 +183,8 @@ static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
 static const struct exi_parts_put put = { exi_flow_send, exi_flow_sendv };
 static const struct exi_parts_get get = { exi_flow_recv, exi_flow_recvv };
 
-/* Of no bytes at all a receive says what one of a single buffer does. */
+/* Moves an operation of several parts. A receive of no bytes at all returns
+ * what one of a single buffer does. */
 static ssize_t move_parts(const struct exi_op *op, int s, int flags,
 			  const struct iovec *v)
 {

@@ -58,8 +58,8 @@ EXI_PUBLIC int exs_listen(int s, int backlog)
 	EXI_NEEDS_INIT();
 	int ret = exi_listen(s, backlog);
 
-	/* Who connects at once finds it. A child may accept: then both can be
-	 * asked. */
+	/* A peer that connects at once finds the marker. A child may accept:
+	 * then both can be asked. */
 	if (ret == 0)
 		exi_marker_reach(s);
 	return (int)exi_result(ret);

@@ -211,7 +211,8 @@ static void show_variables(void)
 		       row.help, "", row.accepts);
 }
 
-/* The same as objects: what is begun goes into a list of its kind, "devices". */
+/* The list as objects: what is begun goes into a list of its kind,
+ * "devices". */
 struct objects {
 	struct exi_facts facts;
 	json_t *at[8]; /* borrowed, but the first */

@@ -84,7 +84,7 @@ static int copy_to(const char *host, const char *line, bool force)
 	err = start(host, force, &pid, &fd);
 	if (err)
 		return err;
-	/* It fits into the pipe; whether it was all taken, the script tells. */
+	/* The key fits into the pipe; the script tells whether it took all. */
 	n = write(fd, line, EXI_KEY_LINE - 1);
 	close(fd);
 	while (waitpid(pid, &status, 0) < 0)

@@ -264,7 +264,7 @@ static int reap_sends(struct perf_lane *l, uint64_t *outstanding,
 /* Sends that one call submits. */
 #define TOGETHER 64
 
-/* The same send, so many times. */
+/* Submits the same send so many times. */
 static void describe_sends(const struct perf_lane *l, exs_x_op_t *ops)
 {
 	for (int i = 0; i < TOGETHER; i++)

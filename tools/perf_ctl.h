@@ -17,7 +17,7 @@ __attribute__((format(printf, 2, 3))) int perf_say(struct perf_ctl *c,
 						   const char *fmt, ...);
 /* The next line, without its end. -EPIPE: the other end is gone. */
 int perf_hear(struct perf_ctl *c, char line[PERF_LINE]);
-/* The same of a line that was said already. -EAGAIN: none was. */
+/* perf_hear() of a line that has come already. -EAGAIN: none has. */
 int perf_heard(struct perf_ctl *c, char line[PERF_LINE]);
 
 #endif

@@ -29,7 +29,8 @@ struct perf_io {
 	int (*info)(int s, exs_x_sockinfo_t *ret);
 };
 
-/* Of the plan; the process makes sockets of its kind from here on. */
+/* The calls of the plan's API; the process makes sockets of its kind from here
+ * on. */
 const struct perf_io *perf_io(const struct perf_plan *plan);
 
 /* Whether plain calls of this process go through exs run's library. */

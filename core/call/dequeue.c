@@ -65,7 +65,7 @@ static bool is_dated_locked(struct exi_sock *sk, enum exi_dir dir)
 	       !atomic_load(&sk->sh->rx_fin) && !exi_list_empty(&sk->ops[dir]);
 }
 
-/* Its peer says from now on when it sends. */
+/* The socket's peer says from now on when it sends. */
 static void date_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);

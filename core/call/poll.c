@@ -421,7 +421,8 @@ static void *serve(void *arg)
 	struct exi_poll p = { 0 };
 
 	prctl(PR_SET_NAME, "libexs-poll");
-	/* Whoever changes something ends the sleep, also one that is to come. */
+	/* A thread that changes something ends the sleep, also one that is to
+	 * come. */
 	exi_poller_adopt(wake_fd);
 	for (;;) {
 		int ret = 0;

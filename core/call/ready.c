@@ -217,7 +217,8 @@ static short with_kernel(struct exi_sock *sk, int fd, short events,
 	struct pollfd p = { .fd = fd, .events = r->kernel };
 	bool asks;
 
-	/* Also who wants to know of nothing is told of errors and hang-ups. */
+	/* A caller that wants to know of nothing is told of errors and
+	 * hang-ups, too. */
 	asks = r->kernel || r->error ||
 	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
 	if (!asks || poll(&p, 1, 0) <= 0)

@@ -65,8 +65,9 @@ static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 	return true;
 }
 
-/* Its bytes are taken from where they lie while the peer has places for them.
- * The socket may be closed meanwhile: that finishes it. */
+/* Waits for a send of a whole buffer, whose bytes are taken from where they lie
+ * while the peer has places for them. The socket may be closed meanwhile: that
+ * finishes the operation. */
 static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
 		       uint64_t deadline)
 {

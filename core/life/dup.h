@@ -7,7 +7,7 @@
 
 struct exi_sock;
 
-/* also, a duplicate of fd that the application just got, becomes a name of the
+/* Makes `also`, a duplicate of fd that the application just got, a name of the
  * socket. -EBUSY while it is being connected by an operation; -EMFILE. */
 EXI_SHIM int exi_name_add(struct exi_sock *sk, int fd, int also);
 

@@ -77,8 +77,9 @@ static bool left_unread_locked(struct exi_sock *sk)
 	       sk->fab->ops->left_unread(sk->fab);
 }
 
-/* Its kernel knew of nothing unread, and said an end: here TCP becomes what it
- * is after a reset. What lies in the ring is read before that is told. */
+/* The peer's kernel knew of nothing unread, and said an end: here TCP becomes
+ * what it is after a reset. What lies in the ring is read before that is
+ * told. */
 static void take_for_reset(struct exi_sock *sk)
 {
 	if (!(exi_tcp_ended(sk) & POLLHUP) && exi_wake_disconnect(sk))

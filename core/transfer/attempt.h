@@ -18,8 +18,9 @@ ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 			  size_t len, int flags);
 
-/* The same of several pieces, of which as many are moved as one attempt takes: what
- * other threads send does not come between those of a short call. */
+/* One attempt with several pieces, of which as many are moved as one attempt
+ * takes: what other threads send does not come between those of a short
+ * call. */
 ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
 				    struct exi_pieces *p, int flags);
 ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,

@@ -69,7 +69,7 @@ bool exi_packet_there(const struct exi_sock *sk);
 
 /* --- sending ------------------------------------------------------------ */
 
-/* Its head went, the bytes follow as those of a stream. */
+/* Whether the operation's head went: its bytes follow as those of a stream. */
 static inline bool exi_packet_headed(const struct exi_op *op)
 {
 	return op->head_len && op->head == op->head_len;

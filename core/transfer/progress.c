@@ -496,7 +496,7 @@ static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
 	return STEP_AGAIN;
 }
 
-/* Of the operations of a direction, which has some, the next that can move does.
+/* Moves the next operation of a direction that can move; the list is not empty.
  * from: what the direction had moved when the caller began. */
 static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
 				    int flags, uint64_t from)

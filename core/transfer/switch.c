@@ -62,8 +62,8 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->bare ||
 	    exi_loan_in_place(sk, EXI_TX))
 		return -EAGAIN;
-	/* Its operation goes on when the kernel has given the transfer back, and
-	 * switches first. */
+	/* The posted operation goes on when the kernel has given the transfer
+	 * back, and switches first. */
 	if (sk->posted[EXI_TX]) {
 		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
 		return -EAGAIN;

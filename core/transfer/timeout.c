@@ -154,7 +154,7 @@ static bool pending(const struct exi_list *ops)
 	return false;
 }
 
-/* Its time is over; when to look again. */
+/* Whether the time is over, which begins again then; sets when to look next. */
 static bool due(struct exi_timeout *t, uint64_t now)
 {
 	struct exi_half *h = &exi_sock_shared(t->sk)->half[t->dir];

@@ -274,7 +274,7 @@ void ofip_net_unwatch(int fd);
  * enough. */
 void ofip_net_look_at(struct ofip_net *n, bool timed);
 
-/* Of the events of the same name in struct ofip_net. */
+/* The calls of the events of the same name in struct ofip_net. */
 void ofip_net_on_received(struct exi_rma_event *e);
 void ofip_net_on_sent(struct exi_rma_event *e);
 void ofip_net_on_poke(struct exi_rma_event *e);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who looks at a net, and when: the descriptors of its queues, or the time. */
+/* When a net is looked at: on events of its queues' descriptors, or by the
+ * time. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>

@@ -308,8 +308,9 @@ static void nudge_at(struct verbsp_link *l, uint64_t when)
 	exi_rma_look_at(when);
 }
 
-/* Whoever takes completions ends the meeting, without this lock: that there is
- * none any more is all that is asked. */
+/* Nudges the links that still meet. A thread that takes completions ends a
+ * meeting without this lock, so all that is asked here is whether there is
+ * one. */
 void verbsp_meet_look(uint64_t now)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
