@@ -18,7 +18,7 @@ extern "C" {
 typedef enum exs_x_reason {
 	EXS_X_REASON_NONE = 0,	    /* it is: both directions are on a fabric */
 	EXS_X_REASON_UNDECIDED = 1, /* too little traffic, or about to move */
-	EXS_X_REASON_PLAIN_PEER = 2,	/* the peer does not run libexs */
+	EXS_X_REASON_PLAIN_PEER = 2,	/* nobody to meet at the other end */
 	EXS_X_REASON_PLAIN_SOCKET = 3,	/* made by plain calls, not adopted */
 	EXS_X_REASON_CONFIG = 4,	/* EXS_UPGRADE=never */
 	EXS_X_REASON_NO_PROVIDER = 5,	/* no fabric is usable at both ends */
