@@ -83,7 +83,8 @@ bool exi_fd_scarce(int fd)
 	return used >= soft - soft / 16;
 }
 
-/* room: how many of the lowest numbers must be free, or the application's. */
+/* room: how many of the lowest numbers must be free, or the application's. What is
+ * refused stays open. */
 static int keep(int fd, unsigned int room)
 {
 	unsigned int soft, base, held;
@@ -114,7 +115,6 @@ static int keep(int fd, unsigned int room)
 	return high;
 refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);
-	close(fd);
 	return -EMFILE;
 }
 
@@ -162,9 +162,21 @@ static int keep_whole(int fd, unsigned int room)
 	return ret;
 }
 
-int exi_fd_keep(int fd)
+int exi_fd_keep_open(int fd)
 {
 	return keep_whole(fd, 0);
+}
+
+static int or_close(int fd, int kept)
+{
+	if (fd >= 0 && kept < 0)
+		close(fd);
+	return kept;
+}
+
+int exi_fd_keep(int fd)
+{
+	return or_close(fd, exi_fd_keep_open(fd));
 }
 
 /* Descriptors that the library gave back leave holes among its numbers: the
@@ -181,7 +193,7 @@ bool exi_fds_short(void)
 	return atomic_load_explicit(&fds_ran_out, memory_order_relaxed);
 }
 
-int exi_fd_spare(int fd)
+int exi_fd_spare_open(int fd)
 {
 	bool out = exi_fds_short();
 	int ret = keep_whole(fd, out ? 4 : 8);
@@ -190,6 +202,11 @@ int exi_fd_spare(int fd)
 		atomic_store_explicit(&fds_ran_out, false,
 				      memory_order_relaxed);
 	return ret;
+}
+
+int exi_fd_spare(int fd)
+{
+	return or_close(fd, exi_fd_spare_open(fd));
 }
 
 bool exi_fds_freeze(void)

@@ -21,6 +21,10 @@ EXI_SHIM int exi_fd_keep(int fd);
  * too, when less than an eighth of the limit would be left to the
  * application. */
 int exi_fd_spare(int fd);
+/* The same two, but what is refused stays open: it may be slow to close
+ * (core/sock/closing.h). */
+int exi_fd_keep_open(int fd);
+int exi_fd_spare_open(int fd);
 /* The application needs what the library has: from here on a quarter must be
  * left, until it is. */
 void exi_fds_ran_out(void);

@@ -11,9 +11,13 @@
 #ifndef EXI_CORE_BASE_RIGHTS_H
 #define EXI_CORE_BASE_RIGHTS_H
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -30,6 +34,27 @@ static inline bool exi_rights_allow(int s, bool allow)
 	int on = allow;
 
 	return setsockopt(s, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0;
+}
+
+/* The filter of a socket for datagrams, before its name is bound: a packet that does
+ * not begin with the secret is dropped in its sender's call, with its descriptors, and
+ * never comes into the queue. Of another packet len bytes are taken. */
+#define EXI_RIGHTS_FILTER 6
+static inline void exi_rights_filter(struct sock_filter code[EXI_RIGHTS_FILTER],
+				     uint64_t secret, uint32_t len)
+{
+	uint32_t half[2]; /* as a load has them, when turned */
+
+	memcpy(half, &secret, sizeof(half));
+	code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
+	code[1] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+					       ntohl(half[0]), 0, 3);
+	code[2] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+					       sizeof(half[0]));
+	code[3] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+					       ntohl(half[1]), 0, 1);
+	code[4] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, len);
+	code[5] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
 }
 
 /* A receive without room for control messages: the packet's length, even if

@@ -181,6 +181,7 @@ void exi_module_serve(const struct exi_host *upcalls)
 {
 	host.request = upcalls->request;
 	host.met = upcalls->met;
+	host.accept = upcalls->accept;
 	host.close_socket = upcalls->close_socket;
 	host.close_listener = upcalls->close_listener;
 }

@@ -29,6 +29,7 @@ struct exi_host {
 	int (*fd_keep)(int fd);
 	int (*fd_spare)(int fd);
 	void (*fd_close)(int fd);
+	int (*accept)(int listener, bool spare);
 	void (*close_socket)(int fd, bool sole);
 	void (*close_listener)(int fd, bool sole);
 	bool (*fds_short)(void);
@@ -47,7 +48,7 @@ bool exi_module_twice(void);
  * when it is of another abi than the host. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* Gives modules their upward calls: request, met, close_socket and
+/* Gives modules their upward calls: request, met, accept, close_socket and
  * close_listener of this table. Called once, where the core starts: before that
  * there is no connection for which a module could call them. */
 void exi_module_serve(const struct exi_host *upcalls);

@@ -115,6 +115,7 @@ static const struct exi_service_work service_work = {
 static const struct exi_host upcalls = {
 	.request = exi_remote_request,
 	.met = exi_remote_met,
+	.accept = exi_closing_accept,
 	.close_socket = exi_closing_socket,
 	.close_listener = exi_closing_listener,
 };

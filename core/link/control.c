@@ -451,11 +451,24 @@ static bool passes(const struct exi_link *l)
 	return l->state == EXI_LINK_OFFER || l->state == EXI_LINK_ANSWER;
 }
 
+/* A file that is no memory may hold up a closing thread: its user is not met again for
+ * a while. */
+static ssize_t recv_segment(struct exi_link *l, struct exi_pair_msg *ret,
+			    int *ret_fd)
+{
+	ssize_t n = exi_pair_recv_passing(l->fd, ret, ret_fd);
+
+	if (n == -EPROTO)
+		exi_shun(exi_user_of(l->fd), exi_now_ns());
+	return n;
+}
+
 /* One packet, if there is one. False: none, or the link is no more. */
 static bool read_locked(struct exi_sock *sk, struct reading *r)
 {
 	struct exi_link *l = sk->link;
 	struct exi_pair_msg m;
+	uid_t user;
 	ssize_t n;
 	int fd = -1;
 
@@ -466,7 +479,7 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	if (r->was_up)
 		n = exi_pair_recv_up(l, &m);
 	else if (passes(l))
-		n = exi_pair_recv_passing(l->fd, &m, &fd);
+		n = recv_segment(l, &m, &fd);
 	else
 		n = exi_rights_none(l->fd, &m, sizeof(m));
 	if (n == -EAGAIN)
@@ -478,8 +491,10 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	}
 	r->budget -= r->event ? 1 : n;
 	r->news = r->news || n != 1;
+	user = fd < 0 ? (uid_t)-1 : exi_user_of(l->fd);
 	r->gone = !packet_locked(sk, &m, n, fd);
-	exi_closing_file(fd);
+	if (!exi_closing_file(fd))
+		exi_shun(user, exi_now_ns());
 	return true;
 }
 

@@ -20,6 +20,7 @@
 #include "core/meet/bound.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
+#include "core/sock/closing.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
@@ -266,19 +267,15 @@ void exi_link_listener_event(struct exi_sock *sk)
 	/* No more are accepted than there is room for: the event comes again
 	 * for the rest. */
 	for (i = 0; l && l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
-		fd = accept4(l->listener, NULL, NULL,
-			     SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+		fd = exi_closing_accept(l->listener, true);
+		if (fd == -EMFILE || fd == -ENFILE) {
 			/* The event would come again and again; and giving up
 			 * frees a descriptor. */
 			exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 			break;
 		}
-		if (fd < 0)
-			break;
-		fd = exi_fd_spare(fd);
 		if (fd < 0) {
-			l->starved = true;
+			l->starved = l->starved || fd == -ENOSPC;
 			break;
 		}
 		slot = candidate_slot(sk);

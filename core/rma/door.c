@@ -284,11 +284,10 @@ static void on_name(struct exi_rma_event *e)
 {
 	struct door *d = exi_container(e, struct door, on_name);
 	struct worker *w;
-	int line = accept4(d->name, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	int line = exi_rma_host->accept(d->name, false);
 
-	if (line < 0 && exi_rma_starved(errno))
+	if (line < 0 && exi_rma_starved(-line))
 		exi_rma_rest(d->name, &d->on_name);
-	line = exi_rma_host->fd_keep(line);
 	if (line < 0)
 		return;
 	w = n_workers < WORKERS ? calloc(1, sizeof(*w)) : NULL;
@@ -573,7 +572,8 @@ void exi_rma_doors_forked(void)
 		exi_rma_host->fd_close(d->name);
 		exi_rma_host->fd_close(d->line);
 		exi_list_for_each (pos, &d->workers)
-			exi_rma_host->fd_close(
-				exi_container(pos, struct worker, node)->line);
+			exi_rma_host->close_socket(
+				exi_container(pos, struct worker, node)->line,
+				false);
 	}
 }

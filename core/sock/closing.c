@@ -31,8 +31,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/abstract.h"
 #include "core/base/fds.h"
 #include "core/base/futex.h"
+#include "core/base/ids.h"
 #include "core/base/lock.h"
 #include "core/base/rights.h"
 #include "core/base/thread.h"
@@ -90,6 +92,7 @@ static void close_item(const struct item *it)
 
 static struct sockaddr_un grave_name;
 static socklen_t grave_len;
+static uint64_t grave_secret;
 static uint32_t graves; /* how many were begun */
 /* The number of the last one that is open or could not be, and of the last one
  * that is to end. */
@@ -115,7 +118,8 @@ static void tell(_Atomic uint32_t *word, uint32_t value)
  * the C library: the numbers of this table are nobody else's. */
 static int open_grave(void)
 {
-	struct sockaddr_un any = { .sun_family = AF_UNIX };
+	struct sock_filter code[EXI_RIGHTS_FILTER];
+	struct sock_fprog filter = { .len = EXI_RIGHTS_FILTER, .filter = code };
 	long s;
 
 	if (syscall(SYS_close_range, 0u, ~0u, CLOSE_RANGE_UNSHARE) < 0)
@@ -123,9 +127,10 @@ static int open_grave(void)
 	s = syscall(SYS_socket, AF_UNIX, SOCK_DGRAM, 0);
 	if (s < 0)
 		return -errno;
-	grave_len = sizeof(grave_name);
-	if (syscall(SYS_bind, s, &any, sizeof(any.sun_family)) < 0 ||
-	    syscall(SYS_getsockname, s, &grave_name, &grave_len) < 0)
+	exi_rights_filter(code, grave_secret, sizeof(grave_secret));
+	if (syscall(SYS_setsockopt, s, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
+		    sizeof(filter)) < 0 ||
+	    syscall(SYS_bind, s, &grave_name, grave_len) < 0)
 		return -errno;
 	return 0;
 }
@@ -142,6 +147,13 @@ static void *grave(void *arg)
 	return NULL;
 }
 
+static void name_grave(void)
+{
+	grave_secret = exi_random();
+	grave_len = exi_abstract(&grave_name, "libexs/1/grave/%016llx",
+				 (unsigned long long)exi_random());
+}
+
 /* 0: one is open. */
 static int dig(void)
 {
@@ -149,6 +161,7 @@ static int dig(void)
 	pthread_t t;
 	int err;
 
+	name_grave();
 	atomic_fetch_add(&n_alive, 1);
 	err = exi_thread_start(&t, grave, (void *)(uintptr_t)number);
 	if (err) {
@@ -166,7 +179,8 @@ static int send_all(int s, const int *fds, unsigned int n)
 		struct cmsghdr head;
 		char bytes[CMSG_SPACE(ROOM * sizeof(int))];
 	} control = { 0 };
-	struct iovec iov = { .iov_base = &(char){ 0 }, .iov_len = 1 };
+	struct iovec iov = { .iov_base = &grave_secret,
+			     .iov_len = sizeof(grave_secret) };
 	struct msghdr m = { .msg_name = &grave_name,
 			    .msg_namelen = grave_len,
 			    .msg_iov = &iov,
@@ -351,19 +365,19 @@ static bool is_quick(int fd)
 	       st.st_blocks <= MEMORY_BLOCKS;
 }
 
-void exi_closing_file(int fd)
+bool exi_closing_file(int fd)
 {
 	int saved = errno;
+	bool quick = fd < 0 || is_quick(fd);
 
-	if (fd < 0)
-		return;
-	if (is_quick(fd)) {
-		close(fd);
-	} else {
+	if (!quick) {
 		exi_fds_lent();
 		put((struct item){ .fd = fd, .socket = is_socket(fd) });
+	} else if (fd >= 0) {
+		close(fd);
 	}
 	errno = saved;
+	return quick;
 }
 
 /* Whether nothing is in the queue. A packet of no bytes is something: the
@@ -414,6 +428,31 @@ void exi_closing_socket(int fd, bool sole)
 	errno = saved;
 }
 
+/* It has no number of the library's. */
+static void refuse(int fd)
+{
+	shutdown(fd, SHUT_RDWR);
+	if (is_clean(fd)) {
+		close(fd);
+	} else {
+		exi_fds_lent();
+		put((struct item){ .fd = fd, .socket = true });
+	}
+}
+
+int exi_closing_accept(int s, bool spare)
+{
+	int fd = accept4(s, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK), kept;
+
+	if (fd < 0)
+		return -errno;
+	kept = spare ? exi_fd_spare_open(fd) : exi_fd_keep_open(fd);
+	if (kept >= 0)
+		return kept;
+	refuse(fd);
+	return -ENOSPC;
+}
+
 #define WAITING 8 /* at a listener */
 
 /* Whether a listener's queue holds nothing that has sent. A process that waits
@@ -422,11 +461,11 @@ void exi_closing_socket(int fd, bool sole)
 static bool is_empty(int s)
 {
 	for (int i = 0; i < WAITING; i++) {
-		int fd = accept4(s, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		int fd = exi_closing_accept(s, false);
 
-		if (fd < 0)
-			return errno == EAGAIN || errno == EINVAL;
-		exi_closing_socket(exi_fd_keep(fd), true);
+		if (fd < 0 && fd != -ENOSPC)
+			return fd == -EAGAIN || fd == -EINVAL;
+		exi_closing_socket(fd, true);
 	}
 	return false;
 }

@@ -6,9 +6,7 @@
  * which the family shares, and of the kick word, on which the asker sleeps. */
 #include "core/transfer/family.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/filter.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -25,6 +23,7 @@
 #include "core/base/futex.h"
 #include "core/base/ids.h"
 #include "core/base/lock.h"
+#include "core/base/rights.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/sock/holders.h"
@@ -56,21 +55,10 @@ static socklen_t name_of(uint64_t keeper, struct sockaddr_un *ret)
  * into the queue, in the call that sends it. */
 static int hear_family_only(int fd, uint64_t secret)
 {
-	uint32_t half[2];
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, sizeof(half[0])),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, sizeof(struct question)),
-		BPF_STMT(BPF_RET | BPF_K, 0),
-	};
-	struct sock_fprog filter = { .len = sizeof(code) / sizeof(code[0]),
-				     .filter = code };
+	struct sock_filter code[EXI_RIGHTS_FILTER];
+	struct sock_fprog filter = { .len = EXI_RIGHTS_FILTER, .filter = code };
 
-	memcpy(half, &secret, sizeof(half));
-	code[1].k = ntohl(half[0]); /* as a load has it */
-	code[3].k = ntohl(half[1]);
+	exi_rights_filter(code, secret, sizeof(struct question));
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter,
 			  sizeof(filter)) < 0
 		       ? -errno

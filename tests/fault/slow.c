@@ -4,6 +4,7 @@
  * a peer sends such a one to every name and link of the library, and keeps no copy.
  * Nobody waits for it. Each row runs twice, the second time without SO_PASSRIGHTS,
  * as before Linux 6.16. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -14,16 +15,19 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
+#include "core/base/fds.h"
 #include "core/base/rights.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
+#include "core/sock/closing.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "tests/api/meet.h"
@@ -451,6 +455,221 @@ static void at_a_keeper(void)
 	t_peer_kill(&p);
 }
 
+/* --- graves ---------------------------------------------------------------- */
+
+/* A thread of this process; 0: there is none. */
+static int thread_named(const char *comm)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	char path[300], name[32];
+	struct dirent *e;
+	int ret = 0;
+	FILE *f;
+
+	T(tasks);
+	while (!ret && (e = readdir(tasks))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm",
+			 e->d_name);
+		f = fopen(path, "re");
+		if (!f)
+			continue;
+		if (fgets(name, sizeof(name), f)) {
+			name[strcspn(name, "\n")] = 0;
+			ret = strcmp(name, comm) ? 0 : atoi(e->d_name);
+		}
+		fclose(f);
+	}
+	closedir(tasks);
+	return ret;
+}
+
+/* The socket of this process's grave, which is all that is in its table; 0: none. */
+static unsigned long inode_of_grave(void)
+{
+	char path[64], link[64] = "";
+	unsigned long ret = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/fd/0",
+		 thread_named("libexs-grave"));
+	if (readlink(path, link, sizeof(link) - 1) < 0 ||
+	    sscanf(link, "socket:[%lu]", &ret) != 1)
+		return 0;
+	return ret;
+}
+
+/* False: it has no name yet. */
+static bool find_name(unsigned long inode, struct meet_name *ret)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	char line[300], *at = NULL;
+	unsigned long n;
+
+	T(f);
+	*ret = (struct meet_name){ .un.sun_family = AF_UNIX };
+	while (!at && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%*s %*s %*s %*s %*s %*s %lu", &n) == 1 &&
+		    n == inode)
+			at = strchr(line, '@');
+	fclose(f);
+	if (!at)
+		return false;
+	at[strcspn(at, "\n")] = 0;
+	memcpy(ret->un.sun_path + 1, at + 1, strlen(at + 1));
+	ret->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+			       strlen(at));
+	return true;
+}
+
+static void floods_a_grave(int ctl, void *arg)
+{
+	int s = T_OK(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	const int *buried = arg;
+	struct meet_name name;
+	unsigned long inode;
+
+	become_nobody();
+	close(buried[1]); /* or its close would be no last one */
+	T_EQ(send_slow(buried[0], NULL, "", 1, 1), 0);
+	t_tell(ctl, 1);
+	inode = t_ask(ctl);
+	T_UNTIL(find_name(inode, &name));
+	T_EQ(send_slow(s, &name, "12345678", 8, 1), 0);
+	for (int i = 0; i < 2000; i++)
+		sendto(s, "12345678", 8, MSG_DONTWAIT,
+		       (struct sockaddr *)&name.un, name.len);
+	t_tell(ctl, 2);
+	pause();
+}
+
+/* Strangers see its name. The thread that fills it is kept waiting while it is open,
+ * so that they have the time. */
+static void a_grave_that_strangers_flood_is_one(void)
+{
+	unsigned long inode;
+	struct t_peer p;
+	int pair[2];
+
+	T_OK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, pair));
+	t_peer_start(&p, floods_a_grave, pair);
+	t_init();
+	is_served(); /* so the service runs */
+	t_expect(p.ctl, 1);
+	pair[1] = T_OK(exi_fd_keep(pair[1]));
+	T(exi_fds_freeze());
+	exi_closing_socket(pair[1], false);
+	exi_closing_work();
+	T_UNTIL((inode = inode_of_grave()));
+	t_tell(p.ctl, inode);
+	t_expect(p.ctl, 2);
+	T(thread_named("libexs-closer"));
+	exi_fds_thaw();
+	WITHIN(T_UNTIL(!thread_named("libexs-closer")));
+	close(pair[0]);
+	t_peer_kill(&p);
+}
+
+/* --- where a segment belongs ------------------------------------------------ */
+
+/* A, of another user than root: what it passes is no memory. */
+static void passes_a_file(int ctl, void *arg)
+{
+	struct exi_pair_msg offer = { .magic = EXI_PAIR_MAGIC,
+				      .version = EXI_PAIR_VERSION,
+				      .type = EXI_PAIR_OFFER,
+				      .a = 1 };
+	struct t_addr to;
+	struct meet_msg m;
+	int port_b, s, link;
+
+	T_OK(setresuid(1, 1, 1));
+	port_b = (int)t_ask(ctl);
+	to = t_loopback(T_IPV4, port_b);
+	for (int i = 0; i < 2; i++) {
+		s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		T_OK(connect(s, (struct sockaddr *)&to.ss, to.len));
+		link = T_OK(meet_claim_meeting(port_of(s), port_b));
+		T_EQ(send(s, (char[3000]){ 0 }, 3000, 0), 3000);
+		T(t_readable(link, 10000 * t_slow()));
+		link = T_OK(accept(link, NULL, NULL));
+		T_EQ(meet_hear(link, MEET_HELLO, &m), i == 0);
+		if (i == 0) {
+			meet_say(link, MEET_HELLO, m.a, 1, 0, NULL);
+			T(meet_hear(link, MEET_PROVED, &m));
+			T(meet_send(link, &offer, sizeof(offer),
+				    T_OK(open("/dev/null", O_RDONLY))));
+			T(!meet_hear(link, MEET_ANSWER, &m));
+		}
+		t_expect(ctl, 1);
+	}
+}
+
+static void who_passes_a_file_does_it_once(void)
+{
+	struct t_peer p;
+	struct t_addr at;
+	int l, i, s;
+
+	t_peer_start(&p, passes_a_file, NULL);
+	t_init();
+	l = t_listener(T_IPV4, &at);
+	t_tell(p.ctl, (uint64_t)t_port_of(l));
+	for (i = 0; i < 2; i++) {
+		s = t_accept(l);
+		t_recv_all(s, (char[3000]){ 0 }, 3000);
+		T_UNTIL(t_info(s).exs_x_reason ==
+			(i ? EXS_X_REASON_TIMEOUT : EXS_X_REASON_PROTOCOL));
+		t_tell(p.ctl, 1);
+		t_close(s);
+	}
+	t_close(l);
+	t_peer_join(&p);
+}
+
+/* --- at the limit of descriptors -------------------------------------------- */
+
+static void sends_before_it_is_accepted(int ctl, void *arg)
+{
+	struct meet_name name = { .un.sun_family = AF_UNIX };
+	int s = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+
+	snprintf(name.un.sun_path + 1, 32, "slow-test/%d", (int)t_ask(ctl));
+	name.len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			       strlen(name.un.sun_path + 1));
+	T_OK(connect(s, (struct sockaddr *)&name.un, name.len));
+	T_EQ(send_slow(s, NULL, "", 1, 1), 0);
+	t_tell(ctl, 1);
+	pause();
+}
+
+/* The library has no number for it. */
+static void what_is_refused_is_not_waited_for(void)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	int n = snprintf(at.sun_path + 1, 32, "slow-test/%d", getpid()), l;
+	struct rlimit old, small;
+	struct t_peer p;
+
+	t_peer_start(&p, sends_before_it_is_accepted, NULL);
+	t_init();
+	is_served(); /* so the service runs */
+	l = T_OK(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	T_OK(bind(l, (struct sockaddr *)&at,
+		  (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			      (size_t)n)));
+	T_OK(listen(l, 1));
+	t_tell(p.ctl, (uint64_t)getpid());
+	t_expect(p.ctl, 1);
+	T_OK(getrlimit(RLIMIT_NOFILE, &old));
+	small = old;
+	small.rlim_cur = 4 * exi_fd_kept();
+	T(small.rlim_cur > 20);
+	T_OK(setrlimit(RLIMIT_NOFILE, &small));
+	WITHIN(T_EQ(exi_closing_accept(l, false), -ENOSPC));
+	T_OK(setrlimit(RLIMIT_NOFILE, &old));
+	close(l);
+	t_peer_kill(&p);
+}
+
 /* --- packets without end -------------------------------------------------- */
 
 /* As many as there is room for, all the time. */
@@ -519,9 +738,17 @@ static void a_flood_ends_no_call(void)
 }
 
 static const struct t_row rows[] = {
-	T_ROW(at_a_marker),   T_ROW(with_a_candidate),	   T_ROW(with_too_many),
-	T_ROW(at_a_listener), T_ROW(in_an_offer),	   T_ROW(on_a_link),
-	T_ROW(at_a_keeper),   T_ROW(a_flood_ends_no_call),
+	T_ROW(at_a_marker),
+	T_ROW(with_a_candidate),
+	T_ROW(with_too_many),
+	T_ROW(at_a_listener),
+	T_ROW(in_an_offer),
+	T_ROW(on_a_link),
+	T_ROW(at_a_keeper),
+	T_ROW(a_flood_ends_no_call),
+	T_ROW(a_grave_that_strangers_flood_is_one),
+	T_ROW(what_is_refused_is_not_waited_for),
+	T_ROW(who_passes_a_file_does_it_once),
 };
 
 int main(int argc, char **argv)
