@@ -55,6 +55,7 @@ static void close_net(struct exi_rma_net *net)
  * have of them reaches the parent's. The child loads them anew. */
 void verbsp_domain_forked(void)
 {
+	verbsp_nets_forked();
 	verbsp_nets_each(close_net);
 	for (unsigned int i = 0; i < n_devices; i++) {
 		close(devices[i]->cmd_fd);

@@ -157,7 +157,10 @@ int verbsp_net_take(struct exi_rma_net *n);
 void verbsp_net_reap(struct exi_rma_net *n);
 void verbsp_net_request(struct exi_rma_net *n);
 void verbsp_net_links(struct exi_rma_net *n, void (*f)(struct exi_rma_link *l));
+/* No lock is held while f is called: it may wait. */
 void verbsp_nets_each(void (*f)(struct exi_rma_net *n));
+/* A child: another thread of its parent may have held the lock of the list. */
+void verbsp_nets_forked(void);
 
 /* --- the domain (verbs_domain.c) ---------------------------------------- */
 

@@ -625,10 +625,26 @@ void verbsp_net_links(struct exi_rma_net *net,
 	exi_rma_unlock(&n->rma.lock);
 }
 
+/* Nets come and stay. */
+static struct exi_list *net_after(struct exi_list *at)
+{
+	struct exi_list *ret;
+
+	pthread_mutex_lock(&nets_lock);
+	ret = at->next;
+	pthread_mutex_unlock(&nets_lock);
+	return ret;
+}
+
 void verbsp_nets_each(void (*f)(struct exi_rma_net *n))
 {
-	struct exi_list *pos;
+	struct exi_list *pos = net_after(&nets);
 
-	exi_list_for_each (pos, &nets)
+	for (; pos != &nets; pos = net_after(pos))
 		f(&exi_container(pos, struct verbsp_net, node)->rma);
+}
+
+void verbsp_nets_forked(void)
+{
+	pthread_mutex_init(&nets_lock, NULL);
 }
