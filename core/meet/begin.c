@@ -428,27 +428,27 @@ static bool marked(struct exi_sock *sk)
 	return false;
 }
 
-void exi_link_expect(struct exi_sock *sk, bool eager)
+/* Says so when not. */
+static bool is_wanted(struct exi_sock *sk)
 {
-	struct exi_shared *sh = sk->sh;
-	const struct exi_config *cfg = exi_config();
-	uint64_t bytes = cfg->upgrade_bytes;
+	bool upgrade = exi_config()->upgrade;
 
 	if (!sk->adopted)
+		return false;
+	if (upgrade && (exi_registry_wire_ids() || exi_remote_possible()))
+		return true;
+	exi_sock_reason(sk, upgrade ? EXS_X_REASON_NO_PROVIDER
+				    : EXS_X_REASON_CONFIG);
+	return false;
+}
+
+void exi_link_expect_later(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	uint64_t bytes = exi_config()->upgrade_bytes;
+
+	if (!is_wanted(sk))
 		return;
-	if (!cfg->upgrade ||
-	    (!exi_registry_wire_ids() && !exi_remote_possible())) {
-		exi_sock_reason(sk, cfg->upgrade ? EXS_X_REASON_NO_PROVIDER
-						 : EXS_X_REASON_CONFIG);
-		return;
-	}
-	if (eager || bytes == 0) {
-		/* A plain peer need not be asked twice: the marker is looked
-		 * for, unless the program says that there is somebody. */
-		if (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk))
-			meet(sk, atomic_load(&sk->fd), true);
-		return;
-	}
 	if (sk->role == EXI_ROLE_CONNECT) {
 		atomic_store(&sh->half[EXI_TX].meet_at, bytes);
 		atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_DOWNLOAD);
@@ -456,6 +456,19 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
 		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
 	}
+}
+
+void exi_link_expect(struct exi_sock *sk, bool eager)
+{
+	if (!eager && exi_config()->upgrade_bytes) {
+		exi_link_expect_later(sk);
+		return;
+	}
+	/* A plain peer need not be asked twice: the marker is looked for,
+	 * unless the program says that there is somebody. */
+	if (is_wanted(sk) &&
+	    (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk)))
+		meet(sk, atomic_load(&sk->fd), true);
 }
 
 static int why_nobody_came(const struct exi_link *l)

@@ -148,7 +148,7 @@ struct exi_sock *exi_sock_wake(int fd)
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	taken = take_word_locked(sk, fd);
 	if (taken)
-		exi_link_expect(sk, false);
+		exi_link_expect_later(sk);
 	else
 		atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&h[EXI_TX].lock);
