@@ -67,7 +67,10 @@ def main():
                         f"skipped, which is not expected: {run}: {name}")
                 else:
                     failed += 1
-                    verdicts.append(f"failed: {run}: {name} ({result})")
+                    verdicts.append(
+                        f"failed: {run}: {name} ({result}, "
+                        f"status {test.get('returncode')}, "
+                        f"{test.get('duration', 0):.0f} s)")
                     if shown < SHOWN:
                         shown += 1
                         print(f"the end of what {run}: {name} printed:")
