@@ -153,16 +153,9 @@ static void pass_on(struct set *s)
 	exi_unlock(&s->lock);
 }
 
-static int ms_between(uint64_t now, uint64_t deadline)
-{
-	uint64_t ms = now < deadline ? (deadline - now + 999999) / 1000000 : 0;
-
-	return ms > INT_MAX ? INT_MAX : (int)ms;
-}
-
 static int until(uint64_t deadline)
 {
-	return deadline ? ms_between(exi_now_ns(), deadline) : -1;
+	return deadline ? exi_ms_between(exi_now_ns(), deadline) : -1;
 }
 
 static bool asked_lately(const struct set *s, uint64_t now)
@@ -288,9 +281,8 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 
 	if (timeout && !at_once) {
 		now = exi_now_ns();
-		deadline = now + (uint64_t)timeout->tv_sec * 1000000000u +
-			   (uint64_t)timeout->tv_nsec;
-		ms = ms_between(now, deadline);
+		deadline = now + exi_timespec_ns(timeout);
+		ms = exi_ms_between(now, deadline);
 	}
 	if (s && exi_unlikely(s->nests))
 		shim_set_settle_inner(s, 0);
@@ -333,8 +325,8 @@ static inline __attribute__((always_inline)) int
 any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	  const sigset_t *mask)
 {
-	struct timespec t = { .tv_sec = ms / 1000,
-			      .tv_nsec = ms % 1000 * 1000000 };
+	struct timespec t =
+		exi_ns_timespec((uint64_t)(ms > 0 ? ms : 0) * 1000000u);
 
 	/* A set of which the library knows nothing is waited for here, too:
 	 * that may change while this thread sleeps. */
@@ -368,8 +360,7 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
 		return native.epoll_pwait2(epfd, ev, max, t, mask);
 	if (max <= 0 || max > EVENTS_MAX || !ev ||
-	    (t &&
-	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
+	    (t && !exi_timespec_valid(t)))
 		return (int)shim_result(-EINVAL);
 	return (int)shim_result(any_wait(epfd, ev, max, t, mask));
 }

@@ -411,10 +411,8 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 /* Sets what is left of the time; whether nothing is. */
 static bool is_up(struct timespec *left, uint64_t end)
 {
-	uint64_t now = exi_now_ns();
-
-	*left = exi_ns_timespec(end > now ? end - now : 0);
-	return end <= now;
+	*left = exi_time_left(end);
+	return !left->tv_sec && !left->tv_nsec;
 }
 
 /* Receives messages, at least one, or -errno in *ret; as many by one call of
@@ -452,11 +450,7 @@ static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 			struct timespec *timeout)
 {
-	uint64_t end =
-		timeout ? exi_now_ns() +
-				  (uint64_t)timeout->tv_sec * 1000000000u +
-				  (uint64_t)timeout->tv_nsec
-			: 0;
+	uint64_t end = timeout ? exi_now_ns() + exi_timespec_ns(timeout) : 0;
 	bool wait_one = flags & MSG_WAITFORONE;
 	int ret = exi_flow_error(fd);
 
@@ -484,8 +478,7 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 {
 	if (exi_unlikely(!shim_sock(fd) || shim_io_kernels(flags)))
 		return native.recvmmsg(fd, m, n, flags, timeout);
-	if (timeout && (timeout->tv_sec < 0 || timeout->tv_nsec < 0 ||
-			timeout->tv_nsec >= 1000000000))
+	if (timeout && !exi_timespec_valid(timeout))
 		return (int)shim_result(-EINVAL);
 	return (int)shim_result(get_messages(fd, m, n, flags, timeout));
 }

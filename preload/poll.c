@@ -151,9 +151,7 @@ static int mixed(struct pollfd *fds, nfds_t n, bool sets,
 	}
 	if (timeout) {
 		at_once = timeout->tv_sec == 0 && timeout->tv_nsec == 0;
-		deadline = exi_now_ns() +
-			   (uint64_t)timeout->tv_sec * 1000000000u +
-			   (uint64_t)timeout->tv_nsec;
+		deadline = exi_now_ns() + exi_timespec_ns(timeout);
 	}
 	if (c.p.kernel && c.p.slots) {
 		for (nfds_t i = 0; i < n; i++)
@@ -178,16 +176,15 @@ static int any_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t,
 	bool sets;
 
 	if (exi_likely(!fds || too_many(n) || !ours(fds, n, &sets)) ||
-	    (t &&
-	     (t->tv_sec < 0 || t->tv_nsec < 0 || t->tv_nsec >= 1000000000)))
+	    (t && !exi_timespec_valid(t)))
 		return native.ppoll(fds, n, t, mask);
 	return (int)shim_result(mixed(fds, n, sets, t, mask));
 }
 
 static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 {
-	struct timespec t = { .tv_sec = ms / 1000,
-			      .tv_nsec = ms % 1000 * 1000000 };
+	struct timespec t =
+		exi_ns_timespec((uint64_t)(ms > 0 ? ms : 0) * 1000000u);
 	bool sets;
 
 	/* The headers say of these calls that they only write to it. */
@@ -356,25 +353,23 @@ static int by_poll(int n, fd_set *r, fd_set *w, fd_set *x,
 HOOK int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
 {
 	struct timespec ts;
-	uint64_t start, spent, all = 0;
+	uint64_t end = 0;
 	int ret;
 
 	if (n < 0 || (t && (t->tv_sec < 0 || t->tv_usec < 0)))
 		return native.select(n, r, w, x, t);
 	n = reach(n);
 	if (t) {
-		all = (uint64_t)t->tv_sec * 1000000u + (uint64_t)t->tv_usec;
-		ts = exi_ns_timespec(all * 1000u);
+		ts = exi_ns_timespec(exi_timeval_ns(t));
+		end = exi_now_ns() + exi_timeval_ns(t);
 	}
-	start = t ? exi_now_ns() : 0;
 	ret = by_poll(n, r, w, x, t ? &ts : NULL, NULL);
 	if (ret == -1)
 		return native.select(n, r, w, x, t);
 	if (t) { /* what is left of it */
-		spent = (exi_now_ns() - start) / 1000u;
-		all = all > spent ? all - spent : 0;
-		t->tv_sec = (time_t)(all / 1000000u);
-		t->tv_usec = (suseconds_t)(all % 1000000u);
+		ts = exi_time_left(end);
+		t->tv_sec = ts.tv_sec;
+		t->tv_usec = (suseconds_t)(ts.tv_nsec / 1000);
 	}
 	return ret < 0 ? -1 : ret;
 }

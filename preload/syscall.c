@@ -40,10 +40,7 @@ static bool mask_of(long set, long size, sigset_t *ret)
 /* What is left of a time that began to pass at start. */
 static void spend(struct timespec *t, uint64_t start)
 {
-	uint64_t spent = exi_now_ns() - start, all;
-
-	all = (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
-	*t = exi_ns_timespec(all > spent ? all - spent : 0);
+	*t = exi_time_left(start + exi_timespec_ns(t));
 }
 
 static long raw_ppoll(const long *a)

@@ -51,12 +51,7 @@ void exi_lock_slow(struct exi_lock *l)
 			    memory_order_relaxed, memory_order_relaxed))
 			continue;
 		w |= EXI_LOCK_CONTENDED;
-		clock_gettime(CLOCK_MONOTONIC, &deadline);
-		deadline.tv_nsec += EXI_LOCK_SLEEP_NS;
-		if (deadline.tv_nsec >= 1000000000) {
-			deadline.tv_nsec -= 1000000000;
-			deadline.tv_sec++;
-		}
+		deadline = exi_ns_timespec(exi_now_ns() + EXI_LOCK_SLEEP_NS);
 		word.value = w;
 		if (exi_futex_wait(&word, 1, &deadline) == -ETIMEDOUT &&
 		    exi_futex_owner_is_dead(w & ~EXI_LOCK_CONTENDED) &&

@@ -3,12 +3,15 @@
 #ifndef EXI_CORE_BASE_UTIL_H
 #define EXI_CORE_BASE_UTIL_H
 
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/rseq.h>
+#include <sys/time.h>
 #include <time.h>
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
@@ -29,11 +32,59 @@ static inline uint64_t exi_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* A time that is longer, of 146 years, counts as this: added to now it has not passed. */
+#define EXI_NS_MAX (UINT64_MAX / 4)
+
+/* Seconds and a part of one, none of them negative, in ns. */
+static inline uint64_t exi_seconds_ns(time_t seconds, uint64_t part)
+{
+	uint64_t most = EXI_NS_MAX - (part < EXI_NS_MAX ? part : EXI_NS_MAX);
+
+	return (uint64_t)seconds > most / 1000000000u
+		       ? EXI_NS_MAX
+		       : (uint64_t)seconds * 1000000000u + part;
+}
+
+static inline uint64_t exi_timespec_ns(const struct timespec *t)
+{
+	return exi_seconds_ns(t->tv_sec, (uint64_t)t->tv_nsec);
+}
+
+static inline uint64_t exi_timeval_ns(const struct timeval *t)
+{
+	return exi_seconds_ns(t->tv_sec, (uint64_t)t->tv_usec * 1000u);
+}
+
+/* As the kernel takes it. */
+static inline bool exi_timespec_valid(const struct timespec *t)
+{
+	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000;
+}
+
 /* A time in ns as a timespec. */
 static inline struct timespec exi_ns_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u),
 				  .tv_nsec = (long)(ns % 1000000000u) };
+}
+
+static inline uint64_t exi_ns_between(uint64_t now, uint64_t deadline)
+{
+	return deadline > now ? deadline - now : 0;
+}
+
+/* What is left until the deadline, for a call that sleeps. */
+static inline struct timespec exi_time_left(uint64_t deadline)
+{
+	return exi_ns_timespec(exi_ns_between(exi_now_ns(), deadline));
+}
+
+/* The same in ms, rounded up: a sleep of so long does not end before the deadline. */
+static inline int exi_ms_between(uint64_t now, uint64_t deadline)
+{
+	uint64_t ms = (exi_ns_between(now, deadline) + 999999) / 1000000;
+
+	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
 /* memcpy(), without a call for what fits two words. */

@@ -533,9 +533,7 @@ static int attend(struct exi_queue *q, exs_event_t *ev, int want,
 						    .ev = ev,
 						    .max = max };
 	if (timeout)
-		deadline = exi_now_ns() + 1 +
-			   (uint64_t)timeout->tv_sec * 1000000000u +
-			   (uint64_t)timeout->tv_usec * 1000u;
+		deadline = exi_now_ns() + 1 + exi_timeval_ns(timeout);
 	if (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
 		poll_hot(q);
 		ret = atomic_load(&q->deleted) ? -EINVAL : 0;

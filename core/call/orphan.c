@@ -128,7 +128,7 @@ static bool more_comes(struct exi_sock *sk, const struct left *l,
 	uint64_t now = exi_now_ns();
 
 	return now < until && is_on_tcp(sk) &&
-	       poll(&p, 1, (int)((until - now) / 1000000) + 1) > 0;
+	       poll(&p, 1, exi_ms_between(now, until)) > 0;
 }
 
 static size_t in_ring(struct exi_sock *sk)

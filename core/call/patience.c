@@ -93,8 +93,7 @@ uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
 	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
 	    (tv.tv_sec == 0 && tv.tv_usec == 0))
 		return 0;
-	return exi_now_ns() + (uint64_t)tv.tv_sec * 1000000000u +
-	       (uint64_t)tv.tv_usec * 1000u;
+	return exi_now_ns() + exi_timeval_ns(&tv);
 }
 
 /* Takes the lock for the next attempt; a look ends. */

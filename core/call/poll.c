@@ -200,9 +200,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	if (r.event_fd < 0)
 		return nap(p, deadline, mask);
 	if (deadline) {
-		uint64_t now = exi_now_ns();
-
-		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		left = exi_time_left(deadline);
 		timeout = &left;
 	}
 	exi_rest_begin(&ends, rest_ends, &r);

@@ -371,9 +371,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	if (!kicked)
 		deadline = exi_now_ns() + EXI_UNKICKED_NS;
 	if (deadline) {
-		uint64_t now = exi_now_ns();
-
-		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		left = exi_time_left(deadline);
 		timeout = &left;
 	}
 	t.sk = sk;
@@ -464,9 +462,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 	exi_sock_wait(sk, dir, &r.w.w);
 	exi_half_unlock(r.h);
 	if (deadline) {
-		uint64_t now = exi_now_ns();
-
-		left = exi_ns_timespec(deadline > now ? deadline - now : 0);
+		left = exi_time_left(deadline);
 		timeout = &left;
 	}
 	hears = exi_poller_hears(sk);

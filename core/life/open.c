@@ -145,7 +145,7 @@ static bool out_of_time(int fd, uint64_t since)
 		return true;
 	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len) < 0)
 		return true;
-	ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_usec * 1000u;
+	ns = exi_timeval_ns(&t);
 	return ns && exi_now_ns() - since + TICK_NS >= ns;
 }
 

@@ -74,8 +74,7 @@ static int make(const exs_timeout_t *asked, int fd, enum exi_dir dir,
 	t->op->ahandle = asked->exs_to_ahandle;
 	t->asked = *asked;
 	t->dir = dir;
-	t->ns = (uint64_t)asked->exs_to_time.tv_sec * 1000000000u +
-		(uint64_t)asked->exs_to_time.tv_usec * 1000u;
+	t->ns = exi_timeval_ns(&asked->exs_to_time);
 	if (t->ns < SHORTEST_NS)
 		t->ns = SHORTEST_NS;
 	t->since = exi_now_ns();

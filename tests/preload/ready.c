@@ -433,6 +433,22 @@ ROW(recv_closed_by_a_handler)
 	was_closed();
 }
 
+/* Seconds of which the nanoseconds fit no number: for ever. */
+#define LONG_TIME                                                              \
+	(&(struct timespec){ .tv_sec = sizeof(time_t) == 8 ? INT64_MAX         \
+							   : INT32_MAX })
+
+ROW(ppoll_long_time)
+{
+	struct pollfd p = { .events = POLLIN };
+
+	pair();
+	p.fd = here;
+	later(100, hello);
+	TIMED("ppoll", ppoll(&p, 1, LONG_TIME, NULL));
+	later_end();
+}
+
 ROW(ppoll_mask)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -549,6 +565,18 @@ ROW(select_urgent)
 	x = r;
 	is("select", select(here + 1, &r, NULL, &x, &t));
 	say("r %d x %d", FD_ISSET(here, &r) != 0, FD_ISSET(here, &x) != 0);
+}
+
+ROW(pselect_long_time)
+{
+	fd_set r;
+
+	pair();
+	FD_ZERO(&r);
+	FD_SET(here, &r);
+	later(100, hello);
+	TIMED("pselect", pselect(here + 1, &r, NULL, NULL, LONG_TIME, NULL));
+	later_end();
 }
 
 ROW(pselect_interrupted)
@@ -1388,6 +1416,10 @@ ROW(epoll_pwait2)
 	TIMED("at once", epoll_pwait2(set, &e, 1, &t, NULL));
 	later(100, hello);
 	TIMED("ever", epoll_pwait2(set, &e, 1, NULL, NULL));
+	later_end();
+	get_now("recv", here, 64);
+	later(100, hello);
+	TIMED("long", epoll_pwait2(set, &e, 1, LONG_TIME, NULL));
 	later_end();
 	t.tv_nsec = -1;
 	is("wrong", epoll_pwait2(set, &e, 1, &t, NULL));
