@@ -47,30 +47,23 @@ static int first_peer_cpu(struct set *s)
 	return ret;
 }
 
+/* A look at a set takes as long as so many at a word. */
+#define LOOK_WEIGHT 8
+
 static int spin(struct set *s, struct epoll_event *ev, int max,
 		uint64_t deadline, struct looked *ret_looked)
 {
 	struct spun p = { .s = s, .ev = ev, .max = max };
 	struct exi_spinner spinner;
-	uint64_t budget;
-	bool hit, good;
 
 	if (!s->n_active)
 		return 0;
-	budget = exi_spin_budget(&s->spin, first_peer_cpu(s));
-	if (!budget)
-		return 0;
-	if (budget == EXI_SPIN_YIELD) {
-		good = exi_spin_yield(look_again, &p, &hit);
-		exi_spin_result(&s->spin, good && hit);
-		*ret_looked = p.looked;
-		return p.n;
-	}
 	exi_spin_begin(&spinner);
-	while (!look_again(&p) && exi_spin_goes_on(&spinner, budget, deadline))
-		spinner.looks |= 7; /* a look takes a while here */
-	exi_spin_result(&s->spin, p.n > 0);
-	*ret_looked = p.looked;
+	spinner.weight = LOOK_WEIGHT;
+	if (exi_spin_look(&s->spin, &spinner,
+			  exi_spin_budget(&s->spin, first_peer_cpu(s)),
+			  deadline, look_again, &p))
+		*ret_looked = p.looked;
 	return p.n;
 }
 

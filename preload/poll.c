@@ -38,29 +38,18 @@ static bool look_again(void *arg)
 /* Spins while that may pay: true when a fabric has something. */
 static bool spin(struct call *c, uint64_t deadline)
 {
-	struct exi_spinner s;
-	uint64_t budget;
 	const struct exi_poll *p = &c->p;
+	struct exi_spinner s;
 	int i = p->on_fabric;
-	bool hit, good;
 
 	if (i < 0)
 		return false;
-	budget = exi_spin_budget(
-		&thread_spin, exi_ready_peer_cpu(p->slots[i].sk, p->fds[i].fd));
-	if (!budget)
-		return false;
-	if (budget == EXI_SPIN_YIELD) {
-		good = exi_spin_yield(look_again, c, &hit);
-		exi_spin_result(&thread_spin, good && hit);
-		return hit;
-	}
 	exi_spin_begin(&s);
-	do
-		hit = exi_poll_look(&c->p) > 0;
-	while (!hit && exi_spin_goes_on(&s, budget, deadline));
-	exi_spin_result(&thread_spin, hit);
-	return hit;
+	return exi_spin_look(
+		&thread_spin, &s,
+		exi_spin_budget(&thread_spin, exi_ready_peer_cpu(p->slots[i].sk,
+								 p->fds[i].fd)),
+		deadline, look_again, c);
 }
 
 static int run(struct call *c, uint64_t deadline, bool at_once,

@@ -32,7 +32,8 @@ struct exi_spinner {
 	uint64_t yield;
 	uint64_t looked; /* at the clock */
 	uint32_t looks;
-	uint32_t away; /* how often another thread took the CPU */
+	uint32_t weight; /* a look counts as so many: a power of two, to 64 */
+	uint32_t away;	 /* how often another thread took the CPU */
 	/* Not 0: a device is looked at, whose replies take so many times as
 	 * long as those within a host. What took the CPU may be the kernel,
 	 * which does the device's work that is waited for. Then the spin goes
@@ -41,6 +42,7 @@ struct exi_spinner {
 };
 static inline void exi_spin_begin(struct exi_spinner *s)
 {
+	s->weight = 1;
 	s->end = 0;
 	s->looks = 0;
 	s->away = 0;
@@ -57,8 +59,24 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 	/* A look at a device takes as long. */
 	if (!s->patience)
 		exi_pause();
-	return exi_likely(++s->looks % EXI_SPIN_BATCH) ||
+	s->looks += s->weight;
+	return exi_likely(s->looks % EXI_SPIN_BATCH) ||
 	       exi_spin_clock(s, budget, deadline);
+}
+
+/* Looks, at least once, until look() finds something or the spin is over; whether it
+ * did. s was begun, and says what a look costs. Inline: with its look, which for some is
+ * as short as the loop. */
+static inline __attribute__((always_inline)) bool
+exi_spin_run(struct exi_spinner *s, uint64_t budget, uint64_t deadline,
+	     bool (*look)(void *arg), void *arg)
+{
+	bool hit;
+
+	do
+		hit = look(arg);
+	while (!hit && exi_spin_goes_on(s, budget, deadline));
+	return hit;
 }
 
 /* Lets other threads run, as often as it may help, and calls done(arg) in
@@ -66,6 +84,25 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
  * is known from then on. */
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
 			     bool *ret_done);
+
+/* A wait's looks before it sleeps: budget is what exi_spin_budget() gave for how, or
+ * UINT64_MAX; s was begun. True: look() found something. What came of it counts for the
+ * next budget. */
+static inline __attribute__((always_inline)) bool
+exi_spin_look(struct exi_spin *how, struct exi_spinner *s, uint64_t budget,
+	      uint64_t deadline, bool (*look)(void *arg), void *arg)
+{
+	bool hit, good;
+
+	if (!budget)
+		return false;
+	if (budget == EXI_SPIN_YIELD)
+		good = exi_spin_yield(look, arg, &hit) && hit;
+	else
+		good = hit = exi_spin_run(s, budget, deadline, look, arg);
+	exi_spin_result(how, good);
+	return hit;
+}
 
 /* Reads a hint that several threads write at once. */
 uint32_t exi_spin_get(const uint32_t *hint);

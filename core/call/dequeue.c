@@ -345,10 +345,19 @@ struct look {
 	int need;
 };
 
+/* For a peer that shares our CPU, and runs between two looks: no device is polled. */
 static bool look_again(void *arg)
 {
 	struct look *l = arg;
 
+	return stirred(l->q, l->v, l->need);
+}
+
+static bool look_far(void *arg)
+{
+	struct look *l = arg;
+
+	poll_far(l->v);
 	return stirred(l->q, l->v, l->need);
 }
 
@@ -365,31 +374,18 @@ static uint64_t spin_budget(struct exi_queue *q, const struct view *v)
 static bool spin(struct exi_queue *q, const struct view *v, int need,
 		 uint64_t deadline)
 {
+	struct look look = { .q = q, .v = v, .need = need };
 	uint64_t budget = spin_budget(q, v);
 	struct exi_spinner s;
 
-	if (!budget)
-		return false;
-	if (budget == EXI_SPIN_YIELD) {
-		struct look look = { .q = q, .v = v, .need = need };
-		bool hit, good = exi_spin_yield(look_again, &look, &hit);
-
-		exi_spin_result(&q->spin, good && hit);
-		return hit;
-	}
 	exi_spin_begin(&s);
 	s.patience = v->patience;
+	if (budget == EXI_SPIN_YIELD)
+		return exi_spin_look(&q->spin, &s, budget, deadline, look_again,
+				     &look);
 	if (v->patience && budget != UINT64_MAX)
 		budget *= v->patience;
-	do {
-		poll_far(v);
-		if (stirred(q, v, need)) {
-			exi_spin_result(&q->spin, true);
-			return true;
-		}
-	} while (exi_spin_goes_on(&s, budget, deadline));
-	exi_spin_result(&q->spin, false);
-	return false;
+	return exi_spin_look(&q->spin, &s, budget, deadline, look_far, &look);
 }
 
 /* Asks the peers to wake us. -EBUSY: something can move already. */

@@ -53,7 +53,7 @@ static bool changed(const struct exi_word *w)
 	return __atomic_load_n(w->addr, __ATOMIC_RELAXED) != w->value;
 }
 
-static bool either_changed(void *arg)
+static inline bool either_changed(void *arg)
 {
 	const struct exi_word *w = arg;
 
@@ -64,23 +64,30 @@ static bool either_changed(void *arg)
  * count as half as many. */
 #define LOOKS_FAR 8
 
+/* A look at words that the device changes when it is polled. */
+static bool look_far(void *arg)
+{
+	struct exi_look *l = arg;
+
+	l->poll->ops->poll(l->poll, LOOKS_FAR);
+	return either_changed(l->words);
+}
+
 static bool spin(struct exi_look *l)
 {
-	const struct exi_word *w = l->words;
 	struct exi_spinner s;
 	bool ret;
 
 	exi_spin_begin(&s);
 	s.patience = l->patience;
-	do {
-		if (exi_unlikely(l->poll)) {
-			l->poll->ops->poll(l->poll, LOOKS_FAR);
-			s.looks += LOOKS_FAR / 2 - 1;
-		}
-		ret = changed(&w[0]) || changed(&w[1]);
-	} while (!ret && exi_spin_goes_on(&s, l->budget, 0));
+	if (exi_unlikely(l->poll)) {
+		s.weight = LOOKS_FAR / 2;
+		ret = exi_spin_run(&s, l->budget, 0, look_far, l);
+	} else {
+		ret = exi_spin_run(&s, l->budget, 0, either_changed, l->words);
+	}
 	l->away = s.away;
-	return ret || changed(&w[0]) || changed(&w[1]);
+	return ret || either_changed(l->words);
 }
 
 /* Nothing but the peer's word can end the wait in this state. A process that ends
