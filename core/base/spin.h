@@ -64,9 +64,9 @@ static inline bool exi_spin_goes_on(struct exi_spinner *s, uint64_t budget,
 	       exi_spin_clock(s, budget, deadline);
 }
 
-/* Looks, at least once, until look() finds something or the spin is over; whether it
- * did. s was begun, and says what a look costs. Inline: with its look, which for some is
- * as short as the loop. */
+/* Looks, at least once, until look() finds something or the spin is over;
+ * whether it did. s was begun, and says what a look costs. Inline: with its
+ * look, which for some is as short as the loop. */
 static inline __attribute__((always_inline)) bool
 exi_spin_run(struct exi_spinner *s, uint64_t budget, uint64_t deadline,
 	     bool (*look)(void *arg), void *arg)
@@ -85,9 +85,9 @@ exi_spin_run(struct exi_spinner *s, uint64_t budget, uint64_t deadline,
 EXI_SHIM bool exi_spin_yield(bool (*done)(void *arg), void *arg,
 			     bool *ret_done);
 
-/* A wait's looks before it sleeps: budget is what exi_spin_budget() gave for how, or
- * UINT64_MAX; s was begun. True: look() found something. What came of it counts for the
- * next budget. */
+/* A wait's looks before it sleeps: budget is what exi_spin_budget() gave for
+ * how, or UINT64_MAX; s was begun. True: look() found something. What came of
+ * it counts for the next budget. */
 static inline __attribute__((always_inline)) bool
 exi_spin_look(struct exi_spin *how, struct exi_spinner *s, uint64_t budget,
 	      uint64_t deadline, bool (*look)(void *arg), void *arg)

@@ -32,7 +32,8 @@ static inline uint64_t exi_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A time that is longer, of 146 years, counts as this: added to now it has not passed. */
+/* A time that is longer, of 146 years, counts as this: added to now it has not
+ * passed. */
 #define EXI_NS_MAX (UINT64_MAX / 4)
 
 /* Seconds and a part of one, none of them negative, in ns. */
@@ -79,7 +80,8 @@ static inline struct timespec exi_time_left(uint64_t deadline)
 	return exi_ns_timespec(exi_ns_between(exi_now_ns(), deadline));
 }
 
-/* The same in ms, rounded up: a sleep of so long does not end before the deadline. */
+/* The same in ms, rounded up: a sleep of so long does not end before the
+ * deadline. */
 static inline int exi_ms_between(uint64_t now, uint64_t deadline)
 {
 	uint64_t ms = (exi_ns_between(now, deadline) + 999999) / 1000000;

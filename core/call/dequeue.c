@@ -61,7 +61,7 @@ static bool is_dated_locked(struct exi_sock *sk, enum exi_dir dir)
 
 	EXI_LOCKED(&h->lock);
 	return dir == EXI_RX && h->mode == EXI_MODE_RING && sk->fab &&
-	       sk->fab->ops->first && !h->err && !atomic_load(&sk->sh->gone) &&
+	       sk->fab->rops->first && !h->err && !atomic_load(&sk->sh->gone) &&
 	       !atomic_load(&sk->sh->rx_fin) && !exi_list_empty(&sk->ops[dir]);
 }
 
@@ -93,10 +93,10 @@ static bool look_at(struct held *h, uint64_t now)
 	h->dated = is_dated_locked(sk, EXI_RX);
 	if (h->dated) {
 		date_locked(sk);
-		h->found = sk->fab->ops->ready(sk->fab, EXI_RX);
+		h->found = sk->fab->rops->ready(sk->fab, EXI_RX);
 	}
 	if (h->found)
-		sk->fab->ops->first(sk->fab, now, &first);
+		sk->fab->rops->first(sk->fab, now, &first);
 	exi_half_unlock(&sh->half[EXI_RX]);
 	h->sent = first.sent;
 	return h->found;
@@ -291,7 +291,7 @@ static void hold(struct exi_queue *q, struct view *v)
 			v->idle++;
 		} else if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab) {
 			exi_sock_look(sk, dir, 1);
-			sk->fab->ops->word(sk->fab, dir, &h->word);
+			sk->fab->wops->word(sk->fab, dir, &h->word);
 			h->found = false;
 			h->dated = in_order && is_dated_locked(sk, dir);
 			if (h->dated)
@@ -301,14 +301,14 @@ static void hold(struct exi_queue *q, struct view *v)
 			 * there, and so does one for which submission left
 			 * it. */
 			if ((q->wait == EXS_WAIT_BUSY_POLL || h->dated) &&
-			    sk->fab->ops->ready(sk->fab, dir))
+			    sk->fab->rops->ready(sk->fab, dir))
 				h->word.value = ~__atomic_load_n(
 					h->word.addr, __ATOMIC_RELAXED);
-			h->poll = sk->fab->ops->poll ? sk->fab : NULL;
+			h->poll = sk->fab->wops->poll ? sk->fab : NULL;
 			if (h->poll &&
-			    sk->fab->ops->patience(sk->fab) > v->patience)
-				v->patience = sk->fab->ops->patience(sk->fab);
-			v->peer_cpu = sk->fab->ops->peer_cpu(sk->fab);
+			    sk->fab->wops->patience(sk->fab) > v->patience)
+				v->patience = sk->fab->wops->patience(sk->fab);
+			v->peer_cpu = sk->fab->wops->peer_cpu(sk->fab);
 			h->hot = hot[i];
 			h->armed = false;
 			v->n++;
@@ -322,7 +322,7 @@ static void poll_far(const struct view *v)
 {
 	for (int i = 0; i < v->n; i++)
 		if (exi_unlikely(v->held[i].poll))
-			v->held[i].poll->ops->poll(v->held[i].poll, 1);
+			v->held[i].poll->wops->poll(v->held[i].poll, 1);
 }
 
 /* Something is there, or the view is out of date. */
@@ -408,10 +408,10 @@ static int arm(struct view *v, struct exi_word *words)
 		ret = sh != h->sh || !sk->fab ||
 				      sh->half[dir].mode != EXI_MODE_RING
 			      ? -EBUSY
-			      : sk->fab->ops->arm(sk->fab, dir,
-						  exi_place_waits(sk, dir)
-							  ? EXI_WAKE_WORD_REAP
-							  : EXI_WAKE_WORD);
+			      : sk->fab->wops->arm(sk->fab, dir,
+						   exi_place_waits(sk, dir)
+							   ? EXI_WAKE_WORD_REAP
+							   : EXI_WAKE_WORD);
 		if (ret == 0) {
 			h->armed = true;
 			sh->half[dir].sleeps++;
@@ -455,7 +455,7 @@ static void let_go_of(struct held *h)
 
 	exi_lock(&h->sh->half[dir].lock);
 	if (h->armed && sk->fab)
-		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_WORD);
+		sk->fab->wops->disarm(sk->fab, dir, EXI_WAKE_WORD);
 	if ((h->dated ? h->found : word_changed(&h->word)) &&
 	    atomic_load_explicit(&sk->fd, memory_order_relaxed) == h->hot.fd)
 		exi_flow_progress_polled_locked(sk, dir);

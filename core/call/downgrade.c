@@ -122,7 +122,7 @@ static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 	EXI_LOCKED(&rx->lock);
 	return rx->mode == EXI_MODE_RING && sk->fab && !sk->n_kept &&
 	       !rx->err && !rx->broken && !exi_sock_remote(sk) &&
-	       sk->fab->ops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
+	       sk->fab->rops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
 }
 
 /* The peer left before the handshake was over. */

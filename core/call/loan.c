@@ -149,7 +149,7 @@ static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
 	if (place_locked(sk, EXI_TX))
 		return borrow_in_place(sk, h, l, want);
 	c = h->mode == EXI_MODE_RING ? sk->fab : sk->tcp;
-	if (!c->ops->ready(c, EXI_TX))
+	if (!c->rops->ready(c, EXI_TX))
 		return -EAGAIN;
 	if (need_buffer(l))
 		return -ENOMEM;

@@ -139,8 +139,8 @@ static void quit_message(struct message *m, int err)
 	if (!op->finished) {
 		op->cancelled = true;
 		if (m->sk->posted[m->dir] == op)
-			m->sk->tcp->ops->cancel(m->sk->tcp,
-						&m->sk->xfer[m->dir]);
+			m->sk->tcp->kops->cancel(m->sk->tcp,
+						 &m->sk->xfer[m->dir]);
 		else
 			exi_flow_cancelled_locked(m->sk, m->dir, op);
 		exi_flow_progress_locked(m->sk, m->dir);

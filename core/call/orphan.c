@@ -138,7 +138,7 @@ static size_t in_ring(struct exi_sock *sk)
 
 	exi_lock(&rx->lock);
 	if (sk->fab)
-		ret = exi_half_heard(rx, sk->fab->ops->unread(sk->fab));
+		ret = exi_half_heard(rx, sk->fab->rops->unread(sk->fab));
 	exi_unlock(&rx->lock);
 	return ret;
 }
@@ -198,7 +198,7 @@ static int copy_unread(struct exi_sock *sk, struct left *l)
 	}
 	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
 	all = rx->mode != EXI_MODE_LEFT ||
-	      sk->tcp->ops->unread(sk->tcp) >= rx->left;
+	      sk->tcp->rops->unread(sk->tcp) >= rx->left;
 	exi_unlock(&rx->lock);
 	if (!all) {
 		exi_warn("descriptor %d: bytes that TCP has no room for yet "

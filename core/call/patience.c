@@ -148,7 +148,7 @@ static void tell_taken(struct exi_sock *sk)
 	if (!exi_trylock(&rx->lock))
 		return;
 	if (rx->mode == EXI_MODE_RING && sk->fab)
-		sk->fab->ops->full(sk->fab);
+		sk->fab->rops->full(sk->fab);
 	exi_unlock(&rx->lock);
 }
 

@@ -36,7 +36,7 @@ static bool over(struct exi_sock *sk, struct exi_half *h)
 {
 	return h->ended || h->fin || h->broken || atomic_load(&sk->sh->gone) ||
 	       atomic_load(&sk->sh->rx_fin) ||
-	       (sk->fab && sk->fab->ops->over(sk->fab));
+	       (sk->fab && sk->fab->rops->over(sk->fab));
 }
 
 /* The unread bytes that may be read from TCP. */
@@ -50,7 +50,7 @@ static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
 		may = exi_resume_look_locked(sk, (size_t)may);
 	if (h->mode == EXI_MODE_RING || may <= 0)
 		return 0;
-	n = sk->tcp->ops->unread(sk->tcp);
+	n = sk->tcp->rops->unread(sk->tcp);
 	return n < (size_t)may ? n : (size_t)may;
 }
 
@@ -66,7 +66,7 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	if ((h->mode == EXI_MODE_RING ||
 	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
 	    sk->fab)
-		n += exi_half_heard(h, sk->fab->ops->unread(sk->fab));
+		n += exi_half_heard(h, sk->fab->rops->unread(sk->fab));
 	return n;
 }
 
@@ -77,7 +77,7 @@ static bool sufficient(struct exi_sock *sk, struct exi_half *h)
 	return exi_likely(exi_tcp_lowat(sk) <= 1) ||
 	       unread_locked(sk, h) >= exi_tcp_lowat(sk) ||
 	       ((h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT) &&
-		sk->fab && sk->fab->ops->full(sk->fab));
+		sk->fab && sk->fab->rops->full(sk->fab));
 }
 
 /* The end is in the ring, and the kernel does not know of it. */
@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
 		return;
 	}
 	if (left || h->err ||
-	    (sk->fab->ops->ready(sk->fab, EXI_RX) &&
+	    (sk->fab->rops->ready(sk->fab, EXI_RX) &&
 	     (sufficient(sk, h) || over(sk, h))))
 		ret->now |= POLLIN | POLLRDNORM;
 	look_end(sk, h, events, ret);
@@ -143,7 +143,7 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 		return;
 	}
 	if (!sk->fab || h->err || h->ended || h->broken ||
-	    atomic_load(&sk->sh->gone) || sk->fab->ops->ready(sk->fab, EXI_TX))
+	    atomic_load(&sk->sh->gone) || sk->fab->rops->ready(sk->fab, EXI_TX))
 		ret->now |= POLLOUT | POLLWRNORM;
 }
 
@@ -153,8 +153,8 @@ static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 {
 	if (h->mode != EXI_MODE_RING)
 		ret->first.on_tcp = true;
-	else if (sk->fab && sk->fab->ops->first && (ret->now & POLLIN))
-		sk->fab->ops->first(sk->fab, now, &ret->first);
+	else if (sk->fab && sk->fab->rops->first && (ret->now & POLLIN))
+		sk->fab->rops->first(sk->fab, now, &ret->first);
 }
 
 /* now: null, or what comes first is asked for. */
@@ -264,7 +264,7 @@ static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 	EXI_LOCKED(&h->lock);
 	if (!sk->fab || (h->mode != EXI_MODE_RING && h->mode != EXI_MODE_LEFT))
 		return true;
-	if (sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
+	if (sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
 		return false;
 	return exi_tcp_lowat(sk) <= 1 || !(sufficient(sk, h) || over(sk, h));
 }
@@ -315,7 +315,7 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 	if (sk->armed[dir] && --sk->armed[dir] == 0 &&
 	    sh->half[dir].mode == EXI_MODE_RING && sk->fab &&
 	    !others_wait(sk, dir)) {
-		sk->fab->ops->disarm(sk->fab, dir, EXI_WAKE_BELL);
+		sk->fab->wops->disarm(sk->fab, dir, EXI_WAKE_BELL);
 		if (dir == EXI_RX)
 			atomic_store_explicit(&sk->guarded, false,
 					      memory_order_relaxed);
@@ -378,7 +378,7 @@ int exi_ready_peer_cpu(struct exi_sock *sk, int fd)
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return -1;
 	if (sk->fab)
-		ret = sk->fab->ops->peer_cpu(sk->fab);
+		ret = sk->fab->wops->peer_cpu(sk->fab);
 	exi_half_unlock(&sh->half[EXI_RX]);
 	return ret;
 }
@@ -394,7 +394,7 @@ bool exi_ready_peer_ended(struct exi_sock *sk, int fd)
 	h = &sh->half[EXI_RX];
 	ret = h->ended || atomic_load(&sh->gone) ||
 	      (h->mode == EXI_MODE_RING && sk->fab &&
-	       sk->fab->ops->over(sk->fab));
+	       sk->fab->rops->over(sk->fab));
 	exi_half_unlock(h);
 	return ret;
 }

@@ -170,7 +170,7 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	struct exi_rest ends;
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
-	int err = sk->tcp->ops->error(sk->tcp);
+	int err = sk->tcp->kops->error(sk->tcp);
 
 	if (err) {
 		exi_half_unlock(h);

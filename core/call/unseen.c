@@ -58,7 +58,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 		return moved ? IN_USE : ATTENDED;
 	if (moved)
 		return IN_USE;
-	if (sk->fab->ops->ready(sk->fab, EXI_RX))
+	if (sk->fab->rops->ready(sk->fab, EXI_RX))
 		return NEGLECTED;
 	sk->neglected = 0;
 	if (!atomic_load(&sk->guarded)) {

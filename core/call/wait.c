@@ -69,7 +69,7 @@ static bool look_far(void *arg)
 {
 	struct exi_look *l = arg;
 
-	l->poll->ops->poll(l->poll, LOOKS_FAR);
+	l->poll->wops->poll(l->poll, LOOKS_FAR);
 	return either_changed(l->words);
 }
 
@@ -120,9 +120,10 @@ bool exi_look_held(struct exi_sock *sk, enum exi_dir dir)
 	struct exi_word w;
 
 	if (exi_spin_get(&s->skip) || !exi_config()->spin_us ||
-	    sk->fab->ops->poll || sk->fab->ops->peer_cpu(sk->fab) == exi_cpu())
+	    sk->fab->wops->poll ||
+	    sk->fab->wops->peer_cpu(sk->fab) == exi_cpu())
 		return false;
-	sk->fab->ops->word(sk->fab, dir, &w);
+	sk->fab->wops->word(sk->fab, dir, &w);
 	for (int i = 0; !changed(&w); i++) {
 		if (i == LOOKS_HELD)
 			return false;
@@ -154,7 +155,7 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	kick_word(sh, dir, &l->words[0]);
 	if (!quiet(sh, dir))
 		return;
-	peer = sk->fab->ops->peer_cpu(sk->fab);
+	peer = sk->fab->wops->peer_cpu(sk->fab);
 	if (exi_unlikely(exi_spin_get(&h->crossed))) {
 		if (peer != exi_cpu())
 			return;
@@ -166,9 +167,9 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	if (!l->budget)
 		return;
 	l->away = false;
-	sk->fab->ops->word(sk->fab, dir, &l->words[1]);
-	l->poll = sk->fab->ops->poll ? sk->fab : NULL;
-	l->patience = l->poll ? l->poll->ops->patience(l->poll) : 0;
+	sk->fab->wops->word(sk->fab, dir, &l->words[1]);
+	l->poll = sk->fab->wops->poll ? sk->fab : NULL;
+	l->patience = l->poll ? l->poll->wops->patience(l->poll) : 0;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
 		l->budget *= l->patience;
 	exi_sock_look(sk, dir, 1);
@@ -235,7 +236,7 @@ static void rest_ends(void *arg)
 	exi_lock(&r->h->lock);
 	exi_sock_look(r->sk, r->dir, -1);
 	if (r->word && r->sk->fab)
-		r->sk->fab->ops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
+		r->sk->fab->wops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
 	exi_half_unlock(r->h);
 	exi_unseen_stir();
 }
@@ -270,9 +271,9 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 	r.h = h = &sh->half[dir];
 	kick_word(sh, dir, &w[0]);
 	if (quiet(sh, dir) && sk->fab) {
-		sk->fab->ops->word(sk->fab, dir, &w[1]);
-		ret = sk->fab->ops->arm(sk->fab, dir,
-					r.word ? EXI_WAKE_WORD : EXI_WAKE_BELL);
+		sk->fab->wops->word(sk->fab, dir, &w[1]);
+		ret = sk->fab->wops->arm(
+			sk->fab, dir, r.word ? EXI_WAKE_WORD : EXI_WAKE_BELL);
 		h->sleeps += ret == 0;
 	}
 	if (ret == 0)

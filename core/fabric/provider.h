@@ -49,6 +49,9 @@
 
 struct exi_conn;
 struct exi_conn_ops;
+struct exi_kernel_ops;
+struct exi_ready_ops;
+struct exi_wait_ops;
 struct exi_domain;
 struct exi_loan_ops;
 struct exi_place_ops;
@@ -57,7 +60,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 4
+#define EXI_PROVIDER_ABI 5
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
@@ -135,20 +138,22 @@ struct exi_domain {
 };
 
 struct exi_domain_ops {
-	/* Makes progress on everything posted or ready; calls upcalls.
-	 * Returns how many it made. Any thread; at once by several. */
+	/* progress: makes progress on everything posted or ready; calls
+	 * upcalls. Returns how many it made. Any thread; at once by
+	 * several. */
 	int (*progress)(struct exi_domain *d);
-	/* A descriptor that polls readable when progress() has work, for the
-	 * life of the domain; -EOPNOTSUPP when the pair links do. */
+	/* event_fd: a descriptor that polls readable when progress() has
+	 * work, for the life of the domain; -EOPNOTSUPP when the pair links
+	 * do. */
 	int (*event_fd)(struct exi_domain *d);
-	/* Before sleeping on event_fd. 0: a later event makes it readable.
-	 * -EBUSY: work is waiting, call progress() and try again. */
+	/* arm: before sleeping on event_fd. 0: a later event makes it
+	 * readable. -EBUSY: work is waiting, call progress() and try again. */
 	int (*arm)(struct exi_domain *d);
-	/* In the child, single-threaded, before anything else: forget what
-	 * belongs to the parent's threads. Nothing posted survives. Where the
-	 * module is loaded afresh this is its last call: what would keep the
-	 * parent's connections alive is closed, d is freed, and nothing else is
-	 * touched. */
+	/* forked: in the child, single-threaded, before anything else:
+	 * forget what belongs to the parent's threads. Nothing posted
+	 * survives. Where the module is loaded afresh this is its last
+	 * call: what would keep the parent's connections alive is closed, d
+	 * is freed, and nothing else is touched. */
 	void (*forked)(struct exi_domain *d);
 };
 
@@ -156,7 +161,10 @@ struct exi_domain_ops {
  * frees them after fini(). */
 struct exi_conn {
 	const struct exi_provider *provider;
-	const struct exi_conn_ops *ops;
+	const struct exi_conn_ops *ops; /* and of its tables: */
+	const struct exi_wait_ops *wops;
+	const struct exi_ready_ops *rops;
+	const struct exi_kernel_ops *kops;
 	const struct exi_switch_ops *swops;
 	const struct exi_place_ops *pops;
 	const struct exi_loan_ops *lops;
@@ -194,106 +202,135 @@ struct exi_first {
 #define EXI_MSG_POLLED 0x1000000
 
 struct exi_conn_ops {
+	/* priv_size, shared_size: bytes of exi_conn.priv and .shared. */
 	size_t priv_size;
 	size_t shared_size;
-	/* Moves up to len bytes out. > 0: taken. -EAGAIN: no room. -ENOBUFS,
-	 * once: nor will there be while the peer does not read, for want of
-	 * memory; the connection goes to TCP. -EPROTO: the peer broke the
-	 * protocol. Others as send(2). */
+	/* wait_ops, ready_ops: always. kernel_ops: of the fabric that
+	 * connections begin on, tcp, and null of others. switch_ops:
+	 * EXI_CAP_SWITCH. place_ops: EXI_CAP_PLACE. loan_ops: EXI_CAP_LOAN. */
+	const struct exi_wait_ops *wait_ops;
+	const struct exi_ready_ops *ready_ops;
+	const struct exi_kernel_ops *kernel_ops;
+	const struct exi_switch_ops *switch_ops;
+	const struct exi_place_ops *place_ops;
+	const struct exi_loan_ops *loan_ops;
+	/* close: takes no new work; never blocks. Null: there is nothing to do.
+	 * The same for the next two. */
+	void (*close)(struct exi_conn *c);
+	/* stop: waits for what is under way; no upcall comes after it. */
+	void (*stop)(struct exi_conn *c);
+	/* fini: frees what priv and shared have. */
+	void (*fini)(struct exi_conn *c);
+	/* send: moves up to len bytes out. > 0: taken. -EAGAIN: no room.
+	 * -ENOBUFS, once: nor will there be while the peer does not read, for
+	 * want of memory; the connection goes to TCP. -EPROTO: the peer broke
+	 * the protocol. Others as send(2). */
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
-	/* recv moves up to len bytes in. 0: the end of the stream, and again
+	/* recv: moves up to len bytes in. 0: the end of the stream, and again
 	 * each time. -EAGAIN: nothing is there. -ENOBUFS: there is no memory
 	 * for what comes next, and the peer is to send it over TCP. With len 0:
 	 * 0 when anything is there. MSG_PEEK leaves the bytes. EXI_MSG_POLLED:
-	 * the caller has just called poll(), and will again before it waits:
-	 * what poll() has not seen need not be looked for. */
+	 * the caller has just asked poll(), and will again before it waits;
+	 * what that has not seen need not be looked for. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
-	/* sendv and recvv are TCP's: send and recv of several pieces by one
-	 * call of the kernel; and the error that the next of these calls would
-	 * return first, once; 0. */
+	/* end: says the end of the stream after what was sent. -EAGAIN never:
+	 * room for it is kept. */
+	int (*end)(struct exi_conn *c);
+};
+
+/* Waiting for the peer. */
+struct exi_wait_ops {
+	/* arm: before sleeping until recv (EXI_RX) or send (EXI_TX) can move
+	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
+	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
+	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+	/* disarm: no wake-up of the kind that arm was given is wanted any more.
+	 * After EXI_WAKE_WORD: for this sleeper; after the others: for
+	 * anybody. */
+	void (*disarm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
+	/* word: the word that changes when the direction can move, and its
+	 * value now. Taken before arm(), under the same lock: what comes after
+	 * arm()'s look changes it, and the kernel compares. */
+	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
+	/* peer_cpu: the CPU the peer last worked on, or -1. A hint. */
+	int (*peer_cpu)(struct exi_conn *c);
+	/* poll: null, or takes what arrived to where word() sees it, for a
+	 * thread that spins on that. It may look so many times until something
+	 * did. No lock is held. */
+	void (*poll)(struct exi_conn *c, unsigned int looks);
+	/* patience: with poll; how many times as long as within a host a spin
+	 * may last. */
+	unsigned int (*patience)(struct exi_conn *c);
+};
+
+/* What could be done without waiting. */
+struct exi_ready_ops {
+	/* ready: recv (EXI_RX) would give something or the end now, send
+	 * (EXI_TX) would take an eighth of what it takes at most, or fail: a
+	 * program that is told of room writes some KB without a look whether
+	 * it would wait. */
+	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
+	/* unread: bytes that recv would give now. */
+	size_t (*unread)(struct exi_conn *c);
+	/* full: unread bytes fill at least three quarters of the sender's room,
+	 * so they may be all that comes before recv took some, and a receive
+	 * that waits for more (SO_RCVLOWAT) must return, as the kernel's does.
+	 * Calling it tells the peer what was taken. */
+	bool (*full)(struct exi_conn *c);
+	/* over: the peer said the end; nothing comes after what is unread. */
+	bool (*over)(struct exi_conn *c);
+	/* left_unread: null, or whether the peer, which is no more, left bytes
+	 * unread. */
+	bool (*left_unread)(struct exi_conn *c);
+	/* first: null, or what comes first, while receive is ready. now: about
+	 * exi_ticks(). */
+	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
+	/* want_times: with first; the peer is to say when it sends, from now
+	 * on. */
+	void (*want_times)(struct exi_conn *c);
+};
+
+/* What the fabric that connections begin on has beyond others. */
+struct exi_kernel_ops {
+	/* sendv, recvv: send and recv of several pieces by one call of the
+	 * kernel. */
 	ssize_t (*sendv)(struct exi_conn *c, const struct iovec *v, size_t n,
 			 int flags);
 	ssize_t (*recvv)(struct exi_conn *c, const struct iovec *v, size_t n,
 			 int flags);
+	/* error: the error that the next call would return first, once; 0. */
 	int (*error)(struct exi_conn *c);
-	/* Says the end of the stream after what was sent. -EAGAIN never: room
-	 * for it is kept. */
-	int (*end)(struct exi_conn *c);
-	/* Asynchronous transfer; the core keeps at most one per direction in
-	 * flight. 0: done() follows. -errno: nothing taken. TCP's: other
-	 * fabrics say -EOPNOTSUPP, and the core calls send and recv when the
+	/* post_send, post_recv: asynchronous transfer; the core keeps at most
+	 * one per direction in flight. 0: done() follows. -errno: nothing was
+	 * taken. On other fabrics the core calls send and recv when the
 	 * connection is ready. */
 	int (*post_send)(struct exi_conn *c, struct exi_xfer *x);
 	int (*post_recv)(struct exi_conn *c, struct exi_xfer *x);
-	/* Asks for x back; done() follows, with bytes if it was too late. */
+	/* cancel: asks for x back; done() follows, with bytes if it was too
+	 * late. */
 	void (*cancel)(struct exi_conn *c, struct exi_xfer *x);
-	/* arm comes before a sleep until recv (EXI_RX) or send (EXI_TX) can
-	 * move something. 0: the wake-up is sure. -EBUSY: it can already. May
-	 * be repeated. With EXI_WAKE_BELL it holds for one wake-up. */
-	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-	/* No wake-up of the kind that arm was given is wanted any more. After
-	 * EXI_WAKE_WORD: for this sleeper; after the others: for anybody. */
-	void (*disarm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-	/* The word that changes when the direction can move, and its value
-	 * now. Taken before arm(), under the same lock: what comes after
-	 * arm()'s look changes it, and the kernel compares. */
-	int (*word)(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
-	/* poll is null, or takes what arrived to where word() sees it: for a
-	 * thread that spins on that. It may look so many times until something
-	 * did. No lock is held. */
-	void (*poll)(struct exi_conn *c, unsigned int looks);
-	/* patience goes with poll: how many times as long as within a host a
-	 * spin may last. */
-	unsigned int (*patience)(struct exi_conn *c);
-	/* ready: recv (EXI_RX) would give something or the end now; send
-	 * (EXI_TX) would take an eighth of the most that it takes, or fail: a
-	 * program that is told of room writes some KB without asking whether it
-	 * would wait. */
-	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
-	/* Bytes that recv would give now. */
-	size_t (*unread)(struct exi_conn *c);
-	/* full: unread bytes fill at least three quarters of the sender's room,
-	 * so the sender may be blocked, and a receive that waits for more
-	 * (SO_RCVLOWAT) must return, as the kernel's does. Calling it tells the
-	 * peer what was taken. */
-	bool (*full)(struct exi_conn *c);
-	/* The peer said the end: nothing comes after what is unread. */
-	bool (*over)(struct exi_conn *c);
-	/* Null, or whether the peer, which is no more, left bytes unread. */
-	bool (*left_unread)(struct exi_conn *c);
-	/* The CPU the peer last worked on, or -1. A hint. */
-	int (*peer_cpu)(struct exi_conn *c);
-	/* Null, or: receive is ready, and what comes first is this. now: about
-	 * exi_ticks(). */
-	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
-	/* want_times goes with first: the peer is to say when it sends, from
-	 * now on. */
-	void (*want_times)(struct exi_conn *c);
-	void (*close)(struct exi_conn *c);
-	void (*stop)(struct exi_conn *c);
-	void (*fini)(struct exi_conn *c);
 };
 
 /* Moving a live direction onto the fabric and back. Positions are the
  * fabric's own, counted without wrap. See docs/design/wire-shm.md. */
 struct exi_switch_ops {
-	/* Sender: where the next byte will be. -ENOBUFS: there is no memory for
-	 * it. */
+	/* head: of a sender; where the next byte will be. -ENOBUFS: there is no
+	 * memory for it. */
 	int (*head)(struct exi_conn *c, uint64_t *ret);
-	/* Receiver: reading begins at the sender's head. -EPROTO when it
-	 * cannot be there. */
+	/* start: of a receiver; reading begins at the sender's head. -EPROTO
+	 * when it cannot be there. */
 	int (*start)(struct exi_conn *c, uint64_t head);
-	/* Receiver: where reading stopped. */
+	/* cursor: of a receiver; where reading stopped. */
 	void (*cursor)(struct exi_conn *c, uint64_t *ret_pos,
 		       uint64_t *ret_used);
-	/* Sender: the peer stopped there. Makes what follows ready for drain.
-	 * -EPROTO when it cannot have. */
+	/* takeback: of a sender; the peer stopped there. Makes what follows
+	 * ready for drain. -EPROTO when it cannot have. */
 	int (*takeback)(struct exi_conn *c, uint64_t pos, uint64_t used);
-	/* Sender: a run of bytes to send again, in order; 0 when all are
-	 * done, and the fabric is empty then. */
+	/* drain: of a sender; a run of bytes to send again, in order; 0 when
+	 * all are done, and the fabric is empty then. */
 	size_t (*drain)(struct exi_conn *c, const void **ret);
-	/* Sender: n bytes of the run were sent. */
+	/* drained: of a sender; n bytes of the run were sent. */
 	void (*drained)(struct exi_conn *c, size_t n);
 };
 
@@ -318,36 +355,38 @@ struct exi_lent {
  * The lock of its direction is held. */
 struct exi_place_ops {
 	/* lend gives the fabric a buffer, in which what comes next may be
-	 * placed, behind those that were lent before; recv is not called until
-	 * reap gave all of them back. -EAGAIN: no more buffers now.
+	 * placed, behind those that were lent before; recv is not called
+	 * until reap gave all of them back. -EAGAIN: no more buffers now.
 	 * -EOPNOTSUPP: not this one. */
 	int (*lend)(struct exi_conn *c, const struct exi_lent *r);
-	/* Sends from the buffer. > 0: so many bytes, of its beginning. -EAGAIN:
-	 * the peer has no place for them; send may have. -EALREADY: it is
-	 * likely to have one soon; what arms with EXI_WAKE_*_REAP is woken
-	 * then, or when it was not so. -EOPNOTSUPP: not this one. */
+	/* give: sends from the buffer. > 0: so many bytes, of its
+	 * beginning. -EAGAIN: the peer has no place for them; send may
+	 * have. -EALREADY: it is likely to have one soon; what arms with
+	 * EXI_WAKE_*_REAP is woken then, or when it was not so.
+	 * -EOPNOTSUPP: not this one. */
 	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
-	/* Sender: give is likely to send. */
+	/* welcome: of a sender; give is likely to send. */
 	bool (*welcome)(struct exi_conn *c);
-	/* The owner of a buffer that is its own again, or null: none is. In the
-	 * order they were taken, but for those that were recalled. *ret: bytes
-	 * moved; of what was given: or -errno. */
+	/* reap: the owner of a buffer that is its own again, or null: none
+	 * is. In the order they were taken, but for those that were
+	 * recalled. *ret: bytes moved; of what was given: or -errno. */
 	void *(*reap)(struct exi_conn *c, enum exi_dir dir, ssize_t *ret);
-	/* recall asks for what was lent; reap has it when the peer has let go
-	 * of it, perhaps with bytes. */
+	/* recall asks for what was lent; reap has it when the peer has let
+	 * go of it, perhaps with bytes. */
 	void (*recall)(struct exi_conn *c, void *owner);
-	/* Receiver: nothing more is lent, and what is is recalled. True: reap
-	 * has all, and the direction may be given back. */
+	/* quiet: of a receiver; nothing more is lent, and what is is recalled.
+	 * True: reap has all, and the direction may be given back. */
 	bool (*quiet)(struct exi_conn *c);
-	/* Sender: the peer rang; perhaps it wants something back. */
+	/* answer: of a sender; the peer rang; perhaps it wants something
+	 * back. */
 	void (*answer)(struct exi_conn *c);
 	/* cut: nothing is placed any more, nor sent; reap has all of the
 	 * direction. The connection is not used any more. */
 	void (*cut)(struct exi_conn *c, enum exi_dir dir);
-	/* Bytes of the direction that were placed, in all. */
+	/* placed: bytes of the direction that were placed, in all. */
 	uint64_t (*placed)(struct exi_conn *c, enum exi_dir dir);
-	/* forget: the memory is not registered any more, and nothing of it is
-	 * lent. No lock is held. */
+	/* forget: the memory is not registered any more, and nothing of it
+	 * is lent. No lock is held. */
 	void (*forget)(const struct exi_memory *m);
 };
 
@@ -356,13 +395,14 @@ struct exi_place_ops {
  * bytes of the direction or switches it onto the fabric. What was told may be
  * touched until fini(). */
 struct exi_loan_ops {
-	/* Receiver: what recv would give next, as far as it lies in one piece:
-	 * how many bytes. Called when there are some. */
+	/* look: of a receiver; what recv would give next, as far as it lies in
+	 * one piece: how many bytes. Called when there are some. */
 	size_t (*look)(struct exi_conn *c, const void **ret);
 	/* took: the first n bytes of the loan were received. */
 	void (*took)(struct exi_conn *c, size_t n);
-	/* Sender: room for some of len bytes, which are sent by put: how many.
-	 * Errors are those of send. Null: only receives have loans. */
+	/* room: of a sender; room for some of len bytes, which are sent by put:
+	 * how many. Errors are those of send. Null: only receives have
+	 * loans. */
 	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
 	/* put: the first n bytes of the loan, from 1, are sent. */
 	void (*put)(struct exi_conn *c, size_t n);
@@ -371,13 +411,14 @@ struct exi_loan_ops {
 /* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its
  * memory, descriptor and bell. */
 struct exi_meet_ops {
-	/* The end that called connect: describe its half. */
+	/* offer: at the end that called connect; describes its half. */
 	int (*offer)(struct exi_conn *c, struct exi_blob *ret);
-	/* answer, at the other end, takes the offer and describes the answer.
-	 * The descriptor in the offer stays the core's. -EPROTO: refused. */
+	/* answer, at the other end, takes the offer and describes the
+	 * answer. The descriptor in the offer stays the core's. -EPROTO:
+	 * refused. */
 	int (*answer)(struct exi_conn *c, const struct exi_blob *offer,
 		      struct exi_blob *ret);
-	/* The first: take the answer. */
+	/* accepted: at the first end; takes the answer. */
 	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
 };
 
@@ -402,13 +443,14 @@ struct exi_listening {
  * lost. When the peer was met, or not, it tells by exi_remote_met(). The core
  * closes its end, and calls fini, when it has enough. */
 struct exi_remote_ops {
-	/* listen: this process may be asked for connections to this address and
-	 * port of TCP from now on, also where another process is asked first;
-	 * at other addresses none is, if the fabric can tell. Counted. */
+	/* listen: this process may be asked for connections to this address
+	 * and port of TCP from now on, also where another process is asked
+	 * first; at other addresses none is, if the fabric can tell.
+	 * Counted. */
 	int (*listen)(struct exi_domain *d, const struct exi_listening *at);
 	void (*unlisten)(struct exi_domain *d, const struct exi_listening *at);
-	/* The end that called connect: begins to meet the peer of t. Does not
-	 * wait. *ret_link is the core's end of the pair link. */
+	/* connect: at the end that called connect; begins to meet the peer of
+	 * t. Does not wait. *ret_link is the core's end of the pair link. */
 	int (*connect)(struct exi_conn *c, const struct exi_tuple *t,
 		       int *ret_link);
 	/* requested, at the other end: c is the connection of t that
@@ -417,30 +459,31 @@ struct exi_remote_ops {
 			  void *arg);
 	/* sever: the pair link hung up; both locks are held. Takes what has
 	 * arrived, and makes sure that nothing can be placed any more, at
-	 * either end: the other end is told of it, if it can be. What lies in
-	 * the rings can be read, given back or not, and drained; reap has every
-	 * receive that was lent, and every send that arrived, or that was
-	 * drained since. -EPROTO: the link hung up because the peer broke the
-	 * protocol. -ECONNRESET: the peer may lack bytes that are not here any
-	 * more; reap has every send. */
+	 * either end: the other end is told of it, if it can be. What lies
+	 * in the rings can be read, given back or not, and drained; reap
+	 * has every receive that was lent, and every send that arrived, or
+	 * that was drained since. -EPROTO: the link hung up because the
+	 * peer broke the protocol. -ECONNRESET: the peer may lack bytes
+	 * that are not here any more; reap has every send. */
 	int (*sever)(struct exi_conn *c);
-	/* leave: the last process that has the connection closes, and ends it
-	 * if it was not ended: the peer is told, behind all that was sent. The
-	 * sender's lock is held. */
+	/* leave: the last process that has the connection closes, and ends
+	 * it if it was not ended: the peer is told, behind all that was
+	 * sent. The sender's lock is held. */
 	void (*leave)(struct exi_conn *c);
-	/* left: whether the peer has said that it leaves, so that it does not
-	 * go on over TCP. The pair link hung up, or may have; both locks are
-	 * held. */
+	/* left: whether the peer has said that it leaves, so that it does
+	 * not go on over TCP. The pair link hung up, or may have; both
+	 * locks are held. */
 	bool (*left)(struct exi_conn *c);
-	/* Bytes of the direction, modulo 2^32, as both ends count them: sent,
-	 * or read, or given back. */
+	/* position: bytes of the direction, modulo 2^32, as both ends count
+	 * them: sent, or read, or given back. */
 	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
-	/* Sender, severed: what the peer has not acknowledged is ready for
-	 * drain, what was given included. The position of its first byte. */
+	/* resend: of a sender, severed; what the peer has not acknowledged is
+	 * ready for drain, what was given included. The position of its
+	 * first byte. */
 	uint32_t (*resend)(struct exi_conn *c);
-	/* resume makes the record by which the sender of a direction says where
-	 * it goes on over TCP. Its first EXI_RESUME_TAG bytes are the same for
-	 * every position, and nobody else can tell what they are. */
+	/* resume makes the record by which the sender of a direction says
+	 * where it goes on over TCP. Its first EXI_RESUME_TAG bytes are the
+	 * same for every position, and nobody else can tell what they are. */
 	void (*resume)(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 		       uint64_t position, uint8_t ret[EXI_RESUME]);
 };
@@ -449,7 +492,7 @@ struct exi_remote_ops {
  * is of the last thing begun and not ended, or of the fabric itself. The texts
  * are copied. */
 struct exi_facts {
-	/* kind: "device", "port", ... */
+	/* begin: kind: "device", "port", ... */
 	void (*begin)(struct exi_facts *f, const char *kind, const char *name);
 	void (*fact)(struct exi_facts *f, const char *name, const char *value);
 	void (*end)(struct exi_facts *f);
@@ -463,20 +506,17 @@ struct exi_provider {
 	/* A module's: the library that must be loaded anew with it in a child
 	 * of a process that had its domain open. Null: it can go on there. */
 	const char *afresh;
-	/* 0: usable here. -errno: not; *why has the reason in words. */
+	/* probe: 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
-	/* Devices and the like, usable or not; null: there is nothing to tell.
-	 * May take a while. */
+	/* describe: devices and the like, usable or not; null: there is
+	 * nothing to tell. May take a while. */
 	void (*describe)(struct exi_facts *f);
 	int (*open)(struct exi_domain **ret);
 	void (*close)(struct exi_domain *d); /* null is fine */
 	const struct exi_domain_ops *domain_ops;
 	const struct exi_conn_ops *conn_ops;
-	const struct exi_switch_ops *switch_ops; /* EXI_CAP_SWITCH */
 	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
 	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */
-	const struct exi_place_ops *place_ops;	 /* EXI_CAP_PLACE */
-	const struct exi_loan_ops *loan_ops;	 /* EXI_CAP_LOAN */
 };
 
 /* The upcall of a provider whose connection was armed with EXI_WAKE_BELL and

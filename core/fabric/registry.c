@@ -93,25 +93,31 @@ static bool all_or_none(bool a, bool b)
 	return a == b;
 }
 
-static bool waiting_complete(const struct exi_conn_ops *o)
+static bool wait_ops_complete(const struct exi_wait_ops *o)
 {
-	return o->arm && o->disarm && o->word &&
+	return o && o->arm && o->disarm && o->word && o->peer_cpu &&
 	       all_or_none(o->poll, o->patience);
 }
 
-static bool times_complete(const struct exi_conn_ops *o)
+static bool ready_ops_complete(const struct exi_ready_ops *o)
 {
-	return all_or_none(o->first, o->want_times);
+	return o && o->ready && o->unread && o->full && o->over &&
+	       all_or_none(o->first, o->want_times);
+}
+
+static bool kernel_ops_complete(const struct exi_kernel_ops *o)
+{
+	return o && o->sendv && o->recvv && o->error && o->post_send &&
+	       o->post_recv && o->cancel;
 }
 
 /* kernel: the fabric is TCP, where every connection begins. */
 static bool conn_ops_complete(const struct exi_conn_ops *o, bool kernel)
 {
-	return o && o->send && o->recv && o->end && o->post_send &&
-	       o->post_recv && o->cancel && o->ready && o->unread && o->full &&
-	       o->over && o->peer_cpu && o->close && o->stop && o->fini &&
-	       waiting_complete(o) && times_complete(o) &&
-	       (!kernel || (o->sendv && o->recvv && o->error));
+	return o && o->send && o->recv && o->end &&
+	       wait_ops_complete(o->wait_ops) &&
+	       ready_ops_complete(o->ready_ops) &&
+	       (kernel ? kernel_ops_complete(o->kernel_ops) : !o->kernel_ops);
 }
 
 static bool domain_ops_complete(const struct exi_domain_ops *o)
@@ -160,11 +166,13 @@ int exi_provider_check(const struct exi_provider *p)
 	    !p->close || !domain_ops_complete(p->domain_ops) ||
 	    !conn_ops_complete(p->conn_ops, !switches))
 		return -EINVAL;
-	if (switches && !switch_ops_complete(p->switch_ops))
+	if (switches && !switch_ops_complete(p->conn_ops->switch_ops))
 		return -EINVAL;
-	if (places ? !place_ops_complete(p->place_ops) : !!p->place_ops)
+	if (places ? !place_ops_complete(p->conn_ops->place_ops)
+		   : !!p->conn_ops->place_ops)
 		return -EINVAL;
-	if (loans ? !loan_ops_complete(p->loan_ops) : !!p->loan_ops)
+	if (loans ? !loan_ops_complete(p->conn_ops->loan_ops)
+		  : !!p->conn_ops->loan_ops)
 		return -EINVAL;
 	if (remote && !remote_ops_complete(p->remote_ops))
 		return -EINVAL;

@@ -120,7 +120,7 @@ static void end_both(struct exi_sock *sk, int fd)
 	exi_lock(&tx->lock);
 	ends = sk->fab && !exi_sock_remote(sk) &&
 	       atomic_load(&sk->sh->rx_fin) && rx->mode == EXI_MODE_RING &&
-	       !rx->ended && !sk->fab->ops->over(sk->fab) &&
+	       !rx->ended && !sk->fab->rops->over(sk->fab) &&
 	       tx->mode == EXI_MODE_RING && tx->ended && !sk->closing &&
 	       exi_sock_is(sk, fd) && exi_sock_current(sk, fd);
 	if (ends && !tx->fin) {
@@ -129,10 +129,10 @@ static void end_both(struct exi_sock *sk, int fd)
 	}
 	if (ends) {
 		rx->deaf_after =
-			rx->fabric_bytes + sk->fab->ops->unread(sk->fab);
+			rx->fabric_bytes + sk->fab->rops->unread(sk->fab);
 		rx->deaf = EXI_DEAF_CUT;
 		/* A send after this rings, and finds that nobody hears. */
-		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+		sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;
 		atomic_store(&sk->sh->may_switch, 0);
 		atomic_store(&sk->sh->gone, 1);
@@ -213,14 +213,14 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 	bool ended = tx->mode == EXI_MODE_RING && tx->ended;
 	bool over = ended && rx->mode == EXI_MODE_RING &&
-		    sk->fab->ops->over(sk->fab);
+		    sk->fab->rops->over(sk->fab);
 
 	EXI_LOCKED(&rx->lock);
 	EXI_LOCKED(&tx->lock);
 	/* A send after this rings, and finds that nobody hears. Before the peer
 	 * sends here there may be no ring yet. */
 	if (rx->mode == EXI_MODE_LEFT || rx->mode == EXI_MODE_RING)
-		sk->fab->ops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
+		sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 	if (ended && !tx->fin)
 		shutdown(fd, SHUT_WR);
 	if (!over && exi_sock_remote(sk))
@@ -232,7 +232,7 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
 		 !atomic_load(&sk->sh->gone) && !exi_close_resets(fd) &&
-		 !sk->tcp->ops->unread(sk->tcp)) /* as the kernel does */
+		 !sk->tcp->rops->unread(sk->tcp)) /* as the kernel does */
 		sk->fab->ops->end(sk->fab);
 }
 
@@ -244,8 +244,8 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
 
 	EXI_LOCKED(&tx->lock);
 	if (tx->mode != EXI_MODE_RING || !tx->ended || tx->fin ||
-	    exi_sock_remote(sk) || !sk->fab->ops->left_unread ||
-	    sk->fab->ops->left_unread(sk->fab))
+	    exi_sock_remote(sk) || !sk->fab->rops->left_unread ||
+	    sk->fab->rops->left_unread(sk->fab))
 		return;
 	tx->fin = 1;
 	shutdown(fd, SHUT_WR);
@@ -266,7 +266,7 @@ static void finish_drain(struct exi_sock *sk, int fd)
 	if (l.l_onoff && !l.l_linger)
 		return;
 	ret = exi_open_drain_until(sk, fd, exi_now_ns() + wait);
-	if (ret != -EAGAIN || sk->tcp->ops->unread(sk->tcp))
+	if (ret != -EAGAIN || sk->tcp->rops->unread(sk->tcp))
 		return;
 	ret = exi_open_owe(sk, fd);
 	if (ret)

@@ -72,7 +72,7 @@ static void deliver_one(struct exi_sock *sk, void *arg)
 
 	if (!exi_sock_remote(sk) || !take_over(&tx->lock, *(uint64_t *)arg))
 		return;
-	if (ends_here(sk))
+	if (ends_here(sk) && sk->fab->ops->stop)
 		sk->fab->ops->stop(sk->fab);
 	exi_unlock(&tx->lock);
 }

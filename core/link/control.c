@@ -105,7 +105,7 @@ bool exi_control_said_end_locked(struct exi_sock *sk)
 	EXI_LOCKED(&rx->lock);
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (rx->mode == EXI_MODE_RING || rx->mode == EXI_MODE_LEFT)
-		return rx->ended || (sk->fab && sk->fab->ops->over(sk->fab));
+		return rx->ended || (sk->fab && sk->fab->rops->over(sk->fab));
 	return exi_tcp_ended(sk) != 0;
 }
 

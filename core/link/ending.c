@@ -70,11 +70,11 @@ static bool left_unread_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&rx->lock);
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
-	return sk->fab && sk->fab->ops->left_unread && !exi_sock_remote(sk) &&
+	return sk->fab && sk->fab->rops->left_unread && !exi_sock_remote(sk) &&
 	       sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
 	       rx->mode == EXI_MODE_RING && !rx->ended && !rx->fin &&
-	       !sk->fab->ops->over(sk->fab) &&
-	       sk->fab->ops->left_unread(sk->fab);
+	       !sk->fab->rops->over(sk->fab) &&
+	       sk->fab->rops->left_unread(sk->fab);
 }
 
 /* The peer's kernel knew of nothing unread, and said an end: here TCP becomes
@@ -188,13 +188,13 @@ static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
 
 	exi_lock(&h->lock);
 	ret = sk->fab && h->mode == EXI_MODE_RING && !h->ended &&
-	      !atomic_load(&sk->sh->gone) && !sk->fab->ops->over(sk->fab);
+	      !atomic_load(&sk->sh->gone) && !sk->fab->rops->over(sk->fab);
 	ret = ret ||
 	      (h->mode != EXI_MODE_RING && !exi_resume_end_counts_locked(sk));
 	if (ret)
 		*ret_came = sk->fab->provider->remote_ops->position(sk->fab,
 								    EXI_RX) +
-			    (uint32_t)sk->fab->ops->unread(sk->fab);
+			    (uint32_t)sk->fab->rops->unread(sk->fab);
 	exi_unlock(&h->lock);
 	return ret;
 }

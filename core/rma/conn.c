@@ -378,15 +378,6 @@ static void switch_drained(struct exi_conn *c, size_t n)
 
 /* --- the table ---------------------------------------------------------- */
 
-static int post(struct exi_conn *c, struct exi_xfer *x)
-{
-	return -EOPNOTSUPP;
-}
-
-static void cancel(struct exi_conn *c, struct exi_xfer *x)
-{
-}
-
 static void conn_close(struct exi_conn *c)
 {
 }
@@ -406,28 +397,35 @@ static void conn_fini(struct exi_conn *c)
 	((struct exi_rma_conn *)c->priv)->link = NULL;
 }
 
-const struct exi_conn_ops exi_rma_conn_ops = {
-	.priv_size = sizeof(struct exi_rma_conn),
-	.shared_size = 0,
-	.send = conn_send,
-	.recv = conn_recv,
-	.end = conn_end,
-	.post_send = post,
-	.post_recv = post,
-	.cancel = cancel,
+static const struct exi_wait_ops wait_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.peer_cpu = conn_peer_cpu,
 	.poll = conn_poll,
 	.patience = conn_patience,
+};
+
+static const struct exi_ready_ops ready_ops = {
 	.ready = conn_ready,
 	.unread = conn_unread,
 	.full = conn_full,
 	.over = conn_over,
-	.peer_cpu = conn_peer_cpu,
+};
+
+const struct exi_conn_ops exi_rma_conn_ops = {
+	.priv_size = sizeof(struct exi_rma_conn),
+	.wait_ops = &wait_ops,
+	.ready_ops = &ready_ops,
+	.switch_ops = &exi_rma_switch_ops,
+	.place_ops = &exi_rma_place_ops,
+	.loan_ops = &exi_rma_loan_ops,
 	.close = conn_close,
 	.stop = conn_stop,
 	.fini = conn_fini,
+	.send = conn_send,
+	.recv = conn_recv,
+	.end = conn_end,
 };
 
 const struct exi_switch_ops exi_rma_switch_ops = {

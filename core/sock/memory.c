@@ -192,9 +192,12 @@ static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
 	memset(c, 0, size);
 	c->provider = p;
 	c->ops = p->conn_ops;
-	c->swops = p->switch_ops;
-	c->pops = p->place_ops;
-	c->lops = p->loan_ops;
+	c->wops = c->ops->wait_ops;
+	c->rops = c->ops->ready_ops;
+	c->kops = c->ops->kernel_ops;
+	c->swops = c->ops->switch_ops;
+	c->pops = c->ops->place_ops;
+	c->lops = c->ops->loan_ops;
 	c->domain = d;
 	c->fd = fd;
 	c->bell = -1;
@@ -215,13 +218,21 @@ struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
 	return c;
 }
 
+static void conn_end(struct exi_conn *c)
+{
+	if (c->ops->close)
+		c->ops->close(c);
+	if (c->ops->stop)
+		c->ops->stop(c);
+	if (c->ops->fini)
+		c->ops->fini(c);
+}
+
 void exi_sock_conn_free(struct exi_conn *c)
 {
 	if (!c)
 		return;
-	c->ops->close(c);
-	c->ops->stop(c);
-	c->ops->fini(c);
+	conn_end(c);
 	free(c);
 }
 
@@ -308,9 +319,7 @@ void exi_memory_bury(struct exi_sock *sk)
 	struct exi_conn *tcp = sk->left_tcp;
 
 	/* Kept for the next socket of this place, as it was made. */
-	tcp->ops->close(tcp);
-	tcp->ops->stop(tcp);
-	tcp->ops->fini(tcp);
+	conn_end(tcp);
 	memset(tcp->priv, 0, tcp->ops->priv_size);
 	sk->tcp_spare = tcp;
 	exi_sock_conn_free(sk->left_fab);

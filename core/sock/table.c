@@ -256,9 +256,9 @@ void (*exi_ready_met)(struct exi_sock *sk);
 void exi_ready_times_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
-	if (sk->fab && sk->fab->ops->first &&
+	if (sk->fab && sk->fab->rops->first &&
 	    atomic_load_explicit(&sk->times, memory_order_relaxed))
-		sk->fab->ops->want_times(sk->fab);
+		sk->fab->rops->want_times(sk->fab);
 }
 
 uint64_t exi_ready_sleep(void)

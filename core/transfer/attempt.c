@@ -135,7 +135,7 @@ ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
 	if (h->mode == EXI_MODE_RING)
 		return try_gathered(sk, h, p);
 	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
-	ret = sk->tcp->ops->sendv(sk->tcp, v, n, flags);
+	ret = sk->tcp->kops->sendv(sk->tcp, v, n, flags);
 	if (ret > 0) {
 		exi_half_account(h, ret, false);
 		exi_link_by_kernel();
@@ -245,7 +245,7 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
 					  flags);
 	exi_pieces_cut(p, most, room, &v, &n);
-	return sk->tcp->ops->recvv(sk->tcp, v, n, flags);
+	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
 ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,

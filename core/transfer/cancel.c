@@ -61,7 +61,7 @@ static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
 		else if (sk->posted[dir] != op)
 			exi_flow_cancelled_locked(sk, dir, op);
 		else
-			sk->tcp->ops->cancel(sk->tcp, &sk->xfer[dir]);
+			sk->tcp->kops->cancel(sk->tcp, &sk->xfer[dir]);
 	}
 	if (exi_place_lent(sk, dir) || waited)
 		exi_flow_progress_locked(sk, dir);

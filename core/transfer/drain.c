@@ -72,6 +72,6 @@ int exi_flow_await_drain_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (ret)
 		return ret;
-	ret = sk->tcp->ops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
+	ret = sk->tcp->wops->arm(sk->tcp, EXI_TX, EXI_WAKE_BELL);
 	return ret == -EBUSY ? -EAGAIN : ret;
 }

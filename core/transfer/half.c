@@ -71,7 +71,7 @@ bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir)
 	/* What TCP lacks may be in the ring. */
 	if (!c || (h->mode == EXI_MODE_BACK && sk->fab) || poll(&p, 1, 0) <= 0)
 		return false;
-	return (p.revents & POLLERR) && (dir == EXI_TX || !c->ops->unread(c));
+	return (p.revents & POLLERR) && (dir == EXI_TX || !c->rops->unread(c));
 }
 
 int exi_flow_end_locked(struct exi_sock *sk)
@@ -208,6 +208,6 @@ void exi_flow_deafen_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	if (!sk->fab || exi_sock_remote(sk))
 		return;
-	h->deaf_after = h->fabric_bytes + sk->fab->ops->unread(sk->fab);
-	h->deaf = sk->fab->ops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
+	h->deaf_after = h->fabric_bytes + sk->fab->rops->unread(sk->fab);
+	h->deaf = sk->fab->rops->over(sk->fab) ? EXI_DEAF_END : EXI_DEAF_CUT;
 }

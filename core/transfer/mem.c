@@ -152,8 +152,8 @@ void exi_mem_let_go(struct exi_region *r)
 
 static void forget(struct exi_domain *d, void *arg)
 {
-	if (d->provider->place_ops)
-		d->provider->place_ops->forget(arg);
+	if (d->provider->conn_ops->place_ops)
+		d->provider->conn_ops->place_ops->forget(arg);
 }
 
 int exi_mem_deregister(exs_mhandle_t m)

@@ -148,8 +148,8 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	if (ret)
 		return ret;
 	sk->posted[dir] = op;
-	ret = dir == EXI_RX ? sk->tcp->ops->post_recv(sk->tcp, x)
-			    : sk->tcp->ops->post_send(sk->tcp, x);
+	ret = dir == EXI_RX ? sk->tcp->kops->post_recv(sk->tcp, x)
+			    : sk->tcp->kops->post_send(sk->tcp, x);
 	if (ret)
 		sk->posted[dir] = NULL;
 	return ret;
@@ -165,7 +165,7 @@ bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
 		return true;
 	if (dir == EXI_TX && exi_place_waits(sk, dir))
 		how = EXI_WAKE_BELL_REAP;
-	if (sk->fab->ops->arm(sk->fab, dir, how))
+	if (sk->fab->wops->arm(sk->fab, dir, how))
 		return false;
 	/* After arming: a peer that left before it is seen here. */
 	return !atomic_load(&sk->sh->gone) &&

@@ -132,7 +132,7 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 		return false;
 	ends = ends_of(sk);
 	return ends & (POLLHUP | POLLERR) ||
-	       (ends && (sk->fab->ops->unread(sk->fab) ||
+	       (ends && (sk->fab->rops->unread(sk->fab) ||
 			 ops_of(sk)->position(sk->fab, EXI_RX) != h->origin));
 }
 

@@ -51,7 +51,7 @@ static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 
 	EXI_LOCKED(&h->lock);
 	return dir == EXI_RX && op->queue && !op->holds &&
-	       h->mode == EXI_MODE_RING && sk->fab && sk->fab->ops->first &&
+	       h->mode == EXI_MODE_RING && sk->fab && sk->fab->rops->first &&
 	       exi_queue_receives_elsewhere(op->queue,
 					    atomic_load(&sk->hot_in[dir])) &&
 	       exi_queue_heat(op->queue, sk, op->fd, dir);

@@ -65,7 +65,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	/* The posted operation goes on when the kernel has given the transfer
 	 * back, and switches first. */
 	if (sk->posted[EXI_TX]) {
-		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
+		sk->tcp->kops->cancel(sk->tcp, &sk->xfer[EXI_TX]);
 		return -EAGAIN;
 	}
 	if (h->ended || h->fin) {
@@ -181,7 +181,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	 * may it take what follows should the fabric fail. */
 	if ((h->mode == EXI_MODE_RING || exi_sock_remote(sk)) &&
 	    sk->posted[EXI_RX])
-		sk->tcp->ops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
+		sk->tcp->kops->cancel(sk->tcp, &sk->xfer[EXI_RX]);
 	return 0;
 }
 

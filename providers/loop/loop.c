@@ -195,6 +195,5 @@ const struct exi_provider exi_provider_loop = {
 	.close = close_domain,
 	.domain_ops = &domain_ops,
 	.conn_ops = &loopp_conn_ops,
-	.switch_ops = &loopp_switch_ops,
 	.meet_ops = &meet_ops,
 };

@@ -251,44 +251,35 @@ static void switch_drained(struct exi_conn *c, size_t n)
 
 /* --- the table ---------------------------------------------------------- */
 
-static int post(struct exi_conn *c, struct exi_xfer *x)
-{
-	return -EOPNOTSUPP;
-}
-
-static void cancel(struct exi_conn *c, struct exi_xfer *x)
-{
-}
-
-static void nothing(struct exi_conn *c)
-{
-}
-
 static void conn_fini(struct exi_conn *c)
 {
 	loopp_pair_unref(loopp_priv(c)->pair);
 	loopp_priv(c)->pair = NULL;
 }
 
-const struct exi_conn_ops loopp_conn_ops = {
-	.priv_size = sizeof(struct loopp_priv),
-	.send = conn_send,
-	.recv = conn_recv,
-	.end = conn_end,
-	.post_send = post,
-	.post_recv = post,
-	.cancel = cancel,
+static const struct exi_wait_ops wait_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.peer_cpu = conn_peer_cpu,
+};
+
+static const struct exi_ready_ops ready_ops = {
 	.ready = conn_ready,
 	.unread = conn_unread,
 	.full = conn_full,
 	.over = conn_over,
-	.peer_cpu = conn_peer_cpu,
-	.close = nothing,
-	.stop = nothing,
+};
+
+const struct exi_conn_ops loopp_conn_ops = {
+	.priv_size = sizeof(struct loopp_priv),
+	.wait_ops = &wait_ops,
+	.ready_ops = &ready_ops,
+	.switch_ops = &loopp_switch_ops,
 	.fini = conn_fini,
+	.send = conn_send,
+	.recv = conn_recv,
+	.end = conn_end,
 };
 
 const struct exi_switch_ops loopp_switch_ops = {

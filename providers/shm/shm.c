@@ -75,7 +75,5 @@ const struct exi_provider exi_provider_shm = {
 	.close = close_domain,
 	.domain_ops = &domain_ops,
 	.conn_ops = &shmp_conn_ops,
-	.switch_ops = &shmp_switch_ops,
 	.meet_ops = &shmp_meet_ops,
-	.loan_ops = &shmp_loan_ops,
 };

@@ -24,23 +24,6 @@ SHMP_RARE void shmp_ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 					  memory_order_relaxed);
 }
 
-static int post(struct exi_conn *c, struct exi_xfer *x)
-{
-	return -EOPNOTSUPP;
-}
-
-static void cancel(struct exi_conn *c, struct exi_xfer *x)
-{
-}
-
-static void conn_close(struct exi_conn *c)
-{
-}
-
-static void conn_stop(struct exi_conn *c)
-{
-}
-
 static void conn_fini(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -52,26 +35,14 @@ static void conn_fini(struct exi_conn *c)
 const struct exi_conn_ops shmp_conn_ops = {
 	.priv_size = sizeof(struct shmp_priv),
 	.shared_size = sizeof(struct shmp_shared),
+	.wait_ops = &shmp_wait_ops,
+	.ready_ops = &shmp_ready_ops,
+	.switch_ops = &shmp_switch_ops,
+	.loan_ops = &shmp_loan_ops,
+	.fini = conn_fini,
 	.send = shmp_conn_send,
 	.recv = shmp_conn_recv,
 	.end = shmp_conn_end,
-	.post_send = post,
-	.post_recv = post,
-	.cancel = cancel,
-	.arm = shmp_conn_arm,
-	.disarm = shmp_conn_disarm,
-	.word = shmp_conn_word,
-	.ready = shmp_conn_ready,
-	.unread = shmp_conn_unread,
-	.full = shmp_conn_full,
-	.over = shmp_conn_over,
-	.left_unread = shmp_conn_left_unread,
-	.peer_cpu = shmp_conn_peer_cpu,
-	.first = shmp_conn_first,
-	.want_times = shmp_conn_want_times,
-	.close = conn_close,
-	.stop = conn_stop,
-	.fini = conn_fini,
 };
 
 const struct exi_loan_ops shmp_loan_ops = {

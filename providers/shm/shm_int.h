@@ -25,6 +25,8 @@
 
 extern const struct exi_provider exi_provider_shm;
 extern const struct exi_conn_ops shmp_conn_ops;
+extern const struct exi_wait_ops shmp_wait_ops;
+extern const struct exi_ready_ops shmp_ready_ops;
 extern const struct exi_switch_ops shmp_switch_ops;
 extern const struct exi_loan_ops shmp_loan_ops;
 extern const struct exi_meet_ops shmp_meet_ops;
@@ -264,27 +266,5 @@ size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx);
 ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags);
 size_t shmp_loan_look(struct exi_conn *c, const void **ret);
 void shmp_loan_took(struct exi_conn *c, size_t n);
-
-/* --- shm_wait.c ---------------------------------------------------------- */
-
-/* Members of shmp_conn_ops, see exi_conn_ops. */
-int shmp_conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-void shmp_conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-int shmp_conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret);
-bool shmp_conn_ready(struct exi_conn *c, enum exi_dir dir);
-bool shmp_conn_over(struct exi_conn *c);
-size_t shmp_conn_unread(struct exi_conn *c);
-
-/* The sender's sum, of what we took. Where its ring can grow it does so, or it
- * leaves it. */
-bool shmp_conn_full(struct exi_conn *c);
-
-/* Whether the peer left something unread. Its kernel has told us that it is no
- * more, so what it wrote is there. What it says of a time before the last
- * switch does not count. */
-bool shmp_conn_left_unread(struct exi_conn *c);
-int shmp_conn_peer_cpu(struct exi_conn *c);
-void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret);
-void shmp_conn_want_times(struct exi_conn *c);
 
 #endif

@@ -124,7 +124,7 @@ static int request_next(struct exi_conn *c)
 	return 0;
 }
 
-int shmp_conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct shmp_shared *s = shmp_shared(c);
 	uint32_t bits = how == EXI_WAKE_WORD ? SHMP_WAIT_WORD : SHMP_WAIT_BELL;
@@ -141,7 +141,7 @@ int shmp_conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 	return ret;
 }
 
-void shmp_conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
+static void conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_shared *s = shmp_shared(c);
@@ -157,7 +157,7 @@ void shmp_conn_disarm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 					  memory_order_relaxed);
 }
 
-int shmp_conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
+static int conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 {
 	struct shmp_priv *p = shmp_priv(c);
 
@@ -172,7 +172,7 @@ int shmp_conn_word(struct exi_conn *c, enum exi_dir dir, struct exi_word *ret)
 	return 0;
 }
 
-bool shmp_conn_ready(struct exi_conn *c, enum exi_dir dir)
+static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 {
 	struct shmp_shared *s = shmp_shared(c);
 
@@ -180,7 +180,7 @@ bool shmp_conn_ready(struct exi_conn *c, enum exi_dir dir)
 			     : writable(shmp_priv(c), &s->tx);
 }
 
-bool shmp_conn_over(struct exi_conn *c)
+static bool conn_over(struct exi_conn *c)
 {
 	struct shmp_rx rx = shmp_shared(c)->rx;
 
@@ -188,14 +188,16 @@ bool shmp_conn_over(struct exi_conn *c)
 	return rx.ended;
 }
 
-size_t shmp_conn_unread(struct exi_conn *c)
+static size_t conn_unread(struct exi_conn *c)
 {
 	struct shmp_rx rx = shmp_shared(c)->rx;
 
 	return shmp_pass_all(shmp_priv(c), &rx);
 }
 
-bool shmp_conn_full(struct exi_conn *c)
+/* The sender's sum, of what we took. Where its ring can grow it does so, or it
+ * leaves it. */
+static bool conn_full(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_rx *rx = &shmp_shared(c)->rx, end = *rx;
@@ -210,7 +212,10 @@ bool shmp_conn_full(struct exi_conn *c)
 	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
 }
 
-bool shmp_conn_left_unread(struct exi_conn *c)
+/* Whether the peer left something unread. Its kernel has told us that it is no
+ * more, so what it wrote is there. What it says of a time before the last
+ * switch does not count. */
+static bool conn_left_unread(struct exi_conn *c)
 {
 	const struct shmp_tx *tx = &shmp_shared(c)->tx;
 	uint64_t end = tx->head - (tx->ended ? shmp_record_bytes(0) : 0);
@@ -220,7 +225,7 @@ bool shmp_conn_left_unread(struct exi_conn *c)
 	return read < end && tx->taken < end;
 }
 
-int shmp_conn_peer_cpu(struct exi_conn *c)
+static int conn_peer_cpu(struct exi_conn *c)
 {
 	int cpu = __atomic_load_n(&shmp_shared(c)->rx.cpu, __ATOMIC_RELAXED);
 
@@ -243,7 +248,7 @@ static uint64_t by_kernel(const struct shmp_segment *theirs, uint64_t pos)
 			: ret;
 }
 
-void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
+static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 {
 	const struct shmp_segment *theirs = shmp_priv(c)->theirs;
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
@@ -269,8 +274,25 @@ void shmp_conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 	ret->kernel = by_kernel(theirs, rx->pos);
 }
 
-void shmp_conn_want_times(struct exi_conn *c)
+static void conn_want_times(struct exi_conn *c)
 {
 	atomic_store_explicit(&shmp_priv(c)->mine->timed, 1,
 			      memory_order_relaxed);
 }
+
+const struct exi_wait_ops shmp_wait_ops = {
+	.arm = conn_arm,
+	.disarm = conn_disarm,
+	.word = conn_word,
+	.peer_cpu = conn_peer_cpu,
+};
+
+const struct exi_ready_ops shmp_ready_ops = {
+	.ready = conn_ready,
+	.unread = conn_unread,
+	.full = conn_full,
+	.over = conn_over,
+	.left_unread = conn_left_unread,
+	.first = conn_first,
+	.want_times = conn_want_times,
+};

@@ -423,30 +423,37 @@ static void conn_stop(struct exi_conn *c)
 	errno = saved;
 }
 
-static void conn_fini(struct exi_conn *c)
-{
-}
-
-const struct exi_conn_ops tcpp_conn_ops = {
-	.priv_size = sizeof(struct tcpp_conn),
-	.send = conn_send,
-	.recv = conn_recv,
-	.sendv = conn_sendv,
-	.recvv = conn_recvv,
-	.error = conn_error,
-	.end = conn_end,
-	.post_send = conn_post_send,
-	.post_recv = conn_post_recv,
-	.cancel = conn_cancel,
+const struct exi_wait_ops tcpp_wait_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
 	.word = conn_word,
+	.peer_cpu = conn_peer_cpu,
+};
+
+const struct exi_ready_ops tcpp_ready_ops = {
 	.ready = conn_ready,
 	.unread = conn_unread,
 	.full = conn_full,
 	.over = conn_over,
-	.peer_cpu = conn_peer_cpu,
+};
+
+const struct exi_kernel_ops tcpp_kernel_ops = {
+	.sendv = conn_sendv,
+	.recvv = conn_recvv,
+	.error = conn_error,
+	.post_send = conn_post_send,
+	.post_recv = conn_post_recv,
+	.cancel = conn_cancel,
+};
+
+const struct exi_conn_ops tcpp_conn_ops = {
+	.priv_size = sizeof(struct tcpp_conn),
+	.wait_ops = &tcpp_wait_ops,
+	.ready_ops = &tcpp_ready_ops,
+	.kernel_ops = &tcpp_kernel_ops,
 	.close = conn_close,
 	.stop = conn_stop,
-	.fini = conn_fini,
+	.send = conn_send,
+	.recv = conn_recv,
+	.end = conn_end,
 };

@@ -120,6 +120,9 @@ extern const struct tcpp_engine tcpp_epoll;
 extern const struct tcpp_engine tcpp_uring;
 
 extern const struct exi_conn_ops tcpp_conn_ops;
+extern const struct exi_wait_ops tcpp_wait_ops;
+extern const struct exi_ready_ops tcpp_ready_ops;
+extern const struct exi_kernel_ops tcpp_kernel_ops;
 extern const struct exi_domain_ops tcpp_domain_ops;
 extern const struct exi_provider exi_provider_tcp;
 

@@ -195,9 +195,6 @@ const struct exi_provider verbsp_provider = {
 	.close = exi_rma_domain_close,
 	.domain_ops = &exi_rma_domain_ops,
 	.conn_ops = &exi_rma_conn_ops,
-	.switch_ops = &exi_rma_switch_ops,
-	.place_ops = &exi_rma_place_ops,
-	.loan_ops = &exi_rma_loan_ops,
 	.remote_ops = &exi_rma_remote_ops,
 };
 

@@ -20,6 +20,9 @@
 
 static struct exi_domain_ops domain_ops;
 static struct exi_conn_ops conn_ops;
+static struct exi_wait_ops wait_ops;
+static struct exi_ready_ops ready_ops;
+static struct exi_kernel_ops kernel_ops;
 static struct exi_switch_ops switch_ops;
 static struct exi_meet_ops meet_ops;
 static struct exi_remote_ops remote_ops;
@@ -39,10 +42,13 @@ struct table {
 static const size_t conn_optional[] = {
 	offsetof(struct exi_conn_ops, priv_size),
 	offsetof(struct exi_conn_ops, shared_size),
-	offsetof(struct exi_conn_ops, sendv),
-	offsetof(struct exi_conn_ops, recvv),
-	offsetof(struct exi_conn_ops, error),
-	offsetof(struct exi_conn_ops, left_unread),
+	offsetof(struct exi_conn_ops, kernel_ops),
+	offsetof(struct exi_conn_ops, close),
+	offsetof(struct exi_conn_ops, stop),
+	offsetof(struct exi_conn_ops, fini),
+};
+static const size_t ready_optional[] = {
+	offsetof(struct exi_ready_ops, left_unread),
 };
 static const size_t provider_optional[] = {
 	offsetof(struct exi_provider, afresh),
@@ -54,6 +60,9 @@ static const struct table tables[] = {
 	{ "domain_ops", &domain_ops, sizeof(domain_ops), NULL, 0 },
 	{ "conn_ops", &conn_ops, sizeof(conn_ops), conn_optional,
 	  COUNT(conn_optional) },
+	{ "wait_ops", &wait_ops, sizeof(wait_ops), NULL, 0 },
+	{ "ready_ops", &ready_ops, sizeof(ready_ops), ready_optional,
+	  COUNT(ready_optional) },
 	{ "switch_ops", &switch_ops, sizeof(switch_ops), NULL, 0 },
 	{ "meet_ops", &meet_ops, sizeof(meet_ops), NULL, 0 },
 	{ "remote_ops", &remote_ops, sizeof(remote_ops), NULL, 0 },
@@ -74,11 +83,14 @@ static void make_whole(void)
 	provider.caps = ALL;
 	provider.domain_ops = &domain_ops;
 	provider.conn_ops = &conn_ops;
-	provider.switch_ops = &switch_ops;
 	provider.meet_ops = &meet_ops;
 	provider.remote_ops = &remote_ops;
-	provider.place_ops = &place_ops;
-	provider.loan_ops = &loan_ops;
+	conn_ops.wait_ops = &wait_ops;
+	conn_ops.ready_ops = &ready_ops;
+	conn_ops.kernel_ops = NULL;
+	conn_ops.switch_ops = &switch_ops;
+	conn_ops.place_ops = &place_ops;
+	conn_ops.loan_ops = &loan_ops;
 }
 
 static void take_out(const struct table *t, size_t at)
@@ -120,11 +132,11 @@ static void each_required_member_is_missed(void **state)
 static void groups_may_be_missing_as_a_whole(void **state)
 {
 	make_whole();
-	conn_ops.poll = NULL;
-	conn_ops.patience = NULL;
+	wait_ops.poll = NULL;
+	wait_ops.patience = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
-	conn_ops.first = NULL;
-	conn_ops.want_times = NULL;
+	ready_ops.first = NULL;
+	ready_ops.want_times = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
 	loan_ops.room = NULL;
 	loan_ops.put = NULL;
@@ -136,11 +148,11 @@ static void a_table_goes_with_its_capability(void **state)
 	make_whole();
 	provider.caps &= ~(uint32_t)EXI_CAP_PLACE;
 	T_EQ(exi_provider_check(&provider), -EINVAL);
-	provider.place_ops = NULL;
+	conn_ops.place_ops = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
 	provider.caps &= ~(uint32_t)EXI_CAP_LOAN;
 	T_EQ(exi_provider_check(&provider), -EINVAL);
-	provider.loan_ops = NULL;
+	conn_ops.loan_ops = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
 	provider.caps &= ~(uint32_t)(EXI_CAP_LOCAL | EXI_CAP_REMOTE);
 	provider.wire_id = 0;
@@ -149,22 +161,25 @@ static void a_table_goes_with_its_capability(void **state)
 	T_EQ(exi_provider_check(&provider), 0);
 }
 
-/* Without EXI_CAP_SWITCH it is TCP, of which more is asked. */
-static void tcp_moves_pieces_and_has_errors(void **state)
+/* Without EXI_CAP_SWITCH it is TCP, of which more is asked; of others it is not. */
+static void tcp_has_a_table_of_its_own(void **state)
 {
+	static const struct table kernel = { "kernel_ops", &kernel_ops,
+					     sizeof(kernel_ops), NULL, 0 };
+
 	make_whole();
+	conn_ops.kernel_ops = &kernel_ops;
+	T_EQ(exi_provider_check(&provider), -EINVAL);
 	provider.caps &= ~(uint32_t)EXI_CAP_SWITCH;
-	provider.switch_ops = NULL;
+	conn_ops.switch_ops = NULL;
+	memset(&kernel_ops, 1, sizeof(kernel_ops));
 	T_EQ(exi_provider_check(&provider), 0);
-	conn_ops.sendv = NULL;
-	T_EQ(exi_provider_check(&provider), -EINVAL);
-	make_whole();
-	provider.caps &= ~(uint32_t)EXI_CAP_SWITCH;
-	conn_ops.recvv = NULL;
-	T_EQ(exi_provider_check(&provider), -EINVAL);
-	make_whole();
-	provider.caps &= ~(uint32_t)EXI_CAP_SWITCH;
-	conn_ops.error = NULL;
+	for (size_t at = 0; at < kernel.size; at += sizeof(void *)) {
+		memset(&kernel_ops, 1, sizeof(kernel_ops));
+		take_out(&kernel, at);
+		T_EQ(exi_provider_check(&provider), -EINVAL);
+	}
+	conn_ops.kernel_ops = NULL;
 	T_EQ(exi_provider_check(&provider), -EINVAL);
 }
 
@@ -187,7 +202,7 @@ int main(void)
 		cmocka_unit_test(each_required_member_is_missed),
 		cmocka_unit_test(groups_may_be_missing_as_a_whole),
 		cmocka_unit_test(a_table_goes_with_its_capability),
-		cmocka_unit_test(tcp_moves_pieces_and_has_errors),
+		cmocka_unit_test(tcp_has_a_table_of_its_own),
 		cmocka_unit_test(those_of_this_build_are_whole),
 	};
 

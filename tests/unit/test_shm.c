@@ -32,6 +32,8 @@
 #define SEEDS	  (1 + 7 / t_slow())
 
 static const struct exi_conn_ops *ops = &shmp_conn_ops;
+static const struct exi_wait_ops *wops = &shmp_wait_ops;
+static const struct exi_ready_ops *rops = &shmp_ready_ops;
 static const struct exi_switch_ops *swops = &shmp_switch_ops;
 static const struct exi_meet_ops *meet = &shmp_meet_ops;
 
@@ -66,6 +68,8 @@ static struct exi_conn *end_new(void)
 	memset(c, 0, size);
 	c->provider = &exi_provider_shm;
 	c->ops = ops;
+	c->wops = wops;
+	c->rops = rops;
 	c->swops = swops;
 	c->shared = aligned_alloc(EXI_LINE, sizeof(struct shmp_shared));
 	T(c->shared);
@@ -208,23 +212,23 @@ static void there_and_back(struct stream *s)
 	}
 	T_EQ(s->received + s->tcp_len, s->sent);
 	begin_again();
-	T(!ops->ready(ends[1], EXI_RX));
-	T_EQ(ops->unread(ends[1]), 0);
+	T(!rops->ready(ends[1], EXI_RX));
+	T_EQ(rops->unread(ends[1]), 0);
 }
 
 static void sleep_or_not(void)
 {
 	struct exi_word w;
 
-	if (ops->arm(ends[1], EXI_RX, EXI_WAKE_WORD) == 0) {
-		T_EQ(ops->word(ends[1], EXI_RX, &w), 0);
+	if (wops->arm(ends[1], EXI_RX, EXI_WAKE_WORD) == 0) {
+		T_EQ(wops->word(ends[1], EXI_RX, &w), 0);
 		T_EQ(*w.addr, w.value);
 		T_EQ(ops->recv(ends[1], buf, 1, 0), -EAGAIN);
-		ops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
+		wops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
 	}
-	if (ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD) == 0) {
-		T(!ops->ready(ends[0], EXI_TX));
-		ops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
+	if (wops->arm(ends[0], EXI_TX, EXI_WAKE_WORD) == 0) {
+		T(!rops->ready(ends[0], EXI_TX));
+		wops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
 	}
 }
 
@@ -235,7 +239,7 @@ static void a_full_ring_rings(struct stream *s)
 
 	do
 		send_some(s);
-	while (ops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
+	while (wops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
 	while (s->received < s->sent)
 		recv_some(s, 0);
 	T(rings > before);
@@ -273,7 +277,7 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 		T_EQ(sigaction(SIGSEGV, &sa, &old), 0);
 		/* The store of the request is where it happens. */
 		T_EQ(mprotect(mine, sizeof(*mine), PROT_READ), 0);
-		T_EQ(ops->arm(ends[1], EXI_RX, ways[i]), 0);
+		T_EQ(wops->arm(ends[1], EXI_RX, ways[i]), 0);
 		T_EQ(sigaction(SIGSEGV, &old, NULL), 0);
 		T(grown_at > 0);
 		T_EQ(atomic_load(&mine->data_wait),
@@ -285,7 +289,7 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 static void ask(enum exi_wake how, uint64_t sleep)
 {
 	ends[1]->sleep = sleep;
-	T_EQ(ops->arm(ends[1], EXI_RX, how), 0);
+	T_EQ(wops->arm(ends[1], EXI_RX, how), 0);
 	ends[1]->sleep = 0;
 }
 
@@ -320,13 +324,13 @@ static void a_bell_is_for_the_sleep_that_asked(void)
 		rings_for(0);
 		/* Nobody's any more. */
 		ask(how, 0);
-		ops->disarm(ends[1], EXI_RX, EXI_WAKE_BELL);
+		wops->disarm(ends[1], EXI_RX, EXI_WAKE_BELL);
 		ask(how, 9);
 		rings_for(9);
 		ask(how, 9);
-		T_EQ(ops->arm(ends[1], EXI_RX, EXI_WAKE_WORD), 0);
+		T_EQ(wops->arm(ends[1], EXI_RX, EXI_WAKE_WORD), 0);
 		rings_for(9);
-		ops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
+		wops->disarm(ends[1], EXI_RX, EXI_WAKE_WORD);
 	}
 	end();
 }
@@ -336,7 +340,7 @@ static void says_what_it_read(const struct stream *s)
 {
 	size_t on_tcp = s->tcp_len - s->tcp_read;
 
-	T_EQ(ops->left_unread(ends[0]), s->received + on_tcp < s->sent);
+	T_EQ(rops->left_unread(ends[0]), s->received + on_tcp < s->sent);
 }
 
 static void stream(uint64_t seed, const char *ring_kb, bool may_grow)
@@ -415,7 +419,7 @@ static void a_short_send_is_whole_or_not_at_all(void)
 	begin("16");
 	for (int i = 0; i < STEPS; i++) {
 		size_t len = t_chunk(&rng, 2000);
-		bool ready = ops->ready(ends[0], EXI_TX);
+		bool ready = rops->ready(ends[0], EXI_TX);
 
 		n = ops->send(ends[0], buf, len, 0);
 		T_EQ(n, n < 0 ? -EAGAIN : (ssize_t)len);
@@ -484,7 +488,7 @@ static void what_nobody_takes_gets_room(void)
 		if (n > 0)
 			s.sent += (uint64_t)n;
 		else
-			T(ops->ready(ends[0], EXI_TX));
+			T(rops->ready(ends[0], EXI_TX));
 	}
 	while (s.received < s.sent)
 		recv_some(&s, 0);
@@ -514,7 +518,7 @@ static void what_nobody_takes_gets_room_by_large_sends(void)
 			if (n > 0)
 				s.sent += (uint64_t)n;
 			else
-				T(ops->ready(ends[0], EXI_TX));
+				T(rops->ready(ends[0], EXI_TX));
 		}
 		T_EQ(tx->bytes, 2 << 20);
 		T(tx->taken < tx->before_at);
@@ -573,7 +577,7 @@ static void without_memory_a_ring_stays_small(void)
 		t_fill(buf, sizeof(buf), 1, s.sent);
 		n = ops->send(ends[0], buf, sizeof(buf), 0);
 		s.sent += n > 0 ? (uint64_t)n : 0;
-	} while (ops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
+	} while (wops->arm(ends[0], EXI_TX, EXI_WAKE_BELL));
 	T(ring_now() < shmp_priv(ends[0])->out_bytes);
 	T(s.sent < (512 << 10));
 	while (s.received < s.sent)
@@ -658,15 +662,15 @@ static void a_ring_full_of_records_is_read_once(void)
 
 	begin("256");
 	fill_ring();
-	all = ops->unread(ends[0]);
+	all = rops->unread(ends[0]);
 	T(all > 0 && all < shmp_priv(ends[1])->out_start);
 	T_EQ(ops->recv(ends[0], large, sizeof(large), MSG_PEEK), all);
 	T_EQ(ops->recv(ends[0], large, sizeof(large), 0), all);
 	/* Now it is seen to be none that a writer could have made. */
 	T_EQ(ops->recv(ends[0], large, sizeof(large), 0), -EPROTO);
 	T_EQ(ops->recv(ends[0], large, 1, 0), -EPROTO);
-	T(ops->ready(ends[0], EXI_RX));
-	T_EQ(ops->unread(ends[0]), 0);
+	T(rops->ready(ends[0], EXI_RX));
+	T_EQ(rops->unread(ends[0]), 0);
 	n = ops->recv(ends[0], large, sizeof(large), MSG_PEEK);
 	T_EQ(n, -EPROTO);
 	end();
@@ -687,12 +691,12 @@ static void a_ring_full_of_garbage_does_no_harm(void)
 				      t_below(&r, 3) ? 0 : MSG_PEEK);
 			T(n == -EAGAIN || n == -EPROTO ||
 			  (n >= 0 && (size_t)n <= len));
-			n = ops->arm(ends[0], EXI_RX, EXI_WAKE_BELL);
+			n = wops->arm(ends[0], EXI_RX, EXI_WAKE_BELL);
 			T(n == 0 || n == -EBUSY);
-			ops->ready(ends[0], EXI_RX);
-			ops->unread(ends[0]);
-			ops->over(ends[0]);
-			n = ops->arm(ends[0], EXI_RX, EXI_WAKE_NEXT);
+			rops->ready(ends[0], EXI_RX);
+			rops->unread(ends[0]);
+			rops->over(ends[0]);
+			n = wops->arm(ends[0], EXI_RX, EXI_WAKE_NEXT);
 			T(n == 0 || n == -EBUSY);
 		}
 		end_guarded();
@@ -719,8 +723,8 @@ static void impossible_progress_is_refused(void)
 			n = ops->send(ends[0], buf, len, 0);
 			T(n == -EAGAIN || n == -EPROTO ||
 			  (n > 0 && (size_t)n <= len));
-			ops->arm(ends[0], EXI_TX, EXI_WAKE_WORD);
-			ops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
+			wops->arm(ends[0], EXI_TX, EXI_WAKE_WORD);
+			wops->disarm(ends[0], EXI_TX, EXI_WAKE_WORD);
 		}
 		end();
 	}
@@ -881,7 +885,7 @@ static void holes_cost_no_more_than_the_limit(void)
 			taken += (size_t)n;
 		T(n == -EAGAIN || n == -ENOBUFS);
 		T_EQ(n == -ENOBUFS, i >= 3);
-		T(ops->ready(c[i], EXI_RX) == (n == -ENOBUFS));
+		T(rops->ready(c[i], EXI_RX) == (n == -ENOBUFS));
 		T_EQ(ops->recv(c[i], large, 1, MSG_PEEK), n);
 	}
 	T(taken > 2 << 20);
@@ -951,8 +955,8 @@ static void a_page_that_cannot_be_made_is_no_signal(void)
 		T_EQ(ops->recv(c, large, 1000, 0), 1000);
 		T_EQ(ops->recv(c, large, sizeof(large), 0), -ENOBUFS);
 		T_EQ(ops->recv(c, large, sizeof(large), MSG_PEEK), -ENOBUFS);
-		T_EQ(ops->unread(c), 0);
-		T(ops->ready(c, EXI_RX));
+		T_EQ(rops->unread(c), 0);
+		T(rops->ready(c, EXI_RX));
 		close(fd);
 		end_free(c);
 	}
@@ -982,7 +986,7 @@ static size_t fill(size_t len)
 		sent += n > 0 ? (size_t)n : 0;
 	T_EQ(n, -ENOBUFS);
 	T_EQ(ops->send(ends[0], large, len, 0), -EAGAIN);
-	T(!ops->ready(ends[0], EXI_TX));
+	T(!rops->ready(ends[0], EXI_TX));
 	return sent;
 }
 
@@ -1167,7 +1171,7 @@ static struct exi_first first(void)
 {
 	struct exi_first ret;
 
-	ops->first(ends[1], exi_ticks(), &ret);
+	rops->first(ends[1], exi_ticks(), &ret);
 	return ret;
 }
 
@@ -1184,7 +1188,7 @@ static void a_record_says_when_it_was_sent(void)
 	begin("64");
 	send_one();
 	T_EQ(first().sent, 0u);
-	ops->want_times(ends[1]);
+	rops->want_times(ends[1]);
 	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
 	for (int i = 0; i < 1000; i++) {
 		before = exi_ticks();
@@ -1209,7 +1213,7 @@ static void a_time_is_right_in_the_epoch_after(void)
 	uint64_t sent;
 
 	begin("64");
-	ops->want_times(ends[1]);
+	rops->want_times(ends[1]);
 	send_one();
 	sent = first().sent;
 	/* Another record, in the next epoch. */
@@ -1226,7 +1230,7 @@ static void a_peer_may_say_any_time(void)
 
 	begin("64");
 	theirs = shmp_priv(ends[0])->mine;
-	ops->want_times(ends[1]);
+	rops->want_times(ends[1]);
 	send_one();
 	for (uint32_t i = 0; i < 64; i++) {
 		theirs->epoch = theirs->epoch_before = 0x9e3779b9u * i;
@@ -1257,7 +1261,7 @@ static void a_record_says_when_the_kernel_had_something(void)
 	char c;
 
 	begin("64");
-	ops->want_times(ends[1]);
+	rops->want_times(ends[1]);
 	exi_conn_sent = 5;
 	send_one();
 	send_one();

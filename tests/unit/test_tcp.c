@@ -146,8 +146,8 @@ static void a_second_post_in_the_same_direction_is_refused(void)
 	begin();
 	recv_post(&a, &e[1], buf, sizeof(buf), 0);
 	b.x = a.x;
-	T_EQ(ops->post_recv(e[1].c, &b.x), -EBUSY);
-	ops->cancel(e[1].c, &a.x);
+	T_EQ(kops->post_recv(e[1].c, &b.x), -EBUSY);
+	kops->cancel(e[1].c, &a.x);
 	T_EQ(transfer_wait(&a), -ECANCELED);
 	finish();
 }
@@ -164,7 +164,7 @@ static void progress_keeps_errno(void)
 	ops->send(e[0].c, "x", 1, 0);
 	T_EQ(transfer_wait(&t), 1);
 	recv_post(&t, &e[1], buf, sizeof(buf), 0);
-	ops->cancel(e[1].c, &t.x);
+	kops->cancel(e[1].c, &t.x);
 	T_EQ(transfer_wait(&t), -ECANCELED);
 	end_close(&e[1]);
 	T_EQ(errno, ENOTTY);
@@ -479,7 +479,7 @@ static void cancelling_an_idle_receive_loses_nothing(void)
 		recv_post(&t, &e[1], buf, sizeof(buf), 0);
 		if (i % 2)
 			dom_progress();
-		ops->cancel(e[1].c, &t.x);
+		kops->cancel(e[1].c, &t.x);
 		T_EQ(atomic_load(&t.dones), 0);
 		T_EQ(transfer_wait(&t), -ECANCELED);
 		T_EQ(ops->send(e[0].c, "hello", 5, 0), 5);
@@ -498,7 +498,7 @@ static void a_cancelled_receive_keeps_what_it_got(void)
 	recv_post(&t, &e[1], buf, sizeof(buf), MSG_WAITALL);
 	T_EQ(ops->send(e[0].c, "abc", 3, 0), 3);
 	moved_wait(&e[1], EXI_RX, 3);
-	ops->cancel(e[1].c, &t.x);
+	kops->cancel(e[1].c, &t.x);
 	T_EQ(transfer_wait(&t), 3);
 	T(!memcmp(buf, "abc", 3));
 	finish();
@@ -514,7 +514,7 @@ static void a_cancelled_send_says_how_much_it_sent(void)
 	begin();
 	send_post(&s, &e[0], all, 64 * MIB, 0);
 	moved_wait(&e[0], EXI_TX, 1);
-	ops->cancel(e[0].c, &s.x);
+	kops->cancel(e[0].c, &s.x);
 	T(transfer_wait(&s) > 0);
 	sent = s.result;
 	send_post(&s, &e[0], all + sent, MIB, 0);
@@ -535,9 +535,9 @@ static void cancelling_what_is_done_does_nothing(void)
 	begin();
 	send_post(&t, &e[0], "hello", 5, 0);
 	T_EQ(transfer_wait(&t), 5);
-	ops->cancel(e[0].c, &t.x);
+	kops->cancel(e[0].c, &t.x);
 	recv_post(&other, &e[0], buf, sizeof(buf), 0);
-	ops->cancel(e[0].c, &t.x);
+	kops->cancel(e[0].c, &t.x);
 	transfer_idle(&other);
 	T_EQ(atomic_load(&t.dones), 1);
 	finish();
@@ -548,7 +548,7 @@ static void cancel_other(struct transfer *t)
 {
 	struct transfer *other = t->arg;
 
-	ops->cancel(other->end->c, &other->x);
+	kops->cancel(other->end->c, &other->x);
 }
 
 static void done_may_cancel(void)
@@ -576,8 +576,8 @@ static void closing_cancels_and_stop_sees_it_done(void)
 	send_post(&s, &e[0], all, 64 * MIB, 0);
 	moved_wait(&e[0], EXI_TX, 1);
 	ops->close(e[0].c);
-	T_EQ(ops->post_recv(e[0].c, &r.x), -EBADF);
-	T_EQ(ops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), -EBADF);
+	T_EQ(kops->post_recv(e[0].c, &r.x), -EBADF);
+	T_EQ(wops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), -EBADF);
 	end_close(&e[0]);
 	T_EQ(atomic_load(&r.dones), 1);
 	T_EQ(r.result, -ECANCELED);
@@ -594,12 +594,12 @@ static void a_watch_reports_data_once(void)
 	char buf[8];
 
 	begin();
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 	T_EQ(dom_progress(), 0);
 	T_EQ(ops->send(e[0].c, "hello", 5, 0), 5);
 	T_UNTIL(dom_progress() == 0 && atomic_load(&e[1].ready[EXI_RX]));
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), -EBUSY);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), -EBUSY);
 	T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 5);
 	T_EQ(dom_progress(), 0);
 	T_EQ(atomic_load(&e[1].ready[EXI_RX]), 1);
@@ -614,13 +614,13 @@ static void a_watch_wakes_a_sleeper(void)
 
 	begin();
 	for (i = 1; i <= 20; i++) {
-		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
 		while (atomic_load(&e[1].ready[EXI_RX]) < i)
 			T(dom_wait(20000));
 		T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 1);
 	}
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 	T_EQ(ops->end(e[0].c), 0);
 	while (atomic_load(&e[1].ready[EXI_RX]) < i)
 		T(dom_wait(20000));
@@ -633,9 +633,9 @@ static void a_watch_reports_room(void)
 	size_t full;
 
 	begin();
-	T_EQ(ops->arm(e[0].c, EXI_TX, EXI_WAKE_BELL), -EBUSY);
+	T_EQ(wops->arm(e[0].c, EXI_TX, EXI_WAKE_BELL), -EBUSY);
 	full = fill_up(e[0].fd);
-	T_EQ(ops->arm(e[0].c, EXI_TX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[0].c, EXI_TX, EXI_WAKE_BELL), 0);
 	T_EQ(dom_progress(), 0);
 	while (full > 0) {
 		T(t_readable(e[1].fd, 20000));
@@ -653,8 +653,8 @@ static void disarm_removes_a_watch(void)
 
 	begin();
 	for (i = 0; i < 50; i++) {
-		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
-		ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
+		T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		wops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 		if (i % 2)
 			dom_progress();
 		T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
@@ -663,7 +663,7 @@ static void disarm_removes_a_watch(void)
 		T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 1);
 	}
 	T_EQ(atomic_load(&e[1].ready[EXI_RX]), 0);
-	ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
+	wops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 	finish();
 }
 
@@ -675,18 +675,18 @@ static void a_watch_made_again_reports_what_is_new(void)
 
 	begin();
 	for (i = 1; i <= 50; i++) {
-		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		if (i % 2) {
 			T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
 			T(t_readable(e[1].fd, 1000));
 		}
-		ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
+		wops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
 		if (i % 2)
 			T_EQ(ops->recv(e[1].c, buf, sizeof(buf), 0), 1);
-		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		if (i % 3 == 0) {
-			ops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
-			T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+			wops->disarm(e[1].c, EXI_RX, EXI_WAKE_WORD);
+			T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		}
 		while (dom_wait(0))
 			;
@@ -705,7 +705,7 @@ static void a_watch_and_a_transfer_live_side_by_side(void)
 	char buf[8];
 
 	begin();
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 	recv_post(&r, &e[1], buf, 3, 0);
 	T_EQ(ops->send(e[0].c, "hello", 5, 0), 5);
 	T_EQ(transfer_wait(&r), 3);
@@ -718,8 +718,8 @@ static void closing_drops_watches(void)
 {
 	begin();
 	fill_up(e[1].fd);
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
-	T_EQ(ops->arm(e[1].c, EXI_TX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_TX, EXI_WAKE_BELL), 0);
 	end_stop(&e[1]);
 	T_EQ(ops->send(e[0].c, "x", 1, 0), 1);
 	T_EQ(dom_progress(), 0);
@@ -733,10 +733,10 @@ static void what_tcp_cannot_do_it_denies(void)
 	struct exi_word w;
 
 	begin();
-	T_EQ(ops->arm(e[0].c, EXI_RX, EXI_WAKE_WORD), -EOPNOTSUPP);
-	T_EQ(ops->word(e[0].c, EXI_RX, &w), -EOPNOTSUPP);
-	T_EQ(ops->peer_cpu(e[0].c), -1);
-	T(!exi_provider_tcp.switch_ops);
+	T_EQ(wops->arm(e[0].c, EXI_RX, EXI_WAKE_WORD), -EOPNOTSUPP);
+	T_EQ(wops->word(e[0].c, EXI_RX, &w), -EOPNOTSUPP);
+	T_EQ(wops->peer_cpu(e[0].c), -1);
+	T(!exi_provider_tcp.conn_ops->switch_ops);
 	T(!exi_provider_tcp.meet_ops);
 	T_EQ(exi_provider_tcp.caps, 0);
 	finish();

@@ -20,6 +20,9 @@
 
 struct tcpp_domain *dom;
 const struct exi_conn_ops *ops = &tcpp_conn_ops;
+const struct exi_wait_ops *wops = &tcpp_wait_ops;
+const struct exi_ready_ops *rops = &tcpp_ready_ops;
+const struct exi_kernel_ops *kops = &tcpp_kernel_ops;
 
 static const char *engine;
 
@@ -135,6 +138,9 @@ void end_make(struct end *e, int fd)
 	memset(e->c, 0, size);
 	e->c->provider = &exi_provider_tcp;
 	e->c->ops = ops;
+	e->c->wops = wops;
+	e->c->rops = rops;
+	e->c->kops = kops;
 	e->c->domain = &dom->base;
 	e->c->shared = e;
 	e->c->fd = fd;
@@ -150,7 +156,6 @@ void end_stop(struct end *e)
 	inside++;
 	ops->stop(e->c);
 	inside--;
-	ops->fini(e->c);
 	free(e->c);
 	e->c = NULL;
 }
@@ -251,7 +256,7 @@ void recv_post(struct transfer *t, struct end *e, void *buf, size_t len,
 	int ret;
 
 	transfer_init(t, e, buf, len, flags);
-	ret = ops->post_recv(e->c, &t->x);
+	ret = kops->post_recv(e->c, &t->x);
 	T_EQ(ret, 0);
 }
 
@@ -261,7 +266,7 @@ void send_post(struct transfer *t, struct end *e, const void *buf, size_t len,
 	int ret;
 
 	transfer_init(t, e, buf, len, flags);
-	ret = ops->post_send(e->c, &t->x);
+	ret = kops->post_send(e->c, &t->x);
 	T_EQ(ret, 0);
 }
 

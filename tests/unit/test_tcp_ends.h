@@ -17,6 +17,9 @@ int ends_main(int argc, char **argv, const char *group,
 /* The domain under test; the row opens and closes it. */
 extern struct tcpp_domain *dom;
 extern const struct exi_conn_ops *ops;
+extern const struct exi_wait_ops *wops;
+extern const struct exi_ready_ops *rops;
+extern const struct exi_kernel_ops *kops;
 
 void dom_open(void);
 void dom_close(void);

@@ -74,7 +74,7 @@ static void arm_refuses_while_work_waits(void)
 
 	begin();
 	recv_post(&r, &e[1], buf, sizeof(buf), 0);
-	ops->cancel(e[1].c, &r.x);
+	kops->cancel(e[1].c, &r.x);
 	T_UNTIL(t_readable(event_fd(), 0));
 	T_EQ(tcpp_domain_ops.arm(&dom->base), -EBUSY);
 	T_EQ(transfer_wait(&r), -ECANCELED);
@@ -104,7 +104,7 @@ static void waiting_costs_no_cpu(void)
 	fill_up(e[0].fd);
 	recv_post(&r, &e[0], buf, sizeof(buf), 0);
 	send_post(&s, &e[0], large, sizeof(large), 0);
-	T_EQ(ops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
 	while (dom_wait(0))
 		;
 	before = cpu_ns();
@@ -131,7 +131,7 @@ static void *post_and_leave(void *arg)
 	struct poster *p = arg;
 
 	recv_post(p->t, &e[1], p->buf, p->len, MSG_WAITALL);
-	T_EQ(ops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
 	return NULL;
 }
 
@@ -206,10 +206,10 @@ static _Atomic bool playing, meddling;
 /* The row may have closed the end by now. */
 static void post_next(struct ball *b, int i)
 {
-	int ret = ops->post_recv(b->e[i].c, &b->r[i].x);
+	int ret = kops->post_recv(b->e[i].c, &b->r[i].x);
 
 	if (ret == 0)
-		ret = ops->post_send(b->e[i].c, &b->s[i].x);
+		ret = kops->post_send(b->e[i].c, &b->s[i].x);
 	T(ret == 0 || ret == -EBADF);
 }
 
@@ -261,10 +261,10 @@ static void *meddle(void *arg)
 	ends_pair(extra);
 	while (atomic_load(&meddling)) {
 		recv_post(&t, &extra[0], &c, 1, 0);
-		T_EQ(ops->arm(extra[1].c, EXI_RX, EXI_WAKE_BELL), 0);
-		ops->cancel(b->e[0].c, &t.x);
-		ops->disarm(extra[1].c, EXI_RX, EXI_WAKE_WORD);
-		ops->cancel(extra[0].c, &t.x);
+		T_EQ(wops->arm(extra[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		kops->cancel(b->e[0].c, &t.x);
+		wops->disarm(extra[1].c, EXI_RX, EXI_WAKE_WORD);
+		kops->cancel(extra[0].c, &t.x);
 		T_EQ(transfer_wait(&t), -ECANCELED);
 	}
 	end_close(&extra[0]);
@@ -310,7 +310,7 @@ static void in_the_child(struct transfer *r, int parents_event_fd)
 	exi_provider_tcp.domain_ops->forked(&dom->base);
 	T_EQ(fcntl(parents_event_fd, F_GETFD), -1);
 	T_EQ(dom_progress(), 0);
-	ops->cancel(e[1].c, &r->x);
+	kops->cancel(e[1].c, &r->x);
 	ends_pair(own);
 	recv_post(&t, &own[1], buf, sizeof(buf), 0);
 	T_EQ(ops->send(own[0].c, "child", 5, 0), 5);
@@ -333,7 +333,7 @@ static void a_child_forgets_the_transfers_of_its_parent(void)
 
 	begin();
 	recv_post(&r, &e[1], buf, sizeof(buf), 0);
-	T_EQ(ops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[0].c, EXI_RX, EXI_WAKE_BELL), 0);
 	dom_progress();
 	pid = t_fork();
 	if (pid == 0) {
@@ -609,7 +609,7 @@ static void a_transfer_whose_descriptor_was_closed_can_be_cancelled(void)
 	dom_progress();
 	close(e[1].fd);
 	e[1].fd = -1;
-	ops->cancel(e[1].c, &t.x);
+	kops->cancel(e[1].c, &t.x);
 	T_EQ(transfer_wait(&t), -ECANCELED);
 	finish();
 }
@@ -690,7 +690,7 @@ static void a_number_used_again_works(void)
 		recv_post(&t, &e[1], buf, sizeof(buf), 0);
 		T_EQ(write(e[0].fd, "new", 3), 3);
 		T_EQ(transfer_wait(&t), 3);
-		T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+		T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 		T_EQ(write(e[0].fd, "x", 1), 1);
 		while (atomic_load(&e[1].ready[EXI_RX]) <= i)
 			T(dom_wait(20000));
@@ -699,7 +699,7 @@ static void a_number_used_again_works(void)
 			recv_post(&t, &e[1], buf, sizeof(buf), 0);
 		dom_progress();
 		replace_files();
-		ops->cancel(e[1].c, &t.x);
+		kops->cancel(e[1].c, &t.x);
 		/* A request that held the file may have seen its end. */
 		transfer_wait(&t);
 	}
@@ -734,7 +734,7 @@ static void the_engine_survives_the_loss_of_its_descriptor(void)
 	dom_progress();
 	close(event_fd());
 	t.x = (struct exi_xfer){ .buf = buf, .len = 1, .done = r.x.done };
-	ret = ops->post_recv(e[1].c, &t.x);
+	ret = kops->post_recv(e[1].c, &t.x);
 	T(ret == 0 || ret == -EBADF);
 	end_close(&e[1]);
 	end_close(&e[0]);
@@ -787,11 +787,11 @@ static void a_filter_that_comes_later_hangs_nothing(void)
 
 	begin();
 	recv_post(&r, &e[0], buf, sizeof(buf), 0);
-	T_EQ(ops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
+	T_EQ(wops->arm(e[1].c, EXI_RX, EXI_WAKE_BELL), 0);
 	dom_progress();
 	t_refuse(SYS_io_uring_enter);
 	t.x = (struct exi_xfer){ .buf = buf, .len = 1, .done = r.x.done };
-	ret = ops->post_recv(e[1].c, &t.x);
+	ret = kops->post_recv(e[1].c, &t.x);
 	T_EQ(ret, dom_is_uring() ? -EPERM : 0);
 	end_close(&e[0]);
 	T_EQ(atomic_load(&r.dones), 1);
