@@ -225,7 +225,7 @@ static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
 	err = shmp_segment_make(p, tx, end);
 	if (err)
 		return err;
-	return shmp_refresh_limit(tx, p) < 0 ? -EPROTO : n;
+	return shmp_refresh_limit(tx, p) < 0 ? -EPROTO : (ssize_t)n;
 }
 
 /* The payload of the next record, for up to len bytes: how many; 0: there is no

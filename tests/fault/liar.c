@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A peer that was met and then lies: it is our own library with its hand on
- * the pair link, saying whatever a link can carry, in the middle of a stream.
+ * the pair link, saying whatever a link can carry, in the middle of a stream, or
+ * on its segment, writing whatever a segment can hold while the victim reads it.
  * The victim may lose that connection, and nothing else: it never crashes or
  * hangs, keeps no descriptor, and its other connections go on. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "core/base/futex.h"
+#include "core/fabric/provider.h"
+#include "core/meet/find.h"
+#include "providers/shm/shm_int.h"
 #include "tests/fault/link.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -65,6 +72,154 @@ static void lie(struct t_rng *r, int link)
 		close(fd);
 }
 
+/* A hand on the segment of a connection: mapped once more, for the library unmaps
+ * its own when the victim hangs up. */
+struct hand {
+	struct shmp_segment *seg;
+	unsigned char *ring;
+	size_t mapped;
+	uint32_t bytes; /* of the ring, in use */
+	uint32_t whole;
+	uint64_t head; /* the record that the victim awaits */
+	int link;
+};
+
+static void lay_hand(struct hand *h, int s, int link)
+{
+	struct exi_conn *c = exi_sock_find(s)->fab;
+	struct shmp_priv *p = shmp_priv(c);
+
+	h->mapped = p->out_map;
+	h->seg = mremap(p->mine, 0, h->mapped, MREMAP_MAYMOVE);
+	T(h->seg != MAP_FAILED);
+	h->ring = (unsigned char *)h->seg + SHMP_RING_OFFSET;
+	h->bytes = shmp_shared(c)->tx.bytes;
+	h->whole = p->out_bytes;
+	h->head = shmp_shared(c)->tx.head;
+	h->link = link;
+}
+
+static struct shmp_record *at(struct hand *h, uint64_t pos)
+{
+	return (struct shmp_record *)(h->ring + (pos & (h->bytes - 1)));
+}
+
+static void put(struct hand *h, uint64_t pos, uint32_t kind, uint32_t len)
+{
+	atomic_store(&at(h, pos)->word, shmp_word(kind, len, pos, h->bytes));
+}
+
+/* Records, of any length, until the ring or the number is over. */
+static void put_many(struct t_rng *r, struct hand *h)
+{
+	uint32_t len = (uint32_t)t_chunk(r, 9000);
+	int k = (int)t_chunk(r, 400);
+
+	while (k-- && (h->head & (h->bytes - 1)) + shmp_record_bytes(len) +
+				      SHMP_RESERVE <=
+			      h->bytes) {
+		put(h, h->head, SHMP_DATA, len);
+		h->head += shmp_record_bytes(len);
+	}
+}
+
+/* What the victim looks at more than once, while it looks. */
+static void change_fast(struct t_rng *r, struct hand *h)
+{
+	for (int k = 0; k < 2000; k++) {
+		uint64_t v = t_rand(r);
+
+		put(h, h->head, (uint32_t)v & 3, (uint32_t)(v >> 8) & 0x3fff);
+		/* What is and what cannot be, in turns. */
+		atomic_store(&h->seg->taken, k & 1 ? v >> 20 & ~15ull : 0);
+		atomic_store(&h->seg->data_wait, (uint32_t)v);
+		atomic_store(&h->seg->space_wait, (uint32_t)(v >> 32));
+		atomic_store(&h->seg->epoch_at, v >> 30);
+	}
+}
+
+static void scribble_record(struct t_rng *r, struct hand *h)
+{
+	atomic_uint *anywhere;
+
+	switch (t_below(r, 6)) {
+	case 0:
+		put(h, h->head, (uint32_t)t_below(r, 8),
+		    (uint32_t)number(r) & SHMP_LEN_MASK);
+		break;
+	case 1:
+		put(h, h->head, SHMP_GROW, (uint32_t)t_below(r, 34));
+		break;
+	case 2:
+		put(h, h->head, SHMP_END, (uint32_t)t_below(r, 2));
+		break;
+	case 3:
+		put_many(r, h);
+		break;
+	case 4:
+		anywhere = (atomic_uint *)(h->ring +
+					   (t_below(r, h->whole) & ~3ull));
+		atomic_store(anywhere, (uint32_t)t_rand(r));
+		break;
+	default:
+		atomic_store(&at(h, h->head)->word, (uint32_t)number(r));
+	}
+	at(h, h->head)->made = (uint32_t)number(r);
+}
+
+static void scribble_fields(struct t_rng *r, struct shmp_segment *seg)
+{
+	switch (t_below(r, 6)) {
+	case 0:
+		seg->magic = (uint32_t)number(r);
+		seg->ring_offset = (uint32_t)number(r);
+		break;
+	case 1:
+		seg->ring_bytes = (uint32_t)number(r);
+		seg->start_bytes = (uint32_t)number(r);
+		break;
+	case 2:
+		atomic_store(&seg->taken, number(r));
+		break;
+	case 3:
+		atomic_store(&seg->data_wait, (uint32_t)number(r));
+		atomic_store(&seg->space_wait, (uint32_t)number(r));
+		atomic_store(&seg->sleep, number(r));
+		break;
+	case 4:
+		atomic_store(&seg->epoch_before, (uint32_t)number(r));
+		atomic_store(&seg->epoch_at, number(r));
+		atomic_store(&seg->epoch, (uint32_t)number(r));
+		atomic_store(&seg->timed, (uint32_t)number(r));
+		break;
+	default:
+		atomic_store(&seg->kernel_before, number(r));
+		atomic_store(&seg->kernel_at, number(r));
+		atomic_store(&seg->kernel, number(r));
+		atomic_store(&seg->read, number(r));
+	}
+}
+
+/* Whoever waits for data, or for room. */
+static void wake(struct hand *h)
+{
+	exi_futex_wake(shmp_plain(&at(h, h->head)->word), INT_MAX);
+	atomic_fetch_add(&h->seg->taken_seq, 1);
+	exi_futex_wake(shmp_plain(&h->seg->taken_seq), INT_MAX);
+	t_link_put(h->link, "", 1, -1);
+}
+
+static void scribble(struct t_rng *r, struct hand *h)
+{
+	if (t_below(r, 8) == 0)
+		change_fast(r, h);
+	else if (t_below(r, 2) == 0)
+		scribble_record(r, h);
+	else
+		scribble_fields(r, h->seg);
+	wake(h);
+}
+
 static char buf[20000];
 
 /* What comes and goes while lies are about, whatever becomes of it. */
@@ -95,29 +250,77 @@ static int meet(bool accepts, int l, const struct t_addr *to, int ctl)
 struct lives {
 	uint64_t seed;
 	bool accepts; /* the liar */
+	void (*lie)(struct t_rng *r, int s, int link);
+	int n;
 };
+
+static void tell_lies(struct t_rng *r, int s, int link)
+{
+	for (int k = 1 + (int)t_below(r, LIES); k; k--) {
+		lie(r, link);
+		if (t_below(r, 4) == 0)
+			stir(r, s);
+	}
+}
+
+/* The victim has some time to look at what was written. */
+static bool hangs_up(int link)
+{
+	struct pollfd p = { .fd = link };
+
+	return T_OK(poll(&p, 1, 1)) == 1;
+}
+
+static void write_lies(struct t_rng *r, int s, int link)
+{
+	struct hand h;
+
+	lay_hand(&h, s, link);
+	for (int k = 1 + (int)t_below(r, LIES); k; k--) {
+		scribble(r, &h);
+		if (t_below(r, 4) == 0)
+			t_recv(s, buf, sizeof(buf), MSG_DONTWAIT);
+		if (t_below(r, 4) == 0 && hangs_up(link))
+			break;
+	}
+	munmap(h.seg, h.mapped);
+}
+
+/* What was taken, and what cannot have been, in turns: a sender that looks twice
+ * sees both. */
+static void count_wrong(struct t_rng *r, int s, int link)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+	struct hand h;
+
+	lay_hand(&h, s, link);
+	do {
+		T_MSG(!t_over(&d), "the victim does not look");
+		stir(r, s);
+		for (int k = 0; k < 50000; k++)
+			atomic_store(&h.seg->taken, k & 1 ? 0 : UINT64_MAX);
+		wake(&h);
+	} while (!hangs_up(link));
+	munmap(h.seg, h.mapped);
+}
 
 static void liar(int ctl, void *arg)
 {
 	const struct lives *lives = arg;
 	struct t_rng r = { lives->seed };
 	struct t_addr at;
-	int i, k, l;
+	int i, l;
 
 	t_init();
 	l = t_listener(T_IPV4, &at);
 	t_tell(ctl, (uint64_t)t_port_of(l));
 	at = t_loopback(T_IPV4, (int)t_ask(ctl));
-	for (i = 0; i < LIVES; i++) {
+	for (i = 0; i < lives->n; i++) {
 		int s = meet(lives->accepts, l, &at, ctl);
 		int link = t_link_of(s);
 
 		T(link >= 0);
-		for (k = 1 + (int)t_below(&r, LIES); k; k--) {
-			lie(&r, link);
-			if (t_below(&r, 4) == 0)
-				stir(&r, s);
-		}
+		lives->lie(&r, s, link);
 		close(link);
 		t_close(s);
 		t_expect(ctl, 7);
@@ -135,9 +338,51 @@ static void suffer(struct t_rng *r, int s)
 		T_MSG(t_tick(&d), "neither goes on nor ends: %s", t_where(s));
 }
 
-static void live(uint64_t seed, bool accepts)
+/* The same, by operations that wait, and that are told by events. */
+static void suffer_waiting(struct t_rng *r, int s)
 {
-	struct lives lives = { .seed = seed, .accepts = accepts };
+	struct timeval tv = { .tv_usec = 1000 };
+	struct t_deadline d = t_deadline_ms(20000);
+	ssize_t n;
+
+	T_OK(setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	T_OK(setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+	do {
+		T_MSG(t_tick(&d), "neither goes on nor ends: %s", t_where(s));
+		if (t_below(r, 2) == 0)
+			t_send(s, buf, t_chunk(r, sizeof(buf)), MSG_NOSIGNAL);
+		n = t_recv(s, buf, t_chunk(r, sizeof(buf)), 0);
+	} while (n > 0 || (n < 0 && errno == EAGAIN));
+}
+
+static void suffer_events(struct t_rng *r, int s)
+{
+	exs_qhandle_t q = exs_qcreate(4);
+	exs_event_t e = { 0 };
+
+	T(q >= 0);
+	do {
+		if (t_below(r, 2) == 0) {
+			if (exs_send(s, buf, t_chunk(r, sizeof(buf)),
+				     MSG_NOSIGNAL, q, NULL, 0))
+				break;
+			if (t_event(q).exs_errno)
+				break;
+		}
+		if (exs_recv(s, buf, t_chunk(r, sizeof(buf)), 0, q, NULL, 0))
+			break;
+		e = t_event(q);
+	} while (!e.exs_errno && e.exs_evt_un.exs_evt_xfer.exs_evt_length);
+	T_OK(exs_qdelete(q));
+}
+
+static void live(uint64_t seed, bool accepts,
+		 void (*how)(struct t_rng *r, int s, int link), int n)
+{
+	static void (*const ways[])(struct t_rng *, int) = { suffer,
+							     suffer_waiting,
+							     suffer_events };
+	struct lives lives = { seed, accepts, how, n };
 	struct t_rng r = { seed + 1 };
 	struct t_fds start;
 	struct t_peer p;
@@ -153,10 +398,10 @@ static void live(uint64_t seed, bool accepts)
 	l = t_listener(T_IPV4, &at);
 	at = t_loopback(T_IPV4, (int)t_ask(p.ctl));
 	t_tell(p.ctl, (uint64_t)t_port_of(l));
-	for (i = 0; i < LIVES; i++) {
+	for (i = 0; i < lives.n; i++) {
 		int s = meet(!accepts, l, &at, p.ctl);
 
-		suffer(&r, s);
+		ways[i % T_COUNT(ways)](&r, s);
 		t_close(s);
 		t_send_stream(good[0], 3, 0, 1000, 1000);
 		t_recv_stream(good[1], 3, 0, 1000, 1000);
@@ -174,22 +419,42 @@ static void live(uint64_t seed, bool accepts)
 
 static void a_liar_that_connects(void)
 {
-	live(1, false);
+	live(1, false, tell_lies, LIVES);
 }
 
 static void a_liar_that_accepts(void)
 {
-	live(2, true);
+	live(2, true, tell_lies, LIVES);
 }
 
 static void another_liar_that_connects(void)
 {
-	live(3, false);
+	live(3, false, tell_lies, LIVES);
 }
 
 static void another_liar_that_accepts(void)
 {
-	live(4, true);
+	live(4, true, tell_lies, LIVES);
+}
+
+static void a_scribbler_that_connects(void)
+{
+	live(5, false, write_lies, LIVES);
+}
+
+static void a_scribbler_that_accepts(void)
+{
+	live(6, true, write_lies, LIVES);
+}
+
+static void who_connects_counts_wrong(void)
+{
+	live(7, false, count_wrong, LIVES / 10);
+}
+
+static void who_accepts_counts_wrong(void)
+{
+	live(8, true, count_wrong, LIVES / 10);
 }
 
 static const struct t_row rows[] = {
@@ -197,6 +462,10 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(a_liar_that_accepts, 120),
 	T_ROW_LONG(another_liar_that_connects, 120),
 	T_ROW_LONG(another_liar_that_accepts, 120),
+	T_ROW_LONG(a_scribbler_that_connects, 120),
+	T_ROW_LONG(a_scribbler_that_accepts, 120),
+	T_ROW_LONG(who_connects_counts_wrong, 120),
+	T_ROW_LONG(who_accepts_counts_wrong, 120),
 };
 
 int main(int argc, char **argv)
