@@ -28,6 +28,20 @@
 #define SO_NETNS_COOKIE 71
 #endif
 
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62
+#endif
+
+static uint32_t device_of(int fd, uint32_t scope)
+{
+	int ret = 0;
+	socklen_t len = sizeof(ret);
+
+	return getsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &ret, &len) < 0
+		       ? scope /* before Linux 5.0 */
+		       : (uint32_t)ret;
+}
+
 static uint64_t cookie_of(int fd, int option)
 {
 	uint64_t ret = 0;
@@ -74,6 +88,7 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	err = fill(&local, t.local, &t.local_port, &t.scope);
 	if (!err)
 		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
+	t.device = device_of(fd, t.scope);
 	t.netns = cookie_of(fd, SO_NETNS_COOKIE);
 	if (!t.netns)
 		t.cookie = exi_sock_cookie(fd);
@@ -119,7 +134,7 @@ static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 	r->id.idiag_dport = htons(t->local_port);
 	memcpy(r->id.idiag_src, t->peer + skip, 16 - skip);
 	memcpy(r->id.idiag_dst, t->local + skip, 16 - skip);
-	r->id.idiag_if = t->scope;
+	r->id.idiag_if = t->device;
 	r->id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
 	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
@@ -299,6 +314,16 @@ static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
 	return asked;
 }
 
+/* The kernel takes an end that is bound to no device for any, and there may be one
+ * beside that which is bound: two connections of the same addresses. */
+static int is_alike(const struct exi_tuple *t, const union answer *a)
+{
+	struct inet_diag_msg m;
+
+	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
+	return m.id.idiag_if == t->device ? 0 : -EOPNOTSUPP;
+}
+
 static int ask_by_own(const struct exi_tuple *t, union answer *ret)
 {
 	struct tcp_question q = question(t);
@@ -310,14 +335,16 @@ static int ask_by_own(const struct exi_tuple *t, union answer *ret)
 	if (!err)
 		err = ask(nl, &q.head, sizeof(struct inet_diag_msg), ret);
 	close(nl);
-	return err;
+	return err ? err : is_alike(t, ret);
 }
 
 static int ask_tcp(const struct exi_tuple *t, union answer *ret)
 {
 	int err;
 
-	return ask_by_kept(t, ret, &err) ? err : ask_by_own(t, ret);
+	if (!ask_by_kept(t, ret, &err))
+		return ask_by_own(t, ret);
+	return err ? err : is_alike(t, ret);
 }
 
 static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
@@ -369,6 +396,8 @@ bool exi_tuple_elsewhere(const struct exi_tuple *t)
 	s = socket(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (s < 0)
 		return false;
+	setsockopt(s, SOL_SOCKET, SO_BINDTOIFINDEX, &t->device,
+		   sizeof(t->device));
 	if (bind(s, v4 ? (struct sockaddr *)&in : (struct sockaddr *)&in6,
 		 v4 ? sizeof(in) : sizeof(in6)) < 0)
 		ret = errno == EADDRNOTAVAIL;

@@ -17,6 +17,7 @@ struct exi_tuple {
 	uint16_t local_port; /* host order */
 	uint16_t peer_port;
 	uint32_t scope;
+	uint32_t device; /* to which the socket is bound; 0: to none */
 	/* The socket's network namespace need not be the thread's: */
 	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
 	uint64_t cookie; /* SO_COOKIE */
@@ -24,7 +25,9 @@ struct exi_tuple {
 
 /* Reads the addresses of fd's connection. An exi_proof_*() call with this tuple
  * is answered for that connection alone: in another network namespace, where a
- * process may have made one with the same addresses, it is -ENOENT. */
+ * process may have made one with the same addresses, it is -ENOENT; where the
+ * ends are not bound to the same device (a VRF is one), and there may be two of
+ * the same addresses, it is -EOPNOTSUPP or -ENOENT. */
 int exi_tuple_of(int fd, struct exi_tuple *ret);
 /* A socket of this process is of the same network namespace. */
 bool exi_tuple_here(const struct exi_tuple *t, int fd);

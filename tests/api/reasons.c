@@ -506,6 +506,30 @@ static void what_ended_while_it_met_is_not_lost(void)
 	t_peer_join(&p);
 }
 
+/* A device may have connections of the same addresses as another. */
+static void only_ends_that_are_bound_to_one_device_meet(void)
+{
+	int fd[2], bound;
+
+	t_init();
+	for (bound = 1; bound <= 2; bound++) {
+		t_pair(T_IPV4, fd);
+		T_OK(exs_setsockopt(fd[0], SOL_SOCKET, SO_BINDTODEVICE, "lo",
+				    3));
+		if (bound == 2)
+			T_OK(exs_setsockopt(fd[1], SOL_SOCKET, SO_BINDTODEVICE,
+					    "lo", 3));
+		if (bound == 2)
+			t_settle_pair(fd[0], fd[1], T_SHM);
+		else
+			t_settle_ends(fd[0], T_TCP(EXS_X_REASON_NO_PROOF),
+				      fd[1], T_TCP(T_ANY));
+		exchange(fd[0], fd[1]);
+		t_close(fd[0]);
+		t_close(fd[1]);
+	}
+}
+
 /* Of its addresses there somebody else's connections may be. */
 static void in_another_network_namespace_nobody_is_asked(void)
 {
@@ -546,6 +570,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_peer_that_was_killed_is_lost),
 	T_ROW(what_ended_while_it_met_is_not_lost),
 	T_ROW(a_server_that_says_much_first_is_met_when_it_is_answered),
+	T_ROW(only_ends_that_are_bound_to_one_device_meet),
 	T_ROW(in_another_network_namespace_nobody_is_asked),
 	T_ROW(a_program_with_rings_of_its_own_stays_on_tcp),
 	T_ROW(a_program_in_seccomp_stays_on_tcp),

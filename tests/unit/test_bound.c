@@ -129,6 +129,41 @@ static void a_twin_in_another_namespace_is_not_the_peer(void **state)
 	close(fd[1]);
 }
 
+/* --- a device ---------------------------------------------------------------- */
+
+static void bind_to_loopback(int s)
+{
+	T_OK(setsockopt(s, SOL_SOCKET, SO_BINDTODEVICE, "lo", 3));
+}
+
+/* Another device may have a connection of the same addresses. */
+static void an_end_that_is_bound_to_another_device_is_not_the_peer(void **state)
+{
+	int fd[2], link[2], who;
+	struct exi_tuple t[2];
+
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
+	for (who = 0; who < 2; who++) {
+		t_plain_pair(fd);
+		bind_to_loopback(fd[who]);
+		T_OK(exi_tuple_of(fd[0], &t[0]));
+		T_OK(exi_tuple_of(fd[1], &t[1]));
+		T_EQ(exi_proof_peer_here(&t[who]), -EOPNOTSUPP);
+		T_EQ(exi_proof_same_user(&t[who], link[0]), -EOPNOTSUPP);
+		T_EQ(exi_proof_peer_here(&t[!who]), -ENOENT);
+		T_EQ(exi_proof_same_user(&t[!who], link[0]), -ENOENT);
+		bind_to_loopback(fd[!who]);
+		T_OK(exi_tuple_of(fd[!who], &t[!who]));
+		T_EQ(exi_proof_peer_here(&t[0]), 0);
+		T_EQ(exi_proof_same_user(&t[0], link[0]), 0);
+		T_EQ(exi_proof_same_user(&t[1], link[0]), 0);
+		close(fd[0]);
+		close(fd[1]);
+	}
+	close(link[0]);
+	close(link[1]);
+}
+
 /* --- the socket by which is asked ------------------------------------------ */
 
 static void a_question_leaves_one_socket_that_the_next_one_uses(void **state)
@@ -496,6 +531,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(digests_are_those_of_the_standard),
 		cmocka_unit_test(a_twin_in_another_namespace_is_not_the_peer),
+		cmocka_unit_test(
+			an_end_that_is_bound_to_another_device_is_not_the_peer),
 		cmocka_unit_test(
 			a_question_leaves_one_socket_that_the_next_one_uses),
 		cmocka_unit_test(a_program_may_close_it_and_use_the_number),
