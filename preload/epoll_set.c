@@ -140,7 +140,7 @@ static void wake(struct item *it, enum exi_dir d)
 	if (atomic_load(&it->sk->generation) != it->generation ||
 	    atomic_load(&it->sk->fd) < 0) {
 		it->waits[d] = false;
-		exi_sock_unwait(it->sk, d, &it->waiter[d]);
+		exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
 		exi_lock(&it->set->lock);
 		unheard_locked(it->set);
 		exi_unlock(&it->set->lock);
@@ -201,7 +201,7 @@ void shim_item_listen(struct item *it)
 		it->waiter[d].wake = calls[d];
 		if (!exi_sock_lock(it->sk, shim_item_number(it), d, &sh))
 			continue;
-		exi_sock_wait(it->sk, d, &it->waiter[d]);
+		exi_sock_wait_locked(it->sk, d, &it->waiter[d]);
 		it->waits[d] = true;
 		exi_half_unlock(&sh->half[d]);
 	}
@@ -215,7 +215,7 @@ static void stop_listening(struct item *it)
 
 		exi_lock(&h->lock);
 		if (it->waits[d])
-			exi_sock_unwait(it->sk, d, &it->waiter[d]);
+			exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
 		it->waits[d] = false;
 		exi_half_unlock(h);
 	}

@@ -290,7 +290,7 @@ static void hold(struct exi_queue *q, struct view *v)
 		if (exi_list_empty(&sk->ops[dir])) {
 			v->idle++;
 		} else if (h->sh->half[dir].mode == EXI_MODE_RING && sk->fab) {
-			exi_sock_look(sk, dir, 1);
+			exi_sock_look_locked(sk, dir, 1);
 			sk->fab->wops->word(sk->fab, dir, &h->word);
 			h->found = false;
 			h->dated = in_order && is_dated_locked(sk, dir);
@@ -460,7 +460,7 @@ static void let_go_of(struct held *h)
 	    atomic_load_explicit(&sk->fd, memory_order_relaxed) == h->hot.fd)
 		exi_flow_progress_polled_locked(sk, dir);
 	/* Last: until here the socket is kept. */
-	exi_sock_look(sk, dir, -1);
+	exi_sock_look_locked(sk, dir, -1);
 	exi_unlock(&h->sh->half[dir].lock);
 }
 

@@ -53,7 +53,7 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 	free(l->copy);
 	l->copy = NULL;
 	if (in_place && dir == EXI_RX && h->leaving)
-		exi_flow_give_back(sk);
+		exi_flow_give_back_locked(sk);
 	if (sk->waiters[dir]) /* they may have been told to wait */
 		exi_sock_kick_locked(sk, dir);
 }

@@ -107,7 +107,7 @@ bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 	*ret = sk->sh;
 	h = &sk->sh->half[dir];
 	exi_lock(&h->lock);
-	exi_look_end(sk, dir, &p->look);
+	exi_look_end_locked(sk, dir, &p->look);
 	if (exi_likely(exi_sock_is(sk, fd)))
 		return true;
 	exi_half_unlock(h);
@@ -135,7 +135,7 @@ void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
 	if (p->spun || !exi_patience_may_wait(sk, flags))
 		return;
 	begin_waiting(p);
-	exi_look_begin(sk, dir, &p->look);
+	exi_look_begin_locked(sk, dir, &p->look);
 }
 
 /* A sender that waits for room tells what it has read: the peer may wait for

@@ -112,13 +112,13 @@ static void wait_on(struct exi_poll *p, int event_fd, bool on)
 					continue;
 				w->event_fd = event_fd;
 				w->w.wake = exi_poller_wake;
-				exi_sock_wait(s->sk, d, &w->w);
+				exi_sock_wait_locked(s->sk, d, &w->w);
 				exi_half_unlock(&sh->half[d]);
 			} else if (s->waits[d]) {
 				/* Kept until this, gone or not. */
 				sh = exi_sock_shared(s->sk);
 				exi_lock(&sh->half[d].lock);
-				exi_sock_unwait(s->sk, d, &w->w);
+				exi_sock_unwait_locked(s->sk, d, &w->w);
 				exi_half_unlock(&sh->half[d]);
 			}
 		}

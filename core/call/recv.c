@@ -290,12 +290,12 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 	if (exi_likely(sh)) {
 		n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
 		if (n == -EAGAIN && exi_patience_may_wait(sk, flags)) {
-			if (exi_look_held(sk, EXI_RX))
+			if (exi_look_held_locked(sk, EXI_RX))
 				n = exi_recv_ring(sk, &sh->half[EXI_RX], buf,
 						  len, flags);
 			else {
 				exi_signals_begin();
-				exi_look_begin(sk, EXI_RX, &look);
+				exi_look_begin_locked(sk, EXI_RX, &look);
 			}
 		}
 		exi_half_unlock(&sh->half[EXI_RX]);

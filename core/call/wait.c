@@ -113,12 +113,13 @@ static void kick_word(struct exi_shared *sh, enum exi_dir dir,
 /* As long as a copy of a few kilobytes. */
 #define LOOKS_HELD 32
 
-bool exi_look_held(struct exi_sock *sk, enum exi_dir dir)
+bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_spin *s = &h->spin;
 	struct exi_word w;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_spin_get(&s->skip) || !exi_config()->spin_us ||
 	    sk->fab->wops->poll ||
 	    sk->fab->wops->peer_cpu(sk->fab) == exi_cpu())
@@ -144,12 +145,14 @@ bool exi_look_held(struct exi_sock *sk, enum exi_dir dir)
 #define STREAM	16384 /* bytes between two waits */
 #define CROSSED 16    /* sleeps */
 
-void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+void exi_look_begin_locked(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_look *l)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_half *h = &sh->half[dir];
 	int peer;
 
+	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return;
 	kick_word(sh, dir, &l->words[0]);
@@ -172,7 +175,7 @@ void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	l->patience = l->poll ? l->poll->wops->patience(l->poll) : 0;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
 		l->budget *= l->patience;
-	exi_sock_look(sk, dir, 1);
+	exi_sock_look_locked(sk, dir, 1);
 	l->on = true;
 }
 
@@ -188,7 +191,7 @@ static void look_left(void *arg)
 	struct looker *l = arg;
 
 	exi_lock(&l->h->lock);
-	exi_sock_look(l->sk, l->dir, -1);
+	exi_sock_look_locked(l->sk, l->dir, -1);
 	exi_half_unlock(l->h);
 }
 
@@ -206,11 +209,13 @@ void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	exi_rest_over(&ends, false);
 }
 
-void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+void exi_look_end_locked(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_look *l)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
-	exi_sock_look(sk, dir, -1);
+	EXI_LOCKED(&h->lock);
+	exi_sock_look_locked(sk, dir, -1);
 	exi_spin_result(&h->spin, l->good);
 	if (exi_unlikely(l->away && l->stream))
 		exi_spin_set(&h->crossed, CROSSED);
@@ -234,7 +239,7 @@ static void rest_ends(void *arg)
 
 	pthread_setcanceltype(r->type, NULL);
 	exi_lock(&r->h->lock);
-	exi_sock_look(r->sk, r->dir, -1);
+	exi_sock_look_locked(r->sk, r->dir, -1);
 	if (r->word && r->sk->fab)
 		r->sk->fab->wops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
 	exi_half_unlock(r->h);
@@ -277,7 +282,7 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 		h->sleeps += ret == 0;
 	}
 	if (ret == 0)
-		exi_sock_look(sk, dir, 1);
+		exi_sock_look_locked(sk, dir, 1);
 	exi_half_unlock(h);
 	return ret ? 0 : rest(&r, w);
 }
@@ -337,7 +342,7 @@ static void tcp_rest_ends(void *arg)
 		return;
 	/* The socket may have been forgotten; it is kept until this. */
 	exi_lock(&t->h->lock);
-	exi_sock_unwait(t->sk, t->dir, &t->w.w);
+	exi_sock_unwait_locked(t->sk, t->dir, &t->w.w);
 	exi_unlock(&t->h->lock);
 }
 
@@ -370,7 +375,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	}
 	sh->half[dir].sleeps++;
 	if (t.w.event_fd >= 0)
-		exi_sock_wait(sk, dir, &t.w.w);
+		exi_sock_wait_locked(sk, dir, &t.w.w);
 	exi_half_unlock(&sh->half[dir]);
 	/* Without a descriptor to be kicked by, it looks again now and then. */
 	if (t.w.event_fd < 0 &&
@@ -420,7 +425,7 @@ static void bell_rest_ends(void *arg)
 	if (r->armed)
 		exi_ready_disarm(r->sk, r->fd, event_of(r->dir));
 	exi_lock(&r->h->lock);
-	exi_sock_unwait(r->sk, r->dir, &r->w.w);
+	exi_sock_unwait_locked(r->sk, r->dir, &r->w.w);
 	exi_unlock(&r->h->lock);
 }
 
@@ -467,7 +472,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		return 0;
 	}
 	r.h->sleeps++;
-	exi_sock_wait(sk, dir, &r.w.w);
+	exi_sock_wait_locked(sk, dir, &r.w.w);
 	exi_half_unlock(r.h);
 	if (deadline) {
 		left = exi_time_left(deadline);

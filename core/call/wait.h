@@ -30,15 +30,17 @@ struct exi_look {
 /* After an attempt that found nothing, its lock still held: looks for a moment if
  * a spin is worth it now. A reply that comes at once is taken with the lock held,
  * which giving it back and taking it again would delay. True: it came. */
-bool exi_look_held(struct exi_sock *sk, enum exi_dir dir);
+bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir);
 /* After an attempt that found nothing, its lock still held: begins a look if
  * a spin is worth it now. */
-void exi_look_begin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
+void exi_look_begin_locked(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_look *l);
 /* Spins. No lock held. */
 void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
 /* Ends the look. The lock is held; the socket may have been forgotten, and is
  * kept until this. */
-void exi_look_end(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l);
+void exi_look_end_locked(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_look *l);
 
 /* Sleeps until the direction may move, or its state changed. 0: look again;
  * -ETIMEDOUT after the deadline (CLOCK_MONOTONIC ns, 0 for ever); -EINTR;

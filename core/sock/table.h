@@ -410,12 +410,13 @@ static inline bool exi_sock_remote(const struct exi_sock *sk)
 }
 
 /* Counts this thread among the lookers, or out. The lock is held. */
-static inline void exi_sock_look(struct exi_sock *sk, enum exi_dir dir,
-				 int change)
+static inline void exi_sock_look_locked(struct exi_sock *sk, enum exi_dir dir,
+					int change)
 {
 	uint32_t n =
 		atomic_load_explicit(&sk->lookers[dir], memory_order_relaxed);
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	/* Release: what was looked at may go after the last one. */
 	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
 			      memory_order_release);

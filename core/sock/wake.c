@@ -143,23 +143,26 @@ void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir)
 	exi_family_tell(sk);
 }
 
-void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir, struct exi_waiter *w)
+void exi_sock_wait_locked(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_waiter *w)
 {
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
 	w->next = sk->waiters[dir];
 	sk->waiters[dir] = w;
-	exi_sock_look(sk, dir, 1);
+	exi_sock_look_locked(sk, dir, 1);
 }
 
-void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
-		     struct exi_waiter *w)
+void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_waiter *w)
 {
 	struct exi_waiter **at = &sk->waiters[dir];
 
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
 	while (*at && *at != w)
 		at = &(*at)->next;
 	if (!*at)
 		return;
 	*at = w->next;
-	exi_sock_look(sk, dir, -1);
+	exi_sock_look_locked(sk, dir, -1);
 	exi_unseen_stir();
 }

@@ -35,10 +35,10 @@ void exi_link_violation(struct exi_sock *sk, const char *what);
 
 /* Puts a waiter onto the list, and takes it off; the direction's lock is held.
  * The socket is kept meanwhile. */
-EXI_SHIM void exi_sock_wait(struct exi_sock *sk, enum exi_dir dir,
-			    struct exi_waiter *w);
-EXI_SHIM void exi_sock_unwait(struct exi_sock *sk, enum exi_dir dir,
-			      struct exi_waiter *w);
+EXI_SHIM void exi_sock_wait_locked(struct exi_sock *sk, enum exi_dir dir,
+				   struct exi_waiter *w);
+EXI_SHIM void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
+				     struct exi_waiter *w);
 
 /* Keeps a thread from being told of what the process has ended, where the
  * process ends: the thread sleeps for ever. */

@@ -18,7 +18,7 @@
 static int not_drained(struct exi_sock *sk, ssize_t err)
 {
 	if (err != -EAGAIN && err != -EINTR)
-		exi_place_forsake(sk);
+		exi_place_forsake_locked(sk);
 	return (int)err;
 }
 

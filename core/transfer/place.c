@@ -226,8 +226,9 @@ bool exi_place_quiet(struct exi_sock *sk)
 	return true;
 }
 
-void exi_place_forsake(struct exi_sock *sk)
+void exi_place_forsake_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (!exi_place_lent(sk, EXI_TX))
 		return;
 	sk->fab->pops->cut(sk->fab, EXI_TX);

@@ -60,7 +60,7 @@ void exi_place_answer(struct exi_sock *sk);
 
 /* The fabric has failed, and what it holds cannot be sent another way either:
  * every send that is lent ends. TX lock held. */
-void exi_place_forsake(struct exi_sock *sk);
+void exi_place_forsake_locked(struct exi_sock *sk);
 
 /* Waits until nothing of the socket is lent, then makes sure of it. No lock is
  * held. */

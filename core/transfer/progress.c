@@ -194,7 +194,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 
 		if (op || ret == 0 || ret == -EAGAIN)
 			return ret;
-		exi_place_forsake(sk);
+		exi_place_forsake_locked(sk);
 		return -EAGAIN;
 	}
 	if (!op)
@@ -410,8 +410,9 @@ static bool idle(const struct exi_sock *sk, enum exi_dir dir)
 }
 
 /* The last of what was lent came back. */
-void exi_flow_give_back(struct exi_sock *sk)
+void exi_flow_give_back_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	exi_switch_giveback_locked(sk);
 	if (!sk->sh->half[EXI_RX].leaving)
 		exi_sock_kick_locked(sk, EXI_RX);
@@ -433,7 +434,7 @@ static void reap_lent_locked(struct exi_sock *sk, struct exi_half *h,
 		exi_flow_drain_locked(sk);
 	exi_place_reap(sk, dir);
 	if (dir == EXI_RX && h->leaving)
-		exi_flow_give_back(sk);
+		exi_flow_give_back_locked(sk);
 }
 
 /* Tries to move bytes of an operation: *ret is what came of it, of *ret_want bytes

@@ -49,7 +49,7 @@ extern bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
 
 /* A receiver that wants to leave the fabric gives the direction back, when
  * nothing of it is on loan. RX is locked. */
-void exi_flow_give_back(struct exi_sock *sk);
+void exi_flow_give_back_locked(struct exi_sock *sk);
 
 /* Short sends that wait together go together: one look at the peer, one call
  * of the kernel, for all of them. */

@@ -53,7 +53,7 @@ static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 		mode(sk) == EXI_MODE_LEFT;
 	}));
 	exi_lock(&sk->sh->half[EXI_RX].lock);
-	exi_sock_wait(sk, EXI_RX, &waiter);
+	exi_sock_wait_locked(sk, EXI_RX, &waiter);
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 	exi_ready_arm(sk, fd[1], POLLIN, false, 0);
 	/* The service may still wake who waits, for the switch that it has just
@@ -68,7 +68,7 @@ static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 	while (unread--)
 		t_recv_all(fd[1], &byte, 1);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
-	exi_sock_unwait(sk, EXI_RX, &waiter);
+	exi_sock_unwait_locked(sk, EXI_RX, &waiter);
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 	t_close(fd[0]);
 	t_close(fd[1]);
