@@ -13,6 +13,7 @@
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/config.h"
 #include "core/base/lock.h"
@@ -245,8 +246,26 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
 }
 
+/* What SO_SNDBUF makes of a size without privilege: net.core.wmem_max bounds it,
+ * and may be less than what the kernel has given a socket of TCP by itself. A
+ * socket that nobody uses tells; the file in /proc may be out of reach. */
+static int unprivileged_room(int size)
+{
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 0;
+	socklen_t len = sizeof(room);
+
+	if (fd < 0)
+		return 0;
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &len) < 0)
+		room = 0;
+	close(fd);
+	return room;
+}
+
 /* The rest of the ring must fit into TCP though the peer's program may not
- * read: else two ends that leave could wait for each other. */
+ * read: else two ends that leave could wait for each other. The buffer never
+ * shrinks. */
 static void make_room(struct exi_sock *sk)
 {
 	int fd = sk->tcp->fd, queued = 0, room = 0, want;
@@ -260,7 +279,9 @@ static void make_room(struct exi_sock *sk)
 	if (room >= want)
 		return;
 	want /= 2; /* it doubles what it is given */
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &want, sizeof(want)) < 0)
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &want, sizeof(want)) <
+		    0 &&
+	    unprivileged_room(want) > room)
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &want, sizeof(want));
 }
 

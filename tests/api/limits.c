@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* When descriptors or memory run out the connection stays on TCP, says why,
  * and works; the application gets the descriptors that are left. */
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -299,6 +301,68 @@ static void meetings_fail_for_want_of_descriptors(void)
 	t_peer_join(&p);
 }
 
+/* Whether this thread, and those that it starts, may administer the network.
+ * False: it never may. */
+static bool privileged(bool on)
+{
+	struct __user_cap_header_struct who = {
+		.version = _LINUX_CAPABILITY_VERSION_3,
+	};
+	struct __user_cap_data_struct can[_LINUX_CAPABILITY_U32S_3];
+	const int which = CAP_NET_ADMIN;
+
+	T_OK(syscall(SYS_capget, &who, can));
+	can[CAP_TO_INDEX(which)].effective &= ~CAP_TO_MASK(which);
+	if (on)
+		can[CAP_TO_INDEX(which)].effective |=
+			can[CAP_TO_INDEX(which)].permitted & CAP_TO_MASK(which);
+	T_OK(syscall(SYS_capset, &who, can));
+	return can[CAP_TO_INDEX(which)].effective & CAP_TO_MASK(which);
+}
+
+static int buffer(int s)
+{
+	socklen_t len = sizeof(int);
+	int size;
+
+	T_OK(getsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, &len));
+	return size;
+}
+
+/* A buffer that is larger than net.core.wmem_max allows and smaller than the ring
+ * is: the kernel makes one for a connection on a host by itself, or privilege
+ * does. Its size. */
+static int large_buffer(int s)
+{
+	int size = 5 << 20;
+
+	if (privileged(true))
+		T_OK(setsockopt(s, SOL_SOCKET, SO_SNDBUFFORCE, &size,
+				sizeof(size)));
+	privileged(false);
+	return buffer(s);
+}
+
+/* The way back asks for room for the ring. */
+static void a_way_back_shrinks_no_buffer(void)
+{
+	int fd[2], room;
+
+	privileged(false);
+	setenv("EXS_RING_KB", "8192", 1);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	room = large_buffer(fd[0]);
+	t_send_stream(fd[0], 3, 0, 30000, 3000);
+	T_OK(exs_x_downgrade(fd[0]));
+	T(buffer(fd[0]) >= room);
+	t_recv_stream(fd[1], 3, 0, 30000, 3000);
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(without_memory_a_connection_stays_on_tcp),
 	T_ROW(with_little_memory_some_connections_stay_on_tcp),
@@ -310,6 +374,7 @@ static const struct t_row rows[] = {
 	T_ROW(without_any_descriptor_left_that_is_the_reason),
 	T_ROW(the_lowest_number_is_the_applications),
 	T_ROW(the_library_leaves_the_limit_alone),
+	T_ROW(a_way_back_shrinks_no_buffer),
 };
 
 int main(int argc, char **argv)
