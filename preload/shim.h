@@ -76,7 +76,8 @@ static inline struct exi_sock *shim_mover(int fd)
 		       : NULL;
 }
 
-/* O_NONBLOCK of a connection may have changed: it is asked for anew. */
+/* O_NONBLOCK or a time-out of a connection may have changed: they are asked for
+ * anew. */
 static inline void shim_blocking(struct exi_sock *sk)
 {
 	uint32_t was = atomic_load(&sk->blocking);
@@ -84,7 +85,7 @@ static inline void shim_blocking(struct exi_sock *sk)
 	while ((was & EXI_BLOCKING_MASK) != EXI_BLOCKING_SHARED &&
 	       !atomic_compare_exchange_weak(
 		       &sk->blocking, &was,
-		       (was & ~(uint32_t)EXI_BLOCKING_MASK) +
+		       (was & ~(uint32_t)EXI_BLOCKING_KNOWN) +
 			       EXI_BLOCKING_CHANGE))
 		;
 }

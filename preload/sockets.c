@@ -185,6 +185,7 @@ static void set_time(struct exi_sock *sk, int name, const void *val)
 		atomic_fetch_or(&exi_sock_shared(sk)->no_time, bit);
 	else
 		atomic_fetch_and(&exi_sock_shared(sk)->no_time, ~bit);
+	shim_blocking(sk);
 }
 
 /* Options that the library need not know of. */

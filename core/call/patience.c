@@ -85,14 +85,25 @@ bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
 	int option = dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO;
+	uint32_t was = atomic_load(&sk->blocking),
+		 forever = EXI_BLOCKING_FOREVER << dir;
+	bool known = exi_closes_seen &&
+		     (was & EXI_BLOCKING_MASK) != EXI_BLOCKING_SHARED;
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
 
 	if (exi_unlikely(atomic_load(&sk->sh->no_time) & 1u << dir))
 		return 1;
-	if (getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0 ||
-	    (tv.tv_sec == 0 && tv.tv_usec == 0))
+	if ((known && was & forever) ||
+	    getsockopt(fd, SOL_SOCKET, option, &tv, &len) < 0)
 		return 0;
+	if (tv.tv_sec == 0 && tv.tv_usec == 0) {
+		/* Unless a change came meanwhile. */
+		if (known)
+			atomic_compare_exchange_strong(&sk->blocking, &was,
+						       was | forever);
+		return 0;
+	}
 	return exi_now_ns() + exi_timeval_ns(&tv);
 }
 

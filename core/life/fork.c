@@ -64,9 +64,9 @@ static void unfork_one(struct exi_sock *sk, void *arg)
 	if (!before_fork(sk))
 		return;
 	exi_holders_unfork(&sk->sh->holders);
-	/* Nobody else may change O_NONBLOCK. */
+	/* Nobody else may change O_NONBLOCK or a time-out. */
 	if (exi_holders_alone(&sk->sh->holders))
-		atomic_fetch_and(&sk->blocking, ~(uint32_t)EXI_BLOCKING_MASK);
+		atomic_fetch_and(&sk->blocking, ~(uint32_t)EXI_BLOCKING_KNOWN);
 }
 
 void exi_sock_fork_failed(void)

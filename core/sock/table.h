@@ -188,7 +188,9 @@ enum exi_blocking {
 	EXI_BLOCKING_NO,
 	EXI_BLOCKING_SHARED, /* another process may change it */
 	EXI_BLOCKING_MASK = 3,
-	EXI_BLOCKING_CHANGE = 4, /* one more of the count above */
+	EXI_BLOCKING_FOREVER = 4, /* << enum exi_dir: it has no time-out */
+	EXI_BLOCKING_KNOWN = 15,  /* all of the above */
+	EXI_BLOCKING_CHANGE = 16, /* one more of the count above */
 };
 
 struct exi_sock {
@@ -228,8 +230,8 @@ struct exi_sock {
 	/* Which waiters asked the peer to ring (ready.h), by direction; guarded
 	 * by its half's lock. */
 	uint32_t armed[2];
-	/* What is known of O_NONBLOCK, where every change of it is seen: enum
-	 * exi_blocking in the low two bits, above them a count of changes. */
+	/* What is known of O_NONBLOCK, SO_RCVTIMEO and SO_SNDTIMEO, where every
+	 * change of them is seen: enum exi_blocking, above it a count of changes. */
 	_Atomic uint32_t blocking;
 	_Atomic bool settled; /* on TCP for good, and the kernel counts */
 	_Atomic bool remote;  /* fab is one, and its peer on another host */

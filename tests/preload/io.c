@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -834,6 +835,51 @@ ROW(io_recv_times_out)
 	later(100, hello);
 	TIMED("recv", recv(here, buf, 8, 0));
 	later_end();
+}
+
+static void *set_in_a_thread(void *arg)
+{
+	timeout_of(here, SO_RCVTIMEO, 100);
+	return NULL;
+}
+
+static void set_in_a_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		timeout_of(here, SO_RCVTIMEO, 100);
+		_exit(0);
+	}
+	child("child", pid);
+}
+
+/* A time-out that is set after a wait without one counts, whoever sets it, by
+ * whatever name. */
+ROW(io_recv_times_out_after_a_wait_without)
+{
+	int also;
+	char buf[8];
+	pthread_t t;
+
+	pair();
+	also = dup(here);
+	for (int i = 0; i < 4; i++) {
+		timeout_of(here, SO_RCVTIMEO, 0);
+		later(50, hello);
+		TIMED("forever", recv(here, buf, 5, MSG_WAITALL));
+		later_end();
+		if (i == 0)
+			timeout_of(here, SO_RCVTIMEO, 100);
+		else if (i == 1)
+			timeout_of(also, SO_RCVTIMEO, 100);
+		else if (i == 3)
+			set_in_a_child();
+		else if (!pthread_create(&t, NULL, set_in_a_thread, NULL))
+			pthread_join(t, NULL);
+		TIMED("recv", recv(here, buf, 8, 0));
+	}
+	close(also);
 }
 
 ROW(io_send_times_out)
