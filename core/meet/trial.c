@@ -36,6 +36,7 @@ static int connect_to_self(const struct sockaddr *any, socklen_t len, int type,
 	socklen_t at_len = sizeof(at);
 	int err;
 
+	ret[1] = -1;
 	ret[0] = socket(any->sa_family, type | SOCK_CLOEXEC, 0);
 	if (ret[0] < 0)
 		return -errno;
