@@ -332,14 +332,14 @@ ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
 {
 	ssize_t n;
 
-	if (exi_half_nowhere(sk, h))
-		return -EREMOTE;
-	if (exi_likely(h->mode == EXI_MODE_RING)) {
+	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab)) {
 		void *buf;
 		size_t len = exi_pieces_next(p, &buf);
 
-		return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+		return exi_recv_ring(sk, h, buf, len, flags);
 	}
+	if (exi_half_nowhere(sk, h))
+		return -EREMOTE;
 	flags &= ~EXI_MSG_POLLED;
 	n = exi_attempt_try_recv_tcp(sk, h, p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
@@ -354,5 +354,7 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 	struct iovec v = { .iov_base = buf, .iov_len = len };
 	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
 
+	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab))
+		return exi_recv_ring(sk, h, buf, len, flags);
 	return exi_attempt_try_recv_pieces(sk, h, &p, flags);
 }
