@@ -91,7 +91,8 @@ static int look_special(struct shmp_priv *p, struct shmp_rx *rx, uint32_t word)
 	}
 }
 
-int shmp_look(struct shmp_priv *p, struct shmp_rx *rx)
+/* shmp_look(), where there may be something. */
+static SHMP_RARE int look_on(struct shmp_priv *p, struct shmp_rx *rx)
 {
 	const struct shmp_record *r;
 	uint32_t word, len;
@@ -129,6 +130,16 @@ int shmp_look(struct shmp_priv *p, struct shmp_rx *rx)
 		rx->len = len;
 	}
 	return 1;
+}
+
+int shmp_look(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	/* Most looks are before a sleep, and find nothing. */
+	if (exi_likely(!(rx->len | rx->ended) &&
+		       !atomic_load_explicit(&shmp_in(p, rx)->word,
+					     memory_order_acquire)))
+		return -EAGAIN;
+	return look_on(p, rx);
 }
 
 size_t shmp_pass_all(struct shmp_priv *p, struct shmp_rx *rx)
