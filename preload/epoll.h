@@ -311,7 +311,8 @@ void shim_item_release_locked(struct item *it, bool keep);
 
 /* Tells what has something, in the order in which it came; see the head of
  * epoll_look.c. ev has n events of the kernel's already; how many there are then.
- * began: exi_ticks() now, or a moment ago; no other look has it. */
+ * began: exi_ticks() now, or a moment ago, which no other look has; 0 in a spin: it is
+ * read where it is needed. */
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     bool spins, const uint32_t *met, uint64_t began,
 		     struct looked *ret);

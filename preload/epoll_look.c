@@ -554,6 +554,8 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 		exi_unlock(&s->lock);
 		shim_item_disarm(it);
 		it->now = shim_item_look(it, &it->saw);
+		if (!c->began && it->now)
+			c->began = exi_ticks();
 		exi_lock(&s->lock);
 		told = tell_this_locked(c, it, &ev[n]);
 		n += told;
@@ -579,6 +581,8 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		n = tell_alone(&c, ev, n, max);
 		goto unlock;
 	}
+	if (!c.began)
+		c.began = exi_ticks();
 	n = tell_line(&c, ev, n, max);
 	if (n < max) {
 		search(&c);

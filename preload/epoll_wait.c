@@ -25,7 +25,7 @@ static bool look_again(void *arg)
 {
 	struct spun *p = arg;
 
-	p->n = shim_set_collect(p->s, p->ev, 0, p->max, true, NULL, exi_ticks(),
+	p->n = shim_set_collect(p->s, p->ev, 0, p->max, true, NULL, 0,
 				&p->looked);
 	return p->n > 0;
 }
