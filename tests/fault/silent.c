@@ -438,6 +438,70 @@ static void what_comes_after_it_is_not_touched(void)
 	t_close(l);
 }
 
+/* --- a process that hears late -------------------------------------------- */
+
+#define LEFT 3000
+
+/* Leaves bytes unread and closes when any process tells it to. */
+static void leaves_bytes(int s, int ctl)
+{
+	t_settle(s, T_SHM);
+	t_send_stream(s, 1, 0, LEFT, LEFT);
+	t_tell(ctl, 1);
+	t_expect(ctl, 2);
+	t_close(s);
+	t_tell(ctl, 3);
+}
+
+static void *lets_the_parent_hear(void *arg)
+{
+	t_until_asleep(getpid());
+	T_OK(kill(getppid(), SIGCONT));
+	return arg;
+}
+
+/* Begins the way to TCP while its parent, whose service watches the link, has not
+ * heard yet that the peer has closed. */
+static void goes_to_tcp(int s, int ctl)
+{
+	pthread_t t;
+
+	t_until_served(getppid());
+	T_OK(kill(getppid(), SIGSTOP));
+	t_until_all(getppid(), 'T');
+	t_tell(ctl, 2);
+	t_expect(ctl, 3);
+	t = t_thread(lets_the_parent_hear, NULL);
+	T_OK(set_option(s, SO_PEEK_OFF));
+	t_thread_join(t);
+	exit(0);
+}
+
+static void what_a_gone_peer_left_outlives_a_child_that_heard_late(void)
+{
+	struct t_peer p;
+	int s = t_pair_fork(&p, T_B, leaves_bytes), go[2];
+	char byte = 0;
+	pid_t pid;
+
+	t_settle(s, T_SHM);
+	t_expect(p.ctl, 1);
+	T_OK(pipe(go));
+	pid = t_fork();
+	if (pid == 0) {
+		T_EQ(read(go[0], &byte, 1), 1);
+		goes_to_tcp(s, p.ctl);
+	}
+	T_EQ(write(go[1], &byte, 1), 1);
+	t_join(pid);
+	t_recv_stream(s, 1, 0, LEFT, LEFT);
+	t_recv_end(s);
+	t_close(s);
+	t_peer_join(&p);
+	close(go[0]);
+	close(go[1]);
+}
+
 /* --- peers that come back ------------------------------------------------- */
 
 struct visitor {
@@ -589,6 +653,7 @@ static const struct t_row rows[] = {
 	T_ROW(of_what_a_gone_peer_sends_on_tcp_some_is_gathered),
 	T_ROW(on_tcp_they_go_on),
 	T_ROW(from_the_ring_they_reset),
+	T_ROW(what_a_gone_peer_left_outlives_a_child_that_heard_late),
 	T_ROW(what_comes_after_it_is_not_touched),
 	T_ROW(who_was_silent_is_not_met_for_a_while),
 };
