@@ -53,7 +53,7 @@
 #define QUIET_ASKS   16
 #define KERNEL_TICKS 50000
 
-/* A tag has in its low bits the descriptor, whether its link tells, or an item
+/* The low bits of a tag have the descriptor, whether its link tells, or an item
  * for one shot which is not managed, and which of its shots; the other bits are
  * the set's prefix. */
 #define TAG_BITS  34
@@ -101,7 +101,7 @@ struct item {
 	bool dead;
 	uint8_t shots; /* how often it was loaded */
 	uint32_t nth;  /* which of those that came to be managed, see `met` */
-	uint32_t rung; /* edge: who asks for these is told, again if need be */
+	uint32_t rung; /* edge: events that are reported again if need be */
 	/* The holder looks at these without the lock: they are in another word
 	 * than what others change then, for compilers read several at once. */
 	bool armed; /* the peer was asked to ring, for these: */
@@ -200,8 +200,8 @@ struct looked {
 
 /* Which items there are in which set. */
 extern struct exi_lock shim_epoll_structure;
-/* By number, shim_epoll_n of each: latent connections; sets; and closed sets, by their
- * last numbers, to be used again. */
+/* The tables by number, of shim_epoll_n places each: latent connections; sets;
+ * and closed sets, by their last numbers, to be used again. */
 extern struct latent *shim_epoll_latents;
 extern _Atomic(struct set *) *shim_epoll_sets;
 extern struct set **shim_epoll_closed_sets;
@@ -219,8 +219,8 @@ struct item *shim_item_new(struct set *s);
 void shim_set_nudge_locked(struct set *s);
 void shim_set_calm_locked(struct set *s);
 
-/* Something came for a managed item: the next wait looks at it, and who sleeps in the
- * set is nudged. */
+/* Activates a managed item, for which something came: the next wait looks at
+ * it, and a thread that sleeps in the set is nudged. */
 void shim_item_activate_locked(struct item *it);
 
 /* No wait looks at the item, and no ring is meant for it any more. */
@@ -236,9 +236,9 @@ bool shim_set_room_for(struct set *s, int fd);
  * shim_epoll_structure is held. */
 void shim_set_want_times(struct set *s);
 
-/* What the kernel tells of a managed item, whatever the application wants to
- * know of it: that something changed on TCP. Not in a set that is itself waited
- * on, for the kernel tells of the set what it tells of its items. */
+/* The kernel's event for a managed item, whatever the application wants to know
+ * of it: that something changed on TCP. Not in a set that is itself waited on,
+ * for the kernel reports of the set what it reports of its items. */
 struct epoll_event shim_item_tagged(const struct item *it);
 
 /* The kernel's event for an item that is not managed: what the application
@@ -260,15 +260,16 @@ void shim_epoll_met(struct exi_sock *sk);
 /* The set has this number from now on; shim_epoll_structure is held. */
 void shim_set_number_locked(int epfd, struct set *s);
 
-/* Memory of sets is never given back: somebody may be in one that was closed,
- * and finds another with the same number, as in the kernel. */
+/* Makes a set. Memory of sets is never given back: a thread may be in one that
+ * was closed, and finds another with the same number, as in the kernel. */
 struct set *shim_set_make(int epfd);
 
 /* The item of this socket; not of one that had the number before and closed
  * unseen. */
 struct item *shim_set_live_item(int epfd, int fd, const struct exi_sock *sk);
 
-/* What no set is has nothing taken out, and says so otherwise. */
+/* Whether fd is an epoll set, by taking out `other`: from what is no set
+ * nothing can be taken out, and the kernel says so otherwise. */
 bool shim_set_is(int fd, int other);
 
 /* epoll_kernel.c */
@@ -283,15 +284,15 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n);
 /* Looks at every item, as if the kernel told of each anew. */
 void shim_set_find_lost(struct set *s);
 
-/* What the kernel has for the application: -ETIMEDOUT when it had nothing, 0
- * when nothing remains of what it had. The caller's memory gets no tags. With
+/* Takes the kernel's events for the application: -ETIMEDOUT when there were
+ * none, 0 when nothing remains of them. The caller's memory gets no tags. With
  * sleeps the thread is among the sleepers, and is not when this returns. */
 __attribute__((noinline)) int shim_set_take(struct set *s, int fd,
 					    struct epoll_event *ev, int max,
 					    int ms, const sigset_t *mask,
 					    bool sleeps);
 
-/* What the kernel has now, without a sleep; 0: nothing. Notes whether it is worth
+/* The kernel's events now, without a sleep; 0: none. Notes whether it is worth
  * asking again soon. */
 int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 
@@ -331,10 +332,11 @@ void shim_set_settle_inner(const struct set *s, int depth);
 
 /* epoll_ctl.c */
 
-/* A latent connection's life begins; nobody else knows the number yet. */
+/* A latent connection's life begins; no other thread knows the number yet. */
 void shim_epoll_latent_begun(int fd);
 
-/* The item that it is now. Its link lock is held: it meets nobody before. */
+/* A latent connection became a socket: makes its item. The socket's link lock
+ * is held: it does not meet before. */
 void shim_epoll_latent_woke(struct exi_sock *sk, int fd);
 
 static inline struct set *shim_set_of(int epfd)
@@ -375,7 +377,7 @@ static inline void shim_item_stale_locked(struct item *it)
 	it->fresh = false;
 }
 
-/* Nobody looks at it: its peer rings. */
+/* The item rests: no wait looks at it, its peer rings. */
 static inline void shim_item_rest_locked(struct item *it)
 {
 	struct set *s = it->set;

@@ -35,7 +35,8 @@ static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
 
 static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 {
-	/* For one shot it is loaded when the item is there to know of it. */
+	/* An item for one shot is loaded when it is there to know of the
+	 * shot. */
 	bool once = ev->events & EPOLLONESHOT;
 	struct epoll_event first = *ev;
 	struct set *s;
@@ -50,7 +51,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 		     ? shim_item_new(s)
 		     : NULL;
 	if (!it) {
-		/* Nobody would tell of a fabric. */
+		/* Without an item no wait would report what a fabric has. */
 		atomic_store(&sk->sh->hold_here, 1);
 		if (once)
 			native.epoll_ctl(epfd, EPOLL_CTL_MOD, fd, ev);
@@ -77,7 +78,7 @@ static void wants_locked(struct item *it, const struct epoll_event *ev)
 	shim_item_activate_locked(it);
 }
 
-/* What the kernel takes together with EPOLLEXCLUSIVE. */
+/* The events that the kernel takes together with EPOLLEXCLUSIVE. */
 #define EXCLUSIVE_OK                                                           \
 	(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET |    \
 	 EPOLLEXCLUSIVE)
@@ -112,9 +113,9 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 	return ret;
 }
 
-/* Whether a change says nothing new. For a level that changes nothing: the
- * kernel knows all of it, and no other process has the descriptor to tell it
- * something else. */
+/* Whether a change says nothing new. It changes nothing of a level: the kernel
+ * knows all of it, and no other process has the descriptor to tell it something
+ * else. */
 static bool as_it_is(const struct item *it, const struct epoll_event *ev)
 {
 	return it->events == ev->events && it->data.u64 == ev->data.u64 &&
@@ -299,7 +300,8 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	int ret;
 
-	/* A listener will accept: who connects is to find its marker before. */
+	/* A listener will accept: a peer that connects is to find its marker
+	 * before. */
 	if (op == EPOLL_CTL_ADD && sk && sk->role == EXI_ROLE_LISTEN)
 		exi_marker_reach(fd);
 	if (exi_likely(sk && sk->adopted && known))

@@ -58,7 +58,7 @@ bool shim_epoll_known(int fd)
 	return shim_set_of(fd);
 }
 
-/* A second number of it must be known when its first connection comes. */
+/* The second number of a set must be known when its first connection comes. */
 static int made(int epfd)
 {
 	exi_heed_put(epfd, EXI_HEED_NAMES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel tells of an epoll set: the tagged events are taken out. */
+/* The kernel's events of an epoll set: the tagged ones are taken out. */
 #include <alloca.h>
 #include <string.h>
 
@@ -99,8 +99,8 @@ struct asking {
 	bool sleeps; /* this thread is among the sleepers */
 };
 
-/* The thread was cancelled, or a handler jumped away. What the kernel told is
- * lost then, and of an edge it tells once. */
+/* Cleans up when the thread was cancelled, or a handler jumped away. The
+ * kernel's events are lost then, and it reports an edge once. */
 static void left(void *arg)
 {
 	const struct asking *a = arg;

@@ -115,7 +115,7 @@ static bool missed(const struct item *it, uint32_t events)
 			     &r) ||
 	     (r.now & EPOLLRDHUP & ~it->over)))
 		return true;
-	/* Room, for who found none. */
+	/* Whether there is room, for a program that found none. */
 	return (events & TX_EVENTS) &&
 	       (it->blocked || atomic_load(&it->sk->cramped) != it->cramped) &&
 	       (!exi_ready_look(it->sk, shim_item_number(it), EPOLLOUT, &r) ||
@@ -133,7 +133,7 @@ bool shim_item_arm(struct item *it, uint64_t sleep)
 		return false;
 	it->armed = true;
 	it->armed_for = events;
-	/* What came since the last look is there already: no ring tells. */
+	/* News since the last look is there already: no ring tells. */
 	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
 }
 
@@ -306,8 +306,8 @@ static void look_at_active(struct search *c)
 /* A look at more takes longer than what it is for may. */
 #define FEW_REST 64
 
-/* What rests may have something, whose ring is still on its way: it is looked at
- * where it lies. */
+/* Looks at resting items where they lie: one may have something, whose ring is
+ * still on its way. */
 static void look_at_resting(struct search *c)
 {
 	struct set *s = c->s;

@@ -97,7 +97,8 @@ void shim_set_settle_inner(const struct set *s, int depth)
 
 /* --- the ends of sets --------------------------------------------------- */
 
-/* What the kernel knows of an item is what its set tells outside. */
+/* The set is waited on itself: the kernel's entry of an item must say what the
+ * set reports outside. */
 static void turn_outside(struct set *s, int fd)
 {
 	struct exi_sock *sk = exi_sock_peek(fd);

@@ -136,7 +136,8 @@ void shim_item_off_active_locked(struct item *it)
 /* The lock of direction d is held. */
 static void wake(struct item *it, enum exi_dir d)
 {
-	/* Gone: let go of it, or its memory could not be another's. */
+	/* The item's socket is gone: the item lets go of it, or its memory
+	 * could not be another's. */
 	if (atomic_load(&it->sk->generation) != it->generation ||
 	    atomic_load(&it->sk->fd) < 0) {
 		it->waits[d] = false;
@@ -426,7 +427,8 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
 	while ((it = first_item(sk, fd, false))) {
-		/* What remains is the kernel's, as the application wants it. */
+		/* The kernel has the item from here on, as the application
+		 * wants it. */
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 

@@ -67,8 +67,8 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	return p.n;
 }
 
-/* The kernel's level, of which its set told once: another thread than the one that
- * was told is to know of it. */
+/* Whether the kernel has a level that its set reported once: another thread
+ * than the one that was told is to know of it. */
 static bool there_on_tcp(struct item *it)
 {
 	const struct exi_shared *sh = exi_sock_shared(it->sk);
@@ -157,8 +157,9 @@ static bool asked_lately(const struct set *s, uint64_t now)
 	       KERNEL_TICKS;
 }
 
-/* What the kernel has belongs to what a wait returns: unless it has had nothing for
- * long, when what it has now may as well have come a moment later. */
+/* Whether the kernel is to be asked: what it has belongs to what a wait
+ * returns, unless it has had nothing for long, when what it has now may as well
+ * have come a moment later. */
 static bool kernel_is_due(const struct set *s, uint64_t now)
 {
 	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
@@ -246,7 +247,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		    : exi_signals_came(false)
 			    ? -EINTR
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
-		/* What rang beside it, or what it followed. */
+		/* Items that rang beside it, or that it followed. */
 		if (n > 0 && n < max && s->n_active)
 			n = shim_set_collect(s, ev, n, max, true, &met,
 					     exi_ticks(), &looked);

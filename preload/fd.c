@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls on descriptors: closing, and second names. The library's own
- * descriptors are closed by nobody but the library. */
+/* Calls on descriptors: closing, and second numbers. The library's own
+ * descriptors are closed by the library alone. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@
 static void last_name(struct exi_sock *sk, int fd)
 {
 	if (exi_name_others(sk, fd))
-		return; /* sets go on telling of it, as the kernel's do */
+		return; /* sets go on reporting it, as the kernel's do */
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 }
@@ -44,8 +44,8 @@ static bool was_latent(int fd)
 	return true;
 }
 
-/* What the library knew of a number that closes by a side effect, which follows.
- */
+/* Forgets the connection of a number that closes by a side effect, which
+ * follows */
 static void let_go(int fd, struct exi_patience *p)
 {
 	EXI_CANCEL_OFF(false);
@@ -155,8 +155,9 @@ static void same_file(int fd, int also)
 		native.dup3(fd, also, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
 }
 
-/* fd got another number. It goes to TCP where the library has no descriptor to
- * spare, and where stdio may use the number, whose calls nobody sees. */
+/* Notes that fd got another number. The connection goes to TCP where the
+ * library has no descriptor to spare, and where stdio may use the number, whose
+ * calls the shim does not see. */
 static int named(int fd, int also)
 {
 	struct exi_sock *sk;
@@ -209,9 +210,9 @@ HOOK int dup(int fd)
 	return duplicate(fd, F_DUPFD, 0);
 }
 
-/* What the library knew of to ends with it: in the one step in which the kernel
- * puts another file there, or a file that another thread opens meanwhile could be
- * in its place. */
+/* dup3(2) onto `to`: the library forgets what it knew of `to` in the one step
+ * in which the kernel puts another file there: between two steps a file that
+ * another thread opens could be in its place. */
 static int dup_over(int from, int to, int flags)
 {
 	struct exi_sock *sk = NULL;

@@ -81,7 +81,7 @@ static bool left_us(const struct exi_sock *sk, int fd, uint64_t cookie)
 	return cookie && !exi_sock_find(fd) && exi_sock_cookie(fd) == cookie;
 }
 
-/* What the kernel moves of p, of a call that has done so much. */
+/* Moves more of p by the kernel, for a call that has moved so much already. */
 static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 			 size_t done)
 {
@@ -299,7 +299,7 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	if (exi_unlikely(!sk || shim_io_kernels(flags)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
 	ret = shim_result(get(sk, fd, buf, n, flags));
-	/* TCP names nobody. */
+	/* TCP gives no address. */
 	if (ret < 0 || !addr || !len)
 		return ret;
 	if ((int)*len < 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the hooks that read and write share: io.c one buffer, io_vector.c several and
- * messages, io_file.c files. */
+/* What the hooks that read and write share: io.c has one buffer, io_vector.c
+ * several and messages, io_file.c files. */
 #ifndef EXI_PRELOAD_IO_H
 #define EXI_PRELOAD_IO_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* From files to connections. */
+/* Hooks that send a file over a connection. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/exs_ext.h>

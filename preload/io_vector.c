@@ -194,8 +194,8 @@ static bool bad_name(const struct msghdr *m)
 	return m->msg_name && (int)m->msg_namelen < 0;
 }
 
-/* What comes with the bytes: with TCP_INQ, how many are left, and one more for
- * the end. As the kernel puts it where there is less room. */
+/* Puts what comes with the bytes: with TCP_INQ, how many are left, and one more
+ * for the end; as the kernel puts it where there is less room. */
 static void put_unread(int fd, struct msghdr *m)
 {
 	struct exi_sock *sk = exi_sock_find(fd);

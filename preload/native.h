@@ -181,9 +181,9 @@ struct native {
 
 #define SHIM_STRANGERS 256u
 
-/* What hooks read where nothing is the library's, in one page: after a system call
- * translations are gone, where the kernel has page tables of its own, and then
- * each page costs a walk. */
+/* The words that hooks read for numbers at which nothing is the library's, in
+ * one page: after a system call translations are gone, where the kernel has
+ * page tables of its own, and then each page costs a walk. */
 struct near {
 	/* Callable at any time: what is called before it was found is found
 	 * then. */

@@ -164,7 +164,7 @@ HOOK pid_t vfork(void)
 }
 ALIAS(__vfork, vfork);
 
-/* The C library tells nobody of these. */
+/* The C library tells nobody of these calls. */
 HOOK pid_t _Fork(void)
 {
 	shim_fork_begins();

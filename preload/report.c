@@ -50,7 +50,7 @@ struct group {
 	uint64_t bells;
 };
 #define GROUPS 64
-static struct group groups[GROUPS]; /* the last is of all others */
+static struct group groups[GROUPS]; /* the last is for all others */
 static int n_groups;
 
 /* The group of connections that ended before anything was decided: there may be
@@ -307,7 +307,7 @@ __attribute__((destructor)) void shim_report(void)
 		return;
 	exi_sock_each(one, NULL);
 	exi_latent_each(one_latent);
-	/* What every shell on the way has to say would hide the rest. */
+	/* A line of every shell on the way would hide the rest. */
 	if (!total.connections)
 		return;
 	t.n = 0;

@@ -61,7 +61,8 @@ static void start(void)
 	exi_heed = shim_near.heed;
 	shim_epoll_init();
 	exi_closes_seen = true;
-	/* All goes to the C library after a failure, which is said. */
+	/* Everything goes to the C library after a failure, which is
+	 * reported. */
 	if (exi_core_init() == 0) {
 		shim_report_init();
 		atomic_store(&exi_latent_on, true);

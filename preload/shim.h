@@ -128,7 +128,7 @@ void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events);
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */
 bool shim_epoll_known(int fd);
-/* What may be a set got a second number. */
+/* The number may be a set's, and got a second number. */
 void shim_epoll_named(int fd, int also);
 /* Called in the child of a fork. */
 void shim_epoll_forked(void);

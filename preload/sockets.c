@@ -62,7 +62,8 @@ HOOK int socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* stdio reads and writes these numbers, and nobody sees it. */
+/* Moves connections at these numbers to TCP: stdio reads and writes them,
+ * unseen. */
 static void leave_to_stdio(int fd)
 {
 	int saved = errno;

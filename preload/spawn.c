@@ -72,7 +72,8 @@ static bool grow(struct notes *n)
 	return true;
 }
 
-/* What cannot be noted is taken as it is safe: given now, or not gone. */
+/* Notes an action. One that cannot be noted is taken as it is safe: given now,
+ * or not gone. */
 static void note(const posix_spawn_file_actions_t *of, struct action a)
 {
 	struct notes **at, *n;

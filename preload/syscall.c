@@ -37,7 +37,7 @@ static bool mask_of(long set, long size, sigset_t *ret)
 	return true;
 }
 
-/* What is left of a time that began to pass at start. */
+/* Takes the time that has passed since start off a time-out. */
 static void spend(struct timespec *t, uint64_t start)
 {
 	*t = exi_time_left(start + exi_timespec_ns(t));

@@ -14,7 +14,8 @@
 #define READER EXI_RX
 #define WRITER EXI_TX
 
-/* Wakes who asked; the pipe's lock is held. Returns whether to ring. */
+/* Wakes the waiters that asked; the pipe's lock is held. Returns whether to
+ * ring. */
 static bool wake(struct loopp_pipe *p, enum exi_dir who)
 {
 	bool ring = p->bell[who];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ofi fabric: whatever libfabric drives. Its table, and what it tells
- * people. */
+/* The ofi fabric: whatever libfabric drives. Its table, and its lines of `exs
+ * info`. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -57,7 +57,8 @@ static bool same_domain(const struct fi_info *a, const struct fi_info *b)
 	       !strcmp(a->domain_attr->name, b->domain_attr->name);
 }
 
-/* Libfabric tells of a domain once for each form of its addresses. */
+/* Whether a domain was listed already: libfabric lists it once for each form of
+ * its addresses. */
 static bool told(const struct fi_info *all, const struct fi_info *i,
 		 bool (*same)(const struct fi_info *, const struct fi_info *))
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What libfabric finds here, and what of it can carry connections. */
+/* The providers of libfabric that are found here, and those that can carry
+ * connections. */
 #include "providers/ofi/ofi_int.h"
 
 #include <arpa/inet.h>
@@ -12,7 +13,8 @@
 #include "core/base/config.h"
 #include "core/rma/request.h"
 
-/* What we can cope with; what is asked for beyond it is unfit. */
+/* Hints of what the library can cope with; what is asked for beyond it is
+ * unfit. */
 static struct fi_info *hints_for(const char *provider, enum fi_ep_type type)
 {
 	struct fi_info *h = fi_allocinfo();

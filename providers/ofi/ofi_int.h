@@ -41,8 +41,8 @@ extern const struct exi_provider ofip_provider;
  * from the address at; both null: any. 0, or -ENODEV and why. */
 int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
 	      struct fi_info **ret, char *why, size_t len);
-/* All that libfabric finds of the provider of that name, or of every provider;
- * may be null. */
+/* Everything that libfabric finds of the provider of that name, or of every
+ * provider; may be null. */
 struct fi_info *ofip_infos(const char *provider, enum fi_ep_type type,
 			   const struct sockaddr *at);
 /* The reason why one that libfabric found is not used; null: it can be. */
@@ -106,7 +106,7 @@ struct ofip_peer {
 	unsigned char name[OFIP_NAME_MAX];
 };
 
-/* What libfabric waits for, for the queues of a net for few. */
+/* The descriptors that libfabric waits for, for the queues of a net for few. */
 struct ofip_waits {
 	uint64_t change[2];
 	size_t n;
@@ -216,7 +216,7 @@ void ofip_net_leave(struct ofip_link *l);
 void ofip_net_quit(struct exi_rma_link *l);
 /* Makes the service look now at a net without descriptors. */
 void ofip_net_wake(struct ofip_net *n);
-/* Looks at the nets whose time has come, and frees those that nobody has. The
+/* Looks at the nets whose time has come, and frees those without a user. The
  * service lock is held. */
 void ofip_nets_look(uint64_t now);
 int ofip_nets_arm(void);
@@ -238,7 +238,7 @@ void ofip_nets_each(void (*f)(struct exi_rma_net *n));
 /* Looks before it is believed that work keeps coming. */
 #define OFIP_TRIES 16
 
-/* All nets, under nets_lock of ofi_net.c. */
+/* The list of all nets, under nets_lock of ofi_net.c. */
 extern struct exi_list ofip_nets;
 
 /* --- what arrived, and requests (ofi_post.c) ------------------------------ */
@@ -254,12 +254,14 @@ void ofip_net_reap_locked(struct ofip_net *n);
 /* The service looks at the net in so many ns. */
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns);
 
-/* Nobody else reads a queue, or lets libfabric ask its links. */
+/* Keeps other threads from reading a queue, or letting libfabric ask its
+ * links. */
 void ofip_net_hold(struct ofip_net *n);
 void ofip_net_let_go(struct ofip_net *n);
 
-/* Held, or nobody knows the net yet: libfabric copies what poll(2) writes to, and who
- * reads a queue may move. */
+/* Asks libfabric for the descriptors. The net is held, or not known to other
+ * threads yet: libfabric copies what poll(2) writes to, and a thread that reads
+ * a queue may move that. */
 int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret);
 
 /* The service looks when something comes: by the descriptors, or where there are none
@@ -270,8 +272,8 @@ void ofip_net_watch(struct ofip_net *n);
  * message, also when the program takes them all. */
 void ofip_net_unwatch(int fd);
 
-/* The service: something may have come. timed: nobody waits, but it was long
- * enough. */
+/* The service looks at the net, for which something may have come. timed: no
+ * thread waits, but it was long enough. */
 void ofip_net_look_at(struct ofip_net *n, bool timed);
 
 /* The calls of the events of the same name in struct ofip_net. */
