@@ -130,7 +130,7 @@ void exi_fd_close(int fd)
 	errno = saved;
 }
 
-_Atomic int fds_makers, exi_fds_frozen;
+_Atomic int exi_fds_makers, exi_fds_frozen;
 _Thread_local int exi_fds_depth;
 #define FREEZE_NS 100000000u
 
@@ -138,8 +138,9 @@ void exi_fds_begin(void)
 {
 	if (exi_fds_depth++)
 		return;
-	while (atomic_fetch_add(&fds_makers, 1), atomic_load(&exi_fds_frozen)) {
-		atomic_fetch_sub(&fds_makers, 1);
+	while (atomic_fetch_add(&exi_fds_makers, 1),
+	       atomic_load(&exi_fds_frozen)) {
+		atomic_fetch_sub(&exi_fds_makers, 1);
 		while (atomic_load(&exi_fds_frozen))
 			sched_yield();
 	}
@@ -148,7 +149,7 @@ void exi_fds_begin(void)
 void exi_fds_end(void)
 {
 	if (--exi_fds_depth == 0)
-		atomic_fetch_sub(&fds_makers, 1);
+		atomic_fetch_sub(&exi_fds_makers, 1);
 }
 
 /* Moves a descriptor from where it is to where it is marked. */
@@ -218,7 +219,7 @@ bool exi_fds_freeze(void)
 			return false;
 		sched_yield();
 	}
-	while (atomic_load(&fds_makers)) {
+	while (atomic_load(&exi_fds_makers)) {
 		if (exi_now_ns() > until) {
 			exi_fds_thaw();
 			return false;
@@ -235,7 +236,7 @@ void exi_fds_thaw(void)
 
 void exi_fds_forked(void)
 {
-	atomic_store(&fds_makers, 0);
+	atomic_store(&exi_fds_makers, 0);
 	atomic_store(&exi_fds_frozen, 0);
 	exi_fds_depth = 0;
 }

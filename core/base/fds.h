@@ -62,7 +62,7 @@ void exi_fds_forked(void);
 unsigned int exi_fds_soft_limit(void);
 
 /* The threads that make descriptors now; whether making them is frozen. */
-extern _Atomic int fds_makers, exi_fds_frozen;
+extern _Atomic int exi_fds_makers, exi_fds_frozen;
 
 /* How often the calling thread is between exi_fds_begin() and exi_fds_end(). */
 extern _Thread_local int exi_fds_depth;

@@ -14,17 +14,17 @@
 void exi_fds_join(void)
 {
 	if (!exi_fds_depth++)
-		atomic_fetch_add(&fds_makers, 1);
+		atomic_fetch_add(&exi_fds_makers, 1);
 }
 
 void exi_fds_lent(void)
 {
-	atomic_fetch_add(&fds_makers, 1);
+	atomic_fetch_add(&exi_fds_makers, 1);
 }
 
 void exi_fds_returned(void)
 {
-	atomic_fetch_sub(&fds_makers, 1);
+	atomic_fetch_sub(&exi_fds_makers, 1);
 }
 
 #define HELD_MAX 8

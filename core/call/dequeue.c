@@ -550,7 +550,7 @@ static int attend(struct exi_queue *q, exs_event_t *ev, int want,
 int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 		      const struct timeval *timeout)
 {
-	struct exi_queue *q = exi_queue_place_of(h);
+	struct exi_queue *q = exi_queue_at(h);
 	int ret = -EINVAL;
 
 	if (!q || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)

@@ -77,7 +77,7 @@ static ssize_t try_message_locked(struct message *m)
 	if (m->follows || m->sk->posted[m->dir])
 		return -EAGAIN;
 	do
-		n = exi_message_move_message(m->sk, m->dir, m->op);
+		n = exi_message_move(m->sk, m->dir, m->op);
 	while (n == 0);
 	if (n == -EAGAIN) {
 		if (!m->listed && m->op->begun)
@@ -220,8 +220,7 @@ ssize_t exi_flow_message(struct exi_op *op)
 	return op->err ? -op->err : (ssize_t)op->done;
 }
 
-ssize_t exi_message_call_one_message(int type, int fd, void *buf, size_t len,
-				     int flags)
+ssize_t exi_message_call_one(int type, int fd, void *buf, size_t len, int flags)
 {
 	struct exi_op op = { .type = type,
 			     .fd = fd,

@@ -21,7 +21,7 @@ ssize_t exi_flow_message(struct exi_op *op);
 bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 /* exi_flow_message() of one buffer; type: EXS_EVT_SEND or EXS_EVT_RECV. */
-ssize_t exi_message_call_one_message(int type, int fd, void *buf, size_t len,
-				     int flags);
+ssize_t exi_message_call_one(int type, int fd, void *buf, size_t len,
+			     int flags);
 
 #endif

@@ -182,7 +182,7 @@ int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
 		exi_look_spin(sk, dir, &p->look);
 		p->spun = !p->look.hit;
 		if (!exi_closes_seen) /* a call that spins is no rest */
-			exi_lookup_was_used(sk);
+			exi_lookup_note_use(sk);
 		return 0;
 	}
 	p->spun = false;

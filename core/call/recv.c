@@ -34,7 +34,7 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/ring_io.h"
 
-void exi_recv_bare_ends(void *arg)
+void exi_recv_bare_end(void *arg)
 {
 	struct exi_recv_bare *b = arg;
 	struct exi_half *h = b->h;
@@ -73,7 +73,7 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	*ret_len = len;
 	h->bare++;
 	exi_unlock(&h->lock);
-	exi_rest_begin(&ends, exi_recv_bare_ends, &b);
+	exi_rest_begin(&ends, exi_recv_bare_end, &b);
 	exi_cancel_rest();
 	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
 	if (b.n < 0)
@@ -161,7 +161,7 @@ static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
 		*ret = bare_recv(sk, h, fd, to, flags, ret_len);
 		return true;
 	}
-	*ret = exi_attempt_try_recv_pieces(sk, h, to, flags);
+	*ret = exi_attempt_recv_pieces(sk, h, to, flags);
 	if (*ret == -EAGAIN)
 		exi_flow_look_locked(sk, EXI_RX, flags, p);
 	exi_half_unlock(h);
@@ -315,8 +315,7 @@ ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 		return recv_rest(sk, fd, buf, len, flags, 0, &look);
 	}
 	if (exi_unlikely(sk->framed))
-		return exi_message_call_one_message(EXS_EVT_RECV, fd, buf, len,
-						    flags);
+		return exi_message_call_one(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
 	return recv_rest(sk, fd, buf, len, flags, 0, NULL);

@@ -35,6 +35,6 @@ struct exi_recv_bare {
 
 /* The cleanup of a receive in the kernel's own call; arg is a struct
  * exi_recv_bare. Counts what moved, also when the thread was cancelled. */
-void exi_recv_bare_ends(void *arg);
+void exi_recv_bare_end(void *arg);
 
 #endif

@@ -186,7 +186,7 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	*ret_len = len;
 	h->bare++;
 	exi_unlock(&h->lock);
-	exi_rest_begin(&ends, exi_recv_bare_ends, &b);
+	exi_rest_begin(&ends, exi_recv_bare_end, &b);
 	exi_cancel_rest();
 	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
 			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
@@ -285,7 +285,7 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 				break;
 			continue;
 		}
-		n = exi_attempt_try_send_pieces(sk, h, from, flags);
+		n = exi_attempt_send_pieces(sk, h, from, flags);
 		if (n == -EAGAIN)
 			exi_flow_look_locked(sk, EXI_TX, flags, &p);
 		exi_half_unlock(h);
@@ -359,8 +359,8 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 				 n > 0 ? (size_t)n : 0);
 	}
 	if (exi_unlikely(sk->framed))
-		return exi_message_call_one_message(
-			EXS_EVT_SEND, fd, (void *)(uintptr_t)buf, len, flags);
+		return exi_message_call_one(EXS_EVT_SEND, fd,
+					    (void *)(uintptr_t)buf, len, flags);
 	ret = before_long_way(sk, fd, len, flags);
 	return ret ? ret : send_rest(sk, fd, buf, len, flags, region, 0);
 }

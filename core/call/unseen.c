@@ -71,7 +71,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 }
 
 struct round {
-	struct exi_unseen_search_search s;
+	struct exi_unseen_suspects s;
 	bool searches;
 	bool active;
 };
@@ -102,16 +102,16 @@ static void glance(struct exi_sock *sk, void *arg)
 	}
 	r->active = r->active || g != ATTENDED;
 	if (g == NEGLECTED && r->searches && search_due(sk) &&
-	    !exi_unseen_search_suspect(&r->s, sk, fd))
+	    !exi_unseen_search_add(&r->s, sk, fd))
 		sk->neglected--; /* in the next one */
 }
 
-void exi_unseen_search(struct exi_unseen_search_search *s)
+void exi_unseen_search(struct exi_unseen_suspects *s)
 {
 	uint64_t now = exi_now_ns();
 
-	exi_surroundings_each(exi_unseen_search_search_descriptor, s);
-	exi_unseen_search_search_threads(s);
+	exi_surroundings_each(exi_unseen_search_descriptor, s);
+	exi_unseen_search_threads(s);
 	for (int i = 0; i < s->n; i++)
 		if (s->s[i].reason &&
 		    s->s[i].generation == atomic_load(&s->s[i].sk->generation))
@@ -148,7 +148,7 @@ void exi_unseen_tick(void)
 static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
-	struct exi_unseen_search_search s = { .known = true };
+	struct exi_unseen_suspects s = { .known = true };
 	uint64_t now;
 	int err;
 
@@ -157,10 +157,10 @@ static bool no_room(struct exi_sock *sk, int fd)
 		return false;
 	now = exi_now_ns();
 	if (now < atomic_load(&no_room_at) ||
-	    !exi_unseen_search_suspect(&s, sk, fd))
+	    !exi_unseen_search_add(&s, sk, fd))
 		return false;
 	atomic_store(&no_room_at, UINT64_MAX);
-	exi_surroundings_each(exi_unseen_search_search_descriptor, &s);
+	exi_surroundings_each(exi_unseen_search_descriptor, &s);
 	atomic_store(&no_room_at,
 		     s.s[0].reason ? 0
 				   : exi_now_ns() + EXI_WATCH_TICK_NS +

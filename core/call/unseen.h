@@ -27,7 +27,7 @@
 
 #include "core/base/util.h"
 
-struct exi_unseen_search_search;
+struct exi_unseen_suspects;
 
 /* One look of the watch at all connections; the service calls it when
  * exi_unseen_due() says so. */
@@ -41,6 +41,6 @@ void exi_unseen_forked(void);
 
 /* Searches for waits on the suspects, and takes the connections that are waited
  * for back to TCP. The service calls it, without locks. */
-void exi_unseen_search(struct exi_unseen_search_search *s);
+void exi_unseen_search(struct exi_unseen_suspects *s);
 
 #endif

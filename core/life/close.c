@@ -548,5 +548,5 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 		exi_queue_wake_all();
 		sched_yield();
 	}
-	exi_memory_bury(sk);
+	exi_memory_free(sk);
 }

@@ -31,7 +31,7 @@ static int renumber_locked(struct exi_sock *sk, int from, int to)
 		return -EBUSY;
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
-	exi_names_name_locked(sk, from, to);
+	exi_names_add_locked(sk, from, to);
 	exi_sock_put(to, sk);
 	sk->tcp->fd = to;
 	if (sk->fab)
@@ -56,7 +56,7 @@ static int add_locked(struct exi_sock *sk, int fd, int also,
 	EXI_LOCKED(&sk->link_lock);
 	EXI_MUTEX_LOCKED(&exi_names_lock);
 	*ret_renumbered = false;
-	if (!exi_names_is_name(sk, fd)) {
+	if (!exi_names_has(sk, fd)) {
 		own = exi_fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0));
 		ret = own < 0 ? own
 		      : (uint32_t)own >= exi_table.size
@@ -68,7 +68,7 @@ static int add_locked(struct exi_sock *sk, int fd, int also,
 			return ret;
 		*ret_renumbered = true;
 	}
-	exi_names_name_locked(sk, also, atomic_load(&sk->fd));
+	exi_names_add_locked(sk, also, atomic_load(&sk->fd));
 	return 0;
 }
 

@@ -110,7 +110,7 @@ void exi_sock_exit(void)
 	exi_sock_each(hand_over, &until);
 	until = exi_now_ns() + TAKE_OVER_NS;
 	/* Before the ends: who found one finds this. */
-	atomic_store(&exi_table_exits, exi_tid());
+	atomic_store(&exi_table_exit_tid, exi_tid());
 	exi_sock_each(end_one, &until);
 	exi_sock_each(deliver_one, &until);
 }

@@ -130,7 +130,7 @@ void exi_sock_forked(void)
 	struct exi_table_slab *s, *next;
 
 	exi_latent_forked();
-	atomic_store(&exi_table_waking.word, 0);
+	atomic_store(&exi_table_wake_lock.word, 0);
 	atomic_store(&exi_table_pool_lock.word, 0);
 	exi_names_forked();
 	exi_holders_forked();
@@ -140,7 +140,7 @@ void exi_sock_forked(void)
 	}
 	exi_table_slabs = NULL;
 	exi_table_n_warm = 0;
-	atomic_store(&exi_table_exits, 0);
+	atomic_store(&exi_table_exit_tid, 0);
 	exi_sock_each(fork_one, NULL);
 	exi_table_heed_each(); /* the first use here is to be seen */
 	exi_poller_forked();

@@ -140,7 +140,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	    in <= exi_config()->upgrade_bytes)
 		return EXS_X_REASON_UNDECIDED;
 	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-				    : exi_begin_nobody(&t);
+				    : exi_begin_why_nobody(&t);
 }
 
 /* --- meeting: the conversation ------------------------------------------ */
@@ -577,7 +577,7 @@ void exi_link_before_exec(void)
 {
 	int n = 0;
 
-	exi_sock_each(exi_candidate_give_up_unfinished, &n);
+	exi_sock_each(exi_candidate_give_up, &n);
 	exi_closing_settle();
 }
 

@@ -113,7 +113,7 @@ static int is_remote(const struct exi_tuple *t)
 	return err == -ENOENT ? 1 : err;
 }
 
-int exi_begin_nobody(const struct exi_tuple *t)
+int exi_begin_why_nobody(const struct exi_tuple *t)
 {
 	return !exi_remote_possible() && exi_tuple_elsewhere(t)
 		       ? EXS_X_REASON_REMOTE
@@ -131,7 +131,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	int fd, remote;
 
 	if (!marked && !exi_remote_possible())
-		return exi_begin_nobody(t);
+		return exi_begin_why_nobody(t);
 	remote = is_remote(t);
 	if (remote > 0)
 		return meet_remote(sk, t);
@@ -215,7 +215,7 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 	m = exi_meet_hello(l->known);
 	err = exi_bound_promise(&l->bound, m.blob);
 	if (!err)
-		err = exi_pair_send_msg(l->fd, &m, -1);
+		err = exi_pair_send(l->fd, &m, -1);
 	return err;
 }
 
@@ -346,7 +346,7 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 		return reason;
 	next_mark(sh);
 	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? exi_begin_nobody(&t)
+		       ? exi_begin_why_nobody(&t)
 		       : reason;
 }
 
@@ -418,7 +418,7 @@ static bool marked(struct exi_sock *sk)
 	if (!ret)
 		ret = exi_marker_present(&t);
 	if (!ret)
-		reason = exi_begin_nobody(&t);
+		reason = exi_begin_why_nobody(&t);
 	else if (ret == -EACCES)
 		reason = exi_meet_unproved(ret);
 	exi_fds_end();
@@ -482,7 +482,7 @@ static int why_nobody_came(const struct exi_link *l)
 			       : EXS_X_REASON_PLAIN_PEER;
 }
 
-void exi_begin_meeting_expired(struct exi_sock *sk)
+void exi_begin_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
 	uint64_t delay, until;

@@ -37,7 +37,7 @@ void exi_begin_later_locked(struct exi_sock *sk);
 int exi_begin_await_remote(struct exi_sock *sk, int fd);
 
 /* The reason (EXS_X_REASON_*) where nobody is there to meet. */
-int exi_begin_nobody(const struct exi_tuple *t);
+int exi_begin_why_nobody(const struct exi_tuple *t);
 
 /* Whether the connection may try to meet, and between which addresses (*ret):
  * 0, or the reason (EXS_X_REASON_*). */
@@ -48,6 +48,6 @@ void exi_begin_no_marks(struct exi_shared *sh);
 
 /* The timer of a meeting ended: looks again, or gives up. Does nothing if the
  * link came up meanwhile. No lock is held. */
-void exi_begin_meeting_expired(struct exi_sock *sk);
+void exi_begin_expired(struct exi_sock *sk);
 
 #endif

@@ -27,7 +27,7 @@
 #define PROVE_NS 1000000000u /* before another candidate may see the board */
 #define PROVERS	 8u	     /* candidates that may see it */
 
-void exi_candidate_give_up_unfinished(struct exi_sock *sk, void *arg)
+void exi_candidate_give_up(struct exi_sock *sk, void *arg)
 {
 	int *n = arg;
 
@@ -45,7 +45,7 @@ int exi_link_reclaim(void)
 	int n = 0;
 
 	exi_fds_ran_out();
-	exi_sock_each(exi_candidate_give_up_unfinished, &n);
+	exi_sock_each(exi_candidate_give_up, &n);
 	return n;
 }
 
@@ -88,7 +88,7 @@ static void known_candidate(struct exi_sock *sk, unsigned int slot,
 
 	adopt_candidate(sk, slot, m);
 	sk->link->state = EXI_LINK_PROVED;
-	err = exi_pair_send_msg(sk->link->fd, &out, -1);
+	err = exi_pair_send(sk->link->fd, &out, -1);
 	if (err)
 		exi_meet_refuse(sk, exi_meet_unproved(err));
 }
@@ -124,7 +124,7 @@ static int begin_proof(struct exi_sock *sk, unsigned int slot,
 	l->prover = (int)slot;
 	l->prover_since = now;
 	err = exi_bound_answer(&l->bound, sk->tcp->fd, m->blob, out.blob);
-	return err ? err : exi_pair_send_msg(l->candidates[slot], &out, -1);
+	return err ? err : exi_pair_send(l->candidates[slot], &out, -1);
 }
 
 /* A: B shows a symbol; after the first, which comes with its nonce. */

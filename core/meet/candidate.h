@@ -23,6 +23,6 @@ void exi_link_option(struct exi_sock *sk, int level, int name);
 
 /* Gives up a meeting that is not done, so that descriptors become free; arg
  * points to an int that counts them. For exi_sock_each(), without locks. */
-void exi_candidate_give_up_unfinished(struct exi_sock *sk, void *arg);
+void exi_candidate_give_up(struct exi_sock *sk, void *arg);
 
 #endif

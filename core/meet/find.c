@@ -82,7 +82,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	if (others <= 0)
 		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
 				atomic_load(&old->generation));
-	err = exi_memory_begin(fd, role, adopted, &sk);
+	err = exi_memory_new(fd, role, adopted, &sk);
 	if (err)
 		return err;
 	exi_lock(&exi_table_pool_lock);
@@ -130,14 +130,14 @@ struct exi_sock *exi_sock_wake(int fd)
 	struct exi_half *h;
 	bool taken;
 
-	exi_lock(&exi_table_waking);
+	exi_lock(&exi_table_wake_lock);
 	if (!exi_latent(fd)) {
-		exi_unlock(&exi_table_waking);
+		exi_unlock(&exi_table_wake_lock);
 		return exi_sock_peek(fd);
 	}
-	if (exi_memory_begin(fd, EXI_ROLE_NONE, true, &sk)) {
+	if (exi_memory_new(fd, EXI_ROLE_NONE, true, &sk)) {
 		exi_latent_end(fd, NULL);
-		exi_unlock(&exi_table_waking);
+		exi_unlock(&exi_table_wake_lock);
 		return NULL;
 	}
 	h = sk->sh->half;
@@ -158,7 +158,7 @@ struct exi_sock *exi_sock_wake(int fd)
 	else
 		exi_memory_abandon(sk);
 	exi_unlock(&sk->link_lock);
-	exi_unlock(&exi_table_waking);
+	exi_unlock(&exi_table_wake_lock);
 	return exi_sock_peek(fd);
 }
 

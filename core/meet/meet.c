@@ -71,7 +71,7 @@ struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 	l->sk = sk;
 	l->timer.deadline = exi_now_ns() + patience;
 	l->timer.sk = sk;
-	l->timer.expired = exi_begin_meeting_expired;
+	l->timer.expired = exi_begin_expired;
 	exi_list_init(&l->timer.node);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		l->candidates[i] = -1;
@@ -263,7 +263,7 @@ int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m)
 		return -EXS_X_REASON_MEMORY;
 	out.a = p->wire_id;
 	memcpy(out.blob, blob.bytes, sizeof(out.blob));
-	ret = exi_pair_send_msg(l->fd, &out, blob.fd);
+	ret = exi_pair_send(l->fd, &out, blob.fd);
 	if (blob.fd >= 0)
 		close(blob.fd);
 	return ret ? -EXS_X_REASON_PEER_LOST : 0;
@@ -286,7 +286,7 @@ int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
 		return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
 				      : -EXS_X_REASON_MEMORY;
 	memcpy(out.blob, blob.bytes, sizeof(out.blob));
-	ret = exi_pair_send_msg(sk->link->fd, &out, blob.fd);
+	ret = exi_pair_send(sk->link->fd, &out, blob.fd);
 	if (blob.fd >= 0)
 		close(blob.fd);
 	return ret ? -EXS_X_REASON_PEER_LOST : 0;
@@ -307,8 +307,8 @@ static int proved(struct exi_sock *sk)
 	m.b = exi_process_token();
 	exi_meet_await_segment(sk->link, EXI_LINK_OFFER);
 	sk->link->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
-	return exi_pair_send_msg(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST
-						       : 0;
+	return exi_pair_send(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST
+						   : 0;
 }
 
 int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m)
@@ -316,7 +316,7 @@ int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m)
 	struct exi_bound *p = &sk->link->bound;
 	int err = exi_bound_show(p, sk->tcp->fd, (unsigned int)m->a);
 
-	return err ? err : exi_pair_send_msg(link, m, -1);
+	return err ? err : exi_pair_send(link, m, -1);
 }
 
 int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m)

@@ -23,7 +23,7 @@
 #include "core/sock/closing.h"
 #include "core/sock/table.h"
 
-int exi_pair_send_msg(int fd, const struct exi_pair_msg *m, int pass)
+int exi_pair_send(int fd, const struct exi_pair_msg *m, int pass)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -70,7 +70,7 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 	exi_trace("descriptor %d: says %d (%llu %llu %llu)", sk->fab->fd, type,
 		  (unsigned long long)a, (unsigned long long)b,
 		  (unsigned long long)c);
-	ret = exi_pair_send_msg(sk->fab->bell, &m, -1);
+	ret = exi_pair_send(sk->fab->bell, &m, -1);
 	/* A sent message counts before the peer has it: what is sent next on a
 	 * fabric may be there before this is read. */
 	if (ret == 0)
@@ -119,7 +119,7 @@ void exi_pair_send_no(int fd, int reason)
 	struct exi_pair_msg no = exi_pair_message(EXI_PAIR_NO);
 
 	no.a = (uint64_t)reason;
-	exi_pair_send_msg(fd, &no, -1);
+	exi_pair_send(fd, &no, -1);
 }
 
 /* Looks at the descriptors of the first packet in the queue, which keeps them:
@@ -219,5 +219,5 @@ int exi_remote_met(int link, int reason)
 		exi_pair_message(reason ? EXI_PAIR_NO : EXI_PAIR_MET);
 
 	m.a = (uint64_t)reason;
-	return exi_pair_send_msg(link, &m, -1);
+	return exi_pair_send(link, &m, -1);
 }

@@ -77,7 +77,7 @@ static inline void exi_link_by_kernel(void)
 
 /* Sends one packet on a link, with the descriptor pass unless that is -1. 0 or
  * -errno; never waits. */
-int exi_pair_send_msg(int fd, const struct exi_pair_msg *m, int pass);
+int exi_pair_send(int fd, const struct exi_pair_msg *m, int pass);
 
 /* A message of this type, else zero. */
 struct exi_pair_msg exi_pair_message(enum exi_pair_type type);

@@ -33,14 +33,14 @@
 
 bool (*exi_unseen_search_shim_knows)(int epfd);
 
-bool exi_unseen_search_suspect(struct exi_unseen_search_search *s,
-			       struct exi_sock *sk, int fd)
+bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
+			   int fd)
 {
 	struct stat st;
 
 	if (s->n == EXI_UNSEEN_SEARCH_SUSPECTS || fstat(fd, &st) < 0)
 		return false;
-	s->s[s->n++] = (struct exi_unseen_search_suspect){
+	s->s[s->n++] = (struct exi_unseen_suspect){
 		.sk = sk,
 		.generation = atomic_load(&sk->generation),
 		.inode = st.st_ino,
@@ -48,20 +48,20 @@ bool exi_unseen_search_suspect(struct exi_unseen_search_search *s,
 	return true;
 }
 
-static void found_all(struct exi_unseen_search_search *s, int reason)
+static void found_all(struct exi_unseen_suspects *s, int reason)
 {
 	for (int i = 0; i < s->n; i++)
 		s->s[i].reason = reason;
 }
 
-static void found_inode(struct exi_unseen_search_search *s, ino_t inode)
+static void found_inode(struct exi_unseen_suspects *s, ino_t inode)
 {
 	for (int i = 0; i < s->n; i++)
 		if (s->s[i].inode == inode)
 			s->s[i].reason = EXS_X_REASON_UNSEEN_WAIT;
 }
 
-static void found_number(struct exi_unseen_search_search *s, int fd)
+static void found_number(struct exi_unseen_suspects *s, int fd)
 {
 	for (int i = 0; i < s->n; i++)
 		if (exi_sock_is(s->s[i].sk, fd))
@@ -70,7 +70,7 @@ static void found_number(struct exi_unseen_search_search *s, int fd)
 
 /* A line of an epoll set's fdinfo is a descriptor that is in it:
  * "tfd: 5 events: 19 data: 5 pos:0 ino:61af sdev:8". */
-static void read_member(struct exi_unseen_search_search *s, const char *line)
+static void read_member(struct exi_unseen_suspects *s, const char *line)
 {
 	const char *ino =
 		strncmp(line, "tfd:", 4) ? NULL : strstr(line, " ino:");
@@ -80,7 +80,7 @@ static void read_member(struct exi_unseen_search_search *s, const char *line)
 }
 
 /* Goes on to the rest of a line that is not whole yet: how many bytes. */
-static size_t read_lines(struct exi_unseen_search_search *s, char *text)
+static size_t read_lines(struct exi_unseen_suspects *s, char *text)
 {
 	char *end;
 
@@ -93,7 +93,7 @@ static size_t read_lines(struct exi_unseen_search_search *s, char *text)
 }
 
 /* -errno: it cannot be read. */
-static int search_set(struct exi_unseen_search_search *s, int epfd)
+static int search_set(struct exi_unseen_suspects *s, int epfd)
 {
 	char text[4096], name[64];
 	size_t left = 0;
@@ -117,9 +117,9 @@ static int search_set(struct exi_unseen_search_search *s, int epfd)
 	return 0;
 }
 
-void exi_unseen_search_search_descriptor(int fd, bool ring, void *arg)
+void exi_unseen_search_descriptor(int fd, bool ring, void *arg)
 {
-	struct exi_unseen_search_search *s = arg;
+	struct exi_unseen_suspects *s = arg;
 
 	if (ring)
 		found_all(s, EXS_X_REASON_IO_URING);
@@ -140,8 +140,7 @@ static bool peek(void *to, uint64_t from, size_t n)
 	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)n;
 }
 
-static void search_poll(struct exi_unseen_search_search *s, uint64_t fds,
-			uint64_t n)
+static void search_poll(struct exi_unseen_suspects *s, uint64_t fds, uint64_t n)
 {
 	struct pollfd p;
 
@@ -151,7 +150,7 @@ static void search_poll(struct exi_unseen_search_search *s, uint64_t fds,
 			found_number(s, p.fd);
 }
 
-static void search_select(struct exi_unseen_search_search *s, uint64_t n,
+static void search_select(struct exi_unseen_suspects *s, uint64_t n,
 			  uint64_t set)
 {
 	unsigned long bits;
@@ -164,7 +163,7 @@ static void search_select(struct exi_unseen_search_search *s, uint64_t n,
 }
 
 /* A thread sleeps in this call of the kernel. */
-static void search_call(struct exi_unseen_search_search *s, long nr,
+static void search_call(struct exi_unseen_suspects *s, long nr,
 			const uint64_t *a)
 {
 	switch (nr) {
@@ -199,7 +198,7 @@ static void search_call(struct exi_unseen_search_search *s, long nr,
 }
 
 /* "7 0x7ffd3c 0x1 0xffffffff 0x0 0x0 0x0 SP PC"; "running". */
-static void search_thread(struct exi_unseen_search_search *s, int task,
+static void search_thread(struct exi_unseen_suspects *s, int task,
 			  const char *tid)
 {
 	char name[32], text[256], *at = text;
@@ -223,7 +222,7 @@ static void search_thread(struct exi_unseen_search_search *s, int task,
 	search_call(s, nr, a);
 }
 
-void exi_unseen_search_search_threads(struct exi_unseen_search_search *s)
+void exi_unseen_search_threads(struct exi_unseen_suspects *s)
 {
 	DIR *dir = opendir("/proc/self/task");
 	struct dirent *e;
@@ -238,7 +237,7 @@ void exi_unseen_search_search_threads(struct exi_unseen_search_search *s)
 
 bool exi_unseen_waits(int fd)
 {
-	struct exi_unseen_search_search s = { .n = 0 };
+	struct exi_unseen_suspects s = { .n = 0 };
 	struct stat st;
 	int sets[EXI_SETS], n;
 

@@ -16,15 +16,15 @@ bool exi_unseen_waits(int fd);
 #define EXI_UNSEEN_SEARCH_SUSPECTS 64 /* connections that one search is for */
 
 /* A connection for which a wait is searched. */
-struct exi_unseen_search_suspect {
+struct exi_unseen_suspect {
 	struct exi_sock *sk;
 	uint32_t generation;
 	ino_t inode;
 	int reason; /* the reason found; EXS_X_REASON_NONE */
 };
 
-struct exi_unseen_search_search {
-	struct exi_unseen_search_suspect s[EXI_UNSEEN_SEARCH_SUSPECTS];
+struct exi_unseen_suspects {
+	struct exi_unseen_suspect s[EXI_UNSEEN_SEARCH_SUSPECTS];
 	int n;
 	bool known; /* sets that the shim knows are searched, too */
 };
@@ -33,16 +33,16 @@ extern bool (*exi_unseen_search_shim_knows)(int epfd);
 
 /* Adds the connection to the search. False: there is no room, or fd is not
  * open. */
-bool exi_unseen_search_suspect(struct exi_unseen_search_search *s,
-			       struct exi_sock *sk, int fd);
+bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
+			   int fd);
 
 /* Searches one descriptor for waits on the suspects: an io_uring or an epoll
- * set. arg is a struct exi_unseen_search_search. For
+ * set. arg is a struct exi_unseen_suspects. For
  * exi_surroundings_each(). */
-void exi_unseen_search_search_descriptor(int fd, bool ring, void *arg);
+void exi_unseen_search_descriptor(int fd, bool ring, void *arg);
 
 /* Searches the other threads of this process for calls of the kernel that wait
  * for the suspects. */
-void exi_unseen_search_search_threads(struct exi_unseen_search_search *s);
+void exi_unseen_search_threads(struct exi_unseen_suspects *s);
 
 #endif

@@ -20,27 +20,27 @@
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
 
-int exi_domain_epoll_fd = -1;
+int exi_rma_epoll_fd = -1;
 static const struct exi_rma_work *work;
 
 /* --- rest --------------------------------------------------------------- */
 
 #define REST_NS 100000000u
 
-struct exi_list exi_domain_resting = EXI_LIST_INIT(exi_domain_resting);
+struct exi_list exi_rma_resting = EXI_LIST_INIT(exi_rma_resting);
 
 static void change(int fd, struct exi_rma_event *e, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = e };
 
-	epoll_ctl(exi_domain_epoll_fd, EPOLL_CTL_MOD, fd, &ev);
+	epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_MOD, fd, &ev);
 }
 
 void exi_rma_rest(int fd, struct exi_rma_event *e)
 {
 	e->fd = fd;
 	e->until = exi_now_ns() + REST_NS;
-	exi_list_add_tail(&exi_domain_resting, &e->resting);
+	exi_list_add_tail(&exi_rma_resting, &e->resting);
 	change(fd, e, 0);
 	exi_rma_look_at(e->until);
 }
@@ -48,9 +48,9 @@ void exi_rma_rest(int fd, struct exi_rma_event *e)
 /* Every rest is equally long: the first to begin is the first to be over. */
 static void end_rests(uint64_t now)
 {
-	while (!exi_list_empty(&exi_domain_resting)) {
+	while (!exi_list_empty(&exi_rma_resting)) {
 		struct exi_rma_event *e = exi_container(
-			exi_domain_resting.next, struct exi_rma_event, resting);
+			exi_rma_resting.next, struct exi_rma_event, resting);
 
 		if (e->until > now) {
 			exi_rma_look_at(e->until);
@@ -63,17 +63,17 @@ static void end_rests(uint64_t now)
 
 /* --- time --------------------------------------------------------------- */
 
-int exi_domain_timer_fd = -1;
-uint64_t exi_domain_next_look = UINT64_MAX;
+int exi_rma_timer_fd = -1;
+uint64_t exi_rma_next_look = UINT64_MAX;
 
 static void time_passed(struct exi_rma_event *e)
 {
 	uint64_t ticks, now;
 
-	if (read(exi_domain_timer_fd, &ticks, sizeof(ticks)) < 0)
+	if (read(exi_rma_timer_fd, &ticks, sizeof(ticks)) < 0)
 		return;
 	now = exi_now_ns();
-	exi_domain_next_look = UINT64_MAX;
+	exi_rma_next_look = UINT64_MAX;
 	end_rests(now);
 	work->look(now);
 	if (exi_rma_fabric.look)
@@ -95,7 +95,7 @@ static bool serve(void)
 	struct epoll_event ev;
 	struct exi_rma_event *e;
 
-	if (epoll_wait(exi_domain_epoll_fd, &ev, 1, 0) != 1)
+	if (epoll_wait(exi_rma_epoll_fd, &ev, 1, 0) != 1)
 		return false;
 	e = ev.data.ptr;
 	e->call(e);
@@ -115,7 +115,7 @@ static int progress(struct exi_domain *d)
 
 static int event_fd(struct exi_domain *d)
 {
-	return exi_domain_epoll_fd < 0 ? -EOPNOTSUPP : exi_domain_epoll_fd;
+	return exi_rma_epoll_fd < 0 ? -EOPNOTSUPP : exi_rma_epoll_fd;
 }
 
 /* The set stays readable while there is work that descriptors tell of. */
@@ -139,8 +139,8 @@ static void forked(struct exi_domain *d)
 {
 	work->forked();
 	exi_rma_fabric.forked();
-	exi_rma_host->fd_close(exi_domain_timer_fd);
-	exi_rma_host->fd_close(exi_domain_epoll_fd);
+	exi_rma_host->fd_close(exi_rma_timer_fd);
+	exi_rma_host->fd_close(exi_rma_epoll_fd);
 	free(d);
 }
 
@@ -160,14 +160,13 @@ int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
 		return -ENOMEM;
 	d->provider = exi_rma_fabric.provider;
 	work = w;
-	exi_domain_epoll_fd =
-		exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
-	exi_domain_timer_fd = exi_rma_host->fd_keep(
+	exi_rma_epoll_fd = exi_rma_host->fd_keep(epoll_create1(EPOLL_CLOEXEC));
+	exi_rma_timer_fd = exi_rma_host->fd_keep(
 		timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-	if (exi_domain_epoll_fd < 0 || exi_domain_timer_fd < 0)
+	if (exi_rma_epoll_fd < 0 || exi_rma_timer_fd < 0)
 		err = -EMFILE;
 	if (!err)
-		err = exi_rma_watch(exi_domain_timer_fd, &on_time);
+		err = exi_rma_watch(exi_rma_timer_fd, &on_time);
 	if (!err)
 		err = exi_rma_fabric.open();
 	if (!err) {
@@ -181,8 +180,8 @@ int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
 void exi_rma_domain_close(struct exi_domain *d)
 {
 	exi_rma_fabric.close();
-	exi_rma_host->fd_close(exi_domain_timer_fd);
-	exi_rma_host->fd_close(exi_domain_epoll_fd);
-	exi_domain_timer_fd = exi_domain_epoll_fd = -1;
+	exi_rma_host->fd_close(exi_rma_timer_fd);
+	exi_rma_host->fd_close(exi_rma_epoll_fd);
+	exi_rma_timer_fd = exi_rma_epoll_fd = -1;
 	free(d);
 }

@@ -23,15 +23,15 @@ int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret);
 void exi_rma_domain_close(struct exi_domain *d);
 
 /* The epoll set; -1: the domain is not open. */
-extern int exi_domain_epoll_fd;
+extern int exi_rma_epoll_fd;
 
 /* Events that rest (exi_rma_rest()), the first to be over first. */
-extern struct exi_list exi_domain_resting;
+extern struct exi_list exi_rma_resting;
 
 /* The timer in the epoll set; -1. */
-extern int exi_domain_timer_fd;
+extern int exi_rma_timer_fd;
 
 /* What the timer is set to (CLOCK_MONOTONIC ns); UINT64_MAX: nothing. */
-extern uint64_t exi_domain_next_look;
+extern uint64_t exi_rma_next_look;
 
 #endif

@@ -13,9 +13,9 @@
 void exi_rma_link_unpin(struct exi_rma_link *l)
 {
 	if (!l->net || !l->net->lingers) {
-		exi_memory_unpin(&l->ring);
-		exi_memory_unpin(&l->mirror);
-		exi_memory_unpin(&l->out);
+		exi_rma_mem_unpin(&l->ring);
+		exi_rma_mem_unpin(&l->mirror);
+		exi_rma_mem_unpin(&l->out);
 	}
 	exi_rma_place_unpin(l);
 }

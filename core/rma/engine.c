@@ -23,7 +23,7 @@ int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir)
 	bool some = false;
 	int err = 0;
 
-	while (!err && exi_link_next(&l->inbox[dir], &m)) {
+	while (!err && exi_rma_inbox_next(&l->inbox[dir], &m)) {
 		some = true;
 		err = dir == EXI_RX ? exi_stream_rx_got(&l->rx, &m)
 				    : exi_stream_tx_got(&l->tx, &m);

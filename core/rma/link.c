@@ -95,7 +95,7 @@ static bool join(struct exi_rma_inbox *b, uint32_t put, uint32_t len)
 }
 
 /* One thread puts messages in, another takes them. Release, in the store of
- * put: pairs with the load in exi_link_next(); the load of taken with its store
+ * put: pairs with the load in exi_rma_inbox_next(); the load of taken with its store
  * there, after which the place is free. The store of put is before stir() in
  * the order of all, for conn_arm(). */
 static bool put_in(struct exi_rma_inbox *b, const struct exi_stream_msg *m)
@@ -168,12 +168,12 @@ void exi_rma_link_noted(struct exi_rma_link *l, uint32_t n)
 
 void exi_rma_link_retry(struct exi_rma_link *l)
 {
-	if (exi_post_asked(&l->stuck))
+	if (exi_rma_post_asked(&l->stuck))
 		forward_all(l);
-	if (exi_post_asked(&l->unsaid))
+	if (exi_rma_post_asked(&l->unsaid))
 		exi_rma_link_stir(l, EXI_RX);
-	if (exi_post_asked(&l->unanswered))
-		exi_post_ring(l);
+	if (exi_rma_post_asked(&l->unanswered))
+		exi_rma_post_ring(l);
 }
 
 /* Takes new credits. True: there are more, and the sender is to be stirred.
@@ -213,7 +213,7 @@ static void heard_bytes(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	l->arrived += len;
 	put(l, EXI_RX, &m);
 	if (more) /* put() changed the word, for both directions */
-		exi_post_wake(l, EXI_TX);
+		exi_rma_post_wake(l, EXI_TX);
 }
 
 static void told(struct exi_rma_link *l, const void *bytes, size_t len)
@@ -286,7 +286,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 		m.kind = EXI_STREAM_REVOKE;
 		put(l, EXI_TX, &m);
 		/* A REVOKE is answered though nobody sends. */
-		return exi_post_ring(l);
+		return exi_rma_post_ring(l);
 	case EXI_RMA_CREDIT:
 		return;
 	case EXI_RMA_TELL:
@@ -328,13 +328,13 @@ static struct exi_stream_policy policy(void)
 int exi_rma_link_open(struct exi_rma_link *l)
 {
 	const struct exi_stream_policy p = policy();
-	int err = exi_memory_make_ring(l, &l->ring, exi_rma_ring_bytes(),
-				       EXI_RMA_REMOTE);
+	int err = exi_rma_ring_make(l, &l->ring, exi_rma_ring_bytes(),
+				    EXI_RMA_REMOTE);
 
 	if (!err)
-		err = exi_memory_make_ring(l, &l->out,
-					   EXI_RMA_CREDITS * EXI_RMA_MSG_MAX,
-					   EXI_RMA_FILL);
+		err = exi_rma_ring_make(l, &l->out,
+					EXI_RMA_CREDITS * EXI_RMA_MSG_MAX,
+					EXI_RMA_FILL);
 	if (!err)
 		exi_stream_rx_init(&l->rx, l->ring.bytes, &p);
 	return err;
@@ -358,7 +358,7 @@ int exi_rma_link_up(struct exi_rma_link *l, const struct exi_rma_ring *theirs)
 	    theirs->bytes > EXI_RMA_RING_MAX ||
 	    (theirs->bytes & (theirs->bytes - 1)))
 		return -EPROTO;
-	err = exi_memory_make_ring(l, &l->mirror, theirs->bytes, EXI_RMA_FILL);
+	err = exi_rma_ring_make(l, &l->mirror, theirs->bytes, EXI_RMA_FILL);
 	if (err)
 		return err;
 	l->peer = *theirs;
@@ -394,8 +394,8 @@ static void post_last(struct exi_rma_link *l)
 	};
 
 	exi_rma_lock(&l->post);
-	if (!atomic_load(&l->err) && exi_post_room(l) > 1)
-		exi_post(l, &r, 1);
+	if (!atomic_load(&l->err) && exi_rma_post_room(l) > 1)
+		exi_rma_post(l, &r, 1);
 	exi_rma_unlock(&l->post);
 }
 
@@ -455,9 +455,9 @@ void exi_rma_link_close(struct exi_rma_link *l)
 	bool lingers = l->net && l->net->lingers;
 	bool busy = atomic_load(&l->done) != l->posted;
 
-	exi_memory_drop_ring(l, &l->ring, lingers);
-	exi_memory_drop_ring(l, &l->mirror, lingers && busy);
-	exi_memory_drop_ring(l, &l->out, lingers && busy);
+	exi_rma_ring_drop(l, &l->ring, lingers);
+	exi_rma_ring_drop(l, &l->mirror, lingers && busy);
+	exi_rma_ring_drop(l, &l->out, lingers && busy);
 	if (l->net && exi_rma_fabric.quit)
 		exi_rma_fabric.quit(l);
 	l->net = NULL;
@@ -465,7 +465,7 @@ void exi_rma_link_close(struct exi_rma_link *l)
 
 /* --- the engines' messages ---------------------------------------------- */
 
-bool exi_link_next(struct exi_rma_inbox *b, struct exi_stream_msg *ret)
+bool exi_rma_inbox_next(struct exi_rma_inbox *b, struct exi_stream_msg *ret)
 {
 	uint32_t taken = atomic_load_explicit(&b->taken, memory_order_relaxed);
 	uint32_t at = taken % EXI_RMA_INBOX;

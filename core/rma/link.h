@@ -42,6 +42,6 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *m,
 
 /* Takes the next message out of the inbox. False: none. One thread at a time
  * takes; another may put. */
-bool exi_link_next(struct exi_rma_inbox *b, struct exi_stream_msg *ret);
+bool exi_rma_inbox_next(struct exi_rma_inbox *b, struct exi_stream_msg *ret);
 
 #endif

@@ -229,8 +229,8 @@ int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
 	}
 	exi_rma_from_sockaddr(local, from);
 	exi_rma_from_sockaddr(peer, to);
-	err = exi_request_begin(&l->meeting->pact, key, EXI_PACT_A, t, from,
-				to);
+	err = exi_rma_request_begin(&l->meeting->pact, key, EXI_PACT_A, t, from,
+				    to);
 	if (!err) /* B knows all four of the connection by this */
 		err = exi_pact_request(&l->meeting->pact, t->local_port, ret);
 	if (err)

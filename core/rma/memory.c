@@ -45,8 +45,8 @@ void *exi_rma_map(size_t len)
 	return ret;
 }
 
-int exi_memory_make_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
-			 uint32_t bytes, enum exi_rma_access access)
+int exi_rma_ring_make(struct exi_rma_link *l, struct exi_rma_mem *m,
+		      uint32_t bytes, enum exi_rma_access access)
 {
 	m->bytes = bytes;
 	m->at = exi_rma_map(bytes);
@@ -55,7 +55,7 @@ int exi_memory_make_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
 	return exi_rma_fabric.reg(l->net, m->at, bytes, access, &m->mr);
 }
 
-void exi_memory_unpin(struct exi_rma_mem *m)
+void exi_rma_mem_unpin(struct exi_rma_mem *m)
 {
 	if (m->mr.handle)
 		exi_rma_fabric.dereg(&m->mr);
@@ -83,7 +83,7 @@ static void bury(struct exi_rma_net *n, struct exi_rma_mem *m)
 	struct grave *g = calloc(1, sizeof(*g));
 
 	if (!g) { /* without memory for a grave the ring stays mapped */
-		exi_memory_unpin(m);
+		exi_rma_mem_unpin(m);
 		return;
 	}
 	g->net = n;
@@ -105,7 +105,7 @@ void exi_rma_links_look(uint64_t now)
 			break;
 		}
 		exi_list_del(&g->node);
-		exi_memory_unpin(&g->mem);
+		exi_rma_mem_unpin(&g->mem);
 		munmap(g->mem.at, g->mem.bytes);
 		free(g);
 	}
@@ -120,17 +120,17 @@ void exi_rma_links_net_ends(struct exi_rma_net *n)
 		struct grave *g = exi_container(pos, struct grave, node);
 
 		if (g->net == n)
-			exi_memory_unpin(&g->mem);
+			exi_rma_mem_unpin(&g->mem);
 	}
 }
 
-void exi_memory_drop_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
-			  bool lingers)
+void exi_rma_ring_drop(struct exi_rma_link *l, struct exi_rma_mem *m,
+		       bool lingers)
 {
 	if (m->at && lingers) {
 		bury(l->net, m);
 	} else {
-		exi_memory_unpin(m);
+		exi_rma_mem_unpin(m);
 		if (m->at)
 			munmap(m->at, m->bytes);
 	}

@@ -28,15 +28,15 @@ void exi_rma_links_net_ends(struct exi_rma_net *n);
 
 /* Maps and registers bytes for m. 0, -ENOMEM or the device's error; m is to be
  * dropped then, too. */
-int exi_memory_make_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
-			 uint32_t bytes, enum exi_rma_access access);
+int exi_rma_ring_make(struct exi_rma_link *l, struct exi_rma_mem *m,
+		      uint32_t bytes, enum exi_rma_access access);
 
 /* Unregisters the memory; again does nothing. */
-void exi_memory_unpin(struct exi_rma_mem *m);
+void exi_rma_mem_unpin(struct exi_rma_mem *m);
 
 /* Unregisters and frees the memory, or with lingers keeps it for a while: the
  * device may still write there. The service lock is held. */
-void exi_memory_drop_ring(struct exi_rma_link *l, struct exi_rma_mem *m,
-			  bool lingers);
+void exi_rma_ring_drop(struct exi_rma_link *l, struct exi_rma_mem *m,
+		       bool lingers);
 
 #endif

@@ -44,7 +44,7 @@ static bool silence(struct exi_rma_link *l, enum exi_dir dir)
 	return true;
 }
 
-void exi_post_ring(struct exi_rma_link *l)
+void exi_rma_post_ring(struct exi_rma_link *l)
 {
 	char byte = 1;
 
@@ -57,10 +57,10 @@ static __attribute__((noinline)) void wake_them(struct exi_rma_link *l,
 	if (atomic_load(&l->sleepers[dir]))
 		exi_rma_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
 	if (silence(l, dir))
-		exi_post_ring(l);
+		exi_rma_post_ring(l);
 }
 
-void exi_post_wake(struct exi_rma_link *l, enum exi_dir dir)
+void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir)
 {
 	if (exi_unlikely(atomic_load(&l->sleepers[dir]) ||
 			 atomic_load(&l->bell[dir])))
@@ -72,7 +72,7 @@ void exi_post_wake(struct exi_rma_link *l, enum exi_dir dir)
 void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir)
 {
 	atomic_fetch_add(&l->stir, 1);
-	exi_post_wake(l, dir);
+	exi_rma_post_wake(l, dir);
 }
 
 void exi_rma_link_want(struct exi_rma_link *l, enum exi_dir dir, bool word)
@@ -116,7 +116,7 @@ void exi_rma_link_kill(struct exi_rma_link *l)
 	exi_rma_link_fail(l, -ECONNRESET, "given up");
 }
 
-unsigned int exi_post_room(struct exi_rma_link *l)
+unsigned int exi_rma_post_room(struct exi_rma_link *l)
 {
 	unsigned int under_way = l->posted - atomic_load(&l->done);
 
@@ -131,12 +131,12 @@ static bool may_send(struct exi_rma_link *l, bool reserve)
 {
 	unsigned int under_way = l->sent - atomic_load(&l->credited);
 
-	return !atomic_load(&l->err) && exi_post_room(l) >= 2 &&
+	return !atomic_load(&l->err) && exi_rma_post_room(l) >= 2 &&
 	       under_way + (reserve ? 0 : EXI_RMA_RESERVE) < EXI_RMA_CREDITS;
 }
 
-int exi_post(struct exi_rma_link *l, const struct exi_rma_req *r,
-	     unsigned int n)
+int exi_rma_post(struct exi_rma_link *l, const struct exi_rma_req *r,
+		 unsigned int n)
 {
 	int err = exi_rma_fabric.post(l, r, n);
 
@@ -154,7 +154,7 @@ static bool urges(const struct exi_rma_link *l)
 	return l->sent - atomic_load(&l->credited) >= EXI_RMA_CREDITS / 2;
 }
 
-bool exi_post_asked(_Atomic bool *what)
+bool exi_rma_post_asked(_Atomic bool *what)
 {
 	return atomic_load(what) && atomic_exchange(what, false);
 }
@@ -208,7 +208,7 @@ say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 	int err;
 
 	count_sent(l, 1);
-	owed = exi_post_asked(&l->owes);
+	owed = exi_rma_post_asked(&l->owes);
 	__atomic_store_n(&l->given, atomic_load(&l->received),
 			 __ATOMIC_RELAXED);
 	r[n - 1] = (struct exi_rma_req){
@@ -221,7 +221,7 @@ say_locked(struct exi_rma_link *l, struct exi_rma_msg *m, const void *extra,
 	m->credits = l->given;
 	m->name = l->name;
 	fill(bytes, m, extra);
-	err = exi_post(l, r, n);
+	err = exi_rma_post(l, r, n);
 	if (err == -EAGAIN) {
 		count_sent(l, UINT32_MAX);
 		__atomic_store_n(&l->given, given, __ATOMIC_RELAXED);
@@ -298,7 +298,7 @@ static int write_locked(struct exi_rma_link *l, struct exi_rma_req *r,
 	r->note = note;
 	count_sent(l, 1);
 	r->urgent = urges(l);
-	err = exi_post(l, r, 1);
+	err = exi_rma_post(l, r, 1);
 	if (err == -EAGAIN)
 		count_sent(l, UINT32_MAX);
 	return err;

@@ -85,22 +85,22 @@ void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why);
 void exi_rma_link_kill(struct exi_rma_link *l);
 
 /* Rings the pair link: the core looks. */
-void exi_post_ring(struct exi_rma_link *l);
+void exi_rma_post_ring(struct exi_rma_link *l);
 
 /* Wakes the sleepers, and rings the bell, that were asked for in this
  * direction. */
-void exi_post_wake(struct exi_rma_link *l, enum exi_dir dir);
+void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir);
 
 /* How many requests the queue pair takes now. The post lock is held. */
-unsigned int exi_post_room(struct exi_rma_link *l);
+unsigned int exi_rma_post_room(struct exi_rma_link *l);
 
 /* Posts n requests, one or two, with one call of the device. 0; -EAGAIN: no
  * room, or the link failed now. The post lock is held. */
-int exi_post(struct exi_rma_link *l, const struct exi_rma_req *r,
-	     unsigned int n);
+int exi_rma_post(struct exi_rma_link *l, const struct exi_rma_req *r,
+		 unsigned int n);
 
 /* Takes what another thread asked for, once: whether it did. A look comes
  * first, since mostly nobody asked, and an exchange costs more. */
-bool exi_post_asked(_Atomic bool *what);
+bool exi_rma_post_asked(_Atomic bool *what);
 
 #endif

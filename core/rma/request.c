@@ -83,9 +83,9 @@ const struct exi_key *exi_rma_meet_key(void)
 	return NULL;
 }
 
-int exi_request_begin(struct exi_pact *p, const struct exi_key *key,
-		      enum exi_pact_side side, const struct exi_tuple *t,
-		      const uint8_t local_ip[16], const uint8_t peer_ip[16])
+int exi_rma_request_begin(struct exi_pact *p, const struct exi_key *key,
+			  enum exi_pact_side side, const struct exi_tuple *t,
+			  const uint8_t local_ip[16], const uint8_t peer_ip[16])
 {
 	struct sockaddr_storage local, peer;
 	const struct exi_pact_ends ends = {
@@ -139,8 +139,8 @@ int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 				   .peer_port = claim.flags };
 	memcpy(ret->local, asked->local, sizeof(ret->local));
 	memcpy(ret->peer, asked->peer, sizeof(ret->peer));
-	err = exi_request_begin(ret_pact, key, EXI_PACT_B, ret, asked->local,
-				asked->peer);
+	err = exi_rma_request_begin(ret_pact, key, EXI_PACT_B, ret,
+				    asked->local, asked->peer);
 	if (!err)
 		err = exi_pact_take_request(ret_pact, asked->request,
 					    sizeof(asked->request), &flags);

@@ -36,8 +36,9 @@ bool exi_rma_is_four(const uint8_t ip[16]);
 
 /* Begins a handshake between these addresses of the fabric and of TCP. 0 or
  * -errno, as of exi_pact_init(). */
-int exi_request_begin(struct exi_pact *p, const struct exi_key *key,
-		      enum exi_pact_side side, const struct exi_tuple *t,
-		      const uint8_t local_ip[16], const uint8_t peer_ip[16]);
+int exi_rma_request_begin(struct exi_pact *p, const struct exi_key *key,
+			  enum exi_pact_side side, const struct exi_tuple *t,
+			  const uint8_t local_ip[16],
+			  const uint8_t peer_ip[16]);
 
 #endif

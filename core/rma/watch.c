@@ -23,9 +23,8 @@ static int watch(int fd, struct exi_rma_event *e, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.ptr = e };
 
-	return epoll_ctl(exi_domain_epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0
-		       ? -errno
-		       : 0;
+	return epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno
+								       : 0;
 }
 
 int exi_rma_watch(int fd, struct exi_rma_event *e)
@@ -43,7 +42,7 @@ int exi_rma_watch_once(int fd, struct exi_rma_event *e, uint32_t events)
 	struct epoll_event ev = { .events = events | EPOLLONESHOT,
 				  .data.ptr = e };
 
-	if (!epoll_ctl(exi_domain_epoll_fd, EPOLL_CTL_MOD, fd, &ev))
+	if (!epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_MOD, fd, &ev))
 		return 0;
 	return watch(fd, e, ev.events);
 }
@@ -52,10 +51,10 @@ void exi_rma_unwatch(int fd)
 {
 	struct exi_list *pos, *tmp;
 
-	exi_list_for_each_safe (pos, tmp, &exi_domain_resting)
+	exi_list_for_each_safe (pos, tmp, &exi_rma_resting)
 		if (exi_container(pos, struct exi_rma_event, resting)->fd == fd)
 			exi_list_del(pos);
-	epoll_ctl(exi_domain_epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
 void exi_rma_look_at(uint64_t when)
@@ -63,8 +62,8 @@ void exi_rma_look_at(uint64_t when)
 	struct timespec t = exi_ns_timespec(when);
 	struct itimerspec at = { .it_value = t };
 
-	if (when >= exi_domain_next_look)
+	if (when >= exi_rma_next_look)
 		return;
-	exi_domain_next_look = when;
-	timerfd_settime(exi_domain_timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+	exi_rma_next_look = when;
+	timerfd_settime(exi_rma_timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }

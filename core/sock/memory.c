@@ -314,7 +314,7 @@ bool exi_memory_is_looked_at(const struct exi_sock *sk)
 	       atomic_load(&sk->lookers[EXI_TX]);
 }
 
-void exi_memory_bury(struct exi_sock *sk)
+void exi_memory_free(struct exi_sock *sk)
 {
 	struct exi_conn *tcp = sk->left_tcp;
 
@@ -356,8 +356,8 @@ static struct exi_sock *unretire(void)
 	return ret;
 }
 
-int exi_memory_begin(int fd, enum exi_role role, bool adopted,
-		     struct exi_sock **ret)
+int exi_memory_new(int fd, enum exi_role role, bool adopted,
+		   struct exi_sock **ret)
 {
 	struct exi_shared *sh = NULL;
 	struct exi_sock *sk, *old;
@@ -373,7 +373,7 @@ int exi_memory_begin(int fd, enum exi_role role, bool adopted,
 		exi_list_add_head(&free_socks, &sk->free_node);
 	exi_unlock(&exi_table_pool_lock);
 	while (exi_unlikely(some) && (old = unretire()))
-		exi_memory_bury(old);
+		exi_memory_free(old);
 	if (!sh)
 		return -ENOMEM;
 	shared_clear(sh);

@@ -33,7 +33,7 @@ void exi_memory_abandon(struct exi_sock *sk);
 bool exi_memory_is_looked_at(const struct exi_sock *sk);
 
 /* Frees the memory of a socket that no thread looks at. */
-void exi_memory_bury(struct exi_sock *sk);
+void exi_memory_free(struct exi_sock *sk);
 
 /* Keeps a socket that a thread still looks at, until none does. A close cannot
  * wait for that: the thread may be the caller itself, interrupted by the signal
@@ -42,7 +42,7 @@ void exi_memory_retire(struct exi_sock *sk);
 
 /* Takes memory for a socket and sets it up; it is not in the table yet. 0, and
  * link_lock is held; or -errno. */
-int exi_memory_begin(int fd, enum exi_role role, bool adopted,
-		     struct exi_sock **ret);
+int exi_memory_new(int fd, enum exi_role role, bool adopted,
+		   struct exi_sock **ret);
 
 #endif

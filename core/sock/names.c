@@ -15,12 +15,12 @@
 
 pthread_mutex_t exi_names_lock = PTHREAD_MUTEX_INITIALIZER;
 
-bool exi_names_is_name(const struct exi_sock *sk, int fd)
+bool exi_names_has(const struct exi_sock *sk, int fd)
 {
 	return sk->named && exi_sock_is(sk, fd) && atomic_load(&sk->fd) != fd;
 }
 
-void exi_names_name_locked(struct exi_sock *sk, int fd, int number)
+void exi_names_add_locked(struct exi_sock *sk, int fd, int number)
 {
 	EXI_MUTEX_LOCKED(&exi_names_lock);
 	atomic_store(&exi_table.names[fd], number + 1);
@@ -66,7 +66,7 @@ int exi_name_remove(struct exi_sock *sk, int fd)
 	if (exi_likely(!sk->named))
 		return ret;
 	pthread_mutex_lock(&exi_names_lock);
-	if (exi_names_is_name(sk, fd)) {
+	if (exi_names_has(sk, fd)) {
 		unname(sk, fd);
 		ret = exi_name_others(sk, fd);
 	}

@@ -41,9 +41,9 @@ void exi_names_forked(void);
 extern pthread_mutex_t exi_names_lock;
 
 /* Whether fd is a second number of sk. */
-bool exi_names_is_name(const struct exi_sock *sk, int fd);
+bool exi_names_has(const struct exi_sock *sk, int fd);
 
 /* Makes fd the name with this number of sk. exi_names_lock held. */
-void exi_names_name_locked(struct exi_sock *sk, int fd, int number);
+void exi_names_add_locked(struct exi_sock *sk, int fd, int number);
 
 #endif

@@ -22,7 +22,7 @@
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
 
-_Atomic uint32_t exi_table_exits;
+_Atomic uint32_t exi_table_exit_tid;
 
 struct exi_table exi_table;
 
@@ -177,7 +177,7 @@ void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 	forget(sk, fd, generation);
 }
 
-struct exi_lock exi_table_waking;
+struct exi_lock exi_table_wake_lock;
 
 void exi_sock_mark(struct exi_sock *sk, int fd)
 {

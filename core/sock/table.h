@@ -528,7 +528,7 @@ struct exi_table_slab {
 #define EXI_TABLE_RESET(a, v) atomic_store_explicit(a, v, memory_order_relaxed)
 
 /* The id of the thread that hands connections over at exit; 0: none. */
-extern _Atomic uint32_t exi_table_exits;
+extern _Atomic uint32_t exi_table_exit_tid;
 
 /* Guards the memory of sockets and the words below. */
 extern struct exi_lock exi_table_pool_lock;
@@ -549,6 +549,6 @@ extern unsigned int exi_table_n_warm;
 void exi_table_heed_each(void);
 
 /* Held while a latent connection becomes a socket. */
-extern struct exi_lock exi_table_waking;
+extern struct exi_lock exi_table_wake_lock;
 
 #endif

@@ -95,7 +95,7 @@ void exi_sock_outlive(void)
 	uint32_t tid;
 
 	atomic_thread_fence(memory_order_acquire);
-	tid = atomic_load(&exi_table_exits);
+	tid = atomic_load(&exi_table_exit_tid);
 	while (tid && tid != exi_tid())
 		pause();
 }

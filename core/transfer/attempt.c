@@ -33,12 +33,12 @@ ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
 {
 	atomic_store(&sk->sh->gone, 1);
 	return exi_flow_bereft_locked(sk)
-		       ? exi_attempt_try_send_tcp(sk, h, buf, len, 0)
+		       ? exi_attempt_send_tcp(sk, h, buf, len, 0)
 		       : n;
 }
 
-ssize_t exi_attempt_try_send_ring(struct exi_sock *sk, struct exi_half *h,
-				  const void *buf, size_t len)
+ssize_t exi_attempt_send_ring(struct exi_sock *sk, struct exi_half *h,
+			      const void *buf, size_t len)
 {
 	return exi_send_ring(sk, h, buf, len);
 }
@@ -64,15 +64,15 @@ static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 	return 0;
 }
 
-ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
-				 const void *buf, size_t len, int flags)
+ssize_t exi_attempt_send_tcp(struct exi_sock *sk, struct exi_half *h,
+			     const void *buf, size_t len, int flags)
 {
 	ssize_t n = before_tcp(sk, h, flags);
 
 	if (n)
 		return n;
 	if (h->mode == EXI_MODE_RING)
-		return exi_attempt_try_send_ring(sk, h, buf, len);
+		return exi_attempt_send_ring(sk, h, buf, len);
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
 	if (n > 0) {
 		exi_half_account(h, n, false);
@@ -84,11 +84,11 @@ ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
 ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
 			  const void *buf, size_t len, int flags)
 {
-	if (exi_half_nowhere(sk, h))
+	if (exi_half_elsewhere(sk, h))
 		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
-		return exi_attempt_try_send_ring(sk, h, buf, len);
-	return exi_attempt_try_send_tcp(sk, h, buf, len, flags);
+		return exi_attempt_send_ring(sk, h, buf, len);
+	return exi_attempt_send_tcp(sk, h, buf, len, flags);
 }
 
 /* Several pieces for the fabric, which takes one buffer: what other threads
@@ -105,19 +105,19 @@ static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
 	len = exi_pieces_next(&rest, &from);
 	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
 	if (!buf)
-		return exi_attempt_try_send_ring(sk, h, from, len);
+		return exi_attempt_send_ring(sk, h, from, len);
 	for (; len; len = exi_pieces_next(&rest, &from)) {
 		memcpy(buf + n, from, len);
 		n += len;
 		exi_pieces_moved(&rest, len);
 	}
-	ret = exi_attempt_try_send_ring(sk, h, buf, n);
+	ret = exi_attempt_send_ring(sk, h, buf, n);
 	free(buf);
 	return ret;
 }
 
-ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				    struct exi_pieces *p, int flags)
+ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
+				struct exi_pieces *p, int flags)
 {
 	struct iovec room[EXI_PIECES_COPIED];
 	const struct iovec *v;
@@ -127,7 +127,7 @@ ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
 
 	if (p->n <= 1)
 		return exi_flow_try_send(sk, h, from, len, flags);
-	if (exi_half_nowhere(sk, h))
+	if (exi_half_elsewhere(sk, h))
 		return -EREMOTE;
 	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp(sk, h, flags);
 	if (ret)
@@ -157,8 +157,8 @@ static ssize_t unread_end(const struct exi_half *h, ssize_t end)
 	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
 }
 
-ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
-				  void *buf, size_t len, int flags)
+ssize_t exi_attempt_recv_ring(struct exi_sock *sk, struct exi_half *h,
+			      void *buf, size_t len, int flags)
 {
 	return exi_recv_ring(sk, h, buf, len, flags);
 }
@@ -208,7 +208,7 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	exi_flow_deafen_locked(sk);
 	atomic_store(&sk->sh->rx_fin, 1);
 	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
-	return exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	return exi_attempt_recv_ring(sk, h, buf, len, flags);
 }
 
 static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
@@ -248,8 +248,8 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
-ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
-				 struct exi_pieces *p, int flags)
+ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
+			     struct exi_pieces *p, int flags)
 {
 	void *buf;
 	size_t piece = exi_pieces_next(p, &buf);
@@ -270,7 +270,7 @@ ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	    h->mode == EXI_MODE_BACK && len)
 		n = exi_resume_look_locked(sk, len);
 	if (n == -ENODATA)
-		return exi_attempt_try_recv_ring(sk, h, buf, piece, flags);
+		return exi_attempt_recv_ring(sk, h, buf, piece, flags);
 	if (n >= 0)
 		n = get_tcp(sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
 			    flags & ~MSG_WAITALL);
@@ -281,8 +281,7 @@ ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
 		exi_switch_left_locked(sk);
 		if (h->mode == EXI_MODE_RING)
-			return exi_attempt_try_recv_ring(sk, h, buf, piece,
-							 flags);
+			return exi_attempt_recv_ring(sk, h, buf, piece, flags);
 	}
 	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
 		return n;
@@ -319,7 +318,7 @@ static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
 
 	exi_pieces_moved(&p, (size_t)n);
 	len = exi_pieces_next(&p, &buf);
-	more = exi_attempt_try_recv_ring(sk, h, buf, len, flags);
+	more = exi_attempt_recv_ring(sk, h, buf, len, flags);
 	if (more > 0)
 		n += more;
 	else if (more < 0 && more != -EAGAIN)
@@ -327,8 +326,8 @@ static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
-ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				    struct exi_pieces *p, int flags)
+ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+				struct exi_pieces *p, int flags)
 {
 	ssize_t n;
 
@@ -338,10 +337,10 @@ ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
 
 		return exi_recv_ring(sk, h, buf, len, flags);
 	}
-	if (exi_half_nowhere(sk, h))
+	if (exi_half_elsewhere(sk, h))
 		return -EREMOTE;
 	flags &= ~EXI_MSG_POLLED;
-	n = exi_attempt_try_recv_tcp(sk, h, p, flags);
+	n = exi_attempt_recv_tcp(sk, h, p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
 	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
 		n = recv_behind(sk, h, *p, n, flags);
@@ -356,5 +355,5 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 
 	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab))
 		return exi_recv_ring(sk, h, buf, len, flags);
-	return exi_attempt_try_recv_pieces(sk, h, &p, flags);
+	return exi_attempt_recv_pieces(sk, h, &p, flags);
 }

@@ -21,10 +21,10 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 /* One attempt with several pieces, of which as many are moved as one attempt
  * takes: what other threads send does not come between those of a short
  * call. */
-ssize_t exi_attempt_try_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				    struct exi_pieces *p, int flags);
-ssize_t exi_attempt_try_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				    struct exi_pieces *p, int flags);
+ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
+				struct exi_pieces *p, int flags);
+ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
+				struct exi_pieces *p, int flags);
 
 /* The fabric has no memory for what comes next (-ENOBUFS): the receiver asks to leave
  * it. -EAGAIN. */
@@ -38,24 +38,24 @@ ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
 
 /* One attempt in the ring: exi_send_ring() (ring_io.h), not inline. TX lock
  * held. */
-ssize_t exi_attempt_try_send_ring(struct exi_sock *sk, struct exi_half *h,
-				  const void *buf, size_t len);
+ssize_t exi_attempt_send_ring(struct exi_sock *sk, struct exi_half *h,
+			      const void *buf, size_t len);
 
 /* One attempt on TCP, with the flags of send(2). Sends what a drain owes first,
  * and moves to the ring if that is wanted and possible. Results as of
  * exi_flow_try_send(). TX lock held. */
-ssize_t exi_attempt_try_send_tcp(struct exi_sock *sk, struct exi_half *h,
-				 const void *buf, size_t len, int flags);
+ssize_t exi_attempt_send_tcp(struct exi_sock *sk, struct exi_half *h,
+			     const void *buf, size_t len, int flags);
 
 /* One attempt in the ring: exi_recv_ring() (ring_io.h), not inline. RX lock
  * held. */
-ssize_t exi_attempt_try_recv_ring(struct exi_sock *sk, struct exi_half *h,
-				  void *buf, size_t len, int flags);
+ssize_t exi_attempt_recv_ring(struct exi_sock *sk, struct exi_half *h,
+			      void *buf, size_t len, int flags);
 
 /* One attempt on TCP, into the next pieces of p, with the flags of recv(2).
  * Results as of exi_flow_try_recv(); -ESTALE: the link must be read before the
  * end can be told. RX lock held. */
-ssize_t exi_attempt_try_recv_tcp(struct exi_sock *sk, struct exi_half *h,
-				 struct exi_pieces *p, int flags);
+ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
+			     struct exi_pieces *p, int flags);
 
 #endif

@@ -147,7 +147,7 @@ int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h)
 	return 0;
 }
 
-bool exi_half_nowhere(const struct exi_sock *sk, const struct exi_half *h)
+bool exi_half_elsewhere(const struct exi_sock *sk, const struct exi_half *h)
 {
 	return exi_unlikely(!sk->fab) && h->mode != EXI_MODE_TCP &&
 	       h->mode != EXI_MODE_BACK;

@@ -61,7 +61,7 @@ int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h);
 /* Whether another process of the family has the fabric that the direction is
  * on, and this one has none: nothing can be moved here. The direction's lock is
  * held. */
-bool exi_half_nowhere(const struct exi_sock *sk, const struct exi_half *h);
+bool exi_half_elsewhere(const struct exi_sock *sk, const struct exi_half *h);
 
 /* The result of a receive whose ring is empty and has no writer any more: 0 for
  * the end, or -errno once. RX lock held. */

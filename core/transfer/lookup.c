@@ -30,7 +30,7 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd)
 #define REST_TICKS	  20000
 #define REST_TICKS_REMOTE 800000
 
-uint64_t exi_lookup_was_used(struct exi_sock *sk)
+uint64_t exi_lookup_note_use(struct exi_sock *sk)
 {
 	uint64_t now = exi_ticks();
 
@@ -38,10 +38,10 @@ uint64_t exi_lookup_was_used(struct exi_sock *sk)
 	return now;
 }
 
-struct exi_sock *exi_lookup_look_anew(struct exi_sock *sk, int fd)
+struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd)
 {
 	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
-	uint64_t rest = exi_lookup_was_used(sk) - last;
+	uint64_t rest = exi_lookup_note_use(sk) - last;
 	uint32_t generation;
 
 	if (exi_likely(rest < REST_TICKS) ||

@@ -19,12 +19,12 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);
 
 /* Notes that the socket was used now; the time (exi_ticks()). */
-uint64_t exi_lookup_was_used(struct exi_sock *sk);
+uint64_t exi_lookup_note_use(struct exi_sock *sk);
 
 /* Checks, where the socket rested for a while, that plain calls did not close
  * and reuse its number. The socket of the number, which may be another; null:
  * none. No lock is held. */
-struct exi_sock *exi_lookup_look_anew(struct exi_sock *sk, int fd);
+struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd);
 
 /* The socket that a call on the descriptor is for. */
 static inline int exi_look_up(int fd, struct exi_sock **ret)
@@ -38,7 +38,7 @@ static inline int exi_look_up(int fd, struct exi_sock **ret)
 			return err;
 		sk = *ret;
 	}
-	*ret = exi_likely(exi_closes_seen) ? sk : exi_lookup_look_anew(sk, fd);
+	*ret = exi_likely(exi_closes_seen) ? sk : exi_lookup_again(sk, fd);
 	return exi_likely(*ret) ? 0 : -EBADF;
 }
 

@@ -142,8 +142,8 @@ static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
 	return n > 0 ? went(sk, op, (size_t)n) : n;
 }
 
-ssize_t exi_message_move_message(struct exi_sock *sk, enum exi_dir dir,
-				 struct exi_op *op)
+ssize_t exi_message_move(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_op *op)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
@@ -151,8 +151,8 @@ ssize_t exi_message_move_message(struct exi_sock *sk, enum exi_dir dir,
 			     : send_message(sk, h, op);
 }
 
-void exi_message_posted_message(struct exi_sock *sk, enum exi_dir dir,
-				struct exi_op *op, size_t n)
+void exi_message_posted(struct exi_sock *sk, enum exi_dir dir,
+			struct exi_op *op, size_t n)
 {
 	ssize_t ret = dir == EXI_RX ? came(sk, op, n) : went(sk, op, n);
 

@@ -19,12 +19,12 @@ int exi_message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 
 /* Moves what can be moved of a message now; results as of exi_flow_try_send()
  * and exi_flow_try_recv(). The direction's lock is held. */
-ssize_t exi_message_move_message(struct exi_sock *sk, enum exi_dir dir,
-				 struct exi_op *op);
+ssize_t exi_message_move(struct exi_sock *sk, enum exi_dir dir,
+			 struct exi_op *op);
 
 /* The kernel moved n bytes of a message, by an operation that was given to it.
  * The direction's lock is held. */
-void exi_message_posted_message(struct exi_sock *sk, enum exi_dir dir,
-				struct exi_op *op, size_t n);
+void exi_message_posted(struct exi_sock *sk, enum exi_dir dir,
+			struct exi_op *op, size_t n);
 
 #endif

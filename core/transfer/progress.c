@@ -215,7 +215,7 @@ static bool content(const struct exi_op *op, enum exi_dir dir)
 	return dir == EXI_RX && op->done && !(op->flags & MSG_WAITALL);
 }
 
-inline void exi_progress_put(char *to, const char *from, size_t n)
+inline void exi_progress_copy(char *to, const char *from, size_t n)
 {
 	if (n >= 8 && n <= 16) {
 		memcpy(to, from, 8);
@@ -241,7 +241,7 @@ static size_t gather(const struct exi_list *ops, char *buf)
 		if (op->run > EXI_PROGRESS_TOGETHER - n || op->parts ||
 		    op->holds || op->cancelled || (op->flags & MSG_MORE))
 			break;
-		exi_progress_put(buf + n, op->buf, op->run);
+		exi_progress_copy(buf + n, op->buf, op->run);
 		n += op->run;
 		count++;
 	}
@@ -296,7 +296,7 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 	return true;
 }
 
-struct exi_op *exi_progress_to_move(struct exi_sock *sk, enum exi_dir dir)
+struct exi_op *exi_progress_next(struct exi_sock *sk, enum exi_dir dir)
 {
 	if (exi_likely(!exi_place_lent(sk, dir)))
 		return exi_container(sk->ops[dir].next, struct exi_op, node);
@@ -339,11 +339,11 @@ static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
 	pieces_of(op, room, &p);
 	*want = p.left;
 	if (dir == EXI_RX)
-		return exi_attempt_try_recv_pieces(sk, h, &p, flags);
+		return exi_attempt_recv_pieces(sk, h, &p, flags);
 	flags &= ~EXS_SHUT_WR;
 	if (op->done + p.left < op->len && p.left < SHORT_RUN)
 		flags |= MSG_MORE;
-	return exi_attempt_try_send_pieces(sk, h, &p, flags);
+	return exi_attempt_send_pieces(sk, h, &p, flags);
 }
 
 /* Nothing more of it moves: n is why. */
@@ -450,7 +450,7 @@ static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 		return false;
 	*ret_want = op->run;
 	if (exi_unlikely(sk->framed)) {
-		*ret = exi_message_move_message(sk, dir, op);
+		*ret = exi_message_move(sk, dir, op);
 		if (*ret == 1)
 			exi_finish_in_turn(sk, dir, op);
 		return *ret >= 0;
@@ -515,7 +515,7 @@ static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
 		if (exi_list_empty(&sk->ops[dir]))
 			return STEP_STOP;
 	}
-	op = exi_progress_to_move(sk, dir);
+	op = exi_progress_next(sk, dir);
 	if (op && exi_unlikely(op->holds)) {
 		if (!op->ended && !op->finished)
 			exi_op_complete(op); /* its thread's turn */
@@ -616,7 +616,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	if (dir == EXI_RX && result == 0 && (op->len > op->done || sk->framed))
 		result = -ECANCELED;
 	if (result >= 0 && exi_unlikely(sk->framed))
-		exi_message_posted_message(sk, dir, op, (size_t)result);
+		exi_message_posted(sk, dir, op, (size_t)result);
 	else if (result >= 0 && exi_flow_moved(op, dir, (size_t)result, x->len))
 		exi_finish_in_turn(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)

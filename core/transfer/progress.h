@@ -61,12 +61,12 @@ bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h);
 
 /* Copies n bytes, of which there are mostly few; few cost no call of
  * memcpy(). */
-void exi_progress_put(char *to, const char *from, size_t n);
+void exi_progress_copy(char *to, const char *from, size_t n);
 
 /* The operation to move next; null: none may be moved. While one is lent,
  * receives and a drain wait, and sends go on behind it. The direction's lock is
  * held, and its list is not empty. */
-struct exi_op *exi_progress_to_move(struct exi_sock *sk, enum exi_dir dir);
+struct exi_op *exi_progress_next(struct exi_sock *sk, enum exi_dir dir);
 
 /* Whether the kernel's own send does all that this call is to do, its sleep and
  * errors included. TX lock held. */

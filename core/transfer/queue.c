@@ -111,7 +111,7 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 	return err;
 }
 
-struct exi_queue *exi_queue_place_of(exs_qhandle_t h)
+struct exi_queue *exi_queue_at(exs_qhandle_t h)
 {
 	return exi_likely(h > 0)
 		       ? atomic_load_explicit(
@@ -122,7 +122,7 @@ struct exi_queue *exi_queue_place_of(exs_qhandle_t h)
 
 struct exi_queue *exi_queue_get(exs_qhandle_t h)
 {
-	struct exi_queue *q = exi_queue_place_of(h);
+	struct exi_queue *q = exi_queue_at(h);
 
 	if (exi_unlikely(!q))
 		return NULL;
@@ -284,7 +284,7 @@ static int reserve_locked(struct exi_queue *q, const exs_x_op_t *o, int n,
 int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
 			   struct exi_op **ret, int *ret_err)
 {
-	struct exi_queue *q = exi_queue_place_of(h);
+	struct exi_queue *q = exi_queue_at(h);
 	int i = 0;
 
 	*ret_err = -EINVAL;

@@ -144,7 +144,7 @@ struct exi_queue_taker {
 extern _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
 
 /* The queue in a handle's place, which may have another handle by now; null. */
-struct exi_queue *exi_queue_place_of(exs_qhandle_t h);
+struct exi_queue *exi_queue_at(exs_qhandle_t h);
 
 /* The calling thread's place for events. */
 extern _Thread_local struct exi_queue_taker exi_queue_taker;

@@ -30,7 +30,7 @@ exi_send_ring(struct exi_sock *sk, struct exi_half *h, const void *buf,
 		    (uint32_t)h->err |
 		    atomic_load_explicit(&sk->sh->gone, memory_order_relaxed)))
 		return atomic_load(&sk->sh->gone) && exi_flow_bereft_locked(sk)
-			       ? exi_attempt_try_send_tcp(sk, h, buf, len, 0)
+			       ? exi_attempt_send_tcp(sk, h, buf, len, 0)
 			       : exi_half_send_refused(sk, h);
 	n = sk->fab->ops->send(sk->fab, buf, len, 0);
 	if (exi_unlikely(atomic_load_explicit(&sk->fab->unheard,

@@ -70,7 +70,7 @@ static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 		if (!waits_in_order_locked(sk, dir, ops[0]))
 			exi_flow_progress_locked(sk, dir);
 	} else if (exi_place_lent(sk, dir) &&
-		   exi_progress_to_move(sk, dir) == ops[0]) {
+		   exi_progress_next(sk, dir) == ops[0]) {
 		exi_flow_progress_locked(sk, dir);
 	}
 }
@@ -140,11 +140,11 @@ static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 		    !(o[i].exs_x_flags & MSG_MORE);
 	     i++) {
 		if (n > 1)
-			exi_progress_put(together + len, o[i].exs_x_buffer,
-					 o[i].exs_x_length);
+			exi_progress_copy(together + len, o[i].exs_x_buffer,
+					  o[i].exs_x_length);
 		len += o[i].exs_x_length;
 	}
-	ret = len ? exi_attempt_try_send_ring(sk, h, from, len) : 0;
+	ret = len ? exi_attempt_send_ring(sk, h, from, len) : 0;
 	if (ret < 0 && ret != -EAGAIN && ret != -EINTR)
 		h->err = (int)-ret; /* the next attempt says it */
 	*ret_part = ret > 0 ? (size_t)ret : 0;
