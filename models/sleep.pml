@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * One ring for a sleep over many connections (docs/design/wire-shm.md, section 4;
- * preload/epoll_wait.c; exi_conn_ring() in core/link/control.c).
+ * preload/epoll_wait.c; exi_conn_wake() in core/link/control.c).
  *
  * Modelled: a set with two connections of one peer process, which sends on both from
  * two threads (LEAVES: one). Thread 0 waits in the set for ever, and receives all that

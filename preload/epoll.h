@@ -337,7 +337,7 @@ void shim_epoll_latent_begun(int fd);
 
 /* A latent connection became a socket: makes its item. The socket's link lock
  * is held: it does not meet before. */
-void shim_epoll_latent_woke(struct exi_sock *sk, int fd);
+void shim_epoll_latent_promoted(struct exi_sock *sk, int fd);
 
 static inline struct set *shim_set_of(int epfd)
 {
@@ -378,7 +378,7 @@ static inline void shim_item_stale_locked(struct item *it)
 }
 
 /* The item rests: no wait looks at it, its peer rings. */
-static inline void shim_item_rest_locked(struct item *it)
+static inline void shim_item_idle_locked(struct item *it)
 {
 	struct set *s = it->set;
 

@@ -203,7 +203,7 @@ void shim_epoll_latent_begun(int fd)
 	exi_unlock(&shim_epoll_structure);
 }
 
-void shim_epoll_latent_woke(struct exi_sock *sk, int fd)
+void shim_epoll_latent_promoted(struct exi_sock *sk, int fd)
 {
 	struct epoll_event ev;
 	struct latent *l;

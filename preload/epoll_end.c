@@ -210,5 +210,5 @@ void shim_epoll_init(void)
 	exi_ready_owes = owes;
 	exi_unseen_begin(knows);
 	exi_latent_begun = shim_epoll_latent_begun;
-	exi_latent_woke = shim_epoll_latent_woke;
+	exi_latent_promoted = shim_epoll_latent_promoted;
 }

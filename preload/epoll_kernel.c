@@ -158,7 +158,7 @@ __attribute__((noinline)) int shim_set_take(struct set *s, int fd,
 {
 	struct epoll_event *came;
 	struct asking a = { s, sleeps };
-	struct exi_rest ends;
+	struct exi_section ends;
 	uint64_t began;
 	bool full;
 	int n;
@@ -170,15 +170,15 @@ __attribute__((noinline)) int shim_set_take(struct set *s, int fd,
 		if (!ms)
 			atomic_store_explicit(&s->asked, began,
 					      memory_order_relaxed);
-		exi_rest_begin(&ends, left, &a);
+		exi_section_begin(&ends, left, &a);
 		if (sleeps)
-			exi_cancel_rest();
+			exi_cancel_allow();
 		n = shim_set_ask(fd, came, max, ms, mask);
 		if (n <= 0)
 			n = n < 0 ? -errno : -ETIMEDOUT;
 		if (sleeps)
-			exi_cancel_rested();
-		exi_rest_over(&ends, false);
+			exi_cancel_forbid();
+		exi_section_end(&ends, false);
 		if (sleeps) {
 			exi_lock(&s->lock);
 			s->sleepers--;

@@ -147,7 +147,7 @@ static inline void release_to_locked(struct item *it, struct exi_list *list)
 	if (list == &s->resting && it->again)
 		list = &s->active;
 	if (list == &s->resting)
-		shim_item_rest_locked(it);
+		shim_item_idle_locked(it);
 	else if (!it->dead && !it->dormant && !it->disabled)
 		shim_item_make_active_locked(it, list);
 	if (!it->active)

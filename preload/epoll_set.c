@@ -165,7 +165,7 @@ static void wake_tx(struct exi_waiter *w)
 	wake(exi_container(w, struct item, waiter[EXI_TX]), EXI_TX);
 }
 
-void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events)
+void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events)
 {
 	struct exi_waiter *w, *next;
 	struct exi_shared *sh;

@@ -90,7 +90,7 @@ static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 	ssize_t ret;
 	size_t len;
 
-	exi_cancel_rest();
+	exi_cancel_allow();
 	do {
 		if (tx && done)
 			flags |= MSG_NOSIGNAL;
@@ -104,7 +104,7 @@ static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 		done += (size_t)ret;
 		exi_pieces_moved(p, (size_t)ret);
 	} while (ret == (ssize_t)len && p->left);
-	exi_cancel_rested();
+	exi_cancel_forbid();
 	return ret < 0 && !done ? -errno : (ssize_t)done;
 }
 
@@ -140,7 +140,7 @@ static void cramped(struct exi_sock *sk, ssize_t ret, size_t n)
 {
 	if (ret < (ssize_t)n && (ret >= 0 || ret == -EAGAIN) && sk) {
 		atomic_fetch_add(&sk->cramped, 1);
-		exi_sock_ring(sk, EXI_TX);
+		exi_sock_wake_waiters(sk, EXI_TX);
 	}
 }
 

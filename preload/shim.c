@@ -213,12 +213,12 @@ void shim_leave(int reason)
 		return;
 	atomic_store(&shim_leaves, true);
 	atomic_store(&exi_latent_on, false);
-	exi_latent_wake_all();
+	exi_latent_promote_all();
 	leave_all(reason);
 	shim_report();
 	atomic_store(&shim_left, true);
 	/* What other threads began meanwhile. */
-	exi_latent_wake_all();
+	exi_latent_promote_all();
 	leave_all(reason);
 	shim_epoll_leave();
 	exi_service_stop();

@@ -123,7 +123,7 @@ void shim_room(int fd);
 /* Makes epoll sets forget the descriptor, which is about to be closed. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
 /* Makes an edge for whoever asks for one of the events, though none came. */
-void shim_epoll_rung(struct exi_sock *sk, int fd, uint32_t events);
+void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events);
 /* A descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */

@@ -167,7 +167,7 @@ HOOK int shutdown(int fd, int how)
 	/* The edge comes as in the kernel, also where nothing is left to be
 	 * shut down. */
 	if (ret != -EINVAL)
-		shim_epoll_rung(sk, fd, ~0u);
+		shim_epoll_bell(sk, fd, ~0u);
 	return (int)shim_result(ret);
 }
 
@@ -223,7 +223,7 @@ HOOK int setsockopt(int fd, int level, int name, const void *val, socklen_t len)
 	if (name != SO_RCVLOWAT)
 		set_time(sk, name, val);
 	else if (exi_ready_lowat_set(sk, fd))
-		shim_epoll_rung(sk, fd, EPOLLIN | EPOLLRDNORM);
+		shim_epoll_bell(sk, fd, EPOLLIN | EPOLLRDNORM);
 	errno = saved;
 	return ret;
 }

@@ -137,7 +137,7 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 	EXI_CANCEL_OFF(false);
 
 	if (shim_ready()) {
-		exi_latent_wake_all();
+		exi_latent_promote_all();
 		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
 	}
 }

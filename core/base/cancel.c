@@ -10,9 +10,9 @@
 _Atomic bool exi_cancels;
 _Thread_local int exi_cancel_was = -1;
 
-void exi_rest_left(void *arg)
+void exi_section_unwind(void *arg)
 {
-	struct exi_rest *r = arg;
+	struct exi_section *r = arg;
 
 	r->end(r->arg);
 	if (exi_cancel_was < 0)

@@ -54,7 +54,7 @@ static inline void exi_cancel_on(const bool *off)
  * cancelled, and when a signal handler jumps out of it with longjmp(). Then
  * end(arg) sets right what the thread leaves. Of the kinds of handlers that the
  * C library has, this is the one that it runs for both. */
-struct exi_rest {
+struct exi_section {
 	struct _pthread_cleanup_buffer buffer;
 	void (*end)(void *);
 	void *arg;
@@ -64,20 +64,20 @@ extern void _pthread_cleanup_push(struct _pthread_cleanup_buffer *buffer,
 				  void (*routine)(void *), void *arg);
 extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer,
 				 int run);
-EXI_SHIM void exi_rest_left(void *arg);
+EXI_SHIM void exi_section_unwind(void *arg);
 
 /* Begins what may be left in its middle: end(arg) runs then. r lives until
- * exi_rest_over(). */
-static inline void exi_rest_begin(struct exi_rest *r, void (*end)(void *),
-				  void *arg)
+ * exi_section_end(). */
+static inline void exi_section_begin(struct exi_section *r, void (*end)(void *),
+				     void *arg)
 {
 	r->end = end;
 	r->arg = arg;
-	_pthread_cleanup_push(&r->buffer, exi_rest_left, r);
+	_pthread_cleanup_push(&r->buffer, exi_section_unwind, r);
 }
 
-/* Ends what exi_rest_begin() began; ends: end(arg) runs now, too. */
-static inline void exi_rest_over(struct exi_rest *r, bool ends)
+/* Ends what exi_section_begin() began; ends: end(arg) runs now, too. */
+static inline void exi_section_end(struct exi_section *r, bool ends)
 {
 	_pthread_cleanup_pop(&r->buffer, 0);
 	if (ends)
@@ -85,14 +85,14 @@ static inline void exi_rest_over(struct exi_rest *r, bool ends)
 }
 
 /* Turns cancellation on around a sleep within a call. */
-static inline void exi_cancel_rest(void)
+static inline void exi_cancel_allow(void)
 {
 	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 }
 
-/* Ends exi_cancel_rest(). */
-static inline void exi_cancel_rested(void)
+/* Ends exi_cancel_allow(). */
+static inline void exi_cancel_forbid(void)
 {
 	if (exi_unlikely(exi_cancel_was == PTHREAD_CANCEL_ENABLE))
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);

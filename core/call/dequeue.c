@@ -205,7 +205,7 @@ static void leave_hot(struct exi_queue *q)
 		if (!exi_sock_lock(sk, hot[i].fd, hot[i].dir, &sh))
 			continue;
 		if (is_dated_locked(sk, hot[i].dir))
-			exi_flow_ring_locked(sk, hot[i].dir);
+			exi_flow_arm_locked(sk, hot[i].dir);
 		exi_half_unlock(&sh->half[hot[i].dir]);
 	}
 	move_in_order(hot, n);

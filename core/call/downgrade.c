@@ -56,7 +56,7 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
 		return -ENOBUFS;
-	if (exi_switch_left(sh))
+	if (exi_switch_done(sh))
 		return 0;
 	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
 }
@@ -232,7 +232,7 @@ int exi_switch_allow(struct exi_sock *sk, int fd)
 		exi_switch_up_locked(sk);
 	if (!exi_registry_wire_ids())
 		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
-	exi_sock_kick_locked(sk, EXI_TX);
+	exi_sock_wake_all_locked(sk, EXI_TX);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return 0;
 }

@@ -52,9 +52,9 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 }
 
 /* The latent connection fd is to wake: enough was received. */
-void exi_flow_latent_woke(int fd)
+void exi_flow_latent_promoted(int fd)
 {
-	struct exi_sock *sk = exi_sock_wake(fd);
+	struct exi_sock *sk = exi_sock_promote(fd);
 
 	if (sk)
 		exi_flow_after_recv(sk, fd);
@@ -112,7 +112,7 @@ void exi_latent_leave(const struct exi_latent_call *c, ssize_t n)
 	if ((was & EXI_LATENT) && c->dir == EXI_RX &&
 	    exi_unlikely(exi_latent_moved(is, EXI_RX) >
 			 exi_latent_enough(exi_latent_role(is), EXI_RX)))
-		exi_flow_latent_woke(c->fd);
+		exi_flow_latent_promoted(c->fd);
 	if (n > 0 && c->dir == EXI_TX)
 		exi_link_by_kernel();
 	errno = saved;

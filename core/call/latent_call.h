@@ -17,7 +17,7 @@ struct exi_sock;
 void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 			  ssize_t n);
 /* The latent connection fd is to wake, for enough was received. */
-void exi_flow_latent_woke(int fd);
+void exi_flow_latent_promoted(int fd);
 
 /* Counts the thread in, before a call of the kernel that moves up to n bytes of
  * a latent connection; *c is for exi_latent_leave(). False: the connection is

@@ -55,7 +55,7 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (in_place && dir == EXI_RX && h->leaving)
 		exi_flow_give_back_locked(sk);
 	if (sk->waiters[dir]) /* they may have been told to wait */
-		exi_sock_kick_locked(sk, dir);
+		exi_sock_wake_all_locked(sk, dir);
 }
 
 /* A call that asks for a loan. Its turn is in the list while others are before
@@ -301,7 +301,7 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 			void **ret)
 {
 	struct borrower b = { .dir = dir, .want = want, .flags = flags };
-	struct exi_rest ends;
+	struct exi_section ends;
 	ssize_t n = exi_sock_stream(fd);
 
 	if (!n)
@@ -312,9 +312,9 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 		return -EOPNOTSUPP;
 	if (dir == EXI_TX)
 		exi_flow_before_send(b.sk, fd, want);
-	exi_rest_begin(&ends, leave_turn, &b);
+	exi_section_begin(&ends, leave_turn, &b);
 	n = borrow(&b, fd, ret);
-	exi_rest_over(&ends, true);
+	exi_section_end(&ends, true);
 	if (exi_unlikely(n == 0))
 		exi_link_ended(b.sk, fd);
 	return n;

@@ -160,14 +160,14 @@ static void message_cancelled(void *arg)
 
 static ssize_t wait_message(struct message *m)
 {
-	struct exi_rest ends;
+	struct exi_section ends;
 	ssize_t ret;
 
-	exi_rest_begin(&ends, message_cancelled, m);
+	exi_section_begin(&ends, message_cancelled, m);
 	ret = m->follows ? await_message(m)
 			 : exi_flow_be_patient(m->sk, m->op->fd, m->dir,
 					       m->op->flags, &m->p, 0);
-	exi_rest_over(&ends, false);
+	exi_section_end(&ends, false);
 	return ret;
 }
 

@@ -183,17 +183,17 @@ static int nap(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	if (last)
 		end = deadline > now ? deadline : now;
 	t = exi_ns_timespec(end - now);
-	exi_cancel_rest();
+	exi_cancel_allow();
 	ret = ppoll(p->kernel, p->n, &t, mask);
 	ret = ret < 0 ? -errno : ret > 0 ? 1 : last ? -ETIMEDOUT : 0;
-	exi_cancel_rested();
+	exi_cancel_forbid();
 	return ret;
 }
 
 int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 {
 	struct rest r = { .p = p, .event_fd = exi_poller_fd() };
-	struct exi_rest ends;
+	struct exi_section ends;
 	struct timespec left, *timeout = NULL;
 	int ret = 0;
 
@@ -203,16 +203,16 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 		left = exi_time_left(deadline);
 		timeout = &left;
 	}
-	exi_rest_begin(&ends, rest_ends, &r);
+	exi_section_begin(&ends, rest_ends, &r);
 	wait_on(p, r.event_fd, true);
 	if (exi_poll_look(p) == 0 && arm(p, &r.armed)) {
 		bool all = hears(p);
 
-		exi_cancel_rest();
+		exi_cancel_allow();
 		ret = exi_poller_sleep(p->kernel, p->n, all, timeout, mask);
-		exi_cancel_rested();
+		exi_cancel_forbid();
 	}
-	exi_rest_over(&ends, true);
+	exi_section_end(&ends, true);
 	exi_poller_heed();
 	/* As many as there may be, without the one to be woken by. */
 	return ret == -EINVAL ? nap(p, deadline, mask) : ret;

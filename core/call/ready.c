@@ -47,7 +47,7 @@ static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
 
 	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(atomic_load(&h->untaken)) && h->mode == EXI_MODE_BACK)
-		may = exi_resume_look_locked(sk, (size_t)may);
+		may = exi_resume_read_locked(sk, (size_t)may);
 	if (h->mode == EXI_MODE_RING || may <= 0)
 		return 0;
 	n = sk->tcp->rops->unread(sk->tcp);
@@ -297,7 +297,7 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh,
 	else if (dir == EXI_RX && (fresh || exi_tcp_lowat(sk) > 1))
 		ret = arm_next_locked(sk, h);
 	else
-		ret = exi_flow_ring_locked(sk, dir);
+		ret = exi_flow_arm_locked(sk, dir);
 	if (dir == EXI_RX && sk->fab)
 		sk->fab->sleep = 0;
 	ret = ret || fresh;
@@ -328,7 +328,7 @@ bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 	exi_ready_lowat(sk);
 	if (!exi_ready_ours(sk) || !(exi_ready_events(sk, fd, POLLIN) & POLLIN))
 		return false;
-	exi_sock_kick(sk, EXI_RX);
+	exi_sock_wake_all(sk, EXI_RX);
 	return true;
 }
 

@@ -60,7 +60,7 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	struct iovec room[EXI_PIECES_COPIED];
 	bool all = (flags & (MSG_PEEK | MSG_WAITALL)) == MSG_WAITALL;
 	struct msghdr m = { 0 };
-	struct exi_rest ends;
+	struct exi_section ends;
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
 
@@ -73,13 +73,13 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 	*ret_len = len;
 	h->bare++;
 	exi_unlock(&h->lock);
-	exi_rest_begin(&ends, exi_recv_bare_end, &b);
-	exi_cancel_rest();
+	exi_section_begin(&ends, exi_recv_bare_end, &b);
+	exi_cancel_allow();
 	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
 	if (b.n < 0)
 		b.n = -errno;
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
+	exi_cancel_forbid();
+	exi_section_end(&ends, true);
 	if (b.go && atomic_load(&sk->sh->greeting))
 		exi_link_go(sk);
 	return b.n;

@@ -167,7 +167,7 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 				   .n = -ECANCELED };
 	struct iovec room[EXI_PIECES_COPIED];
 	struct msghdr m = { 0 };
-	struct exi_rest ends;
+	struct exi_section ends;
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
 	int err = sk->tcp->kops->error(sk->tcp);
@@ -186,16 +186,16 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	*ret_len = len;
 	h->bare++;
 	exi_unlock(&h->lock);
-	exi_rest_begin(&ends, exi_recv_bare_end, &b);
-	exi_cancel_rest();
+	exi_section_begin(&ends, exi_recv_bare_end, &b);
+	exi_cancel_allow();
 	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
 			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
 	if (b.n < 0)
 		b.n = -errno;
 	else
 		exi_link_by_kernel();
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
+	exi_cancel_forbid();
+	exi_section_end(&ends, true);
 	return b.n;
 }
 

@@ -64,7 +64,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	if (!atomic_load(&sk->guarded)) {
 		/* Before it is asked for: it may be rung at once. */
 		atomic_store(&sk->guarded, true);
-		if (!exi_flow_ring_locked(sk, EXI_RX))
+		if (!exi_flow_arm_locked(sk, EXI_RX))
 			return IN_USE;
 	}
 	return ATTENDED;

@@ -106,7 +106,7 @@ static void kick_word(struct exi_shared *sh, enum exi_dir dir,
 		      struct exi_word *ret)
 {
 	ret->addr = (const uint32_t *)&sh->kick[dir];
-	/* Before the look at the state: pairs with exi_sock_kick(). */
+	/* Before the look at the state: pairs with exi_sock_wake_all(). */
 	ret->value = atomic_load_explicit(&sh->kick[dir], memory_order_seq_cst);
 }
 
@@ -198,15 +198,15 @@ static void look_left(void *arg)
 void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 {
 	struct looker who = { sk, &sk->sh->half[dir], dir };
-	struct exi_rest ends;
+	struct exi_section ends;
 
-	exi_rest_begin(&ends, look_left, &who);
+	exi_section_begin(&ends, look_left, &who);
 	if (l->budget == EXI_SPIN_YIELD)
 		l->good = exi_spin_yield(either_changed, l->words, &l->hit) &&
 			  l->hit;
 	else
 		l->good = l->hit = spin(l);
-	exi_rest_over(&ends, false);
+	exi_section_end(&ends, false);
 }
 
 void exi_look_end_locked(struct exi_sock *sk, enum exi_dir dir,
@@ -243,21 +243,21 @@ static void rest_ends(void *arg)
 	if (r->word && r->sk->fab)
 		r->sk->fab->wops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
 	exi_half_unlock(r->h);
-	exi_unseen_stir();
+	exi_unseen_restart();
 }
 
 static int rest(struct rest *r, const struct exi_word *w)
 {
-	struct exi_rest ends;
+	struct exi_section ends;
 	int ret;
 
-	exi_rest_begin(&ends, rest_ends, r);
-	exi_cancel_rest();
+	exi_section_begin(&ends, rest_ends, r);
+	exi_cancel_allow();
 	/* The C library does not know that this sleeps. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &r->type);
 	ret = exi_futex_wait(w, r->word ? 2 : 1, NULL);
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
+	exi_cancel_forbid();
+	exi_section_end(&ends, true);
 	return ret;
 }
 
@@ -351,7 +351,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 {
 	struct tcp_rest t = { .w = { .w.wake = exi_poller_wake,
 				     .event_fd = exi_poller_fd() } };
-	struct exi_rest ends;
+	struct exi_section ends;
 	struct pollfd p[2] = {
 		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
 		{ .fd = t.w.event_fd, .events = POLLIN },
@@ -390,14 +390,14 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	t.sk = sk;
 	t.h = &sh->half[dir];
 	t.dir = dir;
-	exi_rest_begin(&ends, tcp_rest_ends, &t);
-	exi_cancel_rest();
+	exi_section_begin(&ends, tcp_rest_ends, &t);
+	exi_cancel_allow();
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
 	if (err == -EINTR)
 		err = interrupted(limit);
-	exi_cancel_rested();
-	exi_rest_over(&ends, true);
+	exi_cancel_forbid();
+	exi_section_end(&ends, true);
 	if (p[1].revents)
 		eventfd_read(t.w.event_fd, &drained);
 	return err;
@@ -456,7 +456,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		.dir = dir,
 	};
 	struct timespec left, *timeout = NULL;
-	struct exi_rest ends;
+	struct exi_section ends;
 	struct exi_shared *sh;
 	struct pollfd p;
 	bool hears;
@@ -479,13 +479,13 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		timeout = &left;
 	}
 	hears = exi_poller_hears(sk);
-	exi_rest_begin(&ends, bell_rest_ends, &r);
+	exi_section_begin(&ends, bell_rest_ends, &r);
 	if (arm_bell(&r, seen)) {
-		exi_cancel_rest();
+		exi_cancel_allow();
 		ret = exi_poller_sleep(&p, 0, hears, timeout, NULL);
-		exi_cancel_rested();
+		exi_cancel_forbid();
 	}
-	exi_rest_over(&ends, true);
+	exi_section_end(&ends, true);
 	exi_poller_heed();
 	return ret == -EINTR ? interrupted(deadline) : ret;
 }

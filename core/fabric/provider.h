@@ -179,7 +179,7 @@ struct exi_conn {
 	 * exi_ready_sleep(); 0: rings of other connections do not. */
 	uint64_t sleep;
 	uid_t user;    /* the peer's, of a link that is up */
-	uint64_t salt; /* the peer's user's, see exi_conn_ring() */
+	uint64_t salt; /* the peer's user's, see exi_conn_wake() */
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };
@@ -190,7 +190,7 @@ struct exi_first {
 	/* When they were sent, in exi_ticks() of this host; 0: it does not
 	 * say. */
 	uint64_t sent;
-	/* From 1, by the low bits of exi_conn_rings of its process then, less
+	/* From 1, by the low bits of exi_conn_wakes of its process then, less
 	 * the rings of this connection; 0: it does not say. */
 	uint32_t rings;
 	/* With sent: exi_conn_sent of its process then. */
@@ -527,10 +527,10 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
  * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
  * when this process has ended that sleep by another ring, there is none. How
  * many rings were sent. */
-uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep);
+uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep);
 /* Counts what this process sent by the kernel, rings or bytes: what a peer may
  * have to be told of by its kernel before it finds what is sent from now on. */
-extern _Atomic uint32_t exi_conn_rings;
+extern _Atomic uint32_t exi_conn_wakes;
 /* When it sent something by the kernel last, but for rings: exi_ticks() after
  * that. */
 extern _Atomic uint64_t exi_conn_sent;

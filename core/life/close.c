@@ -62,7 +62,7 @@ static int end_sending(struct exi_sock *sk, int fd)
 		sh->half[EXI_TX].end_wanted |= EXI_END_SAID;
 	atomic_fetch_add(&sk->cramped, 1);
 	exi_half_unlock(&sh->half[EXI_TX]);
-	exi_sock_kick(sk, EXI_TX);
+	exi_sock_wake_all(sk, EXI_TX);
 	exi_flow_progress(sk, EXI_TX);
 	return ret;
 }
@@ -73,7 +73,7 @@ static int end_receiving(struct exi_sock *sk, int fd)
 
 	if (ret == 0) {
 		atomic_store(&sk->sh->rx_fin, 1);
-		exi_sock_kick(sk, EXI_RX);
+		exi_sock_wake_all(sk, EXI_RX);
 		exi_flow_progress(sk, EXI_RX);
 	}
 	return ret;
@@ -145,8 +145,8 @@ static void end_both(struct exi_sock *sk, int fd)
 	if (ends) {
 		exi_link_drop_locked(sk);
 		/* A ring that nobody reads now may have been for others, too. */
-		exi_sock_kick(sk, EXI_RX);
-		exi_sock_kick(sk, EXI_TX);
+		exi_sock_wake_all(sk, EXI_RX);
+		exi_sock_wake_all(sk, EXI_TX);
 	}
 	exi_unlock(&sk->link_lock);
 }
@@ -543,8 +543,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 			exi_memory_retire(sk);
 			return;
 		}
-		exi_sock_kick(sk, EXI_RX);
-		exi_sock_kick(sk, EXI_TX);
+		exi_sock_wake_all(sk, EXI_RX);
+		exi_sock_wake_all(sk, EXI_TX);
 		exi_queue_wake_all();
 		sched_yield();
 	}

@@ -86,7 +86,7 @@ static void hand_over(struct exi_sock *sk, void *arg)
 	enum exi_dir d;
 
 	if (!exi_sock_remote(sk) || exi_holders_alone(&sh->holders) ||
-	    atomic_load(&sh->gone) || exi_switch_left(sh))
+	    atomic_load(&sh->gone) || exi_switch_done(sh))
 		return;
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		if (!exi_trylock(&sh->half[d].lock))

@@ -54,7 +54,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 
 void exi_sock_prefork(void)
 {
-	exi_latent_wake_all();
+	exi_latent_promote_all();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
 }
@@ -130,7 +130,7 @@ void exi_sock_forked(void)
 	struct exi_table_slab *s, *next;
 
 	exi_latent_forked();
-	atomic_store(&exi_table_wake_lock.word, 0);
+	atomic_store(&exi_table_promote_lock.word, 0);
 	atomic_store(&exi_table_pool_lock.word, 0);
 	exi_names_forked();
 	exi_holders_forked();

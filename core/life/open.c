@@ -156,9 +156,9 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 	mark_listener(fd);
 	for (;;) {
-		exi_cancel_rest();
+		exi_cancel_allow();
 		ret = accept4(fd, addr, len, flags);
-		exi_cancel_rested();
+		exi_cancel_forbid();
 		if (ret >= 0)
 			break;
 		if (errno != EAGAIN)
@@ -204,9 +204,9 @@ int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret;
 
-	exi_cancel_rest();
+	exi_cancel_allow();
 	ret = connect(fd, to, len) < 0 ? -errno : 0;
-	exi_cancel_rested();
+	exi_cancel_forbid();
 
 	/* A non-blocking connect that goes on is watched for nothing: the
 	 * rendezvous begins with the first bytes, when it is done. */

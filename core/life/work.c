@@ -87,7 +87,7 @@ static bool domains(void)
 
 static uint64_t due(uint64_t now)
 {
-	uint64_t ret = exi_timeout_look(now), watch = exi_unseen_due();
+	uint64_t ret = exi_timeout_tick(now), watch = exi_unseen_due();
 
 	if (watch < ret)
 		ret = watch > now ? watch : now;

@@ -76,7 +76,7 @@ bool exi_link_part(struct exi_sock *sk, uint32_t generation)
 		return !lasts;
 	exi_link_event(sk, 0);
 	return !exi_sock_lasts(sk, generation) ||
-	       exi_switch_left(exi_sock_shared(sk));
+	       exi_switch_done(exi_sock_shared(sk));
 }
 
 int exi_link_leave(struct exi_sock *sk, int reason)
@@ -552,9 +552,9 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		exi_place_answer(sk);
 	/* Under the lock: until then the place is not another socket's. */
 	if (fd >= 0 && (gone || (was_up && news)))
-		exi_ending_stir(sk);
+		exi_ending_wake_all(sk);
 	else if (fd >= 0 && was_up) {
-		exi_ending_ring(sk);
+		exi_ending_bell(sk);
 		exi_family_tell(sk);
 	}
 	exi_unlock(&sk->link_lock);
@@ -565,11 +565,11 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		exi_sock_forget(sk, fd, generation);
 }
 
-void exi_link_rung(struct exi_sock *sk)
+void exi_link_bell(struct exi_sock *sk)
 {
 	exi_lock(&sk->link_lock);
 	if (sk->link && atomic_load(&sk->fd) >= 0)
-		exi_ending_ring(sk);
+		exi_ending_bell(sk);
 	exi_unlock(&sk->link_lock);
 }
 
@@ -676,7 +676,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 		exi_unlock(&sh->half[EXI_TX].lock);
 	}
 	if (ended || called)
-		exi_ending_stir(sk);
+		exi_ending_wake_all(sk);
 	exi_unlock(&sk->link_lock);
 }
 
@@ -711,7 +711,7 @@ static void told(struct exi_sock *sk, void *arg)
 {
 	if (atomic_load(&exi_sock_shared(sk)->several) &&
 	    exi_sock_used_here(sk))
-		exi_link_rung(sk);
+		exi_link_bell(sk);
 }
 
 void exi_family_told(void)

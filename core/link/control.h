@@ -53,7 +53,7 @@ EXI_SHIM int exi_link_share(struct exi_sock *sk,
 /* Events of the service thread; with 0 for events, a look without one. */
 EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
 /* Another process read a bell of the link: for those who wait for it here. */
-void exi_link_rung(struct exi_sock *sk);
+void exi_link_bell(struct exi_sock *sk);
 /* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
  * sent before it, and inside a host lies there. No lock held. */
 void exi_link_read(struct exi_sock *sk);

@@ -36,27 +36,27 @@ void exi_link_over(struct exi_sock *sk, uint32_t generation)
 	exi_unlock(&sk->link_lock);
 }
 
-void exi_ending_stir(struct exi_sock *sk)
+void exi_ending_wake_all(struct exi_sock *sk)
 {
 	enum exi_dir d;
 
 	for (d = EXI_RX; d <= EXI_TX; d++) {
-		exi_sock_kick(sk, d);
+		exi_sock_wake_all(sk, d);
 		exi_flow_progress(sk, d);
 	}
 }
 
-void exi_ending_ring(struct exi_sock *sk)
+void exi_ending_bell(struct exi_sock *sk)
 {
 	enum exi_dir d;
 
-	exi_unseen_rung(sk);
+	exi_unseen_bell(sk);
 	if (!exi_futex_waitv_works()) { /* sleepers asked for bells, too */
-		exi_ending_stir(sk);
+		exi_ending_wake_all(sk);
 		return;
 	}
 	for (d = EXI_RX; d <= EXI_TX; d++) {
-		exi_sock_ring(sk, d);
+		exi_sock_wake_waiters(sk, d);
 		if (atomic_load(&sk->n_ops[d]))
 			exi_flow_progress(sk, d);
 	}
@@ -207,7 +207,7 @@ void exi_ending_ask_again_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->link_lock);
 	if (!exi_sock_remote(sk)) {
 		lives_locked(sk);
-		exi_ending_stir(sk);
+		exi_ending_wake_all(sk);
 		return;
 	}
 	l->timer.deadline = 0;
@@ -238,7 +238,7 @@ bool exi_ending_fabric_left(struct exi_sock *sk)
 	called = exi_resume_called_locked(sk);
 	resumes = rx->resume;
 	if (resumes && rx->back >= rx->left)
-		exi_resume_look_locked(sk, 1);
+		exi_resume_read_locked(sk, 1);
 	exi_unlock(&rx->lock);
 	if (called && sk->link && sk->link->state == EXI_LINK_UP)
 		exi_ending_hung_up_locked(sk);

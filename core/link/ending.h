@@ -19,11 +19,11 @@ EXI_SHIM void exi_link_over(struct exi_sock *sk, uint32_t generation);
 
 /* Wakes every sleeper of both directions and moves operations. No half is
  * locked. */
-void exi_ending_stir(struct exi_sock *sk);
+void exi_ending_wake_all(struct exi_sock *sk);
 
 /* The peer's doorbell rang: wakes those who asked for it, and moves operations.
  * Sleepers on words are woken by the peer itself. No half is locked. */
-void exi_ending_ring(struct exi_sock *sk);
+void exi_ending_bell(struct exi_sock *sk);
 
 /* The pair link hung up: the connection goes on over TCP, or the peer is gone.
  * link_lock held, no half is locked. */

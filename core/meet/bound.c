@@ -275,7 +275,7 @@ int exi_bound_opened(struct exi_bound *p, int link, const struct exi_tuple *t,
 	return err;
 }
 
-int exi_bound_look(struct exi_bound *p, const struct exi_tuple *t)
+int exi_bound_check(struct exi_bound *p, const struct exi_tuple *t)
 {
 	struct inet_diag_sockopt o;
 	int err = exi_proof_options(t, &o);

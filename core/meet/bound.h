@@ -64,7 +64,7 @@ int exi_bound_opened(struct exi_bound *p, int link, const struct exi_tuple *t,
 
 /* The next symbol of the other end, once it said that it shows it. -EPERM: it
  * is another one. Others: it cannot be told here. */
-int exi_bound_look(struct exi_bound *p, const struct exi_tuple *t);
+int exi_bound_check(struct exi_bound *p, const struct exi_tuple *t);
 
 /* Shows a symbol. -EBADF: fd is another socket by now. */
 int exi_bound_show(struct exi_bound *p, int fd, unsigned int i);

@@ -140,7 +140,7 @@ static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 	if (m->a == 0)
 		err = exi_bound_opened(p, link, t, m->blob);
 	if (!err)
-		err = exi_bound_look(p, t);
+		err = exi_bound_check(p, t);
 	out.a = m->a;
 	return err ? err : exi_meet_show(sk, link, &out);
 }

@@ -124,20 +124,20 @@ static bool take_word_locked(struct exi_sock *sk, int fd)
 	return true;
 }
 
-struct exi_sock *exi_sock_wake(int fd)
+struct exi_sock *exi_sock_promote(int fd)
 {
 	struct exi_sock *sk;
 	struct exi_half *h;
 	bool taken;
 
-	exi_lock(&exi_table_wake_lock);
+	exi_lock(&exi_table_promote_lock);
 	if (!exi_latent(fd)) {
-		exi_unlock(&exi_table_wake_lock);
+		exi_unlock(&exi_table_promote_lock);
 		return exi_sock_peek(fd);
 	}
 	if (exi_memory_new(fd, EXI_ROLE_NONE, true, &sk)) {
 		exi_latent_end(fd, NULL);
-		exi_unlock(&exi_table_wake_lock);
+		exi_unlock(&exi_table_promote_lock);
 		return NULL;
 	}
 	h = sk->sh->half;
@@ -154,11 +154,11 @@ struct exi_sock *exi_sock_wake(int fd)
 	exi_unlock(&h[EXI_TX].lock);
 	exi_unlock(&h[EXI_RX].lock);
 	if (taken)
-		exi_latent_woke(sk, fd);
+		exi_latent_promoted(sk, fd);
 	else
 		exi_memory_abandon(sk);
 	exi_unlock(&sk->link_lock);
-	exi_unlock(&exi_table_wake_lock);
+	exi_unlock(&exi_table_promote_lock);
 	return exi_sock_peek(fd);
 }
 

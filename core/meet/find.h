@@ -12,7 +12,7 @@
 
 /* Makes the latent connection of fd the socket it is. What has its place now,
  * or null: without memory it stays the kernel's. No lock is held. */
-EXI_SHIM struct exi_sock *exi_sock_wake(int fd);
+EXI_SHIM struct exi_sock *exi_sock_promote(int fd);
 
 /* The socket of a number, or null; a latent connection is promoted to one. Not
  * locked, may be stale. No lock is held. */
@@ -24,7 +24,7 @@ static inline struct exi_sock *exi_sock_find(int fd)
 		return NULL;
 	sk = atomic_load_explicit(&exi_table.socks[fd], memory_order_acquire);
 	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk
-							 : exi_sock_wake(fd);
+							 : exi_sock_promote(fd);
 }
 
 /* The socket of fd, made as a plain one when the library did not know it.

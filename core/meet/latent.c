@@ -23,7 +23,7 @@ _Static_assert(_Alignof(struct exi_sock) > EXI_LATENT, "an address is even");
 
 _Atomic bool exi_latent_on;
 void (*exi_latent_begun)(int fd);
-void (*exi_latent_woke)(struct exi_sock *sk, int fd);
+void (*exi_latent_promoted)(struct exi_sock *sk, int fd);
 
 uintptr_t exi_latent_word_of(int fd)
 {
@@ -155,10 +155,10 @@ void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s))
 
 static void wake_one(int fd, const struct exi_latent_state *s)
 {
-	exi_sock_wake(fd);
+	exi_sock_promote(fd);
 }
 
-void exi_latent_wake_all(void)
+void exi_latent_promote_all(void)
 {
 	exi_latent_each(wake_one);
 }

@@ -36,7 +36,7 @@ EXI_SHIM extern _Atomic bool exi_latent_on;
  * descriptor's life as one begins; woke: it is sk now, whose link lock is
  * held. */
 EXI_SHIM extern void (*exi_latent_begun)(int fd);
-EXI_SHIM extern void (*exi_latent_woke)(struct exi_sock *sk, int fd);
+EXI_SHIM extern void (*exi_latent_promoted)(struct exi_sock *sk, int fd);
 
 /* A fresh descriptor's life begins; false: it is to be made a socket. An
  * accepted one is counted among the connections (link.h). */
@@ -68,7 +68,7 @@ EXI_SHIM bool exi_latent_end(int fd, struct exi_latent_state *ret);
 /* Calls f for every latent connection. */
 EXI_SHIM void exi_latent_each(void (*f)(int fd,
 					const struct exi_latent_state *s));
-EXI_SHIM void exi_latent_wake_all(void);
+EXI_SHIM void exi_latent_promote_all(void);
 /* The child of a fork has what was made while it was made: the kernel's. */
 void exi_latent_forked(void);
 

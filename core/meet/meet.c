@@ -349,7 +349,7 @@ int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m)
 		return -EXS_X_REASON_PROTOCOL;
 	err = exi_tuple_of(sk->tcp->fd, &t);
 	if (!err)
-		err = exi_bound_look(&l->bound, &t);
+		err = exi_bound_check(&l->bound, &t);
 	if (!err && l->bound.looked == EXI_BOUND_SYMBOLS) {
 		exi_bound_end(&l->bound, sk->tcp->fd);
 		return proved(sk);

@@ -74,7 +74,7 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 	/* A sent message counts before the peer has it: what is sent next on a
 	 * fabric may be there before this is read. */
 	if (ret == 0)
-		atomic_fetch_add_explicit(&exi_conn_rings, 1,
+		atomic_fetch_add_explicit(&exi_conn_wakes, 1,
 					  memory_order_relaxed);
 	return ret;
 }
@@ -84,11 +84,11 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 #define RUNG 256
 static _Atomic uint64_t rung[RUNG];
 
-_Atomic uint32_t exi_conn_rings;
+_Atomic uint32_t exi_conn_wakes;
 _Atomic uint64_t exi_conn_sent;
 _Atomic bool exi_link_any;
 
-uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
+uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 {
 	_Atomic uint64_t *last = &rung[sleep % RUNG];
 	uint32_t rings = 0;
@@ -102,7 +102,7 @@ uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
 		return 0;
 	if (send(c->bell, &wake, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) {
 		rings = 1;
-		atomic_fetch_add_explicit(&exi_conn_rings, rings,
+		atomic_fetch_add_explicit(&exi_conn_wakes, rings,
 					  memory_order_relaxed);
 		if (sleep)
 			atomic_store_explicit(last, sleep ^ c->salt,

@@ -70,7 +70,7 @@ static inline void exi_link_by_kernel(void)
 {
 	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
 		return;
-	atomic_fetch_add_explicit(&exi_conn_rings, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&exi_conn_wakes, 1, memory_order_relaxed);
 	atomic_store_explicit(&exi_conn_sent, exi_ticks(),
 			      memory_order_relaxed);
 }

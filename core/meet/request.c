@@ -99,7 +99,7 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 	struct search s = { .t = t };
 	int reason;
 
-	exi_latent_wake_all(); /* a latent connection may be it */
+	exi_latent_promote_all(); /* a latent connection may be it */
 	exi_sock_each(compare, &s);
 	if (!s.found) {
 		exi_fd_close(link);

@@ -226,7 +226,7 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 }
 
 /* The order is flag, request, look: what comes after the look finds the flag.
- * Pairs with exi_rma_link_stir(). */
+ * Pairs with exi_rma_link_wake(). */
 static int conn_arm(struct exi_conn *c, enum exi_dir dir, enum exi_wake how)
 {
 	bool word = how == EXI_WAKE_WORD || how == EXI_WAKE_WORD_REAP;
@@ -446,11 +446,11 @@ const struct exi_loan_ops exi_rma_loan_ops = {
 
 static void look(uint64_t now)
 {
-	exi_rma_meet_look(now);
-	exi_rma_doors_look(now);
-	exi_rma_links_look(now);
-	exi_rma_place_look(now);
-	exi_rma_debts_look();
+	exi_rma_meet_tick(now);
+	exi_rma_doors_tick(now);
+	exi_rma_links_tick(now);
+	exi_rma_place_tick(now);
+	exi_rma_debts_tick();
 }
 
 int exi_rma_open(struct exi_domain **ret)

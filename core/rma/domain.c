@@ -27,7 +27,7 @@ static const struct exi_rma_work *work;
 
 #define REST_NS 100000000u
 
-struct exi_list exi_rma_resting = EXI_LIST_INIT(exi_rma_resting);
+struct exi_list exi_rma_paused = EXI_LIST_INIT(exi_rma_paused);
 
 static void change(int fd, struct exi_rma_event *e, uint32_t events)
 {
@@ -36,24 +36,24 @@ static void change(int fd, struct exi_rma_event *e, uint32_t events)
 	epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_MOD, fd, &ev);
 }
 
-void exi_rma_rest(int fd, struct exi_rma_event *e)
+void exi_rma_pause(int fd, struct exi_rma_event *e)
 {
 	e->fd = fd;
 	e->until = exi_now_ns() + REST_NS;
-	exi_list_add_tail(&exi_rma_resting, &e->resting);
+	exi_list_add_tail(&exi_rma_paused, &e->resting);
 	change(fd, e, 0);
-	exi_rma_look_at(e->until);
+	exi_rma_tick_at(e->until);
 }
 
 /* Every rest is equally long: the first to begin is the first to be over. */
 static void end_rests(uint64_t now)
 {
-	while (!exi_list_empty(&exi_rma_resting)) {
+	while (!exi_list_empty(&exi_rma_paused)) {
 		struct exi_rma_event *e = exi_container(
-			exi_rma_resting.next, struct exi_rma_event, resting);
+			exi_rma_paused.next, struct exi_rma_event, resting);
 
 		if (e->until > now) {
-			exi_rma_look_at(e->until);
+			exi_rma_tick_at(e->until);
 			break;
 		}
 		exi_list_del(&e->resting);
@@ -64,7 +64,7 @@ static void end_rests(uint64_t now)
 /* --- time --------------------------------------------------------------- */
 
 int exi_rma_timer_fd = -1;
-uint64_t exi_rma_next_look = UINT64_MAX;
+uint64_t exi_rma_next_tick = UINT64_MAX;
 
 static void time_passed(struct exi_rma_event *e)
 {
@@ -73,7 +73,7 @@ static void time_passed(struct exi_rma_event *e)
 	if (read(exi_rma_timer_fd, &ticks, sizeof(ticks)) < 0)
 		return;
 	now = exi_now_ns();
-	exi_rma_next_look = UINT64_MAX;
+	exi_rma_next_tick = UINT64_MAX;
 	end_rests(now);
 	work->look(now);
 	if (exi_rma_fabric.look)

@@ -15,7 +15,7 @@ struct exi_rma_work;
 /* Stops watching fd for a tenth of a second: where what fd tells of cannot be
  * taken (a connection for which no descriptor is free), the set would be
  * readable all the time. The service lock is held. */
-void exi_rma_rest(int fd, struct exi_rma_event *e);
+void exi_rma_pause(int fd, struct exi_rma_event *e);
 
 /* The table by which the core calls a domain; opening and closing one. */
 extern const struct exi_domain_ops exi_rma_domain_ops;
@@ -25,13 +25,13 @@ void exi_rma_domain_close(struct exi_domain *d);
 /* The epoll set; -1: the domain is not open. */
 extern int exi_rma_epoll_fd;
 
-/* Events that rest (exi_rma_rest()), the first to be over first. */
-extern struct exi_list exi_rma_resting;
+/* Events that rest (exi_rma_pause()), the first to be over first. */
+extern struct exi_list exi_rma_paused;
 
 /* The timer in the epoll set; -1. */
 extern int exi_rma_timer_fd;
 
 /* What the timer is set to (CLOCK_MONOTONIC ns); UINT64_MAX: nothing. */
-extern uint64_t exi_rma_next_look;
+extern uint64_t exi_rma_next_tick;
 
 #endif

@@ -273,7 +273,7 @@ bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 	exi_pact_fini(pact);
 	exi_list_add_tail(&asks, &a->node);
 	n_asks++;
-	exi_rma_look_at(a->deadline);
+	exi_rma_tick_at(a->deadline);
 	return true;
 }
 
@@ -287,7 +287,7 @@ static void on_name(struct exi_rma_event *e)
 	int line = exi_rma_host->accept(d->name, false);
 
 	if (line < 0 && exi_rma_starved(-line))
-		exi_rma_rest(d->name, &d->on_name);
+		exi_rma_pause(d->name, &d->on_name);
 	if (line < 0)
 		return;
 	w = n_workers < WORKERS ? calloc(1, sizeof(*w)) : NULL;
@@ -464,10 +464,10 @@ static void settle_later(struct door *d, int err)
 	if (d->delay > AGAIN_MAX)
 		d->delay = AGAIN_MAX;
 	d->again = exi_now_ns() + d->delay;
-	exi_rma_look_at(d->again);
+	exi_rma_tick_at(d->again);
 }
 
-void exi_rma_doors_look(uint64_t now)
+void exi_rma_doors_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -475,7 +475,7 @@ void exi_rma_doors_look(uint64_t now)
 		if (d->again && d->again <= now)
 			settle(d);
 		else if (d->again)
-			exi_rma_look_at(d->again);
+			exi_rma_tick_at(d->again);
 	}
 	exi_list_for_each_safe (pos, tmp, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
@@ -483,7 +483,7 @@ void exi_rma_doors_look(uint64_t now)
 		if (a->deadline <= now)
 			finish(a, NULL);
 		else
-			exi_rma_look_at(a->deadline);
+			exi_rma_tick_at(a->deadline);
 	}
 }
 

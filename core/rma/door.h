@@ -27,7 +27,7 @@ uint16_t exi_rma_door_port(const void *listener, bool *ret_front);
  * is held. */
 bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 		      struct exi_pact *pact);
-void exi_rma_doors_look(uint64_t now);
+void exi_rma_doors_tick(uint64_t now);
 
 /* The child after fork: closes the doors' descriptors, which are the
  * parent's. */

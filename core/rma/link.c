@@ -118,7 +118,7 @@ static void put(struct exi_rma_link *l, enum exi_dir dir,
 		const struct exi_stream_msg *m)
 {
 	if (put_in(&l->inbox[dir], m))
-		exi_rma_link_stir(l, dir);
+		exi_rma_link_wake(l, dir);
 	else
 		exi_rma_link_fail(l, -EPROTO, "more messages than credits");
 }
@@ -171,9 +171,9 @@ void exi_rma_link_retry(struct exi_rma_link *l)
 	if (exi_rma_post_asked(&l->stuck))
 		forward_all(l);
 	if (exi_rma_post_asked(&l->unsaid))
-		exi_rma_link_stir(l, EXI_RX);
+		exi_rma_link_wake(l, EXI_RX);
 	if (exi_rma_post_asked(&l->unanswered))
-		exi_rma_post_ring(l);
+		exi_rma_post_bell(l);
 }
 
 /* Takes new credits. True: there are more, and the sender is to be stirred.
@@ -251,7 +251,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 		return exi_rma_link_fail(l, -EPROTO,
 					 "a message before the proof");
 	if (more_credits(l, le32toh(h.credits)))
-		exi_rma_link_stir(l, EXI_TX);
+		exi_rma_link_wake(l, EXI_TX);
 	m.phase = le32toh(h.phase);
 	m.seq = le32toh(h.seq);
 	m.len = le32toh(h.note);
@@ -286,7 +286,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 		m.kind = EXI_STREAM_REVOKE;
 		put(l, EXI_TX, &m);
 		/* A REVOKE is answered though nobody sends. */
-		return exi_rma_post_ring(l);
+		return exi_rma_post_bell(l);
 	case EXI_RMA_CREDIT:
 		return;
 	case EXI_RMA_TELL:

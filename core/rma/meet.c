@@ -175,7 +175,7 @@ static void ask_after(struct exi_rma_link *l, uint64_t ns)
 	m->link = l;
 	m->again = exi_now_ns() + ns;
 	exi_list_add_tail(&waiting, &m->waiting);
-	exi_rma_look_at(m->again);
+	exi_rma_tick_at(m->again);
 }
 
 static void ask_later(struct exi_rma_link *l)
@@ -238,7 +238,7 @@ int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
 	return err;
 }
 
-void exi_rma_meet_look(uint64_t now)
+void exi_rma_meet_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -247,7 +247,7 @@ void exi_rma_meet_look(uint64_t now)
 			exi_container(pos, struct exi_rma_meeting, waiting);
 
 		if (m->again > now) {
-			exi_rma_look_at(m->again);
+			exi_rma_tick_at(m->again);
 			continue;
 		}
 		exi_list_del(&m->waiting);

@@ -20,7 +20,7 @@ struct exi_rma_link;
 extern const struct exi_remote_ops exi_rma_remote_ops;
 
 /* Asks again for the links whose time has come. The service lock is held. */
-void exi_rma_meet_look(uint64_t now);
+void exi_rma_meet_tick(uint64_t now);
 
 /* A: the fabric's addresses of the connection are known; makes the REQUEST.
  * -errno: the handshake has failed, and the core was told. The service lock is

@@ -90,10 +90,10 @@ static void bury(struct exi_rma_net *n, struct exi_rma_mem *m)
 	g->mem = *m;
 	g->until = exi_now_ns() + LINGER_NS;
 	exi_list_add_tail(&graves, &g->node);
-	exi_rma_look_at(g->until);
+	exi_rma_tick_at(g->until);
 }
 
-void exi_rma_links_look(uint64_t now)
+void exi_rma_links_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -101,7 +101,7 @@ void exi_rma_links_look(uint64_t now)
 		struct grave *g = exi_container(pos, struct grave, node);
 
 		if (g->until > now) {
-			exi_rma_look_at(g->until);
+			exi_rma_tick_at(g->until);
 			break;
 		}
 		exi_list_del(&g->node);

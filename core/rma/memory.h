@@ -20,7 +20,7 @@ size_t exi_rma_footprint(void);
 void *exi_rma_map(size_t len);
 
 /* Frees memory that has lingered long enough. The service lock is held. */
-void exi_rma_links_look(uint64_t now);
+void exi_rma_links_tick(uint64_t now);
 
 /* The net ends: memory that lingers is unregistered. The service lock is
  * held. */

@@ -455,7 +455,7 @@ static bool hope_is_over(struct exi_rma_link *l)
 	exi_list_del(&l->hoping);
 	l->hope = p->hope;
 	exi_list_add_tail(&hoping, &l->hoping);
-	exi_rma_look_at(l->hope);
+	exi_rma_tick_at(l->hope);
 	pthread_mutex_unlock(&exi_rma_service_lock);
 	return false;
 }
@@ -468,7 +468,7 @@ bool exi_rma_place_over(struct exi_rma_link *l)
 		     hope_is_over(l));
 }
 
-void exi_rma_place_look(uint64_t now)
+void exi_rma_place_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -477,11 +477,11 @@ void exi_rma_place_look(uint64_t now)
 			exi_container(pos, struct exi_rma_link, hoping);
 
 		if (l->hope > now) {
-			exi_rma_look_at(l->hope);
+			exi_rma_tick_at(l->hope);
 			continue;
 		}
 		exi_list_del(&l->hoping);
-		exi_rma_link_stir(l, EXI_TX);
+		exi_rma_link_wake(l, EXI_TX);
 	}
 }
 

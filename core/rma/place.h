@@ -25,7 +25,7 @@ extern const struct exi_place_ops exi_rma_place_ops;
 bool exi_rma_place_over(struct exi_rma_link *l);
 /* Wakes the links whose sends have waited long enough for an advert. The
  * service lock is held. */
-void exi_rma_place_look(uint64_t now);
+void exi_rma_place_tick(uint64_t now);
 /* Unregisters memory that was registered for single transfers. The queue pair
  * is gone, and repeats nothing. */
 void exi_rma_place_unpin(struct exi_rma_link *l);

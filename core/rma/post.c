@@ -44,7 +44,7 @@ static bool silence(struct exi_rma_link *l, enum exi_dir dir)
 	return true;
 }
 
-void exi_rma_post_ring(struct exi_rma_link *l)
+void exi_rma_post_bell(struct exi_rma_link *l)
 {
 	char byte = 1;
 
@@ -57,7 +57,7 @@ static __attribute__((noinline)) void wake_them(struct exi_rma_link *l,
 	if (atomic_load(&l->sleepers[dir]))
 		exi_rma_host->futex_wake((uint32_t *)&l->stir, INT_MAX);
 	if (silence(l, dir))
-		exi_rma_post_ring(l);
+		exi_rma_post_bell(l);
 }
 
 void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir)
@@ -69,7 +69,7 @@ void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir)
 
 /* Called after what came was stored. Pairs with the flag, then the look, of
  * conn_arm(). */
-void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir)
+void exi_rma_link_wake(struct exi_rma_link *l, enum exi_dir dir)
 {
 	atomic_fetch_add(&l->stir, 1);
 	exi_rma_post_wake(l, dir);
@@ -102,8 +102,8 @@ void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why)
 	if (!atomic_compare_exchange_strong(&l->err, &none, err))
 		return;
 	exi_rma_log(EXI_LOG_DEBUG, "a queue pair ends: %s", why);
-	exi_rma_link_stir(l, EXI_RX);
-	exi_rma_link_stir(l, EXI_TX);
+	exi_rma_link_wake(l, EXI_RX);
+	exi_rma_link_wake(l, EXI_TX);
 	if (l->pair >= 0)
 		shutdown(l->pair, SHUT_RDWR);
 }
@@ -385,11 +385,11 @@ static void pay_soon(struct exi_rma_link *l)
 	}
 	n->reminded = true;
 	exi_list_add_tail(&reminders, &n->reminder);
-	exi_rma_look_at(exi_now_ns() + n->debt_wait * DEBT_NS);
+	exi_rma_tick_at(exi_now_ns() + n->debt_wait * DEBT_NS);
 	pthread_mutex_unlock(&exi_rma_service_lock);
 }
 
-void exi_rma_debts_look(void)
+void exi_rma_debts_tick(void)
 {
 	struct exi_list *pos, *tmp;
 
@@ -430,7 +430,7 @@ void exi_rma_link_give(struct exi_rma_link *l, uint32_t n)
 		pay_soon(l);
 }
 
-void exi_rma_link_left(struct exi_rma_link *l)
+void exi_rma_link_forget(struct exi_rma_link *l)
 {
 	silence(l, EXI_RX);
 	silence(l, EXI_TX);

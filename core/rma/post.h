@@ -49,7 +49,7 @@ static inline int exi_rma_net_try_poll(struct exi_rma_net *n)
 }
 
 /* Pays what the reminded nets owe. The service lock is held. */
-void exi_rma_debts_look(void);
+void exi_rma_debts_tick(void);
 
 /* Sends a message, with m->extra bytes after its header; credits are filled in.
  * reserve: the message may use the credits that others leave. -EAGAIN: no
@@ -70,7 +70,7 @@ void exi_rma_link_want(struct exi_rma_link *l, enum exi_dir dir, bool word);
 void exi_rma_link_want_no_more(struct exi_rma_link *l, enum exi_dir dir,
 			       bool word);
 /* Wakes the direction as if something had arrived. */
-void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir);
+void exi_rma_link_wake(struct exi_rma_link *l, enum exi_dir dir);
 
 /* Counts n messages as received: the buffers of all that was noted and heard
  * are posted again. Gives credits back when there are enough, or the other end
@@ -78,14 +78,14 @@ void exi_rma_link_stir(struct exi_rma_link *l, enum exi_dir dir);
 void exi_rma_link_give(struct exi_rma_link *l, uint32_t n);
 /* The link has left its net: its bells and debts are dropped. The net's lock is
  * held. */
-void exi_rma_link_left(struct exi_rma_link *l);
+void exi_rma_link_forget(struct exi_rma_link *l);
 /* Nothing arrives any more; the pair link hangs up. Any lock. */
 void exi_rma_link_fail(struct exi_rma_link *l, int err, const char *why);
 /* The queue pair takes and sends nothing any more, from here on. Any lock. */
 void exi_rma_link_kill(struct exi_rma_link *l);
 
 /* Rings the pair link: the core looks. */
-void exi_rma_post_ring(struct exi_rma_link *l);
+void exi_rma_post_bell(struct exi_rma_link *l);
 
 /* Wakes the sleepers, and rings the bell, that were asked for in this
  * direction. */

@@ -130,7 +130,8 @@ int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
 
 	if (!key)
 		return EXI_PACT_WHY_NO_KEY;
-	err = exi_pact_look(asked->request, sizeof(asked->request), &claim);
+	err = exi_pact_read_claim(asked->request, sizeof(asked->request),
+				  &claim);
 	if (!err && memcmp(claim.key_id, key->id, sizeof(key->id)))
 		err = -EKEYREJECTED;
 	if (err)

@@ -155,7 +155,7 @@ struct exi_rma_fabric {
 	void (*sever)(struct exi_rma_link *l);
 	/* Nothing of the link uses its net any more; may be null. */
 	void (*quit)(struct exi_rma_link *l);
-	void (*look)(uint64_t now); /* as exi_rma_look_at() said; may be null */
+	void (*look)(uint64_t now); /* as exi_rma_tick_at() said; may be null */
 
 	/* The domain's calls, as in struct exi_provider. */
 	int (*open)(void);
@@ -205,7 +205,7 @@ struct exi_rma_net {
  * held. */
 struct exi_rma_event {
 	void (*call)(struct exi_rma_event *e);
-	struct exi_list resting; /* exi_rma_rest() */
+	struct exi_list resting; /* exi_rma_pause() */
 	int fd;
 	uint64_t until;
 };
@@ -219,7 +219,7 @@ static inline bool exi_rma_starved(int err)
 
 /* The calls that the domain makes to the rest of core/rma. */
 struct exi_rma_work {
-	/* A time that exi_rma_look_at() named has come. */
+	/* A time that exi_rma_tick_at() named has come. */
 	void (*look)(uint64_t now);
 	/* In a forked child, before the fabric hears of it. */
 	void (*forked)(void);

@@ -51,19 +51,19 @@ void exi_rma_unwatch(int fd)
 {
 	struct exi_list *pos, *tmp;
 
-	exi_list_for_each_safe (pos, tmp, &exi_rma_resting)
+	exi_list_for_each_safe (pos, tmp, &exi_rma_paused)
 		if (exi_container(pos, struct exi_rma_event, resting)->fd == fd)
 			exi_list_del(pos);
 	epoll_ctl(exi_rma_epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
-void exi_rma_look_at(uint64_t when)
+void exi_rma_tick_at(uint64_t when)
 {
 	struct timespec t = exi_ns_timespec(when);
 	struct itimerspec at = { .it_value = t };
 
-	if (when >= exi_rma_next_look)
+	if (when >= exi_rma_next_tick)
 		return;
-	exi_rma_next_look = when;
+	exi_rma_next_tick = when;
 	timerfd_settime(exi_rma_timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }

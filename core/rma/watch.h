@@ -30,6 +30,6 @@ void exi_rma_unwatch(int fd);
 
 /* Names a time by which exi_rma_work.look and the fabric's look are called. The
  * service lock is held. */
-void exi_rma_look_at(uint64_t when);
+void exi_rma_tick_at(uint64_t when);
 
 #endif

@@ -343,7 +343,7 @@ static void put(struct item it)
 	if (exi_service_self())
 		exi_closing_work();
 	else if (exi_service_start() == 0)
-		exi_service_look();
+		exi_service_reschedule();
 }
 
 /* --- what is to be closed ------------------------------------------------- */

@@ -421,7 +421,7 @@ void exi_service_tick(void)
 		eventfd_write(wake_fd, 1);
 }
 
-void exi_service_look(void)
+void exi_service_reschedule(void)
 {
 	eventfd_write(wake_fd, 1);
 }

@@ -117,7 +117,7 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir);
 void exi_service_tick(void);
 
 /* A time-out was set: the thread looks when to come. */
-void exi_service_look(void);
+void exi_service_reschedule(void);
 
 /* True in the service thread. */
 bool exi_service_self(void);

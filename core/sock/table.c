@@ -177,7 +177,7 @@ void exi_sock_forget(struct exi_sock *sk, int fd, uint32_t generation)
 	forget(sk, fd, generation);
 }
 
-struct exi_lock exi_table_wake_lock;
+struct exi_lock exi_table_promote_lock;
 
 void exi_sock_mark(struct exi_sock *sk, int fd)
 {

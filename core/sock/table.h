@@ -549,6 +549,6 @@ extern unsigned int exi_table_n_warm;
 void exi_table_heed_each(void);
 
 /* Held while a latent connection becomes a socket. */
-extern struct exi_lock exi_table_wake_lock;
+extern struct exi_lock exi_table_promote_lock;
 
 #endif

@@ -111,7 +111,7 @@ static void ring_locked(struct exi_sock *sk, enum exi_dir dir)
 	}
 }
 
-void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir)
+void exi_sock_wake_waiters(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[dir];
 
@@ -128,14 +128,14 @@ static void kick_word(struct exi_shared *sh, enum exi_dir dir)
 	exi_futex_wake((const uint32_t *)&sh->kick[dir], INT_MAX);
 }
 
-void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir)
+void exi_sock_wake_all(struct exi_sock *sk, enum exi_dir dir)
 {
 	kick_word(exi_sock_shared(sk), dir);
-	exi_sock_ring(sk, dir);
+	exi_sock_wake_waiters(sk, dir);
 	exi_family_tell(sk);
 }
 
-void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir)
+void exi_sock_wake_all_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	kick_word(sk->sh, dir);
@@ -164,5 +164,5 @@ void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
 		return;
 	*at = w->next;
 	exi_sock_look_locked(sk, dir, -1);
-	exi_unseen_stir();
+	exi_unseen_restart();
 }

@@ -45,14 +45,14 @@ EXI_SHIM void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
 void exi_sock_outlive(void);
 
 /* Changes of state: wakes every sleeper of the direction, in any process. */
-void exi_sock_kick(struct exi_sock *sk, enum exi_dir dir);
+void exi_sock_wake_all(struct exi_sock *sk, enum exi_dir dir);
 
 /* The peer rang: wakes the waiters of the direction, and not threads that sleep
  * on words. */
-EXI_SHIM void exi_sock_ring(struct exi_sock *sk, enum exi_dir dir);
+EXI_SHIM void exi_sock_wake_waiters(struct exi_sock *sk, enum exi_dir dir);
 
-/* exi_sock_kick() with the direction's lock held. */
-void exi_sock_kick_locked(struct exi_sock *sk, enum exi_dir dir);
+/* exi_sock_wake_all() with the direction's lock held. */
+void exi_sock_wake_all_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Resets the connection and leaves its descriptor open. False: plain calls
  * closed it, and the number is another's. */

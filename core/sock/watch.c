@@ -21,13 +21,13 @@ void exi_unseen_watch(void)
 		return;
 	atomic_store(&exi_watch_due, exi_now_ns() + EXI_WATCH_TICK_NS);
 	if (exi_service_start() == 0 && !exi_service_self())
-		exi_service_look();
+		exi_service_reschedule();
 }
 
-void exi_unseen_rung(struct exi_sock *sk)
+void exi_unseen_bell(struct exi_sock *sk)
 {
 	if (atomic_exchange_explicit(&sk->guarded, false, memory_order_relaxed))
-		exi_unseen_stir();
+		exi_unseen_restart();
 }
 
 uint64_t exi_unseen_due(void)

@@ -16,7 +16,7 @@ extern _Atomic bool exi_unseen_watching;
 void exi_unseen_watch(void);
 
 /* A direction came to be received from a fabric, or a wait for it ended. */
-static inline void exi_unseen_stir(void)
+static inline void exi_unseen_restart(void)
 {
 	if (exi_unlikely(!atomic_load_explicit(&exi_unseen_watching,
 					       memory_order_relaxed)))
@@ -24,7 +24,7 @@ static inline void exi_unseen_stir(void)
 }
 
 /* The peer rang. */
-void exi_unseen_rung(struct exi_sock *sk);
+void exi_unseen_bell(struct exi_sock *sk);
 
 /* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */
 uint64_t exi_unseen_due(void);

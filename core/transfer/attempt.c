@@ -147,7 +147,7 @@ ssize_t exi_attempt_recv_unfit(struct exi_sock *sk, struct exi_half *h)
 {
 	if (!h->leaving) { /* it was not asked to, yet */
 		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
-		exi_sock_kick_locked(sk, EXI_RX);
+		exi_sock_wake_all_locked(sk, EXI_RX);
 	}
 	return -EAGAIN;
 }
@@ -268,7 +268,7 @@ ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 		len = h->left;
 	if (exi_unlikely(atomic_load(&h->untaken)) &&
 	    h->mode == EXI_MODE_BACK && len)
-		n = exi_resume_look_locked(sk, len);
+		n = exi_resume_read_locked(sk, len);
 	if (n == -ENODATA)
 		return exi_attempt_recv_ring(sk, h, buf, piece, flags);
 	if (n >= 0)
@@ -279,7 +279,7 @@ ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (n > 0)
 		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
-		exi_switch_left_locked(sk);
+		exi_switch_recount_locked(sk);
 		if (h->mode == EXI_MODE_RING)
 			return exi_attempt_recv_ring(sk, h, buf, piece, flags);
 	}

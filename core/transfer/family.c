@@ -208,7 +208,7 @@ int exi_family_ask_until(struct exi_sock *sk, uint64_t deadline)
 		/* Closed by all who had it, and another connection's. */
 		if (atomic_load(&sh->use) != use)
 			return -EBADF;
-		if (exi_switch_left(sh))
+		if (exi_switch_done(sh))
 			return 0;
 		/* Again each time: the keeper may have died meanwhile. */
 		if (now >= deadline || put(sh)) {

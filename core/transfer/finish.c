@@ -32,7 +32,7 @@ static void finish_message(struct exi_sock *sk, enum exi_dir dir,
 	else
 		exi_op_complete(op);
 	if (waits) /* its thread may sleep until bytes can move */
-		exi_sock_kick_locked(sk, dir);
+		exi_sock_wake_all_locked(sk, dir);
 }
 
 void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
@@ -84,7 +84,7 @@ static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
 			return false;
 		if (!err) {
 			exi_op_complete(op);
-			exi_sock_kick_locked(sk, dir);
+			exi_sock_wake_all_locked(sk, dir);
 			return true;
 		}
 	}

@@ -135,7 +135,7 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	if (dir == EXI_RX && h->mode == EXI_MODE_LEFT && x->len > h->left)
 		x->len = h->left;
 	if (dir == EXI_RX && h->mode == EXI_MODE_BACK) {
-		ssize_t n = exi_resume_look_locked(sk, x->len);
+		ssize_t n = exi_resume_read_locked(sk, x->len);
 
 		if (n > 0)
 			x->len = (size_t)n;
@@ -155,7 +155,7 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	return ret;
 }
 
-bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir)
+bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	enum exi_wake how = EXI_WAKE_BELL;
@@ -187,7 +187,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 		if (any->queue &&
 		    exi_queue_heat(any->queue, sk, atomic_load(&sk->fd), dir))
 			return 0;
-		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
+		return exi_flow_arm_locked(sk, dir) ? 0 : -EAGAIN;
 	}
 	if (h->mode == EXI_MODE_DRAIN) {
 		int ret = exi_flow_await_drain_locked(sk);
@@ -198,7 +198,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 		return -EAGAIN;
 	}
 	if (!op)
-		return exi_flow_ring_locked(sk, dir) ? 0 : -EAGAIN;
+		return exi_flow_arm_locked(sk, dir) ? 0 : -EAGAIN;
 	/* The service reads on, or TAKEN comes, or what tells of the end. */
 	if (dir == EXI_RX && (exi_resume_keeps_locked(sk) ||
 			      (atomic_load(&h->untaken) &&
@@ -415,7 +415,7 @@ void exi_flow_give_back_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	exi_switch_giveback_locked(sk);
 	if (!sk->sh->half[EXI_RX].leaving)
-		exi_sock_kick_locked(sk, EXI_RX);
+		exi_sock_wake_all_locked(sk, EXI_RX);
 }
 
 /* What came of one look at the operations of a direction. */
@@ -608,7 +608,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 		/* Counted anew: a switch that came meanwhile may have counted
 		 * these bytes already. */
 		if (dir == EXI_RX && h->mode == EXI_MODE_LEFT)
-			exi_switch_left_locked(sk);
+			exi_switch_recount_locked(sk);
 		if (dir == EXI_RX && h->mode == EXI_MODE_BACK)
 			h->back += (uint64_t)result;
 	}

@@ -35,7 +35,7 @@ void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Asks to be rung for the direction's operations: true when that is sure,
  * false when there was something to do at once. The lock is held. */
-bool exi_flow_ring_locked(struct exi_sock *sk, enum exi_dir dir);
+bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory that
  * the caller frees, and the direction is on TCP; SO_LINGER stays what it is in a

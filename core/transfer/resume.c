@@ -68,7 +68,7 @@ static void await_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_LEFT)
-		exi_switch_left_locked(sk);
+		exi_switch_recount_locked(sk);
 	if (h->mode == EXI_MODE_LEFT || h->mode == EXI_MODE_RING) {
 		if (h->mode == EXI_MODE_RING)
 			h->left = 0;
@@ -270,7 +270,7 @@ static int lost_locked(struct exi_sock *sk, int err)
 	return -ENODATA;
 }
 
-ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len)
+ssize_t exi_resume_read_locked(struct exi_sock *sk, size_t len)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	int err = 0;

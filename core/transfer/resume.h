@@ -32,7 +32,7 @@ bool exi_resume_closed_locked(struct exi_sock *sk);
  * bytes may be. -EAGAIN: none yet. -ENODATA: TCP ended, and did not say where it
  * goes on: what there is lies in the ring, which is to be read. -EPROTO: the peer
  * broke the protocol, and both directions are broken. */
-ssize_t exi_resume_look_locked(struct exi_sock *sk, size_t len);
+ssize_t exi_resume_read_locked(struct exi_sock *sk, size_t len);
 
 /* Receiver, RX lock held: whether an end of TCP is that of the stream. While the peer
  * can be asked over the link it is not, before it has answered, or left: what it sent
@@ -59,7 +59,7 @@ static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 	if (exi_likely(h->mode == EXI_MODE_RING || !exi_sock_remote(sk)))
 		return false;
 	return (h->mode == EXI_MODE_BACK && atomic_load(&h->untaken) &&
-		exi_resume_look_locked(sk, 1) == -EAGAIN) ||
+		exi_resume_read_locked(sk, 1) == -EAGAIN) ||
 	       exi_resume_early_end_locked(sk);
 }
 

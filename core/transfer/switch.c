@@ -119,7 +119,7 @@ static void set_left(struct exi_sock *sk, uint64_t left)
 	if (left)
 		return;
 	atomic_store(&sk->guarded, false);
-	exi_unseen_stir();
+	exi_unseen_restart();
 }
 
 int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
@@ -193,7 +193,7 @@ static void left_is_locked(struct exi_sock *sk, uint64_t left)
 	if (left)
 		return;
 	exi_resume_watch_locked(sk);
-	exi_sock_kick_locked(sk, EXI_RX);
+	exi_sock_wake_all_locked(sk, EXI_RX);
 }
 
 void exi_switch_read_locked(struct exi_sock *sk, size_t n)
@@ -202,7 +202,7 @@ void exi_switch_read_locked(struct exi_sock *sk, size_t n)
 	left_is_locked(sk, sk->sh->half[EXI_RX].left - n);
 }
 
-void exi_switch_left_locked(struct exi_sock *sk)
+void exi_switch_recount_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 	uint64_t got;
@@ -342,7 +342,7 @@ bool exi_switch_on_tcp(struct exi_shared *sh, bool drains)
 	       !atomic_load(&rx->untaken);
 }
 
-bool exi_switch_left(struct exi_shared *sh)
+bool exi_switch_done(struct exi_shared *sh)
 {
 	return atomic_load(&sh->down_wait) == 0 && exi_switch_on_tcp(sh, false);
 }

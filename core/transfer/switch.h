@@ -45,7 +45,7 @@ void exi_switch_drain_locked(struct exi_sock *sk);
  * what is left. Who reads the last of them wakes all who wait: they asked the
  * kernel, and what comes next is in the ring. */
 void exi_switch_read_locked(struct exi_sock *sk, size_t n);
-void exi_switch_left_locked(struct exi_sock *sk);
+void exi_switch_recount_locked(struct exi_sock *sk);
 
 /* The bytes of the ring's rest that came over TCP, of a direction that was
  * given back and whose TCP is at its end. *ret < 0: bytes from before the ring
@@ -61,7 +61,7 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason);
  * as long as the peer does not switch. */
 bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
 /* This end is done: it is on TCP, and the peer does not switch. */
-bool exi_switch_left(struct exi_shared *sh);
+bool exi_switch_done(struct exi_shared *sh);
 
 /* How long one call of the program waits for the libraries of peers, from its
  * first wait on and however many peers there are. Zero: it has not waited yet. */

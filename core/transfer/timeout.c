@@ -121,7 +121,7 @@ int exi_timeout_set(int fd, enum exi_dir dir, const exs_timeout_t *asked)
 		free(t);
 		return ret;
 	}
-	exi_service_look();
+	exi_service_reschedule();
 	return 0;
 }
 
@@ -170,7 +170,7 @@ static bool due(struct exi_timeout *t, uint64_t now)
 	return ret;
 }
 
-uint64_t exi_timeout_look(uint64_t now)
+uint64_t exi_timeout_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 	uint64_t ret = UINT64_MAX;

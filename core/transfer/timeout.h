@@ -46,7 +46,7 @@ int exi_timeout_get(int fd, enum exi_dir dir, exs_timeout_t *ret);
 
 /* From the service: makes the events that are due; when to come again (ns),
  * UINT64_MAX: not. */
-uint64_t exi_timeout_look(uint64_t now);
+uint64_t exi_timeout_tick(uint64_t now);
 
 /* The socket goes away; no lock is held. */
 void exi_timeout_drop(struct exi_sock *sk);

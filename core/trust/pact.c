@@ -304,7 +304,7 @@ int exi_pact_request(struct exi_pact *m, uint16_t flags,
 	return 0;
 }
 
-int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret)
+int exi_pact_read_claim(const void *buf, size_t len, struct exi_pact_claim *ret)
 {
 	struct exi_pact_request msg;
 	int err = copy_in(buf, len, EXI_PACT_REQUEST, 0, &msg, sizeof(msg));

@@ -128,7 +128,8 @@ void exi_pact_fini(struct exi_pact *m);
  * -EKEYREJECTED: under another key.
  * -EACCES: the MAC is wrong: other ends, another handshake, or a forgery.
  * -EPROTO: out of turn. */
-int exi_pact_look(const void *buf, size_t len, struct exi_pact_claim *ret);
+int exi_pact_read_claim(const void *buf, size_t len,
+			struct exi_pact_claim *ret);
 
 /* A's calls. */
 int exi_pact_request(struct exi_pact *m, uint16_t flags,

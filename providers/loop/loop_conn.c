@@ -62,7 +62,7 @@ static ssize_t conn_send(struct exi_conn *c, const void *buf, size_t len,
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (ring)
-		exi_conn_ring(c, 0);
+		exi_conn_wake(c, 0);
 	return len || !room ? (len ? (ssize_t)len : -EAGAIN) : 0;
 }
 
@@ -76,7 +76,7 @@ static int conn_end(struct exi_conn *c)
 	ring = wake(p, READER);
 	pthread_mutex_unlock(&p->lock);
 	if (ring)
-		exi_conn_ring(c, 0);
+		exi_conn_wake(c, 0);
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static ssize_t conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (ring)
-		exi_conn_ring(c, 0);
+		exi_conn_wake(c, 0);
 	return ready ? (ssize_t)len : -EAGAIN;
 }
 

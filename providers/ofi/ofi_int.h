@@ -218,7 +218,7 @@ void ofip_net_quit(struct exi_rma_link *l);
 void ofip_net_wake(struct ofip_net *n);
 /* Looks at the nets whose time has come, and frees those without a user. The
  * service lock is held. */
-void ofip_nets_look(uint64_t now);
+void ofip_nets_tick(uint64_t now);
 int ofip_nets_arm(void);
 void ofip_nets_forked(void);
 
@@ -324,7 +324,7 @@ ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
 void ofip_sock_close(int *sock);
 void ofip_asker_free(struct ofip_asker *a);
 /* Frees the askers that said nothing for long. The service lock is held. */
-void ofip_socks_look(uint64_t now);
+void ofip_socks_tick(uint64_t now);
 void ofip_socks_forked(void);
 
 /* --- descriptors of libfabric's (ofi_fds.c) ----------------------------- */
@@ -379,6 +379,6 @@ void ofip_meet_reject(void *asker, const struct exi_pact_reject *r);
 void ofip_meet_proof(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		     const void *extra, uint32_t len);
 void ofip_meet_sever(struct exi_rma_link *l);
-void ofip_meet_look(uint64_t now);
+void ofip_meet_tick(uint64_t now);
 
 #endif

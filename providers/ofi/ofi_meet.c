@@ -395,7 +395,7 @@ static void try_ready(struct ofip_link *l)
 
 	if (err == -EAGAIN && now < l->ready_by) {
 		exi_list_add_tail(&later, &l->later);
-		exi_rma_look_at(now + LATER_NS);
+		exi_rma_tick_at(now + LATER_NS);
 	} else if (err == -EAGAIN) {
 		exi_rma_meet_complain(unreachable);
 		give_up(l, EXS_X_REASON_REMOTE, unreachable);
@@ -406,12 +406,12 @@ static void try_ready(struct ofip_link *l)
 	}
 }
 
-void ofip_meet_look(uint64_t now)
+void ofip_meet_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp, due = EXI_LIST_INIT(due);
 
-	ofip_nets_look(now);
-	ofip_socks_look(now);
+	ofip_nets_tick(now);
+	ofip_socks_tick(now);
 	exi_list_for_each_safe (pos, tmp, &later) {
 		exi_list_del(pos);
 		exi_list_add_tail(&due, pos);

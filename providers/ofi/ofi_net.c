@@ -540,7 +540,7 @@ void ofip_net_leave(struct ofip_link *l)
 	if (s->link != l) /* the link left before */
 		goto unlock;
 	ofip_net_take(&n->rma);
-	exi_rma_link_left(&l->rma);
+	exi_rma_link_forget(&l->rma);
 	pthread_mutex_lock(&n->reap);
 	s->link = NULL;
 	s->posted = l->rma.posted;
@@ -637,7 +637,7 @@ static void leave_peer(struct ofip_link *l)
 	if (--p->links)
 		return;
 	p->idle = exi_now_ns() + PEER_NS;
-	exi_rma_look_at(p->idle);
+	exi_rma_tick_at(p->idle);
 }
 
 static void forget_peer(struct ofip_net *n, struct ofip_peer *p)
@@ -658,7 +658,7 @@ static void look_at_peers(struct ofip_net *n, uint64_t now)
 		if (p->idle && p->idle <= now)
 			forget_peer(n, p);
 		else if (p->idle)
-			exi_rma_look_at(p->idle);
+			exi_rma_tick_at(p->idle);
 	}
 }
 
@@ -673,7 +673,7 @@ void ofip_net_quit(struct exi_rma_link *l)
 		return;
 	n->idle =
 		exi_now_ns() + (exi_rma_host->fds_short() ? SHORT_NS : IDLE_NS);
-	exi_rma_look_at(n->idle);
+	exi_rma_tick_at(n->idle);
 }
 
 static void look_again(struct ofip_net *n, uint64_t now)
@@ -682,12 +682,12 @@ static void look_again(struct ofip_net *n, uint64_t now)
 	if (n->due && n->due <= now)
 		ofip_net_look_at(n, true);
 	else if (n->due)
-		exi_rma_look_at(n->due);
+		exi_rma_tick_at(n->due);
 	if (n->idle > now)
-		exi_rma_look_at(n->idle);
+		exi_rma_tick_at(n->idle);
 }
 
-void ofip_nets_look(uint64_t now)
+void ofip_nets_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 

@@ -196,7 +196,7 @@ static void on_listener(struct exi_rma_event *e)
 	int s = accept4(l->sock, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (s < 0 && exi_rma_starved(errno))
-		exi_rma_rest(l->sock, e);
+		exi_rma_pause(l->sock, e);
 	s = s < 0 ? s : exi_rma_host->fd_spare(s);
 	if (s < 0)
 		return;
@@ -213,7 +213,7 @@ static void on_listener(struct exi_rma_event *e)
 	a->deadline = exi_now_ns() + SILENT_NS;
 	exi_list_add_tail(&askers, &a->node);
 	n_silent++;
-	exi_rma_look_at(a->deadline);
+	exi_rma_tick_at(a->deadline);
 	if (exi_rma_watch(s, &a->event))
 		ofip_asker_free(a);
 	else /* a peer that has said all cannot be crowded out any more */
@@ -290,7 +290,7 @@ uint16_t ofip_sock_port_of(const void *listener)
 			     : ((struct sockaddr_in6 *)&at)->sin6_port);
 }
 
-void ofip_socks_look(uint64_t now)
+void ofip_socks_tick(uint64_t now)
 {
 	struct exi_list *pos, *tmp;
 
@@ -301,7 +301,7 @@ void ofip_socks_look(uint64_t now)
 		if (a->deadline <= now)
 			ofip_asker_free(a);
 		else if (a->deadline != UINT64_MAX)
-			exi_rma_look_at(a->deadline);
+			exi_rma_tick_at(a->deadline);
 	}
 }
 

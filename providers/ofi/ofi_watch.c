@@ -30,7 +30,7 @@
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns)
 {
 	n->due = exi_now_ns() + ns;
-	exi_rma_look_at(n->due);
+	exi_rma_tick_at(n->due);
 }
 
 void ofip_net_hold(struct ofip_net *n)

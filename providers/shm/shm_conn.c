@@ -9,7 +9,7 @@
 #include "core/base/futex.h"
 #include "core/fabric/provider.h"
 
-SHMP_RARE void shmp_ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 			      const _Atomic uint32_t *word, uint64_t sleep)
 {
 	if ((wait & ~SHMP_WAIT_MASK) != SHMP_WAIT_AT(pos))
@@ -20,7 +20,7 @@ SHMP_RARE void shmp_ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 	}
 	if (wait & SHMP_WAIT_BELL)
 		atomic_fetch_add_explicit(&shmp_priv(c)->rang,
-					  exi_conn_ring(c, sleep),
+					  exi_conn_wake(c, sleep),
 					  memory_order_relaxed);
 }
 

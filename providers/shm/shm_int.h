@@ -224,7 +224,7 @@ static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
 
 /* Position pos was just passed: wakes who waits for that. Who waits for a
  * later one is rung then; who waited for an earlier one was. */
-SHMP_RARE void shmp_ring_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 			      const _Atomic uint32_t *word, uint64_t sleep);
 
 /* --- shm_tx.c ------------------------------------------------------------ */

@@ -25,7 +25,7 @@ SHMP_RARE void shmp_publish_taken(struct exi_conn *c)
 	wait = atomic_load_explicit(&p->theirs->space_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		shmp_ring_peer(c, wait, before, &p->mine->taken_seq, 0);
+		shmp_wake_peer(c, wait, before, &p->mine->taken_seq, 0);
 }
 
 /* The end of the word that follows a record of len bytes at rx->pos. */

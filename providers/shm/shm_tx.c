@@ -89,7 +89,7 @@ static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
 	uint32_t timed =
 		atomic_load_explicit(&p->theirs->timed, memory_order_relaxed);
 	uint32_t rings =
-		atomic_load_explicit(&exi_conn_rings, memory_order_relaxed) -
+		atomic_load_explicit(&exi_conn_wakes, memory_order_relaxed) -
 		atomic_load_explicit(&p->rang, memory_order_relaxed);
 
 	return shmp_made(exi_unlikely(timed) ? time_now(p, tx) : 0, rings,
@@ -112,7 +112,7 @@ publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
 	wait = atomic_load_explicit(&p->theirs->data_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		shmp_ring_peer(c, wait, tx->head, &r->word,
+		shmp_wake_peer(c, wait, tx->head, &r->word,
 			       atomic_load_explicit(&p->theirs->sleep,
 						    memory_order_relaxed));
 	tx->head += shmp_record_bytes(len);

@@ -200,7 +200,7 @@ void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r);
 void verbsp_meet_proof(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		       const void *extra, uint32_t len);
 void verbsp_meet_sever(struct exi_rma_link *l);
-void verbsp_meet_look(uint64_t now);
+void verbsp_meet_tick(uint64_t now);
 
 /* --- failing (verbs_fail.c) --------------------------------------------- */
 

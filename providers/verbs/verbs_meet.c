@@ -305,13 +305,13 @@ static void nudge_at(struct verbsp_link *l, uint64_t when)
 {
 	l->nudge = when;
 	exi_list_add_tail(&nudging, &l->nudging);
-	exi_rma_look_at(when);
+	exi_rma_tick_at(when);
 }
 
 /* Nudges the links that still meet. A thread that takes completions ends a
  * meeting without this lock, so all that is asked here is whether there is
  * one. */
-void verbsp_meet_look(uint64_t now)
+void verbsp_meet_tick(uint64_t now)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_CREDIT };
 	struct exi_list *pos, *tmp;
@@ -321,7 +321,7 @@ void verbsp_meet_look(uint64_t now)
 			exi_container(pos, struct verbsp_link, nudging);
 
 		if (l->nudge > now) {
-			exi_rma_look_at(l->nudge);
+			exi_rma_tick_at(l->nudge);
 			continue;
 		}
 		exi_list_del(&l->nudging);

@@ -605,7 +605,7 @@ void verbsp_net_leave(struct verbsp_link *l)
 	give_back(n);
 	if (n->slot[l->slot].link != l) /* the link left before */
 		goto unlock;
-	exi_rma_link_left(&l->rma);
+	exi_rma_link_forget(&l->rma);
 	exi_rma_lock(&n->reap);
 	n->slot[l->slot].link = NULL;
 	exi_rma_unlock(&n->reap);

@@ -331,11 +331,11 @@ static int prove(struct ends *e, int link_a, int link_b)
 	assert_int_equal(exi_bound_show(&b, e->tcp[1], 0), 0);
 	err = exi_bound_opened(&a, link_a, &e->t[0], nonce_b);
 	for (i = 0; !err && i < EXI_BOUND_SYMBOLS; i++) {
-		err = exi_bound_look(&a, &e->t[0]);
+		err = exi_bound_check(&a, &e->t[0]);
 		if (!err)
 			err = exi_bound_show(&a, e->tcp[0], i);
 		if (!err)
-			err = exi_bound_look(&b, &e->t[1]);
+			err = exi_bound_check(&b, &e->t[1]);
 		if (!err && i + 1 < EXI_BOUND_SYMBOLS)
 			err = exi_bound_show(&b, e->tcp[1], i + 1);
 	}

@@ -237,7 +237,8 @@ static void two_ends_with_one_key_meet(void)
 	for (size_t i = 0; i < T_COUNT(lengths); i++) {
 		ends_begin(&a, &b);
 		T_EQ(exi_pact_request(&a.m, 0xabcd, &all.request), 0);
-		T_EQ(exi_pact_look(&all.request, sizeof(all.request), &claim),
+		T_EQ(exi_pact_read_claim(&all.request, sizeof(all.request),
+					 &claim),
 		     0);
 		exi_pact_tag(key, EXI_PACT_B, &b.tcp, tag);
 		T(!memcmp(claim.tag, tag, sizeof(tag)));
@@ -390,7 +391,7 @@ static void every_other_length_is_refused(void)
 			       len < sizes[kind] ? len : sizes[kind]);
 			refuses(&before[kind], kind, bytes, len, -EBADMSG);
 			if (kind == REQUEST)
-				T_EQ(exi_pact_look(bytes, len, &claim),
+				T_EQ(exi_pact_read_claim(bytes, len, &claim),
 				     -EBADMSG);
 			free(bytes);
 		}
@@ -416,7 +417,7 @@ static void another_version_says_so(void)
 		refuses(&before[kind], kind, bytes, sizes[kind] - 1,
 			-EPROTONOSUPPORT);
 		if (kind == REQUEST)
-			T_EQ(exi_pact_look(bytes, sizes[kind], &claim),
+			T_EQ(exi_pact_read_claim(bytes, sizes[kind], &claim),
 			     -EPROTONOSUPPORT);
 	}
 	drop_key();
@@ -1042,7 +1043,7 @@ static void random_bytes_are_refused(void)
 		}
 		m = before[kind];
 		T(take(&m, kind, bytes, len) < 0);
-		exi_pact_look(bytes, len, &claim);
+		exi_pact_read_claim(bytes, len, &claim);
 		free(bytes);
 	}
 	drop_key();

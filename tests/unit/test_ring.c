@@ -58,21 +58,21 @@ static void one_is_enough_for_a_sleep(void **state)
 	uint64_t sleep = exi_ready_sleep(), next = exi_ready_sleep();
 
 	T(sleep && next && sleep != next);
-	exi_conn_ring(&conns[0], sleep);
-	exi_conn_ring(&conns[1], sleep);
-	exi_conn_ring(&conns[0], sleep);
+	exi_conn_wake(&conns[0], sleep);
+	exi_conn_wake(&conns[1], sleep);
+	exi_conn_wake(&conns[0], sleep);
 	T_EQ(came(0), 1);
 	T_EQ(came(1), 0);
-	exi_conn_ring(&conns[1], next);
+	exi_conn_wake(&conns[1], next);
 	T_EQ(came(0), 0);
 	T_EQ(came(1), 1);
 }
 
 static void without_a_sleep_each_rings(void **state)
 {
-	exi_conn_ring(&conns[0], 0);
-	exi_conn_ring(&conns[1], 0);
-	exi_conn_ring(&conns[1], 0);
+	exi_conn_wake(&conns[0], 0);
+	exi_conn_wake(&conns[1], 0);
+	exi_conn_wake(&conns[1], 0);
 	T_EQ(came(0), 1);
 	T_EQ(came(1), 2);
 }
@@ -84,8 +84,8 @@ static void another_user_keeps_no_ring_back(void **state)
 
 	conns[0].salt = exi_secret(1001);
 	T(conns[0].salt != conns[1].salt);
-	exi_conn_ring(&conns[0], sleep);
-	exi_conn_ring(&conns[1], sleep);
+	exi_conn_wake(&conns[0], sleep);
+	exi_conn_wake(&conns[1], sleep);
 	T_EQ(came(0), 1);
 	T_EQ(came(1), 1);
 }
@@ -95,17 +95,17 @@ static void what_was_not_sent_does_not_count(void **state)
 	uint64_t sleep = exi_ready_sleep();
 
 	close(links[0]);
-	exi_conn_ring(&conns[0], sleep);
+	exi_conn_wake(&conns[0], sleep);
 	T(atomic_load(&conns[0].unheard));
-	exi_conn_ring(&conns[1], sleep);
+	exi_conn_wake(&conns[1], sleep);
 	T_EQ(came(1), 1);
 	sleep = exi_ready_sleep();
 	while (send(conns[1].bell, "x", 1, MSG_DONTWAIT) == 1)
 		;
 	T_EQ(errno, EAGAIN);
-	exi_conn_ring(&conns[1], sleep);
+	exi_conn_wake(&conns[1], sleep);
 	T(came(1) > 0);
-	exi_conn_ring(&conns[1], sleep);
+	exi_conn_wake(&conns[1], sleep);
 	T_EQ(came(1), 1);
 }
 

@@ -44,14 +44,14 @@ static uint64_t rung_for; /* and the sleep that the last one was to end */
 
 /* In place of the core's, which the linker then leaves out, with what goes
  * with connections made by exs_ calls. */
-uint32_t exi_conn_ring(struct exi_conn *c, uint64_t sleep)
+uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 {
 	rings++;
 	rung_for = sleep;
 	return 1;
 }
 
-_Atomic uint32_t exi_conn_rings;
+_Atomic uint32_t exi_conn_wakes;
 _Atomic uint64_t exi_conn_sent;
 
 void t_unlisten(void)
@@ -1249,7 +1249,7 @@ static void a_record_counts_what_went_by_the_kernel(void)
 	send_one();
 	before = first().rings;
 	T(before > 0);
-	exi_conn_rings++;
+	exi_conn_wakes++;
 	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
 	send_one();
 	T(first().rings != before);

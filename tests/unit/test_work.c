@@ -168,7 +168,7 @@ static void the_service_ticks_until_it_is_told_to_stop(void **state)
 static void the_service_comes_when_work_is_due(void **state)
 {
 	due_at = exi_now_ns() + 2000000;
-	exi_service_look();
+	exi_service_reschedule();
 	T_UNTIL(n_due == 1);
 }
 
@@ -219,7 +219,7 @@ static void a_timer_wakes_the_thread_if_it_is_the_next_one(void **state)
 	first.deadline = now + 300000000000u;
 	exi_service_timed(&first);
 	rounds = n_rounds;
-	exi_service_look();
+	exi_service_reschedule();
 	T_UNTIL(n_rounds > rounds);
 	rounds = n_rounds;
 	for (int i = 0; i < 100; i++) {
