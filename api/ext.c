@@ -29,7 +29,8 @@ static void fill_half(struct exi_half *h, exs_x_sockinfo_t *i)
 	i->exs_x_downgrades += h->downs;
 }
 
-/* The reason of a direction on that fabric; `reason` is that of the connection. */
+/* The reason of a direction on that fabric; `reason` is that of the
+ * connection. */
 static int reason_of(const char *fabric, int reason)
 {
 	return strcmp(fabric, "tcp") ? EXS_X_REASON_NONE : reason;

@@ -6,8 +6,8 @@
  *
  * FACE is block, poll, select, epoll or et (edge-triggered); a CPU of -1 leaves
  * the process unpinned. A client sleeps PAUSE microseconds between two round
- * trips, or computes for -PAUSE. Prints p50, p99 and mean in microseconds, and round trips per second, of
- * all pairs together. */
+ * trips, or computes for -PAUSE. Prints p50, p99 and mean in microseconds, and
+ * round trips per second, of all pairs together. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>

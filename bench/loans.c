@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What loans gain: one process makes bytes and sends them, another receives them
- * and adds them up, by plain calls and by loans, in turns. Each byte is written
- * once by the program and read once; what is told is the median of the rounds.
+/* What loans gain: one process makes bytes and sends them, another receives
+ * them and adds them up, by plain calls and by loans, in turns. Each byte is
+ * written once by the program and read once; what is told is the median of the
+ * rounds.
  *
  *	loans [ROUNDS [MEGABYTES]] */
 #include <err.h>

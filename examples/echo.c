@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends back what it gets, to a thousand clients, with one queue and one thread.
- *	echo PORT CLIENTS	port 0 picks one; ends after so many clients
- */
+/* Sends back what it gets, to a thousand clients, with one queue and one
+ * thread.
+ *	echo PORT CLIENTS	port 0 picks one; ends after so many clients */
 #include <err.h>
 #include <netinet/in.h>
 #include <stdio.h>

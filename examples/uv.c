@@ -55,7 +55,7 @@ static void serve(const exs_event_t *e)
 	}
 }
 
-/* The queue's descriptor is readable: takes what is there, and does not wait. */
+/* The queue's descriptor is readable: takes what is there, without waiting. */
 static void on_events(uv_poll_t *p, int status, int what)
 {
 	struct timeval now = { 0 };

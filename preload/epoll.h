@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Epoll sets with connections of the library in them: what the files epoll_*.c share.
- * Each calls those before it in this list.
+/* Epoll sets with connections of the library in them: what the files epoll_*.c
+ * share. Each calls those before it in this list.
  *
  *   set      sets and their items: which are active, whom a ring wakes
  *   kernel   what the kernel tells of a set
@@ -10,24 +10,25 @@
  *   ctl      epoll_ctl()
  *   end      the numbers of sets, fork, leaving the process
  *
- * The kernel's set stays what sleepers sleep in. A connection is registered there as
- * the application asked until it has met its peer's library. From then on its
- * registration is edge-triggered and carries a tag, and the application is told what
- * the connection's state says: the item is managed. An eventfd in the set, the nudge,
- * ends sleeps when a fabric has something.
+ * The kernel's set stays what sleepers sleep in. A connection is registered
+ * there as the application asked until it has met its peer's library. From then
+ * on its registration is edge-triggered and carries a tag, and the application
+ * is told what the connection's state says: the item is managed. An eventfd in
+ * the set, the nudge, ends sleeps when a fabric has something.
  *
- * A managed item is either active, and each epoll_wait() looks at it; or armed, and
- * its peer rings when there is something, which makes the item active. A thread that
- * is about to sleep arms what is active, so the cost of a call follows what was active
- * since the last sleep, not the number of items.
+ * A managed item is either active, and each epoll_wait() looks at it; or armed,
+ * and its peer rings when there is something, which makes the item active. A
+ * thread that is about to sleep arms what is active, so the cost of a call
+ * follows what was active since the last sleep, not the number of items.
  *
- * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which makes the
- * item active under the set's lock and then, if a thread sleeps, writes the nudge. A
- * thread that goes to sleep arms first (arming sees what came before), then counts
- * itself as a sleeper under the same lock if nothing is active.
+ * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which
+ * makes the item active under the set's lock and then, if a thread sleeps,
+ * writes the nudge. A thread that goes to sleep arms first (arming sees what
+ * came before), then counts itself as a sleeper under the same lock if nothing
+ * is active.
  *
- * Locks, in their order: a socket's link lock, shim_epoll_structure (which items there
- * are), a socket's halves, a set's lock. */
+ * Locks, in their order: a socket's link lock, shim_epoll_structure (which
+ * items there are), a socket's halves, a set's lock. */
 #ifndef EXI_PRELOAD_EPOLL_H
 #define EXI_PRELOAD_EPOLL_H
 
@@ -45,8 +46,8 @@
 #include "core/sock/table.h"
 #include "preload/shim.h"
 
-/* How long an item that has nothing stays active: in exi_ticks(). Then its peer is
- * asked to ring. */
+/* How long an item that has nothing stays active: in exi_ticks(). Then its peer
+ * is asked to ring. */
 #define IDLE_TICKS 2000000
 /* QUIET_ASKS in a row that told nothing: the kernel is not asked again for
  * KERNEL_TICKS, in exi_ticks(), while fabrics have events. */
@@ -97,7 +98,8 @@ struct item {
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
 	bool fresh;   /* something came, and no wait has looked since */
-	bool counted; /* what came made the set readable, see shim_set_settle() */
+	/* What came made the set readable, see shim_set_settle(). */
+	bool counted;
 	bool dead;
 	uint8_t shots; /* how often it was loaded */
 	uint32_t nth;  /* which of those that came to be managed, see `met` */
@@ -157,7 +159,9 @@ struct set {
 		n_conns; /* that have bytes, latent ones too; under structure */
 	bool timed;	 /* the connections' peers say when they send */
 	_Atomic bool
-		lost; /* what the kernel told of items, see left() in epoll_kernel.c */
+		/* What the kernel told of items, see left() in
+		 * epoll_kernel.c. */
+		lost;
 	_Atomic bool outer; /* the set's own descriptor is waited on */
 	bool inherited;	    /* made before a fork: others may have it */
 	_Atomic(struct nest *) nests;
@@ -192,7 +196,8 @@ struct latent {
 
 /* What is known at the end of a look. */
 struct looked {
-	bool asked; /* some are the kernel's, which would tell of its levels again */
+	/* Some are the kernel's, which would tell of its levels again. */
+	bool asked;
 	bool alone; /* nobody slept in the set then, or was about to */
 };
 
@@ -229,7 +234,8 @@ void shim_item_off_active_locked(struct item *it);
 /* The item is a waiter of both directions of its connection. */
 void shim_item_listen(struct item *it);
 
-/* Room in by_fd for the number; false where there is no memory. shim_epoll_structure is held. */
+/* Room in by_fd for the number; false where there is no memory.
+ * shim_epoll_structure is held. */
 bool shim_set_room_for(struct set *s, int fd);
 
 /* The peer of a connection that is alone in its set need not say when it sends;
@@ -249,7 +255,8 @@ struct epoll_event shim_item_wanted(const struct item *it);
 /* Makes an item managed. shim_epoll_structure is held, and the link lock. */
 void shim_item_manage(struct item *it);
 
-/* shim_epoll_structure is held; with linked, the link lock, and the link is there. */
+/* shim_epoll_structure is held; with linked, the link lock, and the link is
+ * there. */
 void shim_item_remove(struct item *it, bool linked);
 
 /* A connection has met its peer. Where no nudge could be made the connection
@@ -302,18 +309,19 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
 				const struct saw *saw);
 
-/* The peer rings from now on, until shim_item_disarm(); false when it need not. No lock
- * is held, and the item is not among the active: it is this thread's. */
+/* The peer rings from now on, until shim_item_disarm(); false when it need not.
+ * No lock is held, and the item is not among the active: it is this
+ * thread's. */
 bool shim_item_arm(struct item *it, uint64_t sleep);
 
-/* The end of a hold: the item is active again, or with !keep only if something came
- * meanwhile. */
+/* The end of a hold: the item is active again, or with !keep only if something
+ * came meanwhile. */
 void shim_item_release_locked(struct item *it, bool keep);
 
 /* Tells what has something, in the order in which it came; see the head of
- * epoll_look.c. ev has n events of the kernel's already; how many there are then.
- * began: exi_ticks() now, or a moment ago, which no other look has; 0 in a spin: it is
- * read where it is needed. */
+ * epoll_look.c. ev has n events of the kernel's already; how many there are
+ * then. began: exi_ticks() now, or a moment ago, which no other look has; 0 in
+ * a spin: it is read where it is needed. */
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     bool spins, const uint32_t *met, uint64_t began,
 		     struct looked *ret);

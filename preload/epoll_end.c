@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers of epoll sets: making, duplicating and closing them, fork, and leaving
- * the process. */
+/* Numbers of epoll sets: making, duplicating and closing them, fork, and
+ * leaving the process. */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -119,8 +119,8 @@ void shim_epoll_named(int fd, int also)
 	errno = saved;
 }
 
-/* The items of other threads' hands and of a list that another thread may have been
- * changing: all are looked at anew, by nobody yet. */
+/* The items of other threads' hands and of a list that another thread may have
+ * been changing: all are looked at anew, by nobody yet. */
 static void begin_anew(struct set *s)
 {
 	atomic_store(&s->lock.word, 0);

@@ -136,8 +136,8 @@ void shim_set_find_lost(struct set *s)
 	exi_unlock(&s->lock);
 }
 
-/* Events that are taken from the kernel at a time, on the stack: few programs ask
- * for more. */
+/* Events that are taken from the kernel at a time, on the stack: few programs
+ * ask for more. */
 #define AT_A_TIME 1024
 
 /* Notes that all that the kernel had was told, at `when`: of a sleep, at its

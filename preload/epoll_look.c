@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A look at what is active in an epoll set, and the order in which it is told.
  *
- * Connections are told in the order in which they were written to. A record that is
- * written before another (by the same thread, or by one that tells the other) is
- * stored before it, with a full fence between. So a search that found a record, by an
- * acquire of its word, finds all that were written before it when it looks again; and
- * it looks again at all that had nothing, until a pass finds nothing more. Each record
- * says when it was made: nothing later than the last of the first pass is taken from
- * later passes, or there would be no end, and what was found is told by these times. A
- * pass is left out if what was found was made before the pass before it began, which is
- * what a busy server finds. The place of what is told again is when it was told last, so
- * that a peer who lies about times moves none but itself, and never before one that was
- * told less lately. What had no room waits in line, and goes first.
+ * Connections are told in the order in which they were written to. A record
+ * that is written before another (by the same thread, or by one that tells the
+ * other) is stored before it, with a full fence between. So a search that found
+ * a record, by an acquire of its word, finds all that were written before it
+ * when it looks again; and it looks again at all that had nothing, until a pass
+ * finds nothing more. Each record says when it was made: nothing later than the
+ * last of the first pass is taken from later passes, or there would be no end,
+ * and what was found is told by these times. A pass is left out if what was
+ * found was made before the pass before it began, which is what a busy server
+ * finds. The place of what is told again is when it was told last, so that a
+ * peer who lies about times moves none but itself, and never before one that
+ * was told less lately. What had no room waits in line, and goes first.
  *
- * What rests has a ring on its way, which the kernel or the service has: a record says
- * how much its process had sent by the kernel before, so who finds a new count looks at
- * what rests (at few: they are looked at one by one), and asks the kernel.
+ * What rests has a ring on its way, which the kernel or the service has: a
+ * record says how much its process had sent by the kernel before, so who finds
+ * a new count looks at what rests (at few: they are looked at one by one), and
+ * asks the kernel.
  *
- * What the kernel tells, of a connection that is on TCP or of any other descriptor, has
- * no time but this: the kernel had nothing of it when it was asked before. A record that
- * was made before that is told first. So is one whose process had sent nothing by the
- * kernel since then: a record says when that was (after the call, so what the kernel
- * got before the record is noted by then; but for two threads that ask at once). One
- * whose process had is told behind all that the kernel has. Where no connection is on
- * TCP, the kernel tells of other things, of whose making nothing is known: these are
- * first.
- */
+ * What the kernel tells, of a connection that is on TCP or of any other
+ * descriptor, has no time but this: the kernel had nothing of it when it was
+ * asked before. A record that was made before that is told first. So is one
+ * whose process had sent nothing by the kernel since then: a record says when
+ * that was (after the call, so what the kernel got before the record is noted
+ * by then; but for two threads that ask at once). One whose process had is told
+ * behind all that the kernel has. Where no connection is on TCP, the kernel
+ * tells of other things, of whose making nothing is known: these are first. */
 #include <string.h>
 
 #include "core/base/list.h"
@@ -35,8 +36,8 @@
 #include "core/fabric/provider.h"
 #include "preload/epoll.h"
 
-/* How often an item that has nothing is looked at while it stays active, and above how
- * many active items IDLE_TICKS do not count. */
+/* How often an item that has nothing is looked at while it stays active, and
+ * above how many active items IDLE_TICKS do not count. */
 #define IDLE_LOOKS 16
 #define MANY	   256
 
@@ -163,8 +164,8 @@ void shim_item_release_locked(struct item *it, bool keep)
 
 /* --- in order of arrival ------------------------------------------------- */
 
-/* A look at what is active. What had something is kept out of the lists until the
- * caller knows the order. */
+/* A look at what is active. What had something is kept out of the lists until
+ * the caller knows the order. */
 struct search {
 	struct set *s;
 	/* Null, or not at those that came to be managed after this: of them the
@@ -256,7 +257,8 @@ static inline bool find_locked(struct search *c, struct item *it,
 	return true;
 }
 
-/* The look is over, and it has nothing: true when its peer rings from now on. */
+/* The look is over, and it has nothing: true when its peer rings from now
+ * on. */
 static inline bool idles_locked(struct search *c, struct item *it)
 {
 	struct set *s = c->s;
@@ -332,8 +334,8 @@ static void look_at_resting(struct search *c)
 	}
 }
 
-/* The clocks of two CPUs differ by less, and so long before a store a processor may
- * read its clock. */
+/* The clocks of two CPUs differ by less, and so long before a store a processor
+ * may read its clock. */
 #define CLOCK_TICKS 4096
 #define PASSES	    4
 
@@ -356,9 +358,10 @@ static void search(struct search *c)
 		 ++passes < PASSES);
 }
 
-/* The peer's process sent something by the kernel before what was found: bytes on TCP,
- * a ring for what rests, or that it sends on the fabric from now on. The kernel has it,
- * or the service, which may come late. Not asked twice, or it would tell twice. How many events there are then. */
+/* The peer's process sent something by the kernel before what was found: bytes
+ * on TCP, a ring for what rests, or that it sends on the fabric from now on.
+ * The kernel has it, or the service, which may come late. Not asked twice, or
+ * it would tell twice. How many events there are then. */
 static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
@@ -429,8 +432,9 @@ static void insert(const struct epoll_event *e, int at, struct epoll_event *ev,
 	ev[at] = *e;
 }
 
-/* What an earlier wait had no room for goes first: it came before all that is found
- * now, and before the n events that the kernel has now. How many there are then. */
+/* What an earlier wait had no room for goes first: it came before all that is
+ * found now, and before the n events that the kernel has now. How many there
+ * are then. */
 static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
@@ -452,20 +456,22 @@ static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
-/* What comes first of it was sent before all that the kernel told just now: when the
- * kernel had nothing of it yet; or, where others of the peer's connections may be on
- * TCP, its process has sent nothing by the kernel in between. */
+/* What comes first of it was sent before all that the kernel told just now:
+ * when the kernel had nothing of it yet; or, where others of the peer's
+ * connections may be on TCP, its process has sent nothing by the kernel in
+ * between. */
 static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
 {
 	return it->kernel != UINT64_MAX &&
 	       (it->place <= emptied || (mixed && it->kernel <= emptied));
 }
 
-/* Among the found are some that the kernel has, or it told something just now, at
- * ev[base] and on. What is on TCP came after what precedes all of the kernel's. Each
- * goes before an event of the kernel's if the kernel had something of it before that
- * one, or if it precedes them, or another does that comes after it; else behind all of
- * them. In order of their places, `behind` has where then. */
+/* Among the found are some that the kernel has, or it told something just now,
+ * at ev[base] and on. What is on TCP came after what precedes all of the
+ * kernel's. Each goes before an event of the kernel's if the kernel had
+ * something of it before that one, or if it precedes them, or another does that
+ * comes after it; else behind all of them. In order of their places, `behind`
+ * has where then. */
 static struct item *line_up(struct search *c)
 {
 	struct set *s = c->s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Epoll sets that are waited on themselves, by poll() or in another set: their own
- * descriptors are readable when one of their items has an event. */
+/* Epoll sets that are waited on themselves, by poll() or in another set: their
+ * own descriptors are readable when one of their items has an event. */
 #include <stdlib.h>
 
 #include "core/base/cancel.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Epoll sets and their items: which are active, whom a ring wakes, and when an item
- * is managed. */
+/* Epoll sets and their items: which are active, whom a ring wakes, and when an
+ * item is managed. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -441,11 +441,12 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 		}
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
-		/* The kernel tells of its end, and shim_set_absorb() does not. */
+		/* The kernel tells of its end, and shim_set_absorb() does
+		 * not. */
 		if (it->disabled && !atomic_load(&shim_leaves))
 			ev.data.u64 = it->set->prefix | TAG_SPENT;
-		/* The kernel's own shot was fired: it tells nothing of the item,
-		 * and after a change would tell of an end. */
+		/* The kernel's own shot was fired: it tells nothing of the
+		 * item, and after a change would tell of an end. */
 		if (it->dormant)
 			control(it, EPOLL_CTL_DEL, NULL);
 		else if (it->managed)

@@ -82,12 +82,13 @@ static bool there_on_tcp(struct item *it)
 	       (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
 }
 
-/* Arms what is active: false when there is something already. What had something
- * lately stays among the active, to be looked at when a sleep ends: then its peer
- * need not ring any more, and a peer of several rings for one of them. The sleep is
- * a new one each time. Who hears its ring and looks before all are armed would not
- * have looked at all: so nothing may have come meanwhile. looked: at each of them,
- * by this thread, and the kernel tells of what came to TCP since. */
+/* Arms what is active: false when there is something already. What had
+ * something lately stays among the active, to be looked at when a sleep ends:
+ * then its peer need not ring any more, and a peer of several rings for one of
+ * them. The sleep is a new one each time. Who hears its ring and looks before
+ * all are armed would not have looked at all: so nothing may have come
+ * meanwhile. looked: at each of them, by this thread, and the kernel tells of
+ * what came to TCP since. */
 static bool arm_all_locked(struct set *s, bool looked)
 {
 	uint32_t stirs = s->stirs;
@@ -115,15 +116,15 @@ static bool arm_all_locked(struct set *s, bool looked)
 	return ret && s->stirs == stirs;
 }
 
-/* What is active was looked at since the set's stirs were those. True: its peers
- * ring, and this thread counts as a sleeper now. */
+/* What is active was looked at since the set's stirs were those. True: its
+ * peers ring, and this thread counts as a sleeper now. */
 static bool prepare(struct set *s, uint32_t stirs)
 {
 	bool ret;
 
 	exi_lock(&s->lock);
-	/* What was added or changed meanwhile was not looked at, and what is there
-	 * already rings nobody. */
+	/* What was added or changed meanwhile was not looked at, and what is
+	 * there already rings nobody. */
 	ret = s->stirs == stirs && arm_all_locked(s, true);
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
@@ -170,8 +171,8 @@ static bool kernel_is_due(const struct set *s, uint64_t now)
 /* Looks once, at the kernel and at what is active. Where it finds nothing, all
  * that was active was looked at since the set's stirs were *ret_stirs. The
  * kernel goes first, for it may tell of what fabrics have, but not twice in a
- * row where it leaves no room. Before a sleep it need not be asked. The clock is
- * read once where something is there: to read it takes as long as a look. */
+ * row where it leaves no room. Before a sleep it need not be asked. The clock
+ * is read once where something is there: to read it takes as long as a look. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		     uint64_t deadline, bool at_once, uint32_t *ret_stirs,
 		     struct looked *looked)

@@ -145,8 +145,8 @@ HOOK void closefrom(int first)
 	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
 }
 
-/* What a gone peer left unread is in another file, at the numbers that the library
- * knows of. */
+/* What a gone peer left unread is in another file, at the numbers that the
+ * library knows of. */
 static void same_file(int fd, int also)
 {
 	int flags = native.fcntl64(also, F_GETFD);

@@ -12,26 +12,27 @@
 #include "core/meet/latent.h"
 #include "core/transfer/parts.h"
 
-/* In a hook, whose descriptor is fd: call served a latent connection, and its result
- * is in ret. */
+/* In a hook, whose descriptor is fd: call served a latent connection, and its
+ * result is in ret. */
 #define LATENT(call) (exi_unlikely(exi_latent(fd)) && (call))
 
 /* io.c */
 
 /* The kernel's call was done, with that result. False where the word was of a
- * connection that closed unseen, and the number is another's: the call is to be served
- * anew. */
+ * connection that closed unseen, and the number is another's: the call is to be
+ * served anew. */
 bool shim_latent_done(int fd, ssize_t ret);
 
-/* put() and get() (io.c) of one buffer: bytes, or -errno. Hooks of several buffers call
- * these, or hand the tables to exi_parts_send() and exi_parts_recv(). */
+/* put() and get() (io.c) of one buffer: bytes, or -errno. Hooks of several
+ * buffers call these, or hand the tables to exi_parts_send() and
+ * exi_parts_recv(). */
 ssize_t shim_put_piece(int fd, const void *buf, size_t n, int flags);
 ssize_t shim_get_piece(int fd, void *buf, size_t n, int flags);
 extern const struct exi_parts_put shim_put_parts;
 extern const struct exi_parts_get shim_get_parts;
 
-/* The kernel serves a call with these flags: errors and time stamps of TCP are in the kernel's queue, and urgent data is
- * on TCP always. */
+/* The kernel serves a call with these flags: errors and time stamps of TCP are
+ * in the kernel's queue, and urgent data is on TCP always. */
 static inline bool shim_io_kernels(int flags)
 {
 	return flags & (MSG_ERRQUEUE | MSG_OOB);

@@ -139,8 +139,8 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 		       : 0;
 }
 
-/* Flags that say nothing to a socket, and the one that is MSG_DONTWAIT. What else
- * there is the kernel refuses. */
+/* Flags that say nothing to a socket, and the one that is MSG_DONTWAIT. What
+ * else there is the kernel refuses. */
 #define PLACE_FLAGS                                                            \
 	(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND |          \
 	 RWF_NOAPPEND)
@@ -363,8 +363,9 @@ static unsigned int share_out(struct mmsghdr *m, unsigned int n, size_t bytes)
 	return i;
 }
 
-/* While the direction is on TCP, as many by one call as natively. *ret_all: bytes
- * were sent, or -errno; false in *whole: not all of those that were tried. */
+/* While the direction is on TCP, as many by one call as natively. *ret_all:
+ * bytes were sent, or -errno; false in *whole: not all of those that were
+ * tried. */
 static unsigned int put_some(int fd, struct mmsghdr *m, unsigned int n,
 			     int flags, bool *whole, ssize_t *ret)
 {

@@ -189,8 +189,8 @@ struct near {
 	 * then. */
 	struct native calls;
 	_Atomic uint32_t heed[EXI_HEEDED]; /* see core/base/heed.h */
-	/* Threads that sleep in an epoll set as if it had no connections, by its
-	 * number, of which some share a place. */
+	/* Threads that sleep in an epoll set as if it had no connections, by
+	 * its number, of which some share a place. */
 	_Atomic int strangers[SHIM_STRANGERS];
 };
 extern struct near shim_near;

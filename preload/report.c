@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs run --report: what became of the connections of a process, at its end: all
- * together, then by peer, fabric and reason. */
+/* exs run --report: what became of the connections of a process, at its end:
+ * all together, then by peer, fabric and reason. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

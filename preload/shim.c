@@ -233,8 +233,8 @@ void shim_return(void)
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */
 
-/* How long a call that finds no number free waits for peers to answer: those that
- * run answer within it, and those that are silent cost no more. */
+/* How long a call that finds no number free waits for peers to answer: those
+ * that run answer within it, and those that are silent cost no more. */
 #define ANSWER_NS 50000000u
 #define NAP_NS	  200000
 
@@ -279,7 +279,8 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 	r->n++;
 }
 
-/* A connection whose peer has yet to answer gives its descriptors back later. */
+/* A connection whose peer has yet to answer gives its descriptors back
+ * later. */
 static struct reclaim give_back(bool used)
 {
 	struct reclaim r = { .used = used };

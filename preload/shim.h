@@ -39,7 +39,8 @@ void shim_return(void);
  * takes tags out any more. */
 extern _Atomic bool shim_left, shim_leaves;
 
-/* Whether the library may have anything at the number that concerns such calls. */
+/* Whether the library may have anything at the number that concerns such
+ * calls. */
 static inline bool shim_heeds(int fd, uint32_t what)
 {
 	return (uint32_t)fd >= EXI_HEEDED ||

@@ -171,8 +171,8 @@ HOOK int shutdown(int fd, int how)
 	return (int)shim_result(ret);
 }
 
-/* A time before the first: waits are over at once. The kernel takes it, and does
- * not tell it from none. */
+/* A time before the first: waits are over at once. The kernel takes it, and
+ * does not tell it from none. */
 static void set_time(struct exi_sock *sk, int name, const void *val)
 {
 	bool rx = name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW;

@@ -71,8 +71,8 @@ static bool meeting_fails(struct exi_trial *ret)
 	return false;
 }
 
-/* As the registry has it, and connections within the host cannot go to a fabric where
- * nobody can be met. */
+/* As the registry has it, and connections within the host cannot go to a fabric
+ * where nobody can be met. */
 static bool fabric_row(unsigned int i, struct exi_registry_row *ret)
 {
 	struct exi_trial t;

@@ -94,7 +94,8 @@ struct perf_result {
 	double cpu_s[2];
 	double user_s[2]; /* of it, outside the kernel */
 	int64_t bells;
-	double direct; /* share of the bytes that were not copied; -1: unknown */
+	/* Share of the bytes that were not copied; -1: unknown. */
+	double direct;
 	double others; /* share of the CPUs that others used; -1: unknown */
 };
 
@@ -150,8 +151,8 @@ struct perf_compare {
 };
 int perf_compare(const struct perf_compare *c);
 
-/* perf_host.c: what others use of the CPUs meanwhile, of all that this process may
- * use where cpu is PERF_ANY_CPU. */
+/* perf_host.c: what others use of the CPUs meanwhile, of all that this process
+ * may use where cpu is PERF_ANY_CPU. */
 struct perf_host {
 	int cpu[2];
 	double at, worked, used; /* seconds */

@@ -123,13 +123,13 @@ const char *exs_x_reason_text(int reason);
  * EOPNOTSUPP (a kind of socket that is never upgraded). */
 int exs_x_adopt(int s);
 
-/* Moves both directions back to TCP, so that plain calls, exec and
- * descriptor passing are safe. No byte is lost: what lies unread in a ring is
- * sent again over TCP. Returns when this end is done. -1 with EBADF,
- * ENOTSOCK; EBUSY with asynchronous operations outstanding on the socket, or
- * a loan; ETIMEDOUT when the peer's process is stopped: the move then completes when
- * it runs again, and until then plain calls are not safe; ECANCELED when another
- * thread adopted it meanwhile: it may have moved on. */
+/* Moves both directions back to TCP, so that plain calls, exec and descriptor
+ * passing are safe. No byte is lost: what lies unread in a ring is sent again
+ * over TCP. Returns when this end is done. -1 with EBADF, ENOTSOCK; EBUSY with
+ * asynchronous operations outstanding on the socket, or a loan; ETIMEDOUT when
+ * the peer's process is stopped: the move then completes when it runs again,
+ * and until then plain calls are not safe; ECANCELED when another thread
+ * adopted it meanwhile: it may have moved on. */
 int exs_x_downgrade(int s);
 
 /* Loans: the bytes of a stream where they lie, without a copy, in the fabric's
@@ -154,8 +154,8 @@ int exs_x_recv_return(int s, size_t len);
  * exs_x_recv_loan() and those of send(2); it raises no signal. */
 ssize_t exs_x_send_loan(int s, void **at, size_t want, int flags);
 /* The first len of them are sent, which does not wait; 0: none. flags are 0 or
- * MSG_NOSIGNAL. -1 with EINVAL, ENOMEM as above; and with the errors of send(2),
- * with which the loan ends. */
+ * MSG_NOSIGNAL. -1 with EINVAL, ENOMEM as above; and with the errors of
+ * send(2), with which the loan ends. */
 int exs_x_send_commit(int s, size_t len, int flags);
 
 #ifdef __cplusplus

@@ -83,8 +83,8 @@ bool exi_fd_scarce(int fd)
 	return used >= soft - soft / 16;
 }
 
-/* room: how many of the lowest numbers must be free, or the application's. What is
- * refused stays open. */
+/* room: how many of the lowest numbers must be free, or the application's. What
+ * is refused stays open. */
 static int keep(int fd, unsigned int room)
 {
 	unsigned int soft, base, held;

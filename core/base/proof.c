@@ -314,8 +314,8 @@ static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
 	return asked;
 }
 
-/* The kernel takes an end that is bound to no device for any, and there may be one
- * beside that which is bound: two connections of the same addresses. */
+/* The kernel takes an end that is bound to no device for any, and there may be
+ * one beside that which is bound: two connections of the same addresses. */
 static int is_alike(const struct exi_tuple *t, const union answer *a)
 {
 	struct inet_diag_msg m;

@@ -36,9 +36,10 @@ static inline bool exi_rights_allow(int s, bool allow)
 	return setsockopt(s, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0;
 }
 
-/* The filter of a socket for datagrams, before its name is bound: a packet that does
- * not begin with the secret is dropped in its sender's call, with its descriptors, and
- * never comes into the queue. Of another packet len bytes are taken. */
+/* The filter of a socket for datagrams, before its name is bound: a packet that
+ * does not begin with the secret is dropped in its sender's call, with its
+ * descriptors, and never comes into the queue. Of another packet len bytes are
+ * taken. */
 #define EXI_RIGHTS_FILTER 6
 static inline void exi_rights_filter(struct sock_filter code[EXI_RIGHTS_FILTER],
 				     uint64_t secret, uint32_t len)

@@ -30,13 +30,13 @@
 /* Ticks without anything unattended until they stop: to begin again costs a
  * message as much as one of them. */
 #define IDLE_TICKS 3
-/* Milliseconds between ticks, at most; and how often in one who comes to his queue
- * all the time does. */
+/* Milliseconds between ticks, at most; and how often in one who comes to his
+ * queue all the time does. */
 #define TICK_MAX 4
 #define OFTEN	 32
 
-/* A hot direction that a thread looks at: a dequeuer without its lock; its socket's
- * lookers count us then. */
+/* A hot direction that a thread looks at: a dequeuer without its lock; its
+ * socket's lookers count us then. */
 struct held {
 	struct exi_hot hot;
 	struct exi_shared *sh;
@@ -75,8 +75,8 @@ static void date_locked(struct exi_sock *sk)
 	exi_ready_times_locked(sk);
 }
 
-/* Something is there, and this is when it was sent. What is not dated any more moves
- * in any order. */
+/* Something is there, and this is when it was sent. What is not dated any more
+ * moves in any order. */
 static bool look_at(struct held *h, uint64_t now)
 {
 	struct exi_sock *sk = h->hot.sk;
@@ -110,11 +110,12 @@ static void insert(const struct held *held, int which, int *order, int n)
 }
 
 /* Which of the n have something, in the order in which it was sent; how many. A
- * record that is written before another, by the same thread or by one that tells the
- * other, is stored before it. So who found a record finds all that were written
- * before it when he looks again, and he does so until he finds nothing more: that is
- * the search of models/order.pml, with no more passes than there are directions. What
- * does not say when it was sent is from before it was asked to. */
+ * record that is written before another, by the same thread or by one that
+ * tells the other, is stored before it. So who found a record finds all that
+ * were written before it when he looks again, and he does so until he finds
+ * nothing more: that is the search of models/order.pml, with no more passes
+ * than there are directions. What does not say when it was sent is from before
+ * it was asked to. */
 static int line_up(struct held *held, int n, int *order)
 {
 	uint64_t now = exi_ticks();
@@ -186,8 +187,8 @@ static void poll_hot(struct exi_queue *q)
 			exi_flow_progress(hot[i].sk, hot[i].dir);
 }
 
-/* Nobody polls any more: the peers are to ring. Where order matters they are asked
- * before the search, so that what it does not find rings. */
+/* Nobody polls any more: the peers are to ring. Where order matters they are
+ * asked before the search, so that what it does not find rings. */
 static void leave_hot(struct exi_queue *q)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
@@ -215,10 +216,11 @@ static int idle_ticks;
 static int tick_ms = 1;
 
 /* Each takes tens of microseconds from a program that uses all CPUs, and finds
- * nothing while it comes to its queues all the time: it is twice as long then until
- * the next. Who did so for a while, and computes then, has his progress made after
- * about that while, or twice TICK_MAX. On a CPU that others want each tick also ends
- * a turn before its time, so there are few: progress waits for turns anyway. */
+ * nothing while it comes to its queues all the time: it is twice as long then
+ * until the next. Who did so for a while, and computes then, has his progress
+ * made after about that while, or twice TICK_MAX. On a CPU that others want
+ * each tick also ends a turn before its time, so there are few: progress waits
+ * for turns anyway. */
 int exi_queue_tick(void)
 {
 	bool active = false, seldom = false;
@@ -345,7 +347,8 @@ struct look {
 	int need;
 };
 
-/* For a peer that shares our CPU, and runs between two looks: no device is polled. */
+/* For a peer that shares our CPU, and runs between two looks: no device is
+ * polled. */
 static bool look_again(void *arg)
 {
 	struct look *l = arg;
@@ -477,7 +480,8 @@ static void let_go(struct view *v)
 			let_go_of(&v->held[i]);
 }
 
-/* Everything that is hot is in the view, or idle: an operation more changes it. */
+/* Everything that is hot is in the view, or idle: an operation more changes
+ * it. */
 static bool complete(struct exi_queue *q, const struct view *v)
 {
 	return v->n + v->idle ==

@@ -49,9 +49,10 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 	}
 	if (tx->mode == EXI_MODE_DRAIN)
 		ret = exi_flow_drain_locked(sk);
-	/* A process that was forked has a bell of its own, and hears nothing from
-	 * it: that the peer is gone the process tells that watches the link.
-	 * It sets `gone` and then kicks; await_tcp() reads the kick first. */
+	/* A process that was forked has a bell of its own, and hears nothing
+	 * from it: that the peer is gone the process tells that watches the
+	 * link. It sets `gone` and then kicks; await_tcp() reads the kick
+	 * first. */
 	linked = sk->fab && sk->fab->bell >= 0 && !atomic_load(&sh->gone);
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
@@ -61,9 +62,9 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
 }
 
-/* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED when
- * it was, and then another thread allowed the fabric again: exi_switch_allow()
- * clears the hold after it waited itself, then kicks. */
+/* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED
+ * when it was, and then another thread allowed the fabric again:
+ * exi_switch_allow() clears the hold after it waited itself, then kicks. */
 static int await_tcp(struct exi_sock *sk, uint32_t generation,
 		     uint64_t deadline)
 {

@@ -9,17 +9,17 @@
 
 struct exi_sock;
 
-/* Both directions to TCP, waiting until this end is done; DOWN is not said again
- * where exi_switch_leave() has said it. -ETIMEDOUT; -EBADF also when another thread
- * has closed it meanwhile, whatever has its place now; -ECANCELED when one has allowed
- * the fabric again. */
+/* Both directions to TCP, waiting until this end is done; DOWN is not said
+ * again where exi_switch_leave() has said it. -ETIMEDOUT; -EBADF also when
+ * another thread has closed it meanwhile, whatever has its place now;
+ * -ECANCELED when one has allowed the fabric again. */
 int exi_switch_down(struct exi_sock *sk, int fd, int reason,
 		    uint64_t deadline_ns);
 
-/* After that, of a connection that this process forgets and others have: where the
- * peer is gone with bytes unread, the others keep them, and the descriptor gets a
- * copy. The generation is from before the wait: another socket that has the place by
- * now is left alone. */
+/* After that, of a connection that this process forgets and others have: where
+ * the peer is gone with bytes unread, the others keep them, and the descriptor
+ * gets a copy. The generation is from before the wait: another socket that has
+ * the place by now is left alone. */
 EXI_SHIM void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation);
 
 /* Lets the directions be switched (again). */

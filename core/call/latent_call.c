@@ -60,7 +60,8 @@ void exi_flow_latent_promoted(int fd)
 		exi_flow_after_recv(sk, fd);
 }
 
-/* The longest call: what all that may be under way move has room in the word. */
+/* The longest call: what all that may be under way move has room in the
+ * word. */
 #define LONGEST (EXI_LATENT_MOVED_MAX / (2 * EXI_LATENT_INSIDE_MAX))
 
 /* The end that connects waits for the handshake before it sends the bytes after

@@ -34,8 +34,8 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
-/* The operation of a loan is over. When the loan was repaid, err or op->err is what
- * became of it. */
+/* The operation of a loan is over. When the loan was repaid, err or op->err is
+ * what became of it. */
 static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 			 struct exi_op *op, int err)
 {

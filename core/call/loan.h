@@ -7,9 +7,9 @@
  * connection meanwhile finds its bytes where it expects them.
  *
  * A loan is an operation at the head of its direction's list: all that move
- * bytes wait behind it, as they would behind any other. What cannot be repaid at
- * once, because the direction is on its way to another fabric or TCP has no room,
- * is from then on an operation of the library's own, in the same place.
+ * bytes wait behind it, as they would behind any other. What cannot be repaid
+ * at once, because the direction is on its way to another fabric or TCP has no
+ * room, is from then on an operation of the library's own, in the same place.
  *
  * What lies in place stays there while it is on loan: the receiver gives the
  * direction back when it was repaid (exi_half.leaving), the sender does not
@@ -46,15 +46,15 @@ struct exi_loan {
 	char *copy;   /* of what was made in place, or room to read it; null */
 };
 
-/* A loan of the direction: up to want bytes to fill (EXI_TX), or what comes next
- * (EXI_RX), of which 0 is the end. Waits as send(2) and recv(2) do. How many
- * bytes, or -errno: -EBUSY, one is out. */
+/* A loan of the direction: up to want bytes to fill (EXI_TX), or what comes
+ * next (EXI_RX), of which 0 is the end. Waits as send(2) and recv(2) do. How
+ * many bytes, or -errno: -EBUSY, one is out. */
 ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 			void **ret);
 
-/* The first len bytes are received, or sent, and the loan ends. -EINVAL: there is
- * none, or not of so many; -ENOMEM: it goes on. Other errors are those of a send,
- * which it ends with. */
+/* The first len bytes are received, or sent, and the loan ends. -EINVAL: there
+ * is none, or not of so many; -ENOMEM: it goes on. Other errors are those of a
+ * send, which it ends with. */
 int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags);
 
 /* Loans end with nothing received or sent: the socket will be plain. No lock is

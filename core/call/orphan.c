@@ -27,7 +27,8 @@
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 
-/* --- names ------------------------------------------------------------------ */
+/* --- names
+ * ------------------------------------------------------------------ */
 
 #define KEPT 64
 
@@ -97,10 +98,11 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 	return 0;
 }
 
-/* --- bytes ------------------------------------------------------------------ */
+/* --- bytes
+ * ------------------------------------------------------------------ */
 
-/* What a gone peer left to a socket, which another thread may close meanwhile: then
- * the number is another file's, and the place another socket's. */
+/* What a gone peer left to a socket, which another thread may close meanwhile:
+ * then the number is another file's, and the place another socket's. */
 struct left {
 	int fd;
 	uint32_t generation;
@@ -146,10 +148,10 @@ static size_t in_ring(struct exi_sock *sk)
 /* More than the kernels at both ends of a connection hold of it. */
 #define ON_TCP_MAX ((size_t)16 << 20)
 
-/* As the program would have read it: what can be unread, and no more, for whoever
- * hung up may still write to TCP and to the ring. The end of the ring was set when it
- * did (exi_flow_deafen_locked()). And what TCP has is gathered as far as a process
- * may hold it: there may be many such peers. */
+/* As the program would have read it: what can be unread, and no more, for
+ * whoever hung up may still write to TCP and to the ring. The end of the ring
+ * was set when it did (exi_flow_deafen_locked()). And what TCP has is gathered
+ * as far as a process may hold it: there may be many such peers. */
 static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 {
 	size_t on_tcp = exi_feeder_room();
@@ -251,8 +253,8 @@ static int replace(int with, int fd)
 								      : 0;
 }
 
-/* Under the lock, without which nobody closes one of the numbers: it may be that of
- * another file a moment later. */
+/* Under the lock, without which nobody closes one of the numbers: it may be
+ * that of another file a moment later. */
 static int replace_all(struct exi_sock *sk, int fd, uint32_t generation,
 		       int with)
 {

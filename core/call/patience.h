@@ -32,9 +32,9 @@ struct exi_flow_patience {
 };
 
 /* A call that waits: lock, attempt, and where that said -EAGAIN look (locked),
- * unlock, be patient, again. False: the descriptor is not the socket's any more.
- * Patience is 0 to try again, or what the call is to say; seen bytes lie there
- * and are not enough. */
+ * unlock, be patient, again. False: the descriptor is not the socket's any
+ * more. Patience is 0 to try again, or what the call is to say; seen bytes lie
+ * there and are not enough. */
 bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
 			struct exi_flow_patience *p, struct exi_shared **ret);
 void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,

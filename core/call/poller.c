@@ -258,7 +258,8 @@ static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 		return n ? 0 : -ETIMEDOUT;
 	if (errno == EINTR)
 		return -EINTR;
-	/* As if there were no such call: the service is behind us in each line. */
+	/* As if there were no such call: the service is behind us in each
+	 * line. */
 	atomic_store(&refused, true);
 	deaf();
 	return 0;

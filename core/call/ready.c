@@ -258,7 +258,8 @@ void exi_ready_want_times(struct exi_sock *sk, int fd)
 	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
-/* The peer rings for what comes after all that is there, which is not enough. */
+/* The peer rings for what comes after all that is there, which is not
+ * enough. */
 static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);

@@ -46,8 +46,8 @@ EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
 /* Takes back what exi_ready_arm() asked for. No lock is held. */
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
-/* The kernel's poll said this of its descriptor, and the caller is told: what it
- * calls next knows of a reset, too. */
+/* The kernel's poll said this of its descriptor, and the caller is told: what
+ * it calls next knows of a reset, too. */
 void exi_ready_told(struct exi_sock *sk, short revents);
 
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
@@ -63,8 +63,8 @@ bool exi_ready_peer_ended(struct exi_sock *sk, int fd);
 /* The CPU the peer last worked on, -1 when unknown. A hint. */
 EXI_SHIM int exi_ready_peer_cpu(struct exi_sock *sk, int fd);
 
-/* A descriptor is about to be closed, and another process keeps its socket open: the
- * kernel would tell of it in sets on. */
+/* A descriptor is about to be closed, and another process keeps its socket
+ * open: the kernel would tell of it in sets on. */
 EXI_SHIM extern void (*exi_ready_owes)(int fd);
 
 /* The connection of fd (again): its directions may be on a fabric now or soon.

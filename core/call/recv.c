@@ -131,8 +131,8 @@ static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
 		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
 }
 
-/* The next piece is received behind the operations that are there already. True: the
- * call is over, with *ret. */
+/* The next piece is received behind the operations that are there already.
+ * True: the call is over, with *ret. */
 static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
 			 size_t *done, ssize_t *ret)
 {
@@ -149,8 +149,8 @@ static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
 	return false;
 }
 
-/* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric. False:
- * another is to follow. The lock is held, and let go. */
+/* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric.
+ * False: another is to follow. The lock is held, and let go. */
 static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
 			     struct exi_pieces *to, int flags,
 			     struct exi_flow_patience *p, size_t *ret_len,

@@ -29,8 +29,8 @@ struct exi_recv_bare {
 	bool go;
 };
 
-/* A call that waits in the kernel for all of its bytes is given so many at most:
- * a fabric may be met meanwhile. */
+/* A call that waits in the kernel for all of its bytes is given so many at
+ * most: a fabric may be met meanwhile. */
 #define EXI_RECV_BARE_MAX ((size_t)1 << 20)
 
 /* The cleanup of a receive in the kernel's own call; arg is a struct

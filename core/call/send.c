@@ -123,8 +123,8 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
-/* Urgent data is TCP's: the direction goes back to it and stays. A silent peer's
- * connection is reset, unless it is there, and the send goes on. */
+/* Urgent data is TCP's: the direction goes back to it and stays. A silent
+ * peer's connection is reset, unless it is there, and the send goes on. */
 static int before_urgent(struct exi_sock *sk, int fd)
 {
 	struct exi_shared *sh;
@@ -199,8 +199,8 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	return b.n;
 }
 
-/* The next piece is sent behind the operations that are there already. True: the call
- * is over, with *ret. */
+/* The next piece is sent behind the operations that are there already. True:
+ * the call is over, with *ret. */
 static bool send_in_turn(int fd, struct exi_pieces *from, int flags,
 			 size_t *done, ssize_t *ret)
 {
@@ -215,8 +215,8 @@ static bool send_in_turn(int fd, struct exi_pieces *from, int flags,
 	return false;
 }
 
-/* The kernel sends the next bytes, and waits for room. True: the call is over, with
- * *ret. The lock is held, and let go. */
+/* The kernel sends the next bytes, and waits for room. True: the call is over,
+ * with *ret. The lock is held, and let go. */
 static bool send_by_kernel(struct exi_sock *sk, struct exi_half *h, int fd,
 			   struct exi_pieces *from, int flags, size_t *done,
 			   ssize_t *ret)

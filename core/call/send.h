@@ -25,8 +25,8 @@ EXI_SHIM ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n,
 				size_t bytes, int flags);
 
 /* Before a call of the C library that sends on the descriptor itself, of up to
- * *len bytes (sendfile): where the direction is on TCP nothing is switched until
- * the call is over, and how much it moved, or -1, is told with what this
+ * *len bytes (sendfile): where the direction is on TCP nothing is switched
+ * until the call is over, and how much it moved, or -1, is told with what this
  * returned. Of less than *len where a fabric may be met meanwhile. Null: the
  * direction is on a fabric, or about to be. */
 EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t *len);

@@ -143,8 +143,8 @@ void exi_unseen_tick(void)
 
 /* --- sends -------------------------------------------------------------- */
 
-/* exi_flow_no_room: where a wait is found that is not seen, the connection goes to
- * TCP first, so that the kernel says -EAGAIN, and tells of room. */
+/* exi_flow_no_room: where a wait is found that is not seen, the connection goes
+ * to TCP first, so that the kernel says -EAGAIN, and tells of room. */
 static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];

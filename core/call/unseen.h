@@ -17,9 +17,10 @@
  * nothing: it is a timer of the service while connections are in use. It stops
  * when each direction that is received has a wait that is seen, or nothing
  * unread and its bell asked for. Whatever ends one of these states calls
- * exi_unseen_restart() after it changed the state under the direction's lock; the
- * watch says that it stops, and then looks at each direction under that lock
- * once more: so the one that comes second sees what the first has written. */
+ * exi_unseen_restart() after it changed the state under the direction's lock;
+ * the watch says that it stops, and then looks at each direction under that
+ * lock once more: so the one that comes second sees what the first has
+ * written. */
 #ifndef EXI_CORE_CALL_UNSEEN_H
 #define EXI_CORE_CALL_UNSEEN_H
 

@@ -15,8 +15,8 @@ EXI_SHIM ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 				const struct iovec *v, size_t n, int flags);
 EXI_SHIM ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
 				const struct iovec *v, size_t n, int flags);
-/* n bytes of a file from `at` on, through one buffer. How many went, fewer where
- * the file ends or the call would wait; -errno. */
+/* n bytes of a file from `at` on, through one buffer. How many went, fewer
+ * where the file ends or the call would wait; -errno. */
 EXI_SHIM ssize_t exi_parts_send_file(exi_send_one *put, int fd, int from,
 				     off_t at, size_t n, int flags);
 /* Bytes of all; -EMSGSIZE, -EINVAL. */

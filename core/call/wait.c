@@ -60,8 +60,8 @@ static inline bool either_changed(void *arg)
 	return changed(&w[0]) || changed(&w[1]);
 }
 
-/* The way to a device takes as long as a look at it, so that many looks on one way
- * count as half as many. */
+/* The way to a device takes as long as a look at it, so that many looks on one
+ * way count as half as many. */
 #define LOOKS_FAR 8
 
 /* A look at words that the device changes when it is polled. */
@@ -90,8 +90,8 @@ static bool spin(struct exi_look *l)
 	return ret || either_changed(l->words);
 }
 
-/* Nothing but the peer's word can end the wait in this state. A process that ends
- * sets `ended` without the lock. */
+/* Nothing but the peer's word can end the wait in this state. A process that
+ * ends sets `ended` without the lock. */
 static bool quiet(struct exi_shared *sh, enum exi_dir dir)
 {
 	struct exi_half *h = &sh->half[dir];
@@ -137,11 +137,12 @@ bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir)
 	return true;
 }
 
-/* The ends of a stream that both share their CPUs with others, but not the same:
- * every byte comes out of the other CPU's cache, and as nobody sleeps, the system
- * leaves them where they are. What is written to a UNIX socket wakes its reader as
- * one that may come to the writer's CPU; a futex does not. So such an end sleeps
- * until the bell for a while. Small messages would lose more by the calls. */
+/* The ends of a stream that both share their CPUs with others, but not the
+ * same: every byte comes out of the other CPU's cache, and as nobody sleeps,
+ * the system leaves them where they are. What is written to a UNIX socket wakes
+ * its reader as one that may come to the writer's CPU; a futex does not. So
+ * such an end sleeps until the bell for a while. Small messages would lose more
+ * by the calls. */
 #define STREAM	16384 /* bytes between two waits */
 #define CROSSED 16    /* sleeps */
 

@@ -27,9 +27,9 @@ struct exi_look {
 	struct exi_conn *poll;	  /* what changes that only when polled; null */
 };
 
-/* After an attempt that found nothing, its lock still held: looks for a moment if
- * a spin is worth it now. A reply that comes at once is taken with the lock held,
- * which giving it back and taking it again would delay. True: it came. */
+/* After an attempt that found nothing, its lock still held: looks for a moment
+ * if a spin is worth it now. A reply that comes at once is taken with the lock
+ * held, which giving it back and taking it again would delay. True: it came. */
 bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir);
 /* After an attempt that found nothing, its lock still held: begins a look if
  * a spin is worth it now. */

@@ -105,14 +105,16 @@ static bool is_over(struct exi_sock *sk, int fd)
 		getpeername(fd, (struct sockaddr *)&peer, &len) < 0);
 }
 
-/* If both have, and the peer has not: what it sends is nobody's. As at a close it
- * hears that by the link, goes on over TCP, and gets the kernel's own answer. */
+/* If both have, and the peer has not: what it sends is nobody's. As at a close
+ * it hears that by the link, goes on over TCP, and gets the kernel's own
+ * answer. */
 static void end_both(struct exi_sock *sk, int fd)
 {
 	struct exi_half *rx, *tx;
 	bool ends;
 
-	/* The service comes late: its place may be becoming another socket's. */
+	/* The service comes late: its place may be becoming another
+	 * socket's. */
 	exi_lock(&sk->link_lock);
 	rx = &sk->sh->half[EXI_RX];
 	tx = &sk->sh->half[EXI_TX];
@@ -144,7 +146,8 @@ static void end_both(struct exi_sock *sk, int fd)
 		shutdown(sk->link->fd, SHUT_RDWR);
 	if (ends) {
 		exi_link_drop_locked(sk);
-		/* A ring that nobody reads now may have been for others, too. */
+		/* A ring that nobody reads now may have been for others,
+		 * too. */
 		exi_sock_wake_all(sk, EXI_RX);
 		exi_sock_wake_all(sk, EXI_TX);
 	}
@@ -236,8 +239,9 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 		sk->fab->ops->end(sk->fab);
 }
 
-/* Others have it, and perhaps only the kernel closes it for them. What that says
- * comes after the end that was said here, if nothing could be taken back. */
+/* Others have it, and perhaps only the kernel closes it for them. What that
+ * says comes after the end that was said here, if nothing could be taken
+ * back. */
 static void part_from_ring_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -251,10 +255,11 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
 	shutdown(fd, SHUT_WR);
 }
 
-/* The last close of a connection with bytes on their way from a ring to TCP, for
- * which TCP has no room: as with those that lie in TCP the close waits only if
- * SO_LINGER says so, and they are sent after it. With bytes of the peer unread, or
- * SO_LINGER with no time, all is thrown away, and the peer hears of a reset. */
+/* The last close of a connection with bytes on their way from a ring to TCP,
+ * for which TCP has no room: as with those that lie in TCP the close waits only
+ * if SO_LINGER says so, and they are sent after it. With bytes of the peer
+ * unread, or SO_LINGER with no time, all is thrown away, and the peer hears of
+ * a reset. */
 static void finish_drain(struct exi_sock *sk, int fd)
 {
 	struct linger l = exi_open_linger_of(sk, fd);
@@ -393,8 +398,8 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	return ret;
 }
 
-/* The socket that is the caller's to leave, or null; and what end_number() gave,
- * if the number is not the socket's own. */
+/* The socket that is the caller's to leave, or null; and what end_number()
+ * gave, if the number is not the socket's own. */
 static int begin_close(int fd, const struct exi_close_heir *heir,
 		       struct exi_sock **ret)
 {
@@ -447,9 +452,9 @@ int exi_close_over(int fd, int from, int flags)
 		NULL);
 }
 
-/* What leave() may wait for: what the library still has to send, a connection that
- * goes to TCP for others, and, between hosts, whatever the peer has to say to it:
- * of memory it may write to, or that it has what was sent. */
+/* What leave() may wait for: what the library still has to send, a connection
+ * that goes to TCP for others, and, between hosts, whatever the peer has to say
+ * to it: of memory it may write to, or that it has what was sent. */
 static bool may_wait(struct exi_sock *sk, bool last)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];

@@ -29,8 +29,8 @@ EXI_SHIM int exi_close_over(int fd, int from, int flags);
 int exi_close_submit(struct exi_op *op);
 
 /* Forgets the socket, which is in the table no more: providers' state freed,
- * memory to the pool. The descriptor is the caller's. All operations are done. Takes no
- * lock: call with link and both halves held; gives them back. */
+ * memory to the pool. The descriptor is the caller's. All operations are done.
+ * Takes no lock: call with link and both halves held; gives them back. */
 void exi_sock_drop_locked(struct exi_sock *sk);
 
 /* The descriptor whose file the number names from now on. */

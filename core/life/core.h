@@ -8,8 +8,9 @@
 
 #include "core/base/util.h"
 
-/* Idempotent, thread-safe. -ENOMEM; -EINVAL: the configuration refuses; -ENODEV:
- * what EXS_REQUIRE names cannot be used; -EBUSY. The reason was logged. */
+/* Idempotent, thread-safe. -ENOMEM; -EINVAL: the configuration refuses;
+ * -ENODEV: what EXS_REQUIRE names cannot be used; -EBUSY. The reason was
+ * logged. */
 EXI_SHIM int exi_core_init(void);
 
 /* Before and after a fork of which the C library tells nobody. */

@@ -47,7 +47,8 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	exi_holders_prefork(&sh->holders);
 	atomic_store(&sh->owner, 0);
-	/* The child can be given no device, nor what is on loan: it will ask. */
+	/* The child can be given no device, nor what is on loan: it will
+	 * ask. */
 	if (stays(sk))
 		exi_family_keep(sk);
 }
@@ -82,8 +83,9 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	if (!before_fork(sk))
 		exi_holders_prefork(&sk->sh->holders);
 	exi_holders_inherit(&sk->sh->holders);
-	/* The parent is about to: it is no descriptor of the child's. Descriptors
-	 * are copied before memory is: what lingers here was open there. */
+	/* The parent is about to: it is no descriptor of the child's.
+	 * Descriptors are copied before memory is: what lingers here was open
+	 * there. */
 	if (sk->lingers)
 		close(atomic_load(&sk->fd));
 	sk->lingers = sk->closing = false;

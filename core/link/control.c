@@ -419,9 +419,9 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_LOST);
 }
 
-/* How much of the link one call reads. A peer can write as fast as this end reads:
- * an event is over after so many packets, and a look, which must see what was
- * sent before it, after the bytes that lay there when it began. */
+/* How much of the link one call reads. A peer can write as fast as this end
+ * reads: an event is over after so many packets, and a look, which must see
+ * what was sent before it, after the bytes that lay there when it began. */
 #define PACKETS 16
 
 struct reading {
@@ -451,8 +451,8 @@ static bool passes(const struct exi_link *l)
 	return l->state == EXI_LINK_OFFER || l->state == EXI_LINK_ANSWER;
 }
 
-/* A file that is no memory may hold up a closing thread: its user is not met again for
- * a while. */
+/* A file that is no memory may hold up a closing thread: its user is not met
+ * again for a while. */
 static ssize_t recv_segment(struct exi_link *l, struct exi_pair_msg *ret,
 			    int *ret_fd)
 {

@@ -18,9 +18,9 @@ void exi_link_meet(struct exi_sock *sk, int fd);
  * whatever the traffic. */
 void exi_link_expect(struct exi_sock *sk, bool eager);
 
-/* exi_link_expect() for a connection whose first bytes may have moved already: it
- * meets when more of them pass a mark, and not in this call. Any of its locks may
- * be held. */
+/* exi_link_expect() for a connection whose first bytes may have moved already:
+ * it meets when more of them pass a mark, and not in this call. Any of its
+ * locks may be held. */
 void exi_link_expect_later(struct exi_sock *sk);
 
 /* Whether the time of the link's present step is over. link_lock held. */

@@ -11,8 +11,8 @@
  * the link's other end.
  *
  *	B: promise	A: answer	B: open, show 0		A: opened
- *	then, for each i:		A: look i, show i	B: look i, show i + 1
- * */
+ *	then, for each i:	A: look i, show i	B: look i, show i+1
+ */
 #ifndef EXI_CORE_MEET_BOUND_H
 #define EXI_CORE_MEET_BOUND_H
 

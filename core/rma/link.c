@@ -3,10 +3,11 @@
  *
  * Credits. Each end has EXI_RMA_CREDITS buffers ready for the other, counts the
  * messages it sent, and knows how many of them were received: every message
- * says so, and one with nothing else does after EXI_RMA_GIVE. What carries bytes
- * leaves EXI_RMA_RESERVE, so that a message that gives credits back can always be
- * sent: for EXI_RMA_CREDITS messages that came, at most EXI_RMA_CREDITS / EXI_RMA_GIVE of
- * those are due, and the engine's few ACKs. */
+ * says so, and one with nothing else does after EXI_RMA_GIVE. What carries
+ * bytes leaves EXI_RMA_RESERVE, so that a message that gives credits back can
+ * always be sent: for EXI_RMA_CREDITS messages that came, at most
+ * EXI_RMA_CREDITS / EXI_RMA_GIVE of those are due, and the engine's few
+ * ACKs. */
 #include "core/rma/link.h"
 
 #include <endian.h>
@@ -95,9 +96,9 @@ static bool join(struct exi_rma_inbox *b, uint32_t put, uint32_t len)
 }
 
 /* One thread puts messages in, another takes them. Release, in the store of
- * put: pairs with the load in exi_rma_inbox_next(); the load of taken with its store
- * there, after which the place is free. The store of put is before stir() in
- * the order of all, for conn_arm(). */
+ * put: pairs with the load in exi_rma_inbox_next(); the load of taken with its
+ * store there, after which the place is free. The store of put is before stir()
+ * in the order of all, for conn_arm(). */
 static bool put_in(struct exi_rma_inbox *b, const struct exi_stream_msg *m)
 {
 	uint32_t put = atomic_load_explicit(&b->put, memory_order_relaxed);

@@ -3,10 +3,10 @@
  * where they lie.
  *
  * A send is over when the other end's library says that it received the note of
- * its bytes (credits), not when the device does: bytes that a device took may be
- * lost with it. By then they were placed, so what the device might repeat is
- * not placed again, and the buffer may change; but memory that was registered for
- * the send alone stays so until the device is done, too. */
+ * its bytes (credits), not when the device does: bytes that a device took may
+ * be lost with it. By then they were placed, so what the device might repeat is
+ * not placed again, and the buffer may change; but memory that was registered
+ * for the send alone stays so until the device is done, too. */
 #include "core/rma/place.h"
 
 #include <errno.h>

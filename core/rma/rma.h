@@ -3,16 +3,16 @@
  * and what each of them gives. docs/design/wire-verbs.md tells of the wire,
  * docs/design/stream.md of the engine that rides on it.
  *
- * A module that links these files is one fabric, and defines exi_rma_fabric; the
- * tables of its struct exi_provider are those of this header.
+ * A module that links these files is one fabric, and defines exi_rma_fabric;
+ * the tables of its struct exi_provider are those of this header.
  *
  * Objects: a net is what connections of one device share (queues, receive
  * buffers); a link is one connection's queue pair, or what stands for it, and
  * what arrived on it. The fabric has a structure of its own around each.
  *
  * Locks, in their order: the core's of a socket; the service lock; a net's
- * (taking completions); a link's `post` (posting, credits). No lock of the core is
- * taken here. */
+ * (taking completions); a link's `post` (posting, credits). No lock of the core
+ * is taken here. */
 #ifndef EXI_CORE_RMA_RMA_H
 #define EXI_CORE_RMA_RMA_H
 
@@ -160,7 +160,8 @@ struct exi_rma_fabric {
 	/* The domain's calls, as in struct exi_provider. */
 	int (*open)(void);
 	void (*close)(void);
-	/* Before the service sleeps: as in struct exi_domain_ops; may be null. */
+	/* Before the service sleeps: as in struct exi_domain_ops; may be
+	 * null. */
 	int (*arm)(void);
 	void (*forked)(void);
 };

@@ -18,8 +18,9 @@ static inline uint32_t exi_stream_min(uint64_t a, uint32_t b)
 	return a < b ? (uint32_t)a : b;
 }
 
-/* The offset of a byte in the ring, asked for at each that is sent or read. A division
- * takes as long as all else, and rings are powers of two but in tests. */
+/* The offset of a byte in the ring, asked for at each that is sent or read. A
+ * division takes as long as all else, and rings are powers of two but in
+ * tests. */
 static inline uint32_t exi_stream_place(uint64_t byte, uint32_t ring)
 {
 	return (uint32_t)(ring & (ring - 1) ? byte % ring : byte & (ring - 1));

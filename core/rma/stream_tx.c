@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sender of the stream engine: two ends that agree, without asking, on where
- * each byte goes.
+/* The sender of the stream engine: two ends that agree, without asking, on
+ * where each byte goes.
  *
  *	phase	 0         1           2           3
  *		 direct    indirect    direct      indirect

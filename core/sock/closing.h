@@ -20,8 +20,8 @@
 
 #include "core/base/util.h"
 
-/* A descriptor that came in a message, of whatever kind. -1 is fine. False: it is no
- * memory, and a closing thread has to close it. Keeps errno. */
+/* A descriptor that came in a message, of whatever kind. -1 is fine. False: it
+ * is no memory, and a closing thread has to close it. Keeps errno. */
 bool exi_closing_file(int fd);
 
 /* A connected UNIX socket or one for datagrams, which exi_fd_keep() gave; -1 is
@@ -29,10 +29,10 @@ bool exi_closing_file(int fd);
  * errno. */
 void exi_closing_socket(int fd, bool sole);
 
-/* Accepts at a UNIX socket that strangers can connect to: the library's number, by
- * exi_fd_keep() or exi_fd_spare(); or -errno. -ENOSPC: the library has no number free,
- * and what was accepted is closed where nobody waits, for something may have been sent
- * to it already. */
+/* Accepts at a UNIX socket that strangers can connect to: the library's number,
+ * by exi_fd_keep() or exi_fd_spare(); or -errno. -ENOSPC: the library has no
+ * number free, and what was accepted is closed where nobody waits, for
+ * something may have been sent to it already. */
 int exi_closing_accept(int s, bool spare);
 
 /* Closes a UNIX socket that listens, likewise. */

@@ -231,7 +231,8 @@ struct exi_sock {
 	 * by its half's lock. */
 	uint32_t armed[2];
 	/* What is known of O_NONBLOCK, SO_RCVTIMEO and SO_SNDTIMEO, where every
-	 * change of them is seen: enum exi_blocking, above it a count of changes. */
+	 * change of them is seen: enum exi_blocking, above it a count of
+	 * changes. */
 	_Atomic uint32_t blocking;
 	_Atomic bool settled; /* on TCP for good, and the kernel counts */
 	_Atomic bool remote;  /* fab is one, and its peer on another host */

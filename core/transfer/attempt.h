@@ -26,8 +26,8 @@ ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
 ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
 				struct exi_pieces *p, int flags);
 
-/* The fabric has no memory for what comes next (-ENOBUFS): the receiver asks to leave
- * it. -EAGAIN. */
+/* The fabric has no memory for what comes next (-ENOBUFS): the receiver asks to
+ * leave it. -EAGAIN. */
 ssize_t exi_attempt_recv_unfit(struct exi_sock *sk, struct exi_half *h);
 
 /* A send found that the peer is gone: n is what it returned, and nobody takes

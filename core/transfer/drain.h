@@ -5,8 +5,8 @@
 
 struct exi_sock;
 
-/* One step of sending over TCP what the fabric holds, sends that are lent included:
- * 0 when done, -EAGAIN, -errno. */
+/* One step of sending over TCP what the fabric holds, sends that are lent
+ * included: 0 when done, -EAGAIN, -errno. */
 int exi_flow_drain_locked(struct exi_sock *sk);
 /* After -EAGAIN: 0 when the service will go on, -EAGAIN to go on at once. */
 int exi_flow_await_drain_locked(struct exi_sock *sk);

@@ -2,15 +2,15 @@
 /* Processes that share a connection by fork. The one that met the peer's
  * library, the keeper, has the fabric mapped, and its service watches the link;
  * one that was forked off before has neither. When such a process uses the
- * descriptor it asks the keeper, who takes the connection back to TCP, where
- * it stays.
+ * descriptor it asks the keeper, who takes the connection back to TCP, where it
+ * stays.
  *
- * One that was forked off after it has both. Then each message of the link, and so
- * each bell of the peer, is heard by one of those that use the connection; and
- * who waits may be another's thread, asleep in poll(2), which no word in memory
- * wakes. So who hears one, or changes the state, tells the others, by an eventfd
- * that all of them inherited and nobody reads: each write of it is an edge for
- * every process's service, which wakes those that wait there. */
+ * One that was forked off after it has both. Then each message of the link, and
+ * so each bell of the peer, is heard by one of those that use the connection;
+ * and who waits may be another's thread, asleep in poll(2), which no word in
+ * memory wakes. So who hears one, or changes the state, tells the others, by an
+ * eventfd that all of them inherited and nobody reads: each write of it is an
+ * edge for every process's service, which wakes those that wait there. */
 #ifndef EXI_CORE_TRANSFER_FAMILY_H
 #define EXI_CORE_TRANSFER_FAMILY_H
 

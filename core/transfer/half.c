@@ -193,7 +193,8 @@ void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
 			      memory_order_release);
 }
 
-/* n of the want bytes that came next were moved. True: the operation is done. */
+/* n of the want bytes that came next were moved. True: the operation is
+ * done. */
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want)
 {
 	exi_parts_moved(op, n);

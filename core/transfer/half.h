@@ -76,8 +76,8 @@ static inline void exi_half_account(struct exi_half *h, ssize_t n, bool fabric)
 		h->fabric_bytes += (uint64_t)n;
 }
 
-/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all that
- * comes of it, though somebody may still write there. */
+/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all
+ * that comes of it, though somebody may still write there. */
 void exi_flow_deafen_locked(struct exi_sock *sk);
 
 #endif

@@ -42,8 +42,8 @@ static inline int exi_look_up(int fd, struct exi_sock **ret)
 	return exi_likely(*ret) ? 0 : -EBADF;
 }
 
-/* The socket that an operation on the descriptor is for: also where the number was
- * reused behind the library's back. As exi_sock_use(). */
+/* The socket that an operation on the descriptor is for: also where the number
+ * was reused behind the library's back. As exi_sock_use(). */
 static inline int exi_flow_addressed(int fd, struct exi_sock **ret)
 {
 	int err = exi_look_up(fd, ret);

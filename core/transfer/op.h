@@ -72,7 +72,8 @@ struct exi_op {
 	uint8_t heading[EXI_PACKET_FIRST];
 	exs_acceptaddr_t *addr;
 	/* Null, or called instead of what else becomes of an operation that is
-	 * over: err, or op->err. It left the socket's list; its lock is held. */
+	 * over: err, or op->err. It left the socket's list; its lock is
+	 * held. */
 	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		      int err);
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */

@@ -2,8 +2,8 @@
 /* Messages over the bytes of a connection (SOCK_SEQPACKET): what goes around
  * each, on every fabric the same, and what is kept of one between two calls.
  *
- * Nothing is moved here. message.c asks what comes next, moves it as the
- * bytes of any stream, and says how many went or came. So a message is whole wherever
+ * Nothing is moved here. message.c asks what comes next, moves it as the bytes
+ * of any stream, and says how many went or came. So a message is whole wherever
  * its bytes go: on TCP, on a fabric, or on the way from one to the other.
  *
  * A message that has begun belongs to the operation that began it until it is
@@ -99,9 +99,9 @@ int exi_packet_turn(const struct exi_sock *sk);
 /* Notes whether this one is now. */
 void exi_packet_note(struct exi_sock *sk, const struct exi_op *op);
 
-/* Makes an operation of the library's own of what is left, which takes the place
- * of the other in its list. -ENOMEM: nothing has changed. Others are as of
- * reading a file: the message cannot be sent. */
+/* Makes an operation of the library's own of what is left, which takes the
+ * place of the other in its list. -ENOMEM: nothing has changed. Others are as
+ * of reading a file: the message cannot be sent. */
 int exi_packet_rest(struct exi_op *op);
 
 /* --- both --------------------------------------------------------------- */

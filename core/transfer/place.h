@@ -29,14 +29,14 @@ bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir);
  * exi_place_give() look for ends a wait. */
 bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
 
-/* Nothing has come: lends more receives, from the first on, while they are worth
- * it. Whether it did. */
+/* Nothing has come: lends more receives, from the first on, while they are
+ * worth it. Whether it did. */
 bool exi_place_lend(struct exi_sock *sk);
 
 /* Sends from the operation's buffer, when it is large and the peer has a place
- * for it: so many bytes. -EAGAIN: not so. -EALREADY: it waits for one, and moves
- * no other way meanwhile; somebody will call progress when it came, or did not
- * in time. */
+ * for it: so many bytes. -EAGAIN: not so. -EALREADY: it waits for one, and
+ * moves no other way meanwhile; somebody will call progress when it came, or
+ * did not in time. */
 ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op);
 
 /* The peer has a place for what is sent next, or is likely to soon. */

@@ -110,8 +110,8 @@ bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h)
 		       EXS_X_REASON_UNDECIDED;
 }
 
-/* A transfer of the kernel's holds its direction on TCP until it is over, so one
- * that is long goes in pieces while the direction may move. */
+/* A transfer of the kernel's holds its direction on TCP until it is over, so
+ * one that is long goes in pieces while the direction may move. */
 #define POSTED_PIECE ((size_t)64 << 10)
 
 /* Hands what comes next of the first operation to the kernel. */
@@ -370,13 +370,15 @@ static bool mark_passed(const struct exi_half *h)
 	       atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 }
 
-/* So many bytes of an operation at once, and the service hears what links say. */
+/* So many bytes of an operation at once, and the service hears what links
+ * say. */
 #define AT_ONCE ((size_t)1 << 20)
 
-/* An operation has come so far on TCP since it began at `from` bytes: whether the
- * service has something to do first, and then goes on with it. To meet, where it
- * passed a mark, for which no lock of a direction may be held; or, where it is the
- * service that moves so much, to hear that the direction may leave TCP. */
+/* An operation has come so far on TCP since it began at `from` bytes: whether
+ * the service has something to do first, and then goes on with it. To meet,
+ * where it passed a mark, for which no lock of a direction may be held; or,
+ * where it is the service that moves so much, to hear that the direction may
+ * leave TCP. */
 static bool stops_by(struct exi_sock *sk, enum exi_dir dir, uint64_t from)
 {
 	const struct exi_half *h = &sk->sh->half[dir];
@@ -437,8 +439,9 @@ static void reap_lent_locked(struct exi_sock *sk, struct exi_half *h,
 		exi_flow_give_back_locked(sk);
 }
 
-/* Tries to move bytes of an operation: *ret is what came of it, of *ret_want bytes
- * that were tried. True: all that follows is done. op may be null: none is to move. */
+/* Tries to move bytes of an operation: *ret is what came of it, of *ret_want
+ * bytes that were tried. True: all that follows is done. op may be null: none
+ * is to move. */
 static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 			  enum exi_dir dir, struct exi_op *op, int flags,
 			  size_t *ret_want, ssize_t *ret)

@@ -22,8 +22,8 @@ EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
 
 struct exi_latent_call;
 
-/* Meets the peer where the direction has passed a mark. Of the service; no lock is
- * held. */
+/* Meets the peer where the direction has passed a mark. Of the service; no lock
+ * is held. */
 void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir);
 
 /* Moves what can be moved of the operations queued in a direction. */
@@ -37,14 +37,14 @@ void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory that
- * the caller frees, and the direction is on TCP; SO_LINGER stays what it is in a
- * drain. -ENOMEM: as before. */
+/* Sender in EXI_MODE_DRAIN, TX lock held: what it has not sent goes into memory
+ * that the caller frees, and the direction is on TCP; SO_LINGER stays what it
+ * is in a drain. -ENOMEM: as before. */
 int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n);
 
-/* Null without the shim, or: a send of a call that may not wait found no room. True:
- * it is worth another try (unseen.h). Set before the first connection. No lock is
- * held. */
+/* Null without the shim, or: a send of a call that may not wait found no room.
+ * True: it is worth another try (unseen.h). Set before the first connection. No
+ * lock is held. */
 extern bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
 
 /* A receiver that wants to leave the fabric gives the direction back, when

@@ -7,9 +7,9 @@
  *	the stream from T on		nothing of the ring was acknowledged
  *	a record, then the stream	from the position that the record has
  *
- * A receiver that does not know of the SWITCH, because it was lost, reads on: it
- * acknowledged nothing, so it is given the first. Who knows T can tell the two
- * apart, for no program can write the tag of a record. */
+ * A receiver that does not know of the SWITCH, because it was lost, reads on:
+ * it acknowledged nothing, so it is given the first. Who knows T can tell the
+ * two apart, for no program can write the tag of a record. */
 #include "core/transfer/resume.h"
 
 #include <errno.h>
@@ -109,8 +109,8 @@ bool exi_resume_early_end_locked(struct exi_sock *sk)
 	    exi_resume_end_counts_locked(sk))
 		return false;
 	ends = ends_of(sk);
-	/* An error is to be read first. Behind an end it is that of what was sent to
-	 * who has closed, and never read. */
+	/* An error is to be read first. Behind an end it is that of what was
+	 * sent to who has closed, and never read. */
 	return ends && (h->end_seen || !(ends & POLLERR));
 }
 
@@ -136,8 +136,8 @@ bool exi_resume_closed_locked(struct exi_sock *sk)
 			 ops_of(sk)->position(sk->fab, EXI_RX) != h->origin));
 }
 
-/* What ends before the program was told, and not in the ring, has probably closed,
- * too. */
+/* What ends before the program was told, and not in the ring, has probably
+ * closed, too. */
 static int reason_of(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];

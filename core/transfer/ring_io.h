@@ -71,7 +71,8 @@ exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 	}
 	if (exi_unlikely(over))
 		flags &=
-			~EXI_MSG_POLLED; /* what came before that is read first */
+			/* What came before that is read first. */
+			~EXI_MSG_POLLED;
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))

@@ -42,8 +42,8 @@ static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return err;
 }
 
-/* What it would get at once may have been sent after what others of its queue have to
- * get: who dequeues takes all in order, and is told of this one. */
+/* What it would get at once may have been sent after what others of its queue
+ * have to get: who dequeues takes all in order, and is told of this one. */
 static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 				  const struct exi_op *op)
 {
@@ -64,7 +64,8 @@ static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 	for (int i = 0; i < n; i++)
 		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
 	exi_flow_count_ops(sk, dir, n);
-	/* Behind others they wait their turn, which all that is lent has had. */
+	/* Behind others they wait their turn, which all that is lent has
+	 * had. */
 	if (sk->ops[dir].next == &ops[0]->node) {
 		exi_timeout_begins(sk, dir);
 		if (!waits_in_order_locked(sk, dir, ops[0]))
@@ -122,8 +123,8 @@ static bool straight_to_ring(struct exi_sock *sk, const struct exi_half *h)
 }
 
 /* The first few sends that are short go side by side, with no more of an
- * operation than its event needs. How many were sent whole, and in *ret_part how
- * many bytes of the next. */
+ * operation than its event needs. How many were sent whole, and in *ret_part
+ * how many bytes of the next. */
 static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 			       struct exi_op **ops, int n, size_t *ret_part)
 {

@@ -40,9 +40,10 @@ static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
 		       : 0;
 }
 
-/* A peer takes its direction back as often as it likes, and each time what lies in
- * the ring goes to TCP, which has room made for it: so that this does not grow for
- * ever, a direction that came back goes up again when TCP holds a ring at most. */
+/* A peer takes its direction back as often as it likes, and each time what lies
+ * in the ring goes to TCP, which has room made for it: so that this does not
+ * grow for ever, a direction that came back goes up again when TCP holds a ring
+ * at most. */
 static bool is_crowded(const struct exi_half *h, int fd)
 {
 	int queued;
@@ -233,7 +234,8 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 		return;
 	h->leaving = !exi_place_quiet(sk) || exi_loan_in_place(sk, EXI_RX);
 	if (h->leaving)
-		return; /* the last receive, or loan, that comes back goes on here */
+		/* The last receive, or loan, that comes back goes on here. */
+		return;
 	sk->fab->swops->cursor(sk->fab, &pos, &used);
 	if (h->mode == EXI_MODE_RING)
 		h->left = 0;
@@ -246,9 +248,9 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
 }
 
-/* What SO_SNDBUF makes of a size without privilege: net.core.wmem_max bounds it,
- * and may be less than what the kernel has given a socket of TCP by itself. A
- * socket that nobody uses tells; the file in /proc may be out of reach. */
+/* What SO_SNDBUF makes of a size without privilege: net.core.wmem_max bounds
+ * it, and may be less than what the kernel has given a socket of TCP by itself.
+ * A socket that nobody uses tells; the file in /proc may be out of reach. */
 static int unprivileged_room(int size)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), room = 0;

@@ -57,14 +57,15 @@ int exi_switch_leave(struct exi_sock *sk, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 
-/* This end sends on TCP, or with drains will, and what it has not read comes there:
- * as long as the peer does not switch. */
+/* This end sends on TCP, or with drains will, and what it has not read comes
+ * there: as long as the peer does not switch. */
 bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
 /* This end is done: it is on TCP, and the peer does not switch. */
 bool exi_switch_done(struct exi_shared *sh);
 
 /* How long one call of the program waits for the libraries of peers, from its
- * first wait on and however many peers there are. Zero: it has not waited yet. */
+ * first wait on and however many peers there are. Zero: it has not waited
+ * yet. */
 struct exi_patience {
 	uint64_t since;
 };
@@ -74,8 +75,9 @@ struct exi_patience {
  * their way. Null: the call waits for this peer alone. */
 uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p);
 
-/* Receiver, RX lock held: reading the ring from here on, so TCP is readable only
- * if the sender has left the fabric; or not any more. The service watches it. */
+/* Receiver, RX lock held: reading the ring from here on, so TCP is readable
+ * only if the sender has left the fabric; or not any more. The service watches
+ * it. */
 void exi_resume_watch_locked(struct exi_sock *sk);
 
 #endif

@@ -109,8 +109,9 @@ struct exi_pact_claim {
 void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 		  const struct exi_tuple *tcp, uint8_t ret[8]);
 
-/* The name of an address and a port among holders of the key, for processes of one
- * host to find each other by: nobody else can take it before it was seen. */
+/* The name of an address and a port among holders of the key, for processes of
+ * one host to find each other by: nobody else can take it before it was
+ * seen. */
 void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
 		   uint16_t port, uint8_t ret[16]);
 

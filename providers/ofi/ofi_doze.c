@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Providers without descriptors to wait on: the service looks at them in turns, and
- * when it finds nothing asks the other ends to ring for whatever they post; over the
- * rendezvous, which rdm keeps. Until rings come so fast that looks are cheaper.
+/* Providers without descriptors to wait on: the service looks at them in turns,
+ * and when it finds nothing asks the other ends to ring for whatever they post;
+ * over the rendezvous, which rdm keeps. Until rings come so fast that looks are
+ * cheaper.
  *
  *	who dozes: DOZE ->	<- AGREED	sleeps, looks at each	<- RING
  *		   AWAKE ->	looks in turns
  *
- * No message is missed. Who posts reads `rings` after it by a read-modify-write, as who
- * agrees sets it before he says so. If the post's comes first, what was posted is there
- * when AGREED is read, and found by the look after that, without which nobody
- * sleeps. If it comes second it finds the flag, and rings; and that ring is read
- * after what it is about can be found. */
+ * No message is missed. Who posts reads `rings` after it by a
+ * read-modify-write, as who agrees sets it before he says so. If the post's
+ * comes first, what was posted is there when AGREED is read, and found by the
+ * look after that, without which nobody sleeps. If it comes second it finds the
+ * flag, and rings; and that ring is read after what it is about can be
+ * found. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What libfabric calls.
  *
- * The descriptors that it opens would have the lowest free numbers, which are the
- * program's, and at any time: a socket is accepted by whoever makes progress. So
- * libfabric's calls that make descriptors are led here, by the table of what its
- * file imports, and what they make is moved up and counted like all of the
- * library's. A program that used libfabric before us keeps it as it is. */
+ * The descriptors that it opens would have the lowest free numbers, which are
+ * the program's, and at any time: a socket is accepted by whoever makes
+ * progress. So libfabric's calls that make descriptors are led here, by the
+ * table of what its file imports, and what they make is moved up and counted
+ * like all of the library's. A program that used libfabric before us keeps it
+ * as it is. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>

@@ -91,7 +91,8 @@ struct ofip_slot {
 	uint32_t name;		/* the link's */
 	uint32_t posted;	/* the last link's, when it left */
 	uint32_t done;
-	/* EXI_RMA_CREDITS and EXI_RMA_SEND_DEPTH; made when it is used first. */
+	/* EXI_RMA_CREDITS and EXI_RMA_SEND_DEPTH; made when it is used
+	 * first. */
 	struct ofip_buffer *buffers;
 	struct fid_mr *mr; /* for the buffers; null: not needed */
 	struct ofip_op *ops;
@@ -243,13 +244,15 @@ extern struct exi_list ofip_nets;
 
 /* --- what arrived, and requests (ofi_post.c) ------------------------------ */
 
-/* Libfabric may put the next message there. 0 also where the endpoint has gone. */
+/* Libfabric may put the next message there. 0 also where the endpoint has
+ * gone. */
 ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b);
 
 /* Takes the requests that are over; `reap` is held. */
 void ofip_net_reap_locked(struct ofip_net *n);
 
-/* --- who looks, and when (ofi_watch.c) ------------------------------------- */
+/* --- who looks, and when (ofi_watch.c)
+ * ------------------------------------- */
 
 /* The service looks at the net in so many ns. */
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns);
@@ -264,8 +267,8 @@ void ofip_net_let_go(struct ofip_net *n);
  * a queue may move that. */
 int ofip_net_ask_waits(struct ofip_net *n, struct ofip_waits *ret);
 
-/* The service looks when something comes: by the descriptors, or where there are none
- * by the time. */
+/* The service looks when something comes: by the descriptors, or where there
+ * are none by the time. */
 void ofip_net_watch(struct ofip_net *n);
 
 /* Takes a descriptor out of the set, not only disarmed: in a set it costs every

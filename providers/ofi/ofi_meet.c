@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Meeting the peer: over a TCP connection of the two libraries, until both have
- * shown that they hold the key; then the endpoints connect, and READY is the first
- * message between them. docs/design/wire-ofi.md.
+ * shown that they hold the key; then the endpoints connect, and READY is the
+ * first message between them. docs/design/wire-ofi.md.
  *
  *	A: REQUEST	B: REQUEST -> ANSWER, with its endpoint's name
- *	   -> ANSWER -> CONFIRM, connects	   -> CONFIRM -> READY
- */
+ *	   -> ANSWER -> CONFIRM, connects	   -> CONFIRM -> READY */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -32,8 +31,8 @@
 #include "core/trust/pact.h"
 #include "core/trust/pact_wire.h"
 
-/* READY is tried again: an endpoint for datagrams connects when it is first sent
- * to. */
+/* READY is tried again: an endpoint for datagrams connects when it is first
+ * sent to. */
 #define LATER_NS 2000000u
 /* READY is tried for so long: an end whose endpoint differs refuses it each
  * time. */

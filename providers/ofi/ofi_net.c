@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What connections share: a domain of libfabric, its queues, receive buffers. */
+/* What connections share: a domain of libfabric, its queues, receive
+ * buffers. */
 #include "providers/ofi/ofi_int.h"
 
 #include <errno.h>
@@ -26,8 +27,8 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 
-/* Software sends while we call it, so no other piece is copied meanwhile; two fit
- * the largest ring. */
+/* Software sends while we call it, so no other piece is copied meanwhile; two
+ * fit the largest ring. */
 #define SOFT_PIECE_MAX (EXI_RMA_RING_MAX / 2)
 
 /* IDLE_NS is how long a net stays that no link has: a program that makes one
@@ -159,9 +160,9 @@ static void destroy(struct ofip_net *n)
 	free(n);
 }
 
-/* Libfabric tells what it waits for itself, and then asks that by poll(2), which is
- * quicker than an epoll set of its own is, for a few connections. False: it does
- * not. */
+/* Libfabric tells what it waits for itself, and then asks that by poll(2),
+ * which is quicker than an epoll set of its own is, for a few connections.
+ * False: it does not. */
 static bool make_few(struct ofip_net *n)
 {
 	struct fi_cq_attr attr = { .size = OFIP_FEW * EXI_RMA_CREDITS * 2,
@@ -293,7 +294,8 @@ static int fill(struct ofip_net *n, bool few)
 	n->slots = OFIP_SLOTS;
 	if (n->rdm && i->rx_attr->size / EXI_RMA_CREDITS < n->slots)
 		n->slots = (unsigned int)(i->rx_attr->size / EXI_RMA_CREDITS);
-	/* Each message may come with a write, and its queue of both is as long. */
+	/* Each message may come with a write, and its queue of both is as
+	 * long. */
 	if (n->shm)
 		n->slots = n->slots > 3 ? n->slots / 2 - 1 : 1;
 	n->later = ofip_later(i);
@@ -576,8 +578,9 @@ static struct ofip_peer *find_peer(struct ofip_net *n, const void *name)
 	return NULL;
 }
 
-/* Shm keeps a name that it could not map, and takes it for mapped the next time; and
- * with the first whom it cannot write to it gives up writing to anybody. */
+/* Shm keeps a name that it could not map, and takes it for mapped the next
+ * time; and with the first whom it cannot write to it gives up writing to
+ * anybody. */
 static int insert(struct ofip_net *n, const void *name, fi_addr_t *ret)
 {
 	bool ok;

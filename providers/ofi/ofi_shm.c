@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Libfabric's shm, within one host. It keeps a file in /dev/shm for each endpoint, to
- * be removed by who ends, for which it takes the program's signals; that of a
- * process that was killed stays. So its calls are led here (ofi_fds.c): it takes no
- * signal; its memory has no file, and goes with its process, in which others find
- * it; and locks within are got back from who died. */
+/* Libfabric's shm, within one host. It keeps a file in /dev/shm for each
+ * endpoint, to be removed by who ends, for which it takes the program's
+ * signals; that of a process that was killed stays. So its calls are led here
+ * (ofi_fds.c): it takes no signal; its memory has no file, and goes with its
+ * process, in which others find it; and locks within are got back from who
+ * died. */
 #include "providers/ofi/ofi_int.h"
 
 #include <dirent.h>
@@ -256,11 +257,12 @@ long ofip_shm_syscall(long number, long a, long b, long c, long d, long e,
 
 /* --- locks -------------------------------------------------------------- */
 
-/* The C library's spin lock, but it tells who has it: who is killed within never gives
- * it back, and all that has to do with that endpoint would spin for ever. A command to
- * an endpoint is seen by one store, so that half of one is none (but of a write that
- * is not there at once it would be two: ofi_info.c). The count of free ones may be one
- * too high then: more than those there are are never needed (ofi_net.c). */
+/* The C library's spin lock, but it tells who has it: who is killed within
+ * never gives it back, and all that has to do with that endpoint would spin for
+ * ever. A command to an endpoint is seen by one store, so that half of one is
+ * none (but of a write that is not there at once it would be two: ofi_info.c).
+ * The count of free ones may be one too high then: more than those there are
+ * are never needed (ofi_net.c). */
 #define HELD 0x40000000
 
 /* SPINS are tried before the CPU is given up, for a large write takes long;

@@ -23,8 +23,8 @@
  * each other's way, and a look cost that thread some 100 us. */
 #define BUSY_NS 4000000u
 
-/* A provider without descriptors is looked at so often while somebody waits, and
- * now and then while nobody does. */
+/* A provider without descriptors is looked at so often while somebody waits,
+ * and now and then while nobody does. */
 #define POLL_NS 50000u
 
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns)
@@ -98,10 +98,11 @@ static bool is_connection(const struct ofip_waits *w, int fd)
 	return times > 1;
 }
 
-/* What arrives is told until it is taken. Else once: that a queue has something,
- * which the look before the sleep finds, after which some descriptors stay
- * readable; and that there is room, whether libfabric waits for it or not, for
- * any thread may make it wait and the list does not tell then. */
+/* What arrives is told until it is taken. Else once: that a queue has
+ * something, which the look before the sleep finds, after which some
+ * descriptors stay readable; and that there is room, whether libfabric waits
+ * for it or not, for any thread may make it wait and the list does not tell
+ * then. */
 static int watch_one(struct ofip_net *n, int fd)
 {
 	int err;
@@ -278,9 +279,10 @@ static void retry(struct ofip_net *n)
 			exi_rma_link_retry(&n->slot[i].link->rma);
 }
 
-/* What came. *ret_all: there was no more; without descriptors it is asked for until
- * there is nothing, as who finds a queue empty makes libfabric fetch what came; and
- * once more, for another may just be fetching it, to read the other queue. */
+/* What came. *ret_all: there was no more; without descriptors it is asked for
+ * until there is nothing, as who finds a queue empty makes libfabric fetch what
+ * came; and once more, for another may just be fetching it, to read the other
+ * queue. */
 static int look(struct ofip_net *n, bool *ret_all)
 {
 	int took = 0, found;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the shm provider share: the state of a connection, and its rings.
+/* What the files of the shm provider share: the state of a connection, and its
+ * rings.
  *
  * The data path: records in a ring, one cache line for a small message.
  *
@@ -9,8 +10,8 @@
  * The producer zeroes the word after a new record before it publishes the
  * record's own word, so the consumer polls one word, finds the payload in the
  * same line, and nothing needs clearing. The consumer says how far it is only
- * every quarter of the ring. Which store pairs with which load is in the table of
- * docs/design/wire-shm.md, section 4. */
+ * every quarter of the ring. Which store pairs with which load is in the table
+ * of docs/design/wire-shm.md, section 4. */
 #ifndef EXI_SHM_INT_H
 #define EXI_SHM_INT_H
 
@@ -229,8 +230,8 @@ SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
 
 /* --- shm_tx.c ------------------------------------------------------------ */
 
-/* Bytes of free ring, after looking at what the peer took, whether or not its pages
- * exist yet. -EPROTO: the peer claims what cannot be. */
+/* Bytes of free ring, after looking at what the peer took, whether or not its
+ * pages exist yet. -EPROTO: the peer claims what cannot be. */
 int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p);
 
 /* The ring is not as large as the peer allows, and there was memory so far. */
@@ -247,7 +248,8 @@ void shmp_loan_put(struct exi_conn *c, size_t n);
 
 /* --- shm_rx.c ------------------------------------------------------------ */
 
-/* Tells the peer how far the reader is, and wakes a sender that waits for that. */
+/* Tells the peer how far the reader is, and wakes a sender that waits for
+ * that. */
 SHMP_RARE void shmp_publish_taken(struct exi_conn *c);
 
 /* Reading goes on at another position, in a ring of other size. The word there

@@ -56,7 +56,8 @@ SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
 	err = shmp_segment_admit(p, &to, pos + SHMP_HEAD);
 	if (err)
 		return err;
-	/* Senders look at `cpu` without the lock: only what changed is stored. */
+	/* Senders look at `cpu` without the lock: only what changed is
+	 * stored. */
 	rx->pos = pos;
 	rx->grown_at = pos;
 	rx->there = to.there;

@@ -24,7 +24,8 @@
  * receiver from their common cache, not out of the sender's own. */
 #define START_BYTES (16u << 10)
 
-/* The part of RLIMIT_AS that mappings may take: the program's own come first. */
+/* The part of RLIMIT_AS that mappings may take: the program's own come
+ * first. */
 #define SPACE_PART 8
 /* The part of vm.max_map_count that mappings may be: without one left malloc(3)
  * fails. */
@@ -36,7 +37,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, bytes mapped, and mappings. */
+/* Bytes of segments in use, against EXS_MEMORY_LIMIT_MB, bytes mapped, and
+ * mappings. */
 static _Atomic uint64_t used, mapped, maps;
 
 /* Counts a ring of so many bytes in *counted. Once: what a later switch makes
@@ -152,8 +154,8 @@ static int touch(const unsigned char *at, size_t len, int how)
 	return err < 0 ? err : 0;
 }
 
-/* Makes the pages of a ring that began at position from, of which those up to *there
- * were made, up to end. */
+/* Makes the pages of a ring that began at position from, of which those up to
+ * *there were made, up to end. */
 static int touch_ring(const unsigned char *ring, uint32_t bytes, uint64_t from,
 		      uint64_t *there, uint64_t end, int how)
 {

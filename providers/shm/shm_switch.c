@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Switching a direction: where the ring begins, where its reading stopped, and what
- * the peer did not take. */
+/* Switching a direction: where the ring begins, where its reading stopped, and
+ * what the peer did not take. */
 #include "providers/shm/shm_int.h"
 
 #include <errno.h>

@@ -41,9 +41,9 @@ int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	return (int64_t)(end - tx->head);
 }
 
-/* Records from head on are of another epoch. A reader loads the three in this order,
- * and takes epoch_before for what lies before epoch_at: so what it takes is right also
- * while they change. */
+/* Records from head on are of another epoch. A reader loads the three in this
+ * order, and takes epoch_before for what lies before epoch_at: so what it takes
+ * is right also while they change. */
 static SHMP_RARE void begin_epoch(struct shmp_priv *p, struct shmp_tx *tx,
 				  uint32_t epoch)
 {
@@ -105,8 +105,8 @@ publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
 	uint32_t wait;
 
 	r->made = made_now(p, tx);
-	/* Pairs with the acquire in shmp_look(): payload, made and the next zero
-	 * before this word. The load of data_wait stays behind it, against
+	/* Pairs with the acquire in shmp_look(): payload, made and the next
+	 * zero before this word. The load of data_wait stays behind it, against
 	 * request(): one sees the other. */
 	exi_publish(&r->word, shmp_word(kind, len, tx->head, tx->bytes));
 	wait = atomic_load_explicit(&p->theirs->data_wait,
@@ -154,9 +154,9 @@ static bool stalled(const struct shmp_tx *tx)
 	return tx->full_at == tx->taken;
 }
 
-/* A larger ring from here on. Room for the record is always kept. Once the reader
- * is done with the ring before this one; to the whole also sooner, so that there
- * are never more than two before it in which something lies. */
+/* A larger ring from here on. Room for the record is always kept. Once the
+ * reader is done with the ring before this one; to the whole also sooner, so
+ * that there are never more than two before it in which something lies. */
 static bool grow(struct exi_conn *c)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -212,8 +212,8 @@ static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
 	return true;
 }
 
-/* There is room for what takes so many bytes of the ring: makes their pages. n, or
- * -ENOBUFS. */
+/* There is room for what takes so many bytes of the ring: makes their pages. n,
+ * or -ENOBUFS. */
 static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
 			       int64_t need, uint32_t n)
 {

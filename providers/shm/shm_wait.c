@@ -234,7 +234,8 @@ static int conn_peer_cpu(struct exi_conn *c)
 	return cpu < 0 ? cpu : (exi_cpu() & ~(int)SHMP_CPU_MASK) | cpu;
 }
 
-/* When the peer's process had sent something by the kernel, before the record at pos. */
+/* When the peer's process had sent something by the kernel, before the record
+ * at pos. */
 static uint64_t by_kernel(const struct shmp_segment *theirs, uint64_t pos)
 {
 	/* Pair with the releases in sent_by_kernel(). */

@@ -28,7 +28,8 @@
 #define SHMP_DATA	1u
 #define SHMP_END	2u
 #define SHMP_GROW	3u /* a ring of 1 << length bytes from here on */
-#define SHMP_LAP	0x80000000u /* set in every second lap, see shmp_lap() */
+/* Set in every second lap, see shmp_lap(). */
+#define SHMP_LAP 0x80000000u
 
 struct shmp_record {
 	_Atomic uint32_t word; /* 0, or lap, kind, length: published last */
@@ -58,13 +59,14 @@ struct shmp_segment {
 	unsigned char room1[56];
 	/* 128: written by this end's sender. */
 	_Atomic uint32_t space_wait;
-	/* The records from epoch_at on were made in this epoch or later ones, those
-	 * before in epoch_before or earlier ones. */
+	/* The records from epoch_at on were made in this epoch or later ones,
+	 * those before in epoch_before or earlier ones. */
 	_Atomic uint32_t epoch;
 	_Atomic uint64_t epoch_at;
 	_Atomic uint32_t epoch_before;
-	/* When its process had sent something by the kernel last, but for WAKE: in
-	 * exi_ticks(), for the records from kernel_at on, and for those before. */
+	/* When its process had sent something by the kernel last, but for WAKE:
+	 * in exi_ticks(), for the records from kernel_at on, and for those
+	 * before. */
 	_Atomic uint64_t kernel;
 	_Atomic uint64_t kernel_at;
 	_Atomic uint64_t kernel_before;
@@ -135,9 +137,10 @@ static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
 	       before;
 }
 
-/* `made`: the low bits of the producer's CPU, of what its process had sent by the
- * kernel for other connections, and of the time, in units of 64 exi_ticks(): these
- * wrap in an epoch. Where the consumer does not ask for the time, it is 0. */
+/* `made`: the low bits of the producer's CPU, of what its process had sent by
+ * the kernel for other connections, and of the time, in units of 64
+ * exi_ticks(): these wrap in an epoch. Where the consumer does not ask for the
+ * time, it is 0. */
 #define SHMP_CPU_MASK	 0xffu
 #define SHMP_RINGS_SHIFT 8
 #define SHMP_RINGS_MASK	 0xfu
@@ -162,8 +165,8 @@ static inline uint32_t shmp_epoch(uint64_t ticks)
 	return (uint32_t)(ticks >> SHMP_EPOCH_SHIFT) | 0x80000000u;
 }
 
-/* The exi_ticks() at which a record was made; `now`, of about that time, has what an
- * epoch leaves out. */
+/* The exi_ticks() at which a record was made; `now`, of about that time, has
+ * what an epoch leaves out. */
 static inline uint64_t shmp_made_at(uint32_t made, uint32_t epoch, uint64_t now)
 {
 	/* A difference of 31 bits, with its sign. */

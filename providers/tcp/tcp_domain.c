@@ -52,8 +52,9 @@ int tcpp_domain_start(struct tcpp_domain *d)
 	return ret;
 }
 
-/* epoll keeps the order of connections: who submits hands the receive to the kernel
- * itself. io_uring's requests are the service thread's, which is told of them. */
+/* epoll keeps the order of connections: who submits hands the receive to the
+ * kernel itself. io_uring's requests are the service thread's, which is told of
+ * them. */
 static const struct tcpp_engine *first_engine(void)
 {
 	if (exi_config()->tcp_engine == EXI_TCP_ENGINE_IO_URING)

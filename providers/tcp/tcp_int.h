@@ -95,7 +95,8 @@ struct tcpp_engine {
 	int (*progress)(struct tcpp_domain *d);
 	int (*event_fd)(struct tcpp_domain *d);
 	int (*arm)(struct tcpp_domain *d);
-	/* Something got FINISHED outside progress(): event_fd() is to say so. */
+	/* Something got FINISHED outside progress(): event_fd() is to say
+	 * so. */
 	void (*kick)(struct tcpp_domain *d);
 	/* Forgets c: all its slots are idle, and will not be used again. */
 	void (*release)(struct tcpp_domain *d, struct exi_conn *c);

@@ -86,7 +86,8 @@ struct verbsp_slot {
 	struct ibv_mr *mr;
 };
 
-/* Completions that are taken at once; and so many buffers are posted at once. */
+/* Completions that are taken at once; and so many buffers are posted at
+ * once. */
 #define VERBSP_TAKE 16
 
 /* A buffer in which something came. */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting the peer through rdma_cm, whose addresses are those of TCP: the kernel
- * finds the device that has them. docs/design/wire-verbs.md tells of the
+/* Meeting the peer through rdma_cm, whose addresses are those of TCP: the
+ * kernel finds the device that has them. docs/design/wire-verbs.md tells of the
  * messages.
  *
  *	A: address -> route -> REQUEST		B: REQUEST -> ANSWER
- *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY
- */
+ *	   -> ANSWER -> CONFIRM -> READY	   -> CONFIRM -> READY */
 #include "providers/verbs/verbs_int.h"
 
 #include <arpa/inet.h>
@@ -89,8 +88,8 @@ static bool interface_is_up(const struct sockaddr *at)
 }
 
 /* What is sent fails as soon as the interface is down, and the port is down a
- * moment later. False of a device that is gone, and of iWARP, where it is TCP that
- * tells the other end. */
+ * moment later. False of a device that is gone, and of iWARP, where it is TCP
+ * that tells the other end. */
 static bool port_is_down(struct rdma_cm_id *id)
 {
 	struct ibv_port_attr port;
@@ -236,8 +235,9 @@ void verbsp_meet_part(struct exi_rma_link *r)
 	l->id = NULL;
 }
 
-/* iWARP's connection is one of TCP, and says so like that; rdma_cm gave it a port
- * without asking TCP, which may have it, and gives another one the next time. */
+/* iWARP's connection is one of TCP, and says so like that; rdma_cm gave it a
+ * port without asking TCP, which may have it, and gives another one the next
+ * time. */
 static void not_connected(struct verbsp_link *l, int err)
 {
 	if (err == -ECONNREFUSED || err == -ECONNRESET)
@@ -251,8 +251,8 @@ static void not_connected(struct verbsp_link *l, int err)
 /* InfiniBand's "invalid service ID". */
 #define REJECT_NO_LISTENER 8
 
-/* The kernel rejects, without a word of ours, for a listener that has too many to
- * answer, or that goes; and says whether there is one. */
+/* The kernel rejects, without a word of ours, for a listener that has too many
+ * to answer, or that goes; and says whether there is one. */
 static bool listens(const struct verbsp_link *l, int status)
 {
 	return status !=

@@ -81,8 +81,8 @@ static uint32_t count_used(struct verbsp_net *n, unsigned int i,
 }
 
 /* The buffers are there again before what came in them counts: whatever is sent
- * from then on, by any thread, gives its credit back, and without a buffer for the
- * next message iWARP ends the connection. */
+ * from then on, by any thread, gives its credit back, and without a buffer for
+ * the next message iWARP ends the connection. */
 static int give_back(struct verbsp_net *n)
 {
 	int err = n->n_used ? post_used(n) : 0;
@@ -211,7 +211,8 @@ void verbsp_net_request(struct exi_rma_net *net)
 
 /* While nobody sleeps: urgent messages only. Soft iWARP does not tell which
  * those are, so whatever comes is looked at, now and then: rarer, as long as
- * threads of the program look by themselves, for they wait for this CPU then. */
+ * threads of the program look by themselves, for they wait for this CPU
+ * then. */
 #define PAUSE_MIN_NS 1000000
 #define PAUSE_MAX_NS 8000000
 
@@ -315,8 +316,8 @@ static void request_of(struct verbsp_link *l, const struct exi_rma_req *r,
 				 .length = r->len,
 				 .lkey = mr ? mr->lkey : 0 };
 	l->rma.posted++;
-	/* What its operation does not use stays as it is: to clear it takes longer
-	 * than the rest. */
+	/* What its operation does not use stays as it is: to clear it takes
+	 * longer than the rest. */
 	wr->wr_id = (uint64_t)verbsp_net(l->rma.net)->slot[l->slot].generation
 			    << 40 |
 		    (uint64_t)l->slot << 32 | l->rma.posted;
@@ -486,8 +487,8 @@ static int slot_buffers(struct verbsp_net *n, unsigned int slot)
 	return err ? err : give_back(n);
 }
 
-/* What a queue pair was given may be more than was asked for: soft iWARP says so
- * only when it is asked again. */
+/* What a queue pair was given may be more than was asked for: soft iWARP says
+ * so only when it is asked again. */
 static uint32_t inline_of(struct ibv_qp *qp, uint32_t told)
 {
 	struct ibv_qp_init_attr init = { 0 };

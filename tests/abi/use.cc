@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The interface as C++ uses it: a connection within this process, with a queue and
- * registered memory, both owned by objects. */
+/* The interface as C++ uses it: a connection within this process, with a queue
+ * and registered memory, both owned by objects. */
 #include <array>
 #include <cstring>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One operation that is larger than what TCP holds is moved on its way, whichever
- * end sends, whatever call it is. The other end reads past the last mark, and then
- * little at a time until the operation goes over the fabric.
+/* One operation that is larger than what TCP holds is moved on its way,
+ * whichever end sends, whatever call it is. The other end reads past the last
+ * mark, and then little at a time until the operation goes over the fabric.
  * api_big ENGINE [ROWS] */
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -169,8 +169,8 @@ static bool quiet(int from, int to)
 	return !out && !in;
 }
 
-/* The other way: one receive for all, and a peer that sends in step with it until
- * it has moved. */
+/* The other way: one receive for all, and a peer that sends in step with it
+ * until it has moved. */
 static void give(int from, int to)
 {
 	for (long at = 0; at < SIZE; at += MB) {

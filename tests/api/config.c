@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Garbage in an EXS_* variable is named: where it is about speed or the log the
- * default stands and the program works, elsewhere exs_init() fails. Good values do
- * what they say. */
+ * default stands and the program works, elsewhere exs_init() fails. Good values
+ * do what they say. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,8 +19,8 @@
 #include "tests/support/run.h"
 #include "tests/support/wait.h"
 
-/* Calls f in a child with that variable, and its stderr in a file; what was said
- * comes back in text. */
+/* Calls f in a child with that variable, and its stderr in a file; what was
+ * said comes back in text. */
 static void run_with(void (*f)(void), const char *variable, const char *value,
 		     char *text, size_t room)
 {

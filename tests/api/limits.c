@@ -69,8 +69,9 @@ static void without_memory_a_connection_stays_on_tcp(void)
 
 #define MANY 24
 
-/* The rings of a connection grow to a mebibyte here, where both ends make a ring
- * and read one; so there is room for some, and when they are closed, for others. */
+/* The rings of a connection grow to a mebibyte here, where both ends make a
+ * ring and read one; so there is room for some, and when they are closed, for
+ * others. */
 static void with_little_memory_some_connections_stay_on_tcp(void)
 {
 	int fd[MANY][2], i, on_memory = 0, reason;
@@ -329,9 +330,9 @@ static int buffer(int s)
 	return size;
 }
 
-/* A buffer that is larger than net.core.wmem_max allows and smaller than the ring
- * is: the kernel makes one for a connection on a host by itself, or privilege
- * does. Its size. */
+/* A buffer that is larger than net.core.wmem_max allows and smaller than the
+ * ring is: the kernel makes one for a connection on a host by itself, or
+ * privilege does. Its size. */
 static int large_buffer(int s)
 {
 	int size = 5 << 20;

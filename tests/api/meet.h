@@ -68,8 +68,8 @@ enum {
 void meet_say(int s, int type, uint64_t a, uint64_t b, uint64_t c,
 	      const void *blob);
 
-/* The next message, which is of this type and comes without a descriptor; false:
- * the conversation is at its end, or this is a NO. */
+/* The next message, which is of this type and comes without a descriptor;
+ * false: the conversation is at its end, or this is a NO. */
 bool meet_hear(int s, int type, struct meet_msg *ret);
 
 /* The other side ends the conversation. Until then it says nothing that a

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A user who owns neither end claims the meeting name before A does, hears who
- * looks there, lets go of the name, and waits until A binds it. Then he passes on
- * whatever each end says to the other; or he talks with each for himself, and
- * knows the protocol. The ends look in either order, as their settings have it. Needs root to become another user; exits with 77 without. */
+ * looks there, lets go of the name, and waits until A binds it. Then he passes
+ * on whatever each end says to the other; or he talks with each for himself,
+ * and knows the protocol. The ends look in either order, as their settings have
+ * it. Needs root to become another user; exits with 77 without. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -94,7 +95,8 @@ static int reach_a(int port_a, int port_b)
 	return s;
 }
 
-/* --- a stranger who knows the protocol -------------------------------------- */
+/* --- a stranger who knows the protocol
+ * -------------------------------------- */
 
 #define NONCE	32
 #define SYMBOLS 12

@@ -493,8 +493,8 @@ static bool is_marked(int port)
 }
 
 /* Says when its listener is closed, and how that was made: by the library, or
- * by another program that it has it from, with a connection that came before the
- * library knew of it. */
+ * by another program that it has it from, with a connection that came before
+ * the library knew of it. */
 static void accepts_and_closes_its_listener(int ctl, void *arg)
 {
 	bool plain = arg;
@@ -548,7 +548,8 @@ static void so_is_what_came_before_the_library(void)
 	is_met_without_its_listener(true);
 }
 
-/* A server that opens a listener for each transfer, and keeps one connection. */
+/* A server that opens a listener for each transfer, and keeps one
+ * connection. */
 #define LISTENERS 200
 
 static void a_marker_goes_with_its_listener(void)

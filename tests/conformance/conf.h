@@ -27,8 +27,8 @@ bool conf_between(void);
 struct t_want conf_here(void);
 struct t_want conf_apart(void);
 
-/* The end of what a peer said that was killed: between hosts a reset comes first,
- * for what was on its way is lost. */
+/* The end of what a peer said that was killed: between hosts a reset comes
+ * first, for what was on its way is lost. */
 void conf_recv_dead_end(int s);
 
 /* exs_init() and a connected, settled pair in this process. */

@@ -298,8 +298,8 @@ static void victim_with_unread_bytes(int s, int ctl)
 	t_ask(ctl);
 }
 
-/* With bytes of ours unread there it is a reset, told once when what it had sent
- * is read. */
+/* With bytes of ours unread there it is a reset, told once when what it had
+ * sent is read. */
 static void unread_bytes(bool downgraded, bool reset)
 {
 	struct t_peer p;
@@ -311,7 +311,8 @@ static void unread_bytes(bool downgraded, bool reset)
 	t_expect(p.ctl, 1);
 	if (reset)
 		t_send_stream(s, 2, 0, 7000, 100);
-	/* Over TCP what is on its way when the peer dies comes after its end. */
+	/* Over TCP what is on its way when the peer dies comes after its
+	 * end. */
 	T_UNTIL(ioctl(s, SIOCOUTQ, &on_its_way) == 0 && !on_its_way);
 	t_peer_kill(&p);
 	if (!downgraded) {
@@ -350,8 +351,8 @@ static void a_peer_killed_that_had_read_all_is_an_end(void)
 	t_close(s);
 }
 
-/* What was sent over TCP has arrived: the Nagle algorithm would hold it back until
- * what was sent before is acknowledged. */
+/* What was sent over TCP has arrived: the Nagle algorithm would hold it back
+ * until what was sent before is acknowledged. */
 static bool arrived(int s)
 {
 	int unacknowledged;
@@ -474,8 +475,8 @@ static void kill_while_it_stands(int ctl, void *arg)
 	T_OK(kill(m->survivor, SIGCONT));
 }
 
-/* The survivor finds what was sent and that the victim is gone at the same time,
- * and lives. Between hosts the end of it may have been on its way. */
+/* The survivor finds what was sent and that the victim is gone at the same
+ * time, and lives. Between hosts the end of it may have been on its way. */
 static void what_came_while_we_stood_still_is_read(void)
 {
 	struct moved m = { .survivor = getpid() };

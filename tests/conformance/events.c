@@ -636,8 +636,9 @@ static long wakes(int quiet_fd)
 	return after.ru_nvcsw - before.ru_nvcsw;
 }
 
-/* Upgraded, with receives posted that nobody waits for, and a round trip lately:
- * after a moment of looking whether somebody comes, all threads sleep. */
+/* Upgraded, with receives posted that nobody waits for, and a round trip
+ * lately: after a moment of looking whether somebody comes, all threads
+ * sleep. */
 static void idle_connections_use_no_cpu(void)
 {
 	char buf[IDLERS][8];
@@ -783,9 +784,10 @@ static int late_of(struct turns *t, const int s[2], exs_qhandle_t q)
 	return late;
 }
 
-/* Both receives wait when the first of them is written to: it completes first, whether
- * somebody waits for it or looks when both are there. A kernel that is busy has
- * exceptions to its own order, and who is not asked yet does not say when it sends. */
+/* Both receives wait when the first of them is written to: it completes first,
+ * whether somebody waits for it or looks when both are there. A kernel that is
+ * busy has exceptions to its own order, and who is not asked yet does not say
+ * when it sends. */
 static void what_was_sent_first_completes_first(void)
 {
 	struct turns t = { { 0 } };

@@ -238,7 +238,8 @@ static void two_processes_meet_over_mapped_ipv4(void)
 	two_processes(T_MAPPED);
 }
 
-/* More than share what is quick for a few, and again where the first ones were. */
+/* More than share what is quick for a few, and again where the first ones
+ * were. */
 #define CROWD 12
 
 static void open_pairs(int fd[][2], int n)

@@ -202,9 +202,9 @@ static bool on_rdma(void)
 	       (conf_is("ofi") && of_ofi && !strncmp(of_ofi, "verbs", 5));
 }
 
-/* What the library and those beneath it open has high numbers: the program's next
- * is what it would be. But for those of an RDMA device, which the library of devices
- * opens once. */
+/* What the library and those beneath it open has high numbers: the program's
+ * next is what it would be. But for those of an RDMA device, which the library
+ * of devices opens once. */
 static void numbers_stay_the_programs(void)
 {
 	int first[2], fd[2], next[4], then[4], n = 3;
@@ -240,8 +240,8 @@ int getifaddrs(struct ifaddrs **ret)
 	return real(ret);
 }
 
-/* For these the C library opens the lowest number, in a thread of the library's:
- * a program that closes one twice would close that. */
+/* For these the C library opens the lowest number, in a thread of the
+ * library's: a program that closes one twice would close that. */
 static void addresses_are_not_asked_for_with_each_connection(void)
 {
 	const char *provider = getenv("EXS_OFI_PROVIDER");

@@ -1028,8 +1028,8 @@ static void let_back(int s, int peer)
 	T_OK(exs_x_adopt(s));
 }
 
-/* What was made in the ring, which had grown, goes over TCP, behind what was there
- * before; this end does not go back to the fabric before that. */
+/* What was made in the ring, which had grown, goes over TCP, behind what was
+ * there before; this end does not go back to the fabric before that. */
 static void downgrade_under_a_send_loan(bool back)
 {
 	static char buf[50000];
@@ -1075,7 +1075,8 @@ static void a_send_loan_outlives_the_peers_return(void)
 	downgrade_under_a_send_loan(true);
 }
 
-/* One end sends by loans, and looks by loans; the other leaves and comes back. */
+/* One end sends by loans, and looks by loans; the other leaves and comes
+ * back. */
 static void *come_and_go(void *arg)
 {
 	struct other *o = arg;
@@ -1128,8 +1129,8 @@ static void loans_go_on_while_the_peer_comes_and_goes(void)
 	t_close(fd[1]);
 }
 
-/* A child has no part in a loan of its parent's, and goes on behind it. Where it
- * lies in a ring the child waits for its end. */
+/* A child has no part in a loan of its parent's, and goes on behind it. Where
+ * it lies in a ring the child waits for its end. */
 static void a_child_reads_on_behind_the_loan(void)
 {
 	int fd[2], line[2];

@@ -102,7 +102,8 @@ static void room_a(int s, int ctl)
 				sent += (uint64_t)n;
 		} while (n > 0 || T_OK(exs_poll(&p, 1, MSG_DONTWAIT, T_SYNC)));
 		post_poll(&p, 1, q, 2);
-		/* The kernel's TCP makes some by itself, and so does a switch. */
+		/* The kernel's TCP makes some by itself, and so does a
+		 * switch. */
 		if (fabric)
 			t_no_event(q);
 		t_tell(ctl, sent);
@@ -130,8 +131,8 @@ static void room_b(int s, int ctl)
 
 CONF_DUO(a_poll_tells_that_there_is_room, room_a, room_b)
 
-/* Who is told of room, and writes a little without a look whether it would wait,
- * must not be waited for by its peer. */
+/* Who is told of room, and writes a little without a look whether it would
+ * wait, must not be waited for by its peer. */
 static void little_a(int s, int ctl)
 {
 	exs_pollfd_t p = one(s, EXS_POLLOUT);
@@ -454,8 +455,8 @@ static void a_poll_waits_for_as_much_as_is_asked_for(void)
 	t_close(fd[1]);
 }
 
-/* It may be more than there can be: the peer sends all that there is room for, and
- * waits for more. */
+/* It may be more than there can be: the peer sends all that there is room for,
+ * and waits for more. */
 static void much_a(int s, int ctl)
 {
 	exs_pollfd_t p = one(s, EXS_POLLIN);

@@ -299,8 +299,8 @@ static void dequeue_interrupted(int cnt, exs_event_t *e)
 	t_thread_join(t);
 }
 
-/* What came for the other is taken where a receive is posted, and not by the dequeue:
- * it would be found when a spin ends in vain. */
+/* What came for the other is taken where a receive is posted, and not by the
+ * dequeue: it would be found when a spin ends in vain. */
 static void what_another_call_took_is_told_at_once(void)
 {
 	exs_event_t e[2];
@@ -790,8 +790,8 @@ static size_t send_first(const char *from, size_t len)
 	return done;
 }
 
-/* Who finds bytes just before it sleeps gives their room back, though the receive
- * that they are for is not full. */
+/* Who finds bytes just before it sleeps gives their room back, though the
+ * receive that they are for is not full. */
 static void room_is_given_back_before_a_wait(void)
 {
 	static const int ways[] = { EXS_WAIT_ADAPTIVE, EXS_WAIT_NOTIFY,

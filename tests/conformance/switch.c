@@ -135,8 +135,8 @@ static void await_fabric(int s)
 		sched_yield();
 }
 
-/* Every other time it lets the move on come about: where the ends' messages take
- * long all four would only take back what is under way, for ever. */
+/* Every other time it lets the move on come about: where the ends' messages
+ * take long all four would only take back what is under way, for ever. */
 static void *back_and_forth(void *arg)
 {
 	int *s = arg;
@@ -254,8 +254,8 @@ static void *reads_to_the_end(void *arg)
 	return (void *)(uintptr_t)pos;
 }
 
-/* The end of TCP may be there before the word of the move, and before the bytes that
- * went by the fabric. */
+/* The end of TCP may be there before the word of the move, and before the bytes
+ * that went by the fabric. */
 static void what_was_sent_by_the_fabric_comes_before_the_end(void)
 {
 	void *got;

@@ -10,7 +10,8 @@
 #include "tests/conformance/conf.h"
 #include "tests/support/bytes.h"
 
-/* The kernel's own wake-ups need no such proof, and those of loop are those of shm. */
+/* The kernel's own wake-ups need no such proof, and those of loop are those of
+ * shm. */
 static uint32_t rounds(void)
 {
 	bool few = conf_is("tcp") || conf_is("loop");
@@ -182,7 +183,8 @@ static void poll_a(int s, int ctl)
 	t_close(s);
 }
 
-/* A receive that would end some time sleeps otherwise than one that would not. */
+/* A receive that would end some time sleeps otherwise than one that would
+ * not. */
 static void timed_a(int s, int ctl)
 {
 	struct timeval long_time = { .tv_sec = 100 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A firewall between the ends that forgets connections which are silent for two
- * seconds (the usual one after 350), and drops what it does not know: three network
- * namespaces, the firewall is the kernel's own. The connection's data goes over ofi,
- * whose own connections it leaves alone. */
+ * seconds (the usual one after 350), and drops what it does not know: three
+ * network namespaces, the firewall is the kernel's own. The connection's data
+ * goes over ofi, whose own connections it leaves alone. */
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A peer that was met and then lies: it is our own library with its hand on
- * the pair link, saying whatever a link can carry, in the middle of a stream, or
- * on its segment, writing whatever a segment can hold while the victim reads it.
+/* A peer that was met and then lies: it is our own library with its hand on the
+ * pair link, saying whatever a link can carry, in the middle of a stream, or on
+ * its segment, writing whatever a segment can hold while the victim reads it.
  * The victim may lose that connection, and nothing else: it never crashes or
  * hangs, keeps no descriptor, and its other connections go on. */
 #include <errno.h>
@@ -72,8 +72,8 @@ static void lie(struct t_rng *r, int link)
 		close(fd);
 }
 
-/* A hand on the segment of a connection: mapped once more, for the library unmaps
- * its own when the victim hangs up. */
+/* A hand on the segment of a connection: mapped once more, for the library
+ * unmaps its own when the victim hangs up. */
 struct hand {
 	struct shmp_segment *seg;
 	unsigned char *ring;
@@ -286,8 +286,8 @@ static void write_lies(struct t_rng *r, int s, int link)
 	munmap(h.seg, h.mapped);
 }
 
-/* What was taken, and what cannot have been, in turns: a sender that looks twice
- * sees both. */
+/* What was taken, and what cannot have been, in turns: a sender that looks
+ * twice sees both. */
 static void count_wrong(struct t_rng *r, int s, int link)
 {
 	struct t_deadline d = t_deadline_ms(20000);

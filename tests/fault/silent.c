@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Peers that were met and then do nothing of what the protocol asks of them, or
- * what it does not end: whoever waits for them waits for a second, of all of them
- * together, and gathers no more than there can be. */
+ * what it does not end: whoever waits for them waits for a second, of all of
+ * them together, and gathers no more than there can be. */
 #include <errno.h>
 #include <grp.h>
 #include <linux/sockios.h>
@@ -180,8 +180,8 @@ static void of_what_a_gone_peer_sends_on_tcp_some_is_gathered(void)
 
 #define OWED (6u << 20) /* more than TCP has room for, and less than a ring */
 
-/* Takes what comes on shared memory back to TCP, where it reads nothing, until it is
- * told to; or the connection is to be reset. */
+/* Takes what comes on shared memory back to TCP, where it reads nothing, until
+ * it is told to; or the connection is to be reset. */
 static void reads_late(int s, int ctl)
 {
 	char c;
@@ -394,9 +394,9 @@ static void *downgrades(void *arg)
 	return NULL;
 }
 
-/* A thread waits for a silent peer; another one closes that connection, and accepts
- * one that gets its number and its place. What the waiting thread does after it is of
- * the connection that it waited for. */
+/* A thread waits for a silent peer; another one closes that connection, and
+ * accepts one that gets its number and its place. What the waiting thread does
+ * after it is of the connection that it waited for. */
 static void what_comes_after_it_is_not_touched(void)
 {
 	struct t_peer silent, late;
@@ -460,8 +460,8 @@ static void *lets_the_parent_hear(void *arg)
 	return arg;
 }
 
-/* Begins the way to TCP while its parent, whose service watches the link, has not
- * heard yet that the peer has closed. */
+/* Begins the way to TCP while its parent, whose service watches the link, has
+ * not heard yet that the peer has closed. */
 static void goes_to_tcp(int s, int ctl)
 {
 	pthread_t t;
@@ -618,7 +618,8 @@ static void goes_up_and_down(int s, int ctl)
 	}
 }
 
-/* What TCP holds when nothing more is taken, after half of the rounds and all. */
+/* What TCP holds when nothing more is taken, after half of the rounds and
+ * all. */
 static void what_a_peer_takes_back_does_not_pile_up_on_tcp(void)
 {
 	static char buf[65536];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors that are slow to close. A TCP socket with unsent bytes and SO_LINGER
- * holds up whoever drops its last reference, for as long as it says: a stranger or
- * a peer sends such a one to every name and link of the library, and keeps no copy.
- * Nobody waits for it. Each row runs twice, the second time without SO_PASSRIGHTS,
- * as before Linux 6.16. */
+/* Descriptors that are slow to close. A TCP socket with unsent bytes and
+ * SO_LINGER holds up whoever drops its last reference, for as long as it says:
+ * a stranger or a peer sends such a one to every name and link of the library,
+ * and keeps no copy. Nobody waits for it. Each row runs twice, the second time
+ * without SO_PASSRIGHTS, as before Linux 6.16. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -114,8 +114,8 @@ static int slow_socket(void)
 	return s;
 }
 
-/* A process that ends does not linger: so a child sends them once they are closed
- * here, and ends. The result of sendmsg(), 0 or -errno. */
+/* A process that ends does not linger: so a child sends them once they are
+ * closed here, and ends. The result of sendmsg(), 0 or -errno. */
 static int send_slow(int s, const struct meet_name *to, const void *buf,
 		     size_t len, unsigned int n)
 {
@@ -216,8 +216,8 @@ static void at_a_marker(void)
 
 /* --- a meeting name ------------------------------------------------------- */
 
-/* A plain server whose marker this stranger has; one candidate with each message,
- * and one that sends nothing more. */
+/* A plain server whose marker this stranger has; one candidate with each
+ * message, and one that sends nothing more. */
 static void visits(int ctl, void *arg)
 {
 	struct t_addr at;
@@ -276,8 +276,8 @@ static void with_too_many(void)
 	at_a_meeting(MANY);
 }
 
-/* A plain end A that listens where B looks, by the link on which B comes. Its user
- * is B's, or B would not look at what it says. */
+/* A plain end A that listens where B looks, by the link on which B comes. Its
+ * user is B's, or B would not look at what it says. */
 static int link_from_b(int ctl)
 {
 	int port_b = (int)t_ask(ctl), s, name;
@@ -455,7 +455,8 @@ static void at_a_keeper(void)
 	t_peer_kill(&p);
 }
 
-/* --- graves ---------------------------------------------------------------- */
+/* --- graves
+ * ---------------------------------------------------------------- */
 
 /* A thread of this process; 0: there is none. */
 static int thread_named(const char *comm)
@@ -483,7 +484,8 @@ static int thread_named(const char *comm)
 	return ret;
 }
 
-/* The socket of this process's grave, which is all that is in its table; 0: none. */
+/* The socket of this process's grave, which is all that is in its table; 0:
+ * none. */
 static unsigned long inode_of_grave(void)
 {
 	char path[64], link[64] = "";
@@ -541,8 +543,8 @@ static void floods_a_grave(int ctl, void *arg)
 	pause();
 }
 
-/* Strangers see its name. The thread that fills it is kept waiting while it is open,
- * so that they have the time. */
+/* Strangers see its name. The thread that fills it is kept waiting while it is
+ * open, so that they have the time. */
 static void a_grave_that_strangers_flood_is_one(void)
 {
 	unsigned long inode;
@@ -568,7 +570,8 @@ static void a_grave_that_strangers_flood_is_one(void)
 	t_peer_kill(&p);
 }
 
-/* --- where a segment belongs ------------------------------------------------ */
+/* --- where a segment belongs
+ * ------------------------------------------------ */
 
 /* A, of another user than root: what it passes is no memory. */
 static void passes_a_file(int ctl, void *arg)
@@ -625,7 +628,8 @@ static void who_passes_a_file_does_it_once(void)
 	t_peer_join(&p);
 }
 
-/* --- at the limit of descriptors -------------------------------------------- */
+/* --- at the limit of descriptors
+ * -------------------------------------------- */
 
 static void sends_before_it_is_accepted(int ctl, void *arg)
 {
@@ -724,8 +728,8 @@ static void be_flooded(void)
 	t_close(l);
 }
 
-/* In a process of its own, which leaves at once: what a sanitizer looks for at the end
- * needs threads. */
+/* In a process of its own, which leaves at once: what a sanitizer looks for at
+ * the end needs threads. */
 static void a_flood_ends_no_call(void)
 {
 	pid_t pid = t_fork();

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Everything at once: eight threads submit operations of all kinds on 64 sockets
- * to one queue, cancel, time out, downgrade, reset and close them at random, and
- * dequeue. Each accepted operation yields exactly one event, with its own handle,
- * type and socket; a buffer is not written to after its event; and a round leaves
- * no more memory and no more descriptors behind than the one before.
+/* Everything at once: eight threads submit operations of all kinds on 64
+ * sockets to one queue, cancel, time out, downgrade, reset and close them at
+ * random, and dequeue. Each accepted operation yields exactly one event, with
+ * its own handle, type and socket; a buffer is not written to after its event;
+ * and a round leaves no more memory and no more descriptors behind than the one
+ * before.
  *
  * Usage: soak FABRIC [SECONDS [SEED]] */
 #include <fcntl.h>

@@ -84,8 +84,8 @@ static void store(const char *buf, size_t len)
 
 static const char *reason;
 
-/* When both directions are over, the reason is that nothing is connected. A client
- * that has sent enough is told soon, by a device not at once. */
+/* When both directions are over, the reason is that nothing is connected. A
+ * client that has sent enough is told soon, by a device not at once. */
 static void half_close(void)
 {
 	T_UNTIL(!connects || in.len <= 1024 ||

@@ -172,8 +172,8 @@ static void what_is_queued_keeps_its_number(void **state)
 	t_close(fd[1]);
 }
 
-/* Ended in both directions, a connection is as good as closed for its peer, when
- * what was queued has gone. */
+/* Ended in both directions, a connection is as good as closed for its peer,
+ * when what was queued has gone. */
 static void an_end_after_queued_sends_is_of_both_directions(void **state)
 {
 	static char much[8 << 20];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers of signals: that they run, are told of as they were installed, and end
- * calls that wait, whenever they run in them. */
+/* Handlers of signals: that they run, are told of as they were installed, and
+ * end calls that wait, whenever they run in them. */
 #include "behave.h"
 
 #include <poll.h>
@@ -118,7 +118,8 @@ ROW(handlers_are_told)
 	tell();
 }
 
-/* --- calls that wait ------------------------------------------------------- */
+/* --- calls that wait
+ * ------------------------------------------------------- */
 
 #define ROUNDS 50
 
@@ -135,9 +136,9 @@ static void busy_us(int us)
 		;
 }
 
-/* Answers a byte at once, so that whoever looks for a moment before it sleeps goes
- * on to do so; then sends a signal at some moment of that. One that is lost is
- * sent again. */
+/* Answers a byte at once, so that whoever looks for a moment before it sleeps
+ * goes on to do so; then sends a signal at some moment of that. One that is
+ * lost is sent again. */
 static void *disturb(void *arg)
 {
 	for (int i = 1; i <= ROUNDS; i++) {

@@ -206,7 +206,8 @@ ROW(life_closed_before_accept)
 	get_now("recv", peer, 64);
 }
 
-/* An error that a receive met behind its bytes is for the next call, whichever. */
+/* An error that a receive met behind its bytes is for the next call,
+ * whichever. */
 ROW(life_reset_met_by_a_receive)
 {
 	pair();

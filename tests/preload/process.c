@@ -357,7 +357,8 @@ ROW(names_closed_in_set_before)
 	is("wait", epoll_wait(set, &(struct epoll_event){ 0 }, 1, 1000));
 }
 
-/* What a child closes, or gives away, stays in a set that both have as it is. */
+/* What a child closes, or gives away, stays in a set that both have as it
+ * is. */
 static void child_leaves_in_set(void (*leave)(void))
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT }, e[4];
@@ -975,8 +976,8 @@ ROW(fork_child_epolls_the_end)
 	child_looks(look_by_epoll);
 }
 
-/* While another process has the descriptor, and does nothing with it, or waits for
- * the same. False: in vain. */
+/* While another process has the descriptor, and does nothing with it, or waits
+ * for the same. False: in vain. */
 #define LIMIT_S INT64_C(2)
 
 static bool wait_by_poll(void)
@@ -2439,8 +2440,8 @@ ROW(fork_held_passed_to_itself)
 	answer("peer", peer);
 }
 
-/* A child takes what a gone peer left unread to where the library does not see it:
- * it does not read it, and its parent does. */
+/* A child takes what a gone peer left unread to where the library does not see
+ * it: it does not read it, and its parent does. */
 static void left_to_parent(void (*f)(void))
 {
 	static char buf[300000];

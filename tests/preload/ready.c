@@ -1709,8 +1709,8 @@ static void several_in_a_set(uint32_t flags, int cold)
 		;
 }
 
-/* Which one is written to as the nth of a round: each goes first, last, and before
- * each other. */
+/* Which one is written to as the nth of a round: each goes first, last, and
+ * before each other. */
 static int nth_of(int round, int n)
 {
 	int step = round / SEVERAL % 2 ? SEVERAL - 1 : 1;
@@ -1744,8 +1744,9 @@ static int told_wrong(int round, int max)
 
 #define ROUNDS 400
 
-/* So many rounds in a row are right. On a busy host connections may move late, in a
- * round, which has no order then: it is begun again, unless some are to stay on TCP. */
+/* So many rounds in a row are right. On a busy host connections may move late,
+ * in a round, which has no order then: it is begun again, unless some are to
+ * stay on TCP. */
 static void told_in_order(uint32_t flags, int cold, int max)
 {
 	int right = 0, most = cold ? ROUNDS : 10 * ROUNDS;
@@ -1849,7 +1850,8 @@ ROW(epoll_level_tells_each_thread)
 	told_of_a_level();
 }
 
-/* An urgent byte takes the connection to TCP, where the set knew it as another. */
+/* An urgent byte takes the connection to TCP, where the set knew it as
+ * another. */
 ROW(epoll_level_tells_each_thread_on_tcp)
 {
 	char c;
@@ -1991,7 +1993,8 @@ static void crowd_add(int i)
 	add_data(set, here, EPOLLIN, (uint64_t)i);
 }
 
-/* For a while shorter than that in which a connection counts as busy, or not. */
+/* For a while shorter than that in which a connection counts as busy, or
+ * not. */
 static void linger(int k)
 {
 	int64_t end = now_ns() + k % 8 * 40000;
@@ -2040,8 +2043,8 @@ ROW(epoll_many_at_once_two_threads)
 	crowd_at_once(2, 3);
 }
 
-/* Something comes for one that leaves the set just then, beside a sleeper, which
- * may not know, and then for one that stays. */
+/* Something comes for one that leaves the set just then, beside a sleeper,
+ * which may not know, and then for one that stays. */
 static void leaves_beside_a_sleeper(bool closes)
 {
 	struct epoll_event e = { .events = EPOLLIN };
@@ -2194,8 +2197,8 @@ ROW(epoll_set_dup_before)
 	poll_one("two", two, POLLIN, 0);
 }
 
-/* Who is told that there is room writes some KB, and does not look whether it would
- * wait. */
+/* Who is told that there is room writes some KB, and does not look whether it
+ * would wait. */
 ROW(room_for_what_poll_tells)
 {
 	static char buf[8192];

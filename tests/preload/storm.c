@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads that share one epoll set, and one or two processes with many connections
- * to it: whatever is asked is answered, while connections are closed by either
- * end, and taken out of the set and put back, at any time. In each mode of epoll,
- * everywhere and on one CPU. Usage: storm [ANSWERS [SEED]], of each process. */
+/* Threads that share one epoll set, and one or two processes with many
+ * connections to it: whatever is asked is answered, while connections are
+ * closed by either end, and taken out of the set and put back, at any time. In
+ * each mode of epoll, everywhere and on one CPU. Usage: storm [ANSWERS [SEED]],
+ * of each process. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
@@ -43,8 +44,8 @@ static bool one_of(unsigned int n, unsigned int *seed)
 	return (unsigned int)rand_r(seed) % n == 0;
 }
 
-/* Several threads may be told of one connection: one at a time answers, and none
- * when it was closed, though the number may be another's. */
+/* Several threads may be told of one connection: one at a time answers, and
+ * none when it was closed, though the number may be another's. */
 static struct {
 	pthread_mutex_t lock;
 	uint32_t life;
@@ -158,8 +159,9 @@ static int take(struct conn *c)
 	return n > 0;
 }
 
-/* Rounds, in which all that was asked is answered before more is, or who was closed
- * comes anew: else one connection would wake who slept over another's. */
+/* Rounds, in which all that was asked is answered before more is, or who was
+ * closed comes anew: else one connection would wake who slept over
+ * another's. */
 static int ask(int answers, unsigned int seed)
 {
 	struct conn c[CONNS];

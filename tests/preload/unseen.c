@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Waits that the library cannot see, on a connection that was moved before they
- * began, or by a set that had it from its first byte: each ends when the peer has
- * done what is waited for. unseen ROW; unseen --list. 0: right, 77: not to be
- * tried here. unseen.py knows on which fabric each row's connection must be. */
+ * began, or by a set that had it from its first byte: each ends when the peer
+ * has done what is waited for. unseen ROW; unseen --list. 0: right, 77: not to
+ * be tried here. unseen.py knows on which fabric each row's connection must
+ * be. */
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <err.h>

@@ -78,9 +78,9 @@ int t_connect(const struct t_addr *to);
 void t_pair(enum t_family family, int fd[2]);
 void t_unlisten(void);
 
-/* By plain calls, of which the library knows nothing: a listener and a pair over
- * IPv4, and a server, for t_peer_start(), that tells its port and sends back what one
- * client sends. */
+/* By plain calls, of which the library knows nothing: a listener and a pair
+ * over IPv4, and a server, for t_peer_start(), that tells its port and sends
+ * back what one client sends. */
 int t_plain_listener(struct t_addr *at);
 void t_plain_pair(int fd[2]);
 void t_plain_echo(int ctl, void *unused);
@@ -116,8 +116,8 @@ void t_settle_ends(int a, struct t_want want_a, int b, struct t_want want_b);
 /* The same for one end; the other process calls it too, at the same time. */
 void t_settle(int s, struct t_want want);
 
-/* The same until the end with `decides` knows where it is, which may be TCP; the
- * other one is called without. */
+/* The same until the end with `decides` knows where it is, which may be TCP;
+ * the other one is called without. */
 void t_settle_anywhere(int s, bool decides);
 
 /* For messages: fabrics and reason of a socket, in one of four buffers. */

@@ -23,10 +23,10 @@
 
 #define NOBODY 65534
 
-/* What the library may keep open for the life of a process: the service 2; TCP's
- * engine 2; a thread that has waited 2; one each for sock_diag, markers, the keeper,
- * families, held numbers and waits that are operations; of verbs its domain 2, the
- * device 2 and events 3; one of a log, and of io_uring. */
+/* What the library may keep open for the life of a process: the service 2;
+ * TCP's engine 2; a thread that has waited 2; one each for sock_diag, markers,
+ * the keeper, families, held numbers and waits that are operations; of verbs
+ * its domain 2, the device 2 and events 3; one of a log, and of io_uring. */
 #define LIBRARY_FDS 21
 
 pid_t t_fork(void)

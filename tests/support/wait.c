@@ -50,8 +50,8 @@ bool t_readable(int fd, int ms)
 	return n > 0;
 }
 
-/* The state letter behind the last ')' of a stat line, of a thread of that name;
- * null: any. '?': it is another, or gone. */
+/* The state letter behind the last ')' of a stat line, of a thread of that
+ * name; null: any. '?': it is another, or gone. */
 static char state_if(pid_t pid, pid_t tid, const char *name)
 {
 	char path[64], line[512], *end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The proof that names its link, both ends in one process: it holds on one link and
- * not on two, and leaves the options of TCP as they were. */
+/* The proof that names its link, both ends in one process: it holds on one link
+ * and not on two, and leaves the options of TCP as they were. */
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -62,7 +62,8 @@ static void digests_are_those_of_the_standard(void **state)
 	free(a);
 }
 
-/* --- another network namespace ---------------------------------------------- */
+/* --- another network namespace
+ * ---------------------------------------------- */
 
 static void bring_up_loopback(void)
 {
@@ -91,8 +92,8 @@ static void make_twin(const struct exi_tuple *t)
 	T_OK(accept(l, NULL, NULL));
 }
 
-/* How the socket's own namespace is known: by its cookie, or, before Linux 5.14, by
- * the socket. */
+/* How the socket's own namespace is known: by its cookie, or, before Linux
+ * 5.14, by the socket. */
 static struct exi_tuple known_by_itself(int fd, struct exi_tuple t)
 {
 	t.netns = 0;
@@ -129,7 +130,8 @@ static void a_twin_in_another_namespace_is_not_the_peer(void **state)
 	close(fd[1]);
 }
 
-/* --- a device ---------------------------------------------------------------- */
+/* --- a device
+ * ---------------------------------------------------------------- */
 
 static void bind_to_loopback(int s)
 {
@@ -164,7 +166,8 @@ static void an_end_that_is_bound_to_another_device_is_not_the_peer(void **state)
 	close(link[1]);
 }
 
-/* --- the socket by which is asked ------------------------------------------ */
+/* --- the socket by which is asked
+ * ------------------------------------------ */
 
 static void a_question_leaves_one_socket_that_the_next_one_uses(void **state)
 {
@@ -284,7 +287,8 @@ static void users_are_named_as_the_asking_thread_names_them(void **state)
 	close(fd[1]);
 }
 
-/* --- a connection, and who talks about it ---------------------------------- */
+/* --- a connection, and who talks about it
+ * ---------------------------------- */
 
 struct ends {
 	int tcp[2]; /* A, B */
@@ -368,8 +372,8 @@ static void it_fails_on_two_links(void **state)
 	}
 }
 
-/* Whoever passes on what B says has a link to A, and may choose its name, but not
- * the one that B has. */
+/* Whoever passes on what B says has a link to A, and may choose its name, but
+ * not the one that B has. */
 static void no_other_link_has_the_name_of_b(void **state)
 {
 	uint8_t promise[EXI_SHA256], nonce_a[EXI_BOUND_NONCE],
@@ -417,7 +421,8 @@ static void another_nonce_than_was_promised_is_refused(void **state)
 	unmake(&e);
 }
 
-/* --- the options ----------------------------------------------------------- */
+/* --- the options
+ * ----------------------------------------------------------- */
 
 static int get(int fd, int name)
 {

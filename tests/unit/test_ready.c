@@ -31,8 +31,9 @@ static enum exi_mode mode(const struct exi_sock *sk)
 	return atomic_load(&sk->sh->half[EXI_RX].mode);
 }
 
-/* Who came to wait while there was something on TCP asked the kernel, and nobody to
- * be rung; another thread reads it, and what comes next is in the ring. */
+/* Who came to wait while there was something on TCP asked the kernel, and
+ * nobody to be rung; another thread reads it, and what comes next is in the
+ * ring. */
 static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 {
 	struct exi_waiter waiter = { .wake = wake };

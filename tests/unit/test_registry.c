@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A provider's tables are refused when a member that the core calls is missing.
- * Each member of each table is taken out in turn. A member that may be missing is
- * named here, so that a new one is required until somebody says otherwise. */
+ * Each member of each table is taken out in turn. A member that may be missing
+ * is named here, so that a new one is required until somebody says
+ * otherwise. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,7 +162,8 @@ static void a_table_goes_with_its_capability(void **state)
 	T_EQ(exi_provider_check(&provider), 0);
 }
 
-/* Without EXI_CAP_SWITCH it is TCP, of which more is asked; of others it is not. */
+/* Without EXI_CAP_SWITCH it is TCP, of which more is asked; of others it is
+ * not. */
 static void tcp_has_a_table_of_its_own(void **state)
 {
 	static const struct table kernel = { "kernel_ops", &kernel_ops,

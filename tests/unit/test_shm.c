@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The rings by themselves: two ends in one process, without the core. Streams
- * with switches to and fro, rings that grow, and a peer that writes nonsense. */
+ * with switches to and fro, rings that grow, and a peer that writes
+ * nonsense. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -401,7 +402,8 @@ static void rings_of_any_size_lose_nothing(void)
 {
 	static const char *const sizes[] = { "32", "128", "256", "1024",
 					     "8192" };
-	/* To fill the last one takes most of the time: minutes in slow builds. */
+	/* To fill the last one takes most of the time: minutes in slow
+	 * builds. */
 	size_t n = t_slow() > 1 ? T_COUNT(sizes) - 1 : T_COUNT(sizes);
 
 	for (size_t i = 0; i < n; i++)
@@ -644,7 +646,8 @@ static void scribble_ring(struct t_rng *r)
 
 static unsigned char large[1 << 18];
 
-/* Records from end to end, and no end: whoever wrote them need do nothing more. */
+/* Records from end to end, and no end: whoever wrote them need do nothing
+ * more. */
 static void fill_ring(void)
 {
 	struct shmp_priv *p = shmp_priv(ends[1]);
@@ -805,8 +808,8 @@ static const struct shmp_blob good = { .magic = SHMP_MAGIC,
 				       .start_bytes = 16384,
 				       .takes_bytes = FORGED };
 
-/* An end whose peer made a segment by hand, with a ring of so many bytes of which
- * start are used at once: *ret. */
+/* An end whose peer made a segment by hand, with a ring of so many bytes of
+ * which start are used at once: *ret. */
 static int try_against(uint32_t ring, uint32_t start, struct shmp_segment **ret,
 		       struct exi_conn **ret_conn)
 {
@@ -934,8 +937,8 @@ int madvise(void *at, size_t len, int advice)
 	return (int)syscall(SYS_madvise, at, len, advice);
 }
 
-/* The ring from its second page on, which ends with the first: as a page that no
- * memory is left for. */
+/* The ring from its second page on, which ends with the first: as a page that
+ * no memory is left for. */
 static void a_page_that_cannot_be_made_is_no_signal(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

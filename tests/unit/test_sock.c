@@ -24,7 +24,8 @@
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
 
-/* Who looked at it while another thread closed it has no number of it any more. */
+/* Who looked at it while another thread closed it has no number of it any
+ * more. */
 static void what_was_closed_is_nobodys(void **state)
 {
 	struct exi_sock *sk;
@@ -43,8 +44,8 @@ static void what_was_closed_is_nobodys(void **state)
 	close(ends[1]);
 }
 
-/* An event of TCP that comes late, when its place is another socket's: that one is not
- * connected yet, which poll(2) calls hung up. */
+/* An event of TCP that comes late, when its place is another socket's: that one
+ * is not connected yet, which poll(2) calls hung up. */
 static void what_had_the_place_before_ends_nothing(void **state)
 {
 	struct exi_sock *sk;
@@ -76,8 +77,8 @@ static void *come_late(void *arg)
 	return NULL;
 }
 
-/* The service, which was asked to go on with a socket, comes when that was closed and
- * its place is being taken (thread sanitizer). */
+/* The service, which was asked to go on with a socket, comes when that was
+ * closed and its place is being taken (thread sanitizer). */
 static void who_comes_late_does_not_look_at_what_is_made(void **state)
 {
 	struct service s = { .over = false };

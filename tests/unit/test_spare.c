@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors that a connection can do without, where the program has few left. */
+/* Descriptors that a connection can do without, where the program has few
+ * left. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

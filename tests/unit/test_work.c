@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What parts of the core call of those that stand above them is handed to them: with
- * work of the tests they do that, and without any they say so. The core itself is not
- * started here. */
+/* What parts of the core call of those that stand above them is handed to them:
+ * with work of the tests they do that, and without any they say so. The core
+ * itself is not started here. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>

@@ -5,9 +5,9 @@
 
 #include <stdbool.h>
 
-/* The kernel of who connects does not say that the answer came: the other end goes
- * on, but to its kernel the connection is not established. iWARP says no such
- * thing. */
+/* The kernel of who connects does not say that the answer came: the other end
+ * goes on, but to its kernel the connection is not established. iWARP says no
+ * such thing. */
 extern bool vm_cm_unconfirmed;
 
 #endif

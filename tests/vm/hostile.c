@@ -523,7 +523,8 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 	finish(&good, &bad, g, l);
 }
 
-/* --- what rdma_cm carries -------------------------------------------------- */
+/* --- what rdma_cm carries
+ * -------------------------------------------------- */
 
 /* Of REQUEST or ANSWER: 0: nothing of it; 1: less; 2: more; then a bit of every
  * fifth byte is another. */
@@ -614,7 +615,8 @@ static void a_request_or_an_answer_that_lies_leaves_tcp_untouched(void)
 	finish(&good, &bad, g, l);
 }
 
-/* In front of the C library's, for where the liar's library goes on over TCP. */
+/* In front of the C library's, for where the liar's library goes on over
+ * TCP. */
 static _Atomic bool spoils;
 
 ssize_t send(int s, const void *buf, size_t len, int flags)

@@ -16,7 +16,8 @@ void vm_qp_let_go(void);
 
 /* Null, or called with each that is made. */
 extern void (*vm_qp_made)(struct ibv_qp *qp);
-/* What it posts goes to f from here on, which calls vm_qp_post: the device's. */
+/* What it posts goes to f from here on, which calls vm_qp_post: the
+ * device's. */
 typedef int vm_post(struct ibv_qp *, struct ibv_send_wr *,
 		    struct ibv_send_wr **);
 extern vm_post *vm_qp_post;

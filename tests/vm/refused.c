@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A device, or rdma_cm, refuses what a meeting asks of it, one call after the
- * other, at either end: the connection is where it was, on TCP, and the next one
- * is on the fabric. Needs the emulated machine. */
+ * other, at either end: the connection is where it was, on TCP, and the next
+ * one is on the fabric. Needs the emulated machine. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <rdma/rdma_cma.h>

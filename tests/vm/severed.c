@@ -727,8 +727,8 @@ static void with_one_that_lives(int ctl, void *arg)
 	t_peer_join(&peer);
 }
 
-/* Of two peers whose TCP has ended one is stopped, and will never say the end of
- * what it sent; when that is given up, the other is still waited for. */
+/* Of two peers whose TCP has ended one is stopped, and will never say the end
+ * of what it sent; when that is given up, the other is still waited for. */
 static void who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever(void)
 {
 	struct t_peer silent, living;
@@ -909,9 +909,9 @@ static bool tcp_has_error(int s)
 	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* Of TCP recv says the end then, and poll an error, for ever. The receiver sleeps
- * until the fabric says more. To its own library the sender was reset: what it sent
- * last may be lost. */
+/* Of TCP recv says the end then, and poll an error, for ever. The receiver
+ * sleeps until the fabric says more. To its own library the sender was reset:
+ * what it sent last may be lost. */
 static void comes_late(void *(*receives)(void *))
 {
 	struct late_switch l = { 0 };
@@ -1189,9 +1189,9 @@ static void reads_all_and_closes(int s, int ctl)
 	t_close(s);
 }
 
-/* Who has read everything, and sent nothing, and closes, is not taken for one whose
- * device failed: what would be said to it then a reset would answer. By TCP there
- * is a FIN, and nothing else. */
+/* Who has read everything, and sent nothing, and closes, is not taken for one
+ * whose device failed: what would be said to it then a reset would answer. By
+ * TCP there is a FIN, and nothing else. */
 static void a_peer_that_read_everything_and_closed_leaves_no_reset(void)
 {
 	struct t_peer peer;
@@ -1246,7 +1246,8 @@ static int see_nothing(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return 0;
 }
 
-/* And what else came: who is given fewer than it asks for need not ask again. */
+/* And what else came: who is given fewer than it asks for need not ask
+ * again. */
 static int see_late(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	if (cq != of_late)
