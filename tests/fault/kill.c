@@ -4,6 +4,7 @@
  * a prefix and then an end or an error. Nothing is left behind: no abstract
  * socket, no file in /dev/shm; the port serves again at once. */
 #include <dirent.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -115,7 +116,8 @@ static void use(int s, uint64_t out_seed, uint64_t in_seed)
 	T_OK(exs_close(s, T_SYNC));
 }
 
-/* As servers do that want to be restarted. */
+/* As servers do that want to be restarted. The kernel may have given the port to a
+ * program beside the test meanwhile. */
 static int listener_on(int port)
 {
 	struct t_addr at = t_loopback(T_IPV4, port);
@@ -123,7 +125,9 @@ static int listener_on(int port)
 	int on = 1;
 
 	T_OK(exs_setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
-	T_OK(exs_bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_UNTIL(exs_bind(l, (struct sockaddr *)&at.ss, at.len) == 0 ||
+		errno != EADDRINUSE);
+	T(port ? t_port_of(l) == port : t_port_of(l) != 0);
 	T_OK(exs_listen(l, 5));
 	return l;
 }
