@@ -27,6 +27,7 @@
 #include "core/transfer/drain.h"
 #include "core/transfer/family.h"
 #include "core/transfer/half.h"
+#include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
 /* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
@@ -108,14 +109,48 @@ static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
 		goto unlock;
 	}
 	/* The pair speaks for itself from here on. */
+	sh->half[EXI_RX].taken = 0;
 	sh->half[EXI_RX].mode = EXI_MODE_TCP;
 	sh->half[EXI_TX].mode = EXI_MODE_TCP;
 	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
 	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
+	/* Those that wait in the ring, or for `taken'. */
+	exi_sock_wake_all_locked(sk, EXI_RX);
+	exi_sock_wake_all_locked(sk, EXI_TX);
 unlock:
 	exi_unlock(&sh->half[EXI_TX].lock);
 	exi_unlock(&sh->half[EXI_RX].lock);
+	if (ret != -EBADF)
+		exi_flow_progress(sk, EXI_RX);
 	return ret;
+}
+
+/* Another thread takes what is unread: 0 when it has. orphan() clears `taken'
+ * with the lock held, then changes the kick word, which is read here before the
+ * look: no sleep begins after the change. */
+static int await_taker(struct exi_sock *sk, uint32_t generation,
+		       uint64_t deadline)
+{
+	struct timespec until = exi_ns_timespec(deadline);
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *rx = &sh->half[EXI_RX];
+
+	for (;;) {
+		struct exi_word w = {
+			.addr = (const uint32_t *)&sh->kick[EXI_RX],
+			.value = atomic_load(&sh->kick[EXI_RX]),
+		};
+		bool taken;
+
+		exi_lock(&rx->lock);
+		taken = exi_sock_lasts(sk, generation) && rx->taken;
+		exi_unlock(&rx->lock);
+		if (!taken)
+			return 0;
+		if (exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		exi_futex_wait(&w, 1, &until);
+	}
 }
 
 /* Nothing is unread, and TCP itself says the end. */
@@ -141,6 +176,10 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 	if (!exi_sock_lasts(sk, generation)) {
 		exi_unlock(&rx->lock);
 		return -EBADF;
+	}
+	if (rx->taken) {
+		exi_unlock(&rx->lock);
+		return await_taker(sk, generation, deadline);
 	}
 	if (tcp_says_all_locked(sk, rx))
 		rx->mode = EXI_MODE_TCP;

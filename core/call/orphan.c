@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/feeder.h"
+#include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/proof.h"
@@ -24,11 +25,14 @@
 #include "core/call/ready.h"
 #include "core/call/recv.h"
 #include "core/fabric/provider.h"
+#include "core/link/control.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
+#include "core/transfer/attempt.h"
+#include "core/transfer/half.h"
+#include "core/transfer/progress.h"
 
-/* --- names
- * ------------------------------------------------------------------ */
+/* --- names ---------------------------------------------------------------- */
 
 #define KEPT 64
 
@@ -98,8 +102,7 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 	return 0;
 }
 
-/* --- bytes
- * ------------------------------------------------------------------ */
+/* --- bytes ---------------------------------------------------------------- */
 
 /* What a gone peer left to a socket, which another thread may close meanwhile:
  * then the number is another file's, and the place another socket's. */
@@ -108,7 +111,8 @@ struct left {
 	uint32_t generation;
 	char *bytes;
 	size_t n;
-	bool reset; /* and not the end of the stream */
+	bool reset;  /* and not the end of the stream */
+	bool marked; /* this thread alone receives: exi_half.taken is set */
 };
 
 /* What comes next is on TCP: the peer's kernel may still have it. */
@@ -148,6 +152,52 @@ static size_t in_ring(struct exi_sock *sk)
 /* More than the kernels at both ends of a connection hold of it. */
 #define ON_TCP_MAX ((size_t)16 << 20)
 
+/* From here on no other thread receives, for what it got would be from behind
+ * the bytes that are taken. Operations that wait come first. Messages, and what
+ * another process is to be asked for, are taken by the program's own calls. */
+static int mark(struct exi_sock *sk, struct left *l)
+{
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
+	int ret = 0;
+
+	exi_flow_progress(sk, EXI_RX);
+	exi_lock(&rx->lock);
+	if (!exi_sock_lasts(sk, l->generation))
+		ret = -EBADF;
+	else
+		l->marked = !sk->framed && exi_list_empty(&sk->ops[EXI_RX]) &&
+			    !exi_half_elsewhere(sk, rx);
+	if (l->marked)
+		rx->taken = 1;
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+/* One attempt: bytes, 0 for the end, -errno. */
+static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
+			 size_t len)
+{
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
+	ssize_t n;
+
+	if (!l->marked)
+		return exi_flow_recv(l->fd, buf, len, MSG_DONTWAIT);
+	for (;;) {
+		exi_lock(&rx->lock);
+		if (!exi_sock_lasts(sk, l->generation)) {
+			exi_unlock(&rx->lock);
+			return -EBADF;
+		}
+		rx->taken = 0;
+		n = exi_flow_try_recv(sk, rx, buf, len, MSG_DONTWAIT);
+		rx->taken = 1;
+		exi_half_unlock(rx);
+		if (n != -ESTALE)
+			return n;
+		exi_link_read(sk);
+	}
+}
+
 /* As the program would have read it: what can be unread, and no more, for
  * whoever hung up may still write to TCP and to the ring. The end of the ring
  * was set when it did (exi_flow_deafen_locked()). And what TCP has is gathered
@@ -160,7 +210,10 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 	size_t size = 0;
 	ssize_t n = 1;
 	char *more;
+	int ret = mark(sk, l);
 
+	if (ret)
+		return ret;
 	while (l->n < most && exi_sock_lasts(sk, l->generation)) {
 		if (l->n == size) {
 			size = size ? 2 * size : 65536;
@@ -170,8 +223,7 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 				return -ENOMEM;
 			l->bytes = more;
 		}
-		n = exi_flow_recv(l->fd, l->bytes + l->n, size - l->n,
-				  MSG_DONTWAIT);
+		n = take_some(sk, l, l->bytes + l->n, size - l->n);
 		l->n += n > 0 ? (size_t)n : 0;
 		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, l, until)))
 			break;

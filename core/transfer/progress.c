@@ -180,6 +180,8 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	struct exi_half *h = &sk->sh->half[dir];
 
 	EXI_LOCKED(&h->lock);
+	if (h->taken) /* the thread that takes calls when it is done */
+		return 0;
 	if (h->mode == EXI_MODE_RING) {
 		const struct exi_op *any =
 			exi_container(sk->ops[dir].next, struct exi_op, node);

@@ -3,6 +3,7 @@
  * receive, a blocked send, a dequeue, a poll of the queue's descriptor. The
  * victim looks like one that closed: the end where nothing was unread, else
  * a reset; sends break. */
+#include <inttypes.h>
 #include <linux/sockios.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -554,6 +555,59 @@ static void what_a_peer_sent_before_it_exited_is_read_where_it_is(void)
 	in_rounds(leaver);
 }
 
+/* Reads byte by byte, from before the connection goes back until it has. */
+struct reader {
+	int s;
+	_Atomic int begun;
+	uint64_t pos;
+	ssize_t last;
+};
+
+static void *read_bytes(void *arg)
+{
+	struct reader *r = arg;
+	char c;
+
+	while ((r->last = t_recv(r->s, &c, 1, 0)) > 0) {
+		t_check_bytes(&c, 1, 1, r->pos++);
+		r->begun = 1;
+	}
+	return NULL;
+}
+
+static void read_while_it_goes_back(void)
+{
+	struct t_peer p;
+	struct reader r = { .s = t_pair_fork(&p, T_B, leaver) };
+	pthread_t t;
+
+	t_settle(r.s, conf_apart());
+	T_UNTIL(!t_info(r.s).exs_x_paired);
+	t_peer_join(&p);
+	t = t_thread(read_bytes, &r);
+	while (!r.begun)
+		;
+	T_OK(exs_x_downgrade(r.s));
+	t_thread_join(t);
+	T_MSG(r.last == 0 && r.pos == 20000, "%zd after %" PRIu64 " bytes",
+	      r.last, r.pos);
+	t_close(r.s);
+}
+
+/* What a call takes on the way back is not overtaken by what another reads. */
+static void a_downgrade_beside_a_reader_keeps_all_bytes_in_order(void)
+{
+	for (int i = 0; i < ROUNDS; i++) {
+		pid_t pid = t_fork();
+
+		if (pid == 0) {
+			read_while_it_goes_back();
+			exit(0);
+		}
+		t_join(pid);
+	}
+}
+
 static void *send_for_ever(void *arg)
 {
 	static char buf[20000];
@@ -628,6 +682,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_a_peer_sent_before_it_exited_is_read_where_it_is),
 	T_ROW(a_downgrade_saves_the_bytes_of_a_killed_peer),
 	T_ROW(a_downgrade_saves_the_reset_by_a_killed_peer),
+	T_ROW(a_downgrade_beside_a_reader_keeps_all_bytes_in_order),
 	T_ROW(a_process_may_exit_while_a_thread_sends),
 };
 

@@ -116,8 +116,8 @@ static void use(int s, uint64_t out_seed, uint64_t in_seed)
 	T_OK(exs_close(s, T_SYNC));
 }
 
-/* As servers do that want to be restarted. The kernel may have given the port to a
- * program beside the test meanwhile. */
+/* As servers do that want to be restarted. The kernel may have given the port
+ * to a program beside the test meanwhile. */
 static int listener_on(int port)
 {
 	struct t_addr at = t_loopback(T_IPV4, port);
