@@ -251,8 +251,7 @@ ssize_t ofip_post_buffer(struct ofip_net *n, struct ofip_buffer *b);
 /* Takes the requests that are over; `reap` is held. */
 void ofip_net_reap_locked(struct ofip_net *n);
 
-/* --- who looks, and when (ofi_watch.c)
- * ------------------------------------- */
+/* --- who looks, and when (ofi_watch.c) ------------------------------------ */
 
 /* The service looks at the net in so many ns. */
 void ofip_net_poll_in(struct ofip_net *n, uint64_t ns);

@@ -95,8 +95,7 @@ static int reach_a(int port_a, int port_b)
 	return s;
 }
 
-/* --- a stranger who knows the protocol
- * -------------------------------------- */
+/* --- a stranger who knows the protocol ------------------------------------ */
 
 #define NONCE	32
 #define SYMBOLS 12

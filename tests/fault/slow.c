@@ -455,8 +455,7 @@ static void at_a_keeper(void)
 	t_peer_kill(&p);
 }
 
-/* --- graves
- * ---------------------------------------------------------------- */
+/* --- graves --------------------------------------------------------------- */
 
 /* A thread of this process; 0: there is none. */
 static int thread_named(const char *comm)
@@ -570,8 +569,7 @@ static void a_grave_that_strangers_flood_is_one(void)
 	t_peer_kill(&p);
 }
 
-/* --- where a segment belongs
- * ------------------------------------------------ */
+/* --- where a segment belongs ---------------------------------------------- */
 
 /* A, of another user than root: what it passes is no memory. */
 static void passes_a_file(int ctl, void *arg)
@@ -628,8 +626,7 @@ static void who_passes_a_file_does_it_once(void)
 	t_peer_join(&p);
 }
 
-/* --- at the limit of descriptors
- * -------------------------------------------- */
+/* --- at the limit of descriptors ------------------------------------------ */
 
 static void sends_before_it_is_accepted(int ctl, void *arg)
 {

@@ -62,8 +62,7 @@ static void digests_are_those_of_the_standard(void **state)
 	free(a);
 }
 
-/* --- another network namespace
- * ---------------------------------------------- */
+/* --- another network namespace -------------------------------------------- */
 
 static void bring_up_loopback(void)
 {
@@ -130,8 +129,7 @@ static void a_twin_in_another_namespace_is_not_the_peer(void **state)
 	close(fd[1]);
 }
 
-/* --- a device
- * ---------------------------------------------------------------- */
+/* --- a device ------------------------------------------------------------- */
 
 static void bind_to_loopback(int s)
 {
@@ -166,8 +164,7 @@ static void an_end_that_is_bound_to_another_device_is_not_the_peer(void **state)
 	close(link[1]);
 }
 
-/* --- the socket by which is asked
- * ------------------------------------------ */
+/* --- the socket by which is asked ----------------------------------------- */
 
 static void a_question_leaves_one_socket_that_the_next_one_uses(void **state)
 {
@@ -287,8 +284,7 @@ static void users_are_named_as_the_asking_thread_names_them(void **state)
 	close(fd[1]);
 }
 
-/* --- a connection, and who talks about it
- * ---------------------------------- */
+/* --- a connection, and who talks about it --------------------------------- */
 
 struct ends {
 	int tcp[2]; /* A, B */
@@ -421,8 +417,7 @@ static void another_nonce_than_was_promised_is_refused(void **state)
 	unmake(&e);
 }
 
-/* --- the options
- * ----------------------------------------------------------- */
+/* --- the options ---------------------------------------------------------- */
 
 static int get(int fd, int name)
 {

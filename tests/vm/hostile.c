@@ -523,8 +523,7 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 	finish(&good, &bad, g, l);
 }
 
-/* --- what rdma_cm carries
- * -------------------------------------------------- */
+/* --- what rdma_cm carries ------------------------------------------------- */
 
 /* Of REQUEST or ANSWER: 0: nothing of it; 1: less; 2: more; then a bit of every
  * fifth byte is another. */
