@@ -109,12 +109,12 @@ static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
 		goto unlock;
 	}
 	/* The pair speaks for itself from here on. */
-	sh->half[EXI_RX].taken = 0;
+	sh->half[EXI_RX].gathered = 0;
 	sh->half[EXI_RX].mode = EXI_MODE_TCP;
 	sh->half[EXI_TX].mode = EXI_MODE_TCP;
 	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
 	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
-	/* Those that wait in the ring, or for `taken'. */
+	/* Those that wait in the ring, or for `gathered'. */
 	exi_sock_wake_all_locked(sk, EXI_RX);
 	exi_sock_wake_all_locked(sk, EXI_TX);
 unlock:
@@ -125,9 +125,9 @@ unlock:
 	return ret;
 }
 
-/* Another thread takes what is unread: 0 when it has. orphan() clears `taken'
- * with the lock held, then changes the kick word, which is read here before the
- * look: no sleep begins after the change. */
+/* Another thread gathers what is unread: 0 when it has. orphan() clears
+ * `gathered' with the lock held, then changes the kick word, which is read here
+ * before the look: no sleep begins after the change. */
 static int await_taker(struct exi_sock *sk, uint32_t generation,
 		       uint64_t deadline)
 {
@@ -140,12 +140,12 @@ static int await_taker(struct exi_sock *sk, uint32_t generation,
 			.addr = (const uint32_t *)&sh->kick[EXI_RX],
 			.value = atomic_load(&sh->kick[EXI_RX]),
 		};
-		bool taken;
+		bool gathered;
 
 		exi_lock(&rx->lock);
-		taken = exi_sock_lasts(sk, generation) && rx->taken;
+		gathered = exi_sock_lasts(sk, generation) && rx->gathered;
 		exi_unlock(&rx->lock);
-		if (!taken)
+		if (!gathered)
 			return 0;
 		if (exi_now_ns() >= deadline)
 			return -ETIMEDOUT;
@@ -177,7 +177,7 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 		exi_unlock(&rx->lock);
 		return -EBADF;
 	}
-	if (rx->taken) {
+	if (rx->gathered) {
 		exi_unlock(&rx->lock);
 		return await_taker(sk, generation, deadline);
 	}

@@ -77,7 +77,7 @@ static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (sk->sh->half[dir].mode != EXI_MODE_RING ||
-	    sk->sh->half[dir].taken || !sk->fab || !sk->fab->lops ||
+	    sk->sh->half[dir].gathered || !sk->fab || !sk->fab->lops ||
 	    (dir == EXI_TX && !sk->fab->lops->room))
 		return false;
 	/* Before the look at others: a fork adds one, then looks at this. */

@@ -112,7 +112,7 @@ struct left {
 	char *bytes;
 	size_t n;
 	bool reset;  /* and not the end of the stream */
-	bool marked; /* this thread alone receives: exi_half.taken is set */
+	bool marked; /* this thread alone receives: exi_half.gathered is set */
 };
 
 /* What comes next is on TCP: the peer's kernel may still have it. */
@@ -153,8 +153,8 @@ static size_t in_ring(struct exi_sock *sk)
 #define ON_TCP_MAX ((size_t)16 << 20)
 
 /* From here on no other thread receives, for what it got would be from behind
- * the bytes that are taken. Operations that wait come first. Messages, and what
- * another process is to be asked for, are taken by the program's own calls. */
+ * the bytes that are gathered. Operations that wait come first. Messages, and
+ * what another process is to be asked for, come by the program's own calls. */
 static int mark(struct exi_sock *sk, struct left *l)
 {
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
@@ -168,7 +168,7 @@ static int mark(struct exi_sock *sk, struct left *l)
 		l->marked = !sk->framed && exi_list_empty(&sk->ops[EXI_RX]) &&
 			    !exi_half_elsewhere(sk, rx);
 	if (l->marked)
-		rx->taken = 1;
+		rx->gathered = 1;
 	exi_unlock(&rx->lock);
 	return ret;
 }
@@ -188,9 +188,9 @@ static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
 			exi_unlock(&rx->lock);
 			return -EBADF;
 		}
-		rx->taken = 0;
+		rx->gathered = 0;
 		n = exi_flow_try_recv(sk, rx, buf, len, MSG_DONTWAIT);
-		rx->taken = 1;
+		rx->gathered = 1;
 		exi_half_unlock(rx);
 		if (n != -ESTALE)
 			return n;

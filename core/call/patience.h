@@ -78,7 +78,7 @@ static inline struct exi_shared *exi_enter_ring(struct exi_sock *sk, int fd,
 	/* Without the lock: a hint, which spares others to take it twice. */
 	if (h->mode != EXI_MODE_RING || !exi_sock_lock(sk, fd, dir, &sh))
 		return NULL;
-	if (exi_likely(h->mode == EXI_MODE_RING && !h->taken && sk->fab &&
+	if (exi_likely(h->mode == EXI_MODE_RING && !h->gathered && sk->fab &&
 		       exi_list_empty(&sk->ops[dir]) && !sk->framed &&
 		       h->meet_at == UINT64_MAX &&
 		       !(dir == EXI_TX && sk->fab->pops &&

@@ -96,10 +96,10 @@ enum exi_deaf {
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
 	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
-	/* RX: a thread takes all that is unread (orphan.c). Whoever else wants
-	 * to receive finds nothing meanwhile: what is behind the bytes that are
-	 * taken would overtake them. */
-	uint32_t taken;
+	/* RX: a thread gathers all that is unread (orphan.c). Another that
+	 * receives finds nothing meanwhile: what it got would overtake the
+	 * bytes that are gathered. */
+	uint32_t gathered;
 	/* TX: the end was said; without the lock a hint. RX: END was read. */
 	uint32_t ended;
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */

@@ -331,7 +331,7 @@ ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
 {
 	ssize_t n;
 
-	if (exi_unlikely(h->taken))
+	if (exi_unlikely(h->gathered))
 		return -EAGAIN;
 	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab)) {
 		void *buf;
@@ -355,7 +355,7 @@ ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
 	struct iovec v = { .iov_base = buf, .iov_len = len };
 	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
 
-	if (exi_likely(h->mode == EXI_MODE_RING && !h->taken && sk->fab))
+	if (exi_likely(h->mode == EXI_MODE_RING && !h->gathered && sk->fab))
 		return exi_recv_ring(sk, h, buf, len, flags);
 	return exi_attempt_recv_pieces(sk, h, &p, flags);
 }

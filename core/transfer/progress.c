@@ -180,7 +180,7 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 	struct exi_half *h = &sk->sh->half[dir];
 
 	EXI_LOCKED(&h->lock);
-	if (h->taken) /* the thread that takes calls when it is done */
+	if (h->gathered) /* the thread that does calls progress then */
 		return 0;
 	if (h->mode == EXI_MODE_RING) {
 		const struct exi_op *any =
