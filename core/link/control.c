@@ -245,8 +245,7 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 		blob.fd = fd;
 		ret = sk->fab->provider->meet_ops->accepted(sk->fab, &blob);
 		if (ret)
-			return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
-					      : -EXS_X_REASON_MEMORY;
+			return -exi_meet_unmade(ret);
 		up_locked(sk);
 		return 0;
 	}

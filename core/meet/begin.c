@@ -91,15 +91,17 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 	p = exi_remote_provider(&why);
 	if (!p)
 		return why;
-	if (exi_service_start() || exi_meet_fabric_new(sk, p) ||
-	    exi_service_domain(sk->fab->domain)) {
-		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
-		return EXS_X_REASON_MEMORY;
-	}
-	err = p->remote_ops->connect(sk->fab, t, &fd);
+	err = exi_service_start();
+	if (!err)
+		err = exi_meet_fabric_new(sk, p);
+	if (!err)
+		err = exi_service_domain(sk->fab->domain);
+	if (!err)
+		err = p->remote_ops->connect(sk->fab, t, &fd);
 	if (err) {
-		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
-		return EXS_X_REASON_MEMORY;
+		why = exi_meet_unmade(err);
+		exi_meet_give_up_locked(sk, why);
+		return why;
 	}
 	return exi_begin_await_remote(sk, fd);
 }
@@ -128,7 +130,7 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	socklen_t len = exi_meeting_name(t, true, &name);
 	struct exi_link *l;
 	int marked = eager ? 1 : exi_marker_present(t);
-	int fd, remote;
+	int fd, remote, err;
 
 	if (!marked && !exi_remote_possible())
 		return exi_begin_why_nobody(t);
@@ -139,8 +141,9 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 		return exi_meet_unproved(remote ? remote : marked);
 	if (!marked)
 		return EXS_X_REASON_PLAIN_PEER;
-	if (exi_service_start())
-		return EXS_X_REASON_MEMORY;
+	err = exi_service_start();
+	if (err)
+		return exi_meet_unmade(err);
 	/* The name, who connects to it, and the peer's end, which may be in
 	 * this process: it could not say that it has none, and we would wait
 	 * for it in vain. */
@@ -223,15 +226,16 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l;
-	int fd = reach_a(t), ret;
+	int fd = reach_a(t), ret, err;
 
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
 		return EXS_X_REASON_UNDECIDED;
 	if (fd < 0)
 		return exi_meet_unproved(fd);
-	if (exi_service_start()) {
+	err = exi_service_start();
+	if (err) {
 		exi_closing_socket(fd, true);
-		return EXS_X_REASON_MEMORY;
+		return exi_meet_unmade(err);
 	}
 	l = exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_GREETING_NS);
 	if (!l) {

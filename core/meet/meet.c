@@ -214,6 +214,19 @@ int exi_meet_unproved(int err)
 	}
 }
 
+int exi_meet_unmade(int err)
+{
+	switch (err) {
+	case -EMFILE:
+	case -ENFILE:
+		return EXS_X_REASON_DESCRIPTORS;
+	case -EPROTO:
+		return EXS_X_REASON_PROTOCOL;
+	default:
+		return EXS_X_REASON_MEMORY;
+	}
+}
+
 bool exi_meet_shunned(int link)
 {
 	return exi_shunned(exi_user_of(link), exi_now_ns());
@@ -256,11 +269,11 @@ int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m)
 	p = exi_registry_choose(m->a, l->peer_token == exi_process_token());
 	if (!p)
 		return -EXS_X_REASON_NO_PROVIDER;
-	if (exi_meet_fabric_new(sk, p))
-		return -EXS_X_REASON_MEMORY;
-	ret = p->meet_ops->offer(sk->fab, &blob);
+	ret = exi_meet_fabric_new(sk, p);
+	if (!ret)
+		ret = p->meet_ops->offer(sk->fab, &blob);
 	if (ret)
-		return -EXS_X_REASON_MEMORY;
+		return -exi_meet_unmade(ret);
 	out.a = p->wire_id;
 	memcpy(out.blob, blob.bytes, sizeof(out.blob));
 	ret = exi_pair_send(l->fd, &out, blob.fd);
@@ -278,13 +291,12 @@ int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
 
 	if (!p)
 		return -EXS_X_REASON_NO_PROVIDER;
-	if (exi_meet_fabric_new(sk, p))
-		return -EXS_X_REASON_MEMORY;
 	memcpy(in.bytes, m->blob, sizeof(in.bytes));
-	ret = p->meet_ops->answer(sk->fab, &in, &blob);
+	ret = exi_meet_fabric_new(sk, p);
+	if (!ret)
+		ret = p->meet_ops->answer(sk->fab, &in, &blob);
 	if (ret)
-		return ret == -EPROTO ? -EXS_X_REASON_PROTOCOL
-				      : -EXS_X_REASON_MEMORY;
+		return -exi_meet_unmade(ret);
 	memcpy(out.blob, blob.bytes, sizeof(out.blob));
 	ret = exi_pair_send(sk->link->fd, &out, blob.fd);
 	if (blob.fd >= 0)

@@ -115,6 +115,10 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
  * end. */
 int exi_meet_unproved(int err);
 
+/* The reason for an error of making what a connection needs to leave TCP: the
+ * service thread, the fabric's end, the peer's memory. */
+int exi_meet_unmade(int err);
+
 /* The user at the link's other end kept a call waiting not long ago. */
 bool exi_meet_shunned(int link);
 

@@ -155,6 +155,19 @@ static void exhausted_descriptors_are_emfile(void)
 	t_close(l);
 }
 
+/* The library has a quarter of them for itself, and its thread needs more. */
+static void a_limit_too_low_for_the_library_is_that_reason(void)
+{
+	int fd[2];
+
+	limit(RLIMIT_NOFILE, 16);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_TCP(EXS_X_REASON_DESCRIPTORS));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 static int open_pair(const struct t_addr *at, int l, int fd[2])
 {
 	fd[0] = exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -373,6 +386,7 @@ static const struct t_row rows[] = {
 	T_ROW(connections_do_without_fabric_when_descriptors_run_out),
 	T_ROW(meetings_fail_for_want_of_descriptors),
 	T_ROW(without_any_descriptor_left_that_is_the_reason),
+	T_ROW(a_limit_too_low_for_the_library_is_that_reason),
 	T_ROW(the_lowest_number_is_the_applications),
 	T_ROW(the_library_leaves_the_limit_alone),
 	T_ROW(a_way_back_shrinks_no_buffer),
