@@ -214,8 +214,9 @@ struct exi_conn_ops {
 	const struct exi_switch_ops *switch_ops;
 	const struct exi_place_ops *place_ops;
 	const struct exi_loan_ops *loan_ops;
-	/* close: takes no new work; never blocks. Null: there is nothing to do.
-	 * The same for the next two. */
+	/* close: takes no new work; never blocks. The descriptor may be closed
+	 * after it. May be repeated. Null: there is nothing to do. The same for
+	 * the next two. */
 	void (*close)(struct exi_conn *c);
 	/* stop: waits for what is under way; no upcall comes after it. */
 	void (*stop)(struct exi_conn *c);

@@ -382,6 +382,10 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 		part_from_ring_locked(sk, fd);
 	exi_link_clear_locked(sk);
 	exi_sock_unlist(sk);
+	/* What was asked of the kernel by the number: it may be another file's
+	 * a moment later. */
+	if (close_fd || sk->named)
+		sk->tcp->ops->close(sk->tcp);
 	/* TCP first, so that the peer finds its verdict there when the link
 	 * hangs up. */
 	if (sk->named) /* the library's; the names are the caller's */

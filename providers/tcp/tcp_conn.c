@@ -394,12 +394,12 @@ static void conn_close(struct exi_conn *c)
 	p->closed = true; /* the connection stays quiet */
 	quiet = is_quiet_locked(p);
 	exi_unlock(&d->lock);
-	if (quiet)
-		return;
-	for (dir = EXI_RX; dir <= EXI_TX; dir++) {
+	for (dir = EXI_RX; dir <= EXI_TX && !quiet; dir++) {
 		cancel_slot(c, dir, NULL);
 		conn_disarm(c, dir, EXI_WAKE_BELL);
 	}
+	if (tcpp_domain_state(d) && d->engine->part)
+		d->engine->part(d, c);
 }
 
 /* Waits for the engine to give the slots back. Not to be called from an upcall

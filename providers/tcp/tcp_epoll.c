@@ -210,7 +210,8 @@ static void watch_locked(struct tcpp_domain *d, struct exi_conn *c)
 {
 	struct epoll_engine *e = engine_of(d);
 	struct tcpp_conn *p = tcpp_priv(c);
-	uint32_t events = needed_events(p);
+	/* The number of one that is closed may be another file's. */
+	uint32_t events = p->closed ? 0 : needed_events(p);
 	enum exi_dir dir;
 	int ret;
 
@@ -360,6 +361,14 @@ static void release(struct tcpp_domain *d, struct exi_conn *c)
 	exi_unlock(&d->lock);
 }
 
+static void part(struct tcpp_domain *d, struct exi_conn *c)
+{
+	exi_lock(&d->lock);
+	tcpp_conn_locked(c);
+	disarm_events(engine_of(d), c);
+	exi_unlock(&d->lock);
+}
+
 static void direction_fired_locked(struct tcpp_domain *d, struct tcpp_conn *p,
 				   enum exi_dir dir)
 {
@@ -495,4 +504,5 @@ const struct tcpp_engine tcpp_epoll = {
 	.arm = arm,
 	.kick = kick,
 	.release = release,
+	.part = part,
 };

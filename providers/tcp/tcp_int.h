@@ -100,6 +100,9 @@ struct tcpp_engine {
 	void (*kick)(struct tcpp_domain *d);
 	/* Forgets c: all its slots are idle, and will not be used again. */
 	void (*release)(struct tcpp_domain *d, struct exi_conn *c);
+	/* The descriptor is about to be closed: what the engine would name by
+	 * its number later goes now. Null: it names nothing so. */
+	void (*part)(struct tcpp_domain *d, struct exi_conn *c);
 };
 
 struct tcpp_domain {
