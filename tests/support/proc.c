@@ -31,13 +31,17 @@
 
 pid_t t_fork(void)
 {
-	pid_t pid;
+	pid_t parent = getpid(), pid;
 
 	fflush(NULL);
 	pid = T_OK(fork());
-	if (pid == 0)
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-	return pid;
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* The parent may have died before. (0: another PID namespace.) */
+	if (getppid() != parent && getppid() != 0)
+		_exit(1);
+	return 0;
 }
 
 void t_peer_start(struct t_peer *p, void (*f)(int ctl, void *arg), void *arg)
