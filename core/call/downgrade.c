@@ -96,35 +96,6 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 	}
 }
 
-static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
-		  uint64_t deadline)
-{
-	int ret = exi_orphan_make(sk, fd, generation, false, deadline);
-	struct exi_shared *sh = exi_sock_shared(sk);
-
-	exi_lock(&sh->half[EXI_RX].lock);
-	exi_lock(&sh->half[EXI_TX].lock);
-	if (!exi_sock_lasts(sk, generation)) {
-		ret = -EBADF;
-		goto unlock;
-	}
-	/* The pair speaks for itself from here on. */
-	sh->half[EXI_RX].gathered = 0;
-	sh->half[EXI_RX].mode = EXI_MODE_TCP;
-	sh->half[EXI_TX].mode = EXI_MODE_TCP;
-	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
-	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
-	/* Those that wait in the ring, or for `gathered'. */
-	exi_sock_wake_all_locked(sk, EXI_RX);
-	exi_sock_wake_all_locked(sk, EXI_TX);
-unlock:
-	exi_unlock(&sh->half[EXI_TX].lock);
-	exi_unlock(&sh->half[EXI_RX].lock);
-	if (ret != -EBADF)
-		exi_flow_progress(sk, EXI_RX);
-	return ret;
-}
-
 /* Another thread gathers what is unread: 0 when it has. orphan() clears
  * `gathered' with the lock held, then changes the kick word, which is read here
  * before the look: no sleep begins after the change. */
@@ -151,6 +122,37 @@ static int await_taker(struct exi_sock *sk, uint32_t generation,
 			return -ETIMEDOUT;
 		exi_futex_wait(&w, 1, &until);
 	}
+}
+
+static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
+		  uint64_t deadline)
+{
+	int ret = exi_orphan_make(sk, fd, generation, false, deadline);
+	struct exi_shared *sh = exi_sock_shared(sk);
+
+	if (ret == -EALREADY)
+		return await_taker(sk, generation, deadline);
+	exi_lock(&sh->half[EXI_RX].lock);
+	exi_lock(&sh->half[EXI_TX].lock);
+	if (!exi_sock_lasts(sk, generation)) {
+		ret = -EBADF;
+		goto unlock;
+	}
+	/* The pair speaks for itself from here on. */
+	sh->half[EXI_RX].gathered = 0;
+	sh->half[EXI_RX].mode = EXI_MODE_TCP;
+	sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
+	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
+	/* Those that wait in the ring, or for `gathered'. */
+	exi_sock_wake_all_locked(sk, EXI_RX);
+	exi_sock_wake_all_locked(sk, EXI_TX);
+unlock:
+	exi_unlock(&sh->half[EXI_TX].lock);
+	exi_unlock(&sh->half[EXI_RX].lock);
+	if (ret != -EBADF)
+		exi_flow_progress(sk, EXI_RX);
+	return ret;
 }
 
 /* Nothing is unread, and TCP itself says the end. */

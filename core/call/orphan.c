@@ -164,6 +164,8 @@ static int mark(struct exi_sock *sk, struct left *l)
 	exi_lock(&rx->lock);
 	if (!exi_sock_lasts(sk, l->generation))
 		ret = -EBADF;
+	else if (rx->gathered)
+		ret = -EALREADY;
 	else
 		l->marked = !sk->framed && exi_list_empty(&sk->ops[EXI_RX]) &&
 			    !exi_half_elsewhere(sk, rx);

@@ -13,15 +13,13 @@
 
 struct exi_sock;
 
-struct exi_sock;
-
 /* The peer of sk is gone: what it left unread, and the end, go into a UNIX
  * stream pair that takes the place of fd and of all other numbers of sk. keep:
  * they are copied, for other processes have the connection and read them.
  * -errno: without keep, bytes may be lost then. What the peer's kernel may
  * still have is waited for until the deadline, and what has not come then is
  * told as lost. -EBADF: another thread has closed the socket of that
- * generation. */
+ * generation. -EALREADY: another thread does it, and nothing was changed. */
 int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
 		    uint64_t deadline_ns);
 
