@@ -567,9 +567,12 @@ const char *exi_config_refusal(void)
 	return refusal[0] ? refusal : NULL;
 }
 
-const struct exi_config *exi_config(void)
+const struct exi_config *exi_config_loaded;
+
+const struct exi_config *exi_config_first(void)
 {
 	exi_config_load();
+	__atomic_store_n(&exi_config_loaded, &config, __ATOMIC_RELEASE);
 	return &config;
 }
 

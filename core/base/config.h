@@ -86,8 +86,20 @@ void exi_config_load(void);
  * cannot be read or understood. exi_core_init() says it and fails. */
 const char *exi_config_refusal(void);
 
+/* Loads the configuration, which exi_config() then finds in exi_config_loaded
+ * without a call. */
+EXI_SHIM extern const struct exi_config *exi_config_loaded;
+EXI_SHIM const struct exi_config *exi_config_first(void);
+
 /* The configuration; loads it at first use. */
-EXI_SHIM const struct exi_config *exi_config(void);
+static inline const struct exi_config *exi_config(void)
+{
+	/* Pairs with the release in exi_config_first(). */
+	const struct exi_config *c =
+		__atomic_load_n(&exi_config_loaded, __ATOMIC_ACQUIRE);
+
+	return exi_likely(c) ? c : exi_config_first();
+}
 
 /* One row for `exs info --config`. */
 struct exi_config_row {

@@ -14,16 +14,6 @@
 #define SKIP_MIN 16
 #define SKIP_MAX 1024
 
-uint32_t exi_spin_get(const uint32_t *hint)
-{
-	return __atomic_load_n(hint, __ATOMIC_RELAXED);
-}
-
-void exi_spin_set(uint32_t *hint, uint32_t v)
-{
-	__atomic_store_n(hint, v, __ATOMIC_RELAXED);
-}
-
 uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 {
 	uint64_t ns = exi_config()->spin_us * UINT64_C(1000);

@@ -8,6 +8,18 @@
 
 #include "core/base/util.h"
 
+/* Reads a hint that several threads write at once. */
+static inline uint32_t exi_spin_get(const uint32_t *hint)
+{
+	return __atomic_load_n(hint, __ATOMIC_RELAXED);
+}
+
+/* Writes such a hint; the last writer wins. */
+static inline void exi_spin_set(uint32_t *hint, uint32_t v)
+{
+	__atomic_store_n(hint, v, __ATOMIC_RELAXED);
+}
+
 /* How waits went lately; decides whether to spin. */
 struct exi_spin {
 	uint32_t failed;  /* in a row */
@@ -103,11 +115,5 @@ exi_spin_look(struct exi_spin *how, struct exi_spinner *s, uint64_t budget,
 	exi_spin_result(how, good);
 	return hit;
 }
-
-/* Reads a hint that several threads write at once. */
-uint32_t exi_spin_get(const uint32_t *hint);
-
-/* Writes such a hint; the last writer wins. */
-void exi_spin_set(uint32_t *hint, uint32_t v);
 
 #endif

@@ -9,11 +9,9 @@
 #include "core/base/futex.h"
 #include "core/fabric/provider.h"
 
-SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait,
 			      const _Atomic uint32_t *word, uint64_t sleep)
 {
-	if ((wait & ~SHMP_WAIT_MASK) != SHMP_WAIT_AT(pos))
-		return;
 	if (wait & SHMP_WAIT_WORD) {
 		exi_futex_wake(shmp_plain(word), INT_MAX);
 		__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);

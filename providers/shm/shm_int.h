@@ -223,9 +223,15 @@ static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
 
 /* --- shm_conn.c --------------------------------------------------------- */
 
-/* Position pos was just passed: wakes who waits for that. Who waits for a
- * later one is rung then; who waited for an earlier one was. */
-SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait, uint64_t pos,
+/* Whether the word of a waiter asks to be woken when position pos is passed.
+ * Who waits for a later one is rung then; who waited for an earlier one was. */
+static inline bool shmp_awaited(uint32_t wait, uint64_t pos)
+{
+	return (wait ^ SHMP_WAIT_AT(pos)) - 1 < SHMP_WAIT_MASK;
+}
+
+/* Wakes who waits for that (shmp_awaited()). */
+SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait,
 			      const _Atomic uint32_t *word, uint64_t sleep);
 
 /* --- shm_tx.c ------------------------------------------------------------ */

@@ -24,8 +24,8 @@ SHMP_RARE void shmp_publish_taken(struct exi_conn *c)
 	atomic_fetch_add_explicit(&p->mine->taken_seq, 1, memory_order_seq_cst);
 	wait = atomic_load_explicit(&p->theirs->space_wait,
 				    memory_order_seq_cst);
-	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		shmp_wake_peer(c, wait, before, &p->mine->taken_seq, 0);
+	if (exi_unlikely(shmp_awaited(wait, before)))
+		shmp_wake_peer(c, wait, &p->mine->taken_seq, 0);
 }
 
 /* The end of the word that follows a record of len bytes at rx->pos. */

@@ -111,8 +111,8 @@ publish(struct exi_conn *c, struct shmp_record *r, uint32_t kind, uint32_t len)
 	exi_publish(&r->word, shmp_word(kind, len, tx->head, tx->bytes));
 	wait = atomic_load_explicit(&p->theirs->data_wait,
 				    memory_order_seq_cst);
-	if (exi_unlikely(wait & SHMP_WAIT_MASK))
-		shmp_wake_peer(c, wait, tx->head, &r->word,
+	if (exi_unlikely(shmp_awaited(wait, tx->head)))
+		shmp_wake_peer(c, wait, &r->word,
 			       atomic_load_explicit(&p->theirs->sleep,
 						    memory_order_relaxed));
 	tx->head += shmp_record_bytes(len);
