@@ -3,7 +3,7 @@
 #
 # A script sets `me` (how it is called) before it sources this file.
 
-# One list of packages, by what they are for. README.md tells the same.
+# One list of packages, by what they are for. INSTALL.md has the same list.
 packages_build="gcc libc6-dev meson ninja-build pkg-config"
 packages_library="libinih-dev liburing-dev libsodium-dev"
 packages_tool="libjansson-dev"
@@ -81,7 +81,7 @@ need_packages()
 
 	command -v dpkg-query >/dev/null ||
 		die "this needs a Debian system; elsewhere install what" \
-			"README.md lists and give --no-install"
+			"INSTALL.md lists and give --no-install"
 	missing=$(missing_packages "$@" | tr '\n' ' ')
 	[ -n "$missing" ] || return 0
 	if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then

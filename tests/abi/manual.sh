@@ -61,9 +61,9 @@ sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config.c >"$tmp/vari
 [ -s "$tmp/variables" ] || complain "no variables found in core/base/config.c"
 while read -r variable; do
 	grep -qE "^\\.It Ev $variable\$" docs/man/exs.7 ||
-		complain "exs.7 does not tell $variable"
-	grep -q "^| \`$variable\`" README.md ||
-		complain "README.md does not tell $variable"
+		complain "exs.7 does not describe $variable"
+	grep -q "^| \`$variable\`" INSTALL.md ||
+		complain "INSTALL.md does not describe $variable"
 done <"$tmp/variables"
 
 for page in docs/man/*.[137]; do
