@@ -41,21 +41,13 @@ for call in $(sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' api/exs.map); do
 	done
 done
 
-# The reasons: those of the header, each with its word, and no other.
-sed -nE 's/^[[:space:]]+(EXS_X_REASON_[A-Z_]*[A-Z])\>.*/\1/p' api/sys/exs_ext.h \
-	>"$tmp/reasons"
-[ -s "$tmp/reasons" ] || complain "no reasons found in api/sys/exs_ext.h"
-while read -r reason; do
-	echo "$(echo "${reason#EXS_X_REASON_}" | tr A-Z_ a-z-) $reason"
-done <"$tmp/reasons" | sort >"$tmp/pairs"
-sed -nE 's/.*\[(EXS_X_REASON_[A-Z_]+)\] = \{ "([a-z-]+)",.*/\2 \1/p' \
-	core/base/reason.c | sort >"$tmp/words"
-awk '/^\.It Li / { word = $3 } /^\.Pq Dv EXS_X_REASON_/ { print word, $3 }' \
-	docs/man/exs_x_sockinfo.3 | sort >"$tmp/told"
-diff "$tmp/pairs" "$tmp/words" ||
-	complain "api/sys/exs_ext.h and core/base/reason.c differ in reasons"
-diff "$tmp/pairs" "$tmp/told" ||
-	complain "api/sys/exs_ext.h and exs_x_sockinfo.3 differ in reasons"
+# The reasons are those of the table; the compiler compares the header with it.
+awk -v manual=1 -f core/base/reasons.awk core/base/reasons >"$tmp/reasons" ||
+	complain "core/base/reasons cannot be read"
+awk '/^\.El/ { on = 0 } /^\.It Li none$/ { on = 1 } on' \
+	docs/man/exs_x_sockinfo.3 >"$tmp/told"
+diff "$tmp/reasons" "$tmp/told" || complain "exs_x_sockinfo.3: its reasons are" \
+	"not those of awk -v manual=1 -f core/base/reasons.awk core/base/reasons"
 
 sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config.c >"$tmp/variables"
 [ -s "$tmp/variables" ] || complain "no variables found in core/base/config.c"

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What is known of each reason (EXS_X_REASON_*) beyond the public calls. The
+ * table is core/base/reasons. */
+#ifndef EXI_CORE_BASE_REASON_H
+#define EXI_CORE_BASE_REASON_H
+
+/* For how long a reason lasts. */
+enum exi_reason_lasts {
+	EXI_REASON_SOON,  /* the direction may still move by itself */
+	EXI_REASON_ASKED, /* it moves when somebody asks for it */
+	EXI_REASON_STAYS, /* this connection stays on TCP; new ones may move */
+	EXI_REASON_NEVER, /* no connection of its kind moves */
+};
+
+/* Why, and what to do, each as the rest of a sentence; the cure is "" where
+ * nothing needs to be done. Never null. exs_x_reason_text() has both. */
+const char *exi_reason_means(int reason);
+const char *exi_reason_cure(int reason);
+enum exi_reason_lasts exi_reason_lasts(int reason);
+
+/* The reason with this word, or -1. */
+int exi_reason_of(const char *word);
+
+#endif
