@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # docs/guide/calls.md from the table: awk -f preload/page.awk preload/symbols
 BEGIN {
-	print "# The calls that `exs run` knows\n"
-	print "Every call of the C library that touches the descriptor of a socket, what"
+	print "# The calls that `exs run` intercepts\n"
+	print "Every call of the C library that affects the descriptor of a socket, what"
 	print "happens to it on a connection that has left the kernel, and the test that"
-	print "shows it does the same as natively. This page is made from `preload/symbols`"
-	print "by `preload/page.awk`; a gate compares them, with the library's symbols and"
-	print "with the C library's.\n"
-	state("accelerated", "Taken over. It works where the connection's bytes are.")
-	state("tcp", "Taken over. A connection that it is used on goes to TCP first, " \
-	      "no byte lost, and stays there: then the call is the kernel's.")
-	state("watched", "Taken over. The call is the kernel's, and the library makes " \
-	      "itself ready or takes note.")
-	state("native", "Left alone. The C library's own is right, whatever the connection is on.")
-	state("unseen", "Left alone, and wrong on a connection that has left the kernel.")
-	print "\nNothing is refused, but that the library's own descriptors are closed or"
-	print "replaced (EBADF). Tests are rows, or patterns of rows, of `tests/preload`; an `@`"
-	print "is before those of Meson."
+	print "shows that the result is the same as natively. This page is generated from"
+	print "`preload/symbols` by `preload/page.awk`; a gate compares both with the symbols"
+	print "of the library and of the C library.\n"
+	state("accelerated", "Intercepted. The call works on the fabric of the connection.")
+	state("tcp", "Intercepted. The connection first goes to TCP, without losing a byte, " \
+	      "and stays there; then the kernel serves the call.")
+	state("watched", "Intercepted. The kernel serves the call, and the library prepares for it " \
+	      "or records it.")
+	state("native", "Not intercepted. The C library's call is right on every fabric.")
+	state("unsupported", "Not intercepted, and wrong on a connection that has left the kernel.")
+	print "\nNo call is refused, except one that would close or replace a descriptor of the"
+	print "library (EBADF). Tests are rows, or patterns of rows, of `tests/preload`; those with"
+	print "an `@` are tests of Meson."
 }
 function state(name, text) {
 	printf "- **%s**: %s\n", name, text

@@ -65,7 +65,7 @@ sort "$tmp/table" | uniq -d | sed 's/^/twice in the table: /' >>"$tmp/diff"
 "$behave" --list >"$tmp/list" || exit 1
 grep -o '"name": "[^"]*"' "$build/meson-info/intro-tests.json" >"$tmp/tests"
 while read -r call state proofs _; do
-	[ "$proofs" != - ] || [ "$state" = unseen ] ||
+	[ "$proofs" != - ] || [ "$state" = unsupported ] ||
 		complain "$call: no proof"
 	for proof in $(echo "$proofs" | sed 's/[*]/.*/g; s/,/ /g'); do
 		case $proof in
@@ -75,7 +75,7 @@ while read -r call state proofs _; do
 		esac || complain "$call: there is no $proof"
 	done
 	case $state,$proofs in
-	unseen,*) continue ;;
+	unsupported,*) continue ;;
 	esac
 	grep -qw "$call" "$root"/tests/preload/*.[ch] ||
 		complain "$call: no row calls it"

@@ -31,18 +31,18 @@ BEGIN {
 			    text, cases, marks)
 }
 END {
-	print "# What is promised, and what proves it\n"
+	print "# What is promised, and which tests prove it\n"
 	printf "%d statements about the Extended Sockets API as libexs provides it,", statements
 	print " each with the"
-	print "cases that fail when it is not so" (missing ? "; for " missing " there is none yet" : "") "."
-	print "A case is a program and a row (or rows) of `tests/conformance/`, which runs over every"
-	print "fabric:\n"
+	print "test cases that fail if it is not true" (missing ? "; for " missing " there is none yet" : "") "."
+	print "A case is a program of `tests/conformance/` and a row (or a pattern of rows) of it, which"
+	print "runs on every fabric:\n"
 	print "    build/tests/conformance/conf_calls shm 'send_*'\n"
-	print "`tcp`, `shm` and `loop` are run with each change; `verbs` by the long tests, on soft"
-	print "RoCE and soft iWARP in the emulated machine. A case that begins with `@` is a test"
-	print "of the build, which knows no fabric. A change whose cases fail is not taken, so"
-	print "this is what holds. The text of the specification is not public: no conformance"
-	print "to it is claimed. The page is made from `tests/conformance/statements`, and a gate"
-	print "compares the two with the rows that there are."
+	print "Each change runs them on `tcp`, `shm` and `loop`; the long tests run them on `verbs`, with"
+	print "soft RoCE and soft iWARP in an emulated machine. A case that begins with `@` is a test of"
+	print "Meson, which is independent of fabrics. A change whose cases fail is not accepted, so the"
+	print "statements hold. The text of the specification is not public: no conformance to it is"
+	print "claimed. This page is generated from `tests/conformance/statements`; a gate compares both"
+	print "with the rows that exist."
 	printf "%s", body
 }
