@@ -70,9 +70,12 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 		if (it) {
 			int sleepers = s->sleepers;
 
-			/* Bytes and ends are counted; urgent ones not. */
+			/* Bytes and ends are counted; urgent ones not, nor
+			 * what comes into the error queue. */
 			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
 				it->rung = RX_EVENTS;
+			if (!(tag & TAG_LINK))
+				it->rung |= ev[i].events & EPOLLERR;
 			if (!it->behind)
 				it->since = s->emptied_before;
 			it->behind = kept + 1;

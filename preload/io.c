@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "core/call/recv.h"
 #include "core/call/send.h"
 #include "core/call/vector.h"
+#include "core/call/zerocopy_call.h"
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
@@ -144,6 +146,40 @@ static void cramped(struct exi_sock *sk, ssize_t ret, size_t n)
 	}
 }
 
+ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
+			  int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = cookie_of(sk);
+	EXI_CANCEL_OFF(true);
+	ssize_t ret;
+
+	flags &= SEND_FLAGS | MSG_ZEROCOPY;
+	ret = exi_zerocopy_send(fd, v, n, bytes, flags);
+	/* What has moved a part already has its number. */
+	if (exi_unlikely(ret < (ssize_t)bytes && (ret >= 0 || ret == -EBADF)))
+		ret = put_rest(sk, fd, cookie, v, n, bytes,
+			       ret > 0 ? flags & ~MSG_ZEROCOPY : flags, ret);
+	cramped(sk, ret, bytes);
+	if (sk && exi_zerocopy_due(sk))
+		shim_epoll_bell(sk, fd, EPOLLERR);
+	return ret;
+}
+
+/* As the kernel's queue, that says so again while it has more. */
+ssize_t shim_get_error(int fd, struct msghdr *m, int flags)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	EXI_CANCEL_OFF(false);
+	ssize_t ret = exi_zerocopy_recv(fd, m, flags);
+
+	if (ret == -EBADF)
+		return native.recvmsg(fd, m, flags) < 0 ? -errno : 0;
+	if (sk && exi_zerocopy_due(sk))
+		shim_epoll_bell(sk, fd, EPOLLERR);
+	return ret;
+}
+
 /* Inline: where the kernel was asked, each return costs much. */
 static inline __attribute__((always_inline)) ssize_t
 put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
@@ -154,6 +190,10 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
+	if (exi_unlikely((flags & MSG_ZEROCOPY) && n))
+		return shim_put_zerocopy(
+			fd, &(struct iovec){ (void *)(uintptr_t)buf, n }, 1, n,
+			flags);
 	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
 	if (exi_unlikely(ret < (ssize_t)n && (ret >= 0 || ret == -EBADF))) {
 		struct iovec v = { .iov_base = (void *)(uintptr_t)buf,
@@ -200,6 +240,12 @@ get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
+	if (exi_unlikely(flags & MSG_ERRQUEUE))
+		return shim_get_error(
+			fd,
+			&(struct msghdr){ .msg_iov = &(struct iovec){ buf, n },
+					  .msg_iovlen = 1 },
+			flags);
 	if (exi_unlikely((flags & MSG_TRUNC) && n))
 		return discard(fd, n, flags);
 	if (exi_likely(n)) {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "core/base/util.h"
 #include "core/meet/latent.h"
@@ -31,11 +32,17 @@ ssize_t shim_get_piece(int fd, void *buf, size_t n, int flags);
 extern const struct exi_parts_put shim_put_parts;
 extern const struct exi_parts_get shim_get_parts;
 
-/* The kernel serves a call with these flags: errors and time stamps of TCP are
- * in the kernel's queue, and urgent data is on TCP always. */
+/* Sends so many bytes, not none, with MSG_ZEROCOPY among the flags; reads the
+ * error queue, with MSG_ERRQUEUE among them. Results as of put(). */
+ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
+			  int flags);
+ssize_t shim_get_error(int fd, struct msghdr *m, int flags);
+
+/* The kernel serves a receive with these flags: urgent data is on TCP always,
+ * and the error queue comes before it. */
 static inline bool shim_io_kernels(int flags)
 {
-	return flags & (MSG_ERRQUEUE | MSG_OOB);
+	return (flags & (MSG_ERRQUEUE | MSG_OOB)) == MSG_OOB;
 }
 
 #endif

@@ -230,6 +230,8 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 
 	if (bad_name(m))
 		return -EINVAL;
+	if (exi_unlikely(flags & MSG_ERRQUEUE))
+		return shim_get_error(fd, m, flags);
 	if (ret >= 0) /* one of nothing waits, too */
 		ret = ret ? get_vector(fd, m->msg_iov, m->msg_iovlen, flags)
 			  : shim_get_piece(fd, NULL, 0, flags);
@@ -294,6 +296,7 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 {
 	struct msghdr only = { .msg_control = m->msg_control,
 			       .msg_controllen = m->msg_controllen };
+	ssize_t bytes;
 
 	if (bad_name(m))
 		return -EINVAL;
@@ -303,6 +306,15 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 		    0 &&
 	    errno != EAGAIN)
 		return -errno;
+	if (exi_unlikely(flags & MSG_ZEROCOPY)) {
+		bytes = exi_parts_total(m->msg_iov, m->msg_iovlen);
+		if (bytes)
+			return bytes < 0 ? bytes
+					 : shim_put_zerocopy(fd, m->msg_iov,
+							     m->msg_iovlen,
+							     (size_t)bytes,
+							     flags);
+	}
 	return put_vector(fd, m->msg_iov, m->msg_iovlen, flags);
 }
 
@@ -374,7 +386,7 @@ static unsigned int put_some(int fd, struct mmsghdr *m, unsigned int n,
 	unsigned int k = 0;
 
 	*whole = true;
-	if (exi_flow_on_tcp(fd, EXI_TX) && !(flags & MSG_OOB))
+	if (exi_flow_on_tcp(fd, EXI_TX) && !(flags & (MSG_OOB | MSG_ZEROCOPY)))
 		k = side_by_side(m, n, room, &pieces, &bytes);
 	if (k > 1) {
 		*ret = put_vector(fd, room, pieces, flags);
@@ -426,7 +438,7 @@ static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 	unsigned int k = 0;
 
 	if (exi_flow_on_tcp(fd, EXI_RX) &&
-	    !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC)))
+	    !(flags & (MSG_PEEK | MSG_WAITALL | MSG_TRUNC | MSG_ERRQUEUE)))
 		k = side_by_side(m, n, room, &pieces, &bytes);
 	if (k > 1) {
 		*ret = get_vector(fd, room, pieces, flags);

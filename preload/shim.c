@@ -61,6 +61,7 @@ static void start(void)
 	exi_heed = shim_near.heed;
 	shim_epoll_init();
 	exi_closes_seen = true;
+	exi_zerocopy_served = true;
 	/* Everything goes to the C library after a failure, which is
 	 * reported. */
 	if (exi_core_init() == 0) {

@@ -157,6 +157,19 @@ static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 		sk->fab->rops->first(sk->fab, now, &ret->first);
 }
 
+/* Something lies in the error queue, here or in the kernel. */
+static void look_errors(const struct exi_shared *sh, struct exi_ready *ret)
+{
+	uint32_t state = atomic_load(&sh->zerocopy.state);
+
+	if (exi_likely(!state))
+		return;
+	if (state & EXI_ZEROCOPY_DUE)
+		ret->now |= POLLERR;
+	if (state & EXI_ZEROCOPY_KERNEL)
+		ret->error = true;
+}
+
 /* now: null, or what comes first is asked for. */
 static bool look_once(struct exi_sock *sk, int fd, short events,
 		      const uint64_t *now, struct exi_ready *ret)
@@ -179,6 +192,7 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	ret->now &= (short)events;
 	if (exi_unlikely(ret->hung_up))
 		ret->now |= POLLHUP;
+	look_errors(sh, ret);
 	return true;
 }
 

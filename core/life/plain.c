@@ -21,6 +21,7 @@
 #include "core/meet/marker.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
+#include "core/sock/zerocopy.h"
 #include "core/transfer/switch.h"
 
 int exi_adopt(int fd)
@@ -38,6 +39,9 @@ int exi_adopt(int fd)
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
 		return -errno;
 	ret = exi_switch_forbidden(fd);
+	/* What the kernel has counted before is not known. */
+	if (!ret && !sk->adopted && exi_zerocopy_on(fd))
+		ret = EXS_X_REASON_ZEROCOPY;
 	if (ret) {
 		exi_sock_reason(sk, ret);
 		return -EOPNOTSUPP;
@@ -99,7 +103,8 @@ static int option_reason(int level, int name)
 		return EXS_X_REASON_NONE;
 	switch (name) {
 	case SO_ZEROCOPY:
-		return EXS_X_REASON_ZEROCOPY;
+		return exi_zerocopy_served ? EXS_X_REASON_NONE
+					   : EXS_X_REASON_ZEROCOPY;
 	case SO_PEEK_OFF:
 		return EXS_X_REASON_PEEK_OFF;
 	case SO_TIMESTAMP_OLD:

@@ -171,6 +171,7 @@ static void shared_clear(struct exi_shared *sh)
 	EXI_TABLE_RESET(&sh->use, atomic_load(&sh->use) + 1);
 	EXI_TABLE_RESET(&sh->keeper, 0);
 	EXI_TABLE_RESET(&sh->keepalive.stands, 0);
+	exi_zerocopy_clear(&sh->zerocopy);
 	sh->bells_sent = 0;
 	sh->bells_received = 0;
 }

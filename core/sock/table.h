@@ -28,6 +28,7 @@
 #include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/packet_wire.h"
+#include "core/sock/zerocopy.h"
 
 struct exi_link;
 struct exi_loan;
@@ -175,6 +176,7 @@ struct exi_shared {
 	_Atomic uint64_t keeper;
 	_Atomic uint64_t keeper_secret;
 	struct exi_keepalive keepalive; /* TCP's */
+	struct exi_zerocopy zerocopy;
 	uint64_t bells_sent;
 	uint64_t bells_received;
 	_Alignas(EXI_LINE) unsigned char fabric[768];

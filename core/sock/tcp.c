@@ -20,6 +20,7 @@
 
 #include "core/base/proof.h"
 #include "core/sock/table.h"
+#include "core/sock/zerocopy.h"
 
 bool exi_tcp_is_tcp(int fd)
 {
@@ -292,7 +293,7 @@ int exi_switch_forbidden(int fd)
 	if (getsockopt(fd, IPPROTO_TCP, TCP_ULP, ulp, &len) == 0 && len > 0 &&
 	    ulp[0])
 		return EXS_X_REASON_KERNEL_TLS;
-	if (option_set(fd, SOL_SOCKET, SO_ZEROCOPY))
+	if (!exi_zerocopy_served && exi_zerocopy_on(fd))
 		return EXS_X_REASON_ZEROCOPY;
 	if (option_set(fd, SOL_SOCKET, SO_TIMESTAMPING) ||
 	    option_set(fd, SOL_SOCKET, SO_TIMESTAMP) ||

@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import re
+import subprocess
 import sys
 
 import common
@@ -28,6 +29,16 @@ def asyncio():
 
 def threads():
     serve_and_talk('python3', sys.executable, os.path.join(HERE, 'threads.py'))
+
+
+def grpc():
+    # Debian's module is for Debian's python.
+    python = '/usr/bin/python3'
+    if not os.access(python, os.X_OK) or \
+            subprocess.run([python, '-c', 'import grpc'], check=False,
+                           stderr=subprocess.DEVNULL).returncode:
+        skip('python3-grpcio is not installed')
+    serve_and_talk('python3', python, os.path.join(HERE, 'rpc.py'))
 
 
 def node():

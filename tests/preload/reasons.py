@@ -44,6 +44,7 @@ ROWS = {
     'aio_read': {'stdio'},
     'aio_list': {'stdio'},
     'ask_zerocopy': {'zerocopy'},
+    'zerocopy_many': set(),
     'refused_places': set(),
     'refused_pipe_calls': set(),
 }
