@@ -21,15 +21,14 @@ static int run_help(int argc, char **argv);
 static int run_version(int argc, char **argv);
 
 static const struct command commands[] = {
-	{ "info", "fabrics of this host and the settings in effect",
+	{ "info", "show the fabrics of this host and the settings in effect",
 	  tool_info },
-	{ "key", "the key by which hosts trust each other", tool_key },
-	{ "perf", "measure latency, bandwidth and rates, side by side",
-	  tool_perf },
-	{ "run", "a program, its local TCP connections on shared memory",
+	{ "key", "manage the key by which hosts trust each other", tool_key },
+	{ "perf", "measure latency, bandwidth and rates", tool_perf },
+	{ "run", "run a program with its TCP connections on shared memory",
 	  tool_run },
-	{ "help", "this text, or that of a subcommand", run_help },
-	{ "version", "the version of libexs", run_version },
+	{ "help", "show this text, or the help of a command", run_help },
+	{ "version", "show the version of libexs", run_version },
 };
 
 #define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -55,7 +54,7 @@ static void list_commands(FILE *out)
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-9s %s\n", commands[i].name,
 			commands[i].summary);
-	fprintf(out, "\nexs COMMAND --help has the options of each.\n");
+	fprintf(out, "\nexs COMMAND --help lists the options of a command.\n");
 }
 
 static const struct command *find(const char *name)

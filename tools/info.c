@@ -26,11 +26,11 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ "json", KEY_JSON, NULL, 0, "One JSON object with everything", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print everything as one JSON object", 0 },
 	{ "config", KEY_CONFIG, NULL, 0,
-	  "Every setting with its value and where that comes from", 0 },
+	  "Show every setting with its value and origin", 0 },
 	{ "env", KEY_ENV, NULL, 0,
-	  "Every EXS_ variable with what it means and accepts", 0 },
+	  "Show every EXS_ variable with its meaning and values", 0 },
 	{ 0 },
 };
 
@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		w->env = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "\"%s\" is not understood", arg);
+		argp_error(state, "unexpected argument \"%s\"", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

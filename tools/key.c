@@ -25,8 +25,9 @@ enum {
 
 static const struct argp_option options[] = {
 	{ "force", 'f', NULL, 0,
-	  "make, import and copy: replace another key that is there", 0 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object; not with show", 0 },
+	  "make, import and copy: replace a different key", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print one JSON object; not with show",
+	  0 },
 	{ 0 },
 };
 
@@ -59,14 +60,14 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "\nmake\nshow\nimport -\ncopy HOST...",
-	.doc = "Shows the key by which hosts trust each other: where it is, "
-	       "its id, and whether it can be used."
-	       "\vmake      makes one\n"
-	       "show      prints it, to be copied\n"
-	       "import -  takes one from the standard input\n"
-	       "copy      brings it to other hosts, by ssh\n\n"
-	       "Connections to other hosts leave TCP only where both ends have "
-	       "the same key. exs-key(1) has the whole story.",
+	.doc = "Shows the key by which hosts trust each other: its path, its "
+	       "ID, and whether it can be used."
+	       "\vmake          creates a key\n"
+	       "show          prints the key, to be copied\n"
+	       "import -      reads a key from standard input\n"
+	       "copy HOST...  copies the key to other hosts by ssh\n\n"
+	       "Connections to other hosts leave TCP only if both ends have "
+	       "the same key; see exs-key(1).",
 };
 
 /* --- what is there --- */
@@ -142,8 +143,8 @@ static void print_status(const struct status *s)
 		       s->places.place[i].path, use_of(s, i));
 	printf("\nTrusted on other hosts (EXS_TRUST)\n  %-16s %s\n", trust(),
 	       exi_config()->trust == EXI_TRUST_HOSTS
-		       ? "every user, and whoever can take the host's address"
-		       : "who has the same key");
+		       ? "every user, and whoever can use the host's address"
+		       : "holders of the same key");
 }
 
 static void print_json(const struct status *s)
@@ -218,8 +219,8 @@ static int install(const struct exi_key *key, const struct key_wishes *w,
 		       done);
 	if (!ret && !w->json && old &&
 	    memcmp(old->id, key->id, sizeof(old->id)))
-		printf("It replaces %s, which programs that run already and "
-		       "other hosts still have.\n",
+		printf("It replaces %s, which running programs and other hosts "
+		       "still have.\n",
 		       exi_key_id_text(old->id, id));
 	exi_key_free(old);
 	return ret;
@@ -253,10 +254,10 @@ static int import(const struct key_wishes *w)
 	if (n < 0)
 		ret = tool_fail("standard input: %s", strerrordesc_np(errno));
 	else if (len == sizeof(text))
-		ret = tool_fail("what came is no key: it is too long");
+		ret = tool_fail("standard input has no key: it is too long");
 	else if (exi_key_parse(text, len, &key, why))
-		ret = tool_fail("what came is no key: %s; copy the line that "
-				"exs key show prints",
+		ret = tool_fail("standard input has no key: %s; copy the line "
+				"that exs key show prints",
 				why);
 	else {
 		ret = install(key, w, "is installed");
@@ -280,7 +281,7 @@ static int show(const struct exi_key *key)
 				 n < 0 ? strerrordesc_np(errno) : "no room");
 	if (isatty(STDOUT_FILENO))
 		tool_fail("whoever saw this line can act as you between your "
-			  "hosts; clear the terminal, and its scroll-back");
+			  "hosts; clear the terminal and its scrollback");
 	return TOOL_OK;
 }
 
@@ -310,9 +311,9 @@ static const char *refusal(const struct request *r)
 	for (size_t i = 0; r->verb && i < sizeof(verbs) / sizeof(*verbs); i++)
 		known |= !strcmp(verbs[i], r->verb);
 	if (!known)
-		return "there are make, show, import and copy";
+		return "the commands are make, show, import and copy";
 	if (w->force && (!r->verb || !strcmp(r->verb, "show")))
-		return "--force goes with make, import and copy";
+		return "--force applies to make, import and copy";
 	if (!r->verb)
 		return NULL;
 	if (w->json && !strcmp(r->verb, "show"))
@@ -322,9 +323,9 @@ static const char *refusal(const struct request *r)
 	if (!strcmp(r->verb, "import"))
 		return w->n_names == 1 && !strcmp(w->names[0], "-")
 			       ? NULL
-			       : "import reads the standard input: exs key "
-				 "import - <FILE";
-	return w->n_names ? "nothing goes behind make and show" : NULL;
+			       : "import reads standard input: exs key import "
+				 "- <FILE";
+	return w->n_names ? "make and show take no argument" : NULL;
 }
 
 int tool_key(int argc, char **argv)

@@ -118,19 +118,18 @@ static int tell(const char *host, int outcome, bool json)
 	if (!json && outcome == COPY_DONE)
 		printf("%s: the key is installed\n", host);
 	else if (!json && outcome == COPY_SAME)
-		printf("%s: it has the key already\n", host);
+		printf("%s: the host has the key already\n", host);
 	else if (outcome == COPY_OTHER)
-		tool_fail(
-			"%s: it has another key; copy --force replaces it, "
-			"or take that one here: ssh %s exs key show | exs key "
-			"import --force -",
-			host, host);
+		tool_fail("%s: the host has a different key; replace it with "
+			  "copy --force, or install that key here: ssh %s exs "
+			  "key show | exs key import --force -",
+			  host, host);
 	else if (outcome == COPY_FAILED)
-		tool_fail("%s: the file could not be made there; its reason is "
-			  "above",
+		tool_fail("%s: the file could not be written there; the cause "
+			  "is above",
 			  host);
 	else if (outcome == -ENOENT)
-		tool_fail("there is no ssh here; install it, or carry the key "
+		tool_fail("ssh was not found; install it, or copy the key "
 			  "yourself: exs key show, and exs key import -");
 	else if (outcome < 0)
 		tool_fail("%s: ssh cannot be started: %s", host,
@@ -149,7 +148,7 @@ static int copy_one(const char *host, const char *line,
 	int outcome;
 
 	if (host[0] == '-' || !host[0]) {
-		tool_fail("\"%s\" is no host", host);
+		tool_fail("\"%s\" is not a host name", host);
 		return TOOL_FAILED;
 	}
 	fflush(stdout);

@@ -51,68 +51,72 @@ enum {
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "Who takes part:", 1 },
+	{ NULL, 0, NULL, 0, "Ends:", 1 },
 	{ "server", KEY_SERVER, NULL, 0, "Serve tests until interrupted", 1 },
-	{ "once", KEY_ONCE, NULL, 0, "With --server: serve one and end", 1 },
-	{ "port", 'p', "N", 0, "Server's port; it picks one by default", 1 },
-	{ "pair", KEY_PAIR, NULL, 0,
-	  "Instead of HOST: start the server here, too", 1 },
-	{ "compare", KEY_COMPARE, NULL, 0,
-	  "Instead of HOST: a table of bare memory, UNIX, TCP, libexs and "
-	  "plain "
-	  "calls under exs run, measured in turns",
+	{ "once", KEY_ONCE, NULL, 0, "With --server: serve one test and exit",
 	  1 },
-	{ NULL, 0, NULL, 0, "What is measured:", 2 },
+	{ "port", 'p', "N", 0, "Port of the server; it chooses one by default",
+	  1 },
+	{ "pair", KEY_PAIR, NULL, 0,
+	  "Instead of HOST: also start the server here", 1 },
+	{ "compare", KEY_COMPARE, NULL, 0,
+	  "Instead of HOST: compare bare shared memory, UNIX sockets, TCP, "
+	  "libexs, and plain calls under exs run",
+	  1 },
+	{ NULL, 0, NULL, 0, "What to measure:", 2 },
 	{ "test", KEY_TEST, "NAME", 0,
 	  "lat: round trips (default); bw: a stream; rate: a stream of small "
 	  "messages; conn: connect, request, response, close",
 	  2 },
 	{ "api", KEY_API, "NAME", 0,
-	  "exs (default); sock: plain calls; epoll: plain calls, the server "
-	  "on epoll; with --pair also unix and raw (bare shared memory)",
+	  "exs (default); sock: plain calls; epoll: plain calls and an epoll "
+	  "server; with --pair also unix and raw (bare shared memory)",
 	  2 },
 	{ "size", KEY_SIZE, "BYTES", 0,
-	  "Of a message, such as 8 or 64k (lat and rate 8, bw 64k, conn 64)",
+	  "Size of a message, such as 8 or 64k (lat and rate 8, bw 64k, conn "
+	  "64)",
 	  2 },
-	{ "iters", KEY_ITERS, "N", 0, "How many messages, and", 2 },
+	{ "iters", KEY_ITERS, "N", 0, "Number of messages", 2 },
 	{ "seconds", KEY_SECONDS, "T", 0,
-	  "how long, if there is no --iters (1 second)", 2 },
+	  "Duration if --iters is not given (1 second)", 2 },
 	{ "depth", KEY_DEPTH, "N", 0,
-	  "Messages outstanding (lat 1, bw 16, rate 64; epoll lat: one on "
-	  "each connection)",
+	  "Outstanding messages (lat 1, bw 16, rate 64; epoll lat: one on each "
+	  "connection)",
 	  2 },
 	{ "receives", KEY_RECEIVES, "N", 0,
-	  "Posted by the server of bw, which has asynchronous calls then also "
-	  "with --sync (as many as the client's --depth)",
+	  "Receives that the server of bw keeps posted, also with --sync (the "
+	  "client's --depth)",
 	  2 },
-	{ "connections", KEY_CONNECTIONS, "N", 0, "At once (1)", 2 },
+	{ "connections", KEY_CONNECTIONS, "N", 0, "Concurrent connections (1)",
+	  2 },
 	{ "idle", KEY_IDLE, "N", 0,
-	  "Further ones that carry nothing (0); with --compare in the set of "
-	  "an epoll server, as a row of its own",
+	  "Additional idle connections (0); with --compare, a row for an epoll "
+	  "server with these in its set",
 	  2 },
 	{ "warmup", KEY_WARMUP, "N", 0,
-	  "Messages before it counts (1000); 0 also does not wait for the "
-	  "upgrade",
+	  "Messages before the measurement (1000); with 0 it does not wait for "
+	  "the upgrade",
 	  2 },
-	{ NULL, 0, NULL, 0, "How:", 3 },
+	{ NULL, 0, NULL, 0, "How to measure:", 3 },
 	{ "provider", KEY_PROVIDER, "LIST", 0,
 	  "EXS_PROVIDER at both ends, such as shm or tcp", 3 },
 	{ "pin", KEY_PIN, "A,B", 0,
-	  "CPUs of client and server; none: wherever the system puts them", 3 },
+	  "CPUs of client and server; none: leave the choice to the system",
+	  3 },
 	{ "async", KEY_ASYNC, NULL, 0,
 	  "Asynchronous calls on registered memory (default of bw and rate)",
 	  3 },
 	{ "sync", KEY_SYNC, NULL, 0, "Synchronous calls (default of lat)", 3 },
 	{ "messages", KEY_MESSAGES, NULL, 0,
-	  "Sockets of messages (SOCK_SEQPACKET) instead of streams", 3 },
+	  "Message sockets (SOCK_SEQPACKET) instead of streams", 3 },
 	{ "unregistered", KEY_UNREGISTERED, NULL, 0,
 	  "Asynchronous calls on memory that is not registered", 3 },
 	{ "own", KEY_OWN, NULL, 0,
 	  "Each end of lat and bw receives into one buffer and sends from "
 	  "another, as fi_pingpong and ib_send_lat do",
 	  3 },
-	{ "rounds", KEY_ROUNDS, "N", 0, "With --compare (5)", 3 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object on standard output", 3 },
+	{ "rounds", KEY_ROUNDS, "N", 0, "Rounds of --compare (5)", 3 },
+	{ "json", KEY_JSON, NULL, 0, "Print one JSON object", 3 },
 	{ 0 },
 };
 
@@ -142,9 +146,7 @@ static int take_name(struct argp_state *state, const char *option,
 	int i = perf_find_name(names, n, arg);
 
 	if (i < 0)
-		argp_error(state,
-			   "--%s \"%s\" is not known; exs perf --help "
-			   "lists what is",
+		argp_error(state, "--%s \"%s\" is unknown; see exs perf --help",
 			   option, arg);
 	return i;
 }
@@ -234,7 +236,7 @@ static void take_rounds(struct argp_state *state, const char *arg,
 	uint64_t n = 0;
 
 	if (tool_parse_count(arg, &n) || n < 1 || n > 99)
-		argp_error(state, "--rounds goes from 1 to 99");
+		argp_error(state, "--rounds must be 1 to 99");
 	w->rounds = (unsigned int)n;
 }
 
@@ -288,8 +290,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		if (w->host)
 			argp_error(state,
-				   "one HOST is enough; \"%s\" is too "
-				   "much",
+				   "unexpected argument \"%s\" after HOST",
 				   arg);
 		w->host = arg;
 		return 0;
@@ -328,12 +329,12 @@ static int compare(const struct wishes *w)
 	};
 
 	if (perf_io_shim()) {
-		tool_fail("--compare measures with exs run and without: start "
-			  "it without");
+		tool_fail("--compare itself measures with and without exs run: "
+			  "start it without exs run");
 		return TOOL_USAGE;
 	}
 	if (w->test_given && w->plan.test > PERF_BW) {
-		tool_fail("--compare has --test lat and bw");
+		tool_fail("--compare supports --test lat and bw");
 		return TOOL_USAGE;
 	}
 	if (!w->pinned && perf_two_cpus(c.cpu))
@@ -361,8 +362,8 @@ static int measure(struct wishes *w)
 	int ret;
 
 	if (p->api == PERF_EXS && perf_io_shim()) {
-		tool_fail("--api exs has its own library, which exs run would "
-			  "be beneath: start it without, or use --api sock");
+		tool_fail("--api exs uses the library itself: start it without "
+			  "exs run, or use --api sock");
 		return TOOL_USAGE;
 	}
 	if (p->providers[0] && perf_io_shim()) {
@@ -410,8 +411,8 @@ int tool_perf(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	if (w.server + w.pair + w.compare + !!w.host != 1) {
-		tool_fail("say one of: HOST, --pair, --compare, --server; "
-			  "--help has examples");
+		tool_fail("give HOST, --pair, --compare or --server; --help "
+			  "has examples");
 		return TOOL_USAGE;
 	}
 	if (w.server)
@@ -419,7 +420,7 @@ int tool_perf(int argc, char **argv)
 	if (w.compare)
 		return compare(&w);
 	if (w.host && perf_api_is_local(w.plan.api)) {
-		tool_fail("--api unix and raw measure within this host: use "
+		tool_fail("--api unix and raw measure within one host: use "
 			  "--pair");
 		return TOOL_USAGE;
 	}

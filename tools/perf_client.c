@@ -65,7 +65,7 @@ static int ask_server(struct client *c)
 	if (told(line))
 		return -EREMOTEIO;
 	if (sscanf(line, "ready %u", &port) != 1 || port > UINT16_MAX) {
-		tool_fail("that is no exs perf server, or of another version");
+		tool_fail("the server is not exs perf, or has another version");
 		return -EPROTO;
 	}
 	return perf_address(c->ctl.fd, true, (uint16_t)port, &c->to,

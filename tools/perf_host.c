@@ -104,8 +104,7 @@ double perf_host_others(const struct perf_host *h)
 void perf_host_print(double others)
 {
 	if (others >= BUSY)
-		printf("The host is busy: others used %.0f%% of these CPUs, "
-		       "and "
-		       "times have waits for one.\n",
+		printf("The host is busy: other programs used %.0f%% of these "
+		       "CPUs, and the times include waits for a CPU.\n",
 		       100 * others);
 }

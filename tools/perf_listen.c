@@ -140,9 +140,9 @@ int perf_listen(uint16_t port, bool once)
 	if (door < 0) {
 		tool_fail("cannot listen on port %u: %s%s", port,
 			  strerror(-door),
-			  door == -EADDRINUSE
-				  ? "; without --port a free one is picked"
-				  : "");
+			  door == -EADDRINUSE ? "; without --port the server "
+						"chooses a free one"
+					      : "");
 		return TOOL_FAILED;
 	}
 	sigemptyset(&set);

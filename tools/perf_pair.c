@@ -58,7 +58,7 @@ static int split(const struct perf_plan *plan, struct perf_local *l,
 	int err;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ctl))
-		return tool_fail("cannot make a UNIX pair: %s",
+		return tool_fail("cannot make a UNIX socket pair: %s",
 				 strerror(errno));
 	fflush(NULL);
 	pid = fork();
@@ -84,8 +84,7 @@ int perf_pair(const struct perf_plan *plan, struct perf_result *ret)
 	int err = perf_local_open(&local, plan);
 
 	if (err) {
-		tool_fail("cannot make what both ends share: %s",
-			  strerror(-err));
+		tool_fail("cannot make shared memory: %s", strerror(-err));
 		return err;
 	}
 	err = split(plan, &local, ret);

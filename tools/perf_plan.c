@@ -61,19 +61,19 @@ static const char *objection(const struct perf_plan *p)
 	uint64_t depth_max = epoll_lat ? p->connections : PERF_DEPTH_MAX;
 
 	if (!p->size || p->size > PERF_SIZE_MAX)
-		return "--size goes from 1 to 1G";
+		return "--size must be 1 to 1G";
 	if (!p->connections || p->connections > PERF_CONNS_MAX ||
 	    p->idle > PERF_CONNS_MAX)
-		return "--connections goes from 1, and --idle from 0, to "
+		return "--connections must be 1 to 100000, and --idle 0 to "
 		       "100000";
 	if (p->api != PERF_EPOLL && p->connections + p->idle > PERF_LANES_MAX)
 		return "more than 1024 connections need --api epoll";
 	if (!p->depth || p->depth > depth_max)
-		return epoll_lat ? "--depth is at most the connections: an "
-				   "epoll server has one message on each"
-				 : "--depth goes from 1 to 4096";
+		return epoll_lat ? "--depth must not exceed the connections: "
+				   "an epoll server has one message on each"
+				 : "--depth must be 1 to 4096";
 	if (p->receives > PERF_DEPTH_MAX)
-		return "--receives goes from 1 to 4096";
+		return "--receives must be 1 to 4096";
 	if (p->receives && (p->test != PERF_BW || p->api != PERF_EXS))
 		return "--receives is for --test bw with --api exs";
 	if (p->mode == PERF_ASYNC && p->api != PERF_EXS)
@@ -88,15 +88,15 @@ static const char *objection(const struct perf_plan *p)
 	if (p->messages && p->api != PERF_EXS)
 		return "only --api exs has --messages";
 	if (p->messages && p->size > EXS_X_MESSAGE_MAX)
-		return "--messages are shorter than --size 1G";
+		return "--messages must be shorter than 1G";
 	if (p->mode == PERF_SYNC && p->depth > 1 && !epoll_lat)
 		return "synchronous calls have a --depth of 1; use --async";
 	if (perf_api_is_local(p->api) &&
 	    (p->connections + p->idle > 1 || p->test > PERF_BW))
-		return "--api raw and unix have --test lat and bw, on one "
+		return "--api raw and unix support --test lat and bw, on one "
 		       "connection";
 	if (p->api == PERF_RAW && p->size > (1 << 20))
-		return "--api raw goes up to --size 1M";
+		return "--api raw supports sizes up to 1M";
 	return NULL;
 }
 

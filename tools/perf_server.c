@@ -79,7 +79,8 @@ static void served(struct server *sv, int err)
 {
 	if (!err || perf_is_end(err))
 		return;
-	perf_say(&sv->ctl, "error the server cannot go on: %s", strerror(-err));
+	perf_say(&sv->ctl, "error the server cannot continue: %s",
+		 strerror(-err));
 	_exit(EXIT_FAILURE);
 }
 

@@ -40,8 +40,8 @@ static const struct argp_option options[] = {
 	  "cannot be used",
 	  0 },
 	{ "report", 'R', "FILE", OPTION_ARG_OPTIONAL,
-	  "At its end each process says on which fabrics its connections "
-	  "were, to FILE or standard error",
+	  "Each process writes a report on its connections when it exits, to "
+	  "FILE or standard error",
 	  0 },
 	{ 0 }
 };
@@ -107,11 +107,10 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse,
 	.args_doc = "PROGRAM [ARGUMENT...]",
-	.doc = "Runs a program whose TCP connections to other such programs "
-	       "of this host go through shared memory."
-	       "\vexs run --report redis-server\n"
-	       "exs run redis-benchmark -c 1\n\n"
-	       "exs-run(1) tells what goes back to TCP, and what differs.",
+	.doc = "Runs a program with its TCP connections to other such programs "
+	       "on shared memory.\vexs run --report redis-server\nexs run "
+	       "redis-benchmark -c 1\n\nexs-run(1) describes what goes back to "
+	       "TCP, and what differs.",
 };
 
 /* Beside this command: as built, or as installed. */
@@ -202,12 +201,12 @@ static const char *refusal(const char *path)
 		return NULL; /* exec will say it */
 	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
 		ret = "it changes its user (set-user-ID), and the system loads "
-		      "nothing into such programs";
+		      "no library into such programs";
 	/* Root gains nothing by them. */
 	else if (getuid() != 0 &&
 		 fgetxattr(fd, "security.capability", NULL, 0) > 0)
 		ret = "its file gives it capabilities (setcap), and the system "
-		      "loads nothing into such programs";
+		      "loads no library into such programs";
 	if (pread(fd, &e, sizeof(e), 0) != sizeof(e) ||
 	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
 		goto close_fd; /* a script: its interpreter decides */
@@ -221,8 +220,8 @@ static const char *refusal(const char *path)
 		    sizeof(p))
 			interpreter = p.p_type == PT_INTERP;
 	if (!interpreter)
-		ret = "it is statically linked, so nothing can be loaded into "
-		      "it";
+		ret = "it is statically linked, so no library can be loaded "
+		      "into it";
 close_fd:
 	close(fd);
 	return ret;
@@ -247,8 +246,8 @@ int tool_run(int argc, char **argv)
 	if (argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &r))
 		return TOOL_USAGE;
 	if (r.profile && !apply(r.profile)) {
-		tool_fail("there is no profile \"%s\"; there are latency, "
-			  "throughput, safe",
+		tool_fail("there is no profile \"%s\"; the profiles are "
+			  "latency, throughput and safe",
 			  r.profile);
 		return TOOL_USAGE;
 	}
@@ -265,13 +264,14 @@ int tool_run(int argc, char **argv)
 		return TOOL_USAGE;
 	}
 	if (find_shim(shim, sizeof(shim)))
-		return tool_fail(SHIM " is not where this command looks for "
-				      "it; install both, or run it from its "
-				      "build");
+		return tool_fail(
+			SHIM
+			" was not found next to this command; install both, or "
+			"run the command from its build directory");
 	if (strpbrk(shim, " :"))
-		return tool_fail("%s cannot be loaded: the system takes no "
-				 "path with a space or a colon",
-				 shim);
+		return tool_fail(
+			"%s cannot be loaded: its path has a space or a colon",
+			shim);
 	err = find_program(r.argv[0], program, sizeof(program));
 	if (err) {
 		tool_fail("%s: %s", r.argv[0],

@@ -76,7 +76,7 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_LOG",
 		.accepts = "off, error, warn, info, debug or trace",
-		.help = "How much the library says.",
+		.help = "How much the library logs.",
 		.fallback = "warn",
 		.parse = exi_setting_parse_choice,
 		.print = exi_setting_print_choice,
@@ -86,7 +86,7 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_LOG_FILE",
 		.accepts = "a path of at most 255 bytes, %p for the pid",
-		.help = "Where it says it; empty is stderr.",
+		.help = "The file of the log; empty is stderr.",
 		.fallback = "",
 		.parse = exi_setting_parse_path,
 		.print = exi_setting_print_string,
@@ -97,7 +97,7 @@ static const struct exi_config_setting settings[] = {
 		.strict = true,
 		.accepts = "a list of " EXI_SETTING_FABRIC_NAMES
 			   "; ^name excludes",
-		.help = "The fabrics a connection may use, the best first.",
+		.help = "The fabrics that a connection may use, best first.",
 		.fallback = EXI_SETTING_PROVIDERS_DEFAULT,
 		.parse = exi_setting_parse_provider,
 		.print = exi_setting_print_provider,
@@ -134,8 +134,8 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_RING_KB",
 		.accepts = "a power of two from 16 to 65536",
-		.help = "Ring of a connection, for each direction, when a "
-			"stream fills it.",
+		.help = "The size in KiB to which the ring of each direction "
+			"grows.",
 		.fallback = NUMBER(EXI_RING_KB),
 		.parse = exi_setting_parse_power_of_two,
 		.print = exi_setting_print_u32,
@@ -147,8 +147,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_MEMORY_LIMIT_MB",
 		.strict = true,
 		.accepts = "0 to 1048576",
-		.help = "The most that all rings of the process may use; an "
-			"eighth of its cgroup's memory where that is less.",
+		.help = "The most memory in MiB for all rings; the default is "
+			"less if the cgroup's limit is below 8 GiB.",
 		.fallback = NUMBER(EXI_MEMORY_LIMIT_MB),
 		.parse = exi_setting_parse_u32,
 		.print = exi_setting_print_u32,
@@ -159,7 +159,8 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_ZCOPY_THRESHOLD",
 		.accepts = "a number of bytes",
-		.help = "Bytes from which on transfers are placed directly.",
+		.help = "The size in bytes from which transfers of registered "
+			"memory are not copied.",
 		.fallback = "65536",
 		.parse = exi_setting_parse_u64,
 		.print = exi_setting_print_u64,
@@ -190,8 +191,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_KEY_FILE",
 		.strict = true,
 		.accepts = "a path of at most 255 bytes",
-		.help = "The key by which hosts trust each other; empty is "
-			"where exs key says.",
+		.help = "The file of the key by which hosts trust each other; "
+			"empty is the place that exs key shows.",
 		.fallback = "",
 		.parse = exi_setting_parse_path,
 		.print = exi_setting_print_string,
@@ -201,8 +202,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_TRUST",
 		.strict = true,
 		.accepts = "key or hosts",
-		.help = "On other hosts believe holders of the key, or every "
-			"user.",
+		.help = "Which peers on other hosts to trust: holders of the "
+			"key, or every user.",
 		.fallback = "key",
 		.parse = exi_setting_parse_choice,
 		.print = exi_setting_print_choice,
@@ -213,8 +214,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_VERBS_DEVICE",
 		.strict = true,
 		.accepts = "a list of RDMA devices, or nothing",
-		.help = "The only ones to use; software devices are not used "
-			"otherwise.",
+		.help = "The devices to use; software devices are used only if "
+			"named here.",
 		.fallback = "",
 		.parse = exi_setting_parse_text,
 		.print = exi_setting_print_string,
@@ -224,8 +225,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_VERBS_GID_INDEX",
 		.strict = true,
 		.accepts = "0 to 65535, or nothing",
-		.help = "The GID whose address connections over verbs must "
-			"have.",
+		.help = "Only connections from the address of this GID move to "
+			"verbs.",
 		.fallback = "",
 		.parse = exi_setting_parse_index,
 		.print = exi_setting_print_index,
@@ -236,8 +237,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_VERBS_PORT_OFFSET",
 		.strict = true,
 		.accepts = "0 to 64511",
-		.help = "Where a port of TCP is reached over verbs; both ends "
-			"the same.",
+		.help = "Added to a TCP port for the port used over verbs; the "
+			"same on both hosts.",
 		.fallback = "21000",
 		.parse = exi_setting_parse_u32,
 		.print = exi_setting_print_u32,
@@ -248,8 +249,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_OFI_PROVIDER",
 		.strict = true,
 		.accepts = "a provider of libfabric, or nothing",
-		.help = "The one to use; software providers are not used "
-			"otherwise.",
+		.help = "The provider to use; software providers are used only "
+			"if named here.",
 		.fallback = "",
 		.parse = exi_setting_parse_text,
 		.print = exi_setting_print_string,
@@ -258,9 +259,8 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_OFI_ENDPOINT",
 		.accepts = "auto, msg or rdm",
-		.help = "Endpoints of libfabric: one for each connection "
-			"(msg), "
-			"or one for many (rdm).",
+		.help = "The kind of endpoint: one for each connection (msg), "
+			"or one for all (rdm).",
 		.fallback = "auto",
 		.parse = exi_setting_parse_choice,
 		.print = exi_setting_print_choice,
@@ -271,8 +271,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_OFI_PORT_OFFSET",
 		.strict = true,
 		.accepts = "0 to 64511",
-		.help = "Where a port of TCP is asked for over libfabric; both "
-			"ends the same.",
+		.help = "Added to a TCP port for the port used over libfabric; "
+			"the same on both hosts.",
 		.fallback = "22000",
 		.parse = exi_setting_parse_u32,
 		.print = exi_setting_print_u32,
@@ -283,8 +283,8 @@ static const struct exi_config_setting settings[] = {
 		.variable = "EXS_REPORT",
 		.accepts = "- for standard error, or a path of at most 255 "
 			   "bytes",
-		.help = "Where exs run says at the end what became of the "
-			"connections.",
+		.help = "Where a program under exs run writes its report when "
+			"it exits.",
 		.fallback = "",
 		.parse = exi_setting_parse_path,
 		.print = exi_setting_print_string,
@@ -423,8 +423,8 @@ static void read_file(struct file *f, bool complain)
 		       "file of \"name = value\" lines",
 		       config_file, strerrordesc_np(err));
 	else if (line)
-		refuse("EXS_CONFIG: \"%s\" line %d is not understood; "
-		       "\"name = value\", [exs] and # comments are accepted",
+		refuse("EXS_CONFIG: \"%s\" line %d cannot be parsed; \"name = "
+		       "value\", [exs] and # comments are accepted",
 		       config_file, line);
 }
 
@@ -500,7 +500,7 @@ static void complain_of_contradictions(void)
 		if (!strcmp(config.providers[i], config.require))
 			return;
 	}
-	exi_warn("EXS_REQUIRE %s cannot be met: EXS_PROVIDER leaves it out",
+	exi_warn("EXS_REQUIRE %s cannot be met: EXS_PROVIDER does not list it",
 		 config.require);
 }
 
@@ -582,8 +582,8 @@ bool exi_config_row(unsigned int i, struct exi_config_row *ret)
 	if (i == N_SETTINGS) {
 		ret->variable = "EXS_CONFIG";
 		ret->accepts = "a path of at most 255 bytes";
-		ret->help = "A file of \"name = value\" lines, names without "
-			    "EXS_ in lower case.";
+		ret->help = "A file of \"name = value\" lines, with names in "
+			    "lower case and without EXS_.";
 		ret->origin = config_file[0] ? "environment" : "default";
 		strcpy(ret->value, config_file);
 		return true;

@@ -131,9 +131,9 @@ const char *exi_log_why(int err)
 {
 	switch (err) {
 	case ELOOP:
-		return "it is a symbolic link, which is not followed";
+		return "it is a symbolic link";
 	case ENXIO:
-		return "it is a socket, or a FIFO that nobody reads";
+		return "it is a socket, or a FIFO without a reader";
 	default:
 		return strerrordesc_np(err);
 	}

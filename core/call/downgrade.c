@@ -218,9 +218,10 @@ void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation)
 	exi_unlock(&rx->lock);
 	ret = unread ? exi_orphan_make(sk, fd, generation, true, 0) : 0;
 	if (ret)
-		exi_error("descriptor %d: its unread bytes cannot be copied "
-			  "(%s); who gets it does not see them",
-			  fd, strerror(-ret));
+		exi_error(
+			"descriptor %d: its unread bytes cannot be copied "
+			"(%s); the process that gets it does not receive them",
+			fd, strerror(-ret));
 }
 
 int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)

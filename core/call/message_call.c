@@ -250,8 +250,8 @@ bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
 			poll(NULL, 0, 1); /* the service moves it, too */
 	}
 	if (left)
-		exi_warn("descriptor %d: closed within a message that the "
-			 "peer did not read",
+		exi_warn("descriptor %d: closed in the middle of a message "
+			 "that the peer does not read",
 			 atomic_load(&sk->fd));
 	return !left;
 }

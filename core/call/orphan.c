@@ -257,8 +257,8 @@ static int copy_unread(struct exi_sock *sk, struct left *l)
 	      sk->tcp->rops->unread(sk->tcp) >= rx->left;
 	exi_unlock(&rx->lock);
 	if (!all) {
-		exi_warn("descriptor %d: bytes that TCP has no room for yet "
-			 "are not in the copy of what is unread",
+		exi_warn("descriptor %d: bytes for which TCP has no room yet "
+			 "are not in the copy of the unread bytes",
 			 fd);
 		l->reset = true;
 	}

@@ -207,7 +207,7 @@ int exi_module_open(const char *name, const struct exi_provider **ret,
 	if (entry)
 		p = entry(&host);
 	if (!p || strcmp(p->name, name)) {
-		snprintf(why, len, "%s is no module of this version", path);
+		snprintf(why, len, "%s is not a module of this version", path);
 		return -ELIBBAD;
 	}
 	learn(p, path);

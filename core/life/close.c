@@ -275,8 +275,8 @@ static void finish_drain(struct exi_sock *sk, int fd)
 		return;
 	ret = exi_open_owe(sk, fd);
 	if (ret)
-		exi_warn("descriptor %d: closed while the peer did not read, "
-			 "and what is left cannot be sent (%s): it is reset",
+		exi_warn("descriptor %d: closed while the peer does not read, "
+			 "and the rest cannot be sent (%s); connection reset",
 			 fd, strerror(-ret));
 }
 

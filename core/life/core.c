@@ -113,7 +113,7 @@ static int check_alone(void)
 	if (!exi_module_twice())
 		return 0;
 	exi_error("a program with libexs.a cannot run under exs run: link it "
-		  "with libexs.so, or run it as it is");
+		  "with libexs.so, or run it without exs run");
 	return -EBUSY;
 }
 
@@ -139,8 +139,9 @@ static int check_require(void)
 	exi_registry_find(require, &row);
 	if (row.configured && row.usable)
 		return 0;
-	exi_error("EXS_REQUIRE is %s, which is not usable here: %s", require,
-		  row.usable ? "EXS_PROVIDER leaves it out" : row.why);
+	exi_error("EXS_REQUIRE is %s, which cannot be used on this host: %s",
+		  require,
+		  row.usable ? "EXS_PROVIDER does not list it" : row.why);
 	return -ENODEV;
 }
 

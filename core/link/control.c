@@ -114,7 +114,7 @@ void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
 	exi_lock(&sk->link_lock);
 	if (exi_sock_lasts(sk, generation))
 		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
-			       "the peer does not let go of the fabric");
+			       "the peer does not leave the fabric");
 	exi_unlock(&sk->link_lock);
 }
 
@@ -392,7 +392,7 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		exi_error("message %d (%llu %llu %llu)", m->type,
 			  (unsigned long long)m->a, (unsigned long long)m->b,
 			  (unsigned long long)m->c);
-		exi_link_violation(sk, "a message that cannot be");
+		exi_link_violation(sk, "an invalid message");
 		exi_ending_hung_up_locked(
 			sk); /* what else it says is not heard */
 		return false;
@@ -407,7 +407,7 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (n == -EPROTO && was_up)
-		exi_link_violation(sk, "a descriptor that cannot be");
+		exi_link_violation(sk, "an invalid descriptor");
 	if (was_up)
 		exi_ending_hung_up_locked(sk);
 	else if (n == -EPROTO)

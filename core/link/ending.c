@@ -114,9 +114,9 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	/* Before what follows says that the peer is gone, with no error. */
 	if (err == -ECONNRESET)
 		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
-			       "a device failed with bytes that nobody has");
+			       "a device failed, and bytes are lost");
 	else if (err)
-		exi_link_violation(sk, "a message that cannot be");
+		exi_link_violation(sk, "an invalid message");
 	if (in_use && !resumes) {
 		if (left_unread_locked(sk))
 			take_for_reset(sk);

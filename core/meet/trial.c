@@ -155,20 +155,19 @@ static const struct {
 	  "(RestrictAddressFamilies=, AppArmor, seccomp)" },
 	{ "sock_diag", try_sock_diag, true,
 	  "AF_NETLINK must be allowed (RestrictAddressFamilies=, seccomp), and "
-	  "the kernel have tcp_diag" },
+	  "the kernel must have tcp_diag" },
 	{ "shared memory", try_memory, true,
-	  "memfd_create must be allowed (seccomp), and ulimit -f and -v leave "
-	  "room for EXS_RING_KB" },
+	  "memfd_create must be allowed (seccomp), and ulimit -f and -v must "
+	  "leave room for EXS_RING_KB" },
 	{ "threads", try_thread, true,
-	  "ulimit -u, or TasksMax=, must leave room for one more" },
+	  "ulimit -u, or TasksMax=, must allow one more thread" },
 	{ "descriptors", try_descriptors, true,
 	  "ulimit -n, or LimitNOFILE=, must be 32 or more" },
 	{ "futex_waitv", try_waitv, false,
-	  "Linux before 5.16, or seccomp: sleepers are woken by messages, "
+	  "Linux before 5.16, or seccomp: messages wake sleeping threads, "
 	  "which takes longer" },
 	{ "/proc", try_proc, false,
-	  "a program that is under a filter of system calls when it starts "
-	  "needs it" },
+	  "a program that starts under a system call filter needs it" },
 };
 
 bool exi_trial(unsigned int i, struct exi_trial *ret)

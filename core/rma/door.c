@@ -458,8 +458,8 @@ static void settle(struct door *d)
 
 static void settle_later(struct door *d, int err)
 {
-	exi_rma_log(EXI_LOG_DEBUG, "port %u has no place yet: %s", d->at.port,
-		    strerror(-err));
+	exi_rma_log(EXI_LOG_DEBUG, "port %u cannot be opened yet: %s",
+		    d->at.port, strerror(-err));
 	d->delay = d->delay ? d->delay * 2 : AGAIN_NS;
 	if (d->delay > AGAIN_MAX)
 		d->delay = AGAIN_MAX;

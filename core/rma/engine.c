@@ -29,7 +29,7 @@ int exi_rma_link_take_some(struct exi_rma_link *l, enum exi_dir dir)
 				    : exi_stream_tx_got(&l->tx, &m);
 	}
 	if (err)
-		exi_rma_link_fail(l, err, "a message that cannot be");
+		exi_rma_link_fail(l, err, "an invalid message");
 	else if (dir == EXI_TX && exi_stream_tx_due(&l->tx))
 		exi_rma_link_answer(l);
 	else if (dir == EXI_RX && some && l->rx.posted)

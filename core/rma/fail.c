@@ -85,4 +85,4 @@ void exi_rma_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 _Static_assert(sizeof(struct exi_pact_resume) == EXI_RESUME &&
 		       offsetof(struct exi_pact_resume, position) ==
 			       EXI_RESUME_AT,
-	       "the record of resume");
+	       "an invalid resume record");

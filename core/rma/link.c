@@ -76,7 +76,7 @@ static void on_pair(struct exi_rma_event *e)
 /* The mark of a message that was taken from the inbox, instead of its
  * length. */
 #define TAKEN UINT32_MAX
-_Static_assert(EXI_STREAM_LEN_MAX < TAKEN, "a length is not the mark");
+_Static_assert(EXI_STREAM_LEN_MAX < TAKEN, "no length is the mark");
 
 /* Joins bytes of the ring to those that wait before them, unless these are
  * being taken. Only the length of the last message changes, so the rest can be
@@ -134,7 +134,7 @@ static void note(struct exi_rma_link *l, uint32_t note)
 	};
 
 	if (kind > EXI_RMA_NOTE_DIRECT) {
-		exi_rma_link_fail(l, -EPROTO, "a note of no known kind");
+		exi_rma_link_fail(l, -EPROTO, "an unknown note");
 		return;
 	}
 	if (kind == EXI_RMA_NOTE_INDIRECT)
@@ -189,7 +189,8 @@ static bool more_credits(struct exi_rma_link *l, uint32_t credits)
 		return false;
 	sent = __atomic_load_n(&l->sent, __ATOMIC_RELAXED);
 	if (credits - before > sent - before) {
-		exi_rma_link_fail(l, -EPROTO, "credits for what was not sent");
+		exi_rma_link_fail(l, -EPROTO,
+				  "credits for bytes that were not sent");
 		return false;
 	}
 	atomic_store(&l->credited, credits);
@@ -207,7 +208,7 @@ static void heard_bytes(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	if (l->meeting)
 		return exi_rma_link_fail(l, -EPROTO, "bytes before the proof");
 	if (!len || len != le16toh(in->extra))
-		return exi_rma_link_fail(l, -EPROTO, "bytes of another length");
+		return exi_rma_link_fail(l, -EPROTO, "bytes of a wrong length");
 	more = more_credits(l, le32toh(in->credits));
 	if (!place(l, (const char *)in + EXI_RMA_BRIEF, len))
 		return exi_rma_link_fail(l, -EPROTO, "bytes that do not fit");
@@ -222,8 +223,7 @@ static void told(struct exi_rma_link *l, const void *bytes, size_t len)
 	/* A reader that hung up takes nothing any more. */
 	if (send(l->pair, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
 	    errno == EAGAIN)
-		exi_rma_link_fail(l, -EPROTO,
-				  "more messages than anybody reads");
+		exi_rma_link_fail(l, -EPROTO, "more messages than can be read");
 }
 
 void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
@@ -237,11 +237,12 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	    in->kind == EXI_RMA_BYTES)
 		return heard_bytes(l, in, len - EXI_RMA_BRIEF);
 	if (len < sizeof(h) || len > EXI_RMA_MSG_MAX)
-		return exi_rma_link_fail(l, -EPROTO, "a message of no length");
+		return exi_rma_link_fail(l, -EPROTO,
+					 "a message without a length");
 	memcpy(&h, in, sizeof(h));
 	if (len != sizeof(h) + le16toh(h.extra))
 		return exi_rma_link_fail(l, -EPROTO,
-					 "a message of another length");
+					 "a message of a wrong length");
 	len -= sizeof(h);
 	if (len && h.kind != EXI_RMA_TELL && h.kind != EXI_RMA_CONFIRM &&
 	    h.kind != EXI_RMA_READY && h.kind != EXI_RMA_NOTE)
@@ -296,7 +297,7 @@ void exi_rma_link_heard(struct exi_rma_link *l, const struct exi_rma_msg *in,
 	case EXI_RMA_READY:
 		return exi_rma_fabric.proof(l, &h, extra, len);
 	default:
-		exi_rma_link_fail(l, -EPROTO, "a message of no known kind");
+		exi_rma_link_fail(l, -EPROTO, "an unknown message");
 	}
 }
 

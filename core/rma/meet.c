@@ -52,7 +52,7 @@ static struct exi_list waiting = EXI_LIST_INIT(waiting);
 
 void exi_rma_meet_fail(struct exi_rma_link *l, int reason, const char *why)
 {
-	exi_rma_log(EXI_LOG_DEBUG, "no meeting: %s", why);
+	exi_rma_log(EXI_LOG_DEBUG, "no handshake: %s", why);
 	exi_rma_host->met(l->pair, reason);
 }
 
@@ -183,7 +183,8 @@ static void ask_later(struct exi_rma_link *l)
 	struct exi_rma_meeting *m = l->meeting;
 
 	if (m->tries == TRIES) {
-		exi_rma_meet_fail(l, EXS_X_REASON_PLAIN_PEER, "nobody has it");
+		exi_rma_meet_fail(l, EXS_X_REASON_PLAIN_PEER,
+				  "no process has the connection");
 		return;
 	}
 	m->port = exi_rma_fabric.port_for(m->tuple.peer_port);
@@ -208,8 +209,8 @@ void exi_rma_meet_nobody(struct exi_rma_link *l)
 		return;
 	}
 	snprintf(why, sizeof(why),
-		 "nobody is there: TCP's port %u is %u here (is "
-		 "%s the same there?)",
+		 "the port does not answer: TCP's port %u is %u here (does %s "
+		 "have the same value there?)",
 		 port, exi_rma_fabric.port_for(port),
 		 exi_rma_fabric.port_setting);
 	exi_rma_meet_fail(l, EXS_X_REASON_PLAIN_PEER, why);

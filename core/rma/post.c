@@ -113,7 +113,7 @@ void exi_rma_link_kill(struct exi_rma_link *l)
 	if (atomic_exchange(&l->dead, true))
 		return;
 	exi_rma_fabric.kill(l);
-	exi_rma_link_fail(l, -ECONNRESET, "given up");
+	exi_rma_link_fail(l, -ECONNRESET, "abandoned");
 }
 
 unsigned int exi_rma_post_room(struct exi_rma_link *l)

@@ -72,9 +72,9 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 		       exi_lock_held(&sh->half[EXI_TX].lock));
 
 	exi_error("descriptor %d: %s%s; connection reset", atomic_load(&sk->fd),
-		  reason == EXS_X_REASON_PROTOCOL ? "the peer broke the "
-						    "protocol: "
-						  : "",
+		  reason == EXS_X_REASON_PROTOCOL
+			  ? "the peer violated the protocol: "
+			  : "",
 		  what);
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		exi_half_break(&sh->half[d]);

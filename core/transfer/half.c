@@ -51,7 +51,7 @@ ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h)
 /* The peer wrote nonsense into its segment. */
 ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h)
 {
-	exi_link_violation(sk, "a record that cannot be");
+	exi_link_violation(sk, "an invalid record");
 	return exi_half_tell_broken(sk, h);
 }
 

@@ -43,8 +43,9 @@ int exi_message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 static void misread(struct exi_sock *sk, ssize_t err)
 {
 	exi_warn("descriptor %d: the peer sends %s", sk->tcp->fd,
-		 err == -EPROTOTYPE ? "no messages: it is no SOCK_SEQPACKET"
-				    : "a message that is too long");
+		 err == -EPROTOTYPE
+			 ? "no messages: it is not a SOCK_SEQPACKET socket"
+			 : "a message that is too long");
 	exi_sock_wake_all_locked(sk, EXI_RX);
 	exi_sock_wake_all(sk, EXI_TX);
 	exi_service_progress(sk, EXI_TX);

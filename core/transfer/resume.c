@@ -296,7 +296,7 @@ ssize_t exi_resume_read_locked(struct exi_sock *sk, size_t len)
 		return -EAGAIN;
 	if (err != -EPROTO)
 		return lost_locked(sk, err);
-	exi_link_violation(sk, "a record that cannot be");
+	exi_link_violation(sk, "an invalid record");
 	return -EPROTO;
 }
 

@@ -174,10 +174,11 @@ static const char *parse(const char *text, size_t len, struct exi_key *key)
 		return "it is damaged: its third word is not 16 hexadecimal "
 		       "digits";
 	if (word_of(&text, &len, &rest))
-		return "there is more in it than a key";
+		return "it has more than a key";
 	key_identify(key);
 	if (sodium_memcmp(id, key->id, sizeof(id)) != 0)
-		return "it is damaged: the third word does not fit the second";
+		return "it is damaged: the third word does not match the "
+		       "second";
 	return NULL;
 }
 
@@ -189,7 +190,7 @@ int exi_key_parse(const char *text, size_t len, struct exi_key **ret,
 	int err = key_new_empty(&key);
 
 	if (err)
-		return say(why, err, "no memory for a key");
+		return say(why, err, "not enough memory for a key");
 	/* strchr() finds the end of its string, too. */
 	fault = memchr(text, 0, len) ? "it is not text" : parse(text, len, key);
 	if (fault) {
@@ -273,7 +274,7 @@ static int refuse_file(const char *path, const struct stat *st,
 	mode_t others = st->st_uid == 0 ? 037 : 077;
 
 	if (!S_ISREG(st->st_mode))
-		return say(why, -EINVAL, "%s is not a plain file", path);
+		return say(why, -EINVAL, "%s is not a regular file", path);
 	if (st->st_uid != 0 && st->st_uid != geteuid())
 		return say(why, -EPERM,
 			   "%s belongs to user %u, who is neither this user "
@@ -282,9 +283,9 @@ static int refuse_file(const char *path, const struct stat *st,
 			   path, st->st_uid, geteuid());
 	if (st->st_mode & others)
 		return say(why, -EPERM,
-			   "%s has mode %04o, so that others than its owner "
-			   "may have read it; exs key make --force makes a new "
-			   "one, or, if nobody did, chmod 600 %s",
+			   "%s has mode %04o, so other users may have read it; "
+			   "make a new one with exs key make --force, or, if "
+			   "nobody read it, chmod 600 %s",
 			   path, st->st_mode & 07777, path);
 	return 0;
 }
@@ -327,8 +328,8 @@ static int read_open(int fd, const char *path, struct exi_key **ret,
 		err = exi_key_parse(text, len, ret, fault);
 	if (err == -EBADMSG)
 		say(why, err,
-		    "%s is no usable key: %s; copy it again from a host that "
-		    "has it, or make a new one: exs key make --force",
+		    "%s is not a usable key: %s; copy it again from a host "
+		    "that has it, or make a new one: exs key make --force",
 		    path, fault);
 	else if (err == -ENOMEM || err == -EIO)
 		say(why, err, "%s: %s", path, strerrordesc_np(-err));
@@ -478,13 +479,13 @@ int exi_key_write(const char *path, const struct exi_key *key, bool replace,
 	case -EOPNOTSUPP:
 		return say(why, err,
 			   "no key can be made in %s: its file system has no "
-			   "links, or does not let this user; set EXS_KEY_FILE "
-			   "to a file elsewhere",
+			   "links, or does not permit this user to make one; "
+			   "set EXS_KEY_FILE to a file elsewhere",
 			   path);
 	default:
 		return say(why, err,
 			   "no key can be made in %s: %s; set EXS_KEY_FILE to "
-			   "a file where this user (%u) may",
+			   "a path that this user (%u) may write",
 			   path, strerrordesc_np(-err), geteuid());
 	}
 }

@@ -99,14 +99,14 @@ const char *ofip_unfit(const struct fi_info *i)
 {
 	/* The event queue's descriptor stays readable, and tells nothing. */
 	if (!strncmp(i->fabric_attr->prov_name, "net", 3))
-		return "an experiment of libfabric 1.17: use tcp";
+		return "experimental in libfabric 1.17: use tcp";
 	/* Shm would take the program's signals, and leave files behind. */
 	if (ofip_shm(i) && !ofip_fds_taken())
-		return "the program used libfabric before us";
+		return "the program used libfabric before libexs";
 	/* A peer's end may end the process (ofi_fds.c). */
 	if (!strcmp(i->fabric_attr->prov_name, "verbs;ofi_rxm") &&
 	    !ofip_fds_taken() && !getenv("FI_OFI_RXM_USE_SRX"))
-		return "the program used libfabric before us, without "
+		return "the program used libfabric before libexs, without "
 		       "FI_OFI_RXM_USE_SRX=1";
 	if (i->domain_attr->cq_data_size < 4)
 		return "completions carry less than 4 bytes of data";
@@ -153,8 +153,8 @@ static struct fi_info *pick(struct fi_info *all, const struct sockaddr *at,
 		const char *why = ofip_unfit(i);
 
 		if (!why && !named && !ofip_hardware(i))
-			why = "only software, which EXS_OFI_PROVIDER must "
-			      "name";
+			why = "software, which is used only if "
+			      "EXS_OFI_PROVIDER names it";
 		if (!why && at && ofip_inet(i) && !i->src_addr)
 			why = "it has no address of this connection";
 		if (!why && !ofip_reaches(i, at, peer))
@@ -205,7 +205,7 @@ int ofip_info(const struct sockaddr *at, const struct sockaddr *peer,
 	else if (name[0])
 		snprintf(why, len,
 			 "EXS_OFI_PROVIDER is \"%.64s\", which libfabric %u.%u "
-			 "does not have here%s",
+			 "does not have on this host%s",
 			 name, FI_MAJOR(fi_version()), FI_MINOR(fi_version()),
 			 endpoints_wanted(cfg));
 	else

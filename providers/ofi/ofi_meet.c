@@ -298,7 +298,8 @@ void ofip_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 
 	if (!r->meeting || !r->connects || l->stage != OFIP_PROVED ||
 	    m->kind != EXI_RMA_READY) {
-		exi_rma_link_fail(r, -EPROTO, "a meeting out of turn");
+		exi_rma_link_fail(r, -EPROTO,
+				  "a handshake message out of turn");
 		return;
 	}
 	err = take_place(l, extra, len);
@@ -383,9 +384,8 @@ static int say_ready(struct ofip_link *l)
 	return err;
 }
 
-static const char unreachable[] =
-	"the other end's endpoint takes nothing: are libfabric's settings "
-	"the same there?";
+static const char unreachable[] = "the other end's endpoint accepts nothing: "
+				  "are libfabric's settings the same there?";
 
 static void try_ready(struct ofip_link *l)
 {
@@ -500,7 +500,7 @@ static void on_message(struct ofip_link *l, size_t len)
 		on_confirm(l, len);
 	else
 		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,
-				  "a meeting out of turn");
+				  "a handshake message out of turn");
 }
 
 /* The rendezvous has ended: B has gone, or, over FI_EP_MSG, has no more use for

@@ -473,7 +473,7 @@ static int open_net(const struct sockaddr *at, const struct sockaddr *peer,
 	if (err)
 		return err;
 	exi_rma_from_sockaddr(at, ip);
-	snprintf(why, len, "%s does not open", info->fabric_attr->prov_name);
+	snprintf(why, len, "%s cannot be opened", info->fabric_attr->prov_name);
 	layered = strstr(info->fabric_attr->prov_name, "ofi_rxm");
 	exi_rma_host->fds_begin();
 	err = make(info, ip, few, ret);

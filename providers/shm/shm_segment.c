@@ -57,7 +57,7 @@ static int charge(uint64_t *counted, uint32_t ring, const char *otherwise)
 		return 0;
 	}
 	atomic_fetch_sub(&used, bytes);
-	exi_info("rings would take %llu bytes, over EXS_MEMORY_LIMIT_MB %u; %s",
+	exi_info("rings would use %llu bytes, over EXS_MEMORY_LIMIT_MB %u; %s",
 		 (unsigned long long)(before + bytes),
 		 exi_config()->memory_limit_mb, otherwise);
 	return -ENOMEM;
@@ -71,12 +71,14 @@ static void uncharge(uint64_t *counted)
 
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes)
 {
-	return charge(&p->charged, bytes, "one stays small");
+	return charge(&p->charged, bytes, "a ring stays small");
 }
 
 int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes)
 {
-	return charge(&p->borrowed, bytes, "one goes to TCP") ? -ENOBUFS : 0;
+	return charge(&p->borrowed, bytes, "a connection goes to TCP")
+		       ? -ENOBUFS
+		       : 0;
 }
 
 /* Mappings that the rings may be: a peer decides how many there are. */
@@ -174,8 +176,8 @@ static int touch_ring(const unsigned char *ring, uint32_t bytes, uint64_t from,
 		n = n < bytes - at ? n : bytes - at;
 		err = touch(ring + at, n, how);
 		if (err) {
-			exi_info("a page of a ring cannot be made: %s; one "
-				 "goes to TCP",
+			exi_info("a page of a ring cannot be allocated: %s; a "
+				 "connection goes to TCP",
 				 strerrordesc_np(-err));
 			return -ENOBUFS;
 		}

@@ -156,8 +156,8 @@ static int judge(char *why, size_t len)
 		return err;
 	if (!v.usable && named[0] && v.err == -ENODEV)
 		snprintf(why, len,
-			 "EXS_VERBS_DEVICE is \"%.64s\", which is not here; "
-			 "there is %s",
+			 "EXS_VERBS_DEVICE is \"%.64s\", which this host does "
+			 "not have; it has %s",
 			 named, v.names);
 	else if (!v.usable)
 		snprintf(why, len, "%s", v.why);
@@ -177,9 +177,10 @@ static int probe(char *why, size_t len)
 		    err == -ENOMEM))
 		exi_rma_host->log(EXI_LOG_WARN, "verbs is not used: %s", why);
 	else if (!err && verbsp_misnamed(name, sizeof(name)))
-		exi_rma_host->log(
-			EXI_LOG_WARN,
-			"EXS_VERBS_DEVICE names %s, which is not here", name);
+		exi_rma_host->log(EXI_LOG_WARN,
+				  "EXS_VERBS_DEVICE names %s, which this host "
+				  "does not have",
+				  name);
 	return err;
 }
 

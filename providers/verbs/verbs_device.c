@@ -78,9 +78,9 @@ int verbsp_forbidden(const struct ibv_device *dev, char *why, size_t len)
 	if (named || (!names[0] && !verbsp_software(dev)))
 		return 0;
 	snprintf(why, len, "%s",
-		 names[0] ? "EXS_VERBS_DEVICE names others"
-			  : "imitated by the kernel, whose TCP is faster: used "
-			    "only where EXS_VERBS_DEVICE names it");
+		 names[0] ? "EXS_VERBS_DEVICE names other devices"
+			  : "software RDMA, slower than the kernel's TCP: used "
+			    "only if EXS_VERBS_DEVICE names it");
 	return -ENODEV;
 }
 
@@ -106,12 +106,12 @@ void verbsp_memory_why(int err, char *why, size_t len)
 	    limit.rlim_cur != RLIM_INFINITY)
 		snprintf(why, len,
 			 "%llu KiB of memory may be locked, and a connection "
-			 "takes %zu: raise the limit (ulimit -l, memlock in "
+			 "needs %zu: raise the limit (ulimit -l, memlock in "
 			 "limits.conf, LimitMEMLOCK= of a service)",
 			 (unsigned long long)limit.rlim_cur / 1024,
 			 exi_rma_footprint() / 1024);
 	else
-		snprintf(why, len, "it takes no memory of ours: %s",
+		snprintf(why, len, "it cannot register memory: %s",
 			 strerror(-err));
 }
 
@@ -151,7 +151,7 @@ static void gid_why(int err, unsigned int port, char *why, size_t len)
 
 	if (err == -EAFNOSUPPORT)
 		snprintf(why, len,
-			 "GID %d of port %u is no IP address "
+			 "GID %d of port %u is not an IP address "
 			 "(EXS_VERBS_GID_INDEX)",
 			 wanted, port);
 	else if (wanted >= 0)
@@ -232,7 +232,7 @@ int verbsp_each_device(bool (*look)(struct verbsp_device *d, void *arg),
 	if (!list || n == 0) {
 		err = list || errno == ENOSYS ? ENODEV : errno;
 		snprintf(why, len, "%s",
-			 err == ENODEV ? "no RDMA device is here"
+			 err == ENODEV ? "this host has no RDMA device"
 				       : strerror(err));
 		if (list)
 			ibv_free_device_list(list);
@@ -354,7 +354,7 @@ int verbsp_gid_check(struct ibv_context *ctx, unsigned int port,
 		 : !memcmp(&six->sin6_addr, gid.gid.raw, 16))
 		return 0;
 	snprintf(why, len,
-		 "GID %u is another address than the connection has "
+		 "GID %u is not the address of the connection "
 		 "(EXS_VERBS_GID_INDEX)",
 		 gid.gid_index);
 	return -EADDRNOTAVAIL;

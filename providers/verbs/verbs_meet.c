@@ -470,7 +470,8 @@ void verbsp_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 
 	if (!r->meeting ||
 	    m->kind != (connects ? EXI_RMA_READY : EXI_RMA_CONFIRM)) {
-		exi_rma_link_fail(r, -EPROTO, "a meeting out of turn");
+		exi_rma_link_fail(r, -EPROTO,
+				  "a handshake message out of turn");
 		return;
 	}
 	err = take_ring(l, extra, len);

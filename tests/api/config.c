@@ -215,7 +215,7 @@ static void a_log_file_is_no_link_and_no_fifo_without_a_reader(void)
 	T_ERR(access(target, F_OK), ENOENT);
 	T_OK(unlink(path));
 	T_OK(mkfifo(path, 0666));
-	says_why_not(path, "FIFO that nobody reads");
+	says_why_not(path, "FIFO without a reader");
 	T_OK(unlink(path));
 	T_OK(rmdir(dir));
 }

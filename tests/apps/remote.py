@@ -95,7 +95,7 @@ def key():
                 fail('the copy of the key is for others to read')
             output(copy)
             output([common.exs, 'key', 'make', '--force'])
-            if b'has another key' not in output(copy, status=1):
+            if b'has a different key' not in output(copy, status=1):
                 fail('exs key copy says nothing of another key')
             output([*copy, '--force'])
             same(mine, its)

@@ -63,7 +63,7 @@ def fifo_and_link(behave, exs, row):
     with tempfile.TemporaryDirectory() as d:
         os.mkfifo(d + '/fifo')
         os.symlink(d + '/target', d + '/link')
-        for name, why in ('fifo', 'FIFO that nobody reads'), ('link', 'symbolic link'):
+        for name, why in ('fifo', 'FIFO without a reader'), ('link', 'symbolic link'):
             done = subprocess.run([exs, 'run', f'--report={d}/{name}', behave, row],
                                   env=env, text=True, timeout=60,
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

@@ -223,7 +223,7 @@ def it_is_copied_by_ssh_and_seen_by_nobody(f):
     os.rmdir(os.path.dirname(f.key("one")))
     with open(os.path.dirname(f.key("one")), "w"):
         pass
-    f.run("copy", "one", status=1, say="could not be made there")
+    f.run("copy", "one", status=1, say="could not be written there")
 
 
 def half_a_key_is_not_installed(f):
@@ -232,7 +232,7 @@ def half_a_key_is_not_installed(f):
     with open(f.at("bin", "ssh"), "w") as ssh:
         ssh.write(SSH.format(f.path).replace('exec sh -c "$2"',
                                              'head -c 40 | sh -c "$2"'))
-    f.run("copy", "one", status=1, say="could not be made there")
+    f.run("copy", "one", status=1, say="could not be written there")
     check(not os.listdir(f.at("one", ".config", "exs")), "half a key is there")
 
 
@@ -248,7 +248,7 @@ def what_cannot_be_is_refused(f):
                  ["make", "it"], ["show", "it"], ["--force"],
                  ["show", "--force"], ["show", "--json"]):
         f.run(*args, status=2, say="exs key: ")
-    f.run("copy", "--", "-oProxyCommand=touch x", status=1, say="no host")
+    f.run("copy", "--", "-oProxyCommand=touch x", status=1, say="not a host name")
     check(not os.path.exists(f.at("seen")), "ssh was started")
     check(b"copy HOST" in f.run("--help"), "help")
 

@@ -26,7 +26,7 @@ RXM = {"OFI_PROVIDER": "tcp;ofi_rxm"}
 SHM = {"OFI_PROVIDER": "shm"}
 # Until the ends have given up.
 LONG = ["--seconds", "8", "--test", "lat"]
-HERE = "libfabric 1\\.\\d+ does not have here"
+HERE = "libfabric 1\\.\\d+ does not have on this host"
 
 # Of the server, of the client; where the connection is, what the client says.
 CASES = [
@@ -53,12 +53,12 @@ CASES = [
     ("memory, within a host", SHM, SHM, "ofi none", ""),
     ("memory, for a program that had libfabric before", SHM,
      SHM | {"LD_PRELOAD": "libfabric.so.1"}, "tcp remote",
-     "ofi is not used: shm: the program used libfabric before us"),
+     "ofi is not used: shm: the program used libfabric before libexs"),
     ("an experiment", MSG, {"OFI_PROVIDER": "net"}, "tcp remote",
-     "ofi is not used: net: an experiment of libfabric 1.17: use tcp"),
+     "ofi is not used: net: experimental in libfabric 1.17: use tcp"),
     ("nor at the server", {"OFI_PROVIDER": "net"}, MSG, "tcp plain-peer", ""),
     ("one that does not open", MSG, {"OFI_PROVIDER": "udp"}, "tcp remote",
-     "a connection stays on TCP: udp;ofi_rxd does not open: "),
+     "a connection stays on TCP: udp;ofi_rxd cannot be opened: "),
     ("nor at the server", {"OFI_PROVIDER": "udp"}, MSG, "tcp no-provider", ""),
     ("software, not named", MSG, {}, "tcp no-provider", ""),
     ("another offset", MSG, MSG | {"OFI_PORT_OFFSET": "32769"},
@@ -67,7 +67,7 @@ CASES = [
      RXM | {"FI_OFI_RXM_BUFFER_SIZE": "16384"}, RXM | {"ARGS": LONG},
      "tcp peer-lost", ""),
     ("few descriptors", MSG, MSG | {"UNDER": ["prlimit", "--nofile=64"]},
-     "tcp descriptors", "a connection stays on TCP: tcp does not open: "),
+     "tcp descriptors", "a connection stays on TCP: tcp cannot be opened: "),
 ]
 
 

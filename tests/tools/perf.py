@@ -201,7 +201,7 @@ def a_server_that_cannot_go_on_says_why():
             done = exs("perf", "127.0.0.1", "--port", port, *args,
                        "--connections", "60")
             check(done.returncode == 1 and
-                  "cannot go on: Too many open files" in done.stderr,
+                  "cannot continue: Too many open files" in done.stderr,
                   f"{args}: {done.returncode} {done.stderr}")
     finally:
         server.terminate()
@@ -286,8 +286,8 @@ def what_cannot_be_is_refused():
             (["--pair", "--api", "unix", "--test", "conn"], "lat and bw"),
             (["--compare", "--test", "conn"], "lat and bw"),
             (["--pair", "--iters", "0"], "from 1"),
-            (["--pair", "--depth", "0"], "from 1"),
-            (["--pair", "--connections", "0"], "from 1"),
+            (["--pair", "--depth", "0"], "must be 1 to"),
+            (["--pair", "--connections", "0"], "must be 1 to"),
             (["127.0.0.1", "--port", "70000"], "65535"),
             (["127.0.0.1", "--port", "http"], "65535"),
             (["--server", "--port", "70000"], "65535")):

@@ -435,7 +435,7 @@ static void a_requirement_that_cannot_be_met_is_said(void **state)
 {
 	struct outcome o = LOAD("EXS_REQUIRE=shm", "EXS_PROVIDER=tcp");
 
-	assert_said(&o, "EXS_PROVIDER leaves it out");
+	assert_said(&o, "EXS_PROVIDER does not list it");
 	o = LOAD("EXS_REQUIRE=shm", "EXS_UPGRADE=never");
 	assert_said(&o, "EXS_UPGRADE is never");
 	o = LOAD("EXS_REQUIRE=tcp", "EXS_UPGRADE=never");

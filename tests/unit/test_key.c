@@ -275,10 +275,10 @@ static void what_is_no_key_is_refused(void)
 	refused(path, -EBADMSG, "damaged");
 	n = snprintf(text, sizeof(text), "%s%s", line, line);
 	put(path, text, (size_t)n, 0600);
-	refused(path, -EBADMSG, "more in it");
+	refused(path, -EBADMSG, "has more than a key");
 	n = snprintf(text, sizeof(text), "%s# mine\n", line);
 	put(path, text, (size_t)n, 0600);
-	refused(path, -EBADMSG, "more in it");
+	refused(path, -EBADMSG, "has more than a key");
 	memset(text, ' ', sizeof(text));
 	put(path, text, sizeof(text), 0600);
 	refused(path, -EBADMSG, "too long");
@@ -382,14 +382,14 @@ static void only_plain_files_are_read(void)
 	folder_begin();
 	path = in("key");
 	T_OK(mkdir(path, 0700));
-	refused(path, -EINVAL, "plain file");
+	refused(path, -EINVAL, "regular file");
 	T_OK(rmdir(path));
 	/* Nobody is at its other end. */
 	T_OK(mkfifo(path, 0600));
-	refused(path, -EINVAL, "plain file");
+	refused(path, -EINVAL, "regular file");
 	T_OK(unlink(path));
 	T_OK(symlink("/dev/zero", path));
-	refused(path, -EINVAL, "plain file");
+	refused(path, -EINVAL, "regular file");
 	T_OK(unlink(path));
 	T_OK(symlink("key", path));
 	T_EQ(exi_key_read(path, &key, why), -ELOOP);
