@@ -236,6 +236,23 @@ static int counts_closed(struct exi_sock *sk, uint64_t *ret_rx,
 	return 0;
 }
 
+/* Bytes ever read where sock_diag is denied, or the kernel has none: too many
+ * while an urgent mark lies ahead. */
+static int bytes_read_by_siocinq(int fd, uint64_t *ret)
+{
+	struct tcp_info i;
+	int err, unread;
+
+	if (ioctl(fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	err = tcp_info(fd, &i);
+	if (err)
+		return err;
+	*ret = i.tcpi_bytes_received - (uint64_t)unread -
+	       fin_received(i.tcpi_state);
+	return 0;
+}
+
 int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 {
 	struct tcp_info i;
@@ -245,8 +262,11 @@ int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 	if (err)
 		return err;
 	*ret_tx = bytes_begun(&i) - fin_waits(&i);
-	if (i.tcpi_state != TCP_CLOSE)
+	if (i.tcpi_state != TCP_CLOSE) {
 		err = exi_tcp_bytes_read(sk, 0, ret_rx);
+		if (err && err != -EAGAIN)
+			err = bytes_read_by_siocinq(sk->tcp->fd, ret_rx);
+	}
 	/* The connection may close meanwhile, and stays so: nothing more comes
 	 * then. */
 	if (!err)

@@ -15,8 +15,9 @@ void exi_ready_lowat(struct exi_sock *sk);
  * were. What the peer's window holds back flows when the peer reads. */
 int exi_switch_push(int fd);
 
-/* Bytes ever read from TCP and written to it, as the kernel counts; of one that
- * was reset after its FIN, one read too few. 0, -errno. */
+/* Bytes ever read from TCP and written to it, as the kernel counts, to be
+ * reported: of a connection that was reset after its FIN, one read too few.
+ * sock_diag may be denied. 0, -errno. */
 int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx);
 
 /* Which end of a connection that plain calls made this is. */
