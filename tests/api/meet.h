@@ -17,10 +17,10 @@ struct meet_name {
 	socklen_t len;
 };
 
-/* Of a listener's port. */
+/* The marker of a listener's port. */
 struct meet_name meet_marker(int port);
 
-/* Of a connection over 127.0.0.1. */
+/* The meeting name of a connection over 127.0.0.1. */
 struct meet_name meet_meeting(int port_a, int port_b);
 
 /* The name of B's end of a link, by B's nonce of 32 bytes. */

@@ -43,7 +43,7 @@ static void forbids(option *set, int reason)
 	t_init();
 	for (i = 0; i < 4; i++) {
 		int who = i & 1;
-		/* Who waits to be met is told. */
+		/* The end that waits for its peer learns the reason. */
 		int others = i == 1 ? reason : T_ANY;
 
 		t_note("%s end, %s", who ? "accepting" : "connecting",
@@ -76,7 +76,8 @@ static void zero_copy_sockets_stay_on_tcp(void)
 	forbids(zerocopy, EXS_X_REASON_ZEROCOPY);
 }
 
-/* Of receives: those of sends would fill an error queue nobody reads. */
+/* Timestamps of receives: those of sends would fill an error queue that nobody
+ * reads. */
 static void timestamping(int s)
 {
 	set_on(s, SOL_SOCKET, SO_TIMESTAMPING,
@@ -336,8 +337,9 @@ static void little_traffic_leaves_it_undecided(void)
 	t_close(fd[1]);
 }
 
-/* It looks in vain before its peer has a reason to be there; what it is
- * answered is one, long before it has sent the next MiB. */
+/* The server looks for its peer before the peer has a reason to be there. The
+ * client's answer is such a reason, long before the server has sent the next
+ * MiB. */
 static void a_server_that_says_much_first_is_met_when_it_is_answered(void)
 {
 	int fd[2];
@@ -530,7 +532,8 @@ static void only_ends_that_are_bound_to_one_device_meet(void)
 	}
 }
 
-/* Of its addresses there somebody else's connections may be. */
+/* In the other namespace, connections of other programs may have the same
+ * addresses. */
 static void in_another_network_namespace_nobody_is_asked(void)
 {
 	int fd[2];

@@ -147,7 +147,8 @@ static void other_connections_are_not_disturbed(void)
 	t_close(l);
 }
 
-/* Of another user, too, nothing said at the name of a waiting A is heard. */
+/* A, which waits at its meeting name, ignores what a stranger says there, also
+ * one of another user. */
 static void intruder(int ctl, void *arg)
 {
 	int port_b = t_ask(ctl), port_a = t_ask(ctl), s[10], i;

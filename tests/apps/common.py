@@ -138,7 +138,7 @@ class Shim:
             self.complain(program, 'does not say ' + reason)
 
     def seen(self, program):
-        """It had connections under the shim, wherever they were."""
+        """The program had connections under the shim, on whatever fabric."""
         if not self.lines(program):
             self.complain(program, 'does not report')
 
@@ -215,7 +215,7 @@ class Server:
         return listens(self.port)
 
     def wait(self):
-        """It ends by itself, well."""
+        """The program ends by itself, with success."""
         try:
             status = self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:

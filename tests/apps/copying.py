@@ -17,7 +17,7 @@ def iperf3():
     def run(server, client):
         for extra in ([], ['-R'], ['-P', '8']):
             port = free_port()
-            # It serves one client.
+            # With -1 the server serves one client.
             with Server(server('iperf3', '-s', '-1', '-p', str(port)),
                         port) as s:
                 output(client('iperf3', '-c', HOST, '-p', str(port), '-n',
@@ -35,7 +35,7 @@ def sockperf():
         at = ['--tcp', '-i', HOST, '-p', str(port)]
         with Server(server('sockperf', 'server', *at), port,
                     stop=signal.SIGINT):
-            # It counts on no more messages than TCP would bring.
+            # sockperf's tables are for no more messages than TCP carries.
             out = output(client('sockperf', 'ping-pong', *at, '-t', '1',
                                 '--mps', '20000'))
         if not re.search(rb'# dropped messages = 0; # duplicated messages = 0;'

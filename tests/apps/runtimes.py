@@ -53,8 +53,8 @@ def java():
                    '-cp', common.folder, 'Nio')
 
 
-# Of python's own tests those of sockets, and of what is made of them. Their
-# resources: no other host is asked for anything.
+# The tests of sockets among python's own, and of what uses sockets. Their resources:
+# no other host is asked for anything.
 PYTHON = {
     'test_asyncore': [], 'test_epoll': [], 'test_ftplib': [],
     'test_httpservers': [], 'test_poll': [], 'test_selectors': [],

@@ -467,7 +467,7 @@ static void a_refused_connect_says_so_in_its_event(void)
 	s = unconnected();
 	T_EQ(go_connect(s, q, NULL), 0);
 	T_EQ(error_of_the_event(), ECONNREFUSED);
-	/* It may be tried again, by either kind of call. */
+	/* The connect may be repeated, by either kind of call. */
 	T_ERR(go_connect(s, T_SYNC), ECONNREFUSED);
 	T_EQ(go_connect(s, q, NULL), 0);
 	T_EQ(error_of_the_event(), ECONNREFUSED);

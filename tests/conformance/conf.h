@@ -20,7 +20,7 @@ int conf_main(int argc, char **argv, const char *group,
 
 /* The provider under test. */
 bool conf_is(const char *name);
-/* It is one between hosts. */
+/* The fabric is one between hosts. */
 bool conf_between(void);
 
 /* Where a connection is expected: its ends in one process, or in two. */

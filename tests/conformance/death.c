@@ -326,7 +326,7 @@ static void unread_bytes(bool downgraded, bool reset)
 	}
 	T_OK(exs_x_downgrade(s));
 	reason = t_info(s).exs_x_reason;
-	/* It is the same connection also for a call that looks at it anew. */
+	/* A call that checks the descriptor again finds the same connection. */
 	t_spin_ns(1000000);
 	T_EQ(t_recv(s, buf, 100, MSG_WAITALL), 100);
 	T_EQ(t_info(s).exs_x_reason, reason);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "tests/conformance/conf.h"
 
-/* It may be on its way. */
+/* The end of the stream may be on its way. */
 static void recv_end_when_there(int s)
 {
 	struct t_deadline d = t_deadline_ms(20000);

@@ -508,8 +508,8 @@ static void *recv_one(void *arg)
 	return NULL;
 }
 
-/* Who slept before, perhaps in the kernel's own call, may be first or second;
- * each byte is its position. */
+/* The receive that slept, perhaps in the kernel's call, may come first or
+ * second; each byte is its position. */
 static void a_sleeping_receive_and_a_loan_share_the_bytes(void)
 {
 	unsigned char out[101], first = 0;

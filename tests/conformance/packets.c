@@ -330,7 +330,7 @@ static void large_b(int s, int ctl)
 	ssize_t n;
 
 	t_expect(ctl, 1);
-	/* It comes in pieces, which no receive is given. */
+	/* The message arrives in pieces, and no receive returns a piece. */
 	while ((n = t_recv(s, buf, LARGE + 1, MSG_DONTWAIT)) < 0) {
 		T_EQ(errno, EAGAIN);
 		T(t_tick(&d));
@@ -401,7 +401,8 @@ static void cancel_in_b(int s, int ctl)
 
 CONF_DUO(a_cancelled_receive_leaves_its_message, cancel_in_a, cancel_in_b)
 
-/* Of sends that wait, those that have not begun go; one that has is sent. */
+/* Cancelling waiting sends ends those that have not begun; one that has begun
+ * is sent. */
 static void cancel_out_a(int s, int ctl)
 {
 	exs_qhandle_t q = T_OK(exs_qcreate(8));

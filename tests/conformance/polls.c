@@ -131,8 +131,8 @@ static void room_b(int s, int ctl)
 
 CONF_DUO(a_poll_tells_that_there_is_room, room_a, room_b)
 
-/* Who is told of room, and writes a little without a look whether it would
- * wait, must not be waited for by its peer. */
+/* A program that poll tells of room may write a little without checking whether
+ * the write waits; the peer must not depend on that. */
 static void little_a(int s, int ctl)
 {
 	exs_pollfd_t p = one(s, EXS_POLLOUT);
@@ -283,7 +283,7 @@ static void now_b(int s, int ctl)
 
 CONF_DUO(a_synchronous_poll_waits, now_a, now_b)
 
-/* Of many connections the right one is told; a listener, too. */
+/* The right one of many connections is reported, and a listener, too. */
 static void the_right_one_of_many_is_told(void)
 {
 	exs_pollfd_t p[MANY + 1];
@@ -455,8 +455,8 @@ static void a_poll_waits_for_as_much_as_is_asked_for(void)
 	t_close(fd[1]);
 }
 
-/* It may be more than there can be: the peer sends all that there is room for,
- * and waits for more. */
+/* The low-water mark may exceed the ring: the peer fills the ring and waits for
+ * room. */
 static void much_a(int s, int ctl)
 {
 	exs_pollfd_t p = one(s, EXS_POLLIN);

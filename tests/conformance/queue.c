@@ -790,8 +790,8 @@ static size_t send_first(const char *from, size_t len)
 	return done;
 }
 
-/* Who finds bytes just before it sleeps gives their room back, though the
- * receive that they are for is not full. */
+/* A thread that finds bytes just before it sleeps returns their room, though
+ * the receive that takes them is not full. */
 static void room_is_given_back_before_a_wait(void)
 {
 	static const int ways[] = { EXS_WAIT_ADAPTIVE, EXS_WAIT_NOTIFY,

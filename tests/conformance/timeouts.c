@@ -118,7 +118,8 @@ static void send_b(int s, int ctl)
 
 CONF_DUO(a_waiting_send_is_told_of_once, send_a, send_b)
 
-/* Who has nothing that waits is not told; nor who was asked no more. */
+/* A socket without waiting transfers gets no event, nor does one whose option
+ * was turned off. */
 static void only_what_waits_is_told_of(void)
 {
 	int fd[2], more[2];
@@ -145,7 +146,8 @@ static void only_what_waits_is_told_of(void)
 	T_OK(exs_qdelete(q));
 }
 
-/* Of many that nobody took one is there, and every slot can be used. */
+/* Events that were not dequeued coalesce into one, and every slot can be
+ * used. */
 static void what_was_not_taken_stands_for_the_rest(void)
 {
 	exs_timeout_t t, got;

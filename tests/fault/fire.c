@@ -584,7 +584,7 @@ static void run_a(int ctl)
 	struct runner run = { .which = 0, .ctl = ctl };
 	struct t_rng r = { opt.seed ^ 0x5eed };
 	struct t_deadline d = t_deadline_ms(opt.seconds * 1000);
-	/* Of a host that is. */
+	/* The deadline on a busy host. */
 	struct t_deadline busy = t_deadline_ms(opt.seconds * 1000 + 30000);
 	uint64_t number = 0;
 

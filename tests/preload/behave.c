@@ -137,7 +137,7 @@ struct moment now(void)
 	return (struct moment){ now_ns(), u.ru_nvcsw };
 }
 
-/* Who only got no CPU for a while has not slept. */
+/* A thread that merely got no CPU for a while has not slept. */
 void pace(struct moment since)
 {
 	struct moment m = now();

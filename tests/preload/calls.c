@@ -987,7 +987,7 @@ ROW(end_in_malloc)
 	}
 }
 
-/* Who ends has not read what came, and said a word before. */
+/* The process that ends has not read what came, and has sent a word before. */
 static void end_unread(int sig)
 {
 	int go[2];
@@ -1415,7 +1415,7 @@ ROW(aio_fsync)
 
 /* --- what getsockopt does ----------------------------------------------- */
 
-/* It says how much there is to be read. */
+/* TCP_ZEROCOPY_RECEIVE returns how many bytes can be read. */
 ROW(ask_zerocopy)
 {
 	struct tcp_zerocopy_receive z = { 0 };

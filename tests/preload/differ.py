@@ -73,7 +73,7 @@ LEFT_OUT = {
     },
 }
 
-# Of a sanitizer's report, whatever became of the process; and ways with one.
+# A sanitizer's report, whatever became of the process; and the ways that had one.
 REPORT = re.compile('SUMMARY: |runtime error: |CHECK failed|FATAL: ')
 reported = set()
 

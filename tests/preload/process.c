@@ -593,7 +593,7 @@ ROW(names_close_range_beside_meetings)
 	say("all moved");
 }
 
-/* Who closes a number to give it to a duplicate gets just that one. */
+/* A program that closes a number to give it to a duplicate gets that number. */
 ROW(names_lowest_beside_meetings)
 {
 	int low = dup(0), other, n, others = 0;
@@ -1679,7 +1679,7 @@ ROW(pass_while_much_is_sent)
 #define ROUNDS	30
 #define WAITING 30000
 
-/* Of a connection between two processes, whose other end does it, too. */
+/* Warms up a connection between two processes; the other end does the same. */
 static void warm_with(int fd, bool first)
 {
 	char buf[1000] = "";

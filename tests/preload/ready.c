@@ -134,7 +134,8 @@ ROW(poll_waits_for_room)
 	later_end();
 }
 
-/* Who sends when poll says so fills what a sender that asks nobody would. */
+/* A sender that asks poll before each send fills the ring as far as one that
+ * does not ask. */
 ROW(poll_before_each_send)
 {
 	static char buf[1000];
@@ -643,7 +644,7 @@ ROW(select_without_proc)
 	limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	high = fcntl(here, F_DUPFD, 1500);
-	/* Who may not keeps it. */
+	/* A process that may not change its root keeps /proc. */
 	if (chroot("/dev"))
 		errno = 0;
 	put_text(peer, "x");
@@ -896,8 +897,8 @@ static void reset_peer(void)
 	reset(peer);
 }
 
-/* Who asks for nothing is told of hang-ups and errors, on a fabric and when the
- * connection has left it. */
+/* An item that asks for no events reports hang-ups and errors, on a fabric and
+ * after the connection has left it. */
 static void for_nothing(uint32_t flags, bool leaves)
 {
 	int off = 0;
@@ -1106,7 +1107,7 @@ ROW(epoll_lowat_edge)
 	lowat(EPOLLET);
 }
 
-/* It is an edge when what lies there is enough then. */
+/* Lowering the mark is an edge if the bytes that lie there reach it. */
 static void lowat_set(uint32_t ev)
 {
 	a_set(ev);
@@ -2197,8 +2198,8 @@ ROW(epoll_set_dup_before)
 	poll_one("two", two, POLLIN, 0);
 }
 
-/* Who is told that there is room writes some KB, and does not look whether it
- * would wait. */
+/* A program that learns that there is room writes some KB without checking
+ * whether the write waits. */
 ROW(room_for_what_poll_tells)
 {
 	static char buf[8192];

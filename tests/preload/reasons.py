@@ -15,7 +15,7 @@ LEAVES = {'duplicate', 'exec', 'passed', 'stdio', 'splice', 'seccomp',
 # A row does not wait until its connection was moved, which takes CPUs.
 TRIES = 10
 
-# Of a row, those that are told. Who merely inherits tells none.
+# The reasons that a row reports. A child that merely inherits reports none.
 ROWS = {
     'exec_execve': {'exec'},
     'exec_execveat': {'exec'},

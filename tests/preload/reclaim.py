@@ -66,7 +66,7 @@ while not all(map(moved, pairs)):
 
 # The library knows of no connection yet that it is idle, and gives any back.
 make(lambda: os.dup(0))
-# It looks at those made first first. There are more idle ones than go in two calls.
+# The library looks at the oldest first. More connections are idle than leave in two calls.
 used, idle = pairs[:PAIRS // 2], pairs[PAIRS // 2:]
 for _ in range(2):
     for p in used:

@@ -13,8 +13,8 @@ LINE = re.compile(r'exs run: behave\[(\d+)\]: (\d+) connections on a fabric, '
                   r'(\d+) of (\d+) bytes, \d+ bells((?:; \d+ on TCP '
                   r'\([a-z-]+\))*)$')
 
-# Of a row: how many connections each of its processes tells of, sorted. An end
-# counts where it was used last, and in a child that used it, too.
+# How many connections each process of a row reports, sorted. An end counts where it
+# was used last, and in a child that used it, too.
 ROWS = {
     'end_by_exit': [1, 2],
     'end_by__exit': [1, 2],
@@ -49,7 +49,7 @@ def told(behave, exs, row):
 
 
 def unwritable(behave, exs, row):
-    """What it says where the report cannot go."""
+    """The message when the report cannot be written."""
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     done = subprocess.run([exs, 'run', '--report=/dev/null/none', behave,
                            row], env=env, text=True, timeout=60,
@@ -176,7 +176,7 @@ def main():
             print('a log that is read by %s: the program ends: %s' % (how, seen))
             good = False
     for call in CALLS:
-        # It may be over before, when others have the CPUs.
+        # The call may end before the move, when others have the CPUs.
         if not any(is_moved(exs, call) for _ in range(5)):
             print('never moved: %s' % call)
             good = False

@@ -41,7 +41,7 @@ def executable(path, content, mode=0o755):
 
 
 def with_capabilities(path):
-    """Who is not root is refused it: none where it cannot be tried."""
+    """The path of a program with capabilities, or None where users can have none."""
     with open('/bin/true', 'rb') as f:
         executable(path, f.read())
     # Version 2, and CAP_NET_BIND_SERVICE is permitted.

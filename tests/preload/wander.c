@@ -51,7 +51,8 @@ struct end {
 	uint32_t sent, received, pieces;
 	bool shut_rd, shut_wr, gone, reset, linger, urgent_sent;
 	bool forked;
-	/* It went to TCP for good, or may move at any moment. */
+	/* plain: the connection went to TCP for good; cold: it may move at any
+	 * moment. */
 	bool plain, cold;
 };
 
@@ -327,7 +328,7 @@ static bool goes_plain(int e)
 		if (!it->is_there || it->end >> 1 != e >> 1 ||
 		    !(it->events & (EPOLLET | EPOLLONESHOT)))
 			continue;
-		/* It cannot be taken out by a number that is closed. */
+		/* An item cannot be removed by a number that is closed. */
 		if (is_child)
 			return false;
 		for (int k = 0; k < SLOTS; k++)
@@ -672,7 +673,7 @@ static void do_receive(void)
 		flags |= MSG_PEEK | MSG_TRUNC;
 	else if (extra == 6)
 		flags |= MSG_PEEK | MSG_WAITALL;
-	/* Who asks for nothing does not wait. */
+	/* A call that asks for no bytes does not wait. */
 	if (nothing) {
 		n = 0;
 		flags |= MSG_DONTWAIT;

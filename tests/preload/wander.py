@@ -19,7 +19,7 @@ WAYS = {
 }
 AT_A_TIME = 6  # which wait most of their time
 LIMIT_S = 20
-# Of the runs that make a list of steps shorter, of one seed.
+# The time for the runs that shorten a list of steps, for one seed.
 SHRINK_S = 90
 # How often a difference must come again to be none of chance.
 AGAIN = 2

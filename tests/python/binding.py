@@ -137,7 +137,7 @@ class Binding(unittest.TestCase):
         self.assertEqual(room, b"and back")
 
     def test_an_address_is_of_the_sockets_family(self):
-        # Of no host the loopback's, ::1 first: as localhost's on many hosts.
+        # No host gives the loopback addresses, ::1 first, as localhost does on many hosts.
         found = exs.socket.getaddrinfo(None, 7, type=exs.socket.SOCK_STREAM)
         self.assertEqual(found[0][0], exs.socket.AF_INET6)
         listener = exs.Socket()

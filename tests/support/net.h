@@ -66,7 +66,7 @@ struct t_addr t_loopback(enum t_family family, int port);
 int t_port(const struct t_addr *at);
 int t_port_of(int s);
 
-/* Of sockets made from here on: SOCK_STREAM, SOCK_SEQPACKET. */
+/* The type of sockets made from here on: SOCK_STREAM, SOCK_SEQPACKET. */
 extern int t_type;
 
 /* A listener, by exs_ calls; where it listens goes to *at. */

@@ -70,7 +70,7 @@ echo(a, b)
 for s in a, b:
     until(lambda: probe(s) is not None, lambda: time.sleep(0.01))
 
-# It is there, and cannot be seen.
+# The keepalive is on, and the program cannot see it.
 assert (told(a), told(b)) == before, (told(a), told(b), before)
 for s in a, b:
     assert 60 < probe(s) <= 120, probe(s)

@@ -28,7 +28,7 @@ SHM = {"OFI_PROVIDER": "shm"}
 LONG = ["--seconds", "8", "--test", "lat"]
 HERE = "libfabric 1\\.\\d+ does not have on this host"
 
-# Of the server, of the client; where the connection is, what the client says.
+# Settings of the server, of the client; where the connection is, what the client says.
 CASES = [
     ("an endpoint for each connection", MSG, MSG, "ofi none", ""),
     ("one for all", RXM, RXM, "ofi none", ""),
@@ -87,7 +87,7 @@ def start(exs, settings, *args):
 
 
 def reach(exs, settings, port):
-    """Where it is; what was said."""
+    """Where the connection is; what was said."""
     for _ in range(TRIES):
         out, said = start(exs, settings, "perf", "127.0.0.1", "--port", port,
                           *settings.get("ARGS", ["--iters", "50"]), "--json",

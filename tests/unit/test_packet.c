@@ -47,7 +47,7 @@ static struct exi_framing *framing(struct exi_sock *sk, enum exi_dir dir)
 	return &sk->sh->half[dir].framing;
 }
 
-/* Of one buffer, or of pieces of it. */
+/* An operation on one buffer, or on pieces of it. */
 static struct exi_op *op_new(int type, void *buf, size_t len, struct t_rng *r)
 {
 	struct exi_op *op = calloc(1, sizeof(*op));
@@ -239,7 +239,8 @@ static void recv_one(struct exi_sock *sk, struct wire *w, uint64_t i,
 		ret = recv_some(sk, op, w,
 				t_below(r, 2) ? t_below(r, 60) : MOST, r);
 		if (ret == -EAGAIN) {
-			/* It ends before, and what came of it stays. */
+			/* The operation ends early, and what it received
+			 * stays. */
 			if (op->begun)
 				assert_true(exi_packet_keep(sk, op));
 			op->done = 0;

@@ -335,7 +335,7 @@ static void sign(const struct exi_pact *m, const void *msg, size_t len,
 	memcpy(mac, full, EXI_PACT_MAC);
 }
 
-/* Who has the key may be broken, or worse. */
+/* A holder of the key may be broken, or worse. */
 static void a_holder_of_the_key_is_checked_too(void)
 {
 	struct exi_pact before[N_KINDS], m;
@@ -661,7 +661,7 @@ static void who_has_another_key_is_told_apart_from_a_liar(void)
 	T_EQ(end_init(&b, other, EXI_PACT_B), 0);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request),
 		-EKEYREJECTED);
-	/* Who claims to have it. */
+	/* An end that claims to have the key. */
 	memcpy(all.request.key_id, other->id, sizeof(other->id));
 	exi_pact_tag(other, EXI_PACT_B, &b.tcp, all.request.tag);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request), -EACCES);
@@ -869,7 +869,7 @@ static void a_redirect_is_checked_before_it_is_passed_on(void)
 		&(struct exi_pact_refusal){ .why = EXI_PACT_WHY_UNKNOWN },
 		&bad);
 	T_EQ(exi_pact_check_redirect(&owner, &bad, sizeof(bad)), -EBADMSG);
-	/* Of another meeting of the same ends. */
+	/* A REJECT of another meeting of the same ends. */
 	one_meeting(&other, before);
 	T_EQ(exi_pact_check_redirect(&owner, &other.reject,
 				     sizeof(other.reject)),
@@ -934,7 +934,7 @@ static void everybodys_key_is_for_the_host_at_the_other_end(void)
 	T_EQ(end_init(&a, open, EXI_PACT_A), 0);
 	T_EQ(end_init(&b, open, EXI_PACT_B), 0);
 	meet(&a.m, &b.m, &all, before);
-	/* Who asks for a key does not take that one. */
+	/* An end that requires a key does not accept the public one. */
 	T_EQ(end_init(&b, key, EXI_PACT_B), 0);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request),
 		-EKEYREJECTED);

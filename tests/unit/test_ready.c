@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who waits is woken by what changes where the next byte comes from. */
+/* What changes where the next byte comes from wakes waiters. */
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,9 +31,9 @@ static enum exi_mode mode(const struct exi_sock *sk)
 	return atomic_load(&sk->sh->half[EXI_RX].mode);
 }
 
-/* Who came to wait while there was something on TCP asked the kernel, and
- * nobody to be rung; another thread reads it, and what comes next is in the
- * ring. */
+/* A thread that began to wait while bytes lay on TCP asked the kernel and
+ * requested no wake-up; another thread reads them, and the next bytes are in
+ * the ring. */
 static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 {
 	struct exi_waiter waiter = { .wake = wake };

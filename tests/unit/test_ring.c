@@ -77,7 +77,7 @@ static void without_a_sleep_each_rings(void **state)
 	T_EQ(came(1), 2);
 }
 
-/* It may have guessed what ours is. */
+/* The other user may have guessed our word. */
 static void another_user_keeps_no_ring_back(void **state)
 {
 	uint64_t sleep = exi_ready_sleep();

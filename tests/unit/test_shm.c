@@ -305,7 +305,7 @@ static void rings_for(uint64_t sleep)
 	T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
 }
 
-/* Who asks without a sleep is for every ring, whoever asks besides. */
+/* A request without a sleep is for every doorbell, whoever else asks. */
 static void a_bell_is_for_the_sleep_that_asked(void)
 {
 	begin("64");

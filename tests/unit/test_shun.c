@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Who is left out, and for how long; the clock is the test's. */
+/* Which users are not met, and for how long; the clock is the test's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -24,8 +24,8 @@
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
 
-/* Who looked at it while another thread closed it has no number of it any
- * more. */
+/* A thread that looked at a socket while another closed it no longer has its
+ * number. */
 static void what_was_closed_is_nobodys(void **state)
 {
 	struct exi_sock *sk;

@@ -883,7 +883,7 @@ static void adverts_that_cannot_be_are_refused(void)
 	tx_refuses(SAYS(ADVERT, .len = 0));
 	tx_refuses(SAYS(ADVERT, .len = EXI_STREAM_LEN_MAX + 1));
 	tx_refuses(SAYS(ADVERT, .len = 2, .addr = UINT64_MAX));
-	/* Of another phase, or of this one with another beginning. */
+	/* An ADVERT of another phase, or of this one with another beginning. */
 	tx_refuses(SAYS(ADVERT, .len = 1, .phase = 1));
 	tx_refuses(SAYS(ADVERT, .len = 1, .phase = 2));
 	tx_refuses(SAYS(ADVERT, .len = 1, .phase = UINT32_MAX - 1));

@@ -80,7 +80,7 @@ void send_post(struct transfer *t, struct end *e, const void *buf, size_t len,
 /* Waits until it is done; returns the result. */
 ssize_t transfer_wait(struct transfer *t);
 
-/* It is not done, and progress() finds nothing. */
+/* The transfer is not done, and progress() finds nothing. */
 void transfer_idle(struct transfer *t);
 
 /* So many bytes of the transfer in the direction have moved. */

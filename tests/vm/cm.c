@@ -9,7 +9,7 @@
 
 bool vm_cm_unconfirmed;
 
-/* Who connects accepts without parameters. */
+/* The connecting end accepts without parameters. */
 static bool confirms(const void *buf, size_t len)
 {
 	struct {

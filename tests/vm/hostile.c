@@ -525,8 +525,8 @@ static void what_comes_instead_of_a_proof_leaves_tcp_untouched(void)
 
 /* --- what rdma_cm carries ------------------------------------------------- */
 
-/* Of REQUEST or ANSWER: 0: nothing of it; 1: less; 2: more; then a bit of every
- * fifth byte is another. */
+/* What is wrong with REQUEST or ANSWER. 0: it is empty; 1: it is shorter; 2: it
+ * is longer; then a bit of every fifth byte is changed. */
 static _Atomic int letter_lie = -1;
 #define LETTER_LIES (3 + 50 / 5)
 
@@ -572,7 +572,7 @@ static void tcp_is_untouched(int s, bool asks)
 {
 	t_send_stream(s, 3, 0, 20000, 3000);
 	t_recv_stream(s, 3, 0, 20000, 3000);
-	/* Who accepts may not have heard of it. */
+	/* The accepting end may not have learned of it. */
 	T_UNTIL(!asks || t_info(s).exs_x_reason != EXS_X_REASON_UNDECIDED);
 	t_send_stream(s, 4, 0, 20000, 3000);
 	t_recv_stream(s, 4, 0, 20000, 3000);

@@ -167,7 +167,7 @@ int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **ret,
 
 #define BLOCK 1000
 
-/* Who accepts need not hear of where they are. */
+/* The accepting end need not learn the reason. */
 static void first(int s, bool a)
 {
 	t_send_stream(s, a ? 1 : 2, 0, 20000, BLOCK);

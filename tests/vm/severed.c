@@ -58,7 +58,7 @@ static void port(void)
 	command("ip link set veth0 down", "ip link set veth2 down");
 }
 
-/* It is gone when the last process has let go of it. */
+/* The device disappears when the last process has released it. */
 static void device(void)
 {
 	command("rdma link delete rxe0 &", "rdma link delete siw0 &");
@@ -388,7 +388,8 @@ static void a_device_is_removed_in_mid_transfer(void)
 #define SLOTS 4
 #define ROOM  100000
 
-/* Of a transfer that goes on until it has failed, and then a little. */
+/* A transfer that continues until the fabric has failed, and a little
+ * longer. */
 struct placed {
 	void (*fails)(void);
 	uint64_t at; /* byte that its end has read before it fails */
@@ -727,8 +728,8 @@ static void with_one_that_lives(int ctl, void *arg)
 	t_peer_join(&peer);
 }
 
-/* Of two peers whose TCP has ended one is stopped, and will never say the end
- * of what it sent; when that is given up, the other is still waited for. */
+/* TCP of two peers has ended. One is stopped and will never send the end of its
+ * stream; when this end gives up on it, it still waits for the other. */
 static void who_is_silent_after_tcp_has_ended_is_not_waited_for_for_ever(void)
 {
 	struct t_peer silent, living;
@@ -909,9 +910,9 @@ static bool tcp_has_error(int s)
 	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
 }
 
-/* Of TCP recv says the end then, and poll an error, for ever. The receiver
- * sleeps until the fabric says more. To its own library the sender was reset:
- * what it sent last may be lost. */
+/* On TCP recv then returns the end, and poll an error, for ever. The receiver
+ * sleeps until the fabric says more. The sender's library considers the
+ * connection reset: what the sender sent last may be lost. */
 static void comes_late(void *(*receives)(void *))
 {
 	struct late_switch l = { 0 };
@@ -1093,7 +1094,7 @@ static void device_now(void)
 		"sleep 0.01; done");
 }
 
-/* Who connects is on TCP in the end. */
+/* The connecting end is on TCP in the end. */
 static void talk(int s, bool a)
 {
 	t_settle_anywhere(s, a);
@@ -1189,9 +1190,9 @@ static void reads_all_and_closes(int s, int ctl)
 	t_close(s);
 }
 
-/* Who has read everything, and sent nothing, and closes, is not taken for one
- * whose device failed: what would be said to it then a reset would answer. By
- * TCP there is a FIN, and nothing else. */
+/* A peer that has read everything, sent nothing, and closes must not be
+ * mistaken for one whose device failed: it would answer what is sent to it then
+ * with a reset. TCP carries a FIN and nothing else. */
 static void a_peer_that_read_everything_and_closed_leaves_no_reset(void)
 {
 	struct t_peer peer;
