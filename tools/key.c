@@ -143,7 +143,7 @@ static void print_status(const struct status *s)
 		       s->places.place[i].path, use_of(s, i));
 	printf("\nTrusted on other hosts (EXS_TRUST)\n  %-16s %s\n", trust(),
 	       exi_config()->trust == EXI_TRUST_HOSTS
-		       ? "every user, and whoever can use the host's address"
+		       ? "every user, and anyone who can use the host's address"
 		       : "holders of the same key");
 }
 
@@ -280,8 +280,9 @@ static int show(const struct exi_key *key)
 		return tool_fail("the key was not written: %s",
 				 n < 0 ? strerrordesc_np(errno) : "no room");
 	if (isatty(STDOUT_FILENO))
-		tool_fail("whoever saw this line can act as you between your "
-			  "hosts; clear the terminal and its scrollback");
+		tool_fail(
+			"anyone who saw this line can act as you between your "
+			"hosts; clear the terminal and its scrollback");
 	return TOOL_OK;
 }
 

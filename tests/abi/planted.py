@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh")
+GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh", "words.py")
 OBJECTS = "build/libexs_core.a.p"
 
 # A tree that passes: a lower and a higher folder, two files in a circle.
@@ -41,6 +41,11 @@ def long_function(n):
             "void shmp_long(void)\n{\n" + "\tshmp();\n" * (n - 3) + "}\n"}
 
 
+def glossary(n):
+    return "## Words\n\n| word | meaning |\n|---|---|\n" + "".join(
+        f"| word{i} | one |\n" for i in range(n))
+
+
 # What is planted, the gate that must fail then, and a part of what it says.
 PLANTED = (
     ("an include upwards", "layers.py",
@@ -62,9 +67,20 @@ PLANTED = (
     ("a function that needs a lock and does not assert it", "habits.sh",
      {"core/base/needs.c": "void exi_needs_locked(int *n)\n{\n\t++*n;\n}\n"},
      "exi_needs_locked"),
+    ("a word on a page that has a better one", "words.py",
+     {"README.md": "The call tells how many.\n"}, 'README.md:1: "tells"'),
+    ("a word in a message that has a better one", "words.py",
+     {"tools/say.c": 'static const char text[] = "an "\n\t"imitated device";\n'},
+     'tools/say.c:3: "imitated"'),
+    ("a sentence without its subject", "words.py", {"docs/guide/one.md": "Who waits is woken.\n"},
+     "docs/guide/one.md:1: a sentence without its subject"),
+    ("a link that does not end", "words.py", {"docs/guide/one.md": "[it](two.md)\n"},
+     "docs/guide/one.md: there is no two.md"),
+    ("a glossary of 41 words", "words.py", {"docs/design/overview.md": glossary(41)},
+     "docs/design/overview.md: 41 rows"),
 )
 # What is as large as it may be.
-ALLOWED = (ring(4), long_file(800), long_function(80),
+ALLOWED = (ring(4), long_file(800), long_function(80), {"docs/design/overview.md": glossary(40)},
            {f"{folder}/README": "a line\n" * 10
             for folder in ("core/meet", "preload", "providers/shm")})
 
@@ -74,7 +90,7 @@ def write(tree, files):
         path = os.path.join(tree, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="utf-8") as f:
-            if name.endswith("README"):
+            if name.endswith(("README", ".md")):
                 f.write(text)
                 continue
             f.write("/* SPDX-License-Identifier: BSD-2-Clause */\n/* Planted. */\n" + text)
