@@ -38,8 +38,8 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 #include "core/trust/key.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 
 #define WORKERS	  256u
 #define ASKS	  64u
@@ -80,7 +80,7 @@ struct ask {
 	uint64_t deadline;
 	unsigned int open; /* workers that have not answered */
 	void *asker;
-	struct exi_pact pact;
+	struct exi_auth auth;
 };
 
 /* The doors and asks of the process; under the service lock. */
@@ -172,15 +172,15 @@ uint16_t exi_rma_door_port(const void *listener, bool *ret_front)
 
 /* --- the owner asks ----------------------------------------------------- */
 
-static void finish(struct ask *a, const struct exi_pact_reject *redirect)
+static void finish(struct ask *a, const struct exi_auth_reject *redirect)
 {
 	exi_list_del(&a->node);
 	n_asks--;
 	if (redirect)
 		exi_rma_fabric.reject(a->asker, redirect);
 	else
-		exi_rma_meet_refuse(a->asker, &a->pact, EXI_PACT_WHY_UNKNOWN);
-	exi_pact_fini(&a->pact);
+		exi_rma_meet_refuse(a->asker, &a->auth, EXI_AUTH_WHY_UNKNOWN);
+	exi_auth_fini(&a->auth);
 	free(a);
 }
 
@@ -190,7 +190,7 @@ static void answered(struct worker *w, uint64_t number, const void *redirect,
 		     size_t len)
 {
 	struct exi_list *pos, *tmp;
-	struct exi_pact_reject r;
+	struct exi_auth_reject r;
 
 	exi_list_for_each_safe (pos, tmp, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
@@ -199,7 +199,7 @@ static void answered(struct worker *w, uint64_t number, const void *redirect,
 		    a->number > number)
 			continue;
 		if (redirect && a->number == number &&
-		    !exi_pact_check_redirect(&a->pact, redirect, len)) {
+		    !exi_auth_check_redirect(&a->auth, redirect, len)) {
 			memcpy(&r, redirect, sizeof(r));
 			finish(a, &r);
 		} else if (--a->open == 0) {
@@ -237,7 +237,7 @@ static void on_worker(struct exi_rma_event *e)
 }
 
 bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
-		      struct exi_pact *pact)
+		      struct exi_auth *auth)
 {
 	struct door *d = door_at(asked->local, asked->port);
 	struct exi_rma_ask q = { .magic = EXI_RMA_DOOR_MAGIC, .asked = *asked };
@@ -269,8 +269,8 @@ bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
 	}
 	numbers++;
 	a->asker = asker;
-	a->pact = *pact;
-	exi_pact_fini(pact);
+	a->auth = *auth;
+	exi_auth_fini(auth);
 	exi_list_add_tail(&asks, &a->node);
 	n_asks++;
 	exi_rma_tick_at(a->deadline);
@@ -312,15 +312,15 @@ static void on_name(struct exi_rma_event *e)
 static void consider(const struct exi_listening *at,
 		     const struct exi_rma_ask *q, struct exi_rma_told *ret)
 {
-	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT };
-	struct exi_pact_reject r;
+	struct exi_auth_refusal to = { .why = EXI_AUTH_WHY_REDIRECT };
+	struct exi_auth_reject r;
 	struct exi_tuple t;
-	struct exi_pact pact;
+	struct exi_auth auth;
 	struct door *d;
 	int reason;
 
 	if (q->asked.port != at->port ||
-	    exi_rma_meet_check(&q->asked, &t, &pact))
+	    exi_rma_meet_check(&q->asked, &t, &auth))
 		return;
 	pthread_mutex_unlock(&exi_rma_service_lock);
 	reason = exi_rma_host->request(exi_rma_fabric.provider, &t, -1, NULL);
@@ -329,12 +329,12 @@ static void consider(const struct exi_listening *at,
 	if (!reason && d && d->side)
 		to.port = exi_rma_fabric.port_of(d->side);
 	if (to.port) {
-		memcpy(to.key_id, pact.key->id, sizeof(to.key_id));
-		exi_pact_reject(&pact, &to, &r);
+		memcpy(to.key_id, auth.key->id, sizeof(to.key_id));
+		exi_auth_reject(&auth, &to, &r);
 		memcpy(ret->reject, &r, sizeof(r));
 		ret->found = 1;
 	}
-	exi_pact_fini(&pact);
+	exi_auth_fini(&auth);
 }
 
 static void on_line(struct exi_rma_event *e)
@@ -368,7 +368,7 @@ static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
 	uint8_t mac[16];
 	char hex[2 * sizeof(mac) + 1];
 
-	exi_pact_door(key, addr, exi_rma_fabric.port_for(port), mac);
+	exi_auth_door(key, addr, exi_rma_fabric.port_for(port), mac);
 	for (size_t i = 0; i < sizeof(mac); i++)
 		snprintf(hex + 2 * i, 3, "%02x", mac[i]);
 	return exi_abstract(ret, "libexs/1/door/%s", hex);

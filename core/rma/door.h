@@ -8,7 +8,7 @@
 
 struct exi_domain;
 struct exi_listening;
-struct exi_pact;
+struct exi_auth;
 struct exi_rma_asked;
 
 /* Makes this process one that can be asked for connections to the port of TCP,
@@ -23,10 +23,10 @@ void exi_rma_door_unlisten(struct exi_domain *domain,
  * there by itself, without a redirect. The service lock is held. */
 uint16_t exi_rma_door_port(const void *listener, bool *ret_front);
 /* Asks the other processes of the port for the connection of a REQUEST that was
- * taken. True: asker and pact belong to the door from here on. The service lock
+ * taken. True: asker and auth belong to the door from here on. The service lock
  * is held. */
 bool exi_rma_door_ask(void *asker, const struct exi_rma_asked *asked,
-		      struct exi_pact *pact);
+		      struct exi_auth *auth);
 void exi_rma_doors_tick(uint64_t now);
 
 /* The child after fork: closes the doors' descriptors, which are the

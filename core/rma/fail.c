@@ -18,7 +18,7 @@
 #include "core/rma/rma.h"
 #include "core/rma/sever.h"
 #include "core/rma/stream.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 
 int exi_rma_fail_sever(struct exi_conn *c)
 {
@@ -75,14 +75,14 @@ uint32_t exi_rma_fail_resend(struct exi_conn *c)
 void exi_rma_fail_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 			 uint64_t position, uint8_t ret[EXI_RESUME])
 {
-	struct exi_pact_resume r;
+	struct exi_auth_resume r;
 
-	exi_pact_resume(&exi_rma_link_of(c)->bond, dir == EXI_TX, epoch,
+	exi_auth_resume(&exi_rma_link_of(c)->bond, dir == EXI_TX, epoch,
 			position, &r);
 	memcpy(ret, &r, sizeof(r));
 }
 
-_Static_assert(sizeof(struct exi_pact_resume) == EXI_RESUME &&
-		       offsetof(struct exi_pact_resume, position) ==
+_Static_assert(sizeof(struct exi_auth_resume) == EXI_RESUME &&
+		       offsetof(struct exi_auth_resume, position) ==
 			       EXI_RESUME_AT,
 	       "an invalid resume record");

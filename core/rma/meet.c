@@ -36,8 +36,8 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 #include "core/trust/key.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 
 /* TRIES is how often A asks while nobody on the other host has the connection
  * yet: it may lie unaccepted, or its process has not come to it. Each wait is
@@ -76,7 +76,7 @@ void exi_rma_meet_lost(struct exi_rma_link *l, int reason, const char *why)
 
 void exi_rma_meet_untaken(struct exi_rma_link *l, int err)
 {
-	exi_rma_meet_fail(l, exi_pact_reason(exi_pact_why(err)),
+	exi_rma_meet_fail(l, exi_auth_reason(exi_auth_why(err)),
 			  strerror(-err));
 }
 
@@ -217,7 +217,7 @@ void exi_rma_meet_nobody(struct exi_rma_link *l)
 }
 
 int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
-		     const struct sockaddr *peer, struct exi_pact_request *ret)
+		     const struct sockaddr *peer, struct exi_auth_request *ret)
 {
 	const struct exi_tuple *t = &l->meeting->tuple;
 	const struct exi_key *key = exi_rma_meet_key();
@@ -230,10 +230,10 @@ int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
 	}
 	exi_rma_from_sockaddr(local, from);
 	exi_rma_from_sockaddr(peer, to);
-	err = exi_rma_request_begin(&l->meeting->pact, key, EXI_PACT_A, t, from,
+	err = exi_rma_request_begin(&l->meeting->auth, key, EXI_AUTH_A, t, from,
 				    to);
 	if (!err) /* B knows all four of the connection by this */
-		err = exi_pact_request(&l->meeting->pact, t->local_port, ret);
+		err = exi_auth_request(&l->meeting->auth, t->local_port, ret);
 	if (err)
 		exi_rma_meet_untaken(l, err);
 	return err;
@@ -258,20 +258,20 @@ void exi_rma_meet_tick(uint64_t now)
 
 /* Follows a redirect, once; else fails, or asks later. */
 static void on_refusal(struct exi_rma_link *l,
-		       const struct exi_pact_refusal *no)
+		       const struct exi_auth_refusal *no)
 {
 	struct exi_rma_meeting *m = l->meeting;
 
-	if (no->why == EXI_PACT_WHY_REDIRECT && !m->redirected) {
+	if (no->why == EXI_AUTH_WHY_REDIRECT && !m->redirected) {
 		part(l);
 		m->redirected = true;
 		ask_at(l, no->port);
-	} else if (no->why == EXI_PACT_WHY_REDIRECT ||
-		   no->why == EXI_PACT_WHY_UNKNOWN ||
-		   no->why == EXI_PACT_WHY_BUSY) {
+	} else if (no->why == EXI_AUTH_WHY_REDIRECT ||
+		   no->why == EXI_AUTH_WHY_UNKNOWN ||
+		   no->why == EXI_AUTH_WHY_BUSY) {
 		ask_later(l);
 	} else {
-		exi_rma_meet_fail(l, exi_pact_reason(no->why),
+		exi_rma_meet_fail(l, exi_auth_reason(no->why),
 				  "the other end refuses");
 	}
 }
@@ -287,11 +287,11 @@ void exi_rma_meet_rejected(struct exi_rma_link *l, const void *data, size_t len,
 			   bool listens)
 {
 	struct exi_rma_meeting *m = l->meeting;
-	struct exi_pact_refusal no;
+	struct exi_auth_refusal no;
 
 	if (!m || !l->connects)
 		exi_rma_meet_fail(l, EXS_X_REASON_PEER_LOST, "rejected");
-	else if (!exi_pact_take_reject(&m->pact, data, len, &no))
+	else if (!exi_auth_take_reject(&m->auth, data, len, &no))
 		on_refusal(l, &no);
 	else if (listens && silent(data, len))
 		ask_later(l);
@@ -304,7 +304,7 @@ void exi_rma_meet_rejected(struct exi_rma_link *l, const void *data, size_t len,
 struct request {
 	void *asker;	      /* null once taken */
 	int pair;	      /* -1 once taken */
-	struct exi_pact pact; /* the link's once taken */
+	struct exi_auth auth; /* the link's once taken */
 };
 
 static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
@@ -318,7 +318,7 @@ static void meet_requested(struct exi_conn *c, const struct exi_tuple *t,
 	if (l) {
 		((struct exi_rma_conn *)c->priv)->link = l;
 		r->pair = -1;
-		l->meeting->pact = r->pact;
+		l->meeting->auth = r->auth;
 		exi_rma_fabric.accept(l, r->asker);
 		r->asker = NULL;
 	}
@@ -332,12 +332,12 @@ static int why_not(int reason)
 	switch (reason) {
 	case EXS_X_REASON_NOT_CONNECTED:
 	case EXS_X_REASON_SHARED:
-		return EXI_PACT_WHY_UNKNOWN;
+		return EXI_AUTH_WHY_UNKNOWN;
 	case EXS_X_REASON_NONE:
 	case EXS_X_REASON_REFUSED:
-		return EXI_PACT_WHY_BUSY;
+		return EXI_AUTH_WHY_BUSY;
 	default:
-		return EXI_PACT_WHY_FABRIC;
+		return EXI_AUTH_WHY_FABRIC;
 	}
 }
 
@@ -350,11 +350,11 @@ static void take_request(void *asker, const struct exi_rma_asked *asked,
 	struct exi_tuple t;
 	int why, reason, pair[2];
 
-	why = exi_rma_meet_check(asked, &t, &r.pact);
+	why = exi_rma_meet_check(asked, &t, &r.auth);
 	if (why)
 		return exi_rma_meet_refuse(asker, NULL, why);
 	if (pair_of(pair))
-		return exi_rma_meet_refuse(asker, &r.pact, EXI_PACT_WHY_BUSY);
+		return exi_rma_meet_refuse(asker, &r.auth, EXI_AUTH_WHY_BUSY);
 	r.pair = pair[1];
 	pthread_mutex_unlock(&exi_rma_service_lock);
 	reason =
@@ -362,10 +362,10 @@ static void take_request(void *asker, const struct exi_rma_asked *asked,
 	pthread_mutex_lock(&exi_rma_service_lock);
 	exi_rma_host->fd_close(r.pair);
 	why = why_not(reason);
-	if (r.asker && !(front && why == EXI_PACT_WHY_UNKNOWN &&
-			 exi_rma_door_ask(asker, asked, &r.pact)))
-		exi_rma_meet_refuse(asker, &r.pact, why);
-	exi_pact_fini(&r.pact);
+	if (r.asker && !(front && why == EXI_AUTH_WHY_UNKNOWN &&
+			 exi_rma_door_ask(asker, asked, &r.auth)))
+		exi_rma_meet_refuse(asker, &r.auth, why);
+	exi_auth_fini(&r.auth);
 }
 
 void exi_rma_meet_request(void *asker, uint16_t port, bool front,
@@ -376,9 +376,9 @@ void exi_rma_meet_request(void *asker, uint16_t port, bool front,
 	struct exi_rma_asked asked = { .port = port };
 
 	if (!port)
-		return exi_rma_meet_refuse(asker, NULL, EXI_PACT_WHY_UNKNOWN);
+		return exi_rma_meet_refuse(asker, NULL, EXI_AUTH_WHY_UNKNOWN);
 	if (len != sizeof(asked.request))
-		return exi_rma_meet_refuse(asker, NULL, exi_pact_why(-EBADMSG));
+		return exi_rma_meet_refuse(asker, NULL, exi_auth_why(-EBADMSG));
 	memcpy(asked.request, data, len);
 	exi_rma_from_sockaddr(local, asked.local);
 	exi_rma_from_sockaddr(peer, asked.peer);
@@ -388,22 +388,22 @@ void exi_rma_meet_request(void *asker, uint16_t port, bool front,
 /* --- both --------------------------------------------------------------- */
 
 int exi_rma_meet_prove(struct exi_rma_link *l,
-		       const struct exi_pact_payload *place,
-		       struct exi_pact_proof *ret)
+		       const struct exi_auth_payload *place,
+		       struct exi_auth_proof *ret)
 {
-	struct exi_pact *pact = &l->meeting->pact;
+	struct exi_auth *auth = &l->meeting->auth;
 
-	return l->connects ? exi_pact_confirm(pact, place, ret)
-			   : exi_pact_grant(pact, place, ret);
+	return l->connects ? exi_auth_confirm(auth, place, ret)
+			   : exi_auth_grant(auth, place, ret);
 }
 
 int exi_rma_meet_proved(struct exi_rma_link *l, const void *proof, size_t len,
-			struct exi_pact_payload *ret)
+			struct exi_auth_payload *ret)
 {
-	struct exi_pact *pact = &l->meeting->pact;
+	struct exi_auth *auth = &l->meeting->auth;
 
-	return l->connects ? exi_pact_take_grant(pact, proof, len, ret)
-			   : exi_pact_take_confirm(pact, proof, len, ret);
+	return l->connects ? exi_auth_take_grant(auth, proof, len, ret)
+			   : exi_auth_take_confirm(auth, proof, len, ret);
 }
 
 void exi_rma_meet_done(struct exi_rma_link *l)
@@ -414,8 +414,8 @@ void exi_rma_meet_done(struct exi_rma_link *l)
 		exi_rma_meet_fail(l, EXS_X_REASON_MEMORY, strerror(-err));
 		return;
 	}
-	exi_pact_bond(&l->meeting->pact, &l->bond);
-	exi_pact_fini(&l->meeting->pact);
+	exi_auth_bond(&l->meeting->auth, &l->bond);
+	exi_auth_fini(&l->meeting->auth);
 	free(l->meeting);
 	/* The link is up, and stays so until its connection ends. */
 	__atomic_store_n(&l->meeting, NULL, __ATOMIC_RELEASE);

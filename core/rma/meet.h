@@ -11,9 +11,9 @@
 
 #include "core/fabric/provider.h"
 
-struct exi_pact_payload;
-struct exi_pact_proof;
-struct exi_pact_request;
+struct exi_auth_payload;
+struct exi_auth_proof;
+struct exi_auth_request;
 struct exi_rma_link;
 
 /* The table by which the core asks for connections between hosts. */
@@ -26,7 +26,7 @@ void exi_rma_meet_tick(uint64_t now);
  * -errno: the handshake has failed, and the core was told. The service lock is
  * held, as for the next three. */
 int exi_rma_meet_ask(struct exi_rma_link *l, const struct sockaddr *local,
-		     const struct sockaddr *peer, struct exi_pact_request *ret);
+		     const struct sockaddr *peer, struct exi_auth_request *ret);
 /* A: nobody listens there. Asks again later, or fails. */
 void exi_rma_meet_nobody(struct exi_rma_link *l);
 /* A: the address of this end was taken. Asks again, soon, from another one. */
@@ -46,10 +46,10 @@ void exi_rma_meet_request(void *asker, uint16_t port, bool front,
 /* Make the proof that says where our memory is, and check the one of the other
  * end; for either end. Net's lock. 0 or -errno. */
 int exi_rma_meet_prove(struct exi_rma_link *l,
-		       const struct exi_pact_payload *place,
-		       struct exi_pact_proof *ret);
+		       const struct exi_auth_payload *place,
+		       struct exi_auth_proof *ret);
 int exi_rma_meet_proved(struct exi_rma_link *l, const void *proof, size_t len,
-			struct exi_pact_payload *ret);
+			struct exi_auth_payload *ret);
 /* Both ends are up: frees the handshake's state and tells the core. Net's
  * lock. */
 void exi_rma_meet_done(struct exi_rma_link *l);

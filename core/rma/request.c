@@ -19,8 +19,8 @@
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
 #include "core/trust/key.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 
 static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 
@@ -83,12 +83,12 @@ const struct exi_key *exi_rma_meet_key(void)
 	return NULL;
 }
 
-int exi_rma_request_begin(struct exi_pact *p, const struct exi_key *key,
-			  enum exi_pact_side side, const struct exi_tuple *t,
+int exi_rma_request_begin(struct exi_auth *p, const struct exi_key *key,
+			  enum exi_auth_side side, const struct exi_tuple *t,
 			  const uint8_t local_ip[16], const uint8_t peer_ip[16])
 {
 	struct sockaddr_storage local, peer;
-	const struct exi_pact_ends ends = {
+	const struct exi_auth_ends ends = {
 		.tcp = t,
 		.fabric_local = (struct sockaddr *)&local,
 		.fabric_local_len = sizeof(struct sockaddr_in6),
@@ -98,54 +98,54 @@ int exi_rma_request_begin(struct exi_pact *p, const struct exi_key *key,
 
 	exi_rma_sockaddr(local_ip, 0, 0, &local);
 	exi_rma_sockaddr(peer_ip, 0, 0, &peer);
-	return exi_pact_init(p, key, side, &ends);
+	return exi_auth_init(p, key, side, &ends);
 }
 
-void exi_rma_meet_no(struct exi_pact *pact, int why,
-		     struct exi_pact_reject *ret)
+void exi_rma_meet_no(struct exi_auth *auth, int why,
+		     struct exi_auth_reject *ret)
 {
 	const struct exi_key *key = exi_rma_meet_key();
-	struct exi_pact_refusal no = { .why = why };
+	struct exi_auth_refusal no = { .why = why };
 
 	if (key)
 		memcpy(no.key_id, key->id, sizeof(no.key_id));
-	exi_pact_reject(pact, &no, ret);
+	exi_auth_reject(auth, &no, ret);
 }
 
-void exi_rma_meet_refuse(void *asker, struct exi_pact *pact, int why)
+void exi_rma_meet_refuse(void *asker, struct exi_auth *auth, int why)
 {
-	struct exi_pact_reject r;
+	struct exi_auth_reject r;
 
-	exi_rma_meet_no(pact, why, &r);
+	exi_rma_meet_no(auth, why, &r);
 	exi_rma_fabric.reject(asker, &r);
 }
 
 int exi_rma_meet_check(const struct exi_rma_asked *asked, struct exi_tuple *ret,
-		       struct exi_pact *ret_pact)
+		       struct exi_auth *ret_auth)
 {
 	const struct exi_key *key = exi_rma_meet_key();
-	struct exi_pact_claim claim;
+	struct exi_auth_claim claim;
 	uint16_t flags;
 	int err;
 
 	if (!key)
-		return EXI_PACT_WHY_NO_KEY;
-	err = exi_pact_read_claim(asked->request, sizeof(asked->request),
+		return EXI_AUTH_WHY_NO_KEY;
+	err = exi_auth_read_claim(asked->request, sizeof(asked->request),
 				  &claim);
 	if (!err && memcmp(claim.key_id, key->id, sizeof(key->id)))
 		err = -EKEYREJECTED;
 	if (err)
-		return exi_pact_why(err);
+		return exi_auth_why(err);
 	*ret = (struct exi_tuple){ .local_port = asked->port,
 				   .peer_port = claim.flags };
 	memcpy(ret->local, asked->local, sizeof(ret->local));
 	memcpy(ret->peer, asked->peer, sizeof(ret->peer));
-	err = exi_rma_request_begin(ret_pact, key, EXI_PACT_B, ret,
+	err = exi_rma_request_begin(ret_auth, key, EXI_AUTH_B, ret,
 				    asked->local, asked->peer);
 	if (!err)
-		err = exi_pact_take_request(ret_pact, asked->request,
+		err = exi_auth_take_request(ret_auth, asked->request,
 					    sizeof(asked->request), &flags);
 	if (err)
-		exi_pact_fini(ret_pact);
-	return err ? exi_pact_why(err) : 0;
+		exi_auth_fini(ret_auth);
+	return err ? exi_auth_why(err) : 0;
 }

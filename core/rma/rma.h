@@ -31,9 +31,9 @@
 #include "core/rma/lock.h"
 #include "core/rma/stream.h"
 #include "core/rma/watch.h"
-#include "core/trust/pact.h"
+#include "core/trust/auth.h"
 
-struct exi_pact_reject;
+struct exi_auth_reject;
 struct exi_rma_link;
 struct exi_rma_meeting;
 struct exi_rma_msg;
@@ -146,7 +146,7 @@ struct exi_rma_fabric {
 	/* Takes the asker, which is the link's from here on, and answers. */
 	void (*accept)(struct exi_rma_link *l, void *asker);
 	/* Tells the asker, and destroys it. */
-	void (*reject)(void *asker, const struct exi_pact_reject *r);
+	void (*reject)(void *asker, const struct exi_auth_reject *r);
 	/* CONFIRM or READY came over the link. The net's lock is held. */
 	void (*proof)(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		      const void *extra, uint32_t len);
@@ -276,7 +276,7 @@ struct exi_rma_link {
 	uint32_t name;
 	bool connects;			 /* the end that asked */
 	struct exi_rma_meeting *meeting; /* until both ends are up, then null */
-	struct exi_pact_bond bond;	 /* from when both ends are up */
+	struct exi_auth_bond bond;	 /* from when both ends are up */
 	/* Among links that wait for an advert, until hope. */
 	struct exi_list hoping;
 	uint64_t hope;
@@ -350,7 +350,7 @@ static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
 /* The state of a handshake; under the service lock, unless said otherwise. */
 struct exi_rma_meeting {
 	struct exi_tuple tuple;
-	struct exi_pact pact;
+	struct exi_auth auth;
 	/* These are of the end that connects. */
 	uint16_t port; /* where this end asks */
 	bool redirected;

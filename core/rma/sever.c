@@ -10,7 +10,7 @@
 #include "core/rma/ends.h"
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
-#include "core/trust/pact.h"
+#include "core/trust/auth.h"
 
 void exi_rma_meet_sever(struct exi_rma_link *l)
 {
@@ -28,7 +28,7 @@ void exi_rma_meet_end(struct exi_rma_link *l)
 	exi_rma_meet_sever(l);
 	exi_rma_host->fd_close(l->pair);
 	if (l->meeting)
-		exi_pact_fini(&l->meeting->pact);
+		exi_auth_fini(&l->meeting->auth);
 	free(l->meeting);
 	pthread_mutex_lock(&exi_rma_service_lock);
 	exi_rma_link_free(l);

@@ -28,7 +28,7 @@
 #include "core/fabric/provider.h"
 #include "core/rma/rma.h"
 #include "core/rma/wire.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 #include "providers/ofi/ofi_wire.h"
 
 extern const struct exi_provider ofip_provider;
@@ -195,7 +195,7 @@ struct ofip_link {
 	int sock;
 	struct exi_rma_event on_sock;
 	unsigned int fill;
-	unsigned char in[sizeof(struct exi_pact_proof)];
+	unsigned char in[sizeof(struct exi_auth_proof)];
 };
 
 static inline struct ofip_link *ofip_link(struct exi_rma_link *l)
@@ -308,7 +308,7 @@ struct ofip_asker {
 	void *listener;
 	uint64_t deadline;
 	unsigned int fill;
-	unsigned char in[sizeof(struct exi_pact_request)];
+	unsigned char in[sizeof(struct exi_auth_request)];
 };
 
 int ofip_sock_listen(const struct exi_listening *at, void **ret);
@@ -377,7 +377,7 @@ uint16_t ofip_meet_port_for(uint16_t tcp);
 int ofip_meet_ask(struct exi_rma_link *l);
 void ofip_meet_part(struct exi_rma_link *l);
 void ofip_meet_accept(struct exi_rma_link *l, void *asker);
-void ofip_meet_reject(void *asker, const struct exi_pact_reject *r);
+void ofip_meet_reject(void *asker, const struct exi_auth_reject *r);
 void ofip_meet_proof(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		     const void *extra, uint32_t len);
 void ofip_meet_sever(struct exi_rma_link *l);

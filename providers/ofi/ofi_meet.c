@@ -28,8 +28,8 @@
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 
 /* READY is tried again: an endpoint for datagrams connects when it is first
  * sent to. */
@@ -85,7 +85,7 @@ static int open_link(struct ofip_link *l)
 
 /* The place for CONFIRM or READY: where our ring is, and our endpoint where it
  * is known by its name. */
-static void describe(struct ofip_link *l, struct exi_pact_payload *ret)
+static void describe(struct ofip_link *l, struct exi_auth_payload *ret)
 {
 	const struct exi_rma_ring ring = exi_rma_link_ring(&l->rma);
 	struct ofip_net *n = net_of(l);
@@ -101,7 +101,7 @@ static void describe(struct ofip_link *l, struct exi_pact_payload *ret)
 		p.len = htole16(n->name_len);
 		memcpy(p.name, n->name, n->name_len);
 	}
-	*ret = (struct exi_pact_payload){ .len = sizeof(p) };
+	*ret = (struct exi_auth_payload){ .len = sizeof(p) };
 	memcpy(ret->bytes, &p, sizeof(p));
 }
 
@@ -119,7 +119,7 @@ static int know(struct ofip_link *l, uint32_t format, const void *name,
 /* The proof's place: the other end's ring, and its endpoint. */
 static int take_place(struct ofip_link *l, const void *proof, size_t len)
 {
-	struct exi_pact_payload place;
+	struct exi_auth_payload place;
 	struct exi_rma_ring ring;
 	struct ofip_place p;
 	int err = exi_rma_meet_proved(&l->rma, proof, len, &place);
@@ -195,7 +195,7 @@ static void say_request(struct ofip_link *l)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t local_len = sizeof(local), peer_len = sizeof(peer);
-	struct exi_pact_request r;
+	struct exi_auth_request r;
 	int err = 0;
 	socklen_t len = sizeof(err);
 
@@ -247,7 +247,7 @@ static int connect_to(struct ofip_link *l, const struct ofip_terms *t)
 	return err;
 }
 
-static int reach(struct ofip_link *l, const struct exi_pact_payload *terms)
+static int reach(struct ofip_link *l, const struct exi_auth_payload *terms)
 {
 	struct ofip_net *n = net_of(l);
 	struct ofip_terms t;
@@ -265,10 +265,10 @@ static int reach(struct ofip_link *l, const struct exi_pact_payload *terms)
 
 static void on_answer(struct ofip_link *l, size_t len)
 {
-	struct exi_pact_payload terms, place;
-	struct exi_pact_proof proof;
+	struct exi_auth_payload terms, place;
+	struct exi_auth_proof proof;
 	int err =
-		exi_pact_take_answer(&l->rma.meeting->pact, l->in, len, &terms);
+		exi_auth_take_answer(&l->rma.meeting->auth, l->in, len, &terms);
 
 	if (err)
 		return exi_rma_meet_untaken(&l->rma, err);
@@ -313,7 +313,7 @@ void ofip_meet_proof(struct exi_rma_link *r, const struct exi_rma_msg *m,
 
 /* --- the end that accepts ----------------------------------------------- */
 
-void ofip_meet_reject(void *asker, const struct exi_pact_reject *r)
+void ofip_meet_reject(void *asker, const struct exi_auth_reject *r)
 {
 	struct ofip_asker *a = asker;
 
@@ -324,13 +324,13 @@ void ofip_meet_reject(void *asker, const struct exi_pact_reject *r)
 static int say_answer(struct ofip_link *l)
 {
 	struct ofip_net *n = net_of(l);
-	struct exi_pact_payload terms = { .len = sizeof(struct ofip_terms) };
+	struct exi_auth_payload terms = { .len = sizeof(struct ofip_terms) };
 	struct ofip_terms t = {
 		.format = htole32(n->info->addr_format),
 		.len = htole16(n->name_len),
 		.rdm = n->rdm,
 	};
-	struct exi_pact_answer answer;
+	struct exi_auth_answer answer;
 	int err;
 
 	if (getrandom(l->token, sizeof(l->token), 0) != sizeof(l->token))
@@ -338,7 +338,7 @@ static int say_answer(struct ofip_link *l)
 	memcpy(t.token, l->token, sizeof(t.token));
 	memcpy(t.name, n->name, n->name_len);
 	memcpy(terms.bytes, &t, sizeof(t));
-	err = exi_pact_answer(&l->rma.meeting->pact, &terms, &answer);
+	err = exi_auth_answer(&l->rma.meeting->auth, &terms, &answer);
 	return err ? err : ofip_sock_say(l->sock, &answer, sizeof(answer));
 }
 
@@ -346,7 +346,7 @@ void ofip_meet_accept(struct exi_rma_link *r, void *asker)
 {
 	struct ofip_asker *a = asker;
 	struct ofip_link *l = ofip_link(r);
-	struct exi_pact_reject no;
+	struct exi_auth_reject no;
 	int err;
 
 	prepare(l);
@@ -361,7 +361,7 @@ void ofip_meet_accept(struct exi_rma_link *r, void *asker)
 		err = exi_rma_watch_once(l->sock, &l->on_sock, EPOLLIN);
 	if (!err)
 		return;
-	exi_rma_meet_no(&r->meeting->pact, EXI_PACT_WHY_FABRIC, &no);
+	exi_rma_meet_no(&r->meeting->auth, EXI_AUTH_WHY_FABRIC, &no);
 	ofip_sock_say(l->sock, &no, sizeof(no));
 	no_link(l, err);
 }
@@ -370,7 +370,7 @@ void ofip_meet_accept(struct exi_rma_link *r, void *asker)
 static int say_ready(struct ofip_link *l)
 {
 	struct exi_rma_msg m = { .kind = EXI_RMA_READY,
-				 .extra = sizeof(struct exi_pact_proof) };
+				 .extra = sizeof(struct exi_auth_proof) };
 	struct ofip_net *n = net_of(l);
 	int err;
 
@@ -467,8 +467,8 @@ void ofip_meet_connected(struct ofip_link *l)
 
 static void on_confirm(struct ofip_link *l, size_t len)
 {
-	struct exi_pact_payload place;
-	struct exi_pact_proof grant;
+	struct exi_auth_payload place;
+	struct exi_auth_proof grant;
 	int err = take_place(l, l->in, len);
 
 	if (err)
@@ -490,13 +490,13 @@ static void on_confirm(struct ofip_link *l, size_t len)
 
 static void on_message(struct ofip_link *l, size_t len)
 {
-	uint8_t kind = l->in[offsetof(struct exi_pact_head, kind)];
+	uint8_t kind = l->in[offsetof(struct exi_auth_head, kind)];
 
-	if (l->stage == OFIP_ASKED && kind == EXI_PACT_ANSWER)
+	if (l->stage == OFIP_ASKED && kind == EXI_AUTH_ANSWER)
 		on_answer(l, len);
-	else if (l->stage == OFIP_ASKED && kind == EXI_PACT_REJECT)
+	else if (l->stage == OFIP_ASKED && kind == EXI_AUTH_REJECT)
 		exi_rma_meet_rejected(&l->rma, l->in, len, false);
-	else if (l->stage == OFIP_ANSWERED && kind == EXI_PACT_CONFIRM)
+	else if (l->stage == OFIP_ANSWERED && kind == EXI_AUTH_CONFIRM)
 		on_confirm(l, len);
 	else
 		exi_rma_meet_lost(&l->rma, EXS_X_REASON_PEER_LOST,

@@ -21,7 +21,7 @@
 #include "core/rma/request.h"
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 
 #define BACKLOG 1024
 /* Connections that have not said all: so many are kept, for so long. */
@@ -97,15 +97,15 @@ int ofip_sock_say(int sock, const void *bytes, size_t len)
 
 static size_t whole(const unsigned char *in)
 {
-	switch (in[offsetof(struct exi_pact_head, kind)]) {
-	case EXI_PACT_REQUEST:
-		return sizeof(struct exi_pact_request);
-	case EXI_PACT_ANSWER:
-		return sizeof(struct exi_pact_answer);
-	case EXI_PACT_REJECT:
-		return sizeof(struct exi_pact_reject);
-	case EXI_PACT_CONFIRM:
-		return sizeof(struct exi_pact_proof);
+	switch (in[offsetof(struct exi_auth_head, kind)]) {
+	case EXI_AUTH_REQUEST:
+		return sizeof(struct exi_auth_request);
+	case EXI_AUTH_ANSWER:
+		return sizeof(struct exi_auth_answer);
+	case EXI_AUTH_REJECT:
+		return sizeof(struct exi_auth_reject);
+	case EXI_AUTH_CONFIRM:
+		return sizeof(struct exi_auth_proof);
 	default:
 		return 0;
 	}
@@ -114,11 +114,11 @@ static size_t whole(const unsigned char *in)
 ssize_t ofip_sock_take(int sock, unsigned char *in, unsigned int *fill,
 		       size_t len)
 {
-	size_t want = sizeof(struct exi_pact_head);
+	size_t want = sizeof(struct exi_auth_head);
 	ssize_t n;
 
 	for (;;) {
-		if (*fill >= sizeof(struct exi_pact_head))
+		if (*fill >= sizeof(struct exi_auth_head))
 			want = whole(in);
 		if (!want || want > len)
 			return -EPROTO;

@@ -20,7 +20,7 @@
 #include "core/rma/lock.h"
 #include "core/rma/rma.h"
 #include "core/rma/wire.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 #include "providers/verbs/verbs_wire.h"
 
 extern const struct exi_provider verbsp_provider;
@@ -197,7 +197,7 @@ uint16_t verbsp_meet_port_of(const void *listener);
 int verbsp_meet_ask(struct exi_rma_link *l);
 void verbsp_meet_part(struct exi_rma_link *l);
 void verbsp_meet_accept(struct exi_rma_link *l, void *asker);
-void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r);
+void verbsp_meet_reject(void *asker, const struct exi_auth_reject *r);
 void verbsp_meet_proof(struct exi_rma_link *l, const struct exi_rma_msg *m,
 		       const void *extra, uint32_t len);
 void verbsp_meet_sever(struct exi_rma_link *l);

@@ -31,8 +31,8 @@
 #include "core/rma/rma.h"
 #include "core/rma/watch.h"
 #include "core/rma/wire.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 
 #define RESOLVE_MS 2000
 #define BACKLOG	   1024
@@ -263,7 +263,7 @@ static bool listens(const struct verbsp_link *l, int status)
 
 static void on_route(struct verbsp_link *l)
 {
-	struct exi_pact_request r;
+	struct exi_auth_request r;
 	struct rdma_conn_param p = params(&r, sizeof(r));
 	int err;
 
@@ -286,10 +286,10 @@ static void say_ring(struct verbsp_link *l, uint8_t kind)
 		.rkey = htole32((uint32_t)ring.key),
 		.bytes = htole32(ring.bytes),
 	};
-	struct exi_pact_payload place = { .len = sizeof(mine) };
+	struct exi_auth_payload place = { .len = sizeof(mine) };
 	struct exi_rma_msg m = { .kind = kind,
-				 .extra = sizeof(struct exi_pact_proof) };
-	struct exi_pact_proof proof;
+				 .extra = sizeof(struct exi_auth_proof) };
+	struct exi_auth_proof proof;
 	int err;
 
 	memcpy(place.bytes, &mine, sizeof(mine));
@@ -334,9 +334,9 @@ void verbsp_meet_tick(uint64_t now)
 
 static void on_answer(struct verbsp_link *l, const void *data, size_t len)
 {
-	struct exi_pact_payload terms;
+	struct exi_auth_payload terms;
 	int err =
-		exi_pact_take_answer(&l->rma.meeting->pact, data, len, &terms);
+		exi_auth_take_answer(&l->rma.meeting->auth, data, len, &terms);
 
 	if (!err)
 		err = let_in(l, true);
@@ -390,7 +390,7 @@ uint16_t verbsp_meet_port_of(const void *listener)
 	return ntohs(rdma_get_src_port((struct rdma_cm_id *)listener));
 }
 
-void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r)
+void verbsp_meet_reject(void *asker, const struct exi_auth_reject *r)
 {
 	rdma_reject(asker, r, sizeof(*r));
 	let_go(asker);
@@ -400,17 +400,17 @@ void verbsp_meet_reject(void *asker, const struct exi_pact_reject *r)
  * told. */
 static void refuse(struct verbsp_link *l)
 {
-	struct exi_pact_reject r;
+	struct exi_auth_reject r;
 
-	exi_rma_meet_no(&l->rma.meeting->pact, EXI_PACT_WHY_FABRIC, &r);
+	exi_rma_meet_no(&l->rma.meeting->auth, EXI_AUTH_WHY_FABRIC, &r);
 	rdma_reject(l->id, &r, sizeof(r));
 }
 
 void verbsp_meet_accept(struct exi_rma_link *r, void *asker)
 {
 	struct verbsp_link *l = verbsp_link(r);
-	struct exi_pact_payload none = { 0 };
-	struct exi_pact_answer answer;
+	struct exi_auth_payload none = { 0 };
+	struct exi_auth_answer answer;
 	struct rdma_conn_param p = params(&answer, sizeof(answer));
 	int err;
 
@@ -419,7 +419,7 @@ void verbsp_meet_accept(struct exi_rma_link *r, void *asker)
 	l->id->context = l;
 	err = open_link(l, l->id);
 	if (!err)
-		err = exi_pact_answer(&r->meeting->pact, &none, &answer);
+		err = exi_auth_answer(&r->meeting->auth, &none, &answer);
 	if (err) {
 		refuse(l);
 		no_link(l, err);
@@ -435,7 +435,7 @@ static void on_request(struct rdma_cm_id *id, uint16_t port, bool front,
 
 	verbsp_device_seen(id->verbs);
 	if (verbsp_forbidden(id->verbs->device, why, sizeof(why)))
-		exi_rma_meet_refuse(id, NULL, EXI_PACT_WHY_FABRIC);
+		exi_rma_meet_refuse(id, NULL, EXI_AUTH_WHY_FABRIC);
 	else
 		exi_rma_meet_request(id, port, front, rdma_get_local_addr(id),
 				     rdma_get_peer_addr(id), data, len);
@@ -445,7 +445,7 @@ static void on_request(struct rdma_cm_id *id, uint16_t port, bool front,
 
 static int take_ring(struct verbsp_link *l, const void *proof, size_t len)
 {
-	struct exi_pact_payload place;
+	struct exi_auth_payload place;
 	struct verbsp_ring theirs;
 	struct exi_rma_ring ring;
 	int err = exi_rma_meet_proved(&l->rma, proof, len, &place);

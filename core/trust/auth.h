@@ -28,8 +28,8 @@
  *
  * Threads: one at a time for an object. Nothing blocks or logs. Messages are
  * taken from bytes of any origin; they are copied once, then checked. */
-#ifndef EXI_CORE_TRUST_PACT_H
-#define EXI_CORE_TRUST_PACT_H
+#ifndef EXI_CORE_TRUST_AUTH_H
+#define EXI_CORE_TRUST_AUTH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,34 +37,34 @@
 #include <sys/socket.h>
 
 #include "core/trust/key.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 
 struct exi_tuple;
 
-enum exi_pact_side {
-	EXI_PACT_A, /* called connect */
-	EXI_PACT_B, /* accepted */
+enum exi_auth_side {
+	EXI_AUTH_A, /* called connect */
+	EXI_AUTH_B, /* accepted */
 };
 
 /* Why B does not meet A. Values never change. */
-enum exi_pact_why {
+enum exi_auth_why {
 	/* The ends have other versions of the messages. */
-	EXI_PACT_WHY_VERSION = 1,
-	EXI_PACT_WHY_NO_KEY = 2,  /* B has no usable key */
-	EXI_PACT_WHY_KEY = 3,	  /* B has another key */
-	EXI_PACT_WHY_PROOF = 4,	  /* one key, but the MAC is wrong */
-	EXI_PACT_WHY_UNKNOWN = 5, /* no such connection, or not any more */
-	EXI_PACT_WHY_BUSY = 6,	  /* too many meetings at once */
+	EXI_AUTH_WHY_VERSION = 1,
+	EXI_AUTH_WHY_NO_KEY = 2,  /* B has no usable key */
+	EXI_AUTH_WHY_KEY = 3,	  /* B has another key */
+	EXI_AUTH_WHY_PROOF = 4,	  /* one key, but the MAC is wrong */
+	EXI_AUTH_WHY_UNKNOWN = 5, /* no such connection, or not any more */
+	EXI_AUTH_WHY_BUSY = 6,	  /* too many meetings at once */
 	/* The connection is in another process at B. */
-	EXI_PACT_WHY_REDIRECT = 7,
-	EXI_PACT_WHY_FABRIC = 8, /* B does not want this fabric */
+	EXI_AUTH_WHY_REDIRECT = 7,
+	EXI_AUTH_WHY_FABRIC = 8, /* B does not want this fabric */
 };
 
 /* The ends, as one of them sees them. Both must give the same of each other:
  * fabric addresses are compared as IP addresses and ports (IPv4 is v4-mapped
  * IPv6; a port that an end does not know is 0 at both), or, of another family,
  * byte by byte; at most 126 bytes. */
-struct exi_pact_ends {
+struct exi_auth_ends {
 	const struct exi_tuple *tcp;
 	const struct sockaddr *fabric_local;
 	socklen_t fabric_local_len;
@@ -72,25 +72,25 @@ struct exi_pact_ends {
 	socklen_t fabric_peer_len;
 };
 
-struct exi_pact {
+struct exi_auth {
 	const struct exi_key *key; /* the caller's; outlives this */
-	enum exi_pact_side side;
+	enum exi_auth_side side;
 	int state;
 	uint8_t ends[32]; /* a MAC over the ends */
 	uint8_t tag[8];
-	uint8_t nonce_a[EXI_PACT_NONCE];
-	uint8_t nonce_b[EXI_PACT_NONCE];
+	uint8_t nonce_a[EXI_AUTH_NONCE];
+	uint8_t nonce_b[EXI_AUTH_NONCE];
 };
 
 /* The payload of a message that was taken. */
-struct exi_pact_payload {
+struct exi_auth_payload {
 	uint16_t flags;
 	uint16_t len;
-	uint8_t bytes[EXI_PACT_PLACE];
+	uint8_t bytes[EXI_AUTH_PLACE];
 };
 
-struct exi_pact_refusal {
-	int why; /* enum exi_pact_why, or a value not known here */
+struct exi_auth_refusal {
+	int why; /* enum exi_auth_why, or a value not known here */
 	uint16_t port;
 	uint64_t token;
 	uint8_t key_id[EXI_KEY_ID_BYTES];
@@ -98,7 +98,7 @@ struct exi_pact_refusal {
 };
 
 /* The words of a REQUEST before anything is proved. */
-struct exi_pact_claim {
+struct exi_auth_claim {
 	uint16_t flags;
 	uint8_t tag[8];
 	uint8_t key_id[EXI_KEY_ID_BYTES];
@@ -106,21 +106,21 @@ struct exi_pact_claim {
 
 /* The name of a TCP connection among holders of the key, the same at both
  * ends. */
-void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
+void exi_auth_tag(const struct exi_key *key, enum exi_auth_side side,
 		  const struct exi_tuple *tcp, uint8_t ret[8]);
 
 /* The name of an address and a port among holders of the key, for processes of
  * one host to find each other by: nobody else can take it before it was
  * seen. */
-void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
+void exi_auth_door(const struct exi_key *key, const uint8_t addr[16],
 		   uint16_t port, uint8_t ret[16]);
 
 /* Begins a handshake. -EINVAL: an address is too long. -EACCES: the key is
  * everybody's, and the fabric address is not the address of the TCP peer. */
-int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
-		  enum exi_pact_side side, const struct exi_pact_ends *ends);
+int exi_auth_init(struct exi_auth *m, const struct exi_key *key,
+		  enum exi_auth_side side, const struct exi_auth_ends *ends);
 /* Wipes the handshake's state; a state of zeroes is fine. */
-void exi_pact_fini(struct exi_pact *m);
+void exi_auth_fini(struct exi_auth *m);
 
 /* Reads what a REQUEST says, before there is a handshake. 0, or an error, which
  * is one of these for every call that takes a message:
@@ -129,65 +129,65 @@ void exi_pact_fini(struct exi_pact *m);
  * -EKEYREJECTED: under another key.
  * -EACCES: the MAC is wrong: other ends, another handshake, or a forgery.
  * -EPROTO: out of turn. */
-int exi_pact_read_claim(const void *buf, size_t len,
-			struct exi_pact_claim *ret);
+int exi_auth_read_claim(const void *buf, size_t len,
+			struct exi_auth_claim *ret);
 
 /* A's calls. */
-int exi_pact_request(struct exi_pact *m, uint16_t flags,
-		     struct exi_pact_request *ret);
-int exi_pact_take_answer(struct exi_pact *m, const void *buf, size_t len,
-			 struct exi_pact_payload *ret);
-/* Makes CONFIRM. -EMSGSIZE: more than EXI_PACT_PLACE bytes. */
-int exi_pact_confirm(struct exi_pact *m, const struct exi_pact_payload *place,
-		     struct exi_pact_proof *ret);
-int exi_pact_take_grant(struct exi_pact *m, const void *buf, size_t len,
-			struct exi_pact_payload *ret);
+int exi_auth_request(struct exi_auth *m, uint16_t flags,
+		     struct exi_auth_request *ret);
+int exi_auth_take_answer(struct exi_auth *m, const void *buf, size_t len,
+			 struct exi_auth_payload *ret);
+/* Makes CONFIRM. -EMSGSIZE: more than EXI_AUTH_PLACE bytes. */
+int exi_auth_confirm(struct exi_auth *m, const struct exi_auth_payload *place,
+		     struct exi_auth_proof *ret);
+int exi_auth_take_grant(struct exi_auth *m, const void *buf, size_t len,
+			struct exi_auth_payload *ret);
 /* Takes REJECT, and ends the handshake, also on error. -EACCES: the MAC is
  * wrong, or missing in a redirect. */
-int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
-			 struct exi_pact_refusal *ret);
+int exi_auth_take_reject(struct exi_auth *m, const void *buf, size_t len,
+			 struct exi_auth_refusal *ret);
 
 /* B's calls. */
-int exi_pact_take_request(struct exi_pact *m, const void *buf, size_t len,
+int exi_auth_take_request(struct exi_auth *m, const void *buf, size_t len,
 			  uint16_t *ret_flags);
-/* Makes ANSWER. -EMSGSIZE: more than EXI_PACT_TERMS bytes. */
-int exi_pact_answer(struct exi_pact *m, const struct exi_pact_payload *terms,
-		    struct exi_pact_answer *ret);
-int exi_pact_take_confirm(struct exi_pact *m, const void *buf, size_t len,
-			  struct exi_pact_payload *ret);
-int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
-		   struct exi_pact_proof *ret);
+/* Makes ANSWER. -EMSGSIZE: more than EXI_AUTH_TERMS bytes. */
+int exi_auth_answer(struct exi_auth *m, const struct exi_auth_payload *terms,
+		    struct exi_auth_answer *ret);
+int exi_auth_take_confirm(struct exi_auth *m, const void *buf, size_t len,
+			  struct exi_auth_payload *ret);
+int exi_auth_grant(struct exi_auth *m, const struct exi_auth_payload *place,
+		   struct exi_auth_proof *ret);
 /* Makes REJECT, and ends the handshake; m is null where none has begun. REJECT
  * has a proof for A if a REQUEST was taken. A redirect is written by the
  * process that has the connection, for the one that got the REQUEST: nothing
  * can be proved without knowing the ends. */
-void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
-		     struct exi_pact_reject *ret);
+void exi_auth_reject(struct exi_auth *m, const struct exi_auth_refusal *why,
+		     struct exi_auth_reject *ret);
 /* Checks, after the REQUEST was taken, whether these bytes are a redirect for
  * that very REQUEST, written by a holder of the key: A will believe them,
  * whoever offers them. 0, or the errors of taking a message. The state does not
  * change. */
-int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+int exi_auth_check_redirect(const struct exi_auth *m, const void *buf,
 			    size_t len);
 
 /* What remains of a handshake that is done: a key of its own, the same at both
  * ends. */
-struct exi_pact_bond {
-	enum exi_pact_side side;
+struct exi_auth_bond {
+	enum exi_auth_side side;
 	uint8_t key[32];
 };
 
 /* Makes the bond. -EPROTO: the handshake is not done. */
-int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret);
+int exi_auth_bond(const struct exi_auth *m, struct exi_auth_bond *ret);
 /* Makes the record by which the sender of a direction says where it goes on.
  * sends: the direction in which this end sends, else the other; both ends make
  * the same record. The tag is the same for every position. */
-void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
-		     uint64_t position, struct exi_pact_resume *ret);
+void exi_auth_resume(const struct exi_auth_bond *b, bool sends, uint32_t epoch,
+		     uint64_t position, struct exi_auth_resume *ret);
 
-/* The enum exi_pact_why to reject with, for an error of taking a REQUEST or
+/* The enum exi_auth_why to reject with, for an error of taking a REQUEST or
  * CONFIRM; and the exs_x_reason of such a value. */
-int exi_pact_why(int err);
-int exi_pact_reason(int why);
+int exi_auth_why(int err);
+int exi_auth_reason(int why);
 
 #endif

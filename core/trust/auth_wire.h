@@ -13,32 +13,32 @@
  * under the key over: a label, the ends (both addresses and ports of the TCP
  * connection, both fabric addresses, A's before B's), A's nonce, B's nonce
  * (zero in REQUEST and REJECT), and the whole message with the MAC zero. */
-#ifndef EXI_CORE_TRUST_PACT_WIRE_H
-#define EXI_CORE_TRUST_PACT_WIRE_H
+#ifndef EXI_CORE_TRUST_AUTH_WIRE_H
+#define EXI_CORE_TRUST_AUTH_WIRE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXI_PACT_MAGIC_0 'x'
-#define EXI_PACT_MAGIC_1 's'
+#define EXI_AUTH_MAGIC_0 'x'
+#define EXI_AUTH_MAGIC_1 's'
 /* The version of these messages, and of those after the handshake
  * (core/rma/wire.h). */
-#define EXI_PACT_VERSION 2
+#define EXI_AUTH_VERSION 2
 
-enum exi_pact_kind {
-	EXI_PACT_REQUEST = 1,
-	EXI_PACT_ANSWER = 2,
-	EXI_PACT_CONFIRM = 3,
-	EXI_PACT_GRANT = 4,
-	EXI_PACT_REJECT = 5,
+enum exi_auth_kind {
+	EXI_AUTH_REQUEST = 1,
+	EXI_AUTH_ANSWER = 2,
+	EXI_AUTH_CONFIRM = 3,
+	EXI_AUTH_GRANT = 4,
+	EXI_AUTH_REJECT = 5,
 };
 
-#define EXI_PACT_NONCE 16
-#define EXI_PACT_MAC   16
+#define EXI_AUTH_NONCE 16
+#define EXI_AUTH_MAC   16
 
 /* The head of every message: in every version at this place, but for flags and
  * length. */
-struct exi_pact_head {
+struct exi_auth_head {
 	uint8_t magic[2];
 	uint8_t version;
 	uint8_t kind;
@@ -46,77 +46,77 @@ struct exi_pact_head {
 	uint16_t len;	/* the payload's */
 };
 
-_Static_assert(sizeof(struct exi_pact_head) == 8, "no padding");
-_Static_assert(offsetof(struct exi_pact_head, kind) == 3, "for all time");
+_Static_assert(sizeof(struct exi_auth_head) == 8, "no padding");
+_Static_assert(offsetof(struct exi_auth_head, kind) == 3, "for all time");
 
-struct exi_pact_request {
-	struct exi_pact_head head;
+struct exi_auth_request {
+	struct exi_auth_head head;
 	uint8_t key_id[8]; /* A's key */
 	uint8_t tag[8];	   /* the TCP connection's */
-	uint8_t nonce[EXI_PACT_NONCE];
-	uint8_t mac[EXI_PACT_MAC];
+	uint8_t nonce[EXI_AUTH_NONCE];
+	uint8_t mac[EXI_AUTH_MAC];
 };
 
-_Static_assert(sizeof(struct exi_pact_request) == 56,
+_Static_assert(sizeof(struct exi_auth_request) == 56,
 	       "all that RDMA_PS_TCP leaves of InfiniBand's request");
-_Static_assert(offsetof(struct exi_pact_request, mac) == 40, "no padding");
+_Static_assert(offsetof(struct exi_auth_request, mac) == 40, "no padding");
 
 /* Terms: what anybody may know of B, such as sizes. No address, no rkey. */
-#define EXI_PACT_TERMS 156
+#define EXI_AUTH_TERMS 156
 
-struct exi_pact_answer {
-	struct exi_pact_head head;
-	uint8_t nonce[EXI_PACT_NONCE];
-	uint8_t mac[EXI_PACT_MAC];
-	uint8_t terms[EXI_PACT_TERMS];
+struct exi_auth_answer {
+	struct exi_auth_head head;
+	uint8_t nonce[EXI_AUTH_NONCE];
+	uint8_t mac[EXI_AUTH_MAC];
+	uint8_t terms[EXI_AUTH_TERMS];
 };
 
-_Static_assert(sizeof(struct exi_pact_answer) == 196, "InfiniBand's reply");
-_Static_assert(offsetof(struct exi_pact_answer, terms) == 40, "no padding");
+_Static_assert(sizeof(struct exi_auth_answer) == 196, "InfiniBand's reply");
+_Static_assert(offsetof(struct exi_auth_answer, terms) == 40, "no padding");
 
 /* The place of the sender's memory: addresses, rkeys, sizes. */
-#define EXI_PACT_PLACE 232
+#define EXI_AUTH_PLACE 232
 
 /* The message of CONFIRM and GRANT. */
-struct exi_pact_proof {
-	struct exi_pact_head head;
-	uint8_t mac[EXI_PACT_MAC];
-	uint8_t place[EXI_PACT_PLACE];
+struct exi_auth_proof {
+	struct exi_auth_head head;
+	uint8_t mac[EXI_AUTH_MAC];
+	uint8_t place[EXI_AUTH_PLACE];
 };
 
-_Static_assert(sizeof(struct exi_pact_proof) == 256, "a power of two");
-_Static_assert(offsetof(struct exi_pact_proof, place) == 24, "no padding");
+_Static_assert(sizeof(struct exi_auth_proof) == 256, "a power of two");
+_Static_assert(offsetof(struct exi_auth_proof, place) == 24, "no padding");
 
-struct exi_pact_reject {
-	struct exi_pact_head head;
-	uint8_t why; /* enum exi_pact_why */
+struct exi_auth_reject {
+	struct exi_auth_head head;
+	uint8_t why; /* enum exi_auth_why */
 	uint8_t zero[5];
 	uint16_t port;		   /* REDIRECT: where to ask instead */
 	uint8_t token[8];	   /* REDIRECT: for which process */
 	uint8_t key_id[8];	   /* B's key; zero if it has none */
-	uint8_t mac[EXI_PACT_MAC]; /* zero: B cannot prove anything to A */
+	uint8_t mac[EXI_AUTH_MAC]; /* zero: B cannot prove anything to A */
 	uint8_t rest[100];
 };
 
-_Static_assert(sizeof(struct exi_pact_reject) == 148, "InfiniBand's reject");
-_Static_assert(offsetof(struct exi_pact_reject, port) == 14 &&
-		       offsetof(struct exi_pact_reject, token) == 16 &&
-		       offsetof(struct exi_pact_reject, mac) == 32,
+_Static_assert(sizeof(struct exi_auth_reject) == 148, "InfiniBand's reject");
+_Static_assert(offsetof(struct exi_auth_reject, port) == 14 &&
+		       offsetof(struct exi_auth_reject, token) == 16 &&
+		       offsetof(struct exi_auth_reject, mac) == 32,
 	       "no padding");
 
 /* The record of a direction that goes on over TCP after its fabric failed: it
  * is in the stream, and names the position of the next byte:
  * docs/design/wire-verbs.md. */
-#define EXI_PACT_TAG 16
+#define EXI_AUTH_TAG 16
 
-struct exi_pact_resume {
+struct exi_auth_resume {
 	/* The tag of the handshake, the direction and its epoch; nobody else
 	 * can tell what it is before it comes. */
-	uint8_t tag[EXI_PACT_TAG];
+	uint8_t tag[EXI_AUTH_TAG];
 	uint8_t position[8];
-	uint8_t mac[EXI_PACT_MAC];
+	uint8_t mac[EXI_AUTH_MAC];
 };
 
-_Static_assert(sizeof(struct exi_pact_resume) == 40, "no padding");
+_Static_assert(sizeof(struct exi_auth_resume) == 40, "no padding");
 
 #endif

@@ -12,24 +12,24 @@
 
 #include "core/base/proof.h"
 #include "core/trust/key.h"
-#include "core/trust/pact.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth.h"
+#include "core/trust/auth_wire.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/run.h"
 
 /* One end, and what it was told of itself. */
 struct end {
-	struct exi_pact m;
+	struct exi_auth m;
 	struct exi_tuple tcp;
 	struct sockaddr_in local, peer;
 };
 
 struct messages {
-	struct exi_pact_request request;
-	struct exi_pact_answer answer;
-	struct exi_pact_proof confirm, grant;
-	struct exi_pact_reject reject;
+	struct exi_auth_request request;
+	struct exi_auth_answer answer;
+	struct exi_auth_proof confirm, grant;
+	struct exi_auth_reject reject;
 };
 
 static struct exi_key *key;
@@ -62,9 +62,9 @@ static void tuple_set(uint8_t to[16], const char *text)
 }
 
 static int end_init(struct end *e, const struct exi_key *k,
-		    enum exi_pact_side side)
+		    enum exi_auth_side side)
 {
-	struct exi_pact_ends ends = {
+	struct exi_auth_ends ends = {
 		.tcp = &e->tcp,
 		.fabric_local = (const struct sockaddr *)&e->local,
 		.fabric_local_len = sizeof(e->local),
@@ -72,7 +72,7 @@ static int end_init(struct end *e, const struct exi_key *k,
 		.fabric_peer_len = sizeof(e->peer),
 	};
 
-	return exi_pact_init(&e->m, k, side, &ends);
+	return exi_auth_init(&e->m, k, side, &ends);
 }
 
 /* As both see it: 192.0.2.1 connected to 192.0.2.2. */
@@ -102,20 +102,20 @@ static void ends_begin(struct end *a, struct end *b)
 {
 	*a = end_a();
 	*b = end_b();
-	T_EQ(end_init(a, key, EXI_PACT_A), 0);
-	T_EQ(end_init(b, key, EXI_PACT_B), 0);
+	T_EQ(end_init(a, key, EXI_AUTH_A), 0);
+	T_EQ(end_init(b, key, EXI_AUTH_B), 0);
 }
 
-static struct exi_pact_payload payload(uint16_t flags, uint16_t len, int seed)
+static struct exi_auth_payload payload(uint16_t flags, uint16_t len, int seed)
 {
-	struct exi_pact_payload p = { .flags = flags, .len = len };
+	struct exi_auth_payload p = { .flags = flags, .len = len };
 
 	t_fill(p.bytes, len, (uint64_t)seed, 0);
 	return p;
 }
 
-static bool same_payload(const struct exi_pact_payload *a,
-			 const struct exi_pact_payload *b)
+static bool same_payload(const struct exi_auth_payload *a,
+			 const struct exi_auth_payload *b)
 {
 	return a->flags == b->flags && a->len == b->len &&
 	       !memcmp(a->bytes, b->bytes, a->len);
@@ -133,30 +133,30 @@ enum kind {
 };
 
 static const size_t sizes[N_KINDS] = {
-	[REQUEST] = sizeof(struct exi_pact_request),
-	[ANSWER] = sizeof(struct exi_pact_answer),
-	[CONFIRM] = sizeof(struct exi_pact_proof),
-	[GRANT] = sizeof(struct exi_pact_proof),
-	[REJECT] = sizeof(struct exi_pact_reject),
+	[REQUEST] = sizeof(struct exi_auth_request),
+	[ANSWER] = sizeof(struct exi_auth_answer),
+	[CONFIRM] = sizeof(struct exi_auth_proof),
+	[GRANT] = sizeof(struct exi_auth_proof),
+	[REJECT] = sizeof(struct exi_auth_reject),
 };
 
-static int take(struct exi_pact *m, enum kind kind, const void *buf, size_t len)
+static int take(struct exi_auth *m, enum kind kind, const void *buf, size_t len)
 {
-	struct exi_pact_refusal refusal;
-	struct exi_pact_payload p;
+	struct exi_auth_refusal refusal;
+	struct exi_auth_payload p;
 	uint16_t flags;
 
 	switch (kind) {
 	case REQUEST:
-		return exi_pact_take_request(m, buf, len, &flags);
+		return exi_auth_take_request(m, buf, len, &flags);
 	case ANSWER:
-		return exi_pact_take_answer(m, buf, len, &p);
+		return exi_auth_take_answer(m, buf, len, &p);
 	case CONFIRM:
-		return exi_pact_take_confirm(m, buf, len, &p);
+		return exi_auth_take_confirm(m, buf, len, &p);
 	case GRANT:
-		return exi_pact_take_grant(m, buf, len, &p);
+		return exi_auth_take_grant(m, buf, len, &p);
 	default:
-		return exi_pact_take_reject(m, buf, len, &refusal);
+		return exi_auth_take_reject(m, buf, len, &refusal);
 	}
 }
 
@@ -172,34 +172,34 @@ static const void *message(const struct messages *all, enum kind kind)
 }
 
 /* A whole meeting. Before each message is taken, who takes it is kept. */
-static void meet(struct exi_pact *a, struct exi_pact *b, struct messages *all,
-		 struct exi_pact before[N_KINDS])
+static void meet(struct exi_auth *a, struct exi_auth *b, struct messages *all,
+		 struct exi_auth before[N_KINDS])
 {
-	const struct exi_pact_payload terms = payload(1, 64, 1),
+	const struct exi_auth_payload terms = payload(1, 64, 1),
 				      place_a = payload(2, 100, 2),
 				      place_b = payload(3, 200, 3);
-	struct exi_pact_refusal why = { .why = EXI_PACT_WHY_REDIRECT,
+	struct exi_auth_refusal why = { .why = EXI_AUTH_WHY_REDIRECT,
 					.port = 4711,
 					.token = 0x0123456789abcdef };
-	struct exi_pact other;
+	struct exi_auth other;
 
-	T_EQ(exi_pact_request(a, 7, &all->request), 0);
+	T_EQ(exi_auth_request(a, 7, &all->request), 0);
 	before[REQUEST] = *b;
 	before[ANSWER] = before[REJECT] = *a;
 	T_EQ(take(b, REQUEST, &all->request, sizeof(all->request)), 0);
 	other = *b;
-	exi_pact_reject(&other, &why, &all->reject);
-	T_EQ(exi_pact_answer(b, &terms, &all->answer), 0);
+	exi_auth_reject(&other, &why, &all->reject);
+	T_EQ(exi_auth_answer(b, &terms, &all->answer), 0);
 	before[CONFIRM] = *b;
 	T_EQ(take(a, ANSWER, &all->answer, sizeof(all->answer)), 0);
-	T_EQ(exi_pact_confirm(a, &place_a, &all->confirm), 0);
+	T_EQ(exi_auth_confirm(a, &place_a, &all->confirm), 0);
 	before[GRANT] = *a;
 	T_EQ(take(b, CONFIRM, &all->confirm, sizeof(all->confirm)), 0);
-	T_EQ(exi_pact_grant(b, &place_b, &all->grant), 0);
+	T_EQ(exi_auth_grant(b, &place_b, &all->grant), 0);
 	T_EQ(take(a, GRANT, &all->grant, sizeof(all->grant)), 0);
 }
 
-static void one_meeting(struct messages *all, struct exi_pact before[N_KINDS])
+static void one_meeting(struct messages *all, struct exi_auth before[N_KINDS])
 {
 	struct end a, b;
 
@@ -208,10 +208,10 @@ static void one_meeting(struct messages *all, struct exi_pact before[N_KINDS])
 }
 
 /* Not taken, and the meeting is over. */
-static void refuses(const struct exi_pact *before, enum kind kind,
+static void refuses(const struct exi_auth *before, enum kind kind,
 		    const void *buf, size_t len, int want)
 {
-	struct exi_pact m = *before;
+	struct exi_auth m = *before;
 	int err = take(&m, kind, buf, len);
 
 	T_MSG(want ? err == want : err < 0, "%s, not %s", t_errname(-err),
@@ -224,10 +224,10 @@ static void refuses(const struct exi_pact *before, enum kind kind,
 
 static void two_ends_with_one_key_meet(void)
 {
-	static const uint16_t lengths[] = { 0, 1, EXI_PACT_TERMS,
-					    EXI_PACT_PLACE };
-	struct exi_pact_payload sent, got;
-	struct exi_pact_claim claim;
+	static const uint16_t lengths[] = { 0, 1, EXI_AUTH_TERMS,
+					    EXI_AUTH_PLACE };
+	struct exi_auth_payload sent, got;
+	struct exi_auth_claim claim;
 	struct messages all;
 	struct end a, b;
 	uint16_t flags, len;
@@ -236,62 +236,62 @@ static void two_ends_with_one_key_meet(void)
 	use_key();
 	for (size_t i = 0; i < T_COUNT(lengths); i++) {
 		ends_begin(&a, &b);
-		T_EQ(exi_pact_request(&a.m, 0xabcd, &all.request), 0);
-		T_EQ(exi_pact_read_claim(&all.request, sizeof(all.request),
+		T_EQ(exi_auth_request(&a.m, 0xabcd, &all.request), 0);
+		T_EQ(exi_auth_read_claim(&all.request, sizeof(all.request),
 					 &claim),
 		     0);
-		exi_pact_tag(key, EXI_PACT_B, &b.tcp, tag);
+		exi_auth_tag(key, EXI_AUTH_B, &b.tcp, tag);
 		T(!memcmp(claim.tag, tag, sizeof(tag)));
 		T(!memcmp(claim.key_id, key->id, sizeof(key->id)));
 		T_EQ(claim.flags, 0xabcd);
-		T_EQ(exi_pact_take_request(&b.m, &all.request,
+		T_EQ(exi_auth_take_request(&b.m, &all.request,
 					   sizeof(all.request), &flags),
 		     0);
 		T_EQ(flags, 0xabcd);
-		len = lengths[i] < EXI_PACT_TERMS ? lengths[i] : EXI_PACT_TERMS;
+		len = lengths[i] < EXI_AUTH_TERMS ? lengths[i] : EXI_AUTH_TERMS;
 		sent = payload(0xffff, len, 1);
-		T_EQ(exi_pact_answer(&b.m, &sent, &all.answer), 0);
-		T_EQ(exi_pact_take_answer(&a.m, &all.answer, sizeof(all.answer),
+		T_EQ(exi_auth_answer(&b.m, &sent, &all.answer), 0);
+		T_EQ(exi_auth_take_answer(&a.m, &all.answer, sizeof(all.answer),
 					  &got),
 		     0);
 		T(same_payload(&sent, &got));
 		sent = payload(5, lengths[i], 2);
-		T_EQ(exi_pact_confirm(&a.m, &sent, &all.confirm), 0);
-		T_EQ(exi_pact_take_confirm(&b.m, &all.confirm,
+		T_EQ(exi_auth_confirm(&a.m, &sent, &all.confirm), 0);
+		T_EQ(exi_auth_take_confirm(&b.m, &all.confirm,
 					   sizeof(all.confirm), &got),
 		     0);
 		T(same_payload(&sent, &got));
 		sent = payload(6, lengths[i], 3);
-		T_EQ(exi_pact_grant(&b.m, &sent, &all.grant), 0);
-		T_EQ(exi_pact_take_grant(&a.m, &all.grant, sizeof(all.grant),
+		T_EQ(exi_auth_grant(&b.m, &sent, &all.grant), 0);
+		T_EQ(exi_auth_take_grant(&a.m, &all.grant, sizeof(all.grant),
 					 &got),
 		     0);
 		T(same_payload(&sent, &got));
-		exi_pact_fini(&a.m);
-		exi_pact_fini(&b.m);
-		T_EQ(exi_pact_request(&a.m, 0, &all.request), -EPROTO);
+		exi_auth_fini(&a.m);
+		exi_auth_fini(&b.m);
+		T_EQ(exi_auth_request(&a.m, 0, &all.request), -EPROTO);
 	}
 	drop_key();
 }
 
 static void what_does_not_fit_is_not_sent(void)
 {
-	struct exi_pact_payload p = payload(0, EXI_PACT_TERMS, 1);
-	struct exi_pact before[N_KINDS], b;
+	struct exi_auth_payload p = payload(0, EXI_AUTH_TERMS, 1);
+	struct exi_auth before[N_KINDS], b;
 	struct messages all, none = { 0 };
 
 	use_key();
 	one_meeting(&all, before);
 	b = before[REQUEST];
 	T_EQ(take(&b, REQUEST, &all.request, sizeof(all.request)), 0);
-	p.len = EXI_PACT_TERMS + 1;
-	T_EQ(exi_pact_answer(&b, &p, &none.answer), -EMSGSIZE);
+	p.len = EXI_AUTH_TERMS + 1;
+	T_EQ(exi_auth_answer(&b, &p, &none.answer), -EMSGSIZE);
 	p.len = UINT16_MAX;
 	T_EQ(take(&before[ANSWER], ANSWER, &all.answer, sizeof(all.answer)), 0);
-	T_EQ(exi_pact_confirm(&before[ANSWER], &p, &none.confirm), -EMSGSIZE);
+	T_EQ(exi_auth_confirm(&before[ANSWER], &p, &none.confirm), -EMSGSIZE);
 	T_EQ(take(&before[CONFIRM], CONFIRM, &all.confirm, sizeof(all.confirm)),
 	     0);
-	T_EQ(exi_pact_grant(&before[CONFIRM], &p, &none.grant), -EMSGSIZE);
+	T_EQ(exi_auth_grant(&before[CONFIRM], &p, &none.grant), -EMSGSIZE);
 	T_EQ(none.answer.head.kind + none.confirm.head.kind +
 		     none.grant.head.kind,
 	     0);
@@ -300,8 +300,8 @@ static void what_does_not_fit_is_not_sent(void)
 
 static void every_flipped_bit_is_refused(void)
 {
-	uint8_t bytes[sizeof(struct exi_pact_proof)];
-	struct exi_pact before[N_KINDS], m;
+	uint8_t bytes[sizeof(struct exi_auth_proof)];
+	struct exi_auth before[N_KINDS], m;
 	struct messages all;
 
 	use_key();
@@ -319,9 +319,9 @@ static void every_flipped_bit_is_refused(void)
 	drop_key();
 }
 
-/* As pact_wire.h tells it; the message's own MAC is zero. */
-static void sign(const struct exi_pact *m, const void *msg, size_t len,
-		 uint8_t mac[EXI_PACT_MAC])
+/* As auth_wire.h tells it; the message's own MAC is zero. */
+static void sign(const struct exi_auth *m, const void *msg, size_t len,
+		 uint8_t mac[EXI_AUTH_MAC])
 {
 	static const uint8_t label[16] = "exs meeting mac";
 	uint8_t text[16 + 32 + 16 + 16 + 256], full[32];
@@ -332,38 +332,38 @@ static void sign(const struct exi_pact *m, const void *msg, size_t len,
 	memcpy(text + 64, m->nonce_b, 16);
 	memcpy(text + 80, msg, len);
 	crypto_auth_hmacsha256(full, text, 80 + len, m->key->bytes);
-	memcpy(mac, full, EXI_PACT_MAC);
+	memcpy(mac, full, EXI_AUTH_MAC);
 }
 
 /* A holder of the key may be broken, or worse. */
 static void a_holder_of_the_key_is_checked_too(void)
 {
-	struct exi_pact before[N_KINDS], m;
+	struct exi_auth before[N_KINDS], m;
 	struct messages all;
 
 	use_key();
 	one_meeting(&all, before);
-	all.confirm.head.len = htole16(EXI_PACT_PLACE);
-	memset(all.confirm.mac, 0, EXI_PACT_MAC);
+	all.confirm.head.len = htole16(EXI_AUTH_PLACE);
+	memset(all.confirm.mac, 0, EXI_AUTH_MAC);
 	sign(&before[CONFIRM], &all.confirm, sizeof(all.confirm),
 	     all.confirm.mac);
 	m = before[CONFIRM];
 	T_EQ(take(&m, CONFIRM, &all.confirm, sizeof(all.confirm)), 0);
-	all.confirm.head.len = htole16(EXI_PACT_PLACE + 1);
-	memset(all.confirm.mac, 0, EXI_PACT_MAC);
+	all.confirm.head.len = htole16(EXI_AUTH_PLACE + 1);
+	memset(all.confirm.mac, 0, EXI_AUTH_MAC);
 	sign(&before[CONFIRM], &all.confirm, sizeof(all.confirm),
 	     all.confirm.mac);
 	refuses(&before[CONFIRM], CONFIRM, &all.confirm, sizeof(all.confirm),
 		-EBADMSG);
 	m = before[ANSWER];
 	memcpy(m.nonce_b, all.answer.nonce, sizeof(m.nonce_b));
-	all.answer.head.len = htole16(EXI_PACT_TERMS + 1);
-	memset(all.answer.mac, 0, EXI_PACT_MAC);
+	all.answer.head.len = htole16(EXI_AUTH_TERMS + 1);
+	memset(all.answer.mac, 0, EXI_AUTH_MAC);
 	sign(&m, &all.answer, sizeof(all.answer), all.answer.mac);
 	refuses(&before[ANSWER], ANSWER, &all.answer, sizeof(all.answer),
 		-EBADMSG);
 	all.request.head.len = htole16(1);
-	memset(all.request.mac, 0, EXI_PACT_MAC);
+	memset(all.request.mac, 0, EXI_AUTH_MAC);
 	sign(&before[ANSWER], &all.request, sizeof(all.request),
 	     all.request.mac);
 	refuses(&before[REQUEST], REQUEST, &all.request, sizeof(all.request),
@@ -374,8 +374,8 @@ static void a_holder_of_the_key_is_checked_too(void)
 /* In memory of just that size: a look beyond is seen by a sanitizer. */
 static void every_other_length_is_refused(void)
 {
-	struct exi_pact before[N_KINDS];
-	struct exi_pact_claim claim;
+	struct exi_auth before[N_KINDS];
+	struct exi_auth_claim claim;
 	struct messages all;
 	uint8_t *bytes;
 
@@ -391,7 +391,7 @@ static void every_other_length_is_refused(void)
 			       len < sizes[kind] ? len : sizes[kind]);
 			refuses(&before[kind], kind, bytes, len, -EBADMSG);
 			if (kind == REQUEST)
-				T_EQ(exi_pact_read_claim(bytes, len, &claim),
+				T_EQ(exi_auth_read_claim(bytes, len, &claim),
 				     -EBADMSG);
 			free(bytes);
 		}
@@ -401,23 +401,23 @@ static void every_other_length_is_refused(void)
 
 static void another_version_says_so(void)
 {
-	uint8_t bytes[sizeof(struct exi_pact_proof)];
-	struct exi_pact before[N_KINDS];
-	struct exi_pact_claim claim;
+	uint8_t bytes[sizeof(struct exi_auth_proof)];
+	struct exi_auth before[N_KINDS];
+	struct exi_auth_claim claim;
 	struct messages all;
 
 	use_key();
 	one_meeting(&all, before);
 	for (int kind = 0; kind < N_KINDS; kind++) {
 		memcpy(bytes, message(&all, kind), sizes[kind]);
-		bytes[offsetof(struct exi_pact_head, version)]++;
+		bytes[offsetof(struct exi_auth_head, version)]++;
 		refuses(&before[kind], kind, bytes, sizes[kind],
 			-EPROTONOSUPPORT);
 		/* Which may have another length, too. */
 		refuses(&before[kind], kind, bytes, sizes[kind] - 1,
 			-EPROTONOSUPPORT);
 		if (kind == REQUEST)
-			T_EQ(exi_pact_read_claim(bytes, sizes[kind], &claim),
+			T_EQ(exi_auth_read_claim(bytes, sizes[kind], &claim),
 			     -EPROTONOSUPPORT);
 	}
 	drop_key();
@@ -425,8 +425,8 @@ static void another_version_says_so(void)
 
 static void no_message_is_taken_for_another(void)
 {
-	uint8_t bytes[2 * sizeof(struct exi_pact_proof)];
-	struct exi_pact before[N_KINDS];
+	uint8_t bytes[2 * sizeof(struct exi_auth_proof)];
+	struct exi_auth before[N_KINDS];
 	struct messages all;
 
 	use_key();
@@ -440,7 +440,7 @@ static void no_message_is_taken_for_another(void)
 			/* Dressed up as what is waited for. */
 			memset(bytes, 0, sizeof(bytes));
 			memcpy(bytes, message(&all, kind), sizes[kind]);
-			bytes[offsetof(struct exi_pact_head, kind)] =
+			bytes[offsetof(struct exi_auth_head, kind)] =
 				(uint8_t)(as + 1);
 			refuses(&before[as], as, bytes, sizes[as], 0);
 		}
@@ -451,25 +451,25 @@ static void no_message_is_taken_for_another(void)
 /* What A says is brought back to A, which would serve as B, too. */
 static void nothing_can_be_reflected(void)
 {
-	struct exi_pact before[N_KINDS];
-	struct exi_pact_proof proof;
+	struct exi_auth before[N_KINDS];
+	struct exi_auth_proof proof;
 	struct messages all, back;
 	struct end mirror = end_a();
 
 	use_key();
 	one_meeting(&all, before);
-	T_EQ(end_init(&mirror, key, EXI_PACT_B), 0);
+	T_EQ(end_init(&mirror, key, EXI_AUTH_B), 0);
 	refuses(&mirror.m, REQUEST, &all.request, sizeof(all.request), -EACCES);
 	/* Even with the tag that A would know the connection by. */
 	back.request = all.request;
-	exi_pact_tag(key, EXI_PACT_B, &mirror.tcp, back.request.tag);
+	exi_auth_tag(key, EXI_AUTH_B, &mirror.tcp, back.request.tag);
 	refuses(&mirror.m, REQUEST, &back.request, sizeof(back.request),
 		-EACCES);
 	proof = all.confirm;
-	proof.head.kind = EXI_PACT_GRANT;
+	proof.head.kind = EXI_AUTH_GRANT;
 	refuses(&before[GRANT], GRANT, &proof, sizeof(proof), -EACCES);
 	proof = all.grant;
-	proof.head.kind = EXI_PACT_CONFIRM;
+	proof.head.kind = EXI_AUTH_CONFIRM;
 	refuses(&before[CONFIRM], CONFIRM, &proof, sizeof(proof), -EACCES);
 	drop_key();
 }
@@ -478,11 +478,11 @@ static void nothing_can_be_reflected(void)
  * the ANSWER, which tells nothing, for whoever repeats the REQUEST. */
 static void a_replay_gets_an_answer_and_no_further(void)
 {
-	struct exi_pact before[N_KINDS], old[N_KINDS];
-	const struct exi_pact_payload terms = payload(0, 0, 1);
+	struct exi_auth before[N_KINDS], old[N_KINDS];
+	const struct exi_auth_payload terms = payload(0, 0, 1);
 	struct messages all, recorded;
-	struct exi_pact_payload secret = payload(0, 100, 9);
-	struct exi_pact_proof grant;
+	struct exi_auth_payload secret = payload(0, 100, 9);
+	struct exi_auth_proof grant;
 	struct end a, b;
 
 	use_key();
@@ -491,13 +491,13 @@ static void a_replay_gets_an_answer_and_no_further(void)
 	ends_begin(&a, &b);
 	T_EQ(take(&b.m, REQUEST, &recorded.request, sizeof(recorded.request)),
 	     0);
-	T_EQ(exi_pact_answer(&b.m, &terms, &all.answer), 0);
-	T(memcmp(all.answer.nonce, recorded.answer.nonce, EXI_PACT_NONCE));
-	T_EQ(exi_pact_grant(&b.m, &secret, &grant), -EPROTO);
+	T_EQ(exi_auth_answer(&b.m, &terms, &all.answer), 0);
+	T(memcmp(all.answer.nonce, recorded.answer.nonce, EXI_AUTH_NONCE));
+	T_EQ(exi_auth_grant(&b.m, &secret, &grant), -EPROTO);
 	refuses(&b.m, CONFIRM, &recorded.confirm, sizeof(recorded.confirm),
 		-EACCES);
 	/* Nor does what B says now help to pose as B: A's nonce is another. */
-	T_EQ(exi_pact_request(&a.m, 0, &all.request), 0);
+	T_EQ(exi_auth_request(&a.m, 0, &all.request), 0);
 	refuses(&a.m, ANSWER, &recorded.answer, sizeof(recorded.answer),
 		-EACCES);
 	refuses(&a.m, ANSWER, &all.answer, sizeof(all.answer), -EACCES);
@@ -559,7 +559,7 @@ static void change(struct end *e, int what)
 
 static void a_message_for_other_ends_is_refused(void)
 {
-	struct exi_pact before[N_KINDS];
+	struct exi_auth before[N_KINDS];
 	struct messages all;
 	struct end a, b;
 
@@ -570,12 +570,12 @@ static void a_message_for_other_ends_is_refused(void)
 		b = end_b();
 		change(&a, what);
 		change(&b, what);
-		T_EQ(end_init(&a, key, EXI_PACT_A), 0);
-		T_EQ(end_init(&b, key, EXI_PACT_B), 0);
+		T_EQ(end_init(&a, key, EXI_AUTH_A), 0);
+		T_EQ(end_init(&b, key, EXI_AUTH_B), 0);
 		for (int kind = 0; kind < N_KINDS; kind++) {
 			/* The same meeting, but for the ends. */
 			memcpy(before[kind].ends,
-			       before[kind].side == EXI_PACT_A ? a.m.ends
+			       before[kind].side == EXI_AUTH_A ? a.m.ends
 							       : b.m.ends,
 			       sizeof(a.m.ends));
 			refuses(&before[kind], kind, message(&all, kind),
@@ -587,13 +587,13 @@ static void a_message_for_other_ends_is_refused(void)
 
 static void the_ends_are_the_same_however_they_are_written(void)
 {
-	struct exi_pact before[N_KINDS];
+	struct exi_auth before[N_KINDS];
 	struct sockaddr_in6 six = { .sin6_family = AF_INET6,
 				    .sin6_port = htons(7471),
 				    .sin6_scope_id = 3 };
 	struct messages all;
 	struct end a = end_a(), b = end_b();
-	struct exi_pact_ends ends = {
+	struct exi_auth_ends ends = {
 		.tcp = &b.tcp,
 		.fabric_local = (const struct sockaddr *)&six,
 		.fabric_local_len = sizeof(six),
@@ -606,18 +606,18 @@ static void the_ends_are_the_same_however_they_are_written(void)
 	/* Numbers of interfaces are each host's own. */
 	a.tcp.scope = 1;
 	b.tcp.scope = 2;
-	T_EQ(end_init(&a, key, EXI_PACT_A), 0);
-	T_EQ(exi_pact_init(&b.m, key, EXI_PACT_B, &ends), 0);
+	T_EQ(end_init(&a, key, EXI_AUTH_A), 0);
+	T_EQ(exi_auth_init(&b.m, key, EXI_AUTH_B, &ends), 0);
 	meet(&a.m, &b.m, &all, before);
 	drop_key();
 }
 
 static void fabrics_have_addresses_of_their_own(void)
 {
-	struct exi_pact before[N_KINDS];
+	struct exi_auth before[N_KINDS];
 	struct sockaddr_storage one = { .ss_family = AF_UNSPEC }, two = one;
 	struct end a = end_a(), b = end_b();
-	struct exi_pact_ends of_a = {
+	struct exi_auth_ends of_a = {
 		.tcp = &a.tcp,
 		.fabric_local = (const struct sockaddr *)&one,
 		.fabric_local_len = 126,
@@ -635,35 +635,35 @@ static void fabrics_have_addresses_of_their_own(void)
 	use_key();
 	memset((char *)&one + 2, 1, 124);
 	memset((char *)&two + 2, 2, 32);
-	T_EQ(exi_pact_init(&a.m, key, EXI_PACT_A, &of_a), 0);
-	T_EQ(exi_pact_init(&b.m, key, EXI_PACT_B, &of_b), 0);
+	T_EQ(exi_auth_init(&a.m, key, EXI_AUTH_A, &of_a), 0);
+	T_EQ(exi_auth_init(&b.m, key, EXI_AUTH_B, &of_b), 0);
 	meet(&a.m, &b.m, &all, before);
 	of_b.fabric_local_len++;
-	T_EQ(exi_pact_init(&b.m, key, EXI_PACT_B, &of_b), 0);
+	T_EQ(exi_auth_init(&b.m, key, EXI_AUTH_B, &of_b), 0);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request), -EACCES);
 	of_b.fabric_peer_len = 127;
-	T_EQ(exi_pact_init(&b.m, key, EXI_PACT_B, &of_b), -EINVAL);
+	T_EQ(exi_auth_init(&b.m, key, EXI_AUTH_B, &of_b), -EINVAL);
 	of_b.fabric_peer_len = 1;
-	T_EQ(exi_pact_init(&b.m, key, EXI_PACT_B, &of_b), -EINVAL);
+	T_EQ(exi_auth_init(&b.m, key, EXI_AUTH_B, &of_b), -EINVAL);
 	drop_key();
 }
 
 static void who_has_another_key_is_told_apart_from_a_liar(void)
 {
 	struct exi_key *other = NULL;
-	struct exi_pact before[N_KINDS];
+	struct exi_auth before[N_KINDS];
 	struct messages all;
 	struct end b = end_b();
 
 	use_key();
 	T_EQ(exi_key_new(&other), 0);
 	one_meeting(&all, before);
-	T_EQ(end_init(&b, other, EXI_PACT_B), 0);
+	T_EQ(end_init(&b, other, EXI_AUTH_B), 0);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request),
 		-EKEYREJECTED);
 	/* An end that claims to have the key. */
 	memcpy(all.request.key_id, other->id, sizeof(other->id));
-	exi_pact_tag(other, EXI_PACT_B, &b.tcp, all.request.tag);
+	exi_auth_tag(other, EXI_AUTH_B, &b.tcp, all.request.tag);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request), -EACCES);
 	/* All other messages, under another key. */
 	for (int kind = ANSWER; kind < N_KINDS; kind++) {
@@ -683,17 +683,17 @@ static void tags_name_a_connection_for_holders_of_the_key(void)
 
 	use_key();
 	T_EQ(exi_key_new(&other), 0);
-	exi_pact_tag(key, EXI_PACT_A, &a.tcp, tag);
-	exi_pact_tag(key, EXI_PACT_B, &b.tcp, again);
+	exi_auth_tag(key, EXI_AUTH_A, &a.tcp, tag);
+	exi_auth_tag(key, EXI_AUTH_B, &b.tcp, again);
 	T(!memcmp(tag, again, sizeof(tag)));
-	exi_pact_tag(key, EXI_PACT_A, &b.tcp, again);
+	exi_auth_tag(key, EXI_AUTH_A, &b.tcp, again);
 	T(memcmp(tag, again, sizeof(tag)));
-	exi_pact_tag(other, EXI_PACT_A, &a.tcp, again);
+	exi_auth_tag(other, EXI_AUTH_A, &a.tcp, again);
 	T(memcmp(tag, again, sizeof(tag)));
 	for (int what = 0; what < 4; what++) {
 		a = end_a();
 		change(&a, what);
-		exi_pact_tag(key, EXI_PACT_A, &a.tcp, again);
+		exi_auth_tag(key, EXI_AUTH_A, &a.tcp, again);
 		T(memcmp(tag, again, sizeof(tag)));
 	}
 	exi_key_free(other);
@@ -702,8 +702,8 @@ static void tags_name_a_connection_for_holders_of_the_key(void)
 
 static void calls_out_of_turn_do_nothing(void)
 {
-	const struct exi_pact_payload p = payload(0, 8, 1);
-	struct exi_pact before[N_KINDS], m[6];
+	const struct exi_auth_payload p = payload(0, 8, 1);
+	struct exi_auth before[N_KINDS], m[6];
 	struct messages all, none = { 0 };
 	bool can[6][4] = { { false } };
 	size_t i;
@@ -724,83 +724,83 @@ static void calls_out_of_turn_do_nothing(void)
 	T_EQ(take(&m[5], CONFIRM, &all.confirm, sizeof(all.confirm)), 0);
 	can[0][0] = can[2][1] = can[4][2] = can[5][3] = true;
 	for (i = 0; i < 6; i++) {
-		struct exi_pact copy = m[i];
+		struct exi_auth copy = m[i];
 
-		T_EQ(exi_pact_request(&copy, 0, &none.request),
+		T_EQ(exi_auth_request(&copy, 0, &none.request),
 		     can[i][0] ? 0 : -EPROTO);
 		copy = m[i];
-		T_EQ(exi_pact_confirm(&copy, &p, &none.confirm),
+		T_EQ(exi_auth_confirm(&copy, &p, &none.confirm),
 		     can[i][1] ? 0 : -EPROTO);
 		copy = m[i];
-		T_EQ(exi_pact_answer(&copy, &p, &none.answer),
+		T_EQ(exi_auth_answer(&copy, &p, &none.answer),
 		     can[i][2] ? 0 : -EPROTO);
 		copy = m[i];
-		T_EQ(exi_pact_grant(&copy, &p, &none.grant),
+		T_EQ(exi_auth_grant(&copy, &p, &none.grant),
 		     can[i][3] ? 0 : -EPROTO);
 	}
 	/* Nothing twice; nothing after the end, or before the beginning. */
-	T_EQ(exi_pact_confirm(&m[2], &p, &none.confirm), 0);
-	T_EQ(exi_pact_confirm(&m[2], &p, &none.confirm), -EPROTO);
-	T_EQ(exi_pact_grant(&m[5], &p, &none.grant), 0);
-	T_EQ(exi_pact_grant(&m[5], &p, &none.grant), -EPROTO);
+	T_EQ(exi_auth_confirm(&m[2], &p, &none.confirm), 0);
+	T_EQ(exi_auth_confirm(&m[2], &p, &none.confirm), -EPROTO);
+	T_EQ(exi_auth_grant(&m[5], &p, &none.grant), 0);
+	T_EQ(exi_auth_grant(&m[5], &p, &none.grant), -EPROTO);
 	T_EQ(take(&m[5], CONFIRM, &all.confirm, sizeof(all.confirm)), -EPROTO);
 	memset(&m[0], 0, sizeof(m[0]));
-	T_EQ(exi_pact_request(&m[0], 0, &none.request), -EPROTO);
-	exi_pact_fini(&m[0]);
+	T_EQ(exi_auth_request(&m[0], 0, &none.request), -EPROTO);
+	exi_auth_fini(&m[0]);
 	drop_key();
 }
 
 /* Where its memory is, each end says to whom has proved himself alone. */
 static void nothing_is_revealed_before_the_proof(void)
 {
-	const struct exi_pact_payload secret = payload(0, 100, 1);
+	const struct exi_auth_payload secret = payload(0, 100, 1);
 	struct messages all, out = { 0 }, none = { 0 };
-	struct exi_pact before[N_KINDS], m;
+	struct exi_auth before[N_KINDS], m;
 
 	use_key();
 	one_meeting(&all, before);
-	T_EQ(exi_pact_confirm(&before[ANSWER], &secret, &out.confirm), -EPROTO);
-	T_EQ(exi_pact_grant(&before[CONFIRM], &secret, &out.grant), -EPROTO);
+	T_EQ(exi_auth_confirm(&before[ANSWER], &secret, &out.confirm), -EPROTO);
+	T_EQ(exi_auth_grant(&before[CONFIRM], &secret, &out.grant), -EPROTO);
 	m = before[ANSWER];
 	all.answer.mac[3] ^= 1;
 	T_EQ(take(&m, ANSWER, &all.answer, sizeof(all.answer)), -EACCES);
-	T_EQ(exi_pact_confirm(&m, &secret, &out.confirm), -EPROTO);
+	T_EQ(exi_auth_confirm(&m, &secret, &out.confirm), -EPROTO);
 	m = before[CONFIRM];
 	all.confirm.mac[3] ^= 1;
 	T_EQ(take(&m, CONFIRM, &all.confirm, sizeof(all.confirm)), -EACCES);
-	T_EQ(exi_pact_grant(&m, &secret, &out.grant), -EPROTO);
+	T_EQ(exi_auth_grant(&m, &secret, &out.grant), -EPROTO);
 	T(!memcmp(&out, &none, sizeof(out)));
 	drop_key();
 }
 
 static void a_refusal_proves_itself_where_it_can(void)
 {
-	struct exi_pact_refusal why = { .why = EXI_PACT_WHY_REDIRECT,
+	struct exi_auth_refusal why = { .why = EXI_AUTH_WHY_REDIRECT,
 					.port = 4711,
 					.token = 0x0123456789abcdef },
 				got;
-	struct exi_pact before[N_KINDS], a, b;
-	struct exi_pact_reject msg;
+	struct exi_auth before[N_KINDS], a, b;
+	struct exi_auth_reject msg;
 	struct messages all;
 
 	use_key();
 	one_meeting(&all, before);
 	a = before[REJECT];
-	T_EQ(exi_pact_take_reject(&a, &all.reject, sizeof(all.reject), &got),
+	T_EQ(exi_auth_take_reject(&a, &all.reject, sizeof(all.reject), &got),
 	     0);
-	T(got.proved && got.why == EXI_PACT_WHY_REDIRECT);
+	T(got.proved && got.why == EXI_AUTH_WHY_REDIRECT);
 	T(got.port == 4711 && got.token == 0x0123456789abcdef);
 	T(!memcmp(got.key_id, key->id, sizeof(got.key_id)));
 	/* That was the end, for both. */
 	T_EQ(take(&a, ANSWER, &all.answer, sizeof(all.answer)), -EPROTO);
 	b = before[REQUEST];
 	T_EQ(take(&b, REQUEST, &all.request, sizeof(all.request)), 0);
-	exi_pact_reject(&b, &why, &msg);
-	T_EQ(exi_pact_answer(&b, &(struct exi_pact_payload){ 0 }, &all.answer),
+	exi_auth_reject(&b, &why, &msg);
+	T_EQ(exi_auth_answer(&b, &(struct exi_auth_payload){ 0 }, &all.answer),
 	     -EPROTO);
 
 	/* A redirect that anybody may have written leads nowhere. */
-	exi_pact_reject(NULL, &why, &msg);
+	exi_auth_reject(NULL, &why, &msg);
 	refuses(&before[REJECT], REJECT, &msg, sizeof(msg), -EACCES);
 	msg = all.reject;
 	memset(msg.mac, 0, sizeof(msg.mac));
@@ -808,25 +808,25 @@ static void a_refusal_proves_itself_where_it_can(void)
 
 	/* Before the REQUEST holds, B can prove nothing; A stays on TCP. */
 	b = before[REQUEST];
-	why.why = EXI_PACT_WHY_KEY;
-	exi_pact_reject(&b, &why, &msg);
+	why.why = EXI_AUTH_WHY_KEY;
+	exi_auth_reject(&b, &why, &msg);
 	a = before[REJECT];
-	T_EQ(exi_pact_take_reject(&a, &msg, sizeof(msg), &got), 0);
-	T(!got.proved && got.why == EXI_PACT_WHY_KEY);
+	T_EQ(exi_auth_take_reject(&a, &msg, sizeof(msg), &got), 0);
+	T(!got.proved && got.why == EXI_AUTH_WHY_KEY);
 	T(!got.port && !got.token);
 	T(!memcmp(got.key_id, key->id, sizeof(got.key_id)));
-	exi_pact_reject(NULL, &why, &msg);
+	exi_auth_reject(NULL, &why, &msg);
 	msg.port = 1;
 	a = before[REJECT];
-	T_EQ(exi_pact_take_reject(&a, &msg, sizeof(msg), &got), 0);
+	T_EQ(exi_auth_take_reject(&a, &msg, sizeof(msg), &got), 0);
 	T(!got.proved && !got.port);
 	/* Without a reason it is none; with one of the future it is. */
 	msg.why = 0;
 	refuses(&before[REJECT], REJECT, &msg, sizeof(msg), -EBADMSG);
 	msg.why = 200;
 	a = before[REJECT];
-	T_EQ(exi_pact_take_reject(&a, &msg, sizeof(msg), &got), 0);
-	T_EQ(exi_pact_reason(got.why), EXS_X_REASON_NO_PROVIDER);
+	T_EQ(exi_auth_take_reject(&a, &msg, sizeof(msg), &got), 0);
+	T_EQ(exi_auth_reason(got.why), EXS_X_REASON_NO_PROVIDER);
 	drop_key();
 }
 
@@ -834,11 +834,11 @@ static void a_refusal_proves_itself_where_it_can(void)
  * gives it for that goes through this. */
 static void a_redirect_is_checked_before_it_is_passed_on(void)
 {
-	struct exi_pact_refusal to = { .why = EXI_PACT_WHY_REDIRECT,
+	struct exi_auth_refusal to = { .why = EXI_AUTH_WHY_REDIRECT,
 				       .port = 4711 };
-	struct exi_pact before[N_KINDS], owner, worker, a;
-	struct exi_pact_refusal got;
-	struct exi_pact_reject msg, bad;
+	struct exi_auth before[N_KINDS], owner, worker, a;
+	struct exi_auth_refusal got;
+	struct exi_auth_reject msg, bad;
 	struct messages all, other;
 	size_t i;
 
@@ -846,44 +846,44 @@ static void a_redirect_is_checked_before_it_is_passed_on(void)
 	one_meeting(&all, before);
 	worker = owner = before[REQUEST];
 	/* Not before the REQUEST was taken. */
-	T_EQ(exi_pact_check_redirect(&owner, &all.reject, sizeof(all.reject)),
+	T_EQ(exi_auth_check_redirect(&owner, &all.reject, sizeof(all.reject)),
 	     -EPROTO);
 	T_EQ(take(&owner, REQUEST, &all.request, sizeof(all.request)), 0);
 	T_EQ(take(&worker, REQUEST, &all.request, sizeof(all.request)), 0);
-	exi_pact_reject(&worker, &to, &msg);
+	exi_auth_reject(&worker, &to, &msg);
 	for (i = 0; i < 2; i++) /* it changes nothing */
-		T_EQ(exi_pact_check_redirect(&owner, &msg, sizeof(msg)), 0);
+		T_EQ(exi_auth_check_redirect(&owner, &msg, sizeof(msg)), 0);
 	for (i = 0; i < sizeof(msg) * 8; i++) {
 		bad = msg;
 		((uint8_t *)&bad)[i / 8] ^= (uint8_t)(1 << i % 8);
-		T(exi_pact_check_redirect(&owner, &bad, sizeof(bad)) < 0);
+		T(exi_auth_check_redirect(&owner, &bad, sizeof(bad)) < 0);
 	}
-	T_EQ(exi_pact_check_redirect(&owner, &msg, sizeof(msg) - 1), -EBADMSG);
+	T_EQ(exi_auth_check_redirect(&owner, &msg, sizeof(msg) - 1), -EBADMSG);
 	/* What proves nothing, and what is proved but leads nowhere. */
-	exi_pact_reject(NULL, &to, &bad);
-	T_EQ(exi_pact_check_redirect(&owner, &bad, sizeof(bad)), -EACCES);
+	exi_auth_reject(NULL, &to, &bad);
+	T_EQ(exi_auth_check_redirect(&owner, &bad, sizeof(bad)), -EACCES);
 	worker = before[REQUEST];
 	T_EQ(take(&worker, REQUEST, &all.request, sizeof(all.request)), 0);
-	exi_pact_reject(
+	exi_auth_reject(
 		&worker,
-		&(struct exi_pact_refusal){ .why = EXI_PACT_WHY_UNKNOWN },
+		&(struct exi_auth_refusal){ .why = EXI_AUTH_WHY_UNKNOWN },
 		&bad);
-	T_EQ(exi_pact_check_redirect(&owner, &bad, sizeof(bad)), -EBADMSG);
+	T_EQ(exi_auth_check_redirect(&owner, &bad, sizeof(bad)), -EBADMSG);
 	/* A REJECT of another meeting of the same ends. */
 	one_meeting(&other, before);
-	T_EQ(exi_pact_check_redirect(&owner, &other.reject,
+	T_EQ(exi_auth_check_redirect(&owner, &other.reject,
 				     sizeof(other.reject)),
 	     -EACCES);
 	/* A believes what the owner lets through. */
 	one_meeting(&all, before);
 	owner = before[REQUEST];
 	T_EQ(take(&owner, REQUEST, &all.request, sizeof(all.request)), 0);
-	T_EQ(exi_pact_check_redirect(&owner, &all.reject, sizeof(all.reject)),
+	T_EQ(exi_auth_check_redirect(&owner, &all.reject, sizeof(all.reject)),
 	     0);
 	a = before[REJECT];
-	T_EQ(exi_pact_take_reject(&a, &all.reject, sizeof(all.reject), &got),
+	T_EQ(exi_auth_take_reject(&a, &all.reject, sizeof(all.reject), &got),
 	     0);
-	T(got.proved && got.why == EXI_PACT_WHY_REDIRECT);
+	T(got.proved && got.why == EXI_AUTH_WHY_REDIRECT);
 	drop_key();
 }
 
@@ -893,17 +893,17 @@ static void ports_have_names_for_holders_of_the_key(void)
 	struct exi_key *open = NULL;
 
 	use_key();
-	exi_pact_door(key, at, 26000, one);
-	exi_pact_door(key, at, 26000, two);
+	exi_auth_door(key, at, 26000, one);
+	exi_auth_door(key, at, 26000, two);
 	T(!memcmp(one, two, sizeof(one)));
-	exi_pact_door(key, at, 26001, two);
+	exi_auth_door(key, at, 26001, two);
 	T(memcmp(one, two, sizeof(one)));
 	at[15] = 1;
-	exi_pact_door(key, at, 26000, two);
+	exi_auth_door(key, at, 26000, two);
 	T(memcmp(one, two, sizeof(one)));
 	at[15] = 0;
 	T_EQ(exi_key_open(&open), 0);
-	exi_pact_door(open, at, 26000, two);
+	exi_auth_door(open, at, 26000, two);
 	T(memcmp(one, two, sizeof(one)));
 	exi_key_free(open);
 	drop_key();
@@ -912,11 +912,11 @@ static void ports_have_names_for_holders_of_the_key(void)
 static void everybodys_key_is_for_the_host_at_the_other_end(void)
 {
 	struct exi_key *open = NULL;
-	struct exi_pact before[N_KINDS];
+	struct exi_auth before[N_KINDS];
 	struct messages all;
 	struct end a = end_a(), b = end_b();
 	struct sockaddr_storage raw = { .ss_family = AF_UNSPEC };
-	struct exi_pact_ends ends = {
+	struct exi_auth_ends ends = {
 		.tcp = &a.tcp,
 		.fabric_local = (const struct sockaddr *)&a.local,
 		.fabric_local_len = sizeof(a.local),
@@ -926,23 +926,23 @@ static void everybodys_key_is_for_the_host_at_the_other_end(void)
 
 	use_key();
 	T_EQ(exi_key_open(&open), 0);
-	T_EQ(end_init(&a, open, EXI_PACT_A), -EACCES);
-	T_EQ(end_init(&b, open, EXI_PACT_B), -EACCES);
-	T_EQ(exi_pact_init(&a.m, open, EXI_PACT_A, &ends), -EACCES);
+	T_EQ(end_init(&a, open, EXI_AUTH_A), -EACCES);
+	T_EQ(end_init(&b, open, EXI_AUTH_B), -EACCES);
+	T_EQ(exi_auth_init(&a.m, open, EXI_AUTH_A, &ends), -EACCES);
 	a.local = b.peer = address("192.0.2.1", 50000);
 	a.peer = b.local = address("192.0.2.2", 7471);
-	T_EQ(end_init(&a, open, EXI_PACT_A), 0);
-	T_EQ(end_init(&b, open, EXI_PACT_B), 0);
+	T_EQ(end_init(&a, open, EXI_AUTH_A), 0);
+	T_EQ(end_init(&b, open, EXI_AUTH_B), 0);
 	meet(&a.m, &b.m, &all, before);
 	/* An end that requires a key does not accept the public one. */
-	T_EQ(end_init(&b, key, EXI_PACT_B), 0);
+	T_EQ(end_init(&b, key, EXI_AUTH_B), 0);
 	refuses(&b.m, REQUEST, &all.request, sizeof(all.request),
 		-EKEYREJECTED);
 	exi_key_free(open);
 	drop_key();
 }
 
-/* Made by another program, from the words of pact_wire.h. */
+/* Made by another program, from the words of auth_wire.h. */
 static void the_messages_are_what_they_always_were(void)
 {
 	static const uint8_t request[] = {
@@ -961,9 +961,9 @@ static void the_messages_are_what_they_always_were(void)
 	struct end b = end_b();
 
 	T_EQ(exi_key_parse(line, sizeof(line) - 1, &key, why), 0);
-	T_EQ(end_init(&b, key, EXI_PACT_B), 0);
+	T_EQ(end_init(&b, key, EXI_AUTH_B), 0);
 	T(!memcmp(b.m.tag, request + 16, sizeof(b.m.tag)));
-	T_EQ(exi_pact_take_request(&b.m, request, sizeof(request), &flags), 0);
+	T_EQ(exi_auth_take_request(&b.m, request, sizeof(request), &flags), 0);
 	T_EQ(flags, 0x1234);
 	drop_key();
 }
@@ -972,36 +972,36 @@ static void the_messages_are_what_they_always_were(void)
  * nor of the other direction or another epoch. */
 static void a_record_of_resuming_is_for_one_direction_of_one_meeting(void)
 {
-	struct exi_pact_resume a_sends, b_hears, other;
-	struct exi_pact before[N_KINDS];
-	struct exi_pact_bond ba, bb, later;
+	struct exi_auth_resume a_sends, b_hears, other;
+	struct exi_auth before[N_KINDS];
+	struct exi_auth_bond ba, bb, later;
 	struct messages all;
 	struct end a, b;
 
 	use_key();
 	ends_begin(&a, &b);
-	T_EQ(exi_pact_bond(&a.m, &ba), -EPROTO);
+	T_EQ(exi_auth_bond(&a.m, &ba), -EPROTO);
 	meet(&a.m, &b.m, &all, before);
-	T_EQ(exi_pact_bond(&before[GRANT], &ba), -EPROTO);
-	T_EQ(exi_pact_bond(&a.m, &ba), 0);
-	T_EQ(exi_pact_bond(&b.m, &bb), 0);
-	exi_pact_resume(&ba, true, 3, 0x123456789a, &a_sends);
-	exi_pact_resume(&bb, false, 3, 0x123456789a, &b_hears);
+	T_EQ(exi_auth_bond(&before[GRANT], &ba), -EPROTO);
+	T_EQ(exi_auth_bond(&a.m, &ba), 0);
+	T_EQ(exi_auth_bond(&b.m, &bb), 0);
+	exi_auth_resume(&ba, true, 3, 0x123456789a, &a_sends);
+	exi_auth_resume(&bb, false, 3, 0x123456789a, &b_hears);
 	T(!memcmp(&a_sends, &b_hears, sizeof(a_sends)));
 	T(!memcmp(a_sends.position, "\x9a\x78\x56\x34\x12\0\0\0", 8));
 
-	exi_pact_resume(&bb, false, 3, 1, &other);
+	exi_auth_resume(&bb, false, 3, 1, &other);
 	T(!memcmp(&a_sends.tag, other.tag, sizeof(other.tag)));
 	T(memcmp(&a_sends.mac, other.mac, sizeof(other.mac)) != 0);
-	exi_pact_resume(&bb, true, 3, 0x123456789a, &other);
+	exi_auth_resume(&bb, true, 3, 0x123456789a, &other);
 	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
-	exi_pact_resume(&bb, false, 4, 0x123456789a, &other);
+	exi_auth_resume(&bb, false, 4, 0x123456789a, &other);
 	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
 
 	ends_begin(&a, &b);
 	meet(&a.m, &b.m, &all, before);
-	T_EQ(exi_pact_bond(&b.m, &later), 0);
-	exi_pact_resume(&later, false, 3, 0x123456789a, &other);
+	T_EQ(exi_auth_bond(&b.m, &later), 0);
+	exi_auth_resume(&later, false, 3, 0x123456789a, &other);
 	T(memcmp(&a_sends.tag, other.tag, sizeof(other.tag)) != 0);
 	drop_key();
 }
@@ -1012,8 +1012,8 @@ static void a_record_of_resuming_is_for_one_direction_of_one_meeting(void)
 static void random_bytes_are_refused(void)
 {
 	struct t_rng rng = { .state = 20261122 };
-	struct exi_pact before[N_KINDS], m;
-	struct exi_pact_claim claim;
+	struct exi_auth before[N_KINDS], m;
+	struct exi_auth_claim claim;
 	struct messages all;
 	enum kind kind;
 	size_t len, i;
@@ -1043,7 +1043,7 @@ static void random_bytes_are_refused(void)
 		}
 		m = before[kind];
 		T(take(&m, kind, bytes, len) < 0);
-		exi_pact_read_claim(bytes, len, &claim);
+		exi_auth_read_claim(bytes, len, &claim);
 		free(bytes);
 	}
 	drop_key();
@@ -1051,16 +1051,16 @@ static void random_bytes_are_refused(void)
 
 static void every_error_has_a_reason(void)
 {
-	T_EQ(exi_pact_reason(exi_pact_why(-EKEYREJECTED)),
+	T_EQ(exi_auth_reason(exi_auth_why(-EKEYREJECTED)),
 	     EXS_X_REASON_KEY_MISMATCH);
-	T_EQ(exi_pact_reason(exi_pact_why(-ENOKEY)), EXS_X_REASON_NO_KEY);
-	T_EQ(exi_pact_reason(exi_pact_why(-EPROTONOSUPPORT)),
+	T_EQ(exi_auth_reason(exi_auth_why(-ENOKEY)), EXS_X_REASON_NO_KEY);
+	T_EQ(exi_auth_reason(exi_auth_why(-EPROTONOSUPPORT)),
 	     EXS_X_REASON_VERSION);
-	T_EQ(exi_pact_reason(exi_pact_why(-EACCES)), EXS_X_REASON_REFUSED);
-	T_EQ(exi_pact_reason(exi_pact_why(-EBADMSG)), EXS_X_REASON_REFUSED);
-	T_EQ(exi_pact_reason(EXI_PACT_WHY_UNKNOWN), EXS_X_REASON_PLAIN_PEER);
-	T_EQ(exi_pact_reason(EXI_PACT_WHY_BUSY), EXS_X_REASON_TIMEOUT);
-	T_EQ(exi_pact_reason(EXI_PACT_WHY_FABRIC), EXS_X_REASON_NO_PROVIDER);
+	T_EQ(exi_auth_reason(exi_auth_why(-EACCES)), EXS_X_REASON_REFUSED);
+	T_EQ(exi_auth_reason(exi_auth_why(-EBADMSG)), EXS_X_REASON_REFUSED);
+	T_EQ(exi_auth_reason(EXI_AUTH_WHY_UNKNOWN), EXS_X_REASON_PLAIN_PEER);
+	T_EQ(exi_auth_reason(EXI_AUTH_WHY_BUSY), EXS_X_REASON_TIMEOUT);
+	T_EQ(exi_auth_reason(EXI_AUTH_WHY_FABRIC), EXS_X_REASON_NO_PROVIDER);
 }
 
 int main(int argc, char **argv)
@@ -1092,5 +1092,5 @@ int main(int argc, char **argv)
 		T_ROW(every_error_has_a_reason),
 	};
 
-	return t_run("pact", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
+	return t_run("auth", rows, T_COUNT(rows), argc > 1 ? argv[1] : NULL);
 }

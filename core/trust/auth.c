@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The handshake between hosts: its messages are made, checked, and kept in
  * order. */
-#include "core/trust/pact.h"
+#include "core/trust/auth.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #include "core/base/proof.h"
 #include "core/trust/key.h"
-#include "core/trust/pact_wire.h"
+#include "core/trust/auth_wire.h"
 
 /* The last step of a handshake, in the same words for both sides. */
 enum state {
@@ -75,10 +75,10 @@ static void put_port(uint8_t to[2], uint16_t port)
 	to[1] = (uint8_t)port;
 }
 
-static void tcp_write(const uint8_t label[LABEL], enum exi_pact_side side,
+static void tcp_write(const uint8_t label[LABEL], enum exi_auth_side side,
 		      const struct exi_tuple *t, struct tcp_text *ret)
 {
-	bool a = side == EXI_PACT_A;
+	bool a = side == EXI_AUTH_A;
 
 	memcpy(ret->label, label, LABEL);
 	memcpy(ret->a, a ? t->local : t->peer, sizeof(ret->a));
@@ -124,10 +124,10 @@ static int fabric_write(const struct sockaddr *sa, socklen_t len,
 	return 0;
 }
 
-static int ends_write(enum exi_pact_side side, const struct exi_pact_ends *e,
+static int ends_write(enum exi_auth_side side, const struct exi_auth_ends *e,
 		      struct ends_text *ret)
 {
-	bool a = side == EXI_PACT_A;
+	bool a = side == EXI_AUTH_A;
 	int err = fabric_write(e->fabric_local, e->fabric_local_len,
 			       a ? &ret->a : &ret->b);
 
@@ -140,16 +140,16 @@ static int ends_write(enum exi_pact_side side, const struct exi_pact_ends *e,
 
 /* Whether the fabric address is the TCP peer's: where everybody has the key,
  * only the address tells which host the peer is. */
-static bool same_host(enum exi_pact_side side, const struct ends_text *t)
+static bool same_host(enum exi_auth_side side, const struct ends_text *t)
 {
-	const struct fabric_text *fabric = side == EXI_PACT_A ? &t->b : &t->a;
+	const struct fabric_text *fabric = side == EXI_AUTH_A ? &t->b : &t->a;
 
 	return fabric->kind == FABRIC_IP &&
-	       !memcmp(fabric->bytes, side == EXI_PACT_A ? t->tcp.b : t->tcp.a,
+	       !memcmp(fabric->bytes, side == EXI_AUTH_A ? t->tcp.b : t->tcp.a,
 		       16);
 }
 
-void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
+void exi_auth_tag(const struct exi_key *key, enum exi_auth_side side,
 		  const struct exi_tuple *tcp, uint8_t ret[8])
 {
 	uint8_t mac[crypto_auth_hmacsha256_BYTES];
@@ -161,7 +161,7 @@ void exi_pact_tag(const struct exi_key *key, enum exi_pact_side side,
 	memcpy(ret, mac, TAG);
 }
 
-void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
+void exi_auth_door(const struct exi_key *key, const uint8_t addr[16],
 		   uint16_t port, uint8_t ret[16])
 {
 	uint8_t mac[crypto_auth_hmacsha256_BYTES], text[LABEL + 2 + 16];
@@ -173,8 +173,8 @@ void exi_pact_door(const struct exi_key *key, const uint8_t addr[16],
 	memcpy(ret, mac, 16);
 }
 
-int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
-		  enum exi_pact_side side, const struct exi_pact_ends *ends)
+int exi_auth_init(struct exi_auth *m, const struct exi_key *key,
+		  enum exi_auth_side side, const struct exi_auth_ends *ends)
 {
 	struct ends_text text;
 	int err = ends_write(side, ends, &text);
@@ -183,14 +183,14 @@ int exi_pact_init(struct exi_pact *m, const struct exi_key *key,
 		return err;
 	if (key->open && !same_host(side, &text))
 		return -EACCES;
-	*m = (struct exi_pact){ .key = key, .side = side, .state = BEGUN };
+	*m = (struct exi_auth){ .key = key, .side = side, .state = BEGUN };
 	crypto_auth_hmacsha256(m->ends, (const uint8_t *)&text, sizeof(text),
 			       key->bytes);
-	exi_pact_tag(key, side, ends->tcp, m->tag);
+	exi_auth_tag(key, side, ends->tcp, m->tag);
 	return 0;
 }
 
-void exi_pact_fini(struct exi_pact *m)
+void exi_auth_fini(struct exi_auth *m)
 {
 	sodium_memzero(m, sizeof(*m));
 }
@@ -198,8 +198,8 @@ void exi_pact_fini(struct exi_pact *m)
 /* --- one message --- */
 
 /* The MAC of a message in which the place of the MAC is zero. */
-static void mac_of(const struct exi_pact *m, const void *msg, size_t len,
-		   uint8_t ret[EXI_PACT_MAC])
+static void mac_of(const struct exi_auth *m, const void *msg, size_t len,
+		   uint8_t ret[EXI_AUTH_MAC])
 {
 	crypto_auth_hmacsha256_state h;
 	uint8_t mac[crypto_auth_hmacsha256_BYTES];
@@ -211,16 +211,16 @@ static void mac_of(const struct exi_pact *m, const void *msg, size_t len,
 	crypto_auth_hmacsha256_update(&h, m->nonce_b, sizeof(m->nonce_b));
 	crypto_auth_hmacsha256_update(&h, msg, len);
 	crypto_auth_hmacsha256_final(&h, mac);
-	memcpy(ret, mac, EXI_PACT_MAC);
+	memcpy(ret, mac, EXI_AUTH_MAC);
 	sodium_memzero(&h, sizeof(h));
 }
 
 /* Whether a message's MAC holds. mac points to it, inside the message, and is
  * zero afterwards. */
-static bool mac_holds(const struct exi_pact *m, const void *msg, size_t len,
-		      uint8_t mac[EXI_PACT_MAC])
+static bool mac_holds(const struct exi_auth *m, const void *msg, size_t len,
+		      uint8_t mac[EXI_AUTH_MAC])
 {
-	uint8_t got[EXI_PACT_MAC], want[EXI_PACT_MAC];
+	uint8_t got[EXI_AUTH_MAC], want[EXI_AUTH_MAC];
 
 	memcpy(got, mac, sizeof(got));
 	memset(mac, 0, sizeof(got));
@@ -228,12 +228,12 @@ static bool mac_holds(const struct exi_pact *m, const void *msg, size_t len,
 	return sodium_memcmp(got, want, sizeof(got)) == 0;
 }
 
-static struct exi_pact_head head_of(enum exi_pact_kind kind, uint16_t flags,
+static struct exi_auth_head head_of(enum exi_auth_kind kind, uint16_t flags,
 				    uint16_t len)
 {
-	return (struct exi_pact_head){
-		.magic = { EXI_PACT_MAGIC_0, EXI_PACT_MAGIC_1 },
-		.version = EXI_PACT_VERSION,
+	return (struct exi_auth_head){
+		.magic = { EXI_AUTH_MAGIC_0, EXI_AUTH_MAGIC_1 },
+		.version = EXI_AUTH_VERSION,
 		.kind = kind,
 		.flags = htole16(flags),
 		.len = htole16(len),
@@ -242,17 +242,17 @@ static struct exi_pact_head head_of(enum exi_pact_kind kind, uint16_t flags,
 
 /* Copies a message of that kind and length, and checks its head. room is the
  * most that its payload may have. */
-static int copy_in(const void *buf, size_t len, enum exi_pact_kind kind,
+static int copy_in(const void *buf, size_t len, enum exi_auth_kind kind,
 		   size_t room, void *to, size_t want)
 {
-	struct exi_pact_head h;
+	struct exi_auth_head h;
 
 	if (len < sizeof(h))
 		return -EBADMSG;
 	memcpy(&h, buf, sizeof(h));
-	if (h.magic[0] != EXI_PACT_MAGIC_0 || h.magic[1] != EXI_PACT_MAGIC_1)
+	if (h.magic[0] != EXI_AUTH_MAGIC_0 || h.magic[1] != EXI_AUTH_MAGIC_1)
 		return -EBADMSG;
-	if (h.version != EXI_PACT_VERSION)
+	if (h.version != EXI_AUTH_VERSION)
 		return -EPROTONOSUPPORT;
 	if (h.kind != kind || len != want || le16toh(h.len) > room)
 		return -EBADMSG;
@@ -262,20 +262,20 @@ static int copy_in(const void *buf, size_t len, enum exi_pact_kind kind,
 }
 
 /* Whether it is this side's turn, in this state: 0 or -EPROTO. */
-static int turn(struct exi_pact *m, enum exi_pact_side side, enum state from)
+static int turn(struct exi_auth *m, enum exi_auth_side side, enum state from)
 {
 	return m->side == side && m->state == (int)from ? 0 : -EPROTO;
 }
 
 /* Goes on after taking a message: to the next state, or to the end. */
-static int taken(struct exi_pact *m, int err, enum state next)
+static int taken(struct exi_auth *m, int err, enum state next)
 {
 	m->state = err ? OVER : next;
 	return err;
 }
 
-static void payload_out(const struct exi_pact_head *h, const uint8_t *bytes,
-			struct exi_pact_payload *ret)
+static void payload_out(const struct exi_auth_head *h, const uint8_t *bytes,
+			struct exi_auth_payload *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->flags = le16toh(h->flags);
@@ -285,16 +285,16 @@ static void payload_out(const struct exi_pact_head *h, const uint8_t *bytes,
 
 /* --- REQUEST --- */
 
-int exi_pact_request(struct exi_pact *m, uint16_t flags,
-		     struct exi_pact_request *ret)
+int exi_auth_request(struct exi_auth *m, uint16_t flags,
+		     struct exi_auth_request *ret)
 {
-	int err = turn(m, EXI_PACT_A, BEGUN);
+	int err = turn(m, EXI_AUTH_A, BEGUN);
 
 	if (err)
 		return err;
 	randombytes_buf(m->nonce_a, sizeof(m->nonce_a));
-	*ret = (struct exi_pact_request){
-		.head = head_of(EXI_PACT_REQUEST, flags, 0),
+	*ret = (struct exi_auth_request){
+		.head = head_of(EXI_AUTH_REQUEST, flags, 0),
 	};
 	memcpy(ret->key_id, m->key->id, sizeof(ret->key_id));
 	memcpy(ret->tag, m->tag, sizeof(ret->tag));
@@ -304,10 +304,10 @@ int exi_pact_request(struct exi_pact *m, uint16_t flags,
 	return 0;
 }
 
-int exi_pact_read_claim(const void *buf, size_t len, struct exi_pact_claim *ret)
+int exi_auth_read_claim(const void *buf, size_t len, struct exi_auth_claim *ret)
 {
-	struct exi_pact_request msg;
-	int err = copy_in(buf, len, EXI_PACT_REQUEST, 0, &msg, sizeof(msg));
+	struct exi_auth_request msg;
+	int err = copy_in(buf, len, EXI_AUTH_REQUEST, 0, &msg, sizeof(msg));
 
 	if (err)
 		return err;
@@ -317,7 +317,7 @@ int exi_pact_read_claim(const void *buf, size_t len, struct exi_pact_claim *ret)
 	return 0;
 }
 
-static int check_request(struct exi_pact *m, struct exi_pact_request *msg)
+static int check_request(struct exi_auth *m, struct exi_auth_request *msg)
 {
 	if (memcmp(msg->key_id, m->key->id, sizeof(msg->key_id)) != 0)
 		return -EKEYREJECTED;
@@ -325,14 +325,14 @@ static int check_request(struct exi_pact *m, struct exi_pact_request *msg)
 	return mac_holds(m, msg, sizeof(*msg), msg->mac) ? 0 : -EACCES;
 }
 
-int exi_pact_take_request(struct exi_pact *m, const void *buf, size_t len,
+int exi_auth_take_request(struct exi_auth *m, const void *buf, size_t len,
 			  uint16_t *ret_flags)
 {
-	struct exi_pact_request msg;
-	int err = turn(m, EXI_PACT_B, BEGUN);
+	struct exi_auth_request msg;
+	int err = turn(m, EXI_AUTH_B, BEGUN);
 
 	if (!err)
-		err = copy_in(buf, len, EXI_PACT_REQUEST, 0, &msg, sizeof(msg));
+		err = copy_in(buf, len, EXI_AUTH_REQUEST, 0, &msg, sizeof(msg));
 	if (!err)
 		err = check_request(m, &msg);
 	if (!err)
@@ -342,18 +342,18 @@ int exi_pact_take_request(struct exi_pact *m, const void *buf, size_t len,
 
 /* --- ANSWER --- */
 
-int exi_pact_answer(struct exi_pact *m, const struct exi_pact_payload *terms,
-		    struct exi_pact_answer *ret)
+int exi_auth_answer(struct exi_auth *m, const struct exi_auth_payload *terms,
+		    struct exi_auth_answer *ret)
 {
-	int err = turn(m, EXI_PACT_B, REQUESTED);
+	int err = turn(m, EXI_AUTH_B, REQUESTED);
 
 	if (err)
 		return err;
-	if (terms->len > EXI_PACT_TERMS)
+	if (terms->len > EXI_AUTH_TERMS)
 		return -EMSGSIZE;
 	randombytes_buf(m->nonce_b, sizeof(m->nonce_b));
-	*ret = (struct exi_pact_answer){
-		.head = head_of(EXI_PACT_ANSWER, terms->flags, terms->len),
+	*ret = (struct exi_auth_answer){
+		.head = head_of(EXI_AUTH_ANSWER, terms->flags, terms->len),
 	};
 	memcpy(ret->nonce, m->nonce_b, sizeof(ret->nonce));
 	memcpy(ret->terms, terms->bytes, terms->len);
@@ -362,14 +362,14 @@ int exi_pact_answer(struct exi_pact *m, const struct exi_pact_payload *terms,
 	return 0;
 }
 
-int exi_pact_take_answer(struct exi_pact *m, const void *buf, size_t len,
-			 struct exi_pact_payload *ret)
+int exi_auth_take_answer(struct exi_auth *m, const void *buf, size_t len,
+			 struct exi_auth_payload *ret)
 {
-	struct exi_pact_answer msg;
-	int err = turn(m, EXI_PACT_A, REQUESTED);
+	struct exi_auth_answer msg;
+	int err = turn(m, EXI_AUTH_A, REQUESTED);
 
 	if (!err)
-		err = copy_in(buf, len, EXI_PACT_ANSWER, EXI_PACT_TERMS, &msg,
+		err = copy_in(buf, len, EXI_AUTH_ANSWER, EXI_AUTH_TERMS, &msg,
 			      sizeof(msg));
 	if (err)
 		return taken(m, err, OVER);
@@ -382,13 +382,13 @@ int exi_pact_take_answer(struct exi_pact *m, const void *buf, size_t len,
 
 /* --- CONFIRM and GRANT --- */
 
-static int prove(struct exi_pact *m, enum exi_pact_kind kind,
-		 const struct exi_pact_payload *place,
-		 struct exi_pact_proof *ret)
+static int prove(struct exi_auth *m, enum exi_auth_kind kind,
+		 const struct exi_auth_payload *place,
+		 struct exi_auth_proof *ret)
 {
-	if (place->len > EXI_PACT_PLACE)
+	if (place->len > EXI_AUTH_PLACE)
 		return -EMSGSIZE;
-	*ret = (struct exi_pact_proof){
+	*ret = (struct exi_auth_proof){
 		.head = head_of(kind, place->flags, place->len),
 	};
 	memcpy(ret->place, place->bytes, place->len);
@@ -396,11 +396,11 @@ static int prove(struct exi_pact *m, enum exi_pact_kind kind,
 	return 0;
 }
 
-static int take_proof(const struct exi_pact *m, enum exi_pact_kind kind,
-		      const void *buf, size_t len, struct exi_pact_payload *ret)
+static int take_proof(const struct exi_auth *m, enum exi_auth_kind kind,
+		      const void *buf, size_t len, struct exi_auth_payload *ret)
 {
-	struct exi_pact_proof msg;
-	int err = copy_in(buf, len, kind, EXI_PACT_PLACE, &msg, sizeof(msg));
+	struct exi_auth_proof msg;
+	int err = copy_in(buf, len, kind, EXI_AUTH_PLACE, &msg, sizeof(msg));
 
 	if (err)
 		return err;
@@ -410,74 +410,74 @@ static int take_proof(const struct exi_pact *m, enum exi_pact_kind kind,
 	return 0;
 }
 
-int exi_pact_confirm(struct exi_pact *m, const struct exi_pact_payload *place,
-		     struct exi_pact_proof *ret)
+int exi_auth_confirm(struct exi_auth *m, const struct exi_auth_payload *place,
+		     struct exi_auth_proof *ret)
 {
-	int err = turn(m, EXI_PACT_A, ANSWERED);
+	int err = turn(m, EXI_AUTH_A, ANSWERED);
 
 	if (!err)
-		err = prove(m, EXI_PACT_CONFIRM, place, ret);
+		err = prove(m, EXI_AUTH_CONFIRM, place, ret);
 	if (!err)
 		m->state = CONFIRMED;
 	return err;
 }
 
-int exi_pact_take_confirm(struct exi_pact *m, const void *buf, size_t len,
-			  struct exi_pact_payload *ret)
+int exi_auth_take_confirm(struct exi_auth *m, const void *buf, size_t len,
+			  struct exi_auth_payload *ret)
 {
-	int err = turn(m, EXI_PACT_B, ANSWERED);
+	int err = turn(m, EXI_AUTH_B, ANSWERED);
 
 	if (!err)
-		err = take_proof(m, EXI_PACT_CONFIRM, buf, len, ret);
+		err = take_proof(m, EXI_AUTH_CONFIRM, buf, len, ret);
 	return taken(m, err, CONFIRMED);
 }
 
-int exi_pact_grant(struct exi_pact *m, const struct exi_pact_payload *place,
-		   struct exi_pact_proof *ret)
+int exi_auth_grant(struct exi_auth *m, const struct exi_auth_payload *place,
+		   struct exi_auth_proof *ret)
 {
-	int err = turn(m, EXI_PACT_B, CONFIRMED);
+	int err = turn(m, EXI_AUTH_B, CONFIRMED);
 
 	if (!err)
-		err = prove(m, EXI_PACT_GRANT, place, ret);
+		err = prove(m, EXI_AUTH_GRANT, place, ret);
 	if (!err)
 		m->state = GRANTED;
 	return err;
 }
 
-int exi_pact_take_grant(struct exi_pact *m, const void *buf, size_t len,
-			struct exi_pact_payload *ret)
+int exi_auth_take_grant(struct exi_auth *m, const void *buf, size_t len,
+			struct exi_auth_payload *ret)
 {
-	int err = turn(m, EXI_PACT_A, CONFIRMED);
+	int err = turn(m, EXI_AUTH_A, CONFIRMED);
 
 	if (!err)
-		err = take_proof(m, EXI_PACT_GRANT, buf, len, ret);
+		err = take_proof(m, EXI_AUTH_GRANT, buf, len, ret);
 	return taken(m, err, GRANTED);
 }
 
 /* --- REJECT --- */
 
-void exi_pact_reject(struct exi_pact *m, const struct exi_pact_refusal *why,
-		     struct exi_pact_reject *ret)
+void exi_auth_reject(struct exi_auth *m, const struct exi_auth_refusal *why,
+		     struct exi_auth_reject *ret)
 {
 	uint64_t token = htole64(why->token);
 
-	*ret = (struct exi_pact_reject){
-		.head = head_of(EXI_PACT_REJECT, 0, 0),
+	*ret = (struct exi_auth_reject){
+		.head = head_of(EXI_AUTH_REJECT, 0, 0),
 		.why = (uint8_t)why->why,
 	};
-	if (why->why == EXI_PACT_WHY_REDIRECT) {
+	if (why->why == EXI_AUTH_WHY_REDIRECT) {
 		ret->port = htole16(why->port);
 		memcpy(ret->token, &token, sizeof(ret->token));
 	}
 	if (!m)
 		return;
 	memcpy(ret->key_id, m->key->id, sizeof(ret->key_id));
-	if (m->side == EXI_PACT_B && m->state == REQUESTED)
+	if (m->side == EXI_AUTH_B && m->state == REQUESTED)
 		mac_of(m, ret, sizeof(*ret), ret->mac);
 	m->state = OVER;
 }
 
-static int check_reject(const struct exi_pact *m, struct exi_pact_reject *msg,
+static int check_reject(const struct exi_auth *m, struct exi_auth_reject *msg,
 			bool *ret_proved)
 {
 	bool proved = !sodium_is_zero(msg->mac, sizeof(msg->mac));
@@ -486,43 +486,43 @@ static int check_reject(const struct exi_pact *m, struct exi_pact_reject *msg,
 		return -EBADMSG;
 	if (proved && !mac_holds(m, msg, sizeof(*msg), msg->mac))
 		return -EACCES;
-	if (!proved && msg->why == EXI_PACT_WHY_REDIRECT)
+	if (!proved && msg->why == EXI_AUTH_WHY_REDIRECT)
 		return -EACCES;
 	*ret_proved = proved;
 	return 0;
 }
 
-int exi_pact_check_redirect(const struct exi_pact *m, const void *buf,
+int exi_auth_check_redirect(const struct exi_auth *m, const void *buf,
 			    size_t len)
 {
-	struct exi_pact_reject msg;
+	struct exi_auth_reject msg;
 	bool proved;
-	int err = m->side == EXI_PACT_B && m->state == REQUESTED ? 0 : -EPROTO;
+	int err = m->side == EXI_AUTH_B && m->state == REQUESTED ? 0 : -EPROTO;
 
 	if (!err)
-		err = copy_in(buf, len, EXI_PACT_REJECT, 0, &msg, sizeof(msg));
-	if (!err && msg.why != EXI_PACT_WHY_REDIRECT)
+		err = copy_in(buf, len, EXI_AUTH_REJECT, 0, &msg, sizeof(msg));
+	if (!err && msg.why != EXI_AUTH_WHY_REDIRECT)
 		err = -EBADMSG;
 	return err ? err : check_reject(m, &msg, &proved);
 }
 
-int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
-			 struct exi_pact_refusal *ret)
+int exi_auth_take_reject(struct exi_auth *m, const void *buf, size_t len,
+			 struct exi_auth_refusal *ret)
 {
-	struct exi_pact_reject msg;
+	struct exi_auth_reject msg;
 	uint64_t token;
 	bool proved;
-	int err = turn(m, EXI_PACT_A, REQUESTED);
+	int err = turn(m, EXI_AUTH_A, REQUESTED);
 
 	if (!err)
-		err = copy_in(buf, len, EXI_PACT_REJECT, 0, &msg, sizeof(msg));
+		err = copy_in(buf, len, EXI_AUTH_REJECT, 0, &msg, sizeof(msg));
 	if (!err)
 		err = check_reject(m, &msg, &proved);
 	taken(m, err, OVER);
 	if (err)
 		return err;
 	memcpy(&token, msg.token, sizeof(token));
-	*ret = (struct exi_pact_refusal){
+	*ret = (struct exi_auth_refusal){
 		.why = msg.why,
 		.port = proved ? le16toh(msg.port) : 0,
 		.token = proved ? le64toh(token) : 0,
@@ -534,7 +534,7 @@ int exi_pact_take_reject(struct exi_pact *m, const void *buf, size_t len,
 
 /* --- after it --- */
 
-int exi_pact_bond(const struct exi_pact *m, struct exi_pact_bond *ret)
+int exi_auth_bond(const struct exi_auth *m, struct exi_auth_bond *ret)
 {
 	crypto_auth_hmacsha256_state h;
 
@@ -561,20 +561,20 @@ struct resume_text {
 
 _Static_assert(sizeof(struct resume_text) == LABEL + 13, "no padding");
 
-static void resume_mac(const struct exi_pact_bond *b, const uint8_t *label,
-		       struct resume_text *t, uint8_t ret[EXI_PACT_MAC])
+static void resume_mac(const struct exi_auth_bond *b, const uint8_t *label,
+		       struct resume_text *t, uint8_t ret[EXI_AUTH_MAC])
 {
 	uint8_t mac[crypto_auth_hmacsha256_BYTES];
 
 	memcpy(t->label, label, LABEL);
 	crypto_auth_hmacsha256(mac, (const uint8_t *)t, sizeof(*t), b->key);
-	memcpy(ret, mac, EXI_PACT_MAC);
+	memcpy(ret, mac, EXI_AUTH_MAC);
 }
 
-void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
-		     uint64_t position, struct exi_pact_resume *ret)
+void exi_auth_resume(const struct exi_auth_bond *b, bool sends, uint32_t epoch,
+		     uint64_t position, struct exi_auth_resume *ret)
 {
-	struct resume_text t = { .from_a = sends == (b->side == EXI_PACT_A) };
+	struct resume_text t = { .from_a = sends == (b->side == EXI_AUTH_A) };
 
 	epoch = htole32(epoch);
 	position = htole64(position);
@@ -587,34 +587,34 @@ void exi_pact_resume(const struct exi_pact_bond *b, bool sends, uint32_t epoch,
 
 /* --- words for it --- */
 
-int exi_pact_why(int err)
+int exi_auth_why(int err)
 {
 	switch (err) {
 	case -EPROTONOSUPPORT:
-		return EXI_PACT_WHY_VERSION;
+		return EXI_AUTH_WHY_VERSION;
 	case -ENOKEY:
-		return EXI_PACT_WHY_NO_KEY;
+		return EXI_AUTH_WHY_NO_KEY;
 	case -EKEYREJECTED:
-		return EXI_PACT_WHY_KEY;
+		return EXI_AUTH_WHY_KEY;
 	default:
-		return EXI_PACT_WHY_PROOF;
+		return EXI_AUTH_WHY_PROOF;
 	}
 }
 
-int exi_pact_reason(int why)
+int exi_auth_reason(int why)
 {
 	switch (why) {
-	case EXI_PACT_WHY_VERSION:
+	case EXI_AUTH_WHY_VERSION:
 		return EXS_X_REASON_VERSION;
-	case EXI_PACT_WHY_NO_KEY:
+	case EXI_AUTH_WHY_NO_KEY:
 		return EXS_X_REASON_NO_KEY;
-	case EXI_PACT_WHY_KEY:
+	case EXI_AUTH_WHY_KEY:
 		return EXS_X_REASON_KEY_MISMATCH;
-	case EXI_PACT_WHY_PROOF:
+	case EXI_AUTH_WHY_PROOF:
 		return EXS_X_REASON_REFUSED;
-	case EXI_PACT_WHY_UNKNOWN:
+	case EXI_AUTH_WHY_UNKNOWN:
 		return EXS_X_REASON_PLAIN_PEER;
-	case EXI_PACT_WHY_BUSY:
+	case EXI_AUTH_WHY_BUSY:
 		return EXS_X_REASON_TIMEOUT;
 	default:
 		return EXS_X_REASON_NO_PROVIDER;
