@@ -102,7 +102,7 @@ void shim_epoll_named(int fd, int also)
 
 	/* A process that the library has left may not be let ask. */
 	if (also < 0 || (uint32_t)also >= shim_epoll_n ||
-	    atomic_load(&shim_left))
+	    atomic_load(&shim_gone))
 		return;
 	if (!is_set_yet(fd)) {
 		errno = saved;

@@ -443,7 +443,7 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 			ev.events &= MODE_FLAGS;
 		/* The kernel tells of its end, and shim_set_absorb() does
 		 * not. */
-		if (it->disabled && !atomic_load(&shim_leaves))
+		if (it->disabled && !atomic_load(&shim_leaving))
 			ev.data.u64 = it->set->prefix | TAG_SPENT;
 		/* The kernel's own shot was fired: it tells nothing of the
 		 * item, and after a change would tell of an end. */

@@ -335,7 +335,7 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 		     const sigset_t *mask)
 {
 	if (exi_unlikely(
-		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		    atomic_load_explicit(&shim_gone, memory_order_relaxed)))
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	return any_pwait(epfd, ev, max, ms, mask);
 }
@@ -343,7 +343,7 @@ HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 {
 	if (exi_unlikely(
-		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		    atomic_load_explicit(&shim_gone, memory_order_relaxed)))
 		return native.epoll_wait(epfd, ev, max, ms);
 	return any_pwait(epfd, ev, max, ms, NULL);
 }
@@ -352,7 +352,7 @@ HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		      const struct timespec *t, const sigset_t *mask)
 {
 	if (exi_unlikely(
-		    atomic_load_explicit(&shim_left, memory_order_relaxed)))
+		    atomic_load_explicit(&shim_gone, memory_order_relaxed)))
 		return native.epoll_pwait2(epfd, ev, max, t, mask);
 	if (max <= 0 || max > EVENTS_MAX || !ev ||
 	    (t && !exi_timespec_valid(t)))

@@ -71,14 +71,14 @@ static void start(void)
 	}
 }
 
-_Atomic bool shim_left, shim_leaves;
+_Atomic bool shim_gone, shim_leaving;
 
 bool shim_ready(void)
 {
 	if (exi_unlikely(!exi_core_ready()))
 		pthread_once(&once, start);
 	return exi_core_ready() &&
-	       !atomic_load_explicit(&shim_left, memory_order_relaxed);
+	       !atomic_load_explicit(&shim_gone, memory_order_relaxed);
 }
 
 __attribute__((constructor)) static void load(void)
@@ -212,12 +212,12 @@ void shim_leave(int reason)
 
 	if (!shim_ready())
 		return;
-	atomic_store(&shim_leaves, true);
+	atomic_store(&shim_leaving, true);
 	atomic_store(&exi_latent_on, false);
 	exi_latent_promote_all();
 	leave_all(reason);
 	shim_report();
-	atomic_store(&shim_left, true);
+	atomic_store(&shim_gone, true);
 	/* What other threads began meanwhile. */
 	exi_latent_promote_all();
 	leave_all(reason);
@@ -227,8 +227,8 @@ void shim_leave(int reason)
 
 void shim_return(void)
 {
-	atomic_store(&shim_left, false);
-	atomic_store(&shim_leaves, false);
+	atomic_store(&shim_gone, false);
+	atomic_store(&shim_leaving, false);
 	atomic_store(&exi_latent_on, true);
 }
 

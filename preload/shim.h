@@ -35,9 +35,9 @@ bool shim_ready(void);
  * shim_return() comes back: what was there before stays on TCP. */
 void shim_leave(int reason);
 void shim_return(void);
-/* shim_left: the shim has left. shim_leaves: it is about to, or has: nobody
+/* shim_gone: the shim has left. shim_leaving: it is about to, or has: nobody
  * takes tags out any more. */
-extern _Atomic bool shim_left, shim_leaves;
+extern _Atomic bool shim_gone, shim_leaving;
 
 /* Whether the library may have anything at the number that concerns such
  * calls. */
