@@ -17,9 +17,9 @@
  * the set, the nudge, ends sleeps when a fabric has something.
  *
  * A managed item is either active, and each epoll_wait() looks at it; or armed,
- * and its peer rings when there is something, which makes the item active. A
- * thread that is about to sleep arms what is active, so the cost of a call
- * follows what was active since the last sleep, not the number of items.
+ * and its peer sends a wake-up when there is something, which makes the item
+ * active. A thread that is about to sleep arms what is active, so the cost of a
+ * call follows what was active since the last sleep, not the number of items.
  *
  * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which
  * makes the item active under the set's lock and then, if a thread sleeps,
@@ -47,7 +47,7 @@
 #include "preload/shim.h"
 
 /* How long an item that has nothing stays active: in exi_ticks(). Then its peer
- * is asked to ring. */
+ * is asked for a wake-up. */
 #define IDLE_TICKS 2000000
 /* QUIET_ASKS in a row that told nothing: the kernel is not asked again for
  * KERNEL_TICKS, in exi_ticks(), while fabrics have events. */
@@ -281,8 +281,8 @@ bool shim_set_is(int fd, int other);
 
 /* epoll_kernel.c */
 
-/* Reads an item's link after its bell rang. Other processes are told of that,
- * for which this one has to be known to use the connection. */
+/* Reads an item's link after its doorbell was heard. Other processes are told
+ * of that, for which this one has to be known to use the connection. */
 void shim_item_hear(const struct item *it);
 
 /* Takes the tagged events out; how many remain. */
@@ -309,8 +309,8 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
 				const struct saw *saw);
 
-/* The peer rings from now on, until shim_item_disarm(); false when it need not.
- * No lock is held, and the item is not among the active: it is this
+/* The peer sends wake-ups from now on, until shim_item_disarm(); false when it
+ * need not. No lock is held, and the item is not among the active: it is this
  * thread's. */
 bool shim_item_arm(struct item *it, uint64_t sleep);
 
@@ -385,7 +385,7 @@ static inline void shim_item_stale_locked(struct item *it)
 	it->fresh = false;
 }
 
-/* The item rests: no wait looks at it, its peer rings. */
+/* The item rests: no wait looks at it, its peer sends a wake-up. */
 static inline void shim_item_idle_locked(struct item *it)
 {
 	struct set *s = it->set;

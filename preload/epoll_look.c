@@ -240,7 +240,8 @@ static inline bool find_locked(struct search *c, struct item *it,
 {
 	EXI_LOCKED(&it->set->lock);
 	place_locked(c, it, first);
-	/* What is left keeps its news of rings for the wait that tells it. */
+	/* What is left keeps its news of wake-ups for the wait that reports
+	 * it. */
 	if (it->place > c->until)
 		return false;
 	/* A number of few bits may have come round. */
@@ -257,8 +258,8 @@ static inline bool find_locked(struct search *c, struct item *it,
 	return true;
 }
 
-/* The look is over, and it has nothing: true when its peer rings from now
- * on. */
+/* The look is over, and it has nothing: true when its peer sends wake-ups from
+ * now on. */
 static inline bool idles_locked(struct search *c, struct item *it)
 {
 	struct set *s = c->s;
@@ -359,7 +360,7 @@ static void search(struct search *c)
 }
 
 /* The peer's process sent something by the kernel before what was found: bytes
- * on TCP, a ring for what rests, or that it sends on the fabric from now on.
+ * on TCP, a wake-up for what rests, or that it sends on the fabric from now on.
  * The kernel has it, or the service, which may come late. Not asked twice, or
  * it would tell twice. How many events there are then. */
 static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
@@ -377,7 +378,7 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 		c->met = &met;
 		c->base = n;
 	}
-	/* A ring that was heard meanwhile took its item from those at rest. */
+	/* A wake-up that came meanwhile took its item from those at rest. */
 	if (s->n_fresh || c->may_move)
 		look_at_active(c);
 	if (k <= 0)

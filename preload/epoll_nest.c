@@ -34,7 +34,8 @@ void shim_set_nest(int epfd, int fd)
 	shim_epoll_outer(fd);
 }
 
-/* Peers ring for whatever comes from now on. The item is this thread's. */
+/* Peers send wake-ups for all that comes from now on. The item is this
+ * thread's. */
 static void arm_next(struct item *it)
 {
 	shim_item_disarm(it);

@@ -84,11 +84,11 @@ static bool there_on_tcp(struct item *it)
 
 /* Arms what is active: false when there is something already. What had
  * something lately stays among the active, to be looked at when a sleep ends:
- * then its peer need not ring any more, and a peer of several rings for one of
- * them. The sleep is a new one each time. Who hears its ring and looks before
- * all are armed would not have looked at all: so nothing may have come
- * meanwhile. looked: at each of them, by this thread, and the kernel tells of
- * what came to TCP since. */
+ * then its peer need not send a wake-up any more, and a peer of several sends
+ * one for one of them. The sleep is a new one each time. A thread that gets its
+ * wake-up and looks before all are armed would not have looked at all: so
+ * nothing may have come meanwhile. looked: at each of them, by this thread, and
+ * the kernel tells of what came to TCP since. */
 static bool arm_all_locked(struct set *s, bool looked)
 {
 	uint32_t stirs = s->stirs;
@@ -105,7 +105,7 @@ static bool arm_all_locked(struct set *s, bool looked)
 			break;
 		stays = ticks - it->busy < IDLE_TICKS;
 		exi_unlock(&s->lock);
-		/* Armed and active, it rang since it was looked at. */
+		/* Armed and active: its wake-up came since it was looked at. */
 		shim_item_disarm(it);
 		ret = shim_item_arm(it, stays ? sleep : 0) &&
 		      (looked || !there_on_tcp(it));
@@ -117,14 +117,14 @@ static bool arm_all_locked(struct set *s, bool looked)
 }
 
 /* What is active was looked at since the set's stirs were those. True: its
- * peers ring, and this thread counts as a sleeper now. */
+ * peers send wake-ups, and this thread counts as a sleeper now. */
 static bool prepare(struct set *s, uint32_t stirs)
 {
 	bool ret;
 
 	exi_lock(&s->lock);
 	/* What was added or changed meanwhile was not looked at, and what is
-	 * there already rings nobody. */
+	 * there already sends no wake-up. */
 	ret = s->stirs == stirs && arm_all_locked(s, true);
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
@@ -248,7 +248,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		    : exi_signals_came(false)
 			    ? -EINTR
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
-		/* Items that rang beside it, or that it followed. */
+		/* Items whose wake-up came beside it, or that it followed. */
 		if (n > 0 && n < max && s->n_active)
 			n = shim_set_collect(s, ev, n, max, true, &met,
 					     exi_ticks(), &looked);

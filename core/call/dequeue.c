@@ -187,8 +187,9 @@ static void poll_hot(struct exi_queue *q)
 			exi_flow_progress(hot[i].sk, hot[i].dir);
 }
 
-/* Nobody polls any more: the peers are to ring. Where order matters they are
- * asked before the search, so that what it does not find rings. */
+/* No thread polls any more: the peers are to send wake-ups. Where order matters
+ * they are asked before the search, so that each thing that the search does not
+ * find sends one. */
 static void leave_hot(struct exi_queue *q)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];

@@ -52,8 +52,8 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 		ret = exi_flow_drain_locked(sk);
 	/* A process that was forked has a bell of its own, and hears nothing
 	 * from it: that the peer is gone the process tells that watches the
-	 * link. It sets `gone` and then kicks; await_tcp() reads the kick
-	 * first. */
+	 * link. It sets `gone` and then changes the kick word; await_tcp()
+	 * reads the kick first. */
 	linked = sk->fab && sk->fab->bell >= 0 && !atomic_load(&sh->gone);
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)

@@ -161,7 +161,7 @@ static void rest_ends(void *arg)
 	wait_on(r->p, r->event_fd, false);
 }
 
-/* All that it waits for is on fabrics, and rings here. */
+/* All that it waits for is on fabrics, and wakes this thread. */
 static bool hears(const struct exi_poll *p)
 {
 	if (kernels(p))

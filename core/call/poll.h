@@ -4,9 +4,9 @@
  *
  * The kernel is asked about what it serves; directions on a fabric are looked
  * at here. Who must sleep first puts himself among the waiters of each
- * connection, then looks again, then asks the peers to ring, and then sleeps
- * in the kernel (see poller.h). A change before the second look is seen by it;
- * a later one wakes the waiters. */
+ * connection, then looks again, then asks the peers for wake-ups, and then
+ * sleeps in the kernel (see poller.h). A change before the second look is seen
+ * by it; a later one wakes the waiters. */
 #ifndef EXI_CORE_CALL_POLL_H
 #define EXI_CORE_CALL_POLL_H
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread that sleeps on descriptors of its own: it is kicked by an eventfd.
+/* A thread that sleeps on descriptors of its own: an eventfd wakes it.
  *
  * Where all that it waits for is on fabrics, the descriptors are an epoll set,
  * and the links of the connections are in it, in front of the service's watch:
- * a peer that rings wakes the thread at once, and the service only when no
- * thread sleeps there. Without that the service would be woken first, to kick
- * the thread. Nothing depends on who hears a bell: whoever is woken reads the
- * link, and wakes who waits. */
+ * a peer's doorbell wakes the thread at once, and the service only when no
+ * thread sleeps there. Without that the service would be woken first, to wake
+ * the thread. Nothing depends on which thread hears a doorbell: the thread that
+ * is woken reads the link, and wakes the waiters. */
 #ifndef EXI_CORE_CALL_POLLER_H
 #define EXI_CORE_CALL_POLLER_H
 
@@ -43,14 +43,14 @@ bool exi_poller_hears(struct exi_sock *sk);
 void exi_poller_inherited(struct exi_sock *sk, int link);
 void exi_poller_forked(void);
 
-/* Sleeps as ppoll() does, until the thread is kicked (0) or, where it hears all
- * that can come, one of its bells rings (0), else until one of n descriptors
- * has an answer (1); -ETIMEDOUT, -EINTR. There is room in p behind them. What
- * was heard is still to be heeded. */
+/* Sleeps as ppoll() does, until the thread is woken (0) or, where it hears all
+ * that can come, one of its doorbells is heard (0), else until one of n
+ * descriptors has an answer (1); -ETIMEDOUT, -EINTR. There is room in p behind
+ * them. What was heard is still to be heeded. */
 int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     const struct timespec *timeout, const sigset_t *mask);
-/* Reads the links that rang. Not while the thread is a waiter, which it would
- * kick; no lock held. */
+/* Reads the links whose doorbell was heard. Not while the thread is a waiter,
+ * which it would wake; no lock held. */
 void exi_poller_heed(void);
 
 #endif

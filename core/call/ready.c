@@ -71,7 +71,8 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 }
 
 /* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
- * peer's next record rings again, so the one that fills the ring is seen. */
+ * peer's next record sends a wake-up again, so the one that fills the ring is
+ * seen. */
 static bool sufficient(struct exi_sock *sk, struct exi_half *h)
 {
 	return exi_likely(exi_tcp_lowat(sk) <= 1) ||
@@ -272,7 +273,7 @@ void exi_ready_want_times(struct exi_sock *sk, int fd)
 	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
-/* The peer rings for what comes after all that is there, which is not
+/* The peer sends a wake-up for what comes after all that is there, which is not
  * enough. */
 static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 {

@@ -62,7 +62,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 		return NEGLECTED;
 	sk->neglected = 0;
 	if (!atomic_load(&sk->guarded)) {
-		/* Before it is asked for: it may be rung at once. */
+		/* Before it is asked for: the wake-up may come at once. */
 		atomic_store(&sk->guarded, true);
 		if (!exi_flow_arm_locked(sk, EXI_RX))
 			return IN_USE;

@@ -430,7 +430,7 @@ static void bell_rest_ends(void *arg)
 	exi_unlock(&r->h->lock);
 }
 
-/* Nothing new is there, and the peer rings when something is. */
+/* Nothing new is there, and the peer sends a wake-up when something is. */
 static bool arm_bell(struct bell_rest *r, size_t seen)
 {
 	struct exi_ready now;

@@ -23,9 +23,9 @@
  * receive lock; the two may run at once. Locks of one socket are shared with
  * forked processes, so state guarded by them lives in exi_conn.shared.
  *
- * Blocking. send, recv, post_*, progress and arm neither block nor allocate
- * nor enter the kernel while the peer is running. Exceptions are tcp, which
- * is the kernel, and ringing a peer that asked for it.
+ * Blocking. send, recv, post_*, progress and arm neither block nor allocate nor
+ * enter the kernel while the peer is running. Exceptions are tcp, which is the
+ * kernel, and waking a peer that asked for it.
  *
  * Upcalls. exi_xfer.done and exi_conn_ready() are the only ones. They are made
  * from progress() alone, with no provider lock held, and may call back down.

@@ -157,7 +157,8 @@ static void go_locked(struct exi_sock *sk)
 	    exi_unseen_waits(atomic_load(&sk->fd)))
 		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
 	exi_lock(&rx->lock);
-	/* greeting is set: who enters recv from here on can be kicked. */
+	/* greeting is set: a thread that enters recv from here on can be
+	 * woken. */
 	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&
 	    atomic_load(&sh->owner) == sk->process &&
 	    exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)

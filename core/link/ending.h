@@ -21,8 +21,9 @@ EXI_SHIM void exi_link_over(struct exi_sock *sk, uint32_t generation);
  * locked. */
 void exi_ending_wake_all(struct exi_sock *sk);
 
-/* The peer's doorbell rang: wakes those who asked for it, and moves operations.
- * Sleepers on words are woken by the peer itself. No half is locked. */
+/* The peer's doorbell was heard: wakes those who asked for it, and moves
+ * operations. Sleepers on words are woken by the peer itself. No half is
+ * locked. */
 void exi_ending_bell(struct exi_sock *sk);
 
 /* The pair link hung up: the connection goes on over TCP, or the peer is gone.

@@ -65,7 +65,7 @@ int exi_rma_link_write(struct exi_rma_link *l, const void *from,
 /* Whether a write would find a credit. */
 bool exi_rma_link_writable(struct exi_rma_link *l);
 /* Asks that whatever arrives for the direction wakes the sleepers on stir, or
- * rings the pair link once. */
+ * sends one WAKE over the pair link. */
 void exi_rma_link_want(struct exi_rma_link *l, enum exi_dir dir, bool word);
 void exi_rma_link_want_no_more(struct exi_rma_link *l, enum exi_dir dir,
 			       bool word);
@@ -87,8 +87,8 @@ void exi_rma_link_kill(struct exi_rma_link *l);
 /* Rings the pair link: the core looks. */
 void exi_rma_post_bell(struct exi_rma_link *l);
 
-/* Wakes the sleepers, and rings the bell, that were asked for in this
- * direction. */
+/* Sends the wake-ups that were asked for in this direction: to sleepers, and by
+ * the doorbell. */
 void exi_rma_post_wake(struct exi_rma_link *l, enum exi_dir dir);
 
 /* How many requests the queue pair takes now. The post lock is held. */

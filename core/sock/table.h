@@ -233,8 +233,8 @@ struct exi_sock {
 	 * for before the fabric goes. Until then neither the socket nor its
 	 * shared part is another's. */
 	_Atomic uint32_t lookers[2];
-	/* Which waiters asked the peer to ring (ready.h), by direction; guarded
-	 * by its half's lock. */
+	/* Which waiters asked the peer for a wake-up (ready.h), by direction;
+	 * guarded by its half's lock. */
 	uint32_t armed[2];
 	/* What is known of O_NONBLOCK, SO_RCVTIMEO and SO_SNDTIMEO, where every
 	 * change of them is seen: enum exi_blocking, above it a count of
@@ -287,7 +287,8 @@ struct exi_sock {
 	_Atomic uint32_t unheard;
 	struct exi_list poll_ops; /* accept, connect */
 	uint32_t poll_events;
-	/* The peer was asked to ring for whoever waits unseen, see unseen.h. */
+	/* The peer was asked for wake-ups for waits that the shim does not see,
+	 * see unseen.h. */
 	_Atomic bool guarded;
 	/* The service's words: */
 	uint32_t neglected; /* looks that found bytes and nobody, in a row */
@@ -507,12 +508,14 @@ static inline bool exi_loan_in_place(const struct exi_sock *sk,
 void exi_ready_times_locked(struct exi_sock *sk);
 
 /* A number of a sleep that no process ever had. A thread that arms several
- * connections with it looks at all of them when one rings, and before that does
- * not let one of them go: then a peer with several of them rings once. */
+ * connections with it looks at all of them when one wakes it, and before that
+ * does not let one of them go: then a peer with several of them sends one
+ * wake-up. */
 EXI_SHIM uint64_t exi_ready_sleep(void);
 
-/* The descriptor that becomes readable when the peer rings, to be read by
- * exi_link_event(); -1 when there is none. It may be closed at any time. */
+/* The descriptor that becomes readable when the peer sends a wake-up, to be
+ * read by exi_link_event(); -1 when there is none. It may be closed at any
+ * time. */
 EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
 
 /* A connection has met its peer's library: called before any direction can be

@@ -47,8 +47,8 @@ void exi_sock_outlive(void);
 /* Changes of state: wakes every sleeper of the direction, in any process. */
 void exi_sock_wake_all(struct exi_sock *sk, enum exi_dir dir);
 
-/* The peer rang: wakes the waiters of the direction, and not threads that sleep
- * on words. */
+/* The peer's doorbell was heard: wakes the waiters of the direction, and not
+ * threads that sleep on words. */
 EXI_SHIM void exi_sock_wake_waiters(struct exi_sock *sk, enum exi_dir dir);
 
 /* exi_sock_wake_all() with the direction's lock held. */

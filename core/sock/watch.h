@@ -23,7 +23,7 @@ static inline void exi_unseen_restart(void)
 		exi_unseen_watch();
 }
 
-/* The peer rang. */
+/* The peer's doorbell was heard. */
 void exi_unseen_bell(struct exi_sock *sk);
 
 /* When the service calls exi_unseen_tick() next (ns); UINT64_MAX: never. */

@@ -55,7 +55,8 @@ bool exi_place_quiet(struct exi_sock *sk);
 /* Bytes of the direction that were not copied. */
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);
 
-/* The peer rang: perhaps it wants something back. The link's lock is held. */
+/* The peer's doorbell was heard: perhaps it wants something back. The link's
+ * lock is held. */
 void exi_place_answer(struct exi_sock *sk);
 
 /* The fabric has failed, and what it holds cannot be sent another way either:

@@ -33,7 +33,7 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
  * will again before it waits. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* Asks to be rung for the direction's operations: true when that is sure,
+/* Asks for wake-ups for the direction's operations: true when that is sure,
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);
 

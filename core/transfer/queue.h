@@ -2,9 +2,9 @@
 /* Event queues.
  *
  * A queue owns the memory of its operations. While threads are in
- * exs_qdequeue() they make the progress of the sockets that the queue waits
- * for ("hot"), without any wake-up being paid. When nobody is there, the
- * service thread notices within a tick, asks the peers to ring, and makes the
+ * exs_qdequeue() they make the progress of the sockets that the queue waits for
+ * ("hot"), without any wake-up being paid. When no thread is there, the service
+ * thread notices within a tick, asks the peers for wake-ups, and makes the
  * progress itself. */
 #ifndef EXI_CORE_TRANSFER_QUEUE_H
 #define EXI_CORE_TRANSFER_QUEUE_H

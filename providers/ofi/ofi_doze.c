@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Providers without descriptors to wait on: the service looks at them in turns,
- * and when it finds nothing asks the other ends to ring for whatever they post;
- * over the rendezvous, which rdm keeps. Until rings come so fast that looks are
- * cheaper.
+ * and when it finds nothing asks the other ends for a wake-up for all that they
+ * post; over the rendezvous, which rdm keeps. Until wake-ups come so fast that
+ * looks are cheaper.
  *
  *	who dozes: DOZE ->	<- AGREED	sleeps, looks at each	<- RING
  *		   AWAKE ->	looks in turns
@@ -11,7 +11,7 @@
  * read-modify-write, as who agrees sets it before he says so. If the post's
  * comes first, what was posted is there when AGREED is read, and found by the
  * look after that, without which nobody sleeps. If it comes second it finds the
- * flag, and rings; and that ring is read after what it is about can be
+ * flag, and sends a wake-up; and that is read after what it is about can be
  * found. */
 #include "providers/ofi/ofi_int.h"
 

@@ -291,11 +291,11 @@ void ofip_doze_posted(struct ofip_link *l);
 /* Reads what the other end says over the rendezvous. 1: the net is to be looked
  * at; 0: nothing. -errno. */
 int ofip_doze_heard(struct ofip_link *l);
-/* Whether all ends ring: a look from here on may be the last. The service lock
- * is held, here and for the next. */
+/* Whether all ends send wake-ups: a look from here on may be the last. The
+ * service lock is held, here and for the next. */
 bool ofip_doze_agreed(struct ofip_net *n);
-/* Asks the ends that would not ring, if the net is quiet; and rings for what is
- * under way, as libfabric may say more of it. */
+/* Asks the ends that would send no wake-up, if the net is quiet; and sends one
+ * for what is under way, as libfabric may say more of it. */
 void ofip_doze_ask(struct ofip_net *n, bool quiet);
 
 /* --- the rendezvous' sockets (ofi_sock.c) ------------------------------- */

@@ -138,8 +138,8 @@ static int take_place(struct ofip_link *l, const void *proof, size_t len)
 	return err ? err : exi_rma_link_up(&l->rma, &ring);
 }
 
-/* Closes the rendezvous, with the post lock: a thread that posts may be ringing
- * there. */
+/* Closes the rendezvous, with the post lock: a thread that posts may send a
+ * wake-up there. */
 static void end_rendezvous(struct ofip_link *l)
 {
 	exi_rma_lock(&l->rma.post);

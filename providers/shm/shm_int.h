@@ -223,8 +223,9 @@ static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
 
 /* --- shm_conn.c --------------------------------------------------------- */
 
-/* Whether the word of a waiter asks to be woken when position pos is passed.
- * Who waits for a later one is rung then; who waited for an earlier one was. */
+/* Whether the word of a waiter asks to be woken when position pos is passed. A
+ * thread that waits for a later one is woken then; one that waited for an
+ * earlier one was. */
 static inline bool shmp_awaited(uint32_t wait, uint64_t pos)
 {
 	return (wait ^ SHMP_WAIT_AT(pos)) - 1 < SHMP_WAIT_MASK;

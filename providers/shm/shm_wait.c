@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asking to be rung, and what can be done without waiting. */
+/* Asking for wake-ups, and what can be done without waiting. */
 #include "providers/shm/shm_int.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static bool writable(struct shmp_priv *p, struct shmp_tx *tx)
 	return true;
 }
 
-/* Asks to be rung when pos is passed; keeps other requests for it. */
+/* Asks for a wake-up when pos is passed; keeps other requests for it. */
 static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
 {
 	uint32_t now = atomic_load_explicit(word, memory_order_relaxed);
@@ -47,7 +47,8 @@ static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
 				 memory_order_seq_cst);
 }
 
-/* 0: the peer rings when it takes something, from what it has taken now. */
+/* 0: the peer sends a wake-up when it takes something, from what it has taken
+ * now. */
 static int request_space(struct shmp_priv *p, struct shmp_tx *tx, uint32_t bits)
 {
 	uint64_t taken;

@@ -40,8 +40,9 @@ _Static_assert(offsetof(struct shmp_record, rest) == SHMP_HEAD, "record head");
 
 /* Wait words: what the low bits ask for, and above them the position (in units
  * of SHMP_ALIGN) at which the wait began: the record that is awaited, or the
- * `taken` that left too little room. Who passes just that position rings; a
- * ring for an earlier one would be taken for this one's, and this one lost. */
+ * `taken` that left too little room. The end that passes just that position
+ * sends a wake-up; one for an earlier position would be taken for this one's,
+ * and this one lost. */
 #define SHMP_WAIT_WORD	  1u /* a thread sleeps on the word in our segment */
 #define SHMP_WAIT_BELL	  2u /* send WAKE over the pair link */
 #define SHMP_WAIT_MASK	  3u
