@@ -135,9 +135,10 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 		       : l->unprovable		    ? EXS_X_REASON_NO_PROOF
 		       : in + out > EXI_MEET_WAITED ? EXS_X_REASON_TIMEOUT
 						    : EXS_X_REASON_UNDECIDED;
-	if (l || sk->role != EXI_ROLE_ACCEPT ||
-	    atomic_load(&rx->meet_at) != UINT64_MAX ||
-	    in <= exi_config()->upgrade_bytes)
+	if (l || (sk->role == EXI_ROLE_CONNECT
+			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
+			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
+				    in <= exi_config()->upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
 	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
 				    : exi_begin_why_nobody(&t);

@@ -355,10 +355,11 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 }
 
 /* B looks for A now, being eager, and when nobody is there again a little
- * later. */
+ * later; at last, when A sends something. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
 	int reason = meet_b(sk, atomic_load(&sk->fd), true);
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	struct exi_link *l;
 
 	EXI_LOCKED(&sk->link_lock);
@@ -374,6 +375,8 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 			exi_service_timed(&l->timer);
 			return;
 		}
+		atomic_store(&rx->meet_at,
+			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
 	}
 	if (reason)
 		exi_sock_reason(sk, reason);
@@ -411,7 +414,17 @@ void exi_link_meet(struct exi_sock *sk, int fd)
 	meet(sk, fd, false);
 }
 
-/* The peer's port has a marker; says so when not. */
+/* A found nobody: the peer's process may just be starting its library. It has
+ * one, if ever, when it answers, and A looks once more then, or when it has
+ * sent a little. */
+static void expect_answer(struct exi_shared *sh)
+{
+	atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
+	atomic_store(&sh->half[EXI_TX].meet_at, EXI_UPGRADE_BYTES);
+}
+
+/* The peer's port has a marker. When not, the connection is to look again, or
+ * has the reason why nobody can be met. */
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
@@ -428,7 +441,10 @@ static bool marked(struct exi_sock *sk)
 	exi_fds_end();
 	if (ret > 0)
 		return true;
-	exi_sock_reason(sk, reason);
+	if (!ret && reason == EXS_X_REASON_PLAIN_PEER)
+		expect_answer(sk->sh);
+	else
+		exi_sock_reason(sk, reason);
 	return false;
 }
 

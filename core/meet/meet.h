@@ -78,6 +78,10 @@ void exi_link_disown_locked(struct exi_sock *sk);
  * tries to meet. */
 #define EXI_LINK_DOWNLOAD 32768u
 
+/* RX bytes after which A looks again for a peer whose library was not there
+ * when A connected. */
+#define EXI_LINK_ANSWERED 0u
+
 #define EXI_MEET_GREETING_NS 5000000000u /* between messages of a meeting */
 
 /* Bytes both ways by which a peer that waits to meet has come. */

@@ -548,6 +548,43 @@ static void so_is_what_came_before_the_library(void)
 	is_met_without_its_listener(true);
 }
 
+/* The library starts here when the connection is there already. */
+static void starts_late(int ctl, void *arg)
+{
+	struct t_addr at;
+	int l = t_plain_listener(&at), s;
+
+	t_tell(ctl, t_port(&at));
+	t_expect(ctl, 1);
+	t_init();
+	s = t_accept(l);
+	t_send_all(s, "x", 1, 0);
+	t_settle(s, T_SHM);
+	t_recv_end(s);
+	t_close(s);
+	close(l);
+}
+
+/* Where connections meet as they are made, too. */
+static void a_library_that_starts_late_is_met_when_it_answers(void)
+{
+	struct t_addr to;
+	struct t_peer p;
+	char c;
+	int s;
+
+	setenv("EXS_UPGRADE", "connect", 1);
+	t_peer_start(&p, starts_late, NULL);
+	to = t_loopback(T_IPV4, t_ask(p.ctl));
+	t_init();
+	s = t_connect(&to);
+	t_tell(p.ctl, 1);
+	t_recv_all(s, &c, 1);
+	t_settle(s, T_SHM);
+	t_close(s);
+	t_peer_join(&p);
+}
+
 /* A server that opens a listener for each transfer, and keeps one
  * connection. */
 #define LISTENERS 200
@@ -658,6 +695,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_marker_without_a_peer_costs_only_time),
 	T_ROW(what_was_accepted_is_met_when_its_listener_is_closed),
 	T_ROW(so_is_what_came_before_the_library),
+	T_ROW(a_library_that_starts_late_is_met_when_it_answers),
 	T_ROW(a_marker_goes_with_its_listener),
 	T_ROW(a_process_whose_peers_are_plain_has_no_thread_of_ours),
 };
