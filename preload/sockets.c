@@ -21,10 +21,12 @@
 #include "core/life/close.h"
 #include "core/life/open.h"
 #include "core/life/plain.h"
+#include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/table.h"
+#include "core/transfer/switch.h"
 #include "preload/shim.h"
 
 static bool is_tcp(int fd)
@@ -300,6 +302,8 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 	if (!shim_sock(fd))
 		return native.ioctl(fd, request, arg);
 	if (request == FIONREAD && exi_ready_ours(sk)) {
+		if (exi_unlikely(exi_switch_may_come(sk)))
+			exi_link_hear(sk);
 		n = exi_ready_unread(sk, fd);
 		if (n < 0)
 			return (int)shim_result(n);

@@ -27,6 +27,8 @@ struct exi_flow_patience {
 	bool known;
 	bool begun; /* handlers of signals are counted, see signals.h */
 	bool spun;  /* in vain, since it slept last */
+	bool heard; /* RX: the link said something, and that was heard */
+	bool more;  /* RX: and bytes may lie behind those that were got */
 	uint64_t deadline;
 	struct exi_look look;
 };

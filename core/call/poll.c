@@ -22,11 +22,13 @@
 #include "core/call/poller.h"
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
+#include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/op.h"
 #include "core/transfer/queue.h"
+#include "core/transfer/switch.h"
 
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
@@ -37,6 +39,7 @@ int exi_poll_look(struct exi_poll *p)
 	int ready = 0;
 
 	p->on_fabric = -1;
+	p->may_move = false;
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct exi_poll_slot *s = &p->slots[i];
 		struct exi_ready r;
@@ -49,6 +52,7 @@ int exi_poll_look(struct exi_poll *p)
 			continue;
 		s->now = r.now;
 		ready += r.now != 0;
+		p->may_move |= exi_switch_may_come(s->sk);
 		p->kernel[i].events = r.kernel;
 		if (r.kernel != p->fds[i].events)
 			p->on_fabric = (int)i;
@@ -84,13 +88,36 @@ static bool kernels(const struct exi_poll *p)
 	return false;
 }
 
-int exi_poll_ask(struct exi_poll *p)
+static int ask_kernel(struct exi_poll *p)
 {
 	static const struct timespec now;
 
 	if (!kernels(p))
 		return 0;
 	return ppoll(p->kernel, p->n, &now, NULL) < 0 ? -errno : 0;
+}
+
+/* Reads the links of those that have nothing to read on TCP, and may have
+ * moved; true when one said something. */
+static bool hear(struct exi_poll *p)
+{
+	bool ret = false;
+
+	for (nfds_t i = 0; i < p->n; i++)
+		if (p->slots[i].sk && exi_switch_may_come(p->slots[i].sk) &&
+		    !(p->kernel[i].revents & (POLLIN | POLLRDNORM)))
+			ret |= exi_link_hear(p->slots[i].sk);
+	return ret;
+}
+
+int exi_poll_ask(struct exi_poll *p)
+{
+	int ret = ask_kernel(p);
+
+	if (ret || exi_likely(!p->may_move) || !hear(p))
+		return ret;
+	exi_poll_look(p);
+	return ask_kernel(p);
 }
 
 static void wait_on(struct exi_poll *p, int event_fd, bool on)

@@ -36,6 +36,7 @@ struct exi_poll {
 	struct pollfd *kernel; /* n, and room for one */
 	struct exi_poll_slot *slots;
 	int on_fabric; /* of the last look: the index of one, or -1 */
+	bool may_move; /* one's peer may have said SWITCH, unread */
 };
 
 /* Fills what the kernel is to be asked; how many are ready without it. */

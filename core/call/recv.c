@@ -33,6 +33,7 @@
 #include "core/transfer/lookup.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/ring_io.h"
+#include "core/transfer/switch.h"
 
 void exi_recv_bare_end(void *arg)
 {
@@ -149,6 +150,17 @@ static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
 	return false;
 }
 
+/* TCP had no more than n bytes (or -EAGAIN) for a receive that asked for more.
+ * What the peer sent after these may be in the ring, where this end does not
+ * look yet: the kernel's receive would have given it, too. Once in a call, or a
+ * peer that says something all the time would hold it up. */
+static bool may_be_cut(const struct exi_sock *sk, const struct exi_pieces *to,
+		       int flags, const struct exi_flow_patience *p, ssize_t n)
+{
+	return exi_switch_may_come(sk) && !p->heard && !(flags & MSG_OOB) &&
+	       (n == -EAGAIN || (n > 0 && (size_t)n < to->left));
+}
+
 /* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric.
  * False: another is to follow. The lock is held, and let go. */
 static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
@@ -156,15 +168,25 @@ static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
 			     struct exi_flow_patience *p, size_t *ret_len,
 			     ssize_t *ret)
 {
+	bool cut;
+
 	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->greeting) &&
 	    !h->err && !h->broken) {
 		*ret = bare_recv(sk, h, fd, to, flags, ret_len);
 		return true;
 	}
 	*ret = exi_attempt_recv_pieces(sk, h, to, flags);
+	cut = may_be_cut(sk, to, flags, p, *ret);
 	if (*ret == -EAGAIN)
 		exi_flow_look_locked(sk, EXI_RX, flags, p);
 	exi_half_unlock(h);
+	if (exi_unlikely(cut)) {
+		p->heard = exi_link_hear(sk);
+		/* A look begins anew, as where nothing was there. */
+		if (p->heard && (*ret < 0 || flags & MSG_PEEK))
+			return false;
+		p->more = p->heard;
+	}
 	if (*ret == -ESTALE) {
 		exi_link_read(sk);
 		return false;
@@ -222,6 +244,11 @@ static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
 			break;
 		done += (size_t)n;
 		exi_pieces_moved(to, (size_t)n);
+		if (exi_unlikely(p.more)) {
+			p.more = false;
+			flags |= flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+			continue;
+		}
 		if (exi_likely(done >= enough(sh, whole, flags))) {
 			/* What lies there goes on into the next piece. */
 			if (exi_likely(!to->left || to->at || len != SIZE_MAX))

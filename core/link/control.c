@@ -32,6 +32,7 @@
 #include "core/link/ending.h"
 #include "core/meet/begin.h"
 #include "core/meet/candidate.h"
+#include "core/meet/find.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/meet/unseen_search.h"
@@ -188,7 +189,7 @@ static void up_locked(struct exi_sock *sk)
 	l->state = EXI_LINK_UP;
 	/* What was sent before is not known. */
 	if (!atomic_exchange(&exi_link_any, true))
-		exi_link_by_kernel();
+		exi_link_by_kernel(0, 0);
 	l->timer.deadline = 0;
 	l->refuses = exi_rights_allow(l->fd, false);
 	l->clean = exi_sock_remote(sk); /* this process has both ends */
@@ -564,6 +565,25 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	 * was? */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
+}
+
+bool exi_link_hear(struct exi_sock *sk)
+{
+	struct pollfd p = { .fd = -1, .events = POLLIN };
+	bool said;
+
+	if (exi_unlikely(!exi_sock_used_here(sk)))
+		exi_sock_inherit(sk);
+	/* Who reads holds the lock until what it read is done. */
+	exi_lock(&sk->link_lock);
+	if (sk->link && sk->link->state == EXI_LINK_UP)
+		p.fd = sk->link->fd;
+	said = p.fd >= 0 && poll(&p, 1, 0) > 0;
+	exi_unlock(&sk->link_lock);
+	if (said)
+		exi_link_event(sk, EPOLLIN);
+	/* Or another thread read it just before. */
+	return said || !exi_switch_may_come(sk);
 }
 
 void exi_link_bell(struct exi_sock *sk)

@@ -56,6 +56,11 @@ EXI_SHIM int exi_link_share(struct exi_sock *sk,
 
 /* Events of the service thread; with 0 for events, a look without one. */
 EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
+/* Reads what lies in the link, if something does: what the peer said before is
+ * heard when this returns, also where another thread is reading it. For who
+ * found that exi_switch_may_come(): false when nothing was said since. No lock
+ * held. */
+EXI_SHIM bool exi_link_hear(struct exi_sock *sk);
 /* Another process read a bell of the link: for those who wait for it here. */
 void exi_link_bell(struct exi_sock *sk);
 /* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is

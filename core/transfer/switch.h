@@ -19,6 +19,22 @@ static inline bool exi_switch_wanted(struct exi_shared *sh)
 	       !atomic_load_explicit(&sh->hold_there, memory_order_relaxed);
 }
 
+/* Receiver: whether the peer, on this host, may have said SWITCH, and nobody
+ * has read it: then what it sent since is in the ring, while this end looks for
+ * it on TCP. A hint without locks; nothing that was sent before is missed by
+ * who reads the link (exi_link_hear()) and looks again. */
+static inline bool exi_switch_may_come(const struct exi_sock *sk)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+	uint32_t mode = atomic_load_explicit(&sh->half[EXI_RX].mode,
+					     memory_order_relaxed);
+
+	return (mode == EXI_MODE_TCP || mode == EXI_MODE_BACK) &&
+	       exi_sock_met(sk) && !exi_sock_remote(sk) &&
+	       (!atomic_load_explicit(&sh->hold_here, memory_order_relaxed) ||
+		atomic_load_explicit(&sh->down_wait, memory_order_relaxed));
+}
+
 /* Sender, TX lock held: onto the fabric. 0, or why not yet. */
 int exi_switch_up_locked(struct exi_sock *sk);
 

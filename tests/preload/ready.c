@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/time.h>
@@ -1786,6 +1787,58 @@ ROW(epoll_level_in_order_one_on_tcp)
 ROW(epoll_edge_in_order_one_on_tcp)
 {
 	told_in_order(EPOLLET, 1, SEVERAL);
+}
+
+/* New connections that have sent enough to move, and do so by and by. */
+static void some_that_move(int n)
+{
+	char much[1200] = { 0 };
+
+	for (int i = 0; i < n; i++) {
+		cold_pair(AF_INET, false);
+		ours[i] = here;
+		theirs[i] = peer;
+		put_all(peer, much, sizeof(much));
+		if (recv(here, much, sizeof(much), MSG_WAITALL) != sizeof(much))
+			die("receive");
+	}
+}
+
+static void close_some(int n)
+{
+	for (int i = 0; i < n; i++) {
+		close(ours[i]);
+		close(theirs[i]);
+	}
+}
+
+#define MOVES 100
+
+/* What was sent is there, all of it, on TCP or behind that in the ring. */
+static bool is_there(int pieces)
+{
+	int unread = 0, all = pieces * 10;
+	char buf[1000];
+
+	for (int i = 0; i < pieces; i++)
+		put_text(theirs[0], "0123456789");
+	return poll(&(struct pollfd){ ours[0], POLLIN, 0 }, 1, 0) == 1 &&
+	       ioctl(ours[0], FIONREAD, &unread) == 0 && unread == all &&
+	       recv(ours[0], buf, sizeof(buf), MSG_PEEK) == all &&
+	       recv(ours[0], buf, sizeof(buf), MSG_DONTWAIT) == all;
+}
+
+ROW(whole_while_moving)
+{
+	int whole = 0;
+
+	for (int i = 0; i < MOVES; i++) {
+		some_that_move(1);
+		for (int round = 0; round < 20; round++)
+			whole += is_there(1 + round % 5);
+		close_some(1);
+	}
+	say("whole %d", whole);
 }
 
 /* Also where the kernel, which had nothing for long, is asked in the middle. */

@@ -6,14 +6,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
 #include <cmocka.h>
 
 #include "core/base/lock.h"
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
+#include "core/meet/meet.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
+#include "core/transfer/switch.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -75,10 +81,67 @@ static void the_last_byte_of_tcp_wakes_who_waits(void **state)
 	t_close(fd[1]);
 }
 
+/* A pair whose first end is about to move its sending direction for the second
+ * time; of the second end nobody reads the link. */
+static struct exi_sock *pair_that_nobody_hears(int fd[2])
+{
+	struct exi_sock *sk;
+
+	setenv("EXS_PROVIDER", "loop", 1);
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1],
+		      (struct t_want){ "loop", EXS_X_REASON_NONE });
+	sk = exi_sock_find(fd[1]);
+	T_OK(exs_x_downgrade(fd[0]));
+	T_UNTIL(exi_switch_on_tcp(sk->sh, false));
+	exi_lock(&sk->link_lock);
+	exi_service_unwatch(sk->link->fd);
+	exi_unlock(&sk->link_lock);
+	return sk;
+}
+
+/* The peer has said that it moves, and nobody has read that: what it sent since
+ * is there all the same, as the kernel's would be. */
+static void what_was_sent_since_an_unread_switch_is_there(void **state)
+{
+	exs_pollfd_t p = { .exs_events = POLLIN };
+	struct exi_sock *sk;
+	char got[8] = "";
+	int fd[2];
+
+	/* One receive gives what lies on TCP, and what is behind it. */
+	sk = pair_that_nobody_hears(fd);
+	t_send_all(fd[0], "abc", 3, 0);
+	T_OK(exs_x_adopt(fd[0]));
+	t_send_all(fd[0], "de", 2, 0);
+	T_EQ(atomic_load(&exi_sock_find(fd[0])->sh->half[EXI_TX].mode),
+	     EXI_MODE_RING);
+	T(mode(sk) != EXI_MODE_RING);
+	T_EQ(exs_recv(fd[1], got, sizeof(got), MSG_DONTWAIT,
+		      EXS_QHANDLE_INVALID, NULL, EXS_MHANDLE_UNREGISTERED),
+	     5);
+	T(!memcmp(got, "abcde", 5));
+	t_close(fd[0]);
+	t_close(fd[1]);
+
+	/* Nothing is on TCP. */
+	sk = pair_that_nobody_hears(fd);
+	T_OK(exs_x_adopt(fd[0]));
+	t_send_all(fd[0], "f", 1, 0);
+	T(mode(sk) != EXI_MODE_RING);
+	p.exs_fd = fd[1];
+	T_EQ(exs_poll(&p, 1, MSG_DONTWAIT, EXS_QHANDLE_INVALID, NULL), 1);
+	T_EQ(p.exs_revents, POLLIN);
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_byte_of_tcp_wakes_who_waits),
+		cmocka_unit_test(what_was_sent_since_an_unread_switch_is_there),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
