@@ -119,18 +119,29 @@ struct item {
 	/* The order of what has something, in exi_ticks() of the peer: */
 	uint64_t place;	  /* place in that order; 0: none */
 	uint64_t told_at; /* when it was told last */
-	int behind;	  /* as many of the kernel's events, and one; or 0: */
-	uint64_t since;	  /* then: see emptied_before */
-	uint32_t rings;	  /* that the peer's process had sent, see exi_first */
-	uint64_t sent;	  /* when the peer's process sent by the kernel last */
-	/* First->kernel of what was found; UINT64_MAX: unknown. */
+	/* The kernel's order: POSITION() of its last news of this; 0: none that
+	 * was not told. */
+	uint64_t position;
+	bool by_link;	/* the news was a ring */
+	uint64_t since; /* then: see emptied_before */
+	uint32_t rings; /* that the peer's process had sent, see exi_first */
+	uint64_t sent;	/* when the peer's process sent by the kernel last */
+	/* Of what was found, by first->kernel; UINT64_MAX: unknown. */
 	uint64_t kernel;
-	bool on_tcp; /* when looked at last: the kernel has what it has */
+	uint64_t written; /* on TCP: when, as the peer says; 0: unknown */
+	bool on_tcp;	  /* when looked at last: the kernel has what it has */
+	_Atomic bool moves; /* soon on a fabric: see exi_first, n_moving */
+	/* The kernel told of it on TCP since it was told last. */
+	bool heard;
+	bool left_out; /* of a wait, see is_news_locked() */
 	/* Found in a search: */
 	struct item *next;
 	struct saw saw;
 	uint32_t now;
 };
+
+/* Behind so many events of the kernel's, by turns among items. */
+#define POSITION(behind, turn) ((uint64_t)(behind) << 32 | (turn))
 
 #define SPARES 16 /* items whose memory is kept for the next of a set */
 
@@ -145,6 +156,11 @@ struct set {
 	struct exi_list line;
 	struct exi_list resting;
 	int n_resting;
+	int n_moving;
+	/* Counts items of which the kernel told; and as it was when the kernel
+	 * was asked last. */
+	_Atomic uint32_t turns;
+	_Atomic uint32_t turns_before;
 	/* Read without the lock as hints: */
 	_Atomic int n_managed;
 	_Atomic int n_active;
@@ -383,6 +399,13 @@ static inline void shim_item_stale_locked(struct item *it)
 	EXI_LOCKED(&it->set->lock);
 	shim_set_count_locked(it->set, &it->set->n_fresh, -it->fresh);
 	it->fresh = false;
+}
+
+static inline void shim_item_moves_locked(struct item *it, bool moves)
+{
+	EXI_LOCKED(&it->set->lock);
+	it->set->n_moving += moves - it->moves;
+	it->moves = moves;
 }
 
 /* The item rests: no wait looks at it, its peer sends a wake-up. */

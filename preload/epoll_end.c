@@ -130,6 +130,7 @@ static void begin_anew(struct set *s)
 	exi_list_init(&s->line);
 	exi_list_init(&s->resting);
 	s->n_active = s->n_fresh = s->n_managed = s->n_resting = 0;
+	s->n_moving = 0;
 	for (int i = 0; i < s->size; i++) {
 		struct item *it = s->by_fd[i];
 
@@ -142,6 +143,8 @@ static void begin_anew(struct set *s)
 		shim_item_listen(it);
 		s->n_managed += it->managed;
 		exi_lock(&s->lock);
+		it->moves = false;
+		shim_item_moves_locked(it, it->managed);
 		shim_item_activate_locked(it);
 		exi_unlock(&s->lock);
 	}

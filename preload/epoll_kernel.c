@@ -38,6 +38,24 @@ void shim_item_hear(const struct item *it)
 	exi_link_event(it->sk, EPOLLIN);
 }
 
+/* The kernel told of the item behind so many other events: by its link, or by
+ * TCP. A link that says how the connection moves says nothing of when what lies
+ * in the ring was written. */
+static void note_position_locked(struct item *it, int behind, bool link)
+{
+	struct set *s = it->set;
+
+	EXI_LOCKED(&it->set->lock);
+	it->heard |= !link;
+	if (link ? it->moves || (it->position && it->by_link) : it->position)
+		return;
+	it->by_link = link;
+	it->position = POSITION(
+		behind, 1 + atomic_fetch_add_explicit(&s->turns, 1,
+						      memory_order_relaxed));
+	it->since = s->emptied_before;
+}
+
 int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 {
 	int i, kept = 0;
@@ -76,9 +94,7 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 				it->rung = RX_EVENTS;
 			if (!(tag & TAG_LINK))
 				it->rung |= ev[i].events & EPOLLERR;
-			if (!it->behind)
-				it->since = s->emptied_before;
-			it->behind = kept + 1;
+			note_position_locked(it, kept, tag & TAG_LINK);
 			s->sleepers = -1; /* this one is awake */
 			shim_item_activate_locked(it);
 			s->sleepers = sleepers;
@@ -170,6 +186,10 @@ __attribute__((noinline)) int shim_set_take(struct set *s, int fd,
 	came = alloca((size_t)max * sizeof(*came));
 	do {
 		began = exi_ticks();
+		atomic_store_explicit(
+			&s->turns_before,
+			atomic_load_explicit(&s->turns, memory_order_relaxed),
+			memory_order_relaxed);
 		if (!ms)
 			atomic_store_explicit(&s->asked, began,
 					      memory_order_relaxed);

@@ -16,17 +16,29 @@
  *
  * What rests has a ring on its way, which the kernel or the service has: a
  * record says how much its process had sent by the kernel before, so who finds
- * a new count looks at what rests (at few: they are looked at one by one), and
- * asks the kernel.
+ * a new count asks the kernel, and looks at what rests (at few: they are looked
+ * at one by one).
  *
- * What the kernel tells, of a connection that is on TCP or of any other
- * descriptor, has no time but this: the kernel had nothing of it when it was
- * asked before. A record that was made before that is told first. So is one
- * whose process had sent nothing by the kernel since then: a record says when
- * that was (after the call, so what the kernel got before the record is noted
- * by then; but for two threads that ask at once). One whose process had is told
- * behind all that the kernel has. Where no connection is on TCP, the kernel
- * tells of other things, of whose making nothing is known: these are first. */
+ * Bytes on TCP are told in the kernel's order: they are not told before the
+ * kernel has told of them, which may have had others before. A connection that
+ * moves to a fabric may have sent SWITCH, and then a record, before these
+ * bytes, and this end still look on TCP. So who finds bytes on TCP, or an event
+ * of the kernel's, while connections may move, reads their links before it
+ * looks at them again: SWITCH was sent before the record, and both before the
+ * bytes. A thread that is reading a link holds its lock until the direction is
+ * in the ring.
+ *
+ * Between a record and what the kernel tells, of a connection that is on TCP or
+ * of any other descriptor, there is this order: the kernel had nothing of it
+ * when it was asked before. A record that was made before that is told first.
+ * So is one whose process had sent nothing by the kernel since then: a record
+ * says when that was (after the call, so what the kernel got before the record
+ * is noted by then; but for two threads that ask at once). One that rang has
+ * its ring's place among the kernel's. Any other is told behind all that the
+ * kernel has. But it goes before bytes on TCP of which the peer says that they
+ * were sent later, as one that has met says. Where no connection is on TCP, the
+ * kernel tells of other things, of whose making nothing is known: these are
+ * first. */
 #include <string.h>
 
 #include "core/base/list.h"
@@ -34,6 +46,7 @@
 #include "core/base/util.h"
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
+#include "core/link/control.h"
 #include "preload/epoll.h"
 
 /* How often an item that has nothing is looked at while it stays active, and
@@ -168,18 +181,18 @@ void shim_item_release_locked(struct item *it, bool keep)
  * the caller knows the order. */
 struct search {
 	struct set *s;
-	/* Null, or not at those that came to be managed after this: of them the
-	 * kernel may have told just now. */
+	/* Null, or the kernel may have told just now, among the first events,
+	 * of those that came to be managed after this. */
 	const uint32_t *met;
+	const struct epoll_event *ev;
+	int n_ev;
 	bool spins;
 	bool asked;	/* the kernel told something just now */
 	uint64_t began; /* exi_ticks() of the wait; no other has it */
 	uint64_t until; /* what came later is for the next wait */
 	uint64_t last;	/* when the last came that this pass found */
-	bool rang;	/* for one at rest, perhaps: see look_at_resting() */
-	bool may_move;	/* an item that was looked at is on TCP */
-	/* The peer of such an item may have said that it is not. */
-	bool hears;
+	bool rang;	/* the kernel may have what came before: find_rung() */
+	bool hears;	/* it was asked, and now links are read */
 	struct item *found; /* the last one first */
 	int n;
 	int n_on_tcp; /* how many of the found */
@@ -208,7 +221,8 @@ static inline void place_locked(struct search *c, struct item *it,
 		     : c->until != UINT64_MAX ? c->until - 1
 					      : exi_ticks();
 	it->place = at > it->told_at ? at : it->told_at;
-	it->kernel = first->sent ? first->kernel : UINT64_MAX;
+	it->kernel = first->sent && !it->on_tcp ? first->kernel : UINT64_MAX;
+	it->written = it->on_tcp && first->sent ? at : 0;
 	if ((it->now & RX_EVENTS) && at > c->last)
 		c->last = at;
 }
@@ -218,14 +232,44 @@ static inline void look_in_search(struct search *c, struct item *it,
 {
 	short events;
 
-	if (exi_unlikely(it->on_tcp && c->hears))
-		shim_item_hear(it);
+	if (exi_unlikely(it->moves && c->hears))
+		exi_link_hear(it->sk);
 	events = (short)shim_item_before_look(it, &it->saw);
 	*ret = (struct exi_first){ 0 };
 	it->now = (uint16_t)exi_ready_first(it->sk, shim_item_number(it),
 					    events, c->began, ret);
 	it->on_tcp = ret->on_tcp;
-	c->may_move |= it->on_tcp;
+}
+
+/* After a look: what there is to know of an item's move. */
+static inline void looked_locked(struct item *it, const struct exi_first *first)
+{
+	EXI_LOCKED(&it->set->lock);
+	if (exi_unlikely(it->moves != first->moves))
+		shim_item_moves_locked(it, first->moves);
+	if (exi_likely(!it->on_tcp) || !(it->now & RX_EVENTS))
+		it->heard = false;
+}
+
+/* Something lies on TCP of which the kernel has not told; or in a ring, and its
+ * process sent by the kernel since that was asked. The kernel is asked; but not
+ * twice in a wait, and then this is for the next one, which asks first. It is
+ * left out once: another process may have what the kernel told. */
+static bool is_news_locked(struct search *c, struct item *it,
+			   const struct exi_first *first)
+{
+	uint64_t asked =
+		atomic_load_explicit(&c->s->emptied, memory_order_relaxed);
+	bool ret = it->on_tcp ? (it->now & RX_EVENTS) && !it->heard
+			      : first->sent && first->kernel > asked;
+
+	EXI_LOCKED(&it->set->lock);
+	if (exi_likely(!ret))
+		return false;
+	if (c->asked && !it->left_out)
+		return it->left_out = true;
+	c->rang |= !c->asked;
+	return false;
 }
 
 /* Whether the item's number is still one of its connection's. */
@@ -239,14 +283,16 @@ static inline bool find_locked(struct search *c, struct item *it,
 			       const struct exi_first *first)
 {
 	EXI_LOCKED(&it->set->lock);
+	if (is_news_locked(c, it, first))
+		return false;
 	place_locked(c, it, first);
 	/* What is left keeps its news of wake-ups for the wait that reports
 	 * it. */
 	if (it->place > c->until)
 		return false;
 	/* A number of few bits may have come round. */
-	if ((first->rings && first->rings != it->rings) ||
-	    (first->sent && first->kernel != it->sent)) {
+	if (!it->on_tcp && ((first->rings && first->rings != it->rings) ||
+			    (first->sent && first->kernel != it->sent))) {
 		c->rang = true;
 		it->rings = first->rings;
 		it->sent = first->kernel;
@@ -267,7 +313,7 @@ static inline bool idles_locked(struct search *c, struct item *it)
 
 	EXI_LOCKED(&it->set->lock);
 	it->place = 0;
-	it->behind = 0;
+	it->position = 0;
 	if (c->spins || c->until != UINT64_MAX || ++it->idle <= IDLE_LOOKS ||
 	    (c->began - it->busy <= IDLE_TICKS && s->n_active <= MANY))
 		return false;
@@ -275,6 +321,18 @@ static inline bool idles_locked(struct search *c, struct item *it)
 	ret = shim_item_arm(it, 0);
 	exi_lock(&s->lock);
 	return ret;
+}
+
+/* The kernel may have told of it, as of one that it was to tell of, among what
+ * it told just now. */
+static bool told_by_kernel(const struct search *c, const struct item *it)
+{
+	if (exi_likely(!c->met) || (int32_t)(it->nth - *c->met) <= 0)
+		return false;
+	for (int i = 0; i < c->n_ev; i++)
+		if (c->ev[i].data.u64 == it->data.u64)
+			return true;
+	return false;
 }
 
 static void look_at_active(struct search *c)
@@ -288,8 +346,7 @@ static void look_at_active(struct search *c)
 
 		if (!it)
 			break;
-		if (it->told_at == c->began ||
-		    (c->met && (int32_t)(it->nth - *c->met) > 0)) {
+		if (it->told_at == c->began || told_by_kernel(c, it)) {
 			shim_item_release_locked(it, true);
 			continue;
 		}
@@ -298,6 +355,7 @@ static void look_at_active(struct search *c)
 		shim_item_disarm(it);
 		look_in_search(c, it, &first);
 		exi_lock(&s->lock);
+		looked_locked(it, &first);
 		has = seen_locked(it, it->now, &it->saw);
 		if (has && find_locked(c, it, &first))
 			continue;
@@ -310,7 +368,7 @@ static void look_at_active(struct search *c)
 #define FEW_REST 64
 
 /* Looks at resting items where they lie: one may have something, whose ring is
- * still on its way. */
+ * still on its way, or whose link said SWITCH. */
 static void look_at_resting(struct search *c)
 {
 	struct set *s = c->s;
@@ -324,11 +382,16 @@ static void look_at_resting(struct search *c)
 
 		if (!it)
 			break;
+		if (!c->rang && !it->moves) {
+			shim_item_release_locked(it, false);
+			continue;
+		}
 		exi_unlock(&s->lock);
 		look_in_search(c, it, &first);
 		if (it->now)
 			shim_item_disarm(it);
 		exi_lock(&s->lock);
+		looked_locked(it, &first);
 		if (!shim_item_event_locked(it, it->now, &it->saw) ||
 		    !find_locked(c, it, &first))
 			shim_item_release_locked(it, it->now && valid(it));
@@ -361,29 +424,34 @@ static void search(struct search *c)
 
 /* The peer's process sent something by the kernel before what was found: bytes
  * on TCP, a wake-up for what rests, or that it sends on the fabric from now on.
- * The kernel has it, or the service, which may come late. Not asked twice, or
- * it would tell twice. How many events there are then. */
+ * The kernel has it, or the service, which may come late. The kernel is not
+ * asked twice, or it would tell twice. How many events there are then. */
 static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
 	uint32_t met = s->met;
 	int k = 0;
 
-	c->hears = true;
-	look_at_resting(c);
 	if (!c->asked) {
 		exi_unlock(&s->lock);
 		k = shim_set_ask_kernel(s, ev + n, max - n);
 		exi_lock(&s->lock);
+		k = k > 0 ? k : 0;
 		c->met = &met;
 		c->base = n;
+		c->ev = ev + n;
+		c->n_ev = k;
 	}
+	c->hears = true;
+	/* What was written before now is found by one more look. */
+	if (c->until == UINT64_MAX)
+		c->until = exi_ticks();
+	look_at_resting(c);
 	/* A wake-up that came meanwhile took its item from those at rest. */
-	if (s->n_fresh || c->may_move)
+	if (s->n_fresh || s->n_moving)
 		look_at_active(c);
-	if (k <= 0)
-		return n;
-	c->asked = true;
+	c->met = NULL;
+	c->asked |= k > 0;
 	return n + k;
 }
 
@@ -421,7 +489,8 @@ static inline bool tell_this_locked(struct search *c, struct item *it,
 	it->idle = 0;
 	it->busy = it->told_at = c->began;
 	it->place = 0;
-	it->behind = 0;
+	it->position = 0;
+	it->heard = it->left_out = false;
 	return true;
 }
 
@@ -450,6 +519,7 @@ static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 		shim_item_disarm(it);
 		look_in_search(c, it, &first);
 		exi_lock(&s->lock);
+		looked_locked(it, &first);
 		if (tell_this_locked(c, it, &e))
 			insert(&e, c->base++, ev, n++);
 		shim_item_release_locked(it, valid(it));
@@ -467,12 +537,60 @@ static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
 	       (it->place <= emptied || (mixed && it->kernel <= emptied));
 }
 
+/* The place of an item among the events that the kernel told last, in terms of
+ * POSITION(): UINT64_MAX is behind them all. */
+static uint64_t position(const struct search *c, const struct item *it,
+			 uint64_t emptied, bool mixed)
+{
+	uint32_t turn = (uint32_t)it->position;
+
+	if (!it->on_tcp && !it->by_link)
+		turn = 0;
+	/* It was told an earlier time that the kernel was asked. */
+	if (turn && (int32_t)(turn - c->s->turns_before) <= 0)
+		return POSITION(0, turn);
+	if (turn)
+		return it->position;
+	/* The rest of what was told before. */
+	if (it->on_tcp)
+		return POSITION(0, 1);
+	return precedes(it, emptied, mixed) ? 0 : UINT64_MAX;
+}
+
+/* What was sent behind all that is known of goes before the first bytes on TCP
+ * of which the peer says that they were sent later. */
+static void before_later(struct item *it, const struct item *on_tcp)
+{
+	for (; on_tcp && it->position == UINT64_MAX; on_tcp = on_tcp->next)
+		if (on_tcp->written > it->place)
+			it->position = on_tcp->position;
+}
+
+/* In the order of their places none goes behind what a later one goes
+ * before. */
+static void carry_positions(struct item *chain)
+{
+	struct item *it, *next, *last = NULL;
+	uint64_t at = UINT64_MAX;
+
+	for (it = chain; it; it = next) {
+		next = it->next;
+		it->next = last;
+		last = it;
+	}
+	for (it = last, last = NULL; it; it = next) {
+		next = it->next;
+		at = it->position < at ? it->position : at;
+		it->position = at;
+		it->next = last;
+		last = it;
+	}
+}
+
 /* Among the found are some that the kernel has, or it told something just now,
- * at ev[base] and on. What is on TCP came after what precedes all of the
- * kernel's. Each goes before an event of the kernel's if the kernel had
- * something of it before that one, or if it precedes them, or another does that
- * comes after it; else behind all of them. In order of their places, `behind`
- * has where then. */
+ * at ev[base] and on. Those on TCP are in the order of their positions, the
+ * others in the order of their places, where each is before all that a later
+ * one is before. */
 static struct item *line_up(struct search *c)
 {
 	struct set *s = c->s;
@@ -480,39 +598,50 @@ static struct item *line_up(struct search *c)
 		c->kernels > c->base ? &s->emptied_before : &s->emptied,
 		memory_order_relaxed);
 	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed;
-	uint64_t edge;
-	struct item *it, *next, *ret = NULL, *last = NULL;
-	int at = c->kernels;
+	struct item *it, *next, *ret = NULL, **end = &ret;
+	struct item *all[2] = { NULL, NULL }, **ends[] = { &all[0], &all[1] };
+	struct item *on_tcp, *others;
 
 	for (it = c->found; it; it = it->next)
-		if (it->on_tcp && it->behind && it->since < emptied)
+		if (it->on_tcp && it->position && it->since < emptied)
 			emptied = it->since;
-	edge = emptied;
-	for (it = c->found; it; it = it->next) {
-		bool first = precedes(it, emptied, mixed);
+	for (it = c->found; it; it = next) {
+		next = it->next;
+		it->position = position(c, it, emptied, mixed);
+		if (it->on_tcp)
+			it->place = it->position;
+		it->next = NULL;
+		*ends[it->on_tcp] = it;
+		ends[it->on_tcp] = &it->next;
+	}
+	on_tcp = c->n_on_tcp ? in_order(&all[1], c->n_on_tcp) : NULL;
+	others = c->n > c->n_on_tcp ? in_order(&all[0], c->n - c->n_on_tcp)
+				    : NULL;
+	for (it = others; it; it = it->next)
+		before_later(it, on_tcp);
+	carry_positions(others);
+	while (on_tcp || others) {
+		struct item **first =
+			!on_tcp || (others &&
+				    others->position <= on_tcp->position)
+				? &others
+				: &on_tcp;
 
-		it->behind = it->behind ? c->base + it->behind - 1
-			     : first	? c->base
-					: c->kernels;
-		if (first && it->place > edge)
-			edge = it->place;
+		*end = *first;
+		end = &(*first)->next;
+		*first = *end;
 	}
-	for (it = c->found; it; it = it->next)
-		if (it->on_tcp && c->n > c->n_on_tcp && it->place > it->told_at)
-			it->place = edge > it->told_at ? edge : it->told_at;
-	for (it = in_order(&c->found, c->n); it; it = next) {
-		next = it->next;
-		it->next = last;
-		last = it;
-	}
-	for (it = last; it; it = next) {
-		next = it->next;
-		at = it->behind < at ? it->behind : at;
-		it->behind = at;
-		it->next = ret;
-		ret = it;
-	}
+	*end = NULL;
 	return ret;
+}
+
+/* The index in ev of what has this position. */
+static int index_of(const struct search *c, uint64_t position)
+{
+	uint64_t behind = position >> 32;
+
+	return behind < (uint64_t)(c->kernels - c->base) ? c->base + (int)behind
+							 : c->kernels;
 }
 
 /* How many events there are then. */
@@ -527,7 +656,7 @@ static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
 	if (c->n)
 		it = lines_up ? line_up(c) : in_order(&c->found, c->n);
 	for (; it; it = next) {
-		int at = lines_up ? it->behind : c->kernels;
+		int at = lines_up ? index_of(c, it->position) : c->kernels;
 		struct epoll_event e;
 
 		next = it->next;
@@ -553,7 +682,7 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 
 		if (!it)
 			break;
-		if (c->met && (int32_t)(it->nth - *c->met) > 0) {
+		if (told_by_kernel(c, it)) {
 			shim_item_release_locked(it, true);
 			continue;
 		}
@@ -578,6 +707,8 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 {
 	struct search c = { .s = s,
 			    .met = met,
+			    .ev = ev,
+			    .n_ev = n,
 			    .spins = spins,
 			    .asked = n > 0,
 			    .began = began,
@@ -591,9 +722,11 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 	if (!c.began)
 		c.began = exi_ticks();
 	n = tell_line(&c, ev, n, max);
+	c.n_ev = n;
 	if (n < max) {
 		search(&c);
-		if (exi_unlikely(c.rang))
+		if (exi_unlikely(c.rang ||
+				 (s->n_moving && (c.asked || c.n_on_tcp))))
 			n = find_rung(&c, ev, n, max);
 		n = tell_found(&c, ev, n, max);
 	}

@@ -349,6 +349,7 @@ void shim_item_manage(struct item *it)
 	s->met++;
 	it->nth = s->met;
 	it->rung = RX_EVENTS;
+	shim_item_moves_locked(it, true); /* or the first look says not */
 	shim_set_count_locked(s, &s->n_managed, 1);
 	shim_item_activate_locked(it);
 	/* A thread that sleeps as if nothing were active looks again. */
@@ -374,6 +375,7 @@ void shim_item_remove(struct item *it, bool linked)
 	s->n_conns -= !it->listens;
 	it->dead = true;
 	shim_item_off_active_locked(it);
+	shim_item_moves_locked(it, false);
 	shim_set_count_locked(s, &s->n_managed, -it->managed);
 	shim_item_unref_locked(it);
 	exi_unlock(&s->lock);
@@ -500,6 +502,7 @@ struct set *shim_set_make(int epfd)
 	s->n_active = 0;
 	s->n_fresh = 0;
 	s->n_resting = 0;
+	s->n_moving = 0;
 	exi_unlock(&s->lock);
 	shim_epoll_closed_sets[epfd] = NULL;
 	shim_set_number_locked(epfd, s);

@@ -271,6 +271,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 {
 	struct set *s = shim_set_of(epfd);
 	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
+	struct looked looked;
 	uint64_t now, deadline = 0;
 	int n, ms = at_once ? 0 : -1;
 
@@ -285,6 +286,7 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 	 * library. */
 	while (!s || s->n_managed == 0) {
 		bool counts = !at_once && (uint32_t)epfd < shim_epoll_n;
+		uint32_t met = s ? s->met : 0;
 
 		if (counts)
 			atomic_fetch_add(shim_set_strangers(epfd), 1);
@@ -299,6 +301,10 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 			n = shim_set_absorb(s, ev, n);
 		if (counts)
 			atomic_fetch_sub(shim_set_strangers(epfd), 1);
+		/* One met meanwhile, and has what came before these. */
+		if (n > 0 && n < max && s && exi_unlikely(s->n_active))
+			n = shim_set_collect(s, ev, n, max, true, &met,
+					     exi_ticks(), &looked);
 		if (n && s && exi_unlikely(s->n_active) && !s->outer)
 			pass_on(s);
 		if (n)

@@ -86,7 +86,8 @@ bool exi_latent_enter(struct exi_latent_call *c, int fd, enum exi_dir dir,
 			return false;
 	} while (!exi_latent_replace(
 		fd, &was, was + ((uintptr_t)1 << EXI_LATENT_INSIDE(dir))));
-	*c = (struct exi_latent_call){ fd, dir, exi_latent_life(was) };
+	*c = (struct exi_latent_call){ fd, dir, exi_latent_life(was),
+				       dir == EXI_TX ? exi_link_sends() : 0 };
 	return true;
 }
 
@@ -115,6 +116,6 @@ void exi_latent_leave(const struct exi_latent_call *c, ssize_t n)
 			 exi_latent_enough(exi_latent_role(is), EXI_RX)))
 		exi_flow_latent_promoted(c->fd);
 	if (n > 0 && c->dir == EXI_TX)
-		exi_link_by_kernel();
+		exi_link_by_kernel(c->began, n);
 	errno = saved;
 }

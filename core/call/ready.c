@@ -24,6 +24,7 @@
 #include "core/transfer/packet.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/resume.h"
+#include "core/transfer/switch.h"
 
 #define READ_EVENTS  (POLLIN | POLLRDNORM | POLLRDHUP)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
@@ -152,10 +153,15 @@ static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
 static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 		       struct exi_ready *ret)
 {
-	if (h->mode != EXI_MODE_RING)
+	if (h->mode != EXI_MODE_RING) {
 		ret->first.on_tcp = true;
-	else if (sk->fab && sk->fab->rops->first && (ret->now & POLLIN))
+		ret->first.moves = exi_switch_may_come(sk);
+		if (sk->fab && sk->fab->bell >= 0 && sk->fab->rops->tcp_sent)
+			ret->first.sent =
+				sk->fab->rops->tcp_sent(sk->fab, h->bytes);
+	} else if (sk->fab && sk->fab->rops->first && (ret->now & POLLIN)) {
 		sk->fab->rops->first(sk->fab, now, &ret->first);
+	}
 }
 
 /* Something lies in the error queue, here or in the kernel. */

@@ -170,6 +170,7 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	struct exi_section ends;
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
+	uint64_t began;
 	int err = sk->tcp->kops->error(sk->tcp);
 
 	if (err) {
@@ -188,12 +189,13 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	exi_unlock(&h->lock);
 	exi_section_begin(&ends, exi_recv_bare_end, &b);
 	exi_cancel_allow();
+	began = exi_link_sends();
 	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
 			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
 	if (b.n < 0)
 		b.n = -errno;
 	else
-		exi_link_by_kernel();
+		exi_link_by_kernel(began, b.n);
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
 	return b.n;

@@ -74,7 +74,7 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 	*ret = b.n;
 	if (b.n <= 0)
 		return true;
-	exi_link_by_kernel();
+	exi_link_by_kernel(0, 0);
 	if (exi_sock_lock(sk, fd, EXI_TX, &sh)) {
 		exi_zerocopy_by_kernel(&sh->zerocopy);
 		exi_half_unlock(&sh->half[EXI_TX]);

@@ -187,15 +187,16 @@ struct exi_conn {
 /* The peer's statement about the bytes that recv would give first. It may say
  * anything. */
 struct exi_first {
-	/* When they were sent, in exi_ticks() of this host; 0: it does not
-	 * say. */
+	/* When they were sent, in exi_ticks() of this host, over TCP, too; 0:
+	 * it does not say. */
 	uint64_t sent;
 	/* From 1, by the low bits of exi_conn_wakes of its process then, less
 	 * the rings of this connection; 0: it does not say. */
 	uint32_t rings;
-	/* With sent: exi_conn_sent of its process then. */
+	/* With sent, on the fabric: exi_conn_sent of its process then. */
 	uint64_t kernel;
-	bool on_tcp; /* it does not say: the kernel has the bytes */
+	bool on_tcp; /* the kernel has the bytes */
+	bool moves;  /* on_tcp, and the peer may have said SWITCH, unread */
 };
 
 /* A flag of recv below; recv(2) has none there. */
@@ -290,6 +291,12 @@ struct exi_ready_ops {
 	/* want_times: with first; the peer is to say when it sends, from now
 	 * on. */
 	void (*want_times)(struct exi_conn *c);
+	/* tcp_sends: with first; the bytes from this one of the stream on go
+	 * over TCP now. Says so where the peer is to. TX lock held. */
+	void (*tcp_sends)(struct exi_conn *c, uint64_t from);
+	/* tcp_sent: with first; when the peer sent this byte over TCP, in
+	 * exi_ticks(); 0: it does not say, or not any more. RX lock held. */
+	uint64_t (*tcp_sent)(struct exi_conn *c, uint64_t at);
 };
 
 /* What the fabric that connections begin on has beyond others. */

@@ -196,7 +196,7 @@ static void connected(struct exi_sock *sk)
 {
 	sk->role = EXI_ROLE_CONNECT;
 	exi_link_expect(sk, false);
-	exi_link_by_kernel();
+	exi_link_by_kernel(0, 0);
 }
 
 int exi_connect(int fd, const struct sockaddr *to, socklen_t len)

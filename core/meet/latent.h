@@ -53,6 +53,7 @@ struct exi_latent_call {
 	int fd;
 	enum exi_dir dir;
 	uint32_t life;
+	uint64_t began; /* of a send: exi_link_sends() */
 };
 
 /* The state of one latent connection. */

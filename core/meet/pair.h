@@ -64,15 +64,33 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 
 /* Bytes went to a peer by the kernel: a thread that finds later ones on a
  * fabric takes that as a ring. Not counted before a first link of this process
- * was up. */
+ * was up. began: exi_link_sends() before the call. The kernel delivers within a
+ * host in the call, and whom it wakes may run in its place: what such a peer
+ * asks the kernel for meanwhile comes after these bytes, though the call ends
+ * later. So a call that sends a little counts as no longer than it takes
+ * without that. */
 extern _Atomic bool exi_link_any;
-static inline void exi_link_by_kernel(void)
+#define EXI_LINK_LITTLE	    16384
+#define EXI_LINK_SEND_TICKS 16384
+
+static inline uint64_t exi_link_sends(void)
 {
+	return atomic_load_explicit(&exi_link_any, memory_order_relaxed)
+		       ? exi_ticks()
+		       : 0;
+}
+
+static inline void exi_link_by_kernel(uint64_t began, ssize_t n)
+{
+	uint64_t now;
+
 	if (!atomic_load_explicit(&exi_link_any, memory_order_relaxed))
 		return;
+	now = exi_ticks();
+	if (began && n <= EXI_LINK_LITTLE && now - began > EXI_LINK_SEND_TICKS)
+		now = began + EXI_LINK_SEND_TICKS;
 	atomic_fetch_add_explicit(&exi_conn_wakes, 1, memory_order_relaxed);
-	atomic_store_explicit(&exi_conn_sent, exi_ticks(),
-			      memory_order_relaxed);
+	atomic_store_explicit(&exi_conn_sent, now, memory_order_relaxed);
 }
 
 /* Sends one packet on a link, with the descriptor pass unless that is -1. 0 or

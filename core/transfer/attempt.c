@@ -64,19 +64,31 @@ static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 	return 0;
 }
 
+/* Bytes are about to go over TCP: a peer that has met this end, and wants to
+ * know when, is told before. */
+static void say_when(struct exi_sock *sk, const struct exi_half *h)
+{
+	if (exi_unlikely(sk->fab && sk->fab->bell >= 0 &&
+			 sk->fab->rops->tcp_sends))
+		sk->fab->rops->tcp_sends(sk->fab, h->bytes);
+}
+
 ssize_t exi_attempt_send_tcp(struct exi_sock *sk, struct exi_half *h,
 			     const void *buf, size_t len, int flags)
 {
 	ssize_t n = before_tcp(sk, h, flags);
+	uint64_t began;
 
 	if (n)
 		return n;
 	if (h->mode == EXI_MODE_RING)
 		return exi_attempt_send_ring(sk, h, buf, len);
+	say_when(sk, h);
+	began = exi_link_sends();
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
 	if (n > 0) {
 		exi_half_account(h, n, false);
-		exi_link_by_kernel();
+		exi_link_by_kernel(began, n);
 	}
 	return n;
 }
@@ -122,6 +134,7 @@ ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
 	struct iovec room[EXI_PIECES_COPIED];
 	const struct iovec *v;
 	void *from;
+	uint64_t began;
 	ssize_t ret;
 	size_t n, len = exi_pieces_next(p, &from);
 
@@ -135,10 +148,12 @@ ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
 	if (h->mode == EXI_MODE_RING)
 		return try_gathered(sk, h, p);
 	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
+	say_when(sk, h);
+	began = exi_link_sends();
 	ret = sk->tcp->kops->sendv(sk->tcp, v, n, flags);
 	if (ret > 0) {
 		exi_half_account(h, ret, false);
-		exi_link_by_kernel();
+		exi_link_by_kernel(began, ret);
 	}
 	return ret;
 }

@@ -609,7 +609,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	if (result > 0) {
 		exi_half_account(h, result, false);
 		if (dir == EXI_TX)
-			exi_link_by_kernel();
+			exi_link_by_kernel(0, 0);
 		/* Counted anew: a switch that came meanwhile may have counted
 		 * these bytes already. */
 		if (dir == EXI_RX && h->mode == EXI_MODE_LEFT)

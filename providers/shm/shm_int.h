@@ -52,6 +52,7 @@ struct shmp_tx {
 	uint64_t
 		there; /* the pages up to here exist, see shmp_segment_make() */
 	uint64_t kernel; /* as the segment says */
+	uint32_t n_tcp;	 /* what it said of TCP, in all */
 };
 
 struct shmp_rx {

@@ -75,6 +75,10 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 		return -EPROTO;
 	tx->drain = pos;
 	tx->drain_used = used;
+	/* What goes over TCP now was sent before. */
+	for (unsigned int i = 0; i < SHMP_TCP; i++)
+		atomic_store_explicit(&p->mine->tcp[i].when, 0,
+				      memory_order_relaxed);
 	return 0;
 }
 

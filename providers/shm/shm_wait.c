@@ -282,6 +282,43 @@ static void conn_want_times(struct exi_conn *c)
 			      memory_order_relaxed);
 }
 
+static void conn_tcp_sends(struct exi_conn *c, uint64_t from)
+{
+	const struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_tcp *t = &p->mine->tcp[tx->n_tcp % SHMP_TCP];
+
+	if (!atomic_load_explicit(&p->theirs->timed, memory_order_relaxed))
+		return;
+	tx->n_tcp++;
+	/* Pair with the loads in conn_tcp_sent(): `from` changes while `when`
+	 * is 0. All is stored before the call that sends. */
+	atomic_store_explicit(&t->when, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	atomic_store_explicit(&t->from, from, memory_order_relaxed);
+	atomic_store_explicit(&t->when, exi_ticks(), memory_order_release);
+}
+
+static uint64_t conn_tcp_sent(struct exi_conn *c, uint64_t at)
+{
+	const struct shmp_tcp *tcp = shmp_priv(c)->theirs->tcp;
+	uint64_t ret = 0;
+
+	for (unsigned int i = 0; i < SHMP_TCP; i++) {
+		uint64_t when = atomic_load_explicit(&tcp[i].when,
+						     memory_order_acquire);
+		uint64_t from = atomic_load_explicit(&tcp[i].from,
+						     memory_order_relaxed);
+
+		atomic_thread_fence(memory_order_acquire);
+		if (from <= at && when > ret &&
+		    when == atomic_load_explicit(&tcp[i].when,
+						 memory_order_relaxed))
+			ret = when;
+	}
+	return ret;
+}
+
 const struct exi_wait_ops shmp_wait_ops = {
 	.arm = conn_arm,
 	.disarm = conn_disarm,
@@ -297,4 +334,6 @@ const struct exi_ready_ops shmp_ready_ops = {
 	.left_unread = conn_left_unread,
 	.first = conn_first,
 	.want_times = conn_want_times,
+	.tcp_sends = conn_tcp_sends,
+	.tcp_sent = conn_tcp_sent,
 };

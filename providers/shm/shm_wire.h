@@ -48,6 +48,14 @@ _Static_assert(offsetof(struct shmp_record, rest) == SHMP_HEAD, "record head");
 #define SHMP_WAIT_MASK	  3u
 #define SHMP_WAIT_AT(pos) ((uint32_t)((pos) / SHMP_ALIGN) << 2)
 
+/* From this byte of the stream on its process sent over TCP then, in
+ * exi_ticks(); 0: nothing is said, or it changes. */
+struct shmp_tcp {
+	_Atomic uint64_t from;
+	_Atomic uint64_t when;
+};
+#define SHMP_TCP 4 /* the last so many, in any order */
+
 struct shmp_segment {
 	uint32_t magic;
 	uint32_t version;
@@ -71,7 +79,9 @@ struct shmp_segment {
 	_Atomic uint64_t kernel;
 	_Atomic uint64_t kernel_at;
 	_Atomic uint64_t kernel_before;
-	unsigned char room2[80];
+	unsigned char room2[16];
+	/* 192: the same. */
+	struct shmp_tcp tcp[SHMP_TCP];
 	/* 256: written by this end's receiver. */
 	_Atomic uint64_t taken;
 	_Atomic uint32_t taken_seq;
@@ -88,6 +98,7 @@ _Static_assert(offsetof(struct shmp_segment, epoch_before) == 144, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel) == 152, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel_at) == 160, "layout");
 _Static_assert(offsetof(struct shmp_segment, kernel_before) == 168, "layout");
+_Static_assert(offsetof(struct shmp_segment, tcp) == 192, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken) == 256, "layout");
 _Static_assert(offsetof(struct shmp_segment, taken_seq) == 264, "layout");
 _Static_assert(offsetof(struct shmp_segment, data_wait) == 268, "layout");

@@ -1814,6 +1814,66 @@ static void close_some(int n)
 
 #define MOVES 100
 
+/* Whether of two the one that was written to first is told first. An edge may
+ * be told once more when its connection moves. */
+static bool told_right(int first)
+{
+	struct epoll_event e[4];
+	int n, told = 0;
+	bool right = true;
+
+	while (epoll_wait(set, e, 4, 0) > 0)
+		;
+	put_text(theirs[first], "x");
+	put_text(theirs[!first], "x");
+	while (told < 2) {
+		n = epoll_wait(set, e, 4, 1000);
+		if (n <= 0)
+			die("be told");
+		for (int i = 0; i < n; i++) {
+			int which = (int)e[i].data.u32;
+			char c;
+
+			if (recv(ours[which], &c, 1, MSG_DONTWAIT) != 1)
+				continue;
+			right = right && which == (told++ ? !first : first);
+		}
+	}
+	return right;
+}
+
+static void told_while_moving(uint32_t flags)
+{
+	struct epoll_event e;
+	int right = 0;
+
+	for (int i = 0; i < MOVES; i++) {
+		set = epoll_create1(0);
+		some_that_move(2);
+		for (int k = 0; k < 2; k++) {
+			e = (struct epoll_event){ EPOLLIN | flags,
+						  { .u32 = k } };
+			if (epoll_ctl(set, EPOLL_CTL_ADD, ours[k], &e))
+				die("add");
+		}
+		for (int round = 0; round < 8; round++)
+			right += told_right(round & 1);
+		close_some(2);
+		close(set);
+	}
+	say("right %d", right);
+}
+
+ROW(epoll_level_in_order_while_moving)
+{
+	told_while_moving(0);
+}
+
+ROW(epoll_edge_in_order_while_moving)
+{
+	told_while_moving(EPOLLET);
+}
+
 /* What was sent is there, all of it, on TCP or behind that in the ring. */
 static bool is_there(int pieces)
 {

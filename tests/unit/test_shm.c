@@ -1281,6 +1281,33 @@ static void a_record_says_when_the_kernel_had_something(void)
 	end();
 }
 
+static void bytes_on_tcp_have_their_times(void)
+{
+	uint64_t before[SHMP_TCP + 1], after[SHMP_TCP + 1];
+
+	begin("64");
+	/* Nobody wants to know. */
+	rops->tcp_sends(ends[0], 0);
+	T_EQ(rops->tcp_sent(ends[1], 0), 0u);
+	rops->want_times(ends[1]);
+	for (uint64_t i = 0; i <= SHMP_TCP; i++) {
+		before[i] = exi_ticks();
+		rops->tcp_sends(ends[0], 100 * i);
+		after[i] = exi_ticks();
+	}
+	/* The first is not said any more, and no byte is before it. */
+	T_EQ(rops->tcp_sent(ends[1], 99), 0u);
+	for (uint64_t i = 1; i <= SHMP_TCP; i++)
+		for (uint64_t at = 100 * i; at < 100 * i + 100; at += 99) {
+			T(rops->tcp_sent(ends[1], at) >= before[i]);
+			T(rops->tcp_sent(ends[1], at) <= after[i]);
+		}
+	/* What goes over TCP then was sent before. */
+	T_OK(swops->takeback(ends[0], 0, 0));
+	T_EQ(rops->tcp_sent(ends[1], 100), 0u);
+	end();
+}
+
 static const struct t_row rows[] = {
 	T_ROW_LONG(rings_that_grow_lose_nothing, 120),
 	T_ROW_LONG(rings_that_are_small_lose_nothing, 120),
@@ -1312,6 +1339,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_peer_may_say_any_time),
 	T_ROW(a_record_counts_what_went_by_the_kernel),
 	T_ROW(a_record_says_when_the_kernel_had_something),
+	T_ROW(bytes_on_tcp_have_their_times),
 };
 
 int main(int argc, char **argv)
