@@ -88,7 +88,7 @@ int exi_link_leave(struct exi_sock *sk, int reason)
 	exi_lock(&sk->link_lock);
 	l = sk->link;
 	if (l && l->state == EXI_LINK_UP && !l->timer.deadline) {
-		l->parts = true;
+		l->leaves = true;
 		l->timer.deadline = exi_switch_patience(sk, NULL);
 		exi_service_timed(&l->timer);
 		/* What cannot be said is not answered. */
@@ -514,12 +514,12 @@ static void leave_rest_locked(struct exi_sock *sk)
 
 /* The link was to end when both directions are on TCP, and both are. Bytes
  * still on their way to TCP need no link. */
-static bool parts_locked(struct exi_sock *sk)
+static bool leaves_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 
 	EXI_LOCKED(&sk->link_lock);
-	if (!l || !l->parts || atomic_load(&sk->sh->down_wait) ||
+	if (!l || !l->leaves || atomic_load(&sk->sh->down_wait) ||
 	    !exi_switch_on_tcp(sk->sh, true))
 		return false;
 	shutdown(l->fd, SHUT_RDWR); /* another process may have it, too */
@@ -543,7 +543,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		;
 	if (r.event && r.budget <= 0)
 		leave_rest_locked(sk);
-	gone = r.gone || parts_locked(sk);
+	gone = r.gone || leaves_locked(sk);
 	news = r.news;
 	was_up = r.was_up || (sk->link && sk->link->state == EXI_LINK_UP);
 	look = sk->link && sk->link->look;
@@ -706,14 +706,14 @@ static void up_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
 	uint32_t generation;
-	bool parts = false;
+	bool leaves = false;
 
 	exi_lock(&sk->link_lock);
 	generation = atomic_load(&sk->generation);
 	l = sk->link;
 	if (l && l->state == EXI_LINK_UP && exi_begin_is_over(l)) {
-		parts = l->parts;
-		if (parts) {
+		leaves = l->leaves;
+		if (leaves) {
 			l->timer.deadline = 0;
 			exi_service_untimed(&l->timer);
 		} else {
@@ -721,7 +721,7 @@ static void up_expired(struct exi_sock *sk)
 		}
 	}
 	exi_unlock(&sk->link_lock);
-	if (!parts)
+	if (!leaves)
 		return;
 	exi_link_shun(sk, generation);
 	if (!exi_link_part(sk, generation))

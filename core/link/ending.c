@@ -169,7 +169,7 @@ int exi_ending_on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 		exi_unlock(&rx->lock);
 		exi_ending_be_patient(sk->link);
 		if (!exi_sock_remote(sk) && sk->link->timer.deadline &&
-		    !sk->link->parts)
+		    !sk->link->leaves)
 			lives_locked(sk);
 		return 0;
 	}

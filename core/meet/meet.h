@@ -47,8 +47,8 @@ struct exi_link {
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;
-	bool parts; /* ends as soon as it is not needed, see exi_link_leave() */
-	bool look;  /* FINSEEN came */
+	bool leaves;	 /* ends once it is not needed, see exi_link_leave() */
+	bool look;	 /* FINSEEN came */
 	bool proposed;	 /* someone connected without proof */
 	bool shunned;	 /* someone connected whose user is not met */
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
