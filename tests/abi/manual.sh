@@ -49,6 +49,22 @@ awk '/^\.El/ { on = 0 } /^\.It Li none$/ { on = 1 } on' \
 diff "$tmp/reasons" "$tmp/told" || complain "exs_x_sockinfo.3: its reasons are" \
 	"not those of awk -v manual=1 -f core/base/reasons.awk core/base/reasons"
 
+# The structures, member by member as the headers have them.
+members()
+{
+	sed -nE 's/^[[:space:]]+([a-z][a-z0-9_ ]*[ *]+exs_[a-z0-9_]+(\[[0-9]+\])?);.*/\1/p' \
+		"$@" | sort
+}
+members api/sys/exs.h api/sys/exs_ext.h >"$tmp/members"
+[ -s "$tmp/members" ] || complain "no members found in api/sys"
+members docs/man/exs_types.7 | diff "$tmp/members" - ||
+	complain "the headers and exs_types.7 differ in members"
+for limit in EXS_QDEPTH_MAX EXS_EVTVEC_MAX EXS_POLL_MAX; do
+	value=$(sed -nE "s/^#define $limit ([0-9]+).*/\1/p" api/sys/exs.h)
+	grep -q "^\.It Dv $limit Ta $value " docs/man/exs_types.7 ||
+		complain "exs_types.7 has not $limit, $value"
+done
+
 sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config.c >"$tmp/variables"
 [ -s "$tmp/variables" ] || complain "no variables found in core/base/config.c"
 while read -r variable; do
