@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # The manual: no page with a fault, a page for every exported call that tells
-# its results and its errors, every reason and variable told, every example
+# its results and its errors and shows an example, every reason and variable told, every example
 # compiled, every page installed and every cross reference there, also on the web.
 cd "$(dirname "$0")/../.." || exit 1
 command -v mandoc >/dev/null || {
@@ -35,7 +35,7 @@ for call in $(sed -nE 's/^[[:space:]]+(exs_[a-z0-9_]+);$/\1/p' api/exs.map); do
 	}
 	grep -q "^\\.Fn $call\|^\\.Fo $call" "$page" ||
 		complain "$page: no synopsis of $call"
-	for part in 'RETURN VALUES' ERRORS; do
+	for part in 'RETURN VALUES' EXAMPLES ERRORS; do
 		grep -qx "\\.Sh $part" "$page" ||
 			complain "$page: $call has no $part"
 	done
@@ -120,6 +120,7 @@ for piece in "$tmp"/*.c README.md; do
 		{
 			echo '#include <err.h>'
 			echo '#include <errno.h>'
+			echo '#include <netinet/in.h>'
 			echo '#include <stdio.h>'
 			echo '#include <sys/exs_ext.h>'
 			echo 'extern int s;'
