@@ -29,57 +29,94 @@
  * about when its connection is told for another one (so N is 1 there).
  *
  * Not modelled: times that are equal, for records less than a unit of 64 ticks apart;
- * counts that wrap; epochs; bytes on TCP.
+ * counts that wrap; epochs; bytes on TCP, for which see moves.pml.
  */
 
-#ifndef CONNS
-#define CONNS 3
-#endif
-#ifndef N			/* records on a connection, at most */
-#define N 2
-#endif
-#ifndef SENDS			/* of writer 0 */
-#define SENDS 3
-#endif
-#ifndef SENDS1			/* of writer 1 */
-#define SENDS1 2
-#endif
-#ifndef WRITERS
-#define WRITERS 1
-#endif
-#ifndef TELLS
-#define TELLS 0
-#endif
-#ifndef PROCS			/* processes in which the writers are */
-#define PROCS 1
-#endif
-#ifndef LIES			/* writer 1 says any time */
-#define LIES 0
-#endif
-#ifndef MAX			/* connections that a wait tells, at most; 0: any number */
-#define MAX CONNS
-#endif
-#ifndef EDGE
-#define EDGE 0
-#endif
-#ifndef UNREAD			/* who was told may leave records unread */
-#define UNREAD !EDGE
-#endif
-#ifndef RESTS
-#define RESTS 0
-#endif
-#ifndef KERNEL			/* a wait may begin with events of the kernel's */
-#define KERNEL RESTS
-#endif
-#ifndef EARLY
-#define EARLY 0
-#endif
-#ifndef OTHER			/* another thread waits in the set, too */
-#define OTHER 0
-#endif
-#ifndef PASSES
-#define PASSES 4
-#endif
+/*
+ * The parameters of a scenario come from the environment, so that one program
+ * searches all of them.
+ */
+#define CONNS	p_conns
+#define N	p_n
+#define SENDS	p_sends
+#define SENDS1	p_sends1
+#define WRITERS	p_writers
+#define TELLS	p_tells
+#define PROCS	p_procs
+#define LIES	p_lies
+#define MAX	p_max
+#define EDGE	p_edge
+#define UNREAD	p_unread
+#define RESTS	p_rests
+#define KERNEL	p_kernel
+#define EARLY	p_early
+#define OTHER	p_other
+#define PASSES	p_passes
+#define BUG	p_bug
+#define CONNS_MOST	3
+#define RECS_MOST	9
+
+local byte CONNS;
+local byte N;			/* records on a connection, at most */
+local byte SENDS;		/* of writer 0 */
+local byte SENDS1;
+local byte WRITERS;
+local byte TELLS;
+local byte PROCS;		/* processes in which the writers are */
+local byte LIES;		/* writer 1 says any time */
+local byte MAX;			/* connections that a wait tells, at most; 0: any number */
+local byte EDGE;
+local byte UNREAD;		/* who was told may leave records unread */
+local byte RESTS;
+local byte KERNEL;		/* a wait may begin with events of the kernel's */
+local byte EARLY;
+local byte OTHER;		/* another thread waits in the set, too */
+local byte PASSES;
+local byte BUG;
+
+c_decl {
+	static int param(const char *name, int otherwise)
+	{
+		const char *text = getenv(name);
+
+		return text ? atoi(text) : otherwise;
+	}
+
+	static int bug(void)
+	{
+		static const char *const names[] = { "", "NO_SECOND", "NO_FENCE",
+			"LATE_MADE", "WHEN_SEEN", "BY_POSITION", "NO_MARGIN",
+			"NO_UNTIL", "FUTURE", "LINE_LAST", "NO_REST", "NO_FRESH",
+			"EARLY_SEEN" };
+		const char *name = getenv("BUG");
+		int i = 0;
+
+		while (name && strcmp(names[i], name))
+			if (++i == sizeof(names) / sizeof(names[0]))
+				exit(1);
+		return i;
+	}
+}
+
+#define TAKE_PARAMETERS	c_code { \
+		now.p_conns = param("CONNS", 3); \
+		now.p_n = param("N", 2); \
+		now.p_sends = param("SENDS", 3); \
+		now.p_sends1 = param("SENDS1", 2); \
+		now.p_writers = param("WRITERS", 1); \
+		now.p_tells = param("TELLS", 0); \
+		now.p_procs = param("PROCS", 1); \
+		now.p_lies = param("LIES", 0); \
+		now.p_max = param("MAX", now.p_conns); \
+		now.p_edge = param("EDGE", 0); \
+		now.p_unread = param("UNREAD", !now.p_edge); \
+		now.p_rests = param("RESTS", 0); \
+		now.p_kernel = param("KERNEL", now.p_rests); \
+		now.p_early = param("EARLY", 0); \
+		now.p_other = param("OTHER", 0); \
+		now.p_passes = param("PASSES", 4); \
+		now.p_bug = bug(); \
+	}
 
 /* Planted bugs. */
 #define NO_SECOND	1	/* what had nothing is not looked at again */
@@ -95,10 +132,6 @@
 #define NO_FRESH	11	/* where the kernel was asked before, what a ring moved from
 				 * the resting to the active meanwhile is not looked at */
 #define EARLY_SEEN	12	/* the count of what is left for the next wait is noted */
-#ifndef BUG
-#define BUG 0
-#endif
-
 #define NONE	255
 #define EVER	254
 
@@ -114,23 +147,23 @@
 #define owner(i)	(WRITERS == 2 && (i) == CONNS - 1)
 
 /* The rings that hold the records. */
-byte there[CONNS], taken[CONNS];
-byte made[CONNS * N];		/* 0: it does not say */
-byte count[CONNS * N];		/* what its process had rung for others */
-byte wants[CONNS] = NONE;	/* the record for which a ring is asked */
-bit ringing[CONNS];		/* the ring is on its way */
-byte rings[2], rang[CONNS];	/* by process; by connection */
+byte there[CONNS_MOST], taken[CONNS_MOST];
+byte made[RECS_MOST];		/* 0: it does not say */
+byte count[RECS_MOST];		/* what its process had rung for others */
+byte wants[CONNS_MOST] = NONE;	/* the record for which a ring is asked */
+bit ringing[CONNS_MOST];		/* the ring is on its way */
+byte rings[2], rang[CONNS_MOST];	/* by process; by connection */
 byte clock = 1;
 
 /* Who knows of which records: those before a record, those of a writer, those told. */
-short before[CONNS * N], knows[2], told;
+short before[RECS_MOST], knows[2], told;
 
 /* The set. */
-byte state[CONNS];
-bit again[CONNS], fresh[CONNS];
-byte seen[CONNS] = NONE;	/* the count found last */
-byte told_at[CONNS], place[CONNS], saw[CONNS], covered[CONNS];
-chan line = [CONNS] of { byte };
+byte state[CONNS_MOST];
+bit again[CONNS_MOST], fresh[CONNS_MOST];
+byte seen[CONNS_MOST] = NONE;	/* the count found last */
+byte told_at[CONNS_MOST], place[CONNS_MOST], saw[CONNS_MOST], covered[CONNS_MOST];
+chan line = [CONNS_MOST] of { byte };
 byte waiting;			/* how many are in line */
 
 /* --- writers --- */
@@ -532,6 +565,7 @@ end:	do
 init
 {
 	atomic {
+		TAKE_PARAMETERS;
 		run waiter();
 		if
 		:: RESTS -> run service()
