@@ -119,6 +119,14 @@ void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
 	exi_unlock(&sk->link_lock);
 }
 
+static int why_nobody_met(int fd)
+{
+	struct exi_tuple t;
+
+	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
+				    : exi_begin_why_nobody(&t);
+}
+
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -126,7 +134,6 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	const struct exi_link *l = sk->link;
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
-	struct exi_tuple t;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
@@ -136,13 +143,15 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 		       : l->unprovable		    ? EXS_X_REASON_NO_PROOF
 		       : in + out > EXI_MEET_WAITED ? EXS_X_REASON_TIMEOUT
 						    : EXS_X_REASON_UNDECIDED;
+	/* This end looks for a peer that would have come by now. */
+	if (l && l->state == EXI_LINK_LOOK && in + out > EXI_MEET_WAITED)
+		return why_nobody_met(fd);
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
 				    in <= exi_config()->upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
-	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-				    : exi_begin_why_nobody(&t);
+	return why_nobody_met(fd);
 }
 
 /* --- meeting: the conversation ------------------------------------------ */

@@ -55,6 +55,8 @@ CASES = [
     ('nothing', 'memfd', {}, {}, 'plain-peer', 'no-provider'),
     ('nothing', 'nothing', {'EXS_PROVIDER': 'tcp'}, {}, 'no-provider', 'plain-peer'),
     ('nothing', 'nothing', {}, {'EXS_PROVIDER': 'tcp'}, 'plain-peer', 'no-provider'),
+    ('nothing', 'nothing', {'EXS_UPGRADE': 'connect'}, {'EXS_PROVIDER': 'tcp'},
+     'plain-peer', 'no-provider'),
 ]
 
 
