@@ -102,7 +102,9 @@ static bool wait_ops_complete(const struct exi_wait_ops *o)
 static bool ready_ops_complete(const struct exi_ready_ops *o)
 {
 	return o && o->ready && o->unread && o->full && o->over &&
-	       all_or_none(o->first, o->want_times);
+	       all_or_none(o->first, o->want_times) &&
+	       all_or_none(o->first, o->tcp_sends) &&
+	       all_or_none(o->first, o->tcp_sent);
 }
 
 static bool kernel_ops_complete(const struct exi_kernel_ops *o)

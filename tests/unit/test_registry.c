@@ -138,6 +138,8 @@ static void groups_may_be_missing_as_a_whole(void **state)
 	T_EQ(exi_provider_check(&provider), 0);
 	ready_ops.first = NULL;
 	ready_ops.want_times = NULL;
+	ready_ops.tcp_sends = NULL;
+	ready_ops.tcp_sent = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
 	loan_ops.room = NULL;
 	loan_ops.put = NULL;
