@@ -248,18 +248,20 @@ bool exi_setting_parse_provider(const struct exi_config_setting *s,
 				struct exi_config *c, const char *text)
 {
 	struct provider_list l = { 0 };
+	unsigned int n = 0;
 
 	if (!list_read(&l, text))
 		return false;
 	/* Exclusions alone take away from the usual list. */
 	if (!l.n)
 		list_read(&l, EXI_SETTING_PROVIDERS_DEFAULT);
-	c->n_providers = 0;
 	for (unsigned int i = 0; i < l.n; i++) {
 		if (!l.excluded[l.order[i]])
-			strcpy(c->providers[c->n_providers++],
-			       fabric_names[l.order[i]]);
+			strcpy(c->providers[n++], fabric_names[l.order[i]]);
 	}
+	if (!n)
+		return false;
+	c->n_providers = n;
 	return true;
 }
 

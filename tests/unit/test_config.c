@@ -349,6 +349,7 @@ static void garbage_where_something_is_allowed_refuses(void **state)
 		{ "EXS_PROVIDER=shm,warp,tcp", "shm, verbs" },
 		{ "EXS_PROVIDER=^shm,^drive", "shm, verbs" },
 		{ "EXS_PROVIDER=", "shm" },
+		{ "EXS_PROVIDER=shm,^shm", "shm, verbs" },
 		{ "EXS_REQUIRE=fast", "one of shm" },
 		{ "EXS_UPGRADE=bytes:", "bytes:N" },
 		{ "EXS_UPGRADE=bytes:-1", "never" },
