@@ -69,9 +69,9 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 
-	if (pos > tx->head || tx->head - pos > span(p->out_bytes) ||
-	    pos % SHMP_ALIGN || used > SHMP_LEN_MASK ||
-	    (used && pos == tx->head))
+	/* What the reader said it took it has read. */
+	if (pos > tx->head || pos < tx->taken || pos % SHMP_ALIGN ||
+	    used > SHMP_LEN_MASK || (used && pos == tx->head))
 		return -EPROTO;
 	tx->drain = pos;
 	tx->drain_used = used;

@@ -1119,6 +1119,25 @@ static void is_refused(struct shmp_blob b, int fd)
 		close(fd);
 }
 
+/* A reader that goes back behind what it said it took would be sent that
+ * again. */
+static void what_was_taken_is_not_taken_back(void)
+{
+	uint64_t pos, used;
+	int i;
+
+	begin("16");
+	for (i = 0; i < 20; i++) {
+		T_EQ(ops->send(ends[0], buf, 1000, 0), 1000);
+		T_EQ(ops->recv(ends[1], buf, 1000, 0), 1000);
+	}
+	swops->cursor(ends[1], &pos, &used);
+	T_EQ(ops->send(ends[0], buf, 1000, 0), 1000);
+	T_EQ(swops->takeback(ends[0], 0, 0), -EPROTO);
+	T_EQ(swops->takeback(ends[0], pos, used), 0);
+	end();
+}
+
 static void impossible_offers_are_refused(void)
 {
 	const size_t size = SHMP_RING_OFFSET + FORGED;
@@ -1325,6 +1344,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(impossible_progress_is_refused, 120),
 	T_ROW_LONG(progress_between_records_is_refused, 120),
 	T_ROW_LONG(impossible_cursors_do_no_harm, 120),
+	T_ROW(what_was_taken_is_not_taken_back),
 	T_ROW(impossible_offers_are_refused),
 	T_ROW(holes_cost_no_more_than_the_limit),
 	T_ROW(a_start_over_the_limit_is_left),
