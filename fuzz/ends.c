@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A socket of the library, and the plain end of its connection. */
+#include "fuzz/ends.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/log.h"
+#include "core/meet/find.h"
+#include "core/sock/service.h"
+#include "core/sock/table.h"
+#include "fuzz/fuzz.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+
+/* --- the service, without its thread ------------------------------------ */
+
+void exi_service_serve(const struct exi_service_work *w)
+{
+}
+
+int exi_service_start(void)
+{
+	return 0;
+}
+
+bool exi_service_stop(void)
+{
+	return false;
+}
+
+void exi_service_begun(void)
+{
+}
+
+int exi_service_watch(struct exi_sock *sk, int fd, unsigned int what,
+		      uint32_t events)
+{
+	return 0;
+}
+
+int exi_service_rewatch(struct exi_sock *sk, int fd, unsigned int what,
+			uint32_t events)
+{
+	return 0;
+}
+
+void exi_service_unwatch(int fd)
+{
+}
+
+uint64_t exi_service_data(struct exi_sock *sk, unsigned int what)
+{
+	return 0;
+}
+
+void exi_service_dispatch(uint64_t data, uint32_t events)
+{
+}
+
+int exi_service_watch_family(int fd)
+{
+	return 0;
+}
+
+void exi_service_watch_told(int fd)
+{
+}
+
+int exi_service_domain(struct exi_domain *d)
+{
+	return 0;
+}
+
+void exi_service_timed(struct exi_timer *t)
+{
+}
+
+void exi_service_untimed(struct exi_timer *t)
+{
+}
+
+int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
+{
+	return 0;
+}
+
+void exi_service_tick(void)
+{
+}
+
+void exi_service_reschedule(void)
+{
+}
+
+bool exi_service_self(void)
+{
+	return false;
+}
+
+void exi_service_forked(void)
+{
+}
+
+/* --- the two ends ------------------------------------------------------- */
+
+static struct t_addr ours, plain;
+static int listener, plain_listener;
+
+static void setup(void)
+{
+	static bool once;
+
+	if (once)
+		return;
+	once = true;
+	setenv("EXS_UPGRADE", "never", 1);
+	setenv("EXS_LOG", "off", 1);
+	setenv("EXS_RING_KB", "16", 1);
+	t_init();
+	listener = t_listener(T_IPV4, &ours);
+	plain_listener = t_plain_listener(&plain);
+}
+
+void fuzz_ends_begin(struct fuzz_ends *e, bool accepts)
+{
+	setup();
+	if (accepts) {
+		e->peer = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+		T_OK(connect(e->peer, (struct sockaddr *)&ours.ss, ours.len));
+		e->s = t_accept(listener);
+	} else {
+		e->s = t_connect(&plain);
+		e->peer =
+			T_OK(accept4(plain_listener, NULL, NULL, SOCK_CLOEXEC));
+	}
+	e->sk = exi_sock_find(e->s);
+	T(e->sk);
+}
+
+void fuzz_ends_end(struct fuzz_ends *e)
+{
+	struct linger reset = { .l_onoff = 1 };
+
+	T_OK(setsockopt(e->peer, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+	close(e->peer);
+	t_close(e->s);
+}

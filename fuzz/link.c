@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The pair link of a socket: HELLO, what a stranger says to who waits, the
+ * proof, the offer, and every message of a link that is up, with descriptors or
+ * without, in any order; beside them what comes over TCP and the ring. The
+ * peer's next honest message is one of those that an input can choose, so that
+ * all states are reached. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/link/control.h"
+#include "core/meet/candidate.h"
+#include "core/meet/meet.h"
+#include "core/meet/pair.h"
+#include "core/sock/table.h"
+#include "fuzz/ends.h"
+#include "fuzz/fuzz.h"
+#include "fuzz/segment.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+
+#define BUF 9000
+
+static char buf[BUF];
+
+struct scene {
+	struct fuzz_ends e;
+	bool accepts; /* the socket */
+	int link;     /* the peer's end */
+	struct exi_conn *peer;
+	/* What the peer has said and heard. */
+	unsigned int said;
+	struct exi_pair_msg answer;
+	int answer_fd;
+	bool made; /* the peer's end of the fabric */
+	uint32_t epoch, their_epoch;
+	uint64_t tcp; /* bytes */
+};
+
+/* --- the socket --------------------------------------------------------- */
+
+static void attach(struct scene *s, int fd, bool known)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_link *l;
+
+	exi_lock(&sk->link_lock);
+	l = exi_meet_link_new(sk, s->accepts ? EXI_LINK_HELLO : EXI_LINK_LISTEN,
+			      EXI_MEET_GREETING_NS);
+	T(l);
+	if (s->accepts) {
+		l->fd = fd;
+		l->known = known;
+		atomic_store(&sk->sh->greeting, 1);
+	} else {
+		l->candidates[0] = fd;
+		l->candidate_since[0] = exi_now_ns();
+	}
+	sk->link = l;
+	exi_unlock(&sk->link_lock);
+}
+
+/* What the service would do. */
+static void serve(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	bool listens;
+
+	exi_lock(&sk->link_lock);
+	listens = sk->link && sk->link->state == EXI_LINK_LISTEN;
+	exi_unlock(&sk->link_lock);
+	if (listens)
+		exi_link_candidate_event(sk, 0);
+	else
+		exi_link_event(sk, EPOLLIN);
+}
+
+static void pass_time(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	void (*expired)(struct exi_sock * sk) = NULL;
+
+	exi_lock(&sk->link_lock);
+	if (sk->link && atomic_load(&sk->link->timer.deadline)) {
+		atomic_store(&sk->link->timer.deadline, 1);
+		expired = sk->link->timer.expired;
+	}
+	exi_unlock(&sk->link_lock);
+	if (expired)
+		expired(sk);
+}
+
+static void work(struct scene *s, struct fuzz_in *in)
+{
+	int option = 1;
+
+	switch (fuzz_byte(in) % 8) {
+	case 0:
+		t_send(s->e.s, buf, 1 + fuzz_below(in, BUF),
+		       MSG_DONTWAIT | MSG_NOSIGNAL);
+		break;
+	case 1:
+	case 2:
+		t_recv(s->e.s, buf, 1 + fuzz_below(in, BUF), MSG_DONTWAIT);
+		break;
+	case 3:
+		t_recv(s->e.s, buf, BUF, MSG_DONTWAIT | MSG_PEEK);
+		break;
+	case 4:
+		exi_link_leave(s->e.sk, EXS_X_REASON_REQUESTED);
+		break;
+	case 5:
+		pass_time(s);
+		break;
+	case 6:
+		exi_link_tcp_event(s->e.sk);
+		break;
+	default:
+		if (fuzz_byte(in) % 8 == 0)
+			t_shutdown(s->e.s, SHUT_WR);
+		else
+			setsockopt(s->e.s, SOL_SOCKET, SO_RCVLOWAT, &option,
+				   sizeof(option));
+	}
+}
+
+/* --- the peer ----------------------------------------------------------- */
+
+static void put(struct scene *s, const void *m, size_t len, const int *fds,
+		unsigned int n)
+{
+	struct iovec iov = { .iov_base = (void *)(uintptr_t)m, .iov_len = len };
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(4 * sizeof(int))];
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n) {
+		msg.msg_control = &control;
+		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
+		control.head.cmsg_level = SOL_SOCKET;
+		control.head.cmsg_type = SCM_RIGHTS;
+		control.head.cmsg_len = CMSG_LEN(n * sizeof(int));
+		memcpy(CMSG_DATA(&control.head), fds, n * sizeof(int));
+	}
+	sendmsg(s->link, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void say(struct scene *s, const struct exi_pair_msg *m)
+{
+	put(s, m, sizeof(*m), NULL, 0);
+}
+
+/* Takes what the socket said. */
+static void hear(struct scene *s)
+{
+	struct exi_pair_msg m;
+	int fd = -1;
+	ssize_t n;
+
+	while ((n = exi_pair_recv_passing(s->link, &m, &fd)) > 0) {
+		if (n != sizeof(m))
+			continue;
+		if (m.type == EXI_PAIR_OFFER || m.type == EXI_PAIR_ANSWER) {
+			if (s->answer_fd >= 0)
+				close(s->answer_fd);
+			s->answer = m;
+			s->answer_fd = fd;
+			fd = -1;
+		} else if (m.type == EXI_PAIR_SWITCH) {
+			s->their_epoch = (uint32_t)m.a;
+			if (s->made)
+				s->peer->swops->start(s->peer, m.c);
+		} else if (m.type == EXI_PAIR_TAKEBACK && s->made) {
+			s->peer->swops->takeback(s->peer, m.b, m.c);
+		}
+		if (fd >= 0)
+			close(fd);
+		fd = -1;
+	}
+}
+
+static void offer(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_OFFER);
+	struct exi_blob blob = { .fd = -1 };
+
+	if (s->peer->provider->meet_ops->offer(s->peer, &blob))
+		return;
+	m.a = s->peer->provider->wire_id;
+	memcpy(m.blob, blob.bytes, sizeof(m.blob));
+	put(s, &m, sizeof(m), &blob.fd, 1);
+	close(blob.fd);
+}
+
+static void answer(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_ANSWER);
+	struct exi_blob in, blob = { .fd = -1 };
+
+	if (s->made || s->answer.type != EXI_PAIR_OFFER)
+		return;
+	memcpy(in.bytes, s->answer.blob, sizeof(in.bytes));
+	in.fd = s->answer_fd;
+	s->made = !s->peer->provider->meet_ops->answer(s->peer, &in, &blob);
+	if (!s->made)
+		return;
+	memcpy(m.blob, blob.bytes, sizeof(m.blob));
+	put(s, &m, sizeof(m), &blob.fd, 1);
+	close(blob.fd);
+}
+
+static void accepted(struct scene *s)
+{
+	struct exi_blob in;
+
+	if (s->made || s->answer.type != EXI_PAIR_ANSWER)
+		return;
+	memcpy(in.bytes, s->answer.blob, sizeof(in.bytes));
+	in.fd = s->answer_fd;
+	s->made = !s->peer->provider->meet_ops->accepted(s->peer, &in);
+}
+
+/* A switch of the peer's direction, from here on. */
+static struct exi_pair_msg switch_up(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_SWITCH);
+
+	m.a = ++s->epoch;
+	m.b = s->tcp;
+	if (s->made)
+		s->peer->swops->head(s->peer, &m.c);
+	return m;
+}
+
+static struct exi_pair_msg take_back(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_TAKEBACK);
+
+	m.a = s->their_epoch;
+	if (s->made)
+		s->peer->swops->cursor(s->peer, &m.b, &m.c);
+	return m;
+}
+
+/* What an honest peer would say next, until the link is up. */
+static void go_on(struct scene *s)
+{
+	struct exi_pair_msg m;
+
+	hear(s);
+	switch (s->said++) {
+	case 0:
+		m = exi_meet_hello(true);
+		say(s, &m);
+		break;
+	case 1:
+		m = exi_pair_message(EXI_PAIR_PROVED);
+		m.a = exi_registry_wire_ids();
+		if (s->accepts)
+			offer(s);
+		else
+			say(s, &m);
+		break;
+	case 2:
+		if (s->accepts)
+			accepted(s);
+		else
+			answer(s);
+		break;
+	case 3:
+		m = exi_pair_message(EXI_PAIR_GO);
+		say(s, &m);
+		break;
+	case 4:
+		m = switch_up(s);
+		say(s, &m);
+		break;
+	default:
+		s->said = 3;
+	}
+}
+
+/* A message that is right but for what the input changes. */
+static struct exi_pair_msg message(struct scene *s, struct fuzz_in *in)
+{
+	static const uint16_t types[] = {
+		EXI_PAIR_GO,	   EXI_PAIR_SWITCH,   EXI_PAIR_DOWN,
+		EXI_PAIR_DOWN_ACK, EXI_PAIR_TAKEBACK, EXI_PAIR_UP,
+		EXI_PAIR_FINSEEN,  EXI_PAIR_TAKEN,
+	};
+	uint8_t type = fuzz_byte(in), change = fuzz_byte(in);
+	struct exi_pair_msg m;
+
+	m = exi_pair_message(
+		type & 128 ? type % (EXI_PAIR_TYPE_MAX + 1)
+			   : types[type % (sizeof(types) / sizeof(types[0]))]);
+	if (m.type == EXI_PAIR_SWITCH)
+		m = switch_up(s);
+	else if (m.type == EXI_PAIR_TAKEBACK)
+		m = take_back(s);
+	else if (m.type == EXI_PAIR_TAKEN)
+		m.a = s->epoch;
+	else if (m.type == EXI_PAIR_FINSEEN)
+		m.a = fuzz_byte(in) % 4;
+	if (change & 1)
+		m.a = fuzz_number(in);
+	if (change & 2)
+		m.b = change & 64 ? m.b + fuzz_number(in) : fuzz_number(in);
+	if (change & 4)
+		m.c = change & 64 ? m.c + fuzz_number(in) : fuzz_number(in);
+	if (change & 8)
+		fuzz_copy(in, m.blob, sizeof(m.blob));
+	if ((change & 48) == 48)
+		m.version = (uint16_t)fuzz_number(in);
+	return m;
+}
+
+static void say_anything(struct scene *s, struct fuzz_in *in)
+{
+	struct exi_pair_msg m = message(s, in);
+	uint8_t how = fuzz_byte(in);
+	size_t len = sizeof(m);
+	unsigned int n = 0, i;
+	int fds[4];
+
+	if (how % 16 == 1) {
+		len = fuzz_byte(in) % (sizeof(m) + 1);
+	} else if (how % 16 == 2) {
+		fuzz_copy(in, &m, sizeof(m));
+	} else if (how % 16 == 3) {
+		n = 1 + fuzz_byte(in) % 4;
+		for (i = 0; i < n; i++)
+			fds[i] = i & 1 ? s->link : s->e.peer;
+	}
+	put(s, &m, len, fds, n);
+}
+
+/* Into the ring, or over TCP. */
+static void carry(struct scene *s, struct fuzz_in *in)
+{
+	uint8_t how = fuzz_byte(in);
+	size_t len = 1 + fuzz_below(in, BUF);
+	ssize_t n;
+
+	switch (how % 6) {
+	case 0:
+	case 1:
+		n = send(s->e.peer, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		s->tcp += n > 0 ? (uint64_t)n : 0;
+		break;
+	case 2:
+		recv(s->e.peer, buf, len, MSG_DONTWAIT);
+		break;
+	case 3:
+		if (s->made)
+			s->peer->ops->send(s->peer, buf, len, 0);
+		break;
+	case 4:
+		if (s->made)
+			s->peer->ops->recv(s->peer, buf, len, 0);
+		break;
+	default:
+		if (how & 128)
+			shutdown(s->e.peer, SHUT_WR);
+		else
+			put(s, "", 1, NULL, 0);
+	}
+}
+
+static void begin(struct scene *s, struct fuzz_in *in)
+{
+	uint8_t how = fuzz_byte(in);
+	int pair[2];
+
+	memset(s, 0, sizeof(*s));
+	s->answer_fd = -1;
+	s->accepts = how & 1;
+	fuzz_ends_begin(&s->e, s->accepts);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0, pair));
+	s->link = pair[1];
+	s->peer = fuzz_segment_new();
+	attach(s, pair[0], how & 2);
+}
+
+static void end(struct scene *s)
+{
+	if (s->link >= 0)
+		close(s->link);
+	serve(s);
+	t_recv(s->e.s, buf, BUF, MSG_DONTWAIT);
+	if (s->answer_fd >= 0)
+		close(s->answer_fd);
+	fuzz_ends_end(&s->e);
+	fuzz_segment_free(s->peer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_in in = { data, size };
+	struct scene s;
+
+	begin(&s, &in);
+	while (in.left) {
+		switch (fuzz_byte(&in) % 6) {
+		case 0:
+		case 1:
+			go_on(&s);
+			serve(&s);
+			break;
+		case 2:
+			hear(&s);
+			say_anything(&s, &in);
+			serve(&s);
+			break;
+		case 3:
+			hear(&s);
+			say_anything(&s, &in);
+			break;
+		case 4:
+			carry(&s, &in);
+			break;
+		default:
+			work(&s, &in);
+		}
+	}
+	end(&s);
+	return 0;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* core/transfer/resume.c: what comes on TCP when a fabric between hosts failed.
+ * A record, right or not, in pieces, and the stream behind it. The reader gets
+ * each byte of the stream once and in order, or none any more. */
+#include "core/transfer/resume.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/sock/table.h"
+#include "core/trust/auth.h"
+#include "fuzz/ends.h"
+#include "fuzz/fuzz.h"
+#include "tests/support/check.h"
+
+#define BUF 9000
+
+/* Both ends make the same record of a direction: here it is this end's RX. */
+static const struct exi_auth_bond bond = { .key = { 1, 2, 3 } };
+
+/* --- the fabric that failed --------------------------------------------- */
+
+static uint32_t position;
+
+static uint32_t position_of(struct exi_conn *c, enum exi_dir dir)
+{
+	return position;
+}
+
+static void resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+		   uint64_t at, uint8_t ret[EXI_RESUME])
+{
+	struct exi_auth_resume r;
+
+	exi_auth_resume(&bond, dir == EXI_TX, epoch, at, &r);
+	memcpy(ret, &r, sizeof(r));
+}
+
+static bool left(struct exi_conn *c)
+{
+	return false;
+}
+
+static size_t unread(struct exi_conn *c)
+{
+	return 0;
+}
+
+static bool over(struct exi_conn *c)
+{
+	return false;
+}
+
+static const struct exi_remote_ops remote_ops = {
+	.position = position_of,
+	.resume = resume,
+	.left = left,
+};
+static const struct exi_ready_ops ready_ops = {
+	.unread = unread,
+	.over = over,
+};
+static const struct exi_provider provider = {
+	.name = "failed",
+	.caps = EXI_CAP_REMOTE,
+	.remote_ops = &remote_ops,
+};
+
+/* --- the reader --------------------------------------------------------- */
+
+struct scene {
+	struct fuzz_ends e;
+	uint32_t next; /* the position of the stream that is read next */
+	bool honest;   /* what came up to now is what an honest peer sends */
+};
+
+static uint8_t byte_at(uint32_t at)
+{
+	return (uint8_t)(at * 2654435761u >> 24);
+}
+
+/* Reads all that may be read. False: it is over. */
+static bool read_on(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	static uint8_t buf[BUF];
+	ssize_t n, i;
+
+	for (;;) {
+		exi_lock(&h->lock);
+		n = exi_resume_read_locked(sk, sizeof(buf));
+		if (n > 0)
+			n = sk->tcp->ops->recv(sk->tcp, buf, (size_t)n,
+					       MSG_DONTWAIT);
+		exi_unlock(&h->lock);
+		if (n <= 0)
+			break;
+		for (i = 0; i < n; i++)
+			FUZZ_TRUE(!s->honest || buf[i] == byte_at(s->next++));
+	}
+	FUZZ_TRUE(n == -EAGAIN || !s->honest);
+	return n == -EAGAIN;
+}
+
+static void begin(struct scene *s, struct fuzz_in *in)
+{
+	struct exi_sock *sk;
+	struct exi_half *h;
+	uint8_t how = fuzz_byte(in);
+
+	memset(s, 0, sizeof(*s));
+	fuzz_ends_begin(&s->e, how & 1);
+	sk = s->e.sk;
+	h = &sk->sh->half[EXI_RX];
+	sk->fab = calloc(1, sizeof(*sk->fab));
+	FUZZ_TRUE(sk->fab);
+	sk->fab->provider = &provider;
+	sk->fab->rops = &ready_ops;
+	sk->fab->bell = -1;
+	atomic_store(&sk->remote, true);
+	exi_lock(&h->lock);
+	h->mode = EXI_MODE_BACK;
+	h->resume = how & 2 ? EXI_RESUME_AWAITED : EXI_RESUME_UNSURE;
+	h->epoch = (uint32_t)fuzz_number(in);
+	h->origin = (uint32_t)fuzz_number(in);
+	atomic_store(&h->untaken, 1);
+	h->link_read = 1;
+	exi_unlock(&h->lock);
+	position = h->origin + fuzz_below(in, BUF);
+	s->next = position;
+}
+
+static void end(struct scene *s)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_conn *fab = sk->fab;
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	exi_lock(&h->lock);
+	sk->fab = NULL;
+	atomic_store(&sk->remote, false);
+	h->mode = EXI_MODE_TCP;
+	h->resume = EXI_RESUME_NONE;
+	atomic_store(&h->untaken, 0);
+	exi_unlock(&h->lock);
+	free(fab);
+	fuzz_ends_end(&s->e);
+}
+
+/* --- the sender --------------------------------------------------------- */
+
+/* In pieces, between which the reader looks. */
+static bool say(struct scene *s, struct fuzz_in *in, const uint8_t *bytes,
+		size_t len)
+{
+	size_t done = 0, n;
+
+	while (done < len) {
+		n = in->left ? 1 + fuzz_byte(in) * 37 % (len - done)
+			     : len - done;
+		if (send(s->e.peer, bytes + done, n,
+			 MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)n)
+			return false;
+		done += n;
+		if (!read_on(s))
+			return false;
+	}
+	return true;
+}
+
+static bool say_stream(struct scene *s, struct fuzz_in *in, uint32_t at)
+{
+	static uint8_t buf[2 * BUF];
+	size_t len = position - at + fuzz_below(in, BUF), i;
+
+	for (i = 0; i < len; i++)
+		buf[i] = byte_at(at + (uint32_t)i);
+	return say(s, in, buf, len);
+}
+
+/* A record of a byte that the reader may have, and the stream from there. */
+static bool go_on(struct scene *s, struct fuzz_in *in)
+{
+	struct exi_half *h = &s->e.sk->sh->half[EXI_RX];
+	uint8_t record[EXI_RESUME];
+	uint32_t at = position - fuzz_below(in, BUF);
+
+	s->honest = true;
+	resume(NULL, EXI_RX, h->epoch, at, record);
+	return say(s, in, record, sizeof(record)) && say_stream(s, in, at);
+}
+
+static bool lie(struct scene *s, struct fuzz_in *in)
+{
+	struct exi_half *h = &s->e.sk->sh->half[EXI_RX];
+	uint8_t bytes[EXI_RESUME + 200];
+	size_t len;
+
+	resume(NULL, fuzz_byte(in) % 8 ? EXI_RX : EXI_TX,
+	       h->epoch + fuzz_byte(in) % 3, fuzz_number(in), bytes);
+	for (len = fuzz_byte(in) % 4; len; len--)
+		bytes[fuzz_byte(in) % EXI_RESUME] ^= fuzz_byte(in);
+	len = 1 + fuzz_byte(in) % sizeof(bytes);
+	if (len > EXI_RESUME)
+		fuzz_copy(in, bytes + EXI_RESUME, len - EXI_RESUME);
+	return say(s, in, bytes, len);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct fuzz_in in = { data, size };
+	struct scene s;
+	bool lasts = true;
+	uint8_t how;
+
+	begin(&s, &in);
+	how = fuzz_byte(&in);
+	if (how % 4 == 0) { /* a sender of which nothing was acknowledged */
+		struct exi_half *h = &s.e.sk->sh->half[EXI_RX];
+
+		s.honest = h->resume == EXI_RESUME_AWAITED;
+		lasts = say_stream(&s, &in, h->origin);
+	} else if (how % 4 == 1) {
+		lasts = go_on(&s, &in);
+	}
+	s.honest = false;
+	while (lasts && in.left)
+		lasts = lie(&s, &in);
+	shutdown(s.e.peer, SHUT_WR);
+	read_on(&s);
+	end(&s);
+	return 0;
+}
