@@ -27,6 +27,7 @@ static const struct command commands[] = {
 	{ "perf", "measure latency, bandwidth and rates", tool_perf },
 	{ "run", "run a program with its TCP connections on shared memory",
 	  tool_run },
+	{ "stat", "show the connections of running programs", tool_stat },
 	{ "help", "show this text, or the help of a command", run_help },
 	{ "version", "show the version of libexs", run_version },
 };

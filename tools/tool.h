@@ -19,6 +19,7 @@ int tool_info(int argc, char **argv);
 int tool_key(int argc, char **argv);
 int tool_perf(int argc, char **argv);
 int tool_run(int argc, char **argv);
+int tool_stat(int argc, char **argv);
 
 /* Says one line on stderr, "exs NAME: text", and returns TOOL_FAILED. */
 __attribute__((format(printf, 1, 2))) int tool_fail(const char *fmt, ...);

@@ -170,7 +170,7 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_STATS",
 		.accepts = "on or off",
-		.help = "Publish counters for exs stat.",
+		.help = "Keep counters where exs stat can read them.",
 		.fallback = "on",
 		.parse = exi_setting_parse_switch,
 		.print = exi_setting_print_switch,

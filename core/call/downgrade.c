@@ -22,6 +22,7 @@
 #include "core/meet/pair.h"
 #include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/drain.h"
@@ -140,8 +141,8 @@ static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
 	}
 	/* The pair speaks for itself from here on. */
 	sh->half[EXI_RX].gathered = 0;
-	sh->half[EXI_RX].mode = EXI_MODE_TCP;
-	sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_half_mode_locked(&sh->half[EXI_RX], EXI_MODE_TCP);
+	exi_half_mode_locked(&sh->half[EXI_TX], EXI_MODE_TCP);
 	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
 	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
 	/* Those that wait in the ring, or for `gathered'. */
@@ -184,7 +185,7 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 		return await_taker(sk, generation, deadline);
 	}
 	if (tcp_says_all_locked(sk, rx))
-		rx->mode = EXI_MODE_TCP;
+		exi_half_mode_locked(rx, EXI_MODE_TCP);
 	orphaned = rx->mode != EXI_MODE_TCP &&
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
@@ -199,7 +200,7 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 		return -EBADF;
 	}
 	if (!exi_flow_bereft_locked(sk) && tx->mode == EXI_MODE_RING)
-		tx->mode = EXI_MODE_TCP;
+		exi_half_mode_locked(tx, EXI_MODE_TCP);
 	exi_keepalive_settle(sk);
 	exi_unlock(&tx->lock);
 	return 0;

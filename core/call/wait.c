@@ -43,6 +43,7 @@
 #include "core/call/poller.h"
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/sock/watch.h"
@@ -280,7 +281,8 @@ static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
 		sk->fab->wops->word(sk->fab, dir, &w[1]);
 		ret = sk->fab->wops->arm(
 			sk->fab, dir, r.word ? EXI_WAKE_WORD : EXI_WAKE_BELL);
-		h->sleeps += ret == 0;
+		if (ret == 0)
+			exi_stats_sleeps_locked(h);
 	}
 	if (ret == 0)
 		exi_sock_look_locked(sk, dir, 1);
@@ -472,7 +474,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 		exi_half_unlock(r.h);
 		return 0;
 	}
-	r.h->sleeps++;
+	exi_stats_sleeps_locked(r.h);
 	exi_sock_wait_locked(sk, dir, &r.w.w);
 	exi_half_unlock(r.h);
 	if (deadline) {

@@ -536,6 +536,8 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
  * when this process has ended that sleep by another ring, there is none. How
  * many rings were sent. */
 uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep);
+/* A wake-up was given to the peer: counts it. exi_conn_wake() does. */
+void exi_conn_rang(struct exi_conn *c);
 /* Counts what this process sent by the kernel, rings or bytes: what a peer may
  * have to be told of by its kernel before it finds what is sent from now on. */
 extern _Atomic uint32_t exi_conn_wakes;

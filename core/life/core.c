@@ -25,6 +25,7 @@
 #include "core/meet/surroundings.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 #include "core/transfer/mem.h"
@@ -69,6 +70,7 @@ static void in_child(void)
 	exi_mem_forked();
 	exi_poll_forked();
 	exi_timeout_forked();
+	exi_stats_forked();
 	exi_sock_forked();
 	exi_registry_forked(); /* its modules go after their users */
 }

@@ -16,6 +16,7 @@
 #include "core/fabric/provider.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/queue.h"
 
@@ -38,6 +39,7 @@ static int renumber_locked(struct exi_sock *sk, int from, int to)
 		sk->fab->fd = to;
 	sk->named = true;
 	atomic_store(&sk->fd, to);
+	exi_stats_note(sk);
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 	if (sk->watched) {

@@ -37,6 +37,7 @@
 #include "core/meet/pair.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/transfer/drain.h"
@@ -69,6 +70,7 @@ int exi_listen(int fd, int backlog)
 		if (sk->role == EXI_ROLE_LISTEN)
 			exi_marker_release(fd);
 		sk->role = EXI_ROLE_LISTEN;
+		exi_stats_note(sk);
 		sk->signs = sk->signs || fresh;
 		sk->marked = exi_marker_refresh(fd);
 	}
@@ -118,6 +120,7 @@ static void mark_listener(int fd)
 		    exi_sock_get(fd, &l))
 			return;
 		l->role = EXI_ROLE_LISTEN;
+		exi_stats_note(l);
 		exi_marker_hold(fd);
 	}
 	if (!l->marked)
@@ -195,6 +198,7 @@ static int accept_now(struct exi_op *op)
 static void connected(struct exi_sock *sk)
 {
 	sk->role = EXI_ROLE_CONNECT;
+	exi_stats_note(sk);
 	exi_link_expect(sk, false);
 	exi_link_by_kernel(0, 0);
 }

@@ -39,6 +39,7 @@
 #include "core/sock/closing.h"
 #include "core/sock/memory.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/sock/wake.h"
@@ -195,6 +196,7 @@ static void up_locked(struct exi_sock *sk)
 	sk->fab->bell = l->fd;
 	exi_ready_times_locked(sk);
 	exi_meet_unlock_halves(sk);
+	exi_stats_fabric(sk);
 	l->state = EXI_LINK_UP;
 	/* What was sent before is not known. */
 	if (!atomic_exchange(&exi_link_any, true))
@@ -383,6 +385,7 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 	if (n == 1 && sk->link->state == EXI_LINK_UP) {
 		__atomic_fetch_add(&sk->sh->bells_received, 1,
 				   __ATOMIC_RELAXED);
+		exi_stats_woken(sk);
 		return true;
 	}
 	if (sk->link->state != EXI_LINK_UP) {

@@ -21,6 +21,7 @@
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 
 int exi_sock_use(int fd, struct exi_sock **ret)
@@ -42,6 +43,7 @@ void exi_sock_inherit(struct exi_sock *sk)
 		goto unlock;
 	sk->process = token;
 	sk->unused = false;
+	exi_stats_begin(sk);
 	if (sk->foreign_link)
 		exi_link_disown_locked(sk);
 	/* The first user after a fork owns the connection. A second keeps it
@@ -90,6 +92,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	exi_sock_put(fd, sk);
 	*ret = sk;
 	exi_unlock(&exi_table_pool_lock);
+	exi_stats_begin(sk);
 	exi_unlock(&sk->link_lock);
 	return 0;
 }
@@ -119,6 +122,7 @@ static bool take_word_locked(struct exi_sock *sk, int fd)
 		h->bare = exi_latent_inside(w, d);
 	}
 	sk->sh->half[EXI_RX].fin = exi_latent_over(w);
+	exi_stats_young(fd, 0);
 	sk->latent_life = exi_latent_life(w);
 	sk->counted = sk->role == EXI_ROLE_ACCEPT;
 	return true;
@@ -153,9 +157,10 @@ struct exi_sock *exi_sock_promote(int fd)
 		atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&h[EXI_TX].lock);
 	exi_unlock(&h[EXI_RX].lock);
-	if (taken)
+	if (taken) {
+		exi_stats_begin(sk);
 		exi_latent_promoted(sk, fd);
-	else
+	} else
 		exi_memory_abandon(sk);
 	exi_unlock(&sk->link_lock);
 	exi_unlock(&exi_table_promote_lock);

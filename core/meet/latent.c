@@ -13,6 +13,7 @@
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/meet/remote.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 
 #define LIFE_SHIFT 8
@@ -102,6 +103,8 @@ bool exi_latent_begin(int fd, enum exi_role role)
 					     (uintptr_t)role
 						     << EXI_LATENT_ROLE_SHIFT |
 					     (life & LIFE_MASK) << LIFE_SHIFT));
+	if (role != EXI_ROLE_NONE)
+		exi_stats_young(fd, 1 + role);
 	return true;
 }
 
@@ -114,6 +117,7 @@ void exi_latent_connected(int fd)
 				   was | (uintptr_t)EXI_ROLE_CONNECT
 						   << EXI_LATENT_ROLE_SHIFT))
 		;
+	exi_stats_young(fd, was & EXI_LATENT ? 1 + EXI_ROLE_CONNECT : 0);
 }
 
 static struct exi_latent_state state_of(uintptr_t word)
@@ -133,6 +137,7 @@ bool exi_latent_end(int fd, struct exi_latent_state *ret)
 		if (!(was & EXI_LATENT))
 			return false;
 	} while (!exi_latent_replace(fd, &was, 0));
+	exi_stats_young(fd, 0);
 	if (exi_latent_role(was) == EXI_ROLE_ACCEPT)
 		exi_marker_disconnection();
 	if (ret)

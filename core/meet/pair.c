@@ -110,7 +110,7 @@ uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 	} else if (errno == EPIPE || errno == ECONNRESET) {
 		atomic_store_explicit(&c->unheard, true, memory_order_relaxed);
 	}
-	__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+	exi_conn_rang(c);
 	return rings;
 }
 

@@ -20,6 +20,7 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/sock/holders.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 
 #define SHARED_CHUNK 64u
@@ -242,6 +243,7 @@ void exi_memory_no_fabric(struct exi_sock *sk)
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	EXI_TABLE_RESET(&sk->remote, false);
 	EXI_TABLE_RESET(&sk->settled, false);
+	exi_stats_fabric(sk);
 }
 
 static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,

@@ -21,6 +21,7 @@
 #include "core/fabric/provider.h"
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
+#include "core/sock/stats.h"
 
 _Atomic uint32_t exi_table_exit_tid;
 
@@ -63,6 +64,7 @@ int exi_sock_init(void)
 	exi_table.socks = t;
 	exi_table.names = names;
 	exi_table.size = size;
+	exi_stats_init(size);
 unlock:
 	exi_unlock(&exi_table_pool_lock);
 	return ret;
@@ -204,6 +206,7 @@ void exi_sock_unlist(struct exi_sock *sk)
 	struct exi_sock *old = sk;
 
 	atomic_compare_exchange_strong(&exi_table.socks[fd], &old, NULL);
+	exi_stats_end(sk);
 	if (!sk->named)
 		return;
 	exi_lock(&exi_table_pool_lock);
@@ -247,6 +250,7 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 	check_require(sk, reason);
 	atomic_store_explicit(&sk->sh->reason, (uint32_t)reason,
 			      memory_order_relaxed);
+	exi_stats_note(sk);
 	exi_debug("descriptor %d: %s", atomic_load(&sk->fd),
 		  exs_x_reason_name(reason));
 }

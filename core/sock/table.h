@@ -131,6 +131,12 @@ struct exi_half {
 	uint64_t target; /* RX: the TCP byte after which the ring begins */
 	uint64_t bytes;
 	uint64_t fabric_bytes;
+	uint64_t moves; /* transfers that moved bytes */
+	/* The line in the page of counters, the same in every process that has
+	 * the connection; 0: none. And when the next transfer is to look at the
+	 * clock for it. See stats.h. */
+	uint32_t stats_line;
+	uint32_t stats_timed;
 	uint64_t sleeps;
 	uint64_t spins;
 	uint64_t ups;

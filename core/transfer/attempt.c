@@ -19,6 +19,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/drain.h"
@@ -219,7 +220,7 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 		return unread_end(h, end);
 	if (got <= 0)
 		return end; /* all came */
-	h->mode = EXI_MODE_RING;
+	exi_half_mode_locked(h, EXI_MODE_RING);
 	exi_flow_deafen_locked(sk);
 	atomic_store(&sk->sh->rx_fin, 1);
 	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;

@@ -11,6 +11,7 @@
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/transfer/place.h"
@@ -49,7 +50,7 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 		sk->fab->swops->drained(sk->fab, (size_t)n);
 		exi_place_reap(sk, EXI_TX);
 	}
-	h->mode = EXI_MODE_TCP;
+	exi_half_mode_locked(h, EXI_MODE_TCP);
 	/* The drained bytes had arrived at the peer, and do again: TCP sends at
 	 * once. */
 	exi_switch_push(sk->tcp->fd);

@@ -28,6 +28,7 @@
 #include "core/fabric/provider.h"
 #include "core/sock/holders.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/switch.h"
 
@@ -159,7 +160,7 @@ static void lost(struct exi_shared *sh)
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		exi_lock(&sh->half[d].lock);
 		if (sh->half[d].mode != EXI_MODE_TCP) {
-			sh->half[d].mode = EXI_MODE_TCP;
+			exi_half_mode_locked(&sh->half[d], EXI_MODE_TCP);
 			exi_half_break(&sh->half[d]);
 		}
 		exi_unlock(&sh->half[d].lock);

@@ -15,6 +15,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/sock/keepalive.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/op.h"
@@ -106,7 +107,7 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	 * lost. */
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
 		return false;
-	h->mode = EXI_MODE_TCP;
+	exi_half_mode_locked(h, EXI_MODE_TCP);
 	exi_keepalive_settle(sk);
 	if (h->ended && !h->fin) {
 		h->fin = 1;

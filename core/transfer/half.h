@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "core/fabric/provider.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 
 struct exi_op;
@@ -74,6 +75,8 @@ static inline void exi_half_account(struct exi_half *h, ssize_t n, bool fabric)
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
 	if (fabric)
 		h->fabric_bytes += (uint64_t)n;
+	h->moves++;
+	exi_stats_moved(h, !fabric);
 }
 
 /* Receiver, RX lock held: the peer is gone, and what its ring holds now is all

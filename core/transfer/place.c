@@ -16,6 +16,7 @@
 #include "core/base/lock.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/transfer/drain.h"
 #include "core/transfer/finish.h"
@@ -153,6 +154,18 @@ static void finish_sent(struct exi_sock *sk)
 	}
 }
 
+/* Counts bytes that were lent, and publishes how many were placed in all. */
+static void account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n)
+{
+	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_stats_dir *s = exi_stats_of(h);
+
+	EXI_LOCKED(&h->lock);
+	exi_flow_account(sk, dir, n);
+	if (s)
+		EXI_STATS_SET(&s->direct_bytes, exi_place_bytes(sk, dir));
+}
+
 /* A piece of a send is over. */
 static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 {
@@ -164,7 +177,7 @@ static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 	}
 	op->lent -= (size_t)n;
 	op->done += (size_t)n;
-	exi_flow_account(sk, EXI_TX, (size_t)n);
+	account_locked(sk, EXI_TX, (size_t)n);
 	if (op->lent)
 		return;
 	sk->n_lent[EXI_TX]--;
@@ -180,7 +193,7 @@ static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 	exi_parts_moved(op, (size_t)n);
 	if (sk->framed)
 		exi_packet_placed(sk, (size_t)n);
-	exi_flow_account(sk, EXI_RX, (size_t)n);
+	account_locked(sk, EXI_RX, (size_t)n);
 	if (op->done == op->len || (n && !(op->flags & MSG_WAITALL)))
 		exi_flow_finish_locked(sk, EXI_RX, op, 0);
 	else if (op->cancelled)

@@ -27,6 +27,7 @@
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/attempt.h"
@@ -81,7 +82,7 @@ int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
 		return err;
 	}
 	sk->record_left = 0;
-	h->mode = EXI_MODE_TCP;
+	exi_half_mode_locked(h, EXI_MODE_TCP);
 	*ret = bytes;
 	*ret_n = n;
 	return 0;

@@ -29,6 +29,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/sock/keepalive.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/place.h"
@@ -73,7 +74,7 @@ static void await_locked(struct exi_sock *sk)
 		if (h->mode == EXI_MODE_RING)
 			h->left = 0;
 		h->back = 0;
-		h->mode = EXI_MODE_BACK;
+		exi_half_mode_locked(h, EXI_MODE_BACK);
 		h->downs++;
 		exi_keepalive_settle(sk);
 		h->resume = EXI_RESUME_AWAITED;
@@ -262,7 +263,7 @@ static int lost_locked(struct exi_sock *sk, int err)
 	EXI_LOCKED(&h->lock);
 	h->resume = EXI_RESUME_NONE;
 	atomic_store(&h->untaken, 0);
-	h->mode = EXI_MODE_RING;
+	exi_half_mode_locked(h, EXI_MODE_RING);
 	h->err = err == -ENODATA ? 0 : -err;
 	atomic_store(&sk->sh->gone, 1);
 	atomic_store(&sk->sh->rx_fin, 1);

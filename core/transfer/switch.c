@@ -23,6 +23,7 @@
 #include "core/meet/pair.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/service.h"
+#include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/sock/wake.h"
@@ -104,7 +105,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	h->epoch++;
 	h->ups++;
 	h->origin = position(sk, EXI_TX);
-	h->mode = EXI_MODE_RING;
+	exi_half_mode_locked(h, EXI_MODE_RING);
 	exi_keepalive_settle(sk);
 	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
 		  sk->fab->provider->name, (unsigned long long)written);
@@ -116,7 +117,7 @@ static void set_left(struct exi_sock *sk, uint64_t left)
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
 	h->left = left;
-	h->mode = left ? EXI_MODE_LEFT : EXI_MODE_RING;
+	exi_half_mode_locked(h, left ? EXI_MODE_LEFT : EXI_MODE_RING);
 	if (left)
 		return;
 	atomic_store(&sk->guarded, false);
@@ -141,7 +142,7 @@ int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
 /* A direction that has just arrived goes back, and stays there. */
 static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
 {
-	sk->sh->half[EXI_RX].mode = mode;
+	exi_half_mode_locked(&sk->sh->half[EXI_RX], mode);
 	return exi_switch_refuse_locked(sk, reason);
 }
 
@@ -171,8 +172,8 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
 	if (got > offset)
 		return -EPROTO;
-	set_left(sk, offset - got);
 	h->ups++;
+	set_left(sk, offset - got);
 	exi_keepalive_settle(sk);
 	/* Held by one that has no link, and could not tell the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
@@ -240,8 +241,8 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	if (h->mode == EXI_MODE_RING)
 		h->left = 0;
 	h->back = 0;
-	h->mode = EXI_MODE_BACK;
 	h->downs++;
+	exi_half_mode_locked(h, EXI_MODE_BACK);
 	exi_keepalive_settle(sk);
 	atomic_store(&h->untaken, 1);
 	exi_resume_watch_locked(sk);
@@ -307,8 +308,8 @@ void exi_switch_drain_locked(struct exi_sock *sk)
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 
 	EXI_LOCKED(&h->lock);
-	h->mode = EXI_MODE_DRAIN;
 	h->downs++;
+	exi_half_mode_locked(h, EXI_MODE_DRAIN);
 	exi_keepalive_settle(sk);
 	make_room(sk);
 	linger_locked(sk, h);

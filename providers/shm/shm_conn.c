@@ -14,7 +14,7 @@ SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait,
 {
 	if (wait & SHMP_WAIT_WORD) {
 		exi_futex_wake(shmp_plain(word), INT_MAX);
-		__atomic_fetch_add(c->bells, 1, __ATOMIC_RELAXED);
+		exi_conn_rang(c);
 	}
 	if (wait & SHMP_WAIT_BELL)
 		atomic_fetch_add_explicit(&shmp_priv(c)->rang,

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""exs stat says of running processes what they did, beside what the kernel says of
+the same sockets: while they hang, after they died or forked, to their own user only,
+and whatever a page of counters has in it: stat.py EXS."""
+
+import json
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+EXS = sys.argv[1]
+ROUNDS, MORE, SIZE, MANY = 40, 5, 8192, 8
+
+SERVER = """
+import os, socket, sys, threading
+s = socket.create_server(('127.0.0.1', 0), backlog=64)
+print(s.getsockname()[1], flush=True)
+def serve(c):
+    while True:
+        got = c.recv(65536)
+        if not got:
+            break
+        c.sendall(got)
+while True:
+    c, _ = s.accept()
+    threading.Thread(target=serve, args=(c,), daemon=True).start()
+"""
+
+CLIENT = f"""
+import os, signal, socket, sys
+def ask(c, n):
+    for i in range(n):
+        c.sendall(bytes({SIZE}))
+        got = 0
+        while got < {SIZE}:
+            got += len(c.recv(65536))
+at = ('127.0.0.1', int(sys.argv[1]))
+socks = [socket.create_connection(at) for i in range({MANY})]
+for c in socks:
+    ask(c, {ROUNDS})
+young = socket.create_connection(at)
+print('ready', flush=True)
+for line in sys.stdin:
+    if line == 'fork\\n':
+        r, w = os.pipe()
+        if os.fork() == 0:
+            ask(socks[0], 3)
+            os.write(w, str(os.getpid()).encode() + b'\\n')
+            signal.pause()
+        os.close(w)
+        print(os.read(r, 32).decode().strip(), flush=True)
+    if line == 'more\\n':
+        for c in socks:
+            ask(c, {MORE})
+        print('done', flush=True)
+    if line == 'close\\n':
+        socks.pop().close()
+        print('closed', flush=True)
+"""
+
+failed = 0
+checks = 0
+
+
+def check(right, *what):
+    global failed, checks
+    checks += 1
+    if not right:
+        failed += 1
+        print('not so:', *what)
+
+
+def environment(more=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    return env | {'EXS_LOG': 'off', 'EXS_UPGRADE': 'auto'} | (more or {})
+
+
+def program(text, *args, more=None):
+    return subprocess.Popen([EXS, 'run', sys.executable, '-c', text, *args],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            env=environment(more))
+
+
+def stat(*args, user=None):
+    def become():
+        os.setgid(user)
+        os.setuid(user)
+    p = subprocess.run([EXS, 'stat', *args], capture_output=True, text=True, timeout=60,
+                       env=environment(), preexec_fn=become if user else None)
+    return p.returncode, p.stdout, p.stderr
+
+
+def connections(pid):
+    status, out, err = stat('--json', str(pid))
+    check(status == 0, 'exs stat --json', pid, err)
+    return json.loads(out)['connections'] if status == 0 else []
+
+
+def wait_for(what, until):
+    deadline = time.monotonic() + 30
+    while not until():
+        if time.monotonic() > deadline:
+            check(False, 'waited in vain:', what)
+            return
+        time.sleep(0.02)
+
+
+def kernel(pid):
+    """The sockets of a process as the kernel has them: fd -> (local, peer)."""
+    rows = {}
+    for line in open('/proc/net/tcp'):
+        f = line.split()
+        if f[0] != 'sl':
+            def at(text):
+                a, p = text.split(':')
+                a = socket.inet_ntoa(struct.pack('=I', int(a, 16)))
+                return f'{a}:{int(p, 16)}'
+            rows[f[9]] = (at(f[1]), at(f[2]), f[3])
+    found = {}
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        to = os.readlink(f'/proc/{pid}/fd/{fd}')
+        row = rows.get(to[8:-1]) if to.startswith('socket:[') else None
+        if row and row[2] == '01':
+            found[int(fd)] = row[:2]
+    return found
+
+
+def same_as_kernel_and_program(client, server, p):
+    n = (ROUNDS + MORE) * SIZE
+    old = [c for c in connections(client) if not c['young']]
+    wait_for('all on shm', lambda: all(c['sends']['fabric'] == c['receives']['fabric'] ==
+                                       'shm' for c in connections(client)
+                                       if not c['young']))
+    check(ask(p, 'more') == 'done', 'the client goes on')
+    for pid in client, server:
+        seen = connections(pid)
+        check({c['fd']: (c['local'], c['peer']) for c in seen} == kernel(pid),
+              'addresses of', pid, seen)
+        for c in seen:
+            want = 0 if c['local'] in young(client) or c['peer'] in young(client) else n
+            check(c['sends']['bytes'] == want and c['receives']['bytes'] == want,
+                  'bytes', pid, c)
+            if want:
+                check(c['reason'] == 'none' and c['sends']['fabric_bytes'] >= MORE * SIZE, c)
+                check(c['sends']['transfers'] >= ROUNDS, c)
+                check(c['sends']['ring_holds'] == 0, c)
+                check(c['other_end']['pid'] == (server if pid == client else client), c)
+    check(len(old) == MANY, 'so many connections', len(old))
+
+
+def young(client):
+    return [c['local'] for c in connections(client) if c['young']]
+
+
+def stopped(client):
+    before = connections(client)
+    os.kill(client, signal.SIGSTOP)
+    after = connections(client)
+    os.kill(client, signal.SIGCONT)
+    keep = ('fd', 'local', 'peer', 'reason')
+    check([[c[k] for k in keep] + [c['sends']['bytes']] for c in before] ==
+          [[c[k] for k in keep] + [c['sends']['bytes']] for c in after],
+          'a stopped process is seen as it was')
+    check(len(after) == MANY + 1, 'stopped', after)
+
+
+def ask(p, word):
+    p.stdin.write(word + '\n')
+    p.stdin.flush()
+    return p.stdout.readline().strip()
+
+
+def forked(client, p):
+    child = int(ask(p, 'fork'))
+    mine = connections(child)
+    check(len(mine) == 1 and mine[0]['sends']['bytes'] == (ROUNDS + MORE + 3) * SIZE,
+          'a child has a page of its own, with what it uses', mine)
+    check(len(connections(client)) == MANY + 1, 'its parent keeps all')
+    os.kill(child, signal.SIGKILL)
+
+
+def ended(client, p):
+    ask(p, 'close')
+    check(len(connections(client)) == MANY, 'a closed connection is gone')
+    out = json.loads(stat('--json', str(client))[1])
+    check([x['ended'] for x in out['processes']] == [1], 'and counted', out['processes'])
+    text = stat('--prometheus')[1]
+    sums = {}
+    for line in text.splitlines():
+        if not line.startswith('#') and f'pid="{client}"' in line:
+            name, value = line.rsplit(' ', 1)
+            sums[name.split('{')[0]] = sums.get(name.split('{')[0], 0) + int(value)
+    check(sums['exs_bytes_total'] == 2 * (MANY * (ROUNDS + MORE) + 3) * SIZE or
+          sums['exs_bytes_total'] == 2 * MANY * (ROUNDS + MORE) * SIZE, 'sums', sums)
+    check(sums['exs_connections'] == MANY, 'sums', sums)
+
+
+def options(client, port):
+    all_of = stat('-x', str(client))[1]
+    check(all_of.count('\nESTAB') == MANY + 1, 'the list', all_of)
+    check('undecided: 1 connection:' in all_of and 'to do: send more' in all_of, all_of)
+    check(stat('--fabric', 'tcp', str(client))[1].count('\nESTAB') == 1, '--fabric')
+    check(stat('--reason', 'undecided', str(client))[1].count('\nESTAB') == 1, '--reason')
+    check(stat('--port', str(port), str(client))[1].count('\nESTAB') == MANY + 1, '--port')
+    check(stat('--port', '1', str(client))[1].count('\nESTAB') == 0, '--port')
+    again = stat('--watch=0.05', '--times', '2', str(client))
+    check('Sent/s' in again[1], '--watch', again)
+    check(stat('--reason', 'nonsense')[0] == 2, 'no such reason')
+    check(f'/{client}' in stat('-s')[1], '--summary')
+
+
+def another_user(client):
+    if os.getuid():
+        return
+    status, out, err = stat(str(client), user=65534)
+    check(status == 1 and "another user's" in err and not out, 'another user', out, err)
+    status, out, err = stat(user=65534)
+    check(status == 0 and 'ESTAB' not in out and 'are not shown' in err, out, err)
+
+
+def switched_off():
+    s = program(SERVER, more={'EXS_STATS': 'off'})
+    s.stdout.readline()
+    status, _, err = stat(str(s.pid))
+    check(status == 1 and 'EXS_STATS is off' in err, 'without a page', err)
+    s.kill()
+    s.wait()
+
+
+def page(pid, socks, rnd):
+    """A page as a hostile program may make it; entries that lie about sockets."""
+    head = struct.pack('=QIIiIQQQQ', 0x5354415453584531, 1, 240, pid, 256, 4096 + 65536,
+                       4096, 65536, 0)
+    head += struct.pack('=IIIIQ', rnd.choice([0, 5, 4096, 1 << 31, 0xffffffff]),
+                        rnd.choice([0, 40, 0xffffffff]), 7, 1 << 21, 1024)
+    head += struct.pack('=16Q', *[rnd.getrandbits(64) for _ in range(16)])
+    head += b'\x1b[2J\xff"\n' * 5
+    body = bytearray(4096 + 65536 + 64 * 256)
+    body[:len(head)] = head
+    for fd in range(64):
+        body[4096 + fd] = rnd.randrange(256)
+        at = 4096 + 65536 + 256 * fd
+        body[at:at + 256] = rnd.randbytes(256)
+        struct.pack_into('=Ii', body, at, rnd.choice([2, 3, 0]),
+                         rnd.choice(socks + [-1, 0, 1 << 30]))
+    for _ in range(rnd.randrange(4)):  # and anything in its head
+        body[rnd.randrange(200)] = rnd.randrange(256)
+    return bytes(body)
+
+
+def hostile():
+    rnd = random.Random(1)
+    s = socket.create_server(('127.0.0.1', 0))
+    mine = [socket.create_connection(s.getsockname()) for _ in range(3)]
+    for i in range(40):
+        fd = os.memfd_create('libexs-stats')
+        os.write(fd, page(os.getpid(), [c.fileno() for c in mine], rnd))
+        if i % 4 == 0:
+            os.ftruncate(fd, rnd.choice([0, 100, 4096, 70000, 1 << 40]))
+        status, out, err = stat('-x', str(os.getpid()))
+        check(status in (0, 1), 'a hostile page', i, status, out, err)
+        check('\x1b' not in out + err and out.count('\n') < 40, 'no forged lines', out)
+        os.close(fd)
+    for text in '/memfd:libexs-stats (deleted)', 'libexs-stats':
+        with tempfile.TemporaryDirectory() as d:  # a pipe that nobody writes
+            at = os.path.join(d, text.strip('/'))
+            os.mkfifo(at)
+            fd = os.open(at, os.O_RDWR)
+            check(stat(str(os.getpid()))[0] == 1, 'a pipe is no page')
+            os.close(fd)
+
+
+def main():
+    server = program(SERVER)
+    port = server.stdout.readline().strip()
+    client = program(CLIENT, port)
+    try:
+        all_rows(server, client, port)
+    finally:
+        for p in client, server:
+            p.kill()
+            p.wait()
+    switched_off()
+    hostile()
+    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+def all_rows(server, client, port):
+    check(client.stdout.readline() == 'ready\n', 'the client')
+    same_as_kernel_and_program(client.pid, server.pid, client)
+    options(client.pid, port)
+    stopped(client.pid)
+    another_user(client.pid)
+    forked(client.pid, client)
+    ended(client.pid, client)
+    client.kill()
+    client.wait()
+    wait_for('the server sees it', lambda: all(c['state'] == 'CLOSE-WAIT' for c in
+                                               connections(server.pid)))
+    check(stat(str(client.pid))[0] == 1, 'nothing is left of a killed process')
+
+
+sys.exit(main())

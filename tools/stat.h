@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What exs stat knows of processes and their connections, and who finds it
+ * out. */
+#ifndef EXS_TOOLS_STAT_H
+#define EXS_TOOLS_STAT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/fabric/provider.h"
+#include "core/sock/stats_page.h"
+
+/* What the kernel says of a TCP socket. */
+struct stat_tcp {
+	uint64_t inode;
+	uint64_t netns; /* the inode of its network namespace */
+	int family;
+	int state; /* TCP_ESTABLISHED, ... */
+	uint16_t port[2];
+	uint8_t addr[2][16]; /* here, there */
+	bool counted;	     /* the next two are known */
+	uint64_t sent;
+	uint64_t received;
+};
+
+struct stat_dir {
+	char fabric[16]; /* "tcp", or the fabric's name */
+	uint64_t bytes;
+	uint64_t fabric_bytes;
+	uint64_t direct_bytes;
+	uint64_t moves;
+	uint64_t bells;
+	uint64_t sleeps;
+	uint64_t spins;
+	uint32_t ups;
+	uint32_t downs;
+	uint64_t idle_ns; /* since it moved last; UINT64_MAX: not known */
+	/* Bytes that the fabric holds: sent, and not received; -1: not known,
+	 * for the peer's process cannot be seen. */
+	int64_t held;
+	uint64_t ring; /* how large the ring may become; 0: not known */
+};
+
+struct stat_process;
+
+struct stat_conn {
+	struct stat_process *process;
+	struct stat_tcp tcp;
+	int fd;
+	int role;   /* enum exi_role */
+	int reason; /* EXS_X_REASON_*; NONE where both ends are on a fabric */
+	bool young; /* the library only watches it so far */
+	char name[16]; /* of the fabric, or "" */
+	uint64_t age_ns;
+	struct stat_dir dir[2];
+	const struct stat_conn *peer; /* its other end, where it is seen */
+};
+
+struct stat_process {
+	bool wanted; /* by the command line; the others may be peers */
+	pid_t pid;
+	uint64_t started; /* of /proc/PID/stat, names it together with pid */
+	char name[32];
+	char library[32];
+	uint32_t ring_bytes;
+	uint64_t upgrade_bytes;
+	uint32_t unlisted;
+	uint32_t unread; /* entries that changed while they were read */
+	uint64_t ended;
+	uint64_t ended_bytes[2];
+	uint64_t ended_fabric_bytes[2];
+	uint64_t ended_moves[2];
+};
+
+/* One look at the host. */
+struct stat_view {
+	struct stat_process **processes;
+	size_t n_processes;
+	struct stat_conn *conns;
+	size_t n_conns;
+	size_t room;
+	unsigned int denied; /* processes that may not be looked at */
+	char strange[160];   /* the last page that could not be read, or "" */
+};
+
+/* Looks at all processes, at pid first if it is not 0. 0, or -EACCES or -ESRCH
+ * of that. */
+int stat_look(pid_t pid, struct stat_view *ret);
+void stat_forget(struct stat_view *v);
+
+/* The kernel's sockets, of this network namespace and of those of processes
+ * that were seen. */
+struct stat_tcps;
+struct stat_tcps *stat_tcps_new(void);
+/* pid: a process in the namespace, whose inode is netns. */
+int stat_tcps_read(struct stat_tcps *t, pid_t pid, uint64_t netns);
+const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t,
+				      uint64_t inode);
+void stat_tcps_free(struct stat_tcps *t);
+
+/* A page of a process that was found, and opened without trust in what it is: a
+ * copy. 0, or -errno. */
+struct stat_page {
+	int fd[EXI_STATS_AREAS];
+	struct exi_stats_head head;
+};
+/* Calls f for each entry that is in use and whole. */
+int stat_page_each(const struct stat_page *p, struct stat_process *of,
+		   void (*f)(const struct exi_stats_entry *e, void *arg),
+		   void *arg);
+
+/* As text: "127.0.0.1:80". */
+#define STAT_ADDR 64
+const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end);
+const char *stat_state(int state);
+
+/* Pictures of a view. before: the one before, or null: for rates over
+ * seconds. */
+struct stat_style {
+	bool extended;
+	bool summary;
+	const struct stat_view *before;
+	double seconds;
+};
+void stat_show(const struct stat_view *v, const struct stat_style *how);
+void stat_show_json(const struct stat_view *v);
+void stat_show_prometheus(const struct stat_view *v);
+
+#endif

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs stat: what the kernel says of TCP sockets, as ss(8) asks it. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/util.h"
+#include "tools/stat.h"
+
+/* The numbers of the kernel; <netinet/tcp.h> has them, and has another struct
+ * tcp_info. */
+#define LISTENS 10
+static const char *const states[] = {
+	NULL,	      "ESTAB",	    "SYN-SENT",	 "SYN-RECV",
+	"FIN-WAIT-1", "FIN-WAIT-2", "TIME-WAIT", "UNCONN",
+	"CLOSE-WAIT", "LAST-ACK",   "LISTEN",	 "CLOSING",
+};
+
+struct stat_tcps {
+	struct stat_tcp *at; /* sorted by inode when sorted is set */
+	size_t n, room;
+	bool sorted;
+	uint64_t *read; /* namespaces */
+	size_t n_read;
+};
+
+struct stat_tcps *stat_tcps_new(void)
+{
+	return calloc(1, sizeof(struct stat_tcps));
+}
+
+void stat_tcps_free(struct stat_tcps *t)
+{
+	if (!t)
+		return;
+	free(t->at);
+	free(t->read);
+	free(t);
+}
+
+static int add(struct stat_tcps *t, const struct stat_tcp *one)
+{
+	size_t room = t->room ? 2 * t->room : 1024;
+
+	if (t->n == t->room) {
+		struct stat_tcp *more = realloc(t->at, room * sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		t->at = more;
+		t->room = room;
+	}
+	t->at[t->n++] = *one;
+	t->sorted = false;
+	return 0;
+}
+
+static void take_info(struct stat_tcp *s, const struct inet_diag_msg *m,
+		      const struct rtattr *a)
+{
+	struct tcp_info info = { 0 };
+	size_t len = RTA_PAYLOAD(a);
+
+	memcpy(&info, RTA_DATA(a), len < sizeof(info) ? len : sizeof(info));
+	if (len < offsetof(struct tcp_info, tcpi_bytes_received) +
+			  sizeof(info.tcpi_bytes_received))
+		return;
+	s->counted = true;
+	/* What the program wrote and read: with what is queued. */
+	s->sent = info.tcpi_bytes_acked + m->idiag_wqueue;
+	s->received = info.tcpi_bytes_received - m->idiag_rqueue;
+}
+
+static int add_message(struct stat_tcps *t, const struct nlmsghdr *h,
+		       uint64_t netns)
+{
+	const struct inet_diag_msg *m = NLMSG_DATA(h);
+	int left = (int)(h->nlmsg_len - NLMSG_LENGTH(sizeof(*m)));
+	struct stat_tcp s = { .inode = m->idiag_inode,
+			      .netns = netns,
+			      .family = m->idiag_family,
+			      .state = m->idiag_state };
+
+	if (left < 0 || !m->idiag_inode)
+		return 0;
+	s.port[0] = ntohs(m->id.idiag_sport);
+	s.port[1] = ntohs(m->id.idiag_dport);
+	memcpy(s.addr[0], m->id.idiag_src, sizeof(s.addr[0]));
+	memcpy(s.addr[1], m->id.idiag_dst, sizeof(s.addr[1]));
+	for (const struct rtattr *a = (const struct rtattr *)(m + 1);
+	     RTA_OK(a, left); a = RTA_NEXT(a, left))
+		if (a->rta_type == INET_DIAG_INFO && m->idiag_state != LISTENS)
+			take_info(&s, m, a);
+	return add(t, &s);
+}
+
+static int ask(int s, int family)
+{
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} m = {
+		.h = { .nlmsg_len = sizeof(m),
+		       .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.r = { .sdiag_family = (uint8_t)family,
+		       .sdiag_protocol = IPPROTO_TCP,
+		       .idiag_ext = 1 << (INET_DIAG_INFO - 1),
+		       .idiag_states = 0xffffffff },
+	};
+
+	return send(s, &m, sizeof(m), 0) == sizeof(m) ? 0 : -errno;
+}
+
+static int take_answers(struct stat_tcps *t, int s, uint64_t netns)
+{
+	static _Alignas(struct nlmsghdr) char buf[65536];
+	ssize_t n;
+
+	for (;;) {
+		n = recv(s, buf, sizeof(buf), 0);
+		if (n < 0)
+			return -errno;
+		for (struct nlmsghdr *h = (struct nlmsghdr *)buf;
+		     NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
+			if (h->nlmsg_type == NLMSG_DONE)
+				return 0;
+			if (h->nlmsg_type == NLMSG_ERROR)
+				return -EIO;
+			if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
+			    add_message(t, h, netns))
+				return -ENOMEM;
+		}
+	}
+}
+
+/* Here: by sock_diag(7). */
+static int read_here(struct stat_tcps *t, uint64_t netns)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct timeval patience = { .tv_sec = 5 };
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	int err = s < 0 ? -errno : 0;
+
+	if (s >= 0)
+		setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience,
+			   sizeof(patience));
+	for (size_t i = 0; !err && i < 2; i++) {
+		err = ask(s, families[i]);
+		if (!err)
+			err = take_answers(t, s, netns);
+	}
+	if (s >= 0)
+		close(s);
+	return err;
+}
+
+/* An address as /proc/net/tcp has it: words as the host stores them. */
+static bool parse_addr(const char *hex, uint8_t to[16])
+{
+	size_t words = strcspn(hex, ":") / 8;
+
+	if (words != 1 && words != 4)
+		return false;
+	for (size_t i = 0; i < words; i++) {
+		char text[9] = "";
+		uint32_t w;
+
+		memcpy(text, hex + 8 * i, 8);
+		w = (uint32_t)strtoul(text, NULL, 16);
+		memcpy(to + 4 * i, &w, sizeof(w));
+	}
+	return true;
+}
+
+static int add_line(struct stat_tcps *t, const char *line, int family,
+		    uint64_t netns)
+{
+	struct stat_tcp s = { .family = family, .netns = netns };
+	char here[40], there[40];
+	unsigned int port[2], state;
+	unsigned long long inode;
+
+	if (sscanf(line,
+		   " %*u: %32[0-9A-F]:%x %32[0-9A-F]:%x %x %*x:%*x %*x:%*x "
+		   "%*x %*u %*u %llu",
+		   here, &port[0], there, &port[1], &state, &inode) != 6)
+		return 0;
+	strcat(here, ":");
+	strcat(there, ":");
+	if (!inode || !parse_addr(here, s.addr[0]) ||
+	    !parse_addr(there, s.addr[1]))
+		return 0;
+	s.inode = inode;
+	s.state = (int)state;
+	s.port[0] = (uint16_t)port[0];
+	s.port[1] = (uint16_t)port[1];
+	return add(t, &s);
+}
+
+/* In another network namespace, without going there. */
+static int read_there(struct stat_tcps *t, pid_t pid, uint64_t netns)
+{
+	char path[64], line[256];
+	int err = 0;
+
+	for (int v6 = 0; !err && v6 < 2; v6++) {
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/%d/net/tcp%s", (int)pid,
+			 v6 ? "6" : "");
+		f = fopen(path, "re");
+		if (!f) /* no IPv6, or the process is gone */
+			continue;
+		while (!err && fgets(line, sizeof(line), f))
+			err = add_line(t, line, v6 ? AF_INET6 : AF_INET, netns);
+		fclose(f);
+	}
+	return err;
+}
+
+static bool is_here(uint64_t netns)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/net", &st) == 0 && st.st_ino == netns;
+}
+
+int stat_tcps_read(struct stat_tcps *t, pid_t pid, uint64_t netns)
+{
+	uint64_t *more;
+
+	for (size_t i = 0; i < t->n_read; i++)
+		if (t->read[i] == netns)
+			return 0;
+	more = realloc(t->read, (t->n_read + 1) * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	t->read = more;
+	t->read[t->n_read++] = netns;
+	if (is_here(netns) && read_here(t, netns) == 0)
+		return 0;
+	return read_there(t, pid, netns);
+}
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct stat_tcp *x = a, *y = b;
+
+	return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t, uint64_t inode)
+{
+	struct stat_tcp key = { .inode = inode };
+
+	if (!t->sorted) {
+		qsort(t->at, t->n, sizeof(*t->at), by_inode);
+		((struct stat_tcps *)(uintptr_t)t)->sorted = true;
+	}
+	return bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
+}
+
+const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end)
+{
+	static const uint8_t v4[12] = { [10] = 0xff, [11] = 0xff };
+	const uint8_t *addr = t->addr[end];
+	bool mapped = t->family == AF_INET6 && !memcmp(addr, v4, sizeof(v4));
+	int family = mapped ? AF_INET : t->family;
+	char text[INET6_ADDRSTRLEN] = "?";
+
+	inet_ntop(family, mapped ? addr + sizeof(v4) : addr, text,
+		  sizeof(text));
+	snprintf(buf, STAT_ADDR, family == AF_INET6 ? "[%s]:%u" : "%s:%u", text,
+		 t->port[end]);
+	return buf;
+}
+
+const char *stat_state(int state)
+{
+	return state > 0 && (size_t)state < sizeof(states) / sizeof(states[0])
+		       ? states[state]
+		       : "?";
+}
