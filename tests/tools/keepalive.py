@@ -96,7 +96,7 @@ assert told(b) == want, told(b)
 
 # And has it afterwards.
 for s in a, b:
-    s.setsockopt(SOL_SOCKET, 60, 1) # SO_ZEROCOPY
+    s.setsockopt(SOL_SOCKET, 29, 1) # SO_TIMESTAMP: to TCP
 echo(a, b)
 until(lambda: probe(a) is None and (probe(b) or 0) > 200,
       lambda: time.sleep(0.01))
