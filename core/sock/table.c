@@ -260,7 +260,9 @@ void (*exi_ready_met)(struct exi_sock *sk);
 void exi_ready_times_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
-	if (sk->fab && sk->fab->rops->first &&
+	/* Before it is up, a fabric may be without its memory: while the
+	 * provider makes the offer, no lock of the halves is held. */
+	if (sk->fab && sk->fab->bell >= 0 && sk->fab->rops->first &&
 	    atomic_load_explicit(&sk->times, memory_order_relaxed))
 		sk->fab->rops->want_times(sk->fab);
 }

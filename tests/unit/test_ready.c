@@ -20,6 +20,7 @@
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/switch.h"
+#include "providers/shm/shm_int.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -137,11 +138,30 @@ static void what_was_sent_since_an_unread_switch_is_there(void **state)
 	t_close(fd[1]);
 }
 
+/* A thread that wants to know when bytes were sent may come while the
+ * connection's fabric is being made, and has no memory yet. */
+static void times_are_wanted_before_the_fabric_is_made(void **state)
+{
+	struct exi_sock *sk;
+	int fd[2];
+
+	setenv("EXS_PROVIDER", "loop", 1);
+	t_init();
+	t_pair(T_IPV4, fd);
+	sk = exi_sock_find(fd[1]);
+	T_EQ(exi_meet_fabric_new(sk, &exi_provider_shm), 0);
+	exi_ready_want_times(sk, fd[1]);
+	T(atomic_load(&sk->times));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_last_byte_of_tcp_wakes_who_waits),
 		cmocka_unit_test(what_was_sent_since_an_unread_switch_is_there),
+		cmocka_unit_test(times_are_wanted_before_the_fabric_is_made),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
