@@ -8,12 +8,13 @@
 #include <string.h>
 
 #include "core/fabric/provider.h"
+#include "core/sock/table.h"
 #include "fuzz/fuzz.h"
 #include "providers/shm/shm_int.h"
 
 static inline struct exi_conn *fuzz_segment_new(void)
 {
-	static uint64_t bells;
+	static struct exi_shared counted;
 	size_t size = sizeof(struct exi_conn) + shmp_conn_ops.priv_size;
 	struct exi_conn *c = aligned_alloc(64, (size + 63) & ~(size_t)63);
 
@@ -25,7 +26,7 @@ static inline struct exi_conn *fuzz_segment_new(void)
 	c->rops = &shmp_ready_ops;
 	c->swops = &shmp_switch_ops;
 	c->lops = &shmp_loan_ops;
-	c->bells = &bells;
+	c->sh = &counted;
 	c->fd = c->bell = -1;
 	c->shared = aligned_alloc(EXI_LINE, sizeof(struct shmp_shared));
 	FUZZ_TRUE(c->shared);

@@ -56,6 +56,7 @@ struct exi_domain;
 struct exi_loan_ops;
 struct exi_place_ops;
 struct exi_provider;
+struct exi_shared;
 struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
@@ -169,10 +170,10 @@ struct exi_conn {
 	const struct exi_place_ops *pops;
 	const struct exi_loan_ops *lops;
 	struct exi_domain *domain;
-	void *shared;	 /* shared_size bytes that a forked child sees too */
-	int fd;		 /* the TCP descriptor */
-	int bell;	 /* the pair link, to ring the peer; -1 for tcp */
-	uint64_t *bells; /* counts wake-ups sent, by atomic add */
+	void *shared; /* shared_size bytes that a forked child sees too */
+	int fd;	      /* the TCP descriptor */
+	int bell;     /* the pair link, to ring the peer; -1 for tcp */
+	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
 	/* The last ring did not reach the peer, which is gone. */
 	_Atomic bool unheard;
 	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see

@@ -216,7 +216,7 @@ struct exi_conn *exi_sock_conn_new(struct exi_sock *sk,
 	c->shared = sk->sh->fabric;
 	if (p->conn_ops->shared_size)
 		memset(c->shared, 0, p->conn_ops->shared_size);
-	c->bells = &sk->sh->bells_sent;
+	c->sh = sk->sh;
 	return c;
 }
 
@@ -291,7 +291,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		sk->tcp = sk->tcp_spare;
 		sk->tcp_spare = NULL;
 		sk->tcp->fd = fd;
-		sk->tcp->bells = &sk->sh->bells_sent;
+		sk->tcp->sh = sk->sh;
 	} else {
 		sk->tcp = exi_sock_conn_new(sk, &exi_provider_tcp, fd);
 	}

@@ -437,8 +437,7 @@ void exi_stats_woken(const struct exi_sock *sk)
 
 void exi_conn_rang(struct exi_conn *c)
 {
-	struct exi_shared *sh =
-		exi_container(c->bells, struct exi_shared, bells_sent);
+	struct exi_shared *sh = c->sh;
 	struct exi_stats_dir *s = exi_stats_of(&sh->half[EXI_TX]);
 	uint64_t n = __atomic_add_fetch(&sh->bells_sent, 1, __ATOMIC_RELAXED);
 

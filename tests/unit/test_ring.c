@@ -16,7 +16,7 @@
 
 static struct exi_conn conns[2];
 static int links[2];
-static uint64_t bells;
+static struct exi_shared counted;
 
 static int begin(void **state)
 {
@@ -26,7 +26,7 @@ static int begin(void **state)
 		T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
 				ends));
 		conns[i].bell = ends[0];
-		conns[i].bells = &bells;
+		conns[i].sh = &counted;
 		conns[i].salt = exi_secret(1000);
 		links[i] = ends[1];
 	}

@@ -20,6 +20,7 @@
 #include "core/base/futex.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/sock/table.h"
 #include "providers/shm/shm_int.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -39,7 +40,7 @@ static const struct exi_switch_ops *swops = &shmp_switch_ops;
 static const struct exi_meet_ops *meet = &shmp_meet_ops;
 
 static struct exi_conn *ends[2];
-static uint64_t bells;
+static struct exi_shared counted;
 static int rings;	  /* calls for the peer's library, */
 static uint64_t rung_for; /* and the sleep that the last one was to end */
 
@@ -75,7 +76,7 @@ static struct exi_conn *end_new(void)
 	c->shared = aligned_alloc(EXI_LINE, sizeof(struct shmp_shared));
 	T(c->shared);
 	memset(c->shared, 0, sizeof(struct shmp_shared));
-	c->bells = &bells;
+	c->sh = &counted;
 	return c;
 }
 
