@@ -61,15 +61,12 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 /* A call that asks for a loan. Its turn is in the list while others are before
  * it, and from then on until it has the loan. */
 struct borrower {
-	struct exi_sock *sk;
+	struct exi_call call;
 	struct exi_half *h;
-	enum exi_dir dir;
 	size_t want;
-	int flags;
 	struct exi_op turn;
 	bool listed;
 	bool waits; /* may wait for its turn */
-	struct exi_flow_patience p;
 };
 
 /* The fabric has loans, and the connection is this process's alone. */
@@ -162,7 +159,7 @@ static void leave_turn_locked(struct borrower *b)
 	EXI_LOCKED(&b->h->lock);
 	if (b->listed && !b->turn.err) {
 		exi_list_del(&b->turn.node);
-		exi_flow_count_ops(b->sk, b->dir, -1);
+		exi_flow_count_ops(b->call.sk, b->call.dir, -1);
 	}
 	b->listed = false;
 }
@@ -171,11 +168,11 @@ static void list_turn_locked(struct borrower *b)
 {
 	EXI_LOCKED(&b->h->lock);
 	b->turn = (struct exi_op){
-		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
+		.type = b->call.dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
 		.holds = true,
 	};
-	exi_list_add_tail(&b->sk->ops[b->dir], &b->turn.node);
-	exi_flow_count_ops(b->sk, b->dir, 1);
+	exi_list_add_tail(&b->call.sk->ops[b->call.dir], &b->turn.node);
+	exi_flow_count_ops(b->call.sk, b->call.dir, 1);
 	b->listed = true;
 }
 
@@ -193,8 +190,8 @@ static struct exi_loan *loan_of(struct exi_sock *sk, enum exi_dir dir)
 /* -EINPROGRESS: it is not its turn. */
 static ssize_t borrow_locked(struct borrower *b)
 {
-	struct exi_sock *sk = b->sk;
-	struct exi_loan *l = loan_of(sk, b->dir);
+	struct exi_sock *sk = b->call.sk;
+	struct exi_loan *l = loan_of(sk, b->call.dir);
 	ssize_t n;
 
 	EXI_LOCKED(&b->h->lock);
@@ -204,28 +201,28 @@ static ssize_t borrow_locked(struct borrower *b)
 		return -EBADF;
 	if (l->state == EXI_LOAN_OUT)
 		return -EBUSY;
-	if (b->listed ? sk->ops[b->dir].next != &b->turn.node
-		      : !exi_list_empty(&sk->ops[b->dir])) {
+	if (b->listed ? sk->ops[b->call.dir].next != &b->turn.node
+		      : !exi_list_empty(&sk->ops[b->call.dir])) {
 		if (!b->listed && b->waits)
 			list_turn_locked(b);
 		return -EINPROGRESS;
 	}
-	n = b->dir == EXI_RX ? borrow_came(sk, b->h, l)
-			     : borrow_room(sk, b->h, l, b->want);
+	n = b->call.dir == EXI_RX ? borrow_came(sk, b->h, l)
+				  : borrow_room(sk, b->h, l, b->want);
 	if (n == -EAGAIN)
-		exi_flow_look_locked(sk, b->dir, b->flags, &b->p);
+		exi_call_pause_locked(&b->call);
 	if (n <= 0) {
-		atomic_store(&sk->lent_in_place[b->dir], false);
+		atomic_store(&sk->lent_in_place[b->call.dir], false);
 		return n;
 	}
 	leave_turn_locked(b);
 	l->op = (struct exi_op){
-		.type = b->dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
+		.type = b->call.dir == EXI_RX ? EXS_EVT_RECV : EXS_EVT_SEND,
 		.holds = true,
 		.ended = ended_locked,
 	};
-	exi_list_add_head(&sk->ops[b->dir], &l->op.node);
-	exi_flow_count_ops(sk, b->dir, 1);
+	exi_list_add_head(&sk->ops[b->call.dir], &l->op.node);
+	exi_flow_count_ops(sk, b->call.dir, 1);
 	l->len = (size_t)n;
 	l->state = EXI_LOAN_OUT;
 	return n;
@@ -241,12 +238,12 @@ static void leave_turn(void *arg)
 	/* One that was cancelled may have no socket any more. */
 	if (!b->turn.err) {
 		leave_turn_locked(b);
-		exi_flow_progress_locked(b->sk, b->dir);
+		exi_flow_progress_locked(b->call.sk, b->call.dir);
 	}
 	exi_unlock(&b->h->lock);
 }
 
-static int await_turn(struct borrower *b, int fd)
+static int await_turn(struct borrower *b)
 {
 	struct exi_word w = { .addr = (const uint32_t *)&b->turn.finished };
 	uint64_t end;
@@ -254,10 +251,11 @@ static int await_turn(struct borrower *b, int fd)
 	int ret = 0;
 
 	if (!b->listed) {
-		b->waits = !exi_flow_nonblocking(b->sk, fd, b->flags);
+		b->waits = !exi_flow_nonblocking(b->call.sk, b->call.fd,
+						 b->call.flags);
 		return b->waits ? 0 : -EAGAIN;
 	}
-	end = exi_flow_deadline(b->sk, fd, b->dir);
+	end = exi_flow_deadline(b->call.sk, b->call.fd, b->call.dir);
 	till = exi_ns_timespec(end);
 	while (!atomic_load_explicit(&b->turn.finished, memory_order_acquire) &&
 	       ret == 0)
@@ -265,28 +263,26 @@ static int await_turn(struct borrower *b, int fd)
 	return ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
-static ssize_t borrow(struct borrower *b, int fd, void **ret_at)
+static ssize_t borrow(struct borrower *b, void **ret_at)
 {
 	struct exi_shared *sh;
 	ssize_t n;
 	char *at;
 
 	for (;;) {
-		if (!exi_flow_lock_half(b->sk, fd, b->dir, &b->p, &sh))
+		if (!exi_call_lock(&b->call, &sh))
 			return -EBADF;
-		b->h = &sh->half[b->dir];
+		b->h = &sh->half[b->call.dir];
 		n = borrow_locked(b);
-		at = n > 0 ? b->sk->loans[b->dir]->at : NULL;
+		at = n > 0 ? b->call.sk->loans[b->call.dir]->at : NULL;
 		exi_half_unlock(b->h);
 		if (n == -ESTALE)
-			exi_link_read(b->sk);
+			exi_link_read(b->call.sk);
 		else if (n == -EREMOTE)
-			exi_family_ask(b->sk);
+			exi_family_ask(b->call.sk);
 		else if (n == -EINPROGRESS || n == -EAGAIN) {
-			n = n == -EAGAIN
-				    ? exi_flow_be_patient(b->sk, fd, b->dir,
-							  b->flags, &b->p, 0)
-				    : await_turn(b, fd);
+			n = n == -EAGAIN ? exi_call_wait(&b->call, 0)
+					 : await_turn(b);
 			if (n)
 				return n;
 		} else {
@@ -301,23 +297,25 @@ static ssize_t borrow(struct borrower *b, int fd, void **ret_at)
 ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 			void **ret)
 {
-	struct borrower b = { .dir = dir, .want = want, .flags = flags };
+	struct borrower b = { .want = want };
+	struct exi_sock *sk;
 	struct exi_section ends;
 	ssize_t n = exi_sock_stream(fd);
 
 	if (!n)
-		n = exi_flow_addressed(fd, &b.sk);
+		n = exi_flow_addressed(fd, &sk);
 	if (n)
 		return n;
-	if (b.sk->framed)
+	b.call = exi_call_begin(sk, fd, dir, flags);
+	if (sk->framed)
 		return -EOPNOTSUPP;
 	if (dir == EXI_TX)
-		exi_flow_before_send(b.sk, fd, want);
+		exi_flow_before_send(sk, fd, want);
 	exi_section_begin(&ends, leave_turn, &b);
-	n = borrow(&b, fd, ret);
+	n = borrow(&b, ret);
 	exi_section_end(&ends, true);
 	if (exi_unlikely(n == 0))
-		exi_link_ended(b.sk, fd);
+		exi_link_ended(sk, fd);
 	return n;
 }
 

@@ -37,52 +37,58 @@
  * come after it do. */
 struct message {
 	struct exi_op *op;
-	struct exi_sock *sk;
-	enum exi_dir dir;
+	struct exi_call call;
 	bool listed;
 	bool follows; /* others move it */
-	struct exi_flow_patience p;
 };
 
 static void list_message_locked(struct message *m)
 {
-	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
-	exi_list_add_tail(&m->sk->ops[m->dir], &m->op->node);
-	exi_flow_count_ops(m->sk, m->dir, 1);
-	if (m->sk->ops[m->dir].next == &m->op->node)
-		exi_timeout_begins(m->sk, m->dir);
+	struct exi_sock *sk = m->call.sk;
+	enum exi_dir dir = m->call.dir;
+
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	exi_list_add_tail(&sk->ops[dir], &m->op->node);
+	exi_flow_count_ops(sk, dir, 1);
+	if (sk->ops[dir].next == &m->op->node)
+		exi_timeout_begins(sk, dir);
 	m->listed = true;
 }
 
 static void end_message_locked(struct message *m, int err)
 {
-	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
+	struct exi_sock *sk = m->call.sk;
+	enum exi_dir dir = m->call.dir;
+
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (m->listed)
-		exi_flow_finish_locked(m->sk, m->dir, m->op, err);
-	else if (exi_packet_over(m->sk, m->dir, m->op, err))
-		exi_flow_end_locked(m->sk);
+		exi_flow_finish_locked(sk, dir, m->op, err);
+	else if (exi_packet_over(sk, dir, m->op, err))
+		exi_flow_end_locked(sk);
 }
 
 static ssize_t try_message_locked(struct message *m)
 {
+	struct exi_sock *sk = m->call.sk;
+	enum exi_dir dir = m->call.dir;
 	ssize_t n;
 
-	EXI_LOCKED(&m->sk->sh->half[m->dir].lock);
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (m->op->finished)
 		return 1;
-	if (!m->listed && !exi_list_empty(&m->sk->ops[m->dir])) {
+	if (!m->listed && !exi_list_empty(&sk->ops[dir])) {
 		m->follows = true;
 		list_message_locked(m);
 	}
-	if (m->follows || m->sk->posted[m->dir])
+	if (m->follows || sk->posted[dir])
 		return -EAGAIN;
 	do
-		n = exi_message_move(m->sk, m->dir, m->op);
+		n = exi_message_move(sk, dir, m->op);
 	while (n == 0);
 	if (n == -EAGAIN) {
 		if (!m->listed && m->op->begun)
 			list_message_locked(m);
-		exi_flow_look_locked(m->sk, m->dir, m->op->flags, &m->p);
+		exi_call_pause_locked(&m->call);
 	} else if (n > 0 || (n != -ESTALE && n != -EREMOTE && n != -EINTR)) {
 		end_message_locked(m, n < 0 ? (int)-n : 0);
 		n = 1;
@@ -96,12 +102,12 @@ static ssize_t try_message(struct message *m)
 	struct exi_shared *sh;
 	ssize_t n;
 
-	if (!exi_flow_lock_half(m->sk, m->op->fd, m->dir, &m->p, &sh))
+	if (!exi_call_lock(&m->call, &sh))
 		return m->listed ? 1 : -EBADF;
 	n = try_message_locked(m);
 	if (n == 1 && m->listed)
-		exi_flow_progress_locked(m->sk, m->dir);
-	exi_half_unlock(&sh->half[m->dir]);
+		exi_flow_progress_locked(m->call.sk, m->call.dir);
+	exi_half_unlock(&sh->half[m->call.dir]);
 	return n;
 }
 
@@ -113,11 +119,11 @@ static bool over(const struct message *m)
 static int await_message(const struct message *m)
 {
 	struct exi_word w = { .addr = (const uint32_t *)&m->op->finished };
-	uint64_t end = exi_flow_deadline(m->sk, m->op->fd, m->dir);
+	uint64_t end = exi_flow_deadline(m->call.sk, m->call.fd, m->call.dir);
 	struct timespec till = exi_ns_timespec(end);
 	int ret = 0;
 
-	if (exi_flow_nonblocking(m->sk, m->op->fd, m->op->flags))
+	if (exi_flow_nonblocking(m->call.sk, m->call.fd, m->call.flags))
 		return -EAGAIN;
 	while (!over(m) && ret == 0)
 		ret = exi_futex_wait(&w, 1, end ? &till : NULL);
@@ -127,7 +133,9 @@ static int await_message(const struct message *m)
 /* The call ends before its message: err is why. */
 static void quit_message(struct message *m, int err)
 {
-	struct exi_half *h = &m->sk->sh->half[m->dir];
+	struct exi_sock *sk = m->call.sk;
+	enum exi_dir dir = m->call.dir;
+	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_op *op = m->op;
 	struct exi_word w = { .addr = (const uint32_t *)&op->finished };
 
@@ -138,12 +146,11 @@ static void quit_message(struct message *m, int err)
 	exi_lock(&h->lock);
 	if (!op->finished) {
 		op->cancelled = true;
-		if (m->sk->posted[m->dir] == op)
-			m->sk->tcp->kops->cancel(m->sk->tcp,
-						 &m->sk->xfer[m->dir]);
+		if (sk->posted[dir] == op)
+			sk->tcp->kops->cancel(sk->tcp, &sk->xfer[dir]);
 		else
-			exi_flow_cancelled_locked(m->sk, m->dir, op);
-		exi_flow_progress_locked(m->sk, m->dir);
+			exi_flow_cancelled_locked(sk, dir, op);
+		exi_flow_progress_locked(sk, dir);
 	}
 	exi_unlock(&h->lock);
 	while (!over(m))
@@ -164,9 +171,7 @@ static ssize_t wait_message(struct message *m)
 	ssize_t ret;
 
 	exi_section_begin(&ends, message_cancelled, m);
-	ret = m->follows ? await_message(m)
-			 : exi_flow_be_patient(m->sk, m->op->fd, m->dir,
-					       m->op->flags, &m->p, 0);
+	ret = m->follows ? await_message(m) : exi_call_wait(&m->call, 0);
 	exi_section_end(&ends, false);
 	return ret;
 }
@@ -177,11 +182,11 @@ static void move_whole(struct message *m)
 
 	while ((n = try_message(m)) != 1) {
 		if (n == -ESTALE) {
-			exi_link_read(m->sk);
+			exi_link_read(m->call.sk);
 			continue;
 		}
 		if (n == -EREMOTE) {
-			exi_family_ask(m->sk);
+			exi_family_ask(m->call.sk);
 			continue;
 		}
 		if (n == -EAGAIN)
@@ -195,28 +200,31 @@ static void move_whole(struct message *m)
 
 ssize_t exi_flow_message(struct exi_op *op)
 {
-	struct message m = { .op = op, .dir = exi_op_dir(op) };
+	struct message m = { .op = op };
+	enum exi_dir dir = exi_op_dir(op);
 	bool quiet = op->flags & MSG_NOSIGNAL;
+	struct exi_sock *sk;
 	int fd = op->fd;
-	int ret = exi_flow_addressed(fd, &m.sk);
+	int ret = exi_flow_addressed(fd, &sk);
 
 	if (ret)
 		return ret;
-	if (!m.sk->framed || m.sk->closing)
+	m.call = exi_call_begin(sk, fd, dir, op->flags);
+	if (!sk->framed || sk->closing)
 		return -EBADF;
-	ret = exi_packet_check(m.sk, op);
+	ret = exi_packet_check(sk, op);
 	if (ret)
 		return ret;
 	exi_list_init(&op->node);
-	if (m.dir == EXI_TX)
-		exi_flow_before_send(m.sk, fd, op->len);
+	if (dir == EXI_TX)
+		exi_flow_before_send(sk, fd, op->len);
 	move_whole(&m);
-	if (op->err == EPIPE && m.dir == EXI_TX)
+	if (op->err == EPIPE && dir == EXI_TX)
 		exi_flow_broken(quiet);
-	if (m.dir == EXI_RX && !op->err && !(op->event_flags & MSG_EOR))
-		exi_link_ended(m.sk, fd);
-	if (m.dir == EXI_RX)
-		exi_flow_after_recv(m.sk, fd);
+	if (dir == EXI_RX && !op->err && !(op->event_flags & MSG_EOR))
+		exi_link_ended(sk, fd);
+	if (dir == EXI_RX)
+		exi_flow_after_recv(sk, fd);
 	return op->err ? -op->err : (ssize_t)op->done;
 }
 

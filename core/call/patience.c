@@ -107,46 +107,24 @@ uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
 	return exi_now_ns() + exi_timeval_ns(&tv);
 }
 
-/* Takes the lock for the next attempt; a look ends. */
-bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
-			struct exi_flow_patience *p, struct exi_shared **ret)
+static void begin_waiting(struct exi_call *c)
 {
-	struct exi_half *h;
-
-	if (!p->look.on)
-		return exi_sock_lock(sk, fd, dir, ret);
-	*ret = sk->sh;
-	h = &sk->sh->half[dir];
-	exi_lock(&h->lock);
-	exi_look_end_locked(sk, dir, &p->look);
-	if (exi_likely(exi_sock_is(sk, fd)))
-		return true;
-	exi_half_unlock(h);
-	return false;
-}
-
-bool exi_patience_may_wait(const struct exi_sock *sk, int flags)
-{
-	return !(flags & MSG_DONTWAIT) &&
-	       atomic_load_explicit(&sk->blocks, memory_order_relaxed);
-}
-
-static void begin_waiting(struct exi_flow_patience *p)
-{
-	if (!p->begun)
+	if (!c->begun)
 		exi_signals_begin();
-	p->begun = true;
+	c->begun = true;
 }
 
-/* An attempt found nothing. */
-void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
-			  struct exi_flow_patience *p)
+/* After a spin in vain the sleep follows: its wish is published in the lock
+ * round of the attempt. */
+void exi_call_pause_locked(struct exi_call *c)
 {
-	EXI_LOCKED(&sk->sh->half[dir].lock);
-	if (p->spun || !exi_patience_may_wait(sk, flags))
+	EXI_LOCKED(&c->sk->sh->half[c->dir].lock);
+	if (c->spun)
+		exi_wait_arm_locked(c);
+	if (c->spun || !exi_patience_may_wait(c->sk, c->flags))
 		return;
-	begin_waiting(p);
-	exi_look_begin_locked(sk, dir, &p->look);
+	begin_waiting(c);
+	exi_look_begin_locked(c);
 }
 
 /* A sender that waits for room tells what it has read: the peer may wait for
@@ -163,46 +141,56 @@ static void tell_taken(struct exi_sock *sk)
 	exi_unlock(&rx->lock);
 }
 
-static int may_not_wait(struct exi_sock *sk, int fd, enum exi_dir dir)
+static int may_not_wait(const struct exi_call *c)
 {
-	return dir == EXI_TX && exi_flow_no_room && exi_flow_no_room(sk, fd)
+	return c->dir == EXI_TX && exi_flow_no_room &&
+			       exi_flow_no_room(c->sk, c->fd)
 		       ? 0
 		       : -EAGAIN;
 }
 
-/* seen: bytes that lie there and are not enough. */
-int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
-			int flags, struct exi_flow_patience *p, size_t seen)
+/* Finds out whether the call may wait, and until when. */
+static bool may_sleep(struct exi_call *c)
+{
+	struct exi_sock *sk = c->sk;
+
+	if (c->known)
+		return true;
+	c->known = !exi_flow_nonblocking(sk, c->fd, c->flags);
+	if (atomic_load(&sk->blocks) != c->known)
+		atomic_store(&sk->blocks, c->known);
+	if (c->known)
+		c->deadline = exi_flow_deadline(sk, c->fd, c->dir);
+	return c->known;
+}
+
+int exi_call_wait(struct exi_call *c, size_t seen)
 {
 	int ret;
 
-	if (flags & MSG_DONTWAIT)
-		return may_not_wait(sk, fd, dir);
-	if (p->look.on) {
-		exi_look_spin(sk, dir, &p->look);
-		p->spun = !p->look.hit;
+	if (c->flags & MSG_DONTWAIT)
+		return may_not_wait(c);
+	if (c->look.on) {
+		exi_look_spin(c);
+		c->spun = !c->look.hit;
 		if (!exi_closes_seen) /* a call that spins is no rest */
-			exi_lookup_note_use(sk);
+			exi_lookup_note_use(c->sk);
+		if (c->spun) /* the next attempt is the last before the sleep */
+			may_sleep(c);
 		return 0;
 	}
-	p->spun = false;
-	if (!p->known) {
-		bool blocks = !exi_flow_nonblocking(sk, fd, flags);
-
-		if (atomic_load(&sk->blocks) != blocks)
-			atomic_store(&sk->blocks, blocks);
-		if (!blocks)
-			return may_not_wait(sk, fd, dir);
-		p->deadline = exi_flow_deadline(sk, fd, dir);
-		p->known = true;
-	}
-	begin_waiting(p);
-	if (dir == EXI_TX)
-		tell_taken(sk);
-	if (exi_signals_came(!p->deadline))
-		return -EINTR;
-	ret = seen ? exi_wait_more(sk, fd, seen, p->deadline)
-		   : exi_wait(sk, fd, dir, p->deadline);
+	c->spun = false;
+	if (!may_sleep(c))
+		return may_not_wait(c);
+	begin_waiting(c);
+	if (c->dir == EXI_TX)
+		tell_taken(c->sk);
+	if (exi_signals_came(!c->deadline))
+		ret = -EINTR;
+	else
+		ret = seen ? exi_wait_more(c, seen) : exi_wait(c);
+	if (ret)
+		exi_wait_quit(c);
 	return ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
@@ -239,14 +227,13 @@ ssize_t exi_patience_in_turn(int fd, int type, void *buf, size_t len, int flags)
 	return op.err ? -op.err : (ssize_t)op.done;
 }
 
-void exi_patience_keep_error(struct exi_sock *sk, int fd, enum exi_dir dir,
-			     int err)
+void exi_patience_keep_error(struct exi_call *c, int err)
 {
 	struct exi_shared *sh;
 
 	if (err == EAGAIN || err == EINTR || err == EBADF ||
-	    !exi_sock_lock(sk, fd, dir, &sh))
+	    !exi_call_lock(c, &sh))
 		return;
-	sh->half[dir].err = err;
-	exi_half_unlock(&sh->half[dir]);
+	sh->half[c->dir].err = err;
+	exi_half_unlock(&sh->half[c->dir]);
 }

@@ -4,9 +4,11 @@
 #ifndef EXI_CORE_CALL_PATIENCE_H
 #define EXI_CORE_CALL_PATIENCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "core/base/config.h"
@@ -16,33 +18,18 @@
 #include "core/fabric/provider.h"
 #include "core/sock/table.h"
 
-/* A synchronous call may not wait. */
+/* The call may not wait. */
 bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags);
-/* When the wait of a synchronous call must end by SO_RCVTIMEO or SO_SNDTIMEO;
- * 0: never. */
+/* When a wait must end by SO_RCVTIMEO or SO_SNDTIMEO; 0: never. */
 uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir);
 
-/* What a slow synchronous call has found out about its descriptor. */
-struct exi_flow_patience {
-	bool known;
-	bool begun; /* handlers of signals are counted, see signals.h */
-	bool spun;  /* in vain, since it slept last */
-	bool heard; /* RX: the link said something, and that was heard */
-	bool more;  /* RX: and bytes may lie behind those that were got */
-	uint64_t deadline;
-	struct exi_look look;
-};
-
-/* A call that waits: lock, attempt, and where that said -EAGAIN look (locked),
- * unlock, be patient, again. False: the descriptor is not the socket's any
- * more. Patience is 0 to try again, or what the call is to say; seen bytes lie
- * there and are not enough. */
-bool exi_flow_lock_half(struct exi_sock *sk, int fd, enum exi_dir dir,
-			struct exi_flow_patience *p, struct exi_shared **ret);
-void exi_flow_look_locked(struct exi_sock *sk, enum exi_dir dir, int flags,
-			  struct exi_flow_patience *p);
-int exi_flow_be_patient(struct exi_sock *sk, int fd, enum exi_dir dir,
-			int flags, struct exi_flow_patience *p, size_t seen);
+/* The one owner of "attempt, look, sleep": exi_call_lock(), an attempt, and
+ * where that said -EAGAIN exi_call_pause_locked(), unlock, exi_call_wait(),
+ * again. exi_call_wait() returns 0 to try again, which begins with
+ * exi_call_lock(), or what the call is to say; seen bytes lie there and are not
+ * enough. */
+void exi_call_pause_locked(struct exi_call *c);
+int exi_call_wait(struct exi_call *c, size_t seen);
 
 /* A broken connection is signalled before -EPIPE is returned. quiet: without
  * the signal. */
@@ -54,10 +41,14 @@ EXI_SHIM int exi_flow_error(int fd);
  * is to end before. */
 EXI_SHIM bool exi_flow_error_waits(int fd, enum exi_dir dir);
 
-/* Whether the call may wait, by its flags and what the descriptor's mode was
- * when last looked at: a hint, without a system call, that decides on a spin.
+/* Whether a call may wait, by its flags and what the descriptor's mode was when
+ * last looked at: a hint, without a system call, that decides on a spin.
  * exi_flow_nonblocking() decides on a sleep. */
-bool exi_patience_may_wait(const struct exi_sock *sk, int flags);
+static inline bool exi_patience_may_wait(const struct exi_sock *sk, int flags)
+{
+	return !(flags & MSG_DONTWAIT) &&
+	       atomic_load_explicit(&sk->blocks, memory_order_relaxed);
+}
 
 /* Moves a buffer by a call that waits, behind the operations that are queued
  * already: bytes or -errno. No lock is held. */
@@ -66,8 +57,7 @@ ssize_t exi_patience_in_turn(int fd, int type, void *buf, size_t len,
 
 /* Keeps an error that came after bytes moved, for the next call: the kernel
  * tells it once. No lock is held. */
-void exi_patience_keep_error(struct exi_sock *sk, int fd, enum exi_dir dir,
-			     int err);
+void exi_patience_keep_error(struct exi_call *c, int err);
 
 /* What most calls find: a stream on a fabric, and nobody who is to be asked or
  * to go first. Its direction is locked then; null: the long way. */

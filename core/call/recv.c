@@ -51,9 +51,10 @@ void exi_recv_bare_end(void *arg)
 	exi_unlock(&h->lock);
 }
 
-static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
-			 struct exi_pieces *p, int flags, size_t *ret_len)
+static ssize_t bare_recv(const struct exi_call *c, struct exi_half *h,
+			 struct exi_pieces *p, size_t *ret_len)
 {
+	int fd = c->fd, flags = c->flags;
 	struct exi_recv_bare b = { .h = h,
 				   .counts = p->left &&
 					     !(flags & (MSG_PEEK | MSG_OOB)),
@@ -81,8 +82,8 @@ static ssize_t bare_recv(struct exi_sock *sk, struct exi_half *h, int fd,
 		b.n = -errno;
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
-	if (b.go && atomic_load(&sk->sh->greeting))
-		exi_link_go(sk);
+	if (b.go && atomic_load(&c->sk->sh->greeting))
+		exi_link_go(c->sk);
 	return b.n;
 }
 
@@ -113,40 +114,38 @@ static int peek_offset(int fd)
 }
 
 /* The bytes that a peek begins behind, of which poll(2) tells all the same. */
-static size_t passed_over(struct exi_sock *sk, int fd, int flags)
+static size_t passed_over(const struct exi_call *c)
 {
 	int unread;
 
-	if (exi_likely(!(flags & MSG_PEEK)) || peek_offset(fd) <= 0)
+	if (exi_likely(!(c->flags & MSG_PEEK)) || peek_offset(c->fd) <= 0)
 		return 0;
-	unread = exi_ready_unread(sk, fd);
+	unread = exi_ready_unread(c->sk, c->fd);
 	return unread > 0 ? (size_t)unread : 0;
 }
 
 /* n bytes were seen, and are not enough: 0 to look again. */
-static int look_for_more(struct exi_sock *sk, int fd, size_t n, int flags,
-			 struct exi_flow_patience *p)
+static int look_for_more(struct exi_call *c, size_t n)
 {
-	return exi_ready_events(sk, fd, POLLRDHUP)
-		       ? -ENODATA
-		       : exi_flow_be_patient(sk, fd, EXI_RX, flags, p, n);
+	return exi_ready_events(c->sk, c->fd, POLLRDHUP) ? -ENODATA
+							 : exi_call_wait(c, n);
 }
 
 /* The next piece is received behind the operations that are there already.
  * True: the call is over, with *ret. */
-static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
+static bool recv_in_turn(struct exi_call *c, struct exi_pieces *to,
 			 size_t *done, ssize_t *ret)
 {
 	void *buf;
 	size_t len = exi_pieces_next(to, &buf);
 
-	*ret = exi_patience_in_turn(fd, EXS_EVT_RECV, buf, len, *flags);
+	*ret = exi_patience_in_turn(c->fd, EXS_EVT_RECV, buf, len, c->flags);
 	if (*ret > 0)
 		*done += (size_t)*ret;
 	if (*ret < (ssize_t)len || to->left == len)
 		return true;
 	exi_pieces_moved(to, len);
-	*flags |= *flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+	c->flags |= c->flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
 	return false;
 }
 
@@ -154,38 +153,39 @@ static bool recv_in_turn(int fd, struct exi_pieces *to, int *flags,
  * What the peer sent after these may be in the ring, where this end does not
  * look yet: the kernel's receive would have given it, too. Once in a call, or a
  * peer that says something all the time would hold it up. */
-static bool may_be_cut(const struct exi_sock *sk, const struct exi_pieces *to,
-		       int flags, const struct exi_flow_patience *p, ssize_t n)
+static bool may_be_cut(const struct exi_call *c, const struct exi_pieces *to,
+		       ssize_t n)
 {
-	return exi_switch_may_come(sk) && !p->heard && !(flags & MSG_OOB) &&
+	return exi_switch_may_come(c->sk) && !c->heard &&
+	       !(c->flags & MSG_OOB) &&
 	       (n == -EAGAIN || (n > 0 && (size_t)n < to->left));
 }
 
 /* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric.
  * False: another is to follow. The lock is held, and let go. */
-static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
-			     struct exi_pieces *to, int flags,
-			     struct exi_flow_patience *p, size_t *ret_len,
+static inline bool recv_once(struct exi_call *c, struct exi_half *h,
+			     struct exi_pieces *to, size_t *ret_len,
 			     ssize_t *ret)
 {
+	struct exi_sock *sk = c->sk;
 	bool cut;
 
 	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->greeting) &&
 	    !h->err && !h->broken) {
-		*ret = bare_recv(sk, h, fd, to, flags, ret_len);
+		*ret = bare_recv(c, h, to, ret_len);
 		return true;
 	}
-	*ret = exi_attempt_recv_pieces(sk, h, to, flags);
-	cut = may_be_cut(sk, to, flags, p, *ret);
+	*ret = exi_attempt_recv_pieces(sk, h, to, c->flags);
+	cut = may_be_cut(c, to, *ret);
 	if (*ret == -EAGAIN)
-		exi_flow_look_locked(sk, EXI_RX, flags, p);
+		exi_call_pause_locked(c);
 	exi_half_unlock(h);
 	if (exi_unlikely(cut)) {
-		p->heard = exi_link_hear(sk);
+		c->heard = exi_link_hear(sk);
 		/* A look begins anew, as where nothing was there. */
-		if (p->heard && (*ret < 0 || flags & MSG_PEEK))
+		if (c->heard && (*ret < 0 || c->flags & MSG_PEEK))
 			return false;
-		p->more = p->heard;
+		c->more = c->heard;
 	}
 	if (*ret == -ESTALE) {
 		exi_link_read(sk);
@@ -197,82 +197,76 @@ static inline bool recv_once(struct exi_sock *sk, struct exi_half *h, int fd,
 	}
 	if (*ret != -EAGAIN)
 		return true;
-	*ret = exi_flow_be_patient(sk, fd, EXI_RX, flags, p,
-				   passed_over(sk, fd, flags));
+	*ret = exi_call_wait(c, passed_over(c));
 	return *ret != 0;
 }
 
 /* The long way of a receive that did so much. A look may have begun. */
-static __attribute__((noinline)) ssize_t recv_on(struct exi_sock *sk, int fd,
-						 struct exi_pieces *to,
-						 int flags, size_t done,
-						 const struct exi_look *look)
+static __attribute__((noinline)) ssize_t
+recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 {
 	const struct exi_pieces all = *to; /* of a peek, which begins anew */
-	struct exi_flow_patience p = { 0 };
+	struct exi_sock *sk = c->sk;
 	size_t whole = to->left + done;
 	struct exi_shared *sh;
 	ssize_t n;
 
-	if (look && look->on) {
-		p.look = *look;
-		p.begun = true;
-		exi_flow_be_patient(sk, fd, EXI_RX, flags, &p, 0);
-	}
+	if (c->look.on)
+		exi_call_wait(c, 0);
 	for (;;) {
 		size_t len = SIZE_MAX; /* the kernel was given */
 		struct exi_half *h;
 
-		if (!exi_flow_lock_half(sk, fd, EXI_RX, &p, &sh))
+		if (!exi_call_lock(c, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_RX];
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_RX]))) {
 			exi_half_unlock(h);
-			if (recv_in_turn(fd, to, &flags, &done, &n))
+			if (recv_in_turn(c, to, &done, &n))
 				break;
 			continue;
 		}
-		if (done && ((h->mode != EXI_MODE_RING && at_mark(fd)) ||
+		if (done && ((h->mode != EXI_MODE_RING && at_mark(c->fd)) ||
 			     exi_half_error_waits_locked(sk, EXI_RX))) {
 			exi_half_unlock(h);
 			n = (ssize_t)done;
 			break;
 		}
-		if (!recv_once(sk, h, fd, to, flags, &p, &len, &n))
+		if (!recv_once(c, h, to, &len, &n))
 			continue;
 		if (n <= 0)
 			break;
 		done += (size_t)n;
 		exi_pieces_moved(to, (size_t)n);
-		if (exi_unlikely(p.more)) {
-			p.more = false;
-			flags |= flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
+		if (exi_unlikely(c->more)) {
+			c->more = false;
+			c->flags |= c->flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
 			continue;
 		}
-		if (exi_likely(done >= enough(sh, whole, flags))) {
+		if (exi_likely(done >= enough(sh, whole, c->flags))) {
 			/* What lies there goes on into the next piece. */
 			if (exi_likely(!to->left || to->at || len != SIZE_MAX))
 				break;
-			flags |= MSG_DONTWAIT;
+			c->flags |= MSG_DONTWAIT;
 			continue;
 		}
 		if (len != SIZE_MAX) {
-			if ((size_t)n < len || (flags & MSG_PEEK))
+			if ((size_t)n < len || (c->flags & MSG_PEEK))
 				break; /* the kernel has waited for enough */
-			exi_flow_after_recv(sk, fd);
+			exi_flow_after_recv(sk, c->fd);
 		}
-		if (!(flags & MSG_PEEK) || peek_offset(fd) >= 0)
+		if (!(c->flags & MSG_PEEK) || peek_offset(c->fd) >= 0)
 			continue;
-		if (look_for_more(sk, fd, done, flags, &p))
+		if (look_for_more(c, done))
 			break;
 		done = 0;
 		*to = all;
 	}
 	if (done && n < 0)
-		exi_patience_keep_error(sk, fd, EXI_RX, (int)-n);
+		exi_patience_keep_error(c, (int)-n);
 	if (exi_unlikely(n == 0 && whole))
-		exi_link_ended(sk, fd);
-	exi_flow_after_recv(sk, fd);
+		exi_link_ended(sk, c->fd);
+	exi_flow_after_recv(sk, c->fd);
 	return done ? (ssize_t)done : n;
 }
 
@@ -281,69 +275,77 @@ ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
 {
 	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	struct exi_sock *sk;
+	struct exi_call c;
 	int ret = exi_look_up(fd, &sk);
 
 	if (ret || sk->framed)
 		return ret ? ret : -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
-	return recv_on(sk, fd, &p, flags, 0, NULL);
+	c = exi_call_begin(sk, fd, EXI_RX, flags);
+	return recv_on(&c, &p, 0);
 }
 
-static ssize_t recv_rest(struct exi_sock *sk, int fd, void *buf, size_t len,
-			 int flags, size_t done, const struct exi_look *look)
+static ssize_t recv_rest(struct exi_call *c, void *buf, size_t len, size_t done)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = len };
 	struct exi_pieces p = {
 		.v = &v, .n = 1, .at = done, .left = len - done
 	};
 
-	return recv_on(sk, fd, &p, flags, done, look);
+	return recv_on(c, &p, done);
+}
+
+/* What is left of a call that found less than enough in the ring: n bytes, the
+ * end, or -errno. */
+static __attribute__((noinline)) ssize_t
+recv_more(struct exi_call *c, void *buf, size_t len, ssize_t n)
+{
+	if (n > 0)
+		return recv_rest(c, buf, len, (size_t)n);
+	if (n == 0 && len)
+		exi_link_ended(c->sk, c->fd);
+	/* A call that could wait last time spins before it asks whether it
+	 * may. */
+	if (n != -EAGAIN ||
+	    (!c->look.on && !exi_patience_may_wait(c->sk, c->flags) &&
+	     exi_flow_nonblocking(c->sk, c->fd, c->flags)))
+		return n;
+	return recv_rest(c, buf, len, 0);
 }
 
 ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 {
 	struct exi_shared *sh = NULL;
-	struct exi_look look;
 	struct exi_sock *sk;
+	struct exi_call c;
 	ssize_t n;
 	int ret = exi_look_up(fd, &sk);
 
 	if (exi_unlikely(ret))
 		return ret;
-	look.on = false;
 	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
 		sh = exi_enter_ring(sk, fd, EXI_RX, len);
 	if (exi_likely(sh)) {
 		n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
-		if (n == -EAGAIN && exi_patience_may_wait(sk, flags)) {
-			if (exi_look_held_locked(sk, EXI_RX))
-				n = exi_recv_ring(sk, &sh->half[EXI_RX], buf,
-						  len, flags);
-			else {
-				exi_signals_begin();
-				exi_look_begin_locked(sk, EXI_RX, &look);
-			}
+		if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
+		    exi_look_held_locked(sk, EXI_RX))
+			n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len,
+					  flags);
+		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags))) {
+			exi_half_unlock(&sh->half[EXI_RX]);
+			return n;
 		}
+		c = exi_call_begin(sk, fd, EXI_RX, flags);
+		if (n == -EAGAIN)
+			exi_call_pause_locked(&c);
 		exi_half_unlock(&sh->half[EXI_RX]);
-		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags)))
-			return n;
-		if (n > 0)
-			return recv_rest(sk, fd, buf, len, flags, (size_t)n,
-					 NULL);
-		if (n == 0 && len)
-			exi_link_ended(sk, fd);
-		/* A call that could wait last time spins before it asks whether
-		 * it may. */
-		if (n != -EAGAIN ||
-		    (!look.on && !exi_patience_may_wait(sk, flags) &&
-		     exi_flow_nonblocking(sk, fd, flags)))
-			return n;
-		return recv_rest(sk, fd, buf, len, flags, 0, &look);
+		return recv_more(&c, buf, len, n);
 	}
 	if (exi_unlikely(sk->framed))
 		return exi_message_call_one(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
-	return recv_rest(sk, fd, buf, len, flags, 0, NULL);
+	c = exi_call_begin(sk, fd, EXI_RX, flags);
+	return recv_rest(&c, buf, len, 0);
 }

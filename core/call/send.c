@@ -68,17 +68,17 @@ static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 /* Waits for a send of a whole buffer, whose bytes are taken from where they lie
  * while the peer has places for them. The socket may be closed meanwhile: that
  * finishes the operation. */
-static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
-		       uint64_t deadline)
+static int await_whole(struct exi_call *c, struct exi_op *op)
 {
+	uint64_t deadline = exi_flow_deadline(c->sk, c->fd, EXI_TX);
 	struct exi_word w = { .addr = (const uint32_t *)&op->finished };
 	struct timespec until = exi_ns_timespec(deadline);
 	struct exi_shared *sh;
 	int err = 0;
 
 	while (!atomic_load_explicit(&op->finished, memory_order_acquire)) {
-		if (exi_sock_lock(sk, fd, EXI_TX, &sh)) {
-			bool left = leave_locked(sk, op, err);
+		if (exi_call_lock(c, &sh)) {
+			bool left = leave_locked(c->sk, op, err);
 
 			exi_half_unlock(&sh->half[EXI_TX]);
 			if (left)
@@ -93,24 +93,25 @@ static int await_whole(struct exi_sock *sk, int fd, struct exi_op *op,
 }
 
 /* Worth it, and the peer has posted receives. */
-static bool may_go_whole(struct exi_sock *sk, int fd, size_t len, int flags)
+static bool may_go_whole(const struct exi_call *c, size_t len)
 {
-	return len >= exi_config()->zcopy_threshold && exi_place_welcome(sk) &&
-	       !exi_flow_nonblocking(sk, fd, flags);
+	return len >= exi_config()->zcopy_threshold &&
+	       exi_place_welcome(c->sk) &&
+	       !exi_flow_nonblocking(c->sk, c->fd, c->flags);
 }
 
 /* A large blocking send, as an operation. *done: what it moved. 0: the rest
  * moves as any other call's. */
-static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
-		      int flags, struct exi_region *region, size_t *done)
+static int send_whole(struct exi_call *c, const void *buf, size_t len,
+		      struct exi_region *region, size_t *done)
 {
 	struct exi_op op = { .type = EXS_EVT_SEND,
-			     .fd = fd,
+			     .fd = c->fd,
 			     .region = region,
 			     .buf = (void *)(uintptr_t)buf,
 			     .run = len,
 			     .len = len,
-			     .flags = flags,
+			     .flags = c->flags,
 			     .whole = true };
 	int ret;
 
@@ -118,7 +119,7 @@ static int send_whole(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	ret = exi_flow_submit(&op);
 	if (ret)
 		return ret;
-	ret = await_whole(sk, fd, &op, exi_flow_deadline(sk, fd, EXI_TX));
+	ret = await_whole(c, &op);
 	*done += op.done;
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
@@ -159,9 +160,10 @@ static ssize_t send_failed(ssize_t n, int flags)
 
 /* *ret_len: the bytes that the kernel was given; with fewer moved the call is
  * over. The lock is held, and let go. */
-static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
-			 struct exi_pieces *p, int flags, size_t *ret_len)
+static ssize_t bare_send(const struct exi_call *c, struct exi_half *h,
+			 struct exi_pieces *p, size_t *ret_len)
 {
+	int flags = c->flags | MSG_NOSIGNAL;
 	struct exi_recv_bare b = { .h = h,
 				   .counts = p->left > 0,
 				   .n = -ECANCELED };
@@ -171,7 +173,7 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
 	uint64_t began;
-	int err = sk->tcp->kops->error(sk->tcp);
+	int err = c->sk->tcp->kops->error(c->sk->tcp);
 
 	if (err) {
 		exi_half_unlock(h);
@@ -190,8 +192,8 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 	exi_section_begin(&ends, exi_recv_bare_end, &b);
 	exi_cancel_allow();
 	began = exi_link_sends();
-	b.n = m.msg_iovlen ? sendmsg(fd, &m, flags | MSG_NOSIGNAL)
-			   : send(fd, buf, len, flags | MSG_NOSIGNAL);
+	b.n = m.msg_iovlen ? sendmsg(c->fd, &m, flags)
+			   : send(c->fd, buf, len, flags);
 	if (b.n < 0)
 		b.n = -errno;
 	else
@@ -203,13 +205,13 @@ static ssize_t bare_send(struct exi_sock *sk, struct exi_half *h, int fd,
 
 /* The next piece is sent behind the operations that are there already. True:
  * the call is over, with *ret. */
-static bool send_in_turn(int fd, struct exi_pieces *from, int flags,
+static bool send_in_turn(const struct exi_call *c, struct exi_pieces *from,
 			 size_t *done, ssize_t *ret)
 {
 	void *buf;
 	size_t len = exi_pieces_next(from, &buf);
 
-	*ret = exi_patience_in_turn(fd, EXS_EVT_SEND, buf, len, flags);
+	*ret = exi_patience_in_turn(c->fd, EXS_EVT_SEND, buf, len, c->flags);
 	if (*ret < (ssize_t)len || from->left == len)
 		return true;
 	*done += len;
@@ -219,13 +221,12 @@ static bool send_in_turn(int fd, struct exi_pieces *from, int flags,
 
 /* The kernel sends the next bytes, and waits for room. True: the call is over,
  * with *ret. The lock is held, and let go. */
-static bool send_by_kernel(struct exi_sock *sk, struct exi_half *h, int fd,
-			   struct exi_pieces *from, int flags, size_t *done,
-			   ssize_t *ret)
+static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
+			   struct exi_pieces *from, size_t *done, ssize_t *ret)
 {
 	size_t len;
 
-	*ret = bare_send(sk, h, fd, from, flags, &len);
+	*ret = bare_send(c, h, from, &len);
 	if (*ret > 0)
 		exi_pieces_moved(from, (size_t)*ret);
 	if (*ret < (ssize_t)len || !from->left)
@@ -233,7 +234,7 @@ static bool send_by_kernel(struct exi_sock *sk, struct exi_half *h, int fd,
 	*done += len;
 	/* What goes next, not all: a mark is worth a look when the bytes pass
 	 * it. */
-	exi_flow_before_send(sk, fd,
+	exi_flow_before_send(c->sk, c->fd,
 			     from->left < EXI_RECV_BARE_MAX
 				     ? from->left
 				     : EXI_RECV_BARE_MAX);
@@ -241,12 +242,13 @@ static bool send_by_kernel(struct exi_sock *sk, struct exi_half *h, int fd,
 }
 
 /* The long way of a send that did so much. */
-static __attribute__((noinline)) ssize_t
-send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
-	struct exi_region *region, size_t done)
+static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
+						 struct exi_pieces *from,
+						 struct exi_region *region,
+						 size_t done)
 {
 	const char *tried = NULL; /* a piece to be taken from where it lies */
-	struct exi_flow_patience p = { 0 };
+	struct exi_sock *sk = c->sk;
 	struct exi_shared *sh;
 	ssize_t n;
 
@@ -255,22 +257,21 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 		size_t len, moved = 0;
 		void *buf;
 
-		if (!exi_flow_lock_half(sk, fd, EXI_TX, &p, &sh))
+		if (!exi_call_lock(c, &sh))
 			return done ? (ssize_t)done : -EBADF;
 		h = &sh->half[EXI_TX];
 		len = exi_pieces_next(from, &buf);
 		if (exi_unlikely(!exi_list_empty(&sk->ops[EXI_TX]))) {
 			exi_half_unlock(h);
-			if (send_in_turn(fd, from, flags, &done, &n))
+			if (send_in_turn(c, from, &done, &n))
 				break;
 			continue;
 		}
 		if (exi_unlikely(sk->fab && sk->fab->pops) &&
-		    tried != (char *)buf - from->at &&
-		    may_go_whole(sk, fd, len, flags)) {
+		    tried != (char *)buf - from->at && may_go_whole(c, len)) {
 			exi_half_unlock(h);
 			tried = (char *)buf - from->at;
-			n = send_whole(sk, fd, buf, len, flags, region, &moved);
+			n = send_whole(c, buf, len, region, &moved);
 			done += moved;
 			exi_pieces_moved(from, moved);
 			if (n || !from->left)
@@ -282,21 +283,21 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 			exi_half_unlock(h);
 			return (ssize_t)done;
 		}
-		if (exi_progress_kernel_sends(sk, h, flags)) {
-			if (send_by_kernel(sk, h, fd, from, flags, &done, &n))
+		if (exi_progress_kernel_sends(sk, h, c->flags)) {
+			if (send_by_kernel(c, h, from, &done, &n))
 				break;
 			continue;
 		}
-		n = exi_attempt_send_pieces(sk, h, from, flags);
+		n = exi_attempt_send_pieces(sk, h, from, c->flags);
 		if (n == -EAGAIN)
-			exi_flow_look_locked(sk, EXI_TX, flags, &p);
+			exi_call_pause_locked(c);
 		exi_half_unlock(h);
 		if (n >= 0) {
 			done += (size_t)n;
 			exi_pieces_moved(from, (size_t)n);
 			if (exi_likely(!from->left))
 				return (ssize_t)done;
-			exi_flow_before_send(sk, fd, 1);
+			exi_flow_before_send(sk, c->fd, 1);
 			continue;
 		}
 		if (n == -EREMOTE) {
@@ -305,25 +306,24 @@ send_on(struct exi_sock *sk, int fd, struct exi_pieces *from, int flags,
 		}
 		if (n != -EAGAIN)
 			break;
-		n = exi_flow_be_patient(sk, fd, EXI_TX, flags, &p, 0);
+		n = exi_call_wait(c, 0);
 		if (n)
 			break;
 	}
 	if (n > 0)
 		done += (size_t)n;
-	return done ? (ssize_t)done : send_failed(n, flags);
+	return done ? (ssize_t)done : send_failed(n, c->flags);
 }
 
-static ssize_t send_rest(struct exi_sock *sk, int fd, const void *buf,
-			 size_t len, int flags, struct exi_region *region,
-			 size_t done)
+static ssize_t send_rest(struct exi_call *c, const void *buf, size_t len,
+			 struct exi_region *region, size_t done)
 {
 	struct iovec v = { .iov_base = (void *)(uintptr_t)buf, .iov_len = len };
 	struct exi_pieces p = {
 		.v = &v, .n = 1, .at = done, .left = len - done
 	};
 
-	return send_on(sk, fd, &p, flags, region, done);
+	return send_on(c, &p, region, done);
 }
 
 static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
@@ -343,6 +343,7 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 {
 	struct exi_shared *sh = NULL;
 	struct exi_sock *sk;
+	struct exi_call c;
 	ssize_t n;
 	int ret = exi_look_up(fd, &sk);
 
@@ -352,19 +353,22 @@ ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
 		sh = exi_enter_ring(sk, fd, EXI_TX, len);
 	if (exi_likely(sh)) {
 		n = exi_send_ring(sk, &sh->half[EXI_TX], buf, len);
-		exi_half_unlock(&sh->half[EXI_TX]);
-		if (exi_likely(n == (ssize_t)len))
+		if (exi_likely(n == (ssize_t)len)) {
+			exi_half_unlock(&sh->half[EXI_TX]);
 			return n;
+		}
+		c = exi_call_begin(sk, fd, EXI_TX, flags);
+		exi_half_unlock(&sh->half[EXI_TX]);
 		if (n < 0 && n != -EAGAIN)
 			return send_failed(n, flags);
-		return send_rest(sk, fd, buf, len, flags, region,
-				 n > 0 ? (size_t)n : 0);
+		return send_rest(&c, buf, len, region, n > 0 ? (size_t)n : 0);
 	}
 	if (exi_unlikely(sk->framed))
 		return exi_message_call_one(EXS_EVT_SEND, fd,
 					    (void *)(uintptr_t)buf, len, flags);
+	c = exi_call_begin(sk, fd, EXI_TX, flags);
 	ret = before_long_way(sk, fd, len, flags);
-	return ret ? ret : send_rest(sk, fd, buf, len, flags, region, 0);
+	return ret ? ret : send_rest(&c, buf, len, region, 0);
 }
 
 ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
@@ -372,12 +376,14 @@ ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
 {
 	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	struct exi_sock *sk;
+	struct exi_call c;
 	int ret = exi_look_up(fd, &sk);
 
-	if (!ret)
-		ret = sk->framed ? -EBADF
-				 : before_long_way(sk, fd, bytes, flags);
-	return ret ? ret : send_on(sk, fd, &p, flags, NULL, 0);
+	if (ret)
+		return ret;
+	c = exi_call_begin(sk, fd, EXI_TX, flags);
+	ret = sk->framed ? -EBADF : before_long_way(sk, fd, bytes, flags);
+	return ret ? ret : send_on(&c, &p, NULL, 0);
 }
 
 ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)

@@ -32,6 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "core/base/cancel.h"
@@ -147,18 +148,19 @@ bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir)
 #define STREAM	16384 /* bytes between two waits */
 #define CROSSED 16    /* sleeps */
 
-void exi_look_begin_locked(struct exi_sock *sk, enum exi_dir dir,
-			   struct exi_look *l)
+void exi_look_begin_locked(struct exi_call *c)
 {
+	struct exi_sock *sk = c->sk;
 	struct exi_shared *sh = sk->sh;
-	struct exi_half *h = &sh->half[dir];
+	struct exi_half *h = &sh->half[c->dir];
+	struct exi_look *l = &c->look;
 	int peer;
 
 	EXI_LOCKED(&h->lock);
 	if (h->mode != EXI_MODE_RING || !sk->fab)
 		return;
-	kick_word(sh, dir, &l->words[0]);
-	if (!quiet(sh, dir))
+	kick_word(sh, c->dir, &l->words[0]);
+	if (!quiet(sh, c->dir))
 		return;
 	peer = sk->fab->wops->peer_cpu(sk->fab);
 	if (exi_unlikely(exi_spin_get(&h->crossed))) {
@@ -172,34 +174,37 @@ void exi_look_begin_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (!l->budget)
 		return;
 	l->away = false;
-	sk->fab->wops->word(sk->fab, dir, &l->words[1]);
+	sk->fab->wops->word(sk->fab, c->dir, &l->words[1]);
 	l->poll = sk->fab->wops->poll ? sk->fab : NULL;
 	l->patience = l->poll ? l->poll->wops->patience(l->poll) : 0;
 	if (l->poll && l->budget != EXI_SPIN_YIELD)
 		l->budget *= l->patience;
-	exi_sock_look_locked(sk, dir, 1);
+	exi_sock_look_locked(sk, c->dir, 1);
 	l->on = true;
 }
 
+/* A call that looks or sleeps without the lock, for when its thread is
+ * cancelled or a handler jumps out of it: a close would wait for the call for
+ * ever. The socket is kept meanwhile. */
 struct looker {
-	struct exi_sock *sk;
+	struct exi_call *c;
 	struct exi_half *h;
-	enum exi_dir dir;
+	int type; /* of the thread's cancellation, before a sleep */
 };
 
-/* A close would wait for it for ever. */
 static void look_left(void *arg)
 {
 	struct looker *l = arg;
 
 	exi_lock(&l->h->lock);
-	exi_sock_look_locked(l->sk, l->dir, -1);
+	exi_sock_look_locked(l->c->sk, l->c->dir, -1);
 	exi_half_unlock(l->h);
 }
 
-void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
+void exi_look_spin(struct exi_call *c)
 {
-	struct looker who = { sk, &sk->sh->half[dir], dir };
+	struct looker who = { .c = c, .h = &c->sk->sh->half[c->dir] };
+	struct exi_look *l = &c->look;
 	struct exi_section ends;
 
 	exi_section_begin(&ends, look_left, &who);
@@ -211,13 +216,12 @@ void exi_look_spin(struct exi_sock *sk, enum exi_dir dir, struct exi_look *l)
 	exi_section_end(&ends, false);
 }
 
-void exi_look_end_locked(struct exi_sock *sk, enum exi_dir dir,
-			 struct exi_look *l)
+static void look_end_locked(struct exi_call *c, struct exi_half *h)
 {
-	struct exi_half *h = &sk->sh->half[dir];
+	struct exi_look *l = &c->look;
 
 	EXI_LOCKED(&h->lock);
-	exi_sock_look_locked(sk, dir, -1);
+	exi_sock_look_locked(c->sk, c->dir, -1);
 	exi_spin_result(&h->spin, l->good);
 	if (exi_unlikely(l->away && l->stream))
 		exi_spin_set(&h->crossed, CROSSED);
@@ -225,72 +229,150 @@ void exi_look_end_locked(struct exi_sock *sk, enum exi_dir dir,
 	l->on = false;
 }
 
-/* A sleep on words, and what ends with it, also when the thread is cancelled.
- */
-struct rest {
-	struct exi_sock *sk;
-	struct exi_half *h;
-	enum exi_dir dir;
-	bool word; /* the provider's was armed */
-	int type;  /* of the thread's cancellation, before */
-};
+/* --- a sleep on words ----------------------------------------------------- */
 
-static void rest_ends(void *arg)
+/* The wish is published: to be woken at the peer's word, where a thread can
+ * sleep on two, else by the bell. */
+static bool arm_words_locked(struct exi_call *c, struct exi_shared *sh)
 {
-	struct rest *r = arg;
+	struct exi_half *h = &sh->half[c->dir];
+	struct exi_sock *sk = c->sk;
+	bool word = exi_futex_waitv_works();
 
-	pthread_setcanceltype(r->type, NULL);
-	exi_lock(&r->h->lock);
-	exi_sock_look_locked(r->sk, r->dir, -1);
-	if (r->word && r->sk->fab)
-		r->sk->fab->wops->disarm(r->sk->fab, r->dir, EXI_WAKE_WORD);
-	exi_half_unlock(r->h);
+	EXI_LOCKED(&h->lock);
+	kick_word(sh, c->dir, &c->look.words[0]);
+	if (!quiet(sh, c->dir) || !sk->fab)
+		return false;
+	sk->fab->wops->word(sk->fab, c->dir, &c->look.words[1]);
+	if (sk->fab->wops->arm(sk->fab, c->dir,
+			       word ? EXI_WAKE_WORD : EXI_WAKE_BELL))
+		return false;
+	exi_stats_sleeps_locked(h);
+	exi_sock_look_locked(sk, c->dir, 1);
+	c->resting = true;
+	return true;
+}
+
+static void rest_end_locked(struct exi_call *c, struct exi_half *h)
+{
+	struct exi_conn *fab = c->sk->fab;
+
+	EXI_LOCKED(&h->lock);
+	exi_sock_look_locked(c->sk, c->dir, -1);
+	if (exi_futex_waitv_works() && fab)
+		fab->wops->disarm(fab, c->dir, EXI_WAKE_WORD);
+	c->resting = false;
+}
+
+static void rest_left(void *arg)
+{
+	struct looker *l = arg;
+
+	pthread_setcanceltype(l->type, NULL);
+	exi_lock(&l->h->lock);
+	rest_end_locked(l->c, l->h);
+	exi_half_unlock(l->h);
 	exi_unseen_restart();
 }
 
-static int rest(struct rest *r, const struct exi_word *w)
+/* What was armed is left to exi_call_lock(), which the next attempt takes
+ * anyway. */
+static int rest(struct exi_call *c)
 {
+	struct looker who = { .c = c, .h = &c->sk->sh->half[c->dir] };
+	unsigned int words = exi_futex_waitv_works() ? 2 : 1;
 	struct exi_section ends;
 	int ret;
 
-	exi_section_begin(&ends, rest_ends, r);
+	exi_section_begin(&ends, rest_left, &who);
 	exi_cancel_allow();
 	/* The C library does not know that this sleeps. */
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &r->type);
-	ret = exi_futex_wait(w, r->word ? 2 : 1, NULL);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &who.type);
+	ret = exi_futex_wait(c->look.words, words, NULL);
+	pthread_setcanceltype(who.type, NULL);
 	exi_cancel_forbid();
-	exi_section_end(&ends, true);
+	exi_section_end(&ends, false);
+	exi_unseen_restart();
 	return ret;
 }
 
-static int wait_ring(struct exi_sock *sk, int fd, enum exi_dir dir)
+static int wait_ring(struct exi_call *c)
 {
-	struct rest r = { .sk = sk,
-			  .dir = dir,
-			  .word = exi_futex_waitv_works() };
-	struct exi_word w[2];
 	struct exi_shared *sh;
-	struct exi_half *h;
-	int ret = -EBUSY;
+	bool armed;
 
-	if (!exi_sock_lock(sk, fd, dir, &sh))
-		return -EBADF;
-	r.h = h = &sh->half[dir];
-	kick_word(sh, dir, &w[0]);
-	if (quiet(sh, dir) && sk->fab) {
-		sk->fab->wops->word(sk->fab, dir, &w[1]);
-		ret = sk->fab->wops->arm(
-			sk->fab, dir, r.word ? EXI_WAKE_WORD : EXI_WAKE_BELL);
-		if (ret == 0)
-			exi_stats_sleeps_locked(h);
+	if (!c->resting) {
+		if (!exi_call_lock(c, &sh))
+			return -EBADF;
+		armed = arm_words_locked(c, sh);
+		exi_half_unlock(&sh->half[c->dir]);
+		if (!armed)
+			return 0;
 	}
-	if (ret == 0)
-		exi_sock_look_locked(sk, dir, 1);
+	return rest(c);
+}
+
+/* How many sleeps are still to wait for the bell; 0. Between processes a bell
+ * has a longer way than a word. */
+static uint32_t bell_sleeps(const struct exi_call *c, struct exi_half *h)
+{
+	return atomic_load_explicit(&c->sk->sh->several, memory_order_relaxed)
+		       ? 0
+		       : exi_spin_get(&h->crossed);
+}
+
+void exi_wait_arm_locked(struct exi_call *c)
+{
+	struct exi_shared *sh = c->sk->sh;
+	struct exi_half *h = &sh->half[c->dir];
+
+	EXI_LOCKED(&h->lock);
+	/* A peek may wait for more than what lies there. */
+	if (c->known && !c->deadline && h->mode == EXI_MODE_RING &&
+	    !(c->flags & (MSG_DONTWAIT | MSG_PEEK)) && !bell_sleeps(c, h))
+		arm_words_locked(c, sh);
+}
+
+bool exi_call_lock(struct exi_call *c, struct exi_shared **ret)
+{
+	struct exi_sock *sk = c->sk;
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[c->dir];
+
+	exi_lock(&h->lock);
+	/* The socket may have been closed, and is kept until this. */
+	if (c->look.on)
+		look_end_locked(c, h);
+	if (c->resting)
+		rest_end_locked(c, h);
+	if (exi_likely(exi_sock_is(sk, c->fd) &&
+		       exi_sock_lasts(sk, c->generation) &&
+		       exi_sock_shared(sk) == sh)) {
+		*ret = sh;
+		return true;
+	}
 	exi_half_unlock(h);
-	return ret ? 0 : rest(&r, w);
+	return false;
+}
+
+void exi_wait_quit(struct exi_call *c)
+{
+	struct exi_half *h = &c->sk->sh->half[c->dir];
+
+	if (!c->resting)
+		return;
+	exi_lock(&h->lock);
+	rest_end_locked(c, h);
+	exi_half_unlock(h);
+	exi_unseen_restart();
 }
 
 /* --- on TCP ------------------------------------------------------------- */
+
+static short event_of(enum exi_dir dir)
+{
+	return dir == EXI_RX ? POLLIN : POLLOUT;
+}
 
 /* A thread that sleeps does none. */
 static bool of_a_fault(int sig)
@@ -349,26 +431,27 @@ static void tcp_rest_ends(void *arg)
 	exi_unlock(&t->h->lock);
 }
 
-static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
-		    uint64_t deadline)
+static int wait_tcp(struct exi_call *c)
 {
+	struct exi_sock *sk = c->sk;
+	enum exi_dir dir = c->dir;
 	struct tcp_rest t = { .w = { .w.wake = exi_poller_wake,
 				     .event_fd = exi_poller_fd() } };
 	struct exi_section ends;
 	struct pollfd p[2] = {
-		{ .fd = fd, .events = dir == EXI_RX ? POLLIN : POLLOUT },
+		{ .fd = c->fd, .events = event_of(dir) },
 		{ .fd = t.w.event_fd, .events = POLLIN },
 	};
 	struct timespec left, *timeout = NULL;
 	struct exi_shared *sh;
 	bool kicked = true; /* when the state changes */
-	uint64_t limit = deadline;
+	uint64_t deadline = c->deadline;
 	eventfd_t drained;
 	int ret, err;
 
 	if (t.w.event_fd < 0)
 		p[1].fd = -1;
-	if (!exi_sock_lock(sk, fd, dir, &sh))
+	if (!exi_call_lock(c, &sh))
 		return -EBADF;
 	if (dir == EXI_RX && exi_resume_keeps_locked(sk))
 		p[0].fd = -1;
@@ -398,7 +481,7 @@ static int wait_tcp(struct exi_sock *sk, int fd, enum exi_dir dir,
 	ret = ppoll(p, 2, timeout, NULL);
 	err = ret < 0 ? -errno : ret == 0 && kicked ? -ETIMEDOUT : 0;
 	if (err == -EINTR)
-		err = interrupted(limit);
+		err = interrupted(c->deadline);
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
 	if (p[1].revents)
@@ -415,11 +498,6 @@ struct bell_rest {
 	int fd;
 	bool armed;
 };
-
-static short event_of(enum exi_dir dir)
-{
-	return dir == EXI_RX ? POLLIN : POLLOUT;
-}
 
 static void bell_rest_ends(void *arg)
 {
@@ -449,13 +527,15 @@ static bool arm_bell(struct bell_rest *r, size_t seen)
 /* A handler ends a call with a time-out though it was installed to restart
  * calls; the kernel restarts a sleep on several words by itself, but no poll.
  * Bytes that are there already change no word. */
-static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
-		     uint64_t deadline)
+static int wait_bell(struct exi_call *c, size_t seen)
 {
+	struct exi_sock *sk = c->sk;
+	enum exi_dir dir = c->dir;
+	uint64_t deadline = c->deadline;
 	struct bell_rest r = {
 		.w = { .w.wake = exi_poller_wake, .event_fd = exi_poller_fd() },
 		.sk = sk,
-		.fd = fd,
+		.fd = c->fd,
 		.dir = dir,
 	};
 	struct timespec left, *timeout = NULL;
@@ -467,7 +547,7 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 
 	if (r.w.event_fd < 0)
 		return nap(deadline);
-	if (!exi_sock_lock(sk, fd, dir, &sh))
+	if (!exi_call_lock(c, &sh))
 		return -EBADF;
 	r.h = &sh->half[dir];
 	if (!quiet(sh, dir)) {
@@ -493,27 +573,26 @@ static int wait_bell(struct exi_sock *sk, int fd, enum exi_dir dir, size_t seen,
 	return ret == -EINTR ? interrupted(deadline) : ret;
 }
 
-int exi_wait(struct exi_sock *sk, int fd, enum exi_dir dir, uint64_t deadline)
+int exi_wait(struct exi_call *c)
 {
-	struct exi_half *h = &sk->sh->half[dir];
-	uint32_t crossed = exi_spin_get(&h->crossed);
+	struct exi_half *h = &c->sk->sh->half[c->dir];
+	uint32_t bells;
 
+	if (c->resting)
+		return wait_ring(c);
 	if (h->mode != EXI_MODE_RING)
-		return wait_tcp(sk, fd, dir, deadline);
-	/* Between processes a bell has a longer way. */
-	if (atomic_load_explicit(&sk->sh->several, memory_order_relaxed))
-		crossed = 0;
-	if (crossed)
-		exi_spin_set(&h->crossed, crossed - 1);
-	return deadline || crossed ? wait_bell(sk, fd, dir, 0, deadline)
-				   : wait_ring(sk, fd, dir);
+		return wait_tcp(c);
+	bells = bell_sleeps(c, h);
+	if (bells)
+		exi_spin_set(&h->crossed, bells - 1);
+	return c->deadline || bells ? wait_bell(c, 0) : wait_ring(c);
 }
 
-int exi_wait_more(struct exi_sock *sk, int fd, size_t seen, uint64_t deadline)
+int exi_wait_more(struct exi_call *c, size_t seen)
 {
-	if (sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
-		return wait_bell(sk, fd, EXI_RX, seen, deadline);
+	if (c->sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
+		return wait_bell(c, seen);
 	/* On its way to the fabric or back: the kernel tells of what is there
 	 * only. */
-	return nap(deadline);
+	return nap(c->deadline);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The place of a socket that was closed. */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 #include <cmocka.h>
 
 #include "core/call/ready.h"
+#include "core/call/wait.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
 #include "core/life/core.h"
@@ -41,6 +43,34 @@ static void what_was_closed_is_nobodys(void **state)
 	T(!exi_sock_is(sk, -1));
 	T_EQ(exi_ready_unread(sk, -1), -EBADF);
 	T(!exi_ready_look(sk, -1, EPOLLIN, &r));
+	close(ends[1]);
+}
+
+/* A call waits; another thread closes its descriptor, and the next connection
+ * gets both the number and the place: its bytes are not the call's. */
+static void a_call_ends_with_its_connection(void **state)
+{
+	struct exi_sock *sk, *next;
+	struct exi_shared *sh;
+	struct exi_call c;
+	int ends[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	c = exi_call_begin(sk, ends[0], EXI_RX, 0);
+	T(exi_call_lock(&c, &sh));
+	exi_half_unlock(&sh->half[EXI_RX]);
+	T_EQ(exi_close(ends[0]), 0);
+	T_EQ(fcntl(ends[1], F_DUPFD_CLOEXEC, ends[0]), ends[0]);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &next), 0);
+	T(next == sk);
+	T(exi_sock_is(sk, ends[0]));
+	T(!exi_call_lock(&c, &sh));
+	c = exi_call_begin(sk, ends[0], EXI_RX, 0);
+	T(exi_call_lock(&c, &sh));
+	exi_half_unlock(&sh->half[EXI_RX]);
+	T_EQ(exi_close(ends[0]), 0);
 	close(ends[1]);
 }
 
@@ -105,6 +135,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_closed_is_nobodys),
+		cmocka_unit_test(a_call_ends_with_its_connection),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
