@@ -113,7 +113,7 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	ret = exi_mem_get(m, buf, len, &region);
 	if (exi_unlikely(ret))
 		return exi_result(ret);
-	ret = exi_flow_send_from(s, buf, len, flags, region);
+	ret = exi_flow_send_on(exi_sock_find(s), s, buf, len, flags, region);
 	exi_mem_put(region);
 	return exi_result(ret);
 }

@@ -194,7 +194,7 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 		return shim_put_zerocopy(
 			fd, &(struct iovec){ (void *)(uintptr_t)buf, n }, 1, n,
 			flags);
-	ret = exi_flow_send(fd, buf, n, flags & SEND_FLAGS);
+	ret = exi_flow_send_on(sk, fd, buf, n, flags & SEND_FLAGS, NULL);
 	if (exi_unlikely(ret < (ssize_t)n && (ret >= 0 || ret == -EBADF))) {
 		struct iovec v = { .iov_base = (void *)(uintptr_t)buf,
 				   .iov_len = n };
@@ -232,7 +232,7 @@ static ssize_t discard(int fd, size_t n, int flags)
 }
 
 static inline __attribute__((always_inline)) ssize_t
-get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
+get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 {
 	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
@@ -249,7 +249,7 @@ get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 	if (exi_unlikely((flags & MSG_TRUNC) && n))
 		return discard(fd, n, flags);
 	if (exi_likely(n)) {
-		ret = exi_flow_recv(fd, buf, n, flags & RECV_FLAGS);
+		ret = exi_flow_recv_on(sk, fd, buf, n, flags & RECV_FLAGS);
 		if (exi_unlikely(ret == -EBADF ||
 				 ((flags & MSG_WAITALL) && ret > 0 &&
 				  ret < (ssize_t)n))) {
@@ -261,8 +261,8 @@ get(const struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 		return ret;
 	}
 	/* A receive of no bytes waits like one of some. */
-	ret = exi_flow_recv(fd, &(char){ 0 }, 1,
-			    (flags & RECV_FLAGS) | MSG_PEEK);
+	ret = exi_flow_recv_on(sk, fd, &(char){ 0 }, 1,
+			       (flags & RECV_FLAGS) | MSG_PEEK);
 	return ret > 0 ? 0 : ret;
 }
 

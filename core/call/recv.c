@@ -314,13 +314,13 @@ recv_more(struct exi_call *c, void *buf, size_t len, ssize_t n)
 	return recv_rest(c, buf, len, 0);
 }
 
-ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
+			 int flags)
 {
 	struct exi_shared *sh = NULL;
-	struct exi_sock *sk;
 	struct exi_call c;
 	ssize_t n;
-	int ret = exi_look_up(fd, &sk);
+	int ret = exi_look_on(fd, &sk);
 
 	if (exi_unlikely(ret))
 		return ret;

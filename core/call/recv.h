@@ -9,12 +9,19 @@
 #include <sys/uio.h>
 
 #include "core/base/util.h"
+#include "core/meet/find.h"
 
 struct exi_half;
 
 /* recv(2) of a socket of the library: bytes, 0 for the end, or -errno; -EBADF:
- * the library has no such socket. No lock is held. */
-EXI_SHIM ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags);
+ * the library has no such socket. sk: what exi_sock_find() gave for fd, also
+ * null. No lock is held. */
+EXI_SHIM ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf,
+				  size_t len, int flags);
+static inline ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
+{
+	return exi_flow_recv_on(exi_sock_find(fd), fd, buf, len, flags);
+}
 
 /* exi_flow_recv() into n pieces of bytes in all. */
 EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,

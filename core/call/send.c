@@ -338,14 +338,13 @@ static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
 	return 0;
 }
 
-ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
-			   struct exi_region *region)
+ssize_t exi_flow_send_on(struct exi_sock *sk, int fd, const void *buf,
+			 size_t len, int flags, struct exi_region *region)
 {
 	struct exi_shared *sh = NULL;
-	struct exi_sock *sk;
 	struct exi_call c;
 	ssize_t n;
-	int ret = exi_look_up(fd, &sk);
+	int ret = exi_look_on(fd, &sk);
 
 	if (exi_unlikely(ret))
 		return ret;
@@ -384,11 +383,6 @@ ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
 	c = exi_call_begin(sk, fd, EXI_TX, flags);
 	ret = sk->framed ? -EBADF : before_long_way(sk, fd, bytes, flags);
 	return ret ? ret : send_on(&c, &p, NULL, 0);
-}
-
-ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags)
-{
-	return exi_flow_send_from(fd, buf, len, flags, NULL);
 }
 
 struct exi_half *exi_flow_native_send(int fd, size_t *len)

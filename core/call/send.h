@@ -8,15 +8,22 @@
 #include <sys/uio.h>
 
 #include "core/base/util.h"
+#include "core/meet/find.h"
 
 struct exi_half;
 struct exi_region;
 
-/* Synchronous transfers: as send(2) and recv(2), with -errno. */
-EXI_SHIM ssize_t exi_flow_send(int fd, const void *buf, size_t len, int flags);
-/* exi_flow_send() from memory that is registered, or not: null. */
-ssize_t exi_flow_send_from(int fd, const void *buf, size_t len, int flags,
-			   struct exi_region *region);
+/* send(2) on a socket of the library: bytes, or -errno; -EBADF: the library has
+ * no such socket. sk: what exi_sock_find() gave for fd, also null. region: the
+ * registration of the memory, or null. No lock is held. */
+EXI_SHIM ssize_t exi_flow_send_on(struct exi_sock *sk, int fd, const void *buf,
+				  size_t len, int flags,
+				  struct exi_region *region);
+static inline ssize_t exi_flow_send(int fd, const void *buf, size_t len,
+				    int flags)
+{
+	return exi_flow_send_on(exi_sock_find(fd), fd, buf, len, flags, NULL);
+}
 
 /* Transfers of n pieces of so many bytes in all, not none, on a stream: on TCP
  * by one call of the kernel. A receive puts into the pieces behind the first

@@ -26,10 +26,11 @@ uint64_t exi_lookup_note_use(struct exi_sock *sk);
  * none. No lock is held. */
 struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd);
 
-/* The socket that a call on the descriptor is for. */
-static inline int exi_look_up(int fd, struct exi_sock **ret)
+/* The socket that a call on the descriptor is for, where *ret is what
+ * exi_sock_find() gave for the number a moment ago. */
+static inline int exi_look_on(int fd, struct exi_sock **ret)
 {
-	struct exi_sock *sk = exi_sock_find(fd);
+	struct exi_sock *sk = *ret;
 
 	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
 		int err = exi_sock_use(fd, ret);
@@ -40,6 +41,13 @@ static inline int exi_look_up(int fd, struct exi_sock **ret)
 	}
 	*ret = exi_likely(exi_closes_seen) ? sk : exi_lookup_again(sk, fd);
 	return exi_likely(*ret) ? 0 : -EBADF;
+}
+
+/* The socket that a call on the descriptor is for. */
+static inline int exi_look_up(int fd, struct exi_sock **ret)
+{
+	*ret = exi_sock_find(fd);
+	return exi_look_on(fd, ret);
 }
 
 /* The socket that an operation on the descriptor is for: also where the number
