@@ -61,7 +61,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 6
+#define EXI_PROVIDER_ABI 7
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
@@ -128,17 +128,10 @@ struct exi_blob {
 	int fd; /* or -1; in an offer or answer the core closes it */
 };
 
-/* Where a process is entered in the kernel's eyes. */
-struct exi_domain {
-	const struct exi_provider *provider;
-	_Atomic bool watched; /* the core's: event_fd is in its set */
-	/* The provider's, set by open(): posts must come from the service
-	 * thread. io_uring finishes a request in the thread that posted it,
-	 * and what that thread sleeps in then returns EINTR. */
-	bool post_from_service;
-};
-
 struct exi_domain_ops {
+	/* progress, event_fd, arm: of a fabric that has work without a call of
+	 * a connection; all of them, or none. */
+
 	/* progress: makes progress on everything posted or ready; calls
 	 * upcalls. Returns how many it made. Any thread; at once by
 	 * several. */
@@ -154,8 +147,22 @@ struct exi_domain_ops {
 	 * forget what belongs to the parent's threads. Nothing posted
 	 * survives. Where the module is loaded afresh this is its last
 	 * call: what would keep the parent's connections alive is closed, d
-	 * is freed, and nothing else is touched. */
+	 * is freed, and nothing else is touched. Null: there is nothing to
+	 * forget. */
 	void (*forked)(struct exi_domain *d);
+};
+
+/* A fabric's state in one process. */
+struct exi_domain {
+	const struct exi_provider *provider;
+	/* The core's: the provider's table, where a member that is missing does
+	 * nothing. */
+	struct exi_domain_ops ops;
+	_Atomic bool watched; /* the core's: event_fd is in its set */
+	/* The provider's, set by open(): posts must come from the service
+	 * thread. io_uring finishes a request in the thread that posted it,
+	 * and what that thread sleeps in then returns EINTR. */
+	bool post_from_service;
 };
 
 /* One connection of one fabric. The core allocates both parts, zeroed, and
@@ -520,9 +527,11 @@ struct exi_provider {
 	/* describe: devices and the like, usable or not; null: there is
 	 * nothing to tell. May take a while. */
 	void (*describe)(struct exi_facts *f);
+	/* open, close: make the domain and free it; close of null is fine. Both
+	 * or none: then the core makes one. */
 	int (*open)(struct exi_domain **ret);
-	void (*close)(struct exi_domain *d); /* null is fine */
-	const struct exi_domain_ops *domain_ops;
+	void (*close)(struct exi_domain *d);
+	const struct exi_domain_ops *domain_ops; /* or null, as if empty */
 	const struct exi_conn_ops *conn_ops;
 	const struct exi_meet_ops *meet_ops;	 /* EXI_CAP_LOCAL */
 	const struct exi_remote_ops *remote_ops; /* EXI_CAP_REMOTE */

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -124,7 +125,8 @@ static bool conn_ops_complete(const struct exi_conn_ops *o, bool kernel)
 
 static bool domain_ops_complete(const struct exi_domain_ops *o)
 {
-	return o && o->progress && o->event_fd && o->arm && o->forked;
+	return !o || (all_or_none(o->progress, o->event_fd) &&
+		      all_or_none(o->progress, o->arm));
 }
 
 static bool switch_ops_complete(const struct exi_switch_ops *o)
@@ -164,8 +166,9 @@ int exi_provider_check(const struct exi_provider *p)
 	bool places = p->caps & EXI_CAP_PLACE;
 	bool loans = p->caps & EXI_CAP_LOAN;
 
-	if (p->abi != EXI_PROVIDER_ABI || !p->name || !p->probe || !p->open ||
-	    !p->close || !domain_ops_complete(p->domain_ops) ||
+	if (p->abi != EXI_PROVIDER_ABI || !p->name || !p->probe ||
+	    !all_or_none(p->open, p->close) ||
+	    !domain_ops_complete(p->domain_ops) ||
 	    !conn_ops_complete(p->conn_ops, !switches))
 		return -EINVAL;
 	if (switches && !switch_ops_complete(p->conn_ops->switch_ops))
@@ -407,6 +410,53 @@ static struct slot *slot_for(const struct exi_provider *p)
 	return NULL;
 }
 
+/* --- what a fabric leaves out ------------------------------------------- */
+
+static int no_progress(struct exi_domain *d)
+{
+	return 0;
+}
+
+static int no_event_fd(struct exi_domain *d)
+{
+	return -EOPNOTSUPP;
+}
+
+static int no_arm(struct exi_domain *d)
+{
+	return 0;
+}
+
+static void nothing_to_forget(struct exi_domain *d)
+{
+}
+
+static int open_domain(const struct exi_provider *p, struct exi_domain **ret)
+{
+	const struct exi_domain_ops *o = p->domain_ops;
+	struct exi_domain *d;
+	int err;
+
+	if (p->open) {
+		err = p->open(&d);
+		if (err)
+			return err;
+	} else {
+		d = calloc(1, sizeof(*d));
+		if (!d)
+			return -ENOMEM;
+	}
+	d->provider = p;
+	d->ops = (struct exi_domain_ops){
+		.progress = o && o->progress ? o->progress : no_progress,
+		.event_fd = o && o->progress ? o->event_fd : no_event_fd,
+		.arm = o && o->progress ? o->arm : no_arm,
+		.forked = o && o->forked ? o->forked : nothing_to_forget,
+	};
+	*ret = d;
+	return 0;
+}
+
 int exi_registry_domain(const struct exi_provider *p, struct exi_domain **ret)
 {
 	struct slot *s = slot_for(p);
@@ -420,7 +470,7 @@ int exi_registry_domain(const struct exi_provider *p, struct exi_domain **ret)
 		pthread_mutex_lock(&registry_lock);
 		d = atomic_load(&s->domain);
 		if (!d) {
-			err = p->open(&d);
+			err = open_domain(p, &d);
 			if (!err)
 				atomic_store(&s->domain, d);
 		}
@@ -449,7 +499,7 @@ static void forked(struct slot *s, struct exi_domain *d)
 	const char *afresh = s->provider->afresh;
 
 	atomic_store(&d->watched, false);
-	s->provider->domain_ops->forked(d);
+	d->ops.forked(d);
 	if (!afresh)
 		return;
 	/* Its name is in the module. */

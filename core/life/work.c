@@ -66,12 +66,11 @@ static void progress(struct exi_sock *sk, uint32_t dirs)
 
 static void domain_progress(struct exi_domain *d, void *arg)
 {
-	const struct exi_domain_ops *ops = d->provider->domain_ops;
 	bool *busy = arg;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		ops->progress(d);
-		if (ops->arm(d) != -EBUSY)
+		d->ops.progress(d);
+		if (d->ops.arm(d) != -EBUSY)
 			return;
 	}
 	*busy = true;

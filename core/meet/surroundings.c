@@ -88,7 +88,7 @@ static void is_ours(struct exi_domain *d, void *arg)
 {
 	int *fd = arg;
 
-	if (d->provider->domain_ops->event_fd(d) == *fd)
+	if (d->ops.event_fd(d) == *fd)
 		*fd = -1;
 }
 

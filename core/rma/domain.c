@@ -167,7 +167,7 @@ int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
 		err = -EMFILE;
 	if (!err)
 		err = exi_rma_watch(exi_rma_timer_fd, &on_time);
-	if (!err)
+	if (!err && exi_rma_fabric.open)
 		err = exi_rma_fabric.open();
 	if (!err) {
 		*ret = d;
@@ -179,7 +179,8 @@ int exi_rma_domain_open(const struct exi_rma_work *w, struct exi_domain **ret)
 
 void exi_rma_domain_close(struct exi_domain *d)
 {
-	exi_rma_fabric.close();
+	if (exi_rma_fabric.close)
+		exi_rma_fabric.close();
 	exi_rma_host->fd_close(exi_rma_timer_fd);
 	exi_rma_host->fd_close(exi_rma_epoll_fd);
 	exi_rma_timer_fd = exi_rma_epoll_fd = -1;

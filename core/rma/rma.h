@@ -157,7 +157,7 @@ struct exi_rma_fabric {
 	void (*quit)(struct exi_rma_link *l);
 	void (*look)(uint64_t now); /* as exi_rma_tick_at() said; may be null */
 
-	/* The domain's calls, as in struct exi_provider. */
+	/* The domain's calls, as in struct exi_provider; each may be null. */
 	int (*open)(void);
 	void (*close)(void);
 	/* Before the service sleeps: as in struct exi_domain_ops; may be

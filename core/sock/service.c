@@ -378,7 +378,7 @@ int exi_service_domain(struct exi_domain *d)
 
 	if (exi_likely(atomic_load_explicit(&d->watched, memory_order_relaxed)))
 		return 0;
-	fd = d->provider->domain_ops->event_fd(d);
+	fd = d->ops.event_fd(d);
 	ret = fd == -EOPNOTSUPP ? 0 : fd;
 	if (fd >= 0)
 		ret = watch(EPOLL_CTL_ADD, fd, DATA_DOMAIN, EPOLLIN);

@@ -103,8 +103,8 @@ void exi_flow_stop(struct exi_sock *sk)
 		struct exi_domain *d = sk->tcp->domain;
 		struct pollfd p = { .events = POLLIN };
 
-		p.fd = d->provider->domain_ops->event_fd(d);
-		if (d->provider->domain_ops->progress(d) == 0)
+		p.fd = d->ops.event_fd(d);
+		if (d->ops.progress(d) == 0)
 			poll(&p, 1, 1); /* or another thread has it */
 	}
 	exi_place_stop(sk, STOP_NS);

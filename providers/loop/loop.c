@@ -25,37 +25,6 @@ static int probe(char *why, size_t len)
 	return 0;
 }
 
-static int open_domain(struct exi_domain **ret)
-{
-	struct exi_domain *d = calloc(1, sizeof(*d));
-
-	if (!d)
-		return -ENOMEM;
-	d->provider = &exi_provider_loop;
-	*ret = d;
-	return 0;
-}
-
-static void close_domain(struct exi_domain *d)
-{
-	free(d);
-}
-
-static int progress(struct exi_domain *d)
-{
-	return 0;
-}
-
-static int event_fd(struct exi_domain *d)
-{
-	return -EOPNOTSUPP;
-}
-
-static int arm(struct exi_domain *d)
-{
-	return 0;
-}
-
 static void forked(struct exi_domain *d)
 {
 	pthread_mutex_init(&offers_lock, NULL);
@@ -63,9 +32,6 @@ static void forked(struct exi_domain *d)
 }
 
 static const struct exi_domain_ops domain_ops = {
-	.progress = progress,
-	.event_fd = event_fd,
-	.arm = arm,
 	.forked = forked,
 };
 
@@ -191,8 +157,6 @@ const struct exi_provider exi_provider_loop = {
 	.name = "loop",
 	.caps = EXI_CAP_LOCAL | EXI_CAP_SWITCH | EXI_CAP_IN_PROCESS,
 	.probe = probe,
-	.open = open_domain,
-	.close = close_domain,
 	.domain_ops = &domain_ops,
 	.conn_ops = &loopp_conn_ops,
 	.meet_ops = &meet_ops,

@@ -114,15 +114,6 @@ static int probe(char *why, size_t len)
 	return err;
 }
 
-static int domain_open(void)
-{
-	return 0;
-}
-
-static void domain_close(void)
-{
-}
-
 /* A forked child, as over verbs: what it uses its parent takes back. */
 static void forked(void)
 {
@@ -171,8 +162,6 @@ const struct exi_rma_fabric exi_rma_fabric = {
 	.sever = ofip_meet_sever,
 	.quit = ofip_net_quit,
 	.look = ofip_meet_tick,
-	.open = domain_open,
-	.close = domain_close,
 	.arm = ofip_nets_arm,
 	.forked = forked,
 };

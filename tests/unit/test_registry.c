@@ -48,17 +48,22 @@ static const size_t conn_optional[] = {
 	offsetof(struct exi_conn_ops, stop),
 	offsetof(struct exi_conn_ops, fini),
 };
+static const size_t domain_optional[] = {
+	offsetof(struct exi_domain_ops, forked),
+};
 static const size_t ready_optional[] = {
 	offsetof(struct exi_ready_ops, left_unread),
 };
 static const size_t provider_optional[] = {
 	offsetof(struct exi_provider, afresh),
 	offsetof(struct exi_provider, describe),
+	offsetof(struct exi_provider, domain_ops),
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 static const struct table tables[] = {
-	{ "domain_ops", &domain_ops, sizeof(domain_ops), NULL, 0 },
+	{ "domain_ops", &domain_ops, sizeof(domain_ops), domain_optional,
+	  COUNT(domain_optional) },
 	{ "conn_ops", &conn_ops, sizeof(conn_ops), conn_optional,
 	  COUNT(conn_optional) },
 	{ "wait_ops", &wait_ops, sizeof(wait_ops), NULL, 0 },
@@ -144,6 +149,11 @@ static void groups_may_be_missing_as_a_whole(void **state)
 	loan_ops.room = NULL;
 	loan_ops.put = NULL;
 	T_EQ(exi_provider_check(&provider), 0);
+	provider.open = NULL;
+	provider.close = NULL;
+	T_EQ(exi_provider_check(&provider), 0);
+	memset(&domain_ops, 0, sizeof(domain_ops));
+	T_EQ(exi_provider_check(&provider), 0);
 }
 
 static void a_table_goes_with_its_capability(void **state)
@@ -187,6 +197,25 @@ static void tcp_has_a_table_of_its_own(void **state)
 	T_EQ(exi_provider_check(&provider), -EINVAL);
 }
 
+/* A fabric whose connections move only when they are called has no domain of
+ * its own: the core's can be called like any other. */
+static void the_core_makes_the_domain_that_a_fabric_leaves_out(void **state)
+{
+	struct exi_registry_row row;
+	struct exi_domain *d;
+
+	exi_registry_find("shm", &row);
+	if (!row.provider)
+		skip();
+	assert_null(row.provider->open);
+	T_EQ(exi_registry_domain(row.provider, &d), 0);
+	assert_ptr_equal(d->provider, row.provider);
+	T_EQ(d->ops.progress(d), 0);
+	T_EQ(d->ops.event_fd(d), -EOPNOTSUPP);
+	T_EQ(d->ops.arm(d), 0);
+	d->ops.forked(d);
+}
+
 static void those_of_this_build_are_whole(void **state)
 {
 	struct exi_registry_row row;
@@ -207,6 +236,8 @@ int main(void)
 		cmocka_unit_test(groups_may_be_missing_as_a_whole),
 		cmocka_unit_test(a_table_goes_with_its_capability),
 		cmocka_unit_test(tcp_has_a_table_of_its_own),
+		cmocka_unit_test(
+			the_core_makes_the_domain_that_a_fabric_leaves_out),
 		cmocka_unit_test(those_of_this_build_are_whole),
 	};
 
