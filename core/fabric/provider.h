@@ -82,10 +82,6 @@ enum {
 	EXI_CAP_LOAN = 1 << 7,
 };
 
-struct exi_conn;
-struct exi_domain;
-struct exi_provider;
-
 /* A direction, as seen from this end. */
 enum exi_dir {
 	EXI_RX = 0,
@@ -437,8 +433,6 @@ struct exi_meet_ops {
 	/* accepted: at the first end; takes the answer. */
 	int (*accepted)(struct exi_conn *c, const struct exi_blob *answer);
 };
-
-struct exi_tuple;
 
 /* Layout of the record of resume: tag, position, little-endian, MAC. */
 #define EXI_RESUME     40

@@ -29,7 +29,6 @@ void exi_lifecycle_event(struct exi_sock *sk);
 
 /* exi_close() for a call that closes several: after exi_close_tell() for each,
  * all waits for peers share the patience p. */
-struct exi_patience;
 EXI_SHIM void exi_close_tell(int fd);
 EXI_SHIM int exi_close_of(int fd, struct exi_patience *p);
 

@@ -9,8 +9,6 @@
 
 struct exi_tuple;
 
-struct exi_tuple;
-
 /* Binds the marker of the port on which listen_fd listens, and holds it until
  * exi_marker_release(). Where another process holds it that one is relied on,
  * and a later accept tries again. A connection that was accepted outlives its

@@ -50,9 +50,6 @@ struct exi_rma_places;
 
 #define EXI_RMA_WHY 256
 
-struct exi_rma_link;
-struct exi_rma_net;
-
 /* --- what a fabric gives ------------------------------------------------ */
 
 /* Requests that a link takes; a note without immediate data is two. */
@@ -244,8 +241,6 @@ struct exi_rma_sent {
 	uint32_t number; /* the number of the note among the messages sent */
 	uint32_t posted; /* number among the requests posted */
 };
-
-struct exi_rma_places;
 
 struct exi_rma_mem {
 	unsigned char *at;

@@ -74,6 +74,7 @@ static void take_out_locked(unsigned int i)
 {
 	unsigned int last = atomic_load(&n_items) - 1;
 
+	EXI_LOCKED(&lock);
 	items[i] = items[last];
 	atomic_store(&n_items, last);
 }
@@ -200,6 +201,7 @@ static void fill_locked(int s)
 	unsigned int i, n = 0;
 	int fds[ROOM];
 
+	EXI_LOCKED(&lock);
 	for (i = 0; i < atomic_load(&n_items); i++)
 		if (items[i].socket)
 			fds[n++] = items[i].fd;
@@ -257,6 +259,7 @@ static int next_locked(struct item *ret)
 {
 	unsigned int i, n = atomic_load(&n_items);
 
+	EXI_LOCKED(&lock);
 	for (i = 0; i < n; i++)
 		if (items[i].socket && !burying)
 			return 1;

@@ -20,8 +20,6 @@
 
 struct exi_sock;
 
-struct exi_sock;
-
 /* SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT. */
 #define EXI_KEEP_OPTIONS 5
 

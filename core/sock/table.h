@@ -188,12 +188,6 @@ struct exi_shared {
 	_Alignas(EXI_LINE) unsigned char fabric[768];
 };
 
-struct exi_link;
-struct exi_loan;
-struct exi_queue;
-struct exi_timeout;
-struct exi_waiter;
-
 enum exi_blocking {
 	EXI_BLOCKING_ASK, /* asked for each time, or not yet asked for */
 	EXI_BLOCKING_YES,

@@ -13,8 +13,6 @@
 
 struct exi_region;
 
-struct exi_region;
-
 /* Registers memory for exs_send() and exs_recv(); flags are EXS_MRF_*. 0,
  * -EINVAL, -ENOMEM (no handle is free), or the error of memory that is not
  * mapped. */

@@ -22,10 +22,6 @@ struct exi_queue;
 struct exi_region;
 struct exi_sock;
 
-struct exi_queue;
-struct exi_region;
-struct exi_sock;
-
 /* A piece of an operation's bytes. */
 struct exi_part {
 	union {

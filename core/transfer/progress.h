@@ -11,16 +11,12 @@
 #include "core/fabric/provider.h"
 
 struct exi_half;
-struct exi_latent_call;
 struct exi_op;
-struct exi_pieces;
 struct exi_sock;
 
 /* The direction is not on a fabric, as far as can be seen without its lock:
  * calls with several pieces are worth it. */
 EXI_SHIM bool exi_flow_on_tcp(int fd, enum exi_dir dir);
-
-struct exi_latent_call;
 
 /* Meets the peer where the direction has passed a mark. Of the service; no lock
  * is held. */

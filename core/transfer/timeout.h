@@ -19,8 +19,6 @@
 
 struct exi_op;
 
-struct exi_op;
-
 struct exi_timeout {
 	struct exi_list node;
 	struct exi_sock *sk;

@@ -78,6 +78,8 @@ PLANTED = (
      "docs/guide/one.md: there is no two.md"),
     ("a glossary of 41 words", "words.py", {"docs/design/overview.md": glossary(41)},
      "docs/design/overview.md: 41 rows"),
+    ("a type that is declared twice", "habits.sh",
+     {"core/base/twice.h": "struct exi_a;\nstruct exi_b;\nstruct exi_a;\n"}, "struct exi_a;"),
 )
 # What is as large as it may be.
 ALLOWED = (ring(4), long_file(800), long_function(80), {"docs/design/overview.md": glossary(40)},
