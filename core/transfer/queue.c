@@ -111,15 +111,6 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 	return err;
 }
 
-struct exi_queue *exi_queue_at(exs_qhandle_t h)
-{
-	return exi_likely(h > 0)
-		       ? atomic_load_explicit(
-				 &exi_queues[h & (EXI_QUEUES_MAX - 1)],
-				 memory_order_acquire)
-		       : NULL;
-}
-
 struct exi_queue *exi_queue_get(exs_qhandle_t h)
 {
 	struct exi_queue *q = exi_queue_at(h);

@@ -145,7 +145,14 @@ struct exi_queue_taker {
 extern _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
 
 /* The queue in a handle's place, which may have another handle by now; null. */
-struct exi_queue *exi_queue_at(exs_qhandle_t h);
+static inline struct exi_queue *exi_queue_at(exs_qhandle_t h)
+{
+	return exi_likely(h > 0)
+		       ? atomic_load_explicit(
+				 &exi_queues[h & (EXI_QUEUES_MAX - 1)],
+				 memory_order_acquire)
+		       : NULL;
+}
 
 /* The calling thread's place for events. */
 extern _Thread_local struct exi_queue_taker exi_queue_taker;
