@@ -174,7 +174,7 @@ static void send_some(struct exi_sock *sk, struct fuzz_in *ctl)
 		}
 		exi_packet_went(sk, &op, went);
 	}
-	exi_packet_over(sk, EXI_TX, &op, 0);
+	exi_packet_over_locked(sk, EXI_TX, &op, 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -201,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 						  : receive(sk, &r, &ctl, turn);
 		if (ret > 0)
 			check(&r);
-		exi_packet_over(sk, EXI_RX, &r.op, 0);
+		exi_packet_over_locked(sk, EXI_RX, &r.op, 0);
 		end(sk, &r);
 	}
 	sock_free(sk);

@@ -343,7 +343,8 @@ void shim_item_manage(struct item *it)
 	renew(it, &ev);
 	/* A ring wakes the thread here without a detour; where that is refused,
 	 * the service is the detour. */
-	it->link = s->outer ? -1 : exi_link_share(it->sk, watch_link, it);
+	it->link =
+		s->outer ? -1 : exi_link_share_locked(it->sk, watch_link, it);
 	exi_lock(&s->lock);
 	it->managed = true;
 	s->met++;

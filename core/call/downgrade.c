@@ -201,7 +201,7 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 	}
 	if (!exi_flow_bereft_locked(sk) && tx->mode == EXI_MODE_RING)
 		exi_half_mode_locked(tx, EXI_MODE_TCP);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	exi_unlock(&tx->lock);
 	return 0;
 }

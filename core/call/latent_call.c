@@ -37,7 +37,7 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	if (h->bare)
 		h->bare--;
 	if (n > 0)
-		exi_half_account(h, n, false);
+		exi_half_account_locked(h, n, false);
 	else if (n == 0 && c->dir == EXI_RX)
 		h->fin = 1;
 	go = h->bare == 0;

@@ -103,7 +103,7 @@ static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
 	if (h->bare) /* a thread in the kernel's recv takes what comes */
 		return -EAGAIN;
 	if (place_locked(sk, EXI_RX)) {
-		n = exi_flow_try_recv(sk, h, &(char){ 0 }, 1, MSG_PEEK);
+		n = exi_flow_try_recv_locked(sk, h, &(char){ 0 }, 1, MSG_PEEK);
 		if (n <= 0)
 			return n;
 		n = (ssize_t)sk->fab->lops->look(sk->fab, &at);
@@ -112,7 +112,8 @@ static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
 	}
 	if (need_buffer(l))
 		return -ENOMEM;
-	return exi_flow_try_recv(sk, h, l->buffer, EXI_LOAN_BUFFER, MSG_PEEK);
+	return exi_flow_try_recv_locked(sk, h, l->buffer, EXI_LOAN_BUFFER,
+					MSG_PEEK);
 }
 
 static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
@@ -124,7 +125,7 @@ static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
 	if (n > 0)
 		l->at = at;
 	else if (n == -EPROTO)
-		return exi_flow_fabric_failed(sk, h);
+		return exi_flow_fabric_failed_locked(sk, h);
 	else if (n == -ENOBUFS) {
 		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
 		return -EAGAIN;
@@ -141,7 +142,7 @@ static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
 
 	if (h->end_wanted)
 		return -EPIPE;
-	n = exi_flow_try_send(sk, h, &(char){ 0 }, 0, MSG_NOSIGNAL);
+	n = exi_flow_try_send_locked(sk, h, &(char){ 0 }, 0, MSG_NOSIGNAL);
 	if (n)
 		return n;
 	if (place_locked(sk, EXI_TX))
@@ -159,7 +160,7 @@ static void leave_turn_locked(struct borrower *b)
 	EXI_LOCKED(&b->h->lock);
 	if (b->listed && !b->turn.err) {
 		exi_list_del(&b->turn.node);
-		exi_flow_count_ops(b->call.sk, b->call.dir, -1);
+		exi_flow_count_ops_locked(b->call.sk, b->call.dir, -1);
 	}
 	b->listed = false;
 }
@@ -172,7 +173,7 @@ static void list_turn_locked(struct borrower *b)
 		.holds = true,
 	};
 	exi_list_add_tail(&b->call.sk->ops[b->call.dir], &b->turn.node);
-	exi_flow_count_ops(b->call.sk, b->call.dir, 1);
+	exi_flow_count_ops_locked(b->call.sk, b->call.dir, 1);
 	b->listed = true;
 }
 
@@ -222,7 +223,7 @@ static ssize_t borrow_locked(struct borrower *b)
 		.ended = ended_locked,
 	};
 	exi_list_add_head(&sk->ops[b->call.dir], &l->op.node);
-	exi_flow_count_ops(sk, b->call.dir, 1);
+	exi_flow_count_ops_locked(sk, b->call.dir, 1);
 	l->len = (size_t)n;
 	l->state = EXI_LOAN_OUT;
 	return n;
@@ -363,11 +364,11 @@ static int repay_locked(struct exi_sock *sk, enum exi_dir dir, size_t len)
 	} else if (dir == EXI_RX && exi_loan_in_place(sk, dir) &&
 		   h->mode == EXI_MODE_RING) {
 		sk->fab->lops->took(sk->fab, len);
-		exi_flow_account(sk, dir, len);
+		exi_flow_account_locked(sk, dir, len);
 		exi_flow_finish_locked(sk, dir, &l->op, 0);
 	} else if (dir == EXI_TX && still_there(sk, h)) {
 		sk->fab->lops->put(sk->fab, len);
-		exi_flow_account(sk, dir, len);
+		exi_flow_account_locked(sk, dir, len);
 		if (exi_unlikely(atomic_load(&sk->fab->unheard))) {
 			atomic_store(&sk->sh->gone, 1);
 			exi_flow_bereft_locked(sk);
@@ -425,10 +426,12 @@ void exi_loan_cancel(struct exi_sock *sk)
 }
 
 /* A child that is forked meanwhile finds none, or one that is whole. */
-void exi_loan_drop(struct exi_sock *sk)
+void exi_loan_drop_locked(struct exi_sock *sk)
 {
 	enum exi_dir d;
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		struct exi_loan *l = sk->loans[d];
 

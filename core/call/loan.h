@@ -62,7 +62,7 @@ int exi_loan_repay(int fd, enum exi_dir dir, size_t len, int flags);
 EXI_SHIM void exi_loan_cancel(struct exi_sock *sk);
 
 /* The socket goes; both locks are held. */
-void exi_loan_drop(struct exi_sock *sk);
+void exi_loan_drop_locked(struct exi_sock *sk);
 /* In a child: loans are the parent's. */
 void exi_loan_forked(struct exi_sock *sk, enum exi_dir dir);
 

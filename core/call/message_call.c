@@ -49,9 +49,9 @@ static void list_message_locked(struct message *m)
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	exi_list_add_tail(&sk->ops[dir], &m->op->node);
-	exi_flow_count_ops(sk, dir, 1);
+	exi_flow_count_ops_locked(sk, dir, 1);
 	if (sk->ops[dir].next == &m->op->node)
-		exi_timeout_begins(sk, dir);
+		exi_timeout_begins_locked(sk, dir);
 	m->listed = true;
 }
 
@@ -63,7 +63,7 @@ static void end_message_locked(struct message *m, int err)
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (m->listed)
 		exi_flow_finish_locked(sk, dir, m->op, err);
-	else if (exi_packet_over(sk, dir, m->op, err))
+	else if (exi_packet_over_locked(sk, dir, m->op, err))
 		exi_flow_end_locked(sk);
 }
 
@@ -83,7 +83,7 @@ static ssize_t try_message_locked(struct message *m)
 	if (m->follows || sk->posted[dir])
 		return -EAGAIN;
 	do
-		n = exi_message_move(sk, dir, m->op);
+		n = exi_message_move_locked(sk, dir, m->op);
 	while (n == 0);
 	if (n == -EAGAIN) {
 		if (!m->listed && m->op->begun)

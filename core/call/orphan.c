@@ -144,7 +144,7 @@ static size_t in_ring(struct exi_sock *sk)
 
 	exi_lock(&rx->lock);
 	if (sk->fab)
-		ret = exi_half_heard(rx, sk->fab->rops->unread(sk->fab));
+		ret = exi_half_heard_locked(rx, sk->fab->rops->unread(sk->fab));
 	exi_unlock(&rx->lock);
 	return ret;
 }
@@ -168,7 +168,7 @@ static int mark(struct exi_sock *sk, struct left *l)
 		ret = -EALREADY;
 	else
 		l->marked = !sk->framed && exi_list_empty(&sk->ops[EXI_RX]) &&
-			    !exi_half_elsewhere(sk, rx);
+			    !exi_half_elsewhere_locked(sk, rx);
 	if (l->marked)
 		rx->gathered = 1;
 	exi_unlock(&rx->lock);
@@ -191,7 +191,7 @@ static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
 			return -EBADF;
 		}
 		rx->gathered = 0;
-		n = exi_flow_try_recv(sk, rx, buf, len, MSG_DONTWAIT);
+		n = exi_flow_try_recv_locked(sk, rx, buf, len, MSG_DONTWAIT);
 		rx->gathered = 1;
 		exi_half_unlock(rx);
 		if (n != -ESTALE)

@@ -160,7 +160,7 @@ static bool hear(struct exi_sock *sk)
 {
 	atomic_store(&sk->unheard, 0);
 	atomic_store(&sk->hearer, self.name);
-	if (exi_link_share(sk, watch, sk) >= 0 &&
+	if (exi_link_share_locked(sk, watch, sk) >= 0 &&
 	    exi_holders_alone(&sk->sh->holders))
 		return true;
 	if (sk->link && sk->link->fd >= 0)

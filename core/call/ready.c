@@ -67,7 +67,7 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	if ((h->mode == EXI_MODE_RING ||
 	     (h->mode == EXI_MODE_LEFT && n == h->left)) &&
 	    sk->fab)
-		n += exi_half_heard(h, sk->fab->rops->unread(sk->fab));
+		n += exi_half_heard_locked(h, sk->fab->rops->unread(sk->fab));
 	return n;
 }
 

@@ -44,7 +44,7 @@ void exi_recv_bare_end(void *arg)
 	if (h->bare) /* or the socket is gone, and this is another's */
 		h->bare--;
 	if (b->n > 0 && b->counts)
-		exi_half_account(h, b->n, false);
+		exi_half_account_locked(h, b->n, false);
 	else if (b->n == 0 && b->counts)
 		h->fin = 1;
 	b->go = h->bare == 0;
@@ -175,7 +175,7 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 		*ret = bare_recv(c, h, to, ret_len);
 		return true;
 	}
-	*ret = exi_attempt_recv_pieces(sk, h, to, c->flags);
+	*ret = exi_attempt_recv_pieces_locked(sk, h, to, c->flags);
 	cut = may_be_cut(c, to, *ret);
 	if (*ret == -EAGAIN)
 		exi_call_pause_locked(c);
@@ -327,11 +327,12 @@ ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
 	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
 		sh = exi_enter_ring(sk, fd, EXI_RX, len);
 	if (exi_likely(sh)) {
-		n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len, flags);
+		n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len,
+					 flags);
 		if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
 		    exi_look_held_locked(sk, EXI_RX))
-			n = exi_recv_ring(sk, &sh->half[EXI_RX], buf, len,
-					  flags);
+			n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf,
+						 len, flags);
 		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags))) {
 			exi_half_unlock(&sh->half[EXI_RX]);
 			return n;

@@ -54,13 +54,13 @@ static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 		return false;
 	if (op->lent) {
 		if (err)
-			exi_place_recall(sk, EXI_TX, op);
+			exi_place_recall_locked(sk, EXI_TX, op);
 		return false;
 	}
 	if (op->waits && !err)
 		return false;
 	exi_list_del(&op->node);
-	exi_flow_count_ops(sk, EXI_TX, -1);
+	exi_flow_count_ops_locked(sk, EXI_TX, -1);
 	exi_flow_progress_locked(sk, EXI_TX);
 	return true;
 }
@@ -283,12 +283,12 @@ static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
 			exi_half_unlock(h);
 			return (ssize_t)done;
 		}
-		if (exi_progress_kernel_sends(sk, h, c->flags)) {
+		if (exi_progress_kernel_sends_locked(sk, h, c->flags)) {
 			if (send_by_kernel(c, h, from, &done, &n))
 				break;
 			continue;
 		}
-		n = exi_attempt_send_pieces(sk, h, from, c->flags);
+		n = exi_attempt_send_pieces_locked(sk, h, from, c->flags);
 		if (n == -EAGAIN)
 			exi_call_pause_locked(c);
 		exi_half_unlock(h);
@@ -351,7 +351,7 @@ ssize_t exi_flow_send_on(struct exi_sock *sk, int fd, const void *buf,
 	if (exi_likely(!(flags & MSG_OOB)))
 		sh = exi_enter_ring(sk, fd, EXI_TX, len);
 	if (exi_likely(sh)) {
-		n = exi_send_ring(sk, &sh->half[EXI_TX], buf, len);
+		n = exi_send_ring_locked(sk, &sh->half[EXI_TX], buf, len);
 		if (exi_likely(n == (ssize_t)len)) {
 			exi_half_unlock(&sh->half[EXI_TX]);
 			return n;
@@ -418,6 +418,6 @@ void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
 	if (h->bare) /* or the socket is gone, and this is another's */
 		h->bare--;
 	if (moved > 0)
-		exi_half_account(h, moved, false);
+		exi_half_account_locked(h, moved, false);
 	exi_half_unlock(h);
 }

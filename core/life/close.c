@@ -194,7 +194,7 @@ static bool ring_unread(struct exi_sock *sk)
 	if (sk->n_kept)
 		return true;
 	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
-	       !h->ended && !h->broken && exi_half_heard(h, 1) &&
+	       !h->ended && !h->broken && exi_half_heard_locked(h, 1) &&
 	       sk->fab->ops->recv(sk->fab, &(char){ 0 }, 1, MSG_PEEK) > 0;
 }
 
@@ -381,7 +381,7 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	else if (close_fd && sk->fab)
 		part_from_ring_locked(sk, fd);
 	exi_link_clear_locked(sk);
-	exi_sock_unlist(sk);
+	exi_sock_unlist_locked(sk);
 	/* What was asked of the kernel by the number: it may be another file's
 	 * a moment later. */
 	if (close_fd || sk->named)
@@ -536,7 +536,7 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	free(sk->kept);
 	sk->kept = NULL;
 	sk->n_kept = sk->kept_room = 0;
-	exi_loan_drop(sk);
+	exi_loan_drop_locked(sk);
 	atomic_store_explicit(&sk->fd, -1, memory_order_release);
 	exi_unlock(&sh->half[EXI_TX].lock);
 	exi_unlock(&sh->half[EXI_RX].lock);

@@ -563,7 +563,7 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 		sk->link->look = false;
 	fd = atomic_load(&sk->fd);
 	if (was_up && !gone)
-		exi_place_answer(sk);
+		exi_place_answer_locked(sk);
 	/* Under the lock: until then the place is not another socket's. */
 	if (fd >= 0 && (gone || (was_up && news)))
 		exi_ending_wake_all(sk);
@@ -614,12 +614,13 @@ void exi_link_before_exec(void)
 	exi_closing_settle();
 }
 
-int exi_link_share(struct exi_sock *sk, int (*watch)(int fd, void *arg),
-		   void *arg)
+int exi_link_share_locked(struct exi_sock *sk, int (*watch)(int fd, void *arg),
+			  void *arg)
 {
 	struct exi_link *l = sk->link;
 	int ret;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l || l->state != EXI_LINK_UP || l->fd < 0)
 		return -ENOTCONN;
 	ret = watch(l->fd, arg);
@@ -673,13 +674,13 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	 * this one says counts, and before it connects the kernel says an end.
 	 * Who has no fabric reads of its end where its bytes are. */
 	ended = sk->fab ? exi_tcp_ended(sk) : 0;
-	called = exi_ending_fabric_left(sk);
+	called = exi_ending_fabric_left_locked(sk);
 	if (ended) {
 		sh = sk->sh;
 		/* From another host it may come before what was sent before it:
 		 * there END counts, or that the link hangs up. */
 		waits = exi_sock_remote(sk) ||
-			exi_ending_may_be_dying(sk, ended);
+			exi_ending_may_be_dying_locked(sk, ended);
 		if (!waits)
 			atomic_store_explicit(&sh->rx_fin, 1,
 					      memory_order_seq_cst);

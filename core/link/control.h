@@ -51,8 +51,8 @@ EXI_SHIM void exi_link_before_exec(void);
  * epoll set of a thread, which reads the link (exi_link_event()) when it is
  * woken there; the service is woken when no such thread sleeps. The link lock
  * is held. Its descriptor, or -errno. */
-EXI_SHIM int exi_link_share(struct exi_sock *sk,
-			    int (*watch)(int fd, void *arg), void *arg);
+EXI_SHIM int exi_link_share_locked(struct exi_sock *sk,
+				   int (*watch)(int fd, void *arg), void *arg);
 
 /* Events of the service thread; with 0 for events, a look without one. */
 EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);

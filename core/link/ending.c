@@ -229,11 +229,12 @@ void exi_ending_ask_again_locked(struct exi_sock *sk)
 	exi_service_timed(&l->timer);
 }
 
-bool exi_ending_fabric_left(struct exi_sock *sk)
+bool exi_ending_fabric_left_locked(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	bool called, resumes;
 
+	EXI_LOCKED(&sk->link_lock);
 	exi_lock(&rx->lock);
 	called = exi_resume_called_locked(sk);
 	resumes = rx->resume;
@@ -245,10 +246,11 @@ bool exi_ending_fabric_left(struct exi_sock *sk)
 	return called || resumes;
 }
 
-bool exi_ending_may_be_dying(struct exi_sock *sk, short ended)
+bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended)
 {
 	bool ret;
 
+	EXI_LOCKED(&sk->link_lock);
 	if ((ended & POLLHUP) || atomic_load(&sk->sh->rx_fin) || !sk->link ||
 	    sk->link->state != EXI_LINK_UP)
 		return false;

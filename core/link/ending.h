@@ -49,11 +49,11 @@ void exi_ending_ask_again_locked(struct exi_sock *sk);
 /* TCP is readable: whether sleepers are to look, since the peer has left a
  * fabric between hosts that still stands here, or goes on over TCP since this
  * end left. link_lock held, no half is locked. */
-bool exi_ending_fabric_left(struct exi_sock *sk);
+bool exi_ending_fabric_left_locked(struct exi_sock *sk);
 
 /* Whether the peer may have died with bytes unread, which a reset tells: a peer
  * that lives answers, the link of a dead one hangs up in a moment. ended: of
  * exi_tcp_ended(). link_lock held, no half is locked. */
-bool exi_ending_may_be_dying(struct exi_sock *sk, short ended);
+bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended);
 
 #endif

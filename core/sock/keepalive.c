@@ -127,13 +127,15 @@ static void end(struct exi_keepalive *k, int fd)
 
 /* Each direction settles after its own mode has changed: whoever is last has
  * the lock after the other, and sees both. */
-void exi_keepalive_settle(struct exi_sock *sk)
+void exi_keepalive_settle_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_keepalive *k = &sh->keepalive;
 	enum exi_mode tx, rx;
 	bool wanted;
 
+	EXI_LOCKED_ONE(exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
+		       exi_lock_held(&sk->sh->half[EXI_TX].lock));
 	if (!exi_sock_remote(sk) && !atomic_load(&k->stands))
 		return;
 	exi_lock(&k->lock);

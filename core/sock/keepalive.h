@@ -35,7 +35,7 @@ struct exi_keepalive {
 extern int exi_keepalive_idle;
 
 /* A direction came to the fabric, or has left it. Its lock is held. */
-void exi_keepalive_settle(struct exi_sock *sk);
+void exi_keepalive_settle_locked(struct exi_sock *sk);
 
 /* setsockopt(2) of the program, where ours stands. 1: it does not, or not for
  * this option; ask the kernel. 0, -errno. */

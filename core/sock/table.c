@@ -200,11 +200,12 @@ bool exi_sock_current(struct exi_sock *sk, int fd)
 	       atomic_load(&sk->cookie) != was;
 }
 
-void exi_sock_unlist(struct exi_sock *sk)
+void exi_sock_unlist_locked(struct exi_sock *sk)
 {
 	int fd = atomic_load(&sk->fd);
 	struct exi_sock *old = sk;
 
+	EXI_LOCKED(&sk->link_lock);
 	atomic_compare_exchange_strong(&exi_table.socks[fd], &old, NULL);
 	exi_stats_end(sk);
 	if (!sk->named)

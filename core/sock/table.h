@@ -151,10 +151,11 @@ struct exi_half {
 
 /* How many of n bytes in the ring are for the reader; the half's lock is
  * held. */
-static inline size_t exi_half_heard(const struct exi_half *h, size_t n)
+static inline size_t exi_half_heard_locked(const struct exi_half *h, size_t n)
 {
 	uint64_t left = h->deaf_after - h->fabric_bytes;
 
+	EXI_LOCKED(&h->lock);
 	return exi_likely(!h->deaf) || n < left ? n : (size_t)left;
 }
 
@@ -450,7 +451,7 @@ static inline void exi_half_unlock(struct exi_half *h)
 /* Takes the socket and its second numbers out of the table: before a descriptor
  * of it is closed, for from then on the number may be another's, of any kind.
  * Its locks are held. */
-void exi_sock_unlist(struct exi_sock *sk);
+void exi_sock_unlist_locked(struct exi_sock *sk);
 
 /* Forgets the socket of a descriptor that was closed behind the library's
  * back: operations end with EBADF. The generation is from before it was found

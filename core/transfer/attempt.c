@@ -29,24 +29,26 @@
 #include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
 
-ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
-				 const void *buf, size_t len, ssize_t n)
+ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
+					const void *buf, size_t len, ssize_t n)
 {
+	EXI_LOCKED(&h->lock);
 	atomic_store(&sk->sh->gone, 1);
 	return exi_flow_bereft_locked(sk)
-		       ? exi_attempt_send_tcp(sk, h, buf, len, 0)
+		       ? exi_attempt_send_tcp_locked(sk, h, buf, len, 0)
 		       : n;
 }
 
-ssize_t exi_attempt_send_ring(struct exi_sock *sk, struct exi_half *h,
-			      const void *buf, size_t len)
+ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     const void *buf, size_t len)
 {
-	return exi_send_ring(sk, h, buf, len);
+	EXI_LOCKED(&h->lock);
+	return exi_send_ring_locked(sk, h, buf, len);
 }
 
 static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
 {
-	int ret = exi_half_send_refused(sk, h);
+	int ret = exi_half_send_refused_locked(sk, h);
 
 	if (ret)
 		return ret;
@@ -74,34 +76,36 @@ static void say_when(struct exi_sock *sk, const struct exi_half *h)
 		sk->fab->rops->tcp_sends(sk->fab, h->bytes);
 }
 
-ssize_t exi_attempt_send_tcp(struct exi_sock *sk, struct exi_half *h,
-			     const void *buf, size_t len, int flags)
+ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				    const void *buf, size_t len, int flags)
 {
 	ssize_t n = before_tcp(sk, h, flags);
 	uint64_t began;
 
+	EXI_LOCKED(&h->lock);
 	if (n)
 		return n;
 	if (h->mode == EXI_MODE_RING)
-		return exi_attempt_send_ring(sk, h, buf, len);
+		return exi_attempt_send_ring_locked(sk, h, buf, len);
 	say_when(sk, h);
 	began = exi_link_sends();
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
 	if (n > 0) {
-		exi_half_account(h, n, false);
+		exi_half_account_locked(h, n, false);
 		exi_link_by_kernel(began, n);
 	}
 	return n;
 }
 
-ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
-			  const void *buf, size_t len, int flags)
+ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, int flags)
 {
-	if (exi_half_elsewhere(sk, h))
+	EXI_LOCKED(&h->lock);
+	if (exi_half_elsewhere_locked(sk, h))
 		return -EREMOTE;
 	if (exi_likely(h->mode == EXI_MODE_RING))
-		return exi_attempt_send_ring(sk, h, buf, len);
-	return exi_attempt_send_tcp(sk, h, buf, len, flags);
+		return exi_attempt_send_ring_locked(sk, h, buf, len);
+	return exi_attempt_send_tcp_locked(sk, h, buf, len, flags);
 }
 
 /* Several pieces for the fabric, which takes one buffer: what other threads
@@ -118,19 +122,19 @@ static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
 	len = exi_pieces_next(&rest, &from);
 	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
 	if (!buf)
-		return exi_attempt_send_ring(sk, h, from, len);
+		return exi_attempt_send_ring_locked(sk, h, from, len);
 	for (; len; len = exi_pieces_next(&rest, &from)) {
 		memcpy(buf + n, from, len);
 		n += len;
 		exi_pieces_moved(&rest, len);
 	}
-	ret = exi_attempt_send_ring(sk, h, buf, n);
+	ret = exi_attempt_send_ring_locked(sk, h, buf, n);
 	free(buf);
 	return ret;
 }
 
-ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				struct exi_pieces *p, int flags)
+ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				       struct exi_pieces *p, int flags)
 {
 	struct iovec room[EXI_PIECES_COPIED];
 	const struct iovec *v;
@@ -139,9 +143,10 @@ ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
 	ssize_t ret;
 	size_t n, len = exi_pieces_next(p, &from);
 
+	EXI_LOCKED(&h->lock);
 	if (p->n <= 1)
-		return exi_flow_try_send(sk, h, from, len, flags);
-	if (exi_half_elsewhere(sk, h))
+		return exi_flow_try_send_locked(sk, h, from, len, flags);
+	if (exi_half_elsewhere_locked(sk, h))
 		return -EREMOTE;
 	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp(sk, h, flags);
 	if (ret)
@@ -153,14 +158,15 @@ ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
 	began = exi_link_sends();
 	ret = sk->tcp->kops->sendv(sk->tcp, v, n, flags);
 	if (ret > 0) {
-		exi_half_account(h, ret, false);
+		exi_half_account_locked(h, ret, false);
 		exi_link_by_kernel(began, ret);
 	}
 	return ret;
 }
 
-ssize_t exi_attempt_recv_unfit(struct exi_sock *sk, struct exi_half *h)
+ssize_t exi_attempt_recv_unfit_locked(struct exi_sock *sk, struct exi_half *h)
 {
+	EXI_LOCKED(&h->lock);
 	if (!h->leaving) { /* it was not asked to, yet */
 		exi_switch_refuse_locked(sk, EXS_X_REASON_MEMORY);
 		exi_sock_wake_all_locked(sk, EXI_RX);
@@ -173,10 +179,11 @@ static ssize_t unread_end(const struct exi_half *h, ssize_t end)
 	return atomic_load(&h->untaken) && !end ? -ECONNRESET : end;
 }
 
-ssize_t exi_attempt_recv_ring(struct exi_sock *sk, struct exi_half *h,
-			      void *buf, size_t len, int flags)
+ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     void *buf, size_t len, int flags)
 {
-	return exi_recv_ring(sk, h, buf, len, flags);
+	EXI_LOCKED(&h->lock);
+	return exi_recv_ring_locked(sk, h, buf, len, flags);
 }
 
 /* The bytes of the ring's rest that came over TCP, which is at its end. The
@@ -224,12 +231,12 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	exi_flow_deafen_locked(sk);
 	atomic_store(&sk->sh->rx_fin, 1);
 	h->err = end < 0 && end != -EAGAIN ? (int)-end : 0;
-	return exi_attempt_recv_ring(sk, h, buf, len, flags);
+	return exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
 }
 
 static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
 {
-	exi_half_account(h, n, false);
+	exi_half_account_locked(h, n, false);
 	if (h->mode == EXI_MODE_LEFT)
 		exi_switch_read_locked(sk, (size_t)n);
 	if (h->mode == EXI_MODE_BACK)
@@ -264,18 +271,19 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
-ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
-			     struct exi_pieces *p, int flags)
+ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				    struct exi_pieces *p, int flags)
 {
 	void *buf;
 	size_t piece = exi_pieces_next(p, &buf);
 	size_t len = p->left, want = len;
 	ssize_t n = (ssize_t)len;
 
+	EXI_LOCKED(&h->lock);
 	if (h->broken)
-		return exi_half_tell_broken(sk, h);
+		return exi_half_tell_broken_locked(sk, h);
 	if (h->err)
-		return -exi_half_take_err(h);
+		return -exi_half_take_err_locked(h);
 	if (h->ended)
 		return 0;
 	if (sk->posted[EXI_RX])
@@ -286,7 +294,7 @@ ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	    h->mode == EXI_MODE_BACK && len)
 		n = exi_resume_read_locked(sk, len);
 	if (n == -ENODATA)
-		return exi_attempt_recv_ring(sk, h, buf, piece, flags);
+		return exi_attempt_recv_ring_locked(sk, h, buf, piece, flags);
 	if (n >= 0)
 		n = get_tcp(sk, p, h->mode == EXI_MODE_BACK ? (size_t)n : len,
 			    flags & ~MSG_WAITALL);
@@ -297,12 +305,13 @@ ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
 		exi_switch_recount_locked(sk);
 		if (h->mode == EXI_MODE_RING)
-			return exi_attempt_recv_ring(sk, h, buf, piece, flags);
+			return exi_attempt_recv_ring_locked(sk, h, buf, piece,
+							    flags);
 	}
 	if (n == -EAGAIN || n == -EINTR || !len || (flags & MSG_OOB))
 		return n;
 	if (h->broken)
-		return exi_half_tell_broken(sk, h);
+		return exi_half_tell_broken_locked(sk, h);
 	/* A SWITCH that was sent before it may still lie in the link, or, from
 	 * another host, be on its way: the service asks. */
 	h->end_seen = 1;
@@ -334,7 +343,7 @@ static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
 
 	exi_pieces_moved(&p, (size_t)n);
 	len = exi_pieces_next(&p, &buf);
-	more = exi_attempt_recv_ring(sk, h, buf, len, flags);
+	more = exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
 	if (more > 0)
 		n += more;
 	else if (more < 0 && more != -EAGAIN)
@@ -342,36 +351,38 @@ static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
-ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				struct exi_pieces *p, int flags)
+ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				       struct exi_pieces *p, int flags)
 {
 	ssize_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(h->gathered))
 		return -EAGAIN;
 	if (exi_likely(h->mode == EXI_MODE_RING && sk->fab)) {
 		void *buf;
 		size_t len = exi_pieces_next(p, &buf);
 
-		return exi_recv_ring(sk, h, buf, len, flags);
+		return exi_recv_ring_locked(sk, h, buf, len, flags);
 	}
-	if (exi_half_elsewhere(sk, h))
+	if (exi_half_elsewhere_locked(sk, h))
 		return -EREMOTE;
 	flags &= ~EXI_MSG_POLLED;
-	n = exi_attempt_recv_tcp(sk, h, p, flags);
+	n = exi_attempt_recv_tcp_locked(sk, h, p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
 	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
 		n = recv_behind(sk, h, *p, n, flags);
 	return n;
 }
 
-ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
-			  size_t len, int flags)
+ssize_t exi_flow_try_recv_locked(struct exi_sock *sk, struct exi_half *h,
+				 void *buf, size_t len, int flags)
 {
 	struct iovec v = { .iov_base = buf, .iov_len = len };
 	struct exi_pieces p = { .v = &v, .n = 1, .left = len };
 
+	EXI_LOCKED(&h->lock);
 	if (exi_likely(h->mode == EXI_MODE_RING && !h->gathered && sk->fab))
-		return exi_recv_ring(sk, h, buf, len, flags);
-	return exi_attempt_recv_pieces(sk, h, &p, flags);
+		return exi_recv_ring_locked(sk, h, buf, len, flags);
+	return exi_attempt_recv_pieces_locked(sk, h, &p, flags);
 }

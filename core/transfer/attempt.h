@@ -13,49 +13,49 @@ struct exi_sock;
 /* One attempt, locked: bytes, 0 for the end, or -errno; -EAGAIN: wait, -ESTALE:
  * read the link, -EREMOTE: ask the other processes for the connection; then try
  * again. */
-ssize_t exi_flow_try_send(struct exi_sock *sk, struct exi_half *h,
-			  const void *buf, size_t len, int flags);
-ssize_t exi_flow_try_recv(struct exi_sock *sk, struct exi_half *h, void *buf,
-			  size_t len, int flags);
+ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
+				 const void *buf, size_t len, int flags);
+ssize_t exi_flow_try_recv_locked(struct exi_sock *sk, struct exi_half *h,
+				 void *buf, size_t len, int flags);
 
 /* One attempt with several pieces, of which as many are moved as one attempt
  * takes: what other threads send does not come between those of a short
  * call. */
-ssize_t exi_attempt_send_pieces(struct exi_sock *sk, struct exi_half *h,
-				struct exi_pieces *p, int flags);
-ssize_t exi_attempt_recv_pieces(struct exi_sock *sk, struct exi_half *h,
-				struct exi_pieces *p, int flags);
+ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				       struct exi_pieces *p, int flags);
+ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
+				       struct exi_pieces *p, int flags);
 
 /* The fabric has no memory for what comes next (-ENOBUFS): the receiver asks to
  * leave it. -EAGAIN. */
-ssize_t exi_attempt_recv_unfit(struct exi_sock *sk, struct exi_half *h);
+ssize_t exi_attempt_recv_unfit_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* A send found that the peer is gone: n is what it returned, and nobody takes
  * bytes from the ring any more. Notes that, and gives the bytes to TCP if TCP
  * knows it, too. The result of that send, else n. TX lock held. */
-ssize_t exi_attempt_send_unheard(struct exi_sock *sk, struct exi_half *h,
-				 const void *buf, size_t len, ssize_t n);
+ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
+					const void *buf, size_t len, ssize_t n);
 
-/* One attempt in the ring: exi_send_ring() (ring_io.h), not inline. TX lock
- * held. */
-ssize_t exi_attempt_send_ring(struct exi_sock *sk, struct exi_half *h,
-			      const void *buf, size_t len);
+/* One attempt in the ring: exi_send_ring_locked() (ring_io.h), not inline. TX
+ * lock held. */
+ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     const void *buf, size_t len);
 
 /* One attempt on TCP, with the flags of send(2). Sends what a drain owes first,
  * and moves to the ring if that is wanted and possible. Results as of
- * exi_flow_try_send(). TX lock held. */
-ssize_t exi_attempt_send_tcp(struct exi_sock *sk, struct exi_half *h,
-			     const void *buf, size_t len, int flags);
+ * exi_flow_try_send_locked(). TX lock held. */
+ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				    const void *buf, size_t len, int flags);
 
-/* One attempt in the ring: exi_recv_ring() (ring_io.h), not inline. RX lock
- * held. */
-ssize_t exi_attempt_recv_ring(struct exi_sock *sk, struct exi_half *h,
-			      void *buf, size_t len, int flags);
+/* One attempt in the ring: exi_recv_ring_locked() (ring_io.h), not inline. RX
+ * lock held. */
+ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				     void *buf, size_t len, int flags);
 
 /* One attempt on TCP, into the next pieces of p, with the flags of recv(2).
- * Results as of exi_flow_try_recv(); -ESTALE: the link must be read before the
- * end can be told. RX lock held. */
-ssize_t exi_attempt_recv_tcp(struct exi_sock *sk, struct exi_half *h,
-			     struct exi_pieces *p, int flags);
+ * Results as of exi_flow_try_recv_locked(); -ESTALE: the link must be read
+ * before the end can be told. RX lock held. */
+ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				    struct exi_pieces *p, int flags);
 
 #endif

@@ -57,7 +57,7 @@ static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
 		waited = waited || op->waits;
 		op->cancelled = true;
 		if (op->lent)
-			exi_place_recall(sk, dir, op);
+			exi_place_recall_locked(sk, dir, op);
 		else if (sk->posted[dir] != op)
 			exi_flow_cancelled_locked(sk, dir, op);
 		else

@@ -25,7 +25,8 @@ static void finish_message(struct exi_sock *sk, enum exi_dir dir,
 {
 	bool waits = !op->queue && !op->ours;
 
-	if (exi_packet_over(sk, dir, op, err ? err : op->err) && !sk->closing)
+	if (exi_packet_over_locked(sk, dir, op, err ? err : op->err) &&
+	    !sk->closing)
 		exi_flow_end_locked(sk);
 	if (op->ours)
 		free(op);
@@ -40,8 +41,8 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	exi_list_del(&op->node);
-	exi_flow_count_ops(sk, dir, -1);
-	exi_timeout_begins(sk, dir);
+	exi_flow_count_ops_locked(sk, dir, -1);
+	exi_timeout_begins_locked(sk, dir);
 	if ((op->flags & EXS_SHUT_WR) && (err || op->err || op->done < op->len))
 		sk->sh->half[dir].end_wanted &= ~EXI_END_AFTER;
 	if (exi_unlikely(op->ended)) {
@@ -60,9 +61,10 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	exi_op_complete(op);
 }
 
-void exi_finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
-			struct exi_op *op)
+void exi_finish_in_turn_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	op->sent = exi_place_lent(sk, dir);
 	if (!op->sent)
 		exi_flow_finish_locked(sk, dir, op, 0);

@@ -21,7 +21,7 @@ void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 /* Finishes a send whose bytes have all moved, or marks it as sent where sends
  * before it are lent still: events come in the order of the calls. The
  * direction's lock is held. */
-void exi_finish_in_turn(struct exi_sock *sk, enum exi_dir dir,
-			struct exi_op *op);
+void exi_finish_in_turn_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op);
 
 #endif

@@ -31,16 +31,18 @@ int exi_half_take_so_error(int fd)
 	return err;
 }
 
-void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n)
+void exi_flow_account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n)
 {
-	exi_half_account(&sk->sh->half[dir], (ssize_t)n, true);
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	exi_half_account_locked(&sk->sh->half[dir], (ssize_t)n, true);
 }
 
-ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h)
+ssize_t exi_half_tell_broken_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	uint32_t untold = EXI_BROKEN_UNTOLD;
 	int err = atomic_exchange(&h->err, 0);
 
+	EXI_LOCKED(&h->lock);
 	if (atomic_compare_exchange_strong(&h->broken, &untold,
 					   EXI_BROKEN_TOLD))
 		return -ECONNRESET;
@@ -50,10 +52,11 @@ ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h)
 }
 
 /* The peer wrote nonsense into its segment. */
-ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h)
+ssize_t exi_flow_fabric_failed_locked(struct exi_sock *sk, struct exi_half *h)
 {
+	EXI_LOCKED(&h->lock);
 	exi_link_violation(sk, "an invalid record");
-	return exi_half_tell_broken(sk, h);
+	return exi_half_tell_broken_locked(sk, h);
 }
 
 bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir)
@@ -108,7 +111,7 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
 		return false;
 	exi_half_mode_locked(h, EXI_MODE_TCP);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	if (h->ended && !h->fin) {
 		h->fin = 1;
 		shutdown(p.fd, SHUT_WR);
@@ -116,24 +119,26 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	return true;
 }
 
-int exi_half_take_err(struct exi_half *h)
+int exi_half_take_err_locked(struct exi_half *h)
 {
 	int err = atomic_load(&h->err);
 
+	EXI_LOCKED(&h->lock);
 	return err == EPROTONOSUPPORT ? err : atomic_exchange(&h->err, 0);
 }
 
-int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h)
+int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	int err;
 
+	EXI_LOCKED(&h->lock);
 	if (atomic_load(&h->broken))
-		return (int)exi_half_tell_broken(sk, h);
-	err = exi_half_take_err(h);
+		return (int)exi_half_tell_broken_locked(sk, h);
+	err = exi_half_take_err_locked(h);
 	/* The kernel has one error for both directions: also what a receive
 	 * met. */
 	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err)
-		err = exi_half_take_err(&sk->sh->half[EXI_RX]);
+		err = exi_half_take_err_locked(&sk->sh->half[EXI_RX]);
 	if (err)
 		return -err;
 	/* A process that closed may have said the end on TCP, too. */
@@ -148,8 +153,10 @@ int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h)
 	return 0;
 }
 
-bool exi_half_elsewhere(const struct exi_sock *sk, const struct exi_half *h)
+bool exi_half_elsewhere_locked(const struct exi_sock *sk,
+			       const struct exi_half *h)
 {
+	EXI_LOCKED(&h->lock);
 	return exi_unlikely(!sk->fab) && h->mode != EXI_MODE_TCP &&
 	       h->mode != EXI_MODE_BACK;
 }
@@ -164,10 +171,11 @@ static int tcp_error(struct exi_sock *sk)
 		       : (int)-n;
 }
 
-ssize_t exi_half_recv_ended(struct exi_sock *sk, struct exi_half *h)
+ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	int err = h->err;
 
+	EXI_LOCKED(&h->lock);
 	h->err = 0;
 	if (!err && !h->ended)
 		err = tcp_error(sk);
@@ -185,11 +193,13 @@ ssize_t exi_half_recv_ended(struct exi_sock *sk, struct exi_half *h)
 }
 
 /* Under the direction's lock; read without it as a hint. */
-void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change)
+void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
+			       int change)
 {
 	uint32_t n =
 		atomic_load_explicit(&sk->n_ops[dir], memory_order_relaxed);
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	atomic_store_explicit(&sk->n_ops[dir], n + (uint32_t)change,
 			      memory_order_release);
 }

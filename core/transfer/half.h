@@ -21,16 +21,17 @@ bool exi_flow_bereft_locked(struct exi_sock *sk);
 
 /* Counts bytes that the fabric moved of an operation. The direction's lock is
  * held. */
-void exi_flow_account(struct exi_sock *sk, enum exi_dir dir, size_t n);
+void exi_flow_account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n);
 
 /* Says the end of what was sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 
 /* The error to tell where the peer wrote nonsense into its segment. Locked. */
-ssize_t exi_flow_fabric_failed(struct exi_sock *sk, struct exi_half *h);
+ssize_t exi_flow_fabric_failed_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Operations were put into the direction's list, or taken out. Locked. */
-void exi_flow_count_ops(struct exi_sock *sk, enum exi_dir dir, int change);
+void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
+			       int change);
 /* n of the want bytes that were tried have moved; whether it is all of the
  * operation. Locked. */
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
@@ -42,7 +43,7 @@ int exi_half_take_so_error(int fd);
 /* The result of a call on a direction that is broken: -ECONNRESET the first
  * time, then the direction's error, then -EPIPE of a send or 0 of a receive.
  * The direction's lock is held. */
-ssize_t exi_half_tell_broken(struct exi_sock *sk, struct exi_half *h);
+ssize_t exi_half_tell_broken_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Whether the next attempt would take the error that the kernel keeps. A call
  * that has moved bytes must not attempt again then: it returns its bytes, and
@@ -53,25 +54,28 @@ bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir);
 /* Takes the direction's error (errno, 0: none), which is told once; but what
  * EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. The direction's lock
  * is held. */
-int exi_half_take_err(struct exi_half *h);
+int exi_half_take_err_locked(struct exi_half *h);
 
 /* Why nothing can be sent any more: -errno, or 0 when it can or the kernel is
  * to say. An error is taken: told once. TX lock held. */
-int exi_half_send_refused(struct exi_sock *sk, struct exi_half *h);
+int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Whether another process of the family has the fabric that the direction is
  * on, and this one has none: nothing can be moved here. The direction's lock is
  * held. */
-bool exi_half_elsewhere(const struct exi_sock *sk, const struct exi_half *h);
+bool exi_half_elsewhere_locked(const struct exi_sock *sk,
+			       const struct exi_half *h);
 
 /* The result of a receive whose ring is empty and has no writer any more: 0 for
  * the end, or -errno once. RX lock held. */
-ssize_t exi_half_recv_ended(struct exi_sock *sk, struct exi_half *h);
+ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Counts n bytes that moved; fabric: by a fabric. The direction's lock is held;
  * `bytes` is read without it, so it is stored whole. */
-static inline void exi_half_account(struct exi_half *h, ssize_t n, bool fabric)
+static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
+					   bool fabric)
 {
+	EXI_LOCKED(&h->lock);
 	__atomic_store_n(&h->bytes, h->bytes + (uint64_t)n, __ATOMIC_RELAXED);
 	if (fabric)
 		h->fabric_bytes += (uint64_t)n;

@@ -21,11 +21,12 @@
 #include "core/transfer/packet.h"
 #include "core/transfer/parts.h"
 
-int exi_message_run(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		    struct exi_xfer *x)
+int exi_message_run_locked(struct exi_sock *sk, enum exi_dir dir,
+			   struct exi_op *op, struct exi_xfer *x)
 {
 	ssize_t n;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	x->flags = 0;
 	if (dir == EXI_TX) {
 		x->len = exi_packet_run(sk, op, &x->buf);
@@ -69,7 +70,7 @@ static void skip_message(struct exi_sock *sk, struct exi_half *h,
 	void *to;
 
 	while ((n = exi_packet_skip(sk, &to)) > 0) {
-		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
+		n = exi_flow_try_recv_locked(sk, h, to, (size_t)n, 0);
 		if (n <= 0)
 			break; /* for the next receive to find */
 		exi_packet_came(sk, op, (size_t)n);
@@ -91,7 +92,7 @@ static ssize_t recv_message(struct exi_sock *sk, struct exi_half *h,
 			skip_message(sk, h, op);
 		if (n <= 0)
 			return n ? n : 1;
-		n = exi_flow_try_recv(sk, h, to, (size_t)n, 0);
+		n = exi_flow_try_recv_locked(sk, h, to, (size_t)n, 0);
 		if (n < 0)
 			return n;
 		n = came(sk, op, (size_t)n);
@@ -111,13 +112,13 @@ static ssize_t went(struct exi_sock *sk, struct exi_op *op, size_t n)
 		exi_packet_note(sk, op);
 		if (!n)
 			break;
-		exi_finish_in_turn(sk, EXI_TX, op);
+		exi_finish_in_turn_locked(sk, EXI_TX, op);
 		op = exi_container(next, struct exi_op, node);
 	}
 	if (op == first)
 		return exi_packet_sent(op);
 	if (exi_packet_sent(op))
-		exi_finish_in_turn(sk, EXI_TX, op);
+		exi_finish_in_turn_locked(sk, EXI_TX, op);
 	return 0;
 }
 
@@ -136,29 +137,32 @@ static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
 	if (!exi_packet_headed(op)) {
 		size_t len = exi_packet_gather(sk, op, room, &more);
 
-		n = exi_flow_try_send(sk, h, room, len, more ? MSG_MORE : 0);
+		n = exi_flow_try_send_locked(sk, h, room, len,
+					     more ? MSG_MORE : 0);
 	} else {
-		n = exi_flow_try_send(sk, h, op->buf, op->run, 0);
+		n = exi_flow_try_send_locked(sk, h, op->buf, op->run, 0);
 	}
 	return n > 0 ? went(sk, op, (size_t)n) : n;
 }
 
-ssize_t exi_message_move(struct exi_sock *sk, enum exi_dir dir,
-			 struct exi_op *op)
+ssize_t exi_message_move_locked(struct exi_sock *sk, enum exi_dir dir,
+				struct exi_op *op)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	return dir == EXI_RX ? recv_message(sk, h, op)
 			     : send_message(sk, h, op);
 }
 
-void exi_message_posted(struct exi_sock *sk, enum exi_dir dir,
-			struct exi_op *op, size_t n)
+void exi_message_posted_locked(struct exi_sock *sk, enum exi_dir dir,
+			       struct exi_op *op, size_t n)
 {
 	ssize_t ret = dir == EXI_RX ? came(sk, op, n) : went(sk, op, n);
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (ret < 0)
 		exi_flow_finish_locked(sk, dir, op, (int)-ret);
 	else if (ret)
-		exi_finish_in_turn(sk, dir, op);
+		exi_finish_in_turn_locked(sk, dir, op);
 }

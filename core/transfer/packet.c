@@ -433,12 +433,13 @@ int exi_packet_rest(struct exi_op *op)
 
 /* --- both --------------------------------------------------------------- */
 
-bool exi_packet_over(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		     int err)
+bool exi_packet_over_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op, int err)
 {
 	struct exi_framing *f = framing(sk, dir);
 	bool begun = op->begun;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	op->begun = false;
 	if (err) {
 		op->err = err;

@@ -108,7 +108,7 @@ int exi_packet_rest(struct exi_op *op);
 
 /* The operation ends, err is why or 0: sets what its event tells. True: it was
  * within a message that it sent, and the direction is of no use any more. */
-bool exi_packet_over(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		     int err);
+bool exi_packet_over_locked(struct exi_sock *sk, enum exi_dir dir,
+			    struct exi_op *op, int err);
 
 #endif

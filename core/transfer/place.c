@@ -161,7 +161,7 @@ static void account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n)
 	struct exi_stats_dir *s = exi_stats_of(h);
 
 	EXI_LOCKED(&h->lock);
-	exi_flow_account(sk, dir, n);
+	exi_flow_account_locked(sk, dir, n);
 	if (s)
 		EXI_STATS_SET(&s->direct_bytes, exi_place_bytes(sk, dir));
 }
@@ -221,8 +221,10 @@ void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
 	}
 }
 
-void exi_place_recall(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
+void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
+			     struct exi_op *op)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (dir == EXI_RX)
 		sk->fab->pops->recall(sk->fab, op);
 	else {
@@ -257,10 +259,11 @@ uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
 	return sk->fab->pops->placed(sk->fab, dir);
 }
 
-void exi_place_answer(struct exi_sock *sk)
+void exi_place_answer_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!ops_of(sk))
 		return;
 	exi_lock(&h->lock);

@@ -47,7 +47,8 @@ void exi_place_reap(struct exi_sock *sk, enum exi_dir dir);
 
 /* A lent operation was cancelled: a receive comes back, with ECANCELED or what
  * came before; of a send what is under way is sent, and no more. */
-void exi_place_recall(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op);
+void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
+			     struct exi_op *op);
 
 /* The receiver lets go of everything. True: the direction may be given back. */
 bool exi_place_quiet(struct exi_sock *sk);
@@ -57,7 +58,7 @@ uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);
 
 /* The peer's doorbell was heard: perhaps it wants something back. The link's
  * lock is held. */
-void exi_place_answer(struct exi_sock *sk);
+void exi_place_answer_locked(struct exi_sock *sk);
 
 /* The fabric has failed, and what it holds cannot be sent another way either:
  * every send that is lent ends. TX lock held. */

@@ -127,7 +127,7 @@ static int post_locked(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op)
 	x->len = op->run;
 	x->flags = (dir == EXI_TX ? send_flags(op) : op->flags) &
 		   ~(MSG_WAITALL | MSG_DONTWAIT);
-	ret = sk->framed ? exi_message_run(sk, dir, op, x) : 0;
+	ret = sk->framed ? exi_message_run_locked(sk, dir, op, x) : 0;
 	if (ret)
 		return ret;
 	if (dir == EXI_TX && x->len > POSTED_PIECE &&
@@ -188,7 +188,8 @@ static int expect_locked(struct exi_sock *sk, enum exi_dir dir,
 			exi_container(sk->ops[dir].next, struct exi_op, node);
 
 		if (any->queue &&
-		    exi_queue_heat(any->queue, sk, atomic_load(&sk->fd), dir))
+		    exi_queue_heat_locked(any->queue, sk, atomic_load(&sk->fd),
+					  dir))
 			return 0;
 		return exi_flow_arm_locked(sk, dir) ? 0 : -EAGAIN;
 	}
@@ -275,8 +276,8 @@ static void finish_together(struct exi_sock *sk, size_t n)
 	if (!count)
 		return;
 	exi_list_move(&sk->ops[EXI_TX], pos->prev, &over);
-	exi_flow_count_ops(sk, EXI_TX, -count);
-	exi_timeout_begins(sk, EXI_TX);
+	exi_flow_count_ops_locked(sk, EXI_TX, -count);
+	exi_timeout_begins_locked(sk, EXI_TX);
 	exi_op_complete_all(&over);
 }
 
@@ -293,14 +294,15 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 	left = gather(&sk->ops[EXI_TX], buf);
 	if (!left)
 		return false;
-	*ret = exi_flow_try_send(sk, h, buf, left, 0);
+	*ret = exi_flow_try_send_locked(sk, h, buf, left, 0);
 	if (*ret > 0)
 		finish_together(sk, (size_t)*ret);
 	return true;
 }
 
-struct exi_op *exi_progress_next(struct exi_sock *sk, enum exi_dir dir)
+struct exi_op *exi_progress_next_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_likely(!exi_place_lent(sk, dir)))
 		return exi_container(sk->ops[dir].next, struct exi_op, node);
 	return dir == EXI_RX || sk->sh->half[dir].mode == EXI_MODE_DRAIN
@@ -342,11 +344,11 @@ static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
 	pieces_of(op, room, &p);
 	*want = p.left;
 	if (dir == EXI_RX)
-		return exi_attempt_recv_pieces(sk, h, &p, flags);
+		return exi_attempt_recv_pieces_locked(sk, h, &p, flags);
 	flags &= ~EXS_SHUT_WR;
 	if (op->done + p.left < op->len && p.left < SHORT_RUN)
 		flags |= MSG_MORE;
-	return exi_attempt_send_pieces(sk, h, &p, flags);
+	return exi_attempt_send_pieces_locked(sk, h, &p, flags);
 }
 
 /* Nothing more of it moves: n is why. */
@@ -456,21 +458,21 @@ static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 		return false;
 	*ret_want = op->run;
 	if (exi_unlikely(sk->framed)) {
-		*ret = exi_message_move(sk, dir, op);
+		*ret = exi_message_move_locked(sk, dir, op);
 		if (*ret == 1)
-			exi_finish_in_turn(sk, dir, op);
+			exi_finish_in_turn_locked(sk, dir, op);
 		return *ret >= 0;
 	}
 	if (op->next < op->n_parts && h->mode != EXI_MODE_RING)
 		*ret = try_parts(sk, dir, op, op->flags | flags, ret_want);
 	else if (dir == EXI_RX)
-		*ret = exi_flow_try_recv(sk, h, op->buf, *ret_want,
-					 op->flags | flags);
+		*ret = exi_flow_try_recv_locked(sk, h, op->buf, *ret_want,
+						op->flags | flags);
 	else if (send_together(sk, h, ret))
 		return *ret > 0;
 	else
-		*ret = exi_flow_try_send(sk, h, op->buf, *ret_want,
-					 send_flags(op));
+		*ret = exi_flow_try_send_locked(sk, h, op->buf, *ret_want,
+						send_flags(op));
 	return false;
 }
 
@@ -499,7 +501,7 @@ static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (n < 0)
 		give_up_op(sk, dir, op, n);
 	else if (exi_flow_moved(op, dir, (size_t)n, want))
-		exi_finish_in_turn(sk, dir, op);
+		exi_finish_in_turn_locked(sk, dir, op);
 	return STEP_AGAIN;
 }
 
@@ -521,7 +523,7 @@ static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
 		if (exi_list_empty(&sk->ops[dir]))
 			return STEP_STOP;
 	}
-	op = exi_progress_next(sk, dir);
+	op = exi_progress_next_locked(sk, dir);
 	if (op && exi_unlikely(op->holds)) {
 		if (!op->ended && !op->finished)
 			exi_op_complete(op); /* its thread's turn */
@@ -608,7 +610,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	op = sk->posted[dir];
 	sk->posted[dir] = NULL;
 	if (result > 0) {
-		exi_half_account(h, result, false);
+		exi_half_account_locked(h, result, false);
 		if (dir == EXI_TX)
 			exi_link_by_kernel(0, 0);
 		/* Counted anew: a switch that came meanwhile may have counted
@@ -622,9 +624,9 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	if (dir == EXI_RX && result == 0 && (op->len > op->done || sk->framed))
 		result = -ECANCELED;
 	if (result >= 0 && exi_unlikely(sk->framed))
-		exi_message_posted(sk, dir, op, (size_t)result);
+		exi_message_posted_locked(sk, dir, op, (size_t)result);
 	else if (result >= 0 && exi_flow_moved(op, dir, (size_t)result, x->len))
-		exi_finish_in_turn(sk, dir, op);
+		exi_finish_in_turn_locked(sk, dir, op);
 	else if (result < 0 && result != -ECANCELED)
 		exi_flow_finish_locked(sk, dir, op, (int)-result);
 	else if (op->cancelled)
@@ -645,9 +647,10 @@ void exi_conn_ready(struct exi_conn *c, enum exi_dir dir)
 
 bool (*exi_flow_no_room)(struct exi_sock *sk, int fd);
 
-bool exi_progress_kernel_sends(struct exi_sock *sk, struct exi_half *h,
-			       int flags)
+bool exi_progress_kernel_sends_locked(struct exi_sock *sk, struct exi_half *h,
+				      int flags)
 {
+	EXI_LOCKED(&h->lock);
 	return h->mode == EXI_MODE_TCP && !(flags & MSG_OOB) &&
 	       !sk->posted[EXI_TX] && !exi_switch_wanted(sk->sh) &&
 	       !__atomic_load_n(&h->ended, __ATOMIC_RELAXED) &&

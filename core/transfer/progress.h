@@ -62,11 +62,11 @@ void exi_progress_copy(char *to, const char *from, size_t n);
 /* The operation to move next; null: none may be moved. While one is lent,
  * receives and a drain wait, and sends go on behind it. The direction's lock is
  * held, and its list is not empty. */
-struct exi_op *exi_progress_next(struct exi_sock *sk, enum exi_dir dir);
+struct exi_op *exi_progress_next_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Whether the kernel's own send does all that this call is to do, its sleep and
  * errors included. TX lock held. */
-bool exi_progress_kernel_sends(struct exi_sock *sk, struct exi_half *h,
-			       int flags);
+bool exi_progress_kernel_sends_locked(struct exi_sock *sk, struct exi_half *h,
+				      int flags);
 
 #endif

@@ -576,12 +576,13 @@ static void view_changed(struct exi_queue *q)
 	exi_unlock(&q->lock);
 }
 
-bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
-		    enum exi_dir dir)
+bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
+			   enum exi_dir dir)
 {
 	bool hot = false;
 	int n;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_service_self() || !exi_futex_waitv_works())
 		return false;
 	/* The tick clears it before it takes the direction's lock: who is seen

@@ -94,8 +94,8 @@ int exi_queue_status(struct exi_queue *q, int attr, void *val, size_t *len);
 
 /* The queue's next events come from this direction: let dequeuers poll it.
  * False when the peer must ring instead. The direction's lock is held. */
-bool exi_queue_heat(struct exi_queue *q, struct exi_sock *sk, int fd,
-		    enum exi_dir dir);
+bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
+			   enum exi_dir dir);
 /* Dequeuers poll another direction, too, from which the queue receives. A
  * hint. */
 static inline bool exi_queue_receives_elsewhere(const struct exi_queue *q,

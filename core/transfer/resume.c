@@ -76,7 +76,7 @@ static void await_locked(struct exi_sock *sk)
 		h->back = 0;
 		exi_half_mode_locked(h, EXI_MODE_BACK);
 		h->downs++;
-		exi_keepalive_settle(sk);
+		exi_keepalive_settle_locked(sk);
 		h->resume = EXI_RESUME_AWAITED;
 	} else if (h->mode == EXI_MODE_BACK && atomic_load(&h->untaken)) {
 		h->resume = EXI_RESUME_UNSURE;

@@ -20,26 +20,27 @@
 #include "core/transfer/switch.h"
 
 static inline __attribute__((always_inline)) ssize_t
-exi_send_ring(struct exi_sock *sk, struct exi_half *h, const void *buf,
-	      size_t len)
+exi_send_ring_locked(struct exi_sock *sk, struct exi_half *h, const void *buf,
+		     size_t len)
 {
 	ssize_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(
 		    __atomic_load_n(&h->ended, __ATOMIC_RELAXED) | h->broken |
 		    (uint32_t)h->err |
 		    atomic_load_explicit(&sk->sh->gone, memory_order_relaxed)))
 		return atomic_load(&sk->sh->gone) && exi_flow_bereft_locked(sk)
-			       ? exi_attempt_send_tcp(sk, h, buf, len, 0)
-			       : exi_half_send_refused(sk, h);
+			       ? exi_attempt_send_tcp_locked(sk, h, buf, len, 0)
+			       : exi_half_send_refused_locked(sk, h);
 	n = sk->fab->ops->send(sk->fab, buf, len, 0);
 	if (exi_unlikely(atomic_load_explicit(&sk->fab->unheard,
 					      memory_order_relaxed)))
-		return exi_attempt_send_unheard(sk, h, buf, len, n);
+		return exi_attempt_send_unheard_locked(sk, h, buf, len, n);
 	if (exi_likely(n > 0))
-		exi_half_account(h, n, true);
+		exi_half_account_locked(h, n, true);
 	else if (n == -EPROTO)
-		return exi_flow_fabric_failed(sk, h);
+		return exi_flow_fabric_failed_locked(sk, h);
 	else if (exi_unlikely(n == -ENOBUFS)) {
 		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
 		return -EAGAIN;
@@ -48,8 +49,8 @@ exi_send_ring(struct exi_sock *sk, struct exi_half *h, const void *buf,
 }
 
 static inline __attribute__((always_inline)) ssize_t
-exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
-	      int flags)
+exi_recv_ring_locked(struct exi_sock *sk, struct exi_half *h, void *buf,
+		     size_t len, int flags)
 {
 	/* Before the look at the ring: what was written before the peer went
 	 * is found. */
@@ -58,16 +59,17 @@ exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		atomic_load_explicit(&sk->sh->rx_fin, memory_order_acquire);
 	ssize_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(h->broken))
-		return exi_half_tell_broken(sk, h);
+		return exi_half_tell_broken_locked(sk, h);
 	if (exi_unlikely(over && h->deaf && len)) {
-		len = exi_half_heard(h, len);
+		len = exi_half_heard_locked(h, len);
 		if (!len && h->deaf == EXI_DEAF_END) {
 			h->ended = 1;
 			return 0;
 		}
 		if (!len)
-			return exi_half_recv_ended(sk, h);
+			return exi_half_recv_ended_locked(sk, h);
 	}
 	if (exi_unlikely(over))
 		flags &=
@@ -76,7 +78,7 @@ exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
 	if (exi_likely(n > 0)) {
 		if (!(flags & MSG_PEEK))
-			exi_half_account(h, n, true);
+			exi_half_account_locked(h, n, true);
 		return n;
 	}
 	if (n == 0 && len) {
@@ -84,10 +86,12 @@ exi_recv_ring(struct exi_sock *sk, struct exi_half *h, void *buf, size_t len,
 		return 0;
 	}
 	if (n == -EAGAIN && over)
-		return exi_half_recv_ended(sk, h);
+		return exi_half_recv_ended_locked(sk, h);
 	if (n == -EPROTO)
-		return exi_flow_fabric_failed(sk, h);
-	return exi_unlikely(n == -ENOBUFS) ? exi_attempt_recv_unfit(sk, h) : n;
+		return exi_flow_fabric_failed_locked(sk, h);
+	return exi_unlikely(n == -ENOBUFS)
+		       ? exi_attempt_recv_unfit_locked(sk, h)
+		       : n;
 }
 
 #endif

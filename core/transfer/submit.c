@@ -54,7 +54,7 @@ static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 	       h->mode == EXI_MODE_RING && sk->fab && sk->fab->rops->first &&
 	       exi_queue_receives_elsewhere(op->queue,
 					    atomic_load(&sk->hot_in[dir])) &&
-	       exi_queue_heat(op->queue, sk, op->fd, dir);
+	       exi_queue_heat_locked(op->queue, sk, op->fd, dir);
 }
 
 static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
@@ -63,15 +63,15 @@ static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	for (int i = 0; i < n; i++)
 		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
-	exi_flow_count_ops(sk, dir, n);
+	exi_flow_count_ops_locked(sk, dir, n);
 	/* Behind others they wait their turn, which all that is lent has
 	 * had. */
 	if (sk->ops[dir].next == &ops[0]->node) {
-		exi_timeout_begins(sk, dir);
+		exi_timeout_begins_locked(sk, dir);
 		if (!waits_in_order_locked(sk, dir, ops[0]))
 			exi_flow_progress_locked(sk, dir);
 	} else if (exi_place_lent(sk, dir) &&
-		   exi_progress_next(sk, dir) == ops[0]) {
+		   exi_progress_next_locked(sk, dir) == ops[0]) {
 		exi_flow_progress_locked(sk, dir);
 	}
 }
@@ -145,7 +145,7 @@ static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 					  o[i].exs_x_length);
 		len += o[i].exs_x_length;
 	}
-	ret = len ? exi_attempt_send_ring(sk, h, from, len) : 0;
+	ret = len ? exi_attempt_send_ring_locked(sk, h, from, len) : 0;
 	if (ret < 0 && ret != -EAGAIN && ret != -EINTR)
 		h->err = (int)-ret; /* the next attempt says it */
 	*ret_part = ret > 0 ? (size_t)ret : 0;

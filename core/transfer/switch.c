@@ -106,7 +106,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	h->ups++;
 	h->origin = position(sk, EXI_TX);
 	exi_half_mode_locked(h, EXI_MODE_RING);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
 		  sk->fab->provider->name, (unsigned long long)written);
 	return 0;
@@ -174,7 +174,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		return -EPROTO;
 	h->ups++;
 	set_left(sk, offset - got);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	/* Held by one that has no link, and could not tell the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
 		return send_back(sk, h->mode,
@@ -243,7 +243,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	h->back = 0;
 	h->downs++;
 	exi_half_mode_locked(h, EXI_MODE_BACK);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	atomic_store(&h->untaken, 1);
 	exi_resume_watch_locked(sk);
 	exi_link_send(sk, EXI_PAIR_TAKEBACK, h->epoch, pos, used);
@@ -310,7 +310,7 @@ void exi_switch_drain_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	h->downs++;
 	exi_half_mode_locked(h, EXI_MODE_DRAIN);
-	exi_keepalive_settle(sk);
+	exi_keepalive_settle_locked(sk);
 	make_room(sk);
 	linger_locked(sk, h);
 }

@@ -32,8 +32,10 @@ struct exi_timeout {
 };
 
 /* The first operation of the direction is another one; its lock is held. */
-static inline void exi_timeout_begins(struct exi_sock *sk, enum exi_dir dir)
+static inline void exi_timeout_begins_locked(struct exi_sock *sk,
+					     enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_unlikely(sk->timeout[dir]))
 		sk->timeout[dir]->since = exi_now_ns();
 }

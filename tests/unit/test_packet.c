@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include "core/base/ids.h"
 #include "core/base/list.h"
+#include "core/base/lock.h"
 #include "core/fabric/provider.h"
 #include "core/sock/packet_wire.h"
 #include "core/sock/table.h"
@@ -212,7 +213,11 @@ static int recv_some(struct exi_sock *sk, struct exi_op *op, struct wire *w,
 
 static void ends(struct exi_sock *sk, struct exi_op *op, int err)
 {
-	exi_packet_over(sk, EXI_RX, op, err);
+	struct exi_lock *lock = &sk->sh->half[EXI_RX].lock;
+
+	exi_lock(lock);
+	exi_packet_over_locked(sk, EXI_RX, op, err);
+	exi_unlock(lock);
 	op_free(op);
 }
 
