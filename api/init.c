@@ -8,6 +8,6 @@ EXI_PUBLIC int exs_init(int version)
 {
 	if (version != EXS_VERSION1)
 		return (int)exi_result(-EPROTONOSUPPORT);
-	exi_sock_heed_all();
+	exi_sock_track_all();
 	return (int)exi_result(exi_core_init());
 }

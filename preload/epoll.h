@@ -37,7 +37,7 @@
 #include <stdint.h>
 #include <sys/epoll.h>
 
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/spin.h"
@@ -365,7 +365,7 @@ void shim_epoll_latent_promoted(struct exi_sock *sk, int fd);
 
 static inline struct set *shim_set_of(int epfd)
 {
-	if ((uint32_t)epfd >= shim_epoll_n || !shim_heeds(epfd, EXI_HEED_ANY))
+	if ((uint32_t)epfd >= shim_epoll_n || !shim_tracks(epfd, EXI_TRACK_ANY))
 		return NULL;
 	return atomic_load_explicit(&shim_epoll_sets[epfd],
 				    memory_order_acquire);

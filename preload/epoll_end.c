@@ -7,7 +7,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/util.h"
@@ -61,7 +61,7 @@ bool shim_epoll_known(int fd)
 /* The second number of a set must be known when its first connection comes. */
 static int made(int epfd)
 {
-	exi_heed_put(epfd, EXI_HEED_NAMES);
+	exi_track_put(epfd, EXI_TRACK_NAMES);
 	return epfd;
 }
 

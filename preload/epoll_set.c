@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 
 #include "core/base/fds.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/ids.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -470,7 +470,7 @@ void shim_set_number_locked(int epfd, struct set *s)
 	if ((uint32_t)epfd >= shim_epoll_high)
 		shim_epoll_high = (uint32_t)epfd + 1;
 	atomic_store_explicit(&shim_epoll_sets[epfd], s, memory_order_release);
-	exi_heed_put(epfd, EXI_HEED_ALL);
+	exi_track_put(epfd, EXI_TRACK_ALL);
 }
 
 struct set *shim_set_make(int epfd)

@@ -10,7 +10,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/life/close.h"
@@ -62,7 +62,7 @@ static void let_go(int fd, struct exi_patience *p)
 	exi_close_of(fd, p);
 }
 
-static __attribute__((noinline)) int close_heeded(int fd)
+static __attribute__((noinline)) int close_tracked(int fd)
 {
 	EXI_CANCEL_OFF(true);
 	struct exi_sock *sk;
@@ -74,7 +74,7 @@ static __attribute__((noinline)) int close_heeded(int fd)
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
 		shim_epoll_closed(fd);
-		exi_heed_clear(fd, exi_heed_at(fd), EXI_HEED_NAMES);
+		exi_track_clear(fd, exi_track_at(fd), EXI_TRACK_NAMES);
 		if (!sk)
 			return native.close(fd);
 	}
@@ -83,9 +83,9 @@ static __attribute__((noinline)) int close_heeded(int fd)
 
 HOOK int close(int fd)
 {
-	return exi_likely(!shim_heeds(fd, EXI_HEED_ANY | EXI_HEED_NAMES))
+	return exi_likely(!shim_tracks(fd, EXI_TRACK_ANY | EXI_TRACK_NAMES))
 		       ? native.close(fd)
-		       : close_heeded(fd);
+		       : close_tracked(fd);
 }
 ALIAS(__close, close);
 
@@ -163,7 +163,7 @@ static int named(int fd, int also)
 	struct exi_sock *sk;
 	int reason;
 
-	if (also < 0 || !shim_heeds(fd, EXI_HEED_ANY | EXI_HEED_NAMES))
+	if (also < 0 || !shim_tracks(fd, EXI_TRACK_ANY | EXI_TRACK_NAMES))
 		return also;
 	EXI_CANCEL_OFF(false);
 	sk = exi_sock_find(fd);
@@ -260,7 +260,7 @@ HOOK int dup3(int from, int to, int flags)
  * then: that costs as much as all the rest. */
 static inline bool fcntl_is_native(int fd, int cmd, const void *arg)
 {
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_ANY)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_ANY)))
 		return cmd != F_DUPFD && cmd != F_DUPFD_CLOEXEC;
 	if (exi_unlikely(exi_latent(fd)))
 		return cmd == F_GETFL || cmd == F_GETFD || cmd == F_SETFD ||

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/cancel.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/pieces.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
@@ -271,7 +271,7 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.read(fd, buf, n);
 	if (LATENT(latent_get(fd, buf, n, 0, &ret)))
 		return ret;
@@ -289,7 +289,7 @@ HOOK ssize_t write(int fd, const void *buf, size_t n)
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.write(fd, buf, n);
 	if (LATENT(latent_put(fd, buf, n, 0, &ret)))
 		return ret;
@@ -305,7 +305,7 @@ HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.recv(fd, buf, n, flags);
 	if (LATENT(latent_get(fd, buf, n, flags, &ret)))
 		return ret;
@@ -320,7 +320,7 @@ HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.send(fd, buf, n, flags);
 	if (LATENT(latent_put(fd, buf, n, flags, &ret)))
 		return ret;
@@ -337,7 +337,7 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.recvfrom(fd, buf, n, flags, addr, len);
 	if (!addr && LATENT(latent_get(fd, buf, n, flags, &ret)))
 		return ret;
@@ -360,7 +360,7 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 	struct exi_sock *sk;
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (!addr && LATENT(latent_put(fd, buf, n, flags, &ret)))
 		return ret;

@@ -8,7 +8,7 @@
 #include <sys/exs_ext.h>
 #include <sys/uio.h>
 
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/pieces.h"
 #include "core/base/util.h"
 #include "core/call/latent_call.h"
@@ -113,7 +113,7 @@ HOOK ssize_t readv(int fd, const struct iovec *v, int n)
 {
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.readv(fd, v, n);
 	if (n >= 0 && n <= IOV_MAX && LATENT(latent_get_vector(fd, v, n, &ret)))
 		return ret;
@@ -128,7 +128,7 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 {
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.writev(fd, v, n);
 	if (n >= 0 && n <= IOV_MAX && LATENT(latent_put_vector(fd, v, n, &ret)))
 		return ret;
@@ -248,7 +248,7 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret;
 
-	if (exi_likely(!shim_heeds(fd, EXI_HEED_BYTES)))
+	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.recvmsg(fd, m, flags);
 	if (LATENT(latent_get_message(fd, m, flags, &ret)))
 		return ret;
@@ -322,7 +322,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	ssize_t ret;
 
-	if (shim_heeds(fd, EXI_HEED_BYTES)) {
+	if (shim_tracks(fd, EXI_TRACK_BYTES)) {
 		if (LATENT(latent_put_message(fd, m, flags, &ret)))
 			return ret;
 		if (exi_likely(shim_mover(fd)))

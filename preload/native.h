@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-#include "core/base/heed.h"
+#include "core/base/track.h"
 
 struct aiocb;
 struct termios;
@@ -188,7 +188,7 @@ struct near {
 	/* Callable at any time: what is called before it was found is found
 	 * then. */
 	struct native calls;
-	_Atomic uint32_t heed[EXI_HEEDED]; /* see core/base/heed.h */
+	_Atomic uint32_t track[EXI_TRACKED]; /* see core/base/track.h */
 	/* Threads that sleep in an epoll set as if it had no connections, by
 	 * its number, of which some share a place. */
 	_Atomic int strangers[SHIM_STRANGERS];

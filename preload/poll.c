@@ -11,7 +11,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/signals.h"
 #include "core/base/spin.h"
 #include "core/base/util.h"
@@ -109,7 +109,7 @@ static bool ours(const struct pollfd *fds, nfds_t n, bool *ret_sets)
 
 	*ret_sets = false;
 	for (nfds_t i = 0; i < n; i++) {
-		if (fds[i].fd < 0 || !shim_heeds(fds[i].fd, EXI_HEED_BYTES))
+		if (fds[i].fd < 0 || !shim_tracks(fds[i].fd, EXI_TRACK_BYTES))
 			continue;
 		if (shim_sock(fds[i].fd))
 			ret = true;

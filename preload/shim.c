@@ -3,7 +3,7 @@
  * descriptors that are given back. */
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/util.h"
 #include "core/call/downgrade.h"
 #include "core/call/loan.h"
@@ -58,7 +58,7 @@ long shim_forked(long pid)
 
 static void start(void)
 {
-	exi_heed = shim_near.heed;
+	exi_track = shim_near.track;
 	shim_epoll_init();
 	exi_closes_seen = true;
 	exi_zerocopy_served = true;
@@ -94,12 +94,12 @@ bool shim_settled(struct exi_sock *sk, int fd)
 
 	if (sk)
 		return exi_sock_settle(sk, fd);
-	/* The word is read before the looks, see core/base/heed.h. */
-	was = exi_heed_at(fd);
+	/* The word is read before the looks, see core/base/track.h. */
+	was = exi_track_at(fd);
 	if (was && (uint32_t)fd < exi_table.size &&
 	    !atomic_load(&exi_table.socks[fd]) && !exi_fd_ours(fd) &&
 	    !shim_epoll_known(fd))
-		exi_heed_clear(fd, was, EXI_HEED_BYTES | EXI_HEED_ANY);
+		exi_track_clear(fd, was, EXI_TRACK_BYTES | EXI_TRACK_ANY);
 	return true;
 }
 

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/util.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
@@ -41,10 +41,10 @@ extern _Atomic bool shim_gone, shim_leaving;
 
 /* Whether the library may have anything at the number that concerns such
  * calls. */
-static inline bool shim_heeds(int fd, uint32_t what)
+static inline bool shim_tracks(int fd, uint32_t what)
 {
-	return (uint32_t)fd >= EXI_HEEDED ||
-	       (atomic_load_explicit(&shim_near.heed[fd],
+	return (uint32_t)fd >= EXI_TRACKED ||
+	       (atomic_load_explicit(&shim_near.track[fd],
 				     memory_order_relaxed) &
 		what);
 }

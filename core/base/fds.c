@@ -13,7 +13,7 @@
 #include <sys/rseq.h>
 #include <unistd.h>
 
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/util.h"
 
 #define FD_BASE_MAX 0xc000
@@ -103,7 +103,7 @@ static int keep(int fd, unsigned int room)
 		base = FD_BASE_MAX;
 	if ((unsigned int)fd >= base) {
 		mark(fd, true);
-		exi_heed_put(fd, EXI_HEED_BYTES | EXI_HEED_ANY);
+		exi_track_put(fd, EXI_TRACK_BYTES | EXI_TRACK_ANY);
 		return fd;
 	}
 	high = fcntl(fd, F_DUPFD_CLOEXEC, (int)base);
@@ -111,7 +111,7 @@ static int keep(int fd, unsigned int room)
 		goto refuse;
 	close(fd);
 	mark(high, true);
-	exi_heed_put(high, EXI_HEED_BYTES | EXI_HEED_ANY);
+	exi_track_put(high, EXI_TRACK_BYTES | EXI_TRACK_ANY);
 	return high;
 refuse:
 	atomic_fetch_sub_explicit(&fds_kept, 1, memory_order_relaxed);

@@ -240,7 +240,7 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 		exi_cancel_forbid();
 	}
 	exi_section_end(&ends, true);
-	exi_poller_heed();
+	exi_poller_serve();
 	/* As many as there may be, without the one to be woken by. */
 	return ret == -EINVAL ? nap(p, deadline, mask) : ret;
 }

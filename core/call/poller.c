@@ -32,7 +32,7 @@ struct poller {
 	int epoll_fd;	  /* -1: none */
 	uint32_t name;	  /* of the thread, since its process forked last */
 	uint64_t forks;
-	int n;	   /* links that rang, and are not heeded yet */
+	int n;	   /* links that rang, and are not served yet */
 	bool more; /* may have */
 	struct epoll_event heard[HEARD];
 };
@@ -269,14 +269,14 @@ int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     const struct timespec *timeout, const sigset_t *mask)
 {
 	if (exi_unlikely(self.n)) { /* a handler jumped before they were read */
-		exi_poller_heed();
+		exi_poller_serve();
 		return 0;
 	}
 	return hears ? sleep_in_set(timeout, mask)
 		     : sleep_in_poll(p, n, timeout, mask);
 }
 
-void exi_poller_heed(void)
+void exi_poller_serve(void)
 {
 	int n;
 

@@ -46,11 +46,11 @@ void exi_poller_forked(void);
 /* Sleeps as ppoll() does, until the thread is woken (0) or, where it hears all
  * that can come, one of its doorbells is heard (0), else until one of n
  * descriptors has an answer (1); -ETIMEDOUT, -EINTR. There is room in p behind
- * them. What was heard is still to be heeded. */
+ * them. What was heard is still to be served. */
 int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     const struct timespec *timeout, const sigset_t *mask);
 /* Reads the links whose doorbell was heard. Not while the thread is a waiter,
  * which it would wake; no lock held. */
-void exi_poller_heed(void);
+void exi_poller_serve(void);
 
 #endif

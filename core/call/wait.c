@@ -569,7 +569,7 @@ static int wait_bell(struct exi_call *c, size_t seen)
 		exi_cancel_forbid();
 	}
 	exi_section_end(&ends, true);
-	exi_poller_heed();
+	exi_poller_serve();
 	return ret == -EINTR ? interrupted(deadline) : ret;
 }
 

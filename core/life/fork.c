@@ -144,6 +144,6 @@ void exi_sock_forked(void)
 	exi_table_n_warm = 0;
 	atomic_store(&exi_table_exit_tid, 0);
 	exi_sock_each(fork_one, NULL);
-	exi_table_heed_each(); /* the first use here is to be seen */
+	exi_table_track_each(); /* the first use here is to be seen */
 	exi_poller_forked();
 }

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 #include "core/base/config.h"
-#include "core/base/heed.h"
+#include "core/base/track.h"
 #include "core/base/ids.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
@@ -102,7 +102,7 @@ void exi_sock_put(int fd, struct exi_sock *sk)
 		;
 	/* Release: pairs with exi_sock_find(). */
 	atomic_store_explicit(&exi_table.socks[fd], sk, memory_order_release);
-	exi_heed_put(fd, EXI_HEED_BYTES | EXI_HEED_ANY);
+	exi_track_put(fd, EXI_TRACK_BYTES | EXI_TRACK_ANY);
 }
 
 static _Atomic bool named_calls;
@@ -137,33 +137,33 @@ bool exi_sock_settle(struct exi_sock *sk, int fd)
 	if (reason == EXS_X_REASON_UNDECIDED || reason == EXS_X_REASON_NONE ||
 	    exi_lock_held(&sk->link_lock))
 		return false;
-	/* The word is read before the looks, see heed.h. */
-	was = exi_heed_at(fd);
+	/* The word is read before the looks, see track.h. */
+	was = exi_track_at(fd);
 	if (!was || !exi_trylock(&sk->link_lock))
 		return false;
 	ret = !atomic_load(&named_calls) && atomic_load(&sk->fd) == fd &&
 	      exi_sock_peek(fd) == sk && stays_on_tcp_locked(sk);
 	if (ret) {
 		atomic_store(&sk->settled, true);
-		exi_heed_clear(fd, was, EXI_HEED_BYTES);
+		exi_track_clear(fd, was, EXI_TRACK_BYTES);
 	}
 	exi_unlock(&sk->link_lock);
 	return ret;
 }
 
-void exi_table_heed_each(void)
+void exi_table_track_each(void)
 {
 	uint32_t fd, high = atomic_load(&exi_table.high);
 
 	for (fd = 0; fd < high; fd++)
 		if (atomic_load(&exi_table.socks[fd]))
-			exi_heed_put((int)fd, EXI_HEED_BYTES | EXI_HEED_ANY);
+			exi_track_put((int)fd, EXI_TRACK_BYTES | EXI_TRACK_ANY);
 }
 
-void exi_sock_heed_all(void)
+void exi_sock_track_all(void)
 {
 	if (!atomic_exchange(&named_calls, true))
-		exi_table_heed_each();
+		exi_table_track_each();
 }
 
 static void (*forget)(struct exi_sock *sk, int fd, uint32_t generation);

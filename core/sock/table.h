@@ -336,14 +336,14 @@ static inline struct exi_sock *exi_sock_peek(int fd)
 }
 
 /* Settles a connection that is on TCP for good, with nothing that the kernel
- * does not do as well: then calls that move bytes need not heed fd any more,
+ * does not do as well: then calls that move bytes need not track fd any more,
  * and the kernel counts them. One look; false also where it cannot tell now. No
  * lock held. */
 EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
-/* Every number is heeded from now on, and nothing settles: the program calls
+/* Every number is tracked from now on, and nothing settles: the program calls
  * the library by name, too, whose operations are in one order with all other
  * calls. */
-void exi_sock_heed_all(void);
+void exi_sock_track_all(void);
 
 /* Puts sk at a number that had nothing, or was another's. */
 void exi_sock_put(int fd, struct exi_sock *sk);
@@ -557,7 +557,7 @@ extern struct exi_table_slab *exi_table_slabs;
 extern unsigned int exi_table_n_warm;
 
 /* Makes the shim look at every number in the table. */
-void exi_table_heed_each(void);
+void exi_table_track_each(void);
 
 /* Held while a latent connection becomes a socket. */
 extern struct exi_lock exi_table_promote_lock;

@@ -211,7 +211,7 @@ static void who_asked_for_a_busy_poll_goes_on(void **state)
 }
 
 /* The thread that takes the CPU may do the device's work. */
-static void a_spin_for_a_device_neither_learns_nor_heeds(void **state)
+static void a_spin_for_a_device_neither_learns_nor_obeys(void **state)
 {
 	yield_takes = TURN;
 	assert_true(spin(10 * MS, 4) > 10 * MS);
@@ -343,7 +343,7 @@ int main(void)
 		cmocka_unit_test_setup(who_asked_for_a_busy_poll_goes_on,
 				       begin),
 		cmocka_unit_test_setup(
-			a_spin_for_a_device_neither_learns_nor_heeds, begin),
+			a_spin_for_a_device_neither_learns_nor_obeys, begin),
 		cmocka_unit_test_setup(a_peer_on_this_cpu_is_offered_it, begin),
 		cmocka_unit_test_setup(
 			and_gets_it_by_a_sleep_where_others_keep_it, begin),

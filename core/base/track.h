@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The descriptor numbers that the library heeds. A hook of the shim asks for
+/* The descriptor numbers that the library tracks. A hook of the shim asks for
  * the number's word first, which lies beside all else that hooks read
  * (preload/native.h).
  *
@@ -13,42 +13,42 @@
  * still. A hook reads the word relaxed: a thread that got the number from the
  * call that put something there, or from a thread that did, sees the word as it
  * was then, or a later one. */
-#ifndef EXI_CORE_BASE_HEED_H
-#define EXI_CORE_BASE_HEED_H
+#ifndef EXI_CORE_BASE_TRACK_H
+#define EXI_CORE_BASE_TRACK_H
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "core/base/util.h"
 
-#define EXI_HEEDED 512u /* numbers that have a word: all others are heeded */
+#define EXI_TRACKED 512u /* numbers that have a word: all others are tracked */
 
 enum {
-	EXI_HEED_BYTES = 1,
-	EXI_HEED_ANY = 2,
-	EXI_HEED_NAMES = 4,
-	EXI_HEED_COUNT = 8,
+	EXI_TRACK_BYTES = 1,
+	EXI_TRACK_ANY = 2,
+	EXI_TRACK_NAMES = 4,
+	EXI_TRACK_COUNT = 8,
 };
 
-#define EXI_HEED_ALL (EXI_HEED_BYTES | EXI_HEED_ANY | EXI_HEED_NAMES)
+#define EXI_TRACK_ALL (EXI_TRACK_BYTES | EXI_TRACK_ANY | EXI_TRACK_NAMES)
 
 /* The shim's words; null without it. */
-EXI_SHIM extern _Atomic uint32_t *exi_heed;
+EXI_SHIM extern _Atomic uint32_t *exi_track;
 
 /* Something of the library's is at the number, from before the call; the bits
- * that it is heeded for. */
-EXI_SHIM void exi_heed_put(int fd, uint32_t bits);
+ * that it is tracked for. */
+EXI_SHIM void exi_track_put(int fd, uint32_t bits);
 
 /* The word, to be read before one looks what is at the number; 0: not
- * heeded. */
-static inline uint32_t exi_heed_at(int fd)
+ * tracked. */
+static inline uint32_t exi_track_at(int fd)
 {
-	return exi_heed && (uint32_t)fd < EXI_HEEDED
-		       ? atomic_load(&exi_heed[fd])
+	return exi_track && (uint32_t)fd < EXI_TRACKED
+		       ? atomic_load(&exi_track[fd])
 		       : 0;
 }
 
 /* For the bits there was no reason since the word was read. */
-EXI_SHIM void exi_heed_clear(int fd, uint32_t was, uint32_t bits);
+EXI_SHIM void exi_track_clear(int fd, uint32_t was, uint32_t bits);
 
 #endif
