@@ -52,12 +52,12 @@ static void attach(struct scene *s, int fd, bool known)
 
 	exi_lock(&sk->link_lock);
 	l = exi_meet_link_new(sk, s->accepts ? EXI_LINK_HELLO : EXI_LINK_LISTEN,
-			      EXI_MEET_GREETING_NS);
+			      EXI_MEET_STEP_NS);
 	T(l);
 	if (s->accepts) {
 		l->fd = fd;
 		l->known = known;
-		atomic_store(&sk->sh->greeting, 1);
+		atomic_store(&sk->sh->linked, 1);
 	} else {
 		l->candidates[0] = fd;
 		l->candidate_since[0] = exi_now_ns();

@@ -44,7 +44,7 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	exi_half_unlock(h);
 	if (c->dir == EXI_TX)
 		return;
-	if (go && atomic_load(&sh->greeting))
+	if (go && atomic_load(&sh->linked))
 		exi_link_go(sk);
 	if (n == 0)
 		exi_link_ended(sk, c->fd);

@@ -71,7 +71,7 @@ EXI_SHIM extern void (*exi_ready_owes)(int fd);
  * A hint without locks. */
 static inline bool exi_ready_ours(const struct exi_sock *sk)
 {
-	return atomic_load_explicit(&sk->sh->greeting, memory_order_acquire);
+	return atomic_load_explicit(&sk->sh->linked, memory_order_acquire);
 }
 
 #endif

@@ -82,7 +82,7 @@ static ssize_t bare_recv(const struct exi_call *c, struct exi_half *h,
 		b.n = -errno;
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
-	if (b.go && atomic_load(&c->sk->sh->greeting))
+	if (b.go && atomic_load(&c->sk->sh->linked))
 		exi_link_go(c->sk);
 	return b.n;
 }
@@ -170,7 +170,7 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 	struct exi_sock *sk = c->sk;
 	bool cut;
 
-	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->greeting) &&
+	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->linked) &&
 	    !h->err && !h->broken) {
 		*ret = bare_recv(c, h, to, ret_len);
 		return true;

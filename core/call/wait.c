@@ -18,7 +18,7 @@
  *   state changes before (2)           we see it
  *   state changes after                the kick word differs from (1)
  *
- * On TCP the kernel wakes us; where a switch can come meanwhile (greeting), a
+ * On TCP the kernel wakes us; where a switch can come meanwhile (linked), a
  * poll on the descriptor and an eventfd of the thread replaces the bare call.
  */
 #include "core/call/wait.h"

@@ -169,7 +169,7 @@ static void go_locked(struct exi_sock *sk)
 	    exi_unseen_waits(atomic_load(&sk->fd)))
 		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
 	exi_lock(&rx->lock);
-	/* greeting is set: a thread that enters recv from here on can be
+	/* linked is set: a thread that enters recv from here on can be
 	 * woken. */
 	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&
 	    atomic_load(&sh->owner) == sk->process &&
@@ -232,7 +232,7 @@ static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 
 	/* A stranger does not keep the board. */
 	if (l->state != EXI_LINK_SHOW)
-		l->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
+		l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
 	if (m->type == EXI_PAIR_NO)
 		return -exi_meet_told_reason(m);
 	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {

@@ -73,7 +73,7 @@ int exi_begin_await_remote(struct exi_sock *sk, int fd)
 	}
 	l->fd = fd;
 	sk->link = l;
-	atomic_store(&sk->sh->greeting, 1);
+	atomic_store(&sk->sh->linked, 1);
 	if (exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN)) {
 		exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 		return EXS_X_REASON_DESCRIPTORS;
@@ -203,7 +203,7 @@ static void decline(int fd, int reason)
 	exi_closing_socket(to, true);
 }
 
-/* B, on a new link: 0, or what keeps it from greeting. */
+/* B, on a new link: 0, or why it does not say HELLO. */
 static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l = sk->link;
@@ -237,14 +237,14 @@ static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
 		exi_closing_socket(fd, true);
 		return exi_meet_unmade(err);
 	}
-	l = exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_GREETING_NS);
+	l = exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS);
 	if (!l) {
 		exi_closing_socket(fd, true);
 		return EXS_X_REASON_MEMORY;
 	}
 	l->fd = fd;
 	sk->link = l;
-	atomic_store(&sk->sh->greeting, 1);
+	atomic_store(&sk->sh->linked, 1);
 	ret = greet_a(sk, t);
 	if (!ret)
 		ret = exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN);

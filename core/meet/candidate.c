@@ -74,8 +74,8 @@ static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
 	exi_meet_stop_listening(l);
 	l->peer_token = m->b;
 	l->peer_providers = m->a;
-	l->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
-	atomic_store(&sk->sh->greeting, 1);
+	l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
+	atomic_store(&sk->sh->linked, 1);
 	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
 }
 

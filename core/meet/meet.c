@@ -179,7 +179,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	if (sk->fab)
 		drop_fabric_locked(sk);
 	exi_link_drop_locked(sk);
-	atomic_store(&sk->sh->greeting, 0);
+	atomic_store(&sk->sh->linked, 0);
 	exi_sock_reason(sk, reason);
 }
 
@@ -318,7 +318,7 @@ static int proved(struct exi_sock *sk)
 	m.a = exi_registry_wire_ids();
 	m.b = exi_process_token();
 	exi_meet_await_segment(sk->link, EXI_LINK_OFFER);
-	sk->link->timer.deadline = exi_now_ns() + EXI_MEET_GREETING_NS;
+	sk->link->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
 	return exi_pair_send(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST
 						   : 0;
 }

@@ -82,7 +82,7 @@ void exi_link_disown_locked(struct exi_sock *sk);
  * when A connected. */
 #define EXI_LINK_ANSWERED 0u
 
-#define EXI_MEET_GREETING_NS 5000000000u /* between messages of a meeting */
+#define EXI_MEET_STEP_NS 5000000000u /* between messages of a meeting */
 
 /* Bytes both ways by which a peer that waits to meet has come. */
 #define EXI_MEET_WAITED 131072u

@@ -166,7 +166,7 @@ static void shared_clear(struct exi_shared *sh)
 	EXI_TABLE_RESET(&sh->hold_there, 0);
 	EXI_TABLE_RESET(&sh->down_wait, 0);
 	EXI_TABLE_RESET(&sh->may_switch, 0);
-	EXI_TABLE_RESET(&sh->greeting, 0);
+	EXI_TABLE_RESET(&sh->linked, 0);
 	EXI_TABLE_RESET(&sh->owner, 0);
 	EXI_TABLE_RESET(&sh->several, 0);
 	EXI_TABLE_RESET(&sh->use, atomic_load(&sh->use) + 1);

@@ -172,7 +172,7 @@ struct exi_shared {
 	_Atomic uint32_t hold_there;
 	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */
 	_Atomic uint32_t may_switch; /* the peer said GO */
-	_Atomic uint32_t greeting;   /* a link is up: sleep so as to be rung */
+	_Atomic uint32_t linked;     /* has a link: sleep so as to be rung */
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
 	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */

@@ -106,7 +106,7 @@ bool exi_progress_may_move(const struct exi_sock *sk, const struct exi_half *h)
 {
 	const struct exi_shared *sh = sk->sh;
 
-	return h->meet_at != UINT64_MAX || atomic_load(&sh->greeting) ||
+	return h->meet_at != UINT64_MAX || atomic_load(&sh->linked) ||
 	       atomic_load_explicit(&sh->reason, memory_order_relaxed) ==
 		       EXS_X_REASON_UNDECIDED;
 }

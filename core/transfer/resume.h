@@ -43,7 +43,7 @@ static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 
-	return h->link_read || h->fin || !atomic_load(&sk->sh->greeting) ||
+	return h->link_read || h->fin || !atomic_load(&sk->sh->linked) ||
 	       !sk->fab || (exi_sock_remote(sk) && sk->fab->bell < 0);
 }
 
