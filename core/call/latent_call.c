@@ -34,13 +34,13 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 		exi_half_unlock(h);
 		return;
 	}
-	if (h->bare)
-		h->bare--;
+	if (h->in_kernel)
+		h->in_kernel--;
 	if (n > 0)
 		exi_half_account_locked(h, n, false);
 	else if (n == 0 && c->dir == EXI_RX)
 		h->fin = 1;
-	go = h->bare == 0;
+	go = h->in_kernel == 0;
 	exi_half_unlock(h);
 	if (c->dir == EXI_TX)
 		return;

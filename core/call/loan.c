@@ -100,7 +100,7 @@ static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
 	const void *at;
 	ssize_t n;
 
-	if (h->bare) /* a thread in the kernel's recv takes what comes */
+	if (h->in_kernel) /* a thread in the kernel's recv takes what comes */
 		return -EAGAIN;
 	if (place_locked(sk, EXI_RX)) {
 		n = exi_flow_try_recv_locked(sk, h, &(char){ 0 }, 1, MSG_PEEK);

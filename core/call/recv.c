@@ -35,30 +35,30 @@
 #include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
 
-void exi_recv_bare_end(void *arg)
+void exi_recv_kernel_end(void *arg)
 {
-	struct exi_recv_bare *b = arg;
+	struct exi_recv_kernel *b = arg;
 	struct exi_half *h = b->h;
 
 	exi_lock(&h->lock);
-	if (h->bare) /* or the socket is gone, and this is another's */
-		h->bare--;
+	if (h->in_kernel) /* or the socket is gone, and this is another's */
+		h->in_kernel--;
 	if (b->n > 0 && b->counts)
 		exi_half_account_locked(h, b->n, false);
 	else if (b->n == 0 && b->counts)
 		h->fin = 1;
-	b->go = h->bare == 0;
+	b->go = h->in_kernel == 0;
 	exi_unlock(&h->lock);
 }
 
-static ssize_t bare_recv(const struct exi_call *c, struct exi_half *h,
-			 struct exi_pieces *p, size_t *ret_len)
+static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
+			   struct exi_pieces *p, size_t *ret_len)
 {
 	int fd = c->fd, flags = c->flags;
-	struct exi_recv_bare b = { .h = h,
-				   .counts = p->left &&
-					     !(flags & (MSG_PEEK | MSG_OOB)),
-				   .n = -ECANCELED };
+	struct exi_recv_kernel b = { .h = h,
+				     .counts = p->left &&
+					       !(flags & (MSG_PEEK | MSG_OOB)),
+				     .n = -ECANCELED };
 	struct iovec room[EXI_PIECES_COPIED];
 	bool all = (flags & (MSG_PEEK | MSG_WAITALL)) == MSG_WAITALL;
 	struct msghdr m = { 0 };
@@ -67,15 +67,15 @@ static ssize_t bare_recv(const struct exi_call *c, struct exi_half *h,
 	size_t len = exi_pieces_next(p, &buf);
 
 	if (p->n > 1)
-		len = exi_pieces_cut(p, all ? EXI_RECV_BARE_MAX : SSIZE_MAX,
+		len = exi_pieces_cut(p, all ? EXI_RECV_KERNEL_MAX : SSIZE_MAX,
 				     room, (const struct iovec **)&m.msg_iov,
 				     &m.msg_iovlen);
-	else if (all && len > EXI_RECV_BARE_MAX)
-		len = EXI_RECV_BARE_MAX;
+	else if (all && len > EXI_RECV_KERNEL_MAX)
+		len = EXI_RECV_KERNEL_MAX;
 	*ret_len = len;
-	h->bare++;
+	h->in_kernel++;
 	exi_unlock(&h->lock);
-	exi_section_begin(&ends, exi_recv_bare_end, &b);
+	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();
 	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
 	if (b.n < 0)
@@ -172,7 +172,7 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 
 	if (h->mode == EXI_MODE_TCP && !atomic_load(&sk->sh->linked) &&
 	    !h->err && !h->broken) {
-		*ret = bare_recv(c, h, to, ret_len);
+		*ret = kernel_recv(c, h, to, ret_len);
 		return true;
 	}
 	*ret = exi_attempt_recv_pieces_locked(sk, h, to, c->flags);

@@ -29,7 +29,7 @@ EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
 
 /* A thread asleep in the kernel's own call costs nothing more than without
  * the library; the direction is not switched while one is there. */
-struct exi_recv_bare {
+struct exi_recv_kernel {
 	struct exi_half *h;
 	bool counts; /* what came */
 	ssize_t n;
@@ -38,10 +38,10 @@ struct exi_recv_bare {
 
 /* A call that waits in the kernel for all of its bytes is given so many at
  * most: a fabric may be met meanwhile. */
-#define EXI_RECV_BARE_MAX ((size_t)1 << 20)
+#define EXI_RECV_KERNEL_MAX ((size_t)1 << 20)
 
 /* The cleanup of a receive in the kernel's own call; arg is a struct
- * exi_recv_bare. Counts what moved, also when the thread was cancelled. */
-void exi_recv_bare_end(void *arg);
+ * exi_recv_kernel. Counts what moved, also when the thread was cancelled. */
+void exi_recv_kernel_end(void *arg);
 
 #endif

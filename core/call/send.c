@@ -160,13 +160,13 @@ static ssize_t send_failed(ssize_t n, int flags)
 
 /* *ret_len: the bytes that the kernel was given; with fewer moved the call is
  * over. The lock is held, and let go. */
-static ssize_t bare_send(const struct exi_call *c, struct exi_half *h,
-			 struct exi_pieces *p, size_t *ret_len)
+static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
+			   struct exi_pieces *p, size_t *ret_len)
 {
 	int flags = c->flags | MSG_NOSIGNAL;
-	struct exi_recv_bare b = { .h = h,
-				   .counts = p->left > 0,
-				   .n = -ECANCELED };
+	struct exi_recv_kernel b = { .h = h,
+				     .counts = p->left > 0,
+				     .n = -ECANCELED };
 	struct iovec room[EXI_PIECES_COPIED];
 	struct msghdr m = { 0 };
 	struct exi_section ends;
@@ -181,15 +181,15 @@ static ssize_t bare_send(const struct exi_call *c, struct exi_half *h,
 		return -err;
 	}
 	if (p->n > 1)
-		len = exi_pieces_cut(p, EXI_RECV_BARE_MAX, room,
+		len = exi_pieces_cut(p, EXI_RECV_KERNEL_MAX, room,
 				     (const struct iovec **)&m.msg_iov,
 				     &m.msg_iovlen);
-	else if (len > EXI_RECV_BARE_MAX)
-		len = EXI_RECV_BARE_MAX;
+	else if (len > EXI_RECV_KERNEL_MAX)
+		len = EXI_RECV_KERNEL_MAX;
 	*ret_len = len;
-	h->bare++;
+	h->in_kernel++;
 	exi_unlock(&h->lock);
-	exi_section_begin(&ends, exi_recv_bare_end, &b);
+	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();
 	began = exi_link_sends();
 	b.n = m.msg_iovlen ? sendmsg(c->fd, &m, flags)
@@ -226,7 +226,7 @@ static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
 {
 	size_t len;
 
-	*ret = bare_send(c, h, from, &len);
+	*ret = kernel_send(c, h, from, &len);
 	if (*ret > 0)
 		exi_pieces_moved(from, (size_t)*ret);
 	if (*ret < (ssize_t)len || !from->left)
@@ -235,9 +235,9 @@ static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
 	/* What goes next, not all: a mark is worth a look when the bytes pass
 	 * it. */
 	exi_flow_before_send(c->sk, c->fd,
-			     from->left < EXI_RECV_BARE_MAX
+			     from->left < EXI_RECV_KERNEL_MAX
 				     ? from->left
-				     : EXI_RECV_BARE_MAX);
+				     : EXI_RECV_KERNEL_MAX);
 	return false;
 }
 
@@ -404,7 +404,7 @@ struct exi_half *exi_flow_native_send(int fd, size_t *len)
 	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
 	    !exi_switch_wanted(sh)) {
 		h = &sh->half[EXI_TX];
-		h->bare++;
+		h->in_kernel++;
 		if (*len > NATIVE_PIECE && exi_progress_may_move(sk, h))
 			*len = NATIVE_PIECE;
 	}
@@ -415,8 +415,8 @@ struct exi_half *exi_flow_native_send(int fd, size_t *len)
 void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
 {
 	exi_lock(&h->lock);
-	if (h->bare) /* or the socket is gone, and this is another's */
-		h->bare--;
+	if (h->in_kernel) /* or the socket is gone, and this is another's */
+		h->in_kernel--;
 	if (moved > 0)
 		exi_half_account_locked(h, moved, false);
 	exi_half_unlock(h);

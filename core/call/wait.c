@@ -19,7 +19,7 @@
  *   state changes after                the kick word differs from (1)
  *
  * On TCP the kernel wakes us; where a switch can come meanwhile (linked), a
- * poll on the descriptor and an eventfd of the thread replaces the bare call.
+ * poll on the descriptor and an eventfd of the thread replaces the plain call.
  */
 #include "core/call/wait.h"
 

@@ -38,7 +38,7 @@ static bool is_kernels_locked(struct exi_sock *sk)
 	return h->mode == EXI_MODE_TCP && exi_list_empty(&sk->ops[EXI_TX]) &&
 	       !sk->posted[EXI_TX] && !h->ended && !atomic_load(&h->broken) &&
 	       !h->err && !sh->half[EXI_RX].err &&
-	       (h->bare || !exi_switch_wanted(sh)) &&
+	       (h->in_kernel || !exi_switch_wanted(sh)) &&
 	       exi_zerocopy_has_room(&sh->zerocopy);
 }
 
@@ -46,7 +46,7 @@ static bool is_kernels_locked(struct exi_sock *sk)
 static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 		      int flags, ssize_t *ret)
 {
-	struct exi_recv_bare b = { .counts = true, .n = -ECANCELED };
+	struct exi_recv_kernel b = { .counts = true, .n = -ECANCELED };
 	struct exi_section ends;
 	struct exi_shared *sh;
 
@@ -62,9 +62,9 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 		exi_half_unlock(b.h);
 		return true;
 	}
-	b.h->bare++;
+	b.h->in_kernel++;
 	exi_half_unlock(b.h);
-	exi_section_begin(&ends, exi_recv_bare_end, &b);
+	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();
 	b.n = sendmsg(fd, m, flags);
 	if (b.n < 0)

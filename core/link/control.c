@@ -171,7 +171,7 @@ static void go_locked(struct exi_sock *sk)
 	exi_lock(&rx->lock);
 	/* linked is set: a thread that enters recv from here on can be
 	 * woken. */
-	if (rx->bare == 0 && !atomic_load(&sh->hold_here) &&
+	if (rx->in_kernel == 0 && !atomic_load(&sh->hold_here) &&
 	    atomic_load(&sh->owner) == sk->process &&
 	    exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)
 		sk->link->go_sent = true;

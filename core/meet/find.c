@@ -119,7 +119,7 @@ static bool take_word_locked(struct exi_sock *sk, int fd)
 
 		__atomic_store_n(&h->bytes, exi_latent_moved(w, d),
 				 __ATOMIC_RELAXED);
-		h->bare = exi_latent_inside(w, d);
+		h->in_kernel = exi_latent_inside(w, d);
 	}
 	sk->sh->half[EXI_RX].fin = exi_latent_over(w);
 	exi_stats_young(fd, 0);

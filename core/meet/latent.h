@@ -12,7 +12,7 @@
  * are under way. A change of it is one compare-and-swap, and to wake it is
  * another: so what has been moved is counted once, either in the word or in the
  * socket. A call that ends after the connection woke finds the socket, which
- * knows of the call (half.bare) and, as with the socket's own calls of the
+ * knows of the call (half.in_kernel) and, as with the socket's own calls of the
  * kernel, does not go to a fabric before. A call that never ends, for its
  * thread was cancelled or jumped away, keeps its direction on TCP.
  *

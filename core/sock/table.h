@@ -120,7 +120,7 @@ struct exi_half {
 	uint32_t resume;	 /* RX: enum exi_resume_state */
 	uint32_t skip;		 /* RX: bytes of TCP that we have already */
 	uint32_t origin;	 /* position of the fabric at the last SWITCH */
-	uint32_t bare;		 /* threads inside the kernel's own calls */
+	uint32_t in_kernel;	 /* threads inside the kernel's own calls */
 	_Atomic uint32_t broken; /* enum exi_broken */
 	/* RX: the peer is gone, or both directions were shut here: what comes
 	 * in the ring after so many fabric_bytes is for nobody. */

@@ -62,7 +62,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&h->lock);
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
-	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->bare ||
+	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->in_kernel ||
 	    exi_loan_in_place(sk, EXI_TX))
 		return -EAGAIN;
 	/* The posted operation goes on when the kernel has given the transfer
