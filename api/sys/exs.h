@@ -4,7 +4,7 @@
  *
  * A call that is given an event queue is asynchronous: 0 means that the
  * operation was accepted and yields exactly one event on that queue; -1 (with
- * errno) means that nothing was taken and no event comes. A call that is given
+ * errno) means that it was not accepted and yields none. A call that is given
  * EXS_QHANDLE_INVALID is synchronous and behaves like its POSIX namesake.
  *
  * From acceptance until its event is dequeued a buffer belongs to the library.
@@ -34,7 +34,7 @@ extern "C" {
  * its own is gone, so a stale one is refused with EINVAL. */
 typedef int exs_qhandle_t;
 typedef int exs_mhandle_t;
-/* The application's own word, carried through to the event untouched. */
+/* The application's handle, which the event has unchanged. */
 typedef void *exs_ahandle_t;
 
 #define EXS_QHANDLE_INVALID ((exs_qhandle_t)-1)
@@ -76,17 +76,16 @@ typedef struct exs_signal {
 enum {
 	SO_ASYNC_SEND_TIMEOUT = 0x45580001, /* exs_timeout_t */
 	SO_ASYNC_RECV_TIMEOUT = 0x45580002, /* exs_timeout_t */
-	/* int: receives are filled in the order of submission. That is so
-	 * whatever it is set to. */
+	/* int, always 1: receives are filled in the order of submission. */
 	SO_ASYNC_RECV_ORDERED = 0x45580003,
 };
 
 #define EXS_TIMEOUT_ONCE 0x1 /* one event, then the option is off */
 
-/* While a transfer waits, and none ends for this time, an event tells of it:
- * EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT, on the queue, with the handle.
- * Nothing else happens to the transfer. One that was not yet dequeued stands
- * for those after it. A time of 0 turns the option off. */
+/* If a transfer waits, and none ends for this time, the event
+ * EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT comes on the queue, with the
+ * handle. The transfer goes on. Events that were not dequeued coalesce. A time
+ * of 0 turns the option off. */
 typedef struct exs_timeout {
 	struct timeval exs_to_time;
 	int exs_to_flags; /* EXS_TIMEOUT_ONCE */
@@ -117,9 +116,9 @@ enum {
 	EXS_EVT_CLOSE = 12,
 };
 
-/* Where exs_accept() puts the peer's address. The caller keeps the structure
- * until the event is dequeued. Either pointer may be null; exs_addrlen is the
- * room on entry and the true length after. */
+/* Receives the peer's address from exs_accept(). The structure must stay valid
+ * until the event is dequeued. exs_addr may be null; exs_addrlen is its size on
+ * entry and the true length afterwards. */
 typedef struct exs_acceptaddr {
 	struct sockaddr *exs_addr;
 	socklen_t exs_addrlen;
@@ -172,28 +171,28 @@ typedef struct exs_xferfile {
  * exs_shutdown(SHUT_WR) when all were sent. */
 #define EXS_SHUT_WR 0x800000
 
-/* The arm of EXS_EVT_SEND and EXS_EVT_RECV. */
+/* The result of EXS_EVT_SEND and EXS_EVT_RECV. */
 typedef struct exs_evt_xfer {
 	void *exs_evt_buffer;  /* as submitted */
 	size_t exs_evt_length; /* bytes moved; of a receive, 0 is the end */
 	int exs_evt_flags;     /* MSG_TRUNC, ... of a receive */
 } exs_evt_xfer_t;
 
-/* The arm of EXS_EVT_SENDMSG and EXS_EVT_RECVMSG. */
+/* The result of EXS_EVT_SENDMSG and EXS_EVT_RECVMSG. */
 typedef struct exs_evt_xfermsg {
 	exs_msghdr_t *exs_evt_msg; /* as submitted */
 	size_t exs_evt_length;	   /* bytes moved, of all pieces together */
 	int exs_evt_flags;
 } exs_evt_xfermsg_t;
 
-/* The arm of EXS_EVT_SENDFILE. */
+/* The result of EXS_EVT_SENDFILE. */
 typedef struct exs_evt_xferfile {
 	const exs_xferfile_t *exs_evt_files; /* as submitted */
 	size_t exs_evt_length;		     /* bytes moved, of all together */
 } exs_evt_xferfile_t;
 
-/* Events of exs_poll(), as POLLIN, ...; those from EXS_POLLERR on are told
- * whether asked for or not. */
+/* Events of exs_poll(), as POLLIN, ...; those from EXS_POLLERR on are reported
+ * whether requested or not. */
 #define EXS_POLLIN   0x001
 #define EXS_POLLOUT  0x004
 #define EXS_POLLERR  0x008
@@ -208,14 +207,14 @@ typedef struct exs_pollfd {
 	short exs_revents; /* the answer */
 } exs_pollfd_t;
 
-/* The arm of EXS_EVT_POLL. */
+/* The result of EXS_EVT_POLL. */
 typedef struct exs_evt_poll {
 	exs_pollfd_t *exs_evt_fds; /* as submitted */
 	int exs_evt_nfds;
-	int exs_evt_ready; /* how many have an answer */
+	int exs_evt_ready; /* how many are ready */
 } exs_evt_poll_t;
 
-/* The arm of EXS_EVT_ACCEPT. */
+/* The result of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
 	int exs_evt_newfd; /* the connection, or -1 when exs_errno is set */
 	exs_acceptaddr_t *exs_evt_addr; /* as submitted */
@@ -237,8 +236,8 @@ typedef struct exs_event {
 	} exs_evt_un;
 } exs_event_t;
 
-/* Start. Returns 0, or -1 with EPROTONOSUPPORT for a version this library
- * does not speak. May be called again. Every other call fails with ENXIO
+/* Starts the library. Returns 0, or -1 with EPROTONOSUPPORT for a version that
+ * it does not support. May be called again. Every other call fails with ENXIO
  * before it. */
 int exs_init(int version);
 
@@ -247,9 +246,10 @@ exs_qhandle_t exs_qcreate(int depth);
 int exs_qdelete(exs_qhandle_t q);
 int exs_qmodify(exs_qhandle_t q, int attr, const void *val, size_t len);
 int exs_qstatus(exs_qhandle_t q, int attr, void *val, size_t *len);
-/* Takes up to |evtcnt| events. A positive evtcnt returns as soon as one is
- * there, a negative one when |evtcnt| are, or the time is up; 0 returns 0.
- * A null timeout waits for ever, a zero one only looks. */
+/* Takes up to |evtcnt| events. With a positive evtcnt it returns as soon as
+ * there is one, with a negative one when there are |evtcnt|, or when the time
+ * is up; 0 returns 0. A null timeout waits without limit, a zero one not at
+ * all. */
 int exs_qdequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 		 const struct timeval *timeout);
 

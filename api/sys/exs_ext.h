@@ -18,7 +18,7 @@ extern "C" {
 typedef enum exs_x_reason {
 	EXS_X_REASON_NONE = 0,	    /* it is: both directions are on a fabric */
 	EXS_X_REASON_UNDECIDED = 1, /* too little traffic, or about to move */
-	EXS_X_REASON_PLAIN_PEER = 2,	/* nobody to meet at the other end */
+	EXS_X_REASON_PLAIN_PEER = 2,	/* no library at the other end */
 	EXS_X_REASON_PLAIN_SOCKET = 3,	/* made by plain calls, not adopted */
 	EXS_X_REASON_CONFIG = 4,	/* EXS_UPGRADE=never */
 	EXS_X_REASON_NO_PROVIDER = 5,	/* no fabric is usable at both ends */
@@ -59,7 +59,7 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_KEY_MISMATCH = 40, /* the hosts have different keys */
 	EXS_X_REASON_FABRIC_LOST = 41,	/* the fabric failed, TCP goes on */
 	EXS_X_REASON_PEEK_OFF = 42,	/* SO_PEEK_OFF */
-	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by system calls that nobody sees */
+	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by calls that are not intercepted */
 	EXS_X_REASON_MAX_ = 44,
 } exs_x_reason_t;
 
@@ -69,18 +69,18 @@ typedef struct exs_x_sockinfo {
 	char exs_x_tx_fabric[16]; /* where exs_send() goes now: "tcp", "shm" */
 	char exs_x_rx_fabric[16]; /* where exs_recv() comes from now */
 	int exs_x_reason; /* exs_x_reason_t: of the direction that has one */
-	int exs_x_paired; /* 1: the peer's library was met */
+	int exs_x_paired; /* 1: the handshake with the peer is done */
 	uint64_t exs_x_tx_bytes; /* all fabrics together */
 	uint64_t exs_x_rx_bytes;
 	uint64_t exs_x_tx_fabric_bytes; /* those that did not use TCP */
 	uint64_t exs_x_rx_fabric_bytes;
-	uint64_t exs_x_bells_sent; /* wake-ups paid for */
+	uint64_t exs_x_bells_sent; /* wake-ups */
 	uint64_t exs_x_bells_received;
 	uint64_t exs_x_sleeps;	   /* times a thread slept for this socket */
 	uint64_t exs_x_spins;	   /* waits that ended without sleeping */
 	uint64_t exs_x_upgrades;   /* directions switched onto a fabric */
 	uint64_t exs_x_downgrades; /* directions switched back */
-	/* Of the fabric's: those that the device put where they belong. */
+	/* The part of the fabric's that a device transferred directly. */
 	uint64_t exs_x_tx_direct_bytes;
 	uint64_t exs_x_rx_direct_bytes;
 	int exs_x_tx_reason;	/* NONE where exs_send() goes over a fabric */
@@ -88,73 +88,76 @@ typedef struct exs_x_sockinfo {
 	uint64_t exs_x_room[9]; /* zero; keeps the size */
 } exs_x_sockinfo_t;
 
-/* A descriptor that polls readable while the queue has events (or may have:
- * a wake-up that yields none is allowed). It belongs to the queue: never read
- * or close it. -1 with EINVAL, EMFILE. */
+/* Returns a descriptor that polls readable while the queue has events; it may
+ * be readable without one. It belongs to the queue: never read or close it. -1
+ * with EINVAL, EMFILE. */
 int exs_x_qfd(exs_qhandle_t q);
 
 /* One operation of several. */
 typedef struct exs_x_op {
 	int exs_x_type; /* EXS_EVT_SEND, _RECV, _SENDMSG, _RECVMSG */
 	int exs_x_socket;
-	void *exs_x_buffer;  /* of messages: the exs_msghdr_t */
-	size_t exs_x_length; /* of messages: 0 */
+	void *exs_x_buffer;  /* or the exs_msghdr_t */
+	size_t exs_x_length; /* 0 with an exs_msghdr_t */
 	int exs_x_flags;
-	exs_mhandle_t exs_x_mhandle; /* of messages: EXS_MHANDLE_UNREGISTERED */
+	exs_mhandle_t exs_x_mhandle; /* ..._UNREGISTERED with an exs_msghdr_t */
 	exs_ahandle_t exs_x_ahandle;
 } exs_x_op_t;
 
-/* Submits n operations in their order, each as its own call would. How many
- * were accepted: fewer when one is refused, which ends it; -1 when the first
- * is, with its error. Short sends that follow each other on a socket go to the
- * peer at once. */
+/* Submits n operations in order, each as its own call would. Returns how many
+ * were accepted, fewer if one is refused, which ends the submission; -1 if the
+ * first is refused, with its error. Short sends that follow each other on a
+ * socket go to the peer together. */
 int exs_x_submit(exs_qhandle_t q, const exs_x_op_t *ops, int n);
 
 /* Fills *info. -1 with EBADF, ENOTSOCK, EINVAL. */
 int exs_x_sockinfo(int s, exs_x_sockinfo_t *info);
 
-/* The word and the sentence for a reason; never null. */
+/* The name and the description of a reason; never null. */
 const char *exs_x_reason_name(int reason);
 const char *exs_x_reason_text(int reason);
 
 /* Lets the library upgrade a descriptor that plain calls made, or upgrade
- * again one that exs_x_downgrade() took back. Returns at once; the upgrade
+ * again one that exs_x_downgrade() moved back. Returns at once; the upgrade
  * follows when the peer agrees. -1 with EBADF, ENOTSOCK, ENOTCONN,
  * EOPNOTSUPP (a kind of socket that is never upgraded). */
 int exs_x_adopt(int s);
 
 /* Moves both directions back to TCP, so that plain calls, exec and descriptor
- * passing are safe. No byte is lost: what lies unread in a ring is sent again
- * over TCP. Returns when this end is done. -1 with EBADF, ENOTSOCK; EBUSY with
- * asynchronous operations outstanding on the socket, or a loan; ETIMEDOUT when
- * the peer's process is stopped: the move then completes when it runs again,
- * and until then plain calls are not safe; ECANCELED when another thread
- * adopted it meanwhile: it may have moved on. */
+ * passing are safe. No byte is lost: unread bytes in a ring are sent again over
+ * TCP. Returns when this end is done. -1 with EBADF, ENOTSOCK; EBUSY if
+ * asynchronous operations or a loan are outstanding on the socket; ETIMEDOUT if
+ * the peer's process is stopped: the move then completes when the peer runs
+ * again, and until then plain calls are not safe; ECANCELED if another thread
+ * adopted the descriptor meanwhile: the connection may be on a fabric again. */
 int exs_x_downgrade(int s);
 
-/* Loans: the bytes of a stream where they lie, without a copy, in the fabric's
- * memory where there is some; elsewhere in a buffer of the library's. Each
- * direction of a socket has one at a time. Meanwhile all other calls that move
- * bytes of the direction wait for its end as for operations before them: a
- * blocking one of the same thread would wait for itself. It ends with the call
- * that repays it, from any thread, or with the socket.
+/* Loans: access to the bytes of a stream without a copy, in the fabric's
+ * memory, or, where a fabric has none, in a buffer of the library. Each
+ * direction of a socket has at most one loan. Meanwhile all other calls that
+ * move bytes of the direction wait for its end as for earlier operations: a
+ * blocking call of the same thread would never return. A loan ends with the
+ * call that returns it, from any thread, or with the socket.
  *
- * What came next, as far as it lies in one piece: how many bytes, from 1; 0 is
- * the end of the stream, and no loan. Waits as recv(2) does; flags are 0 or
- * MSG_DONTWAIT. A hostile peer may change the bytes while they are looked at.
- * -1 with EBUSY: one is out; EOPNOTSUPP: a socket of messages, or no stream;
- * EINVAL, EFAULT, ENOMEM, and the errors of recv(2). */
+ * exs_x_recv_loan() stores the address of the next bytes and returns how many
+ * of them are contiguous, at least 1; 0 is the end of the stream, and no loan.
+ * It waits as recv(2) does; flags are 0 or MSG_DONTWAIT. A hostile peer may
+ * change the bytes while they are read. -1 with EBUSY: there is a loan;
+ * EOPNOTSUPP: not a stream socket; EINVAL, EFAULT, ENOMEM, and the errors of
+ * recv(2). */
 ssize_t exs_x_recv_loan(int s, const void **at, int flags);
-/* The first len of them are received; what is left comes again. -1 with EINVAL:
- * there is no loan, or not of so many; ENOMEM: it goes on. */
+/* The first len bytes count as received; the others will be received again. -1
+ * with EINVAL: there is no loan, or it has fewer bytes; ENOMEM: the loan goes
+ * on. */
 int exs_x_recv_return(int s, size_t len);
 
-/* Room for at most want bytes that are to be sent next: for how many, from 1.
- * Waits as send(2) does; flags are 0 or MSG_DONTWAIT. -1 with the errors of
- * exs_x_recv_loan() and those of send(2); it raises no signal. */
+/* Stores the address of a buffer for at most want bytes to be sent next, and
+ * returns its size, at least 1. Waits as send(2) does; flags are 0 or
+ * MSG_DONTWAIT. -1 with the errors of exs_x_recv_loan() and those of send(2);
+ * it raises no signal. */
 ssize_t exs_x_send_loan(int s, void **at, size_t want, int flags);
-/* The first len of them are sent, which does not wait; 0: none. flags are 0 or
- * MSG_NOSIGNAL. -1 with EINVAL, ENOMEM as above; and with the errors of
+/* Sends the first len bytes of the buffer, without waiting; 0: none. flags are
+ * 0 or MSG_NOSIGNAL. -1 with EINVAL, ENOMEM as above; and with the errors of
  * send(2), with which the loan ends. */
 int exs_x_send_commit(int s, size_t len, int flags);
 
