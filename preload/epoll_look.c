@@ -645,13 +645,15 @@ static int index_of(const struct search *c, uint64_t position)
 }
 
 /* How many events there are then. */
-static int tell_found(struct search *c, struct epoll_event *ev, int n, int max)
+static int tell_found_locked(struct search *c, struct epoll_event *ev, int n,
+			     int max)
 {
 	struct item *it = NULL, *next;
 	struct exi_list *list;
 	bool lines_up = n > c->base || c->n_on_tcp;
 	int passed = c->base;
 
+	EXI_LOCKED(&c->s->lock);
 	c->kernels = n;
 	if (c->n)
 		it = lines_up ? line_up(c) : in_order(&c->found, c->n);
@@ -728,7 +730,7 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		if (exi_unlikely(c.rang ||
 				 (s->n_moving && (c.asked || c.n_on_tcp))))
 			n = find_rung(&c, ev, n, max);
-		n = tell_found(&c, ev, n, max);
+		n = tell_found_locked(&c, ev, n, max);
 	}
 unlock:
 	ret->asked = c.asked;

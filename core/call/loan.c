@@ -94,12 +94,13 @@ static int need_buffer(struct exi_loan *l)
 }
 
 /* What came, or the end. */
-static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_loan *l)
+static ssize_t borrow_came_locked(struct exi_sock *sk, struct exi_half *h,
+				  struct exi_loan *l)
 {
 	const void *at;
 	ssize_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (h->in_kernel) /* a thread in the kernel's recv takes what comes */
 		return -EAGAIN;
 	if (place_locked(sk, EXI_RX)) {
@@ -116,12 +117,13 @@ static ssize_t borrow_came(struct exi_sock *sk, struct exi_half *h,
 					MSG_PEEK);
 }
 
-static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
-			       struct exi_loan *l, size_t want)
+static ssize_t borrow_in_place_locked(struct exi_sock *sk, struct exi_half *h,
+				      struct exi_loan *l, size_t want)
 {
 	void *at;
 	ssize_t n = sk->fab->lops->room(sk->fab, want, &at);
 
+	EXI_LOCKED(&h->lock);
 	if (n > 0)
 		l->at = at;
 	else if (n == -EPROTO)
@@ -134,19 +136,20 @@ static ssize_t borrow_in_place(struct exi_sock *sk, struct exi_half *h,
 }
 
 /* Room, where a send would find some. */
-static ssize_t borrow_room(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_loan *l, size_t want)
+static ssize_t borrow_room_locked(struct exi_sock *sk, struct exi_half *h,
+				  struct exi_loan *l, size_t want)
 {
 	struct exi_conn *c;
 	ssize_t n;
 
+	EXI_LOCKED(&h->lock);
 	if (h->end_wanted)
 		return -EPIPE;
 	n = exi_flow_try_send_locked(sk, h, &(char){ 0 }, 0, MSG_NOSIGNAL);
 	if (n)
 		return n;
 	if (place_locked(sk, EXI_TX))
-		return borrow_in_place(sk, h, l, want);
+		return borrow_in_place_locked(sk, h, l, want);
 	c = h->mode == EXI_MODE_RING ? sk->fab : sk->tcp;
 	if (!c->rops->ready(c, EXI_TX))
 		return -EAGAIN;
@@ -208,8 +211,8 @@ static ssize_t borrow_locked(struct borrower *b)
 			list_turn_locked(b);
 		return -EINPROGRESS;
 	}
-	n = b->call.dir == EXI_RX ? borrow_came(sk, b->h, l)
-				  : borrow_room(sk, b->h, l, b->want);
+	n = b->call.dir == EXI_RX ? borrow_came_locked(sk, b->h, l)
+				  : borrow_room_locked(sk, b->h, l, b->want);
 	if (n == -EAGAIN)
 		exi_call_pause_locked(&b->call);
 	if (n <= 0) {

@@ -156,8 +156,9 @@ static int watch(int fd, void *arg)
 /* The link lock is held. The socket is named a hearer's before its link is in
  * the set, and looked at after it: what a fork copies meanwhile, which counts
  * the child first, is either seen here or found there named. */
-static bool hear(struct exi_sock *sk)
+static bool hear_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->link_lock);
 	atomic_store(&sk->unheard, 0);
 	atomic_store(&sk->hearer, self.name);
 	if (exi_link_share_locked(sk, watch, sk) >= 0 &&
@@ -191,7 +192,7 @@ bool exi_poller_hears(struct exi_sock *sk)
 	    !has_set())
 		return false;
 	exi_lock(&sk->link_lock);
-	ret = hear(sk);
+	ret = hear_locked(sk);
 	exi_unlock(&sk->link_lock);
 	return ret;
 }

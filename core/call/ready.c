@@ -74,8 +74,9 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 /* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
  * peer's next record sends a wake-up again, so the one that fills the ring is
  * seen. */
-static bool sufficient(struct exi_sock *sk, struct exi_half *h)
+static bool sufficient_locked(struct exi_sock *sk, struct exi_half *h)
 {
+	EXI_LOCKED(&h->lock);
 	return exi_likely(exi_tcp_lowat(sk) <= 1) ||
 	       unread_locked(sk, h) >= exi_tcp_lowat(sk) ||
 	       ((h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT) &&
@@ -96,15 +97,15 @@ static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
 	ret->hung_up = ended; /* both directions are over */
 }
 
-static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
-							  struct exi_half *h,
-							  short events,
-							  struct exi_ready *ret)
+static inline __attribute__((always_inline)) void
+look_rx_locked(struct exi_sock *sk, struct exi_half *h, short events,
+	       struct exi_ready *ret)
 {
 	bool kept = exi_resume_keeps_locked(sk);
 	/* Before the look at the ring, as in receiving. */
 	bool left = atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin);
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(sk->framed) && exi_packet_there(sk))
 		ret->now |= POLLIN | POLLRDNORM;
 	if (h->mode != EXI_MODE_RING) {
@@ -116,7 +117,7 @@ static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
 		/* As arm_next_locked(), or who waits would look for ever. */
 		if (h->err || h->broken ||
 		    (h->mode == EXI_MODE_LEFT && exi_tcp_lowat(sk) > 1 &&
-		     (sufficient(sk, h) || over(sk, h))))
+		     (sufficient_locked(sk, h) || over(sk, h))))
 			ret->now |= POLLIN | POLLRDNORM;
 		return;
 	}
@@ -126,7 +127,7 @@ static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
 	}
 	if (left || h->err ||
 	    (sk->fab->rops->ready(sk->fab, EXI_RX) &&
-	     (sufficient(sk, h) || over(sk, h))))
+	     (sufficient_locked(sk, h) || over(sk, h))))
 		ret->now |= POLLIN | POLLRDNORM;
 	look_end(sk, h, events, ret);
 	ret->error = left;
@@ -135,9 +136,10 @@ static inline __attribute__((always_inline)) void look_rx(struct exi_sock *sk,
 		ret->kernel |= events & (POLLPRI | POLLRDBAND);
 }
 
-static void look_tx(struct exi_sock *sk, struct exi_half *h, short events,
-		    struct exi_ready *ret)
+static void look_tx_locked(struct exi_sock *sk, struct exi_half *h,
+			   short events, struct exi_ready *ret)
 {
+	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone))
 		exi_flow_bereft_locked(sk);
 	if (h->mode != EXI_MODE_RING) {
@@ -186,14 +188,14 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	*ret = (struct exi_ready){ 0 };
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return false;
-	look_rx(sk, &sh->half[EXI_RX], events, ret);
+	look_rx_locked(sk, &sh->half[EXI_RX], events, ret);
 	if (now)
 		look_first(sk, &sh->half[EXI_RX], *now, ret);
 	exi_half_unlock(&sh->half[EXI_RX]);
 	if (events & WRITE_EVENTS) {
 		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 			return false;
-		look_tx(sk, &sh->half[EXI_TX], events, ret);
+		look_tx_locked(sk, &sh->half[EXI_TX], events, ret);
 		exi_half_unlock(&sh->half[EXI_TX]);
 	}
 	ret->now &= (short)events;
@@ -288,7 +290,8 @@ static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 		return true;
 	if (sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
 		return false;
-	return exi_tcp_lowat(sk) <= 1 || !(sufficient(sk, h) || over(sk, h));
+	return exi_tcp_lowat(sk) <= 1 ||
+	       !(sufficient_locked(sk, h) || over(sk, h));
 }
 
 /* Besides who waits here for a bell by exi_ready_arm(): operations do, other

@@ -187,10 +187,11 @@ int exi_shutdown(int fd, int how)
 }
 
 /* Bytes of the peer lie unread in the ring. */
-static bool ring_unread(struct exi_sock *sk)
+static bool ring_unread_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (sk->n_kept)
 		return true;
 	return h->mode != EXI_MODE_TCP && h->mode != EXI_MODE_BACK && sk->fab &&
@@ -231,7 +232,7 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	if (over)
 		/* Nothing is left that could be reset. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	else if (ring_unread(sk))
+	else if (ring_unread_locked(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
 		 !atomic_load(&sk->sh->gone) && !exi_close_resets(fd) &&

@@ -224,12 +224,13 @@ static void up_locked(struct exi_sock *sk)
 }
 
 /* A message of the meeting: 0, or minus the reason to give up. */
-static int greet(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
+static int greet_locked(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 {
 	struct exi_link *l = sk->link;
 	struct exi_blob blob;
 	int ret;
 
+	EXI_LOCKED(&sk->link_lock);
 	/* A stranger does not keep the board. */
 	if (l->state != EXI_LINK_SHOW)
 		l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
@@ -334,8 +335,9 @@ static void try_up(struct exi_sock *sk)
 	exi_unlock(&tx->lock);
 }
 
-static int converse(struct exi_sock *sk, const struct exi_pair_msg *m)
+static int converse_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
+	EXI_LOCKED(&sk->link_lock);
 	switch (m->type) {
 	case EXI_PAIR_GO:
 		atomic_store(&sk->sh->may_switch, 1);
@@ -389,10 +391,10 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		return true;
 	}
 	if (sk->link->state != EXI_LINK_UP) {
-		ret = exi_pair_well_formed(m, n) ? greet(sk, m, fd)
+		ret = exi_pair_well_formed(m, n) ? greet_locked(sk, m, fd)
 						 : -EXS_X_REASON_PROTOCOL;
 		if (ret)
-			exi_meet_refuse(sk, -ret);
+			exi_meet_refuse_locked(sk, -ret);
 		return ret == 0;
 	}
 	/* The peer could not take our answer: it is not up, and nothing was
@@ -402,7 +404,7 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		exi_meet_give_up_locked(sk, exi_meet_told_reason(m));
 		return false;
 	}
-	ret = exi_pair_well_formed(m, n) ? converse(sk, m) : -EPROTO;
+	ret = exi_pair_well_formed(m, n) ? converse_locked(sk, m) : -EPROTO;
 	if (ret == -EPROTO) {
 		exi_error("message %d (%llu %llu %llu)", m->type,
 			  (unsigned long long)m->a, (unsigned long long)m->b,
@@ -426,9 +428,9 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 	if (was_up)
 		exi_ending_hung_up_locked(sk);
 	else if (n == -EPROTO)
-		exi_meet_refuse(sk, EXS_X_REASON_PROTOCOL);
+		exi_meet_refuse_locked(sk, EXS_X_REASON_PROTOCOL);
 	else if (n == -EMFILE)
-		exi_meet_refuse(sk, EXS_X_REASON_DESCRIPTORS);
+		exi_meet_refuse_locked(sk, EXS_X_REASON_DESCRIPTORS);
 	else
 		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_LOST);
 }

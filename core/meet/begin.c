@@ -62,10 +62,11 @@ void exi_begin_later_locked(struct exi_sock *sk)
 		}
 }
 
-int exi_begin_await_remote(struct exi_sock *sk, int fd)
+int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_REMOTE, REMOTE_NS);
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!l) {
 		exi_fd_close(fd);
 		exi_meet_give_up_locked(sk, EXS_X_REASON_MEMORY);
@@ -83,11 +84,12 @@ int exi_begin_await_remote(struct exi_sock *sk, int fd)
 }
 
 /* A: the peer is on another host. */
-static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
+static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	const struct exi_provider *p;
 	int why, fd, err;
 
+	EXI_LOCKED(&sk->link_lock);
 	p = exi_remote_provider(&why);
 	if (!p)
 		return why;
@@ -103,7 +105,7 @@ static int meet_remote(struct exi_sock *sk, const struct exi_tuple *t)
 		exi_meet_give_up_locked(sk, why);
 		return why;
 	}
-	return exi_begin_await_remote(sk, fd);
+	return exi_begin_await_remote_locked(sk, fd);
 }
 
 /* 0: the peer is on this host, or 1: on another, or every fabric within a host
@@ -124,7 +126,8 @@ int exi_begin_why_nobody(const struct exi_tuple *t)
 
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
  * why not, or NONE. */
-static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
+static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
+			    bool eager)
 {
 	struct sockaddr_un name;
 	socklen_t len = exi_meeting_name(t, true, &name);
@@ -132,11 +135,12 @@ static int meet_as_a(struct exi_sock *sk, const struct exi_tuple *t, bool eager)
 	int marked = eager ? 1 : exi_marker_present(t);
 	int fd, remote, err;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
 		return exi_begin_why_nobody(t);
 	remote = is_remote(t);
 	if (remote > 0)
-		return meet_remote(sk, t);
+		return meet_remote_locked(sk, t);
 	if (remote < 0 || marked < 0)
 		return exi_meet_unproved(remote ? remote : marked);
 	if (!marked)
@@ -223,11 +227,12 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 }
 
 /* B: look whether A waits. UNDECIDED: not there. */
-static int meet_as_b(struct exi_sock *sk, const struct exi_tuple *t)
+static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l;
 	int fd = reach_a(t), ret, err;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
 		return EXS_X_REASON_UNDECIDED;
 	if (fd < 0)
@@ -315,24 +320,26 @@ void exi_begin_no_marks(struct exi_shared *sh)
 }
 
 /* A, once in a connection's life, in any process. */
-static int meet_a(struct exi_sock *sk, int fd, bool eager)
+static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_tuple t;
 	int reason;
 
+	EXI_LOCKED(&sk->link_lock);
 	exi_begin_no_marks(sk->sh);
 	if (atomic_exchange(&sk->sh->met, 1))
 		return EXS_X_REASON_NONE;
 	reason = exi_begin_may_meet(sk, fd, &t);
-	return reason ? reason : meet_as_a(sk, &t, eager);
+	return reason ? reason : meet_as_a_locked(sk, &t, eager);
 }
 
-static int meet_b(struct exi_sock *sk, int fd, bool eager)
+static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_shared *sh = sk->sh;
 	struct exi_tuple t;
 	int reason = exi_begin_may_meet(sk, fd, &t);
 
+	EXI_LOCKED(&sk->link_lock);
 	if (reason) {
 		decline(fd, reason);
 		exi_begin_no_marks(sh);
@@ -341,7 +348,7 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
 	/* Perhaps another process accepted it. */
 	if (exi_remote_possible() && is_remote(&t) > 0)
 		exi_marker_reach(fd);
-	reason = meet_as_b(sk, &t);
+	reason = meet_as_b_locked(sk, &t);
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		exi_begin_no_marks(sh);
 		return reason;
@@ -358,7 +365,7 @@ static int meet_b(struct exi_sock *sk, int fd, bool eager)
  * later; at last, when A sends something. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
-	int reason = meet_b(sk, atomic_load(&sk->fd), true);
+	int reason = meet_b_locked(sk, atomic_load(&sk->fd), true);
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 	struct exi_link *l;
 
@@ -393,8 +400,8 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
 		return;
 	}
-	reason = sk->role == EXI_ROLE_CONNECT ? meet_a(sk, fd, eager)
-					      : meet_b(sk, fd, eager);
+	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
+					      : meet_b_locked(sk, fd, eager);
 	if (reason)
 		exi_sock_reason(sk, reason);
 }

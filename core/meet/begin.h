@@ -34,7 +34,7 @@ void exi_begin_later_locked(struct exi_sock *sk);
 /* Waits for the peer on fd, the link that a fabric between hosts gave, which
  * belongs to the connection from here on. The reason (EXS_X_REASON_*) of a
  * failure, else EXS_X_REASON_NONE. link_lock held. */
-int exi_begin_await_remote(struct exi_sock *sk, int fd);
+int exi_begin_await_remote_locked(struct exi_sock *sk, int fd);
 
 /* The reason (EXS_X_REASON_*) where nobody is there to meet. */
 int exi_begin_why_nobody(const struct exi_tuple *t);

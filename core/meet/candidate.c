@@ -50,10 +50,11 @@ int exi_link_reclaim(void)
 }
 
 /* Sent away; whoever else comes may still be the peer. */
-static void dismiss(struct exi_sock *sk, unsigned int slot)
+static void dismiss_locked(struct exi_sock *sk, unsigned int slot)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (l->prover == (int)slot) {
 		exi_link_clear_locked(sk);
 		l->prover = -1;
@@ -63,11 +64,12 @@ static void dismiss(struct exi_sock *sk, unsigned int slot)
 }
 
 /* The candidate is the peer. */
-static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
-			    const struct exi_pair_msg *m)
+static void adopt_candidate_locked(struct exi_sock *sk, unsigned int slot,
+				   const struct exi_pair_msg *m)
 {
 	struct exi_link *l = sk->link;
 
+	EXI_LOCKED(&sk->link_lock);
 	exi_link_clear_locked(sk);
 	l->fd = l->candidates[slot];
 	l->candidates[slot] = -1;
@@ -80,46 +82,49 @@ static void adopt_candidate(struct exi_sock *sk, unsigned int slot,
 }
 
 /* Each knows the other by its user. */
-static void known_candidate(struct exi_sock *sk, unsigned int slot,
-			    const struct exi_pair_msg *m)
+static void known_candidate_locked(struct exi_sock *sk, unsigned int slot,
+				   const struct exi_pair_msg *m)
 {
 	struct exi_pair_msg out = exi_meet_hello(true);
 	int err;
 
-	adopt_candidate(sk, slot, m);
+	EXI_LOCKED(&sk->link_lock);
+	adopt_candidate_locked(sk, slot, m);
 	sk->link->state = EXI_LINK_PROVED;
 	err = exi_pair_send(sk->link->fd, &out, -1);
 	if (err)
-		exi_meet_refuse(sk, exi_meet_unproved(err));
+		exi_meet_refuse_locked(sk, exi_meet_unproved(err));
 }
 
 /* The candidate saw all symbols, and showed its own. */
-static void proved_candidate(struct exi_sock *sk, unsigned int slot,
-			     struct exi_pair_msg *m)
+static void proved_candidate_locked(struct exi_sock *sk, unsigned int slot,
+				    struct exi_pair_msg *m)
 {
 	int ret;
 
-	adopt_candidate(sk, slot, m);
+	EXI_LOCKED(&sk->link_lock);
+	adopt_candidate_locked(sk, slot, m);
 	exi_meet_await_segment(sk->link, EXI_LINK_ANSWER);
 	ret = exi_meet_offer(sk, m);
 	if (ret)
-		exi_meet_refuse(sk, -ret);
+		exi_meet_refuse_locked(sk, -ret);
 }
 
 /* A board is seen by one candidate at a time, and not by many. */
-static int begin_proof(struct exi_sock *sk, unsigned int slot,
-		       const struct exi_pair_msg *m)
+static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
+			      const struct exi_pair_msg *m)
 {
 	struct exi_pair_msg out = exi_meet_hello(false);
 	struct exi_link *l = sk->link;
 	uint64_t now = exi_now_ns();
 	int err;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (l->provers == PROVERS ||
 	    (l->prover >= 0 && now - l->prover_since < PROVE_NS))
 		return -EPERM;
 	if (l->prover >= 0)
-		dismiss(sk, (unsigned int)l->prover);
+		dismiss_locked(sk, (unsigned int)l->prover);
 	l->provers++;
 	l->prover = (int)slot;
 	l->prover_since = now;
@@ -147,8 +152,10 @@ static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 
 /* Whether the candidate is of a user that is shunned. Where the link is known
  * to be the peer nobody else comes. */
-static int shunned_candidate(struct exi_sock *sk, unsigned int slot, bool known)
+static int shunned_candidate_locked(struct exi_sock *sk, unsigned int slot,
+				    bool known)
 {
+	EXI_LOCKED(&sk->link_lock);
 	sk->link->shunned = true;
 	if (!known)
 		return -ETIMEDOUT;
@@ -158,14 +165,15 @@ static int shunned_candidate(struct exi_sock *sk, unsigned int slot, bool known)
 }
 
 /* 0, or why the candidate is to be sent away. */
-static int hear_candidate(struct exi_sock *sk, unsigned int slot,
-			  struct exi_pair_msg *m)
+static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
+				 struct exi_pair_msg *m)
 {
 	struct exi_link *l = sk->link;
 	bool prover = l->prover == (int)slot;
 	int fd = l->candidates[slot], err;
 	struct exi_tuple t;
 
+	EXI_LOCKED(&sk->link_lock);
 	err = exi_tuple_of(sk->tcp->fd, &t);
 	if (err)
 		return err;
@@ -173,7 +181,7 @@ static int hear_candidate(struct exi_sock *sk, unsigned int slot,
 		return see(sk, fd, &t, m);
 	if (prover && m->type == EXI_PAIR_PROVED &&
 	    l->bound.looked == EXI_BOUND_SYMBOLS) {
-		proved_candidate(sk, slot, m);
+		proved_candidate_locked(sk, slot, m);
 		return 0;
 	}
 	if (prover || (m->type != EXI_PAIR_HELLO && m->type != EXI_PAIR_NO))
@@ -187,10 +195,10 @@ static int hear_candidate(struct exi_sock *sk, unsigned int slot,
 	if (err && err != -EPERM)
 		return err;
 	if (exi_meet_shunned(fd))
-		return shunned_candidate(sk, slot, err == 0);
+		return shunned_candidate_locked(sk, slot, err == 0);
 	if (err || (m->c & EXI_HELLO_SHOW))
-		return begin_proof(sk, slot, m);
-	known_candidate(sk, slot, m);
+		return begin_proof_locked(sk, slot, m);
+	known_candidate_locked(sk, slot, m);
 	return 0;
 }
 
@@ -209,7 +217,7 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	if (n == -EAGAIN)
 		goto unlock;
 	err = n > 0 && exi_pair_well_formed(&m, n)
-		      ? hear_candidate(sk, slot, &m)
+		      ? hear_candidate_locked(sk, slot, &m)
 		      : -EPERM;
 	if (!err)
 		goto unlock;
@@ -221,7 +229,7 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	} else if (exi_meet_unproved(err) == EXS_X_REASON_DESCRIPTORS) {
 		l->starved = true;
 	}
-	dismiss(sk, slot);
+	dismiss_locked(sk, slot);
 unlock:
 	exi_unlock(&sk->link_lock);
 }
@@ -235,24 +243,25 @@ void exi_link_option(struct exi_sock *sk, int level, int name)
 	exi_lock(&sk->link_lock);
 	l = sk->link;
 	if (l && l->bound.taken && l->prover >= 0)
-		dismiss(sk, (unsigned int)l->prover);
+		dismiss_locked(sk, (unsigned int)l->prover);
 	else if (l && l->bound.taken)
 		exi_meet_give_up_locked(sk, EXS_X_REASON_NO_PROOF);
 	exi_unlock(&sk->link_lock);
 }
 
-static unsigned int candidate_slot(struct exi_sock *sk)
+static unsigned int candidate_slot_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
 	unsigned int i, oldest = 0;
 
+	EXI_LOCKED(&sk->link_lock);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++) {
 		if (l->candidates[i] < 0)
 			return i;
 		if (l->candidate_since[i] < l->candidate_since[oldest])
 			oldest = i;
 	}
-	dismiss(sk, oldest);
+	dismiss_locked(sk, oldest);
 	return oldest;
 }
 
@@ -278,7 +287,7 @@ void exi_link_listener_event(struct exi_sock *sk)
 			l->starved = l->starved || fd == -ENOSPC;
 			break;
 		}
-		slot = candidate_slot(sk);
+		slot = candidate_slot_locked(sk);
 		l->candidates[slot] = fd;
 		l->candidate_since[slot] = exi_now_ns();
 		if (exi_service_watch(sk, fd, EXI_WATCH_CANDIDATE + slot,

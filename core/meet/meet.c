@@ -378,11 +378,12 @@ int exi_meet_told_reason(const struct exi_pair_msg *m)
 						    : EXS_X_REASON_REFUSED;
 }
 
-void exi_meet_refuse(struct exi_sock *sk, int reason)
+void exi_meet_refuse_locked(struct exi_sock *sk, int reason)
 {
 	bool stranger = sk->link->state == EXI_LINK_HELLO ||
 			sk->link->state == EXI_LINK_SHOW;
 
+	EXI_LOCKED(&sk->link_lock);
 	/* A stranger is told no more than that nobody is known here. */
 	if (sk->link->fd >= 0 && (!stranger || reason == EXS_X_REASON_NO_PROOF))
 		exi_pair_send_no(sk->link->fd, reason);

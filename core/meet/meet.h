@@ -164,6 +164,6 @@ int exi_meet_told_reason(const struct exi_pair_msg *m);
 
 /* Says NO and gives up. A stranger is told no more than that nobody is known
  * here. link_lock held. */
-void exi_meet_refuse(struct exi_sock *sk, int reason);
+void exi_meet_refuse_locked(struct exi_sock *sk, int reason);
 
 #endif

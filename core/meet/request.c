@@ -71,12 +71,14 @@ static int may_take(struct exi_sock *sk, const struct exi_tuple *t,
 					     : reason;
 }
 
-static int take_request(struct exi_sock *sk, const struct exi_provider *p,
-			const struct exi_tuple *t, int link, void *arg)
+static int take_request_locked(struct exi_sock *sk,
+			       const struct exi_provider *p,
+			       const struct exi_tuple *t, int link, void *arg)
 {
 	struct exi_tuple now;
 	int reason = may_take(sk, t, &now);
 
+	EXI_LOCKED(&sk->link_lock);
 	if (link < 0)
 		return reason;
 	if (!reason) {
@@ -90,7 +92,7 @@ static int take_request(struct exi_sock *sk, const struct exi_provider *p,
 		return reason;
 	}
 	p->remote_ops->requested(sk->fab, &now, arg);
-	return exi_begin_await_remote(sk, link);
+	return exi_begin_await_remote_locked(sk, link);
 }
 
 int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
@@ -106,7 +108,7 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		return EXS_X_REASON_NOT_CONNECTED;
 	}
 	exi_lock(&s.found->link_lock);
-	reason = take_request(s.found, p, t, link, arg);
+	reason = take_request_locked(s.found, p, t, link, arg);
 	exi_unlock(&s.found->link_lock);
 	return reason;
 }

@@ -77,10 +77,11 @@ void exi_stats_timed_locked(struct exi_half *h);
  * at for one of 16 transfers, after a sleep, and where the kernel was called
  * anyway. */
 #define EXI_STATS_TIMED 16u
-static inline void exi_stats_moved(struct exi_half *h, bool kernel)
+static inline void exi_stats_moved_locked(struct exi_half *h, bool kernel)
 {
 	struct exi_stats_dir *s = exi_stats_of(h);
 
+	EXI_LOCKED(&h->lock);
 	if (exi_unlikely(!s))
 		return;
 	EXI_STATS_SET(&s->bytes, h->bytes);

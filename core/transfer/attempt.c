@@ -46,10 +46,11 @@ ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 	return exi_send_ring_locked(sk, h, buf, len);
 }
 
-static int before_tcp(struct exi_sock *sk, struct exi_half *h, int flags)
+static int before_tcp_locked(struct exi_sock *sk, struct exi_half *h, int flags)
 {
 	int ret = exi_half_send_refused_locked(sk, h);
 
+	EXI_LOCKED(&h->lock);
 	if (ret)
 		return ret;
 	if (h->mode == EXI_MODE_DRAIN) {
@@ -79,7 +80,7 @@ static void say_when(struct exi_sock *sk, const struct exi_half *h)
 ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 				    const void *buf, size_t len, int flags)
 {
-	ssize_t n = before_tcp(sk, h, flags);
+	ssize_t n = before_tcp_locked(sk, h, flags);
 	uint64_t began;
 
 	EXI_LOCKED(&h->lock);
@@ -110,8 +111,8 @@ ssize_t exi_flow_try_send_locked(struct exi_sock *sk, struct exi_half *h,
 
 /* Several pieces for the fabric, which takes one buffer: what other threads
  * send does not come between those of a short call. */
-static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
-			    struct exi_pieces *p)
+static ssize_t try_gathered_locked(struct exi_sock *sk, struct exi_half *h,
+				   struct exi_pieces *p)
 {
 	struct exi_pieces rest = *p;
 	size_t len, n = 0;
@@ -119,6 +120,7 @@ static ssize_t try_gathered(struct exi_sock *sk, struct exi_half *h,
 	char *buf;
 	void *from;
 
+	EXI_LOCKED(&h->lock);
 	len = exi_pieces_next(&rest, &from);
 	buf = p->n > 1 && p->left <= EXI_PARTS_GATHER ? malloc(p->left) : NULL;
 	if (!buf)
@@ -148,11 +150,11 @@ ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 		return exi_flow_try_send_locked(sk, h, from, len, flags);
 	if (exi_half_elsewhere_locked(sk, h))
 		return -EREMOTE;
-	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp(sk, h, flags);
+	ret = h->mode == EXI_MODE_RING ? 0 : before_tcp_locked(sk, h, flags);
 	if (ret)
 		return ret;
 	if (h->mode == EXI_MODE_RING)
-		return try_gathered(sk, h, p);
+		return try_gathered_locked(sk, h, p);
 	exi_pieces_cut(p, SSIZE_MAX, room, &v, &n);
 	say_when(sk, h);
 	began = exi_link_sends();
@@ -190,10 +192,11 @@ ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
  * kernel knows, also of what others read who have the descriptor, but for one
  * byte that may be a FIN. Where the kernel may not be asked any more, or
  * another host's bytes are between, the count is what was read here. */
-static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
+static int64_t came_back_locked(struct exi_sock *sk, const struct exi_half *h)
 {
 	int64_t here = (int64_t)(h->back - h->left), n;
 
+	EXI_LOCKED(&h->lock);
 	return !exi_sock_remote(sk) && !exi_switch_came_locked(sk, &n) &&
 			       n > here
 		       ? n
@@ -202,13 +205,15 @@ static int64_t came_back(struct exi_sock *sk, const struct exi_half *h)
 
 /* TCP ended while the peer was sending the ring's rest over it: what did not
  * come is still in the ring, behind what did. */
-static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
-			    size_t len, int flags, ssize_t end)
+static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
+				   void *buf, size_t len, int flags,
+				   ssize_t end)
 {
 	char skipped[4096];
-	int64_t skip = came_back(sk, h);
+	int64_t skip = came_back_locked(sk, h);
 	ssize_t got;
 
+	EXI_LOCKED(&h->lock);
 	if (skip < 0)
 		return end ? end : -ECONNRESET; /* TCP bytes are missing */
 	while (skip) {
@@ -234,8 +239,10 @@ static ssize_t back_to_ring(struct exi_sock *sk, struct exi_half *h, void *buf,
 	return exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
 }
 
-static ssize_t count_tcp(struct exi_sock *sk, struct exi_half *h, ssize_t n)
+static ssize_t count_tcp_locked(struct exi_sock *sk, struct exi_half *h,
+				ssize_t n)
 {
+	EXI_LOCKED(&h->lock);
 	exi_half_account_locked(h, n, false);
 	if (h->mode == EXI_MODE_LEFT)
 		exi_switch_read_locked(sk, (size_t)n);
@@ -301,7 +308,9 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
 		return peek_on(sk, h, buf, (size_t)n, want);
 	if (n > 0)
-		return flags & (MSG_PEEK | MSG_OOB) ? n : count_tcp(sk, h, n);
+		return flags & (MSG_PEEK | MSG_OOB)
+			       ? n
+			       : count_tcp_locked(sk, h, n);
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
 		exi_switch_recount_locked(sk);
 		if (h->mode == EXI_MODE_RING)
@@ -323,7 +332,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 		return -ESTALE;
 	}
 	if (h->mode == EXI_MODE_BACK && !h->fin && sk->fab) {
-		n = back_to_ring(sk, h, buf, piece, flags, n);
+		n = back_to_ring_locked(sk, h, buf, piece, flags, n);
 		if (h->mode == EXI_MODE_RING)
 			return n;
 	}
@@ -334,13 +343,14 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 }
 
 /* The last bytes of TCP were read: what follows is in the ring. */
-static ssize_t recv_behind(struct exi_sock *sk, struct exi_half *h,
-			   struct exi_pieces p, ssize_t n, int flags)
+static ssize_t recv_behind_locked(struct exi_sock *sk, struct exi_half *h,
+				  struct exi_pieces p, ssize_t n, int flags)
 {
 	ssize_t more;
 	size_t len;
 	void *buf;
 
+	EXI_LOCKED(&h->lock);
 	exi_pieces_moved(&p, (size_t)n);
 	len = exi_pieces_next(&p, &buf);
 	more = exi_attempt_recv_ring_locked(sk, h, buf, len, flags);
@@ -371,7 +381,7 @@ ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 	n = exi_attempt_recv_tcp_locked(sk, h, p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
 	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
-		n = recv_behind(sk, h, *p, n, flags);
+		n = recv_behind_locked(sk, h, *p, n, flags);
 	return n;
 }
 

@@ -16,8 +16,9 @@
 #include "core/sock/tcp.h"
 #include "core/transfer/place.h"
 
-static int not_drained(struct exi_sock *sk, ssize_t err)
+static int not_drained_locked(struct exi_sock *sk, ssize_t err)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (err != -EAGAIN && err != -EINTR)
 		exi_place_forsake_locked(sk);
 	return (int)err;
@@ -32,23 +33,23 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	/* Not into what got the number when a plain call closed ours. */
 	if (!exi_sock_current(sk, sk->tcp->fd))
-		return not_drained(sk, -EBADF);
+		return not_drained_locked(sk, -EBADF);
 	while (sk->record_left) {
 		ssize_t n = sk->tcp->ops->send(
 			sk->tcp, sk->record + EXI_RESUME - sk->record_left,
 			sk->record_left, 0);
 
 		if (n < 0)
-			return not_drained(sk, n);
+			return not_drained_locked(sk, n);
 		sk->record_left -= (uint32_t)n;
 	}
 	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
 		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
 
 		if (n < 0)
-			return not_drained(sk, n);
+			return not_drained_locked(sk, n);
 		sk->fab->swops->drained(sk->fab, (size_t)n);
-		exi_place_reap(sk, EXI_TX);
+		exi_place_reap_locked(sk, EXI_TX);
 	}
 	exi_half_mode_locked(h, EXI_MODE_TCP);
 	/* The drained bytes had arrived at the peer, and do again: TCP sends at

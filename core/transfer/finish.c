@@ -20,11 +20,12 @@
 #include "core/transfer/timeout.h"
 
 /* The last of finishing a message's operation. */
-static void finish_message(struct exi_sock *sk, enum exi_dir dir,
-			   struct exi_op *op, int err)
+static void finish_message_locked(struct exi_sock *sk, enum exi_dir dir,
+				  struct exi_op *op, int err)
 {
 	bool waits = !op->queue && !op->ours;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_packet_over_locked(sk, dir, op, err ? err : op->err) &&
 	    !sk->closing)
 		exi_flow_end_locked(sk);
@@ -50,7 +51,7 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 		return;
 	}
 	if (exi_unlikely(sk->framed)) {
-		finish_message(sk, dir, op, err);
+		finish_message_locked(sk, dir, op, err);
 		return;
 	}
 	/* What moved before an error is reported; the error comes next, unless
@@ -73,11 +74,12 @@ void exi_finish_in_turn_locked(struct exi_sock *sk, enum exi_dir dir,
 /* A cancelled operation within a message: what was received is kept for the
  * next receive, what a call has sent the library completes, and an operation of
  * a queue goes on. False: the operation goes on. */
-static bool leave_message(struct exi_sock *sk, enum exi_dir dir,
-			  struct exi_op *op)
+static bool leave_message_locked(struct exi_sock *sk, enum exi_dir dir,
+				 struct exi_op *op)
 {
 	int err = 0;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (dir == EXI_RX && !exi_packet_keep(sk, op))
 		return false;
 	if (dir == EXI_TX) {
@@ -100,6 +102,6 @@ void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (exi_likely(!op->begun) || sk->closing)
 		exi_flow_finish_locked(sk, dir, op, ECANCELED);
-	else if (!leave_message(sk, dir, op))
+	else if (!leave_message_locked(sk, dir, op))
 		op->cancelled = false;
 }

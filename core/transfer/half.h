@@ -80,7 +80,7 @@ static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
 	if (fabric)
 		h->fabric_bytes += (uint64_t)n;
 	h->moves++;
-	exi_stats_moved(h, !fabric);
+	exi_stats_moved_locked(h, !fabric);
 }
 
 /* Receiver, RX lock held: the peer is gone, and what its ring holds now is all

@@ -41,8 +41,9 @@ int exi_message_run_locked(struct exi_sock *sk, enum exi_dir dir,
 
 /* What came is not what a socket of messages sends: nothing is read any more,
  * nor sent. */
-static void misread(struct exi_sock *sk, ssize_t err)
+static void misread_locked(struct exi_sock *sk, ssize_t err)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	exi_warn("descriptor %d: the peer sends %s", sk->tcp->fd,
 		 err == -EPROTOTYPE
 			 ? "no messages: it is not a SOCK_SEQPACKET socket"
@@ -52,23 +53,25 @@ static void misread(struct exi_sock *sk, ssize_t err)
 	exi_service_progress(sk, EXI_TX);
 }
 
-static ssize_t came(struct exi_sock *sk, struct exi_op *op, size_t n)
+static ssize_t came_locked(struct exi_sock *sk, struct exi_op *op, size_t n)
 {
 	int ret = exi_packet_came(sk, op, n);
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (exi_unlikely(ret == -EPROTOTYPE || ret == -EPROTO))
-		misread(sk, ret);
+		misread_locked(sk, ret);
 	return ret;
 }
 
 /* What did not fit, as far as it is there: what is left of it at the end would
  * be unread. */
-static void skip_message(struct exi_sock *sk, struct exi_half *h,
-			 struct exi_op *op)
+static void skip_message_locked(struct exi_sock *sk, struct exi_half *h,
+				struct exi_op *op)
 {
 	ssize_t n;
 	void *to;
 
+	EXI_LOCKED(&h->lock);
 	while ((n = exi_packet_skip(sk, &to)) > 0) {
 		n = exi_flow_try_recv_locked(sk, h, to, (size_t)n, 0);
 		if (n <= 0)
@@ -80,31 +83,33 @@ static void skip_message(struct exi_sock *sk, struct exi_half *h,
 }
 
 /* 1: the operation has its message, or the end. */
-static ssize_t recv_message(struct exi_sock *sk, struct exi_half *h,
-			    struct exi_op *op)
+static ssize_t recv_message_locked(struct exi_sock *sk, struct exi_half *h,
+				   struct exi_op *op)
 {
 	ssize_t n;
 	void *to;
 
+	EXI_LOCKED(&h->lock);
 	do {
 		n = exi_packet_want(sk, op, &to);
 		if (n == 0 && op->begun)
-			skip_message(sk, h, op);
+			skip_message_locked(sk, h, op);
 		if (n <= 0)
 			return n ? n : 1;
 		n = exi_flow_try_recv_locked(sk, h, to, (size_t)n, 0);
 		if (n < 0)
 			return n;
-		n = came(sk, op, (size_t)n);
+		n = came_locked(sk, op, (size_t)n);
 	} while (n == 0);
 	return n;
 }
 
 /* n bytes went of a message, and of those behind it. */
-static ssize_t went(struct exi_sock *sk, struct exi_op *op, size_t n)
+static ssize_t went_locked(struct exi_sock *sk, struct exi_op *op, size_t n)
 {
 	struct exi_op *first = op;
 
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	for (;;) {
 		struct exi_list *next = op->node.next;
 
@@ -123,13 +128,14 @@ static ssize_t went(struct exi_sock *sk, struct exi_op *op, size_t n)
 }
 
 /* 1: the message was sent, 0: some of it. */
-static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
-			    struct exi_op *op)
+static ssize_t send_message_locked(struct exi_sock *sk, struct exi_half *h,
+				   struct exi_op *op)
 {
 	char room[EXI_PACKET_ROOM];
 	bool more;
 	ssize_t n = exi_packet_turn(sk);
 
+	EXI_LOCKED(&h->lock);
 	if (!n && exi_parts_wants(op))
 		n = exi_parts_read(op);
 	if (n)
@@ -142,7 +148,7 @@ static ssize_t send_message(struct exi_sock *sk, struct exi_half *h,
 	} else {
 		n = exi_flow_try_send_locked(sk, h, op->buf, op->run, 0);
 	}
-	return n > 0 ? went(sk, op, (size_t)n) : n;
+	return n > 0 ? went_locked(sk, op, (size_t)n) : n;
 }
 
 ssize_t exi_message_move_locked(struct exi_sock *sk, enum exi_dir dir,
@@ -151,14 +157,15 @@ ssize_t exi_message_move_locked(struct exi_sock *sk, enum exi_dir dir,
 	struct exi_half *h = &sk->sh->half[dir];
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
-	return dir == EXI_RX ? recv_message(sk, h, op)
-			     : send_message(sk, h, op);
+	return dir == EXI_RX ? recv_message_locked(sk, h, op)
+			     : send_message_locked(sk, h, op);
 }
 
 void exi_message_posted_locked(struct exi_sock *sk, enum exi_dir dir,
 			       struct exi_op *op, size_t n)
 {
-	ssize_t ret = dir == EXI_RX ? came(sk, op, n) : went(sk, op, n);
+	ssize_t ret =
+		dir == EXI_RX ? came_locked(sk, op, n) : went_locked(sk, op, n);
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (ret < 0)

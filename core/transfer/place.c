@@ -142,8 +142,9 @@ bool exi_place_welcome(struct exi_sock *sk)
 }
 
 /* Sends that waited for those before them to be told. */
-static void finish_sent(struct exi_sock *sk)
+static void finish_sent_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	while (!exi_list_empty(&sk->ops[EXI_TX])) {
 		struct exi_op *op = exi_container(sk->ops[EXI_TX].next,
 						  struct exi_op, node);
@@ -167,8 +168,9 @@ static void account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n)
 }
 
 /* A piece of a send is over. */
-static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
+static void gave_locked(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (n < 0) {
 		op->lent = 0;
 		sk->n_lent[EXI_TX]--;
@@ -186,8 +188,9 @@ static void gave(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 }
 
 /* A receive is its owner's again. */
-static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
+static void got_locked(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	op->lent = 0;
 	sk->n_lent[EXI_RX]--;
 	exi_parts_moved(op, (size_t)n);
@@ -200,11 +203,12 @@ static void got(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 		exi_flow_cancelled_locked(sk, EXI_RX, op);
 }
 
-void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
+void exi_place_reap_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_op *op;
 	ssize_t n;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (!exi_place_lent(sk, dir))
 		return;
 	/* While it is drained TCP says whether anybody reads. */
@@ -213,11 +217,11 @@ void exi_place_reap(struct exi_sock *sk, enum exi_dir dir)
 		sk->fab->pops->cut(sk->fab, dir);
 	while ((op = sk->fab->pops->reap(sk->fab, dir, &n))) {
 		if (dir == EXI_RX) {
-			got(sk, op, n);
+			got_locked(sk, op, n);
 			continue;
 		}
-		gave(sk, op, n);
-		finish_sent(sk);
+		gave_locked(sk, op, n);
+		finish_sent_locked(sk);
 	}
 }
 
@@ -233,11 +237,12 @@ void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
 	}
 }
 
-bool exi_place_quiet(struct exi_sock *sk)
+bool exi_place_quiet_locked(struct exi_sock *sk)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (!ops_of(sk) || !sk->fab->pops->quiet(sk->fab))
 		return !ops_of(sk);
-	exi_place_reap(sk, EXI_RX);
+	exi_place_reap_locked(sk, EXI_RX);
 	return true;
 }
 
@@ -247,7 +252,7 @@ void exi_place_forsake_locked(struct exi_sock *sk)
 	if (!exi_place_lent(sk, EXI_TX))
 		return;
 	sk->fab->pops->cut(sk->fab, EXI_TX);
-	exi_place_reap(sk, EXI_TX);
+	exi_place_reap_locked(sk, EXI_TX);
 }
 
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir)
@@ -281,7 +286,7 @@ static bool look(struct exi_sock *sk, enum exi_dir dir, bool late)
 		sk->fab->pops->cut(sk->fab, dir);
 	else if (dir == EXI_TX && sk->sh->half[dir].mode == EXI_MODE_DRAIN)
 		exi_flow_drain_locked(sk);
-	exi_place_reap(sk, dir);
+	exi_place_reap_locked(sk, dir);
 	ret = exi_place_lent(sk, dir);
 	exi_unlock(&sk->sh->half[dir].lock);
 	return ret;

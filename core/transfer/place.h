@@ -25,7 +25,7 @@ struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir);
 bool exi_place_lent(struct exi_sock *sk, enum exi_dir dir);
 
 /* The direction could move more, but no operation would: all are lent, or the
- * first that is not waits for a place. Only what exi_place_reap() and
+ * first that is not waits for a place. Only what exi_place_reap_locked() and
  * exi_place_give() look for ends a wait. */
 bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
 
@@ -43,7 +43,7 @@ ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op);
 bool exi_place_welcome(struct exi_sock *sk);
 
 /* Finishes what is over. */
-void exi_place_reap(struct exi_sock *sk, enum exi_dir dir);
+void exi_place_reap_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* A lent operation was cancelled: a receive comes back, with ECANCELED or what
  * came before; of a send what is under way is sent, and no more. */
@@ -51,7 +51,7 @@ void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
 			     struct exi_op *op);
 
 /* The receiver lets go of everything. True: the direction may be given back. */
-bool exi_place_quiet(struct exi_sock *sk);
+bool exi_place_quiet_locked(struct exi_sock *sk);
 
 /* Bytes of the direction that were not copied. */
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);

@@ -75,7 +75,7 @@ int exi_flow_owed_locked(struct exi_sock *sk, char **ret, size_t *ret_n)
 		if (err)
 			break;
 		sk->fab->swops->drained(sk->fab, len);
-		exi_place_reap(sk, EXI_TX);
+		exi_place_reap_locked(sk, EXI_TX);
 	}
 	if (err) {
 		free(bytes);
@@ -253,12 +253,13 @@ static size_t gather(const struct exi_list *ops, char *buf)
 }
 
 /* n bytes of theirs were sent: their events come with one lock. */
-static void finish_together(struct exi_sock *sk, size_t n)
+static void finish_together_locked(struct exi_sock *sk, size_t n)
 {
 	struct exi_list over = EXI_LIST_INIT(over);
 	struct exi_list *pos;
 	int count = 0;
 
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	exi_list_for_each (pos, &sk->ops[EXI_TX]) {
 		struct exi_op *op = exi_container(pos, struct exi_op, node);
 
@@ -283,11 +284,13 @@ static void finish_together(struct exi_sock *sk, size_t n)
 
 /* False: there is nothing to send together. *ret is as of an attempt for the
  * first, but that bytes which moved are accounted for. */
-static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
+static bool send_together_locked(struct exi_sock *sk, struct exi_half *h,
+				 ssize_t *ret)
 {
 	char buf[EXI_PROGRESS_TOGETHER];
 	size_t left;
 
+	EXI_LOCKED(&h->lock);
 	/* Sockets without a role may not be streams. */
 	if (sk->role == EXI_ROLE_NONE || exi_place_lent(sk, EXI_TX))
 		return false;
@@ -296,7 +299,7 @@ static bool send_together(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
 		return false;
 	*ret = exi_flow_try_send_locked(sk, h, buf, left, 0);
 	if (*ret > 0)
-		finish_together(sk, (size_t)*ret);
+		finish_together_locked(sk, (size_t)*ret);
 	return true;
 }
 
@@ -332,15 +335,15 @@ static void pieces_of(const struct exi_op *op,
 }
 
 /* One attempt for such an operation. *want: how many bytes it was for. */
-static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
-						   enum exi_dir dir,
-						   const struct exi_op *op,
-						   int flags, size_t *want)
+static __attribute__((noinline)) ssize_t
+try_parts_locked(struct exi_sock *sk, enum exi_dir dir, const struct exi_op *op,
+		 int flags, size_t *want)
 {
 	struct iovec room[EXI_PIECES_COPIED];
 	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_pieces p;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	pieces_of(op, room, &p);
 	*want = p.left;
 	if (dir == EXI_RX)
@@ -352,11 +355,12 @@ static __attribute__((noinline)) ssize_t try_parts(struct exi_sock *sk,
 }
 
 /* Nothing more of it moves: n is why. */
-static void give_up_op(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
-		       ssize_t n)
+static void give_up_op_locked(struct exi_sock *sk, enum exi_dir dir,
+			      struct exi_op *op, ssize_t n)
 {
 	int err = n == -EREMOTE ? ECONNRESET : (int)-n;
 
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (!op->lent) {
 		exi_flow_finish_locked(sk, dir, op, err);
 		return;
@@ -439,7 +443,7 @@ static void reap_lent_locked(struct exi_sock *sk, struct exi_half *h,
 	EXI_LOCKED(&h->lock);
 	if (h->mode == EXI_MODE_DRAIN)
 		exi_flow_drain_locked(sk);
-	exi_place_reap(sk, dir);
+	exi_place_reap_locked(sk, dir);
 	if (dir == EXI_RX && h->leaving)
 		exi_flow_give_back_locked(sk);
 }
@@ -464,11 +468,12 @@ static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 		return *ret >= 0;
 	}
 	if (op->next < op->n_parts && h->mode != EXI_MODE_RING)
-		*ret = try_parts(sk, dir, op, op->flags | flags, ret_want);
+		*ret = try_parts_locked(sk, dir, op, op->flags | flags,
+					ret_want);
 	else if (dir == EXI_RX)
 		*ret = exi_flow_try_recv_locked(sk, h, op->buf, *ret_want,
 						op->flags | flags);
-	else if (send_together(sk, h, ret))
+	else if (send_together_locked(sk, h, ret))
 		return *ret > 0;
 	else
 		*ret = exi_flow_try_send_locked(sk, h, op->buf, *ret_want,
@@ -499,7 +504,7 @@ static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (n == -ESTALE && exi_service_progress(sk, dir) == 0)
 		return STEP_LEAVE; /* the service reads the link first */
 	if (n < 0)
-		give_up_op(sk, dir, op, n);
+		give_up_op_locked(sk, dir, op, n);
 	else if (exi_flow_moved(op, dir, (size_t)n, want))
 		exi_finish_in_turn_locked(sk, dir, op);
 	return STEP_AGAIN;
@@ -536,7 +541,7 @@ static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (op && exi_unlikely(exi_parts_wants(op))) {
 		op->err = -exi_parts_read(op);
 		if (op->err) {
-			give_up_op(sk, dir, op, op->done ? 0 : -op->err);
+			give_up_op_locked(sk, dir, op, op->done ? 0 : -op->err);
 			return STEP_AGAIN;
 		}
 	}

@@ -155,8 +155,8 @@ int exi_resume_begin_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	sk->sh->half[EXI_RX].leaving = 0;
-	exi_place_reap(sk, EXI_RX);
-	exi_place_reap(sk, EXI_TX);
+	exi_place_reap_locked(sk, EXI_RX);
+	exi_place_reap_locked(sk, EXI_TX);
 	if (err)
 		return err;
 	exi_sock_reason(sk, reason);

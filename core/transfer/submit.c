@@ -27,8 +27,8 @@
 #include "core/transfer/timeout.h"
 
 /* Locks the direction, when it takes operations. */
-static int enter(struct exi_sock *sk, int fd, enum exi_dir dir,
-		 struct exi_shared **ret)
+static int lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
+			struct exi_shared **ret)
 {
 	int err;
 
@@ -92,7 +92,7 @@ static int submit_to(struct exi_sock *sk, struct exi_op **ops, int n)
 	}
 	if (dir == EXI_TX)
 		exi_flow_before_send(sk, fd, len);
-	ret = enter(sk, fd, dir, &sh);
+	ret = lock_for_ops(sk, fd, dir, &sh);
 	if (ret)
 		return ret;
 	if (ops[0]->flags & EXS_SHUT_WR) /* which comes alone */
@@ -175,7 +175,7 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 	for (int i = 0; i < n; i++)
 		len += o[i].exs_x_length;
 	exi_flow_before_send(sk, o->exs_x_socket, len);
-	ret = enter(sk, o->exs_x_socket, EXI_TX, &sh);
+	ret = lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh);
 	if (ret)
 		return ret;
 	if (straight_to_ring(sk, &sh->half[EXI_TX]))

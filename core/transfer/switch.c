@@ -112,10 +112,11 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	return 0;
 }
 
-static void set_left(struct exi_sock *sk, uint64_t left)
+static void set_left_locked(struct exi_sock *sk, uint64_t left)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	h->left = left;
 	exi_half_mode_locked(h, left ? EXI_MODE_LEFT : EXI_MODE_RING);
 	if (left)
@@ -140,8 +141,9 @@ int exi_switch_refuse_locked(struct exi_sock *sk, int reason)
 }
 
 /* A direction that has just arrived goes back, and stays there. */
-static int send_back(struct exi_sock *sk, enum exi_mode mode, int reason)
+static int send_back_locked(struct exi_sock *sk, enum exi_mode mode, int reason)
 {
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	exi_half_mode_locked(&sk->sh->half[EXI_RX], mode);
 	return exi_switch_refuse_locked(sk, reason);
 }
@@ -165,20 +167,21 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	h->origin = position(sk, EXI_RX);
 	if (exi_tcp_urgent_pending(sk->tcp->fd)) {
 		h->urgent = 1;
-		return send_back(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
+		return send_back_locked(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
 	}
 	ret = exi_tcp_bytes_read(sk, offset, &got);
 	if (ret) /* where the ring begins cannot be told */
-		return send_back(sk, EXI_MODE_RING, EXS_X_REASON_NO_PROOF);
+		return send_back_locked(sk, EXI_MODE_RING,
+					EXS_X_REASON_NO_PROOF);
 	if (got > offset)
 		return -EPROTO;
 	h->ups++;
-	set_left(sk, offset - got);
+	set_left_locked(sk, offset - got);
 	exi_keepalive_settle_locked(sk);
 	/* Held by one that has no link, and could not tell the peer. */
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
-		return send_back(sk, h->mode,
-				 (int)atomic_load(&sk->sh->reason));
+		return send_back_locked(sk, h->mode,
+					(int)atomic_load(&sk->sh->reason));
 	exi_resume_watch_locked(sk);
 	/* No byte of TCP follows: a receive that waits for one must move. Nor
 	 * may it take what follows should the fabric fail. */
@@ -191,7 +194,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 static void left_is_locked(struct exi_sock *sk, uint64_t left)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
-	set_left(sk, left);
+	set_left_locked(sk, left);
 	if (left)
 		return;
 	exi_resume_watch_locked(sk);
@@ -233,7 +236,8 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	if ((h->mode != EXI_MODE_LEFT && h->mode != EXI_MODE_RING) || !sk->fab)
 		return;
-	h->leaving = !exi_place_quiet(sk) || exi_loan_in_place(sk, EXI_RX);
+	h->leaving =
+		!exi_place_quiet_locked(sk) || exi_loan_in_place(sk, EXI_RX);
 	if (h->leaving)
 		/* The last receive, or loan, that comes back goes on here. */
 		return;

@@ -52,6 +52,19 @@ find core preload providers -name '*.c' -exec awk '
 	/;$/ && !/^\t/ { name = "" } # a declaration
 	name && /LOCKED(_ONE)?\(|_locked\(/ { calls = 1 }' {} + |
 	none 'a function that ends in _locked asserts its lock'
+# Calling such a function takes a lock, or the caller needs it, too.
+find core preload providers -name '*.[ch]' -exec awk '
+	FNR == 1 || /^[a-z].*_locked\(/ || (/;$/ && !/^\t/) { name = ""; next }
+	/^[a-z].*\(/ { name = FILENAME ": " $0; needs = takes = 0; next }
+	/^}/ { if (name && needs && !takes) print name; name = "" }
+	/^\t*\/\*.*[^\/]$/, /\*\/$/ { next }
+	{
+		gsub(/\/\*.*\*\//, "")
+		needs = needs || /_locked\(/
+		gsub(/[a-z0-9_]+_locked|EXI_[A-Z_]*LOCKED.*/, "")
+		takes = takes || /lock|exi_enter_ring/
+	}' {} + |
+	none 'a function that needs a lock ends in _locked'
 # shellcheck disable=SC2086 # folders are words
 find $here -name '*.[ch]' -exec awk '
 	FNR == 1 { split("", seen) }
