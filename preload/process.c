@@ -17,6 +17,7 @@
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "preload/shim.h"
+#include "preload/target.h"
 
 /* The name by which the next program has it. */
 static int kept_name(struct exi_sock *sk, void *arg)
@@ -42,14 +43,20 @@ static void before_exec(void)
 
 HOOK int execve(const char *path, char *const *argv, char *const *env)
 {
+	struct shim_target t;
+
 	before_exec();
-	return native.execve(path, argv, env);
+	env = shim_target_env(AT_FDCWD, path, env, &t);
+	return shim_target_over(&t, native.execve(path, argv, env));
 }
 
 HOOK int execvpe(const char *file, char *const *argv, char *const *env)
 {
+	struct shim_target t;
+
 	before_exec();
-	return native.execvpe(file, argv, env);
+	env = shim_target_env_of_name(file, env, &t);
+	return shim_target_over(&t, native.execvpe(file, argv, env));
 }
 
 HOOK int execv(const char *path, char *const *argv)
@@ -64,15 +71,22 @@ HOOK int execvp(const char *file, char *const *argv)
 
 HOOK int fexecve(int fd, char *const *argv, char *const *env)
 {
+	struct shim_target t;
+
 	before_exec();
-	return native.fexecve(fd, argv, env);
+	env = shim_target_env(fd, NULL, env, &t);
+	return shim_target_over(&t, native.fexecve(fd, argv, env));
 }
 
 HOOK int execveat(int dir, const char *path, char *const *argv,
 		  char *const *env, int flags)
 {
+	struct shim_target t;
+
 	before_exec();
-	return native.execveat(dir, path, argv, env, flags);
+	env = shim_target_env(dir, path, env, &t);
+	return shim_target_over(&t,
+				native.execveat(dir, path, argv, env, flags));
 }
 
 /* The arguments of a list up to its null, and what follows. */

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/target.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
@@ -282,7 +284,7 @@ static void put_group(struct text *t, const struct group *g)
 
 /* Writes the report, whose reader may be gone: that is no reason to end
  * otherwise than natively. */
-static void write_unheard(int fd, const struct text *t)
+static void write_unheard(int fd, const char *text, int n)
 {
 	const struct timespec none = { 0 };
 	sigset_t pipe, old, pending;
@@ -291,16 +293,50 @@ static void write_unheard(int fd, const struct text *t)
 	sigaddset(&pipe, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe, &old);
 	sigpending(&pending);
-	if (native.write(fd, t->buf, (size_t)t->n) < 0 && errno == EPIPE &&
+	if (native.write(fd, text, (size_t)n) < 0 && errno == EPIPE &&
 	    !sigismember(&pending, SIGPIPE))
 		sigtimedwait(&pipe, NULL, &none);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
+static void tell(const char *text, int n)
+{
+	int fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
+
+	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
+		exi_log_write(EXI_LOG_WARN,
+			      "EXS_REPORT: cannot write to \"%s\": %s", path,
+			      exi_log_why(-fd));
+	if (fd >= 0)
+		write_unheard(fd, text, n);
+	if (fd >= 0 && fd != stderr_fd)
+		native.close(fd);
+}
+
+/* A line of a process that is no count of its connections. */
+static void tell_line(const char *what, const char *why)
+{
+	char line[sizeof(name) + PATH_MAX + 128];
+	int n = snprintf(line, sizeof(line), "exs run: %s[%d]: %s: %s\n", name,
+			 (int)getpid(), what, why);
+
+	tell(line, n < (int)sizeof(line) ? n : (int)sizeof(line) - 1);
+}
+
+void shim_report_target(const char *program, const char *why)
+{
+	char what[PATH_MAX + 64];
+
+	if (exi_likely(!path[0]))
+		return;
+	snprintf(what, sizeof(what), "starts %s without the library",
+		 program && *program ? program : "a program");
+	tell_line(what, why);
+}
+
 __attribute__((destructor)) void shim_report(void)
 {
 	static struct text t;
-	int fd;
 
 	/* A process that the library has left has reported already. */
 	if (!path[0] || !shim_ready())
@@ -326,15 +362,7 @@ __attribute__((destructor)) void shim_report(void)
 		put_group(&t, &groups[i]);
 	if (early.n)
 		put_group(&t, &early);
-	fd = strcmp(path, "-") ? exi_log_open(path, 0666) : stderr_fd;
-	if (fd < 0 && exi_config()->log_level >= EXI_LOG_WARN)
-		exi_log_write(EXI_LOG_WARN,
-			      "EXS_REPORT: cannot write to \"%s\": %s", path,
-			      exi_log_why(-fd));
-	if (fd >= 0)
-		write_unheard(fd, &t);
-	if (fd >= 0 && fd != stderr_fd)
-		native.close(fd);
+	tell(t.buf, t.n);
 	shim_report_forked();
 }
 
@@ -346,6 +374,16 @@ void shim_report_forked(void)
 	atomic_store(&lock.word, 0);
 }
 
+static bool is_go(void)
+{
+	int fd = exi_target_open(AT_FDCWD, "/proc/self/exe");
+	bool ret = fd >= 0 && exi_target_is_go(fd);
+
+	if (fd >= 0)
+		exi_target_close(fd);
+	return ret;
+}
+
 void shim_report_init(void)
 {
 	path = exi_config()->report;
@@ -353,6 +391,10 @@ void shim_report_init(void)
 	if (!strcmp(path, "-"))
 		stderr_fd = exi_fd_keep(native.dup(2));
 	early = nothing_early;
-	if (path[0])
-		at_quick_exit(shim_report);
+	if (!path[0])
+		return;
+	at_quick_exit(shim_report);
+	if (is_go())
+		tell_line("has no report at its end",
+			  "a program in Go makes its system calls itself");
 }

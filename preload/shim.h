@@ -162,6 +162,8 @@ void shim_report_latent(const struct exi_latent_state *s);
 /* Writes the report now, of all connections that there were: the process ends,
  * or cannot write it later. */
 void shim_report(void);
+/* Says that a program is started without the shim, and why. */
+void shim_report_target(const char *path, const char *why);
 /* Called in the child of a fork: what its parent had is its parent's. */
 void shim_report_forked(void);
 

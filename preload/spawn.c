@@ -15,6 +15,7 @@
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "preload/shim.h"
+#include "preload/target.h"
 
 struct action {
 	enum {
@@ -147,8 +148,12 @@ HOOK int posix_spawn(pid_t *pid, const char *path,
 		     const posix_spawnattr_t *attr, char *const *argv,
 		     char *const *env)
 {
+	struct shim_target t;
+	char *const *given = shim_target_env(AT_FDCWD, path, env, &t);
+
 	before_spawn(actions);
-	return native.posix_spawn(pid, path, actions, attr, argv, env);
+	return shim_target_over(
+		&t, native.posix_spawn(pid, path, actions, attr, argv, given));
 }
 
 HOOK int posix_spawnp(pid_t *pid, const char *file,
@@ -156,8 +161,12 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 		      const posix_spawnattr_t *attr, char *const *argv,
 		      char *const *env)
 {
+	struct shim_target t;
+	char *const *given = shim_target_env_of_name(file, env, &t);
+
 	before_spawn(actions);
-	return native.posix_spawnp(pid, file, actions, attr, argv, env);
+	return shim_target_over(
+		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
 }
 
 HOOK int posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions)

@@ -10,7 +10,7 @@ packages_tool="libjansson-dev"
 packages_verbs="libibverbs-dev librdmacm-dev"
 packages_ofi="libfabric-dev"
 packages_examples="libssl-dev libuv1-dev"
-packages_tests="libcmocka-dev python3 curl iproute2 netcat-openbsd nftables"
+packages_tests="libcmocka-dev python3 curl iproute2 musl-tools netcat-openbsd nftables"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"
 packages_apps_more="cmake default-jdk-headless distcc dpkg-dev haproxy libfabric-bin
 	nodejs openssh-client openssh-server perl postgresql python3-grpcio rsync socat sockperf tcl"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs run: a program with the shim before its own libraries. */
 #include <argp.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/config.h"
+#include "core/base/target.h"
 #include "core/life/core.h"
 #include "exi_build.h"
 #include "tools/tool.h"
@@ -140,42 +140,6 @@ static int find_shim(char *ret, size_t len)
 	return -ENOENT;
 }
 
-static int executable(const char *path)
-{
-	struct stat st;
-
-	if (stat(path, &st) < 0)
-		return -errno;
-	return S_ISREG(st.st_mode) && access(path, X_OK) == 0 ? 0 : -EACCES;
-}
-
-/* Where execvp() would find it: -EACCES when nothing of the name can be
- * executed. */
-static int find_program(const char *name, char *ret, size_t len)
-{
-	const char *path = getenv("PATH"), *end;
-	int err = -ENOENT, ret_err;
-
-	if (!*name || strchr(name, '/'))
-		return snprintf(ret, len, "%s", name) < (int)len
-			       ? executable(ret)
-			       : -ENAMETOOLONG;
-	for (path = path ? path : "/bin:/usr/bin";; path = end + 1) {
-		end = strchrnul(path, ':');
-		/* An empty one is the current folder. */
-		snprintf(ret, len, "%.*s/%s",
-			 end > path ? (int)(end - path) : 1,
-			 end > path ? path : ".", name);
-		ret_err = executable(ret);
-		if (!ret_err)
-			return 0;
-		if (ret_err == -EACCES)
-			err = ret_err;
-		if (!*end)
-			return err;
-	}
-}
-
 /* The processes that report may be in other folders. */
 static const char *from_here(const char *file, char *ret, size_t len)
 {
@@ -188,43 +152,38 @@ static const char *from_here(const char *file, char *ret, size_t len)
 }
 
 /* Why the shim would not be loaded into the program; null when it will be. */
-static const char *refusal(const char *path)
+static const char *refusal(int fd)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	const char *ret = NULL;
-	bool interpreter = false;
-	Elf64_Phdr p;
-	Elf64_Ehdr e;
 	struct stat st;
 
-	if (fd < 0)
-		return NULL; /* exec will say it */
 	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
-		ret = "it changes its user (set-user-ID), and the system loads "
-		      "no library into such programs";
+		return "it changes its user (set-user-ID), and the system "
+		       "loads no library into such programs";
 	/* Root gains nothing by them. */
-	else if (getuid() != 0 &&
-		 fgetxattr(fd, "security.capability", NULL, 0) > 0)
-		ret = "its file gives it capabilities (setcap), and the system "
-		      "loads no library into such programs";
-	if (pread(fd, &e, sizeof(e), 0) != sizeof(e) ||
-	    memcmp(e.e_ident, ELFMAG, SELFMAG) != 0)
-		goto close_fd; /* a script: its interpreter decides */
-	if (e.e_ident[EI_CLASS] != ELFCLASS64) {
-		ret = "it is a 32-bit program";
-		goto close_fd;
-	}
-	for (int i = 0; i < e.e_phnum && !interpreter; i++)
-		if (pread(fd, &p, sizeof(p),
-			  (off_t)(e.e_phoff + (uint64_t)i * e.e_phentsize)) ==
-		    sizeof(p))
-			interpreter = p.p_type == PT_INTERP;
-	if (!interpreter)
-		ret = "it is statically linked, so no library can be loaded "
-		      "into it";
-close_fd:
-	close(fd);
-	return ret;
+	if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
+		return "its file gives it capabilities (setcap), and the "
+		       "system loads no library into such programs";
+	return exi_target_refusal(fd);
+}
+
+/* Says what the program's file tells; false: it is not started. What cannot be
+ * read is exec's to say. */
+static bool is_served(const char *program)
+{
+	int fd = exi_target_open(AT_FDCWD, program);
+	const char *why;
+
+	if (fd < 0)
+		return true;
+	why = refusal(fd);
+	if (why)
+		tool_fail("%s: %s", program, why);
+	else if (exi_target_is_go(fd))
+		tool_fail("%s: its connections stay on TCP: a program in Go "
+			  "makes its system calls itself",
+			  program);
+	exi_target_close(fd);
+	return !why;
 }
 
 /* A fabric that is required and not here: said, and nothing is started. */
@@ -272,7 +231,7 @@ int tool_run(int argc, char **argv)
 		return tool_fail(
 			"%s cannot be loaded: its path has a space or a colon",
 			shim);
-	err = find_program(r.argv[0], program, sizeof(program));
+	err = exi_target_find(r.argv[0], program, sizeof(program));
 	if (err) {
 		tool_fail("%s: %s", r.argv[0],
 			  err == -EACCES ? strerror(EACCES)
@@ -281,9 +240,8 @@ int tool_run(int argc, char **argv)
 	}
 	if (lacks_required())
 		return TOOL_FAILED;
-	why = refusal(program);
-	if (why)
-		return tool_fail("%s: %s", program, why);
+	if (!is_served(program))
+		return TOOL_FAILED;
 	snprintf(preload, sizeof(preload), "%s%s%s", shim,
 		 old && *old ? ":" : "", old ? old : "");
 	setenv("LD_PRELOAD", preload, 1);

@@ -4,6 +4,7 @@
 # lists, every function of the public headers is listed, and nothing else. The
 # shim takes over what preload/symbols says; what proves it is there; nothing of
 # the C library is missing in the table, and docs/guide/calls.md is made from it.
+# Neither library needs a newer C library than INSTALL.md says.
 root=$(dirname "$0")/../..
 library=$1
 tmp=$(mktemp -d) || exit 1
@@ -80,6 +81,19 @@ while read -r call state proofs _; do
 	grep -qw "$call" "$root"/tests/preload/*.[ch] ||
 		complain "$call: no row calls it"
 done <"$tmp/rows"
+
+# --- the oldest C library ---
+floor=$(sed -nE 's/.*glibc ([0-9]+\.[0-9]+) or later.*/\1/p' "$root/INSTALL.md")
+for file in "$library" "$shim"; do
+	needs=$(objdump -T "$file" | awk '$4 == "*UND*"' |
+		grep -oE 'GLIBC_[0-9.]+' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
+	[ -n "$needs" ] || complain "objdump finds no symbol that $file needs"
+	[ "$(printf '%s\n' "$needs" "$floor" | sort -V | tail -n 1)" = "$floor" ] || {
+		echo "$file needs glibc $needs, INSTALL.md says \"$floor\":"
+		objdump -T "$file" | grep -F "GLIBC_$needs"
+		bad=1
+	}
+done
 
 awk -f "$root/preload/page.awk" "$table" >"$tmp/page" || bad=1
 cmp -s "$tmp/page" "$root/docs/guide/calls.md" || complain \

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The environment of a program that exec or posix_spawn starts. Where the shim
+ * cannot be loaded into it, its loader may end the program (that of musl, or of
+ * an older glibc), so LD_PRELOAD does not name the shim there. */
+#include "preload/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/base/target.h"
+#include "preload/shim.h"
+
+#define VARIABLE "LD_PRELOAD="
+#define SHIM	 "libexs-preload.so"
+#define BETWEEN	 " :"
+
+/* The names of a list, one after the other: the length of the next one, at
+ * *at. */
+static size_t next_name(const char **at)
+{
+	*at += strspn(*at, BETWEEN);
+	return strcspn(*at, BETWEEN);
+}
+
+static bool is_shim(const char *name, size_t len)
+{
+	const char *last = memrchr(name, '/', len);
+
+	if (last) {
+		len -= (size_t)(last + 1 - name);
+		name = last + 1;
+	}
+	return len == strlen(SHIM) && !memcmp(name, SHIM, len);
+}
+
+static bool is_variable(const char *entry)
+{
+	return !strncmp(entry, VARIABLE, strlen(VARIABLE));
+}
+
+/* The name of the shim in an entry of the environment, or null. */
+static const char *shim_in(const char *entry, size_t *ret)
+{
+	const char *at = entry + strlen(VARIABLE);
+	size_t len;
+
+	if (!is_variable(entry))
+		return NULL;
+	for (; (len = next_name(&at)) > 0; at += len)
+		if (is_shim(at, len)) {
+			*ret = len;
+			return at;
+		}
+	return NULL;
+}
+
+static const char *find_shim(char *const *env, size_t *ret)
+{
+	const char *found = NULL;
+
+	for (; env && *env && !found; env++)
+		found = shim_in(*env, ret);
+	return found;
+}
+
+/* Whether the library is where the program's loader would look: not in every
+ * changed root. */
+static bool is_there(const char *name, size_t len)
+{
+	char path[PATH_MAX];
+
+	if (*name != '/' || len >= sizeof(path))
+		return true;
+	memcpy(path, name, len);
+	path[len] = '\0';
+	return access(path, F_OK) == 0;
+}
+
+/* Writes the entry without the shim. Returns the end of it; it is empty if no
+ * name is left. */
+static char *without(const char *entry, char *ret)
+{
+	const char *at = entry + strlen(VARIABLE);
+	char *to = stpcpy(ret, VARIABLE), *begin = to;
+	size_t len;
+
+	for (; (len = next_name(&at)) > 0; at += len) {
+		if (is_shim(at, len))
+			continue;
+		if (to > begin)
+			*to++ = ':';
+		to = mempcpy(to, at, len);
+	}
+	if (to == begin)
+		to = ret;
+	*to = '\0';
+	return to;
+}
+
+static void copy(char *const *env, size_t n, char **ret)
+{
+	char *text = (char *)(ret + n + 1);
+
+	for (; *env; env++) {
+		if (!is_variable(*env)) {
+			*ret++ = *env;
+			continue;
+		}
+		*ret = text;
+		text = without(*env, text) + 1;
+		ret += **ret != '\0';
+	}
+	*ret = NULL;
+}
+
+static char *const *stripped(char *const *env, struct shim_target *t)
+{
+	size_t n = 0, room = 0;
+	void *p;
+
+	for (; env[n]; n++)
+		if (is_variable(env[n]))
+			room += strlen(env[n]) + 1;
+	t->size = (n + 1) * sizeof(*env) + room;
+	p = mmap(NULL, t->size, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return env;
+	t->memory = p;
+	copy(env, n, p);
+	return p;
+}
+
+char *const *shim_target_env(int dir, const char *path, char *const *env,
+			     struct shim_target *t)
+{
+	int saved = errno, fd;
+	const char *shim, *why;
+	size_t len = 0;
+
+	t->memory = NULL;
+	/* Under a filter the program makes its own system calls only. */
+	shim = atomic_load(&shim_leaving) ? NULL : find_shim(env, &len);
+	if (!shim)
+		return env;
+	fd = exi_target_open(dir, path);
+	if (fd >= 0) {
+		why = exi_target_refusal(fd);
+		if (!why && !is_there(shim, len))
+			why = "the library is not in its root directory";
+		exi_target_close(fd);
+		if (why) {
+			env = stripped(env, t);
+			shim_report_target(path, why);
+		}
+	}
+	errno = saved;
+	return env;
+}
+
+char *const *shim_target_env_of_name(const char *name, char *const *env,
+				     struct shim_target *t)
+{
+	char path[PATH_MAX];
+	int saved = errno;
+
+	t->memory = NULL;
+	if (exi_target_find(name, path, sizeof(path)) == 0)
+		env = shim_target_env(AT_FDCWD, path, env, t);
+	errno = saved;
+	return env;
+}
+
+int shim_target_over(struct shim_target *t, int ret)
+{
+	int saved = errno;
+
+	if (t->memory)
+		munmap(t->memory, t->size);
+	errno = saved;
+	return ret;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The environment of the program that exec or posix_spawn starts. */
+#ifndef EXI_PRELOAD_TARGET_H
+#define EXI_PRELOAD_TARGET_H
+
+#include <stddef.h>
+
+struct shim_target {
+	void *memory; /* of a changed environment; null: it is the caller's */
+	size_t size;
+};
+
+/* The environment that the program gets: without the shim in LD_PRELOAD if the
+ * shim cannot be loaded into that program, which the report then says. dir and
+ * path are those of execveat(2); a null path means the file that dir is. The
+ * second finds the program as execvp(3) does. */
+char *const *shim_target_env(int dir, const char *path, char *const *env,
+			     struct shim_target *t);
+char *const *shim_target_env_of_name(const char *name, char *const *env,
+				     struct shim_target *t);
+/* After the call. Returns ret; errno stays. */
+int shim_target_over(struct shim_target *t, int ret);
+
+#endif
