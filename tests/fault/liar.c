@@ -5,19 +5,13 @@
  * The victim may lose that connection, and nothing else: it never crashes or
  * hangs, keeps no descriptor, and its other connections go on. */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/base/futex.h"
-#include "core/fabric/provider.h"
-#include "core/meet/find.h"
-#include "providers/shm/shm_int.h"
+#include "tests/fault/hand.h"
 #include "tests/fault/link.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -28,197 +22,6 @@
 
 #define LIVES 150 /* connections of a row */
 #define LIES  60  /* of a connection, at most */
-
-static uint64_t number(struct t_rng *r)
-{
-	static const uint64_t odd[] = {
-		0,	    1,		2,	    15,
-		16,	    4096,	65536,	    1ull << 31,
-		1ull << 32, 1ull << 63, UINT64_MAX, UINT64_MAX - 15
-	};
-
-	return t_below(r, 3)   ? odd[t_below(r, T_COUNT(odd))]
-	       : t_below(r, 2) ? t_chunk(r, 100000)
-			       : t_rand(r);
-}
-
-static void lie(struct t_rng *r, int link)
-{
-	struct exi_pair_msg m[2] = { { .magic = EXI_PAIR_MAGIC,
-				       .version = EXI_PAIR_VERSION } };
-	int fd = t_below(r, 8) ? -1 : open("/dev/null", O_RDONLY | O_CLOEXEC);
-	size_t len = sizeof(m[0]);
-
-	m[0].type = (uint16_t)t_below(r, EXI_PAIR_TYPE_MAX + 2);
-	m[0].a = number(r);
-	m[0].b = number(r);
-	m[0].c = number(r);
-	switch (t_below(r, 12)) {
-	case 0:
-		len = t_below(r, sizeof(m));
-		break;
-	case 1:
-		m[0].magic = (uint32_t)number(r);
-		break;
-	case 2:
-		m[0].version = (uint16_t)number(r);
-		break;
-	case 3:
-		m[0].type = (uint16_t)number(r);
-		break;
-	}
-	t_link_put(link, m, len, fd);
-	if (fd >= 0)
-		close(fd);
-}
-
-/* A hand on the segment of a connection: mapped once more, for the library
- * unmaps its own when the victim hangs up. */
-struct hand {
-	struct shmp_segment *seg;
-	unsigned char *ring;
-	size_t mapped;
-	uint32_t bytes; /* of the ring, in use */
-	uint32_t whole;
-	uint64_t head; /* the record that the victim awaits */
-	int link;
-};
-
-static void lay_hand(struct hand *h, int s, int link)
-{
-	struct exi_conn *c = exi_sock_find(s)->fab;
-	struct shmp_priv *p = shmp_priv(c);
-
-	h->mapped = p->out_map;
-	h->seg = mremap(p->mine, 0, h->mapped, MREMAP_MAYMOVE);
-	T(h->seg != MAP_FAILED);
-	h->ring = (unsigned char *)h->seg + SHMP_RING_OFFSET;
-	h->bytes = shmp_shared(c)->tx.bytes;
-	h->whole = p->out_bytes;
-	h->head = shmp_shared(c)->tx.head;
-	h->link = link;
-}
-
-static struct shmp_record *at(struct hand *h, uint64_t pos)
-{
-	return (struct shmp_record *)(h->ring + (pos & (h->bytes - 1)));
-}
-
-static void put(struct hand *h, uint64_t pos, uint32_t kind, uint32_t len)
-{
-	atomic_store(&at(h, pos)->word, shmp_word(kind, len, pos, h->bytes));
-}
-
-/* Records, of any length, until the ring or the number is over. */
-static void put_many(struct t_rng *r, struct hand *h)
-{
-	uint32_t len = (uint32_t)t_chunk(r, 9000);
-	int k = (int)t_chunk(r, 400);
-
-	while (k-- && (h->head & (h->bytes - 1)) + shmp_record_bytes(len) +
-				      SHMP_RESERVE <=
-			      h->bytes) {
-		put(h, h->head, SHMP_DATA, len);
-		h->head += shmp_record_bytes(len);
-	}
-}
-
-/* What the victim looks at more than once, while it looks. */
-static void change_fast(struct t_rng *r, struct hand *h)
-{
-	for (int k = 0; k < 2000; k++) {
-		uint64_t v = t_rand(r);
-
-		put(h, h->head, (uint32_t)v & 3, (uint32_t)(v >> 8) & 0x3fff);
-		/* What is and what cannot be, in turns. */
-		atomic_store(&h->seg->taken, k & 1 ? v >> 20 & ~15ull : 0);
-		atomic_store(&h->seg->data_wait, (uint32_t)v);
-		atomic_store(&h->seg->space_wait, (uint32_t)(v >> 32));
-		atomic_store(&h->seg->epoch_at, v >> 30);
-	}
-}
-
-static void scribble_record(struct t_rng *r, struct hand *h)
-{
-	atomic_uint *anywhere;
-
-	switch (t_below(r, 6)) {
-	case 0:
-		put(h, h->head, (uint32_t)t_below(r, 8),
-		    (uint32_t)number(r) & SHMP_LEN_MASK);
-		break;
-	case 1:
-		put(h, h->head, SHMP_GROW, (uint32_t)t_below(r, 34));
-		break;
-	case 2:
-		put(h, h->head, SHMP_END, (uint32_t)t_below(r, 2));
-		break;
-	case 3:
-		put_many(r, h);
-		break;
-	case 4:
-		anywhere = (atomic_uint *)(h->ring +
-					   (t_below(r, h->whole) & ~3ull));
-		atomic_store(anywhere, (uint32_t)t_rand(r));
-		break;
-	default:
-		atomic_store(&at(h, h->head)->word, (uint32_t)number(r));
-	}
-	at(h, h->head)->made = (uint32_t)number(r);
-}
-
-static void scribble_fields(struct t_rng *r, struct shmp_segment *seg)
-{
-	switch (t_below(r, 6)) {
-	case 0:
-		seg->magic = (uint32_t)number(r);
-		seg->ring_offset = (uint32_t)number(r);
-		break;
-	case 1:
-		seg->ring_bytes = (uint32_t)number(r);
-		seg->start_bytes = (uint32_t)number(r);
-		break;
-	case 2:
-		atomic_store(&seg->taken, number(r));
-		break;
-	case 3:
-		atomic_store(&seg->data_wait, (uint32_t)number(r));
-		atomic_store(&seg->space_wait, (uint32_t)number(r));
-		atomic_store(&seg->sleep, number(r));
-		break;
-	case 4:
-		atomic_store(&seg->epoch_before, (uint32_t)number(r));
-		atomic_store(&seg->epoch_at, number(r));
-		atomic_store(&seg->epoch, (uint32_t)number(r));
-		atomic_store(&seg->timed, (uint32_t)number(r));
-		break;
-	default:
-		atomic_store(&seg->kernel_before, number(r));
-		atomic_store(&seg->kernel_at, number(r));
-		atomic_store(&seg->kernel, number(r));
-		atomic_store(&seg->read, number(r));
-	}
-}
-
-/* Whoever waits for data, or for room. */
-static void wake(struct hand *h)
-{
-	exi_futex_wake(shmp_plain(&at(h, h->head)->word), INT_MAX);
-	atomic_fetch_add(&h->seg->taken_seq, 1);
-	exi_futex_wake(shmp_plain(&h->seg->taken_seq), INT_MAX);
-	t_link_put(h->link, "", 1, -1);
-}
-
-static void scribble(struct t_rng *r, struct hand *h)
-{
-	if (t_below(r, 8) == 0)
-		change_fast(r, h);
-	else if (t_below(r, 2) == 0)
-		scribble_record(r, h);
-	else
-		scribble_fields(r, h->seg);
-	wake(h);
-}
 
 static char buf[20000];
 
@@ -257,7 +60,7 @@ struct lives {
 static void tell_lies(struct t_rng *r, int s, int link)
 {
 	for (int k = 1 + (int)t_below(r, LIES); k; k--) {
-		lie(r, link);
+		t_lie(r, link, 0);
 		if (t_below(r, 4) == 0)
 			stir(r, s);
 	}
@@ -273,17 +76,17 @@ static bool hangs_up(int link)
 
 static void write_lies(struct t_rng *r, int s, int link)
 {
-	struct hand h;
+	struct t_hand h;
 
-	lay_hand(&h, s, link);
+	t_hand_lay(&h, s, link);
 	for (int k = 1 + (int)t_below(r, LIES); k; k--) {
-		scribble(r, &h);
+		t_hand_scribble(r, &h);
 		if (t_below(r, 4) == 0)
 			t_recv(s, buf, sizeof(buf), MSG_DONTWAIT);
 		if (t_below(r, 4) == 0 && hangs_up(link))
 			break;
 	}
-	munmap(h.seg, h.mapped);
+	t_hand_lift(&h);
 }
 
 /* What was taken, and what cannot have been, in turns: a sender that looks
@@ -292,10 +95,10 @@ static void write_lies(struct t_rng *r, int s, int link)
 static void count_wrong(struct t_rng *r, int s, int link)
 {
 	struct t_deadline d = t_deadline_ms(20000);
-	struct hand h;
+	struct t_hand h;
 	int round = 0;
 
-	lay_hand(&h, s, link);
+	t_hand_lay(&h, s, link);
 	do {
 		T_MSG(!t_over(&d), "the victim does not look");
 		stir(r, s);
@@ -303,9 +106,9 @@ static void count_wrong(struct t_rng *r, int s, int link)
 			atomic_store(&h.seg->taken, k & 1 ? 0 : UINT64_MAX);
 		if (++round % 32 == 0)
 			atomic_store(&h.seg->taken, UINT64_MAX);
-		wake(&h);
+		t_hand_wake(&h);
 	} while (!hangs_up(link));
-	munmap(h.seg, h.mapped);
+	t_hand_lift(&h);
 }
 
 static void liar(int ctl, void *arg)
