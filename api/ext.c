@@ -8,8 +8,8 @@
 #include "core/fabric/provider.h"
 #include "core/life/plain.h"
 #include "core/meet/find.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
-#include "core/sock/tcp.h"
 #include "core/transfer/place.h"
 
 static const char *fabric(struct exi_sock *sk, enum exi_dir dir)
@@ -71,7 +71,7 @@ static int sockinfo(int s, exs_x_sockinfo_t *ret)
 	fill_half(h, &i);
 	i.exs_x_paired = sk->fab && sk->fab->bell >= 0;
 	exi_half_unlock(h);
-	if (atomic_load(&sk->settled) && exi_switch_counts(sk, &rx, &tx) == 0) {
+	if (atomic_load(&sk->settled) && sk->base->counts(sk, &rx, &tx) == 0) {
 		i.exs_x_rx_bytes = rx;
 		i.exs_x_tx_bytes = tx;
 	}

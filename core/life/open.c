@@ -35,6 +35,7 @@
 #include "core/meet/latent.h"
 #include "core/meet/marker.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
@@ -55,18 +56,18 @@ int exi_listen(int fd, int backlog)
 	struct exi_sock *sk;
 
 	/* The marker comes before the first connection can. */
-	if (exi_tcp_is_tcp(fd))
+	if (exi_base_of(fd))
 		exi_marker_hold(fd);
 	if (listen(fd, backlog) < 0) {
 		int err = errno;
 
-		if (exi_tcp_is_tcp(fd))
+		if (exi_base_of(fd))
 			exi_marker_release(fd);
 		return -err;
 	}
 	/* Bound by listen itself: the name is known only now. */
 	/* A second listen() holds it once. */
-	if (exi_tcp_is_tcp(fd) && exi_sock_get(fd, &sk) == 0) {
+	if (exi_base_of(fd) && exi_sock_get(fd, &sk) == 0) {
 		if (sk->role == EXI_ROLE_LISTEN)
 			exi_marker_release(fd);
 		sk->role = EXI_ROLE_LISTEN;
@@ -116,7 +117,7 @@ static void mark_listener(int fd)
 	struct exi_sock *l = exi_sock_find(fd);
 
 	if (!l || l->role != EXI_ROLE_LISTEN) {
-		if (!exi_tcp_is_tcp(fd) || !exi_tcp_is_listening(fd) ||
+		if (!exi_base_of(fd) || !exi_tcp_is_listening(fd) ||
 		    exi_sock_get(fd, &l))
 			return;
 		l->role = EXI_ROLE_LISTEN;

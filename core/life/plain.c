@@ -19,6 +19,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/find.h"
 #include "core/meet/marker.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/sock/zerocopy.h"
@@ -34,11 +35,11 @@ int exi_adopt(int fd)
 	ret = exi_sock_get(fd, &sk);
 	if (ret)
 		return ret;
-	if (!exi_tcp_is_tcp(fd) || exi_tcp_is_listening(fd))
+	if (!exi_base_of(fd) || exi_tcp_is_listening(fd))
 		return -EOPNOTSUPP;
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
 		return -errno;
-	ret = exi_switch_forbidden(fd);
+	ret = sk->base->forbidden(fd);
 	/* What the kernel has counted before is not known. */
 	if (!ret && !sk->adopted && exi_zerocopy_on(fd))
 		ret = EXS_X_REASON_ZEROCOPY;
@@ -50,7 +51,7 @@ int exi_adopt(int fd)
 	if (!sk->adopted || sk->role == EXI_ROLE_NONE) {
 		sk->adopted = true;
 		if (sk->role == EXI_ROLE_NONE)
-			sk->role = exi_switch_role(fd);
+			sk->role = sk->base->role(fd);
 		if (sk->role == EXI_ROLE_ACCEPT && !sk->counted) {
 			sk->counted = true;
 			exi_marker_connection();
@@ -143,8 +144,8 @@ int exi_basic_reason(int fd, int reason)
 	socklen_t len = sizeof(peer);
 	int forbidden;
 
-	if (!exi_tcp_is_tcp(fd)) {
-		forbidden = exi_switch_forbidden(fd);
+	if (!exi_base_of(fd)) {
+		forbidden = exi_base_tcp.forbidden(fd);
 		return forbidden == EXS_X_REASON_MPTCP ? forbidden
 						       : EXS_X_REASON_NOT_TCP;
 	}

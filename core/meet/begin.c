@@ -27,10 +27,10 @@
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
 #include "core/meet/unseen_search.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
-#include "core/sock/tcp.h"
 
 #define LISTEN_NS 10000000000u /* A waits to be met, an eager B looks */
 #define LOOK_NS	  1000000u     /* the first wait of an eager B, then doubled */
@@ -299,14 +299,14 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	if (!reason && exi_unseen_waits(fd))
 		reason = EXS_X_REASON_UNSEEN_WAIT;
 	if (!reason)
-		reason = exi_switch_forbidden(fd);
+		reason = sk->base->forbidden(fd);
 	if (!reason && exi_tuple_of(fd, ret))
 		reason = EXS_X_REASON_NOT_CONNECTED;
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
 	/* The number may be another connection's by now, when plain calls
 	 * closed and reused it: then it is not ours. */
-	if (!reason && exi_switch_role(fd) != sk->role)
+	if (!reason && sk->base->role(fd) != sk->role)
 		reason = EXS_X_REASON_PLAIN_SOCKET;
 	if (!reason)
 		exi_sock_mark(sk, fd);

@@ -19,6 +19,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
@@ -252,6 +253,7 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	enum exi_dir d;
 
 	EXI_TABLE_RESET(&sk->role, role);
+	sk->base = &exi_base_tcp;
 	sk->adopted = adopted;
 	EXI_TABLE_RESET(&sk->lingers, false);
 	EXI_TABLE_RESET(&sk->closing, false);

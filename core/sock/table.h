@@ -30,6 +30,7 @@
 #include "core/sock/packet_wire.h"
 #include "core/sock/zerocopy.h"
 
+struct exi_base;
 struct exi_link;
 struct exi_loan;
 struct exi_op;
@@ -205,6 +206,7 @@ struct exi_sock {
 	uint32_t index;		     /* in the pool, for ever */
 	_Atomic uint32_t generation; /* changes with each socket here */
 	struct exi_shared *sh;
+	const struct exi_base *base; /* the kind of its kernel's stream */
 	struct exi_conn *tcp;
 	/* Null until met; TX and RX lock to change, family.h looks without. */
 	struct exi_conn *fab;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's word on a TCP socket: its counts, its end, its options. */
+/* The stream beneath a connection where it is TCP: the kernel's counts, and
+ * what forbids an upgrade; and what is common to all sockets. */
 #include "core/sock/tcp.h"
 
 #include <errno.h>
@@ -19,24 +20,16 @@
 #include <sys/time.h>
 
 #include "core/base/proof.h"
+#include "core/fabric/provider.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/sock/zerocopy.h"
 
-bool exi_tcp_is_tcp(int fd)
+static bool is_tcp(int domain, int type, int protocol)
 {
-	int domain, type, protocol;
-	socklen_t len = sizeof(int);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0)
-		return false;
-	len = sizeof(int);
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
-		return false;
-	len = sizeof(int);
-	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) < 0)
-		return false;
 	return (domain == AF_INET || domain == AF_INET6) &&
-	       type == SOCK_STREAM && protocol == IPPROTO_TCP;
+	       type == SOCK_STREAM &&
+	       (protocol == 0 || protocol == IPPROTO_TCP);
 }
 
 bool exi_tcp_is_listening(int fd)
@@ -133,7 +126,7 @@ static int counts_written(int fd, uint64_t *ret_acked, struct tcp_info *ret)
 	return -EAGAIN;
 }
 
-int exi_tcp_bytes_written(struct exi_sock *sk, uint64_t *ret)
+static int bytes_written(struct exi_sock *sk, uint64_t *ret)
 {
 	struct tcp_info i;
 	uint64_t acked;
@@ -176,7 +169,7 @@ static int bytes_read_reset(int fd, uint64_t received, uint64_t written,
 	return 0;
 }
 
-int exi_tcp_bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
+static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
 {
 	int fd = sk->tcp->fd, tries, err, unknown;
 	struct tcp_info before, after;
@@ -253,7 +246,8 @@ static int bytes_read_by_siocinq(int fd, uint64_t *ret)
 	return 0;
 }
 
-int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+/* sock_diag may be denied. */
+static int counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 {
 	struct tcp_info i;
 	uint64_t acked;
@@ -263,7 +257,7 @@ int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 		return err;
 	*ret_tx = bytes_begun(&i) - fin_waits(&i);
 	if (i.tcpi_state != TCP_CLOSE) {
-		err = exi_tcp_bytes_read(sk, 0, ret_rx);
+		err = bytes_read(sk, 0, ret_rx);
 		if (err && err != -EAGAIN)
 			err = bytes_read_by_siocinq(sk->tcp->fd, ret_rx);
 	}
@@ -277,7 +271,7 @@ int exi_switch_counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
 }
 
 /* Only the end that connected sent a SYN that was counted. */
-enum exi_role exi_switch_role(int fd)
+static enum exi_role role_of(int fd)
 {
 	struct tcp_info i;
 	uint64_t acked, begun;
@@ -298,7 +292,7 @@ static bool option_set(int fd, int level, int name)
 	return getsockopt(fd, level, name, &v, &len) == 0 && v != 0;
 }
 
-int exi_switch_forbidden(int fd)
+static int forbidden(int fd)
 {
 	char ulp[16] = "";
 	socklen_t len = sizeof(int);
@@ -335,9 +329,11 @@ int exi_switch_forbidden(int fd)
 	return EXS_X_REASON_NONE;
 }
 
-/* TCP_NODELAY flushes, tcp(7), also what is corked; and what the window holds
- * back goes out corked or not until something else is queued behind it. */
-int exi_switch_push(int fd)
+/* What Nagle, a cork or MSG_MORE holds back; the options are as they were
+ * afterwards. TCP_NODELAY flushes, tcp(7), also what is corked; and what the
+ * window holds back goes out corked or not until something else is queued
+ * behind it. */
+static int push(int fd)
 {
 	int nodelay = 0, on = 1, off = 0, held = 0;
 	socklen_t len = sizeof(int);
@@ -360,3 +356,21 @@ bool exi_tcp_urgent_pending(int fd)
 
 	return poll(&p, 1, 0) > 0 && (p.revents & POLLPRI);
 }
+
+static bool disconnect(int fd)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+
+	return connect(fd, &unspec, sizeof(unspec)) == 0;
+}
+
+const struct exi_base exi_base_tcp = {
+	.is = is_tcp,
+	.forbidden = forbidden,
+	.role = role_of,
+	.written = bytes_written,
+	.read = bytes_read,
+	.counts = counts,
+	.push = push,
+	.disconnect = disconnect,
+};

@@ -19,6 +19,7 @@
 #include "core/base/log.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
@@ -55,11 +56,9 @@ void exi_family_tell_all(struct exi_sock *sk)
 
 bool exi_wake_disconnect(struct exi_sock *sk)
 {
-	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 	int fd = atomic_load(&sk->fd);
 
-	return fd >= 0 && exi_sock_current(sk, fd) &&
-	       connect(fd, &unspec, sizeof(unspec)) == 0;
+	return fd >= 0 && exi_sock_current(sk, fd) && sk->base->disconnect(fd);
 }
 
 void exi_link_reset(struct exi_sock *sk, int reason, const char *what)

@@ -10,10 +10,10 @@
 
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
+#include "core/sock/base.h"
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
-#include "core/sock/tcp.h"
 #include "core/transfer/place.h"
 
 static int not_drained_locked(struct exi_sock *sk, ssize_t err)
@@ -54,7 +54,7 @@ int exi_flow_drain_locked(struct exi_sock *sk)
 	exi_half_mode_locked(h, EXI_MODE_TCP);
 	/* The drained bytes had arrived at the peer, and do again: TCP sends at
 	 * once. */
-	exi_switch_push(sk->tcp->fd);
+	sk->base->push(sk->tcp->fd);
 	if (h->lingers)
 		setsockopt(sk->tcp->fd, SOL_SOCKET, SO_LINGER, &h->linger,
 			   sizeof(h->linger));

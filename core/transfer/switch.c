@@ -21,6 +21,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
@@ -81,7 +82,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	}
 	if (is_crowded(h, sk->tcp->fd))
 		return -EAGAIN;
-	ret = exi_switch_forbidden(sk->tcp->fd);
+	ret = sk->base->forbidden(sk->tcp->fd);
 	if (ret) {
 		exi_sock_reason(sk, ret);
 		atomic_store(&sh->hold_here, 1);
@@ -93,10 +94,10 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		atomic_store(&sh->hold_here, 1);
 		return ret;
 	}
-	ret = exi_switch_push(sk->tcp->fd);
+	ret = sk->base->push(sk->tcp->fd);
 	if (ret)
 		return ret;
-	ret = exi_tcp_bytes_written(sk, &written);
+	ret = sk->base->written(sk, &written);
 	if (ret)
 		return ret;
 	ret = exi_link_send(sk, EXI_PAIR_SWITCH, h->epoch + 1, written, head);
@@ -169,7 +170,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 		h->urgent = 1;
 		return send_back_locked(sk, EXI_MODE_LEFT, EXS_X_REASON_URGENT);
 	}
-	ret = exi_tcp_bytes_read(sk, offset, &got);
+	ret = sk->base->read(sk, offset, &got);
 	if (ret) /* where the ring begins cannot be told */
 		return send_back_locked(sk, EXI_MODE_RING,
 					EXS_X_REASON_NO_PROOF);
@@ -213,14 +214,14 @@ void exi_switch_recount_locked(struct exi_sock *sk)
 	uint64_t got;
 
 	EXI_LOCKED(&h->lock);
-	if (exi_tcp_bytes_read(sk, h->target, &got) == 0 && got <= h->target)
+	if (sk->base->read(sk, h->target, &got) == 0 && got <= h->target)
 		left_is_locked(sk, h->target - got);
 }
 
 int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret)
 {
 	uint64_t target = sk->sh->half[EXI_RX].target, got;
-	int err = exi_tcp_bytes_read(sk, target, &got);
+	int err = sk->base->read(sk, target, &got);
 
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	if (!err)

@@ -19,6 +19,7 @@
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "providers/shm/shm_int.h"
@@ -144,7 +145,7 @@ static void sends_without_end(int s, int ctl)
 	tx = &sk->sh->half[EXI_TX];
 	link = t_link_of(s);
 	T(link >= 0);
-	T_OK(exi_switch_counts(sk, &rx_bytes, &tx_bytes));
+	T_OK(sk->base->counts(sk, &rx_bytes, &tx_bytes));
 	t_link_say(link, EXI_PAIR_SWITCH, tx->epoch + 1, tx_bytes + MANY,
 		   shmp_shared(sk->fab)->tx.head);
 	fill_tcp(s, MANY, MSG_DONTWAIT);

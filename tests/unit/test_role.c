@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which end of a connection connected, told from the kernel's counters while
- * bytes and acknowledgements are on their way. */
+/* The streams on which connections begin: what is one, and which end of it
+ * connected, told from the kernel's counters while bytes and acknowledgements
+ * are on their way. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/sock/base.h"
 #include "core/sock/table.h"
-#include "core/sock/tcp.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 
@@ -42,8 +44,8 @@ static void the_role_is_told_at_any_moment(void **state)
 	t_plain_pair(ends);
 	T_EQ(pthread_create(&thread, NULL, traffic, NULL), 0);
 	for (i = 0; i < LOOKS / t_slow(); i++) {
-		T_EQ(exi_switch_role(ends[0]), EXI_ROLE_CONNECT);
-		T_EQ(exi_switch_role(ends[1]), EXI_ROLE_ACCEPT);
+		T_EQ(exi_base_tcp.role(ends[0]), EXI_ROLE_CONNECT);
+		T_EQ(exi_base_tcp.role(ends[1]), EXI_ROLE_ACCEPT);
 	}
 	over = true;
 	pthread_join(thread, NULL);
@@ -55,9 +57,30 @@ static void what_is_not_connected_has_none(void **state)
 {
 	int s = T_OK(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
 
-	T_EQ(exi_switch_role(s), EXI_ROLE_NONE);
-	T_EQ(exi_switch_role(-1), EXI_ROLE_NONE);
+	T_EQ(exi_base_tcp.role(s), EXI_ROLE_NONE);
+	T_EQ(exi_base_tcp.role(-1), EXI_ROLE_NONE);
 	close(s);
+}
+
+/* The base of a socket, which is closed again. */
+static const struct exi_base *base_of(int domain, int type)
+{
+	int s = T_OK(socket(domain, type | SOCK_CLOEXEC, 0));
+	const struct exi_base *ret = exi_base_of(s);
+
+	close(s);
+	return ret;
+}
+
+static void streams_of_tcp_are_told_from_other_sockets(void **state)
+{
+	T_EQ(base_of(AF_INET, SOCK_STREAM), &exi_base_tcp);
+	T_EQ(base_of(AF_INET6, SOCK_STREAM), &exi_base_tcp);
+	T_EQ(base_of(AF_INET, SOCK_DGRAM), NULL);
+	T_EQ(base_of(AF_UNIX, SOCK_STREAM), NULL);
+	T_EQ(exi_base_of(-1), NULL);
+	T_EQ(exi_base_for(AF_INET, SOCK_STREAM, 0), &exi_base_tcp);
+	T_EQ(exi_base_for(AF_INET, SOCK_STREAM, IPPROTO_MPTCP), NULL);
 }
 
 int main(void)
@@ -65,6 +88,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_role_is_told_at_any_moment),
 		cmocka_unit_test(what_is_not_connected_has_none),
+		cmocka_unit_test(streams_of_tcp_are_told_from_other_sockets),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
