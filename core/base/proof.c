@@ -6,10 +6,8 @@
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,15 +16,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "core/base/fds.h"
-#include "core/base/lock.h"
+#include "core/base/diag.h"
 #include "core/base/user.h"
 
 #define TCP_ESTABLISHED 1
-
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
@@ -40,14 +33,6 @@ static uint32_t device_of(int fd, uint32_t scope)
 	return getsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &ret, &len) < 0
 		       ? scope /* before Linux 5.0 */
 		       : (uint32_t)ret;
-}
-
-static uint64_t cookie_of(int fd, int option)
-{
-	uint64_t ret = 0;
-	socklen_t len = sizeof(ret);
-
-	return getsockopt(fd, SOL_SOCKET, option, &ret, &len) < 0 ? 0 : ret;
 }
 
 static int fill(const struct sockaddr_storage *ss, uint8_t *addr,
@@ -89,7 +74,7 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	if (!err)
 		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
 	t.device = device_of(fd, t.scope);
-	t.netns = cookie_of(fd, SO_NETNS_COOKIE);
+	t.netns = exi_netns_cookie(fd);
 	if (!t.netns)
 		t.cookie = exi_sock_cookie(fd);
 	if (!err)
@@ -99,7 +84,7 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 
 bool exi_tuple_here(const struct exi_tuple *t, int fd)
 {
-	return !t->netns || cookie_of(fd, SO_NETNS_COOKIE) == t->netns;
+	return !t->netns || exi_netns_cookie(fd) == t->netns;
 }
 
 bool exi_tuple_is_self(const struct exi_tuple *t)
@@ -139,65 +124,6 @@ static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 	r->id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
 }
 
-/* The kernel's answer: a message of at least so many bytes, and attributes. */
-union answer {
-	struct nlmsghdr head;
-	char bytes[2048];
-};
-
-static int read_answer(int nl, size_t least, union answer *ret)
-{
-	ssize_t n = recv(nl, ret, sizeof(*ret), 0);
-
-	if (n < 0)
-		return -errno;
-	if (!NLMSG_OK(&ret->head, (size_t)n))
-		return -EPROTO;
-	if (ret->head.nlmsg_type == NLMSG_ERROR)
-		return ((struct nlmsgerr *)NLMSG_DATA(&ret->head))->error;
-	if (ret->head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
-	    ret->head.nlmsg_len < NLMSG_LENGTH(least))
-		return -EPROTO;
-	return 0;
-}
-
-static int open_diag(void)
-{
-	struct timeval limit = { .tv_sec = 1 };
-	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-
-	/* A socket that is denied is no answer: least of all EPERM. */
-	if (nl < 0)
-		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
-	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	return nl;
-}
-
-/* q begins with its head. */
-static int ask(int nl, const struct nlmsghdr *q, size_t least,
-	       union answer *ret)
-{
-	return send(nl, q, q->nlmsg_len, 0) < 0 ? -errno
-						: read_answer(nl, least, ret);
-}
-
-/* The attribute of that type, behind the message's own part; null. */
-static const void *attribute(const union answer *a, size_t own, int type,
-			     size_t size)
-{
-	const struct rtattr *at =
-		(const void *)((const char *)NLMSG_DATA(&a->head) +
-			       NLMSG_ALIGN(own));
-	size_t left = a->head.nlmsg_len - NLMSG_LENGTH(NLMSG_ALIGN(own));
-
-	if (a->head.nlmsg_len < NLMSG_LENGTH(NLMSG_ALIGN(own)))
-		return NULL;
-	for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
-		if (at->rta_type == type && RTA_PAYLOAD(at) >= size)
-			return RTA_DATA(at);
-	return NULL;
-}
-
 struct tcp_question {
 	struct nlmsghdr head;
 	struct inet_diag_req_v2 req;
@@ -221,16 +147,15 @@ static int is_here(int nl, const struct exi_tuple *t)
 	struct exi_tuple own = turned(t);
 	struct tcp_question q;
 	struct inet_diag_msg m;
-	union answer a;
+	union exi_diag_answer a;
 	int err;
 
 	if (t->netns || !t->cookie)
-		return t->netns == 0 || cookie_of(nl, SO_NETNS_COOKIE) ==
-						t->netns
+		return t->netns == 0 || exi_netns_cookie(nl) == t->netns
 			       ? 0
 			       : -ENOENT;
 	q = question(&own);
-	err = ask(nl, &q.head, sizeof(m), &a);
+	err = exi_diag_ask(nl, &q.head, sizeof(m), &a);
 	if (err)
 		return err;
 	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
@@ -241,82 +166,9 @@ static int is_here(int nl, const struct exi_tuple *t)
 		       : -ENOENT;
 }
 
-/* The kept socket stays open: making one takes four times as long as asking. It
- * answers for its own network namespace, whichever thread asks, and tells users
- * by their numbers in the user namespace that it was made in. */
-static struct {
-	struct exi_lock lock;
-	int fd;
-	pid_t pid; /* another process would take our answers */
-	uint64_t cookie;
-	uint64_t netns;
-} kept = { .fd = -1 };
-
-void exi_proof_forked(void)
-{
-	atomic_store(&kept.lock.word, 0);
-	exi_fd_close(kept.fd);
-	kept.fd = -1;
-}
-
-static void keep_locked(void)
-{
-	EXI_LOCKED(&kept.lock);
-	exi_fds_begin();
-	kept.fd = open_diag();
-	if (kept.fd >= 0)
-		kept.fd = exi_fd_keep(kept.fd);
-	exi_fds_end();
-	kept.pid = getpid();
-	kept.cookie = kept.fd < 0 ? 0 : exi_sock_cookie(kept.fd);
-	kept.netns = kept.fd < 0 ? 0 : cookie_of(kept.fd, SO_NETNS_COOKIE);
-}
-
-static void unkeep_locked(void)
-{
-	EXI_LOCKED(&kept.lock);
-	exi_fd_close(kept.fd);
-	kept.fd = -1;
-}
-
-static void look_after_locked(void)
-{
-	/* The program closed it, and the number may be another's. */
-	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
-		kept.fd = -1;
-	if (kept.fd >= 0 && kept.pid != getpid())
-		unkeep_locked();
-	if (kept.fd < 0)
-		keep_locked();
-}
-
-/* Asks by the kept socket. The kernel answers before send() returns, so nothing
- * is waited for. False: a socket of the calling thread is to ask. */
-static bool ask_by_kept(const struct exi_tuple *t, union answer *ret,
-			int *ret_err)
-{
-	struct tcp_question q = question(t);
-	bool asked;
-
-	if (!t->netns)
-		return false;
-	exi_lock(&kept.lock);
-	look_after_locked();
-	asked = kept.fd >= 0 && kept.netns == t->netns;
-	if (asked) {
-		*ret_err = ask(kept.fd, &q.head, sizeof(struct inet_diag_msg),
-			       ret);
-		/* Or what comes late would be the next one's answer. */
-		if (*ret_err && *ret_err != -ENOENT)
-			unkeep_locked();
-	}
-	exi_unlock(&kept.lock);
-	return asked;
-}
-
 /* The kernel takes an end that is bound to no device for any, and there may be
  * one beside that which is bound: two connections of the same addresses. */
-static int is_alike(const struct exi_tuple *t, const union answer *a)
+static int is_alike(const struct exi_tuple *t, const union exi_diag_answer *a)
 {
 	struct inet_diag_msg m;
 
@@ -324,32 +176,35 @@ static int is_alike(const struct exi_tuple *t, const union answer *a)
 	return m.id.idiag_if == t->device ? 0 : -EOPNOTSUPP;
 }
 
-static int ask_by_own(const struct exi_tuple *t, union answer *ret)
+static int ask_by_own(const struct exi_tuple *t, union exi_diag_answer *ret)
 {
 	struct tcp_question q = question(t);
-	int nl = open_diag(), err;
+	int nl = exi_diag_open(), err;
 
 	if (nl < 0)
 		return nl;
 	err = is_here(nl, t);
 	if (!err)
-		err = ask(nl, &q.head, sizeof(struct inet_diag_msg), ret);
+		err = exi_diag_ask(nl, &q.head, sizeof(struct inet_diag_msg),
+				   ret);
 	close(nl);
 	return err ? err : is_alike(t, ret);
 }
 
-static int ask_tcp(const struct exi_tuple *t, union answer *ret)
+static int ask_tcp(const struct exi_tuple *t, union exi_diag_answer *ret)
 {
+	struct tcp_question q = question(t);
 	int err;
 
-	if (!ask_by_kept(t, ret, &err))
+	if (!exi_diag_ask_kept(t->netns, &q.head, sizeof(struct inet_diag_msg),
+			       ret, &err))
 		return ask_by_own(t, ret);
 	return err ? err : is_alike(t, ret);
 }
 
 static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
 {
-	union answer a;
+	union exi_diag_answer a;
 	int err = ask_tcp(t, &a);
 
 	if (!err)
@@ -417,7 +272,7 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 	struct inet_diag_msg m;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
-	union answer a;
+	union exi_diag_answer a;
 	int err = ask_by_own(t, &a); /* both numbers of one user namespace */
 
 	if (err)
@@ -441,7 +296,7 @@ int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 {
 	const struct inet_diag_msg *m;
 	const void *options;
-	union answer a;
+	union exi_diag_answer a;
 	int err = ask_tcp(t, &a);
 
 	if (err)
@@ -449,7 +304,8 @@ int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	m = NLMSG_DATA(&a.head);
 	if (m->idiag_state != TCP_ESTABLISHED)
 		return -ENOTCONN;
-	options = attribute(&a, sizeof(*m), INET_DIAG_SOCKOPT, sizeof(*ret));
+	options = exi_diag_attribute(&a, sizeof(*m), INET_DIAG_SOCKOPT,
+				     sizeof(*ret));
 	if (!options)
 		return -EOPNOTSUPP;
 	memcpy(ret, options, sizeof(*ret));

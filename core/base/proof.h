@@ -62,9 +62,6 @@ int exi_proof_signed(const struct exi_tuple *t);
  * SIOCINQ it does not stop at an urgent mark. */
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);
 
-/* The child after fork: closes the kept sock_diag socket of the parent. */
-void exi_proof_forked(void);
-
 /* The kernel's name of a descriptor's socket, never reused; 0: it has none. */
 EXI_SHIM uint64_t exi_sock_cookie(int fd);
 

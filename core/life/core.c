@@ -8,10 +8,10 @@
 #include <stdbool.h>
 
 #include "core/base/config.h"
+#include "core/base/diag.h"
 #include "core/base/fds.h"
 #include "core/base/ids.h"
 #include "core/base/log.h"
-#include "core/base/proof.h"
 #include "core/base/shun.h"
 #include "core/call/poll.h"
 #include "core/call/unseen.h"
@@ -65,7 +65,7 @@ static void in_child(void)
 	exi_unseen_forked();
 	exi_family_forked();
 	exi_marker_forked();
-	exi_proof_forked();
+	exi_diag_forked();
 	exi_queue_forked();
 	exi_mem_forked();
 	exi_poll_forked();

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Questions to sock_diag. */
+#include "core/base/diag.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+uint64_t exi_netns_cookie(int fd)
+{
+	uint64_t ret = 0;
+	socklen_t len = sizeof(ret);
+
+	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &ret, &len) < 0
+		       ? 0
+		       : ret;
+}
+
+static int read_answer(int nl, size_t least, union exi_diag_answer *ret)
+{
+	ssize_t n = recv(nl, ret, sizeof(*ret), 0);
+
+	if (n < 0)
+		return -errno;
+	if (!NLMSG_OK(&ret->head, (size_t)n))
+		return -EPROTO;
+	if (ret->head.nlmsg_type == NLMSG_ERROR)
+		return ((struct nlmsgerr *)NLMSG_DATA(&ret->head))->error;
+	if (ret->head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    ret->head.nlmsg_len < NLMSG_LENGTH(least))
+		return -EPROTO;
+	return 0;
+}
+
+int exi_diag_open(void)
+{
+	struct timeval limit = { .tv_sec = 1 };
+	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	/* A socket that is denied is no answer: least of all EPERM. */
+	if (nl < 0)
+		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
+	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	return nl;
+}
+
+int exi_diag_ask(int nl, const struct nlmsghdr *q, size_t least,
+		 union exi_diag_answer *ret)
+{
+	return send(nl, q, q->nlmsg_len, 0) < 0 ? -errno
+						: read_answer(nl, least, ret);
+}
+
+const void *exi_diag_attribute(const union exi_diag_answer *a, size_t own,
+			       int type, size_t size)
+{
+	const struct rtattr *at =
+		(const void *)((const char *)NLMSG_DATA(&a->head) +
+			       NLMSG_ALIGN(own));
+	size_t left = a->head.nlmsg_len - NLMSG_LENGTH(NLMSG_ALIGN(own));
+
+	if (a->head.nlmsg_len < NLMSG_LENGTH(NLMSG_ALIGN(own)))
+		return NULL;
+	for (; RTA_OK(at, left); at = RTA_NEXT(at, left))
+		if (at->rta_type == type && RTA_PAYLOAD(at) >= size)
+			return RTA_DATA(at);
+	return NULL;
+}
+
+/* The kept socket stays open: making one takes four times as long as asking. It
+ * answers for its own network namespace, whichever thread asks, and tells users
+ * by their numbers in the user namespace that it was made in. */
+static struct {
+	struct exi_lock lock;
+	int fd;
+	pid_t pid; /* another process would take our answers */
+	uint64_t cookie;
+	uint64_t netns;
+} kept = { .fd = -1 };
+
+void exi_diag_forked(void)
+{
+	atomic_store(&kept.lock.word, 0);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void keep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fds_begin();
+	kept.fd = exi_diag_open();
+	if (kept.fd >= 0)
+		kept.fd = exi_fd_keep(kept.fd);
+	exi_fds_end();
+	kept.pid = getpid();
+	kept.cookie = kept.fd < 0 ? 0 : exi_sock_cookie(kept.fd);
+	kept.netns = kept.fd < 0 ? 0 : exi_netns_cookie(kept.fd);
+}
+
+static void unkeep_locked(void)
+{
+	EXI_LOCKED(&kept.lock);
+	exi_fd_close(kept.fd);
+	kept.fd = -1;
+}
+
+static void look_after_locked(void)
+{
+	/* The program closed it, and the number may be another's. */
+	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
+		kept.fd = -1;
+	if (kept.fd >= 0 && kept.pid != getpid())
+		unkeep_locked();
+	if (kept.fd < 0)
+		keep_locked();
+}
+
+bool exi_diag_ask_kept(uint64_t netns, const struct nlmsghdr *q, size_t least,
+		       union exi_diag_answer *ret, int *ret_err)
+{
+	bool asked;
+
+	if (!netns)
+		return false;
+	exi_lock(&kept.lock);
+	look_after_locked();
+	asked = kept.fd >= 0 && kept.netns == netns;
+	if (asked) {
+		*ret_err = exi_diag_ask(kept.fd, q, least, ret);
+		/* Or what comes late would be the next one's answer. */
+		if (*ret_err && *ret_err != -ENOENT)
+			unkeep_locked();
+	}
+	exi_unlock(&kept.lock);
+	return asked;
+}
