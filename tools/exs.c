@@ -21,6 +21,8 @@ static int run_help(int argc, char **argv);
 static int run_version(int argc, char **argv);
 
 static const struct command commands[] = {
+	{ "check", "show step by step whether and why a connection leaves TCP",
+	  tool_check },
 	{ "info", "show the fabrics of this host and the settings in effect",
 	  tool_info },
 	{ "key", "manage the key by which hosts trust each other", tool_key },

@@ -12,6 +12,7 @@
 
 #include "core/base/config.h"
 #include "core/trust/key.h"
+#include "tools/check.h"
 #include "tools/tool.h"
 
 struct request {
@@ -174,6 +175,26 @@ static void print_json(const struct status *s)
 	json_dumpf(all, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(all);
+}
+
+bool check_key_state(char *text, size_t len)
+{
+	char id[EXI_KEY_ID_TEXT];
+	struct status s;
+	bool good;
+
+	if (look(&s))
+		return false;
+	good = s.key;
+	if (good)
+		snprintf(text, len, "%s, ID %s", chosen(&s),
+			 exi_key_id_text(s.key->id, id));
+	else
+		snprintf(text, len, "%s", s.why);
+	if (exi_config()->trust == EXI_TRUST_HOSTS)
+		snprintf(text, len, "not needed: EXS_TRUST is hosts");
+	exi_key_free(s.key);
+	return good || exi_config()->trust == EXI_TRUST_HOSTS;
 }
 
 static int status(const struct key_wishes *w)

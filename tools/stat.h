@@ -99,6 +99,11 @@ struct stat_tcps *stat_tcps_new(void);
 int stat_tcps_read(struct stat_tcps *t, pid_t pid, uint64_t netns);
 const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t,
 				      uint64_t inode);
+/* The first for which is() holds; null: none. */
+const struct stat_tcp *stat_tcps_search(const struct stat_tcps *t,
+					bool (*is)(const struct stat_tcp *s,
+						   const void *arg),
+					const void *arg);
 void stat_tcps_free(struct stat_tcps *t);
 
 /* A page of a process that was found, and opened without trust in what it is: a

@@ -272,6 +272,17 @@ const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t, uint64_t inode)
 	return bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
 }
 
+const struct stat_tcp *stat_tcps_search(const struct stat_tcps *t,
+					bool (*is)(const struct stat_tcp *s,
+						   const void *arg),
+					const void *arg)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (is(&t->at[i], arg))
+			return &t->at[i];
+	return NULL;
+}
+
 const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end)
 {
 	static const uint8_t v4[12] = { [10] = 0xff, [11] = 0xff };

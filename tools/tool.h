@@ -15,6 +15,7 @@ enum {
 };
 
 /* Subcommands; argv[0] is "exs NAME". They return an exit code. */
+int tool_check(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_key(int argc, char **argv);
 int tool_perf(int argc, char **argv);

@@ -9,6 +9,7 @@
 struct reason {
 	const char *name;
 	enum exi_reason_lasts lasts;
+	const char *step;
 	const char *means;
 	const char *cure;
 	const char *text;
@@ -33,6 +34,7 @@ static const struct reason *find(int reason)
 	static const struct reason unknown = {
 		.name = "unknown",
 		.lasts = EXI_REASON_STAYS,
+		.step = "peer",
 		.means = "the reason is unknown here",
 		.cure = "see exs version at both ends",
 		.text = "the reason is unknown here",
@@ -56,6 +58,11 @@ const char *exi_reason_cure(int reason)
 enum exi_reason_lasts exi_reason_lasts(int reason)
 {
 	return find(reason)->lasts;
+}
+
+const char *exi_reason_step(int reason)
+{
+	return find(reason)->step;
 }
 
 int exi_reason_of(const char *word)

@@ -18,6 +18,10 @@ const char *exi_reason_means(int reason);
 const char *exi_reason_cure(int reason);
 enum exi_reason_lasts exi_reason_lasts(int reason);
 
+/* The step of exs check at which it comes up, such as "peer"; "none" of
+ * EXS_X_REASON_NONE. */
+const char *exi_reason_step(int reason);
+
 /* The reason with this word, or -1. */
 int exi_reason_of(const char *word);
 

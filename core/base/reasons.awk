@@ -66,9 +66,9 @@ function row(	constant, text)
 			print also
 	} else {
 		text = means (cure == "-" ? "" : "; " cure)
-		printf "ROW(%s, %d, \"%s\", %s, \"%s\", \"%s\", \"%s\")\n", constant,
-			number, word, "EXI_REASON_" toupper(lasts), means,
-			cure == "-" ? "" : cure, text
+		printf "ROW(%s, %d, \"%s\", %s, \"%s\", \"%s\", \"%s\", \"%s\")\n",
+			constant, number, word, "EXI_REASON_" toupper(lasts), step,
+			means, cure == "-" ? "" : cure, text
 	}
 	word = means = cure = also = ""
 	rows++
@@ -89,13 +89,15 @@ function row(	constant, text)
 }
 {
 	row()
-	if (NF != 3 || $2 != rows || $3 !~ /^(soon|asked|stays|never)$/) {
+	if (NF != 4 || $2 != rows || $3 !~ /^(soon|asked|stays|never)$/ ||
+	    $4 !~ /^(none|socket|settings|system|peer|fabrics|key|limits|program|traffic)$/) {
 		word = $0
 		complain("this is no head of a reason, or not the next one")
 	}
 	word = $1
 	number = $2
 	lasts = $3
+	step = $4
 }
 END {
 	if (bad)

@@ -27,8 +27,6 @@
 /* Nobody else can write the page, nor make it shorter. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
 #define PAGE  4096u
-/* A process that may have fewer descriptors keeps them all. */
-#define FDS_LEAST 128u
 
 struct exi_stats_lines exi_stats_lines;
 
@@ -241,7 +239,7 @@ static struct exi_stats_head *head_made(void)
 	exi_lock(&lock);
 	if (!page.tried) {
 		if (exi_config()->stats && numbers &&
-		    exi_fds_soft_limit() >= FDS_LEAST) {
+		    exi_fds_soft_limit() >= EXI_STATS_FDS) {
 			exi_fds_begin();
 			err = make_locked();
 			exi_fds_end();

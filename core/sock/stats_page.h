@@ -14,6 +14,8 @@
 #define EXI_STATS_LINE	  64u
 #define EXI_STATS_AREAS	  16u
 #define EXI_STATS_FIRST	  4096u /* entries of the first area */
+/* A process that may have fewer descriptors keeps them all: it has no page. */
+#define EXI_STATS_FDS 128u
 
 /* One direction of a connection: what the process that has the page knew when
  * it moved bytes there last. */

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""What keeps a connection on TCP is found while the programs run, by exs stat and exs
+check alone: the step that fails, the reason, and what to do: check.py EXS DENY."""
+
+import contextlib
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+EXS, DENY = (os.path.abspath(a) for a in sys.argv[1:3])
+DEADLINE = 40
+
+# Answers as much as it gets; a second argument is a root directory.
+SERVER = """
+import os, socket, sys, threading
+if 'AS_USER' in os.environ:
+    os.setgid(int(os.environ['AS_USER']))
+    os.setuid(int(os.environ['AS_USER']))
+at = sys.argv[1]
+s = socket.create_server((at, 0), backlog=64)
+print(s.getsockname()[1], flush=True)
+if len(sys.argv) > 2:
+    os.chroot(sys.argv[2])
+def serve(c):
+    while True:
+        got = c.recv(65536)
+        if not got:
+            break
+        c.sendall(got)
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+# Sends as long as it is told to, and stays.
+CLIENT = """
+import socket, sys
+socks = [socket.create_connection((sys.argv[1], int(sys.argv[2])))
+         for _ in range(int(sys.argv[3]))]
+print('connected', flush=True)
+for line in sys.stdin:
+    for c in socks:
+        for i in range(20):
+            c.sendall(bytes(4096))
+            got = 0
+            while got < 4096:
+                got += len(c.recv(65536))
+    print('sent', flush=True)
+"""
+
+failed = 0
+checks = 0
+
+
+def check(right, *what):
+    global failed, checks
+    checks += 1
+    if not right:
+        failed += 1
+        print('not so:', *what)
+
+
+def environment(more=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    return env | {'EXS_LOG': 'off'} | (more or {})
+
+
+@contextlib.contextmanager
+def program(text, *args, more=None, under=(), plain=False):
+    """A program in the background, under exs run or plain; its first line."""
+    run = [] if plain else [EXS, 'run']
+    p = subprocess.Popen([*under, *run, sys.executable, '-c', text, *map(str, args)],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                         env=environment(more))
+    try:
+        yield p, p.stdout.readline().strip()
+    finally:
+        p.kill()
+        p.communicate()
+
+
+def tool(*args, more=None, under=(), user=None):
+    def become():
+        if user:
+            os.setgid(user)
+            os.setuid(user)
+    p = subprocess.run([*under, EXS, *map(str, args)], capture_output=True, text=True,
+                       timeout=DEADLINE, env=environment(more), preexec_fn=become)
+    return p.returncode, p.stdout, p.stderr
+
+
+def objects(text):
+    decode = json.JSONDecoder()
+    found = []
+    while text.strip():
+        one, at = decode.raw_decode(text.lstrip())
+        text = text.lstrip()[at:]
+        found.append(one)
+    return found
+
+
+def look(*args, **how):
+    status, out, err = tool('check', '--json', *args, **how)
+    try:
+        found = objects(out)
+    except ValueError:
+        found = []
+    return status, found, out + err
+
+
+def step_of(one, name):
+    return {s['step']: s for s in one['steps']}.get(name, {'state': '', 'text': ''})
+
+
+def traffic(client):
+    client.stdin.write('\n')
+    client.stdin.flush()
+    check(client.stdout.readline() == 'sent\n', 'the client sends')
+
+
+def decided(client, pid, reason, under=()):
+    """Traffic, until the process has that reason; what exs check says then."""
+    deadline = time.monotonic() + DEADLINE
+    while True:
+        if client:
+            traffic(client)
+        status, found, said = look('--pid', pid, under=under)
+        if any(o['reason'] == reason for o in found):
+            return status, [o for o in found if o['reason'] == reason][0], said
+        if time.monotonic() > deadline:
+            check(False, 'waited in vain for', reason, said)
+            return status, None, said
+        time.sleep(0.01)
+
+
+def is_failed(what, one, step, words, cure):
+    """The step has failed, none before it, none behind it is good; the words are
+    there."""
+    if not one:
+        return
+    states = [s['state'] for s in one['steps']]
+    names = [s['step'] for s in one['steps']]
+    at = names.index(step) if step in names else -1
+    check(at >= 0 and states[at] == 'failed' and states.count('failed') == 1, what, 'step',
+          one)
+    check('ok' not in states[at + 1:], what, 'later steps', one)
+    text = one['verdict'] + ' ' + one['cure'] + ' ' + ' '.join(
+        s['text'] for s in one['steps'])
+    check(re.search(words, text), what, 'words', words, one)
+    check(re.search(cure, one['cure']), what, 'cure', cure, one)
+    check(not one['moves'], what, one)
+
+
+def stat_says(what, pid, reason, cure, under=()):
+    status, out, err = tool('stat', pid, under=under)
+    check(status == 0 and reason in out and re.search(cure, out), what, 'stat', out, err)
+
+
+def pair(reason, step, words, cure, *, server=None, client=None, under=(), at='127.0.0.1',
+         plain=False, whose='client', n=1, client_under=(), server_args=(), stat=None):
+    """A server and a client; what is said of one of them."""
+    with program(SERVER, at, *server_args, more=server, plain=plain, under=under) as \
+            (s, port), program(CLIENT, at, port, n, more=client, under=client_under) as \
+            (c, line):
+        check(line == 'connected', reason, 'connects')
+        pid = c.pid if whose == 'client' else s.pid
+        status, one, said = decided(c, pid, reason)
+        what = f'{reason}/{step} at the {whose}'
+        check(status == (0 if reason == 'none' else 1), what, 'status', status, said)
+        if reason != 'none':
+            is_failed(what, one, step, words, cure)
+            stat_says(what, pid, *(stat or (reason, cure)))
+        return one
+
+
+def moved():
+    with program(SERVER, '127.0.0.1') as (s, port), \
+            program(CLIENT, '127.0.0.1', port, 3) as (c, _):
+        status, found, said = look('--pid', c.pid)
+        check(status == 1 and len(found) == 1 and found[0]['alike'] == 2 and
+              found[0]['reason'] == 'undecided' and
+              step_of(found[0], 'traffic')['state'] == 'failed', 'before any traffic', said)
+        status, one, said = decided(c, c.pid, 'none')
+        check(status == 0 and one and one['moves'] and
+              one['verdict'] == 'shm in both directions', 'moved', said)
+        check(one and f'[{s.pid}]' in step_of(one, 'peer')['text'], 'the peer', said)
+        check(one and all(x['state'] == 'ok' for x in one['steps'] if x['step'] != 'key'),
+              'all is well', said)
+        fd = int(re.search(r' fd (\d+):', one['connection']).group(1))
+        status, found, said = look('--pid', c.pid, '--fd', fd)
+        check(status == 0 and len(found) == 1 and not found[0]['alike'], '--fd', said)
+        status, _, said = look('--pid', c.pid, '--fd', 9999)
+        check(status == 1 and 'descriptor 9999' in said, 'no such descriptor', said)
+        status, out, err = tool('check', '--pid', c.pid)
+        check(status == 0 and '\nverdict: shm in both directions\n' in out and
+              '2 other connections' in out, 'as text', out, err)
+        if os.getuid() == 0:
+            status, out, err = tool('check', '--pid', c.pid, user=65534)
+            check(status == 1 and "another user's" in err and not out, 'another user', err)
+        # What the port says, while the server runs.
+        status, found, said = look('127.0.0.1', port)
+        check(status == 0 and found[0]['moves'] and '1024 B' in
+              found[0]['verdict'].replace('1.00 KiB', '1024 B').replace('1 KiB', '1024 B'),
+              'the port', said)
+        check(step_of(found[0], 'peer')['text'].endswith('uses libexs'), 'the port', said)
+
+
+def another_user():
+    if os.getuid():
+        return
+    with program(SERVER, '127.0.0.1', more={'AS_USER': '65534'}) as (s, port), \
+            program(CLIENT, '127.0.0.1', port, 1) as (c, _):
+        _, one, said = decided(c, c.pid, 'none')
+        check(one and one['moves'], 'the server is of another user', said)
+        status, found, said = look('--pid', s.pid)
+        check(status == 0 and 'nobody' in step_of(found[0], 'process')['text'],
+              'root sees it', said)
+
+
+def ports():
+    status, found, said = look('127.0.0.1', 1)
+    check(status == 1 and step_of(found[0], 'connect')['state'] == 'failed' and
+          'start the server' in found[0]['cure'], 'nobody listens', said)
+    status, found, said = look('no-such-host.invalid', 80)
+    check(status == 1 and step_of(found[0], 'resolve')['state'] == 'failed', said)
+    with program(SERVER, '127.0.0.1', plain=True) as (s, port):
+        status, found, said = look('127.0.0.1', port)
+        is_failed('plain port', found[0], 'peer', 'does not use libexs', 'exs run')
+        check(f'[{s.pid}]' in step_of(found[0], 'peer')['text'], 'who it is', said)
+    with program(SERVER, '127.0.0.1', more={'EXS_PROVIDER': 'tcp'}) as (s, port):
+        status, found, said = look('127.0.0.1', port)
+        is_failed('port on tcp', found[0], 'peer', 'EXS_PROVIDER=tcp', 'exs info')
+    with program(SERVER, '127.0.0.1') as (_, port):
+        for settings, step, words, cure in (
+                ({'EXS_UPGRADE': 'never'}, 'settings', 'EXS_UPGRADE=never', 'exs info'),
+                ({'EXS_PROVIDER': 'tcp'}, 'fabrics', 'none but tcp', 'exs info')):
+            status, found, said = look('127.0.0.1', port, more=settings)
+            is_failed('our settings', found[0], step, words, cure)
+        status, found, said = look('127.0.0.1', port, more={'EXS_UPGRADE': 'no such'})
+        check(status == 1 and step_of(found[0], 'settings')['state'] == 'failed', said)
+        for what, words in (('netlink', 'AF_NETLINK'), ('unix', 'AF_UNIX'),
+                            ('memfd', 'memfd_create')):
+            status, found, said = look('127.0.0.1', port, under=[DENY, what])
+            check(status == 1 and found and
+                  step_of(found[0], 'system')['state'] == 'failed' and
+                  words in step_of(found[0], 'system')['text'], 'denied', what, said)
+
+
+def few_descriptors(n):
+    return ['prlimit', f'--nofile={n}:{n}']
+
+
+def programs():
+    pair('plain-peer', 'peer', 'does not use libexs', 'exs run', plain=True)
+    pair('no-provider', 'fabrics', 'EXS_PROVIDER=tcp', 'exs info',
+         server={'EXS_PROVIDER': 'tcp'}, stat=('plain-peer', 'exs info'))
+    pair('config', 'settings', 'EXS_UPGRADE=never', 'exs info --config',
+         client={'EXS_UPGRADE': 'never'})
+    pair('no-proof', 'system', 'under a system call filter', 'exs info',
+         client_under=[DENY, 'netlink'])
+    pair('descriptors', 'limits', r'\d+ of 130 descriptors', 'ulimit -n', n=60,
+         client_under=few_descriptors(130))
+    with program(SERVER, '127.0.0.1') as (_, port), \
+            program(CLIENT, '127.0.0.1', port, 1, under=few_descriptors(64)) as (c, _):
+        traffic(c)
+        status, found, said = look('--pid', c.pid)
+        check(status == 1 and 'ulimit -n' in said, 'too few for counters', said)
+    if os.getuid() == 0:
+        with tempfile.TemporaryDirectory() as root:
+            one = pair('none', '', '', '', server_args=(root,), whose='server')
+            check(one and 'a root directory of its own' in step_of(one, 'process')['text'],
+                  'in a root of its own', one)
+
+
+def other_fabrics():
+    ofi = {'EXS_PROVIDER': 'ofi,tcp', 'EXS_OFI_PROVIDER': 'tcp',
+           'EXS_UPGRADE': 'bytes:64', 'EXS_OFI_PORT_OFFSET': '32768'}
+    info = json.loads(tool('info', '--json', more=ofi)[1])
+    if not [f for f in info['fabrics'] if f['name'] == 'ofi' and f['built']]:
+        return
+    pair('remote', 'fabrics', 'ofi is not usable .*none-such', 'ofi: .*none-such',
+         server=ofi | {'EXS_TRUST': 'hosts'}, stat=('remote', 'exs-verbs'),
+         client=ofi | {'EXS_TRUST': 'hosts', 'EXS_OFI_PROVIDER': 'none-such'})
+    with tempfile.TemporaryDirectory() as folder:
+        keys = [os.path.join(folder, name) for name in ('a', 'b')]
+        for key in keys:
+            status, out, err = tool('key', 'make', more={'EXS_KEY_FILE': key})
+            check(status == 0, 'a key', err)
+        one = pair('key-mismatch', 'key', f'{keys[1]}, ID [0-9a-f]+', 'exs key copy',
+                   server=ofi | {'EXS_KEY_FILE': keys[0]},
+                   client=ofi | {'EXS_KEY_FILE': keys[1]})
+        check(one is not None, 'keys that differ')
+
+
+def two_namespaces():
+    """In a network namespace of its own, with another beside it."""
+    def ip(*args):
+        subprocess.run(['ip', *args], check=True)
+    other = subprocess.Popen(['unshare', '-n', 'sh', '-c', 'echo there; exec cat'],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        other.stdout.readline()
+        there = ['nsenter', '-t', str(other.pid), '-n']
+        ip('link', 'set', 'lo', 'up')
+        ip('link', 'add', 'here', 'type', 'veth', 'peer', 'name', 'there')
+        ip('link', 'set', 'there', 'netns', str(other.pid))
+        ip('addr', 'add', '10.77.0.1/24', 'dev', 'here')
+        ip('link', 'set', 'here', 'up')
+        subprocess.run([*there, 'ip', 'addr', 'add', '10.77.0.2/24', 'dev', 'there'],
+                       check=True)
+        subprocess.run([*there, 'ip', 'link', 'set', 'there', 'up'], check=True)
+        pair('remote', 'fabrics', 'is in another network namespace of this host',
+             'one network namespace', at='10.77.0.1', client_under=there)
+        with program(SERVER, '10.77.0.1') as (_, port):
+            status, found, said = look('10.77.0.1', port, under=there)
+            is_failed('the port of another namespace', found[0], 'fabrics',
+                      'another network namespace', 'one network namespace')
+    finally:
+        other.kill()
+        other.communicate()
+
+
+def main():
+    if sys.argv[3:] == ['apart']:
+        two_namespaces()
+    else:
+        moved()
+        another_user()
+        ports()
+        programs()
+        other_fabrics()
+        user = [] if os.getuid() == 0 else ['-U', '-r']
+        apart = subprocess.run(['unshare', *user, '-n', sys.executable, *sys.argv[:3],
+                                'apart'], timeout=120)
+        check(apart.returncode == 0, 'two network namespaces')
+    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+sys.exit(main())

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs check: step by step, why a connection is or would be where it is. */
+#include "tools/check.h"
+
+#include <argp.h>
+#include <ctype.h>
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+
+#include "core/base/config.h"
+#include "core/base/reason.h"
+#include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
+#include "core/meet/trial.h"
+#include "tools/tool.h"
+
+struct wishes {
+	const char *host, *port;
+	pid_t pid;
+	int fd; /* -1: all */
+	bool json;
+};
+
+enum {
+	KEY_FD = 256,
+	KEY_JSON,
+};
+
+static const struct argp_option options[] = {
+	{ "pid", 'p', "PID", 0, "Check the connections of a running process",
+	  0 },
+	{ "fd", KEY_FD, "N", 0, "With --pid: only that of this descriptor", 0 },
+	{ "json", KEY_JSON, NULL, 0, "One JSON object for each connection", 0 },
+	{ 0 },
+};
+
+static int number(struct argp_state *state, const char *text)
+{
+	uint64_t n;
+
+	if (tool_parse_count(text, &n) || n > INT_MAX)
+		argp_error(state, "\"%s\" is no number", text);
+	return (int)n;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct wishes *w = state->input;
+
+	switch (key) {
+	case 'p':
+		w->pid = number(state, arg);
+		if (!w->pid)
+			argp_error(state, "\"%s\" is no process", arg);
+		return 0;
+	case KEY_FD:
+		w->fd = number(state, arg);
+		return 0;
+	case KEY_JSON:
+		w->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		if (w->port)
+			argp_error(state, "unexpected argument \"%s\"", arg);
+		*(w->host ? &w->port : &w->host) = arg;
+		return 0;
+	case ARGP_KEY_END:
+		if (w->pid ? !!w->host : !w->port)
+			argp_error(state, "HOST and PORT, or --pid");
+		if (w->fd >= 0 && !w->pid)
+			argp_error(state, "--fd needs --pid");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "HOST PORT\n--pid PID",
+	.doc = "Shows step by step whether a connection to HOST would leave "
+	       "TCP, or why those of a running process are where they are, and "
+	       "what to do about it.",
+};
+
+/* --- steps -------------------------------------------------------------- */
+
+static void make_printable(char *text)
+{
+	for (; *text; text++)
+		if (!isprint((unsigned char)*text))
+			*text = '?';
+}
+
+void check_step(struct check *c, const char *name, enum check_state state,
+		const char *fmt, ...)
+{
+	struct check_step *s;
+	va_list ap;
+
+	if (c->n == CHECK_STEPS)
+		return;
+	s = &c->step[c->n++];
+	s->name = name;
+	s->state = state;
+	va_start(ap, fmt);
+	vsnprintf(s->text, sizeof(s->text), fmt, ap);
+	va_end(ap);
+	make_printable(s->text);
+}
+
+void check_more(struct check *c, const char *fmt, ...)
+{
+	struct check_step *s = &c->step[c->n - 1];
+	size_t n = strlen(s->text);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s->text + n, sizeof(s->text) - n, fmt, ap);
+	va_end(ap);
+	make_printable(s->text);
+}
+
+/* A fabric that the user names, and that is not usable: what to do is said
+ * there. */
+static void cure_by_fabric(struct check *c)
+{
+	const struct exi_config *cfg = exi_config();
+	struct exi_registry_row row;
+
+	for (unsigned int i = 0; exi_registry_row(i, &row); i++) {
+		bool named =
+			(!strcmp(row.name, "ofi") && cfg->ofi_provider[0]) ||
+			(!strcmp(row.name, "verbs") && cfg->verbs_device[0]);
+
+		if (named && row.configured && !row.usable && row.why[0]) {
+			snprintf(c->cure, sizeof(c->cure), "%s: %s", row.name,
+				 row.why);
+			make_printable(c->cure);
+		}
+	}
+}
+
+/* That step fails, and no later one is reached. */
+static void fail_at(struct check *c, const char *step)
+{
+	bool behind = false;
+
+	for (unsigned int i = 0; i < c->n; i++) {
+		struct check_step *s = &c->step[i];
+
+		if (behind && s->state == CHECK_GOOD)
+			s->state = CHECK_UNKNOWN;
+		if (!strcmp(s->name, step)) {
+			s->state = CHECK_FAILED;
+			behind = true;
+		}
+	}
+	if (!behind)
+		check_step(c, step, CHECK_FAILED, "%s", "");
+}
+
+void check_fails(struct check *c, const char *step, const char *cure,
+		 const char *fmt, ...)
+{
+	va_list ap;
+
+	c->reason = -1;
+	fail_at(c, step);
+	va_start(ap, fmt);
+	vsnprintf(c->verdict, sizeof(c->verdict), fmt, ap);
+	va_end(ap);
+	make_printable(c->verdict);
+	snprintf(c->cure, sizeof(c->cure), "%s", cure);
+}
+
+void check_reason(struct check *c, int reason, const char *at)
+{
+	c->reason = reason;
+	c->moves = reason == EXS_X_REASON_NONE;
+	if (!c->moves)
+		fail_at(c, exi_reason_step(reason));
+	snprintf(c->verdict, sizeof(c->verdict), "TCP: %s (%s)%s%s",
+		 exi_reason_means(reason), exs_x_reason_name(reason),
+		 at[0] ? ", says " : "", at);
+	make_printable(c->verdict);
+	snprintf(c->cure, sizeof(c->cure), "%s", exi_reason_cure(reason));
+	if (!strcmp(exi_reason_step(reason), "fabrics") && !c->there)
+		cure_by_fabric(c);
+}
+
+int check_system(struct check *c)
+{
+	struct exi_trial t;
+	int ret = EXS_X_REASON_NONE;
+
+	check_step(c, "system", CHECK_GOOD, "%s", "");
+	for (unsigned int i = 0; exi_trial(i, &t); i++) {
+		if (!t.err)
+			continue;
+		check_more(c, "%s%s: %s (%s)",
+			   c->step[c->n - 1].text[0] ? "; " : "", t.name,
+			   strerrordesc_np(-t.err), t.cure);
+		if (t.needed && !ret)
+			ret = t.err == -EMFILE || t.err == -ENFILE
+				      ? EXS_X_REASON_DESCRIPTORS
+			      : t.err == -ENOMEM || t.err == -EFBIG
+				      ? EXS_X_REASON_MEMORY
+				      : EXS_X_REASON_NO_PROOF;
+	}
+	if (!c->step[c->n - 1].text[0])
+		check_more(c, "UNIX sockets, sock_diag, shared memory and "
+			      "threads work");
+	return ret;
+}
+
+int check_fabrics(struct check *c)
+{
+	struct exi_registry_row row;
+	bool any = false;
+
+	check_step(c, "fabrics", CHECK_GOOD, "%s", "");
+	for (unsigned int i = 0; exi_registry_row(i, &row); i++) {
+		bool named = row.configured && strcmp(row.name, "tcp") &&
+			     strcmp(row.name, "loop");
+
+		if (!named)
+			continue;
+		check_more(c, "%s%s %s", c->step[c->n - 1].text[0] ? "; " : "",
+			   row.name, row.usable ? "is ready" : "is not usable");
+		if (row.why[0])
+			check_more(c, " (%s)", row.why);
+		any = any || row.usable;
+	}
+	if (!c->step[c->n - 1].text[0])
+		check_more(c, "EXS_PROVIDER allows none but tcp");
+	return any ? EXS_X_REASON_NONE : EXS_X_REASON_NO_PROVIDER;
+}
+
+void check_key(struct check *c, bool remote)
+{
+	char text[256];
+
+	if (!remote)
+		check_step(c, "key", CHECK_UNKNOWN, "not needed within a host");
+	else if (check_key_state(text, sizeof(text)))
+		check_step(c, "key", CHECK_GOOD, "%s", text);
+	else
+		check_step(c, "key", CHECK_UNKNOWN, "%s", text);
+}
+
+/* --- what is shown ------------------------------------------------------- */
+
+static void show(const struct check *c)
+{
+	static const char *const words[] = { "-", "ok", "FAILED" };
+
+	printf("%s\n", c->what);
+	for (unsigned int i = 0; i < c->n; i++)
+		printf("  %-10s %-7s %s\n", c->step[i].name,
+		       words[c->step[i].state], c->step[i].text);
+	printf("verdict: %s\n", c->verdict);
+	if (c->cure[0])
+		printf("to do: %s\n", c->cure);
+	if (c->alike)
+		printf("%zu other connection%s of the process %s like it\n",
+		       c->alike, c->alike == 1 ? "" : "s",
+		       c->alike == 1 ? "is" : "are");
+}
+
+static void show_json(const struct check *c)
+{
+	static const char *const words[] = { "unknown", "ok", "failed" };
+	json_t *steps = json_array(), *all;
+
+	for (unsigned int i = 0; i < c->n; i++)
+		json_array_append_new(
+			steps,
+			json_pack("{s:s, s:s, s:o}", "step", c->step[i].name,
+				  "state", words[c->step[i].state], "text",
+				  tool_json_text(c->step[i].text)));
+	all = json_pack("{s:o, s:o, s:b, s:s?, s:b, s:o, s:s, s:I}",
+			"connection", tool_json_text(c->what), "steps", steps,
+			"moves", c->moves, "reason",
+			c->reason < 0 ? NULL : exs_x_reason_name(c->reason),
+			"reason_of_peer", c->there, "verdict",
+			tool_json_text(c->verdict), "cure", c->cure, "alike",
+			(json_int_t)c->alike);
+	json_dumpf(all, stdout, JSON_INDENT(1));
+	putchar('\n');
+	json_decref(all);
+}
+
+int tool_check(int argc, char **argv)
+{
+	struct wishes w = { .fd = -1 };
+	struct check one = { .n = 0 }, *all = &one;
+	size_t n = 1;
+	int ret;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	ret = w.pid ? check_pid(w.pid, w.fd, &all, &n)
+		    : check_host(w.host, w.port, &one);
+	for (size_t i = 0; i < n; i++) {
+		if (w.json)
+			show_json(&all[i]);
+		else
+			printf("%s", i ? "\n" : ""), show(&all[i]);
+		if (!all[i].moves)
+			ret = TOOL_FAILED;
+	}
+	if (all != &one)
+		free(all);
+	return ret;
+}

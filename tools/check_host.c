@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs check HOST PORT: what the library would do for a connection to there. It
+ * makes one, and sends nothing. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/exs.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/config.h"
+#include "core/base/proof.h"
+#include "core/base/util.h"
+#include "core/meet/marker.h"
+#include "tools/check.h"
+#include "tools/tool.h"
+
+#define PATIENCE_MS 5000
+#define MEETING_NS  10000000000u
+#define LISTENS	    10 /* TCP_LISTEN of the kernel */
+
+static void text_of(const struct sockaddr *a, socklen_t len, char *ret,
+		    size_t room)
+{
+	if (getnameinfo(a, len, ret, (socklen_t)room, NULL, 0, NI_NUMERICHOST))
+		snprintf(ret, room, "?");
+}
+
+/* Waits for a connection that has begun. 0 or -errno. */
+static int await(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int err = 0, n = poll(&p, 1, PATIENCE_MS);
+	socklen_t len = sizeof(err);
+
+	if (n == 0)
+		return -ETIMEDOUT;
+	if (n < 0 || getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		return -errno;
+	return -err;
+}
+
+static int connect_to(const struct addrinfo *a, int *ret)
+{
+	int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
+
+	if (fd < 0)
+		return -errno;
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	err = connect(fd, a->ai_addr, a->ai_addrlen) ? -errno : 0;
+	if (err == -EINPROGRESS)
+		err = await(fd);
+	if (err) {
+		close(fd);
+		return err;
+	}
+	fcntl(fd, F_SETFL, 0);
+	*ret = fd;
+	return 0;
+}
+
+/* The device that has the address. */
+static void device_of(const struct sockaddr *a, char ret[IF_NAMESIZE])
+{
+	struct ifaddrs *all = NULL;
+	bool six = a->sa_family == AF_INET6;
+
+	strcpy(ret, "?");
+	if (getifaddrs(&all))
+		return;
+	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+		const struct sockaddr *b = i->ifa_addr;
+
+		if (!b || b->sa_family != a->sa_family)
+			continue;
+		if (six ? !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+				  &((const struct sockaddr_in6 *)b)->sin6_addr,
+				  16)
+			: ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+				    ((const struct sockaddr_in *)b)
+					    ->sin_addr.s_addr)
+			snprintf(ret, IF_NAMESIZE, "%s", i->ifa_name);
+	}
+	freeifaddrs(all);
+}
+
+static const char *cure_of(int err)
+{
+	switch (-err) {
+	case ECONNREFUSED:
+		return "start the server, or see at which address and port it "
+		       "listens: ss -ltnp";
+	case ETIMEDOUT:
+		return "see whether the host is up, and whether a firewall "
+		       "drops packets to the port";
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return "see the route: ip route get ADDRESS";
+	default:
+		return "";
+	}
+}
+
+static void step_route(struct check *c, int fd, bool elsewhere)
+{
+	struct sockaddr_storage here;
+	socklen_t len = sizeof(here);
+	char device[IF_NAMESIZE], text[INET6_ADDRSTRLEN];
+
+	if (getsockname(fd, (struct sockaddr *)&here, &len))
+		return;
+	text_of((struct sockaddr *)&here, len, text, sizeof(text));
+	device_of((struct sockaddr *)&here, device);
+	check_step(c, "route", CHECK_GOOD, "from %s, device %s", text,
+		   elsewhere ? device : "lo");
+}
+
+/* Resolves and connects: a descriptor, or -1. */
+static int reach(struct check *c, const char *host, const char *port)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list, *a;
+	char text[INET6_ADDRSTRLEN];
+	int err = getaddrinfo(host, port, &hints, &list), fd = -1;
+
+	if (err) {
+		check_fails(c, "resolve",
+			    "see the name, and /etc/hosts or the DNS server",
+			    "no connection: cannot resolve \"%s\" port %s: %s",
+			    host, port, gai_strerror(err));
+		return -1;
+	}
+	check_step(c, "resolve", CHECK_GOOD, "%s is", host);
+	for (a = list; a; a = a->ai_next) {
+		text_of(a->ai_addr, a->ai_addrlen, text, sizeof(text));
+		check_more(c, "%s %s", a == list ? "" : ",", text);
+	}
+	for (a = list, err = -ENOENT; a && err; a = a->ai_next) {
+		err = connect_to(a, &fd);
+		text_of(a->ai_addr, a->ai_addrlen, text, sizeof(text));
+	}
+	freeaddrinfo(list);
+	if (err) {
+		check_fails(c, "connect", cure_of(err),
+			    "no connection: %s port %s: %s", text, port,
+			    strerrordesc_np(-err));
+		return -1;
+	}
+	check_step(c, "connect", CHECK_GOOD, "%s port %s accepts", text, port);
+	return fd;
+}
+
+static bool listens_at(const struct stat_tcp *t, const void *arg)
+{
+	const struct exi_tuple *to = arg;
+
+	return t->state == LISTENS && t->port[0] == to->peer_port;
+}
+
+/* The process that listens on the port here; false: it cannot be seen. */
+static bool find_listener(const struct exi_tuple *t, struct check_process *ret)
+{
+	struct stat_tcps *tcps = stat_tcps_new();
+	const struct stat_tcp *found = NULL;
+	struct stat ns;
+	pid_t pid;
+	bool seen;
+	int fd;
+
+	if (tcps && stat("/proc/self/ns/net", &ns) == 0 &&
+	    stat_tcps_read(tcps, getpid(), ns.st_ino) == 0)
+		found = stat_tcps_search(tcps, listens_at, t);
+	seen = found && check_holder(found->inode, &pid, &fd);
+	stat_tcps_free(tcps);
+	return seen && check_process_read(pid, ret) == 0;
+}
+
+/* A server of this host. Its library is not asked: it would have to be sent
+ * something. It says by itself that it serves the port. */
+static int peer_here(struct check *c, const struct exi_tuple *t)
+{
+	struct check_process p = { 0 };
+	bool seen = find_listener(t, &p);
+	int present = exi_marker_present(t);
+
+	check_step(c, "peer", CHECK_GOOD, "%s", "");
+	if (seen)
+		check_more(c, "%s[%d], which %s", p.name, (int)p.pid,
+			   p.library ? "uses libexs" : "does not use libexs");
+	else
+		check_more(c, "a process that may not be looked at");
+	check_peer_settings(c, &p);
+	if (present > 0)
+		check_more(c, "%s", seen ? "" : ", which uses libexs");
+	check_process_free(&p);
+	return present > 0   ? EXS_X_REASON_NONE
+	       : present < 0 ? EXS_X_REASON_NO_PROOF
+			     : EXS_X_REASON_PLAIN_PEER;
+}
+
+/* A server of another host, or of another namespace: the libraries meet, as
+ * they would. */
+static int peer_elsewhere(struct check *c, int fd)
+{
+	uint64_t deadline = exi_now_ns() + MEETING_NS;
+	exs_x_sockinfo_t i = { .exs_x_reason = EXS_X_REASON_UNDECIDED };
+	struct timespec pause = { .tv_nsec = 10000000 };
+
+	if (exs_init(EXS_VERSION) < 0 || exs_x_adopt(fd) < 0) {
+		check_step(c, "peer", CHECK_UNKNOWN, "it was not asked: %s",
+			   strerrordesc_np(errno));
+		exs_x_sockinfo(fd, &i);
+		return i.exs_x_reason;
+	}
+	while (exs_x_sockinfo(fd, &i) == 0 && !i.exs_x_paired &&
+	       i.exs_x_reason == EXS_X_REASON_UNDECIDED &&
+	       exi_now_ns() < deadline)
+		nanosleep(&pause, NULL);
+	if (i.exs_x_paired) {
+		check_step(c, "peer", CHECK_GOOD,
+			   "its library shook hands over %s",
+			   strcmp(i.exs_x_tx_fabric, "tcp") ? i.exs_x_tx_fabric
+							    : "a fabric");
+		return EXS_X_REASON_NONE;
+	}
+	check_step(c, "peer", CHECK_UNKNOWN, "its library did not answer");
+	return i.exs_x_reason == EXS_X_REASON_UNDECIDED
+		       ? EXS_X_REASON_PLAIN_PEER
+		       : i.exs_x_reason;
+}
+
+/* The first of two reasons that says something. */
+static int first(int a, int b)
+{
+	return a ? a : b;
+}
+
+static void judge(struct check *c, int reason)
+{
+	const struct exi_config *cfg = exi_config();
+	char bytes[TOOL_TEXT];
+
+	check_reason(c, reason, "");
+	if (reason)
+		return;
+	if (cfg->upgrade_bytes)
+		snprintf(c->verdict, sizeof(c->verdict),
+			 "a connection moves off TCP once it has carried %s "
+			 "(EXS_UPGRADE)",
+			 tool_text_bytes(bytes, cfg->upgrade_bytes));
+	else
+		snprintf(c->verdict, sizeof(c->verdict),
+			 "a connection moves off TCP at once");
+}
+
+static void check_connected(struct check *c, int fd)
+{
+	struct check_process self;
+	struct exi_tuple t;
+	int reason, system, err = exi_tuple_of(fd, &t);
+	bool elsewhere = !err && exi_tuple_elsewhere(&t);
+
+	if (err) {
+		check_fails(c, "socket", "", "the connection is over: %s",
+			    strerrordesc_np(-err));
+		return;
+	}
+	check_process_read(getpid(), &self);
+	step_route(c, fd, elsewhere);
+	check_settings(c, &self);
+	reason =
+		exi_config()->upgrade ? EXS_X_REASON_NONE : EXS_X_REASON_CONFIG;
+	system = check_system(c);
+	/* What is tried is for connections within the namespace. */
+	reason = first(reason, elsewhere ? EXS_X_REASON_NONE : system);
+	check_step(c, "namespace", CHECK_GOOD, "%s",
+		   elsewhere ? "the server is on another host, or in another "
+			       "network namespace"
+			     : "the server is in this network namespace");
+	if (elsewhere) { /* the fabrics first: they ask the peer */
+		int met = reason ? reason : peer_elsewhere(c, fd);
+
+		reason = first(reason, met);
+		check_fabrics(c);
+	} else {
+		reason = first(reason, peer_here(c, &t));
+		reason = first(reason, check_fabrics(c));
+	}
+	check_key(c, elsewhere);
+	check_limits(c, &self);
+	check_process_free(&self);
+	judge(c, reason);
+}
+
+int check_host(const char *host, const char *port, struct check *ret)
+{
+	int fd;
+
+	snprintf(ret->what, sizeof(ret->what), "connections to %s port %s",
+		 host, port);
+	/* What it would say is shown. */
+	setenv("EXS_LOG", "off", 0);
+	if (exi_config_refusal()) {
+		check_fails(ret, "settings", "see exs info --env",
+			    "no program starts: %s", exi_config_refusal());
+		return TOOL_FAILED;
+	}
+	fd = reach(ret, host, port);
+	if (fd < 0)
+		return TOOL_FAILED;
+	check_connected(ret, fd);
+	close(fd);
+	return TOOL_OK;
+}
