@@ -397,4 +397,6 @@ void shim_report_init(void)
 	if (is_go())
 		tell_line("has no report at its end",
 			  "a program in Go makes its system calls itself");
+	else
+		shim_signals_report();
 }

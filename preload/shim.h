@@ -166,5 +166,8 @@ void shim_report(void);
 void shim_report_target(const char *path, const char *why);
 /* Called in the child of a fork: what its parent had is its parent's. */
 void shim_report_forked(void);
+/* From here on a signal that ends the process by default, SIGTERM, SIGINT or
+ * SIGHUP, has it report before; the program sees its default. */
+void shim_signals_report(void);
 
 #endif

@@ -8,6 +8,9 @@
 #include "core/base/signals.h"
 
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <unistd.h>
 
 #include "preload/shim.h"
 
@@ -55,6 +58,46 @@ static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
 	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
 }
 
+/* The signals that end services and programs at a terminal. */
+static const int enders[] = { SIGTERM, SIGINT, SIGHUP };
+static bool reports; /* set once, before the program runs */
+
+/* A signal that the program has left at its default: the process reports, and
+ * ends by the signal. A second one does not wait for that. */
+static void end_by_signal(int sig)
+{
+	static _Atomic bool ending;
+	struct sigaction usual = { .sa_handler = SIG_DFL };
+	sigset_t set;
+
+	if (!atomic_exchange(&ending, true))
+		shim_report();
+	native.sigaction(sig, &usual, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, sig);
+	kill(getpid(), sig);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static bool is_ender(int sig)
+{
+	for (size_t i = 0; i < sizeof(enders) / sizeof(enders[0]); i++)
+		if (enders[i] == sig)
+			return reports;
+	return false;
+}
+
+void shim_signals_report(void)
+{
+	struct sigaction ours = { .sa_handler = end_by_signal }, a;
+
+	reports = true;
+	for (size_t i = 0; i < sizeof(enders) / sizeof(enders[0]); i++)
+		if (native.sigaction(enders[i], NULL, &a) == 0 &&
+		    a.sa_handler == SIG_DFL)
+			native.sigaction(enders[i], &ours, NULL);
+}
+
 static bool is_ours(sighandler_t h)
 {
 	return h == on_signal || h == as_plain(on_info);
@@ -88,12 +131,18 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 			a.sa_handler = on_signal;
 		}
 		act = &a;
+	} else if (act && act->sa_handler == SIG_DFL && is_ender(sig)) {
+		a = *act;
+		a.sa_handler = end_by_signal;
+		act = &a;
 	}
 	ret = native.sigaction(sig, act, old);
 	if (ret == 0 && old && old->sa_handler == on_signal)
 		old->sa_handler = before;
 	else if (ret == 0 && old && old->sa_sigaction == on_info)
 		old->sa_sigaction = info_before;
+	else if (ret == 0 && old && old->sa_handler == end_by_signal)
+		old->sa_handler = SIG_DFL;
 	return ret;
 }
 ALIAS(__sigaction, sigaction);
@@ -111,9 +160,12 @@ static sighandler_t exchange(int sig, sighandler_t h,
 	if (is_handler(h)) {
 		atomic_store(&plain[sig], h);
 		h = on_signal;
+	} else if (h == SIG_DFL && is_ender(sig)) {
+		h = end_by_signal;
 	}
 	ret = set(sig, h);
 	return ret == on_signal		  ? before
+	       : ret == end_by_signal	  ? SIG_DFL
 	       : ret == as_plain(on_info) ? as_plain(info_before)
 					  : ret;
 }

@@ -5,6 +5,7 @@ that it used: report.py BEHAVE EXS. Usage of the rows is in behave.c."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,39 @@ def unread(exs):
         os.close(w)
 
 
+# Ends by a signal, in the midst of calls; what it sees of its own dispositions.
+SERVICE = """
+import os, signal, socket, sys
+which = getattr(signal, sys.argv[1])
+if sys.argv[2] == 'own':
+    signal.signal(which, lambda *_: sys.exit(7))
+else:
+    assert signal.getsignal(which) in (signal.SIG_DFL, signal.default_int_handler)
+    if sys.argv[2] == 'again':
+        signal.signal(which, signal.SIG_IGN)
+    signal.signal(which, signal.SIG_DFL)
+    assert signal.getsignal(which) == signal.SIG_DFL
+server = socket.create_server(('127.0.0.1', 0))
+a = socket.create_connection(server.getsockname())
+b = server.accept()[0]
+print('ready', flush=True)
+while True:
+    a.sendall(bytes(4096))
+    b.recv(4096, socket.MSG_WAITALL)
+"""
+
+
+def ended_by(exs, name, how):
+    """The status of a service that a signal ends, and whether it reported once."""
+    with tempfile.NamedTemporaryFile('r') as f:
+        p = subprocess.Popen([exs, 'run', '--report=' + f.name, sys.executable, '-c',
+                              SERVICE, name, how], stdout=subprocess.PIPE, text=True)
+        p.stdout.readline()
+        p.send_signal(getattr(signal, name))
+        p.communicate(timeout=60)
+        return p.returncode, f.read().count(f'[{p.pid}]: ')
+
+
 def main():
     behave, exs = (os.path.abspath(a) for a in sys.argv[1:3])
     good = True
@@ -175,6 +209,13 @@ def main():
         if seen != 3:
             print('a log that is read by %s: the program ends: %s' % (how, seen))
             good = False
+    for name in 'SIGTERM', 'SIGINT', 'SIGHUP':
+        for how, want in (('default', -getattr(signal, name)),
+                          ('again', -getattr(signal, name)), ('own', 7)):
+            seen = ended_by(exs, name, how)
+            if seen != (want, 1):
+                print(f'{name}, {how}: status and reports {seen}')
+                good = False
     for call in CALLS:
         # The call may end before the move, when others have the CPUs.
         if not any(is_moved(exs, call) for _ in range(5)):
