@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What loans gain: one process makes bytes and sends them, another receives
- * them and adds them up, by plain calls and by loans, in turns. Each byte is
- * written once by the program and read once; what is told is the median of the
- * rounds.
+/* What loans gain, as bench/compare asks: one process makes bytes and sends
+ * them, another receives them and adds them up. Each byte is written once by
+ * the program and read once. Prints megabytes per second.
  *
- *	loans [ROUNDS [MEGABYTES]] */
+ *	loans plain|loaned SIZE MEGABYTES */
 #include <err.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,15 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT	   EXS_QHANDLE_INVALID, NULL
-#define ROUNDS_MAX 99
+#define WAIT   EXS_QHANDLE_INVALID, NULL
+#define WARMUP (8u << 20) /* bytes, after which the connection has moved */
 
-static const size_t sizes[] = { 4096, 65536, 1 << 20 };
-
-#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
-
-static int rounds = 9;
-static size_t volume = 512u << 20;
+static bool loaned;
+static size_t size;
 static char *buf;
 
 static double now(void)
@@ -61,27 +57,27 @@ static size_t look_at(const void *at, size_t n)
 	return n;
 }
 
-static void send_plain(int s, size_t size)
+static void send_plain(int s)
 {
 	memset(buf, 1, size);
 	must(exs_send(s, buf, size, 0, WAIT, EXS_MHANDLE_UNREGISTERED),
 	     "exs_send");
 }
 
-static void send_loaned(int s, size_t size)
+static void send_loaned(int s)
 {
-	size_t n;
+	size_t n, left = size;
 	void *at;
 
-	for (; size; size -= n) {
-		n = (size_t)must(exs_x_send_loan(s, &at, size, 0),
+	for (; left; left -= n) {
+		n = (size_t)must(exs_x_send_loan(s, &at, left, 0),
 				 "exs_x_send_loan");
 		memset(at, 1, n);
 		must(exs_x_send_commit(s, n, 0), "exs_x_send_commit");
 	}
 }
 
-static size_t recv_plain(int s, size_t size)
+static size_t recv_plain(int s)
 {
 	size_t n = (size_t)must(
 		exs_recv(s, buf, size, 0, WAIT, EXS_MHANDLE_UNREGISTERED),
@@ -100,79 +96,61 @@ static size_t recv_loaned(int s)
 	return n;
 }
 
-static double receive(int s, size_t size, int loaned)
+static void receive(int s, size_t volume)
 {
-	double start = now();
 	size_t got = 0;
 
 	while (got < volume)
-		got += loaned ? recv_loaned(s) : recv_plain(s, size);
+		got += loaned ? recv_loaned(s) : recv_plain(s);
 	if (got != volume)
 		errx(1, "%zu bytes of %zu", got, volume);
 	must(exs_send(s, "", 1, 0, WAIT, EXS_MHANDLE_UNREGISTERED), "exs_send");
-	return now() - start;
 }
 
-static void serve(int s)
+static void serve(int s, size_t volume)
 {
-	for (size_t i = 0; i < SIZES; i++)
-		for (int r = 0; r < 2 * rounds; r++) {
-			for (size_t n = 0; n < volume; n += sizes[i])
-				r % 2 ? send_loaned(s, sizes[i])
-				      : send_plain(s, sizes[i]);
-			must(exs_recv(s, buf, 1, 0, WAIT,
-				      EXS_MHANDLE_UNREGISTERED),
-			     "exs_recv");
-		}
-	exit(0);
+	for (size_t n = 0; n < volume; n += size)
+		loaned ? send_loaned(s) : send_plain(s);
+	must(exs_recv(s, buf, 1, 0, WAIT, EXS_MHANDLE_UNREGISTERED),
+	     "exs_recv");
 }
 
-static int by_value(const void *a, const void *b)
+static size_t whole(size_t volume)
 {
-	const double *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
+	return (volume + size - 1) / size * size;
 }
 
-static double median(double *t)
+static void measure(int s, size_t volume)
 {
-	qsort(t, (size_t)rounds, sizeof(*t), by_value);
-	return t[rounds / 2];
-}
-
-static void measure(int s)
-{
-	double t[2][ROUNDS_MAX], per[2];
 	exs_x_sockinfo_t info;
+	double start;
 
-	printf("%9s %12s %12s %6s\n", "size", "plain MB/s", "loaned MB/s",
-	       "ratio");
-	for (size_t i = 0; i < SIZES; i++) {
-		for (int r = 0; r < 2 * rounds; r++)
-			t[r % 2][r / 2] = receive(s, sizes[i], r % 2);
-		for (int k = 0; k < 2; k++)
-			per[k] = (double)volume / 1e6 / median(t[k]);
-		printf("%9zu %12.0f %12.0f %6.2f\n", sizes[i], per[0], per[1],
-		       per[1] / per[0]);
-	}
+	receive(s, whole(WARMUP));
+	start = now();
+	receive(s, volume);
+	start = now() - start;
 	must(exs_x_sockinfo(s, &info), "exs_x_sockinfo");
-	printf("over %s\n", info.exs_x_rx_fabric);
+	if (strcmp(info.exs_x_rx_fabric, "shm"))
+		errx(1, "on %s, not on shared memory", info.exs_x_rx_fabric);
+	printf("%.1f\n", (double)volume / 1e6 / start);
 }
 
 int main(int argc, char **argv)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET };
 	socklen_t len = sizeof(at);
-	int listener, status;
+	int listener, s, status;
+	size_t volume;
 	pid_t child;
 
-	if (argc > 1)
-		rounds = atoi(argv[1]);
-	if (argc > 2)
-		volume = strtoul(argv[2], NULL, 10) << 20;
-	if (rounds < 1 || rounds > ROUNDS_MAX || !volume)
-		errx(2, "usage: loans [ROUNDS [MEGABYTES]]");
-	buf = malloc(sizes[SIZES - 1]);
+	if (argc != 4)
+		errx(2, "usage: loans plain|loaned SIZE MEGABYTES");
+	loaned = !strcmp(argv[1], "loaned");
+	size = strtoul(argv[2], NULL, 10);
+	if (!size || (!loaned && strcmp(argv[1], "plain")))
+		errx(2, "there is no such test");
+	volume = whole(strtoul(argv[3], NULL, 10) << 20);
+	buf = malloc(size);
 	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	must(exs_init(EXS_VERSION), "exs_init");
 	listener = (int)must(exs_socket(AF_INET, SOCK_STREAM, 0), "exs_socket");
@@ -182,14 +160,16 @@ int main(int argc, char **argv)
 	     "exs_getsockname");
 	child = (pid_t)must(fork(), "fork");
 	if (child == 0) {
-		int s = (int)must(exs_socket(AF_INET, SOCK_STREAM, 0),
-				  "exs_socket");
-
+		s = (int)must(exs_socket(AF_INET, SOCK_STREAM, 0),
+			      "exs_socket");
 		must(exs_connect(s, (struct sockaddr *)&at, len, 0, WAIT),
 		     "exs_connect");
-		serve(s);
+		serve(s, whole(WARMUP));
+		serve(s, volume);
+		return 0;
 	}
-	measure((int)must(exs_accept(listener, NULL, 0, WAIT), "exs_accept"));
+	s = (int)must(exs_accept(listener, NULL, 0, WAIT), "exs_accept");
+	measure(s, volume);
 	if (waitpid(child, &status, 0) < 0 || status)
 		errx(1, "the sender failed");
 	return 0;

@@ -72,9 +72,11 @@ enum {
 enum perf_quantile {
 	PERF_MIN,
 	PERF_P50,
+	PERF_P75,
 	PERF_P90,
 	PERF_P99,
 	PERF_P999,
+	PERF_P9999,
 	PERF_MAX,
 	PERF_N_QUANTILES,
 };

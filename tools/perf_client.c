@@ -354,8 +354,11 @@ static double less(double ns, double clock)
 
 static void take_quantiles(const struct perf_meter *m, struct perf_result *r)
 {
-	static const double parts[PERF_N_QUANTILES] = { 0,    0.5,   0.9,
-							0.99, 0.999, 1 };
+	static const double parts[PERF_N_QUANTILES] = {
+		[PERF_P50] = 0.5,  [PERF_P75] = 0.75,	[PERF_P90] = 0.9,
+		[PERF_P99] = 0.99, [PERF_P999] = 0.999, [PERF_P9999] = 0.9999,
+		[PERF_MAX] = 1,
+	};
 	double clock = perf_meter_overhead(m);
 
 	if (!m->rtt.n)

@@ -95,8 +95,8 @@ static const char *objection(const struct perf_plan *p)
 	    (p->connections + p->idle > 1 || p->test > PERF_BW))
 		return "--api raw and unix support --test lat and bw, on one "
 		       "connection";
-	if (p->api == PERF_RAW && p->size > (1 << 20))
-		return "--api raw supports sizes up to 1M";
+	if (p->api == PERF_RAW && p->size > (64 << 20))
+		return "--api raw supports sizes up to 64M";
 	return NULL;
 }
 

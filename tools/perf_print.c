@@ -8,9 +8,11 @@
 #include "tools/perf.h"
 #include "tools/tool.h"
 
-static const char *const quantile_names[PERF_N_QUANTILES] = { "min",  "p50",
-							      "p90",  "p99",
-							      "p999", "max" };
+static const char *const quantile_names[PERF_N_QUANTILES] = {
+	[PERF_MIN] = "min",	[PERF_P50] = "p50", [PERF_P75] = "p75",
+	[PERF_P90] = "p90",	[PERF_P99] = "p99", [PERF_P999] = "p999",
+	[PERF_P9999] = "p9999", [PERF_MAX] = "max",
+};
 
 static const char *const test_words[PERF_N_TESTS] = {
 	[PERF_LAT] = "round trips",

@@ -11,7 +11,7 @@
 #include "core/base/util.h"
 #include "tools/perf_lane.h"
 
-#define BALL_MAX (1 << 20)
+#define BALL_MAX (64 << 20)
 #define RING	 (2 << 20)
 #define PIECE	 (64 << 10)
 
@@ -33,8 +33,9 @@ struct perf_raw {
 
 int perf_raw_open(struct perf_raw **ret)
 {
-	struct perf_raw *r = mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE,
-				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct perf_raw *r =
+		mmap(NULL, sizeof(*r), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (r == MAP_FAILED)
 		return -errno;
@@ -153,7 +154,7 @@ int perf_raw_bw(struct perf_lane *l)
 int perf_raw_serve(struct perf_local *local, const struct perf_plan *plan)
 {
 	struct perf_raw *r = local->raw;
-	char *buf = perf_buffer(BALL_MAX);
+	char *buf = perf_buffer(plan->size > PIECE ? plan->size : PIECE);
 	size_t n;
 
 	if (!buf)

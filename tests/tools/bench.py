@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.append(os.path.join(sys.argv[1], "../scripts"))
@@ -70,12 +71,59 @@ def what_is_not_accelerated_is_measured():
               len(row["rounds"]) == 2, (name, row))
 
 
-def pairs_run_at_once():
-    result = measure("pairs", "--rounds", "1", "--pairs", "1", "2")
-    check([r["pairs"] for r in result["rows"]] == 2 * [1, 1, 1, 1, 2, 2, 2],
-          result)
-    for row in result["rows"]:
-        check(row["unix"]["min"] > 0 and row["value"]["min"] > 0, row)
+COMPARED = ("round trip, 8 B", "stream, 64 KiB", "loans, 64 KiB",
+            "processes, round trips, 2 pairs")
+TINY = ("--seconds", "0.01", *(w for c in COMPARED for w in ("--only", c)))
+
+
+def figures_are_there(result, rounds):
+    check(set(result["cases"]) == set(COMPARED), result["cases"].keys())
+    for name, case in result["cases"].items():
+        check(len(case["rounds"]) == rounds == len(case["seconds"]), case)
+        for sides in case["rounds"]:
+            for side, figures in sides.items():
+                check("left out, for want of" in figures["failed"]
+                      if "failed" in figures else
+                      figures[case["key"]] > 0, (name, side, figures))
+            check(sum("failed" not in f for f in sides.values()) > 1, sides)
+
+
+def sides_are_compared_round_by_round():
+    with tempfile.TemporaryDirectory() as folder:
+        file, page = (os.path.join(folder, n) for n in ("file", "page"))
+        # Of the four cases one begins, whatever the budget is.
+        part = json.loads(run("compare", "--json", *TINY, "--continue", file,
+                              "--rounds", "1", "--budget", "0.001"))
+        check(list(part["cases"]) == ["round trip, 8 B"], part)
+        first = json.loads(run("compare", "--json", *TINY, "--continue", file,
+                               "--rounds", "1"))
+        figures_are_there(first, 1)
+        check(first["cases"]["round trip, 8 B"] ==
+              part["cases"]["round trip, 8 B"], (first, part))
+        check(len(first["sessions"]) == 2, first["sessions"])
+        with open(page, "w", encoding="utf-8") as f:
+            f.write("a\n<!-- compare: round trip -->\nold\n<!-- end -->\nz\n")
+        text = run("compare", "--continue", file, "--show", "--page", page)
+        for word in ("libexs, sync", "exs run, epoll server", "UNIX socket",
+                     "times as fast as line", "CPU seconds"):
+            check(word in text, text)
+        with open(page, encoding="utf-8") as f:
+            renewed = f.read()
+        check(renewed.startswith("a\n<!-- compare: round trip -->\n") and
+              renewed.endswith("<!-- end -->\nz\n") and
+              "| libexs, sync " in renewed and "old" not in renewed, renewed)
+
+
+def a_busy_host_is_compared_with_tcp():
+    result = json.loads(run("compare", "--json", "--busy", "--seconds", "0.01",
+                            "--rounds", "1", "--side", "read", "--side",
+                            "async"))
+    (case,) = result["cases"].values()
+    (sides,) = case["rounds"]
+    check(set(sides) == {"exs run, read", "TCP of exs run, read",
+                         "libexs, async", "TCP of libexs, async"}, sides)
+    for f in sides.values():
+        check(all(f[key] > 0 for key in ("p50", "p99", "mean", "rate")), f)
 
 
 def what_does_not_end_is_told_with_its_state():
@@ -104,7 +152,7 @@ def what_does_not_end_is_told_with_its_state():
 
 
 def a_build_that_is_not_there_is_named():
-    for name in ("programs", "passthrough", "pairs"):
+    for name in ("programs", "passthrough", "compare"):
         done = subprocess.run([sys.executable,
                                os.path.join(sys.argv[1], name), "/nowhere"],
                               capture_output=True, text=True, timeout=DEADLINE)
@@ -114,7 +162,9 @@ def a_build_that_is_not_there_is_named():
 def main():
     for row in (programs_have_a_row_each,
                 a_program_that_is_not_here_leaves_its_rows_out,
-                what_is_not_accelerated_is_measured, pairs_run_at_once,
+                what_is_not_accelerated_is_measured,
+                sides_are_compared_round_by_round,
+                a_busy_host_is_compared_with_tcp,
                 what_does_not_end_is_told_with_its_state,
                 a_build_that_is_not_there_is_named):
         print(row.__name__, flush=True)

@@ -22,7 +22,7 @@ MEMBERS = {"test", "api", "fabric", "size", "depth", "connections", "iters",
            "user_s", "direct", "bells", "bells_per_message", "syscalls",
            "reason", "mode", "exs_run", "idle", "receives", "messages",
            "unregistered", "own", "others"}
-QUANTILES = ["min", "p50", "p90", "p99", "p999", "max"]
+QUANTILES = ["min", "p50", "p75", "p90", "p99", "p999", "p9999", "max"]
 # Members that are numbers, for each test; the others of these are null.
 NUMBERS = {"lat": {"rtt_ns", "msgs_per_s"},
            "bw": {"bytes_per_s", "msgs_per_s"},

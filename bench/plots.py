@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What bench/compare has measured, drawn by gnuplot: SVG and PNG. Lines differ by
+their marks and dashes, not by colours alone, and the legend is beside the plot."""
+
+import math
+import os
+import subprocess
+
+from bench import Failed, median
+from cases import (ASYNC, BARE, EPOLL, PINGPONG, PIPE, SHIM, SYNC, TCP, UNIX)
+from results import names_of, of_group, values
+from sides import need
+
+TERMINALS = {'svg': "svg size 960,560 font 'Helvetica,15' background 'white'",
+             'png': "pngcairo size 960,560 font 'sans,12' background 'white'"}
+# Colour, dashes, mark, width: what is ours is drawn through.
+STYLES = {
+    SYNC: ('#000000', 1, 7, 2.5), ASYNC: ('#c00000', 1, 5, 2.5),
+    ASYNC + ', 16 deep': ('#c00000', 1, 5, 2.5),
+    ASYNC + ', 64 deep': ('#e07000', 1, 9, 2.5),
+    SHIM: ('#0050c0', 1, 11, 2.5), SHIM + EPOLL: ('#008080', 1, 13, 2.5),
+    'UCX, stream': ('#5a2d82', 2, 4, 1.5), 'UCX, tag': ('#7a5d22', 4, 6, 1.5),
+    'UCX, tag, cma': ('#2f6b2f', 5, 12, 1.5),
+    PINGPONG: ('#808000', 3, 8, 1.5), UNIX: ('#606060', 2, 10, 1.5),
+    TCP: ('#606060', 3, 2, 1.5), PIPE: ('#909090', 5, 1, 1.5),
+    BARE: ('#a0a0a0', 4, 3, 1.5),
+}
+SIZES = ('"1 B" 1, "8 B" 8, "64 B" 64, "1 KiB" 1024, "8 KiB" 8192, '
+         '"64 KiB" 65536, "1 MiB" 1048576, "8 MiB" 8388608, '
+         '"64 MiB" 67108864')
+PARTS = (('p50', 0.5), ('p75', 0.75), ('p90', 0.9), ('p99', 0.99),
+         ('p999', 0.999), ('p9999', 0.9999))
+
+
+def lines(cases, key, scale=1):
+    """Of each side with a style: its points."""
+    found = {}
+    for name in names_of(cases):
+        points = [(k['x'], scale * median(values(k, name, key)))
+                  for k in cases if values(k, name, key)]
+        if name in STYLES and points:
+            found[name] = points
+    return found
+
+
+def distribution(cases):
+    found = {}
+    for kept in cases:
+        for name in names_of([kept]) if kept['x'] == 8 else ():
+            points = [(-math.log10(1 - part), median(values(kept, name, key)))
+                      for key, part in PARTS if values(kept, name, key)]
+            if name in STYLES and len(points) > 1:
+                found[name] = points
+    return found
+
+
+def script(series, title, x, y, extra, name, kind):
+    order = [n for n in STYLES if n in series]
+    text = ['set terminal ' + TERMINALS[kind], "set output '%s.%s'" % (name,
+                                                                     kind),
+            "set encoding utf8", "set title '%s'" % title,
+            "set xlabel '%s'" % x, "set ylabel '%s'" % y,
+            'set key outside right center vertical Left reverse spacing 1.3',
+            'set border 3', 'set tics nomirror', "set format y '%.6g'",
+            'set grid ytics lc rgb "#d8d8d8" lw 0.5', *extra]
+    for i, n in enumerate(order):
+        text += ['$d%d << end' % i, *('%g %g' % p for p in series[n]), 'end']
+    text.append('plot ' + ', '.join(
+        "$d%d with linespoints lc rgb '%s' dt %d pt %d ps 0.9 lw %g title '%s'"
+        % (i, *STYLES[n], n) for i, n in enumerate(order)))
+    return '\n'.join(text) + '\n'
+
+
+def plots(kept):
+    """Name, series, title, axes, and what else gnuplot is given."""
+    trips, streams = of_group(kept, 'round trip'), of_group(kept, 'stream')
+    by_size = ['set logscale x 2', 'set logscale y', 'set xtics (%s)' % SIZES,
+               'set xtics rotate by -30']
+    yield ('latency', lines(trips, 'p50', 1e-3), 'Round trips: median',
+           'size of a message', 'round trip, microseconds', by_size)
+    yield ('bandwidth', lines(streams, 'bytes', 1e-9), 'One way: throughput',
+           'size of a message', 'GB/s', by_size)
+    yield ('cpu', lines(streams, 'cpu_gb'), 'One way: CPU time of both ends',
+           'size of a message', 'CPU seconds for 10^9 bytes',
+           by_size)
+    yield ('distribution', distribution(trips),
+           'Round trips of 8 bytes: distribution',
+           'part of the round trips that take at most so long',
+           'round trip, nanoseconds',
+           ['set logscale y', 'set xtics (%s)' % ', '.join(
+               '"%g %%" %g' % (100 * p, -math.log10(1 - p))
+               for _, p in PARTS)])
+    yield ('connections', lines(of_group(kept, 'connections at once'), 'rate',
+                                1e-6),
+           'An epoll server: round trips on all connections',
+           'connections, a message of 512 bytes on each',
+           'million round trips/s',
+           ['set logscale x', 'set logscale y'])
+
+
+def draw(kept, folder):
+    """The names of those that have lines."""
+    need('gnuplot')
+    os.makedirs(folder, exist_ok=True)
+    drawn = []
+    for name, series, *rest in plots(kept):
+        if not series:
+            continue
+        for kind in TERMINALS:
+            r = subprocess.run(['gnuplot', '-'], text=True, cwd=folder,
+                               input=script(series, *rest, name, kind),
+                               capture_output=True)
+            if r.returncode or 'line ' in r.stderr:
+                raise Failed('gnuplot: %s' % r.stderr)
+        drawn.append(name)
+    return drawn
