@@ -124,6 +124,7 @@ static void unkeep_locked(void)
 
 static void look_after_locked(void)
 {
+	EXI_LOCKED(&kept.lock);
 	/* The program closed it, and the number may be another's. */
 	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
 		kept.fd = -1;

@@ -77,6 +77,7 @@ void exi_stats_timed_locked(struct exi_half *h)
 {
 	struct exi_stats_dir *s = exi_stats_of(h);
 
+	EXI_LOCKED(&h->lock);
 	h->stats_timed = 0;
 	exi_stats_rest_locked(h);
 	if (s)

@@ -584,11 +584,13 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 
 void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	progress_locked(sk, dir, 0);
 }
 
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	EXI_LOCKED(&sk->sh->half[dir].lock);
 	progress_locked(sk, dir, EXI_MSG_POLLED);
 }
 

@@ -43,6 +43,7 @@ static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	return h->link_read || h->fin || !atomic_load(&sk->sh->linked) ||
 	       !sk->fab || (exi_sock_remote(sk) && sk->fab->bell < 0);
 }
@@ -57,6 +58,7 @@ static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
 
+	EXI_LOCKED(&h->lock);
 	if (exi_likely(h->mode == EXI_MODE_RING || !exi_sock_remote(sk)))
 		return false;
 	return (h->mode == EXI_MODE_BACK && atomic_load(&h->untaken) &&

@@ -44,13 +44,13 @@ search '^[[:space:]]*//|[;{}][[:space:]]*//' $here |
 	none 'comments are /* */'
 search '\b(u|nano)?sleep[[:space:]]*\(' tests | grep -v '^tests/support/' |
 	none 'tests wait for a condition with a deadline'
-# By its assertion, or that of what it calls.
-find core preload providers -name '*.c' -exec awk '
+find core preload providers -name '*.[ch]' -exec awk '
 	FNR == 1 { name = "" }
-	/^[a-z].*_locked\(/ { name = FILENAME ": " $0; calls = 0; next }
-	/^}/ { if (name && !calls) print name; name = "" }
-	/;$/ && !/^\t/ { name = "" } # a declaration
-	name && /LOCKED(_ONE)?\(|_locked\(/ { calls = 1 }' {} + |
+	/^[a-z].*_locked\(/ { name = FILENAME ": " $0; asserts = body = 0 }
+	/;$/ && !body { name = "" } # a declaration
+	/^{/ { body = 1 }
+	/^}/ { if (name && body && !asserts) print name; name = "" }
+	/LOCKED(_ONE)?\(/ { asserts = 1 }' {} + |
 	none 'a function that ends in _locked asserts its lock'
 # Calling such a function takes a lock, or the caller needs it, too.
 find core preload providers -name '*.[ch]' -exec awk '
