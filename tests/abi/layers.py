@@ -17,8 +17,7 @@ SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 ORDER = ("base", "fabric", "sock", "meet", "transfer", "link", "call", "life")
 BESIDE = ("rma", "trust")
 LOWEST = ("base", "fabric")
-LIBRARIES = ("libexs_core.a.p", "libexs_key.a.p",
-             "providers/verbs/verbs.so.p", "providers/ofi/ofi.so.p")
+LIBRARIES = ("libexs_core.a.p", "libexs_key.a.p", "libexs_rma.a.p")
 
 
 def folder(path):
