@@ -570,9 +570,9 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 		memory_order_relaxed);
 	if (exi_likely(atomic_load(&q->handle) == h))
 		ret = attend(q, ev, want, timeout);
-	/* What stays hot is the service's from here on. */
-	if (atomic_fetch_sub(&q->attended, 1) == 1 &&
-	    atomic_load_explicit(&q->n_hot, memory_order_relaxed))
+	/* What stays hot is the service's from here on; pairs with
+	 * exi_queue_heat(). */
+	if (atomic_fetch_sub(&q->attended, 1) == 1 && atomic_load(&q->n_hot))
 		exi_service_tick();
 	return ret;
 }

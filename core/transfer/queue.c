@@ -583,7 +583,12 @@ bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
 	int n;
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
-	if (exi_service_self() || !exi_futex_waitv_works())
+	/* The service gives a direction back as soon as a thread dequeues. The
+	 * thread that leaves last looks for hot directions after it counted
+	 * itself out, and the service looks for the thread again, below, after
+	 * it made the direction hot: one of the two ticks. */
+	if (!exi_futex_waitv_works() ||
+	    (exi_service_self() && !atomic_load(&q->attended)))
 		return false;
 	/* The tick clears it before it takes the direction's lock: who is seen
 	 * here is progressed after us. */
@@ -612,8 +617,7 @@ bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
 unlock:
 	exi_unlock(&q->lock);
 tick:
-	if (hot &&
-	    atomic_load_explicit(&q->attended, memory_order_relaxed) == 0)
+	if (hot && atomic_load(&q->attended) == 0)
 		exi_service_tick();
 	return hot;
 }

@@ -325,6 +325,56 @@ static void what_another_call_took_is_told_at_once(void)
 	t_close(other[1]);
 }
 
+/* Doorbells that the service heard for the receiving end. */
+static unsigned long long doorbells(void)
+{
+	exs_x_sockinfo_t info;
+
+	T_OK(exs_x_sockinfo(fd[0], &info));
+	return info.exs_x_bells_received;
+}
+
+static int n_ready(void)
+{
+	size_t len = sizeof(int);
+	int n;
+
+	T_OK(exs_qstatus(q, EXS_QATTR_EVENTS, &n, &len));
+	return n;
+}
+
+/* The service makes progress while no thread dequeues. A thread that comes
+ * back is woken by its peers again, and not by the service, though receives
+ * have been outstanding all the time. */
+static void a_dequeuer_takes_over_from_the_service(void)
+{
+	struct later l = { .n = 40, .waiter = syscall(SYS_gettid) };
+	exs_event_t e[1];
+	pthread_t t;
+	unsigned long long before;
+	int i;
+
+	begin();
+	for (i = 0; i < DEPTH; i++)
+		post(i);
+	T_EQ(dequeue(1, 0, e), 0);
+	complete(1);
+	T_UNTIL(n_ready() == 1);
+	before = doorbells();
+	t = t_thread(complete_one_by_one, &l);
+	for (i = 0; i <= l.n; i++) {
+		T_EQ(dequeue(1, -1, e), 1);
+		post((int)(long)e[0].exs_evt_ahandle);
+	}
+	t_thread_join(t);
+	T_MSG(doorbells() - before < (unsigned int)l.n / 2, "%llu",
+	      doorbells() - before);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), DEPTH);
+	for (i = 0; i < DEPTH; i++)
+		T_EQ(dequeue(1, -1, e), 1);
+	end();
+}
+
 static void a_signal_loses_no_event(void)
 {
 	struct sigaction act = { .sa_handler = nothing };
@@ -980,6 +1030,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_positive_count_may_exceed_the_depth),
 	T_ROW(a_full_queue_says_eagain_and_takes_nothing),
 	T_ROW(what_another_call_took_is_told_at_once),
+	T_ROW(a_dequeuer_takes_over_from_the_service),
 	T_ROW(a_signal_loses_no_event),
 	T_ROW(cancel_by_descriptor),
 	T_ROW(cancel_by_handle),
