@@ -120,14 +120,6 @@ void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
 	exi_unlock(&sk->link_lock);
 }
 
-static int why_nobody_met(int fd)
-{
-	struct exi_tuple t;
-
-	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-				    : exi_begin_why_nobody(&t);
-}
-
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -146,13 +138,13 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 						    : EXS_X_REASON_UNDECIDED;
 	/* This end looks for a peer that would have come by now. */
 	if (l && l->state == EXI_LINK_LOOK && in + out > EXI_MEET_WAITED)
-		return why_nobody_met(fd);
+		return exi_begin_why_nobody_of(fd);
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
 				    in <= exi_config()->upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
-	return why_nobody_met(fd);
+	return exi_begin_why_nobody_of(fd);
 }
 
 /* --- meeting: the conversation ------------------------------------------ */

@@ -124,6 +124,14 @@ int exi_begin_why_nobody(const struct exi_tuple *t)
 		       : EXS_X_REASON_PLAIN_PEER;
 }
 
+int exi_begin_why_nobody_of(int fd)
+{
+	struct exi_tuple t;
+
+	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
+				    : exi_begin_why_nobody(&t);
+}
+
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
  * why not, or NONE. */
 static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
@@ -256,7 +264,7 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	if (ret) {
 		int reason = exi_meet_unproved(ret);
 
-		if (l->known || reason == EXS_X_REASON_NO_PROOF)
+		if (l->known || exi_meet_is_ours(reason))
 			exi_pair_send_no(fd, reason);
 		exi_meet_give_up_locked(sk, reason);
 		return reason;
@@ -371,7 +379,6 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (reason == EXS_X_REASON_UNDECIDED) {
-		reason = EXS_X_REASON_PLAIN_PEER;
 		l = exi_now_ns() < until && exi_service_start() == 0
 			    ? exi_meet_link_new(sk, EXI_LINK_LOOK, delay)
 			    : NULL;
@@ -382,6 +389,7 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 			exi_service_timed(&l->timer);
 			return;
 		}
+		reason = exi_begin_why_nobody_of(atomic_load(&sk->fd));
 		atomic_store(&rx->meet_at,
 			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
 	}

@@ -39,6 +39,9 @@ int exi_begin_await_remote_locked(struct exi_sock *sk, int fd);
 /* The reason (EXS_X_REASON_*) where nobody is there to meet. */
 int exi_begin_why_nobody(const struct exi_tuple *t);
 
+/* The same, by the connection's descriptor. */
+int exi_begin_why_nobody_of(int fd);
+
 /* Whether the connection may try to meet, and between which addresses (*ret):
  * 0, or the reason (EXS_X_REASON_*). */
 int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);

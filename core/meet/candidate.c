@@ -59,7 +59,6 @@ static void dismiss_locked(struct exi_sock *sk, unsigned int slot)
 		exi_link_clear_locked(sk);
 		l->prover = -1;
 	}
-	l->proposed = true;
 	exi_meet_forget_fd(l, &l->candidates[slot]);
 }
 
@@ -206,8 +205,8 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 {
 	struct exi_pair_msg m;
 	struct exi_link *l;
+	int err, reason;
 	ssize_t n;
-	int err;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
@@ -216,6 +215,8 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	n = exi_rights_none(l->candidates[slot], &m, sizeof(m));
 	if (n == -EAGAIN)
 		goto unlock;
+	/* Who only connects and leaves claims nothing. */
+	l->proposed = l->proposed || n > 0;
 	err = n > 0 && exi_pair_well_formed(&m, n)
 		      ? hear_candidate_locked(sk, slot, &m)
 		      : -EPERM;
@@ -223,11 +224,11 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 		goto unlock;
 	/* It cannot be told who this candidate is: it is believed to be the
 	 * peer when nobody else comes. */
-	if (exi_meet_unproved(err) == EXS_X_REASON_NO_PROOF) {
-		l->unprovable = true;
-		exi_pair_send_no(l->candidates[slot], EXS_X_REASON_NO_PROOF);
-	} else if (exi_meet_unproved(err) == EXS_X_REASON_DESCRIPTORS) {
-		l->starved = true;
+	reason = exi_meet_unproved(err);
+	if (exi_meet_is_ours(reason)) {
+		l->unprovable |= reason == EXS_X_REASON_NO_PROOF;
+		l->starved |= reason == EXS_X_REASON_DESCRIPTORS;
+		exi_pair_send_no(l->candidates[slot], reason);
 	}
 	dismiss_locked(sk, slot);
 unlock:

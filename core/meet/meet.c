@@ -227,6 +227,12 @@ int exi_meet_unmade(int err)
 	}
 }
 
+bool exi_meet_is_ours(int reason)
+{
+	return reason == EXS_X_REASON_NO_PROOF ||
+	       reason == EXS_X_REASON_DESCRIPTORS;
+}
+
 bool exi_meet_shunned(int link)
 {
 	return exi_shunned(exi_user_of(link), exi_now_ns());
@@ -384,8 +390,7 @@ void exi_meet_refuse_locked(struct exi_sock *sk, int reason)
 			sk->link->state == EXI_LINK_SHOW;
 
 	EXI_LOCKED(&sk->link_lock);
-	/* A stranger is told no more than that nobody is known here. */
-	if (sk->link->fd >= 0 && (!stranger || reason == EXS_X_REASON_NO_PROOF))
+	if (sk->link->fd >= 0 && (!stranger || exi_meet_is_ours(reason)))
 		exi_pair_send_no(sk->link->fd, reason);
 	exi_meet_give_up_locked(sk, reason);
 }

@@ -49,7 +49,7 @@ struct exi_link {
 	bool go_sent;
 	bool leaves;	 /* ends once it is not needed, see exi_link_leave() */
 	bool look;	 /* FINSEEN came */
-	bool proposed;	 /* someone connected without proof */
+	bool proposed;	 /* someone said to be the peer, without proof */
 	bool shunned;	 /* someone connected whose user is not met */
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
 	bool clean;	 /* and none lies there that came before */
@@ -122,6 +122,10 @@ int exi_meet_unproved(int err);
 /* The reason for an error of making what a connection needs to leave TCP: the
  * service thread, the fabric's end, the peer's memory. */
 int exi_meet_unmade(int err);
+
+/* The reason is what this end lacks, and who the other end is cannot be told:
+ * then also a stranger may know it. */
+bool exi_meet_is_ours(int reason);
 
 /* The user at the link's other end kept a call waiting not long ago. */
 bool exi_meet_shunned(int link);

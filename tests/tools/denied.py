@@ -1,49 +1,46 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the system denies what a meeting needs, each end names the true reason and
-counts every byte, and exs info says what is denied and what allows it: denied.py EXS
-DENY."""
+"""Each end of a connection names the true reason why it is on TCP, or is on shm,
+whatever the cause is, and counts every byte; and exs info says what the system denies
+and what allows it: denied.py EXS DENY TALK."""
 
+import concurrent.futures
+import contextlib
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 import tempfile
 
-SERVER = """
-import os, socket, sys
-s = socket.create_server(('127.0.0.1', 0))
-print(s.getsockname()[1], flush=True)
-if sys.argv[1:]:
-    os.chroot(sys.argv[1])
-c, _ = s.accept()
-s.close()
-while True:
-    got = c.recv(65536)
-    if not got:
-        break
-    c.sendall(got)
-"""
+# How an end is started: by these commands, under exs run, or not. The names that
+# are not here are those of deny.c.
+PLAIN = 'plain'
+WRAPS = {
+    'nothing': [],
+    'small-files': ['prlimit', '--fsize=8192'],
+    'few-descriptors': ['prlimit', '--nofile=16'],
+    'no-locked-memory': ['prlimit', '--memlock=0'],
+    'little-memory': ['prlimit', '--as=400000000'],
+    'user': ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'],
+    'user-namespace': ['unshare', '--user', '--map-root-user'],
+    'namespaces': ['unshare', '--pid', '--fork', '--mount', '--ipc', '--uts'],
+    'no-proc': ['unshare', '--mount', 'sh', '-c',
+                'mount -t tmpfs none /proc && exec "$@"', 'sh'],
+}
 
-ROUNDS = 60
+# An end that has no descriptor left may lack the one by which it would say so.
+UNTOLD = 'descriptors or timeout or plain-peer'
 
-CLIENT = """
-import socket, sys, time
-c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
-for i in range(%d):
-    c.sendall(bytes(8192))
-    got = 0
-    while got < 8192:
-        got += len(c.recv(65536))
-    time.sleep(0.002)  # the meeting takes place beside it
-""" % ROUNDS
+# What is decided when the connection ends: somebody might have come.
+LATE = ('plain-peer', 'remote', UNTOLD)
 
-# What is denied where, by name or by a function in the child; which settings; and
-# what the server and the client say then.
+# The server and the client; their settings; what they say then. An end that is
+# plain says nothing.
 CASES = [
     ('nothing', 'nothing', {}, {}, 'shm', 'shm'),
+    ('nothing', PLAIN, {}, {}, 'plain-peer', ''),
+    (PLAIN, 'nothing', {}, {}, '', 'plain-peer'),
     ('netlink', 'nothing', {}, {}, 'no-proof', 'no-proof'),
     ('netlink-eperm', 'nothing', {}, {}, 'no-proof', 'no-proof'),
     ('nothing', 'netlink', {}, {}, 'plain-peer', 'no-proof'),
@@ -55,8 +52,25 @@ CASES = [
     ('nothing', 'memfd', {}, {}, 'plain-peer', 'no-provider'),
     ('nothing', 'nothing', {'EXS_PROVIDER': 'tcp'}, {}, 'no-provider', 'plain-peer'),
     ('nothing', 'nothing', {}, {'EXS_PROVIDER': 'tcp'}, 'plain-peer', 'no-provider'),
-    ('nothing', 'nothing', {'EXS_UPGRADE': 'connect'}, {'EXS_PROVIDER': 'tcp'},
-     'plain-peer', 'no-provider'),
+    ('nothing', 'nothing', {'EXS_UPGRADE': 'never'}, {}, 'config', 'plain-peer'),
+    ('nothing', 'nothing', {}, {'EXS_UPGRADE': 'never'}, 'plain-peer', 'config'),
+    ('io-uring', 'io-uring', {}, {}, 'shm', 'shm'),
+    ('small-files', 'nothing', {}, {}, 'memory', 'memory'),
+    ('nothing', 'small-files', {}, {}, 'memory', 'memory'),
+    ('few-descriptors', 'nothing', {}, {}, 'descriptors', UNTOLD),
+    ('nothing', 'few-descriptors', {}, {}, UNTOLD, 'descriptors'),
+    ('no-locked-memory', 'little-memory', {}, {}, 'shm', 'shm'),
+    ('little-memory', 'no-locked-memory', {}, {}, 'shm', 'shm'),
+]
+
+# These need root.
+OF_ROOT = [
+    ('nothing', 'user', {}, {}, 'shm', 'shm'),
+    ('user', 'nothing', {}, {}, 'shm', 'shm'),
+    ('nothing', 'user-namespace', {}, {}, 'shm', 'shm'),
+    ('namespaces', 'nothing', {}, {}, 'shm', 'shm'),
+    ('no-proc', 'nothing', {}, {}, 'shm', 'shm'),
+    ('nothing', 'no-proc', {}, {}, 'shm', 'shm'),
 ]
 
 
@@ -65,34 +79,45 @@ def environment(more):
     return env | {'EXS_LOG': 'off'} | more
 
 
-def talk(exs, deny, case, before=None, root=()):
+def talk(tools, case, address='127.0.0.1', within=((), ()), more=()):
     """A server and a client, each under exs run with a report; what these say."""
-    server_denied, client_denied, server_env, client_env = case[:4]
+    exs, deny, program = tools
+    server_is, client_is, server_env, client_env = case[:4]
+    server_wants, client_wants = ('' if w in LATE else w for w in case[4:])
 
-    def command(what):
-        denied = [] if what == 'nothing' else [deny, what]
-        return denied + [exs, 'run', '--report', sys.executable, '-c']
+    def command(what, where):
+        if what == PLAIN:
+            return [*where, program]
+        wrap = WRAPS[what] if what in WRAPS else [deny, what]
+        return [*where, *wrap, exs, 'run', '--report', program]
 
-    server = subprocess.Popen(command(server_denied) + [SERVER, *root],
-                              env=environment(server_env), text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              preexec_fn=before)
+    server = subprocess.Popen(
+        command(server_is, within[0]) + ['serve', server_wants, address, *more],
+        env=environment(server_env), text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE)
     port = server.stdout.readline().strip()
-    client = subprocess.run(command(client_denied) + [CLIENT, port],
-                            env=environment(client_env), stderr=subprocess.PIPE,
-                            text=True, timeout=60, check=False)
+    client = subprocess.run(
+        command(client_is, within[1]) + ['call', client_wants, address, port],
+        env=environment(client_env), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     _, text = server.communicate(timeout=60)
-    return [said(text), said(client.stderr)]
+    # What a confined process reads and writes is unseen.
+    count = '' if more == ['confined'] else client.stdout.strip()
+    return [said(t, count) for t in (text, client.stderr)]
 
 
-def said(text):
-    """The fabric, or the reason for TCP, if the report has every byte."""
-    moved = re.search(r'connection, shm', text)
-    found = re.search(r'1 on TCP \(([a-z-]+)\)', text)
-    count = ROUNDS * 8192
-    if f'{count} bytes in, {count} out' not in text:
+def said(text, count):
+    """The fabric, or the reason for TCP, if the report has all of this count of
+    bytes each way."""
+    if not text:
         return text
-    return 'shm' if moved else found.group(1) if found else text
+    found = re.search(r'1 connections?, (shm|tcp \(([a-z-]+)\)|fabric, tcp '
+                      r'\(([a-z-]+)\)), (\d+) bytes in, (\d+) out', text) or \
+        re.search(r'(ended early): 1 connection, tcp \(([a-z-]+)\)(), '
+                  r'(\d+) bytes in, (\d+) out', text)
+    if not found or count and {found[4], found[5]} != {count}:
+        return text
+    return found[2] or found[3] or found[1]
 
 
 def trials(exs, deny, what):
@@ -120,10 +145,6 @@ def info_is_right(exs, deny):
     return good
 
 
-def small_files():
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-
-
 def never_reached(exs, folder):
     report = os.path.join(folder, 'refused')
     subprocess.run([exs, 'run', '--report=' + report, sys.executable, '-c',
@@ -142,24 +163,82 @@ def never_reached(exs, folder):
     return 'that is gone' not in text
 
 
+def start_of_namespace():
+    """A process in a network namespace of its own, until its input ends."""
+    p = subprocess.Popen(['unshare', '--net', 'cat'], stdin=subprocess.PIPE,
+                         stdout=subprocess.PIPE, text=True)
+    p.stdin.write('here\n')
+    p.stdin.flush()
+    p.stdout.readline()
+    return p, ['nsenter', '--target', str(p.pid), '--net']
+
+
+@contextlib.contextmanager
+def two_namespaces():
+    (a, in_a), (b, in_b) = start_of_namespace(), start_of_namespace()
+    try:
+        for where, args in (
+                (in_a, ['link', 'add', 'here', 'type', 'veth', 'peer', 'name',
+                        'there', 'netns', str(b.pid)]),
+                (in_a, ['addr', 'add', '10.77.0.1/24', 'dev', 'here']),
+                (in_b, ['addr', 'add', '10.77.0.2/24', 'dev', 'there']),
+                (in_a, ['link', 'set', 'here', 'up']),
+                (in_b, ['link', 'set', 'there', 'up'])):
+            subprocess.run(where + ['ip', *args], check=True, timeout=60)
+        yield in_a, in_b
+    finally:
+        for p in a, b:
+            p.stdin.close()
+            p.wait()
+
+
+def eager(case):
+    """The case, with both ends looking for each other from the start."""
+    return case[:2] + tuple({'EXS_UPGRADE': 'connect'} | env
+                            for env in case[2:4]) + case[4:]
+
+
+def tries_of(folder, within):
+    root = os.path.join(folder, 'root')
+    os.mkdir(root)
+    both = ('nothing', 'nothing', {}, {})
+    tries = [(c, {}) for c in CASES]
+    tries.append(((*both, 'seccomp', 'peer-request'), {'more': ['confined']}))
+    if within:
+        tries += [(c, {}) for c in OF_ROOT]
+        tries.append(((*both, 'shm', 'shm'), {'more': ['root', root]}))
+        tries.append(((*both, 'remote', 'remote'),
+                      {'address': '10.77.0.1', 'within': within}))
+    return tries + [(eager(c), more) for c, more in tries]
+
+
+def all_are_right(tools, tries):
+    good = True
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        running = [(case, more, pool.submit(talk, tools, case, **more))
+                   for case, more in tries]
+        for case, more, found in running:
+            if any(f not in wanted.split(' or ')
+                   for f, wanted in zip(found.result(), case[4:])):
+                print(f'{case}, {more}: {found.result()}')
+                good = False
+    return good
+
+
+def has_namespaces():
+    return os.geteuid() == 0 and not subprocess.run(
+        ['unshare', '--net', '--mount', '--user', 'true'], check=False,
+        stderr=subprocess.DEVNULL).returncode
+
+
 def main():
-    exs, deny = (os.path.abspath(a) for a in sys.argv[1:3])
+    tools = tuple(os.path.abspath(a) for a in sys.argv[1:4])
+    exs, deny, _ = tools
     good = info_is_right(exs, deny)
     with tempfile.TemporaryDirectory() as folder:
-        tries = [(c, None, ()) for c in CASES]
-        tries.append((('nothing', 'nothing', {}, {}, 'memory', 'memory'),
-                      small_files, ()))
-        if os.geteuid() == 0:
-            root = os.path.join(folder, 'root')
-            os.mkdir(root)
-            for more in {}, {'EXS_UPGRADE': 'connect'}:
-                tries.append((('nothing', 'nothing', more, more, 'shm', 'shm'),
-                              None, [root]))
-        for case, before, root in tries:
-            found = talk(exs, deny, case, before, root)
-            if found != list(case[4:]):
-                print(f'{case}: {found}')
-                good = False
+        with (two_namespaces() if has_namespaces()
+              else contextlib.nullcontext()) as within:
+            good = all_are_right(tools, tries_of(folder, within)) and good
         if not never_reached(exs, folder):
             print('a connection that was refused had a peer that is gone')
             good = False

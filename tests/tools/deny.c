@@ -26,6 +26,7 @@ static const struct {
 	{ "unix", SYS_socket, AF_UNIX, EAFNOSUPPORT },
 	{ "unix-eperm", SYS_socket, AF_UNIX, EPERM },
 	{ "memfd", SYS_memfd_create, ANY, EPERM },
+	{ "io-uring", SYS_io_uring_setup, ANY, EPERM },
 };
 
 static int deny(unsigned int call, unsigned int first, int err)
