@@ -21,7 +21,7 @@ int perf_say(struct perf_ctl *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	m = vsnprintf(line, sizeof(line) - 1, fmt, ap);
 	va_end(ap);
-	if (m < 0 || m >= sizeof(line) - 1)
+	if (m < 0 || m >= (int)sizeof(line) - 1)
 		return -EMSGSIZE;
 	line[m] = '\n';
 	len = m + 1;

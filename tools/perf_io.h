@@ -64,7 +64,7 @@ static inline ssize_t perf_recv_all(const struct perf_io *io, int s, void *buf,
 {
 	ssize_t n = io->recv(s, buf, len);
 
-	if (n == len || n <= 0)
+	if (n <= 0 || (size_t)n == len)
 		return n;
 	return perf_recv_more(io, s, buf, n, len);
 }

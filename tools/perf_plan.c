@@ -131,7 +131,7 @@ int perf_plan_print(const struct perf_plan *p, char *line, size_t len)
 			 p->unregistered, p->own, p->cpu[PERF_SERVER],
 			 p->providers);
 
-	return n < 0 || n >= len ? -EMSGSIZE : 0;
+	return n < 0 || (size_t)n >= len ? -EMSGSIZE : 0;
 }
 
 int perf_plan_parse(const char *line, struct perf_plan *ret)

@@ -94,8 +94,7 @@ static bool parse(const char *name, uint64_t *ret_namespace, pid_t *ret_pid)
 
 	if (sscanf(name, OURS "%16" SCNx64 "%8x%16" SCNx64 "%n", ret_namespace,
 		   &pid, &number, &end) != 3 ||
-	    strlen(name) != end ||
-	    end != sizeof(((struct memory *)0)->name) - 1)
+	    end != (int)sizeof(((struct memory *)0)->name) - 1 || name[end])
 		return false;
 	*ret_pid = (pid_t)pid;
 	return true;

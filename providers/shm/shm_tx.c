@@ -297,7 +297,8 @@ static bool is_parted(struct shmp_tx *tx, uint32_t n, size_t len)
 {
 	uint64_t end = tx->head + shmp_record_bytes(n);
 
-	return n < len && len <= least_room(tx) && !(end & (tx->bytes - 1)) &&
+	return n < len && (int64_t)len <= least_room(tx) &&
+	       !(end & (tx->bytes - 1)) &&
 	       (int64_t)(tx->limit - end) >=
 		       (int64_t)shmp_record_bytes((uint32_t)len - n) +
 			       SHMP_RESERVE;
