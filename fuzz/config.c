@@ -19,7 +19,7 @@ static void read_as_file(const uint8_t *data, size_t size)
 {
 	static int fd = -1;
 	struct exi_config_row row;
-	struct file f = { 0 };
+	static struct file f[N_FILES];
 	char path[64];
 
 	if (fd < 0)
@@ -29,9 +29,14 @@ static void read_as_file(const uint8_t *data, size_t size)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	setenv("EXS_CONFIG", path, 1);
 	find_file();
-	read_file(&f, false);
-	read_file(&f, true);
-	resolve(&f, 0, N_SETTINGS);
+	memset(f, 0, sizeof(f));
+	f[0].path = ""; /* none of this host's */
+	f[1] = (struct file){
+		.path = config_file, .label = "EXS_CONFIG: ", .name = "file"
+	};
+	read_file(&f[1], false);
+	read_file(&f[1], true);
+	resolve(f, 0, N_SETTINGS);
 	complain_of_contradictions();
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
 		FUZZ_TRUE(strlen(row.value) < EXI_CONFIG_PATH_MAX);
@@ -69,7 +74,7 @@ static void be_new(void)
 	memset(refusal, 0, sizeof(refusal));
 	config.home = "/home/of/this/user";
 	for (size_t i = 0; i < N_SETTINGS; i++)
-		apply(i, ORIGIN_DEFAULT, settings[i].fallback);
+		apply(i, ORIGIN_DEFAULT, settings[i].fallback, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

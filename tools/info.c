@@ -17,12 +17,14 @@ struct wishes {
 	bool json;
 	bool config;
 	bool env;
+	const char *program;
 };
 
 enum {
 	KEY_JSON = 256,
 	KEY_CONFIG,
 	KEY_ENV,
+	KEY_PROGRAM,
 };
 
 static const struct argp_option options[] = {
@@ -31,6 +33,9 @@ static const struct argp_option options[] = {
 	  "Show every setting with its value and origin", 0 },
 	{ "env", KEY_ENV, NULL, 0,
 	  "Show every EXS_ variable with its meaning and values", 0 },
+	{ "program", KEY_PROGRAM, "NAME", 0,
+	  "The settings of a program of this name, by the rules of the files",
+	  0 },
 	{ 0 },
 };
 
@@ -47,6 +52,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case KEY_ENV:
 		w->env = true;
+		return 0;
+	case KEY_PROGRAM:
+		w->program = arg;
+		w->config = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "unexpected argument \"%s\"", arg);
@@ -339,6 +348,7 @@ int tool_info(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
+	exi_config_for(w.program);
 	if (exi_config_refusal())
 		return tool_fail("%s", exi_config_refusal());
 	if (w.json) {

@@ -46,29 +46,16 @@ static const struct argp_option options[] = {
 	{ 0 }
 };
 
-struct setting {
-	const char *profile, *variable, *value;
-};
-
-static const struct setting settings[] = {
-	{ "latency", "EXS_UPGRADE", "connect" },
-	{ "latency", "EXS_SPIN_US", "200" },
-	{ "throughput", "EXS_RING_KB", "8192" },
-	{ "safe", "EXS_UPGRADE", "bytes:65536" },
-	{ "safe", "EXS_SPIN_US", "0" },
-};
-
-#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
 /* The profile's settings, where the environment has none. */
 static bool apply(const char *profile)
 {
+	struct exi_config_profile p;
 	bool found = false;
 
-	for (size_t i = 0; i < N_SETTINGS; i++) {
-		if (strcmp(settings[i].profile, profile) != 0)
+	for (unsigned int i = 0; exi_config_profile(i, &p); i++) {
+		if (strcmp(p.name, profile) != 0)
 			continue;
-		setenv(settings[i].variable, settings[i].value, 0);
+		setenv(p.variable, p.value, 0);
 		found = true;
 	}
 	return found;

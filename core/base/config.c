@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <ini.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -299,7 +300,9 @@ _Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&
 
 #define N_SETTINGS   (sizeof(settings) / sizeof(settings[0]))
 #define N_OF_THE_LOG 2
+#define N_FILES	     2 /* the host's, and that of EXS_CONFIG */
 
+/* Where a value is from: of two, the later stands. */
 enum origin {
 	ORIGIN_DEFAULT,
 	ORIGIN_FILE,
@@ -307,24 +310,44 @@ enum origin {
 	ORIGIN_CGROUP,
 };
 
-static const char *const origin_names[] = {
-	[ORIGIN_DEFAULT] = "default",
-	[ORIGIN_FILE] = "file",
-	[ORIGIN_ENVIRONMENT] = "environment",
-	[ORIGIN_CGROUP] = "cgroup",
-};
-
 static struct exi_config config;
 static enum origin origins[N_SETTINGS];
+static char origin_texts[N_SETTINGS][160];
 static char config_file[EXI_CONFIG_PATH_MAX];
 static char refusal[1024];
 static pthread_once_t loaded = PTHREAD_ONCE_INIT;
+static const char *program; /* whose rules apply; null: this one's */
 
-/* The file's text for each setting; the texts are the loader's own. */
+static const struct exi_config_profile profiles[] = {
+	{ "latency", "EXS_UPGRADE", "connect" },
+	{ "latency", "EXS_SPIN_US", "200" },
+	{ "throughput", "EXS_RING_KB", "8192" },
+	{ "safe", "EXS_UPGRADE", "bytes:65536" },
+	{ "safe", "EXS_SPIN_US", "0" },
+};
+
+/* Within a file, of two values the one from here down stands, and of two from
+ * the same the later. */
+enum level {
+	LEVEL_NONE,
+	LEVEL_PROFILE,
+	LEVEL_FILE,
+	LEVEL_RULE_PROFILE,
+	LEVEL_RULE,
+};
+
+/* What a file says for this program; the texts are the loader's own. */
 struct file {
+	const char *path;
+	const char *label; /* before it, in messages */
+	const char *name;  /* as an origin */
 	char texts[N_SETTINGS][EXI_CONFIG_PATH_MAX];
-	bool given[N_SETTINGS];
+	char from[N_SETTINGS][128]; /* the rule and the profile */
+	enum level level[N_SETTINGS];
 	bool complain;
+	/* The rule that is being read. */
+	char section[64];
+	bool rule, applies, conditions, said;
 };
 
 /* The first reason is kept. */
@@ -355,28 +378,114 @@ static int find_key(const char *section, const char *key)
 	return -1;
 }
 
+static void give(struct file *f, size_t i, enum level level, const char *text,
+		 const char *profile)
+{
+	if (level < f->level[i])
+		return;
+	if (snprintf(f->texts[i], sizeof(f->texts[i]), "%s", text) >=
+	    EXI_CONFIG_PATH_MAX)
+		refuse("%s\"%s\" has a value of %s that is too long; it "
+		       "accepts at most %d bytes",
+		       f->label, f->path, settings[i].variable,
+		       EXI_CONFIG_PATH_MAX - 1);
+	snprintf(f->from[i], sizeof(f->from[i]), "%s%.63s%s%.31s",
+		 f->rule ? ", " : "", f->rule ? f->section : "",
+		 profile[0] ? ", profile " : "", profile);
+	f->level[i] = level;
+}
+
+/* False: there is no such profile. */
+static bool give_profile(struct file *f, const char *name)
+{
+	enum level level = f->rule ? LEVEL_RULE_PROFILE : LEVEL_PROFILE;
+	struct exi_config_profile p;
+	bool found = false;
+
+	for (unsigned int i = 0; exi_config_profile(i, &p); i++) {
+		if (strcmp(p.name, name) != 0)
+			continue;
+		found = true;
+		give(f, (size_t)find_key("", p.variable + strlen(PREFIX)),
+		     level, p.value, name);
+	}
+	return found;
+}
+
+/* Whether the program is one of the list, of names with wildcards. */
+static bool is_program(const char *list)
+{
+	const char *mine = program ? program : program_invocation_short_name;
+	char one[128];
+
+	while (*list) {
+		size_t n = strcspn(list, ", \t");
+
+		if (n && n < sizeof(one)) {
+			memcpy(one, list, n);
+			one[n] = '\0';
+			if (fnmatch(one, mine, 0) == 0)
+				return true;
+		}
+		list += n;
+		list += strspn(list, ", \t");
+	}
+	return false;
+}
+
+/* A section, or a condition behind the settings of a rule, begins a new one. */
+static void begin_section(struct file *f, const char *section, bool condition)
+{
+	if (strcmp(section, f->section) == 0 && !(condition && f->said))
+		return;
+	snprintf(f->section, sizeof(f->section), "%s", section);
+	f->rule = strncmp(section, "rule", 4) == 0 &&
+		  (!section[4] || section[4] == ' ');
+	f->applies = true;
+	f->conditions = f->said = false;
+}
+
+static void refuse_key(const struct file *f, const char *section,
+		       const char *key)
+{
+	if (f->complain)
+		refuse("%s\"%s\" has an unknown key \"%s%s%s\"; it accepts the "
+		       "settings that exs info --config lists, in lower case "
+		       "without EXS_, profile, and in a rule program",
+		       f->label, f->path, section, section[0] ? "." : "", key);
+}
+
 static int take_key(void *arg, const char *section, const char *key,
 		    const char *value)
 {
 	struct file *f = arg;
-	int i = find_key(section, key);
+	bool condition = !strcasecmp(key, "program");
+	int i;
 
-	if (i < 0) {
-		if (f->complain)
-			refuse("EXS_CONFIG: \"%s\" has an unknown key "
-			       "\"%s%s%s\"; it accepts the settings that exs "
-			       "info --config lists, in lower case without "
-			       "EXS_",
-			       config_file, section, section[0] ? "." : "",
-			       key);
+	begin_section(f, section, condition);
+	if (f->rule && condition) {
+		f->conditions = true;
+		f->applies = f->applies && is_program(value);
 		return 1;
 	}
-	if (snprintf(f->texts[i], sizeof(f->texts[i]), "%s", value) >=
-	    EXI_CONFIG_PATH_MAX)
-		refuse("EXS_CONFIG: \"%s\" has a value of %s that is too "
-		       "long; it accepts at most %d bytes",
-		       config_file, key, EXI_CONFIG_PATH_MAX - 1);
-	f->given[i] = true;
+	f->said = true;
+	if (f->rule && !f->conditions && f->complain)
+		refuse("%s\"%s\": [%s] does not begin with the programs that "
+		       "it is for, program = NAME",
+		       f->label, f->path, section);
+	i = find_key(f->rule ? "" : section, key);
+	if (i >= 0 && f->applies) {
+		give(f, (size_t)i, f->rule ? LEVEL_RULE : LEVEL_FILE, value,
+		     "");
+	} else if (i < 0 && !strcasecmp(key, "profile") &&
+		   (f->rule || find_key(section, "log") >= 0)) {
+		if (f->applies && !give_profile(f, value) && f->complain)
+			refuse("%s\"%s\" names the profile \"%s\"; there are "
+			       "latency, throughput and safe",
+			       f->label, f->path, value);
+	} else if (i < 0) {
+		refuse_key(f, section, key);
+	}
 	return 1;
 }
 
@@ -408,35 +517,44 @@ static void read_file(struct file *f, bool complain)
 	int line = 0;
 	int err = 0;
 
-	if (!config_file[0])
+	if (!f->path[0])
 		return;
 	f->complain = complain;
-	in = open_regular(config_file, &err);
+	f->section[0] = '\0';
+	f->rule = false;
+	f->applies = true;
+	in = open_regular(f->path, &err);
 	if (in) {
 		line = ini_parse_file(in, take_key, f);
 		fclose(in);
 	}
-	if (!complain)
-		return;
+	if (!complain || (err == ENOENT && !f->label[0]))
+		return; /* the host's own need not be there */
 	if (err)
-		refuse("EXS_CONFIG: cannot read \"%s\": %s; it accepts a "
-		       "file of \"name = value\" lines",
-		       config_file, strerrordesc_np(err));
+		refuse("%scannot read \"%s\": %s; it accepts a file of \"name "
+		       "= "
+		       "value\" lines",
+		       f->label, f->path, strerrordesc_np(err));
 	else if (line)
-		refuse("EXS_CONFIG: \"%s\" line %d cannot be parsed; \"name = "
-		       "value\", [exs] and # comments are accepted",
-		       config_file, line);
+		refuse("%s\"%s\" line %d cannot be parsed; \"name = value\", "
+		       "[exs], [rule NAME] and # comments are accepted",
+		       f->label, f->path, line);
 }
 
-static void apply(size_t i, enum origin origin, const char *text)
+static void apply(size_t i, enum origin origin, const char *text,
+		  const struct file *f)
 {
-	const char *from = origin == ORIGIN_FILE ? " from " : "";
-	const char *file = origin == ORIGIN_FILE ? config_file : "";
+	const char *from = f ? " from " : "", *file = f ? f->path : "";
 	const struct exi_config_setting *s = &settings[i];
 	char now[EXI_CONFIG_PATH_MAX];
 
 	if (s->parse(s, &config, text)) {
 		origins[i] = origin;
+		snprintf(origin_texts[i], sizeof(origin_texts[i]), "%s%s",
+			 f			    ? f->name
+			 : origin == ORIGIN_DEFAULT ? "default"
+						    : "environment",
+			 f ? f->from[i] : "");
 		return;
 	}
 	if (s->strict) {
@@ -450,15 +568,16 @@ static void apply(size_t i, enum origin origin, const char *text)
 		 s->variable, text, from, file, s->accepts, now);
 }
 
-static void resolve(const struct file *f, size_t first, size_t last)
+static void resolve(const struct file f[N_FILES], size_t first, size_t last)
 {
 	for (size_t i = first; i < last; i++) {
 		const char *env = secure_getenv(settings[i].variable);
 
-		if (f->given[i])
-			apply(i, ORIGIN_FILE, f->texts[i]);
+		for (size_t n = 0; n < N_FILES; n++)
+			if (f[n].level[i])
+				apply(i, ORIGIN_FILE, f[n].texts[i], &f[n]);
 		if (env)
-			apply(i, ORIGIN_ENVIRONMENT, env);
+			apply(i, ORIGIN_ENVIRONMENT, env, NULL);
 	}
 }
 
@@ -533,27 +652,50 @@ static void follow_cgroup(void)
 		return;
 	config.memory_limit_mb = (uint32_t)mb;
 	origins[i] = ORIGIN_CGROUP;
+	strcpy(origin_texts[i], "cgroup");
 }
 
 static void load(void)
 {
-	struct file file = { 0 };
+	static struct file files[N_FILES] = {
+		{ .path = EXI_CONFIG_SYSTEM,
+		  .label = "",
+		  .name = EXI_CONFIG_SYSTEM },
+		{ .path = config_file,
+		  .label = "EXS_CONFIG: ",
+		  .name = "file" },
+	};
 
 	config.config_home = keep("XDG_CONFIG_HOME");
 	config.home = keep("HOME");
 	for (size_t i = 0; i < N_SETTINGS; i++)
-		apply(i, ORIGIN_DEFAULT, settings[i].fallback);
+		apply(i, ORIGIN_DEFAULT, settings[i].fallback, NULL);
 	find_file();
-	read_file(&file, false);
-	resolve(&file, 0, N_OF_THE_LOG);
+	for (size_t n = 0; n < N_FILES; n++)
+		read_file(&files[n], false);
+	resolve(files, 0, N_OF_THE_LOG);
 	exi_log_level = config.log_level;
 	exi_log_file(config.log_file);
-	read_file(&file, true);
-	resolve(&file, N_OF_THE_LOG, N_SETTINGS);
+	for (size_t n = 0; n < N_FILES; n++)
+		read_file(&files[n], true);
+	resolve(files, N_OF_THE_LOG, N_SETTINGS);
 	follow_cgroup();
 	if (!getauxval(AT_SECURE))
 		complain_of_unknown_variables();
 	complain_of_contradictions();
+}
+
+void exi_config_for(const char *name)
+{
+	program = name;
+}
+
+bool exi_config_profile(unsigned int i, struct exi_config_profile *ret)
+{
+	if (i >= sizeof(profiles) / sizeof(profiles[0]))
+		return false;
+	*ret = profiles[i];
+	return true;
 }
 
 void exi_config_load(void)
@@ -593,7 +735,7 @@ bool exi_config_row(unsigned int i, struct exi_config_row *ret)
 	ret->variable = settings[i].variable;
 	ret->accepts = settings[i].accepts;
 	ret->help = settings[i].help;
-	ret->origin = origin_names[origins[i]];
+	ret->origin = origin_texts[i];
 	settings[i].print(&settings[i], &config, ret->value,
 			  sizeof(ret->value));
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The configuration of the process: EXS_* variables, then the file named by
- * EXS_CONFIG (INI, keys without the prefix in lower case), then defaults. Read
- * once, at exi_config_load(); constant afterwards. */
+/* The configuration of the process: EXS_* variables, then the file that
+ * EXS_CONFIG names, then that of the host, then defaults; exs-config(5) has the
+ * files. Read once, at exi_config_load(); constant afterwards. */
 #ifndef EXI_CORE_BASE_CONFIG_H
 #define EXI_CORE_BASE_CONFIG_H
 
@@ -101,13 +101,28 @@ static inline const struct exi_config *exi_config(void)
 	return exi_likely(c) ? c : exi_config_first();
 }
 
+/* One setting of a profile, which has several: settings for an intent. */
+struct exi_config_profile {
+	const char *name;
+	const char *variable;
+	const char *value;
+};
+
+/* Fills the i-th; false when there is none. */
+bool exi_config_profile(unsigned int i, struct exi_config_profile *ret);
+
+/* Has the rules of a program of this name apply, in the place of those of this
+ * one: for the tools, before the configuration is loaded. */
+void exi_config_for(const char *program);
+
 /* One row for `exs info --config`. */
 struct exi_config_row {
 	const char *variable; /* EXS_... */
 	const char *accepts;  /* in words */
 	const char *help;     /* one sentence */
-	/* "environment", "file", "default", or "cgroup": a default that is less
-	 * for the limit of the process's control group. */
+	/* "environment", "default", "cgroup" (a default that is less for the
+	 * limit of the process's control group), or the file: "file" for that
+	 * of EXS_CONFIG, with the rule and the profile. */
 	const char *origin;
 	char value[EXI_CONFIG_PATH_MAX]; /* effective */
 };
@@ -115,7 +130,8 @@ struct exi_config_row {
 /* Fills row number i; false when there is none. */
 bool exi_config_row(unsigned int i, struct exi_config_row *ret);
 
-#define EXI_KEY_SYSTEM "/etc/exs/key"
+#define EXI_KEY_SYSTEM	  "/etc/exs/key"
+#define EXI_CONFIG_SYSTEM "/etc/exs/exs.conf"
 
 struct exi_config_setting {
 	const char *variable;

@@ -20,7 +20,7 @@ complain()
 
 # The date of a page is when its subject last changed: it may be of any age,
 # and pages of other packages are not at hand.
-mandoc -T lint -W style docs/man/*.[137] >"$tmp/lint" 2>/dev/null
+mandoc -T lint -W style docs/man/*.[1357] >"$tmp/lint" 2>/dev/null
 grep -vE 'referenced manual not found|operating system explicitly' \
 	"$tmp/lint" >"$tmp/faults" && {
 	cat "$tmp/faults"
@@ -74,10 +74,10 @@ while read -r variable; do
 		complain "INSTALL.md does not describe $variable"
 done <"$tmp/variables"
 
-for page in docs/man/*.[137]; do
+for page in docs/man/*.[1357]; do
 	grep -q "'$(basename "$page")'" docs/man/meson.build ||
 		complain "docs/man/meson.build does not install $page"
-	sed -nE 's/^\.Xr (exs[a-z_-]*) ([137]).*/\1.\2/p' "$page" |
+	sed -nE 's/^\.Xr (exs[a-z_-]*) ([1357]).*/\1.\2/p' "$page" |
 		while read -r other; do
 			[ -e "docs/man/$other" ] ||
 				grep -qx "^\\.Nm ${other%.*}\( ,\)\?" \
@@ -89,7 +89,7 @@ done >"$tmp/references"
 
 # For the web: every page is there, and every link of one to another ends.
 sh scripts/html "$tmp/html" >/dev/null || complain "scripts/html fails"
-for page in docs/man/*.[137]; do
+for page in docs/man/*.[1357]; do
 	grep -q "$(basename "$page").html" "$tmp/html/index.html" ||
 		complain "scripts/html leaves $page out"
 done

@@ -29,7 +29,7 @@ struct outcome {
 	unsigned int n_rows;
 	struct {
 		char variable[32];
-		char origin[16];
+		char origin[96];
 		char value[EXI_CONFIG_PATH_MAX];
 	} rows[ROWS_MAX];
 	char refusal[1024];
@@ -65,7 +65,7 @@ static void child(const char *const env[], int result, int said)
 			 exi_config_refusal());
 	while (exi_config_row(o.n_rows, &row)) {
 		snprintf(o.rows[o.n_rows].variable, 32, "%s", row.variable);
-		snprintf(o.rows[o.n_rows].origin, 16, "%s", row.origin);
+		snprintf(o.rows[o.n_rows].origin, 96, "%s", row.origin);
 		strcpy(o.rows[o.n_rows].value, row.value);
 		o.n_rows++;
 	}
@@ -656,9 +656,85 @@ static void where_the_home_was_stays_known(void **state)
 	assert_int_equal(status, 0);
 }
 
+static void a_rule_is_for_the_programs_that_it_names(void **state)
+{
+	struct outcome o = load_file("[rule this]\n"
+				     "program = other, test_con*\n"
+				     "ring_kb = 64\n"
+				     "spin_us = 1\n"
+				     "[rule that]\n"
+				     "program = other\n"
+				     "ring_kb = 128\n"
+				     "provider = tcp\n"
+				     "[rule]\n"
+				     "program = *config\n"
+				     "program = other\n"
+				     "spin_us = 2\n"
+				     "program = test_config\n"
+				     "memory_limit_mb = 9\n"
+				     "[exs]\n"
+				     "ring_kb = 32\n"
+				     "zcopy_threshold = 5\n",
+				     "EXS_STATS=off");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_RING_KB", "64", "file, rule this");
+	assert_row(&o, "EXS_SPIN_US", "1", "file, rule this");
+	assert_row(&o, "EXS_PROVIDER", "shm,verbs,ofi,tcp", "default");
+	assert_row(&o, "EXS_MEMORY_LIMIT_MB", "9", "file, rule");
+	assert_row(&o, "EXS_ZCOPY_THRESHOLD", "5", "file");
+	assert_row(&o, "EXS_STATS", "off", "environment");
+}
+
+static void a_profile_gives_way_to_settings_of_its_place(void **state)
+{
+	struct outcome o = load_file("spin_us = 7\n"
+				     "profile = latency\n"
+				     "[rule a]\n"
+				     "program = test_config\n"
+				     "ring_kb = 32\n"
+				     "profile = throughput\n",
+				     "EXS_STATS=off");
+
+	assert_string_equal(o.said, "");
+	assert_row(&o, "EXS_SPIN_US", "7", "file");
+	assert_row(&o, "EXS_UPGRADE", "connect", "file, profile latency");
+	assert_row(&o, "EXS_RING_KB", "32", "file, rule a");
+	o = load_file("ring_kb = 32\n[rule a]\nprogram = *\n"
+		      "profile = throughput\n",
+		      "EXS_STATS=off");
+	assert_row(&o, "EXS_RING_KB", "8192",
+		   "file, rule a, profile throughput");
+	o = load_file("profile = latency\n", "EXS_UPGRADE=never");
+	assert_row(&o, "EXS_UPGRADE", "never", "environment");
+}
+
+static void a_rule_that_is_not_understood_refuses(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} cases[] = {
+		{ "[rule a]\nring_kb = 64\n", "does not begin with" },
+		{ "[rule a]\nprogram = x\ncolour = red\n", "rule a.colour" },
+		{ "program = x\nring_kb = 64\n", "unknown key \"program\"" },
+		{ "profile = fast\n", "\"fast\"" },
+		{ "[rules]\nprogram = x\n", "rules.program" },
+		{ "[rule a]\nprogram = *\nprovider = tpc\n", "tpc" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct outcome o = load_file(cases[i].text, "EXS_LOG=off");
+
+		assert_refused(&o, cases[i].why);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rule_is_for_the_programs_that_it_names),
+		cmocka_unit_test(a_profile_gives_way_to_settings_of_its_place),
+		cmocka_unit_test(a_rule_that_is_not_understood_refuses),
 		cmocka_unit_test(where_the_home_was_stays_known),
 		cmocka_unit_test(defaults_are_as_documented_and_silent),
 		cmocka_unit_test(the_smallest_limit_of_the_groups_counts),
