@@ -119,11 +119,14 @@ struct item {
 	/* The order of what has something, in exi_ticks() of the peer: */
 	uint64_t place;	  /* place in that order; 0: none */
 	uint64_t told_at; /* when it was told last */
-	/* The kernel's order: POSITION() of its last news of this; 0: none that
-	 * was not told. */
+	/* The kernel's order: POSITION() of its first news of this since it was
+	 * told, of bytes on TCP and of a ring; 0: none. And in a search, the
+	 * position of what was found. */
+	uint64_t by_tcp;
+	uint64_t by_ring;
 	uint64_t position;
-	bool by_link;	/* the news was a ring */
-	uint64_t since; /* then: see emptied_before */
+	uint64_t since; /* at by_tcp: see emptied_before */
+	uint32_t said;	/* of the socket, when its link was heard last */
 	uint32_t rings; /* that the peer's process had sent, see exi_first */
 	uint64_t sent;	/* when the peer's process sent by the kernel last */
 	/* Of what was found, by first->kernel; UINT64_MAX: unknown. */

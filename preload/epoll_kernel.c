@@ -38,22 +38,50 @@ void shim_item_hear(const struct item *it)
 	exi_link_event(it->sk, EPOLLIN);
 }
 
-/* The kernel told of the item behind so many other events: by its link, or by
- * TCP. A link that says how the connection moves says nothing of when what lies
- * in the ring was written. */
-static void note_position_locked(struct item *it, int behind, bool link)
+/* The next position in the kernel's order, behind so many other events. */
+static uint64_t next_position(struct set *s, int behind)
 {
-	struct set *s = it->set;
+	return POSITION(behind,
+			1 + atomic_fetch_add_explicit(&s->turns, 1,
+						      memory_order_relaxed));
+}
+
+/* The kernel told of the item's descriptor. */
+static void note_tcp_locked(struct item *it, int behind)
+{
+	EXI_LOCKED(&it->set->lock);
+	it->heard = true;
+	if (it->by_tcp)
+		return;
+	it->by_tcp = next_position(it->set, behind);
+	it->since = it->set->emptied_before;
+}
+
+/* The kernel told of the item's link, which has been read since, here or by the
+ * service. The event is as old as the first packet. Where that may have been a
+ * message, as one that says how the connection moves, the event says nothing of
+ * when what lies in the ring was written. */
+static void note_ring_locked(struct item *it, int behind)
+{
+	uint32_t said =
+		atomic_load_explicit(&it->sk->said, memory_order_relaxed);
 
 	EXI_LOCKED(&it->set->lock);
-	it->heard |= !link;
-	if (link ? it->moves || (it->position && it->by_link) : it->position)
-		return;
-	it->by_link = link;
-	it->position = POSITION(
-		behind, 1 + atomic_fetch_add_explicit(&s->turns, 1,
-						      memory_order_relaxed));
-	it->since = s->emptied_before;
+	if (said == it->said && !it->moves && !it->by_ring)
+		it->by_ring = next_position(it->set, behind);
+	it->said = said;
+}
+
+/* shim_item_activate_locked(), by a thread that is awake. */
+static void activate_awake_locked(struct item *it)
+{
+	struct set *s = it->set;
+	int sleepers = s->sleepers;
+
+	EXI_LOCKED(&s->lock);
+	s->sleepers = -1;
+	shim_item_activate_locked(it);
+	s->sleepers = sleepers;
 }
 
 int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
@@ -85,28 +113,23 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 		}
 		exi_lock(&s->lock);
 		it = shim_set_item(s, (int)(tag & TAG_FD));
-		if (it) {
-			int sleepers = s->sleepers;
-
+		if (it && (tag & TAG_LINK)) {
+			it->refs++;
+			exi_unlock(&s->lock);
+			shim_item_hear(it);
+			exi_lock(&s->lock);
+			note_ring_locked(it, kept);
+			activate_awake_locked(it);
+			shim_item_unref_locked(it);
+		} else if (it) {
 			/* Bytes and ends are counted; urgent ones not, nor
 			 * what comes into the error queue. */
-			if (!(tag & TAG_LINK) && (ev[i].events & EPOLLPRI))
+			if (ev[i].events & EPOLLPRI)
 				it->rung = RX_EVENTS;
-			if (!(tag & TAG_LINK))
-				it->rung |= ev[i].events & EPOLLERR;
-			note_position_locked(it, kept, tag & TAG_LINK);
-			s->sleepers = -1; /* this one is awake */
-			shim_item_activate_locked(it);
-			s->sleepers = sleepers;
-			it->refs++;
+			it->rung |= ev[i].events & EPOLLERR;
+			note_tcp_locked(it, kept);
+			activate_awake_locked(it);
 		}
-		exi_unlock(&s->lock);
-		if (!it)
-			continue;
-		if (tag & TAG_LINK)
-			shim_item_hear(it);
-		exi_lock(&s->lock);
-		shim_item_unref_locked(it);
 		exi_unlock(&s->lock);
 	}
 	return kept;

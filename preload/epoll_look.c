@@ -34,11 +34,13 @@
  * So is one whose process had sent nothing by the kernel since then: a record
  * says when that was (after the call, so what the kernel got before the record
  * is noted by then; but for two threads that ask at once). One that rang has
- * its ring's place among the kernel's. Any other is told behind all that the
- * kernel has. But it goes before bytes on TCP of which the peer says that they
- * were sent later, as one that has met says. Where no connection is on TCP, the
- * kernel tells of other things, of whose making nothing is known: these are
- * first. */
+ * its ring's place among the kernel's, if the link said nothing else meanwhile:
+ * the kernel tells of a link once, with the place of what it said first. Bytes
+ * on TCP have the place of their own event, whatever the link says. Any other
+ * record is told behind all that the kernel has. But it goes before bytes on
+ * TCP of which the peer says that they were sent later, as one that has met
+ * says. Where no connection is on TCP, the kernel tells of other things, of
+ * whose making nothing is known: these are first. */
 #include <string.h>
 
 #include "core/base/list.h"
@@ -245,7 +247,9 @@ static inline void look_in_search(struct search *c, struct item *it,
 static inline void looked_locked(struct item *it, const struct exi_first *first)
 {
 	EXI_LOCKED(&it->set->lock);
-	if (exi_unlikely(it->moves != first->moves))
+	/* What came during the look may be that the link is up. */
+	if (exi_unlikely(it->moves != first->moves) &&
+	    (first->moves || !it->again))
 		shim_item_moves_locked(it, first->moves);
 	if (exi_likely(!it->on_tcp) || !(it->now & RX_EVENTS))
 		it->heard = false;
@@ -313,7 +317,7 @@ static inline bool idles_locked(struct search *c, struct item *it)
 
 	EXI_LOCKED(&it->set->lock);
 	it->place = 0;
-	it->position = 0;
+	it->by_tcp = it->by_ring = 0;
 	if (c->spins || c->until != UINT64_MAX || ++it->idle <= IDLE_LOOKS ||
 	    (c->began - it->busy <= IDLE_TICKS && s->n_active <= MANY))
 		return false;
@@ -489,7 +493,7 @@ static inline bool tell_this_locked(struct search *c, struct item *it,
 	it->idle = 0;
 	it->busy = it->told_at = c->began;
 	it->place = 0;
-	it->position = 0;
+	it->by_tcp = it->by_ring = 0;
 	it->heard = it->left_out = false;
 	return true;
 }
@@ -542,15 +546,14 @@ static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
 static uint64_t position(const struct search *c, const struct item *it,
 			 uint64_t emptied, bool mixed)
 {
-	uint32_t turn = (uint32_t)it->position;
+	uint64_t at = it->on_tcp ? it->by_tcp : it->by_ring;
+	uint32_t turn = (uint32_t)at;
 
-	if (!it->on_tcp && !it->by_link)
-		turn = 0;
 	/* It was told an earlier time that the kernel was asked. */
-	if (turn && (int32_t)(turn - c->s->turns_before) <= 0)
+	if (at && (int32_t)(turn - c->s->turns_before) <= 0)
 		return POSITION(0, turn);
-	if (turn)
-		return it->position;
+	if (at)
+		return at;
 	/* The rest of what was told before. */
 	if (it->on_tcp)
 		return POSITION(0, 1);
@@ -603,7 +606,7 @@ static struct item *line_up(struct search *c)
 	struct item *on_tcp, *others;
 
 	for (it = c->found; it; it = it->next)
-		if (it->on_tcp && it->position && it->since < emptied)
+		if (it->on_tcp && it->by_tcp && it->since < emptied)
 			emptied = it->since;
 	for (it = c->found; it; it = next) {
 		next = it->next;

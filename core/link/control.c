@@ -499,6 +499,8 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	}
 	r->budget -= r->event ? 1 : n;
 	r->news = r->news || n != 1;
+	if (n != 1)
+		atomic_fetch_add_explicit(&sk->said, 1, memory_order_relaxed);
 	user = fd < 0 ? (uid_t)-1 : exi_user_of(l->fd);
 	r->gone = !packet_locked(sk, &m, n, fd);
 	if (!exi_closing_file(fd))

@@ -252,6 +252,8 @@ struct exi_sock {
 	 * room is told of room, though it was there. */
 	_Atomic bool times; /* its peer is to say when it sends */
 	_Atomic uint32_t cramped;
+	/* Counts the messages of the link that were read, but for rings. */
+	_Atomic uint32_t said;
 	uint32_t latent_life; /* which it was before it woke, see latent.h */
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;

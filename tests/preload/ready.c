@@ -1836,7 +1836,8 @@ static bool told_right(int first)
 
 			if (recv(ours[which], &c, 1, MSG_DONTWAIT) != 1)
 				continue;
-			right = right && which == (told++ ? !first : first);
+			right &= which == (told ? !first : first);
+			told++;
 		}
 	}
 	return right;
