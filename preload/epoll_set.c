@@ -333,6 +333,17 @@ static void renew(const struct item *it, struct epoll_event *ev)
 	control(it, EPOLL_CTL_ADD, ev);
 }
 
+/* A ring wakes the thread here without a detour; where that is refused, the
+ * service is the detour. -ENOTCONN: the link is not up yet, and
+ * shim_epoll_met() comes when it is. The link lock is held. */
+static void share_link_locked(struct item *it)
+{
+	EXI_LOCKED(&it->sk->link_lock);
+	it->link = it->set->outer
+			   ? -1
+			   : exi_link_share_locked(it->sk, watch_link, it);
+}
+
 void shim_item_manage(struct item *it)
 {
 	struct set *s = it->set;
@@ -341,10 +352,7 @@ void shim_item_manage(struct item *it)
 	if (it->managed || add_nudge(s))
 		return;
 	renew(it, &ev);
-	/* A ring wakes the thread here without a detour; where that is refused,
-	 * the service is the detour. */
-	it->link =
-		s->outer ? -1 : exi_link_share_locked(it->sk, watch_link, it);
+	share_link_locked(it);
 	exi_lock(&s->lock);
 	it->managed = true;
 	s->met++;
@@ -382,8 +390,21 @@ void shim_item_remove(struct item *it, bool linked)
 	exi_unlock(&s->lock);
 }
 
-/* The first item of a connection in any set; structure is held. */
-static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
+static bool any(const struct item *it)
+{
+	return true;
+}
+
+/* Of a connection that meets: also an item that was managed before its link was
+ * up, and could not share it. */
+static bool awaits_link(const struct item *it)
+{
+	return !it->managed || it->link == -ENOTCONN;
+}
+
+/* The first such item of a connection in any set; structure is held. */
+static struct item *first_item(struct exi_sock *sk, int fd,
+			       bool (*such)(const struct item *it))
 {
 	struct item *ret = NULL;
 	struct exi_waiter *w;
@@ -397,7 +418,7 @@ static struct item *first_item(struct exi_sock *sk, int fd, bool unmanaged)
 		if (w->wake != wake_rx)
 			continue;
 		it = exi_container(w, struct item, waiter[EXI_RX]);
-		if (!unmanaged || !it->managed)
+		if (such(it))
 			ret = it;
 	}
 	exi_half_unlock(&sh->half[EXI_RX]);
@@ -411,7 +432,13 @@ void shim_epoll_met(struct exi_sock *sk)
 	struct item *it;
 
 	exi_lock(&shim_epoll_structure);
-	while ((it = first_item(sk, fd, true))) {
+	while ((it = first_item(sk, fd, awaits_link))) {
+		if (it->managed) {
+			share_link_locked(it);
+			if (it->link == -ENOTCONN)
+				break;
+			continue;
+		}
 		if (!shared)
 			shim_item_manage(it);
 		if (!it->managed) {
@@ -429,7 +456,7 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
-	while ((it = first_item(sk, fd, false))) {
+	while ((it = first_item(sk, fd, any))) {
 		/* The kernel has the item from here on, as the application
 		 * wants it. */
 		struct epoll_event ev = { .events = it->events,

@@ -9,16 +9,21 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/base/lock.h"
 #include "core/base/util.h"
+#include "core/meet/find.h"
+#include "core/sock/table.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
+#include "tests/support/wait.h"
 
 static void plain_calls_made_it(int fd[2])
 {
@@ -271,6 +276,66 @@ static void a_bell_between_the_look_and_the_sleep_is_heard(void **state)
 	}
 }
 
+/* What the kernel has in a set. */
+static int in_set(int ep)
+{
+	char path[64], line[256];
+	FILE *f;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", ep);
+	f = fopen(path, "re");
+	T(f != NULL);
+	while (fgets(line, sizeof(line), f))
+		n += strncmp(line, "tfd:", 4) == 0;
+	fclose(f);
+	return n;
+}
+
+/* The end that accepted has a link, which is not up: the other end cannot read
+ * what it says. */
+static void begin_to_meet(const int fd[2], struct exi_sock *a,
+			  struct exi_sock *b)
+{
+	struct t_deadline d = t_deadline_ms(10000);
+	char block[4096] = { 0 };
+
+	t_send_all(fd[0], block, sizeof(block), 0);
+	/* It looks for the other end when it receives, at the earliest. */
+	exi_lock(&a->link_lock);
+	t_recv_all(fd[1], block, sizeof(block));
+	while (!atomic_load(&b->sh->linked)) {
+		T(t_tick(&d));
+		t_send_all(fd[1], block, sizeof(block), 0);
+		t_recv_all(fd[0], block, sizeof(block));
+	}
+}
+
+static void a_set_has_the_link_of_what_came_before_it(void **state)
+{
+	struct t_deadline d = t_deadline_ms(10000);
+	int fd[2], ep = T_OK(epoll_create1(EPOLL_CLOEXEC));
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct exi_sock *a, *b;
+
+	t_init();
+	t_plain_pair(fd);
+	T_OK(exs_x_adopt(fd[0]));
+	T_OK(exs_x_adopt(fd[1]));
+	a = exi_sock_find(fd[0]);
+	b = exi_sock_find(fd[1]);
+	begin_to_meet(fd, a, b);
+	T_OK(epoll_ctl(ep, EPOLL_CTL_ADD, fd[1], &ev));
+	T_EQ(in_set(ep), 2); /* the connection, and what ends sleeps */
+	exi_unlock(&a->link_lock);
+	while (in_set(ep) != 3)
+		T_MSG(t_tick(&d), "the link is not in the set");
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	T_OK(close(ep));
+	t_close(fd[0]);
+	t_close(fd[1]);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -282,6 +347,7 @@ int main(void)
 			an_end_after_queued_sends_is_of_both_directions),
 		cmocka_unit_test(
 			a_bell_between_the_look_and_the_sleep_is_heard),
+		cmocka_unit_test(a_set_has_the_link_of_what_came_before_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
