@@ -215,6 +215,7 @@ struct latent {
 
 /* What is known at the end of a look. */
 struct looked {
+	uint64_t began; /* the last of them, in exi_ticks() */
 	/* Some are the kernel's, which would tell of its levels again. */
 	bool asked;
 	bool alone; /* nobody slept in the set then, or was about to */

@@ -736,6 +736,7 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		n = tell_found_locked(&c, ev, n, max);
 	}
 unlock:
+	ret->began = c.began;
 	ret->asked = c.asked;
 	ret->alone = !s->arming && !shim_set_others_sleep(s);
 	exi_unlock(&s->lock);

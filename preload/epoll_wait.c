@@ -196,7 +196,7 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 			     looked);
 	if (n == 0 && !at_once) {
 		n = spin(s, ev, max, deadline, looked);
-		now = exi_ticks();
+		now = n ? looked->began : exi_ticks();
 		due = kernel_is_due(s, now);
 		first = first && asked_lately(s, now);
 	}

@@ -27,8 +27,9 @@
 #include "core/transfer/timeout.h"
 
 /* Locks the direction, when it takes operations. */
-static int lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
-			struct exi_shared **ret)
+static inline __attribute__((always_inline)) int
+lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
+	     struct exi_shared **ret)
 {
 	int err;
 
