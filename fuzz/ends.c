@@ -68,6 +68,10 @@ void exi_service_watch_told(int fd)
 {
 }
 
+void exi_service_watch_control(int fd)
+{
+}
+
 int exi_service_domain(struct exi_domain *d)
 {
 	return 0;

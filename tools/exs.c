@@ -23,13 +23,17 @@ static int run_version(int argc, char **argv);
 static const struct command commands[] = {
 	{ "check", "show step by step whether and why a connection leaves TCP",
 	  tool_check },
+	{ "downgrade", "move connections of a running program to TCP",
+	  tool_downgrade },
 	{ "info", "show the fabrics of this host and the settings in effect",
 	  tool_info },
 	{ "key", "manage the key by which hosts trust each other", tool_key },
+	{ "log", "show or set how much a running program logs", tool_log },
 	{ "perf", "measure latency, bandwidth and rates", tool_perf },
 	{ "run", "run a program with its TCP connections on shared memory",
 	  tool_run },
 	{ "stat", "show the connections of running programs", tool_stat },
+	{ "upgrade", "let them leave TCP again", tool_upgrade },
 	{ "help", "show this text, or the help of a command", run_help },
 	{ "version", "show the version of libexs", run_version },
 };
@@ -55,7 +59,7 @@ static void list_commands(FILE *out)
 {
 	fprintf(out, "Usage: exs COMMAND [OPTION...]\n\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		fprintf(out, "  %-9s %s\n", commands[i].name,
+		fprintf(out, "  %-10s %s\n", commands[i].name,
 			commands[i].summary);
 	fprintf(out, "\nexs COMMAND --help lists the options of a command.\n");
 }
@@ -71,7 +75,7 @@ static const struct command *find(const char *name)
 
 static int refuse(const char *name)
 {
-	char names[128] = "";
+	char names[192] = "";
 	size_t n = 0;
 
 	for (size_t i = 0; i < N_COMMANDS; i++)

@@ -52,8 +52,9 @@ struct stat_conn {
 	int fd;
 	int role;   /* enum exi_role */
 	int reason; /* EXS_X_REASON_*; NONE where both ends are on a fabric */
-	bool young; /* the library only watches it so far */
-	char name[16]; /* of the fabric, or "" */
+	int last_reason; /* the last that there was, also then */
+	bool young;	 /* the library only watches it so far */
+	char name[16];	 /* of the fabric, or "" */
 	uint64_t age_ns;
 	struct stat_dir dir[2];
 	const struct stat_conn *peer; /* its other end, where it is seen */
@@ -116,6 +117,16 @@ struct stat_page {
 int stat_page_each(const struct stat_page *p, struct stat_process *of,
 		   void (*f)(const struct exi_stats_entry *e, void *arg),
 		   void *arg);
+
+/* Opens the page of the process, and the folder of its descriptors. 0, -EACCES,
+ * -ESRCH, or -ENOENT: it has none. */
+int stat_open(pid_t pid, struct stat_page *ret, int *ret_fds);
+void stat_close(struct stat_page *p, int fds);
+/* The mount that an open descriptor's file is on; -1: not known. */
+long stat_mount_of(int fd);
+
+/* Sets the peers of a view. */
+void stat_find_peers(struct stat_view *v);
 
 /* As text: "127.0.0.1:80". */
 #define STAT_ADDR 64

@@ -55,8 +55,7 @@ static uint64_t clock_now(void)
 
 /* --- a file that may be anything --------------------------------------- */
 
-/* The mount that an open descriptor's file is on; -1: not known. */
-static long mount_of(int fd)
+long stat_mount_of(int fd)
 {
 	char path[64], text[512];
 	const char *at;
@@ -84,7 +83,7 @@ static long memfd_mount(void)
 	if (known)
 		return known;
 	fd = memfd_create("exs-stat", MFD_CLOEXEC);
-	known = fd < 0 ? -1 : mount_of(fd);
+	known = fd < 0 ? -1 : stat_mount_of(fd);
 	if (fd >= 0)
 		close(fd);
 	return known;
@@ -100,7 +99,7 @@ static int open_memfd(int fds, const char *number)
 
 	if (path < 0)
 		return -1;
-	if (memfd_mount() >= 0 && mount_of(path) == memfd_mount()) {
+	if (memfd_mount() >= 0 && stat_mount_of(path) == memfd_mount()) {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
 		ret = open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
@@ -483,6 +482,7 @@ static void take_entry(const struct exi_stats_entry *e, void *arg)
 	if (!c)
 		return;
 	c->role = (int)atomic_load(&e->role);
+	c->last_reason = (int)(reason < EXS_X_REASON_MAX_ ? reason : 0);
 	c->age_ns = since(l->now, atomic_load(&e->born));
 	copy_name(c->name, e);
 	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++)
@@ -684,68 +684,6 @@ static int look_at_pid(struct stat_view *v, struct stat_tcps *tcps, pid_t pid)
 	return err;
 }
 
-/* --- both ends ---------------------------------------------------------- */
-
-static int by_ends(const void *a, const void *b)
-{
-	const struct stat_tcp *x = &(*(struct stat_conn *const *)a)->tcp,
-			      *y = &(*(struct stat_conn *const *)b)->tcp;
-	int ret = memcmp(&x->netns, &y->netns, sizeof(x->netns));
-
-	if (!ret)
-		ret = memcmp(x->port, y->port, sizeof(x->port));
-	return ret ? ret : memcmp(x->addr, y->addr, sizeof(x->addr));
-}
-
-/* Of two ends that are seen: what one sent and the other has not received. A
- * process that has the connection by fork may have moved more since. */
-static void compare_ends(struct stat_conn *c)
-{
-	const struct stat_dir *tx = &c->dir[EXI_TX];
-	const struct stat_dir *rx = &c->peer->dir[EXI_RX];
-
-	if (!c->name[0] || !c->peer->name[0])
-		return;
-	c->dir[EXI_TX].held =
-		tx->fabric_bytes > rx->fabric_bytes
-			? (int64_t)(tx->fabric_bytes - rx->fabric_bytes)
-			: 0;
-	rx = &c->dir[EXI_RX];
-	tx = &c->peer->dir[EXI_TX];
-	c->dir[EXI_RX].held =
-		tx->fabric_bytes > rx->fabric_bytes
-			? (int64_t)(tx->fabric_bytes - rx->fabric_bytes)
-			: 0;
-	c->dir[EXI_RX].ring = tx->ring;
-}
-
-static void find_peers(struct stat_view *v)
-{
-	struct stat_conn **all = calloc(v->n_conns + 1, sizeof(*all));
-
-	if (!all)
-		return;
-	for (size_t i = 0; i < v->n_conns; i++)
-		all[i] = &v->conns[i];
-	qsort(all, v->n_conns, sizeof(*all), by_ends);
-	for (size_t i = 0; i < v->n_conns; i++) {
-		struct stat_conn *c = &v->conns[i], key = { .tcp = c->tcp },
-				 *at = &key, **found;
-
-		for (int e = 0; e < 2; e++) {
-			key.tcp.port[e] = c->tcp.port[!e];
-			memcpy(key.tcp.addr[e], c->tcp.addr[!e], 16);
-		}
-		found = bsearch(&at, all, v->n_conns, sizeof(*all), by_ends);
-		if (found && *found != c)
-			c->peer = *found;
-	}
-	free(all);
-	for (size_t i = 0; i < v->n_conns; i++)
-		if (v->conns[i].peer)
-			compare_ends(&v->conns[i]);
-}
-
 static int look_at_all(struct stat_view *v, struct stat_tcps *tcps, pid_t but)
 {
 	DIR *d = opendir("/proc");
@@ -765,6 +703,37 @@ static int look_at_all(struct stat_view *v, struct stat_tcps *tcps, pid_t but)
 	return 0;
 }
 
+int stat_open(pid_t pid, struct stat_page *ret, int *ret_fds)
+{
+	struct stat_view v = { 0 };
+	struct stat_process p = { .pid = pid };
+	struct look l = { .view = &v, .process = &p };
+	char path[32];
+	int dir, err;
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0)
+		return errno == ENOENT ? -ESRCH : -errno;
+	*ret_fds = openat(dir, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	err = *ret_fds < 0 ? -errno : read_status(&l, dir);
+	if (!err)
+		err = read_numbers(&l, *ret_fds);
+	if (!err && !(l.n_files && open_page(&l, *ret_fds, ret)))
+		err = -ENOENT;
+	if (err && *ret_fds >= 0)
+		close(*ret_fds);
+	close(dir);
+	free(l.socks);
+	return err;
+}
+
+void stat_close(struct stat_page *p, int fds)
+{
+	close_page(p);
+	close(fds);
+}
+
 int stat_look(pid_t pid, struct stat_view *ret)
 {
 	struct stat_tcps *tcps = stat_tcps_new();
@@ -775,7 +744,7 @@ int stat_look(pid_t pid, struct stat_view *ret)
 		err = look_at_pid(ret, tcps, pid);
 	if (!err)
 		err = look_at_all(ret, tcps, pid);
-	find_peers(ret);
+	stat_find_peers(ret);
 	stat_tcps_free(tcps);
 	return err;
 }

@@ -16,11 +16,14 @@ enum {
 
 /* Subcommands; argv[0] is "exs NAME". They return an exit code. */
 int tool_check(int argc, char **argv);
+int tool_downgrade(int argc, char **argv);
 int tool_info(int argc, char **argv);
 int tool_key(int argc, char **argv);
+int tool_log(int argc, char **argv);
 int tool_perf(int argc, char **argv);
 int tool_run(int argc, char **argv);
 int tool_stat(int argc, char **argv);
+int tool_upgrade(int argc, char **argv);
 
 /* Says one line on stderr, "exs NAME: text", and returns TOOL_FAILED. */
 __attribute__((format(printf, 1, 2))) int tool_fail(const char *fmt, ...);

@@ -60,7 +60,8 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_FABRIC_LOST = 41,	/* the fabric failed, TCP goes on */
 	EXS_X_REASON_PEEK_OFF = 42,	/* SO_PEEK_OFF */
 	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by calls that are not intercepted */
-	EXS_X_REASON_MAX_ = 44,
+	EXS_X_REASON_OPERATOR = 44,	/* exs downgrade asked for TCP */
+	EXS_X_REASON_MAX_ = 45,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

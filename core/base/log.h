@@ -16,7 +16,8 @@ enum exi_log_level {
 	EXI_LOG_TRACE,
 };
 
-/* Messages above it are dropped. Set by the configuration. */
+/* Messages above it are dropped. Set by the configuration, and by exs log while
+ * the process runs. */
 extern int exi_log_level;
 
 /* Names the file that lines go to; "" is stderr. The file is opened at the
@@ -38,7 +39,8 @@ exi_log_write(int level, const char *fmt, ...);
 
 #define exi_log(level, ...)                                                    \
 	do {                                                                   \
-		if ((level) <= exi_log_level)                                  \
+		if ((level) <=                                                 \
+		    __atomic_load_n(&exi_log_level, __ATOMIC_RELAXED))         \
 			exi_log_write((level), __VA_ARGS__);                   \
 	} while (0)
 

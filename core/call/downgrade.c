@@ -253,17 +253,12 @@ static int await_down(struct exi_sock *sk)
 	return ret == -ENOTCONN || ret == -ECANCELED ? 0 : ret;
 }
 
-int exi_switch_allow(struct exi_sock *sk, int fd)
+static void allow_locked(struct exi_sock *sk)
 {
-	struct exi_shared *sh;
+	struct exi_shared *sh = sk->sh;
 	int ret = 0;
 
-	/* A downgrade under way comes first: DOWN, then UP. */
-	ret = await_down(sk);
-	if (ret)
-		return ret;
-	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
-		return -EBADF;
+	EXI_LOCKED(&sh->half[EXI_TX].lock);
 	if (atomic_load(&sh->hold_here) && !sh->half[EXI_TX].urgent &&
 	    !sh->half[EXI_RX].urgent) {
 		atomic_store(&sh->hold_here, 0);
@@ -277,6 +272,37 @@ int exi_switch_allow(struct exi_sock *sk, int fd)
 	if (!exi_registry_wire_ids())
 		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
 	exi_sock_wake_all_locked(sk, EXI_TX);
+}
+
+int exi_switch_allow(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	/* A downgrade under way comes first: DOWN, then UP. */
+	ret = await_down(sk);
+	if (ret)
+		return ret;
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	allow_locked(sk);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return 0;
+}
+
+int exi_switch_allow_now(struct exi_sock *sk, int fd, int reason)
+{
+	struct exi_shared *sh;
+	int ret = 0;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return -EBADF;
+	if ((int)atomic_load(&sh->reason) != reason)
+		ret = -EPERM;
+	else if (atomic_load(&sh->down_wait))
+		ret = -EAGAIN;
+	else
+		allow_locked(sk);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return ret;
 }

@@ -24,5 +24,8 @@ EXI_SHIM void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation);
 
 /* Lets the directions be switched (again). */
 int exi_switch_allow(struct exi_sock *sk, int fd);
+/* The same of one that is on TCP for this reason (-EPERM: it is not), without a
+ * wait: -EAGAIN while a downgrade is under way. */
+int exi_switch_allow_now(struct exi_sock *sk, int fd, int reason);
 
 #endif

@@ -13,10 +13,12 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/life/close.h"
+#include "core/life/control.h"
 #include "core/life/open.h"
 #include "core/link/control.h"
 #include "core/meet/candidate.h"
 #include "core/sock/closing.h"
+#include "core/sock/control.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/watch.h"
@@ -104,6 +106,7 @@ static const struct exi_service_work service_work = {
 	.progress = progress,
 	.family = exi_family_event,
 	.told = exi_family_told,
+	.control = exi_control_event,
 	.domains = domains,
 	.due = due,
 	.round_over = round_over,
@@ -122,6 +125,7 @@ static const struct exi_host upcalls = {
 void exi_work_begin(void)
 {
 	exi_service_serve(&service_work);
+	exi_control_serve(exi_service_watch_control);
 	exi_module_serve(&upcalls);
 	exi_sock_forgets(exi_close_forgotten);
 }

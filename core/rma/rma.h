@@ -42,7 +42,8 @@ struct exi_rma_places;
 
 #define exi_rma_log(level, fmt, ...)                                           \
 	do {                                                                   \
-		if ((level) <= *exi_rma_host->log_level)                       \
+		if ((level) <= __atomic_load_n(exi_rma_host->log_level,        \
+					       __ATOMIC_RELAXED))              \
 			exi_rma_host->log((level), "%s: " fmt,                 \
 					  exi_rma_fabric.provider->name,       \
 					  ##__VA_ARGS__);                      \

@@ -32,10 +32,11 @@
 #define STOP_NS 5000000000u
 
 /* The kinds of events, in the low bits of their data. */
-#define DATA_SELF   0xffffffffffffffffull
-#define DATA_FAMILY 0xfffffffffffffffeull
-#define DATA_TOLD   0xfffffffffffffffdull
-#define DATA_DOMAIN 0x8000000000000000ull
+#define DATA_SELF    0xffffffffffffffffull
+#define DATA_FAMILY  0xfffffffffffffffeull
+#define DATA_TOLD    0xfffffffffffffffdull
+#define DATA_CONTROL 0xfffffffffffffffcull
+#define DATA_DOMAIN  0x8000000000000000ull
 
 static const struct exi_service_work *work;
 static pthread_mutex_t service_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -46,6 +47,7 @@ static _Atomic pid_t tid; /* the thread's id; 0 until it runs */
 static int epoll_fd = -1;
 static int wake_fd = -1;
 static int told_fd = -1;
+static int control_fd = -1;
 static pthread_t thread;
 static int tick_ms = 1; /* the thread's */
 static _Thread_local bool self;
@@ -196,6 +198,8 @@ static void *run(void *arg)
 				work->family();
 			else if (ev[i].data.u64 == DATA_TOLD)
 				work->told();
+			else if (ev[i].data.u64 == DATA_CONTROL)
+				work->control();
 			else if (ev[i].data.u64 & DATA_DOMAIN)
 				domains = true;
 			else
@@ -234,6 +238,14 @@ static int watch_told_locked(int fd)
 		       : 0;
 }
 
+static int watch_control_locked(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_CONTROL };
+
+	EXI_MUTEX_LOCKED(&service_lock);
+	return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
 static int open_locked(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = DATA_SELF };
@@ -247,6 +259,8 @@ static int open_locked(void)
 		ret = -errno;
 	if (ret == 0 && told_fd >= 0)
 		ret = watch_told_locked(told_fd);
+	if (ret == 0 && control_fd >= 0)
+		ret = watch_control_locked(control_fd);
 	if (ret == 0)
 		return 0;
 	exi_fd_close(epoll_fd);
@@ -372,6 +386,15 @@ void exi_service_watch_told(int fd)
 	pthread_mutex_unlock(&service_lock);
 }
 
+void exi_service_watch_control(int fd)
+{
+	pthread_mutex_lock(&service_lock);
+	control_fd = fd;
+	if (epoll_fd >= 0)
+		watch_control_locked(fd);
+	pthread_mutex_unlock(&service_lock);
+}
+
 int exi_service_domain(struct exi_domain *d)
 {
 	int fd, ret;
@@ -439,7 +462,7 @@ void exi_service_forked(void)
 	exi_list_init(&todo);
 	exi_fd_close(epoll_fd);
 	exi_fd_close(wake_fd);
-	epoll_fd = wake_fd = -1;
+	epoll_fd = wake_fd = control_fd = -1;
 	atomic_store(&running, false);
 	atomic_store(&ticking, false);
 	atomic_store(&stopping, false);

@@ -39,6 +39,8 @@ struct exi_service_work {
 	 * exi_service_watch_told() is readable. */
 	void (*family)(void);
 	void (*told)(void);
+	/* The descriptor of exi_service_watch_control() is readable. */
+	void (*control)(void);
 	/* A domain is readable. True: work is left, and the thread comes again
 	 * before it sleeps. */
 	bool (*domains)(void);
@@ -100,6 +102,10 @@ int exi_service_watch_family(int fd);
 /* Watches the one by which processes of a family tell each other, for edges:
  * from the beginning, and in every child. */
 void exi_service_watch_told(int fd);
+
+/* Watches the pipe of control.h, while there is a thread: none is started for
+ * it. */
+void exi_service_watch_control(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */

@@ -21,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/sock/control.h"
 #include "core/sock/table.h"
 #include "exi_build.h"
 
@@ -180,6 +181,8 @@ static int make_locked(void)
 		err = map_entries_locked(fd, PAGE + young, 0, bytes);
 	}
 	err = keep(fd, err);
+	if (!err) /* readers find it by the head */
+		((struct exi_stats_head *)head)->control = exi_control_make();
 	if (err) {
 		if (head != MAP_FAILED)
 			munmap(head, PAGE + young);
@@ -231,6 +234,7 @@ static int grow_locked(void)
 static struct exi_stats_head *head_made(void)
 {
 	struct exi_stats_head *h = head_now();
+	bool made = false;
 	int err = 0;
 
 	/* A signal handler of the thread that makes it goes without. */
@@ -243,11 +247,14 @@ static struct exi_stats_head *head_made(void)
 		    exi_fds_soft_limit() >= EXI_STATS_FDS) {
 			exi_fds_begin();
 			err = make_locked();
+			made = !err;
 			exi_fds_end();
 		}
 		__atomic_store_n(&page.tried, true, __ATOMIC_RELAXED);
 	}
 	exi_unlock(&lock);
+	if (made)
+		exi_control_watch();
 	if (err)
 		exi_info("no page of counters: %s", strerrordesc_np(-err));
 	return head_now();
@@ -446,6 +453,17 @@ void exi_conn_rang(struct exi_conn *c)
 	EXI_STATS_SET(&s->moved, clock_now());
 }
 
+void exi_stats_answer(uint64_t token, int64_t result)
+{
+	struct exi_stats_head *h = head_now();
+
+	if (!h)
+		return;
+	EXI_STATS_SET(&h->answer, result);
+	/* Release: a reader that finds the token finds the rest. */
+	atomic_store_explicit(&h->answer_token, token, memory_order_release);
+}
+
 void exi_stats_forked(void)
 {
 	struct exi_stats_head *h = head_now();
@@ -459,4 +477,5 @@ void exi_stats_forked(void)
 	for (unsigned int i = 0; i < page.n_areas; i++)
 		exi_fd_close(page.fd[i]);
 	memset(&page, 0, sizeof(page));
+	exi_control_forked();
 }

@@ -45,6 +45,9 @@ void exi_stats_fabric(const struct exi_sock *sk);
 /* A wake-up came. */
 void exi_stats_woken(const struct exi_sock *sk);
 
+/* Answers what was asked for with this token. */
+void exi_stats_answer(uint64_t token, int64_t result);
+
 /* The child of a fork: the page is the parent's, and the child makes its own at
  * its first connection. */
 void exi_stats_forked(void);

@@ -74,8 +74,32 @@ struct exi_stats_head {
 	_Atomic uint64_t ended_bytes[2];
 	_Atomic uint64_t ended_fabric_bytes[2];
 	_Atomic uint64_t ended_moves[2];
+	/* The inode of the pipe through which something is asked for, 0: there
+	 * is none; and the last answer (exi_stats_answer()). */
+	uint64_t control;
+	_Atomic uint64_t answer_token;
+	_Atomic int64_t answer;
 };
 
+/* What is asked for through the pipe: written at once, so that those of several
+ * processes do not mix. */
+struct exi_control_ask {
+	uint64_t magic;
+	uint64_t token; /* of the answer; not 0, never used before */
+	uint32_t what;	/* enum exi_control */
+	int32_t fd;	/* -1: all */
+	int32_t value;
+	uint32_t room[9];
+};
+#define EXI_CONTROL_MAGIC 0x4b53415453584531u
+
+enum exi_control {
+	EXI_CONTROL_LOG = 1, /* the level, value if it is not -1; answers it */
+	EXI_CONTROL_DOWN,    /* to TCP; answers how many connections go */
+	EXI_CONTROL_UP,	     /* not any more; answers how many */
+};
+
+_Static_assert(sizeof(struct exi_control_ask) == 64, "layout");
 _Static_assert(sizeof(struct exi_stats_dir) == EXI_STATS_LINE, "layout");
 _Static_assert(sizeof(struct exi_stats_entry) == 4 * EXI_STATS_LINE, "layout");
 _Static_assert(offsetof(struct exi_stats_entry, dir) == 2 * EXI_STATS_LINE,

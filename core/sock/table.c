@@ -227,6 +227,7 @@ static void check_require(struct exi_sock *sk, int reason)
 	case EXS_X_REASON_UNDECIDED:
 	case EXS_X_REASON_PLAIN_SOCKET:
 	case EXS_X_REASON_REQUESTED:
+	case EXS_X_REASON_OPERATOR:
 	case EXS_X_REASON_PEER_REQUEST:
 	case EXS_X_REASON_ORPHAN:
 	case EXS_X_REASON_PEER_LOST:

@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Running programs are asked from outside: their connections go to TCP and leave it
+again, without a byte lost, and their log's level changes; a stranger's bytes, another
+user and a forked child do nothing: control.py EXS."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+EXS = os.path.abspath(sys.argv[1])
+DEADLINE = 40
+
+SERVER = """
+import socket, threading
+s = socket.create_server(('127.0.0.1', 0), backlog=64)
+print(s.getsockname()[1], flush=True)
+def serve(c):
+    try:
+        while True:
+            got = c.recv(65536)
+            if not got:
+                break
+            c.sendall(got)
+    except ConnectionError:
+        pass  # the client was killed
+while True:
+    threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
+"""
+
+# Asks without an end, and compares every byte; says how often when it is asked.
+CLIENT = """
+import os, random, socket, sys, threading
+at = ('127.0.0.1', int(sys.argv[1]))
+n = 0
+def ask(seed):
+    global n
+    rnd = random.Random(seed)
+    c = socket.create_connection(at)
+    while True:
+        want = rnd.randbytes(rnd.randrange(1, 20000))
+        c.sendall(want)
+        got = b''
+        while len(got) < len(want):
+            part = c.recv(65536)
+            if not part:
+                os._exit(3)
+            got += part
+        if got != want:
+            os._exit(4)
+        n += 1
+for i in range(3):
+    threading.Thread(target=ask, args=(i,), daemon=True).start()
+for line in sys.stdin:
+    if line == 'fork\\n':
+        child = os.fork()
+        if child == 0:
+            while True:
+                threading.Event().wait()
+        print(child, flush=True)
+    else:
+        print(n, flush=True)
+"""
+
+failed = 0
+checks = 0
+
+
+def check(right, *what):
+    global failed, checks
+    checks += 1
+    if not right:
+        failed += 1
+        print('not so:', *what)
+
+
+def environment(more=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    return env | {'EXS_LOG': 'warn'} | (more or {})
+
+
+def program(*args, more=None):
+    return subprocess.Popen([EXS, 'run', *map(str, args)], stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, text=True, env=environment(more))
+
+
+def tool(*args, user=None):
+    def become():
+        os.setgid(user)
+        os.setuid(user)
+    p = subprocess.run([EXS, *map(str, args)], capture_output=True, text=True,
+                       timeout=DEADLINE, env=environment(),
+                       preexec_fn=become if user else None)
+    return p.returncode, p.stdout, p.stderr
+
+
+def connections(pid):
+    status, out, _ = tool('stat', '--json', pid)
+    return json.loads(out)['connections'] if status == 0 else []
+
+
+def wait_for(what, until):
+    deadline = time.monotonic() + DEADLINE
+    while not until():
+        if time.monotonic() > deadline:
+            check(False, 'waited in vain:', what)
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def ask(p, word='count'):
+    p.stdin.write(word + '\n')
+    p.stdin.flush()
+    return int(p.stdout.readline() or -1)
+
+
+def goes_on(p):
+    before = ask(p)
+    return wait_for('the client goes on', lambda: ask(p) > before + 20)
+
+
+def all_on(pid, fabric, reason=None):
+    found = connections(pid)
+    return found and all(c['sends']['fabric'] == fabric and
+                         c['receives']['fabric'] == fabric and
+                         (not reason or c['reason'] == reason) for c in found)
+
+
+def moves(server, client):
+    wait_for('all on shm', lambda: all_on(client.pid, 'shm'))
+    for i in range(3):
+        status, out, err = tool('downgrade', client.pid)
+        check(status == 0 and out.startswith('3 connections moved to TCP'), out, err)
+        check(all_on(client.pid, 'tcp', 'operator'), 'on TCP', connections(client.pid))
+        goes_on(client)
+        check(all_on(client.pid, 'tcp', 'operator'), 'still', connections(client.pid))
+        check(all_on(server.pid, 'tcp', 'peer-request'), 'there', connections(server.pid))
+        status, out, err = tool('upgrade', client.pid)
+        check(status == 0 and out == '3 connections may leave TCP\n', out, err)
+        goes_on(client)
+        wait_for('back on shm', lambda: all_on(client.pid, 'shm') and
+                 all_on(server.pid, 'shm'))
+    fd = connections(client.pid)[1]['fd']
+    status, out, err = tool('downgrade', client.pid, fd)
+    check(status == 0 and out.startswith('1 connection moved'), out, err)
+    check([c['fd'] for c in connections(client.pid) if c['reason'] == 'operator'] == [fd],
+          'one descriptor', connections(client.pid))
+    check(tool('upgrade', server.pid)[1] == '0 connections may leave TCP\n',
+          'the other end does not undo it')
+    check(tool('upgrade', client.pid, fd)[1].startswith('1 connection may'), 'one')
+    wait_for('back on shm', lambda: all_on(client.pid, 'shm'))
+
+
+def logs(client, log):
+    check(tool('log', client.pid)[1] == 'warn\n', 'the level')
+    check(tool('log', client.pid, 'debug')[1] == 'debug\n', 'set')
+    check(tool('log', client.pid)[1] == 'debug\n', 'it stays')
+    before = os.path.getsize(log)
+    tool('downgrade', client.pid)
+    tool('upgrade', client.pid)
+    check(os.path.getsize(log) > before, 'more is logged')
+    check(tool('log', client.pid, 'warn')[1] == 'warn\n', 'and back')
+    check(tool('log', client.pid, 'loud')[0] == 2, 'no such level')
+
+
+def pipes(pid):
+    """The pipes of the process that only it has open, for both ways."""
+    found = {}
+    for fd in os.listdir(f'/proc/{pid}/fd'):
+        to = os.readlink(f'/proc/{pid}/fd/{fd}')
+        with open(f'/proc/{pid}/fdinfo/{fd}') as f:
+            flags = int(f.read().split('flags:')[1].split()[0], 8)
+        if to.startswith('pipe:') and flags & os.O_ACCMODE == os.O_RDWR:
+            found[to] = fd
+    return found
+
+
+def strangers(client):
+    [(name, fd)] = pipes(client.pid).items()
+    check(os.stat(f'/proc/{client.pid}/fd/{fd}').st_mode & 0o777 == 0o600, 'the mode')
+    for junk in b'x', bytes(64), b'EXSASK' * 1000, b'\xff' * 63, bytes(65536):
+        with open(f'/proc/{client.pid}/fd/{fd}', 'wb', buffering=0,
+                  opener=lambda p, f: os.open(p, f | os.O_NONBLOCK)) as f:
+            try:
+                f.write(junk)
+            except BlockingIOError:
+                pass
+        check(tool('log', client.pid)[1] == 'warn\n', 'after', junk[:10])
+    goes_on(client)
+    child = ask(client, 'fork')
+    wait_for('a child has no part of it', lambda: name not in pipes(child))
+    os.kill(child, 9)
+    if os.getuid() == 0:
+        for command in 'downgrade', 'upgrade', 'log':
+            status, out, err = tool(command, client.pid, user=65534)
+            check(status == 1 and "another user's" in err and not out, command, err)
+
+
+def nobody():
+    for command in 'downgrade', 'upgrade', 'log':
+        check(tool(command, os.getpid())[0] == 1, 'a program without the library')
+        check('there is no process' in tool(command, 2 ** 22 + 1)[2], 'no process')
+        check(tool(command, 'x')[0] == 2 and tool(command)[0] == 2, 'usage')
+
+
+def capture(port, n):
+    """n packets with bytes of the port, as a capture sees them."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as s:
+        s.bind(('lo', 0x0800))
+        s.settimeout(DEADLINE)
+        seen = 0
+        while seen < n:
+            p = s.recv(65536)
+            at = (p[0] & 15) * 4
+            ports = (int.from_bytes(p[at:at + 2], 'big'),
+                     int.from_bytes(p[at + 2:at + 4], 'big'))
+            head = (p[at + 12] >> 4) * 4 if len(p) > at + 12 else 0
+            seen += p[9] == 6 and port in ports and len(p) > at + head
+    return seen
+
+
+def redis():
+    """Under load, to TCP and back, and no client sees an error."""
+    if not shutil.which('redis-server') or not shutil.which('redis-benchmark'):
+        return
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        port = s.getsockname()[1]
+    server = program('redis-server', '--port', port, '--save', '', '--bind', '127.0.0.1',
+                     '--loglevel', 'warning')
+    load = None
+    try:
+        def answers():
+            try:
+                socket.create_connection(('127.0.0.1', port)).close()
+                return True
+            except OSError:
+                return False
+        wait_for('redis', answers)
+        load = subprocess.Popen([EXS, 'run', 'redis-benchmark', '-p', str(port), '-c', '8',
+                                 '-n', '100000000', '-t', 'set', '-P', '4'],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env=environment())
+
+        def on(fabric):
+            found = [c for c in connections(server.pid) if not c['young']]
+            return len(found) == 8 and all(c['sends']['fabric'] == fabric for c in found)
+        wait_for('redis on shm', lambda: on('shm'))
+        for _ in range(3):
+            status, out, err = tool('downgrade', server.pid)
+            check(status == 0 and on('tcp'), 'redis on TCP', out, err)
+            if os.getuid() == 0:
+                check(capture(port, 50) >= 50, 'a capture sees the stream')
+            check(tool('upgrade', server.pid)[0] == 0, 'upgrade')
+            wait_for('redis on shm again', lambda: on('shm'))
+        check(load.poll() is None, 'the load goes on')
+        load.terminate()
+        said = load.communicate()[0]
+        check(b'rror' not in said, 'no error at the client', said[-300:])
+    finally:
+        for p in load, server:
+            if p:
+                p.kill()
+                p.wait()
+
+
+def main():
+    nobody()
+    with tempfile.NamedTemporaryFile() as log:
+        more = {'EXS_LOG_FILE': log.name}
+        server = program(sys.executable, '-c', SERVER, more=more)
+        client = program(sys.executable, '-c', CLIENT, server.stdout.readline().strip(),
+                         more=more)
+        try:
+            moves(server, client)
+            logs(client, log.name)
+            strangers(client)
+            check(client.poll() is None, 'the client is right to the end')
+        finally:
+            for p in client, server:
+                p.kill()
+                p.communicate()
+    redis()
+    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
+    return failed > 0
+
+
+sys.exit(main())

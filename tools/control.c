@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* exs downgrade, exs upgrade and exs log: what a running process is asked for
+ * through its control channel (docs/design/stats.md). */
+#include <argp.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/exs_ext.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/util.h"
+#include "core/sock/table.h"
+#include "tools/stat.h"
+#include "tools/tool.h"
+
+#define ANSWER_NS 5000000000u
+#define MOVE_NS	  10000000000u
+#define PAUSE_NS  2000000
+
+struct wishes {
+	pid_t pid;
+	const char *second;
+	bool has_pid;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct wishes *w = state->input;
+	uint64_t n;
+
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (w->second)
+			argp_error(state, "unexpected argument \"%s\"", arg);
+		if (w->has_pid) {
+			w->second = arg;
+			return 0;
+		}
+		if (tool_parse_count(arg, &n) || !n || n > INT_MAX)
+			argp_error(state, "\"%s\" is no process", arg);
+		w->pid = (pid_t)n;
+		w->has_pid = true;
+		return 0;
+	case ARGP_KEY_END:
+		if (!w->has_pid)
+			argp_error(state, "which process?");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int fail_of(pid_t pid, int err)
+{
+	switch (err) {
+	case -EACCES:
+	case -EPERM:
+		return tool_fail("process %d is another user's: ask as that "
+				 "user or as root",
+				 (int)pid);
+	case -ESRCH:
+		return tool_fail("there is no process %d", (int)pid);
+	case -ENOENT:
+		return tool_fail("process %d does not use libexs, has no "
+				 "connection yet, or has EXS_STATS=off",
+				 (int)pid);
+	case -ENXIO:
+		return tool_fail("process %d cannot be asked: its libexs has "
+				 "no control channel",
+				 (int)pid);
+	case -ETIMEDOUT:
+		return tool_fail("process %d does not answer: it is stopped, "
+				 "or its library has no thread, for no "
+				 "connection tried to leave TCP yet; it does "
+				 "as asked when it can",
+				 (int)pid);
+	default:
+		return tool_fail("process %d: %s", (int)pid,
+				 strerrordesc_np(-err));
+	}
+}
+
+static void sleep_briefly(void)
+{
+	struct timespec pause = { .tv_nsec = PAUSE_NS };
+
+	nanosleep(&pause, NULL);
+}
+
+/* The answer with this token. */
+static int await_answer(const struct stat_page *p, uint64_t token, int64_t *ret)
+{
+	uint64_t deadline = exi_now_ns() + ANSWER_NS;
+	struct exi_stats_head h;
+
+	for (;;) {
+		if (pread(p->fd[0], &h, sizeof(h), 0) < (ssize_t)sizeof(h))
+			return -ENXIO;
+		if (atomic_load(&h.answer_token) == token)
+			break;
+		if (exi_now_ns() >= deadline)
+			return -ETIMEDOUT;
+		sleep_briefly();
+	}
+	/* A second copy: the token was stored after the answer. */
+	atomic_thread_fence(memory_order_acquire);
+	if (pread(p->fd[0], &h, sizeof(h), 0) < (ssize_t)sizeof(h))
+		return -ENXIO;
+	if (atomic_load(&h.answer_token) != token)
+		return -EAGAIN; /* another has asked since */
+	*ret = atomic_load(&h.answer);
+	return 0;
+}
+
+/* The mount of pipes, on which nothing else can be. */
+static long pipe_mount(void)
+{
+	int ends[2];
+	long ret;
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return -1;
+	ret = stat_mount_of(ends[0]);
+	close(ends[0]);
+	close(ends[1]);
+	return ret;
+}
+
+/* Opens a pipe of the process to write, if it is that one. */
+static int open_pipe(int fds, const char *number, uint64_t inode)
+{
+	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
+	long mount = pipe_mount();
+	struct stat st;
+	char self[64];
+
+	if (path < 0)
+		return -1;
+	if (mount >= 0 && stat_mount_of(path) == mount &&
+	    fstat(path, &st) == 0 && S_ISFIFO(st.st_mode) &&
+	    st.st_ino == inode) {
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
+		ret = open(self, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+	}
+	close(path);
+	return ret;
+}
+
+/* Opens the pipe of that inode, which the process has, to write without a wait;
+ * -1. */
+static int open_fifo(int fds, uint64_t inode)
+{
+	int copy = openat(fds, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
+	DIR *d = copy < 0 ? NULL : fdopendir(copy);
+	char want[48], text[64];
+	struct dirent *e;
+
+	if (!d) {
+		if (copy >= 0)
+			close(copy);
+		return -1;
+	}
+	snprintf(want, sizeof(want), "pipe:[%" PRIu64 "]", inode);
+	for (ret = -1; ret < 0 && (e = readdir(d));) {
+		ssize_t n = readlinkat(fds, e->d_name, text, sizeof(text) - 1);
+
+		text[n > 0 ? n : 0] = '\0';
+		if (!strcmp(text, want))
+			ret = open_pipe(fds, e->d_name, inode);
+	}
+	closedir(d);
+	return ret;
+}
+
+static int ask_through(const struct stat_page *p, int fds,
+		       struct exi_control_ask *ask, int64_t *ret)
+{
+	int fifo = p->head.control ? open_fifo(fds, p->head.control) : -1;
+	ssize_t n;
+	int err;
+
+	if (fifo < 0)
+		return -ENXIO;
+	do {
+		if (getrandom(&ask->token, sizeof(ask->token), 0) !=
+		    sizeof(ask->token))
+			ask->token = exi_now_ns();
+		ask->token |= 1;
+		n = write(fifo, ask, sizeof(*ask));
+		err = n == sizeof(*ask) ? await_answer(p, ask->token, ret)
+		      : n < 0		? -errno
+					: -EIO;
+	} while (err == -EAGAIN && n > 0);
+	close(fifo);
+	return err;
+}
+
+/* Asks the process. An exit code; *ret is the answer. */
+static int ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
+{
+	struct stat_page page;
+	int fds, err = stat_open(pid, &page, &fds);
+
+	what->magic = EXI_CONTROL_MAGIC;
+	signal(SIGPIPE, SIG_IGN); /* it may end meanwhile */
+	if (!err) {
+		err = ask_through(&page, fds, what, ret);
+		stat_close(&page, fds);
+	}
+	if (!err && *ret < 0)
+		err = (int)*ret;
+	return err ? fail_of(pid, err) : TOOL_OK;
+}
+
+static const struct argp *usage_of(struct argp *a, const char *args,
+				   const char *doc)
+{
+	*a = (struct argp){ .parser = parse, .args_doc = args, .doc = doc };
+	return a;
+}
+
+/* A descriptor, or -1: all. */
+static int descriptor_of(const struct wishes *w, int *ret)
+{
+	uint64_t n;
+
+	*ret = -1;
+	if (!w->second)
+		return TOOL_OK;
+	if (tool_parse_count(w->second, &n) || n > INT_MAX) {
+		tool_fail("\"%s\" is no descriptor", w->second);
+		return TOOL_USAGE;
+	}
+	*ret = (int)n;
+	return TOOL_OK;
+}
+
+/* How many of those that were asked for still have a direction elsewhere. */
+static int on_fabric(pid_t pid, int fd, size_t *ret)
+{
+	struct stat_view v;
+	int err = stat_look(pid, &v);
+
+	*ret = 0;
+	for (size_t i = 0; !err && i < v.n_conns; i++) {
+		const struct stat_conn *c = &v.conns[i];
+
+		if (c->process->pid == pid && (fd < 0 || c->fd == fd) &&
+		    c->last_reason == EXS_X_REASON_OPERATOR &&
+		    (strcmp(c->dir[EXI_RX].fabric, "tcp") ||
+		     strcmp(c->dir[EXI_TX].fabric, "tcp")))
+			++*ret;
+	}
+	stat_forget(&v);
+	return err;
+}
+
+int tool_downgrade(int argc, char **argv)
+{
+	struct exi_control_ask what = { .what = EXI_CONTROL_DOWN };
+	uint64_t deadline = exi_now_ns() + MOVE_NS;
+	struct wishes w = { 0 };
+	size_t left = 0;
+	struct argp a;
+	int64_t n = 0;
+	int ret;
+
+	if (argp_parse(usage_of(&a, "PID [FD]",
+				"Moves the connections of a running program, "
+				"or one, to TCP, where debuggers, checkpoints "
+				"and captures see them. exs upgrade lets them "
+				"go again."),
+		       argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	ret = descriptor_of(&w, &what.fd);
+	if (!ret)
+		ret = ask(w.pid, &what, &n);
+	if (ret)
+		return ret;
+	while (on_fabric(w.pid, what.fd, &left) == 0 && left &&
+	       exi_now_ns() < deadline)
+		sleep_briefly();
+	if (left)
+		return tool_fail("%zu of %" PRId64 " connections are not on "
+				 "TCP yet: a peer does not answer; they move "
+				 "when it does",
+				 left, n);
+	printf("%" PRId64 " connection%s moved to TCP; exs upgrade %d lets "
+	       "%s go again\n",
+	       n, n == 1 ? "" : "s", (int)w.pid, n == 1 ? "it" : "them");
+	return TOOL_OK;
+}
+
+int tool_upgrade(int argc, char **argv)
+{
+	struct exi_control_ask what = { .what = EXI_CONTROL_UP };
+	struct wishes w = { 0 };
+	struct argp a;
+	int64_t n = 0;
+	int ret;
+
+	if (argp_parse(usage_of(&a, "PID [FD]",
+				"Lets connections leave TCP again that exs "
+				"downgrade had moved there."),
+		       argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	ret = descriptor_of(&w, &what.fd);
+	if (!ret)
+		ret = ask(w.pid, &what, &n);
+	if (!ret)
+		printf("%" PRId64 " connection%s may leave TCP\n", n,
+		       n == 1 ? "" : "s");
+	return ret;
+}
+
+int tool_log(int argc, char **argv)
+{
+	static const char *const words[] = { "off",  "error", "warn",
+					     "info", "debug", "trace" };
+	struct exi_control_ask what = { .what = EXI_CONTROL_LOG, .value = -1 };
+	const int n_words = sizeof(words) / sizeof(words[0]);
+	struct wishes w = { 0 };
+	struct argp a;
+	int64_t n = 0;
+	int ret;
+
+	if (argp_parse(usage_of(&a, "PID [LEVEL]",
+				"Shows how much a running program logs, or "
+				"sets it: off, error, warn, info, debug or "
+				"trace. The log goes where EXS_LOG_FILE said "
+				"when the program started."),
+		       argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	for (int i = 0; w.second && i < n_words; i++)
+		if (!strcasecmp(words[i], w.second))
+			what.value = i;
+	if (w.second && what.value < 0) {
+		tool_fail("\"%s\" is no level: off, error, warn, info, debug "
+			  "or trace",
+			  w.second);
+		return TOOL_USAGE;
+	}
+	ret = ask(w.pid, &what, &n);
+	if (!ret)
+		puts(n < n_words ? words[n] : "?");
+	return ret;
+}
