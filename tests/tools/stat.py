@@ -225,6 +225,62 @@ def another_user(client):
     check(status == 0 and 'ESTAB' not in out and 'are not shown' in err, out, err)
 
 
+# Asks without an end, so that all that is counted changes all the time.
+LOAD = """
+import socket, sys, threading
+def ask():
+    c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+    while True:
+        c.sendall(bytes(3000))
+        c.recv(3000, socket.MSG_WAITALL)
+threads = [threading.Thread(target=ask) for _ in range(3)]
+for t in threads:
+    t.start()
+"""
+
+
+def by_ss():
+    """(local, peer) -> bytes acknowledged and received, as ss has them."""
+    found, ends = {}, None
+    for line in subprocess.run(['ss', '-tinH', 'state', 'established'],
+                               capture_output=True, text=True).stdout.splitlines():
+        if not line.startswith(('\t', '      ')):
+            ends = tuple(line.split()[2:4])
+            continue
+        counts = dict(f.split(':', 1) for f in line.split() if ':' in f)
+        found[ends] = [int(counts.get(k, 0)) for k in ('bytes_acked', 'bytes_received')]
+    return found
+
+
+def beside_ss():
+    """Under load: what ss says is between what exs stat says before and after."""
+    server = program(SERVER, more={'EXS_UPGRADE': 'never'})
+    load = program(LOAD, server.stdout.readline().strip(), more={'EXS_UPGRADE': 'never'})
+    try:
+        def busy():
+            status, out, _ = stat('--json', str(load.pid))
+            return status == 0 and 3 == len(
+                [c for c in json.loads(out)['connections'] if c['receives']['bytes']])
+        wait_for('three connections', busy)
+        for _ in range(5):
+            first, ss, last = (f() for f in (lambda: connections(load.pid), by_ss,
+                                             lambda: connections(load.pid)))
+            check(len(first) == len(last) == 3, 'connections', first, last)
+            for a, b in zip(first, last):
+                ends = (a['local'], a['peer'])
+                check(ends == (b['local'], b['peer']) and ends in ss, 'addresses', ends, ss)
+                acked, received = ss.get(ends, (0, 0))
+                check(a['receives']['bytes'] <= received <= b['receives']['bytes'],
+                      'received', a, received, b)
+                # What is sent, and not acknowledged, exs stat counts, too.
+                check(acked - 1 <= b['sends']['bytes'] and
+                      a['sends']['bytes'] <= acked - 1 + 6000, 'sent', a, acked, b)
+    finally:
+        for p in load, server:
+            p.kill()
+            p.wait()
+
+
 def switched_off():
     s = program(SERVER, more={'EXS_STATS': 'off'})
     s.stdout.readline()
@@ -288,6 +344,7 @@ def main():
             p.kill()
             p.wait()
     switched_off()
+    beside_ss()
     hostile()
     print(f'{checks - failed} passed, {failed} failed, 0 skipped')
     return failed > 0
