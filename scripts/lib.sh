@@ -13,12 +13,15 @@ packages_examples="libssl-dev libuv1-dev"
 packages_tests="libcmocka-dev python3 curl iproute2 musl-tools netcat-openbsd nftables"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"
 packages_apps_more="cmake default-jdk-headless distcc dpkg-dev haproxy libfabric-bin
-	nodejs openssh-client openssh-server perl postgresql python3-grpcio rsync socat sockperf tcl"
+	nodejs openssh-client openssh-server perl postgresql python3-grpcio rsync socat sockperf tcl
+	debhelper dh-python debootstrap lintian python3-pip python3-setuptools python3-wheel
+	fish zsh"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio
 	kmod iproute2 rdma-core ibverbs-utils ibverbs-providers rdmacm-utils"
 packages_gates="clang-format mandoc g++ binutils abigail-tools"
 packages_clang="clang"
 packages_models="spin"
+packages_deb="debhelper dh-python"
 
 # Why the script cannot go on, and the cure, in one line.
 die()

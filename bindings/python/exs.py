@@ -24,6 +24,8 @@ import threading
 from ctypes import POINTER, byref, c_char, c_int, c_long, c_short, c_size_t
 from ctypes import c_ssize_t, c_uint64, c_void_p
 
+__version__ = "0.1.0"
+
 VERSION = 1
 QHANDLE_INVALID = -1
 MHANDLE_UNREGISTERED = 0
@@ -120,7 +122,7 @@ class _Info(ctypes.Structure):
                             ("room", c_uint64 * 9)]
 
 
-_lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.0"), use_errno=True)
+_lib = ctypes.CDLL(os.environ.get("LIBEXS", "libexs.so.1"), use_errno=True)
 _Q, _A, _M = c_int, c_void_p, c_int
 _BUF = [c_int, c_void_p, c_size_t, c_int, _Q, _A, _M]
 for _name, _result, _arguments in (

@@ -38,6 +38,28 @@ for compiler in "gcc a.c" "g++ a.cc"; do
 		exit 1
 	}
 done
+# CMake finds the same.
+if command -v cmake >/dev/null; then
+	mkdir "$tmp/cmake"
+	cp "$tmp/a.c" "$tmp/cmake"
+	cat >"$tmp/cmake/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.16)
+project(a C)
+find_package(exs 0.1 REQUIRED)
+add_executable(shared a.c)
+target_link_libraries(shared exs::exs)
+add_executable(static a.c)
+target_link_libraries(static exs::exs_static)
+END
+	(cmake -S "$tmp/cmake" -B "$tmp/cmake/build" -Dexs_DIR="$(find "$tmp/root" 		-path '*/cmake/exs' -type d)" && cmake --build "$tmp/cmake/build") 		>"$tmp/log" 2>&1 || {
+		cat "$tmp/log"
+		exit 1
+	}
+	LD_LIBRARY_PATH=$library "$tmp/cmake/build/shared" && "$tmp/cmake/build/static" || {
+		echo "a program made by CMake failed"
+		exit 1
+	}
+fi
 # As the probes of Autoconf do it: the symbol without the header.
 printf 'char exs_init();\nint main(void) { return !exs_init; }\n' >"$tmp/p.c"
 # shellcheck disable=SC2046 # flags
@@ -54,7 +76,7 @@ if ldd "$tmp/s" | grep libexs || ! "$tmp/s"; then
 	exit 1
 fi
 # The command finds the shim, and the shim the library, where they are now.
-exs=$(find "$tmp/root" -type f -name exs)
+exs=$(find "$tmp/root" -type f -path "*/bin/exs")
 [ -n "$exs" ] || exit 0
 [ "$("$exs" run echo works)" = works ] || {
 	echo "what is installed cannot run a program"

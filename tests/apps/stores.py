@@ -145,7 +145,7 @@ def postgresql_programs():
 def for_nobody():
     """exs run where a user may reach it who cannot see the build."""
     build = os.path.dirname(os.path.dirname(common.exs))
-    for name in 'tools/exs', 'preload/libexs-preload.so', 'libexs.so.0':
+    for name in 'tools/exs', 'preload/libexs-preload.so', 'libexs.so.1':
         os.makedirs(os.path.dirname(path('for-nobody', name)), exist_ok=True)
         shutil.copy(os.path.join(build, name), path('for-nobody', name))
     common.exs = path('for-nobody', 'tools/exs')

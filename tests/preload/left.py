@@ -26,7 +26,7 @@ with socket.create_server(('127.0.0.1', 0)) as listener:
 
 # The library that the shim has loaded tells when both directions are on shm.
 MOVED = """
-exs = ctypes.CDLL('libexs.so.0')
+exs = ctypes.CDLL('libexs.so.1')
 exs.exs_init(1)
 info = ctypes.create_string_buffer(1024)
 end = time.monotonic() + 30

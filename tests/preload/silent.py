@@ -18,7 +18,7 @@ TIMEOUT = 100
 
 COMMON = """
 import array, ctypes, os, resource, socket, sys, time
-exs = ctypes.CDLL('libexs.so.0')
+exs = ctypes.CDLL('libexs.so.1')
 exs.exs_init(1)
 
 def say(s, what=b'.'):

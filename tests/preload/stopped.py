@@ -43,7 +43,7 @@ except ConnectionResetError:
 CLIENT = """
 import ctypes, os, socket, sys, time
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
-exs = ctypes.CDLL('libexs.so.0')
+exs = ctypes.CDLL('libexs.so.1')
 exs.exs_init(1)
 info = ctypes.create_string_buffer(1024)
 end = time.monotonic() + 30
@@ -81,7 +81,7 @@ STOPPED = """
 import ctypes, os, signal, socket, sys, time
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
 os.kill(os.getpid(), signal.SIGSTOP)
-exs = ctypes.CDLL('libexs.so.0')
+exs = ctypes.CDLL('libexs.so.1')
 exs.exs_x_reason_name.restype = ctypes.c_char_p
 exs.exs_init(1)
 info = (ctypes.c_int * 64)()
