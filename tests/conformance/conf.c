@@ -34,6 +34,10 @@ int conf_main(int argc, char **argv, const char *group,
 	snprintf(list, sizeof(list), "%s%s", provider,
 		 strcmp(provider, "tcp") ? ",tcp" : "");
 	setenv("EXS_PROVIDER", list, 1);
+	if (getenv("T_HOOK") && !getenv("T_HOOKED")) {
+		fprintf(stderr, "T_HOOK is set, and the library has no hook\n");
+		return 1;
+	}
 	return t_run(group, rows, n, argc > 2 ? argv[2] : NULL);
 }
 
