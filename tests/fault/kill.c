@@ -210,27 +210,6 @@ static struct t_want at_best(void)
 	return (struct t_want){ fabric, EXS_X_REASON_NONE };
 }
 
-/* Names in the abstract namespace that have to do with a port. */
-static int names_of_port(int port)
-{
-	FILE *f = fopen("/proc/net/unix", "re");
-	char line[512], a[32], b[32], c[32];
-	int n = 0;
-
-	T(f != NULL);
-	snprintf(a, sizeof(a), "/port/%d\n", port);
-	snprintf(b, sizeof(b), ":%d\n", port);
-	snprintf(c, sizeof(c), ":%d/", port);
-	while (fgets(line, sizeof(line), f)) {
-		char *name = strstr(line, "@libexs");
-
-		n += name &&
-		     (strstr(name, a) || strstr(name, b) || strstr(name, c));
-	}
-	fclose(f);
-	return n;
-}
-
 /* Files that could be ours, in the folder of POSIX shared memory. */
 static int files_in_shm(void)
 {
@@ -310,7 +289,7 @@ static void one_round(struct t_rng *r)
 	else
 		t_peer_kill(&client);
 	restart(port);
-	T_UNTIL(names_of_port(port) == 0);
+	T_UNTIL(t_names_of(port) == 0);
 }
 
 static void nothing_is_left_behind_by_sigkill_at_any_moment(void)

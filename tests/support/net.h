@@ -120,6 +120,10 @@ void t_settle(int s, struct t_want want);
  * the other one is called without. */
 void t_settle_anywhere(int s, bool decides);
 
+/* How many names of the library's, in the abstract namespace, have to do with a
+ * port. */
+int t_names_of(int port);
+
 /* For messages: fabrics and reason of a socket, in one of four buffers. */
 const char *t_where(int s);
 

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* One of two processes is killed, stopped or held up at a point of the library
+ * (points.h): at each in turn, at either end. The other one ends soon; what it
+ * received is the beginning of what was sent, nothing lost or repeated in it.
+ * Of a process that is only held up no byte is missing. No name is left, and
+ * the next server has the port.
+ *
+ * crash FABRIC [--every N [--from N]] [--times N] [POINT]: one of N of the
+ * trials; a point strikes when it is passed for the N-th time at the latest. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/fault/points.h"
+#include "tests/support/bytes.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/proc.h"
+#include "tests/support/run.h"
+#include "tests/support/wait.h"
+
+#define MOST_POINTS 4096
+/* A call of the process that is left takes a second at most; when the other
+ * one is gone it makes three: the one that it is in, close() and exit(). A busy
+ * host may double that. */
+#define END_MS	    6000
+#define PATIENCE_US 200000 /* with a stopped peer */
+
+static const char *const strikes[] = { "killed", "stopped", "held up" };
+
+static struct t_want want; /* where a connection is at its best */
+static enum t_strike how;
+static bool strikes_now;
+static int port; /* of all servers; 0: any */
+static int64_t longest;
+
+/* --- the two ends -------------------------------------------------------- */
+
+struct end {
+	int s;
+	uint64_t sent, received;
+	bool lost;
+};
+
+/* Of a connection whose other end may have been struck. */
+static bool ended(struct end *e, ssize_t n, const char *call)
+{
+	/* Calls with a time-out end when a stopped process goes on, as the
+	 * kernel's do: signal(7). */
+	static const int gone[] = { ECONNRESET, EPIPE, ENOTCONN, 0 };
+	static const int late[] = { EAGAIN, EINTR, 0 };
+
+	if (n > 0)
+		return false;
+	T_MSG(strikes_now && how != T_DELAY, "%s gave %zd (%s); %s", call, n,
+	      n ? t_errname(errno) : "the end", t_where(e->s));
+	T_MSG(n == 0 || t_one_of(errno, gone) ||
+		      (how == T_STOP && t_one_of(errno, late)),
+	      "%s says %s", call, t_errname(errno));
+	e->lost = true;
+	return true;
+}
+
+static void put(struct end *e, uint64_t seed, size_t len)
+{
+	char buf[4096];
+	ssize_t n;
+
+	while (len && !e->lost) {
+		t_fill(buf, len, seed, e->sent);
+		n = t_send(e->s, buf, len, MSG_NOSIGNAL);
+		if (ended(e, n, "send"))
+			return;
+		e->sent += (uint64_t)n;
+		len -= (size_t)n;
+	}
+}
+
+static ssize_t get(struct end *e, uint64_t seed, size_t len)
+{
+	char buf[4096];
+	ssize_t n = t_recv(e->s, buf, len, 0);
+
+	if (n > 0) {
+		t_check_bytes(buf, (size_t)n, seed, e->received);
+		e->received += (uint64_t)n;
+	}
+	return n;
+}
+
+static void get_all(struct end *e, uint64_t seed, size_t len)
+{
+	while (len && !e->lost) {
+		ssize_t n = get(e, seed, len);
+
+		if (ended(e, n, "recv"))
+			return;
+		len -= (size_t)n;
+	}
+}
+
+static void swap(struct end *e, size_t len)
+{
+	put(e, 1, len);
+	get_all(e, 2, len);
+}
+
+static void swap_until_there(struct end *e)
+{
+	struct t_deadline d = t_deadline_ms(20000);
+
+	do {
+		T_MSG(t_tick(&d), "never there: %s", t_where(e->s));
+		swap(e, 500);
+	} while (!e->lost && !t_is(e->s, want));
+}
+
+static void by_queue(struct end *e)
+{
+	exs_qhandle_t q = T_OK(exs_qcreate(1));
+	char out[1000];
+	exs_event_t ev;
+
+	t_fill(out, sizeof(out), 1, e->sent);
+	if (exs_send(e->s, out, sizeof(out), MSG_NOSIGNAL, q, NULL, 0)) {
+		ended(e, -1, "a submission");
+	} else {
+		ev = t_event(q);
+		errno = ev.exs_errno;
+		if (errno)
+			ended(e, -1, "an operation");
+		else
+			e->sent += sizeof(out);
+	}
+	T_OK(exs_qdelete(q));
+	if (!e->lost)
+		get_all(e, 2, sizeof(out));
+}
+
+static void by_loan(struct end *e)
+{
+	void *to;
+	ssize_t n = exs_x_send_loan(e->s, &to, 700, 0);
+
+	if (n > 0) {
+		t_fill(to, (size_t)n, 1, e->sent);
+		if (exs_x_send_commit(e->s, (size_t)n, MSG_NOSIGNAL))
+			n = -1;
+	}
+	if (ended(e, n, "a loan"))
+		return;
+	e->sent += (uint64_t)n;
+	get_all(e, 2, (size_t)n);
+}
+
+/* A child that has the connection, too, and goes, one of them to a program. */
+static void fork_some(bool program)
+{
+	pid_t pid = T_OK(fork());
+
+	if (!pid) {
+		if (program)
+			execl("/bin/true", "true", NULL);
+		_exit(0);
+	}
+}
+
+static void hurry(int s)
+{
+	struct timeval tv = { .tv_usec = PATIENCE_US };
+
+	if (!strikes_now || how != T_STOP)
+		return;
+	T_OK(exs_setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	T_OK(exs_setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
+}
+
+static void finish(struct end *e, uint64_t seed)
+{
+	ssize_t n;
+
+	if (!e->lost && t_shutdown(e->s, SHUT_WR))
+		ended(e, -1, "shutdown");
+	while (!e->lost && (n = get(e, seed, 1000)) <= 0) {
+		if (n < 0)
+			ended(e, n, "recv");
+		break;
+	}
+	t_close(e->s);
+}
+
+static void run_a(int ctl, void *arg)
+{
+	struct t_addr to = t_loopback(T_IPV4, (int)t_ask(ctl));
+	struct end e = { 0 };
+
+	t_points_of(T_SIDE_A);
+	t_init();
+	e.s = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	hurry(e.s);
+	if (exs_connect(e.s, (struct sockaddr *)&to.ss, to.len, 0, T_SYNC)) {
+		T_MSG(strikes_now &&
+			      (errno == ECONNREFUSED || errno == ECONNRESET),
+		      "connect says %s", t_errname(errno));
+		return;
+	}
+	swap_until_there(&e);
+	swap(&e, 4000);
+	if (!e.lost)
+		by_loan(&e);
+	if (!e.lost)
+		by_queue(&e);
+	put(&e, 1, 3000);
+	exs_x_downgrade(e.s);
+	get_all(&e, 2, 3000);
+	swap(&e, 500);
+	exs_x_adopt(e.s);
+	swap_until_there(&e);
+	if (!e.lost)
+		fork_some(false);
+	swap(&e, 500);
+	if (!e.lost)
+		fork_some(true);
+	swap(&e, 500);
+	finish(&e, 2);
+	t_tell(ctl, e.sent);
+	t_tell(ctl, e.received);
+}
+
+/* As servers do that want to be restarted. */
+static int serve(void)
+{
+	struct t_addr at = t_loopback(T_IPV4, port);
+	int l = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	int on = 1;
+
+	T_OK(exs_setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
+	T_UNTIL(exs_bind(l, (struct sockaddr *)&at.ss, at.len) == 0 ||
+		errno != EADDRINUSE);
+	T_OK(exs_listen(l, 5));
+	T(t_port_of(l) && (!port || t_port_of(l) == port));
+	return l;
+}
+
+/* Sends back what comes. The client may be struck before it connects: then the
+ * line says so. */
+static void run_b(int ctl, void *arg)
+{
+	struct pollfd p[2] = { { .events = POLLIN },
+			       { .fd = ctl, .events = POLLIN } };
+	struct end e = { 0 };
+	ssize_t n;
+
+	t_points_of(T_SIDE_B);
+	t_init();
+	p[0].fd = serve();
+	t_tell(ctl, (uint64_t)t_port_of(p[0].fd));
+	T_OK(poll(p, 2, -1));
+	if (!p[0].revents)
+		return;
+	e.s = t_accept(p[0].fd);
+	hurry(e.s);
+	while ((n = get(&e, 1, 1000)) > 0 && !e.lost)
+		put(&e, 2, (size_t)n);
+	if (n < 0)
+		ended(&e, n, "recv");
+	finish(&e, 1);
+	t_close(p[0].fd);
+	t_tell(ctl, e.sent);
+	t_tell(ctl, e.received);
+}
+
+/* --- a trial ------------------------------------------------------------- */
+
+enum state {
+	RUNS,
+	IS_STOPPED,
+	IS_KILLED,
+	HAS_ENDED
+};
+
+struct side {
+	struct t_peer p;
+	enum state state;
+};
+
+static void look(struct side *s)
+{
+	int status;
+
+	if (s->state == IS_KILLED || s->state == HAS_ENDED ||
+	    T_OK(waitpid(s->p.pid, &status, WNOHANG | WUNTRACED)) == 0)
+		return;
+	if (WIFSTOPPED(status)) {
+		s->state = IS_STOPPED;
+		return;
+	}
+	if (WIFSIGNALED(status)) {
+		T_EQ(WTERMSIG(status), SIGKILL);
+		s->state = IS_KILLED;
+		return;
+	}
+	T_EQ(WEXITSTATUS(status), 0);
+	s->state = HAS_ENDED;
+}
+
+/* Until neither runs; of one that was struck: in time. */
+static void watch(struct side sides[T_SIDES], enum t_side struck)
+{
+	struct t_deadline d = t_deadline_ms(30000);
+	struct side *a = &sides[T_SIDE_A], *b = &sides[T_SIDE_B];
+	int64_t since = 0;
+	bool told = false;
+
+	while (a->state == RUNS || b->state == RUNS) {
+		if (!t_tick(&d) ||
+		    (since &&
+		     t_now_ns() - since > END_MS * 1000000ll * t_slow())) {
+			t_stuck(a->state == RUNS ? a->p.pid : b->p.pid);
+			t_fail(__FILE__, __LINE__, "%s does not end",
+			       a->state == RUNS ? "A" : "B");
+		}
+		look(a);
+		look(b);
+		if (!since && (sides[struck].state == IS_KILLED ||
+			       sides[struck].state == IS_STOPPED))
+			since = t_now_ns();
+		/* There is nobody to accept, perhaps. */
+		if (a->state != RUNS && !told)
+			told = !shutdown(b->p.ctl, SHUT_WR);
+	}
+	if (since && t_now_ns() - since > longest)
+		longest = t_now_ns() - since;
+}
+
+/* A's port, or 0: B was struck before it had one. */
+static int port_of(struct side *b)
+{
+	struct t_deadline d = t_deadline_ms(30000);
+	uint64_t word;
+
+	while (!t_readable(b->p.ctl, 1)) {
+		look(b);
+		if (b->state != RUNS && !t_readable(b->p.ctl, 0))
+			return 0;
+		T_MSG(!t_over(&d), "B has no port");
+	}
+	return recv(b->p.ctl, &word, sizeof(word), 0) == sizeof(word)
+		       ? (int)word
+		       : 0;
+}
+
+static uint64_t ask_left(struct side *s)
+{
+	T(t_readable(s->p.ctl, 0));
+	return t_ask(s->p.ctl);
+}
+
+static void end_trial(struct side sides[T_SIDES])
+{
+	uint64_t n[T_SIDES][2];
+
+	for (int i = 0; i < T_SIDES; i++)
+		if (sides[i].state == IS_STOPPED) {
+			sides[i].state = RUNS;
+			T_OK(kill(sides[i].p.pid, SIGCONT));
+		}
+	/* Who was stopped goes on, and finds nobody. */
+	watch(sides, T_SIDE_A);
+	if (how == T_DELAY || !strikes_now) {
+		for (int i = 0; i < T_SIDES; i++) {
+			T_EQ(sides[i].state, HAS_ENDED);
+			n[i][0] = ask_left(&sides[i]);
+			n[i][1] = ask_left(&sides[i]);
+		}
+		T_EQ(n[0][0], n[1][1]);
+		T_EQ(n[1][0], n[0][1]);
+	}
+	for (int i = 0; i < T_SIDES; i++)
+		close(sides[i].p.ctl);
+}
+
+static void trial(enum t_side struck)
+{
+	struct side sides[T_SIDES] = { 0 };
+	int at;
+
+	t_peer_start(&sides[T_SIDE_B].p, run_b, NULL);
+	t_peer_start(&sides[T_SIDE_A].p, run_a, NULL);
+	at = port_of(&sides[T_SIDE_B]);
+	if (at)
+		t_tell(sides[T_SIDE_A].p.ctl, (uint64_t)at);
+	else
+		T_OK(kill(sides[T_SIDE_A].p.pid, SIGKILL));
+	watch(sides, struck);
+	end_trial(sides);
+	if (at)
+		port = at;
+	T_UNTIL(t_names_of(port) == 0);
+}
+
+/* --- the matrix ---------------------------------------------------------- */
+
+static struct {
+	const char *fabric, *only;
+	unsigned int every, from, times;
+	unsigned int trials, struck;
+} run = { .every = 1, .times = 4 };
+
+static int by_address(const void *a, const void *b)
+{
+	const struct t_point *p = a, *q = b;
+
+	return p->at < q->at ? -1 : p->at > q->at;
+}
+
+static void strike_at(enum t_side side, const struct t_point *p)
+{
+	static unsigned int k;
+
+	if (run.only && strcmp(run.only, t_point_name(p->at)))
+		return;
+	for (unsigned int n = 1; n <= p->passed && n <= run.times; n++)
+		for (how = 0; how < T_STRIKES; how++) {
+			if (k++ % run.every != run.from % run.every)
+				continue;
+			t_note("%s is %s at %s, time %u",
+			       side == T_SIDE_A ? "A" : "B", strikes[how],
+			       t_point_name(p->at), n);
+			t_points_begin();
+			t_points_strike(side, p->at, n, how);
+			trial(side);
+			run.trials++;
+			run.struck += t_points_struck();
+		}
+}
+
+static void strike_everywhere(void)
+{
+	static struct t_point points[T_SIDES][MOST_POINTS];
+	size_t n[T_SIDES];
+
+	/* The points are what nobody who is struck passes. */
+	t_points_begin();
+	trial(T_SIDE_A);
+	strikes_now = true;
+	for (enum t_side side = 0; side < T_SIDES; side++) {
+		n[side] = t_points(side, points[side], MOST_POINTS);
+		T(n[side] > 0);
+		qsort(points[side], n[side], sizeof(points[0][0]), by_address);
+	}
+	for (enum t_side side = 0; side < T_SIDES; side++)
+		for (size_t i = 0; i < n[side]; i++)
+			strike_at(side, &points[side][i]);
+	printf("%s: %zu points of A and %zu of B; %u trials, %u struck; who "
+	       "was left ended within %lld ms\n",
+	       run.fabric, n[0], n[1], run.trials, run.struck,
+	       (long long)longest / 1000000);
+	T(run.struck > 0);
+}
+
+int main(int argc, char **argv)
+{
+	char list[32];
+
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--every") && i + 1 < argc)
+			run.every = (unsigned int)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--from") && i + 1 < argc)
+			run.from = (unsigned int)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--times") && i + 1 < argc)
+			run.times = (unsigned int)atoi(argv[++i]);
+		else if (!run.fabric)
+			run.fabric = argv[i];
+		else
+			run.only = argv[i];
+	}
+	if (!run.fabric || !run.every) {
+		fprintf(stderr, "crash FABRIC [--every N [--from N]] "
+				"[--times N] [POINT]\n");
+		return 2;
+	}
+	want = strcmp(run.fabric, "tcp")
+		       ? (struct t_want){ run.fabric, EXS_X_REASON_NONE }
+		       : (struct t_want){ "tcp", EXS_X_REASON_NO_PROVIDER };
+	snprintf(list, sizeof(list), "%s%s", run.fabric,
+		 strcmp(run.fabric, "tcp") ? ",tcp" : "");
+	signal(SIGPIPE, SIG_IGN);
+	setenv("EXS_PROVIDER", list, 1);
+	setenv("EXS_UPGRADE", "connect", 0);
+	setenv("EXS_LOG", "off", 0);
+	strike_everywhere();
+	return 0;
+}
