@@ -329,7 +329,10 @@ ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
 	if (exi_likely(sh)) {
 		n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len,
 					 flags);
+		/* Where there was no memory for what comes next, the attempt
+		 * has given the direction back. */
 		if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
+		    sh->half[EXI_RX].mode == EXI_MODE_RING &&
 		    exi_look_held_locked(sk, EXI_RX))
 			n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf,
 						 len, flags);
