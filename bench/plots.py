@@ -47,7 +47,8 @@ def distribution(cases):
     found = {}
     for kept in cases:
         for name in names_of([kept]) if kept['x'] == 8 else ():
-            points = [(-math.log10(1 - part), median(values(kept, name, key)))
+            points = [(-math.log10(1 - part),
+                       median(values(kept, name, key)) / 1e3)
                       for key, part in PARTS if values(kept, name, key)]
             if name in STYLES and len(points) > 1:
                 found[name] = points
@@ -60,9 +61,11 @@ def script(series, title, x, y, extra, name, kind):
                                                                      kind),
             "set encoding utf8", "set title '%s'" % title,
             "set xlabel '%s'" % x, "set ylabel '%s'" % y,
-            'set key outside right center vertical Left reverse spacing 1.3',
+            'set key outside right center vertical Left reverse',
+            'set key noenhanced spacing 1.3',
             'set border 3', 'set tics nomirror', "set format y '%.6g'",
-            'set grid ytics lc rgb "#d8d8d8" lw 0.5', *extra]
+            'set grid ytics lt 1 lc rgb "#d0d0d0" lw 0.5',
+            'set offsets graph 0.03, graph 0.03, 0, 0', *extra]
     for i, n in enumerate(order):
         text += ['$d%d << end' % i, *('%g %g' % p for p in series[n]), 'end']
     text.append('plot ' + ', '.join(
@@ -86,9 +89,9 @@ def plots(kept):
     yield ('distribution', distribution(trips),
            'Round trips of 8 bytes: distribution',
            'part of the round trips that take at most so long',
-           'round trip, nanoseconds',
+           'round trip, microseconds',
            ['set logscale y', 'set xtics (%s)' % ', '.join(
-               '"%g %%" %g' % (100 * p, -math.log10(1 - p))
+               '"%g %%%%" %g' % (100 * p, -math.log10(1 - p))
                for _, p in PARTS)])
     yield ('connections', lines(of_group(kept, 'connections at once'), 'rate',
                                 1e-6),
@@ -109,8 +112,9 @@ def draw(kept, folder):
         for kind in TERMINALS:
             r = subprocess.run(['gnuplot', '-'], text=True, cwd=folder,
                                input=script(series, *rest, name, kind),
-                               capture_output=True)
-            if r.returncode or 'line ' in r.stderr:
+                               capture_output=True,
+                               env={**os.environ, 'LC_ALL': 'C.UTF-8'})
+            if r.returncode:
                 raise Failed('gnuplot: %s' % r.stderr)
         drawn.append(name)
     return drawn

@@ -96,8 +96,8 @@ class Sides:
     def bare(self, test, size):
         return self.perf(test, size, '--api', 'raw')
 
-    def unix(self, test, size):
-        return self.perf(test, size, '--api', 'unix')
+    def unix(self, test, size, *args):
+        return self.perf(test, size, '--api', 'unix', *args)
 
     def tcp(self, test, size, *args, **kw):
         return self.perf(test, size, '--api', 'sock', *args, **kw)

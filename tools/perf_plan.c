@@ -83,8 +83,9 @@ static const char *objection(const struct perf_plan *p)
 	if (p->unregistered && p->mode != PERF_ASYNC)
 		return "--unregistered is for asynchronous calls; use --async";
 	if (p->own &&
-	    (p->test > PERF_BW || (p->api != PERF_EXS && p->api != PERF_SOCK)))
-		return "--own is for --test lat and bw with --api exs and sock";
+	    (p->test > PERF_BW || p->api == PERF_EPOLL || p->api == PERF_RAW))
+		return "--own is for --test lat and bw with --api exs, sock "
+		       "and unix";
 	if (p->messages && p->api != PERF_EXS)
 		return "only --api exs has --messages";
 	if (p->messages && p->size > EXS_X_MESSAGE_MAX)

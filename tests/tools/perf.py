@@ -130,7 +130,7 @@ def the_es_api_in_its_ways():
                         *more)
             check(r["unregistered"] == bool(more), r)
     for more in ["--sync"], ["--async"], ["--async", "--depth", "4"], [
-            "--api", "sock"], ["--messages"]:
+            "--api", "sock"], ["--api", "unix"], ["--messages"]:
         r = measure("--pair", "--own", "--iters", "200", *more)
         check(r["own"], r)
     for more in ["--sync"], ["--async"], ["--api", "sock"]:
