@@ -18,7 +18,7 @@ packages_apps_more="cmake default-jdk-headless distcc dpkg-dev haproxy libfabric
 	fish zsh"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio
 	kmod iproute2 rdma-core ibverbs-utils ibverbs-providers rdmacm-utils"
-packages_gates="clang-format mandoc g++ binutils abigail-tools"
+packages_gates="clang-format mandoc g++ binutils abigail-tools valgrind"
 packages_clang="clang"
 packages_models="spin"
 packages_deb="debhelper dh-python"
