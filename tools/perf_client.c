@@ -18,10 +18,10 @@
 #include "tools/tool.h"
 
 /* Bounds of the warm-up beside its iterations: for connections that are slow,
- * and for those of which the library has not decided yet. It decides within
- * 15 s (REMOTE_NS, core/meet/begin.c); on a busy host it may need some. */
+ * and for those of which the library has not decided yet: on a busy host a
+ * handshake may take seconds. */
 #define WARM_NS	   UINT64_C(1000000000)
-#define UPGRADE_NS UINT64_C(20000000000)
+#define UPGRADE_NS UINT64_C(5000000000)
 
 struct client {
 	struct perf_ctl ctl;
