@@ -37,6 +37,7 @@ has throughput run --profile t
 has make key m
 has sh run s
 has $$ stat --process ""
+has $$ downgrade ""
 has check help c
 for shell in zsh fish; do
 	command -v $shell >/dev/null || continue
