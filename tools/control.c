@@ -25,6 +25,7 @@
 #include "tools/tool.h"
 
 #define ANSWER_NS 5000000000u
+#define AGAIN_NS  2000000000u /* after which it is asked again */
 #define MOVE_NS	  10000000000u
 #define PAUSE_NS  2000000
 
@@ -101,7 +102,7 @@ static void sleep_briefly(void)
 /* The answer with this token. */
 static int await_answer(const struct stat_page *p, uint64_t token, int64_t *ret)
 {
-	uint64_t deadline = exi_now_ns() + ANSWER_NS;
+	uint64_t deadline = exi_now_ns() + AGAIN_NS;
 	struct exi_stats_head h;
 
 	for (;;) {
@@ -183,11 +184,13 @@ static int open_fifo(int fds, uint64_t inode)
 	return ret;
 }
 
+/* Asks until there is an answer: a request that comes behind a stranger's bytes
+ * is thrown away with them. To do a thing twice is the same as once. */
 static int ask_through(const struct stat_page *p, int fds,
 		       struct exi_control_ask *ask, int64_t *ret)
 {
 	int fifo = p->head.control ? open_fifo(fds, p->head.control) : -1;
-	ssize_t n;
+	uint64_t deadline = exi_now_ns() + ANSWER_NS;
 	int err;
 
 	if (fifo < 0)
@@ -197,11 +200,11 @@ static int ask_through(const struct stat_page *p, int fds,
 		    sizeof(ask->token))
 			ask->token = exi_now_ns();
 		ask->token |= 1;
-		n = write(fifo, ask, sizeof(*ask));
-		err = n == sizeof(*ask) ? await_answer(p, ask->token, ret)
-		      : n < 0		? -errno
-					: -EIO;
-	} while (err == -EAGAIN && n > 0);
+		err = write(fifo, ask, sizeof(*ask)) < 0 ? -errno : 0;
+		if (!err || err == -EAGAIN) /* full: it is emptied soon */
+			err = await_answer(p, ask->token, ret);
+	} while ((err == -EAGAIN || err == -ETIMEDOUT) &&
+		 exi_now_ns() < deadline);
 	close(fifo);
 	return err;
 }

@@ -48,6 +48,12 @@ static void down_one(struct exi_sock *sk, void *arg)
 	struct exi_shared *sh = exi_sock_shared(sk);
 	struct chosen *c = arg;
 
+	/* As it was asked before. */
+	if (is_chosen(sk, c) && atomic_load(&sh->hold_here) &&
+	    atomic_load(&sh->reason) == EXS_X_REASON_OPERATOR) {
+		c->n++;
+		return;
+	}
 	if (!is_chosen(sk, c) || atomic_load(&sk->settled) ||
 	    atomic_load(&sh->hold_here) || atomic_load(&sh->gone) ||
 	    exi_family_elsewhere(sk))
