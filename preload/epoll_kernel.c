@@ -72,6 +72,18 @@ static void note_ring_locked(struct item *it, int behind)
 	it->said = said;
 }
 
+/* A tagged event of an item that another thread is about to manage: it holds
+ * shim_epoll_structure until it has. The item then; null: it is gone. */
+static struct item *await_managed_locked(struct set *s, uint64_t tag)
+{
+	EXI_LOCKED(&s->lock);
+	exi_unlock(&s->lock);
+	exi_lock(&shim_epoll_structure);
+	exi_unlock(&shim_epoll_structure);
+	exi_lock(&s->lock);
+	return shim_set_item(s, (int)(tag & TAG_FD));
+}
+
 /* shim_item_activate_locked(), by a thread that is awake. */
 static void activate_awake_locked(struct item *it)
 {
@@ -113,6 +125,8 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 		}
 		exi_lock(&s->lock);
 		it = shim_set_item(s, (int)(tag & TAG_FD));
+		if (it && !it->managed)
+			it = await_managed_locked(s, tag);
 		if (it && (tag & TAG_LINK)) {
 			it->refs++;
 			exi_unlock(&s->lock);

@@ -190,6 +190,7 @@ struct search {
 	int n_ev;
 	bool spins;
 	bool asked;	/* the kernel told something just now */
+	bool met_since; /* some came to be managed since it was asked */
 	uint64_t began; /* exi_ticks() of the wait; no other has it */
 	uint64_t until; /* what came later is for the next wait */
 	uint64_t last;	/* when the last came that this pass found */
@@ -454,6 +455,7 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 	/* A wake-up that came meanwhile took its item from those at rest. */
 	if (s->n_fresh || s->n_moving)
 		look_at_active(c);
+	c->met_since |= s->met != met;
 	c->met = NULL;
 	c->asked |= k > 0;
 	return n + k;
@@ -600,7 +602,7 @@ static struct item *line_up(struct search *c)
 	uint64_t emptied = atomic_load_explicit(
 		c->kernels > c->base ? &s->emptied_before : &s->emptied,
 		memory_order_relaxed);
-	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed;
+	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed || c->met_since;
 	struct item *it, *next, *ret = NULL, **end = &ret;
 	struct item *all[2] = { NULL, NULL }, **ends[] = { &all[0], &all[1] };
 	struct item *on_tcp, *others;
@@ -728,6 +730,7 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		c.began = exi_ticks();
 	n = tell_line(&c, ev, n, max);
 	c.n_ev = n;
+	c.met_since = met && s->met != *met;
 	if (n < max) {
 		search(&c);
 		if (exi_unlikely(c.rang ||
