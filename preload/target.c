@@ -142,6 +142,7 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 {
 	int saved = errno, fd;
 	const char *shim, *why;
+	bool asked;
 	size_t len = 0;
 
 	t->memory = NULL;
@@ -151,12 +152,15 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 		return env;
 	fd = exi_target_open(dir, path);
 	if (fd >= 0) {
-		why = exi_target_refusal(fd);
+		why = exi_target_refusal(fd, &asked);
 		if (!why && !is_there(shim, len))
 			why = "the library is not in its root directory";
 		exi_target_close(fd);
 		if (why) {
-			env = stripped(env, t);
+			/* A static program starts others: valgrind's own, a
+			 * shell of a small system. */
+			if (asked)
+				env = stripped(env, t);
 			shim_report_target(path, why);
 		}
 	}

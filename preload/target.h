@@ -10,8 +10,9 @@ struct shim_target {
 	size_t size;
 };
 
-/* The environment that the program gets: without the shim in LD_PRELOAD if the
- * shim cannot be loaded into that program, which the report then says. dir and
+/* The environment that the program gets: without the shim in LD_PRELOAD if its
+ * loader would fail to load the shim. The report names a program that runs
+ * without the shim. dir and
  * path are those of execveat(2); a null path means the file that dir is. The
  * second finds the program as execvp(3) does. */
 char *const *shim_target_env(int dir, const char *path, char *const *env,

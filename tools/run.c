@@ -142,6 +142,7 @@ static const char *from_here(const char *file, char *ret, size_t len)
 static const char *refusal(int fd)
 {
 	struct stat st;
+	bool asked;
 
 	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
 		return "it changes its user (set-user-ID), and the system "
@@ -150,7 +151,7 @@ static const char *refusal(int fd)
 	if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
 		return "its file gives it capabilities (setcap), and the "
 		       "system loads no library into such programs";
-	return exi_target_refusal(fd);
+	return exi_target_refusal(fd, &asked);
 }
 
 /* Says what the program's file tells; false: it is not started. What cannot be

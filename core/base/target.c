@@ -124,7 +124,7 @@ static bool is_own_loader(const char *loader)
 }
 
 /* Why not, of a program. */
-static const char *of_program(int fd, const Elf64_Ehdr *e)
+static const char *of_program(int fd, const Elf64_Ehdr *e, bool *asked)
 {
 	char loader[PATH_MAX];
 	Elf64_Phdr p;
@@ -145,6 +145,7 @@ static const char *of_program(int fd, const Elf64_Ehdr *e)
 			       ? NULL
 			       : "its loader is that of another C library";
 	}
+	*asked = false;
 	return "it is statically linked, so no library can be loaded into it";
 }
 
@@ -162,15 +163,16 @@ static int open_runner(int fd)
 	return *at ? exi_target_open(AT_FDCWD, at) : -1;
 }
 
-const char *exi_target_refusal(int fd)
+const char *exi_target_refusal(int fd, bool *asked)
 {
 	const char *ret = NULL;
 	int runner = -1, next;
 	Elf64_Ehdr e;
 
+	*asked = true;
 	for (int i = 0; i < SCRIPTS && fd >= 0; i++) {
 		if (is_elf(fd, &e)) {
-			ret = of_program(fd, &e);
+			ret = of_program(fd, &e, asked);
 			break;
 		}
 		next = open_runner(fd);

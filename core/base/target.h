@@ -20,8 +20,9 @@ EXI_SHIM void exi_target_close(int fd);
 
 /* Why the shim cannot be loaded into the program, or, of a script, into what
  * runs it. Null: it can be, or the file does not say. The loader of a program
- * for another C library may end the program rather than leave the shim out. */
-EXI_SHIM const char *exi_target_refusal(int fd);
+ * for another C library may end the program rather than leave the shim out.
+ * *asked: there is such a loader. A program without one ignores LD_PRELOAD. */
+EXI_SHIM const char *exi_target_refusal(int fd, bool *asked);
 
 /* Whether it is a program in Go, which makes its system calls itself. */
 EXI_SHIM bool exi_target_is_go(int fd);
