@@ -15,6 +15,7 @@
 #include <fnmatch.h>
 #include <ini.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -510,6 +511,19 @@ static FILE *open_regular(const char *path, int *ret_err)
 	return in;
 }
 
+/* The host's own file need not be there. A program that may not search the
+ * directories above, as in some changed roots, cannot have been meant by it. */
+static bool is_absent(const char *path, int err)
+{
+	char dir[PATH_MAX];
+	struct stat st;
+
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(path, '/') - path),
+		 path);
+	return err == ENOENT ||
+	       (err == EACCES && stat(dir, &st) < 0 && errno == EACCES);
+}
+
 /* Reads the file; with complain set, for what is wrong with it alone. */
 static void read_file(struct file *f, bool complain)
 {
@@ -528,8 +542,8 @@ static void read_file(struct file *f, bool complain)
 		line = ini_parse_file(in, take_key, f);
 		fclose(in);
 	}
-	if (!complain || (err == ENOENT && !f->label[0]))
-		return; /* the host's own need not be there */
+	if (!complain || (err && !f->label[0] && is_absent(f->path, err)))
+		return;
 	if (err)
 		refuse("%scannot read \"%s\": %s; it accepts a file of \"name "
 		       "= "

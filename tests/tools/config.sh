@@ -36,6 +36,25 @@ has '^  EXS_SPIN_US +4 +file$' env EXS_CONFIG="$tmp/mine" "$exs" info --program 
 has '^  EXS_UPGRADE +bytes:65536 +/etc/exs/exs.conf, rule r, profile safe$' \
 	env EXS_CONFIG="$tmp/mine" "$exs" info --program redis-server
 has '^  EXS_SPIN_US +5 +environment$' env EXS_SPIN_US=5 "$exs" info --config
+# A file that another user may not read is not passed over, unlike one in a directory
+# that this user cannot reach. (In a user namespace there is no other user.)
+as_other()
+{
+	chmod "$1" /etc/exs && chmod "$2" /etc/exs/exs.conf && chmod "$3" /etc &&
+		setpriv --reuid=65534 --clear-groups "$exs" info --config >"$tmp/said" 2>&1
+	chmod 755 /etc /etc/exs && chmod 644 /etc/exs/exs.conf
+}
+if setpriv --reuid=65534 --clear-groups "$exs" --version >"$tmp/said" 2>&1; then
+	as_other 755 600 755
+	grep -q 'cannot read "/etc/exs/exs.conf": Permission denied' "$tmp/said" || bad=1
+	as_other 700 644 755
+	grep -q 'cannot read "/etc/exs/exs.conf": Permission denied' "$tmp/said" || bad=1
+	as_other 755 644 711
+	grep -qE '^  EXS_RING_KB +64' "$tmp/said" || bad=1
+	as_other 755 644 700
+	grep -qE '^  EXS_RING_KB +64' "$tmp/said" && bad=1
+	grep -qE '^  EXS_RING_KB' "$tmp/said" || bad=1
+fi
 echo 'colour = red' >>/etc/exs/exs.conf
 "$exs" info >"$tmp/said" 2>&1 && bad=1
 grep -q '"/etc/exs/exs.conf" has an unknown key' "$tmp/said" || bad=1
