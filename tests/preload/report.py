@@ -210,6 +210,8 @@ def main():
             print('a log that is read by %s: the program ends: %s' % (how, seen))
             good = False
     for name in 'SIGTERM', 'SIGINT', 'SIGHUP':
+        # Whoever started this may ignore it, as nohup(1) does.
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
         for how, want in (('default', -getattr(signal, name)),
                           ('again', -getattr(signal, name)), ('own', 7)):
             seen = ended_by(exs, name, how)
