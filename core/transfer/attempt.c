@@ -290,7 +290,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	if (h->broken)
 		return exi_half_tell_broken_locked(sk, h);
 	if (h->err)
-		return -exi_half_take_err_locked(h);
+		return -exi_half_take_err(h);
 	if (h->ended)
 		return 0;
 	if (sk->posted[EXI_RX])

@@ -119,12 +119,14 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	return true;
 }
 
-int exi_half_take_err_locked(struct exi_half *h)
+int exi_half_take_err(struct exi_half *h)
 {
 	int err = atomic_load(&h->err);
 
-	EXI_LOCKED(&h->lock);
-	return err == EPROTONOSUPPORT ? err : atomic_exchange(&h->err, 0);
+	while (err && err != EPROTONOSUPPORT &&
+	       !atomic_compare_exchange_weak(&h->err, &err, 0))
+		;
+	return err;
 }
 
 int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
@@ -134,11 +136,11 @@ int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
 	EXI_LOCKED(&h->lock);
 	if (atomic_load(&h->broken))
 		return (int)exi_half_tell_broken_locked(sk, h);
-	err = exi_half_take_err_locked(h);
+	err = exi_half_take_err(h);
 	/* The kernel has one error for both directions: also what a receive
 	 * met. */
 	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err)
-		err = exi_half_take_err_locked(&sk->sh->half[EXI_RX]);
+		err = exi_half_take_err(&sk->sh->half[EXI_RX]);
 	if (err)
 		return -err;
 	/* A process that closed may have said the end on TCP, too. */

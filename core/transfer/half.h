@@ -52,9 +52,9 @@ ssize_t exi_half_tell_broken_locked(struct exi_sock *sk, struct exi_half *h);
 bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir);
 
 /* Takes the direction's error (errno, 0: none), which is told once; but what
- * EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. The direction's lock
- * is held. */
-int exi_half_take_err_locked(struct exi_half *h);
+ * EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. Without a lock: a send
+ * takes the other direction's, too. */
+int exi_half_take_err(struct exi_half *h);
 
 /* Why nothing can be sent any more: -errno, or 0 when it can or the kernel is
  * to say. An error is taken: told once. TX lock held. */

@@ -21,6 +21,7 @@
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/sock/table.h"
+#include "core/transfer/half.h"
 #include "core/transfer/progress.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -89,6 +90,29 @@ static void what_had_the_place_before_ends_nothing(void **state)
 	T_EQ(exi_close(fd), 0);
 }
 
+/* The kernel has one error for both directions, and a send tells what a receive
+ * met, without the receive's lock. */
+static void a_send_tells_what_a_receive_met(void **state)
+{
+	int fd = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	struct exi_sock *sk;
+	struct exi_half *tx, *rx;
+
+	T_EQ(exi_core_init(), 0);
+	T_EQ(exi_sock_make(fd, EXI_ROLE_CONNECT, false, &sk), 0);
+	tx = &sk->sh->half[EXI_TX];
+	rx = &sk->sh->half[EXI_RX];
+	atomic_store(&rx->err, ECONNRESET);
+	exi_lock(&tx->lock);
+	T_EQ(exi_half_send_refused_locked(sk, tx), -ECONNRESET);
+	T_EQ(exi_half_send_refused_locked(sk, tx), 0);
+	atomic_store(&tx->err, EPROTONOSUPPORT);
+	T_EQ(exi_half_send_refused_locked(sk, tx), -EPROTONOSUPPORT);
+	T_EQ(exi_half_send_refused_locked(sk, tx), -EPROTONOSUPPORT);
+	exi_unlock(&tx->lock);
+	T_EQ(exi_close(fd), 0);
+}
+
 struct service {
 	struct exi_sock *sk;
 	atomic_bool over;
@@ -137,6 +161,7 @@ int main(void)
 		cmocka_unit_test(what_was_closed_is_nobodys),
 		cmocka_unit_test(a_call_ends_with_its_connection),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
+		cmocka_unit_test(a_send_tells_what_a_receive_met),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
