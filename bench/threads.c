@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Threads that each send messages of 8 bytes through a connection of their own,
- * both ends in this process, and receive them, as bench/threads asks for them:
+ * both ends in this process, and receive them, as bench/compare asks for them:
  *	threads N own|shared SECONDS
  * Queues are their own or one for all: then a thread takes whichever events
  * come. Says how many messages a second all of them moved. */
