@@ -571,7 +571,7 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 	if (exi_likely(atomic_load(&q->handle) == h))
 		ret = attend(q, ev, want, timeout);
 	/* What stays hot is the service's from here on; pairs with
-	 * exi_queue_heat(). */
+	 * exi_queue_heat_locked(). */
 	if (atomic_fetch_sub(&q->attended, 1) == 1 && atomic_load(&q->n_hot))
 		exi_service_tick();
 	return ret;

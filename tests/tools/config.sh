@@ -54,6 +54,8 @@ if setpriv --reuid=65534 --clear-groups "$exs" --version >"$tmp/said" 2>&1; then
 	as_other 755 644 700
 	grep -qE '^  EXS_RING_KB +64' "$tmp/said" && bad=1
 	grep -qE '^  EXS_RING_KB' "$tmp/said" || bad=1
+else
+	echo 'no other user can run exs here: who may not read the file is not tested'
 fi
 echo 'colour = red' >>/etc/exs/exs.conf
 "$exs" info >"$tmp/said" 2>&1 && bad=1
