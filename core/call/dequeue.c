@@ -517,8 +517,27 @@ static int await(struct exi_queue *q, int need, uint64_t deadline)
 	}
 }
 
-static int attend(struct exi_queue *q, exs_event_t *ev, int want,
-		  const struct timeval *timeout)
+static bool is_zero(const struct timeval *timeout)
+{
+	return timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0;
+}
+
+/* Takes events that are ready, with one lock; how many. 0: the call needs more
+ * than that. A call that does not wait makes no progress, so it is not counted
+ * in `attended`: a direction that is hot stays the service's, or that of the
+ * threads that are counted. `attended` keeps the queue from being reused; here
+ * the handle, compared with the lock held, does. */
+static int take_ready(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+		      int want, const struct timeval *timeout)
+{
+	if (want <= 0 || is_zero(timeout) ||
+	    atomic_load_explicit(&q->ready, memory_order_relaxed) == 0)
+		return 0;
+	return exi_queue_take_events(q, h, ev, want);
+}
+
+static int attend(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+		  int want, const struct timeval *timeout)
 {
 	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want;
 	uint64_t deadline = 0;
@@ -535,7 +554,7 @@ static int attend(struct exi_queue *q, exs_event_t *ev, int want,
 						    .max = max };
 	if (timeout)
 		deadline = exi_now_ns() + 1 + exi_timeval_ns(timeout);
-	if (timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0) {
+	if (is_zero(timeout)) {
 		poll_hot(q);
 		ret = atomic_load(&q->deleted) ? -EINVAL : 0;
 	} else {
@@ -548,7 +567,7 @@ static int attend(struct exi_queue *q, exs_event_t *ev, int want,
 	    atomic_load_explicit(&q->ready, memory_order_relaxed) == 0)
 		return exi_queue_taker.n;
 	return exi_queue_taker.n +
-	       exi_queue_take_events(q, ev + exi_queue_taker.n,
+	       exi_queue_take_events(q, h, ev + exi_queue_taker.n,
 				     max - exi_queue_taker.n);
 }
 
@@ -556,20 +575,24 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 		      const struct timeval *timeout)
 {
 	struct exi_queue *q = exi_queue_at(h);
-	int ret = -EINVAL;
+	int ret;
 
 	if (!q || want > EXS_EVTVEC_MAX || want < -EXS_EVTVEC_MAX)
 		return -EINVAL;
 	if (timeout && (timeout->tv_sec < 0 || timeout->tv_usec < 0 ||
 			timeout->tv_usec >= 1000000))
 		return -EINVAL;
-	atomic_fetch_add(&q->attended, 1);
 	atomic_store_explicit(
 		&q->visits,
 		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
 		memory_order_relaxed);
-	if (exi_likely(atomic_load(&q->handle) == h))
-		ret = attend(q, ev, want, timeout);
+	ret = take_ready(q, h, ev, want, timeout);
+	if (ret)
+		return ret;
+	atomic_fetch_add(&q->attended, 1);
+	ret = exi_likely(atomic_load(&q->handle) == h)
+		      ? attend(q, h, ev, want, timeout)
+		      : -EINVAL;
 	/* What stays hot is the service's from here on; pairs with
 	 * exi_queue_heat_locked(). */
 	if (atomic_fetch_sub(&q->attended, 1) == 1 && atomic_load(&q->n_hot))

@@ -521,13 +521,17 @@ static int take_run(struct exi_queue *q, exs_event_t *ev, int max)
 	return n;
 }
 
-int exi_queue_take_events(struct exi_queue *q, exs_event_t *ev, int max)
+int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			  int max)
 {
 	struct exi_list *node;
 	eventfd_t drained;
 	int n;
 
 	exi_lock(&q->lock);
+	if (exi_unlikely(atomic_load_explicit(&q->handle,
+					      memory_order_relaxed) != h))
+		max = 0;
 	n = take_run(q, ev, max);
 	while (n < max && (node = exi_list_pop(&q->done)))
 		take_locked(exi_container(node, struct exi_op, node), &ev[n++]);

@@ -157,9 +157,10 @@ static inline struct exi_queue *exi_queue_at(exs_qhandle_t h)
 /* The calling thread's place for events. */
 extern _Thread_local struct exi_queue_taker exi_queue_taker;
 
-/* Takes up to max events out of the queue, in order; how many. No lock of a
- * queue is held. */
-int exi_queue_take_events(struct exi_queue *q, exs_event_t *ev, int max);
+/* Takes up to max events out of the queue, in order; how many, none when the
+ * queue does not have the handle (any more). No lock of a queue is held. */
+int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			  int max);
 
 /* Copies the queue's hot directions; how many. clear: they are hot no more. */
 int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear);
