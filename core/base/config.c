@@ -213,6 +213,18 @@ static const struct exi_config_setting settings[] = {
 		AT(trust),
 	},
 	{
+		.variable = "EXS_MEET_DIR",
+		.strict = true,
+		.accepts = "an absolute path of at most 64 bytes",
+		.help = "A directory in which processes of this host meet that "
+			"are in different network namespaces, with a key.",
+		.fallback = "",
+		.parse = exi_setting_parse_directory,
+		.print = exi_setting_print_string,
+		.max = 64,
+		AT(meet_dir),
+	},
+	{
 		.variable = "EXS_VERBS_DEVICE",
 		.strict = true,
 		.accepts = "a list of RDMA devices, or nothing",

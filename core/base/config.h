@@ -59,6 +59,7 @@ struct exi_config {
 	 * anybody comes. */
 	const char *config_home, *home;
 	enum exi_trust trust;			/* EXS_TRUST */
+	char meet_dir[EXI_CONFIG_PATH_MAX];	/* EXS_MEET_DIR: "" is none */
 	char verbs_device[EXI_CONFIG_PATH_MAX]; /* EXS_VERBS_DEVICE: a list */
 	int verbs_gid_index;			/* EXS_VERBS_GID_INDEX; -1 */
 	uint32_t verbs_port_offset;		/* EXS_VERBS_PORT_OFFSET */

@@ -79,3 +79,20 @@ void exi_sha256(const void *data, size_t len, uint8_t ret[EXI_SHA256])
 		h[i] = htobe32(h[i]);
 	memcpy(ret, h, sizeof(h));
 }
+
+void exi_hmac_sha256(const uint8_t key[32], const void *data, size_t len,
+		     uint8_t ret[EXI_SHA256])
+{
+	uint8_t in[BLOCK + EXI_HMAC_MAX] = { 0 };
+
+	memcpy(in, key, 32);
+	for (size_t i = 0; i < BLOCK; i++)
+		in[i] ^= 0x36;
+	memcpy(in + BLOCK, data, len);
+	exi_sha256(in, BLOCK + len, ret);
+	for (size_t i = 0; i < BLOCK; i++)
+		in[i] ^= 0x36 ^ 0x5c;
+	memcpy(in + BLOCK, ret, EXI_SHA256);
+	exi_sha256(in, BLOCK + EXI_SHA256, ret);
+	explicit_bzero(in, sizeof(in));
+}

@@ -12,4 +12,10 @@
 /* ret may be part of data. */
 void exi_sha256(const void *data, size_t len, uint8_t ret[EXI_SHA256]);
 
+/* HMAC (RFC 2104) of SHA-256 with a key of 32 bytes, over at most EXI_HMAC_MAX
+ * bytes. */
+#define EXI_HMAC_MAX 320
+void exi_hmac_sha256(const uint8_t key[32], const void *data, size_t len,
+		     uint8_t ret[EXI_SHA256]);
+
 #endif

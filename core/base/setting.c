@@ -184,6 +184,13 @@ bool exi_setting_parse_path(const struct exi_config_setting *s,
 	return exi_setting_expand_path(text, member(s, c));
 }
 
+bool exi_setting_parse_directory(const struct exi_config_setting *s,
+				 struct exi_config *c, const char *text)
+{
+	return (!*text || *text == '/') && strlen(text) <= s->max &&
+	       exi_setting_parse_text(s, c, text);
+}
+
 void exi_setting_print_string(const struct exi_config_setting *s,
 			      const struct exi_config *c, char *buf, size_t len)
 {

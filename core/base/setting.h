@@ -69,6 +69,10 @@ bool exi_setting_expand_path(const char *text, char *ret);
 bool exi_setting_parse_path(const struct exi_config_setting *s,
 			    struct exi_config *c, const char *text);
 
+/* Nothing, or an absolute path of at most s->max bytes. */
+bool exi_setting_parse_directory(const struct exi_config_setting *s,
+				 struct exi_config *c, const char *text);
+
 /* Prints a text or a path. */
 void exi_setting_print_string(const struct exi_config_setting *s,
 			      const struct exi_config *c, char *buf,

@@ -21,6 +21,7 @@
 #include "core/life/fork.h"
 #include "core/life/work.h"
 #include "core/meet/marker.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
 #include "core/sock/closing.h"
@@ -156,6 +157,7 @@ int exi_core_init(void)
 		exi_work_begin();
 		ret = check_config();
 		exi_surroundings_init();
+		exi_meetdir_init();
 		if (!ret)
 			ret = check_alone();
 		if (!ret)

@@ -13,6 +13,7 @@
 #include "core/base/util.h"
 #include "core/call/downgrade.h"
 #include "core/fabric/provider.h"
+#include "core/meet/marker.h"
 #include "core/meet/remote.h"
 #include "core/sock/holders.h"
 #include "core/sock/table.h"
@@ -103,6 +104,7 @@ void exi_sock_exit(void)
 {
 	uint64_t until;
 
+	exi_marker_exit();
 	if (!exi_remote_used())
 		return;
 	exi_sock_each(hand_over, NULL);

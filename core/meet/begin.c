@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
@@ -16,13 +17,16 @@
 #include "core/base/config.h"
 #include "core/base/fds.h"
 #include "core/base/lock.h"
+#include "core/base/ids.h"
 #include "core/base/proof.h"
+#include "core/base/rights.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/meet/bound.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
@@ -83,6 +87,19 @@ int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
 	return EXS_X_REASON_NONE;
 }
 
+/* Why a peer that is in no network namespace of ours cannot be met. */
+static int why_elsewhere(void)
+{
+	switch (exi_meetdir_state()) {
+	case -ENOKEY:
+		return EXS_X_REASON_NO_KEY;
+	case -EOPNOTSUPP:
+		return EXS_X_REASON_NO_PROOF;
+	default:
+		return EXS_X_REASON_REMOTE;
+	}
+}
+
 /* A: the peer is on another host. */
 static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
@@ -92,7 +109,7 @@ static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	EXI_LOCKED(&sk->link_lock);
 	p = exi_remote_provider(&why);
 	if (!p)
-		return why;
+		return why == EXS_X_REASON_REMOTE ? why_elsewhere() : why;
 	err = exi_service_start();
 	if (!err)
 		err = exi_meet_fabric_new(sk, p);
@@ -120,7 +137,7 @@ static int is_remote(const struct exi_tuple *t)
 int exi_begin_why_nobody(const struct exi_tuple *t)
 {
 	return !exi_remote_possible() && exi_tuple_elsewhere(t)
-		       ? EXS_X_REASON_REMOTE
+		       ? why_elsewhere()
 		       : EXS_X_REASON_PLAIN_PEER;
 }
 
@@ -132,6 +149,85 @@ int exi_begin_why_nobody_of(int fd)
 				    : exi_begin_why_nobody(&t);
 }
 
+/* A waits for candidates at fd, which has its name. */
+static int listen_locked(struct exi_sock *sk, int fd, struct exi_keyed *keyed)
+{
+	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
+	int err = l ? 0 : EXS_X_REASON_MEMORY;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!err && listen(fd, EXI_LINK_CANDIDATES) < 0)
+		err = EXS_X_REASON_REFUSED;
+	if (err) {
+		if (keyed)
+			exi_meetdir_unbind(&keyed->name);
+		free(keyed);
+		free(l);
+		exi_fd_close(fd);
+		return err;
+	}
+	l->keyed = keyed;
+	l->listener = fd;
+	sk->link = l;
+	if (exi_service_watch(sk, fd, EXI_WATCH_LISTENER, EPOLLIN)) {
+		exi_link_drop_locked(sk);
+		return EXS_X_REASON_DESCRIPTORS;
+	}
+	exi_service_timed(&l->timer);
+	return EXS_X_REASON_NONE;
+}
+
+/* A socket for a meeting by the key, wherever its other end is. */
+static int keyed_socket(void)
+{
+	int fd = exi_fd_spare(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	if (fd < 0)
+		return fd == -EMFILE || fd == -ENFILE ? fd : -EACCES;
+	exi_rights_allow(fd, false);
+	return fd;
+}
+
+static struct exi_keyed *keyed_new(const struct exi_tuple *t, bool connects)
+{
+	struct exi_keyed *k = calloc(1, sizeof(*k));
+
+	if (k && exi_meetdir_nonce(k->own) == 0) {
+		exi_meetdir_meeting(t, connects, &k->name);
+		return k;
+	}
+	free(k);
+	return NULL;
+}
+
+/* A: the peer is in another network namespace of this host. */
+static int meet_keyed_locked(struct exi_sock *sk, const struct exi_tuple *t)
+{
+	struct exi_keyed *k;
+	int fd, err = exi_service_start();
+
+	EXI_LOCKED(&sk->link_lock);
+	if (err)
+		return exi_meet_unmade(err);
+	if (!exi_fd_room(3))
+		return EXS_X_REASON_DESCRIPTORS;
+	fd = keyed_socket();
+	if (fd < 0)
+		return exi_meet_unproved(fd);
+	k = keyed_new(t, true);
+	err = k ? exi_meetdir_bind(fd, &k->name, sizeof(k->name)) : -ENOMEM;
+	if (err) {
+		free(k);
+		exi_fd_close(fd);
+		return !k		    ? EXS_X_REASON_MEMORY
+		       : err == -EADDRINUSE ? EXS_X_REASON_REFUSED
+					    : EXS_X_REASON_REMOTE;
+	}
+	k->process = exi_use_token();
+	return listen_locked(sk, fd, k);
+}
+
 /* A: bind the meeting name, if there is anybody to meet. Returns the reason
  * why not, or NONE. */
 static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
@@ -139,7 +235,6 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 {
 	struct sockaddr_un name;
 	socklen_t len = exi_meeting_name(t, true, &name);
-	struct exi_link *l;
 	int marked = eager ? 1 : exi_marker_present(t);
 	int fd, remote, err;
 
@@ -148,7 +243,10 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 		return exi_begin_why_nobody(t);
 	remote = is_remote(t);
 	if (remote > 0)
-		return meet_remote_locked(sk, t);
+		return exi_registry_wire_ids() &&
+				       exi_meetdir_marked(t->peer_port)
+			       ? meet_keyed_locked(sk, t)
+			       : meet_remote_locked(sk, t);
 	if (remote < 0 || marked < 0)
 		return exi_meet_unproved(remote ? remote : marked);
 	if (!marked)
@@ -164,21 +262,11 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	fd = exi_pair_socket(t);
 	if (fd < 0)
 		return exi_meet_unproved(fd);
-	l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
-	if (!l || bind(fd, (struct sockaddr *)&name, len) < 0 ||
-	    listen(fd, EXI_LINK_CANDIDATES) < 0) {
-		free(l);
+	if (bind(fd, (struct sockaddr *)&name, len) < 0) {
 		exi_fd_close(fd);
-		return l ? EXS_X_REASON_REFUSED : EXS_X_REASON_MEMORY;
+		return EXS_X_REASON_REFUSED;
 	}
-	l->listener = fd;
-	sk->link = l;
-	if (exi_service_watch(sk, fd, EXI_WATCH_LISTENER, EPOLLIN)) {
-		exi_link_drop_locked(sk);
-		return EXS_X_REASON_DESCRIPTORS;
-	}
-	exi_service_timed(&l->timer);
-	return EXS_X_REASON_NONE;
+	return listen_locked(sk, fd, NULL);
 }
 
 /* Looks which process waits at the name: -ENOENT where none does, or why it
@@ -215,13 +303,49 @@ static void decline(int fd, int reason)
 	exi_closing_socket(to, true);
 }
 
+/* Looks for an A in another network namespace. */
+static int reach_keyed_a(const struct exi_tuple *t, struct exi_keyed **ret)
+{
+	struct exi_keyed *k;
+	int fd;
+
+	if (exi_meetdir_state() || !exi_registry_wire_ids())
+		return -ENOENT;
+	k = keyed_new(t, false);
+	fd = k ? keyed_socket() : -ENOENT;
+	if (fd >= 0 &&
+	    connect(fd, (struct sockaddr *)&k->name, sizeof(k->name)) == 0 &&
+	    is_remote(t) > 0) {
+		*ret = k;
+		return fd;
+	}
+	free(k);
+	if (fd >= 0)
+		exi_closing_socket(fd, true);
+	return -ENOENT;
+}
+
+static int greet_keyed_a(struct exi_link *l)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
+
+	if (exi_meet_shunned(l->fd))
+		return -ETIMEDOUT;
+	m.c = EXI_HELLO_KEY;
+	memcpy(m.blob, l->keyed->own, sizeof(l->keyed->own));
+	return exi_pair_send(l->fd, &m, -1);
+}
+
 /* B, on a new link: 0, or why it does not say HELLO. */
 static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l = sk->link;
 	struct exi_pair_msg m;
-	int err = exi_proof_same_user(t, l->fd);
+	int err;
 
+	if (l->keyed)
+		return greet_keyed_a(l);
+	err = exi_proof_same_user(t, l->fd);
 	l->known = err == 0;
 	if (err && err != -EPERM)
 		return err;
@@ -237,24 +361,26 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 /* B: look whether A waits. UNDECIDED: not there. */
 static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
+	struct exi_keyed *keyed = NULL;
 	struct exi_link *l;
 	int fd = reach_a(t), ret, err;
 
 	EXI_LOCKED(&sk->link_lock);
+	if (fd == -ENOENT)
+		fd = reach_keyed_a(t, &keyed);
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
 		return EXS_X_REASON_UNDECIDED;
 	if (fd < 0)
 		return exi_meet_unproved(fd);
 	err = exi_service_start();
-	if (err) {
+	l = err ? NULL
+		: exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS);
+	if (!l) {
+		free(keyed);
 		exi_closing_socket(fd, true);
 		return exi_meet_unmade(err);
 	}
-	l = exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS);
-	if (!l) {
-		exi_closing_socket(fd, true);
-		return EXS_X_REASON_MEMORY;
-	}
+	l->keyed = keyed;
 	l->fd = fd;
 	sk->link = l;
 	atomic_store(&sk->sh->linked, 1);

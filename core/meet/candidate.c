@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
@@ -163,6 +164,37 @@ static int shunned_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	return 0;
 }
 
+/* A candidate from another namespace: first its nonce, then its proof. */
+static int hear_keyed_locked(struct exi_sock *sk, unsigned int slot,
+			     struct exi_pair_msg *m)
+{
+	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_HELLO);
+	struct exi_link *l = sk->link;
+	int fd = l->candidates[slot], err;
+	uint8_t mac[EXI_SHA256];
+
+	EXI_LOCKED(&sk->link_lock);
+	if (m->type == EXI_PAIR_HELLO && (m->c & EXI_HELLO_KEY)) {
+		if (exi_meet_shunned(fd))
+			return shunned_candidate_locked(sk, slot, false);
+		memcpy(l->keyed->peer[slot], m->blob, EXI_MEETDIR_NONCE);
+		out.c = EXI_HELLO_KEY;
+		memcpy(out.blob, l->keyed->own, EXI_MEETDIR_NONCE);
+		err = exi_meet_prove(sk, fd, slot, true, NULL,
+				     out.blob + EXI_MEETDIR_NONCE);
+		return err ? err : exi_pair_send(fd, &out, -1);
+	}
+	if (m->type != EXI_PAIR_PROVED)
+		return -EPERM;
+	err = exi_meet_prove(sk, fd, slot, false, m, mac);
+	if (err)
+		return err;
+	if (!exi_meetdir_same(mac, m->blob))
+		return -EPERM;
+	proved_candidate_locked(sk, slot, m);
+	return 0;
+}
+
 /* 0, or why the candidate is to be sent away. */
 static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				 struct exi_pair_msg *m)
@@ -173,6 +205,8 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	struct exi_tuple t;
 
 	EXI_LOCKED(&sk->link_lock);
+	if (l->keyed)
+		return hear_keyed_locked(sk, slot, m);
 	err = exi_tuple_of(sk->tcp->fd, &t);
 	if (err)
 		return err;

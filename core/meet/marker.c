@@ -18,9 +18,11 @@
 #include "core/base/abstract.h"
 #include "core/base/config.h"
 #include "core/base/fds.h"
+#include "core/base/ids.h"
 #include "core/base/proof.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 
 /* Addresses of a port that fabrics between hosts are told of. */
@@ -28,9 +30,11 @@
 
 struct marker {
 	uint16_t port;
-	int users;  /* listening descriptors of this process */
-	int fd;	    /* kept, bound or not */
-	bool bound; /* false: another process holds the name */
+	int users;	   /* listening descriptors of this process */
+	int fd;		   /* kept, bound or not */
+	bool bound;	   /* false: another process holds the name */
+	int keyed;	   /* its name in EXS_MEET_DIR; -1: none */
+	uint64_t keyed_by; /* exi_use_token() of who bound it */
 	/* What fabrics between hosts were told of the port. */
 	struct exi_listening reach[REACHES];
 	unsigned int n_reach;
@@ -109,6 +113,43 @@ static void try_bind(struct marker *m)
 		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
 }
 
+/* Of processes in other network namespaces. False: another process holds the
+ * name, and is to be asked again. */
+static bool hold_keyed(struct marker *m)
+{
+	static bool swept;
+	struct sockaddr_un name;
+	socklen_t len = exi_meetdir_marker(m->port, &name);
+
+	if (!len || m->keyed >= 0)
+		return true;
+	if (!swept)
+		exi_meetdir_sweep();
+	swept = true;
+	m->keyed = exi_fd_keep(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	shutdown(m->keyed, SHUT_RD);
+	if (m->keyed < 0 || exi_meetdir_bind(m->keyed, &name, len)) {
+		exi_fd_close(m->keyed);
+		m->keyed = -1;
+		return false;
+	}
+	m->keyed_by = exi_use_token();
+	return true;
+}
+
+/* Who forked has left the name to those that have the socket: it is taken over
+ * when the last of them is gone. */
+static void release_keyed(struct marker *m)
+{
+	struct sockaddr_un name;
+
+	if (m->keyed >= 0 && m->keyed_by == exi_use_token() &&
+	    exi_meetdir_marker(m->port, &name))
+		exi_meetdir_unbind(&name);
+	exi_fd_close(m->keyed);
+	m->keyed = -1;
+}
+
 static struct marker **find(uint16_t port)
 {
 	struct marker **at;
@@ -128,7 +169,7 @@ static struct marker *find_or_make(uint16_t port)
 	if (!m)
 		return NULL;
 	m->port = port;
-	m->fd = -1;
+	m->fd = m->keyed = -1;
 	m->next = markers;
 	markers = m;
 	return m;
@@ -143,7 +184,7 @@ static bool hold(uint16_t port, int users)
 	m->users += users;
 	if (!m->bound)
 		try_bind(m);
-	return m->bound;
+	return hold_keyed(m) && m->bound;
 }
 
 /* Whether this process can meet anybody: if not, peers are not to wait for
@@ -227,6 +268,7 @@ static void drop(struct marker **at)
 	while (m->n_reach)
 		exi_remote_unlisten(&m->reach[--m->n_reach]);
 	exi_fd_close(m->fd);
+	release_keyed(m);
 	free(m);
 }
 
@@ -246,6 +288,7 @@ static void sweep(void)
 		}
 		if (m->users <= 0) {
 			exi_fd_close(m->fd);
+			release_keyed(m);
 			m->fd = -1;
 			m->bound = false;
 		}
@@ -325,7 +368,18 @@ int exi_marker_present(const struct exi_tuple *t)
 	pthread_mutex_unlock(&marker_lock);
 	if (!present)
 		present = exi_proof_signed(t);
+	if (present <= 0 && exi_meetdir_marked(t->peer_port))
+		present = 1;
 	return present;
+}
+
+void exi_marker_exit(void)
+{
+	if (pthread_mutex_trylock(&marker_lock))
+		return; /* perhaps this thread was interrupted with it */
+	for (struct marker *m = markers; m; m = m->next)
+		release_keyed(m);
+	pthread_mutex_unlock(&marker_lock);
 }
 
 void exi_marker_forked(void)

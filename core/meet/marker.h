@@ -32,5 +32,7 @@ EXI_SHIM void exi_marker_reach(int fd);
 void exi_marker_connection(void);
 void exi_marker_disconnection(void);
 void exi_marker_forked(void);
+/* The process ends: removes names that would outlive it. */
+void exi_marker_exit(void);
 
 #endif

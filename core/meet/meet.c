@@ -98,6 +98,11 @@ void exi_meet_stop_listening(struct exi_link *l)
 	unsigned int i;
 
 	l->prover = -1;
+	/* The name is its maker's, of all that share the listener. */
+	if (l->keyed && l->keyed->process == exi_use_token())
+		exi_meetdir_unbind(&l->keyed->name);
+	if (l->keyed)
+		l->keyed->process = 0;
 	if (l->listener >= 0) {
 		exi_service_unwatch(l->listener);
 		exi_closing_listener(l->listener, is_sole(l));
@@ -119,6 +124,7 @@ void exi_link_drop_locked(struct exi_sock *sk)
 	exi_service_untimed(&l->timer);
 	exi_meet_stop_listening(l);
 	exi_meet_forget_fd(l, &l->fd);
+	free(l->keyed);
 	free(l);
 }
 
@@ -316,17 +322,57 @@ void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state)
 	exi_rights_allow(l->fd, true);
 }
 
+int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
+		   const struct exi_pair_msg *said, uint8_t ret[EXI_SHA256])
+{
+	const struct exi_keyed *k = sk->link->keyed;
+	struct exi_tuple t;
+	struct exi_meetdir_claim c = {
+		.connects = sk->role == EXI_ROLE_CONNECT,
+		.t = &t,
+		.own = k->own,
+		.peer = k->peer[slot],
+		.said = { said ? said->a : 0, said ? said->b : 0 },
+	};
+	int err = exi_tuple_of(sk->tcp->fd, &t);
+
+	return err ? err : exi_meetdir_proof(&c, link, a, ret);
+}
+
 /* The peer is known: says what was not said in HELLO. */
 static int proved(struct exi_sock *sk)
 {
 	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_PROVED);
+	struct exi_link *l = sk->link;
+	int err = 0;
 
 	m.a = exi_registry_wire_ids();
 	m.b = exi_process_token();
-	exi_meet_await_segment(sk->link, EXI_LINK_OFFER);
-	sk->link->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
-	return exi_pair_send(sk->link->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST
-						   : 0;
+	if (l->keyed)
+		err = exi_meet_prove(sk, l->fd, 0, false, &m, m.blob);
+	if (err)
+		return -exi_meet_unproved(err);
+	exi_meet_await_segment(l, EXI_LINK_OFFER);
+	l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
+	return exi_pair_send(l->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST : 0;
+}
+
+/* B, of a peer in another namespace: A's nonce and its proof. */
+static int on_keyed_hello(struct exi_sock *sk, const struct exi_pair_msg *m)
+{
+	struct exi_link *l = sk->link;
+	uint8_t mac[EXI_SHA256];
+	int err;
+
+	if (!(m->c & EXI_HELLO_KEY))
+		return -EXS_X_REASON_PROTOCOL;
+	memcpy(l->keyed->peer[0], m->blob, EXI_MEETDIR_NONCE);
+	err = exi_meet_prove(sk, l->fd, 0, true, NULL, mac);
+	if (err)
+		return -exi_meet_unproved(err);
+	return exi_meetdir_same(mac, m->blob + EXI_MEETDIR_NONCE)
+		       ? proved(sk)
+		       : -EXS_X_REASON_REFUSED;
 }
 
 int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m)
@@ -344,6 +390,8 @@ int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m)
 	struct exi_tuple t;
 	int err;
 
+	if (l->keyed)
+		return on_keyed_hello(sk, m);
 	if (!(m->c & EXI_HELLO_SHOW))
 		return l->known ? proved(sk) : -EXS_X_REASON_REFUSED;
 	err = exi_tuple_of(sk->tcp->fd, &t);

@@ -10,6 +10,7 @@
 #include <sys/un.h>
 
 #include "core/meet/bound.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
 #include "core/sock/service.h"
 
@@ -60,7 +61,16 @@ struct exi_link {
 	uint64_t prover_since;
 	unsigned int provers; /* so far */
 	struct exi_bound bound;
+	struct exi_keyed *keyed; /* null: the peer is in this namespace */
 	struct exi_sock *sk;
+};
+
+/* A meeting in EXS_MEET_DIR. */
+struct exi_keyed {
+	struct sockaddr_un name; /* A's, bound by the process */
+	uint64_t process;	 /* exi_use_token(); 0: not bound */
+	uint8_t own[EXI_MEETDIR_NONCE];
+	uint8_t peer[EXI_LINK_CANDIDATES][EXI_MEETDIR_NONCE];
 };
 
 /* Clears the board (bound.h) of TCP, which is about to be closed.
@@ -161,6 +171,12 @@ int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m);
 /* B takes A's SHOWN: looks at the symbol, and shows its next only if that was
  * right. 0, or the reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m);
+
+/* The MAC of an end (a: that of the one that connected) over this link, of a
+ * meeting in EXS_MEET_DIR with the candidate of a slot, 0 at B. said: what else
+ * it vouches for, of PROVED. 0 or -errno. link_lock held. */
+int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
+		   const struct exi_pair_msg *said, uint8_t ret[EXI_SHA256]);
 
 /* The reason that a NO gives; EXS_X_REASON_REFUSED for a value not known
  * here. */

@@ -40,6 +40,9 @@ enum exi_pair_type {
 /* HELLO's c: the kernel does not say that the peer's user owns its end, so both
  * ends show their boards (bound.h). */
 #define EXI_HELLO_SHOW 1u
+/* HELLO's c: both ends prove that they hold the key (meetdir.h); blob: a nonce,
+ * and from A a MAC. */
+#define EXI_HELLO_KEY 2u
 
 /* The question or answer of a FINSEEN. */
 enum exi_pair_finseen {
