@@ -221,11 +221,25 @@ static void each_of_chunk(const struct chunk *c, struct exi_stats_entry *e[3],
 	}
 }
 
-static bool has_data(const struct chunk *c)
+/* Sets at and n to the next entries, of so many from there on, that are not all
+ * in a hole of the file: what was never written costs its owner nothing, so the
+ * reader must not pay for it either. How many entries lie before them. */
+static uint32_t find_data(struct chunk *c, uint32_t left)
 {
-	off_t at = lseek(c->fd, (off_t)c->at, SEEK_DATA);
+	off_t data = lseek(c->fd, (off_t)c->at, SEEK_DATA), hole;
+	uint64_t skip = left, n = 0;
 
-	return at >= 0 && (uint64_t)at < c->at + (uint64_t)c->n * c->bytes;
+	if (data >= 0)
+		skip = ((uint64_t)data - c->at) / c->bytes;
+	if (skip < left) {
+		c->at += skip * c->bytes;
+		hole = lseek(c->fd, data, SEEK_HOLE);
+		n = hole <= data ? 1
+				 : ((uint64_t)hole - c->at - 1) / c->bytes + 1;
+		n = n < left - skip ? n : left - skip;
+	}
+	c->n = (uint32_t)(n < CHUNK ? n : CHUNK);
+	return (uint32_t)(skip < left ? skip : left);
 }
 
 int stat_page_each(const struct stat_page *p, struct stat_process *of,
@@ -251,13 +265,11 @@ int stat_page_each(const struct stat_page *p, struct stat_process *of,
 		uint64_t from = area_at(p, a, &first, &end);
 
 		c.fd = p->fd[a];
-		for (; at < high && at < end; at += c.n) {
-			c.n = high < end ? high - at : end - at;
-			c.n = c.n < CHUNK ? c.n : CHUNK;
+		end = end < high ? end : high;
+		for (at = c.fd < 0 ? end : first; at < end; at += c.n) {
 			c.at = from + (uint64_t)(at - first) * c.bytes;
-			/* What was never written costs its owner nothing, so
-			 * the reader must not pay for it either. */
-			if (c.fd >= 0 && has_data(&c))
+			at += find_data(&c, end - at);
+			if (c.n)
 				each_of_chunk(&c, e, of, f, arg);
 		}
 	}

@@ -7,6 +7,7 @@ and whatever a page of counters has in it: stat.py EXS."""
 import json
 import os
 import random
+import resource
 import signal
 import socket
 import struct
@@ -333,6 +334,30 @@ def hostile():
             os.close(fd)
 
 
+def holes():
+    """A page of a million entries that are holes, but for a page in each four MiB: it
+    costs its owner 4 MB, and must not cost the reader 12 GB."""
+    def area(n, at):
+        fd = os.memfd_create('libexs-stats')
+        os.ftruncate(fd, at + n * 4096)
+        for entry in range(0, n, 1024):
+            os.pwrite(fd, b'\0', at + entry * 4096)
+        return fd
+    fds = [area(4096, 4096)] + [area(4096 << i, 0) for i in range(8)]
+    head = struct.pack('=QIIiIQQQQ', 0x5354415453584531, 1, 240, os.getpid(), 4096, 4096,
+                       4096, 0, 0)
+    head += struct.pack('=IIIIQ', 1 << 20, 0, 0, 1 << 21, 1024)
+    head += struct.pack('=16Q', 0, *[os.fstat(fd).st_ino for fd in fds[1:]], *[0] * 7)
+    os.pwrite(fds[0], head, 0)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    status, out, err = stat(str(os.getpid()))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    check(status == 0 and used < 0.5, 'holes', status, used, out, err)
+    for fd in fds:
+        os.close(fd)
+
+
 def main():
     server = program(SERVER)
     port = server.stdout.readline().strip()
@@ -346,6 +371,7 @@ def main():
     switched_off()
     beside_ss()
     hostile()
+    holes()
     print(f'{checks - failed} passed, {failed} failed, 0 skipped')
     return failed > 0
 
