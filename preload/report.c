@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs run --report: what became of the connections of a process, at its end:
- * all together, then by peer, fabric and reason. */
+ * all together, then by peer, fabric and reason. exs report has it while the
+ * process runs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/exs_ext.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/config.h"
@@ -21,6 +25,8 @@
 #include "core/base/target.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/life/control.h"
+#include "core/life/info.h"
 #include "core/link/control.h"
 #include "core/meet/latent.h"
 #include "core/sock/table.h"
@@ -29,16 +35,11 @@
 static const char *path = ""; /* no report */
 static char name[64];	      /* programs write their titles over theirs */
 static int stderr_fd = -1;    /* programs close theirs before the end */
-/* Guards what follows. */
-static struct exi_lock lock;
-static struct {
-	uint32_t connections;
-	uint32_t on_fabric;
-	uint32_t by_reason[EXS_X_REASON_MAX_];
-	uint64_t fabric_bytes;
-	uint64_t bytes;
-	uint64_t bells;
-} total;
+
+/* Connections are counted as they end: from the start of a process that is to
+ * report, else from the first time that it is asked. */
+static _Atomic bool counts;
+static time_t since; /* when that was; 0: the start */
 
 /* Connections that the report tells of in one line: to the same address and
  * port, or accepted at the same port from the same address. */
@@ -52,17 +53,33 @@ struct group {
 	uint64_t bells;
 };
 #define GROUPS 64
-static struct group groups[GROUPS]; /* the last is for all others */
-static int n_groups;
 
-/* The group of connections that ended before anything was decided: there may be
- * very many, and nothing to tell of each. */
+/* Connections that were counted. */
+struct tally {
+	struct {
+		uint32_t connections;
+		uint32_t on_fabric;
+		uint32_t by_reason[EXS_X_REASON_MAX_];
+		uint64_t fabric_bytes;
+		uint64_t bytes;
+		uint64_t bells;
+	} total;
+	struct group groups[GROUPS]; /* the last is for all others */
+	int n_groups;
+	/* Those about which nothing was decided: there may be very many, and
+	 * nothing to say of each. */
+	struct group early;
+};
+
 static const struct group nothing_early = {
 	.peer = "ended early",
 	.fabric = "tcp",
 	.reason = EXS_X_REASON_UNDECIDED,
 };
-static struct group early;
+
+/* Guards a tally, also that of connections that have ended. */
+static struct exi_lock lock;
+static struct tally ended;
 
 static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 {
@@ -107,27 +124,28 @@ static void name_peer(const struct exi_sock *sk, int fd,
 }
 
 /* The group that is like this one. */
-static struct group *group_of_locked(const struct group *like)
+static struct group *group_of_locked(struct tally *t, const struct group *like)
 {
 	struct group *to;
 
 	EXI_LOCKED(&lock);
-	for (to = groups; to < groups + n_groups; to++)
+	for (to = t->groups; to < t->groups + t->n_groups; to++)
 		if (!strcmp(to->peer, like->peer) &&
 		    !strcmp(to->fabric, like->fabric) &&
 		    to->reason == like->reason)
 			return to;
-	if (to == groups + GROUPS)
+	if (to == t->groups + GROUPS)
 		return to - 1;
 	*to = *like;
-	if (++n_groups == GROUPS) {
+	if (++t->n_groups == GROUPS) {
 		snprintf(to->peer, sizeof(to->peer), "others");
 		to->fabric[0] = 0;
 	}
 	return to;
 }
 
-static struct group *of_others_locked(const struct exi_sock *sk, int fd,
+static struct group *of_others_locked(struct tally *t,
+				      const struct exi_sock *sk, int fd,
 				      const exs_x_sockinfo_t *i, bool fabric)
 {
 	struct group g = { .reason = i->exs_x_reason };
@@ -143,56 +161,62 @@ static struct group *of_others_locked(const struct exi_sock *sk, int fd,
 		 fabric && !strcmp(name_of, "tcp") ? "fabric, tcp" : name_of);
 	if (strcmp(name_of, "tcp")) /* why it ended is no reason */
 		g.reason = EXS_X_REASON_NONE;
-	return group_of_locked(&g);
+	return group_of_locked(t, &g);
 }
 
-static void count_locked(const struct exi_sock *sk, int fd,
+static void count_locked(struct tally *t, const struct exi_sock *sk, int fd,
 			 const exs_x_sockinfo_t *i)
 {
 	bool fabric = i->exs_x_rx_fabric_bytes + i->exs_x_tx_fabric_bytes ||
 		      i->exs_x_reason == EXS_X_REASON_NONE;
 	struct group *to = !fabric && i->exs_x_reason == EXS_X_REASON_UNDECIDED
-				   ? &early
-				   : of_others_locked(sk, fd, i, fabric);
+				   ? &t->early
+				   : of_others_locked(t, sk, fd, i, fabric);
 
 	EXI_LOCKED(&lock);
 	to->n++;
 	to->in += i->exs_x_rx_bytes;
 	to->out += i->exs_x_tx_bytes;
 	to->bells += i->exs_x_bells_sent;
-	total.connections++;
+	t->total.connections++;
 	if (fabric)
-		total.on_fabric++;
+		t->total.on_fabric++;
 	else
-		total.by_reason[i->exs_x_reason]++;
-	total.fabric_bytes +=
+		t->total.by_reason[i->exs_x_reason]++;
+	t->total.fabric_bytes +=
 		i->exs_x_rx_fabric_bytes + i->exs_x_tx_fabric_bytes;
-	total.bytes += i->exs_x_rx_bytes + i->exs_x_tx_bytes;
-	total.bells += i->exs_x_bells_sent;
+	t->total.bytes += i->exs_x_rx_bytes + i->exs_x_tx_bytes;
+	t->total.bells += i->exs_x_bells_sent;
 }
 
-static void count_early(uint64_t in, uint64_t out)
+static void count_early(struct tally *t, uint64_t in, uint64_t out)
 {
 	exi_lock(&lock);
-	early.n++;
-	early.in += in;
-	early.out += out;
-	total.connections++;
-	total.by_reason[EXS_X_REASON_UNDECIDED]++;
-	total.bytes += in + out;
+	t->early.n++;
+	t->early.in += in;
+	t->early.out += out;
+	t->total.connections++;
+	t->total.by_reason[EXS_X_REASON_UNDECIDED]++;
+	t->total.bytes += in + out;
 	exi_unlock(&lock);
+}
+
+static void count_latent(struct tally *t, const struct exi_latent_state *s)
+{
+	if (s->role != EXI_ROLE_NONE && !exi_lock_held(&lock))
+		count_early(t, s->moved[EXI_RX], s->moved[EXI_TX]);
 }
 
 void shim_report_latent(const struct exi_latent_state *s)
 {
-	if (exi_unlikely(path[0]) && s->role != EXI_ROLE_NONE &&
-	    !exi_lock_held(&lock))
-		count_early(s->moved[EXI_RX], s->moved[EXI_TX]);
+	if (exi_unlikely(atomic_load_explicit(&counts, memory_order_relaxed)))
+		count_latent(&ended, s);
 }
 
 /* Counts a connection that ended before anything was decided, without asking
  * the kernel; false: it is none. */
-static bool was_early_locked(const struct exi_sock *sk, int reason)
+static bool was_early_locked(struct tally *t, const struct exi_sock *sk,
+			     int reason)
 {
 	const struct exi_shared *sh = exi_sock_shared(sk);
 	const struct exi_half *rx = &sh->half[EXI_RX], *tx = &sh->half[EXI_TX];
@@ -204,31 +228,28 @@ static bool was_early_locked(const struct exi_sock *sk, int reason)
 	    rx->fabric_bytes || tx->fabric_bytes ||
 	    reason != EXS_X_REASON_UNDECIDED)
 		return false;
-	count_early(in, out);
+	count_early(t, in, out);
 	return true;
 }
 
-void shim_report_connection(int fd)
+/* Nothing is made of a descriptor that is another's meanwhile. */
+static void count_connection(struct tally *t, struct exi_sock *sk, int fd)
 {
-	struct exi_sock *sk;
 	bool counted;
 	int reason;
 	exs_x_sockinfo_t i;
 
-	if (exi_likely(!path[0]))
-		return;
-	sk = shim_sock(fd);
 	/* A signal handler may end the process in the midst of a call. */
-	if (!sk || sk->unused || exi_lock_held(&lock) ||
+	if (sk->unused || exi_lock_held(&lock) ||
 	    exi_lock_held(&sk->link_lock) ||
 	    exi_lock_held(&sk->sh->half[EXI_RX].lock) ||
 	    exi_lock_held(&sk->sh->half[EXI_TX].lock))
 		return;
 	exi_lock(&sk->link_lock);
 	reason = exi_link_last_reason_locked(sk, fd);
-	counted = was_early_locked(sk, reason);
+	counted = was_early_locked(t, sk, reason);
 	exi_unlock(&sk->link_lock);
-	if (counted || exs_x_sockinfo(fd, &i) < 0)
+	if (counted || exi_info_of(sk, fd, &i) < 0)
 		return;
 	/* A connection that is over is not connected, which is no reason. */
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
@@ -236,23 +257,45 @@ void shim_report_connection(int fd)
 	     reason != EXS_X_REASON_UNDECIDED))
 		i.exs_x_reason = reason;
 	exi_lock(&lock);
-	count_locked(sk, fd, &i);
+	count_locked(t, sk, fd, &i);
 	exi_unlock(&lock);
 }
 
-static void one_latent(int fd, const struct exi_latent_state *s)
+void shim_report_connection(int fd)
 {
-	shim_report_latent(s);
+	struct exi_sock *sk;
+
+	if (exi_likely(!atomic_load_explicit(&counts, memory_order_relaxed)))
+		return;
+	sk = shim_sock(fd);
+	if (sk)
+		count_connection(&ended, sk, fd);
 }
 
 static void one(struct exi_sock *sk, void *arg)
 {
-	shim_report_connection(atomic_load(&sk->fd));
+	int fd = atomic_load(&sk->fd);
+
+	if (fd >= 0 && shim_sock(fd) == sk)
+		count_connection(arg, sk, fd);
+}
+
+static void one_latent(int fd, const struct exi_latent_state *s, void *arg)
+{
+	count_latent(arg, s);
+}
+
+static void count_open(struct tally *t)
+{
+	exi_sock_each(one, t);
+	exi_latent_each(one_latent, t);
 }
 
 /* The whole report, which is written at once: other processes write theirs. */
+#define TEXT_MAX (1024 + (GROUPS + 1) * 192)
 struct text {
-	char buf[1024 + (GROUPS + 1) * 192];
+	char *buf;
+	int room;
 	int n;
 };
 
@@ -260,7 +303,7 @@ static void put(struct text *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 static void put(struct text *t, const char *fmt, ...)
 {
-	int room = (int)sizeof(t->buf) - t->n, n;
+	int room = t->room - t->n, n;
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -334,43 +377,81 @@ void shim_report_target(const char *program, const char *why)
 	tell_line(what, why);
 }
 
+static void put_tally(struct text *t, const struct tally *of)
+{
+	put(t,
+	    "exs run: %s[%d]: %u connections on a fabric, %llu of %llu bytes, "
+	    "%llu bells",
+	    name, (int)getpid(), of->total.on_fabric,
+	    (unsigned long long)of->total.fabric_bytes,
+	    (unsigned long long)of->total.bytes,
+	    (unsigned long long)of->total.bells);
+	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
+		if (of->total.by_reason[r])
+			put(t, "; %u on TCP (%s)", of->total.by_reason[r],
+			    exs_x_reason_name(r));
+	put(t, "\n");
+	for (int i = 0; i < of->n_groups; i++)
+		put_group(t, &of->groups[i]);
+	if (of->early.n)
+		put_group(t, &of->early);
+}
+
 __attribute__((destructor)) void shim_report(void)
 {
-	static struct text t;
+	static char buf[TEXT_MAX];
+	struct text t = { .buf = buf, .room = sizeof(buf) };
 
 	/* A process that the library has left has reported already. */
 	if (!path[0] || !shim_ready())
 		return;
-	exi_sock_each(one, NULL);
-	exi_latent_each(one_latent);
+	count_open(&ended);
 	/* A line of every shell on the way would hide the rest. */
-	if (!total.connections)
+	if (!ended.total.connections)
 		return;
-	t.n = 0;
-	put(&t,
-	    "exs run: %s[%d]: %u connections on a fabric, %llu of %llu bytes, "
-	    "%llu bells",
-	    name, (int)getpid(), total.on_fabric,
-	    (unsigned long long)total.fabric_bytes,
-	    (unsigned long long)total.bytes, (unsigned long long)total.bells);
-	for (int r = 0; r < EXS_X_REASON_MAX_; r++)
-		if (total.by_reason[r])
-			put(&t, "; %u on TCP (%s)", total.by_reason[r],
-			    exs_x_reason_name(r));
-	put(&t, "\n");
-	for (int i = 0; i < n_groups; i++)
-		put_group(&t, &groups[i]);
-	if (early.n)
-		put_group(&t, &early);
-	tell(t.buf, t.n);
+	put_tally(&t, &ended);
+	tell(buf, t.n);
 	shim_report_forked();
+}
+
+static void put_since(struct text *t)
+{
+	struct tm tm;
+	char at[32];
+
+	if (!since || !gmtime_r(&since, &tm) ||
+	    !strftime(at, sizeof(at), "%F %T UTC", &tm))
+		return;
+	put(t,
+	    "  not counted: connections that ended before %s, when a report "
+	    "was first asked for\n",
+	    at);
+}
+
+/* The report of a process that goes on. A connection that ends meanwhile may be
+ * missing, and is in the next. */
+static size_t report_now(char *ret, size_t room)
+{
+	static struct tally now; /* of the service thread */
+	struct text t = { .buf = ret, .room = (int)room };
+
+	if (!atomic_load(&counts)) {
+		since = time(NULL);
+		atomic_store(&counts, true);
+	}
+	exi_lock(&lock);
+	now = ended;
+	exi_unlock(&lock);
+	count_open(&now);
+	put_tally(&t, &now);
+	put_since(&t);
+	return (size_t)t.n;
 }
 
 void shim_report_forked(void)
 {
-	n_groups = 0;
-	early = nothing_early;
-	memset(&total, 0, sizeof(total));
+	memset(&ended, 0, sizeof(ended));
+	ended.early = nothing_early;
 	atomic_store(&lock.word, 0);
 }
 
@@ -390,9 +471,11 @@ void shim_report_init(void)
 	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
 	if (!strcmp(path, "-"))
 		stderr_fd = exi_fd_keep(native.dup(2));
-	early = nothing_early;
+	ended.early = nothing_early;
+	exi_control_reports(report_now);
 	if (!path[0])
 		return;
+	atomic_store(&counts, true);
 	at_quick_exit(shim_report);
 	if (is_go())
 		tell_line("has no report at its end",

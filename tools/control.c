@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs downgrade, exs upgrade and exs log: what a running process is asked for
- * through its control channel (docs/design/stats.md). */
+/* exs downgrade, exs upgrade, exs log and exs report: what a running process is
+ * asked for through its control channel (docs/design/stats.md). */
 #include <argp.h>
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 #include "tools/tool.h"
 
 #define ANSWER_NS 5000000000u
-#define AGAIN_NS  2000000000u /* after which it is asked again */
+#define AGAIN_NS  250000000u /* after which it is asked again */
 #define MOVE_NS	  10000000000u
 #define PAUSE_NS  2000000
 
@@ -76,6 +77,14 @@ static int fail_of(pid_t pid, int err)
 		return tool_fail("process %d does not use libexs, has no "
 				 "connection yet, or has EXS_STATS=off",
 				 (int)pid);
+	case -EINVAL:
+		return tool_fail("process %d has a libexs that does not know "
+				 "what it is asked for",
+				 (int)pid);
+	case -EOPNOTSUPP:
+		return tool_fail("process %d has no report: it was not started "
+				 "by exs run; exs stat -s %d shows its sums",
+				 (int)pid, (int)pid);
 	case -ENXIO:
 		return tool_fail("process %d cannot be asked: its libexs has "
 				 "no control channel",
@@ -184,10 +193,38 @@ static int open_fifo(int fds, uint64_t inode)
 	return ret;
 }
 
+/* The text of an answer, which is read before another begins. */
+struct answer {
+	int64_t n; /* the answer; of a text: its length */
+	char text[16384];
+};
+
+static int read_text(const struct stat_page *p, uint64_t token,
+		     struct answer *ret)
+{
+	const struct exi_stats_head *h = &p->head;
+	uint64_t room = h->text_bytes < sizeof(ret->text) ? h->text_bytes
+							  : sizeof(ret->text);
+	struct exi_stats_head again;
+
+	if (ret->n < 0 || h->text_at > INT64_MAX / 2 ||
+	    (uint64_t)ret->n > room ||
+	    pread(p->fd[0], ret->text, (size_t)ret->n, (off_t)h->text_at) !=
+		    ret->n)
+		return -ENXIO;
+	/* The process takes the token away before it writes another text. */
+	atomic_thread_fence(memory_order_acquire);
+	if (pread(p->fd[0], &again, sizeof(again), 0) <
+		    (ssize_t)sizeof(again) ||
+	    atomic_load(&again.answer_token) != token)
+		return -EAGAIN;
+	return 0;
+}
+
 /* Asks until there is an answer: a request that comes behind a stranger's bytes
  * is thrown away with them. To do a thing twice is the same as once. */
 static int ask_through(const struct stat_page *p, int fds,
-		       struct exi_control_ask *ask, int64_t *ret)
+		       struct exi_control_ask *ask, struct answer *ret)
 {
 	int fifo = p->head.control ? open_fifo(fds, p->head.control) : -1;
 	uint64_t deadline = exi_now_ns() + ANSWER_NS;
@@ -202,7 +239,9 @@ static int ask_through(const struct stat_page *p, int fds,
 		ask->token |= 1;
 		err = write(fifo, ask, sizeof(*ask)) < 0 ? -errno : 0;
 		if (!err || err == -EAGAIN) /* full: it is emptied soon */
-			err = await_answer(p, ask->token, ret);
+			err = await_answer(p, ask->token, &ret->n);
+		if (!err && ret->n >= 0 && ask->what == EXI_CONTROL_REPORT)
+			err = read_text(p, ask->token, ret);
 	} while ((err == -EAGAIN || err == -ETIMEDOUT) &&
 		 exi_now_ns() < deadline);
 	close(fifo);
@@ -210,7 +249,7 @@ static int ask_through(const struct stat_page *p, int fds,
 }
 
 /* Asks the process. An exit code; *ret is the answer. */
-static int ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
+static int ask_all(pid_t pid, struct exi_control_ask *what, struct answer *ret)
 {
 	struct stat_page page;
 	int fds, err = stat_open(pid, &page, &fds);
@@ -221,9 +260,18 @@ static int ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
 		err = ask_through(&page, fds, what, ret);
 		stat_close(&page, fds);
 	}
-	if (!err && *ret < 0)
-		err = (int)*ret;
+	if (!err && ret->n < 0)
+		err = (int)ret->n;
 	return err ? fail_of(pid, err) : TOOL_OK;
+}
+
+static int ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
+{
+	struct answer a = { 0 };
+	int code = ask_all(pid, what, &a);
+
+	*ret = a.n;
+	return code;
 }
 
 static const struct argp *usage_of(struct argp *a, const char *args,
@@ -357,5 +405,31 @@ int tool_log(int argc, char **argv)
 	ret = ask(w.pid, &what, &n);
 	if (!ret)
 		puts(n < n_words ? words[n] : "?");
+	return ret;
+}
+
+int tool_report(int argc, char **argv)
+{
+	struct exi_control_ask what = { .what = EXI_CONTROL_REPORT, .fd = -1 };
+	struct wishes w = { 0 };
+	static struct answer a;
+	struct argp argp;
+	int ret;
+
+	if (argp_parse(usage_of(&argp, "PID",
+				"Shows the report of a running program that "
+				"was started by exs run, as it would write it "
+				"at its end."),
+		       argc, argv, 0, NULL, &w))
+		return TOOL_USAGE;
+	if (w.second) {
+		tool_fail("unexpected argument \"%s\"", w.second);
+		return TOOL_USAGE;
+	}
+	ret = ask_all(w.pid, &what, &a);
+	for (int64_t i = 0; !ret && i < a.n; i++)
+		putchar(a.text[i] == '\n' || isprint((unsigned char)a.text[i])
+				? a.text[i]
+				: '?');
 	return ret;
 }

@@ -30,6 +30,8 @@ static const struct command commands[] = {
 	{ "key", "manage the key by which hosts trust each other", tool_key },
 	{ "log", "show or set how much a running program logs", tool_log },
 	{ "perf", "measure latency, bandwidth and rates", tool_perf },
+	{ "report", "show what became of a running program's connections",
+	  tool_report },
 	{ "run", "run a program with its TCP connections on shared memory",
 	  tool_run },
 	{ "stat", "show the connections of running programs", tool_stat },

@@ -21,6 +21,7 @@ int tool_info(int argc, char **argv);
 int tool_key(int argc, char **argv);
 int tool_log(int argc, char **argv);
 int tool_perf(int argc, char **argv);
+int tool_report(int argc, char **argv);
 int tool_run(int argc, char **argv);
 int tool_stat(int argc, char **argv);
 int tool_upgrade(int argc, char **argv);

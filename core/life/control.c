@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/exs_ext.h>
 
@@ -99,6 +100,22 @@ static int64_t set_log(int level)
 	return __atomic_load_n(&exi_log_level, __ATOMIC_RELAXED);
 }
 
+static size_t (*_Atomic write_report)(char *ret, size_t room);
+
+void exi_control_reports(size_t (*f)(char *ret, size_t room))
+{
+	atomic_store(&write_report, f);
+}
+
+static int64_t report(void)
+{
+	size_t (*f)(char *ret, size_t room) = atomic_load(&write_report);
+	size_t room = 0;
+	char *to = f ? exi_stats_text(&room) : NULL;
+
+	return to ? (int64_t)f(to, room) : -EOPNOTSUPP;
+}
+
 static void answer(const struct exi_control_ask *ask)
 {
 	int64_t ret = -EINVAL;
@@ -112,6 +129,9 @@ static void answer(const struct exi_control_ask *ask)
 		break;
 	case EXI_CONTROL_UP:
 		ret = move(ask, up_one);
+		break;
+	case EXI_CONTROL_REPORT:
+		ret = report();
 		break;
 	default:
 		break;

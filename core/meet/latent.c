@@ -145,7 +145,9 @@ bool exi_latent_end(int fd, struct exi_latent_state *ret)
 	return true;
 }
 
-void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s))
+void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s,
+			       void *arg),
+		     void *arg)
 {
 	uint32_t fd, high = atomic_load(&exi_table.high);
 
@@ -154,26 +156,26 @@ void exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s))
 		struct exi_latent_state s = state_of(word);
 
 		if (word & EXI_LATENT)
-			f((int)fd, &s);
+			f((int)fd, &s, arg);
 	}
 }
 
-static void wake_one(int fd, const struct exi_latent_state *s)
+static void wake_one(int fd, const struct exi_latent_state *s, void *arg)
 {
 	exi_sock_promote(fd);
 }
 
 void exi_latent_promote_all(void)
 {
-	exi_latent_each(wake_one);
+	exi_latent_each(wake_one, NULL);
 }
 
-static void forget_one(int fd, const struct exi_latent_state *s)
+static void forget_one(int fd, const struct exi_latent_state *s, void *arg)
 {
 	exi_latent_end(fd, NULL);
 }
 
 void exi_latent_forked(void)
 {
-	exi_latent_each(forget_one);
+	exi_latent_each(forget_one, NULL);
 }

@@ -67,8 +67,9 @@ struct exi_latent_state {
 EXI_SHIM bool exi_latent_end(int fd, struct exi_latent_state *ret);
 
 /* Calls f for every latent connection. */
-EXI_SHIM void exi_latent_each(void (*f)(int fd,
-					const struct exi_latent_state *s));
+EXI_SHIM void
+exi_latent_each(void (*f)(int fd, const struct exi_latent_state *s, void *arg),
+		void *arg);
 EXI_SHIM void exi_latent_promote_all(void);
 /* The child of a fork has what was made while it was made: the kernel's. */
 void exi_latent_forked(void);

@@ -28,6 +28,7 @@
 /* Nobody else can write the page, nor make it shorter. */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | F_SEAL_FUTURE_WRITE)
 #define PAGE  4096u
+#define TEXT  (4 * PAGE) /* room for the text of an answer */
 
 struct exi_stats_lines exi_stats_lines;
 
@@ -39,7 +40,7 @@ static struct exi_lock lock;
 static struct {
 	_Atomic(struct exi_stats_head *) head;
 	uint8_t *young;
-	size_t head_bytes; /* head and young */
+	size_t head_bytes; /* head, young and text */
 	size_t room;	   /* bytes of address space for entries */
 	int fd[EXI_STATS_AREAS];
 	unsigned int n_areas;
@@ -147,51 +148,54 @@ static void fill_head(struct exi_stats_head *h, size_t young)
 	h->bytes = sizeof(*h);
 	h->pid = getpid();
 	h->entry_bytes = sizeof(struct exi_stats_entry);
-	h->entries_at = PAGE + young;
+	h->entries_at = PAGE + young + TEXT;
 	h->young_at = PAGE;
 	h->young_bytes = young;
+	h->text_at = PAGE + young;
+	h->text_bytes = TEXT;
 	h->born = clock_now();
 	h->ring_bytes = cfg->ring_kb * 1024;
 	h->upgrade_bytes = cfg->upgrade ? cfg->upgrade_bytes : UINT64_MAX;
 	strncpy(h->library, EXI_VERSION_STRING, sizeof(h->library) - 1);
 }
 
-/* The first area: head, young, entries. */
+/* The first area: head, young, text, entries. */
 static int make_locked(void)
 {
 	size_t young = (numbers + PAGE - 1) & ~(size_t)(PAGE - 1);
+	size_t head_bytes = PAGE + young + TEXT;
 	size_t bytes = EXI_STATS_FIRST * sizeof(struct exi_stats_entry);
 	size_t room = numbers * sizeof(struct exi_stats_entry);
 	void *head, *entries;
 	int fd, err;
 
 	EXI_LOCKED(&lock);
-	fd = file_of(PAGE + young + bytes);
+	fd = file_of(head_bytes + bytes);
 	if (fd < 0)
 		return fd;
-	head = mmap(NULL, PAGE + young, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+	head = mmap(NULL, head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 		    0);
 	entries = mmap(NULL, room, PROT_NONE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	err = head == MAP_FAILED || entries == MAP_FAILED ? -ENOMEM : 0;
 	if (!err) {
-		madvise(head, PAGE + young, MADV_DONTDUMP);
+		madvise(head, head_bytes, MADV_DONTDUMP);
 		fill_head(head, young);
 		exi_stats_lines.at = entries;
-		err = map_entries_locked(fd, PAGE + young, 0, bytes);
+		err = map_entries_locked(fd, head_bytes, 0, bytes);
 	}
 	err = keep(fd, err);
 	if (!err) /* readers find it by the head */
 		((struct exi_stats_head *)head)->control = exi_control_make();
 	if (err) {
 		if (head != MAP_FAILED)
-			munmap(head, PAGE + young);
+			munmap(head, head_bytes);
 		if (entries != MAP_FAILED)
 			munmap(entries, room);
 		return err;
 	}
 	page.room = room;
-	page.head_bytes = PAGE + young;
+	page.head_bytes = head_bytes;
 	page.young = (uint8_t *)head + PAGE;
 	__atomic_store_n(&exi_stats_lines.n, (uint32_t)(bytes / EXI_STATS_LINE),
 			 __ATOMIC_RELEASE);
@@ -451,6 +455,20 @@ void exi_conn_rang(struct exi_conn *c)
 		return;
 	EXI_STATS_SET(&s->bells, n);
 	EXI_STATS_SET(&s->moved, clock_now());
+}
+
+char *exi_stats_text(size_t *ret_room)
+{
+	struct exi_stats_head *h = head_now();
+
+	if (!h)
+		return NULL;
+	/* Before the first byte: who has read a byte of this text does not find
+	 * the token of the text before it any more. */
+	atomic_store_explicit(&h->answer_token, 0, memory_order_relaxed);
+	atomic_thread_fence(memory_order_release);
+	*ret_room = h->text_bytes;
+	return (char *)h + h->text_at;
 }
 
 void exi_stats_answer(uint64_t token, int64_t result)

@@ -45,6 +45,9 @@ void exi_stats_fabric(const struct exi_sock *sk);
 /* A wake-up came. */
 void exi_stats_woken(const struct exi_sock *sk);
 
+/* Where the text of an answer goes: until the answer follows, there is none.
+ * Room for so many bytes; null: there is none. */
+char *exi_stats_text(size_t *ret_room);
 /* Answers what was asked for with this token. */
 void exi_stats_answer(uint64_t token, int64_t result);
 

@@ -79,6 +79,10 @@ struct exi_stats_head {
 	uint64_t control;
 	_Atomic uint64_t answer_token;
 	_Atomic int64_t answer;
+	/* Room for the text of an answer, in the first area; 0: there is
+	 * none. */
+	uint64_t text_at;
+	uint64_t text_bytes;
 };
 
 /* What is asked for through the pipe: written at once, so that those of several
@@ -97,6 +101,7 @@ enum exi_control {
 	EXI_CONTROL_LOG = 1, /* the level, value if it is not -1; answers it */
 	EXI_CONTROL_DOWN,    /* to TCP; answers how many connections go */
 	EXI_CONTROL_UP,	     /* not any more; answers how many */
+	EXI_CONTROL_REPORT,  /* answers how many bytes of text there are */
 };
 
 _Static_assert(sizeof(struct exi_control_ask) == 64, "layout");

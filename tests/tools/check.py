@@ -13,8 +13,10 @@ import sys
 import tempfile
 import time
 
+from common import DEADLINE, check, environment, result
+
 EXS, DENY = (os.path.abspath(a) for a in sys.argv[1:3])
-DEADLINE = 40
+SETTINGS = {'EXS_LOG': 'off'}
 
 # Answers as much as it gets; a second argument is a root directory.
 SERVER = """
@@ -53,22 +55,6 @@ for line in sys.stdin:
     print('sent', flush=True)
 """
 
-failed = 0
-checks = 0
-
-
-def check(right, *what):
-    global failed, checks
-    checks += 1
-    if not right:
-        failed += 1
-        print('not so:', *what)
-
-
-def environment(more=None):
-    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    return env | {'EXS_LOG': 'off'} | (more or {})
-
 
 @contextlib.contextmanager
 def program(text, *args, more=None, under=(), plain=False):
@@ -76,7 +62,7 @@ def program(text, *args, more=None, under=(), plain=False):
     run = [] if plain else [EXS, 'run']
     p = subprocess.Popen([*under, *run, sys.executable, '-c', text, *map(str, args)],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                         env=environment(more))
+                         env=environment(SETTINGS, more))
     try:
         yield p, p.stdout.readline().strip()
     finally:
@@ -90,7 +76,7 @@ def tool(*args, more=None, under=(), user=None):
             os.setgid(user)
             os.setuid(user)
     p = subprocess.run([*under, EXS, *map(str, args)], capture_output=True, text=True,
-                       timeout=DEADLINE, env=environment(more), preexec_fn=become)
+                       timeout=DEADLINE, env=environment(SETTINGS, more), preexec_fn=become)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -338,8 +324,7 @@ def main():
         apart = subprocess.run(['unshare', *user, '-n', sys.executable, *sys.argv[:3],
                                 'apart'], timeout=120)
         check(apart.returncode == 0, 'two network namespaces')
-    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
-    return failed > 0
+    return result()
 
 
 sys.exit(main())

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """Running programs are asked from outside: their connections go to TCP and leave it
-again, without a byte lost, and their log's level changes; a stranger's bytes, another
-user and a forked child do nothing: control.py EXS."""
+again, without a byte lost, their log's level changes, and they report; a stranger's
+bytes, another user and a forked child do nothing: control.py EXS."""
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
+
+from common import DEADLINE, check, environment, result, wait_for
 
 EXS = os.path.abspath(sys.argv[1])
-DEADLINE = 40
+SETTINGS = {'EXS_LOG': 'warn'}
+COMMANDS = 'downgrade', 'upgrade', 'log', 'report'
 
 SERVER = """
 import socket, threading
@@ -54,6 +57,10 @@ def ask(seed):
         if got != want:
             os._exit(4)
         n += 1
+def brief():
+    with socket.create_connection(at) as c:
+        c.sendall(b'brief')
+        return len(c.recv(5, socket.MSG_WAITALL))
 for i in range(3):
     threading.Thread(target=ask, args=(i,), daemon=True).start()
 for line in sys.stdin:
@@ -63,30 +70,16 @@ for line in sys.stdin:
             while True:
                 threading.Event().wait()
         print(child, flush=True)
+    elif line == 'brief\\n':
+        print(brief(), flush=True)
     else:
         print(n, flush=True)
 """
 
-failed = 0
-checks = 0
-
-
-def check(right, *what):
-    global failed, checks
-    checks += 1
-    if not right:
-        failed += 1
-        print('not so:', *what)
-
-
-def environment(more=None):
-    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    return env | {'EXS_LOG': 'warn'} | (more or {})
-
 
 def program(*args, more=None):
     return subprocess.Popen([EXS, 'run', *map(str, args)], stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE, text=True, env=environment(more))
+                            stdout=subprocess.PIPE, text=True, env=environment(SETTINGS, more))
 
 
 def tool(*args, user=None):
@@ -94,7 +87,7 @@ def tool(*args, user=None):
         os.setgid(user)
         os.setuid(user)
     p = subprocess.run([EXS, *map(str, args)], capture_output=True, text=True,
-                       timeout=DEADLINE, env=environment(),
+                       timeout=DEADLINE, env=environment(SETTINGS),
                        preexec_fn=become if user else None)
     return p.returncode, p.stdout, p.stderr
 
@@ -102,16 +95,6 @@ def tool(*args, user=None):
 def connections(pid):
     status, out, _ = tool('stat', '--json', pid)
     return json.loads(out)['connections'] if status == 0 else []
-
-
-def wait_for(what, until):
-    deadline = time.monotonic() + DEADLINE
-    while not until():
-        if time.monotonic() > deadline:
-            check(False, 'waited in vain:', what)
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def ask(p, word='count'):
@@ -125,15 +108,16 @@ def goes_on(p):
     return wait_for('the client goes on', lambda: ask(p) > before + 20)
 
 
-def all_on(pid, fabric, reason=None):
+def all_on(pid, fabric, reason=None, n=3):
     found = connections(pid)
-    return found and all(c['sends']['fabric'] == fabric and
+    return len(found) == n and all(c['sends']['fabric'] == fabric and
                          c['receives']['fabric'] == fabric and
                          (not reason or c['reason'] == reason) for c in found)
 
 
 def moves(server, client):
-    wait_for('all on shm', lambda: all_on(client.pid, 'shm'))
+    wait_for('all on shm', lambda: all_on(client.pid, 'shm') and
+             all_on(server.pid, 'shm'))
     for i in range(3):
         status, out, err = tool('downgrade', client.pid)
         check(status == 0 and out.startswith('3 connections moved to TCP'), out, err)
@@ -169,6 +153,74 @@ def logs(client, log):
     check(tool('log', client.pid, 'loud')[0] == 2, 'no such level')
 
 
+REPORT = re.compile(r'exs run: (.*)\[(\d+)\]: (\d+) connections on a fabric, '
+                    r'(\d+) of (\d+) bytes, \d+ bells((?:; \d+ on TCP \([a-z-]+\))*)\n')
+
+
+def report(pid):
+    """The numbers of a report, its lines, and what is not counted."""
+    status, out, err = tool('report', pid)
+    first = REPORT.match(out)
+    check(status == 0 and first and first.group(2) == str(pid), 'a report', out, err)
+    if not first:
+        return 0, 0, 0, '', ''
+    fast, moved, every = (int(first.group(i)) for i in (3, 4, 5))
+    check(0 < moved <= every, 'bytes', out)
+    return (fast + sum(map(int, re.findall(r'; (\d+)', first.group(6)))), fast, every, out,
+            ''.join(line for line in out.splitlines() if 'not counted' in line))
+
+
+def reports(client, port):
+    n, fast, every, out, left = report(client.pid)
+    check(n == fast == 3 and f'  to 127.0.0.1 port {port}: 3 connections, shm, ' in out and
+          'that ended before 20' in left, 'the client', out)
+    check(ask(client, 'brief') == 5, 'a connection that ends')
+    again = report(client.pid)
+    check(again[0] == 4 and again[1] == 3 and again[2] > every and again[4] == left,
+          'what has ended is in it', again)
+    # Each of several that ask at once gets it all.
+    asked = [subprocess.Popen([EXS, 'report', str(client.pid)], stdout=subprocess.PIPE,
+                              text=True, env=environment(SETTINGS)) for _ in range(4)]
+    for p in asked:
+        out = p.communicate(timeout=DEADLINE)[0]
+        check(REPORT.match(out) and out.endswith(left + '\n'), 'at once', out)
+    check(tool('report', client.pid, '1')[0] == 2, 'usage')
+
+
+def reports_twice(port, folder):
+    """A program that reports at its end, and whose name is made to deceive."""
+    path, log = os.path.join(folder, 'a\033[31m'), os.path.join(folder, 'report')
+    os.symlink(sys.executable, path)
+    p = program(path, '-c', CLIENT, port, more={'EXS_REPORT': log})
+    try:
+        wait_for('all on shm', lambda: all_on(p.pid, 'shm'))
+        check(ask(p, 'brief') == 5, 'a connection that ends')
+        n, _, every, out, left = report(p.pid)
+        check(n == 4 and not left and out.startswith('exs run: a?[31m['), 'as it ends', out)
+        p.terminate()
+        p.wait(DEADLINE)
+        with open(log) as f:
+            last = REPORT.match(f.read())
+        check(last and last.group(3) == '3' and int(last.group(5)) >= every,
+              'the last report has all, too', last)
+    finally:
+        p.kill()
+        p.communicate()
+
+
+def reports_none():
+    """A program that uses the calls of the library itself."""
+    p = subprocess.Popen([EXS, 'perf', '--pair', '--seconds', str(2 * DEADLINE)],
+                         stdout=subprocess.DEVNULL, env=environment(SETTINGS))
+    try:
+        wait_for('it is connected', lambda: all_on(p.pid, 'shm', n=1))
+        status, out, err = tool('report', p.pid)
+        check(status == 1 and 'not started by exs run' in err and not out, 'none', out, err)
+    finally:
+        p.kill()
+        p.wait()
+
+
 def pipes(pid):
     """The pipes of the process that only it has open, for both ways."""
     found = {}
@@ -197,13 +249,13 @@ def strangers(client):
     wait_for('a child has no part of it', lambda: name not in pipes(child))
     os.kill(child, 9)
     if os.getuid() == 0:
-        for command in 'downgrade', 'upgrade', 'log':
+        for command in COMMANDS:
             status, out, err = tool(command, client.pid, user=65534)
             check(status == 1 and "another user's" in err and not out, command, err)
 
 
 def nobody():
-    for command in 'downgrade', 'upgrade', 'log':
+    for command in COMMANDS:
         check(tool(command, os.getpid())[0] == 1, 'a program without the library')
         check('there is no process' in tool(command, 2 ** 22 + 1)[2], 'no process')
         check(tool(command, 'x')[0] == 2 and tool(command)[0] == 2, 'usage')
@@ -246,7 +298,7 @@ def redis():
         load = subprocess.Popen([EXS, 'run', 'redis-benchmark', '-p', str(port), '-c', '8',
                                  '-n', '100000000', '-t', 'set', '-P', '4'],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                env=environment())
+                                env=environment(SETTINGS))
 
         def on(fabric):
             found = [c for c in connections(server.pid) if not c['young']]
@@ -272,13 +324,15 @@ def redis():
 
 def main():
     nobody()
-    with tempfile.NamedTemporaryFile() as log:
+    with tempfile.NamedTemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
         more = {'EXS_LOG_FILE': log.name}
         server = program(sys.executable, '-c', SERVER, more=more)
-        client = program(sys.executable, '-c', CLIENT, server.stdout.readline().strip(),
-                         more=more)
+        port = server.stdout.readline().strip()
+        client = program(sys.executable, '-c', CLIENT, port, more=more)
         try:
             moves(server, client)
+            reports(client, port)
+            reports_twice(port, folder)
             logs(client, log.name)
             strangers(client)
             check(client.poll() is None, 'the client is right to the end')
@@ -286,9 +340,9 @@ def main():
             for p in client, server:
                 p.kill()
                 p.communicate()
+    reports_none()
     redis()
-    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
-    return failed > 0
+    return result()
 
 
 sys.exit(main())

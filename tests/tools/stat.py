@@ -16,7 +16,10 @@ import sys
 import tempfile
 import time
 
+from common import check, environment, result, wait_for
+
 EXS = sys.argv[1]
+SETTINGS = {'EXS_LOG': 'off', 'EXS_UPGRADE': 'auto'}
 ROUNDS, MORE, SIZE, MANY = 40, 5, 8192, 8
 
 SERVER = """
@@ -66,27 +69,11 @@ for line in sys.stdin:
         print('closed', flush=True)
 """
 
-failed = 0
-checks = 0
-
-
-def check(right, *what):
-    global failed, checks
-    checks += 1
-    if not right:
-        failed += 1
-        print('not so:', *what)
-
-
-def environment(more=None):
-    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    return env | {'EXS_LOG': 'off', 'EXS_UPGRADE': 'auto'} | (more or {})
-
 
 def program(text, *args, more=None):
     return subprocess.Popen([EXS, 'run', sys.executable, '-c', text, *args],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                            env=environment(more))
+                            env=environment(SETTINGS, more))
 
 
 def stat(*args, user=None):
@@ -94,7 +81,7 @@ def stat(*args, user=None):
         os.setgid(user)
         os.setuid(user)
     p = subprocess.run([EXS, 'stat', *args], capture_output=True, text=True, timeout=60,
-                       env=environment(), preexec_fn=become if user else None)
+                       env=environment(SETTINGS), preexec_fn=become if user else None)
     return p.returncode, p.stdout, p.stderr
 
 
@@ -102,15 +89,6 @@ def connections(pid):
     status, out, err = stat('--json', str(pid))
     check(status == 0, 'exs stat --json', pid, err)
     return json.loads(out)['connections'] if status == 0 else []
-
-
-def wait_for(what, until):
-    deadline = time.monotonic() + 30
-    while not until():
-        if time.monotonic() > deadline:
-            check(False, 'waited in vain:', what)
-            return
-        time.sleep(0.02)
 
 
 def kernel(pid):
@@ -372,8 +350,7 @@ def main():
     beside_ss()
     hostile()
     holes()
-    print(f'{checks - failed} passed, {failed} failed, 0 skipped')
-    return failed > 0
+    return result()
 
 
 def all_rows(server, client, port):

@@ -56,7 +56,9 @@ _exs()
 		;;
 	key/*) _exs_words "make show import copy" ;;
 	run/*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-	check/* | stat/* | downgrade/* | upgrade/* | log/*) _exs_words "$(cd /proc && echo [0-9]*)" ;;
+	check/* | stat/* | downgrade/* | upgrade/* | log/* | report/*)
+		_exs_words "$(cd /proc && echo [0-9]*)"
+		;;
 	*) compopt -o default ;;
 	esac
 }
