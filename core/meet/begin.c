@@ -313,8 +313,7 @@ static int reach_keyed_a(const struct exi_tuple *t, struct exi_keyed **ret)
 		return -ENOENT;
 	k = keyed_new(t, false);
 	fd = k ? keyed_socket() : -ENOENT;
-	if (fd >= 0 &&
-	    connect(fd, (struct sockaddr *)&k->name, sizeof(k->name)) == 0 &&
+	if (fd >= 0 && exi_meetdir_connect(fd, &k->name) == 0 &&
 	    is_remote(t) > 0) {
 		*ret = k;
 		return fd;

@@ -187,20 +187,54 @@ socklen_t exi_meetdir_marker(uint16_t port, struct sockaddr_un *ret)
 	return exi_meetdir_name('p', &port, sizeof(port), ret);
 }
 
+/* Opens the file at a path, which is the file itself: not where a symbolic link
+ * of a stranger leads, which may be another program's socket, or a file system
+ * that lets whoever goes there wait. Its path then. The descriptor, or
+ * -errno. */
+static int open_itself(const char *path, char of_fd[32], struct stat *st)
+{
+	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, st) < 0) {
+		int err = errno;
+
+		if (fd >= 0)
+			close(fd);
+		return -err;
+	}
+	snprintf(of_fd, 32, "/proc/self/fd/%d", fd);
+	return fd;
+}
+
+int exi_meetdir_connect(int fd, const struct sockaddr_un *name)
+{
+	struct sockaddr_un at = { .sun_family = AF_UNIX };
+	struct stat st;
+	int path = open_itself(name->sun_path, at.sun_path, &st), err = 0;
+
+	if (path < 0)
+		return path;
+	if (!S_ISSOCK(st.st_mode))
+		err = -ECONNREFUSED;
+	else if (connect(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+		err = -errno;
+	close(path);
+	return err;
+}
+
 /* Connects for a moment: 0, or -ECONNREFUSED where no process has the name any
  * more. */
-static int probe(const struct sockaddr_un *name, socklen_t len)
+static int probe(const struct sockaddr_un *name)
 {
 	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int err = 0;
+	int err;
 
 	if (fd < 0)
 		return -errno;
 	shutdown(fd, SHUT_RD);
-	if (connect(fd, (const struct sockaddr *)name, len) < 0)
-		err = errno == EPROTOTYPE ? 0 : -errno;
+	err = exi_meetdir_connect(fd, name);
 	close(fd);
-	return err;
+	return err == -EPROTOTYPE ? 0 : err;
 }
 
 /* Removing a name and taking it is for one process at a time: the second would
@@ -225,15 +259,13 @@ static int lock_dir(void)
  * one name is opened to all. */
 static void open_to_all(const char *path)
 {
-	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	char of_fd[32];
 	struct stat st;
+	int fd = open_itself(path, of_fd, &st);
 
 	if (fd < 0)
 		return;
-	snprintf(of_fd, sizeof(of_fd), "/proc/self/fd/%d", fd);
-	if (fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) && st.st_nlink == 1 &&
-	    st.st_uid == geteuid())
+	if (S_ISSOCK(st.st_mode) && st.st_nlink == 1 && st.st_uid == geteuid())
 		chmod(of_fd, 0666);
 	close(fd);
 }
@@ -244,7 +276,7 @@ static int take_over(int fd, const struct sockaddr_un *name, socklen_t len)
 
 	if (dir < 0)
 		return -EADDRINUSE;
-	if (probe(name, len) == -ECONNREFUSED && unlink(name->sun_path) == 0)
+	if (probe(name) == -ECONNREFUSED && unlink(name->sun_path) == 0)
 		err = bind(fd, (const struct sockaddr *)name, len) < 0 ? -errno
 								       : 0;
 	close(dir);
@@ -288,7 +320,7 @@ static void sweep_one(const char *name)
 	if (is_name(name) &&
 	    snprintf(at.sun_path, sizeof(at.sun_path), "%s/%s",
 		     exi_config()->meet_dir, name) < (int)sizeof(at.sun_path) &&
-	    probe(&at, sizeof(at)) == -ECONNREFUSED)
+	    probe(&at) == -ECONNREFUSED)
 		unlink(at.sun_path);
 }
 
@@ -313,7 +345,7 @@ bool exi_meetdir_marked(uint16_t port)
 	struct sockaddr_un name;
 	socklen_t len = exi_meetdir_marker(port, &name);
 
-	return len && probe(&name, len) == 0;
+	return len && probe(&name) == 0;
 }
 
 /* --- the proof ----------------------------------------------------------- */

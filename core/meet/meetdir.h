@@ -48,6 +48,10 @@ socklen_t exi_meetdir_meeting(const struct exi_tuple *t, bool connects,
 int exi_meetdir_bind(int fd, const struct sockaddr_un *name, socklen_t len);
 void exi_meetdir_unbind(const struct sockaddr_un *name);
 
+/* Connects to a name, without following a symbolic link there. -ECONNREFUSED:
+ * no process has it. -errno. */
+int exi_meetdir_connect(int fd, const struct sockaddr_un *name);
+
 /* Removes names of processes that died. */
 void exi_meetdir_sweep(void);
 

@@ -131,9 +131,9 @@ class Talk:
                       '-c', code, *args), env=dict(self.env, **env),
             stderr=subprocess.PIPE)
 
-    def run(self, client=None, server=None, lasts='', wait='', before=()):
+    def run(self, client=None, server=None, lasts='', wait='', before=(), then=None):
         """Both reports, and what the client wrote to standard error. lasts: both
-        use that fabric, or there is that file."""
+        use that fabric, or there is that file. then: before the client starts."""
         reports = self.tmp + '/client', self.tmp + '/server'
         ready = self.tmp + '/ready'
         for path in (*reports, ready):
@@ -141,6 +141,8 @@ class Talk:
                 os.unlink(path)
         serves = self.start(self.b, server or {}, reports[1], SERVER, ready, wait)
         until('the server', lambda: os.path.exists(ready))
+        if then:
+            then()
         asks = self.start(self.a, client or {}, reports[0], CLIENT, str(ROUNDS),
                           lasts, before=before)
         said = [p.communicate(timeout=TIMEOUT)[1] for p in (asks, serves)]
@@ -273,6 +275,14 @@ def main():
         texts, _ = t.run(lasts='shm')
         check('after a kill', all(', shm' in x for x in texts), *texts)
         check('swept', not os.listdir(meet), os.listdir(meet))
+
+        # Nobody is led elsewhere by a symbolic link.
+        def lead():
+            [name] = os.listdir(meet)
+            os.rename(f'{meet}/{name}', tmp + '/elsewhere')
+            os.symlink(tmp + '/elsewhere', f'{meet}/{name}')
+        texts, _ = t.run(then=lead)
+        check('a symbolic link', reason(texts[0]) == 'remote', *texts)
 
         # A relay gets what both say, and neither believes it.
         stranger = popen(
