@@ -18,6 +18,7 @@
 #include "core/base/config.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/reason.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
@@ -355,6 +356,16 @@ bool exi_switch_done(struct exi_shared *sh)
 	return atomic_load(&sh->down_wait) == 0 && exi_switch_on_tcp(sh, false);
 }
 
+/* A wish for TCP is no reason where there is a lasting one already. The reason
+ * of a connection that is on a fabric is an old one. */
+static bool has_reason(struct exi_shared *sh, int wish)
+{
+	return exi_reason_lasts(wish) == EXI_REASON_ASKED &&
+	       exi_reason_lasts((int)atomic_load(&sh->reason)) >=
+		       EXI_REASON_STAYS &&
+	       exi_switch_on_tcp(sh, true);
+}
+
 int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 {
 	struct exi_shared *sh = sk->sh;
@@ -362,7 +373,8 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	atomic_store(&sh->hold_here, 1);
-	exi_sock_reason(sk, reason);
+	if (!has_reason(sh, reason))
+		exi_sock_reason(sk, reason);
 	if (!sk->fab || sk->fab->bell < 0)
 		return 0;
 	/* An answer to that one is an answer to this. */

@@ -55,6 +55,10 @@ static void forbids(option *set, int reason)
 		t_settle_ends(fd[who], T_TCP(reason), fd[!who], T_TCP(others));
 		exchange(fd[0], fd[1]);
 		T(t_is(fd[who], T_TCP(reason)));
+		/* Who asks for TCP, too, has no better reason. */
+		T_OK(exs_x_downgrade(fd[who]));
+		T_MSG(t_is(fd[who], T_TCP(reason)), "%s", t_where(fd[who]));
+		exchange(fd[0], fd[1]);
 		t_close(fd[0]);
 		t_close(fd[1]);
 	}
@@ -243,6 +247,8 @@ static void a_plain_server_is_found_out_at_once(void)
 	t_send_stream(s, 1, 0, 4000, 2000);
 	t_recv_stream(s, 1, 0, 4000, 4000);
 	T(t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER)));
+	T_OK(exs_x_downgrade(s));
+	T_MSG(t_is(s, T_TCP(EXS_X_REASON_PLAIN_PEER)), "%s", t_where(s));
 	T_OK(t_shutdown(s, SHUT_WR));
 	t_recv_end(s);
 	t_close(s);
@@ -277,6 +283,24 @@ static void a_plain_server_is_refused_where_a_fabric_is_required(void)
 	close(a);
 	close(l);
 	T_OK(exs_qdelete(q));
+}
+
+/* But what only TCP can do is a better reason than a wish, which ends. */
+static void a_wish_for_tcp_gives_way_to_a_lasting_reason(void)
+{
+	int fd[2];
+
+	t_init();
+	t_pair(T_IPV4, fd);
+	t_settle_pair(fd[0], fd[1], T_SHM);
+	T_OK(exs_x_downgrade(fd[0]));
+	T(t_is(fd[0], T_TCP(EXS_X_REASON_REQUESTED)));
+	timestamping(fd[0]);
+	T_MSG(t_is(fd[0], T_TCP(EXS_X_REASON_TIMESTAMPS)), "%s",
+	      t_where(fd[0]));
+	exchange(fd[0], fd[1]);
+	t_close(fd[0]);
+	t_close(fd[1]);
 }
 
 static void plain_client(int ctl, void *arg)
@@ -566,6 +590,7 @@ static const struct t_row rows[] = {
 	T_ROW(multipath_connections_stay_on_tcp),
 	T_ROW(sockets_with_kernel_tls_stay_on_tcp),
 	T_ROW(a_plain_server_is_found_out_at_once),
+	T_ROW(a_wish_for_tcp_gives_way_to_a_lasting_reason),
 	T_ROW(a_plain_server_is_refused_where_a_fabric_is_required),
 	T_ROW(a_plain_client_is_found_out_in_the_end),
 	T_ROW(little_traffic_leaves_it_undecided),
