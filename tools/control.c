@@ -147,19 +147,22 @@ static long pipe_mount(void)
 	return ret;
 }
 
-/* Opens a pipe of the process to write, if it is that one. */
-static int open_pipe(int fds, const char *number, uint64_t inode)
+/* Opens a pipe of the process to write, if it is that one: it has the owner of
+ * the page, as the kernel gave it. A page that a stranger wrote may name
+ * another's, of which the process has the end to read. */
+static int open_pipe(int fds, const char *number, const struct stat_page *p)
 {
 	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
 	long mount = pipe_mount();
-	struct stat st;
+	struct stat st, page;
 	char self[64];
 
 	if (path < 0)
 		return -1;
 	if (mount >= 0 && stat_mount_of(path) == mount &&
 	    fstat(path, &st) == 0 && S_ISFIFO(st.st_mode) &&
-	    st.st_ino == inode) {
+	    fstat(p->fd[0], &page) == 0 && st.st_uid == page.st_uid &&
+	    st.st_ino == p->head.control) {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
 		ret = open(self, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
 	}
@@ -167,9 +170,8 @@ static int open_pipe(int fds, const char *number, uint64_t inode)
 	return ret;
 }
 
-/* Opens the pipe of that inode, which the process has, to write without a wait;
- * -1. */
-static int open_fifo(int fds, uint64_t inode)
+/* Opens the pipe that the page names to write without a wait; -1. */
+static int open_fifo(int fds, const struct stat_page *p)
 {
 	int copy = openat(fds, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -181,13 +183,13 @@ static int open_fifo(int fds, uint64_t inode)
 			close(copy);
 		return -1;
 	}
-	snprintf(want, sizeof(want), "pipe:[%" PRIu64 "]", inode);
+	snprintf(want, sizeof(want), "pipe:[%" PRIu64 "]", p->head.control);
 	for (ret = -1; ret < 0 && (e = readdir(d));) {
 		ssize_t n = readlinkat(fds, e->d_name, text, sizeof(text) - 1);
 
 		text[n > 0 ? n : 0] = '\0';
 		if (!strcmp(text, want))
-			ret = open_pipe(fds, e->d_name, inode);
+			ret = open_pipe(fds, e->d_name, p);
 	}
 	closedir(d);
 	return ret;
@@ -226,7 +228,7 @@ static int read_text(const struct stat_page *p, uint64_t token,
 static int ask_through(const struct stat_page *p, int fds,
 		       struct exi_control_ask *ask, struct answer *ret)
 {
-	int fifo = p->head.control ? open_fifo(fds, p->head.control) : -1;
+	int fifo = p->head.control ? open_fifo(fds, p) : -1;
 	uint64_t deadline = exi_now_ns() + ANSWER_NS;
 	int err;
 

@@ -7,8 +7,11 @@ bytes, another user and a forked child do nothing: control.py EXS."""
 import json
 import os
 import re
+import select
 import shutil
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -261,6 +264,35 @@ def nobody():
         check(tool(command, 'x')[0] == 2 and tool(command)[0] == 2, 'usage')
 
 
+def borrowed():
+    """Nothing is written into a pipe of root's, which a page by a stranger names, and of
+    which the stranger has the end to read."""
+    if os.getuid() != 0:
+        return
+    r, w = os.pipe()
+    ready, begun = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        fd = os.memfd_create('libexs-stats')
+        os.ftruncate(fd, 8192)
+        os.pwrite(fd, struct.pack('=QIIiIQ', 0x5354415453584531, 1, 4096, os.getpid(),
+                                  256, 4096), 0)
+        os.pwrite(fd, struct.pack('=Q', os.fstat(r).st_ino), 296)
+        os.close(w)
+        os.write(begun, b'x')
+        signal.pause()
+    os.read(ready, 1)
+    status, out, err = tool('log', pid)
+    check(status == 1 and 'no control channel' in err, 'a borrowed pipe', out, err)
+    check(not select.select([r], [], [], 0)[0], 'bytes in a borrowed pipe')
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for fd in r, w, ready, begun:
+        os.close(fd)
+
+
 def capture(port, n):
     """n packets with bytes of the port, as a capture sees them."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as s:
@@ -324,6 +356,7 @@ def redis():
 
 def main():
     nobody()
+    borrowed()
     with tempfile.NamedTemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
         more = {'EXS_LOG_FILE': log.name}
         server = program(sys.executable, '-c', SERVER, more=more)
