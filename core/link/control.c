@@ -412,7 +412,11 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 /* The end of the link, or a descriptor that should not have come. */
 static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 {
-	bool was_up = sk->link->state == EXI_LINK_UP;
+	const struct exi_link *l = sk->link;
+	bool was_up = l->state == EXI_LINK_UP;
+	/* B: who went has not proved to be the peer. */
+	bool stranger = (l->state == EXI_LINK_HELLO && !l->known) ||
+			l->state == EXI_LINK_SHOW;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (n == -EPROTO && was_up)
@@ -424,7 +428,8 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 	else if (n == -EMFILE)
 		exi_meet_refuse_locked(sk, EXS_X_REASON_DESCRIPTORS);
 	else
-		exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_LOST);
+		exi_meet_give_up_locked(sk, stranger ? EXS_X_REASON_REFUSED
+						     : EXS_X_REASON_PEER_LOST);
 }
 
 /* How much of the link one call reads. A peer can write as fast as this end

@@ -299,15 +299,15 @@ static void a_greeting_with_a_descriptor_is_refused(void)
 }
 
 /* What a listener does who claims a meeting name before A: A never binds
- * again, B gives up, TCP carries everything. */
+ * again, B gives up, TCP carries everything. b: what B says. */
 typedef void squat(int s);
 
-static void squatted(squat *f)
+static void squatted(squat *f, struct t_want b)
 {
 	struct scene sc;
 	int l, s;
 
-	begin(&sc, T_TCP(EXS_X_REASON_REFUSED), T_TCP(T_ANY), NULL);
+	begin(&sc, T_TCP(EXS_X_REASON_REFUSED), b, NULL);
 	l = T_OK(meet_claim_meeting(sc.port_a, sc.port_b));
 	first_bytes(&sc);
 	T(t_readable(l, 10000 * t_slow()));
@@ -324,7 +324,7 @@ static void say_nothing(int s)
 
 static void a_silent_squatter_gets_nowhere(void)
 {
-	squatted(say_nothing);
+	squatted(say_nothing, T_TCP(T_ANY));
 }
 
 static void hang_up(int s)
@@ -334,7 +334,7 @@ static void hang_up(int s)
 
 static void a_squatter_who_hangs_up_gets_nowhere(void)
 {
-	squatted(hang_up);
+	squatted(hang_up, T_TCP(EXS_X_REASON_REFUSED));
 }
 
 static void babble(int s)
@@ -348,7 +348,7 @@ static void babble(int s)
 
 static void a_babbling_squatter_gets_nowhere(void)
 {
-	squatted(babble);
+	squatted(babble, T_TCP(T_ANY));
 }
 
 /* Sends back to B whatever it says: each symbol that it looks for on A's board
@@ -368,7 +368,7 @@ static void mirror(int s)
 
 static void a_mirror_gets_nowhere(void)
 {
-	squatted(mirror);
+	squatted(mirror, T_TCP(T_ANY));
 }
 
 /* Nobody listens any more at a name that was claimed before A. */
