@@ -254,7 +254,10 @@ static int prepare(struct server *sv, const char **ret_what)
 	if (ret)
 		return ret;
 	*ret_what = "start a thread";
-	return -pthread_create(&worker, NULL, work, sv);
+	ret = -pthread_create(&worker, NULL, work, sv);
+	if (!ret)
+		pthread_detach(worker);
+	return ret;
 }
 
 static void now_used(struct server *sv, struct perf_used *ret)
