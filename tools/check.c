@@ -128,10 +128,11 @@ void check_more(struct check *c, const char *fmt, ...)
 	make_printable(s->text);
 }
 
-/* A fabric that the user names, and that is not usable: what to do is said
- * there. */
+/* A fabric that the user names, or for which the limit of memory is too low,
+ * and that is not usable: what to do is said there. */
 static void cure_by_fabric(struct check *c)
 {
+	bool memory = c->reason == EXS_X_REASON_MEMORY;
 	const struct exi_config *cfg = exi_config();
 	struct exi_registry_row row;
 
@@ -139,8 +140,9 @@ static void cure_by_fabric(struct check *c)
 		bool named =
 			(!strcmp(row.name, "ofi") && cfg->ofi_provider[0]) ||
 			(!strcmp(row.name, "verbs") && cfg->verbs_device[0]);
+		bool is_why = row.err == -ENOMEM || (named && !memory);
 
-		if (named && row.configured && !row.usable && row.why[0]) {
+		if (is_why && row.configured && !row.usable && row.why[0]) {
 			snprintf(c->cure, sizeof(c->cure), "%s: %s", row.name,
 				 row.why);
 			make_printable(c->cure);
@@ -192,7 +194,8 @@ void check_reason(struct check *c, int reason, const char *at)
 		 at[0] ? ", says " : "", at);
 	make_printable(c->verdict);
 	snprintf(c->cure, sizeof(c->cure), "%s", exi_reason_cure(reason));
-	if (!strcmp(exi_reason_step(reason), "fabrics") && !c->there)
+	if (!c->there && (!strcmp(exi_reason_step(reason), "fabrics") ||
+			  reason == EXS_X_REASON_MEMORY))
 		cure_by_fabric(c);
 }
 
@@ -216,8 +219,10 @@ int check_system(struct check *c)
 				      : EXS_X_REASON_NO_PROOF;
 	}
 	if (!c->step[c->n - 1].text[0])
-		check_more(c, "UNIX sockets, sock_diag, shared memory and "
-			      "threads work");
+		check_more(
+			c,
+			"UNIX sockets, loopback, sock_diag, shared memory and "
+			"threads work");
 	return ret;
 }
 

@@ -22,6 +22,7 @@
 #include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/meet/marker.h"
+#include "core/meet/trial.h"
 #include "tools/check.h"
 #include "tools/tool.h"
 
@@ -94,7 +95,27 @@ static void device_of(const struct sockaddr *a, char ret[IF_NAMESIZE])
 	freeifaddrs(all);
 }
 
-static const char *cure_of(int err)
+/* Connections to the host's own addresses need the loopback interface. */
+static bool lacks_loopback(const struct sockaddr *a)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)a;
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;
+	char device[IF_NAMESIZE];
+	struct exi_trial t;
+
+	device_of(a, device);
+	if (device[0] == '?' &&
+	    (a->sa_family == AF_INET6
+		     ? !IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr)
+		     : ntohl(in->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET))
+		return false;
+	for (unsigned int i = 0; exi_trial(i, &t); i++)
+		if (!strcmp(t.name, "loopback"))
+			return t.err != 0;
+	return false;
+}
+
+static const char *cure_of(const struct sockaddr *a, int err)
 {
 	switch (-err) {
 	case ECONNREFUSED:
@@ -105,6 +126,10 @@ static const char *cure_of(int err)
 		       "drops packets to the port";
 	case ENETUNREACH:
 	case EHOSTUNREACH:
+	case EADDRNOTAVAIL:
+		if (lacks_loopback(a))
+			return "bring the loopback interface up: ip link set "
+			       "lo up";
 		return "see the route: ip route get ADDRESS";
 	default:
 		return "";
@@ -129,6 +154,7 @@ static void step_route(struct check *c, int fd, bool elsewhere)
 static int reach(struct check *c, const char *host, const char *port)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list, *a;
+	const char *cure = "";
 	char text[INET6_ADDRSTRLEN];
 	int err = getaddrinfo(host, port, &hints, &list), fd = -1;
 
@@ -147,12 +173,12 @@ static int reach(struct check *c, const char *host, const char *port)
 	for (a = list, err = -ENOENT; a && err; a = a->ai_next) {
 		err = connect_to(a, &fd);
 		text_of(a->ai_addr, a->ai_addrlen, text, sizeof(text));
+		cure = err ? cure_of(a->ai_addr, err) : "";
 	}
 	freeaddrinfo(list);
 	if (err) {
-		check_fails(c, "connect", cure_of(err),
-			    "no connection: %s port %s: %s", text, port,
-			    strerrordesc_np(-err));
+		check_fails(c, "connect", cure, "no connection: %s port %s: %s",
+			    text, port, strerrordesc_np(-err));
 		return -1;
 	}
 	check_step(c, "connect", CHECK_GOOD, "%s port %s accepts", text, port);

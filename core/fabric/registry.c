@@ -260,6 +260,7 @@ static void row_of(struct slot *s, struct exi_registry_row *ret)
 	ret->provider = s->provider;
 	ret->configured = configured(s->name);
 	ret->usable = s->usable > 0;
+	ret->err = ret->usable ? 0 : s->err;
 	snprintf(ret->why, sizeof(ret->why), "%s", s->why);
 }
 

@@ -17,6 +17,7 @@ struct exi_registry_row {
 	const struct exi_provider *provider; /* null: not in this build */
 	bool configured;		     /* EXS_PROVIDER lets it be used */
 	bool usable;
+	int err;       /* when not usable, -errno; else 0 */
 	char why[256]; /* when not usable, why; else "" */
 };
 

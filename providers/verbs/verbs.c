@@ -152,6 +152,11 @@ static int judge(char *why, size_t len)
 	struct verdict v = { 0 };
 	int err = verbsp_each_device(weigh, &v, why, len);
 
+	if (err == -ENODEV && named[0])
+		snprintf(why, len,
+			 "EXS_VERBS_DEVICE is \"%.64s\", which this host does "
+			 "not have; it has no RDMA device",
+			 named);
 	if (err)
 		return err;
 	if (!v.usable && named[0] && v.err == -ENODEV)

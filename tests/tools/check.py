@@ -283,6 +283,31 @@ def other_fabrics():
         check(one is not None, 'keys that differ')
 
 
+def devices():
+    """A device whose name is wrong: the name is said, and what there is."""
+    info = json.loads(tool('info', '--json')[1])
+    if not [f for f in info['fabrics'] if f['name'] == 'verbs' and f['built']]:
+        return
+    wrong = {'EXS_PROVIDER': 'verbs,tcp', 'EXS_VERBS_DEVICE': 'none0'}
+    words = 'EXS_VERBS_DEVICE is "none0", which this host does not have; it has '
+    pair('no-provider', 'fabrics', words, 'verbs: ' + words, client=wrong,
+         stat=('no-provider', 'exs info'))
+    with program(SERVER, '127.0.0.1') as (_, port):
+        status, found, said = look('127.0.0.1', port, more=wrong)
+        is_failed('a wrong device', found[0], 'fabrics', words, 'verbs: ' + words)
+
+
+def no_loopback():
+    """In a network namespace whose loopback interface is down."""
+    status, found, said = look('127.0.0.1', 1)
+    check(status == 1 and 'ip link set lo up' in found[0]['cure'], 'an own address', said)
+    tried = {t['name']: t for t in json.loads(tool('info', '--json')[1])['trials']}
+    check(not tried['loopback']['works'] and tried['sock_diag']['works'] and
+          'ip link set lo up' in tried['loopback']['cure'], 'the interface is down', tried)
+    status, out, _ = tool('info')
+    check(re.search('shm +not usable +loopback: ', out), 'exs info', out)
+
+
 def two_namespaces():
     """In a network namespace of its own, with another beside it."""
     def ip(*args):
@@ -306,6 +331,9 @@ def two_namespaces():
             status, found, said = look('10.77.0.1', port, under=there)
             is_failed('the port of another namespace', found[0], 'fabrics',
                       'another network namespace', 'one network namespace')
+            system = step_of(found[0], 'system')['text']
+            check(system.startswith('loopback: ') and 'sock_diag' not in system,
+                  'the interface is down there', system)
     finally:
         other.kill()
         other.communicate()
@@ -313,6 +341,7 @@ def two_namespaces():
 
 def main():
     if sys.argv[3:] == ['apart']:
+        no_loopback()
         two_namespaces()
     else:
         moved()
@@ -320,6 +349,7 @@ def main():
         ports()
         programs()
         other_fabrics()
+        devices()
         user = [] if os.getuid() == 0 else ['-U', '-r']
         apart = subprocess.run(['unshare', *user, '-n', sys.executable, *sys.argv[:3],
                                 'apart'], timeout=120)
