@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/parts.h"
@@ -190,7 +192,7 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
-	if (exi_unlikely((flags & MSG_ZEROCOPY) && n))
+	if (exi_unlikely((flags & MSG_ZEROCOPY) && n) && sk->base->tcp_flags)
 		return shim_put_zerocopy(
 			fd, &(struct iovec){ (void *)(uintptr_t)buf, n }, 1, n,
 			flags);
@@ -240,6 +242,7 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 
 	if (n > SSIZE_MAX)
 		n = SSIZE_MAX;
+	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(
 			fd,
@@ -331,6 +334,26 @@ HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 }
 ALIAS(__send, send);
 
+int shim_io_address(int fd, bool any, void *addr, socklen_t *len)
+{
+	struct sockaddr_storage peer;
+	socklen_t n = sizeof(peer);
+
+	if ((int)*len < 0) {
+		errno = EINVAL;
+		return -1;
+	}
+	/* One that has no name is not told. */
+	if (!any || native.getpeername(fd, (struct sockaddr *)&peer, &n) < 0 ||
+	    n <= sizeof(peer.ss_family)) {
+		*len = 0;
+		return 0;
+	}
+	memcpy(addr, &peer, n < *len ? n : *len);
+	*len = n;
+	return 0;
+}
+
 HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 		      struct sockaddr *addr, socklen_t *len)
 {
@@ -348,6 +371,8 @@ HOOK ssize_t recvfrom(int fd, void *buf, size_t n, int flags,
 	/* TCP gives no address. */
 	if (ret < 0 || !addr || !len)
 		return ret;
+	if (sk->base->messages)
+		return shim_io_address(fd, ret > 0, addr, len) ? -1 : ret;
 	if ((int)*len < 0)
 		return shim_result(-EINVAL);
 	*len = 0;
@@ -369,6 +394,8 @@ HOOK ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		return native.sendto(fd, buf, n, flags, addr, len);
 	if (exi_unlikely(addr && len > sizeof(struct sockaddr_storage)))
 		return shim_result(-EINVAL);
+	if (exi_unlikely(addr && sk->base->messages)) /* it is refused */
+		return native.sendto(fd, buf, n, flags, addr, len);
 	return shim_result(put(sk, fd, buf, n, flags));
 }
 
@@ -409,7 +436,7 @@ static ssize_t get_all(int fd, const struct iovec *v, size_t n, size_t bytes,
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
-	flags &= RECV_FLAGS;
+	flags = shim_io_flags(sk, flags) & RECV_FLAGS;
 	ret = exi_flow_recvv(fd, v, n, bytes, flags);
 	if (exi_unlikely(ret == -EBADF || ((flags & MSG_WAITALL) && ret > 0 &&
 					   ret < (ssize_t)bytes)))

@@ -10,6 +10,8 @@
 #include <sys/uio.h>
 
 #include "core/base/util.h"
+#include "core/sock/base.h"
+#include "core/sock/table.h"
 #include "core/meet/latent.h"
 #include "core/transfer/parts.h"
 
@@ -37,6 +39,22 @@ extern const struct exi_parts_get shim_get_parts;
 ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
 			  int flags);
 ssize_t shim_get_error(int fd, struct msghdr *m, int flags);
+
+/* The address that a message of the peer has, any: it has bytes. None where the
+ * peer has none. */
+int shim_io_address(int fd, bool any, void *addr, socklen_t *len);
+
+/* The flags of a receive that mean something on such a connection. */
+static inline int shim_io_flags(const struct exi_sock *sk, int flags)
+{
+	if (exi_likely(!(flags & (MSG_ERRQUEUE | MSG_TRUNC | MSG_PEEK))) ||
+	    !sk || sk->base->tcp_flags)
+		return flags;
+	/* A peek does not wait for all. */
+	if (flags & MSG_PEEK)
+		flags &= ~MSG_WAITALL;
+	return flags & ~(MSG_ERRQUEUE | MSG_TRUNC);
+}
 
 /* The kernel serves a receive with these flags: urgent data is on TCP always,
  * and the error queue comes before it. */

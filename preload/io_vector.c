@@ -18,6 +18,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
@@ -227,21 +228,43 @@ static void put_unread(int fd, struct msghdr *m)
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
+	struct exi_sock *sk;
 
 	if (bad_name(m))
 		return -EINVAL;
+	sk = exi_sock_find(fd);
+	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
 	if (ret >= 0) /* one of nothing waits, too */
 		ret = ret ? get_vector(fd, m->msg_iov, m->msg_iovlen, flags)
 			  : shim_get_piece(fd, NULL, 0, flags);
 	if (ret >= 0) {
-		if (m->msg_name)
+		if (m->msg_name && sk && sk->base->messages)
+			shim_io_address(fd, ret > 0, m->msg_name,
+					&m->msg_namelen);
+		else if (m->msg_name)
 			m->msg_namelen = 0;
 		m->msg_flags = flags & MSG_CMSG_CLOEXEC;
 		put_unread(fd, m);
 	}
 	return ret;
+}
+
+/* A message that may carry more than bytes is the kernel's, where there are
+ * such messages. None is behind what a peer that has gone put into the ring. */
+static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
+{
+	struct exi_sock *sk = shim_sock(fd);
+	unsigned int i;
+
+	if (exi_likely(!sk || !sk->base->messages))
+		return;
+	for (i = 0; i < n; i++)
+		if (m[i].msg_hdr.msg_control && m[i].msg_hdr.msg_controllen)
+			break;
+	if (i < n && !(exi_ready_events(sk, fd, POLLIN) & POLLHUP))
+		shim_plain(fd, EXS_X_REASON_ANCILLARY);
 }
 
 HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
@@ -252,6 +275,8 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 		return native.recvmsg(fd, m, flags);
 	if (LATENT(latent_get_message(fd, m, flags, &ret)))
 		return ret;
+	if (exi_unlikely(m->msg_control && m->msg_controllen))
+		with_more(fd, &(struct mmsghdr){ .msg_hdr = *m }, 1);
 	if (exi_unlikely(!shim_mover(fd) || shim_io_kernels(flags)))
 		return native.recvmsg(fd, m, flags);
 	return shim_result(get_message(fd, m, flags));
@@ -263,9 +288,13 @@ static void each_passed(const struct msghdr *m, struct exi_patience *p)
 	struct cmsghdr *c;
 
 	for (c = CMSG_FIRSTHDR(w); c; c = CMSG_NXTHDR(w, c)) {
+		size_t room = (size_t)((char *)m->msg_control +
+				       m->msg_controllen - (char *)c);
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 		int fd;
 
+		if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > room)
+			return; /* the kernel refuses all of it */
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		for (size_t i = 0; i < n; i++) {
@@ -325,6 +354,8 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 	if (shim_tracks(fd, EXI_TRACK_BYTES)) {
 		if (LATENT(latent_put_message(fd, m, flags, &ret)))
 			return ret;
+		if (exi_unlikely(m && m->msg_control && m->msg_controllen))
+			with_more(fd, &(struct mmsghdr){ .msg_hdr = *m }, 1);
 		if (exi_likely(shim_mover(fd)))
 			return shim_result(put_message(fd, m, flags));
 	}
@@ -405,6 +436,7 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	unsigned int i;
 	bool whole = true;
 
+	with_more(fd, m, n);
 	if (exi_unlikely(!shim_sock(fd))) {
 		before_passing(m, n);
 		return native.sendmmsg(fd, m, n, flags);
@@ -489,6 +521,7 @@ static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		  struct timespec *timeout)
 {
+	with_more(fd, m, n);
 	if (exi_unlikely(!shim_sock(fd) || shim_io_kernels(flags)))
 		return native.recvmmsg(fd, m, n, flags, timeout);
 	if (timeout && !exi_timespec_valid(timeout))

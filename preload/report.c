@@ -9,12 +9,15 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +32,7 @@
 #include "core/life/info.h"
 #include "core/link/control.h"
 #include "core/meet/latent.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "preload/shim.h"
 
@@ -96,6 +100,33 @@ static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 	return ntohs(v6 ? in6->sin6_port : in->sin_port);
 }
 
+/* The name of a listener on a UNIX socket: a path, or @ and an abstract name.
+ * What cannot be printed is left out. */
+static void name_unix(const struct exi_sock *sk, int fd, char *ret, size_t room)
+{
+	struct sockaddr_un a;
+	socklen_t len = sizeof(a);
+	bool connected = sk->role == EXI_ROLE_CONNECT;
+	char said[64];
+	size_t i, n = 0, size;
+
+	if ((connected ? getpeername(fd, (struct sockaddr *)&a, &len)
+		       : getsockname(fd, (struct sockaddr *)&a, &len)) < 0)
+		len = 0;
+	size = len > offsetof(struct sockaddr_un, sun_path)
+		       ? len - offsetof(struct sockaddr_un, sun_path)
+		       : 0;
+	for (i = 0; i < size && n < sizeof(said) - 1; i++) {
+		char c = i == 0 && !a.sun_path[0] ? '@' : a.sun_path[i];
+
+		if (c > ' ' && c < 0x7f)
+			said[n++] = c;
+	}
+	said[n] = 0;
+	snprintf(ret, room, "%s the UNIX socket %s", connected ? "to" : "at",
+		 n ? said : "with no name");
+}
+
 static void name_peer(const struct exi_sock *sk, int fd,
 		      const exs_x_sockinfo_t *i, char *ret, size_t room)
 {
@@ -105,6 +136,10 @@ static void name_peer(const struct exi_sock *sk, int fd,
 	char a[INET6_ADDRSTRLEN], b[INET6_ADDRSTRLEN];
 	int port = -1, at = -1;
 
+	if (sk->base->messages) {
+		name_unix(sk, fd, ret, room);
+		return;
+	}
 	if (getpeername(fd, (struct sockaddr *)&there, &len) == 0)
 		port = address(&there, a, sizeof(a));
 	if (!connected &&

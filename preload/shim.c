@@ -19,6 +19,7 @@
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/switch.h"
 #include "preload/shim.h"
@@ -126,6 +127,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 		return;
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
+	sk->base->unsign(fd);
 	if (!sk->cookie) /* for calls that wait, see left_us() */
 		exi_sock_mark(sk, fd);
 	exi_sock_forget(sk, fd, generation);

@@ -24,8 +24,11 @@
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
+#include "core/base/proof_unix.h"
+#include "core/sock/base.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/table.h"
+#include "core/transfer/half.h"
 #include "core/transfer/switch.h"
 #include "preload/shim.h"
 
@@ -54,9 +57,9 @@ HOOK int socket(int domain, int type, int protocol)
 		fd = native.socket(domain, type, protocol);
 	if (fd >= 0)
 		shim_room(fd);
-	if (fd < 0 || (domain != AF_INET && domain != AF_INET6) ||
-	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_STREAM ||
-	    (protocol != 0 && protocol != IPPROTO_TCP) || !shim_ready())
+	if (fd < 0 || !shim_ready() ||
+	    !exi_base_for(domain, type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK),
+			  protocol))
 		return fd;
 	/* A socket for which there is no memory is the kernel's. */
 	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
@@ -260,6 +263,33 @@ static int zerocopy_receive(int fd, void *val, socklen_t *len)
 				 len);
 }
 
+/* What the program is to see of options that the library uses, or answers
+ * itself. */
+static void tell_unix(int fd, int name, void *val, const socklen_t *len)
+{
+	int v, domain = 0;
+	socklen_t size = sizeof(domain);
+	struct exi_sock *sk;
+
+	if ((name != SO_ERROR && name != SO_RCVBUF) || *len < sizeof(v))
+		return;
+	memcpy(&v, val, sizeof(v));
+	if (name == SO_RCVBUF) {
+		if (exi_likely(exi_unix_unsigned(v) == v) ||
+		    native.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
+				      &size) < 0 ||
+		    domain != AF_UNIX)
+			return;
+		v = exi_unix_unsigned(v);
+	} else {
+		sk = exi_latent(fd) ? NULL : exi_sock_find(fd);
+		if (!v && sk &&
+		    exi_half_take_cut(&exi_sock_shared(sk)->half[EXI_RX]))
+			v = ECONNRESET;
+	}
+	memcpy(val, &v, sizeof(v));
+}
+
 HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 {
 	struct exi_sock *sk;
@@ -272,6 +302,8 @@ HOOK int getsockopt(int fd, int level, int name, void *val, socklen_t *len)
 	if (level == IPPROTO_IP || level == IPPROTO_IPV6)
 		exi_before_reading(fd, level, name);
 	ret = native.getsockopt(fd, level, name, val, len);
+	if (ret == 0 && level == SOL_SOCKET && shim_tracks(fd, EXI_TRACK_ANY))
+		tell_unix(fd, name, val, len);
 	if (ret == 0 && (level == IPPROTO_TCP || name == SO_KEEPALIVE)) {
 		sk = exi_latent(fd) ? NULL : exi_sock_find(fd);
 		if (sk)
@@ -309,6 +341,12 @@ HOOK int ioctl(int fd, unsigned long request, ...)
 			return (int)shim_result(n);
 		*(int *)arg = n;
 		return 0;
+	}
+	if (request == SIOCOUTQ && sk->base->messages) {
+		n = native.ioctl(fd, request, arg);
+		if (n == 0)
+			*(int *)arg += exi_ready_unsent(sk, fd);
+		return n;
 	}
 	if (request == FIOASYNC && *(int *)arg) {
 		n = exi_before_flags(fd, O_ASYNC);

@@ -61,7 +61,8 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_PEEK_OFF = 42,	/* SO_PEEK_OFF */
 	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by calls that are not intercepted */
 	EXS_X_REASON_OPERATOR = 44,	/* exs downgrade asked for TCP */
-	EXS_X_REASON_MAX_ = 45,
+	EXS_X_REASON_ANCILLARY = 45,	/* descriptors or credentials */
+	EXS_X_REASON_MAX_ = 46,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

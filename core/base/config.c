@@ -159,6 +159,17 @@ static const struct exi_config_setting settings[] = {
 		AT(memory_limit_mb),
 	},
 	{
+		.variable = "EXS_UNIX",
+		.strict = true,
+		.accepts = "on or off",
+		.help = "Whether UNIX stream sockets of programs under exs run "
+			"move to shared memory.",
+		.fallback = "off",
+		.parse = exi_setting_parse_switch,
+		.print = exi_setting_print_switch,
+		AT(unix_streams),
+	},
+	{
 		.variable = "EXS_ZCOPY_THRESHOLD",
 		.accepts = "a number of bytes",
 		.help = "The size in bytes from which transfers of registered "

@@ -48,6 +48,7 @@ struct exi_config {
 	uint32_t spin_us; /* EXS_SPIN_US */
 	uint32_t ring_kb; /* EXS_RING_KB, a power of two, per direction */
 	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
+	bool unix_streams;	  /* EXS_UNIX */
 	uint64_t zcopy_threshold; /* EXS_ZCOPY_THRESHOLD, bytes */
 	int log_level;		  /* EXS_LOG: enum exi_log_level */
 	char log_file[EXI_CONFIG_PATH_MAX]; /* EXS_LOG_FILE: "" is stderr */

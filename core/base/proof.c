@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "core/base/diag.h"
+#include "core/base/proof_unix.h"
 #include "core/base/user.h"
 
 #define TCP_ESTABLISHED 1
@@ -67,6 +68,14 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	memset(&t, 0, sizeof(t));
 	if (getsockname(fd, (struct sockaddr *)&local, &len) < 0)
 		return -errno;
+	t.netns = exi_netns_cookie(fd);
+	if (local.ss_family == AF_UNIX) {
+		t.family = AF_UNIX;
+		err = exi_unix_tuple(fd, &t);
+		if (!err)
+			*ret = t;
+		return err;
+	}
 	len = sizeof(peer);
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
 		return -errno;
@@ -74,7 +83,6 @@ int exi_tuple_of(int fd, struct exi_tuple *ret)
 	if (!err)
 		err = fill(&peer, t.peer, &t.peer_port, &t.scope);
 	t.device = device_of(fd, t.scope);
-	t.netns = exi_netns_cookie(fd);
 	if (!t.netns)
 		t.cookie = exi_sock_cookie(fd);
 	if (!err)
@@ -234,7 +242,7 @@ static bool is_loopback(const uint8_t a[16])
 	       !memcmp(a, &in6addr_loopback, 16);
 }
 
-bool exi_tuple_elsewhere(const struct exi_tuple *t)
+static bool elsewhere(const struct exi_tuple *t)
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
 	struct sockaddr_in in = { .sin_family = AF_INET };
@@ -260,14 +268,14 @@ bool exi_tuple_elsewhere(const struct exi_tuple *t)
 	return ret;
 }
 
-int exi_proof_peer_here(const struct exi_tuple *t)
+static int peer_here(const struct exi_tuple *t)
 {
 	struct inet_diag_msg m;
 
 	return other_end(t, &m);
 }
 
-int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
+static int same_user(const struct exi_tuple *t, int unix_fd)
 {
 	struct inet_diag_msg m;
 	struct ucred cred;
@@ -292,7 +300,7 @@ int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
 		       : -EPERM;
 }
 
-int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
+static int options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 {
 	const struct inet_diag_msg *m;
 	const void *options;
@@ -322,12 +330,71 @@ void exi_proof_sign(int fd)
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 }
 
-int exi_proof_signed(const struct exi_tuple *t)
+static int is_signed(const struct exi_tuple *t)
 {
 	struct inet_diag_sockopt o;
-	int err = exi_proof_options(t, &o);
+	int err = options(t, &o);
 
 	return err ? (err == -EACCES ? err : 0) : !o.mc_loop && !o.mc_all;
+}
+
+/* --- the kinds of connections -------------------------------------------- */
+
+static bool not_elsewhere(const struct exi_tuple *t)
+{
+	return false;
+}
+
+static int no_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
+{
+	return -EOPNOTSUPP;
+}
+
+/* Questions, as the functions of proof.h that ask them. */
+struct kind {
+	bool (*elsewhere)(const struct exi_tuple *t);
+	int (*same_user)(const struct exi_tuple *t, int link);
+	int (*options)(const struct exi_tuple *t,
+		       struct inet_diag_sockopt *ret);
+	int (*peer_here)(const struct exi_tuple *t);
+	int (*is_signed)(const struct exi_tuple *t);
+};
+
+static const struct kind *kind_of(const struct exi_tuple *t)
+{
+	static const struct kind tcp = { elsewhere, same_user, options,
+					 peer_here, is_signed };
+	static const struct kind unix_stream = { not_elsewhere,
+						 exi_unix_same_user, no_options,
+						 exi_unix_peer_here,
+						 exi_unix_signed };
+
+	return t->family == AF_UNIX ? &unix_stream : &tcp;
+}
+
+bool exi_tuple_elsewhere(const struct exi_tuple *t)
+{
+	return kind_of(t)->elsewhere(t);
+}
+
+int exi_proof_same_user(const struct exi_tuple *t, int unix_fd)
+{
+	return kind_of(t)->same_user(t, unix_fd);
+}
+
+int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
+{
+	return kind_of(t)->options(t, ret);
+}
+
+int exi_proof_peer_here(const struct exi_tuple *t)
+{
+	return kind_of(t)->peer_here(t);
+}
+
+int exi_proof_signed(const struct exi_tuple *t)
+{
+	return kind_of(t)->is_signed(t);
 }
 
 uint64_t exi_sock_cookie(int fd)

@@ -18,6 +18,9 @@ struct exi_tuple {
 	uint16_t peer_port;
 	uint32_t scope;
 	uint32_t device; /* to which the socket is bound; 0: to none */
+	/* UNIX: the addresses are inode numbers, the ports 0. */
+	uint32_t family; /* AF_UNIX, or else TCP's */
+	uint32_t maker;	 /* UNIX: the user who made the other end */
 	/* The socket's network namespace need not be the thread's: */
 	uint64_t netns;	 /* SO_NETNS_COOKIE; 0: before Linux 5.14, then */
 	uint64_t cookie; /* SO_COOKIE */

@@ -345,6 +345,9 @@ int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
 	if (!ret)
 		ret = put_into(pair, &l);
 	free(l.bytes);
+	/* A byte that is unread there makes its end one of ECONNRESET. */
+	if (exi_half_take_cut(&sk->sh->half[EXI_RX]))
+		send(pair[0], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	close(pair[1]);
 	remember(fd, pair[0]);
 	fl = fcntl(fd, F_GETFL);

@@ -17,6 +17,7 @@
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 #include "core/sock/wake.h"
@@ -71,14 +72,22 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	return n;
 }
 
+/* SO_RCVLOWAT, as far as poll looks at it. */
+static uint32_t lowat_of(const struct exi_sock *sk)
+{
+	uint32_t ret = exi_tcp_lowat(sk);
+
+	return exi_likely(ret <= 1) || !sk->base->lowat_polled ? 1 : ret;
+}
+
 /* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
  * peer's next record sends a wake-up again, so the one that fills the ring is
  * seen. */
 static bool sufficient_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);
-	return exi_likely(exi_tcp_lowat(sk) <= 1) ||
-	       unread_locked(sk, h) >= exi_tcp_lowat(sk) ||
+	return exi_likely(lowat_of(sk) <= 1) ||
+	       unread_locked(sk, h) >= lowat_of(sk) ||
 	       ((h->mode == EXI_MODE_RING || h->mode == EXI_MODE_LEFT) &&
 		sk->fab && sk->fab->rops->full(sk->fab));
 }
@@ -91,6 +100,9 @@ static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
 	bool ended = tx->mode == EXI_MODE_RING &&
 		     __atomic_load_n(&tx->ended, __ATOMIC_RELAXED);
 
+	/* The end may be a close, which is said to the kernel before. */
+	if (sk->base->ends_both && over(sk, h))
+		ret->error = true;
 	if ((!ended && !(events & POLLRDHUP)) || !over(sk, h))
 		return;
 	ret->now |= POLLRDHUP;
@@ -116,7 +128,7 @@ look_rx_locked(struct exi_sock *sk, struct exi_half *h, short events,
 			look_end(sk, h, events, ret);
 		/* As arm_next_locked(), or who waits would look for ever. */
 		if (h->err || h->broken ||
-		    (h->mode == EXI_MODE_LEFT && exi_tcp_lowat(sk) > 1 &&
+		    (h->mode == EXI_MODE_LEFT && lowat_of(sk) > 1 &&
 		     (sufficient_locked(sk, h) || over(sk, h))))
 			ret->now |= POLLIN | POLLRDNORM;
 		return;
@@ -129,8 +141,8 @@ look_rx_locked(struct exi_sock *sk, struct exi_half *h, short events,
 	    (sk->fab->rops->ready(sk->fab, EXI_RX) &&
 	     (sufficient_locked(sk, h) || over(sk, h))))
 		ret->now |= POLLIN | POLLRDNORM;
-	look_end(sk, h, events, ret);
 	ret->error = left;
+	look_end(sk, h, events, ret);
 	/* What is sent to who has shut both directions goes over TCP. */
 	if (exi_unlikely(left))
 		ret->kernel |= events & (POLLPRI | POLLRDBAND);
@@ -148,7 +160,8 @@ static void look_tx_locked(struct exi_sock *sk, struct exi_half *h,
 	}
 	if (!sk->fab || h->err || h->ended || h->broken ||
 	    atomic_load(&sk->sh->gone) || sk->fab->rops->ready(sk->fab, EXI_TX))
-		ret->now |= POLLOUT | POLLWRNORM;
+		ret->now |= POLLOUT | POLLWRNORM |
+			    (sk->base->messages ? POLLWRBAND : 0);
 }
 
 /* When what comes first was sent, as the peer says. */
@@ -201,6 +214,8 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	ret->now &= (short)events;
 	if (exi_unlikely(ret->hung_up))
 		ret->now |= POLLHUP;
+	if (exi_unlikely(atomic_load(&sh->half[EXI_RX].cut) == EXI_CUT_UNTOLD))
+		ret->now |= POLLERR;
 	look_errors(sh, ret);
 	return true;
 }
@@ -290,8 +305,7 @@ static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 		return true;
 	if (sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT))
 		return false;
-	return exi_tcp_lowat(sk) <= 1 ||
-	       !(sufficient_locked(sk, h) || over(sk, h));
+	return lowat_of(sk) <= 1 || !(sufficient_locked(sk, h) || over(sk, h));
 }
 
 /* Besides who waits here for a bell by exi_ready_arm(): operations do, other
@@ -319,7 +333,7 @@ static bool arm(struct exi_sock *sk, int fd, enum exi_dir dir, bool fresh,
 	if (h->mode == EXI_MODE_RING &&
 	    (!sk->fab || h->err || h->ended || h->broken))
 		ret = false; /* an end, or an error, is there */
-	else if (dir == EXI_RX && (fresh || exi_tcp_lowat(sk) > 1))
+	else if (dir == EXI_RX && (fresh || lowat_of(sk) > 1))
 		ret = arm_next_locked(sk, h);
 	else
 		ret = exi_flow_arm_locked(sk, dir);
@@ -351,7 +365,8 @@ static void disarm(struct exi_sock *sk, int fd, enum exi_dir dir)
 bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 {
 	exi_ready_lowat(sk);
-	if (!exi_ready_ours(sk) || !(exi_ready_events(sk, fd, POLLIN) & POLLIN))
+	if (!sk->base->lowat_polled || !exi_ready_ours(sk) ||
+	    !(exi_ready_events(sk, fd, POLLIN) & POLLIN))
 		return false;
 	exi_sock_wake_all(sk, EXI_RX);
 	return true;
@@ -393,6 +408,21 @@ int exi_ready_unread(struct exi_sock *sk, int fd)
 	n = unread_locked(sk, h);
 	exi_half_unlock(h);
 	return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+int exi_ready_unsent(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	size_t n = 0;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return 0;
+	h = &sh->half[EXI_TX];
+	if (h->mode == EXI_MODE_RING && sk->fab && sk->fab->rops->left_unread)
+		n = sk->fab->rops->left_unread(sk->fab);
+	exi_half_unlock(h);
+	return (int)n;
 }
 
 int exi_ready_peer_cpu(struct exi_sock *sk, int fd)

@@ -50,6 +50,9 @@ EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
  * it calls next knows of a reset, too. */
 void exi_ready_told(struct exi_sock *sk, short revents);
 
+/* About how many bytes of the ring the peer has not read. */
+EXI_SHIM int exi_ready_unsent(struct exi_sock *sk, int fd);
+
 /* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 

@@ -26,6 +26,7 @@
 #include "core/call/wait.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/family.h"
@@ -262,7 +263,8 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 		done = 0;
 		*to = all;
 	}
-	if (done && n < 0)
+	/* A UNIX socket forgets what a receive for all of its bytes met. */
+	if (done && n < 0 && !(sk->base->ends_both && (c->flags & MSG_WAITALL)))
 		exi_patience_keep_error(c, (int)-n);
 	if (exi_unlikely(n == 0 && whole))
 		exi_link_ended(sk, c->fd);

@@ -250,6 +250,7 @@ static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
 	const char *tried = NULL; /* a piece to be taken from where it lies */
 	struct exi_sock *sk = c->sk;
 	struct exi_shared *sh;
+	bool waited = false;
 	ssize_t n;
 
 	for (;;) {
@@ -309,9 +310,13 @@ static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
 		n = exi_call_wait(c, 0);
 		if (n)
 			break;
+		waited = true;
 	}
 	if (n > 0)
 		done += (size_t)n;
+	/* Who waits for room is told how the peer closed. */
+	if (n == -EPIPE && waited && exi_half_take_cut(&sk->sh->half[EXI_RX]))
+		n = -ECONNRESET;
 	return done ? (ssize_t)done : send_failed(n, c->flags);
 }
 

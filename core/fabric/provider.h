@@ -286,9 +286,9 @@ struct exi_ready_ops {
 	bool (*full)(struct exi_conn *c);
 	/* over: the peer said the end; nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
-	/* left_unread: null, or whether the peer, which is no more, left bytes
-	 * unread. */
-	bool (*left_unread)(struct exi_conn *c);
+	/* left_unread: null, or about how many bytes the peer has not read: if
+	 * it is no more, 0 means none. */
+	size_t (*left_unread)(struct exi_conn *c);
 	/* first: null, or what comes first, while receive is ready. now: about
 	 * exi_ticks(). */
 	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);

@@ -33,6 +33,7 @@
 #include "core/meet/find.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
+#include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
@@ -85,7 +86,8 @@ bool exi_over(struct exi_sock *sk, int fd)
 	struct exi_half *tx;
 	bool ended;
 
-	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+	/* The kernel knows the peer of a UNIX socket for as long as it is. */
+	if (sk->base->ends_both || !exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return false;
 	tx = &sh->half[EXI_TX];
 	ended = tx->mode == EXI_MODE_RING && tx->ended && !tx->fin;
@@ -100,7 +102,8 @@ static bool is_over(struct exi_sock *sk, int fd)
 	socklen_t len = sizeof(peer);
 
 	return exi_over(sk, fd) ||
-	       (sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
+	       (!sk->base->ends_both &&
+		sk->sh->half[EXI_TX].mode == EXI_MODE_RING &&
 		atomic_load(&sk->sh->gone) &&
 		getpeername(fd, (struct sockaddr *)&peer, &len) < 0);
 }
@@ -178,6 +181,10 @@ int exi_shutdown(int fd, int how)
 		ret = end_sending(sk, fd);
 	if (ret)
 		return ret;
+	/* The peer's sends are refused from then on, which its kernel alone can
+	 * say. */
+	if (sk->base->ends_both && how != SHUT_WR)
+		exi_open_go_plain_or_reset(fd, EXS_X_REASON_ANCILLARY);
 	if (how != SHUT_WR)
 		ret = end_receiving(sk, fd);
 	if (ret == 0)
@@ -208,6 +215,21 @@ bool exi_close_resets(int fd)
 	       l.l_onoff && l.l_linger == 0;
 }
 
+/* SO_LINGER means nothing on a UNIX socket. */
+static bool asks_for_reset(const struct exi_sock *sk, int fd)
+{
+	return !sk->base->ends_both && exi_close_resets(fd);
+}
+
+/* The end of a close. The kernel of a UNIX socket's peer knows that it is one
+ * before the peer reads that it is an end. */
+static void end_by_close(struct exi_sock *sk, int fd)
+{
+	if (sk->base->ends_both)
+		shutdown(fd, SHUT_RDWR);
+	sk->fab->ops->end(sk->fab);
+}
+
 /* The last user closes: what lies in the ring, or was said there, decides what
  * TCP says, as its own queues would. */
 static void close_ring_locked(struct exi_sock *sk, int fd)
@@ -235,9 +257,9 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	else if (ring_unread_locked(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	else if (tx->mode == EXI_MODE_RING && !ended &&
-		 !atomic_load(&sk->sh->gone) && !exi_close_resets(fd) &&
+		 !atomic_load(&sk->sh->gone) && !asks_for_reset(sk, fd) &&
 		 !sk->tcp->rops->unread(sk->tcp)) /* as the kernel does */
-		sk->fab->ops->end(sk->fab);
+		end_by_close(sk, fd);
 }
 
 /* Others have it, and perhaps only the kernel closes it for them. What that
@@ -260,7 +282,7 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
  * for which TCP has no room: as with those that lie in TCP the close waits only
  * if SO_LINGER says so, and they are sent after it. With bytes of the peer
  * unread, or SO_LINGER with no time, all is thrown away, and the peer hears of
- * a reset. */
+ * a reset; but where a UNIX socket is beneath, nothing ever is. */
 static void finish_drain(struct exi_sock *sk, int fd)
 {
 	struct linger l = exi_open_linger_of(sk, fd);
@@ -272,7 +294,8 @@ static void finish_drain(struct exi_sock *sk, int fd)
 	if (l.l_onoff && !l.l_linger)
 		return;
 	ret = exi_open_drain_until(sk, fd, exi_now_ns() + wait);
-	if (ret != -EAGAIN || sk->tcp->rops->unread(sk->tcp))
+	if (ret != -EAGAIN ||
+	    (!sk->base->ends_both && sk->tcp->rops->unread(sk->tcp)))
 		return;
 	ret = exi_open_owe(sk, fd);
 	if (ret)
@@ -323,7 +346,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 
 	/* This process alone can send it, whoever else has the connection. */
 	if (close_fd && (sk->framed || sk->loans[EXI_TX]) &&
-	    !exi_close_resets(fd) &&
+	    !asks_for_reset(sk, fd) &&
 	    !exi_flow_flush(sk, exi_switch_patience(sk, p))) {
 		exi_link_shun(sk, atomic_load(&sk->generation));
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));

@@ -72,7 +72,7 @@ int exi_listen(int fd, int backlog)
 			exi_marker_release(fd);
 		sk->role = EXI_ROLE_LISTEN;
 		exi_stats_note(sk);
-		sk->signs = sk->signs || fresh;
+		sk->signs = sk->signs || (fresh && sk->base->options_inherited);
 		sk->marked = exi_marker_refresh(fd);
 	}
 	return 0;
@@ -83,15 +83,17 @@ int exi_listen(int fd, int backlog)
 static int accepted(int listener, int fd)
 {
 	struct exi_sock *l = exi_sock_find(listener), *sk;
+	uint32_t no_time = 0;
 	int ret;
 
 	/* A connection is what its listener is. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
 		return fd;
 	if (exi_unlikely(!l->signs)) /* it may have come before */
-		exi_proof_sign(fd);
-	if (!l->framed && !atomic_load(&l->sh->no_time) &&
-	    exi_latent_begin(fd, EXI_ROLE_ACCEPT))
+		l->base->sign(fd);
+	if (l->base->options_inherited)
+		no_time = atomic_load(&l->sh->no_time);
+	if (!l->framed && !no_time && exi_latent_begin(fd, EXI_ROLE_ACCEPT))
 		return fd;
 	ret = exi_sock_make(fd, EXI_ROLE_ACCEPT, true, &sk);
 	if (ret && l->framed) {
@@ -102,8 +104,7 @@ static int accepted(int listener, int fd)
 		return fd;
 	/* Nobody else knows of it yet. */
 	atomic_store_explicit(&sk->framed, l->framed, memory_order_relaxed);
-	atomic_store_explicit(&sk->sh->no_time, atomic_load(&l->sh->no_time),
-			      memory_order_relaxed);
+	atomic_store_explicit(&sk->sh->no_time, no_time, memory_order_relaxed);
 	sk->counted = true;
 	exi_marker_connection();
 	exi_link_expect(sk, false);
@@ -369,6 +370,8 @@ struct linger exi_open_linger_of(struct exi_sock *sk, int fd)
 	struct linger l = { 0 };
 	socklen_t len = sizeof(l);
 
+	if (sk->base->ends_both)
+		return l;
 	if (h->lingers && exi_close_resets(fd))
 		return h->linger;
 	getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);

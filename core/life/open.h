@@ -52,8 +52,8 @@ struct exi_open_closing {
 	bool last;
 };
 
-/* SO_LINGER as the application set it: while bytes drain the kernel has the
- * library's. */
+/* SO_LINGER as the application set it, nothing where it means
+ * nothing: while bytes drain the kernel has the library's. */
 struct linger exi_open_linger_of(struct exi_sock *sk, int fd);
 
 /* Sends what a drain owes until nothing is left or the time (CLOCK_MONOTONIC

@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/exs_ext.h>
@@ -95,11 +93,6 @@ int exi_go_plain(int fd, int reason, struct exi_patience *p)
 
 static int option_reason(int level, int name)
 {
-	if (level == IPPROTO_TCP)
-		return name == TCP_ULP		      ? EXS_X_REASON_KERNEL_TLS
-		       : name == TCP_REPAIR	      ? EXS_X_REASON_REPAIR
-		       : name == TCP_ZEROCOPY_RECEIVE ? EXS_X_REASON_ZEROCOPY
-						      : EXS_X_REASON_NONE;
 	if (level != SOL_SOCKET)
 		return EXS_X_REASON_NONE;
 	switch (name) {
@@ -125,7 +118,11 @@ static int option_reason(int level, int name)
 
 int exi_before_option(int fd, int level, int name)
 {
-	int reason = option_reason(level, name);
+	struct exi_sock *sk = exi_open_connection(fd);
+	int reason = sk ? sk->base->option(level, name) : EXS_X_REASON_NONE;
+
+	if (!reason)
+		reason = option_reason(level, name);
 
 	exi_before_reading(fd, level, name);
 	return reason ? exi_open_go_plain_or_reset(fd, reason) : 0;

@@ -36,6 +36,7 @@
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/meet/unseen_search.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/memory.h"
 #include "core/sock/service.h"
@@ -662,6 +663,19 @@ void exi_link_read(struct exi_sock *sk)
 	exi_unlock(&rx->lock);
 }
 
+/* The peer's close is known before an end is told, for the two may differ. */
+static void closed_at_once(struct exi_sock *sk, short ended)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	exi_lock(&tx->lock);
+	if ((ended & POLLHUP) && tx->mode == EXI_MODE_RING) {
+		atomic_store(&sk->sh->gone, 1);
+		exi_flow_bereft_locked(sk);
+	}
+	exi_unlock(&tx->lock);
+}
+
 void exi_link_tcp_event(struct exi_sock *sk)
 {
 	bool called, waits, asks = false;
@@ -676,6 +690,8 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	 * Who has no fabric reads of its end where its bytes are. */
 	ended = sk->fab ? exi_tcp_ended(sk) : 0;
 	called = exi_ending_fabric_left_locked(sk);
+	if (ended && sk->base->ends_both)
+		closed_at_once(sk, ended);
 	if (ended) {
 		sh = sk->sh;
 		/* From another host it may come before what was sent before it:

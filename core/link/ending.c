@@ -18,6 +18,7 @@
 #include "core/link/control.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
@@ -118,7 +119,7 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	else if (err)
 		exi_link_violation(sk, "an invalid message");
 	if (in_use && !resumes) {
-		if (left_unread_locked(sk))
+		if (!sk->base->ends_both && left_unread_locked(sk))
 			take_for_reset(sk);
 		/* Release: what the peer wrote before is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
@@ -251,7 +252,8 @@ bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended)
 	bool ret;
 
 	EXI_LOCKED(&sk->link_lock);
-	if ((ended & POLLHUP) || atomic_load(&sk->sh->rx_fin) || !sk->link ||
+	if ((ended & POLLHUP) || sk->base->ends_both ||
+	    atomic_load(&sk->sh->rx_fin) || !sk->link ||
 	    sk->link->state != EXI_LINK_UP)
 		return false;
 	exi_meet_lock_halves(sk);

@@ -439,7 +439,7 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = EXS_X_REASON_SELF;
 	/* The number may be another connection's by now, when plain calls
 	 * closed and reused it: then it is not ours. */
-	if (!reason && sk->base->role(fd) != sk->role)
+	if (!reason && !sk->base->same(sk, fd))
 		reason = EXS_X_REASON_PLAIN_SOCKET;
 	if (!reason)
 		exi_sock_mark(sk, fd);
@@ -463,6 +463,12 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	if (atomic_exchange(&sk->sh->met, 1))
 		return EXS_X_REASON_NONE;
 	reason = exi_begin_may_meet(sk, fd, &t);
+	if (reason == EXS_X_REASON_NOT_CONNECTED && sk->base->early) {
+		atomic_store(&sk->sh->met, 0);
+		atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
+		atomic_store(&sk->sh->half[EXI_TX].meet_at, sent_marks[0]);
+		return EXS_X_REASON_UNDECIDED;
+	}
 	return reason ? reason : meet_as_a_locked(sk, &t, eager);
 }
 
@@ -581,7 +587,8 @@ static bool marked(struct exi_sock *sk)
 	exi_fds_end();
 	if (ret > 0)
 		return true;
-	if (!ret && reason == EXS_X_REASON_PLAIN_PEER)
+	if ((!ret || (ret == -ENOTCONN && sk->base->early)) &&
+	    reason == EXS_X_REASON_PLAIN_PEER)
 		expect_answer(sk->sh);
 	else
 		exi_sock_reason(sk, reason);
@@ -595,7 +602,8 @@ static bool is_wanted(struct exi_sock *sk)
 
 	if (!sk->adopted)
 		return false;
-	if (upgrade && (exi_registry_wire_ids() || exi_remote_possible()))
+	if (upgrade && (exi_registry_wire_ids() ||
+			(sk->base->between_hosts && exi_remote_possible())))
 		return true;
 	exi_sock_reason(sk, upgrade ? EXS_X_REASON_NO_PROVIDER
 				    : EXS_X_REASON_CONFIG);

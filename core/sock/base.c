@@ -2,11 +2,13 @@
 /* The kinds of streams on which connections begin. */
 #include "core/sock/base.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/exs_ext.h>
 #include <sys/socket.h>
 
-static const struct exi_base *const bases[] = { &exi_base_tcp };
+static const struct exi_base *const bases[] = { &exi_base_tcp, &exi_base_unix };
 
 const struct exi_base *exi_base_for(int domain, int type, int protocol)
 {
@@ -31,4 +33,21 @@ const struct exi_base *exi_base_of(int fd)
 			       ask(fd, SO_PROTOCOL, &protocol)
 		       ? exi_base_for(domain, type, protocol)
 		       : NULL;
+}
+
+int exi_base_forbidden(int fd)
+{
+	socklen_t len = 0;
+	int fl, v;
+
+	if (ask(fd, SO_PEEK_OFF, &v) && v >= 0)
+		return EXS_X_REASON_PEEK_OFF;
+	/* A length query of the classic filter: its instructions. */
+	if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) == 0 &&
+	    len > 0)
+		return EXS_X_REASON_BPF;
+	fl = fcntl(fd, F_GETFL);
+	if (fl >= 0 && (fl & O_ASYNC))
+		return EXS_X_REASON_O_ASYNC;
+	return EXS_X_REASON_NONE;
 }

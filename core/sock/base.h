@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/util.h"
+
 enum exi_role;
 struct exi_sock;
 
@@ -21,6 +23,9 @@ struct exi_base {
 	/* role: which end of its connection this is; EXI_ROLE_NONE: it cannot
 	 * be told, or there is no connection. */
 	enum exi_role (*role)(int fd);
+	/* same: the descriptor is still the connection of sk, as far as it can
+	 * be told: plain calls may have closed it, and reused the number. */
+	bool (*same)(struct exi_sock *sk, int fd);
 	/* written: the bytes ever written to the stream, all of which the peer
 	 * gets before what is written later. The TX lock is held. 0, -errno. */
 	int (*written)(struct exi_sock *sk, uint64_t *ret);
@@ -37,13 +42,46 @@ struct exi_base {
 	int (*push)(int fd);
 	/* disconnect: resets the connection and leaves the descriptor open. */
 	bool (*disconnect)(int fd);
+	/* sign: makes the sign of proof.h; unsign: takes it back before the
+	 * descriptor leaves the library, where it can be seen. */
+	void (*sign)(int fd);
+	void (*unsign)(int fd);
+	/* What is accepted has the options of its listener, such as the sign
+	 * and times. */
+	bool options_inherited;
+	/* Fabrics between hosts can carry it. */
+	bool between_hosts;
+	/* The last close of one end ends both directions of the other at once,
+	 * and a close, or death, with bytes unread is one ECONNRESET behind
+	 * what the other has not read. Else a close ends one direction, and is
+	 * a reset if SO_LINGER or unread bytes make it one. */
+	bool ends_both;
+	/* An end is connected, and sends, before the other is accepted and can
+	 * be asked for. */
+	bool early;
+	/* Calls: MSG_TRUNC discards, and MSG_ERRQUEUE and MSG_ZEROCOPY mean
+	 * something. */
+	bool tcp_flags;
+	/* poll looks at SO_RCVLOWAT. */
+	bool lowat_polled;
+	/* Messages have the peer's address, if it has one, and may carry more
+	 * than bytes. Whoever can send can do so out of band, poll says. */
+	bool messages;
+	/* option: why a connection that gets this option leaves the fabric, or
+	 * EXS_X_REASON_NONE. */
+	int (*option)(int level, int name);
 };
 
-/* tcp.c */
-extern const struct exi_base exi_base_tcp;
+/* tcp.c, unix.c */
+extern const struct exi_base exi_base_tcp, exi_base_unix;
+
+/* Why no socket of whatever kind with these options is upgraded, or
+ * EXS_X_REASON_NONE. */
+int exi_base_forbidden(int fd);
 
 /* The table for such a socket; null: its kind is never upgraded. */
-const struct exi_base *exi_base_for(int domain, int type, int protocol);
+EXI_SHIM const struct exi_base *exi_base_for(int domain, int type,
+					     int protocol);
 
 /* The same for an open descriptor. */
 const struct exi_base *exi_base_of(int fd);

@@ -12,6 +12,7 @@
 #include <sys/exs_ext.h>
 #include <sys/mman.h>
 
+#include "core/base/config.h"
 #include "core/base/ids.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -247,13 +248,23 @@ void exi_memory_no_fabric(struct exi_sock *sk)
 	exi_stats_fabric(sk);
 }
 
+static bool is_unix(int fd)
+{
+	int domain;
+	socklen_t len = sizeof(domain);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+	       domain == AF_UNIX;
+}
+
 static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 		      bool adopted)
 {
 	enum exi_dir d;
 
 	EXI_TABLE_RESET(&sk->role, role);
-	sk->base = &exi_base_tcp;
+	sk->base = exi_config()->unix_streams && is_unix(fd) ? &exi_base_unix
+							     : &exi_base_tcp;
 	sk->adopted = adopted;
 	EXI_TABLE_RESET(&sk->lingers, false);
 	EXI_TABLE_RESET(&sk->closing, false);

@@ -88,6 +88,12 @@ enum exi_broken {
 	EXI_BROKEN_TOLD,
 };
 
+enum exi_cut {
+	EXI_CUT_NOT,
+	EXI_CUT_UNTOLD, /* ECONNRESET follows what is unread here */
+	EXI_CUT_TOLD,
+};
+
 enum exi_deaf {
 	EXI_DEAF_NOT,
 	EXI_DEAF_CUT, /* the kernel says how the stream ends */
@@ -111,8 +117,11 @@ struct exi_half {
 	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
 	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
-	uint32_t end_seen;   /* RX: TCP said the end, the link is to be read */
-	uint32_t link_read;  /* RX: the link was read after the end of TCP */
+	/* RX, of a stream whose ends both end (base.h): the peer closed with
+	 * bytes of ours unread. Set with the TX lock held. */
+	_Atomic uint32_t cut; /* enum exi_cut */
+	uint32_t end_seen;    /* RX: TCP said the end, the link is to be read */
+	uint32_t link_read;   /* RX: the link was read after the end of TCP */
 	_Atomic uint32_t
 		untaken;  /* RX: gave back, and the peer has not said TAKEN */
 	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */

@@ -284,6 +284,11 @@ static enum exi_role role_of(int fd)
 				  : EXI_ROLE_NONE;
 }
 
+static bool has_role(struct exi_sock *sk, int fd)
+{
+	return role_of(fd) == sk->role;
+}
+
 static bool option_set(int fd, int level, int name)
 {
 	int v = 0;
@@ -296,7 +301,7 @@ static int forbidden(int fd)
 {
 	char ulp[16] = "";
 	socklen_t len = sizeof(int);
-	int fl, v;
+	int v;
 
 	/* First, for MPTCP is a ULP of its subflows, too. */
 	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) == 0 &&
@@ -313,20 +318,9 @@ static int forbidden(int fd)
 	    option_set(fd, SOL_SOCKET, SO_TIMESTAMP) ||
 	    option_set(fd, SOL_SOCKET, SO_TIMESTAMPNS))
 		return EXS_X_REASON_TIMESTAMPS;
-	len = sizeof(v);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &v, &len) == 0 && v >= 0)
-		return EXS_X_REASON_PEEK_OFF;
 	if (option_set(fd, IPPROTO_TCP, TCP_REPAIR))
 		return EXS_X_REASON_REPAIR;
-	len = 0;
-	/* A length query of the classic filter: its instructions. */
-	if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) == 0 &&
-	    len > 0)
-		return EXS_X_REASON_BPF;
-	fl = fcntl(fd, F_GETFL);
-	if (fl >= 0 && (fl & O_ASYNC))
-		return EXS_X_REASON_O_ASYNC;
-	return EXS_X_REASON_NONE;
+	return exi_base_forbidden(fd);
 }
 
 /* What Nagle, a cork or MSG_MORE holds back; the options are as they were
@@ -364,13 +358,35 @@ static bool disconnect(int fd)
 	return connect(fd, &unspec, sizeof(unspec)) == 0;
 }
 
+static int option_reason(int level, int name)
+{
+	return level != IPPROTO_TCP	      ? EXS_X_REASON_NONE
+	       : name == TCP_ULP	      ? EXS_X_REASON_KERNEL_TLS
+	       : name == TCP_REPAIR	      ? EXS_X_REASON_REPAIR
+	       : name == TCP_ZEROCOPY_RECEIVE ? EXS_X_REASON_ZEROCOPY
+					      : EXS_X_REASON_NONE;
+}
+
+/* No program looks at those options. */
+static void keep_sign(int fd)
+{
+}
+
 const struct exi_base exi_base_tcp = {
 	.is = is_tcp,
 	.forbidden = forbidden,
 	.role = role_of,
+	.same = has_role,
 	.written = bytes_written,
 	.read = bytes_read,
 	.counts = counts,
 	.push = push,
 	.disconnect = disconnect,
+	.sign = exi_proof_sign,
+	.unsign = keep_sign,
+	.options_inherited = true,
+	.between_hosts = true,
+	.tcp_flags = true,
+	.lowat_polled = true,
+	.option = option_reason,
 };

@@ -19,6 +19,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
@@ -191,12 +192,17 @@ ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 /* The bytes of the ring's rest that came over TCP, which is at its end. The
  * kernel knows, also of what others read who have the descriptor, but for one
  * byte that may be a FIN. Where the kernel may not be asked any more, or
- * another host's bytes are between, the count is what was read here. */
+ * another host's bytes are between, the count is what was read here. The kernel
+ * counts nothing on a UNIX socket: if other processes may have read there, all
+ * of the rest counts as read, which is so unless the peer died while it sent
+ * it. */
 static int64_t came_back_locked(struct exi_sock *sk, const struct exi_half *h)
 {
 	int64_t here = (int64_t)(h->back - h->left), n;
 
 	EXI_LOCKED(&h->lock);
+	if (sk->base->ends_both)
+		return atomic_load(&sk->sh->several) ? INT64_MAX : here;
 	return !exi_sock_remote(sk) && !exi_switch_came_locked(sk, &n) &&
 			       n > here
 		       ? n
@@ -278,6 +284,18 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
+/* The peer has closed, and what it did not read may have been in a ring. */
+static bool is_cut_locked(struct exi_sock *sk, struct exi_half *h)
+{
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+
+	EXI_LOCKED(&h->lock);
+	exi_lock(&tx->lock);
+	exi_flow_bereft_locked(sk);
+	exi_unlock(&tx->lock);
+	return exi_half_take_cut(h);
+}
+
 ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 				    struct exi_pieces *p, int flags)
 {
@@ -292,7 +310,7 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	if (h->err)
 		return -exi_half_take_err(h);
 	if (h->ended)
-		return 0;
+		return exi_half_end(h);
 	if (sk->posted[EXI_RX])
 		return -EAGAIN;
 	if (h->mode == EXI_MODE_LEFT && len > h->left)
@@ -336,6 +354,8 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 		if (h->mode == EXI_MODE_RING)
 			return n;
 	}
+	if (n == 0 && sk->base->ends_both && is_cut_locked(sk, h))
+		n = -ECONNRESET;
 	if ((h->mode == EXI_MODE_LEFT || h->resume) && n == 0 && !h->fin)
 		n = -ECONNRESET; /* bytes of TCP are missing */
 	h->fin = 1;

@@ -14,6 +14,7 @@
 #include "core/base/lock.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/sock/base.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
@@ -98,6 +99,27 @@ int exi_flow_end_locked(struct exi_sock *sk)
 	return sk->tcp->ops->end(sk->tcp);
 }
 
+bool exi_half_take_cut(struct exi_half *h)
+{
+	uint32_t untold = EXI_CUT_UNTOLD;
+
+	return exi_unlikely(atomic_load(&h->cut) == untold) &&
+	       atomic_compare_exchange_strong(&h->cut, &untold, EXI_CUT_TOLD);
+}
+
+/* The kernel of a peer that closed knew of nothing unread: what was unread lay
+ * in the ring. */
+static void cut_locked(struct exi_sock *sk)
+{
+	uint32_t whole = EXI_CUT_NOT;
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (sk->base->ends_both && sk->fab->rops->left_unread &&
+	    sk->fab->rops->left_unread(sk->fab))
+		atomic_compare_exchange_strong(&sk->sh->half[EXI_RX].cut,
+					       &whole, EXI_CUT_UNTOLD);
+}
+
 bool exi_flow_bereft_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
@@ -110,6 +132,7 @@ bool exi_flow_bereft_locked(struct exi_sock *sk)
 	 * lost. */
 	if (!exi_sock_current(sk, p.fd) || poll(&p, 1, 0) <= 0)
 		return false;
+	cut_locked(sk);
 	exi_half_mode_locked(h, EXI_MODE_TCP);
 	exi_keepalive_settle_locked(sk);
 	if (h->ended && !h->fin) {
@@ -139,7 +162,8 @@ int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
 	err = exi_half_take_err(h);
 	/* The kernel has one error for both directions: also what a receive
 	 * met. */
-	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err)
+	if (!err && h->mode == EXI_MODE_TCP && sk->sh->half[EXI_RX].err &&
+	    !sk->base->ends_both)
 		err = exi_half_take_err(&sk->sh->half[EXI_RX]);
 	if (err)
 		return -err;
@@ -149,7 +173,8 @@ int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h)
 	     (h->mode == EXI_MODE_RING && !atomic_load(&sk->sh->gone))))
 		return -EPIPE;
 	if (h->mode == EXI_MODE_RING && atomic_load(&sk->sh->gone)) {
-		err = exi_half_take_so_error(sk->tcp->fd);
+		err = sk->base->ends_both ? 0
+					  : exi_half_take_so_error(sk->tcp->fd);
 		return err ? -err : -EPIPE;
 	}
 	return 0;
@@ -184,6 +209,8 @@ ssize_t exi_half_recv_ended_locked(struct exi_sock *sk, struct exi_half *h)
 	/* What was on its way is lost, and the end was not said. */
 	if (!err && !h->ended && !h->fin && exi_sock_remote(sk) &&
 	    atomic_load(&sk->sh->gone))
+		err = ECONNRESET;
+	if (exi_half_take_cut(h) && !err)
 		err = ECONNRESET;
 	if (!h->ended)
 		h->fin = 1;

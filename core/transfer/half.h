@@ -3,6 +3,7 @@
 #ifndef EXI_CORE_TRANSFER_HALF_H
 #define EXI_CORE_TRANSFER_HALF_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -86,5 +87,15 @@ static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
 /* Receiver, RX lock held: the peer is gone, and what its ring holds now is all
  * that comes of it, though somebody may still write there. */
 void exi_flow_deafen_locked(struct exi_sock *sk);
+
+/* The peer of a stream whose ends both end is gone: whether one ECONNRESET is
+ * to be told now, which it was not before. */
+EXI_SHIM bool exi_half_take_cut(struct exi_half *h);
+
+/* What a receive gives at the end: 0, or that error. */
+static inline ssize_t exi_half_end(struct exi_half *h)
+{
+	return exi_half_take_cut(h) ? -ECONNRESET : 0;
+}
 
 #endif

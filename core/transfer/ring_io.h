@@ -66,7 +66,7 @@ exi_recv_ring_locked(struct exi_sock *sk, struct exi_half *h, void *buf,
 		len = exi_half_heard_locked(h, len);
 		if (!len && h->deaf == EXI_DEAF_END) {
 			h->ended = 1;
-			return 0;
+			return exi_half_end(h);
 		}
 		if (!len)
 			return exi_half_recv_ended_locked(sk, h);
@@ -83,7 +83,7 @@ exi_recv_ring_locked(struct exi_sock *sk, struct exi_half *h, void *buf,
 	}
 	if (n == 0 && len) {
 		h->ended = 1;
-		return 0;
+		return exi_half_end(h);
 	}
 	if (n == -EAGAIN && over)
 		return exi_half_recv_ended_locked(sk, h);

@@ -213,17 +213,19 @@ static bool conn_full(struct exi_conn *c)
 	       (int64_t)(limit + end.bytes - end.pos) <= end.bytes / 4;
 }
 
-/* Whether the peer left something unread. Its kernel has told us that it is no
- * more, so what it wrote is there. What it says of a time before the last
- * switch does not count. */
-static bool conn_left_unread(struct exi_conn *c)
+/* What the peer left unread, if its kernel has told us that it is no more: what
+ * it wrote is there; else what it has not yet said that it read. What it says
+ * of a time before the last switch does not count. */
+static size_t conn_left_unread(struct exi_conn *c)
 {
 	const struct shmp_tx *tx = &shmp_shared(c)->tx;
 	uint64_t end = tx->head - (tx->ended ? shmp_record_bytes(0) : 0);
 	uint64_t read = atomic_load_explicit(&shmp_priv(c)->theirs->read,
 					     memory_order_relaxed);
 
-	return read < end && tx->taken < end;
+	if (read >= end || tx->taken >= end)
+		return 0;
+	return (size_t)(end - (read < tx->taken ? tx->taken : read));
 }
 
 static int conn_peer_cpu(struct exi_conn *c)

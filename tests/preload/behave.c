@@ -46,7 +46,7 @@ struct said {
 	char text[16384];
 };
 
-int here = -1, peer = -1, which_row;
+int here = -1, peer = -1, stream_family = AF_INET, which_row;
 
 static struct row rows[2048];
 static size_t n_rows;
@@ -335,16 +335,25 @@ int listener(int domain, struct sockaddr_storage *at, socklen_t *len)
 {
 	struct sockaddr_in in = { .sin_family = AF_INET };
 	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
-	int l = socket(domain, SOCK_STREAM, 0);
+	struct sockaddr un = { .sa_family = AF_UNIX };
+	int l;
+
+	if (domain == AF_INET)
+		domain = stream_family;
+	l = socket(domain, SOCK_STREAM, 0);
 
 	in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	in6.sin6_addr = in6addr_any;
 	if (domain == AF_INET)
 		memcpy(at, &in, *len = sizeof(in));
+	else if (domain == AF_UNIX) /* the kernel chooses an abstract name */
+		memcpy(at, &un, *len = sizeof(un.sa_family));
 	else
 		memcpy(at, &in6, *len = sizeof(in6));
-	if (l < 0 || bind(l, (struct sockaddr *)at, *len) || listen(l, 64) ||
-	    getsockname(l, (struct sockaddr *)at, len))
+	if (l < 0 || bind(l, (struct sockaddr *)at, *len) || listen(l, 64))
+		die("listen");
+	*len = sizeof(*at);
+	if (getsockname(l, (struct sockaddr *)at, len))
 		die("listen");
 	return l;
 }
@@ -354,8 +363,8 @@ void cold_pair(int domain, bool mapped)
 	struct sockaddr_storage at;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
 	socklen_t len;
-	int l = listener(domain, &at, &len), c = socket(domain, SOCK_STREAM, 0);
-	int s;
+	int l = listener(domain, &at, &len);
+	int c = socket(at.ss_family, SOCK_STREAM, 0), s;
 
 	if (domain == AF_INET6) {
 		in6->sin6_addr = in6addr_loopback;
@@ -374,9 +383,12 @@ void cold_pair(int domain, bool mapped)
 	if (s < 0)
 		die("accept");
 	close(l);
+	if (at.ss_family == AF_UNIX)
+		goto out;
 	/* When small pieces go is a matter of acknowledgements otherwise. */
 	setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
 	setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+out:
 	here = is_swapped ? s : c;
 	peer = is_swapped ? c : s;
 }
@@ -489,6 +501,8 @@ int main(int argc, char **argv)
 		is_cold = is_cold || strcmp(*argv, "--cold") == 0;
 		is_swapped = is_swapped || strcmp(*argv, "--swap") == 0;
 		is_here = is_here || strcmp(*argv, "--here") == 0;
+		if (strcmp(*argv, "--unix") == 0)
+			stream_family = AF_UNIX;
 	}
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -28,7 +28,7 @@ extern int which_row;
 
 /* The connection of a row: the end under test connected, the other accepted
  * (the other way round with --swap). */
-extern int here, peer;
+extern int here, peer, stream_family;
 
 /* 127.0.0.1 by a listener that is closed again, and moved, see warm(). */
 void pair(void);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The ends of a UNIX stream are named by the numbers of their inodes. They have
+ * 32 bits and come round: they lead two ends to each other, and prove nothing.
+ * See docs/design/unix.md. */
+#include "core/base/proof_unix.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "core/base/diag.h"
+#include "core/base/proof.h"
+#include "core/base/user.h"
+
+#define ESTABLISHED 1
+
+#ifndef UDIAG_SHOW_UID
+#define UDIAG_SHOW_UID 0x40
+#endif
+#define DIAG_UID 7 /* UNIX_DIAG_UID, since Linux 5.3 */
+
+/* The value of SO_RCVBUF, as it is read, modulo a page: none is set so by
+ * accident, for the kernel doubles what it is given. */
+#define SIGN	  0x5a6
+#define SIGN_MASK 0xfff
+
+struct unix_question {
+	struct nlmsghdr head;
+	struct unix_diag_req req;
+};
+
+static struct unix_question question(uint32_t inode, uint64_t cookie,
+				     uint32_t show)
+{
+	struct unix_question q = {
+		.head = { .nlmsg_len = sizeof(q),
+			  .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			  .nlmsg_flags = NLM_F_REQUEST },
+		.req = { .sdiag_family = AF_UNIX,
+			 .udiag_states = ~0u,
+			 .udiag_ino = inode,
+			 .udiag_show = show,
+			 .udiag_cookie = { (uint32_t)cookie,
+					   (uint32_t)(cookie >> 32) } },
+	};
+
+	return q;
+}
+
+#define ANY_COOKIE UINT64_MAX
+
+static uint32_t inode_of(const uint8_t address[16])
+{
+	uint32_t ret;
+
+	memcpy(&ret, address + 12, sizeof(ret));
+	return ntohl(ret);
+}
+
+static void put_inode(uint32_t inode, uint8_t address[16])
+{
+	inode = htonl(inode);
+	memset(address, 0, 12);
+	memcpy(address + 12, &inode, sizeof(inode));
+}
+
+static bool number(const union exi_diag_answer *a, int type, uint32_t *ret)
+{
+	const void *v = exi_diag_attribute(a, sizeof(struct unix_diag_msg),
+					   type, sizeof(*ret));
+
+	if (v)
+		memcpy(ret, v, sizeof(*ret));
+	return v != NULL;
+}
+
+/* The peer's number of a socket that is connected, by its own. */
+static int peer_of(const union exi_diag_answer *a, uint32_t *ret)
+{
+	struct unix_diag_msg m;
+
+	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
+	/* A connection that nobody has accepted yet has no number there. */
+	return m.udiag_state == ESTABLISHED && number(a, UNIX_DIAG_PEER, ret) &&
+			       *ret
+		       ? 0
+		       : -ENOTCONN;
+}
+
+/* own: by a socket of the calling thread, and so in its user namespace. */
+static int ask(const struct exi_tuple *t, const struct unix_question *q,
+	       bool own, union exi_diag_answer *ret)
+{
+	int nl, err;
+
+	if (!own && exi_diag_ask_kept(t->netns, &q->head,
+				      sizeof(struct unix_diag_msg), ret, &err))
+		return err;
+	nl = exi_diag_open();
+	if (nl < 0)
+		return nl;
+	err = t->netns && exi_netns_cookie(nl) != t->netns
+		      ? -EXDEV
+		      : exi_diag_ask(nl, &q->head, sizeof(struct unix_diag_msg),
+				     ret);
+	close(nl);
+	return err;
+}
+
+int exi_unix_tuple(int fd, struct exi_tuple *ret)
+{
+	struct ucred maker;
+	socklen_t len = sizeof(maker);
+	union exi_diag_answer a;
+	struct unix_question q;
+	struct stat st;
+	uint32_t peer;
+	int err;
+
+	ret->cookie = exi_sock_cookie(fd);
+	if (fstat(fd, &st) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &maker, &len) < 0)
+		return -errno;
+	/* The cookie is never another's: nor is what is told of it. */
+	q = question((uint32_t)st.st_ino, ret->cookie, UDIAG_SHOW_PEER);
+	err = ask(ret, &q, false, &a);
+	if (!err)
+		err = peer_of(&a, &peer);
+	if (err)
+		return err == -ESTALE ? -EOPNOTSUPP : err;
+	put_inode((uint32_t)st.st_ino, ret->local);
+	put_inode(peer, ret->peer);
+	ret->maker = maker.uid;
+	return 0;
+}
+
+/* What the kernel says of the socket that has the peer's number, and that ours
+ * is its peer. */
+static int other_end(const struct exi_tuple *t, uint32_t show, bool own,
+		     union exi_diag_answer *ret)
+{
+	struct unix_question q =
+		question(inode_of(t->peer), ANY_COOKIE, show | UDIAG_SHOW_PEER);
+	int err = ask(t, &q, own, ret);
+	uint32_t back;
+
+	if (!err)
+		err = peer_of(ret, &back);
+	return err ? err : back == inode_of(t->local) ? 0 : -ENOTCONN;
+}
+
+int exi_unix_peer_here(const struct exi_tuple *t)
+{
+	union exi_diag_answer a;
+	int err = other_end(t, 0, false, &a);
+
+	/* It is on this host, if anywhere. */
+	return err == -ENOENT ? -ENOTCONN : err;
+}
+
+int exi_unix_same_user(const struct exi_tuple *t, int link)
+{
+	union exi_diag_answer a;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	uint32_t opener;
+	int err = other_end(t, UDIAG_SHOW_UID, true, &a);
+
+	if (err)
+		return err;
+	if (getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	/* Who made the other end, who opened it, and who is at the link. The
+	 * first is the connection's, and no number leads to it. */
+	return number(&a, DIAG_UID, &opener) && cred.uid == t->maker &&
+			       cred.uid == opener && cred.pid > 0 &&
+			       exi_user_is_one(cred.uid)
+		       ? 0
+		       : -EOPNOTSUPP;
+}
+
+int exi_unix_signed(const struct exi_tuple *t)
+{
+	uint32_t sizes[SK_MEMINFO_RCVBUF + 1];
+	union exi_diag_answer a;
+	const void *v;
+	int err = other_end(t, UDIAG_SHOW_MEMINFO, false, &a);
+
+	if (err)
+		return err == -EACCES ? err : 0;
+	v = exi_diag_attribute(&a, sizeof(struct unix_diag_msg),
+			       UNIX_DIAG_MEMINFO, sizeof(sizes));
+	if (!v)
+		return 0;
+	memcpy(sizes, v, sizeof(sizes));
+	return (sizes[SK_MEMINFO_RCVBUF] & SIGN_MASK) == SIGN;
+}
+
+/* --- the sign ----------------------------------------------------------- */
+
+/* What sockets begin with. */
+static _Atomic int usual;
+
+static int buffer_of(int fd)
+{
+	int ret = 0;
+	socklen_t len = sizeof(ret);
+
+	return getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &ret, &len) < 0 ? 0 : ret;
+}
+
+/* The kernel doubles what it is given. */
+static void set_buffer(int fd, int size)
+{
+	size /= 2;
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+}
+
+void exi_unix_sign(int fd)
+{
+	int size = atomic_load(&usual);
+
+	if (!size) {
+		size = buffer_of(fd);
+		atomic_store(&usual, size);
+	}
+	/* Less than it is, which is always allowed. */
+	set_buffer(fd, ((size - SIGN) & ~SIGN_MASK) + SIGN);
+}
+
+int exi_unix_unsigned(int value)
+{
+	return (value & SIGN_MASK) == SIGN && atomic_load(&usual)
+		       ? atomic_load(&usual)
+		       : value;
+}
+
+void exi_unix_unsign(int fd)
+{
+	int now = buffer_of(fd);
+
+	if (exi_unix_unsigned(now) != now)
+		set_buffer(fd, exi_unix_unsigned(now));
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The stream beneath a connection where it is a UNIX socket. What was sent is
+ * in the receiver's queue before the call returns: nothing is on its way, and
+ * what is unread there says where a switch begins. See docs/design/unix.md. */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "core/base/config.h"
+#include "core/base/proof_unix.h"
+#include "core/fabric/provider.h"
+#include "core/sock/base.h"
+#include "core/sock/table.h"
+
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
+
+static bool is_unix(int domain, int type, int protocol)
+{
+	return domain == AF_UNIX && type == SOCK_STREAM &&
+	       exi_config()->unix_streams;
+}
+
+static bool option_set(int fd, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return getsockopt(fd, SOL_SOCKET, name, &v, &len) == 0 && v != 0;
+}
+
+/* The kernel alone gives credentials with each message. */
+static int forbidden(int fd)
+{
+	if (option_set(fd, SO_PASSCRED) || option_set(fd, SO_PASSPIDFD) ||
+	    option_set(fd, SO_PASSSEC))
+		return EXS_X_REASON_ANCILLARY;
+	return exi_base_forbidden(fd);
+}
+
+/* Neither the numbers of the inodes nor the names tell: accept(2) makes its end
+ * before anybody connects. */
+static enum exi_role role_of(int fd)
+{
+	return EXI_ROLE_NONE;
+}
+
+static int bytes_written(struct exi_sock *sk, uint64_t *ret)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
+
+	*ret = h->bytes - h->fabric_bytes;
+	return 0;
+}
+
+static int bytes_read(struct exi_sock *sk, uint64_t written, uint64_t *ret)
+{
+	int unread;
+
+	if (ioctl(sk->tcp->fd, SIOCINQ, &unread) < 0)
+		return -errno;
+	*ret = written - (uint64_t)unread;
+	return 0;
+}
+
+/* The kernel has none. */
+static int counts(struct exi_sock *sk, uint64_t *ret_rx, uint64_t *ret_tx)
+{
+	return -EOPNOTSUPP;
+}
+
+/* Nothing is held back. */
+static int push(int fd)
+{
+	return 0;
+}
+
+static bool disconnect(int fd)
+{
+	return shutdown(fd, SHUT_RDWR) == 0;
+}
+
+static int option_reason(int level, int name)
+{
+	return level == SOL_SOCKET &&
+			       (name == SO_PASSCRED || name == SO_PASSPIDFD ||
+				name == SO_PASSSEC)
+		       ? EXS_X_REASON_ANCILLARY
+		       : EXS_X_REASON_NONE;
+}
+
+const struct exi_base exi_base_unix = {
+	.is = is_unix,
+	.forbidden = forbidden,
+	.role = role_of,
+	.same = exi_sock_current,
+	.written = bytes_written,
+	.read = bytes_read,
+	.counts = counts,
+	.push = push,
+	.disconnect = disconnect,
+	.sign = exi_unix_sign,
+	.unsign = exi_unix_unsign,
+	.ends_both = true,
+	.early = true,
+	.messages = true,
+	.option = option_reason,
+};

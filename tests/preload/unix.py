@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""UNIX stream connections between two programs under exs run: unix.py EXS. What
+calls say is the business of differ.py --unix; this is about which connections
+move, and whose. The script is also the programs that it starts."""
+
+import array
+import json
+import os
+import pwd
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+SELF = os.path.abspath(__file__)
+SIZE = 65536
+ROUNDS = 200
+SO_PASSCRED = 16
+
+
+def receive(s, n):
+    data = b''
+    while len(data) < n:
+        more = s.recv(n - len(data))
+        if not more:
+            raise SystemExit('an end after %d of %d bytes' % (len(data), n))
+        data += more
+    return data
+
+
+def credentials(s):
+    return struct.unpack('3i', s.getsockopt(socket.SOL_SOCKET,
+                                            socket.SO_PEERCRED, 12))
+
+
+def receive_file(s):
+    """What is in the file that comes with the next byte."""
+    room = socket.CMSG_LEN(array.array('i').itemsize)
+    data, control, _, _ = s.recvmsg(1, room)
+    if data != b'F' or len(control) != 1:
+        raise SystemExit('no descriptor: %r %r' % (data, control))
+    fd = struct.unpack('i', control[0][2][:4])[0]
+    text = os.pread(fd, 64, 0)
+    os.close(fd)
+    return text
+
+
+def echo(s):
+    """Bytes and orders: b means answer, f means that a descriptor follows, e the
+    end."""
+    while True:
+        order = s.recv(1)
+        if order == b'b':
+            s.sendall(receive(s, SIZE))
+        elif order == b'f':
+            text = receive_file(s)
+            s.sendall(struct.pack('I', len(text)) + text)
+        else:
+            return
+
+
+def serve(name, what):
+    """The first connection; then its facts."""
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(name)
+    if not name.startswith('\0'):
+        os.chmod(name, 0o777)
+    listener.listen(8)
+    if what == 'given':
+        become_nobody()
+    print('listens', flush=True)
+    s, _ = listener.accept()
+    echo(s)
+    print(json.dumps({'peer': credentials(s),
+                      'size': s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+                      'usual': listener.getsockopt(socket.SOL_SOCKET,
+                                                   socket.SO_RCVBUF)}))
+
+
+def call(name, what):
+    if what == 'nobody':
+        become_nobody()
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(name)
+    for i in range(ROUNDS):
+        data = bytes([i]) * SIZE
+        s.sendall(b'b' + data)
+        if receive(s, SIZE) != data:
+            raise SystemExit('round %d: other bytes' % i)
+        if what == 'files' and i % 8 == 4:
+            text = b'file %d' % i
+            fd = os.memfd_create('text')
+            os.write(fd, text)
+            s.sendall(b'f')
+            socket.send_fds(s, [b'F'], [fd])
+            os.close(fd)
+            n, = struct.unpack('I', receive(s, 4))
+            if receive(s, n) != text:
+                raise SystemExit('round %d: another file' % i)
+        if what == 'credentials' and i == ROUNDS // 2:
+            s.setsockopt(socket.SOL_SOCKET, SO_PASSCRED, 1)
+    print(json.dumps({'peer': credentials(s)}))
+    s.sendall(b'e')
+
+
+def become_nobody():
+    user = pwd.getpwnam('nobody')
+    os.setgroups([])
+    os.setgid(user.pw_gid)
+    os.setuid(user.pw_uid)
+
+
+def environment(unix):
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    env['EXS_UPGRADE'] = 'connect'
+    if unix:
+        env['EXS_UNIX'] = unix
+    return env
+
+
+def pair(exs, name, what='bytes', unix='on', plain=False):
+    """Both ends' facts and reports; the server's first."""
+    with tempfile.TemporaryDirectory() as d:
+        os.chmod(d, 0o777)
+        path = '\0' + os.path.basename(d) if name == 'abstract' else d + '/s'
+        reports = [d + '/server', d + '/client']
+        run = [[exs, 'run', '--report=' + r] for r in reports]
+        if plain:
+            run[0] = []
+        shown = path.replace('\0', '@')
+        server = subprocess.Popen(
+            run[0] + [sys.executable, SELF, '--serve', shown, what], text=True,
+            env=environment(unix), stdout=subprocess.PIPE)
+        facts = [{}, {}]
+        try:
+            if server.stdout.readline() != 'listens\n':
+                raise SystemExit('the server does not listen')
+            out = subprocess.run(
+                run[1] + [sys.executable, SELF, '--call', shown, what],
+                env=environment(unix), text=True, stdout=subprocess.PIPE,
+                timeout=60, check=True)
+            facts[1] = json.loads(out.stdout)
+            facts[0] = json.loads(server.communicate(timeout=60)[0])
+        finally:
+            server.kill()
+            server.wait()
+        facts[0]['pid'] = server.pid
+        for f, report in zip(facts, reports):
+            f['report'] = open(report).read() if os.path.exists(report) else ''
+    return facts
+
+
+bad = 0
+
+
+def check(what, holds, seen):
+    global bad
+    if not holds:
+        bad += 1
+        print('%s: %s' % (what, seen))
+
+
+def on_fabric(report):
+    """The connections of a report that were on a fabric, and its bytes there."""
+    found = re.search(r'(\d+) connections? on a fabric, (\d+) of (\d+)', report)
+    return [int(g) for g in found.groups()] if found else [0, 0, 0]
+
+
+def main(exs):
+    for name in 'path', 'abstract':
+        server, client = pair(exs, name)
+        for f in server, client:
+            n, there, of = on_fabric(f['report'])
+            check(name, n == 1 and there > of * 0.3, f['report'])
+        check(name + ', the sign is not seen',
+              server['size'] == server['usual'], server)
+        check(name + ', the user', client['peer'][1] == os.getuid() and
+              server['peer'][1] == os.getuid(), (server, client))
+    for what in 'files', 'credentials':
+        server, client = pair(exs, 'path', what)
+        for f in server, client:
+            check(what, re.search(r'\((ancillary|peer-request)\)', f['report']),
+                  f['report'])
+        check(what, 'ancillary' in client['report'], client['report'])
+    server, client = pair(exs, 'path', plain=True)
+    check('a plain server', on_fabric(client['report'])[0] == 0,
+          client['report'])
+    for unix in 'off', None:
+        for f in pair(exs, 'path', unix=unix):
+            check('EXS_UNIX=%s' % unix, on_fabric(f['report'])[0] == 0 and
+                  'ancillary' not in f['report'], f['report'])
+    if os.getuid() == 0:
+        # Who made an end, opened it, and is at the link's end is one, or not.
+        for what, n in ('nobody', 1), ('given', 0):
+            server, client = pair(exs, 'path', what)
+            for f in server, client:
+                check(what, on_fabric(f['report'])[0] == n, f['report'])
+            check(what, (server['peer'][1] != client['peer'][1]) ==
+                  (what == 'nobody'), (server, client))
+    print('%d failed' % bad)
+    return 1 if bad else 0
+
+
+if __name__ == '__main__':
+    if sys.argv[1] == '--serve':
+        serve(sys.argv[2].replace('@', '\0'), sys.argv[3])
+    elif sys.argv[1] == '--call':
+        call(sys.argv[2].replace('@', '\0'), sys.argv[3])
+    else:
+        sys.exit(main(os.path.abspath(sys.argv[1])))
