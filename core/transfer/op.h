@@ -92,16 +92,17 @@ static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 								       : EXI_TX;
 }
 
-/* The slot becomes an operation that is over, with all bytes moved: only what
- * its event needs is set. A free slot is neither kept nor queued, and has no
- * parts. */
-static inline void exi_op_sent(struct exi_op *op, const exs_x_op_t *o)
+/* The slot becomes an operation that is over, with so many bytes moved: only
+ * what its event needs is set. A free slot is neither kept nor queued, and has
+ * no parts. */
+static inline void exi_op_moved(struct exi_op *op, const exs_x_op_t *o,
+				size_t done)
 {
 	op->type = o->exs_x_type;
 	op->fd = o->exs_x_socket;
 	op->ahandle = o->exs_x_ahandle;
 	op->arg = o->exs_x_buffer;
-	op->done = o->exs_x_length;
+	op->done = done;
 	op->err = 0;
 	op->event_flags = 0;
 }

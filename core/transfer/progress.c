@@ -594,6 +594,16 @@ void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 	progress_locked(sk, dir, EXI_MSG_POLLED);
 }
 
+void exi_progress_tried_locked(struct exi_sock *sk, enum exi_dir dir, ssize_t n)
+{
+	struct exi_op *op =
+		exi_container(sk->ops[dir].next, struct exi_op, node);
+
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (after_try_locked(sk, dir, op, op->run, n) == STEP_AGAIN)
+		progress_locked(sk, dir, 0);
+}
+
 void exi_flow_progress(struct exi_sock *sk, enum exi_dir dir)
 {
 	int fd = atomic_load(&sk->fd);

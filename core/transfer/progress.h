@@ -29,6 +29,11 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir);
  * will again before it waits. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir);
 
+/* exi_flow_progress_locked() for a caller that made the first attempt for the
+ * first of the operations itself, with this result. Nothing is lent. */
+void exi_progress_tried_locked(struct exi_sock *sk, enum exi_dir dir,
+			       ssize_t n);
+
 /* Asks for wake-ups for the direction's operations: true when that is sure,
  * false when there was something to do at once. The lock is held. */
 bool exi_flow_arm_locked(struct exi_sock *sk, enum exi_dir dir);

@@ -24,6 +24,7 @@
 #include "core/transfer/place.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/queue.h"
+#include "core/transfer/ring_io.h"
 #include "core/transfer/timeout.h"
 
 /* Locks the direction, when it takes operations. */
@@ -43,8 +44,18 @@ lock_for_ops(struct exi_sock *sk, int fd, enum exi_dir dir,
 	return err;
 }
 
-/* What it would get at once may have been sent after what others of its queue
- * have to get: who dequeues takes all in order, and is told of this one. */
+/* What the connection has may have been sent after what others have from which
+ * the queue receives. */
+static bool others_go_first(const struct exi_sock *sk,
+			    const struct exi_queue *q)
+{
+	return sk->fab->rops->first &&
+	       exi_queue_receives_elsewhere(q,
+					    atomic_load(&sk->hot_in[EXI_RX]));
+}
+
+/* The operation does not move at once, because of what others have: the thread
+ * that dequeues moves all in order, and is told of this one. */
 static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 				  const struct exi_op *op)
 {
@@ -52,19 +63,25 @@ static bool waits_in_order_locked(struct exi_sock *sk, enum exi_dir dir,
 
 	EXI_LOCKED(&h->lock);
 	return dir == EXI_RX && op->queue && !op->holds &&
-	       h->mode == EXI_MODE_RING && sk->fab && sk->fab->rops->first &&
-	       exi_queue_receives_elsewhere(op->queue,
-					    atomic_load(&sk->hot_in[dir])) &&
+	       h->mode == EXI_MODE_RING && sk->fab &&
+	       others_go_first(sk, op->queue) &&
 	       exi_queue_heat_locked(op->queue, sk, op->fd, dir);
+}
+
+static void list_locked(struct exi_sock *sk, enum exi_dir dir,
+			struct exi_op **ops, int n)
+{
+	EXI_LOCKED(&sk->sh->half[dir].lock);
+	for (int i = 0; i < n; i++)
+		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
+	exi_flow_count_ops_locked(sk, dir, n);
 }
 
 static void enlist_locked(struct exi_sock *sk, enum exi_dir dir,
 			  struct exi_op **ops, int n)
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
-	for (int i = 0; i < n; i++)
-		exi_list_add_tail(&sk->ops[dir], &ops[i]->node);
-	exi_flow_count_ops_locked(sk, dir, n);
+	list_locked(sk, dir, ops, n);
 	/* Behind others they wait their turn, which all that is lent has
 	 * had. */
 	if (sk->ops[dir].next == &ops[0]->node) {
@@ -151,7 +168,7 @@ static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 		h->err = (int)-ret; /* the next attempt says it */
 	*ret_part = ret > 0 ? (size_t)ret : 0;
 	for (i = 0; i < n && *ret_part && o[i].exs_x_length <= *ret_part; i++) {
-		exi_op_sent(ops[i], &o[i]);
+		exi_op_moved(ops[i], &o[i], o[i].exs_x_length);
 		exi_list_add_tail(&over, &ops[i]->node);
 		*ret_part -= o[i].exs_x_length;
 	}
@@ -191,6 +208,70 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 	return 0;
 }
 
+/* No receive is before what comes now, and what the ring has is theirs. */
+static bool straight_from_ring(const struct exi_sock *sk,
+			       const struct exi_half *h,
+			       const struct exi_queue *q)
+{
+	return h->mode == EXI_MODE_RING && !h->gathered && sk->fab &&
+	       exi_list_empty(&sk->ops[EXI_RX]) && !sk->posted[EXI_RX] &&
+	       !others_go_first(sk, q);
+}
+
+/* The first few receives find their bytes in the ring, with no more of an
+ * operation than its event needs. How many are over, and in *ret_next what came
+ * of the attempt for the next one. */
+static int recv_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
+			       struct exi_op **ops, int n, ssize_t *ret_next)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	struct exi_list over = EXI_LIST_INIT(over);
+	ssize_t ret = 0;
+	int i;
+
+	EXI_LOCKED(&h->lock);
+	for (i = 0; i < n; i++) {
+		ret = exi_recv_ring_locked(sk, h, o[i].exs_x_buffer,
+					   o[i].exs_x_length, o[i].exs_x_flags);
+		if (ret <= 0 || ((o[i].exs_x_flags & MSG_WAITALL) &&
+				 (size_t)ret < o[i].exs_x_length))
+			break;
+		exi_op_moved(ops[i], &o[i], (size_t)ret);
+		exi_list_add_tail(&over, &ops[i]->node);
+	}
+	*ret_next = ret;
+	if (i)
+		exi_op_complete_all(&over);
+	return i;
+}
+
+static int submit_recvs(struct exi_sock *sk, const exs_x_op_t *o,
+			struct exi_op **ops, int n)
+{
+	struct exi_shared *sh;
+	ssize_t came;
+	int ret, got;
+
+	ret = lock_for_ops(sk, o->exs_x_socket, EXI_RX, &sh);
+	if (ret)
+		return ret;
+	if (straight_from_ring(sk, &sh->half[EXI_RX], ops[0]->queue)) {
+		got = recv_at_once_locked(sk, o, ops, n, &came);
+		if (got < n) {
+			describe_all(ops + got, o + got, n - got);
+			list_locked(sk, EXI_RX, ops + got, n - got);
+			exi_timeout_begins_locked(sk, EXI_RX);
+			exi_progress_tried_locked(sk, EXI_RX, came);
+		}
+	} else {
+		describe_all(ops, o, n);
+		enlist_locked(sk, EXI_RX, ops, n);
+	}
+	exi_half_unlock(&sh->half[EXI_RX]);
+	exi_flow_after_recv(sk, o->exs_x_socket);
+	return 0;
+}
+
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 {
 	struct exi_sock *sk;
@@ -199,9 +280,10 @@ int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 	if (ret)
 		return ret;
 	/* Sockets without a role may not be streams. */
-	if (o->exs_x_type == EXS_EVT_SEND && !sk->framed &&
-	    sk->role != EXI_ROLE_NONE)
-		return submit_sends(sk, o, ops, n);
+	if (!sk->framed && sk->role != EXI_ROLE_NONE)
+		return o->exs_x_type == EXS_EVT_SEND
+			       ? submit_sends(sk, o, ops, n)
+			       : submit_recvs(sk, o, ops, n);
 	describe_all(ops, o, n);
 	return submit_to(sk, ops, n);
 }

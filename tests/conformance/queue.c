@@ -660,6 +660,75 @@ static void waiting_for_all_ends_with_the_stream(void)
 	end();
 }
 
+/* What lies there is given to receives as they are posted, as to those that
+ * were posted before it came. */
+static void receives_of_what_lies_there_end_in_turn(void)
+{
+	exs_x_op_t o[3];
+
+	begin();
+	for (int i = 0; i < 3; i++)
+		o[i] = (exs_x_op_t){ .exs_x_type = EXS_EVT_RECV,
+				     .exs_x_socket = fd[0],
+				     .exs_x_buffer = room[i],
+				     .exs_x_length = i == 2 ? 8 : 2,
+				     .exs_x_flags = i ? MSG_WAITALL : 0,
+				     .exs_x_mhandle = EXS_MHANDLE_UNREGISTERED,
+				     .exs_x_ahandle = (exs_ahandle_t)(long)i };
+	t_send_all(fd[1], "abcdef", 6, 0);
+	T_EQ(exs_x_submit(q, o, 3), 3);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 0), 2);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 1), 2);
+	t_no_event(q);
+	t_post_recv(fd[0], room[3], 100, 0, q, 3);
+	t_no_event(q);
+	t_send_all(fd[1], "ghijklmn", 8, 0);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 2), 8);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 3), 2);
+	T(!memcmp(room[0], "ab", 2) && !memcmp(room[1], "cd", 2) &&
+	  !memcmp(room[2], "efghijkl", 8) && !memcmp(room[3], "mn", 2));
+	t_send_all(fd[1], "op", 2, 0);
+	T_OK(t_shutdown(fd[1], SHUT_WR));
+	t_post_recv(fd[0], room[4], 100, MSG_WAITALL, q, 4);
+	t_post_recv(fd[0], room[5], 100, 0, q, 5);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 4), 2);
+	T_EQ(t_event_is(q, EXS_EVT_RECV, 5), 0);
+	end();
+}
+
+#define ROUNDS 100
+
+/* A receive that is posted when its bytes lie there does not end before one of
+ * its queue whose bytes were sent before. Peers say when they send once they
+ * were asked to, which the first rounds do. */
+static void what_lies_there_waits_for_what_was_sent_before(void)
+{
+	int more[2];
+
+	begin();
+	t_pair(T_IPV4, more);
+	t_settle_pair(more[0], more[1], conf_here());
+	for (int i = 0; i < ROUNDS; i++) {
+		bool asks = i < ROUNDS / 10;
+		exs_event_t e;
+
+		t_post_recv(fd[0], room[0], 1, 0, q, 0);
+		if (asks)
+			t_post_recv(more[0], room[1], 1, 0, q, 1);
+		t_send_all(fd[1], "1", 1, 0);
+		t_send_all(more[1], "2", 1, 0);
+		if (!asks)
+			t_post_recv(more[0], room[1], 1, 0, q, 1);
+		e = t_event(q);
+		if (!asks && conf_is("shm"))
+			T_EQ(e.exs_evt_socket, fd[0]);
+		t_event(q);
+	}
+	t_close(more[0]);
+	t_close(more[1]);
+	end();
+}
+
 static void quiet(int qfd)
 {
 	T_UNTIL(({
@@ -1046,6 +1115,8 @@ static const struct t_row rows[] = {
 	T_ROW(a_synchronous_close_gives_each_operation_its_event),
 	T_ROW(a_receive_completes_with_what_is_there),
 	T_ROW(waiting_for_all_ends_with_the_stream),
+	T_ROW(receives_of_what_lies_there_end_in_turn),
+	T_ROW(what_lies_there_waits_for_what_was_sent_before),
 	T_ROW(the_descriptor_works_in_epoll),
 	T_ROW(an_epoll_loop_is_always_woken),
 	T_ROW(depth_and_events_can_be_asked_and_depth_changed),
