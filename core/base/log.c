@@ -117,13 +117,39 @@ static bool is_standard(const char *path)
 	return !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr");
 }
 
+/* Whether a stranger may have put the file at the path: into a directory such
+ * as /tmp, where it is another user's, or one more name of a file elsewhere.
+ * The kernel refuses these itself where fs.protected_regular,
+ * fs.protected_fifos and fs.protected_hardlinks are set. */
+static bool is_planted(const char *path, int fd)
+{
+	const char *end = strrchr(path, '/');
+	char folder[PATH_MAX_BYTES + 64] = ".";
+	struct stat st, dir;
+
+	if (end)
+		snprintf(folder, sizeof(folder), "%.*s", (int)(end - path) + 1,
+			 path);
+	if (fstat(fd, &st) < 0 || stat(folder, &dir) < 0)
+		return false;
+	return (S_ISREG(st.st_mode) || S_ISFIFO(st.st_mode)) &&
+	       (dir.st_mode & S_ISVTX) && (dir.st_mode & S_IWOTH) &&
+	       (st.st_nlink > 1 ||
+		(st.st_uid != geteuid() && st.st_uid != dir.st_uid));
+}
+
 int exi_log_open(const char *path, unsigned int mode)
 {
+	bool standard = is_standard(path);
 	int fd = open(path,
 		      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY |
-			      O_NONBLOCK | (is_standard(path) ? 0 : O_NOFOLLOW),
+			      O_NONBLOCK | (standard ? 0 : O_NOFOLLOW),
 		      (mode_t)mode);
 
+	if (fd >= 0 && !standard && is_planted(path, fd)) {
+		close(fd);
+		return -EEXIST;
+	}
 	return fd < 0 ? -errno : fd;
 }
 
@@ -134,6 +160,8 @@ const char *exi_log_why(int err)
 		return "it is a symbolic link";
 	case ENXIO:
 		return "it is a socket, or a FIFO without a reader";
+	case EEXIST:
+		return "another user may have put it there";
 	default:
 		return strerrordesc_np(err);
 	}

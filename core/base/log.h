@@ -28,8 +28,9 @@ void exi_log_file(const char *path);
 /* Opens, or makes, a file that the user named, to append to it. The file may
  * lie where others can write: a symbolic link at its name is not followed, but
  * for /dev/stdout and /dev/stderr, and a FIFO is opened only while somebody
- * reads it; nobody waits for a reader. -errno, which exi_log_why() has in
- * words. */
+ * reads it; nobody waits for a reader. -EEXIST: everybody may write to the
+ * directory, and the file is another user's, or has a second name. -errno,
+ * which exi_log_why() has in words. */
 EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
 EXI_SHIM const char *exi_log_why(int err);
 

@@ -58,6 +58,34 @@ def unwritable(behave, exs, row):
     return 'EXS_REPORT: cannot write to "/dev/null/none"' in done.stderr
 
 
+def planted(behave, exs, row):
+    """In a directory such as /tmp, neither another user's file is written, nor one
+    that has a second name."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
+    with tempfile.TemporaryDirectory() as d:
+        folder = d + '/all'
+        os.mkdir(folder)
+        os.chmod(folder, 0o1777)
+        names = ['own', 'linked']
+        for name in names:
+            open(f'{folder}/{name}', 'x', encoding='ascii').close()
+        os.link(folder + '/linked', d + '/second')
+        if os.getuid() == 0:
+            names.append('theirs')
+            open(folder + '/theirs', 'x', encoding='ascii').close()
+            os.chmod(folder + '/theirs', 0o666)
+            os.chown(folder + '/theirs', 65534, 65534)
+        for name in names:
+            done = subprocess.run([exs, 'run', f'--report={folder}/{name}', behave,
+                                   row], env=env, text=True, timeout=60,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            good = name == 'own'
+            if (os.stat(f'{folder}/{name}').st_size > 0) != good or \
+                    ('another user may have put it there' in done.stderr) == good:
+                return False
+    return True
+
+
 def fifo_and_link(behave, exs, row):
     """Neither holds the program up or is followed, and it says so."""
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
@@ -198,6 +226,9 @@ def main():
         if not unwritable(behave, exs, row):
             print('%s: nothing is said of a report that cannot be written' % row)
             good = False
+    if not planted(behave, exs, 'end_by_exit'):
+        print('a report is written to a file that a stranger may have put there')
+        good = False
     if not fifo_and_link(behave, exs, 'end_by_exit'):
         print('a report at a FIFO or a link is not refused in words')
         good = False
