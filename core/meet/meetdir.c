@@ -29,7 +29,7 @@
 #define PIDFS	  0x50494446
 #define BOOT_ID	  36
 #define NAME_ID	  16 /* bytes of a name */
-#define SWEEP_MAX 4096
+#define SWEEP_MAX 512
 
 static int state = -ENOENT;
 static uint8_t key[EXI_KEYFILE_BYTES];
@@ -324,6 +324,8 @@ static void sweep_one(const char *name)
 		unlink(at.sun_path);
 }
 
+/* The first listen() of a program waits for it, and strangers may have made the
+ * names: a few of them. */
 void exi_meetdir_sweep(void)
 {
 	int lock = state ? -1 : lock_dir();
