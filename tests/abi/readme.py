@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The program in README.md is built and run by the commands that stand below it, and
-prints what stands there; to a peer without the library, too.
+prints what stands there; to a peer without the library, too. The first commands show
+that redis's connections use shared memory.
 
 readme.py BUILD
 """
@@ -65,8 +66,8 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def await_listener(port):
-    entry = f" 0100007F:{int(port):04X} 00000000:0000 0A "
+def await_listener(port, at="0100007F"):
+    entry = f" {at}:{int(port):04X} 00000000:0000 0A "
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
         with open("/proc/net/tcp", encoding="ascii") as f:
@@ -103,6 +104,30 @@ def to_plain_peer(run, env):
     return said.strip()
 
 
+def first_commands(text, env):
+    """The server, the client, and a report of the client that names the fabric."""
+    found = re.search(r"^    (exs run redis-server .*) &\n    (exs run --report .*)$", text,
+                      re.M)
+    if not found:
+        sys.exit("README.md has not the first commands")
+    if not shutil.which("redis-server") or not shutil.which("redis-benchmark"):
+        return
+    port = free_port()
+    server, client = (c.replace("7379", port) for c in found.groups())
+    with subprocess.Popen("exec " + server, shell=True, env=env,
+                          stdout=subprocess.DEVNULL) as s:
+        try:
+            await_listener(port, "00000000")
+            done = subprocess.run(client, shell=True, env=env, text=True, timeout=TIMEOUT,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  check=True)
+        finally:
+            s.kill()
+    if not re.search(rf"^  to 127\.0\.0\.1 port {port}: \d+ connections?, shm,",
+                     done.stderr, re.M):
+        sys.exit(f"redis's client reports {done.stderr}")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     text = readme()
@@ -120,6 +145,7 @@ def main():
             f.write(program(text))
         shell(compile_it + " -std=gnu11 -Wall -Wextra -Werror", env=env)
         said = [to_receiver(receiver, run, env), to_plain_peer(run, env)]
+        first_commands(text, env)
         os.chdir("/")
     if said != wanted:
         sys.exit(f"the program said {said}, not {wanted}")
