@@ -59,6 +59,12 @@ static const struct exi_setting_choice engines[] = {
 	{ NULL, 0 },
 };
 
+static const struct exi_setting_choice rings[] = {
+	{ "any", EXI_IO_URING_ANY },
+	{ "files", EXI_IO_URING_FILES },
+	{ NULL, 0 },
+};
+
 static const struct exi_setting_choice ofi_endpoints[] = {
 	{ "auto", EXI_OFI_AUTO },
 	{ "msg", EXI_OFI_MSG },
@@ -122,6 +128,18 @@ static const struct exi_config_setting settings[] = {
 		.fallback = "auto",
 		.parse = exi_setting_parse_upgrade,
 		.print = exi_setting_print_upgrade,
+	},
+	{
+		.variable = "EXS_IO_URING",
+		.strict = true,
+		.accepts = "any or files",
+		.help = "What the program's own rings of io_uring are for; "
+			"beside others than files connections stay on TCP.",
+		.fallback = "any",
+		.parse = exi_setting_parse_choice,
+		.print = exi_setting_print_choice,
+		.choices = rings,
+		AT(io_uring),
 	},
 	{
 		.variable = "EXS_SPIN_US",

@@ -34,6 +34,12 @@ enum exi_trust {
 	EXI_TRUST_HOSTS,
 };
 
+/* What the program's own rings of io_uring are for. */
+enum exi_io_uring {
+	EXI_IO_URING_ANY,
+	EXI_IO_URING_FILES, /* for no connection, says the user */
+};
+
 struct exi_config {
 	/* EXS_PROVIDER: in order of preference, exclusions applied. "tcp" is
 	 * always usable, listed or not. */
@@ -45,7 +51,8 @@ struct exi_config {
 	 * "auto" is EXI_UPGRADE_BYTES). */
 	bool upgrade;
 	uint64_t upgrade_bytes;
-	uint32_t spin_us; /* EXS_SPIN_US */
+	enum exi_io_uring io_uring; /* EXS_IO_URING */
+	uint32_t spin_us;	    /* EXS_SPIN_US */
 	uint32_t ring_kb; /* EXS_RING_KB, a power of two, per direction */
 	uint32_t memory_limit_mb; /* EXS_MEMORY_LIMIT_MB, rings together */
 	bool unix_streams;	  /* EXS_UNIX */

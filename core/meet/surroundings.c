@@ -22,6 +22,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "core/base/config.h"
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/util.h"
@@ -177,12 +178,17 @@ void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
 	closedir(dir);
 }
 
+bool exi_surroundings_rings_matter(void)
+{
+	return exi_config()->io_uring != EXI_IO_URING_FILES;
+}
+
 static void note(int fd, bool ring, void *arg)
 {
 	struct seen *s = arg;
 
 	if (ring)
-		s->rings = true;
+		s->rings = exi_surroundings_rings_matter();
 	else if (s->n < EXI_SETS)
 		s->sets[s->n++] = fd;
 }

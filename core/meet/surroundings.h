@@ -21,6 +21,9 @@ int exi_surroundings_reason(void);
 #define EXI_SETS 16
 int exi_surroundings_sets(int ret[EXI_SETS]);
 
+/* Whether a ring of the program's may be for a connection: EXS_IO_URING. */
+bool exi_surroundings_rings_matter(void);
+
 /* Calls f for each ring and each epoll set of the program's, now. */
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);
 

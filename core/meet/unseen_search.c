@@ -54,6 +54,12 @@ static void found_all(struct exi_unseen_suspects *s, int reason)
 		s->s[i].reason = reason;
 }
 
+static void found_ring(struct exi_unseen_suspects *s)
+{
+	if (exi_surroundings_rings_matter())
+		found_all(s, EXS_X_REASON_IO_URING);
+}
+
 static void found_inode(struct exi_unseen_suspects *s, ino_t inode)
 {
 	for (int i = 0; i < s->n; i++)
@@ -122,7 +128,7 @@ void exi_unseen_search_descriptor(int fd, bool ring, void *arg)
 	struct exi_unseen_suspects *s = arg;
 
 	if (ring)
-		found_all(s, EXS_X_REASON_IO_URING);
+		found_ring(s);
 	else if (s->known)
 		search_set(s, fd);
 	/* There is no /proc here: the set may have any of them. */
@@ -190,7 +196,7 @@ static void search_call(struct exi_unseen_suspects *s, long nr,
 		break;
 	case SYS_io_uring_enter: /* of one that has no descriptor any more */
 		if (a[3] & IORING_ENTER_REGISTERED_RING)
-			found_all(s, EXS_X_REASON_IO_URING);
+			found_ring(s);
 		break;
 	default:
 		break;

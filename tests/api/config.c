@@ -114,7 +114,7 @@ static void garbage_about_what_is_allowed_refuses(void)
 		"EXS_UPGRADE",	       "EXS_TRUST",
 		"EXS_MEMORY_LIMIT_MB", "EXS_TCP_ENGINE",
 		"EXS_VERBS_GID_INDEX", "EXS_VERBS_PORT_OFFSET",
-		"EXS_OFI_PORT_OFFSET",
+		"EXS_OFI_PORT_OFFSET", "EXS_IO_URING",
 	};
 	char path[300];
 	int i, j;
@@ -245,6 +245,7 @@ static void good_values_are_silent(void)
 	is_silent("EXS_MEMORY_LIMIT_MB", "100");
 	is_silent("EXS_STATS", "off");
 	is_silent("EXS_TCP_ENGINE", "epoll");
+	is_silent("EXS_IO_URING", "files");
 	is_silent("EXS_LOG", "warn");
 	is_silent("EXS_REQUIRE", "shm");
 }

@@ -519,11 +519,35 @@ static int ring_recv(void)
 	tell(SEND);
 	return finish(fd);
 }
+
+/* With EXS_IO_URING=files: the ring is there before the connection moves, and
+ * for longer than it takes until a wait is searched for. */
+static int files(void)
+{
+	struct __kernel_timespec t = { .tv_sec = 1, .tv_nsec = 500000000 };
+	int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd;
+	struct io_uring ring;
+	char buf[4] = "";
+
+	ring_of(&ring, 0);
+	fd = moved();
+	io_uring_prep_read(io_uring_get_sqe(&ring), file, buf, 4, 0);
+	io_uring_submit(&ring);
+	if (completed(&ring) != 4 || memcmp(buf, "\177ELF", 4) != 0)
+		errx(1, "another file");
+	tell(SEND);
+	io_uring_prep_timeout(io_uring_get_sqe(&ring), &t, 0, 0);
+	io_uring_submit(&ring);
+	if (completed(&ring) != -ETIME)
+		errx(1, "no timeout");
+	return finish(fd);
+}
 #else
 static int ring_poll(void)
 {
 	return SKIP;
 }
+#define files	      ring_poll
 #define ring_sqpoll   ring_poll
 #define ring_recv     ring_poll
 #define ring_unlisted ring_poll
@@ -565,6 +589,7 @@ static const struct row {
 	{ "ring_sqpoll", ring_sqpoll },
 	{ "ring_recv", ring_recv },
 	{ "ring_unlisted", ring_unlisted },
+	{ "files", files },
 	{ "elsewhere", elsewhere },
 };
 

@@ -12,7 +12,7 @@ SKIP = 77
 TIMEOUT = 150
 
 # Where the connection of a row is at its end, at the end that waits.
-SEEN = ('elsewhere', 'epoll_outer')
+SEEN = ('elsewhere', 'epoll_outer', 'files')
 RINGS = 'io-uring'
 EPOLL = 'unseen-wait'
 
@@ -26,6 +26,8 @@ def start(unseen, exs, row, upgrade):
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     if upgrade:
         env['EXS_UPGRADE'] = upgrade
+    if row == 'files':
+        env['EXS_IO_URING'] = 'files'
     return subprocess.Popen(
         [exs, 'run', '--report', unseen, row], env=env, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
