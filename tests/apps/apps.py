@@ -11,6 +11,7 @@ import tempfile
 
 sys.dont_write_bytecode = True  # the source may be read-only
 
+import brokers  # noqa: E402
 import common  # noqa: E402
 import copying  # noqa: E402
 import crowd  # noqa: E402
@@ -23,7 +24,7 @@ import web  # noqa: E402
 
 def main():
     name = sys.argv[2].replace('-', '_')
-    for module in copying, crowd, remote, runtimes, stores, suites, \
+    for module in brokers, copying, crowd, remote, runtimes, stores, suites, \
             web:
         test = getattr(module, name, None)
         if getattr(test, '__module__', None) == module.__name__:
