@@ -21,6 +21,16 @@
  * active. A thread that is about to sleep arms what is active, so the cost of a
  * call follows what was active since the last sleep, not the number of items.
  *
+ * A program may wait for a set by the system-call instruction, which the shim
+ * does not see, though epoll_ctl() was the C library's: the kernel would give
+ * it tags. So until somebody was seen to wait for a set (by epoll_wait(), or
+ * for a descriptor that is, or contains, the set) its items are idle: the
+ * kernel has them as the application asked, none is managed, and the
+ * connections' peers are not told to begin on a fabric (exi_link_go()). A
+ * connection that is on one already is watched as if it were in no set
+ * (core/call/unseen.h). The first wait that is seen ends all of that before it
+ * asks the kernel.
+ *
  * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which
  * makes the item active under the set's lock and then, if a thread sleeps,
  * writes the nudge. A thread that goes to sleep arms first (arming sees what
@@ -168,14 +178,16 @@ struct set {
 	_Atomic int n_managed;
 	_Atomic int n_active;
 	_Atomic int n_fresh;
-	uint32_t stirs;	      /* changes whenever something comes */
-	_Atomic uint32_t met; /* how many came to be managed */
+	_Atomic bool attended; /* it is `awaited`, and no item is idle */
+	uint32_t stirs;	       /* changes whenever something comes */
+	_Atomic uint32_t met;  /* how many came to be managed */
 	int sleepers;
 	int arming; /* threads that arm for a sleep */
 	int nudge;
 	bool nudged; /* the nudge is readable */
 	_Atomic int
 		n_conns; /* that have bytes, latent ones too; under structure */
+	bool awaited;	 /* somebody was seen to wait; under structure */
 	bool timed;	 /* the connections' peers say when they send */
 	_Atomic bool
 		/* What the kernel told of items, see left() in
@@ -230,6 +242,8 @@ extern struct exi_lock shim_epoll_structure;
 extern struct latent *shim_epoll_latents;
 extern _Atomic(struct set *) *shim_epoll_sets;
 extern struct set **shim_epoll_closed_sets;
+/* A number was waited for: of a set that may not be known yet. */
+extern _Atomic bool *shim_epoll_awaited;
 extern uint32_t shim_epoll_n;
 /* Above the highest number that ever had a set. */
 extern uint32_t shim_epoll_high;
@@ -267,9 +281,14 @@ void shim_set_want_times(struct set *s);
  * for the kernel reports of the set what it reports of its items. */
 struct epoll_event shim_item_tagged(const struct item *it);
 
+/* Somebody is seen to wait for the set: none of its items is idle then. Two
+ * threads may do it at once, and each goes on only when all of it is done. No
+ * lock is held. */
+void shim_set_attend(struct set *s);
+
 /* The kernel's event for an item that is not managed: what the application
- * wants. An item for one shot has a tag, too: whether the shot was fired must
- * be known when the item comes to be managed. */
+ * wants. An item for one shot that is not idle has a tag, too: whether the shot
+ * was fired must be known when the item comes to be managed. */
 struct epoll_event shim_item_wanted(const struct item *it);
 
 /* Makes an item managed. shim_epoll_structure is held, and the link lock. */
@@ -279,9 +298,9 @@ void shim_item_manage(struct item *it);
  * there. */
 void shim_item_remove(struct item *it, bool linked);
 
-/* A connection has met its peer. Where no nudge could be made the connection
- * stays on TCP, and where a process has the set that was forked before, and
- * would not know. */
+/* A connection has met its peer: its items come to be managed, but for those
+ * that are idle. Where no nudge could be made the connection stays on TCP, and
+ * where a process has the set that was forked before, and would not know. */
 void shim_epoll_met(struct exi_sock *sk);
 
 /* The set has this number from now on; shim_epoll_structure is held. */
@@ -355,8 +374,9 @@ void shim_set_nest(int epfd, int fd);
  * else it is not, until something comes. */
 bool shim_set_settle(struct set *s);
 
-/* Settles the sets in this one, for a thread that waits on it. */
-void shim_set_settle_inner(const struct set *s, int depth);
+/* Settles the sets in this one; with waits, a thread waits for it, and so for
+ * them. */
+void shim_set_settle_inner(const struct set *s, int depth, bool waits);
 
 /* epoll_ctl.c */
 
@@ -461,6 +481,13 @@ static inline struct item *shim_set_pop_locked(struct set *s)
 
 	EXI_LOCKED(&s->lock);
 	return it ? it : shim_set_pop_from_locked(s, &s->active);
+}
+
+/* Nobody was seen to wait for its set, see the head of this file. Under
+ * structure. */
+static inline bool shim_item_idle(const struct item *it)
+{
+	return it->waiter[EXI_RX].idle;
 }
 
 /* The number by which its connection is known: its own may have been closed,

@@ -25,6 +25,7 @@ static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
 	it->events = ev->events;
 	it->data = ev->data;
 	it->refs = 1;
+	it->waiter[EXI_RX].idle = it->waiter[EXI_TX].idle = !s->awaited;
 	exi_lock(&s->lock);
 	s->by_fd[fd] = it;
 	exi_unlock(&s->lock);
@@ -58,7 +59,7 @@ static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 		return 0;
 	}
 	put_item(it, s, sk, fd, ev);
-	if (exi_ready_ours(sk))
+	if (exi_ready_ours(sk) && !shim_item_idle(it))
 		shim_item_manage(it);
 	if (once && !it->managed) {
 		first = shim_item_wanted(it);

@@ -31,6 +31,9 @@ void shim_epoll_closed(int fd)
 {
 	struct set *s = shim_set_of(fd);
 
+	if ((uint32_t)fd < shim_epoll_n)
+		atomic_store_explicit(&shim_epoll_awaited[fd], false,
+				      memory_order_relaxed);
 	if (exi_likely(!s))
 		return;
 	EXI_CANCEL_OFF(false);
@@ -61,6 +64,9 @@ bool shim_epoll_known(int fd)
 /* The second number of a set must be known when its first connection comes. */
 static int made(int epfd)
 {
+	if ((uint32_t)epfd < shim_epoll_n)
+		atomic_store_explicit(&shim_epoll_awaited[epfd], false,
+				      memory_order_relaxed);
 	exi_track_put(epfd, EXI_TRACK_NAMES);
 	return epfd;
 }
@@ -195,9 +201,11 @@ static void owes(int fd)
 			native.epoll_ctl((int)i, EPOLL_CTL_DEL, fd, NULL);
 }
 
-static bool knows(int epfd)
+static bool knows(int epfd, bool awaited)
 {
-	return shim_set_of(epfd) != NULL;
+	struct set *s = shim_set_of(epfd);
+
+	return s && (!awaited || s->attended);
 }
 
 void shim_epoll_init(void)
@@ -207,7 +215,9 @@ void shim_epoll_init(void)
 	shim_epoll_closed_sets =
 		calloc(shim_epoll_n, sizeof(*shim_epoll_closed_sets));
 	shim_epoll_latents = calloc(shim_epoll_n, sizeof(*shim_epoll_latents));
-	if (!shim_epoll_sets || !shim_epoll_closed_sets || !shim_epoll_latents)
+	shim_epoll_awaited = calloc(shim_epoll_n, sizeof(*shim_epoll_awaited));
+	if (!shim_epoll_sets || !shim_epoll_closed_sets ||
+	    !shim_epoll_latents || !shim_epoll_awaited)
 		shim_epoll_n = 0;
 	exi_ready_met = shim_epoll_met;
 	exi_ready_owes = owes;

@@ -11,29 +11,6 @@
 #include "preload/epoll.h"
 #include "preload/shim.h"
 
-void shim_set_nest(int epfd, int fd)
-{
-	struct set *s, *inner;
-	struct nest *n;
-
-	if (!shim_set_is(fd, epfd))
-		return;
-	exi_lock(&shim_epoll_structure);
-	s = shim_set_make(epfd);
-	inner = shim_set_make(fd);
-	for (n = s ? s->nests : NULL; n && n->inner != inner; n = n->next)
-		;
-	if (s && inner && !n) {
-		n = malloc(sizeof(*n));
-		if (n) {
-			*n = (struct nest){ inner, s->nests };
-			s->nests = n; /* for ever, as sets are */
-		}
-	}
-	exi_unlock(&shim_epoll_structure);
-	shim_epoll_outer(fd);
-}
-
 /* Peers send wake-ups for all that comes from now on. The item is this
  * thread's. */
 static void arm_next(struct item *it)
@@ -87,20 +64,20 @@ bool shim_set_settle(struct set *s)
 
 #define NESTS 5 /* as in the kernel */
 
-void shim_set_settle_inner(const struct set *s, int depth)
+void shim_set_settle_inner(const struct set *s, int depth, bool waits)
 {
 	for (struct nest *n = s->nests; n && depth < NESTS; n = n->next) {
-		shim_set_settle_inner(n->inner, depth + 1);
+		if (waits && !n->inner->attended)
+			shim_set_attend(n->inner);
+		shim_set_settle_inner(n->inner, depth + 1, waits);
 		if (n->inner->outer)
 			shim_set_settle(n->inner);
 	}
 }
 
-/* --- the ends of sets --------------------------------------------------- */
-
 /* The set is waited on itself: the kernel's entry of an item must say what the
  * set reports outside. */
-static void turn_outside(struct set *s, int fd)
+static void turn_item(struct set *s, int fd)
 {
 	struct exi_sock *sk = exi_sock_peek(fd);
 	struct epoll_event ev;
@@ -124,6 +101,42 @@ static void turn_outside(struct set *s, int fd)
 	exi_unlock(&sk->link_lock);
 }
 
+/* The set is in another, or with waits: a thread waits for it. */
+static void turn_outside(struct set *s, bool waits)
+{
+	if (waits && !s->attended)
+		shim_set_attend(s);
+	if (!atomic_exchange(&s->outer, true))
+		for (int i = 0; i < s->size; i++)
+			turn_item(s, i);
+	shim_set_settle_inner(s, 0, waits);
+	shim_set_settle(s);
+}
+
+void shim_set_nest(int epfd, int fd)
+{
+	struct set *s, *inner;
+	struct nest *n;
+
+	if (!shim_set_is(fd, epfd))
+		return;
+	exi_lock(&shim_epoll_structure);
+	s = shim_set_make(epfd);
+	inner = shim_set_make(fd);
+	for (n = s ? s->nests : NULL; n && n->inner != inner; n = n->next)
+		;
+	if (s && inner && !n) {
+		n = malloc(sizeof(*n));
+		if (n) {
+			*n = (struct nest){ inner, s->nests };
+			s->nests = n; /* for ever, as sets are */
+		}
+	}
+	exi_unlock(&shim_epoll_structure);
+	if (inner)
+		turn_outside(inner, false);
+}
+
 bool shim_epoll_outer(int fd)
 {
 	EXI_CANCEL_OFF(false);
@@ -131,10 +144,6 @@ bool shim_epoll_outer(int fd)
 
 	if (exi_likely(!s))
 		return false;
-	if (!atomic_exchange(&s->outer, true))
-		for (int i = 0; i < s->size; i++)
-			turn_outside(s, i);
-	shim_set_settle_inner(s, 0);
-	shim_set_settle(s);
+	turn_outside(s, true);
 	return s->n_managed > 0;
 }

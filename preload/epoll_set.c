@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "core/base/cancel.h"
 #include "core/base/fds.h"
 #include "core/base/track.h"
 #include "core/base/ids.h"
@@ -28,6 +29,7 @@ struct exi_lock shim_epoll_structure;
 struct latent *shim_epoll_latents;
 _Atomic(struct set *) *shim_epoll_sets;
 struct set **shim_epoll_closed_sets;
+_Atomic bool *shim_epoll_awaited;
 uint32_t shim_epoll_n;
 uint32_t shim_epoll_high;
 
@@ -202,7 +204,10 @@ void shim_item_listen(struct item *it)
 		it->waiter[d].wake = calls[d];
 		if (!exi_sock_lock(it->sk, shim_item_number(it), d, &sh))
 			continue;
-		exi_sock_wait_locked(it->sk, d, &it->waiter[d]);
+		if (it->waiter[d].idle)
+			exi_sock_idle_locked(it->sk, d, &it->waiter[d]);
+		else
+			exi_sock_wait_locked(it->sk, d, &it->waiter[d]);
 		it->waits[d] = true;
 		exi_half_unlock(&sh->half[d]);
 	}
@@ -283,15 +288,20 @@ struct epoll_event shim_item_tagged(const struct item *it)
 	};
 }
 
+static struct epoll_event shot(const struct item *it)
+{
+	return (struct epoll_event){
+		.events = it->events,
+		.data.u64 = it->set->prefix | TAG_SHOT |
+			    (uint64_t)it->shots << TAG_NTH | (uint32_t)it->fd,
+	};
+}
+
 struct epoll_event shim_item_wanted(const struct item *it)
 {
-	struct epoll_event ret = { .events = it->events, .data = it->data };
-
-	if (it->events & EPOLLONESHOT)
-		ret.data.u64 = it->set->prefix | TAG_SHOT |
-			       (uint64_t)it->shots << TAG_NTH |
-			       (uint32_t)it->fd;
-	return ret;
+	if ((it->events & EPOLLONESHOT) && !shim_item_idle(it))
+		return shot(it);
+	return (struct epoll_event){ .events = it->events, .data = it->data };
 }
 
 static int watch_link(int fd, void *arg)
@@ -370,6 +380,75 @@ void shim_item_manage(struct item *it)
 		shim_set_want_times(s);
 }
 
+static void idle_no_more(struct item *it, enum exi_dir d)
+{
+	/* Kept while we are among its waiters. */
+	struct exi_half *h = &exi_sock_shared(it->sk)->half[d];
+
+	exi_lock(&h->lock);
+	it->waiter[d].idle = false;
+	if (d == EXI_RX)
+		it->sk->awaited = true;
+	exi_half_unlock(h);
+}
+
+/* The item is as one in a set that somebody waits for, and then is not idle any
+ * more: in this order, for a child that is forked in between does it again. Of
+ * a shot the kernel tells by the tag from now on; the shot was not fired,
+ * unless somebody waited unseen. */
+static void attend_item(struct item *it)
+{
+	struct epoll_event ev = shot(it);
+
+	if (shim_item_number(it) >= 0) {
+		if (exi_ready_ours(it->sk))
+			shim_item_manage(it);
+		if ((it->events & EPOLLONESHOT) && !it->managed)
+			control(it, EPOLL_CTL_MOD, &ev);
+	}
+	idle_no_more(it, EXI_TX);
+	idle_no_more(it, EXI_RX);
+}
+
+/* The item of a number, whose connection's link lock is taken for it first.
+ * False: there is no such number. */
+static bool attend_number(struct set *s, int fd)
+{
+	struct exi_sock *sk = NULL;
+	struct item *it;
+	bool ret;
+
+	exi_lock(&shim_epoll_structure);
+	ret = fd < s->size;
+	it = shim_set_item(s, fd);
+	if (it && shim_item_idle(it))
+		sk = it->sk;
+	exi_unlock(&shim_epoll_structure);
+	if (!sk)
+		return ret;
+	exi_lock(&sk->link_lock);
+	exi_lock(&shim_epoll_structure);
+	it = shim_set_item(s, fd);
+	if (it && it->sk == sk && shim_item_idle(it))
+		attend_item(it);
+	exi_unlock(&shim_epoll_structure);
+	exi_unlock(&sk->link_lock);
+	exi_link_go(sk);
+	return ret;
+}
+
+void shim_set_attend(struct set *s)
+{
+	EXI_CANCEL_OFF(false);
+
+	exi_lock(&shim_epoll_structure);
+	s->awaited = true; /* what comes in is not idle from here on */
+	exi_unlock(&shim_epoll_structure);
+	for (int fd = 0; attend_number(s, fd); fd++)
+		;
+	atomic_store(&s->attended, true);
+}
+
 void shim_item_remove(struct item *it, bool linked)
 {
 	struct set *s = it->set;
@@ -396,10 +475,11 @@ static bool any(const struct item *it)
 }
 
 /* Of a connection that meets: also an item that was managed before its link was
- * up, and could not share it. */
+ * up, and could not share it. Not one in a set that nobody was seen to wait
+ * for. */
 static bool awaits_link(const struct item *it)
 {
-	return !it->managed || it->link == -ENOTCONN;
+	return it->managed ? it->link == -ENOTCONN : !shim_item_idle(it);
 }
 
 /* The first such item of a connection in any set; structure is held. */
@@ -481,6 +561,8 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 			control(it, EPOLL_CTL_DEL, NULL);
 		else if (it->managed)
 			renew(it, &ev);
+		else if (shim_item_idle(it)) /* unless it is there already */
+			control(it, EPOLL_CTL_ADD, &ev);
 		else if ((it->events & EPOLLONESHOT) && !it->disabled)
 			control(it, EPOLL_CTL_MOD, &ev);
 		shim_item_remove(it, true);
@@ -519,6 +601,8 @@ struct set *shim_set_make(int epfd)
 	s->inherited = false;
 	s->lost = false;
 	s->timed = false;
+	s->awaited = false;
+	s->attended = false;
 	s->n_conns = 0;
 	s->n_managed = 0;
 	s->quiet = 0;
@@ -534,6 +618,11 @@ struct set *shim_set_make(int epfd)
 	exi_unlock(&s->lock);
 	shim_epoll_closed_sets[epfd] = NULL;
 	shim_set_number_locked(epfd, s);
+	/* A thread that begins to wait writes this word and then looks for the
+	 * set, see any_wait(): one of the two sees what the other wrote. */
+	atomic_thread_fence(memory_order_seq_cst);
+	s->awaited = atomic_load(&shim_epoll_awaited[epfd]);
+	s->attended = s->awaited;
 	return s;
 }
 

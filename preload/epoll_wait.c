@@ -264,6 +264,28 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	return n;
 }
 
+/* Notes a wait for a number, before it sleeps: for a set that is made
+ * meanwhile, see shim_set_make(). */
+static __attribute__((noinline)) void note_wait(int epfd)
+{
+	if ((uint32_t)epfd >= shim_epoll_n)
+		return;
+	atomic_store(&shim_epoll_awaited[epfd], true);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static inline bool noted(int epfd)
+{
+	return (uint32_t)epfd >= shim_epoll_n ||
+	       atomic_load_explicit(&shim_epoll_awaited[epfd],
+				    memory_order_relaxed);
+}
+
+static inline bool attended(const struct set *s)
+{
+	return atomic_load_explicit(&s->attended, memory_order_acquire);
+}
+
 /* Inline: where the kernel was asked, each return costs twenty times a test. */
 static inline __attribute__((always_inline)) int
 any_wait(int epfd, struct epoll_event *ev, int max,
@@ -280,8 +302,14 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		deadline = now + exi_timespec_ns(timeout);
 		ms = exi_ms_between(now, deadline);
 	}
+	if (exi_unlikely(s ? !attended(s) : !noted(epfd))) {
+		note_wait(epfd);
+		s = shim_set_of(epfd);
+		if (s)
+			shim_set_attend(s);
+	}
 	if (s && exi_unlikely(s->nests))
-		shim_set_settle_inner(s, 0);
+		shim_set_settle_inner(s, 0, true);
 	/* The set is the kernel's alone until a connection has met its peer's
 	 * library. */
 	while (!s || s->n_managed == 0) {

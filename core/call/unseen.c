@@ -17,12 +17,15 @@
 #include "core/meet/surroundings.h"
 #include "core/meet/unseen_search.h"
 #include "core/sock/table.h"
+#include "core/sock/wake.h"
 #include "core/sock/watch.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
 #define IDLE_TICKS 3
 #define TICKS_MAX  8
+/* Of bytes for which nobody was ever seen to wait, while they lie there. */
+#define FORGOTTEN_TICKS 30
 /* A search takes no more than this part of the time, by the watch and by sends
  * that find no room. */
 #define WATCH_PART 32
@@ -53,7 +56,8 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	if (moved)
 		sk->neglected = 0;
 	/* A thread that looks for a moment before it sleeps sees bytes come. */
-	if (atomic_load(&sk->lookers[EXI_RX]) ||
+	if (atomic_load(&sk->lookers[EXI_RX]) >
+		    exi_sock_idlers_locked(sk, EXI_RX) ||
 	    atomic_load(&sk->n_ops[EXI_RX]))
 		return moved ? IN_USE : ATTENDED;
 	if (moved)
@@ -101,8 +105,12 @@ static void glance(struct exi_sock *sk, void *arg)
 		exi_half_unlock(h);
 	}
 	r->active = r->active || g != ATTENDED;
-	if (g == NEGLECTED && r->searches && search_due(sk) &&
-	    !exi_unseen_search_add(&r->s, sk, fd))
+	if (g != NEGLECTED)
+		return;
+	if (!sk->awaited && sk->neglected >= FORGOTTEN_TICKS)
+		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
+	else if (r->searches && search_due(sk) &&
+		 !exi_unseen_search_add(&r->s, sk, fd))
 		sk->neglected--; /* in the next one */
 }
 
@@ -121,8 +129,7 @@ void exi_unseen_search(struct exi_unseen_suspects *s)
 
 void exi_unseen_tick(void)
 {
-	struct round r = { .s.known = true,
-			   .searches = exi_now_ns() >= search_at };
+	struct round r = { .searches = exi_now_ns() >= search_at };
 
 	/* Before the last look, so that whoever comes after it starts anew. */
 	if (idle_ticks == IDLE_TICKS - 1) {
@@ -143,17 +150,32 @@ void exi_unseen_tick(void)
 
 /* --- sends -------------------------------------------------------------- */
 
+/* Somebody is seen to wait for room, or does not need to be. */
+static bool room_awaited(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+	bool ret;
+
+	if (!atomic_load(&sk->lookers[EXI_TX]))
+		return false;
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return true;
+	ret = atomic_load(&sk->lookers[EXI_TX]) >
+	      exi_sock_idlers_locked(sk, EXI_TX);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return ret;
+}
+
 /* exi_flow_no_room: where a wait is found that is not seen, the connection goes
  * to TCP first, so that the kernel says -EAGAIN, and tells of room. */
 static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
-	struct exi_unseen_suspects s = { .known = true };
+	struct exi_unseen_suspects s = { .n = 0 };
 	uint64_t now;
 	int err;
 
-	if (h->mode != EXI_MODE_RING || !sk->adopted ||
-	    atomic_load(&sk->lookers[EXI_TX]))
+	if (h->mode != EXI_MODE_RING || !sk->adopted || room_awaited(sk, fd))
 		return false;
 	now = exi_now_ns();
 	if (now < atomic_load(&no_room_at) ||
@@ -176,7 +198,7 @@ static bool no_room(struct exi_sock *sk, int fd)
 
 /* --- the process -------------------------------------------------------- */
 
-void exi_unseen_begin(bool (*knows)(int epfd))
+void exi_unseen_begin(bool (*knows)(int epfd, bool awaited))
 {
 	exi_unseen_search_shim_knows = knows;
 	exi_flow_no_room = no_room;

@@ -5,13 +5,20 @@
  * only, so the connection it waits for must be on TCP.
  *
  * Before a direction may be moved here exi_unseen_waits() looks at the epoll
- * sets that the shim does not know. What begins to wait later is found by the
- * watch: where bytes lie in a ring for a tenth of a second and nobody who is
- * seen waits for them or takes them, it looks for a wait that is not seen
+ * sets that the shim does not know. A set that it knows may be waited for by
+ * the system-call instruction, too: while nobody was seen to wait for such a
+ * set its waiters are idle (struct exi_waiter), and no direction of a
+ * connection moves that has one. After some bytes each way such a connection
+ * stays on TCP (exi_switch_unawaited()). What begins to wait later is found by
+ * the watch: where bytes lie in a ring for a tenth of a second and nobody who
+ * is seen waits for them or takes them, it looks for a wait that is not seen
  * (rings, epoll sets, threads asleep in a call of the kernel, all by /proc),
  * and takes the connection back to TCP: its unread bytes come over TCP then,
  * and the kernel tells of them. A program that merely computes is left alone,
- * and looked at again, at the latest eight tenths of a second later.
+ * and looked at again, at the latest eight tenths of a second later. Where
+ * nobody was ever seen to wait for bytes from the ring, the connection goes
+ * back after three seconds without such a find: a program that asks by its own
+ * calls and does not sleep is found by nothing else.
  *
  * The watch costs the calls that move bytes nothing, and an idle process
  * nothing: it is a timer of the service while connections are in use. It stops
@@ -34,10 +41,11 @@ struct exi_unseen_suspects;
  * exi_unseen_due() says so. */
 void exi_unseen_tick(void);
 
-/* The shim is there, and this says whether it knows what is in an epoll set.
- * Without the shim nothing is looked for: each call of such a program is one of
- * the library's. And in the child of a fork, which has no service yet. */
-EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd));
+/* The shim is there, and this says whether it knows what is in an epoll set;
+ * with awaited, also that somebody was seen to wait for it. Without the shim
+ * nothing is looked for: each call of such a program is one of the library's.
+ * And in the child of a fork, which has no service yet. */
+EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd, bool awaited));
 void exi_unseen_forked(void);
 
 /* Searches for waits on the suspects, and takes the connections that are waited

@@ -150,6 +150,23 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 
 /* --- meeting: the conversation ------------------------------------------ */
 
+/* Bytes each way after which a connection whose epoll set nobody was seen to
+ * wait for is not kept ready to move any more. */
+#define UNAWAITED_BYTES 65536u
+
+static void await_wait(struct exi_shared *sh)
+{
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sh->half[d];
+
+		if (atomic_load(&h->meet_at) == UINT64_MAX)
+			atomic_store(
+				&h->meet_at,
+				__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) +
+					UNAWAITED_BYTES);
+	}
+}
+
 static void go_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -162,11 +179,15 @@ static void go_locked(struct exi_sock *sk)
 	    exi_unseen_waits(atomic_load(&sk->fd)))
 		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
 	exi_lock(&rx->lock);
+	if (atomic_load(&sh->hold_here) ||
+	    atomic_load(&sh->owner) != sk->process)
+		; /* it may not move here */
+	else if (exi_sock_idlers_locked(sk, EXI_RX))
+		await_wait(sh);
 	/* linked is set: a thread that enters recv from here on can be
 	 * woken. */
-	if (rx->in_kernel == 0 && !atomic_load(&sh->hold_here) &&
-	    atomic_load(&sh->owner) == sk->process &&
-	    exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)
+	else if (rx->in_kernel == 0 &&
+		 exi_link_send(sk, EXI_PAIR_GO, 0, 0, 0) == 0)
 		sk->link->go_sent = true;
 	exi_unlock(&rx->lock);
 }

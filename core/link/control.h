@@ -12,8 +12,10 @@
 
 struct exi_sock;
 
-/* Says GO if it can be said now. No lock held. */
-void exi_link_go(struct exi_sock *sk);
+/* Says GO if it can be said now: no thread receives by the kernel's call, and
+ * no epoll set has the connection that nobody was seen to wait for. No lock
+ * held. */
+EXI_SHIM void exi_link_go(struct exi_sock *sk);
 
 /* The reason of a connection that ends now; link_lock held. Who is undecided as
  * long as the peer may come, or as it may look for the peer again, is so no

@@ -31,7 +31,7 @@
  * it. */
 #define IORING_ENTER_REGISTERED_RING (1u << 4)
 
-bool (*exi_unseen_search_shim_knows)(int epfd);
+bool (*exi_unseen_search_shim_knows)(int epfd, bool awaited);
 
 bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
 			   int fd)
@@ -129,11 +129,9 @@ void exi_unseen_search_descriptor(int fd, bool ring, void *arg)
 
 	if (ring)
 		found_ring(s);
-	else if (s->known)
-		search_set(s, fd);
 	/* There is no /proc here: the set may have any of them. */
-	else if (!exi_unseen_search_shim_knows(fd) &&
-		 search_set(s, fd) == -ENOENT)
+	else if (search_set(s, fd) == -ENOENT && fcntl(fd, F_GETFD) >= 0 &&
+		 !exi_unseen_search_shim_knows(fd, true))
 		found_all(s, EXS_X_REASON_UNSEEN_WAIT);
 }
 
@@ -255,7 +253,7 @@ bool exi_unseen_waits(int fd)
 	s.s[0].inode = st.st_ino;
 	s.n = 1;
 	for (int i = 0; i < n && !s.s[0].reason; i++)
-		if (!exi_unseen_search_shim_knows(sets[i]))
+		if (!exi_unseen_search_shim_knows(sets[i], false))
 			search_set(&s, sets[i]);
 	return s.s[0].reason;
 }

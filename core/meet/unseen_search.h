@@ -26,10 +26,11 @@ struct exi_unseen_suspect {
 struct exi_unseen_suspects {
 	struct exi_unseen_suspect s[EXI_UNSEEN_SEARCH_SUSPECTS];
 	int n;
-	bool known; /* sets that the shim knows are searched, too */
 };
 
-extern bool (*exi_unseen_search_shim_knows)(int epfd);
+/* Whether the shim knows what is in an epoll set; with awaited, also that
+ * somebody was seen to wait for it. */
+extern bool (*exi_unseen_search_shim_knows)(int epfd, bool awaited);
 
 /* Adds the connection to the search. False: there is no room, or fd is not
  * open. */

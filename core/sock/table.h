@@ -304,6 +304,9 @@ struct exi_sock {
 	/* The peer was asked for wake-ups for waits that the shim does not see,
 	 * see unseen.h. */
 	_Atomic bool guarded;
+	/* Somebody was seen to wait for bytes since they come by the ring; the
+	 * lock of EXI_RX guards it. */
+	bool awaited;
 	/* The service's words: */
 	uint32_t neglected; /* looks that found bytes and nobody, in a row */
 	uint64_t glanced;   /* bytes received, at the last of them */
@@ -318,6 +321,7 @@ struct exi_sock {
 struct exi_waiter {
 	void (*wake)(struct exi_waiter *w);
 	struct exi_waiter *next;
+	bool idle; /* nobody was seen to wait by it yet, see unseen.h */
 };
 
 /* Sets the table up. Idempotent. */
@@ -441,6 +445,8 @@ static inline void exi_sock_look_locked(struct exi_sock *sk, enum exi_dir dir,
 		atomic_load_explicit(&sk->lookers[dir], memory_order_relaxed);
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (dir == EXI_RX && change > 0)
+		sk->awaited = true;
 	/* Release: what was looked at may go after the last one. */
 	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
 			      memory_order_release);

@@ -146,9 +146,33 @@ void exi_sock_wait_locked(struct exi_sock *sk, enum exi_dir dir,
 			  struct exi_waiter *w)
 {
 	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	w->idle = false;
 	w->next = sk->waiters[dir];
 	sk->waiters[dir] = w;
 	exi_sock_look_locked(sk, dir, 1);
+}
+
+void exi_sock_idle_locked(struct exi_sock *sk, enum exi_dir dir,
+			  struct exi_waiter *w)
+{
+	bool awaited = dir == EXI_RX && sk->awaited;
+
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	exi_sock_wait_locked(sk, dir, w);
+	w->idle = true;
+	if (dir == EXI_RX)
+		sk->awaited = awaited;
+}
+
+uint32_t exi_sock_idlers_locked(const struct exi_sock *sk, enum exi_dir dir)
+{
+	const struct exi_waiter *w;
+	uint32_t ret = 0;
+
+	EXI_LOCKED(&exi_sock_shared(sk)->half[dir].lock);
+	for (w = sk->waiters[dir]; w; w = w->next)
+		ret += w->idle;
+	return ret;
 }
 
 void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,

@@ -39,6 +39,13 @@ EXI_SHIM void exi_sock_wait_locked(struct exi_sock *sk, enum exi_dir dir,
 				   struct exi_waiter *w);
 EXI_SHIM void exi_sock_unwait_locked(struct exi_sock *sk, enum exi_dir dir,
 				     struct exi_waiter *w);
+/* exi_sock_wait_locked() for a waiter by which nobody was seen to wait yet: it
+ * is idle until the caller clears that, with the direction's lock held. */
+EXI_SHIM void exi_sock_idle_locked(struct exi_sock *sk, enum exi_dir dir,
+				   struct exi_waiter *w);
+/* How many idle waiters the direction has, of which each is among its lookers,
+ * too; its lock is held. */
+uint32_t exi_sock_idlers_locked(const struct exi_sock *sk, enum exi_dir dir);
 
 /* Keeps a thread from being told of what the process has ended, where the
  * process ends: the thread sleeps for ever. */

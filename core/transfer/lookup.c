@@ -13,6 +13,15 @@
 #include "core/meet/find.h"
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
+#include "core/transfer/switch.h"
+
+static void at_mark(struct exi_sock *sk, int fd)
+{
+	if (exi_sock_met(sk))
+		exi_switch_unawaited(sk, fd);
+	else
+		exi_link_meet(sk, fd);
+}
 
 void exi_flow_after_recv(struct exi_sock *sk, int fd)
 {
@@ -21,7 +30,7 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd)
 	if (exi_unlikely(
 		    __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) >
 		    atomic_load_explicit(&h->meet_at, memory_order_relaxed)))
-		exi_link_meet(sk, fd);
+		at_mark(sk, fd);
 }
 
 /* Plain close(2) bypasses the table, and the number may be another socket's by
@@ -74,5 +83,5 @@ void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 		     (sk->role == EXI_ROLE_CONNECT &&
 		      atomic_load_explicit(&sk->n_ops[EXI_TX],
 					   memory_order_relaxed)))))
-		exi_link_meet(sk, fd);
+		at_mark(sk, fd);
 }

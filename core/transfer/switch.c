@@ -65,7 +65,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	EXI_LOCKED(&h->lock);
 	if (!sk->fab || sk->fab->bell < 0 || h->mode != EXI_MODE_TCP ||
 	    !exi_switch_wanted(sh) || atomic_load(&sh->gone) || h->in_kernel ||
-	    exi_loan_in_place(sk, EXI_TX))
+	    exi_loan_in_place(sk, EXI_TX) || exi_sock_idlers_locked(sk, EXI_TX))
 		return -EAGAIN;
 	/* The posted operation goes on when the kernel has given the transfer
 	 * back, and switches first. */
@@ -124,6 +124,8 @@ static void set_left_locked(struct exi_sock *sk, uint64_t left)
 	if (left)
 		return;
 	atomic_store(&sk->guarded, false);
+	sk->awaited = atomic_load(&sk->lookers[EXI_RX]) >
+		      exi_sock_idlers_locked(sk, EXI_RX);
 	exi_unseen_restart();
 }
 
@@ -399,6 +401,19 @@ int exi_switch_leave(struct exi_sock *sk, int reason)
 	ret = exi_switch_leave_locked(sk, reason);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return ret;
+}
+
+void exi_switch_unawaited(struct exi_sock *sk, int fd)
+{
+	struct exi_shared *sh;
+
+	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return;
+	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
+	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
+	if (exi_sock_idlers_locked(sk, EXI_TX))
+		exi_switch_leave_locked(sk, EXS_X_REASON_UNSEEN_WAIT);
+	exi_half_unlock(&sh->half[EXI_TX]);
 }
 
 uint64_t exi_switch_patience(const struct exi_sock *sk, struct exi_patience *p)

@@ -35,6 +35,11 @@ static inline bool exi_switch_may_come(const struct exi_sock *sk)
 		atomic_load_explicit(&sh->down_wait, memory_order_relaxed));
 }
 
+/* Calls that move bytes, when a connection that has met passed the mark which
+ * was set as no GO could be said: it stays on TCP if nobody was seen to wait
+ * for an epoll set that it is in. No lock held. */
+void exi_switch_unawaited(struct exi_sock *sk, int fd);
+
 /* Sender, TX lock held: onto the fabric. 0, or why not yet. */
 int exi_switch_up_locked(struct exi_sock *sk);
 

@@ -355,14 +355,21 @@ static int epoll_inherited(void)
 	return finish(fd);
 }
 
-/* A set that nobody sees, around one that is seen. */
-static int epoll_outer(void)
+static int seen_set(int fd, uint32_t events)
 {
-	int fd = moved(), set = epoll_create1(0), outer = raw_set();
-	struct epoll_event e = { .events = EPOLLIN, .data.fd = fd };
+	struct epoll_event e = { .events = events, .data.fd = fd };
+	int set = epoll_create1(0);
 
 	must(set >= 0, "epoll_create1");
 	must(epoll_ctl(set, EPOLL_CTL_ADD, fd, &e) == 0, "epoll_ctl");
+	return set;
+}
+
+/* A set that nobody sees, around one that is seen, and not waited for. */
+static int epoll_outer(void)
+{
+	int fd = moved(), set = seen_set(fd, EPOLLIN), outer = raw_set();
+
 	raw_ctl(outer, EPOLL_CTL_ADD, set, EPOLLIN);
 	tell(SEND);
 	raw_wait(outer, set, EPOLLIN);
@@ -370,14 +377,12 @@ static int epoll_outer(void)
 }
 
 /* An edge of room: the kernel tells one only after it refused. */
-static int epoll_room(void)
+static int room_of(int fd, int set)
 {
-	int fd = moved(), set = raw_set();
 	static char buf[65536];
 	ssize_t n = 1;
 
 	must(fcntl(fd, F_SETFL, O_NONBLOCK) == 0, "fcntl");
-	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET);
 	raw_wait(set, fd, EPOLLOUT);
 	while (n > 0)
 		n = send(fd, buf, sizeof(buf), MSG_NOSIGNAL);
@@ -388,6 +393,126 @@ static int epoll_room(void)
 	tell(LEAVE);
 	wait(NULL);
 	return 0;
+}
+
+static int epoll_room(void)
+{
+	int fd = moved(), set = raw_set();
+
+	raw_ctl(set, EPOLL_CTL_ADD, fd, EPOLLOUT | EPOLLET);
+	return room_of(fd, set);
+}
+
+/* --- sets that are seen, and waits that are not -------------------------- */
+
+static int known_of(int fd, uint32_t flags)
+{
+	int set = seen_set(fd, EPOLLIN | flags);
+
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	return finish(fd);
+}
+
+static int known_level(void)
+{
+	return known_of(moved(), 0);
+}
+
+static int known_edge(void)
+{
+	return known_of(moved(), EPOLLET);
+}
+
+static int known_once(void)
+{
+	return known_of(moved(), EPOLLONESHOT);
+}
+
+static int known_exclusive(void)
+{
+	return known_of(moved(), EPOLLEXCLUSIVE);
+}
+
+static int known_room(void)
+{
+	int fd = moved();
+
+	return room_of(fd, seen_set(fd, EPOLLOUT | EPOLLET));
+}
+
+/* In the set before it moves: then it does not. */
+static int known_early_with(uint32_t flags)
+{
+	int fd = meet(), set = seen_set(fd, EPOLLIN | flags);
+	struct epoll_event e = { .events = EPOLLIN | flags, .data.fd = fd };
+	time_t end = time(NULL) + LIMIT / 1000;
+	char buf[BLOCK] = { 0 };
+
+	while (about(fd).exs_x_reason != EXS_X_REASON_UNSEEN_WAIT) {
+		tell(ECHO);
+		put(fd, buf, sizeof(buf));
+		raw_wait(set, fd, EPOLLIN);
+		get(fd, buf, sizeof(buf));
+		told(ECHO);
+		must(epoll_ctl(set, EPOLL_CTL_MOD, fd, &e) == 0, "epoll_ctl");
+		if (time(NULL) > end)
+			errx(1, "it is not noticed");
+	}
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	return finish(fd);
+}
+
+static int known_early(void)
+{
+	return known_early_with(0);
+}
+
+static int known_early_once(void)
+{
+	return known_early_with(EPOLLONESHOT);
+}
+
+/* A shot is told once, and with what the application gave. */
+static int known_shot(void)
+{
+	int fd = meet(), set = seen_set(fd, EPOLLIN | EPOLLONESHOT);
+	time_t end = time(NULL) + LIMIT / 1000;
+	struct epoll_event e;
+
+	while (about(fd).exs_x_reason != EXS_X_REASON_UNSEEN_WAIT) {
+		trip(fd);
+		if (time(NULL) > end)
+			errx(1, "it is not noticed");
+	}
+	tell(SEND);
+	raw_wait(set, fd, EPOLLIN);
+	if (raw(SYS_epoll_pwait, set, (long)&e, 1, 50, 0))
+		errx(1, "a second shot");
+	return finish(fd);
+}
+
+/* The first wait that is seen lets the connection move, and is told of the
+ * shot. */
+static int known_waited(void)
+{
+	int fd = meet(), set = seen_set(fd, EPOLLIN | EPOLLONESHOT);
+	struct epoll_event e = { .events = 0 };
+	time_t end = time(NULL) + LIMIT / 1000;
+
+	trip(fd); /* with EXS_UPGRADE=connect it has met, perhaps */
+	while (!on_shm(fd)) {
+		must(epoll_wait(set, &e, 1, 0) == 0, "no event");
+		trip(fd);
+		if (time(NULL) > end)
+			errx(1, "it does not move");
+	}
+	tell(SEND);
+	must(epoll_wait(set, &e, 1, LIMIT) == 1, "one event");
+	must(e.data.fd == fd && e.events == EPOLLIN, "the shot");
+	must(epoll_wait(set, &e, 1, 50) == 0, "no second shot");
+	return finish(fd);
 }
 
 /* --- threads asleep in the kernel --------------------------------------- */
@@ -433,6 +558,55 @@ static int select_late(void)
 	if (raw(SYS_pselect6, fd + 1, (long)&set, 0, 0, 0) != 1)
 		errx(1, "pselect6");
 	return finish(fd);
+}
+
+/* No wait is ever seen, and none found asleep. */
+static int never_asleep(bool (*there)(int fd))
+{
+	int fd = meet();
+	time_t end = time(NULL) + LIMIT / 1000;
+	char buf[BLOCK] = { 0 };
+
+	while (about(fd).exs_x_reason != EXS_X_REASON_UNSEEN_WAIT) {
+		tell(ECHO);
+		put(fd, buf, sizeof(buf));
+		while (!there(fd))
+			poll(NULL, 0, 1);
+		get(fd, buf, sizeof(buf));
+		told(ECHO);
+		if (time(NULL) > end)
+			errx(1, "it is not noticed");
+	}
+	tell(SEND);
+	while (!there(fd))
+		poll(NULL, 0, 1);
+	return finish(fd);
+}
+
+static bool polled(int fd)
+{
+	struct timespec now = { 0 };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return raw(SYS_ppoll, (long)&p, 1, (long)&now, 0, 0) == 1;
+}
+
+static int poll_awake(void)
+{
+	return never_asleep(polled);
+}
+
+static bool peeked(int fd)
+{
+	char c;
+
+	return raw(SYS_recvfrom, fd, (long)&c, 1, MSG_DONTWAIT | MSG_PEEK, 0) ==
+	       1;
+}
+
+static int recv_awake(void)
+{
+	return never_asleep(peeked);
 }
 
 /* --- rings -------------------------------------------------------------- */
@@ -582,9 +756,20 @@ static const struct row {
 	{ "epoll_inherited", epoll_inherited },
 	{ "epoll_outer", epoll_outer },
 	{ "epoll_room", epoll_room },
+	{ "known_level", known_level },
+	{ "known_edge", known_edge },
+	{ "known_once", known_once },
+	{ "known_exclusive", known_exclusive },
+	{ "known_room", known_room },
+	{ "known_early", known_early },
+	{ "known_early_once", known_early_once },
+	{ "known_shot", known_shot },
+	{ "known_waited", known_waited },
 	{ "read_late", read_late },
 	{ "poll_late", poll_late },
 	{ "select_late", select_late },
+	{ "poll_awake", poll_awake },
+	{ "recv_awake", recv_awake },
 	{ "ring_poll", ring_poll },
 	{ "ring_sqpoll", ring_sqpoll },
 	{ "ring_recv", ring_recv },
