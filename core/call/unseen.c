@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/select.h>
+#include <time.h>
 
 #include "core/base/lock.h"
 #include "core/base/util.h"
@@ -26,8 +27,9 @@
 #define TICKS_MAX  8
 /* Of bytes for which nobody was ever seen to wait, while they lie there. */
 #define FORGOTTEN_TICKS 30
-/* A search takes no more than this part of the time, by the watch and by sends
- * that find no room. */
+/* A search takes no more than this part of a CPU, by the watch and by sends
+ * that find no room. The time for which the thread has no CPU does not count:
+ * on a busy host the next search would be a minute late. */
 #define WATCH_PART 32
 #define SEND_PART  256
 
@@ -68,8 +70,11 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	if (!atomic_load(&sk->guarded)) {
 		/* Before it is asked for: the wake-up may come at once. */
 		atomic_store(&sk->guarded, true);
-		if (!exi_flow_arm_locked(sk, EXI_RX))
+		if (!exi_flow_arm_locked(sk, EXI_RX)) {
+			/* It came just now: perhaps before it was asked. */
+			atomic_store(&sk->guarded, false);
 			return IN_USE;
+		}
 	}
 	return ATTENDED;
 }
@@ -114,9 +119,17 @@ static void glance(struct exi_sock *sk, void *arg)
 		sk->neglected--; /* in the next one */
 }
 
+static uint64_t cpu_ns(void)
+{
+	struct timespec t = { 0 };
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return exi_timespec_ns(&t);
+}
+
 void exi_unseen_search(struct exi_unseen_suspects *s)
 {
-	uint64_t now = exi_now_ns();
+	uint64_t began = cpu_ns();
 
 	exi_surroundings_each(exi_unseen_search_descriptor, s);
 	exi_unseen_search_threads(s);
@@ -124,7 +137,7 @@ void exi_unseen_search(struct exi_unseen_suspects *s)
 		if (s->s[i].reason &&
 		    s->s[i].generation == atomic_load(&s->s[i].sk->generation))
 			exi_switch_leave(s->s[i].sk, s->s[i].reason);
-	search_at = exi_now_ns() + (exi_now_ns() - now) * WATCH_PART;
+	search_at = exi_now_ns() + (cpu_ns() - began) * WATCH_PART;
 }
 
 void exi_unseen_tick(void)
@@ -172,21 +185,21 @@ static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
 	struct exi_unseen_suspects s = { .n = 0 };
-	uint64_t now;
+	uint64_t began;
 	int err;
 
 	if (h->mode != EXI_MODE_RING || !sk->adopted || room_awaited(sk, fd))
 		return false;
-	now = exi_now_ns();
-	if (now < atomic_load(&no_room_at) ||
+	if (exi_now_ns() < atomic_load(&no_room_at) ||
 	    !exi_unseen_search_add(&s, sk, fd))
 		return false;
+	began = cpu_ns();
 	atomic_store(&no_room_at, UINT64_MAX);
 	exi_surroundings_each(exi_unseen_search_descriptor, &s);
 	atomic_store(&no_room_at,
 		     s.s[0].reason ? 0
 				   : exi_now_ns() + EXI_WATCH_TICK_NS +
-					     (exi_now_ns() - now) * SEND_PART);
+					     (cpu_ns() - began) * SEND_PART);
 	if (!s.s[0].reason)
 		return false;
 	err = exi_switch_down(sk, fd, s.s[0].reason,
