@@ -343,6 +343,7 @@ _Static_assert(sizeof(enum exi_tcp_engine) == sizeof(int) &&
 #define N_SETTINGS   (sizeof(settings) / sizeof(settings[0]))
 #define N_OF_THE_LOG 2
 #define N_FILES	     2 /* the host's, and that of EXS_CONFIG */
+#define FILE_MAX     (1 << 20)
 
 /* Where a value is from: of two, the later stands. */
 enum origin {
@@ -540,8 +541,11 @@ static FILE *open_regular(const char *path, int *ret_err)
 	int err = errno;
 
 	if (fd >= 0 && !fstat(fd, &st)) {
-		err = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-		if (S_ISREG(st.st_mode) && !(in = fdopen(fd, "r")))
+		err = S_ISDIR(st.st_mode)     ? EISDIR
+		      : st.st_size > FILE_MAX ? EFBIG
+					      : EINVAL;
+		if (S_ISREG(st.st_mode) && err != EFBIG &&
+		    !(in = fdopen(fd, "r")))
 			err = errno;
 	}
 	if (!in) {
@@ -586,9 +590,8 @@ static void read_file(struct file *f, bool complain)
 	if (!complain || (err && !f->label[0] && is_absent(f->path, err)))
 		return;
 	if (err)
-		refuse("%scannot read \"%s\": %s; it accepts a file of \"name "
-		       "= "
-		       "value\" lines",
+		refuse("%scannot read \"%s\": %s; it accepts a file of "
+		       "\"name = value\" lines, of at most 1 MiB",
 		       f->label, f->path, strerrordesc_np(err));
 	else if (line)
 		refuse("%s\"%s\" line %d cannot be parsed; \"name = value\", "

@@ -521,6 +521,19 @@ static void a_file_that_cannot_be_read_refuses(void **state)
 	}
 }
 
+static void a_file_that_does_not_end_refuses(void **state)
+{
+	struct outcome o;
+	char env[64];
+
+	make_file("log = off\n", env);
+	assert_int_equal(truncate(strchr(env, '=') + 1, (off_t)1 << 40), 0);
+	o = LOAD(env);
+	unlink(strchr(env, '=') + 1);
+	assert_refused(&o, "File too large");
+	assert_refused(&o, "at most 1 MiB");
+}
+
 static void a_file_of_noise_is_survived(void **state)
 {
 	char noise[4096];
@@ -759,6 +772,7 @@ int main(void)
 		cmocka_unit_test(
 			the_log_settings_of_the_file_rule_its_complaints),
 		cmocka_unit_test(a_file_that_cannot_be_read_refuses),
+		cmocka_unit_test(a_file_that_does_not_end_refuses),
 		cmocka_unit_test(a_file_of_noise_is_survived),
 		cmocka_unit_test(control_characters_do_not_forge_lines),
 		cmocka_unit_test(
