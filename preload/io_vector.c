@@ -491,7 +491,8 @@ static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 	return k;
 }
 
-/* The time is looked at after each message, and nothing is cut short by it. */
+/* The time is looked at after each message, and nothing is cut short by it. A
+ * time that is up already lets one message through, not all that are there. */
 static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 			struct timespec *timeout)
 {
@@ -503,11 +504,12 @@ static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		return -ret;
 	flags &= ~MSG_WAITFORONE;
 	for (unsigned int i = 0; i < n;) {
+		bool one = timeout && exi_now_ns() >= end;
 		ssize_t got;
 
 		if (i && exi_flow_error_waits(fd, EXI_RX))
 			return (int)i;
-		i += get_some(fd, m + i, n - i, flags, &got);
+		i += get_some(fd, m + i, one ? 1 : n - i, flags, &got);
 		if (got < 0)
 			return i ? (int)i : (int)got;
 		if (timeout && is_up(timeout, end))
