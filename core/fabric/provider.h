@@ -61,7 +61,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 7
+#define EXI_PROVIDER_ABI 8
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
