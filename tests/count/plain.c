@@ -61,6 +61,8 @@ static void open_ends(void)
 	close(l);
 	ep = epoll_create1(0);
 	must(epoll_ctl(ep, EPOLL_CTL_ADD, ends[1], &ev), 0, "epoll_ctl");
+	/* A connection whose set nobody was seen to wait for does not move. */
+	must(epoll_wait(ep, &ev, 1, 0), 0, "epoll_wait");
 	file = open("/dev/zero", O_RDONLY);
 	if (ends[1] < 0 || file < 0)
 		err(1, "a descriptor");
