@@ -100,6 +100,7 @@ static void glance(struct exi_sock *sk, void *arg)
 	int fd = atomic_load(&sk->fd);
 	struct round *r = arg;
 	enum glance g = IN_USE;
+	bool forgotten = false;
 
 	if (!exi_sock_met(sk) || !sk->adopted || !exi_sock_used_here(sk))
 		return;
@@ -107,12 +108,13 @@ static void glance(struct exi_sock *sk, void *arg)
 	if (exi_trylock(&h->lock)) {
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh)
 			g = glance_locked(sk, h);
+		forgotten = !sk->awaited && sk->neglected >= FORGOTTEN_TICKS;
 		exi_half_unlock(h);
 	}
 	r->active = r->active || g != ATTENDED;
 	if (g != NEGLECTED)
 		return;
-	if (!sk->awaited && sk->neglected >= FORGOTTEN_TICKS)
+	if (forgotten)
 		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
 	else if (r->searches && search_due(sk) &&
 		 !exi_unseen_search_add(&r->s, sk, fd))
