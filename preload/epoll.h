@@ -96,6 +96,7 @@ struct item {
 	int fd;
 	int link; /* the peer's bell, in the kernel's set too; -1 */
 	bool listens;
+	bool room; /* the kernel tells of room on TCP, too */
 	/* Under the set's lock: */
 	uint32_t events;
 	epoll_data_t data;
@@ -278,7 +279,10 @@ void shim_set_want_times(struct set *s);
 
 /* The kernel's event for a managed item, whatever the application wants to know
  * of it: that something changed on TCP. Not in a set that is itself waited on,
- * for the kernel reports of the set what it reports of its items. */
+ * for the kernel reports of the set what it reports of its items. Room is part
+ * of the event only if the application has asked for room once: the kernel
+ * queues an event for room at once, and bytes that come later would get the
+ * place of that event. */
 struct epoll_event shim_item_tagged(const struct item *it);
 
 /* Somebody is seen to wait for the set: none of its items is idle then. Two

@@ -91,7 +91,7 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 	uint32_t flags = op == EPOLL_CTL_MOD   ? ev->events | had
 			 : op == EPOLL_CTL_ADD ? ev->events
 					       : 0;
-	int ret = 0;
+	bool room;
 
 	if ((flags & EPOLLEXCLUSIVE) &&
 	    (op == EPOLL_CTL_MOD || (flags & ~(uint32_t)EXCLUSIVE_OK)))
@@ -106,12 +106,14 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 		wants_locked(it, ev);
 	}
 	exi_unlock(&it->set->lock);
-	if (it->set->outer) {
+	room = !it->room && (shim_item_interest(it) & TX_EVENTS);
+	it->room |= room;
+	if (room || it->set->outer) {
 		struct epoll_event kernels = shim_item_tagged(it);
 
 		native.epoll_ctl(it->set->fd, EPOLL_CTL_MOD, it->fd, &kernels);
 	}
-	return ret;
+	return 0;
 }
 
 /* Whether a change says nothing new. It changes nothing of a level: the kernel

@@ -46,12 +46,15 @@ static uint64_t next_position(struct set *s, int behind)
 						      memory_order_relaxed));
 }
 
-/* The kernel told of the item's descriptor. */
-static void note_tcp_locked(struct item *it, int behind)
+/* The kernel told of the item's descriptor. Room gives a place to what the
+ * application wants to know of room, and not to bytes. */
+static void note_tcp_locked(struct item *it, uint32_t events, int behind)
 {
+	bool room_only = !(events & ~(uint32_t)TX_EVENTS);
+
 	EXI_LOCKED(&it->set->lock);
-	it->heard = true;
-	if (it->by_tcp)
+	it->heard |= !room_only;
+	if (it->by_tcp || (room_only && !(shim_item_interest(it) & TX_EVENTS)))
 		return;
 	it->by_tcp = next_position(it->set, behind);
 	it->since = it->set->emptied_before;
@@ -141,7 +144,7 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 			if (ev[i].events & EPOLLPRI)
 				it->rung = RX_EVENTS;
 			it->rung |= ev[i].events & EPOLLERR;
-			note_tcp_locked(it, kept);
+			note_tcp_locked(it, ev[i].events, kept);
 			activate_awake_locked(it);
 		}
 		exi_unlock(&s->lock);

@@ -278,8 +278,10 @@ void shim_set_want_times(struct set *s)
 
 struct epoll_event shim_item_tagged(const struct item *it)
 {
-	uint32_t events = EPOLLIN | EPOLLPRI | EPOLLRDHUP | EPOLLOUT;
+	uint32_t events = EPOLLIN | EPOLLPRI | EPOLLRDHUP;
 
+	if (it->room)
+		events |= EPOLLOUT;
 	if (it->set->outer)
 		events &= it->dormant ? 0 : shim_item_interest(it);
 	return (struct epoll_event){
@@ -357,10 +359,12 @@ static void share_link_locked(struct item *it)
 void shim_item_manage(struct item *it)
 {
 	struct set *s = it->set;
-	struct epoll_event ev = shim_item_tagged(it);
+	struct epoll_event ev;
 
 	if (it->managed || add_nudge(s))
 		return;
+	it->room = shim_item_interest(it) & TX_EVENTS;
+	ev = shim_item_tagged(it);
 	renew(it, &ev);
 	share_link_locked(it);
 	exi_lock(&s->lock);
