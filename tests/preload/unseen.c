@@ -28,6 +28,8 @@
 #include <liburing.h>
 #endif
 
+#include "raw.h"
+
 #define SKIP  77
 #define BLOCK 4096
 #define LIMIT 60000 /* ms, until something is taken for never */
@@ -42,22 +44,11 @@ enum order {
 
 static int orders[2], answers[2];
 
-/* As a program that has its system calls compiled in. */
-static __attribute__((noinline)) long raw(long nr, long a, long b, long c,
-					  long d, long e)
+static long raw(long nr, long a, long b, long c, long d, long e)
 {
-#ifdef __x86_64__
-	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e,
-			  r9 __asm__("r9") = 0;
-
-	__asm__("syscall"
-		: "+a"(nr)
-		: "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-		: "rcx", "r11", "memory");
-	return nr;
-#else
-	exit(SKIP);
-#endif
+	if (!T_HAVE_RAW)
+		exit(SKIP);
+	return t_raw(nr, a, b, c, d, e);
 }
 
 static void must(bool right, const char *what)
