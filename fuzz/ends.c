@@ -3,6 +3,8 @@
 #include "fuzz/ends.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -127,9 +129,21 @@ static void setup(void)
 	plain_listener = t_plain_listener(&plain);
 }
 
+/* The alarm by which libFuzzer finds an input that hangs would interrupt a
+ * connect. */
+static void hold_alarm(bool hold)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	T_EQ(pthread_sigmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, NULL), 0);
+}
+
 void fuzz_ends_begin(struct fuzz_ends *e, bool accepts)
 {
 	setup();
+	hold_alarm(true);
 	if (accepts) {
 		e->peer = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 		T_OK(connect(e->peer, (struct sockaddr *)&ours.ss, ours.len));
@@ -139,6 +153,7 @@ void fuzz_ends_begin(struct fuzz_ends *e, bool accepts)
 		e->peer =
 			T_OK(accept4(plain_listener, NULL, NULL, SOCK_CLOEXEC));
 	}
+	hold_alarm(false);
 	e->sk = exi_sock_find(e->s);
 	T(e->sk);
 }
