@@ -102,13 +102,17 @@ static void glance(struct exi_sock *sk, void *arg)
 	enum glance g = IN_USE;
 	bool forgotten = false;
 
-	if (!exi_sock_met(sk) || !sk->adopted || !exi_sock_used_here(sk))
+	if (!exi_sock_met(sk) || !exi_sock_used_here(sk))
 		return;
-	/* A thread that has the lock moves bytes. */
+	/* A thread that has the lock moves bytes. What is no atomic is read of a
+	 * connection that is still this one: its memory is set up for another
+	 * only after a close, which takes the lock. */
 	if (exi_trylock(&h->lock)) {
-		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh)
-			g = glance_locked(sk, h);
-		forgotten = !sk->awaited && sk->neglected >= FORGOTTEN_TICKS;
+		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh) {
+			g = sk->adopted ? glance_locked(sk, h) : ATTENDED;
+			forgotten = !sk->awaited &&
+				    sk->neglected >= FORGOTTEN_TICKS;
+		}
 		exi_half_unlock(h);
 	}
 	r->active = r->active || g != ATTENDED;
