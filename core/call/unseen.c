@@ -104,9 +104,9 @@ static void glance(struct exi_sock *sk, void *arg)
 
 	if (!exi_sock_met(sk) || !exi_sock_used_here(sk))
 		return;
-	/* A thread that has the lock moves bytes. What is no atomic is read of a
-	 * connection that is still this one: its memory is set up for another
-	 * only after a close, which takes the lock. */
+	/* A thread that has the lock moves bytes. What is not atomic is read
+	 * while the connection is still this one: its memory is set up for
+	 * another only after a close, which takes the lock. */
 	if (exi_trylock(&h->lock)) {
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh) {
 			g = sk->adopted ? glance_locked(sk, h) : ATTENDED;
