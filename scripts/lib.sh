@@ -13,9 +13,10 @@ packages_examples="libssl-dev libuv1-dev"
 packages_tests="libcmocka-dev python3 curl iproute2 musl-tools netcat-openbsd nftables"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"
 packages_apps_more="cmake default-jdk-headless distcc dpkg-dev etcd-client etcd-server haproxy
-	libfabric-bin
-	nodejs openssh-client openssh-server perl postgresql python3-distributed python3-grpcio
-	python3-pika python3-zmq rabbitmq-server rsync socat sockperf tcl
+	libfabric-bin libgrpc++-dev
+	nodejs openssh-client openssh-server perl postgresql protobuf-compiler-grpc
+	python3-distributed python3-grpcio python3-pika python3-zmq rabbitmq-server rsync socat
+	sockperf tcl
 	debhelper dh-python debootstrap lintian python3-pip python3-setuptools python3-wheel
 	fish zsh"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""gRPC of bytes, without protobuf. Usage: rpc.py serve|talk PORT"""
+"""gRPC of bytes, without protobuf. Usage: rpc.py serve|talk PORT, or rpc.py time
+PORT BYTES SECONDS, which prints the median of a call's time in us, and how many
+calls it made."""
 import hashlib
 import signal
+import statistics
 import sys
 import threading
+import time
 from concurrent import futures
 
 import grpc
@@ -47,4 +51,20 @@ def talk(port):
     print(said.hexdigest())
 
 
-{'serve': serve, 'talk': talk}[sys.argv[1]](int(sys.argv[2]))
+def time_calls(port, size, seconds):
+    body = b'x' * int(size)
+    times = []
+    with grpc.insecure_channel('127.0.0.1:%d' % port, OPTIONS) as channel:
+        once = channel.unary_unary('/Echo/Once')
+        once(body, timeout=20)  # connects
+        begin = now = time.perf_counter()
+        while now - begin < float(seconds):
+            last = now
+            once(body, timeout=20)
+            now = time.perf_counter()
+            times.append(now - last)
+    print('%.3f %d' % (statistics.median(times) * 1e6, len(times)))
+
+
+{'serve': serve, 'talk': talk, 'time': time_calls}[sys.argv[1]](
+    int(sys.argv[2]), *sys.argv[3:])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import common
+import grpc_echo
 from common import (HERE, Server, Shim, everywhere, fail, free_port, native,
                     need, output, skip)
 
@@ -39,6 +40,13 @@ def grpc():
                            stderr=subprocess.DEVNULL).returncode:
         skip('python3-grpcio is not installed')
     serve_and_talk('python3', python, os.path.join(HERE, 'rpc.py'))
+
+
+def grpc_cpp():
+    missing = grpc_echo.missing()
+    if missing:
+        skip(missing + ' is not installed')
+    serve_and_talk('rpc', grpc_echo.build(output, common.folder))
 
 
 def node():
