@@ -62,7 +62,8 @@ typedef enum exs_x_reason {
 	EXS_X_REASON_UNSEEN_WAIT = 43,	/* by calls that are not intercepted */
 	EXS_X_REASON_OPERATOR = 44,	/* exs downgrade asked for TCP */
 	EXS_X_REASON_ANCILLARY = 45,	/* descriptors or credentials */
-	EXS_X_REASON_MAX_ = 46,
+	EXS_X_REASON_REDIRECTED = 46,	/* the ends see other addresses */
+	EXS_X_REASON_MAX_ = 47,
 } exs_x_reason_t;
 
 /* A snapshot of one socket. Counters count from the moment the library first

@@ -22,6 +22,9 @@
 
 #define TCP_ESTABLISHED 1
 
+#ifndef SO_ORIGINAL_DST /* of IPv4, and of IPv6 */
+#define SO_ORIGINAL_DST 80
+#endif
 #ifndef SO_BINDTOIFINDEX
 #define SO_BINDTOIFINDEX 62
 #endif
@@ -101,6 +104,14 @@ bool exi_tuple_is_self(const struct exi_tuple *t)
 	       memcmp(t->local, t->peer, 16) == 0;
 }
 
+static bool is_v4(const struct exi_tuple *t)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(t->local, mapped, 12) == 0 &&
+	       memcmp(t->peer, mapped, 12) == 0;
+}
+
 static struct exi_tuple turned(const struct exi_tuple *t)
 {
 	struct exi_tuple ret = *t;
@@ -115,9 +126,7 @@ static struct exi_tuple turned(const struct exi_tuple *t)
 /* Addresses of the other end: everything is mirrored. */
 static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 {
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-	bool v4 = memcmp(t->local, mapped, 12) == 0 &&
-		  memcmp(t->peer, mapped, 12) == 0;
+	bool v4 = is_v4(t);
 	unsigned int skip = v4 ? 12 : 0;
 
 	r->sdiag_family = v4 ? AF_INET : AF_INET6;
@@ -273,6 +282,46 @@ static int peer_here(const struct exi_tuple *t)
 	struct inet_diag_msg m;
 
 	return other_end(t, &m);
+}
+
+/* Where the end that connected has sent the connection, as the kernel, which
+ * translates addresses, notes it. -ENOENT, -ENOPROTOOPT: it translates none. */
+static int sent_to(const struct exi_tuple *t, int fd, uint8_t *addr,
+		   uint16_t *port)
+{
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+	uint32_t scope = 0;
+
+	if (getsockopt(fd, is_v4(t) ? IPPROTO_IP : IPPROTO_IPV6,
+		       SO_ORIGINAL_DST, &ss, &len) < 0)
+		return -errno;
+	return fill(&ss, addr, port, &scope);
+}
+
+/* This end is established, and no socket here has its addresses turned. */
+static bool lacks_peer(const struct exi_tuple *t)
+{
+	struct exi_tuple own = turned(t);
+	struct inet_diag_msg m;
+
+	return other_end(&own, &m) == 0 && m.idiag_state == TCP_ESTABLISHED &&
+	       other_end(t, &m) == -ENOENT;
+}
+
+bool exi_tuple_redirected(const struct exi_tuple *t, int fd)
+{
+	uint8_t addr[16];
+	uint16_t port = 0;
+
+	if (t->family == AF_UNIX || sent_to(t, fd, addr, &port))
+		return false;
+	if (port == t->local_port && !memcmp(addr, t->local, sizeof(addr)))
+		return false;
+	/* The end that connected is told only where it sent the connection. */
+	if (port == t->peer_port && !memcmp(addr, t->peer, sizeof(addr)))
+		return !elsewhere(t) && lacks_peer(t);
+	return true;
 }
 
 static int same_user(const struct exi_tuple *t, int unix_fd)

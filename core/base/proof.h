@@ -37,6 +37,13 @@ bool exi_tuple_here(const struct exi_tuple *t, int fd);
 /* Whether both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
+/* A packet filter changed an address of fd's connection on the way (REDIRECT,
+ * DNAT). Then another connection may have these two addresses at its other end,
+ * and what an exi_proof_*() call says may be about that one. The end that
+ * accepted always knows; the end that connected, if the peer's address is one
+ * of this network namespace. */
+bool exi_tuple_redirected(const struct exi_tuple *t, int fd);
+
 /* The peer's address is none of this network namespace: it is on another host
  * or in another namespace. */
 bool exi_tuple_elsewhere(const struct exi_tuple *t);

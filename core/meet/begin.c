@@ -134,11 +134,12 @@ static int is_remote(const struct exi_tuple *t)
 	return err == -ENOENT ? 1 : err;
 }
 
-int exi_begin_why_nobody(const struct exi_tuple *t)
+int exi_begin_why_nobody(const struct exi_tuple *t, int fd)
 {
 	return !exi_remote_possible() && exi_tuple_elsewhere(t)
 		       ? why_elsewhere()
-		       : EXS_X_REASON_PLAIN_PEER;
+	       : exi_tuple_redirected(t, fd) ? EXS_X_REASON_REDIRECTED
+					     : EXS_X_REASON_PLAIN_PEER;
 }
 
 int exi_begin_why_nobody_of(int fd)
@@ -146,7 +147,7 @@ int exi_begin_why_nobody_of(int fd)
 	struct exi_tuple t;
 
 	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-				    : exi_begin_why_nobody(&t);
+				    : exi_begin_why_nobody(&t, fd);
 }
 
 /* A waits for candidates at fd, which has its name. */
@@ -240,8 +241,10 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
-		return exi_begin_why_nobody(t);
+		return exi_begin_why_nobody(t, atomic_load(&sk->fd));
 	remote = is_remote(t);
+	if (remote > 0 && exi_tuple_redirected(t, atomic_load(&sk->fd)))
+		return EXS_X_REASON_REDIRECTED;
 	if (remote > 0)
 		return exi_registry_wire_ids() &&
 				       exi_meetdir_marked(t->peer_port)
@@ -292,8 +295,9 @@ static void decline(int fd, int reason)
 	struct exi_tuple t;
 	int to;
 
-	/* Or the number is another's. */
-	if (reason == EXS_X_REASON_PLAIN_SOCKET || exi_tuple_of(fd, &t))
+	/* Or the number is another's, or A may be. */
+	if (reason == EXS_X_REASON_PLAIN_SOCKET ||
+	    reason == EXS_X_REASON_REDIRECTED || exi_tuple_of(fd, &t))
 		return;
 	to = reach_a(&t);
 	if (to < 0)
@@ -437,6 +441,10 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = EXS_X_REASON_NOT_CONNECTED;
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
+	/* Who has the other end's addresses need not be the peer. */
+	if (!reason && sk->role == EXI_ROLE_ACCEPT &&
+	    exi_tuple_redirected(ret, fd))
+		reason = EXS_X_REASON_REDIRECTED;
 	/* The number may be another connection's by now, when plain calls
 	 * closed and reused it: then it is not ours. */
 	if (!reason && !sk->base->same(sk, fd))
@@ -496,7 +504,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 		return reason;
 	next_mark(sh);
 	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? exi_begin_why_nobody(&t)
+		       ? exi_begin_why_nobody(&t, fd)
 		       : reason;
 }
 
@@ -574,14 +582,15 @@ static void expect_answer(struct exi_shared *sh)
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
-	int ret, reason = EXS_X_REASON_PLAIN_PEER;
+	int fd, ret, reason = EXS_X_REASON_PLAIN_PEER;
 
 	exi_fds_begin();
-	ret = exi_tuple_of(atomic_load(&sk->fd), &t);
+	fd = atomic_load(&sk->fd);
+	ret = exi_tuple_of(fd, &t);
 	if (!ret)
 		ret = exi_marker_present(&t);
 	if (!ret)
-		reason = exi_begin_why_nobody(&t);
+		reason = exi_begin_why_nobody(&t, fd);
 	else if (ret == -EACCES)
 		reason = exi_meet_unproved(ret);
 	exi_fds_end();

@@ -36,8 +36,9 @@ void exi_begin_later_locked(struct exi_sock *sk);
  * failure, else EXS_X_REASON_NONE. link_lock held. */
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd);
 
-/* The reason (EXS_X_REASON_*) where nobody is there to meet. */
-int exi_begin_why_nobody(const struct exi_tuple *t);
+/* The reason (EXS_X_REASON_*) where nobody is there to meet for fd's
+ * connection. */
+int exi_begin_why_nobody(const struct exi_tuple *t, int fd);
 
 /* The same, by the connection's descriptor. */
 int exi_begin_why_nobody_of(int fd);
