@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Servers of the web: nginx, haproxy, python's."""
 
+import ctypes
 import os
 import re
 import signal
@@ -112,6 +113,51 @@ def haproxy():
     run(shim.command, native, shim.command)
     for program in 'nginx', 'curl', 'wrk':
         shim.on_tcp(program, 'plain-peer')
+
+
+CLONE_NEWNET = 0x40000000
+REDIRECT = """table ip mesh {{
+    chain out {{
+        type nat hook output priority -100
+        tcp dport {0} redirect to :{1}
+    }}
+}}
+"""
+
+
+def mesh():
+    """A proxy as beside the programs of a service mesh: what curl sends to the
+    service is redirected to it. It uses shared memory to the server behind it."""
+    need('curl', 'ip')
+    nft = sbin('nft')
+    sbin('nginx')
+    sbin('haproxy')
+    if os.getuid():
+        skip('it needs root')
+    if ctypes.CDLL(None).unshare(CLONE_NEWNET):
+        skip('the kernel refuses network namespaces')
+    output(['ip', 'link', 'set', 'lo', 'up'])
+    large = site(60)
+    service = free_port()
+
+    def run(start):
+        port, behind = free_port(), free_port()
+        config = write('haproxy.conf', HAPROXY.format(HOST, port, behind))
+        output([nft, '-f', write('rules', REDIRECT.format(service, port))])
+        with nginx_server(start, behind), \
+                Server(start(sbin('haproxy'), '-db', '-f', config), port,
+                       stop=signal.SIGUSR1):
+            fetch(start, service, large)
+        output([nft, 'delete', 'table', 'ip', 'mesh'])
+
+    run(native)
+    shim = Shim('all')
+    run(shim.command)
+    shim.on_tcp('curl', 'redirected')
+    shim.on_fabric('haproxy')
+    shim.on_fabric('nginx')
+    if not any('(redirected)' in line for line in shim.lines('haproxy')):
+        shim.complain('haproxy', 'does not say redirected')
 
 
 def http_server(start, port):
