@@ -10,6 +10,7 @@
 
 #include "core/base/log.h"
 #include "core/meet/find.h"
+#include "core/sock/closing.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "fuzz/fuzz.h"
@@ -165,4 +166,10 @@ void fuzz_ends_end(struct fuzz_ends *e)
 	T_OK(setsockopt(e->peer, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
 	close(e->peer);
 	t_close(e->s);
+	/* Links in which something lies unread are closed by threads that the
+	 * service would start. */
+	if (exi_closing_full()) {
+		exi_closing_work();
+		exi_closing_settle();
+	}
 }
