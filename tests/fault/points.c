@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/support/check.h"
+#include "tests/support/wait.h"
 
 #define POINTS 4096 /* of a side, a power of two */
 
@@ -31,6 +32,7 @@ static struct shared {
 	enum t_strike how;
 	_Atomic unsigned int left;
 	_Atomic bool struck;
+	_Atomic int64_t struck_at;
 } * shared;
 
 static bool passes;
@@ -80,6 +82,11 @@ bool t_points_struck(void)
 	return shared->struck;
 }
 
+int64_t t_points_struck_at(void)
+{
+	return mine == shared->side ? 0 : shared->struck_at;
+}
+
 static void count(uintptr_t at)
 {
 	uintptr_t i = at * 0x9e3779b97f4a7c15u >> 40;
@@ -101,6 +108,7 @@ static void strike(void)
 	if (shared->how == T_STOP && getpid() != side_pid)
 		return;
 	shared->struck = true;
+	shared->struck_at = t_now_ns();
 	if (shared->how == T_DELAY)
 		poll(NULL, 0, T_DELAY_MS);
 	else

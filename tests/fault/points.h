@@ -47,6 +47,9 @@ void t_points_strike(enum t_side side, uintptr_t at, unsigned int n,
 /* Whether it was. */
 bool t_points_struck(void);
 
+/* In the process of the other side: when (t_now_ns()), or 0. */
+int64_t t_points_struck_at(void);
+
 /* In one of four buffers. */
 const char *t_point_name(uintptr_t at);
 
