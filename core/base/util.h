@@ -140,6 +140,21 @@ static inline void exi_publish(_Atomic uint32_t *w, uint32_t v)
 }
 #endif
 
+/* Between a seq_cst read-modify-write and loads that must come after its store:
+ * C11 keeps only seq_cst loads there. Nothing where it is a full barrier
+ * anyway. */
+#if defined(__x86_64__)
+static inline void exi_fence_after_rmw(void)
+{
+	__asm__ __volatile__("" ::: "memory");
+}
+#else
+static inline void exi_fence_after_rmw(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+#endif
+
 /* A count that grows by about one to four thousand a microsecond, cheap to
  * read; only good for "a moment ago". */
 #if defined(__x86_64__)

@@ -336,9 +336,9 @@ static bool stirred(struct exi_queue *q, const struct view *v, int need)
 	for (i = 0; i < v->n; i++)
 		if (word_changed(&v->held[i].word))
 			return true;
+	/* hot_changes is behind `sleepers`, against view_changed(). */
 	return atomic_load_explicit(&q->ready, memory_order_relaxed) >= need ||
-	       atomic_load_explicit(&q->hot_changes, memory_order_relaxed) !=
-		       v->changes ||
+	       atomic_load(&q->hot_changes) != v->changes ||
 	       atomic_load_explicit(&q->deleted, memory_order_relaxed);
 }
 

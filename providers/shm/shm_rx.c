@@ -19,9 +19,10 @@ SHMP_RARE void shmp_publish_taken(struct exi_conn *c)
 	rx->published = rx->pos;
 	/* Release: pairs with shmp_refresh_limit(). */
 	atomic_store_explicit(&p->mine->taken, rx->pos, memory_order_release);
-	/* Read-modify-write: before the load of space_wait, against
-	 * request(). */
+	/* Read-modify-write: `taken` and it are stored before the load of
+	 * space_wait, against request(). */
 	atomic_fetch_add_explicit(&p->mine->taken_seq, 1, memory_order_seq_cst);
+	exi_fence_after_rmw();
 	wait = atomic_load_explicit(&p->theirs->space_wait,
 				    memory_order_seq_cst);
 	if (exi_unlikely(shmp_awaited(wait, before)))

@@ -45,6 +45,7 @@ static void request(_Atomic uint32_t *word, uint64_t pos, uint32_t bits)
 	 * publish() and the add in shmp_publish_taken(). */
 	atomic_exchange_explicit(word, SHMP_WAIT_AT(pos) | bits,
 				 memory_order_seq_cst);
+	exi_fence_after_rmw();
 }
 
 /* 0: the peer sends a wake-up when it takes something, from what it has taken
