@@ -24,6 +24,7 @@ packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cp
 packages_gates="clang-format mandoc g++ binutils abigail-tools valgrind"
 packages_clang="clang"
 packages_models="spin"
+packages_arm="gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 packages_deb="debhelper dh-python"
 
 # Why the script cannot go on, and the cure, in one line.

@@ -31,6 +31,8 @@ int conf_main(int argc, char **argv, const char *group,
 		printf("provider %s is unknown here\n", provider);
 		return T_SKIP;
 	}
+	if (strcmp(provider, "tcp") && !t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	snprintf(list, sizeof(list), "%s%s", provider,
 		 strcmp(provider, "tcp") ? ",tcp" : "");
 	setenv("EXS_PROVIDER", list, 1);

@@ -110,3 +110,13 @@ int t_slow(void)
 
 	return SLOW * (more > 0 ? more : 1);
 }
+
+bool t_can(bool there, const char *what)
+{
+	if (there)
+		return true;
+	T_MSG(getenv("T_MAY_SKIP"), "this cannot be here: there is no %s",
+	      what);
+	printf("%s: skipped, there is no %s here\n", t_row_name(), what);
+	return false;
+}

@@ -22,6 +22,11 @@ bool t_one_of(int err, const int *list);
 /* How many times slower than usual this build may be (sanitizers). */
 int t_slow(void);
 
+/* For what an emulator of another architecture lacks: whether it is there. If
+ * not, the row is to be skipped where T_MAY_SKIP is set, which says why; else
+ * the process fails. */
+bool t_can(bool there, const char *what);
+
 /* A sentence that t_fail() adds, such as the seed; null takes it away. */
 void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -3,6 +3,7 @@
 #include "tests/support/net.h"
 
 #include <arpa/inet.h>
+#include <linux/netlink.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -493,4 +494,13 @@ int t_names_of(int port)
 	}
 	fclose(f);
 	return n;
+}
+
+bool t_has_sock_diag(void)
+{
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (s >= 0)
+		close(s);
+	return s >= 0;
 }

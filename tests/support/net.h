@@ -120,6 +120,10 @@ void t_settle(int s, struct t_want want);
  * the other one is called without. */
 void t_settle_anywhere(int s, bool decides);
 
+/* Whether the kernel can be asked about sockets (sock_diag(7)), which processes
+ * of one host do to know each other. */
+bool t_has_sock_diag(void);
+
 /* How many names of the library's, in the abstract namespace, have to do with a
  * port. */
 int t_names_of(int port);

@@ -156,6 +156,8 @@ static void run_row(void **state)
 		fail_msg("hangs: killed after %u s", limit);
 	if (WIFSIGNALED(status))
 		fail_msg("died of SIG%s", sigabbrev_np(WTERMSIG(status)));
+	if (WEXITSTATUS(status) == T_SKIP)
+		skip();
 	if (WEXITSTATUS(status) != 0)
 		fail_msg("exit status %d", WEXITSTATUS(status));
 	if (!clean)

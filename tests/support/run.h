@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* Exit status of a program that cannot run here. */
+/* Exit status of a program, or of a row's process, that cannot run here. */
 #define T_SKIP 77
 
 struct t_row {

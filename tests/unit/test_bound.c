@@ -25,6 +25,7 @@
 #include "core/meet/bound.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/run.h"
 
 /* --- the digest ----------------------------------------------------------- */
 
@@ -549,5 +550,7 @@ int main(void)
 		cmocka_unit_test(another_socket_is_not_touched),
 	};
 
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	return cmocka_run_group_tests_name("bound", tests, NULL, NULL);
 }

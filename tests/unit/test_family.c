@@ -22,6 +22,7 @@
 #include "core/transfer/family.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/run.h"
 #include "tests/support/proc.h"
 #include "tests/support/wait.h"
 
@@ -196,5 +197,7 @@ int main(void)
 		cmocka_unit_test(who_meets_the_peer_has_the_fabric),
 	};
 
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,7 @@
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/run.h"
 #include "tests/support/wait.h"
 
 static _Atomic bool woken;
@@ -164,5 +165,7 @@ int main(void)
 		cmocka_unit_test(times_are_wanted_before_the_fabric_is_made),
 	};
 
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
