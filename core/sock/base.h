@@ -56,6 +56,10 @@ struct exi_base {
 	 * what the other has not read. Else a close ends one direction, and is
 	 * a reset if SO_LINGER or unread bytes make it one. */
 	bool ends_both;
+	/* The kernel counts nothing: written and read are what the library
+	 * counts since the connection began, and agree at both ends of it at
+	 * the first switch. */
+	bool counted_here;
 	/* An end is connected, and sends, before the other is accepted and can
 	 * be asked for. */
 	bool early;

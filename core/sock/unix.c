@@ -107,6 +107,7 @@ const struct exi_base exi_base_unix = {
 	.sign = exi_unix_sign,
 	.unsign = exi_unix_unsign,
 	.ends_both = true,
+	.counted_here = true,
 	.early = true,
 	.messages = true,
 	.option = option_reason,

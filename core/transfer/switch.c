@@ -152,6 +152,20 @@ static int send_back_locked(struct exi_sock *sk, enum exi_mode mode, int reason)
 	return exi_switch_refuse_locked(sk, reason);
 }
 
+/* At the first switch both ends have counted all that was written and read
+ * since the connection began, unless it was by calls that the library did not
+ * see, or the two ends are not of one connection. Later the counts differ by
+ * what was taken back. What the kernel reads for a posted receive is counted
+ * when it is given back. */
+static bool was_unseen_locked(struct exi_sock *sk, uint64_t got)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&h->lock);
+	return sk->base->counted_here && h->epoch == 1 && !sk->posted[EXI_RX] &&
+	       got != h->bytes - h->fabric_bytes;
+}
+
 int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 			      uint64_t offset, uint64_t head)
 {
@@ -186,6 +200,8 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	if (atomic_load(&sk->sh->hold_here) && !atomic_load(&sk->sh->down_wait))
 		return send_back_locked(sk, h->mode,
 					(int)atomic_load(&sk->sh->reason));
+	if (was_unseen_locked(sk, got))
+		return send_back_locked(sk, h->mode, EXS_X_REASON_UNSEEN_WAIT);
 	exi_resume_watch_locked(sk);
 	/* No byte of TCP follows: a receive that waits for one must move. Nor
 	 * may it take what follows should the fabric fail. */

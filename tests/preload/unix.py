@@ -5,6 +5,7 @@ calls say is the business of differ.py --unix; this is about which connections
 move, and whose. The script is also the programs that it starts."""
 
 import array
+import ctypes
 import json
 import os
 import pwd
@@ -21,6 +22,8 @@ SELF = os.path.abspath(__file__)
 SIZE = 65536
 ROUNDS = 40
 SO_PASSCRED = 16
+STOLEN = b'stolen'
+PIDFD_GETFD = 438
 
 
 def receive(s, n):
@@ -75,6 +78,9 @@ def serve(name, what):
         become_nobody()
     print('listens', flush=True)
     s, _ = listener.accept()
+    if what == 'stolen':
+        print(s.fileno(), flush=True)
+        sys.stdin.readline()
     echo(s)
     print(json.dumps({'peer': credentials(s),
                       'size': s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
@@ -87,6 +93,9 @@ def call(name, what):
         become_nobody()
     s = socket.socket(socket.AF_UNIX)
     s.connect(name)
+    if what == 'stolen':
+        s.sendall(STOLEN)
+        sys.stdin.readline()
     i, left = 0, ROUNDS
     while left:
         # Round for round until the connection has moved, or cannot.
@@ -120,9 +129,10 @@ def become_nobody():
     os.setuid(user.pw_uid)
 
 
-def environment(unix):
+def environment(unix, what):
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
-    env['EXS_UPGRADE'] = 'connect'
+    if what != 'stolen':
+        env['EXS_UPGRADE'] = 'connect'
     if unix:
         env['EXS_UNIX'] = unix
     return env
@@ -143,6 +153,23 @@ def moved(exs, pid):
     return there > of * 0.6
 
 
+def steal(server, client):
+    """Reads what came first, by another process's copy of the server's end; then
+    both may go on."""
+    there = int(server.stdout.readline())
+    pidfd = os.pidfd_open(server.pid)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, there, 0)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), 'pidfd_getfd')
+    with socket.socket(fileno=fd) as s:
+        if receive(s, len(STOLEN)) != STOLEN:
+            raise SystemExit('it was not what came first')
+    os.close(pidfd)
+    for p in server, client:
+        p.stdin.write('go\n')
+        p.stdin.flush()
+
+
 def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
     """Both ends' facts and reports; the server's first."""
     with tempfile.TemporaryDirectory() as d:
@@ -155,15 +182,18 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
         shown = path.replace('\0', '@')
         server = subprocess.Popen(
             run[0] + [sys.executable, SELF, '--serve', shown, what], text=True,
-            env=environment(unix), stdout=subprocess.PIPE)
+            env=environment(unix, what), stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
         facts, client = [{}, {}], None
         try:
             if server.stdout.readline() != 'listens\n':
                 raise SystemExit('the server does not listen')
             client = subprocess.Popen(
                 run[1] + [sys.executable, SELF, '--call', shown, what],
-                env=environment(unix), text=True, stdin=subprocess.PIPE,
+                env=environment(unix, what), text=True, stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE)
+            if what == 'stolen':
+                steal(server, client)
             end = time.monotonic() + 30
             while moves and not moved(exs, client.pid):
                 if time.monotonic() > end:
@@ -207,6 +237,9 @@ def main(exs):
             check(what, re.search(r'\((ancillary|peer-request)\)', f['report']),
                   f['report'])
         check(what, 'ancillary' in client['report'], client['report'])
+    server, client = pair(exs, 'path', 'stolen', moves=False)
+    check('a byte read unseen', '(unseen-wait)' in server['report'],
+          server['report'])
     server, client = pair(exs, 'path', plain=True, moves=False)
     check('a plain server', on_fabric(client['report'])[0] == 0,
           client['report'])

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says of the two ends of a UNIX stream, and the table of a
+ * connection that begins on one. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/base/proof.h"
+#include "core/base/proof_unix.h"
+#include "core/sock/base.h"
+#include "core/sock/table.h"
+#include "tests/support/check.h"
+
+#define NOBODY 65534
+
+/* A listener with an abstract name that the kernel chooses. */
+static int listener(struct sockaddr_un *ret, socklen_t *ret_len)
+{
+	int l = T_OK(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+
+	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	*ret_len = sizeof(*ret);
+	T_OK(bind(l, (struct sockaddr *)ret, sizeof(ret->sun_family)));
+	T_OK(getsockname(l, (struct sockaddr *)ret, ret_len));
+	T_OK(listen(l, 1));
+	return l;
+}
+
+static void connected(int ends[2])
+{
+	struct sockaddr_un name;
+	socklen_t len;
+	int l = listener(&name, &len);
+
+	ends[0] = T_OK(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_OK(connect(ends[0], (struct sockaddr *)&name, len));
+	ends[1] = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
+	close(l);
+}
+
+static void part(int ends[2])
+{
+	close(ends[0]);
+	close(ends[1]);
+}
+
+static struct exi_tuple tuple(int fd)
+{
+	struct exi_tuple t;
+
+	T_EQ(exi_tuple_of(fd, &t), 0);
+	return t;
+}
+
+static void each_end_names_the_other(void **state)
+{
+	struct exi_tuple a, b;
+	int ends[2];
+
+	connected(ends);
+	a = tuple(ends[0]);
+	b = tuple(ends[1]);
+	T_EQ(a.family, AF_UNIX);
+	T_EQ(memcmp(a.local, b.peer, sizeof(a.local)), 0);
+	T_EQ(memcmp(a.peer, b.local, sizeof(a.peer)), 0);
+	T_EQ(a.maker, getuid());
+	T_EQ(b.maker, getuid());
+	T_EQ(exi_tuple_is_self(&a), false);
+	T_EQ(exi_proof_peer_here(&a), 0);
+	T_EQ(exi_proof_peer_here(&b), 0);
+	part(ends);
+}
+
+static void an_end_that_nobody_accepted_has_no_peer(void **state)
+{
+	struct sockaddr_un name;
+	struct exi_tuple t;
+	socklen_t len;
+	int l = listener(&name, &len), s, b;
+
+	s = T_OK(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	T_EQ(exi_tuple_of(s, &t), -ENOTCONN);
+	T_OK(connect(s, (struct sockaddr *)&name, len));
+	T_EQ(exi_tuple_of(s, &t), -ENOTCONN);
+	b = T_OK(accept4(l, NULL, NULL, SOCK_CLOEXEC));
+	T_EQ(exi_tuple_of(s, &t), 0);
+	close(b);
+	T_EQ(exi_proof_peer_here(&t), -ENOTCONN);
+	close(s);
+	close(l);
+}
+
+/* An inode's number that another connection has got since. */
+static void a_peer_of_another_is_none(void **state)
+{
+	int one[2], other[2], link[2];
+	struct exi_tuple t;
+
+	connected(one);
+	connected(other);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
+	t = tuple(one[0]);
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	memcpy(t.peer, tuple(other[0]).peer, sizeof(t.peer));
+	T_EQ(exi_proof_peer_here(&t), -ENOTCONN);
+	T_EQ(exi_proof_same_user(&t, link[0]), -ENOTCONN);
+	exi_proof_sign(other[1]);
+	T_EQ(exi_proof_signed(&t), 0);
+	part(one);
+	part(other);
+	part(link);
+}
+
+/* Runs in a child as another user, and gives back a descriptor that it made:
+ * what SO_PEERCRED names is who made a pair. */
+static void pair_of_another(int ends[2])
+{
+	pid_t pid;
+	int status, way[2];
+	char c = 'x', room[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	struct iovec v = { .iov_base = &c, .iov_len = 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = room,
+			    .msg_controllen = sizeof(room) };
+
+	T_OK(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, way));
+	pid = T_OK(fork());
+	if (pid == 0) {
+		struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+		if (setuid(NOBODY) ||
+		    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+			_exit(1);
+		*h = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+				       .cmsg_type = SCM_RIGHTS,
+				       .cmsg_len = CMSG_LEN(2 * sizeof(int)) };
+		memcpy(CMSG_DATA(h), ends, 2 * sizeof(int));
+		_exit(sendmsg(way[1], &m, 0) != 1);
+	}
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+	T_EQ(recvmsg(way[0], &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC), 1);
+	memcpy(ends, CMSG_DATA(CMSG_FIRSTHDR(&m)), 2 * sizeof(int));
+	part(way);
+}
+
+static void a_link_of_another_user_is_refused(void **state)
+{
+	int ends[2], link[2];
+	struct exi_tuple t;
+
+	if (getuid())
+		skip();
+	connected(ends);
+	t = tuple(ends[0]);
+	pair_of_another(link);
+	T_EQ(exi_proof_same_user(&t, link[0]), -EOPNOTSUPP);
+	part(link);
+	/* Nor does it help that the link is ours, when the end is another's. */
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	t.maker = NOBODY;
+	T_EQ(exi_proof_same_user(&t, link[0]), -EOPNOTSUPP);
+	part(link);
+	part(ends);
+}
+
+static int buffer(int fd)
+{
+	int ret = 0;
+	socklen_t len = sizeof(ret);
+
+	T_OK(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &ret, &len));
+	return ret;
+}
+
+static void the_sign_is_seen_by_the_other_end(void **state)
+{
+	int ends[2], usual, asked = 50000;
+	struct exi_tuple a, b;
+
+	connected(ends);
+	a = tuple(ends[0]);
+	b = tuple(ends[1]);
+	usual = buffer(ends[1]);
+	T_EQ(exi_proof_signed(&a), 0);
+	exi_base_unix.sign(ends[1]);
+	T_EQ(exi_proof_signed(&a), 1);
+	T_EQ(exi_proof_signed(&b), 0);
+	T_EQ(exi_unix_unsigned(buffer(ends[1])), usual);
+	exi_base_unix.unsign(ends[1]);
+	T_EQ(exi_proof_signed(&a), 0);
+	T_EQ(buffer(ends[1]), usual);
+	/* A size that the program has set stays. */
+	T_OK(setsockopt(ends[1], SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked)));
+	exi_base_unix.unsign(ends[1]);
+	T_EQ(buffer(ends[1]), 2 * asked);
+	T_EQ(exi_unix_unsigned(2 * asked), 2 * asked);
+	part(ends);
+}
+
+static const struct exi_base *base_of(int domain, int type)
+{
+	int s = T_OK(socket(domain, type | SOCK_CLOEXEC, 0));
+	const struct exi_base *ret = exi_base_of(s);
+
+	close(s);
+	return ret;
+}
+
+static void streams_are_told_from_other_unix_sockets(void **state)
+{
+	T_EQ(base_of(AF_UNIX, SOCK_STREAM), &exi_base_unix);
+	T_EQ(base_of(AF_UNIX, SOCK_DGRAM), NULL);
+	T_EQ(base_of(AF_UNIX, SOCK_SEQPACKET), NULL);
+	T_EQ(base_of(AF_INET, SOCK_STREAM), &exi_base_tcp);
+}
+
+static void credentials_with_each_message_forbid_it(void **state)
+{
+	int ends[2], on = 1;
+
+	connected(ends);
+	T_EQ(exi_base_unix.forbidden(ends[0]), EXS_X_REASON_NONE);
+	T_OK(setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)));
+	T_EQ(exi_base_unix.forbidden(ends[0]), EXS_X_REASON_ANCILLARY);
+	T_EQ(exi_base_unix.option(SOL_SOCKET, SO_PASSCRED),
+	     EXS_X_REASON_ANCILLARY);
+	T_EQ(exi_base_unix.option(SOL_SOCKET, SO_SNDBUF), EXS_X_REASON_NONE);
+	part(ends);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_end_names_the_other),
+		cmocka_unit_test(an_end_that_nobody_accepted_has_no_peer),
+		cmocka_unit_test(a_peer_of_another_is_none),
+		cmocka_unit_test(a_link_of_another_user_is_refused),
+		cmocka_unit_test(the_sign_is_seen_by_the_other_end),
+		cmocka_unit_test(streams_are_told_from_other_unix_sockets),
+		cmocka_unit_test(credentials_with_each_message_forbid_it),
+	};
+
+	setenv("EXS_UNIX", "on", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
