@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Descriptors that one program hands to another, by exec or SCM_RIGHTS. A listener
+serves as one that the program made: what it accepts moves to shared memory. A
+connection that has moved goes back to TCP before, and stays there, whether the program
+that gets it runs under the shim or not: nothing is lost, and the reason is told.
+Usage: handed.py EXS."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+EXS = os.path.abspath(sys.argv[1])
+TIMEOUT = 30
+bad = 0
+
+COMMON = '''
+import ctypes, os, socket, subprocess, sys, time
+end = time.monotonic() + 20
+
+def on_shm(s):
+    assert time.monotonic() < end, 'not in time'
+    info = ctypes.create_string_buffer(1024)
+    assert ctypes.CDLL('libexs.so.1').exs_x_sockinfo(s.fileno(), info) == 0
+    return info.raw[:32] == b'shm'.ljust(16, bytes(1)) * 2
+
+def answer(s, last):
+    m = s.recv(64, socket.MSG_WAITALL)
+    s.sendall(m[:63] + last if m else m)
+    return m
+'''
+
+# Serves the listener or the connection of a number; or of one that comes over the
+# UNIX socket of a number. Its answers end with R.
+SERVER = COMMON + '''
+what, n = sys.argv[1], int(sys.argv[2])
+if what.startswith('passed '):
+    n = socket.recv_fds(socket.socket(fileno=n), 1, 1)[1][0]
+s = socket.socket(fileno=n)
+if what.endswith('listener'):
+    s = s.accept()[0]
+while answer(s, b'R'):
+    pass
+'''
+
+# A manager that hands on: its listener, or a connection that has moved. The command
+# follows the two words.
+MANAGER = COMMON + '''
+how, what, *command = sys.argv[1:]
+s = socket.create_server(('127.0.0.1', 0))
+print(s.getsockname()[1], flush=True)
+if what == 'connection':
+    s = s.accept()[0]
+    while not on_shm(s):
+        answer(s, b'M')
+    for _ in range(50):
+        answer(s, b'M')
+if how == 'exec':
+    s.set_inheritable(True)
+    os.execvp(command[0], [*command, what, str(s.fileno())])
+a, b = socket.socketpair()
+server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
+                          pass_fds=[b.fileno()])
+socket.send_fds(a, [b'x'], [s.fileno()])
+s.close()
+sys.exit(server.wait())
+'''
+
+# Until the receiver has answered often, since the connection moved if it is to.
+CLIENT = COMMON + '''
+what = sys.argv[2]
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+n = i = 0
+ready = what == 'connection'
+while n < 500:
+    m = bytes([i % 256]) * 63
+    s.sendall(m + b'C')
+    got = s.recv(64, socket.MSG_WAITALL)
+    assert got[:63] == m, (i, got)
+    ready = ready or on_shm(s)
+    n += ready and got[63:] == b'R'
+    i += 1
+'''
+
+
+def check(what, good, *seen):
+    global bad
+    if not good:
+        print(what + ':', *seen)
+        bad = 1
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
+def hands(folder, how, what, manager, server):
+    """The reports of the manager's side and of the client."""
+    reports = [tempfile.mktemp(dir=folder) for _ in range(2)]
+    shim = [EXS, 'run', '--report=' + reports[0]]
+    # A program that gets no LD_PRELOAD has no shim.
+    start = [] if server else ['env', '-u', 'LD_PRELOAD']
+    if server and not manager:
+        start = shim
+    p = subprocess.Popen(
+        [*(shim if manager else []), sys.executable, '-c', MANAGER, how, what, *start,
+         sys.executable, '-c', SERVER], stdout=subprocess.PIPE, text=True)
+    port = p.stdout.readline().strip()
+    c = subprocess.run([EXS, 'run', '--report=' + reports[1], sys.executable, '-c',
+                        CLIENT, port, what], timeout=TIMEOUT, check=False,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    check('%s of a %s, client' % (how, what), c.returncode == 0, c.stdout)
+    check('%s of a %s, server' % (how, what), p.wait(TIMEOUT) == 0, p.returncode)
+    p.stdout.close()
+    return [read(r) if os.path.exists(r) else '' for r in reports]
+
+
+def moved(said):
+    return re.search(r'on a fabric, [1-9]', said)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix='exs-') as folder:
+        for how in 'exec', 'pass':
+            for manager in False, True:
+                said = hands(folder, how, 'listener', manager, True)
+                check('%s of a listener' % how, moved(said[0]) and moved(said[1]),
+                      manager, *said)
+            for server in False, True:
+                said = hands(folder, how, 'connection', True, server)
+                reason = 'exec' if how == 'exec' else 'passed'
+                check('%s of a connection' % how,
+                      '(%s)' % reason in said[0] and '(peer-request)' in said[1] and
+                      moved(said[0]) and moved(said[1]), server, *said)
+    sys.exit(bad)
+
+
+main()
