@@ -480,6 +480,14 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	return reason ? reason : meet_as_a_locked(sk, &t, eager);
 }
 
+/* The peer's address is none of this network namespace, and nothing reaches
+ * beyond it: nobody will ever be met. */
+static bool is_out_of_reach(const struct exi_tuple *t)
+{
+	return !exi_remote_possible() && exi_meetdir_state() &&
+	       exi_tuple_elsewhere(t);
+}
+
 static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_shared *sh = sk->sh;
@@ -496,6 +504,8 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (exi_remote_possible() && is_remote(&t) > 0)
 		exi_marker_reach(fd);
 	reason = meet_as_b_locked(sk, &t);
+	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
+		reason = why_elsewhere();
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		exi_begin_no_marks(sh);
 		return reason;
