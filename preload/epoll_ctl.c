@@ -6,6 +6,7 @@
 #include "core/base/lock.h"
 #include "core/base/util.h"
 #include "core/call/ready.h"
+#include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/marker.h"
 #include "core/sock/table.h"
@@ -160,6 +161,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 		  struct epoll_event *ev)
 {
 	struct item *it;
+	bool idle;
 	int ret;
 
 	/* The link's lock is not needed for a change of a managed item. */
@@ -177,6 +179,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
 	it = shim_set_live_item(epfd, fd, sk);
+	idle = it && shim_item_idle(it);
 	if (it)
 		ret = it->managed ? change_managed(it, op, ev)
 				  : change_native(it, op, ev);
@@ -186,6 +189,8 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 		ret = native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 	exi_unlock(&shim_epoll_structure);
 	exi_unlock(&sk->link_lock);
+	if (idle && op == EPOLL_CTL_DEL)
+		exi_link_go(sk);
 	return ret;
 }
 

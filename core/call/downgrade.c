@@ -255,23 +255,8 @@ static int await_down(struct exi_sock *sk)
 
 static void allow_locked(struct exi_sock *sk)
 {
-	struct exi_shared *sh = sk->sh;
-	int ret = 0;
-
-	EXI_LOCKED(&sh->half[EXI_TX].lock);
-	if (atomic_load(&sh->hold_here) && !sh->half[EXI_TX].urgent &&
-	    !sh->half[EXI_RX].urgent) {
-		atomic_store(&sh->hold_here, 0);
-		sh->half[EXI_TX].told = 0;
-		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
-		if (sk->fab && sk->fab->bell >= 0)
-			ret = exi_link_send(sk, EXI_PAIR_UP, 0, 0, 0);
-	}
-	if (ret == 0)
-		exi_switch_up_locked(sk);
-	if (!exi_registry_wire_ids())
-		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
-	exi_sock_wake_all_locked(sk, EXI_TX);
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	exi_switch_allow_locked(sk, atomic_load(&sk->sh->hold_here));
 }
 
 int exi_switch_allow(struct exi_sock *sk, int fd)

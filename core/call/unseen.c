@@ -93,6 +93,18 @@ static bool search_due(struct exi_sock *sk)
 	return n < TICKS_MAX ? n > 1 && (n & (n - 1)) == 0 : n % TICKS_MAX == 0;
 }
 
+/* Nobody was ever seen to wait for its bytes, which lie there for long: the
+ * reason to leave. */
+static int forgotten_locked(const struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	if (sk->awaited || sk->neglected < FORGOTTEN_TICKS)
+		return EXS_X_REASON_NONE;
+	return exi_sock_idlers_locked(sk, EXI_RX)
+		       ? EXS_X_REASON_UNSEEN_WAIT | EXI_UNTIL_SEEN
+		       : EXS_X_REASON_UNSEEN_WAIT;
+}
+
 static void glance(struct exi_sock *sk, void *arg)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
@@ -100,7 +112,7 @@ static void glance(struct exi_sock *sk, void *arg)
 	int fd = atomic_load(&sk->fd);
 	struct round *r = arg;
 	enum glance g = IN_USE;
-	bool forgotten = false;
+	int forgotten = EXS_X_REASON_NONE;
 
 	if (!exi_sock_met(sk) || !exi_sock_used_here(sk))
 		return;
@@ -110,8 +122,7 @@ static void glance(struct exi_sock *sk, void *arg)
 	if (exi_trylock(&h->lock)) {
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh) {
 			g = sk->adopted ? glance_locked(sk, h) : ATTENDED;
-			forgotten = !sk->awaited &&
-				    sk->neglected >= FORGOTTEN_TICKS;
+			forgotten = forgotten_locked(sk);
 		}
 		exi_half_unlock(h);
 	}
@@ -119,7 +130,7 @@ static void glance(struct exi_sock *sk, void *arg)
 	if (g != NEGLECTED)
 		return;
 	if (forgotten)
-		exi_switch_leave(sk, EXS_X_REASON_UNSEEN_WAIT);
+		exi_switch_leave(sk, forgotten);
 	else if (r->searches && search_due(sk) &&
 		 !exi_unseen_search_add(&r->s, sk, fd))
 		sk->neglected--; /* in the next one */

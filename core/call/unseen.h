@@ -8,17 +8,19 @@
  * sets that the shim does not know. A set that it knows may be waited for by
  * the system-call instruction, too: while nobody was seen to wait for such a
  * set its waiters are idle (struct exi_waiter), and no direction of a
- * connection moves that has one. After some bytes each way such a connection
- * stays on TCP (exi_switch_unawaited()). What begins to wait later is found by
- * the watch: where bytes lie in a ring for a tenth of a second and nobody who
- * is seen waits for them or takes them, it looks for a wait that is not seen
- * (rings, epoll sets, threads asleep in a call of the kernel, all by /proc),
- * and takes the connection back to TCP: its unread bytes come over TCP then,
- * and the kernel tells of them. A program that merely computes is left alone,
- * and looked at again, at the latest eight tenths of a second later. Where
- * nobody was ever seen to wait for bytes from the ring, the connection goes
- * back after three seconds without such a find: a program that asks by its own
- * calls and does not sleep is found by nothing else.
+ * connection moves that has one. After some bytes such a connection tells its
+ * peer, and says why it is on TCP (exi_switch_unawaited()). So does one that
+ * was found to be in such sets and in no other; both move (again) when somebody
+ * is seen to wait for the sets (exi_switch_awaited()). What begins to wait
+ * later is found by the watch: where bytes lie in a ring for a tenth of a
+ * second and nobody who is seen waits for them or takes them, it looks for a
+ * wait that is not seen (rings, epoll sets, threads asleep in a call of the
+ * kernel, all by /proc), and takes the connection back to TCP: its unread bytes
+ * come over TCP then, and the kernel tells of them. A program that merely
+ * computes is left alone, and looked at again, at the latest eight tenths of a
+ * second later. Where nobody was ever seen to wait for bytes from the ring, the
+ * connection goes back after three seconds without such a find: a program that
+ * asks by its own calls and does not sleep is found by nothing else.
  *
  * The watch costs the calls that move bytes nothing, and an idle process
  * nothing: it is a timer of the service while connections are in use. It stops

@@ -56,7 +56,7 @@ static void down_one(struct exi_sock *sk, void *arg)
 		return;
 	}
 	if (!is_chosen(sk, c) || atomic_load(&sk->settled) ||
-	    atomic_load(&sh->hold_here) || atomic_load(&sh->gone) ||
+	    atomic_load(&sh->hold_here) == EXI_HOLD || atomic_load(&sh->gone) ||
 	    exi_family_elsewhere(sk))
 		return;
 	if (exi_switch_leave(sk, EXS_X_REASON_OPERATOR) == 0)

@@ -150,8 +150,8 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 
 /* --- meeting: the conversation ------------------------------------------ */
 
-/* Bytes each way after which a connection whose epoll set nobody was seen to
- * wait for is not kept ready to move any more. */
+/* Bytes after which a connection whose epoll set nobody was seen to wait for
+ * says that it stays on TCP for that. */
 #define UNAWAITED_BYTES 65536u
 
 static void await_wait(struct exi_shared *sh)
@@ -173,6 +173,7 @@ static void go_locked(struct exi_sock *sk)
 	struct exi_half *rx = &sh->half[EXI_RX];
 
 	EXI_LOCKED(&sk->link_lock);
+	exi_switch_awaited(sk);
 	if (!sk->link || sk->link->state != EXI_LINK_UP || sk->link->go_sent)
 		return;
 	if (!atomic_load(&sh->hold_here) &&
@@ -310,6 +311,7 @@ static int on_down_ack(struct exi_sock *sk)
 	exi_switch_giveback_locked(sk);
 	exi_unlock(&sh->half[EXI_RX].lock);
 	atomic_fetch_sub(&sh->down_wait, 1);
+	go_locked(sk);
 	return 0;
 }
 

@@ -60,11 +60,12 @@ static void found_ring(struct exi_unseen_suspects *s)
 		found_all(s, EXS_X_REASON_IO_URING);
 }
 
-static void found_inode(struct exi_unseen_suspects *s, ino_t inode)
+static void found_inode(struct exi_unseen_suspects *s, ino_t inode, int reason)
 {
 	for (int i = 0; i < s->n; i++)
-		if (s->s[i].inode == inode)
-			s->s[i].reason = EXS_X_REASON_UNSEEN_WAIT;
+		if (s->s[i].inode == inode &&
+		    (!s->s[i].reason || (s->s[i].reason & EXI_UNTIL_SEEN)))
+			s->s[i].reason = reason;
 }
 
 static void found_number(struct exi_unseen_suspects *s, int fd)
@@ -76,31 +77,42 @@ static void found_number(struct exi_unseen_suspects *s, int fd)
 
 /* A line of an epoll set's fdinfo is a descriptor that is in it:
  * "tfd: 5 events: 19 data: 5 pos:0 ino:61af sdev:8". */
-static void read_member(struct exi_unseen_suspects *s, const char *line)
+static void read_member(struct exi_unseen_suspects *s, const char *line,
+			int reason)
 {
 	const char *ino =
 		strncmp(line, "tfd:", 4) ? NULL : strstr(line, " ino:");
 
 	if (ino)
-		found_inode(s, (ino_t)strtoull(ino + 5, NULL, 16));
+		found_inode(s, (ino_t)strtoull(ino + 5, NULL, 16), reason);
 }
 
 /* Goes on to the rest of a line that is not whole yet: how many bytes. */
-static size_t read_lines(struct exi_unseen_suspects *s, char *text)
+static size_t read_lines(struct exi_unseen_suspects *s, char *text, int reason)
 {
 	char *end;
 
 	while ((end = strchr(text, '\n'))) {
 		*end = 0;
-		read_member(s, text);
+		read_member(s, text, reason);
 		text = end + 1;
 	}
 	return strlen(text);
 }
 
+/* What a set's members stay on TCP for: while nobody was seen to wait for it,
+ * if the shim knows what is in it. */
+static int reason_of_set(int epfd)
+{
+	return exi_unseen_search_shim_knows(epfd, false)
+		       ? EXS_X_REASON_UNSEEN_WAIT | EXI_UNTIL_SEEN
+		       : EXS_X_REASON_UNSEEN_WAIT;
+}
+
 /* -errno: it cannot be read. */
 static int search_set(struct exi_unseen_suspects *s, int epfd)
 {
+	int reason = reason_of_set(epfd);
 	char text[4096], name[64];
 	size_t left = 0;
 	ssize_t n;
@@ -114,7 +126,7 @@ static int search_set(struct exi_unseen_suspects *s, int epfd)
 		size_t len = left + (size_t)n;
 
 		text[len] = 0;
-		left = read_lines(s, text);
+		left = read_lines(s, text, reason);
 		if (left == sizeof(text) - 1)
 			break; /* no line is so long */
 		memmove(text, text + len - left, left);

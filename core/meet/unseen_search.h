@@ -20,7 +20,9 @@ struct exi_unseen_suspect {
 	struct exi_sock *sk;
 	uint32_t generation;
 	ino_t inode;
-	int reason; /* the reason found; EXS_X_REASON_NONE */
+	/* Found; EXS_X_REASON_NONE. With EXI_UNTIL_SEEN: nothing but sets that
+	 * the shim knows, and that nobody was seen to wait for. */
+	int reason;
 };
 
 struct exi_unseen_suspects {

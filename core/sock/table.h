@@ -169,16 +169,27 @@ static inline size_t exi_half_heard_locked(const struct exi_half *h, size_t n)
 	return exi_likely(!h->deaf) || n < left ? n : (size_t)left;
 }
 
+/* Whether this end lets directions be switched. */
+enum exi_hold {
+	EXI_HOLD_NOT,
+	EXI_HOLD, /* until the program, or an operator, asks for it */
+	/* Until somebody is seen to wait for the epoll sets that it is in. */
+	EXI_HOLD_UNTIL_SEEN,
+};
+
+/* Added to a reason to leave for TCP: EXI_HOLD_UNTIL_SEEN. */
+#define EXI_UNTIL_SEEN 0x10000
+
 /* The part of a socket that the connection's processes share. */
 struct exi_shared {
 	struct exi_half half[2];		     /* by enum exi_dir */
 	_Alignas(EXI_LINE) _Atomic uint32_t kick[2]; /* changes with modes */
 	struct exi_holders holders;		     /* processes */
 	_Atomic uint32_t reason;		     /* exs_x_reason_t */
-	_Atomic uint32_t met;	 /* the one meeting was tried */
-	_Atomic uint32_t gone;	 /* the pair link hung up in use */
-	_Atomic uint32_t rx_fin; /* a FIN came while in the ring */
-	_Atomic uint32_t hold_here;
+	_Atomic uint32_t met;	    /* the one meeting was tried */
+	_Atomic uint32_t gone;	    /* the pair link hung up in use */
+	_Atomic uint32_t rx_fin;    /* a FIN came while in the ring */
+	_Atomic uint32_t hold_here; /* enum exi_hold */
 	_Atomic uint32_t hold_there;
 	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */
 	_Atomic uint32_t may_switch; /* the peer said GO */

@@ -21,8 +21,10 @@
 #include "core/base/reason.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 #include "core/meet/pair.h"
 #include "core/sock/base.h"
+#include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
@@ -379,9 +381,19 @@ bool exi_switch_done(struct exi_shared *sh)
 static bool has_reason(struct exi_shared *sh, int wish)
 {
 	return exi_reason_lasts(wish) == EXI_REASON_ASKED &&
+	       atomic_load(&sh->hold_here) != EXI_HOLD_UNTIL_SEEN &&
 	       exi_reason_lasts((int)atomic_load(&sh->reason)) >=
 		       EXI_REASON_STAYS &&
 	       exi_switch_on_tcp(sh, true);
+}
+
+/* What is held for good stays so, with its reason: false. */
+static bool hold_until_seen(struct exi_shared *sh)
+{
+	uint32_t held = EXI_HOLD_NOT;
+
+	return atomic_compare_exchange_strong(&sh->hold_here, &held,
+					      EXI_HOLD_UNTIL_SEEN);
 }
 
 int exi_switch_leave_locked(struct exi_sock *sk, int reason)
@@ -390,9 +402,14 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 	int ret;
 
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
-	atomic_store(&sh->hold_here, 1);
-	if (!has_reason(sh, reason))
-		exi_sock_reason(sk, reason);
+	if (reason & EXI_UNTIL_SEEN) {
+		if (hold_until_seen(sh))
+			exi_sock_reason(sk, reason & ~EXI_UNTIL_SEEN);
+	} else {
+		if (!has_reason(sh, reason))
+			exi_sock_reason(sk, reason);
+		atomic_store(&sh->hold_here, EXI_HOLD);
+	}
 	if (!sk->fab || sk->fab->bell < 0)
 		return 0;
 	/* An answer to that one is an answer to this. */
@@ -428,7 +445,58 @@ void exi_switch_unawaited(struct exi_sock *sk, int fd)
 	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
 	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
 	if (exi_sock_idlers_locked(sk, EXI_TX))
-		exi_switch_leave_locked(sk, EXS_X_REASON_UNSEEN_WAIT);
+		exi_switch_leave_locked(sk, EXS_X_REASON_UNSEEN_WAIT |
+						    EXI_UNTIL_SEEN);
+	exi_half_unlock(&sh->half[EXI_TX]);
+}
+
+void exi_switch_allow_locked(struct exi_sock *sk, enum exi_hold held)
+{
+	struct exi_shared *sh = sk->sh;
+	uint32_t was = held;
+	int ret = 0;
+
+	EXI_LOCKED(&sh->half[EXI_TX].lock);
+	if (held && !sh->half[EXI_TX].urgent && !sh->half[EXI_RX].urgent &&
+	    atomic_compare_exchange_strong(&sh->hold_here, &was,
+					   EXI_HOLD_NOT)) {
+		sh->half[EXI_TX].told = 0;
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
+		if (sk->fab && sk->fab->bell >= 0)
+			ret = exi_link_send(sk, EXI_PAIR_UP, 0, 0, 0);
+	}
+	if (ret == 0)
+		exi_switch_up_locked(sk);
+	if (!exi_registry_wire_ids())
+		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
+	exi_sock_wake_all_locked(sk, EXI_TX);
+}
+
+/* The connection is this process's alone, as are the sets that it is in. */
+static bool is_own(struct exi_sock *sk)
+{
+	return atomic_load(&sk->sh->owner) == sk->process &&
+	       exi_holders_alone(&sk->sh->holders);
+}
+
+void exi_switch_awaited(struct exi_sock *sk)
+{
+	int fd = atomic_load(&sk->fd);
+	struct exi_shared *sh;
+	uint32_t idlers;
+
+	if (exi_likely(atomic_load(&exi_sock_shared(sk)->hold_here) !=
+		       EXI_HOLD_UNTIL_SEEN) ||
+	    !exi_sock_lock(sk, fd, EXI_RX, &sh))
+		return;
+	idlers = exi_sock_idlers_locked(sk, EXI_RX);
+	exi_half_unlock(&sh->half[EXI_RX]);
+	if (idlers || !exi_sock_lock(sk, fd, EXI_TX, &sh))
+		return;
+	/* A downgrade under way comes first: its answer leads here again. */
+	if (atomic_load(&sh->hold_here) == EXI_HOLD_UNTIL_SEEN && is_own(sk) &&
+	    !atomic_load(&sh->down_wait) && !exi_sock_idlers_locked(sk, EXI_TX))
+		exi_switch_allow_locked(sk, EXI_HOLD_UNTIL_SEEN);
 	exi_half_unlock(&sh->half[EXI_TX]);
 }
 

@@ -37,8 +37,17 @@ static inline bool exi_switch_may_come(const struct exi_sock *sk)
 
 /* Calls that move bytes, when a connection that has met passed the mark which
  * was set as no GO could be said: it stays on TCP if nobody was seen to wait
- * for an epoll set that it is in. No lock held. */
+ * for an epoll set that it is in, until somebody is. No lock held. */
 void exi_switch_unawaited(struct exi_sock *sk, int fd);
+
+/* What held GO back may be over: the connection may move again if it stays on
+ * TCP only for epoll sets that nobody was seen to wait for, and is in no such
+ * set any more. No lock of a half is held. */
+void exi_switch_awaited(struct exi_sock *sk);
+
+/* The directions may be switched again, unless they are not held as `held`
+ * says; TX lock held. */
+void exi_switch_allow_locked(struct exi_sock *sk, enum exi_hold held);
 
 /* Sender, TX lock held: onto the fabric. 0, or why not yet. */
 int exi_switch_up_locked(struct exi_sock *sk);
@@ -73,7 +82,8 @@ void exi_switch_recount_locked(struct exi_sock *sk);
  * are missing. -errno. */
 int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
 
-/* Both directions to TCP: begun. The service does the rest. */
+/* Both directions to TCP: begun. The service does the rest. reason: with
+ * EXI_UNTIL_SEEN, perhaps. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);

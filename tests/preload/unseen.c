@@ -506,6 +506,71 @@ static int known_waited(void)
 	return finish(fd);
 }
 
+static void is_noticed(int fd, bool trips)
+{
+	time_t end = time(NULL) + LIMIT / 1000;
+
+	while (about(fd).exs_x_reason != EXS_X_REASON_UNSEEN_WAIT) {
+		if (trips)
+			trip(fd);
+		else
+			poll(NULL, 0, 1);
+		if (time(NULL) > end)
+			errx(1, "it is not noticed");
+	}
+}
+
+static int comes_back(int fd)
+{
+	time_t end = time(NULL) + LIMIT / 1000;
+
+	while (!on_shm(fd)) {
+		trip(fd);
+		if (time(NULL) > end)
+			errx(1, "it does not move again");
+	}
+	tell(SEND);
+	return finish(fd);
+}
+
+/* The program moves many bytes before it waits for the first time. */
+static int known_waited_late(void)
+{
+	int fd = meet(), set = seen_set(fd, EPOLLIN);
+	struct epoll_event e;
+
+	is_noticed(fd, true);
+	must(epoll_wait(set, &e, 1, 0) == 0, "no event");
+	return comes_back(fd);
+}
+
+/* It never waits for that set. */
+static int known_removed(void)
+{
+	int fd = meet(), set = seen_set(fd, EPOLLIN);
+
+	is_noticed(fd, true);
+	must(epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL) == 0, "epoll_ctl");
+	return comes_back(fd);
+}
+
+/* The bytes of a connection that has moved lie there for long before the
+ * program waits for them. */
+static int known_found(void)
+{
+	int fd = moved(), set = seen_set(fd, EPOLLIN | EPOLLET);
+	struct epoll_event e = { .events = 0 };
+	char buf[5];
+
+	tell(SEND);
+	is_noticed(fd, false);
+	must(epoll_wait(set, &e, 1, LIMIT) == 1, "one event");
+	must(e.data.fd == fd && e.events == EPOLLIN, "the event");
+	get(fd, buf, sizeof(buf));
+	told(SEND);
+	return comes_back(fd);
+}
+
 /* --- threads asleep in the kernel --------------------------------------- */
 
 static int read_late(void)
@@ -756,6 +821,9 @@ static const struct row {
 	{ "known_early_once", known_early_once },
 	{ "known_shot", known_shot },
 	{ "known_waited", known_waited },
+	{ "known_waited_late", known_waited_late },
+	{ "known_removed", known_removed },
+	{ "known_found", known_found },
 	{ "read_late", read_late },
 	{ "poll_late", poll_late },
 	{ "select_late", select_late },

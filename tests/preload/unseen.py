@@ -12,7 +12,8 @@ SKIP = 77
 TIMEOUT = 150
 
 # Where the connection of a row is at its end, at the end that waits.
-SEEN = ('elsewhere', 'files', 'known_waited')
+SEEN = ('elsewhere', 'files', 'known_found', 'known_removed', 'known_waited',
+        'known_waited_late')
 RINGS = 'io-uring'
 EPOLL = 'unseen-wait'
 
