@@ -12,18 +12,36 @@
  * The kernel's list of the set has a connection when bytes came to it on TCP, or a
  * message to its link, once, in the order in which that was first so.
  *
+ * With MEETS the first connection has not met its peer at first: the kernel tells of it
+ * as of any other descriptor, at its place in the list, and the application is told the
+ * same. Then another thread manages it: the kernel's set gets the library's tag, the
+ * item becomes a managed one, the peer says times from some moment on, and only then may
+ * it move. With MEETS=2 the other connection is in its ring from the beginning.
+ *
  * Time is counted by what the writer does, so each record has its own.
  *
  * Asserted: when a connection is told, all records that were written before its first
  * unread one were told before, in this call or an earlier one.
  *
+ * Beyond what the order is promised for, and found as such: bytes whose peer does not
+ * say yet when it sent them, sent while the kernel is being asked (OVERLAPS).
+ *
+ * Not modelled: an exclusive item, which is taken out of the kernel's set and put in
+ * again when it comes to be managed, and loses its place there; and levels that the
+ * kernel keeps in its list after they were told, whose place is as old natively, too.
+ *
  * The parameters of a scenario come from the environment, as in order.pml.
  */
 
 #define SENDS	p_sends
+#define MEETS	p_meets
+#define OVERLAPS p_overlaps
 #define BUG	p_bug
 
 local byte SENDS;
+local byte MEETS;		/* the first connection has not met yet; 2: and the other is in
+				 * its ring, and on TCP never */
+local byte OVERLAPS;		/* the kernel is asked while it is sent to that one */
 local byte BUG;
 
 /* Planted bugs. */
@@ -32,6 +50,11 @@ local byte BUG;
 #define BY_LOOK		3	/* those on TCP are told in the order of the looks */
 #define NO_TIMES	4	/* the peer does not say when it sent over TCP */
 #define NO_WAIT		5	/* who reads a link does not wait for another reader */
+#define NO_AWAIT	6	/* a tagged event of what is not managed yet is dropped */
+#define NO_MET		7	/* what came to be managed counts as managed before */
+#define EARLY_MET	8	/* likewise, if it did while the set was looked at */
+#define LEFT_ONCE	9	/* what is left out of a wait is found when it looks again */
+#define LATE_NEWS	10	/* what comes after the kernel was asked is not left out */
 
 c_decl {
 	static int param(const char *name, int otherwise)
@@ -44,7 +67,8 @@ c_decl {
 	static int bug(void)
 	{
 		static const char *const names[] = { "", "NO_HEAR", "NO_ASK", "BY_LOOK",
-			"NO_TIMES", "NO_WAIT" };
+			"NO_TIMES", "NO_WAIT", "NO_AWAIT", "NO_MET",
+			"EARLY_MET", "LEFT_ONCE", "LATE_NEWS" };
 		const char *name = getenv("BUG");
 		int i = 0;
 
@@ -57,6 +81,8 @@ c_decl {
 
 #define TAKE_PARAMETERS	c_code { \
 		now.p_sends = param("SENDS", 3); \
+		now.p_meets = param("MEETS", 0); \
+		now.p_overlaps = param("OVERLAPS", 0); \
 		now.p_bug = bug(); \
 	}
 
@@ -91,6 +117,12 @@ byte position[CONNS], since[CONNS], turns;
 byte seen_kern[CONNS], seen_count[CONNS];
 byte asked_at, asked_before;
 
+/* The first connection, until it meets. */
+bit tagged[CONNS], managed[CONNS], timed[CONNS];
+bit structure;			/* it is being managed, under this lock */
+bit known[CONNS * N];		/* on TCP: the peer says when it was written */
+byte left_out[CONNS];		/* 1: of this wait; 2: of an earlier one */
+
 inline enlist(x)
 {
 	if
@@ -117,9 +149,17 @@ proctype writer()
 			atomic {
 				clock++;
 				made[rec(c, there[c])] = clock;
-				there[c]++; sends++; enlist(c)
+				known[rec(c, there[c])] = timed[c];
+				there[c]++; sends++; enlist(c);
+				if
+				:: timed[c] || OVERLAPS
+				:: else -> clock++; sent = clock
+				fi
 			};
-			atomic { clock++; sent = clock }
+			if
+			:: sent != clock -> atomic { clock++; sent = clock }
+			:: else
+			fi
 		:: else ->
 			atomic {
 				clock++;
@@ -129,7 +169,7 @@ proctype writer()
 				there[c]++
 			}
 		fi
-	:: left && from[0] == NONE ->
+	:: left && from[0] == NONE && managed[0] ->
 		atomic { from[0] = there[0]; link[0] = 1; sends++; enlist(CONNS) }
 	:: left && from[1] == NONE ->
 		atomic { from[1] = there[1]; link[1] = 1; sends++; enlist(CONNS + 1) }
@@ -149,24 +189,50 @@ end:	do
 #define visible(c)	(!moved[c] && from[c] < there[c] -> from[c] : there[c])
 #define on_tcp(c)	(told[c] < from[c])
 
+/* Another thread manages the first connection: the kernel's set gets the tag, and
+ * has the connection again if it is readable. Its peer says times when it hears
+ * that it should. */
+proctype manager()
+{
+	atomic {
+		structure = 1; tagged[0] = 1;
+		if
+		:: told[0] < there[0] -> enlist(0)
+		:: else
+		fi
+	};
+	atomic { managed[0] = 1; structure = 0 };
+	timed[0] = 1
+}
+
+/* A managed connection's event. */
+inline note(c)
+{
+	heard[c] = 1;
+	if
+	:: !position[c] ->
+		turns++;
+		position[c] = turns; since[c] = asked_before; behind[c] = plain
+	:: else
+	fi
+}
+
 /* The kernel is asked at a moment, and answers later. */
 inline ask()
 {
-	began = clock;
+	began = clock; met = managed[0];
 	d_step {
+		began = (MEETS && !OVERLAPS -> clock : began);
 		asked_before = asked_at; asked_at = began; began = 0;
+		behind[0] = 0; behind[1] = 0;
 		do
 		:: nempty(list) ->
 			list?x; listed[x] = 0;
 			if
-			:: x < CONNS ->
-				heard[x] = 1;
-				if
-				:: !position[x] ->
-					turns++;
-					position[x] = turns; since[x] = asked_before
-				:: else
-				fi
+			:: x < CONNS && !tagged[x] -> plain = 1
+			:: x < CONNS && tagged[x] && (managed[x] || BUG != NO_AWAIT) ->
+				awaits = (awaits || !managed[x]); note(x)
+			:: x < CONNS && tagged[x] && !managed[x] && BUG == NO_AWAIT
 			:: x >= CONNS && link[x - CONNS] ->
 				link[x - CONNS] = 0; moved[x - CONNS] = 1
 			:: else
@@ -174,7 +240,11 @@ inline ask()
 		:: empty(list) -> break
 		od;
 		x = 0
-	}
+	};
+	if
+	:: awaits -> !structure; awaits = 0
+	:: else
+	fi
 }
 
 /* Until another reader is done. */
@@ -194,20 +264,30 @@ inline hear_all()
 	}
 }
 
+/* What the kernel told as the application's is not looked at. */
+#define looks_at(c)	(managed[c] && ((c) || !plain))
+
+#define leaves_out(c)	(news && (asked || (hears && BUG != LATE_NEWS)) && \
+			 (!left_out[c] || (left_out[c] == 1 && BUG != LEFT_ONCE)))
+
 /* A look at c, unless it was found. */
 inline look(c)
 {
 	atomic {
-		moves[c] = !moved[c];
+		moves[c] = managed[c] && !moved[c];
 		if
-		:: !(found & bit_of(c)) && visible(c) > told[c] ->
-			at = made[rec(c, told[c])];
+		:: !looks_at(c)
+		:: looks_at(c) && !(found & bit_of(c)) && visible(c) > told[c] ->
 			tcp = on_tcp(c);
-			rang = (rang || (tcp && !heard[c] && BUG != NO_ASK) ||
-				(!tcp && kern[rec(c, told[c])] > asked_at));
+			at = (!tcp || known[rec(c, told[c])] -> made[rec(c, told[c])] :
+			      (until != EVER -> until - 1 : clock));
+			news = (tcp && !heard[c] && BUG != NO_ASK) ||
+			       (!tcp && kern[rec(c, told[c])] > asked_at);
+			rang = rang || (news && !asked);
 			/* What is left keeps its news for the wait that tells it. */
 			if
-			:: at <= until ->
+			:: leaves_out(c) -> left_out[c] = 1
+			:: at <= until && !leaves_out(c) ->
 				found = found | bit_of(c); was_tcp[c] = tcp;
 				order = (order == NONE -> c : order);
 				last = (at > last -> at : last);
@@ -221,11 +301,11 @@ inline look(c)
 				fi
 			:: else
 			fi
-		:: !(found & bit_of(c)) && visible(c) <= told[c] ->
+		:: looks_at(c) && !(found & bit_of(c)) && visible(c) <= told[c] ->
 			position[c] = 0; heard[c] = 0
 		:: else
 		fi;
-		at = 0; tcp = 0
+		at = 0; tcp = 0; news = 0
 	}
 }
 
@@ -233,16 +313,28 @@ inline look(c)
  * written before what was found. */
 inline find_rung()
 {
-	ask();
+	if
+	:: !asked -> ask()
+	:: else
+	fi;
+	until = (until == EVER -> clock : until);
+	hears = 1;
 	if
 	:: BUG != NO_HEAR -> hear_all()
 	:: else
 	fi;
-	atomic { look(0); look(1) }
+	atomic { look(0); look(1); asked = asked || plain; met_since = (managed[0] != met) }
 }
 
-#define precedes(c)	(made[rec(c, told[c])] <= emptied || kern[rec(c, told[c])] <= emptied)
+/* Others may be on TCP, or came to be managed since the kernel was asked. */
+#define mixed()		(was_tcp[0] || was_tcp[1] || !managed[0] || \
+			 (BUG == EARLY_MET -> met_since : \
+			  BUG != NO_MET && managed[0] != met))
+#define precedes(c)	(made[rec(c, told[c])] <= emptied || \
+			 (mixed() && kern[rec(c, told[c])] <= emptied))
 #define before(a, b)	(made[rec(a, told[a])] < made[rec(b, told[b])])
+/* Of what d has on TCP the peer says when it was written. */
+#define said_later(c, d) (BUG != NO_TIMES && known[rec(d, told[d])] && before(c, d))
 
 /* Whether c goes before the other one, d. */
 inline compare(c, d)
@@ -252,19 +344,19 @@ inline compare(c, d)
 		first = (BUG == BY_LOOK -> order == c : position[c] < position[d])
 	:: !was_tcp[c] && !was_tcp[d] -> first = before(c, d)
 	:: !was_tcp[c] && was_tcp[d] ->
-		first = precedes(c) || (BUG != NO_TIMES && before(c, d))
+		first = precedes(c) || said_later(c, d)
 	:: was_tcp[c] && !was_tcp[d] ->
-		first = !(precedes(d) || (BUG != NO_TIMES && before(d, c)))
+		first = !(precedes(d) || said_later(d, c))
 	fi
 }
 
 inline tell(c)
 {
-	assert(told[1 - c] >= there[1 - c] ||
+	assert(told[c] >= there[c] || told[1 - c] >= there[1 - c] ||
 	       made[rec(1 - c, told[1 - c])] > made[rec(c, told[c])]);
 	do
 	:: told[c] < visible(c) ->
-		made[rec(c, told[c])] = 0; kern[rec(c, told[c])] = 0;
+		made[rec(c, told[c])] = 0; known[rec(c, told[c])] = 0; kern[rec(c, told[c])] = 0;
 		count[rec(c, told[c])] = 0; told[c]++
 	:: else -> break
 	od;
@@ -274,47 +366,78 @@ inline tell(c)
 	:: listed[c] -> list??eval(c); listed[c] = 0
 	:: else
 	fi;
-	heard[c] = 0
+	heard[c] = 0; left_out[c] = 0
+}
+
+/* What the kernel told as the application's, and the other one. */
+inline tell_plain()
+{
+	if
+	:: found & 2 ->
+		first = (was_tcp[1] -> !behind[1] : precedes(1));
+		if
+		:: first -> tell(1); tell(0)
+		:: else -> tell(0); tell(1)
+		fi
+	:: else -> tell(0)
+	fi
 }
 
 inline tell_found()
 {
 	atomic {
-		emptied = asked_at;
+		emptied = (plain -> asked_before : asked_at);
 		emptied = ((found & 1) && was_tcp[0] && position[0] && since[0] < emptied ->
 			   since[0] : emptied);
 		emptied = ((found & 2) && was_tcp[1] && position[1] && since[1] < emptied ->
 			   since[1] : emptied);
 		if
-		:: found == 3 ->
+		:: plain -> tell_plain()
+		:: !plain && found == 3 ->
 			compare(0, 1);
 			if
 			:: first -> tell(0); tell(1)
 			:: else -> tell(1); tell(0)
 			fi
-		:: found == 1 -> tell(0)
-		:: found == 2 -> tell(1)
-		:: else
+		:: !plain && found == 1 -> tell(0)
+		:: !plain && found == 2 -> tell(1)
+		:: !plain && !found
 		fi;
+		some = (plain || found);
 		turns = (position[0] || position[1] -> turns : 0);
-		found = 0; order = NONE; rang = 0; last = 0; emptied = 0; first = 0;
+		found = 0; plain = 0; order = NONE; rang = 0; last = 0; emptied = 0; first = 0;
 		since[0] = (position[0] -> since[0] : 0);
 		since[1] = (position[1] -> since[1] : 0);
 		until = EVER
 	}
 }
 
+/* The kernel is asked behind what was told, where it was not asked before. */
+inline ask_last()
+{
+	ask();
+	atomic {
+		if
+		:: plain -> tell(0); plain = 0
+		:: else
+		fi
+	}
+}
+
 proctype waiter()
 {
 	byte began, x, at, until = EVER, last, found, emptied, order = NONE;
-	bit rang, tcp, first;
-	bit was_tcp[CONNS];
+	bit rang, tcp, first, news, awaits;
+	bit was_tcp[CONNS], behind[CONNS];
+	bit plain;		/* the kernel told of the first connection as of another's */
+	bit asked, hears, firstly, some, met, met_since;
 
 end:	do
 	::	if
-		:: ask()
+		:: ask(); firstly = 1
 		:: skip
 		fi;
+		atomic { asked = plain; met_since = (asked && managed[0] != met) };
 		/* Each once, in any order, and again what had nothing. */
 		if
 		:: skip; look(0); look(1)
@@ -325,11 +448,18 @@ end:	do
 		:: else
 		fi;
 		if
-		:: rang || (found && ((found & 1) && was_tcp[0] || (found & 2) && was_tcp[1]) &&
+		:: rang || ((asked || (found & 1) && was_tcp[0] || (found & 2) && was_tcp[1]) &&
 			    (moves[0] || moves[1])) -> find_rung()
 		:: else
 		fi;
-		tell_found()
+		tell_found();
+		if
+		:: MEETS && some && !firstly && !asked -> ask_last()
+		:: else
+		fi;
+		atomic { left_out[0] = (left_out[0] -> 2 : 0); left_out[1] = (left_out[1] -> 2 : 0);
+			some = 0; firstly = 0; asked = 0; hears = 0; met = 0; met_since = 0;
+			behind[0] = 0; behind[1] = 0 }
 	od
 }
 
@@ -337,6 +467,15 @@ init
 {
 	atomic {
 		TAKE_PARAMETERS;
+		if
+		:: MEETS -> run manager()
+		:: else -> tagged[0] = 1; managed[0] = 1; timed[0] = 1
+		fi;
+		tagged[1] = 1; managed[1] = 1; timed[1] = 1;
+		if
+		:: MEETS == 2 -> from[1] = 0; moved[1] = 1
+		:: else
+		fi;
 		run waiter();
 		run service();
 		run writer()

@@ -147,7 +147,8 @@ struct item {
 	_Atomic bool moves; /* soon on a fabric: see exi_first, n_moving */
 	/* The kernel told of it on TCP since it was told last. */
 	bool heard;
-	bool left_out; /* of a wait, see is_news_locked() */
+	/* Of the wait that began then, see is_news_locked(); 0. */
+	uint64_t left_out;
 	/* Found in a search: */
 	struct item *next;
 	struct saw saw;

@@ -189,13 +189,13 @@ struct search {
 	const struct epoll_event *ev;
 	int n_ev;
 	bool spins;
-	bool asked;	/* the kernel told something just now */
-	bool met_since; /* some came to be managed since it was asked */
-	uint64_t began; /* exi_ticks() of the wait; no other has it */
-	uint64_t until; /* what came later is for the next wait */
-	uint64_t last;	/* when the last came that this pass found */
-	bool rang;	/* the kernel may have what came before: find_rung() */
-	bool hears;	/* it was asked, and now links are read */
+	bool asked;	 /* the kernel told something just now */
+	uint32_t met_at; /* `met` of the set, before it was asked */
+	uint64_t began;	 /* exi_ticks() of the wait; no other has it */
+	uint64_t until;	 /* what came later is for the next wait */
+	uint64_t last;	 /* when the last came that this pass found */
+	bool rang;	 /* the kernel may have what came before: find_rung() */
+	bool hears;	 /* it was asked, and now links are read */
 	struct item *found; /* the last one first */
 	int n;
 	int n_on_tcp; /* how many of the found */
@@ -258,8 +258,10 @@ static inline void looked_locked(struct item *it, const struct exi_first *first)
 
 /* Something lies on TCP of which the kernel has not told; or in a ring, and its
  * process sent by the kernel since that was asked. The kernel is asked; but not
- * twice in a wait, and then this is for the next one, which asks first. It is
- * left out once: another process may have what the kernel told. */
+ * twice in a wait, and then this is for the next one, which asks first: what
+ * has no place among the kernel's events would go before them all. It is left
+ * out of one wait: another process may have what the kernel told, and where one
+ * has the set, too, of none for what may come after the kernel was asked. */
 static bool is_news_locked(struct search *c, struct item *it,
 			   const struct exi_first *first)
 {
@@ -271,8 +273,11 @@ static bool is_news_locked(struct search *c, struct item *it,
 	EXI_LOCKED(&it->set->lock);
 	if (exi_likely(!ret))
 		return false;
-	if (c->asked && !it->left_out)
-		return it->left_out = true;
+	if ((c->asked || (c->hears && !c->s->inherited)) &&
+	    (!it->left_out || it->left_out == c->began)) {
+		it->left_out = c->began;
+		return true;
+	}
 	c->rang |= !c->asked;
 	return false;
 }
@@ -443,6 +448,7 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 		exi_lock(&s->lock);
 		k = k > 0 ? k : 0;
 		c->met = &met;
+		c->met_at = met;
 		c->base = n;
 		c->ev = ev + n;
 		c->n_ev = k;
@@ -455,7 +461,6 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 	/* A wake-up that came meanwhile took its item from those at rest. */
 	if (s->n_fresh || s->n_moving)
 		look_at_active(c);
-	c->met_since |= s->met != met;
 	c->met = NULL;
 	c->asked |= k > 0;
 	return n + k;
@@ -496,7 +501,8 @@ static inline bool tell_this_locked(struct search *c, struct item *it,
 	it->busy = it->told_at = c->began;
 	it->place = 0;
 	it->by_tcp = it->by_ring = 0;
-	it->heard = it->left_out = false;
+	it->heard = false;
+	it->left_out = 0;
 	return true;
 }
 
@@ -602,7 +608,8 @@ static struct item *line_up(struct search *c)
 	uint64_t emptied = atomic_load_explicit(
 		c->kernels > c->base ? &s->emptied_before : &s->emptied,
 		memory_order_relaxed);
-	bool mixed = c->n_on_tcp || s->n_conns > s->n_managed || c->met_since;
+	bool mixed =
+		c->n_on_tcp || s->n_conns > s->n_managed || s->met != c->met_at;
 	struct item *it, *next, *ret = NULL, **end = &ret;
 	struct item *all[2] = { NULL, NULL }, **ends[] = { &all[0], &all[1] };
 	struct item *on_tcp, *others;
@@ -730,7 +737,7 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		c.began = exi_ticks();
 	n = tell_line(&c, ev, n, max);
 	c.n_ev = n;
-	c.met_since = met && s->met != *met;
+	c.met_at = met ? *met : s->met;
 	if (n < max) {
 		search(&c);
 		if (exi_unlikely(c.rang ||
