@@ -22,6 +22,9 @@
  * connection goes back after three seconds without such a find: a program that
  * asks by its own calls and does not sleep is found by nothing else.
  *
+ * models/unseen.pml searches what a set, its first wait, the mark, a search and
+ * the messages of the link do in any order.
+ *
  * The watch costs the calls that move bytes nothing, and an idle process
  * nothing: it is a timer of the service while connections are in use. It stops
  * when each direction that is received has a wait that is seen, or nothing
