@@ -113,6 +113,7 @@ static void glance(struct exi_sock *sk, void *arg)
 	struct round *r = arg;
 	enum glance g = IN_USE;
 	int forgotten = EXS_X_REASON_NONE;
+	uint32_t generation = 0;
 
 	if (!exi_sock_met(sk) || !exi_sock_used_here(sk))
 		return;
@@ -123,6 +124,7 @@ static void glance(struct exi_sock *sk, void *arg)
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh) {
 			g = sk->adopted ? glance_locked(sk, h) : ATTENDED;
 			forgotten = forgotten_locked(sk);
+			generation = atomic_load(&sk->generation);
 		}
 		exi_half_unlock(h);
 	}
@@ -130,9 +132,9 @@ static void glance(struct exi_sock *sk, void *arg)
 	if (g != NEGLECTED)
 		return;
 	if (forgotten)
-		exi_switch_leave(sk, forgotten);
+		exi_switch_leave_of(sk, generation, forgotten);
 	else if (r->searches && search_due(sk) &&
-		 !exi_unseen_search_add(&r->s, sk, fd))
+		 !exi_unseen_search_add(&r->s, sk, generation, fd))
 		sk->neglected--; /* in the next one */
 }
 
@@ -151,9 +153,9 @@ void exi_unseen_search(struct exi_unseen_suspects *s)
 	exi_surroundings_each(exi_unseen_search_descriptor, s);
 	exi_unseen_search_threads(s);
 	for (int i = 0; i < s->n; i++)
-		if (s->s[i].reason &&
-		    s->s[i].generation == atomic_load(&s->s[i].sk->generation))
-			exi_switch_leave(s->s[i].sk, s->s[i].reason);
+		if (s->s[i].reason)
+			exi_switch_leave_of(s->s[i].sk, s->s[i].generation,
+					    s->s[i].reason);
 	search_at = exi_now_ns() + (cpu_ns() - began) * WATCH_PART;
 }
 
@@ -202,13 +204,14 @@ static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];
 	struct exi_unseen_suspects s = { .n = 0 };
+	uint32_t generation = atomic_load(&sk->generation);
 	uint64_t began;
 	int err;
 
 	if (h->mode != EXI_MODE_RING || !sk->adopted || room_awaited(sk, fd))
 		return false;
 	if (exi_now_ns() < atomic_load(&no_room_at) ||
-	    !exi_unseen_search_add(&s, sk, fd))
+	    !exi_unseen_search_add(&s, sk, generation, fd))
 		return false;
 	began = cpu_ns();
 	atomic_store(&no_room_at, UINT64_MAX);

@@ -34,7 +34,7 @@
 bool (*exi_unseen_search_shim_knows)(int epfd, bool awaited);
 
 bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
-			   int fd)
+			   uint32_t generation, int fd)
 {
 	struct stat st;
 
@@ -42,7 +42,7 @@ bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
 		return false;
 	s->s[s->n++] = (struct exi_unseen_suspect){
 		.sk = sk,
-		.generation = atomic_load(&sk->generation),
+		.generation = generation,
 		.inode = st.st_ino,
 	};
 	return true;

@@ -34,10 +34,10 @@ struct exi_unseen_suspects {
  * somebody was seen to wait for it. */
 extern bool (*exi_unseen_search_shim_knows)(int epfd, bool awaited);
 
-/* Adds the connection to the search. False: there is no room, or fd is not
- * open. */
+/* Adds the connection to the search: the socket of this generation. False:
+ * there is no room, or fd is not open. */
 bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
-			   int fd);
+			   uint32_t generation, int fd);
 
 /* Searches one descriptor for waits on the suspects: an io_uring or an epoll
  * set. arg is a struct exi_unseen_suspects. For

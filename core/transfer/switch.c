@@ -424,16 +424,29 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 	return ret;
 }
 
-int exi_switch_leave(struct exi_sock *sk, int reason)
+/* generation: null, or only if it is that one still. */
+static int leave(struct exi_sock *sk, const uint32_t *generation, int reason)
 {
 	struct exi_shared *sh;
 	int ret;
 
 	if (!exi_sock_lock(sk, atomic_load(&sk->fd), EXI_TX, &sh))
 		return -EBADF;
-	ret = exi_switch_leave_locked(sk, reason);
+	ret = generation && atomic_load(&sk->generation) != *generation
+		      ? -EBADF
+		      : exi_switch_leave_locked(sk, reason);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	return ret;
+}
+
+int exi_switch_leave(struct exi_sock *sk, int reason)
+{
+	return leave(sk, NULL, reason);
+}
+
+int exi_switch_leave_of(struct exi_sock *sk, uint32_t generation, int reason)
+{
+	return leave(sk, &generation, reason);
 }
 
 void exi_switch_unawaited(struct exi_sock *sk, int fd)

@@ -85,6 +85,9 @@ int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
 /* Both directions to TCP: begun. The service does the rest. reason: with
  * EXI_UNTIL_SEEN, perhaps. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
+/* What was found earlier of the socket of this generation: -EBADF if it has
+ * closed since, whatever has its memory now. */
+int exi_switch_leave_of(struct exi_sock *sk, uint32_t generation, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -23,6 +24,7 @@
 #include "core/sock/table.h"
 #include "core/transfer/half.h"
 #include "core/transfer/progress.h"
+#include "core/transfer/switch.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
@@ -71,6 +73,34 @@ static void a_call_ends_with_its_connection(void **state)
 	c = exi_call_begin(sk, ends[0], EXI_RX, 0);
 	T(exi_call_lock(&c, &sh));
 	exi_half_unlock(&sh->half[EXI_RX]);
+	T_EQ(exi_close(ends[0]), 0);
+	close(ends[1]);
+}
+
+/* A search for waits that are not seen takes its time, and what it found may
+ * have closed: the next connection in its place does not go to TCP for it. */
+static void what_a_search_found_is_not_of_the_next(void **state)
+{
+	struct exi_sock *sk, *next;
+	uint32_t generation;
+	int ends[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	generation = atomic_load(&sk->generation);
+	T_EQ(exi_close(ends[0]), 0);
+	T_EQ(exi_switch_leave_of(sk, generation, EXS_X_REASON_UNSEEN_WAIT),
+	     -EBADF);
+	T_EQ(fcntl(ends[1], F_DUPFD_CLOEXEC, ends[0]), ends[0]);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &next), 0);
+	T(next == sk);
+	T_EQ(exi_switch_leave_of(sk, generation, EXS_X_REASON_UNSEEN_WAIT),
+	     -EBADF);
+	T_EQ(atomic_load(&sk->sh->hold_here), EXI_HOLD_NOT);
+	generation = atomic_load(&sk->generation);
+	T_EQ(exi_switch_leave_of(sk, generation, EXS_X_REASON_UNSEEN_WAIT), 0);
+	T_EQ(atomic_load(&sk->sh->hold_here), EXI_HOLD);
 	T_EQ(exi_close(ends[0]), 0);
 	close(ends[1]);
 }
@@ -160,6 +190,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_closed_is_nobodys),
 		cmocka_unit_test(a_call_ends_with_its_connection),
+		cmocka_unit_test(what_a_search_found_is_not_of_the_next),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
