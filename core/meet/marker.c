@@ -35,6 +35,7 @@ struct marker {
 	bool bound;	   /* false: another process holds the name */
 	int keyed;	   /* its name in EXS_MEET_DIR; -1: none */
 	uint64_t keyed_by; /* exi_use_token() of who bound it */
+	uint64_t keyed_at; /* when it could not be made last (ns); 0 */
 	/* What fabrics between hosts were told of the port. */
 	struct exi_listening reach[REACHES];
 	unsigned int n_reach;
@@ -113,16 +114,24 @@ static void try_bind(struct marker *m)
 		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
 }
 
+/* Each accept comes here while the name cannot be made: where nobody may write
+ * into the directory, for good. It is tried so often at most (ns). */
+#define KEYED_AGAIN_NS 100000000u
+
 /* Of processes in other network namespaces. False: another process holds the
- * name, and is to be asked again. */
+ * name, or none can be made, and it is to be tried again. */
 static bool hold_keyed(struct marker *m)
 {
 	static bool swept;
 	struct sockaddr_un name;
 	socklen_t len = exi_meetdir_marker(m->port, &name);
+	uint64_t now;
 
 	if (!len || m->keyed >= 0)
 		return true;
+	now = exi_now_ns();
+	if (m->keyed_at && now - m->keyed_at < KEYED_AGAIN_NS)
+		return false;
 	if (!swept)
 		exi_meetdir_sweep();
 	swept = true;
@@ -131,6 +140,7 @@ static bool hold_keyed(struct marker *m)
 	if (m->keyed < 0 || exi_meetdir_bind(m->keyed, &name, len)) {
 		exi_fd_close(m->keyed);
 		m->keyed = -1;
+		m->keyed_at = now;
 		return false;
 	}
 	m->keyed_by = exi_use_token();
