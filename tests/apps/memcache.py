@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A client of memcached, in its text protocol. Usage: memcache.py PORT"""
+"""A client of memcached, in its text protocol. Usage: memcache.py PORT | PATH"""
 import socket
 import sys
 
-s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+if sys.argv[1].isdigit():
+    s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+else:
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(sys.argv[1])
 f = s.makefile('rwb', buffering=0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stores of data: redis, memcached, PostgreSQL."""
+"""Stores of data: redis, memcached, PostgreSQL; over TCP, and over UNIX sockets."""
 
 import glob
 import hashlib
@@ -23,8 +23,14 @@ def redis_server(start, port, *options):
                         common.folder, *options), port)
 
 
+def redis_at(port):
+    """The options of a client: of a port, or of the path of a UNIX socket."""
+    return ['-h', HOST, '-p', str(port)] if isinstance(port, int) else \
+        ['-s', port]
+
+
 def redis_cli(start, port, *args, **kw):
-    return output(start('redis-cli', '-h', HOST, '-p', str(port), *args), **kw)
+    return output(start('redis-cli', *redis_at(port), *args), **kw)
 
 
 def redis_clients(client, port, requests=3000):
@@ -32,7 +38,7 @@ def redis_clients(client, port, requests=3000):
     said = []
     redis_cli(client, port, 'flushall')  # a dump of the last run
     for extra in (['-c', '1'], ['-c', '20'], ['-c', '5', '-P', '16']):
-        out = output(client('redis-benchmark', '-h', HOST, '-p', str(port),
+        out = output(client('redis-benchmark', *redis_at(port),
                             '-n', str(requests), '-q', '-t',
                             'set,get,lpush,lrange_100', *extra))
         # The rates are the machine's, the tests that ran are not.
@@ -56,6 +62,19 @@ def redis():
         port = free_port()
         with redis_server(server, port):
             return redis_clients(client, port)
+
+    everywhere(run, ['redis-server'], ['redis-benchmark'])
+
+
+def redis_unix():
+    need('redis-server', 'redis-benchmark', 'redis-cli')
+    os.environ['EXS_UNIX'] = 'on'
+    at = path('redis.sock')
+
+    def run(server, client):
+        with redis_server(server, 0, '--unixsocket', at):
+            until('the socket', lambda: os.path.exists(at))
+            return redis_clients(client, at, 30000)
 
     everywhere(run, ['redis-server'], ['redis-benchmark'])
 
@@ -132,6 +151,24 @@ def memcached():
     everywhere(run, ['memcached'], ['python3'])
 
 
+def memcached_unix():
+    need('memcached')
+    os.environ['EXS_UNIX'] = 'on'
+    user = ['-u', 'nobody'] if os.getuid() == 0 else []
+    os.mkdir(path('sockets'))
+    os.chmod(path('sockets'), 0o777)
+    at = path('sockets', 'memcached.sock')
+
+    def run(server, client):
+        with Server(server('memcached', *user, '-s', at, '-a', '777', '-t',
+                           '2')):
+            until('the socket', lambda: os.path.exists(at))
+            return output(client(sys.executable,
+                                 os.path.join(HERE, 'memcache.py'), at))
+
+    everywhere(run, ['memcached'], ['python3'])
+
+
 # --- PostgreSQL --------------------------------------------------------------
 
 def postgresql_programs():
@@ -151,10 +188,11 @@ def for_nobody():
     common.exs = path('for-nobody', 'tools/exs')
 
 
-def postgresql():
+def postgresql(unix=False):
     programs = postgresql_programs()
     as_user = {}
     data = path('data')
+    host = data if unix else HOST  # a folder for its UNIX socket, too
     os.mkdir(data, 0o700)
     if os.getuid() == 0:  # which it refuses to be
         for_nobody()
@@ -173,7 +211,7 @@ def postgresql():
         said = []
 
         def ask(name, *args):
-            return output(client(program(name), '-h', HOST, '-p', str(port),
+            return output(client(program(name), '-h', host, '-p', str(port),
                                  '-U', 'postgres', *args))
 
         def bench(*args):
@@ -182,11 +220,12 @@ def postgresql():
                                    rb'failed transactions.*', out))
 
         with Server(server(program('postgres'), '-D', data, '-p', str(port),
-                           '-c', 'listen_addresses=' + HOST, '-c',
-                           'unix_socket_directories=', '-c', 'fsync=off'),
-                    port, stop=signal.SIGINT, **as_user):
+                           '-c', 'listen_addresses=' + HOST * (not unix),
+                           '-c', 'unix_socket_directories=' + data * unix,
+                           '-c', 'fsync=off'),
+                    None if unix else port, stop=signal.SIGINT, **as_user):
             until('the database', lambda: subprocess.run(
-                [program('pg_isready'), '-q', '-h', HOST, '-p', str(port)],
+                [program('pg_isready'), '-q', '-h', host, '-p', str(port)],
                 check=False).returncode == 0)
             ask('pgbench', '-i', '-q', 'postgres')
             bench('-S', '-c', '1', '-t', '2000')
@@ -201,3 +240,8 @@ def postgresql():
         return said
 
     everywhere(run, ['postgres'], ['pgbench'])
+
+
+def postgresql_unix():
+    os.environ['EXS_UNIX'] = 'on'
+    postgresql(True)
