@@ -117,6 +117,7 @@ bool t_can(bool there, const char *what)
 		return true;
 	T_MSG(getenv("T_MAY_SKIP"), "this cannot be here: there is no %s",
 	      what);
-	printf("%s: skipped, there is no %s here\n", t_row_name(), what);
+	printf("%s %s: skipped, there is no %s here\n",
+	       program_invocation_short_name, t_row_name(), what);
 	return false;
 }
