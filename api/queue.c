@@ -60,3 +60,19 @@ EXI_PUBLIC int exs_x_qfd(exs_qhandle_t q)
 {
 	WITH_QUEUE(q, queue, exi_queue_fd(queue));
 }
+
+EXI_PUBLIC int exs_x_dequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
+			     const struct timespec *until, const sigset_t *mask)
+{
+	if (!evtvec && evtcnt)
+		return (int)exi_result(-EFAULT);
+	EXI_NEEDS_INIT();
+	return (int)exi_result(
+		exi_queue_dequeue_until(q, evtvec, evtcnt, until, mask));
+}
+
+EXI_PUBLIC int exs_x_post(exs_qhandle_t q, exs_ahandle_t a)
+{
+	EXI_NEEDS_INIT();
+	return (int)exi_result(exi_queue_post(q, a));
+}

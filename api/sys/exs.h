@@ -31,9 +31,17 @@ extern "C" {
 
 /* Handles of event queues and of registered memory: small positive numbers
  * that print with %d. A handle is never reused for another object soon after
- * its own is gone, so a stale one is refused with EINVAL. */
-typedef int exs_qhandle_t;
-typedef int exs_mhandle_t;
+ * its own is gone, so a stale one is refused with EINVAL. Their types are as
+ * large as int, and not int: C++ refuses an argument in the place of another,
+ * C compilers warn if the two are confused (-Wenum-conversion). */
+typedef enum exs_qhandle {
+	EXS_QHANDLE_LEAST_ = -1,
+	EXS_QHANDLE_MOST_ = 0x7fffffff,
+} exs_qhandle_t;
+typedef enum exs_mhandle {
+	EXS_MHANDLE_LEAST_ = -1,
+	EXS_MHANDLE_MOST_ = 0x7fffffff,
+} exs_mhandle_t;
 /* The application's handle, which the event has unchanged. */
 typedef void *exs_ahandle_t;
 

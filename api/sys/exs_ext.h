@@ -5,10 +5,21 @@
 
 #include <stdint.h>
 #include <sys/exs.h>
+#include <sys/select.h> /* sigset_t, in every C */
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+struct timespec;
+
+/* The version of these headers, and that of the library at run time: numbers
+ * that compare as versions do. exs_x_version() may be called before
+ * exs_init(). */
+#define EXS_X_VERSION(major, minor, micro)                                     \
+	((major)*1000000 + (minor)*1000 + (micro))
+#define EXS_X_VERSION_NUM EXS_X_VERSION(0, 1, 0)
+int exs_x_version(void);
 
 /* The longest message of a SOCK_SEQPACKET socket; see exs_seqpacket(7). */
 #define EXS_X_MESSAGE_MAX 0x3fffffff
@@ -95,6 +106,24 @@ typedef struct exs_x_sockinfo {
  * be readable without one. It belongs to the queue: never read or close it. -1
  * with EINVAL, EMFILE. */
 int exs_x_qfd(exs_qhandle_t q);
+
+/* The type of an event that exs_x_post() made. */
+#define EXS_X_EVT_USER 64
+
+/* Puts an event with the handle into the queue, which wakes a thread that waits
+ * for it; exs_evt_socket is -1. It takes a slot until it is dequeued. From any
+ * thread, but not from a signal handler. -1 with EAGAIN: no slot is free, so
+ * the queue has or will have events; EINVAL. */
+int exs_x_post(exs_qhandle_t q, exs_ahandle_t a);
+
+/* exs_qdequeue() until a time of CLOCK_MONOTONIC (null: without limit), with
+ * the signal mask replaced while it sleeps (null: it is not), as by ppoll(2): a
+ * signal that only *mask lets through ends the wait, or comes after the call.
+ * With a mask, what a signal ends returns the events that there are, and -1
+ * with EINTR if there are none. -1 with the errors of exs_qdequeue(), and with
+ * a mask those of exs_x_qfd(). */
+int exs_x_dequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
+		  const struct timespec *until, const sigset_t *mask);
 
 /* One operation of several. */
 typedef struct exs_x_op {

@@ -41,6 +41,7 @@ _SO_ASYNC_SEND_TIMEOUT, _SO_ASYNC_RECV_TIMEOUT = 0x45580001, 0x45580002
 (EVT_POLL, EVT_CONNECT, EVT_ACCEPT, EVT_SEND, EVT_RECV, EVT_SENDMSG, EVT_RECVMSG,
  EVT_SENDFILE, EVT_SENDTIMEOUT, EVT_RECVTIMEOUT, EVT_SHUTDOWN,
  EVT_CLOSE) = range(1, 13)
+EVT_USER = 64
 
 
 class _Timeval(ctypes.Structure):
@@ -150,6 +151,8 @@ for _name, _result, _arguments in (
         ("bind", c_int, [c_int, c_void_p, c_int]),
         ("listen", c_int, [c_int, c_int]),
         ("setsockopt", c_int, [c_int, c_int, c_int, c_void_p, c_int]),
+        ("x_version", c_int, []),
+        ("x_post", c_int, [_Q, _A]),
         ("x_qfd", c_int, [_Q]),
         ("x_submit", c_int, [_Q, POINTER(_Op), c_int]),
         ("x_adopt", c_int, [c_int]),
@@ -303,6 +306,15 @@ class Queue:
                 _forget(number)
         del batch._ops[:done]
         return done
+
+    def post(self, handle=None):
+        """Puts an EVT_USER with the handle into the queue, from any thread."""
+        number = _keep(handle)
+        try:
+            _call("x_post", self.q, number)
+        except OSError:
+            _forget(number)
+            raise
 
     def signal(self, signo):
         """Raised when an event comes into the empty queue; None: no more."""
@@ -583,6 +595,12 @@ def poll(asked, queue=None, handle=None):
 
     _submit("poll", queue, handle, (fds,), fds, len(sockets), 0)
     return answer() if queue is None else answer
+
+
+def library_version():
+    """Of the library that is loaded: (0, 1, 0)."""
+    number = _call("x_version")
+    return number // 1000000, number // 1000 % 1000, number % 1000
 
 
 _call("init", VERSION)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -619,6 +620,112 @@ int exi_queue_fd(struct exi_queue *q)
 	exi_unlock(&q->lock);
 	leave_hot(q);
 	return fd;
+}
+
+/* The calling thread polls the queue's descriptor, which is there: it stays
+ * open until the thread is done, also if the queue is deleted, which makes it
+ * readable. The queue is kept (exi_queue_get()) meanwhile. */
+static int watch(struct exi_queue *q)
+{
+	int fd;
+
+	exi_lock(&q->lock);
+	fd = q->qfd;
+	q->watchers++;
+	exi_unlock(&q->lock);
+	return fd;
+}
+
+static void watched(struct exi_queue *q)
+{
+	int fd = -1;
+
+	exi_lock(&q->lock);
+	if (--q->watchers == 0 && atomic_load(&q->deleted)) {
+		fd = q->qfd;
+		q->qfd = -1;
+	}
+	exi_unlock(&q->lock);
+	exi_fd_close(fd);
+}
+
+/* Sleeps with the mask until the queue has events or is deleted; 0, -errno. A
+ * signal that the mask lets through and that came before is still pending, so
+ * the kernel ends the sleep at once: only it can do both in one step, and of
+ * the sleeps it has that for those on descriptors. */
+static int sleep_masked(struct exi_queue *q, const struct timespec *until,
+			const sigset_t *mask)
+{
+	struct timespec left = { 0 };
+	struct pollfd p = { .events = POLLIN };
+	int ret;
+
+	p.fd = watch(q);
+	if (until)
+		left = exi_time_left(exi_timespec_ns(until));
+	ret = atomic_load(&q->deleted)			     ? -EINVAL
+	      : ppoll(&p, 1, until ? &left : NULL, mask) < 0 ? -errno
+							     : 0;
+	watched(q);
+	return ret;
+}
+
+/* Events are taken as they come: the descriptor only says whether there are
+ * any. */
+static int dequeue_masked(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			  int want, const struct timespec *until,
+			  const sigset_t *mask)
+{
+	int need = want < 0 ? -want : 1, max = want < 0 ? -want : want, n, ret;
+	static const struct timeval no_time;
+
+	n = exi_queue_dequeue(h, ev, want, &no_time);
+	if (n < 0 || n >= need || !max)
+		return n;
+	ret = exi_queue_fd(q);
+	if (ret >= 0)
+		ret = 0;
+	while (!ret && n < need) {
+		int more = exi_queue_dequeue(h, ev + n, max - n, &no_time);
+
+		if (more < 0) {
+			ret = more;
+		} else if (more) {
+			n += more;
+		} else if (until && exi_now_ns() >= exi_timespec_ns(until)) {
+			break;
+		} else {
+			ret = sleep_masked(q, until, mask);
+		}
+	}
+	return n ? n : ret;
+}
+
+int exi_queue_dequeue_until(exs_qhandle_t h, exs_event_t *ev, int want,
+			    const struct timespec *until, const sigset_t *mask)
+{
+	struct exi_queue *q;
+	struct timeval tv;
+	uint64_t us;
+	int ret;
+
+	if (until && !exi_timespec_valid(until))
+		return -EINVAL;
+	if (mask) {
+		q = exi_queue_get(h);
+		if (!q)
+			return -EINVAL;
+		ret = dequeue_masked(q, h, ev, want, until, mask);
+		exi_queue_put(q);
+		return ret;
+	}
+	if (!until)
+		return exi_queue_dequeue(h, ev, want, NULL);
+	us = exi_ns_between(exi_now_ns(), exi_timespec_ns(until));
+	us = us / 1000 + (us % 1000 != 0);
+	tv = (struct timeval){ .tv_sec = (time_t)(us / 1000000),
+			       .tv_usec = (suseconds_t)(us % 1000000) };
+	return exi_queue_dequeue(h, ev, want, &tv);
 }
 
 int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len)

@@ -3,8 +3,10 @@
 #ifndef EXI_CORE_CALL_DEQUEUE_H
 #define EXI_CORE_CALL_DEQUEUE_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <sys/exs.h>
+#include <time.h>
 
 struct exi_queue;
 
@@ -12,6 +14,9 @@ struct exi_queue;
  * want is positive. How many, or -errno. timeout: null is for ever. */
 int exi_queue_dequeue(exs_qhandle_t q, exs_event_t *ev, int want,
 		      const struct timeval *timeout);
+/* exs_x_dequeue(3): until a time of the clock, with the signals of the mask. */
+int exi_queue_dequeue_until(exs_qhandle_t q, exs_event_t *ev, int want,
+			    const struct timespec *until, const sigset_t *mask);
 int exi_queue_fd(struct exi_queue *q);
 int exi_queue_set(struct exi_queue *q, int attr, const void *val, size_t len);
 

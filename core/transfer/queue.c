@@ -197,8 +197,11 @@ int exi_queue_delete(exs_qhandle_t h)
 	for (i = 0; i < atomic_load(&q->n_hot); i++)
 		forget_hot(&q->hot[i]);
 	count_hot_locked(q, 0);
-	qfd = q->qfd;
-	q->qfd = -1;
+	qfd = q->watchers ? -1 : q->qfd;
+	if (q->watchers)
+		eventfd_write(q->qfd, 1); /* the last of them closes it */
+	else
+		q->qfd = -1;
 	ops = q->ops;
 	q->ops = NULL;
 	exi_list_init(&q->free);
@@ -325,6 +328,20 @@ void exi_queue_unreserve(struct exi_op *op)
 	exi_lock(&q->lock);
 	free_slot_locked(op);
 	exi_unlock(&q->lock);
+}
+
+int exi_queue_post(exs_qhandle_t q, exs_ahandle_t a)
+{
+	struct exi_op *op;
+	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
+
+	if (err)
+		return err;
+	op->type = EXS_X_EVT_USER;
+	op->fd = -1;
+	op->ahandle = a;
+	exi_op_complete(op);
+	return 0;
 }
 
 int exi_queue_keep(exs_qhandle_t q, struct exi_op **ret)
@@ -746,6 +763,7 @@ void exi_queue_forked(void)
 		atomic_store(&q->users, 0);
 		atomic_store(&q->attended, 0);
 		q->sleepers = 0;
+		q->watchers = 0;
 		q->n_done = q->n_used = 0;
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);

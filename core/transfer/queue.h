@@ -38,6 +38,8 @@ struct exi_queue {
 	int n_used;	      /* outstanding, kept, and done */
 	_Atomic int sleepers; /* changed under the lock */
 	int qfd;	      /* -1: never asked for */
+	int watchers;	      /* threads that poll it: the last closes
+			       * that of a deleted queue */
 	int wait;	      /* EXS_WAIT_* */
 	exs_signal_t signal;
 	struct exi_list free;
@@ -82,6 +84,9 @@ int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 			   struct exi_op **ret, int *ret_err);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
+
+/* Puts an event of the user's into the queue. -EAGAIN, -EINVAL. */
+int exi_queue_post(exs_qhandle_t q, exs_ahandle_t a);
 
 /* A slot whose event may be completed any number of times, until it is let go;
  * while one is not dequeued others are lost in it. */

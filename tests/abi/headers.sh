@@ -36,6 +36,18 @@ for h in api/sys/*.h; do
 	done
 done
 
+# One handle in the place of the other is told, also by a C compiler.
+swapped()
+{
+	printf '#include <sys/exs.h>\nint f(exs_qhandle_t q, exs_mhandle_t m);\n%s\n' \
+		"int f(exs_qhandle_t q, exs_mhandle_t m) { return exs_qdelete($1); }" |
+		gcc -x c -Wextra -Werror -Wno-unused -I"$tmp/include" -fsyntax-only - 2>&1
+}
+swapped q && ! swapped m >"$tmp/said" || {
+	echo "a handle of memory is taken for a queue's: $(cat "$tmp/said")"
+	bad=1
+}
+
 for h in $(find core providers tools tests -name '*.h' | sort); do
 	echo "#include \"$h\"" >"$tmp/a.c"
 	try gcc -std=gnu11 -D_GNU_SOURCE -Wall -Werror -I. -Iapi -I"$build" \

@@ -7,8 +7,21 @@
 #include <stdexcept>
 #include <string>
 #include <sys/exs_ext.h>
+#include <type_traits>
 
 namespace {
+
+/* No argument is silently taken for another. */
+template <typename a, typename b> constexpr bool converts()
+{
+	return std::is_convertible<a, b>::value;
+}
+static_assert(!converts<int, exs_qhandle_t>(), "");
+static_assert(!converts<int, exs_mhandle_t>(), "");
+static_assert(!converts<exs_qhandle_t, exs_mhandle_t>(), "");
+static_assert(!converts<exs_mhandle_t, exs_qhandle_t>(), "");
+static_assert(sizeof(exs_qhandle_t) == sizeof(int), "passed as one");
+static_assert(sizeof(exs_mhandle_t) == sizeof(int), "passed as one");
 
 void must(bool good, const char *what)
 {

@@ -394,6 +394,189 @@ static void a_signal_loses_no_event(void)
 	end();
 }
 
+static _Atomic int signals;
+
+static void count(int sig)
+{
+	signals++;
+}
+
+static struct timespec in_ms(int64_t ms)
+{
+	int64_t ns = t_now_ns() + ms * 1000000;
+
+	return (struct timespec){ .tv_sec = ns / 1000000000,
+				  .tv_nsec = ns % 1000000000 };
+}
+
+static void user_event_is(const exs_event_t *e, long handle)
+{
+	T_EQ(e->exs_evt_type, EXS_X_EVT_USER);
+	T_EQ(e->exs_evt_socket, -1);
+	T_EQ(e->exs_errno, 0);
+	T_EQ((long)e->exs_evt_ahandle, handle);
+}
+
+static void a_posted_event_takes_its_turn_and_a_slot(void)
+{
+	exs_event_t e[DEPTH];
+	int i;
+
+	begin();
+	post(0);
+	T_OK(exs_x_post(q, (exs_ahandle_t)7));
+	T_EQ(dequeue(1, -1, e), 1);
+	user_event_is(e, 7);
+	complete(1);
+	T_EQ(dequeue(1, -1, e), 1);
+	events_are(e, 1, 0);
+	for (i = 0; i < DEPTH; i++)
+		T_OK(exs_x_post(q, (exs_ahandle_t)(long)i));
+	T_ERR(exs_x_post(q, NULL), EAGAIN);
+	T_EQ(dequeue(-DEPTH, -1, e), DEPTH);
+	for (i = 0; i < DEPTH; i++)
+		user_event_is(&e[i], i);
+	T_ERR(exs_x_post(EXS_QHANDLE_INVALID, NULL), EINVAL);
+	T_ERR(exs_x_post((exs_qhandle_t)0, NULL), EINVAL);
+	end();
+}
+
+static _Atomic int posting;
+
+static void *post_later(void *arg)
+{
+	T_UNTIL(posting);
+	T_OK(exs_x_post(q, arg));
+	return NULL;
+}
+
+static void a_posted_event_wakes_who_waits_for_a_socket(void)
+{
+	pthread_t thread;
+	exs_event_t e;
+
+	begin();
+	post(0);
+	T_EQ(pthread_create(&thread, NULL, post_later, (void *)5), 0);
+	posting = 1;
+	T_EQ(dequeue(1, -1, &e), 1);
+	user_event_is(&e, 5);
+	T_EQ(pthread_join(thread, NULL), 0);
+	complete(1);
+	T_EQ(dequeue(1, -1, &e), 1);
+	end();
+}
+
+static void a_deadline_is_of_the_clock(void)
+{
+	struct timespec soon = in_ms(40), past = in_ms(-1000), bad = soon;
+	exs_event_t e[2];
+
+	begin();
+	T_EQ(exs_x_dequeue(q, e, 1, &past, NULL), 0);
+	soon = in_ms(40);
+	T_EQ(exs_x_dequeue(q, e, 1, &soon, NULL), 0);
+	T(t_now_ns() >= soon.tv_sec * 1000000000 + soon.tv_nsec);
+	T_EQ(exs_x_dequeue(q, e, 1, &soon, NULL), 0);
+	post(0);
+	complete(1);
+	T_EQ(exs_x_dequeue(q, e, 1, NULL, NULL), 1);
+	events_are(e, 1, 0);
+	bad.tv_nsec = 1000000000;
+	T_ERR(exs_x_dequeue(q, e, 1, &bad, NULL), EINVAL);
+	T_ERR(exs_x_dequeue(q, NULL, 1, NULL, NULL), EFAULT);
+	T_ERR(exs_x_dequeue(q, e, -DEPTH - 1, NULL, NULL), EINVAL);
+	T_ERR(exs_x_dequeue(EXS_QHANDLE_INVALID, e, 1, NULL, NULL), EINVAL);
+	end();
+}
+
+static int events_there(void)
+{
+	size_t len = sizeof(int);
+	int n;
+
+	T_OK(exs_qstatus(q, EXS_QATTR_EVENTS, &n, &len));
+	return n;
+}
+
+/* The signal came before the call, where a test of a flag that its handler sets
+ * would have missed it. */
+static void a_signal_that_the_mask_lets_through_ends_the_wait(void)
+{
+	struct sigaction act = { .sa_handler = count };
+	struct timespec soon;
+	exs_event_t e[3];
+	sigset_t blocked, was;
+
+	begin();
+	sigaction(SIGUSR2, &act, NULL);
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGUSR2);
+	pthread_sigmask(SIG_BLOCK, &blocked, &was);
+	signals = 0;
+	raise(SIGUSR2);
+	post(0);
+	soon = in_ms(20);
+	T_EQ(exs_x_dequeue(q, e, 1, &soon, &blocked), 0);
+	T_EQ(signals, 0);
+	T_ERR(exs_x_dequeue(q, e, 1, NULL, &was), EINTR);
+	T_EQ(signals, 1);
+	soon = in_ms(20);
+	T_EQ(exs_x_dequeue(q, e, 1, &soon, &was), 0);
+	complete(1);
+	post(1);
+	T_UNTIL(events_there() == 1);
+	raise(SIGUSR2);
+	/* Too few for the threshold: what there is, now. */
+	T_EQ(exs_x_dequeue(q, e, -2, NULL, &was), 1);
+	events_are(e, 1, 0);
+	T_EQ(signals, 2);
+	T_EQ(exs_cancel(fd[0], NULL, EXS_CAF_FILDES), 1);
+	T_EQ(exs_x_dequeue(q, e, 1, NULL, &was), 1);
+	T_ERR(exs_x_dequeue(q, e, -DEPTH - 1, NULL, &was), EINVAL);
+	T_ERR(exs_x_dequeue(EXS_QHANDLE_INVALID, e, 1, NULL, &was), EINVAL);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	signal(SIGUSR2, SIG_DFL);
+	end();
+}
+
+static _Atomic bool taken;
+
+static void *take_masked(void *arg)
+{
+	exs_event_t e[2];
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	T_EQ(exs_x_dequeue(q, e, -2, NULL, &mask), 2);
+	taken = true;
+	T_ERR(exs_x_dequeue(q, e, 1, NULL, &mask), EINVAL);
+	return NULL;
+}
+
+static void a_masked_wait_ends_with_its_queue(void)
+{
+	int left_open = 0;
+	pthread_t thread;
+
+	begin();
+	for (int i = 0; i < 20; i++) {
+		post(0);
+		taken = false;
+		T_EQ(pthread_create(&thread, NULL, take_masked, NULL), 0);
+		complete(1);
+		T_OK(exs_x_post(q, NULL));
+		T_UNTIL(taken);
+		T_OK(exs_qdelete(q));
+		T_EQ(pthread_join(thread, NULL), 0);
+		if (!i) /* the library has opened its own */
+			left_open = t_fd_count();
+		T_EQ(t_fd_count(), left_open);
+		q = T_OK(exs_qcreate(DEPTH));
+	}
+	end();
+}
+
 static void cancel_by_descriptor(void)
 {
 	int more[2], i;
@@ -939,13 +1122,6 @@ static void room_is_given_back_before_a_wait(void)
 	end();
 }
 
-static _Atomic int signals;
-
-static void count(int sig)
-{
-	signals++;
-}
-
 static void an_event_in_an_empty_queue_raises_the_signal(void)
 {
 	exs_signal_t sig = { .exs_enable = EXS_SIG_ENABLE,
@@ -1101,6 +1277,11 @@ static const struct t_row rows[] = {
 	T_ROW(what_another_call_took_is_told_at_once),
 	T_ROW(a_dequeuer_takes_over_from_the_service),
 	T_ROW(a_signal_loses_no_event),
+	T_ROW(a_posted_event_takes_its_turn_and_a_slot),
+	T_ROW(a_posted_event_wakes_who_waits_for_a_socket),
+	T_ROW(a_deadline_is_of_the_clock),
+	T_ROW(a_signal_that_the_mask_lets_through_ends_the_wait),
+	T_ROW(a_masked_wait_ends_with_its_queue),
 	T_ROW(cancel_by_descriptor),
 	T_ROW(cancel_by_handle),
 	T_ROW(cancel_by_both),

@@ -396,6 +396,18 @@ class Binding(unittest.TestCase):
         [event] = asyncio.run(come())
         self.assertEqual((event.handle, event.length), ("came", 3))
 
+    def test_a_thread_that_waits_is_woken(self):
+        handle = object()
+        poster = threading.Thread(target=lambda: self.q.post(handle))
+        poster.start()
+        [event] = self.q.dequeue(1, 20)
+        poster.join(20)
+        self.assertEqual((event.type, event.socket), (exs.EVT_USER, -1))
+        self.assertIs(event.handle, handle)
+
+    def test_the_version_is_that_of_the_library(self):
+        self.assertEqual(".".join(map(str, exs.library_version())), exs.__version__)
+
     def test_threads_wait_side_by_side(self):
         got = []
         waiter = threading.Thread(target=lambda: got.append(self.b.recv(5)))
