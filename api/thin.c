@@ -32,6 +32,10 @@ EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 	int fd, ret;
 
 	EXI_NEEDS_INIT();
+	/* Their messages may be lost, and have names: no call here serves
+	 * that. */
+	if ((type & ~FLAGS) == SOCK_DGRAM)
+		return (int)exi_result(-ESOCKTNOSUPPORT);
 	fd = socket(domain, framed ? SOCK_STREAM | (type & FLAGS) : type,
 		    protocol);
 	if (fd < 0)

@@ -551,7 +551,7 @@ static void only_streams_have_pieces(void)
 	begin(fd);
 	file = file_of(100);
 	xf = of_file(file, 0, 0);
-	udp = T_OK(exs_socket(AF_INET, SOCK_DGRAM, 0));
+	udp = T_OK(socket(AF_INET, SOCK_DGRAM, 0));
 	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair));
 	messages_say(udp, &m, EOPNOTSUPP);
 	messages_say(pair[0], &m, EOPNOTSUPP);

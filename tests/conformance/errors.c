@@ -147,7 +147,11 @@ static void udp_sockets_have_no_stream(void)
 	int fd[2], u;
 
 	begin(fd);
-	u = T_OK(exs_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	T_ERR(exs_socket(AF_INET, SOCK_DGRAM, 0), ESOCKTNOSUPPORT);
+	T_ERR(exs_socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, IPPROTO_UDP),
+	      ESOCKTNOSUPPORT);
+	T_ERR(exs_socket(AF_UNIX, SOCK_DGRAM, 0), ESOCKTNOSUPPORT);
+	u = T_OK(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
 	T_FAILS(t_send(u, "x", 1, 0), EDESTADDRREQ, EOPNOTSUPP, ENOTCONN);
 	T_FAILS(t_recv(u, buf, 1, MSG_DONTWAIT), EAGAIN, EOPNOTSUPP);
 	T_FAILS(exs_accept(u, NULL, 0, T_SYNC), EOPNOTSUPP);
