@@ -26,6 +26,7 @@ API, LIBRARY, FABRICS = sys.argv[1:4]
 os.environ["LIBEXS"], os.environ["EXS_PROVIDER"] = LIBRARY, FABRICS
 sys.path.insert(0, os.path.join(SOURCE, "bindings/python"))
 import exs  # noqa: E402
+import exs.aio  # noqa: E402
 
 STRUCTS = {"_Event": "exs_event_t", "_Xfer": "exs_evt_xfer_t",
            "_Accept": "exs_evt_accept_t", "_Poll": "exs_evt_poll_t",
@@ -125,6 +126,24 @@ class Binding(unittest.TestCase):
         with contextlib.redirect_stdout(io.StringIO()) as said:
             space["gather"]([self.b], 100)
         self.assertIn("gathered", said.getvalue())
+        exec(next(p for p in pieces if "exs.aio" in p), space)
+        port = exs.Socket()
+        port.bind(("127.0.0.1", 0))
+        number = port.getsockname()[1]
+        port.close()
+
+        async def both():
+            server = asyncio.create_task(space["serve"](number, 1))
+            while True:
+                try:
+                    answer = await space["ask"](number, b"an echo?")
+                    break
+                except ConnectionRefusedError:
+                    await asyncio.sleep(0)
+            await asyncio.wait_for(server, 60)
+            return answer
+
+        self.assertEqual(asyncio.run(both()), b"an echo?")
 
     def test_bytes_go_there_and_back(self):
         self.assertEqual(self.a.send(b"there"), 5)
@@ -395,6 +414,60 @@ class Binding(unittest.TestCase):
 
         [event] = asyncio.run(come())
         self.assertEqual((event.handle, event.length), ("came", 3))
+
+    def test_an_awaited_receive_can_be_cancelled(self):
+        async def come():
+            async with exs.aio.Queue(1) as q:
+                with self.assertRaises(asyncio.TimeoutError):
+                    await asyncio.wait_for(q.recv(self.b, 3), 0.01)
+                # Of two at once the second waits for the only slot.
+                first = asyncio.create_task(q.recv(self.b, 3, 0x100))
+                second = asyncio.create_task(q.recv(self.b, 3, 0x100))
+                await asyncio.sleep(0)
+                self.a.sendall(b"abcdef")
+                return await asyncio.wait_for(asyncio.gather(first, second), 60)
+
+        self.assertEqual(asyncio.run(come()), [b"abc", b"def"])
+
+    def test_errors_are_those_of_the_operation(self):
+        async def fail():
+            async with exs.aio.Queue() as q:
+                with exs.Socket() as s, exs.Socket() as taken:
+                    taken.bind(("127.0.0.1", 0))
+                    with self.assertRaises(ConnectionRefusedError):
+                        await q.connect(s, taken.getsockname())
+
+        asyncio.run(fail())
+
+    def test_a_time_out_ends_a_wait(self):
+        self.b.settimeout(0.01)
+        with self.assertRaises(TimeoutError):
+            self.b.recv(1)
+        self.b.settimeout(None)
+        with self.assertRaises(BlockingIOError):
+            self.b.recv(1, exs.socket.MSG_DONTWAIT)
+        with self.assertRaises(ValueError):
+            self.b.settimeout(0)
+
+    def test_options_are_set(self):
+        self.a.setsockopt(exs.socket.IPPROTO_TCP, exs.socket.TCP_NODELAY, 1)
+        self.assertTrue(self.a.getsockopt(exs.socket.IPPROTO_TCP, exs.socket.TCP_NODELAY))
+
+    def test_names_are_exported_and_described(self):
+        for name in exs.__all__:
+            self.assertTrue(hasattr(exs, name), name)
+        self.assertNotIn("ctypes", exs.__all__)
+        for kind in exs.Socket, exs.Queue, exs.Batch, exs.Memory, exs.aio.Queue:
+            for name, method in vars(kind).items():
+                if callable(method) and not name.startswith("_"):
+                    self.assertIn("return", method.__annotations__, f"{kind}.{name}")
+        self.assertTrue(os.path.exists(os.path.join(os.path.dirname(exs.__file__), "py.typed")))
+
+    def test_a_queue_and_memory_end_with_their_block(self):
+        with exs.Queue(2) as q, exs.Memory(bytearray(10)) as m:
+            self.assertEqual((q.status(exs.QATTR_DEPTH), m.m > 0), (2, True))
+        self.assertRaises(OSError, q.post)
+        self.assertRaises(OSError, m.deregister)
 
     def test_a_thread_that_waits_is_woken(self):
         handle = object()

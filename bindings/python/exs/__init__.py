@@ -20,11 +20,24 @@ import ctypes
 import errno
 import os
 import socket
+import struct
+import sys
 import threading
 from ctypes import POINTER, byref, c_char, c_int, c_long, c_short, c_size_t
 from ctypes import c_ssize_t, c_uint64, c_void_p
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 __version__ = "0.1.0"
+__all__ = ["Batch", "Event", "Memory", "Queue", "Socket", "library_version", "poll"] + [
+    f"{kind}_{name}" for kind, names in (
+        ("EVT", "POLL CONNECT ACCEPT SEND RECV SENDMSG RECVMSG SENDFILE SENDTIMEOUT "
+                "RECVTIMEOUT SHUTDOWN CLOSE USER"),
+        ("QATTR", "DEPTH EVENTS SIGNAL WAIT"), ("WAIT", "ADAPTIVE NOTIFY BUSY_POLL"))
+    for name in names.split()] + ["POLLIN", "POLLOUT", "POLLERR", "POLLHUP", "POLLNVAL", "SHUT_WR"]
+
+Buffer = Any  # what memoryview() takes
+Address = Union[Tuple[str, int], Tuple[str, int, int, int]]
+Piece = Union[Buffer, Tuple[Any, int, int]]
 
 VERSION = 1
 QHANDLE_INVALID = -1
@@ -37,6 +50,7 @@ POLLIN, POLLOUT, POLLERR, POLLHUP, POLLNVAL = 1, 4, 8, 16, 32
 SHUT_WR = 0x800000
 SIG_DISABLE, SIG_ENABLE = 0, 1
 TIMEOUT_ONCE = 1
+SO_RCVTIMEO, SO_SNDTIMEO = 20, 21  # which the module socket leaves out
 _SO_ASYNC_SEND_TIMEOUT, _SO_ASYNC_RECV_TIMEOUT = 0x45580001, 0x45580002
 (EVT_POLL, EVT_CONNECT, EVT_ACCEPT, EVT_SEND, EVT_RECV, EVT_SENDMSG, EVT_RECVMSG,
  EVT_SENDFILE, EVT_SENDTIMEOUT, EVT_RECVTIMEOUT, EVT_SHUTDOWN,
@@ -255,7 +269,7 @@ class Event:
         self.newfd = e.un.accept.newfd if e.type == EVT_ACCEPT else -1
         self.ready = e.un.poll.ready if e.type == EVT_POLL else 0
 
-    def check(self):
+    def check(self) -> "Event":
         """Raises what it failed with; returns itself."""
         if self.errno:
             raise OSError(self.errno, os.strerror(self.errno))
@@ -269,12 +283,12 @@ class Event:
 class Queue:
     """An event queue."""
 
-    def __init__(self, depth=64):
+    def __init__(self, depth: int = 64) -> None:
         self.q = _call("qcreate", depth)
         self.depth = depth
         self._timers = {}  # handles of time-outs, which may come again
 
-    def dequeue(self, count=1, timeout=None):
+    def dequeue(self, count: int = 1, timeout: Optional[float] = None) -> List["Event"]:
         """Up to count events; below 0: waits for so many. timeout in seconds."""
         room = (_Event * max(1, abs(count)))()
         time = None
@@ -290,7 +304,7 @@ class Queue:
                 event.handle = _forget(e.ahandle)[0]
         return events
 
-    def submit(self, batch):
+    def submit(self, batch: "Batch") -> int:
         """The operations of a Batch with one call: how many were accepted, fewer
         when one was refused. Those that were not are its operations then."""
         n = len(batch._ops)
@@ -307,7 +321,7 @@ class Queue:
         del batch._ops[:done]
         return done
 
-    def post(self, handle=None):
+    def post(self, handle: Any = None) -> None:
         """Puts an EVT_USER with the handle into the queue, from any thread."""
         number = _keep(handle)
         try:
@@ -316,26 +330,35 @@ class Queue:
             _forget(number)
             raise
 
-    def signal(self, signo):
+    def signal(self, signo: Optional[int]) -> None:
         """Raised when an event comes into the empty queue; None: no more."""
         what = _Signal(SIG_DISABLE if signo is None else SIG_ENABLE, signo or 0)
         _call("qmodify", self.q, QATTR_SIGNAL, byref(what), ctypes.sizeof(what))
 
-    def status(self, attr):
+    def status(self, attr: int) -> int:
+        """An attribute: QATTR_DEPTH, QATTR_EVENTS or QATTR_WAIT."""
         value, length = c_int(), c_size_t(4)
         _call("qstatus", self.q, attr, byref(value), byref(length))
         return value.value
 
-    def modify(self, attr, value):
+    def modify(self, attr: int, value: int) -> None:
+        """Sets QATTR_DEPTH, or QATTR_WAIT to one of WAIT_*."""
         _call("qmodify", self.q, attr, byref(c_int(value)), 4)
 
-    def fileno(self):
+    def fileno(self) -> int:
         """Readable while there are events: for selectors and asyncio (select.select
         takes no numbers as high)."""
         return _call("x_qfd", self.q)
 
-    def delete(self):
+    def delete(self) -> None:
+        """Discards its events; OSError (EBUSY) while operations are outstanding."""
         _call("qdelete", self.q)
+
+    def __enter__(self) -> "Queue":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.delete()
 
 
 class Batch:
@@ -344,7 +367,7 @@ class Batch:
     def __init__(self):
         self._ops = []
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._ops)
 
     def _add(self, kind, s, piece, flags, handle, memory):
@@ -352,23 +375,32 @@ class Batch:
         self._ops.append((_Op(kind, s.fd, at, length, flags, _handle(memory), None),
                           handle, (kept, memory)))
 
-    def send(self, s, data, flags=socket.MSG_NOSIGNAL, handle=None, memory=None):
+    def send(self, s: "Socket", data: Buffer, flags: int = socket.MSG_NOSIGNAL,
+             handle: Any = None, memory: Optional["Memory"] = None) -> None:
         self._add(EVT_SEND, s, _readable(data), flags, handle, memory)
 
-    def recv_into(self, s, buffer, flags=0, handle=None, memory=None):
+    def recv_into(self, s: "Socket", buffer: Buffer, flags: int = 0, handle: Any = None,
+                  memory: Optional["Memory"] = None) -> None:
         self._add(EVT_RECV, s, _writable(buffer), flags, handle, memory)
 
 
 class Memory:
     """Registered memory of a writable buffer."""
 
-    def __init__(self, buffer, flags=0):
+    def __init__(self, buffer: Buffer, flags: int = 0) -> None:
         at, length, self._kept = _writable(buffer)
         self.m = _call("mregister", at, length, flags)
 
-    def deregister(self):
+    def deregister(self) -> None:
+        """OSError (EBUSY) while an operation uses it."""
         _call("mderegister", self.m, 0)
         self._kept = None
+
+    def __enter__(self) -> "Memory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.deregister()
 
 
 def _handle(memory):
@@ -378,26 +410,32 @@ def _handle(memory):
 class Socket:
     """A descriptor of the library's calls; made, or one that there is."""
 
-    def __init__(self, family=socket.AF_INET, kind=socket.SOCK_STREAM, fd=None):
+    def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM,
+                 fd: Optional[int] = None) -> None:
         self.fd = fd
+        self._patient = True  # without a time-out
         self._lent = {}  # views of what is on loan
         if fd is None:
             self.fd = _call("socket", family, kind | socket.SOCK_CLOEXEC, 0)
 
-    def fileno(self):
+    def fileno(self) -> int:
         return self.fd
 
-    def bind(self, address):
+    def bind(self, address: Address) -> None:
+        """As socket.socket's."""
         packed = _address(address, self._family())
         _call("bind", self.fd, packed, len(packed))
 
-    def listen(self, backlog=128):
+    def listen(self, backlog: int = 128) -> None:
+        """Connections of ends that run the library may leave TCP."""
         _call("listen", self.fd, backlog)
 
-    def getsockname(self):
+    def getsockname(self) -> Any:
+        """As socket.socket's."""
         return self._plain(lambda s: s.getsockname())
 
-    def getpeername(self):
+    def getpeername(self) -> Any:
+        """As socket.socket's."""
         return self._plain(lambda s: s.getpeername())
 
     def _family(self):
@@ -407,37 +445,77 @@ class Socket:
         with socket.socket(fileno=os.dup(self.fd)) as s:
             return ask(s)
 
-    def connect(self, address, queue=None, handle=None):
+    def connect(self, address: Address, queue: Optional[Queue] = None,
+                handle: Any = None) -> None:
+        """Connects to the first address of a (host, port) that is of the socket's family."""
         packed = _address(address, self._family())
         _submit("connect", queue, handle, (packed,), self.fd, packed, len(packed),
                 0)
 
-    def accept(self, queue=None, handle=None):
+    def accept(self, queue: Optional[Queue] = None, handle: Any = None) -> Optional["Socket"]:
         """A Socket; with a queue, the event's newfd is its descriptor."""
         fd = _submit("accept", queue, handle, (), self.fd, None,
                      socket.SOCK_CLOEXEC)
         return Socket(fd=fd) if queue is None else None
 
-    def send(self, data, flags=socket.MSG_NOSIGNAL, queue=None, handle=None,
-             memory=None):
+    def send(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL,
+             queue: Optional[Queue] = None, handle: Any = None,
+             memory: Optional[Memory] = None) -> int:
+        """How many bytes were sent; with a queue 0, and the event has them."""
         at, length, kept = _readable(data)
         return self._transfer("send", at, length, kept, flags, queue, handle,
                               memory)
 
-    def recv_into(self, buffer, flags=0, queue=None, handle=None, memory=None):
+    def recv_into(self, buffer: Buffer, flags: int = 0, queue: Optional[Queue] = None,
+                  handle: Any = None, memory: Optional[Memory] = None) -> int:
+        """How many bytes were received, 0 at the end; with a queue 0, and the event has them."""
         at, length, kept = _writable(buffer)
         return self._transfer("recv", at, length, kept, flags, queue, handle,
                               memory)
 
-    def recv(self, length, flags=0):
+    def sendall(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL) -> None:
+        """Waits until all of it was sent."""
+        left = memoryview(data).cast("B")
+        while left:
+            left = left[self.send(left, flags):]
+
+    def setsockopt(self, level: int, name: int, value: Union[int, bytes]) -> None:
+        """As socket.socket's; what a fabric cannot serve moves the connection to TCP."""
+        value = value.to_bytes(4, sys.byteorder, signed=True) if isinstance(value, int) else value
+        _call("setsockopt", self.fd, level, name, value, len(value))
+
+    def getsockopt(self, level: int, name: int, length: int = 0) -> Union[int, bytes]:
+        """As socket.socket's."""
+        return self._plain(lambda s: s.getsockopt(level, name, *([length] if length else [])))
+
+    def settimeout(self, seconds: Optional[float]) -> None:
+        """Calls that wait raise TimeoutError after this time; None: they wait for ever. The calls
+        with a queue do not wait: for these see recv_timeout()."""
+        if seconds is not None and seconds <= 0:
+            raise ValueError("a time-out is above 0; pass MSG_DONTWAIT not to wait")
+        us = 0 if seconds is None else max(1, int(seconds * 1e6))
+        packed = struct.pack("ll", us // 1000000, us % 1000000)
+        for option in SO_RCVTIMEO, SO_SNDTIMEO:
+            self.setsockopt(socket.SOL_SOCKET, option, packed)
+        self._patient = not us
+
+    def _wait(self, name, *arguments):
+        try:
+            return _call(name, *arguments)
+        except BlockingIOError:
+            if self._patient:
+                raise
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+
+    def recv(self, length: int, flags: int = 0) -> bytes:
         """Waits, and returns bytes; none at the end."""
         buffer = bytearray(length)
         return bytes(buffer[:self.recv_into(buffer, flags)])
 
     def _transfer(self, name, at, length, kept, flags, queue, handle, memory):
         if queue is None:
-            return _call(name, self.fd, at, length, flags, QHANDLE_INVALID, None,
-                         _handle(memory))
+            return self._wait(name, self.fd, at, length, flags, QHANDLE_INVALID, None,
+                              _handle(memory))
         number = _keep(handle, kept, memory)
         try:
             return _call(name, self.fd, at, length, flags, queue.q, number,
@@ -454,16 +532,22 @@ class Socket:
         return _submit(name, queue, handle, (message, iov, pieces, memory),
                        self.fd, byref(message), flags)
 
-    def sendmsg(self, buffers, flags=socket.MSG_NOSIGNAL, queue=None, handle=None,
-                memory=None):
+    def sendmsg(self, buffers: Sequence[Buffer], flags: int = socket.MSG_NOSIGNAL,
+                queue: Optional[Queue] = None, handle: Any = None,
+                memory: Optional[Memory] = None) -> int:
+        """Sends several buffers as if they were one."""
         return self._message("sendmsg", _readable, buffers, flags, queue, handle,
                              memory)
 
-    def recvmsg_into(self, buffers, flags=0, queue=None, handle=None, memory=None):
+    def recvmsg_into(self, buffers: Sequence[Buffer], flags: int = 0,
+                     queue: Optional[Queue] = None, handle: Any = None,
+                     memory: Optional[Memory] = None) -> int:
+        """Fills several buffers, one after the other."""
         return self._message("recvmsg", _writable, buffers, flags, queue, handle,
                              memory)
 
-    def sendfile(self, pieces, flags=socket.MSG_NOSIGNAL, queue=None, handle=None):
+    def sendfile(self, pieces: Sequence[Piece], flags: int = socket.MSG_NOSIGNAL,
+                 queue: Optional[Queue] = None, handle: Any = None) -> int:
         """Of each piece: bytes, or (file, offset, length); length 0 is the rest."""
         parts, kept = (_Xferfile * max(1, len(pieces)))(), []
         for part, piece in zip(parts, pieces):
@@ -478,7 +562,7 @@ class Socket:
         return _submit("sendfile", queue, handle, (parts, kept), self.fd, parts,
                        len(pieces), flags)
 
-    def recv_loan(self, flags=0):
+    def recv_loan(self, flags: int = 0) -> memoryview:
         """What came next, where it lies: a memoryview that can only be read, and
         is empty at the end of the stream. Nobody may look at it, nor at a slice
         of it, once it was given back by recv_return()."""
@@ -488,18 +572,18 @@ class Socket:
             return memoryview(b"")
         return self._lend("recv", at, n)
 
-    def recv_return(self, length):
+    def recv_return(self, length: int) -> None:
         """The first so many bytes are received, the others come again."""
         self._repay("recv", length, "x_recv_return", self.fd, length)
 
-    def send_loan(self, want, flags=0):
+    def send_loan(self, want: int, flags: int = 0) -> memoryview:
         """Room for at most so many bytes that are to be sent next: a memoryview,
         to be filled and then sent by send_commit()."""
         at = c_void_p()
         n = _call("x_send_loan", self.fd, byref(at), want, flags)
         return self._lend("send", at, n)
 
-    def send_commit(self, length, flags=socket.MSG_NOSIGNAL):
+    def send_commit(self, length: int, flags: int = socket.MSG_NOSIGNAL) -> None:
         """The first so many bytes of the room are sent; 0: none."""
         self._repay("send", length, "x_send_commit", self.fd, length, flags)
 
@@ -529,26 +613,29 @@ class Socket:
         _call("setsockopt", self.fd, socket.SOL_SOCKET, option, byref(t),
               ctypes.sizeof(t))
 
-    def send_timeout(self, seconds, queue, handle=None, once=False):
+    def send_timeout(self, seconds: float, queue: Queue, handle: Any = None,
+                     once: bool = False) -> None:
         """An EVT_SENDTIMEOUT comes to the queue whenever a send has waited so
         long, which goes on; 0: no more of them."""
         self._timeout(_SO_ASYNC_SEND_TIMEOUT, seconds, queue, handle, once)
 
-    def recv_timeout(self, seconds, queue, handle=None, once=False):
+    def recv_timeout(self, seconds: float, queue: Queue, handle: Any = None,
+                     once: bool = False) -> None:
         """The same of receives: EVT_RECVTIMEOUT."""
         self._timeout(_SO_ASYNC_RECV_TIMEOUT, seconds, queue, handle, once)
 
-    def cancel(self, handle=None):
+    def cancel(self, handle: Any = None) -> int:
         """All that is outstanding, or what has this handle: how many."""
         if handle is None:
             return _call("cancel", self.fd, None, CAF_FILDES)
         return sum(_call("cancel", self.fd, n, CAF_FILDES | CAF_AHANDLE)
                    for n in _number_of(handle))
 
-    def shutdown(self, how, queue=None, handle=None):
+    def shutdown(self, how: int, queue: Optional[Queue] = None, handle: Any = None) -> None:
+        """Ends a direction: socket.SHUT_RD, SHUT_WR or SHUT_RDWR."""
         _submit("shutdown", queue, handle, (), self.fd, how)
 
-    def close(self, queue=None, handle=None):
+    def close(self, queue: Optional[Queue] = None, handle: Any = None) -> None:
         """Again it does nothing: the number may be another's."""
         if self.fd < 0 and queue is None:
             return
@@ -557,7 +644,7 @@ class Socket:
         _submit("close", queue, handle, (), self.fd)
         self.fd = -1
 
-    def info(self):
+    def info(self) -> Dict[str, Any]:
         """What exs_x_sockinfo() tells, as a dictionary."""
         info = _Info()
         _call("x_sockinfo", self.fd, byref(info))
@@ -568,10 +655,12 @@ class Socket:
             told[name] = _lib.exs_x_reason_name(told[name]).decode()
         return told
 
-    def adopt(self):
+    def adopt(self) -> None:
+        """Lets a descriptor of plain calls leave TCP, or one that downgrade() moved back."""
         _call("x_adopt", self.fd)
 
-    def downgrade(self):
+    def downgrade(self) -> None:
+        """Moves it back to TCP, so that plain calls are safe."""
         _call("x_downgrade", self.fd)
 
     def __enter__(self):
@@ -581,7 +670,8 @@ class Socket:
         self.close()
 
 
-def poll(asked, queue=None, handle=None):
+def poll(asked: Dict[Any, int], queue: Optional[Queue] = None, handle: Any = None
+         ) -> Union[Dict[Any, int], Callable[[], Dict[Any, int]]]:
     """asked: {socket: events}. Without a queue waits, and returns {socket:
     events}; with one the answer is that of the returned function, once the
     event was taken."""
@@ -597,7 +687,7 @@ def poll(asked, queue=None, handle=None):
     return answer() if queue is None else answer
 
 
-def library_version():
+def library_version() -> Tuple[int, int, int]:
     """Of the library that is loaded: (0, 1, 0)."""
     number = _call("x_version")
     return number // 1000000, number // 1000 % 1000, number % 1000
