@@ -36,7 +36,65 @@ die()
 
 say()
 {
-	echo "==> $*"
+	if [ -t 1 ]; then
+		printf '\033[1;34m==>\033[0m %s\n' "$*"
+	else
+		echo "==> $*"
+	fi
+}
+
+# progress_of COUNT...: until progress_over, or this script's end, says how far the
+# work is and how long it will take, each second on a terminal, seldom in a log. COUNT
+# prints "DONE ALL". It is this that runs in the background, not the work, which an
+# interrupt must reach.
+progress_of()
+{
+	while sleep 0.2 && kill -0 $$ 2>/dev/null; do
+		say_progress "$@"
+	done &
+	progress=$!
+}
+
+progress_began=0 progress_said=0
+say_progress()
+{
+	local every=20 took n=0 m=0 line
+
+	[ ! -t 2 ] || every=1
+	[ "$progress_began" != 0 ] || progress_began=$SECONDS progress_said=$SECONDS
+	[ $((SECONDS - progress_said)) -ge $every ] || return
+	progress_said=$SECONDS took=$((SECONDS - progress_began))
+	read -r n m < <("$@")
+	[ "${n:-0}" -gt 0 ] && [ "${m:-0}" -ge "$n" ] || return
+	line="$n of $m, $took s, about $((took * (m - n) / n)) s left"
+	if [ -t 2 ]; then
+		printf '\r    %s\033[K' "$line" >&2
+	else
+		echo "    $line" >&2
+	fi
+}
+
+# Keeps the status of the work before it.
+progress_over()
+{
+	local status=$?
+
+	kill "$progress" 2>/dev/null
+	wait "$progress" 2>/dev/null
+	[ ! -t 2 ] || printf '\r\033[K' >&2
+	return $status
+}
+
+# How far ninja is, by its log.
+ninja_count()
+{
+	tail -c 2000 "$1" | sed -nE 's,^\[([0-9]+)/([0-9]+)\].*,\1 \2,p' | tail -n 1
+}
+
+# How far apt-get is with so many packages: each is unpacked and set up.
+apt_count()
+{
+	echo "$(grep -cE '^(Unpacking|Setting up) ' "$1") $((2 * $2))"
 }
 
 missing_packages()
@@ -84,7 +142,7 @@ without_services()
 # Installs what is missing of the packages given.
 need_packages()
 {
-	local missing log
+	local missing log all
 
 	command -v dpkg-query >/dev/null ||
 		die "this needs a Debian system; elsewhere install what" \
@@ -97,11 +155,15 @@ need_packages()
 	fi
 	say "installing ${missing% }"
 	log=$(mktemp) || die "no room for a temporary file; free some in ${TMPDIR:-/tmp}"
+	apt_get update >"$log" 2>&1 </dev/null
 	# shellcheck disable=SC2086 # the list is words
-	if ! { apt_get update &&
-		without_services apt_get install --no-install-recommends \
-			-y $missing; } \
-		>"$log" 2>&1 </dev/null; then
+	all=$(apt-get -qq -s install --no-install-recommends $missing 2>/dev/null |
+		grep -c '^Inst ')
+	progress_of apt_count "$log" "$all"
+	# shellcheck disable=SC2086 # the list is words
+	without_services apt_get install --no-install-recommends -y $missing \
+		>>"$log" 2>&1 </dev/null
+	if ! progress_over; then
 		cat "$log" >&2
 		rm -f "$log"
 		die "Debian's packages cannot be installed (apt-get's reasons" \
@@ -113,7 +175,7 @@ need_packages()
 
 # A build folder with the options given after it, configured anew when they
 # changed. Output is kept in the folder's log and shown when it fails.
-build()
+configure()
 {
 	local dir=$1 log
 	shift
@@ -128,8 +190,17 @@ build()
 			{ cat "$log" >&2; return 1; }
 		echo "$wish" >"$dir.options"
 	fi
-	ninja -C "$dir" -j "$jobs" >"$log" 2>&1 </dev/null ||
-		{ cat "$log" >&2; return 1; }
+}
+
+# The same, and built.
+build()
+{
+	local log=$1.log
+
+	configure "$@" || return 1
+	progress_of ninja_count "$log"
+	ninja -C "$1" -j "$jobs" >"$log" 2>&1 </dev/null
+	progress_over || { cat "$log" >&2; return 1; }
 }
 
 jobs=$(nproc 2>/dev/null || echo 2)
