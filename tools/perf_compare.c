@@ -292,14 +292,14 @@ static double times_the_limit(const struct table *t, const struct row *row,
 	return raw ? ratio(row, raw, rounds) : -1;
 }
 
-/* How many times as fast as a UNIX socket. */
+/* How many times as fast as plain sockets of this kind. */
 static double times_as_fast(const struct table *t, const struct row *row,
-			    unsigned int rounds)
+			    enum perf_api as, unsigned int rounds)
 {
-	const struct row *unix_row = find_row(t, PERF_UNIX);
+	const struct row *plain = find_row(t, as);
 
-	return t->test == PERF_LAT ? ratio(unix_row, row, rounds)
-				   : ratio(row, unix_row, rounds);
+	return t->test == PERF_LAT ? ratio(plain, row, rounds)
+				   : ratio(row, plain, rounds);
 }
 
 static int measure_round(const struct perf_compare *c, struct table *t,
@@ -345,15 +345,17 @@ static void print_row(const struct table *t, const struct row *row,
 		      unsigned int rounds)
 {
 	struct spread s = spread_of(row->value, rounds);
-	char text[5][TOOL_TEXT];
+	char text[6][TOOL_TEXT];
 
-	printf("  %-24s %10s %10s %10s", row->who->name,
+	printf("  %-24s %9s %9s %9s", row->who->name,
 	       text_value(text[0], t, s.median), text_value(text[1], t, s.low),
 	       text_value(text[2], t, s.high));
 	if (find_row(t, PERF_RAW))
-		printf(" %9s",
+		printf(" %8s",
 		       text_times(text[3], times_the_limit(t, row, rounds)));
-	printf(" %9s\n", text_times(text[4], times_as_fast(t, row, rounds)));
+	printf(" %7s %7s\n",
+	       text_times(text[4], times_as_fast(t, row, PERF_UNIX, rounds)),
+	       text_times(text[5], times_as_fast(t, row, PERF_SOCK, rounds)));
 }
 
 /* Said for a connection that did not reach the fabric of its name. */
@@ -374,10 +376,10 @@ static void print_table(const struct table *t, unsigned int rounds)
 
 	snprintf(head, sizeof(head), "%s %s", tool_text_bytes(size, t->size),
 		 t->test == PERF_LAT ? "round trip" : "messages, one way");
-	printf("  %-24s %10s %10s %10s", head, "median", "lowest", "highest");
+	printf("  %-24s %9s %9s %9s", head, "median", "lowest", "highest");
 	if (find_row(t, PERF_RAW))
-		printf(" %9s", "vs limit");
-	printf(" %9s\n", "vs UNIX");
+		printf(" %8s", "vs limit");
+	printf(" %7s %7s\n", "vs UNIX", "vs TCP");
 	for (unsigned int i = 0; i < t->n_rows; i++)
 		print_row(t, &t->rows[i], rounds);
 	for (unsigned int i = 0; i < t->n_rows; i++)
@@ -415,6 +417,7 @@ static void print_all(const struct perf_compare *c, const struct table *t,
 		puts("vs limit: times as long as two processes need that only "
 		     "bounce a cache line");
 	puts("vs UNIX:  times as fast as a UNIX stream socket");
+	puts("vs TCP:   times as fast as a TCP socket");
 	if (has_gaps(t, n, c->rounds))
 		puts("-:        " PERF_TOO_SHORT);
 	puts("exs run:  plain calls of a program that knows nothing of libexs");
@@ -435,14 +438,16 @@ static json_t *row_json(const struct table *t, const struct row *row,
 	for (unsigned int i = 0; i < rounds; i++)
 		json_array_append_new(values, json_real(row->value[i]));
 	return json_pack(
-		"{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:o, s:o, s:o}", "name",
-		row->who->key, "fabric", row->last.fabric, "reason",
+		"{s:s, s:s, s:s?, s:s, s:f, s:f, s:f, s:o, s:o, s:o, s:o}",
+		"name", row->who->key, "fabric", row->last.fabric, "reason",
 		row->last.reason < 0 ? NULL
 				     : exs_x_reason_name(row->last.reason),
 		"mode", perf_mode_names[row->last.plan.mode], "median",
 		s.median, "min", s.low, "max", s.high, "rounds", values,
 		"vs_raw", times_or_null(limit), "vs_unix",
-		times_or_null(times_as_fast(t, row, rounds)));
+		times_or_null(times_as_fast(t, row, PERF_UNIX, rounds)),
+		"vs_tcp",
+		times_or_null(times_as_fast(t, row, PERF_SOCK, rounds)));
 }
 
 static void print_all_json(const struct perf_compare *c, const struct table *t,

@@ -7,6 +7,7 @@ which a sanitizer does not let be
 """
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -237,10 +238,14 @@ def compare_has_a_row_for_each():
             check(not row["name"].startswith("run") or row["fabric"] == "shm",
                   row)
             check(row["min"] <= row["median"] <= row["max"], row)
+            for plain in "unix", "tcp":
+                check(row["name"] != plain or row["vs_" + plain] == 1, row)
     done = exs("perf", "--compare", "--rounds", "1", "--seconds", "0.02",
                "--test", "lat", "--size", "64")
     check(done.returncode == 0 and "64 B round trip" in done.stdout and
-          "exs run, epoll" in done.stdout and "idle" not in done.stdout,
+          "exs run, epoll" in done.stdout and "idle" not in done.stdout and
+          re.search(r"vs UNIX +vs TCP\n", done.stdout) and
+          re.search(r"^  TCP socket .* 1\.00x$", done.stdout, re.M),
           done.stdout + done.stderr)
 
 def others_that_use_the_cpus_are_told_of():
