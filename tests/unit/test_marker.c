@@ -18,6 +18,7 @@
 #include "core/meet/marker.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
+#include "tests/support/run.h"
 
 static int tries;
 
@@ -83,6 +84,8 @@ int main(void)
 	char folder[] = "/tmp/exs-marker-XXXXXX", key[64];
 	int ret;
 
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	if (!mkdtemp(folder))
 		return 1;
 	snprintf(key, sizeof(key), "%s/key", folder);
