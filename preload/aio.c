@@ -4,6 +4,7 @@
 #include <aio.h>
 #include <sys/exs_ext.h>
 
+#include "core/call/feed.h"
 #include "core/transfer/switch.h"
 #include "preload/shim.h"
 
@@ -31,6 +32,7 @@ HOOK int lio_listio(int mode, struct aiocb *const *list, int n,
 		if (list[i] && list[i]->aio_lio_opcode != LIO_NOP)
 			shim_plain_of(list[i]->aio_fildes, EXS_X_REASON_STDIO,
 				      &p);
+	exi_feed_rest();
 	return native.lio_listio(mode, list, n, event);
 }
 

@@ -13,6 +13,7 @@
 #include "core/base/track.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
+#include "core/call/feed.h"
 #include "core/life/close.h"
 #include "core/life/dup.h"
 #include "core/life/open.h"
@@ -132,6 +133,7 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 		if (!exi_fd_ours((int)fd) &&
 		    (exi_latent((int)fd) || exi_sock_find((int)fd)))
 			let_go((int)fd, &p);
+	exi_feed_rest();
 	/* What the library makes meanwhile would be in a gap. */
 	frozen = exi_fds_freeze();
 	ret = close_gaps(first, last, end, flags);

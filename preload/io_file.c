@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/util.h"
+#include "core/call/feed.h"
 #include "core/call/latent_call.h"
 #include "core/call/send.h"
 #include "core/call/vector.h"
@@ -100,5 +101,6 @@ HOOK ssize_t splice(int from, off64_t *off_from, int to, off64_t *off_to,
 	shim_tell(to, EXS_X_REASON_SPLICE);
 	shim_plain_of(from, EXS_X_REASON_SPLICE, &p);
 	shim_plain_of(to, EXS_X_REASON_SPLICE, &p);
+	exi_feed_rest();
 	return native.splice(from, off_from, to, off_to, n, flags);
 }

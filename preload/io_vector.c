@@ -11,6 +11,7 @@
 #include "core/base/track.h"
 #include "core/base/pieces.h"
 #include "core/base/util.h"
+#include "core/call/feed.h"
 #include "core/call/latent_call.h"
 #include "core/call/patience.h"
 #include "core/call/ready.h"
@@ -319,6 +320,7 @@ static void before_passing(const struct mmsghdr *m, unsigned int n)
 	for (i = 0; i < n; i++)
 		if (m[i].msg_hdr.msg_control)
 			each_passed(&m[i].msg_hdr, &p);
+	exi_feed_rest();
 }
 
 static ssize_t put_message(int fd, const struct msghdr *m, int flags)

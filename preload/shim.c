@@ -6,6 +6,7 @@
 #include "core/base/track.h"
 #include "core/base/util.h"
 #include "core/call/downgrade.h"
+#include "core/call/feed.h"
 #include "core/call/loan.h"
 #include "core/fabric/provider.h"
 #include "core/life/core.h"
@@ -136,6 +137,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 void shim_plain(int fd, int reason)
 {
 	shim_plain_of(fd, reason, NULL);
+	exi_feed_rest();
 }
 
 struct leaving {
@@ -183,6 +185,7 @@ void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
 
 	exi_sock_each(tell_one, &l);
 	exi_sock_each(leave_one, &l);
+	exi_feed_rest();
 }
 
 static int any_name(struct exi_sock *sk, void *arg)

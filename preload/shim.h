@@ -105,7 +105,8 @@ static inline void shim_blocking(struct exi_sock *sk)
  * it is forgotten. For descriptors that get a second name or leave. */
 void shim_plain(int fd, int reason);
 /* Calls to put several connections on TCP in one call: shim_tell() of all comes
- * first, then shim_plain_of(); p is what they wait for peers, together. */
+ * first, then shim_plain_of(), and exi_feed_rest(); p is what they wait for
+ * peers, together. */
 struct exi_patience;
 void shim_tell(int fd, int reason);
 void shim_plain_of(int fd, int reason, struct exi_patience *p);

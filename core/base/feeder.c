@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "core/base/config.h"
+#include "core/base/log.h"
 #include "core/base/util.h"
 
 /* Copies the process; no signal tells of the copy's end. */
@@ -30,30 +31,50 @@ static pid_t copy_process(void)
 	return (pid_t)syscall(SYS_clone, 0L, NULL, NULL, NULL, NULL);
 }
 
-static void close_all_but_first(void)
+static void close_span(unsigned int from, unsigned int to)
 {
 	struct rlimit limit;
-	int fd;
 
-	if (syscall(SYS_close_range, 1u, ~0u, 0u) == 0 ||
+	if (from > to || syscall(SYS_close_range, from, to, 0u) == 0 ||
 	    getrlimit(RLIMIT_NOFILE, &limit) < 0)
 		return;
 	/* Linux before 5.9 */
-	for (fd = 1; fd < (int)limit.rlim_cur; fd++)
-		close(fd);
+	for (; from <= to && from < limit.rlim_cur; from++)
+		close((int)from);
+}
+
+/* All descriptors but these. */
+static void close_others(const int *fds, size_t n)
+{
+	unsigned int from = 0;
+
+	for (;;) {
+		unsigned int next = ~0u;
+
+		for (size_t i = 0; i < n; i++)
+			if (fds[i] >= 0 && (unsigned int)fds[i] >= from &&
+			    (unsigned int)fds[i] < next)
+				next = (unsigned int)fds[i];
+		if (next == ~0u)
+			break;
+		if (next > from)
+			close_span(from, next - 1);
+		from = next + 1;
+	}
+	close_span(from, ~0u);
 }
 
 /* The feeders under way: those that finish connections, and those that hold
- * bytes for a reader that takes its time. Feeders, and whatever this process
+ * bytes for readers that take their time. Feeders, and whatever this process
  * forks, write these words, too. */
 #define FEEDERS	 16
 #define TAKES_NS 60000000000u
-struct slot {
+struct exi_feeder {
 	_Atomic uint64_t until; /* when it ends, unless it says more */
 	_Atomic size_t bytes;
 };
 struct slots {
-	struct slot finish[FEEDERS], hold[FEEDERS];
+	struct exi_feeder finish[FEEDERS], hold[FEEDERS];
 };
 static _Atomic(struct slots *) under_way;
 
@@ -80,12 +101,12 @@ static struct slots *slots(void)
 
 /* Whether the slot is free. A feeder that was killed is over, too, when its
  * time is. */
-static bool is_over(struct slot *s)
+static bool is_over(struct exi_feeder *s)
 {
 	return atomic_load(&s->until) < exi_now_ns();
 }
 
-static struct slot *take_slot(struct slot *of, size_t n)
+static struct exi_feeder *take_slot(struct exi_feeder *of, size_t n)
 {
 	for (int i = 0; of && i < FEEDERS; i++) {
 		uint64_t was = atomic_load(&of[i].until);
@@ -103,61 +124,74 @@ static struct slot *take_slot(struct slot *of, size_t n)
 size_t exi_feeder_room(void)
 {
 	size_t limit = (size_t)exi_config()->memory_limit_mb << 20, held = 0;
-	size_t most = FEEDERS * (size_t)exi_config()->ring_kb * 1024;
 	struct slots *s = slots();
 	bool found = false;
 
-	most = most < limit ? most : limit;
 	for (int i = 0; s && i < FEEDERS; i++) {
 		if (is_over(&s->hold[i]))
 			found = true;
 		else
 			held += atomic_load(&s->hold[i].bytes);
 	}
-	return found && held < most ? most - held : 0;
+	return found && held < limit ? limit - held : 0;
+}
+
+void exi_feeder_lives(struct exi_feeder *self, size_t holds)
+{
+	atomic_store(&self->bytes, holds);
+	atomic_store(&self->until, alive_until());
 }
 
 /* False: the time is over. The descriptor may be non-blocking. */
-static bool await_room(struct slot *slot, bool holds)
+static bool await_room(int fd)
 {
-	struct pollfd p = { .fd = 0, .events = POLLOUT };
-	int ms = (int)(TAKES_NS / 1000000) / (holds ? 2 : 1), ret;
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int ret;
 
-	do {
-		ret = poll(&p, 1, ms);
-		if (holds)
-			atomic_store(&slot->until, alive_until());
-	} while ((ret < 0 && errno == EINTR) || (ret == 0 && holds));
+	do
+		ret = poll(&p, 1, (int)(TAKES_NS / 1000000));
+	while (ret < 0 && errno == EINTR);
 	return ret > 0;
 }
 
-static void feed(int fd, const char *bytes, size_t n, struct slot *slot,
-		 bool holds)
+/* What a connection that closes owes. */
+struct owed {
+	int fd;
+	const char *bytes;
+	size_t n;
+};
+
+static void finish(struct exi_feeder *self, const void *arg)
 {
+	const struct owed *o = arg;
 	struct linger none = { 0 };
+	size_t done = 0;
 	ssize_t ret;
 
-	syscall(SYS_prctl, PR_SET_NAME, "exs-feeder", 0L, 0L, 0L);
-	if (fd != 0)
-		dup3(fd, 0, 0);
-	close_all_but_first();
-	while (n > 0) {
-		ret = send(0, bytes, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-		if (ret < 0 && errno == EAGAIN && await_room(slot, holds))
+	while (done < o->n) {
+		ret = send(o->fd, o->bytes + done, o->n - done,
+			   MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (ret < 0 && errno == EAGAIN && await_room(o->fd))
 			continue;
 		if (ret < 0)
-			break;
-		bytes += ret;
-		n -= (size_t)ret;
-		atomic_store(&slot->until, alive_until());
+			return;
+		done += (size_t)ret;
+		exi_feeder_lives(self, o->n - done);
 	}
-	if (!holds && n == 0)
-		setsockopt(0, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
-	atomic_store(&slot->until, 0);
+	setsockopt(o->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
-static int start(int fd, const char *bytes, size_t n, struct slot *slot,
-		 bool holds)
+static void feed(const struct exi_feeder_work *w, struct exi_feeder *self)
+{
+	syscall(SYS_prctl, PR_SET_NAME, "exs-feeder", 0L, 0L, 0L);
+	/* A line would need locks. */
+	__atomic_store_n(&exi_log_level, EXI_LOG_OFF, __ATOMIC_RELAXED);
+	close_others(w->fds, w->n_fds);
+	w->run(self, w->arg);
+	atomic_store(&self->until, 0);
+}
+
+static int start(const struct exi_feeder_work *w, struct exi_feeder *self)
 {
 	sigset_t all, before;
 	int ret, status = 0;
@@ -170,7 +204,7 @@ static int start(int fd, const char *bytes, size_t n, struct slot *slot,
 		pid = copy_process(); /* a stranger to the program */
 		status = pid < 0 ? errno : 0;
 		if (pid == 0)
-			feed(fd, bytes, n, slot, holds);
+			feed(w, self);
 		syscall(SYS_exit_group, (long)status);
 	}
 	ret = pid < 0 ? -errno : 0;
@@ -182,27 +216,30 @@ static int start(int fd, const char *bytes, size_t n, struct slot *slot,
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
-static int begin(int fd, const char *bytes, size_t n, struct slot *of,
-		 bool holds)
+static int begin(const struct exi_feeder_work *w, struct exi_feeder *of)
 {
-	struct slot *slot = take_slot(of, n);
-	int ret = slot ? start(fd, bytes, n, slot, holds) : -EAGAIN;
+	struct exi_feeder *self = take_slot(of, w->holds);
+	int ret = self ? start(w, self) : -EAGAIN;
 
-	if (slot && ret)
-		atomic_store(&slot->until, 0);
+	if (self && ret)
+		atomic_store(&self->until, 0);
 	return ret;
 }
 
-int exi_feeder_start(int fd, const char *bytes, size_t n)
+int exi_feeder_start(const struct exi_feeder_work *w)
 {
-	if (n > exi_feeder_room())
-		return -ENOBUFS;
-	return begin(fd, bytes, n, slots()->hold, true);
+	struct slots *s = slots();
+
+	return begin(w, s ? s->hold : NULL);
 }
 
 int exi_feeder_finish(int fd, const char *bytes, size_t n)
 {
+	struct owed o = { .fd = fd, .bytes = bytes, .n = n };
+	struct exi_feeder_work w = {
+		.run = finish, .arg = &o, .fds = &fd, .n_fds = 1, .holds = n
+	};
 	struct slots *s = slots();
 
-	return begin(fd, bytes, n, s ? s->finish : NULL, false);
+	return begin(&w, s ? s->finish : NULL);
 }

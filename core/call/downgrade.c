@@ -15,6 +15,7 @@
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/util.h"
+#include "core/call/feed.h"
 #include "core/call/orphan.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
@@ -72,6 +73,7 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 {
 	struct timespec until = exi_ns_timespec(deadline);
 	struct exi_shared *sh = exi_sock_shared(sk);
+	bool heard = false, heard_late = false, late;
 
 	for (;;) {
 		struct exi_word w = {
@@ -86,7 +88,17 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 			return ret;
 		if (!atomic_load(&sh->hold_here))
 			return -ECANCELED;
-		if (exi_now_ns() >= deadline) {
+		/* That the peer has answered, or is gone, must not depend on
+		 * when the service thread gets a CPU. */
+		late = exi_now_ns() >= deadline;
+		if (!heard || (late && !heard_late)) {
+			if (exi_sock_met(sk))
+				exi_link_event(sk, 0);
+			heard = true;
+			heard_late = late;
+			continue;
+		}
+		if (late) {
 			exi_link_shun(sk, generation);
 			return -ETIMEDOUT;
 		}
@@ -225,7 +237,8 @@ void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation)
 			fd, strerror(-ret));
 }
 
-int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
+int exi_switch_down_until(struct exi_sock *sk, int fd, int reason,
+			  uint64_t deadline)
 {
 	uint32_t generation = atomic_load(&sk->generation);
 	int ret;
@@ -240,6 +253,17 @@ int exi_switch_down(struct exi_sock *sk, int fd, int reason, uint64_t deadline)
 		return exi_family_ask_until(sk, deadline);
 	return ret == -ENOTCONN ? left_alone(sk, fd, generation, deadline)
 				: ret;
+}
+
+int exi_switch_down(struct exi_sock *sk, int fd, int reason,
+		    struct exi_patience *p)
+{
+	int ret = exi_switch_down_until(sk, fd, reason,
+					exi_switch_patience(sk, p));
+
+	if (!p)
+		exi_feed_rest();
+	return ret;
 }
 
 static int await_down(struct exi_sock *sk)

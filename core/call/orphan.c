@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Orphans: unread bytes are gathered, then written into one end of the pair, as
- * far as it has room; a feeder holds the rest. */
+/* Orphans: what feeds the pair is set up, and moves what the call may move. */
 #include "core/call/orphan.h"
 
 #include <errno.h>
@@ -22,6 +21,7 @@
 #include "core/base/log.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
+#include "core/call/feed.h"
 #include "core/call/ready.h"
 #include "core/call/recv.h"
 #include "core/fabric/provider.h"
@@ -31,6 +31,7 @@
 #include "core/transfer/attempt.h"
 #include "core/transfer/half.h"
 #include "core/transfer/progress.h"
+#include "core/transfer/switch.h"
 
 /* --- names ---------------------------------------------------------------- */
 
@@ -109,9 +110,7 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 struct left {
 	int fd;
 	uint32_t generation;
-	char *bytes;
-	size_t n;
-	bool reset;  /* and not the end of the stream */
+	struct exi_feed f;
 	bool marked; /* this thread alone receives: exi_half.gathered is set */
 };
 
@@ -204,34 +203,123 @@ static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
  * whoever hung up may still write to TCP and to the ring. The end of the ring
  * was set when it did (exi_flow_deafen_locked()). And what TCP has is gathered
  * as far as a process may hold it: there may be many such peers. */
-static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
+static int gather(struct exi_sock *sk, struct left *l, uint64_t until)
 {
+	struct exi_feed *f = &l->f;
 	size_t on_tcp = exi_feeder_room();
 	size_t most = (on_tcp < ON_TCP_MAX ? on_tcp : ON_TCP_MAX) +
 		      in_ring(sk) + 1; /* or the end */
 	size_t size = 0;
 	ssize_t n = 1;
 	char *more;
-	int ret = mark(sk, l);
 
-	if (ret)
-		return ret;
-	while (l->n < most && exi_sock_lasts(sk, l->generation)) {
-		if (l->n == size) {
+	while (f->n < most && exi_sock_lasts(sk, l->generation)) {
+		if (f->n == size) {
 			size = size ? 2 * size : 65536;
 			size = size < most ? size : most;
-			more = realloc(l->bytes, size);
+			more = realloc(f->bytes, size);
 			if (!more)
 				return -ENOMEM;
-			l->bytes = more;
+			f->bytes = more;
 		}
-		n = take_some(sk, l, l->bytes + l->n, size - l->n);
-		l->n += n > 0 ? (size_t)n : 0;
+		n = take_some(sk, l, f->bytes + f->n, size - f->n);
+		f->n += n > 0 ? (size_t)n : 0;
 		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, l, until)))
 			break;
 	}
 	/* What is not here is told as lost. */
-	l->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
+	f->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
+	return 0;
+}
+
+/* The feed reads the ring itself, from where recv would. Where the ring ends
+ * was set when the peer hung up. */
+static int from_ring_locked(struct exi_sock *sk, struct exi_half *rx,
+			    struct exi_feed *f)
+{
+	int ret = sk->fab->aops->begin(sk->fab, &f->ring);
+
+	EXI_LOCKED(&rx->lock);
+	if (ret)
+		return ret;
+	f->ops = sk->fab->aops;
+	f->heard = rx->deaf_after - rx->fabric_bytes;
+	return 0;
+}
+
+/* And TCP, which it keeps. */
+static int from_tcp_locked(struct exi_sock *sk, struct exi_half *rx,
+			   struct left *l)
+{
+	struct exi_feed *f = &l->f;
+
+	EXI_LOCKED(&rx->lock);
+	f->from = fcntl(l->fd, F_DUPFD_CLOEXEC, 0);
+	if (f->from < 0)
+		return -errno;
+	f->reset = rx->err;
+	f->asks = rx->deaf != EXI_DEAF_END;
+	if (rx->mode == EXI_MODE_LEFT) {
+		exi_switch_recount_locked(sk);
+		f->left = rx->left;
+		return 0;
+	}
+	f->all = true;
+	f->left = UINT64_MAX;
+	f->heard = UINT64_MAX;
+	f->returned = exi_attempt_came_back_locked(sk, rx);
+	return 0;
+}
+
+/* Where the feed can read what is unread, it does: 0. -EOPNOTSUPP. */
+static int read_by_itself(struct exi_sock *sk, struct left *l)
+{
+	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
+	int ret = -EOPNOTSUPP;
+
+	exi_lock(&rx->lock);
+	if (!exi_sock_lasts(sk, l->generation)) {
+		ret = -EBADF;
+		goto unlock;
+	}
+	if (!l->marked || !sk->fab || !sk->fab->aops || !rx->deaf ||
+	    rx->broken || rx->ended || rx->fin || sk->n_kept ||
+	    !atomic_load(&sk->sh->gone))
+		goto unlock;
+	ret = from_ring_locked(sk, rx, &l->f);
+	if (!ret && rx->mode != EXI_MODE_RING)
+		ret = from_tcp_locked(sk, rx, l);
+	else if (!ret && rx->deaf != EXI_DEAF_END)
+		l->f.reset = exi_half_recv_ended_locked(sk, rx) < 0;
+unlock:
+	exi_unlock(&rx->lock);
+	return ret;
+}
+
+static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
+{
+	int ret = mark(sk, l);
+
+	if (!ret)
+		ret = read_by_itself(sk, l);
+	return ret == -EOPNOTSUPP ? gather(sk, l, until) : ret;
+}
+
+/* Bytes before the ring, of which other processes have the rest. */
+static int copy_bytes(struct exi_sock *sk, struct left *l)
+{
+	struct exi_feed *f = &l->f;
+	int unread = exi_ready_unread(sk, l->fd);
+	ssize_t n;
+
+	if (unread <= 0)
+		return 0;
+	f->bytes = malloc((size_t)unread);
+	if (!f->bytes)
+		return -ENOMEM;
+	n = exi_flow_recv(l->fd, f->bytes, (size_t)unread,
+			  MSG_PEEK | MSG_DONTWAIT);
+	f->n = n > 0 ? (size_t)n : 0;
 	return 0;
 }
 
@@ -240,63 +328,31 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
  * behind it. */
 static int copy_unread(struct exi_sock *sk, struct left *l)
 {
-	int fd = l->fd, unread = exi_ready_unread(sk, fd);
+	int fd = l->fd, ret = -EOPNOTSUPP;
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
 	struct pollfd p = { .fd = fd };
-	ssize_t n = 0;
 	bool all;
 
-	l->reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
+	l->f.reset = poll(&p, 1, 0) > 0 && (p.revents & POLLERR);
 	exi_lock(&rx->lock);
 	if (!exi_sock_lasts(sk, l->generation)) {
 		exi_unlock(&rx->lock);
 		return -EBADF;
 	}
-	l->reset = l->reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
+	l->f.reset = l->f.reset || rx->err || rx->broken == EXI_BROKEN_UNTOLD;
 	all = rx->mode != EXI_MODE_LEFT ||
 	      sk->tcp->rops->unread(sk->tcp) >= rx->left;
+	if (rx->mode == EXI_MODE_RING && rx->deaf && !sk->framed &&
+	    sk->fab->aops)
+		ret = from_ring_locked(sk, rx, &l->f);
 	exi_unlock(&rx->lock);
 	if (!all) {
 		exi_warn("descriptor %d: bytes for which TCP has no room yet "
 			 "are not in the copy of the unread bytes",
 			 fd);
-		l->reset = true;
+		l->f.reset = true;
 	}
-	if (unread <= 0)
-		return 0;
-	l->bytes = malloc((size_t)unread);
-	if (!l->bytes)
-		return -ENOMEM;
-	n = exi_flow_recv(fd, l->bytes, (size_t)unread,
-			  MSG_PEEK | MSG_DONTWAIT);
-	l->n = n > 0 ? (size_t)n : 0;
-	return 0;
-}
-
-/* The second end of a pair that closes with a byte unread resets the other. */
-static int reset(const int *pair)
-{
-	return send(pair[0], "", 1, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* Into the second end of a pair. What no feeder may hold is told as lost. */
-static int put_into(const int *pair, const struct left *l)
-{
-	size_t done = 0;
-	ssize_t n = 0;
-	int err = 0;
-
-	while (done < l->n && n >= 0) {
-		n = l->n - done < 16384 ? (ssize_t)(l->n - done) : 16384;
-		n = send(pair[1], l->bytes + done, (size_t)n,
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
-		done += n > 0 ? (size_t)n : 0;
-	}
-	if (n < 0 && errno != EAGAIN)
-		return -errno;
-	if (done < l->n)
-		err = exi_feeder_start(pair[1], l->bytes + done, l->n - done);
-	return l->reset || err ? reset(pair) : 0;
+	return ret == -EOPNOTSUPP ? copy_bytes(sk, l) : ret;
 }
 
 static int replace(int with, int fd)
@@ -330,25 +386,44 @@ unlock:
 	return ret;
 }
 
-int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
-		    uint64_t deadline)
+/* A pair; without a free descriptor after those that feeds hold were let
+ * go. */
+static int make_pair(int *pair)
 {
-	int pair[2], fl, ret, room = 2 << 20;
-	struct left l = { .fd = fd, .generation = generation };
+	int type = SOCK_STREAM | SOCK_CLOEXEC, room = 2 << 20, ret;
 
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+	ret = socketpair(AF_UNIX, type, 0, pair);
+	if (ret < 0 && errno == EMFILE) {
+		exi_feed_rest();
+		ret = socketpair(AF_UNIX, type, 0, pair);
+	}
+	if (ret < 0)
 		return -errno;
 	if (setsockopt(pair[1], SOL_SOCKET, SO_SNDBUFFORCE, &room,
 		       sizeof(room)) < 0)
 		setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	return 0;
+}
+
+int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
+		    uint64_t deadline)
+{
+	struct left l = { .fd = fd,
+			  .generation = generation,
+			  .f = { .from = -1 } };
+	int pair[2], fl, ret = make_pair(pair);
+	bool rest = false;
+
+	if (ret)
+		return ret;
+	l.f.to = pair[1];
 	ret = keep ? copy_unread(sk, &l) : take_unread(sk, &l, deadline);
-	if (!ret)
-		ret = put_into(pair, &l);
-	free(l.bytes);
-	/* A byte that is unread there makes its end one of ECONNRESET. */
+	/* The mark of feed.c. */
+	if (!ret && send(pair[0], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		ret = -errno;
+	rest = !ret && exi_feed_begin(&l.f) == -EAGAIN;
 	if (exi_half_take_cut(&sk->sh->half[EXI_RX]))
-		send(pair[0], "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-	close(pair[1]);
+		l.f.reset = true;
 	remember(fd, pair[0]);
 	fl = fcntl(fd, F_GETFL);
 	if (fl >= 0)
@@ -356,5 +431,9 @@ int exi_orphan_make(struct exi_sock *sk, int fd, uint32_t generation, bool keep,
 	if (!ret)
 		ret = replace_all(sk, fd, generation, pair[0]);
 	close(pair[0]);
+	if (rest && !ret)
+		exi_feed_later(&l.f);
+	else
+		exi_feed_end(&l.f);
 	return ret;
 }

@@ -142,8 +142,7 @@ static int before_urgent(struct exi_sock *sk, int fd)
 	exi_half_unlock(&sh->half[EXI_TX]);
 	if (bereft) /* what it left unread stays where it is */
 		return 0;
-	ret = exi_switch_down(sk, fd, EXS_X_REASON_URGENT,
-			      exi_switch_patience(sk, NULL));
+	ret = exi_switch_down(sk, fd, EXS_X_REASON_URGENT, NULL);
 	if (ret != -ETIMEDOUT)
 		return ret;
 	if (!exi_link_part(sk, generation))

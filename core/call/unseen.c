@@ -222,8 +222,7 @@ static bool no_room(struct exi_sock *sk, int fd)
 					     (cpu_ns() - began) * SEND_PART);
 	if (!s.s[0].reason)
 		return false;
-	err = exi_switch_down(sk, fd, s.s[0].reason,
-			      exi_switch_patience(sk, NULL));
+	err = exi_switch_down(sk, fd, s.s[0].reason, NULL);
 	if (err == -ETIMEDOUT && !exi_link_part(sk, s.s[0].generation))
 		exi_link_unanswered(sk, s.s[0].generation);
 	return err == 0 || err == -ETIMEDOUT;

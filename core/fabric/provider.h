@@ -52,6 +52,7 @@ struct exi_conn_ops;
 struct exi_kernel_ops;
 struct exi_ready_ops;
 struct exi_wait_ops;
+struct exi_apart_ops;
 struct exi_domain;
 struct exi_loan_ops;
 struct exi_place_ops;
@@ -61,7 +62,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 8
+#define EXI_PROVIDER_ABI 9
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
@@ -172,6 +173,7 @@ struct exi_conn {
 	const struct exi_switch_ops *swops;
 	const struct exi_place_ops *pops;
 	const struct exi_loan_ops *lops;
+	const struct exi_apart_ops *aops;
 	struct exi_domain *domain;
 	void *shared; /* shared_size bytes that a forked child sees too */
 	int fd;	      /* the TCP descriptor */
@@ -212,13 +214,15 @@ struct exi_conn_ops {
 	size_t shared_size;
 	/* wait_ops, ready_ops: always. kernel_ops: of the fabric that
 	 * connections begin on, tcp, and null of others. switch_ops:
-	 * EXI_CAP_SWITCH. place_ops: EXI_CAP_PLACE. loan_ops: EXI_CAP_LOAN. */
+	 * EXI_CAP_SWITCH. place_ops: EXI_CAP_PLACE. loan_ops: EXI_CAP_LOAN.
+	 * apart_ops: may be null. */
 	const struct exi_wait_ops *wait_ops;
 	const struct exi_ready_ops *ready_ops;
 	const struct exi_kernel_ops *kernel_ops;
 	const struct exi_switch_ops *switch_ops;
 	const struct exi_place_ops *place_ops;
 	const struct exi_loan_ops *loan_ops;
+	const struct exi_apart_ops *apart_ops;
 	/* close: takes no new work; never blocks. The descriptor may be closed
 	 * after it. May be repeated. Null: there is nothing to do. The same for
 	 * the next two. */
@@ -418,6 +422,29 @@ struct exi_loan_ops {
 	ssize_t (*room)(struct exi_conn *c, size_t len, void **ret);
 	/* put: the first n bytes of the loan, from 1, are sent. */
 	void (*put)(struct exi_conn *c, size_t n);
+};
+
+/* A reader of what is unread when it begins, apart from the connection, which
+ * may end meanwhile. All but begin are also called in a copy of the process,
+ * where threads are missing that may have held any lock of the process: they
+ * take none, allocate nothing and log nothing. */
+struct exi_apart {
+	_Alignas(8) unsigned char state[256];
+};
+
+struct exi_apart_ops {
+	/* begin: of a receiver, RX lock held; where recv would go on. -errno:
+	 * nothing was begun. */
+	int (*begin)(struct exi_conn *c, struct exi_apart *ret);
+	/* look: what comes next, as far as it lies in one piece: how many
+	 * bytes. 0: nothing more does, whatever the peer writes. */
+	size_t (*look)(struct exi_apart *a, const void **ret);
+	/* took: the first n bytes of that were read. */
+	void (*took)(struct exi_apart *a, size_t n);
+	/* size: bytes of the peer's memory that last as long as the reader. */
+	size_t (*size)(const struct exi_apart *a);
+	/* end: lets go of the memory that is read. */
+	void (*end)(struct exi_apart *a);
 };
 
 /* Making a connection when both ends have met (EXI_CAP_LOCAL). c has its

@@ -158,6 +158,11 @@ static bool loan_ops_complete(const struct exi_loan_ops *o)
 	return o && o->look && o->took && all_or_none(o->room, o->put);
 }
 
+static bool apart_ops_complete(const struct exi_apart_ops *o)
+{
+	return !o || (o->begin && o->look && o->took && o->size && o->end);
+}
+
 int exi_provider_check(const struct exi_provider *p)
 {
 	bool local = p->caps & EXI_CAP_LOCAL;
@@ -178,6 +183,8 @@ int exi_provider_check(const struct exi_provider *p)
 		return -EINVAL;
 	if (loans ? !loan_ops_complete(p->conn_ops->loan_ops)
 		  : !!p->conn_ops->loan_ops)
+		return -EINVAL;
+	if (!apart_ops_complete(p->conn_ops->apart_ops))
 		return -EINVAL;
 	if (remote && !remote_ops_complete(p->remote_ops))
 		return -EINVAL;

@@ -355,8 +355,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	exi_timeout_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
 	if (close_fd && exi_open_is_handed_over(sk, last))
-		exi_switch_down(sk, fd, EXS_X_REASON_SHARED,
-				exi_switch_patience(sk, p));
+		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, p);
 	/* A SWITCH that is under way tells of bytes that are unread. */
 	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);

@@ -95,7 +95,8 @@ static void hand_over(struct exi_sock *sk, void *arg)
 		exi_unlock(&sh->half[d].lock);
 	}
 	if (arg)
-		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, *(uint64_t *)arg);
+		exi_switch_down_until(sk, fd, EXS_X_REASON_SHARED,
+				      *(uint64_t *)arg);
 	else
 		exi_switch_leave(sk, EXS_X_REASON_SHARED);
 }

@@ -10,6 +10,7 @@
 
 #include "core/base/fds.h"
 #include "core/base/list.h"
+#include "core/call/feed.h"
 #include "core/call/loan.h"
 #include "core/call/poller.h"
 #include "core/fabric/provider.h"
@@ -132,6 +133,7 @@ void exi_sock_forked(void)
 	struct exi_table_slab *s, *next;
 
 	exi_latent_forked();
+	exi_feed_forked();
 	atomic_store(&exi_table_promote_lock.word, 0);
 	atomic_store(&exi_table_pool_lock.word, 0);
 	exi_names_forked();

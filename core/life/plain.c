@@ -71,8 +71,7 @@ int exi_downgrade(int fd)
 		return ret;
 	if (atomic_load(&sk->n_ops[EXI_RX]) || atomic_load(&sk->n_ops[EXI_TX]))
 		return -EBUSY;
-	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED,
-			       exi_switch_patience(sk, NULL));
+	return exi_switch_down(sk, fd, EXS_X_REASON_REQUESTED, NULL);
 }
 
 int exi_go_plain(int fd, int reason, struct exi_patience *p)
@@ -84,7 +83,7 @@ int exi_go_plain(int fd, int reason, struct exi_patience *p)
 	if (!sk)
 		return 0;
 	generation = atomic_load(&sk->generation);
-	ret = exi_switch_down(sk, fd, reason, exi_switch_patience(sk, p));
+	ret = exi_switch_down(sk, fd, reason, p);
 	return ret == -EBADF || (ret == -ETIMEDOUT &&
 				 exi_link_part(sk, generation))
 		       ? 0

@@ -12,7 +12,7 @@ int exi_adopt(int fd);
 EXI_SHIM int exi_downgrade(int fd);
 
 /* A connection goes to TCP and stays there, for the reason. 0 also when fd is
- * none of the library's. p: see exi_switch_patience(). */
+ * none of the library's. p: as of exi_switch_down(). */
 EXI_SHIM int exi_go_plain(int fd, int reason, struct exi_patience *p);
 
 /* An option or flag that keeps a connection on TCP is about to be set: moves

@@ -202,6 +202,7 @@ static struct exi_conn *conn_new(const struct exi_provider *p, int fd)
 	c->swops = c->ops->switch_ops;
 	c->pops = c->ops->place_ops;
 	c->lops = c->ops->loan_ops;
+	c->aops = c->ops->apart_ops;
 	c->domain = d;
 	c->fd = fd;
 	c->bell = -1;

@@ -189,14 +189,14 @@ ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 	return exi_recv_ring_locked(sk, h, buf, len, flags);
 }
 
-/* The bytes of the ring's rest that came over TCP, which is at its end. The
- * kernel knows, also of what others read who have the descriptor, but for one
- * byte that may be a FIN. Where the kernel may not be asked any more, or
+/* The kernel knows, also of what others read who have the descriptor, but for
+ * one byte that may be a FIN. Where the kernel may not be asked any more, or
  * another host's bytes are between, the count is what was read here. The kernel
  * counts nothing on a UNIX socket: if other processes may have read there, all
  * of the rest counts as read, which is so unless the peer died while it sent
  * it. */
-static int64_t came_back_locked(struct exi_sock *sk, const struct exi_half *h)
+int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
+				     const struct exi_half *h)
 {
 	int64_t here = (int64_t)(h->back - h->left), n;
 
@@ -216,7 +216,7 @@ static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				   ssize_t end)
 {
 	char skipped[4096];
-	int64_t skip = came_back_locked(sk, h);
+	int64_t skip = exi_attempt_came_back_locked(sk, h);
 	ssize_t got;
 
 	EXI_LOCKED(&h->lock);

@@ -4,6 +4,7 @@
 #define EXI_CORE_TRANSFER_ATTEMPT_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct exi_half;
@@ -51,6 +52,12 @@ ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
  * lock held. */
 ssize_t exi_attempt_recv_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				     void *buf, size_t len, int flags);
+
+/* How many bytes of a ring's rest were read from TCP, to which the direction
+ * was given back. Less than 0: so many bytes that precede the ring were not. RX
+ * lock held. */
+int64_t exi_attempt_came_back_locked(struct exi_sock *sk,
+				     const struct exi_half *h);
 
 /* One attempt on TCP, into the next pieces of p, with the flags of recv(2).
  * Results as of exi_flow_try_recv_locked(); -ESTALE: the link must be read

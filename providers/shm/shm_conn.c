@@ -37,6 +37,7 @@ const struct exi_conn_ops shmp_conn_ops = {
 	.ready_ops = &shmp_ready_ops,
 	.switch_ops = &shmp_switch_ops,
 	.loan_ops = &shmp_loan_ops,
+	.apart_ops = &shmp_apart_ops,
 	.fini = conn_fini,
 	.send = shmp_conn_send,
 	.recv = shmp_conn_recv,

@@ -30,6 +30,7 @@ extern const struct exi_wait_ops shmp_wait_ops;
 extern const struct exi_ready_ops shmp_ready_ops;
 extern const struct exi_switch_ops shmp_switch_ops;
 extern const struct exi_loan_ops shmp_loan_ops;
+extern const struct exi_apart_ops shmp_apart_ops;
 extern const struct exi_meet_ops shmp_meet_ops;
 
 /* The state that a family of forked processes shares; each part is guarded by

@@ -29,6 +29,7 @@ static struct exi_meet_ops meet_ops;
 static struct exi_remote_ops remote_ops;
 static struct exi_place_ops place_ops;
 static struct exi_loan_ops loan_ops;
+static struct exi_apart_ops apart_ops;
 static struct exi_provider provider;
 
 /* One table, and the members that may be missing alone, by their offset. */
@@ -44,6 +45,7 @@ static const size_t conn_optional[] = {
 	offsetof(struct exi_conn_ops, priv_size),
 	offsetof(struct exi_conn_ops, shared_size),
 	offsetof(struct exi_conn_ops, kernel_ops),
+	offsetof(struct exi_conn_ops, apart_ops),
 	offsetof(struct exi_conn_ops, close),
 	offsetof(struct exi_conn_ops, stop),
 	offsetof(struct exi_conn_ops, fini),
@@ -74,6 +76,7 @@ static const struct table tables[] = {
 	{ "remote_ops", &remote_ops, sizeof(remote_ops), NULL, 0 },
 	{ "place_ops", &place_ops, sizeof(place_ops), NULL, 0 },
 	{ "loan_ops", &loan_ops, sizeof(loan_ops), NULL, 0 },
+	{ "apart_ops", &apart_ops, sizeof(apart_ops), NULL, 0 },
 	{ "provider", &provider, sizeof(provider), provider_optional,
 	  COUNT(provider_optional) },
 };
@@ -97,6 +100,7 @@ static void make_whole(void)
 	conn_ops.switch_ops = &switch_ops;
 	conn_ops.place_ops = &place_ops;
 	conn_ops.loan_ops = &loan_ops;
+	conn_ops.apart_ops = &apart_ops;
 }
 
 static void take_out(const struct table *t, size_t at)
