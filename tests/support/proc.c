@@ -335,6 +335,12 @@ void t_become_nobody(void)
 	T_OK(setresuid(NOBODY, NOBODY, NOBODY));
 }
 
+bool t_has_filters(void)
+{
+	prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL);
+	return errno == EFAULT;
+}
+
 void t_refuse(unsigned int call)
 {
 	struct sock_filter code[] = {

@@ -54,6 +54,9 @@ void t_thread_join(pthread_t t);
 /* The kernel refuses a system call, by its number, from here on: EPERM. */
 void t_refuse(unsigned int call);
 
+/* Whether it can. */
+bool t_has_filters(void);
+
 /* No child is left, dead or alive. */
 void t_no_children(void);
 

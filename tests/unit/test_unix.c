@@ -20,6 +20,8 @@
 #include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/run.h"
 
 #define NOBODY 65534
 
@@ -254,5 +256,7 @@ int main(void)
 	};
 
 	setenv("EXS_UNIX", "on", 1);
+	if (!t_can(t_has_sock_diag(), "sock_diag"))
+		return T_SKIP;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
