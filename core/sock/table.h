@@ -100,7 +100,8 @@ enum exi_deaf {
 	EXI_DEAF_END, /* the peer had said the end behind it */
 };
 
-/* One direction. Every member is guarded by lock, except where said. */
+/* One direction. Every member is guarded by lock, except where said. What each
+ * transfer in a ring needs is in the first line. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
 	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
@@ -110,13 +111,24 @@ struct exi_half {
 	uint32_t gathered;
 	/* TX: the end was said; without the lock a hint. RX: END was read. */
 	uint32_t ended;
+	_Atomic uint32_t broken; /* enum exi_broken */
+	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
+	/* The line in the page of counters, the same in every process that has
+	 * the connection; 0: none. And when the next transfer is to look at the
+	 * clock for it. See stats.h. */
+	uint32_t stats_line;
+	uint32_t stats_timed;
+	uint64_t bytes;
+	uint64_t fabric_bytes;
+	uint64_t moves; /* transfers that moved bytes */
+	/* Bytes after which the rendezvous is tried. Read without the lock. */
+	_Atomic uint64_t meet_at;
 	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
 	uint32_t end_wanted; /* TX: the end follows the queued operations: */
 	uint32_t urgent;     /* urgent data was seen */
 	uint32_t told;	     /* TX: DOWN was said, and no UP since */
 	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
-	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
 	/* RX, of a stream whose ends both end (base.h): the peer closed with
 	 * bytes of ours unread. Set with the TX lock held. */
 	_Atomic uint32_t cut; /* enum exi_cut */
@@ -127,11 +139,10 @@ struct exi_half {
 	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
 	struct linger linger; /* TX: what it was */
 	/* A fabric between hosts failed; under which the connection goes on. */
-	uint32_t resume;	 /* RX: enum exi_resume_state */
-	uint32_t skip;		 /* RX: bytes of TCP that we have already */
-	uint32_t origin;	 /* position of the fabric at the last SWITCH */
-	uint32_t in_kernel;	 /* threads inside the kernel's own calls */
-	_Atomic uint32_t broken; /* enum exi_broken */
+	uint32_t resume;    /* RX: enum exi_resume_state */
+	uint32_t skip;	    /* RX: bytes of TCP that we have already */
+	uint32_t origin;    /* position of the fabric at the last SWITCH */
+	uint32_t in_kernel; /* threads inside the kernel's own calls */
 	/* RX: the peer is gone, or both directions were shut here: what comes
 	 * in the ring after so many fabric_bytes is for nobody. */
 	uint32_t deaf; /* enum exi_deaf */
@@ -139,14 +150,6 @@ struct exi_half {
 	uint64_t left;
 	uint64_t back;	 /* RX: bytes read from TCP since it gave back */
 	uint64_t target; /* RX: the TCP byte after which the ring begins */
-	uint64_t bytes;
-	uint64_t fabric_bytes;
-	uint64_t moves; /* transfers that moved bytes */
-	/* The line in the page of counters, the same in every process that has
-	 * the connection; 0: none. And when the next transfer is to look at the
-	 * clock for it. See stats.h. */
-	uint32_t stats_line;
-	uint32_t stats_timed;
 	uint64_t sleeps;
 	uint64_t spins;
 	uint64_t ups;
@@ -155,9 +158,9 @@ struct exi_half {
 	uint32_t crossed; /* sleeps left that wait for the bell (wait.c) */
 	uint64_t looked;  /* bytes, at the last spin */
 	struct exi_framing framing;
-	/* Bytes after which the rendezvous is tried. Read without the lock. */
-	_Atomic uint64_t meet_at;
 };
+
+_Static_assert(offsetof(struct exi_half, meet_at) == 56, "first line");
 
 /* How many of n bytes in the ring are for the reader; the half's lock is
  * held. */
