@@ -75,6 +75,11 @@ void exi_service_watch_control(int fd)
 {
 }
 
+int exi_service_watch_capture(int fd)
+{
+	return 0;
+}
+
 int exi_service_domain(struct exi_domain *d)
 {
 	return 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs downgrade, exs upgrade, exs log and exs report: what a running process is
  * asked for through its control channel (docs/design/stats.md). */
+#include "tools/control.h"
+
 #include <argp.h>
 #include <ctype.h>
 #include <dirent.h>
@@ -81,6 +83,12 @@ static int fail_of(pid_t pid, int err)
 		return tool_fail("process %d has a libexs that does not know "
 				 "what it is asked for",
 				 (int)pid);
+	case -EBUSY:
+		return tool_fail("process %d has another exs trace", (int)pid);
+	case -ESTALE:
+		return tool_fail("another exs trace of process %d began at "
+				 "this moment; try again",
+				 (int)pid);
 	case -EOPNOTSUPP:
 		return tool_fail("process %d has no report: it was not started "
 				 "by exs run; exs stat -s %d shows its sums",
@@ -150,7 +158,8 @@ static long pipe_mount(void)
 /* Opens a pipe of the process to write, if it is that one: it has the owner of
  * the page, as the kernel gave it. A page that a stranger wrote may name
  * another's, of which the process has the end to read. */
-static int open_pipe(int fds, const char *number, const struct stat_page *p)
+static int open_pipe(int fds, const char *number, const struct stat_page *p,
+		     uint64_t inode)
 {
 	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
 	long mount = pipe_mount();
@@ -162,7 +171,7 @@ static int open_pipe(int fds, const char *number, const struct stat_page *p)
 	if (mount >= 0 && stat_mount_of(path) == mount &&
 	    fstat(path, &st) == 0 && S_ISFIFO(st.st_mode) &&
 	    fstat(p->fd[0], &page) == 0 && st.st_uid == page.st_uid &&
-	    st.st_ino == p->head.control) {
+	    st.st_ino == inode) {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
 		ret = open(self, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
 	}
@@ -170,8 +179,7 @@ static int open_pipe(int fds, const char *number, const struct stat_page *p)
 	return ret;
 }
 
-/* Opens the pipe that the page names to write without a wait; -1. */
-static int open_fifo(int fds, const struct stat_page *p)
+int control_open_pipe(int fds, const struct stat_page *p, uint64_t inode)
 {
 	int copy = openat(fds, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
 	DIR *d = copy < 0 ? NULL : fdopendir(copy);
@@ -183,13 +191,13 @@ static int open_fifo(int fds, const struct stat_page *p)
 			close(copy);
 		return -1;
 	}
-	snprintf(want, sizeof(want), "pipe:[%" PRIu64 "]", p->head.control);
+	snprintf(want, sizeof(want), "pipe:[%" PRIu64 "]", inode);
 	for (ret = -1; ret < 0 && (e = readdir(d));) {
 		ssize_t n = readlinkat(fds, e->d_name, text, sizeof(text) - 1);
 
 		text[n > 0 ? n : 0] = '\0';
 		if (!strcmp(text, want))
-			ret = open_pipe(fds, e->d_name, p);
+			ret = open_pipe(fds, e->d_name, p, inode);
 	}
 	closedir(d);
 	return ret;
@@ -228,7 +236,8 @@ static int read_text(const struct stat_page *p, uint64_t token,
 static int ask_through(const struct stat_page *p, int fds,
 		       struct exi_control_ask *ask, struct answer *ret)
 {
-	int fifo = p->head.control ? open_fifo(fds, p) : -1;
+	int fifo = p->head.control ? control_open_pipe(fds, p, p->head.control)
+				   : -1;
 	uint64_t deadline = exi_now_ns() + ANSWER_NS;
 	int err;
 
@@ -267,7 +276,7 @@ static int ask_all(pid_t pid, struct exi_control_ask *what, struct answer *ret)
 	return err ? fail_of(pid, err) : TOOL_OK;
 }
 
-static int ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
+int control_ask(pid_t pid, struct exi_control_ask *what, int64_t *ret)
 {
 	struct answer a = { 0 };
 	int code = ask_all(pid, what, &a);
@@ -338,7 +347,7 @@ int tool_downgrade(int argc, char **argv)
 		return TOOL_USAGE;
 	ret = descriptor_of(&w, &what.fd);
 	if (!ret)
-		ret = ask(w.pid, &what, &n);
+		ret = control_ask(w.pid, &what, &n);
 	if (ret)
 		return ret;
 	while (on_fabric(w.pid, what.fd, &left) == 0 && left &&
@@ -370,7 +379,7 @@ int tool_upgrade(int argc, char **argv)
 		return TOOL_USAGE;
 	ret = descriptor_of(&w, &what.fd);
 	if (!ret)
-		ret = ask(w.pid, &what, &n);
+		ret = control_ask(w.pid, &what, &n);
 	if (!ret)
 		printf("%" PRId64 " connection%s may leave TCP\n", n,
 		       n == 1 ? "" : "s");
@@ -404,7 +413,7 @@ int tool_log(int argc, char **argv)
 			  w.second);
 		return TOOL_USAGE;
 	}
-	ret = ask(w.pid, &what, &n);
+	ret = control_ask(w.pid, &what, &n);
 	if (!ret)
 		puts(n < n_words ? words[n] : "?");
 	return ret;

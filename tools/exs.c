@@ -35,6 +35,8 @@ static const struct command commands[] = {
 	{ "run", "run a program with its TCP connections on shared memory",
 	  tool_run },
 	{ "stat", "show the connections of running programs", tool_stat },
+	{ "trace", "capture what connections of a running program carry",
+	  tool_trace },
 	{ "upgrade", "let them leave TCP again", tool_upgrade },
 	{ "help", "show this text, or the help of a command", run_help },
 	{ "version", "show the version of libexs", run_version },

@@ -89,10 +89,9 @@ static long memfd_mount(void)
 	return known;
 }
 
-/* Opens what descriptor number fd of the process is, if that is a memfd: not
- * before that is known, for to open another file could wait, or do what its
- * owner likes. -1. */
-static int open_memfd(int fds, const char *number)
+/* Not before it is known to be one: to open another file could wait, or do what
+ * its owner likes. */
+int stat_open_memfd(int fds, const char *number)
 {
 	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
 	char self[64];
@@ -616,7 +615,7 @@ static bool open_page(struct look *l, int fds, struct stat_page *p)
 	for (int round = 0; round < 2; round++)
 		for (unsigned int i = 0; i < l->n_files; i++) {
 			snprintf(number, sizeof(number), "%d", l->files[i]);
-			fd = open_memfd(fds, number);
+			fd = stat_open_memfd(fds, number);
 			if (fd < 0)
 				continue;
 			if (is_its_own(l, fd, &st) &&

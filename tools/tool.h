@@ -24,6 +24,7 @@ int tool_perf(int argc, char **argv);
 int tool_report(int argc, char **argv);
 int tool_run(int argc, char **argv);
 int tool_stat(int argc, char **argv);
+int tool_trace(int argc, char **argv);
 int tool_upgrade(int argc, char **argv);
 
 /* Says one line on stderr, "exs NAME: text", and returns TOOL_FAILED. */

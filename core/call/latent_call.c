@@ -15,6 +15,7 @@
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
 #include "core/meet/pair.h"
+#include "core/sock/capture.h"
 #include "core/sock/table.h"
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
@@ -36,9 +37,10 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	}
 	if (h->in_kernel)
 		h->in_kernel--;
-	if (n > 0)
+	if (n > 0) {
+		exi_capture_tell(sk->tcp, c->dir, NULL, n, 0);
 		exi_half_account_locked(h, n, false);
-	else if (n == 0 && c->dir == EXI_RX)
+	} else if (n == 0 && c->dir == EXI_RX)
 		h->fin = 1;
 	go = h->in_kernel == 0;
 	exi_half_unlock(h);

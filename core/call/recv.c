@@ -27,6 +27,7 @@
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
 #include "core/sock/base.h"
+#include "core/sock/capture.h"
 #include "core/sock/table.h"
 #include "core/transfer/attempt.h"
 #include "core/transfer/family.h"
@@ -44,9 +45,12 @@ void exi_recv_kernel_end(void *arg)
 	exi_lock(&h->lock);
 	if (h->in_kernel) /* or the socket is gone, and this is another's */
 		h->in_kernel--;
-	if (b->n > 0 && b->counts)
+	if (b->n > 0 && b->counts) {
+		if (&exi_sock_shared(b->sk)->half[b->dir] == h)
+			exi_capture_tell(b->sk->tcp, b->dir, b->p, b->n,
+					 b->flags);
 		exi_half_account_locked(h, b->n, false);
-	else if (b->n == 0 && b->counts)
+	} else if (b->n == 0 && b->counts)
 		h->fin = 1;
 	b->go = h->in_kernel == 0;
 	exi_unlock(&h->lock);
@@ -57,6 +61,10 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 {
 	int fd = c->fd, flags = c->flags;
 	struct exi_recv_kernel b = { .h = h,
+				     .sk = c->sk,
+				     .p = p,
+				     .dir = EXI_RX,
+				     .flags = flags,
 				     .counts = p->left &&
 					       !(flags & (MSG_PEEK | MSG_OOB)),
 				     .n = -ECANCELED };

@@ -31,6 +31,10 @@ EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
  * the library; the direction is not switched while one is there. */
 struct exi_recv_kernel {
 	struct exi_half *h;
+	struct exi_sock *sk;
+	const struct exi_pieces *p; /* that the kernel was given */
+	enum exi_dir dir;
+	int flags;
 	bool counts; /* what came */
 	ssize_t n;
 	bool go;

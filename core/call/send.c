@@ -164,6 +164,9 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 {
 	int flags = c->flags | MSG_NOSIGNAL;
 	struct exi_recv_kernel b = { .h = h,
+				     .sk = c->sk,
+				     .p = p,
+				     .dir = EXI_TX,
 				     .counts = p->left > 0,
 				     .n = -ECANCELED };
 	struct iovec room[EXI_PIECES_COPIED];
@@ -404,9 +407,10 @@ struct exi_half *exi_flow_native_send(int fd, size_t *len)
 	exi_flow_before_send(sk, fd, piece);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return NULL;
+	/* A capture wants to see the bytes. */
 	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
 	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
-	    !exi_switch_wanted(sh)) {
+	    !exi_switch_wanted(sh) && !sk->tcp->capture) {
 		h = &sh->half[EXI_TX];
 		h->in_kernel++;
 		if (*len > NATIVE_PIECE && exi_progress_may_move(sk, h))

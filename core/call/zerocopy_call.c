@@ -13,6 +13,7 @@
 #include "core/base/cancel.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
+#include "core/base/pieces.h"
 #include "core/call/recv.h"
 #include "core/call/send.h"
 #include "core/fabric/provider.h"
@@ -46,7 +47,12 @@ static bool is_kernels_locked(struct exi_sock *sk)
 static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 		      int flags, ssize_t *ret)
 {
-	struct exi_recv_kernel b = { .counts = true, .n = -ECANCELED };
+	struct exi_pieces p = { .v = m->msg_iov, .n = m->msg_iovlen };
+	struct exi_recv_kernel b = { .sk = sk,
+				     .p = &p,
+				     .dir = EXI_TX,
+				     .counts = true,
+				     .n = -ECANCELED };
 	struct exi_section ends;
 	struct exi_shared *sh;
 

@@ -184,8 +184,9 @@ struct exi_conn {
 	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
 	 * exi_ready_sleep(); 0: rings of other connections do not. */
 	uint64_t sleep;
-	uid_t user;    /* the peer's, of a link that is up */
-	uint64_t salt; /* the peer's user's, see exi_conn_wake() */
+	uid_t user;	  /* the peer's, of a link that is up */
+	uint32_t capture; /* the core's: names it in capture.c; 0 */
+	uint64_t salt;	  /* the peer's user's, see exi_conn_wake() */
 	/* priv_size bytes of this process follow */
 	_Alignas(64) unsigned char priv[];
 };

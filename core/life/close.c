@@ -34,6 +34,7 @@
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/sock/base.h"
+#include "core/sock/capture.h"
 #include "core/sock/holders.h"
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
@@ -404,6 +405,7 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	else if (close_fd && sk->fab)
 		part_from_ring_locked(sk, fd);
 	exi_link_clear_locked(sk);
+	exi_capture_end(sk);
 	exi_sock_unlist_locked(sk);
 	/* What was asked of the kernel by the number: it may be another file's
 	 * a moment later. */

@@ -15,6 +15,7 @@
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/latent.h"
+#include "core/sock/capture.h"
 #include "core/sock/control.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
@@ -133,6 +134,14 @@ static void answer(const struct exi_control_ask *ask)
 	case EXI_CONTROL_REPORT:
 		ret = report();
 		break;
+	case EXI_CONTROL_OFFER:
+		ret = exi_capture_offer();
+		break;
+	case EXI_CONTROL_CAPTURE:
+		ret = exi_capture_start(ask);
+		if (ret >= 0) /* each begins as a socket from now on */
+			exi_latent_promote_all();
+		break;
 	default:
 		break;
 	}
@@ -143,6 +152,7 @@ void exi_control_event(void)
 {
 	struct exi_control_ask ask;
 
+	exi_capture_look();
 	for (int i = 0; i < ASKS_MAX && exi_control_next(&ask); i++)
 		answer(&ask);
 }

@@ -24,6 +24,7 @@
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
+#include "core/sock/capture.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
 #include "core/sock/stats.h"
@@ -71,6 +72,7 @@ static void in_child(void)
 	exi_mem_forked();
 	exi_poll_forked();
 	exi_timeout_forked();
+	exi_capture_forked();
 	exi_stats_forked();
 	exi_sock_forked();
 	exi_registry_forked(); /* its modules go after their users */

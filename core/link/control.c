@@ -37,6 +37,7 @@
 #include "core/meet/pair.h"
 #include "core/meet/unseen_search.h"
 #include "core/sock/base.h"
+#include "core/sock/capture.h"
 #include "core/sock/closing.h"
 #include "core/sock/memory.h"
 #include "core/sock/service.h"
@@ -212,6 +213,7 @@ static void up_locked(struct exi_sock *sk)
 	exi_ready_times_locked(sk);
 	exi_meet_unlock_halves(sk);
 	exi_stats_fabric(sk);
+	exi_capture_add(sk);
 	l->state = EXI_LINK_UP;
 	/* What was sent before is not known. */
 	if (!atomic_exchange(&exi_link_any, true))

@@ -18,6 +18,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/latent.h"
 #include "core/meet/meet.h"
+#include "core/sock/capture.h"
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
@@ -44,6 +45,7 @@ void exi_sock_inherit(struct exi_sock *sk)
 	sk->process = token;
 	sk->unused = false;
 	exi_stats_begin(sk);
+	exi_capture_add(sk);
 	if (sk->foreign_link)
 		exi_link_disown_locked(sk);
 	/* The first user after a fork owns the connection. A second keeps it
@@ -93,6 +95,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	*ret = sk;
 	exi_unlock(&exi_table_pool_lock);
 	exi_stats_begin(sk);
+	exi_capture_add(sk);
 	exi_unlock(&sk->link_lock);
 	return 0;
 }
@@ -159,6 +162,7 @@ struct exi_sock *exi_sock_promote(int fd)
 	exi_unlock(&h[EXI_RX].lock);
 	if (taken) {
 		exi_stats_begin(sk);
+		exi_capture_add(sk);
 		exi_latent_promoted(sk, fd);
 	} else
 		exi_memory_abandon(sk);

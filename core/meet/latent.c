@@ -13,6 +13,7 @@
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/meet/remote.h"
+#include "core/sock/capture.h"
 #include "core/sock/stats.h"
 #include "core/sock/table.h"
 
@@ -88,6 +89,7 @@ bool exi_latent_begin(int fd, enum exi_role role)
 	if (!atomic_load_explicit(&exi_latent_on, memory_order_relaxed) ||
 	    (uint32_t)fd >= exi_table.size || !cfg->upgrade ||
 	    !cfg->upgrade_bytes || cfg->require[0] ||
+	    atomic_load_explicit(&exi_capture_on, memory_order_relaxed) ||
 	    (!exi_registry_wire_ids() && !exi_remote_possible()))
 		return false;
 	was = exi_latent_word_of(fd);

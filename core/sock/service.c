@@ -395,6 +395,11 @@ void exi_service_watch_control(int fd)
 	pthread_mutex_unlock(&service_lock);
 }
 
+int exi_service_watch_capture(int fd)
+{
+	return watch(EPOLL_CTL_ADD, fd, DATA_CONTROL, 0);
+}
+
 int exi_service_domain(struct exi_domain *d)
 {
 	int fd, ret;

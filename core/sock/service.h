@@ -39,7 +39,8 @@ struct exi_service_work {
 	 * exi_service_watch_told() is readable. */
 	void (*family)(void);
 	void (*told)(void);
-	/* The descriptor of exi_service_watch_control() is readable. */
+	/* The descriptor of exi_service_watch_control() is readable, or that of
+	 * exi_service_watch_capture() hung up. */
 	void (*control)(void);
 	/* A domain is readable. True: work is left, and the thread comes again
 	 * before it sleeps. */
@@ -106,6 +107,9 @@ void exi_service_watch_told(int fd);
 /* Watches the pipe of control.h, while there is a thread: none is started for
  * it. */
 void exi_service_watch_control(int fd);
+
+/* The same for the pipe that a reader of a capture holds open: it hangs up. */
+int exi_service_watch_capture(int fd);
 
 /* Watches a domain's event descriptor, once; before anything is posted or
  * armed there. */

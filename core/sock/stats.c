@@ -91,9 +91,7 @@ void exi_stats_init(uint32_t n)
 	numbers = n;
 }
 
-/* A file of so many bytes, within RLIMIT_FSIZE, which the kernel enforces with
- * a signal. */
-static int file_of(size_t bytes)
+int exi_stats_file(const char *name, size_t bytes)
 {
 	struct rlimit files = { .rlim_cur = RLIM_INFINITY };
 	int fd;
@@ -101,7 +99,7 @@ static int file_of(size_t bytes)
 	getrlimit(RLIMIT_FSIZE, &files);
 	if (files.rlim_cur != RLIM_INFINITY && files.rlim_cur < bytes)
 		return -EFBIG;
-	fd = memfd_create(EXI_STATS_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	if (ftruncate(fd, (off_t)bytes) < 0) {
@@ -170,7 +168,7 @@ static int make_locked(void)
 	int fd, err;
 
 	EXI_LOCKED(&lock);
-	fd = file_of(head_bytes + bytes);
+	fd = exi_stats_file(EXI_STATS_NAME, head_bytes + bytes);
 	if (fd < 0)
 		return fd;
 	head = mmap(NULL, head_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
@@ -215,7 +213,7 @@ static int grow_locked(void)
 	EXI_LOCKED(&lock);
 	if (n == EXI_STATS_AREAS || 2 * bytes > page.room)
 		return -ENOSPC;
-	fd = file_of(bytes);
+	fd = exi_stats_file(EXI_STATS_NAME, bytes);
 	if (fd < 0)
 		return fd;
 	err = fstat(fd, &st) < 0 ? -errno

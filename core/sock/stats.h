@@ -31,6 +31,10 @@ void exi_stats_init(uint32_t n);
  * goes on as a socket, or ends: 0. */
 void exi_stats_young(int fd, uint8_t what);
 
+/* A sealable file of memory of so many bytes, within RLIMIT_FSIZE, which the
+ * kernel enforces with a signal. A descriptor, or -errno. */
+int exi_stats_file(const char *name, size_t bytes);
+
 /* The socket gets its entry, if it has none: at its descriptor's place, or at
  * its first use in this process. link_lock held. */
 void exi_stats_begin(struct exi_sock *sk);

@@ -93,7 +93,10 @@ struct exi_control_ask {
 	uint32_t what;	/* enum exi_control */
 	int32_t fd;	/* -1: all */
 	int32_t value;
-	uint32_t room[9];
+	uint32_t snap; /* of each packet, bytes that are kept */
+	uint64_t life; /* the inode of the pipe that was offered */
+	uint32_t ring; /* bytes, a power of two */
+	uint32_t room[5];
 };
 #define EXI_CONTROL_MAGIC 0x4b53415453584531u
 
@@ -102,6 +105,10 @@ enum exi_control {
 	EXI_CONTROL_DOWN,    /* to TCP; answers how many connections go */
 	EXI_CONTROL_UP,	     /* not any more; answers how many */
 	EXI_CONTROL_REPORT,  /* answers how many bytes of text there are */
+	/* A capture (capture.h) is to begin; it does: of connections with this
+	 * descriptor, and this port as value, if it is not 0. */
+	EXI_CONTROL_OFFER,
+	EXI_CONTROL_CAPTURE,
 };
 
 _Static_assert(sizeof(struct exi_control_ask) == 64, "layout");

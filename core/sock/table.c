@@ -123,7 +123,8 @@ static bool stays_on_tcp_locked(struct exi_sock *sk)
 		    atomic_load(&sk->n_ops[d]))
 			return false;
 	return !sk->link && !sk->fab && !sk->closing && !sk->framed &&
-	       !sk->named && sk->process == exi_use_token() &&
+	       !sk->tcp->capture && !sk->named &&
+	       sk->process == exi_use_token() &&
 	       exi_holders_alone(&sh->holders);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Single attempts to move bytes, under the lock of the direction. */
+#include "core/sock/capture.h"
 #include "core/transfer/attempt.h"
 
 #include <errno.h>
@@ -92,6 +93,7 @@ ssize_t exi_attempt_send_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 	say_when(sk, h);
 	began = exi_link_sends();
 	n = sk->tcp->ops->send(sk->tcp, buf, len, flags);
+	exi_capture_tell_one(sk->tcp, EXI_TX, buf, n, 0);
 	if (n > 0) {
 		exi_half_account_locked(h, n, false);
 		exi_link_by_kernel(began, n);
@@ -160,6 +162,7 @@ ssize_t exi_attempt_send_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 	say_when(sk, h);
 	began = exi_link_sends();
 	ret = sk->tcp->kops->sendv(sk->tcp, v, n, flags);
+	exi_capture_tell(sk->tcp, EXI_TX, p, ret, 0);
 	if (ret > 0) {
 		exi_half_account_locked(h, ret, false);
 		exi_link_by_kernel(began, ret);
@@ -226,7 +229,8 @@ static ssize_t back_to_ring_locked(struct exi_sock *sk, struct exi_half *h,
 		size_t n = skip < (int64_t)sizeof(skipped) ? (size_t)skip
 							   : sizeof(skipped);
 
-		got = sk->fab->ops->recv(sk->fab, skipped, n, 0);
+		/* A capture had these when they came over TCP. */
+		got = sk->fab->provider->conn_ops->recv(sk->fab, skipped, n, 0);
 		if (got == -ENOBUFS)
 			return unread_end(h, end);
 		if (got <= 0)
@@ -325,10 +329,12 @@ ssize_t exi_attempt_recv_tcp_locked(struct exi_sock *sk, struct exi_half *h,
 			    flags & ~MSG_WAITALL);
 	if (n > 0 && (flags & (MSG_PEEK | MSG_OOB | MSG_TRUNC)) == MSG_PEEK)
 		return peek_on(sk, h, buf, (size_t)n, want);
+	if (n > 0 && !(flags & (MSG_PEEK | MSG_OOB))) {
+		exi_capture_tell(sk->tcp, EXI_RX, p, n, flags);
+		return count_tcp_locked(sk, h, n);
+	}
 	if (n > 0)
-		return flags & (MSG_PEEK | MSG_OOB)
-			       ? n
-			       : count_tcp_locked(sk, h, n);
+		return n;
 	if (n == -EAGAIN && h->mode == EXI_MODE_LEFT) {
 		exi_switch_recount_locked(sk);
 		if (h->mode == EXI_MODE_RING)

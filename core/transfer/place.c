@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Lending operations to a fabric's device, and taking them back. */
+#include "core/sock/capture.h"
 #include "core/transfer/place.h"
 
 #include <errno.h>
@@ -177,6 +178,8 @@ static void gave_locked(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 		exi_flow_finish_locked(sk, EXI_TX, op, (int)-n);
 		return;
 	}
+	/* What was given and is not over lies before the rest. */
+	exi_capture_tell_one(sk->fab, EXI_TX, (char *)op->buf - op->lent, n, 0);
 	op->lent -= (size_t)n;
 	op->done += (size_t)n;
 	account_locked(sk, EXI_TX, (size_t)n);
@@ -193,6 +196,7 @@ static void got_locked(struct exi_sock *sk, struct exi_op *op, ssize_t n)
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
 	op->lent = 0;
 	sk->n_lent[EXI_RX]--;
+	exi_capture_tell_one(sk->fab, EXI_RX, op->buf, n, 0);
 	exi_parts_moved(op, (size_t)n);
 	if (sk->framed)
 		exi_packet_placed(sk, (size_t)n);

@@ -2,6 +2,7 @@
 /* Progress of transfers: the kernel moves the bytes when the direction is on
  * TCP, the fabric when it was switched. Queued operations are moved by single
  * attempts under the direction's lock (attempt.h). */
+#include "core/sock/capture.h"
 #include "core/transfer/progress.h"
 
 #include <errno.h>
@@ -627,6 +628,7 @@ static void posted_done(struct exi_xfer *x, ssize_t result)
 	op = sk->posted[dir];
 	sk->posted[dir] = NULL;
 	if (result > 0) {
+		exi_capture_tell_one(sk->tcp, dir, x->buf, result, x->flags);
 		exi_half_account_locked(h, result, false);
 		if (dir == EXI_TX)
 			exi_link_by_kernel(0, 0);

@@ -56,7 +56,7 @@ _exs()
 		;;
 	key/*) _exs_words "make show import copy" ;;
 	run/*) mapfile -t COMPREPLY < <(compgen -c -- "$cur") ;;
-	check/* | stat/* | downgrade/* | upgrade/* | log/* | report/*)
+	check/* | stat/* | downgrade/* | upgrade/* | log/* | report/* | trace/*)
 		_exs_words "$(cd /proc && echo [0-9]*)"
 		;;
 	*) compopt -o default ;;

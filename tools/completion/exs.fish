@@ -14,6 +14,6 @@ complete -c exs -n '__fish_is_first_token' -f -a '(__exs_commands)'
 complete -c exs -n 'not __fish_is_first_token; and string match -q -- "-*" (commandline -ct)' \
     -f -a '(__exs_options)'
 complete -c exs -n '__fish_seen_subcommand_from key' -f -a 'make show import copy'
-complete -c exs -n '__fish_seen_subcommand_from check stat downgrade upgrade log report' -f -a '(__fish_complete_pids)'
+complete -c exs -n '__fish_seen_subcommand_from check stat downgrade upgrade log report trace' -f -a '(__fish_complete_pids)'
 complete -c exs -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand --fcs-skip=2)'
 complete -c exs -n '__fish_seen_subcommand_from help' -f -a '(__exs_commands)'
