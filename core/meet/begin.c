@@ -460,6 +460,19 @@ void exi_begin_no_marks(struct exi_shared *sh)
 	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
 }
 
+/* What answers has been accepted, and the library of its process, if it has
+ * one, made its sign before. Until then it may not have been, or stand between
+ * accept(2) and the sign. */
+static bool too_early(const struct exi_sock *sk, int reason)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	return sk->base->early &&
+	       (reason == EXS_X_REASON_NOT_CONNECTED ||
+		(reason == EXS_X_REASON_PLAIN_PEER &&
+		 !__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED)));
+}
+
 /* A, once in a connection's life, in any process. */
 static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 {
@@ -471,13 +484,16 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	if (atomic_exchange(&sk->sh->met, 1))
 		return EXS_X_REASON_NONE;
 	reason = exi_begin_may_meet(sk, fd, &t);
-	if (reason == EXS_X_REASON_NOT_CONNECTED && sk->base->early) {
-		atomic_store(&sk->sh->met, 0);
-		atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
-		atomic_store(&sk->sh->half[EXI_TX].meet_at, sent_marks[0]);
-		return EXS_X_REASON_UNDECIDED;
-	}
-	return reason ? reason : meet_as_a_locked(sk, &t, eager);
+	if (!reason)
+		reason = meet_as_a_locked(sk, &t, eager);
+	if (!too_early(sk, reason))
+		return reason;
+	exi_begin_later_locked(sk);
+	atomic_store(&sk->sh->met, 0);
+	atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
+	return atomic_load(&sk->sh->half[EXI_TX].meet_at) == UINT64_MAX
+		       ? reason
+		       : EXS_X_REASON_UNDECIDED;
 }
 
 /* The peer's address is none of this network namespace, and nothing reaches
