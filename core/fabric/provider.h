@@ -62,7 +62,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 9
+#define EXI_PROVIDER_ABI 10
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
@@ -178,6 +178,10 @@ struct exi_conn {
 	void *shared; /* shared_size bytes that a forked child sees too */
 	int fd;	      /* the TCP descriptor */
 	int bell;     /* the pair link, to ring the peer; -1 for tcp */
+	/* A ring of what is sent grows no larger, so that the kernel's stream
+	 * has room for what is taken back; 0: no such bound. A ring may be as
+	 * large as it begins. */
+	uint32_t most;
 	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
 	/* The last ring did not reach the peer, which is gone. */
 	_Atomic bool unheard;
@@ -347,7 +351,12 @@ struct exi_switch_ops {
 	/* drain: of a sender; a run of bytes to send again, in order; 0 when
 	 * all are done, and the fabric is empty then. */
 	size_t (*drain)(struct exi_conn *c, const void **ret);
-	/* drained: of a sender; n bytes of the run were sent. */
+	/* runs: the same, for up to n runs, and no more than `most` bytes
+	 * unless the first run is longer: how many runs. Fabrics within a host
+	 * have it. */
+	size_t (*runs)(struct exi_conn *c, struct iovec *v, size_t n,
+		       size_t most);
+	/* drained: of a sender; n bytes of the runs were sent. */
 	void (*drained)(struct exi_conn *c, size_t n);
 };
 

@@ -29,6 +29,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
 #include "core/sock/memory.h"
@@ -263,6 +264,8 @@ int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p)
 
 	if (!c)
 		return -ENOMEM;
+	if (sk->base->most)
+		c->most = sk->base->most();
 	exi_meet_lock_halves(sk);
 	atomic_store(&sk->remote, p->caps & EXI_CAP_REMOTE);
 	__atomic_store_n(&sk->fab, c, __ATOMIC_RELAXED);

@@ -60,6 +60,10 @@ struct exi_base {
 	 * counts since the connection began, and agree at both ends of it at
 	 * the first switch. */
 	bool counted_here;
+	/* most: the most bytes of a ring for which the stream has room when
+	 * they are taken back, also while nobody reads; null: it has for
+	 * any. */
+	uint32_t (*most)(void);
 	/* An end is connected, and sends, before the other is accepted and can
 	 * be asked for. */
 	bool early;

@@ -3,12 +3,15 @@
  * in the receiver's queue before the call returns: nothing is on its way, and
  * what is unread there says where a switch begins. See docs/design/unix.md. */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/exs_ext.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/config.h"
 #include "core/base/proof_unix.h"
@@ -80,6 +83,32 @@ static int push(int fd)
 	return 0;
 }
 
+/* What SO_SNDBUF becomes at most, without privilege. A message of the kernel's
+ * queue is charged up to one and a half times the bytes that it had in the ring
+ * (drain.c makes messages so), and as much as a socket holds usually may lie
+ * there already. */
+static uint32_t most(void)
+{
+	static _Atomic uint32_t known;
+	uint32_t ret = atomic_load(&known);
+	int size = INT_MAX / 2, fd;
+	socklen_t len = sizeof(size);
+
+	if (ret)
+		return ret;
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return 1; /* as small as a ring can be */
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len) < 0 || size < 0)
+		size = 1;
+	close(fd);
+	for (ret = 1; ret <= (uint32_t)size / 5; ret *= 2)
+		;
+	atomic_store(&known, ret);
+	return ret;
+}
+
 static bool disconnect(int fd)
 {
 	return shutdown(fd, SHUT_RDWR) == 0;
@@ -103,6 +132,7 @@ const struct exi_base exi_base_unix = {
 	.read = bytes_read,
 	.counts = counts,
 	.push = push,
+	.most = most,
 	.disconnect = disconnect,
 	.sign = exi_unix_sign,
 	.unsign = exi_unix_unsign,

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
@@ -16,6 +17,10 @@
 #include "core/sock/table.h"
 #include "core/transfer/place.h"
 
+/* What a message may have with its own 320 bytes in 16 KiB of the kernel. */
+#define RUNS	256
+#define MESSAGE 16000
+
 static int not_drained_locked(struct exi_sock *sk, ssize_t err)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
@@ -24,28 +29,43 @@ static int not_drained_locked(struct exi_sock *sk, ssize_t err)
 	return (int)err;
 }
 
+/* Sends what comes next over the kernel's stream: how many bytes, 0 when there
+ * are none. Where each call is a message, many small runs make one: a kernel
+ * charges 768 bytes for each message, and would not have room for a full ring
+ * of runs of a few bytes. */
+static ssize_t send_runs_locked(struct exi_sock *sk)
+{
+	struct iovec v[RUNS];
+	const void *run;
+	size_t n;
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (sk->base->messages && sk->fab->swops->runs) {
+		n = sk->fab->swops->runs(sk->fab, v, RUNS, MESSAGE);
+		return n ? sk->tcp->kops->sendv(sk->tcp, v, n, 0) : 0;
+	}
+	n = sk->fab->swops->drain(sk->fab, &run);
+	return n ? sk->tcp->ops->send(sk->tcp, run, n, 0) : 0;
+}
+
 int exi_flow_drain_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_TX];
-	const void *run;
-	size_t len;
+	ssize_t n;
 
 	EXI_LOCKED(&h->lock);
 	/* Not into what got the number when a plain call closed ours. */
 	if (!exi_sock_current(sk, sk->tcp->fd))
 		return not_drained_locked(sk, -EBADF);
 	while (sk->record_left) {
-		ssize_t n = sk->tcp->ops->send(
+		n = sk->tcp->ops->send(
 			sk->tcp, sk->record + EXI_RESUME - sk->record_left,
 			sk->record_left, 0);
-
 		if (n < 0)
 			return not_drained_locked(sk, n);
 		sk->record_left -= (uint32_t)n;
 	}
-	while ((len = sk->fab->swops->drain(sk->fab, &run)) > 0) {
-		ssize_t n = sk->tcp->ops->send(sk->tcp, run, len, 0);
-
+	while ((n = send_runs_locked(sk)) != 0) {
 		if (n < 0)
 			return not_drained_locked(sk, n);
 		sk->fab->swops->drained(sk->fab, (size_t)n);

@@ -258,6 +258,8 @@ static int make(struct exi_conn *c, struct exi_blob *ret)
 	p->mine->ring_bytes = ring;
 	p->mine->start_bytes = start;
 	p->out_bytes = ring;
+	if (c->most && c->most < ring)
+		p->out_bytes = c->most > start ? c->most : start;
 	p->out_start = start;
 	memset(ret, 0, sizeof(*ret));
 	memcpy(ret->bytes, &blob, sizeof(blob));

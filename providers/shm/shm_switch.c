@@ -4,6 +4,9 @@
 #include "providers/shm/shm_int.h"
 
 #include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
 
 #include "core/fabric/provider.h"
 
@@ -82,46 +85,77 @@ static int switch_takeback(struct exi_conn *c, uint64_t pos, uint64_t used)
 	return 0;
 }
 
-static size_t switch_drain(struct exi_conn *c, const void **ret)
+/* The run of bytes at *pos, of which *used are gone; *pos goes on to it. */
+static size_t run_at(struct shmp_priv *p, struct shmp_tx *tx, uint64_t *pos,
+		     uint64_t *used, const void **ret)
 {
-	struct shmp_priv *p = shmp_priv(c);
-	struct shmp_tx *tx = &shmp_shared(c)->tx;
-
-	while (tx->drain < tx->head) {
-		struct shmp_record *r = shmp_out(p, tx, tx->drain);
-		uint32_t bytes = shmp_out_bytes(tx, tx->drain);
-		uint32_t offset = (uint32_t)tx->drain & (bytes - 1);
+	while (*pos < tx->head) {
+		struct shmp_record *r = shmp_out(p, tx, *pos);
+		uint32_t bytes = shmp_out_bytes(tx, *pos);
+		uint32_t offset = (uint32_t)*pos & (bytes - 1);
 		uint32_t word =
 			atomic_load_explicit(&r->word, memory_order_relaxed) &
 			~SHMP_LAP;
 		uint32_t len = word & SHMP_LEN_MASK;
 
 		if (word >> SHMP_KIND_SHIFT == SHMP_GROW &&
-		    tx->drain < tx->grown_at) {
-			tx->drain = tx->drain < tx->before_at ? tx->before_at
-							      : tx->grown_at;
+		    *pos < tx->grown_at) {
+			*pos = *pos < tx->before_at ? tx->before_at
+						    : tx->grown_at;
 			continue;
 		}
 		/* Our own memory, but the peer chose where to begin. */
-		if (shmp_record_bytes(len) > bytes - offset) {
-			tx->drain = tx->head;
+		if (shmp_record_bytes(len) > bytes - offset)
 			break;
+		if (*used < len) {
+			*ret = shmp_payload(r, len) + *used;
+			return len - *used;
 		}
-		if (tx->drain_used < len) {
-			*ret = shmp_payload(r, len) + tx->drain_used;
-			return len - tx->drain_used;
-		}
-		tx->drain += shmp_record_bytes(len);
-		tx->drain_used = 0;
+		*pos += shmp_record_bytes(len);
+		*used = 0;
 	}
 	/* Empty: the receiver starts at head next time, so all is free. */
-	tx->drain = tx->head;
+	*pos = tx->head;
 	return 0;
+}
+
+static size_t switch_drain(struct exi_conn *c, const void **ret)
+{
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+
+	return run_at(shmp_priv(c), tx, &tx->drain, &tx->drain_used, ret);
+}
+
+static size_t switch_runs(struct exi_conn *c, struct iovec *v, size_t n,
+			  size_t most)
+{
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	const void *run;
+	size_t len = switch_drain(c, &run), i = 0;
+	uint64_t pos = tx->drain, used = tx->drain_used;
+
+	while (len && i < n && (!i || len <= most)) {
+		v[i++] = (struct iovec){ .iov_base = (void *)(uintptr_t)run,
+					 .iov_len = len };
+		most -= len < most ? len : most;
+		used += len;
+		len = run_at(shmp_priv(c), tx, &pos, &used, &run);
+	}
+	return i;
 }
 
 static void switch_drained(struct exi_conn *c, size_t n)
 {
-	shmp_shared(c)->tx.drain_used += n;
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	const void *run;
+	size_t len;
+
+	while (n && (len = switch_drain(c, &run)) > 0) {
+		if (len > n)
+			len = n;
+		tx->drain_used += len;
+		n -= len;
+	}
 }
 
 const struct exi_switch_ops shmp_switch_ops = {
@@ -130,5 +164,6 @@ const struct exi_switch_ops shmp_switch_ops = {
 	.cursor = switch_cursor,
 	.takeback = switch_takeback,
 	.drain = switch_drain,
+	.runs = switch_runs,
 	.drained = switch_drained,
 };

@@ -67,8 +67,70 @@ def echo(s):
             return
 
 
+def pattern(at, n):
+    """Bytes of a stream that say where they are."""
+    first = at // 4
+    words = struct.pack('<%dI' % (n // 4 + 2), *range(first, first + n // 4 + 2))
+    return words[at % 4:at % 4 + n]
+
+
+def fill(s):
+    """All that there is room for, and the room must not come back."""
+    n = 0
+    while True:
+        try:
+            n += s.send(pattern(n, SIZE))
+        except BlockingIOError:
+            return n
+
+
+def full(s):
+    """More than the kernel has room for lies in both rings, and both ends send
+    a descriptor behind it, which goes through the kernel: neither waits."""
+    s.setblocking(False)
+    sent, got, texts, marks = fill(s), 0, [], b''
+    print('full', flush=True)
+    sys.stdin.readline()
+    fd = os.memfd_create('text')
+    os.write(fd, b'a file')
+    wants, end = select.POLLIN | select.POLLOUT, False
+    poll = select.poll()
+    poll.register(s, wants)
+    while not end or wants & select.POLLOUT:
+        happened = dict(poll.poll(30000))
+        if not happened:
+            raise SystemExit('nothing moves: %d sent, %d got' % (sent, got))
+        events = happened[s.fileno()]
+        if wants & events & select.POLLOUT:
+            try:
+                socket.send_fds(s, [b'F'], [fd])
+                s.shutdown(socket.SHUT_WR)
+                wants = select.POLLIN
+                poll.modify(s, wants)
+            except BlockingIOError:
+                pass
+        if events & (select.POLLIN | select.POLLHUP):
+            try:
+                data, control, _, _ = s.recvmsg(SIZE, socket.CMSG_LEN(4))
+            except BlockingIOError:
+                continue
+            for _, _, number in control:
+                copy, = struct.unpack('i', number)
+                texts.append(os.pread(copy, 64, 0).decode())
+                os.close(copy)
+            end = not data
+            if control:
+                data, marks = data[:-1], marks + data[-1:]
+            if data != pattern(got, len(data)):
+                raise SystemExit('other bytes after %d' % got)
+            got += len(data)
+    return {'sent': sent, 'got': got, 'texts': texts, 'marks': marks.decode()}
+
+
 def serve(name, what):
     """The first connection; then its facts."""
+    if what == 'full':
+        become_nobody()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(name)
     if not name.startswith('\0'):
@@ -82,6 +144,9 @@ def serve(name, what):
         print(s.fileno(), flush=True)
         sys.stdin.readline()
     echo(s)
+    if what == 'full':
+        print(json.dumps(full(s)))
+        return
     print(json.dumps({'peer': credentials(s),
                       'size': s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
                       'usual': listener.getsockopt(socket.SOL_SOCKET,
@@ -89,7 +154,7 @@ def serve(name, what):
 
 
 def call(name, what):
-    if what == 'nobody':
+    if what in ('nobody', 'full'):
         become_nobody()
     s = socket.socket(socket.AF_UNIX)
     s.connect(name)
@@ -118,6 +183,10 @@ def call(name, what):
                 raise SystemExit('round %d: another file' % i)
         if what == 'credentials' and left == ROUNDS // 2:
             s.setsockopt(socket.SOL_SOCKET, SO_PASSCRED, 1)
+    if what == 'full':
+        s.sendall(b'e')
+        print(json.dumps(full(s)))
+        return
     print(json.dumps({'peer': credentials(s)}))
     s.sendall(b'e')
 
@@ -133,6 +202,10 @@ def environment(unix, what):
     env = {k: v for k, v in os.environ.items() if not k.startswith('EXS_')}
     if what != 'stolen':
         env['EXS_UPGRADE'] = 'connect'
+    if what == 'full':
+        # Twice what a send buffer may be without privilege.
+        with open('/proc/sys/net/core/wmem_max') as f:
+            env['EXS_RING_KB'] = str(4 * int(f.read()) // 1024)
     if unix:
         env['EXS_UNIX'] = unix
     return env
@@ -170,6 +243,17 @@ def steal(server, client):
         p.stdin.flush()
 
 
+def meet_full(server, client):
+    """Until both ends have nowhere to put more."""
+    client.stdin.write('go\n')
+    client.stdin.flush()
+    for p in server, client:
+        if p.stdout.readline() != 'full\n':
+            raise SystemExit('an end did not fill its ring')
+    server.stdin.write('go\n')
+    server.stdin.flush()
+
+
 def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
     """Both ends' facts and reports; the server's first."""
     with tempfile.TemporaryDirectory() as d:
@@ -198,6 +282,8 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
             while moves and not moved(exs, client.pid):
                 if time.monotonic() > end:
                     raise SystemExit('%s, %s: it does not move' % (name, what))
+            if what == 'full':
+                meet_full(server, client)
             facts[1] = json.loads(client.communicate('go\n', timeout=60)[0])
             facts[0] = json.loads(server.communicate(timeout=60)[0])
         finally:
@@ -240,6 +326,11 @@ def main(exs):
     server, client = pair(exs, 'path', 'stolen', moves=False)
     check('a byte read unseen', '(unseen-wait)' in server['report'],
           server['report'])
+    server, client = pair(exs, 'path', 'full')
+    for f, other in (server, client), (client, server):
+        check('full', f['got'] == other['sent'] and f['texts'] == ['a file'] and
+              f['marks'] == 'F' and
+              re.search(r'\((ancillary|peer-request)\)', f['report']), f)
     server, client = pair(exs, 'path', plain=True, moves=False)
     check('a plain server', on_fabric(client['report'])[0] == 0,
           client['report'])

@@ -56,6 +56,9 @@ static const size_t domain_optional[] = {
 static const size_t ready_optional[] = {
 	offsetof(struct exi_ready_ops, left_unread),
 };
+static const size_t switch_optional[] = {
+	offsetof(struct exi_switch_ops, runs),
+};
 static const size_t provider_optional[] = {
 	offsetof(struct exi_provider, afresh),
 	offsetof(struct exi_provider, describe),
@@ -71,7 +74,8 @@ static const struct table tables[] = {
 	{ "wait_ops", &wait_ops, sizeof(wait_ops), NULL, 0 },
 	{ "ready_ops", &ready_ops, sizeof(ready_ops), ready_optional,
 	  COUNT(ready_optional) },
-	{ "switch_ops", &switch_ops, sizeof(switch_ops), NULL, 0 },
+	{ "switch_ops", &switch_ops, sizeof(switch_ops), switch_optional,
+	  COUNT(switch_optional) },
 	{ "meet_ops", &meet_ops, sizeof(meet_ops), NULL, 0 },
 	{ "remote_ops", &remote_ops, sizeof(remote_ops), NULL, 0 },
 	{ "place_ops", &place_ops, sizeof(place_ops), NULL, 0 },

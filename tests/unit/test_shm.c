@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/config.h"
@@ -190,27 +191,55 @@ static void begin_again(void)
 	T_EQ(swops->start(ends[1], head), 0);
 }
 
+#define RUNS 6
+
+/* What the sender is to send again: a run, or several that are not more than
+ * so many bytes, unless the first is. */
+static size_t runs_of(struct stream *s, struct iovec v[RUNS])
+{
+	size_t most = t_chunk(&s->rng, 20000),
+	       want = 1 + t_below(&s->rng, RUNS);
+	size_t n = swops->runs(ends[0], v, want, most), bytes = 0, i;
+	const void *run;
+
+	T(n <= want);
+	for (i = 0; i < n; i++)
+		bytes += v[i].iov_len;
+	T(n <= 1 || bytes <= most);
+	if (n) {
+		T_EQ(swops->drain(ends[0], &run), v[0].iov_len);
+		T(run == v[0].iov_base);
+	}
+	return n;
+}
+
 /* The receiver gives back, the sender sends the rest over TCP, and both begin
  * anew. */
 static void there_and_back(struct stream *s)
 {
+	struct iovec v[RUNS];
 	uint64_t pos, used;
-	const void *run;
-	size_t n;
+	size_t n, k, i;
 
 	if (s->tcp_read < s->tcp_len)
 		return;
 	s->tcp_read = s->tcp_len = 0;
 	swops->cursor(ends[1], &pos, &used);
 	T_EQ(swops->takeback(ends[0], pos, used), 0);
-	while ((n = swops->drain(ends[0], &run)) > 0) {
-		if (n > 1000)
-			n = t_chunk(&s->rng, n);
+	while ((k = runs_of(s, v)) > 0) {
+		for (i = n = 0; i < k; i++)
+			n += v[i].iov_len;
+		n = n > 1000 ? t_chunk(&s->rng, n) : n;
+		swops->drained(ends[0], n);
 		s->tcp = realloc(s->tcp, s->tcp_len + n);
 		T(s->tcp);
-		memcpy(s->tcp + s->tcp_len, run, n);
-		s->tcp_len += n;
-		swops->drained(ends[0], n);
+		for (i = 0; n; i++) {
+			size_t part = v[i].iov_len < n ? v[i].iov_len : n;
+
+			memcpy(s->tcp + s->tcp_len, v[i].iov_base, part);
+			s->tcp_len += part;
+			n -= part;
+		}
 	}
 	T_EQ(s->received + s->tcp_len, s->sent);
 	begin_again();
