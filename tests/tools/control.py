@@ -228,9 +228,12 @@ def pipes(pid):
     """The pipes of the process that only it has open, for both ways."""
     found = {}
     for fd in os.listdir(f'/proc/{pid}/fd'):
-        to = os.readlink(f'/proc/{pid}/fd/{fd}')
-        with open(f'/proc/{pid}/fdinfo/{fd}') as f:
-            flags = int(f.read().split('flags:')[1].split()[0], 8)
+        try:
+            to = os.readlink(f'/proc/{pid}/fd/{fd}')
+            with open(f'/proc/{pid}/fdinfo/{fd}') as f:
+                flags = int(f.read().split('flags:')[1].split()[0], 8)
+        except FileNotFoundError:
+            continue  # closed meanwhile
         if to.startswith('pipe:') and flags & os.O_ACCMODE == os.O_RDWR:
             found[to] = fd
     return found
@@ -249,8 +252,10 @@ def strangers(client):
         check(tool('log', client.pid)[1] == 'warn\n', 'after', junk[:10])
     goes_on(client)
     child = ask(client, 'fork')
-    wait_for('a child has no part of it', lambda: name not in pipes(child))
-    os.kill(child, 9)
+    try:
+        wait_for('a child has no part of it', lambda: name not in pipes(child))
+    finally:
+        os.kill(child, 9)
     if os.getuid() == 0:
         for command in COMMANDS:
             status, out, err = tool(command, client.pid, user=65534)
