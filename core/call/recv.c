@@ -46,7 +46,9 @@ void exi_recv_kernel_end(void *arg)
 	if (h->in_kernel) /* or the socket is gone, and this is another's */
 		h->in_kernel--;
 	if (b->n > 0 && b->counts) {
-		if (&exi_sock_shared(b->sk)->half[b->dir] == h)
+		/* Both change with this lock held. */
+		if (exi_sock_lasts(b->sk, b->generation) &&
+		    &exi_sock_shared(b->sk)->half[b->dir] == h)
 			exi_capture_tell(b->sk->tcp, b->dir, b->p, b->n,
 					 b->flags);
 		exi_half_account_locked(h, b->n, false);
@@ -62,6 +64,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 	int fd = c->fd, flags = c->flags;
 	struct exi_recv_kernel b = { .h = h,
 				     .sk = c->sk,
+				     .generation = c->generation,
 				     .p = p,
 				     .dir = EXI_RX,
 				     .flags = flags,

@@ -32,6 +32,7 @@ EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
 struct exi_recv_kernel {
 	struct exi_half *h;
 	struct exi_sock *sk;
+	uint32_t generation;	    /* of sk, as the call began */
 	const struct exi_pieces *p; /* that the kernel was given */
 	enum exi_dir dir;
 	int flags;

@@ -165,6 +165,7 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 	int flags = c->flags | MSG_NOSIGNAL;
 	struct exi_recv_kernel b = { .h = h,
 				     .sk = c->sk,
+				     .generation = c->generation,
 				     .p = p,
 				     .dir = EXI_TX,
 				     .counts = p->left > 0,

@@ -59,6 +59,7 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return false;
 	b.h = &sh->half[EXI_TX];
+	b.generation = atomic_load(&sk->generation);
 	if (!is_kernels_locked(sk)) {
 		exi_half_unlock(b.h);
 		return false;
