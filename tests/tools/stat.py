@@ -64,6 +64,10 @@ for line in sys.stdin:
         for c in socks:
             ask(c, {MORE})
         print('done', flush=True)
+    if line == 'again\\n':
+        for c in socks:
+            ask(c, 1)
+        print('done', flush=True)
     if line == 'close\\n':
         socks.pop().close()
         print('closed', flush=True)
@@ -114,12 +118,21 @@ def kernel(pid):
     return found
 
 
+def moved(client, p):
+    """Whether all are on shm; if not, as on a busy host, they carry a little more."""
+    global ROUNDS
+    if all(c['sends']['fabric'] == c['receives']['fabric'] == 'shm'
+           for c in connections(client) if not c['young']):
+        return True
+    check(ask(p, 'again') == 'done', 'the client goes on, too')
+    ROUNDS += 1
+    return False
+
+
 def same_as_kernel_and_program(client, server, p):
-    n = (ROUNDS + MORE) * SIZE
     old = [c for c in connections(client) if not c['young']]
-    wait_for('all on shm', lambda: all(c['sends']['fabric'] == c['receives']['fabric'] ==
-                                       'shm' for c in connections(client)
-                                       if not c['young']))
+    wait_for('all on shm', lambda: moved(client, p))
+    n = (ROUNDS + MORE) * SIZE
     check(ask(p, 'more') == 'done', 'the client goes on')
     for pid in client, server:
         seen = connections(pid)
