@@ -441,7 +441,7 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 		reason = EXS_X_REASON_NOT_CONNECTED;
 	if (!reason && exi_tuple_is_self(ret))
 		reason = EXS_X_REASON_SELF;
-	/* Who has the other end's addresses need not be the peer. */
+	/* A process with the other end's addresses need not be the peer. */
 	if (!reason && sk->role == EXI_ROLE_ACCEPT &&
 	    exi_tuple_redirected(ret, fd))
 		reason = EXS_X_REASON_REDIRECTED;

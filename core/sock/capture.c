@@ -489,8 +489,8 @@ static void stop(void)
 
 	atomic_store(&exi_capture_on, false);
 	exi_sock_each(remove_one, NULL);
-	/* Who adds a socket at this very time writes nothing: there is no
-	 * head. */
+	/* A thread that adds a socket at this very time writes nothing: there
+	 * is no head. */
 	exi_lock(&lock);
 	h = capture.head;
 	capture.head = NULL;

@@ -14,28 +14,17 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
                              '../../scripts'))
 import stuck  # noqa: E402
 
+from moved import MOVED  # noqa: E402
+
 TIMEOUT = 100
 
 COMMON = """
 import array, ctypes, hashlib, os, socket, sys, time
 exs = ctypes.CDLL('libexs.so.1')
 exs.exs_init(1)
-
-# What the library says of a socket begins with its two fabrics.
-def moved(s):
-    info = ctypes.create_string_buffer(4096)
-    exs.exs_x_sockinfo(s.fileno(), info)
-    return info.raw.count(b'shm\\0', 0, 32) == 2
-
-def all_moved(socks, turn):
-    end = time.monotonic() + 60
-    while not all(map(moved, socks)):
-        assert time.monotonic() < end, 'connections stay on TCP'
-        for s in socks:
-            turn(s)
 """
 
-VICTIM = COMMON + """
+VICTIM = COMMON + MOVED + """
 case, n = sys.argv[1], int(sys.argv[2])
 with socket.create_server(('127.0.0.1', 0), backlog=n) as listener:
     print(listener.getsockname()[1], flush=True)

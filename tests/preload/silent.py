@@ -14,6 +14,8 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
                              '../../scripts'))
 import stuck  # noqa: E402
 
+from moved import MOVED  # noqa: E402
+
 TIMEOUT = 100
 
 COMMON = """
@@ -31,26 +33,13 @@ def hear(s):
 """
 
 # Both ends of the honest one are its own.
-VICTIM = COMMON + """
+VICTIM = COMMON + MOVED + """
 case, n = sys.argv[1], int(sys.argv[2])
 with socket.create_server(('127.0.0.1', 0), backlog=n + 1) as listener:
     print(listener.getsockname()[1], flush=True)
     silent = [listener.accept()[0] for _ in range(n)]
     honest = [socket.create_connection(listener.getsockname())]
     honest.append(listener.accept()[0])
-
-# What the library says of a socket begins with its two fabrics.
-def moved(s):
-    info = ctypes.create_string_buffer(4096)
-    exs.exs_x_sockinfo(s.fileno(), info)
-    return info.raw.count(b'shm\\0', 0, 32) == 2
-
-def all_moved(socks, turn):
-    end = time.monotonic() + 60
-    while not all(map(moved, socks)):
-        assert time.monotonic() < end, 'connections stay on TCP'
-        for s in socks:
-            turn(s)
 
 all_moved(silent, lambda s: (say(s), hear(s)))
 all_moved(honest, lambda s: [(say(a), hear(b)) for a, b in
