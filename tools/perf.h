@@ -42,6 +42,7 @@ enum perf_mode {
 #define PERF_DEPTH_MAX	4096
 #define PERF_LANES_MAX	1024 /* connections that each have a thread */
 #define PERF_CONNS_MAX	100000
+#define PERF_MEMORY_MAX (UINT64_C(4) << 30) /* an end's buffers together */
 #define PERF_LIST_MAX	96
 #define PERF_FABRIC_MAX 40
 

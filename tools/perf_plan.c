@@ -54,6 +54,15 @@ static uint64_t usual_depth(const struct perf_plan *p)
 	return p->test == PERF_BW ? 16 : 64;
 }
 
+/* What the buffers of a server take. It obeys any client: no plan may have it
+ * ask for more than a host has. */
+static uint64_t memory_of(const struct perf_plan *p)
+{
+	bool slots = p->test == PERF_LAT && p->mode == PERF_ASYNC && !p->own;
+
+	return p->size * p->connections * (slots ? p->depth + 1 : 1);
+}
+
 /* Why the plan cannot be; null when it can. */
 static const char *objection(const struct perf_plan *p)
 {
@@ -92,6 +101,9 @@ static const char *objection(const struct perf_plan *p)
 		return "--messages must be shorter than 1G";
 	if (p->mode == PERF_SYNC && p->depth > 1 && !epoll_lat)
 		return "synchronous calls have a --depth of 1; use --async";
+	if (memory_of(p) > PERF_MEMORY_MAX) /* it is below 2^60 */
+		return "--size, --depth and --connections together need more "
+		       "than 4G of buffers";
 	if (perf_api_is_local(p->api) &&
 	    (p->connections + p->idle > 1 || p->test > PERF_BW))
 		return "--api raw and unix support --test lat and bw, on one "

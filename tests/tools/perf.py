@@ -298,6 +298,8 @@ def what_cannot_be_is_refused():
             (["--compare", "--test", "conn"], "lat and bw"),
             (["--pair", "--iters", "0"], "from 1"),
             (["--pair", "--depth", "0"], "from 1"),
+            (["--pair", "--async", "--depth", "4096", "--size", "1G"], "4G"),
+            (["--pair", "--api", "epoll", "--connections", "5000", "--size", "1M"], "4G"),
             (["--pair", "--connections", "0"], "from 1"),
             (["127.0.0.1", "--port", "70000"], "65535"),
             (["127.0.0.1", "--port", "http"], "65535"),
