@@ -245,15 +245,25 @@ bool check_holder(uint64_t inode, pid_t *ret_pid, int *ret_fd)
 /* What decides whether and where connections move. What names a file to be
  * written is not among them. */
 static const char *const taken[] = {
-	"EXS_PROVIDER",	       "EXS_REQUIRE",
-	"EXS_UPGRADE",	       "EXS_RING_KB",
-	"EXS_MEMORY_LIMIT_MB", "EXS_KEY_FILE",
-	"EXS_TRUST",	       "EXS_VERBS_DEVICE",
-	"EXS_VERBS_GID_INDEX", "EXS_VERBS_PORT_OFFSET",
-	"EXS_OFI_PROVIDER",    "EXS_OFI_ENDPOINT",
-	"EXS_OFI_PORT_OFFSET", "EXS_IO_URING",
-	"EXS_MEET_DIR",	       "EXS_CONFIG",
-	"XDG_CONFIG_HOME",     "HOME",
+	"EXS_PROVIDER",
+	"EXS_REQUIRE",
+	"EXS_UPGRADE",
+	"EXS_RING_KB",
+	"EXS_MEMORY_LIMIT_MB",
+	"EXS_KEY_FILE",
+	"EXS_TRUST",
+	"EXS_VERBS_DEVICE",
+	"EXS_VERBS_GID_INDEX",
+	"EXS_VERBS_PORT_OFFSET",
+	"EXS_OFI_PROVIDER",
+	"EXS_OFI_ENDPOINT",
+	"EXS_OFI_PORT_OFFSET",
+	"EXS_IO_URING",
+	"EXS_MEET_DIR",
+	"EXS_CONFIG",
+	"EXS_UNIX",
+	"XDG_CONFIG_HOME",
+	"HOME",
 };
 
 void check_settings(struct check *c, const struct check_process *p)
