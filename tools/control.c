@@ -312,13 +312,13 @@ static int descriptor_of(const struct wishes *w, int *ret)
 static int on_fabric(pid_t pid, int fd, size_t *ret)
 {
 	struct stat_view v;
-	int err = stat_look(pid, &v);
+	int err = stat_look_at(pid, &v);
 
 	*ret = 0;
 	for (size_t i = 0; !err && i < v.n_conns; i++) {
 		const struct stat_conn *c = &v.conns[i];
 
-		if (c->process->pid == pid && (fd < 0 || c->fd == fd) &&
+		if ((fd < 0 || c->fd == fd) &&
 		    c->last_reason == EXS_X_REASON_OPERATOR &&
 		    (strcmp(c->dir[EXI_RX].fabric, "tcp") ||
 		     strcmp(c->dir[EXI_TX].fabric, "tcp")))

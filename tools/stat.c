@@ -258,6 +258,7 @@ static int watch(struct wishes *w)
 		ret = once(w, &now);
 		stat_forget(&before);
 		before = now;
+		stat_order(&before);
 		then = at;
 	}
 	stat_forget(&before);

@@ -83,6 +83,7 @@ struct stat_view {
 	struct stat_conn *conns;
 	size_t n_conns;
 	size_t room;
+	const struct stat_conn **order; /* of conns, see stat_order() */
 	unsigned int denied; /* processes that may not be looked at */
 	char strange[160];   /* the last page that could not be read, or "" */
 };
@@ -91,6 +92,9 @@ struct stat_view {
  * of that. */
 int stat_look(pid_t pid, struct stat_view *ret);
 void stat_forget(struct stat_view *v);
+
+/* The same for that process alone, without peers. */
+int stat_look_at(pid_t pid, struct stat_view *ret);
 
 /* The kernel's sockets, of this network namespace and of those of processes
  * that were seen. */
@@ -136,8 +140,12 @@ void stat_find_peers(struct stat_view *v);
 const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end);
 const char *stat_state(int state);
 
-/* Pictures of a view. before: the one before, or null: for rates over
- * seconds. */
+/* Sorts the view so that it can be the one before another. Without memory for
+ * that it is as if it were empty. */
+void stat_order(struct stat_view *v);
+
+/* Pictures of a view. before: the one before, after stat_order(), or null: for
+ * rates over seconds. */
 struct stat_style {
 	bool extended;
 	bool summary;

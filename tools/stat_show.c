@@ -67,19 +67,44 @@ static const char *ago(char buf[TOOL_TEXT], uint64_t ns)
 	return buf;
 }
 
+/* By what names a connection in every view. */
+static int by_holder(const void *a, const void *b)
+{
+	const struct stat_conn *x = *(const struct stat_conn *const *)a,
+			       *y = *(const struct stat_conn *const *)b;
+	const uint64_t of_x[] = { x->tcp.inode, (uint64_t)x->fd,
+				  (uint64_t)x->process->pid,
+				  x->process->started },
+		       of_y[] = { y->tcp.inode, (uint64_t)y->fd,
+				  (uint64_t)y->process->pid,
+				  y->process->started };
+
+	for (int i = 0; i < 4; i++)
+		if (of_x[i] != of_y[i])
+			return of_x[i] < of_y[i] ? -1 : 1;
+	return 0;
+}
+
+void stat_order(struct stat_view *v)
+{
+	v->order = calloc(v->n_conns + 1, sizeof(*v->order));
+	if (!v->order)
+		return;
+	for (size_t i = 0; i < v->n_conns; i++)
+		v->order[i] = &v->conns[i];
+	qsort(v->order, v->n_conns, sizeof(*v->order), by_holder);
+}
+
 /* The same connection in the view before. */
 static const struct stat_conn *earlier(const struct stat_view *v,
 				       const struct stat_conn *c)
 {
-	for (size_t i = 0; v && i < v->n_conns; i++) {
-		const struct stat_conn *b = &v->conns[i];
+	const struct stat_conn **found;
 
-		if (b->tcp.inode == c->tcp.inode && b->fd == c->fd &&
-		    b->process->pid == c->process->pid &&
-		    b->process->started == c->process->started)
-			return b;
-	}
-	return NULL;
+	if (!v || !v->order)
+		return NULL;
+	found = bsearch(&c, v->order, v->n_conns, sizeof(*v->order), by_holder);
+	return found ? *found : NULL;
 }
 
 static uint64_t rate(uint64_t now, uint64_t before, double seconds)
