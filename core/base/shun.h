@@ -6,8 +6,10 @@
  * back for each connection makes each of them cost a second.
  *
  * The kernel names the user at the other end of a link (SO_PEERCRED), so nobody
- * makes another user be left out. Not remembered are root and the process's own
- * user, who can do worse, and a number that several users read as. */
+ * makes another user be left out. A person may have many numbers
+ * (exi_user_uids()): when four of them are left out, all become one user. Not
+ * left out are root and the process's own user, who can do worse, and a number
+ * that several users read as. */
 #ifndef EXI_CORE_BASE_SHUN_H
 #define EXI_CORE_BASE_SHUN_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* SO_PEERCRED, and the first user namespace. */
+/* SO_PEERCRED, the first user namespace, and subordinate users. */
 #include "core/base/user.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -86,4 +87,47 @@ bool exi_user_is_one(uid_t uid)
 		return true;
 	first = namespace_by_pidfd();
 	return first < 0 ? maps_every_user() : first;
+}
+
+/* Whether a line of subuid(5), "name:first:count", has the number. */
+static bool line_has(const char *line, uid_t uid, struct exi_uids *ret)
+{
+	unsigned long first, count;
+
+	if (sscanf(line, "%*[^:]:%10lu:%10lu", &first, &count) != 2 ||
+	    uid < first || uid - first >= count)
+		return false;
+	ret->first = (uid_t)first;
+	ret->last = count > UINT32_MAX - first ? UINT32_MAX
+					       : (uid_t)(first + count - 1);
+	return true;
+}
+
+static bool file_has(const char *path, uid_t uid, struct exi_uids *ret)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
+	char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	if (!in) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while (!found && getline(&line, &size, in) > 0)
+		found = line_has(line, uid, ret);
+	free(line);
+	fclose(in);
+	return found;
+}
+
+struct exi_uids exi_user_uids(const char *path, uid_t uid)
+{
+	uid_t lower = uid > UINT16_MAX ? UINT16_MAX : 0;
+	struct exi_uids ret = { uid & ~lower, uid | lower };
+
+	file_has(path, uid, &ret);
+	return ret;
 }
