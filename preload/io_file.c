@@ -52,15 +52,15 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
  * meanwhile. */
 static ssize_t send_piece(int to, int from, off_t *offset, size_t *n)
 {
-	struct exi_half *h = exi_flow_native_send(to, n);
+	struct exi_inside in;
 	ssize_t ret;
 	int saved;
 
-	if (!h)
+	if (!exi_flow_native_send(to, n, &in))
 		return shim_result(send_file(to, from, offset, *n));
 	ret = native.sendfile(to, from, offset, *n);
 	saved = errno;
-	exi_flow_native_sent(h, ret);
+	exi_flow_native_sent(&in, ret);
 	errno = saved;
 	return ret;
 }

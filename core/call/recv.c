@@ -40,21 +40,18 @@
 void exi_recv_kernel_end(void *arg)
 {
 	struct exi_recv_kernel *b = arg;
-	struct exi_half *h = b->h;
+	struct exi_half *h = b->in.h;
+	bool ours = exi_half_leave_lock(&b->in);
 
-	exi_lock(&h->lock);
-	if (h->in_kernel) /* or the socket is gone, and this is another's */
-		h->in_kernel--;
-	if (b->n > 0 && b->counts) {
-		/* Both change with this lock held. */
-		if (exi_sock_lasts(b->sk, b->generation) &&
-		    &exi_sock_shared(b->sk)->half[b->dir] == h)
+	if (ours && b->n > 0 && b->counts) {
+		/* Closed here, the connection may live in a child. */
+		if (exi_sock_lasts(b->sk, b->generation))
 			exi_capture_tell(b->sk->tcp, b->dir, b->p, b->n,
 					 b->flags);
 		exi_half_account_locked(h, b->n, false);
-	} else if (b->n == 0 && b->counts)
+	} else if (ours && b->n == 0 && b->counts)
 		h->fin = 1;
-	b->go = h->in_kernel == 0;
+	b->go = ours && h->in_kernel == 0;
 	exi_unlock(&h->lock);
 }
 
@@ -62,8 +59,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 			   struct exi_pieces *p, size_t *ret_len)
 {
 	int fd = c->fd, flags = c->flags;
-	struct exi_recv_kernel b = { .h = h,
-				     .sk = c->sk,
+	struct exi_recv_kernel b = { .sk = c->sk,
 				     .generation = c->generation,
 				     .p = p,
 				     .dir = EXI_RX,
@@ -85,7 +81,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 	else if (all && len > EXI_RECV_KERNEL_MAX)
 		len = EXI_RECV_KERNEL_MAX;
 	*ret_len = len;
-	h->in_kernel++;
+	b.in = exi_half_enter_locked(h);
 	exi_unlock(&h->lock);
 	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();

@@ -10,8 +10,7 @@
 
 #include "core/base/util.h"
 #include "core/meet/find.h"
-
-struct exi_half;
+#include "core/transfer/half.h"
 
 /* recv(2) of a socket of the library: bytes, 0 for the end, or -errno; -EBADF:
  * the library has no such socket. sk: what exi_sock_find() gave for fd, also
@@ -28,9 +27,9 @@ EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
 				size_t bytes, int flags);
 
 /* A thread asleep in the kernel's own call costs nothing more than without
- * the library; the direction is not switched while one is there. */
+ * the library. */
 struct exi_recv_kernel {
-	struct exi_half *h;
+	struct exi_inside in;
 	struct exi_sock *sk;
 	uint32_t generation;	    /* of sk, as the call began */
 	const struct exi_pieces *p; /* that the kernel was given */
@@ -46,7 +45,8 @@ struct exi_recv_kernel {
 #define EXI_RECV_KERNEL_MAX ((size_t)1 << 20)
 
 /* The cleanup of a receive in the kernel's own call; arg is a struct
- * exi_recv_kernel. Counts what moved, also when the thread was cancelled. */
+ * exi_recv_kernel. Counts what moved, also when the thread was cancelled; go:
+ * the direction's last such call is over. */
 void exi_recv_kernel_end(void *arg);
 
 #endif

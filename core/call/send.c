@@ -163,8 +163,7 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 			   struct exi_pieces *p, size_t *ret_len)
 {
 	int flags = c->flags | MSG_NOSIGNAL;
-	struct exi_recv_kernel b = { .h = h,
-				     .sk = c->sk,
+	struct exi_recv_kernel b = { .sk = c->sk,
 				     .generation = c->generation,
 				     .p = p,
 				     .dir = EXI_TX,
@@ -190,7 +189,7 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 	else if (len > EXI_RECV_KERNEL_MAX)
 		len = EXI_RECV_KERNEL_MAX;
 	*ret_len = len;
-	h->in_kernel++;
+	b.in = exi_half_enter_locked(h);
 	exi_unlock(&h->lock);
 	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();
@@ -393,7 +392,7 @@ ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,
 	return ret ? ret : send_on(&c, &p, NULL, 0);
 }
 
-struct exi_half *exi_flow_native_send(int fd, size_t *len)
+bool exi_flow_native_send(int fd, size_t *len, struct exi_inside *in)
 {
 	struct exi_half *h = NULL;
 	struct exi_shared *sh;
@@ -401,32 +400,29 @@ struct exi_half *exi_flow_native_send(int fd, size_t *len)
 	size_t piece;
 
 	if (exi_sock_use(fd, &sk))
-		return NULL;
+		return false;
 	if (sk->framed)
-		return NULL;
+		return false;
 	piece = *len < NATIVE_PIECE ? *len : NATIVE_PIECE;
 	exi_flow_before_send(sk, fd, piece);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
-		return NULL;
+		return false;
 	/* A capture wants to see the bytes. */
 	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
 	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
 	    !exi_switch_wanted(sh) && !sk->tcp->capture) {
 		h = &sh->half[EXI_TX];
-		h->in_kernel++;
+		*in = exi_half_enter_locked(h);
 		if (*len > NATIVE_PIECE && exi_progress_may_move(sk, h))
 			*len = NATIVE_PIECE;
 	}
 	exi_half_unlock(&sh->half[EXI_TX]);
-	return h;
+	return h != NULL;
 }
 
-void exi_flow_native_sent(struct exi_half *h, ssize_t moved)
+void exi_flow_native_sent(const struct exi_inside *in, ssize_t moved)
 {
-	exi_lock(&h->lock);
-	if (h->in_kernel) /* or the socket is gone, and this is another's */
-		h->in_kernel--;
-	if (moved > 0)
-		exi_half_account_locked(h, moved, false);
-	exi_half_unlock(h);
+	if (exi_half_leave_lock(in) && moved > 0)
+		exi_half_account_locked(in->h, moved, false);
+	exi_half_unlock(in->h);
 }

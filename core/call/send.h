@@ -3,6 +3,7 @@
 #ifndef EXI_CORE_CALL_SEND_H
 #define EXI_CORE_CALL_SEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -10,7 +11,6 @@
 #include "core/base/util.h"
 #include "core/meet/find.h"
 
-struct exi_half;
 struct exi_region;
 
 /* send(2) on a socket of the library: bytes, or -errno; -EBADF: the library has
@@ -34,9 +34,9 @@ EXI_SHIM ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n,
 /* Before a call of the C library that sends on the descriptor itself, of up to
  * *len bytes (sendfile): where the direction is on TCP nothing is switched
  * until the call is over, and how much it moved, or -1, is told with what this
- * returned. Of less than *len where a fabric may be met meanwhile. Null: the
+ * gave. Of less than *len where a fabric may be met meanwhile. False: the
  * direction is on a fabric, or about to be. */
-EXI_SHIM struct exi_half *exi_flow_native_send(int fd, size_t *len);
-EXI_SHIM void exi_flow_native_sent(struct exi_half *h, ssize_t moved);
+EXI_SHIM bool exi_flow_native_send(int fd, size_t *len, struct exi_inside *in);
+EXI_SHIM void exi_flow_native_sent(const struct exi_inside *in, ssize_t moved);
 
 #endif

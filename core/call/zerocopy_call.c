@@ -55,22 +55,23 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 				     .n = -ECANCELED };
 	struct exi_section ends;
 	struct exi_shared *sh;
+	struct exi_half *h;
 
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return false;
-	b.h = &sh->half[EXI_TX];
+	h = &sh->half[EXI_TX];
 	b.generation = atomic_load(&sk->generation);
 	if (!is_kernels_locked(sk)) {
-		exi_half_unlock(b.h);
+		exi_half_unlock(h);
 		return false;
 	}
 	*ret = -sk->tcp->kops->error(sk->tcp);
 	if (*ret) {
-		exi_half_unlock(b.h);
+		exi_half_unlock(h);
 		return true;
 	}
-	b.h->in_kernel++;
-	exi_half_unlock(b.h);
+	b.in = exi_half_enter_locked(h);
+	exi_half_unlock(h);
 	exi_section_begin(&ends, exi_recv_kernel_end, &b);
 	exi_cancel_allow();
 	b.n = sendmsg(fd, m, flags);
@@ -83,7 +84,8 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 		return true;
 	exi_link_by_kernel(0, 0);
 	if (exi_sock_lock(sk, fd, EXI_TX, &sh)) {
-		exi_zerocopy_by_kernel(&sh->zerocopy);
+		if (exi_sock_lasts(sk, b.generation))
+			exi_zerocopy_by_kernel(&sh->zerocopy);
 		exi_half_unlock(&sh->half[EXI_TX]);
 	}
 	return true;
@@ -91,12 +93,16 @@ static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 
 /* The change of state comes before the walk over the waiters, and a waiter is
  * among them before it looks: one of the two sees the other. */
-static void copied(struct exi_sock *sk, int fd)
+static void copied(struct exi_sock *sk, int fd, uint32_t generation)
 {
 	struct exi_shared *sh;
 
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return;
+	if (!exi_sock_lasts(sk, generation)) { /* another's by now */
+		exi_half_unlock(&sh->half[EXI_TX]);
+		return;
+	}
 	exi_zerocopy_copied(&sh->zerocopy);
 	exi_half_unlock(&sh->half[EXI_TX]);
 	/* Whoever waits for anything is among those of EXI_RX. */
@@ -114,9 +120,11 @@ ssize_t exi_zerocopy_send(int fd, const struct iovec *v, size_t n, size_t bytes,
 	bool on = exi_zerocopy_on(fd);
 	struct exi_sock *sk;
 	ssize_t ret = exi_look_up(fd, &sk);
+	uint32_t generation;
 
 	if (ret)
 		return ret;
+	generation = atomic_load(&sk->generation);
 	if (on && !(flags & MSG_OOB)) {
 		exi_flow_before_send(sk, fd, bytes);
 		if (by_kernel(sk, fd, &m, flags, &ret))
@@ -124,7 +132,7 @@ ssize_t exi_zerocopy_send(int fd, const struct iovec *v, size_t n, size_t bytes,
 	}
 	ret = exi_flow_sendv(fd, v, n, bytes, flags & ~MSG_ZEROCOPY);
 	if (on && ret > 0)
-		copied(sk, fd);
+		copied(sk, fd, generation);
 	return ret;
 }
 

@@ -149,10 +149,13 @@ static void shared_clear(struct exi_shared *sh)
 
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		struct exi_half *h = &sh->half[d];
+		uint32_t life;
 
 		exi_lock(&h->lock);
+		life = h->life;
 		memset((char *)h + sizeof(h->lock), 0,
 		       sizeof(*h) - sizeof(h->lock));
+		h->life = life + 1;
 		EXI_TABLE_RESET(&h->meet_at, UINT64_MAX);
 		exi_unlock(&h->lock);
 		EXI_TABLE_RESET(&sh->kick[d], 0);

@@ -143,6 +143,7 @@ struct exi_half {
 	uint32_t skip;	    /* RX: bytes of TCP that we have already */
 	uint32_t origin;    /* position of the fabric at the last SWITCH */
 	uint32_t in_kernel; /* threads inside the kernel's own calls */
+	uint32_t life;	    /* counts the connections that had this memory */
 	/* RX: the peer is gone, or both directions were shut here: what comes
 	 * in the ring after so many fabric_bytes is for nobody. */
 	uint32_t deaf; /* enum exi_deaf */
@@ -161,6 +162,14 @@ struct exi_half {
 };
 
 _Static_assert(offsetof(struct exi_half, meet_at) == 56, "first line");
+
+/* A call of the kernel's own on a direction: until it is over the direction is
+ * not switched. Another thread may close the connection meanwhile, and its
+ * memory become another's. */
+struct exi_inside {
+	struct exi_half *h;
+	uint32_t life;
+};
 
 /* How many of n bytes in the ring are for the reader; the half's lock is
  * held. */

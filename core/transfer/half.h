@@ -84,6 +84,26 @@ static inline void exi_half_account_locked(struct exi_half *h, ssize_t n,
 	exi_stats_moved_locked(h, !fabric);
 }
 
+/* A call of the kernel's own begins. The direction's lock is held. */
+static inline struct exi_inside exi_half_enter_locked(struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	h->in_kernel++;
+	return (struct exi_inside){ .h = h, .life = h->life };
+}
+
+/* The call is over. Takes the direction's lock, which is held either way.
+ * False: the direction is another connection's by now, to which nothing of the
+ * call belongs. */
+static inline bool exi_half_leave_lock(const struct exi_inside *in)
+{
+	exi_lock(&in->h->lock);
+	if (in->h->life != in->life)
+		return false;
+	in->h->in_kernel--;
+	return true;
+}
+
 /* Receiver, RX lock held: the peer is gone, and what its ring holds now is all
  * that comes of it, though somebody may still write there. */
 void exi_flow_deafen_locked(struct exi_sock *sk);

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -15,6 +16,7 @@
 #include <cmocka.h>
 
 #include "core/call/ready.h"
+#include "core/call/recv.h"
 #include "core/call/wait.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
@@ -28,6 +30,7 @@
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
+#include "tests/support/wait.h"
 
 /* A thread that looked at a socket while another closed it no longer has its
  * number. */
@@ -143,6 +146,72 @@ static void a_send_tells_what_a_receive_met(void **state)
 	T_EQ(exi_close(fd), 0);
 }
 
+struct sleeper {
+	int fd;
+	ssize_t n;
+};
+
+static void *sleep_in_the_kernel(void *arg)
+{
+	struct sleeper *s = arg;
+	char room[16];
+
+	s->n = exi_flow_recv(s->fd, room, sizeof(room), 0);
+	return NULL;
+}
+
+static bool is_inside(struct exi_half *h)
+{
+	uint32_t n;
+
+	exi_lock(&h->lock);
+	n = h->in_kernel;
+	exi_unlock(&h->lock);
+	return n == 1;
+}
+
+/* What a receive in the kernel gets of a connection that another thread closes
+ * is not counted of the next one in its place. len: bytes come; 0: the end. */
+static void sleeper_tells_nothing_to_the_next(size_t len)
+{
+	struct exi_sock *sk, *next;
+	int first[2], second[2];
+	struct exi_inside in;
+	struct sleeper s;
+	struct exi_half *h;
+	pthread_t t;
+
+	t_plain_pair(first);
+	t_plain_pair(second);
+	s.fd = first[0];
+	T_EQ(exi_sock_make(first[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	h = &sk->sh->half[EXI_RX];
+	t = t_thread(sleep_in_the_kernel, &s);
+	T_UNTIL(is_inside(h));
+	T_EQ(exi_close(first[0]), 0);
+	T_EQ(exi_sock_make(second[0], EXI_ROLE_CONNECT, true, &next), 0);
+	T(next == sk && &sk->sh->half[EXI_RX] == h);
+	exi_lock(&h->lock);
+	in = exi_half_enter_locked(h);
+	exi_unlock(&h->lock);
+	T_EQ(send(first[1], "bytes", len, 0), len);
+	close(first[1]);
+	t_thread_join(t);
+	T(exi_half_leave_lock(&in)); /* it was still inside */
+	T_EQ(h->bytes, 0);
+	T_EQ(h->fin, 0);
+	exi_unlock(&h->lock);
+	T_EQ(exi_close(second[0]), 0);
+	close(second[1]);
+}
+
+static void who_sleeps_in_the_kernel_tells_nothing_to_the_next(void **state)
+{
+	T_EQ(exi_core_init(), 0);
+	sleeper_tells_nothing_to_the_next(5);
+	sleeper_tells_nothing_to_the_next(0);
+}
+
 struct service {
 	struct exi_sock *sk;
 	atomic_bool over;
@@ -193,6 +262,8 @@ int main(void)
 		cmocka_unit_test(what_a_search_found_is_not_of_the_next),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
+		cmocka_unit_test(
+			who_sleeps_in_the_kernel_tells_nothing_to_the_next),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
