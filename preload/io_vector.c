@@ -308,8 +308,7 @@ static void each_passed(const struct msghdr *m, struct exi_patience *p)
 	}
 }
 
-/* Connections that are sent to another process leave the library first. */
-static void before_passing(const struct mmsghdr *m, unsigned int n)
+void shim_before_passing(const struct mmsghdr *m, unsigned int n)
 {
 	struct exi_patience p = { 0 };
 	unsigned int i;
@@ -362,7 +361,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 			return shim_result(put_message(fd, m, flags));
 	}
 	if (m && m->msg_control && m->msg_controllen)
-		before_passing(&(struct mmsghdr){ .msg_hdr = *m }, 1);
+		shim_before_passing(&(struct mmsghdr){ .msg_hdr = *m }, 1);
 	return native.sendmsg(fd, m, flags);
 }
 
@@ -440,7 +439,7 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 
 	with_more(fd, m, n);
 	if (exi_unlikely(!shim_sock(fd))) {
-		before_passing(m, n);
+		shim_before_passing(m, n);
 		return native.sendmmsg(fd, m, n, flags);
 	}
 	for (i = 0; i < n && whole;) {

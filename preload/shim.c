@@ -38,6 +38,7 @@ static void forked(void)
 {
 	shim_epoll_forked();
 	shim_spawn_forked();
+	shim_uring_forked();
 	shim_report_forked();
 }
 
@@ -62,6 +63,7 @@ static void start(void)
 {
 	exi_track = shim_near.track;
 	shim_epoll_init();
+	shim_uring_init();
 	exi_closes_seen = true;
 	exi_zerocopy_served = true;
 	/* Everything goes to the C library after a failure, which is

@@ -114,6 +114,11 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p);
 void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
 		     void *arg);
 
+/* Puts the connections on TCP that are sent to another process with the
+ * messages. */
+struct mmsghdr;
+void shim_before_passing(const struct mmsghdr *m, unsigned int n);
+
 /* Gives descriptors of the library back to the application after EMFILE, and
  * waits for no peer. True when trying again may help. */
 bool shim_reclaim(void);
@@ -144,6 +149,10 @@ bool shim_epoll_outer(int fd);
 
 /* Called in the child of a fork. */
 void shim_spawn_forked(void);
+
+/* The requests that go through rings of io_uring, see uring.c. */
+void shim_uring_init(void);
+void shim_uring_forked(void);
 
 /* Called around a fork of which the C library does not tell its handlers: the
  * fork's result is given, and returned. */

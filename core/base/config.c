@@ -60,6 +60,7 @@ static const struct exi_setting_choice engines[] = {
 };
 
 static const struct exi_setting_choice rings[] = {
+	{ "auto", EXI_IO_URING_AUTO },
 	{ "any", EXI_IO_URING_ANY },
 	{ "files", EXI_IO_URING_FILES },
 	{ NULL, 0 },
@@ -132,10 +133,9 @@ static const struct exi_config_setting settings[] = {
 	{
 		.variable = "EXS_IO_URING",
 		.strict = true,
-		.accepts = "any or files",
-		.help = "What the program's own rings of io_uring are for; "
-			"beside others than files connections stay on TCP.",
-		.fallback = "any",
+		.accepts = "auto, any or files",
+		.help = "What the program's rings of io_uring are for.",
+		.fallback = "auto",
 		.parse = exi_setting_parse_choice,
 		.print = exi_setting_print_choice,
 		.choices = rings,

@@ -36,7 +36,8 @@ enum exi_trust {
 
 /* What the program's own rings of io_uring are for. */
 enum exi_io_uring {
-	EXI_IO_URING_ANY,
+	EXI_IO_URING_AUTO,  /* what the shim sees of them */
+	EXI_IO_URING_ANY,   /* for any connection */
 	EXI_IO_URING_FILES, /* for no connection, says the user */
 };
 

@@ -178,9 +178,16 @@ void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
 	closedir(dir);
 }
 
-bool exi_surroundings_rings_matter(void)
+bool (*exi_surroundings_ring_seen)(int fd);
+
+bool exi_surroundings_ring_matters(int fd)
 {
-	return exi_config()->io_uring != EXI_IO_URING_FILES;
+	enum exi_io_uring rings = exi_config()->io_uring;
+
+	return rings == EXI_IO_URING_ANY ||
+	       (rings == EXI_IO_URING_AUTO &&
+		(fd < 0 || !exi_surroundings_ring_seen ||
+		 !exi_surroundings_ring_seen(fd)));
 }
 
 static void note(int fd, bool ring, void *arg)
@@ -188,7 +195,7 @@ static void note(int fd, bool ring, void *arg)
 	struct seen *s = arg;
 
 	if (ring)
-		s->rings = exi_surroundings_rings_matter();
+		s->rings = s->rings || exi_surroundings_ring_matters(fd);
 	else if (s->n < EXI_SETS)
 		s->sets[s->n++] = fd;
 }

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "core/base/util.h"
+
 /* Remembers the filters that are there at the start. */
 void exi_surroundings_init(void);
 
@@ -21,8 +23,15 @@ int exi_surroundings_reason(void);
 #define EXI_SETS 16
 int exi_surroundings_sets(int ret[EXI_SETS]);
 
-/* Whether a ring of the program's may be for a connection: EXS_IO_URING. */
-bool exi_surroundings_rings_matter(void);
+/* Set by the shim: whether it looks at each request of this ring before the
+ * kernel may see it, so that a connection that one names is on TCP by then, and
+ * none waits for an epoll set. */
+EXI_SHIM extern bool (*exi_surroundings_ring_seen)(int fd);
+
+/* Whether a ring of the program's may be for a connection on a fabric, by
+ * EXS_IO_URING and by what the shim sees; fd -1: a ring that has no
+ * descriptor. */
+bool exi_surroundings_ring_matters(int fd);
 
 /* Calls f for each ring and each epoll set of the program's, now. */
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);

@@ -54,9 +54,9 @@ static void found_all(struct exi_unseen_suspects *s, int reason)
 		s->s[i].reason = reason;
 }
 
-static void found_ring(struct exi_unseen_suspects *s)
+static void found_ring(struct exi_unseen_suspects *s, int fd)
 {
-	if (exi_surroundings_rings_matter())
+	if (exi_surroundings_ring_matters(fd))
 		found_all(s, EXS_X_REASON_IO_URING);
 }
 
@@ -140,7 +140,7 @@ void exi_unseen_search_descriptor(int fd, bool ring, void *arg)
 	struct exi_unseen_suspects *s = arg;
 
 	if (ring)
-		found_ring(s);
+		found_ring(s, fd);
 	/* There is no /proc here: the set may have any of them. */
 	else if (search_set(s, fd) == -ENOENT && fcntl(fd, F_GETFD) >= 0 &&
 		 !exi_unseen_search_shim_knows(fd, true))
@@ -206,7 +206,7 @@ static void search_call(struct exi_unseen_suspects *s, long nr,
 		break;
 	case SYS_io_uring_enter: /* of one that has no descriptor any more */
 		if (a[3] & IORING_ENTER_REGISTERED_RING)
-			found_ring(s);
+			found_ring(s, -1);
 		break;
 	default:
 		break;

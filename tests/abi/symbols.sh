@@ -3,7 +3,7 @@
 # symbols.sh LIBRARY SHIM BEHAVE BUILD: the library exports what api/exs.map
 # lists, every function of the public headers is listed, and nothing else. The
 # shim takes over what preload/symbols says; what proves it is there; nothing of
-# the C library is missing in the table, and docs/guide/calls.md is made from it.
+# the C library, or of liburing, is missing in the table, and docs/guide/calls.md is made from it.
 # Neither library needs a newer C library than INSTALL.md says.
 root=$(dirname "$0")/../..
 library=$1
@@ -57,8 +57,17 @@ nm -D --defined-only "$libc" | awk '/@@/ && !/@GLIBC_PRIVATE$/ { print $3 }' |
 	sed 's/@.*//' | sort -u >"$tmp/libc"
 sed -n 's/^~ //p' "$table" | grep -xE -f - "$tmp/libc" >"$tmp/needed"
 [ -s "$tmp/needed" ] || complain "the patterns find nothing in $libc"
+# And of the liburing that the library was built with; the table has calls of
+# newer ones.
+uring=$(ldd "$library" | awk '$1 ~ /^liburing/ { print $3 }')
+[ -z "$uring" ] || nm -D --defined-only "$uring" | awk '$2 == "T" { print $3 }' |
+	sed 's/@.*//' | grep -xE \
+		'io_uring_(queue_.*|submit.*|wait_.*|enter2?|setup|register(_files.*)?)' \
+		>>"$tmp/needed"
+sort -o "$tmp/needed" "$tmp/needed"
 comm -23 "$tmp/needed" "$tmp/table" | sed 's/^/not in the table: /' >"$tmp/diff"
-comm -13 "$tmp/libc" "$tmp/table" | sed 's/^/no such call: /' >>"$tmp/diff"
+comm -13 "$tmp/libc" "$tmp/table" | grep -v '^io_uring_' |
+	sed 's/^/no such call: /' >>"$tmp/diff"
 sort "$tmp/table" | uniq -d | sed 's/^/twice in the table: /' >>"$tmp/diff"
 [ -s "$tmp/diff" ] && complain "$(cat "$tmp/diff")"
 

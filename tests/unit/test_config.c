@@ -201,7 +201,7 @@ static void defaults_are_as_documented_and_silent(void **state)
 	assert_true(o.config.stats);
 	assert_int_equal(o.config.tcp_engine, EXI_TCP_ENGINE_AUTO);
 	assert_int_equal(o.config.trust, EXI_TRUST_KEY);
-	assert_int_equal(o.config.io_uring, EXI_IO_URING_ANY);
+	assert_int_equal(o.config.io_uring, EXI_IO_URING_AUTO);
 }
 
 /* A file below the directory, and what leads there. */
@@ -357,7 +357,7 @@ static void garbage_where_something_is_allowed_refuses(void **state)
 		{ "EXS_UPGRADE=soon", "connect" },
 		{ "EXS_MEMORY_LIMIT_MB=-1", "0 to 1048576" },
 		{ "EXS_TCP_ENGINE=select", "io_uring" },
-		{ "EXS_IO_URING=auto", "any or files" },
+		{ "EXS_IO_URING=yes", "auto, any or files" },
 		{ "EXS_TRUST=all", "hosts" },
 		{ "EXS_VERBS_GID_INDEX=first", "or nothing" },
 		{ "EXS_VERBS_PORT_OFFSET=70000", "64511" },
