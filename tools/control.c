@@ -320,8 +320,7 @@ static int on_fabric(pid_t pid, int fd, size_t *ret)
 
 		if ((fd < 0 || c->fd == fd) &&
 		    c->last_reason == EXS_X_REASON_OPERATOR &&
-		    (strcmp(c->dir[EXI_RX].fabric, "tcp") ||
-		     strcmp(c->dir[EXI_TX].fabric, "tcp")))
+		    (c->dir[EXI_RX].off || c->dir[EXI_TX].off))
 			++*ret;
 	}
 	stat_forget(&v);

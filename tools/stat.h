@@ -13,21 +13,27 @@
 #include "core/fabric/provider.h"
 #include "core/sock/stats_page.h"
 
-/* What the kernel says of a TCP socket. */
+#define STAT_NAME 40
+
+/* What the kernel says of a TCP socket, or of a UNIX stream: its addresses are
+ * then the numbers of the inodes of both ends, 4 bytes each, and 0 is an end
+ * that is not known. */
 struct stat_tcp {
 	uint64_t inode;
 	uint64_t netns; /* the inode of its network namespace */
 	int family;
 	int state; /* TCP_ESTABLISHED, ... */
 	uint16_t port[2];
-	uint8_t addr[2][16]; /* here, there */
-	bool counted;	     /* the next two are known */
+	uint8_t addr[2][16];	 /* here, there */
+	char name[2][STAT_NAME]; /* of UNIX sockets; may be cut */
+	bool counted;		 /* the next two are known */
 	uint64_t sent;
 	uint64_t received;
 };
 
 struct stat_dir {
-	char fabric[16]; /* "tcp", or the fabric's name */
+	char fabric[16]; /* "tcp", "unix", or the fabric's name */
+	bool off;	 /* the kernel does not carry it */
 	uint64_t bytes;
 	uint64_t fabric_bytes;
 	uint64_t direct_bytes;
@@ -135,7 +141,7 @@ long stat_mount_of(int fd);
 /* Sets the peers of a view. */
 void stat_find_peers(struct stat_view *v);
 
-/* As text: "127.0.0.1:80". */
+/* As text: "127.0.0.1:80", or "/run/redis.sock:4711" with the inode. */
 #define STAT_ADDR 64
 const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end);
 const char *stat_state(int state);

@@ -424,9 +424,11 @@ static struct stat_conn *new_conn(struct look *l, int fd)
 		.process = l->process,
 		.tcp = *t,
 		.fd = fd,
-		.dir = { { .fabric = "tcp", .held = -1 },
-			 { .fabric = "tcp", .held = -1 } },
+		.dir = { { .held = -1 }, { .held = -1 } },
 	};
+	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++)
+		strcpy(v->conns[v->n_conns].dir[d].fabric,
+		       t->family == AF_UNIX ? "unix" : "tcp");
 	return &v->conns[v->n_conns++];
 }
 
@@ -502,9 +504,13 @@ static void take_entry(const struct exi_stats_entry *e, void *arg)
 			    ? EXS_X_REASON_NONE
 			    : (int)(reason < EXS_X_REASON_MAX_ ? reason : -1);
 	for (enum exi_dir d = EXI_RX; d <= EXI_TX; d++)
-		if (on_fabric(&e->dir[d]) && c->name[0])
+		if (on_fabric(&e->dir[d]) && c->name[0]) {
+			c->dir[d].off = true;
 			strcpy(c->dir[d].fabric, c->name);
-	c->dir[EXI_TX].ring = c->name[0] ? l->process->ring_bytes : 0;
+		}
+	/* The ring of a UNIX stream is smaller, as its kernel has it. */
+	if (c->name[0] && c->tcp.family != AF_UNIX)
+		c->dir[EXI_TX].ring = l->process->ring_bytes;
 	count_by_kernel(c);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs stat: what the kernel says of TCP sockets, as ss(8) asks it. */
+/* exs stat: what the kernel says of TCP and UNIX sockets, as ss(8) asks it. */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/inet_diag.h>
@@ -8,6 +9,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/tcp.h>
+#include <linux/unix_diag.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,9 @@
 
 /* The numbers of the kernel; <netinet/tcp.h> has them, and has another struct
  * tcp_info. */
-#define LISTENS 10
+#define ESTABLISHED 1
+#define CLOSED	    7
+#define LISTENS	    10
 static const char *const states[] = {
 	NULL,	      "ESTAB",	    "SYN-SENT",	 "SYN-RECV",
 	"FIN-WAIT-1", "FIN-WAIT-2", "TIME-WAIT", "UNCONN",
@@ -66,6 +70,20 @@ static int add(struct stat_tcps *t, const struct stat_tcp *one)
 	return 0;
 }
 
+static int by_inode(const void *a, const void *b)
+{
+	const struct stat_tcp *x = a, *y = b;
+
+	return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
+static void sort(struct stat_tcps *t)
+{
+	if (!t->sorted)
+		qsort(t->at, t->n, sizeof(*t->at), by_inode);
+	t->sorted = true;
+}
+
 static void take_info(struct stat_tcp *s, const struct inet_diag_msg *m,
 		      const struct rtattr *a)
 {
@@ -105,6 +123,80 @@ static int add_message(struct stat_tcps *t, const struct nlmsghdr *h,
 	return add(t, &s);
 }
 
+/* The name of a UNIX socket: a path, or "@" and an abstract name. Who bound it
+ * chose its bytes. */
+static void take_name(char to[STAT_NAME], const char *name, size_t n)
+{
+	n = n < STAT_NAME - 1 ? n : STAT_NAME - 1;
+	memcpy(to, name, n);
+	to[n] = '\0';
+	if (n && !to[0])
+		to[0] = '@';
+	for (; *to; to++)
+		if (!isprint((unsigned char)*to))
+			*to = '?';
+}
+
+static int add_unix_message(struct stat_tcps *t, const struct nlmsghdr *h,
+			    uint64_t netns)
+{
+	const struct unix_diag_msg *m = NLMSG_DATA(h);
+	int left = (int)(h->nlmsg_len - NLMSG_LENGTH(sizeof(*m)));
+	struct stat_tcp s = { .inode = m->udiag_ino,
+			      .netns = netns,
+			      .family = AF_UNIX,
+			      .state = m->udiag_state };
+
+	if (left < 0 || m->udiag_type != SOCK_STREAM)
+		return 0;
+	memcpy(s.addr[0], &m->udiag_ino, sizeof(m->udiag_ino));
+	for (const struct rtattr *a = (const struct rtattr *)(m + 1);
+	     RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+		if (a->rta_type == UNIX_DIAG_PEER &&
+		    RTA_PAYLOAD(a) == sizeof(m->udiag_ino))
+			memcpy(s.addr[1], RTA_DATA(a), sizeof(m->udiag_ino));
+		if (a->rta_type == UNIX_DIAG_NAME)
+			take_name(s.name[0], RTA_DATA(a), RTA_PAYLOAD(a));
+	}
+	return add(t, &s);
+}
+
+/* A UNIX socket has the name of its own end; its peer's is that of another
+ * socket. */
+static void name_peers(struct stat_tcps *t)
+{
+	sort(t); /* a search must not move what it is for */
+	for (size_t i = 0; i < t->n; i++) {
+		struct stat_tcp *s = &t->at[i];
+		const struct stat_tcp *peer;
+		uint32_t inode;
+
+		memcpy(&inode, s->addr[1], sizeof(inode));
+		if (s->family != AF_UNIX || !inode)
+			continue;
+		peer = stat_tcps_find(t, inode);
+		if (peer && peer->family == AF_UNIX)
+			memcpy(s->name[1], peer->name[0], sizeof(s->name[1]));
+	}
+}
+
+static int ask_unix(int s)
+{
+	struct {
+		struct nlmsghdr h;
+		struct unix_diag_req r;
+	} m = {
+		.h = { .nlmsg_len = sizeof(m),
+		       .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
+		.r = { .sdiag_family = AF_UNIX,
+		       .udiag_states = 0xffffffff,
+		       .udiag_show = UDIAG_SHOW_NAME | UDIAG_SHOW_PEER },
+	};
+
+	return send(s, &m, sizeof(m), 0) == sizeof(m) ? 0 : -errno;
+}
+
 static int ask(int s, int family)
 {
 	struct {
@@ -123,7 +215,9 @@ static int ask(int s, int family)
 	return send(s, &m, sizeof(m), 0) == sizeof(m) ? 0 : -errno;
 }
 
-static int take_answers(struct stat_tcps *t, int s, uint64_t netns)
+static int take_answers(struct stat_tcps *t, int s, uint64_t netns,
+			int (*take)(struct stat_tcps *t,
+				    const struct nlmsghdr *h, uint64_t netns))
 {
 	static _Alignas(struct nlmsghdr) char buf[65536];
 	ssize_t n;
@@ -139,7 +233,7 @@ static int take_answers(struct stat_tcps *t, int s, uint64_t netns)
 			if (h->nlmsg_type == NLMSG_ERROR)
 				return -EIO;
 			if (h->nlmsg_type == SOCK_DIAG_BY_FAMILY &&
-			    add_message(t, h, netns))
+			    take(t, h, netns))
 				return -ENOMEM;
 		}
 	}
@@ -159,8 +253,11 @@ static int read_here(struct stat_tcps *t, uint64_t netns)
 	for (size_t i = 0; !err && i < 2; i++) {
 		err = ask(s, families[i]);
 		if (!err)
-			err = take_answers(t, s, netns);
+			err = take_answers(t, s, netns, add_message);
 	}
+	if (!err && ask_unix(s) == 0 && /* a kernel may lack it */
+	    take_answers(t, s, netns, add_unix_message) == 0)
+		name_peers(t);
 	if (s >= 0)
 		close(s);
 	return err;
@@ -209,22 +306,50 @@ static int add_line(struct stat_tcps *t, const char *line, int family,
 	return add(t, &s);
 }
 
+/* A line of /proc/net/unix, which does not say who the peer is. */
+static int add_unix_line(struct stat_tcps *t, const char *line, uint64_t netns)
+{
+	struct stat_tcp s = { .family = AF_UNIX, .netns = netns };
+	unsigned int flags, type, state, inode;
+	int name = 0;
+
+	if (sscanf(line, " %*x: %*x %*x %x %x %x %u %n", &flags, &type, &state,
+		   &inode, &name) != 4 ||
+	    type != SOCK_STREAM)
+		return 0;
+	s.inode = inode;
+	s.state = flags & 0x10000 ? LISTENS : state == 3 ? ESTABLISHED : CLOSED;
+	memcpy(s.addr[0], &inode, sizeof(inode));
+	if (name)
+		take_name(s.name[0], line + name, strcspn(line + name, "\n"));
+	return add(t, &s);
+}
+
 /* In another network namespace, without going there. */
 static int read_there(struct stat_tcps *t, pid_t pid, uint64_t netns)
 {
+	static const struct {
+		const char *name;
+		int family;
+	} files[] = { { "tcp", AF_INET },
+		      { "tcp6", AF_INET6 },
+		      { "unix", AF_UNIX } };
 	char path[64], line[256];
 	int err = 0;
 
-	for (int v6 = 0; !err && v6 < 2; v6++) {
+	for (size_t i = 0; !err && i < 3; i++) {
+		int family = files[i].family;
 		FILE *f;
 
-		snprintf(path, sizeof(path), "/proc/%d/net/tcp%s", (int)pid,
-			 v6 ? "6" : "");
+		snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)pid,
+			 files[i].name);
 		f = fopen(path, "re");
 		if (!f) /* no IPv6, or the process is gone */
 			continue;
 		while (!err && fgets(line, sizeof(line), f))
-			err = add_line(t, line, v6 ? AF_INET6 : AF_INET, netns);
+			err = family == AF_UNIX
+				      ? add_unix_line(t, line, netns)
+				      : add_line(t, line, family, netns);
 		fclose(f);
 	}
 	return err;
@@ -254,21 +379,11 @@ int stat_tcps_read(struct stat_tcps *t, pid_t pid, uint64_t netns)
 	return read_there(t, pid, netns);
 }
 
-static int by_inode(const void *a, const void *b)
-{
-	const struct stat_tcp *x = a, *y = b;
-
-	return x->inode < y->inode ? -1 : x->inode > y->inode;
-}
-
 const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t, uint64_t inode)
 {
 	struct stat_tcp key = { .inode = inode };
 
-	if (!t->sorted) {
-		qsort(t->at, t->n, sizeof(*t->at), by_inode);
-		((struct stat_tcps *)(uintptr_t)t)->sorted = true;
-	}
+	sort((struct stat_tcps *)(uintptr_t)t);
 	return bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
 }
 
@@ -290,7 +405,14 @@ const char *stat_addr(char buf[STAT_ADDR], const struct stat_tcp *t, int end)
 	bool mapped = t->family == AF_INET6 && !memcmp(addr, v4, sizeof(v4));
 	int family = mapped ? AF_INET : t->family;
 	char text[INET6_ADDRSTRLEN] = "?";
+	uint32_t inode;
 
+	if (family == AF_UNIX) {
+		memcpy(&inode, addr, sizeof(inode));
+		snprintf(buf, STAT_ADDR, "%s:%u",
+			 t->name[end][0] ? t->name[end] : "*", inode);
+		return buf;
+	}
 	inet_ntop(family, mapped ? addr + sizeof(v4) : addr, text,
 		  sizeof(text));
 	snprintf(buf, STAT_ADDR, family == AF_INET6 ? "[%s]:%u" : "%s:%u", text,

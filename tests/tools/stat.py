@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 
-from common import check, environment, result, wait_for
+from common import DEADLINE, check, environment, result, wait_for
 
 EXS = sys.argv[1]
 SETTINGS = {'EXS_LOG': 'off', 'EXS_UPGRADE': 'auto'}
@@ -78,6 +78,38 @@ def program(text, *args, more=None):
     return subprocess.Popen([EXS, 'run', sys.executable, '-c', text, *args],
                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                             env=environment(SETTINGS, more))
+
+
+# Both ends of UNIX sockets, by a path and by a name that would confuse a terminal: a
+# child asks as often as it is told, and its parent answers.
+UNIX = f"""
+import os, socket, sys, threading
+def listener(at):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(at)
+    s.listen(8)
+    return s
+names = sys.argv[1], chr(0) + sys.argv[2] + chr(27) + '[2J'
+listeners = [listener(n) for n in names]
+child = os.fork()
+if child == 0:
+    socks = [socket.socket(socket.AF_UNIX) for n in names]
+    for s, n in zip(socks, names):
+        s.connect(n)
+    print(os.getpid(), flush=True)
+    for line in sys.stdin:
+        for s in socks:
+            s.sendall(bytes({SIZE}))
+            s.recv({SIZE}, socket.MSG_WAITALL)
+        print('done', flush=True)
+    sys.exit()
+def answer(s):
+    while data := s.recv(65536):
+        s.sendall(data)
+for s in listeners:
+    threading.Thread(target=answer, args=(s.accept()[0],), daemon=True).start()
+os.wait()
+"""
 
 
 def stat(*args, user=None):
@@ -277,6 +309,44 @@ def beside_ss():
             p.wait()
 
 
+def unix_streams():
+    """With their names and inodes, their peers, and what carries them."""
+    with tempfile.TemporaryDirectory() as d:
+        path, name = os.path.join(d, 'socket'), 'exs-' + os.path.basename(d)
+        p = program(UNIX, path, name, more={'EXS_UNIX': 'on'})
+        try:
+            child, asked = int(p.stdout.readline()), 0
+
+            def ends():
+                nonlocal asked
+                check(ask(p, 'again') == 'done', 'UNIX sockets carry bytes')
+                asked += 1
+                return connections(p.pid) + connections(child)
+            wait_for('UNIX connections move', lambda: [
+                c[w]['fabric'] for c in ends() for w in ('sends', 'receives')
+                if not c['young']] == 8 * ['shm'])
+            all_ends = ends()
+            check(len(all_ends) == 4, 'UNIX connections', all_ends)
+            for c in all_ends:
+                mine = c['pid'] == p.pid
+                check(c['local'].endswith(f':{c["inode"]}'), 'the inode', c)
+                bound, free = (c[k] for k in (('local', 'peer') if mine else
+                                              ('peer', 'local')))
+                check(bound.rsplit(':', 1)[0] in (path[:39], f'@{name}?[2J'[:39]) and
+                      free.startswith('*:'), 'names', c)
+                check(c['other_end']['pid'] == (child if mine else p.pid), 'the peer', c)
+                check([x for x in all_ends if (x['peer'], x['local']) ==
+                       (c['local'], c['peer'])], 'both ends', c)
+                for way in 'sends', 'receives':
+                    check(c[way]['bytes'] == asked * SIZE, way, asked, c)
+        finally:
+            p.stdin.close()
+            try:
+                check(p.wait(DEADLINE) == 0, 'its end')
+            finally:
+                p.kill()
+
+
 def switched_off():
     s = program(SERVER, more={'EXS_STATS': 'off'})
     s.stdout.readline()
@@ -363,6 +433,7 @@ def main():
         for p in client, server:
             p.kill()
             p.wait()
+    unix_streams()
     switched_off()
     beside_ss()
     hostile()
