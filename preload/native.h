@@ -151,6 +151,7 @@ struct mmsghdr;
 	F(sighandler_t, sigset, (int n, sighandler_t h), (n, h))               \
 	F(sighandler_t, sysv_signal, (int n, sighandler_t h), (n, h))          \
 	F(int, socket, (int d, int t, int p), (d, t, p))                       \
+	F(int, socketpair, (int d, int t, int p, int *s), (d, t, p, s))        \
 	F(ssize_t, splice,                                                     \
 	  (int s, off64_t *o, int t, off64_t *p, size_t n, unsigned int f),    \
 	  (s, o, t, p, n, f))                                                  \

@@ -14,6 +14,7 @@
 #include "core/life/core.h"
 #include "core/life/exit.h"
 #include "core/link/control.h"
+#include "core/meet/latent.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "preload/shim.h"
@@ -36,6 +37,8 @@ static void before_exec(void)
 {
 	if (!shim_ready())
 		return;
+	/* Those that no fork has made sockets. */
+	exi_latent_promote_all();
 	shim_plain_each(EXS_X_REASON_EXEC, kept_name, NULL);
 	exi_link_before_exec();
 	shim_report();

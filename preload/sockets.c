@@ -44,6 +44,12 @@ static bool is_tcp(int fd)
 /* A fabric's own, or of its library: the kernel's for ever. */
 #define OF_A_MODULE exi_unlikely(exi_module_calls(__builtin_return_address(0)))
 
+static const struct exi_base *base_for(int domain, int type, int protocol)
+{
+	return exi_base_for(domain, type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK),
+			    protocol);
+}
+
 /* Known from the start: it may be put into epoll sets before it connects. */
 HOOK int socket(int domain, int type, int protocol)
 {
@@ -57,9 +63,7 @@ HOOK int socket(int domain, int type, int protocol)
 		fd = native.socket(domain, type, protocol);
 	if (fd >= 0)
 		shim_room(fd);
-	if (fd < 0 || !shim_ready() ||
-	    !exi_base_for(domain, type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK),
-			  protocol))
+	if (fd < 0 || !shim_ready() || !base_for(domain, type, protocol))
 		return fd;
 	/* A socket for which there is no memory is the kernel's. */
 	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
@@ -115,6 +119,28 @@ HOOK int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	return ret;
 }
 ALIAS(__connect, connect);
+
+HOOK int socketpair(int domain, int type, int protocol, int fds[2])
+{
+	EXI_CANCEL_OFF(false);
+	int ret = native.socketpair(domain, type, protocol, fds);
+	const struct exi_base *base;
+
+	if (OF_A_MODULE)
+		return ret;
+	if (ret < 0 && errno == EMFILE && shim_reclaim())
+		ret = native.socketpair(domain, type, protocol, fds);
+	if (ret < 0)
+		return ret;
+	shim_room(fds[1]);
+	base = shim_ready() ? base_for(domain, type, protocol) : NULL;
+	if (!base)
+		return ret;
+	exi_open_pair(base, fds);
+	leave_to_stdio(fds[0]);
+	leave_to_stdio(fds[1]);
+	return ret;
+}
 
 HOOK int listen(int fd, int backlog)
 {

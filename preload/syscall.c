@@ -188,6 +188,9 @@ static bool on_descriptors(long number, const long *a, long *ret)
 	case SYS_socket:
 		*ret = socket(fd, (int)a[1], (int)a[2]);
 		return true;
+	case SYS_socketpair:
+		*ret = socketpair(fd, (int)a[1], (int)a[2], (int *)a[3]);
+		return true;
 	case SYS_listen:
 		*ret = listen(fd, (int)a[1]);
 		return true;

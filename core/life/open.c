@@ -224,6 +224,31 @@ int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 	return ret;
 }
 
+/* One end of a pair. It never meets at once, whatever EXS_UPGRADE says: the
+ * process that is to have the other end may not have been forked yet. */
+static bool begin_end(int fd, enum exi_role role)
+{
+	struct exi_sock *sk;
+
+	if (exi_latent_begin(fd, role))
+		return true;
+	if (exi_sock_make(fd, role, true, &sk))
+		return false;
+	if (role == EXI_ROLE_ACCEPT) {
+		sk->counted = true;
+		exi_marker_connection();
+	}
+	exi_link_expect_later(sk);
+	return true;
+}
+
+void exi_open_pair(const struct exi_base *base, const int fds[2])
+{
+	if (begin_end(fds[1], EXI_ROLE_ACCEPT) &&
+	    begin_end(fds[0], EXI_ROLE_CONNECT))
+		base->sign(fds[1]);
+}
+
 /* --- operations that wait for readiness --------------------------------- */
 
 static bool step_accept(struct exi_op *op)

@@ -20,6 +20,10 @@ EXI_SHIM int exi_listen(int fd, int backlog);
 EXI_SHIM int exi_accept(int fd, struct sockaddr *addr, socklen_t *len,
 			int flags);
 EXI_SHIM int exi_connect(int fd, const struct sockaddr *to, socklen_t len);
+/* The two ends of a fresh socketpair(2), streams of this kind, are known from
+ * their birth. Where there is no memory for that they are the kernel's. */
+struct exi_base;
+EXI_SHIM void exi_open_pair(const struct exi_base *base, const int fds[2]);
 
 /* Takes an EXS_EVT_ACCEPT or EXS_EVT_CONNECT operation. */
 int exi_lifecycle_submit(struct exi_op *op);

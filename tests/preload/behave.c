@@ -2,9 +2,10 @@
 /* The calls on connected TCP sockets, one line for each behaviour. Run
  * natively and under exs run the lines are the same. A row that takes longer
  * than ten seconds, forty with a sanitizer, is ended, "HUNG". Usage: behave
- * [--list] [--cold] [--swap] [--here] [PATTERN...]; --cold leaves out the bytes
- * that move a connection, --here runs the rows in this process, for
- * debuggers. */
+ * [--list] [--cold] [--swap] [--here] [--unix] [--pair] [PATTERN...]; --cold
+ * leaves out the bytes that move a connection, --here runs the rows in this
+ * process, for debuggers, --unix has connections of UNIX sockets, and --pair
+ * makes them by socketpair. */
 #include "behave.h"
 
 #include <fcntl.h>
@@ -51,7 +52,7 @@ int here = -1, peer = -1, stream_family = AF_INET, which_row;
 static struct row rows[2048];
 static size_t n_rows;
 static struct said *said;
-static bool is_cold, is_swapped, is_here;
+static bool is_cold, is_swapped, is_here, is_pair;
 static pthread_t later_thread;
 
 #ifdef __SANITIZE_ADDRESS__
@@ -358,13 +359,29 @@ int listener(int domain, struct sockaddr_storage *at, socklen_t *len)
 	return l;
 }
 
+static void fresh_pair(void)
+{
+	int sv[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		die("make a pair");
+	here = sv[is_swapped];
+	peer = sv[!is_swapped];
+}
+
 void cold_pair(int domain, bool mapped)
 {
 	struct sockaddr_storage at;
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
 	socklen_t len;
-	int l = listener(domain, &at, &len);
-	int c = socket(at.ss_family, SOCK_STREAM, 0), s;
+	int l, c, s;
+
+	if (is_pair && domain == AF_INET) {
+		fresh_pair();
+		return;
+	}
+	l = listener(domain, &at, &len);
+	c = socket(at.ss_family, SOCK_STREAM, 0);
 
 	if (domain == AF_INET6) {
 		in6->sin6_addr = in6addr_loopback;
@@ -501,7 +518,8 @@ int main(int argc, char **argv)
 		is_cold = is_cold || strcmp(*argv, "--cold") == 0;
 		is_swapped = is_swapped || strcmp(*argv, "--swap") == 0;
 		is_here = is_here || strcmp(*argv, "--here") == 0;
-		if (strcmp(*argv, "--unix") == 0)
+		is_pair = is_pair || strcmp(*argv, "--pair") == 0;
+		if (is_pair || strcmp(*argv, "--unix") == 0)
 			stream_family = AF_UNIX;
 	}
 	said = mmap(NULL, sizeof(*said), PROT_READ | PROT_WRITE,

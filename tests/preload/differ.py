@@ -4,7 +4,8 @@
 BEHAVE EXS [--quick | OPTION-OF-BEHAVE | PATTERN]...; quick leaves a way out; 1
 when a row differs that the file "differences" does not name, or one that it
 names does not (but for what differs sometimes), and when a sanitizer reports.
-With --unix connections are of UNIX sockets, and the file is "differences-unix".
+With --unix or --pair connections are of UNIX sockets, by address or by
+socketpair, and the file is "differences-unix".
 With --cold connections move while a row is under way, at a moment that chance
 chooses: it must end well."""
 
@@ -26,7 +27,8 @@ WAYS = {
 }
 
 # Connections are of UNIX sockets in all runs.
-UNIX = {'EXS_UNIX': 'on'} if '--unix' in sys.argv else {}
+KIND = [a for a in ('--unix', '--pair') if a in sys.argv]
+UNIX = {'EXS_UNIX': 'on'} if KIND else {}
 
 # Rows mostly wait: so many runs at a time, of a part of the rows each.
 AT_A_TIME = 12
@@ -44,7 +46,7 @@ PACE = re.compile(r'\((waited|at once)\)')
 # rows that are left out, and why.
 EITHER = {
     'clone_like_vfork exec_* fork_left_unread_exec fork_left_unread_to_stdin '
-    'inside_shells names_*_vfork pass_*exec* spawn_* '
+    'inside_shells names_*_vfork pair_exec_* pair_spawn pass_*exec* spawn_* '
     'stdio_of_a_server system_* vfork_exec':
         'the shim cannot be loaded into other programs without the sanitizer',
     'io_bad_memory io_bad_memory_sent poll_arguments':
@@ -186,7 +188,7 @@ def joined(jobs):
 def shim_is_used(behave, exs, way, row, share):
     """The report of one row says where its connection was, and stayed."""
     with tempfile.NamedTemporaryFile('r') as f:
-        run(behave, exs, way, ['--unix'] * bool(UNIX) + [row], f.name)
+        run(behave, exs, way, KIND + [row], f.name)
         found = re.search(r'(\d+) connections on a fabric, (\d+) of (\d+)',
                           f.read())
     n, there, of = (int(g) for g in found.groups()) if found else (0, 0, 0)
@@ -255,7 +257,7 @@ def main():
               (way, len(native), bad, meant, chance))
     if len(listed) > len(chosen):
         print('%d rows are left out' % (len(listed) - len(chosen)))
-    whole = ways is WAYS and not [a for a in args if a != '--unix']
+    whole = ways is WAYS and not [a for a in args if a not in KIND]
     for name in stale if whole else []:
         print('%s does not differ: take it out of differences' % name)
         good = False
