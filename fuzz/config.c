@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* core/base/config.c: the file that EXS_CONFIG names, and the parser and the
+/* core/base/config*.c: the file that EXS_CONFIG names, and the parser and the
  * printer of every setting. What a parser takes its printer can show, and that
  * text is taken for the same. */
 #include "core/base/config.c"
@@ -19,7 +19,7 @@ static void read_as_file(const uint8_t *data, size_t size)
 {
 	static int fd = -1;
 	struct exi_config_row row;
-	static struct file f[N_FILES];
+	static struct exi_config_file f[N_FILES];
 	char path[64];
 
 	if (fd < 0)
@@ -31,12 +31,12 @@ static void read_as_file(const uint8_t *data, size_t size)
 	find_file();
 	memset(f, 0, sizeof(f));
 	f[0].path = ""; /* none of this host's */
-	f[1] = (struct file){
+	f[1] = (struct exi_config_file){
 		.path = config_file, .label = "EXS_CONFIG: ", .name = "file"
 	};
-	read_file(&f[1], false);
-	read_file(&f[1], true);
-	resolve(f, 0, N_SETTINGS);
+	exi_config_read(&f[1], false);
+	exi_config_read(&f[1], true);
+	resolve(f, 0, EXI_CONFIG_SETTINGS);
 	complain_of_contradictions();
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
 		FUZZ_TRUE(strlen(row.value) < EXI_CONFIG_PATH_MAX);
@@ -45,7 +45,7 @@ static void read_as_file(const uint8_t *data, size_t size)
 static void read_as_value(size_t i, const char *text)
 {
 	char shown[EXI_CONFIG_PATH_MAX], again[EXI_CONFIG_PATH_MAX];
-	const struct exi_config_setting *s = &settings[i];
+	const struct exi_config_setting *s = &exi_config_settings[i];
 
 	if (!s->parse(s, &config, text))
 		return;
@@ -73,8 +73,8 @@ static void be_new(void)
 	memset(&config, 0, sizeof(config));
 	memset(refusal, 0, sizeof(refusal));
 	config.home = "/home/of/this/user";
-	for (size_t i = 0; i < N_SETTINGS; i++)
-		apply(i, ORIGIN_DEFAULT, settings[i].fallback, NULL);
+	for (size_t i = 0; i < EXI_CONFIG_SETTINGS; i++)
+		apply(i, ORIGIN_DEFAULT, exi_config_settings[i].fallback, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	/* The first byte names a setting, the rest is its value. */
 	text = strndup((const char *)data + 1, size - 1);
 	FUZZ_TRUE(text);
-	read_as_value(data[0] % N_SETTINGS, text);
+	read_as_value(data[0] % EXI_CONFIG_SETTINGS, text);
 	exi_setting_expand_path(text, expanded);
 	is_known_variable(text, strcspn(text, "="));
 	free(text);

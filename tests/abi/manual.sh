@@ -65,8 +65,8 @@ for limit in EXS_QDEPTH_MAX EXS_EVTVEC_MAX EXS_POLL_MAX; do
 		complain "exs_types.7 has not $limit, $value"
 done
 
-sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config.c >"$tmp/variables"
-[ -s "$tmp/variables" ] || complain "no variables found in core/base/config.c"
+sed -nE 's/.*\.variable = "(EXS_[A-Z_]+)".*/\1/p' core/base/config_table.c >"$tmp/variables"
+[ -s "$tmp/variables" ] || complain "no variables found in core/base/config_table.c"
 while read -r variable; do
 	grep -qE "^\\.It Ev $variable\$" docs/man/exs.7 ||
 		complain "exs.7 does not describe $variable"

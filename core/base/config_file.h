@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The files of settings. */
+#ifndef EXI_CORE_BASE_CONFIG_FILE_H
+#define EXI_CORE_BASE_CONFIG_FILE_H
+
+#include <stdbool.h>
+
+#include "core/base/config_table.h"
+
+/* Within a file, of two values the one from here down stands, and of two from
+ * the same the later. */
+enum exi_config_level {
+	EXI_CONFIG_NONE,
+	EXI_CONFIG_PROFILE,
+	EXI_CONFIG_FILE,
+	EXI_CONFIG_RULE_PROFILE,
+	EXI_CONFIG_RULE,
+};
+
+/* What a file says for this program; the texts are the loader's own. The first
+ * three are its caller's, the rest are zero before it is read. */
+struct exi_config_file {
+	const char *path;
+	const char *label; /* before it, in messages */
+	const char *name;  /* as an origin */
+	char texts[EXI_CONFIG_SETTINGS][EXI_CONFIG_PATH_MAX];
+	char from[EXI_CONFIG_SETTINGS][128]; /* the rule and the profile */
+	enum exi_config_level level[EXI_CONFIG_SETTINGS];
+	bool complain;
+	/* The rule that is being read. */
+	char section[64];
+	bool rule, applies, conditions, said;
+};
+
+/* Reads the file; with complain set, for what is wrong with it alone, which it
+ * gives to exi_config_refuse(). */
+void exi_config_read(struct exi_config_file *f, bool complain);
+
+/* Has exi_config_refusal() say this; the first reason is kept. */
+__attribute__((format(printf, 1, 2))) void exi_config_refuse(const char *fmt,
+							     ...);
+
+#endif
