@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from common import DEADLINE, check, environment, result
+from common import DEADLINE, check, environment, result, wait_for
 
 EXS, DENY = (os.path.abspath(a) for a in sys.argv[1:3])
 SETTINGS = {'EXS_LOG': 'off'}
@@ -167,6 +167,9 @@ def pair(reason, step, words, cure, *, server=None, client=None, under=(), at='1
 def moved():
     with program(SERVER, '127.0.0.1') as (s, port), \
             program(CLIENT, '127.0.0.1', port, 3) as (c, _):
+        def accepted():
+            return len(look('--pid', c.pid)[1]) == 1
+        wait_for('the server accepts them all, so that they are alike', accepted)
         status, found, said = look('--pid', c.pid)
         check(status == 1 and len(found) == 1 and found[0]['alike'] == 2 and
               found[0]['reason'] == 'undecided' and
