@@ -37,6 +37,7 @@ static void read_as_file(const uint8_t *data, size_t size)
 	exi_config_read(&f[1], false);
 	exi_config_read(&f[1], true);
 	resolve(f, 0, EXI_CONFIG_SETTINGS);
+	resolve_ports(f);
 	complain_of_contradictions();
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
 		FUZZ_TRUE(strlen(row.value) < EXI_CONFIG_PATH_MAX);
@@ -72,6 +73,7 @@ static void be_new(void)
 	exi_log_level = EXI_LOG_OFF;
 	memset(&config, 0, sizeof(config));
 	memset(refusal, 0, sizeof(refusal));
+	exi_config_forget_ports();
 	config.home = "/home/of/this/user";
 	for (size_t i = 0; i < EXI_CONFIG_SETTINGS; i++)
 		apply(i, ORIGIN_DEFAULT, exi_config_settings[i].fallback, NULL);

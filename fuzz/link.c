@@ -258,7 +258,7 @@ static void go_on(struct scene *s)
 	hear(s);
 	switch (s->said++) {
 	case 0:
-		m = exi_meet_hello(true);
+		m = exi_meet_hello(s->e.sk, true);
 		say(s, &m);
 		break;
 	case 1:

@@ -226,10 +226,11 @@ int check_system(struct check *c)
 	return ret;
 }
 
-int check_fabrics(struct check *c)
+int check_fabrics(struct check *c, uint16_t port)
 {
+	struct exi_config_way w = exi_config_way(port);
 	struct exi_registry_row row;
-	bool any = false;
+	bool any = false, shut;
 
 	check_step(c, "fabrics", CHECK_GOOD, "%s", "");
 	for (unsigned int i = 0; exi_registry_row(i, &row); i++) {
@@ -238,11 +239,15 @@ int check_fabrics(struct check *c)
 
 		if (!named)
 			continue;
+		shut = row.provider && !exi_registry_allows(&w, row.provider);
 		check_more(c, "%s%s %s", c->step[c->n - 1].text[0] ? "; " : "",
-			   row.name, row.usable ? "is ready" : "is not usable");
+			   row.name,
+			   shut		? "is left out by a rule for the port"
+			   : row.usable ? "is ready"
+					: "is not usable");
 		if (row.why[0])
 			check_more(c, " (%s)", row.why);
-		any = any || row.usable;
+		any = any || (row.usable && !shut);
 	}
 	if (!c->step[c->n - 1].text[0])
 		check_more(c, "EXS_PROVIDER allows none but tcp");

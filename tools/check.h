@@ -58,7 +58,7 @@ __attribute__((format(printf, 4, 5))) void check_fails(struct check *c,
  * the fabrics that are usable, and why the others are not; the key.
  * EXS_X_REASON_*, of the first that fails. */
 int check_system(struct check *c);
-int check_fabrics(struct check *c);
+int check_fabrics(struct check *c, uint16_t port);
 void check_key(struct check *c, bool remote);
 /* A sentence about the key, in text; whether it can be used. */
 bool check_key_state(char *text, size_t len);

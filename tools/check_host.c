@@ -270,19 +270,18 @@ static int first(int a, int b)
 	return a ? a : b;
 }
 
-static void judge(struct check *c, int reason)
+static void judge(struct check *c, int reason, uint64_t upgrade_bytes)
 {
-	const struct exi_config *cfg = exi_config();
 	char bytes[TOOL_TEXT];
 
 	check_reason(c, reason, "");
 	if (reason)
 		return;
-	if (cfg->upgrade_bytes)
+	if (upgrade_bytes)
 		snprintf(c->verdict, sizeof(c->verdict),
 			 "a connection moves off TCP once it has carried %s "
 			 "(EXS_UPGRADE)",
-			 tool_text_bytes(bytes, cfg->upgrade_bytes));
+			 tool_text_bytes(bytes, upgrade_bytes));
 	else
 		snprintf(c->verdict, sizeof(c->verdict),
 			 "a connection moves off TCP at once");
@@ -294,6 +293,7 @@ static void check_connected(struct check *c, int fd)
 	struct exi_tuple t;
 	int reason, system, err = exi_tuple_of(fd, &t);
 	bool elsewhere = !err && exi_tuple_elsewhere(&t);
+	struct exi_config_way w;
 
 	if (err) {
 		check_fails(c, "socket", "", "the connection is over: %s",
@@ -303,8 +303,8 @@ static void check_connected(struct check *c, int fd)
 	check_process_read(getpid(), &self);
 	step_route(c, fd, elsewhere);
 	check_settings(c, &self);
-	reason =
-		exi_config()->upgrade ? EXS_X_REASON_NONE : EXS_X_REASON_CONFIG;
+	w = exi_config_way(t.peer_port);
+	reason = w.upgrade ? EXS_X_REASON_NONE : EXS_X_REASON_CONFIG;
 	system = check_system(c);
 	/* What is tried is for connections within the namespace. */
 	reason = first(reason, elsewhere ? EXS_X_REASON_NONE : system);
@@ -316,15 +316,15 @@ static void check_connected(struct check *c, int fd)
 		int met = reason ? reason : peer_elsewhere(c, fd);
 
 		reason = first(reason, met);
-		check_fabrics(c);
+		check_fabrics(c, t.peer_port);
 	} else {
 		reason = first(reason, peer_here(c, &t));
-		reason = first(reason, check_fabrics(c));
+		reason = first(reason, check_fabrics(c, t.peer_port));
 	}
 	check_key(c, elsewhere);
 	check_limits(c, &self);
 	check_process_free(&self);
-	judge(c, reason);
+	judge(c, reason, w.upgrade_bytes);
 }
 
 int check_host(const char *host, const char *port, struct check *ret)

@@ -195,7 +195,7 @@ static void check_conn(const struct ends *e, const struct stat_conn *conn,
 	check_system(c);
 	step_namespace(c, conn, other);
 	step_peer(c, conn, other);
-	check_fabrics(c);
+	check_fabrics(c, conn->tcp.port[conn->role == EXI_ROLE_CONNECT]);
 	check_key(c, remote);
 	check_limits(c, e->process);
 	check_step(c, "program", CHECK_GOOD,

@@ -216,8 +216,9 @@ static void show_variables(void)
 
 	printf("\nVariables\n");
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
-		printf("  %-20s %s\n  %-20s accepts %s\n", row.variable,
-		       row.help, "", row.accepts);
+		if (!row.by_port)
+			printf("  %-20s %s\n  %-20s accepts %s\n", row.variable,
+			       row.help, "", row.accepts);
 }
 
 /* The list as objects: what is begun goes into a list of its kind,
@@ -322,11 +323,12 @@ static json_t *settings_json(void)
 
 	for (unsigned int i = 0; exi_config_row(i, &row); i++)
 		json_array_append_new(
-			list, json_pack("{s:s, s:o, s:s, s:s, s:s}", "variable",
-					row.variable, "value",
-					tool_json_text(row.value), "origin",
-					row.origin, "accepts", row.accepts,
-					"help", row.help));
+			list,
+			json_pack("{s:s, s:o, s:s, s:s, s:s, s:b}", "variable",
+				  row.variable, "value",
+				  tool_json_text(row.value), "origin",
+				  row.origin, "accepts", row.accepts, "help",
+				  row.help, "by_port", row.by_port));
 	return list;
 }
 

@@ -22,6 +22,7 @@
 
 #include "core/base/cgroup.h"
 #include "core/base/config_file.h"
+#include "core/base/config_ports.h"
 #include "core/base/log.h"
 #include "core/base/setting.h"
 
@@ -100,6 +101,29 @@ static void resolve(const struct exi_config_file f[N_FILES], size_t first,
 		if (env)
 			apply(i, ORIGIN_ENVIRONMENT, env, NULL);
 	}
+}
+
+/* A later file's setting for all ports, and the environment's, come first. */
+static bool is_overruled(const struct exi_config_file f[N_FILES], size_t n,
+			 size_t setting)
+{
+	const char *variable = exi_config_settings[setting].variable;
+
+	while (++n < N_FILES)
+		if (f[n].level[setting])
+			return true;
+	return secure_getenv(variable) != NULL;
+}
+
+static void resolve_ports(const struct exi_config_file f[N_FILES])
+{
+	for (size_t n = 0; n < N_FILES; n++)
+		for (unsigned int i = 0; i < f[n].n_by_port; i++) {
+			const struct exi_config_port_text *t = &f[n].by_port[i];
+
+			if (!is_overruled(f, n, t->setting))
+				exi_config_keep_port(&f[n], t, &config);
+		}
 }
 
 static bool is_known_variable(const char *entry, size_t len)
@@ -202,6 +226,7 @@ static void load(void)
 	for (size_t n = 0; n < N_FILES; n++)
 		exi_config_read(&files[n], true);
 	resolve(files, EXI_CONFIG_OF_LOG, EXI_CONFIG_SETTINGS);
+	resolve_ports(files);
 	follow_cgroup();
 	if (!getauxval(AT_SECURE))
 		complain_of_unknown_variables();
@@ -231,6 +256,7 @@ const struct exi_config *exi_config_first(void)
 bool exi_config_row(unsigned int i, struct exi_config_row *ret)
 {
 	exi_config_load();
+	ret->by_port = false;
 	if (i == EXI_CONFIG_SETTINGS) {
 		ret->variable = "EXS_CONFIG";
 		ret->accepts = "a path of at most 255 bytes";
@@ -241,7 +267,7 @@ bool exi_config_row(unsigned int i, struct exi_config_row *ret)
 		return true;
 	}
 	if (i > EXI_CONFIG_SETTINGS)
-		return false;
+		return exi_config_port_row(i - EXI_CONFIG_SETTINGS - 1, ret);
 	ret->variable = exi_config_settings[i].variable;
 	ret->accepts = exi_config_settings[i].accepts;
 	ret->help = exi_config_settings[i].help;

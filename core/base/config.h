@@ -76,7 +76,21 @@ struct exi_config {
 	enum exi_ofi_endpoint ofi_endpoint;	/* EXS_OFI_ENDPOINT */
 	uint32_t ofi_port_offset;		/* EXS_OFI_PORT_OFFSET */
 	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
+	/* Settings of rules for ports; 0: exi_config_way() is the same for
+	 * all. */
+	unsigned int n_ports;
 };
+
+/* What rules for ports may give a connection otherwise than its process has
+ * it. */
+struct exi_config_way {
+	bool upgrade;
+	uint64_t upgrade_bytes;
+	uint32_t fabrics; /* bit i: it may use providers[i] */
+};
+
+/* For connections to a service at this port, at both of their ends. */
+struct exi_config_way exi_config_way(uint16_t port);
 
 #define EXI_UPGRADE_BYTES   1024
 #define EXI_SPIN_US	    50
@@ -135,6 +149,9 @@ struct exi_config_row {
 	 * of EXS_CONFIG, with the rule and the profile. */
 	const char *origin;
 	char value[EXI_CONFIG_PATH_MAX]; /* effective */
+	/* The variable has another row: this one is of a rule for ports, which
+	 * the origin names. */
+	bool by_port;
 };
 
 /* Fills row number i; false when there is none. */

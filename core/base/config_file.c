@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/config_ports.h"
+
 #define FILE_MAX (1 << 20)
 
 static const char *program; /* whose rules apply; null: this one's */
@@ -105,6 +107,7 @@ static void begin_section(struct exi_config_file *f, const char *section,
 		  (!section[4] || section[4] == ' ');
 	f->applies = true;
 	f->conditions = f->said = false;
+	f->ports.n = 0;
 }
 
 static void refuse_key(const struct exi_config_file *f, const char *section,
@@ -113,33 +116,91 @@ static void refuse_key(const struct exi_config_file *f, const char *section,
 	if (f->complain)
 		exi_config_refuse(
 			"%s\"%s\" has an unknown key \"%s%s%s\"; it accepts "
-			"the "
-			"settings that exs info --config lists, in lower case "
-			"without EXS_, profile, and in a rule program",
+			"the settings that exs info --config lists, in lower "
+			"case "
+			"without EXS_, profile, and in a rule program and "
+			"port",
 			f->label, f->path, section, section[0] ? "." : "", key);
+}
+
+static void take_condition(struct exi_config_file *f, bool port,
+			   const char *value)
+{
+	f->conditions = true;
+	if (!port) {
+		f->applies = f->applies && is_program(value);
+		return;
+	}
+	if ((f->ports.n || !exi_config_parse_ports(value, &f->ports)) &&
+	    f->complain)
+		exi_config_refuse(
+			"%s\"%s\": [%s] has the ports \"%s\"; a rule accepts "
+			"one list of at most %d ports or ranges, as in \"6379, "
+			"7000-7010\"",
+			f->label, f->path, f->section, value,
+			EXI_CONFIG_PORTS_MAX);
+	snprintf(f->ports_text, sizeof(f->ports_text), "%s", value);
+}
+
+static void give_at_ports(struct exi_config_file *f, size_t i, const char *text)
+{
+	struct exi_config_port_text *t = &f->by_port[f->n_by_port];
+
+	if (f->n_by_port == EXI_CONFIG_PORT_TEXTS ||
+	    strlen(text) >= sizeof(t->text)) {
+		exi_config_refuse("%s\"%s\": [%s]: a file accepts %d settings "
+				  "for ports, of at most %zu bytes each",
+				  f->label, f->path, f->section,
+				  EXI_CONFIG_PORT_TEXTS, sizeof(t->text) - 1);
+		return;
+	}
+	t->ports = f->ports;
+	t->setting = i;
+	strcpy(t->text, text);
+	snprintf(t->from, sizeof(t->from), ", %.63s, port %s", f->section,
+		 f->ports_text);
+	f->n_by_port++;
+}
+
+/* A rule for ports can only give what a connection has of its own. */
+static void take_at_ports(struct exi_config_file *f, const char *key,
+			  const char *value)
+{
+	int i = find_key("", key);
+
+	if (i >= 0 && exi_config_is_by_port((size_t)i)) {
+		if (f->applies)
+			give_at_ports(f, (size_t)i, value);
+	} else if (f->complain) {
+		exi_config_refuse("%s\"%s\": [%s] is for ports and has \"%s\"; "
+				  "such a rule accepts upgrade and provider",
+				  f->label, f->path, f->section, key);
+	}
 }
 
 static int take_key(void *arg, const char *section, const char *key,
 		    const char *value)
 {
 	struct exi_config_file *f = arg;
-	bool condition = !strcasecmp(key, "program");
+	bool port = !strcasecmp(key, "port"),
+	     condition = port || !strcasecmp(key, "program");
 	int i;
 
 	begin_section(f, section, condition);
 	if (f->rule && condition) {
-		f->conditions = true;
-		f->applies = f->applies && is_program(value);
+		take_condition(f, port, value);
 		return 1;
 	}
 	f->said = true;
 	if (f->rule && !f->conditions && f->complain)
 		exi_config_refuse(
-			"%s\"%s\": [%s] does not begin with the programs that "
-			"it is for, program = NAME",
+			"%s\"%s\": [%s] does not begin with the programs or "
+			"ports that it is for, program = NAME, port = NUMBER",
 			f->label, f->path, section);
 	i = find_key(f->rule ? "" : section, key);
-	if (i >= 0 && f->applies) {
+	if (f->rule && f->ports.n) {
+		take_at_ports(f, key, value);
+	} else if (i >= 0 && f->applies) {
 		give(f, (size_t)i, f->rule ? EXI_CONFIG_RULE : EXI_CONFIG_FILE,
 		     value, "");
 	} else if (i < 0 && !strcasecmp(key, "profile") &&
@@ -204,6 +265,7 @@ void exi_config_read(struct exi_config_file *f, bool complain)
 	f->section[0] = '\0';
 	f->rule = false;
 	f->applies = true;
+	f->ports.n = f->n_by_port = 0;
 	in = open_regular(f->path, &err);
 	if (in) {
 		line = ini_parse_file(in, take_key, f);

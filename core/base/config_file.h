@@ -4,6 +4,8 @@
 #define EXI_CORE_BASE_CONFIG_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "core/base/config_table.h"
 
@@ -15,6 +17,25 @@ enum exi_config_level {
 	EXI_CONFIG_FILE,
 	EXI_CONFIG_RULE_PROFILE,
 	EXI_CONFIG_RULE,
+};
+
+/* The ports that a rule is for. */
+#define EXI_CONFIG_PORTS_MAX 8
+struct exi_config_ports {
+	unsigned int n; /* 0: any */
+	struct {
+		uint16_t first, last;
+	} range[EXI_CONFIG_PORTS_MAX];
+};
+
+/* A setting of a rule for ports. */
+#define EXI_CONFIG_PORT_TEXTS 32
+#define EXI_CONFIG_PORT_TEXT  64
+struct exi_config_port_text {
+	struct exi_config_ports ports;
+	size_t setting;
+	char text[EXI_CONFIG_PORT_TEXT];
+	char from[128]; /* the rule, and its ports */
 };
 
 /* What a file says for this program; the texts are the loader's own. The first
@@ -30,6 +51,11 @@ struct exi_config_file {
 	/* The rule that is being read. */
 	char section[64];
 	bool rule, applies, conditions, said;
+	struct exi_config_ports ports;
+	char ports_text[40];
+	/* What rules for ports say, in their order. */
+	struct exi_config_port_text by_port[EXI_CONFIG_PORT_TEXTS];
+	unsigned int n_by_port;
 };
 
 /* Reads the file; with complain set, for what is wrong with it alone, which it

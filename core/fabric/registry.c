@@ -312,6 +312,33 @@ uint64_t exi_registry_wire_ids(void)
 	return mask;
 }
 
+bool exi_registry_allows(const struct exi_config_way *w,
+			 const struct exi_provider *p)
+{
+	const struct exi_config *cfg = exi_config();
+
+	for (unsigned int i = 0; i < cfg->n_providers; i++)
+		if (strcmp(cfg->providers[i], p->name) == 0)
+			return w->fabrics >> i & 1;
+	return false;
+}
+
+uint64_t exi_registry_wire_ids_of(const struct exi_config_way *w)
+{
+	const struct exi_config *cfg = exi_config();
+	uint64_t mask = exi_registry_wire_ids();
+
+	if (exi_likely(w->fabrics == UINT32_MAX))
+		return mask;
+	for (unsigned int i = 0; i < cfg->n_providers; i++) {
+		const struct slot *s = slot_of(cfg->providers[i]);
+
+		if (!(w->fabrics >> i & 1) && s && s->usable > 0)
+			mask &= ~s->provider->wire_id;
+	}
+	return mask;
+}
+
 const struct exi_provider *exi_registry_choose(uint64_t mask, bool same_process)
 {
 	const struct exi_config *cfg = exi_config();
@@ -367,13 +394,14 @@ static bool costs_too_much(const struct slot *s)
 	       !may_have_key();
 }
 
-bool exi_registry_remote_signs(void)
+bool exi_registry_remote_signs(const struct exi_config_way *w)
 {
 	const struct exi_config *cfg = exi_config();
 	unsigned int i;
 
 	for (i = 0; i < cfg->n_providers; i++)
-		if (remote_slot(cfg->providers[i]))
+		if ((!w || w->fabrics >> i & 1) &&
+		    remote_slot(cfg->providers[i]))
 			return true;
 	return false;
 }

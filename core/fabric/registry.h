@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/base/config.h"
 #include "core/fabric/provider.h"
 
 /* The one every connection begins and may end on. */
@@ -37,14 +38,21 @@ int exi_provider_check(const struct exi_provider *p);
 /* The bit set of wire ids that are configured and usable here. */
 uint64_t exi_registry_wire_ids(void);
 
+/* Those of them that a connection of this way may use. */
+uint64_t exi_registry_wire_ids_of(const struct exi_config_way *w);
+/* Whether it may use this one. */
+bool exi_registry_allows(const struct exi_config_way *w,
+			 const struct exi_provider *p);
+
 /* The best provider for a same-host connection among those of the mask; null
  * when none. same_process says that both ends are in this process. */
 const struct exi_provider *exi_registry_choose(uint64_t mask,
 					       bool same_process);
 const struct exi_provider *exi_registry_by_wire_id(uint64_t wire_id);
 
-/* Whether a provider between hosts is configured that has signs of a device. */
-bool exi_registry_remote_signs(void);
+/* Whether a provider between hosts is configured that has signs of a device,
+ * and may be used by a connection of this way; null: of any. */
+bool exi_registry_remote_signs(const struct exi_config_way *w);
 /* The first fabric between hosts that is usable, its module opened; null, and
  * *ret_err of the last that was tried. -ENOKEY: it is not even opened without a
  * key. */

@@ -36,6 +36,7 @@
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/meet/unseen_search.h"
+#include "core/meet/way.h"
 #include "core/sock/base.h"
 #include "core/sock/capture.h"
 #include "core/sock/closing.h"
@@ -144,7 +145,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
-				    in <= exi_config()->upgrade_bytes))
+				    in <= exi_way_of(sk).upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
 	return exi_begin_why_nobody_of(fd);
 }

@@ -31,6 +31,7 @@
 #include "core/meet/remote.h"
 #include "core/meet/surroundings.h"
 #include "core/meet/unseen_search.h"
+#include "core/meet/way.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
@@ -104,12 +105,16 @@ static int why_elsewhere(void)
 static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	const struct exi_provider *p;
+	struct exi_config_way w;
 	int why, fd, err;
 
 	EXI_LOCKED(&sk->link_lock);
 	p = exi_remote_provider(&why);
 	if (!p)
 		return why == EXS_X_REASON_REMOTE ? why_elsewhere() : why;
+	w = exi_way_of(sk);
+	if (!exi_registry_allows(&w, p))
+		return EXS_X_REASON_NO_PROVIDER;
 	err = exi_service_start();
 	if (!err)
 		err = exi_meet_fabric_new(sk, p);
@@ -127,9 +132,11 @@ static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 
 /* 0: the peer is on this host, or 1: on another, or every fabric within a host
  * is left out. -errno: it cannot be told. */
-static int is_remote(const struct exi_tuple *t)
+static int is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
 {
-	int err = exi_registry_wire_ids() ? exi_proof_peer_here(t) : -ENOENT;
+	struct exi_config_way w = exi_way_of(sk);
+	int err =
+		exi_registry_wire_ids_of(&w) ? exi_proof_peer_here(t) : -ENOENT;
 
 	return err == -ENOENT ? 1 : err;
 }
@@ -242,7 +249,7 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
 		return exi_begin_why_nobody(t, atomic_load(&sk->fd));
-	remote = is_remote(t);
+	remote = is_remote(sk, t);
 	if (remote > 0 && exi_tuple_redirected(t, atomic_load(&sk->fd)))
 		return EXS_X_REASON_REDIRECTED;
 	if (remote > 0)
@@ -308,7 +315,8 @@ static void decline(int fd, int reason)
 }
 
 /* Looks for an A in another network namespace. */
-static int reach_keyed_a(const struct exi_tuple *t, struct exi_keyed **ret)
+static int reach_keyed_a(const struct exi_sock *sk, const struct exi_tuple *t,
+			 struct exi_keyed **ret)
 {
 	struct exi_keyed *k;
 	int fd;
@@ -318,7 +326,7 @@ static int reach_keyed_a(const struct exi_tuple *t, struct exi_keyed **ret)
 	k = keyed_new(t, false);
 	fd = k ? keyed_socket() : -ENOENT;
 	if (fd >= 0 && exi_meetdir_connect(fd, &k->name) == 0 &&
-	    is_remote(t) > 0) {
+	    is_remote(sk, t) > 0) {
 		*ret = k;
 		return fd;
 	}
@@ -354,7 +362,7 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 		return err;
 	if (exi_meet_shunned(l->fd))
 		return -ETIMEDOUT;
-	m = exi_meet_hello(l->known);
+	m = exi_meet_hello(sk, l->known);
 	err = exi_bound_promise(&l->bound, m.blob);
 	if (!err)
 		err = exi_pair_send(l->fd, &m, -1);
@@ -370,7 +378,7 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (fd == -ENOENT)
-		fd = reach_keyed_a(t, &keyed);
+		fd = reach_keyed_a(sk, t, &keyed);
 	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
 		return EXS_X_REASON_UNDECIDED;
 	if (fd < 0)
@@ -517,7 +525,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 		return reason;
 	}
 	/* Perhaps another process accepted it. */
-	if (exi_remote_possible() && is_remote(&t) > 0)
+	if (exi_remote_possible() && is_remote(sk, &t) > 0)
 		exi_marker_reach(fd);
 	reason = meet_as_b_locked(sk, &t);
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
@@ -633,22 +641,22 @@ static bool marked(struct exi_sock *sk)
 /* Says so when not. */
 static bool is_wanted(struct exi_sock *sk)
 {
-	bool upgrade = exi_config()->upgrade;
+	struct exi_config_way w;
 
 	if (!sk->adopted)
 		return false;
-	if (upgrade && (exi_registry_wire_ids() ||
-			(sk->base->between_hosts && exi_remote_possible())))
+	w = exi_way_of(sk);
+	if (exi_way_leads(&w, sk->base->between_hosts))
 		return true;
-	exi_sock_reason(sk, upgrade ? EXS_X_REASON_NO_PROVIDER
-				    : EXS_X_REASON_CONFIG);
+	exi_sock_reason(sk, w.upgrade ? EXS_X_REASON_NO_PROVIDER
+				      : EXS_X_REASON_CONFIG);
 	return false;
 }
 
 void exi_link_expect_later(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
-	uint64_t bytes = exi_config()->upgrade_bytes;
+	uint64_t bytes = exi_way_of(sk).upgrade_bytes;
 
 	if (!is_wanted(sk))
 		return;
@@ -663,7 +671,7 @@ void exi_link_expect_later(struct exi_sock *sk)
 
 void exi_link_expect(struct exi_sock *sk, bool eager)
 {
-	if (!eager && exi_config()->upgrade_bytes) {
+	if (!eager && exi_way_of(sk).upgrade_bytes) {
 		exi_link_expect_later(sk);
 		return;
 	}

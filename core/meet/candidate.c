@@ -85,7 +85,7 @@ static void adopt_candidate_locked(struct exi_sock *sk, unsigned int slot,
 static void known_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				   const struct exi_pair_msg *m)
 {
-	struct exi_pair_msg out = exi_meet_hello(true);
+	struct exi_pair_msg out = exi_meet_hello(sk, true);
 	int err;
 
 	EXI_LOCKED(&sk->link_lock);
@@ -114,7 +114,7 @@ static void proved_candidate_locked(struct exi_sock *sk, unsigned int slot,
 static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
 			      const struct exi_pair_msg *m)
 {
-	struct exi_pair_msg out = exi_meet_hello(false);
+	struct exi_pair_msg out = exi_meet_hello(sk, false);
 	struct exi_link *l = sk->link;
 	uint64_t now = exi_now_ns();
 	int err;

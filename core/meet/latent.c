@@ -88,7 +88,7 @@ bool exi_latent_begin(int fd, enum exi_role role)
 
 	if (!atomic_load_explicit(&exi_latent_on, memory_order_relaxed) ||
 	    (uint32_t)fd >= exi_table.size || !cfg->upgrade ||
-	    !cfg->upgrade_bytes || cfg->require[0] ||
+	    !cfg->upgrade_bytes || cfg->require[0] || cfg->n_ports ||
 	    atomic_load_explicit(&exi_capture_on, memory_order_relaxed) ||
 	    (!exi_registry_wire_ids() && !exi_remote_possible()))
 		return false;

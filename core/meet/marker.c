@@ -24,6 +24,7 @@
 #include "core/fabric/registry.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
+#include "core/meet/way.h"
 
 /* Addresses of a port that fabrics between hosts are told of. */
 #define REACHES 8
@@ -197,12 +198,17 @@ static bool hold(uint16_t port, int users)
 	return hold_keyed(m) && m->bound;
 }
 
-/* Whether this process can meet anybody: if not, peers are not to wait for
- * it. */
-static bool can_meet(void)
+/* The port of a listener, if this process can meet anybody there: if not, peers
+ * are not to wait for it. */
+static bool can_meet(int listen_fd, uint16_t *ret)
 {
-	return exi_config()->upgrade &&
-	       (exi_registry_wire_ids() || exi_remote_possible());
+	struct exi_config_way w;
+
+	if ((!exi_registry_wire_ids() && !exi_remote_possible()) ||
+	    local_port(listen_fd, ret))
+		return false;
+	w = exi_config_way(*ret);
+	return exi_way_leads(&w, true);
 }
 
 void exi_marker_hold(int listen_fd)
@@ -211,7 +217,7 @@ void exi_marker_hold(int listen_fd)
 	uint16_t port;
 	bool denied;
 
-	if (!can_meet() || local_port(listen_fd, &port))
+	if (!can_meet(listen_fd, &port))
 		return;
 	pthread_mutex_lock(&marker_lock);
 	hold(port, 1);
@@ -229,7 +235,7 @@ bool exi_marker_refresh(int listen_fd)
 	uint16_t port;
 	bool held;
 
-	if (!can_meet() || local_port(listen_fd, &port))
+	if (!can_meet(listen_fd, &port))
 		return false;
 	pthread_mutex_lock(&marker_lock);
 	held = hold(port, 0);
@@ -309,9 +315,13 @@ static void sweep(void)
 void exi_marker_reach(int fd)
 {
 	struct exi_listening at;
+	struct exi_config_way w;
 	struct marker *m;
 
 	if (!exi_remote_possible() || local_address(fd, &at))
+		return;
+	w = exi_config_way(at.port);
+	if (!w.upgrade || !exi_registry_remote_signs(&w))
 		return;
 	exi_fds_begin();
 	pthread_mutex_lock(&marker_lock);

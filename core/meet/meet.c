@@ -29,6 +29,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/pair.h"
+#include "core/meet/way.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
@@ -245,12 +246,20 @@ bool exi_meet_shunned(int link)
 	return exi_shunned(exi_user_of(link), exi_now_ns());
 }
 
-struct exi_pair_msg exi_meet_hello(bool known)
+/* The fabrics within a host that the connection may use. */
+static uint64_t fabrics(const struct exi_sock *sk)
+{
+	struct exi_config_way w = exi_way_of(sk);
+
+	return exi_registry_wire_ids_of(&w);
+}
+
+struct exi_pair_msg exi_meet_hello(const struct exi_sock *sk, bool known)
 {
 	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
 
 	if (known) {
-		m.a = exi_registry_wire_ids();
+		m.a = fabrics(sk);
 		m.b = exi_process_token();
 	} else {
 		m.c = EXI_HELLO_SHOW;
@@ -281,7 +290,8 @@ int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m)
 	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_OFFER);
 	int ret;
 
-	p = exi_registry_choose(m->a, l->peer_token == exi_process_token());
+	p = exi_registry_choose(m->a & fabrics(sk),
+				l->peer_token == exi_process_token());
 	if (!p)
 		return -EXS_X_REASON_NO_PROVIDER;
 	ret = exi_meet_fabric_new(sk, p);
@@ -304,7 +314,7 @@ int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd)
 	struct exi_pair_msg out = exi_pair_message(EXI_PAIR_ANSWER);
 	int ret;
 
-	if (!p)
+	if (!p || !(p->wire_id & fabrics(sk)))
 		return -EXS_X_REASON_NO_PROVIDER;
 	memcpy(in.bytes, m->blob, sizeof(in.bytes));
 	ret = exi_meet_fabric_new(sk, p);
@@ -349,7 +359,7 @@ static int proved(struct exi_sock *sk)
 	struct exi_link *l = sk->link;
 	int err = 0;
 
-	m.a = exi_registry_wire_ids();
+	m.a = fabrics(sk);
 	m.b = exi_process_token();
 	if (l->keyed)
 		err = exi_meet_prove(sk, l->fd, 0, false, &m, m.blob);

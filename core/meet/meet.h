@@ -142,7 +142,7 @@ bool exi_meet_shunned(int link);
 
 /* Makes a HELLO. Not known: the other end may be a stranger, and is told
  * nothing of this process. */
-struct exi_pair_msg exi_meet_hello(bool known);
+struct exi_pair_msg exi_meet_hello(const struct exi_sock *sk, bool known);
 
 /* Makes the connection's fabric. The link becomes its bell when both ends are
  * up: before, only messages of the meeting may be sent. 0 or -ENOMEM. link_lock

@@ -20,7 +20,7 @@ bool exi_remote_possible(void)
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (exi_unlikely(!k)) {
-		k = exi_registry_remote_signs() ? 2 : 1;
+		k = exi_registry_remote_signs(NULL) ? 2 : 1;
 		atomic_store(&known, k);
 	}
 	return k == 2;

@@ -266,6 +266,33 @@ def programs():
                   'in a root of its own', one)
 
 
+def rules():
+    """Rules for ports: for connections to these, at the end that has the file."""
+    all_but = 'port = 1, 3-65535\n'
+    with tempfile.TemporaryDirectory() as folder:
+        conf = {'EXS_CONFIG': os.path.join(folder, 'exs.conf')}
+        for rule, ends, reason, step, words in (
+                (all_but + 'upgrade = never\n', ['client', 'server'], 'config', 'settings',
+                 'EXS_CONFIG='),
+                (all_but + 'provider = tcp\n', ['client'], 'no-provider', 'fabrics',
+                 'shm is left out by a rule for the port'),
+                ('port = 2\nupgrade = never\nprogram = python*\n' + all_but +
+                 'upgrade = bytes:64\nprogram = none\n' + all_but + 'upgrade = never\n',
+                 ['server'], 'none', '', '')):
+            with open(conf['EXS_CONFIG'], 'w') as f:
+                f.write('[rule a]\n' + rule)
+            for whose in ends:
+                pair(reason, step, words, 'exs info --config' if step == 'settings' else '',
+                     whose=whose, **{whose: conf})
+            with program(SERVER, '127.0.0.1') as (_, port):
+                status, found, said = look('127.0.0.1', port, more=conf)
+                check(found and found[0]['reason'] == reason and
+                      status == (reason != 'none'), 'the port by a rule', said)
+        said = tool('info', '--config', more=conf)[1]
+        check('EXS_UPGRADE          never                        file, rule a, port 2' in
+              said, 'exs info --config', said)
+
+
 def other_fabrics():
     ofi = {'EXS_PROVIDER': 'ofi,tcp', 'EXS_OFI_PROVIDER': 'tcp',
            'EXS_UPGRADE': 'bytes:64', 'EXS_OFI_PORT_OFFSET': '32768'}
@@ -351,6 +378,7 @@ def main():
         another_user()
         ports()
         programs()
+        rules()
         other_fabrics()
         devices()
         user = [] if os.getuid() == 0 else ['-U', '-r']

@@ -32,9 +32,13 @@ struct outcome {
 		char origin[96];
 		char value[EXI_CONFIG_PATH_MAX];
 	} rows[ROWS_MAX];
+	/* Of these ports. */
+	struct exi_config_way way[4];
 	char refusal[1024];
 	char said[8192];
 };
+
+static const uint16_t ports[] = { 6379, 80, 7005, 0 };
 
 static void read_all(int fd, void *buf, size_t len, size_t *ret)
 {
@@ -63,6 +67,8 @@ static void child(const char *const env[], int result, int said)
 	if (exi_config_refusal())
 		snprintf(o.refusal, sizeof(o.refusal), "%s",
 			 exi_config_refusal());
+	for (size_t i = 0; i < 4; i++)
+		o.way[i] = exi_config_way(ports[i]);
 	while (exi_config_row(o.n_rows, &row)) {
 		snprintf(o.rows[o.n_rows].variable, 32, "%s", row.variable);
 		snprintf(o.rows[o.n_rows].origin, 96, "%s", row.origin);
@@ -744,12 +750,99 @@ static void a_rule_that_is_not_understood_refuses(void **state)
 	}
 }
 
+static const struct exi_config_way usual_way = { true, EXI_UPGRADE_BYTES,
+						 UINT32_MAX };
+
+static void assert_way(const struct outcome *o, size_t i,
+		       struct exi_config_way wanted)
+{
+	assert_int_equal(o->way[i].upgrade, wanted.upgrade);
+	assert_int_equal(o->way[i].upgrade_bytes, wanted.upgrade_bytes);
+	assert_int_equal(o->way[i].fabrics, wanted.fabrics);
+}
+
+static void a_rule_for_ports_is_for_connections_to_them(void **state)
+{
+	static const char text[] = "[rule cache]\n"
+				   "port = 6379, 7000-7010\n"
+				   "program = test_con*\n"
+				   "upgrade = bytes:7\n"
+				   "provider = ofi, shm\n"
+				   "[rule one]\n"
+				   "port = 7005\n"
+				   "upgrade = never\n"
+				   "program = other\n"
+				   "port = 80\n"
+				   "upgrade = never\n";
+	struct outcome o = load_file(text, "EXS_PROVIDER=shm,verbs,ofi");
+	unsigned int n = o.n_rows;
+
+	assert_string_equal(o.said, "");
+	assert_string_equal(o.refusal, "");
+	assert_int_equal(o.config.n_ports, 2);
+	/* The environment has the fabrics for all ports. */
+	assert_way(&o, 0, (struct exi_config_way){ true, 7, UINT32_MAX });
+	assert_way(&o, 1, usual_way);
+	assert_way(&o, 2, (struct exi_config_way){ false, 0, UINT32_MAX });
+	assert_way(&o, 3, usual_way);
+	assert_row(&o, "EXS_UPGRADE", "auto", "default");
+	assert_string_equal(o.rows[n - 2].variable, "EXS_UPGRADE");
+	assert_string_equal(o.rows[n - 2].value, "bytes:7");
+	assert_string_equal(o.rows[n - 2].origin,
+			    "file, rule cache, port 6379, 7000-7010");
+	assert_string_equal(o.rows[n - 1].value, "never");
+	o = load_file(text, "EXS_UPGRADE=auto");
+	/* shm and ofi of shm, verbs, ofi, tcp */
+	assert_way(&o, 0,
+		   (struct exi_config_way){ true, EXI_UPGRADE_BYTES, 5 });
+	assert_int_equal(o.config.n_ports, 1);
+	o = load_file("upgrade = never\n[rule a]\nport = 80\nupgrade = auto\n",
+		      "EXS_LOG=off");
+	assert_false(o.way[0].upgrade);
+	assert_way(&o, 1, usual_way);
+}
+
+static void a_rule_for_ports_that_is_not_understood_refuses(void **state)
+{
+	static const struct {
+		const char *text, *why;
+	} cases[] = {
+		{ "[rule a]\nport = 0\nupgrade = never\n", "ports \"0\"" },
+		{ "[rule a]\nport = 65536\nupgrade = never\n", "65536" },
+		{ "[rule a]\nport = 9-8\nupgrade = never\n", "9-8" },
+		{ "[rule a]\nport = 80x\nupgrade = never\n", "80x" },
+		{ "[rule a]\nport = -1\nupgrade = never\n", "-1" },
+		{ "[rule a]\nport =\nupgrade = never\n", "ports \"\"" },
+		{ "[rule a]\nport = 1,2,3,4,5,6,7,8,9\nupgrade = never\n",
+		  "at most 8" },
+		{ "[rule a]\nport = 80\nport = 81\nupgrade = never\n",
+		  "\"81\"" },
+		{ "[rule a]\nport = 80\nspin_us = 4\n",
+		  "accepts upgrade and provider" },
+		{ "[rule a]\nport = 80\nprofile = safe\n", "\"profile\"" },
+		{ "[rule a]\nport = 80\nupgrade = never mind\n",
+		  "EXS_UPGRADE: cannot use" },
+		{ "[rule a]\nport = 80\nprovider = tpc\n",
+		  "EXS_PROVIDER: cannot use" },
+		{ "port = 80\nupgrade = never\n", "unknown key \"port\"" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct outcome o = load_file(cases[i].text, "EXS_LOG=off");
+
+		assert_refused(&o, cases[i].why);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_rule_is_for_the_programs_that_it_names),
 		cmocka_unit_test(a_profile_gives_way_to_settings_of_its_place),
 		cmocka_unit_test(a_rule_that_is_not_understood_refuses),
+		cmocka_unit_test(a_rule_for_ports_is_for_connections_to_them),
+		cmocka_unit_test(
+			a_rule_for_ports_that_is_not_understood_refuses),
 		cmocka_unit_test(where_the_home_was_stays_known),
 		cmocka_unit_test(defaults_are_as_documented_and_silent),
 		cmocka_unit_test(the_smallest_limit_of_the_groups_counts),

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Rules for ports: settings that one connection may have otherwise than its
+ * process. */
+#ifndef EXI_CORE_BASE_CONFIG_PORTS_H
+#define EXI_CORE_BASE_CONFIG_PORTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/config.h"
+#include "core/base/config_file.h"
+
+/* Reads "6379, 7000-7010". False: it is no such list. */
+bool exi_config_parse_ports(const char *text, struct exi_config_ports *ret);
+
+/* Whether a rule for ports may give the setting. */
+bool exi_config_is_by_port(size_t setting);
+
+/* Keeps a setting of a file that is for some ports, after those of the whole
+ * process are in effect: of two for one port the later stands. A text that does
+ * not parse is refused. */
+void exi_config_keep_port(const struct exi_config_file *f,
+			  const struct exi_config_port_text *t,
+			  struct exi_config *c);
+
+/* Fills the i-th that was kept; false when there is none. */
+bool exi_config_port_row(unsigned int i, struct exi_config_row *ret);
+
+/* Forgets all: for the fuzzer. */
+void exi_config_forget_ports(void);
+
+#endif
