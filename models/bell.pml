@@ -19,6 +19,10 @@
  * GROW takes the record's place, and the next one lies behind what was the ring,
  * where words and payloads of earlier days are.
  *
+ * With GLANCES nobody sleeps, and another thread of the consumer's process finds nothing so often at
+ * the consumer's position, and then compares, without a lock, the word and the position
+ * (docs/design/orders.md, "Nothing still").
+ *
  * Abstractions: one record per slot, so positions count slots; a record's word is
  * its position plus one; `a quarter of the ring' is QUARTER records, also when it
  * has grown; whether it grows is chance; spinning is SPIN looks more, or fewer. Who
@@ -26,6 +30,7 @@
  *
  * Asserted: word and payload are those of the next record; the producer does not
  * ring more often than it was asked to (a futex call that wakes nobody is no ring);
+ * where a comparison says that nothing came there was nothing when it began;
  * and, by the search for invalid end states, nobody sleeps for ever: all N records
  * arrive, each side learns of the change of its state.
  */
@@ -57,6 +62,9 @@
 #ifndef PKICK			/* that of the producer's does */
 #define PKICK 0
 #endif
+#ifndef GLANCES
+#define GLANCES 0
+#endif
 
 /* Planted bugs. */
 #define NO_RECHECK	1	/* the consumer does not look again before it sleeps */
@@ -75,6 +83,9 @@
 #define OLD_PLACE	14	/* who finds a GROW behind its request does not ask again */
 #define NO_BELL_GROW	15	/* a GROW does not ring */
 #define OLD_WORDS	16	/* the word that follows a GROW is not zeroed */
+#define BY_BYTES	17	/* a glance compares the count of data records, not POS */
+#define POS_FIRST	18	/* the position is loaded before the word */
+#define LATE_POS	19	/* the position is stored after `taken' */
 #ifndef BUG
 #define BUG 0
 #endif
@@ -92,7 +103,9 @@
 #define TAKEN_SEQ	(2 * BIG + 3)
 #define STATE(t)	(2 * BIG + 4 + (t))
 #define KICK(t)		(2 * BIG + 6 + (t))
-#define WORDS		(2 * BIG + 8)
+#define POS		(2 * BIG + 8)
+#define BYTES		(2 * BIG + 9)
+#define WORDS		(2 * BIG + 10)
 #define NONE		255
 #define GROW		254	/* as a word */
 #define OLD		253	/* of earlier days */
@@ -259,8 +272,9 @@ look:		/* the words to sleep on first, then what they stand for */
 		:: !left && told < PKICK
 		fi;
 		if
-		:: spin < SPIN -> spin++; goto look
-		:: spin = 0
+		:: GLANCES -> goto look
+		:: !GLANCES && spin < SPIN -> spin++; goto look
+		:: !GLANCES -> spin = 0
 		fi;
 		v = taken;
 		if
@@ -315,16 +329,66 @@ send:		spin = 0;
 	od
 }
 
+byte cur, slots_in = SLOTS;	/* the consumer's */
+#define slots slots_in
+
+/* The consumer goes on at cur. */
+inline move(bytes)
+{
+	if
+	:: GLANCES && BUG != LATE_POS -> store(C, POS, cur, 0)
+	:: else
+	fi;
+	if
+	:: GLANCES && bytes -> store(C, BYTES, N - left, 0)
+	:: else
+	fi
+}
+
 /* Position cur is that of a GROW. */
 inline pass_grow()
 {
 	assert(slots == SLOTS && BIG > SLOTS);
-	slots = BIG; cur = grown_at(cur)
+	atomic { slots = BIG; cur = grown_at(cur) }
+	move(0)
+}
+
+/* What the consumer would find. */
+#define something	(mem[WORD(cur, slots)] != 0)
+
+proctype glancer()
+{
+	byte at, pos, bytes, w, p, times;
+	bit had;
+
+	do
+	:: times < GLANCES ->
+		times++;
+		/* With the direction's lock: what it guards is whole. */
+		atomic { !something && flushed(C) -> at = WORD(cur, slots); pos = mem[POS];
+			bytes = mem[BYTES] }
+		if
+		:: BUG == POS_FIRST -> p = mem[POS]
+		:: else
+		fi;
+		atomic { w = mem[at]; had = something }
+		if
+		:: BUG == POS_FIRST
+		:: else -> p = (BUG == BY_BYTES -> mem[BYTES] : mem[POS])
+		fi;
+		if
+		:: BUG == BY_BYTES -> p = (p == bytes -> pos : pos + 1)
+		:: else
+		fi;
+		assert(w != 0 || p != pos || !had);
+		at = 0; pos = 0; bytes = 0; w = 0; p = 0; had = 0
+	:: break
+	od
 }
 
 proctype consumer()
 {
-	byte cur, left = N, slots = SLOTS, pub, seq, wait, at, kick, told, w, v, spin;
+	byte left = N, pub, seq, wait, at, kick, told, w, v, spin;
 	bit hit;
 
 	do
@@ -339,6 +403,7 @@ look:		if
 		:: left && w != 0 && w != GROW ->
 			assert(w == cur + 1 && mem[PAY(cur, slots)] == cur + 1);
 			cur++; left--; spin = 0;
+			move(1);
 			if
 			:: cur - pub >= QUARTER -> goto publish
 			:: else -> goto next
@@ -352,6 +417,7 @@ look:		if
 		fi;
 		if
 		:: pub != cur -> goto publish	/* and back here */
+		:: pub == cur && GLANCES -> goto look
 		:: else
 		fi;
 		wait = (BUG == COUNTER -> wait + 1 : cur);
@@ -391,6 +457,10 @@ publish:	v = (BUG == NEW_TAKEN -> cur : pub);
 		:: BUG == NO_FENCE_TAKEN -> store(C, TAKEN_SEQ, seq, 1)
 		:: else -> store_sc(C, TAKEN_SEQ, seq)
 		fi;
+		if
+		:: GLANCES && BUG == LATE_POS -> store(C, POS, cur, 0)
+		:: else
+		fi;
 		w = mem[SPACE_WAIT];
 		if
 		:: asks(w, v) ->
@@ -422,6 +492,10 @@ init {
 		fi;
 		if
 		:: CKICK -> run service(C)
+		:: else
+		fi;
+		if
+		:: GLANCES -> run glancer()
 		:: else
 		fi;
 		run producer(); run consumer()

@@ -88,8 +88,10 @@ struct saw {
 
 struct item {
 	struct exi_list node; /* among the active, those in line, or at rest */
+	/* Of the last look, if it found nothing; the holder's while held. */
+	struct exi_glance glance;
 	struct exi_waiter waiter[2];
-	bool waits[2]; /* by direction, under its lock */
+	bool waits[2]; /* by direction, under its lock and the set's */
 	struct set *set;
 	struct exi_sock *sk;
 	uint32_t generation; /* which socket of sk's place this is */
@@ -153,6 +155,7 @@ struct item {
 	struct item *next;
 	struct saw saw;
 	uint32_t now;
+	struct exi_first first;
 };
 
 /* Behind so many events of the kernel's, by turns among items. */
@@ -264,6 +267,11 @@ void shim_set_calm_locked(struct set *s);
  * it, and a thread that sleeps in the set is nudged. */
 void shim_item_activate_locked(struct item *it);
 
+/* The peer sends wake-ups from now on, until shim_item_disarm(); false when it
+ * need not. No lock is held, and the item is not among the active: it is this
+ * thread's. */
+bool shim_item_arm(struct item *it, uint64_t sleep);
+
 /* No wait looks at the item, and no ring is meant for it any more. */
 void shim_item_off_active_locked(struct item *it);
 
@@ -353,11 +361,6 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
 				const struct saw *saw);
 
-/* The peer sends wake-ups from now on, until shim_item_disarm(); false when it
- * need not. No lock is held, and the item is not among the active: it is this
- * thread's. */
-bool shim_item_arm(struct item *it, uint64_t sleep);
-
 /* The end of a hold: the item is active again, or with !keep only if something
  * came meanwhile. */
 void shim_item_release_locked(struct item *it, bool keep);
@@ -365,7 +368,8 @@ void shim_item_release_locked(struct item *it, bool keep);
 /* Tells what has something, in the order in which it came; see the head of
  * epoll_look.c. ev has n events of the kernel's already; how many there are
  * then. began: exi_ticks() now, or a moment ago, which no other look has; 0 in
- * a spin: it is read where it is needed. */
+ * a spin: it is read where it is needed. *ret stays as it is where a spin finds
+ * that all is still. */
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     bool spins, const uint32_t *met, uint64_t began,
 		     struct looked *ret);
@@ -460,23 +464,32 @@ static inline void shim_item_make_active_locked(struct item *it,
 	shim_set_count_locked(it->set, &it->set->n_active, 1);
 }
 
-/* The first of a list becomes this thread's; null: it is empty. */
-static inline struct item *shim_set_pop_from_locked(struct set *s,
-						    struct exi_list *list)
+/* An item that is in a list becomes this thread's. */
+static inline void shim_item_hold_locked(struct item *it)
 {
-	struct exi_list *node = exi_list_pop(list);
-	struct item *it;
+	struct set *s = it->set;
 
 	EXI_LOCKED(&s->lock);
-	if (!node)
-		return NULL;
-	it = exi_container(node, struct item, node);
+	exi_list_del(&it->node);
 	shim_set_count_locked(s, &s->n_active, -it->active);
 	s->n_resting -= it->rests;
 	it->active = it->in_line = it->rests = false;
 	it->refs++;
 	it->held = true;
 	it->again = false;
+}
+
+/* The first of a list becomes this thread's; null: it is empty. */
+static inline struct item *shim_set_pop_from_locked(struct set *s,
+						    struct exi_list *list)
+{
+	struct item *it;
+
+	EXI_LOCKED(&s->lock);
+	if (exi_list_empty(list))
+		return NULL;
+	it = exi_container(list->next, struct item, node);
+	shim_item_hold_locked(it);
 	return it;
 }
 
@@ -533,6 +546,20 @@ static inline uint32_t shim_item_before_look(const struct item *it,
 	*ret = (struct saw){ shim_item_arrived(it),
 			     atomic_load(&it->sk->cramped) };
 	return shim_item_interest(it) | EPOLLRDHUP;
+}
+
+/* A look at an active item would find nothing, as the last one did: nothing
+ * came since to receive, whose ring would have ended a rest, nor anything that
+ * shim_item_activate_locked() is called for. Where a ring was asked for, a look
+ * says that none is wanted. */
+static inline bool shim_item_still_locked(const struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	return exi_glance_same(&it->glance) && !it->armed &&
+	       (exi_likely(!(shim_item_interest(it) & TX_EVENTS)) ||
+		((it->events & EPOLLET) && it->told && !it->blocked &&
+		 atomic_load_explicit(&it->sk->cramped, memory_order_relaxed) ==
+			 it->cramped));
 }
 
 /* No lock is held, and the item is this thread's. */

@@ -14,6 +14,17 @@
  * peer who lies about times moves none but itself, and never before one that
  * was told less lately. What had no room waits in line, and goes first.
  *
+ * Most of what is active in a set of many has nothing, and had nothing at the
+ * last look. What that look found nothing by is kept (struct exi_glance). While
+ * it is the same a look would find nothing again, and is not taken. The rest is
+ * taken out of the list, and looked at, in one go. Nothing is missed: of an
+ * item that rests, too, this process learns only by its ring, whose word is
+ * compared (by an acquire, as in a look), or by a call of wake(), which ends
+ * the glance. A glance is compared under the set's lock while the item is among
+ * the waiters of its socket, and ended under that lock before it leaves them
+ * (let_go_of() in epoll_set.c): so the fabric is there, for close.c waits for
+ * these.
+ *
  * What rests has a ring on its way, which the kernel or the service has: a
  * record says how much its process had sent by the kernel before, so who finds
  * a new count asks the kernel, and looks at what rests (at few: they are looked
@@ -120,39 +131,6 @@ static inline bool tell_locked(struct item *it, uint32_t now,
 	return true;
 }
 
-/* Edge-triggered: something that is worth telling came since the last look. */
-static bool missed(const struct item *it, uint32_t events)
-{
-	struct exi_ready r;
-
-	if ((events & RX_EVENTS) &&
-	    (shim_item_arrived(it) != it->arrived ||
-	     !exi_ready_look(it->sk, shim_item_number(it), EPOLLIN | EPOLLRDHUP,
-			     &r) ||
-	     (r.now & EPOLLRDHUP & ~it->over)))
-		return true;
-	/* Whether there is room, for a program that found none. */
-	return (events & TX_EVENTS) &&
-	       (it->blocked || atomic_load(&it->sk->cramped) != it->cramped) &&
-	       (!exi_ready_look(it->sk, shim_item_number(it), EPOLLOUT, &r) ||
-		(r.now & EPOLLOUT));
-}
-
-bool shim_item_arm(struct item *it, uint64_t sleep)
-{
-	short events = (short)shim_item_interest(it);
-
-	if (it->armed || it->disabled)
-		return true;
-	if (!exi_ready_arm(it->sk, shim_item_number(it), events,
-			   it->events & EPOLLET, sleep))
-		return false;
-	it->armed = true;
-	it->armed_for = events;
-	/* News since the last look is there already: no ring tells. */
-	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
-}
-
 /* The end of a hold: active again, or not if nothing came meanwhile. */
 static inline void release_to_locked(struct item *it, struct exi_list *list)
 {
@@ -160,6 +138,8 @@ static inline void release_to_locked(struct item *it, struct exi_list *list)
 
 	EXI_LOCKED(&it->set->lock);
 	it->held = false;
+	if (it->again || !it->waits[EXI_RX])
+		it->glance.kick = NULL;
 	if (list == &s->resting && it->again)
 		list = &s->active;
 	if (list == &s->resting)
@@ -206,9 +186,9 @@ struct search {
 /* Places an item in the order. The peer says when what it has was sent; without
  * that it came when it was seen. No place is before what was told already: an
  * item that tells most often comes last. */
-static inline void place_locked(struct search *c, struct item *it,
-				const struct exi_first *first)
+static inline void place_locked(struct search *c, struct item *it)
 {
+	const struct exi_first *first = &it->first;
 	uint64_t at = first->sent, now;
 
 	EXI_LOCKED(&it->set->lock);
@@ -230,28 +210,28 @@ static inline void place_locked(struct search *c, struct item *it,
 		c->last = at;
 }
 
-static inline void look_in_search(struct search *c, struct item *it,
-				  struct exi_first *ret)
+static inline void look_in_search(struct search *c, struct item *it)
 {
 	short events;
 
 	if (exi_unlikely(it->moves && c->hears))
 		exi_link_hear(it->sk);
 	events = (short)shim_item_before_look(it, &it->saw);
-	*ret = (struct exi_first){ 0 };
-	it->now = (uint16_t)exi_ready_first(it->sk, shim_item_number(it),
-					    events, c->began, ret);
-	it->on_tcp = ret->on_tcp;
+	it->first = (struct exi_first){ 0 };
+	it->now =
+		(uint16_t)exi_ready_first(it->sk, shim_item_number(it), events,
+					  c->began, &it->first, &it->glance);
+	it->on_tcp = it->first.on_tcp;
 }
 
 /* After a look: what there is to know of an item's move. */
-static inline void looked_locked(struct item *it, const struct exi_first *first)
+static inline void looked_locked(struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);
 	/* What came during the look may be that the link is up. */
-	if (exi_unlikely(it->moves != first->moves) &&
-	    (first->moves || !it->again))
-		shim_item_moves_locked(it, first->moves);
+	if (exi_unlikely(it->moves != it->first.moves) &&
+	    (it->first.moves || !it->again))
+		shim_item_moves_locked(it, it->first.moves);
 	if (exi_likely(!it->on_tcp) || !(it->now & RX_EVENTS))
 		it->heard = false;
 }
@@ -262,9 +242,9 @@ static inline void looked_locked(struct item *it, const struct exi_first *first)
  * has no place among the kernel's events would go before them all. It is left
  * out of one wait: another process may have what the kernel told, and where one
  * has the set, too, of none for what may come after the kernel was asked. */
-static bool is_news_locked(struct search *c, struct item *it,
-			   const struct exi_first *first)
+static bool is_news_locked(struct search *c, struct item *it)
 {
+	const struct exi_first *first = &it->first;
 	uint64_t asked =
 		atomic_load_explicit(&c->s->emptied, memory_order_relaxed);
 	bool ret = it->on_tcp ? (it->now & RX_EVENTS) && !it->heard
@@ -289,13 +269,14 @@ static bool valid(const struct item *it)
 }
 
 /* The look is over, and it has something: true when that is for this wait. */
-static inline bool find_locked(struct search *c, struct item *it,
-			       const struct exi_first *first)
+static inline bool find_locked(struct search *c, struct item *it)
 {
+	const struct exi_first *first = &it->first;
+
 	EXI_LOCKED(&it->set->lock);
-	if (is_news_locked(c, it, first))
+	if (is_news_locked(c, it))
 		return false;
-	place_locked(c, it, first);
+	place_locked(c, it);
 	/* What is left keeps its news of wake-ups for the wait that reports
 	 * it. */
 	if (it->place > c->until)
@@ -314,6 +295,14 @@ static inline bool find_locked(struct search *c, struct item *it,
 	return true;
 }
 
+/* Whether an item that has nothing is to rest: few are looked at for long. */
+static inline bool may_rest_locked(const struct search *c, struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	return !c->spins && c->until == UINT64_MAX && ++it->idle > IDLE_LOOKS &&
+	       (c->began - it->busy > IDLE_TICKS || c->s->n_active > MANY);
+}
+
 /* The look is over, and it has nothing: true when its peer sends wake-ups from
  * now on. */
 static inline bool idles_locked(struct search *c, struct item *it)
@@ -324,8 +313,7 @@ static inline bool idles_locked(struct search *c, struct item *it)
 	EXI_LOCKED(&it->set->lock);
 	it->place = 0;
 	it->by_tcp = it->by_ring = 0;
-	if (c->spins || c->until != UINT64_MAX || ++it->idle <= IDLE_LOOKS ||
-	    (c->began - it->busy <= IDLE_TICKS && s->n_active <= MANY))
+	if (!may_rest_locked(c, it))
 		return false;
 	exi_unlock(&s->lock);
 	ret = shim_item_arm(it, 0);
@@ -345,29 +333,48 @@ static bool told_by_kernel(const struct search *c, const struct item *it)
 	return false;
 }
 
+/* Takes what is active and may have something, in the order of the list. */
+static struct item *take_stirred_locked(struct search *c)
+{
+	struct exi_list *node, *next, *active = &c->s->active;
+	struct item *it, *ret, **end = &ret;
+
+	EXI_LOCKED(&c->s->lock);
+	for (node = active->next; node != active; node = next) {
+		next = node->next;
+		it = exi_container(node, struct item, node);
+		if (it->told_at == c->began || told_by_kernel(c, it) ||
+		    (shim_item_still_locked(it) && !may_rest_locked(c, it)))
+			continue;
+		shim_item_hold_locked(it);
+		shim_item_stale_locked(it);
+		*end = it;
+		end = &it->next;
+	}
+	*end = NULL;
+	return ret;
+}
+
 static void look_at_active(struct search *c)
 {
+	struct item *it, *next, *chain = take_stirred_locked(c);
 	struct set *s = c->s;
 
-	for (int left = s->n_active; left > 0; left--) {
-		struct item *it = shim_set_pop_from_locked(s, &s->active);
-		struct exi_first first;
+	if (!chain)
+		return;
+	exi_unlock(&s->lock);
+	for (it = chain; it; it = it->next) {
+		shim_item_disarm(it);
+		look_in_search(c, it);
+	}
+	exi_lock(&s->lock);
+	for (it = chain; it; it = next) {
 		bool has;
 
-		if (!it)
-			break;
-		if (it->told_at == c->began || told_by_kernel(c, it)) {
-			shim_item_release_locked(it, true);
-			continue;
-		}
-		shim_item_stale_locked(it);
-		exi_unlock(&s->lock);
-		shim_item_disarm(it);
-		look_in_search(c, it, &first);
-		exi_lock(&s->lock);
-		looked_locked(it, &first);
+		next = it->next;
+		looked_locked(it);
 		has = seen_locked(it, it->now, &it->saw);
-		if (has && find_locked(c, it, &first))
+		if (has && find_locked(c, it))
 			continue;
 		shim_item_release_locked(
 			it, has || (!idles_locked(c, it) && valid(it)));
@@ -388,7 +395,6 @@ static void look_at_resting(struct search *c)
 		return;
 	for (; left > 0; left--) {
 		struct item *it = shim_set_pop_from_locked(s, &s->resting);
-		struct exi_first first;
 
 		if (!it)
 			break;
@@ -397,13 +403,13 @@ static void look_at_resting(struct search *c)
 			continue;
 		}
 		exi_unlock(&s->lock);
-		look_in_search(c, it, &first);
+		look_in_search(c, it);
 		if (it->now)
 			shim_item_disarm(it);
 		exi_lock(&s->lock);
-		looked_locked(it, &first);
+		looked_locked(it);
 		if (!shim_item_event_locked(it, it->now, &it->saw) ||
-		    !find_locked(c, it, &first))
+		    !find_locked(c, it))
 			shim_item_release_locked(it, it->now && valid(it));
 	}
 }
@@ -523,15 +529,14 @@ static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 	struct item *it;
 
 	while (n < max && (it = shim_set_pop_from_locked(s, &s->line))) {
-		struct exi_first first;
 		struct epoll_event e;
 
 		shim_item_stale_locked(it);
 		exi_unlock(&s->lock);
 		shim_item_disarm(it);
-		look_in_search(c, it, &first);
+		look_in_search(c, it);
 		exi_lock(&s->lock);
-		looked_locked(it, &first);
+		looked_locked(it);
 		if (tell_this_locked(c, it, &e))
 			insert(&e, c->base++, ev, n++);
 		shim_item_release_locked(it, valid(it));
@@ -715,40 +720,64 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
+/* Whether a look at what is active would find nothing, as the last one did. An
+ * only item is looked at. */
+static bool all_still_locked(const struct set *s)
+{
+	const struct exi_list *node;
+
+	EXI_LOCKED(&s->lock);
+	if (!s->timed || !exi_list_empty(&s->line))
+		return false;
+	for (node = s->active.next; node != &s->active; node = node->next)
+		if (!shim_item_still_locked(
+			    exi_container(node, struct item, node)))
+			return false;
+	return true;
+}
+
+/* shim_set_collect(), where something may have come. */
+static int collect_locked(struct search *c, struct epoll_event *ev, int n,
+			  int max)
+{
+	struct set *s = c->s;
+
+	EXI_LOCKED(&s->lock);
+	if (!s->timed)
+		return tell_alone(c, ev, n, max);
+	if (!c->began)
+		c->began = exi_ticks();
+	n = tell_line(c, ev, n, max);
+	c->n_ev = n;
+	c->met_at = c->met ? *c->met : s->met;
+	if (n == max)
+		return n;
+	search(c);
+	if (exi_unlikely(c->rang || (s->n_moving && (c->asked || c->n_on_tcp))))
+		n = find_rung(c, ev, n, max);
+	return tell_found_locked(c, ev, n, max);
+}
+
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     bool spins, const uint32_t *met, uint64_t began,
 		     struct looked *ret)
 {
-	struct search c = { .s = s,
-			    .met = met,
-			    .ev = ev,
-			    .n_ev = n,
-			    .spins = spins,
-			    .asked = n > 0,
-			    .began = began,
-			    .until = UINT64_MAX };
-
 	exi_lock(&s->lock);
-	if (!s->timed) {
-		n = tell_alone(&c, ev, n, max);
-		goto unlock;
+	if (!spins || !all_still_locked(s)) {
+		struct search c = { .s = s,
+				    .met = met,
+				    .ev = ev,
+				    .n_ev = n,
+				    .spins = spins,
+				    .asked = n > 0,
+				    .began = began,
+				    .until = UINT64_MAX };
+
+		n = collect_locked(&c, ev, n, max);
+		ret->began = c.began;
+		ret->asked = c.asked;
+		ret->alone = !s->arming && !shim_set_others_sleep(s);
 	}
-	if (!c.began)
-		c.began = exi_ticks();
-	n = tell_line(&c, ev, n, max);
-	c.n_ev = n;
-	c.met_at = met ? *met : s->met;
-	if (n < max) {
-		search(&c);
-		if (exi_unlikely(c.rang ||
-				 (s->n_moving && (c.asked || c.n_on_tcp))))
-			n = find_rung(&c, ev, n, max);
-		n = tell_found_locked(&c, ev, n, max);
-	}
-unlock:
-	ret->began = c.began;
-	ret->asked = c.asked;
-	ret->alone = !s->arming && !shim_set_others_sleep(s);
 	exi_unlock(&s->lock);
 	return n;
 }

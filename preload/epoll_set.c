@@ -102,15 +102,50 @@ void shim_item_activate_locked(struct item *it)
 	it->busy = exi_ticks();
 	shim_set_count_locked(s, &s->n_fresh, !it->fresh);
 	it->fresh = true;
-	if (it->held) { /* the holder makes it active */
+	if (it->held) /* the holder makes it active */
 		it->again = true;
-	} else if (!it->active) {
+	else
+		it->glance.kick = NULL;
+	if (!it->held && !it->active) {
 		off_the_resting_locked(it);
 		shim_item_make_active_locked(it, &s->active);
 	}
 	if (shim_set_others_sleep(s) || (s->outer && !it->counted))
 		shim_set_nudge_locked(s);
 	it->counted = true;
+}
+
+/* Edge-triggered: something that is worth telling came since the last look. */
+static bool missed(const struct item *it, uint32_t events)
+{
+	struct exi_ready r;
+
+	if ((events & RX_EVENTS) &&
+	    (shim_item_arrived(it) != it->arrived ||
+	     !exi_ready_look(it->sk, shim_item_number(it), EPOLLIN | EPOLLRDHUP,
+			     &r) ||
+	     (r.now & EPOLLRDHUP & ~it->over)))
+		return true;
+	/* Whether there is room, for a program that found none. */
+	return (events & TX_EVENTS) &&
+	       (it->blocked || atomic_load(&it->sk->cramped) != it->cramped) &&
+	       (!exi_ready_look(it->sk, shim_item_number(it), EPOLLOUT, &r) ||
+		(r.now & EPOLLOUT));
+}
+
+bool shim_item_arm(struct item *it, uint64_t sleep)
+{
+	short events = (short)shim_item_interest(it);
+
+	if (it->armed || it->disabled)
+		return true;
+	if (!exi_ready_arm(it->sk, shim_item_number(it), events,
+			   it->events & EPOLLET, sleep))
+		return false;
+	it->armed = true;
+	it->armed_for = events;
+	/* News since the last look is there already: no ring tells. */
+	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
 }
 
 /* A ring may have come that is not heard: it was for all that are active. */
@@ -135,6 +170,18 @@ void shim_item_off_active_locked(struct item *it)
 	it->active = it->in_line = false;
 }
 
+/* The item is no waiter of direction d from now on, whose lock is held: what it
+ * looked at without that lock may go. */
+static void let_go_of(struct item *it, enum exi_dir d)
+{
+	exi_lock(&it->set->lock);
+	it->waits[d] = false;
+	if (!it->held) /* else the holder sees that it waits no more */
+		it->glance.kick = NULL;
+	exi_unlock(&it->set->lock);
+	exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
+}
+
 /* The lock of direction d is held. */
 static void wake(struct item *it, enum exi_dir d)
 {
@@ -142,8 +189,7 @@ static void wake(struct item *it, enum exi_dir d)
 	 * could not be another's. */
 	if (atomic_load(&it->sk->generation) != it->generation ||
 	    atomic_load(&it->sk->fd) < 0) {
-		it->waits[d] = false;
-		exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
+		let_go_of(it, d);
 		exi_lock(&it->set->lock);
 		unheard_locked(it->set);
 		exi_unlock(&it->set->lock);
@@ -221,8 +267,7 @@ static void stop_listening(struct item *it)
 
 		exi_lock(&h->lock);
 		if (it->waits[d])
-			exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
-		it->waits[d] = false;
+			let_go_of(it, d);
 		exi_half_unlock(h);
 	}
 }

@@ -30,16 +30,21 @@ static bool look_again(void *arg)
 	return p->n > 0;
 }
 
-static int first_peer_cpu(struct set *s)
+/* Of the connection that had something last, if it is known. */
+static int last_peer_cpu(struct set *s)
 {
 	struct item *it;
 	int ret = -1;
 
 	exi_lock(&s->lock);
-	it = shim_set_pop_locked(s);
+	if (!exi_list_empty(&s->active)) {
+		it = exi_container(s->active.prev, struct item, node);
+		ret = it->glance.kick ? it->glance.peer_cpu : -1;
+	}
+	it = ret < 0 ? shim_set_pop_locked(s) : NULL;
 	exi_unlock(&s->lock);
 	if (!it)
-		return -1;
+		return ret;
 	ret = exi_ready_peer_cpu(it->sk, shim_item_number(it));
 	exi_lock(&s->lock);
 	shim_item_release_locked(it, true);
@@ -47,8 +52,11 @@ static int first_peer_cpu(struct set *s)
 	return ret;
 }
 
-/* A look at a set takes as long as so many at a word. */
-#define LOOK_WEIGHT 8
+/* A look at a set, and a glance at a few items, takes as long as so many at a
+ * word. */
+#define LOOK_WEIGHT   8
+#define GLANCE_WEIGHT 2
+#define FEW	      8
 
 static int spin(struct set *s, struct epoll_event *ev, int max,
 		uint64_t deadline, struct looked *ret_looked)
@@ -59,10 +67,11 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	if (!s->n_active)
 		return 0;
 	exi_spin_begin(&spinner);
-	spinner.weight = LOOK_WEIGHT;
+	spinner.weight =
+		s->timed && s->n_active < FEW ? GLANCE_WEIGHT : LOOK_WEIGHT;
 	if (exi_spin_look(&s->spin, &spinner,
-			  exi_spin_budget(&s->spin, first_peer_cpu(s)),
-			  deadline, look_again, &p))
+			  exi_spin_budget(&s->spin, last_peer_cpu(s)), deadline,
+			  look_again, &p))
 		*ret_looked = p.looked;
 	return p.n;
 }

@@ -93,12 +93,12 @@ static bool sufficient_locked(struct exi_sock *sk, struct exi_half *h)
 }
 
 /* The end is in the ring, and the kernel does not know of it. */
-static void look_end(struct exi_sock *sk, struct exi_half *h, short events,
-		     struct exi_ready *ret)
+static inline void look_end(struct exi_sock *sk, struct exi_half *h,
+			    short events, struct exi_ready *ret)
 {
 	const struct exi_half *tx = &sk->sh->half[EXI_TX];
-	bool ended = tx->mode == EXI_MODE_RING &&
-		     __atomic_load_n(&tx->ended, __ATOMIC_RELAXED);
+	bool ended = __atomic_load_n(&tx->ended, __ATOMIC_RELAXED) &&
+		     tx->mode == EXI_MODE_RING;
 
 	/* The end may be a close, which is said to the kernel before. */
 	if (sk->base->ends_both && over(sk, h))
@@ -192,18 +192,39 @@ static void look_errors(const struct exi_shared *sh, struct exi_ready *ret)
 		ret->error = true;
 }
 
-/* now: null, or what comes first is asked for. */
-static bool look_once(struct exi_sock *sk, int fd, short events,
-		      const uint64_t *now, struct exi_ready *ret)
+/* A look found nothing; kick: of the state, from before that look. */
+static void glance_locked(struct exi_sock *sk, struct exi_half *h,
+			  uint32_t kick, struct exi_glance *ret)
+{
+	EXI_LOCKED(&h->lock);
+	if (h->mode != EXI_MODE_RING || sk->framed || !sk->fab->rops->nothing ||
+	    !sk->fab->rops->nothing(sk->fab, &ret->nothing))
+		return;
+	ret->kick = &sk->sh->kick[EXI_RX];
+	ret->kicked = kick;
+	ret->peer_cpu = sk->fab->wops->peer_cpu(sk->fab);
+}
+
+/* now: null, or what comes first is asked for. glance: or null. */
+static inline bool look_once(struct exi_sock *sk, int fd, short events,
+			     const uint64_t *now, struct exi_ready *ret,
+			     struct exi_glance *glance)
 {
 	struct exi_shared *sh;
+	uint32_t kick = 0;
 
 	*ret = (struct exi_ready){ 0 };
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return false;
+	/* Before the look at the state: pairs with exi_sock_wake_all(). */
+	if (glance)
+		kick = atomic_load_explicit(&sh->kick[EXI_RX],
+					    memory_order_seq_cst);
 	look_rx_locked(sk, &sh->half[EXI_RX], events, ret);
 	if (now)
 		look_first(sk, &sh->half[EXI_RX], *now, ret);
+	if (glance && !ret->now && !ret->error && !ret->hung_up)
+		glance_locked(sk, &sh->half[EXI_RX], kick, glance);
 	exi_half_unlock(&sh->half[EXI_RX]);
 	if (events & WRITE_EVENTS) {
 		if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
@@ -220,23 +241,24 @@ static bool look_once(struct exi_sock *sk, int fd, short events,
 	return true;
 }
 
-static bool look(struct exi_sock *sk, int fd, short events, const uint64_t *now,
-		 struct exi_ready *ret)
+static inline bool look(struct exi_sock *sk, int fd, short events,
+			const uint64_t *now, struct exi_ready *ret,
+			struct exi_glance *glance)
 {
-	if (!look_once(sk, fd, events, now, ret))
+	if (!look_once(sk, fd, events, now, ret, glance))
 		return false;
 	/* A caller that hears of the peer's end may ask whether the peer
 	 * closed. */
 	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
 	    !exi_link_ended(sk, fd))
 		return true;
-	return look_once(sk, fd, events, now, ret);
+	return look_once(sk, fd, events, now, ret, NULL);
 }
 
 bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 		    struct exi_ready *ret)
 {
-	return look(sk, fd, events, NULL, ret);
+	return look(sk, fd, events, NULL, ret, NULL);
 }
 
 void exi_ready_told(struct exi_sock *sk, short revents)
@@ -269,16 +291,18 @@ short exi_ready_events(struct exi_sock *sk, int fd, short events)
 {
 	struct exi_ready r;
 
-	return look(sk, fd, events, NULL, &r) ? with_kernel(sk, fd, events, &r)
-					      : POLLNVAL;
+	return look(sk, fd, events, NULL, &r, NULL)
+		       ? with_kernel(sk, fd, events, &r)
+		       : POLLNVAL;
 }
 
 short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
-		      struct exi_first *ret)
+		      struct exi_first *ret, struct exi_glance *ret_glance)
 {
 	struct exi_ready r;
 
-	if (!look(sk, fd, events, &now, &r))
+	ret_glance->kick = NULL;
+	if (!look(sk, fd, events, &now, &r, ret_glance))
 		return POLLNVAL;
 	*ret = r.first;
 	return with_kernel(sk, fd, events, &r);

@@ -28,9 +28,30 @@ EXI_SHIM bool exi_ready_look(struct exi_sock *sk, int fd, short events,
 
 /* The whole answer, the kernel asked; POLLNVAL when sk is not fd's. */
 EXI_SHIM short exi_ready_events(struct exi_sock *sk, int fd, short events);
-/* exi_ready_events(), and what comes first; now: about exi_ticks(). */
+
+/* What a look found nothing to receive by. While none of it changes, a look
+ * finds nothing again, and need not be taken. */
+struct exi_glance {
+	const _Atomic uint32_t *kick; /* null: it takes a look */
+	uint32_t kicked; /* changes with the state of the direction */
+	int peer_cpu;	 /* as exi_ready_peer_cpu() */
+	struct exi_nothing nothing;
+};
+
+/* Whether it is all as it was. No lock of the socket is held; but it is among
+ * the waiters for EXI_RX, so what is compared is there: close.c waits for its
+ * lookers before the fabric goes. */
+static inline bool exi_glance_same(const struct exi_glance *g)
+{
+	return g->kick && exi_nothing_still(&g->nothing) &&
+	       atomic_load_explicit(g->kick, memory_order_relaxed) == g->kicked;
+}
+
+/* exi_ready_events(), what comes first, and whether a glance will do next time;
+ * now: about exi_ticks(). */
 EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
-			       uint64_t now, struct exi_first *ret);
+			       uint64_t now, struct exi_first *ret,
+			       struct exi_glance *ret_glance);
 
 /* The peer is to say when it sends what comes from now on. */
 EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);

@@ -55,6 +55,7 @@ struct exi_wait_ops;
 struct exi_apart_ops;
 struct exi_domain;
 struct exi_loan_ops;
+struct exi_nothing;
 struct exi_place_ops;
 struct exi_provider;
 struct exi_shared;
@@ -62,7 +63,7 @@ struct exi_switch_ops;
 struct exi_tuple;
 struct exi_word;
 
-#define EXI_PROVIDER_ABI 10
+#define EXI_PROVIDER_ABI 11
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
@@ -279,6 +280,22 @@ struct exi_wait_ops {
 	unsigned int (*patience)(struct exi_conn *c);
 };
 
+/* Where a receive found nothing: exi_nothing_still(). */
+struct exi_nothing {
+	const uint32_t *word; /* of the peer, where the next bytes will be */
+	uint32_t value;	      /* while none are there */
+	const uint64_t *pos;  /* of this end: never twice the same, and */
+	uint64_t at;	      /* this while the next bytes will be there */
+};
+
+/* Whether a receive would find nothing still. No lock is held; see orders.md,
+ * "Nothing still". */
+static inline bool exi_nothing_still(const struct exi_nothing *n)
+{
+	return __atomic_load_n(n->word, __ATOMIC_ACQUIRE) == n->value &&
+	       __atomic_load_n(n->pos, __ATOMIC_RELAXED) == n->at;
+}
+
 /* What could be done without waiting. */
 struct exi_ready_ops {
 	/* ready: recv (EXI_RX) would give something or the end now, send
@@ -295,6 +312,9 @@ struct exi_ready_ops {
 	bool (*full)(struct exi_conn *c);
 	/* over: the peer said the end; nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
+	/* nothing: null, or whether ready(EXI_RX) is false, and where. Both
+	 * words stay mapped until fini. */
+	bool (*nothing)(struct exi_conn *c, struct exi_nothing *ret);
 	/* left_unread: null, or about how many bytes the peer has not read: if
 	 * it is no more, 0 means none. */
 	size_t (*left_unread)(struct exi_conn *c);

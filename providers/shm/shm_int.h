@@ -57,7 +57,8 @@ struct shmp_tx {
 };
 
 struct shmp_rx {
-	uint64_t pos;	/* position of the record being read */
+	/* Position of the record being read; see shmp_move_to(). */
+	uint64_t pos;
 	uint32_t bytes; /* the ring's size, now */
 	uint32_t used;	/* bytes of its payload that were read */
 	uint32_t len;	/* the record's length, copied once; 0: not looked at */
@@ -156,6 +157,13 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 {
 	return (const struct shmp_record *)(p->in +
 					    (rx->pos & (rx->bytes - 1)));
+}
+
+/* Moves a reader. Stored whole, and before the peer is told what was taken: see
+ * exi_nothing_still(). */
+static inline void shmp_move_to(struct shmp_rx *rx, uint64_t pos)
+{
+	__atomic_store_n(&rx->pos, pos, __ATOMIC_RELAXED);
 }
 
 static inline unsigned char *shmp_payload(struct shmp_record *r, uint32_t len)

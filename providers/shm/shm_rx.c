@@ -59,7 +59,7 @@ SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
 		return err;
 	/* Senders look at `cpu` without the lock: only what changed is
 	 * stored. */
-	rx->pos = pos;
+	shmp_move_to(rx, pos);
 	rx->grown_at = pos;
 	rx->there = to.there;
 	rx->before = before;
@@ -189,7 +189,7 @@ static inline void pass(struct exi_conn *c, uint32_t len)
 {
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
 
-	rx->pos += shmp_record_bytes(len);
+	shmp_move_to(rx, rx->pos + shmp_record_bytes(len));
 	rx->len = 0;
 	atomic_store_explicit(&shmp_priv(c)->mine->read, rx->pos,
 			      memory_order_relaxed);

@@ -182,6 +182,20 @@ static bool conn_ready(struct exi_conn *c, enum exi_dir dir)
 			     : writable(shmp_priv(c), &s->tx);
 }
 
+static bool conn_nothing(struct exi_conn *c, struct exi_nothing *ret)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+
+	if (readable(p, rx))
+		return false;
+	ret->word = shmp_plain(&shmp_in(p, rx)->word);
+	ret->value = 0;
+	ret->pos = &rx->pos;
+	ret->at = rx->pos;
+	return true;
+}
+
 static bool conn_over(struct exi_conn *c)
 {
 	struct shmp_rx rx = shmp_shared(c)->rx;
@@ -334,6 +348,7 @@ const struct exi_ready_ops shmp_ready_ops = {
 	.unread = conn_unread,
 	.full = conn_full,
 	.over = conn_over,
+	.nothing = conn_nothing,
 	.left_unread = conn_left_unread,
 	.first = conn_first,
 	.want_times = conn_want_times,

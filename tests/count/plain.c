@@ -13,7 +13,9 @@
 
 #include "count.h"
 
-static int ends[2], file, ep;
+#define MANY 16 /* connections in a set, of which one has something */
+
+static int ends[1 + MANY][2], file, ep, many;
 static char buf[SIZE];
 
 static void must(ssize_t n, ssize_t wanted, const char *what)
@@ -24,12 +26,12 @@ static void must(ssize_t n, ssize_t wanted, const char *what)
 
 OP(run_write)
 {
-	must(write(ends[0], buf, SIZE), SIZE, "write");
+	must(write(ends[0][0], buf, SIZE), SIZE, "write");
 }
 
 OP(run_read)
 {
-	must(read(ends[1], buf, SIZE), SIZE, "read");
+	must(read(ends[0][1], buf, SIZE), SIZE, "read");
 }
 
 OP(run_epoll_wait)
@@ -37,6 +39,13 @@ OP(run_epoll_wait)
 	struct epoll_event ev;
 
 	must(epoll_wait(ep, &ev, 1, -1), 1, "epoll_wait");
+}
+
+OP(run_epoll_wait_many)
+{
+	struct epoll_event ev;
+
+	must(epoll_wait(many, &ev, 1, -1), 1, "epoll_wait of many");
 }
 
 OP(run_read_file)
@@ -55,20 +64,29 @@ static void open_ends(void)
 	must(bind(l, (struct sockaddr *)&a, len), 0, "bind");
 	must(listen(l, 1), 0, "listen");
 	must(getsockname(l, (struct sockaddr *)&a, &len), 0, "getsockname");
-	ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-	must(connect(ends[0], (struct sockaddr *)&a, len), 0, "connect");
-	ends[1] = accept(l, NULL, NULL);
-	close(l);
 	ep = epoll_create1(0);
-	must(epoll_ctl(ep, EPOLL_CTL_ADD, ends[1], &ev), 0, "epoll_ctl");
+	many = epoll_create1(0);
+	for (int i = 0; i <= MANY; i++) {
+		int *e = ends[i];
+
+		e[0] = socket(AF_INET, SOCK_STREAM, 0);
+		must(connect(e[0], (struct sockaddr *)&a, len), 0, "connect");
+		e[1] = accept(l, NULL, NULL);
+		if (e[1] < 0)
+			err(1, "accept");
+		must(epoll_ctl(i ? many : ep, EPOLL_CTL_ADD, e[1], &ev), 0,
+		     "epoll_ctl");
+	}
+	close(l);
 	/* A connection whose set nobody was seen to wait for does not move. */
 	must(epoll_wait(ep, &ev, 1, 0), 0, "epoll_wait");
+	must(epoll_wait(many, &ev, 1, 0), 0, "epoll_wait");
 	file = open("/dev/zero", O_RDONLY);
-	if (ends[1] < 0 || file < 0)
-		err(1, "a descriptor");
+	if (file < 0)
+		err(1, "/dev/zero");
 }
 
-static int on_shm(void)
+static int on_shm(const int *e)
 {
 	int (*ask)(int, exs_x_sockinfo_t *) =
 		(int (*)(int, exs_x_sockinfo_t *))dlsym(RTLD_DEFAULT,
@@ -77,29 +95,42 @@ static int on_shm(void)
 
 	if (!ask)
 		errx(1, "not under exs run");
-	must(ask(ends[0], &there), 0, "exs_x_sockinfo");
-	must(ask(ends[1], &back), 0, "exs_x_sockinfo");
+	must(ask(e[0], &there), 0, "exs_x_sockinfo");
+	must(ask(e[1], &back), 0, "exs_x_sockinfo");
 	return !strcmp(there.exs_x_tx_fabric, "shm") &&
 	       !strcmp(back.exs_x_rx_fabric, "shm");
+}
+
+static void move(const int *e)
+{
+	for (int i = 0; !on_shm(e); i++) {
+		char more[512] = "";
+
+		if (i == MOVES_AFTER)
+			errx(1, "the connection stays on TCP");
+		must(write(e[0], more, sizeof(more)), sizeof(more), "write");
+		must(recv(e[1], more, sizeof(more), MSG_WAITALL), sizeof(more),
+		     "recv");
+	}
 }
 
 int main(void)
 {
 	open_ends();
-	for (int i = 0; !on_shm(); i++) {
-		char more[512] = "";
-
-		if (i == MOVES_AFTER)
-			errx(1, "the connection stays on TCP");
-		must(write(ends[0], more, sizeof(more)), sizeof(more), "write");
-		must(recv(ends[1], more, sizeof(more), MSG_WAITALL),
-		     sizeof(more), "recv");
-	}
+	for (int i = 0; i <= MANY; i++)
+		move(ends[i]);
 	for (int i = 0; i < TIMES; i++) {
 		run_write();
 		run_epoll_wait();
 		run_read();
 		run_read_file();
+	}
+	for (int i = 0; i < TIMES; i++) {
+		const int *e = ends[1 + i * 7 % MANY];
+
+		must(write(e[0], buf, SIZE), SIZE, "write");
+		run_epoll_wait_many();
+		must(read(e[1], buf, SIZE), SIZE, "read");
 	}
 	return 0;
 }

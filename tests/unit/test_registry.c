@@ -54,6 +54,7 @@ static const size_t domain_optional[] = {
 	offsetof(struct exi_domain_ops, forked),
 };
 static const size_t ready_optional[] = {
+	offsetof(struct exi_ready_ops, nothing),
 	offsetof(struct exi_ready_ops, left_unread),
 };
 static const size_t switch_optional[] = {

@@ -317,6 +317,37 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 	}
 }
 
+/* A look passes a GROW, and then the larger ring is full up to the word where
+ * there was nothing, which is zero again: as many bytes were received as then,
+ * and yet there is something. */
+static void a_ring_that_grew_up_to_an_old_word_has_something(void)
+{
+	struct shmp_tx *tx;
+	struct exi_nothing n;
+	uint32_t left;
+
+	begin("1024");
+	tx = &shmp_shared(ends[0])->tx;
+	T(rops->nothing(ends[1], &n));
+	T(exi_nothing_still(&n));
+	left = tx->bytes;
+	T(ops->send(ends[0], buf, left, 0) > 0);
+	T(tx->bytes > left);
+	T(!exi_nothing_still(&n));
+	T(rops->ready(ends[1], EXI_RX));
+	T(!rops->full(ends[1])); /* tells the sender where it is */
+	while ((left = -(uint32_t)tx->head & (tx->bytes - 1))) {
+		uint32_t len = shmp_fits(left);
+
+		len = len < CHUNK_MAX ? len : CHUNK_MAX - 16;
+		T_EQ(ops->send(ends[0], buf, len, 0), len);
+	}
+	T_EQ(*n.word, n.value);
+	T(!exi_nothing_still(&n));
+	T(!rops->nothing(ends[1], &n));
+	end();
+}
+
 static void ask(enum exi_wake how, uint64_t sleep)
 {
 	ends[1]->sleep = sleep;
@@ -1389,6 +1420,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
+	T_ROW(a_ring_that_grew_up_to_an_old_word_has_something),
 	T_ROW(a_bell_is_for_the_sleep_that_asked),
 	T_ROW(ends_of_other_sizes_lose_nothing),
 	T_ROW(without_memory_a_ring_stays_small),
