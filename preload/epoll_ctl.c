@@ -160,12 +160,14 @@ static int change_native(struct item *it, int op, struct epoll_event *ev)
 static int change(int epfd, int op, int fd, struct exi_sock *sk,
 		  struct epoll_event *ev)
 {
+	bool stays = atomic_load_explicit(&sk->settled, memory_order_relaxed);
 	struct item *it;
 	bool idle;
 	int ret;
 
-	/* The link's lock is not needed for a change of a managed item. */
-	if (exi_ready_ours(sk)) {
+	/* The link's lock is not needed for a change of a managed item. What
+	 * stays on TCP for good needs no item. */
+	if (stays || exi_ready_ours(sk)) {
 		exi_lock(&shim_epoll_structure);
 		it = shim_set_live_item(epfd, fd, sk);
 		if (it && it->managed) {
@@ -174,6 +176,9 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 			return ret;
 		}
 		exi_unlock(&shim_epoll_structure);
+		if (stays && !it)
+			return native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno
+								      : 0;
 	}
 	/* The connection may meet its peer any moment. */
 	exi_lock(&sk->link_lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Plain calls under exs run, on a connection over shared memory with both ends
- * in this thread, and on a file, which passes through: a function each, whose
- * instructions count.py counts. */
+ * in this thread, on one that stays on TCP, and on a file, which passes
+ * through: a function each, whose instructions count.py counts. */
 #include <dlfcn.h>
 #include <err.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 #define MANY 16 /* connections in a set, of which one has something */
 
-static int ends[1 + MANY][2], file, ep, many;
+static int ends[1 + MANY][2], file, ep, many, kernels;
 static char buf[SIZE];
 
 static void must(ssize_t n, ssize_t wanted, const char *what)
@@ -51,6 +51,38 @@ OP(run_epoll_wait_many)
 OP(run_read_file)
 {
 	must(read(file, buf, SIZE), SIZE, "read of a file");
+}
+
+OP(run_epoll_add_tcp)
+{
+	struct epoll_event ev = { .events = EPOLLOUT };
+
+	must(epoll_ctl(ep, EPOLL_CTL_ADD, kernels, &ev), 0, "epoll_ctl");
+}
+
+OP(run_epoll_del_tcp)
+{
+	must(epoll_ctl(ep, EPOLL_CTL_DEL, kernels, NULL), 0, "epoll_ctl");
+}
+
+/* A socket that is connected to itself does not move. */
+static void open_kernels(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t len = sizeof(a);
+	char more[4096] = "";
+
+	kernels = socket(AF_INET, SOCK_STREAM, 0);
+	must(bind(kernels, (struct sockaddr *)&a, len), 0, "bind");
+	must(getsockname(kernels, (struct sockaddr *)&a, &len), 0,
+	     "getsockname");
+	must(connect(kernels, (struct sockaddr *)&a, len), 0, "connect");
+	for (int i = 0; i < 4; i++) {
+		must(write(kernels, more, sizeof(more)), sizeof(more), "write");
+		must(recv(kernels, more, sizeof(more), MSG_WAITALL),
+		     sizeof(more), "recv");
+	}
 }
 
 static void open_ends(void)
@@ -117,6 +149,7 @@ static void move(const int *e)
 int main(void)
 {
 	open_ends();
+	open_kernels();
 	for (int i = 0; i <= MANY; i++)
 		move(ends[i]);
 	for (int i = 0; i < TIMES; i++) {
@@ -124,6 +157,10 @@ int main(void)
 		run_epoll_wait();
 		run_read();
 		run_read_file();
+	}
+	for (int i = 0; i < TIMES; i++) {
+		run_epoll_add_tcp();
+		run_epoll_del_tcp();
 	}
 	for (int i = 0; i < TIMES; i++) {
 		const int *e = ends[1 + i * 7 % MANY];
