@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Peers that are stopped answer nothing: a call for which their connections must go
 to TCP takes a second longer than on TCP, however many they are, and an honest peer's
-beside them goes on. Usage: silent.py EXS"""
+beside them goes on. The same of peers that run, and do not read what the call has to
+move: they receive all of it, or a reset. Usage: silent.py EXS"""
 
+import collections
 import os
 import signal
 import subprocess
@@ -32,6 +34,18 @@ def hear(s):
     return got[:1]
 """
 
+# Before there are threads: the buffers of TCP grow as far as the system lets
+# anybody enlarge them.
+NO_NET_ADMIN = """
+import ctypes
+libc = ctypes.CDLL(None)
+header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+caps = (ctypes.c_uint32 * 6)()
+assert libc.capget(header, caps) == 0
+caps[0] &= ~(1 << 12)
+assert libc.capset(header, caps) == 0
+"""
+
 # Both ends of the honest one are its own.
 VICTIM = COMMON + MOVED + """
 case, n = sys.argv[1], int(sys.argv[2])
@@ -47,6 +61,18 @@ all_moved(honest, lambda s: [(say(a), hear(b)) for a, b in
 for s in silent:
     say(s, b'!')
 all_given = silent + honest
+
+def fill(s):
+    sent, data = 0, bytes(1 << 20)
+    s.setblocking(False)
+    try:
+        while True:
+            sent += s.send(data)
+    except BlockingIOError:
+        return sent
+
+if case.startswith('full'):
+    print(*map(fill, silent), flush=True)
 print('moved', flush=True)
 sys.stdin.readline()
 
@@ -85,7 +111,7 @@ def accept():
                 pass
             took(lambda: listener.accept()[0].close())
 
-if case == 'exec':
+if case == 'exec' or case.startswith('full'):
     print('%.9f' % time.time(), flush=True)
     become()
 elif case == 'accept':
@@ -100,7 +126,7 @@ if case in ('spawn', 'pass'):
 """
 
 PEER = COMMON + """
-port, n = map(int, sys.argv[1:])
+port, n = map(int, sys.argv[1:3])
 socks = [socket.create_connection(('127.0.0.1', port)) for _ in range(n)]
 kept = []
 while socks:
@@ -112,36 +138,63 @@ while socks:
             say(s)
 print('moved', flush=True)
 sys.stdin.readline()
+
+# How many bytes come before the end, or that they do not.
+def rest(s):
+    n = 0
+    try:
+        for got in iter(lambda: s.recv(1 << 20), b''):
+            n += len(got)
+        return n
+    except ConnectionResetError:
+        return 'reset'
+
+print(*map(rest, kept))
 """
+
+# More than TCP has room for.
+LARGE_RING = '16384'
 
 
 def start(exs, text, *args):
+    env = dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off')
+    if 'full large' in args:
+        env['EXS_RING_KB'] = LARGE_RING
+        text = NO_NET_ADMIN + text
     return subprocess.Popen(
-        [exs, 'run', sys.executable, '-c', text, *args], text=True,
-        env=dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off'),
+        [exs, 'run', sys.executable, '-c', text, *args], text=True, env=env,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def measure(exs, case, n):
     """Seconds that the call took with so many silent peers."""
     victim = start(exs, VICTIM, case, str(n))
-    peer = start(exs, PEER, victim.stdout.readline().strip(), str(n))
+    peer = start(exs, PEER, victim.stdout.readline().strip(), str(n), case)
+    runs = case.startswith('full')
+    sent = victim.stdout.readline().split() if runs else []
     for p in (victim, peer):
         assert p.stdout.readline() == 'moved\n', 'it did not move'
-    peer.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, peer.pid, os.WSTOPPED | os.WNOWAIT)
+    if not runs:
+        peer.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, peer.pid, os.WSTOPPED | os.WNOWAIT)
     said = stuck.communicate(victim, TIMEOUT, 'go\n')[0].split()
+    if runs:
+        got = stuck.communicate(peer, TIMEOUT, 'go\n')[0].split()
+        print('%s: %d of %d were reset' % (case, got.count('reset'), n))
+        assert len(got) == n, got
+        assert not collections.Counter(got) - collections.Counter(
+            sent + ['reset'] * n), (sent, got)
     peer.kill()
     peer.wait()
     assert victim.returncode == 0, 'it ended with %d' % victim.returncode
     times = [float(t) for t in said]
-    return times[-1] - (times[0] if case == 'exec' else 0)
+    return times[-1] - (times[0] if case == 'exec' or runs else 0)
 
 
 def main():
     exs, at_most = sys.argv[1], 2 * float(os.environ.get('T_SLOW') or 1)
     cases = [('spawn', 5), ('spawn', 60), ('exec', 60), ('pass', 60),
-             ('close', 60), ('accept', 60)]
+             ('close', 60), ('accept', 60), ('full', 24), ('full large', 2)]
     failed = []
 
     def run(case, n):
