@@ -5,7 +5,7 @@
 
 # One list of packages, by what they are for. INSTALL.md has the same list.
 packages_build="gcc libc6-dev meson ninja-build pkg-config"
-packages_library="libinih-dev liburing-dev libsodium-dev"
+packages_library="libinih-dev liburing-dev libsodium-dev systemtap-sdt-dev"
 packages_tool="libjansson-dev"
 packages_verbs="libibverbs-dev librdmacm-dev"
 packages_ofi="libfabric-dev"

@@ -19,6 +19,7 @@
 #include "core/base/futex.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
+#include "core/base/probe.h"
 #include "core/base/spin.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
@@ -420,6 +421,7 @@ static int arm(struct view *v, struct exi_word *words)
 		if (ret == 0) {
 			h->armed = true;
 			sh->half[dir].sleeps++;
+			EXI_PROBE2(sleep, sk->tcp->fd, dir);
 			if (atomic_load(&sh->gone) || atomic_load(&sh->rx_fin))
 				ret = -EBUSY;
 		}

@@ -39,6 +39,7 @@
 #include "core/base/config.h"
 #include "core/base/futex.h"
 #include "core/base/lock.h"
+#include "core/base/probe.h"
 #include "core/base/spin.h"
 #include "core/base/util.h"
 #include "core/call/poller.h"
@@ -248,6 +249,7 @@ static bool arm_words_locked(struct exi_call *c, struct exi_shared *sh)
 			       word ? EXI_WAKE_WORD : EXI_WAKE_BELL))
 		return false;
 	exi_stats_sleeps_locked(h);
+	EXI_PROBE2(sleep, sk->tcp->fd, c->dir);
 	exi_sock_look_locked(sk, c->dir, 1);
 	c->resting = true;
 	return true;
@@ -460,6 +462,7 @@ static int wait_tcp(struct exi_call *c)
 		return 0;
 	}
 	sh->half[dir].sleeps++;
+	EXI_PROBE2(sleep, sk->tcp->fd, dir);
 	if (t.w.event_fd >= 0)
 		exi_sock_wait_locked(sk, dir, &t.w.w);
 	exi_half_unlock(&sh->half[dir]);
@@ -555,6 +558,7 @@ static int wait_bell(struct exi_call *c, size_t seen)
 		return 0;
 	}
 	exi_stats_sleeps_locked(r.h);
+	EXI_PROBE2(sleep, r.sk->tcp->fd, r.dir);
 	exi_sock_wait_locked(sk, dir, &r.w.w);
 	exi_half_unlock(r.h);
 	if (deadline) {

@@ -23,6 +23,7 @@
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/base/proof.h"
 #include "core/base/rights.h"
 #include "core/base/shun.h"
@@ -216,6 +217,7 @@ static void up_locked(struct exi_sock *sk)
 	exi_stats_fabric(sk);
 	exi_capture_add(sk);
 	l->state = EXI_LINK_UP;
+	EXI_PROBE2(meeting, sk->tcp->fd, sk->fab->provider->name);
 	/* What was sent before is not known. */
 	if (!atomic_exchange(&exi_link_any, true))
 		exi_link_by_kernel(0, 0);

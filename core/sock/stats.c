@@ -19,6 +19,7 @@
 #include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/sock/control.h"
@@ -449,6 +450,7 @@ void exi_conn_rang(struct exi_conn *c)
 	struct exi_stats_dir *s = exi_stats_of(&sh->half[EXI_TX]);
 	uint64_t n = __atomic_add_fetch(&sh->bells_sent, 1, __ATOMIC_RELAXED);
 
+	EXI_PROBE1(wake, c->fd);
 	if (!s)
 		return;
 	EXI_STATS_SET(&s->bells, n);

@@ -17,6 +17,7 @@
 #include "core/base/ids.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/base/proof.h"
 #include "core/fabric/provider.h"
 #include "core/sock/holders.h"
@@ -253,6 +254,8 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 	check_require(sk, reason);
 	atomic_store_explicit(&sk->sh->reason, (uint32_t)reason,
 			      memory_order_relaxed);
+	if (reason > EXS_X_REASON_UNDECIDED)
+		EXI_PROBE2(error, sk->tcp->fd, reason);
 	exi_stats_note(sk);
 	exi_debug("descriptor %d: %s", atomic_load(&sk->fd),
 		  exs_x_reason_name(reason));

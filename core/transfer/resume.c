@@ -26,6 +26,7 @@
 
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/sock/keepalive.h"
@@ -76,6 +77,8 @@ static void await_locked(struct exi_sock *sk)
 		h->back = 0;
 		exi_half_mode_locked(h, EXI_MODE_BACK);
 		h->downs++;
+		EXI_PROBE3(back, sk->tcp->fd, EXI_RX,
+			   atomic_load(&sk->sh->reason));
 		exi_keepalive_settle_locked(sk);
 		h->resume = EXI_RESUME_AWAITED;
 	} else if (h->mode == EXI_MODE_BACK && atomic_load(&h->untaken)) {

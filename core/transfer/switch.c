@@ -18,6 +18,7 @@
 #include "core/base/config.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
+#include "core/base/probe.h"
 #include "core/base/reason.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
@@ -108,6 +109,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		return ret;
 	h->epoch++;
 	h->ups++;
+	EXI_PROBE3(move, sk->tcp->fd, EXI_TX, sk->fab->provider->name);
 	h->origin = position(sk, EXI_TX);
 	exi_half_mode_locked(h, EXI_MODE_RING);
 	exi_keepalive_settle_locked(sk);
@@ -196,6 +198,7 @@ int exi_switch_arrived_locked(struct exi_sock *sk, uint64_t epoch,
 	if (got > offset)
 		return -EPROTO;
 	h->ups++;
+	EXI_PROBE3(move, sk->tcp->fd, EXI_RX, sk->fab->provider->name);
 	set_left_locked(sk, offset - got);
 	exi_keepalive_settle_locked(sk);
 	/* Held by one that has no link, and could not tell the peer. */
@@ -268,6 +271,7 @@ void exi_switch_giveback_locked(struct exi_sock *sk)
 		h->left = 0;
 	h->back = 0;
 	h->downs++;
+	EXI_PROBE3(back, sk->tcp->fd, EXI_RX, atomic_load(&sk->sh->reason));
 	exi_half_mode_locked(h, EXI_MODE_BACK);
 	exi_keepalive_settle_locked(sk);
 	atomic_store(&h->untaken, 1);
@@ -335,6 +339,7 @@ void exi_switch_drain_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&h->lock);
 	h->downs++;
+	EXI_PROBE3(back, sk->tcp->fd, EXI_TX, atomic_load(&sk->sh->reason));
 	exi_half_mode_locked(h, EXI_MODE_DRAIN);
 	exi_keepalive_settle_locked(sk);
 	make_room(sk);
