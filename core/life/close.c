@@ -381,10 +381,34 @@ static int end_number(int fd, const struct exi_close_heir *heir)
 	return ret;
 }
 
+/* close(2) takes as long as somebody else likes: SO_LINGER waits for the peer,
+ * and descriptors that the peer of a UNIX socket has sent, and nobody has
+ * received, are closed, too. Nobody may wait for this thread meanwhile, the
+ * service least of all, so it holds no lock. The number is given up first: to
+ * whoever takes a lock then the socket is gone. TCP ends before the link, so
+ * that the peer finds its verdict there when the link hangs up. */
+static int end_unlocked(struct exi_sock *sk, bool close_fd,
+			const struct exi_close_heir *heir)
+{
+	int fd = atomic_load(&sk->fd), ret = 0;
+	struct exi_link *l = exi_link_take_locked(sk);
+	bool named = sk->named;
+
+	atomic_store_explicit(&sk->fd, -1, memory_order_release);
+	unlock_all(sk);
+	if (named) /* the library's; the names are the caller's */
+		exi_fd_close(fd);
+	else if (close_fd)
+		ret = end_number(fd, heir);
+	exi_link_end(l);
+	lock_all(sk);
+	return ret;
+}
+
 int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 		    const struct exi_close_heir *heir, struct exi_patience *p)
 {
-	int fd = atomic_load(&sk->fd), ret = 0;
+	int fd = atomic_load(&sk->fd), ret;
 
 	lock_all(sk);
 	if (!at_rest_locked(sk)) {
@@ -411,13 +435,7 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	 * a moment later. */
 	if (close_fd || sk->named)
 		sk->tcp->ops->close(sk->tcp);
-	/* TCP first, so that the peer finds its verdict there when the link
-	 * hangs up. */
-	if (sk->named) /* the library's; the names are the caller's */
-		exi_fd_close(fd);
-	else if (close_fd)
-		ret = end_number(fd, heir);
-	exi_link_drop_locked(sk);
+	ret = end_unlocked(sk, close_fd, heir);
 	if (sk->fab)
 		sk->fab->bell = -1;
 	/* Sleepers of this process look again and find the socket gone. */

@@ -86,11 +86,17 @@ static bool is_sole(const struct exi_link *l)
 	return exi_holders_count(&l->sk->sh->holders) <= 1;
 }
 
+static void unwatch(const struct exi_link *l, int fd)
+{
+	if (fd >= 0 && !l->taken)
+		exi_service_unwatch(fd);
+}
+
 void exi_meet_forget_fd(struct exi_link *l, int *fd)
 {
 	if (*fd < 0)
 		return;
-	exi_service_unwatch(*fd);
+	unwatch(l, *fd);
 	exi_closing_socket(*fd, is_sole(l));
 	*fd = -1;
 }
@@ -106,7 +112,7 @@ void exi_meet_stop_listening(struct exi_link *l)
 	if (l->keyed)
 		l->keyed->process = 0;
 	if (l->listener >= 0) {
-		exi_service_unwatch(l->listener);
+		unwatch(l, l->listener);
 		exi_closing_listener(l->listener, is_sole(l));
 		l->listener = -1;
 	}
@@ -114,20 +120,39 @@ void exi_meet_stop_listening(struct exi_link *l)
 		exi_meet_forget_fd(l, &l->candidates[i]);
 }
 
-void exi_link_drop_locked(struct exi_sock *sk)
+struct exi_link *exi_link_take_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
+	unsigned int i;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!l)
-		return;
+		return NULL;
 	exi_link_clear_locked(sk);
 	sk->link = NULL;
 	exi_service_untimed(&l->timer);
+	unwatch(l, l->fd);
+	unwatch(l, l->listener);
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		unwatch(l, l->candidates[i]);
+	l->taken = true;
+	return l;
+}
+
+void exi_link_end(struct exi_link *l)
+{
+	if (!l)
+		return;
 	exi_meet_stop_listening(l);
 	exi_meet_forget_fd(l, &l->fd);
 	free(l->keyed);
 	free(l);
+}
+
+void exi_link_drop_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	exi_link_end(exi_link_take_locked(sk));
 }
 
 void exi_link_clear_locked(struct exi_sock *sk)

@@ -62,6 +62,7 @@ struct exi_link {
 	unsigned int provers; /* so far */
 	struct exi_bound bound;
 	struct exi_keyed *keyed; /* null: the peer is in this namespace */
+	bool taken;		 /* from the socket: nobody watches it */
 	struct exi_sock *sk;
 };
 
@@ -79,6 +80,12 @@ void exi_link_clear_locked(struct exi_sock *sk);
 
 /* Lets go of everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);
+
+/* The same in two steps: after the first one the link is the caller's, and
+ * nobody watches it; the second one, which needs no lock, closes it. Null is
+ * fine. The socket is in its place until then. */
+struct exi_link *exi_link_take_locked(struct exi_sock *sk);
+void exi_link_end(struct exi_link *l);
 
 /* A forked child: a meeting under way is its parent's, and so is the fabric,
  * which the parent maps, and may use, from now on; link_lock held. */

@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 SELF = os.path.abspath(__file__)
@@ -24,6 +25,7 @@ ROUNDS = 40
 SO_PASSCRED = 16
 STOLEN = b'stolen'
 PIDFD_GETFD = 438
+CLOSE = 3 if os.uname().machine == 'x86_64' else 57
 
 
 def receive(s, n):
@@ -230,14 +232,9 @@ def steal(server, client):
     """Reads what came first, by another process's copy of the server's end; then
     both may go on."""
     there = int(server.stdout.readline())
-    pidfd = os.pidfd_open(server.pid)
-    fd = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd, there, 0)
-    if fd < 0:
-        raise OSError(ctypes.get_errno(), 'pidfd_getfd')
-    with socket.socket(fileno=fd) as s:
+    with copy_of(server.pid, there) as s:
         if receive(s, len(STOLEN)) != STOLEN:
             raise SystemExit('it was not what came first')
-    os.close(pidfd)
     for p in server, client:
         p.stdin.write('go\n')
         p.stdin.flush()
@@ -297,6 +294,129 @@ def pair(exs, name, what='bytes', unix='on', plain=False, moves=True):
     return facts
 
 
+def slow_socket(seconds):
+    """A socket of TCP whose last close takes so long, or until the other one,
+    the second, is closed."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    near.setblocking(False)
+    try:
+        while True:
+            near.send(bytes(SIZE))
+    except BlockingIOError:
+        pass
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                    struct.pack('ii', 1, seconds))
+    return near, far
+
+
+def closer(name):
+    """Closes its connection while something is unread there."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name)
+        listener.listen(8)
+        print('listens', flush=True)
+        s, _ = listener.accept()
+    echo(s)
+    sys.stdin.readline()
+    t = threading.Thread(target=s.close)
+    t.start()
+    print('closes', flush=True)
+    sys.stdin.readline()
+    print('closed' if not t.is_alive() else 'waits', flush=True)
+    t.join()
+
+
+def stay(name):
+    """A client that does nothing when its connection has moved."""
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(name)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        s.sendall(b'b' + bytes(SIZE))
+        receive(s, SIZE)
+    sys.stdin.readline()
+    s.sendall(b'e')
+    print(s.fileno(), flush=True)
+    sys.stdin.readline()
+
+
+def copy_of(pid, fd):
+    pidfd = os.pidfd_open(pid)
+    try:
+        copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, pidfd,
+                                                         fd, 0)
+        if copy < 0:
+            raise OSError(ctypes.get_errno(), 'pidfd_getfd')
+        return socket.socket(fileno=copy)
+    finally:
+        os.close(pidfd)
+
+
+def wait_for_close(pid):
+    """Until a thread of the process is in close(2)."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        for task in os.listdir('/proc/%d/task' % pid):
+            try:
+                with open('/proc/%d/task/%s/syscall' % (pid, task)) as f:
+                    if f.read().split()[0] == str(CLOSE):
+                        return
+            except OSError:
+                pass  # it has ended
+    raise SystemExit('slow close: no thread closes')
+
+
+def tell(p):
+    """The program's answer to its next order."""
+    p.stdin.write('go\n')
+    p.stdin.flush()
+    return p.stdout.readline().strip()
+
+
+def slow_close(exs):
+    """A peer's descriptor in the queue makes a close slow: the service of that
+    process answers others meanwhile, whatever comes over the link."""
+    run = [exs, 'run', sys.executable, SELF]
+    env = environment('on', 'bytes')
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
+    near, far = slow_socket(60)
+    with tempfile.TemporaryDirectory() as d:
+        path = d + '/s'
+        server = subprocess.Popen(run + ['--closer', path], env=env, **pipes)
+        client = None
+        try:
+            server.stdout.readline()
+            client = subprocess.Popen(run + ['--stay', path], env=env, **pipes)
+            end = time.monotonic() + 30
+            while not moved(exs, client.pid):
+                if time.monotonic() > end:
+                    raise SystemExit('slow close: it does not move')
+            fd = int(tell(client))
+            subprocess.run([exs, 'downgrade', str(client.pid)], check=True,
+                           stdout=subprocess.DEVNULL)
+            # Past the client's library, which would end the link.
+            with copy_of(client.pid, fd) as s:
+                socket.send_fds(s, [b'F'], [near.fileno()])
+            near.close()
+            tell(server)
+            wait_for_close(server.pid)
+            subprocess.run([exs, 'upgrade', str(client.pid)], check=True,
+                           stdout=subprocess.DEVNULL)
+            asked = subprocess.run([exs, 'log', str(server.pid)], text=True,
+                                   check=False, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT)
+            check('slow close', asked.returncode == 0, asked.stdout)
+            check('slow close', tell(server) == 'waits',
+                  'it was not slow')
+        finally:
+            far.close()
+            for p in server, client:
+                if p:
+                    p.kill()
+                    p.wait()
+
+
 bad = 0
 
 
@@ -331,6 +451,7 @@ def main(exs):
         check('full', f['got'] == other['sent'] and f['texts'] == ['a file'] and
               f['marks'] == 'F' and
               re.search(r'\((ancillary|peer-request)\)', f['report']), f)
+    slow_close(exs)
     server, client = pair(exs, 'path', plain=True, moves=False)
     check('a plain server', on_fabric(client['report'])[0] == 0,
           client['report'])
@@ -353,6 +474,10 @@ def main(exs):
 if __name__ == '__main__':
     if sys.argv[1] == '--serve':
         serve(sys.argv[2].replace('@', '\0'), sys.argv[3])
+    elif sys.argv[1] == '--closer':
+        closer(sys.argv[2])
+    elif sys.argv[1] == '--stay':
+        stay(sys.argv[2])
     elif sys.argv[1] == '--call':
         call(sys.argv[2].replace('@', '\0'), sys.argv[3])
     else:
