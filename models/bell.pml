@@ -35,36 +35,20 @@
  * arrive, each side learns of the change of its state.
  */
 
-#ifndef N
-#define N 4
-#endif
-#ifndef SLOTS			/* one of them always holds the zero word */
-#define SLOTS 3
-#endif
-#ifndef BIG			/* and this many when it has grown */
-#define BIG SLOTS
-#endif
-#ifndef QUARTER
-#define QUARTER 2
-#endif
-#ifndef SPIN
-#define SPIN 1
-#endif
-#ifndef CPKT			/* the consumer asks for WAKE packets */
-#define CPKT 0
-#endif
-#ifndef PPKT			/* the producer does */
-#define PPKT 0
-#endif
-#ifndef CKICK			/* the state of the consumer's side changes once */
-#define CKICK 0
-#endif
-#ifndef PKICK			/* that of the producer's does */
-#define PKICK 0
-#endif
-#ifndef GLANCES
-#define GLANCES 0
-#endif
+#define PARAMETERS(P) \
+	P(N, 4) \
+	P(SLOTS, 3)	/* one of them always holds the zero word */ \
+	P(BIG, now.SLOTS)	/* and this many when it has grown */ \
+	P(SPIN, 1) \
+	P(CPKT, 0)	/* the consumer asks for WAKE packets */ \
+	P(PPKT, 0)	/* the producer does */ \
+	P(CKICK, 0)	/* the state of the consumer's side changes once */ \
+	P(PKICK, 0)	/* that of the producer's does */ \
+	P(GLANCES, 0) \
+	P(BUG, 0)
+#include "parameters.pml"
+
+#define QUARTER	2
 
 /* Planted bugs. */
 #define NO_RECHECK	1	/* the consumer does not look again before it sleeps */
@@ -86,9 +70,6 @@
 #define BY_BYTES	17	/* a glance compares the count of data records, not POS */
 #define POS_FIRST	18	/* the position is loaded before the word */
 #define LATE_POS	19	/* the position is stored after `taken' */
-#ifndef BUG
-#define BUG 0
-#endif
 
 #define P	0		/* the producer, the consumer */
 #define C	1
@@ -105,7 +86,7 @@
 #define KICK(t)		(2 * BIG + 6 + (t))
 #define POS		(2 * BIG + 8)
 #define BYTES		(2 * BIG + 9)
-#define WORDS		(2 * BIG + 10)
+#define WORDS_MOST	(2 * 4 + 10)
 #define NONE		255
 #define GROW		254	/* as a word */
 #define OLD		253	/* of earlier days */
@@ -120,7 +101,7 @@ typedef Buffer {
 	bit rel[PEND];
 };
 
-byte mem[WORDS];
+byte mem[WORDS_MOST];
 Buffer buf[2];
 byte data_q[2] = NONE;		/* futexes that a sleeper is queued on */
 byte kick_q[2] = NONE;
@@ -329,7 +310,7 @@ send:		spin = 0;
 	od
 }
 
-byte cur, slots_in = SLOTS;	/* the consumer's */
+byte cur, slots_in;	/* the consumer's */
 #define slots slots_in
 
 /* The consumer goes on at cur. */
@@ -481,6 +462,8 @@ init {
 	byte i;
 
 	atomic {
+		TAKE_PARAMETERS;
+		slots_in = SLOTS;
 		for (i : SLOTS .. BIG - 1) {
 			mem[WORD(i, BIG)] = OLD; mem[PAY(i, BIG)] = OLD
 		}

@@ -26,15 +26,12 @@
  * bound its name, both believe each other.
  */
 
-#ifndef MAN			/* M is there */
-#define MAN 1
-#endif
-#ifndef TURNS
-#define TURNS 0
-#endif
-#ifndef SAYS
-#define SAYS 3
-#endif
+#define PARAMETERS(P) \
+	P(MAN, 1)	/* M is there */ \
+	P(TURNS, 0) \
+	P(SAYS, 3) \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Planted bugs. */
 #define NO_PROCESS	1	/* a MAC does not cover the processes */
@@ -44,9 +41,6 @@
 #define NO_CHECK	5	/* A believes PROVED whatever its MAC is */
 #define ONE_WAY		6	/* B believes HELLO whatever its MAC is */
 #define OWN_NUMBER	7	/* an end sends its number, and is believed */
-#ifndef BUG
-#define BUG 0
-#endif
 
 #define PA 1			/* numbers of processes */
 #define PB 2
@@ -304,6 +298,7 @@ proctype man()
 init
 {
 	atomic {
+		TAKE_PARAMETERS;
 		run a(0);
 		run a(1);
 		run b(0);

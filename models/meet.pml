@@ -28,27 +28,16 @@
  * after that, they meet.
  */
 
-#ifndef SAME			/* one user has both ends */
-#define SAME 0
-#endif
-#ifndef MAN			/* M is there */
-#define MAN 1
-#endif
-#ifndef FORKED			/* C is */
-#define FORKED 0
-#endif
-#ifndef DIES			/* B may */
-#define DIES 0
-#endif
-#ifndef LOOKS
-#define LOOKS 2
-#endif
-#ifndef SAYS
-#define SAYS 6
-#endif
-#ifndef K
-#define K 2
-#endif
+#define PARAMETERS(P) \
+	P(SAME, 0)	/* one user has both ends */ \
+	P(MAN, 1)	/* M is there */ \
+	P(FORKED, 0)	/* C is */ \
+	P(DIES, 0)	/* B may */ \
+	P(LOOKS, 2) \
+	P(SAYS, 6) \
+	P(K, 2) \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Planted bugs. */
 #define REFERENCE	1	/* what was: something that can be passed on is shown */
@@ -62,9 +51,6 @@
 #define LATE		9	/* a symbol is told of before it is there */
 #define CHILD		10	/* C restores what it did not take */
 #define LET_GO		11	/* B lets go of its name before its board is restored */
-#ifndef BUG
-#define BUG 0
-#endif
 
 #define OF_A	1		/* nonces, and what was promised of them */
 #define OF_B	2
@@ -98,11 +84,7 @@ bool died;			/* B */
 #define NAMED(l, n)	(BUG == NO_LINK || ((l) == 1 && (n) == OF_B) || \
 			 ((l) == 3 && ((n) != OF_B || named_m)))
 
-#if BUG == ALIKE
-#define KNOWS(l)	true
-#else
-#define KNOWS(l)	(SAME && (l) == 1)
-#endif
+#define KNOWS(l)	(BUG == ALIKE || (SAME && (l) == 1))
 
 /* A says it on the link. */
 inline a_says(t, x, n)
@@ -137,7 +119,7 @@ inline a_offers()
 	fi
 }
 
-active proctype A()
+proctype A()
 {
 	byte prover, looked, promise, peer, l, x, n;
 	mtype t;
@@ -248,7 +230,7 @@ inline b_shows(i)
 	fi
 }
 
-active proctype B()
+proctype B()
 {
 	byte looks, looked, x, n;
 	bool proved;
@@ -317,7 +299,6 @@ over:	named_b = false;
 	b_over = true
 }
 
-#if MAN
 #define CAN_A	(link_m && !a_over && empty(to_a[3]))
 #define CAN_B	(link_b == 2 && !b_over && empty(to_b[2]))
 
@@ -354,7 +335,7 @@ inline m_tells_b()
 	fi
 }
 
-active proctype M()
+proctype M()
 {
 	byte says, n;
 
@@ -368,10 +349,8 @@ active proctype M()
 	:: break
 	od
 }
-#endif
 
-#if FORKED
-active proctype C()
+proctype C()
 {
 	/* At any moment its copy of what A is at ends. */
 	if
@@ -379,13 +358,30 @@ active proctype C()
 	:: else -> skip
 	fi
 }
-#endif
 
 /* All is over: nobody has anything to do but end. */
-active proctype judge()
+proctype judge()
 {
 	a_over && b_over;
 	assert(board_a == 0 && (died || board_b == 0));
 	assert(!((SAME || !MAN) && !claimed && late_look) || died ||
 	       (met_a && met_b))
+}
+
+init
+{
+	atomic {
+		TAKE_PARAMETERS;
+		run A();
+		run B();
+		if
+		:: MAN -> run M()
+		:: else
+		fi;
+		if
+		:: FORKED -> run C()
+		:: else
+		fi;
+		run judge()
+	}
 }

@@ -29,20 +29,7 @@
  * Not modelled: an exclusive item, which is taken out of the kernel's set and put in
  * again when it comes to be managed, and loses its place there; and levels that the
  * kernel keeps in its list after they were told, whose place is as old natively, too.
- *
- * The parameters of a scenario come from the environment, as in order.pml.
  */
-
-#define SENDS	p_sends
-#define MEETS	p_meets
-#define OVERLAPS p_overlaps
-#define BUG	p_bug
-
-local byte SENDS;
-local byte MEETS;		/* the first connection has not met yet; 2: and the other is in
-				 * its ring, and on TCP never */
-local byte OVERLAPS;		/* the kernel is asked while it is sent to that one */
-local byte BUG;
 
 /* Planted bugs. */
 #define NO_HEAR		1	/* links are not read by who found bytes on TCP */
@@ -56,35 +43,14 @@ local byte BUG;
 #define LEFT_ONCE	9	/* what is left out of a wait is found when it looks again */
 #define LATE_NEWS	10	/* what comes after the kernel was asked is not left out */
 
-c_decl {
-	static int param(const char *name, int otherwise)
-	{
-		const char *text = getenv(name);
-
-		return text ? atoi(text) : otherwise;
-	}
-
-	static int bug(void)
-	{
-		static const char *const names[] = { "", "NO_HEAR", "NO_ASK", "BY_LOOK",
-			"NO_TIMES", "NO_WAIT", "NO_AWAIT", "NO_MET",
-			"EARLY_MET", "LEFT_ONCE", "LATE_NEWS" };
-		const char *name = getenv("BUG");
-		int i = 0;
-
-		while (name && strcmp(names[i], name))
-			if (++i == sizeof(names) / sizeof(names[0]))
-				exit(1);
-		return i;
-	}
-}
-
-#define TAKE_PARAMETERS	c_code { \
-		now.p_sends = param("SENDS", 3); \
-		now.p_meets = param("MEETS", 0); \
-		now.p_overlaps = param("OVERLAPS", 0); \
-		now.p_bug = bug(); \
-	}
+#define PARAMETERS(P) \
+	P(SENDS, 3) \
+	/* The first connection has not met yet; 2: and the other is in its ring, and on \
+	 * TCP never. */ \
+	P(MEETS, 0) \
+	P(OVERLAPS, 0)	/* the kernel is asked while it is sent to that one */ \
+	P(BUG, 0)
+#include "parameters.pml"
 
 #define CONNS	2
 #define N	2		/* records on a connection, at most */

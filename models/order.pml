@@ -32,91 +32,28 @@
  * counts that wrap; epochs; bytes on TCP, for which see moves.pml.
  */
 
-/*
- * The parameters of a scenario come from the environment, so that one program
- * searches all of them.
- */
-#define CONNS	p_conns
-#define N	p_n
-#define SENDS	p_sends
-#define SENDS1	p_sends1
-#define WRITERS	p_writers
-#define TELLS	p_tells
-#define PROCS	p_procs
-#define LIES	p_lies
-#define MAX	p_max
-#define EDGE	p_edge
-#define UNREAD	p_unread
-#define RESTS	p_rests
-#define KERNEL	p_kernel
-#define EARLY	p_early
-#define OTHER	p_other
-#define PASSES	p_passes
-#define BUG	p_bug
 #define CONNS_MOST	3
 #define RECS_MOST	9
 
-local byte CONNS;
-local byte N;			/* records on a connection, at most */
-local byte SENDS;		/* of writer 0 */
-local byte SENDS1;
-local byte WRITERS;
-local byte TELLS;
-local byte PROCS;		/* processes in which the writers are */
-local byte LIES;		/* writer 1 says any time */
-local byte MAX;			/* connections that a wait tells, at most; 0: any number */
-local byte EDGE;
-local byte UNREAD;		/* who was told may leave records unread */
-local byte RESTS;
-local byte KERNEL;		/* a wait may begin with events of the kernel's */
-local byte EARLY;
-local byte OTHER;		/* another thread waits in the set, too */
-local byte PASSES;
-local byte BUG;
-
-c_decl {
-	static int param(const char *name, int otherwise)
-	{
-		const char *text = getenv(name);
-
-		return text ? atoi(text) : otherwise;
-	}
-
-	static int bug(void)
-	{
-		static const char *const names[] = { "", "NO_SECOND", "NO_FENCE",
-			"LATE_MADE", "WHEN_SEEN", "BY_POSITION", "NO_MARGIN",
-			"NO_UNTIL", "FUTURE", "LINE_LAST", "NO_REST", "NO_FRESH",
-			"EARLY_SEEN" };
-		const char *name = getenv("BUG");
-		int i = 0;
-
-		while (name && strcmp(names[i], name))
-			if (++i == sizeof(names) / sizeof(names[0]))
-				exit(1);
-		return i;
-	}
-}
-
-#define TAKE_PARAMETERS	c_code { \
-		now.p_conns = param("CONNS", 3); \
-		now.p_n = param("N", 2); \
-		now.p_sends = param("SENDS", 3); \
-		now.p_sends1 = param("SENDS1", 2); \
-		now.p_writers = param("WRITERS", 1); \
-		now.p_tells = param("TELLS", 0); \
-		now.p_procs = param("PROCS", 1); \
-		now.p_lies = param("LIES", 0); \
-		now.p_max = param("MAX", now.p_conns); \
-		now.p_edge = param("EDGE", 0); \
-		now.p_unread = param("UNREAD", !now.p_edge); \
-		now.p_rests = param("RESTS", 0); \
-		now.p_kernel = param("KERNEL", now.p_rests); \
-		now.p_early = param("EARLY", 0); \
-		now.p_other = param("OTHER", 0); \
-		now.p_passes = param("PASSES", 4); \
-		now.p_bug = bug(); \
-	}
+#define PARAMETERS(P) \
+	P(CONNS, 3) \
+	P(N, 2)	/* records on a connection, at most */ \
+	P(SENDS, 3)	/* of writer 0 */ \
+	P(SENDS1, 2) \
+	P(WRITERS, 1) \
+	P(TELLS, 0) \
+	P(PROCS, 1)	/* processes in which the writers are */ \
+	P(LIES, 0)	/* writer 1 says any time */ \
+	P(MAX, now.CONNS)	/* connections that a wait tells, at most; 0: any number */ \
+	P(EDGE, 0) \
+	P(UNREAD, !now.EDGE)	/* who was told may leave records unread */ \
+	P(RESTS, 0) \
+	P(KERNEL, now.RESTS)	/* a wait may begin with events of the kernel's */ \
+	P(EARLY, 0) \
+	P(OTHER, 0)	/* another thread waits in the set, too */ \
+	P(PASSES, 4) \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Planted bugs. */
 #define NO_SECOND	1	/* what had nothing is not looked at again */

@@ -15,15 +15,12 @@
  * open. (Sleepers may sleep then.)
  */
 
-#ifndef N			/* sends on each connection */
-#define N 1
-#endif
-#ifndef LEAVES
-#define LEAVES 0
-#endif
-#ifndef CLOSES
-#define CLOSES 0
-#endif
+#define PARAMETERS(P) \
+	P(N, 1)	/* sends on each connection */ \
+	P(LEAVES, 0) \
+	P(CLOSES, 0) \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Planted bugs. */
 #define ONE_NUMBER	1	/* every pass of arming has the same number */
@@ -31,9 +28,6 @@
 #define NO_NUDGE	3	/* a close does not wake who sleeps */
 #define NO_STIR_CLOSE	4	/* nor does who is arming know of it */
 #define NO_ARMING	5	/* who arms does not hear of what a leaver held meanwhile */
-#ifndef BUG
-#define BUG 0
-#endif
 
 #define NONE 255
 #define unread(i)	(sent[i] != taken[i])
@@ -269,6 +263,7 @@ proctype closer()
 init
 {
 	atomic {
+		TAKE_PARAMETERS;
 		run waiter(0);
 		if
 		:: LEAVES -> run waiter(1)

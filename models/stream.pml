@@ -25,42 +25,23 @@
  * bytes and the end arrive, and all memory is given back.
  */
 
-#ifndef N
-#define N 3
-#endif
-#ifndef RING
-#define RING 2
-#endif
-#ifndef LEN
-#define LEN 2
-#endif
-#ifndef RECVS			/* and adverts */
-#define RECVS 2
-#endif
-#ifndef CANCELS			/* how often the receiver may cancel */
-#define CANCELS 0
-#endif
-#ifndef DOWNS			/* it may give the direction back */
-#define DOWNS 0
-#endif
-#ifndef UPS			/* the sender may come back */
-#define UPS 0
-#endif
-#ifndef MIX			/* 0: no WAITALL, 1: all, 2: any */
-#define MIX 2
-#endif
-#ifndef HIDDEN			/* receives that may not be advertised */
-#define HIDDEN 0
-#endif
-#ifndef READS			/* reads without a receive */
-#define READS 0
-#endif
-#ifndef QUIET			/* the sender says the end only when nothing is to be given back */
-#define QUIET 0
-#endif
-#ifndef ROOM			/* messages under way, each way */
-#define ROOM 3
-#endif
+#define PARAMETERS(P) \
+	P(N, 3) \
+	P(CANCELS, 0)	/* how often the receiver may cancel */ \
+	P(DOWNS, 0)	/* it may give the direction back */ \
+	P(UPS, 0)	/* the sender may come back */ \
+	P(MIX, 2)	/* 0: no WAITALL, 1: all, 2: any */ \
+	P(HIDDEN, 0)	/* receives that may not be advertised */ \
+	P(READS, 0)	/* reads without a receive */ \
+	P(QUIET, 0)	/* the sender says the end only when nothing is to be given back */ \
+	P(BUG, 0)
+#include "parameters.pml"
+
+#define RING	2
+#define LEN	2
+#define RECVS	2		/* and adverts */
+#define ROOM	3		/* messages under way, each way */
+#define N_MOST	4
 
 /* Planted bugs. */
 #define NO_SEQ		1	/* a phase is entered wherever it began */
@@ -80,9 +61,6 @@
 #define NOT_SENT	15	/* what was given back is not sent again */
 #define NO_REVOKE	16	/* the receiver that stops waits, and does not ask */
 #define EARLY_FREE	17	/* what was drained is free before it came */
-#ifndef BUG
-#define BUG 0
-#endif
 
 #define DIRECT		1
 #define INDIRECT	2
@@ -106,7 +84,7 @@ typedef Recv { byte slot; byte size; byte filled; bit all; bit may; bit cancelle
 chan s2r = [ROOM] of { byte, byte, byte, byte, byte, bit };
 /* kind; phase; seq; slot; offset; bytes; WAITALL */
 chan r2s = [ROOM] of { byte, byte, byte, byte, byte, byte, bit };
-chan tcp = [N + 1] of { byte };
+chan tcp = [N_MOST + 1] of { byte };
 bit fin;
 bit switching; byte sw_tcp; byte sw_head;
 bit takeback; byte tb_pos;
@@ -522,5 +500,5 @@ proctype receiver()
 }
 
 init {
-	atomic { run sender(); run receiver() }
+	atomic { TAKE_PARAMETERS; run sender(); run receiver() }
 }

@@ -25,62 +25,31 @@
  * comes in a wrong state; and, by the search for invalid end states, nobody,
  * the leaver first, waits for ever.
  *
- * A scenario is a set of -D: N0 N1 bytes sent by end 0, 1; DOWNS0 DOWNS1 how often
+ * A scenario is a set of parameters: N0 N1 bytes sent by end 0, 1; DOWNS0 DOWNS1 how often
  * an end may leave; UPS: it may come back; GOES: it may go plain; CRASH0 CRASH1
- * HALF CLOSE0 CLOSE1 KRECV BLOCK ROOM RCAP TCAP: see below.
+ * HALF CLOSE0 CLOSE1 KRECV BLOCK ROOM RCAP: see below.
  */
 
-#ifndef N0
-#define N0 2
-#endif
-#ifndef N1
-#define N1 1
-#endif
-#ifndef DOWNS0
-#define DOWNS0 0
-#endif
-#ifndef DOWNS1
-#define DOWNS1 0
-#endif
-#ifndef UPS			/* a leaver may say UP */
-#define UPS 0
-#endif
-#ifndef GOES			/* a leaver may become a plain program */
-#define GOES 0
-#endif
-#ifndef CRASH0			/* the end may be killed */
-#define CRASH0 0
-#endif
-#ifndef CRASH1
-#define CRASH1 0
-#endif
-#ifndef HALF			/* half-close at any moment, not only after the last byte */
-#define HALF 0
-#endif
-#ifndef CLOSE0			/* the end may close at any moment */
-#define CLOSE0 0
-#endif
-#ifndef CLOSE1
-#define CLOSE1 0
-#endif
-#ifndef KRECV			/* at first a thread sleeps in the kernel's recv: GO must wait */
-#define KRECV 0
-#endif
-#ifndef BLOCK			/* an end that leaves makes no calls until it is done; end 1 sends all, then receives */
-#define BLOCK 0
-#endif
-#ifndef ROOM			/* room that a drain finds in TCP beyond that of ordinary sends */
-#define ROOM 0
-#endif
-#ifndef RCAP			/* records in a ring, not counting END */
-#define RCAP 2
-#endif
-#ifndef TCAP			/* bytes in TCP */
-#define TCAP 1
-#endif
-#ifndef RECMAX			/* bytes in a record */
-#define RECMAX 2
-#endif
+#define PARAMETERS(P) \
+	P(N0, 2) \
+	P(N1, 1) \
+	P(DOWNS0, 0) \
+	P(DOWNS1, 0) \
+	P(UPS, 0)	/* a leaver may say UP */ \
+	P(GOES, 0)	/* a leaver may become a plain program */ \
+	P(CRASH0, 0)	/* the end may be killed */ \
+	P(CRASH1, 0) \
+	P(HALF, 0)	/* half-close at any moment, not only after the last byte */ \
+	P(CLOSE0, 0)	/* the end may close at any moment */ \
+	P(CLOSE1, 0) \
+	P(KRECV, 0)	/* at first a thread sleeps in the kernel's recv: GO must wait */ \
+	/* An end that leaves makes no calls until it is done; end 1 sends all, then \
+	 * receives. */ \
+	P(BLOCK, 0) \
+	P(ROOM, 0)	/* room that a drain finds in TCP beyond that of ordinary sends */ \
+	P(RCAP, 2)	/* records in a ring, not counting END */ \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Planted bugs. */
 #define NO_LEFT		1	/* the receiver enters the ring without regard to T */
@@ -101,12 +70,13 @@
 #define LOST_FIN	16	/* END was read already: no FIN after the drain */
 #define RING_FIRST	17	/* in the ring: look for a record, then for TCP's end */
 #define OWN_HOLD	18	/* one's own DOWN does not hold one's own SWITCH */
-#ifndef BUG
-#define BUG 0
-#endif
 
+#define TCAP	1		/* bytes in TCP */
+#define RECMAX	2		/* bytes in a record */
 #define SLOTS	(RCAP + 1)
 #define TQ	(TCAP + ROOM)
+#define SLOTS_MOST 3
+#define TQ_MOST	3
 
 /* tx: tcp, ring, drain.  rx: tcp, left, ring; back: taken back, TCP from here on, with
    the ring kept in case the drain breaks off; rest: it did, and the rest is read there. */
@@ -126,13 +96,13 @@
 #define UP		7
 
 typedef Dir {			/* direction d is sent by end d, received by 1-d */
-	byte q[TQ];		/* TCP */
+	byte q[TQ_MOST];	/* TCP */
 	byte n;
 	bit fin;
 	bit rst;		/* the receiving end's socket was reset */
 	bit lost;		/* TCP, or a dead drain, lost bytes */
-	byte first[SLOTS];	/* the ring: records at position modulo SLOTS */
-	byte size[SLOTS];	/* 0 is END */
+	byte first[SLOTS_MOST];	/* the ring: records at position modulo SLOTS */
+	byte size[SLOTS_MOST];	/* 0 is END */
 	byte head;		/* the position after the last record published */
 	byte sent;		/* bytes the program sent */
 	byte put;		/* those up to the last that went into the ring */
@@ -185,7 +155,7 @@ inline say(t, x, y, z)
 
 inline tcp_put(v)
 {
-	assert(!out.fin);
+	assert(!out.fin && out.n < TQ);
 	out.q[out.n] = v; out.n++; me.T++
 }
 
@@ -496,6 +466,7 @@ proctype svc(byte e)
 
 init {
 	atomic {
+		TAKE_PARAMETERS;
 		E[0].downs = DOWNS0; E[1].downs = DOWNS1;
 		if
 		:: KRECV -> E[0].kernel = 1; E[1].kernel = 1

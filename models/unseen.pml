@@ -23,16 +23,7 @@
  * something else holds it, and a managed item for what lies in the ring.
  *
  * Not modelled: how the watch stops and begins anew; forks; a peer that does not answer.
- *
- * The parameters of a scenario come from the environment, as in order.pml.
  */
-
-#define SEEN	p_seen
-#define TWO	p_two
-#define LASTS	p_lasts
-#define BUG	p_bug
-
-local byte SEEN, TWO, LASTS, BUG;
 
 /* Planted bugs. */
 #define NO_FENCE	1	/* a wait is noted after it looked for the set */
@@ -45,35 +36,12 @@ local byte SEEN, TWO, LASTS, BUG;
 #define NOT_MANAGED	8	/* the first wait does not manage the item */
 #define NO_WATCH	9	/* the watch does not search sets that the shim knows */
 
-c_decl {
-	static int param(const char *name, int otherwise)
-	{
-		const char *text = getenv(name);
-
-		return text ? atoi(text) : otherwise;
-	}
-
-	static int bug(void)
-	{
-		static const char *const names[] = { "", "NO_FENCE", "NO_GO", "NO_ANSWER",
-			"ANY_SET", "CLEARS", "OVERWRITES", "FOR_GOOD", "NOT_MANAGED",
-			"NO_WATCH" };
-		const char *name = getenv("BUG");
-		int i = 0;
-
-		while (name && strcmp(names[i], name))
-			if (++i == sizeof(names) / sizeof(names[0]))
-				exit(1);
-		return i;
-	}
-}
-
-#define TAKE_PARAMETERS	c_code { \
-		now.p_seen = param("SEEN", 1); \
-		now.p_two = param("TWO", 0); \
-		now.p_lasts = param("LASTS", 0); \
-		now.p_bug = bug(); \
-	}
+#define PARAMETERS(P) \
+	P(SEEN, 1) \
+	P(TWO, 0) \
+	P(LASTS, 0) \
+	P(BUG, 0)
+#include "parameters.pml"
 
 /* Messages, and enum exi_hold. */
 #define GO	1
