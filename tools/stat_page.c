@@ -384,7 +384,8 @@ static int read_numbers(struct look *l, int fds)
 			l->files[l->n_files++] = atoi(e->d_name);
 	}
 	closedir(d);
-	qsort(l->socks, l->n_socks, sizeof(*l->socks), by_fd);
+	if (l->n_socks)
+		qsort(l->socks, l->n_socks, sizeof(*l->socks), by_fd);
 	return 0;
 }
 
@@ -392,6 +393,8 @@ static struct number *number_of(const struct look *l, int fd)
 {
 	struct number key = { .fd = fd };
 
+	if (!l->n_socks)
+		return NULL;
 	return bsearch(&key, l->socks, l->n_socks, sizeof(key), by_fd);
 }
 

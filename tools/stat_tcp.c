@@ -79,7 +79,7 @@ static int by_inode(const void *a, const void *b)
 
 static void sort(struct stat_tcps *t)
 {
-	if (!t->sorted)
+	if (!t->sorted && t->n)
 		qsort(t->at, t->n, sizeof(*t->at), by_inode);
 	t->sorted = true;
 }
@@ -384,6 +384,8 @@ const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t, uint64_t inode)
 	struct stat_tcp key = { .inode = inode };
 
 	sort((struct stat_tcps *)(uintptr_t)t);
+	if (!t->n)
+		return NULL;
 	return bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
 }
 
