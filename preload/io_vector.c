@@ -252,8 +252,19 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	return ret;
 }
 
+/* What a peer that has gone put into the ring is unread: it had not left for
+ * the kernel, as it does before it sends a message that has more than bytes. */
+static bool rest_is_in_ring(struct exi_sock *sk, int fd)
+{
+	uint32_t mode = atomic_load_explicit(
+		&exi_sock_shared(sk)->half[EXI_RX].mode, memory_order_relaxed);
+
+	return (mode == EXI_MODE_LEFT || mode == EXI_MODE_RING) &&
+	       (exi_ready_events(sk, fd, POLLIN) & POLLHUP);
+}
+
 /* A message that may carry more than bytes is the kernel's, where there are
- * such messages. None is behind what a peer that has gone put into the ring. */
+ * such messages. */
 static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 {
 	struct exi_sock *sk = shim_sock(fd);
@@ -264,7 +275,7 @@ static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 	for (i = 0; i < n; i++)
 		if (m[i].msg_hdr.msg_control && m[i].msg_hdr.msg_controllen)
 			break;
-	if (i < n && !(exi_ready_events(sk, fd, POLLIN) & POLLHUP))
+	if (i < n && !rest_is_in_ring(sk, fd))
 		shim_plain(fd, EXS_X_REASON_ANCILLARY);
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -592,6 +593,64 @@ ROW(pair_passed_over_itself)
 	get_now("here", fd, 16);
 	close(fd);
 	rest("rest", sv[1]);
+}
+
+/* The sender has gone when its message is received. */
+static void passed_by_the_gone(int sv[2])
+{
+	int over[2], fd;
+
+	make(over);
+	put_fd(sv[0], over[0]);
+	close(sv[0]);
+	close(over[0]);
+	settle(sv[1], POLLIN);
+	fd = get_fd(sv[1]);
+	is("came", fd < 0 ? -1 : 0);
+	put_text(over[1], "hello");
+	get_now("over", fd, 16);
+	get_now("end", sv[1], 1);
+}
+
+ROW(pair_passed_by_the_gone)
+{
+	int sv[2];
+
+	make(sv);
+	passed_by_the_gone(sv);
+}
+
+ROW(pair_passed_by_the_gone_of_a_moved)
+{
+	int sv[2];
+
+	make_warm(sv);
+	passed_by_the_gone(sv);
+}
+
+ROW(pair_passed_by_the_gone_over_a_connection)
+{
+	int sv[2];
+
+	pair();
+	sv[0] = here;
+	sv[1] = peer;
+	passed_by_the_gone(sv);
+}
+
+/* Seen by the library, and not moved yet. */
+ROW(pair_passed_by_the_gone_of_an_asked_for)
+{
+	int sv[2];
+
+	make(sv);
+	nonblock(sv[1], true);
+	nonblock(sv[1], false);
+	setsockopt(sv[1], SOL_SOCKET, SO_RCVTIMEO,
+		   &(struct timeval){ .tv_sec = 5 }, sizeof(struct timeval));
+	put_text(sv[0], "x");
+	get_now("byte", sv[1], 1);
+	passed_by_the_gone(sv);
 }
 
 /* --- in one process ------------------------------------------------------ */
