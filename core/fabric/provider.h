@@ -371,9 +371,9 @@ struct exi_switch_ops {
 	/* drain: of a sender; a run of bytes to send again, in order; 0 when
 	 * all are done, and the fabric is empty then. */
 	size_t (*drain)(struct exi_conn *c, const void **ret);
-	/* runs: the same, for up to n runs, and no more than `most` bytes
-	 * unless the first run is longer: how many runs. Fabrics within a host
-	 * have it. */
+	/* runs: the same, for up to n runs, and no more than `most` bytes, of
+	 * which the last run may be a part: how many runs. Fabrics within a
+	 * host have it. */
 	size_t (*runs)(struct exi_conn *c, struct iovec *v, size_t n,
 		       size_t most);
 	/* drained: of a sender; n bytes of the runs were sent. */

@@ -64,6 +64,9 @@ struct exi_base {
 	 * they are taken back, also while nobody reads; null: it has for
 	 * any. */
 	uint32_t (*most)(void);
+	/* beside: of such a ring of this size, for how many bytes more; a
+	 * direction for which more are queued goes up later. Where most is. */
+	int64_t (*beside)(uint32_t ring);
 	/* An end is connected, and sends, before the other is accepted and can
 	 * be asked for. */
 	bool early;
@@ -82,6 +85,11 @@ struct exi_base {
 
 /* tcp.c, unix.c */
 extern const struct exi_base exi_base_tcp, exi_base_unix;
+
+/* Of a UNIX stream whose SO_SNDBUF may become so much: how large a ring is, and
+ * beside. */
+uint32_t exi_unix_ring(uint32_t most_room);
+int64_t exi_unix_beside(uint32_t most_room, uint32_t ring);
 
 /* Why no socket of whatever kind with these options is upgraded, or
  * EXS_X_REASON_NONE. */

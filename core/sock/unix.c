@@ -83,11 +83,8 @@ static int push(int fd)
 	return 0;
 }
 
-/* What SO_SNDBUF becomes at most, without privilege. A message of the kernel's
- * queue is charged up to one and a half times the bytes that it had in the ring
- * (drain.c makes messages so), and as much as a socket holds usually may lie
- * there already. */
-static uint32_t most(void)
+/* What SO_SNDBUF becomes at most, without privilege. */
+static uint32_t room(void)
 {
 	static _Atomic uint32_t known;
 	uint32_t ret = atomic_load(&known);
@@ -98,15 +95,44 @@ static uint32_t most(void)
 		return ret;
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return 1; /* as small as a ring can be */
+		return 1; /* a ring as small as it can be */
 	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)) < 0 ||
-	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len) < 0 || size < 0)
+	    getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, &len) < 0 || size < 1)
 		size = 1;
 	close(fd);
-	for (ret = 1; ret <= (uint32_t)size / 5; ret *= 2)
-		;
-	atomic_store(&known, ret);
+	atomic_store(&known, (uint32_t)size);
+	return (uint32_t)size;
+}
+
+/* A program may send all that its socket has room for usually, half of what is
+ * the most, before anybody reads: so the ring is no smaller, or a send that
+ * never waits in the kernel would. */
+uint32_t exi_unix_ring(uint32_t most_room)
+{
+	uint32_t ret = 1;
+
+	while (ret <= most_room / 16 * 5)
+		ret *= 2;
 	return ret;
+}
+
+#define LAST 16640 /* what the last message may be charged for a byte */
+
+/* What a ring has, the kernel charges with a sixteenth more (drain.c makes
+ * messages so), and what lies in the queue it has charged already. */
+int64_t exi_unix_beside(uint32_t most_room, uint32_t ring)
+{
+	return (int64_t)most_room - ring - ring / 16 - LAST;
+}
+
+static uint32_t most(void)
+{
+	return exi_unix_ring(room());
+}
+
+static int64_t beside(uint32_t ring)
+{
+	return exi_unix_beside(room(), ring);
 }
 
 static bool disconnect(int fd)
@@ -133,6 +159,7 @@ const struct exi_base exi_base_unix = {
 	.counts = counts,
 	.push = push,
 	.most = most,
+	.beside = beside,
 	.disconnect = disconnect,
 	.sign = exi_unix_sign,
 	.unsign = exi_unix_unsign,

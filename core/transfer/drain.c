@@ -18,7 +18,7 @@
 #include "core/transfer/place.h"
 
 /* What a message may have with its own 320 bytes in 16 KiB of the kernel. */
-#define RUNS	256
+#define RUNS	512
 #define MESSAGE 16000
 
 static int not_drained_locked(struct exi_sock *sk, ssize_t err)
@@ -30,9 +30,10 @@ static int not_drained_locked(struct exi_sock *sk, ssize_t err)
 }
 
 /* Sends what comes next over the kernel's stream: how many bytes, 0 when there
- * are none. Where each call is a message, many small runs make one: a kernel
- * charges 768 bytes for each message, and would not have room for a full ring
- * of runs of a few bytes. */
+ * are none. Where each call is a message, many small runs make one, and a large
+ * one makes several: the kernel charges 768 bytes for the smallest message, and
+ * a message's memory is a power of two, so it would not have room for a full
+ * ring of runs as they are. unix.c counts on a seventeenth of 16 at most. */
 static ssize_t send_runs_locked(struct exi_sock *sk)
 {
 	struct iovec v[RUNS];

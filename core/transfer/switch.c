@@ -49,13 +49,21 @@ static uint32_t position(struct exi_sock *sk, enum exi_dir dir)
 /* A peer takes its direction back as often as it likes, and each time what lies
  * in the ring goes to TCP, which has room made for it: so that this does not
  * grow for ever, a direction that came back goes up again when TCP holds a ring
- * at most. */
-static bool is_crowded(const struct exi_half *h, int fd)
+ * at most. Where the room has a bound each direction does, for while it is in
+ * the ring nothing comes to the queue. */
+static bool is_crowded_locked(struct exi_sock *sk)
 {
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
+	uint32_t ring = exi_config()->ring_kb * 1024, most = sk->fab->most;
+	int64_t limit = ring;
 	int queued;
 
-	return h->downs && ioctl(fd, SIOCOUTQ, &queued) == 0 &&
-	       queued > (int)exi_config()->ring_kb * 1024;
+	EXI_LOCKED(&h->lock);
+	if (sk->base->beside)
+		limit = sk->base->beside(most && most < ring ? most : ring);
+	else if (!h->downs)
+		return false;
+	return ioctl(sk->tcp->fd, SIOCOUTQ, &queued) == 0 && queued > limit;
 }
 
 int exi_switch_up_locked(struct exi_sock *sk)
@@ -84,7 +92,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 		exi_sock_reason(sk, EXS_X_REASON_URGENT);
 		return -EOPNOTSUPP;
 	}
-	if (is_crowded(h, sk->tcp->fd))
+	if (is_crowded_locked(sk))
 		return -EAGAIN;
 	ret = sk->base->forbidden(sk->tcp->fd);
 	if (ret) {

@@ -134,10 +134,11 @@ static size_t switch_runs(struct exi_conn *c, struct iovec *v, size_t n,
 	size_t len = switch_drain(c, &run), i = 0;
 	uint64_t pos = tx->drain, used = tx->drain_used;
 
-	while (len && i < n && (!i || len <= most)) {
+	while (len && i < n && most) {
+		len = len < most ? len : most;
 		v[i++] = (struct iovec){ .iov_base = (void *)(uintptr_t)run,
 					 .iov_len = len };
-		most -= len < most ? len : most;
+		most -= len;
 		used += len;
 		len = run_at(shmp_priv(c), tx, &pos, &used, &run);
 	}

@@ -2,13 +2,16 @@
 /* What the kernel says of the two ends of a UNIX stream, and the table of a
  * connection that begins on one. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -243,9 +246,79 @@ static void credentials_with_each_message_forbid_it(void **state)
 	part(ends);
 }
 
+/* Sends messages of this size until so many bytes are charged or the kernel
+ * has no room. */
+static bool put(int fd, size_t size, int64_t until)
+{
+	static char buf[65536];
+	int queued = 0;
+
+	while (queued < until && send(fd, buf, size, MSG_DONTWAIT) > 0)
+		T_OK(ioctl(fd, SIOCOUTQ, &queued));
+	return queued >= until;
+}
+
+/* A drain of a full ring, whatever its records are, into a queue that has as
+ * much as it may have: all of it is taken, and nobody reads. */
+static void what_is_taken_back_fits_beside_what_is_queued(void **state)
+{
+	/* A message of 512 runs, or of 16,000 bytes; and what it had in the
+	 * ring. */
+	static const struct {
+		size_t bytes, in_ring;
+	} shapes[] = { { 512, 8192 },	{ 4096, 8192 },	  { 4097, 12304 },
+		       { 8192, 16384 }, { 12288, 16384 }, { 16000, 16000 } };
+	static const int rooms[] = { 212992, 300000, 1 << 20, 4 << 20 };
+	static char buf[16000];
+
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+		for (size_t k = 0; k < sizeof(shapes) / sizeof(shapes[0]);
+		     k++) {
+			int ends[2], room = rooms[i];
+			socklen_t len = sizeof(room);
+			uint32_t ring;
+
+			connected(ends);
+			T_OK(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room,
+					sizeof(room)));
+			T_OK(getsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room,
+					&len));
+			ring = exi_unix_ring((uint32_t)room);
+			T(put(ends[0], 1 + k * 3000,
+			      exi_unix_beside((uint32_t)room, ring) - 20000));
+			for (size_t at = 0; at < ring; at += shapes[k].in_ring)
+				T_EQ(send(ends[0], buf, shapes[k].bytes,
+					  MSG_DONTWAIT),
+				     shapes[k].bytes);
+			part(ends);
+		}
+	}
+}
+
+/* As much as a socket has room for usually, where SO_SNDBUF may become twice
+ * that. */
+static void a_ring_has_room_for_what_the_kernel_has(void **state)
+{
+	static char buf[1 << 20];
+	int ends[2], room;
+	socklen_t len = sizeof(room);
+	ssize_t n, all = 0;
+
+	connected(ends);
+	T_OK(getsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room, &len));
+	while ((n = send(ends[0], buf, sizeof(buf), MSG_DONTWAIT)) > 0)
+		all += n;
+	T(exi_unix_ring(2 * (uint32_t)room) > all + 64 * 16);
+	T(exi_unix_beside(2 * (uint32_t)room,
+			  exi_unix_ring(2 * (uint32_t)room)) > 0);
+	part(ends);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_taken_back_fits_beside_what_is_queued),
+		cmocka_unit_test(a_ring_has_room_for_what_the_kernel_has),
 		cmocka_unit_test(each_end_names_the_other),
 		cmocka_unit_test(an_end_that_nobody_accepted_has_no_peer),
 		cmocka_unit_test(a_peer_of_another_is_none),
