@@ -255,7 +255,7 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 	atomic_store_explicit(&sk->sh->reason, (uint32_t)reason,
 			      memory_order_relaxed);
 	if (reason > EXS_X_REASON_UNDECIDED)
-		EXI_PROBE2(error, sk->tcp->fd, reason);
+		EXI_PROBE2(error, atomic_load(&sk->fd), reason);
 	exi_stats_note(sk);
 	exi_debug("descriptor %d: %s", atomic_load(&sk->fd),
 		  exs_x_reason_name(reason));
