@@ -6,7 +6,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -30,7 +29,6 @@
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
-#include "tests/support/wait.h"
 
 /* A thread that looked at a socket while another closed it no longer has its
  * number. */
@@ -146,70 +144,48 @@ static void a_send_tells_what_a_receive_met(void **state)
 	T_EQ(exi_close(fd), 0);
 }
 
-struct sleeper {
-	int fd;
-	ssize_t n;
-};
-
-static void *sleep_in_the_kernel(void *arg)
+/* A call in the kernel, of a connection that another thread closed meanwhile,
+ * got so many bytes, or 0, the end: they are not counted of the next connection
+ * in its place. */
+static void late_call_tells_nothing_to_the_next(ssize_t n)
 {
-	struct sleeper *s = arg;
-	char room[16];
-
-	s->n = exi_flow_recv(s->fd, room, sizeof(room), 0);
-	return NULL;
-}
-
-static bool is_inside(struct exi_half *h)
-{
-	uint32_t n;
-
-	exi_lock(&h->lock);
-	n = h->in_kernel;
-	exi_unlock(&h->lock);
-	return n == 1;
-}
-
-/* What a receive in the kernel gets of a connection that another thread closes
- * is not counted of the next one in its place. len: bytes come; 0: the end. */
-static void sleeper_tells_nothing_to_the_next(size_t len)
-{
-	struct exi_sock *sk, *next;
+	struct exi_recv_kernel b = { .dir = EXI_RX, .counts = true, .n = n };
 	int first[2], second[2];
 	struct exi_inside in;
-	struct sleeper s;
+	struct exi_sock *next;
 	struct exi_half *h;
-	pthread_t t;
 
 	t_plain_pair(first);
 	t_plain_pair(second);
-	s.fd = first[0];
-	T_EQ(exi_sock_make(first[0], EXI_ROLE_CONNECT, true, &sk), 0);
-	h = &sk->sh->half[EXI_RX];
-	t = t_thread(sleep_in_the_kernel, &s);
-	T_UNTIL(is_inside(h));
+	T_EQ(exi_sock_make(first[0], EXI_ROLE_CONNECT, true, &b.sk), 0);
+	b.generation = atomic_load(&b.sk->generation);
+	h = &b.sk->sh->half[EXI_RX];
+	exi_lock(&h->lock);
+	b.in = exi_half_enter_locked(h);
+	exi_unlock(&h->lock);
 	T_EQ(exi_close(first[0]), 0);
 	T_EQ(exi_sock_make(second[0], EXI_ROLE_CONNECT, true, &next), 0);
-	T(next == sk && &sk->sh->half[EXI_RX] == h);
+	T(next == b.sk && &next->sh->half[EXI_RX] == h);
 	exi_lock(&h->lock);
 	in = exi_half_enter_locked(h);
 	exi_unlock(&h->lock);
-	T_EQ(send(first[1], "bytes", len, 0), len);
-	close(first[1]);
-	t_thread_join(t);
+	exi_recv_kernel_end(&b);
+	T(!b.go);
 	T(exi_half_leave_lock(&in)); /* it was still inside */
+	T_EQ(h->in_kernel, 0);
 	T_EQ(h->bytes, 0);
 	T_EQ(h->fin, 0);
 	exi_unlock(&h->lock);
 	T_EQ(exi_close(second[0]), 0);
+	close(first[1]);
 	close(second[1]);
 }
 
-static void who_sleeps_in_the_kernel_tells_nothing_to_the_next(void **state)
+static void a_late_call_tells_nothing_to_the_next(void **state)
 {
 	T_EQ(exi_core_init(), 0);
-	sleeper_tells_nothing_to_the_next(5);
-	sleeper_tells_nothing_to_the_next(0);
+	late_call_tells_nothing_to_the_next(5);
+	late_call_tells_nothing_to_the_next(0);
 }
 
 struct service {
@@ -262,8 +238,7 @@ int main(void)
 		cmocka_unit_test(what_a_search_found_is_not_of_the_next),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
-		cmocka_unit_test(
-			who_sleeps_in_the_kernel_tells_nothing_to_the_next),
+		cmocka_unit_test(a_late_call_tells_nothing_to_the_next),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
