@@ -251,9 +251,18 @@ static void check_require(struct exi_sock *sk, int reason)
 
 void exi_sock_reason(struct exi_sock *sk, int reason)
 {
+	struct exi_shared *sh = sk->sh;
+	uint32_t was = atomic_load(&sh->reason);
+
+	/* A peer's violation breaks the connection, and is set after that: what
+	 * other threads find to have ended then is a consequence. */
+	do {
+		if (was == EXS_X_REASON_PROTOCOL &&
+		    atomic_load(&sh->half[EXI_RX].broken))
+			return;
+	} while (!atomic_compare_exchange_weak(&sh->reason, &was,
+					       (uint32_t)reason));
 	check_require(sk, reason);
-	atomic_store_explicit(&sk->sh->reason, (uint32_t)reason,
-			      memory_order_relaxed);
 	if (reason > EXS_X_REASON_UNDECIDED)
 		EXI_PROBE2(error, atomic_load(&sk->fd), reason);
 	exi_stats_note(sk);

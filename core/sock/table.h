@@ -522,7 +522,8 @@ static inline bool exi_sock_unforked(const struct exi_sock *sk)
 }
 
 /* Sets why the connection is not on the best fabric (EXS_X_REASON_*), and does
- * what EXS_REQUIRE says. */
+ * what EXS_REQUIRE says. A violation that broke the connection stays the
+ * reason. */
 void exi_sock_reason(struct exi_sock *sk, int reason);
 
 /* Calls f for each live socket. */

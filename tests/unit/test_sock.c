@@ -23,6 +23,7 @@
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/sock/table.h"
+#include "core/sock/wake.h"
 #include "core/transfer/half.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
@@ -188,6 +189,32 @@ static void a_late_call_tells_nothing_to_the_next(void **state)
 	late_call_tells_nothing_to_the_next(0);
 }
 
+/* What ends after a peer's violation is no reason, and the next connection in
+ * the place has none. */
+static void a_violation_is_the_last_word(void **state)
+{
+	struct exi_sock *sk, *next;
+	int ends[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	exi_lock(&sk->link_lock);
+	exi_link_violation(sk, "a test");
+	exi_unlock(&sk->link_lock);
+	exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_PROTOCOL);
+	T_EQ(exi_close(ends[0]), 0);
+	T_EQ(fcntl(ends[1], F_DUPFD_CLOEXEC, ends[0]), ends[0]);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &next), 0);
+	T(next == sk);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+	exi_sock_reason(sk, EXS_X_REASON_PEER_LOST);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_PEER_LOST);
+	T_EQ(exi_close(ends[0]), 0);
+	close(ends[1]);
+}
+
 struct service {
 	struct exi_sock *sk;
 	atomic_bool over;
@@ -239,6 +266,7 @@ int main(void)
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
 		cmocka_unit_test(a_late_call_tells_nothing_to_the_next),
+		cmocka_unit_test(a_violation_is_the_last_word),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 

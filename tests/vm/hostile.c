@@ -379,7 +379,9 @@ static bool moves(int s)
 
 static void is_broken(int s)
 {
+	struct t_deadline d;
 	char byte;
+	int why;
 
 	T_UNTIL(!moves(s));
 	T_EQ(errno, ECONNRESET);
@@ -388,7 +390,9 @@ static void is_broken(int s)
 	do
 		T_FAILS(t_send(s, "x", 1, MSG_NOSIGNAL), ECONNRESET, EPIPE);
 	while (errno != EPIPE);
-	T_UNTIL(t_info(s).exs_x_reason == EXS_X_REASON_PROTOCOL);
+	d = t_deadline_ms(20000);
+	while ((why = t_info(s).exs_x_reason) != EXS_X_REASON_PROTOCOL)
+		T_MSG(t_tick(&d), "%s", exs_x_reason_name(why));
 }
 
 static int begin(struct t_peer *good, struct t_peer *bad,
