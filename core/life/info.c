@@ -3,6 +3,7 @@
 #include "core/life/info.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,11 +30,13 @@ static void fill_half(struct exi_half *h, exs_x_sockinfo_t *i)
 	i->exs_x_downgrades += h->downs;
 }
 
-/* The reason of a direction on that fabric; `reason` is that of the
- * connection. */
-static int reason_of(const char *fabric, int reason)
+/* The reason of a direction on that fabric; `reason` is that of the connection.
+ * What is broken goes over none, whether or not it has left it. */
+static int reason_of(const char *fabric, const struct exi_half *h, int reason)
 {
-	return strcmp(fabric, "tcp") ? EXS_X_REASON_NONE : reason;
+	return strcmp(fabric, "tcp") && !atomic_load(&h->broken)
+		       ? EXS_X_REASON_NONE
+		       : reason;
 }
 
 int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret)
@@ -75,8 +78,10 @@ int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret)
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
 	    i.exs_x_reason == EXS_X_REASON_PLAIN_SOCKET)
 		i.exs_x_reason = exi_basic_reason(fd, i.exs_x_reason);
-	i.exs_x_tx_reason = reason_of(i.exs_x_tx_fabric, i.exs_x_reason);
-	i.exs_x_rx_reason = reason_of(i.exs_x_rx_fabric, i.exs_x_reason);
+	i.exs_x_tx_reason =
+		reason_of(i.exs_x_tx_fabric, &sh->half[EXI_TX], i.exs_x_reason);
+	i.exs_x_rx_reason =
+		reason_of(i.exs_x_rx_fabric, &sh->half[EXI_RX], i.exs_x_reason);
 	if (!i.exs_x_tx_reason && !i.exs_x_rx_reason)
 		i.exs_x_reason = EXS_X_REASON_NONE;
 	*ret = i;
