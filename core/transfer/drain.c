@@ -33,7 +33,8 @@ static int not_drained_locked(struct exi_sock *sk, ssize_t err)
  * are none. Where each call is a message, many small runs make one, and a large
  * one makes several: the kernel charges 768 bytes for the smallest message, and
  * a message's memory is a power of two, so it would not have room for a full
- * ring of runs as they are. unix.c counts on a seventeenth of 16 at most. */
+ * ring of runs as they are. So made, the messages of a ring are charged at most
+ * a sixteenth more than its size, and one message; unix.c relies on that. */
 static ssize_t send_runs_locked(struct exi_sock *sk)
 {
 	struct iovec v[RUNS];

@@ -92,6 +92,10 @@ size_t drain(int fd);
 void nonblock(int fd, bool on);
 /* SO_LINGER with no time, and close: a reset. */
 void reset(int fd);
+/* Passes a descriptor on with one byte of a UNIX socket: said. And takes one;
+ * -1: none came. */
+void pass_fd(int over, int fd);
+int take_fd(int over);
 /* The child's exit, said. */
 void child(const char *what, pid_t pid);
 

@@ -9,10 +9,13 @@
 #include <err.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -214,5 +217,24 @@ static int finish(int fd)
 	tell(LEAVE);
 	wait(NULL);
 	return 0;
+}
+
+struct row {
+	const char *name;
+	int (*run)(void);
+};
+
+/* main() of a program of rows: lists them, or runs one. */
+static int run_row(const struct row *rows, size_t n, int argc, char **argv)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	alarm(2 * LIMIT / 1000);
+	for (size_t i = 0; argc == 2 && i < n; i++) {
+		if (strcmp(argv[1], "--list") == 0)
+			puts(rows[i].name);
+		else if (strcmp(argv[1], rows[i].name) == 0)
+			return rows[i].run();
+	}
+	return argc == 2 && strcmp(argv[1], "--list") == 0 ? 0 : 2;
 }
 #endif

@@ -492,40 +492,6 @@ ROW(pair_spawn)
 
 /* --- passed -------------------------------------------------------------- */
 
-static void put_fd(int over, int fd)
-{
-	char control[CMSG_SPACE(sizeof(int))] = "";
-	char byte = 'F';
-	struct iovec v = { &byte, 1 };
-	struct msghdr m = { .msg_iov = &v,
-			    .msg_iovlen = 1,
-			    .msg_control = control,
-			    .msg_controllen = sizeof(control) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(int));
-	if (sendmsg(over, &m, 0) != 1)
-		die("pass");
-}
-
-static int get_fd(int over)
-{
-	char control[CMSG_SPACE(sizeof(int))], c;
-	struct iovec v = { &c, 1 };
-	struct msghdr m = { .msg_iov = &v,
-			    .msg_iovlen = 1,
-			    .msg_control = control,
-			    .msg_controllen = sizeof(control) };
-	int fd = -1;
-
-	if (recvmsg(over, &m, 0) == 1 && CMSG_FIRSTHDR(&m))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 static void passed(int sv[2], int over[2])
 {
 	pid_t pid = start_child();
@@ -534,7 +500,7 @@ static void passed(int sv[2], int over[2])
 		int fd;
 
 		close(over[0]);
-		fd = get_fd(over[1]);
+		fd = take_fd(over[1]);
 		if (fd < 0)
 			_exit(8);
 		/* The copies of before the pass would keep it open. */
@@ -544,7 +510,7 @@ static void passed(int sv[2], int over[2])
 		echo(fd);
 	}
 	close(over[1]);
-	put_fd(over[0], sv[1]);
+	pass_fd(over[0], sv[1]);
 	close(sv[1]);
 	ask(sv[0]);
 	shutdown(sv[0], SHUT_WR);
@@ -585,8 +551,8 @@ ROW(pair_passed_over_itself)
 	int sv[2], fd;
 
 	make_warm(sv);
-	put_fd(sv[0], sv[0]);
-	fd = get_fd(sv[1]);
+	pass_fd(sv[0], sv[0]);
+	fd = take_fd(sv[1]);
 	close(sv[0]);
 	put_text(fd, "hello");
 	get_now("peer", sv[1], 16);
@@ -602,11 +568,11 @@ static void passed_by_the_gone(int sv[2])
 	int over[2], fd;
 
 	make(over);
-	put_fd(sv[0], over[0]);
+	pass_fd(sv[0], over[0]);
 	close(sv[0]);
 	close(over[0]);
 	settle(sv[1], POLLIN);
-	fd = get_fd(sv[1]);
+	fd = take_fd(sv[1]);
 	is("came", fd < 0 ? -1 : 0);
 	put_text(over[1], "hello");
 	get_now("over", fd, 16);

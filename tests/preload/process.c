@@ -1490,7 +1490,7 @@ ROW(vfork_exec)
 
 /* --- passing ------------------------------------------------------------ */
 
-static void pass(int over, int fd)
+void pass_fd(int over, int fd)
 {
 	char control[CMSG_SPACE(sizeof(int))] = "";
 	struct iovec v = { (char[]){ "f" }, 1 };
@@ -1507,7 +1507,7 @@ static void pass(int over, int fd)
 	is("pass", sendmsg(over, &m, 0));
 }
 
-static int passed(int over)
+int take_fd(int over)
 {
 	char control[CMSG_SPACE(sizeof(int))] = "", byte;
 	struct iovec v = { &byte, 1 };
@@ -1532,7 +1532,7 @@ static void pass_to_child(bool keep, const char *waiting)
 		die("make a pair");
 	pid = fork(); /* before the connection: it has only what is passed */
 	if (pid == 0) {
-		int fd = passed(sv[1]);
+		int fd = take_fd(sv[1]);
 		char buf[16];
 
 		put_text(fd, "child");
@@ -1543,7 +1543,7 @@ static void pass_to_child(bool keep, const char *waiting)
 	put_text(peer, waiting);
 	if (*waiting)
 		settle(here, POLLIN);
-	pass(sv[0], here);
+	pass_fd(sv[0], here);
 	if (!keep)
 		close(here);
 	answer("peer", peer);
@@ -1579,8 +1579,8 @@ ROW(pass_to_itself)
 	pair();
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 		die("make a pair");
-	pass(sv[0], here);
-	fd = passed(sv[1]);
+	pass_fd(sv[0], here);
+	fd = take_fd(sv[1]);
 	close(here);
 	put_text(fd, "hello");
 	answer("peer", peer);
@@ -1622,7 +1622,7 @@ static void pass_while(void (*waits)(void), const char *first)
 	later(0, waits);
 	put_text(peer, first);
 	pass_ms(20);
-	pass(sv[0], here);
+	pass_fd(sv[0], here);
 	put_text(peer, "hello");
 	later_end();
 	put_text(here, "there");
@@ -1668,7 +1668,7 @@ ROW(pass_while_much_is_sent)
 		die("make a pair");
 	later(0, send_all_of_it);
 	pass_ms(20);
-	pass(sv[0], here);
+	pass_fd(sv[0], here);
 	while (n < ALL && (ret = recv(peer, buf, sizeof(buf), 0)) > 0)
 		n += (size_t)ret;
 	later_end();
@@ -2424,10 +2424,10 @@ ROW(fork_held_passed_to_itself)
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 		die("make a pair");
 	pid = holder(&go);
-	pass(sv[0], here);
-	pass(sv[0], peer);
-	a = passed(sv[1]);
-	b = passed(sv[1]);
+	pass_fd(sv[0], here);
+	pass_fd(sv[0], peer);
+	a = take_fd(sv[1]);
+	b = take_fd(sv[1]);
 	put_text(a, "hello");
 	answer("there", b);
 	put_text(b, "back");
@@ -2536,8 +2536,8 @@ static void pass_it(void)
 
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 		die("make a pair");
-	pass(sv[0], here);
-	fd = passed(sv[1]);
+	pass_fd(sv[0], here);
+	fd = take_fd(sv[1]);
 	is("peek", recv(fd, &c, 1, MSG_PEEK));
 	say("%c", c);
 }

@@ -617,10 +617,7 @@ static int elsewhere(void)
 	return finish(fd);
 }
 
-static const struct row {
-	const char *name;
-	int (*run)(void);
-} rows[] = {
+static const struct row rows[] = {
 	{ "epoll_level", epoll_level },
 	{ "epoll_edge", epoll_edge },
 	{ "epoll_once", epoll_once },
@@ -656,15 +653,5 @@ static const struct row {
 
 int main(int argc, char **argv)
 {
-	const size_t n = sizeof(rows) / sizeof(rows[0]);
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	alarm(2 * LIMIT / 1000);
-	for (size_t i = 0; argc == 2 && i < n; i++) {
-		if (strcmp(argv[1], "--list") == 0)
-			puts(rows[i].name);
-		else if (strcmp(argv[1], rows[i].name) == 0)
-			return rows[i].run();
-	}
-	return argc == 2 && strcmp(argv[1], "--list") == 0 ? 0 : 2;
+	return run_row(rows, sizeof(rows) / sizeof(rows[0]), argc, argv);
 }
