@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh", "words.py")
+GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh", "ndebug.sh", "words.py")
 OBJECTS = "build/libexs_core.a.p"
 
 # A tree that passes: a lower and a higher folder, two files in a circle.
@@ -62,6 +62,10 @@ PLANTED = (
      "core/meet/README is not there"),
     ("a page of eleven lines", "sizes.py", {"core/base/README": "a line\n" * 11},
      "core/base/README: 11 lines"),
+    ("a variable for an assertion alone", "ndebug.sh",
+     {"core/base/one.c": "#include <assert.h>\nint exi_one(void);\nvoid exi_two(void);\n"
+      "void exi_two(void)\n{\n\tint n = exi_one();\n\n\tassert(n);\n}\n"},
+     "unused variable"),
     ("an include of a fabric in the core", "includes.sh",
      {"core/base/up.c": '#include "providers/shm/shm_int.h"\n'}, "providers/shm/shm_int.h"),
     ("a function that needs a lock and does not assert it", "habits.sh",
