@@ -21,6 +21,7 @@
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
 #include "tests/support/run.h"
+#include "tests/support/talk.h"
 #include "tests/support/wait.h"
 
 #define NOT_REACHED 78 /* exit status */
@@ -29,96 +30,39 @@
 static const char *fabric;
 static bool lossy; /* connections may end */
 
-/* One end: what it sent and received of the patterns 1 and 2. */
-struct end {
-	int s;
-	uint64_t sent, received;
-	bool lost;
-};
-
-static bool ended(struct end *e, ssize_t n, const char *call)
+static void may_end(const struct t_talk *t, ssize_t n, const char *call)
 {
-	if (n > 0)
-		return false;
 	T_MSG(lossy, "%s gave %zd (%s); %s", call, n,
-	      n ? t_errname(errno) : "the end", t_where(e->s));
+	      n ? t_errname(errno) : "the end", t_where(t->s));
 	T_MSG(n == 0 || errno == ECONNRESET || errno == EPIPE, "%s says %s",
 	      call, t_errname(errno));
-	e->lost = true;
-	return true;
-}
-
-static void put(struct end *e, uint64_t seed, size_t len)
-{
-	char buf[4096];
-	ssize_t n;
-
-	while (len && !e->lost) {
-		t_fill(buf, len, seed, e->sent);
-		n = t_send(e->s, buf, len, MSG_NOSIGNAL);
-		if (ended(e, n, "send"))
-			return;
-		e->sent += (uint64_t)n;
-		len -= (size_t)n;
-	}
-}
-
-static ssize_t get(struct end *e, uint64_t seed, size_t len)
-{
-	char buf[4096];
-	ssize_t n = t_recv(e->s, buf, len, 0);
-
-	if (n > 0) {
-		t_check_bytes(buf, (size_t)n, seed, e->received);
-		e->received += (uint64_t)n;
-	}
-	return n;
-}
-
-static void get_all(struct end *e, uint64_t seed, size_t len)
-{
-	while (len && !e->lost) {
-		ssize_t n = get(e, seed, len);
-
-		if (ended(e, n, "recv"))
-			return;
-		len -= (size_t)n;
-	}
 }
 
 /* The end that accepts sends back so many bytes as come. */
 static void *answer(void *arg)
 {
-	struct end *e = arg;
-	ssize_t n;
+	struct t_talk *e = arg;
+	ssize_t n = t_talk_answer(e);
 
-	while ((n = get(e, 1, 1000)) > 0)
-		put(e, 2, (size_t)n);
 	if (n < 0)
-		ended(e, n, "recv");
+		t_talk_ended(e, n, "recv");
 	t_close(e->s);
 	return NULL;
 }
 
-static void swap(struct end *e, size_t len)
-{
-	put(e, 1, len);
-	get_all(e, 2, len);
-}
-
 /* A fabric that failed leaves the connection on TCP, undecided for ever. */
-static void swap_until_decided(struct end *e)
+static void swap_until_decided(struct t_talk *e)
 {
 	struct t_deadline d = t_deadline_ms(200);
 
 	do
-		swap(e, 500);
+		t_talk_swap(e, 500);
 	while (!e->lost &&
 	       t_info(e->s).exs_x_reason == EXS_X_REASON_UNDECIDED &&
 	       t_tick(&d));
 }
 
-static void take_event(struct end *e, exs_qhandle_t q, const char *in,
+static void take_event(struct t_talk *e, exs_qhandle_t q, const char *in,
 		       size_t want)
 {
 	exs_event_t ev = t_event(q);
@@ -126,12 +70,12 @@ static void take_event(struct end *e, exs_qhandle_t q, const char *in,
 
 	errno = ev.exs_errno;
 	if (errno || len < want)
-		ended(e, errno ? -1 : 0, "an operation");
+		t_talk_ended(e, errno ? -1 : 0, "an operation");
 	else if (ev.exs_evt_type == EXS_EVT_RECV)
 		t_check_bytes(in, len, 2, e->received);
 }
 
-static void by_queue(struct end *e)
+static void by_queue(struct t_talk *e)
 {
 	exs_qhandle_t q = T_OK(exs_qcreate(4));
 	char out[1000], in[1000];
@@ -141,7 +85,7 @@ static void by_queue(struct end *e)
 	n += !exs_recv(e->s, in, sizeof(in), MSG_WAITALL, q, NULL, 0);
 	n += !exs_send(e->s, out, sizeof(out), MSG_NOSIGNAL, q, NULL, 0);
 	if (n < 2)
-		ended(e, -1, "a submission");
+		t_talk_ended(e, -1, "a submission");
 	for (; n; n--) {
 		/* The other operation has its event, too. */
 		if (e->lost)
@@ -153,56 +97,40 @@ static void by_queue(struct end *e)
 	T_OK(exs_qdelete(q));
 }
 
-static void by_loan(struct end *e)
-{
-	void *to;
-	ssize_t n = exs_x_send_loan(e->s, &to, 700, 0);
-
-	if (n > 0) {
-		t_fill(to, (size_t)n, 1, e->sent);
-		if (exs_x_send_commit(e->s, (size_t)n, MSG_NOSIGNAL))
-			n = -1;
-	}
-	if (ended(e, n, "a loan"))
-		return;
-	e->sent += (uint64_t)n;
-	get_all(e, 2, (size_t)n);
-}
-
-static void say_end(struct end *e)
+static void say_end(struct t_talk *e)
 {
 	ssize_t n;
 
 	if (t_shutdown(e->s, SHUT_WR) && !e->lost)
 		T_MSG(lossy && errno == ENOTCONN, "shutdown says %s",
 		      t_errname(errno));
-	n = get(e, 2, 1000);
+	n = t_talk_get(e, 2, 1000);
 	T_MSG(n == 0 || lossy, "no end: %zd (%s)", n, t_errname(errno));
 }
 
 /* All that a fabric does for a connection. */
-static void use(struct end *e)
+static void use(struct t_talk *e)
 {
 	swap_until_decided(e);
-	swap(e, 4000);
+	t_talk_swap(e, 4000);
 	if (!e->lost)
-		by_loan(e);
+		t_talk_loan(e);
 	if (!e->lost)
 		by_queue(e);
 	/* Back to TCP with bytes under way, and there again. */
-	put(e, 1, 3000);
+	t_talk_put(e, 1, 3000);
 	exs_x_downgrade(e->s);
-	get_all(e, 2, 3000);
-	swap(e, 500);
+	t_talk_get_all(e, 2, 3000);
+	t_talk_swap(e, 500);
 	exs_x_adopt(e->s);
 	swap_until_decided(e);
-	swap(e, 2000);
+	t_talk_swap(e, 2000);
 	say_end(e);
 }
 
 static void trial(enum hookp_op op, unsigned int n, int error)
 {
-	struct end a = { 0 }, b = { 0 };
+	struct t_talk a = { .may_end = may_end }, b = a;
 	struct t_addr at;
 	pthread_t t;
 	int l;
