@@ -3,11 +3,15 @@
  * (points.h): at each in turn, at either end. The other one ends soon; what it
  * received is the beginning of what was sent, nothing lost or repeated in it.
  * Of a process that is only held up no byte is missing. No name is left, and
- * the next server has the port.
+ * the next server has the port. The end that connects closes its connection, or
+ * passes it to another program, which goes on by plain calls.
  *
- * crash FABRIC [--every N [--from N]] [--times N] [POINT]: one of N of the
- * trials; a point strikes when it is passed for the N-th time at the latest. */
+ * crash FABRIC [--every N [--from N]] [--times N] [--exec] [POINT]: one of N
+ * of the trials; a point strikes when it is passed for the N-th time at the
+ * latest; only the points before exec. */
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,22 +21,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/life/plain.h"
+#include "core/link/control.h"
+#include "core/meet/latent.h"
 #include "tests/fault/points.h"
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 #include "tests/support/proc.h"
 #include "tests/support/run.h"
+#include "tests/support/talk.h"
 #include "tests/support/wait.h"
 
-#define MOST_POINTS 4096
+#define MOST_POINTS 8192
 /* A call of the process that is left takes a second at most from the strike on;
- * the kernel has some time to end what was killed. A trial in which one takes
- * longer is made again: a busy host is late once, the library each time. */
+ * the kernel has some time to end what was killed. What the caller waited for a
+ * CPU does not count. What other threads waited for one does, so a trial in
+ * which a call takes longer is made again: a busy host is late once, the
+ * library each time. */
 #define CALL_MS 1200
 #define TRIES	4
 /* All of its calls, of which it makes few, and its end. */
-#define END_MS	    6000
+#define END_MS 6000
+/* Between hosts fifteen, for a call that takes a connection back. */
+#define FAR_CALL_MS 15200
+#define FAR_END_MS  50000
 #define PATIENCE_US 200000 /* with a stopped peer */
 
 static const char *const strikes[] = { "killed", "stopped", "held up" };
@@ -40,24 +53,48 @@ static const char *const strikes[] = { "killed", "stopped", "held up" };
 static struct t_want want; /* where a connection is at its best */
 static enum t_strike how;
 static bool strikes_now;
-static int port; /* of all servers; 0: any */
-static int64_t longest, longest_call;
+static bool far;   /* the fabric is one between hosts */
+static bool execs; /* A passes its connection to another program */
+static int port;   /* of all servers; 0: any */
+static int64_t longest, longest_call, longest_no_cpu;
 
 /* --- how long calls take ------------------------------------------------- */
 
 /* The longest call of a trial, which its processes share. */
 static struct {
 	_Atomic int64_t ns;
+	_Atomic int64_t no_cpu; /* not in ns */
 	const char *_Atomic name;
 } * worst;
+
+/* How long this thread could run and had no CPU, since it last asked. */
+static int64_t had_no_cpu(void)
+{
+	static _Thread_local int64_t before;
+	FILE *f = fopen("/proc/thread-self/schedstat", "re");
+	int64_t ran, waited = before, n;
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%" SCNd64 " %" SCNd64, &ran, &waited) != 2)
+		waited = before;
+	fclose(f);
+	n = waited - before;
+	before = waited;
+	return n;
+}
 
 static void count_call(int64_t began, const char *name)
 {
 	int64_t struck = t_points_struck_at();
 	int64_t ns = t_now_ns() - (began > struck ? began : struck);
+	int64_t no_cpu = had_no_cpu();
 
+	/* A busy host is not the library. */
+	ns -= no_cpu;
 	if (struck && ns > worst->ns) {
 		worst->ns = ns;
+		worst->no_cpu = no_cpu;
 		worst->name = name;
 	}
 }
@@ -72,86 +109,33 @@ static void count_call(int64_t began, const char *name)
 
 /* --- the two ends -------------------------------------------------------- */
 
-struct end {
-	int s;
-	uint64_t sent, received;
-	bool lost;
-};
-
 /* Of a connection whose other end may have been struck. */
-static bool ended(struct end *e, ssize_t n, const char *call)
+static void may_end(const struct t_talk *t, ssize_t n, const char *call)
 {
 	/* Calls with a time-out end when a stopped process goes on, as the
 	 * kernel's do: signal(7). */
 	static const int gone[] = { ECONNRESET, EPIPE, ENOTCONN, 0 };
 	static const int late[] = { EAGAIN, EINTR, 0 };
 
-	if (n > 0)
-		return false;
 	T_MSG(strikes_now && how != T_DELAY, "%s gave %zd (%s); %s", call, n,
-	      n ? t_errname(errno) : "the end", t_where(e->s));
+	      n ? t_errname(errno) : "the end",
+	      t->plain ? "another program" : t_where(t->s));
 	T_MSG(n == 0 || t_one_of(errno, gone) ||
 		      (how == T_STOP && t_one_of(errno, late)),
 	      "%s says %s", call, t_errname(errno));
-	e->lost = true;
-	return true;
 }
 
-static void put(struct end *e, uint64_t seed, size_t len)
-{
-	char buf[4096];
-	ssize_t n;
-
-	while (len && !e->lost) {
-		t_fill(buf, len, seed, e->sent);
-		n = TIMED(t_send(e->s, buf, len, MSG_NOSIGNAL));
-		if (ended(e, n, "send"))
-			return;
-		e->sent += (uint64_t)n;
-		len -= (size_t)n;
-	}
-}
-
-static ssize_t get(struct end *e, uint64_t seed, size_t len)
-{
-	char buf[4096];
-	ssize_t n = TIMED(t_recv(e->s, buf, len, 0));
-
-	if (n > 0) {
-		t_check_bytes(buf, (size_t)n, seed, e->received);
-		e->received += (uint64_t)n;
-	}
-	return n;
-}
-
-static void get_all(struct end *e, uint64_t seed, size_t len)
-{
-	while (len && !e->lost) {
-		ssize_t n = get(e, seed, len);
-
-		if (ended(e, n, "recv"))
-			return;
-		len -= (size_t)n;
-	}
-}
-
-static void swap(struct end *e, size_t len)
-{
-	put(e, 1, len);
-	get_all(e, 2, len);
-}
-
-static void swap_until_there(struct end *e)
+static void swap_until_there(struct t_talk *e)
 {
 	struct t_deadline d = t_deadline_ms(20000);
 
 	do {
 		T_MSG(t_tick(&d), "never there: %s", t_where(e->s));
-		swap(e, 500);
+		t_talk_swap(e, 500);
 	} while (!e->lost && !t_is(e->s, want));
 }
 
-static void by_queue(struct end *e)
+static void by_queue(struct t_talk *e)
 {
 	exs_qhandle_t q = T_OK(exs_qcreate(1));
 	char out[1000];
@@ -159,34 +143,18 @@ static void by_queue(struct end *e)
 
 	t_fill(out, sizeof(out), 1, e->sent);
 	if (TIMED(exs_send(e->s, out, sizeof(out), MSG_NOSIGNAL, q, NULL, 0))) {
-		ended(e, -1, "a submission");
+		t_talk_ended(e, -1, "a submission");
 	} else {
 		ev = TIMED(t_event(q));
 		errno = ev.exs_errno;
 		if (errno)
-			ended(e, -1, "an operation");
+			t_talk_ended(e, -1, "an operation");
 		else
 			e->sent += sizeof(out);
 	}
 	T_OK(TIMED(exs_qdelete(q)));
 	if (!e->lost)
-		get_all(e, 2, sizeof(out));
-}
-
-static void by_loan(struct end *e)
-{
-	void *to;
-	ssize_t n = TIMED(exs_x_send_loan(e->s, &to, 700, 0));
-
-	if (n > 0) {
-		t_fill(to, (size_t)n, 1, e->sent);
-		if (TIMED(exs_x_send_commit(e->s, (size_t)n, MSG_NOSIGNAL)))
-			n = -1;
-	}
-	if (ended(e, n, "a loan"))
-		return;
-	e->sent += (uint64_t)n;
-	get_all(e, 2, (size_t)n);
+		t_talk_get_all(e, 2, sizeof(out));
 }
 
 /* A child that has the connection, too, and goes, one of them to a program. */
@@ -211,16 +179,16 @@ static void hurry(int s)
 	T_OK(exs_setsockopt(s, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)));
 }
 
-static void finish(struct end *e, uint64_t seed)
+static void finish(struct t_talk *e, uint64_t seed)
 {
 	int64_t began;
 	ssize_t n;
 
 	if (!e->lost && TIMED(t_shutdown(e->s, SHUT_WR)))
-		ended(e, -1, "shutdown");
-	while (!e->lost && (n = get(e, seed, 1000)) <= 0) {
+		t_talk_ended(e, -1, "shutdown");
+	while (!e->lost && (n = t_talk_get(e, seed, 1000)) <= 0) {
 		if (n < 0)
-			ended(e, n, "recv");
+			t_talk_ended(e, n, "recv");
 		break;
 	}
 	began = t_now_ns();
@@ -228,12 +196,68 @@ static void finish(struct end *e, uint64_t seed)
 	count_call(began, "close");
 }
 
+/* As the shim's execve() does. The program is this one, too: after(). */
+static void exec_with(const struct t_talk *e, int ctl)
+{
+	char s[16], line[16], sent[24], received[24], as[16];
+	int ret;
+
+	t_points_of(T_SIDE_A);
+	exi_latent_promote_all();
+	ret = TIMED(exi_go_plain(e->s, EXS_X_REASON_EXEC, NULL));
+	T_MSG(!ret || (strikes_now && how != T_DELAY), "going plain says %s",
+	      t_errname(-ret));
+	exi_link_before_exec();
+	T_OK(fcntl(e->s, F_SETFD, 0));
+	T_OK(fcntl(ctl, F_SETFD, 0));
+	snprintf(s, sizeof(s), "%d", e->s);
+	snprintf(line, sizeof(line), "%d", ctl);
+	snprintf(sent, sizeof(sent), "%" PRIu64, e->sent);
+	snprintf(received, sizeof(received), "%" PRIu64, e->received);
+	snprintf(as, sizeof(as), "%d", strikes_now ? (int)how : T_STRIKES);
+	execl("/proc/self/exe", "crash", "--after", s, line, sent, received, as,
+	      NULL);
+	T_OK(-1);
+}
+
+static int after(char **argv)
+{
+	struct timeval tv = { .tv_usec = PATIENCE_US };
+	struct t_talk e = {
+		.s = atoi(argv[0]),
+		.plain = true,
+		.sent = strtoull(argv[2], NULL, 10),
+		.received = strtoull(argv[3], NULL, 10),
+		.may_end = may_end,
+	};
+	int ctl = atoi(argv[1]);
+	ssize_t n = 0;
+
+	how = (enum t_strike)atoi(argv[4]);
+	strikes_now = how != T_STRIKES;
+	signal(SIGPIPE, SIG_IGN);
+	if (how == T_STOP)
+		T_OK(setsockopt(e.s, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	t_talk_swap(&e, 2000);
+	if (!e.lost && shutdown(e.s, SHUT_WR))
+		t_talk_ended(&e, -1, "shutdown");
+	while (!e.lost && (n = t_talk_get(&e, 2, 1000)) > 0)
+		;
+	if (n < 0)
+		t_talk_ended(&e, n, "recv");
+	close(e.s);
+	t_tell(ctl, e.sent);
+	t_tell(ctl, e.received);
+	return 0;
+}
+
 static void run_a(int ctl, void *arg)
 {
 	struct t_addr to = t_loopback(T_IPV4, (int)t_ask(ctl));
-	struct end e = { 0 };
+	struct t_talk e = { .may_end = may_end, .called = count_call };
 
-	t_points_of(T_SIDE_A);
+	if (!execs)
+		t_points_of(T_SIDE_A);
 	t_init();
 	e.s = T_OK(exs_socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	hurry(e.s);
@@ -245,23 +269,25 @@ static void run_a(int ctl, void *arg)
 		return;
 	}
 	swap_until_there(&e);
-	swap(&e, 4000);
+	t_talk_swap(&e, 4000);
 	if (!e.lost)
-		by_loan(&e);
+		t_talk_loan(&e);
 	if (!e.lost)
 		by_queue(&e);
-	put(&e, 1, 3000);
+	t_talk_put(&e, 1, 3000);
 	(void)TIMED(exs_x_downgrade(e.s));
-	get_all(&e, 2, 3000);
-	swap(&e, 500);
+	t_talk_get_all(&e, 2, 3000);
+	t_talk_swap(&e, 500);
 	(void)TIMED(exs_x_adopt(e.s));
 	swap_until_there(&e);
 	if (!e.lost)
 		fork_some(false);
-	swap(&e, 500);
+	t_talk_swap(&e, 500);
 	if (!e.lost)
 		fork_some(true);
-	swap(&e, 500);
+	t_talk_swap(&e, 500);
+	if (execs && !e.lost)
+		exec_with(&e, ctl);
 	finish(&e, 2);
 	t_tell(ctl, e.sent);
 	t_tell(ctl, e.received);
@@ -288,7 +314,7 @@ static void run_b(int ctl, void *arg)
 {
 	struct pollfd p[2] = { { .events = POLLIN },
 			       { .fd = ctl, .events = POLLIN } };
-	struct end e = { 0 };
+	struct t_talk e = { .may_end = may_end, .called = count_call };
 	ssize_t n;
 
 	t_points_of(T_SIDE_B);
@@ -300,10 +326,9 @@ static void run_b(int ctl, void *arg)
 		return;
 	e.s = t_accept(p[0].fd);
 	hurry(e.s);
-	while ((n = get(&e, 1, 1000)) > 0 && !e.lost)
-		put(&e, 2, (size_t)n);
+	n = t_talk_answer(&e);
 	if (n < 0)
-		ended(&e, n, "recv");
+		t_talk_ended(&e, n, "recv");
 	finish(&e, 1);
 	t_close(p[0].fd);
 	t_tell(ctl, e.sent);
@@ -354,8 +379,9 @@ static void watch(struct side sides[T_SIDES], enum t_side struck)
 
 	while (a->state == RUNS || b->state == RUNS) {
 		if (!t_tick(&d) ||
-		    (since &&
-		     t_now_ns() - since > END_MS * 1000000ll * t_slow())) {
+		    (since && t_now_ns() - since > (far ? FAR_END_MS : END_MS) *
+							   1000000ll *
+							   t_slow())) {
 			t_stuck(a->state == RUNS ? a->p.pid : b->p.pid);
 			t_fail(__FILE__, __LINE__, "%s does not end",
 			       a->state == RUNS ? "A" : "B");
@@ -444,6 +470,7 @@ static void trial(enum t_side struck)
 static struct {
 	const char *fabric, *only;
 	unsigned int every, from, times;
+	bool only_exec;
 	unsigned int trials, struck, late;
 } run = { .every = 1, .times = 4 };
 
@@ -457,10 +484,12 @@ static int by_address(const void *a, const void *b)
 /* Whether all calls of the other side took no longer than they may. */
 static bool in_time(void)
 {
-	if (worst->ns > CALL_MS * 1000000ll * t_slow())
+	if (worst->ns > (far ? FAR_CALL_MS : CALL_MS) * 1000000ll * t_slow())
 		return false;
 	if (worst->ns > longest_call)
 		longest_call = worst->ns;
+	if (worst->no_cpu > longest_no_cpu)
+		longest_no_cpu = worst->no_cpu;
 	return true;
 }
 
@@ -472,8 +501,10 @@ static void strike_once(enum t_side side, const struct t_point *p,
 	t_note("%s is %s at %s, time %u", side == T_SIDE_A ? "A" : "B",
 	       strikes[how], t_point_name(p->at), n);
 	do {
-		T_MSG(tries++ < TRIES, "%s took %lld ms", worst->name,
-		      (long long)worst->ns / 1000000);
+		T_MSG(tries++ < TRIES,
+		      "%s took %lld ms, and had no CPU for %lld", worst->name,
+		      (long long)worst->ns / 1000000,
+		      (long long)worst->no_cpu / 1000000);
 		worst->ns = 0;
 		t_points_begin();
 		t_points_strike(side, p->at, n, how);
@@ -498,28 +529,42 @@ static void strike_at(enum t_side side, const struct t_point *p)
 		}
 }
 
+/* The points are what nobody who is struck passes. */
+static size_t strike_all(enum t_side side)
+{
+	static struct t_point points[MOST_POINTS];
+	size_t n;
+
+	strikes_now = false;
+	t_points_begin();
+	trial(side);
+	strikes_now = true;
+	n = t_points(side, points, MOST_POINTS);
+	T(n > 0);
+	qsort(points, n, sizeof(points[0]), by_address);
+	for (size_t i = 0; i < n; i++)
+		strike_at(side, &points[i]);
+	return n;
+}
+
 static void strike_everywhere(void)
 {
-	static struct t_point points[T_SIDES][MOST_POINTS];
-	size_t n[T_SIDES];
+	size_t a = 0, b = 0, exec;
 
-	/* The points are what nobody who is struck passes. */
-	t_points_begin();
-	trial(T_SIDE_A);
-	strikes_now = true;
-	for (enum t_side side = 0; side < T_SIDES; side++) {
-		n[side] = t_points(side, points[side], MOST_POINTS);
-		T(n[side] > 0);
-		qsort(points[side], n[side], sizeof(points[0][0]), by_address);
+	if (!run.only_exec) {
+		a = strike_all(T_SIDE_A);
+		b = strike_all(T_SIDE_B);
 	}
-	for (enum t_side side = 0; side < T_SIDES; side++)
-		for (size_t i = 0; i < n[side]; i++)
-			strike_at(side, &points[side][i]);
-	printf("%s: %zu points of A and %zu of B; %u trials, %u struck; calls "
-	       "of who was left took up to %lld ms (%u trials again), all of "
-	       "them and its end %lld ms\n",
-	       run.fabric, n[0], n[1], run.trials, run.struck,
+	/* To the other end it is a way back to TCP like any. */
+	execs = true;
+	exec = strike_all(T_SIDE_A);
+	printf("%s: %zu points of A, %zu before its exec, and %zu of B; %u "
+	       "trials, %u struck; calls of who was left took up to %lld ms "
+	       "(%u trials again), and had no CPU for %lld; all of them and "
+	       "its end took %lld ms\n",
+	       run.fabric, a, exec, b, run.trials, run.struck,
 	       (long long)longest_call / 1000000, run.late,
+	       (long long)longest_no_cpu / 1000000,
 	       (long long)longest / 1000000);
 	T(run.struck > 0);
 }
@@ -528,6 +573,8 @@ int main(int argc, char **argv)
 {
 	char list[32];
 
+	if (argc == 7 && !strcmp(argv[1], "--after"))
+		return after(argv + 2);
 	for (int i = 1; i < argc; i++) {
 		if (!strcmp(argv[i], "--every") && i + 1 < argc)
 			run.every = (unsigned int)atoi(argv[++i]);
@@ -535,6 +582,8 @@ int main(int argc, char **argv)
 			run.from = (unsigned int)atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--times") && i + 1 < argc)
 			run.times = (unsigned int)atoi(argv[++i]);
+		else if (!strcmp(argv[i], "--exec"))
+			run.only_exec = true;
 		else if (!run.fabric)
 			run.fabric = argv[i];
 		else
@@ -542,12 +591,13 @@ int main(int argc, char **argv)
 	}
 	if (!run.fabric || !run.every) {
 		fprintf(stderr, "crash FABRIC [--every N [--from N]] "
-				"[--times N] [POINT]\n");
+				"[--times N] [--exec] [POINT]\n");
 		return 2;
 	}
 	want = strcmp(run.fabric, "tcp")
 		       ? (struct t_want){ run.fabric, EXS_X_REASON_NONE }
 		       : (struct t_want){ "tcp", EXS_X_REASON_NO_PROVIDER };
+	far = !strcmp(run.fabric, "verbs") || !strcmp(run.fabric, "ofi");
 	snprintf(list, sizeof(list), "%s%s", run.fabric,
 		 strcmp(run.fabric, "tcp") ? ",tcp" : "");
 	signal(SIGPIPE, SIG_IGN);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counts points, and strikes. */
+/* Counts points, and strikes. A point in this program is its address, which is
+ * the same in all processes; one in a module, which each of them loads for
+ * itself, is its place in the module's file and the module's number above. */
 #include "tests/fault/points.h"
 
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -17,7 +22,9 @@
 #include "tests/support/check.h"
 #include "tests/support/wait.h"
 
-#define POINTS 4096 /* of a side, a power of two */
+#define POINTS	    8192 /* of a side, a power of two */
+#define MODULES	    2
+#define MODULE_BITS 48 /* below the number; no address has more */
 
 struct slot {
 	_Atomic uintptr_t at;
@@ -34,6 +41,9 @@ static struct shared {
 	_Atomic bool struck;
 	_Atomic int64_t struck_at;
 } * shared;
+
+/* In the folder exs beside this program. */
+static const char *const modules[] = { "verbs.so", "ofi.so" };
 
 static bool passes;
 static enum t_side mine;
@@ -87,6 +97,76 @@ int64_t t_points_struck_at(void)
 	return mine == shared->side ? 0 : shared->struck_at;
 }
 
+/* --- modules ------------------------------------------------------------- */
+
+/* Of this process; what is begun is written before the rest is read. */
+static struct part {
+	uintptr_t base, end;
+	uintptr_t number; /* from 1 */
+} parts[MODULES];
+static _Atomic unsigned int n_parts;
+
+static uintptr_t number_of(const char *file)
+{
+	const char *base = strrchr(file, '/');
+
+	for (uintptr_t i = 0; i < MODULES; i++)
+		if (base && !strcmp(base + 1, modules[i]))
+			return i + 1;
+	t_fail(__FILE__, __LINE__, "%s is no module", file);
+}
+
+static int find_end(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	struct part *p = arg;
+
+	if (info->dlpi_addr != p->base)
+		return 0;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *h = &info->dlpi_phdr[i];
+
+		if (h->p_type == PT_LOAD &&
+		    p->base + h->p_vaddr + h->p_memsz > p->end)
+			p->end = p->base + h->p_vaddr + h->p_memsz;
+	}
+	return 1;
+}
+
+static uintptr_t learn(uintptr_t at)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	struct part p = { 0 };
+	Dl_info info;
+
+	T(dladdr((void *)at, &info));
+	p.base = (uintptr_t)info.dli_fbase;
+	dl_iterate_phdr(find_end, &p);
+	T(p.end > at);
+	p.number = number_of(info.dli_fname);
+	pthread_mutex_lock(&lock);
+	T(n_parts < MODULES);
+	parts[n_parts] = p;
+	n_parts++;
+	pthread_mutex_unlock(&lock);
+	return p.number << MODULE_BITS | (at - p.base);
+}
+
+/* The same point has the same number in all processes. */
+static uintptr_t number(uintptr_t at)
+{
+	extern char __executable_start, _end;
+
+	if (at >= (uintptr_t)&__executable_start && at < (uintptr_t)&_end)
+		return at;
+	for (unsigned int i = 0; i < n_parts; i++)
+		if (at >= parts[i].base && at < parts[i].end)
+			return parts[i].number << MODULE_BITS |
+			       (at - parts[i].base);
+	return learn(at);
+}
+
+/* --- passing ------------------------------------------------------------- */
+
 static void count(uintptr_t at)
 {
 	uintptr_t i = at * 0x9e3779b97f4a7c15u >> 40;
@@ -119,6 +199,7 @@ static void pass(uintptr_t at)
 {
 	if (!passes)
 		return;
+	at = number(at);
 	if (!shared->at)
 		count(at);
 	else if (shared->at == at && shared->side == mine &&
@@ -141,29 +222,34 @@ void __cyg_profile_func_exit(void *function, void *from)
 
 /* --- names --------------------------------------------------------------- */
 
-/* The table of symbols in this program's file, its static ones included. */
-static const char *symbol(uintptr_t address)
+struct file {
+	const unsigned char *at;
+};
+
+static void map_file(struct file *f, const char *path)
 {
-	static const unsigned char *file;
-	const Elf64_Ehdr *head;
-	const Elf64_Shdr *part;
 	struct stat st;
 	int fd;
 
-	if (!file) {
-		fd = T_OK(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-		T_OK(fstat(fd, &st));
-		file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE,
-			    fd, 0);
-		T(file != MAP_FAILED);
-		close(fd);
-	}
-	head = (const void *)file;
-	part = (const void *)(file + head->e_shoff);
+	if (f->at)
+		return;
+	fd = T_OK(open(path, O_RDONLY | O_CLOEXEC));
+	T_OK(fstat(fd, &st));
+	f->at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	T(f->at != MAP_FAILED);
+	close(fd);
+}
+
+/* The table of symbols in a file, its static ones included. */
+static const char *symbol(const struct file *f, uintptr_t address)
+{
+	const Elf64_Ehdr *head = (const void *)f->at;
+	const Elf64_Shdr *part = (const void *)(f->at + head->e_shoff);
+
 	for (int i = 0; i < head->e_shnum; i++) {
-		const Elf64_Sym *s = (const void *)(file + part[i].sh_offset);
+		const Elf64_Sym *s = (const void *)(f->at + part[i].sh_offset);
 		const char *names =
-			(const char *)file + part[part[i].sh_link].sh_offset;
+			(const char *)f->at + part[part[i].sh_link].sh_offset;
 		size_t n = part[i].sh_size / sizeof(*s);
 
 		for (; part[i].sh_type == SHT_SYMTAB && n; n--, s++)
@@ -174,17 +260,36 @@ static const char *symbol(uintptr_t address)
 	return "?";
 }
 
+static void module_path(const char *name, char ret[PATH_MAX])
+{
+	ssize_t n = T_OK(readlink("/proc/self/exe", ret, PATH_MAX - 32));
+
+	ret[n] = '\0';
+	snprintf(strrchr(ret, '/'), 32, "/exs/%s", name);
+}
+
 const char *t_point_name(uintptr_t at)
 {
+	static struct file program, of[MODULES];
 	static char rooms[4][80];
 	static int next;
 	char *room = rooms[next++ % 4];
+	uintptr_t n = at >> MODULE_BITS, place = at & ~(uintptr_t)1;
+	const struct file *f = &program;
+	char path[PATH_MAX];
 	Dl_info info;
-	uintptr_t base;
 
-	T(dladdr((void *)at, &info));
-	base = (uintptr_t)info.dli_fbase;
-	snprintf(room, sizeof(rooms[0]), "%s%c",
-		 symbol((at & ~(uintptr_t)1) - base), at & 1 ? '-' : '+');
+	if (n) {
+		module_path(modules[n - 1], path);
+		map_file(&of[n - 1], path);
+		f = &of[n - 1];
+		place -= n << MODULE_BITS;
+	} else {
+		map_file(&program, "/proc/self/exe");
+		T(dladdr((void *)place, &info));
+		place -= (uintptr_t)info.dli_fbase;
+	}
+	snprintf(room, sizeof(rooms[0]), "%s%c", symbol(f, place),
+		 at & 1 ? '-' : '+');
 	return room;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The points at which a process can be struck: where each function of some
  * files of the library begins and ends, which gcc compiles so that it calls
- * here (-finstrument-functions). A point's name is that of its function, with
+ * here (-finstrument-functions); in this program, and in the modules of fabrics
+ * beside it. A point's name is that of its function, with
  * '+' where it begins and '-' where it ends. */
 #ifndef TESTS_FAULT_POINTS_H
 #define TESTS_FAULT_POINTS_H
