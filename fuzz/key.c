@@ -64,6 +64,29 @@ static bool as_file(const char *text, size_t size)
 	return true;
 }
 
+/* What is no key file of this user's, whatever is in it. */
+static void as_another_file(uint8_t which)
+{
+	static int open_to_all = -1;
+	static const char *const paths[] = {
+		"/proc/self/fd", /* a folder */
+		"/dev/null",
+		"/proc/self/fd/none",
+		"/proc/self/cwd/none/key",
+	};
+	char path[64], why[EXI_KEY_WHY];
+	struct exi_key *k;
+
+	if (open_to_all < 0) {
+		open_to_all = memfd_create("key", MFD_CLOEXEC);
+		FUZZ_TRUE(fchmod(open_to_all, 0604) == 0);
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", open_to_all);
+	which %= sizeof(paths) / sizeof(paths[0]) + 1;
+	FUZZ_TRUE(exi_key_read(which ? paths[which - 1] : path, &k, why));
+	FUZZ_TRUE(why[0] && strlen(why) < sizeof(why));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *line = malloc(size ? size : 1), why[EXI_KEY_WHY];
@@ -80,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		same(k);
 		exi_key_free(k);
 	}
+	as_another_file(size ? data[0] : 0);
 	free(line);
 	return 0;
 }

@@ -7,16 +7,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/base/lock.h"
+#include "core/base/proof.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/link/control.h"
+#include "core/meet/bound.h"
 #include "core/meet/candidate.h"
 #include "core/meet/meet.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
 #include "core/sock/table.h"
 #include "fuzz/ends.h"
@@ -25,7 +34,8 @@
 #include "tests/support/check.h"
 #include "tests/support/net.h"
 
-#define BUF 9000
+#define BUF	  9000
+#define STRANGERS 6
 
 static char buf[BUF];
 
@@ -34,6 +44,20 @@ struct scene {
 	bool accepts; /* the socket */
 	int link;     /* the peer's end */
 	struct exi_conn *peer;
+	int strangers[STRANGERS];
+	struct sockaddr_un name; /* of the listener; without a length: none */
+	socklen_t name_len;
+	/* How the peer proves that it is the peer. */
+	enum proof {
+		BY_USER,
+		BY_BOARD,
+		BY_KEY
+	} by;
+	unsigned int rounds; /* of the board, at a time */
+	struct exi_bound board;
+	uint8_t own[EXI_MEETDIR_NONCE], theirs[EXI_MEETDIR_NONCE];
+	uint8_t promise[EXI_SHA256];
+	struct exi_pair_msg last; /* of what it heard of the proof */
 	/* What the peer has said and heard. */
 	unsigned int said;
 	struct exi_pair_msg answer;
@@ -57,12 +81,37 @@ static void attach(struct scene *s, int fd, bool known)
 	if (s->accepts) {
 		l->fd = fd;
 		l->known = known;
+		T_EQ(exi_bound_promise(&l->bound, s->promise), 0);
 		atomic_store(&sk->sh->linked, 1);
 	} else {
 		l->candidates[0] = fd;
 		l->candidate_since[0] = exi_now_ns();
 	}
+	if (s->by == BY_KEY) {
+		l->keyed = calloc(1, sizeof(*l->keyed));
+		T(l->keyed);
+		T_EQ(exi_meetdir_nonce(l->keyed->own), 0);
+		/* B says it when it connects. */
+		memcpy(s->theirs, l->keyed->own, sizeof(s->theirs));
+	}
 	sk->link = l;
+	exi_unlock(&sk->link_lock);
+}
+
+/* A's name, to which strangers connect. */
+static void listen_for_strangers(struct scene *s)
+{
+	struct sockaddr_un any = { .sun_family = AF_UNIX };
+	struct exi_sock *sk = s->e.sk;
+	int fd = T_OK(socket(AF_UNIX,
+			     SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	T_OK(bind(fd, (struct sockaddr *)&any, sizeof(any.sun_family)));
+	T_OK(listen(fd, STRANGERS));
+	s->name_len = sizeof(s->name);
+	T_OK(getsockname(fd, (struct sockaddr *)&s->name, &s->name_len));
+	exi_lock(&sk->link_lock);
+	sk->link->listener = fd;
 	exi_unlock(&sk->link_lock);
 }
 
@@ -75,10 +124,13 @@ static void serve(struct scene *s)
 	exi_lock(&sk->link_lock);
 	listens = sk->link && sk->link->state == EXI_LINK_LISTEN;
 	exi_unlock(&sk->link_lock);
-	if (listens)
-		exi_link_candidate_event(sk, 0);
-	else
+	if (!listens) {
 		exi_link_event(sk, EPOLLIN);
+		return;
+	}
+	exi_link_listener_event(sk);
+	for (unsigned int i = 0; i < EXI_LINK_CANDIDATES; i++)
+		exi_link_candidate_event(sk, i);
 }
 
 static void pass_time(struct scene *s)
@@ -120,6 +172,8 @@ static void work(struct scene *s, struct fuzz_in *in)
 		break;
 	case 6:
 		exi_link_tcp_event(s->e.sk);
+		if (fuzz_byte(in) % 8 == 1)
+			exi_link_option(s->e.sk, IPPROTO_TCP, TCP_SYNCNT);
 		break;
 	default:
 		if (fuzz_byte(in) % 8 == 0)
@@ -174,6 +228,9 @@ static void hear(struct scene *s)
 			s->answer = m;
 			s->answer_fd = fd;
 			fd = -1;
+		} else if (m.type == EXI_PAIR_HELLO ||
+			   m.type == EXI_PAIR_SHOWN) {
+			s->last = m;
 		} else if (m.type == EXI_PAIR_SWITCH) {
 			s->their_epoch = (uint32_t)m.a;
 			if (s->made)
@@ -250,6 +307,134 @@ static struct exi_pair_msg take_back(struct scene *s)
 	return m;
 }
 
+static void say_anything(struct scene *s, struct fuzz_in *in);
+
+/* --- the proof ----------------------------------------------------------- */
+
+static bool prove_by_key(struct scene *s, struct exi_pair_msg *m, bool as_a)
+{
+	struct exi_tuple t;
+	struct exi_meetdir_claim c = {
+		.connects = s->accepts,
+		.t = &t,
+		.own = s->own,
+		.peer = s->theirs,
+		.said = { as_a ? 0 : m->a, as_a ? 0 : m->b },
+	};
+
+	return !exi_tuple_of(s->e.peer, &t) &&
+	       !exi_meetdir_proof(&c, s->link, as_a,
+				  as_a ? m->blob + EXI_MEETDIR_NONCE : m->blob);
+}
+
+/* The peer is A: its nonce and its proof. B: its nonce; its proof comes with
+ * what it says next. */
+static void hello_by_key(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
+
+	m.c = EXI_HELLO_KEY;
+	T_EQ(exi_meetdir_nonce(s->own), 0);
+	memcpy(m.blob, s->own, sizeof(s->own));
+	if (!s->accepts || prove_by_key(s, &m, true))
+		say(s, &m);
+}
+
+/* One step of the board: false when all symbols were shown and seen. */
+static bool show_next(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_SHOWN);
+	struct exi_bound *b = &s->board;
+	struct exi_tuple t;
+
+	if (exi_tuple_of(s->e.peer, &t))
+		return false;
+	hear(s);
+	if (!s->accepts && !b->taken) {
+		if (s->last.type != EXI_PAIR_HELLO ||
+		    exi_bound_open(b, s->e.peer, s->link, &t, s->last.blob,
+				   m.blob))
+			return false;
+	} else if (s->last.type != EXI_PAIR_SHOWN ||
+		   (s->accepts && b->looked == 0 &&
+		    exi_bound_opened(b, s->link, &t, s->last.blob)) ||
+		   exi_bound_check(b, &t)) {
+		return false;
+	}
+	m.a = s->accepts ? b->looked - 1 : b->looked;
+	s->last.type = 0;
+	if (m.a == EXI_BOUND_SYMBOLS ||
+	    exi_bound_show(b, s->e.peer, (unsigned int)m.a))
+		return false;
+	say(s, &m);
+	return true;
+}
+
+static void hello_by_board(struct scene *s)
+{
+	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
+
+	m.c = EXI_HELLO_SHOW;
+	if (s->accepts ? !exi_bound_answer(&s->board, s->e.peer, s->promise,
+					   m.blob)
+		       : !exi_bound_promise(&s->board, m.blob))
+		say(s, &m);
+}
+
+static void hello(struct scene *s)
+{
+	struct exi_pair_msg m = exi_meet_hello(s->e.sk, true);
+
+	if (s->by == BY_KEY)
+		hello_by_key(s);
+	else if (s->by == BY_BOARD)
+		hello_by_board(s);
+	else
+		say(s, &m);
+}
+
+/* A stranger comes, or one that is there says something. */
+static void be_strange(struct scene *s, struct fuzz_in *in)
+{
+	uint8_t how = fuzz_byte(in);
+	int *fd = &s->strangers[how % STRANGERS], link = s->link;
+
+	if (*fd < 0 && s->name_len) {
+		*fd = T_OK(socket(AF_UNIX,
+				  SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+				  0));
+		if (connect(*fd, (struct sockaddr *)&s->name, s->name_len)) {
+			close(*fd);
+			*fd = -1;
+		}
+	}
+	if (*fd < 0)
+		return;
+	if (how & 64) {
+		close(*fd);
+		*fd = -1;
+		return;
+	}
+	s->link = *fd;
+	if (how & 128)
+		hello(s);
+	else
+		say_anything(s, in);
+	s->link = link;
+}
+
+/* True: it is not over. */
+static bool show_for_a_while(struct scene *s)
+{
+	for (unsigned int i = 0; i <= s->rounds; i++) {
+		serve(s);
+		if (!show_next(s))
+			return false;
+	}
+	s->said--;
+	return true;
+}
+
 /* What an honest peer would say next, until the link is up. */
 static void go_on(struct scene *s)
 {
@@ -258,12 +443,17 @@ static void go_on(struct scene *s)
 	hear(s);
 	switch (s->said++) {
 	case 0:
-		m = exi_meet_hello(s->e.sk, true);
-		say(s, &m);
+		hello(s);
 		break;
 	case 1:
+		if (s->by == BY_BOARD && show_for_a_while(s))
+			break;
 		m = exi_pair_message(EXI_PAIR_PROVED);
 		m.a = exi_registry_wire_ids();
+		if (s->by == BY_KEY && !s->accepts) {
+			memcpy(s->theirs, s->last.blob, sizeof(s->theirs));
+			prove_by_key(s, &m, false);
+		}
 		if (s->accepts)
 			offer(s);
 		else
@@ -375,26 +565,57 @@ static void carry(struct scene *s, struct fuzz_in *in)
 	}
 }
 
+/* Before the library starts: the key of processes in other namespaces, and a
+ * folder in which nothing can be made. */
+static void setup(void)
+{
+	static const char line[] =
+		"exs-key-1 ff8c1988ddfac9f7bf73588ffe6ab59a49546e39405d2810af40"
+		"f2d8c5ef8ea2 4377e04c66ff64be\n";
+	static bool once;
+	char path[64];
+	int fd;
+
+	if (once)
+		return;
+	once = true;
+	fd = T_OK(memfd_create("key", MFD_CLOEXEC));
+	T_OK(fchmod(fd, 0600));
+	T_EQ(write(fd, line, sizeof(line) - 1), sizeof(line) - 1);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	setenv("EXS_KEY_FILE", path, 1);
+	setenv("EXS_MEET_DIR", "/proc/self/fdinfo", 1);
+}
+
 static void begin(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
 	int pair[2];
 
+	setup();
 	memset(s, 0, sizeof(*s));
+	memset(s->strangers, -1, sizeof(s->strangers));
 	s->answer_fd = -1;
 	s->accepts = how & 1;
+	s->by = how & 4 ? BY_BOARD : how & 8 ? BY_KEY : BY_USER;
+	s->rounds = how >> 4;
 	fuzz_ends_begin(&s->e, s->accepts);
 	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0, pair));
 	s->link = pair[1];
 	s->peer = fuzz_segment_new();
 	attach(s, pair[0], how & 2);
+	if (!s->accepts && how & 2)
+		listen_for_strangers(s);
 }
 
 static void end(struct scene *s)
 {
-	if (s->link >= 0)
-		close(s->link);
+	exi_bound_end(&s->board, s->e.peer);
+	close(s->link);
+	for (int i = 0; i < STRANGERS; i++)
+		if (s->strangers[i] >= 0)
+			close(s->strangers[i]);
 	serve(s);
 	t_recv(s->e.s, buf, BUF, MSG_DONTWAIT);
 	if (s->answer_fd >= 0)
@@ -410,7 +631,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	begin(&s, &in);
 	while (in.left) {
-		switch (fuzz_byte(&in) % 6) {
+		switch (fuzz_byte(&in) % 7) {
 		case 0:
 		case 1:
 			go_on(&s);
@@ -427,6 +648,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		case 4:
 			carry(&s, &in);
+			break;
+		case 6:
+			be_strange(&s, &in);
+			serve(&s);
 			break;
 		default:
 			work(&s, &in);

@@ -40,9 +40,11 @@ static void resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 	memcpy(ret, &r, sizeof(r));
 }
 
+static bool left_already;
+
 static bool left(struct exi_conn *c)
 {
-	return false;
+	return left_already;
 }
 
 static size_t unread(struct exi_conn *c)
@@ -81,6 +83,32 @@ struct scene {
 static uint8_t byte_at(uint32_t at)
 {
 	return (uint8_t)(at * 2654435761u >> 24);
+}
+
+/* What TCP's state says of the peer; how: what the library knows of it. */
+static void ask_ends(struct scene *s, uint8_t how)
+{
+	struct exi_sock *sk = s->e.sk;
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	unsigned int mode;
+
+	exi_lock(&rx->lock);
+	exi_lock(&tx->lock);
+	mode = rx->mode;
+	rx->mode = how & 1 ? EXI_MODE_RING : mode;
+	rx->end_seen = !!(how & 2);
+	left_already = how & 4;
+	atomic_store(&rx->untaken, !!(how & 8));
+	exi_resume_called_locked(sk);
+	exi_resume_early_end_locked(sk);
+	exi_resume_closed_locked(sk);
+	rx->mode = mode;
+	rx->end_seen = 0;
+	left_already = false;
+	atomic_store(&rx->untaken, 1);
+	exi_unlock(&tx->lock);
+	exi_unlock(&rx->lock);
 }
 
 /* Reads all that may be read. False: it is over. */
@@ -231,8 +259,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	s.honest = false;
 	while (lasts && in.left)
 		lasts = lie(&s, &in);
+	ask_ends(&s, how >> 2);
 	shutdown(s.e.peer, SHUT_WR);
+	ask_ends(&s, how >> 2);
 	read_on(&s);
+	ask_ends(&s, how >> 2);
 	end(&s);
 	return 0;
 }
