@@ -100,9 +100,12 @@ static bool is_program(const char *list)
 static void begin_section(struct exi_config_file *f, const char *section,
 			  bool condition)
 {
+	size_t n = strnlen(section, sizeof(f->section) - 1);
+
 	if (strcmp(section, f->section) == 0 && !(condition && f->said))
 		return;
-	snprintf(f->section, sizeof(f->section), "%s", section);
+	memcpy(f->section, section, n);
+	f->section[n] = '\0';
 	f->rule = strncmp(section, "rule", 4) == 0 &&
 		  (!section[4] || section[4] == ' ');
 	f->applies = true;
