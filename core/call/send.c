@@ -26,6 +26,7 @@
 #include "core/call/recv.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/find.h"
 #include "core/meet/pair.h"
 #include "core/sock/table.h"

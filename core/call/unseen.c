@@ -15,6 +15,7 @@
 #include "core/call/downgrade.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/surroundings.h"
 #include "core/meet/unseen_search.h"
 #include "core/sock/table.h"

@@ -28,6 +28,7 @@
 #include "core/life/close.h"
 #include "core/life/plain.h"
 #include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"

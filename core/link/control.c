@@ -115,15 +115,6 @@ bool exi_control_said_end_locked(struct exi_sock *sk)
 	return exi_tcp_ended(sk) != 0;
 }
 
-void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
-{
-	exi_lock(&sk->link_lock);
-	if (exi_sock_lasts(sk, generation))
-		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
-			       "the peer does not leave the fabric");
-	exi_unlock(&sk->link_lock);
-}
-
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];

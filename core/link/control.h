@@ -34,10 +34,6 @@ bool exi_link_part(struct exi_sock *sk, uint32_t generation);
  * has no user. No lock held. */
 void exi_link_shun(struct exi_sock *sk, uint32_t generation);
 
-/* Where that is false, and the peer was silent for as long as a call waits: a
- * reset of that socket, and of no other that has its place. No lock held. */
-EXI_SHIM void exi_link_unanswered(struct exi_sock *sk, uint32_t generation);
-
 /* The connection goes to TCP for good, and nobody waits: the link ends when it
  * is there. Where it is not after a second (15 between hosts) the peer is
  * silent, and the connection is reset. -ENOTCONN: it has none, or ends as it

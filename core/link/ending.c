@@ -37,6 +37,25 @@ void exi_link_over(struct exi_sock *sk, uint32_t generation)
 	exi_unlock(&sk->link_lock);
 }
 
+void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+
+	exi_lock(&sk->link_lock);
+	if (!exi_sock_lasts(sk, generation))
+		; /* somebody closed it meanwhile */
+	/* The peer has answered, and its program does not read. */
+	else if (!atomic_load(&sh->down_wait) &&
+		 sh->half[EXI_TX].mode == EXI_MODE_DRAIN)
+		exi_link_reset(sk, (int)atomic_load(&sh->reason),
+			       "TCP has no room for what the peer's program "
+			       "did not read in time");
+	else
+		exi_link_reset(sk, EXS_X_REASON_PEER_LOST,
+			       "the peer's library did not answer in time");
+	exi_unlock(&sk->link_lock);
+}
+
 void exi_ending_wake_all(struct exi_sock *sk)
 {
 	enum exi_dir d;

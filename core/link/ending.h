@@ -17,6 +17,12 @@ struct exi_sock;
  * of no other. No lock held. */
 EXI_SHIM void exi_link_over(struct exi_sock *sk, uint32_t generation);
 
+/* Where exi_link_part() is false, and the connection is not on TCP after as
+ * long as a call waits: a reset of that socket, and of no other that has its
+ * place. The peer was silent, or TCP had no room for what its program did not
+ * read. No lock held. */
+EXI_SHIM void exi_link_unanswered(struct exi_sock *sk, uint32_t generation);
+
 /* Wakes every sleeper of both directions and moves operations. No half is
  * locked. */
 void exi_ending_wake_all(struct exi_sock *sk);

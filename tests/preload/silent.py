@@ -3,13 +3,14 @@
 """Peers that are stopped answer nothing: a call for which their connections must go
 to TCP takes a second longer than on TCP, however many they are, and an honest peer's
 beside them goes on. The same of peers that run, and do not read what the call has to
-move: they receive all of it, or a reset. Usage: silent.py EXS"""
+move: they receive all of it, or a reset, and the log names the cause. Usage: silent.py EXS"""
 
 import collections
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -156,21 +157,22 @@ print(*map(rest, kept))
 LARGE_RING = '16384'
 
 
-def start(exs, text, *args):
-    env = dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='off')
+def start(exs, text, *args, log=None):
+    env = dict(os.environ, EXS_UPGRADE='connect', EXS_LOG='error' if log else 'off')
     if 'full large' in args:
         env['EXS_RING_KB'] = LARGE_RING
         text = NO_NET_ADMIN + text
     return subprocess.Popen(
         [exs, 'run', sys.executable, '-c', text, *args], text=True, env=env,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
 
 def measure(exs, case, n):
     """Seconds that the call took with so many silent peers."""
-    victim = start(exs, VICTIM, case, str(n))
-    peer = start(exs, PEER, victim.stdout.readline().strip(), str(n), case)
     runs = case.startswith('full')
+    log = tempfile.TemporaryFile('w+') if runs else None
+    victim = start(exs, VICTIM, case, str(n), log=log)
+    peer = start(exs, PEER, victim.stdout.readline().strip(), str(n), case)
     sent = victim.stdout.readline().split() if runs else []
     for p in (victim, peer):
         assert p.stdout.readline() == 'moved\n', 'it did not move'
@@ -184,6 +186,11 @@ def measure(exs, case, n):
         assert len(got) == n, got
         assert not collections.Counter(got) - collections.Counter(
             sent + ['reset'] * n), (sent, got)
+        log.seek(0)
+        lines = log.readlines()
+        assert len(lines) == got.count('reset') and all(
+            'TCP has no room for what' in line for line in lines), lines
+        log.close()
     peer.kill()
     peer.wait()
     assert victim.returncode == 0, 'it ended with %d' % victim.returncode
