@@ -228,6 +228,9 @@ static void up_locked(struct exi_sock *sk)
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
 			      EPOLLRDHUP | EPOLLET) == 0)
 		sk->watched = true;
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	exi_switch_held_locked(sk);
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	go_locked(sk);
 	/* The end of TCP that was told before. */
 	if (exi_sock_remote(sk) && exi_tcp_ended(sk))

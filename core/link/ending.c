@@ -16,6 +16,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
+#include "core/meet/begin.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/sock/base.h"
@@ -31,9 +32,12 @@
 void exi_link_over(struct exi_sock *sk, uint32_t generation)
 {
 	exi_lock(&sk->link_lock);
-	if (exi_sock_lasts(sk, generation) && sk->link &&
-	    sk->link->state == EXI_LINK_UP)
+	if (!exi_sock_lasts(sk, generation))
+		; /* somebody closed it meanwhile */
+	else if (sk->link && sk->link->state == EXI_LINK_UP)
 		shutdown(sk->link->fd, SHUT_RDWR);
+	else if (!sk->foreign_link)
+		exi_begin_part_locked(sk);
 	exi_unlock(&sk->link_lock);
 }
 

@@ -13,8 +13,9 @@ struct exi_sock;
 
 /* Both directions are on TCP for good, and this process forgets the connection:
  * the link ends also where a forked process has it, which would not answer the
- * peer before it uses the connection. The link of that generation's socket, and
- * of no other. No lock held. */
+ * peer before it uses the connection. A peer that meets us just now, or waits
+ * for us, is told. The link of that generation's socket, and of no other. No
+ * lock held. */
 EXI_SHIM void exi_link_over(struct exi_sock *sk, uint32_t generation);
 
 /* Where exi_link_part() is false, and the connection is not on TCP after as

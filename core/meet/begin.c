@@ -24,6 +24,7 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/meet/bound.h"
+#include "core/meet/candidate.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
@@ -312,6 +313,20 @@ static void decline(int fd, int reason)
 	if (exi_proof_same_user(&t, to) == 0)
 		exi_pair_send_no(to, reason);
 	exi_closing_socket(to, true);
+}
+
+void exi_begin_part_locked(struct exi_sock *sk)
+{
+	struct exi_link *l = sk->link;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (l && l->state == EXI_LINK_REMOTE)
+		return;
+	if (l && l->state != EXI_LINK_LOOK)
+		exi_candidate_part_locked(sk, EXS_X_REASON_PEER_REQUEST,
+					  (int)atomic_load(&sk->sh->reason));
+	else if (sk->role == EXI_ROLE_ACCEPT && sk->adopted)
+		decline(atomic_load(&sk->fd), EXS_X_REASON_PEER_REQUEST);
 }
 
 /* Looks for an A in another network namespace. */

@@ -47,6 +47,11 @@ int exi_begin_why_nobody_of(int fd);
  * 0, or the reason (EXS_X_REASON_*). */
 int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);
 
+/* The connection is the program's from here on, and no link is up: a peer that
+ * meets us just now, or waits for us, is told so, and a meeting is over.
+ * link_lock held. */
+void exi_begin_part_locked(struct exi_sock *sk);
+
 /* No amount of traffic makes the connection meet from here on. */
 void exi_begin_no_marks(struct exi_shared *sh);
 

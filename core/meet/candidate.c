@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "core/base/fds.h"
@@ -22,11 +23,49 @@
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/sock/closing.h"
+#include "core/sock/holders.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
 #define PROVE_NS 1000000000u /* before another candidate may see the board */
 #define PROVERS	 8u	     /* candidates that may see it */
+
+/* What was said before is read first: the end of a socket that has something
+ * unread is an error at its peer, before all that was sent. */
+static void tell(int fd, int reason)
+{
+	struct exi_pair_msg m;
+
+	for (unsigned int i = 0; i < EXI_LINK_CANDIDATES; i++)
+		if (exi_rights_none(fd, &m, sizeof(m)) <= 0)
+			break;
+	exi_pair_send_no(fd, reason);
+}
+
+void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
+{
+	struct exi_link *l = sk->link;
+	unsigned int i;
+	int fd;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (l->fd >= 0)
+		tell(l->fd, told);
+	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
+		if (l->candidates[i] >= 0)
+			tell(l->candidates[i], told);
+	/* From here on nobody comes whom nothing is told. */
+	if (l->listener >= 0 && exi_holders_count(&sk->sh->holders) <= 1)
+		shutdown(l->listener, SHUT_RDWR);
+	for (i = 0; l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
+		fd = exi_closing_accept(l->listener, true);
+		if (fd < 0)
+			break;
+		tell(fd, told);
+		exi_closing_socket(fd, true);
+	}
+	exi_meet_give_up_locked(sk, reason);
+}
 
 void exi_candidate_give_up(struct exi_sock *sk, void *arg)
 {

@@ -21,6 +21,10 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot);
  * held. */
 void exi_link_option(struct exi_sock *sk, int level, int name);
 
+/* Ends a meeting that is not done: says NO with the reason told to the peer, or
+ * to each who may be it, and gives up. link_lock held. */
+void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason);
+
 /* Gives up a meeting that is not done, so that descriptors become free; arg
  * points to an int that counts them. For exi_sock_each(), without locks. */
 void exi_candidate_give_up(struct exi_sock *sk, void *arg);

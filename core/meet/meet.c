@@ -187,6 +187,24 @@ static void drop_fabric_locked(struct exi_sock *sk)
 	exi_sock_conn_free(fab);
 }
 
+/* The peer has gone from the meeting, and may have said why. What it left
+ * unread is an error here, before what it sent. */
+static int last_words(int fd)
+{
+	struct exi_pair_msg m;
+	ssize_t n;
+
+	for (unsigned int i = 0; i < EXI_LINK_CANDIDATES; i++) {
+		n = exi_rights_none(fd, &m, sizeof(m));
+		if (n == 0 || n == -EAGAIN || n == -EPROTO)
+			break;
+		if (n > 0 && exi_pair_well_formed(&m, n) &&
+		    m.type == EXI_PAIR_NO)
+			return exi_meet_told_reason(&m);
+	}
+	return EXS_X_REASON_PEER_LOST;
+}
+
 /* The reason for a meeting that failed, of a connection that may have ended:
  * then it was not decided. A peer that has gone answers no more, and the kernel
  * cannot tell who it was. */
@@ -194,6 +212,7 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 {
 	switch (reason) {
 	case EXS_X_REASON_PEER_LOST:
+	case EXS_X_REASON_PEER_REQUEST:
 	case EXS_X_REASON_REFUSED:
 	case EXS_X_REASON_TIMEOUT:
 		return exi_tcp_ended(sk) ? EXS_X_REASON_UNDECIDED : reason;
@@ -205,6 +224,8 @@ static int while_it_lasted(struct exi_sock *sk, int reason)
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 {
 	EXI_LOCKED(&sk->link_lock);
+	if (reason == EXS_X_REASON_PEER_LOST && sk->link && sk->link->fd >= 0)
+		reason = last_words(sk->link->fd);
 	reason = while_it_lasted(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)

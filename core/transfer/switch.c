@@ -409,20 +409,12 @@ static bool hold_until_seen(struct exi_shared *sh)
 					      EXI_HOLD_UNTIL_SEEN);
 }
 
-int exi_switch_leave_locked(struct exi_sock *sk, int reason)
+static int say_down_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 	int ret;
 
-	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
-	if (reason & EXI_UNTIL_SEEN) {
-		if (hold_until_seen(sh))
-			exi_sock_reason(sk, reason & ~EXI_UNTIL_SEEN);
-	} else {
-		if (!has_reason(sh, reason))
-			exi_sock_reason(sk, reason);
-		atomic_store(&sh->hold_here, EXI_HOLD);
-	}
+	EXI_LOCKED(&sh->half[EXI_TX].lock);
 	if (!sk->fab || sk->fab->bell < 0)
 		return 0;
 	/* An answer to that one is an answer to this. */
@@ -435,6 +427,29 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 	else
 		sh->half[EXI_TX].told = 1;
 	return ret;
+}
+
+int exi_switch_leave_locked(struct exi_sock *sk, int reason)
+{
+	struct exi_shared *sh = sk->sh;
+
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (reason & EXI_UNTIL_SEEN) {
+		if (hold_until_seen(sh))
+			exi_sock_reason(sk, reason & ~EXI_UNTIL_SEEN);
+	} else {
+		if (!has_reason(sh, reason))
+			exi_sock_reason(sk, reason);
+		atomic_store(&sh->hold_here, EXI_HOLD);
+	}
+	return say_down_locked(sk);
+}
+
+void exi_switch_held_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
+	if (atomic_load(&sk->sh->hold_here) && !sk->sh->half[EXI_TX].told)
+		say_down_locked(sk);
 }
 
 /* generation: null, or only if it is that one still. */

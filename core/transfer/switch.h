@@ -90,6 +90,9 @@ int exi_switch_leave(struct exi_sock *sk, int reason);
 int exi_switch_leave_of(struct exi_sock *sk, uint32_t generation, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
+/* The link has come up: the peer of a connection that is held since before is
+ * told so, as it would be of one that is held now. The TX lock is held. */
+void exi_switch_held_locked(struct exi_sock *sk);
 
 /* This end sends on TCP, or with drains will, and what it has not read comes
  * there: as long as the peer does not switch. */

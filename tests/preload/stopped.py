@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A connection must go to TCP while its peer is stopped: it is reset, for what
 lies in the rings would be a hole in the stream. And who was stopped while its
-peer came to meet it and left again says so. Usage: stopped.py EXS"""
+peer came to meet it and left again, or was held, is told. Usage: stopped.py EXS"""
 
 import os
 import signal
@@ -65,14 +65,19 @@ except ConnectionResetError:
     print('reset')
 """
 
-# Comes while the other is stopped, and is stdio's before it goes on.
+# Comes while the other is stopped, and is stdio's, or has an option that keeps it
+# on TCP, before it goes on.
 LEAVER = """
 import os, socket, sys
+SO_TIMESTAMP = 29
 with socket.create_server(('127.0.0.1', 0)) as listener:
     print(listener.getsockname()[1], flush=True)
     sys.stdin.readline()
     s = listener.accept()[0]
-os.dup2(s.fileno(), 0)
+if sys.argv[1] == 'stdio':
+    os.dup2(s.fileno(), 0)
+else:
+    s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMP, 1)
 print('left', flush=True)
 s.recv(1)
 """
@@ -104,8 +109,8 @@ def stopped(process):
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
-def meets_in_vain(exs):
-    leaver = start(exs, LEAVER)
+def meets_in_vain(exs, how):
+    leaver = start(exs, LEAVER, how)
     client = start(exs, STOPPED, leaver.stdout.readline().strip())
     stopped(client)
     leaver.stdin.write('go\n')
@@ -114,14 +119,15 @@ def meets_in_vain(exs):
     client.send_signal(signal.SIGCONT)
     said += [stuck.communicate(client, TIMEOUT)[0],
              stuck.communicate(leaver, TIMEOUT)[0]]
-    want = ['left\n', 'peer-lost\n', '']
+    want = ['left\n', 'peer-request\n', '']
     if said != want:
-        sys.exit('it went %r, not %r' % (said, want))
+        sys.exit('%s: it went %r, not %r' % (how, said, want))
 
 
 def main():
     exs = sys.argv[1]
-    meets_in_vain(exs)
+    meets_in_vain(exs, 'stdio')
+    meets_in_vain(exs, 'option')
     server = start(exs, SERVER)
     client = start(exs, CLIENT, server.stdout.readline().strip())
     said = [client.stdout.readline(), server.stdout.readline()]
