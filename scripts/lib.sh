@@ -17,6 +17,7 @@ packages_apps_more="cmake default-jdk-headless distcc dpkg-dev etcd-client etcd-
 	nodejs openssh-client openssh-server perl postgresql protobuf-compiler-grpc
 	python3-distributed python3-grpcio python3-pika python3-zmq rabbitmq-server rsync socat
 	sockperf tcl tshark
+	bpftrace linux-perf cpio python3-yaml rpm rpmlint systemd
 	debhelper dh-python debootstrap lintian python3-pip python3-setuptools python3-wheel
 	fish zsh"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio

@@ -18,8 +18,10 @@ import sys
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SECTIONS = (  # of the page that lists all, and their pages in order
     ("Begin", ("README.md", "INSTALL.md", "docs/performance.md", "docs/reliability.md")),
-    ("Guides", ("docs/guide/programs.md", "docs/guide/containers.md", "docs/guide/frameworks.md",
-                "docs/guide/speed.md", "docs/guide/probes.md", "docs/guide/pingpong.md", "docs/guide/python.md",
+    ("Guides", ("docs/guide/programs.md", "docs/guide/containers.md", "docs/guide/services.md",
+                "docs/guide/frameworks.md",
+                "docs/guide/speed.md", "docs/guide/trace.md",
+                "docs/guide/probes.md", "docs/guide/pingpong.md", "docs/guide/python.md",
                 "docs/guide/calls.md", "docs/guide/conformance.md", "examples/README.md")),
     ("Project", ("NEWS.md", "SECURITY.md", "CONTRIBUTING.md")),
     ("Design", ("docs/design/*.md",)),
