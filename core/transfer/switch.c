@@ -24,6 +24,7 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/meet/pair.h"
+#include "core/meet/remote.h"
 #include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/keepalive.h"
@@ -508,7 +509,7 @@ void exi_switch_allow_locked(struct exi_sock *sk, enum exi_hold held)
 	}
 	if (ret == 0)
 		exi_switch_up_locked(sk);
-	if (!exi_registry_wire_ids())
+	if (!exi_registry_wire_ids() && !exi_remote_possible())
 		exi_sock_reason(sk, EXS_X_REASON_NO_PROVIDER);
 	exi_sock_wake_all_locked(sk, EXI_TX);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Captures of running programs have every byte of the streams, also where the connection
 moves; the program waits for no reader, and another user gets nothing:
-trace.py EXS [tshark]. With tshark, that reads the captures, too."""
+trace.py EXS [tshark | ofi]. With tshark, that reads the captures, too; with ofi the
+connections move to that fabric."""
 
 import inspect
 import json
@@ -19,8 +20,12 @@ import pcapng
 from common import DEADLINE, check, environment, result, wait_for
 
 EXS = os.path.abspath(sys.argv[1])
-TSHARK = len(sys.argv) > 2
+TSHARK, OFI = ([word] == sys.argv[2:] for word in ('tshark', 'ofi'))
+FABRIC = 'ofi' if OFI else 'shm'
 SETTINGS = {'EXS_LOG': 'warn'}
+if OFI:
+    SETTINGS |= {'EXS_PROVIDER': 'ofi,tcp', 'EXS_OFI_PROVIDER': 'tcp', 'EXS_TRUST': 'hosts',
+                 'EXS_UPGRADE': 'bytes:64', 'EXS_OFI_PORT_OFFSET': '32768'}
 LEAST = 256 << 10  # the smallest ring
 
 OTHER = bytes(255 - i for i in range(256))
@@ -186,19 +191,19 @@ def by_tshark(path, server, port, n):
 
 
 def moving(client, server, at, folder):
-    """From the first byte to the last, at both ends, to shared memory and to TCP and back."""
+    """From the first byte to the last, at both ends, to the fabric and to TCP and back."""
     traces = [Trace(p.pid, f'{folder}/{name}') for p, name in
               ((client, 'client'), (server, 'server'))]
     port = client.ask('open')
     client.ask('talk', port, 5)
-    wait_for('on shm', lambda: client.ask('talk', port, 1) and
-             fabric(client.pid, port) == ('shm', 'shm'))
+    wait_for('on the fabric', lambda: client.ask('talk', port, 1) and
+             fabric(client.pid, port) == (FABRIC, FABRIC))
     for pid in client.pid, server.pid:
         check(tool('downgrade', pid)[0] == 0, 'downgrade')
         client.ask('talk', port, 3)
         check(tool('upgrade', pid)[0] == 0, 'upgrade')
-        wait_for('on shm again', lambda: client.ask('talk', port, 1) and
-                 fabric(client.pid, port) == ('shm', 'shm'))
+        wait_for('on the fabric again', lambda: client.ask('talk', port, 1) and
+                 fabric(client.pid, port) == (FABRIC, FABRIC))
     n = client.ask('talk', port, 5)
     check(client.ask('close', port) == 0, 'close')
     for name, t in zip(('client', 'server'), traces):
@@ -206,7 +211,7 @@ def moving(client, server, at, folder):
         ours = [p for p in packets if port in (p.ends[0][1], p.ends[1][1])]
         check(lost == 0 and not any(p.lost for p in packets), 'nothing is lost')
         right(name, ours, at, port, n)
-        check({p.interface for p in ours} == {'tcp', 'shm'}, 'interfaces')
+        check({p.interface for p in ours} == {'tcp', FABRIC}, 'interfaces')
         check([p.flags for p in ours[:3]] == [2, 18, 16] and ours[0].ends[0][1] == port,
               'a handshake', [p.flags for p in ours[:3]])
         check(sum(p.flags & 1 for p in ours) == 2 and ours[-1].flags & 1, name, 'each FIN')
@@ -215,7 +220,7 @@ def moving(client, server, at, folder):
         said = [p.comment for p in ours if p.comment]
         pid = (client if name == 'client' else server).pid
         check(all(f'[{pid}] fd ' in s for s in said) and
-              any(s.endswith('sends by shm') for s in said) and
+              any(s.endswith(f'sends by {FABRIC}') for s in said) and
               any('tcp: operator' in s for s in said) and
               any('tcp: peer-request' in s for s in said) and 'closes' in said[-1],
               'comments', said)
@@ -355,10 +360,12 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as folder:
             port = client.ask('open')
-            wait_for('on shm', lambda: client.ask('talk', port, 1) and
-                     fabric(client.pid, port) == ('shm', 'shm'))
+            wait_for('on the fabric', lambda: client.ask('talk', port, 1) and
+                     fabric(client.pid, port) == (FABRIC, FABRIC))
             moving(client, server, at, folder)
             late(client, at, port, folder)
+            if OFI:
+                return result()
             slow(client, at, port, folder)
             gone(client, at, port, folder)
             strangers(client, folder)
