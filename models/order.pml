@@ -28,8 +28,8 @@
  * one rests; two threads that wait at once. With EARLY, also a record that is written
  * about when its connection is told for another one (so N is 1 there).
  *
- * Not modelled: times that are equal, for records less than a unit of 64 ticks apart;
- * counts that wrap; epochs; bytes on TCP, for which see moves.pml.
+ * Not modelled: times of two threads that are equal; counts that wrap; epochs; bytes on
+ * TCP, for which see moves.pml.
  */
 
 #define CONNS_MOST	3

@@ -69,9 +69,26 @@ static SHMP_RARE void sent_by_kernel(struct shmp_priv *p, struct shmp_tx *tx,
 	tx->kernel = when;
 }
 
+/* What this thread sends now was made then: a unit or more after what it sent
+ * before, whatever the connection. A processor reads its clock early, and two
+ * sends in a row may read the same. The first unit of an epoch would say that
+ * there is no time. A clock that was set back by more than AHEAD counts. */
+#define AHEAD 4096
+
+static inline uint64_t later_than_before(uint64_t now)
+{
+	static _Thread_local uint64_t before;
+
+	if (exi_unlikely(now + AHEAD - before < AHEAD + SHMP_UNIT))
+		now = before + SHMP_UNIT;
+	if (exi_unlikely(!shmp_made(now, 0, 0)))
+		now += SHMP_UNIT;
+	return before = now;
+}
+
 static SHMP_RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
 {
-	uint64_t now = exi_ticks(),
+	uint64_t now = later_than_before(exi_ticks()),
 		 sent = atomic_load_explicit(&exi_conn_sent,
 					     memory_order_relaxed);
 

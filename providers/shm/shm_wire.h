@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SHMP_MAGIC   0x31535845u /* "EXS1" */
-#define SHMP_VERSION 2u
+#define SHMP_VERSION 3u
 
 #define SHMP_RING_OFFSET 384u /* a message fits into the first page, too */
 #define SHMP_RING_MIN	 4096u
@@ -150,23 +150,21 @@ static inline uint64_t shmp_grown_at(uint64_t grow_end, uint32_t before,
 }
 
 /* `made`: the low bits of the producer's CPU, of what its process had sent by
- * the kernel for other connections, and of the time, in units of 64
+ * the kernel for other connections, and of the time, in units of 32
  * exi_ticks(): these wrap in an epoch. Where the consumer does not ask for the
  * time, it is 0. */
 #define SHMP_CPU_MASK	 0xffu
 #define SHMP_RINGS_SHIFT 8
 #define SHMP_RINGS_MASK	 0xfu
 #define SHMP_TIME_SHIFT	 12
-#define SHMP_UNIT_SHIFT	 6
+#define SHMP_UNIT_SHIFT	 5
+#define SHMP_UNIT	 (1u << SHMP_UNIT_SHIFT)
 #define SHMP_EPOCH_SHIFT (32 - SHMP_TIME_SHIFT + SHMP_UNIT_SHIFT)
 
 static inline uint32_t shmp_made(uint64_t ticks, uint32_t rings, uint32_t cpu)
 {
 	uint32_t time = (uint32_t)(ticks >> SHMP_UNIT_SHIFT) << SHMP_TIME_SHIFT;
 
-	/* The first unit of an epoch would say that there is no time. */
-	if (ticks && !time)
-		time = 1u << SHMP_TIME_SHIFT;
 	return time | (rings & SHMP_RINGS_MASK) << SHMP_RINGS_SHIFT |
 	       (cpu & SHMP_CPU_MASK);
 }

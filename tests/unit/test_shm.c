@@ -1300,16 +1300,38 @@ static void a_record_says_when_it_was_sent(void)
 		before = exi_ticks();
 		send_one();
 		after = exi_ticks();
-		T(first().sent + (1u << SHMP_UNIT_SHIFT) > before);
-		/* The first unit of an epoch reads as the second. */
-		T(first().sent <= after + (1u << SHMP_UNIT_SHIFT));
+		T(first().sent + SHMP_UNIT > before);
+		/* The first unit of an epoch reads as the second, and the next
+		 * one is later than that. */
+		T(first().sent <= after + 2 * SHMP_UNIT);
 		/* The later one changes nothing of the first. */
 		send_one();
-		T(first().sent <= after + (1u << SHMP_UNIT_SHIFT));
+		T(first().sent <= after + 2 * SHMP_UNIT);
 		T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
-		T(first().sent + (1u << SHMP_UNIT_SHIFT) > after);
+		T(first().sent + SHMP_UNIT > after);
 		T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
 	}
+	end();
+}
+
+/* Which of two connections was sent to first is told by this alone. */
+static void a_later_record_has_a_later_time(void)
+{
+	uint64_t before = 0, equal = 0;
+	char c;
+
+	begin("64");
+	rops->want_times(ends[1]);
+	for (int i = 0; i < 200000; i++) {
+		send_one();
+		send_one();
+		for (int k = 0; k < 2; k++) {
+			equal += first().sent < before + SHMP_UNIT;
+			before = first().sent;
+			T_EQ(ops->recv(ends[1], &c, 1, 0), 1);
+		}
+	}
+	T_EQ(equal, 0u);
 	end();
 }
 
@@ -1440,6 +1462,7 @@ static const struct t_row rows[] = {
 	T_ROW(mappings_leave_address_space),
 	T_ROW(mappings_leave_some_to_others),
 	T_ROW(a_record_says_when_it_was_sent),
+	T_ROW(a_later_record_has_a_later_time),
 	T_ROW(a_time_is_right_in_the_epoch_after),
 	T_ROW(a_peer_may_say_any_time),
 	T_ROW(a_record_counts_what_went_by_the_kernel),
