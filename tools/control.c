@@ -93,6 +93,8 @@ static int fail_of(pid_t pid, int err)
 		return tool_fail("process %d has no report: it was not started "
 				 "by exs run; exs stat -s %d shows its sums",
 				 (int)pid, (int)pid);
+	case -EBADMSG:
+		return tool_fail("process %d answers with nonsense", (int)pid);
 	case -ENXIO:
 		return tool_fail("process %d cannot be asked: its libexs has "
 				 "no control channel",
@@ -107,6 +109,16 @@ static int fail_of(pid_t pid, int err)
 		return tool_fail("process %d: %s", (int)pid,
 				 strerrordesc_np(-err));
 	}
+}
+
+/* What the answer says: 0, or -errno. The process may be anybody's: a number
+ * that is no error of the kernel's is none here. */
+static int error_of(int64_t answer)
+{
+	if (answer >= 0)
+		return 0;
+	return answer > INT_MIN && strerrordesc_np((int)-answer) ? (int)answer
+								 : -EBADMSG;
 }
 
 static void sleep_briefly(void)
@@ -271,8 +283,8 @@ static int ask_all(pid_t pid, struct exi_control_ask *what, struct answer *ret)
 		err = ask_through(&page, fds, what, ret);
 		stat_close(&page, fds);
 	}
-	if (!err && ret->n < 0)
-		err = (int)ret->n;
+	if (!err)
+		err = error_of(ret->n);
 	return err ? fail_of(pid, err) : TOOL_OK;
 }
 

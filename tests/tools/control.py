@@ -298,6 +298,36 @@ def borrowed():
         os.close(fd)
 
 
+# Answers each request with its next number, as the process of this page.
+LIAR = """
+import os, struct, sys
+fd = os.memfd_create('libexs-stats')
+os.ftruncate(fd, 8192)
+os.pwrite(fd, struct.pack('=QIIiIQ', 0x5354415453584531, 1, 4096, os.getpid(), 256, 4096), 0)
+r, w = os.pipe()
+os.pwrite(fd, struct.pack('=Q', os.fstat(r).st_ino), 296)
+print('ready', flush=True)
+for n in sys.argv[1:]:
+    token = os.read(r, 64)[8:16]
+    os.pwrite(fd, struct.pack('=q', int(n)), 312)
+    os.pwrite(fd, token, 304)
+"""
+
+
+def liars():
+    """An answer that is no count, no text and no error is told as that."""
+    for n in -4000, -1 << 32, -1 << 63:
+        for command in 'downgrade', 'log', 'trace':
+            p = subprocess.Popen([sys.executable, '-c', LIAR, str(n)],
+                                 stdout=subprocess.PIPE, text=True)
+            p.stdout.readline()
+            status, out, err = tool(command, p.pid)
+            check(status == 1 and not out and 'answers with nonsense' in err, command, n,
+                  status, out, err)
+            p.kill()
+            p.communicate()
+
+
 def capture(port, n):
     """n packets with bytes of the port, as a capture sees them."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as s:
@@ -362,6 +392,7 @@ def redis():
 def main():
     nobody()
     borrowed()
+    liars()
     with tempfile.NamedTemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
         more = {'EXS_LOG_FILE': log.name}
         server = program(sys.executable, '-c', SERVER, more=more)
