@@ -175,6 +175,7 @@ static int go_on(const struct wishes *wishes, struct trace_reader *r,
 
 		if (enough)
 			break;
+		r->last = interrupted;
 		n = trace_read(r, take, w);
 		if (n)
 			continue;

@@ -29,6 +29,10 @@ struct trace_reader {
 	uint64_t number; /* which it should be */
 	uint64_t lost;
 	unsigned char *buf;
+	/* What is there now is read, and no more, though a program that writes
+	 * without a pause never lets the ring become empty. */
+	bool last;
+	uint64_t stop; /* where that ends, since last was set */
 };
 
 /* Begins the capture. An exit code: a failure is told on stderr. */

@@ -143,6 +143,7 @@ static bool is_record(const struct exi_capture_record *rec)
 {
 	return rec->bytes >= sizeof(*rec) && !(rec->bytes % 8) &&
 	       rec->stored <= rec->bytes - sizeof(*rec) &&
+	       rec->bytes - sizeof(*rec) < rec->stored + 8ull &&
 	       rec->length <= EXI_CAPTURE_PIECE && rec->stored <= rec->length &&
 	       rec->dir <= 1;
 }
@@ -163,10 +164,10 @@ static int take(struct trace_reader *r, size_t skip, size_t n,
 		uint64_t missing;
 
 		memcpy(&rec, r->buf + at, sizeof(rec));
-		if (rec.bytes > n - at) /* its rest was not copied */
-			break;
 		if (!is_record(&rec))
 			return -EPROTO;
+		if (rec.bytes > n - at) /* its rest was not copied */
+			break;
 		missing = rec.number - r->number;
 		r->number = rec.number + 1;
 		r->lost += missing;
@@ -197,6 +198,11 @@ int trace_read(struct trace_reader *r,
 	r->at = tail > r->at ? tail : r->at;
 	if (head < r->at)
 		return -EPROTO;
+	if (r->last && !r->stop)
+		r->stop = head - r->at < r->ring_bytes ? head
+						       : r->at + r->ring_bytes;
+	if (r->last && r->at >= r->stop)
+		return 0;
 	n = head - r->at < CHUNK ? (size_t)(head - r->at) : CHUNK;
 	if (!n)
 		return 0;

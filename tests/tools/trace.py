@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -336,6 +337,54 @@ def killed(client, at, port, folder):
     t.p.communicate()
 
 
+# The page, pipes and ring of a program, made by hand: the ring has records from end to
+# end, and more than anybody can read.
+ENDLESS = """
+import os, struct, time
+def memfd(name, *parts):
+    fd = os.memfd_create(name)
+    for at, data in parts:
+        os.pwrite(fd, data, at)
+    return fd
+record = struct.pack('=4I4Q4I', 128, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1).ljust(128, bytes(1))
+ring = memfd('libexs-capture', (0, struct.pack('=QIiQQQ', 0x5041435453584531, 1, os.getpid(),
+                                               1 << 20, 0, 1 << 62)),
+             (4096, record * 8192))
+asks, _ = os.pipe()
+life, _ = os.pipe()
+page = memfd('libexs-stats', (8191, bytes(1)),
+             (0, struct.pack('=QIIiIQ', 0x5354415453584531, 1, 4096, os.getpid(), 256, 4096)),
+             (296, struct.pack('=Q', os.fstat(asks).st_ino)))
+print('ready', flush=True)
+for answer in 3, os.fstat(life).st_ino, os.fstat(ring).st_ino:
+    token = os.read(asks, 64)[8:16]
+    os.pwrite(page, struct.pack('=q', answer), 312)
+    os.pwrite(page, token, 304)
+print('begun', flush=True)
+time.sleep(1000)
+"""
+
+
+def endless():
+    """An interrupt ends it where the ring is never empty."""
+    program = subprocess.Popen([sys.executable, '-c', ENDLESS], stdout=subprocess.PIPE,
+                               text=True)
+    check(program.stdout.readline() == 'ready\n', 'it is ready')
+    p = subprocess.Popen([EXS, 'trace', str(program.pid)], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True, env=environment(SETTINGS))
+    try:
+        wait_for('it begins', lambda: select.select([program.stdout], [], [], 0)[0])
+        p.send_signal(signal.SIGINT)
+        err = p.communicate(timeout=DEADLINE)[1]
+        check(p.returncode == 0 and ' packets' in err, 'the end', err)
+    except subprocess.TimeoutExpired:
+        check(False, 'no end')
+    finally:
+        for one in p, program:
+            one.kill()
+            one.communicate()
+
+
 def live(client, at, port):
     """Into tshark."""
     p = subprocess.Popen([EXS, 'trace', '-d', '3', str(client.pid)], stdout=subprocess.PIPE,
@@ -376,6 +425,7 @@ def main():
     finally:
         client.end()
         server.end()
+    endless()
     return result()
 
 
