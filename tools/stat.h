@@ -92,6 +92,7 @@ struct stat_view {
 	const struct stat_conn **order; /* of conns, see stat_order() */
 	unsigned int denied; /* processes that may not be looked at */
 	char strange[160];   /* the last page that could not be read, or "" */
+	void *claims;	     /* files that were read, and for which user */
 };
 
 /* Looks at all processes, at pid first if it is not 0. 0, or -EACCES or -ESRCH
@@ -137,6 +138,11 @@ void stat_close(struct stat_page *p, int fds);
 int stat_open_memfd(int fds, const char *number);
 /* The mount that an open descriptor's file is on; -1: not known. */
 long stat_mount_of(int fd);
+
+/* A file is read for one process of a user: many could name a large one, which
+ * costs them memory once, and its reader time for each. False: it was read. */
+bool stat_claim(struct stat_view *v, uint64_t inode, uint32_t uid);
+void stat_claims_free(struct stat_view *v);
 
 /* Sets the peers of a view. */
 void stat_find_peers(struct stat_view *v);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,10 +35,11 @@ struct look {
 	/* Its sockets, by rising descriptor. */
 	struct number {
 		int fd;
-		bool listed;
+		size_t socket; /* the same of all its numbers */
 		uint64_t inode;
 	} * socks;
 	size_t n_socks, room;
+	bool *listed;			/* by socket */
 	int files[4 * EXI_STATS_AREAS]; /* candidates for its page */
 	unsigned int n_files;
 	uint64_t now;
@@ -53,58 +53,7 @@ static uint64_t clock_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* --- a file that may be anything --------------------------------------- */
-
-long stat_mount_of(int fd)
-{
-	char path[64], text[512];
-	const char *at;
-	ssize_t n;
-	int f;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
-	f = open(path, O_RDONLY | O_CLOEXEC);
-	if (f < 0)
-		return -1;
-	n = read(f, text, sizeof(text) - 1);
-	close(f);
-	text[n > 0 ? n : 0] = '\0';
-	at = strstr(text, "mnt_id:");
-	return at ? strtol(at + strlen("mnt_id:"), NULL, 10) : -1;
-}
-
-/* The kernel's own mount, on which every memfd is and nothing else that could
- * make its opener wait. */
-static long memfd_mount(void)
-{
-	static long known;
-	int fd;
-
-	if (known)
-		return known;
-	fd = memfd_create("exs-stat", MFD_CLOEXEC);
-	known = fd < 0 ? -1 : stat_mount_of(fd);
-	if (fd >= 0)
-		close(fd);
-	return known;
-}
-
-/* Not before it is known to be one: to open another file could wait, or do what
- * its owner likes. */
-int stat_open_memfd(int fds, const char *number)
-{
-	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
-	char self[64];
-
-	if (path < 0)
-		return -1;
-	if (memfd_mount() >= 0 && stat_mount_of(path) == memfd_mount()) {
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
-		ret = open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
-	close(path);
-	return ret;
-}
+/* --- files --------------------------------------------------------------- */
 
 /* Whether the process, or root for it, made the file: not a stranger who passed
  * it to the process. */
@@ -348,11 +297,37 @@ static void add_number(struct look *l, int fd, uint64_t inode)
 	l->socks[l->n_socks++] = (struct number){ .fd = fd, .inode = inode };
 }
 
+static int by_inode(const void *a, const void *b)
+{
+	const struct number *x = a, *y = b;
+
+	return x->inode < y->inode ? -1 : x->inode > y->inode;
+}
+
 static int by_fd(const void *a, const void *b)
 {
 	const struct number *x = a, *y = b;
 
 	return x->fd < y->fd ? -1 : x->fd > y->fd;
+}
+
+/* A socket may have any number of descriptors, which cost the process next to
+ * nothing: it is listed once. */
+static int sort_numbers(struct look *l)
+{
+	struct number *n = l->socks;
+
+	if (!l->n_socks)
+		return 0;
+	l->listed = calloc(l->n_socks, sizeof(*l->listed));
+	if (!l->listed)
+		return -ENOMEM;
+	qsort(n, l->n_socks, sizeof(*n), by_inode);
+	for (size_t i = 0; i < l->n_socks; i++)
+		n[i].socket =
+			i && n[i].inode == n[i - 1].inode ? n[i - 1].socket : i;
+	qsort(n, l->n_socks, sizeof(*n), by_fd);
+	return 0;
 }
 
 /* Its descriptors: sockets, and what may be its page. */
@@ -384,9 +359,7 @@ static int read_numbers(struct look *l, int fds)
 			l->files[l->n_files++] = atoi(e->d_name);
 	}
 	closedir(d);
-	if (l->n_socks)
-		qsort(l->socks, l->n_socks, sizeof(*l->socks), by_fd);
-	return 0;
+	return sort_numbers(l);
 }
 
 static struct number *number_of(const struct look *l, int fd)
@@ -408,7 +381,7 @@ static struct stat_conn *new_conn(struct look *l, int fd)
 	size_t room = v->room ? 2 * v->room : 256;
 
 	/* Closed meanwhile, no socket, or listed already. */
-	if (!n || n->listed)
+	if (!n || l->listed[n->socket])
 		return NULL;
 	t = stat_tcps_find(l->tcps, n->inode);
 	if (!t)
@@ -422,7 +395,7 @@ static struct stat_conn *new_conn(struct look *l, int fd)
 		v->conns = more;
 		v->room = room;
 	}
-	n->listed = true;
+	l->listed[n->socket] = true;
 	v->conns[v->n_conns] = (struct stat_conn){
 		.process = l->process,
 		.tcp = *t,
@@ -529,7 +502,7 @@ static void take_young(struct look *l, const struct stat_page *p)
 		struct stat_conn *c;
 		uint8_t what;
 
-		if ((uint32_t)fd >= high || l->socks[i].listed)
+		if ((uint32_t)fd >= high || l->listed[l->socks[i].socket])
 			continue;
 		if (from < 0 || fd - from >= (int)CHUNK) {
 			from = fd;
@@ -579,11 +552,13 @@ static void close_page(struct stat_page *p)
 }
 
 /* Puts a file where the head says it is. */
-static bool place_area(struct stat_page *p, const struct stat *st, int fd)
+static bool place_area(struct look *l, struct stat_page *p,
+		       const struct stat *st, int fd)
 {
 	for (unsigned int i = 1; i < EXI_STATS_AREAS; i++)
 		if (p->fd[i] < 0 &&
-		    atomic_load(&p->head.areas[i]) == st->st_ino) {
+		    atomic_load(&p->head.areas[i]) == st->st_ino &&
+		    stat_claim(l->view, st->st_ino, l->uid[1])) {
 			p->fd[i] = fd;
 			return true;
 		}
@@ -628,8 +603,10 @@ static bool open_page(struct look *l, int fds, struct stat_page *p)
 			if (fd < 0)
 				continue;
 			if (is_its_own(l, fd, &st) &&
-			    (round ? place_area(p, &st, fd)
-				   : !found && is_page(l, fd, &p->head))) {
+			    (round ? place_area(l, p, &st, fd)
+				   : !found && is_page(l, fd, &p->head) &&
+					     stat_claim(l->view, st.st_ino,
+							l->uid[1]))) {
 				if (!round)
 					p->fd[0] = fd;
 				found = true;
@@ -701,6 +678,7 @@ static int look_at_pid(struct stat_view *v, struct stat_tcps *tcps, pid_t pid)
 		close(fds);
 	close(dir);
 	free(l.socks);
+	free(l.listed);
 	return err;
 }
 
@@ -745,6 +723,8 @@ int stat_open(pid_t pid, struct stat_page *ret, int *ret_fds)
 		close(*ret_fds);
 	close(dir);
 	free(l.socks);
+	free(l.listed);
+	stat_claims_free(&v);
 	return err;
 }
 
@@ -787,5 +767,6 @@ void stat_forget(struct stat_view *v)
 	free(v->processes);
 	free(v->conns);
 	free(v->order);
+	stat_claims_free(v);
 	*v = (struct stat_view){ 0 };
 }

@@ -423,6 +423,58 @@ def holes():
         os.close(fd)
 
 
+def hand_made(fds, more=b''):
+    """The page of this process, made by hand: young connections at these descriptors."""
+    fd = os.memfd_create('libexs-stats')
+    top = max(fds, default=0) + 1
+    os.write(fd, struct.pack('=QIIiIQQQQ', 0x5354415453584531, 1, 240, os.getpid(), 256,
+                             4096, 1 << 21, top, 0) +
+             struct.pack('=IIIIQ', 4097, top, 0, 1 << 21, 1024) + more)
+    os.ftruncate(fd, (1 << 21) + top)
+    for at in fds:
+        os.pwrite(fd, b'\2', (1 << 21) + at)
+    return fd
+
+
+def numbers():
+    """A socket with many numbers costs its owner nothing for each, and its reader neither."""
+    with socket.create_server(('127.0.0.1', 0)) as s, \
+            socket.create_connection(s.getsockname()) as c:
+        fds = [c.fileno()] + [os.dup(c.fileno()) for _ in range(500)]
+        fds.append(hand_made(fds))
+        found = connections(os.getpid())
+        check(len(found) == 1 and found[0]['fd'] in fds, 'a socket is listed once', len(found))
+        for fd in fds[1:]:
+            os.close(fd)
+
+
+def shared():
+    """Nor does a file of entries that many processes name."""
+    with socket.create_server(('127.0.0.1', 0)) as s, \
+            socket.create_connection(s.getsockname()) as c:
+        area = os.memfd_create('libexs-stats')
+        os.write(area, struct.pack('=Iii', 2, c.fileno(), 1).ljust(256, b'\0'))
+        r, w = os.pipe()
+        children = []
+        while len(children) < 4 and 0 not in children:
+            children.append(os.fork())
+        if 0 in children:
+            hand_made([], struct.pack('=16Q', 0, os.fstat(area).st_ino, *[0] * 14))
+            os.write(w, b'x')
+            while True:
+                signal.pause()
+        for _ in children:
+            os.read(r, 1)
+        out = json.loads(stat('--json')[1])
+        check(sum(x['pid'] in children for x in out['processes']) == 4, 'their pages', out)
+        check(sum(x['pid'] in children for x in out['connections']) == 1, 'one file', out)
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        for fd in area, r, w:
+            os.close(fd)
+
+
 def main():
     server = program(SERVER)
     port = server.stdout.readline().strip()
@@ -438,6 +490,8 @@ def main():
     beside_ss()
     hostile()
     holes()
+    numbers()
+    shared()
     return result()
 
 
