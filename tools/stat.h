@@ -26,6 +26,7 @@ struct stat_tcp {
 	uint16_t port[2];
 	uint8_t addr[2][16];	 /* here, there */
 	char name[2][STAT_NAME]; /* of UNIX sockets; may be cut */
+	bool hearsay;		 /* of a text that names may forge */
 	bool counted;		 /* the next two are known */
 	uint64_t sent;
 	uint64_t received;

@@ -77,10 +77,18 @@ static int by_inode(const void *a, const void *b)
 	return x->inode < y->inode ? -1 : x->inode > y->inode;
 }
 
+static int by_word(const void *a, const void *b)
+{
+	const struct stat_tcp *x = a, *y = b;
+	int ret = by_inode(a, b);
+
+	return ret ? ret : x->hearsay - y->hearsay;
+}
+
 static void sort(struct stat_tcps *t)
 {
 	if (!t->sorted && t->n)
-		qsort(t->at, t->n, sizeof(*t->at), by_inode);
+		qsort(t->at, t->n, sizeof(*t->at), by_word);
 	t->sorted = true;
 }
 
@@ -306,10 +314,14 @@ static int add_line(struct stat_tcps *t, const char *line, int family,
 	return add(t, &s);
 }
 
-/* A line of /proc/net/unix, which does not say who the peer is. */
+/* A line of /proc/net/unix, which does not say who the peer is. A name may have
+ * a newline in it, and what follows may look like the line of any socket: it
+ * counts where nothing else says what that socket is. */
 static int add_unix_line(struct stat_tcps *t, const char *line, uint64_t netns)
 {
-	struct stat_tcp s = { .family = AF_UNIX, .netns = netns };
+	struct stat_tcp s = { .family = AF_UNIX,
+			      .netns = netns,
+			      .hearsay = true };
 	unsigned int flags, type, state, inode;
 	int name = 0;
 
@@ -382,11 +394,15 @@ int stat_tcps_read(struct stat_tcps *t, pid_t pid, uint64_t netns)
 const struct stat_tcp *stat_tcps_find(const struct stat_tcps *t, uint64_t inode)
 {
 	struct stat_tcp key = { .inode = inode };
+	const struct stat_tcp *ret;
 
 	sort((struct stat_tcps *)(uintptr_t)t);
 	if (!t->n)
 		return NULL;
-	return bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
+	ret = bsearch(&key, t->at, t->n, sizeof(*t->at), by_inode);
+	while (ret && ret > t->at && ret[-1].inode == inode)
+		ret--;
+	return ret;
 }
 
 const struct stat_tcp *stat_tcps_search(const struct stat_tcps *t,

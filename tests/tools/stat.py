@@ -448,6 +448,55 @@ def numbers():
             os.close(fd)
 
 
+# In another network namespace: names that end their lines of /proc/net/unix, and begin
+# others, which say that the socket of this inode is a UNIX socket there.
+FORGER = """
+import os, socket, struct, sys
+fd = os.memfd_create('libexs-stats')
+os.write(fd, struct.pack('=QIIiIQQQQIIIIQ', 0x5354415453584531, 1, 240, os.getpid(), 256, 4096,
+                         4096, 0, 0, 0, 0, 0, 0, 0).ljust(4096, bytes(1)))
+lines = [chr(10) + f'{i:016x}: 00000002 00000000 00000000 0001 03 {sys.argv[1]} forged'
+         for i in range(20)]
+socks = [socket.socket(socket.AF_UNIX) for _ in lines]
+for s, line in zip(socks, lines):
+    s.bind(chr(0) + line)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+
+
+def forged():
+    """The kernel's own word counts, and no line that a stranger's name forges."""
+    if os.getuid() != 0:
+        return
+    with socket.create_server(('127.0.0.1', 0)) as s, \
+            socket.create_connection(s.getsockname()) as c:
+        p = subprocess.Popen(['unshare', '-n', sys.executable, '-c', FORGER,
+                              str(os.fstat(c.fileno()).st_ino)], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+        check(p.stdout.readline() == 'ready\n', 'names')
+        r, w = os.pipe()
+        child = os.fork()  # is looked at behind the one that forges
+        if child == 0:
+            hand_made([c.fileno()])
+            os.write(w, b'x')
+            while True:
+                signal.pause()
+        os.read(r, 1)
+        out = json.loads(stat('--json')[1])
+        check(p.pid in [x['pid'] for x in out['processes']], 'its page', out)
+        check(['127.0.0.1:%d' % c.getsockname()[1]] ==
+              [x['local'] for x in out['connections'] if x['pid'] == child],
+              'a forged line', out)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        p.stdin.close()
+        p.wait()
+        p.stdout.close()
+        for fd in r, w:
+            os.close(fd)
+
+
 def shared():
     """Nor does a file of entries that many processes name."""
     with socket.create_server(('127.0.0.1', 0)) as s, \
@@ -491,6 +540,7 @@ def main():
     hostile()
     holes()
     numbers()
+    forged()
     shared()
     return result()
 
