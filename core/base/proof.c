@@ -324,6 +324,19 @@ bool exi_tuple_redirected(const struct exi_tuple *t, int fd)
 	return true;
 }
 
+/* Whether a holder of the other end made the sign, where the kernel tells. */
+static bool has_sign(const union exi_diag_answer *a)
+{
+	struct inet_diag_sockopt o;
+	const void *at = exi_diag_attribute(a, sizeof(struct inet_diag_msg),
+					    INET_DIAG_SOCKOPT, sizeof(o));
+
+	if (!at)
+		return true;
+	memcpy(&o, at, sizeof(o));
+	return !o.mc_loop && !o.mc_all;
+}
+
 static int same_user(const struct exi_tuple *t, int unix_fd)
 {
 	struct inet_diag_msg m;
@@ -342,9 +355,11 @@ static int same_user(const struct exi_tuple *t, int unix_fd)
 	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	/* A process that has no number here is in a container beside ours: it
-	 * can do nothing to others of its user that are not in it. */
+	 * can do nothing to others of its user that are not in it. And the
+	 * kernel may keep processes of one user apart (ptrace(2)): one that
+	 * does not use the library is not spoken for by another. */
 	return cred.uid == m.idiag_uid && cred.pid > 0 &&
-			       exi_user_is_one(cred.uid)
+			       exi_user_is_one(cred.uid) && has_sign(&a)
 		       ? 0
 		       : -EPERM;
 }

@@ -49,9 +49,11 @@ bool exi_tuple_redirected(const struct exi_tuple *t, int fd);
 bool exi_tuple_elsewhere(const struct exi_tuple *t);
 
 /* 0: the user of the process at the other end of a UNIX connection owns the
- * other end of the TCP connection, which is established; the user's number
- * names no other user here, and the process has one, too. -EPERM. -ENOTCONN,
- * -ENOENT: there is no such end any more. Others: it cannot be told here. */
+ * other end of the TCP connection, which is established and has the sign of one
+ * of its holders (below; before Linux 5.10 that is not asked); the user's
+ * number names no other user here, and the process has one, too. -EPERM.
+ * -ENOTCONN, -ENOENT: there is no such end any more. Others: it cannot be told
+ * here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
 /* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is
  * not. -EOPNOTSUPP: the kernel does not tell them. */

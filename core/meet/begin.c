@@ -277,6 +277,9 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 		exi_fd_close(fd);
 		return EXS_X_REASON_REFUSED;
 	}
+	/* Before B can look: who comes to the name looks for it. */
+	if (t->family != AF_UNIX)
+		exi_proof_sign(sk->tcp->fd);
 	return listen_locked(sk, fd, NULL);
 }
 

@@ -2,6 +2,8 @@
 /* A local user who owns neither end claims every name of a connection: he
  * joins nothing, receives nothing of use, and the connection works. Needs
  * root to become another user; exits with 77 without. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,10 +211,76 @@ static void an_intruder_of_another_user_is_told_nothing(void)
 	t_peer_join(&server);
 }
 
+/* --- a process of the peer's user ----------------------------------------- */
+
+/* A server that does not use the library, and has given up root: the kernel
+ * lets no other process of its user touch it (PR_GET_DUMPABLE). */
+static void serve_plainly(int ctl, void *arg)
+{
+	struct t_addr at = t_loopback(T_IPV4, 0);
+	int l = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), s;
+	static char buf[65536];
+	size_t all = 0;
+	ssize_t n;
+
+	T_OK(bind(l, (struct sockaddr *)&at.ss, at.len));
+	T_OK(listen(l, 1));
+	T_OK(getsockname(l, (struct sockaddr *)&at.ss, &at.len));
+	t_tell(ctl, ntohs(((struct sockaddr_in *)&at.ss)->sin_port));
+	t_become_nobody();
+	s = T_OK(accept(l, NULL, NULL));
+	t_tell(ctl, 1);
+	while ((n = recv(s, buf, sizeof(buf), 0)) > 0)
+		all += (size_t)n;
+	T_EQ(n, 0);
+	T_EQ(all, TALK);
+}
+
+/* Claims the marker, and is B for whoever believes it. */
+static void namesake(int ctl, void *arg)
+{
+	int port_b = t_ask(ctl), port_a, s;
+
+	t_become_nobody();
+	T_OK(meet_claim_marker(port_b));
+	t_tell(ctl, 1);
+	port_a = t_ask(ctl);
+	s = meet_connect(port_a, port_b);
+	meet_say(s, MEET_HELLO, 1, 1, 0, NULL);
+	meet_is_refused(s);
+	t_tell(ctl, 2);
+}
+
+static void a_process_of_the_peers_user_does_not_speak_for_it(void)
+{
+	struct t_peer thief, server;
+	struct t_addr to;
+	int s, port;
+
+	t_peer_start(&thief, namesake, NULL);
+	t_peer_start(&server, serve_plainly, NULL);
+	t_init();
+	port = t_ask(server.ctl);
+	to = t_loopback(T_IPV4, port);
+	t_tell(thief.ctl, port);
+	t_expect(thief.ctl, 1);
+	s = t_connect(&to);
+	t_expect(server.ctl, 1);
+	t_send_stream(s, 1, 0, 60000, 60000);
+	t_tell(thief.ctl, t_port_of(s));
+	t_expect(thief.ctl, 2);
+	t_send_stream(s, 1, 60000, TALK - 60000, 60000);
+	T_EQ(t_info(s).exs_x_paired, 0);
+	t_close(s);
+	t_peer_join(&server);
+	t_peer_join(&thief);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_squatter_of_another_user_gains_nothing),
 	T_ROW(other_connections_are_not_disturbed),
 	T_ROW(an_intruder_of_another_user_is_told_nothing),
+	T_ROW(a_process_of_the_peers_user_does_not_speak_for_it),
 };
 
 int main(int argc, char **argv)

@@ -23,6 +23,7 @@
 #include <linux/seccomp.h>
 
 #include "core/base/fds.h"
+#include "core/base/proof.h"
 #include "core/base/rights.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
@@ -285,6 +286,7 @@ static int link_from_b(int ctl)
 
 	s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 	T_OK(connect(s, (struct sockaddr *)&to.ss, to.len));
+	exi_proof_sign(s);
 	name = T_OK(meet_claim_meeting(port_of(s), port_b));
 	T_EQ(send(s, (char[3000]){ 0 }, 3000, 0), 3000);
 	T(t_readable(name, 10000 * t_slow()));
@@ -588,6 +590,7 @@ static void passes_a_file(int ctl, void *arg)
 	for (int i = 0; i < 2; i++) {
 		s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
 		T_OK(connect(s, (struct sockaddr *)&to.ss, to.len));
+		exi_proof_sign(s);
 		link = T_OK(meet_claim_meeting(port_of(s), port_b));
 		T_EQ(send(s, (char[3000]){ 0 }, 3000, 0), 3000);
 		T(t_readable(link, 10000 * t_slow()));

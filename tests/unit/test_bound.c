@@ -156,7 +156,12 @@ static void an_end_that_is_bound_to_another_device_is_not_the_peer(void **state)
 		bind_to_loopback(fd[!who]);
 		T_OK(exi_tuple_of(fd[!who], &t[!who]));
 		T_EQ(exi_proof_peer_here(&t[0]), 0);
+		/* Neither has the sign yet. */
+		T_EQ(exi_proof_same_user(&t[0], link[0]), -EPERM);
+		exi_proof_sign(fd[1]);
 		T_EQ(exi_proof_same_user(&t[0], link[0]), 0);
+		T_EQ(exi_proof_same_user(&t[1], link[0]), -EPERM);
+		exi_proof_sign(fd[0]);
 		T_EQ(exi_proof_same_user(&t[1], link[0]), 0);
 		close(fd[0]);
 		close(fd[1]);
@@ -266,6 +271,7 @@ static void users_are_named_as_the_asking_thread_names_them(void **state)
 	pid_t pid;
 
 	t_plain_pair(fd);
+	exi_proof_sign(fd[1]);
 	T_OK(exi_tuple_of(fd[0], &t));
 	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
 	pid = T_OK(fork());
