@@ -61,7 +61,8 @@ static void step_process(struct check *c, const struct stat_conn *conn,
 		   p->name, (int)p->pid, user_name(user, p->uid),
 		   conn->process->library);
 	if (p->other_root)
-		check_more(c, ", with a root directory of its own");
+		check_more(c, ", with a root directory of its own, whose files "
+			      "are not looked at");
 	if (p->seccomp)
 		check_more(c, ", under a system call filter");
 }

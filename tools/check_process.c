@@ -266,6 +266,11 @@ static const char *const taken[] = {
 	"HOME",
 };
 
+/* Those among them that name files. */
+static const char *const files[] = { "EXS_KEY_FILE", "EXS_MEET_DIR",
+				     "EXS_CONFIG", "XDG_CONFIG_HOME", "HOME" };
+#define N_FILES (sizeof(files) / sizeof(files[0]))
+
 void check_settings(struct check *c, const struct check_process *p)
 {
 	bool any = false;
@@ -326,6 +331,11 @@ static void take_variables(const struct check_process *p)
 		else
 			unsetenv(taken[i]);
 	}
+	/* Its own root directory may have other files at these paths; and here
+	 * they may be anything, a device that root would open, if the process
+	 * is root in a container. */
+	for (size_t i = 0; p->other_root && i < N_FILES; i++)
+		unsetenv(files[i]);
 	/* What it would say is shown. */
 	setenv("EXS_LOG", "off", 1);
 	unsetenv("EXS_LOG_FILE");

@@ -4,6 +4,7 @@
 check alone: the step that fails, the reason, and what to do: check.py EXS DENY."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from common import DEADLINE, check, environment, result, wait_for
 
 EXS, DENY = (os.path.abspath(a) for a in sys.argv[1:3])
 SETTINGS = {'EXS_LOG': 'off'}
+INOTIFY = ctypes.CDLL(None)
 
 # Answers as much as it gets; a second argument is a root directory.
 SERVER = """
@@ -264,6 +266,22 @@ def programs():
             one = pair('none', '', '', '', server_args=(root,), whose='server')
             check(one and 'a root directory of its own' in step_of(one, 'process')['text'],
                   'in a root of its own', one)
+            other_files(root)
+
+
+def other_files(root):
+    """What the settings of a program in a root of its own name is not opened here."""
+    with tempfile.NamedTemporaryFile('w') as conf:
+        with program(SERVER, '127.0.0.1', root, more={'EXS_CONFIG': conf.name}) as (s, port), \
+                program(CLIENT, '127.0.0.1', port, 1) as (c, _):
+            traffic(c)
+            # As another file at the same path could be a device, say.
+            with open(INOTIFY.inotify_init1(os.O_NONBLOCK), 'rb', buffering=0) as opened:
+                check(INOTIFY.inotify_add_watch(opened.fileno(), conf.name.encode(), 0x20) >= 0,
+                      'IN_OPEN')
+                _, out, err = tool('check', '--pid', s.pid)
+                check('whose files are not looked at' in out and conf.name in out and
+                      not opened.read(100), 'its own file, not ours', out, err)
 
 
 def rules():
