@@ -496,6 +496,17 @@ int t_names_of(int port)
 	return n;
 }
 
+bool t_has_cookies(void)
+{
+	int s = T_OK(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
+	bool ret = !getsockopt(s, SOL_SOCKET, SO_COOKIE, &cookie, &len);
+
+	close(s);
+	return ret;
+}
+
 bool t_has_sock_diag(void)
 {
 	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);

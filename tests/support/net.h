@@ -124,6 +124,10 @@ void t_settle_anywhere(int s, bool decides);
  * of one host do to know each other. */
 bool t_has_sock_diag(void);
 
+/* Whether the kernel numbers sockets (SO_COOKIE), by which the library knows a
+ * descriptor's number that another socket has now. */
+bool t_has_cookies(void);
+
 /* How many names of the library's, in the abstract namespace, have to do with a
  * port. */
 int t_names_of(int port);
