@@ -590,7 +590,7 @@ static void setup(void)
 static void begin(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
-	int pair[2];
+	int pair[2], little = 1;
 
 	setup();
 	memset(s, 0, sizeof(*s));
@@ -604,6 +604,13 @@ static void begin(struct scene *s, struct fuzz_in *in)
 			0, pair));
 	s->link = pair[1];
 	s->peer = fuzz_segment_new();
+	/* TCP has room for a part of a ring. */
+	if (how & 16) {
+		T_OK(setsockopt(s->e.s, SOL_SOCKET, SO_SNDBUF, &little,
+				sizeof(little)));
+		T_OK(setsockopt(s->e.peer, SOL_SOCKET, SO_RCVBUF, &little,
+				sizeof(little)));
+	}
 	attach(s, pair[0], how & 2);
 	if (!s->accepts && how & 2)
 		listen_for_strangers(s);
