@@ -91,7 +91,8 @@ static int local_address(int fd, struct exi_listening *ret)
 
 static int local_port(int fd, uint16_t *ret)
 {
-	struct exi_listening at;
+	/* A compiler cannot see that it is set where there is no error. */
+	struct exi_listening at = { 0 };
 	int err = local_address(fd, &at);
 
 	if (!err)

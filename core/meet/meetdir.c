@@ -375,8 +375,8 @@ int exi_meetdir_proof(const struct exi_meetdir_claim *c, int link, bool a,
 		      uint8_t ret[EXI_SHA256])
 {
 	struct proving p = { .ends = ends_of(c->t, c->connects) };
-	/* A compiler cannot see that peer is set where there is no error. */
-	uint64_t own, peer = 0;
+	/* A compiler cannot see that both are set where there is no error. */
+	uint64_t own = 0, peer = 0;
 	int err = state ? -EOPNOTSUPP : own_process(&own);
 
 	if (!err)
