@@ -19,6 +19,7 @@
 #include "core/life/open.h"
 #include "core/life/plain.h"
 #include "core/meet/find.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
@@ -63,6 +64,21 @@ static void let_go(int fd, struct exi_patience *p)
 	exi_close_of(fd, p);
 }
 
+/* A connection that was passed to another process may be that one's alone
+ * now. */
+static int close_handed(int fd)
+{
+	struct exi_handed_note n;
+	int ret;
+
+	if (exi_likely(!atomic_load(&exi_handed_notes)) ||
+	    !exi_handed_closes(fd, &n))
+		return native.close(fd);
+	ret = native.close(fd);
+	exi_handed_done(&n);
+	return ret;
+}
+
 static __attribute__((noinline)) int close_tracked(int fd)
 {
 	EXI_CANCEL_OFF(true);
@@ -77,7 +93,7 @@ static __attribute__((noinline)) int close_tracked(int fd)
 		shim_epoll_closed(fd);
 		exi_track_clear(fd, exi_track_at(fd), EXI_TRACK_NAMES);
 		if (!sk)
-			return native.close(fd);
+			return close_handed(fd);
 	}
 	return (int)shim_result((last_name(sk, fd), exi_close(fd)));
 }
@@ -170,6 +186,8 @@ static int named(int fd, int also)
 	EXI_CANCEL_OFF(false);
 	sk = exi_sock_find(fd);
 	shim_epoll_named(fd, also);
+	if (exi_unlikely(atomic_load(&exi_handed_notes)))
+		exi_handed_copied(fd);
 	if (!sk || !sk->adopted || sk->role == EXI_ROLE_LISTEN)
 		return also;
 	reason = also <= STDERR_FILENO	      ? EXS_X_REASON_STDIO

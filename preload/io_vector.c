@@ -11,7 +11,6 @@
 #include "core/base/track.h"
 #include "core/base/pieces.h"
 #include "core/base/util.h"
-#include "core/call/feed.h"
 #include "core/call/latent_call.h"
 #include "core/call/patience.h"
 #include "core/call/ready.h"
@@ -23,6 +22,7 @@
 #include "core/sock/table.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
+#include "preload/handed.h"
 #include "preload/io.h"
 #include "preload/shim.h"
 
@@ -279,58 +279,31 @@ static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 		shim_plain(fd, EXS_X_REASON_ANCILLARY);
 }
 
+/* A message in which descriptors may come. */
+static __attribute__((noinline)) ssize_t get_more(int fd, struct msghdr *m,
+						  int flags)
+{
+	ssize_t ret = native.recvmsg(fd, m, flags);
+
+	if (ret >= 0 && m->msg_controllen)
+		shim_came(fd, m, flags);
+	return ret;
+}
+
 HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret;
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
-		return native.recvmsg(fd, m, flags);
+		return m && m->msg_control ? get_more(fd, m, flags)
+					   : native.recvmsg(fd, m, flags);
 	if (LATENT(latent_get_message(fd, m, flags, &ret)))
 		return ret;
 	if (exi_unlikely(m->msg_control && m->msg_controllen))
 		with_more(fd, &(struct mmsghdr){ .msg_hdr = *m }, 1);
 	if (exi_unlikely(!shim_mover(fd) || shim_io_kernels(flags)))
-		return native.recvmsg(fd, m, flags);
+		return get_more(fd, m, flags);
 	return shim_result(get_message(fd, m, flags));
-}
-
-static void each_passed(const struct msghdr *m, struct exi_patience *p)
-{
-	struct msghdr *w = (struct msghdr *)(uintptr_t)m;
-	struct cmsghdr *c;
-
-	for (c = CMSG_FIRSTHDR(w); c; c = CMSG_NXTHDR(w, c)) {
-		size_t room = (size_t)((char *)m->msg_control +
-				       m->msg_controllen - (char *)c);
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		int fd;
-
-		if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > room)
-			return; /* the kernel refuses all of it */
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < n; i++) {
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
-			if (p)
-				shim_plain_of(fd, EXS_X_REASON_PASSED, p);
-			else
-				shim_tell(fd, EXS_X_REASON_PASSED);
-		}
-	}
-}
-
-void shim_before_passing(const struct mmsghdr *m, unsigned int n)
-{
-	struct exi_patience p = { 0 };
-	unsigned int i;
-
-	for (i = 0; i < n; i++)
-		if (m[i].msg_hdr.msg_control)
-			each_passed(&m[i].msg_hdr, NULL);
-	for (i = 0; i < n; i++)
-		if (m[i].msg_hdr.msg_control)
-			each_passed(&m[i].msg_hdr, &p);
-	exi_feed_rest();
 }
 
 static ssize_t put_message(int fd, const struct msghdr *m, int flags)
@@ -359,6 +332,19 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 	return put_vector(fd, m->msg_iov, m->msg_iovlen, flags);
 }
 
+/* A message that may carry descriptors. */
+static __attribute__((noinline)) ssize_t
+send_more(int fd, const struct msghdr *m, int flags)
+{
+	struct mmsghdr one = { .msg_hdr = *m };
+	ssize_t ret;
+
+	shim_before_passing(fd, &one, 1);
+	ret = native.sendmsg(fd, m, flags);
+	shim_passed(&one, ret >= 0);
+	return ret;
+}
+
 HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	ssize_t ret;
@@ -372,7 +358,7 @@ HOOK ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 			return shim_result(put_message(fd, m, flags));
 	}
 	if (m && m->msg_control && m->msg_controllen)
-		shim_before_passing(&(struct mmsghdr){ .msg_hdr = *m }, 1);
+		return send_more(fd, m, flags);
 	return native.sendmsg(fd, m, flags);
 }
 
@@ -447,19 +433,22 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 {
 	unsigned int i;
 	bool whole = true;
+	int ret;
 
 	with_more(fd, m, n);
 	if (exi_unlikely(!shim_sock(fd))) {
-		shim_before_passing(m, n);
-		return native.sendmmsg(fd, m, n, flags);
+		shim_before_passing(fd, m, n);
+		ret = native.sendmmsg(fd, m, n, flags);
+		shim_passed(m, ret);
+		return ret;
 	}
 	for (i = 0; i < n && whole;) {
-		ssize_t ret;
+		ssize_t got;
 		unsigned int k =
-			put_some(fd, m + i, n - i, flags, &whole, &ret);
+			put_some(fd, m + i, n - i, flags, &whole, &got);
 
 		if (!k)
-			return i ? (int)i : (int)shim_result(ret);
+			return i ? (int)i : (int)shim_result(got);
 		i += k;
 	}
 	return (int)i;
@@ -535,9 +524,16 @@ static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		  struct timespec *timeout)
 {
+	int ret;
+
 	with_more(fd, m, n);
-	if (exi_unlikely(!shim_sock(fd) || shim_io_kernels(flags)))
-		return native.recvmmsg(fd, m, n, flags, timeout);
+	if (exi_unlikely(!shim_sock(fd) || shim_io_kernels(flags))) {
+		ret = native.recvmmsg(fd, m, n, flags, timeout);
+		for (int i = 0; i < ret; i++)
+			if (m[i].msg_hdr.msg_controllen)
+				shim_came(fd, &m[i].msg_hdr, flags);
+		return ret;
+	}
 	if (timeout && !exi_timespec_valid(timeout))
 		return (int)shim_result(-EINVAL);
 	return (int)shim_result(get_messages(fd, m, n, flags, timeout));

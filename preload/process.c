@@ -17,6 +17,7 @@
 #include "core/meet/latent.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
+#include "preload/handed.h"
 #include "preload/shim.h"
 #include "preload/target.h"
 
@@ -33,12 +34,37 @@ static int kept_name(struct exi_sock *sk, void *arg)
 	return -1;
 }
 
+static void list_one(struct exi_sock *sk, void *arg)
+{
+	int fd = kept_name(sk, NULL);
+
+	if (fd >= 0)
+		shim_handed_add(sk, fd);
+	else
+		exi_holders_exec(&exi_sock_shared(sk)->holders, true);
+}
+
+static void stay_one(struct exi_sock *sk, void *arg)
+{
+	exi_holders_exec(&exi_sock_shared(sk)->holders, false);
+}
+
+/* Returns ret, of an exec that failed. */
+static int exec_over(struct shim_target *t, int ret)
+{
+	if (shim_ready())
+		exi_sock_each(stay_one, NULL);
+	return shim_target_over(t, ret);
+}
+
 static void before_exec(void)
 {
 	if (!shim_ready())
 		return;
 	/* Those that no fork has made sockets. */
 	exi_latent_promote_all();
+	shim_handed_begin();
+	exi_sock_each(list_one, NULL);
 	shim_plain_each(EXS_X_REASON_EXEC, kept_name, NULL);
 	exi_link_before_exec();
 	shim_report();
@@ -50,7 +76,7 @@ HOOK int execve(const char *path, char *const *argv, char *const *env)
 
 	before_exec();
 	env = shim_target_env(AT_FDCWD, path, env, &t);
-	return shim_target_over(&t, native.execve(path, argv, env));
+	return exec_over(&t, native.execve(path, argv, env));
 }
 
 HOOK int execvpe(const char *file, char *const *argv, char *const *env)
@@ -59,7 +85,7 @@ HOOK int execvpe(const char *file, char *const *argv, char *const *env)
 
 	before_exec();
 	env = shim_target_env_of_name(file, env, &t);
-	return shim_target_over(&t, native.execvpe(file, argv, env));
+	return exec_over(&t, native.execvpe(file, argv, env));
 }
 
 HOOK int execv(const char *path, char *const *argv)
@@ -78,7 +104,7 @@ HOOK int fexecve(int fd, char *const *argv, char *const *env)
 
 	before_exec();
 	env = shim_target_env(fd, NULL, env, &t);
-	return shim_target_over(&t, native.fexecve(fd, argv, env));
+	return exec_over(&t, native.fexecve(fd, argv, env));
 }
 
 HOOK int execveat(int dir, const char *path, char *const *argv,
@@ -88,8 +114,7 @@ HOOK int execveat(int dir, const char *path, char *const *argv,
 
 	before_exec();
 	env = shim_target_env(dir, path, env, &t);
-	return shim_target_over(&t,
-				native.execveat(dir, path, argv, env, flags));
+	return exec_over(&t, native.execveat(dir, path, argv, env, flags));
 }
 
 /* The arguments of a list up to its null, and what follows. */

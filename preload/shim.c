@@ -23,6 +23,7 @@
 #include "core/sock/base.h"
 #include "core/sock/table.h"
 #include "core/transfer/switch.h"
+#include "preload/handed.h"
 #include "preload/shim.h"
 
 #include <pthread.h>
@@ -72,6 +73,7 @@ static void start(void)
 		shim_report_init();
 		atomic_store(&exi_latent_on, true);
 		pthread_atfork(NULL, NULL, forked);
+		shim_handed_start();
 	}
 }
 

@@ -114,11 +114,6 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p);
 void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
 		     void *arg);
 
-/* Puts the connections on TCP that are sent to another process with the
- * messages. */
-struct mmsghdr;
-void shim_before_passing(const struct mmsghdr *m, unsigned int n);
-
 /* Gives descriptors of the library back to the application after EMFILE, and
  * waits for no peer. True when trying again may help. */
 bool shim_reclaim(void);

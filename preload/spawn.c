@@ -11,6 +11,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/lock.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
@@ -139,6 +140,7 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 
 	if (shim_ready()) {
 		exi_latent_promote_all();
+		exi_handed_forks();
 		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
 	}
 }

@@ -9,11 +9,13 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "core/base/target.h"
+#include "preload/handed.h"
 #include "preload/shim.h"
 
 #define VARIABLE "LD_PRELOAD="
@@ -103,6 +105,32 @@ static char *without(const char *entry, char *ret)
 	return to;
 }
 
+/* The environment for a program in which the shim will be: with the list of the
+ * connections that it gets. */
+static char *const *listed(char *const *env, struct shim_target *t)
+{
+	const char *entry = shim_handed_entry();
+	char **to;
+	size_t n;
+
+	if (!entry)
+		return env;
+	for (n = 0; env[n]; n++)
+		;
+	t->size = (n + 2) * sizeof(*env);
+	to = mmap(NULL, t->size, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (to == MAP_FAILED)
+		return env;
+	t->memory = to;
+	for (; *env; env++)
+		if (!shim_handed_is(*env))
+			*to++ = *env;
+	*to++ = (char *)(uintptr_t)entry;
+	*to = NULL;
+	return t->memory;
+}
+
 static void copy(char *const *env, size_t n, char **ret)
 {
 	char *text = (char *)(ret + n + 1);
@@ -162,6 +190,8 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 			if (asked)
 				env = stripped(env, t);
 			shim_report_target(path, why);
+		} else {
+			env = listed(env, t);
 		}
 	}
 	errno = saved;

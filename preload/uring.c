@@ -32,6 +32,7 @@
 #include "core/base/lock.h"
 #include "core/base/util.h"
 #include "core/meet/surroundings.h"
+#include "preload/handed.h"
 #include "preload/shim.h"
 
 #define NUMBERS 65536 /* rings with higher ones are not seen */
@@ -223,8 +224,8 @@ static void look_at_more(const struct io_uring *r, const struct io_uring_sqe *s)
 		break;
 	case IORING_OP_SENDMSG:
 	case OP_SENDMSG_ZC:
-		shim_before_passing((const struct mmsghdr *)(uintptr_t)s->addr,
-				    1);
+		shim_before_passing(
+			-1, (const struct mmsghdr *)(uintptr_t)s->addr, 1);
 		break;
 	case IORING_OP_CLOSE:
 		if (has_fd(s) && shim_tracks(s->fd, EXI_TRACK_ALL))

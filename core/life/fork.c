@@ -14,6 +14,7 @@
 #include "core/call/loan.h"
 #include "core/call/poller.h"
 #include "core/fabric/provider.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/meet.h"
 #include "core/sock/holders.h"
@@ -57,6 +58,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 void exi_sock_prefork(void)
 {
 	exi_latent_promote_all();
+	exi_handed_forks();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
 }
@@ -133,6 +135,7 @@ void exi_sock_forked(void)
 	struct exi_table_slab *s, *next;
 
 	exi_latent_forked();
+	exi_handed_forked();
 	exi_feed_forked();
 	atomic_store(&exi_table_promote_lock.word, 0);
 	atomic_store(&exi_table_pool_lock.word, 0);

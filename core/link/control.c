@@ -283,13 +283,14 @@ static int greet_locked(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 
 /* --- messages of a link that is up -------------------------------------- */
 
-static int on_down(struct exi_sock *sk)
+static int on_down(struct exi_sock *sk, const struct exi_pair_msg *m)
 {
 	struct exi_shared *sh = sk->sh;
 	int ret;
 
 	exi_lock(&sh->half[EXI_TX].lock);
 	atomic_store(&sh->hold_there, 1);
+	atomic_store(&sh->handed, m->a == EXI_DOWN_HANDED);
 	if (atomic_load(&sh->reason) == EXS_X_REASON_UNDECIDED)
 		exi_sock_reason(sk, EXS_X_REASON_PEER_REQUEST);
 	exi_unlock(&sh->half[EXI_TX].lock);
@@ -361,7 +362,7 @@ static int converse_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
 	case EXI_PAIR_SWITCH:
 		return on_switch(sk, m);
 	case EXI_PAIR_DOWN:
-		return on_down(sk);
+		return on_down(sk, m);
 	case EXI_PAIR_DOWN_ACK:
 		return on_down_ack(sk);
 	case EXI_PAIR_TAKEBACK:

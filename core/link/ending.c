@@ -110,6 +110,21 @@ static void take_for_reset(struct exi_sock *sk)
 		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
 }
 
+/* How often a connection is handed on, and met again. */
+#define LIVES 16
+
+/* The peer, which handed its end on, hung up, and both directions are on
+ * TCP. */
+static void meet_again_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (atomic_load(&sh->handed) && !atomic_load(&sh->hold_here) &&
+	    !atomic_load(&sh->gone) && sh->lives < LIVES)
+		exi_begin_again(sk);
+}
+
 void exi_ending_hung_up_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -152,6 +167,8 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	exi_meet_unlock_halves(sk);
 	exi_link_drop_locked(sk);
 	atomic_store(&sh->down_wait, 0);
+	if (!in_use && !said_end)
+		meet_again_locked(sk);
 	reason = (int)atomic_load(&sh->reason);
 	if (!resumes && (reason == EXS_X_REASON_UNDECIDED ||
 			 (in_use && reason != EXS_X_REASON_PROTOCOL &&

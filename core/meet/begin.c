@@ -23,8 +23,10 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/meet/again.h"
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"
+#include "core/meet/handed.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
@@ -554,6 +556,10 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	}
 	if (eager)
 		return reason;
+	if (sk->again)
+		return exi_again_later_locked(sk)
+			       ? reason
+			       : exi_begin_why_nobody(&t, fd);
 	next_mark(sh);
 	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
 		       ? exi_begin_why_nobody(&t, fd)
@@ -593,8 +599,16 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 	int reason;
 
 	EXI_LOCKED(&sk->link_lock);
+	if (sk->fab && !sk->link && atomic_load(&sk->sh->handed) &&
+	    !exi_again_begin_locked(sk))
+		return;
 	if (sk->link || sk->fab || sk->closing)
 		return;
+	if (!exi_handed_over_locked(sk)) {
+		exi_again_later_locked(sk);
+		exi_sock_reason(sk, EXS_X_REASON_PASSED);
+		return;
+	}
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
 		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
 		return;
@@ -685,6 +699,17 @@ void exi_link_expect_later(struct exi_sock *sk)
 		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
 		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
 	}
+}
+
+void exi_begin_again(struct exi_sock *sk)
+{
+	sk->again = true;
+	sk->looks = 0;
+	exi_begin_no_marks(sk->sh);
+	exi_link_expect_later(sk);
+	/* Else it is not wanted. */
+	if (atomic_load(&sk->sh->half[EXI_RX].meet_at) != UINT64_MAX)
+		exi_again_after(sk, exi_way_of(sk).upgrade_bytes);
 }
 
 void exi_link_expect(struct exi_sock *sk, bool eager)

@@ -23,6 +23,10 @@ void exi_link_expect(struct exi_sock *sk, bool eager);
  * locks may be held. */
 void exi_link_expect_later(struct exi_sock *sk);
 
+/* The connection looks for a peer anew (again.h), when as many bytes have
+ * passed as a new one has before it meets. Any of its locks may be held. */
+void exi_begin_again(struct exi_sock *sk);
+
 /* Whether the time of the link's present step is over. link_lock held. */
 bool exi_begin_is_over(const struct exi_link *l);
 

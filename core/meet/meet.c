@@ -26,6 +26,7 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
+#include "core/meet/again.h"
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/pair.h"
@@ -234,6 +235,8 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 		drop_fabric_locked(sk);
 	exi_link_drop_locked(sk);
 	atomic_store(&sk->sh->linked, 0);
+	if (reason == EXS_X_REASON_PLAIN_PEER && sk->again)
+		exi_again_later_locked(sk);
 	exi_sock_reason(sk, reason);
 }
 

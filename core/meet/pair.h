@@ -50,6 +50,9 @@ enum exi_pair_finseen {
 	EXI_FINSEEN_ANSWER = 2, /* I do */
 };
 
+/* DOWN's a: another process gets this end, and may meet the peer again. */
+#define EXI_DOWN_HANDED 1u
+
 struct exi_pair_msg {
 	uint32_t magic;
 	uint16_t version;

@@ -91,7 +91,7 @@ void exi_holders_inherit(struct exi_holders *h)
 static bool has_ended(pid_t pid)
 {
 	int saved = errno;
-	bool ret = kill(pid, 0) < 0 && errno == ESRCH;
+	bool ret = kill(pid < 0 ? -pid : pid, 0) < 0 && errno == ESRCH;
 
 	errno = saved;
 	return ret;
@@ -116,6 +116,22 @@ uint32_t exi_holders_count(struct exi_holders *h)
 bool exi_holders_alone(struct exi_holders *h)
 {
 	return atomic_load(&h->n) == 1 || exi_holders_count(h) == 1;
+}
+
+void exi_holders_exec(struct exi_holders *h, bool leaves)
+{
+	if (!foreign)
+		rename_one(h, leaves ? self_pid() : -self_pid(),
+			   leaves ? -self_pid() : self_pid());
+}
+
+bool exi_holders_sole(struct exi_holders *h)
+{
+	uint32_t n = exi_holders_count(h);
+
+	for (int i = 0; i < EXI_HOLDERS_NAMED; i++)
+		n -= atomic_load(&h->pid[i]) < 0;
+	return n == 1;
 }
 
 bool exi_holders_shared(void)

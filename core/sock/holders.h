@@ -20,7 +20,8 @@
 
 struct exi_holders {
 	_Atomic uint32_t n; /* 0: the memory around it is free */
-	_Atomic int32_t pid[EXI_HOLDERS_NAMED]; /* 0: none */
+	/* 0: none; negative: exi_holders_exec() */
+	_Atomic int32_t pid[EXI_HOLDERS_NAMED];
 };
 
 /* Makes this process a holder if there is none. True when it is now. */
@@ -42,6 +43,16 @@ uint32_t exi_holders_count(struct exi_holders *h);
 
 /* Whether this process has the connection, and no other. */
 EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
+
+/* An exec that closes the connection is about to begin (leaves), or has failed.
+ * The process is counted until it ends: no call tells that an exec succeeded,
+ * and another would free memory that this process goes on with if it did
+ * not. */
+EXI_SHIM void exi_holders_exec(struct exi_holders *h, bool leaves);
+
+/* Whether no other process can use the connection: as alone, but those that are
+ * at an exec which closes it, or past that, do not count. */
+bool exi_holders_sole(struct exi_holders *h);
 
 /* Whether this process was forked: others may have what it made. */
 bool exi_holders_shared(void);

@@ -166,6 +166,8 @@ static void shared_clear(struct exi_shared *sh)
 	EXI_TABLE_RESET(&sh->lowat, 0);
 	EXI_TABLE_RESET(&sh->no_time, 0);
 	EXI_TABLE_RESET(&sh->foreign, 0);
+	EXI_TABLE_RESET(&sh->handed, 0);
+	sh->lives = 0;
 	EXI_TABLE_RESET(&sh->rx_fin, 0);
 	EXI_TABLE_RESET(&sh->hold_here, 0);
 	EXI_TABLE_RESET(&sh->hold_there, 0);
@@ -281,6 +283,8 @@ static int sock_setup(struct exi_sock *sk, int fd, enum exi_role role,
 	sk->marked = false;
 	sk->signs = false;
 	sk->latent_life = UINT32_MAX;
+	sk->giver = sk->looks = 0;
+	sk->again = false;
 	EXI_TABLE_RESET(&sk->named, false);
 	sk->record_left = 0;
 	sk->n_kept = 0;

@@ -209,6 +209,8 @@ struct exi_shared {
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
 	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
+	_Atomic uint32_t handed;     /* the peer hands its end on: again.h */
+	uint32_t lives;		     /* how often that was met again */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */
 	_Atomic uint32_t use;	  /* counts the sockets that had this memory */
@@ -289,6 +291,12 @@ struct exi_sock {
 	uint32_t latent_life; /* which it was before it woke, see latent.h */
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;
+	/* It was handed to this process, or its other end to another; guarded
+	 * by link_lock. giver: the socket of who may use it still, 0: nobody,
+	 * see handed.h; again, looks: see again.h. */
+	uint32_t giver;
+	uint32_t looks;
+	bool again;
 	bool counted; /* among the accepted connections */
 	bool watched; /* the service watches the descriptor */
 	/* Hints of a listener, which several threads may set at once. */

@@ -17,7 +17,7 @@
 
 static void at_mark(struct exi_sock *sk, int fd)
 {
-	if (exi_sock_met(sk))
+	if (exi_sock_met(sk) && !atomic_load(&sk->sh->handed))
 		exi_switch_unawaited(sk, fd);
 	else
 		exi_link_meet(sk, fd);

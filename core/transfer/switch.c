@@ -410,7 +410,13 @@ static bool hold_until_seen(struct exi_shared *sh)
 					      EXI_HOLD_UNTIL_SEEN);
 }
 
-static int say_down_locked(struct exi_sock *sk)
+/* Another process gets this end, and may meet the peer again. */
+static bool is_handed_on(int reason)
+{
+	return reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_EXEC;
+}
+
+static int say_down_locked(struct exi_sock *sk, int reason)
 {
 	struct exi_shared *sh = sk->sh;
 	int ret;
@@ -422,7 +428,7 @@ static int say_down_locked(struct exi_sock *sk)
 	if (sh->half[EXI_TX].told && atomic_load(&sh->down_wait))
 		return 0;
 	atomic_fetch_add(&sh->down_wait, 1);
-	ret = exi_link_send(sk, EXI_PAIR_DOWN, 0, 0, 0);
+	ret = exi_link_send(sk, EXI_PAIR_DOWN, is_handed_on(reason), 0, 0);
 	if (ret)
 		atomic_fetch_sub(&sh->down_wait, 1);
 	else
@@ -443,14 +449,14 @@ int exi_switch_leave_locked(struct exi_sock *sk, int reason)
 			exi_sock_reason(sk, reason);
 		atomic_store(&sh->hold_here, EXI_HOLD);
 	}
-	return say_down_locked(sk);
+	return say_down_locked(sk, reason);
 }
 
 void exi_switch_held_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
 	if (atomic_load(&sk->sh->hold_here) && !sk->sh->half[EXI_TX].told)
-		say_down_locked(sk);
+		say_down_locked(sk, (int)atomic_load(&sk->sh->reason));
 }
 
 /* generation: null, or only if it is that one still. */

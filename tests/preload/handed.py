@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Descriptors that one program hands to another, by exec or SCM_RIGHTS. A listener
 serves as one that the program made: what it accepts moves to shared memory. A
-connection that has moved goes back to TCP before, and stays there, whether the program
-that gets it runs under the shim or not: nothing is lost, and the reason is told.
+connection that has moved goes back to TCP before: nothing is lost, whoever gets it. It
+moves again when only the program that got it has it, and runs under the shim; else the
+reason is told.
 Usage: handed.py EXS."""
 
 import os
@@ -45,17 +46,18 @@ while answer(s, b'R'):
     pass
 '''
 
-# A manager that hands on: its listener, or a connection that has moved. The command
-# follows the two words.
+# A manager that hands on: its listener, or a connection that has moved, or that it has
+# not read from (a new one); keeps it, or passes it twice. The command follows the two
+# words.
 MANAGER = COMMON + '''
 how, what, *command = sys.argv[1:]
 s = socket.create_server(('127.0.0.1', 0))
 print(s.getsockname()[1], flush=True)
-if what == 'connection':
+if what.endswith('connection'):
     s = s.accept()[0]
-    while not on_shm(s):
+    while what != 'new connection' and not on_shm(s):
         answer(s, b'M')
-    for _ in range(50):
+    for _ in range(50 if what != 'new connection' else 0):
         answer(s, b'M')
 if how == 'exec':
     s.set_inheritable(True)
@@ -64,23 +66,27 @@ a, b = socket.socketpair()
 server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
                           pass_fds=[b.fileno()])
 socket.send_fds(a, [b'x'], [s.fileno()])
-s.close()
+if what == 'twice passed connection':
+    socket.send_fds(a, [b'x'], [s.fileno()])
+if what != 'kept connection':
+    s.close()
 sys.exit(server.wait())
 '''
 
 # Until the receiver has answered often, since the connection moved if it is to.
 CLIENT = COMMON + '''
-what = sys.argv[2]
+moves = sys.argv[2] == 'True'
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
 n = i = 0
-ready = what == 'connection'
+ready = not moves
 while n < 500:
     m = bytes([i % 256]) * 63
     s.sendall(m + b'C')
     got = s.recv(64, socket.MSG_WAITALL)
     assert got[:63] == m, (i, got)
-    ready = ready or on_shm(s)
-    n += ready and got[63:] == b'R'
+    if got[63:] == b'R':
+        ready = ready or on_shm(s)
+        n += ready
     i += 1
 '''
 
@@ -97,8 +103,9 @@ def read(path):
         return f.read()
 
 
-def hands(folder, how, what, manager, server):
-    """The reports of the manager's side and of the client."""
+def hands(folder, how, what, manager, server, moves):
+    """The reports of the manager's side and of the client. moves: what the server
+    gets moves to shared memory."""
     reports = [tempfile.mktemp(dir=folder) for _ in range(2)]
     shim = [EXS, 'run', '--report=' + reports[0]]
     # A program that gets no LD_PRELOAD has no shim.
@@ -110,7 +117,7 @@ def hands(folder, how, what, manager, server):
          sys.executable, '-c', SERVER], stdout=subprocess.PIPE, text=True)
     port = p.stdout.readline().strip()
     c = subprocess.run([EXS, 'run', '--report=' + reports[1], sys.executable, '-c',
-                        CLIENT, port, what], timeout=TIMEOUT, check=False,
+                        CLIENT, port, str(moves)], timeout=TIMEOUT, check=False,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     check('%s of a %s, client' % (how, what), c.returncode == 0, c.stdout)
     check('%s of a %s, server' % (how, what), p.wait(TIMEOUT) == 0, p.returncode)
@@ -126,15 +133,22 @@ def main():
     with tempfile.TemporaryDirectory(prefix='exs-') as folder:
         for how in 'exec', 'pass':
             for manager in False, True:
-                said = hands(folder, how, 'listener', manager, True)
+                said = hands(folder, how, 'listener', manager, True, True)
                 check('%s of a listener' % how, moved(said[0]) and moved(said[1]),
                       manager, *said)
-            for server in False, True:
-                said = hands(folder, how, 'connection', True, server)
-                reason = 'exec' if how == 'exec' else 'passed'
-                check('%s of a connection' % how,
-                      '(%s)' % reason in said[0] and '(peer-request)' in said[1] and
-                      moved(said[0]) and moved(said[1]), server, *said)
+            reason = 'exec' if how == 'exec' else 'passed'
+            said = hands(folder, how, 'connection', True, False, False)
+            check('%s of a connection' % how, '(%s)' % reason in said[0] and
+                  '(peer-request)' in said[1] and moved(said[0]) and moved(said[1]), *said)
+            for what in 'connection', 'new connection':
+                said = hands(folder, how, what, True, True, True)
+                check('%s of a %s' % (how, what), moved(said[0]) and moved(said[1]), *said)
+        # The receiver cannot know that nobody else uses it.
+        for what in 'kept connection', 'twice passed connection':
+            said = hands(folder, 'pass', what, True, True, False)
+            check('a %s' % what, said[0].count('(passed)') == 3, *said)
+        said = hands(folder, 'pass', 'new connection', False, True, False)
+        check('a connection of a plain giver', '(passed)' in said[0], *said)
     sys.exit(bad)
 
 

@@ -111,6 +111,28 @@ static void more_than_can_be_named_are_never_too_few(void **state)
 			 MANY + 1 - (EXI_HOLDERS_NAMED - 1));
 }
 
+/* No call tells that it succeeded, so it is counted; a failure is taken
+ * back. */
+static void who_is_at_an_exec_does_not_use_it(void **state)
+{
+	struct exi_holders *h = made();
+	pid_t pid = child(h, false), last;
+
+	assert_false(exi_holders_sole(h));
+	last = atomic_load(&h->pid[1]);
+	assert_int_equal(last, pid);
+	atomic_store(&h->pid[1], -pid); /* as the child would do it */
+	assert_true(exi_holders_sole(h));
+	assert_int_equal(exi_holders_count(h), 2);
+	exi_holders_exec(h, true);
+	assert_false(exi_holders_sole(h)); /* nobody is left */
+	exi_holders_exec(h, false);
+	assert_true(exi_holders_sole(h));
+	end(pid);
+	assert_int_equal(exi_holders_count(h), 1);
+	assert_true(exi_holders_sole(h));
+}
+
 /* In a PID namespace of its own a number is another process here. */
 static void who_is_in_another_namespace_counts(void **state)
 {
@@ -143,6 +165,7 @@ int main(void)
 		cmocka_unit_test(who_was_killed_has_it_no_more),
 		cmocka_unit_test(who_left_has_it_no_more),
 		cmocka_unit_test(who_left_first_leaves_it_to_the_child),
+		cmocka_unit_test(who_is_at_an_exec_does_not_use_it),
 		cmocka_unit_test(more_than_can_be_named_are_never_too_few),
 		cmocka_unit_test(who_is_in_another_namespace_counts),
 	};

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections that leave for another process, and those that come from one. */
+#include "core/life/hand.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+
+#include "core/base/fds.h"
+#include "core/base/ids.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/fabric/provider.h"
+#include "core/meet/begin.h"
+#include "core/meet/find.h"
+#include "core/meet/handed.h"
+#include "core/meet/marker.h"
+#include "core/sock/base.h"
+#include "core/sock/holders.h"
+#include "core/sock/names.h"
+#include "core/sock/table.h"
+#include "core/sock/tcp.h"
+#include "core/sock/zerocopy.h"
+
+bool exi_hand_alone(struct exi_sock *sk, int fd)
+{
+	bool ret;
+
+	exi_sock_inherit(sk); /* the first use after a fork, perhaps */
+	exi_lock(&sk->link_lock);
+	ret = exi_sock_is(sk, fd) && sk->adopted && !sk->closing &&
+	      (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT) &&
+	      sk->base == &exi_base_tcp &&
+	      atomic_load(&sk->sh->owner) == exi_use_token() &&
+	      exi_holders_sole(&sk->sh->holders) && !exi_name_others(sk, fd) &&
+	      exi_handed_over_locked(sk);
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+void exi_hand_note(int fd, int by)
+{
+	struct exi_sock *sk = exi_sock_find(fd);
+	uint64_t cookie = exi_sock_cookie(fd);
+
+	if (cookie && !exi_handed_again(fd, by, cookie) && sk &&
+	    exi_hand_alone(sk, fd))
+		exi_handed_add(fd, by, cookie);
+}
+
+static bool is_fit(int fd)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	return exi_base_of(fd) == &exi_base_tcp && !exi_tcp_is_listening(fd) &&
+	       getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
+	       !exi_zerocopy_on(fd) && !exi_base_tcp.forbidden(fd);
+}
+
+static void take(int fd, uint32_t giver)
+{
+	enum exi_role role = exi_base_tcp.role(fd);
+	struct exi_sock *sk;
+	uint64_t rx, tx;
+
+	if (role == EXI_ROLE_NONE || exi_sock_make(fd, role, true, &sk))
+		return;
+	if (exi_base_tcp.counts(sk, &rx, &tx) == 0) {
+		__atomic_store_n(&sk->sh->half[EXI_RX].bytes, rx,
+				 __ATOMIC_RELAXED);
+		__atomic_store_n(&sk->sh->half[EXI_TX].bytes, tx,
+				 __ATOMIC_RELAXED);
+	}
+	sk->giver = giver;
+	if (role == EXI_ROLE_ACCEPT) {
+		sk->counted = true;
+		exi_marker_connection();
+		exi_proof_sign(fd);
+	}
+	exi_begin_again(sk);
+}
+
+void exi_hand_take(int fd, int by)
+{
+	uint32_t giver = 0;
+
+	exi_fds_begin();
+	if (is_fit(fd)) {
+		giver = by < 0 ? 0 : exi_handed_giver(by);
+		if (by < 0 || giver)
+			take(fd, giver);
+	}
+	exi_fds_end();
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A connection that meets once more. */
+#include "core/meet/again.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/sock/base.h"
+#include "core/sock/holders.h"
+#include "core/sock/memory.h"
+#include "core/sock/table.h"
+
+/* Looks at one end that was handed on: the first after some bytes, each later
+ * one after twice as many as the one before. */
+#define LOOKS	 14
+#define LOOK_MIN 1024u
+
+void exi_again_after(struct exi_sock *sk, uint64_t bytes)
+{
+	enum exi_dir d;
+
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sk->sh->half[d];
+
+		atomic_store(&h->meet_at,
+			     __atomic_load_n(&h->bytes, __ATOMIC_RELAXED) +
+				     bytes);
+	}
+}
+
+bool exi_again_later_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->again || sk->looks >= LOOKS) {
+		atomic_store(&sk->sh->half[EXI_RX].meet_at, UINT64_MAX);
+		atomic_store(&sk->sh->half[EXI_TX].meet_at, UINT64_MAX);
+		return false;
+	}
+	exi_again_after(sk, (uint64_t)LOOK_MIN << sk->looks++);
+	atomic_store(&sk->sh->met, 0);
+	return true;
+}
+
+/* Nobody looks at the fabric, and no byte lies in it. The halves are locked. */
+static bool is_done_with_locked(const struct exi_sock *sk)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	enum exi_dir d;
+
+	EXI_LOCKED(&rx->lock);
+	EXI_LOCKED(&tx->lock);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		const struct exi_half *h = &sk->sh->half[d];
+
+		if (atomic_load(&sk->lookers[d]) || sk->n_lent[d] ||
+		    sk->posted[d] || atomic_load(&sk->hot_in[d]) ||
+		    exi_loan_in_place(sk, d) || h->broken || h->ended ||
+		    h->fin || h->urgent || h->leaving || h->lingers)
+			return false;
+	}
+	return tx->mode == EXI_MODE_TCP && !rx->gathered && !rx->resume &&
+	       !atomic_load(&rx->untaken) &&
+	       (rx->mode == EXI_MODE_TCP || rx->mode == EXI_MODE_BACK) &&
+	       sk->base == &exi_base_tcp && !exi_sock_remote(sk) &&
+	       !atomic_load(&sk->sh->gone) &&
+	       exi_holders_sole(&sk->sh->holders);
+}
+
+/* The halves are locked. What the peer took back from the ring it wrote to TCP
+ * before it hung up: nothing is in the ring that TCP lacks. */
+static void forget_fabric_locked(struct exi_sock *sk)
+{
+	struct exi_shared *sh = sk->sh;
+	enum exi_dir d;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_memory_no_fabric(sk);
+	for (d = EXI_RX; d <= EXI_TX; d++) {
+		struct exi_half *h = &sh->half[d];
+
+		EXI_LOCKED(&h->lock);
+		atomic_store(&h->mode, EXI_MODE_TCP);
+		h->epoch = h->told = h->link_read = h->end_seen = 0;
+		h->left = h->back = h->target = 0;
+		sk->armed[d] = 0;
+	}
+	atomic_store(&sh->may_switch, 0);
+	atomic_store(&sh->hold_there, 0);
+	atomic_store(&sh->down_wait, 0);
+	atomic_store(&sh->rx_fin, 0);
+	atomic_store(&sh->linked, 0);
+	atomic_store(&sh->keeper, 0);
+	atomic_store(&sh->met, 0);
+	atomic_store(&sh->handed, 0);
+	sh->lives++;
+	atomic_store(&sk->guarded, false);
+}
+
+bool exi_again_begin_locked(struct exi_sock *sk)
+{
+	struct exi_conn *fab = NULL;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	if (is_done_with_locked(sk)) {
+		fab = sk->fab;
+		forget_fabric_locked(sk);
+	}
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	if (fab)
+		exi_sock_conn_free(fab);
+	else
+		exi_again_later_locked(sk);
+	return fab != NULL;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections that one process hands to another, and that move again. */
+#include "core/meet/handed.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/base/abstract.h"
+#include "core/base/fds.h"
+#include "core/base/lock.h"
+#include "core/base/proof.h"
+#include "core/base/proof_unix.h"
+#include "core/base/rights.h"
+#include "core/base/track.h"
+#include "core/base/user.h"
+#include "core/sock/closing.h"
+#include "core/sock/holders.h"
+#include "core/sock/table.h"
+
+#define NOTES 64 /* passed, and not closed: more are forgotten */
+#define DONE  32 /* names at a time: older ones go */
+
+/* Guards what follows: innermost. */
+static struct exi_lock notes_lock;
+static struct exi_handed_note notes[NOTES];
+static unsigned int next_note;
+static int done[DONE];
+static unsigned int n_done;
+
+_Atomic uint32_t exi_handed_notes;
+static _Atomic bool peeked;
+
+static socklen_t done_name(uint64_t cookie, uint32_t by,
+			   struct sockaddr_un *ret)
+{
+	return exi_abstract(ret, "libexs/1/done/%016llx/%u",
+			    (unsigned long long)cookie, by);
+}
+
+/* The inode of a UNIX socket; 0: it is none. */
+static uint32_t unix_inode(int fd)
+{
+	int domain;
+	socklen_t len = sizeof(domain);
+	struct stat st;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) < 0 ||
+	    domain != AF_UNIX || fstat(fd, &st) < 0)
+		return 0;
+	return (uint32_t)st.st_ino;
+}
+
+static struct exi_handed_note *find_locked(int fd)
+{
+	unsigned int i;
+
+	EXI_LOCKED(&notes_lock);
+	for (i = 0; i < NOTES; i++)
+		if (notes[i].cookie && notes[i].fd == fd)
+			return &notes[i];
+	return NULL;
+}
+
+static void forget_locked(struct exi_handed_note *n)
+{
+	EXI_LOCKED(&notes_lock);
+	n->cookie = 0;
+	atomic_fetch_sub(&exi_handed_notes, 1);
+}
+
+bool exi_handed_again(int fd, int by, uint64_t cookie)
+{
+	uint32_t inode = unix_inode(by);
+	struct exi_handed_note *n;
+	bool known;
+
+	exi_lock(&notes_lock);
+	n = find_locked(fd);
+	known = n && n->cookie == cookie;
+	if (known)
+		n->by = inode;
+	exi_unlock(&notes_lock);
+	return known || !inode;
+}
+
+void exi_handed_add(int fd, int by, uint64_t cookie)
+{
+	struct exi_handed_note *n;
+
+	exi_lock(&notes_lock);
+	n = find_locked(fd);
+	if (!n) {
+		n = &notes[next_note++ % NOTES];
+		if (!n->cookie)
+			atomic_fetch_add(&exi_handed_notes, 1);
+	}
+	*n = (struct exi_handed_note){ .cookie = cookie,
+				       .by = unix_inode(by),
+				       .fd = fd };
+	exi_unlock(&notes_lock);
+	exi_track_put(fd, EXI_TRACK_NAMES);
+}
+
+void exi_handed_passed(int fd)
+{
+	struct exi_handed_note *n;
+
+	exi_lock(&notes_lock);
+	n = find_locked(fd);
+	if (n && n->passed)
+		n->spoilt = true;
+	else if (n)
+		n->passed = true;
+	exi_unlock(&notes_lock);
+}
+
+void exi_handed_copied(int fd)
+{
+	struct exi_handed_note *n;
+
+	exi_lock(&notes_lock);
+	n = find_locked(fd);
+	if (n)
+		n->spoilt = true;
+	exi_unlock(&notes_lock);
+}
+
+bool exi_handed_closes(int fd, struct exi_handed_note *ret)
+{
+	struct exi_handed_note *n;
+
+	memset(ret, 0, sizeof(*ret));
+	exi_lock(&notes_lock);
+	n = find_locked(fd);
+	if (n) {
+		*ret = *n;
+		forget_locked(n);
+	}
+	exi_unlock(&notes_lock);
+	return n && ret->passed && !ret->spoilt &&
+	       exi_sock_cookie(fd) == ret->cookie;
+}
+
+/* A socket of a name that strangers can connect to, or that may be a
+ * stranger's. */
+static int name_socket(void)
+{
+	int fd = exi_fd_spare(socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	if (fd >= 0)
+		exi_rights_allow(fd, false);
+	return fd;
+}
+
+void exi_handed_done(const struct exi_handed_note *n)
+{
+	struct sockaddr_un name;
+	socklen_t len = done_name(n->cookie, n->by, &name);
+	int saved = errno, fd, old = -1;
+
+	exi_fds_begin();
+	fd = exi_fd_room(2) ? name_socket() : -1;
+	if (fd >= 0 && (bind(fd, (struct sockaddr *)&name, len) < 0 ||
+			listen(fd, 4) < 0)) {
+		exi_fd_close(fd);
+		fd = -1;
+	}
+	if (fd >= 0) {
+		exi_lock(&notes_lock);
+		if (n_done >= DONE)
+			old = done[n_done % DONE];
+		done[n_done++ % DONE] = fd;
+		exi_unlock(&notes_lock);
+	}
+	if (old >= 0)
+		exi_closing_listener(old, !exi_holders_shared());
+	exi_fds_end();
+	errno = saved;
+}
+
+void exi_handed_forks(void)
+{
+	unsigned int i;
+
+	if (!atomic_load(&exi_handed_notes))
+		return;
+	exi_lock(&notes_lock);
+	for (i = 0; i < NOTES; i++)
+		if (notes[i].cookie)
+			forget_locked(&notes[i]);
+	exi_unlock(&notes_lock);
+}
+
+void exi_handed_forked(void)
+{
+	atomic_store(&notes_lock.word, 0);
+	exi_handed_forks();
+}
+
+/* --- the receiver ------------------------------------------------------- */
+
+void exi_handed_peeked(void)
+{
+	atomic_store(&peeked, true);
+}
+
+uint32_t exi_handed_giver(int by)
+{
+	struct exi_tuple t = { .family = AF_UNIX };
+	uint32_t ret = 0;
+
+	if (atomic_load(&peeked) || !unix_inode(by) || exi_unix_tuple(by, &t))
+		return 0;
+	for (int i = 12; i < 16; i++)
+		ret = ret << 8 | t.peer[i];
+	return ret;
+}
+
+/* A name of this user's, or of root's, who can do all that a user can. */
+static bool is_ours(int s)
+{
+	uid_t user = exi_user_of(s);
+
+	return user == geteuid() || user == 0;
+}
+
+bool exi_handed_over_locked(struct exi_sock *sk)
+{
+	struct sockaddr_un name;
+	socklen_t len;
+	int s;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!sk->giver)
+		return true;
+	s = name_socket();
+	if (s < 0)
+		return false;
+	len = done_name(exi_sock_cookie(atomic_load(&sk->fd)), sk->giver,
+			&name);
+	if (connect(s, (struct sockaddr *)&name, len) == 0 && is_ours(s))
+		sk->giver = 0;
+	exi_closing_socket(s, true);
+	return !sk->giver;
+}

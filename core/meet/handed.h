@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections that one process hands to another: by a message (SCM_RIGHTS), or
+ * by exec. Before, the connection is on TCP, where nothing is lost whoever gets
+ * it. It may move again when only the receiver uses it. The kernel tells nobody
+ * who else has a descriptor, so the library of the giver does:
+ *
+ * - exec: the giver was the only process that had the connection, and names it
+ *   in the environment of the program that takes its place.
+ * - A message: the giver, which had it alone, passed it once, and has closed it
+ *   since. It says so by a name, libexs/1/done/<cookie>/<inode>: the cookie of
+ *   the connection, and the inode of the socket by which it was passed. The
+ *   receiver knows the first, and asks the kernel for the second: the other end
+ *   of the socket by which the connection came. So a process that is no user of
+ *   the library, and passed the connection on, is noticed: its socket is
+ *   another.
+ *
+ * What is not known to be so stays on TCP: a giver without the library, one
+ * that is killed or forks meanwhile, passes it twice or does not close it. */
+#ifndef EXI_CORE_MEET_HANDED_H
+#define EXI_CORE_MEET_HANDED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/util.h"
+
+struct exi_sock;
+
+/* The giver passes fd, of this cookie, by the socket `by'. again: true where
+ * there is a note already, for nobody took it before, or there can be none;
+ * add: makes one, for a connection that no other process uses. */
+bool exi_handed_again(int fd, int by, uint64_t cookie);
+void exi_handed_add(int fd, int by, uint64_t cookie);
+/* It was passed. */
+EXI_SHIM void exi_handed_passed(int fd);
+
+/* Whether the giver keeps notes at all: a hint, for calls that close. */
+EXI_SHIM extern _Atomic uint32_t exi_handed_notes;
+
+struct exi_handed_note {
+	uint64_t cookie; /* of the connection; 0: no note */
+	uint32_t by;	 /* inode of the UNIX socket */
+	int fd;
+	bool passed;
+	bool spoilt; /* others may have it */
+};
+
+/* Takes out the note of a number that is about to be closed; false: there is
+ * none that allows to say that it was the last use. */
+EXI_SHIM bool exi_handed_closes(int fd, struct exi_handed_note *ret);
+/* It is closed. Keeps errno. */
+EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
+/* The number got another one: its close will not be the last. */
+EXI_SHIM void exi_handed_copied(int fd);
+/* A fork, in the parent before it and in the child: its children may have
+ * whatever was noted; likewise before a program is spawned. */
+EXI_SHIM void exi_handed_forks(void);
+void exi_handed_forked(void);
+
+/* The receiver: the giver's socket, if something came by `by'; 0: it cannot be
+ * told. */
+uint32_t exi_handed_giver(int by);
+/* Descriptors were looked at (MSG_PEEK), which gives the process numbers of its
+ * own: nothing that comes is known to have one number only. */
+EXI_SHIM void exi_handed_peeked(void);
+
+/* Whether only this process uses the connection, which was handed to it: one
+ * look, which finds out where it is not known yet. link_lock held. */
+bool exi_handed_over_locked(struct exi_sock *sk);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Connections that leave for another process, with a message or by exec, and
+ * those that come to this one. */
+#include "preload/handed.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/exs_ext.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/cancel.h"
+#include "core/base/proof.h"
+#include "core/call/feed.h"
+#include "core/fabric/provider.h"
+#include "core/life/hand.h"
+#include "core/meet/handed.h"
+#include "core/sock/table.h"
+#include "preload/shim.h"
+
+/* --- messages ----------------------------------------------------------- */
+
+/* Calls f for each descriptor in a message. */
+static void each(const struct msghdr *m, void (*f)(int fd, void *arg),
+		 void *arg)
+{
+	struct msghdr *w = (struct msghdr *)(uintptr_t)m;
+	struct cmsghdr *c;
+
+	if (!m->msg_control)
+		return;
+	for (c = CMSG_FIRSTHDR(w); c; c = CMSG_NXTHDR(w, c)) {
+		size_t room = (size_t)((char *)m->msg_control +
+				       m->msg_controllen - (char *)c);
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		if (c->cmsg_len < CMSG_LEN(0) || c->cmsg_len > room)
+			return; /* the kernel refuses all of it */
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+			f(fd, arg);
+		}
+	}
+}
+
+static void note(int fd, void *arg)
+{
+	EXI_CANCEL_OFF(false);
+	const int *by = arg;
+
+	if (*by < 0)
+		exi_handed_copied(fd);
+	else
+		exi_hand_note(fd, *by);
+}
+
+static void tell(int fd, void *arg)
+{
+	shim_tell(fd, EXS_X_REASON_PASSED);
+}
+
+static void leave(int fd, void *arg)
+{
+	shim_plain_of(fd, EXS_X_REASON_PASSED, arg);
+}
+
+static void passed(int fd, void *arg)
+{
+	exi_handed_passed(fd);
+}
+
+void shim_before_passing(int by, const struct mmsghdr *m, unsigned int n)
+{
+	struct exi_patience p = { 0 };
+	unsigned int i;
+
+	if (!shim_ready())
+		return;
+	for (i = 0; i < n; i++)
+		each(&m[i].msg_hdr, note, &by);
+	for (i = 0; i < n; i++)
+		each(&m[i].msg_hdr, tell, NULL);
+	for (i = 0; i < n; i++)
+		each(&m[i].msg_hdr, leave, &p);
+	exi_feed_rest();
+}
+
+void shim_passed(const struct mmsghdr *m, int n)
+{
+	int saved = errno;
+
+	if (atomic_load(&exi_handed_notes))
+		for (int i = 0; i < n; i++)
+			each(&m[i].msg_hdr, passed, NULL);
+	errno = saved;
+}
+
+static void take(int fd, void *arg)
+{
+	EXI_CANCEL_OFF(false);
+	const int *by = arg;
+
+	exi_hand_take(fd, *by);
+}
+
+static void only_looked(int fd, void *arg)
+{
+	exi_handed_peeked();
+}
+
+void shim_came(int by, const struct msghdr *m, int flags)
+{
+	int saved = errno;
+
+	if (!shim_ready())
+		return;
+	each(m, flags & MSG_PEEK ? only_looked : take, &by);
+	errno = saved;
+}
+
+/* --- exec --------------------------------------------------------------- */
+
+#define VARIABLE "LIBEXS_HANDED="
+#define ENTRY	 40 /* bytes for one connection */
+
+/* What the next program is told: the process, then each connection by number
+ * and cookie. Another process that finds it in its environment was not
+ * meant. */
+static char said[sizeof(VARIABLE) + 32 + 64 * ENTRY];
+
+void shim_handed_begin(void)
+{
+	said[0] = '\0';
+}
+
+void shim_handed_add(struct exi_sock *sk, int fd)
+{
+	size_t n = strlen(said);
+	uint64_t cookie;
+
+	if (n + ENTRY >= sizeof(said) || !exi_hand_alone(sk, fd))
+		return;
+	cookie = exi_sock_cookie(fd);
+	if (!cookie)
+		return;
+	if (!n)
+		n = (size_t)snprintf(said, sizeof(said), VARIABLE "%d",
+				     (int)getpid());
+	snprintf(said + n, sizeof(said) - n, " %d:%" PRIx64, fd, cookie);
+}
+
+const char *shim_handed_entry(void)
+{
+	return said[0] ? said : NULL;
+}
+
+bool shim_handed_is(const char *entry)
+{
+	return !strncmp(entry, VARIABLE, strlen(VARIABLE));
+}
+
+void shim_handed_start(void)
+{
+	const char *at = getenv("LIBEXS_HANDED");
+	uint64_t cookie;
+	int n = 0, fd;
+
+	if (!at)
+		return;
+	if (sscanf(at, "%d%n", &fd, &n) == 1 && fd == (int)getpid())
+		for (at += n;
+		     sscanf(at, " %d:%" SCNx64 "%n", &fd, &cookie, &n) == 2;
+		     at += n)
+			if (cookie && exi_sock_cookie(fd) == cookie)
+				exi_hand_take(fd, -1);
+	unsetenv("LIBEXS_HANDED");
+}
