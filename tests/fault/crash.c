@@ -372,7 +372,7 @@ static void look(struct side *s)
 /* Until neither runs; of one that was struck: in time. */
 static void watch(struct side sides[T_SIDES], enum t_side struck)
 {
-	struct t_deadline d = t_deadline_ms(30000);
+	struct t_deadline d = t_deadline_ms(far ? 90000 : 30000);
 	struct side *a = &sides[T_SIDE_A], *b = &sides[T_SIDE_B];
 	int64_t since = 0;
 	bool told = false;
