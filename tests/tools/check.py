@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """What keeps a connection on TCP is found while the programs run, by exs stat and exs
-check alone: the step that fails, the reason, and what to do: check.py EXS DENY."""
+check alone: the step that fails, the reason, and what to do: check.py EXS DENY
+[ofi]. With ofi: what takes long over that fabric."""
 
 import contextlib
 import ctypes
@@ -18,6 +19,8 @@ from common import DEADLINE, check, environment, result, wait_for
 
 EXS, DENY = (os.path.abspath(a) for a in sys.argv[1:3])
 SETTINGS = {'EXS_LOG': 'off'}
+OFI = {'EXS_PROVIDER': 'ofi,tcp', 'EXS_OFI_PROVIDER': 'tcp', 'EXS_UPGRADE': 'bytes:64',
+       'EXS_OFI_PORT_OFFSET': '32768'}
 INOTIFY = ctypes.CDLL(None)
 
 # Answers as much as it gets; a second argument is a root directory.
@@ -158,6 +161,8 @@ def pair(reason, step, words, cure, *, server=None, client=None, under=(), at='1
         check(line == 'connected', reason, 'connects')
         pid = c.pid if whose == 'client' else s.pid
         status, one, said = decided(c, pid, reason)
+        if sys.argv[3:] == ['ofi']:  # and it stays so
+            decided(c, pid, reason)
         what = f'{reason}/{step} at the {whose}'
         check(status == (0 if reason == 'none' else 1), what, 'status', status, said)
         if reason != 'none':
@@ -311,9 +316,25 @@ def rules():
               said, 'exs info --config', said)
 
 
+def rules_of_ofi():
+    """A rule for ports, at either end: one leaves ofi out, one is for another port."""
+    hosts = OFI | {'EXS_TRUST': 'hosts'}
+    with tempfile.TemporaryDirectory() as folder:
+        conf = {'EXS_CONFIG': os.path.join(folder, 'exs.conf')}
+        for ports, whose, reason in (('1, 3-65535', 'client', 'no-provider'),
+                                     ('1, 3-65535', 'server', 'no-provider'),
+                                     ('2', 'client', 'none')):
+            with open(conf['EXS_CONFIG'], 'w') as f:
+                f.write(f'provider = ofi, tcp\n[rule a]\nport = {ports}\nprovider = tcp\n')
+            ends = {'server': dict(hosts), 'client': dict(hosts)}
+            del ends[whose]['EXS_PROVIDER']
+            ends[whose] |= conf
+            pair(reason, 'fabrics', 'ofi is left out by a rule for the port', '',
+                 whose=whose, **ends)
+
+
 def other_fabrics():
-    ofi = {'EXS_PROVIDER': 'ofi,tcp', 'EXS_OFI_PROVIDER': 'tcp',
-           'EXS_UPGRADE': 'bytes:64', 'EXS_OFI_PORT_OFFSET': '32768'}
+    ofi = OFI
     info = json.loads(tool('info', '--json', more=ofi)[1])
     if not [f for f in info['fabrics'] if f['name'] == 'ofi' and f['built']]:
         return
@@ -391,6 +412,8 @@ def main():
     if sys.argv[3:] == ['apart']:
         no_loopback()
         two_namespaces()
+    elif sys.argv[3:] == ['ofi']:
+        rules_of_ofi()
     else:
         moved()
         another_user()
