@@ -11,6 +11,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/begin.h"
 #include "core/meet/find.h"
+#include "core/meet/meet.h"
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 #include "core/transfer/switch.h"
@@ -68,20 +69,28 @@ struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd)
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
+/* What the end that connected has queued passes a mark, too. The other end only
+ * looks whether somebody waits for it, which each mark is worth once, and
+ * nobody does before he has received so much, but where that end meets at
+ * connect: then the next send finds it. */
+static bool passes(const struct exi_sock *sk, uint64_t at, size_t len)
+{
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
+	uint64_t sent = __atomic_load_n(&h->bytes, __ATOMIC_RELAXED);
+
+	if (sk->role == EXI_ROLE_ACCEPT && sent < EXI_LINK_DOWNLOAD)
+		return sent > at;
+	return sent + len > at ||
+	       (sk->role == EXI_ROLE_CONNECT &&
+		atomic_load_explicit(&sk->n_ops[EXI_TX], memory_order_relaxed));
+}
+
 /* The rendezvous must come before the bytes that pass its mark. */
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len)
 {
-	struct exi_half *h = &sk->sh->half[EXI_TX];
+	const struct exi_half *h = &sk->sh->half[EXI_TX];
 	uint64_t at = atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 
-	/* What the end that connected has queued will pass it, too; the other
-	 * end only looks whether somebody is there, which each mark is worth
-	 * once. */
-	if (exi_unlikely(
-		    at != UINT64_MAX &&
-		    (__atomic_load_n(&h->bytes, __ATOMIC_RELAXED) + len > at ||
-		     (sk->role == EXI_ROLE_CONNECT &&
-		      atomic_load_explicit(&sk->n_ops[EXI_TX],
-					   memory_order_relaxed)))))
+	if (exi_unlikely(at != UINT64_MAX && passes(sk, at, len)))
 		at_mark(sk, fd);
 }

@@ -194,6 +194,21 @@ static void a_full_buffer(const int fd[2])
 	counts[(*n_counts)++].want = 1 + 2 * (int)(n >> 20);
 }
 
+/* The end that accepted sends first, and so much that it looks for a peer. */
+static void count_answer(void)
+{
+	static char answer[80 << 10];
+	const int room = 128 << 10;
+	int fd[2];
+
+	t_plain_pair(fd);
+	T_OK(setsockopt(fd[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)));
+	COUNT(send(fd[1], answer, sizeof(answer), MSG_DONTWAIT), sizeof(answer),
+	      1);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 static void child(bool latent)
 {
 	int fd[2];
@@ -203,6 +218,7 @@ static void child(bool latent)
 	raise(SIGSTOP);
 	t_init();
 	lay_out();
+	count_answer();
 	t_plain_pair(fd);
 	if (!latent) { /* a look wakes it */
 		T_ERR(recv(fd[0], &c, 1, MSG_PEEK | MSG_DONTWAIT), EAGAIN);
