@@ -93,6 +93,7 @@ static struct {
 	pid_t pid; /* another process would take our answers */
 	uint64_t cookie;
 	uint64_t netns;
+	bool threaded; /* since it was opened, at least */
 } kept = { .fd = -1 };
 
 void exi_diag_forked(void)
@@ -100,6 +101,7 @@ void exi_diag_forked(void)
 	atomic_store(&kept.lock.word, 0);
 	exi_fd_close(kept.fd);
 	kept.fd = -1;
+	kept.threaded = false;
 }
 
 static void keep_locked(void)
@@ -134,8 +136,17 @@ static void look_after_locked(void)
 		keep_locked();
 }
 
-bool exi_diag_ask_kept(uint64_t netns, const struct nlmsghdr *q, size_t least,
-		       union exi_diag_answer *ret, int *ret_err)
+void exi_diag_threaded(bool is)
+{
+	exi_lock(&kept.lock);
+	if (is && !kept.threaded)
+		unkeep_locked();
+	kept.threaded = is;
+	exi_unlock(&kept.lock);
+}
+
+bool exi_diag_ask_kept(uint64_t netns, bool users, const struct nlmsghdr *q,
+		       size_t least, union exi_diag_answer *ret, int *ret_err)
 {
 	bool asked;
 
@@ -143,7 +154,8 @@ bool exi_diag_ask_kept(uint64_t netns, const struct nlmsghdr *q, size_t least,
 		return false;
 	exi_lock(&kept.lock);
 	look_after_locked();
-	asked = kept.fd >= 0 && kept.netns == netns;
+	asked = kept.fd >= 0 && kept.netns == netns &&
+		(!users || kept.threaded);
 	if (asked) {
 		*ret_err = exi_diag_ask(kept.fd, q, least, ret);
 		/* Or what comes late would be the next one's answer. */

@@ -25,11 +25,16 @@ int exi_diag_ask(int nl, const struct nlmsghdr *q, size_t least,
 		 union exi_diag_answer *ret);
 
 /* The same by a socket that is kept open, if that is of the network namespace
- * with this cookie (SO_NETNS_COOKIE; 0: it is unknown). False: it is not, and
- * nothing was asked. The kernel answers before send() returns, so nothing is
- * waited for. */
-bool exi_diag_ask_kept(uint64_t netns, const struct nlmsghdr *q, size_t least,
-		       union exi_diag_answer *ret, int *ret_err);
+ * with this cookie (SO_NETNS_COOKIE; 0: it is unknown), and, where users are
+ * asked for, certainly of the calling thread's user namespace. False: it is
+ * not, and nothing was asked. The kernel answers before send() returns, so
+ * nothing is waited for. */
+bool exi_diag_ask_kept(uint64_t netns, bool users, const struct nlmsghdr *q,
+		       size_t least, union exi_diag_answer *ret, int *ret_err);
+
+/* From now on the process has a second thread, or may have none any more: with
+ * one it keeps its user namespace (unshare(2), setns(2)). */
+void exi_diag_threaded(bool is);
 
 /* The attribute of that type and at least that size, behind the message's own
  * part; null: there is none. */

@@ -208,13 +208,14 @@ static int ask_by_own(const struct exi_tuple *t, union exi_diag_answer *ret)
 	return err ? err : is_alike(t, ret);
 }
 
-static int ask_tcp(const struct exi_tuple *t, union exi_diag_answer *ret)
+static int ask_tcp(const struct exi_tuple *t, bool users,
+		   union exi_diag_answer *ret)
 {
 	struct tcp_question q = question(t);
 	int err;
 
-	if (!exi_diag_ask_kept(t->netns, &q.head, sizeof(struct inet_diag_msg),
-			       ret, &err))
+	if (!exi_diag_ask_kept(t->netns, users, &q.head,
+			       sizeof(struct inet_diag_msg), ret, &err))
 		return ask_by_own(t, ret);
 	return err ? err : is_alike(t, ret);
 }
@@ -222,7 +223,7 @@ static int ask_tcp(const struct exi_tuple *t, union exi_diag_answer *ret)
 static int other_end(const struct exi_tuple *t, struct inet_diag_msg *ret)
 {
 	union exi_diag_answer a;
-	int err = ask_tcp(t, &a);
+	int err = ask_tcp(t, false, &a);
 
 	if (!err)
 		memcpy(ret, NLMSG_DATA(&a.head), sizeof(*ret));
@@ -343,7 +344,7 @@ static int same_user(const struct exi_tuple *t, int unix_fd)
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 	union exi_diag_answer a;
-	int err = ask_by_own(t, &a); /* both numbers of one user namespace */
+	int err = ask_tcp(t, true, &a); /* both numbers of one user namespace */
 
 	if (err)
 		return err;
@@ -369,7 +370,7 @@ static int options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	const struct inet_diag_msg *m;
 	const void *options;
 	union exi_diag_answer a;
-	int err = ask_tcp(t, &a);
+	int err = ask_tcp(t, false, &a);
 
 	if (err)
 		return err;

@@ -96,14 +96,14 @@ static int peer_of(const union exi_diag_answer *a, uint32_t *ret)
 		       : -ENOTCONN;
 }
 
-/* own: by a socket of the calling thread, and so in its user namespace. */
+/* users: by a socket that is of the calling thread's user namespace. */
 static int ask(const struct exi_tuple *t, const struct unix_question *q,
-	       bool own, union exi_diag_answer *ret)
+	       bool users, union exi_diag_answer *ret)
 {
 	int nl, err;
 
-	if (!own && exi_diag_ask_kept(t->netns, &q->head,
-				      sizeof(struct unix_diag_msg), ret, &err))
+	if (exi_diag_ask_kept(t->netns, users, &q->head,
+			      sizeof(struct unix_diag_msg), ret, &err))
 		return err;
 	nl = exi_diag_open();
 	if (nl < 0)
@@ -145,12 +145,12 @@ int exi_unix_tuple(int fd, struct exi_tuple *ret)
 
 /* What the kernel says of the socket that has the peer's number, and that ours
  * is its peer. */
-static int other_end(const struct exi_tuple *t, uint32_t show, bool own,
+static int other_end(const struct exi_tuple *t, uint32_t show, bool users,
 		     union exi_diag_answer *ret)
 {
 	struct unix_question q =
 		question(inode_of(t->peer), ANY_COOKIE, show | UDIAG_SHOW_PEER);
-	int err = ask(t, &q, own, ret);
+	int err = ask(t, &q, users, ret);
 	uint32_t back;
 
 	if (!err)

@@ -18,6 +18,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "core/base/diag.h"
 #include "core/base/fds.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -285,14 +286,19 @@ static int start_locked(void)
 int exi_service_start(void)
 {
 	static _Atomic bool warned;
+	bool started = false;
 	int ret = 0;
 
 	if (exi_likely(atomic_load_explicit(&running, memory_order_acquire)))
 		return 0;
 	pthread_mutex_lock(&service_lock);
-	if (!atomic_load(&running))
+	if (!atomic_load(&running)) {
 		ret = start_locked();
+		started = ret == 0;
+	}
 	pthread_mutex_unlock(&service_lock);
+	if (started)
+		exi_diag_threaded(true);
 	if (ret && !atomic_exchange(&warned, true))
 		exi_warn("the service thread does not start: %s; connections "
 			 "stay on TCP",
@@ -324,6 +330,7 @@ bool exi_service_stop(void)
 	uint64_t end = exi_now_ns() + STOP_NS;
 	pid_t t;
 
+	exi_diag_threaded(false);
 	if (!atomic_load_explicit(&running, memory_order_acquire))
 		return false;
 	t = begun(end);

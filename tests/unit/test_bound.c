@@ -14,11 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/base/diag.h"
 #include "core/base/fds.h"
 #include "core/base/hash.h"
 #include "core/base/proof.h"
@@ -291,6 +293,48 @@ static void users_are_named_as_the_asking_thread_names_them(void **state)
 	close(fd[1]);
 }
 
+/* A question for users makes no socket where the process has kept its user
+ * namespace since the kept one was made. */
+static void ask_for_users(void)
+{
+	int fd[2], link[2];
+	uid_t self = geteuid();
+	struct exi_tuple t;
+	struct rlimit had;
+
+	t_plain_pair(fd);
+	exi_proof_sign(fd[1]);
+	T_OK(exi_tuple_of(fd[0], &t));
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, link));
+	T_OK(getrlimit(RLIMIT_NOFILE, &had));
+	T_EQ(exi_proof_peer_here(&t), 0);
+	exi_diag_threaded(true);
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	T_OK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 0, had.rlim_max }));
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	exi_diag_threaded(false);
+	T_EQ(exi_proof_peer_here(&t), 0);
+	T_EQ(exi_proof_same_user(&t, link[0]), -EMFILE);
+	T_OK(setrlimit(RLIMIT_NOFILE, &had));
+	if (unshare(CLONE_NEWUSER) || map_user(self + 5, self) < 0)
+		_exit(0); /* not allowed here */
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	exi_diag_threaded(true);
+	T_EQ(exi_proof_same_user(&t, link[0]), 0);
+	_exit(0);
+}
+
+static void users_are_asked_for_by_a_kept_socket(void **state)
+{
+	int status;
+	pid_t pid = T_OK(fork());
+
+	if (pid == 0)
+		ask_for_users();
+	T_EQ(waitpid(pid, &status, 0), pid);
+	T_EQ(status, 0);
+}
+
 /* --- a connection, and who talks about it --------------------------------- */
 
 struct ends {
@@ -546,6 +590,7 @@ int main(void)
 		cmocka_unit_test(a_forked_child_does_not_take_the_answers),
 		cmocka_unit_test(
 			users_are_named_as_the_asking_thread_names_them),
+		cmocka_unit_test(users_are_asked_for_by_a_kept_socket),
 		cmocka_unit_test(it_holds_on_one_link),
 		cmocka_unit_test(it_fails_on_two_links),
 		cmocka_unit_test(no_other_link_has_the_name_of_b),
