@@ -5,10 +5,21 @@
 
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+
+/* Two digits for each byte, and a zero behind. */
+static inline void exi_hex(char *ret, const uint8_t *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		ret[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+		ret[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+	}
+	ret[2 * n] = 0;
+}
 
 /* The address of the name, and its length: the zero in front, no zero behind.
  * The name fits. */

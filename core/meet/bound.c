@@ -10,13 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/un.h>
 
+#include "core/base/abstract.h"
 #include "core/base/hash.h"
 #include "core/base/ids.h"
 #include "core/base/proof.h"
@@ -179,18 +179,10 @@ static unsigned int symbol(const struct exi_bound *p, bool a, unsigned int i)
 
 static socklen_t name_of(const uint8_t *nonce, struct sockaddr_un *ret)
 {
-	int i, n;
+	char hex[2 * EXI_BOUND_NONCE + 1];
 
-	memset(ret, 0, sizeof(*ret));
-	ret->sun_family = AF_UNIX;
-	n = snprintf(ret->sun_path + 1, sizeof(ret->sun_path) - 1,
-		     "libexs/1/link/");
-	for (i = 0; i < EXI_BOUND_NONCE; i++)
-		n += snprintf(ret->sun_path + 1 + n,
-			      sizeof(ret->sun_path) - 1 - (size_t)n, "%02x",
-			      nonce[i]);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)n);
+	exi_hex(hex, nonce, EXI_BOUND_NONCE);
+	return exi_abstract(ret, "libexs/1/link/%s", hex);
 }
 
 /* B's end. No other socket of the network namespace has the name until the link

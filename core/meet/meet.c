@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/exs_ext.h>
@@ -39,21 +38,13 @@
 #include "core/sock/table.h"
 #include "core/sock/tcp.h"
 
-static void hex(char *out, const uint8_t *in)
-{
-	unsigned int i;
-
-	for (i = 0; i < 16; i++)
-		snprintf(out + 2 * i, 3, "%02x", in[i]);
-}
-
 socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
 			   struct sockaddr_un *ret)
 {
 	char a[33], b[33];
 
-	hex(a, connects ? t->local : t->peer);
-	hex(b, connects ? t->peer : t->local);
+	exi_hex(a, connects ? t->local : t->peer, 16);
+	exi_hex(b, connects ? t->peer : t->local, 16);
 	return exi_abstract(ret, "libexs/1/meet/%s:%u/%s:%u", a,
 			    connects ? t->local_port : t->peer_port, b,
 			    connects ? t->peer_port : t->local_port);

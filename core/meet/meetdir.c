@@ -17,6 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "core/base/abstract.h"
 #include "core/base/config.h"
 #include "core/base/fds.h"
 #include "core/base/keyfile.h"
@@ -136,6 +137,7 @@ socklen_t exi_meetdir_name(char kind, const void *of, size_t len,
 {
 	struct naming n = { .label = "exs meet name", .kind = kind };
 	uint8_t mac[EXI_SHA256];
+	char hex[2 * NAME_ID + 1];
 	int at;
 
 	if (state || len > sizeof(n.of))
@@ -145,12 +147,9 @@ socklen_t exi_meetdir_name(char kind, const void *of, size_t len,
 	exi_hmac_sha256(key, &n, sizeof(n), mac);
 	memset(ret, 0, sizeof(*ret));
 	ret->sun_family = AF_UNIX;
-	at = snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/exs-%c-",
-		      exi_config()->meet_dir, kind);
-	for (int i = 0; i < NAME_ID; i++)
-		at += snprintf(ret->sun_path + at,
-			       sizeof(ret->sun_path) - (size_t)at, "%02x",
-			       mac[i]);
+	exi_hex(hex, mac, NAME_ID);
+	at = snprintf(ret->sun_path, sizeof(ret->sun_path), "%s/exs-%c-%s",
+		      exi_config()->meet_dir, kind, hex);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
 			   (size_t)at);
 }

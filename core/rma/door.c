@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -369,8 +368,7 @@ static socklen_t door_name(const struct exi_key *key, const uint8_t addr[16],
 	char hex[2 * sizeof(mac) + 1];
 
 	exi_auth_door(key, addr, exi_rma_fabric.port_for(port), mac);
-	for (size_t i = 0; i < sizeof(mac); i++)
-		snprintf(hex + 2 * i, 3, "%02x", mac[i]);
+	exi_hex(hex, mac, sizeof(mac));
 	return exi_abstract(ret, "libexs/1/door/%s", hex);
 }
 
