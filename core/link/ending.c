@@ -110,9 +110,6 @@ static void take_for_reset(struct exi_sock *sk)
 		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
 }
 
-/* How often a connection is handed on, and met again. */
-#define LIVES 16
-
 /* The peer, which handed its end on, hung up, and both directions are on
  * TCP. */
 static void meet_again_locked(struct exi_sock *sk)
@@ -121,7 +118,7 @@ static void meet_again_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&sk->link_lock);
 	if (atomic_load(&sh->handed) && !atomic_load(&sh->hold_here) &&
-	    !atomic_load(&sh->gone) && sh->lives < LIVES)
+	    !atomic_load(&sh->gone) && sh->lives < EXI_LIVES)
 		exi_begin_again(sk);
 }
 

@@ -13,6 +13,7 @@
 #include "core/sock/holders.h"
 #include "core/sock/memory.h"
 #include "core/sock/table.h"
+#include "core/sock/wake.h"
 
 /* Looks at one end that was handed on: the first after some bytes, each later
  * one after twice as many as the one before. */
@@ -45,7 +46,9 @@ bool exi_again_later_locked(struct exi_sock *sk)
 	return true;
 }
 
-/* Nobody looks at the fabric, and no byte lies in it. The halves are locked. */
+/* No byte lies in the fabric, or will. Threads may look at it, and sets be
+ * among its waiters: what they see stays until the socket goes. The halves are
+ * locked. */
 static bool is_done_with_locked(const struct exi_sock *sk)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -57,17 +60,17 @@ static bool is_done_with_locked(const struct exi_sock *sk)
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		const struct exi_half *h = &sk->sh->half[d];
 
-		if (atomic_load(&sk->lookers[d]) || sk->n_lent[d] ||
-		    sk->posted[d] || atomic_load(&sk->hot_in[d]) ||
-		    exi_loan_in_place(sk, d) || h->broken || h->ended ||
-		    h->fin || h->urgent || h->leaving || h->lingers)
+		if (sk->n_lent[d] || sk->posted[d] ||
+		    atomic_load(&sk->hot_in[d]) || exi_loan_in_place(sk, d) ||
+		    h->broken || h->ended || h->fin || h->urgent ||
+		    h->leaving || h->lingers)
 			return false;
 	}
 	return tx->mode == EXI_MODE_TCP && !rx->gathered && !rx->resume &&
 	       !atomic_load(&rx->untaken) &&
 	       (rx->mode == EXI_MODE_TCP || rx->mode == EXI_MODE_BACK) &&
 	       sk->base == &exi_base_tcp && !exi_sock_remote(sk) &&
-	       !atomic_load(&sk->sh->gone) &&
+	       !atomic_load(&sk->sh->gone) && sk->sh->lives < EXI_LIVES &&
 	       exi_holders_sole(&sk->sh->holders);
 }
 
@@ -79,6 +82,7 @@ static void forget_fabric_locked(struct exi_sock *sk)
 	enum exi_dir d;
 
 	EXI_LOCKED(&sk->link_lock);
+	sk->spent[sh->lives] = sk->fab;
 	exi_memory_no_fabric(sk);
 	for (d = EXI_RX; d <= EXI_TX; d++) {
 		struct exi_half *h = &sh->half[d];
@@ -87,7 +91,8 @@ static void forget_fabric_locked(struct exi_sock *sk)
 		atomic_store(&h->mode, EXI_MODE_TCP);
 		h->epoch = h->told = h->link_read = h->end_seen = 0;
 		h->left = h->back = h->target = 0;
-		sk->armed[d] = 0;
+		/* What was seen last does not count. */
+		exi_sock_wake_all_locked(sk, d);
 	}
 	atomic_store(&sh->may_switch, 0);
 	atomic_store(&sh->hold_there, 0);
@@ -103,20 +108,17 @@ static void forget_fabric_locked(struct exi_sock *sk)
 
 bool exi_again_begin_locked(struct exi_sock *sk)
 {
-	struct exi_conn *fab = NULL;
+	bool ret;
 
 	EXI_LOCKED(&sk->link_lock);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
-	if (is_done_with_locked(sk)) {
-		fab = sk->fab;
+	ret = is_done_with_locked(sk);
+	if (ret)
 		forget_fabric_locked(sk);
-	}
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
-	if (fab)
-		exi_sock_conn_free(fab);
-	else
+	if (!ret)
 		exi_again_later_locked(sk);
-	return fab != NULL;
+	return ret;
 }

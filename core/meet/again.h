@@ -19,7 +19,7 @@ void exi_again_after(struct exi_sock *sk, uint64_t bytes);
 bool exi_again_later_locked(struct exi_sock *sk);
 
 /* Lets go of the fabric that the connection had with the process that handed it
- * on. False: some thread still looks at that, and it is tried again later.
+ * on. False: something of it is still in use, and it is tried again later.
  * link_lock held. */
 bool exi_again_begin_locked(struct exi_sock *sk);
 

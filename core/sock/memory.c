@@ -347,6 +347,10 @@ void exi_memory_free(struct exi_sock *sk)
 	memset(tcp->priv, 0, tcp->ops->priv_size);
 	sk->tcp_spare = tcp;
 	exi_sock_conn_free(sk->left_fab);
+	for (int i = 0; i < EXI_LIVES; i++) {
+		exi_sock_conn_free(sk->spent[i]);
+		sk->spent[i] = NULL;
+	}
 	exi_holders_leave(&sk->sh->holders);
 	exi_lock(&exi_table_pool_lock);
 	shared_keep_warm(sk->sh);

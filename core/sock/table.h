@@ -235,6 +235,9 @@ enum exi_blocking {
 	EXI_BLOCKING_CHANGE = 16, /* one more of the count above */
 };
 
+/* How often a connection whose peer hands its end on meets again. */
+#define EXI_LIVES 4
+
 struct exi_sock {
 	_Atomic int fd;		     /* -1: free */
 	uint32_t index;		     /* in the pool, for ever */
@@ -262,6 +265,9 @@ struct exi_sock {
 	struct exi_conn *tcp_spare; /* for the next socket in this place */
 	struct exi_conn *left_tcp;  /* when it was forgotten */
 	struct exi_conn *left_fab;
+	/* Fabrics that it had with peers which handed their end on. Threads
+	 * that look without a lock may see them until the socket goes. */
+	struct exi_conn *spent[EXI_LIVES];
 	/* The queue in whose hot list a direction is; under the queue's
 	 * lock. */
 	_Atomic(struct exi_queue *) hot_in[2];

@@ -18,7 +18,7 @@ TIMEOUT = 30
 bad = 0
 
 COMMON = '''
-import ctypes, os, socket, subprocess, sys, time
+import ctypes, os, select, socket, subprocess, sys, time
 end = time.monotonic() + 20
 
 def on_shm(s):
@@ -27,7 +27,16 @@ def on_shm(s):
     assert ctypes.CDLL('libexs.so.1').exs_x_sockinfo(s.fileno(), info) == 0
     return info.raw[:32] == b'shm'.ljust(16, bytes(1)) * 2
 
-def answer(s, last):
+# As a call does that waits for an epoll set, or nothing.
+def waits(s, by_set):
+    e = select.epoll()
+    if by_set:
+        e.register(s.fileno(), select.EPOLLIN)
+        return lambda: e.poll(20)
+    return lambda: None
+
+def answer(s, last, wait=lambda: None):
+    wait()
     m = s.recv(64, socket.MSG_WAITALL)
     s.sendall(m[:63] + last if m else m)
     return m
@@ -42,7 +51,8 @@ if what.startswith('passed '):
 s = socket.socket(fileno=n)
 if what.endswith('listener'):
     s = s.accept()[0]
-while answer(s, b'R'):
+wait = waits(s, 'set' in what.split())
+while answer(s, b'R', wait):
     pass
 '''
 
@@ -77,11 +87,13 @@ sys.exit(server.wait())
 CLIENT = COMMON + '''
 moves = sys.argv[2] == 'True'
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+wait = waits(s, sys.argv[3] == 'True')
 n = i = 0
 ready = not moves
 while n < 500:
     m = bytes([i % 256]) * 63
     s.sendall(m + b'C')
+    wait()
     got = s.recv(64, socket.MSG_WAITALL)
     assert got[:63] == m, (i, got)
     if got[63:] == b'R':
@@ -117,7 +129,7 @@ def hands(folder, how, what, manager, server, moves):
          sys.executable, '-c', SERVER], stdout=subprocess.PIPE, text=True)
     port = p.stdout.readline().strip()
     c = subprocess.run([EXS, 'run', '--report=' + reports[1], sys.executable, '-c',
-                        CLIENT, port, str(moves)], timeout=TIMEOUT, check=False,
+                        CLIENT, port, str(moves), str('set' in what.split())], timeout=TIMEOUT, check=False,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     check('%s of a %s, client' % (how, what), c.returncode == 0, c.stdout)
     check('%s of a %s, server' % (how, what), p.wait(TIMEOUT) == 0, p.returncode)
@@ -140,7 +152,7 @@ def main():
             said = hands(folder, how, 'connection', True, False, False)
             check('%s of a connection' % how, '(%s)' % reason in said[0] and
                   '(peer-request)' in said[1] and moved(said[0]) and moved(said[1]), *said)
-            for what in 'connection', 'new connection':
+            for what in 'connection', 'new connection', 'set connection':
                 said = hands(folder, how, what, True, True, True)
                 check('%s of a %s' % (how, what), moved(said[0]) and moved(said[1]), *said)
         # The receiver cannot know that nobody else uses it.
