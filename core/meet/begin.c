@@ -609,6 +609,8 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 		exi_sock_reason(sk, EXS_X_REASON_PASSED);
 		return;
 	}
+	if (sk->again && atomic_load(&sk->sh->reason) == EXS_X_REASON_PASSED)
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
 		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
 		return;

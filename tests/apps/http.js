@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-// node.js: requests with bodies, eight connections that stay. Usage:
-// node http.js serve|talk PORT
+// node.js: requests with bodies, eight connections that stay; cluster: a
+// process that accepts passes them to two that serve. Usage:
+// node http.js serve|cluster|talk PORT
 'use strict';
+const cluster = require('cluster');
 const http = require('http');
 const crypto = require('crypto');
 const [role, port] = [process.argv[2], Number(process.argv[3])];
@@ -15,6 +17,19 @@ function serve() {
 	});
 	server.listen(port, host);
 	process.on('SIGTERM', () => process.exit(0));
+}
+
+function manage() {
+	cluster.fork();
+	cluster.fork();
+	process.on('SIGTERM', () => {
+		let left = 2;
+		for (const id in cluster.workers) {
+			const worker = cluster.workers[id];
+			worker.on('exit', () => --left || process.exit(0));
+			worker.process.kill('SIGTERM');
+		}
+	});
 }
 
 async function talk() {
@@ -52,7 +67,9 @@ async function talk() {
 	console.log(hash.digest('hex'));
 }
 
-if (role === 'serve')
+if (role === 'cluster' && cluster.isPrimary)
+	manage();
+else if (role !== 'talk')
 	serve();
 else
 	talk();

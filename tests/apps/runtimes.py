@@ -54,6 +54,28 @@ def node():
     serve_and_talk('node', 'node', os.path.join(HERE, 'http.js'))
 
 
+def node_cluster():
+    """A process accepts, and passes each connection to one that serves it."""
+    need('node')
+    script = os.path.join(HERE, 'http.js')
+
+    def run(server, client):
+        port = free_port()
+        with Server(server('node', script, 'cluster', str(port)), port):
+            return output(client('node', script, 'talk', str(port)))
+
+    want = run(native, native)
+    both = Shim('both ends')
+    for server, client in (both.command, both.command), \
+            (Shim('server').command, native), (native, Shim('client').command):
+        if run(server, client) != want:
+            fail('it says other things than without the shim')
+    # The client, and both that serve; not the one that accepts.
+    if sum(bool(re.search(r': [1-8] connections on a fabric, [1-9]', line))
+           for line in both.lines('node')) != 3:
+        both.complain('node', 'was not on a fabric in three processes')
+
+
 def java():
     need('java', 'javac')
     output(['javac', '-d', common.folder, os.path.join(HERE, 'Nio.java')])
