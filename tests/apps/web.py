@@ -9,7 +9,8 @@ import sys
 
 import common
 from common import (HOST, Server, Shim, blob, everywhere, fail, free_port,
-                    native, need, output, path, same, sbin, write)
+                    listens, native, need, output, path, same, sbin, skip,
+                    until, write)
 
 NGINX = """daemon off; error_log stderr; pid {0}/pid;
 worker_processes {4}; master_process {5};
@@ -84,6 +85,67 @@ def nginx():
             load(client, port, '-H', 'Connection: close')
 
     everywhere(run, ['nginx'], ['curl', 'wrk'])
+
+
+UPGRADED = """error_log {0}/errors; pid {0}/pid; worker_processes 1;
+env LD_PRELOAD; env EXS_REPORT; {2} events {{ worker_connections 256; }}
+http {{ access_log off; keepalive_requests 100000;
+client_body_temp_path {0}/a; proxy_temp_path {0}/b; fastcgi_temp_path {0}/c;
+uwsgi_temp_path {0}/d; scgi_temp_path {0}/e;
+server {{ listen {3}:{1}; root {0}/www; }} }}
+"""
+
+
+def number(name):
+    """The process that a file names; None."""
+    try:
+        with open(path(name)) as f:
+            return int(f.read() or 0) or None
+    except FileNotFoundError:
+        return None
+
+
+def quit_nginx(pid):
+    os.kill(pid, signal.SIGQUIT)
+    until('the end of nginx', lambda: not os.path.exists('/proc/%d' % pid))
+
+
+def nginx_upgrade():
+    """A new binary takes the listeners of the old one (SIGUSR2). It has LD_PRELOAD
+    if the configuration says so."""
+    need('curl', 'wrk')
+    sbin('nginx')
+    large = site(60)
+
+    def run(server, client):
+        port = free_port()
+        user = 'user root;' if os.getuid() == 0 else ''
+        config = write('nginx.conf', UPGRADED.format(
+            common.folder, port, user, HOST))
+        output(server(sbin('nginx'), '-c', config))
+        try:
+            until('nginx', lambda: number('pid') and listens(port))
+            old = number('pid')
+            fetch(client, port, large)
+            os.kill(old, signal.SIGUSR2)
+            until('the new nginx', lambda: number('pid.oldbin') == old and
+                  number('pid') not in (None, old))
+            quit_nginx(old)
+            fetch(client, port, large)
+            load(client, port)
+        finally:  # each removes its file
+            for name in 'pid.oldbin', 'pid':
+                if number(name):
+                    quit_nginx(number(name))
+
+    run(native, native)
+    shim = Shim('both ends')
+    run(shim.command, shim.command)
+    shim.on_fabric('curl')
+    # The one worker of each binary.
+    if sum(bool(re.search(r': [1-9]\d* connections on a fabric, [1-9]', line))
+           for line in shim.lines('nginx')) != 2:
+        shim.complain('nginx', 'was not on a fabric in two processes')
 
 
 def haproxy():
