@@ -136,10 +136,12 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
 		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
 		 sh->half[EXI_RX].mode == EXI_MODE_RING;
-	/* A TAKEBACK may be lost, too. */
-	resumes = exi_sock_remote(sk) && !atomic_load(&sh->gone) &&
-		  !sh->half[EXI_RX].broken &&
-		  (in_use || atomic_load(&sh->half[EXI_RX].untaken));
+	/* A TAKEBACK may be lost, too. Also of a peer that is known to be gone,
+	 * because TCP was reset first: a reader waits for what comes behind the
+	 * TAKEBACK, and is to read TCP's error instead. */
+	resumes = exi_sock_remote(sk) && !sh->half[EXI_RX].broken &&
+		  ((in_use && !atomic_load(&sh->gone)) ||
+		   atomic_load(&sh->half[EXI_RX].untaken));
 	if (sk->fab)
 		sk->fab->bell = -1;
 	atomic_store(&sh->may_switch, 0);

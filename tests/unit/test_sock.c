@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
@@ -22,10 +23,13 @@
 #include "core/life/core.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
+#include "core/meet/meet.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 #include "core/transfer/half.h"
 #include "core/transfer/progress.h"
+#include "core/transfer/resume.h"
 #include "core/transfer/switch.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -215,6 +219,140 @@ static void a_violation_is_the_last_word(void **state)
 	close(ends[1]);
 }
 
+/* --- a fabric between hosts, of a peer that died -------------------------- */
+
+static uint32_t far_position(struct exi_conn *c, enum exi_dir dir)
+{
+	return 0;
+}
+
+static void far_resume(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
+		       uint64_t at, uint8_t ret[EXI_RESUME])
+{
+	memset(ret, 0xff, EXI_RESUME);
+}
+
+static bool far_left(struct exi_conn *c)
+{
+	return false;
+}
+
+static int far_sever(struct exi_conn *c)
+{
+	return 0;
+}
+
+static uint32_t far_resend(struct exi_conn *c)
+{
+	return 0;
+}
+
+static size_t far_drain(struct exi_conn *c, const void **run)
+{
+	return 0;
+}
+
+static size_t far_unread(struct exi_conn *c)
+{
+	return 0;
+}
+
+static bool far_over(struct exi_conn *c)
+{
+	return false;
+}
+
+static const struct exi_remote_ops far_remote = {
+	.position = far_position,
+	.resume = far_resume,
+	.left = far_left,
+	.resend = far_resend,
+	.sever = far_sever,
+};
+static const struct exi_switch_ops far_switch = {
+	.drain = far_drain,
+};
+static const struct exi_ready_ops far_ready = {
+	.unread = far_unread,
+	.over = far_over,
+};
+static const struct exi_provider far_provider = {
+	.name = "far",
+	.caps = EXI_CAP_REMOTE,
+	.remote_ops = &far_remote,
+};
+
+/* RX was given back, and the peer has not said that it took it; TX is in the
+ * ring. link: where the peer's messages come from. */
+static void be_far(struct exi_sock *sk, struct exi_conn *fab, int link)
+{
+	struct exi_link *l;
+
+	*fab = (struct exi_conn){ .provider = &far_provider,
+				  .rops = &far_ready,
+				  .swops = &far_switch };
+	exi_lock(&sk->link_lock);
+	l = exi_meet_link_new(sk, EXI_LINK_UP, 0);
+	T(l);
+	exi_service_untimed(&l->timer);
+	l->timer.deadline = 0;
+	l->fd = link;
+	sk->link = l;
+	atomic_store(&sk->sh->linked, 1);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	sk->fab = fab;
+	atomic_store(&sk->remote, true);
+	sk->sh->half[EXI_RX].mode = EXI_MODE_BACK;
+	atomic_store(&sk->sh->half[EXI_RX].untaken, 1);
+	sk->sh->half[EXI_TX].mode = EXI_MODE_RING;
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	exi_unlock(&sk->link_lock);
+}
+
+/* The peer dies while it sends the rest of a ring over TCP, so that TCP is
+ * reset: whether that or the end of the link is seen first, no reader waits for
+ * more. */
+static void dies_after_a_takeback(bool reset_first)
+{
+	struct linger reset = { .l_onoff = 1 };
+	struct exi_conn fab;
+	struct exi_sock *sk;
+	int ends[2], link[2];
+
+	t_plain_pair(ends);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0, link));
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_CONNECT, true, &sk), 0);
+	be_far(sk, &fab, link[0]);
+	T_OK(setsockopt(ends[1], SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+	close(ends[1]);
+	if (reset_first)
+		exi_link_tcp_event(sk);
+	close(link[1]);
+	exi_link_event(sk, EPOLLIN);
+	if (!reset_first)
+		exi_link_tcp_event(sk);
+	exi_lock(&sk->sh->half[EXI_RX].lock);
+	T(!exi_resume_keeps_locked(sk));
+	exi_lock(&sk->sh->half[EXI_TX].lock);
+	T_EQ(atomic_load(&sk->sh->gone), 1);
+	sk->fab = NULL;
+	atomic_store(&sk->remote, false);
+	sk->sh->half[EXI_RX].mode = sk->sh->half[EXI_TX].mode = EXI_MODE_TCP;
+	exi_unlock(&sk->sh->half[EXI_TX].lock);
+	exi_unlock(&sk->sh->half[EXI_RX].lock);
+	T_EQ(exi_close(ends[0]), 0);
+}
+
+static void who_dies_after_a_takeback_keeps_no_reader(void **state)
+{
+	T_EQ(exi_core_init(), 0);
+	dies_after_a_takeback(false);
+	dies_after_a_takeback(true);
+}
+
 struct service {
 	struct exi_sock *sk;
 	atomic_bool over;
@@ -267,6 +405,7 @@ int main(void)
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
 		cmocka_unit_test(a_late_call_tells_nothing_to_the_next),
 		cmocka_unit_test(a_violation_is_the_last_word),
+		cmocka_unit_test(who_dies_after_a_takeback_keeps_no_reader),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
