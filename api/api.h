@@ -22,6 +22,12 @@ static inline ssize_t exi_result(ssize_t ret)
 	return -1;
 }
 
+/* Take what exs_x_submit() has of an operation that is no transfer. 0 or
+ * -errno. */
+int exi_api_connect(exs_qhandle_t q, const exs_x_op_t *o);
+int exi_api_accept(exs_qhandle_t q, const exs_x_op_t *o);
+int exi_api_poll(exs_qhandle_t q, const exs_x_op_t *o);
+
 #define EXI_NEEDS_INIT()                                                       \
 	do {                                                                   \
 		if (!exi_core_ready())                                         \

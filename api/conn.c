@@ -2,36 +2,50 @@
 /* Connections: connect, accept, poll, cancel, shutdown, close. */
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "core/call/poll.h"
 #include "core/life/cancel.h"
 #include "core/life/close.h"
+#include "core/life/deadline.h"
 #include "core/life/open.h"
 #include "core/transfer/op.h"
 #include "core/transfer/queue.h"
 
-static int submit(exs_qhandle_t q, const struct exi_op *what)
+/* A slot with what all operations have. */
+static int reserve(exs_qhandle_t q, const exs_x_op_t *o, struct exi_op **ret)
 {
-	struct exi_op *op;
-	int ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
+	uint64_t until;
+	int err = exi_deadline_read(o->exs_x_until, &until);
 
-	if (ret)
-		return ret;
-	op->newfd = -1;
-	op->type = what->type;
-	op->fd = what->fd;
-	op->flags = what->flags;
-	op->ahandle = what->ahandle;
-	op->addr = what->addr;
-	op->to = what->to;
-	op->to_len = what->to_len;
-	ret = exi_lifecycle_submit(op);
-	if (ret)
+	if (!err)
+		err = exi_queue_reserve(q, o->exs_x_mhandle, NULL, 0, ret);
+	if (err)
+		return err;
+	(*ret)->newfd = -1;
+	(*ret)->type = o->exs_x_type;
+	(*ret)->fd = o->exs_x_socket;
+	(*ret)->flags = o->exs_x_flags;
+	(*ret)->ahandle = o->exs_x_ahandle;
+	(*ret)->until = until;
+	return 0;
+}
+
+static int submit(struct exi_op *op, int (*how)(struct exi_op *op))
+{
+	uint64_t until = op->until;
+	int fd = op->fd; /* it is its list's from now on */
+	int err = how(op);
+
+	if (err)
 		exi_queue_unreserve(op);
-	return ret;
+	else
+		exi_deadline_note(fd, until);
+	return err;
 }
 
 /* The shortest length of an address of this family; the kernel would refuse a
@@ -46,49 +60,83 @@ static socklen_t shortest(const struct sockaddr *to, socklen_t len)
 		       : sizeof(to->sa_family);
 }
 
+int exi_api_connect(exs_qhandle_t q, const exs_x_op_t *o)
+{
+	const struct sockaddr *to = o->exs_x_buffer;
+	size_t len = o->exs_x_length;
+	struct exi_op *op;
+	int err;
+
+	if (!to)
+		return -EFAULT;
+	if (o->exs_x_flags || len > sizeof(op->to) ||
+	    len < shortest(to, (socklen_t)len))
+		return -EINVAL;
+	err = reserve(q, o, &op);
+	if (err)
+		return err;
+	memcpy(&op->to, to, len);
+	op->to_len = (socklen_t)len;
+	return submit(op, exi_lifecycle_submit);
+}
+
 EXI_PUBLIC int exs_connect(int s, const struct sockaddr *to, socklen_t len,
 			   int flags, exs_qhandle_t q, exs_ahandle_t a)
 {
-	struct exi_op op = { .type = EXS_EVT_CONNECT, .fd = s, .ahandle = a };
+	exs_x_op_t o = { .exs_x_type = EXS_EVT_CONNECT,
+			 .exs_x_socket = s,
+			 .exs_x_buffer = (void *)(uintptr_t)to,
+			 .exs_x_length = len,
+			 .exs_x_flags = flags,
+			 .exs_x_ahandle = a };
 
 	EXI_NEEDS_INIT();
+	if (q != EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_api_connect(q, &o));
 	if (!to)
 		return (int)exi_result(-EFAULT);
-	if (flags || len > sizeof(op.to))
+	if (flags || len > sizeof(struct sockaddr_storage))
 		return (int)exi_result(-EINVAL);
-	if (q == EXS_QHANDLE_INVALID)
-		return (int)exi_result(exi_connect(s, to, len));
-	if (len < shortest(to, len))
-		return (int)exi_result(-EINVAL);
-	memcpy(&op.to, to, len);
-	op.to_len = len;
-	return (int)exi_result(submit(q, &op));
+	return (int)exi_result(exi_connect(s, to, len));
+}
+
+#define ACCEPT_FLAGS (SOCK_CLOEXEC | SOCK_NONBLOCK)
+
+int exi_api_accept(exs_qhandle_t q, const exs_x_op_t *o)
+{
+	int err, v = 0;
+	socklen_t len = sizeof(v);
+	struct exi_op *op;
+
+	if (o->exs_x_flags & ~ACCEPT_FLAGS || o->exs_x_length)
+		return -EINVAL;
+	if (getsockopt(o->exs_x_socket, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) <
+	    0)
+		return -errno;
+	err = v ? reserve(q, o, &op) : -EINVAL;
+	if (err)
+		return err;
+	op->addr = o->exs_x_buffer;
+	return submit(op, exi_lifecycle_submit);
 }
 
 EXI_PUBLIC int exs_accept(int s, exs_acceptaddr_t *addr, int flags,
 			  exs_qhandle_t q, exs_ahandle_t a)
 {
-	struct exi_op op = { .type = EXS_EVT_ACCEPT,
-			     .fd = s,
-			     .flags = flags,
-			     .ahandle = a,
-			     .addr = addr };
-	int v = 0;
-	socklen_t len = sizeof(v);
+	exs_x_op_t o = { .exs_x_type = EXS_EVT_ACCEPT,
+			 .exs_x_socket = s,
+			 .exs_x_buffer = addr,
+			 .exs_x_flags = flags,
+			 .exs_x_ahandle = a };
 
 	EXI_NEEDS_INIT();
-	if (flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
+	if (q != EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_api_accept(q, &o));
+	if (flags & ~ACCEPT_FLAGS)
 		return (int)exi_result(-EINVAL);
-	if (q == EXS_QHANDLE_INVALID)
-		return (int)exi_result(exi_accept(
-			s, addr ? addr->exs_addr : NULL,
-			addr && addr->exs_addr ? &addr->exs_addrlen : NULL,
-			flags));
-	if (getsockopt(s, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) < 0)
-		return -1;
-	if (!v)
-		return (int)exi_result(-EINVAL);
-	return (int)exi_result(submit(q, &op));
+	return (int)exi_result(exi_accept(
+		s, addr ? addr->exs_addr : NULL,
+		addr && addr->exs_addr ? &addr->exs_addrlen : NULL, flags));
 }
 
 _Static_assert(EXS_POLLIN == POLLIN && EXS_POLLOUT == POLLOUT &&
@@ -113,31 +161,42 @@ static int check_poll(exs_pollfd_t *fds, int nfds, int flags)
 	return any ? 0 : -EINVAL;
 }
 
+int exi_api_poll(exs_qhandle_t q, const exs_x_op_t *o)
+{
+	size_t n = o->exs_x_length;
+	struct exi_op *op;
+	int err = n > EXS_POLL_MAX
+			  ? -EINVAL
+			  : check_poll(o->exs_x_buffer, (int)n, o->exs_x_flags);
+
+	if (!err)
+		err = reserve(q, o, &op);
+	if (err)
+		return err;
+	op->fd = -1;
+	op->arg = o->exs_x_buffer;
+	op->len = n;
+	return submit(op, exi_poll_submit);
+}
+
 EXI_PUBLIC int exs_poll(exs_pollfd_t *fds, int nfds, int flags, exs_qhandle_t q,
 			exs_ahandle_t a)
 {
-	struct exi_op *op;
+	exs_x_op_t o = { .exs_x_type = EXS_EVT_POLL,
+			 .exs_x_buffer = fds,
+			 .exs_x_length = (size_t)nfds,
+			 .exs_x_flags = flags,
+			 .exs_x_ahandle = a };
 	int ret;
 
 	EXI_NEEDS_INIT();
 	ret = check_poll(fds, nfds, flags);
 	if (ret)
 		return (int)exi_result(ret);
-	if (q == EXS_QHANDLE_INVALID)
-		return (int)exi_result(
-			exi_poll_now(fds, nfds, !(flags & MSG_DONTWAIT)));
-	ret = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, &op);
-	if (ret)
-		return (int)exi_result(ret);
-	op->type = EXS_EVT_POLL;
-	op->fd = -1;
-	op->ahandle = a;
-	op->arg = fds;
-	op->len = (size_t)nfds;
-	ret = exi_poll_submit(op);
-	if (ret)
-		exi_queue_unreserve(op);
-	return (int)exi_result(ret);
+	if (q != EXS_QHANDLE_INVALID)
+		return (int)exi_result(exi_api_poll(q, &o));
+	return (int)exi_result(
+		exi_poll_now(fds, nfds, !(flags & MSG_DONTWAIT)));
 }
 
 EXI_PUBLIC int exs_cancel(int s, exs_ahandle_t a, int flags)

@@ -11,6 +11,7 @@
 #include "core/call/vector.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
+#include "core/life/deadline.h"
 #include "core/meet/find.h"
 #include "core/transfer/mem.h"
 #include "core/transfer/op.h"
@@ -143,17 +144,17 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 /* --- several buffers ---------------------------------------------------- */
 
 /* An operation that will have parts. */
-static int reserve(int type, int s, int flags, exs_qhandle_t q, exs_ahandle_t a,
-		   struct exi_op **ret)
+static int reserve(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 {
 	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
 
 	if (err)
 		return err;
-	(*ret)->type = type;
-	(*ret)->fd = s;
-	(*ret)->ahandle = a;
-	(*ret)->flags = flags;
+	(*ret)->type = o->exs_x_type;
+	(*ret)->fd = o->exs_x_socket;
+	(*ret)->ahandle = o->exs_x_ahandle;
+	(*ret)->flags = o->exs_x_flags;
+	(*ret)->arg = o->exs_x_buffer;
 	return 0;
 }
 
@@ -170,12 +171,16 @@ static int submit_parts(struct exi_op *op, int err)
 static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
 			  exs_qhandle_t q, exs_ahandle_t a)
 {
+	exs_x_op_t o = { .exs_x_type = type,
+			 .exs_x_socket = s,
+			 .exs_x_buffer = msg,
+			 .exs_x_flags = flags,
+			 .exs_x_ahandle = a };
 	struct exi_op *op;
-	int ret = reserve(type, s, flags, q, a, &op);
+	int ret = reserve(&o, q, &op);
 
 	if (ret)
 		return ret;
-	op->arg = msg;
 	return submit_parts(
 		op, exi_parts_take(op, msg->exs_msg_iov, msg->exs_msg_iovlen));
 }
@@ -290,16 +295,42 @@ EXI_PUBLIC ssize_t exs_recvmsg(int s, exs_msghdr_t *msg, int flags,
 
 #define SHORT_PART 4096
 
+static int check_files(int s, int flags)
+{
+	int err = check_flags(s, flags, ASYNC_SEND_FLAGS | EXS_SHUT_WR);
+
+	return err ? err : exi_sock_stream(s);
+}
+
+static int build_files(const exs_x_op_t *o, exs_qhandle_t q,
+		       struct exi_op **ret)
+{
+	int n = o->exs_x_length > INT_MAX ? -1 : (int)o->exs_x_length;
+	int err = check_files(o->exs_x_socket, o->exs_x_flags);
+
+	if (!err)
+		err = o->exs_x_mhandle ? -EINVAL : reserve(o, q, ret);
+	if (err)
+		return err;
+	err = exi_parts_take_files(*ret, o->exs_x_buffer, n);
+	if (err)
+		exi_queue_unreserve(*ret);
+	return err;
+}
+
 static int submit_files(int s, const exs_xferfile_t *xf, int n, int flags,
 			exs_qhandle_t q, exs_ahandle_t a)
 {
+	exs_x_op_t o = { .exs_x_type = EXS_EVT_SENDFILE,
+			 .exs_x_socket = s,
+			 .exs_x_buffer = (exs_xferfile_t *)(uintptr_t)xf,
+			 .exs_x_length = (size_t)n,
+			 .exs_x_flags = flags,
+			 .exs_x_ahandle = a };
 	struct exi_op *op;
-	int ret = reserve(EXS_EVT_SENDFILE, s, flags, q, a, &op);
+	int err = build_files(&o, q, &op);
 
-	if (ret)
-		return ret;
-	op->arg = (exs_xferfile_t *)(uintptr_t)xf;
-	return submit_parts(op, exi_parts_take_files(op, xf, n));
+	return err ? err : submit_parts(op, 0);
 }
 
 /* A short part is held back for what follows. */
@@ -354,9 +385,7 @@ EXI_PUBLIC ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n,
 	int err;
 
 	EXI_NEEDS_INIT();
-	err = check_flags(s, flags, ASYNC_SEND_FLAGS | EXS_SHUT_WR);
-	if (!err)
-		err = exi_sock_stream(s);
+	err = check_files(s, flags);
 	if (err)
 		return exi_result(err);
 	return exi_result(q == EXS_QHANDLE_INVALID
@@ -380,23 +409,24 @@ static int build_message(const exs_x_op_t *o, bool tx, exs_qhandle_t q,
 					     : ASYNC_RECV_FLAGS);
 
 	if (!err)
-		err = reserve(o->exs_x_type, o->exs_x_socket, o->exs_x_flags, q,
-			      o->exs_x_ahandle, ret);
+		err = reserve(o, q, ret);
 	if (err)
 		return err;
-	(*ret)->arg = msg;
 	err = exi_parts_take(*ret, msg->exs_msg_iov, msg->exs_msg_iovlen);
 	if (err)
 		exi_queue_unreserve(*ret);
 	return err;
 }
 
-static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
+static int build_transfer(const exs_x_op_t *o, exs_qhandle_t q,
+			  struct exi_op **ret)
 {
 	bool tx = false;
 	int err;
 
 	switch (o->exs_x_type) {
+	case EXS_EVT_SENDFILE:
+		return build_files(o, q, ret);
 	case EXS_EVT_SENDMSG:
 		tx = true;
 		/* fallthrough */
@@ -415,22 +445,48 @@ static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 	}
 }
 
+static int build(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
+{
+	uint64_t until;
+	int err = exi_deadline_read(o->exs_x_until, &until);
+
+	if (!err)
+		err = build_transfer(o, q, ret);
+	if (!err)
+		(*ret)->until = until;
+	return err;
+}
+
 static bool akin(const struct exi_op *a, const struct exi_op *b)
 {
-	return a->fd == b->fd && exi_op_dir(a) == exi_op_dir(b);
+	return a->fd == b->fd && exi_op_dir(a) == exi_op_dir(b) &&
+	       !(a->flags & EXS_SHUT_WR) && !(b->flags & EXS_SHUT_WR);
 }
 
 /* How many of them were accepted, all or none, and in *ret_err why not. */
 static int submit_these(struct exi_op **ops, int n, int *ret_err)
 {
-	int err = exi_flow_submit_all(ops, n);
+	int err, fd = ops[0]->fd;
+	uint64_t until = 0;
 
-	if (!err)
+	for (int i = 0; i < n; i++)
+		if (ops[i]->until && (!until || ops[i]->until < until))
+			until = ops[i]->until;
+	err = exi_flow_submit_all(ops, n);
+	if (!err) {
+		exi_deadline_note(fd, until);
 		return n;
+	}
 	*ret_err = err;
 	while (n)
 		exi_queue_unreserve(ops[--n]);
 	return 0;
+}
+
+static bool is_transfer(const exs_x_op_t *o)
+{
+	return o->exs_x_type != EXS_EVT_CONNECT &&
+	       o->exs_x_type != EXS_EVT_ACCEPT && o->exs_x_type != EXS_EVT_POLL;
 }
 
 /* The next few of one socket and direction; how many were accepted, and in
@@ -441,7 +497,7 @@ static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 	struct exi_op *ops[AT_ONCE];
 	int i, err = 0;
 
-	for (i = 0; i < n && i < AT_ONCE; i++) {
+	for (i = 0; i < n && i < AT_ONCE && is_transfer(&o[i]); i++) {
 		err = build(&o[i], q, &ops[i]);
 		if (err)
 			break;
@@ -481,11 +537,21 @@ static int count_plain(const exs_x_op_t *o, int n)
 	if (!tx && o->exs_x_type != EXS_EVT_RECV)
 		return 0;
 	while (i < n && i < AT_ONCE && o[i].exs_x_type == o->exs_x_type &&
-	       o[i].exs_x_socket == o->exs_x_socket &&
+	       o[i].exs_x_socket == o->exs_x_socket && !o[i].exs_x_until &&
 	       !check(o[i].exs_x_socket, o[i].exs_x_buffer, o[i].exs_x_length,
 		      o[i].exs_x_flags, flags))
 		i++;
 	return i;
+}
+
+/* What is no transfer goes alone. 1, or 0 and in *ret_err why not. */
+static int submit_other(exs_qhandle_t q, const exs_x_op_t *o, int *ret_err)
+{
+	*ret_err = o->exs_x_mhandle		      ? -EINVAL
+		   : o->exs_x_type == EXS_EVT_CONNECT ? exi_api_connect(q, o)
+		   : o->exs_x_type == EXS_EVT_ACCEPT  ? exi_api_accept(q, o)
+						      : exi_api_poll(q, o);
+	return !*ret_err;
 }
 
 static int submit_several(exs_qhandle_t q, const exs_x_op_t *o, int n)
@@ -500,7 +566,9 @@ static int submit_several(exs_qhandle_t q, const exs_x_op_t *o, int n)
 		int plain = count_plain(o + done, n - done);
 
 		done += plain > 1 ? submit_run(q, o + done, plain, &err)
-				  : submit_some(q, o + done, n - done, &err);
+			: is_transfer(o + done)
+				? submit_some(q, o + done, n - done, &err)
+				: submit_other(q, o + done, &err);
 	}
 	return done ? done : err;
 }

@@ -125,15 +125,22 @@ int exs_x_post(exs_qhandle_t q, exs_ahandle_t a);
 int exs_x_dequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 		  const struct timespec *until, const sigset_t *mask);
 
-/* One operation of several. */
+/* One operation of several: what its call takes, and a deadline. */
 typedef struct exs_x_op {
-	int exs_x_type; /* EXS_EVT_SEND, _RECV, _SENDMSG, _RECVMSG */
-	int exs_x_socket;
-	void *exs_x_buffer;  /* or the exs_msghdr_t */
-	size_t exs_x_length; /* 0 with an exs_msghdr_t */
+	int exs_x_type;	  /* EXS_EVT_SEND, _RECV, _SENDMSG, _RECVMSG, _SENDFILE,
+			 * _CONNECT, _ACCEPT, _POLL */
+	int exs_x_socket; /* not of a poll */
+	void *exs_x_buffer; /* or the exs_msghdr_t, exs_xferfile_t, sockaddr,
+			     * exs_acceptaddr_t, exs_pollfd_t */
+	/* Of the buffer or address; how many parts or descriptors. 0 with an
+	 * exs_msghdr_t or exs_acceptaddr_t. */
+	size_t exs_x_length;
 	int exs_x_flags;
-	exs_mhandle_t exs_x_mhandle; /* ..._UNREGISTERED with an exs_msghdr_t */
+	exs_mhandle_t exs_x_mhandle; /* ..._UNREGISTERED without a buffer */
 	exs_ahandle_t exs_x_ahandle;
+	/* A time of CLOCK_MONOTONIC at which the operation is cancelled, with
+	 * ETIMEDOUT instead of ECANCELED. Null: never. */
+	const struct timespec *exs_x_until;
 } exs_x_op_t;
 
 /* Submits n operations in order, each as its own call would. Returns how many

@@ -519,6 +519,35 @@ static bool names(const struct ask *a, int fd)
 	return false;
 }
 
+/* Takes one out of those that wait, to be completed; the lock is held. */
+static void quit_locked(struct ask *a, struct exi_list *done)
+{
+	EXI_MUTEX_LOCKED(&asks_lock);
+	a->op->err = exi_op_cancel_error(a->op);
+	exi_list_del(&a->node);
+	exi_list_add_tail(done, &a->node);
+	if (!changed)
+		eventfd_write(wake_fd, 1);
+	changed = true;
+}
+
+void exi_poll_expire(uint64_t now, uint64_t *next)
+{
+	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
+
+	pthread_mutex_lock(&asks_lock);
+	exi_list_for_each_safe (pos, tmp, &asks) {
+		struct ask *a = exi_container(pos, struct ask, node);
+
+		if (!exi_op_is_late(a->op, now, next))
+			continue;
+		a->op->late = true;
+		quit_locked(a, &done);
+	}
+	pthread_mutex_unlock(&asks_lock);
+	complete(&done);
+}
+
 int exi_poll_cancel(int fd, bool any, exs_ahandle_t h)
 {
 	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
@@ -530,14 +559,9 @@ int exi_poll_cancel(int fd, bool any, exs_ahandle_t h)
 
 		if (!names(a, fd) || (!any && a->op->ahandle != h))
 			continue;
-		a->op->err = ECANCELED;
-		exi_list_del(&a->node);
-		exi_list_add_tail(&done, &a->node);
-		changed = true;
+		quit_locked(a, &done);
 		n++;
 	}
-	if (n)
-		eventfd_write(wake_fd, 1);
 	pthread_mutex_unlock(&asks_lock);
 	complete(&done);
 	return n;

@@ -59,6 +59,10 @@ int exi_poll_submit(struct exi_op *op);
 /* Cancels those that name fd (-1: any) and (unless any) carry a; how many. */
 int exi_poll_cancel(int fd, bool any, exs_ahandle_t a);
 
+/* Those whose deadline is not after now; *next becomes when that of the others
+ * comes, if it is sooner. */
+void exi_poll_expire(uint64_t now, uint64_t *next);
+
 /* The child after fork: forgets the parent's polls that wait. */
 void exi_poll_forked(void);
 

@@ -2,8 +2,8 @@
 /* Cancelling operations of a descriptor, or of all. */
 #include "core/life/cancel.h"
 
-#include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/time.h>
 
 #include "core/base/list.h"
@@ -16,6 +16,31 @@
 #include "core/transfer/op.h"
 #include "core/transfer/queue.h"
 
+static void cancel_locked(struct exi_sock *sk, struct exi_op *op)
+{
+	EXI_LOCKED(&sk->link_lock);
+	exi_list_del(&op->node);
+	op->err = exi_op_cancel_error(op);
+	op->newfd = -1;
+	exi_op_complete(op);
+}
+
+void exi_lifecycle_expire(struct exi_sock *sk, uint64_t now, uint64_t *next)
+{
+	struct exi_list *pos, *tmp;
+
+	exi_lock(&sk->link_lock);
+	exi_list_for_each_safe (pos, tmp, &sk->poll_ops) {
+		struct exi_op *op = exi_container(pos, struct exi_op, node);
+
+		if (!exi_op_is_late(op, now, next))
+			continue;
+		op->late = true;
+		cancel_locked(sk, op);
+	}
+	exi_unlock(&sk->link_lock);
+}
+
 int exi_lifecycle_cancel(struct exi_sock *sk, bool any, exs_ahandle_t a)
 {
 	struct exi_list *pos, *tmp;
@@ -27,10 +52,7 @@ int exi_lifecycle_cancel(struct exi_sock *sk, bool any, exs_ahandle_t a)
 
 		if (!any && op->ahandle != a)
 			continue;
-		exi_list_del(&op->node);
-		op->err = ECANCELED;
-		op->newfd = -1;
-		exi_op_complete(op);
+		cancel_locked(sk, op);
 		n++;
 	}
 	exi_unlock(&sk->link_lock);

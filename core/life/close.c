@@ -28,6 +28,7 @@
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
 #include "core/life/cancel.h"
+#include "core/life/deadline.h"
 #include "core/life/open.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
@@ -336,7 +337,7 @@ static bool at_rest_locked(const struct exi_sock *sk)
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		ret = ret && exi_list_empty(&sk->ops[d]) && !sk->posted[d] &&
 		      !sk->loans[d] && !sk->timeout[d];
-	return ret;
+	return ret && !sk->deadline.at;
 }
 
 static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
@@ -354,6 +355,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	}
 	exi_flow_stop(sk);
 	exi_timeout_drop(sk);
+	exi_deadline_drop(sk);
 	exi_lifecycle_cancel(sk, true, NULL);
 	if (close_fd && exi_open_is_handed_over(sk, last))
 		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, p);

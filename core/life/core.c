@@ -17,6 +17,7 @@
 #include "core/call/unseen.h"
 #include "core/fabric/module.h"
 #include "core/fabric/registry.h"
+#include "core/life/deadline.h"
 #include "core/life/exit.h"
 #include "core/life/fork.h"
 #include "core/life/work.h"
@@ -72,6 +73,7 @@ static void in_child(void)
 	exi_mem_forked();
 	exi_poll_forked();
 	exi_timeout_forked();
+	exi_deadline_forked();
 	exi_capture_forked();
 	exi_stats_forked();
 	exi_sock_forked();

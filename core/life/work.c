@@ -14,6 +14,7 @@
 #include "core/fabric/registry.h"
 #include "core/life/close.h"
 #include "core/life/control.h"
+#include "core/life/deadline.h"
 #include "core/life/open.h"
 #include "core/link/control.h"
 #include "core/meet/candidate.h"
@@ -89,7 +90,10 @@ static bool domains(void)
 static uint64_t due(uint64_t now)
 {
 	uint64_t ret = exi_timeout_tick(now), watch = exi_unseen_due();
+	uint64_t deadline = exi_deadline_tick(now);
 
+	if (deadline < ret)
+		ret = deadline;
 	if (watch < ret)
 		ret = watch > now ? watch : now;
 	return ret;

@@ -337,6 +337,12 @@ struct exi_sock {
 	_Atomic uint32_t hearer;
 	_Atomic uint32_t unheard;
 	struct exi_list poll_ops; /* accept, connect */
+	/* The earliest of operations' deadlines that was noted, see
+	 * life/deadline.h; 0: none. */
+	struct {
+		struct exi_list node;
+		uint64_t at;
+	} deadline;
 	uint32_t poll_events;
 	/* The peer was asked for wake-ups for waits that the shim does not see,
 	 * see unseen.h. */

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -20,12 +21,16 @@ struct which {
 	bool calls; /* also those of synchronous calls */
 	bool any;   /* or of the handle a */
 	exs_ahandle_t a;
+	/* Not null: those that are late. When the next of the others is. */
+	uint64_t *next;
+	uint64_t now;
 };
 
 static bool meant(const struct exi_op *op, const struct which *w)
 {
 	return !op->cancelled && !op->sent && (op->queue || w->calls) &&
-	       (w->any || op->ahandle == w->a);
+	       (w->next ? exi_op_is_late(op, w->now, w->next)
+			: w->any || op->ahandle == w->a);
 }
 
 static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
@@ -56,6 +61,7 @@ static int cancel_some(struct exi_sock *sk, enum exi_dir dir,
 			continue;
 		waited = waited || op->waits;
 		op->cancelled = true;
+		op->late = w->next != NULL;
 		if (op->lent)
 			exi_place_recall_locked(sk, dir, op);
 		else if (sk->posted[dir] != op)
@@ -73,6 +79,12 @@ int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
 		    exs_ahandle_t a)
 {
 	return cancel_some(sk, dir, &(struct which){ .any = any, .a = a });
+}
+
+void exi_flow_expire(struct exi_sock *sk, enum exi_dir dir, uint64_t now,
+		     uint64_t *next)
+{
+	cancel_some(sk, dir, &(struct which){ .now = now, .next = next });
 }
 
 static bool in_flight(struct exi_sock *sk)

@@ -4,6 +4,7 @@
 #define EXI_CORE_TRANSFER_CANCEL_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/exs.h>
 
 #include "core/fabric/provider.h"
@@ -14,6 +15,11 @@ struct exi_sock;
  * cancelled; returns how many. */
 int exi_flow_cancel(struct exi_sock *sk, enum exi_dir dir, bool any,
 		    exs_ahandle_t a);
+
+/* Those whose deadline is not after now; *next becomes when that of the others
+ * comes, if it is sooner. */
+void exi_flow_expire(struct exi_sock *sk, enum exi_dir dir, uint64_t now,
+		     uint64_t *next);
 
 /* Cancels everything and waits until no transfer is in flight. */
 void exi_flow_stop(struct exi_sock *sk);

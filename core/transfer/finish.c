@@ -26,6 +26,8 @@ static void finish_message_locked(struct exi_sock *sk, enum exi_dir dir,
 	bool waits = !op->queue && !op->ours;
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (err == ECANCELED)
+		err = exi_op_cancel_error(op);
 	if (exi_packet_over_locked(sk, dir, op, err ? err : op->err) &&
 	    !sk->closing)
 		exi_flow_end_locked(sk);
@@ -56,7 +58,9 @@ void exi_flow_finish_locked(struct exi_sock *sk, enum exi_dir dir,
 	}
 	/* What moved before an error is reported; the error comes next, unless
 	 * it is the operation's own. */
-	op->err = op->done ? op->err : err;
+	op->err = op->done	     ? op->err
+		  : err == ECANCELED ? exi_op_cancel_error(op)
+				     : err;
 	if (op->done && err && err != ECANCELED && err != EINTR)
 		sk->sh->half[dir].err = err;
 	exi_op_complete(op);

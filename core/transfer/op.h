@@ -5,6 +5,7 @@
 #ifndef EXI_CORE_TRANSFER_OP_H
 #define EXI_CORE_TRANSFER_OP_H
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,6 +55,7 @@ struct exi_op {
 	int event_flags;
 	int newfd;
 	bool cancelled;
+	bool late;    /* by its deadline: it ends with ETIMEDOUT */
 	bool sent;    /* all of it, and others before it are lent */
 	bool waits;   /* the peer may have a place for it soon: place.h */
 	bool whole;   /* on a stack: its caller waits until all is moved */
@@ -67,6 +69,7 @@ struct exi_op {
 	uint8_t head_len;
 	uint8_t heading[EXI_PACKET_FIRST];
 	exs_acceptaddr_t *addr;
+	uint64_t until; /* ns: when it is cancelled; 0: never */
 	/* Null, or called instead of what else becomes of an operation that is
 	 * over: err, or op->err. It left the socket's list; its lock is
 	 * held. */
@@ -90,6 +93,25 @@ static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 {
 	return op->type == EXS_EVT_RECV || op->type == EXS_EVT_RECVMSG ? EXI_RX
 								       : EXI_TX;
+}
+
+/* It is cancelled: why, as its event says it. */
+static inline int exi_op_cancel_error(const struct exi_op *op)
+{
+	return op->late ? ETIMEDOUT : ECANCELED;
+}
+
+/* Its deadline has passed. If not, *next is not after that. */
+static inline bool exi_op_is_late(const struct exi_op *op, uint64_t now,
+				  uint64_t *next)
+{
+	if (!op->until)
+		return false;
+	if (op->until <= now)
+		return true;
+	if (op->until < *next)
+		*next = op->until;
+	return false;
 }
 
 /* The slot becomes an operation that is over, with so many bytes moved: only

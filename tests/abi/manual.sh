@@ -128,6 +128,7 @@ for piece in "$tmp"/*.c README.md; do
 			echo '#include <netinet/in.h>'
 			echo '#include <stdio.h>'
 			echo '#include <sys/exs_ext.h>'
+			echo '#include <time.h>'
 			echo 'extern int s;'
 			echo 'extern exs_qhandle_t q;'
 			echo 'void piece(void)'

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
@@ -191,6 +192,28 @@ class Binding(unittest.TestCase):
         self.assertEqual([h for h in seen if h is not None], [0, 1])
         self.assertEqual(rooms, [b"on", b"e, "])
         self.assertEqual(self.b.recv(10), b"two")
+
+    def test_a_deadline_ends_an_operation(self):
+        batch, room, until = exs.Batch(), bytearray(4), time.monotonic() + 0.01
+        batch.recv_into(self.b, room, handle="late", until=until)
+        with exs.Socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            batch.accept(listener, handle="nobody", until=until)
+            self.assertEqual(self.q.submit(batch), 2)
+            events = self.q.dequeue(-2, 20)
+            self.assertGreaterEqual(time.monotonic(), until)
+            self.assertEqual(sorted(e.handle for e in events), ["late", "nobody"])
+            self.assertEqual({e.errno for e in events}, {errno.ETIMEDOUT})
+            with exs.Socket() as client:
+                batch.connect(client, listener.getsockname(), until=time.monotonic() + 60)
+                batch.accept(listener, until=time.monotonic() + 60)
+                self.assertEqual(self.q.submit(batch), 2)
+                for event in self.q.dequeue(-2, 20):
+                    if event.check().type == exs.EVT_ACCEPT:
+                        exs.Socket(fd=event.newfd).close()
+        self.a.send(b"next")
+        self.assertEqual(self.b.recv(4), b"next")
 
     def test_time_runs_out(self):
         self.b.recv_timeout(0.01, self.q, "late", once=True)

@@ -62,6 +62,10 @@ class _Timeval(ctypes.Structure):
     _fields_ = [("sec", c_long), ("usec", c_long)]
 
 
+class _Timespec(ctypes.Structure):
+    _fields_ = [("sec", c_long), ("nsec", c_long)]
+
+
 class _Xfer(ctypes.Structure):
     _fields_ = [("buffer", c_void_p), ("length", c_size_t), ("flags", c_int)]
 
@@ -122,7 +126,7 @@ class _Timeout(ctypes.Structure):
 class _Op(ctypes.Structure):
     _fields_ = [("type", c_int), ("socket", c_int), ("buffer", c_void_p),
                 ("length", c_size_t), ("flags", c_int), ("mhandle", c_int),
-                ("ahandle", c_void_p)]
+                ("ahandle", c_void_p), ("until", POINTER(_Timespec))]
 
 
 class _Info(ctypes.Structure):
@@ -362,7 +366,10 @@ class Queue:
 
 
 class Batch:
-    """Transfers for Queue.submit(), in their order; arguments as of Socket's."""
+    """Operations for Queue.submit(), in their order; arguments as of Socket's.
+
+    until is a deadline, as time.monotonic() has times: the operation ends then, with
+    ETIMEDOUT or, of a transfer, with the bytes that moved."""
 
     def __init__(self):
         self._ops = []
@@ -370,18 +377,33 @@ class Batch:
     def __len__(self) -> int:
         return len(self._ops)
 
-    def _add(self, kind, s, piece, flags, handle, memory):
+    def _add(self, kind, s, piece, flags, handle, memory, until):
         at, length, kept = piece
-        self._ops.append((_Op(kind, s.fd, at, length, flags, _handle(memory), None),
-                          handle, (kept, memory)))
+        time = None
+        if until is not None:
+            ns = max(0, int(until * 1e9))
+            time = ctypes.pointer(_Timespec(ns // 1000000000, ns % 1000000000))
+        self._ops.append((_Op(kind, s.fd, at, length, flags, _handle(memory), None, time),
+                          handle, (kept, memory, time)))
 
     def send(self, s: "Socket", data: Buffer, flags: int = socket.MSG_NOSIGNAL,
-             handle: Any = None, memory: Optional["Memory"] = None) -> None:
-        self._add(EVT_SEND, s, _readable(data), flags, handle, memory)
+             handle: Any = None, memory: Optional["Memory"] = None,
+             until: Optional[float] = None) -> None:
+        self._add(EVT_SEND, s, _readable(data), flags, handle, memory, until)
 
     def recv_into(self, s: "Socket", buffer: Buffer, flags: int = 0, handle: Any = None,
-                  memory: Optional["Memory"] = None) -> None:
-        self._add(EVT_RECV, s, _writable(buffer), flags, handle, memory)
+                  memory: Optional["Memory"] = None, until: Optional[float] = None) -> None:
+        self._add(EVT_RECV, s, _writable(buffer), flags, handle, memory, until)
+
+    def connect(self, s: "Socket", address: Address, handle: Any = None,
+                until: Optional[float] = None) -> None:
+        packed = ctypes.create_string_buffer(_address(address, s._family()))
+        self._add(EVT_CONNECT, s, (ctypes.addressof(packed), len(packed) - 1, packed), 0,
+                  handle, None, until)
+
+    def accept(self, s: "Socket", handle: Any = None, until: Optional[float] = None) -> None:
+        """The event's newfd is the descriptor of the connection."""
+        self._add(EVT_ACCEPT, s, (None, 0, None), socket.SOCK_CLOEXEC, handle, None, until)
 
 
 class Memory:
