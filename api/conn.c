@@ -108,7 +108,10 @@ int exi_api_accept(exs_qhandle_t q, const exs_x_op_t *o)
 	socklen_t len = sizeof(v);
 	struct exi_op *op;
 
-	if (o->exs_x_flags & ~ACCEPT_FLAGS || o->exs_x_length)
+	bool multi = o->exs_x_flags & EXS_X_MULTI;
+
+	if (o->exs_x_flags & ~(ACCEPT_FLAGS | EXS_X_MULTI) || o->exs_x_length ||
+	    (multi && o->exs_x_buffer))
 		return -EINVAL;
 	if (getsockopt(o->exs_x_socket, SOL_SOCKET, SO_ACCEPTCONN, &v, &len) <
 	    0)
@@ -117,6 +120,8 @@ int exi_api_accept(exs_qhandle_t q, const exs_x_op_t *o)
 	if (err)
 		return err;
 	op->addr = o->exs_x_buffer;
+	op->multi = multi;
+	op->flags &= ACCEPT_FLAGS;
 	return submit(op, exi_lifecycle_submit);
 }
 

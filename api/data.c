@@ -14,6 +14,7 @@
 #include "core/life/deadline.h"
 #include "core/meet/find.h"
 #include "core/transfer/mem.h"
+#include "core/transfer/multi.h"
 #include "core/transfer/op.h"
 #include "core/transfer/packet.h"
 #include "core/transfer/parts.h"
@@ -119,6 +120,9 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	return exi_result(ret);
 }
 
+static int submit_multi(int s, void *buf, size_t len, int flags,
+			exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m);
+
 EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
@@ -128,6 +132,9 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 	EXI_NEEDS_INIT();
 	ret = check(s, buf, len, flags,
 		    q == EXS_QHANDLE_INVALID ? RECV_FLAGS : ASYNC_RECV_FLAGS);
+	if (exi_unlikely(ret && (flags & EXS_X_MULTI) &&
+			 q != EXS_QHANDLE_INVALID))
+		return exi_result(submit_multi(s, buf, len, flags, q, a, m));
 	if (exi_unlikely(ret))
 		return exi_result(ret);
 	if (q != EXS_QHANDLE_INVALID)
@@ -166,6 +173,39 @@ static int submit_parts(struct exi_op *op, int err)
 	if (err)
 		exi_queue_unreserve(op);
 	return err;
+}
+
+static int build_multi(const exs_x_op_t *o, exs_qhandle_t q,
+		       struct exi_op **ret)
+{
+	int err = o->exs_x_flags != EXS_X_MULTI || o->exs_x_buffer ||
+				  o->exs_x_length || o->exs_x_mhandle
+			  ? -EINVAL
+			  : exi_sock_stream(o->exs_x_socket);
+
+	if (!err && exi_packet_is(o->exs_x_socket))
+		err = -EOPNOTSUPP;
+	if (!err)
+		err = reserve(o, q, ret);
+	if (!err)
+		exi_multi_receive(*ret);
+	return err;
+}
+
+static int submit_multi(int s, void *buf, size_t len, int flags,
+			exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+{
+	exs_x_op_t o = { .exs_x_type = EXS_EVT_RECV,
+			 .exs_x_socket = s,
+			 .exs_x_buffer = buf,
+			 .exs_x_length = len,
+			 .exs_x_flags = flags,
+			 .exs_x_mhandle = m,
+			 .exs_x_ahandle = a };
+	struct exi_op *op;
+	int err = build_multi(&o, q, &op);
+
+	return err ? err : submit_parts(op, 0);
 }
 
 static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
@@ -436,6 +476,8 @@ static int build_transfer(const exs_x_op_t *o, exs_qhandle_t q,
 		tx = true;
 		/* fallthrough */
 	case EXS_EVT_RECV:
+		if (o->exs_x_flags & EXS_X_MULTI)
+			return build_multi(o, q, ret);
 		err = check(o->exs_x_socket, o->exs_x_buffer, o->exs_x_length,
 			    o->exs_x_flags,
 			    tx ? ASYNC_SEND_FLAGS : ASYNC_RECV_FLAGS);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Event queues. */
+#include <limits.h>
+
 #include "core/call/dequeue.h"
+#include "core/transfer/multi.h"
 #include "core/transfer/queue.h"
 
 #include "api/api.h"
@@ -69,6 +72,15 @@ EXI_PUBLIC int exs_x_dequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 	EXI_NEEDS_INIT();
 	return (int)exi_result(
 		exi_queue_dequeue_until(q, evtvec, evtcnt, until, mask));
+}
+
+EXI_PUBLIC int exs_x_provide(exs_qhandle_t q, void *mem, size_t len, int n)
+{
+	if (!mem)
+		return (int)exi_result(-EFAULT);
+	if (n < 0 || !len || len > SSIZE_MAX / ((size_t)n + 1))
+		return (int)exi_result(-EINVAL);
+	WITH_QUEUE(q, queue, exi_multi_provide(queue, q, mem, len, n));
 }
 
 EXI_PUBLIC int exs_x_post(exs_qhandle_t q, exs_ahandle_t a)

@@ -225,6 +225,7 @@ typedef struct exs_evt_poll {
 /* The result of EXS_EVT_ACCEPT. */
 typedef struct exs_evt_accept {
 	int exs_evt_newfd; /* the connection, or -1 when exs_errno is set */
+	int exs_evt_flags; /* see EXS_X_MULTI, else 0 */
 	exs_acceptaddr_t *exs_evt_addr; /* as submitted */
 } exs_evt_accept_t;
 

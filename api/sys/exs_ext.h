@@ -125,6 +125,25 @@ int exs_x_post(exs_qhandle_t q, exs_ahandle_t a);
 int exs_x_dequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 		  const struct timespec *until, const sigset_t *mask);
 
+/* Flag of exs_accept() and exs_recv() with a queue, without an address or
+ * buffer: the operation goes on, with an event for each connection, or each
+ * time that bytes came, in a buffer of those that the queue was given by
+ * exs_x_provide(). An event of it whose exs_evt_flags have EXS_X_MORE is not
+ * the last. The last has an error, or the end of the stream, or comes because
+ * no other slot of the queue was free: then, and with ENOBUFS (no buffer was
+ * there), the program submits it again when it has dequeued some events or
+ * given buffers; no connection or byte is lost. Later receives of the socket
+ * wait for its end. -1 with EINVAL: it has a buffer, an address, another flag
+ * of a receive, or no queue; EOPNOTSUPP: a receive not of a stream. */
+#define EXS_X_MULTI 0x2000000
+#define EXS_X_MORE  0x4000000
+
+/* Gives the queue n buffers of len bytes each, which lie side by side at mem,
+ * for receives with EXS_X_MULTI. A buffer is the library's until an event names
+ * it as exs_evt_buffer, or the queue is deleted; given again it is used again,
+ * before those that were given earlier. -1 with EINVAL, EFAULT, ENOMEM. */
+int exs_x_provide(exs_qhandle_t q, void *mem, size_t len, int n);
+
 /* One operation of several: what its call takes, and a deadline. */
 typedef struct exs_x_op {
 	int exs_x_type;	  /* EXS_EVT_SEND, _RECV, _SENDMSG, _RECVMSG, _SENDFILE,

@@ -44,6 +44,7 @@
 #include "core/sock/tcp.h"
 #include "core/transfer/drain.h"
 #include "core/transfer/family.h"
+#include "core/transfer/multi.h"
 #include "core/transfer/op.h"
 #include "core/transfer/progress.h"
 #include "core/transfer/queue.h"
@@ -323,6 +324,8 @@ static void serve_locked(struct exi_sock *sk, bool *ret_connected)
 		bool done = op->type == EXS_EVT_ACCEPT ? step_accept(op)
 						       : step_connect(sk, op);
 
+		while (done && op->multi && exi_multi_accepted(op))
+			done = step_accept(op);
 		if (!done) {
 			events |=
 				op->type == EXS_EVT_ACCEPT ? EPOLLIN : EPOLLOUT;

@@ -55,6 +55,7 @@ struct exi_op {
 	int event_flags;
 	int newfd;
 	bool cancelled;
+	bool multi;   /* it goes on after an event: multi.h */
 	bool late;    /* by its deadline: it ends with ETIMEDOUT */
 	bool sent;    /* all of it, and others before it are lent */
 	bool waits;   /* the peer may have a place for it soon: place.h */

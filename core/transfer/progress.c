@@ -37,6 +37,7 @@
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
 #include "core/transfer/message.h"
+#include "core/transfer/multi.h"
 #include "core/transfer/op.h"
 #include "core/transfer/packet.h"
 #include "core/transfer/parts.h"
@@ -468,6 +469,8 @@ static bool try_op_locked(struct exi_sock *sk, struct exi_half *h,
 			exi_finish_in_turn_locked(sk, dir, op);
 		return *ret >= 0;
 	}
+	if (exi_unlikely(op->multi))
+		return exi_multi_try_locked(sk, h, op, flags, ret);
 	if (op->next < op->n_parts && h->mode != EXI_MODE_RING)
 		*ret = try_parts_locked(sk, dir, op, op->flags | flags,
 					ret_want);

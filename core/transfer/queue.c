@@ -177,6 +177,7 @@ void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
 int exi_queue_delete(exs_qhandle_t h)
 {
 	struct exi_queue *q = exi_queue_get(h);
+	struct exi_buffer *buffers;
 	struct exi_op *ops;
 	int qfd, i;
 
@@ -204,12 +205,16 @@ int exi_queue_delete(exs_qhandle_t h)
 		q->qfd = -1;
 	ops = q->ops;
 	q->ops = NULL;
+	buffers = q->buffers;
+	q->buffers = NULL;
+	q->n_buffers = q->buffers_room = 0;
 	exi_list_init(&q->free);
 	atomic_store(&q->handle, 0);
 	wake_sleepers(q);
 	exi_unlock(&q->lock);
 	exi_fd_close(qfd);
 	free(ops);
+	free(buffers);
 	exi_queue_put(q);
 	return 0;
 }
@@ -398,6 +403,7 @@ static inline void fill_event(const struct exi_op *op, exs_event_t *ev)
 		break;
 	case EXS_EVT_ACCEPT:
 		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_flags = op->event_flags;
 		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
 		break;
 	case EXS_EVT_POLL:
@@ -764,7 +770,7 @@ void exi_queue_forked(void)
 		atomic_store(&q->attended, 0);
 		q->sleepers = 0;
 		q->watchers = 0;
-		q->n_done = q->n_used = 0;
+		q->n_done = q->n_used = q->n_taken = 0;
 		atomic_store(&q->ready, 0);
 		atomic_store(&q->n_hot, 0);
 		atomic_store(&q->n_hot_rx, 0);

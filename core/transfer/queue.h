@@ -30,6 +30,12 @@ struct exi_sock;
 
 #define EXI_QUEUE_HOT 16
 
+/* A buffer of the program for whatever comes. */
+struct exi_buffer {
+	void *at;
+	size_t len;
+};
+
 struct exi_queue {
 	struct exi_lock lock; /* guards what follows; the last in the order */
 	_Atomic int handle;   /* 0: free */
@@ -41,6 +47,12 @@ struct exi_queue {
 	int watchers;	      /* threads that poll it: the last closes
 			       * that of a deleted queue */
 	int wait;	      /* EXS_WAIT_* */
+	/* See multi.h. Those that can be taken, the last first. There is room
+	 * for those that may come back, too. */
+	struct exi_buffer *buffers;
+	int n_buffers;
+	int n_taken;
+	int buffers_room;
 	exs_signal_t signal;
 	struct exi_list free;
 	struct exi_list done;

@@ -15,6 +15,7 @@ import pickle
 import re
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -214,6 +215,39 @@ class Binding(unittest.TestCase):
                         exs.Socket(fd=event.newfd).close()
         self.a.send(b"next")
         self.assertEqual(self.b.recv(4), b"next")
+
+    def test_one_receive_gets_a_stream(self):
+        room = bytearray(4 * 8)
+        self.q.provide(room, 8)
+        self.b.recv_multi(self.q, "goes on")
+        got = b""
+        for word in b"one", b"two", b"three":
+            self.a.send(word)
+            [event] = self.q.dequeue(1, 20)
+            self.assertEqual(event.check().handle, "goes on")
+            self.assertTrue(event.more)
+            self.assertIsInstance(event.data, memoryview)
+            got += event.data
+            self.q.give_back(event)
+        self.assertEqual(got, b"onetwothree")
+        self.a.shutdown(socket.SHUT_WR)
+        [event] = self.q.dequeue(1, 20)
+        self.assertEqual((event.check().length, event.more, event.handle), (0, False, "goes on"))
+        self.assertIsNone(event.data)
+
+    def test_one_accept_serves_many(self):
+        with exs.Socket() as listener, contextlib.ExitStack() as stack:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            listener.accept(self.q, "all", multi=True)
+            for _ in range(3):
+                stack.enter_context(exs.Socket()).connect(listener.getsockname())
+                [event] = self.q.dequeue(1, 20)
+                self.assertEqual((event.check().handle, event.more), ("all", True))
+                exs.Socket(fd=event.newfd).close()
+            listener.cancel("all")
+            [event] = self.q.dequeue(1, 20)
+            self.assertEqual((event.errno, event.more), (errno.ECANCELED, False))
 
     def test_time_runs_out(self):
         self.b.recv_timeout(0.01, self.q, "late", once=True)

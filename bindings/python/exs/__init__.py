@@ -56,6 +56,7 @@ _SO_ASYNC_SEND_TIMEOUT, _SO_ASYNC_RECV_TIMEOUT = 0x45580001, 0x45580002
  EVT_SENDFILE, EVT_SENDTIMEOUT, EVT_RECVTIMEOUT, EVT_SHUTDOWN,
  EVT_CLOSE) = range(1, 13)
 EVT_USER = 64
+_MULTI, _MORE = 0x2000000, 0x4000000
 
 
 class _Timeval(ctypes.Structure):
@@ -71,7 +72,7 @@ class _Xfer(ctypes.Structure):
 
 
 class _Accept(ctypes.Structure):
-    _fields_ = [("newfd", c_int), ("addr", c_void_p)]
+    _fields_ = [("newfd", c_int), ("flags", c_int), ("addr", c_void_p)]
 
 
 class _Poll(ctypes.Structure):
@@ -171,6 +172,7 @@ for _name, _result, _arguments in (
         ("setsockopt", c_int, [c_int, c_int, c_int, c_void_p, c_int]),
         ("x_version", c_int, []),
         ("x_post", c_int, [_Q, _A]),
+        ("x_provide", c_int, [_Q, c_void_p, c_size_t, c_int]),
         ("x_qfd", c_int, [_Q]),
         ("x_submit", c_int, [_Q, POINTER(_Op), c_int]),
         ("x_adopt", c_int, [c_int]),
@@ -261,7 +263,8 @@ def _address(address, family):
 class Event:
     """type, socket (its descriptor), handle, errno (0: none), length of a
     transfer, flags of a receive (MSG_EOR, MSG_TRUNC of messages), newfd of an
-    accept, ready of a poll."""
+    accept, ready of a poll. Of an operation with multi: more (others follow), and
+    data, a memoryview of what was received, until Queue.give_back()."""
 
     def __init__(self, e):
         self.type, self.socket, self.errno = e.type, e.socket, e.errno
@@ -272,6 +275,11 @@ class Event:
         self.flags = e.un.xfer.flags if e.type in (EVT_RECV, EVT_RECVMSG) else 0
         self.newfd = e.un.accept.newfd if e.type == EVT_ACCEPT else -1
         self.ready = e.un.poll.ready if e.type == EVT_POLL else 0
+        flags = e.un.accept.flags if e.type == EVT_ACCEPT else self.flags
+        self.more = bool(flags & _MORE)
+        self.flags &= ~_MORE
+        self.data: Optional[memoryview] = None
+        self._at = e.un.xfer.buffer if e.type == EVT_RECV else None
 
     def check(self) -> "Event":
         """Raises what it failed with; returns itself."""
@@ -291,6 +299,7 @@ class Queue:
         self.q = _call("qcreate", depth)
         self.depth = depth
         self._timers = {}  # handles of time-outs, which may come again
+        self._rooms = {}  # buffers that were provided, by their addresses
 
     def dequeue(self, count: int = 1, timeout: Optional[float] = None) -> List["Event"]:
         """Up to count events; below 0: waits for so many. timeout in seconds."""
@@ -304,9 +313,28 @@ class Queue:
         for event, e in zip(events, room):
             if event.type in (EVT_SENDTIMEOUT, EVT_RECVTIMEOUT):
                 event.handle = self._timers.get(e.ahandle)
+            elif event.more:
+                with _kept_lock:
+                    event.handle = _kept.get(e.ahandle, (None,))[0]
             else:
                 event.handle = _forget(e.ahandle)[0]
+            if event._at in self._rooms and event.length:
+                event.data = self._rooms[event._at][:event.length]
         return events
+
+    def provide(self, buffer: Buffer, size: int) -> None:
+        """Cuts a writable buffer into pieces of this size, for Socket.recv_multi()."""
+        at, length, kept = _writable(buffer)
+        view = memoryview(kept).cast("B")
+        for i in range(0, length - size + 1, size):
+            self._rooms[at + i] = view[i:i + size]
+        _call("x_provide", self.q, at, size, length // size)
+
+    def give_back(self, event: "Event") -> None:
+        """The event's data was read: its buffer may be used again."""
+        if event.data is not None:
+            event.data = None
+            _call("x_provide", self.q, event._at, len(self._rooms[event._at]), 1)
 
     def submit(self, batch: "Batch") -> int:
         """The operations of a Batch with one call: how many were accepted, fewer
@@ -474,10 +502,12 @@ class Socket:
         _submit("connect", queue, handle, (packed,), self.fd, packed, len(packed),
                 0)
 
-    def accept(self, queue: Optional[Queue] = None, handle: Any = None) -> Optional["Socket"]:
-        """A Socket; with a queue, the event's newfd is its descriptor."""
+    def accept(self, queue: Optional[Queue] = None, handle: Any = None,
+               multi: bool = False) -> Optional["Socket"]:
+        """A Socket; with a queue, the event's newfd is its descriptor. With multi there is an
+        event for each connection, until one that has no more."""
         fd = _submit("accept", queue, handle, (), self.fd, None,
-                     socket.SOCK_CLOEXEC)
+                     socket.SOCK_CLOEXEC | (_MULTI if multi else 0))
         return Socket(fd=fd) if queue is None else None
 
     def send(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL,
@@ -494,6 +524,12 @@ class Socket:
         at, length, kept = _writable(buffer)
         return self._transfer("recv", at, length, kept, flags, queue, handle,
                               memory)
+
+    def recv_multi(self, queue: Queue, handle: Any = None) -> None:
+        """An event each time that bytes came, with its data in a buffer that the queue was
+        given (Queue.provide()); give_back() each. One without more is the last: the end, an
+        error such as ENOBUFS, or the queue was full, and the receive is to be repeated."""
+        self._transfer("recv", None, 0, None, _MULTI, queue, handle, None)
 
     def sendall(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL) -> None:
         """Waits until all of it was sent."""
