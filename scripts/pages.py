@@ -68,6 +68,7 @@ table.head, table.foot { width: 100%; color: var(--dim); }
 table.head td, table.foot td, table.Nm td { border: 0; }
 td.head-vol { text-align: center; }
 td.head-rtitle, td.foot-os { text-align: right; }
+@media (max-width: 40em) { td.head-vol, td.head-rtitle { display: none; } }
 .Bl-compact > dd { margin-bottom: 0; }
 dd { margin-bottom: .6em; }
 .permalink { color: inherit; text-decoration: none; }
