@@ -88,7 +88,7 @@ def plots(kept):
            by_size)
     yield ('distribution', distribution(trips),
            'Round trips of 8 bytes: distribution',
-           'part of the round trips that take at most so long',
+           'share of round trips that take at most this long',
            'round trip, microseconds',
            ['set logscale y', 'set xtics (%s)' % ', '.join(
                '"%g %%%%" %g' % (100 * p, -math.log10(1 - p))
