@@ -177,6 +177,45 @@ def haproxy():
         shim.on_tcp(program, 'plain-peer')
 
 
+def workers(pid):
+    with open('/proc/%d/task/%d/children' % (pid, pid)) as f:
+        return set(f.read().split())
+
+
+def haproxy_reload():
+    """On SIGUSR2 the master starts itself anew (exec), and a new worker, which gets
+    the listeners of the old one."""
+    need('curl', 'wrk')
+    sbin('nginx')
+    sbin('haproxy')
+    large = site(60)
+
+    def run(start):
+        port, behind = free_port(), free_port()
+        config = write('haproxy.conf', HAPROXY.format(HOST, port, behind))
+        with nginx_server(start, behind), \
+                Server(start(sbin('haproxy'), '-W', '-db', '-f', config), port,
+                       stop=signal.SIGUSR1) as server:
+            fetch(start, port, large)
+            old = workers(server.process.pid)
+            server.process.send_signal(signal.SIGUSR2)
+            until('the new worker', lambda: len(
+                workers(server.process.pid) - old) == 1 and
+                not workers(server.process.pid) & old)
+            fetch(start, port, large)
+            load(start, port)
+
+    run(native)
+    shim = Shim('all')
+    run(shim.command)
+    for program in 'nginx', 'curl', 'wrk':
+        shim.on_fabric(program)
+    # The workers; the master has no connections.
+    if sum(bool(re.search(r': [1-9]\d* connections on a fabric, [1-9]', line))
+           for line in shim.lines('haproxy')) != 2:
+        shim.complain('haproxy', 'was not on a fabric in two processes')
+
+
 CLONE_NEWNET = 0x40000000
 REDIRECT = """table ip mesh {{
     chain out {{
