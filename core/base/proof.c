@@ -395,6 +395,19 @@ void exi_proof_sign(int fd)
 	setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off));
 }
 
+static bool is_off(int fd, int option)
+{
+	int on = 1;
+	socklen_t len = sizeof(on);
+
+	return getsockopt(fd, IPPROTO_IP, option, &on, &len) == 0 && !on;
+}
+
+bool exi_proof_bears_sign(int fd)
+{
+	return is_off(fd, IP_MULTICAST_LOOP) && is_off(fd, IP_MULTICAST_ALL);
+}
+
 static int is_signed(const struct exi_tuple *t)
 {
 	struct inet_diag_sockopt o;

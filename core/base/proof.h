@@ -66,6 +66,9 @@ int exi_proof_peer_here(const struct exi_tuple *t);
  * network namespace can read. It gives nothing: two options that only multicast
  * looks at. What is accepted from a listener with the sign has it, too. */
 void exi_proof_sign(int fd);
+/* Whether our own end has it: a user of the library had this socket, or its
+ * listener. */
+bool exi_proof_bears_sign(int fd);
 /* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that
  * cannot be asked here. */
 int exi_proof_signed(const struct exi_tuple *t);

@@ -47,8 +47,10 @@ void exi_hand_note(int fd, int by)
 	uint64_t cookie = exi_sock_cookie(fd);
 
 	if (cookie && !exi_handed_again(fd, by, cookie) && sk &&
-	    exi_hand_alone(sk, fd))
+	    exi_hand_alone(sk, fd)) {
 		exi_handed_add(fd, by, cookie);
+		exi_proof_sign(fd); /* so the receiver looks for a giver */
+	}
 }
 
 static bool is_fit(int fd)
@@ -88,6 +90,9 @@ void exi_hand_take(int fd, int by)
 {
 	uint32_t giver = 0;
 
+	/* What comes of a program without the library stays the kernel's. */
+	if (by >= 0 && !exi_proof_bears_sign(fd))
+		return;
 	exi_fds_begin();
 	if (is_fit(fd)) {
 		giver = by < 0 ? 0 : exi_handed_giver(by);
