@@ -593,11 +593,21 @@ static void absurd_batches_are_refused(void)
 	T_ERR(exs_x_submit(EXS_QHANDLE_INVALID, &o, 1), EINVAL);
 	T_ERR(exs_x_submit(q + 1, &o, 1), EINVAL);
 	for (int type = -1; type < 16; type++) {
-		if (type == EXS_EVT_SEND || type == EXS_EVT_RECV)
+		/* Of a file without parts nothing is absurd. */
+		if (type == EXS_EVT_SEND || type == EXS_EVT_RECV ||
+		    type == EXS_EVT_SENDFILE)
 			continue;
 		o = op_of(type, fd[0], &absurd, 0, 0);
 		T_ERR(exs_x_submit(q, &o, 1), EINVAL);
 	}
+	o = op_of(EXS_EVT_SENDFILE, fd[0], NULL, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EFAULT);
+	o = op_of(EXS_EVT_SENDFILE, fd[0], buf, SIZE_MAX, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
+	o = op_of(EXS_EVT_CONNECT, fd[0], NULL, 16, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EFAULT);
+	o = op_of(EXS_EVT_POLL, -1, NULL, 1, 0);
+	T_ERR(exs_x_submit(q, &o, 1), EFAULT);
 	o = op_of(EXS_EVT_SENDMSG, fd[0], &m, 1, 0);
 	T_ERR(exs_x_submit(q, &o, 1), EINVAL);
 	o = op_of(EXS_EVT_SENDMSG, fd[0], NULL, 0, 0);
