@@ -337,7 +337,7 @@ static bool at_rest_locked(const struct exi_sock *sk)
 	for (d = EXI_RX; d <= EXI_TX; d++)
 		ret = ret && exi_list_empty(&sk->ops[d]) && !sk->posted[d] &&
 		      !sk->loans[d] && !sk->timeout[d];
-	return ret && !sk->deadline.at;
+	return ret && !atomic_load(&sk->deadline.at);
 }
 
 static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,

@@ -20,8 +20,8 @@
 #include "core/sock/table.h"
 #include "core/transfer/cancel.h"
 
-/* Guards what follows, and the deadlines of sockets, which change under their
- * link locks, too. */
+/* Guards what follows, and the deadlines of sockets: innermost, for a socket's
+ * locks may be held where another one goes. */
 static pthread_mutex_t deadlines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exi_list deadlines = EXI_LIST_INIT(deadlines);
 static uint64_t polls_at; /* the earliest of polls; 0: none was noted */
@@ -40,32 +40,37 @@ int exi_deadline_read(const struct timespec *until, uint64_t *ret)
 	return exi_service_start();
 }
 
-/* Whether it is sooner than what was known. */
-static bool sooner(uint64_t *at, uint64_t until)
+/* Whether the poll's is sooner than what was known. */
+static bool note_poll(uint64_t until)
 {
-	if (*at && *at <= until)
-		return false;
-	*at = until;
-	return true;
+	bool ret;
+
+	pthread_mutex_lock(&deadlines_lock);
+	ret = !polls_at || until < polls_at;
+	if (ret)
+		polls_at = until;
+	pthread_mutex_unlock(&deadlines_lock);
+	return ret;
 }
 
-static bool note_locked(int fd, uint64_t until)
+/* The same of a socket of this generation. A closing one has none: it began to
+ * close before, and this finds that, or after, and exi_deadline_drop() finds
+ * this. */
+static bool note(struct exi_sock *sk, uint32_t generation, uint64_t until)
 {
-	struct exi_sock *sk;
-	bool first, ret = false;
+	uint64_t was;
+	bool ret = false;
 
-	EXI_MUTEX_LOCKED(&deadlines_lock);
-	if (fd < 0)
-		return sooner(&polls_at, until);
-	sk = exi_sock_find(fd);
-	if (!sk)
-		return false;
 	exi_lock(&sk->link_lock);
-	if (exi_sock_is(sk, fd) && !sk->closing) {
-		first = !sk->deadline.at;
-		ret = sooner(&sk->deadline.at, until);
-		if (first)
+	if (exi_sock_lasts(sk, generation) && !sk->closing) {
+		pthread_mutex_lock(&deadlines_lock);
+		was = atomic_load(&sk->deadline.at);
+		ret = !was || until < was;
+		if (ret)
+			atomic_store(&sk->deadline.at, until);
+		if (!was)
 			exi_list_add_tail(&deadlines, &sk->deadline.node);
+		pthread_mutex_unlock(&deadlines_lock);
 	}
 	exi_unlock(&sk->link_lock);
 	return ret;
@@ -75,25 +80,21 @@ static bool note_locked(int fd, uint64_t until)
  * came before this, which is then found by the next. */
 void exi_deadline_note(int fd, uint64_t until)
 {
+	struct exi_sock *sk;
+	uint32_t generation;
 	bool news;
 
 	if (exi_likely(!until))
 		return;
-	pthread_mutex_lock(&deadlines_lock);
-	news = note_locked(fd, until);
-	pthread_mutex_unlock(&deadlines_lock);
+	if (fd < 0) {
+		news = note_poll(until);
+	} else {
+		sk = exi_sock_find(fd);
+		generation = sk ? atomic_load(&sk->generation) : 0;
+		news = sk && exi_sock_is(sk, fd) && note(sk, generation, until);
+	}
 	if (news)
 		exi_service_reschedule();
-}
-
-static void set_locked(struct exi_sock *sk, uint64_t at)
-{
-	EXI_MUTEX_LOCKED(&deadlines_lock);
-	if (!at)
-		exi_list_del(&sk->deadline.node);
-	exi_lock(&sk->link_lock);
-	sk->deadline.at = at;
-	exi_unlock(&sk->link_lock);
 }
 
 /* Cancels what is late on a socket; when the next is, UINT64_MAX: none. */
@@ -107,11 +108,10 @@ static uint64_t expire(struct exi_sock *sk, uint64_t now)
 	return next;
 }
 
-/* Without the lock, which is none that polls' own comes after: the time is
- * noted anew. */
-static uint64_t polls_tick(uint64_t now)
+/* Without the lock, as with sockets: the time is noted anew. */
+static void polls_tick(uint64_t now)
 {
-	uint64_t next = UINT64_MAX, ret;
+	uint64_t next = UINT64_MAX;
 	bool due;
 
 	pthread_mutex_lock(&deadlines_lock);
@@ -121,50 +121,77 @@ static uint64_t polls_tick(uint64_t now)
 	pthread_mutex_unlock(&deadlines_lock);
 	if (due)
 		exi_poll_expire(now, &next);
-	pthread_mutex_lock(&deadlines_lock);
 	if (next != UINT64_MAX)
-		sooner(&polls_at, next);
-	ret = polls_at ? polls_at : UINT64_MAX;
-	pthread_mutex_unlock(&deadlines_lock);
-	return ret;
+		note_poll(next);
 }
 
-uint64_t exi_deadline_tick(uint64_t now)
+static void forget_locked(struct exi_sock *sk)
 {
-	uint64_t ret = polls_tick(now), next;
+	EXI_MUTEX_LOCKED(&deadlines_lock);
+	exi_list_del(&sk->deadline.node);
+	atomic_store(&sk->deadline.at, 0);
+}
+
+/* Takes a socket out whose time has come. Null: there is none, and *ret_next is
+ * when the next is. */
+static struct exi_sock *take_due(uint64_t now, uint64_t *ret_next,
+				 uint32_t *ret_generation)
+{
+	struct exi_sock *ret = NULL;
 	struct exi_list *pos, *tmp;
+	uint64_t at;
 
 	pthread_mutex_lock(&deadlines_lock);
+	*ret_next = polls_at ? polls_at : UINT64_MAX;
 	exi_list_for_each_safe (pos, tmp, &deadlines) {
 		struct exi_sock *sk =
 			exi_container(pos, struct exi_sock, deadline.node);
 
-		next = sk->deadline.at;
-		if (next <= now) {
-			next = expire(sk, now);
-			set_locked(sk, next == UINT64_MAX ? 0 : next);
+		at = atomic_load(&sk->deadline.at);
+		if (at <= now) {
+			forget_locked(sk);
+			*ret_generation = atomic_load(&sk->generation);
+			ret = sk;
+			break;
 		}
-		if (next < ret)
-			ret = next;
+		if (at < *ret_next)
+			*ret_next = at;
 	}
 	pthread_mutex_unlock(&deadlines_lock);
 	return ret;
 }
 
-/* With the lock under which it is noted: who noted before is seen, who comes
- * after sees that the socket closes. */
+/* How many sockets a tick looks at: the service has other work. */
+#define SOCKETS 64
+
+/* What is noted of a socket after it was taken out is for the next look. One
+ * that went meanwhile, or is another connection's now, has only what is late
+ * cancelled, too. */
+uint64_t exi_deadline_tick(uint64_t now)
+{
+	struct exi_sock *sk;
+	uint32_t generation;
+	uint64_t ret, next;
+
+	polls_tick(now);
+	for (int i = 0; i < SOCKETS; i++) {
+		sk = take_due(now, &ret, &generation);
+		if (!sk)
+			return ret;
+		next = expire(sk, now);
+		if (next != UINT64_MAX)
+			note(sk, generation, next > now ? next : now + 1);
+	}
+	return now + 1;
+}
+
 void exi_deadline_drop(struct exi_sock *sk)
 {
-	bool noted;
-
-	exi_lock(&sk->link_lock);
-	noted = sk->deadline.at;
-	exi_unlock(&sk->link_lock);
-	if (!noted)
+	if (!atomic_load(&sk->deadline.at))
 		return;
 	pthread_mutex_lock(&deadlines_lock);
-	if (sk->deadline.at) /* the last may just have passed */
-		set_locked(sk, 0);
+	if (atomic_load(&sk->deadline.at)) /* the last may just have passed */
+		forget_locked(sk);
 	pthread_mutex_unlock(&deadlines_lock);
 }
 

@@ -24,7 +24,7 @@ void exi_deadline_note(int fd, uint64_t until);
  * not. */
 uint64_t exi_deadline_tick(uint64_t now);
 
-/* The socket goes away: it is closing, and no lock is held. */
+/* The socket goes away: it is closing. Locks of other sockets may be held. */
 void exi_deadline_drop(struct exi_sock *sk);
 void exi_deadline_forked(void);
 

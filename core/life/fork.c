@@ -97,7 +97,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	sk->todo_dirs = 0;
 	exi_list_init(&sk->poll_ops);
 	sk->poll_events = 0;
-	sk->deadline.at = 0;
+	atomic_store(&sk->deadline.at, 0);
 	if (sk->link)
 		exi_poller_inherited(sk, sk->link->fd);
 	if (stays(sk)) {

@@ -311,6 +311,10 @@ static bool step_connect(struct exi_sock *sk, struct exi_op *op)
 	return true;
 }
 
+/* So many connections at a time: clients may come as fast as they are accepted,
+ * and the service has other work. What waits for the rest is told at once. */
+#define ACCEPTS 64
+
 /* Serves what can be served; watches for the rest. */
 static void serve_locked(struct exi_sock *sk, bool *ret_connected)
 {
@@ -324,8 +328,9 @@ static void serve_locked(struct exi_sock *sk, bool *ret_connected)
 		bool done = op->type == EXS_EVT_ACCEPT ? step_accept(op)
 						       : step_connect(sk, op);
 
-		while (done && op->multi && exi_multi_accepted(op))
-			done = step_accept(op);
+		for (int i = 1; done && op->multi && exi_multi_accepted(op);
+		     i++)
+			done = i < ACCEPTS && step_accept(op);
 		if (!done) {
 			events |=
 				op->type == EXS_EVT_ACCEPT ? EPOLLIN : EPOLLOUT;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "core/base/futex.h"
+#include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
 #include "core/base/util.h"
@@ -31,6 +32,7 @@
 
 void exi_link_over(struct exi_sock *sk, uint32_t generation)
 {
+	exi_fds_begin(); /* who parts before it has met may make some */
 	exi_lock(&sk->link_lock);
 	if (!exi_sock_lasts(sk, generation))
 		; /* somebody closed it meanwhile */
@@ -39,6 +41,7 @@ void exi_link_over(struct exi_sock *sk, uint32_t generation)
 	else if (!sk->foreign_link)
 		exi_begin_part_locked(sk);
 	exi_unlock(&sk->link_lock);
+	exi_fds_end();
 }
 
 void exi_link_unanswered(struct exi_sock *sk, uint32_t generation)

@@ -341,7 +341,7 @@ struct exi_sock {
 	 * life/deadline.h; 0: none. */
 	struct {
 		struct exi_list node;
-		uint64_t at;
+		_Atomic uint64_t at;
 	} deadline;
 	uint32_t poll_events;
 	/* The peer was asked for wake-ups for waits that the shim does not see,

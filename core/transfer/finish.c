@@ -107,5 +107,5 @@ void exi_flow_cancelled_locked(struct exi_sock *sk, enum exi_dir dir,
 	if (exi_likely(!op->begun) || sk->closing)
 		exi_flow_finish_locked(sk, dir, op, ECANCELED);
 	else if (!leave_message_locked(sk, dir, op))
-		op->cancelled = false;
+		op->cancelled = op->late = false;
 }

@@ -132,6 +132,8 @@ static void left_locked(struct exi_sock *sk, enum exi_dir dir,
 			struct exi_op *op, int err)
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
+	if (!err && op->cancelled)
+		err = ECANCELED; /* nobody is left to try again */
 	if (!err && op->multi) {
 		exi_list_add_head(&sk->ops[dir], &op->node);
 		exi_flow_count_ops_locked(sk, dir, 1);

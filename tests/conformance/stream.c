@@ -793,8 +793,8 @@ static void *take_bytes(void *arg)
 			T(buf[i] < SHARERS);
 			me->seen[buf[i]]++;
 		}
-		*me->total += n;
-		if (*me->total == SHARERS * SHARER_BYTES)
+		/* One of them does: later the peer may have closed. */
+		if ((*me->total += n) == SHARERS * SHARER_BYTES)
 			T_OK(t_shutdown(me->s, SHUT_RDWR));
 	}
 	return NULL;
