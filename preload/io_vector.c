@@ -285,7 +285,7 @@ static __attribute__((noinline)) ssize_t get_more(int fd, struct msghdr *m,
 {
 	ssize_t ret = native.recvmsg(fd, m, flags);
 
-	if (ret >= 0 && m->msg_controllen)
+	if (ret >= 0 && m->msg_control && m->msg_controllen)
 		shim_came(fd, m, flags);
 	return ret;
 }
@@ -295,8 +295,7 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 	ssize_t ret;
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
-		return m && m->msg_control ? get_more(fd, m, flags)
-					   : native.recvmsg(fd, m, flags);
+		return get_more(fd, m, flags);
 	if (LATENT(latent_get_message(fd, m, flags, &ret)))
 		return ret;
 	if (exi_unlikely(m->msg_control && m->msg_controllen))

@@ -252,6 +252,7 @@ static bool arm_words_locked(struct exi_call *c, struct exi_shared *sh)
 	EXI_PROBE2(sleep, sk->tcp->fd, c->dir);
 	exi_sock_look_locked(sk, c->dir, 1);
 	c->resting = true;
+	c->armed = sk->fab;
 	return true;
 }
 
@@ -261,7 +262,8 @@ static void rest_end_locked(struct exi_call *c, struct exi_half *h)
 
 	EXI_LOCKED(&h->lock);
 	exi_sock_look_locked(c->sk, c->dir, -1);
-	if (exi_futex_waitv_works() && fab)
+	/* A connection that met again has another one, which others armed. */
+	if (exi_futex_waitv_works() && fab && fab == c->armed)
 		fab->wops->disarm(fab, c->dir, EXI_WAKE_WORD);
 	c->resting = false;
 }

@@ -46,7 +46,8 @@ struct exi_call {
 	bool resting; /* armed, and among the lookers: to sleep on words */
 	bool heard;   /* RX: the link said something, and that was heard */
 	bool more;    /* RX: and bytes may lie behind those that were got */
-	uint64_t deadline; /* CLOCK_MONOTONIC ns; 0: none */
+	struct exi_conn *armed; /* by `resting' */
+	uint64_t deadline;	/* CLOCK_MONOTONIC ns; 0: none */
 	struct exi_look look;
 };
 

@@ -30,6 +30,7 @@ bool exi_hand_alone(struct exi_sock *sk, int fd)
 	bool ret;
 
 	exi_sock_inherit(sk); /* the first use after a fork, perhaps */
+	exi_fds_begin();
 	exi_lock(&sk->link_lock);
 	ret = exi_sock_is(sk, fd) && sk->adopted && !sk->closing &&
 	      (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT) &&
@@ -38,6 +39,7 @@ bool exi_hand_alone(struct exi_sock *sk, int fd)
 	      exi_holders_sole(&sk->sh->holders) && !exi_name_others(sk, fd) &&
 	      exi_handed_over_locked(sk);
 	exi_unlock(&sk->link_lock);
+	exi_fds_end();
 	return ret;
 }
 
@@ -45,10 +47,12 @@ void exi_hand_note(int fd, int by)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
 	uint64_t cookie = exi_sock_cookie(fd);
+	uint32_t forked = exi_handed_forked_times();
 
+	exi_handed_retract(fd);
 	if (cookie && !exi_handed_again(fd, by, cookie) && sk &&
 	    exi_hand_alone(sk, fd)) {
-		exi_handed_add(fd, by, cookie);
+		exi_handed_add(fd, by, cookie, forked);
 		exi_proof_sign(fd); /* so the receiver looks for a giver */
 	}
 }
@@ -90,6 +94,7 @@ void exi_hand_take(int fd, int by)
 {
 	uint32_t giver = 0;
 
+	exi_handed_retract(fd);
 	/* What comes of a program without the library stays the kernel's. */
 	if (by >= 0 && !exi_proof_bears_sign(fd))
 		return;

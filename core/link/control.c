@@ -373,6 +373,7 @@ static int converse_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
 		return 0;
 	case EXI_PAIR_UP:
 		atomic_store(&sk->sh->hold_there, 0);
+		atomic_store(&sk->sh->handed, 0);
 		go_locked(sk);
 		try_up(sk);
 		return 0;

@@ -32,8 +32,12 @@
 static struct exi_lock notes_lock;
 static struct exi_handed_note notes[NOTES];
 static unsigned int next_note;
-static int done[DONE];
-static unsigned int n_done;
+static struct {
+	uint64_t cookie; /* 0: none */
+	int fd;
+} done[DONE];
+static _Atomic unsigned int n_done;
+static _Atomic uint32_t forks;
 
 _Atomic uint32_t exi_handed_notes;
 static _Atomic bool peeked;
@@ -91,8 +95,9 @@ bool exi_handed_again(int fd, int by, uint64_t cookie)
 	return known || !inode;
 }
 
-void exi_handed_add(int fd, int by, uint64_t cookie)
+void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forked)
 {
+	uint32_t inode = unix_inode(by);
 	struct exi_handed_note *n;
 
 	exi_lock(&notes_lock);
@@ -102,9 +107,9 @@ void exi_handed_add(int fd, int by, uint64_t cookie)
 		if (!n->cookie)
 			atomic_fetch_add(&exi_handed_notes, 1);
 	}
-	*n = (struct exi_handed_note){ .cookie = cookie,
-				       .by = unix_inode(by),
-				       .fd = fd };
+	*n = (struct exi_handed_note){
+		.cookie = cookie, .by = inode, .fd = fd, .forks = forked
+	};
 	exi_unlock(&notes_lock);
 	exi_track_put(fd, EXI_TRACK_NAMES);
 }
@@ -138,6 +143,9 @@ bool exi_handed_closes(int fd, struct exi_handed_note *ret)
 	struct exi_handed_note *n;
 
 	memset(ret, 0, sizeof(*ret));
+	/* A handler that interrupted a call in here: it says nothing. */
+	if (exi_lock_held(&notes_lock))
+		return false;
 	exi_lock(&notes_lock);
 	n = find_locked(fd);
 	if (n) {
@@ -166,7 +174,11 @@ void exi_handed_done(const struct exi_handed_note *n)
 	struct sockaddr_un name;
 	socklen_t len = done_name(n->cookie, n->by, &name);
 	int saved = errno, fd, old = -1;
+	unsigned int at;
 
+	/* A fork that began before the close is seen here. */
+	if (atomic_load(&forks) != n->forks)
+		return;
 	exi_fds_begin();
 	fd = exi_fd_room(2) ? name_socket() : -1;
 	if (fd >= 0 && (bind(fd, (struct sockaddr *)&name, len) < 0 ||
@@ -176,9 +188,11 @@ void exi_handed_done(const struct exi_handed_note *n)
 	}
 	if (fd >= 0) {
 		exi_lock(&notes_lock);
-		if (n_done >= DONE)
-			old = done[n_done % DONE];
-		done[n_done++ % DONE] = fd;
+		at = atomic_fetch_add(&n_done, 1) % DONE;
+		if (done[at].cookie)
+			old = done[at].fd;
+		done[at].cookie = n->cookie;
+		done[at].fd = fd;
 		exi_unlock(&notes_lock);
 	}
 	if (old >= 0)
@@ -187,10 +201,38 @@ void exi_handed_done(const struct exi_handed_note *n)
 	errno = saved;
 }
 
+/* A child may have the name's socket, too: so it is shut down. */
+void exi_handed_retract(int fd)
+{
+	int gone[DONE], n = 0;
+	uint64_t cookie = atomic_load(&n_done) ? exi_sock_cookie(fd) : 0;
+
+	if (!cookie)
+		return;
+	exi_lock(&notes_lock);
+	for (unsigned int i = 0; i < DONE; i++) {
+		if (done[i].cookie != cookie)
+			continue;
+		gone[n++] = done[i].fd;
+		done[i].cookie = 0;
+	}
+	exi_unlock(&notes_lock);
+	while (n) {
+		shutdown(gone[--n], SHUT_RDWR);
+		exi_closing_listener(gone[n], !exi_holders_shared());
+	}
+}
+
+uint32_t exi_handed_forked_times(void)
+{
+	return atomic_load(&forks);
+}
+
 void exi_handed_forks(void)
 {
 	unsigned int i;
 
+	atomic_fetch_add(&forks, 1);
 	if (!atomic_load(&exi_handed_notes))
 		return;
 	exi_lock(&notes_lock);
@@ -225,12 +267,16 @@ uint32_t exi_handed_giver(int by)
 	return ret;
 }
 
-/* A name of this user's, or of root's, who can do all that a user can. */
+/* A name of this user's, or of root's, who can do all that a user can. The
+ * user's number names no other one here, and the process has one, too. */
 static bool is_ours(int s)
 {
-	uid_t user = exi_user_of(s);
+	struct ucred who;
+	socklen_t len = sizeof(who);
 
-	return user == geteuid() || user == 0;
+	return getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	       (who.uid == geteuid() || who.uid == 0) && who.pid > 0 &&
+	       exi_user_is_one(who.uid);
 }
 
 bool exi_handed_over_locked(struct exi_sock *sk)

@@ -31,7 +31,13 @@ struct exi_sock;
  * there is a note already, for nobody took it before, or there can be none;
  * add: makes one, for a connection that no other process uses. */
 bool exi_handed_again(int fd, int by, uint64_t cookie);
-void exi_handed_add(int fd, int by, uint64_t cookie);
+void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forks);
+/* How often a child may have got what there was: read before it is known that
+ * no other process uses the connection. */
+uint32_t exi_handed_forked_times(void);
+/* Nobody is told any more that fd's connection was closed here: this process
+ * has it again, or passes it once more. */
+void exi_handed_retract(int fd);
 /* It was passed. */
 EXI_SHIM void exi_handed_passed(int fd);
 
@@ -42,6 +48,7 @@ struct exi_handed_note {
 	uint64_t cookie; /* of the connection; 0: no note */
 	uint32_t by;	 /* inode of the UNIX socket */
 	int fd;
+	uint32_t forks;
 	bool passed;
 	bool spoilt; /* others may have it */
 };
@@ -49,7 +56,7 @@ struct exi_handed_note {
 /* Takes out the note of a number that is about to be closed; false: there is
  * none that allows to say that it was the last use. */
 EXI_SHIM bool exi_handed_closes(int fd, struct exi_handed_note *ret);
-/* It is closed. Keeps errno. */
+/* It is closed. Nothing where a child may have it. Keeps errno. */
 EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
 /* The number got another one: its close will not be the last. */
 EXI_SHIM void exi_handed_copied(int fd);

@@ -12,6 +12,7 @@
 #include "core/base/proof.h"
 #include "core/fabric/provider.h"
 #include "core/meet/begin.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/meet.h"
 #include "core/sock/table.h"
@@ -58,15 +59,18 @@ static void compare(struct exi_sock *sk, void *arg)
 }
 
 /* The link lock is held. *ret is the tuple, with its scope. */
-static int may_take(struct exi_sock *sk, const struct exi_tuple *t,
-		    struct exi_tuple *ret)
+static int may_take_locked(struct exi_sock *sk, const struct exi_tuple *t,
+			   struct exi_tuple *ret)
 {
 	int fd = atomic_load(&sk->fd), reason;
 
+	EXI_LOCKED(&sk->link_lock);
 	if (fd < 0 || sk->fab || sk->closing || !sk->adopted ||
 	    (sk->link && sk->link->state != EXI_LINK_LOOK))
 		return EXS_X_REASON_REFUSED;
-	reason = exi_begin_may_meet(sk, fd, ret);
+	/* Another process may still use what it handed to this one. */
+	reason = exi_handed_over_locked(sk) ? exi_begin_may_meet(sk, fd, ret)
+					    : EXS_X_REASON_PASSED;
 	return !reason && !same_ends(ret, t) ? EXS_X_REASON_NOT_CONNECTED
 					     : reason;
 }
@@ -76,7 +80,7 @@ static int take_request_locked(struct exi_sock *sk,
 			       const struct exi_tuple *t, int link, void *arg)
 {
 	struct exi_tuple now;
-	int reason = may_take(sk, t, &now);
+	int reason = may_take_locked(sk, t, &now);
 
 	EXI_LOCKED(&sk->link_lock);
 	if (link < 0)
@@ -107,8 +111,10 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		exi_fd_close(link);
 		return EXS_X_REASON_NOT_CONNECTED;
 	}
+	exi_fds_begin();
 	exi_lock(&s.found->link_lock);
 	reason = take_request_locked(s.found, p, t, link, arg);
 	exi_unlock(&s.found->link_lock);
+	exi_fds_end();
 	return reason;
 }

@@ -58,8 +58,9 @@ bool exi_holders_claim(struct exi_holders *h)
 
 void exi_holders_leave(struct exi_holders *h)
 {
-	if (!foreign)
-		rename_one(h, self_pid(), 0);
+	/* Or as a child that is at an exec, which may fail yet. */
+	if (!foreign && !rename_one(h, self_pid(), 0))
+		rename_one(h, -self_pid(), 0);
 	atomic_fetch_sub(&h->n, 1);
 }
 

@@ -222,7 +222,8 @@ static void check_require(struct exi_sock *sk, int reason)
 {
 	const char *require = exi_config()->require;
 
-	if (!require[0] || strcmp(require, "tcp") == 0)
+	/* One that was handed on was there, or may come to be. */
+	if (!require[0] || strcmp(require, "tcp") == 0 || sk->again)
 		return;
 	switch (reason) {
 	case EXS_X_REASON_NONE:

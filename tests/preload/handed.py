@@ -47,7 +47,12 @@ def answer(s, last, wait=lambda: None):
 SERVER = COMMON + '''
 what, n = sys.argv[1], int(sys.argv[2])
 if what.startswith('passed '):
-    n = socket.recv_fds(socket.socket(fileno=n), 1, 1)[1][0]
+    by = socket.socket(fileno=n)
+    n = socket.recv_fds(by, 1, 1)[1][0]
+    if 'returned' in what:
+        socket.send_fds(by, [b'x'], [n])
+        os.close(n)
+        n = socket.recv_fds(by, 1, 1)[1][0]
 s = socket.socket(fileno=n)
 if what.endswith('listener'):
     s = s.accept()[0]
@@ -80,6 +85,9 @@ if what == 'twice passed connection':
     socket.send_fds(a, [b'x'], [s.fileno()])
 if what != 'kept connection':
     s.close()
+if what == 'returned connection':
+    kept = socket.recv_fds(a, 1, 1)[1][0]
+    socket.send_fds(a, [b'x'], [kept])
 sys.exit(server.wait())
 '''
 
@@ -159,6 +167,10 @@ def main():
         for what in 'kept connection', 'twice passed connection':
             said = hands(folder, 'pass', what, True, True, False)
             check('a %s' % what, said[0].count('(passed)') == 3, *said)
+        # That it was closed before says nothing of the second time.
+        said = hands(folder, 'pass', 'returned connection', True, True, False)
+        check('a returned connection', '(passed)' in said[0] and
+              not re.search('connection, shm', said[0] + said[1]), *said)
         said = hands(folder, 'pass', 'new connection', False, True, False)
         # It costs the receiver nothing, either.
         check('a connection of a plain giver', not said[0] and
