@@ -149,9 +149,11 @@ static void proved_candidate_locked(struct exi_sock *sk, unsigned int slot,
 		exi_meet_refuse_locked(sk, -ret);
 }
 
-/* A board is seen by one candidate at a time, and not by many. */
+/* A board is seen by one candidate at a time, and not by many. One that is of
+ * the peer's user (known) waits for no other: what A shows to a stranger may
+ * hide A's sign from it. */
 static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
-			      const struct exi_pair_msg *m)
+			      const struct exi_pair_msg *m, bool known)
 {
 	struct exi_pair_msg out = exi_meet_hello(sk, false);
 	struct exi_link *l = sk->link;
@@ -159,8 +161,8 @@ static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
 	int err;
 
 	EXI_LOCKED(&sk->link_lock);
-	if (l->provers == PROVERS ||
-	    (l->prover >= 0 && now - l->prover_since < PROVE_NS))
+	if (!known && (l->provers == PROVERS ||
+		       (l->prover >= 0 && now - l->prover_since < PROVE_NS)))
 		return -EPERM;
 	if (l->prover >= 0)
 		dismiss_locked(sk, (unsigned int)l->prover);
@@ -269,7 +271,7 @@ static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	if (exi_meet_shunned(fd))
 		return shunned_candidate_locked(sk, slot, err == 0);
 	if (err || (m->c & EXI_HELLO_SHOW))
-		return begin_proof_locked(sk, slot, m);
+		return begin_proof_locked(sk, slot, m, !err);
 	known_candidate_locked(sk, slot, m);
 	return 0;
 }

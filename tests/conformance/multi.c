@@ -90,7 +90,7 @@ static void word_of(int s, exs_qhandle_t q, long a)
 		void *at = e.exs_evt_un.exs_evt_xfer.exs_evt_buffer;
 
 		T_EQ(e.exs_errno, 0);
-		T(len && len <= 4 - n && !memcmp(at, "four" + n, len));
+		T(len && len <= 4 - n && !memcmp(at, &"four"[n], len));
 		n += len;
 		T_OK(exs_x_provide(q, at, ROOM, 1));
 		if (!more(&e))
@@ -181,7 +181,7 @@ static void a_queue_without_a_free_slot_ends_it(void)
 		T(!more(&e));
 		/* Given last, it is taken first. */
 		T(e.exs_evt_un.exs_evt_xfer.exs_evt_buffer == rooms[0]);
-		T(!memcmp(rooms[0], "fourfourfour" + n,
+		T(!memcmp(rooms[0], &"fourfourfour"[n],
 			  e.exs_evt_un.exs_evt_xfer.exs_evt_length));
 		n += e.exs_evt_un.exs_evt_xfer.exs_evt_length;
 		T_OK(exs_x_provide(q, rooms[0], sizeof(rooms[0]), 1));

@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -794,7 +795,8 @@ static void *take_bytes(void *arg)
 			me->seen[buf[i]]++;
 		}
 		/* One of them does: later the peer may have closed. */
-		if ((*me->total += n) == SHARERS * SHARER_BYTES)
+		if (atomic_fetch_add(me->total, (uint64_t)n) + (uint64_t)n ==
+		    SHARERS * SHARER_BYTES)
 			T_OK(t_shutdown(me->s, SHUT_RDWR));
 	}
 	return NULL;
