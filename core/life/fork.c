@@ -58,9 +58,11 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 void exi_sock_prefork(void)
 {
 	exi_latent_promote_all();
-	exi_handed_forks();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
+	/* After the child was counted: a thread that makes a note now finds
+	 * that, or this finds its note. */
+	exi_handed_forks();
 }
 
 static void unfork_one(struct exi_sock *sk, void *arg)

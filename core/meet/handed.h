@@ -56,7 +56,8 @@ struct exi_handed_note {
 /* Takes out the note of a number that is about to be closed; false: there is
  * none that allows to say that it was the last use. */
 EXI_SHIM bool exi_handed_closes(int fd, struct exi_handed_note *ret);
-/* It is closed. Nothing where a child may have it. Keeps errno. */
+/* The number is closed; says so, unless a child may have the connection. Keeps
+ * errno. */
 EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
 /* The number got another one: its close will not be the last. */
 EXI_SHIM void exi_handed_copied(int fd);

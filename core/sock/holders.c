@@ -58,7 +58,8 @@ bool exi_holders_claim(struct exi_holders *h)
 
 void exi_holders_leave(struct exi_holders *h)
 {
-	/* Or as a child that is at an exec, which may fail yet. */
+	/* The name is another one while this child is at an exec that may
+	 * fail. */
 	if (!foreign && !rename_one(h, self_pid(), 0))
 		rename_one(h, -self_pid(), 0);
 	atomic_fetch_sub(&h->n, 1);
