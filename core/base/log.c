@@ -9,8 +9,10 @@
  */
 #include "core/base/log.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -263,6 +265,40 @@ format_line(char *line, pid_t pid, int level, const char *fmt, va_list ap)
 	}
 	line[n + m] = '\n';
 	return n + m + 1;
+}
+
+/* An end of the connection; the name of nothing is empty. */
+static void name_end(char *to, size_t room, const char *what,
+		     const struct sockaddr_storage *a)
+{
+	const struct sockaddr_in *in = (const void *)a;
+	const struct sockaddr_in6 *in6 = (const void *)a;
+	bool v6 = a->ss_family == AF_INET6;
+	char text[INET6_ADDRSTRLEN];
+
+	if (inet_ntop(a->ss_family,
+		      v6 ? (const void *)&in6->sin6_addr : &in->sin_addr, text,
+		      sizeof(text)))
+		snprintf(to, room, "%s %s%s%s:%u", what, v6 ? "[" : "", text,
+			 v6 ? "]" : "",
+			 ntohs(v6 ? in6->sin6_port : in->sin_port));
+}
+
+const char *exi_log_conn(struct exi_log_conn *to, int fd)
+{
+	struct sockaddr_storage here = { 0 }, there = { 0 };
+	socklen_t n = sizeof(here), m = sizeof(there);
+	char local[EXI_LOG_CONN / 2] = "", peer[EXI_LOG_CONN / 2] = "";
+	int err = errno;
+
+	if (getsockname(fd, (struct sockaddr *)&here, &n) == 0)
+		name_end(local, sizeof(local), " (local", &here);
+	if (local[0] && getpeername(fd, (struct sockaddr *)&there, &m) == 0)
+		name_end(peer, sizeof(peer), ", peer", &there);
+	snprintf(to->text, sizeof(to->text), "descriptor %d%s%s%s", fd, local,
+		 peer, local[0] ? ")" : "");
+	errno = err;
+	return to->text;
 }
 
 void exi_log_write(int level, const char *fmt, ...)

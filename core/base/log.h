@@ -38,6 +38,18 @@ EXI_SHIM const char *exi_log_why(int err);
 EXI_SHIM __attribute__((format(printf, 2, 3))) void
 exi_log_write(int level, const char *fmt, ...);
 
+/* "descriptor 7 (local 127.0.0.1:40000, peer 127.0.0.1:6379)": a connection as
+ * lines of the log name it, without the addresses that the kernel does not have
+ * (of UNIX sockets, or after the end of TCP). The text is in *to; keeps errno,
+ * takes no lock. EXI_CONN() is an argument of a line, and costs nothing if the
+ * line is not written. */
+#define EXI_LOG_CONN 160
+struct exi_log_conn {
+	char text[EXI_LOG_CONN];
+};
+const char *exi_log_conn(struct exi_log_conn *to, int fd);
+#define EXI_CONN(fd) exi_log_conn(&(struct exi_log_conn){ { 0 } }, (fd))
+
 #define exi_log(level, ...)                                                    \
 	do {                                                                   \
 		if ((level) <=                                                 \

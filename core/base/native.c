@@ -84,6 +84,8 @@ NATIVE(int, epoll_wait, (int ep, struct epoll_event *ev, int n, int ms),
        (ep, ev, n, ms))
 NATIVE(int, getpeername, (int fd, struct sockaddr *addr, socklen_t *len),
        (fd, addr, len))
+NATIVE(int, getsockname, (int fd, struct sockaddr *addr, socklen_t *len),
+       (fd, addr, len))
 NATIVE(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *l),
        (fd, level, name, v, l))
 NATIVE(int, listen, (int fd, int backlog), (fd, backlog))

@@ -231,10 +231,9 @@ void exi_switch_part(struct exi_sock *sk, int fd, uint32_t generation)
 	exi_unlock(&rx->lock);
 	ret = unread ? exi_orphan_make(sk, fd, generation, true, 0) : 0;
 	if (ret)
-		exi_error(
-			"descriptor %d: its unread bytes cannot be copied "
-			"(%s); the process that gets it does not receive them",
-			fd, strerror(-ret));
+		exi_error("%s: its unread bytes cannot be copied (%s); the "
+			  "process that gets it does not receive them",
+			  EXI_CONN(fd), strerror(-ret));
 }
 
 int exi_switch_down_until(struct exi_sock *sk, int fd, int reason,

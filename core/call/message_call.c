@@ -258,8 +258,8 @@ bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
 			poll(NULL, 0, 1); /* the service moves it, too */
 	}
 	if (left)
-		exi_warn("descriptor %d: closed in the middle of a message "
-			 "that the peer does not read",
-			 atomic_load(&sk->fd));
+		exi_warn("%s: closed in the middle of a message that the peer "
+			 "does not read",
+			 EXI_CONN(atomic_load(&sk->fd)));
 	return !left;
 }

@@ -347,9 +347,9 @@ static int copy_unread(struct exi_sock *sk, struct left *l)
 		ret = from_ring_locked(sk, rx, &l->f);
 	exi_unlock(&rx->lock);
 	if (!all) {
-		exi_warn("descriptor %d: bytes for which TCP has no room yet "
-			 "are not in the copy of the unread bytes",
-			 fd);
+		exi_warn("%s: bytes for which TCP has no room yet are not in "
+			 "the copy of the unread bytes",
+			 EXI_CONN(fd));
 		l->f.reset = true;
 	}
 	return ret == -EOPNOTSUPP ? copy_bytes(sk, l) : ret;

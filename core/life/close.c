@@ -301,9 +301,9 @@ static void finish_drain(struct exi_sock *sk, int fd)
 		return;
 	ret = exi_open_owe(sk, fd);
 	if (ret)
-		exi_warn("descriptor %d: closed while the peer does not read, "
-			 "and the rest cannot be sent (%s); connection reset",
-			 fd, strerror(-ret));
+		exi_warn("%s: closed while the peer does not read, and the "
+			 "rest cannot be sent (%s); connection reset",
+			 EXI_CONN(fd), strerror(-ret));
 }
 
 bool exi_close_is_last(struct exi_sock *sk)

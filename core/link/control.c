@@ -422,16 +422,9 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 		return false;
 	}
 	ret = exi_pair_well_formed(m, n) ? converse_locked(sk, m) : -EPROTO;
-	if (ret == -EPROTO) {
-		exi_error("message %d (%llu %llu %llu)", m->type,
-			  (unsigned long long)m->a, (unsigned long long)m->b,
-			  (unsigned long long)m->c);
-		exi_link_violation(sk, "an invalid message");
-		exi_ending_hung_up_locked(
-			sk); /* what else it says is not heard */
-		return false;
-	}
-	return true;
+	if (ret == -EPROTO)
+		exi_ending_violated_locked(sk, m);
+	return ret != -EPROTO;
 }
 
 /* The end of the link, or a descriptor that should not have come. */

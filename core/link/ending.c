@@ -3,10 +3,12 @@
 #include "core/link/ending.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 
@@ -179,6 +181,19 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 					     : EXS_X_REASON_PEER_LOST);
 }
 
+void exi_ending_violated_locked(struct exi_sock *sk,
+				const struct exi_pair_msg *m)
+{
+	char what[120];
+
+	EXI_LOCKED(&sk->link_lock);
+	snprintf(what, sizeof(what),
+		 "an invalid message, %d (%" PRIu64 " %" PRIu64 " %" PRIu64 ")",
+		 m->type, m->a, m->b, m->c);
+	exi_link_violation(sk, what);
+	exi_ending_hung_up_locked(sk);
+}
+
 void exi_ending_ask_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->link_lock);
@@ -261,9 +276,8 @@ void exi_ending_ask_again_locked(struct exi_sock *sk)
 		exi_ending_be_patient(l);
 	l->came = came;
 	if (exi_now_ns() >= l->patience) {
-		exi_debug(
-			"descriptor %d: TCP has ended, and the peer is silent",
-			atomic_load(&sk->fd));
+		exi_debug("%s: TCP has ended, and the peer is silent",
+			  EXI_CONN(atomic_load(&sk->fd)));
 		shutdown(l->fd, SHUT_RDWR); /* our service sees it */
 		return;
 	}

@@ -37,6 +37,11 @@ void exi_ending_bell(struct exi_sock *sk);
  * link_lock held, no half is locked. */
 void exi_ending_hung_up_locked(struct exi_sock *sk);
 
+/* An invalid message resets the connection, and what else the peer says is not
+ * heard. As exi_ending_hung_up_locked(). */
+void exi_ending_violated_locked(struct exi_sock *sk,
+				const struct exi_pair_msg *m);
+
 /* TCP has ended and the link is up: asks the peer (FINSEEN) whether it lives.
  * link_lock held. */
 void exi_ending_ask_locked(struct exi_sock *sk);

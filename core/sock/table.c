@@ -244,8 +244,8 @@ static void check_require(struct exi_sock *sk, int reason)
 	default:
 		break;
 	}
-	exi_error("EXS_REQUIRE is %s, but descriptor %d stays on TCP: %s",
-		  require, atomic_load(&sk->fd), exs_x_reason_text(reason));
+	exi_error("EXS_REQUIRE is %s, but %s stays on TCP: %s", require,
+		  EXI_CONN(atomic_load(&sk->fd)), exs_x_reason_text(reason));
 	atomic_store(&sk->sh->half[EXI_RX].err, EPROTONOSUPPORT);
 	atomic_store(&sk->sh->half[EXI_TX].err, EPROTONOSUPPORT);
 }
@@ -267,7 +267,7 @@ void exi_sock_reason(struct exi_sock *sk, int reason)
 	if (reason > EXS_X_REASON_UNDECIDED)
 		EXI_PROBE2(error, atomic_load(&sk->fd), reason);
 	exi_stats_note(sk);
-	exi_debug("descriptor %d: %s", atomic_load(&sk->fd),
+	exi_debug("%s: %s", EXI_CONN(atomic_load(&sk->fd)),
 		  exs_x_reason_name(reason));
 }
 

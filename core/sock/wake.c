@@ -70,7 +70,7 @@ void exi_link_reset(struct exi_sock *sk, int reason, const char *what)
 		       exi_lock_held(&sh->half[EXI_RX].lock) ||
 		       exi_lock_held(&sh->half[EXI_TX].lock));
 
-	exi_error("descriptor %d: %s%s; connection reset", atomic_load(&sk->fd),
+	exi_error("%s: %s%s; connection reset", EXI_CONN(atomic_load(&sk->fd)),
 		  reason == EXS_X_REASON_PROTOCOL
 			  ? "the peer violated the protocol: "
 			  : "",

@@ -44,7 +44,7 @@ int exi_message_run_locked(struct exi_sock *sk, enum exi_dir dir,
 static void misread_locked(struct exi_sock *sk, ssize_t err)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
-	exi_warn("descriptor %d: the peer sends %s", sk->tcp->fd,
+	exi_warn("%s: the peer sends %s", EXI_CONN(sk->tcp->fd),
 		 err == -EPROTOTYPE
 			 ? "no messages: it is not a SOCK_SEQPACKET socket"
 			 : "a message that is too long");

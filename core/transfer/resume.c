@@ -57,7 +57,7 @@ static void resend_locked(struct exi_sock *sk)
 		ops_of(sk)->resume(sk->fab, EXI_TX, h->epoch, at, sk->record);
 		sk->record_left = EXI_RESUME;
 	}
-	exi_debug("descriptor %d: repeats byte %u of %s over TCP", sk->tcp->fd,
+	exi_debug("%s: repeats byte %u of %s over TCP", EXI_CONN(sk->tcp->fd),
 		  at - h->origin, sk->fab->provider->name);
 	exi_switch_drain_locked(sk);
 }
@@ -177,7 +177,7 @@ static void go_on_locked(struct exi_sock *sk)
 	h->left = h->back = 0;
 	atomic_store(&h->untaken, 0);
 	exi_resume_watch_locked(sk);
-	exi_debug("descriptor %d: reads on over TCP", sk->tcp->fd);
+	exi_debug("%s: reads on over TCP", EXI_CONN(sk->tcp->fd));
 }
 
 /* The sender goes on at the byte `at`: what we have of that is left out. */

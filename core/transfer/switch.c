@@ -122,7 +122,7 @@ int exi_switch_up_locked(struct exi_sock *sk)
 	h->origin = position(sk, EXI_TX);
 	exi_half_mode_locked(h, EXI_MODE_RING);
 	exi_keepalive_settle_locked(sk);
-	exi_debug("descriptor %d: sends on %s after byte %llu", sk->tcp->fd,
+	exi_debug("%s: sends on %s after byte %llu", EXI_CONN(sk->tcp->fd),
 		  sk->fab->provider->name, (unsigned long long)written);
 	return 0;
 }

@@ -56,8 +56,8 @@ def reasons(behave, exs, row):
     out = subprocess.run([exs, 'run', behave, row], env=env, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                          errors='replace', check=True)
-    moved = re.search(r'descriptor \d+: sends on shm', out.stderr)
-    found = set(re.findall(r'descriptor -?\d+: ([a-z-]+)$', out.stderr, re.M))
+    moved = re.search(r'descriptor \d+(?: \(.*\))?: sends on shm', out.stderr)
+    found = set(re.findall(r'descriptor -?\d+(?: \(.*\))?: ([a-z-]+)$', out.stderr, re.M))
     return moved, found & LEAVES
 
 

@@ -92,7 +92,7 @@ def run(exs, how, reads, sends):
     if heard[0].strip() != '%d 1' % SIZE:
         sys.exit('%s, %s: %s\n%s\n%s' % (how, reads, heard[0], heard[1], log))
     return (bool(re.search(r'sends on shm', heard[1])),
-            bool(re.search(r'descriptor \d+: memory$', log, re.M)))
+            bool(re.search(r'descriptor \d+(?: \(.*\))?: memory$', log, re.M)))
 
 
 def main(exs):

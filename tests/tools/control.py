@@ -151,7 +151,14 @@ def logs(client, log):
     before = os.path.getsize(log)
     tool('downgrade', client.pid)
     tool('upgrade', client.pid)
-    check(os.path.getsize(log) > before, 'more is logged')
+    with open(log) as f:
+        f.seek(before)
+        lines = f.read().splitlines()
+    for c in connections(client.pid):
+        # Both processes write here; the addresses say whose connection it is.
+        name = (f'libexs[{client.pid}] debug: descriptor {c["fd"]} '
+                f'(local {c["local"]}, peer {c["peer"]}): operator')
+        check(lines.count(name) == 1, 'a line says which connection, once', name, lines)
     check(tool('log', client.pid, 'warn')[1] == 'warn\n', 'and back')
     check(tool('log', client.pid, 'loud')[0] == 2, 'no such level')
 

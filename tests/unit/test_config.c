@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -627,6 +629,58 @@ static void logging_keeps_errno_and_cuts_long_lines(void **state)
 	close(fds[1]);
 }
 
+static int connected(int family, int *ret_listener, char *ret_want)
+{
+	struct sockaddr_in6 a = { .sin6_family = AF_INET6,
+				  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in b = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr *at = family == AF_INET6 ? (void *)&a : (void *)&b;
+	socklen_t n = family == AF_INET6 ? sizeof(a) : sizeof(b);
+	const char *host = family == AF_INET6 ? "[::1]" : "127.0.0.1";
+	int l = socket(family, SOCK_STREAM, 0);
+	int s = socket(family, SOCK_STREAM, 0);
+	in_port_t port;
+
+	/* The port is at one place in both. */
+	assert_int_equal(bind(l, at, n), 0);
+	assert_int_equal(listen(l, 1), 0);
+	assert_int_equal(getsockname(l, at, &n), 0);
+	assert_int_equal(connect(s, at, n), 0);
+	port = ((struct sockaddr_in *)at)->sin_port;
+	assert_int_equal(getsockname(s, at, &n), 0);
+	sprintf(ret_want, "descriptor %d (local %s:%u, peer %s:%u)", s, host,
+		ntohs(((struct sockaddr_in *)at)->sin_port), host, ntohs(port));
+	*ret_listener = l;
+	return s;
+}
+
+static void a_line_names_a_connection_by_its_addresses(void **state)
+{
+	struct exi_log_conn name;
+	char want[200];
+	int l, s, pair[2];
+
+	for (int i = 0; i < 2; i++) {
+		s = connected(i ? AF_INET6 : AF_INET, &l, want);
+		errno = ENOTTY;
+		assert_string_equal(exi_log_conn(&name, s), want);
+		close(l); /* resets what was not accepted */
+		*strchr(want, ',') = '\0';
+		strcat(want, ")");
+		assert_string_equal(exi_log_conn(&name, s), want);
+		assert_int_equal(errno, ENOTTY);
+		close(s);
+	}
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	sprintf(want, "descriptor %d", pair[0]);
+	assert_string_equal(EXI_CONN(pair[0]), want);
+	close(pair[0]);
+	close(pair[1]);
+	assert_string_equal(EXI_CONN(pair[0]), want);
+	assert_string_equal(EXI_CONN(-1), "descriptor -1");
+}
+
 static void a_log_descriptor_taken_away_is_opened_again(void **state)
 {
 	char path[] = "/tmp/exs-log-XXXXXX";
@@ -872,6 +926,7 @@ int main(void)
 			lines_go_to_the_log_file_with_the_pid_in_its_name),
 		cmocka_unit_test(a_log_file_that_cannot_be_opened_is_said_once),
 		cmocka_unit_test(logging_keeps_errno_and_cuts_long_lines),
+		cmocka_unit_test(a_line_names_a_connection_by_its_addresses),
 		cmocka_unit_test(a_log_descriptor_taken_away_is_opened_again),
 	};
 
