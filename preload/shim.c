@@ -132,7 +132,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 		return;
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
-	sk->base->unsign(fd);
+	sk->base->unsign(fd, atomic_load(&exi_sock_shared(sk)->size));
 	if (!sk->cookie) /* for calls that wait, see left_us() */
 		exi_sock_mark(sk, fd);
 	exi_sock_forget(sk, fd, generation);

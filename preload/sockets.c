@@ -293,22 +293,24 @@ static int zerocopy_receive(int fd, void *val, socklen_t *len)
  * itself. */
 static void tell_unix(int fd, int name, void *val, const socklen_t *len)
 {
-	int v, domain = 0;
+	int v, now, domain = 0;
 	socklen_t size = sizeof(domain);
 	struct exi_sock *sk;
 
 	if ((name != SO_ERROR && name != SO_RCVBUF) || *len < sizeof(v))
 		return;
 	memcpy(&v, val, sizeof(v));
+	sk = exi_latent(fd) ? NULL : exi_sock_find(fd);
 	if (name == SO_RCVBUF) {
-		if (exi_likely(exi_unix_unsigned(v) == v) ||
+		now = v;
+		v = exi_unix_unsigned(
+			v, sk ? atomic_load(&exi_sock_shared(sk)->size) : 0);
+		if (exi_likely(v == now) ||
 		    native.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
 				      &size) < 0 ||
 		    domain != AF_UNIX)
 			return;
-		v = exi_unix_unsigned(v);
 	} else {
-		sk = exi_latent(fd) ? NULL : exi_sock_find(fd);
 		if (!v && sk &&
 		    exi_half_take_cut(&exi_sock_shared(sk)->half[EXI_RX]))
 			v = ECONNRESET;

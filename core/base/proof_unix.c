@@ -167,42 +167,52 @@ int exi_unix_peer_here(const struct exi_tuple *t)
 	return err == -ENOENT ? -ENOTCONN : err;
 }
 
+static bool is_sign(uint32_t size)
+{
+	return (size & SIGN_MASK) == SIGN;
+}
+
+static bool has_sign(const union exi_diag_answer *a)
+{
+	uint32_t sizes[SK_MEMINFO_RCVBUF + 1];
+	const void *v = exi_diag_attribute(a, sizeof(struct unix_diag_msg),
+					   UNIX_DIAG_MEMINFO, sizeof(sizes));
+
+	if (!v)
+		return false;
+	memcpy(sizes, v, sizeof(sizes));
+	return is_sign(sizes[SK_MEMINFO_RCVBUF]);
+}
+
 int exi_unix_same_user(const struct exi_tuple *t, int link)
 {
 	union exi_diag_answer a;
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 	uint32_t opener;
-	int err = other_end(t, UDIAG_SHOW_UID, true, &a);
+	int err = other_end(t, UDIAG_SHOW_UID | UDIAG_SHOW_MEMINFO, true, &a);
 
 	if (err)
 		return err;
 	if (getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	/* Who made the other end, who opened it, and who is at the link. The
-	 * first is the connection's, and no number leads to it. */
+	 * first is the connection's, and no number leads to it. And the kernel
+	 * may keep processes of one user apart (ptrace(2)): one that does not
+	 * use the library is not spoken for by another. */
 	return number(&a, DIAG_UID, &opener) && cred.uid == t->maker &&
 			       cred.uid == opener && cred.pid > 0 &&
-			       exi_user_is_one(cred.uid)
+			       exi_user_is_one(cred.uid) && has_sign(&a)
 		       ? 0
 		       : -EOPNOTSUPP;
 }
 
 int exi_unix_signed(const struct exi_tuple *t)
 {
-	uint32_t sizes[SK_MEMINFO_RCVBUF + 1];
 	union exi_diag_answer a;
-	const void *v;
 	int err = other_end(t, UDIAG_SHOW_MEMINFO, false, &a);
 
-	if (err)
-		return err == -EACCES ? err : 0;
-	v = exi_diag_attribute(&a, sizeof(struct unix_diag_msg),
-			       UNIX_DIAG_MEMINFO, sizeof(sizes));
-	if (!v)
-		return 0;
-	memcpy(sizes, v, sizeof(sizes));
-	return (sizes[SK_MEMINFO_RCVBUF] & SIGN_MASK) == SIGN;
+	return err == -EACCES ? err : !err && has_sign(&a);
 }
 
 /* --- the sign ----------------------------------------------------------- */
@@ -225,6 +235,12 @@ static void set_buffer(int fd, int size)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 }
 
+/* Less than it is, which is always allowed. */
+static void sign(int fd, int size)
+{
+	set_buffer(fd, ((size - SIGN) & ~SIGN_MASK) + SIGN);
+}
+
 void exi_unix_sign(int fd)
 {
 	int size = atomic_load(&usual);
@@ -233,21 +249,32 @@ void exi_unix_sign(int fd)
 		size = buffer_of(fd);
 		atomic_store(&usual, size);
 	}
-	/* Less than it is, which is always allowed. */
-	set_buffer(fd, ((size - SIGN) & ~SIGN_MASK) + SIGN);
+	sign(fd, size);
 }
 
-int exi_unix_unsigned(int value)
+int exi_unix_sign_used(int fd)
 {
-	return (value & SIGN_MASK) == SIGN && atomic_load(&usual)
-		       ? atomic_load(&usual)
-		       : value;
+	int size = buffer_of(fd);
+
+	if (!size || is_sign((uint32_t)size))
+		return 0;
+	sign(fd, size);
+	return size;
 }
 
-void exi_unix_unsign(int fd)
+int exi_unix_unsigned(int value, int before)
 {
-	int now = buffer_of(fd);
+	if (!is_sign((uint32_t)value))
+		return value;
+	if (!before)
+		before = atomic_load(&usual);
+	return before ? before : value;
+}
 
-	if (exi_unix_unsigned(now) != now)
-		set_buffer(fd, exi_unix_unsigned(now));
+void exi_unix_unsign(int fd, int before)
+{
+	int now = buffer_of(fd), then = exi_unix_unsigned(now, before);
+
+	if (then != now)
+		set_buffer(fd, then);
 }

@@ -19,10 +19,14 @@ int exi_unix_peer_here(const struct exi_tuple *t);
 int exi_unix_signed(const struct exi_tuple *t);
 
 /* The sign is a size of the receive buffer, which the kernel uses for nothing
- * on such a socket. unsign: what the option was before, for a value that was
- * read; others are left as they are. */
+ * on such a socket. sign: of a new socket. sign_used: of one that the program
+ * may have set; returns what the option was, 0: it has the sign already, or
+ * cannot be asked. unsign: what the option was before, for a value that was
+ * read; others are left as they are. before: what sign_used returned, 0 after
+ * sign. */
 void exi_unix_sign(int fd);
-void exi_unix_unsign(int fd);
-EXI_SHIM int exi_unix_unsigned(int value);
+int exi_unix_sign_used(int fd);
+void exi_unix_unsign(int fd, int before);
+EXI_SHIM int exi_unix_unsigned(int value, int before);
 
 #endif

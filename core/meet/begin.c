@@ -247,7 +247,7 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	struct sockaddr_un name;
 	socklen_t len = exi_meeting_name(t, true, &name);
 	int marked = eager ? 1 : exi_marker_present(t);
-	int fd, remote, err;
+	int fd, remote, err, before;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
@@ -280,8 +280,9 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 		return EXS_X_REASON_REFUSED;
 	}
 	/* Before B can look: who comes to the name looks for it. */
-	if (t->family != AF_UNIX)
-		exi_proof_sign(sk->tcp->fd);
+	before = sk->base->sign_used(sk->tcp->fd);
+	if (before)
+		atomic_store(&sk->sh->size, before);
 	return listen_locked(sk, fd, NULL);
 }
 

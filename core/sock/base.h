@@ -42,10 +42,13 @@ struct exi_base {
 	int (*push)(int fd);
 	/* disconnect: resets the connection and leaves the descriptor open. */
 	bool (*disconnect)(int fd);
-	/* sign: makes the sign of proof.h; unsign: takes it back before the
-	 * descriptor leaves the library, where it can be seen. */
+	/* sign: makes the sign of proof.h on a new end; sign_used: on one that
+	 * the program may have changed, and returns what unsign is to be given
+	 * (else 0); unsign: takes it back before the descriptor leaves the
+	 * library, where it can be seen. */
 	void (*sign)(int fd);
-	void (*unsign)(int fd);
+	int (*sign_used)(int fd);
+	void (*unsign)(int fd, int before);
 	/* What is accepted has the options of its listener, such as the sign
 	 * and times. */
 	bool options_inherited;

@@ -210,6 +210,7 @@ struct exi_shared {
 	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
 	_Atomic uint32_t foreign;    /* errno: the peer sends no messages */
 	_Atomic uint32_t handed;     /* the peer hands its end on: again.h */
+	_Atomic int size;	     /* SO_RCVBUF before the sign; 0: usual */
 	uint32_t lives;		     /* how often that was met again */
 	_Atomic uint64_t owner;	     /* use token; 0 after a fork until used */
 	_Atomic uint32_t several; /* a forked child uses the fabric: family.h */

@@ -368,8 +368,14 @@ static int option_reason(int level, int name)
 }
 
 /* No program looks at those options. */
-static void keep_sign(int fd)
+static void keep_sign(int fd, int before)
 {
+}
+
+static int sign_used(int fd)
+{
+	exi_proof_sign(fd);
+	return 0;
 }
 
 const struct exi_base exi_base_tcp = {
@@ -383,6 +389,7 @@ const struct exi_base exi_base_tcp = {
 	.push = push,
 	.disconnect = disconnect,
 	.sign = exi_proof_sign,
+	.sign_used = sign_used,
 	.unsign = keep_sign,
 	.options_inherited = true,
 	.between_hosts = true,

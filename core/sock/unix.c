@@ -162,6 +162,7 @@ const struct exi_base exi_base_unix = {
 	.beside = beside,
 	.disconnect = disconnect,
 	.sign = exi_unix_sign,
+	.sign_used = exi_unix_sign_used,
 	.unsign = exi_unix_unsign,
 	.ends_both = true,
 	.counted_here = true,

@@ -25,6 +25,7 @@ ROUNDS = 40
 SO_PASSCRED = 16
 STOLEN = b'stolen'
 PIDFD_GETFD = 438
+MESSAGE_NO = 12
 CLOSE = 3 if os.uname().machine == 'x86_64' else 57
 
 
@@ -41,6 +42,10 @@ def receive(s, n):
 def credentials(s):
     return struct.unpack('3i', s.getsockopt(socket.SOL_SOCKET,
                                             socket.SO_PEERCRED, 12))
+
+
+def size_of(s):
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
 
 def receive_file(s):
@@ -149,16 +154,17 @@ def serve(name, what):
     if what == 'full':
         print(json.dumps(full(s)))
         return
-    print(json.dumps({'peer': credentials(s),
-                      'size': s.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
-                      'usual': listener.getsockopt(socket.SOL_SOCKET,
-                                                   socket.SO_RCVBUF)}))
+    print(json.dumps({'peer': credentials(s), 'size': size_of(s),
+                      'usual': size_of(listener)}))
 
 
 def call(name, what):
     if what in ('nobody', 'full'):
         become_nobody()
     s = socket.socket(socket.AF_UNIX)
+    if what == 'bytes':
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 50000)
+    usual = size_of(s)
     s.connect(name)
     if what == 'stolen':
         s.sendall(STOLEN)
@@ -189,7 +195,8 @@ def call(name, what):
         s.sendall(b'e')
         print(json.dumps(full(s)))
         return
-    print(json.dumps({'peer': credentials(s)}))
+    print(json.dumps({'peer': credentials(s), 'size': size_of(s),
+                      'usual': usual}))
     s.sendall(b'e')
 
 
@@ -417,6 +424,83 @@ def slow_close(exs):
                     p.wait()
 
 
+def quiet(name):
+    """A client without the library, which has given up root: no other process
+    of its user may touch it (PR_GET_DUMPABLE)."""
+    become_nobody()
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(name)
+    s.sendall(b'hello')
+    print(os.fstat(s.fileno()).st_ino, flush=True)
+    print(len(receive(s, 5 * SIZE)), flush=True)
+    sys.stdin.readline()
+
+
+def talk(name):
+    """A server under exs run that sends something to its client."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(name)
+        os.chmod(name, 0o777)
+        listener.listen(8)
+        print('listens', flush=True)
+        s, _ = listener.accept()
+    print(os.fstat(s.fileno()).st_ino, flush=True)
+    receive(s, 5)
+    sys.stdin.readline()
+    for _ in range(5):
+        s.sendall(bytes(SIZE))
+    sys.stdin.readline()
+
+
+def guest(ends):
+    """Waits at the meeting name of two ends as their A would, and says of which
+    type the first message is (wire-shm.md, section 2)."""
+    become_nobody()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind('\0libexs/1/meet/%032x:0/%032x:0' % tuple(ends))
+    listener.listen(8)
+    print('waits', flush=True)
+    s, _ = listener.accept()
+    print(struct.unpack('H', s.recv(4096)[6:8])[0], flush=True)
+
+
+def namesake(exs):
+    """A process of the client's user, which the kernel keeps from the client,
+    does not become its server's peer."""
+    python = [sys.executable, SELF]
+    env = environment('on', 'bytes')
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True,
+             'env': env}
+    with tempfile.TemporaryDirectory() as d:
+        os.chmod(d, 0o777)
+        path = d + '/s'
+        all_ = [subprocess.Popen([exs, 'run', '--report=' + d + '/server'] +
+                                 python + ['--talk', path], **pipes)]
+        try:
+            server = all_[0]
+            server.stdout.readline()
+            client = subprocess.Popen(python + ['--quiet', path], **pipes)
+            all_.append(client)
+            ends = [p.stdout.readline().strip() for p in (client, server)]
+            thief = subprocess.Popen(python + ['--guest'] + ends, **pipes)
+            all_.append(thief)
+            thief.stdout.readline()
+            server.stdin.write('go\n')
+            server.stdin.flush()
+            told = thief.stdout.readline().strip()
+            check('a namesake is told no', told == str(MESSAGE_NO), told)
+            got = client.stdout.readline().strip()
+            check('what its client gets', got == str(5 * SIZE), got)
+            server.communicate('go\n', timeout=60)
+            with open(d + '/server') as f:
+                report = f.read()
+            check('a namesake', on_fabric(report)[0] == 0, report)
+        finally:
+            for p in all_:
+                p.kill()
+                p.wait()
+
+
 bad = 0
 
 
@@ -433,8 +517,7 @@ def main(exs):
         for f in server, client:
             n, there, _ = on_fabric(f['report'])
             check(name, n == 1 and there, f['report'])
-        check(name + ', the sign is not seen',
-              server['size'] == server['usual'], server)
+            check(name + ', the sign is not seen', f['size'] == f['usual'], f)
         check(name + ', the user', client['peer'][1] == os.getuid() and
               server['peer'][1] == os.getuid(), (server, client))
     for what in 'files', 'credentials':
@@ -460,6 +543,7 @@ def main(exs):
             check('EXS_UNIX=%s' % unix, on_fabric(f['report'])[0] == 0 and
                   'ancillary' not in f['report'], f['report'])
     if os.getuid() == 0:
+        namesake(exs)
         # Who made an end, opened it, and is at the link's end is one, or not.
         for what, n in ('nobody', 1), ('given', 0):
             server, client = pair(exs, 'path', what, moves=n == 1)
@@ -478,6 +562,12 @@ if __name__ == '__main__':
         closer(sys.argv[2])
     elif sys.argv[1] == '--stay':
         stay(sys.argv[2])
+    elif sys.argv[1] == '--quiet':
+        quiet(sys.argv[2])
+    elif sys.argv[1] == '--talk':
+        talk(sys.argv[2])
+    elif sys.argv[1] == '--guest':
+        guest(map(int, sys.argv[2:]))
     elif sys.argv[1] == '--call':
         call(sys.argv[2].replace('@', '\0'), sys.argv[3])
     else:

@@ -115,6 +115,10 @@ static void a_peer_of_another_is_none(void **state)
 	connected(other);
 	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, link));
 	t = tuple(one[0]);
+	/* Nobody speaks for an end that has no sign. */
+	exi_base_unix.sign(one[0]);
+	T_EQ(exi_proof_same_user(&t, link[0]), -EOPNOTSUPP);
+	exi_base_unix.sign(one[1]);
 	T_EQ(exi_proof_same_user(&t, link[0]), 0);
 	memcpy(t.peer, tuple(other[0]).peer, sizeof(t.peer));
 	T_EQ(exi_proof_peer_here(&t), -ENOTCONN);
@@ -169,6 +173,7 @@ static void a_link_of_another_user_is_refused(void **state)
 		skip();
 	connected(ends);
 	t = tuple(ends[0]);
+	exi_base_unix.sign(ends[1]);
 	pair_of_another(link);
 	T_EQ(exi_proof_same_user(&t, link[0]), -EOPNOTSUPP);
 	part(link);
@@ -203,15 +208,22 @@ static void the_sign_is_seen_by_the_other_end(void **state)
 	exi_base_unix.sign(ends[1]);
 	T_EQ(exi_proof_signed(&a), 1);
 	T_EQ(exi_proof_signed(&b), 0);
-	T_EQ(exi_unix_unsigned(buffer(ends[1])), usual);
-	exi_base_unix.unsign(ends[1]);
+	T_EQ(exi_unix_unsigned(buffer(ends[1]), 0), usual);
+	exi_base_unix.unsign(ends[1], 0);
 	T_EQ(exi_proof_signed(&a), 0);
 	T_EQ(buffer(ends[1]), usual);
 	/* A size that the program has set stays. */
 	T_OK(setsockopt(ends[1], SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked)));
-	exi_base_unix.unsign(ends[1]);
+	exi_base_unix.unsign(ends[1], 0);
 	T_EQ(buffer(ends[1]), 2 * asked);
-	T_EQ(exi_unix_unsigned(2 * asked), 2 * asked);
+	T_EQ(exi_unix_unsigned(2 * asked, 0), 2 * asked);
+	/* And comes back. */
+	T_EQ(exi_base_unix.sign_used(ends[1]), 2 * asked);
+	T_EQ(exi_proof_signed(&a), 1);
+	T_EQ(exi_base_unix.sign_used(ends[1]), 0);
+	T_EQ(exi_unix_unsigned(buffer(ends[1]), 2 * asked), 2 * asked);
+	exi_base_unix.unsign(ends[1], 2 * asked);
+	T_EQ(buffer(ends[1]), 2 * asked);
 	part(ends);
 }
 
