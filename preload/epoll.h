@@ -96,7 +96,8 @@ struct item {
 	struct exi_sock *sk;
 	uint32_t generation; /* which socket of sk's place this is */
 	int fd;
-	int link; /* the peer's bell, in the kernel's set too; -1 */
+	int link;      /* the peer's bell, in the kernel's set too; -1 */
+	uint32_t life; /* the life of the connection in which that was found */
 	bool listens;
 	bool room; /* the kernel tells of room on TCP, too */
 	/* Under the set's lock: */

@@ -396,6 +396,7 @@ static void renew(const struct item *it, struct epoll_event *ev)
 static void share_link_locked(struct item *it)
 {
 	EXI_LOCKED(&it->sk->link_lock);
+	it->life = it->sk->sh->lives;
 	it->link = it->set->outer
 			   ? -1
 			   : exi_link_share_locked(it->sk, watch_link, it);
@@ -524,11 +525,13 @@ static bool any(const struct item *it)
 }
 
 /* Of a connection that meets: also an item that was managed before its link was
- * up, and could not share it. Not one in a set that nobody was seen to wait
- * for. */
+ * up, and could not share it, or that shared the link of the life before. Not
+ * one in a set that nobody was seen to wait for. The link lock is held. */
 static bool awaits_link(const struct item *it)
 {
-	return it->managed ? it->link == -ENOTCONN : !shim_item_idle(it);
+	if (!it->managed)
+		return !shim_item_idle(it);
+	return it->link == -ENOTCONN || it->life != it->sk->sh->lives;
 }
 
 /* The first such item of a connection in any set; structure is held. */

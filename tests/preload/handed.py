@@ -27,13 +27,21 @@ def on_shm(s):
     assert ctypes.CDLL('libexs.so.1').exs_x_sockinfo(s.fileno(), info) == 0
     return info.raw[:32] == b'shm'.ljust(16, bytes(1)) * 2
 
-# As a call does that waits for an epoll set, or nothing.
+# As a call does that waits for an epoll set, or nothing. The set that is waited for
+# hears the peer's bell itself: beside the connection it has the link, and the shim's
+# own descriptor.
 def waits(s, by_set):
     e = select.epoll()
-    if by_set:
-        e.register(s.fileno(), select.EPOLLIN)
-        return lambda: e.poll(20)
-    return lambda: None
+    if not by_set:
+        return lambda: None
+    e.register(s.fileno(), select.EPOLLIN)
+    def wait(to_hear=False):
+        got = e.poll(20)
+        with open('/proc/self/fdinfo/%d' % e.fileno()) as f:
+            has = f.read().count('tfd:')
+        assert has >= 3 or not to_hear, 'the set does not hear the link'
+        return got
+    return wait
 
 def answer(s, last, wait=lambda: None):
     wait()
@@ -94,6 +102,7 @@ sys.exit(server.wait())
 # Until the receiver has answered often, since the connection moved if it is to.
 CLIENT = COMMON + '''
 moves = sys.argv[2] == 'True'
+hears = moves and sys.argv[3] == 'True'
 s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
 wait = waits(s, sys.argv[3] == 'True')
 n = i = 0
@@ -101,7 +110,7 @@ ready = not moves
 while n < 500:
     m = bytes([i % 256]) * 63
     s.sendall(m + b'C')
-    wait()
+    wait(n > 100) if hears else wait()
     got = s.recv(64, socket.MSG_WAITALL)
     assert got[:63] == m, (i, got)
     if got[63:] == b'R':
