@@ -3,7 +3,8 @@
 """Peers that are stopped answer nothing: a call for which their connections must go
 to TCP takes a second longer than on TCP, however many they are, and an honest peer's
 beside them goes on. The same of peers that run, and do not read what the call has to
-move: they receive all of it, or a reset, and the log names the cause. Usage: silent.py EXS"""
+move: they receive all of it, or a reset, and the log names the cause. What the caller
+waited for a CPU does not count. Usage: silent.py EXS"""
 
 import collections
 import os
@@ -50,6 +51,13 @@ assert libc.capset(header, caps) == 0
 # Both ends of the honest one are its own.
 VICTIM = COMMON + MOVED + """
 case, n = sys.argv[1], int(sys.argv[2])
+# How long this thread could run and had no CPU, where the kernel counts it.
+account = '/proc/thread-self/schedstat'
+account = os.open(account if os.path.exists(account) else '/dev/null', os.O_RDONLY)
+
+def waited_ns():
+    return int((os.pread(account, 99, 0).split() or [0, 0])[1])
+
 with socket.create_server(('127.0.0.1', 0), backlog=n + 1) as listener:
     print(listener.getsockname()[1], flush=True)
     silent = [listener.accept()[0] for _ in range(n)]
@@ -78,9 +86,9 @@ print('moved', flush=True)
 sys.stdin.readline()
 
 def took(call):
-    start = time.monotonic()
+    start = time.monotonic_ns() - waited_ns()
     call()
-    print('%.3f' % (time.monotonic() - start), flush=True)
+    print((time.monotonic_ns() - waited_ns() - start) / 1e9, flush=True)
 
 def spawn():
     for s in all_given:
@@ -93,11 +101,14 @@ def pass_on():
     fds = array.array('i', [s.fileno() for s in all_given])
     a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
 
-# What follows says the time that it took to come there.
+# What follows says when it came there, and what the process had waited until then.
 def become():
     for s in all_given:
         s.set_inheritable(True)
-    os.execv('/bin/sh', ['sh', '-c', 'date +%s.%N'])
+    print(time.time_ns(), waited_ns(), flush=True)
+    os.execv('/bin/sh', ['sh', '-c',
+             'waited=0; read ran waited rest </proc/self/schedstat; '
+             'exec date "+%s%N $waited"'])
 
 # By calls that nobody takes over, until none is left.
 def accept():
@@ -113,13 +124,12 @@ def accept():
             took(lambda: listener.accept()[0].close())
 
 if case == 'exec' or case.startswith('full'):
-    print('%.9f' % time.time(), flush=True)
     become()
 elif case == 'accept':
     accept()
 else:
     took({'spawn': spawn, 'pass': pass_on,
-          'close': lambda: os.closerange(3, 4096)}[case])
+          'close': lambda: os.closerange(account + 1, 4096)}[case])
 if case in ('spawn', 'pass'):
     for a, b in (honest, honest[::-1]):
         say(a)
@@ -197,8 +207,10 @@ def measure(exs, case, n):
     peer.kill()
     peer.wait()
     assert victim.returncode == 0, 'it ended with %d' % victim.returncode
-    times = [float(t) for t in said]
-    return times[-1] - (times[0] if case == 'exec' or runs else 0)
+    if case != 'exec' and not runs:
+        return float(said[0])
+    began, waited, ended, waited_then = map(int, said)
+    return (ended - waited_then - (began - waited)) / 1e9
 
 
 def main():
