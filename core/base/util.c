@@ -3,13 +3,36 @@
 #include "core/base/util.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/rseq.h>
 
 #include "core/base/fds.h"
+
+ptrdiff_t exi_cpu_at;
+static _Thread_local uint32_t asked = UINT32_MAX; /* which is none */
+
+/* Both are as far from every thread's pointer. */
+static __attribute__((constructor)) void find_cpu(void)
+{
+	exi_cpu_at = __rseq_size > 0
+			     ? __rseq_offset +
+				       (ptrdiff_t)offsetof(struct rseq, cpu_id)
+			     : (const char *)&asked -
+				       (const char *)__builtin_thread_pointer();
+}
+
+int exi_cpu_ask(void)
+{
+	int cpu = sched_getcpu();
+
+	asked = (uint32_t)cpu;
+	return cpu;
+}
 
 void exi_fds_join(void)
 {

@@ -3,6 +3,7 @@
 #ifndef EXI_CORE_BASE_UTIL_H
 #define EXI_CORE_BASE_UTIL_H
 
+#include <assert.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -19,6 +20,18 @@
 /* Marks what preload/, a library of its own, calls too: named in api/exs.map,
  * under a version that no other program uses. */
 #define EXI_SHIM __attribute__((visibility("default")))
+
+/* Marks a word of the library that hot code reads and preload/ does not: it is
+ * read where it lies, not through a table. */
+#define EXI_HERE __attribute__((visibility("hidden")))
+
+/* What the caller knows; asserted where asserts are. */
+#define exi_assume(x)                                                          \
+	do {                                                                   \
+		assert(x);                                                     \
+		if (!(x))                                                      \
+			__builtin_unreachable();                               \
+	} while (0)
 
 #define exi_likely(x)	__builtin_expect(!!(x), 1)
 #define exi_unlikely(x) __builtin_expect(!!(x), 0)
@@ -89,19 +102,39 @@ static inline int exi_ms_between(uint64_t now, uint64_t deadline)
 	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* memcpy(), without a call for what fits two words. */
+/* exi_copies() says whether exi_copy() of so many bytes needs no call: then a
+ * function that copies no others saves no registers. */
+#define EXI_COPIES_MIN sizeof(uint64_t)
+#define EXI_COPIES_MAX 64u
+static inline bool exi_copies(size_t n)
+{
+	return n - EXI_COPIES_MIN <= EXI_COPIES_MAX - EXI_COPIES_MIN;
+}
+
+/* Of n bytes the first and the last size, which overlap. All are read before
+ * one is written. */
+#define EXI_COPY_ENDS(to, from, n, size)                                       \
+	do {                                                                   \
+		struct {                                                       \
+			char bytes[size];                                      \
+		} first_, last_;                                               \
+		memcpy(&first_, from, size);                                   \
+		memcpy(&last_, (const char *)(from) + (n) - (size), size);     \
+		memcpy(to, &first_, size);                                     \
+		memcpy((char *)(to) + (n) - (size), &last_, size);             \
+	} while (0)
+
+/* memcpy(), without a call for what exi_copies(). */
 static inline void exi_copy(void *to, const void *from, size_t n)
 {
-	uint64_t first, last;
-
-	if (n < sizeof(first) || n > 2 * sizeof(first)) {
+	if (!exi_copies(n))
 		memcpy(to, from, n);
-		return;
-	}
-	memcpy(&first, from, sizeof(first));
-	memcpy(&last, (const char *)from + n - sizeof(last), sizeof(last));
-	memcpy(to, &first, sizeof(first));
-	memcpy((char *)to + n - sizeof(last), &last, sizeof(last));
+	else if (exi_likely(n <= 16))
+		EXI_COPY_ENDS(to, from, n, 8);
+	else if (n <= 32)
+		EXI_COPY_ENDS(to, from, n, 16);
+	else
+		EXI_COPY_ENDS(to, from, n, 32);
 }
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -120,6 +153,13 @@ static inline void exi_pause(void)
 	__asm__ __volatile__("" ::: "memory");
 }
 #endif
+
+/* What was read so far is read anew where it is needed again, rather than kept
+ * in registers, which a function would have to save. */
+static inline void exi_forget(void)
+{
+	__asm__ __volatile__("" ::: "memory");
+}
 
 /* Stores v to *w, and orders what was stored before it before, and the loads
  * that follow after it: what a seq_cst store followed by seq_cst loads does. */
@@ -169,20 +209,45 @@ static inline uint64_t exi_ticks(void)
 }
 #endif
 
-/* The CPU this thread runs on; a hint. From rseq's area where the C library
- * registers one, else a call. */
+/* The word that has the number of this thread's CPU, so far from the thread's
+ * pointer: rseq's, which the kernel writes, where the C library registers one;
+ * else what exi_cpu_ask() found last. */
+EXI_HERE extern ptrdiff_t exi_cpu_at;
+/* The kernel's answer. */
+int exi_cpu_ask(void);
+
+/* exi_cpu_lately() is the CPU that this thread ran on when exi_cpu_refresh() or
+ * exi_cpu() was called last, or runs on: a weaker hint than exi_cpu(), and two
+ * instructions. */
+static inline void exi_cpu_refresh(void)
+{
+	if (exi_unlikely(!__rseq_size))
+		exi_cpu_ask();
+}
+static inline uint32_t exi_cpu_lately(void)
+{
+#if defined(__x86_64__) && defined(__LP64__)
+	uint32_t ret;
+
+	__asm__ __volatile__("movl %%fs:(%1), %0"
+			     : "=r"(ret)
+			     : "r"(exi_cpu_at));
+	return ret;
+#else
+	const uint32_t *at =
+		(const void *)((const char *)__builtin_thread_pointer() +
+			       exi_cpu_at);
+
+	return __atomic_load_n(at, __ATOMIC_RELAXED);
+#endif
+}
+
+/* The CPU this thread runs on; a hint. */
 static inline int exi_cpu(void)
 {
-	const struct rseq *r =
-		(const struct rseq
-			 *)(const void *)((const char *)
-						  __builtin_thread_pointer() +
-					  __rseq_offset);
-	int cpu = exi_likely(__rseq_size > 0)
-			  ? (int)__atomic_load_n(&r->cpu_id, __ATOMIC_RELAXED)
-			  : -1;
+	int cpu = exi_likely(__rseq_size > 0) ? (int)exi_cpu_lately() : -1;
 
-	return exi_likely(cpu >= 0) ? cpu : sched_getcpu();
+	return exi_likely(cpu >= 0) ? cpu : exi_cpu_ask();
 }
 
 /* A few numbers are held for the moment in which the application finds none

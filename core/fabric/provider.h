@@ -47,6 +47,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "core/base/util.h"
+
 struct exi_conn;
 struct exi_conn_ops;
 struct exi_kernel_ops;
@@ -601,7 +603,7 @@ uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep);
 void exi_conn_rang(struct exi_conn *c);
 /* Counts what this process sent by the kernel, rings or bytes: what a peer may
  * have to be told of by its kernel before it finds what is sent from now on. */
-extern _Atomic uint32_t exi_conn_wakes;
+EXI_HERE extern _Atomic uint32_t exi_conn_wakes;
 /* When it sent something by the kernel last, but for rings: exi_ticks() after
  * that. */
 extern _Atomic uint64_t exi_conn_sent;

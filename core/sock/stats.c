@@ -81,7 +81,8 @@ void exi_stats_timed_locked(struct exi_half *h)
 	struct exi_stats_dir *s = exi_stats_of(h);
 
 	EXI_LOCKED(&h->lock);
-	h->stats_timed = 0;
+	h->stats_left = EXI_STATS_TIMED - 1;
+	exi_cpu_refresh(); /* as often, for the peers */
 	exi_stats_rest_locked(h);
 	if (s)
 		EXI_STATS_SET(&s->moved, clock_now());

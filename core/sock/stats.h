@@ -22,7 +22,7 @@ struct exi_stats_lines {
 	unsigned char *at;
 	uint32_t n;
 };
-extern struct exi_stats_lines exi_stats_lines;
+EXI_HERE extern struct exi_stats_lines exi_stats_lines;
 
 /* The table of sockets has room for n descriptors: before the first of them. */
 void exi_stats_init(uint32_t n);
@@ -97,8 +97,7 @@ static inline void exi_stats_moved_locked(struct exi_half *h, bool kernel)
 	EXI_STATS_SET(&s->bytes, h->bytes);
 	EXI_STATS_SET(&s->fabric_bytes, h->fabric_bytes);
 	EXI_STATS_SET(&s->moves, h->moves);
-	if (exi_unlikely(kernel | h->stats_timed |
-			 (h->moves % EXI_STATS_TIMED == 1)))
+	if (exi_unlikely(--h->stats_left < 0 || kernel))
 		exi_stats_timed_locked(h);
 }
 
@@ -116,7 +115,7 @@ static inline void exi_stats_sleeps_locked(struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);
 	h->sleeps++;
-	h->stats_timed = 1;
+	h->stats_left = 0;
 	exi_stats_rest_locked(h);
 }
 

@@ -104,20 +104,26 @@ enum exi_deaf {
  * transfer in a ring needs is in the first line. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
-	_Atomic uint32_t mode; /* enum exi_mode; without the lock: a hint */
-	/* RX: a thread gathers all that is unread (orphan.c). Another that
-	 * receives finds nothing meanwhile: what it got would overtake the
-	 * bytes that are gathered. */
-	uint32_t gathered;
+	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
+	union {
+		struct {
+			/* enum exi_mode; without the lock: a hint */
+			_Atomic uint32_t mode;
+			/* RX: a thread gathers all that is unread (orphan.c).
+			 * Another that receives finds nothing meanwhile: what
+			 * it got would overtake the bytes that are gathered. */
+			uint32_t gathered;
+		};
+		uint64_t way; /* both, for exi_half_rings_locked() */
+	};
 	/* TX: the end was said; without the lock a hint. RX: END was read. */
 	uint32_t ended;
 	_Atomic uint32_t broken; /* enum exi_broken */
-	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
 	/* The line in the page of counters, the same in every process that has
-	 * the connection; 0: none. And when the next transfer is to look at the
-	 * clock for it. See stats.h. */
+	 * the connection; 0: none. And after how many transfers the next one
+	 * looks at the clock for it. See stats.h. */
 	uint32_t stats_line;
-	uint32_t stats_timed;
+	int32_t stats_left;
 	uint64_t bytes;
 	uint64_t fabric_bytes;
 	uint64_t moves; /* transfers that moved bytes */
@@ -170,6 +176,18 @@ struct exi_inside {
 	struct exi_half *h;
 	uint32_t life;
 };
+
+/* Whether the bytes of the direction go by the ring, and nobody gathers them:
+ * one comparison, of what only holders of the lock write. */
+static inline bool exi_half_rings_locked(const struct exi_half *h)
+{
+	uint64_t rings = EXI_MODE_RING;
+
+	EXI_LOCKED(&h->lock);
+	if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
+		rings <<= 32;
+	return h->way == rings;
+}
 
 /* How many of n bytes in the ring are for the reader; the half's lock is
  * held. */
@@ -224,6 +242,14 @@ struct exi_shared {
 	uint64_t bells_received;
 	_Alignas(EXI_LINE) unsigned char fabric[768];
 };
+
+/* What a direction belongs to. */
+static inline struct exi_shared *exi_half_shared(struct exi_half *h,
+						 enum exi_dir dir)
+{
+	return (struct exi_shared *)(void *)(h - dir);
+}
+_Static_assert(offsetof(struct exi_shared, half) == 0, "exi_half_shared()");
 
 enum exi_blocking {
 	EXI_BLOCKING_ASK, /* asked for each time, or not yet asked for */
@@ -435,7 +461,8 @@ static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
 	/* A free socket has no number, also for a thread that knows none of its
-	 * numbers. */
+	 * numbers. Where the caller knows that fd is one, the second test is
+	 * none. */
 	return (exi_likely(number == fd) && exi_likely(fd >= 0)) ||
 	       (number >= 0 && (uint32_t)fd < exi_table.size &&
 		atomic_load(&exi_table.names[fd]) == number + 1);

@@ -62,9 +62,9 @@ struct shmp_rx {
 	uint32_t bytes; /* the ring's size, now */
 	uint32_t used;	/* bytes of its payload that were read */
 	uint32_t len;	/* the record's length, copied once; 0: not looked at */
+	uint32_t ended; /* END was reached */
 	uint64_t published; /* what `taken` says */
 	uint32_t sleepers;  /* threads that wait for data */
-	uint32_t ended;	    /* END was reached */
 	int32_t cpu;	    /* the peer's, its low bits */
 	uint32_t before;    /* as the sender has them */
 	uint64_t grown_at;
@@ -157,6 +157,26 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 {
 	return (const struct shmp_record *)(p->in +
 					    (rx->pos & (rx->bytes - 1)));
+}
+
+/* The length of the record at rx->pos if it is a small one that can be read
+ * now, and none was opened; 0: shmp_look() says what there is. */
+static inline uint32_t shmp_small(const struct shmp_record *r,
+				  const struct shmp_rx *rx)
+{
+	/* Acquire: pairs with publish(). Copied once, checked, then used. */
+	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire) ^
+			shmp_lap(rx->pos, rx->bytes);
+	uint32_t len = word & (SHMP_LARGE - 1), bytes = shmp_record_bytes(len);
+
+	/* The kind, and from 1 to below SHMP_LARGE. */
+	return word - ((SHMP_DATA << SHMP_KIND_SHIFT) + 1) < SHMP_LARGE - 1 &&
+			       bytes <= rx->bytes - ((uint32_t)rx->pos &
+						     (rx->bytes - 1)) &&
+			       rx->pos + bytes + SHMP_HEAD <= rx->there &&
+			       rx->len == 0 && rx->ended == 0
+		       ? len
+		       : 0;
 }
 
 /* Moves a reader. Stored whole, and before the peer is told what was taken: see

@@ -184,6 +184,12 @@ static SHMP_RARE ssize_t peek(struct shmp_priv *p, const struct shmp_rx *at,
 	return done ? (ssize_t)done : ret;
 }
 
+/* Whether the peer is to be told what was taken. */
+static inline bool tells(const struct shmp_rx *rx, uint64_t pos)
+{
+	return pos - rx->published >= rx->bytes / 4;
+}
+
 /* The record at pos was read. */
 static inline void pass(struct exi_conn *c, uint32_t len)
 {
@@ -193,32 +199,8 @@ static inline void pass(struct exi_conn *c, uint32_t len)
 	rx->len = 0;
 	atomic_store_explicit(&shmp_priv(c)->mine->read, rx->pos,
 			      memory_order_relaxed);
-	if (rx->pos - rx->published >= rx->bytes / 4)
+	if (tells(rx, rx->pos))
 		shmp_publish_taken(c);
-}
-
-/* What most receives are: one small record, wanted whole. 0: anything else. */
-static inline size_t recv_small(struct exi_conn *c, void *buf, size_t len)
-{
-	struct shmp_priv *p = shmp_priv(c);
-	struct shmp_rx *rx = &shmp_shared(c)->rx;
-	uint32_t bytes = rx->bytes;
-	uint32_t at = (uint32_t)rx->pos & (bytes - 1);
-	const struct shmp_record *r = (const void *)(p->in + at);
-	/* As in shmp_look(). */
-	uint32_t word = atomic_load_explicit(&r->word, memory_order_acquire) ^
-			shmp_lap(rx->pos, bytes);
-	uint32_t n = word & SHMP_LEN_MASK;
-
-	if (word >> SHMP_KIND_SHIFT != SHMP_DATA || n == 0 || n > len ||
-	    n >= SHMP_LARGE || shmp_record_bytes(n) > bytes - at ||
-	    record_end(rx, n) > rx->there || (rx->len | rx->ended))
-		return 0;
-	__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
-			 __ATOMIC_RELAXED);
-	exi_copy(buf, r->rest, n);
-	pass(c, n);
-	return n;
 }
 
 /* What follows what was done. */
@@ -229,6 +211,8 @@ static SHMP_RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
 	struct shmp_rx *rx = &shmp_shared(c)->rx;
 	int ret = 0;
 
+	if (exi_unlikely(tells(rx, rx->pos)))
+		shmp_publish_taken(c);
 	while (done < len && (ret = shmp_look(p, rx)) > 0) {
 		size_t n = rx->len - rx->used;
 
@@ -249,13 +233,28 @@ static SHMP_RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
 
 ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 {
-	size_t done;
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_rx *rx = &shmp_shared(c)->rx;
+	const struct shmp_record *r = shmp_in(p, rx);
+	uint32_t n;
+	uint64_t pos;
 
 	if (exi_unlikely(flags & MSG_PEEK))
-		return peek(shmp_priv(c), &shmp_shared(c)->rx, buf, len);
-	done = recv_small(c, buf, len);
-	return exi_likely(done && done == len) ? (ssize_t)done
-					       : recv_large(c, buf, len, done);
+		return peek(p, rx, buf, len);
+	/* What most receives are: one small record, wanted whole. Without a
+	 * call but at the end, so that no registers are saved for it. */
+	n = shmp_small(r, rx);
+	if (exi_unlikely(!exi_copies(n) || n > len))
+		return recv_large(c, buf, len, 0);
+	__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
+			 __ATOMIC_RELAXED);
+	exi_copy(buf, r->rest, n);
+	pos = rx->pos + shmp_record_bytes(n);
+	shmp_move_to(rx, pos);
+	atomic_store_explicit(&p->mine->read, pos, memory_order_relaxed);
+	return exi_likely(n == len && !tells(rx, pos))
+		       ? (ssize_t)n
+		       : recv_large(c, buf, len, n);
 }
 
 /* --- loans -------------------------------------------------------------- */

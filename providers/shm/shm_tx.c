@@ -25,6 +25,7 @@ int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p)
 	uint64_t taken =
 		atomic_load_explicit(&p->theirs->taken, memory_order_acquire);
 
+	exi_cpu_refresh(); /* where the kernel would have to be asked */
 	/* The peer cannot have taken what we did not write, nor a part of a
 	 * record: a limit between two alignments would let a record pass it.
 	 * What the peer says of a time before the last switch does not
@@ -99,18 +100,22 @@ static SHMP_RARE uint64_t time_now(struct shmp_priv *p, struct shmp_tx *tx)
 	return now;
 }
 
+/* Rings that this process has sent for other connections. */
+static inline uint32_t rings_now(struct shmp_priv *p)
+{
+	return atomic_load_explicit(&exi_conn_wakes, memory_order_relaxed) -
+	       atomic_load_explicit(&p->rang, memory_order_relaxed);
+}
+
 /* The `made` of the record that is published next. To tell the time takes
  * longer than all the rest. */
 static inline uint32_t made_now(struct shmp_priv *p, struct shmp_tx *tx)
 {
 	uint32_t timed =
 		atomic_load_explicit(&p->theirs->timed, memory_order_relaxed);
-	uint32_t rings =
-		atomic_load_explicit(&exi_conn_wakes, memory_order_relaxed) -
-		atomic_load_explicit(&p->rang, memory_order_relaxed);
 
-	return shmp_made(exi_unlikely(timed) ? time_now(p, tx) : 0, rings,
-			 (uint32_t)exi_cpu());
+	return shmp_made(exi_unlikely(timed) ? time_now(p, tx) : 0,
+			 rings_now(p), exi_cpu_lately());
 }
 
 /* Publishes r, the record at head. */
@@ -208,7 +213,7 @@ static bool grow(struct exi_conn *c)
 	return true;
 }
 
-/* What most sends are: one small record, and room for it is known. */
+/* One small record, and room for it is known. */
 static inline bool send_small(struct exi_conn *c, const void *buf, size_t len)
 {
 	struct shmp_priv *p = shmp_priv(c);
@@ -374,11 +379,62 @@ static SHMP_RARE ssize_t send_large(struct exi_conn *c, const void *buf,
 	return exi_likely(done || !len) ? (ssize_t)done : no_room(p, again);
 }
 
-ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
-		       int flags)
+static SHMP_RARE ssize_t send_other(struct exi_conn *c, const void *buf,
+				    size_t len)
 {
 	return exi_likely(send_small(c, buf, len)) ? (ssize_t)len
 						   : send_large(c, buf, len);
+}
+
+/* Somebody may wait for r, the record at pos, which was published. */
+static SHMP_RARE ssize_t sent_awaited(struct exi_conn *c, uint32_t wait,
+				      struct shmp_record *r, uint64_t pos,
+				      size_t len)
+{
+	if (shmp_awaited(wait, pos))
+		shmp_wake_peer(
+			c, wait, &r->word,
+			atomic_load_explicit(&shmp_priv(c)->theirs->sleep,
+					     memory_order_relaxed));
+	return (ssize_t)len;
+}
+
+/* What most sends are, as send_small() with what it calls, but without a call
+ * except at the end: no registers are saved for one. */
+ssize_t shmp_conn_send(struct exi_conn *c, const void *buf, size_t len,
+		       int flags)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	struct shmp_record *r, *next;
+	uint32_t at, end, bytes, wait;
+
+	if (exi_unlikely(!exi_copies(len)))
+		return send_other(c, buf, len);
+	at = (uint32_t)tx->head & (tx->bytes - 1);
+	bytes = shmp_record_bytes((uint32_t)len);
+	end = at + bytes;
+	if (exi_unlikely(end > tx->bytes ||
+			 (int64_t)(tx->limit - tx->head) <
+				 (int64_t)(bytes + SHMP_RESERVE) ||
+			 atomic_load_explicit(&p->theirs->timed,
+					      memory_order_relaxed)))
+		return send_other(c, buf, len);
+	r = (struct shmp_record *)(p->out + at);
+	next = (struct shmp_record *)(p->out + (end & (tx->bytes - 1)));
+	exi_forget();
+	atomic_store_explicit(&next->word, 0, memory_order_relaxed);
+	exi_copy(r->rest, buf, len);
+	r->made = shmp_made(0, rings_now(p), exi_cpu_lately());
+	/* As in publish(). */
+	exi_publish(&r->word,
+		    shmp_word(SHMP_DATA, (uint32_t)len, tx->head, tx->bytes));
+	wait = atomic_load_explicit(&p->theirs->data_wait,
+				    memory_order_seq_cst);
+	tx->head += bytes;
+	return exi_likely(!(wait & SHMP_WAIT_MASK))
+		       ? (ssize_t)len
+		       : sent_awaited(c, wait, r, tx->head - bytes, len);
 }
 
 int shmp_conn_end(struct exi_conn *c)

@@ -10,7 +10,8 @@
 
 static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 {
-	return shmp_look(p, rx) != -EAGAIN;
+	/* A small record stays closed, for the receive that follows. */
+	return shmp_small(shmp_in(p, rx), rx) || shmp_look(p, rx) != -EAGAIN;
 }
 
 /* Whether there is room for more than a little, as in the kernel's buffers:
@@ -275,7 +276,8 @@ static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 	uint64_t at;
 
 	*ret = (struct exi_first){ 0 };
-	if (shmp_look(shmp_priv(c), rx) < 0)
+	if (!shmp_small(shmp_in(shmp_priv(c), rx), rx) &&
+	    shmp_look(shmp_priv(c), rx) < 0)
 		return;
 	made = __atomic_load_n(&shmp_in(shmp_priv(c), rx)->made,
 			       __ATOMIC_RELAXED);
