@@ -97,8 +97,20 @@ static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 		       : err;
 }
 
-EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
-			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+/* A call that waits for nothing that a queue would tell, with what most calls
+ * have: no registered memory, nothing to refuse. Null: the long way. */
+static inline struct exi_sock *plain_call(int s, const void *buf, size_t len,
+					  int refused, exs_mhandle_t m)
+{
+	return exi_likely(exi_core_ready() && !refused && buf &&
+			  len <= SSIZE_MAX && m == EXS_MHANDLE_UNREGISTERED)
+		       ? exi_sock_peek(s)
+		       : NULL;
+}
+
+static __attribute__((noinline)) ssize_t
+send_long(int s, const void *buf, size_t len, int flags, exs_qhandle_t q,
+	  exs_ahandle_t a, exs_mhandle_t m)
 {
 	struct exi_region *region;
 	ssize_t ret;
@@ -120,11 +132,25 @@ EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
 	return exi_result(ret);
 }
 
+EXI_PUBLIC ssize_t exs_send(int s, const void *buf, size_t len, int flags,
+			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+{
+	struct exi_sock *sk;
+
+	if (q == EXS_QHANDLE_INVALID &&
+	    (sk = plain_call(s, buf, len, flags & ~SEND_FLAGS, m)))
+		return exi_result(
+			exi_flow_send_on(sk, s, buf, len, flags, NULL));
+	return send_long(s, buf, len, flags, q, a, m);
+}
+
 static int submit_multi(int s, void *buf, size_t len, int flags,
 			exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m);
 
-EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
-			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+static __attribute__((noinline)) ssize_t recv_long(int s, void *buf, size_t len,
+						   int flags, exs_qhandle_t q,
+						   exs_ahandle_t a,
+						   exs_mhandle_t m)
 {
 	struct exi_region *region;
 	ssize_t ret;
@@ -146,6 +172,17 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 	ret = exi_flow_recv(s, buf, len, flags);
 	exi_mem_put(region);
 	return exi_result(ret);
+}
+
+EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
+			    exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
+{
+	struct exi_sock *sk;
+
+	if (q == EXS_QHANDLE_INVALID &&
+	    (sk = plain_call(s, buf, len, flags & ~RECV_FLAGS, m)))
+		return exi_result(exi_flow_recv_on(sk, s, buf, len, flags));
+	return recv_long(s, buf, len, flags, q, a, m);
 }
 
 /* --- several buffers ---------------------------------------------------- */

@@ -66,15 +66,23 @@ static inline struct exi_shared *exi_enter_ring(struct exi_sock *sk, int fd,
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
 	struct exi_half *h = &sh->half[dir];
+	const struct exi_conn *fab;
 
 	/* Without the lock: a hint, which spares others to take it twice. */
-	if (h->mode != EXI_MODE_RING || !exi_sock_lock(sk, fd, dir, &sh))
+	if (atomic_load_explicit(&h->mode, memory_order_relaxed) !=
+	    EXI_MODE_RING)
 		return NULL;
-	if (exi_likely(h->mode == EXI_MODE_RING && !h->gathered && sk->fab &&
-		       exi_list_empty(&sk->ops[dir]) && !sk->framed &&
-		       h->meet_at == UINT64_MAX &&
-		       !(dir == EXI_TX && sk->fab->pops &&
-			 len >= exi_config()->zcopy_threshold)))
+	/* As exi_sock_lock(): whether sk is fd's still is looked at below. */
+	exi_lock(&h->lock);
+	fab = sk->fab;
+	if (exi_likely(
+		    exi_half_rings_locked(h) && fab && exi_sock_is(sk, fd) &&
+		    exi_sock_shared(sk) == sh &&
+		    exi_list_empty(&sk->ops[dir]) && !sk->framed &&
+		    atomic_load_explicit(&h->meet_at, memory_order_relaxed) ==
+			    UINT64_MAX &&
+		    !(dir == EXI_TX && fab->pops &&
+		      len >= exi_config()->zcopy_threshold)))
 		return sh;
 	exi_half_unlock(h);
 	return NULL;

@@ -306,59 +306,74 @@ static ssize_t recv_rest(struct exi_call *c, void *buf, size_t len, size_t done)
 }
 
 /* What is left of a call that found less than enough in the ring: n bytes, the
- * end, or -errno. */
-static __attribute__((noinline)) ssize_t
-recv_more(struct exi_call *c, void *buf, size_t len, ssize_t n)
+ * end, or -errno. The lock is held, and let go. */
+static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
+							  int fd, void *buf,
+							  size_t len, int flags,
+							  ssize_t n)
 {
+	struct exi_shared *sh = sk->sh;
+	struct exi_call c;
+
+	/* Where there was no memory for what comes next, the attempt has given
+	 * the direction back. */
+	if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
+	    sh->half[EXI_RX].mode == EXI_MODE_RING &&
+	    exi_look_held_locked(sk, EXI_RX))
+		n = exi_attempt_recv_ring_locked(sk, &sh->half[EXI_RX], buf,
+						 len, flags);
+	if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags))) {
+		exi_half_unlock(&sh->half[EXI_RX]);
+		return n;
+	}
+	c = exi_call_begin(sk, fd, EXI_RX, flags);
+	if (n == -EAGAIN)
+		exi_call_pause_locked(&c);
+	exi_half_unlock(&sh->half[EXI_RX]);
 	if (n > 0)
-		return recv_rest(c, buf, len, (size_t)n);
+		return recv_rest(&c, buf, len, (size_t)n);
 	if (n == 0 && len)
-		exi_link_ended(c->sk, c->fd);
+		exi_link_ended(c.sk, c.fd);
 	/* A call that could wait last time spins before it asks whether it
 	 * may. */
 	if (n != -EAGAIN ||
-	    (!c->look.on && !exi_patience_may_wait(c->sk, c->flags) &&
-	     exi_flow_nonblocking(c->sk, c->fd, c->flags)))
+	    (!c.look.on && !exi_patience_may_wait(c.sk, c.flags) &&
+	     exi_flow_nonblocking(c.sk, c.fd, c.flags)))
 		return n;
-	return recv_rest(c, buf, len, 0);
+	return recv_rest(&c, buf, len, 0);
 }
 
-ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
-			 int flags)
+/* A call that the ring does not serve as it is. */
+static __attribute__((noinline)) ssize_t
+recv_long(struct exi_sock *sk, int fd, void *buf, size_t len, int flags)
 {
-	struct exi_shared *sh = NULL;
 	struct exi_call c;
-	ssize_t n;
-	int ret = exi_look_on(fd, &sk);
 
-	if (exi_unlikely(ret))
-		return ret;
-	if (exi_likely(!(flags & (MSG_PEEK | MSG_OOB))))
-		sh = exi_enter_ring(sk, fd, EXI_RX, len);
-	if (exi_likely(sh)) {
-		n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len,
-					 flags);
-		/* Where there was no memory for what comes next, the attempt
-		 * has given the direction back. */
-		if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
-		    sh->half[EXI_RX].mode == EXI_MODE_RING &&
-		    exi_look_held_locked(sk, EXI_RX))
-			n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf,
-						 len, flags);
-		if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags))) {
-			exi_half_unlock(&sh->half[EXI_RX]);
-			return n;
-		}
-		c = exi_call_begin(sk, fd, EXI_RX, flags);
-		if (n == -EAGAIN)
-			exi_call_pause_locked(&c);
-		exi_half_unlock(&sh->half[EXI_RX]);
-		return recv_more(&c, buf, len, n);
-	}
-	if (exi_unlikely(sk->framed))
+	if (sk->framed)
 		return exi_message_call_one(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
 		exi_family_ask(sk); /* a failure is told by the attempt */
 	c = exi_call_begin(sk, fd, EXI_RX, flags);
 	return recv_rest(&c, buf, len, 0);
+}
+
+ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
+			 int flags)
+{
+	struct exi_shared *sh;
+	ssize_t n;
+	int ret = exi_look_on(fd, &sk);
+
+	if (exi_unlikely(ret))
+		return ret;
+	if (exi_unlikely(flags & (MSG_PEEK | MSG_OOB)) ||
+	    exi_unlikely(!(sh = exi_enter_ring(sk, fd, EXI_RX, len))))
+		return recv_long(sk, fd, buf, len, flags);
+	n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len, flags);
+	/* All that was asked for is enough, whatever the low-water mark. */
+	if (exi_likely(n == (ssize_t)len && n > 0)) {
+		exi_half_unlock(&sh->half[EXI_RX]);
+		return n;
+	}
+	return recv_more_unlock(sk, fd, buf, len, flags, n);
 }

@@ -346,36 +346,54 @@ static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
 	return 0;
 }
 
-ssize_t exi_flow_send_on(struct exi_sock *sk, int fd, const void *buf,
-			 size_t len, int flags, struct exi_region *region)
+/* What is left of a call whose attempt in the ring gave n. The lock is held,
+ * and let go. */
+static __attribute__((noinline)) ssize_t
+send_more_unlock(struct exi_sock *sk, int fd, const void *buf, size_t len,
+		 int flags, struct exi_region *region, ssize_t n)
 {
-	struct exi_shared *sh = NULL;
-	struct exi_call c;
-	ssize_t n;
-	int ret = exi_look_on(fd, &sk);
+	struct exi_call c = exi_call_begin(sk, fd, EXI_TX, flags);
 
-	if (exi_unlikely(ret))
-		return ret;
-	if (exi_likely(!(flags & MSG_OOB)))
-		sh = exi_enter_ring(sk, fd, EXI_TX, len);
-	if (exi_likely(sh)) {
-		n = exi_send_ring_locked(sk, &sh->half[EXI_TX], buf, len);
-		if (exi_likely(n == (ssize_t)len)) {
-			exi_half_unlock(&sh->half[EXI_TX]);
-			return n;
-		}
-		c = exi_call_begin(sk, fd, EXI_TX, flags);
-		exi_half_unlock(&sh->half[EXI_TX]);
-		if (n < 0 && n != -EAGAIN)
-			return send_failed(n, flags);
-		return send_rest(&c, buf, len, region, n > 0 ? (size_t)n : 0);
-	}
-	if (exi_unlikely(sk->framed))
+	exi_half_unlock(&sk->sh->half[EXI_TX]);
+	if (n < 0 && n != -EAGAIN)
+		return send_failed(n, flags);
+	return send_rest(&c, buf, len, region, n > 0 ? (size_t)n : 0);
+}
+
+/* A call that the ring does not serve as it is. */
+static __attribute__((noinline)) ssize_t send_long(struct exi_sock *sk, int fd,
+						   const void *buf, size_t len,
+						   int flags,
+						   struct exi_region *region)
+{
+	struct exi_call c;
+	int ret;
+
+	if (sk->framed)
 		return exi_message_call_one(EXS_EVT_SEND, fd,
 					    (void *)(uintptr_t)buf, len, flags);
 	c = exi_call_begin(sk, fd, EXI_TX, flags);
 	ret = before_long_way(sk, fd, len, flags);
 	return ret ? ret : send_rest(&c, buf, len, region, 0);
+}
+
+ssize_t exi_flow_send_on(struct exi_sock *sk, int fd, const void *buf,
+			 size_t len, int flags, struct exi_region *region)
+{
+	struct exi_shared *sh;
+	ssize_t n;
+	int ret = exi_look_on(fd, &sk);
+
+	if (exi_unlikely(ret))
+		return ret;
+	if (exi_unlikely(flags & MSG_OOB) ||
+	    exi_unlikely(!(sh = exi_enter_ring(sk, fd, EXI_TX, len))))
+		return send_long(sk, fd, buf, len, flags, region);
+	n = exi_send_ring_locked(sk, &sh->half[EXI_TX], buf, len);
+	if (exi_unlikely(n != (ssize_t)len))
+		return send_more_unlock(sk, fd, buf, len, flags, region, n);
+	exi_half_unlock(&sh->half[EXI_TX]);
+	return n;
 }
 
 ssize_t exi_flow_sendv(int fd, const struct iovec *v, size_t n, size_t bytes,

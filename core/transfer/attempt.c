@@ -41,6 +41,75 @@ ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
 		       : n;
 }
 
+ssize_t exi_attempt_send_barred_locked(struct exi_sock *sk, struct exi_half *h,
+				       const void *buf, size_t len)
+{
+	EXI_LOCKED(&h->lock);
+	return atomic_load(&sk->sh->gone) && exi_flow_bereft_locked(sk)
+		       ? exi_attempt_send_tcp_locked(sk, h, buf, len, 0)
+		       : exi_half_send_refused_locked(sk, h);
+}
+
+ssize_t exi_attempt_send_failed_locked(struct exi_sock *sk, struct exi_half *h,
+				       ssize_t n)
+{
+	EXI_LOCKED(&h->lock);
+	if (n == -EPROTO)
+		return exi_flow_fabric_failed_locked(sk, h);
+	if (n == -ENOBUFS) {
+		exi_switch_leave_locked(sk, EXS_X_REASON_MEMORY);
+		return -EAGAIN;
+	}
+	return n;
+}
+
+ssize_t exi_attempt_recv_failed_locked(struct exi_sock *sk, struct exi_half *h,
+				       size_t len, ssize_t n)
+{
+	EXI_LOCKED(&h->lock);
+	if (n == 0 && len) {
+		h->ended = 1;
+		return exi_half_end(h);
+	}
+	if (n == -EPROTO)
+		return exi_flow_fabric_failed_locked(sk, h);
+	return n == -ENOBUFS ? exi_attempt_recv_unfit_locked(sk, h) : n;
+}
+
+ssize_t exi_attempt_recv_over_locked(struct exi_sock *sk, struct exi_half *h,
+				     void *buf, size_t len, int flags)
+{
+	/* Before the look at the ring, as in exi_recv_ring_locked(). */
+	uint32_t over =
+		atomic_load_explicit(&sk->sh->gone, memory_order_acquire) |
+		atomic_load_explicit(&sk->sh->rx_fin, memory_order_acquire);
+	ssize_t n;
+
+	EXI_LOCKED(&h->lock);
+	if (h->broken)
+		return exi_half_tell_broken_locked(sk, h);
+	if (over && h->deaf && len) {
+		len = exi_half_heard_locked(h, len);
+		if (!len && h->deaf == EXI_DEAF_END) {
+			h->ended = 1;
+			return exi_half_end(h);
+		}
+		if (!len)
+			return exi_half_recv_ended_locked(sk, h);
+	}
+	if (over)
+		/* What came before that is read first. */
+		flags &= ~EXI_MSG_POLLED;
+	n = sk->fab->ops->recv(sk->fab, buf, len, flags);
+	if (n > 0 && !(flags & MSG_PEEK))
+		exi_half_account_locked(h, n, true);
+	if (n > 0)
+		return n;
+	return n == -EAGAIN && over
+		       ? exi_half_recv_ended_locked(sk, h)
+		       : exi_attempt_recv_failed_locked(sk, h, len, n);
+}
+
 ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				     const void *buf, size_t len)
 {

@@ -37,6 +37,22 @@ ssize_t exi_attempt_recv_unfit_locked(struct exi_sock *sk, struct exi_half *h);
 ssize_t exi_attempt_send_unheard_locked(struct exi_sock *sk, struct exi_half *h,
 					const void *buf, size_t len, ssize_t n);
 
+/* What exi_send_ring_locked() does where something is in the way: the end, an
+ * error, or the peer is gone. And where the fabric said n, which is no bytes.
+ * Out of line, as most sends go. TX lock held. */
+ssize_t exi_attempt_send_barred_locked(struct exi_sock *sk, struct exi_half *h,
+				       const void *buf, size_t len);
+ssize_t exi_attempt_send_failed_locked(struct exi_sock *sk, struct exi_half *h,
+				       ssize_t n);
+
+/* What exi_recv_ring_locked() does where the peer is gone, has said the end by
+ * TCP, or broke the direction. And where the fabric, asked for len bytes, said
+ * n, which is none, nor -EAGAIN. RX lock held. */
+ssize_t exi_attempt_recv_over_locked(struct exi_sock *sk, struct exi_half *h,
+				     void *buf, size_t len, int flags);
+ssize_t exi_attempt_recv_failed_locked(struct exi_sock *sk, struct exi_half *h,
+				       size_t len, ssize_t n);
+
 /* One attempt in the ring: exi_send_ring_locked() (ring_io.h), not inline. TX
  * lock held. */
 ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,

@@ -34,28 +34,14 @@ void exi_flow_after_recv(struct exi_sock *sk, int fd)
 		at_mark(sk, fd);
 }
 
-/* Plain close(2) bypasses the table, and the number may be another socket's by
- * now: looked at on the first submission after a moment's rest, where bytes
- * would go into a ring. Between hosts a round trip is no rest. */
-#define REST_TICKS	  20000
-#define REST_TICKS_REMOTE 800000
+/* Between hosts a round trip is no rest. */
+#define REST_REMOTE 800000
 
-uint64_t exi_lookup_note_use(struct exi_sock *sk)
+struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd, uint64_t rest)
 {
-	uint64_t now = exi_ticks();
-
-	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
-	return now;
-}
-
-struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd)
-{
-	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
-	uint64_t rest = exi_lookup_note_use(sk) - last;
 	uint32_t generation;
 
-	if (exi_likely(rest < REST_TICKS) ||
-	    (rest < REST_TICKS_REMOTE && exi_sock_remote(sk)))
+	if (rest < REST_REMOTE && exi_sock_remote(sk))
 		return sk;
 	generation = atomic_load(&sk->generation);
 	if (exi_sock_current(sk, fd))

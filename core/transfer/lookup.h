@@ -4,6 +4,7 @@
 #define EXI_CORE_TRANSFER_LOOKUP_H
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,13 +19,26 @@
 void exi_flow_before_send(struct exi_sock *sk, int fd, size_t len);
 void exi_flow_after_recv(struct exi_sock *sk, int fd);
 
-/* Notes that the socket was used now; the time (exi_ticks()). */
-uint64_t exi_lookup_note_use(struct exi_sock *sk);
+/* Notes that the socket was used now: for how long, in exi_ticks(), it was
+ * not. */
+static inline uint64_t exi_lookup_note_use(struct exi_sock *sk)
+{
+	uint64_t last = atomic_load_explicit(&sk->used, memory_order_relaxed);
+	uint64_t now = exi_ticks();
 
-/* Checks, where the socket rested for a while, that plain calls did not close
+	atomic_store_explicit(&sk->used, now, memory_order_relaxed);
+	return now - last;
+}
+
+/* Plain close(2) bypasses the table, and the number may be another socket's by
+ * now: looked at on the first submission after a moment's rest, where bytes
+ * would go into a ring. */
+#define EXI_LOOKUP_REST 20000
+
+/* Checks, where the socket rested for so long, that plain calls did not close
  * and reuse its number. The socket of the number, which may be another; null:
  * none. No lock is held. */
-struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd);
+struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd, uint64_t rest);
 
 /* The socket that a call on the descriptor is for, where *ret is what
  * exi_sock_find() gave for the number a moment ago. */
@@ -33,14 +47,24 @@ static inline int exi_look_on(int fd, struct exi_sock **ret)
 	struct exi_sock *sk = *ret;
 
 	if (exi_unlikely(!sk || !exi_sock_used_here(sk))) {
-		int err = exi_sock_use(fd, ret);
+		struct exi_sock *used;
+		int err = exi_sock_use(fd, &used);
 
 		if (err)
 			return err;
-		sk = *ret;
+		sk = used;
 	}
-	*ret = exi_likely(exi_closes_seen) ? sk : exi_lookup_again(sk, fd);
-	return exi_likely(*ret) ? 0 : -EBADF;
+	if (!exi_closes_seen) {
+		uint64_t rest = exi_lookup_note_use(sk);
+
+		if (exi_unlikely(rest >= EXI_LOOKUP_REST))
+			sk = exi_lookup_again(sk, fd, rest);
+		if (!sk)
+			return -EBADF;
+	}
+	exi_assume(fd >= 0); /* it is in the table */
+	*ret = sk;
+	return 0;
 }
 
 /* The socket that a call on the descriptor is for. */
