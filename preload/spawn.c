@@ -138,11 +138,17 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 {
 	EXI_CANCEL_OFF(false);
 
+	exi_handed_spawns();
 	if (shim_ready()) {
 		exi_latent_promote_all();
-		exi_handed_forks();
 		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
 	}
+}
+
+static int spawn_over(struct shim_target *t, int ret)
+{
+	exi_handed_spawned();
+	return shim_target_over(t, ret);
 }
 
 HOOK int posix_spawn(pid_t *pid, const char *path,
@@ -154,7 +160,7 @@ HOOK int posix_spawn(pid_t *pid, const char *path,
 	char *const *given = shim_target_env(AT_FDCWD, path, env, &t);
 
 	before_spawn(actions);
-	return shim_target_over(
+	return spawn_over(
 		&t, native.posix_spawn(pid, path, actions, attr, argv, given));
 }
 
@@ -167,7 +173,7 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 	char *const *given = shim_target_env_of_name(file, env, &t);
 
 	before_spawn(actions);
-	return shim_target_over(
+	return spawn_over(
 		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
 }
 

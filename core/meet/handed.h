@@ -62,9 +62,13 @@ EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
 /* The number got another one: its close will not be the last. */
 EXI_SHIM void exi_handed_copied(int fd);
 /* A fork, in the parent before it and in the child: its children may have
- * whatever was noted; likewise before a program is spawned. */
-EXI_SHIM void exi_handed_forks(void);
+ * whatever was noted. */
+void exi_handed_forks(void);
 void exi_handed_forked(void);
+/* While a program is spawned, which other threads do not wait for: what is
+ * closed meanwhile, or was noted, may be that program's, too. */
+EXI_SHIM void exi_handed_spawns(void);
+EXI_SHIM void exi_handed_spawned(void);
 
 /* The receiver: the giver's socket, if something came by `by'; 0: it cannot be
  * told. */

@@ -18,7 +18,7 @@ TIMEOUT = 30
 bad = 0
 
 COMMON = '''
-import ctypes, os, select, socket, subprocess, sys, time
+import ctypes, os, select, socket, subprocess, sys, threading, time
 end = time.monotonic() + 20
 
 def on_shm(s):
@@ -69,10 +69,35 @@ while answer(s, b'R', wait):
     pass
 '''
 
+# A program is being spawned: it has what this one has, until the FIFO is opened.
+SPAWN = '''
+def children():
+    found = []
+    for t in os.listdir('/proc/self/task'):
+        with open('/proc/self/task/%s/children' % t) as f:
+            found += f.read().split()
+    return found
+
+def spawn(fifo):
+    libc = ctypes.CDLL(None)
+    actions, pid = ctypes.create_string_buffer(1024), ctypes.c_int()
+    argv, env = (ctypes.c_char_p * 2)(b'true', None), (ctypes.c_char_p * 1)(None)
+    os.mkfifo(fifo)
+    libc.posix_spawn_file_actions_init(actions)
+    libc.posix_spawn_file_actions_addopen(actions, 0, fifo.encode(), os.O_RDONLY, 0)
+    before = children()
+    t = threading.Thread(target=libc.posix_spawnp, args=(
+        ctypes.byref(pid), b'true', actions, None, argv, env))
+    t.start()
+    while children() == before:
+        assert time.monotonic() < end, 'not in time'
+    return t
+'''
+
 # A manager that hands on: its listener, or a connection that has moved, or that it has
 # not read from (a new one); keeps it, or passes it twice. The command follows the two
 # words.
-MANAGER = COMMON + '''
+MANAGER = COMMON + SPAWN + '''
 how, what, *command = sys.argv[1:]
 s = socket.create_server(('127.0.0.1', 0))
 print(s.getsockname()[1], flush=True)
@@ -88,6 +113,9 @@ if how == 'exec':
 a, b = socket.socketpair()
 server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
                           pass_fds=[b.fileno()])
+if what == 'spawned connection':
+    fifo = os.path.join(os.environ['FOLDER'], 'fifo')
+    spawned = spawn(fifo)
 socket.send_fds(a, [b'x'], [s.fileno()])
 if what == 'twice passed connection':
     socket.send_fds(a, [b'x'], [s.fileno()])
@@ -96,7 +124,11 @@ if what != 'kept connection':
 if what == 'returned connection':
     kept = socket.recv_fds(a, 1, 1)[1][0]
     socket.send_fds(a, [b'x'], [kept])
-sys.exit(server.wait())
+status = server.wait()
+if what == 'spawned connection':
+    with open(fifo, 'w'):
+        spawned.join()
+sys.exit(status)
 '''
 
 # Until the receiver has answered often, since the connection moved if it is to.
@@ -143,7 +175,8 @@ def hands(folder, how, what, manager, server, moves):
         start = shim
     p = subprocess.Popen(
         [*(shim if manager else []), sys.executable, '-c', MANAGER, how, what, *start,
-         sys.executable, '-c', SERVER], stdout=subprocess.PIPE, text=True)
+         sys.executable, '-c', SERVER], stdout=subprocess.PIPE, text=True,
+        env=dict(os.environ, FOLDER=folder))
     port = p.stdout.readline().strip()
     c = subprocess.run([EXS, 'run', '--report=' + reports[1], sys.executable, '-c',
                         CLIENT, port, str(moves), str('set' in what.split())], timeout=TIMEOUT, check=False,
@@ -173,7 +206,8 @@ def main():
                 said = hands(folder, how, what, True, True, True)
                 check('%s of a %s' % (how, what), moved(said[0]) and moved(said[1]), *said)
         # The receiver cannot know that nobody else uses it.
-        for what in 'kept connection', 'twice passed connection':
+        for what in ('kept connection', 'twice passed connection',
+                     'spawned connection'):
             said = hands(folder, 'pass', what, True, True, False)
             check('a %s' % what, said[0].count('(passed)') == 3, *said)
         # That it was closed before says nothing of the second time.
