@@ -165,7 +165,7 @@ bool shim_handed_is(const char *entry)
 	return !strncmp(entry, VARIABLE, strlen(VARIABLE));
 }
 
-void shim_handed_start(void)
+void shim_handed_start(bool works)
 {
 	const char *at = getenv("LIBEXS_HANDED");
 	uint64_t cookie;
@@ -173,7 +173,7 @@ void shim_handed_start(void)
 
 	if (!at)
 		return;
-	if (sscanf(at, "%d%n", &fd, &n) == 1 && fd == (int)getpid())
+	if (works && sscanf(at, "%d%n", &fd, &n) == 1 && fd == (int)getpid())
 		for (at += n;
 		     sscanf(at, " %d:%" SCNx64 "%n", &fd, &cookie, &n) == 2;
 		     at += n)

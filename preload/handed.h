@@ -28,7 +28,9 @@ void shim_handed_add(struct exi_sock *sk, int fd);
 const char *shim_handed_entry(void);
 bool shim_handed_is(const char *entry);
 
-/* The start of the shim: takes what is in the list. */
-void shim_handed_start(void);
+/* The start of the shim: takes what is in the list if the library works, and
+ * takes the list out of the environment: programs that this one starts are not
+ * meant. */
+void shim_handed_start(bool works);
 
 #endif

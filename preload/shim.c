@@ -62,6 +62,8 @@ long shim_forked(long pid)
 
 static void start(void)
 {
+	bool works;
+
 	exi_track = shim_near.track;
 	shim_epoll_init();
 	shim_uring_init();
@@ -69,12 +71,13 @@ static void start(void)
 	exi_zerocopy_served = true;
 	/* Everything goes to the C library after a failure, which is
 	 * reported. */
-	if (exi_core_init() == 0) {
+	works = exi_core_init() == 0;
+	if (works) {
 		shim_report_init();
 		atomic_store(&exi_latent_on, true);
 		pthread_atfork(NULL, NULL, forked);
-		shim_handed_start();
 	}
+	shim_handed_start(works);
 }
 
 _Atomic bool shim_gone, shim_leaving;

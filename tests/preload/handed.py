@@ -191,7 +191,21 @@ def moved(said):
     return re.search(r'on a fabric, [1-9]', said)
 
 
+# Where the library cannot start, the list must not reach what the program starts.
+def unusable():
+    shim = os.path.join(os.path.dirname(EXS), '../preload/libexs-preload.so')
+    r = subprocess.run([sys.executable, '-c', 'import os; '
+                        'print(os.environ.get("LIBEXS_HANDED"))'],
+                       env=dict(os.environ, LD_PRELOAD=os.path.normpath(shim),
+                                LIBEXS_HANDED='1 3:1', EXS_UPGRADE='nonsense'),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                       timeout=TIMEOUT, check=False)
+    check('a library that cannot start', r.stdout == 'None\n' and
+          'nonsense' in r.stderr, r.stdout, r.stderr)
+
+
 def main():
+    unusable()
     with tempfile.TemporaryDirectory(prefix='exs-') as folder:
         for how in 'exec', 'pass':
             for manager in False, True:
