@@ -320,29 +320,76 @@ static int descriptor_of(const struct wishes *w, int *ret)
 	return TOOL_OK;
 }
 
-/* How many of those that were asked for still have a direction elsewhere. */
-static int on_fabric(pid_t pid, int fd, size_t *ret)
+struct left {
+	int fd; /* or -1: any */
+	size_t n;
+};
+
+/* Asked for, and still on a fabric. */
+static void count_left(const struct exi_stats_entry *e, void *arg)
 {
-	struct stat_view v;
-	int err = stat_look_at(pid, &v);
+	struct left *l = arg;
 
-	*ret = 0;
-	for (size_t i = 0; !err && i < v.n_conns; i++) {
-		const struct stat_conn *c = &v.conns[i];
+	if ((l->fd < 0 || atomic_load(&e->fd) == l->fd) &&
+	    atomic_load(&e->reason) == EXS_X_REASON_OPERATOR &&
+	    atomic_load(&e->fabric[0]) &&
+	    (atomic_load(&e->dir[EXI_RX].mode) == EXI_MODE_RING ||
+	     atomic_load(&e->dir[EXI_TX].mode) == EXI_MODE_RING))
+		l->n++;
+}
 
-		if ((fd < 0 || c->fd == fd) &&
-		    c->last_reason == EXS_X_REASON_OPERATOR &&
-		    (c->dir[EXI_RX].off || c->dir[EXI_TX].off))
-			++*ret;
-	}
-	stat_forget(&v);
-	return err;
+/* Looks how far the entries reach now; the rest of the head was judged when the
+ * page was opened. False: an area is new, or the process has no descriptor any
+ * more, so that it has ended. */
+static bool look_again(struct stat_page *p, int fds)
+{
+	struct exi_stats_head now;
+	char entries[256];
+
+	if (lseek(fds, 0, SEEK_SET) < 0 ||
+	    getdents64(fds, entries, sizeof(entries)) <= 0 ||
+	    pread(p->fd[0], &now, sizeof(now), 0) < (ssize_t)sizeof(now))
+		return false;
+	for (unsigned int i = 1; i < EXI_STATS_AREAS; i++)
+		if (atomic_load(&now.areas[i]) !=
+		    atomic_load(&p->head.areas[i]))
+			return false;
+	atomic_store(&p->head.entries_high, atomic_load(&now.entries_high));
+	return true;
+}
+
+/* How many are left when all have moved, or after a while. The page alone is
+ * looked at, which costs as much as that process has connections: the sockets
+ * of the host may be many more. */
+static size_t await_move(pid_t pid, int fd)
+{
+	uint64_t deadline = exi_now_ns() + MOVE_NS;
+	struct stat_process of = { .pid = pid };
+	struct left left = { .fd = fd };
+	struct stat_page page;
+	bool open = false;
+	int fds;
+
+	do {
+		if (left.n)
+			sleep_briefly();
+		if (open && !look_again(&page, fds)) {
+			stat_close(&page, fds);
+			open = false;
+		}
+		if (!open && stat_open(pid, &page, &fds))
+			return 0;
+		open = true;
+		left.n = 0;
+		stat_page_each(&page, &of, count_left, &left);
+	} while (left.n && exi_now_ns() < deadline);
+	stat_close(&page, fds);
+	return left.n;
 }
 
 int tool_downgrade(int argc, char **argv)
 {
 	struct exi_control_ask what = { .what = EXI_CONTROL_DOWN };
-	uint64_t deadline = exi_now_ns() + MOVE_NS;
 	struct wishes w = { 0 };
 	size_t left = 0;
 	struct argp a;
@@ -361,9 +408,7 @@ int tool_downgrade(int argc, char **argv)
 		ret = control_ask(w.pid, &what, &n);
 	if (ret)
 		return ret;
-	while (on_fabric(w.pid, what.fd, &left) == 0 && left &&
-	       exi_now_ns() < deadline)
-		sleep_briefly();
+	left = await_move(w.pid, what.fd);
 	if (left)
 		return tool_fail("%zu of %" PRId64 " connections are not on "
 				 "TCP yet: a peer does not answer; they move "

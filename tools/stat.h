@@ -101,9 +101,6 @@ struct stat_view {
 int stat_look(pid_t pid, struct stat_view *ret);
 void stat_forget(struct stat_view *v);
 
-/* The same for that process alone, without peers. */
-int stat_look_at(pid_t pid, struct stat_view *ret);
-
 /* The kernel's sockets, of this network namespace and of those of processes
  * that were seen. */
 struct stat_tcps;

@@ -734,17 +734,6 @@ void stat_close(struct stat_page *p, int fds)
 	close(fds);
 }
 
-int stat_look_at(pid_t pid, struct stat_view *ret)
-{
-	struct stat_tcps *tcps = stat_tcps_new();
-	int err;
-
-	*ret = (struct stat_view){ 0 };
-	err = tcps ? look_at_pid(ret, tcps, pid) : -ENOMEM;
-	stat_tcps_free(tcps);
-	return err;
-}
-
 int stat_look(pid_t pid, struct stat_view *ret)
 {
 	struct stat_tcps *tcps = stat_tcps_new();

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Running programs are asked from outside: their connections go to TCP and leave it
 again, without a byte lost, their log's level changes, and they report; a stranger's
-bytes, another user and a forked child do nothing: control.py EXS."""
+bytes, another user and a forked child do nothing: control.py EXS ASKS."""
 
 import json
 import os
@@ -18,7 +18,7 @@ import tempfile
 
 from common import DEADLINE, check, environment, result, wait_for
 
-EXS = os.path.abspath(sys.argv[1])
+EXS, ASKS = (os.path.abspath(a) for a in sys.argv[1:3])
 SETTINGS = {'EXS_LOG': 'warn'}
 COMMANDS = 'downgrade', 'upgrade', 'log', 'report'
 
@@ -133,6 +133,15 @@ def moves(server, client):
         goes_on(client)
         wait_for('back on shm', lambda: all_on(client.pid, 'shm') and
                  all_on(server.pid, 'shm'))
+    # The sockets of the host may be many: exs downgrade does not list them to wait.
+    for command, times in ('downgrade', 0), ('upgrade', 0), ('stat', 1):
+        out = subprocess.run([EXS, command, str(client.pid)], capture_output=True, text=True,
+                             timeout=DEADLINE, env=environment(SETTINGS, {'LD_PRELOAD': ASKS}))
+        asked = re.fullmatch(r'asked (\d+) times\n', out.stderr)
+        check(asked and (int(asked.group(1)) > 0) == times, command, out)
+    goes_on(client)
+    wait_for('back on shm', lambda: all_on(client.pid, 'shm') and
+             all_on(server.pid, 'shm'))
     fd = connections(client.pid)[1]['fd']
     status, out, err = tool('downgrade', client.pid, fd)
     check(status == 0 and out.startswith('1 connection moved'), out, err)
