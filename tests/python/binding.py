@@ -486,6 +486,55 @@ class Binding(unittest.TestCase):
 
         self.assertEqual(asyncio.run(come()), [b"abc", b"def"])
 
+    def test_a_cancelled_receive_loses_no_byte(self):
+        sent = bytes(range(256)) * 8
+
+        async def come():
+            got, n = b"", 0
+            async with exs.aio.Queue() as q:
+                while len(got) < len(sent):
+                    for kind in 0, exs.socket.MSG_WAITALL:
+                        task = asyncio.create_task(q.recv(self.b, 7, kind))
+                        await asyncio.sleep(0)
+                        self.a.sendall(sent[n:n + 5])
+                        n += 5
+                        # Before its event, with it, or after it: by how many turns of the loop.
+                        for _ in range(n % 7):
+                            await asyncio.sleep(0)
+                        task.cancel()
+                        try:
+                            got += await task
+                        except asyncio.CancelledError:
+                            pass
+                    if n >= len(sent) > len(got):
+                        got += await asyncio.wait_for(q.recv(self.b, 7), 60)
+            return got
+
+        self.assertEqual(asyncio.run(come()), sent)
+
+    def test_a_cancelled_receive_leaves_all_of_a_message(self):
+        with exs.Socket(kind=exs.socket.SOCK_SEQPACKET) as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            with exs.Socket(kind=exs.socket.SOCK_SEQPACKET) as a:
+                a.connect(listener.getsockname())
+                with listener.accept() as b:
+                    self.assertEqual(asyncio.run(self.messages(a, b)), [b"one", b"tw", b"three"])
+
+    @staticmethod
+    async def messages(a, b):
+        async with exs.aio.Queue() as q:
+            task = asyncio.create_task(q.recv(b, 100))
+            await asyncio.sleep(0)
+            a.send(b"one", exs.socket.MSG_EOR | exs.socket.MSG_NOSIGNAL)
+            a.send(b"two", exs.socket.MSG_EOR | exs.socket.MSG_NOSIGNAL)
+            a.send(b"three", exs.socket.MSG_EOR | exs.socket.MSG_NOSIGNAL)
+            task.cancel()
+            got = []
+            for room in 100, 2, 100:
+                got.append(await asyncio.wait_for(q.recv(b, room), 60))
+            return got
+
     def test_errors_are_those_of_the_operation(self):
         async def fail():
             async with exs.aio.Queue() as q:

@@ -465,6 +465,7 @@ class Socket:
         self.fd = fd
         self._patient = True  # without a time-out
         self._lent = {}  # views of what is on loan
+        self._receives: Any = None  # exs.aio's
         if fd is None:
             self.fd = _call("socket", family, kind | socket.SOCK_CLOEXEC, 0)
 

@@ -6,18 +6,67 @@
         await q.send(s, b"hello")
         answer = await q.recv(s, 100)
 
-An operation that is cancelled (by asyncio.wait_for(), for one) is cancelled in the library, too;
-bytes that it had received before are lost to the program.
+An operation that is cancelled (by asyncio.wait_for(), for one) is cancelled in the library, too.
+Bytes that a receive had by then are the first that the socket's next receive of a queue returns.
 """
 import asyncio
+import collections
 import errno
 import os
 import socket
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Deque, Dict, Optional
 
 import exs
 
 __all__ = ["Queue"]
+
+
+class _Receives:
+    """Of a socket: its receives take turns, so that what one leaves is what the next begins
+    with."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.turn = asyncio.Lock()
+        self.last: Optional[asyncio.Future] = None  # done when that one's event was taken
+        self.left: Deque[memoryview] = collections.deque()
+        self.messages = False  # each of them is one
+
+    def take(self, to: memoryview, flags: int) -> int:
+        """Of what is left, as a receive would."""
+        n = 0
+        while self.left and n < len(to):
+            piece = self.left.popleft()
+            part = min(len(to) - n, len(piece))
+            to[n:n + part] = piece[:part]
+            n += part
+            if flags & socket.MSG_PEEK:
+                self.left.appendleft(piece)
+                break
+            if part < len(piece) and not self.messages:
+                self.left.appendleft(piece[part:])
+            if self.messages:
+                break
+        return n
+
+    def put_back(self, what: memoryview) -> None:
+        self.left.appendleft(memoryview(bytes(what)))
+
+    def leave(self, what: memoryview, event: exs.Event, flags: int) -> None:
+        """Of a receive that was cancelled."""
+        if what and not flags & socket.MSG_PEEK:
+            self.messages = bool(event.flags & socket.MSG_EOR)
+            self.put_back(what)
+
+
+def _receives_of(s: exs.Socket) -> _Receives:
+    loop = asyncio.get_running_loop()
+    before = s._receives
+    if before is None or before.loop is not loop:
+        s._receives = _Receives(loop)
+        if before is not None:
+            s._receives.left, s._receives.messages = before.left, before.messages
+    return s._receives
 
 
 class Queue:
@@ -31,6 +80,9 @@ class Queue:
         self._outstanding = 0
         self._idle = asyncio.Event()
         self._idle.set()
+        # What is done with the event of an operation that was cancelled, and who waits for it.
+        self._late: Dict[asyncio.Future, Callable[[exs.Event], None]] = {}
+        self._over: Dict[asyncio.Future, asyncio.Future] = {}
         self._loop.add_reader(self._queue.fileno(), self._take)
 
     def _take(self) -> None:
@@ -40,14 +92,20 @@ class Queue:
             if not self._outstanding:
                 self._idle.set()
             waiter = event.handle
+            late = self._late.pop(waiter, self._drop)
             if waiter.done():  # cancelled meanwhile
-                self._drop(event)
+                late(event)
             elif event.errno:
                 waiter.set_exception(OSError(event.errno, os.strerror(event.errno)))
             else:
                 waiter.set_result(event)
+            if waiter in self._over:
+                self._over.pop(waiter).set_result(None)
 
-    async def _run(self, s: exs.Socket, submit: Callable[..., Any]) -> exs.Event:
+    async def _run(self, s: exs.Socket, submit: Callable[..., Any],
+                   late: Optional[Callable[[exs.Event], None]] = None,
+                   over: Optional[asyncio.Future] = None) -> exs.Event:
+        """late gets the event if this is cancelled; over is done when there is one."""
         await self._slots.acquire()
         waiter = self._loop.create_future()
         try:
@@ -57,6 +115,9 @@ class Queue:
             raise
         self._outstanding += 1
         self._idle.clear()
+        self._late[waiter] = late = late or self._drop
+        if over is not None:
+            self._over[waiter] = over
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -64,7 +125,7 @@ class Queue:
                 if s.fd >= 0:
                     s.cancel(waiter)
             elif not waiter.exception():
-                self._drop(waiter.result())
+                late(waiter.result())
             raise
 
     @staticmethod
@@ -89,9 +150,32 @@ class Queue:
 
     async def recv_into(self, s: exs.Socket, buffer: exs.Buffer, flags: int = 0,
                         memory: Optional[exs.Memory] = None) -> int:
-        """How many bytes came; 0 at the end of the stream."""
-        return (await self._run(
-            s, lambda **how: s.recv_into(buffer, flags, memory=memory, **how))).length
+        """How many bytes came; 0 at the end of the stream. The receives of a socket take turns."""
+        mine, view = _receives_of(s), memoryview(buffer).cast("B")
+        async with mine.turn:
+            if mine.last:
+                await asyncio.shield(mine.last)  # of one that was cancelled
+            n = mine.take(view, flags)
+            if n == len(view) > 0 or n and (mine.messages or flags & socket.MSG_PEEK or
+                                            not flags & socket.MSG_WAITALL):
+                return n
+            begun = False
+
+            def submit(**how: Any) -> None:
+                nonlocal begun
+                s.recv_into(view[n:], flags, memory=memory, **how)
+                begun = True
+                mine.last = over
+            over = self._loop.create_future()
+            try:
+                event = await self._run(
+                    s, submit, lambda event: mine.leave(view[:n + event.length], event, flags),
+                    over)
+            except BaseException:
+                if n and not begun:
+                    mine.put_back(view[:n])
+                raise
+            return n + event.length
 
     async def recv(self, s: exs.Socket, length: int, flags: int = 0) -> bytes:
         buffer = bytearray(length)
