@@ -9,7 +9,8 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh", "ndebug.sh", "words.py")
+GATES = ("layers.py", "sizes.py", "includes.sh", "habits.sh", "ndebug.sh", "words.py",
+         "commands.py")
 OBJECTS = "build/libexs_core.a.p"
 
 # A tree that passes: a lower and a higher folder, two files in a circle.
@@ -83,6 +84,14 @@ PLANTED = (
      "docs/guide/one.md:1: a sentence without its subject"),
     ("a link that does not end", "words.py", {"docs/guide/one.md": "[it](two.md)\n"},
      "docs/guide/one.md: there is no two.md"),
+    ("a command in a fence that no test runs", "commands.py",
+     {"docs/guide/one.md": "```sh\nexs stat \\\n  --watch\n```\n"},
+     "docs/guide/one.md: neither run by a test nor in tests/abi/commands: exs stat --watch"),
+    ("a command behind a prompt, above its output", "commands.py",
+     {"README.md": "It says:\n\n    $ exs stat  # all\n    Process\n"},
+     "README.md: neither run by a test nor in tests/abi/commands: exs stat\n"),
+    ("a command in a sentence", "commands.py", {"README.md": "Use `exs check\n--pid 1` here.\n"},
+     "README.md: neither run by a test nor in tests/abi/commands: exs check --pid 1\n"),
     ("a glossary of 41 words", "words.py", {"docs/design/overview.md": glossary(41)},
      "docs/design/overview.md: 41 rows"),
     ("a type that is declared twice", "habits.sh",

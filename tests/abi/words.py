@@ -13,7 +13,7 @@ import sys
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
 PAGES = ("README.md", "INSTALL.md", "CONTRIBUTING.md", "docs/guide/*.md", "docs/man/*.[1357]")
 MESSAGES = ("api/*.c", "core/*/*.c", "preload/*.c", "providers/*/*.c", "tools/*.c")
-LINKS = ("*.md", "docs/*/*.md", "examples/*.md")
+LINKS = ("*.md", "docs/*.md", "docs/*/*.md", "examples/*.md")
 GLOSSARY_MAX = 40
 
 # What is not written, and what is.

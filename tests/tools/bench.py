@@ -38,6 +38,10 @@ def measure(name, *args):
 def programs_have_a_row_each():
     names = run("programs", "--list").splitlines()
     check(len(names) > 10, names)
+    with open(os.path.join(sys.argv[1], "../docs/guide/programs.md"), encoding="utf-8") as f:
+        rows = re.findall(r"\n\| program \| native .*\n.*\n((?:\|.*\n)+)", f.read())
+    for row in re.findall(r"^\| ([^|]+) \|", rows[0], re.M):
+        check(row.replace("`", "") in names, f"the guide's row {row} is none of {names}")
     for extra in ([], ["--one-cpu"]):
         result = measure("programs", "--rounds", "2", *extra, "redis",
                          "memcached")
@@ -86,6 +90,18 @@ def figures_are_there(result, rounds):
                       if "failed" in figures else
                       figures[case["key"]] > 0, (name, side, figures))
             check(sum("failed" not in f for f in sides.values()) > 1, sides)
+
+
+def calls_are_compared_with_synchronous_ones():
+    result = measure("calls", "--rounds", "1", "--seconds", "0.01", "--sizes", "64", "--fabric",
+                     "shm")
+    check(result["rows"], result)
+    # The guide's tables have these columns.
+    head = re.search(r"^\| shm .*", run("calls", "--rounds", "1", "--seconds", "0.01", "--sizes",
+                                        "64", "--fabric", "shm"), re.M).group(0)
+    with open(os.path.join(sys.argv[1], "../docs/guide/speed.md"), encoding="utf-8") as f:
+        shown = re.search(r"^\| shm .*", f.read(), re.M).group(0)
+    check(head.replace(" ", "") == shown.replace(" ", ""), f"{head} is not {shown}")
 
 
 def sides_are_compared_round_by_round():
@@ -163,6 +179,7 @@ def main():
     for row in (programs_have_a_row_each,
                 a_program_that_is_not_here_leaves_its_rows_out,
                 what_is_not_accelerated_is_measured,
+                calls_are_compared_with_synchronous_ones,
                 sides_are_compared_round_by_round,
                 a_busy_host_is_compared_with_tcp,
                 what_does_not_end_is_told_with_its_state,

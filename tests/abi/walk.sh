@@ -1,0 +1,120 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-2-Clause
+# walk.sh SOURCE: the README's first commands work as they are typed, in a Debian that has
+# nothing else: by root with an unpacked release, and by a user with sudo and a clone. The
+# connection is on shared memory. Prints how long each took.
+cd "$1" || exit 1
+. tests/abi/debian.sh
+need_debian git meson
+git rev-parse HEAD >/dev/null 2>&1 || {
+	echo "this is no clone"
+	exit 77
+}
+git clone -q --bare "file://$PWD" "$tmp/libexs.git" &&
+	git -C "$tmp/libexs.git" archive HEAD README.md | tar -x -C "$tmp" &&
+	git clone -q "$tmp/libexs.git" "$tmp/clone" &&
+	meson setup "$tmp/build" "$tmp/clone" -Dtests=disabled -Dexamples=disabled \
+		-Dtools=disabled >"$tmp/log" 2>&1 &&
+	meson dist -C "$tmp/build" --no-tests >>"$tmp/log" 2>&1 || {
+	tail -20 "$tmp/log"
+	exit 1
+}
+
+# The commands, as they stand there: those that install, and those that run.
+sed -n '/^## Install/,/^## /p' "$tmp/README.md" | sed -n 's/^    //p' >"$tmp/all"
+grep -v '^exs run' "$tmp/all" >"$tmp/install"
+grep '^exs run' "$tmp/all" >"$tmp/first"
+[ -s "$tmp/install" ] && [ "$(wc -l <"$tmp/first")" = 2 ] || {
+	echo "README.md has not the commands:"
+	cat "$tmp/all"
+	exit 1
+}
+# The server is ready before somebody has typed the next line; here it is waited for.
+sed '1 {
+	p
+	s/.*--port \([0-9]*\).*/until redis-cli -p \1 ping >\/dev\/null 2>\&1; do :; done/
+}' "$tmp/first" >"$tmp/first.ready"
+
+# walk WHO ROOT FOLDER COMMAND...: COMMAND is the way to be that user's shell.
+walk()
+{
+	local who=$1 root=$2 folder=$3 began=$SECONDS
+	shift 3
+
+	{
+		echo "set -ex; cd $folder"
+		cat "$tmp/install"
+	} >"$root/tmp/install"
+	cp "$tmp/first.ready" "$root/tmp/first"
+	chmod 644 "$root/tmp/install" "$root/tmp/first"
+	# apt-get asks who types its line.
+	yes | in_debian "$root" "$@" /tmp/install >"$tmp/said" 2>&1 || {
+		tail -40 "$tmp/said"
+		echo "$who: what the README says to install with does not work"
+		exit 1
+	}
+	echo "$who: installed in $((SECONDS - began)) s"
+	began=$SECONDS
+	apart_in_debian "$root" timeout 300 "$@" -e /tmp/first >"$tmp/said" 2>&1 || {
+		tail -40 "$tmp/said"
+		echo "$who: the README's first commands do not work"
+		exit 1
+	}
+	grep -qE '^  to 127\.0\.0\.1 port [0-9]+: [0-9]+ connections?, shm,' "$tmp/said" || {
+		tail -40 "$tmp/said"
+		echo "$who: the connection is not on shared memory"
+		exit 1
+	}
+	echo "$who: first commands in $((SECONDS - began)) s:"
+	grep -hE 'requests per second|^  to 127' "$tmp/said" | sed 's/.*\r//; s/^/    /'
+}
+
+# What INSTALL.md has for other systems, over what is there.
+by_hand()
+{
+	local began=$SECONDS
+
+	git -C "$tmp/libexs.git" show HEAD:INSTALL.md |
+		sed -n '/^By hand/,/^(/s/^    //p' >"$tmp/hand"
+	{
+		echo "set -ex; cd /root/libexs-*; rm -rf build-install"
+		cat "$tmp/hand"
+		echo '[ "$(exs run echo works)" = works ]'
+	} >"$tmp/a/tmp/hand"
+	[ "$(wc -l <"$tmp/hand")" = 3 ] &&
+		in_debian "$tmp/a" bash /tmp/hand >"$tmp/said" 2>&1 || {
+		tail -40 "$tmp/said"
+		echo "what INSTALL.md says to do by hand does not work"
+		exit 1
+	}
+	echo "root, by hand: $((SECONDS - began)) s"
+}
+
+make_debian "$tmp/a" xz-utils || exit 1
+cp "$tmp"/build/meson-dist/libexs-*.tar.xz "$tmp/a/root" &&
+	in_debian "$tmp/a" sh -c 'cd && tar -xf libexs-*.tar.xz && rm libexs-*.tar.xz' || exit 1
+# Root needs no sudo, and types none.
+sed -i.typed 's/^sudo //' "$tmp/install"
+walk "root, a release" "$tmp/a" "/root/libexs-*" bash
+by_hand
+rm -rf --one-file-system "$tmp/a"
+
+mv "$tmp/install.typed" "$tmp/install"
+make_debian "$tmp/b" git sudo || exit 1
+cp -r "$tmp/libexs.git" "$tmp/b/srv" || exit 1
+in_debian "$tmp/b" sh -c 'useradd -m -s /bin/bash user &&
+	chown -R user /srv/libexs.git &&
+	echo "user ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/user &&
+	su - user -c "git clone -q file:///srv/libexs.git"' || exit 1
+walk "a user, a clone" "$tmp/b" /home/user/libexs \
+	setpriv --reuid=user --regid=user --init-groups env HOME=/home/user bash
+# And the demo, which builds by itself.
+began=$SECONDS
+in_debian "$tmp/b" setpriv --reuid=user --regid=user --init-groups \
+	env HOME=/home/user bash -c "cd ~/libexs && scripts/demo" \
+	>"$tmp/said" 2>&1 && grep -q "^ *shm *none " "$tmp/said" || {
+	tail -40 "$tmp/said"
+	echo "scripts/demo does not work"
+	exit 1
+}
+echo "a user, scripts/demo: $((SECONDS - began)) s"
