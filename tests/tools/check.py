@@ -261,6 +261,9 @@ def programs():
          client_under=[DENY, 'netlink'])
     pair('descriptors', 'limits', r'\d+ of 130 descriptors', 'ulimit -n', n=60,
          client_under=few_descriptors(130))
+    one = pair('none', '', '', '', client_under=['prlimit', '--memlock=0:0'])
+    check(one and 'locked memory 0 bytes' in step_of(one, 'limits')['text'],
+          'shared memory needs no memory that is locked', one)
     with program(SERVER, '127.0.0.1') as (_, port), \
             program(CLIENT, '127.0.0.1', port, 1, under=few_descriptors(64)) as (c, _):
         traffic(c)
