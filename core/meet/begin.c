@@ -567,26 +567,36 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 		       : reason;
 }
 
+/* B, being eager: the service thread looks for A so much later. Whether it
+ * will. */
+static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
+			      uint64_t until)
+{
+	struct exi_link *l = exi_now_ns() < until && exi_service_start() == 0
+				     ? exi_meet_link_new(sk, EXI_LINK_LOOK, in)
+				     : NULL;
+
+	EXI_LOCKED(&sk->link_lock);
+	if (!l)
+		return false;
+	l->delay = delay;
+	l->until = until;
+	sk->link = l;
+	exi_service_timed(&l->timer);
+	return true;
+}
+
 /* B looks for A now, being eager, and when nobody is there again a little
  * later; at last, when A sends something. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
 	int reason = meet_b_locked(sk, atomic_load(&sk->fd), true);
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
-	struct exi_link *l;
 
 	EXI_LOCKED(&sk->link_lock);
 	if (reason == EXS_X_REASON_UNDECIDED) {
-		l = exi_now_ns() < until && exi_service_start() == 0
-			    ? exi_meet_link_new(sk, EXI_LINK_LOOK, delay)
-			    : NULL;
-		if (l) {
-			l->delay = delay * 2;
-			l->until = until;
-			sk->link = l;
-			exi_service_timed(&l->timer);
+		if (look_later_locked(sk, delay, delay * 2, until))
 			return;
-		}
 		reason = exi_begin_why_nobody_of(atomic_load(&sk->fd));
 		atomic_store(&rx->meet_at,
 			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
@@ -595,8 +605,17 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 		exi_sock_reason(sk, reason);
 }
 
-static void meet_locked(struct exi_sock *sk, int fd, bool eager)
+/* Why a connection meets: it has moved so many bytes, or the settings or the
+ * program want it to be eager. */
+enum cause {
+	BYTES,
+	SETTING,
+	PROGRAM
+};
+
+static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 {
+	const bool eager = cause != BYTES;
 	int reason;
 
 	EXI_LOCKED(&sk->link_lock);
@@ -613,7 +632,12 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 	if (sk->again && atomic_load(&sk->sh->reason) == EXS_X_REASON_PASSED)
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
-		look_locked(sk, LOOK_NS, exi_now_ns() + LISTEN_NS);
+		uint64_t until = exi_now_ns() + LISTEN_NS;
+
+		/* An accept does not wait for the thirty calls of a look. */
+		if (cause == PROGRAM || exi_surroundings_reason() ||
+		    !look_later_locked(sk, 0, LOOK_NS, until))
+			look_locked(sk, LOOK_NS, until);
 		return;
 	}
 	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
@@ -622,19 +646,19 @@ static void meet_locked(struct exi_sock *sk, int fd, bool eager)
 		exi_sock_reason(sk, reason);
 }
 
-static void meet(struct exi_sock *sk, int fd, bool eager)
+static void meet(struct exi_sock *sk, int fd, enum cause cause)
 {
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
 	if (atomic_load(&sk->fd) == fd)
-		meet_locked(sk, fd, eager);
+		meet_locked(sk, fd, cause);
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 }
 
 void exi_link_meet(struct exi_sock *sk, int fd)
 {
-	meet(sk, fd, false);
+	meet(sk, fd, BYTES);
 }
 
 /* A found nobody: the peer's process may just be starting its library. It has
@@ -725,7 +749,7 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 	 * unless the program says that there is somebody. */
 	if (is_wanted(sk) &&
 	    (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk)))
-		meet(sk, atomic_load(&sk->fd), true);
+		meet(sk, atomic_load(&sk->fd), eager ? PROGRAM : SETTING);
 }
 
 static int why_nobody_came(const struct exi_link *l)

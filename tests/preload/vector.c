@@ -209,6 +209,37 @@ static void count_answer(void)
 	close(fd[1]);
 }
 
+/* Calls of an accept that leaves the meeting to the service thread: its own, a
+ * look at what it accepted, and what wakes that thread. One that looks for the
+ * peer itself makes thirty. */
+#define ACCEPT 12
+
+/* A connection that moves from the first byte on. The first accept looks around
+ * in the process, which is not for each connection. */
+static void eager_child(void)
+{
+	struct t_addr at;
+	int listener, from, to = -1;
+
+	T_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
+	raise(SIGSTOP);
+	t_init();
+	listener = t_listener(T_IPV4, &at);
+	for (int i = 0; i < 3; i++) {
+		from = t_connect(&at);
+		if (i == 0)
+			to = T_OK(accept(listener, NULL, NULL));
+		else
+			COUNT((to = accept(listener, NULL, NULL)) > 0, 1,
+			      ACCEPT);
+		T_EQ(send(to, "x", 1, 0), 1);
+		T_EQ(recv(from, got, 1, 0), 1);
+		close(from);
+		close(to);
+	}
+	_exit(0);
+}
+
 static void child(bool latent)
 {
 	int fd[2];
@@ -269,7 +300,13 @@ static void count(pid_t pid)
 	      "the child ended with %#x", (unsigned int)status);
 }
 
-static void run(bool latent)
+enum run {
+	LATENT,
+	PROMOTED,
+	EAGER
+};
+
+static void run(enum run what)
 {
 	pid_t pid;
 
@@ -279,11 +316,13 @@ static void run(bool latent)
 	T(counts != MAP_FAILED);
 	n_counts = (_Atomic int *)(counts + MOST);
 	pid = fork();
+	if (pid == 0 && what == EAGER)
+		eager_child();
 	if (pid == 0)
-		child(latent);
+		child(what == LATENT);
 	T_OK(pid);
 	count(pid);
-	T(*n_counts > 10 && *n_counts < MOST);
+	T(*n_counts >= (what == EAGER ? 2 : 10) && *n_counts < MOST);
 	for (int i = 0; i < *n_counts; i++)
 		T_MSG(counts[i].calls >= 1 && counts[i].calls <= counts[i].want,
 		      "%s: %d calls of the kernel, not %d", counts[i].name,
@@ -292,20 +331,30 @@ static void run(bool latent)
 
 static void a_connection_on_tcp_costs_the_kernels_calls(void **state)
 {
-	run(false);
+	run(PROMOTED);
 }
 
 static void one_that_has_not_lasted_costs_them(void **state)
 {
-	run(true);
+	run(LATENT);
 }
 
-int main(void)
+static void an_accept_leaves_the_meeting_to_the_service(void **state)
 {
+	run(EAGER);
+}
+
+/* With an argument: EXS_UPGRADE=connect. */
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest eager[] = {
+		cmocka_unit_test(an_accept_leaves_the_meeting_to_the_service),
+	};
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_connection_on_tcp_costs_the_kernels_calls),
 		cmocka_unit_test(one_that_has_not_lasted_costs_them),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return argc > 1 ? cmocka_run_group_tests(eager, NULL, NULL)
+			: cmocka_run_group_tests(tests, NULL, NULL);
 }
