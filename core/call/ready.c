@@ -287,7 +287,61 @@ static short with_kernel(struct exi_sock *sk, int fd, short events,
 	return r->now | p.revents;
 }
 
-short exi_ready_events(struct exi_sock *sk, int fd, short events)
+/* What most looks ask for, bytes only, of what most connections are: in the
+ * ring, open, whole, of this process, and without a low-water mark. There the
+ * fabric alone knows: as look() and with_kernel(), with less to ask. False: it
+ * is not so, and nothing was found out. now, first, glance: as of
+ * exi_ready_first(), or all null. */
+static inline __attribute__((always_inline)) bool
+look_for_bytes(struct exi_sock *sk, int fd, short events, const uint64_t *now,
+	       struct exi_first *first, struct exi_glance *glance, short *ret)
+{
+	struct exi_shared *sh = exi_sock_shared(sk);
+	struct exi_half *h = &sh->half[EXI_RX];
+	const struct exi_half *tx = &sh->half[EXI_TX];
+	struct exi_conn *fab;
+	uint32_t kick;
+	bool there;
+
+	if (!events || (events & (WRITE_EVENTS | POLLRDHUP)) ||
+	    atomic_load_explicit(&h->mode, memory_order_relaxed) !=
+		    EXI_MODE_RING)
+		return false;
+	exi_assume(fd >= 0);
+	exi_lock(&h->lock);
+	fab = sk->fab;
+	/* Before the look at the ring, as in look_once() and in receiving. */
+	kick = atomic_load_explicit(&sh->kick[EXI_RX], memory_order_seq_cst);
+	if (exi_unlikely(
+		    atomic_load_explicit(&sh->gone, memory_order_acquire) |
+		    atomic_load_explicit(&sh->rx_fin, memory_order_acquire) |
+		    atomic_load_explicit(&h->broken, memory_order_relaxed) |
+		    atomic_load_explicit(&h->cut, memory_order_relaxed) |
+		    (uint32_t)atomic_load_explicit(&h->err,
+						   memory_order_relaxed) |
+		    atomic_load_explicit(&sh->zerocopy.state,
+					 memory_order_relaxed) |
+		    __atomic_load_n(&tx->ended, __ATOMIC_RELAXED)) ||
+	    exi_unlikely(!exi_half_rings_locked(h) || !fab ||
+			 !exi_sock_is(sk, fd) || exi_sock_shared(sk) != sh ||
+			 sk->framed || sk->base->ends_both ||
+			 atomic_load_explicit(&sh->lowat,
+					      memory_order_relaxed) > 1)) {
+		exi_half_unlock(h);
+		return false;
+	}
+	there = fab->rops->ready(fab, EXI_RX);
+	if (there && now && fab->rops->first)
+		fab->rops->first(fab, *now, first);
+	if (!there && glance)
+		glance_locked(sk, h, kick, glance);
+	exi_half_unlock(h);
+	*ret = there ? events & (POLLIN | POLLRDNORM) : 0;
+	return true;
+}
+
+static __attribute__((noinline)) short events_of(struct exi_sock *sk, int fd,
+						 short events)
 {
 	struct exi_ready r;
 
@@ -296,16 +350,40 @@ short exi_ready_events(struct exi_sock *sk, int fd, short events)
 		       : POLLNVAL;
 }
 
-short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
-		      struct exi_first *ret, struct exi_glance *ret_glance)
+short exi_ready_events(struct exi_sock *sk, int fd, short events)
+{
+	short ret;
+
+	return exi_likely(fd >= 0 && look_for_bytes(sk, fd, events, NULL, NULL,
+						    NULL, &ret))
+		       ? ret
+		       : events_of(sk, fd, events);
+}
+
+static __attribute__((noinline)) short first_of(struct exi_sock *sk, int fd,
+						short events, uint64_t now,
+						struct exi_first *ret,
+						struct exi_glance *ret_glance)
 {
 	struct exi_ready r;
 
-	ret_glance->kick = NULL;
 	if (!look(sk, fd, events, &now, &r, ret_glance))
 		return POLLNVAL;
 	*ret = r.first;
 	return with_kernel(sk, fd, events, &r);
+}
+
+short exi_ready_first(struct exi_sock *sk, int fd, short events, uint64_t now,
+		      struct exi_first *ret, struct exi_glance *ret_glance)
+{
+	short events_now;
+
+	ret_glance->kick = NULL;
+	*ret = (struct exi_first){ 0 };
+	return exi_likely(fd >= 0 && look_for_bytes(sk, fd, events, &now, ret,
+						    ret_glance, &events_now))
+		       ? events_now
+		       : first_of(sk, fd, events, now, ret, ret_glance);
 }
 
 void exi_ready_want_times(struct exi_sock *sk, int fd)
