@@ -254,8 +254,8 @@ extern uint32_t shim_epoll_n;
 /* Above the highest number that ever had a set. */
 extern uint32_t shim_epoll_high;
 
-/* Gives a reference back; the last one frees the item. */
-void shim_item_unref_locked(struct item *it);
+/* Nobody has a reference to the item any more. */
+void shim_item_free_locked(struct item *it);
 
 /* A new item, of zeroes; null without memory. */
 struct item *shim_item_new(struct set *s);
@@ -358,10 +358,6 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
 
 /* epoll_look.c */
 
-/* The event of an item that is in this state now; 0: none. */
-uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
-				const struct saw *saw);
-
 /* The end of a hold: the item is active again, or with !keep only if something
  * came meanwhile. */
 void shim_item_release_locked(struct item *it, bool keep);
@@ -426,6 +422,14 @@ static inline bool shim_set_others_sleep(const struct set *s)
 {
 	return s->sleepers > 0 || (s->sleepers == 0 && s->fd >= 0 &&
 				   atomic_load(shim_set_strangers(s->fd)));
+}
+
+/* Gives a reference back; the last one frees the item. */
+static inline void shim_item_unref_locked(struct item *it)
+{
+	EXI_LOCKED(&it->set->lock);
+	if (exi_unlikely(--it->refs == 0))
+		shim_item_free_locked(it);
 }
 
 static inline void shim_item_stale_locked(struct item *it)
@@ -521,6 +525,35 @@ static inline int shim_item_number(const struct item *it)
 static inline uint32_t shim_item_interest(const struct item *it)
 {
 	return it->events & ~(uint32_t)MODE_FLAGS;
+}
+
+/* Edge-triggered: is this worth telling? Something came; room after there was
+ * none, or a send found none; an end. */
+static inline bool shim_item_edge(const struct item *it, uint32_t now,
+				  const struct saw *saw)
+{
+	return !it->told || (now & OVER & ~it->over) ||
+	       (it->rung & (shim_item_interest(it) | EPOLLERR | EPOLLHUP)) ||
+	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
+	       ((now & TX_EVENTS) &&
+		(it->blocked || saw->cramped != it->cramped));
+}
+
+/* The event of an item that is in this state now; 0: none. */
+static inline uint32_t shim_item_event_locked(const struct item *it,
+					      uint32_t now,
+					      const struct saw *saw)
+{
+	uint32_t ret = now & (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
+
+	EXI_LOCKED(&it->set->lock);
+	if ((now & POLLNVAL) || it->disabled || it->dormant || it->dead)
+		return 0;
+	/* An end is an edge, whether it is asked for by name or not. */
+	return ret && (it->events & EPOLLET) &&
+			       !shim_item_edge(it, ret | (now & OVER), saw)
+		       ? 0
+		       : ret;
 }
 
 static inline struct item *shim_set_item(struct set *s, int fd)

@@ -67,32 +67,6 @@
 #define IDLE_LOOKS 16
 #define MANY	   256
 
-/* Edge-triggered: is this worth telling? Something came; room after there was
- * none, or a send found none; an end. */
-static bool edge(const struct item *it, uint32_t now, const struct saw *saw)
-{
-	return !it->told || (now & OVER & ~it->over) ||
-	       (it->rung & (shim_item_interest(it) | EPOLLERR | EPOLLHUP)) ||
-	       ((now & RX_EVENTS) && saw->came != it->arrived) ||
-	       ((now & TX_EVENTS) &&
-		(it->blocked || saw->cramped != it->cramped));
-}
-
-uint32_t shim_item_event_locked(const struct item *it, uint32_t now,
-				const struct saw *saw)
-{
-	uint32_t ret = now & (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
-
-	EXI_LOCKED(&it->set->lock);
-	if ((now & POLLNVAL) || it->disabled || it->dormant || it->dead)
-		return 0;
-	/* An end is an edge, whether it is asked for by name or not. */
-	return ret && (it->events & EPOLLET) &&
-			       !edge(it, ret | (now & OVER), saw)
-		       ? 0
-		       : ret;
-}
-
 /* The event of an item after a look; 0: none. */
 static inline uint32_t seen_locked(struct item *it, uint32_t now,
 				   const struct saw *saw)
@@ -323,7 +297,7 @@ static inline bool idles_locked(struct search *c, struct item *it)
 
 /* The kernel may have told of it, as of one that it was to tell of, among what
  * it told just now. */
-static bool told_by_kernel(const struct search *c, const struct item *it)
+static inline bool told_by_kernel(const struct search *c, const struct item *it)
 {
 	if (exi_likely(!c->met) || (int32_t)(it->nth - *c->met) <= 0)
 		return false;
@@ -690,8 +664,10 @@ static int tell_found_locked(struct search *c, struct epoll_event *ev, int n,
 	return n;
 }
 
-/* Tells the only item of a set, which needs no order. */
-static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
+/* Tells the only item of a set, which needs no order. Inline, as what it calls:
+ * most of the search is never stored then. */
+static inline __attribute__((always_inline)) int
+tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
 
@@ -720,14 +696,13 @@ static int tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
-/* Whether a look at what is active would find nothing, as the last one did. An
- * only item is looked at. */
+/* Whether a look at what is active would find nothing, as the last one did. */
 static bool all_still_locked(const struct set *s)
 {
 	const struct exi_list *node;
 
 	EXI_LOCKED(&s->lock);
-	if (!s->timed || !exi_list_empty(&s->line))
+	if (!exi_list_empty(&s->line))
 		return false;
 	for (node = s->active.next; node != &s->active; node = node->next)
 		if (!shim_item_still_locked(
@@ -736,26 +711,43 @@ static bool all_still_locked(const struct set *s)
 	return true;
 }
 
-/* shim_set_collect(), where something may have come. */
-static int collect_locked(struct search *c, struct epoll_event *ev, int n,
-			  int max)
+static inline struct search search_of(struct set *s, struct epoll_event *ev,
+				      int n, bool spins, const uint32_t *met,
+				      uint64_t began)
 {
-	struct set *s = c->s;
+	return (struct search){ .s = s,
+				.met = met,
+				.ev = ev,
+				.n_ev = n,
+				.spins = spins,
+				.asked = n > 0,
+				.began = began,
+				.until = UINT64_MAX };
+}
+
+/* shim_set_collect() of several, where something may have come. */
+static __attribute__((noinline)) int
+collect_locked(struct set *s, struct epoll_event *ev, int n, int max,
+	       bool spins, const uint32_t *met, uint64_t began,
+	       struct looked *ret)
+{
+	struct search c =
+		search_of(s, ev, n, spins, met, began ? began : exi_ticks());
 
 	EXI_LOCKED(&s->lock);
-	if (!s->timed)
-		return tell_alone(c, ev, n, max);
-	if (!c->began)
-		c->began = exi_ticks();
-	n = tell_line(c, ev, n, max);
-	c->n_ev = n;
-	c->met_at = c->met ? *c->met : s->met;
-	if (n == max)
-		return n;
-	search(c);
-	if (exi_unlikely(c->rang || (s->n_moving && (c->asked || c->n_on_tcp))))
-		n = find_rung(c, ev, n, max);
-	return tell_found_locked(c, ev, n, max);
+	ret->began = c.began;
+	n = tell_line(&c, ev, n, max);
+	c.n_ev = n;
+	c.met_at = c.met ? *c.met : s->met;
+	if (n < max) {
+		search(&c);
+		if (exi_unlikely(c.rang ||
+				 (s->n_moving && (c.asked || c.n_on_tcp))))
+			n = find_rung(&c, ev, n, max);
+		n = tell_found_locked(&c, ev, n, max);
+	}
+	ret->asked = c.asked;
+	return n;
 }
 
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
@@ -763,19 +755,15 @@ int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     struct looked *ret)
 {
 	exi_lock(&s->lock);
-	if (!spins || !all_still_locked(s)) {
-		struct search c = { .s = s,
-				    .met = met,
-				    .ev = ev,
-				    .n_ev = n,
-				    .spins = spins,
-				    .asked = n > 0,
-				    .began = began,
-				    .until = UINT64_MAX };
+	if (!s->timed) {
+		struct search c = search_of(s, ev, n, spins, met, began);
 
-		n = collect_locked(&c, ev, n, max);
+		ret->asked = n > 0;
+		n = tell_alone(&c, ev, n, max);
 		ret->began = c.began;
-		ret->asked = c.asked;
+		ret->alone = !s->arming && !shim_set_others_sleep(s);
+	} else if (!spins || !all_still_locked(s)) {
+		n = collect_locked(s, ev, n, max, spins, met, began, ret);
 		ret->alone = !s->arming && !shim_set_others_sleep(s);
 	}
 	exi_unlock(&s->lock);

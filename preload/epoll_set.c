@@ -33,13 +33,11 @@ _Atomic bool *shim_epoll_awaited;
 uint32_t shim_epoll_n;
 uint32_t shim_epoll_high;
 
-void shim_item_unref_locked(struct item *it)
+void shim_item_free_locked(struct item *it)
 {
 	struct set *s = it->set;
 
 	EXI_LOCKED(&it->set->lock);
-	if (--it->refs)
-		return;
 	if (s->n_spares < SPARES)
 		s->spares[s->n_spares++] = it;
 	else

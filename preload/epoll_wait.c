@@ -181,10 +181,11 @@ static bool kernel_is_due(const struct set *s, uint64_t now)
  * that was active was looked at since the set's stirs were *ret_stirs. The
  * kernel goes first, for it may tell of what fabrics have, but not twice in a
  * row where it leaves no room. Before a sleep it need not be asked. The clock
- * is read once where something is there: to read it takes as long as a look. */
+ * is read once where something is there: to read it takes as long as a look.
+ * seen: what is active was just looked at, and had nothing. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
-		     uint64_t deadline, bool at_once, uint32_t *ret_stirs,
-		     struct looked *looked)
+		     uint64_t deadline, bool at_once, bool seen,
+		     uint32_t *ret_stirs, struct looked *looked)
 {
 	uint64_t now = exi_ticks();
 	bool due = kernel_is_due(s, now);
@@ -201,8 +202,9 @@ static int wait_once(struct set *s, struct epoll_event *ev, int max,
 			return n;
 		now = exi_ticks();
 	}
-	n = shim_set_collect(s, ev, n, max, false, n ? &met : NULL, now,
-			     looked);
+	if (first || !seen)
+		n = shim_set_collect(s, ev, n, max, false, n ? &met : NULL, now,
+				     looked);
 	if (n == 0 && !at_once) {
 		n = spin(s, ev, max, deadline, looked);
 		now = n ? looked->began : exi_ticks();
@@ -234,21 +236,24 @@ static int sleep_once(struct set *s, struct epoll_event *ev, int max,
 	return shim_set_take(s, s->fd, ev, max, until(deadline), mask, true);
 }
 
+/* seen: as of wait_once(). */
 static __attribute__((noinline)) int
 wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
-	     bool at_once, const sigset_t *mask)
+	     bool at_once, const sigset_t *mask, bool seen)
 {
 	EXI_CANCEL_OFF(true);
 	struct looked looked;
 	uint32_t stirs = 0, met;
 	int n;
 
-	exi_signals_begin();
-	for (;;) {
+	if (!seen) /* or as that look began */
+		exi_signals_begin();
+	for (;; seen = false) {
 		looked = (struct looked){ 0 };
 		if (exi_unlikely(s->lost))
 			shim_set_find_lost(s);
-		n = wait_once(s, ev, max, deadline, at_once, &stirs, &looked);
+		n = wait_once(s, ev, max, deadline, at_once, seen, &stirs,
+			      &looked);
 		if (n || at_once)
 			break;
 		looked.alone = false;
@@ -271,6 +276,71 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	else if (s->n_active && !looked.alone)
 		pass_on(s);
 	return n;
+}
+
+/* How long a call may wait. */
+struct limit {
+	bool at_once;
+	bool none;
+	uint64_t ns; /* of others */
+};
+
+static inline uint64_t deadline_of(const struct limit *l)
+{
+	return l->none || l->at_once ? 0 : exi_now_ns() + l->ns;
+}
+
+static inline struct limit limit_of(int ms)
+{
+	return (struct limit){ .at_once = ms == 0,
+			       .none = ms < 0,
+			       .ns = (uint64_t)(uint32_t)ms * 1000000u };
+}
+
+/* Looks where nothing is due but a look, as in most waits, which need no
+ * deadline: it finds something. 0, and in *ret_seen whether it looked. */
+static inline int look_first(struct set *s, struct epoll_event *ev, int max,
+			     bool *ret_seen)
+{
+	struct looked looked;
+	uint64_t now;
+	int n;
+
+	*ret_seen = false;
+	if (exi_unlikely(
+		    s->lost || s->filled || s->outer ||
+		    atomic_load_explicit(&exi_cancels, memory_order_relaxed)))
+		return 0;
+	now = exi_ticks();
+	if (exi_unlikely(kernel_is_due(s, now)))
+		return 0;
+	exi_signals_begin();
+	n = shim_set_collect(s, ev, 0, max, false, NULL, now, &looked);
+	if (exi_likely(n > 0) && s->n_active && exi_unlikely(!looked.alone))
+		pass_on(s);
+	*ret_seen = true;
+	return n;
+}
+
+/* The value of a hook, of a set with managed items. Out of line: the hook of
+ * what the kernel serves saves nothing for it. */
+static __attribute__((noinline)) int wait_ready(struct set *s,
+						struct epoll_event *ev, int max,
+						int ms, const sigset_t *mask)
+{
+	struct limit limit;
+	bool seen;
+
+	return (int)shim_result(({
+		int n = look_first(s, ev, max, &seen);
+
+		if (exi_unlikely(!n)) {
+			limit = limit_of(ms);
+			n = wait_managed(s, ev, max, deadline_of(&limit),
+					 limit.at_once, mask, seen);
+		}
+		n;
+	}));
 }
 
 /* Notes a wait for a number, before it sleeps: for a set that is made
@@ -297,18 +367,17 @@ static inline bool attended(const struct set *s)
 
 /* Inline: where the kernel was asked, each return costs twenty times a test. */
 static inline __attribute__((always_inline)) int
-any_wait(int epfd, struct epoll_event *ev, int max,
-	 const struct timespec *timeout, const sigset_t *mask)
+any_wait(struct set *s, int epfd, struct epoll_event *ev, int max,
+	 const struct limit *limit, const sigset_t *mask)
 {
-	struct set *s = shim_set_of(epfd);
-	bool at_once = timeout && !timeout->tv_sec && !timeout->tv_nsec;
+	bool at_once = limit->at_once;
 	struct looked looked;
 	uint64_t now, deadline = 0;
 	int n, ms = at_once ? 0 : -1;
 
-	if (timeout && !at_once) {
+	if (!limit->none && !at_once) {
 		now = exi_now_ns();
-		deadline = now + exi_timespec_ns(timeout);
+		deadline = now + limit->ns;
 		ms = exi_ms_between(now, deadline);
 	}
 	if (exi_unlikely(s ? !attended(s) : !noted(epfd))) {
@@ -353,7 +422,16 @@ any_wait(int epfd, struct epoll_event *ev, int max,
 		if (ms == 0)
 			return 0;
 	}
-	return wait_managed(s, ev, max, deadline, at_once, mask);
+	return wait_managed(s, ev, max, deadline, at_once, mask, false);
+}
+
+/* Whether a set, if there is one, has connections that only the library knows
+ * of, and nothing else is to be done first. */
+static inline bool is_ready(const struct set *s)
+{
+	return s && attended(s) &&
+	       !atomic_load_explicit(&s->nests, memory_order_acquire) &&
+	       atomic_load_explicit(&s->n_managed, memory_order_seq_cst);
 }
 
 /* EVENTS_MAX is the most that the kernel takes at a time. */
@@ -363,15 +441,18 @@ static inline __attribute__((always_inline)) int
 any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	  const sigset_t *mask)
 {
-	struct timespec t =
-		exi_ns_timespec((uint64_t)(ms > 0 ? ms : 0) * 1000000u);
+	struct limit limit;
+	struct set *s;
 
 	/* A set of which the library knows nothing is waited for here, too:
 	 * that may change while this thread sleeps. */
 	if (max <= 0 || max > EVENTS_MAX || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
-	return (int)shim_result(
-		any_wait(epfd, ev, max, ms < 0 ? NULL : &t, mask));
+	s = shim_set_of(epfd);
+	if (is_ready(s))
+		return wait_ready(s, ev, max, ms, mask);
+	limit = limit_of(ms);
+	return (int)shim_result(any_wait(s, epfd, ev, max, &limit, mask));
 }
 
 HOOK int epoll_pwait(int epfd, struct epoll_event *ev, int max, int ms,
@@ -394,11 +475,17 @@ HOOK int epoll_wait(int epfd, struct epoll_event *ev, int max, int ms)
 HOOK int epoll_pwait2(int epfd, struct epoll_event *ev, int max,
 		      const struct timespec *t, const sigset_t *mask)
 {
+	struct limit limit;
+
 	if (exi_unlikely(
 		    atomic_load_explicit(&shim_gone, memory_order_relaxed)))
 		return native.epoll_pwait2(epfd, ev, max, t, mask);
 	if (max <= 0 || max > EVENTS_MAX || !ev ||
 	    (t && !exi_timespec_valid(t)))
 		return (int)shim_result(-EINVAL);
-	return (int)shim_result(any_wait(epfd, ev, max, t, mask));
+	limit.at_once = t && !t->tv_sec && !t->tv_nsec;
+	limit.none = !t;
+	limit.ns = t ? exi_timespec_ns(t) : 0;
+	return (int)shim_result(
+		any_wait(shim_set_of(epfd), epfd, ev, max, &limit, mask));
 }
