@@ -20,8 +20,17 @@ git clone -q --bare "file://$PWD" "$tmp/libexs.git" &&
 	exit 1
 }
 
+# The indented block of standard input that has the words.
+block()
+{
+	awk -v words="$1" '
+		/^    / { text = text substr($0, 5) "\n"; next }
+		index(text, words) { printf "%s", text; exit }
+		{ text = "" }'
+}
+
 # The commands, as they stand there: those that install, and those that run.
-sed -n '/^## Install/,/^## /p' "$tmp/README.md" | sed -n 's/^    //p' >"$tmp/all"
+block scripts/install <"$tmp/README.md" >"$tmp/all"
 grep -v '^exs run' "$tmp/all" >"$tmp/install"
 grep '^exs run' "$tmp/all" >"$tmp/first"
 [ -s "$tmp/install" ] && [ "$(wc -l <"$tmp/first")" = 2 ] || {
@@ -74,8 +83,7 @@ by_hand()
 {
 	local began=$SECONDS
 
-	git -C "$tmp/libexs.git" show HEAD:INSTALL.md |
-		sed -n '/^By hand/,/^(/s/^    //p' >"$tmp/hand"
+	git -C "$tmp/libexs.git" show HEAD:INSTALL.md | block "meson install" >"$tmp/hand"
 	{
 		echo "set -ex; cd /root/libexs-*; rm -rf build-install"
 		cat "$tmp/hand"
@@ -83,7 +91,7 @@ by_hand()
 	} >"$tmp/a/tmp/hand"
 	[ "$(wc -l <"$tmp/hand")" = 3 ] &&
 		in_debian "$tmp/a" bash /tmp/hand >"$tmp/said" 2>&1 || {
-		tail -40 "$tmp/said"
+		tail -40 "$tmp/hand" "$tmp/said"
 		echo "what INSTALL.md says to do by hand does not work"
 		exit 1
 	}
