@@ -16,6 +16,7 @@
 #include "core/call/feed.h"
 #include "core/life/close.h"
 #include "core/life/dup.h"
+#include "core/life/hand.h"
 #include "core/life/open.h"
 #include "core/life/plain.h"
 #include "core/meet/find.h"
@@ -79,6 +80,20 @@ static int close_handed(int fd)
 	return ret;
 }
 
+/* Its last number may be closed, of what is a child's alone then. */
+static int close_socket(struct exi_sock *sk, int fd)
+{
+	struct exi_handed_note n;
+	bool last = exi_hand_leaves(sk, fd, &n);
+	int ret;
+
+	last_name(sk, fd);
+	ret = exi_close(fd);
+	if (last)
+		exi_handed_done(&n);
+	return ret;
+}
+
 static __attribute__((noinline)) int close_tracked(int fd)
 {
 	EXI_CANCEL_OFF(true);
@@ -95,7 +110,7 @@ static __attribute__((noinline)) int close_tracked(int fd)
 		if (!sk)
 			return close_handed(fd);
 	}
-	return (int)shim_result((last_name(sk, fd), exi_close(fd)));
+	return (int)shim_result(close_socket(sk, fd));
 }
 
 HOOK int close(int fd)

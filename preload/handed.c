@@ -130,8 +130,8 @@ void shim_came(int by, const struct msghdr *m, int flags)
 #define ENTRY	 40 /* bytes for one connection */
 
 /* What the next program is told: the process, then each connection by number
- * and cookie. Another process that finds it in its environment was not
- * meant. */
+ * and cookie, with a + between if others have it still. Another process that
+ * finds it in its environment was not meant. */
 static char said[sizeof(VARIABLE) + 32 + 64 * ENTRY];
 
 void shim_handed_begin(void)
@@ -142,17 +142,20 @@ void shim_handed_begin(void)
 void shim_handed_add(struct exi_sock *sk, int fd)
 {
 	size_t n = strlen(said);
+	enum exi_hand how;
 	uint64_t cookie;
 
-	if (n + ENTRY >= sizeof(said) || !exi_hand_alone(sk, fd))
+	if (n + ENTRY >= sizeof(said))
 		return;
 	cookie = exi_sock_cookie(fd);
-	if (!cookie)
+	how = cookie ? exi_hand_by_exec(sk, fd) : EXI_HAND_NOT;
+	if (how == EXI_HAND_NOT)
 		return;
 	if (!n)
 		n = (size_t)snprintf(said, sizeof(said), VARIABLE "%d",
 				     (int)getpid());
-	snprintf(said + n, sizeof(said) - n, " %d:%" PRIx64, fd, cookie);
+	snprintf(said + n, sizeof(said) - n, " %d%c%" PRIx64, fd,
+		 how == EXI_HAND_ALONE ? ':' : '+', cookie);
 }
 
 const char *shim_handed_entry(void)
@@ -170,14 +173,16 @@ void shim_handed_start(bool works)
 	const char *at = getenv("LIBEXS_HANDED");
 	uint64_t cookie;
 	int n = 0, fd;
+	char how;
 
 	if (!at)
 		return;
 	if (works && sscanf(at, "%d%n", &fd, &n) == 1 && fd == (int)getpid())
-		for (at += n;
-		     sscanf(at, " %d:%" SCNx64 "%n", &fd, &cookie, &n) == 2;
+		for (at += n; sscanf(at, " %d%c%" SCNx64 "%n", &fd, &how,
+				     &cookie, &n) == 3;
 		     at += n)
 			if (cookie && exi_sock_cookie(fd) == cookie)
-				exi_hand_take(fd, -1);
+				exi_hand_take(fd, how == ':' ? EXI_BY_ALONE
+							     : EXI_BY_LATER);
 	unsetenv("LIBEXS_HANDED");
 }

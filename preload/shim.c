@@ -133,6 +133,7 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 	/* Another thread closed it meanwhile. */
 	if (!exi_sock_lasts(sk, generation))
 		return;
+	exi_holders_stray(&exi_sock_shared(sk)->holders);
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 	sk->base->unsign(fd, atomic_load(&exi_sock_shared(sk)->size));

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/fds.h"
 #include "core/base/ids.h"
@@ -25,22 +26,64 @@
 #include "core/sock/tcp.h"
 #include "core/sock/zerocopy.h"
 
-bool exi_hand_alone(struct exi_sock *sk, int fd)
+/* Whether it can be handed on if no other process uses it. */
+static bool may_go_locked(struct exi_sock *sk, int fd)
+{
+	EXI_LOCKED(&sk->link_lock);
+	return exi_sock_is(sk, fd) && sk->adopted && !sk->closing &&
+	       (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT) &&
+	       sk->base == &exi_base_tcp &&
+	       atomic_load(&sk->sh->owner) == exi_use_token() &&
+	       !exi_name_others(sk, fd) && exi_handed_over_locked(sk);
+}
+
+static bool is_alone(struct exi_sock *sk, int fd)
 {
 	bool ret;
 
 	exi_sock_inherit(sk); /* the first use after a fork, perhaps */
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
-	ret = exi_sock_is(sk, fd) && sk->adopted && !sk->closing &&
-	      (sk->role == EXI_ROLE_CONNECT || sk->role == EXI_ROLE_ACCEPT) &&
-	      sk->base == &exi_base_tcp &&
-	      atomic_load(&sk->sh->owner) == exi_use_token() &&
-	      exi_holders_sole(&sk->sh->holders) && !exi_name_others(sk, fd) &&
-	      exi_handed_over_locked(sk);
+	ret = exi_holders_sole(&sk->sh->holders) && may_go_locked(sk, fd);
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 	return ret;
+}
+
+enum exi_hand exi_hand_by_exec(struct exi_sock *sk, int fd)
+{
+	enum exi_hand ret = EXI_HAND_NOT;
+
+	exi_sock_inherit(sk);
+	exi_fds_begin();
+	exi_lock(&sk->link_lock);
+	if (may_go_locked(sk, fd))
+		ret = exi_holders_bequeath(&sk->sh->holders) ? EXI_HAND_ALONE
+							     : EXI_HAND_LATER;
+	exi_unlock(&sk->link_lock);
+	exi_fds_end();
+	return ret;
+}
+
+/* The forks are read first: a child that gets the connection from here on is
+ * noticed. */
+bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)
+{
+	struct exi_holders *h = &exi_sock_shared(sk)->holders;
+	int32_t heir;
+
+	if (exi_likely(atomic_load(&h->n) == 1 && !atomic_load(&h->strays)))
+		return false;
+	*ret = (struct exi_handed_note){ .fd = fd,
+					 .forks = exi_handed_forked_times() };
+	if (!exi_sock_is(sk, fd) || exi_name_others(sk, fd))
+		return false;
+	heir = exi_holders_heir(h);
+	if (heir) {
+		ret->cookie = exi_sock_cookie(fd);
+		ret->by = EXI_HEIR(heir);
+	}
+	return ret->cookie;
 }
 
 void exi_hand_note(int fd, int by)
@@ -51,7 +94,7 @@ void exi_hand_note(int fd, int by)
 
 	exi_handed_retract(fd);
 	if (cookie && !exi_handed_again(fd, by, cookie) && sk &&
-	    exi_hand_alone(sk, fd)) {
+	    is_alone(sk, fd)) {
 		exi_handed_add(fd, by, cookie, forked);
 		exi_proof_sign(fd); /* so the receiver looks for a giver */
 	}
@@ -67,7 +110,7 @@ static bool is_fit(int fd)
 	       !exi_zerocopy_on(fd) && !exi_base_tcp.forbidden(fd);
 }
 
-static void take(int fd, uint32_t giver)
+static void take(int fd, uint64_t giver)
 {
 	enum exi_role role = exi_base_tcp.role(fd);
 	struct exi_sock *sk;
@@ -92,7 +135,7 @@ static void take(int fd, uint32_t giver)
 
 void exi_hand_take(int fd, int by)
 {
-	uint32_t giver = 0;
+	uint64_t giver = 0;
 
 	exi_handed_retract(fd);
 	/* What comes of a program without the library stays the kernel's. */
@@ -100,7 +143,10 @@ void exi_hand_take(int fd, int by)
 		return;
 	exi_fds_begin();
 	if (is_fit(fd)) {
-		giver = by < 0 ? 0 : exi_handed_giver(by);
+		if (by >= 0)
+			giver = exi_handed_giver(by);
+		else if (by == EXI_BY_LATER)
+			giver = EXI_HEIR(getpid());
 		if (by < 0 || giver)
 			take(fd, giver);
 	}

@@ -8,6 +8,7 @@
 
 #include "core/base/util.h"
 
+struct exi_handed_note;
 struct exi_sock;
 
 /* The giver: fd is about to go to TCP, for it will be passed by the socket
@@ -15,13 +16,28 @@ struct exi_sock;
  * may use it. No lock held. */
 EXI_SHIM void exi_hand_note(int fd, int by);
 
-/* Whether this process is the only one that uses the connection, of which fd is
- * the only number: then exec can hand it on. No lock held. */
-EXI_SHIM bool exi_hand_alone(struct exi_sock *sk, int fd);
+/* Whether an exec that is about to begin, and which fd is open after, can hand
+ * the connection on: ALONE, when no other process uses it; LATER, when it can
+ * be used once the others, which have the library, too, have closed it; or
+ * not. fd is its only number. No lock held. */
+enum exi_hand {
+	EXI_HAND_NOT,
+	EXI_HAND_ALONE,
+	EXI_HAND_LATER
+};
+EXI_SHIM enum exi_hand exi_hand_by_exec(struct exi_sock *sk, int fd);
 
-/* The receiver: fd came by a message on the socket `by'; or, by = -1, the giver
- * had the connection alone before exec. Where it is a connection of TCP, the
- * library has a socket for it from now on. */
+/* This process is about to close the last number of the connection. True: then
+ * it is that of a child alone, which is another program by now, and
+ * exi_handed_done() is to say so. No lock held. */
+EXI_SHIM bool exi_hand_leaves(struct exi_sock *sk, int fd,
+			      struct exi_handed_note *ret);
+
+/* The receiver: fd came by a message on the socket `by', or as these say of the
+ * giver before exec. Where it is a connection of TCP, the library has a socket
+ * for it from now on. */
+#define EXI_BY_ALONE (-1)
+#define EXI_BY_LATER (-2)
 EXI_SHIM void exi_hand_take(int fd, int by);
 
 #endif

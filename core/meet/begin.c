@@ -626,10 +626,12 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 		return;
 	if (!exi_handed_over_locked(sk)) {
 		exi_again_later_locked(sk);
-		exi_sock_reason(sk, EXS_X_REASON_PASSED);
+		exi_sock_reason(sk, exi_handed_reason_locked(sk));
 		return;
 	}
-	if (sk->again && atomic_load(&sk->sh->reason) == EXS_X_REASON_PASSED)
+	reason = (int)atomic_load(&sk->sh->reason);
+	if (sk->again &&
+	    (reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_SHARED))
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
 		uint64_t until = exi_now_ns() + LISTEN_NS;

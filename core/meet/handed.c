@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -43,11 +44,13 @@ static _Atomic uint32_t spawning; /* threads that spawn a program now */
 _Atomic uint32_t exi_handed_notes;
 static _Atomic bool peeked;
 
-static socklen_t done_name(uint64_t cookie, uint32_t by,
+static socklen_t done_name(uint64_t cookie, uint64_t by,
 			   struct sockaddr_un *ret)
 {
-	return exi_abstract(ret, "libexs/1/done/%016llx/%u",
-			    (unsigned long long)cookie, by);
+	return exi_abstract(ret,
+			    by >> 32 ? "libexs/1/over/%016llx/%u"
+				     : "libexs/1/done/%016llx/%u",
+			    (unsigned long long)cookie, (uint32_t)by);
 }
 
 /* The inode of a UNIX socket; 0: it is none. */
@@ -312,4 +315,10 @@ bool exi_handed_over_locked(struct exi_sock *sk)
 		sk->giver = 0;
 	exi_closing_socket(s, true);
 	return !sk->giver;
+}
+
+int exi_handed_reason_locked(const struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	return sk->giver >> 32 ? EXS_X_REASON_SHARED : EXS_X_REASON_PASSED;
 }

@@ -5,7 +5,9 @@
  * who else has a descriptor, so the library of the giver does:
  *
  * - exec: the giver was the only process that had the connection, and names it
- *   in the environment of the program that takes its place.
+ *   in the environment of the program that takes its place. Where other
+ *   processes have it at that time, too, the last of them that closes it says
+ *   so by a name, libexs/1/over/<cookie>/<process>.
  * - A message: the giver, which had it alone, passed it once, and has closed it
  *   since. It says so by a name, libexs/1/done/<cookie>/<inode>: the cookie of
  *   the connection, and the inode of the socket by which it was passed. The
@@ -44,9 +46,12 @@ EXI_SHIM void exi_handed_passed(int fd);
 /* Whether the giver keeps notes at all: a hint, for calls that close. */
 EXI_SHIM extern _Atomic uint32_t exi_handed_notes;
 
+/* Whose program the connection is now, in place of a socket that gave it. */
+#define EXI_HEIR(pid) (UINT64_C(1) << 32 | (uint32_t)(pid))
+
 struct exi_handed_note {
 	uint64_t cookie; /* of the connection; 0: no note */
-	uint32_t by;	 /* inode of the UNIX socket */
+	uint64_t by;	 /* inode of the UNIX socket; or EXI_HEIR() */
 	int fd;
 	uint32_t forks;
 	bool passed;
@@ -80,5 +85,7 @@ EXI_SHIM void exi_handed_peeked(void);
 /* Whether only this process uses the connection, which was handed to it: one
  * look, which finds out where it is not known yet. link_lock held. */
 bool exi_handed_over_locked(struct exi_sock *sk);
+/* The reason to stay on TCP while that is not known. link_lock held. */
+int exi_handed_reason_locked(const struct exi_sock *sk);
 
 #endif

@@ -70,7 +70,7 @@ static int may_take_locked(struct exi_sock *sk, const struct exi_tuple *t,
 		return EXS_X_REASON_REFUSED;
 	/* Another process may still use what it handed to this one. */
 	reason = exi_handed_over_locked(sk) ? exi_begin_may_meet(sk, fd, ret)
-					    : EXS_X_REASON_PASSED;
+					    : exi_handed_reason_locked(sk);
 	return !reason && !same_ends(ret, t) ? EXS_X_REASON_NOT_CONNECTED
 					     : reason;
 }

@@ -52,6 +52,8 @@ bool exi_holders_claim(struct exi_holders *h)
 
 	if (!atomic_compare_exchange_strong(&h->n, &none, 1))
 		return false;
+	atomic_store(&h->strays, 0);
+	atomic_store(&h->heir, 0);
 	name_self(h);
 	return true;
 }
@@ -127,13 +129,57 @@ void exi_holders_exec(struct exi_holders *h, bool leaves)
 			   leaves ? -self_pid() : self_pid());
 }
 
-bool exi_holders_sole(struct exi_holders *h)
+/* How many may use it. */
+static uint32_t users(struct exi_holders *h)
 {
 	uint32_t n = exi_holders_count(h);
 
 	for (int i = 0; i < EXI_HOLDERS_NAMED; i++)
 		n -= atomic_load(&h->pid[i]) < 0;
-	return n == 1;
+	return n;
+}
+
+/* A process that becomes a stray counts as one before it leaves: so the strays
+ * are looked at last. */
+bool exi_holders_sole(struct exi_holders *h)
+{
+	return users(h) == 1 && !atomic_load(&h->strays);
+}
+
+void exi_holders_stray(struct exi_holders *h)
+{
+	if (atomic_load(&h->heir) != self_pid()) /* else it counts already */
+		atomic_fetch_add(&h->strays, 1);
+}
+
+bool exi_holders_bequeath(struct exi_holders *h)
+{
+	atomic_fetch_add(&h->strays, 1);
+	atomic_store(&h->heir, self_pid());
+	return users(h) == 1 && atomic_load(&h->strays) == 1;
+}
+
+/* Whether only the heir uses it, which may be among the holders still. */
+static bool has_heir_only(struct exi_holders *h, int32_t heir)
+{
+	uint32_t n = users(h);
+
+	for (int i = 0; n && i < EXI_HOLDERS_NAMED; i++)
+		if (atomic_load(&h->pid[i]) == heir)
+			return n == 1;
+	return !n;
+}
+
+int32_t exi_holders_heir(struct exi_holders *h)
+{
+	int32_t heir;
+
+	if (foreign || !rename_one(h, self_pid(), -self_pid()))
+		return 0;
+	heir = atomic_load(&h->heir);
+	return heir && has_heir_only(h, heir) && atomic_load(&h->strays) == 1
+		       ? heir
+		       : 0;
 }
 
 bool exi_holders_shared(void)

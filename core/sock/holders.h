@@ -20,8 +20,11 @@
 
 struct exi_holders {
 	_Atomic uint32_t n; /* 0: the memory around it is free */
-	/* 0: none; negative: exi_holders_exec() */
+	/* 0: none; negative: exi_holders_exec(), exi_holders_heir() */
 	_Atomic int32_t pid[EXI_HOLDERS_NAMED];
+	/* Processes that have it, while their library has it no more. */
+	_Atomic uint32_t strays;
+	_Atomic int32_t heir; /* one of these, which is another program */
 };
 
 /* Makes this process a holder if there is none. True when it is now. */
@@ -51,8 +54,25 @@ EXI_SHIM bool exi_holders_alone(struct exi_holders *h);
 EXI_SHIM void exi_holders_exec(struct exi_holders *h, bool leaves);
 
 /* Whether no other process can use the connection: as alone, but those that are
- * at an exec which closes it, or past that, do not count. */
+ * at an exec which closes it, or past that, do not count, and strays do. */
 bool exi_holders_sole(struct exi_holders *h);
+
+/* This process goes on with the connection without the library, which leaves it
+ * afterwards. */
+EXI_SHIM void exi_holders_stray(struct exi_holders *h);
+
+/* The program of an exec that is about to begin has the connection: a stray,
+ * and the heir. True when no other process can use it: else whoever closes it
+ * later is told of the heir. */
+bool exi_holders_bequeath(struct exi_holders *h);
+
+/* This process is about to close the connection, and uses it no more. The
+ * process whose program has it alone then; 0: there is none.
+ *
+ * Pairing: bequeath counts the stray, then looks who has the connection; heir
+ * takes this process out, then looks for strays. All are in one order, so one
+ * of the two sees the other, and perhaps both do. */
+int32_t exi_holders_heir(struct exi_holders *h);
 
 /* Whether this process was forked: others may have what it made. */
 bool exi_holders_shared(void);

@@ -325,9 +325,9 @@ struct exi_sock {
 	/* Forks that had begun before it: they do not count it. */
 	_Atomic uint64_t born;
 	/* It was handed to this process, or its other end to another; guarded
-	 * by link_lock. giver: the socket of who may use it still, 0: nobody,
-	 * see handed.h; again, looks: see again.h. */
-	uint32_t giver;
+	 * by link_lock. giver: the socket of who may use it still, or
+	 * EXI_HEIR(), 0: nobody, see handed.h; again, looks: see again.h. */
+	uint64_t giver;
 	uint32_t looks;
 	bool again;
 	bool counted; /* among the accepted connections */

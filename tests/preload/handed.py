@@ -110,6 +110,30 @@ if what.endswith('connection'):
 if how == 'exec':
     s.set_inheritable(True)
     os.execvp(command[0], [*command, what, str(s.fileno())])
+if how.startswith('fork'):
+    # The parent closes before its child is another program, or after that, or not; or
+    # has a stream on it, so that its library does not see it any more.
+    go, gone = os.pipe(), os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(go[1])
+        if how == 'fork, stream': # the first to use it
+            answer(s, b'M')
+            os.write(gone[1], b'x')
+        if how != 'fork, late close':
+            os.read(go[0], 1)
+        s.set_inheritable(True)
+        os.execvp(command[0], [*command, what, str(s.fileno())])
+    os.close(gone[1])
+    if how in ('fork, late close', 'fork, stream'):
+        os.read(gone[0], 1)
+    if how.endswith('close'):
+        s.close()
+    elif how == 'fork, stream':
+        ctypes.CDLL(None).fdopen(s.fileno(), b'r')
+    os.close(go[1])
+    status = os.waitpid(pid, 0)[1]
+    sys.exit(status != 0)
 a, b = socket.socketpair()
 server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
                           pass_fds=[b.fileno()])
@@ -219,6 +243,16 @@ def main():
             for what in 'connection', 'new connection', 'set connection':
                 said = hands(folder, how, what, True, True, True)
                 check('%s of a %s' % (how, what), moved(said[0]) and moved(said[1]), *said)
+        for how, what in (('early', 'new'), ('late', 'new'), ('late', 'set')):
+            said = hands(folder, 'fork, %s close' % how, what + ' connection', True, True,
+                         True)
+            check('fork, %s close of a %s connection' % (how, what),
+                  moved(said[0]) and moved(said[1]), *said)
+        # The parent uses it still, as far as anybody knows.
+        for how in 'fork, kept', 'fork, stream':
+            said = hands(folder, how, 'new connection', True, True, False)
+            check('%s connection' % how, not moved(said[0]) and
+                  ('(shared)' in said[0] or 'stream' in how), *said)
         # The receiver cannot know that nobody else uses it.
         for what in ('kept connection', 'twice passed connection',
                      'spawned connection'):

@@ -159,6 +159,80 @@ static void who_is_in_another_namespace_counts(void **state)
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* Of a child whose next program has it. */
+static pid_t heir(struct exi_holders *h, bool was_alone)
+{
+	int status;
+	pid_t pid;
+
+	exi_holders_prefork(h);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		exi_holders_forked();
+		exi_holders_inherit(h);
+		status = exi_holders_bequeath(h) != was_alone;
+		exi_holders_stray(h); /* the same one */
+		exi_holders_leave(h);
+		_exit(status);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	return pid;
+}
+
+static void who_closes_last_is_told_of_the_heir(void **state)
+{
+	struct exi_holders *h = made();
+	pid_t pid = heir(h, false);
+
+	assert_true(exi_holders_alone(h));
+	assert_false(exi_holders_sole(h)); /* the heir has it, too */
+	assert_int_equal(exi_holders_heir(h), pid);
+	exi_holders_leave(h);
+	assert_true(exi_holders_claim(h));
+	assert_true(exi_holders_sole(h)); /* the next connection's */
+}
+
+static void who_closed_before_is_no_heirs_concern(void **state)
+{
+	struct exi_holders *h = made();
+
+	assert_int_equal(exi_holders_heir(h), 0);
+	heir(h, true);
+}
+
+static void two_heirs_are_none(void **state)
+{
+	struct exi_holders *h = made();
+
+	heir(h, false);
+	heir(h, false);
+	assert_int_equal(exi_holders_heir(h), 0);
+}
+
+static void a_heir_is_none_while_others_have_it(void **state)
+{
+	struct exi_holders *h = made();
+	pid_t other = child(h, false);
+
+	heir(h, false);
+	assert_int_equal(exi_holders_heir(h), 0);
+	end(other);
+}
+
+static void what_the_library_left_is_still_had(void **state)
+{
+	struct exi_holders *h = made();
+	pid_t other = child(h, false);
+
+	exi_holders_stray(h);
+	exi_holders_leave(h);
+	assert_true(exi_holders_alone(h));
+	assert_false(exi_holders_sole(h));
+	end(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +242,11 @@ int main(void)
 		cmocka_unit_test(who_is_at_an_exec_does_not_use_it),
 		cmocka_unit_test(more_than_can_be_named_are_never_too_few),
 		cmocka_unit_test(who_is_in_another_namespace_counts),
+		cmocka_unit_test(who_closes_last_is_told_of_the_heir),
+		cmocka_unit_test(who_closed_before_is_no_heirs_concern),
+		cmocka_unit_test(two_heirs_are_none),
+		cmocka_unit_test(a_heir_is_none_while_others_have_it),
+		cmocka_unit_test(what_the_library_left_is_still_had),
 	};
 
 	return cmocka_run_group_tests_name("holders", tests, NULL, NULL);
