@@ -90,11 +90,14 @@ static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 		.exs_x_ahandle = a,
 	};
 	struct exi_op *op;
-	int err;
+	int err = exi_queue_reserve_one(q, &o, &op);
 
-	return exi_queue_reserve_some(q, &o, 1, &op, &err)
-		       ? submit_plain(&o, &op, 1)
-		       : err;
+	if (exi_unlikely(err))
+		return err;
+	err = exi_flow_submit_one(&o, op);
+	if (exi_unlikely(err))
+		exi_queue_unreserve(op);
+	return err;
 }
 
 /* A call that waits for nothing that a queue would tell, with what most calls

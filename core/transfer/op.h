@@ -89,6 +89,49 @@ struct exi_op {
 	};
 };
 
+/* The event of an operation that is over. */
+static inline void exi_op_event(const struct exi_op *op, exs_event_t *ev)
+{
+	*ev = (exs_event_t){
+		.exs_evt_type = op->type,
+		.exs_evt_socket = op->fd,
+		.exs_evt_ahandle = op->ahandle,
+		.exs_errno = op->err,
+	};
+	switch (op->type) {
+	case EXS_EVT_SEND:
+	case EXS_EVT_RECV:
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
+		break;
+	case EXS_EVT_RECVMSG:
+		((exs_msghdr_t *)op->arg)->exs_msg_flags = op->event_flags;
+		/* fallthrough */
+	case EXS_EVT_SENDMSG:
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = op->arg;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
+		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
+		break;
+	case EXS_EVT_SENDFILE:
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
+		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
+		break;
+	case EXS_EVT_ACCEPT:
+		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_flags = op->event_flags;
+		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
+		break;
+	case EXS_EVT_POLL:
+		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
+		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
+		break;
+	default:
+		break;
+	}
+}
+
 /* The direction that an operation moves. */
 static inline enum exi_dir exi_op_dir(const struct exi_op *op)
 {

@@ -297,15 +297,44 @@ int exi_queue_reserve_some(exs_qhandle_t h, const exs_x_op_t *o, int n,
 	return i;
 }
 
+int exi_queue_reserve_one(exs_qhandle_t h, const exs_x_op_t *o,
+			  struct exi_op **ret)
+{
+	struct exi_queue *q = exi_queue_at(h);
+	struct exi_region *region = NULL;
+	struct exi_list *node;
+	int err = -EINVAL;
+
+	if (exi_unlikely(!q))
+		return err;
+	exi_lock(&q->lock);
+	node = q->free.next;
+	if (exi_likely(atomic_load_explicit(&q->handle, memory_order_relaxed) ==
+		       h))
+		err = exi_mem_find(o->exs_x_mhandle, o->exs_x_buffer,
+				   o->exs_x_length, &region);
+	if (exi_likely(!err) && exi_unlikely(node == &q->free))
+		err = -EAGAIN;
+	if (exi_likely(!err)) {
+		q->free.next = node->next;
+		node->next->prev = &q->free;
+		q->n_used++;
+		*ret = exi_container(node, struct exi_op, node);
+		(*ret)->region = region;
+	}
+	exi_unlock(&q->lock);
+	return err;
+}
+
 int exi_queue_reserve(exs_qhandle_t h, exs_mhandle_t m, const void *buf,
 		      size_t len, struct exi_op **ret)
 {
 	exs_x_op_t o = { .exs_x_mhandle = m,
 			 .exs_x_buffer = (void *)(uintptr_t)buf,
 			 .exs_x_length = len };
-	int err;
+	int err = exi_queue_reserve_one(h, &o, ret);
 
-	if (exi_queue_reserve_some(h, &o, 1, ret, &err))
+	if (!err)
 		clear(*ret);
 	return err;
 }
@@ -374,53 +403,11 @@ void exi_queue_let_go(struct exi_op *op)
 
 _Thread_local struct exi_queue_taker exi_queue_taker;
 
-static inline void fill_event(const struct exi_op *op, exs_event_t *ev)
-{
-	*ev = (exs_event_t){
-		.exs_evt_type = op->type,
-		.exs_evt_socket = op->fd,
-		.exs_evt_ahandle = op->ahandle,
-		.exs_errno = op->err,
-	};
-	switch (op->type) {
-	case EXS_EVT_SEND:
-	case EXS_EVT_RECV:
-		ev->exs_evt_un.exs_evt_xfer.exs_evt_buffer = op->arg;
-		ev->exs_evt_un.exs_evt_xfer.exs_evt_length = op->done;
-		ev->exs_evt_un.exs_evt_xfer.exs_evt_flags = op->event_flags;
-		break;
-	case EXS_EVT_RECVMSG:
-		((exs_msghdr_t *)op->arg)->exs_msg_flags = op->event_flags;
-		/* fallthrough */
-	case EXS_EVT_SENDMSG:
-		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_msg = op->arg;
-		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_length = op->done;
-		ev->exs_evt_un.exs_evt_xfermsg.exs_evt_flags = op->event_flags;
-		break;
-	case EXS_EVT_SENDFILE:
-		ev->exs_evt_un.exs_evt_xferfile.exs_evt_files = op->arg;
-		ev->exs_evt_un.exs_evt_xferfile.exs_evt_length = op->done;
-		break;
-	case EXS_EVT_ACCEPT:
-		ev->exs_evt_un.exs_evt_accept.exs_evt_newfd = op->newfd;
-		ev->exs_evt_un.exs_evt_accept.exs_evt_flags = op->event_flags;
-		ev->exs_evt_un.exs_evt_accept.exs_evt_addr = op->addr;
-		break;
-	case EXS_EVT_POLL:
-		ev->exs_evt_un.exs_evt_poll.exs_evt_fds = op->arg;
-		ev->exs_evt_un.exs_evt_poll.exs_evt_nfds = (int)op->len;
-		ev->exs_evt_un.exs_evt_poll.exs_evt_ready = (int)op->done;
-		break;
-	default:
-		break;
-	}
-}
-
 /* The event of an operation that is in no list; its slot is free. */
 static void take_locked(struct exi_op *op, exs_event_t *ev)
 {
 	EXI_LOCKED(&op->queue->lock);
-	fill_event(op, ev);
+	exi_op_event(op, ev);
 	if (exi_unlikely(op->kept)) {
 		op->queued = false;
 		op->queue->n_used--;
@@ -535,7 +522,7 @@ static int take_run(struct exi_queue *q, exs_event_t *ev, int max)
 
 		if (n == max || op->kept)
 			break;
-		fill_event(op, &ev[n++]);
+		exi_op_event(op, &ev[n++]);
 		end_slot(op);
 	}
 	if (n)

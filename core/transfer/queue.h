@@ -94,6 +94,9 @@ int exi_queue_reserve(exs_qhandle_t q, exs_mhandle_t m, const void *buf,
  * not cleared. Returns for how many, and in *ret_err why not for more. */
 int exi_queue_reserve_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 			   struct exi_op **ret, int *ret_err);
+/* exi_queue_reserve_some() for one. 0 or -errno. */
+int exi_queue_reserve_one(exs_qhandle_t q, const exs_x_op_t *o,
+			  struct exi_op **ret);
 /* Gives a slot back without an event. */
 void exi_queue_unreserve(struct exi_op *op);
 

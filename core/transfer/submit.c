@@ -288,6 +288,93 @@ int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
 	return submit_to(sk, ops, n);
 }
 
+/* A send that is alone: submit_sends(), with no list and no copy. */
+static int submit_send(struct exi_sock *sk, const exs_x_op_t *o,
+		       struct exi_op *op)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	size_t len = o->exs_x_length;
+	struct exi_shared *sh;
+	ssize_t n = 0;
+	int ret;
+
+	if (exi_unlikely(
+		    atomic_load_explicit(&h->meet_at, memory_order_relaxed) !=
+		    UINT64_MAX))
+		exi_flow_before_send(sk, o->exs_x_socket, len);
+	ret = lock_for_ops(sk, o->exs_x_socket, EXI_TX, &sh);
+	if (exi_unlikely(ret))
+		return ret;
+	h = &sh->half[EXI_TX];
+	if (exi_likely(straight_to_ring(sk, h) &&
+		       len - 1 < EXI_PROGRESS_TOGETHER &&
+		       !(o->exs_x_flags & MSG_MORE)))
+		n = exi_send_ring_locked(sk, h, o->exs_x_buffer, len);
+	if (exi_likely(n > 0 && n == (ssize_t)len)) {
+		exi_op_moved(op, o, len);
+		exi_op_complete(op);
+	} else {
+		if (n < 0 && n != -EAGAIN && n != -EINTR)
+			h->err = (int)-n; /* the next attempt says it */
+		exi_op_describe(op, o);
+		if (n > 0)
+			exi_parts_moved(op, (size_t)n);
+		enlist_locked(sk, EXI_TX, &op, 1);
+	}
+	exi_half_unlock(h);
+	return 0;
+}
+
+/* A receive that is alone: submit_recvs(), with no list. */
+static int submit_recv(struct exi_sock *sk, const exs_x_op_t *o,
+		       struct exi_op *op)
+{
+	struct exi_shared *sh;
+	struct exi_half *h;
+	ssize_t n;
+	int ret = lock_for_ops(sk, o->exs_x_socket, EXI_RX, &sh);
+
+	if (exi_unlikely(ret))
+		return ret;
+	h = &sh->half[EXI_RX];
+	if (exi_unlikely(!straight_from_ring(sk, h, op->queue))) {
+		exi_op_describe(op, o);
+		enlist_locked(sk, EXI_RX, &op, 1);
+		goto unlock;
+	}
+	n = exi_recv_ring_locked(sk, h, o->exs_x_buffer, o->exs_x_length,
+				 o->exs_x_flags);
+	if (n > 0 && (n == (ssize_t)o->exs_x_length ||
+		      !(o->exs_x_flags & MSG_WAITALL))) {
+		exi_op_moved(op, o, (size_t)n);
+		exi_op_complete(op);
+	} else {
+		exi_op_describe(op, o);
+		list_locked(sk, EXI_RX, &op, 1);
+		exi_timeout_begins_locked(sk, EXI_RX);
+		exi_progress_tried_locked(sk, EXI_RX, n);
+	}
+unlock:
+	exi_half_unlock(h);
+	exi_flow_after_recv(sk, o->exs_x_socket);
+	return 0;
+}
+
+int exi_flow_submit_one(const exs_x_op_t *o, struct exi_op *op)
+{
+	struct exi_sock *sk;
+	int ret = exi_flow_addressed(o->exs_x_socket, &sk);
+
+	if (exi_unlikely(ret))
+		return ret;
+	/* As above. */
+	if (exi_likely(!sk->framed && sk->role != EXI_ROLE_NONE))
+		return o->exs_x_type == EXS_EVT_SEND ? submit_send(sk, o, op)
+						     : submit_recv(sk, o, op);
+	exi_op_describe(op, o);
+	return submit_to(sk, &op, 1);
+}
+
 int exi_flow_submit(struct exi_op *op)
 {
 	return exi_flow_submit_all(&op, 1);

@@ -15,5 +15,7 @@ int exi_flow_submit_all(struct exi_op **ops, int n);
 /* exi_flow_submit_all() for transfers of one buffer each, of which only the
  * slots are set up. */
 int exi_flow_submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n);
+/* exi_flow_submit_plain() for one. */
+int exi_flow_submit_one(const exs_x_op_t *o, struct exi_op *op);
 
 #endif
