@@ -175,6 +175,9 @@ static void drop_fabric_locked(struct exi_sock *sk)
 	fab = sk->fab;
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	atomic_store(&sk->remote, false);
+	/* Nobody answers a DOWN any more. */
+	sk->sh->half[EXI_TX].told = 0;
+	atomic_store(&sk->sh->down_wait, 0);
 	exi_meet_unlock_halves(sk);
 	exi_sock_conn_free(fab);
 }

@@ -15,15 +15,19 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/base/lock.h"
+#include "core/call/downgrade.h"
 #include "core/call/ready.h"
 #include "core/call/recv.h"
 #include "core/call/wait.h"
 #include "core/fabric/provider.h"
+#include "core/fabric/registry.h"
 #include "core/life/close.h"
 #include "core/life/core.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
+#include "core/meet/pair.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
@@ -282,23 +286,29 @@ static const struct exi_provider far_provider = {
 	.remote_ops = &far_remote,
 };
 
-/* RX was given back, and the peer has not said that it took it; TX is in the
- * ring. link: where the peer's messages come from. */
-static void be_far(struct exi_sock *sk, struct exi_conn *fab, int link)
+/* link: where the peer's messages come from. */
+static void be_linked_locked(struct exi_sock *sk, int link)
 {
-	struct exi_link *l;
+	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_UP, 0);
 
-	*fab = (struct exi_conn){ .provider = &far_provider,
-				  .rops = &far_ready,
-				  .swops = &far_switch };
-	exi_lock(&sk->link_lock);
-	l = exi_meet_link_new(sk, EXI_LINK_UP, 0);
+	EXI_LOCKED(&sk->link_lock);
 	T(l);
 	exi_service_untimed(&l->timer);
 	l->timer.deadline = 0;
 	l->fd = link;
 	sk->link = l;
 	atomic_store(&sk->sh->linked, 1);
+}
+
+/* RX was given back, and the peer has not said that it took it; TX is in the
+ * ring. */
+static void be_far(struct exi_sock *sk, struct exi_conn *fab, int link)
+{
+	*fab = (struct exi_conn){ .provider = &far_provider,
+				  .rops = &far_ready,
+				  .swops = &far_switch };
+	exi_lock(&sk->link_lock);
+	be_linked_locked(sk, link);
 	exi_lock(&sk->sh->half[EXI_RX].lock);
 	exi_lock(&sk->sh->half[EXI_TX].lock);
 	sk->fab = fab;
@@ -351,6 +361,40 @@ static void who_dies_after_a_takeback_keeps_no_reader(void **state)
 	T_EQ(exi_core_init(), 0);
 	dies_after_a_takeback(false);
 	dies_after_a_takeback(true);
+}
+
+/* This end is up, and asks for TCP; the peer, which could not take the answer,
+ * says that there is no meeting. So it answers no DOWN. */
+static void a_meeting_that_came_to_nothing_leaves_no_question(void **state)
+{
+	const struct exi_pair_msg no = exi_pair_message(EXI_PAIR_NO);
+	const int asked = EXS_X_REASON_OPERATOR;
+	struct exi_sock *sk;
+	int ends[2], link[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0, link));
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_ACCEPT, true, &sk), 0);
+	exi_lock(&sk->link_lock);
+	be_linked_locked(sk, link[0]);
+	T_EQ(exi_meet_fabric_new(
+		     sk, exi_registry_choose(exi_registry_wire_ids(), false)),
+	     0);
+	sk->fab->bell = link[0];
+	exi_unlock(&sk->link_lock);
+	T_EQ(exi_switch_leave(sk, asked), 0);
+	T_EQ(exi_switch_allow_now(sk, ends[0], asked), -EAGAIN);
+	T_EQ(send(link[1], &no, sizeof(no), 0), sizeof(no));
+	exi_link_event(sk, EPOLLIN);
+	T(!sk->fab && !sk->link);
+	T_EQ(exi_switch_allow_now(sk, ends[0],
+				  (int)atomic_load(&sk->sh->reason)),
+	     0);
+	T_EQ(exi_close(ends[0]), 0);
+	close(ends[1]);
+	close(link[1]);
 }
 
 struct service {
@@ -406,6 +450,8 @@ int main(void)
 		cmocka_unit_test(a_late_call_tells_nothing_to_the_next),
 		cmocka_unit_test(a_violation_is_the_last_word),
 		cmocka_unit_test(who_dies_after_a_takeback_keeps_no_reader),
+		cmocka_unit_test(
+			a_meeting_that_came_to_nothing_leaves_no_question),
 		cmocka_unit_test(who_comes_late_does_not_look_at_what_is_made),
 	};
 
