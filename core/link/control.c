@@ -126,14 +126,8 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	EXI_LOCKED(&sk->link_lock);
 	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
 		return (int)atomic_load(&sk->sh->reason);
-	if (l && l->state == EXI_LINK_LISTEN)
-		return l->starved		    ? EXS_X_REASON_DESCRIPTORS
-		       : l->unprovable		    ? EXS_X_REASON_NO_PROOF
-		       : in + out > EXI_MEET_WAITED ? EXS_X_REASON_TIMEOUT
-						    : EXS_X_REASON_UNDECIDED;
-	/* This end looks for a peer that would have come by now. */
-	if (l && l->state == EXI_LINK_LOOK && in + out > EXI_MEET_WAITED)
-		return exi_begin_why_nobody_of(fd);
+	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
+		return exi_begin_why_in_vain(l, in + out, fd);
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||

@@ -45,6 +45,9 @@
 
 #define REMOTE_NS 15000000000u /* for a meeting by a fabric */
 
+/* Bytes both ways by which a peer that waits to meet has come. */
+#define COME_BYTES 131072u
+
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
 
@@ -763,6 +766,15 @@ static int why_nobody_came(const struct exi_link *l)
 	       : l->shunned    ? EXS_X_REASON_TIMEOUT
 	       : l->proposed   ? EXS_X_REASON_REFUSED
 			       : EXS_X_REASON_PLAIN_PEER;
+}
+
+int exi_begin_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd)
+{
+	const bool listens = l->state == EXI_LINK_LISTEN;
+
+	if (bytes <= COME_BYTES && !(listens && (l->starved || l->unprovable)))
+		return EXS_X_REASON_UNDECIDED;
+	return listens ? why_nobody_came(l) : exi_begin_why_nobody_of(fd);
 }
 
 void exi_begin_expired(struct exi_sock *sk)

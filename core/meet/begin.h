@@ -4,6 +4,7 @@
 #define EXI_CORE_MEET_BEGIN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exi_link;
 struct exi_shared;
@@ -46,6 +47,10 @@ int exi_begin_why_nobody(const struct exi_tuple *t, int fd);
 
 /* The same, by the connection's descriptor. */
 int exi_begin_why_nobody_of(int fd);
+
+/* The same of a connection that ends while this end waits, or looks, for its
+ * peer, after so many bytes both ways. UNDECIDED: too few for one. */
+int exi_begin_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd);
 
 /* Whether the connection may try to meet, and between which addresses (*ret):
  * 0, or the reason (EXS_X_REASON_*). */

@@ -101,9 +101,6 @@ void exi_link_disown_locked(struct exi_sock *sk);
 
 #define EXI_MEET_STEP_NS 5000000000u /* between messages of a meeting */
 
-/* Bytes both ways by which a peer that waits to meet has come. */
-#define EXI_MEET_WAITED 131072u
-
 /* Writes the name of the UNIX socket of a meeting, the length of which is
  * returned. connects: t is the connecting end's view. */
 socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,

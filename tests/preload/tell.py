@@ -74,6 +74,31 @@ for f in files:
     os.close(f)
 """ + MANY
 
+# Listens, and becomes a program without the library, which serves what comes.
+BECOMES_PLAIN = """
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], flush=True)
+listener.set_inheritable(True)
+plain = """ + repr("""
+import socket, sys
+s = socket.socket(fileno=int(sys.argv[1])).accept()[0]
+while data := s.recv(4000):
+    s.sendall(data)
+""") + """
+os.execve(sys.executable, [sys.executable, '-c', plain, str(listener.fileno())],
+          {k: v for k, v in os.environ.items() if k != 'LD_PRELOAD'})
+"""
+
+# So many bytes that a peer with the library would have come.
+ASKS = """
+import socket
+with socket.create_connection(('127.0.0.1', int(input()))) as s:
+    for _ in range(40):
+        s.sendall(bytes(4000))
+        s.recv(4000, socket.MSG_WAITALL)
+"""
+
 PIECES = 2000
 
 
@@ -113,6 +138,16 @@ def plain_client(exs, size):
     with socket.create_connection(('127.0.0.1', port), TIMEOUT) as s:
         s.sendall(bytes(size))
         return lines(server, '%d\n' % size)
+
+
+def client_of_a_plain_heir(exs):
+    """What a client says of a server without the library, whose listener has
+    the sign of one with it."""
+    server = under(exs, BECOMES_PLAIN, stdout=subprocess.PIPE)
+    client = under(exs, ASKS, stdin=subprocess.PIPE)
+    said = lines(client, server.stdout.readline())
+    lines(server)
+    return said
 
 
 def settled(exs):
@@ -160,6 +195,7 @@ def main():
     # Little says nothing of a peer; more does, when nobody waits for us.
     expect(plain_client(exs, 100), name + r'0 .*; 1 on TCP \(undecided\)')
     expect(plain_client(exs, 4000), name + r'0 .*; 1 on TCP \(plain-peer\)')
+    expect(client_of_a_plain_heir(exs), name + r'0 .*; 1 on TCP \(plain-peer\)')
     settled(exs)
 
 
