@@ -44,6 +44,7 @@
 #include "core/transfer/place.h"
 #include "core/transfer/queue.h"
 #include "core/transfer/resume.h"
+#include "core/transfer/ring_io.h"
 #include "core/transfer/switch.h"
 #include "core/transfer/timeout.h"
 
@@ -592,10 +593,52 @@ void exi_flow_progress_locked(struct exi_sock *sk, enum exi_dir dir)
 	progress_locked(sk, dir, 0);
 }
 
+/* The first operation, if it is a receive into one buffer that nothing is to be
+ * done for but that: the ring has its bytes, and nobody gathers or is lent
+ * them. Else null. */
+static inline struct exi_op *plain_receive_locked(struct exi_sock *sk)
+{
+	struct exi_op *op =
+		exi_container(sk->ops[EXI_RX].next, struct exi_op, node);
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	return exi_likely(exi_half_rings_locked(&sk->sh->half[EXI_RX]) &&
+			  sk->fab && !sk->fab->pops && !sk->framed &&
+			  !sk->posted[EXI_RX] &&
+			  !exi_list_empty(&sk->ops[EXI_RX]) &&
+			  op->type == EXS_EVT_RECV && !op->parts &&
+			  !op->multi && !op->holds && !op->cancelled &&
+			  op->run == op->len)
+		       ? op
+		       : NULL;
+}
+
+/* What step_locked() does for such a one. */
+static enum step receive_locked(struct exi_sock *sk, struct exi_op *op,
+				int flags)
+{
+	struct exi_half *h = &sk->sh->half[EXI_RX];
+	size_t want = op->run;
+	ssize_t n;
+
+	EXI_LOCKED(&h->lock);
+	n = exi_recv_ring_locked(sk, h, op->buf, want, op->flags | flags);
+	if (exi_unlikely(n <= 0 || n != (ssize_t)want))
+		return after_try_locked(sk, EXI_RX, op, want, n);
+	op->done = want;
+	op->run = 0;
+	exi_flow_finish_locked(sk, EXI_RX, op, 0);
+	return exi_list_empty(&sk->ops[EXI_RX]) ? STEP_STOP : STEP_AGAIN;
+}
+
+/* What a dequeuer finds mostly is what it waits for: it takes that first. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 {
+	struct exi_op *op = dir == EXI_RX ? plain_receive_locked(sk) : NULL;
+
 	EXI_LOCKED(&sk->sh->half[dir].lock);
-	progress_locked(sk, dir, EXI_MSG_POLLED);
+	if (!op || receive_locked(sk, op, EXI_MSG_POLLED) == STEP_AGAIN)
+		progress_locked(sk, dir, EXI_MSG_POLLED);
 }
 
 void exi_progress_tried_locked(struct exi_sock *sk, enum exi_dir dir, ssize_t n)
