@@ -22,6 +22,7 @@
 #include "core/base/proof.h"
 #include "core/base/util.h"
 #include "core/meet/marker.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/trial.h"
 #include "tools/check.h"
 #include "tools/tool.h"
@@ -234,8 +235,9 @@ static int peer_here(struct check *c, const struct exi_tuple *t)
 }
 
 /* A server of another host, or of another namespace: the libraries meet, as
- * they would. */
-static int peer_elsewhere(struct check *c, int fd)
+ * they would; but in EXS_MEET_DIR, where they do so after some bytes, and the
+ * server says by itself that it serves the port. */
+static int peer_elsewhere(struct check *c, int fd, uint16_t port)
 {
 	uint64_t deadline = exi_now_ns() + MEETING_NS;
 	exs_x_sockinfo_t i = { .exs_x_reason = EXS_X_REASON_UNDECIDED };
@@ -246,6 +248,13 @@ static int peer_elsewhere(struct check *c, int fd)
 			   strerrordesc_np(errno));
 		exs_x_sockinfo(fd, &i);
 		return i.exs_x_reason;
+	}
+	if (exi_meetdir_state() == 0 && exi_meetdir_marked(port)) {
+		check_step(c, "peer", CHECK_GOOD,
+			   "a process that has our key serves port %u, by "
+			   "EXS_MEET_DIR=%s",
+			   port, exi_config()->meet_dir);
+		return EXS_X_REASON_NONE;
 	}
 	while (exs_x_sockinfo(fd, &i) == 0 && !i.exs_x_paired &&
 	       i.exs_x_reason == EXS_X_REASON_UNDECIDED &&
@@ -307,13 +316,15 @@ static void check_connected(struct check *c, int fd)
 	reason = w.upgrade ? EXS_X_REASON_NONE : EXS_X_REASON_CONFIG;
 	system = check_system(c);
 	/* What is tried is for connections within the namespace. */
+	if (elsewhere && system)
+		c->step[c->n - 1].state = CHECK_UNKNOWN;
 	reason = first(reason, elsewhere ? EXS_X_REASON_NONE : system);
 	check_step(c, "namespace", CHECK_GOOD, "%s",
 		   elsewhere ? "the server is on another host, or in another "
 			       "network namespace"
 			     : "the server is in this network namespace");
 	if (elsewhere) { /* the fabrics first: they ask the peer */
-		int met = reason ? reason : peer_elsewhere(c, fd);
+		int met = reason ? reason : peer_elsewhere(c, fd, t.peer_port);
 
 		reason = first(reason, met);
 		check_fabrics(c, t.peer_port);

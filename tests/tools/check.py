@@ -380,6 +380,23 @@ def no_loopback():
     check(re.search('shm +not usable +loopback: ', out), 'exs info', out)
 
 
+def in_a_directory(there):
+    """Between two namespaces that share a directory and a key, which needs Linux 6.9."""
+    meets = [int(n) for n in os.uname().release.split('.')[:2]] >= [6, 9]
+    with tempfile.TemporaryDirectory() as folder:
+        conf = {'EXS_MEET_DIR': folder, 'EXS_KEY_FILE': os.path.join(folder, 'key')}
+        status, _, err = tool('key', 'make', more=conf)
+        check(status == 0, 'a key', err)
+        with program(SERVER, '10.77.0.1', more=conf) as (_, port):
+            status, found, said = look('10.77.0.1', port, under=there, more=conf)
+            if not meets:
+                check(status == 1 and not found[0]['moves'], 'no pidfs', said)
+                return
+            check(status == 0 and found[0]['moves'] and 'EXS_MEET_DIR' in
+                  step_of(found[0], 'peer')['text'], 'in a directory', said)
+        pair('none', '', '', '', at='10.77.0.1', client_under=there, server=conf, client=conf)
+
+
 def two_namespaces():
     """In a network namespace of its own, with another beside it."""
     def ip(*args):
@@ -406,6 +423,9 @@ def two_namespaces():
             system = step_of(found[0], 'system')['text']
             check(system.startswith('loopback: ') and 'sock_diag' not in system,
                   'the interface is down there', system)
+            check(step_of(found[0], 'system')['state'] != 'ok', 'not ok', found)
+        if os.geteuid() == 0:  # of the user namespace that owns both
+            in_a_directory(there)
     finally:
         other.kill()
         other.communicate()
