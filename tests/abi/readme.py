@@ -128,6 +128,16 @@ def first_commands(text, env):
         sys.exit(f"redis's client reports {done.stderr}")
 
 
+def figures(text):
+    """Those of redis are the guide's."""
+    with open(os.path.join(SOURCE, "docs/guide/programs.md"), encoding="utf-8") as f:
+        row = re.search(r"^\| `redis-benchmark -t get -c 1` \| ([\d ]+)/s \| ([\d ]+)/s", f.read(),
+                        re.M)
+    for figure in row.groups():
+        if figure.replace(" ", ",") not in text:
+            sys.exit(f"README.md has not the guide's figure {figure}")
+
+
 def main():
     build = os.path.abspath(sys.argv[1])
     text = readme()
@@ -146,6 +156,7 @@ def main():
         shell(compile_it + " -std=gnu11 -Wall -Wextra -Werror", env=env)
         said = [to_receiver(receiver, run, env), to_plain_peer(run, env)]
         first_commands(text, env)
+        figures(text)
         os.chdir("/")
     if said != wanted:
         sys.exit(f"the program said {said}, not {wanted}")
