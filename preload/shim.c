@@ -65,6 +65,7 @@ static void start(void)
 	bool works;
 
 	exi_track = shim_near.track;
+	shim_signals_begin();
 	shim_epoll_init();
 	shim_uring_init();
 	exi_closes_seen = true;

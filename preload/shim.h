@@ -174,5 +174,7 @@ void shim_report_forked(void);
 /* From here on a signal that ends the process by default, SIGTERM, SIGINT or
  * SIGHUP, has it report before; the program sees its default. */
 void shim_signals_report(void);
+/* From now on handlers wait while their thread holds a lock. */
+void shim_signals_begin(void);
 
 #endif

@@ -51,7 +51,7 @@ static void forget(const posix_spawn_file_actions_t *of)
 {
 	struct notes **at, *n;
 
-	pthread_mutex_lock(&notes_lock);
+	exi_mutex_lock(&notes_lock);
 	at = find_locked(of);
 	n = *at;
 	if (n) {
@@ -59,7 +59,7 @@ static void forget(const posix_spawn_file_actions_t *of)
 		free(n->list);
 		free(n);
 	}
-	pthread_mutex_unlock(&notes_lock);
+	exi_mutex_unlock(&notes_lock);
 }
 
 static bool grow(struct notes *n)
@@ -81,7 +81,7 @@ static void note(const posix_spawn_file_actions_t *of, struct action a)
 	struct notes **at, *n;
 	bool noted = false;
 
-	pthread_mutex_lock(&notes_lock);
+	exi_mutex_lock(&notes_lock);
 	at = find_locked(of);
 	if (!*at) {
 		*at = calloc(1, sizeof(**at));
@@ -93,7 +93,7 @@ static void note(const posix_spawn_file_actions_t *of, struct action a)
 		n->list[n->n++] = a;
 		noted = true;
 	}
-	pthread_mutex_unlock(&notes_lock);
+	exi_mutex_unlock(&notes_lock);
 	if (!noted && a.what == GIVEN)
 		shim_plain(a.fd, EXS_X_REASON_EXEC);
 }
@@ -125,9 +125,9 @@ static int given_name(struct exi_sock *sk, void *arg)
 	bool given;
 
 	for (; fd >= 0 && shim_sock(fd); fd = exi_name_next(sk, fd + 1)) {
-		pthread_mutex_lock(&notes_lock);
+		exi_mutex_lock(&notes_lock);
 		given = given_locked(*of, fd);
-		pthread_mutex_unlock(&notes_lock);
+		exi_mutex_unlock(&notes_lock);
 		if (given)
 			return fd;
 	}

@@ -13,12 +13,24 @@
 #include "core/base/futex.h"
 #include "core/base/util.h"
 
-_Thread_local uint32_t exi_tid_cache;
+_Thread_local struct exi_self exi_self;
+void (*_Atomic exi_held_late)(void);
 
 uint32_t exi_tid_fill(void)
 {
-	exi_tid_cache = (uint32_t)syscall(SYS_gettid);
-	return exi_tid_cache;
+	exi_self.tid = (uint32_t)syscall(SYS_gettid);
+	return exi_self.tid;
+}
+
+void exi_held_end_slow(void)
+{
+	void (*late)(void);
+
+	if (exi_held())
+		return;
+	late = atomic_load(&exi_held_late);
+	if (late)
+		late();
 }
 
 void exi_lock_slow(struct exi_lock *l)
@@ -28,7 +40,10 @@ void exi_lock_slow(struct exi_lock *l)
 	uint32_t w;
 
 	for (spin = 0; spin < 64; spin++) {
-		if (exi_trylock(l))
+		w = 0;
+		if (atomic_compare_exchange_strong_explicit(
+			    &l->word, &w, self, memory_order_acquire,
+			    memory_order_relaxed))
 			return;
 		exi_pause();
 	}

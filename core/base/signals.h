@@ -8,6 +8,7 @@
 #define EXI_CORE_BASE_SIGNALS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "core/base/util.h"
 
@@ -20,6 +21,23 @@ struct exi_signals {
  * began to wait. */
 EXI_SHIM extern _Thread_local struct exi_signals exi_signals_now,
 	exi_signals_before;
+
+/* Where the stack was when the thread's handler began; null: none runs. */
+EXI_SHIM extern _Thread_local const char *exi_signals_frame;
+
+#define EXI_SIGNALS_REACH (1u << 20)
+
+/* Whether the calling code is a handler, which may have interrupted the C
+ * library's allocator: it must not allocate. One that was left by siglongjmp()
+ * is on no stack near here any more, or looks like one for a while. */
+static inline bool exi_signals_within(void)
+{
+	const char *f = exi_signals_frame;
+
+	return exi_unlikely(f) &&
+	       (uintptr_t)f - (uintptr_t)__builtin_frame_address(0) <
+		       EXI_SIGNALS_REACH;
+}
 
 /* A handler is about to run. */
 static inline void exi_signals_count(bool hard)

@@ -296,7 +296,8 @@ void exi_feed_later(struct exi_feed *f)
 
 void exi_feed_forked(void)
 {
-	atomic_store(&lock.word, exi_tid());
+	atomic_store(&lock.word, 0);
+	exi_lock(&lock);
 	end_all_locked();
 	exi_unlock(&lock);
 }

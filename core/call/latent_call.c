@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/base/signals.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/link/control.h"
@@ -56,7 +57,8 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 /* The latent connection fd is to wake: enough was received. */
 void exi_flow_latent_promoted(int fd)
 {
-	struct exi_sock *sk = exi_sock_promote(fd);
+	struct exi_sock *sk =
+		exi_signals_within() ? NULL : exi_sock_promote(fd);
 
 	if (sk)
 		exi_flow_after_recv(sk, fd);
@@ -67,13 +69,15 @@ void exi_flow_latent_promoted(int fd)
 #define LONGEST (EXI_LATENT_MOVED_MAX / (2 * EXI_LATENT_INSIDE_MAX))
 
 /* The end that connects waits for the handshake before it sends the bytes after
- * which its peer looks. */
+ * which its peer looks, unless it is a handler's call. */
 static bool too_long(uintptr_t word, enum exi_dir dir, size_t n)
 {
 	return n > LONGEST ||
 	       (dir == EXI_TX &&
 		exi_latent_moved(word, dir) + n >
-			exi_latent_enough(exi_latent_role(word), dir));
+			exi_latent_enough(exi_latent_role(word), dir) &&
+		(!exi_signals_within() ||
+		 exi_latent_moved(word, dir) >= EXI_LATENT_MOVED_MAX / 2));
 }
 
 bool exi_latent_enter(struct exi_latent_call *c, int fd, enum exi_dir dir,

@@ -419,7 +419,7 @@ static void harvest(struct exi_poll *p, int err)
 {
 	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
 
-	pthread_mutex_lock(&asks_lock);
+	exi_mutex_lock(&asks_lock);
 	/* Others than those that were looked at: look again. */
 	if (changed && !err)
 		goto unlock;
@@ -437,7 +437,7 @@ static void harvest(struct exi_poll *p, int err)
 		changed = true;
 	}
 unlock:
-	pthread_mutex_unlock(&asks_lock);
+	exi_mutex_unlock(&asks_lock);
 	complete(&done);
 }
 
@@ -452,10 +452,10 @@ static void *serve(void *arg)
 	for (;;) {
 		int ret = 0;
 
-		pthread_mutex_lock(&asks_lock);
+		exi_mutex_lock(&asks_lock);
 		if (changed)
 			ret = build_locked(&p);
-		pthread_mutex_unlock(&asks_lock);
+		exi_mutex_unlock(&asks_lock);
 		if (!ret)
 			ret = look_once(&p);
 		if (ret > 0)
@@ -515,14 +515,14 @@ int exi_poll_submit(struct exi_op *op)
 	a->op = op;
 	a->n = n;
 	know(op->arg, n, a->known);
-	pthread_mutex_lock(&asks_lock);
+	exi_mutex_lock(&asks_lock);
 	ret = start_locked();
 	if (!ret) {
 		exi_list_add_tail(&asks, &a->node);
 		changed = true;
 		eventfd_write(wake_fd, 1);
 	}
-	pthread_mutex_unlock(&asks_lock);
+	exi_mutex_unlock(&asks_lock);
 	if (ret)
 		free(a);
 	return ret;
@@ -552,7 +552,7 @@ void exi_poll_expire(uint64_t now, uint64_t *next)
 {
 	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
 
-	pthread_mutex_lock(&asks_lock);
+	exi_mutex_lock(&asks_lock);
 	exi_list_for_each_safe (pos, tmp, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
 
@@ -561,7 +561,7 @@ void exi_poll_expire(uint64_t now, uint64_t *next)
 		a->op->late = true;
 		quit_locked(a, &done);
 	}
-	pthread_mutex_unlock(&asks_lock);
+	exi_mutex_unlock(&asks_lock);
 	complete(&done);
 }
 
@@ -570,7 +570,7 @@ int exi_poll_cancel(int fd, bool any, exs_ahandle_t h)
 	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
 	int n = 0;
 
-	pthread_mutex_lock(&asks_lock);
+	exi_mutex_lock(&asks_lock);
 	exi_list_for_each_safe (pos, tmp, &asks) {
 		struct ask *a = exi_container(pos, struct ask, node);
 
@@ -579,7 +579,7 @@ int exi_poll_cancel(int fd, bool any, exs_ahandle_t h)
 		quit_locked(a, &done);
 		n++;
 	}
-	pthread_mutex_unlock(&asks_lock);
+	exi_mutex_unlock(&asks_lock);
 	complete(&done);
 	return n;
 }

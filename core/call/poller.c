@@ -40,6 +40,7 @@ struct poller {
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Thread_local struct poller self = { .event_fd = -1, .epoll_fd = -1 };
+_Thread_local unsigned int exi_poller_drains;
 static _Atomic uint32_t names;
 static _Atomic int sets[SETS]; /* descriptors, and 1 */
 static _Atomic bool refused;   /* the kernel has no epoll_pwait2() for us */
@@ -215,11 +216,18 @@ void exi_poller_forked(void)
 	deaf();
 }
 
-static void drain(void)
+void exi_poller_drain(void)
 {
 	eventfd_t drained;
 
+	exi_poller_drains++;
 	eventfd_read(self.event_fd, &drained);
+}
+
+void exi_poller_rouse(void)
+{
+	if (self.event_fd >= 0)
+		eventfd_write(self.event_fd, 1);
 }
 
 static int sleep_in_poll(struct pollfd *p, nfds_t n,
@@ -232,7 +240,7 @@ static int sleep_in_poll(struct pollfd *p, nfds_t n,
 	if (ret < 0)
 		return -errno;
 	if (p[n].revents)
-		drain();
+		exi_poller_drain();
 	return ret == 0 ? -ETIMEDOUT : p[n].revents ? 0 : 1;
 }
 
@@ -242,7 +250,7 @@ static void sort(int n)
 	self.n = 0;
 	for (int i = 0; i < n; i++) {
 		if (self.heard[i].data.u64 == KICKED)
-			drain();
+			exi_poller_drain();
 		else
 			self.heard[self.n++] = self.heard[i];
 	}
@@ -277,10 +285,14 @@ int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     : sleep_in_poll(p, n, timeout, mask);
 }
 
+/* As with a lock: a handler's call would use the list, too. */
 void exi_poller_serve(void)
 {
 	int n;
 
+	if (exi_likely(!self.n && !self.more))
+		return;
+	exi_held_begin();
 	for (;;) {
 		n = self.n;
 		self.n = 0;
@@ -288,10 +300,11 @@ void exi_poller_serve(void)
 			exi_service_dispatch(self.heard[i].data.u64,
 					     self.heard[i].events);
 		if (!self.more)
-			return;
+			break;
 		/* Nobody else was told of these. */
 		n = epoll_wait(self.epoll_fd, self.heard, HEARD, 0);
 		self.more = n == HEARD;
 		sort(n);
 	}
+	exi_held_end();
 }

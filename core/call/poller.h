@@ -27,6 +27,12 @@ EXI_SHIM void exi_poller_wake(struct exi_waiter *w);
 
 /* This thread's eventfd, made at first need and again after a fork; -errno. */
 EXI_SHIM int exi_poller_fd(void);
+/* Reads the eventfd, and counts that: a handler's call that did may have taken
+ * the wake-up of the call that it interrupted, to which exi_poller_rouse()
+ * gives one. */
+void exi_poller_drain(void);
+EXI_SHIM extern _Thread_local unsigned int exi_poller_drains;
+EXI_SHIM void exi_poller_rouse(void);
 /* The interval at which a thread without an eventfd looks. */
 #define EXI_UNKICKED_NS 10000000u
 /* The thread's eventfd is fd, which others know, too. */

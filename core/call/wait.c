@@ -31,7 +31,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -450,7 +449,6 @@ static int wait_tcp(struct exi_call *c)
 	struct exi_shared *sh;
 	bool kicked = true; /* when the state changes */
 	uint64_t deadline = c->deadline;
-	eventfd_t drained;
 	int ret, err;
 
 	if (t.w.event_fd < 0)
@@ -490,7 +488,7 @@ static int wait_tcp(struct exi_call *c)
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
 	if (p[1].revents)
-		eventfd_read(t.w.event_fd, &drained);
+		exi_poller_drain();
 	return err;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The providers of this build. */
+#include "core/base/lock.h"
 #include "core/fabric/registry.h"
 
 #include <dirent.h>
@@ -231,7 +232,7 @@ static void probe(struct slot *s)
 	 * it. */
 	if (atomic_load_explicit(&s->usable, memory_order_acquire))
 		return;
-	pthread_mutex_lock(&registry_lock);
+	exi_mutex_lock(&registry_lock);
 	if (!s->usable) {
 		if (!s->provider && s->signs)
 			open_module(s);
@@ -247,7 +248,7 @@ static void probe(struct slot *s)
 				      s->provider && !s->why[0] ? 1 : -1,
 				      memory_order_release);
 	}
-	pthread_mutex_unlock(&registry_lock);
+	exi_mutex_unlock(&registry_lock);
 }
 
 static struct slot *slot_of(const char *name)
@@ -503,14 +504,14 @@ int exi_registry_domain(const struct exi_provider *p, struct exi_domain **ret)
 		return -ENOENT;
 	d = atomic_load_explicit(&s->domain, memory_order_acquire);
 	if (!d) {
-		pthread_mutex_lock(&registry_lock);
+		exi_mutex_lock(&registry_lock);
 		d = atomic_load(&s->domain);
 		if (!d) {
 			err = open_domain(p, &d);
 			if (!err)
 				atomic_store(&s->domain, d);
 		}
-		pthread_mutex_unlock(&registry_lock);
+		exi_mutex_unlock(&registry_lock);
 	}
 	if (!err)
 		*ret = d;

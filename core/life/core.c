@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Starting the core, and what a fork does to it. */
+#include "core/base/lock.h"
 #include "core/life/core.h"
 
 #include <errno.h>
@@ -156,7 +157,7 @@ int exi_core_init(void)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&init_lock);
+	exi_mutex_lock(&init_lock);
 	if (!atomic_load(&exi_core_started)) {
 		exi_work_begin();
 		ret = check_config();
@@ -173,6 +174,6 @@ int exi_core_init(void)
 		if (!ret)
 			atomic_store(&exi_core_started, true);
 	}
-	pthread_mutex_unlock(&init_lock);
+	exi_mutex_unlock(&init_lock);
 	return ret;
 }

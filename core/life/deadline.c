@@ -45,11 +45,11 @@ static bool note_poll(uint64_t until)
 {
 	bool ret;
 
-	pthread_mutex_lock(&deadlines_lock);
+	exi_mutex_lock(&deadlines_lock);
 	ret = !polls_at || until < polls_at;
 	if (ret)
 		polls_at = until;
-	pthread_mutex_unlock(&deadlines_lock);
+	exi_mutex_unlock(&deadlines_lock);
 	return ret;
 }
 
@@ -63,14 +63,14 @@ static bool note(struct exi_sock *sk, uint32_t generation, uint64_t until)
 
 	exi_lock(&sk->link_lock);
 	if (exi_sock_lasts(sk, generation) && !sk->closing) {
-		pthread_mutex_lock(&deadlines_lock);
+		exi_mutex_lock(&deadlines_lock);
 		was = atomic_load(&sk->deadline.at);
 		ret = !was || until < was;
 		if (ret)
 			atomic_store(&sk->deadline.at, until);
 		if (!was)
 			exi_list_add_tail(&deadlines, &sk->deadline.node);
-		pthread_mutex_unlock(&deadlines_lock);
+		exi_mutex_unlock(&deadlines_lock);
 	}
 	exi_unlock(&sk->link_lock);
 	return ret;
@@ -114,11 +114,11 @@ static void polls_tick(uint64_t now)
 	uint64_t next = UINT64_MAX;
 	bool due;
 
-	pthread_mutex_lock(&deadlines_lock);
+	exi_mutex_lock(&deadlines_lock);
 	due = polls_at && polls_at <= now;
 	if (due)
 		polls_at = 0;
-	pthread_mutex_unlock(&deadlines_lock);
+	exi_mutex_unlock(&deadlines_lock);
 	if (due)
 		exi_poll_expire(now, &next);
 	if (next != UINT64_MAX)
@@ -141,7 +141,7 @@ static struct exi_sock *take_due(uint64_t now, uint64_t *ret_next,
 	struct exi_list *pos, *tmp;
 	uint64_t at;
 
-	pthread_mutex_lock(&deadlines_lock);
+	exi_mutex_lock(&deadlines_lock);
 	*ret_next = polls_at ? polls_at : UINT64_MAX;
 	exi_list_for_each_safe (pos, tmp, &deadlines) {
 		struct exi_sock *sk =
@@ -157,7 +157,7 @@ static struct exi_sock *take_due(uint64_t now, uint64_t *ret_next,
 		if (at < *ret_next)
 			*ret_next = at;
 	}
-	pthread_mutex_unlock(&deadlines_lock);
+	exi_mutex_unlock(&deadlines_lock);
 	return ret;
 }
 
@@ -189,10 +189,10 @@ void exi_deadline_drop(struct exi_sock *sk)
 {
 	if (!atomic_load(&sk->deadline.at))
 		return;
-	pthread_mutex_lock(&deadlines_lock);
+	exi_mutex_lock(&deadlines_lock);
 	if (atomic_load(&sk->deadline.at)) /* the last may just have passed */
 		forget_locked(sk);
-	pthread_mutex_unlock(&deadlines_lock);
+	exi_mutex_unlock(&deadlines_lock);
 }
 
 void exi_deadline_forked(void)

@@ -84,9 +84,9 @@ int exi_name_add(struct exi_sock *sk, int fd, int also)
 		return -EMFILE;
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
-	pthread_mutex_lock(&exi_names_lock);
+	exi_mutex_lock(&exi_names_lock);
 	ret = add_locked(sk, fd, also, &renumbered);
-	pthread_mutex_unlock(&exi_names_lock);
+	exi_mutex_unlock(&exi_names_lock);
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 	for (d = EXI_RX; renumbered && d <= EXI_TX; d++) {

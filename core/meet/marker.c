@@ -2,6 +2,7 @@
 /* Markers: datagram sockets whose names say that a port is served by libexs. A
  * marker is bound while this process listens on the port, and no longer: by
  * then the port may be another program's. */
+#include "core/base/lock.h"
 #include "core/meet/marker.h"
 
 #include <errno.h>
@@ -220,12 +221,12 @@ void exi_marker_hold(int listen_fd)
 
 	if (!can_meet(listen_fd, &port))
 		return;
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	hold(port, 1);
 	m = *find(port);
 	denied = !m || m->fd == -EPERM || m->fd == -EACCES ||
 		 m->fd == -EAFNOSUPPORT;
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 	/* Without UNIX sockets nobody can be met. */
 	if (!denied)
 		exi_proof_sign(listen_fd);
@@ -238,9 +239,9 @@ bool exi_marker_refresh(int listen_fd)
 
 	if (!can_meet(listen_fd, &port))
 		return false;
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	held = hold(port, 0);
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 	return held;
 }
 
@@ -325,7 +326,7 @@ void exi_marker_reach(int fd)
 	if (!w.upgrade || !exi_registry_remote_signs(&w))
 		return;
 	exi_fds_begin();
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	m = find_or_make(at.port);
 	if (m) {
 		reach(m, &at);
@@ -337,7 +338,7 @@ void exi_marker_reach(int fd)
 		if (!m->users)
 			sweep();
 	}
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 	exi_fds_end();
 }
 
@@ -348,12 +349,12 @@ void exi_marker_release(int listen_fd)
 
 	if (local_port(listen_fd, &port))
 		return;
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	m = *find(port);
 	if (m && --m->users == 0)
 		atomic_store(&unlistened, true);
 	sweep();
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 }
 
 void exi_marker_connection(void)
@@ -366,9 +367,9 @@ void exi_marker_disconnection(void)
 	if (atomic_fetch_sub(&connections, 1) != 1 ||
 	    !atomic_exchange(&unlistened, false))
 		return;
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	sweep();
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 }
 
 /* The name is asked for first: that costs a third. */
@@ -380,7 +381,7 @@ int exi_marker_present(const struct exi_tuple *t)
 
 	if (!t->peer_port) /* a UNIX socket has none */
 		return exi_proof_signed(t);
-	pthread_mutex_lock(&marker_lock);
+	exi_mutex_lock(&marker_lock);
 	if (probe < 0)
 		probe = exi_fd_keep(
 			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -388,7 +389,7 @@ int exi_marker_present(const struct exi_tuple *t)
 		present = connect(probe, (struct sockaddr *)&name, len) == 0;
 	else if (probe != -EMFILE && probe != -ENFILE)
 		present = -EACCES;
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 	if (!present)
 		present = exi_proof_signed(t);
 	if (present <= 0 && exi_meetdir_marked(t->peer_port))
@@ -398,11 +399,11 @@ int exi_marker_present(const struct exi_tuple *t)
 
 void exi_marker_exit(void)
 {
-	if (pthread_mutex_trylock(&marker_lock))
+	if (!exi_mutex_trylock(&marker_lock))
 		return; /* perhaps this thread was interrupted with it */
 	for (struct marker *m = markers; m; m = m->next)
 		release_keyed(m);
-	pthread_mutex_unlock(&marker_lock);
+	exi_mutex_unlock(&marker_lock);
 }
 
 void exi_marker_forked(void)

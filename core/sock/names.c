@@ -65,12 +65,12 @@ int exi_name_remove(struct exi_sock *sk, int fd)
 
 	if (exi_likely(!sk->named))
 		return ret;
-	pthread_mutex_lock(&exi_names_lock);
+	exi_mutex_lock(&exi_names_lock);
 	if (exi_names_has(sk, fd)) {
 		unname(sk, fd);
 		ret = exi_name_others(sk, fd);
 	}
-	pthread_mutex_unlock(&exi_names_lock);
+	exi_mutex_unlock(&exi_names_lock);
 	return ret;
 }
 

@@ -98,7 +98,7 @@ static int time_left(struct overdue *ret)
 	int ms = -1;
 
 	ret->expired = NULL;
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	exi_list_for_each (pos, &timed) {
 		struct exi_timer *t =
 			exi_container(pos, struct exi_timer, node);
@@ -109,7 +109,7 @@ static int time_left(struct overdue *ret)
 			least = t->deadline;
 	}
 	looks_at = ret->expired ? now : least;
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	if (ret->expired)
 		ms = 0;
 	else if (least != UINT64_MAX)
@@ -129,24 +129,24 @@ static void do_todo(void)
 	struct exi_list now = EXI_LIST_INIT(now);
 	struct exi_list *node;
 
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	if (!exi_list_empty(&todo))
 		exi_list_move(&todo, todo.prev, &now);
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	for (;;) {
 		struct exi_sock *sk;
 		uint32_t dirs;
 
-		pthread_mutex_lock(&service_lock);
+		exi_mutex_lock(&service_lock);
 		node = exi_list_pop(&now);
 		if (!node) {
-			pthread_mutex_unlock(&service_lock);
+			exi_mutex_unlock(&service_lock);
 			return;
 		}
 		sk = exi_container(node, struct exi_sock, todo);
 		dirs = sk->todo_dirs;
 		sk->todo_dirs = 0;
-		pthread_mutex_unlock(&service_lock);
+		exi_mutex_unlock(&service_lock);
 		work->progress(sk, dirs);
 	}
 }
@@ -157,11 +157,11 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	if (!sk->todo_dirs)
 		exi_list_add_tail(&todo, &sk->todo);
 	sk->todo_dirs |= 1u << dir;
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	eventfd_write(wake_fd, 1);
 	return 0;
 }
@@ -291,12 +291,12 @@ int exi_service_start(void)
 
 	if (exi_likely(atomic_load_explicit(&running, memory_order_acquire)))
 		return 0;
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	if (!atomic_load(&running)) {
 		ret = start_locked();
 		started = ret == 0;
 	}
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	if (started)
 		exi_diag_threaded(true);
 	if (ret && !atomic_exchange(&warned, true))
@@ -338,13 +338,13 @@ bool exi_service_stop(void)
 	eventfd_write(wake_fd, 1);
 	while (tgkill(getpid(), t, 0) == 0 && exi_now_ns() < end)
 		sched_yield();
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	if (tgkill(getpid(), t, 0) != 0) {
 		atomic_store(&running, false);
 		atomic_store(&tid, 0);
 	}
 	atomic_store(&stopping, false);
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	return true;
 }
 
@@ -386,20 +386,20 @@ int exi_service_watch_family(int fd)
 
 void exi_service_watch_told(int fd)
 {
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	told_fd = fd;
 	if (epoll_fd >= 0) /* or as it is made */
 		watch_told_locked(fd);
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 }
 
 void exi_service_watch_control(int fd)
 {
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	control_fd = fd;
 	if (epoll_fd >= 0)
 		watch_control_locked(fd);
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 }
 
 int exi_service_watch_capture(int fd)
@@ -430,20 +430,20 @@ void exi_service_timed(struct exi_timer *t)
 {
 	bool early;
 
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	exi_list_del(&t->node);
 	exi_list_add_tail(&timed, &t->node);
 	early = t->deadline < looks_at;
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 	if (early && !self)
 		eventfd_write(wake_fd, 1);
 }
 
 void exi_service_untimed(struct exi_timer *t)
 {
-	pthread_mutex_lock(&service_lock);
+	exi_mutex_lock(&service_lock);
 	exi_list_del(&t->node);
-	pthread_mutex_unlock(&service_lock);
+	exi_mutex_unlock(&service_lock);
 }
 
 void exi_service_tick(void)

@@ -95,12 +95,12 @@ void exi_family_keep(struct exi_sock *sk)
 
 	if (exi_holders_alone(&sh->holders))
 		return;
-	pthread_mutex_lock(&keeper_lock);
+	exi_mutex_lock(&keeper_lock);
 	if (keeper_fd >= 0 || open_locked() == 0) {
 		atomic_store(&sh->keeper_secret, keeper_secret);
 		atomic_store(&sh->keeper, keeper_name);
 	}
-	pthread_mutex_unlock(&keeper_lock);
+	exi_mutex_unlock(&keeper_lock);
 }
 
 static void answer(struct exi_sock *sk, void *arg)

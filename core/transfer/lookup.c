@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "core/base/signals.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/meet/begin.h"
@@ -16,8 +17,11 @@
 #include "core/transfer/family.h"
 #include "core/transfer/switch.h"
 
+/* Not in a handler: the next call finds the mark passed, too. */
 static void at_mark(struct exi_sock *sk, int fd)
 {
+	if (exi_signals_within())
+		return;
 	if (exi_sock_met(sk) && !atomic_load(&sk->sh->handed))
 		exi_switch_unawaited(sk, fd);
 	else

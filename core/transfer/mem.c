@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of registrations. Objects are never freed, so a stale handle may
  * be looked at: the user is counted first, then the handle compared. */
+#include "core/base/lock.h"
 #include "core/transfer/mem.h"
 
 #include <errno.h>
@@ -82,7 +83,7 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret)
 	err = mapped(addr, len);
 	if (err)
 		return err;
-	pthread_mutex_lock(&mem_lock);
+	exi_mutex_lock(&mem_lock);
 	r = take();
 	if (r) {
 		index = r->generation & (REGIONS_MAX - 1);
@@ -98,7 +99,7 @@ int exi_mem_register(void *addr, size_t len, int flags, exs_mhandle_t *ret)
 		*ret = r->generation;
 		atomic_store(&r->handle, r->generation);
 	}
-	pthread_mutex_unlock(&mem_lock);
+	exi_mutex_unlock(&mem_lock);
 	return r ? 0 : -ENOMEM;
 }
 
@@ -161,7 +162,7 @@ int exi_mem_deregister(exs_mhandle_t m)
 	struct exi_region *r;
 	int ret = -EINVAL;
 
-	pthread_mutex_lock(&mem_lock);
+	exi_mutex_lock(&mem_lock);
 	r = place_of(m);
 	if (!r || atomic_load(&r->handle) != m)
 		goto unlock;
@@ -176,7 +177,7 @@ int exi_mem_deregister(exs_mhandle_t m)
 	r->next_free = free_regions;
 	free_regions = r;
 unlock:
-	pthread_mutex_unlock(&mem_lock);
+	exi_mutex_unlock(&mem_lock);
 	return ret;
 }
 

@@ -87,7 +87,7 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 
 	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
 		return -EINVAL;
-	pthread_mutex_lock(&queues_lock);
+	exi_mutex_lock(&queues_lock);
 	for (i = 0; i < EXI_QUEUES_MAX; i++) {
 		q = atomic_load(&exi_queues[i]);
 		if (!q) {
@@ -107,7 +107,7 @@ int exi_queue_create(int depth, exs_qhandle_t *ret)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&queues_lock);
+	exi_mutex_unlock(&queues_lock);
 	return err;
 }
 

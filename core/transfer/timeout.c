@@ -101,7 +101,7 @@ int exi_timeout_set(int fd, enum exi_dir dir, const exs_timeout_t *asked)
 		ret = make(asked, fd, dir, &t);
 	if (ret)
 		return ret;
-	pthread_mutex_lock(&timeouts_lock);
+	exi_mutex_lock(&timeouts_lock);
 	clear_locked(sk, dir);
 	ret = -EBADF;
 	if (t && exi_sock_lock(sk, fd, dir, &sh)) {
@@ -113,7 +113,7 @@ int exi_timeout_set(int fd, enum exi_dir dir, const exs_timeout_t *asked)
 		}
 		exi_half_unlock(&sh->half[dir]);
 	}
-	pthread_mutex_unlock(&timeouts_lock);
+	exi_mutex_unlock(&timeouts_lock);
 	if (off)
 		return 0;
 	if (ret) {
@@ -175,7 +175,7 @@ uint64_t exi_timeout_tick(uint64_t now)
 	struct exi_list *pos, *tmp;
 	uint64_t ret = UINT64_MAX;
 
-	pthread_mutex_lock(&timeouts_lock);
+	exi_mutex_lock(&timeouts_lock);
 	exi_list_for_each_safe (pos, tmp, &timeouts) {
 		struct exi_timeout *t =
 			exi_container(pos, struct exi_timeout, node);
@@ -190,7 +190,7 @@ uint64_t exi_timeout_tick(uint64_t now)
 		if (t->look < ret)
 			ret = t->look;
 	}
-	pthread_mutex_unlock(&timeouts_lock);
+	exi_mutex_unlock(&timeouts_lock);
 	return ret;
 }
 
@@ -211,10 +211,10 @@ void exi_timeout_drop(struct exi_sock *sk)
 {
 	if (!is_set(sk, EXI_RX) && !is_set(sk, EXI_TX))
 		return;
-	pthread_mutex_lock(&timeouts_lock);
+	exi_mutex_lock(&timeouts_lock);
 	clear_locked(sk, EXI_RX);
 	clear_locked(sk, EXI_TX);
-	pthread_mutex_unlock(&timeouts_lock);
+	exi_mutex_unlock(&timeouts_lock);
 }
 
 void exi_timeout_forked(void)
