@@ -104,6 +104,12 @@ def calls_are_compared_with_synchronous_ones():
     check(head.replace(" ", "") == shown.replace(" ", ""), f"{head} is not {shown}")
 
 
+def rows(page, section):
+    """The names of the rows of a section's tables."""
+    text = re.search(rf"<!-- compare: {section} -->(.*?)<!-- end -->", page, re.S).group(1)
+    return set(re.findall(r"^\| +([\w][^|]*?) +\|", text, re.M))
+
+
 def sides_are_compared_round_by_round():
     with tempfile.TemporaryDirectory() as folder:
         file, page = (os.path.join(folder, n) for n in ("file", "page"))
@@ -128,6 +134,9 @@ def sides_are_compared_round_by_round():
         check(renewed.startswith("a\n<!-- compare: round trip -->\n") and
               renewed.endswith("<!-- end -->\nz\n") and
               "| libexs, sync " in renewed and "old" not in renewed, renewed)
+        with open(os.path.join(sys.argv[1], "../docs/performance.md"), encoding="utf-8") as f:
+            shown, made = rows(f.read(), "round trip"), rows(renewed, "round trip")
+        check(made and made <= shown, f"docs/performance.md lacks {made - shown}")
 
 
 def a_busy_host_is_compared_with_tcp():
