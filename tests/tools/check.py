@@ -395,6 +395,11 @@ def in_a_directory(there):
             check(status == 0 and found[0]['moves'] and 'EXS_MEET_DIR' in
                   step_of(found[0], 'peer')['text'], 'in a directory', said)
         pair('none', '', '', '', at='10.77.0.1', client_under=there, server=conf, client=conf)
+        other = conf | {'EXS_KEY_FILE': os.path.join(folder, 'other')}
+        status, _, err = tool('key', 'make', more=other)
+        check(status == 0, 'another key', err)
+        pair('remote', 'fabrics', 'is in another network namespace of this host', 'one key',
+             at='10.77.0.1', client_under=there, server=conf, client=other)
 
 
 def two_namespaces():
