@@ -190,7 +190,7 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
-	if (n > SSIZE_MAX)
+	if (exi_unlikely(n > SSIZE_MAX))
 		n = SSIZE_MAX;
 	if (exi_unlikely((flags & MSG_ZEROCOPY) && n) && sk->base->tcp_flags)
 		return shim_put_zerocopy(
@@ -240,7 +240,7 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
-	if (n > SSIZE_MAX)
+	if (exi_unlikely(n > SSIZE_MAX))
 		n = SSIZE_MAX;
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
@@ -276,11 +276,14 @@ HOOK ssize_t read(int fd, void *buf, size_t n)
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.read(fd, buf, n);
-	if (LATENT(latent_get(fd, buf, n, 0, &ret)))
-		return ret;
-	sk = shim_mover(fd);
-	if (!sk)
-		return native.read(fd, buf, n);
+	sk = shim_met(fd);
+	if (exi_unlikely(!sk)) {
+		if (LATENT(latent_get(fd, buf, n, 0, &ret)))
+			return ret;
+		sk = shim_mover(fd);
+		if (!sk)
+			return native.read(fd, buf, n);
+	}
 	if (exi_unlikely(!n)) /* unlike recv() */
 		return 0;
 	return shim_result(get(sk, fd, buf, n, 0));
@@ -294,11 +297,14 @@ HOOK ssize_t write(int fd, const void *buf, size_t n)
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.write(fd, buf, n);
-	if (LATENT(latent_put(fd, buf, n, 0, &ret)))
-		return ret;
-	sk = shim_mover(fd);
-	if (!sk)
-		return native.write(fd, buf, n);
+	sk = shim_met(fd);
+	if (exi_unlikely(!sk)) {
+		if (LATENT(latent_put(fd, buf, n, 0, &ret)))
+			return ret;
+		sk = shim_mover(fd);
+		if (!sk)
+			return native.write(fd, buf, n);
+	}
 	return shim_result(put(sk, fd, buf, n, 0));
 }
 ALIAS(__write, write);
@@ -310,9 +316,12 @@ HOOK ssize_t recv(int fd, void *buf, size_t n, int flags)
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.recv(fd, buf, n, flags);
-	if (LATENT(latent_get(fd, buf, n, flags, &ret)))
-		return ret;
-	sk = shim_mover(fd);
+	sk = shim_met(fd);
+	if (exi_unlikely(!sk)) {
+		if (LATENT(latent_get(fd, buf, n, flags, &ret)))
+			return ret;
+		sk = shim_mover(fd);
+	}
 	if (exi_unlikely(!sk || shim_io_kernels(flags)))
 		return native.recv(fd, buf, n, flags);
 	return shim_result(get(sk, fd, buf, n, flags));
@@ -325,9 +334,12 @@ HOOK ssize_t send(int fd, const void *buf, size_t n, int flags)
 
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_BYTES)))
 		return native.send(fd, buf, n, flags);
-	if (LATENT(latent_put(fd, buf, n, flags, &ret)))
-		return ret;
-	sk = shim_mover(fd);
+	sk = shim_met(fd);
+	if (exi_unlikely(!sk)) {
+		if (LATENT(latent_put(fd, buf, n, flags, &ret)))
+			return ret;
+		sk = shim_mover(fd);
+	}
 	if (exi_unlikely(!sk))
 		return native.send(fd, buf, n, flags);
 	return shim_result(put(sk, fd, buf, n, flags));

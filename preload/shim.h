@@ -77,6 +77,22 @@ static inline struct exi_sock *shim_mover(int fd)
 		       : NULL;
 }
 
+/* shim_mover() where that is the answer of a look at the connection, which has
+ * met its peer; null: it may be latent, or settled, or none. */
+static inline struct exi_sock *shim_met(int fd)
+{
+	struct exi_sock *sk = exi_sock_peek(fd);
+	enum exi_role role;
+
+	if (!sk || !__atomic_load_n(&sk->fab, __ATOMIC_RELAXED))
+		return NULL;
+	role = sk->role;
+	return exi_likely(sk->adopted &&
+			  (role == EXI_ROLE_CONNECT || role == EXI_ROLE_ACCEPT))
+		       ? sk
+		       : NULL;
+}
+
 /* O_NONBLOCK or a time-out of a connection may have changed: they are asked for
  * anew. */
 static inline void shim_blocking(struct exi_sock *sk)
