@@ -320,9 +320,10 @@ static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 	if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
 	    sh->half[EXI_RX].mode == EXI_MODE_RING &&
 	    exi_look_held_locked(sk, EXI_RX))
-		n = exi_attempt_recv_ring_locked(sk, &sh->half[EXI_RX], buf,
-						 len, flags);
-	if (exi_likely(n > 0 && (size_t)n >= enough(sh, len, flags))) {
+		n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len,
+					 flags);
+	if (exi_likely(n > 0 && (n == (ssize_t)len ||
+				 (size_t)n >= enough(sh, len, flags)))) {
 		exi_half_unlock(&sh->half[EXI_RX]);
 		return n;
 	}
