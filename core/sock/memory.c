@@ -167,6 +167,7 @@ static void shared_clear(struct exi_shared *sh)
 	EXI_TABLE_RESET(&sh->no_time, 0);
 	EXI_TABLE_RESET(&sh->foreign, 0);
 	EXI_TABLE_RESET(&sh->handed, 0);
+	EXI_TABLE_RESET(&sh->size, 0);
 	sh->lives = 0;
 	EXI_TABLE_RESET(&sh->rx_fin, 0);
 	EXI_TABLE_RESET(&sh->hold_here, 0);

@@ -389,6 +389,35 @@ ROW(pair_exec_coprocess_of_a_moved)
 	coprocess(sv);
 }
 
+static void say_sizes(const int sv[2])
+{
+	socklen_t len = sizeof(int);
+	int v;
+
+	for (int i = 0; i < 2; i++) {
+		getsockopt(sv[i], SOL_SOCKET, SO_RCVBUF, &v, &len);
+		say("%d", v);
+	}
+}
+
+/* The size that the program set is that connection's: the next ones, which take
+ * its memory, have the usual one. */
+ROW(pair_sizes_in_turn)
+{
+	int sv[2], size = 20000;
+
+	for (int i = 0; i < 6; i++) {
+		make(sv);
+		if (i % 3 == 0)
+			is("set", setsockopt(sv[0], SOL_SOCKET, SO_RCVBUF,
+					     &size, sizeof(size)));
+		warm(sv[0], sv[1]);
+		say_sizes(sv);
+		close(sv[0]);
+		close(sv[1]);
+	}
+}
+
 /* Nothing was sent by it, and no fork has seen it: another program reads of it
  * what the kernel gives. */
 ROW(pair_exec_unused)
