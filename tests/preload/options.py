@@ -22,6 +22,9 @@ def number(n):
 # connects; both, the two ends of the connection; get, read there.
 OPTIONS = {
     'SO_REUSEPORT': ('l', SOL_SOCKET, 15, ON),
+    'SO_ATTACH_REUSEPORT_CBPF': ('l', SOL_SOCKET, 51, None),
+    'SO_REUSEADDR': ('l', SOL_SOCKET, 2, ON),
+    'IP_TRANSPARENT': ('l', SOL_IP, 19, ON),
     'SO_INCOMING_CPU': ('l', SOL_SOCKET, 49, number(0)),
     'TCP_DEFER_ACCEPT': ('l', SOL_TCP, 9, number(5)),
     'TCP_FASTOPEN': ('l', SOL_TCP, 23, number(16)),
@@ -40,6 +43,14 @@ OPTIONS = {
     'TCP_NOTSENT_LOWAT': ('both', SOL_TCP, 25, number(16384)),
     'TCP_CONGESTION': ('both', SOL_TCP, 13, b'reno'),
     'TCP_MAXSEG': ('both', SOL_TCP, 2, number(1400)),
+    'TCP_WINDOW_CLAMP': ('both', SOL_TCP, 10, number(1 << 16)),
+    'TCP_LINGER2': ('both', SOL_TCP, 8, number(5)),
+    'SO_RCVTIMEO': ('both', SOL_SOCKET, 20, struct.pack('qq', 20, 0)),
+    'SO_SNDTIMEO': ('both', SOL_SOCKET, 21, struct.pack('qq', 20, 0)),
+    'SO_BINDTODEVICE': ('both', SOL_SOCKET, 25, b'lo'),
+    'SO_PREFER_BUSY_POLL': ('both', SOL_SOCKET, 69, ON),
+    'SO_INCOMING_NAPI_ID': ('get', SOL_SOCKET, 56, 4),
+    'SO_TIMESTAMPNS': ('both', SOL_SOCKET, 35, ON),
     'TCP_INFO': ('get', SOL_TCP, 11, 256),
     'TCP_INQ': ('both', SOL_TCP, 36, ON),
     'SO_ZEROCOPY': ('both', SOL_SOCKET, 60, ON),
@@ -96,6 +107,8 @@ for line in sys.stdin:
     l = socket.socket()
     l.bind(('127.0.0.1', 0))
     if where == 'l':
+        if 'REUSEPORT' in name:
+            l.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         set_(l)
     l.listen()
     a = socket.socket()
