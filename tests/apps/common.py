@@ -143,29 +143,34 @@ class Shim:
             self.complain(program, 'does not report')
 
 
+def check(shim, said, want):
+    if said != want:
+        fail('%s: it says other things than without the shim:\n%.2000r\n'
+             '%.2000r' % (shim.name, said, want))
+
+
+def both_ends(run, programs, both=Shim.on_fabric):
+    """As everywhere(), without one end alone. Returns what they said."""
+    want = run(native, native)
+    shim = Shim('both ends')
+    check(shim, run(shim.command, shim.command), want)
+    for program in programs:
+        both(shim, program)
+    return want
+
+
 def everywhere(run, servers, clients, both=Shim.on_fabric):
     """run(server, client) starts programs by these two and returns what they
     said: the same without the shim, with it at both ends, where the programs
     named have to be on a fabric (or as `both` says), and with it at one end,
     where they have to say why they are not."""
-    want = run(native, native)
-
-    def check(shim, server, client):
-        said = run(server, client)
-        if said != want:
-            fail('%s: it says other things than without the shim:\n%.2000r\n'
-                 '%.2000r' % (shim.name, said, want))
-
-    shim = Shim('both ends')
-    check(shim, shim.command, shim.command)
-    for program in servers + clients:
-        both(shim, program)
+    want = both_ends(run, servers + clients, both)
     shim = Shim('server')
-    check(shim, shim.command, native)
+    check(shim, run(shim.command, native), want)
     for program in servers:
         shim.on_tcp(program, 'plain-peer')
     shim = Shim('client')
-    check(shim, native, shim.command)
+    check(shim, run(native, shim.command), want)
     for program in clients:
         shim.on_tcp(program, 'plain-peer')
 
