@@ -43,10 +43,8 @@
 #define LISTEN_NS 10000000000u /* A waits to be met, an eager B looks */
 #define LOOK_NS	  1000000u     /* the first wait of an eager B, then doubled */
 
-#define REMOTE_NS 15000000000u /* for a meeting by a fabric */
-
-/* Bytes both ways by which a peer that waits to meet has come. */
-#define COME_BYTES 131072u
+#define REMOTE_NS  15000000000u /* for a meeting by a fabric */
+#define COME_BYTES 131072u	/* both ways: a peer that waits has come */
 
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
@@ -719,17 +717,19 @@ static bool is_wanted(struct exi_sock *sk)
 
 void exi_link_expect_later(struct exi_sock *sk)
 {
-	struct exi_shared *sh = sk->sh;
+	struct exi_half *half = sk->sh->half;
 	uint64_t bytes = exi_way_of(sk).upgrade_bytes;
+	uint64_t download = exi_link_download(bytes);
 
 	if (!is_wanted(sk))
 		return;
 	if (sk->role == EXI_ROLE_CONNECT) {
-		atomic_store(&sh->half[EXI_TX].meet_at, bytes);
-		atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_DOWNLOAD);
+		atomic_store(&half[EXI_TX].meet_at, bytes);
+		atomic_store(&half[EXI_RX].meet_at, download);
 	} else if (sk->role == EXI_ROLE_ACCEPT) {
-		atomic_store(&sh->half[EXI_RX].meet_at, bytes);
-		atomic_store(&sh->half[EXI_TX].meet_at, sent_marks[0]);
+		atomic_store(&half[EXI_RX].meet_at, bytes);
+		/* When the other end has received half of it. */
+		atomic_store(&half[EXI_TX].meet_at, download * 2);
 	}
 }
 

@@ -72,9 +72,10 @@ uint32_t exi_latent_life(uintptr_t word)
 
 uint32_t exi_latent_enough(enum exi_role role, enum exi_dir dir)
 {
+	uint64_t bytes = exi_config()->upgrade_bytes;
 	uint64_t ret = (role == EXI_ROLE_CONNECT) == (dir == EXI_TX)
-			       ? exi_config()->upgrade_bytes
-			       : EXI_LINK_DOWNLOAD;
+			       ? bytes
+			       : exi_link_download(bytes);
 
 	return ret < EXI_LATENT_MOVED_MAX / 2 ? (uint32_t)ret
 					      : EXI_LATENT_MOVED_MAX / 2;

@@ -92,8 +92,14 @@ void exi_link_end(struct exi_link *l);
 void exi_link_disown_locked(struct exi_sock *sk);
 
 /* Bytes that the connecting end receives, when it sends little, after which it
- * tries to meet. */
+ * tries to meet; more where the settings want so many (EXS_UPGRADE). */
 #define EXI_LINK_DOWNLOAD 32768u
+
+static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
+{
+	return upgrade_bytes > EXI_LINK_DOWNLOAD ? upgrade_bytes
+						 : EXI_LINK_DOWNLOAD;
+}
 
 /* RX bytes after which A looks again for a peer whose library was not there
  * when A connected. */

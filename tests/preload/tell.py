@@ -34,6 +34,10 @@ MANY = PAIR.replace('say(one, other, 4000)',
                     'for i in range(10000): '
                     'say(one, other, 40), say(other, one, 40)')
 
+# What it says is little, and what it hears is 8 MB.
+DOWNLOAD = PAIR.replace('say(one, other, 4000)',
+                        'for i in range(2000): say(other, one, 4000)')
+
 TITLE = """
 import ctypes
 name = ctypes.c_void_p.in_dll(ctypes.CDLL(None),
@@ -190,6 +194,10 @@ def main():
             'to 1 connection, shm, 404000 bytes in, 400000 out, B']
     if seen != want:
         sys.exit('the report says %r, not %r' % (seen, want))
+    # A download waits as long as the settings say.
+    for wanted, where in ('100000000', r'0 .*; 2 on TCP \(undecided\)'), ('50000', '2 .*'):
+        late = dict(os.environ, EXS_UPGRADE='bytes:' + wanted)
+        expect(lines(under(exs, DOWNLOAD, env=late)), name + where)
     # What a process counted is not its children's.
     expect(lines(under(exs, PAIR + FORK)), name + '.*')
     # Little says nothing of a peer; more does, when nobody waits for us.
