@@ -67,16 +67,6 @@ static int make(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 	return err;
 }
 
-/* All or none of what has its slots. */
-static int submit_plain(const exs_x_op_t *o, struct exi_op **ops, int n)
-{
-	int err = exi_flow_submit_plain(o, ops, n);
-
-	while (err && n)
-		exi_queue_unreserve(ops[--n]);
-	return err;
-}
-
 static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 		      exs_qhandle_t q, exs_ahandle_t a, exs_mhandle_t m)
 {
@@ -545,24 +535,37 @@ static bool akin(const struct exi_op *a, const struct exi_op *b)
 	       !(a->flags & EXS_SHUT_WR) && !(b->flags & EXS_SHUT_WR);
 }
 
-/* How many of them were accepted, all or none, and in *ret_err why not. */
+/* Those behind the first `done` get their slots back. */
+static int unreserve_rest(struct exi_op **ops, int done, int n)
+{
+	while (n > done)
+		exi_queue_unreserve(ops[--n]);
+	return done;
+}
+
+/* How many of them were accepted, and in *ret_err why not more. Of messages one
+ * may be refused, and what is before it is not: they go one by one then. */
 static int submit_these(struct exi_op **ops, int n, int *ret_err)
 {
-	int err, fd = ops[0]->fd;
+	int err, fd = ops[0]->fd, done = 0;
 	uint64_t until = 0;
 
 	for (int i = 0; i < n; i++)
 		if (ops[i]->until && (!until || ops[i]->until < until))
 			until = ops[i]->until;
 	err = exi_flow_submit_all(ops, n);
-	if (!err) {
-		exi_deadline_note(fd, until);
-		return n;
+	if (!err)
+		done = n;
+	for (; n > 1 && done < n; done++) {
+		err = exi_flow_submit_all(&ops[done], 1);
+		if (err)
+			break;
 	}
-	*ret_err = err;
-	while (n)
-		exi_queue_unreserve(ops[--n]);
-	return 0;
+	if (err)
+		*ret_err = err;
+	if (done)
+		exi_deadline_note(fd, until);
+	return unreserve_rest(ops, done, n);
 }
 
 static bool is_transfer(const exs_x_op_t *o)
@@ -597,16 +600,21 @@ static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 static int submit_run(exs_qhandle_t q, const exs_x_op_t *o, int n, int *ret_err)
 {
 	struct exi_op *ops[AT_ONCE];
-	int err;
+	int done = 0, err;
 
 	n = exi_queue_reserve_some(q, o, n, ops, ret_err);
 	if (!n)
 		return 0;
-	err = submit_plain(o, ops, n);
+	err = exi_flow_submit_plain(o, ops, n);
 	if (!err)
 		return n;
+	for (; n > 1 && done < n; done++) {
+		err = exi_flow_submit_plain(&o[done], &ops[done], 1);
+		if (err)
+			break;
+	}
 	*ret_err = err;
-	return 0;
+	return unreserve_rest(ops, done, n);
 }
 
 /* How many those are. */

@@ -1034,6 +1034,34 @@ static int type_of(int s)
 	return type;
 }
 
+/* With a deadline each has a way of its own. */
+static void a_batch_ends_before_what_is_refused(const int fd[2],
+						exs_qhandle_t q, char *p,
+						size_t over)
+{
+	static const struct timespec never = { .tv_sec = INT32_MAX };
+
+	for (int until = 0; until < 2; until++) {
+		char c = 'x';
+		exs_x_op_t o[3];
+
+		for (int i = 0; i < 3; i++)
+			o[i] = (exs_x_op_t){
+				.exs_x_type = EXS_EVT_SEND,
+				.exs_x_socket = fd[0],
+				.exs_x_buffer = i == 1 ? p : &c,
+				.exs_x_length = i == 1 ? over : 1,
+				.exs_x_ahandle = (exs_ahandle_t)(long)i,
+				.exs_x_until = until ? &never : NULL,
+			};
+		T_EQ(exs_x_submit(q, o, 3), 1);
+		T_EQ(t_event_is(q, EXS_EVT_SEND, 0), 1);
+		t_no_event(q);
+		T_EQ(T_OK(t_recv(fd[1], &c, 1, 0)), 1);
+		T_ERR(t_recv(fd[1], &c, 1, MSG_DONTWAIT), EAGAIN);
+	}
+}
+
 static void what_makes_no_sense_is_refused(void)
 {
 	exs_qhandle_t q;
@@ -1061,6 +1089,7 @@ static void what_makes_no_sense_is_refused(void)
 	T_ERR(exs_sendmsg(fd[0], &m, 0, T_SYNC), EMSGSIZE);
 	T_ERR(exs_sendmsg(fd[0], &m, 0, q, NULL), EMSGSIZE);
 	T_ERR(exs_x_submit(q, &o, 1), EMSGSIZE);
+	a_batch_ends_before_what_is_refused(fd, q, p, over);
 	/* Flags of streams. */
 	T_ERR(t_send(fd[0], "x", 1, MSG_MORE), EOPNOTSUPP);
 	T_ERR(t_send(fd[0], "x", 1, MSG_OOB), EOPNOTSUPP);
