@@ -35,8 +35,10 @@ enum {
 static const struct argp_option options[] = {
 	{ "pid", 'p', "PID", 0, "Check the connections of a running process",
 	  0 },
-	{ "fd", KEY_FD, "N", 0, "With --pid: only that of this descriptor", 0 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object for each connection", 0 },
+	{ "fd", KEY_FD, "N", 0,
+	  "With --pid: only the connection of this descriptor", 0 },
+	{ "json", KEY_JSON, NULL, 0,
+	  "Print one JSON object for each connection", 0 },
 	{ 0 },
 };
 
@@ -45,7 +47,7 @@ static int number(struct argp_state *state, const char *text)
 	uint64_t n;
 
 	if (tool_parse_count(text, &n) || n > INT_MAX)
-		argp_error(state, "\"%s\" is no number", text);
+		argp_error(state, "\"%s\" is not a number", text);
 	return (int)n;
 }
 
@@ -57,7 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'p':
 		w->pid = number(state, arg);
 		if (!w->pid)
-			argp_error(state, "\"%s\" is no process", arg);
+			argp_error(state, "\"%s\" is not a process", arg);
 		return 0;
 	case KEY_FD:
 		w->fd = number(state, arg);
@@ -72,7 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (w->pid ? !!w->host : !w->port)
-			argp_error(state, "HOST and PORT, or --pid");
+			argp_error(state, "give HOST and PORT, or --pid");
 		if (w->fd >= 0 && !w->pid)
 			argp_error(state, "--fd needs --pid");
 		return 0;
@@ -86,8 +88,8 @@ static const struct argp argp = {
 	.parser = parse,
 	.args_doc = "HOST PORT\n--pid PID",
 	.doc = "Shows step by step whether a connection to HOST would leave "
-	       "TCP, or why those of a running process are where they are, and "
-	       "what to do about it.",
+	       "TCP, or why the connections of a running process did or did "
+	       "not, and what to do about it.",
 };
 
 /* --- steps -------------------------------------------------------------- */

@@ -285,7 +285,7 @@ void check_settings(struct check *c, const struct check_process *p)
 		any = true;
 	}
 	if (!any)
-		check_more(c, "no EXS_ variable is in its environment");
+		check_more(c, "no EXS_ variable is set for it");
 }
 
 void check_peer_settings(struct check *c, const struct check_process *p)

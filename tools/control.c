@@ -52,7 +52,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return 0;
 		}
 		if (tool_parse_count(arg, &n) || !n || n > INT_MAX)
-			argp_error(state, "\"%s\" is no process", arg);
+			argp_error(state, "\"%s\" is not a process", arg);
 		w->pid = (pid_t)n;
 		w->has_pid = true;
 		return 0;
@@ -80,8 +80,8 @@ static int fail_of(pid_t pid, int err)
 				 "connection yet, or has EXS_STATS=off",
 				 (int)pid);
 	case -EINVAL:
-		return tool_fail("process %d has a libexs that does not know "
-				 "what it is asked for",
+		return tool_fail("process %d has a version of libexs that "
+				 "does not know this request",
 				 (int)pid);
 	case -EBUSY:
 		return tool_fail("process %d has another exs trace", (int)pid);
@@ -101,9 +101,9 @@ static int fail_of(pid_t pid, int err)
 				 (int)pid);
 	case -ETIMEDOUT:
 		return tool_fail("process %d does not answer: it is stopped, "
-				 "or its library has no thread, for no "
-				 "connection tried to leave TCP yet; it does "
-				 "as asked when it can",
+				 "or its library has no thread, because no "
+				 "connection tried to leave TCP yet; the "
+				 "request takes effect when it can answer",
 				 (int)pid);
 	default:
 		return tool_fail("process %d: %s", (int)pid,
@@ -313,7 +313,7 @@ static int descriptor_of(const struct wishes *w, int *ret)
 	if (!w->second)
 		return TOOL_OK;
 	if (tool_parse_count(w->second, &n) || n > INT_MAX) {
-		tool_fail("\"%s\" is no descriptor", w->second);
+		tool_fail("\"%s\" is not a descriptor", w->second);
 		return TOOL_USAGE;
 	}
 	*ret = (int)n;
@@ -397,10 +397,10 @@ int tool_downgrade(int argc, char **argv)
 	int ret;
 
 	if (argp_parse(usage_of(&a, "PID [FD]",
-				"Moves the connections of a running program, "
-				"or one, to TCP, where debuggers, checkpoints "
-				"and captures see them. exs upgrade lets them "
-				"go again."),
+				"Moves all connections of a running program, "
+				"or one of them, to TCP, where debuggers, "
+				"checkpoints and captures see them. exs "
+				"upgrade lets them leave TCP again."),
 		       argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	ret = descriptor_of(&w, &what.fd);
@@ -429,8 +429,8 @@ int tool_upgrade(int argc, char **argv)
 	int ret;
 
 	if (argp_parse(usage_of(&a, "PID [FD]",
-				"Lets connections leave TCP again that exs "
-				"downgrade had moved there."),
+				"Lets connections that exs downgrade moved to "
+				"TCP leave TCP again."),
 		       argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	ret = descriptor_of(&w, &what.fd);
@@ -456,16 +456,16 @@ int tool_log(int argc, char **argv)
 	if (argp_parse(usage_of(&a, "PID [LEVEL]",
 				"Shows how much a running program logs, or "
 				"sets it: off, error, warn, info, debug or "
-				"trace. The log goes where EXS_LOG_FILE said "
-				"when the program started."),
+				"trace. The log goes to the file that "
+				"EXS_LOG_FILE named when the program started."),
 		       argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	for (int i = 0; w.second && i < n_words; i++)
 		if (!strcasecmp(words[i], w.second))
 			what.value = i;
 	if (w.second && what.value < 0) {
-		tool_fail("\"%s\" is no level: off, error, warn, info, debug "
-			  "or trace",
+		tool_fail("\"%s\" is not a level: off, error, warn, info, "
+			  "debug or trace",
 			  w.second);
 		return TOOL_USAGE;
 	}
@@ -484,9 +484,9 @@ int tool_report(int argc, char **argv)
 	int ret;
 
 	if (argp_parse(usage_of(&argp, "PID",
-				"Shows the report of a running program that "
-				"was started by exs run, as it would write it "
-				"at its end."),
+				"Prints the report that a running program, "
+				"started by exs run, would write if it ended "
+				"now."),
 		       argc, argv, 0, NULL, &w))
 		return TOOL_USAGE;
 	if (w.second) {

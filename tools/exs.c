@@ -37,7 +37,7 @@ static const struct command commands[] = {
 	{ "stat", "show the connections of running programs", tool_stat },
 	{ "trace", "capture what connections of a running program carry",
 	  tool_trace },
-	{ "upgrade", "let them leave TCP again", tool_upgrade },
+	{ "upgrade", "let connections leave TCP again", tool_upgrade },
 	{ "help", "show this text, or the help of a command", run_help },
 	{ "version", "show the version of libexs", run_version },
 };

@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
 	{ "env", KEY_ENV, NULL, 0,
 	  "Show every EXS_ variable with its meaning and values", 0 },
 	{ "program", KEY_PROGRAM, "NAME", 0,
-	  "The settings of a program of this name, by the rules of the files",
+	  "Show the settings that the rules give to a program of this name",
 	  0 },
 	{ 0 },
 };

@@ -46,18 +46,19 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "port", KEY_PORT, "N", 0, "Only connections with this port", 0 },
 	{ "fabric", KEY_FABRIC, "NAME", 0,
-	  "Only those that use this fabric in a direction (tcp, unix: none)",
+	  "Only connections with a direction on this fabric, or on tcp or unix",
 	  0 },
-	{ "reason", KEY_REASON, "WORD", 0, "Only those with this reason", 0 },
+	{ "reason", KEY_REASON, "WORD", 0, "Only connections with this reason",
+	  0 },
 	{ "extended", 'x', NULL, 0,
-	  "Wake-ups, sleeps, what the ring holds, age and last move, too", 0 },
-	{ "summary", 's', NULL, 0, "A line for each process", 0 },
+	  "Add wake-ups, sleeps, bytes in the ring, age and last transfer", 0 },
+	{ "summary", 's', NULL, 0, "Print one line for each process", 0 },
 	{ "watch", 'w', "SECONDS", OPTION_ARG_OPTIONAL,
-	  "Again and again, with rates; every second by default", 0 },
-	{ "times", KEY_TIMES, "N", 0, "With --watch: so many times", 0 },
-	{ "json", KEY_JSON, NULL, 0, "One JSON object with everything", 0 },
+	  "Repeat the list with rates, every second by default", 0 },
+	{ "times", KEY_TIMES, "N", 0, "With --watch: end after N lists", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Print everything as one JSON object", 0 },
 	{ "prometheus", KEY_PROMETHEUS, NULL, 0,
-	  "Sums by process, in Prometheus' text format", 0 },
+	  "Print sums for each process in Prometheus' text format", 0 },
 	{ 0 },
 };
 
@@ -86,7 +87,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case KEY_PORT:
 		w->port = number(arg, 65535);
 		if (w->port < 0)
-			argp_error(state, "\"%s\" is no port", arg);
+			argp_error(state, "\"%s\" is not a port", arg);
 		return 0;
 	case KEY_FABRIC:
 		w->fabric = arg;
@@ -95,7 +96,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		w->reason = exi_reason_of(arg);
 		if (w->reason < 0)
 			argp_error(state,
-				   "\"%s\" is no reason; exs_x_sockinfo(3) "
+				   "\"%s\" is not a reason; exs_x_sockinfo(3) "
 				   "lists them",
 				   arg);
 		return 0;
@@ -107,12 +108,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'w':
 		if (arg && (tool_parse_seconds(arg, &ns) || ns < 10000000))
-			argp_error(state, "\"%s\" is no time to wait", arg);
+			argp_error(state, "\"%s\" is not a time to wait", arg);
 		w->watch_ns = ns;
 		return 0;
 	case KEY_TIMES:
 		if (tool_parse_count(arg, &w->times) || !w->times)
-			argp_error(state, "\"%s\" is no number", arg);
+			argp_error(state, "\"%s\" is not a number", arg);
 		return 0;
 	case KEY_JSON:
 		w->json = true;
@@ -130,7 +131,7 @@ static const struct argp argp = {
 	.parser = parse,
 	.args_doc = "[PROCESS]",
 	.doc = "Shows the connections of running processes that use libexs: "
-	       "those of your own, and as root all.",
+	       "of your own processes, or, as root, of all.",
 };
 
 static bool wanted(const struct stat_conn *c, const struct wishes *w)
@@ -199,9 +200,9 @@ static void show(const struct stat_view *v, const struct wishes *w)
 static int fail_of(pid_t pid, int err)
 {
 	if (err == -EACCES || err == -EPERM)
-		return tool_fail("process %d is another user's, or may not be "
-				 "looked at: run exs stat as that user or as "
-				 "root",
+		return tool_fail("process %d belongs to another user, or "
+				 "cannot be inspected: run exs stat as that "
+				 "user or as root",
 				 (int)pid);
 	if (err == -ESRCH)
 		return tool_fail("there is no process %d", (int)pid);

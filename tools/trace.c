@@ -28,15 +28,16 @@ struct wishes {
 };
 
 static const struct argp_option options[] = {
-	{ "write", 'w', "FILE", 0, "To this file, not to standard output", 0 },
-	{ "port", 'p', "PORT", 0, "Connections with this port only", 0 },
-	{ "fd", 'f', "FD", 0, "The connection of this descriptor only", 0 },
-	{ "snap", 's', "BYTES", 0, "Keep so many bytes of a packet at most",
+	{ "write", 'w', "FILE", 0, "Write to this file, not to standard output",
+	  0 },
+	{ "port", 'p', "PORT", 0, "Only connections with this port", 0 },
+	{ "fd", 'f', "FD", 0, "Only the connection of this descriptor", 0 },
+	{ "snap", 's', "BYTES", 0, "Keep at most this many bytes of a packet",
 	  0 },
 	{ "buffer", 'b', "BYTES", 0,
-	  "What the program may be ahead: 256k to 256M (8M)", 0 },
-	{ "count", 'c', "N", 0, "End after so many packets", 0 },
-	{ "seconds", 'd', "TIME", 0, "End after so long", 0 },
+	  "How far the program may be ahead: 256k to 256M (8M)", 0 },
+	{ "count", 'c', "N", 0, "End after this many packets", 0 },
+	{ "seconds", 'd', "TIME", 0, "End after this time", 0 },
 	{ 0 },
 };
 
@@ -47,7 +48,7 @@ static uint64_t number(struct argp_state *state, const char *arg,
 	uint64_t ret;
 
 	if (parse(arg, &ret) || ret < least || ret > most)
-		argp_error(state, "\"%s\" is none", arg);
+		argp_error(state, "\"%s\" is not valid here", arg);
 	return ret;
 }
 
@@ -83,7 +84,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'd':
 		if (tool_parse_seconds(arg, &w->for_ns))
-			argp_error(state, "\"%s\" is no time", arg);
+			argp_error(state, "\"%s\" is not a time", arg);
 		return 0;
 	case ARGP_KEY_ARG:
 		if (w->has_pid)
@@ -123,8 +124,8 @@ static int open_output(const char *path, int *ret)
 {
 	*ret = STDOUT_FILENO;
 	if (!path && isatty(STDOUT_FILENO)) {
-		tool_fail("a capture is no text: --write FILE, or a pipe to "
-			  "tshark -r -");
+		tool_fail("a capture is not text: use --write FILE, or a pipe "
+			  "to tshark -r -");
 		return TOOL_USAGE;
 	}
 	if (!path)
@@ -211,9 +212,9 @@ int tool_trace(int argc, char **argv)
 		options,
 		parse,
 		"PID",
-		"Captures what the connections of a running program carry, "
-		"over shared memory, RDMA or TCP, as packets of TCP in pcapng, "
-		"for tshark and Wireshark: exs trace PID | tshark -r -",
+		"Captures the bytes that the connections of a running program "
+		"carry, over shared memory, RDMA or TCP, as TCP packets in "
+		"pcapng, for tshark and Wireshark: exs trace PID | tshark -r -",
 		NULL,
 		NULL,
 		NULL
