@@ -358,17 +358,18 @@ static bool look_again(struct stat_page *p, int fds)
 	return true;
 }
 
-/* How many are left when all have moved, or after a while. The page alone is
- * looked at, which costs as much as that process has connections: the sockets
- * of the host may be many more. */
-static size_t await_move(pid_t pid, int fd)
+/* How many are left when all have moved, or after a while; a process that has
+ * ended has none. Or -errno: it cannot be told. The page alone is looked at,
+ * which costs as much as that process has connections: the sockets of the host
+ * may be many more. */
+static int await_move(pid_t pid, int fd, size_t *ret)
 {
 	uint64_t deadline = exi_now_ns() + MOVE_NS;
 	struct stat_process of = { .pid = pid };
 	struct left left = { .fd = fd };
 	struct stat_page page;
 	bool open = false;
-	int fds;
+	int fds, err;
 
 	do {
 		if (left.n)
@@ -377,14 +378,19 @@ static size_t await_move(pid_t pid, int fd)
 			stat_close(&page, fds);
 			open = false;
 		}
-		if (!open && stat_open(pid, &page, &fds))
-			return 0;
-		open = true;
 		left.n = 0;
-		stat_page_each(&page, &of, count_left, &left);
-	} while (left.n && exi_now_ns() < deadline);
-	stat_close(&page, fds);
-	return left.n;
+		err = open ? 0 : stat_open(pid, &page, &fds);
+		if (err)
+			break;
+		open = true;
+		err = stat_page_each(&page, &of, count_left, &left);
+	} while (!err && left.n && exi_now_ns() < deadline);
+	if (open)
+		stat_close(&page, fds);
+	if (err && err != -ESRCH && err != -ENOENT)
+		return err;
+	*ret = left.n;
+	return 0;
 }
 
 int tool_downgrade(int argc, char **argv)
@@ -408,7 +414,13 @@ int tool_downgrade(int argc, char **argv)
 		ret = control_ask(w.pid, &what, &n);
 	if (ret)
 		return ret;
-	left = await_move(w.pid, what.fd);
+	ret = await_move(w.pid, what.fd, &left);
+	if (ret)
+		return tool_fail(
+			"%" PRId64 " connections of process %d were "
+			"asked to move, but the page that says whether "
+			"they are on TCP cannot be read: %s",
+			n, (int)w.pid, strerrordesc_np(-ret));
 	if (left)
 		return tool_fail("%zu of %" PRId64 " connections are not on "
 				 "TCP yet: a peer does not answer; they move "

@@ -128,11 +128,11 @@ int stat_page_each(const struct stat_page *p, struct stat_process *of,
 		   void *arg);
 
 /* Opens the page of the process, and the folder of its descriptors. 0, -EACCES,
- * -ESRCH, or -ENOENT: it has none. */
+ * -ESRCH, -ENOENT: it has none; or what this process lacks, as -EMFILE. */
 int stat_open(pid_t pid, struct stat_page *ret, int *ret_fds);
 void stat_close(struct stat_page *p, int fds);
 /* Opens what a descriptor of the process is, if it is a memfd: no other file is
- * opened. -1. */
+ * opened. -1, and errno. */
 int stat_open_memfd(int fds, const char *number);
 /* The mount that an open descriptor's file is on; -1: not known. */
 long stat_mount_of(int fd);

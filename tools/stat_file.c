@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs stat: descriptors of others, which may be anything, are opened only when
  * they are known to be files of memory. */
+#include <errno.h>
 #include <fcntl.h>
 #include <search.h>
 #include <stdbool.h>
@@ -51,16 +52,19 @@ static long memfd_mount(void)
  * its owner likes. */
 int stat_open_memfd(int fds, const char *number)
 {
-	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1;
+	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1, err;
 	char self[64];
 
 	if (path < 0)
 		return -1;
+	errno = EINVAL;
 	if (memfd_mount() >= 0 && stat_mount_of(path) == memfd_mount()) {
 		snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
 		ret = open(self, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
+	err = errno;
 	close(path);
+	errno = err;
 	return ret;
 }
 

@@ -42,6 +42,7 @@ struct look {
 	bool *listed;			/* by socket */
 	int files[4 * EXI_STATS_AREAS]; /* candidates for its page */
 	unsigned int n_files;
+	int want; /* errno of what could not be opened for a lack here; 0 */
 	uint64_t now;
 };
 
@@ -586,6 +587,12 @@ static bool is_page(struct look *l, int fd, struct exi_stats_head *ret)
 	return !why;
 }
 
+/* What this process lacks: it says nothing of the file. */
+static bool is_want(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOMEM;
+}
+
 /* The page, and its areas, of the files that may be it. */
 static bool open_page(struct look *l, int fds, struct stat_page *p)
 {
@@ -600,6 +607,8 @@ static bool open_page(struct look *l, int fds, struct stat_page *p)
 		for (unsigned int i = 0; i < l->n_files; i++) {
 			snprintf(number, sizeof(number), "%d", l->files[i]);
 			fd = stat_open_memfd(fds, number);
+			if (fd < 0 && is_want(errno))
+				l->want = errno;
 			if (fd < 0)
 				continue;
 			if (is_its_own(l, fd, &st) &&
@@ -718,7 +727,11 @@ int stat_open(pid_t pid, struct stat_page *ret, int *ret_fds)
 	if (!err)
 		err = read_numbers(&l, *ret_fds);
 	if (!err && !(l.n_files && open_page(&l, *ret_fds, ret)))
-		err = -ENOENT;
+		err = l.want ? -l.want : -ENOENT;
+	else if (!err && l.want) { /* an area may be missing */
+		close_page(ret);
+		err = -l.want;
+	}
 	if (err && *ret_fds >= 0)
 		close(*ret_fds);
 	close(dir);

@@ -139,6 +139,14 @@ def moves(server, client):
                              timeout=DEADLINE, env=environment(SETTINGS, {'LD_PRELOAD': ASKS}))
         asked = re.fullmatch(r'asked (\d+) times\n', out.stderr)
         check(asked and (int(asked.group(1)) > 0) == times, command, out)
+    # A command that cannot look does not say that they have moved.
+    for room in range(5):
+        out = subprocess.run([EXS, 'downgrade', str(client.pid)], capture_output=True, text=True,
+                             timeout=DEADLINE, env=environment(SETTINGS, {
+                                 'LD_PRELOAD': ASKS, 'ASKS_ROOM': str(room)}))
+        check(out.returncode == 1 and not out.stdout and
+              'cannot be read: Too many open files' in out.stderr, 'no room', room, out)
+    tool('upgrade', client.pid)
     goes_on(client)
     wait_for('back on shm', lambda: all_on(client.pid, 'shm') and
              all_on(server.pid, 'shm'))
