@@ -14,9 +14,9 @@ def missing():
                              ('grpc_cpp_plugin', 'protobuf-compiler-grpc')):
         if not shutil.which(program):
             return package
-    if subprocess.run(['pkg-config', '--exists', 'grpc++', 'protobuf'],
-                      check=False).returncode:
-        return 'libgrpc++-dev'
+    for module, package in (('grpc++', 'libgrpc++-dev'), ('protobuf', 'libprotobuf-dev')):
+        if subprocess.run(['pkg-config', '--exists', module], check=False).returncode:
+            return package
     return None
 
 

@@ -13,7 +13,7 @@ packages_examples="libssl-dev libuv1-dev"
 packages_tests="libcmocka-dev python3 curl iproute2 musl-tools netcat-openbsd nftables"
 packages_apps="redis-server redis-tools memcached nginx-light wrk iperf3"
 packages_apps_more="cmake default-jdk-headless distcc dpkg-dev etcd-client etcd-server haproxy
-	libfabric-bin libgrpc++-dev
+	libfabric-bin libgrpc++-dev libprotobuf-dev
 	nodejs openssh-client openssh-server perl postgresql protobuf-compiler-grpc
 	python3-distributed python3-grpcio python3-pika python3-zmq rabbitmq-server rsync socat
 	sockperf tcl tshark
