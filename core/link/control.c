@@ -38,6 +38,7 @@
 #include "core/meet/pair.h"
 #include "core/meet/unseen_search.h"
 #include "core/meet/way.h"
+#include "core/meet/why.h"
 #include "core/sock/base.h"
 #include "core/sock/capture.h"
 #include "core/sock/closing.h"
@@ -127,13 +128,13 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
 		return (int)atomic_load(&sk->sh->reason);
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
-		return exi_begin_why_in_vain(l, in + out, fd);
+		return exi_why_in_vain(l, in + out, fd);
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
 				    in <= exi_way_of(sk).upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
-	return exi_begin_why_nobody_of(fd);
+	return exi_why_nobody_of(fd);
 }
 
 /* --- meeting: the conversation ------------------------------------------ */

@@ -35,6 +35,7 @@
 #include "core/meet/surroundings.h"
 #include "core/meet/unseen_search.h"
 #include "core/meet/way.h"
+#include "core/meet/why.h"
 #include "core/sock/base.h"
 #include "core/sock/closing.h"
 #include "core/sock/service.h"
@@ -42,9 +43,7 @@
 
 #define LISTEN_NS 10000000000u /* A waits to be met, an eager B looks */
 #define LOOK_NS	  1000000u     /* the first wait of an eager B, then doubled */
-
-#define REMOTE_NS  15000000000u /* for a meeting by a fabric */
-#define COME_BYTES 131072u	/* both ways: a peer that waits has come */
+#define REMOTE_NS 15000000000u /* for a meeting by a fabric */
 
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
@@ -92,19 +91,6 @@ int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
 	return EXS_X_REASON_NONE;
 }
 
-/* Why a peer that is in no network namespace of ours cannot be met. */
-static int why_elsewhere(void)
-{
-	switch (exi_meetdir_state()) {
-	case -ENOKEY:
-		return EXS_X_REASON_NO_KEY;
-	case -EOPNOTSUPP:
-		return EXS_X_REASON_NO_PROOF;
-	default:
-		return EXS_X_REASON_REMOTE;
-	}
-}
-
 /* A: the peer is on another host. */
 static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
@@ -115,7 +101,7 @@ static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	EXI_LOCKED(&sk->link_lock);
 	p = exi_remote_provider(&why);
 	if (!p)
-		return why == EXS_X_REASON_REMOTE ? why_elsewhere() : why;
+		return why == EXS_X_REASON_REMOTE ? exi_why_elsewhere() : why;
 	w = exi_way_of(sk);
 	if (!exi_registry_allows(&w, p))
 		return EXS_X_REASON_NO_PROVIDER;
@@ -143,22 +129,6 @@ static int is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
 		exi_registry_wire_ids_of(&w) ? exi_proof_peer_here(t) : -ENOENT;
 
 	return err == -ENOENT ? 1 : err;
-}
-
-int exi_begin_why_nobody(const struct exi_tuple *t, int fd)
-{
-	return !exi_remote_possible() && exi_tuple_elsewhere(t)
-		       ? why_elsewhere()
-	       : exi_tuple_redirected(t, fd) ? EXS_X_REASON_REDIRECTED
-					     : EXS_X_REASON_PLAIN_PEER;
-}
-
-int exi_begin_why_nobody_of(int fd)
-{
-	struct exi_tuple t;
-
-	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
-				    : exi_begin_why_nobody(&t, fd);
 }
 
 /* A waits for candidates at fd, which has its name. */
@@ -252,7 +222,7 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
-		return exi_begin_why_nobody(t, atomic_load(&sk->fd));
+		return exi_why_nobody(t, atomic_load(&sk->fd));
 	remote = is_remote(sk, t);
 	if (remote > 0 && exi_tuple_redirected(t, atomic_load(&sk->fd)))
 		return EXS_X_REASON_REDIRECTED;
@@ -551,7 +521,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 		exi_marker_reach(fd);
 	reason = meet_as_b_locked(sk, &t);
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
-		reason = why_elsewhere();
+		reason = exi_why_elsewhere();
 	if (reason != EXS_X_REASON_UNDECIDED) {
 		exi_begin_no_marks(sh);
 		return reason;
@@ -559,12 +529,11 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (eager)
 		return reason;
 	if (sk->again)
-		return exi_again_later_locked(sk)
-			       ? reason
-			       : exi_begin_why_nobody(&t, fd);
+		return exi_again_later_locked(sk) ? reason
+						  : exi_why_nobody(&t, fd);
 	next_mark(sh);
 	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? exi_begin_why_nobody(&t, fd)
+		       ? exi_why_nobody(&t, fd)
 		       : reason;
 }
 
@@ -598,12 +567,32 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 	if (reason == EXS_X_REASON_UNDECIDED) {
 		if (look_later_locked(sk, delay, delay * 2, until))
 			return;
-		reason = exi_begin_why_nobody_of(atomic_load(&sk->fd));
+		reason = exi_why_nobody_of(atomic_load(&sk->fd));
 		atomic_store(&rx->meet_at,
 			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
 	}
 	if (reason)
 		exi_sock_reason(sk, reason);
+}
+
+static void look_first_locked(struct exi_sock *sk, bool now)
+{
+	uint64_t until = exi_now_ns() + LISTEN_NS;
+
+	EXI_LOCKED(&sk->link_lock);
+	/* An accept does not wait for the thirty calls of a look. */
+	if (now || exi_surroundings_reason() ||
+	    !look_later_locked(sk, 0, LOOK_NS, until))
+		look_locked(sk, LOOK_NS, until);
+}
+
+static void look_expired_locked(struct exi_sock *sk)
+{
+	uint64_t delay = sk->link->delay, until = sk->link->until;
+
+	EXI_LOCKED(&sk->link_lock);
+	exi_link_drop_locked(sk);
+	look_locked(sk, delay, until);
 }
 
 /* Why a connection meets: it has moved so many bytes, or the settings or the
@@ -635,12 +624,7 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 	    (reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_SHARED))
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
-		uint64_t until = exi_now_ns() + LISTEN_NS;
-
-		/* An accept does not wait for the thirty calls of a look. */
-		if (cause == PROGRAM || exi_surroundings_reason() ||
-		    !look_later_locked(sk, 0, LOOK_NS, until))
-			look_locked(sk, LOOK_NS, until);
+		look_first_locked(sk, cause == PROGRAM);
 		return;
 	}
 	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
@@ -686,7 +670,7 @@ static bool marked(struct exi_sock *sk)
 	if (!ret)
 		ret = exi_marker_present(&t);
 	if (!ret)
-		reason = exi_begin_why_nobody(&t, fd);
+		reason = exi_why_nobody(&t, fd);
 	else if (ret == -EACCES)
 		reason = exi_meet_unproved(ret);
 	exi_fds_end();
@@ -757,43 +741,18 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 		meet(sk, atomic_load(&sk->fd), eager ? PROGRAM : SETTING);
 }
 
-static int why_nobody_came(const struct exi_link *l)
-{
-	if (l->state != EXI_LINK_LISTEN)
-		return EXS_X_REASON_TIMEOUT;
-	return l->starved      ? EXS_X_REASON_DESCRIPTORS
-	       : l->unprovable ? EXS_X_REASON_NO_PROOF
-	       : l->shunned    ? EXS_X_REASON_TIMEOUT
-	       : l->proposed   ? EXS_X_REASON_REFUSED
-			       : EXS_X_REASON_PLAIN_PEER;
-}
-
-int exi_begin_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd)
-{
-	const bool listens = l->state == EXI_LINK_LISTEN;
-
-	if (bytes <= COME_BYTES && !(listens && (l->starved || l->unprovable)))
-		return EXS_X_REASON_UNDECIDED;
-	return listens ? why_nobody_came(l) : exi_begin_why_nobody_of(fd);
-}
-
 void exi_begin_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;
-	uint64_t delay, until;
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
 	if (!l || l->state == EXI_LINK_UP || !exi_begin_is_over(l))
 		goto unlock;
-	if (l->state == EXI_LINK_LOOK) {
-		delay = l->delay;
-		until = l->until;
-		exi_link_drop_locked(sk);
-		look_locked(sk, delay, until);
-	} else {
-		exi_meet_give_up_locked(sk, why_nobody_came(l));
-	}
+	if (l->state == EXI_LINK_LOOK)
+		look_expired_locked(sk);
+	else
+		exi_meet_give_up_locked(sk, exi_why_nobody_came(l));
 unlock:
 	exi_unlock(&sk->link_lock);
 }

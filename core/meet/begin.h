@@ -41,17 +41,6 @@ void exi_begin_later_locked(struct exi_sock *sk);
  * failure, else EXS_X_REASON_NONE. link_lock held. */
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd);
 
-/* The reason (EXS_X_REASON_*) where nobody is there to meet for fd's
- * connection. */
-int exi_begin_why_nobody(const struct exi_tuple *t, int fd);
-
-/* The same, by the connection's descriptor. */
-int exi_begin_why_nobody_of(int fd);
-
-/* The same of a connection that ends while this end waits, or looks, for its
- * peer, after so many bytes both ways. UNDECIDED: too few for one. */
-int exi_begin_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd);
-
 /* Whether the connection may try to meet, and between which addresses (*ret):
  * 0, or the reason (EXS_X_REASON_*). */
 int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);

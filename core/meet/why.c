@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Why nobody is met. */
+#include "core/meet/why.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+
+#include "core/base/ids.h"
+#include "core/base/proof.h"
+#include "core/meet/meet.h"
+#include "core/meet/meetdir.h"
+#include "core/meet/remote.h"
+
+/* Bytes both ways by which a peer that waits to meet has come. */
+#define COME_BYTES 131072u
+
+int exi_why_elsewhere(void)
+{
+	switch (exi_meetdir_state()) {
+	case -ENOKEY:
+		return EXS_X_REASON_NO_KEY;
+	case -EOPNOTSUPP:
+		return EXS_X_REASON_NO_PROOF;
+	default:
+		return EXS_X_REASON_REMOTE;
+	}
+}
+
+int exi_why_nobody(const struct exi_tuple *t, int fd)
+{
+	return !exi_remote_possible() && exi_tuple_elsewhere(t)
+		       ? exi_why_elsewhere()
+	       : exi_tuple_redirected(t, fd) ? EXS_X_REASON_REDIRECTED
+					     : EXS_X_REASON_PLAIN_PEER;
+}
+
+int exi_why_nobody_of(int fd)
+{
+	struct exi_tuple t;
+
+	return exi_tuple_of(fd, &t) ? EXS_X_REASON_PLAIN_PEER
+				    : exi_why_nobody(&t, fd);
+}
+
+int exi_why_nobody_came(const struct exi_link *l)
+{
+	if (l->state != EXI_LINK_LISTEN)
+		return EXS_X_REASON_TIMEOUT;
+	return l->starved      ? EXS_X_REASON_DESCRIPTORS
+	       : l->unprovable ? EXS_X_REASON_NO_PROOF
+	       : l->shunned    ? EXS_X_REASON_TIMEOUT
+	       : l->proposed   ? EXS_X_REASON_REFUSED
+			       : EXS_X_REASON_PLAIN_PEER;
+}
+
+int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd)
+{
+	const bool listens = l->state == EXI_LINK_LISTEN;
+
+	if (bytes <= COME_BYTES && !(listens && (l->starved || l->unprovable)))
+		return EXS_X_REASON_UNDECIDED;
+	return listens ? exi_why_nobody_came(l) : exi_why_nobody_of(fd);
+}

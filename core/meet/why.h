@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Why nobody is met: reasons (EXS_X_REASON_*). */
+#ifndef EXI_CORE_MEET_WHY_H
+#define EXI_CORE_MEET_WHY_H
+
+#include <stdint.h>
+
+struct exi_link;
+struct exi_tuple;
+
+/* The reason where the peer is in no network namespace of this process. */
+int exi_why_elsewhere(void);
+
+/* The reason (EXS_X_REASON_*) where nobody is there to meet for fd's
+ * connection. */
+int exi_why_nobody(const struct exi_tuple *t, int fd);
+
+/* The same, by the connection's descriptor. */
+int exi_why_nobody_of(int fd);
+
+/* The same of a connection that ends while this end waits, or looks, for its
+ * peer, after so many bytes both ways. UNDECIDED: too few for one. */
+int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd);
+
+/* The reason where the time of a meeting is over. */
+int exi_why_nobody_came(const struct exi_link *l);
+
+#endif
