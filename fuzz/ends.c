@@ -93,6 +93,11 @@ void exi_service_untimed(struct exi_timer *t)
 {
 }
 
+bool exi_service_is_late(void)
+{
+	return false;
+}
+
 int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 {
 	return 0;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/base/fds.h"
+#include "core/base/heap.h"
 #include "core/base/list.h"
 #include "core/call/feed.h"
 #include "core/call/loan.h"
@@ -113,7 +114,7 @@ static void fork_one(struct exi_sock *sk, void *arg)
 		exi_memory_no_fabric(sk);
 	} else if (sk->link) {
 		sk->foreign_link = true;
-		exi_list_init(&sk->link->timer.node);
+		sk->link->timer.node = (struct exi_heap){ 0 };
 	}
 	if (sk->fab)
 		sk->fab->sleep = 0;

@@ -241,8 +241,10 @@ static int greet_locked(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 
 	EXI_LOCKED(&sk->link_lock);
 	/* A stranger does not keep the board. */
-	if (l->state != EXI_LINK_SHOW)
+	if (l->state != EXI_LINK_SHOW) {
 		l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
+		exi_service_timed(&l->timer);
+	}
 	if (m->type == EXI_PAIR_NO)
 		return -exi_meet_told_reason(m);
 	if (l->state == EXI_LINK_REMOTE && m->type == EXI_PAIR_MET) {

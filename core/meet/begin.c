@@ -580,8 +580,9 @@ static void look_first_locked(struct exi_sock *sk, bool now)
 	uint64_t until = exi_now_ns() + LISTEN_NS;
 
 	EXI_LOCKED(&sk->link_lock);
-	/* An accept does not wait for the thirty calls of a look. */
-	if (now || exi_surroundings_reason() ||
+	/* An accept does not wait for the thirty calls of a look, but it brings
+	 * no more of them than can be made. */
+	if (now || exi_surroundings_reason() || exi_service_is_late() ||
 	    !look_later_locked(sk, 0, LOOK_NS, until))
 		look_locked(sk, LOOK_NS, until);
 }
@@ -589,8 +590,12 @@ static void look_first_locked(struct exi_sock *sk, bool now)
 static void look_expired_locked(struct exi_sock *sk)
 {
 	uint64_t delay = sk->link->delay, until = sk->link->until;
+	uint64_t late = exi_now_ns() - atomic_load(&sk->link->timer.deadline);
 
 	EXI_LOCKED(&sk->link_lock);
+	/* A service with more to do than it can looks less often. */
+	if (delay < late)
+		delay = late;
 	exi_link_drop_locked(sk);
 	look_locked(sk, delay, until);
 }

@@ -116,6 +116,7 @@ static void adopt_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	l->peer_token = m->b;
 	l->peer_providers = m->a;
 	l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
+	exi_service_timed(&l->timer);
 	atomic_store(&sk->sh->linked, 1);
 	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
 }

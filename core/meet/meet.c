@@ -66,7 +66,6 @@ struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 	l->timer.deadline = exi_now_ns() + patience;
 	l->timer.sk = sk;
 	l->timer.expired = exi_begin_expired;
-	exi_list_init(&l->timer.node);
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		l->candidates[i] = -1;
 	return l;
@@ -410,6 +409,7 @@ static int proved(struct exi_sock *sk)
 		return -exi_meet_unproved(err);
 	exi_meet_await_segment(l, EXI_LINK_OFFER);
 	l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
+	exi_service_timed(&l->timer);
 	return exi_pair_send(l->fd, &m, -1) ? -EXS_X_REASON_PEER_LOST : 0;
 }
 

@@ -20,6 +20,7 @@
 
 #include "core/base/diag.h"
 #include "core/base/fds.h"
+#include "core/base/heap.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/log.h"
@@ -30,7 +31,9 @@
 
 #define DAY_MS	86400000
 #define EVENTS	64
+#define TIMERS	16 /* overdue ones of a round, between its events */
 #define STOP_NS 5000000000u
+#define LATE_NS 200000000u
 
 /* The kinds of events, in the low bits of their data. */
 #define DATA_SELF    0xffffffffffffffffull
@@ -55,7 +58,7 @@ static _Thread_local bool self;
 
 /* Timers, sockets that want progress; guarded by service_lock,
  * as are their nodes. */
-static struct exi_list timed = EXI_LIST_INIT(timed);
+static struct exi_heap *timed;
 /* When the thread looks at the timers again, woken or not. */
 static uint64_t looks_at = UINT64_MAX;
 static struct exi_list todo = EXI_LIST_INIT(todo);
@@ -90,27 +93,63 @@ struct overdue {
 	struct exi_sock *sk;
 };
 
-/* How long to sleep, and which timer is overdue. */
-static int time_left(struct overdue *ret)
+/* The timer that is next, null: none. Where a deadline has become later its
+ * node has not moved. */
+static struct exi_timer *next_timer_locked(uint64_t now)
 {
-	uint64_t now = exi_now_ns(), least = work->due(now);
-	struct exi_list *pos;
+	EXI_MUTEX_LOCKED(&service_lock);
+	while (timed) {
+		struct exi_timer *t =
+			exi_container(timed, struct exi_timer, node);
+		uint64_t deadline = atomic_load(&t->deadline);
+
+		if (t->node.key > now || deadline <= now)
+			return t;
+		exi_heap_put(&timed, &t->node, deadline);
+	}
+	return NULL;
+}
+
+/* Calls timers that were overdue at now. */
+static void expire(uint64_t now)
+{
+	unsigned int i;
+
+	for (i = 0; i < TIMERS; i++) {
+		struct overdue o = { 0 };
+		struct exi_timer *t;
+
+		exi_mutex_lock(&service_lock);
+		t = next_timer_locked(now);
+		if (t && t->node.key <= now) {
+			o = (struct overdue){ t->expired, t->sk };
+			/* If it stays overdue its turn comes after all that
+			 * are now. */
+			exi_heap_put(&timed, &t->node, now + 1);
+		}
+		exi_mutex_unlock(&service_lock);
+		if (!o.expired)
+			return;
+		o.expired(o.sk);
+	}
+}
+
+/* How long to sleep: not while timers are overdue. */
+static int time_left(uint64_t now)
+{
+	uint64_t least = work->due(now);
+	struct exi_timer *t;
+	bool overdue;
 	int ms = -1;
 
-	ret->expired = NULL;
 	exi_mutex_lock(&service_lock);
-	exi_list_for_each (pos, &timed) {
-		struct exi_timer *t =
-			exi_container(pos, struct exi_timer, node);
-
-		if (t->deadline <= now)
-			*ret = (struct overdue){ t->expired, t->sk };
-		else if (t->deadline < least)
-			least = t->deadline;
-	}
-	looks_at = ret->expired ? now : least;
+	t = next_timer_locked(now);
+	overdue = t && t->node.key <= now;
+	if (t && t->node.key < least)
+		least = t->node.key;
+	looks_at = overdue ? now : least;
 	exi_mutex_unlock(&service_lock);
-	if (ret->expired)
+	if (overdue)
 		ms = 0;
 	else if (least != UINT64_MAX)
 		ms = least - now < DAY_MS * 1000000ul
@@ -169,7 +208,6 @@ int exi_service_progress(struct exi_sock *sk, enum exi_dir dir)
 static void *run(void *arg)
 {
 	struct epoll_event ev[EVENTS];
-	struct overdue overdue;
 	eventfd_t drained;
 	uint64_t next_tick = 0;
 	bool domains;
@@ -179,12 +217,12 @@ static void *run(void *arg)
 	prctl(PR_SET_NAME, "libexs");
 	atomic_store(&tid, gettid());
 	while (!atomic_load(&stopping)) {
-		int ms = time_left(&overdue);
+		uint64_t now = exi_now_ns();
+		int ms = time_left(now);
 
 		work->outside();
 		exi_fds_begin();
-		if (overdue.expired)
-			overdue.expired(overdue.sk);
+		expire(now);
 		exi_fds_end();
 		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
 		/* Comes before a wait for a thread that freezes descriptors,
@@ -431,9 +469,8 @@ void exi_service_timed(struct exi_timer *t)
 	bool early;
 
 	exi_mutex_lock(&service_lock);
-	exi_list_del(&t->node);
-	exi_list_add_tail(&timed, &t->node);
-	early = t->deadline < looks_at;
+	exi_heap_put(&timed, &t->node, atomic_load(&t->deadline));
+	early = t->node.key < looks_at;
 	exi_mutex_unlock(&service_lock);
 	if (early && !self)
 		eventfd_write(wake_fd, 1);
@@ -442,8 +479,18 @@ void exi_service_timed(struct exi_timer *t)
 void exi_service_untimed(struct exi_timer *t)
 {
 	exi_mutex_lock(&service_lock);
-	exi_list_del(&t->node);
+	exi_heap_del(&timed, &t->node);
 	exi_mutex_unlock(&service_lock);
+}
+
+bool exi_service_is_late(void)
+{
+	bool ret;
+
+	exi_mutex_lock(&service_lock);
+	ret = timed && timed->key + LATE_NS < exi_now_ns();
+	exi_mutex_unlock(&service_lock);
+	return ret;
 }
 
 void exi_service_tick(void)
@@ -469,7 +516,7 @@ bool exi_service_self(void)
 void exi_service_forked(void)
 {
 	pthread_mutex_init(&service_lock, NULL);
-	exi_list_init(&timed);
+	timed = NULL;
 	looks_at = UINT64_MAX;
 	exi_list_init(&todo);
 	exi_fd_close(epoll_fd);

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/base/list.h"
+#include "core/base/heap.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
@@ -65,10 +65,11 @@ void exi_service_serve(const struct exi_service_work *w);
 /* A time at which the thread calls expired(). It may go away before that with
  * exi_service_untimed(), while the socket's memory stays, so what is called is
  * the socket's. It is called again until the deadline is later, or the timer
- * off. */
+ * off. Of those that are overdue, the one whose deadline was first is called
+ * first, and none twice before another that was overdue then. */
 struct exi_timer {
-	struct exi_list node;
-	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off the list: none */
+	struct exi_heap node;
+	_Atomic uint64_t deadline; /* exi_now_ns(); 0, off: none */
 	struct exi_sock *sk;
 	void (*expired)(struct exi_sock *sk);
 };
@@ -115,9 +116,13 @@ int exi_service_watch_capture(int fd);
  * armed there. */
 int exi_service_domain(struct exi_domain *d);
 
-/* Has the thread wait for the timer, or no more. */
+/* Has the thread wait for the timer, or no more. Timed again if its deadline
+ * may have become an earlier one. */
 void exi_service_timed(struct exi_timer *t);
 void exi_service_untimed(struct exi_timer *t);
+
+/* Timers expire late: what can be done without one is better done so. */
+bool exi_service_is_late(void);
 
 /* Has the service thread make the progress of the direction soon. Any lock of
  * the socket may be held. */

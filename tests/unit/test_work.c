@@ -197,8 +197,6 @@ static void timers_expire_in_time_or_are_off(void **state)
 	second = (struct exi_timer){ .sk = sk,
 				     .deadline = at,
 				     .expired = second_expired };
-	exi_list_init(&first.node);
-	exi_list_init(&second.node);
 	exi_service_timed(&second);
 	exi_service_untimed(&second);
 	exi_service_timed(&first);
@@ -226,7 +224,6 @@ static void a_timer_wakes_the_thread_if_it_is_the_next_one(void **state)
 		later[i] = (struct exi_timer){ .sk = sk,
 					       .deadline = now + 400000000000u,
 					       .expired = second_expired };
-		exi_list_init(&later[i].node);
 		exi_service_timed(&later[i]);
 		sched_yield();
 	}
@@ -237,6 +234,69 @@ static void a_timer_wakes_the_thread_if_it_is_the_next_one(void **state)
 	for (int i = 0; i < 100; i++)
 		exi_service_untimed(&later[i]);
 	T_EQ(n_second, 0);
+}
+
+#define OVERDUE 1000
+
+static struct exi_timer overdue[OVERDUE], newest[2];
+static _Atomic int n_overdue, n_newest;
+static _Atomic bool out_of_order;
+
+/* The service says of which socket a timer is: here, which timer. */
+static void overdue_expired(struct exi_sock *of)
+{
+	struct exi_timer *t = (void *)of;
+
+	if (t != &overdue[n_overdue])
+		out_of_order = true;
+	exi_service_untimed(t);
+	n_overdue++;
+}
+
+/* It is overdue again. */
+static void newest_expired(struct exi_sock *of)
+{
+	struct exi_timer *t = (void *)of;
+
+	t->deadline = exi_now_ns();
+	exi_service_timed(t);
+	n_newest++;
+}
+
+/* They are made in an order of no meaning, and some are off before. */
+static void timers_that_are_overdue_expire_in_their_order(void **state)
+{
+	uint64_t now = exi_now_ns();
+
+	n_overdue = n_newest = 0;
+	T(exi_service_stop());
+	T(!exi_service_is_late());
+	for (int i = 0; i < 2; i++) {
+		newest[i] = (struct exi_timer){ .sk = (void *)&newest[i],
+						.deadline = now,
+						.expired = newest_expired };
+		exi_service_timed(&newest[i]);
+	}
+	for (int i = 0; i < OVERDUE; i++)
+		overdue[i] = (struct exi_timer){ .sk = (void *)&overdue[i],
+						 .deadline = now - 1000000000u +
+							     (uint64_t)i,
+						 .expired = overdue_expired };
+	for (int i = 0, at = 0; i < OVERDUE; i++, at = (at + 387) % OVERDUE) {
+		exi_service_timed(&overdue[at]);
+		if (i % 3 == 0) {
+			exi_service_untimed(&overdue[at]);
+			exi_service_untimed(&overdue[at]);
+			exi_service_timed(&overdue[at]);
+		}
+	}
+	T(exi_service_is_late());
+	T_EQ(exi_service_start(), 0);
+	T_UNTIL(n_overdue == OVERDUE && n_newest > 0);
+	T(exi_service_stop());
+	exi_service_untimed(&newest[0]);
+	exi_service_untimed(&newest[1]);
+	T(!out_of_order);
 }
 
 static struct exi_sock *forgotten;
@@ -351,6 +411,7 @@ int main(void)
 		cmocka_unit_test(timers_expire_in_time_or_are_off),
 		cmocka_unit_test(
 			a_timer_wakes_the_thread_if_it_is_the_next_one),
+		cmocka_unit_test(timers_that_are_overdue_expire_in_their_order),
 		cmocka_unit_test(a_socket_is_forgotten_by_what_was_handed_in),
 		cmocka_unit_test(
 			an_operation_with_an_end_of_its_own_is_not_completed),
