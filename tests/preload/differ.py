@@ -67,7 +67,7 @@ LEFT_OUT = {
         'fork_by__Fork fork_by_number*':
             'a fork that is not seen leaves threads that are none',
         'handlers_* jump_out_of_poll jump_out_of_recv '
-        'jump_out_of_recv_all jump_out_of_send':
+        'jump_out_of_recv_all jump_out_of_send within_*':
             'a handler runs in a later call than the one that it interrupts',
         'epoll_closed_beside_a_sleeper epoll_set_closed '
         'life_closed_while_waited_on':
