@@ -159,8 +159,8 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 					    (rx->pos & (rx->bytes - 1)));
 }
 
-/* The length of the record at rx->pos if it is a small one that can be read
- * now, and none was opened; 0: shmp_look() says what there is. */
+/* The length of the record r at rx->pos if it is a small one that can be read
+ * now; 0: shmp_look() says what there is. None was opened. */
 static inline uint32_t shmp_small(const struct shmp_record *r,
 				  const struct shmp_rx *rx)
 {
@@ -174,7 +174,7 @@ static inline uint32_t shmp_small(const struct shmp_record *r,
 			       bytes <= rx->bytes - ((uint32_t)rx->pos &
 						     (rx->bytes - 1)) &&
 			       rx->pos + bytes + SHMP_HEAD <= rx->there &&
-			       rx->len == 0 && rx->ended == 0
+			       rx->ended == 0
 		       ? len
 		       : 0;
 }

@@ -243,7 +243,11 @@ ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 		return peek(p, rx, buf, len);
 	/* What most receives are: one small record, wanted whole. Without a
 	 * call but at the end, so that no registers are saved for it. */
-	n = shmp_small(r, rx);
+	n = rx->len;
+	if (n == 0)
+		n = shmp_small(r, rx);
+	else if (rx->used)
+		n = 0;
 	if (exi_unlikely(!exi_copies(n) || n > len))
 		return recv_large(c, buf, len, 0);
 	__atomic_store_n(&rx->cpu, (int32_t)(r->made & SHMP_CPU_MASK),
@@ -251,6 +255,7 @@ ssize_t shmp_conn_recv(struct exi_conn *c, void *buf, size_t len, int flags)
 	exi_copy(buf, r->rest, n);
 	pos = rx->pos + shmp_record_bytes(n);
 	shmp_move_to(rx, pos);
+	rx->len = 0;
 	atomic_store_explicit(&p->mine->read, pos, memory_order_relaxed);
 	return exi_likely(n == len && !tells(rx, pos))
 		       ? (ssize_t)n

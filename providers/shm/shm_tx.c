@@ -391,6 +391,7 @@ static SHMP_RARE ssize_t sent_awaited(struct exi_conn *c, uint32_t wait,
 				      struct shmp_record *r, uint64_t pos,
 				      size_t len)
 {
+	exi_cpu_refresh();
 	if (shmp_awaited(wait, pos))
 		shmp_wake_peer(
 			c, wait, &r->word,

@@ -8,10 +8,22 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
+/* shmp_look(), where a small record is likely. It is opened: a peer that takes
+ * its word back does not make a program wait that was told of bytes. */
+static inline int open_next(struct shmp_priv *p, struct shmp_rx *rx)
+{
+	uint32_t n = rx->len ? 0 : shmp_small(shmp_in(p, rx), rx);
+
+	if (exi_unlikely(!n))
+		return shmp_look(p, rx);
+	rx->used = 0;
+	rx->len = n;
+	return 1;
+}
+
 static bool readable(struct shmp_priv *p, struct shmp_rx *rx)
 {
-	/* A small record stays closed, for the receive that follows. */
-	return shmp_small(shmp_in(p, rx), rx) || shmp_look(p, rx) != -EAGAIN;
+	return open_next(p, rx) != -EAGAIN;
 }
 
 /* Whether there is room for more than a little, as in the kernel's buffers:
@@ -276,8 +288,7 @@ static void conn_first(struct exi_conn *c, uint64_t now, struct exi_first *ret)
 	uint64_t at;
 
 	*ret = (struct exi_first){ 0 };
-	if (!shmp_small(shmp_in(shmp_priv(c), rx), rx) &&
-	    shmp_look(shmp_priv(c), rx) < 0)
+	if (open_next(shmp_priv(c), rx) < 0)
 		return;
 	made = __atomic_load_n(&shmp_in(shmp_priv(c), rx)->made,
 			       __ATOMIC_RELAXED);

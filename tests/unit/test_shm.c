@@ -1222,6 +1222,26 @@ static void what_was_taken_is_not_taken_back(void)
 	end();
 }
 
+/* A program that was told of bytes may receive without fear of a wait. */
+static void what_a_look_found_is_not_taken_back(void)
+{
+	static const size_t sizes[] = { 1, 8, 20, 64, 100, 1000 };
+	struct shmp_record *r;
+	size_t i;
+	char *out;
+
+	begin("16");
+	out = (char *)shmp_priv(ends[0])->out;
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		r = (void *)(out + shmp_shared(ends[0])->tx.head);
+		T_EQ(ops->send(ends[0], buf, sizes[i], 0), sizes[i]);
+		T(rops->ready(ends[1], EXI_RX));
+		atomic_store(&r->word, 0);
+		T_EQ(ops->recv(ends[1], buf, sizeof(buf), 0), sizes[i]);
+	}
+	end();
+}
+
 static void impossible_offers_are_refused(void)
 {
 	const size_t size = SHMP_RING_OFFSET + FORGED;
@@ -1452,6 +1472,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(progress_between_records_is_refused, 120),
 	T_ROW_LONG(impossible_cursors_do_no_harm, 120),
 	T_ROW(what_was_taken_is_not_taken_back),
+	T_ROW(what_a_look_found_is_not_taken_back),
 	T_ROW(impossible_offers_are_refused),
 	T_ROW(holes_cost_no_more_than_the_limit),
 	T_ROW(a_start_over_the_limit_is_left),
