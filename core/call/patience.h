@@ -74,7 +74,8 @@ static inline struct exi_shared *exi_enter_ring(struct exi_sock *sk, int fd,
 		return NULL;
 	/* As exi_sock_lock(): whether sk is fd's still is looked at below. */
 	exi_lock(&h->lock);
-	fab = sk->fab;
+	fab = __atomic_load_n(&sk->fab,
+			      __ATOMIC_RELAXED); /* perhaps not of fd */
 	if (exi_likely(
 		    exi_half_rings_locked(h) && fab && exi_sock_is(sk, fd) &&
 		    exi_sock_shared(sk) == sh &&

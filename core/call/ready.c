@@ -309,7 +309,8 @@ look_for_bytes(struct exi_sock *sk, int fd, short events, const uint64_t *now,
 		return false;
 	exi_assume(fd >= 0);
 	exi_lock(&h->lock);
-	fab = sk->fab;
+	fab = __atomic_load_n(&sk->fab,
+			      __ATOMIC_RELAXED); /* perhaps not of fd */
 	/* Before the look at the ring, as in look_once() and in receiving. */
 	kick = atomic_load_explicit(&sh->kick[EXI_RX], memory_order_seq_cst);
 	if (exi_unlikely(
