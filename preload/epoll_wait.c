@@ -316,7 +316,14 @@ static inline int look_first(struct set *s, struct epoll_event *ev, int max,
 		return 0;
 	exi_signals_begin();
 	n = shim_set_collect(s, ev, 0, max, false, NULL, now, &looked);
-	if (exi_likely(n > 0) && s->n_active && exi_unlikely(!looked.alone))
+	/* Whether the set became another set's, or another call's, during the
+	 * look: either `outer` is seen here, or what the look has put back
+	 * among the active items, under the set's lock, is seen by who settles
+	 * the set after that store. */
+	if (exi_likely(n > 0) && exi_unlikely(s->outer))
+		shim_set_settle(s);
+	else if (exi_likely(n > 0) && s->n_active &&
+		 exi_unlikely(!looked.alone))
 		pass_on(s);
 	*ret_seen = true;
 	return n;
