@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
+#include <wordexp.h>
 
 #include "core/base/track.h"
 
@@ -92,6 +93,9 @@ struct mmsghdr;
 	  (pid_t * i, const char *p, const posix_spawn_file_actions_t *a,      \
 	   const posix_spawnattr_t *t, char *const *v, char *const *e),        \
 	  (i, p, a, t, v, e))                                                  \
+	F(FILE *, popen, (const char *c, const char *m), (c, m))               \
+	F(int, system, (const char *c), (c))                                   \
+	F(int, wordexp, (const char *s, wordexp_t *w, int f), (s, w, f))       \
 	F(int, posix_spawn_file_actions_addclose,                              \
 	  (posix_spawn_file_actions_t * a, int s), (a, s))                     \
 	F(int, posix_spawn_file_actions_addclosefrom_np,                       \

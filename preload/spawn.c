@@ -2,17 +2,23 @@
 /* posix_spawn: a connection that the new program gets leaves the library first.
  * The C library carries file actions out by itself, unseen, so what they do to
  * each number is noted when they are added. What the program has in the end is
- * given to it: by an action, or because it was not closed on the way. */
+ * given to it: by an action, or because it was not closed on the way.
+ * system, popen, wordexp: a shell merely inherits connections, and they stay
+ * where they are, but this process has them alone no more. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/exs_ext.h>
+#include <wordexp.h>
 
 #include "core/base/cancel.h"
 #include "core/base/lock.h"
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
+#include "core/sock/holders.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "preload/shim.h"
@@ -175,6 +181,71 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 	before_spawn(actions);
 	return spawn_over(
 		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
+}
+
+/* The C library starts a shell by a call that no hook sees. For good: nobody
+ * tells when the last of its programs has ended. */
+static void stray_one(struct exi_sock *sk, void *arg)
+{
+	const posix_spawn_file_actions_t *none = NULL;
+
+	if (given_name(sk, &none) >= 0)
+		exi_holders_stray(&exi_sock_shared(sk)->holders);
+}
+
+static void shell_over(void *arg)
+{
+	int saved = errno;
+
+	exi_handed_spawned();
+	errno = saved;
+}
+
+/* A thread may be cancelled within these calls, or jump out of them. */
+static void before_shell(struct exi_section *r)
+{
+	EXI_CANCEL_OFF(false);
+
+	if (shim_ready())
+		exi_latent_promote_all();
+	exi_handed_spawns();
+	exi_section_begin(r, shell_over, NULL);
+	if (shim_ready())
+		exi_sock_each(stray_one, NULL);
+}
+
+HOOK int system(const char *command)
+{
+	struct exi_section r;
+	int ret;
+
+	before_shell(&r);
+	ret = native.system(command);
+	exi_section_end(&r, true);
+	return ret;
+}
+
+HOOK FILE *popen(const char *command, const char *mode)
+{
+	struct exi_section r;
+	FILE *ret;
+
+	before_shell(&r);
+	ret = native.popen(command, mode);
+	exi_section_end(&r, true);
+	return ret;
+}
+ALIAS(_IO_popen, popen);
+
+HOOK int wordexp(const char *words, wordexp_t *expansion, int flags)
+{
+	struct exi_section r;
+	int ret;
+
+	before_shell(&r);
+	ret = native.wordexp(words, expansion, flags);
+	exi_section_end(&r, true);
+	return ret;
 }
 
 HOOK int posix_spawn_file_actions_init(posix_spawn_file_actions_t *actions)

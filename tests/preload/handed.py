@@ -9,6 +9,7 @@ Usage: handed.py EXS."""
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -94,10 +95,27 @@ def spawn(fifo):
     return t
 '''
 
+# A shell that is started by the C library has what this process has, and so has what
+# it leaves in the background.
+SHELL = '''
+def start_shell(how):
+    libc = ctypes.CDLL(None)
+    command = b'sleep 30 >/dev/null 2>&1 & echo $! >"$FOLDER/pid"'
+    if how == 'system':
+        assert libc.system(command) == 0
+    elif how == 'popen':
+        libc.popen.restype = ctypes.c_void_p
+        f = libc.popen(command, b'r')
+        assert libc.pclose(ctypes.c_void_p(f)) == 0
+    else:
+        words = ctypes.create_string_buffer(64)
+        assert libc.wordexp(b'$(' + command + b')', words, 0) == 0
+'''
+
 # A manager that hands on: its listener, or a connection that has moved, or that it has
 # not read from (a new one); keeps it, or passes it twice. The command follows the two
 # words.
-MANAGER = COMMON + SPAWN + '''
+MANAGER = COMMON + SPAWN + SHELL + '''
 how, what, *command = sys.argv[1:]
 s = socket.create_server(('127.0.0.1', 0))
 print(s.getsockname()[1], flush=True)
@@ -137,6 +155,10 @@ if how.startswith('fork'):
 a, b = socket.socketpair()
 server = subprocess.Popen([*command, 'passed ' + what, str(b.fileno())],
                           pass_fds=[b.fileno()])
+if what.split()[0].rstrip(',') in ('system', 'popen', 'wordexp'):
+    s.set_inheritable('closed' not in what)
+    start_shell(what.split()[0].rstrip(','))
+    s.set_inheritable(False)
 if what == 'spawned connection':
     fifo = os.path.join(os.environ['FOLDER'], 'fifo')
     spawned = spawn(fifo)
@@ -258,6 +280,15 @@ def main():
                      'spawned connection'):
             said = hands(folder, 'pass', what, True, True, False)
             check('a %s' % what, said[0].count('(passed)') == 3, *said)
+        # A child has it that no hook of a fork saw; or one where it was closed.
+        for how in 'system', 'popen', 'wordexp':
+            for closed in (False, True) if how == 'system' else (False,):
+                what = how + (', closed' if closed else '') + ' connection'
+                said = hands(folder, 'pass', what, True, True, closed)
+                with open(os.path.join(folder, 'pid')) as f:
+                    os.kill(int(f.read()), signal.SIGKILL)
+                check('a %s' % what, moved(said[0]) and moved(said[1]) if closed
+                      else said[0].count('(passed)') == 3, *said)
         # That it was closed before says nothing of the second time.
         said = hands(folder, 'pass', 'returned connection', True, True, False)
         check('a returned connection', '(passed)' in said[0] and
