@@ -587,9 +587,25 @@ static void look_first_locked(struct exi_sock *sk, bool now)
 		look_locked(sk, LOOK_NS, until);
 }
 
+void exi_begin_inherited_locked(struct exi_sock *sk)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	EXI_LOCKED(&sk->link_lock);
+	if (exi_surroundings_reason() ||
+	    !look_later_locked(sk, 0, LOOK_NS, exi_now_ns() + LISTEN_NS))
+		atomic_store(&rx->meet_at,
+			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
+}
+
 static void look_expired_locked(struct exi_sock *sk)
 {
+	const struct exi_half *half = sk->sh->half;
 	uint64_t delay = sk->link->delay, until = sk->link->until;
+	uint64_t was = sk->link->moved, owner;
+	uint64_t moved =
+		1 + __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED) +
+		__atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
 	uint64_t late = exi_now_ns() - atomic_load(&sk->link->timer.deadline);
 
 	EXI_LOCKED(&sk->link_lock);
@@ -597,7 +613,14 @@ static void look_expired_locked(struct exi_sock *sk)
 	if (delay < late)
 		delay = late;
 	exi_link_drop_locked(sk);
-	look_locked(sk, delay, until);
+	owner = atomic_load(&sk->sh->owner);
+	/* After a fork it is the first user's to look, or, if that is this
+	 * process, to say that it is shared: a child owns it before it moves
+	 * bytes. */
+	if (owner == sk->process || (!owner && was && moved != was))
+		look_locked(sk, delay, until);
+	else if (!owner && look_later_locked(sk, delay, delay * 2, until))
+		sk->link->moved = moved;
 }
 
 /* Why a connection meets: it has moved so many bytes, or the settings or the

@@ -53,6 +53,10 @@ void exi_begin_part_locked(struct exi_sock *sk);
 /* No amount of traffic makes the connection meet from here on. */
 void exi_begin_no_marks(struct exi_shared *sh);
 
+/* A forked child uses a connection, and became its owner, whose peer its parent
+ * was to look for: the child looks instead. link_lock held. */
+void exi_begin_inherited_locked(struct exi_sock *sk);
+
 /* The timer of a meeting ended: looks again, or gives up. Does nothing if the
  * link came up meanwhile. No lock is held. */
 void exi_begin_expired(struct exi_sock *sk);

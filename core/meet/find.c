@@ -38,6 +38,7 @@ void exi_sock_inherit(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
 	uint64_t token = exi_use_token(), nobody = 0;
+	bool owns, looks = false;
 
 	exi_lock(&sk->link_lock);
 	if (sk->process == token)
@@ -46,12 +47,14 @@ void exi_sock_inherit(struct exi_sock *sk)
 	sk->unused = false;
 	exi_stats_begin(sk);
 	exi_capture_add(sk);
-	if (sk->foreign_link)
+	if (sk->foreign_link) {
+		looks = sk->link && sk->link->state == EXI_LINK_LOOK;
 		exi_link_disown_locked(sk);
+	}
 	/* The first user after a fork owns the connection. A second keeps it
 	 * on TCP, unless both have the fabric mapped. */
-	if (!atomic_compare_exchange_strong(&sh->owner, &nobody, token) &&
-	    !sk->fab) {
+	owns = atomic_compare_exchange_strong(&sh->owner, &nobody, token);
+	if (!owns && !sk->fab) {
 		atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
 		atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
 		atomic_store(&sh->hold_here, 1);
@@ -60,7 +63,9 @@ void exi_sock_inherit(struct exi_sock *sk)
 	if (!sk->foreign_link)
 		goto unlock;
 	sk->foreign_link = false;
-	if (!sk->link) /* not met then, or it hung up before */
+	if (owns && looks)
+		exi_begin_inherited_locked(sk);
+	if (!sk->link || looks) /* not met then, or it hung up before */
 		goto unlock;
 	/* The mark comes before the watch: from here on some bells are heard
 	 * here. */

@@ -43,6 +43,7 @@ struct exi_link {
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
+	uint64_t moved; /* LOOK: bytes both ways, + 1, since nobody owns it */
 	/* TCP has ended, the ring has not: the peer is asked at the deadline,
 	 * and is lost if it was not heard of until then. */
 	uint64_t patience;
