@@ -585,6 +585,8 @@ static void look_first_locked(struct exi_sock *sk, bool now)
 	if (now || exi_surroundings_reason() || exi_service_is_late() ||
 	    !look_later_locked(sk, 0, LOOK_NS, until))
 		look_locked(sk, LOOK_NS, until);
+	else /* which descriptor this was, when the look begins */
+		exi_sock_mark(sk, atomic_load(&sk->fd));
 }
 
 void exi_begin_inherited_locked(struct exi_sock *sk)
@@ -613,6 +615,10 @@ static void look_expired_locked(struct exi_sock *sk)
 	if (delay < late)
 		delay = late;
 	exi_link_drop_locked(sk);
+	/* Another thread closes it, or plain calls did, and its number may be
+	 * another file's. */
+	if (sk->closing || !exi_sock_current(sk, atomic_load(&sk->fd)))
+		return;
 	owner = atomic_load(&sk->sh->owner);
 	/* After a fork it is the first user's to look, or, if that is this
 	 * process, to say that it is shared: a child owns it before it moves

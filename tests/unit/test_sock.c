@@ -25,6 +25,7 @@
 #include "core/life/close.h"
 #include "core/life/core.h"
 #include "core/link/control.h"
+#include "core/meet/begin.h"
 #include "core/meet/find.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
@@ -439,11 +440,58 @@ static void who_comes_late_does_not_look_at_what_is_made(void **state)
 	t_thread_join(t);
 }
 
+/* A look for the peer that is due now, and the last one. */
+static void look_now(struct exi_sock *sk)
+{
+	struct exi_link *l;
+
+	exi_lock(&sk->link_lock);
+	l = exi_meet_link_new(sk, EXI_LINK_LOOK, 0);
+	T(l);
+	sk->link = l;
+	exi_unlock(&sk->link_lock);
+	exi_begin_expired(sk);
+	T(!sk->link);
+}
+
+/* While a thread closes it, and when plain calls closed it and its number is
+ * another connection's. */
+static void what_is_closed_is_not_looked_for(void **state)
+{
+	struct exi_sock *sk;
+	struct exi_half *rx;
+	int ends[2], other[2];
+
+	T_EQ(exi_core_init(), 0);
+	t_plain_pair(ends);
+	t_plain_pair(other);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_ACCEPT, true, &sk), 0);
+	rx = &sk->sh->half[EXI_RX];
+	sk->closing = true;
+	look_now(sk);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+	T(atomic_load(&rx->meet_at) == UINT64_MAX);
+	sk->closing = false;
+	exi_sock_mark(sk, ends[0]);
+	T_EQ(dup2(other[0], ends[0]), ends[0]);
+	look_now(sk);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+	T(atomic_load(&rx->meet_at) == UINT64_MAX);
+	exi_sock_mark(sk, ends[0]);
+	look_now(sk);
+	T(atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED);
+	T_EQ(exi_close(ends[0]), 0);
+	close(ends[1]);
+	close(other[0]);
+	close(other[1]);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_closed_is_nobodys),
 		cmocka_unit_test(a_call_ends_with_its_connection),
+		cmocka_unit_test(what_is_closed_is_not_looked_for),
 		cmocka_unit_test(what_a_search_found_is_not_of_the_next),
 		cmocka_unit_test(what_had_the_place_before_ends_nothing),
 		cmocka_unit_test(a_send_tells_what_a_receive_met),
