@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The interface between the core and a fabric: what to read to write one.
+/* The interface between the core and a fabric. Whoever writes a fabric reads
+ * this file.
  *
  * A provider moves the bytes of connections that the core has made. The core
- * owns names, descriptors, blocking, time-outs, event queues, the order of
- * operations, the locks of a socket, and when a direction of a connection uses
- * which fabric. A provider owns its wire and its rings, and never sees a
- * socket.
+ * owns names, descriptors, blocking, timeouts, event queues, the order of
+ * operations, the locks of a socket, and the decision when a direction of a
+ * connection uses which fabric. A provider owns its wire and its rings, and
+ * never sees a socket.
  *
  * Objects, and who makes them:
  *
@@ -33,8 +34,8 @@
  * Ending. close (no new work; never blocks), stop (waits; no upcall after it),
  * fini (frees): these three, in this order, for every object that has them.
  *
- * Capabilities equal behaviour: the conformance suite tries what a set bit
- * promises, and expects -EOPNOTSUPP for what a clear one denies.
+ * Capabilities equal behaviour: the conformance suite tests that an operation
+ * works if its bit is set, and returns -EOPNOTSUPP if its bit is clear.
  */
 #ifndef EXI_CORE_FABRIC_PROVIDER_H
 #define EXI_CORE_FABRIC_PROVIDER_H
@@ -69,11 +70,11 @@ struct exi_word;
 
 /* The capabilities of a fabric. The bits 0 and 2 are free. */
 enum {
-	/* Same host: meeting by the core's rendezvous, offers and answers
+	/* Same host: the core's rendezvous finds the peer; offers and answers
 	 * travel on the pair link. */
 	EXI_CAP_LOCAL = 1 << 1,
 	/* switch_ops work: a live direction can be moved onto this fabric and
-	 * back. Only tcp lacks it: it is where they come from. */
+	 * back. Only tcp lacks it, because directions begin there. */
 	EXI_CAP_SWITCH = 1 << 3,
 	/* Both ends must be in one process. */
 	EXI_CAP_IN_PROCESS = 1 << 4,
@@ -95,17 +96,17 @@ enum exi_dir {
 /* How a sleeper wants to be woken. */
 enum exi_wake {
 	EXI_WAKE_WORD, /* a thread is about to sleep on word() */
-	EXI_WAKE_BELL, /* tell the domain or the pair link: exi_conn_ready() */
-	/* EXI_RX: as EXI_WAKE_BELL, but for what comes after all that is there
-	 * now. -EBUSY: more came meanwhile. */
+	EXI_WAKE_BELL, /* a bell on the domain or link: exi_conn_ready() */
+	/* EXI_RX: as EXI_WAKE_BELL, but only for bytes that come after those
+	 * that are there now. -EBUSY: such bytes have come already. */
 	EXI_WAKE_NEXT,
-	/* EXI_WAKE_WORD for what reap or give wait for alone. */
+	/* As EXI_WAKE_WORD, but only for what reap or give wait for. */
 	EXI_WAKE_WORD_REAP,
 	EXI_WAKE_BELL_REAP,
 };
 
-/* A transfer handed to post_send or post_recv. The caller's; it stays where it
- * is, and its buffer untouched, until done() was called. */
+/* A transfer handed to post_send or post_recv. It belongs to the caller, who
+ * neither moves it nor touches its buffer until done() was called. */
 struct exi_xfer {
 	void *buf;
 	size_t len;
@@ -129,12 +130,12 @@ struct exi_blob {
 };
 
 struct exi_domain_ops {
-	/* progress, event_fd, arm: of a fabric that has work without a call of
-	 * a connection; all of them, or none. */
+	/* progress, event_fd, arm: for a fabric that has work besides the calls
+	 * of its connections; all of them, or none. */
 
-	/* progress: makes progress on everything posted or ready; calls
-	 * upcalls. Returns how many it made. Any thread; at once by
-	 * several. */
+	/* progress: makes progress on everything posted or ready; makes
+	 * upcalls. Returns how many it made. Any thread may call it, several at
+	 * once. */
 	int (*progress)(struct exi_domain *d);
 	/* event_fd: a descriptor that polls readable when progress() has
 	 * work, for the life of the domain; -EOPNOTSUPP when the pair links
@@ -143,12 +144,11 @@ struct exi_domain_ops {
 	/* arm: before sleeping on event_fd. 0: a later event makes it
 	 * readable. -EBUSY: work is waiting, call progress() and try again. */
 	int (*arm)(struct exi_domain *d);
-	/* forked: in the child, single-threaded, before anything else:
-	 * forget what belongs to the parent's threads. Nothing posted
-	 * survives. Where the module is loaded afresh this is its last
-	 * call: what would keep the parent's connections alive is closed, d
-	 * is freed, and nothing else is touched. Null: there is nothing to
-	 * forget. */
+	/* forked: called in the child, single-threaded, before anything else.
+	 * Forgets what belongs to the parent's threads; nothing posted
+	 * survives. If the module is loaded afresh, this is its last call: it
+	 * closes what would keep the parent's connections alive, frees d, and
+	 * touches nothing else. Null: there is nothing to forget. */
 	void (*forked)(struct exi_domain *d);
 };
 
@@ -181,15 +181,15 @@ struct exi_conn {
 	void *shared; /* shared_size bytes that a forked child sees too */
 	int fd;	      /* the TCP descriptor */
 	int bell;     /* the pair link, to ring the peer; -1 for tcp */
-	/* A ring of what is sent grows no larger, so that the kernel's stream
-	 * has room for what is taken back; 0: no such bound. A ring may be as
-	 * large as it begins. */
+	/* The ring of what is sent grows no larger than this, so that the
+	 * kernel's stream has room for what is taken back; 0: no such bound. A
+	 * ring may always be as large as it begins. */
 	uint32_t most;
 	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
-	/* The last ring did not reach the peer, which is gone. */
+	/* The last bell did not reach the peer, which is gone. */
 	_Atomic bool unheard;
-	/* When arm(EXI_RX) is called for a bell: which sleep a ring ends, see
-	 * exi_ready_sleep(); 0: rings of other connections do not. */
+	/* When arm(EXI_RX) is called for a bell: the sleep that a bell ends,
+	 * see exi_ready_sleep(); 0: other connections' bells do not end it. */
 	uint64_t sleep;
 	uid_t user;	  /* the peer's, of a link that is up */
 	uint32_t capture; /* the core's: names it in capture.c; 0 */
@@ -240,17 +240,17 @@ struct exi_conn_ops {
 	/* fini: frees what priv and shared have. */
 	void (*fini)(struct exi_conn *c);
 	/* send: moves up to len bytes out. > 0: taken. -EAGAIN: no room.
-	 * -ENOBUFS, once: nor will there be while the peer does not read, for
-	 * want of memory; the connection goes to TCP. -EPROTO: the peer broke
-	 * the protocol. Others as send(2). */
+	 * -ENOBUFS, once: there is no room, and for lack of memory there will
+	 * be none while the peer does not read; the connection goes to TCP.
+	 * -EPROTO: the peer violated the protocol. Others as send(2). */
 	ssize_t (*send)(struct exi_conn *c, const void *buf, size_t len,
 			int flags);
 	/* recv: moves up to len bytes in. 0: the end of the stream, and again
 	 * each time. -EAGAIN: nothing is there. -ENOBUFS: there is no memory
 	 * for what comes next, and the peer is to send it over TCP. With len 0:
 	 * 0 when anything is there. MSG_PEEK leaves the bytes. EXI_MSG_POLLED:
-	 * the caller has just asked poll(), and will again before it waits;
-	 * what that has not seen need not be looked for. */
+	 * the caller has just called poll(), and will call it again before it
+	 * waits, so recv need not look for what poll() has not seen. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
 	/* end: says the end of the stream after what was sent. -EAGAIN never:
 	 * room for it is kept. */
@@ -300,17 +300,17 @@ static inline bool exi_nothing_still(const struct exi_nothing *n)
 
 /* What could be done without waiting. */
 struct exi_ready_ops {
-	/* ready: recv (EXI_RX) would give something or the end now, send
+	/* ready: recv (EXI_RX) would return bytes or the end now; or send
 	 * (EXI_TX) would take an eighth of what it takes at most, or fail: a
-	 * program that is told of room writes some KB without a look whether
-	 * it would wait. */
+	 * program that poll(2) reports as writable writes some KB without
+	 * another look. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* unread: bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);
 	/* full: unread bytes fill at least three quarters of the sender's room,
-	 * so they may be all that comes before recv took some, and a receive
-	 * that waits for more (SO_RCVLOWAT) must return, as the kernel's does.
-	 * Calling it tells the peer what was taken. */
+	 * so no more may come before recv takes some, and a receive that waits
+	 * for more (SO_RCVLOWAT) must return, as the kernel's does. The call
+	 * also reports to the peer what was taken. */
 	bool (*full)(struct exi_conn *c);
 	/* over: the peer said the end; nothing comes after what is unread. */
 	bool (*over)(struct exi_conn *c);
@@ -334,7 +334,7 @@ struct exi_ready_ops {
 	uint64_t (*tcp_sent)(struct exi_conn *c, uint64_t at);
 };
 
-/* What the fabric that connections begin on has beyond others. */
+/* Calls that only the fabric on which connections begin has: tcp. */
 struct exi_kernel_ops {
 	/* sendv, recvv: send and recv of several pieces by one call of the
 	 * kernel. */
@@ -398,9 +398,9 @@ struct exi_lent {
 	void *owner;			 /* the core's name for it */
 };
 
-/* Transfers without a copy (EXI_CAP_PLACE). A buffer is the device's from when
- * it was taken until reap gave it back, whatever becomes of the connection.
- * The lock of its direction is held. */
+/* Transfers without a copy (EXI_CAP_PLACE). A buffer belongs to the device from
+ * when it was taken until reap gives it back, whatever happens to the
+ * connection. The lock of its direction is held. */
 struct exi_place_ops {
 	/* lend gives the fabric a buffer, in which what comes next may be
 	 * placed, behind those that were lent before; recv is not called
@@ -425,8 +425,8 @@ struct exi_place_ops {
 	/* quiet: of a receiver; nothing more is lent, and what is is recalled.
 	 * True: reap has all, and the direction may be given back. */
 	bool (*quiet)(struct exi_conn *c);
-	/* answer: of a sender; the peer rang; perhaps it wants something
-	 * back. */
+	/* answer: of a sender; the peer rang the bell, perhaps because it wants
+	 * a buffer back. */
 	void (*answer)(struct exi_conn *c);
 	/* cut: nothing is placed any more, nor sent; reap has all of the
 	 * direction. The connection is not used any more. */
@@ -438,10 +438,10 @@ struct exi_place_ops {
 	void (*forget)(const struct exi_memory *m);
 };
 
-/* Bytes where they lie (EXI_CAP_LOAN). The lock of the direction is held for
- * each call, not between them: there the core calls nothing else that moves
- * bytes of the direction or switches it onto the fabric. What was told may be
- * touched until fini(). */
+/* Access to bytes in place (EXI_CAP_LOAN). The lock of the direction is held
+ * for each call, not between the calls; between them the core calls nothing
+ * else that moves bytes of the direction or switches it onto the fabric. The
+ * memory that look or room returned may be touched until fini(). */
 struct exi_loan_ops {
 	/* look: of a receiver; what recv would give next, as far as it lies in
 	 * one piece: how many bytes. Called when there are some. */
@@ -456,10 +456,10 @@ struct exi_loan_ops {
 	void (*put)(struct exi_conn *c, size_t n);
 };
 
-/* A reader of what is unread when it begins, apart from the connection, which
- * may end meanwhile. All but begin are also called in a copy of the process,
- * where threads are missing that may have held any lock of the process: they
- * take none, allocate nothing and log nothing. */
+/* A reader of the bytes that are unread when it begins. It is independent of
+ * the connection, which may end before it. All calls but begin are also made in
+ * a forked copy of the process, where any lock may be held by a thread that is
+ * missing there: they take no lock, allocate nothing and log nothing. */
 struct exi_apart {
 	_Alignas(8) unsigned char state[256];
 };
@@ -506,11 +506,12 @@ struct exi_listening {
 };
 
 /* Meeting a peer on another host (EXI_CAP_REMOTE). The fabric gives the core
- * one end of a UNIX packet pair, the pair link, and is the peer at the other
- * end: what the core says there it carries over, and delivers what comes; it
- * sends one byte for a bell (EXI_WAKE_BELL), and hangs up when the peer is
- * lost. When the peer was met, or not, it tells by exi_remote_met(). The core
- * closes its end, and calls fini, when it has enough. */
+ * one end of a UNIX packet pair, the pair link, and plays the peer at the other
+ * end: it carries the core's messages to the peer's host, and delivers the
+ * peer's messages. It sends one byte for a bell (EXI_WAKE_BELL), and hangs up
+ * when the peer is lost. It reports by exi_remote_met() that the peer was met,
+ * or was not. The core closes its end and calls fini when it no longer needs
+ * the connection. */
 struct exi_remote_ops {
 	/* listen: this process may be asked for connections to this address
 	 * and port of TCP from now on, also where another process is asked
@@ -543,8 +544,8 @@ struct exi_remote_ops {
 	 * not go on over TCP. The pair link hung up, or may have; both
 	 * locks are held. */
 	bool (*left)(struct exi_conn *c);
-	/* position: bytes of the direction, modulo 2^32, as both ends count
-	 * them: sent, or read, or given back. */
+	/* position: how many bytes of the direction, modulo 2^32, were sent,
+	 * or were read or given back, as both ends count them. */
 	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
 	/* resend: of a sender, severed; what the peer has not acknowledged is
 	 * ready for drain, what was given included. The position of its
@@ -557,9 +558,9 @@ struct exi_remote_ops {
 		       uint64_t position, uint8_t ret[EXI_RESUME]);
 };
 
-/* Takes what a fabric found on this host, for people to read (exs info). A fact
- * is of the last thing begun and not ended, or of the fabric itself. The texts
- * are copied. */
+/* Collects what a fabric found on this host, for people to read (exs info). A
+ * fact is about the last thing begun and not ended, or about the fabric itself.
+ * The texts are copied. */
 struct exi_facts {
 	/* begin: kind: "device", "port", ... */
 	void (*begin)(struct exi_facts *f, const char *kind, const char *name);
@@ -594,31 +595,30 @@ struct exi_provider {
  * can move now. From progress() only. */
 void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 
-/* Rings the peer's library over the pair link. For providers, when the peer
- * asked for EXI_WAKE_BELL. sleep: what the peer's core gave arm() with that;
- * when this process has ended that sleep by another ring, there is none. How
- * many rings were sent. */
+/* Rings the bell of the peer's library over the pair link. For providers, when
+ * the peer asked for EXI_WAKE_BELL. sleep: the value that the peer's core gave
+ * to arm() with that; if this process has already ended that sleep by another
+ * bell, none is sent. Returns how many were sent. */
 uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep);
-/* A wake-up was given to the peer: counts it. exi_conn_wake() does. */
+/* Counts a wake-up that was sent to the peer. exi_conn_wake() calls it. */
 void exi_conn_rang(struct exi_conn *c);
-/* Counts what this process sent by the kernel, rings or bytes: what a peer may
- * have to be told of by its kernel before it finds what is sent from now on. */
+/* Counts what this process sent by the kernel, bells or bytes. The kernel may
+ * have to report these to a peer before it finds what is sent from now on. */
 EXI_HERE extern _Atomic uint32_t exi_conn_wakes;
-/* When it sent something by the kernel last, but for rings: exi_ticks() after
- * that. */
+/* When this process last sent bytes by the kernel: exi_ticks() after that. */
 extern _Atomic uint64_t exi_conn_sent;
 
-/* For fabrics between hosts. The accepting end was asked for the connection of
- * t: link is the core's end of a pair link for it, the core's from here on.
- * Makes the connection and calls requested(); or, with -1 for link, says
- * whether it would. 0, or the reason why not: EXS_X_REASON_NOT_CONNECTED, it is
- * not here, EXS_X_REASON_SHARED, another process uses it. From progress() only,
- * without locks. */
+/* For fabrics between hosts, when a peer asked the accepting end for the
+ * connection of t. link is the core's end of a pair link for it, and belongs to
+ * the core from here on. Makes the connection and calls requested(); or, with
+ * -1 for link, reports whether it would. 0, or the reason why not:
+ * EXS_X_REASON_NOT_CONNECTED, the connection is not here; EXS_X_REASON_SHARED,
+ * another process uses it. From progress() only, without locks. */
 int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 		       int link, void *arg);
 
-/* Says at the fabric's end of a pair link that both ends are up (0), or why
- * there will be nothing. -errno. */
+/* Reports at the fabric's end of a pair link that both ends are up (0), or the
+ * reason why there will be no connection. -errno. */
 int exi_remote_met(int link, int reason);
 
 #endif
