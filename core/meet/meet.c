@@ -165,7 +165,8 @@ void exi_meet_unlock_halves(struct exi_sock *sk)
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 }
 
-static void drop_fabric_locked(struct exi_sock *sk)
+/* own: of this process's meeting; else of the parent's, which goes on. */
+static void drop_fabric_locked(struct exi_sock *sk, bool own)
 {
 	struct exi_conn *fab;
 
@@ -174,9 +175,10 @@ static void drop_fabric_locked(struct exi_sock *sk)
 	fab = sk->fab;
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	atomic_store(&sk->remote, false);
-	/* Nobody answers a DOWN any more. */
-	sk->sh->half[EXI_TX].told = 0;
-	atomic_store(&sk->sh->down_wait, 0);
+	if (own) { /* nobody answers a DOWN any more */
+		sk->sh->half[EXI_TX].told = 0;
+		atomic_store(&sk->sh->down_wait, 0);
+	}
 	exi_meet_unlock_halves(sk);
 	exi_sock_conn_free(fab);
 }
@@ -225,7 +227,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
 		exi_begin_later_locked(sk);
 	if (sk->fab)
-		drop_fabric_locked(sk);
+		drop_fabric_locked(sk, true);
 	exi_link_drop_locked(sk);
 	atomic_store(&sk->sh->linked, 0);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->again)
@@ -238,7 +240,7 @@ void exi_link_disown_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->link_lock);
 	if (!sk->link || sk->link->state == EXI_LINK_UP)
 		return;
-	drop_fabric_locked(sk);
+	drop_fabric_locked(sk, false);
 	exi_link_drop_locked(sk);
 }
 

@@ -139,9 +139,26 @@ static bool fork_as_they_meet(struct exi_sock *sk, pid_t *ret)
 
 static void a_child_of_a_meeting_sends(int s, int line)
 {
+	struct exi_sock *sk = exi_sock_find(s);
+
+	t_expect(line, 1);
+	exi_lock(&sk->link_lock);
+	exi_link_disown_locked(sk);
+	exi_unlock(&sk->link_lock);
+	t_tell(line, 1);
 	t_expect(line, 1);
 	t_send_all(s, "child", 5, 0);
 	_exit(0);
+}
+
+/* What the parent has asked the peer for is not answered because a child lets
+ * go of the meeting. */
+static void a_child_lets_go(struct exi_sock *sk, int line)
+{
+	atomic_fetch_add(&sk->sh->down_wait, 1);
+	t_tell(line, 1);
+	t_expect(line, 1);
+	T_EQ(atomic_fetch_sub(&sk->sh->down_wait, 1), 1);
 }
 
 static void who_is_forked_as_they_meet_has_it_not(void **state)
@@ -175,6 +192,7 @@ static void who_is_forked_as_they_meet_has_it_not(void **state)
 			T(t_tick(&late));
 		}
 		if (caught) {
+			a_child_lets_go(sk, line[0]);
 			t_tell(line[0], 1);
 			t_join(child);
 			sent += 5;
