@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -154,6 +155,8 @@ struct mmsghdr;
 	F(sighandler_t, signal, (int n, sighandler_t h), (n, h))               \
 	F(sighandler_t, sigset, (int n, sighandler_t h), (n, h))               \
 	F(sighandler_t, sysv_signal, (int n, sighandler_t h), (n, h))          \
+	F(void, longjmp, (jmp_buf env, int v), (env, v))                       \
+	F(void, __longjmp_chk, (jmp_buf env, int v), (env, v))                 \
 	F(int, socket, (int d, int t, int p), (d, t, p))                       \
 	F(int, socketpair, (int d, int t, int p, int *s), (d, t, p, s))        \
 	F(ssize_t, splice,                                                     \

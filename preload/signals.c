@@ -6,9 +6,13 @@
  * looks at everything. The kernel has one of two functions of ours, by the
  * handler's kind, so that neither calls one of the other kind while handlers
  * are exchanged. */
+/* With it longjmp() is another name of __longjmp_chk(). */
+#undef _FORTIFY_SOURCE
+
 #include "core/base/signals.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,11 +40,16 @@ static void count(int sig)
 
 /* --- handlers that are put off ------------------------------------------- */
 
-/* The thread's signals that came while it held a lock (core/base/lock.h), in
- * their order: the kernel delivers them once more when it holds none, as it
- * does others: by the mask, on the stack and with the data that belong to
- * each. */
-#define PUT_OFF 16
+/* A signal that came while the thread held a lock (core/base/lock.h) is sent to
+ * the thread again, and waits in the kernel: all signals but those of faults
+ * and of abort(3) are blocked in what was interrupted until the thread holds
+ * no lock. The kernel then delivers it by the mask, on the stack and with the
+ * data that belong to it. A real-time one would get behind those of its number
+ * that came after it, and may be one too many for the user: it waits here, and
+ * its handler is called. There may be several, of different numbers: signals
+ * that come at once interrupt each other's handlers before the first
+ * instruction. */
+#define PUT_OFF 4
 
 struct put_off {
 	int sig;
@@ -49,12 +58,26 @@ struct put_off {
 };
 
 static _Thread_local struct {
+	uint64_t mask; /* of what was interrupted, as the kernel has it */
 	uint32_t n;
 	struct put_off list[PUT_OFF];
 } late;
 
-static void on_signal(int sig);
+static void on_signal(int sig, siginfo_t *none, void *context);
 static void on_info(int sig, siginfo_t *info, void *context);
+
+/* A handler with three arguments, as signal(3) has it. */
+static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
+{
+	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
+}
+
+/* The kernel passes the context to every handler, or to those that ask. */
+#ifdef __x86_64__
+#define ASKS 0
+#else
+#define ASKS SA_SIGINFO
+#endif
 
 /* The kernel has reset an action that is for one signal. */
 static void restore(int sig, bool has_info)
@@ -64,82 +87,175 @@ static void restore(int sig, bool has_info)
 	if (native.sigaction(sig, NULL, &a) < 0 || a.sa_handler != SIG_DFL ||
 	    !(a.sa_flags & (int)SA_RESETHAND))
 		return;
-	if (has_info)
-		a.sa_sigaction = on_info;
-	else
-		a.sa_handler = on_signal;
+	a.sa_sigaction = has_info ? on_info : on_signal;
 	native.sigaction(sig, &a, NULL);
 }
 
-/* As the kernel does with a signal that is pending already. */
-static bool is_there(int sig)
+/* Signals that are not put off: what raised one does not go on before it was
+ * handled. */
+static bool is_at_once(int sig)
 {
-	for (uint32_t i = 0; i < PUT_OFF; i++)
-		if (late.list[i].sig == sig)
-			return sig < SIGRTMIN;
-	return false;
+	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
+	       sig == SIGILL || sig == SIGTRAP || sig == SIGSYS ||
+	       sig == SIGABRT;
 }
 
-/* The handler waits until the thread holds no lock: true. info: null for one
- * that is told nothing. A handler of another signal may interrupt this one, and
- * takes the next place. */
-static bool put_off(int sig, const siginfo_t *info)
+/* All signals but these, and but those of the C library, as the kernel has
+ * sets. */
+static uint64_t blockable(void)
 {
-	uint32_t i;
+	sigset_t set;
+	uint64_t ret;
 
-	if (exi_likely(!exi_held()) || atomic_load(&shim_gone))
+	sigfillset(&set);
+	for (int sig = 1; sig < SIGRTMIN; sig++)
+		if (is_at_once(sig))
+			sigdelset(&set, sig);
+	memcpy(&ret, &set, sizeof(ret));
+	return ret;
+}
+
+static bool send_again(int sig, const siginfo_t *info)
+{
+	return native.syscall(info ? SYS_rt_tgsigqueueinfo : SYS_tgkill,
+			      getpid(), exi_tid(), sig, info) == 0;
+}
+
+static bool keep(int sig, const siginfo_t *info)
+{
+	struct put_off *p = &late.list[late.n];
+
+	if (late.n == PUT_OFF)
 		return false;
-	i = __atomic_fetch_add(&late.n, 1, __ATOMIC_RELAXED);
-	if (i >= PUT_OFF) {
-		__atomic_fetch_sub(&late.n, 1, __ATOMIC_RELAXED);
-		return is_there(sig);
-	}
-	late.list[i].sig = sig;
-	late.list[i].has_info = info != NULL;
+	p->sig = sig;
+	p->has_info = info != NULL;
 	if (info)
-		late.list[i].info = *info;
-	restore(sig, info != NULL);
-	exi_held_mark();
+		p->info = *info;
+	late.n++;
 	return true;
 }
 
-static bool send_again(const struct put_off *p)
+/* One with a stack of its own gets that, before it gets its order. */
+static bool is_kept(int sig)
 {
-	return native.syscall(p->has_info ? SYS_rt_tgsigqueueinfo : SYS_tgkill,
-			      getpid(), exi_tid(), p->sig, &p->info) == 0;
+	struct sigaction a;
+
+	return sig >= SIGRTMIN && native.sigaction(sig, NULL, &a) == 0 &&
+	       !(a.sa_flags & SA_ONSTACK);
 }
 
-/* Called where the thread has let its last lock go. All signals are blocked
- * meanwhile, so that one handler, which may not return, does not keep the
- * others. */
-static void deliver(void)
+/* The handler waits until the thread holds no lock: true. info: null for one
+ * that is told nothing. */
+static bool put_off(int sig, const siginfo_t *info, ucontext_t *context)
 {
-	struct put_off list[PUT_OFF];
 	int saved = errno;
-	ucontext_t none = { 0 };
-	sigset_t all, mask;
-	uint32_t n, i;
+	sigset_t all, before;
+	uint64_t mask;
+	bool kept;
 
+	if (exi_likely(!exi_self.held) || is_at_once(sig) ||
+	    atomic_load(&shim_gone))
+		return false;
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	n = late.n;
-	memcpy(list, late.list, n * sizeof(list[0]));
-	late.n = 0;
-	exi_held_unmark();
-	for (i = 0; i < n; i++)
-		if (send_again(&list[i]))
-			list[i].sig = 0;
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	/* The user has too many pending. */
-	for (i = 0; i < n; i++) {
-		if (!list[i].sig)
-			continue;
-		if (list[i].has_info)
-			on_info(list[i].sig, &list[i].info, &none);
-		else
-			on_signal(list[i].sig);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	kept = is_kept(sig) ? keep(sig, info) || send_again(sig, info)
+			    : send_again(sig, info) || keep(sig, info);
+	if (exi_likely(kept)) {
+		/* Of several, the last has interrupted what holds the lock. */
+		memcpy(&late.mask, &context->uc_sigmask, sizeof(late.mask));
+		mask = late.mask | blockable();
+		memcpy(&context->uc_sigmask, &mask, sizeof(mask));
+		restore(sig, info != NULL);
+		exi_held_mark();
+	} else {
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
 	errno = saved;
+	return kept;
+}
+
+/* Runs the handler here, as the kernel does but for the stack. */
+static void run_here(struct put_off *p, const sigset_t *mask)
+{
+	struct sigaction a, usual = { .sa_handler = SIG_DFL };
+	ucontext_t context;
+	sigset_t blocked;
+
+	if (native.sigaction(p->sig, NULL, &a) < 0)
+		return;
+	if (a.sa_flags & (int)SA_RESETHAND)
+		native.sigaction(p->sig, &usual, NULL);
+	getcontext(&context);
+	sigorset(&blocked, mask, &a.sa_mask);
+	if (!(a.sa_flags & SA_NODEFER))
+		sigaddset(&blocked, p->sig);
+	pthread_sigmask(SIG_SETMASK, &blocked, NULL);
+	if (p->has_info)
+		on_info(p->sig, &p->info, &context);
+	else
+		on_signal(p->sig, NULL, &context);
+}
+
+/* A handler that does not return leaves the others to jumps(). */
+static __attribute__((noinline)) void run_kept(const sigset_t *mask)
+{
+	struct put_off p;
+
+	while (late.n) {
+		p = late.list[0];
+		late.n--;
+		memmove(&late.list[0], &late.list[1],
+			late.n * sizeof(late.list[0]));
+		run_here(&p, mask);
+	}
+}
+
+/* Called where the thread has let its last lock go. */
+static void deliver(void)
+{
+	int saved = errno;
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	memcpy(&mask, &late.mask, sizeof(late.mask));
+	exi_held_unmark();
+	if (exi_unlikely(late.n))
+		run_kept(&mask);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	errno = saved;
+}
+
+/* --- jumps ---------------------------------------------------------------- */
+
+/* A handler is left. One of a fault may leave a lock held that nobody lets go
+ * again: the thread's signals do not wait for that. */
+static void jumps(void)
+{
+	exi_signals_frame = NULL;
+	if (exi_likely(!exi_self.held && !late.n))
+		return;
+	if ((exi_self.held & EXI_HELD_LATE) || late.n) {
+		exi_self.held = EXI_HELD_LATE;
+		deliver();
+	}
+	exi_self.held = 0;
+}
+
+HOOK void longjmp(jmp_buf env, int value)
+{
+	jumps();
+	native.longjmp(env, value);
+	__builtin_unreachable();
+}
+ALIAS(_longjmp, longjmp);
+ALIAS(siglongjmp, longjmp);
+
+void __longjmp_chk(jmp_buf env, int value);
+HOOK void __longjmp_chk(jmp_buf env, int value)
+{
+	jumps();
+	native.__longjmp_chk(env, value);
+	__builtin_unreachable();
 }
 
 /* --- handlers that run -------------------------------------------------- */
@@ -165,17 +281,21 @@ static struct before begin(int sig, const char *frame)
 /* What the handler waits for itself is no part of what it interrupted. */
 static void end(const struct before *b)
 {
-	if (exi_poller_drains != b->drains)
+	int saved = errno;
+
+	if (exi_poller_drains != b->drains) {
 		exi_poller_rouse();
+		errno = saved;
+	}
 	exi_signals_frame = b->frame;
 	exi_signals_before = b->signals;
 }
 
-static void on_signal(int sig)
+static void on_signal(int sig, siginfo_t *none, void *context)
 {
 	struct before b;
 
-	if (exi_unlikely(put_off(sig, NULL)))
+	if (exi_unlikely(put_off(sig, NULL, context)))
 		return;
 	b = begin(sig, __builtin_frame_address(0));
 	atomic_load (&plain[sig])(sig);
@@ -186,7 +306,7 @@ static void on_info(int sig, siginfo_t *info, void *context)
 {
 	struct before b;
 
-	if (exi_unlikely(put_off(sig, info)))
+	if (exi_unlikely(put_off(sig, info, context)))
 		return;
 	b = begin(sig, __builtin_frame_address(0));
 	atomic_load (&with_info[sig])(sig, info, context);
@@ -200,15 +320,7 @@ void shim_signals_begin(void)
 
 static bool counts(int sig)
 {
-	return sig > 0 && sig < NSIG && sig != SIGSEGV && sig != SIGBUS &&
-	       sig != SIGFPE && sig != SIGILL && sig != SIGTRAP &&
-	       sig != SIGSYS;
-}
-
-/* A handler with three arguments, as signal(3) has it. */
-static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
-{
-	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
+	return sig > 0 && sig < NSIG && (sig == SIGABRT || !is_at_once(sig));
 }
 
 /* The signals that end services and programs at a terminal. */
@@ -253,7 +365,7 @@ void shim_signals_report(void)
 
 static bool is_ours(sighandler_t h)
 {
-	return h == on_signal || h == as_plain(on_info);
+	return h == as_plain(on_signal) || h == as_plain(on_info);
 }
 
 static bool is_handler(sighandler_t h)
@@ -281,7 +393,8 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 			a.sa_sigaction = on_info;
 		} else {
 			atomic_store(&plain[sig], a.sa_handler);
-			a.sa_handler = on_signal;
+			a.sa_sigaction = on_signal;
+			a.sa_flags |= ASKS;
 		}
 		act = &a;
 	} else if (act && act->sa_handler == SIG_DFL && is_ender(sig)) {
@@ -290,15 +403,27 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 		act = &a;
 	}
 	ret = native.sigaction(sig, act, old);
-	if (ret == 0 && old && old->sa_handler == on_signal)
+	if (ret == 0 && old && old->sa_sigaction == on_signal) {
 		old->sa_handler = before;
-	else if (ret == 0 && old && old->sa_sigaction == on_info)
+		old->sa_flags &= ~ASKS;
+	} else if (ret == 0 && old && old->sa_sigaction == on_info)
 		old->sa_sigaction = info_before;
 	else if (ret == 0 && old && old->sa_handler == end_by_signal)
 		old->sa_handler = SIG_DFL;
 	return ret;
 }
 ALIAS(__sigaction, sigaction);
+
+/* signal(3) asks for no context. */
+static void ask(int sig)
+{
+	struct sigaction a;
+
+	if (native.sigaction(sig, NULL, &a) < 0 || a.sa_sigaction != on_signal)
+		return;
+	a.sa_flags |= ASKS;
+	native.sigaction(sig, &a, NULL);
+}
 
 static sighandler_t exchange(int sig, sighandler_t h,
 			     sighandler_t (*set)(int sig, sighandler_t h))
@@ -312,12 +437,14 @@ static sighandler_t exchange(int sig, sighandler_t h,
 	info_before = atomic_load(&with_info[sig]);
 	if (is_handler(h)) {
 		atomic_store(&plain[sig], h);
-		h = on_signal;
+		h = as_plain(on_signal);
 	} else if (h == SIG_DFL && is_ender(sig)) {
 		h = end_by_signal;
 	}
 	ret = set(sig, h);
-	return ret == on_signal		  ? before
+	if (ASKS && h == as_plain(on_signal) && ret != SIG_ERR)
+		ask(sig);
+	return ret == as_plain(on_signal) ? before
 	       : ret == end_by_signal	  ? SIG_DFL
 	       : ret == as_plain(on_info) ? as_plain(info_before)
 					  : ret;

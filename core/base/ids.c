@@ -70,7 +70,7 @@ void exi_process_forked(bool child)
 			 __ATOMIC_RELAXED);
 	if (!child)
 		return;
-	exi_self = (struct exi_self){ 0 };
+	exi_self.tid = 0; /* what the thread held it still lets go */
 	atomic_store(&process_token, 0);
 	atomic_store(&numbers, 0);
 }

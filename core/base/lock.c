@@ -50,6 +50,7 @@ void exi_lock_slow(struct exi_lock *l)
 	for (;;) {
 		struct timespec deadline;
 		struct exi_word word = { .addr = (const uint32_t *)&l->word };
+		int ret;
 
 		w = atomic_load_explicit(&l->word, memory_order_relaxed);
 		if (w == 0) {
@@ -68,7 +69,13 @@ void exi_lock_slow(struct exi_lock *l)
 		w |= EXI_LOCK_CONTENDED;
 		deadline = exi_ns_timespec(exi_now_ns() + EXI_LOCK_SLEEP_NS);
 		word.value = w;
-		if (exi_futex_wait(&word, 1, &deadline) == -ETIMEDOUT &&
+		/* A thread that holds nothing yet keeps no handler away for as
+		 * long as the owner may have the lock, which a stopped process
+		 * has for ever. */
+		exi_held_end();
+		ret = exi_futex_wait(&word, 1, &deadline);
+		exi_held_begin();
+		if (ret == -ETIMEDOUT &&
 		    exi_futex_owner_is_dead(w & ~EXI_LOCK_CONTENDED) &&
 		    atomic_compare_exchange_strong_explicit(
 			    &l->word, &w, self | EXI_LOCK_CONTENDED,

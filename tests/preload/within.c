@@ -515,3 +515,34 @@ ROW(within_recv_jumps)
 {
 	jumping(feeds, by_recv);
 }
+
+void __longjmp_chk(jmp_buf env, int value) __attribute__((noreturn));
+
+static void (*const jumps[])(jmp_buf env, int value) = { longjmp, _longjmp,
+							 siglongjmp,
+							 __longjmp_chk };
+static _Atomic int by;
+
+static void jump_by(int sig)
+{
+	jumps[atomic_load(&by)](out, 1);
+}
+
+/* Each leaves a handler, and calls go on as before. */
+ROW(within_jumps_by_name)
+{
+	struct sigaction a = { .sa_handler = jump_by, .sa_flags = SA_NODEFER };
+
+	pair();
+	sigaction(SIGUSR1, &a, NULL);
+	for (size_t i = 0; i < sizeof(jumps) / sizeof(*jumps); i++) {
+		atomic_store(&by, (int)i);
+		if (sigsetjmp(out, 1) == 0) {
+			raise(SIGUSR1);
+			die("jump");
+		}
+		put_text(here, "hello");
+		settle(peer, POLLIN);
+		get_now("peer", peer, 5);
+	}
+}
