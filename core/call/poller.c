@@ -34,7 +34,7 @@ struct poller {
 	uint64_t forks;
 	int n;	   /* links that rang, and are not served yet */
 	bool more; /* may have */
-	struct epoll_event heard[HEARD];
+	struct epoll_event heard[2 * HEARD];
 };
 
 static pthread_key_t key;
@@ -244,25 +244,31 @@ static int sleep_in_poll(struct pollfd *p, nfds_t n,
 	return ret == 0 ? -ETIMEDOUT : p[n].revents ? 0 : 1;
 }
 
-/* Links that are not read yet; of the others the eventfd. */
-static void sort(int n)
+/* Adds links that are not read yet to the list; of the others the eventfd. A
+ * handler, which would use the list, too, waits meanwhile: exi_held_begin(). */
+static void sort_held(const struct epoll_event *ev, int n)
 {
-	self.n = 0;
+	self.more = n == HEARD;
 	for (int i = 0; i < n; i++) {
-		if (self.heard[i].data.u64 == KICKED)
+		if (ev[i].data.u64 == KICKED)
 			exi_poller_drain();
-		else
-			self.heard[self.n++] = self.heard[i];
+		else if (self.n < 2 * HEARD)
+			self.heard[self.n++] = ev[i];
 	}
 }
 
 static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 {
-	int n = epoll_pwait2(self.epoll_fd, self.heard, HEARD, timeout, mask);
+	/* Not into the list: the handler of a signal that came during the sleep
+	 * runs before this goes on. */
+	struct epoll_event ev[HEARD];
+	int n = epoll_pwait2(self.epoll_fd, ev, HEARD, timeout, mask);
 
-	if (n > 0)
-		sort(n);
-	self.more = n == HEARD;
+	if (n > 0) {
+		exi_held_begin();
+		sort_held(ev, n);
+		exi_held_end();
+	}
 	if (n >= 0)
 		return n ? 0 : -ETIMEDOUT;
 	if (errno == EINTR)
@@ -288,6 +294,7 @@ int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 /* As with a lock: a handler's call would use the list, too. */
 void exi_poller_serve(void)
 {
+	struct epoll_event ev[HEARD];
 	int n;
 
 	if (exi_likely(!self.n && !self.more))
@@ -302,9 +309,7 @@ void exi_poller_serve(void)
 		if (!self.more)
 			break;
 		/* Nobody else was told of these. */
-		n = epoll_wait(self.epoll_fd, self.heard, HEARD, 0);
-		self.more = n == HEARD;
-		sort(n);
+		sort_held(ev, epoll_wait(self.epoll_fd, ev, HEARD, 0));
 	}
 	exi_held_end();
 }
