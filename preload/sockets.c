@@ -19,10 +19,12 @@
 #include "core/fabric/module.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
+#include "core/life/hand.h"
 #include "core/life/open.h"
 #include "core/life/plain.h"
 #include "core/link/control.h"
 #include "core/meet/find.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/base/proof_unix.h"
 #include "core/sock/base.h"
@@ -54,6 +56,7 @@ static const struct exi_base *base_for(int domain, int type, int protocol)
 HOOK int socket(int domain, int type, int protocol)
 {
 	EXI_CANCEL_OFF(false);
+	uint32_t forked = exi_handed_forked_times();
 	int fd = native.socket(domain, type, protocol);
 	struct exi_sock *sk;
 
@@ -68,6 +71,7 @@ HOOK int socket(int domain, int type, int protocol)
 	/* A socket for which there is no memory is the kernel's. */
 	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
 		(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
+	exi_hand_born(fd, forked);
 	return fd;
 }
 

@@ -5,7 +5,6 @@
  * given to it: by an action, or because it was not closed on the way.
  * system, popen, wordexp: a shell merely inherits connections, and they stay
  * where they are, but this process has them alone no more. */
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -16,7 +15,7 @@
 
 #include "core/base/cancel.h"
 #include "core/base/lock.h"
-#include "core/meet/handed.h"
+#include "core/life/hand.h"
 #include "core/meet/latent.h"
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
@@ -144,16 +143,16 @@ static void before_spawn(const posix_spawn_file_actions_t *of)
 {
 	EXI_CANCEL_OFF(false);
 
-	exi_handed_spawns();
-	if (shim_ready()) {
+	if (shim_ready())
 		exi_latent_promote_all();
+	exi_holders_spawns();
+	if (shim_ready())
 		shim_plain_each(EXS_X_REASON_EXEC, given_name, &of);
-	}
 }
 
 static int spawn_over(struct shim_target *t, int ret)
 {
-	exi_handed_spawned();
+	exi_hand_spawned();
 	return shim_target_over(t, ret);
 }
 
@@ -195,10 +194,7 @@ static void stray_one(struct exi_sock *sk, void *arg)
 
 static void shell_over(void *arg)
 {
-	int saved = errno;
-
-	exi_handed_spawned();
-	errno = saved;
+	exi_hand_spawned();
 }
 
 /* A thread may be cancelled within these calls, or jump out of them. */
@@ -208,7 +204,7 @@ static void before_shell(struct exi_section *r)
 
 	if (shim_ready())
 		exi_latent_promote_all();
-	exi_handed_spawns();
+	exi_holders_spawns();
 	exi_section_begin(r, shell_over, NULL);
 	if (shim_ready())
 		exi_sock_each(stray_one, NULL);

@@ -2,6 +2,7 @@
 /* Connections that leave for another process, and those that come from one. */
 #include "core/life/hand.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +19,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/find.h"
 #include "core/meet/handed.h"
+#include "core/meet/latent.h"
 #include "core/meet/marker.h"
 #include "core/sock/base.h"
 #include "core/sock/holders.h"
@@ -86,6 +88,9 @@ bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)
 	return ret->cookie;
 }
 
+/* A spawn that is under way may have the connection before or after it was
+ * looked at, one that is over has left a stray, and one that begins later
+ * changes the count of forks. */
 void exi_hand_note(int fd, int by)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -94,7 +99,7 @@ void exi_hand_note(int fd, int by)
 
 	exi_handed_retract(fd);
 	if (cookie && !exi_handed_again(fd, by, cookie) && sk &&
-	    is_alone(sk, fd)) {
+	    !exi_holders_spawning() && is_alone(sk, fd)) {
 		exi_handed_add(fd, by, cookie, forked);
 		exi_proof_sign(fd); /* so the receiver looks for a giver */
 	}
@@ -151,4 +156,28 @@ void exi_hand_take(int fd, int by)
 			take(fd, giver);
 	}
 	exi_fds_end();
+}
+
+/* What was noted meanwhile is forgotten before the spawn is over. */
+void exi_hand_spawned(void)
+{
+	int saved = errno;
+
+	exi_handed_forks();
+	atomic_thread_fence(memory_order_seq_cst);
+	exi_latent_promote_all();
+	exi_holders_spawned();
+	errno = saved;
+}
+
+void exi_hand_born(int fd, uint32_t forked)
+{
+	struct exi_sock *sk;
+
+	atomic_thread_fence(memory_order_seq_cst);
+	if (exi_likely(exi_handed_forked_times() == forked))
+		return;
+	sk = exi_sock_find(fd);
+	if (sk)
+		exi_holders_stray(&exi_sock_shared(sk)->holders);
 }

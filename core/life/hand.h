@@ -40,4 +40,15 @@ EXI_SHIM bool exi_hand_leaves(struct exi_sock *sk, int fd,
 #define EXI_BY_LATER (-2)
 EXI_SHIM void exi_hand_take(int fd, int by);
 
+/* A spawn that exi_holders_spawns() began is over. Keeps errno. */
+EXI_SHIM void exi_hand_spawned(void);
+
+/* The descriptor, which is in the table now, was made by a call that began when
+ * there were so many forks: a child may have got it before it was in the table.
+ *
+ * Pairing: exi_hand_spawned() counts, then promotes what is latent, then counts
+ * the spawn no more; this looks at the first count when the descriptor is in
+ * the table. All are in one order, so one of the two sees the other. */
+EXI_SHIM void exi_hand_born(int fd, uint32_t forked);
+
 #endif

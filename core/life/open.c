@@ -26,6 +26,7 @@
 #include "core/call/ready.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
+#include "core/life/hand.h"
 #include "core/life/plain.h"
 #include "core/link/control.h"
 #include "core/link/ending.h"
@@ -33,6 +34,7 @@
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"
 #include "core/meet/find.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/marker.h"
 #include "core/meet/pair.h"
@@ -80,9 +82,7 @@ int exi_listen(int fd, int backlog)
 	return 0;
 }
 
-/* A connection that was accepted: what the library keeps for it. Or -errno, and
- * it is closed: a stream it cannot be. */
-static int accepted(int listener, int fd)
+static int accepted_known(int listener, int fd)
 {
 	struct exi_sock *l = exi_sock_find(listener), *sk;
 	uint32_t no_time = 0;
@@ -111,6 +111,18 @@ static int accepted(int listener, int fd)
 	exi_marker_connection();
 	exi_link_expect(sk, false);
 	return fd;
+}
+
+/* A connection that was accepted, by a call that began when there were so many
+ * forks: what the library keeps for it. Or -errno, and it is closed: a stream
+ * it cannot be. */
+static int accepted(int listener, int fd, uint32_t forked)
+{
+	int ret = accepted_known(listener, fd);
+
+	if (ret >= 0)
+		exi_hand_born(ret, forked);
+	return ret;
 }
 
 /* Before an accept: whoever connects must find the marker, which may have
@@ -159,10 +171,12 @@ static bool out_of_time(int fd, uint64_t since)
 int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 {
 	uint64_t since = exi_now_ns();
+	uint32_t forked;
 	int ret, fl;
 
 	mark_listener(fd);
 	for (;;) {
+		forked = exi_handed_forked_times();
 		exi_cancel_allow();
 		ret = accept4(fd, addr, len, flags);
 		exi_cancel_forbid();
@@ -175,7 +189,7 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 			return -EAGAIN;
 		/* Another thread's accept_now() had the flag set. */
 	}
-	return accepted(fd, ret);
+	return accepted(fd, ret, forked);
 }
 
 /* accept4(2) that never blocks, whatever the descriptor's flags say: others
@@ -256,6 +270,7 @@ void exi_open_pair(const struct exi_base *base, const int fds[2])
 static bool step_accept(struct exi_op *op)
 {
 	struct pollfd p = { .fd = op->fd, .events = POLLIN };
+	uint32_t forked = exi_handed_forked_times();
 	int fd;
 
 	if (poll(&p, 1, 0) == 0)
@@ -264,7 +279,7 @@ static bool step_accept(struct exi_op *op)
 	if (fd == -EAGAIN || fd == -EINTR || fd == -ECONNABORTED)
 		return false;
 	if (fd >= 0)
-		fd = accepted(op->fd, fd);
+		fd = accepted(op->fd, fd, forked);
 	op->err = fd < 0 ? -fd : 0;
 	op->newfd = fd < 0 ? -1 : fd;
 	return true;

@@ -19,6 +19,7 @@
 #include "core/meet/latent.h"
 #include "core/meet/meet.h"
 #include "core/sock/capture.h"
+#include "core/sock/holders.h"
 #include "core/sock/memory.h"
 #include "core/sock/names.h"
 #include "core/sock/service.h"
@@ -99,6 +100,7 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	exi_sock_put(fd, sk);
 	*ret = sk;
 	exi_unlock(&exi_table_pool_lock);
+	exi_holders_made(&sk->sh->holders);
 	exi_stats_begin(sk);
 	exi_capture_add(sk);
 	exi_unlock(&sk->link_lock);
@@ -166,6 +168,7 @@ struct exi_sock *exi_sock_promote(int fd)
 	exi_unlock(&h[EXI_TX].lock);
 	exi_unlock(&h[EXI_RX].lock);
 	if (taken) {
+		exi_holders_made(&sk->sh->holders);
 		exi_stats_begin(sk);
 		exi_capture_add(sk);
 		exi_latent_promoted(sk, fd);

@@ -39,7 +39,6 @@ static struct {
 } done[DONE];
 static _Atomic unsigned int n_done;
 static _Atomic uint32_t forks;
-static _Atomic uint32_t spawning; /* threads that spawn a program now */
 
 _Atomic uint32_t exi_handed_notes;
 static _Atomic bool peeked;
@@ -182,7 +181,7 @@ void exi_handed_done(const struct exi_handed_note *n)
 
 	/* A fork that began before the close is seen here. So is a spawn: it is
 	 * under way, or was counted once more before it was over. */
-	if (atomic_load(&spawning) || atomic_load(&forks) != n->forks)
+	if (exi_holders_spawning() || atomic_load(&forks) != n->forks)
 		return;
 	exi_fds_begin();
 	fd = exi_fd_room(2) ? name_socket() : -1;
@@ -250,20 +249,7 @@ void exi_handed_forks(void)
 void exi_handed_forked(void)
 {
 	atomic_store(&notes_lock.word, 0);
-	atomic_store(&spawning, 0);
 	exi_handed_forks();
-}
-
-void exi_handed_spawns(void)
-{
-	atomic_fetch_add(&spawning, 1);
-}
-
-/* What was noted meanwhile is forgotten before the spawn is over. */
-void exi_handed_spawned(void)
-{
-	exi_handed_forks();
-	atomic_fetch_sub(&spawning, 1);
 }
 
 /* --- the receiver ------------------------------------------------------- */

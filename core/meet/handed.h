@@ -36,7 +36,7 @@ bool exi_handed_again(int fd, int by, uint64_t cookie);
 void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forks);
 /* How often a child may have got what there was: read before it is known that
  * no other process uses the connection. */
-uint32_t exi_handed_forked_times(void);
+EXI_SHIM uint32_t exi_handed_forked_times(void);
 /* Nobody is told any more that fd's connection was closed here: this process
  * has it again, or passes it once more. */
 void exi_handed_retract(int fd);
@@ -66,15 +66,10 @@ EXI_SHIM bool exi_handed_closes(int fd, struct exi_handed_note *ret);
 EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
 /* The number got another one: its close will not be the last. */
 EXI_SHIM void exi_handed_copied(int fd);
-/* A fork, in the parent before it and in the child: its children may have
- * whatever was noted. */
+/* A fork, in the parent before it and in the child, and a spawn, at its end:
+ * children may have whatever was noted. */
 void exi_handed_forks(void);
 void exi_handed_forked(void);
-/* While a program is spawned, which other threads do not wait for: what is
- * closed meanwhile, or was noted, may be that program's, too. */
-EXI_SHIM void exi_handed_spawns(void);
-EXI_SHIM void exi_handed_spawned(void);
-
 /* The receiver: the giver's socket, if something came by `by'; 0: it cannot be
  * told. */
 uint32_t exi_handed_giver(int by);

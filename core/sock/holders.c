@@ -16,6 +16,7 @@ static pid_t self;	    /* 0: not asked yet */
 static _Atomic bool shared; /* there was a fork */
 /* Our number means nothing to the others, nor theirs to us. */
 static bool foreign;
+static _Atomic uint32_t spawning; /* threads that spawn a program now */
 
 static pid_t self_pid(void)
 {
@@ -85,6 +86,7 @@ void exi_holders_forked(void)
 	foreign = foreign || (self && getppid() != self);
 	self = 0;
 	atomic_store(&shared, false);
+	atomic_store(&spawning, 0);
 }
 
 void exi_holders_inherit(struct exi_holders *h)
@@ -185,4 +187,27 @@ int32_t exi_holders_heir(struct exi_holders *h)
 bool exi_holders_shared(void)
 {
 	return atomic_load(&shared);
+}
+
+void exi_holders_spawns(void)
+{
+	atomic_fetch_add(&spawning, 1);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+void exi_holders_spawned(void)
+{
+	atomic_fetch_sub(&spawning, 1);
+}
+
+bool exi_holders_spawning(void)
+{
+	return atomic_load(&spawning);
+}
+
+void exi_holders_made(struct exi_holders *h)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	if (exi_unlikely(exi_holders_spawning()))
+		exi_holders_stray(h);
 }

@@ -74,6 +74,19 @@ bool exi_holders_bequeath(struct exi_holders *h);
  * of the two sees the other, and perhaps both do. */
 int32_t exi_holders_heir(struct exi_holders *h);
 
+/* While a program is spawned, which other threads do not wait for, what begins
+ * may be that program's, too, and gets a stray: made comes when the connection
+ * is in the table. What has begun before is the caller's to look at, between
+ * spawns and spawned.
+ *
+ * Pairing: spawns counts, then the caller walks the table; what is put into the
+ * table asks for the count afterwards. All are in one order, so one of the two
+ * sees the other. */
+EXI_SHIM void exi_holders_spawns(void);
+void exi_holders_spawned(void);
+bool exi_holders_spawning(void);
+void exi_holders_made(struct exi_holders *h);
+
 /* Whether this process was forked: others may have what it made. */
 bool exi_holders_shared(void);
 

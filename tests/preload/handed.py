@@ -120,7 +120,13 @@ how, what, *command = sys.argv[1:]
 s = socket.create_server(('127.0.0.1', 0))
 print(s.getsockname()[1], flush=True)
 if what.endswith('connection'):
+    if what == 'meanwhile accepted connection':
+        fifo = os.path.join(os.environ['FOLDER'], 'meanwhile')
+        spawned = spawn(fifo)
     s = s.accept()[0]
+    if what == 'meanwhile accepted connection':
+        with open(fifo, 'w'):
+            spawned.join()
     while what != 'new connection' and not on_shm(s):
         answer(s, b'M')
     for _ in range(50 if what != 'new connection' else 0):
@@ -277,7 +283,7 @@ def main():
                   ('(shared)' in said[0] or 'stream' in how), *said)
         # The receiver cannot know that nobody else uses it.
         for what in ('kept connection', 'twice passed connection',
-                     'spawned connection'):
+                     'spawned connection', 'meanwhile accepted connection'):
             said = hands(folder, 'pass', what, True, True, False)
             check('a %s' % what, said[0].count('(passed)') == 3, *said)
         # A child has it that no hook of a fork saw; or one where it was closed.
