@@ -200,8 +200,13 @@ static void run_here(struct put_off *p, const sigset_t *mask)
 static __attribute__((noinline)) void run_kept(const sigset_t *mask)
 {
 	struct put_off p;
+	sigset_t all;
 
+	sigfillset(&all);
 	while (late.n) {
+		pthread_sigmask(SIG_SETMASK, &all, NULL);
+		if (!late.n)
+			break;
 		p = late.list[0];
 		late.n--;
 		memmove(&late.list[0], &late.list[1],

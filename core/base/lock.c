@@ -26,7 +26,10 @@ void exi_held_end_slow(void)
 {
 	void (*late)(void);
 
-	if (exi_held())
+	/* A jump that was no way out of what holds a lock was taken for one. */
+	if (exi_unlikely(exi_self.held == UINT32_MAX))
+		exi_self.held = 0;
+	if (exi_self.held != EXI_HELD_LATE)
 		return;
 	late = atomic_load(&exi_held_late);
 	if (late)
