@@ -7,11 +7,11 @@
  * errno) means that it was not accepted and yields none. A call that is given
  * EXS_QHANDLE_INVALID is synchronous and behaves like its POSIX namesake.
  *
- * From acceptance until its event is dequeued a buffer belongs to the library.
- * Every call is safe from any thread. Each has a page in section 3 of the
- * manual; exs(7) is the overview. Names and the calling sequence follow the
- * published sources that use the ES-API; numeric values and structure members
- * are those of libexs.
+ * From the acceptance of an operation until its event is dequeued, the buffer
+ * belongs to the library. Every call is safe from any thread. Each has a page
+ * in section 3 of the manual; exs(7) is the overview. Names and the calling
+ * sequence follow the published sources that use the ES-API; numeric values and
+ * structure members are those of libexs.
  */
 #ifndef _SYS_EXS_H
 #define _SYS_EXS_H
@@ -30,10 +30,10 @@ extern "C" {
 #define EXS_VERSION  EXS_VERSION1
 
 /* Handles of event queues and of registered memory: small positive numbers
- * that print with %d. A handle is never reused for another object soon after
- * its own is gone, so a stale one is refused with EINVAL. Their types are as
- * large as int, and not int: C++ refuses an argument in the place of another,
- * C compilers warn if the two are confused (-Wenum-conversion). */
+ * that print with %d. The handle of a deleted object is not soon given to
+ * another one, so a call with a stale handle fails with EINVAL. Their types are
+ * as large as int, but are not int: C++ refuses an argument of the wrong type,
+ * and C compilers warn if the two are confused (-Wenum-conversion). */
 typedef enum exs_qhandle {
 	EXS_QHANDLE_LEAST_ = -1,
 	EXS_QHANDLE_MOST_ = 0x7fffffff,
@@ -42,7 +42,7 @@ typedef enum exs_mhandle {
 	EXS_MHANDLE_LEAST_ = -1,
 	EXS_MHANDLE_MOST_ = 0x7fffffff,
 } exs_mhandle_t;
-/* The application's handle, which the event has unchanged. */
+/* The application's handle; the event returns it unchanged. */
 typedef void *exs_ahandle_t;
 
 #define EXS_QHANDLE_INVALID ((exs_qhandle_t)-1)
@@ -90,10 +90,10 @@ enum {
 
 #define EXS_TIMEOUT_ONCE 0x1 /* one event, then the option is off */
 
-/* If a transfer waits, and none ends for this time, the event
- * EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT comes on the queue, with the
- * handle. The transfer goes on. Events that were not dequeued coalesce. A time
- * of 0 turns the option off. */
+/* If a transfer waits, and no transfer of its direction ends within this time,
+ * the queue gets the event EXS_EVT_SENDTIMEOUT or EXS_EVT_RECVTIMEOUT, with the
+ * handle. The transfer continues. Events that were not dequeued coalesce. A
+ * time of 0 turns the option off. */
 typedef struct exs_timeout {
 	struct timeval exs_to_time;
 	int exs_to_flags; /* EXS_TIMEOUT_ONCE */
@@ -144,11 +144,11 @@ typedef struct exs_iovec {
  * the structure and the memory until the event is dequeued; the array of pieces
  * is copied. */
 typedef struct exs_msghdr {
-	void *exs_msg_name; /* null: streams have no names, */
+	void *exs_msg_name; /* null: a connection has no names */
 	socklen_t exs_msg_namelen;
 	exs_iovec_t *exs_msg_iov;
 	int exs_msg_iovlen;    /* at most IOV_MAX */
-	void *exs_msg_control; /* and no control data: null */
+	void *exs_msg_control; /* null: there is no control data */
 	size_t exs_msg_controllen;
 	int exs_msg_flags; /* set by exs_recvmsg(): MSG_TRUNC, ... */
 } exs_msghdr_t;
@@ -159,7 +159,7 @@ enum {
 	EXS_FDVEC = 2, /* a part of a file: exs_xf_fdvec */
 };
 
-/* A part of a regular file, which stays open and as long as it is until the
+/* A part of a regular file, which must stay open and keep its length until the
  * event is dequeued. */
 typedef struct exs_fdvec {
 	int exs_fd_fildes;
@@ -175,14 +175,14 @@ typedef struct exs_xferfile {
 	} exs_xf_un;
 } exs_xferfile_t;
 
-/* Flag of exs_sendfile(), beside MSG_*: no byte follows, as by
- * exs_shutdown(SHUT_WR) when all were sent. */
+/* Flag of exs_sendfile(), beside MSG_*: ends the direction when all bytes are
+ * sent, like exs_shutdown(SHUT_WR). */
 #define EXS_SHUT_WR 0x800000
 
 /* The result of EXS_EVT_SEND and EXS_EVT_RECV. */
 typedef struct exs_evt_xfer {
 	void *exs_evt_buffer;  /* as submitted */
-	size_t exs_evt_length; /* bytes moved; of a receive, 0 is the end */
+	size_t exs_evt_length; /* bytes moved; 0 is the end of a stream */
 	int exs_evt_flags;     /* MSG_TRUNC, ... of a receive */
 } exs_evt_xfer_t;
 
@@ -219,7 +219,7 @@ typedef struct exs_pollfd {
 typedef struct exs_evt_poll {
 	exs_pollfd_t *exs_evt_fds; /* as submitted */
 	int exs_evt_nfds;
-	int exs_evt_ready; /* how many are ready */
+	int exs_evt_ready; /* number of ready descriptors */
 } exs_evt_poll_t;
 
 /* The result of EXS_EVT_ACCEPT. */
@@ -233,7 +233,7 @@ typedef struct exs_event {
 	int exs_evt_type;   /* EXS_EVT_* */
 	int exs_evt_socket; /* the descriptor of the submission */
 	exs_ahandle_t exs_evt_ahandle;
-	int exs_errno; /* 0, or why the operation failed */
+	int exs_errno; /* 0, or the error of the operation */
 	int exs_evt_reserved;
 	union {
 		exs_evt_xfer_t exs_evt_xfer;
@@ -256,9 +256,9 @@ int exs_qdelete(exs_qhandle_t q);
 int exs_qmodify(exs_qhandle_t q, int attr, const void *val, size_t len);
 int exs_qstatus(exs_qhandle_t q, int attr, void *val, size_t *len);
 /* Takes up to |evtcnt| events. With a positive evtcnt it returns as soon as
- * there is one, with a negative one when there are |evtcnt|, or when the time
- * is up; 0 returns 0. A null timeout waits without limit, a zero one not at
- * all. */
+ * there is an event, with a negative evtcnt when there are |evtcnt| events, in
+ * both cases at the latest after the timeout; with 0 it returns 0. A null
+ * timeout waits without limit, a zero timeout does not wait. */
 int exs_qdequeue(exs_qhandle_t q, exs_event_t *evtvec, int evtcnt,
 		 const struct timeval *timeout);
 
