@@ -14,11 +14,11 @@
 #include "core/sock/table.h"
 
 struct exi_ready {
-	short now;    /* hold now, by what the library knows */
-	short kernel; /* of those asked for, the kernel's to tell */
+	short now;    /* hold now, as far as the library knows */
+	short kernel; /* of those asked for, the kernel's to report */
 	bool hung_up;
 	bool error; /* the kernel's POLLERR and POLLHUP count, too */
-	/* Asked for, with POLLIN, of a fabric that tells; else zero. */
+	/* Asked for, with POLLIN, of a fabric that supports it; else zero. */
 	struct exi_first first;
 };
 
@@ -38,9 +38,9 @@ struct exi_glance {
 	struct exi_nothing nothing;
 };
 
-/* Whether it is all as it was. No lock of the socket is held; but it is among
- * the waiters for EXI_RX, so what is compared is there: close.c waits for its
- * lookers before the fabric goes. */
+/* Whether all is unchanged. No lock of the socket is held; but this thread is
+ * among the waiters for EXI_RX, so the memory that is compared is there:
+ * close.c waits for the socket's lookers before the fabric goes. */
 static inline bool exi_glance_same(const struct exi_glance *g)
 {
 	return g->kick && exi_nothing_still(&g->nothing) &&
@@ -56,25 +56,25 @@ EXI_SHIM short exi_ready_first(struct exi_sock *sk, int fd, short events,
 /* The peer is to say when it sends what comes from now on. */
 EXI_SHIM void exi_ready_want_times(struct exi_sock *sk, int fd);
 
-/* Has the waiters of the socket woken when one of the events may hold that does
- * not now, where the kernel does not tell: directions on a fabric. False: one
- * may hold already, look again. With fresh, what was there before does not
- * count: only what comes. Until exi_ready_disarm() with the same events. sleep:
- * which one the ring ends, or 0. No lock held. */
+/* Has the waiters of the socket woken when one of the events that do not hold
+ * now may hold, if the kernel does not report that: directions on a fabric.
+ * False: one may hold already, look again. With fresh, bytes that were there
+ * before do not count. Until exi_ready_disarm() with the same events. sleep:
+ * the sleep that the doorbell ends, or 0. No lock held. */
 EXI_SHIM bool exi_ready_arm(struct exi_sock *sk, int fd, short events,
 			    bool fresh, uint64_t sleep);
 
 /* Takes back what exi_ready_arm() asked for. No lock is held. */
 EXI_SHIM void exi_ready_disarm(struct exi_sock *sk, int fd, short events);
 
-/* The kernel's poll said this of its descriptor, and the caller is told: what
- * it calls next knows of a reset, too. */
+/* The kernel's poll reported this for its descriptor, and the caller will
+ * report it: its next call knows of a reset, too. */
 void exi_ready_told(struct exi_sock *sk, short revents);
 
 /* About how many bytes of the ring the peer has not read. */
 EXI_SHIM int exi_ready_unsent(struct exi_sock *sk, int fd);
 
-/* Bytes that a receive would give now, as SIOCINQ tells them; -errno. */
+/* Bytes that a receive would return now, as SIOCINQ counts them; -errno. */
 EXI_SHIM int exi_ready_unread(struct exi_sock *sk, int fd);
 
 /* SO_RCVLOWAT was set now: waiters look again. True: what lies there is
@@ -88,7 +88,7 @@ bool exi_ready_peer_ended(struct exi_sock *sk, int fd);
 EXI_SHIM int exi_ready_peer_cpu(struct exi_sock *sk, int fd);
 
 /* A descriptor is about to be closed, and another process keeps its socket
- * open: the kernel would tell of it in sets on. */
+ * open: the kernel would continue to report it in sets. */
 EXI_SHIM extern void (*exi_ready_owes)(int fd);
 
 /* The connection of fd (again): its directions may be on a fabric now or soon.

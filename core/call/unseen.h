@@ -42,14 +42,15 @@
 
 struct exi_unseen_suspects;
 
-/* One look of the watch at all connections; the service calls it when
- * exi_unseen_due() says so. */
+/* One look of the watch at all connections; the service thread calls it when
+ * exi_unseen_due() returns true. */
 void exi_unseen_tick(void);
 
-/* The shim is there, and this says whether it knows what is in an epoll set;
- * with awaited, also that somebody was seen to wait for it. Without the shim
- * nothing is looked for: each call of such a program is one of the library's.
- * And in the child of a fork, which has no service yet. */
+/* The shim is there, and this reports whether it knows the members of an epoll
+ * set; with awaited, also that a thread was seen to wait for it. Without the
+ * shim there is no search, because each call of such a program is one of the
+ * library's. Nor is there one in the child of a fork, which has no service
+ * thread yet. */
 EXI_SHIM void exi_unseen_begin(bool (*knows)(int epfd, bool awaited));
 void exi_unseen_forked(void);
 

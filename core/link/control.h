@@ -12,9 +12,9 @@
 
 struct exi_sock;
 
-/* Says GO if it can be said now: no thread receives by the kernel's call, and
- * no epoll set has the connection that nobody was seen to wait for. No lock
- * held. */
+/* Sends GO if that is possible now: no thread is in the kernel's receive call,
+ * and the connection is in no epoll set for which no thread was seen to wait.
+ * No lock held. */
 EXI_SHIM void exi_link_go(struct exi_sock *sk);
 
 /* The reason of a connection that ends now; link_lock held. Who is undecided as
@@ -22,11 +22,11 @@ EXI_SHIM void exi_link_go(struct exi_sock *sk);
  * more. */
 EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
 
-/* Where both directions are on TCP the link ends though the peer says nothing:
- * what it said before is read first, and it can say nothing more. False: it
- * moved a direction, or one had not come back. The generation is the socket's
- * from before the wait; true where another socket has its place by now. No lock
- * held. */
+/* If both directions are on TCP, ends the link although the peer does not
+ * answer: reads the peer's earlier messages first; no others can follow. False:
+ * the peer moved a direction, or a direction had not come back. The generation
+ * is that of the socket before the wait; true if another socket has its place
+ * by now. No lock held. */
 bool exi_link_part(struct exi_sock *sk, uint32_t generation);
 
 /* A call waited in vain for the peer of that generation's socket: its user is
@@ -34,15 +34,15 @@ bool exi_link_part(struct exi_sock *sk, uint32_t generation);
  * has no user. No lock held. */
 void exi_link_shun(struct exi_sock *sk, uint32_t generation);
 
-/* The connection goes to TCP for good, and nobody waits: the link ends when it
- * is there. Where it is not after a second (15 between hosts) the peer is
- * silent, and the connection is reset. -ENOTCONN: it has none, or ends as it
- * is. No lock held. */
+/* The connection goes to TCP permanently, and no call waits: the link ends when
+ * both directions are there. If they are not after a second (15 between hosts),
+ * the peer is silent, and the connection is reset. -ENOTCONN: there is no link,
+ * or it is ending already. No lock held. */
 EXI_SHIM int exi_link_leave(struct exi_sock *sk, int reason);
 
-/* An exec closes what is left, and would wait for what strangers left there:
- * gives up the meetings that are under way, and lets the closing threads
- * end. */
+/* An exec closes the remaining descriptors, and would wait for files that
+ * strangers left in them: gives up the handshakes in progress, and lets the
+ * closing threads end. */
 EXI_SHIM void exi_link_before_exec(void);
 
 /* A watch of the link in front of the service's own: an exclusive one in the
@@ -54,18 +54,20 @@ EXI_SHIM int exi_link_share_locked(struct exi_sock *sk,
 
 /* Events of the service thread; with 0 for events, a look without one. */
 EXI_SHIM void exi_link_event(struct exi_sock *sk, uint32_t events);
-/* Reads what lies in the link, if something does: what the peer said before is
- * heard when this returns, also where another thread is reading it. For who
- * found that exi_switch_may_come(): false when nothing was said since. No lock
- * held. */
+/* Reads the messages in the link, if there are any: those that the peer sent
+ * before have been carried out when this returns, also if another thread is
+ * reading them. For a caller for which exi_switch_may_come() was true; false
+ * when no message has come since. No lock held. */
 EXI_SHIM bool exi_link_hear(struct exi_sock *sk);
-/* Another process read a bell of the link: for those who wait for it here. */
+/* Another process read a doorbell of the link: wakes those who wait for it
+ * here. */
 void exi_link_bell(struct exi_sock *sk);
-/* Reads the link until it is empty, for who saw the end of TCP: a SWITCH is
- * sent before it, and inside a host lies there. No lock held. */
+/* Reads the link until it is empty, for a caller that saw the end of TCP: a
+ * SWITCH is sent before that, and within a host it is in the link. No lock
+ * held. */
 void exi_link_read(struct exi_sock *sk);
-/* The peer said the end: reads the link if it has hung up, and is true then. No
- * lock held. */
+/* The peer has sent END: reads the link if it has hung up, and returns true
+ * then. No lock held. */
 bool exi_link_ended(struct exi_sock *sk, int fd);
 
 /* TCP is readable, ended or failed: reads the link first, then asks the peer
@@ -73,26 +75,28 @@ bool exi_link_ended(struct exi_sock *sk, int fd);
  * without locks. */
 void exi_link_tcp_event(struct exi_sock *sk);
 
-/* Another process told: for the service thread. */
+/* Another process reported it: for the service thread. */
 void exi_family_told(void);
 
-/* From another host the end of TCP may come before what was sent before it: who
- * closes ends TCP, and then waits, not for ever, until its queue pair is empty.
- * So neither the end of TCP nor some time after it is the end of the stream.
- * That is END, or that the link hangs up; and neither comes if the peer's host
- * is gone, its process has stopped, or what should tell is lost.
+/* From another host, the end of TCP may come before bytes that were sent
+ * earlier: a process that closes ends TCP, and then waits, for a limited time,
+ * until its queue pair is empty. So neither the end of TCP nor some time after
+ * it is the end of the stream. That is END, or the hang-up of the link; and
+ * neither comes if the peer's host is gone, its process has stopped, or the
+ * message was lost.
  *
- * So the peer is asked, again and again. A queue pair that has no other end any
- * more fails for it. A library that finds the descriptor closed lets go, and
- * the link hangs up. One that still has it says so, and the wait goes on, for
- * the peer may send as long as it likes. Only who is silent for longer than a
- * library may take to let go, and of whom no byte arrives meanwhile, is lost:
- * what did arrive is read, then the connection is reset, as of one that was
- * killed. */
+ * So this end asks the peer, again and again. If the other end of the queue
+ * pair is gone, the request fails. A library that finds the descriptor closed
+ * releases the connection, and the link hangs up. A library that still has the
+ * descriptor answers so, and the wait continues, because the peer may send as
+ * long as it likes. Only a peer that does not answer for longer than a library
+ * may take to release a connection, and from which no byte arrives meanwhile,
+ * counts as lost: the bytes that arrived are read, then the connection is
+ * reset, as if the peer had been killed. */
 #define EXI_CONTROL_ASK_NS 1000000000u
 
-/* Whether the peer said that its stream ends, where its bytes are. link_lock
- * and both halves are locked. */
+/* Whether the peer has sent END for its stream, in the place of its bytes.
+ * link_lock and both halves are locked. */
 bool exi_control_said_end_locked(struct exi_sock *sk);
 
 #endif

@@ -43,27 +43,27 @@ struct exi_link {
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
-	uint64_t moved; /* LOOK: bytes both ways, + 1, since nobody owns it */
-	/* TCP has ended, the ring has not: the peer is asked at the deadline,
-	 * and is lost if it was not heard of until then. */
+	uint64_t moved; /* LOOK: bytes both ways, + 1, since no link owns it */
+	/* TCP has ended, the ring has not: at the deadline this end asks the
+	 * peer, which counts as lost if nothing came from it until then. */
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;
 	bool leaves;	 /* ends once it is not needed, see exi_link_leave() */
 	bool look;	 /* FINSEEN came */
-	bool proposed;	 /* someone said to be the peer, without proof */
+	bool proposed;	 /* a process claimed to be the peer, without proof */
 	bool shunned;	 /* someone connected whose user is not met */
 	bool refuses;	 /* descriptors, by the kernel, since it is up */
 	bool clean;	 /* and none lies there that came before */
 	bool starved;	 /* a reference came for which no descriptor was free */
-	bool unprovable; /* a process is there, and it cannot be told which */
+	bool unprovable; /* a process is there, but it cannot be identified */
 	bool known;	 /* B: the peer's user owns A's end */
 	int prover;	 /* A: the candidate that sees the board; -1 */
 	uint64_t prover_since;
 	unsigned int provers; /* so far */
 	struct exi_bound bound;
 	struct exi_keyed *keyed; /* null: the peer is in this namespace */
-	bool taken;		 /* from the socket: nobody watches it */
+	bool taken;		 /* from the socket: it is not watched */
 	struct exi_sock *sk;
 };
 
@@ -82,9 +82,9 @@ void exi_link_clear_locked(struct exi_sock *sk);
 /* Lets go of everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);
 
-/* The same in two steps: after the first one the link is the caller's, and
- * nobody watches it; the second one, which needs no lock, closes it. Null is
- * fine. The socket is in its place until then. */
+/* The same in two steps: after the first step the link belongs to the caller,
+ * and is not watched; the second step, which needs no lock, closes it. Null is
+ * allowed. The socket stays in its place until then. */
 struct exi_link *exi_link_take_locked(struct exi_sock *sk);
 void exi_link_end(struct exi_link *l);
 
@@ -136,23 +136,22 @@ void exi_meet_unlock_halves(struct exi_sock *sk);
  * reason, unless it meets again at a later mark. link_lock held. */
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
-/* The reason (EXS_X_REASON_*) for an error of looking who is at the other
- * end. */
+/* The reason (EXS_X_REASON_*) for an error of the look for the other end. */
 int exi_meet_unproved(int err);
 
 /* The reason for an error of making what a connection needs to leave TCP: the
  * service thread, the fabric's end, the peer's memory. */
 int exi_meet_unmade(int err);
 
-/* The reason is what this end lacks, and who the other end is cannot be told:
- * then also a stranger may know it. */
+/* The reason is something that this end lacks, and the other end cannot be
+ * identified: then also a stranger may learn the reason. */
 bool exi_meet_is_ours(int reason);
 
 /* The user at the link's other end kept a call waiting not long ago. */
 bool exi_meet_shunned(int link);
 
-/* Makes a HELLO. Not known: the other end may be a stranger, and is told
- * nothing of this process. */
+/* Makes a HELLO. Not known: the other end may be a stranger, and learns nothing
+ * about this process. */
 struct exi_pair_msg exi_meet_hello(const struct exi_sock *sk, bool known);
 
 /* Makes the connection's fabric. The link becomes its bell when both ends are
@@ -168,8 +167,8 @@ int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m);
  * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd);
 
-/* The link goes on to this state, in which the peer, who is known, may pass a
- * segment: a descriptor is let through until the link is up. */
+/* The link enters this state, in which the peer, whose identity is known, may
+ * pass a segment: a descriptor is accepted until the link is up. */
 void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state);
 
 /* Shows symbol m->a on the board, and sends m over this link. 0 or -errno. */
@@ -183,9 +182,9 @@ int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m);
  * right. 0, or the reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m);
 
-/* The MAC of an end (a: that of the one that connected) over this link, of a
- * meeting in EXS_MEET_DIR with the candidate of a slot, 0 at B. said: what else
- * it vouches for, of PROVED. 0 or -errno. link_lock held. */
+/* The MAC of an end (a: of the end that connected) over this link, of a meeting
+ * in EXS_MEET_DIR with the candidate of a slot, 0 at B. said: further bytes
+ * that the MAC covers, in PROVED. 0 or -errno. link_lock held. */
 int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
 		   const struct exi_pair_msg *said, uint8_t ret[EXI_SHA256]);
 
@@ -193,7 +192,7 @@ int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
  * here. */
 int exi_meet_told_reason(const struct exi_pair_msg *m);
 
-/* Says NO and gives up. A stranger is told no more than that nobody is known
+/* Sends NO and gives up. A stranger learns no more than that no peer is known
  * here. link_lock held. */
 void exi_meet_refuse_locked(struct exi_sock *sk, int reason);
 

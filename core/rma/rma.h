@@ -55,7 +55,8 @@ struct exi_rma_places;
 
 /* Requests that a link takes; a note without immediate data is two. */
 #define EXI_RMA_SEND_DEPTH 256u
-/* One of so many requests tells when it is over, and so are those before. */
+/* One request of this many reports its completion, and with it that of those
+ * before it. */
 #define EXI_RMA_SIGNAL_EVERY 16u
 
 /* Registered memory, which the device may use. */
@@ -74,7 +75,7 @@ enum exi_rma_access {
 enum exi_rma_op {
 	EXI_RMA_SEND,
 	EXI_RMA_WRITE,
-	EXI_RMA_WRITE_NOTE, /* a write that also tells the note */
+	EXI_RMA_WRITE_NOTE, /* a write that also carries the note */
 };
 
 /* A request. Up to net.inline_max bytes are the caller's again at once, and
@@ -82,7 +83,7 @@ enum exi_rma_op {
 struct exi_rma_req {
 	enum exi_rma_op op;
 	bool urgent; /* wakes the other end's service */
-	bool tell;   /* the device says when it is done, soon */
+	bool tell;   /* the device reports completion, soon */
 	bool last;   /* done: when it arrived, and all before it */
 	uint32_t len;
 	uint32_t note;
@@ -136,10 +137,10 @@ struct exi_rma_fabric {
 	void (*unlisten)(void *listener);
 	uint16_t (*port_of)(const void *listener);
 	/* Begins to ask for l->meeting's connection at its port. -errno: there
-	 * is no memory; other errors are told later, by exi_rma_meet_fail() and
-	 * the like. */
+	 * is no memory; other errors are reported later, by exi_rma_meet_fail()
+	 * and the like. */
 	int (*ask)(struct exi_rma_link *l);
-	/* Undoes ask(), as if nobody was asked. */
+	/* Undoes ask(), as if it had not been called. */
 	void (*part)(struct exi_rma_link *l);
 	/* Takes the asker, which is the link's from here on, and answers. */
 	void (*accept)(struct exi_rma_link *l, void *asker);
@@ -174,8 +175,9 @@ struct exi_rma_net {
 	/* So few bytes come with their note, in a message, and credits with
 	 * them; at most EXI_RMA_EAGER. 0: none. */
 	uint32_t eager;
-	/* The queue is not one link's alone: what was under way when a link
-	 * left may still be read or written, for a while, and must not fail. */
+	/* The queue is shared by several links: requests in flight when a link
+	 * leaves may still be read or written for a while, and must not
+	 * fail. */
 	bool lingers;
 	bool software; /* the kernel imitates the device */
 	bool quick;    /* a look at the device costs no more than a lock */
@@ -184,8 +186,8 @@ struct exi_rma_net {
 	/* Large sends that are copied go out in pieces of at most this size, so
 	 * that the device works on one while the next is copied. */
 	uint32_t piece_max;
-	/* Flags of links that want to be woken by whatever arrives; without
-	 * any, only messages that their sender marked as urgent wake. */
+	/* Flags of links that any arrival must wake; without a flag, only
+	 * messages that their sender marked as urgent wake. */
 	_Atomic unsigned int armed;
 	struct exi_rma_lock lock; /* taking what arrived, and slots of links */
 	/* The link of this net that owes credits which are not urgent; under
@@ -220,7 +222,7 @@ static inline bool exi_rma_starved(int err)
 struct exi_rma_work {
 	/* A time that exi_rma_tick_at() named has come. */
 	void (*look)(uint64_t now);
-	/* In a forked child, before the fabric hears of it. */
+	/* In a forked child, before the fabric learns of the fork. */
 	void (*forked)(void);
 };
 
@@ -255,7 +257,7 @@ struct exi_rma_ring {
 	uint32_t bytes;
 };
 
-/* How soon a message that is heard must be acknowledged, before credits are due
+/* How soon a received message must be acknowledged, before credits are due
  * anyway. */
 enum exi_rma_owe {
 	EXI_RMA_OWE_NOT,
@@ -283,7 +285,7 @@ struct exi_rma_link {
 	struct exi_rma_inbox inbox[2]; /* by enum exi_dir: for whose engine */
 	_Atomic uint32_t received;     /* messages */
 	uint64_t arrived;	       /* bytes for the ring; the net's lock */
-	_Atomic uint32_t stir;	       /* changes with whatever arrives */
+	_Atomic uint32_t stir;	       /* changes with every arrival */
 	_Atomic uint32_t sleepers[2];  /* on stir */
 	_Atomic bool bell[2]; /* the next message is to ring the pair link */
 	_Atomic int err;      /* -errno: nothing arrives any more */
@@ -293,14 +295,14 @@ struct exi_rma_link {
 	_Atomic bool unsaid;	 /* the receiver's message waits for a credit */
 	_Atomic bool unanswered; /* the sender's message waits for a credit */
 	_Atomic bool dead;	 /* the queue pair takes nothing any more */
-	_Atomic bool closed;	 /* the other end said that it leaves */
+	_Atomic bool closed;	 /* the other end has sent that it leaves */
 
 	struct exi_rma_lock post;
 	struct exi_rma_mem out; /* messages under way, by number */
 	uint32_t sent;		/* messages sent */
 	/* Messages sent that the other end received. */
 	_Atomic uint32_t credited;
-	uint32_t end;	 /* the number of END, or of what closes, */
+	uint32_t end;	 /* the number of END, or of the message with CLOSES, */
 	bool said_end;	 /* if it was sent */
 	uint32_t given;	 /* the count of received that the other end knows */
 	uint32_t posted; /* requests posted */
@@ -343,7 +345,7 @@ static inline struct exi_rma_link *exi_rma_link_of(struct exi_conn *c)
 
 /* --- meeting (meet.c) --------------------------------------------------- */
 
-/* The state of a handshake; under the service lock, unless said otherwise. */
+/* The state of a handshake; under the service lock, unless stated otherwise. */
 struct exi_rma_meeting {
 	struct exi_tuple tuple;
 	struct exi_auth auth;

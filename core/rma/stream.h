@@ -58,7 +58,7 @@ enum exi_stream_kind {
 	EXI_STREAM_END,	     /* no byte follows */
 	EXI_STREAM_ADVERT,   /* len bytes at addr, with key, may be written */
 	EXI_STREAM_ACK,	     /* the ring is free up to seq */
-	EXI_STREAM_REVOKE,   /* no advert of the phase is to be used any more */
+	EXI_STREAM_REVOKE,   /* this phase's adverts may no longer be used */
 };
 
 /* A message. What goes over the wire of a kind, besides the kind:
@@ -80,7 +80,7 @@ struct exi_stream_msg {
 	bool waitall; /* the receive wants all its bytes, not the next ones */
 };
 
-/* The policy: when to do what is never wrong but may be slow. */
+/* The policy: when to take a step that is never wrong but may be slow. */
 struct exi_stream_policy {
 	/* Sender: a batch of fewer bytes is small, and would rather use the
 	 * ring. */
@@ -132,10 +132,11 @@ struct exi_stream_tx {
 	uint32_t began; /* seq at which the receiver began the even phase */
 	uint64_t head;	/* bytes ever written to the ring */
 	uint64_t heard; /* the last ACK's: the ring is free up to there */
-	uint64_t acked; /* heard, or drained: the mirror is free up to there */
-	uint64_t want;	/* as given to the last next */
-	uint32_t small; /* small batches in a row that went direct */
-	uint32_t first; /* advert in use */
+	/* reported, or drained: the mirror is free up to there */
+	uint64_t acked;
+	uint64_t want;	  /* as given to the last next */
+	uint32_t small;	  /* small batches in a row that went direct */
+	uint32_t first;	  /* advert in use */
 	uint32_t adverts; /* how many are at hand */
 	bool answer;	  /* a REVOKE waits for its answer */
 	bool hopes;	  /* an advert came since waiting was in vain, */
@@ -192,7 +193,7 @@ void exi_stream_tx_sent(struct exi_stream_tx *tx,
 /* ADVERT, ACK or REVOKE came. -EPROTO. Ask next. */
 int exi_stream_tx_got(struct exi_stream_tx *tx, const struct exi_stream_msg *m);
 
-/* No byte follows those that were sent: next says END, with want 0. */
+/* No byte follows those that were sent: next returns END, with want 0. */
 void exi_stream_tx_end(struct exi_stream_tx *tx);
 
 /* Whether next could say DIRECT, or INDIRECT for more than a little. An ACK
@@ -230,8 +231,7 @@ struct exi_stream_recv {
 	bool waitall;
 	bool may_advertise;
 	void *owner; /* the caller's name for the receive */
-	/* The engine's own: what the owner asked, and whether the peer
-	 * wrote. */
+	/* The engine's own: the owner's request, and whether the peer wrote. */
 	bool cancelled;
 	bool used;
 };
@@ -269,10 +269,10 @@ struct exi_stream_rx {
 	uint32_t n_done;
 	/* Bytes of the ring ever written, that this end knows of. */
 	uint64_t placed;
-	/* Bytes of the ring ever read. More than placed: what is under way was
-	 * given back, and is nobody's. */
+	/* Bytes of the ring ever read. More than placed: bytes in flight were
+	 * given back, and belong to no receive. */
 	uint64_t taken;
-	uint64_t told;	     /* free again up to there, as the last ACK said */
+	uint64_t told;	     /* free again up to there, by the last ACK */
 	uint64_t hold_until; /* placed, before the next advert */
 	bool wants_revoke;
 	bool revoking; /* REVOKE was sent, and the phase is not over */
@@ -288,9 +288,10 @@ struct exi_stream_rx {
 void exi_stream_rx_init(struct exi_stream_rx *rx, uint32_t ring,
 			const struct exi_stream_policy *policy);
 
-/* What to tell the sender now. idle: nothing is left to do here, and the caller
- * may sleep after this; small ACKs are sent only then, so it must be asked so
- * before. To be asked after got, post, copied, take and cancel. */
+/* The next message to the sender. idle: nothing is left to do here, and the
+ * caller may sleep after this; small ACKs are sent only then, so the caller
+ * must call with idle before it sleeps. To be called after got, post, copied,
+ * take and cancel. */
 enum exi_stream_kind exi_stream_rx_next(const struct exi_stream_rx *rx,
 					bool idle, struct exi_stream_msg *ret);
 
@@ -307,10 +308,9 @@ int exi_stream_rx_got(struct exi_stream_rx *rx, const struct exi_stream_msg *m);
 int exi_stream_rx_post(struct exi_stream_rx *rx,
 		       const struct exi_stream_recv *r);
 
-/* Asks for a receive back. done has it now, or, when it was advertised, once
- * the sender said that it does not use it any more, or filled it meanwhile;
- * receives behind it may be advertised anew. -ENOENT: no such owner, or done
- * has it already. */
+/* Asks for a receive back. done returns it now, or, if it was advertised, once
+ * the sender has stopped using it or has filled it; receives behind it may be
+ * advertised anew. -ENOENT: no such owner, or done has it already. */
 int exi_stream_rx_cancel(struct exi_stream_rx *rx, const void *owner);
 
 /* The next receive that is over; those with data in the order they were
@@ -335,7 +335,7 @@ uint32_t exi_stream_rx_run(const struct exi_stream_rx *rx, uint32_t skip,
  * that. */
 void exi_stream_rx_take(struct exi_stream_rx *rx, uint32_t n);
 
-/* Whether the end was said, and nothing is unread. */
+/* Whether END has come, and nothing is unread. */
 bool exi_stream_rx_over(const struct exi_stream_rx *rx);
 
 /* Moving the direction away. Cancels every receive; what lies in the ring may
@@ -343,18 +343,18 @@ bool exi_stream_rx_over(const struct exi_stream_rx *rx);
 void exi_stream_rx_stop(struct exi_stream_rx *rx);
 /* After stop: whether no receive is left, and the peer will use none. */
 bool exi_stream_rx_quiet(const struct exi_stream_rx *rx);
-/* Once quiet: where reading stopped. Reading goes on after start only. */
+/* Once quiet: where reading stopped. Reading continues only after start. */
 uint64_t exi_stream_rx_cursor(struct exi_stream_rx *rx);
 /* Opens the direction (again) at the sender's head. -EPROTO. */
 int exi_stream_rx_start(struct exi_stream_rx *rx, uint64_t head);
 
 /* Cuts the receiver off: the fabric has made sure that nothing can be placed
- * any more. Every receive is its owner's again. What lies in the ring may still
- * be read, also what was given back. */
+ * any more. Every receive belongs to its owner again. Bytes in the ring may
+ * still be read, also those that were given back. */
 void exi_stream_rx_cut(struct exi_stream_rx *rx);
 
-/* The position of the stream up to which its reader has it, or will have it
- * when what was given back has come; as the sender counts. */
+/* The position of the stream, as the sender counts, up to which its reader has
+ * received it, or will have when the bytes that were given back have come. */
 uint32_t exi_stream_rx_position(const struct exi_stream_rx *rx);
 
 #endif

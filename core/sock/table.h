@@ -79,9 +79,10 @@ struct exi_framing {
 	uint64_t owner; /* the process that is within one; 0 */
 };
 
-/* The peer broke the protocol, or bytes are lost for ever: a reset, told once
- * of each direction, which is at its end then. A reset is set without the lock,
- * and what was told is not told anew: so it is not one of the errors in err. */
+/* The peer violated the protocol, or bytes are lost for ever: a reset. Each
+ * direction reports it once and is at its end then. A reset is set without the
+ * lock, and one that was reported is not reported again: so it is not one of
+ * the errors in err. */
 enum exi_broken {
 	EXI_BROKEN_NOT,
 	EXI_BROKEN_UNTOLD,
@@ -96,12 +97,12 @@ enum exi_cut {
 
 enum exi_deaf {
 	EXI_DEAF_NOT,
-	EXI_DEAF_CUT, /* the kernel says how the stream ends */
-	EXI_DEAF_END, /* the peer had said the end behind it */
+	EXI_DEAF_CUT, /* the kernel decides how the stream ends */
+	EXI_DEAF_END, /* the peer had sent END behind it */
 };
 
-/* One direction. Every member is guarded by lock, except where said. What each
- * transfer in a ring needs is in the first line. */
+/* One direction. Every member is guarded by lock, except where stated. The
+ * first line has the members that each transfer in a ring needs. */
 struct exi_half {
 	_Alignas(EXI_LINE) struct exi_lock lock;
 	_Atomic int32_t err; /* RX, TX: reported once, then the end or EPIPE */
@@ -109,14 +110,14 @@ struct exi_half {
 		struct {
 			/* enum exi_mode; without the lock: a hint */
 			_Atomic uint32_t mode;
-			/* RX: a thread gathers all that is unread (orphan.c).
-			 * Another that receives finds nothing meanwhile: what
-			 * it got would overtake the bytes that are gathered. */
+			/* RX: a thread gathers all unread bytes (orphan.c).
+			 * Meanwhile another thread that receives finds nothing:
+			 * its bytes would overtake those that are gathered. */
 			uint32_t gathered;
 		};
 		uint64_t way; /* both, for exi_half_rings_locked() */
 	};
-	/* TX: the end was said; without the lock a hint. RX: END was read. */
+	/* TX: END was sent; without the lock a hint. RX: END was read. */
 	uint32_t ended;
 	_Atomic uint32_t broken; /* enum exi_broken */
 	/* The line in the page of counters, the same in every process that has
@@ -129,29 +130,31 @@ struct exi_half {
 	uint64_t moves; /* transfers that moved bytes */
 	/* Bytes after which the rendezvous is tried. Read without the lock. */
 	_Atomic uint64_t meet_at;
-	uint32_t fin; /* TX: TCP was shut down. RX: the kernel said the end */
+	/* TX: TCP was shut down. RX: the kernel reported the end */
+	uint32_t fin;
 	uint32_t end_wanted; /* TX: the end follows the queued operations: */
 	uint32_t urgent;     /* urgent data was seen */
-	uint32_t told;	     /* TX: DOWN was said, and no UP since */
+	uint32_t told;	     /* TX: DOWN was sent, and no UP since */
 	uint32_t leaving;    /* RX: to be given back when nothing is lent */
 	uint32_t epoch;
 	/* RX, of a stream whose ends both end (base.h): the peer closed with
 	 * bytes of ours unread. Set with the TX lock held. */
 	_Atomic uint32_t cut; /* enum exi_cut */
-	uint32_t end_seen;    /* RX: TCP said the end, the link is to be read */
+	uint32_t end_seen;    /* RX: TCP has ended, the link must be read */
 	uint32_t link_read;   /* RX: the link was read after the end of TCP */
 	_Atomic uint32_t
-		untaken;  /* RX: gave back, and the peer has not said TAKEN */
+		untaken;  /* RX: gave back, and the peer has not sent TAKEN */
 	uint32_t lingers; /* TX: SO_LINGER is ours until the drain is done */
 	struct linger linger; /* TX: what it was */
-	/* A fabric between hosts failed; under which the connection goes on. */
+	/* How the connection continues after a fabric between hosts failed. */
 	uint32_t resume;    /* RX: enum exi_resume_state */
 	uint32_t skip;	    /* RX: bytes of TCP that we have already */
 	uint32_t origin;    /* position of the fabric at the last SWITCH */
 	uint32_t in_kernel; /* threads inside the kernel's own calls */
 	uint32_t life;	    /* counts the connections that had this memory */
-	/* RX: the peer is gone, or both directions were shut here: what comes
-	 * in the ring after so many fabric_bytes is for nobody. */
+	/* RX: the peer is gone, or both directions were shut down here: the
+	 * bytes in the ring behind this number of fabric_bytes are
+	 * discarded. */
 	uint32_t deaf; /* enum exi_deaf */
 	uint64_t deaf_after;
 	uint64_t left;
@@ -177,8 +180,8 @@ struct exi_inside {
 	uint32_t life;
 };
 
-/* Whether the bytes of the direction go by the ring, and nobody gathers them:
- * one comparison, of what only holders of the lock write. */
+/* Whether the ring carries the bytes of the direction, and no thread gathers
+ * them: one comparison, of members that only holders of the lock write. */
 static inline bool exi_half_rings_locked(const struct exi_half *h)
 {
 	uint64_t rings = EXI_MODE_RING;
@@ -203,7 +206,7 @@ static inline size_t exi_half_heard_locked(const struct exi_half *h, size_t n)
 enum exi_hold {
 	EXI_HOLD_NOT,
 	EXI_HOLD, /* until the program, or an operator, asks for it */
-	/* Until somebody is seen to wait for the epoll sets that it is in. */
+	/* Until a thread is seen to wait for the epoll sets that contain it. */
 	EXI_HOLD_UNTIL_SEEN,
 };
 
@@ -222,7 +225,7 @@ struct exi_shared {
 	_Atomic uint32_t hold_here; /* enum exi_hold */
 	_Atomic uint32_t hold_there;
 	_Atomic uint32_t down_wait;  /* DOWNs sent and not yet answered */
-	_Atomic uint32_t may_switch; /* the peer said GO */
+	_Atomic uint32_t may_switch; /* the peer has sent GO */
 	_Atomic uint32_t linked;     /* has a link: sleep so as to be rung */
 	_Atomic uint32_t lowat;	     /* SO_RCVLOWAT; 0: as it was, 1 */
 	_Atomic uint32_t no_time;    /* 1 << enum exi_dir: waits are over */
@@ -315,8 +318,8 @@ struct exi_sock {
 	_Atomic bool blocks;  /* O_NONBLOCK was clear when last looked at */
 	/* The port that the socket is connected to; 0: not asked yet. */
 	_Atomic uint16_t peer_port;
-	/* Counts short sends, and the end of sending: after each, a waiter for
-	 * room is told of room, though it was there. */
+	/* Counts short sends, and the end of sending: after each of these, a
+	 * waiter for space gets an event, although there was space before. */
 	_Atomic bool times; /* its peer is to say when it sends */
 	_Atomic uint32_t cramped;
 	/* Counts the messages of the link that were read, but for rings. */
@@ -378,7 +381,7 @@ struct exi_sock {
 	 * lock of EXI_RX guards it. */
 	bool awaited;
 	/* The service's words: */
-	uint32_t neglected; /* looks that found bytes and nobody, in a row */
+	uint32_t neglected; /* looks in a row that found bytes and no waiter */
 	uint64_t glanced;   /* bytes received, at the last of them */
 	struct exi_list todo;
 	uint32_t todo_dirs; /* 1 << enum exi_dir; not 0: in its list */
@@ -391,7 +394,7 @@ struct exi_sock {
 struct exi_waiter {
 	void (*wake)(struct exi_waiter *w);
 	struct exi_waiter *next;
-	bool idle; /* nobody was seen to wait by it yet, see unseen.h */
+	bool idle; /* no thread was seen to wait by it yet, see unseen.h */
 };
 
 /* Sets the table up. Idempotent. */
@@ -422,10 +425,10 @@ static inline struct exi_sock *exi_sock_peek(int fd)
 	return exi_likely(!((uintptr_t)sk & EXI_LATENT)) ? sk : NULL;
 }
 
-/* Settles a connection that is on TCP for good, with nothing that the kernel
- * does not do as well: then calls that move bytes need not track fd any more,
- * and the kernel counts them. One look; false also where it cannot tell now. No
- * lock held. */
+/* Settles a connection that stays on TCP permanently and needs nothing from the
+ * library: calls that move bytes need not track fd any more, and the kernel
+ * counts them. One look; false also if the look cannot decide now. No lock
+ * held. */
 EXI_SHIM bool exi_sock_settle(struct exi_sock *sk, int fd);
 /* Every number is tracked from now on, and nothing settles: the program calls
  * the library by name, too, whose operations are in one order with all other
@@ -456,8 +459,8 @@ static inline struct exi_shared *exi_sock_shared(const struct exi_sock *sk)
 /* Whether the socket is known by fd: its number, or a name. */
 static inline bool exi_sock_is(const struct exi_sock *sk, int fd)
 {
-	/* Acquire: pairs with exi_sock_make(), for whoever knew what had this
-	 * place, and the number, before. */
+	/* Acquire: pairs with exi_sock_make(), for a thread that knew the
+	 * socket which had this place, and the number, before. */
 	int number = atomic_load_explicit(&sk->fd, memory_order_acquire);
 
 	/* A free socket has no number, also for a thread that knows none of its
@@ -518,13 +521,13 @@ static inline void exi_sock_look_locked(struct exi_sock *sk, enum exi_dir dir,
 	EXI_LOCKED(&sk->sh->half[dir].lock);
 	if (dir == EXI_RX && change > 0)
 		sk->awaited = true;
-	/* Release: what was looked at may go after the last one. */
+	/* Release: the socket that was looked at may go after the last one. */
 	atomic_store_explicit(&sk->lookers[dir], n + (uint32_t)change,
 			      memory_order_release);
 }
 
 /* Breaks the direction, with or without the lock: from here on nothing moves,
- * and a reset is told. */
+ * and the direction reports a reset. */
 static inline void exi_half_break(struct exi_half *h)
 {
 	uint32_t whole = EXI_BROKEN_NOT;
@@ -553,8 +556,8 @@ void exi_sock_forgets(void (*forget)(struct exi_sock *sk, int fd,
 				     uint32_t generation));
 
 /* Remembers which socket the descriptor is, and later checks whether it still
- * is. A thread that puts another socket in its place says so before, so that
- * none takes that one for a stranger. */
+ * is. A thread that puts another socket in its place calls this before, so that
+ * no thread mistakes that socket for a stranger's. */
 EXI_SHIM void exi_sock_mark(struct exi_sock *sk, int fd);
 void exi_sock_exchange(struct exi_sock *sk);
 bool exi_sock_current(struct exi_sock *sk, int fd);
@@ -569,9 +572,9 @@ static inline bool exi_sock_unforked(const struct exi_sock *sk)
 	       atomic_load_explicit(&exi_sock_forks, memory_order_relaxed);
 }
 
-/* Sets why the connection is not on the best fabric (EXS_X_REASON_*), and does
- * what EXS_REQUIRE says. A violation that broke the connection stays the
- * reason. */
+/* Sets the reason for which the connection is not on the best fabric
+ * (EXS_X_REASON_*), and applies EXS_REQUIRE. If a violation broke the
+ * connection, it stays the reason. */
 void exi_sock_reason(struct exi_sock *sk, int reason);
 
 /* Calls f for each live socket. */
@@ -605,8 +608,8 @@ void exi_ready_times_locked(struct exi_sock *sk);
  * wake-up. */
 EXI_SHIM uint64_t exi_ready_sleep(void);
 
-/* The descriptor that becomes readable when the peer sends a wake-up, to be
- * read by exi_link_event(); -1 when there is none. It may be closed at any
+/* The descriptor that becomes readable when the peer sends a wake-up, which
+ * exi_link_event() reads; -1 when there is none. It may be closed at any
  * time. */
 EXI_SHIM int exi_ready_bell(struct exi_sock *sk, int fd);
 

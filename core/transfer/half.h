@@ -15,22 +15,22 @@
 
 struct exi_op;
 
-/* The peer is gone: when TCP knows it, too, what is sent from here on is TCP's
- * to refuse, as it refuses what goes to any closed peer, and this is true. What
- * the peer did not take from the ring is lost. TX lock held. */
+/* The peer is gone: when TCP knows that, too, TCP refuses further sends, as it
+ * does for any closed peer, and this is true. Bytes that the peer did not take
+ * from the ring are lost. TX lock held. */
 bool exi_flow_bereft_locked(struct exi_sock *sk);
 
 /* Counts bytes that the fabric moved of an operation. The direction's lock is
  * held. */
 void exi_flow_account_locked(struct exi_sock *sk, enum exi_dir dir, size_t n);
 
-/* Says the end of what was sent; TX lock held. */
+/* Sends the end behind the bytes that were sent; TX lock held. */
 int exi_flow_end_locked(struct exi_sock *sk);
 
-/* The error to tell where the peer wrote nonsense into its segment. Locked. */
+/* The error to report when the peer wrote nonsense into its segment. Locked. */
 ssize_t exi_flow_fabric_failed_locked(struct exi_sock *sk, struct exi_half *h);
 
-/* Operations were put into the direction's list, or taken out. Locked. */
+/* Operations were added to the direction's list, or removed. Locked. */
 void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
 			       int change);
 /* n of the want bytes that were tried have moved; whether it is all of the
@@ -38,7 +38,7 @@ void exi_flow_count_ops_locked(struct exi_sock *sk, enum exi_dir dir,
 bool exi_flow_moved(struct exi_op *op, enum exi_dir dir, size_t n, size_t want);
 
 /* Takes the error (errno) that the kernel keeps for the connection; 0: none.
- * The kernel tells it once. */
+ * The kernel reports it once. */
 int exi_half_take_so_error(int fd);
 
 /* The result of a call on a direction that is broken: -ECONNRESET the first
@@ -52,13 +52,14 @@ ssize_t exi_half_tell_broken_locked(struct exi_sock *sk, struct exi_half *h);
  * is held. */
 bool exi_half_error_waits_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* Takes the direction's error (errno, 0: none), which is told once; but what
- * EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. Without a lock: a send
- * takes the other direction's, too. */
+/* Takes the direction's error (errno, 0: none), which is reported once; but an
+ * operation that EXS_REQUIRE forbids (EPROTONOSUPPORT) stays forbidden. Without
+ * a lock: a send takes the other direction's error, too. */
 int exi_half_take_err(struct exi_half *h);
 
-/* Why nothing can be sent any more: -errno, or 0 when it can or the kernel is
- * to say. An error is taken: told once. TX lock held. */
+/* Why nothing can be sent any more: -errno, or 0 if sending is possible or the
+ * kernel is to decide. Takes the error, which is reported once. TX lock
+ * held. */
 int exi_half_send_refused_locked(struct exi_sock *sk, struct exi_half *h);
 
 /* Whether another process of the family has the fabric that the direction is
@@ -104,12 +105,12 @@ static inline bool exi_half_leave_lock(const struct exi_inside *in)
 	return true;
 }
 
-/* Receiver, RX lock held: the peer is gone, and what its ring holds now is all
- * that comes of it, though somebody may still write there. */
+/* Receiver, RX lock held: the peer is gone, and no bytes follow those that its
+ * ring holds now, even if a process still writes there. */
 void exi_flow_deafen_locked(struct exi_sock *sk);
 
-/* The peer of a stream whose ends both end is gone: whether one ECONNRESET is
- * to be told now, which it was not before. */
+/* The peer is gone, in a stream where that ends both directions: whether to
+ * report one ECONNRESET now, which was not reported before. */
 EXI_SHIM bool exi_half_take_cut(struct exi_half *h);
 
 /* What a receive gives at the end: 0, or that error. */

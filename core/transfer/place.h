@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations whose buffers the fabric's device has: it places what the peer
- * sends into a receive, and takes what is sent from where it lies, without a
- * copy. For fabrics with EXI_CAP_PLACE; of others nothing is ever lent.
+/* Operations whose buffers the fabric's device has: it places the peer's bytes
+ * into a receive, and sends bytes from the program's memory, without a copy.
+ * For fabrics with EXI_CAP_PLACE; others never get a buffer.
  *
- * An operation stays in its socket's list until its buffer is its own again,
- * whatever becomes of the connection (exi_op.lent). Receives are lent from the
- * first on. Called with the direction's lock held, unless said otherwise. */
+ * An operation stays in its socket's list until its buffer belongs to it again,
+ * whatever happens to the connection (exi_op.lent). Receives are lent from the
+ * first on. Called with the direction's lock held, unless stated otherwise. */
 #ifndef EXI_CORE_TRANSFER_PLACE_H
 #define EXI_CORE_TRANSFER_PLACE_H
 
@@ -18,7 +18,8 @@
 struct exi_op;
 struct exi_sock;
 
-/* The first operation that has bytes which nobody has. Null. */
+/* The first operation with bytes that neither the device nor the peer has;
+ * null. */
 struct exi_op *exi_place_first(struct exi_sock *sk, enum exi_dir dir);
 
 /* Some operation of the direction is lent. */
@@ -33,20 +34,23 @@ bool exi_place_waits(struct exi_sock *sk, enum exi_dir dir);
  * worth it. Whether it did. */
 bool exi_place_lend(struct exi_sock *sk);
 
-/* Sends from the operation's buffer, when it is large and the peer has a place
- * for it: so many bytes. -EAGAIN: not so. -EALREADY: it waits for one, and
- * moves no other way meanwhile; somebody will call progress when it came, or
- * did not in time. */
+/* Sends from the operation's buffer, if it is large and the peer has a place
+ * for it: returns the number of bytes. -EAGAIN: it is not, or has none.
+ * -EALREADY: the operation waits for a place, and does not move in another way
+ * meanwhile; progress will be called when the place came, or did not come in
+ * time. */
 ssize_t exi_place_give(struct exi_sock *sk, struct exi_op *op);
 
-/* The peer has a place for what is sent next, or is likely to soon. */
+/* The peer has a place for the bytes that are sent next, or is likely to
+ * soon. */
 bool exi_place_welcome(struct exi_sock *sk);
 
-/* Finishes what is over. */
+/* Finishes operations that are complete. */
 void exi_place_reap_locked(struct exi_sock *sk, enum exi_dir dir);
 
-/* A lent operation was cancelled: a receive comes back, with ECANCELED or what
- * came before; of a send what is under way is sent, and no more. */
+/* A lent operation was cancelled: a receive comes back, with ECANCELED or the
+ * bytes that came before; of a send, the bytes in flight are sent, and no
+ * more. */
 void exi_place_recall_locked(struct exi_sock *sk, enum exi_dir dir,
 			     struct exi_op *op);
 
@@ -56,12 +60,12 @@ bool exi_place_quiet_locked(struct exi_sock *sk);
 /* Bytes of the direction that were not copied. */
 uint64_t exi_place_bytes(struct exi_sock *sk, enum exi_dir dir);
 
-/* The peer's doorbell was heard: perhaps it wants something back. The link's
- * lock is held. */
+/* The peer rang the doorbell: perhaps it wants a buffer back. The link's lock
+ * is held. */
 void exi_place_answer_locked(struct exi_sock *sk);
 
-/* The fabric has failed, and what it holds cannot be sent another way either:
- * every send that is lent ends. TX lock held. */
+/* The fabric has failed, and the bytes that it holds cannot be sent another way
+ * either: every send that is lent ends. TX lock held. */
 void exi_place_forsake_locked(struct exi_sock *sk);
 
 /* Waits until nothing of the socket is lent, then makes sure of it. No lock is

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A fabric between hosts fails, and the connection goes on over TCP: section 6
- * of docs/design/wire-verbs.md. Each direction by itself, and nobody waits for
- * an answer: the sender repeats what was not acknowledged, and says first,
- * where the receiver cannot know it, from which byte; the receiver leaves out
- * what it has. */
+/* A fabric between hosts fails, and the connection continues over TCP: section
+ * 6 of docs/design/wire-verbs.md. Each direction does so by itself, and neither
+ * end waits for an answer: the sender repeats the bytes that were not
+ * acknowledged, and, if the receiver cannot know from which byte, states that
+ * first; the receiver skips the bytes that it has. */
 #ifndef EXI_CORE_TRANSFER_RESUME_H
 #define EXI_CORE_TRANSFER_RESUME_H
 
@@ -25,20 +25,20 @@
 int exi_resume_begin_locked(struct exi_sock *sk);
 
 /* The peer has closed, at the moment of exi_resume_begin_locked(), and the
- * hang-up is only a part of that. The ring holds the last bytes; nobody reads
- * what is sent. Both locks are held. */
+ * hang-up is a part of that. The ring holds the last bytes; bytes that are sent
+ * have no reader. Both locks are held. */
 bool exi_resume_closed_locked(struct exi_sock *sk);
 
 /* Receiver in EXI_MODE_BACK, RX lock held, before TCP is read: how many of len
- * bytes may be. -EAGAIN: none yet. -ENODATA: TCP ended, and did not say where
- * it goes on: what there is lies in the ring, which is to be read. -EPROTO: the
- * peer broke the protocol, and both directions are broken. */
+ * bytes may be read. -EAGAIN: none yet. -ENODATA: TCP ended without a RESUME:
+ * the remaining bytes are in the ring, which must be read. -EPROTO: the peer
+ * violated the protocol, and both directions are broken. */
 ssize_t exi_resume_read_locked(struct exi_sock *sk, size_t len);
 
-/* Receiver, RX lock held: whether an end of TCP is that of the stream. While
- * the peer can be asked over the link it is not, before it has answered, or
- * left: what it sent before, the word of a move and the bytes that moved, may
- * come later. What was told before they met stays. */
+/* Receiver, RX lock held: whether an end of TCP is the end of the stream. While
+ * the peer can be asked over the link, it is not, before the peer has answered
+ * or left: its earlier messages, a SWITCH and the bytes that moved, may come
+ * later. An end that was reported before the two met stays. */
 static inline bool exi_resume_end_counts_locked(const struct exi_sock *sk)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -70,9 +70,10 @@ static inline bool exi_resume_keeps_locked(struct exi_sock *sk)
  * where none can be. RX lock held. */
 bool exi_resume_called_locked(struct exi_sock *sk);
 
-/* Before the last close: the sender repeats what it holds though all of it, and
- * the end, was read from the ring. Left in TCP it would make the kernel reset
- * the connection, and with it what was sent here. No lock is held. */
+/* Before the last close: the sender repeats the bytes that it holds although
+ * the receiver has read all of them, and the end, from the ring. Left in TCP,
+ * they would make the kernel reset the connection, and lose the bytes that were
+ * sent here. No lock is held. */
 void exi_resume_finish(struct exi_sock *sk, uint64_t deadline_ns);
 
 #endif

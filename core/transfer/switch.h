@@ -19,10 +19,10 @@ static inline bool exi_switch_wanted(struct exi_shared *sh)
 	       !atomic_load_explicit(&sh->hold_there, memory_order_relaxed);
 }
 
-/* Receiver: whether the peer, on this host, may have said SWITCH, and nobody
- * has read it: then what it sent since is in the ring, while this end looks for
- * it on TCP. A hint without locks; nothing that was sent before is missed by
- * who reads the link (exi_link_hear()) and looks again. */
+/* Receiver: whether the peer, on this host, may have sent a SWITCH that has not
+ * been read: then the bytes that it sent since are in the ring, while this end
+ * looks for them on TCP. A hint without locks; a thread that reads the link
+ * (exi_link_hear()) and looks again misses nothing that was sent before. */
 static inline bool exi_switch_may_come(const struct exi_sock *sk)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
@@ -35,18 +35,18 @@ static inline bool exi_switch_may_come(const struct exi_sock *sk)
 		atomic_load_explicit(&sh->down_wait, memory_order_relaxed));
 }
 
-/* Calls that move bytes, when a connection that has met passed the mark which
- * was set as no GO could be said: it stays on TCP if nobody was seen to wait
- * for an epoll set that it is in, until somebody is. No lock held. */
+/* For calls that move bytes, when a connection that has met passed the mark
+ * that was set while GO could not be sent: it stays on TCP while it is in an
+ * epoll set for which no thread was seen to wait. No lock held. */
 void exi_switch_unawaited(struct exi_sock *sk, int fd);
 
-/* What held GO back may be over: the connection may move again if it stays on
- * TCP only for epoll sets that nobody was seen to wait for, and is in no such
- * set any more. No lock of a half is held. */
+/* The obstacle to GO may be gone: the connection may move again if it stays on
+ * TCP only for epoll sets for which no thread was seen to wait, and is in no
+ * such set any more. No lock of a half is held. */
 void exi_switch_awaited(struct exi_sock *sk);
 
-/* The directions may be switched again, unless they are not held as `held`
- * says; TX lock held. */
+/* The directions may be switched again, unless they are held for another cause
+ * than `held`; TX lock held. */
 void exi_switch_allow_locked(struct exi_sock *sk, enum exi_hold held);
 
 /* Sender, TX lock held: onto the fabric. 0, or why not yet. */
@@ -67,13 +67,13 @@ int exi_switch_refuse_locked(struct exi_sock *sk, int reason);
 int exi_switch_takeback_locked(struct exi_sock *sk, uint64_t epoch,
 			       uint64_t pos, uint64_t used);
 
-/* Sender, TX lock held: what the fabric has ready for drain goes to TCP, with
- * the next send, or by the service. */
+/* Sender, TX lock held: the bytes that the fabric has ready for drain go to
+ * TCP, with the next send, or by the service thread. */
 void exi_switch_drain_locked(struct exi_sock *sk);
 
 /* Receiver in EXI_MODE_LEFT, RX lock held: n bytes of TCP were read; recomputes
- * what is left. Who reads the last of them wakes all who wait: they asked the
- * kernel, and what comes next is in the ring. */
+ * how many are left. The thread that reads the last of them wakes all waiters:
+ * they asked the kernel, and the next bytes are in the ring. */
 void exi_switch_read_locked(struct exi_sock *sk, size_t n);
 void exi_switch_recount_locked(struct exi_sock *sk);
 
@@ -85,17 +85,18 @@ int exi_switch_came_locked(struct exi_sock *sk, int64_t *ret);
 /* Both directions to TCP: begun. The service does the rest. reason: with
  * EXI_UNTIL_SEEN, perhaps. */
 int exi_switch_leave(struct exi_sock *sk, int reason);
-/* What was found earlier of the socket of this generation: -EBADF if it has
- * closed since, whatever has its memory now. */
+/* A result found earlier for the socket of this generation: -EBADF if it has
+ * closed since, whichever socket has its memory now. */
 int exi_switch_leave_of(struct exi_sock *sk, uint32_t generation, int reason);
 /* exi_switch_leave() with the TX lock held. */
 int exi_switch_leave_locked(struct exi_sock *sk, int reason);
-/* The link has come up: the peer of a connection that is held since before is
- * told so, as it would be of one that is held now. The TX lock is held. */
+/* The link has come up: informs the peer of a connection that was held before
+ * that it is held, as it would inform the peer of one that is held now. The TX
+ * lock is held. */
 void exi_switch_held_locked(struct exi_sock *sk);
 
-/* This end sends on TCP, or with drains will, and what it has not read comes
- * there: as long as the peer does not switch. */
+/* This end sends on TCP, or with drains will, and its unread bytes come there:
+ * as long as the peer does not switch. */
 bool exi_switch_on_tcp(struct exi_shared *sh, bool drains);
 /* This end is done: it is on TCP, and the peer does not switch. */
 bool exi_switch_done(struct exi_shared *sh);

@@ -49,11 +49,11 @@ struct shmp_tx {
 	uint32_t ended;
 	uint64_t before_at;
 	uint32_t first; /* the ring's size before that */
-	uint32_t epoch; /* as the segment says */
+	uint32_t epoch; /* from the segment */
 	uint64_t
 		there; /* the pages up to here exist, see shmp_segment_make() */
-	uint64_t kernel; /* as the segment says */
-	uint32_t n_tcp;	 /* what it said of TCP, in all */
+	uint64_t kernel; /* from the segment */
+	uint32_t n_tcp;	 /* its reports about TCP, in all */
 };
 
 struct shmp_rx {
@@ -63,12 +63,12 @@ struct shmp_rx {
 	uint32_t used;	/* bytes of its payload that were read */
 	uint32_t len;	/* the record's length, copied once; 0: not looked at */
 	uint32_t ended; /* END was reached */
-	uint64_t published; /* what `taken` says */
+	uint64_t published; /* the value of `taken` */
 	uint32_t sleepers;  /* threads that wait for data */
 	int32_t cpu;	    /* the peer's, its low bits */
 	uint32_t before;    /* as the sender has them */
 	uint64_t grown_at;
-	uint64_t there; /* what was admitted ends here */
+	uint64_t there; /* the admitted part ends here */
 };
 
 struct shmp_shared {
@@ -105,9 +105,9 @@ struct shmp_priv {
 /* Counts so much of the ring against EXS_MEMORY_LIMIT_MB. 0 or -ENOMEM. */
 int shmp_segment_grow(struct shmp_priv *p, uint32_t bytes);
 
-/* Counts so much of the peer's ring: an honest peer pays for what it wrote, but
- * the pages that a hostile one left out are made by the reader's first look, at
- * the expense of the reader's cgroup. 0 or -ENOBUFS. */
+/* Counts this many bytes of the peer's ring: an honest peer pays for the pages
+ * that it wrote, but the reader's first access makes the pages that a hostile
+ * peer left out, at the expense of the reader's cgroup. 0 or -ENOBUFS. */
 int shmp_segment_borrow(struct shmp_priv *p, uint32_t bytes);
 
 /* Makes sure that the pages of the peer's ring are there up to position end,
@@ -123,7 +123,7 @@ int shmp_segment_admit(const struct shmp_priv *p, struct shmp_rx *rx,
 int shmp_segment_make(const struct shmp_priv *p, struct shmp_tx *tx,
 		      uint64_t end);
 
-/* Unmaps what is mapped. */
+/* Unmaps the mapped parts. */
 void shmp_segment_unmap(struct shmp_priv *p);
 
 static inline struct shmp_priv *shmp_priv(struct exi_conn *c)
@@ -160,7 +160,7 @@ static inline const struct shmp_record *shmp_in(struct shmp_priv *p,
 }
 
 /* The length of the record r at rx->pos if it is a small one that can be read
- * now; 0: shmp_look() says what there is. None was opened. */
+ * now; 0: shmp_look() finds out. No record was opened. */
 static inline uint32_t shmp_small(const struct shmp_record *r,
 				  const struct shmp_rx *rx)
 {
@@ -179,8 +179,8 @@ static inline uint32_t shmp_small(const struct shmp_record *r,
 		       : 0;
 }
 
-/* Moves a reader. Stored whole, and before the peer is told what was taken: see
- * exi_nothing_still(). */
+/* Moves a reader. Stored whole, and before the peer learns how much was taken:
+ * see exi_nothing_still(). */
 static inline void shmp_move_to(struct shmp_rx *rx, uint64_t pos)
 {
 	__atomic_store_n(&rx->pos, pos, __ATOMIC_RELAXED);
@@ -248,27 +248,27 @@ static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
 	return (uint32_t *)(uintptr_t)w;
 }
 
-/* Out of line, so that what is frequent saves no registers for it. */
+/* Out of line, so that the frequent case saves no registers for it. */
 #define SHMP_RARE __attribute__((noinline))
 
 /* --- shm_conn.c --------------------------------------------------------- */
 
-/* Whether the word of a waiter asks to be woken when position pos is passed. A
- * thread that waits for a later one is woken then; one that waited for an
- * earlier one was. */
+/* Whether the word of a waiter requests a wake-up when position pos is passed.
+ * A thread that waits for a later position is woken then; a thread that waited
+ * for an earlier one was woken before. */
 static inline bool shmp_awaited(uint32_t wait, uint64_t pos)
 {
 	return (wait ^ SHMP_WAIT_AT(pos)) - 1 < SHMP_WAIT_MASK;
 }
 
-/* Wakes who waits for that (shmp_awaited()). */
+/* Wakes the thread that waits for that (shmp_awaited()). */
 SHMP_RARE void shmp_wake_peer(struct exi_conn *c, uint32_t wait,
 			      const _Atomic uint32_t *word, uint64_t sleep);
 
 /* --- shm_tx.c ------------------------------------------------------------ */
 
-/* Bytes of free ring, after looking at what the peer took, whether or not its
- * pages exist yet. -EPROTO: the peer claims what cannot be. */
+/* Bytes of free ring, after a look at what the peer took, whether or not its
+ * pages exist yet. -EPROTO: the peer's value is impossible. */
 int64_t shmp_refresh_limit(struct shmp_tx *tx, struct shmp_priv *p);
 
 /* The ring is not as large as the peer allows, and there was memory so far. */
@@ -289,8 +289,8 @@ void shmp_loan_put(struct exi_conn *c, size_t n);
  * that. */
 SHMP_RARE void shmp_publish_taken(struct exi_conn *c);
 
-/* Reading goes on at another position, in a ring of other size. The word there
- * can be read. 0, or -ENOBUFS: there is no memory for it. */
+/* Reading continues at another position, in a ring of another size. The word
+ * there can be read. 0, or -ENOBUFS: there is no memory for it. */
 SHMP_RARE int shmp_begin_at(struct shmp_priv *p, struct shmp_rx *rx,
 			    uint64_t pos, uint32_t before, uint32_t bytes);
 
