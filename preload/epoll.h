@@ -2,40 +2,41 @@
 /* Epoll sets with connections of the library in them: what the files epoll_*.c
  * share. Each calls those before it in this list.
  *
- *   set      sets and their items: which are active, whom a ring wakes
- *   kernel   what the kernel tells of a set
- *   look     looks at items, and tells them in order
+ *   set      sets and their items: which are active, which thread a ring wakes
+ *   kernel   the kernel's events of a set
+ *   look     looks at items, and reports them in order
  *   nest     sets that are waited on themselves
  *   wait     epoll_wait()
  *   ctl      epoll_ctl()
  *   end      the numbers of sets, fork, leaving the process
  *
- * The kernel's set stays what sleepers sleep in. A connection is registered
+ * Threads continue to sleep in the kernel's set. A connection is registered
  * there as the application asked until it has met its peer's library. From then
- * on its registration is edge-triggered and carries a tag, and the application
- * is told what the connection's state says: the item is managed. An eventfd in
- * the set, the nudge, ends sleeps when a fabric has something.
+ * on its registration is edge-triggered and carries a tag, and the library
+ * reports the connection's state to the application: the item is managed. An
+ * eventfd in the set, the nudge, ends sleeps when a fabric has an event.
  *
  * A managed item is either active, and each epoll_wait() looks at it; or armed,
- * and its peer sends a wake-up when there is something, which makes the item
- * active. A thread that is about to sleep arms what is active, so the cost of a
- * call follows what was active since the last sleep, not the number of items.
+ * and its peer sends a wake-up with the next bytes, which makes the item
+ * active. A thread that is about to sleep arms the active items, so the cost of
+ * a call depends on the items that were active since the last sleep, not on the
+ * number of items.
  *
  * A program may wait for a set by the system-call instruction, which the shim
- * does not see, though epoll_ctl() was the C library's: the kernel would give
- * it tags. So until somebody was seen to wait for a set (by epoll_wait(), or
- * for a descriptor that is, or contains, the set) its items are idle: the
- * kernel has them as the application asked, none is managed, and the
- * connections' peers are not told to begin on a fabric (exi_link_go()). A
- * connection that is on one already is watched as if it were in no set
- * (core/call/unseen.h). The first wait that is seen ends all of that before it
+ * does not intercept, although it called epoll_ctl() of the C library: the
+ * kernel would give it tags. So until a thread was seen to wait for a set (by
+ * epoll_wait(), or for a descriptor that is, or contains, the set) its items
+ * are idle: the kernel has them as the application asked, none is managed, and
+ * the connections' peers do not get GO for a fabric (exi_link_go()). A
+ * connection that is on a fabric already is watched as if it were in no set
+ * (core/call/unseen.h). The first intercepted wait ends all of that before it
  * asks the kernel.
  *
  * No wake-up is lost. A ring comes as a call of wake() (epoll_set.c), which
  * makes the item active under the set's lock and then, if a thread sleeps,
- * writes the nudge. A thread that goes to sleep arms first (arming sees what
- * came before), then counts itself as a sleeper under the same lock if nothing
- * is active.
+ * writes the nudge. A thread that goes to sleep arms first (arming finds bytes
+ * that came before), then counts itself as a sleeper under the same lock if
+ * nothing is active.
  *
  * Locks, in their order: a socket's link lock, shim_epoll_structure (which
  * items there are), a socket's halves, a set's lock. */
@@ -59,14 +60,14 @@
 /* How long an item that has nothing stays active: in exi_ticks(). Then its peer
  * is asked for a wake-up. */
 #define IDLE_TICKS 2000000
-/* QUIET_ASKS in a row that told nothing: the kernel is not asked again for
- * KERNEL_TICKS, in exi_ticks(), while fabrics have events. */
+/* After QUIET_ASKS answers in a row without an event, the kernel is not asked
+ * again for KERNEL_TICKS, in exi_ticks(), while fabrics have events. */
 #define QUIET_ASKS   16
 #define KERNEL_TICKS 50000
 
-/* The low bits of a tag have the descriptor, whether its link tells, or an item
- * for one shot which is not managed, and which of its shots; the other bits are
- * the set's prefix. */
+/* The low bits of a tag have the descriptor, and a flag: the event is of its
+ * link, or of an item for one shot which is not managed, with the number of the
+ * shot; the other bits are the set's prefix. */
 #define TAG_BITS  34
 #define TAG_MASK  ((UINT64_C(1) << TAG_BITS) - 1)
 #define TAG_FD	  ((UINT64_C(1) << 24) - 1)
@@ -80,7 +81,7 @@
 #define OVER	   (EPOLLERR | EPOLLHUP | EPOLLRDHUP)
 #define MODE_FLAGS (EPOLLET | EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)
 
-/* An item before a look: what comes after the look is told next time. */
+/* An item before a look: changes after the look are reported next time. */
 struct saw {
 	uint64_t came;	  /* edge: bytes that had come */
 	uint32_t cramped; /* edge: of the socket */
@@ -99,7 +100,7 @@ struct item {
 	int link;      /* the peer's bell, in the kernel's set too; -1 */
 	uint32_t life; /* the life of the connection in which that was found */
 	bool listens;
-	bool room; /* the kernel tells of room on TCP, too */
+	bool room; /* the kernel reports space on TCP, too */
 	/* Under the set's lock: */
 	uint32_t events;
 	epoll_data_t data;
@@ -107,7 +108,7 @@ struct item {
 	bool managed;
 	bool dormant; /* managed, and not in the application's set now */
 	bool active;  /* looked at by waits; also when in line */
-	bool in_line; /* had something when looked at last, and was not told */
+	bool in_line; /* had an event at the last look, not reported yet */
 	bool rests;   /* the peer rings */
 	bool held;    /* by a thread that looks at it: no other may */
 	bool again;   /* something came meanwhile */
@@ -125,30 +126,30 @@ struct item {
 	bool disabled;	   /* one shot, and shot */
 	bool told;	   /* edge: since it was added or changed */
 	bool blocked;	   /* edge: could not send when looked at last */
-	uint32_t cramped;  /* edge: of the socket, when it was told */
-	uint32_t over;	   /* edge: of OVER, when it was told */
+	uint32_t cramped;  /* edge: of the socket, when it was reported */
+	uint32_t over;	   /* edge: of OVER, when it was reported */
 	unsigned int idle; /* looks in vain */
 	uint64_t busy;	   /* exi_ticks() when it had something */
-	uint64_t arrived;  /* edge: bytes that had come when it was told */
-	/* The order of what has something, in exi_ticks() of the peer: */
+	uint64_t arrived;  /* edge: bytes that had come when it was reported */
+	/* The order of items with events, in exi_ticks() of the peer: */
 	uint64_t place;	  /* place in that order; 0: none */
-	uint64_t told_at; /* when it was told last */
-	/* The kernel's order: POSITION() of its first news of this since it was
-	 * told, of bytes on TCP and of a ring; 0: none. And in a search, the
-	 * position of what was found. */
+	uint64_t told_at; /* when it was last reported */
+	/* The kernel's order: POSITION() of its first event for this item since
+	 * the item was last reported, of bytes on TCP and of a ring; 0: none.
+	 * And in a search, the position of the event found. */
 	uint64_t by_tcp;
 	uint64_t by_ring;
 	uint64_t position;
 	uint64_t since; /* at by_tcp: see emptied_before */
-	uint32_t said;	/* of the socket, when its link was heard last */
+	uint32_t said;	/* of the socket, when its link was last read */
 	uint32_t rings; /* that the peer's process had sent, see exi_first */
 	uint64_t sent;	/* when the peer's process sent by the kernel last */
-	/* Of what was found, by first->kernel; UINT64_MAX: unknown. */
+	/* Of the bytes found, by first->kernel; UINT64_MAX: unknown. */
 	uint64_t kernel;
-	uint64_t written; /* on TCP: when, as the peer says; 0: unknown */
-	bool on_tcp;	  /* when looked at last: the kernel has what it has */
+	uint64_t written;   /* on TCP: when, by the peer's report; 0: unknown */
+	bool on_tcp;	    /* at the last look: the kernel has its bytes */
 	_Atomic bool moves; /* soon on a fabric: see exi_first, n_moving */
-	/* The kernel told of it on TCP since it was told last. */
+	/* The kernel reported it on TCP since it was last reported here. */
 	bool heard;
 	/* Of the wait that began then, see is_news_locked(); 0. */
 	uint64_t left_out;
@@ -176,8 +177,8 @@ struct set {
 	struct exi_list resting;
 	int n_resting;
 	int n_moving;
-	/* Counts items of which the kernel told; and as it was when the kernel
-	 * was asked last. */
+	/* Counts items that the kernel reported; and its value when the kernel
+	 * was last asked. */
 	_Atomic uint32_t turns;
 	_Atomic uint32_t turns_before;
 	/* Read without the lock as hints: */
@@ -193,7 +194,7 @@ struct set {
 	bool nudged; /* the nudge is readable */
 	_Atomic int
 		n_conns; /* that have bytes, latent ones too; under structure */
-	bool awaited;	 /* somebody was seen to wait; under structure */
+	bool awaited;	 /* a thread was seen to wait; under structure */
 	bool timed;	 /* the connections' peers say when they send */
 	_Atomic bool
 		/* What the kernel told of items, see left() in
@@ -205,11 +206,11 @@ struct set {
 	uint64_t prefix;
 	/* Looks at the kernel; hints, the last one wins: */
 	_Atomic uint64_t asked; /* exi_ticks() */
-	/* The kernel had nothing more than was told before this; and at the
+	/* The kernel had no event before this that was not reported; and at the
 	 * look before. */
 	_Atomic uint64_t emptied;
 	_Atomic uint64_t emptied_before;
-	_Atomic int quiet;   /* how many in a row told nothing */
+	_Atomic int quiet;   /* answers in a row without an event */
 	_Atomic bool filled; /* the kernel had more than there was room for */
 	struct exi_spin spin;
 	struct item *spares[SPARES];
@@ -222,8 +223,8 @@ struct nest {
 	struct nest *next;
 };
 
-/* A latent connection's set; under structure. The kernel tells of the
- * connection, which becomes an item when it wakes. */
+/* A latent connection's set; under structure. The kernel reports the
+ * connection, which becomes an item when it is promoted. */
 struct latent {
 	struct set *set; /* null: in none */
 	uint64_t prefix; /* which set of this memory */
@@ -234,9 +235,9 @@ struct latent {
 /* What is known at the end of a look. */
 struct looked {
 	uint64_t began; /* the last of them, in exi_ticks() */
-	/* Some are the kernel's, which would tell of its levels again. */
+	/* Some are the kernel's, which would report its levels again. */
 	bool asked;
-	bool alone; /* nobody slept in the set then, or was about to */
+	bool alone; /* no thread slept in the set, or was about to */
 };
 
 /* epoll_set.c */
@@ -287,22 +288,22 @@ bool shim_set_room_for(struct set *s, int fd);
  * shim_epoll_structure is held. */
 void shim_set_want_times(struct set *s);
 
-/* The kernel's event for a managed item, whatever the application wants to know
- * of it: that something changed on TCP. Not in a set that is itself waited on,
- * for the kernel reports of the set what it reports of its items. Room is part
- * of the event only if the application has asked for room once: the kernel
- * queues an event for room at once, and bytes that come later would get the
- * place of that event. */
+/* The kernel's event for a managed item, whatever the application asked for: a
+ * change on TCP. Not in a set that is itself waited on, because the kernel
+ * reports the set when it reports its items. Space is part of the event only if
+ * the application has asked for space once: the kernel queues an event for
+ * space at once, and bytes that come later would get the place of that
+ * event. */
 struct epoll_event shim_item_tagged(const struct item *it);
 
-/* Somebody is seen to wait for the set: none of its items is idle then. Two
- * threads may do it at once, and each goes on only when all of it is done. No
- * lock is held. */
+/* A thread is seen to wait for the set: none of its items is idle then. Two
+ * threads may call this at once, and each returns only when all of it is done.
+ * No lock is held. */
 void shim_set_attend(struct set *s);
 
-/* The kernel's event for an item that is not managed: what the application
- * wants. An item for one shot that is not idle has a tag, too: whether the shot
- * was fired must be known when the item comes to be managed. */
+/* The kernel's event for an item that is not managed: the application's
+ * request. An item for one shot that is not idle has a tag, too: when the item
+ * becomes managed, the library must know whether the shot was fired. */
 struct epoll_event shim_item_wanted(const struct item *it);
 
 /* Makes an item managed. shim_epoll_structure is held, and the link lock. */
@@ -320,28 +321,30 @@ void shim_epoll_met(struct exi_sock *sk);
 /* The set has this number from now on; shim_epoll_structure is held. */
 void shim_set_number_locked(int epfd, struct set *s);
 
-/* Makes a set. Memory of sets is never given back: a thread may be in one that
- * was closed, and finds another with the same number, as in the kernel. */
+/* Makes a set. Memory of sets is never given back: a thread may be in a set
+ * that was closed, and then finds another one with the same number, as in the
+ * kernel. */
 struct set *shim_set_make(int epfd);
 
-/* The item of this socket; not of one that had the number before and closed
- * unseen. */
+/* The item of this socket; not that of a socket that had the number before and
+ * whose close was not intercepted. */
 struct item *shim_set_live_item(int epfd, int fd, const struct exi_sock *sk);
 
-/* Whether fd is an epoll set, by taking out `other`: from what is no set
- * nothing can be taken out, and the kernel says so otherwise. */
+/* Whether fd is an epoll set: tries to remove `other` from it. The kernel
+ * reports another error for a descriptor that is no set. */
 bool shim_set_is(int fd, int other);
 
 /* epoll_kernel.c */
 
-/* Reads an item's link after its doorbell was heard. Other processes are told
- * of that, for which this one has to be known to use the connection. */
+/* Reads an item's link after its doorbell rang. The other processes that have
+ * the connection are informed; for that, this process must be known to use the
+ * connection. */
 void shim_item_hear(const struct item *it);
 
 /* Takes the tagged events out; how many remain. */
 int shim_set_absorb(struct set *s, struct epoll_event *ev, int n);
 
-/* Looks at every item, as if the kernel told of each anew. */
+/* Looks at every item, as if the kernel reported each anew. */
 void shim_set_find_lost(struct set *s);
 
 /* Takes the kernel's events for the application: -ETIMEDOUT when there were
@@ -362,11 +365,11 @@ int shim_set_ask_kernel(struct set *s, struct epoll_event *ev, int max);
  * came meanwhile. */
 void shim_item_release_locked(struct item *it, bool keep);
 
-/* Tells what has something, in the order in which it came; see the head of
- * epoll_look.c. ev has n events of the kernel's already; how many there are
- * then. began: exi_ticks() now, or a moment ago, which no other look has; 0 in
- * a spin: it is read where it is needed. *ret stays as it is where a spin finds
- * that all is still. */
+/* Reports the items with events, in the order in which these came; see the head
+ * of epoll_look.c. ev has n events of the kernel's already; returns how many
+ * there are then. began: exi_ticks() now, or a moment ago, different for each
+ * look; 0 in a spin: it is read where it is needed. *ret stays as it is if a
+ * spin finds nothing changed. */
 int shim_set_collect(struct set *s, struct epoll_event *ev, int n, int max,
 		     bool spins, const uint32_t *met, uint64_t began,
 		     struct looked *ret);
@@ -506,7 +509,7 @@ static inline struct item *shim_set_pop_locked(struct set *s)
 	return it ? it : shim_set_pop_from_locked(s, &s->active);
 }
 
-/* Nobody was seen to wait for its set, see the head of this file. Under
+/* No thread was seen to wait for its set, see the head of this file. Under
  * structure. */
 static inline bool shim_item_idle(const struct item *it)
 {
@@ -582,10 +585,10 @@ static inline uint32_t shim_item_before_look(const struct item *it,
 	return shim_item_interest(it) | EPOLLRDHUP;
 }
 
-/* A look at an active item would find nothing, as the last one did: nothing
- * came since to receive, whose ring would have ended a rest, nor anything that
- * shim_item_activate_locked() is called for. Where a ring was asked for, a look
- * says that none is wanted. */
+/* A look at an active item would find nothing, as the last one did: no bytes
+ * have come since, whose doorbell would have ended a rest, and nothing for
+ * which shim_item_activate_locked() is called. If a doorbell was requested, a
+ * look must withdraw the request. */
 static inline bool shim_item_still_locked(const struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);

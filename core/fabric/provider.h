@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The interface between the core and a fabric. Whoever writes a fabric reads
- * this file.
+/* The interface between the core and a fabric. It is all that an author of a
+ * fabric needs to read.
  *
  * A provider moves the bytes of connections that the core has made. The core
  * owns names, descriptors, blocking, timeouts, event queues, the order of
@@ -105,7 +105,7 @@ enum exi_wake {
 	EXI_WAKE_BELL_REAP,
 };
 
-/* A transfer handed to post_send or post_recv. It belongs to the caller, who
+/* A transfer handed to post_send or post_recv. It belongs to the caller, which
  * neither moves it nor touches its buffer until done() was called. */
 struct exi_xfer {
 	void *buf;
@@ -181,9 +181,9 @@ struct exi_conn {
 	void *shared; /* shared_size bytes that a forked child sees too */
 	int fd;	      /* the TCP descriptor */
 	int bell;     /* the pair link, to ring the peer; -1 for tcp */
-	/* The ring of what is sent grows no larger than this, so that the
-	 * kernel's stream has room for what is taken back; 0: no such bound. A
-	 * ring may always be as large as it begins. */
+	/* The ring of bytes that are sent grows no larger than this, so that
+	 * the kernel's stream has space for the bytes that are taken back; 0:
+	 * no such limit. A ring may always have its initial size. */
 	uint32_t most;
 	struct exi_shared *sh; /* the core's: exi_conn_rang() counts there */
 	/* The last bell did not reach the peer, which is gone. */
@@ -210,7 +210,7 @@ struct exi_first {
 	/* With sent, on the fabric: exi_conn_sent of its process then. */
 	uint64_t kernel;
 	bool on_tcp; /* the kernel has the bytes */
-	bool moves;  /* on_tcp, and the peer may have said SWITCH, unread */
+	bool moves;  /* on_tcp, and a SWITCH of the peer may be unread */
 };
 
 /* A flag of recv below; recv(2) has none there. */
@@ -235,7 +235,7 @@ struct exi_conn_ops {
 	 * after it. May be repeated. Null: there is nothing to do. The same for
 	 * the next two. */
 	void (*close)(struct exi_conn *c);
-	/* stop: waits for what is under way; no upcall comes after it. */
+	/* stop: waits for transfers in progress; no upcall comes after it. */
 	void (*stop)(struct exi_conn *c);
 	/* fini: frees what priv and shared have. */
 	void (*fini)(struct exi_conn *c);
@@ -252,8 +252,8 @@ struct exi_conn_ops {
 	 * the caller has just called poll(), and will call it again before it
 	 * waits, so recv need not look for what poll() has not seen. */
 	ssize_t (*recv)(struct exi_conn *c, void *buf, size_t len, int flags);
-	/* end: says the end of the stream after what was sent. -EAGAIN never:
-	 * room for it is kept. */
+	/* end: sends the end of the stream behind the bytes that were sent.
+	 * Never -EAGAIN: space for it is reserved. */
 	int (*end)(struct exi_conn *c);
 };
 
@@ -263,9 +263,9 @@ struct exi_wait_ops {
 	 * something. 0: the wake-up is sure. -EBUSY: it can already. May be
 	 * repeated. With EXI_WAKE_BELL it holds for one wake-up. */
 	int (*arm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
-	/* disarm: no wake-up of the kind that arm was given is wanted any more.
-	 * After EXI_WAKE_WORD: for this sleeper; after the others: for
-	 * anybody. */
+	/* disarm: withdraws the request for a wake-up of the kind that arm was
+	 * given. After EXI_WAKE_WORD: for this sleeper; after the others: for
+	 * all. */
 	void (*disarm)(struct exi_conn *c, enum exi_dir dir, enum exi_wake how);
 	/* word: the word that changes when the direction can move, and its
 	 * value now. Taken before arm(), under the same lock: what comes after
@@ -301,18 +301,17 @@ static inline bool exi_nothing_still(const struct exi_nothing *n)
 /* What could be done without waiting. */
 struct exi_ready_ops {
 	/* ready: recv (EXI_RX) would return bytes or the end now; or send
-	 * (EXI_TX) would take an eighth of what it takes at most, or fail: a
-	 * program that poll(2) reports as writable writes some KB without
-	 * another look. */
+	 * (EXI_TX) would take an eighth of its maximum, or fail: a program for
+	 * which poll(2) reports space writes some KB without another look. */
 	bool (*ready)(struct exi_conn *c, enum exi_dir dir);
 	/* unread: bytes that recv would give now. */
 	size_t (*unread)(struct exi_conn *c);
-	/* full: unread bytes fill at least three quarters of the sender's room,
-	 * so no more may come before recv takes some, and a receive that waits
-	 * for more (SO_RCVLOWAT) must return, as the kernel's does. The call
-	 * also reports to the peer what was taken. */
+	/* full: unread bytes fill at least three quarters of the sender's
+	 * space, so no more may come before recv takes some, and a receive that
+	 * waits for more (SO_RCVLOWAT) must return, as the kernel's does. The
+	 * call also reports to the peer how much was taken. */
 	bool (*full)(struct exi_conn *c);
-	/* over: the peer said the end; nothing comes after what is unread. */
+	/* over: the peer sent the end; nothing comes after the unread bytes. */
 	bool (*over)(struct exi_conn *c);
 	/* nothing: null, or whether ready(EXI_RX) is false, and where. Both
 	 * words stay mapped until fini. */
@@ -373,9 +372,9 @@ struct exi_switch_ops {
 	/* drain: of a sender; a run of bytes to send again, in order; 0 when
 	 * all are done, and the fabric is empty then. */
 	size_t (*drain)(struct exi_conn *c, const void **ret);
-	/* runs: the same, for up to n runs, and no more than `most` bytes, of
-	 * which the last run may be a part: how many runs. Fabrics within a
-	 * host have it. */
+	/* runs: the same, for up to n runs, and no more than `most` bytes, to
+	 * which the last run may be cut: returns the number of runs. Fabrics
+	 * within a host have it. */
 	size_t (*runs)(struct exi_conn *c, struct iovec *v, size_t n,
 		       size_t most);
 	/* drained: of a sender; n bytes of the runs were sent. */
@@ -399,7 +398,7 @@ struct exi_lent {
 };
 
 /* Transfers without a copy (EXI_CAP_PLACE). A buffer belongs to the device from
- * when it was taken until reap gives it back, whatever happens to the
+ * the moment when it is taken until reap gives it back, whatever happens to the
  * connection. The lock of its direction is held. */
 struct exi_place_ops {
 	/* lend gives the fabric a buffer, in which what comes next may be
@@ -415,15 +414,16 @@ struct exi_place_ops {
 	ssize_t (*give)(struct exi_conn *c, const struct exi_lent *s);
 	/* welcome: of a sender; give is likely to send. */
 	bool (*welcome)(struct exi_conn *c);
-	/* reap: the owner of a buffer that is its own again, or null: none
-	 * is. In the order they were taken, but for those that were
-	 * recalled. *ret: bytes moved; of what was given: or -errno. */
+	/* reap: the owner of a buffer that belongs to its owner again, or null:
+	 * none does. In the order in which they were taken, except recalled
+	 * ones. *ret: bytes moved, or, for a buffer of give, -errno. */
 	void *(*reap)(struct exi_conn *c, enum exi_dir dir, ssize_t *ret);
-	/* recall asks for what was lent; reap has it when the peer has let
-	 * go of it, perhaps with bytes. */
+	/* recall: asks for a lent buffer back; reap returns it when the peer
+	 * has stopped using it, perhaps with bytes. */
 	void (*recall)(struct exi_conn *c, void *owner);
-	/* quiet: of a receiver; nothing more is lent, and what is is recalled.
-	 * True: reap has all, and the direction may be given back. */
+	/* quiet: of a receiver; no more buffers are lent, and those that are
+	 * lent are recalled. True: reap has all, and the direction may be given
+	 * back. */
 	bool (*quiet)(struct exi_conn *c);
 	/* answer: of a sender; the peer rang the bell, perhaps because it wants
 	 * a buffer back. */
@@ -465,11 +465,11 @@ struct exi_apart {
 };
 
 struct exi_apart_ops {
-	/* begin: of a receiver, RX lock held; where recv would go on. -errno:
-	 * nothing was begun. */
+	/* begin: of a receiver, RX lock held; begins where recv would continue.
+	 * -errno: nothing was begun. */
 	int (*begin)(struct exi_conn *c, struct exi_apart *ret);
-	/* look: what comes next, as far as it lies in one piece: how many
-	 * bytes. 0: nothing more does, whatever the peer writes. */
+	/* look: the next bytes, as far as they lie in one piece: returns their
+	 * number. 0: there are no more, whatever the peer writes. */
 	size_t (*look)(struct exi_apart *a, const void **ret);
 	/* took: the first n bytes of that were read. */
 	void (*took)(struct exi_apart *a, size_t n);
@@ -513,10 +513,10 @@ struct exi_listening {
  * or was not. The core closes its end and calls fini when it no longer needs
  * the connection. */
 struct exi_remote_ops {
-	/* listen: this process may be asked for connections to this address
-	 * and port of TCP from now on, also where another process is asked
-	 * first; at other addresses none is, if the fabric can tell.
-	 * Counted. */
+	/* listen: from now on, peers may ask this process for connections to
+	 * this TCP address and port, also if they ask another process first;
+	 * they do not ask at other addresses, if the fabric can distinguish
+	 * them. Counted. */
 	int (*listen)(struct exi_domain *d, const struct exi_listening *at);
 	void (*unlisten)(struct exi_domain *d, const struct exi_listening *at);
 	/* connect: at the end that called connect; begins to meet the peer of
@@ -527,33 +527,33 @@ struct exi_remote_ops {
 	 * exi_remote_request() asked for. */
 	void (*requested)(struct exi_conn *c, const struct exi_tuple *t,
 			  void *arg);
-	/* sever: the pair link hung up; both locks are held. Takes what has
+	/* sever: the pair link hung up; both locks are held. Takes all that has
 	 * arrived, and makes sure that nothing can be placed any more, at
-	 * either end: the other end is told of it, if it can be. What lies
-	 * in the rings can be read, given back or not, and drained; reap
-	 * has every receive that was lent, and every send that arrived, or
-	 * that was drained since. -EPROTO: the link hung up because the
-	 * peer broke the protocol. -ECONNRESET: the peer may lack bytes
-	 * that are not here any more; reap has every send. */
+	 * either end; informs the other end of that, if possible. The bytes in
+	 * the rings can then be read, whether given back or not, and drained;
+	 * reap has every receive that was lent, and every send that has
+	 * arrived, or was drained since. -EPROTO: the link hung up because the
+	 * peer violated the protocol. -ECONNRESET: the peer may lack bytes that
+	 * are no longer here; reap has every send. */
 	int (*sever)(struct exi_conn *c);
-	/* leave: the last process that has the connection closes, and ends
-	 * it if it was not ended: the peer is told, behind all that was
+	/* leave: the last process that has the connection closes it; ends the
+	 * stream if it was not ended: informs the peer, behind all that was
 	 * sent. The sender's lock is held. */
 	void (*leave)(struct exi_conn *c);
-	/* left: whether the peer has said that it leaves, so that it does
-	 * not go on over TCP. The pair link hung up, or may have; both
-	 * locks are held. */
+	/* left: whether the peer has sent that it leaves, so that the
+	 * connection does not continue over TCP. The pair link hung up, or may
+	 * have; both locks are held. */
 	bool (*left)(struct exi_conn *c);
 	/* position: how many bytes of the direction, modulo 2^32, were sent,
 	 * or were read or given back, as both ends count them. */
 	uint32_t (*position)(struct exi_conn *c, enum exi_dir dir);
-	/* resend: of a sender, severed; what the peer has not acknowledged is
-	 * ready for drain, what was given included. The position of its
-	 * first byte. */
+	/* resend: of a sender, severed; makes the bytes that the peer has not
+	 * acknowledged ready for drain, including those of give. Returns the
+	 * position of the first one. */
 	uint32_t (*resend)(struct exi_conn *c);
-	/* resume makes the record by which the sender of a direction says
-	 * where it goes on over TCP. Its first EXI_RESUME_TAG bytes are the
-	 * same for every position, and nobody else can tell what they are. */
+	/* resume: makes the record by which the sender of a direction states
+	 * where it continues over TCP. Its first EXI_RESUME_TAG bytes are the
+	 * same for every position, and only the two ends can compute them. */
 	void (*resume)(struct exi_conn *c, enum exi_dir dir, uint32_t epoch,
 		       uint64_t position, uint8_t ret[EXI_RESUME]);
 };
@@ -573,13 +573,14 @@ struct exi_provider {
 	uint32_t wire_id; /* its bit in HELLO; 0: needs no meeting */
 	const char *name; /* the folder's, and the word in EXS_PROVIDER */
 	uint32_t caps;
-	/* A module's: the library that must be loaded anew with it in a child
-	 * of a process that had its domain open. Null: it can go on there. */
+	/* A module's: the library that must be loaded anew together with it in
+	 * a child of a process that had its domain open. Null: the child can
+	 * continue to use it. */
 	const char *afresh;
 	/* probe: 0: usable here. -errno: not; *why has the reason in words. */
 	int (*probe)(char *why, size_t len);
-	/* describe: devices and the like, usable or not; null: there is
-	 * nothing to tell. May take a while. */
+	/* describe: devices and the like, usable or not; null: there are none
+	 * to describe. May take a while. */
 	void (*describe)(struct exi_facts *f);
 	/* open, close: make the domain and free it; close of null is fine. Both
 	 * or none: then the core makes one. */
@@ -595,15 +596,16 @@ struct exi_provider {
  * can move now. From progress() only. */
 void exi_conn_ready(struct exi_conn *c, enum exi_dir dir);
 
-/* Rings the bell of the peer's library over the pair link. For providers, when
- * the peer asked for EXI_WAKE_BELL. sleep: the value that the peer's core gave
- * to arm() with that; if this process has already ended that sleep by another
- * bell, none is sent. Returns how many were sent. */
+/* Rings the doorbell of the peer's library over the pair link. For providers,
+ * when the peer asked for EXI_WAKE_BELL. sleep: the value that the peer's core
+ * gave to arm() with that; if this process has already ended that sleep by
+ * another doorbell, none is sent. Returns how many were sent. */
 uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep);
 /* Counts a wake-up that was sent to the peer. exi_conn_wake() calls it. */
 void exi_conn_rang(struct exi_conn *c);
-/* Counts what this process sent by the kernel, bells or bytes. The kernel may
- * have to report these to a peer before it finds what is sent from now on. */
+/* Counts messages of this process through the kernel, doorbells or bytes. The
+ * kernel may have to report these to a peer before the peer finds bytes that
+ * are sent from now on. */
 EXI_HERE extern _Atomic uint32_t exi_conn_wakes;
 /* When this process last sent bytes by the kernel: exi_ticks() after that. */
 extern _Atomic uint64_t exi_conn_sent;
