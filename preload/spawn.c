@@ -5,6 +5,8 @@
  * given to it: by an action, or because it was not closed on the way.
  * system, popen, wordexp: a shell merely inherits connections, and they stay
  * where they are, but this process has them alone no more. */
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -180,6 +182,51 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 	before_spawn(actions);
 	return spawn_over(
 		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
+}
+
+/* glibc 2.39 and later have these. A program that finds them here, and was
+ * loaded with an older one, is told that there is no such call. */
+typedef int spawn_call(int *pidfd, const char *path,
+		       const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const *argv,
+		       char *const *env);
+spawn_call pidfd_spawn, pidfd_spawnp;
+
+static spawn_call *newer(const char *name)
+{
+	return (spawn_call *)dlsym(RTLD_NEXT, name);
+}
+
+HOOK int pidfd_spawn(int *pidfd, const char *path,
+		     const posix_spawn_file_actions_t *actions,
+		     const posix_spawnattr_t *attr, char *const *argv,
+		     char *const *env)
+{
+	spawn_call *call = newer("pidfd_spawn");
+	struct shim_target t;
+	char *const *given;
+
+	if (!call)
+		return ENOSYS;
+	given = shim_target_env(AT_FDCWD, path, env, &t);
+	before_spawn(actions);
+	return spawn_over(&t, call(pidfd, path, actions, attr, argv, given));
+}
+
+HOOK int pidfd_spawnp(int *pidfd, const char *file,
+		      const posix_spawn_file_actions_t *actions,
+		      const posix_spawnattr_t *attr, char *const *argv,
+		      char *const *env)
+{
+	spawn_call *call = newer("pidfd_spawnp");
+	struct shim_target t;
+	char *const *given;
+
+	if (!call)
+		return ENOSYS;
+	given = shim_target_env_of_name(file, env, &t);
+	before_spawn(actions);
+	return spawn_over(&t, call(pidfd, file, actions, attr, argv, given));
 }
 
 /* The C library starts a shell by a call that no hook sees. For good: nobody

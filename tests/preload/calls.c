@@ -3,6 +3,8 @@
 #include "behave.h"
 
 #include <aio.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <locale.h>
@@ -672,6 +674,44 @@ ROW(spawn_opened_over)
 	warm(here, peer);
 	say("works");
 	posix_spawn_file_actions_destroy(&act);
+}
+
+typedef int spawn_call(int *pidfd, const char *path,
+		       const posix_spawn_file_actions_t *actions,
+		       const posix_spawnattr_t *attr, char *const *argv,
+		       char *const *env);
+
+static bool spawn_by(const char *name, const char *program, int fd)
+{
+	spawn_call *call = (spawn_call *)dlsym(RTLD_DEFAULT, name);
+	char number[16], *env[] = { number, NULL };
+	int pidfd = -1, ret;
+	siginfo_t end;
+
+	snprintf(number, sizeof(number), "N=%d", fd);
+	words[2] = strdup(both_ways);
+	ret = call ? call(&pidfd, program, NULL, NULL, words, env) : ENOSYS;
+	is(name, ret);
+	if (ret)
+		return false;
+	is("wait", waitid(P_ALL, 0, &end, WEXITED));
+	is("status", end.si_status);
+	return close(pidfd) == 0;
+}
+
+/* A C library before 2.39 has no such call. */
+ROW(spawn_pidfd)
+{
+	pair();
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	if (spawn_by("pidfd_spawn", "/bin/sh", here))
+		answer("peer", peer);
+	pair();
+	put_text(peer, "line\n");
+	settle(here, POLLIN);
+	if (spawn_by("pidfd_spawnp", "sh", here))
+		answer("peer", peer);
 }
 
 ROW(spawn_fails)
