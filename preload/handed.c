@@ -101,12 +101,18 @@ void shim_passed(const struct mmsghdr *m, int n)
 	errno = saved;
 }
 
+struct arrival {
+	int by;
+	uint32_t forked;
+};
+
 static void take(int fd, void *arg)
 {
 	EXI_CANCEL_OFF(false);
-	const int *by = arg;
+	const struct arrival *a = arg;
 
-	exi_hand_take(fd, *by);
+	exi_hand_take(fd, a->by);
+	exi_hand_born(fd, a->forked);
 }
 
 static void only_looked(int fd, void *arg)
@@ -114,13 +120,14 @@ static void only_looked(int fd, void *arg)
 	exi_handed_peeked();
 }
 
-void shim_came(int by, const struct msghdr *m, int flags)
+void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked)
 {
+	struct arrival a = { by, forked };
 	int saved = errno;
 
 	if (!shim_ready())
 		return;
-	each(m, flags & MSG_PEEK ? only_looked : take, &by);
+	each(m, flags & MSG_PEEK ? only_looked : take, &a);
 	errno = saved;
 }
 

@@ -5,6 +5,7 @@
 #define EXI_PRELOAD_HANDED_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct exi_sock;
 struct mmsghdr;
@@ -16,8 +17,9 @@ void shim_before_passing(int by, const struct mmsghdr *m, unsigned int n);
 /* So many of them were sent. Keeps errno. */
 void shim_passed(const struct mmsghdr *m, int n);
 
-/* A message came on `by', perhaps with connections. Keeps errno. */
-void shim_came(int by, const struct msghdr *m, int flags);
+/* A message came on `by', perhaps with connections, by a call that began when
+ * there were so many forks (exi_handed_forked_times()). Keeps errno. */
+void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked);
 
 /* Before exec: begins the list of connections that the program gets; adds one,
  * which is still the library's. */

@@ -17,6 +17,7 @@
 #include "core/call/vector.h"
 #include "core/fabric/provider.h"
 #include "core/meet/find.h"
+#include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/sock/base.h"
 #include "core/sock/table.h"
@@ -283,10 +284,11 @@ static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 static __attribute__((noinline)) ssize_t get_more(int fd, struct msghdr *m,
 						  int flags)
 {
+	uint32_t forked = exi_handed_forked_times();
 	ssize_t ret = native.recvmsg(fd, m, flags);
 
 	if (ret >= 0 && m->msg_control && m->msg_controllen)
-		shim_came(fd, m, flags);
+		shim_came(fd, m, flags, forked);
 	return ret;
 }
 
@@ -523,6 +525,7 @@ static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		  struct timespec *timeout)
 {
+	uint32_t forked = exi_handed_forked_times();
 	int ret;
 
 	with_more(fd, m, n);
@@ -530,7 +533,7 @@ HOOK int recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags,
 		ret = native.recvmmsg(fd, m, n, flags, timeout);
 		for (int i = 0; i < ret; i++)
 			if (m[i].msg_hdr.msg_controllen)
-				shim_came(fd, &m[i].msg_hdr, flags);
+				shim_came(fd, &m[i].msg_hdr, flags, forked);
 		return ret;
 	}
 	if (timeout && !exi_timespec_valid(timeout))

@@ -55,13 +55,41 @@ def answer(s, last, wait=lambda: None):
 # UNIX socket of a number. Its answers end with R.
 SERVER = COMMON + '''
 what, n = sys.argv[1], int(sys.argv[2])
+
+# A whole program is spawned between the begin of the call that receives the connection
+# and its end.
+def receive_meanwhile(by):
+    got = []
+    t = threading.Thread(target=lambda: got.extend(socket.recv_fds(by, 1, 1)[1]))
+    t.start()
+    while open('/proc/self/task/%d/syscall' % t.native_id).read().split()[0] not in (
+            '47', '212'): # recvmsg, of the machines
+        assert time.monotonic() < end, 'not in time'
+    libc, pid = ctypes.CDLL(None), ctypes.c_int()
+    argv, env = (ctypes.c_char_p * 2)(b'true', None), (ctypes.c_char_p * 1)(None)
+    assert libc.posix_spawnp(ctypes.byref(pid), b'true', None, None, argv, env) == 0
+    assert os.waitpid(pid.value, 0)[1] == 0
+    by.send(b'x')
+    t.join()
+    return got[0]
+
 if what.startswith('passed '):
     by = socket.socket(fileno=n)
-    n = socket.recv_fds(by, 1, 1)[1][0]
+    if 'forwarded' in what:
+        a, b = socket.socketpair()
+        third = subprocess.Popen([sys.executable, '-c', sys.orig_argv[2],
+                                  'passed connection', str(b.fileno())],
+                                 pass_fds=[b.fileno()])
+    n = receive_meanwhile(by) if 'meanwhile received' in what else \
+        socket.recv_fds(by, 1, 1)[1][0]
     if 'returned' in what:
         socket.send_fds(by, [b'x'], [n])
         os.close(n)
         n = socket.recv_fds(by, 1, 1)[1][0]
+    if 'forwarded' in what:
+        socket.send_fds(a, [b'x'], [n])
+        os.close(n)
+        sys.exit(third.wait())
 s = socket.socket(fileno=n)
 if what.endswith('listener'):
     s = s.accept()[0]
@@ -168,6 +196,8 @@ if what.split()[0].rstrip(',') in ('system', 'popen', 'wordexp'):
 if what == 'spawned connection':
     fifo = os.path.join(os.environ['FOLDER'], 'fifo')
     spawned = spawn(fifo)
+if 'meanwhile received' in what:
+    a.recv(1)
 socket.send_fds(a, [b'x'], [s.fileno()])
 if what == 'twice passed connection':
     socket.send_fds(a, [b'x'], [s.fileno()])
@@ -286,6 +316,12 @@ def main():
                      'spawned connection', 'meanwhile accepted connection'):
             said = hands(folder, 'pass', what, True, True, False)
             check('a %s' % what, said[0].count('(passed)') == 3, *said)
+        # The second receiver knows it of the first, who has passed it on, but whose
+        # child may have it.
+        for what in 'forwarded connection', 'meanwhile received forwarded connection':
+            said = hands(folder, 'pass', what, True, True, what.startswith('forwarded'))
+            check('a %s' % what, bool(moved(said[0])) and bool(re.search(
+                'connection, shm', said[1])) == what.startswith('forwarded'), *said)
         # A child has it that no hook of a fork saw; or one where it was closed.
         for how in 'system', 'popen', 'wordexp':
             for closed in (False, True) if how == 'system' else (False,):
