@@ -14,6 +14,12 @@
 /* GROW_TIMES is how many times larger the ring is made. */
 #define GROW_TIMES 16u
 
+#define SHMP_LINE 64u
+/* Payload that is sent with its first line last, and what is asked for ahead:
+ * more of it waits for itself. */
+#define SHMP_LINES_MAX 4096u
+#define SHMP_AHEAD_MAX 2048u
+
 /* Room for less counts as none, see least_room(). */
 #define LEAST_ROOM 2048
 
@@ -303,6 +309,58 @@ static int no_room(struct shmp_priv *p, bool again)
 	return -ENOBUFS;
 }
 
+/* The lines of the record after the one that ends at a position, if it takes as
+ * much, are asked for: the reader has read them a lap ago, and the stores of
+ * the next send would wait for each. Not the first, which the reader looks
+ * at. */
+static inline void own_ahead(struct shmp_priv *p, const struct shmp_tx *tx,
+			     uint64_t end, uint32_t bytes)
+{
+	uint32_t mask = tx->bytes - 1;
+
+	for (uint32_t i = SHMP_LINE; i <= bytes; i += SHMP_LINE)
+		__builtin_prefetch(p->out + ((uint32_t)(end + i) & mask), 1);
+}
+
+/* One record of some lines, and room for it is known. Its first line, at which
+ * the reader looks, is written last and at once: written before the others, the
+ * reader would take it away in between. */
+static inline bool send_lines(struct exi_conn *c, const unsigned char *buf,
+			      size_t len)
+{
+	struct shmp_priv *p = shmp_priv(c);
+	struct shmp_tx *tx = &shmp_shared(c)->tx;
+	uint32_t mask = tx->bytes - 1; /* head is never before a growth */
+	uint32_t at = (uint32_t)tx->head & mask;
+	uint32_t bytes = shmp_record_bytes((uint32_t)len);
+	uint32_t first = SHMP_LINE - SHMP_LARGE_HEAD - at % SHMP_LINE;
+	struct shmp_record *r;
+	unsigned char *to;
+
+	if (len - SHMP_LARGE > SHMP_LINES_MAX - SHMP_LARGE ||
+	    at + bytes > mask + 1 ||
+	    (int64_t)(tx->limit - tx->head) < (int64_t)(bytes + SHMP_RESERVE))
+		return false;
+	zero_next(p, tx, (uint32_t)len);
+	r = (struct shmp_record *)(p->out + at);
+	to = shmp_payload(r, (uint32_t)len);
+	memcpy(to + first, buf + first, len - first);
+	if (bytes <= SHMP_AHEAD_MAX)
+		own_ahead(p, tx, tx->head + bytes, bytes);
+	switch (first) {
+	case 48:
+		memcpy(to + 32, buf + 32, 16);
+		/* fallthrough */
+	case 32:
+		memcpy(to + 16, buf + 16, 16);
+		/* fallthrough */
+	case 16:
+		memcpy(to, buf, 16);
+	}
+	publish(c, r, SHMP_DATA, (uint32_t)len);
+	return true;
+}
+
 /* What find_room() said, which is no room: -ENOBUFS once. */
 static ssize_t failed(struct shmp_priv *p, ssize_t err)
 {
@@ -382,6 +440,8 @@ static SHMP_RARE ssize_t send_large(struct exi_conn *c, const void *buf,
 static SHMP_RARE ssize_t send_other(struct exi_conn *c, const void *buf,
 				    size_t len)
 {
+	if (len >= SHMP_LARGE && send_lines(c, buf, len))
+		return (ssize_t)len;
 	return exi_likely(send_small(c, buf, len)) ? (ssize_t)len
 						   : send_large(c, buf, len);
 }

@@ -529,6 +529,33 @@ static void a_small_send_is_never_seen_in_part(void)
 	end();
 }
 
+/* Wherever in a line of the cache its record begins, the ring's end included;
+ * what follows the record is nothing. */
+static void a_send_of_some_lines_is_whole_wherever_it_begins(void)
+{
+	unsigned char got[8192];
+	uint64_t pos = 0;
+	ssize_t n;
+
+	begin("16");
+	for (size_t len = 200; len < 4500; len += 1 + len % 7) {
+		for (int shift = 0; shift < 5; shift++) {
+			t_fill(buf, len + 8, 9, pos);
+			/* Of 16 bytes: the next begins elsewhere. */
+			T_EQ(ops->send(ends[0], buf, 8, 0), 8);
+			T_EQ(ops->send(ends[0], buf + 8, len, 0), len);
+			for (size_t all = 0; all < len + 8; all += (size_t)n) {
+				n = ops->recv(ends[1], got, sizeof(got), 0);
+				T(n > 0);
+				t_check_bytes(got, (size_t)n, 9, pos + all);
+			}
+			pos += len + 8;
+			T_EQ(ops->recv(ends[1], got, sizeof(got), 0), -EAGAIN);
+		}
+	}
+	end();
+}
+
 static void what_nobody_takes_gets_room(void)
 {
 	struct stream s = { .seed = 1 };
@@ -1459,6 +1486,7 @@ static const struct t_row rows[] = {
 	T_ROW_LONG(rings_of_any_size_lose_nothing, 120),
 	T_ROW(a_short_send_is_whole_or_not_at_all),
 	T_ROW(a_small_send_is_never_seen_in_part),
+	T_ROW(a_send_of_some_lines_is_whole_wherever_it_begins),
 	T_ROW(what_nobody_takes_gets_room),
 	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
