@@ -117,6 +117,63 @@ ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 	return exi_send_ring_locked(sk, h, buf, len);
 }
 
+size_t exi_attempt_together_locked(const struct exi_sock *sk,
+				   const struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	return sk->fab->lops && sk->fab->lops->room ? EXI_ATTEMPT_TOGETHER
+						    : EXI_ATTEMPT_COPIED;
+}
+
+/* The first of them, as many bytes as there is room for. */
+static void gather(char *to, size_t room, const struct iovec *v)
+{
+	for (size_t len; room; room -= len, to += len, v++) {
+		len = v->iov_len < room ? v->iov_len : room;
+		if (len)
+			exi_copy(to, v->iov_base, len);
+	}
+}
+
+static ssize_t send_in_room_locked(struct exi_sock *sk, struct exi_half *h,
+				   const struct iovec *v, size_t len)
+{
+	struct exi_conn *fab = sk->fab;
+	void *at;
+	ssize_t n = fab->lops->room(fab, len, &at);
+
+	EXI_LOCKED(&h->lock);
+	if (n <= 0)
+		return exi_attempt_send_failed_locked(sk, h, n);
+	gather(at, (size_t)n, v);
+	fab->lops->put(fab, (size_t)n);
+	if (exi_unlikely(
+		    atomic_load_explicit(&fab->unheard, memory_order_relaxed)))
+		return exi_attempt_send_unheard_locked(sk, h, at, (size_t)n, n);
+	exi_half_account_locked(h, n, true);
+	return n;
+}
+
+ssize_t exi_attempt_send_together_locked(struct exi_sock *sk,
+					 struct exi_half *h,
+					 const struct iovec *v, size_t n)
+{
+	char buf[EXI_ATTEMPT_COPIED];
+	size_t len = 0;
+
+	EXI_LOCKED(&h->lock);
+	for (size_t i = 0; i < n; i++)
+		len += v[i].iov_len;
+	if (n == 1)
+		return exi_send_ring_locked(sk, h, v->iov_base, len);
+	if (exi_likely(!exi_send_barred_locked(sk->sh, h)) &&
+	    exi_attempt_together_locked(sk, h) > EXI_ATTEMPT_COPIED)
+		return send_in_room_locked(sk, h, v, len);
+	len = len < sizeof(buf) ? len : sizeof(buf);
+	gather(buf, len, v);
+	return exi_send_ring_locked(sk, h, buf, len);
+}
+
 static int before_tcp_locked(struct exi_sock *sk, struct exi_half *h, int flags)
 {
 	int ret = exi_half_send_refused_locked(sk, h);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 struct exi_half;
 struct exi_pieces;
@@ -57,6 +58,18 @@ ssize_t exi_attempt_recv_failed_locked(struct exi_sock *sk, struct exi_half *h,
  * lock held. */
 ssize_t exi_attempt_send_ring_locked(struct exi_sock *sk, struct exi_half *h,
 				     const void *buf, size_t len);
+
+/* One attempt in the ring for several pieces, which are written side by side
+ * into one record: one look at the peer for all. At most EXI_ATTEMPT_TOGETHER
+ * bytes; of a fabric that has no room to write them into,
+ * exi_attempt_together() says fewer. TX lock held. */
+#define EXI_ATTEMPT_TOGETHER 8192
+#define EXI_ATTEMPT_COPIED   2048
+ssize_t exi_attempt_send_together_locked(struct exi_sock *sk,
+					 struct exi_half *h,
+					 const struct iovec *v, size_t n);
+size_t exi_attempt_together_locked(const struct exi_sock *sk,
+				   const struct exi_half *h);
 
 /* One attempt on TCP, with the flags of send(2). Sends what a drain owes first,
  * and moves to the ring if that is wanted and possible. Results as of

@@ -285,6 +285,46 @@ static void finish_together_locked(struct exi_sock *sk, size_t n)
 	exi_op_complete_all(&over);
 }
 
+/* The first few that go into one record: how many. */
+static size_t pieces_together(const struct exi_list *ops, size_t most,
+			      struct iovec room[EXI_PIECES_COPIED])
+{
+	const struct exi_list *pos;
+	size_t n = 0;
+
+	exi_list_for_each (pos, ops) {
+		const struct exi_op *op =
+			exi_container(pos, struct exi_op, node);
+
+		if (n == EXI_PIECES_COPIED || !op->run || op->run > most ||
+		    op->parts || op->holds || op->cancelled ||
+		    (op->flags & MSG_MORE))
+			break;
+		room[n++] = (struct iovec){ .iov_base = op->buf,
+					    .iov_len = op->run };
+		most -= op->run;
+	}
+	return n;
+}
+
+/* send_together_locked() in the ring of a fabric that has room to write them
+ * into. */
+static __attribute__((noinline)) bool
+send_in_record_locked(struct exi_sock *sk, struct exi_half *h, ssize_t *ret)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	size_t n =
+		pieces_together(&sk->ops[EXI_TX], EXI_ATTEMPT_TOGETHER, room);
+
+	EXI_LOCKED(&h->lock);
+	if (n < 2)
+		return false;
+	*ret = exi_attempt_send_together_locked(sk, h, room, n);
+	if (*ret > 0)
+		finish_together_locked(sk, (size_t)*ret);
+	return true;
+}
+
 /* False: there is nothing to send together. *ret is as of an attempt for the
  * first, but that bytes which moved are accounted for. */
 static bool send_together_locked(struct exi_sock *sk, struct exi_half *h,
@@ -297,6 +337,9 @@ static bool send_together_locked(struct exi_sock *sk, struct exi_half *h,
 	/* Sockets without a role may not be streams. */
 	if (sk->role == EXI_ROLE_NONE || exi_place_lent(sk, EXI_TX))
 		return false;
+	if (h->mode == EXI_MODE_RING && sk->fab &&
+	    exi_attempt_together_locked(sk, h) > EXI_ATTEMPT_COPIED)
+		return send_in_record_locked(sk, h, ret);
 	left = gather(&sk->ops[EXI_TX], buf);
 	if (!left)
 		return false;

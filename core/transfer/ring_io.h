@@ -19,6 +19,17 @@
 #include "core/transfer/half.h"
 #include "core/transfer/switch.h"
 
+/* Something is in the way of a send. */
+static inline bool exi_send_barred_locked(const struct exi_shared *sh,
+					  const struct exi_half *h)
+{
+	EXI_LOCKED(&h->lock);
+	return atomic_load_explicit(&h->broken, memory_order_relaxed) |
+	       (uint32_t)atomic_load_explicit(&h->err, memory_order_relaxed) |
+	       atomic_load_explicit(&sh->gone, memory_order_relaxed) |
+	       __atomic_load_n(&h->ended, __ATOMIC_RELAXED);
+}
+
 static inline __attribute__((always_inline)) ssize_t
 exi_send_ring_locked(struct exi_sock *sk, struct exi_half *h, const void *buf,
 		     size_t len)
@@ -28,12 +39,7 @@ exi_send_ring_locked(struct exi_sock *sk, struct exi_half *h, const void *buf,
 	ssize_t n;
 
 	EXI_LOCKED(&h->lock);
-	if (exi_unlikely(
-		    atomic_load_explicit(&h->broken, memory_order_relaxed) |
-		    (uint32_t)atomic_load_explicit(&h->err,
-						   memory_order_relaxed) |
-		    atomic_load_explicit(&sh->gone, memory_order_relaxed) |
-		    __atomic_load_n(&h->ended, __ATOMIC_RELAXED)))
+	if (exi_unlikely(exi_send_barred_locked(sh, h)))
 		return exi_attempt_send_barred_locked(sk, h, buf, len);
 	n = fab->ops->send(fab, buf, len, 0);
 	if (exi_unlikely(

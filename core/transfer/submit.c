@@ -10,6 +10,7 @@
 #include <sys/exs_ext.h>
 #include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -26,6 +27,8 @@
 #include "core/transfer/queue.h"
 #include "core/transfer/ring_io.h"
 #include "core/transfer/timeout.h"
+
+#define PIECES 64 /* sends in one record */
 
 /* Locks the direction, when it takes operations. */
 static inline __attribute__((always_inline)) int
@@ -177,6 +180,61 @@ static int send_at_once_locked(struct exi_sock *sk, const exs_x_op_t *o,
 	return i;
 }
 
+/* A send that may go beside others. */
+static bool joins(const exs_x_op_t *o)
+{
+	return o->exs_x_length && o->exs_x_length <= EXI_ATTEMPT_TOGETHER / 2 &&
+	       !(o->exs_x_flags & MSG_MORE);
+}
+
+/* The next of n sends that go into one record: how many. */
+static int next_pieces(const exs_x_op_t *o, int n, size_t most,
+		       struct iovec *ret)
+{
+	int i;
+
+	for (i = 0;
+	     i < n && i < PIECES && joins(&o[i]) && o[i].exs_x_length <= most;
+	     i++) {
+		ret[i] = (struct iovec){ .iov_base = o[i].exs_x_buffer,
+					 .iov_len = o[i].exs_x_length };
+		most -= o[i].exs_x_length;
+	}
+	return i;
+}
+
+/* send_at_once_locked() where these are more than a little: a few in each
+ * record. */
+static int send_in_records_locked(struct exi_sock *sk, const exs_x_op_t *o,
+				  struct exi_op **ops, int n, size_t *ret_part)
+{
+	struct exi_half *h = &sk->sh->half[EXI_TX];
+	size_t most = exi_attempt_together_locked(sk, h);
+	struct exi_list over = EXI_LIST_INIT(over);
+	struct iovec v[PIECES];
+	int i = 0, end = 0, few;
+	ssize_t ret = 1;
+
+	EXI_LOCKED(&h->lock);
+	*ret_part = 0;
+	while (i == end && (few = next_pieces(o + i, n - i, most, v)) > 0) {
+		end += few;
+		ret = exi_attempt_send_together_locked(sk, h, v, (size_t)few);
+		*ret_part = ret > 0 ? (size_t)ret : 0;
+		for (; i < end && *ret_part >= o[i].exs_x_length && *ret_part;
+		     i++) {
+			exi_op_moved(ops[i], &o[i], o[i].exs_x_length);
+			exi_list_add_tail(&over, &ops[i]->node);
+			*ret_part -= o[i].exs_x_length;
+		}
+	}
+	if (ret < 0 && ret != -EAGAIN && ret != -EINTR)
+		h->err = (int)-ret; /* the next attempt says it */
+	if (i)
+		exi_op_complete_all(&over);
+	return i;
+}
+
 static void describe_all(struct exi_op **ops, const exs_x_op_t *o, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -197,7 +255,9 @@ static int submit_sends(struct exi_sock *sk, const exs_x_op_t *o,
 	if (ret)
 		return ret;
 	if (straight_to_ring(sk, &sh->half[EXI_TX]))
-		sent = send_at_once_locked(sk, o, ops, n, &part);
+		sent = len > EXI_PROGRESS_TOGETHER
+			       ? send_in_records_locked(sk, o, ops, n, &part)
+			       : send_at_once_locked(sk, o, ops, n, &part);
 	if (sent < n) {
 		describe_all(ops + sent, o + sent, n - sent);
 		if (part)

@@ -112,8 +112,16 @@ CONF_DUO(asynchronous_sends_meet_synchronous_receives, deep_a, mixed_b)
 #define SUBMITS	 4000
 #define SHARE(n) (1 + (n) / 4)
 
-/* Random lengths, none among them, mostly short; more at once than is ever
- * handled together. In a slot's memory until its event. */
+/* Mostly short, often such that some go together, seldom longer. */
+static size_t some_length(struct t_rng *r)
+{
+	uint64_t kind = t_below(r, 8);
+
+	return t_below(r, kind > 3 ? 60 : kind ? 3000 : MOST);
+}
+
+/* Random lengths, none among them; more at once than is ever handled together.
+ * In a slot's memory until its event. */
 static void batches_a(int s, int ctl)
 {
 	exs_qhandle_t q = T_OK(exs_qcreate(BATCHED));
@@ -129,7 +137,7 @@ static void batches_a(int s, int ctl)
 		for (int k = 0; k < n; k++) {
 			uint64_t at = (next + (uint64_t)k) % BATCHED;
 
-			len[at] = t_below(&r, t_below(&r, 8) ? 60 : MOST);
+			len[at] = some_length(&r);
 			t_fill(bufs + at * MOST, len[at], 3, pos);
 			pos += len[at];
 			o[k] = (exs_x_op_t){
