@@ -22,6 +22,7 @@
 #include "core/base/probe.h"
 #include "core/base/spin.h"
 #include "core/base/util.h"
+#include "core/call/wait.h"
 #include "core/fabric/provider.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
@@ -493,6 +494,29 @@ static bool complete(struct exi_queue *q, const struct view *v)
 	       v->changes == atomic_load(&q->hot_changes);
 }
 
+/* Whether what a peer sends came at once, and was taken. A thread that waits
+ * alone, and for nothing else, looks with the lock held as a synchronous
+ * receive does: to take hold of the view and to let it go would delay that. */
+static bool take_at_once(struct exi_queue *q)
+{
+	struct exi_shared *sh;
+	enum exi_dir dir;
+	int fd;
+	struct exi_sock *sk = exi_queue_lone_hot(q, &fd, &dir);
+	bool came;
+
+	if (!sk || dir != EXI_RX || q->wait == EXS_WAIT_NOTIFY ||
+	    atomic_load(&q->attended) != 1 || !exi_sock_lock(sk, fd, dir, &sh))
+		return false;
+	came = !exi_list_empty(&sk->ops[dir]) && sk->fab &&
+	       sh->half[dir].mode == EXI_MODE_RING &&
+	       exi_look_held_locked(sk, dir);
+	if (came)
+		exi_flow_progress_polled_locked(sk, dir);
+	exi_half_unlock(&sh->half[dir]);
+	return came;
+}
+
 static int await(struct exi_queue *q, int need, uint64_t deadline)
 {
 	struct view v;
@@ -510,6 +534,8 @@ static int await(struct exi_queue *q, int need, uint64_t deadline)
 			return ret;
 		if (deadline && exi_now_ns() >= deadline)
 			return -ETIMEDOUT;
+		if (take_at_once(q))
+			continue;
 		hold(q, &v);
 		hit = spin(q, &v, need, deadline);
 		if (!hit)

@@ -145,6 +145,17 @@ static void forget_hot(struct exi_hot *h)
 	atomic_store(&h->sk->hot_in[h->dir], NULL);
 }
 
+/* Each member by itself, for exi_queue_lone_hot(). */
+static void put_hot_locked(struct exi_queue *q, int at, const struct exi_hot *h)
+{
+	struct exi_hot *to = &q->hot[at];
+
+	EXI_LOCKED(&q->lock);
+	__atomic_store_n(&to->sk, h->sk, __ATOMIC_RELEASE);
+	__atomic_store_n(&to->fd, h->fd, __ATOMIC_RELAXED);
+	__atomic_store_n(&to->dir, h->dir, __ATOMIC_RELAXED);
+}
+
 /* The first n of hot[] are hot from now on. */
 static void count_hot_locked(struct exi_queue *q, int n)
 {
@@ -168,7 +179,7 @@ void exi_queue_cool(struct exi_sock *sk, enum exi_dir dir)
 	n = atomic_load(&q->n_hot);
 	for (i = 0; i < n; i++)
 		if (q->hot[i].sk == sk && q->hot[i].dir == dir)
-			q->hot[i--] = q->hot[--n];
+			put_hot_locked(q, i--, &q->hot[--n]);
 	count_hot_locked(q, n);
 	atomic_store(&sk->hot_in[dir], NULL);
 	exi_unlock(&q->lock);
@@ -570,7 +581,7 @@ static void evict_locked(struct exi_queue *q)
 			continue;
 		}
 		forget_hot(h);
-		*h = q->hot[--n];
+		put_hot_locked(q, i, &q->hot[--n]);
 	}
 	count_hot_locked(q, n);
 	atomic_fetch_add(&q->hot_changes, 1);
@@ -619,7 +630,9 @@ bool exi_queue_heat_locked(struct exi_queue *q, struct exi_sock *sk, int fd,
 		evict_locked(q);
 	n = atomic_load(&q->n_hot);
 	if (n < EXI_QUEUE_HOT) {
-		q->hot[n] = (struct exi_hot){ .sk = sk, .fd = fd, .dir = dir };
+		put_hot_locked(
+			q, n,
+			&(struct exi_hot){ .sk = sk, .fd = fd, .dir = dir });
 		atomic_store(&sk->hot_in[dir], q);
 		count_hot_locked(q, n + 1);
 		atomic_fetch_add(&q->hot_changes, 1);

@@ -182,6 +182,23 @@ extern _Thread_local struct exi_queue_taker exi_queue_taker;
 int exi_queue_take_events(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 			  int max);
 
+/* The queue's only hot direction, read without the lock: members of two may be
+ * mixed while it changes, which exi_sock_lock() finds out. Null: there is none,
+ * or several. */
+static inline struct exi_sock *exi_queue_lone_hot(const struct exi_queue *q,
+						  int *ret_fd,
+						  enum exi_dir *ret_dir)
+{
+	const struct exi_hot *h = q->hot;
+
+	if (atomic_load_explicit(&q->n_hot, memory_order_acquire) != 1)
+		return NULL;
+	*ret_fd = __atomic_load_n(&h->fd, __ATOMIC_RELAXED);
+	*ret_dir = __atomic_load_n(&h->dir, __ATOMIC_RELAXED);
+	/* Pairs with the release in put_hot_locked(): the socket is whole. */
+	return __atomic_load_n(&h->sk, __ATOMIC_ACQUIRE);
+}
+
 /* Copies the queue's hot directions; how many. clear: they are hot no more. */
 int exi_queue_copy_hot(struct exi_queue *q, struct exi_hot *ret, bool clear);
 
