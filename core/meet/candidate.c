@@ -57,7 +57,8 @@ void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 	/* From here on nobody comes whom nothing is told. */
 	if (l->listener >= 0 && exi_holders_count(&sk->sh->holders) <= 1)
 		shutdown(l->listener, SHUT_RDWR);
-	for (i = 0; l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
+	/* The kernel lets one more wait than listen() said. */
+	for (i = 0; l->listener >= 0 && i <= EXI_LINK_CANDIDATES; i++) {
 		fd = exi_closing_accept(l->listener, true);
 		if (fd < 0)
 			break;

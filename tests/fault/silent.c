@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -644,6 +645,68 @@ static void what_a_peer_takes_back_does_not_pile_up_on_tcp(void)
 	      queued);
 }
 
+/* --- who waits at a name that goes ---------------------------------------- */
+
+/* A name of s, which waits there for its peer. The service does not look. */
+static struct sockaddr_un listen_as(int s, socklen_t *ret_len)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	struct exi_sock *sk = exi_sock_find(s);
+	int fd = T_OK(socket(AF_UNIX,
+			     SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+
+	T_OK(bind(fd, (struct sockaddr *)&name, sizeof(name.sun_family)));
+	T_OK(listen(fd, EXI_LINK_CANDIDATES));
+	*ret_len = sizeof(name);
+	T_OK(getsockname(fd, (struct sockaddr *)&name, ret_len));
+	exi_lock(&sk->link_lock);
+	T(!sk->link);
+	sk->link = exi_meet_link_new(sk, EXI_LINK_LISTEN, EXI_MEET_STEP_NS);
+	T(sk->link);
+	sk->link->listener = fd;
+	exi_unlock(&sk->link_lock);
+	return name;
+}
+
+/* As many as the kernel lets in. */
+static void all_who_wait_at_a_name_are_told_that_it_goes(void)
+{
+	struct exi_pair_msg m;
+	struct sockaddr_un name;
+	int c[2 * EXI_LINK_CANDIDATES], n = 0, l, s;
+	struct exi_sock *sk;
+	struct t_addr at;
+	socklen_t len;
+
+	setenv("EXS_UPGRADE", "never", 1);
+	t_init();
+	l = t_plain_listener(&at);
+	s = t_connect(&at);
+	sk = exi_sock_find(s);
+	name = listen_as(s, &len);
+	for (;; n++) {
+		T(n < (int)T_COUNT(c));
+		c[n] = T_OK(socket(
+			AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			0));
+		if (connect(c[n], (struct sockaddr *)&name, len))
+			break;
+	}
+	T_EQ(errno, EAGAIN);
+	T(n >= EXI_LINK_CANDIDATES);
+	close(c[n]);
+	exi_link_over(sk, sk->generation);
+	while (n--) {
+		T_EQ(recv(c[n], &m, sizeof(m), 0), sizeof(m));
+		T_EQ(m.type, EXI_PAIR_NO);
+		T_EQ(m.a, EXS_X_REASON_PEER_REQUEST);
+		T_EQ(recv(c[n], &m, sizeof(m), 0), 0);
+		close(c[n]);
+	}
+	t_close(s);
+	close(l);
+}
+
 static const struct t_row rows[] = {
 	T_ROW(a_close_does_not_wait_for_a_peer_that_does_not_read),
 	T_ROW(a_close_lingers_as_long_as_it_was_told),
@@ -657,6 +720,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_a_gone_peer_left_outlives_a_child_that_heard_late),
 	T_ROW(what_comes_after_it_is_not_touched),
 	T_ROW(who_was_silent_is_not_met_for_a_while),
+	T_ROW(all_who_wait_at_a_name_are_told_that_it_goes),
 };
 
 int main(int argc, char **argv)
