@@ -28,7 +28,7 @@
 
 struct slot {
 	_Atomic uintptr_t at;
-	_Atomic unsigned int passed;
+	_Atomic unsigned int passed, own;
 };
 
 /* What the processes of a trial share. */
@@ -73,7 +73,7 @@ size_t t_points(enum t_side side, struct t_point *ret, size_t most)
 		struct slot *s = &shared->slots[side][i];
 
 		if (s->at)
-			ret[n++] = (struct t_point){ s->at, s->passed };
+			ret[n++] = (struct t_point){ s->at, s->passed, s->own };
 	}
 	return n;
 }
@@ -178,15 +178,22 @@ static void count(uintptr_t at)
 		if (atomic_compare_exchange_strong(&s->at, &was, at) ||
 		    was == at) {
 			atomic_fetch_add(&s->passed, 1);
+			if (getpid() == side_pid)
+				atomic_fetch_add(&s->own, 1);
 			return;
 		}
 	}
 }
 
+/* Whether the process is one that is struck: nobody waits for a stopped
+ * child. */
+static bool is_meant(void)
+{
+	return shared->how != T_STOP || getpid() == side_pid;
+}
+
 static void strike(void)
 {
-	if (shared->how == T_STOP && getpid() != side_pid)
-		return;
 	shared->struck = true;
 	shared->struck_at = t_now_ns();
 	if (shared->how == T_DELAY)
@@ -202,7 +209,7 @@ static void pass(uintptr_t at)
 	at = number(at);
 	if (!shared->at)
 		count(at);
-	else if (shared->at == at && shared->side == mine &&
+	else if (shared->at == at && shared->side == mine && is_meant() &&
 		 atomic_fetch_sub(&shared->left, 1) == 1)
 		strike();
 }

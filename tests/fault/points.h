@@ -28,6 +28,7 @@ enum t_strike {
 struct t_point {
 	uintptr_t at;
 	unsigned int passed; /* how often */
+	unsigned int own;    /* of these not by a forked child */
 };
 
 /* Before the sides are forked: counts from here on. */
@@ -41,7 +42,7 @@ void t_points_of(enum t_side side);
 size_t t_points(enum t_side side, struct t_point *ret, size_t most);
 
 /* After t_points_begin(): the side is struck when it passes the point for the
- * n-th time, from 1. */
+ * n-th time, from 1; stopped, when it does so itself. */
 void t_points_strike(enum t_side side, uintptr_t at, unsigned int n,
 		     enum t_strike how);
 
