@@ -199,49 +199,6 @@ static inline const unsigned char *shmp_unread(struct shmp_priv *p,
 	       shmp_head_bytes(rx->len) + rx->used;
 }
 
-/* Copies of at least this go in blocks, and the lines of the ring that the next
- * block needs are asked for ahead: they lie in the other core's cache, and
- * fetched one by one they set the pace. */
-#define SHMP_FAR_MIN   8192u
-#define SHMP_FAR_BLOCK 4096u
-
-static inline __attribute__((always_inline)) void
-shmp_copy_far(unsigned char *to, const unsigned char *from, size_t n,
-	      bool to_ring)
-{
-	size_t i;
-
-	for (; n > SHMP_FAR_BLOCK; n -= SHMP_FAR_BLOCK) {
-		for (i = SHMP_FAR_BLOCK; i < 2 * SHMP_FAR_BLOCK; i += 64) {
-			if (to_ring)
-				__builtin_prefetch(to + i, 1);
-			else
-				__builtin_prefetch(from + i, 0);
-		}
-		memcpy(to, from, SHMP_FAR_BLOCK);
-		to += SHMP_FAR_BLOCK;
-		from += SHMP_FAR_BLOCK;
-	}
-	memcpy(to, from, n);
-}
-
-static inline void shmp_copy_out(unsigned char *ring, const void *from,
-				 size_t n)
-{
-	if (n < SHMP_FAR_MIN)
-		exi_copy(ring, from, n);
-	else
-		shmp_copy_far(ring, from, n, true);
-}
-
-static inline void shmp_copy_in(void *to, const unsigned char *ring, size_t n)
-{
-	if (n < SHMP_FAR_MIN)
-		exi_copy(to, ring, n);
-	else
-		shmp_copy_far(to, ring, n, false);
-}
-
 /* The word as the futex calls take it. */
 static inline uint32_t *shmp_plain(const _Atomic uint32_t *w)
 {

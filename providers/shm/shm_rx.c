@@ -218,7 +218,7 @@ static SHMP_RARE ssize_t recv_large(struct exi_conn *c, void *buf, size_t len,
 
 		if (n > len - done)
 			n = len - done;
-		shmp_copy_in((char *)buf + done, shmp_unread(p, rx), n);
+		exi_copy((char *)buf + done, shmp_unread(p, rx), n);
 		done += n;
 		rx->used += (uint32_t)n;
 		if (rx->used == rx->len)

@@ -14,6 +14,10 @@
 /* GROW_TIMES is how many times larger the ring is made. */
 #define GROW_TIMES 16u
 
+/* A long send goes in pieces of this, so that the reader's copy overlaps the
+ * sender's. The words of smaller ones take longer than the overlap saves. */
+#define PIECE 16384u
+
 #define SHMP_LINE 64u
 /* Payload that is sent with its first line last, and what is asked for ahead:
  * more of it waits for itself. */
@@ -256,9 +260,9 @@ static inline ssize_t on_pages(struct shmp_priv *p, struct shmp_tx *tx,
 	return shmp_refresh_limit(tx, p) < 0 ? -EPROTO : (ssize_t)n;
 }
 
-/* The payload of the next record, for up to len bytes: how many; 0: there is no
- * room. -ENOBUFS: nor memory for it. */
-static ssize_t find_room(struct exi_conn *c, size_t len)
+/* The payload of the next record, for up to len bytes, and no more than most:
+ * how many; 0: there is no room. -ENOBUFS: nor memory for it. */
+static ssize_t find_room(struct exi_conn *c, size_t len, uint32_t most)
 {
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
@@ -268,9 +272,8 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		uint32_t bytes = tx->bytes;
 		uint32_t offset = (uint32_t)tx->head & (bytes - 1);
 		uint32_t fits = shmp_fits(bytes - offset);
-		/* A send goes in pieces, so that the reader's copy overlaps
-		 * ours. */
-		uint32_t n =
+		uint32_t n = len > most ? most : (uint32_t)len;
+		uint32_t whole =
 			len > SHMP_PIECE_MAX ? SHMP_PIECE_MAX : (uint32_t)len;
 		int64_t need = shmp_record_bytes(n);
 
@@ -288,7 +291,7 @@ static ssize_t find_room(struct exi_conn *c, size_t len)
 		room -= SHMP_RESERVE;
 		if (room >= need)
 			return on_pages(p, tx, need, n);
-		if ((n >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
+		if ((whole >= tx->bytes / GROW_SHARE || stalled(tx)) && grow(c))
 			continue;
 		if (room >= least_room(tx)) {
 			fits = shmp_fits((uint32_t)room);
@@ -384,6 +387,20 @@ static bool is_parted(struct shmp_tx *tx, uint32_t n, size_t len)
 			       SHMP_RESERVE;
 }
 
+/* The payload of a record, its first line last, as in send_lines(). */
+static void fill(struct shmp_record *r, const unsigned char *from, uint32_t n)
+{
+	unsigned char *to = shmp_payload(r, n);
+	uint32_t first = -(uint32_t)(uintptr_t)to % SHMP_LINE;
+
+	if (first < n) {
+		memcpy(to + first, from + first, n - first);
+		exi_forget();
+		n = first;
+	}
+	exi_copy(to, from, n);
+}
+
 /* The second part first: nobody looks at it before the first one's word is
  * there, whose store releases it. */
 static void send_parted(struct exi_conn *c, const unsigned char *buf,
@@ -396,13 +413,13 @@ static void send_parted(struct exi_conn *c, const unsigned char *buf,
 	uint32_t rest = len - n;
 
 	zero_behind(p, tx, at, rest);
-	shmp_copy_out(shmp_payload(r, rest), buf + n, rest);
+	exi_copy(shmp_payload(r, rest), buf + n, rest);
 	r->made = made_now(p, tx);
 	atomic_store_explicit(&r->word,
 			      shmp_word(SHMP_DATA, rest, at, tx->bytes),
 			      memory_order_relaxed);
 	r = shmp_out(p, tx, tx->head);
-	shmp_copy_out(shmp_payload(r, n), buf, n);
+	exi_copy(shmp_payload(r, n), buf, n);
 	publish(c, r, SHMP_DATA, n);
 	tx->head += shmp_record_bytes(rest);
 }
@@ -416,7 +433,7 @@ static SHMP_RARE ssize_t send_large(struct exi_conn *c, const void *buf,
 	size_t done = 0;
 
 	while (done < len) {
-		ssize_t n = find_room(c, len - done);
+		ssize_t n = find_room(c, len - done, PIECE);
 		struct shmp_record *r;
 
 		if (n < 0 && (!done || n != -ENOBUFS))
@@ -429,8 +446,7 @@ static SHMP_RARE ssize_t send_large(struct exi_conn *c, const void *buf,
 		}
 		zero_next(p, tx, (uint32_t)n);
 		r = shmp_out(p, tx, tx->head);
-		shmp_copy_out(shmp_payload(r, (uint32_t)n),
-			      (const char *)buf + done, (size_t)n);
+		fill(r, (const unsigned char *)buf + done, (uint32_t)n);
 		publish(c, r, SHMP_DATA, (uint32_t)n);
 		done += (size_t)n;
 	}
@@ -516,7 +532,7 @@ ssize_t shmp_loan_room(struct exi_conn *c, size_t len, void **ret)
 	struct shmp_priv *p = shmp_priv(c);
 	struct shmp_tx *tx = &shmp_shared(c)->tx;
 	bool again = stalled(tx);
-	ssize_t n = find_room(c, len);
+	ssize_t n = find_room(c, len, SHMP_PIECE_MAX);
 
 	if (n <= 0)
 		return n ? failed(p, n) : no_room(p, again);

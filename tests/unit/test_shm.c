@@ -317,6 +317,8 @@ static void who_waits_while_a_ring_grows_waits_behind_it(void)
 	}
 }
 
+#define FILLER 8176
+
 /* A look passes a GROW, and then the larger ring is full up to the word where
  * there was nothing, which is zero again: as many bytes were received as then,
  * and yet there is something. */
@@ -339,13 +341,49 @@ static void a_ring_that_grew_up_to_an_old_word_has_something(void)
 	while ((left = -(uint32_t)tx->head & (tx->bytes - 1))) {
 		uint32_t len = shmp_fits(left);
 
-		len = len < CHUNK_MAX ? len : CHUNK_MAX - 16;
+		len = len < FILLER ? len : FILLER; /* one record */
 		T_EQ(ops->send(ends[0], buf, len, 0), len);
 	}
 	T_EQ(*n.word, n.value);
 	T(!exi_nothing_still(&n));
 	T(!rops->nothing(ends[1], &n));
 	end();
+}
+
+#define HALF 32768
+
+static unsigned char *halves; /* of what is sent, and of what comes */
+static ssize_t came;
+
+/* In the midst of a sender's copy: what it copied can be received. */
+static void receive_meanwhile(int sig)
+{
+	came = ops->recv(ends[1], halves + (size_t)2 * HALF, 2 * HALF, 0);
+	mprotect(halves + HALF, HALF, PROT_READ | PROT_WRITE);
+}
+
+static void a_long_send_is_received_while_it_is_copied(void)
+{
+	struct sigaction sa = { .sa_handler = receive_meanwhile }, old;
+	unsigned char *to;
+	ssize_t n;
+
+	halves = mmap(NULL, (size_t)4 * HALF, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	T(halves != MAP_FAILED);
+	to = halves + (size_t)2 * HALF;
+	t_fill(halves, 2 * HALF, 7, 0);
+	begin("1024");
+	T_EQ(sigaction(SIGSEGV, &sa, &old), 0);
+	T_EQ(mprotect(halves + HALF, HALF, PROT_NONE), 0);
+	T_EQ(ops->send(ends[0], halves, 2 * HALF, 0), 2 * HALF);
+	T_EQ(sigaction(SIGSEGV, &old, NULL), 0);
+	T(came >= HALF / 2 && came <= HALF);
+	n = ops->recv(ends[1], to + came, (size_t)(2 * HALF - came), 0);
+	T_EQ(came + n, 2 * HALF);
+	T(memcmp(halves, to, 2 * HALF) == 0);
+	end();
+	munmap(halves, (size_t)4 * HALF);
 }
 
 static void ask(enum exi_wake how, uint64_t sleep)
@@ -1491,6 +1529,7 @@ static const struct t_row rows[] = {
 	T_ROW(what_nobody_takes_gets_room_by_large_sends),
 	T_ROW(who_waits_while_a_ring_grows_waits_behind_it),
 	T_ROW(a_ring_that_grew_up_to_an_old_word_has_something),
+	T_ROW(a_long_send_is_received_while_it_is_copied),
 	T_ROW(a_bell_is_for_the_sleep_that_asked),
 	T_ROW(ends_of_other_sizes_lose_nothing),
 	T_ROW(without_memory_a_ring_stays_small),
