@@ -425,24 +425,27 @@ static bool mark_passed(const struct exi_half *h)
 	       atomic_load_explicit(&h->meet_at, memory_order_relaxed);
 }
 
-/* So many bytes of an operation at once, and the service hears what links
- * say. */
-#define AT_ONCE ((size_t)1 << 20)
-
-/* An operation has come so far on TCP since it began at `from` bytes: whether
- * the service has something to do first, and then goes on with it. To meet,
- * where it passed a mark, for which no lock of a direction may be held; or,
- * where it is the service that moves so much, to hear that the direction may
- * leave TCP. */
-static bool stops_by(struct exi_sock *sk, enum exi_dir dir, uint64_t from)
+/* An operation passed a mark on TCP: the service is to meet first, for which no
+ * lock of a direction may be held, and then goes on with it. */
+static bool stops_by(struct exi_sock *sk, enum exi_dir dir)
 {
-	const struct exi_half *h = &sk->sh->half[dir];
+	return exi_unlikely(mark_passed(&sk->sh->half[dir])) &&
+	       exi_service_progress(sk, dir) == 0;
+}
 
-	if (exi_likely(!mark_passed(h)) &&
-	    (h->bytes - from < AT_ONCE || !exi_progress_may_move(sk, h) ||
-	     !exi_service_self()))
-		return false;
-	return exi_service_progress(sk, dir) == 0;
+/* So many bytes and steps of a direction at once. */
+#define AT_ONCE	   ((size_t)1 << 20)
+#define STEPS_ONCE 4096
+
+/* The service goes round before it goes on with a direction that has come so
+ * far since it began at `from' bytes: a peer that is always faster keeps it
+ * from no other connection, nor from hearing what the links say. */
+static bool goes_round(struct exi_sock *sk, enum exi_dir dir, uint64_t from,
+		       int steps)
+{
+	return exi_unlikely(sk->sh->half[dir].bytes - from >= AT_ONCE ||
+			    steps >= STEPS_ONCE) &&
+	       exi_service_self() && exi_service_progress(sk, dir) == 0;
 }
 
 void exi_flow_meet(struct exi_sock *sk, enum exi_dir dir)
@@ -558,10 +561,10 @@ static enum step after_try_locked(struct exi_sock *sk, enum exi_dir dir,
 	return STEP_AGAIN;
 }
 
-/* Moves the next operation of a direction that can move; the list is not empty.
- * from: what the direction had moved when the caller began. */
+/* Moves the next operation of a direction that can move; the list is not
+ * empty. */
 static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
-				    int flags, uint64_t from)
+				    int flags)
 {
 	struct exi_half *h = &sk->sh->half[dir];
 	struct exi_op *op;
@@ -569,7 +572,7 @@ static inline enum step step_locked(struct exi_sock *sk, enum exi_dir dir,
 	ssize_t n;
 
 	EXI_LOCKED(&h->lock);
-	if (exi_unlikely(h->mode == EXI_MODE_TCP) && stops_by(sk, dir, from))
+	if (exi_unlikely(h->mode == EXI_MODE_TCP) && stops_by(sk, dir))
 		return STEP_LEAVE;
 	if (exi_unlikely(exi_place_lent(sk, dir))) {
 		reap_lent_locked(sk, h, dir);
@@ -610,11 +613,15 @@ static void progress_locked(struct exi_sock *sk, enum exi_dir dir, int flags)
 	struct exi_half *h = &sk->sh->half[dir];
 	uint64_t from = h->bytes;
 	enum step step = STEP_AGAIN;
+	int n;
 
 	EXI_LOCKED(&h->lock);
-	while (step == STEP_AGAIN && !exi_list_empty(&sk->ops[dir]) &&
-	       !sk->posted[dir])
-		step = step_locked(sk, dir, flags, from);
+	for (n = 0; step == STEP_AGAIN && !exi_list_empty(&sk->ops[dir]) &&
+		    !sk->posted[dir];
+	     n++)
+		step = goes_round(sk, dir, from, n)
+			       ? STEP_LEAVE
+			       : step_locked(sk, dir, flags);
 	if (step == STEP_LEAVE)
 		return;
 	if (h->end_wanted && exi_list_empty(&sk->ops[dir])) {

@@ -276,6 +276,83 @@ static void what_makes_no_sense_is_refused(void)
 	T_OK(exs_qdelete(q));
 }
 
+/* --- one that has much, beside one that has a byte ----------------------- */
+
+#define FEW   64
+#define FIRST (1024 * FEW)
+#define ALL   (32000 * FEW)
+
+struct flood {
+	int much, one;
+};
+
+/* Faster than a receive of FEW bytes after the other. */
+static void *flood(void *arg)
+{
+	const struct flood *f = arg;
+	static char bytes[FIRST];
+
+	t_send_all(f->much, bytes, FIRST, 0);
+	t_send_all(f->one, "x", 1, 0);
+	for (int n = FIRST; n < ALL; n += FIRST)
+		t_send_all(f->much, bytes, ALL - n < FIRST ? ALL - n : FIRST,
+			   0);
+	return NULL;
+}
+
+static uint64_t received(int s)
+{
+	exs_x_sockinfo_t i;
+
+	T_OK(exs_x_sockinfo(s, &i));
+	return i.exs_x_rx_bytes;
+}
+
+/* Both are the library's thread's to receive: nobody asks for events meanwhile,
+ * and they come in the order in which the bytes were received. When the one
+ * byte is there, no more than FIRST were sent of the others; half of all is
+ * generous for what is received until it is looked at. */
+static void a_stream_without_end_delays_no_other(void)
+{
+	exs_qhandle_t q;
+	struct flood f;
+	uint64_t start;
+	long before = 0;
+	int much[2], one[2];
+	pthread_t t;
+	char *rooms, x;
+
+	conf_pair(much);
+	conf_pair(one);
+	start = received(much[0]);
+	rooms = malloc(2 * ALL); /* some are not filled */
+	q = T_OK(exs_qcreate(EXS_QDEPTH_MAX));
+	T_OK(exs_x_qfd(q)); /* no thread is to ask for events */
+	T_OK(exs_x_provide(q, rooms, FEW, 2 * ALL / FEW));
+	receive(much[0], q, 1);
+	T_OK(exs_recv(one[0], &x, 1, 0, q, (exs_ahandle_t)2,
+		      EXS_MHANDLE_UNREGISTERED));
+	f = (struct flood){ .much = much[1], .one = one[1] };
+	t = t_thread(flood, &f);
+	t_thread_join(t);
+	T_UNTIL(received(much[0]) - start == ALL);
+	for (;;) {
+		exs_event_t e = t_event(q);
+
+		T_EQ(e.exs_errno, 0);
+		if ((long)e.exs_evt_ahandle == 2)
+			break;
+		before += e.exs_evt_un.exs_evt_xfer.exs_evt_length;
+	}
+	T(before < ALL / 2);
+	t_close(much[0]);
+	t_close(much[1]);
+	t_close(one[0]);
+	t_close(one[1]);
+	T_OK(exs_qdelete(q));
+	free(rooms);
+}
+
 static const struct t_row rows[] = {
 	CONF_ROWS(one_receive_gets_a_stream),
 	CONF_ROWS(a_receive_that_goes_on_waits_for_bytes),
@@ -283,6 +360,7 @@ static const struct t_row rows[] = {
 	T_ROW(a_queue_without_a_free_slot_ends_it),
 	T_ROW(one_accept_serves_many_connections),
 	T_ROW(a_deadline_ends_it),
+	T_ROW(a_stream_without_end_delays_no_other),
 	T_ROW(what_makes_no_sense_is_refused),
 };
 
