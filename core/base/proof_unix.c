@@ -184,6 +184,92 @@ static bool has_sign(const union exi_diag_answer *a)
 	return is_sign(sizes[SK_MEMINFO_RCVBUF]);
 }
 
+/* Counts the sockets of a part of the kernel's list that have the number. 1:
+ * the list goes on. 0: it is over. Or -errno. */
+static int count_part(const struct nlmsghdr *m, size_t left, uint32_t inode,
+		      uint64_t cookie, unsigned int *same, unsigned int *others)
+{
+	struct unix_diag_msg u;
+
+	for (; NLMSG_OK(m, left); m = NLMSG_NEXT(m, left)) {
+		if (m->nlmsg_flags & NLM_F_DUMP_INTR)
+			return -EAGAIN;
+		if (m->nlmsg_type == NLMSG_DONE)
+			return 0;
+		if (m->nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+		    m->nlmsg_len < NLMSG_LENGTH(sizeof(u)))
+			return -EPROTO;
+		memcpy(&u, NLMSG_DATA(m), sizeof(u));
+		if (u.udiag_ino != inode)
+			continue;
+		if ((u.udiag_cookie[0] | (uint64_t)u.udiag_cookie[1] << 32) ==
+		    cookie)
+			++*same;
+		else
+			++*others;
+	}
+	return 1;
+}
+
+#define PARTS 1000 /* of the list, of some hundred sockets each: 100 ms */
+
+/* Whether the number is one socket's of the namespace, the one that has the
+ * cookie. The kernel is asked for all of them. */
+static bool is_unique(const struct exi_tuple *t, uint32_t inode,
+		      uint64_t cookie)
+{
+	struct unix_question q = question(0, ANY_COOKIE, 0);
+	unsigned int same = 0, others = 0;
+	union {
+		struct nlmsghdr head;
+		char bytes[16384];
+	} part;
+	int nl = exi_diag_open(), more = nl < 0 ? nl : 1;
+
+	q.head.nlmsg_flags |= NLM_F_DUMP;
+	if (nl >= 0 && ((t->netns && exi_netns_cookie(nl) != t->netns) ||
+			send(nl, &q, sizeof(q), 0) < 0))
+		more = -EXDEV;
+	for (int i = 0; more > 0; i++) {
+		ssize_t n = i < PARTS ? recv(nl, &part, sizeof(part), 0) : -1;
+
+		more = n <= 0 ? -EPROTO
+			      : count_part(&part.head, (size_t)n, inode, cookie,
+					   &same, &others);
+	}
+	if (nl >= 0)
+		close(nl);
+	return more == 0 && same == 1 && !others;
+}
+
+/* The other end was opened by another user than the one who made it, as one is
+ * that a service accepts from a listener that root gave it. Then SO_PEERCRED
+ * says nothing about who opened it, and the answer, of which it is told, must
+ * be about this connection's other end: no other socket has the number, and at
+ * the end that one is still the peer. It never becomes so again: the number of
+ * a peer that has closed is 0. */
+static int is_the_only_one(const struct exi_tuple *t,
+			   const union exi_diag_answer *a)
+{
+	struct unix_question q =
+		question(inode_of(t->local), t->cookie, UDIAG_SHOW_PEER);
+	struct unix_diag_msg m;
+	union exi_diag_answer own;
+	uint32_t peer;
+
+	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
+	return t->cookie &&
+			       is_unique(t, m.udiag_ino,
+					 m.udiag_cookie[0] |
+						 (uint64_t)m.udiag_cookie[1]
+							 << 32) &&
+			       !ask(t, &q, false, &own) &&
+			       !peer_of(&own, &peer) &&
+			       peer == inode_of(t->peer)
+		       ? 0
+		       : -EOPNOTSUPP;
+}
+
 int exi_unix_same_user(const struct exi_tuple *t, int link)
 {
 	union exi_diag_answer a;
@@ -200,11 +286,10 @@ int exi_unix_same_user(const struct exi_tuple *t, int link)
 	 * first is the connection's, and no number leads to it. And the kernel
 	 * may keep processes of one user apart (ptrace(2)): one that does not
 	 * use the library is not spoken for by another. */
-	return number(&a, DIAG_UID, &opener) && cred.uid == t->maker &&
-			       cred.uid == opener && cred.pid > 0 &&
-			       exi_user_is_one(cred.uid) && has_sign(&a)
-		       ? 0
-		       : -EOPNOTSUPP;
+	if (!number(&a, DIAG_UID, &opener) || cred.uid != opener ||
+	    cred.pid <= 0 || !exi_user_is_one(cred.uid) || !has_sign(&a))
+		return -EOPNOTSUPP;
+	return cred.uid == t->maker ? 0 : is_the_only_one(t, &a);
 }
 
 int exi_unix_signed(const struct exi_tuple *t)

@@ -545,7 +545,7 @@ def main(exs):
     if os.getuid() == 0:
         namesake(exs)
         # Who made an end, opened it, and is at the link's end is one, or not.
-        for what, n in ('nobody', 1), ('given', 0):
+        for what, n in ('nobody', 1), ('given', 1):
             server, client = pair(exs, 'path', what, moves=n == 1)
             for f in server, client:
                 check(what, on_fabric(f['report'])[0] == n, f['report'])
