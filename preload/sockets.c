@@ -34,13 +34,22 @@
 #include "core/transfer/switch.h"
 #include "preload/shim.h"
 
-static bool is_tcp(int fd)
+static int ask(int fd, int name)
 {
-	int v = 0;
+	int v = -1;
 	socklen_t len = sizeof(v);
 
-	return native.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &v, &len) == 0 &&
-	       v == IPPROTO_TCP;
+	return native.getsockopt(fd, SOL_SOCKET, name, &v, &len) < 0 ? -1 : v;
+}
+
+/* A listener that the library may know by another number only, or not yet. */
+static bool may_serve(int fd)
+{
+	int protocol = ask(fd, SO_PROTOCOL);
+
+	return protocol == IPPROTO_TCP ||
+	       (protocol == 0 && ask(fd, SO_DOMAIN) == AF_UNIX &&
+		exi_base_for(AF_UNIX, ask(fd, SO_TYPE), 0));
 }
 
 /* A fabric's own, or of its library: the kernel's for ever. */
@@ -175,7 +184,7 @@ HOOK int accept4(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 
 	if (OF_A_MODULE)
 		return native.accept4(fd, addr, len, flags);
-	if (!shim_ready() || (!exi_sock_find(fd) && !is_tcp(fd))) {
+	if (!shim_ready() || (!exi_sock_find(fd) && !may_serve(fd))) {
 		ret = native.accept4(fd, addr, len, flags);
 		if (ret < 0 && errno == EMFILE && shim_reclaim())
 			ret = native.accept4(fd, addr, len, flags);
