@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/base/ancillary.h"
 #include "core/base/cancel.h"
 #include "core/base/track.h"
 #include "core/base/pieces.h"
@@ -101,13 +102,15 @@ static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 		len = exi_pieces_cut(p, SSIZE_MAX, room,
 				     (const struct iovec **)&m.msg_iov,
 				     &m.msg_iovlen);
+		exi_beside_give(p->beside, &m);
 		ret = tx ? native.sendmsg(fd, &m, flags)
 			 : native.recvmsg(fd, &m, flags);
+		exi_beside_take(p->beside, &m, ret);
 		if (ret <= 0)
 			break;
 		done += (size_t)ret;
 		exi_pieces_moved(p, (size_t)ret);
-	} while (ret == (ssize_t)len && p->left);
+	} while (ret == (ssize_t)len && p->left && !exi_beside_came(p->beside));
 	exi_cancel_forbid();
 	return ret < 0 && !done ? -errno : (ssize_t)done;
 }
@@ -126,11 +129,11 @@ put_rest(const struct exi_sock *sk, int fd, uint64_t cookie,
 	return move_rest(fd, &p, true, flags, done);
 }
 
-static __attribute__((noinline)) ssize_t
-get_rest(const struct exi_sock *sk, int fd, uint64_t cookie,
-	 const struct iovec *v, size_t n, size_t bytes, int flags, ssize_t ret)
+static __attribute__((noinline)) ssize_t get_rest(const struct exi_sock *sk,
+						  int fd, uint64_t cookie,
+						  struct exi_pieces p,
+						  int flags, ssize_t ret)
 {
-	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
 	size_t done = ret > 0 && !(flags & MSG_PEEK) ? (size_t)ret : 0;
 
 	if (!left_us(sk, fd, cookie))
@@ -257,9 +260,10 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 				 ((flags & MSG_WAITALL) && ret > 0 &&
 				  ret < (ssize_t)n))) {
 			struct iovec v = { .iov_base = buf, .iov_len = n };
+			struct exi_pieces p = { .v = &v, .n = 1, .left = n };
 
-			ret = get_rest(sk, fd, cookie, &v, 1, n,
-				       flags & RECV_FLAGS, ret);
+			ret = get_rest(sk, fd, cookie, p, flags & RECV_FLAGS,
+				       ret);
 		}
 		return ret;
 	}
@@ -440,20 +444,30 @@ static ssize_t put_all(int fd, const struct iovec *v, size_t n, size_t bytes,
 	return ret;
 }
 
-static ssize_t get_all(int fd, const struct iovec *v, size_t n, size_t bytes,
-		       int flags)
+ssize_t shim_get_beside(int fd, const struct iovec *v, size_t n, size_t bytes,
+			int flags, struct exi_beside *beside)
 {
+	struct exi_pieces p = {
+		.v = v, .n = n, .left = bytes, .beside = beside
+	};
 	struct exi_sock *sk = exi_sock_find(fd);
 	uint64_t cookie = cookie_of(sk);
 	EXI_CANCEL_OFF(true);
 	ssize_t ret;
 
 	flags = shim_io_flags(sk, flags) & RECV_FLAGS;
-	ret = exi_flow_recvv(fd, v, n, bytes, flags);
+	ret = exi_flow_recv_beside(fd, v, n, bytes, flags, beside);
 	if (exi_unlikely(ret == -EBADF || ((flags & MSG_WAITALL) && ret > 0 &&
 					   ret < (ssize_t)bytes)))
-		ret = get_rest(sk, fd, cookie, v, n, bytes, flags, ret);
+		ret = get_rest(sk, fd, cookie, p,
+			       flags | (beside ? beside->flags : 0), ret);
 	return ret;
+}
+
+static ssize_t get_all(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	return shim_get_beside(fd, v, n, bytes, flags, NULL);
 }
 
 const struct exi_parts_put shim_put_parts = { shim_put_piece, put_all };

@@ -19,6 +19,8 @@
  * result is in ret. */
 #define LATENT(call) (exi_unlikely(exi_latent(fd)) && (call))
 
+struct exi_beside;
+
 /* io.c */
 
 /* The kernel's call was done, with that result. False where the word was of a
@@ -31,6 +33,10 @@ bool shim_latent_done(int fd, ssize_t ret);
  * exi_parts_recv(). */
 ssize_t shim_put_piece(int fd, const void *buf, size_t n, int flags);
 ssize_t shim_get_piece(int fd, void *buf, size_t n, int flags);
+/* shim_get_parts.all(), with room for what comes beside the bytes
+ * (exi_flow_recv_beside()). */
+ssize_t shim_get_beside(int fd, const struct iovec *v, size_t n, size_t bytes,
+			int flags, struct exi_beside *beside);
 extern const struct exi_parts_put shim_put_parts;
 extern const struct exi_parts_get shim_get_parts;
 

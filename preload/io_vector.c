@@ -8,6 +8,7 @@
 #include <sys/exs_ext.h>
 #include <sys/uio.h>
 
+#include "core/base/ancillary.h"
 #include "core/base/track.h"
 #include "core/base/pieces.h"
 #include "core/base/util.h"
@@ -227,10 +228,23 @@ static void put_unread(int fd, struct msghdr *m)
 		room < CMSG_SPACE(sizeof(n)) ? room : CMSG_SPACE(sizeof(n));
 }
 
+/* Receives that have room for descriptors read the fabric as others do, but for
+ * those that the kernel alone ends where it ends them. */
+static bool kernel_alone(const struct msghdr *m, int flags)
+{
+	return (flags & (MSG_PEEK | MSG_WAITALL)) ||
+	       exi_parts_total(m->msg_iov, m->msg_iovlen) <= 0;
+}
+
 static ssize_t get_message(int fd, struct msghdr *m, int flags)
 {
 	ssize_t ret = exi_parts_total(m->msg_iov, m->msg_iovlen);
+	struct exi_beside beside = { .room = m->msg_control,
+				     .size = m->msg_controllen,
+				     .flags = flags & MSG_CMSG_CLOEXEC };
+	uint32_t forked = exi_handed_forked_times();
 	struct exi_sock *sk;
+	bool more;
 
 	if (bad_name(m))
 		return -EINVAL;
@@ -238,7 +252,12 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 	flags = shim_io_flags(sk, flags);
 	if (exi_unlikely(flags & MSG_ERRQUEUE))
 		return shim_get_error(fd, m, flags);
-	if (ret >= 0) /* one of nothing waits, too */
+	more = m->msg_control && m->msg_controllen && !kernel_alone(m, flags) &&
+	       (!sk || sk->base->messages);
+	if (ret > 0 && exi_unlikely(more))
+		ret = shim_get_beside(fd, m->msg_iov, m->msg_iovlen,
+				      (size_t)ret, flags, &beside);
+	else if (ret >= 0) /* one of nothing waits, too */
 		ret = ret ? get_vector(fd, m->msg_iov, m->msg_iovlen, flags)
 			  : shim_get_piece(fd, NULL, 0, flags);
 	if (ret >= 0) {
@@ -247,8 +266,13 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 					&m->msg_namelen);
 		else if (m->msg_name)
 			m->msg_namelen = 0;
-		m->msg_flags = flags & MSG_CMSG_CLOEXEC;
-		put_unread(fd, m);
+		m->msg_flags = (flags & MSG_CMSG_CLOEXEC) | beside.cut;
+		if (!more)
+			put_unread(fd, m);
+		else
+			m->msg_controllen = beside.len;
+		if (exi_unlikely(beside.len))
+			shim_came(fd, m, flags, forked);
 	}
 	return ret;
 }
@@ -300,7 +324,8 @@ HOOK ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 		return get_more(fd, m, flags);
 	if (LATENT(latent_get_message(fd, m, flags, &ret)))
 		return ret;
-	if (exi_unlikely(m->msg_control && m->msg_controllen))
+	if (exi_unlikely(m->msg_control && m->msg_controllen) &&
+	    kernel_alone(m, flags))
 		with_more(fd, &(struct mmsghdr){ .msg_hdr = *m }, 1);
 	if (exi_unlikely(!shim_mover(fd) || shim_io_kernels(flags)))
 		return get_more(fd, m, flags);

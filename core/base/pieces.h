@@ -10,11 +10,14 @@
  * begun, or the last is to be cut: then they are copied. */
 #define EXI_PIECES_COPIED 256
 
+struct exi_beside;
+
 struct exi_pieces {
 	const struct iovec *v; /* the next piece, of which `at` bytes moved; */
 	size_t n;	       /* this piece and those behind it */
 	size_t at;
-	size_t left; /* bytes, in all */
+	size_t left;		   /* bytes, in all */
+	struct exi_beside *beside; /* of a receive; null: no room for more */
 };
 
 /* Bytes of the next piece that has any; 0: there is none. */

@@ -14,6 +14,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "core/base/ancillary.h"
 #include "core/base/cancel.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
@@ -71,6 +72,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 	bool all = (flags & (MSG_PEEK | MSG_WAITALL)) == MSG_WAITALL;
 	struct msghdr m = { 0 };
 	struct exi_section ends;
+	struct iovec one;
 	void *buf;
 	size_t len = exi_pieces_next(p, &buf);
 
@@ -80,6 +82,15 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 				     &m.msg_iovlen);
 	else if (all && len > EXI_RECV_KERNEL_MAX)
 		len = EXI_RECV_KERNEL_MAX;
+	if (exi_unlikely(p->beside)) {
+		flags |= p->beside->flags;
+		exi_beside_give(p->beside, &m);
+		if (!m.msg_iovlen) {
+			one = (struct iovec){ buf, len };
+			m.msg_iov = &one;
+			m.msg_iovlen = 1;
+		}
+	}
 	*ret_len = len;
 	b.in = exi_half_enter_locked(h);
 	exi_unlock(&h->lock);
@@ -88,6 +99,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 	b.n = m.msg_iovlen ? recvmsg(fd, &m, flags) : recv(fd, buf, len, flags);
 	if (b.n < 0)
 		b.n = -errno;
+	exi_beside_take(p->beside, &m, b.n);
 	exi_cancel_forbid();
 	exi_section_end(&ends, true);
 	if (b.go && atomic_load(&c->sk->sh->linked))
@@ -246,6 +258,8 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 			break;
 		done += (size_t)n;
 		exi_pieces_moved(to, (size_t)n);
+		if (exi_unlikely(exi_beside_came(to->beside)))
+			break;
 		if (exi_unlikely(c->more)) {
 			c->more = false;
 			c->flags |= c->flags & MSG_WAITALL ? 0 : MSG_DONTWAIT;
@@ -279,10 +293,12 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 	return done ? (ssize_t)done : n;
 }
 
-ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
-		       int flags)
+ssize_t exi_flow_recv_beside(int fd, const struct iovec *v, size_t n,
+			     size_t bytes, int flags, struct exi_beside *beside)
 {
-	struct exi_pieces p = { .v = v, .n = n, .left = bytes };
+	struct exi_pieces p = {
+		.v = v, .n = n, .left = bytes, .beside = beside
+	};
 	struct exi_sock *sk;
 	struct exi_call c;
 	int ret = exi_look_up(fd, &sk);
@@ -293,6 +309,12 @@ ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
 		exi_family_ask(sk); /* a failure is told by the attempt */
 	c = exi_call_begin(sk, fd, EXI_RX, flags);
 	return recv_on(&c, &p, 0);
+}
+
+ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags)
+{
+	return exi_flow_recv_beside(fd, v, n, bytes, flags, NULL);
 }
 
 static ssize_t recv_rest(struct exi_call *c, void *buf, size_t len, size_t done)

@@ -12,6 +12,8 @@
 #include "core/meet/find.h"
 #include "core/transfer/half.h"
 
+struct exi_beside;
+
 /* recv(2) of a socket of the library: bytes, 0 for the end, or -errno; -EBADF:
  * the library has no such socket. sk: what exi_sock_find() gave for fd, also
  * null. No lock is held. */
@@ -23,8 +25,15 @@ static inline ssize_t exi_flow_recv(int fd, void *buf, size_t len, int flags)
 }
 
 /* exi_flow_recv() into n pieces of bytes in all. */
-EXI_SHIM ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n,
-				size_t bytes, int flags);
+ssize_t exi_flow_recvv(int fd, const struct iovec *v, size_t n, size_t bytes,
+		       int flags);
+
+/* The same, with room for what the kernel gives beside the bytes
+ * (ancillary.h), unless null; flags have neither MSG_PEEK nor MSG_WAITALL
+ * then. */
+EXI_SHIM ssize_t exi_flow_recv_beside(int fd, const struct iovec *v, size_t n,
+				      size_t bytes, int flags,
+				      struct exi_beside *beside);
 
 /* A thread asleep in the kernel's own call costs nothing more than without
  * the library. */

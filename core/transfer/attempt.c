@@ -16,6 +16,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "core/base/ancillary.h"
 #include "core/base/pieces.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
@@ -398,6 +399,26 @@ static ssize_t peek_on(struct exi_sock *sk, struct exi_half *h, char *buf,
 	return (ssize_t)n + (more > 0 ? more : 0);
 }
 
+/* Only the kernel itself gives what comes beside the bytes. */
+static ssize_t get_beside(int fd, const struct exi_pieces *p, size_t most,
+			  int flags)
+{
+	struct iovec room[EXI_PIECES_COPIED];
+	struct msghdr m = { 0 };
+	int saved = errno;
+	ssize_t ret;
+
+	exi_pieces_cut(p, most, room, (const struct iovec **)&m.msg_iov,
+		       &m.msg_iovlen);
+	exi_beside_give(p->beside, &m);
+	ret = recvmsg(fd, &m, flags | p->beside->flags | MSG_DONTWAIT);
+	if (ret < 0)
+		ret = -errno;
+	exi_beside_take(p->beside, &m, ret);
+	errno = saved;
+	return ret;
+}
+
 static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 		       int flags)
 {
@@ -406,6 +427,8 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	size_t n;
 	void *buf;
 
+	if (exi_unlikely(p->beside))
+		return get_beside(sk->tcp->fd, p, most, flags);
 	n = exi_pieces_next(p, &buf);
 	if (exi_likely(p->n <= 1))
 		return sk->tcp->ops->recv(sk->tcp, buf, n < most ? n : most,
@@ -532,7 +555,8 @@ ssize_t exi_attempt_recv_pieces_locked(struct exi_sock *sk, struct exi_half *h,
 	flags &= ~EXI_MSG_POLLED;
 	n = exi_attempt_recv_tcp_locked(sk, h, p, flags);
 	if (n > 0 && n < (ssize_t)p->left && h->mode == EXI_MODE_RING &&
-	    sk->fab && !exi_half_error_waits_locked(sk, EXI_RX))
+	    sk->fab && !exi_beside_came(p->beside) &&
+	    !exi_half_error_waits_locked(sk, EXI_RX))
 		n = recv_behind_locked(sk, h, *p, n, flags);
 	return n;
 }

@@ -29,10 +29,13 @@ MESSAGE_NO = 12
 CLOSE = 3 if os.uname().machine == 'x86_64' else 57
 
 
+room = 0  # for what comes beside the bytes of each receive
+
+
 def receive(s, n):
     data = b''
     while len(data) < n:
-        more = s.recv(n - len(data))
+        more = s.recvmsg(n - len(data), room)[0]
         if not more:
             raise SystemExit('an end after %d of %d bytes' % (len(data), n))
         data += more
@@ -136,6 +139,8 @@ def full(s):
 
 def serve(name, what):
     """The first connection; then its facts."""
+    global room
+    room = 64 if what == 'room' else 0
     if what == 'full':
         become_nobody()
     listener = socket.socket(socket.AF_UNIX)
@@ -143,6 +148,8 @@ def serve(name, what):
     if not name.startswith('\0'):
         os.chmod(name, 0o777)
     listener.listen(8)
+    if what == 'number':  # another one, as php-fpm's workers have
+        listener = listener.dup()
     if what == 'given':
         become_nobody()
     print('listens', flush=True)
@@ -159,6 +166,8 @@ def serve(name, what):
 
 
 def call(name, what):
+    global room
+    room = 64 if what == 'room' else 0
     if what in ('nobody', 'full'):
         become_nobody()
     s = socket.socket(socket.AF_UNIX)
@@ -520,6 +529,10 @@ def main(exs):
             check(name + ', the sign is not seen', f['size'] == f['usual'], f)
         check(name + ', the user', client['peer'][1] == os.getuid() and
               server['peer'][1] == os.getuid(), (server, client))
+    for what in 'room', 'number':
+        for f in pair(exs, 'path', what):
+            check(what, on_fabric(f['report'])[0] == 1 and
+                  'ancillary' not in f['report'], f['report'])
     for what in 'files', 'credentials':
         server, client = pair(exs, 'path', what)
         for f in server, client:
