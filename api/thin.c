@@ -15,6 +15,7 @@
 #include "core/life/plain.h"
 #include "core/meet/find.h"
 #include "core/meet/marker.h"
+#include "core/sock/base.h"
 #include "core/sock/keepalive.h"
 #include "core/sock/table.h"
 #include "core/transfer/packet.h"
@@ -24,10 +25,10 @@
 
 EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 {
-	bool tcp = (domain == AF_INET || domain == AF_INET6) &&
-		   (protocol == 0 || protocol == IPPROTO_TCP);
-	/* Messages, over a TCP connection as everything is. */
-	bool framed = tcp && (type & ~FLAGS) == SOCK_SEQPACKET;
+	/* Messages, over a TCP connection. */
+	bool framed = (domain == AF_INET || domain == AF_INET6) &&
+		      (protocol == 0 || protocol == IPPROTO_TCP) &&
+		      (type & ~FLAGS) == SOCK_SEQPACKET;
 	struct exi_sock *sk;
 	int fd, ret;
 
@@ -40,7 +41,7 @@ EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 		    protocol);
 	if (fd < 0)
 		return -1;
-	if (!tcp || (!framed && (type & ~FLAGS) != SOCK_STREAM))
+	if (!framed && !exi_base_for(domain, type & ~FLAGS, protocol))
 		return fd;
 	ret = exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	if (ret) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 #include "tests/support/bytes.h"
 #include "tests/support/check.h"
@@ -101,6 +102,26 @@ static const char *address(const char *variable, const char *loopback)
 	return v ? v : loopback;
 }
 
+/* Abstract names, by the five digits that the kernel gives one that is bound to
+ * none. */
+static struct t_addr unix_name(int port)
+{
+	struct t_addr at = { .domain = AF_UNIX,
+			     .len = sizeof(at.ss.ss_family) };
+	struct sockaddr_un *un = (void *)&at.ss;
+
+	un->sun_family = AF_UNIX;
+	if (port)
+		at.len += 1 + (socklen_t)snprintf(un->sun_path + 1, 6, "%05x",
+						  (unsigned int)port);
+	return at;
+}
+
+bool t_is_unix(void)
+{
+	return getenv("T_UNIX");
+}
+
 struct t_addr t_loopback(enum t_family family, int port)
 {
 	char mapped[INET6_ADDRSTRLEN];
@@ -109,6 +130,8 @@ struct t_addr t_loopback(enum t_family family, int port)
 	struct sockaddr_in *in = (void *)&at.ss;
 	struct sockaddr_in6 *in6 = (void *)&at.ss;
 
+	if (t_is_unix())
+		return unix_name(port);
 	if (family == T_IPV4) {
 		at.domain = AF_INET;
 		at.len = sizeof(*in);
@@ -130,6 +153,10 @@ struct t_addr t_loopback(enum t_family family, int port)
 
 int t_port(const struct t_addr *at)
 {
+	if (at->ss.ss_family == AF_UNIX)
+		return (int)strtol(
+			((const struct sockaddr_un *)&at->ss)->sun_path + 1,
+			NULL, 16);
 	if (at->ss.ss_family == AF_INET)
 		return ntohs(((const struct sockaddr_in *)&at->ss)->sin_port);
 	return ntohs(((const struct sockaddr_in6 *)&at->ss)->sin6_port);

@@ -68,6 +68,8 @@ int t_port_of(int s);
 
 /* The type of sockets made from here on: SOCK_STREAM, SOCK_SEQPACKET. */
 extern int t_type;
+/* They are UNIX sockets with abstract names (T_UNIX). */
+bool t_is_unix(void);
 
 /* A listener, by exs_ calls; where it listens goes to *at. */
 int t_listener(enum t_family family, struct t_addr *at);
