@@ -328,12 +328,11 @@ static void name_fabric(struct client *c, struct perf_result *r)
 	exs_x_sockinfo_t info = { .exs_x_reason = -1 };
 	const char *tx = info.exs_x_tx_fabric, *rx = info.exs_x_rx_fabric;
 
-	if (perf_api_is_local(c->plan->api)) {
-		snprintf(r->fabric, sizeof(r->fabric), "%s",
-			 perf_api_names[c->plan->api]);
-		return;
-	}
-	snprintf(r->fabric, sizeof(r->fabric), "tcp");
+	const char *kernel = perf_api_is_local(c->plan->api)
+				     ? perf_api_names[c->plan->api]
+				     : "tcp";
+
+	snprintf(r->fabric, sizeof(r->fabric), "%s", kernel);
 	if (!perf_io_knows(c->plan->api))
 		return;
 	if (c->plan->test == PERF_CONN)
@@ -341,6 +340,10 @@ static void name_fabric(struct client *c, struct perf_result *r)
 	else if (c->io->info(c->fds[0], &info))
 		return;
 	r->reason = info.exs_x_reason;
+	if (!strcmp(tx, "tcp")) /* what the kernel has, of whatever kind */
+		tx = kernel;
+	if (!strcmp(rx, "tcp"))
+		rx = kernel;
 	if (!strcmp(tx, rx))
 		snprintf(r->fabric, sizeof(r->fabric), "%s", tx);
 	else

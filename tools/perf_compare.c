@@ -41,6 +41,8 @@ static const struct contender contenders[] = {
 	{ "libexs over tcp", "exs-tcp", PERF_EXS, "tcp", "tcp" },
 	{ "libexs over shm", "exs-shm", PERF_EXS, "shm,tcp", "shm" },
 	{ "exs run", "run", PERF_SOCK, "shm,tcp", "shm", .shim = true },
+	{ "exs run, UNIX socket", "run-unix", PERF_UNIX, "shm,tcp", "shm",
+	  .shim = true },
 	{ "exs run, epoll", "run-epoll", PERF_EPOLL, "shm,tcp", "shm",
 	  .shim = true },
 	{ "exs run, epoll, idle", "run-epoll-idle", PERF_EPOLL, "shm,tcp",
@@ -95,6 +97,8 @@ static void become_shimmed(const struct perf_plan *p, int out)
 	snprintf(idle, sizeof(idle), "%" PRIu64, p->idle);
 	if (p->cpu[0] != PERF_ANY_CPU)
 		snprintf(pin, sizeof(pin), "%d,%d", p->cpu[0], p->cpu[1]);
+	if (p->api == PERF_UNIX)
+		setenv("EXS_UNIX", "on", 1);
 	if (dup2(out, STDOUT_FILENO) >= 0)
 		execv(self, (char *const *)(uintptr_t)argv);
 	tool_fail("cannot run this command anew: %s", strerror(errno));

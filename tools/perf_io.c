@@ -82,7 +82,7 @@ bool perf_io_shim(void)
 
 bool perf_io_knows(enum perf_api api)
 {
-	return !perf_api_is_local(api) && (api == PERF_EXS || perf_io_shim());
+	return api == PERF_EXS || (api != PERF_RAW && perf_io_shim());
 }
 
 static int sock_info(int s, exs_x_sockinfo_t *ret)

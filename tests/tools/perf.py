@@ -230,7 +230,7 @@ def compare_has_a_row_for_each():
     check([t["test"] for t in tables] == ["lat", "bw"], tables)
     for table in tables:
         names = [row["name"] for row in table["rows"]]
-        want = ["unix", "tcp", "exs-tcp", "exs-shm", "run"]
+        want = ["unix", "tcp", "exs-tcp", "exs-shm", "run", "run-unix"]
         if table["test"] == "lat":
             want += ["run-epoll", "run-epoll-idle"]
         check([n for n in names if n != "raw"] == want, names)
