@@ -21,13 +21,14 @@ import runtimes  # noqa: E402
 import services  # noqa: E402
 import stores  # noqa: E402
 import suites  # noqa: E402
+import unix  # noqa: E402
 import web  # noqa: E402
 
 
 def main():
     name = sys.argv[2].replace('-', '_')
     for module in brokers, copying, crowd, fronts, remote, runtimes, services, \
-            stores, suites, web:
+            stores, suites, unix, web:
         test = getattr(module, name, None)
         if getattr(test, '__module__', None) == module.__name__:
             break

@@ -3,10 +3,11 @@
 
 import os
 import re
+import signal
 
 import common
-from common import (HOST, Server, everywhere, free_port, need, output, path,
-                    same, sbin, skip, write)
+from common import (HOST, Server, both_ends, everywhere, free_port, need,
+                    output, path, same, sbin, skip, until, write)
 from web import HAPROXY, NGINX, fetch, load, nginx_server, site
 
 PYTHON = '/usr/bin/python3'  # the one that Debian's modules are for
@@ -358,14 +359,14 @@ FPM = """[global]
 daemonize = no
 error_log = /dev/null
 [www]
-listen = %s:%d
+listen = %s
 pm = static
 pm.max_children = 3
 %s
 """
 
 
-def php_fpm():
+def php_fpm(unix=False):
     """nginx asks it by FastCGI."""
     found = [p for p in ('/usr/sbin/php-fpm8.2', '/usr/sbin/php-fpm8.4')
              if os.path.exists(p)]
@@ -380,24 +381,36 @@ def php_fpm():
     def run(server, client):
         port, behind = free_port(), free_port()
         root = os.getuid() == 0
-        fpm = write('fpm.conf', FPM % (HOST, behind, 'user = nobody\n'
-                                       'group = nogroup' if root else ''))
+        to = path('fpm.sock') if unix else '%s:%d' % (HOST, behind)
+        fpm = write('fpm.conf', FPM % (to, 'user = nobody\ngroup = nogroup'
+                                       if root else ''))
         text = NGINX.format(common.folder, port, 'user root;' if root else '',
                             HOST, 1, 'on')
         text = text.replace('root ', 'fastcgi_buffering off; location ~ php$ '
-                            '{ fastcgi_pass %s:%d; fastcgi_param '
+                            '{ fastcgi_pass %s; fastcgi_param '
                             'SCRIPT_FILENAME %s$fastcgi_script_name; '
                             'fastcgi_param REQUEST_METHOD GET; } root ' %
-                            (HOST, behind, path('www')))
+                            ('unix:' * unix + to, path('www')))
         conf = write('nginx.conf', text)
-        with Server(client(found[0], '-y', fpm, *['-R'] * root), behind), \
+        with Server(client(found[0], '-y', fpm, *['-R'] * root),
+                    None if unix else behind, stop=signal.SIGQUIT), \
                 Server(server(sbin('nginx'), '-c', conf), port):
+            until('php-fpm', lambda: not unix or os.path.exists(to))
             for _ in range(2):
-                output(client('curl', '-sS', '-o', path('got'),
-                              'http://%s:%d/get.php' % (HOST, port)))
+                start = common.native if unix else client
+                output(start('curl', '-sS', '-o', path('got'),
+                             'http://%s:%d/get.php' % (HOST, port)))
                 same(path('got'), large)
 
-    everywhere(run, ['nginx'], ['curl'])
+    if unix:
+        both_ends(run, ['nginx', 'php-fpm'])
+    else:
+        everywhere(run, ['nginx'], ['curl'])
+
+
+def php_fpm_unix():
+    os.environ['EXS_UNIX'] = 'on'
+    php_fpm(True)
 
 
 def ab():

@@ -446,7 +446,7 @@ MARIADB = ['--no-defaults', '--innodb-use-native-aio=1',
            '--innodb-flush-log-at-trx-commit=2']
 
 
-def mariadb():
+def mariadb(unix=False):
     sbin('mariadbd')
     need('mariadb', 'mariadb-install-db', 'mariadb-slap')
     data = path('data')
@@ -457,8 +457,9 @@ def mariadb():
 
     def run(server, client):
         port = free_port()
-        at = ['--no-defaults', '-h', HOST, '-P', str(port), '--protocol=tcp',
-              '-u', 'root', '--skip-ssl']
+        at = ['--no-defaults', '-u', 'root', '--skip-ssl'] + (
+            ['--socket=' + path('sock')] if unix else
+            ['-h', HOST, '-P', str(port), '--protocol=tcp'])
 
         def ask(text):
             return output(client('mariadb', *at, '-N', '-B'),
@@ -482,6 +483,11 @@ show global variables like 'innodb_use_native_aio';""")]
         return said
 
     everywhere(run, ['mariadbd'], ['mariadb', 'mariadb-slap'])
+
+
+def mariadb_unix():
+    os.environ['EXS_UNIX'] = 'on'
+    mariadb(True)
 
 
 def pgbouncer():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""ZeroMQ, a question and an answer at a time. Usage: zeromq.py serve|talk PORT"""
+"""ZeroMQ, a question and an answer at a time. Usage: zeromq.py serve|talk PORT|ADDRESS"""
 import hashlib
 import signal
 import sys
@@ -7,7 +7,7 @@ import sys
 import zmq
 
 
-def serve(port):
+def serve(at):
     over = False
 
     def stop(*_):
@@ -16,7 +16,7 @@ def serve(port):
 
     signal.signal(signal.SIGTERM, stop)
     with zmq.Context() as context, context.socket(zmq.REP) as s:
-        s.bind('tcp://127.0.0.1:%d' % port)
+        s.bind(at)
         s.rcvtimeo = 100
         while not over:
             try:
@@ -25,11 +25,11 @@ def serve(port):
                 pass
 
 
-def talk(port):
+def talk(at):
     said = hashlib.sha256()
     with zmq.Context() as context, context.socket(zmq.REQ) as s:
         s.rcvtimeo = 20000
-        s.connect('tcp://127.0.0.1:%d' % port)
+        s.connect(at)
         for i in range(2000):
             s.send(b'%d' % i)
             said.update(s.recv())
@@ -39,4 +39,6 @@ def talk(port):
     print(said.hexdigest())
 
 
-{'serve': serve, 'talk': talk}[sys.argv[1]](int(sys.argv[2]))
+address = sys.argv[2]
+{'serve': serve, 'talk': talk}[sys.argv[1]](
+    address if ':' in address else 'tcp://127.0.0.1:' + address)
