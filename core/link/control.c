@@ -651,11 +651,21 @@ int exi_link_share_locked(struct exi_sock *sk, int (*watch)(int fd, void *arg),
 
 bool exi_link_ended(struct exi_sock *sk, int fd)
 {
-	struct pollfd p = { .fd = exi_ready_bell(sk, fd) };
+	struct pollfd p[] = { { .fd = exi_ready_bell(sk, fd) },
+			      { .fd = sk->base->ends_both ? fd : -1 } };
 
-	if (p.fd < 0 || poll(&p, 1, 0) <= 0 || !(p.revents & POLLHUP))
+	if (poll(p, 2, 0) <= 0)
 		return false;
-	exi_link_event(sk, 0);
+	if (p[0].revents & POLLHUP) {
+		exi_link_event(sk, 0);
+		return true;
+	}
+	/* A peer that closes shuts the stream down before it says END, and
+	 * closes the link afterwards: what is sent in between is refused. */
+	if (!(p[1].revents & POLLHUP) ||
+	    atomic_load(&exi_sock_shared(sk)->gone))
+		return false;
+	exi_link_tcp_event(sk);
 	return true;
 }
 

@@ -66,8 +66,8 @@ void exi_link_bell(struct exi_sock *sk);
  * SWITCH is sent before that, and within a host it is in the link. No lock
  * held. */
 void exi_link_read(struct exi_sock *sk);
-/* The peer has sent END: reads the link if it has hung up, and returns true
- * then. No lock held. */
+/* The peer has sent END: reads the link if it has hung up, or if the kernel's
+ * stream says that the peer closed, and returns true then. No lock held. */
 bool exi_link_ended(struct exi_sock *sk, int fd);
 
 /* TCP is readable, ended or failed: reads the link first, then asks the peer
