@@ -494,29 +494,6 @@ static bool complete(struct exi_queue *q, const struct view *v)
 	       v->changes == atomic_load(&q->hot_changes);
 }
 
-/* Whether what a peer sends came at once, and was taken. A thread that waits
- * alone, and for nothing else, looks with the lock held as a synchronous
- * receive does: to take hold of the view and to let it go would delay that. */
-static bool take_at_once(struct exi_queue *q)
-{
-	struct exi_shared *sh;
-	enum exi_dir dir;
-	int fd;
-	struct exi_sock *sk = exi_queue_lone_hot(q, &fd, &dir);
-	bool came;
-
-	if (!sk || dir != EXI_RX || q->wait == EXS_WAIT_NOTIFY ||
-	    atomic_load(&q->attended) != 1 || !exi_sock_lock(sk, fd, dir, &sh))
-		return false;
-	came = !exi_list_empty(&sk->ops[dir]) && sk->fab &&
-	       sh->half[dir].mode == EXI_MODE_RING &&
-	       exi_look_held_locked(sk, dir);
-	if (came)
-		exi_flow_progress_polled_locked(sk, dir);
-	exi_half_unlock(&sh->half[dir]);
-	return came;
-}
-
 static int await(struct exi_queue *q, int need, uint64_t deadline)
 {
 	struct view v;
@@ -534,8 +511,6 @@ static int await(struct exi_queue *q, int need, uint64_t deadline)
 			return ret;
 		if (deadline && exi_now_ns() >= deadline)
 			return -ETIMEDOUT;
-		if (take_at_once(q))
-			continue;
 		hold(q, &v);
 		hit = spin(q, &v, need, deadline);
 		if (!hit)
@@ -565,6 +540,34 @@ static int take_ready(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 	return exi_queue_take_events(q, h, ev, want);
 }
 
+/* Takes the event of what a peer sends, if it comes at once; how many, 0: there
+ * is more to do. A thread that waits for one direction looks with the lock held
+ * as a synchronous receive does: the view would delay that. It does not sleep,
+ * so it is not counted in `attended`; who is counted, or has the lock, goes
+ * first. */
+static int take_at_once(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
+			int want, const struct timeval *timeout)
+{
+	enum exi_dir dir;
+	int fd;
+	struct exi_sock *sk = exi_queue_lone_hot(q, &fd, &dir);
+	struct exi_shared *sh;
+
+	if (!sk || dir != EXI_RX || want <= 0 || is_zero(timeout) ||
+	    q->wait == EXS_WAIT_NOTIFY || atomic_load(&q->attended) ||
+	    !exi_trylock(&(sh = exi_sock_shared(sk))->half[EXI_RX].lock))
+		return 0;
+	exi_queue_taker = (struct exi_queue_taker){ q, h, ev, want, 0 };
+	if (exi_likely(exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh &&
+		       !exi_list_empty(&sk->ops[EXI_RX]) && sk->fab &&
+		       sh->half[EXI_RX].mode == EXI_MODE_RING &&
+		       exi_look_held_locked(sk, EXI_RX)))
+		exi_flow_progress_polled_locked(sk, EXI_RX);
+	exi_queue_taker.q = NULL;
+	exi_half_unlock(&sh->half[EXI_RX]);
+	return exi_queue_taker.n;
+}
+
 static int attend(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 		  int want, const struct timeval *timeout)
 {
@@ -578,9 +581,9 @@ static int attend(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 		return 0;
 	/* Each of several threads at once leaves what comes to the others
 	 * too. */
-	exi_queue_taker = (struct exi_queue_taker){ .q = need == 1 ? q : NULL,
-						    .ev = ev,
-						    .max = max };
+	exi_queue_taker = (struct exi_queue_taker){
+		.q = need == 1 ? q : NULL, .handle = h, .ev = ev, .max = max
+	};
 	if (timeout)
 		deadline = exi_now_ns() + 1 + exi_timeval_ns(timeout);
 	if (is_zero(timeout)) {
@@ -616,6 +619,8 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 		atomic_load_explicit(&q->visits, memory_order_relaxed) + 1,
 		memory_order_relaxed);
 	ret = take_ready(q, h, ev, want, timeout);
+	if (!ret)
+		ret = take_at_once(q, h, ev, want, timeout);
 	if (ret)
 		return ret;
 	atomic_fetch_add(&q->attended, 1);

@@ -437,6 +437,8 @@ static void complete_locked(struct exi_queue *q, struct exi_op *op)
 		q->n_used++;
 	}
 	if (exi_queue_taker.q == q && exi_queue_taker.n < exi_queue_taker.max &&
+	    exi_queue_taker.handle ==
+		    atomic_load_explicit(&q->handle, memory_order_relaxed) &&
 	    q->n_done == 0 && !q->signal.exs_enable) {
 		take_locked(op, &exi_queue_taker.ev[exi_queue_taker.n++]);
 		return;

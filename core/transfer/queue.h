@@ -156,6 +156,7 @@ void exi_op_complete_all(struct exi_list *ops);
  * place where it wants its events, if nothing came before. */
 struct exi_queue_taker {
 	struct exi_queue *q; /* null: this thread takes nothing now */
+	exs_qhandle_t handle;
 	exs_event_t *ev;
 	int max;
 	int n;
