@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/exs_ext.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -93,10 +94,46 @@ static void is_ours(struct exi_domain *d, void *arg)
 		*fd = -1;
 }
 
-/* Whether a number is of one of the two kinds that are searched; false:
- * neither, or the library's. */
-static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
+/* The type of a descriptor's file; what is searched has none, 0, and other
+ * files may have none, too. False: it cannot be told. Waits for no file
+ * system. */
+static bool type_of(int fd, unsigned int *ret)
 {
+	struct statx st;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &st) <
+	    0)
+		return false;
+	*ret = st.stx_mode & S_IFMT;
+	return true;
+}
+
+/* Whether this kernel says that a file like those that are searched has no
+ * type. */
+static bool is_typeless(void)
+{
+	static _Atomic int known;
+	unsigned int type = 1;
+	int fd, ret = atomic_load(&known);
+
+	if (ret)
+		return ret > 0;
+	fd = eventfd(0, EFD_CLOEXEC);
+	if (fd < 0)
+		return false;
+	ret = type_of(fd, &type) && !type ? 1 : -1;
+	close(fd);
+	atomic_store(&known, ret);
+	return ret > 0;
+}
+
+/* Whether a number is of one of the two kinds that are searched; false:
+ * neither, or the library's. The name of a file is asked for last: it costs ten
+ * times what its type does. */
+static bool is_anonymous(DIR *dir, const char *name, bool typeless,
+			 bool *ret_ring)
+{
+	unsigned int type;
 	char target[32];
 	ssize_t n;
 	int fd = atoi(name);
@@ -104,6 +141,8 @@ static bool is_anonymous(DIR *dir, const char *name, bool *ret_ring)
 	/* Most of the many are connections. */
 	if (*name == '.' || (exi_closes_seen && (uint32_t)fd < exi_table.size &&
 			     atomic_load(&exi_table.socks[fd])))
+		return false;
+	if (typeless && type_of(fd, &type) && type)
 		return false;
 	n = readlinkat(dirfd(dir), name, target, sizeof(target) - 1);
 	if (n <= 0)
@@ -165,15 +204,15 @@ static void each_number(void (*f)(int fd, bool ring, void *arg), void *arg)
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
+	bool typeless = is_typeless(), ring;
 	struct dirent *e;
-	bool ring;
 
 	if (!dir) {
 		each_number(f, arg);
 		return;
 	}
 	while ((e = readdir(dir)))
-		if (is_anonymous(dir, e->d_name, &ring))
+		if (is_anonymous(dir, e->d_name, typeless, &ring))
 			f(atoi(e->d_name), ring, arg);
 	closedir(dir);
 }
