@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether to meet, and the first step: A binds the meeting name, B looks for
- * it. */
+/* Whether to meet, and A's first step: it binds the meeting name. */
 #include "core/meet/begin.h"
 
 #include <errno.h>
@@ -27,6 +26,7 @@
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"
 #include "core/meet/handed.h"
+#include "core/meet/look.h"
 #include "core/meet/marker.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
@@ -41,12 +41,8 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-#define LISTEN_NS 10000000000u /* A waits to be met, an eager B looks */
-#define LOOK_NS	  1000000u     /* the first wait of an eager B, then doubled */
+#define LISTEN_NS 10000000000u /* A waits to be met */
 #define REMOTE_NS 15000000000u /* for a meeting by a fabric */
-
-static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
-				       4u << 20, 16u << 20 };
 
 bool exi_begin_is_over(const struct exi_link *l)
 {
@@ -58,16 +54,14 @@ void exi_begin_later_locked(struct exi_sock *sk)
 	struct exi_half *half = sk->sh->half;
 	uint64_t tx = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
 	uint64_t rx = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
-	unsigned int i;
+	uint64_t mark = exi_look_mark(tx > rx ? tx : rx);
 
 	EXI_LOCKED(&sk->link_lock);
-	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
-		if (sent_marks[i] > (tx > rx ? tx : rx)) {
-			atomic_store(&sk->sh->met, 0);
-			atomic_store(&half[EXI_TX].meet_at, sent_marks[i]);
-			atomic_store(&half[EXI_RX].meet_at, sent_marks[i]);
-			return;
-		}
+	if (mark == UINT64_MAX)
+		return;
+	atomic_store(&sk->sh->met, 0);
+	atomic_store(&half[EXI_TX].meet_at, mark);
+	atomic_store(&half[EXI_RX].meet_at, mark);
 }
 
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
@@ -120,9 +114,7 @@ static int meet_remote_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	return exi_begin_await_remote_locked(sk, fd);
 }
 
-/* 0: the peer is on this host, or 1: on another, or every fabric within a host
- * is left out. -errno: it cannot be told. */
-static int is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
+int exi_begin_is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_config_way w = exi_way_of(sk);
 	int err =
@@ -159,8 +151,7 @@ static int listen_locked(struct exi_sock *sk, int fd, struct exi_keyed *keyed)
 	return EXS_X_REASON_NONE;
 }
 
-/* A socket for a meeting by the key, wherever its other end is. */
-static int keyed_socket(void)
+int exi_begin_keyed_socket(void)
 {
 	int fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -171,7 +162,7 @@ static int keyed_socket(void)
 	return fd;
 }
 
-static struct exi_keyed *keyed_new(const struct exi_tuple *t, bool connects)
+struct exi_keyed *exi_begin_keyed(const struct exi_tuple *t, bool connects)
 {
 	struct exi_keyed *k = calloc(1, sizeof(*k));
 
@@ -194,10 +185,10 @@ static int meet_keyed_locked(struct exi_sock *sk, const struct exi_tuple *t)
 		return exi_meet_unmade(err);
 	if (!exi_fd_room(3))
 		return EXS_X_REASON_DESCRIPTORS;
-	fd = keyed_socket();
+	fd = exi_begin_keyed_socket();
 	if (fd < 0)
 		return exi_meet_unproved(fd);
-	k = keyed_new(t, true);
+	k = exi_begin_keyed(t, true);
 	err = k ? exi_meetdir_bind(fd, &k->name, sizeof(k->name)) : -ENOMEM;
 	if (err) {
 		free(k);
@@ -223,7 +214,7 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	EXI_LOCKED(&sk->link_lock);
 	if (!marked && !exi_remote_possible())
 		return exi_why_nobody(t, atomic_load(&sk->fd));
-	remote = is_remote(sk, t);
+	remote = exi_begin_is_remote(sk, t);
 	if (remote > 0 && exi_tuple_redirected(t, atomic_load(&sk->fd)))
 		return EXS_X_REASON_REDIRECTED;
 	if (remote > 0)
@@ -257,41 +248,6 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	return listen_locked(sk, fd, NULL);
 }
 
-/* Looks which process waits at the name: -ENOENT where none does, or why it
- * cannot be told. */
-static int reach_a(const struct exi_tuple *t)
-{
-	struct sockaddr_un name;
-	socklen_t len = exi_meeting_name(t, false, &name);
-	int fd = exi_pair_socket(t);
-
-	if (fd < 0)
-		return fd;
-	if (connect(fd, (struct sockaddr *)&name, len) == 0)
-		return fd;
-	exi_closing_socket(fd, true);
-	return -ENOENT;
-}
-
-/* B cannot meet: so A need not wait for it, and is told why, if the other end
- * is A. */
-static void decline(int fd, int reason)
-{
-	struct exi_tuple t;
-	int to;
-
-	/* Or the number is another's, or A may be. */
-	if (reason == EXS_X_REASON_PLAIN_SOCKET ||
-	    reason == EXS_X_REASON_REDIRECTED || exi_tuple_of(fd, &t))
-		return;
-	to = reach_a(&t);
-	if (to < 0)
-		return;
-	if (exi_proof_same_user(&t, to) == 0)
-		exi_pair_send_no(to, reason);
-	exi_closing_socket(to, true);
-}
-
 void exi_begin_part_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
@@ -303,127 +259,8 @@ void exi_begin_part_locked(struct exi_sock *sk)
 		exi_candidate_part_locked(sk, EXS_X_REASON_PEER_REQUEST,
 					  (int)atomic_load(&sk->sh->reason));
 	else if (sk->role == EXI_ROLE_ACCEPT && sk->adopted)
-		decline(atomic_load(&sk->fd), EXS_X_REASON_PEER_REQUEST);
-}
-
-/* Looks for an A in another network namespace. */
-static int reach_keyed_a(const struct exi_sock *sk, const struct exi_tuple *t,
-			 struct exi_keyed **ret)
-{
-	struct exi_keyed *k;
-	int fd;
-
-	if (exi_meetdir_state() || !exi_registry_wire_ids())
-		return -ENOENT;
-	k = keyed_new(t, false);
-	fd = k ? keyed_socket() : -ENOENT;
-	if (fd >= 0 && exi_meetdir_connect(fd, &k->name) == 0 &&
-	    is_remote(sk, t) > 0) {
-		*ret = k;
-		return fd;
-	}
-	free(k);
-	if (fd >= 0)
-		exi_closing_socket(fd, true);
-	return -ENOENT;
-}
-
-static int greet_keyed_a(struct exi_link *l)
-{
-	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_HELLO);
-
-	if (exi_meet_shunned(l->fd))
-		return -ETIMEDOUT;
-	m.c = EXI_HELLO_KEY;
-	memcpy(m.blob, l->keyed->own, sizeof(l->keyed->own));
-	return exi_pair_send(l->fd, &m, -1);
-}
-
-/* B, on a new link: 0, or why it does not say HELLO. */
-static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
-{
-	struct exi_link *l = sk->link;
-	struct exi_pair_msg m;
-	int err;
-
-	if (l->keyed)
-		return greet_keyed_a(l);
-	err = exi_proof_same_user(t, l->fd);
-	l->known = err == 0;
-	if (err && err != -EPERM)
-		return err;
-	if (exi_meet_shunned(l->fd))
-		return -ETIMEDOUT;
-	m = exi_meet_hello(sk, l->known);
-	err = exi_bound_promise(&l->bound, m.blob);
-	if (!err)
-		err = exi_pair_send(l->fd, &m, -1);
-	return err;
-}
-
-/* B: look whether A waits. UNDECIDED: not there. */
-static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
-{
-	struct exi_keyed *keyed = NULL;
-	struct exi_link *l;
-	int fd = reach_a(t), ret, err;
-
-	EXI_LOCKED(&sk->link_lock);
-	if (fd == -ENOENT)
-		fd = reach_keyed_a(sk, t, &keyed);
-	if (fd == -ENOENT || (fd == -EXDEV && exi_remote_possible()))
-		return EXS_X_REASON_UNDECIDED;
-	if (fd < 0)
-		return exi_meet_unproved(fd);
-	err = exi_service_start();
-	l = err ? NULL
-		: exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS);
-	if (!l) {
-		free(keyed);
-		exi_closing_socket(fd, true);
-		return exi_meet_unmade(err);
-	}
-	l->keyed = keyed;
-	l->fd = fd;
-	sk->link = l;
-	atomic_store(&sk->sh->linked, 1);
-	ret = greet_a(sk, t);
-	if (!ret)
-		ret = exi_service_watch(sk, fd, EXI_WATCH_LINK, EPOLLIN);
-	if (ret) {
-		int reason = exi_meet_unproved(ret);
-
-		if (l->known || exi_meet_is_ours(reason))
-			exi_pair_send_no(fd, reason);
-		exi_meet_give_up_locked(sk, reason);
-		return reason;
-	}
-	exi_service_timed(&l->timer);
-	return EXS_X_REASON_NONE;
-}
-
-/* Sets the next mark of B after one where nobody was found: also by what the
- * peer sends, until it has sent enough to wait for us. */
-static void next_mark(struct exi_shared *sh)
-{
-	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
-	uint64_t at = atomic_load(&tx->meet_at);
-	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
-	unsigned int i;
-
-	/* Marks that a large send has passed since are not worth a look
-	 * each. */
-	if (at < sent)
-		at = sent;
-	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
-	    atomic_load(&rx->meet_at))
-		atomic_store(&rx->meet_at, UINT64_MAX);
-	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
-		if (sent_marks[i] > at) {
-			atomic_store(&tx->meet_at, sent_marks[i]);
-			return;
-		}
-	atomic_store(&tx->meet_at, UINT64_MAX);
+		exi_look_decline(atomic_load(&sk->fd),
+				 EXS_X_REASON_PEER_REQUEST);
 }
 
 int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
@@ -496,139 +333,6 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 		       : EXS_X_REASON_UNDECIDED;
 }
 
-/* The peer's address is none of this network namespace, and nothing reaches
- * beyond it: nobody will ever be met. */
-static bool is_out_of_reach(const struct exi_tuple *t)
-{
-	return !exi_remote_possible() && exi_meetdir_state() &&
-	       exi_tuple_elsewhere(t);
-}
-
-static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
-{
-	struct exi_shared *sh = sk->sh;
-	struct exi_tuple t;
-	int reason = exi_begin_may_meet(sk, fd, &t);
-
-	EXI_LOCKED(&sk->link_lock);
-	if (reason) {
-		decline(fd, reason);
-		exi_begin_no_marks(sh);
-		return reason;
-	}
-	/* Perhaps another process accepted it. */
-	if (exi_remote_possible() && is_remote(sk, &t) > 0)
-		exi_marker_reach(fd);
-	reason = meet_as_b_locked(sk, &t);
-	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
-		reason = exi_why_elsewhere();
-	if (reason != EXS_X_REASON_UNDECIDED) {
-		exi_begin_no_marks(sh);
-		return reason;
-	}
-	if (eager)
-		return reason;
-	if (sk->again)
-		return exi_again_later_locked(sk) ? reason
-						  : exi_why_nobody(&t, fd);
-	next_mark(sh);
-	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? exi_why_nobody(&t, fd)
-		       : reason;
-}
-
-/* B, being eager: the service thread looks for A so much later. Whether it
- * will. */
-static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
-			      uint64_t until)
-{
-	struct exi_link *l = exi_now_ns() < until && exi_service_start() == 0
-				     ? exi_meet_link_new(sk, EXI_LINK_LOOK, in)
-				     : NULL;
-
-	EXI_LOCKED(&sk->link_lock);
-	if (!l)
-		return false;
-	l->delay = delay;
-	l->until = until;
-	sk->link = l;
-	exi_service_timed(&l->timer);
-	return true;
-}
-
-/* B looks for A now, being eager, and when nobody is there again a little
- * later; at last, when A sends something. */
-static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
-{
-	int reason = meet_b_locked(sk, atomic_load(&sk->fd), true);
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
-
-	EXI_LOCKED(&sk->link_lock);
-	if (reason == EXS_X_REASON_UNDECIDED) {
-		if (look_later_locked(sk, delay, delay * 2, until))
-			return;
-		reason = exi_why_nobody_of(atomic_load(&sk->fd));
-		atomic_store(&rx->meet_at,
-			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
-	}
-	if (reason)
-		exi_sock_reason(sk, reason);
-}
-
-static void look_first_locked(struct exi_sock *sk, bool now)
-{
-	uint64_t until = exi_now_ns() + LISTEN_NS;
-
-	EXI_LOCKED(&sk->link_lock);
-	/* An accept does not wait for the thirty calls of a look, but it brings
-	 * no more of them than can be made. */
-	if (now || exi_surroundings_reason() || exi_service_is_late() ||
-	    !look_later_locked(sk, 0, LOOK_NS, until))
-		look_locked(sk, LOOK_NS, until);
-	else /* which descriptor this was, when the look begins */
-		exi_sock_mark(sk, atomic_load(&sk->fd));
-}
-
-void exi_begin_inherited_locked(struct exi_sock *sk)
-{
-	struct exi_half *rx = &sk->sh->half[EXI_RX];
-
-	EXI_LOCKED(&sk->link_lock);
-	if (exi_surroundings_reason() ||
-	    !look_later_locked(sk, 0, LOOK_NS, exi_now_ns() + LISTEN_NS))
-		atomic_store(&rx->meet_at,
-			     __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED));
-}
-
-static void look_expired_locked(struct exi_sock *sk)
-{
-	const struct exi_half *half = sk->sh->half;
-	uint64_t delay = sk->link->delay, until = sk->link->until;
-	uint64_t was = sk->link->moved, owner;
-	uint64_t moved =
-		1 + __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED) +
-		__atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
-	uint64_t late = exi_now_ns() - atomic_load(&sk->link->timer.deadline);
-
-	EXI_LOCKED(&sk->link_lock);
-	/* A service with more to do than it can looks less often. */
-	if (delay < late)
-		delay = late;
-	exi_link_drop_locked(sk);
-	/* Another thread closes it, or plain calls did, and its number may be
-	 * another file's. */
-	if (sk->closing || !exi_sock_current(sk, atomic_load(&sk->fd)))
-		return;
-	owner = atomic_load(&sk->sh->owner);
-	/* After a fork it is the first user's to look, or, if that is this
-	 * process, to say that it is shared: a child owns it before it moves
-	 * bytes. */
-	if (owner == sk->process || (!owner && was && moved != was))
-		look_locked(sk, delay, until);
-	else if (!owner && look_later_locked(sk, delay, delay * 2, until))
-		sk->link->moved = moved;
-}
-
 /* Why a connection meets: it has moved so many bytes, or the settings or the
  * program want it to be eager. */
 enum cause {
@@ -658,11 +362,11 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 	    (reason == EXS_X_REASON_PASSED || reason == EXS_X_REASON_SHARED))
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED);
 	if (sk->role == EXI_ROLE_ACCEPT && eager) {
-		look_first_locked(sk, cause == PROGRAM);
+		exi_look_first_locked(sk, cause == PROGRAM);
 		return;
 	}
 	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
-					      : meet_b_locked(sk, fd, eager);
+					      : exi_look_locked(sk, fd);
 	if (reason)
 		exi_sock_reason(sk, reason);
 }
@@ -784,7 +488,7 @@ void exi_begin_expired(struct exi_sock *sk)
 	if (!l || l->state == EXI_LINK_UP || !exi_begin_is_over(l))
 		goto unlock;
 	if (l->state == EXI_LINK_LOOK)
-		look_expired_locked(sk);
+		exi_look_expired_locked(sk);
 	else
 		exi_meet_give_up_locked(sk, exi_why_nobody_came(l));
 unlock:

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether to meet, and the first step. */
+/* Whether to meet, and A's first step. */
 #ifndef EXI_CORE_MEET_BEGIN_H
 #define EXI_CORE_MEET_BEGIN_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct exi_keyed;
 struct exi_link;
 struct exi_shared;
 struct exi_sock;
@@ -53,9 +54,15 @@ void exi_begin_part_locked(struct exi_sock *sk);
 /* No amount of traffic makes the connection meet from here on. */
 void exi_begin_no_marks(struct exi_shared *sh);
 
-/* A forked child uses a connection, and became its owner, whose peer its parent
- * was to look for: the child looks instead. link_lock held. */
-void exi_begin_inherited_locked(struct exi_sock *sk);
+/* 0: the peer is on this host, or 1: on another, or every fabric within a host
+ * is left out. -errno: it cannot be told. */
+int exi_begin_is_remote(const struct exi_sock *sk, const struct exi_tuple *t);
+
+/* A socket for a meeting by the key, wherever its other end is. -errno. */
+int exi_begin_keyed_socket(void);
+
+/* Such a meeting; null without memory. connects: t is A's view. */
+struct exi_keyed *exi_begin_keyed(const struct exi_tuple *t, bool connects);
 
 /* The timer of a meeting ended: looks again, or gives up. Does nothing if the
  * link came up meanwhile. No lock is held. */

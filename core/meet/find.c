@@ -17,6 +17,7 @@
 #include "core/fabric/provider.h"
 #include "core/meet/begin.h"
 #include "core/meet/latent.h"
+#include "core/meet/look.h"
 #include "core/meet/meet.h"
 #include "core/sock/capture.h"
 #include "core/sock/holders.h"
@@ -65,7 +66,7 @@ void exi_sock_inherit(struct exi_sock *sk)
 		goto unlock;
 	sk->foreign_link = false;
 	if (owns && looks)
-		exi_begin_inherited_locked(sk);
+		exi_look_inherited_locked(sk);
 	if (!sk->link || looks) /* not met then, or it hung up before */
 		goto unlock;
 	/* The mark comes before the watch: from here on some bells are heard

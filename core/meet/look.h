@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* B looks whether A waits for it: when, and its first words. */
+#ifndef EXI_CORE_MEET_LOOK_H
+#define EXI_CORE_MEET_LOOK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct exi_sock;
+
+/* The mark of traffic that comes after so many bytes; UINT64_MAX: none. */
+uint64_t exi_look_mark(uint64_t bytes);
+
+/* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
+ * UNDECIDED: it may come, and B looks again at the next mark. link_lock
+ * held. */
+int exi_look_locked(struct exi_sock *sk, int fd);
+
+/* The first look of an eager B, now or soon; the service looks again and again
+ * if nobody is there. link_lock held. */
+void exi_look_first_locked(struct exi_sock *sk, bool now);
+
+/* A forked child uses a connection, and became its owner, whose peer its parent
+ * was to look for: the child looks instead. link_lock held. */
+void exi_look_inherited_locked(struct exi_sock *sk);
+
+/* The time of a look has come. link_lock held. */
+void exi_look_expired_locked(struct exi_sock *sk);
+
+/* B cannot meet: so A need not wait for it, and is told why, if the other end
+ * is A. */
+void exi_look_decline(int fd, int reason);
+
+#endif
