@@ -128,7 +128,7 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
 		return (int)atomic_load(&sk->sh->reason);
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
-		return exi_why_in_vain(l, in + out, fd);
+		return exi_why_in_vain(l, in, out, fd);
 	if (l || (sk->role == EXI_ROLE_CONNECT
 			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
 			  : atomic_load(&rx->meet_at) != UINT64_MAX ||

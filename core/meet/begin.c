@@ -366,7 +366,7 @@ static void meet_locked(struct exi_sock *sk, int fd, enum cause cause)
 		return;
 	}
 	reason = sk->role == EXI_ROLE_CONNECT ? meet_a_locked(sk, fd, eager)
-					      : exi_look_locked(sk, fd);
+					      : exi_look_locked(sk);
 	if (reason)
 		exi_sock_reason(sk, reason);
 }

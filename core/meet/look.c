@@ -33,8 +33,8 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-#define LOOKS_NS 10000000000u /* an eager B looks */
-#define LOOK_NS	 1000000u     /* its first wait, then doubled */
+#define LOOKS_NS 10000000000u /* B looks by time */
+#define LOOK_NS	 100000u      /* its first wait, then doubled */
 
 static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
 				       4u << 20, 16u << 20 };
@@ -233,14 +233,10 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (sk->again)
 		return exi_again_later_locked(sk) ? reason
 						  : exi_why_nobody(&t, fd);
-	next_mark(sh);
-	return atomic_load(&sh->half[EXI_TX].meet_at) == UINT64_MAX
-		       ? exi_why_nobody(&t, fd)
-		       : reason;
+	return reason;
 }
 
-/* B, being eager: the service thread looks for A so much later. Whether it
- * will. */
+/* The service thread looks for A so much later. Whether it will. */
 static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
 			      uint64_t until)
 {
@@ -258,8 +254,8 @@ static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
 	return true;
 }
 
-/* B looks for A now, being eager, and when nobody is there again a little
- * later; at last, when A sends something. */
+/* B looks for A now, and when nobody is there again a little later; at last,
+ * when A sends something. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
 	int reason = meet_b_locked(sk, atomic_load(&sk->fd), true);
@@ -275,6 +271,37 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 	}
 	if (reason)
 		exi_sock_reason(sk, reason);
+	else if (atomic_load(&sk->sh->reason) == EXS_X_REASON_PLAIN_PEER)
+		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED); /* it is not */
+}
+
+/* A mark was passed. After the last one the peer is plain, as A meets before it
+ * has received as much; but its thread may be held up, while the kernel takes
+ * all: B looks by time still, once in its life. */
+static int look_at_mark_locked(struct exi_sock *sk)
+{
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	int fd = atomic_load(&sk->fd);
+	int reason = meet_b_locked(sk, fd, false);
+
+	EXI_LOCKED(&sk->link_lock);
+	if (reason != EXS_X_REASON_UNDECIDED || sk->again ||
+	    atomic_load(&tx->meet_at) != UINT64_MAX)
+		return reason;
+	reason = exi_why_nobody_of(fd);
+	if (reason == EXS_X_REASON_PLAIN_PEER && !sk->looked) {
+		sk->looked = true;
+		look_later_locked(sk, LOOK_NS, 2 * LOOK_NS,
+				  exi_now_ns() + LOOKS_NS);
+	}
+	return reason;
+}
+
+int exi_look_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	next_mark(sk->sh);
+	return look_at_mark_locked(sk);
 }
 
 void exi_look_first_locked(struct exi_sock *sk, bool now)
@@ -283,9 +310,10 @@ void exi_look_first_locked(struct exi_sock *sk, bool now)
 
 	EXI_LOCKED(&sk->link_lock);
 	/* An accept does not wait for the thirty calls of a look, but it brings
-	 * no more of them than can be made. */
-	if (now || exi_surroundings_reason() || exi_service_is_late() ||
-	    !look_later_locked(sk, 0, LOOK_NS, until))
+	 * no more of them than can be made. Nor is A there yet: its connect
+	 * returned just now. */
+	if (now || exi_surroundings_filters() || exi_service_is_late() ||
+	    !look_later_locked(sk, LOOK_NS, 2 * LOOK_NS, until))
 		look_locked(sk, LOOK_NS, until);
 	else /* which descriptor this was, when the look begins */
 		exi_sock_mark(sk, atomic_load(&sk->fd));
@@ -329,10 +357,4 @@ void exi_look_expired_locked(struct exi_sock *sk)
 		look_locked(sk, delay, until);
 	else if (!owner && look_later_locked(sk, delay, delay * 2, until))
 		sk->link->moved = moved;
-}
-
-int exi_look_locked(struct exi_sock *sk, int fd)
-{
-	EXI_LOCKED(&sk->link_lock);
-	return meet_b_locked(sk, fd, false);
 }

@@ -12,9 +12,10 @@ struct exi_sock;
 uint64_t exi_look_mark(uint64_t bytes);
 
 /* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
- * UNDECIDED: it may come, and B looks again at the next mark. link_lock
+ * UNDECIDED: it may come, and B looks again at the next mark. After the last
+ * one it looks by time, though the reason is that the peer is plain. link_lock
  * held. */
-int exi_look_locked(struct exi_sock *sk, int fd);
+int exi_look_locked(struct exi_sock *sk);
 
 /* The first look of an eager B, now or soon; the service looks again and again
  * if nobody is there. link_lock held. */

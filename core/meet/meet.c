@@ -63,7 +63,8 @@ struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 	l->listener = -1;
 	l->prover = -1;
 	l->sk = sk;
-	l->timer.deadline = exi_now_ns() + patience;
+	l->since = exi_now_ns();
+	l->timer.deadline = l->since + patience;
 	l->timer.sk = sk;
 	l->timer.expired = exi_begin_expired;
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)

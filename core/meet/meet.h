@@ -19,7 +19,7 @@ struct exi_sock;
 struct exi_tuple;
 
 enum exi_link_state {
-	EXI_LINK_LOOK,	 /* B, eager: looks again at the deadline */
+	EXI_LINK_LOOK,	 /* B: the service looks at the deadline */
 	EXI_LINK_LISTEN, /* A: the meeting name is bound */
 	EXI_LINK_HELLO,	 /* B: HELLO sent, the peer's awaited */
 	EXI_LINK_SHOW,	 /* B: SHOWN sent, the peer's awaited */
@@ -38,6 +38,7 @@ struct exi_link {
 	int listener; /* -1 */
 	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
+	uint64_t since;		/* when it was made */
 	struct exi_timer timer; /* the time that the state may take */
 	uint64_t peer_token;
 	uint64_t peer_providers;

@@ -30,6 +30,7 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/sock/memory.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 
 /* How long what was seen stands: also so long that looking, which takes longer
@@ -44,6 +45,11 @@ struct seen {
 };
 
 static int filters_at_start;
+/* What a thread of the program is under, and the service. */
+static struct {
+	_Atomic uint64_t look_at;
+	_Atomic int found;
+} filtered[2];
 static struct exi_lock seen_lock;
 static struct seen seen; /* under its lock */
 static _Atomic uint64_t look_at;
@@ -256,6 +262,20 @@ void exi_surroundings_init(void)
 	filters_at_start = filters();
 }
 
+int exi_surroundings_filters(void)
+{
+	const bool self = exi_service_self();
+	uint64_t now = exi_now_ns();
+	int ret;
+
+	if (now >= atomic_load(&filtered[self].look_at)) {
+		atomic_store(&filtered[self].look_at, now + LOOK_NS);
+		atomic_store(&filtered[self].found, filters_reason());
+	}
+	ret = atomic_load(&filtered[false].found);
+	return ret ? ret : atomic_load(&filtered[self].found);
+}
+
 int exi_surroundings_reason(void)
 {
 	uint64_t now = exi_now_ns();
@@ -265,7 +285,7 @@ int exi_surroundings_reason(void)
 	if (now < atomic_load(&look_at))
 		return atomic_load(&found);
 	atomic_store(&look_at, now + LOOK_NS);
-	reason = filters_reason();
+	reason = exi_surroundings_filters();
 	if (!reason && look_around())
 		reason = EXS_X_REASON_IO_URING;
 	atomic_store(&found, reason);

@@ -19,6 +19,11 @@ void exi_surroundings_init(void);
  * of a second. */
 int exi_surroundings_reason(void);
 
+/* The filters alone: which of them the calling thread is under another thread
+ * may not see, so a thread of the program asks before it leaves a look for the
+ * peer to the service. */
+int exi_surroundings_filters(void);
+
 /* The program's epoll sets, as that look found them: how many. */
 #define EXI_SETS 16
 int exi_surroundings_sets(int ret[EXI_SETS]);

@@ -9,12 +9,17 @@
 
 #include "core/base/ids.h"
 #include "core/base/proof.h"
+#include "core/base/util.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 
-/* Bytes both ways by which a peer that waits to meet has come. */
+/* Bytes both ways by which a peer that waits to meet has come, unless its
+ * thread is held up for so long. What B has sent may all lie in the kernel,
+ * unread by a peer that is held up, up to so much. */
 #define COME_BYTES 131072u
+#define COME_NS	   100000000u
+#define HELD_BYTES 16777216u
 
 int exi_why_elsewhere(void)
 {
@@ -55,11 +60,14 @@ int exi_why_nobody_came(const struct exi_link *l)
 			       : EXS_X_REASON_PLAIN_PEER;
 }
 
-int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd)
+int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out, int fd)
 {
 	const bool listens = l->state == EXI_LINK_LISTEN;
+	const bool come = listens ? in + out > COME_BYTES &&
+					    exi_now_ns() - l->since > COME_NS
+				  : in > COME_BYTES || out > HELD_BYTES;
 
-	if (bytes <= COME_BYTES && !(listens && (l->starved || l->unprovable)))
+	if (!come && !(listens && (l->starved || l->unprovable)))
 		return EXS_X_REASON_UNDECIDED;
 	return listens ? exi_why_nobody_came(l) : exi_why_nobody_of(fd);
 }

@@ -19,8 +19,10 @@ int exi_why_nobody(const struct exi_tuple *t, int fd);
 int exi_why_nobody_of(int fd);
 
 /* The same of a connection that ends while this end waits, or looks, for its
- * peer, after so many bytes both ways. UNDECIDED: too few for one. */
-int exi_why_in_vain(const struct exi_link *l, uint64_t bytes, int fd);
+ * peer, after so many bytes were received and sent. UNDECIDED: too few for a
+ * peer that meets. */
+int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
+		    int fd);
 
 /* The reason where the time of a meeting is over. */
 int exi_why_nobody_came(const struct exi_link *l);

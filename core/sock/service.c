@@ -16,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/diag.h"
@@ -29,7 +30,8 @@
 #include "core/fabric/provider.h"
 #include "core/sock/table.h"
 
-#define DAY_MS	86400000
+#define DAY_NS	86400000000000u
+#define SOON_NS 4000000u /* sleeps up to this end to the nanosecond */
 #define EVENTS	64
 #define TIMERS	16 /* overdue ones of a round, between its events */
 #define STOP_NS 5000000000u
@@ -134,30 +136,43 @@ static void expire(uint64_t now)
 	}
 }
 
-/* How long to sleep: not while timers are overdue. */
-static int time_left(uint64_t now)
+/* How long to sleep, in ns: not while timers are overdue. What else is due
+ * comes in whole milliseconds. */
+static uint64_t time_left(uint64_t now)
 {
-	uint64_t least = work->due(now);
+	uint64_t least = work->due(now), ns;
 	struct exi_timer *t;
-	bool overdue;
-	int ms = -1;
 
+	if (least != UINT64_MAX)
+		least = (least > now ? least : now) + 1000000;
 	exi_mutex_lock(&service_lock);
 	t = next_timer_locked(now);
-	overdue = t && t->node.key <= now;
 	if (t && t->node.key < least)
-		least = t->node.key;
-	looks_at = overdue ? now : least;
+		least = t->node.key > now ? t->node.key : now;
+	looks_at = least;
 	exi_mutex_unlock(&service_lock);
-	if (overdue)
-		ms = 0;
-	else if (least != UINT64_MAX)
-		ms = least - now < DAY_MS * 1000000ul
-			     ? (int)((least - now) / 1000000) + 1
-			     : DAY_MS;
-	if (atomic_load(&ticking) && (ms < 0 || ms > tick_ms))
-		ms = tick_ms;
-	return ms;
+	ns = least < now + DAY_NS ? least - now : DAY_NS;
+	if (atomic_load(&ticking) && ns > (uint64_t)tick_ms * 1000000)
+		ns = (uint64_t)tick_ms * 1000000;
+	return ns;
+}
+
+/* A peer that has just connected is looked for in less than the millisecond in
+ * which epoll_wait(2) counts. Long sleeps need not end so exactly. */
+static int await(struct epoll_event *ev, uint64_t ns)
+{
+	static bool refused; /* before Linux 5.11, or by a filter */
+
+	if (ns && ns < SOON_NS && !refused) {
+		struct timespec t = exi_ns_timespec(ns);
+		int n = epoll_pwait2(epoll_fd, ev, EVENTS, &t, NULL);
+
+		if (n >= 0 || errno == EINTR)
+			return n;
+		refused = true;
+	}
+	return epoll_wait(epoll_fd, ev, EVENTS,
+			  ns ? (int)(ns / 1000000) + 1 : 0);
 }
 
 /* Does what was to be done when this began. What is added meanwhile waits for
@@ -218,13 +233,13 @@ static void *run(void *arg)
 	atomic_store(&tid, gettid());
 	while (!atomic_load(&stopping)) {
 		uint64_t now = exi_now_ns();
-		int ms = time_left(now);
+		uint64_t ns = time_left(now);
 
 		work->outside();
 		exi_fds_begin();
 		expire(now);
 		exi_fds_end();
-		n = epoll_wait(epoll_fd, ev, EVENTS, domains_busy ? 0 : ms);
+		n = await(ev, domains_busy ? 0 : ns);
 		/* Comes before a wait for a thread that freezes descriptors,
 		 * and that waits for what was lent to be closed. */
 		work->outside();

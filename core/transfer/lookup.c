@@ -59,10 +59,15 @@ struct exi_sock *exi_lookup_again(struct exi_sock *sk, int fd, uint64_t rest)
 	return exi_sock_get(fd, &sk) ? NULL : sk;
 }
 
+/* How far ahead of what was sent a mark is passed, where who receives that is
+ * looked for. */
+#define LOOK_AHEAD ((size_t)64 << 10)
+
 /* What the end that connected has queued passes a mark, too. The other end only
  * looks whether somebody waits for it, which each mark is worth once, and
  * nobody does before he has received so much, but where that end meets at
- * connect: then the next send finds it. */
+ * connect: then the next send finds it. A send may be offered far more than the
+ * kernel takes. */
 static bool passes(const struct exi_sock *sk, uint64_t at, size_t len)
 {
 	const struct exi_half *h = &sk->sh->half[EXI_TX];
@@ -70,6 +75,8 @@ static bool passes(const struct exi_sock *sk, uint64_t at, size_t len)
 
 	if (sk->role == EXI_ROLE_ACCEPT && sent < EXI_LINK_DOWNLOAD)
 		return sent > at;
+	if (sk->role == EXI_ROLE_ACCEPT && len > LOOK_AHEAD)
+		len = LOOK_AHEAD;
 	return sent + len > at ||
 	       (sk->role == EXI_ROLE_CONNECT &&
 		atomic_load_explicit(&sk->n_ops[EXI_TX], memory_order_relaxed));

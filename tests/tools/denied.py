@@ -29,8 +29,9 @@ WRAPS = {
                 'mount -t tmpfs none /proc && exec "$@"', 'sh'],
 }
 
-# An end that has no descriptor left may lack the one by which it would say so.
-UNTOLD = 'descriptors or timeout or plain-peer'
+# An end that has no descriptor left may lack the one by which it would say so:
+# then the other waits for it until the connection ends.
+UNTOLD = 'descriptors or timeout or plain-peer or undecided'
 
 # What is decided when the connection ends: somebody might have come.
 LATE = ('plain-peer', 'remote', UNTOLD)

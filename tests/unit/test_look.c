@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* When the end that accepted looks for its peer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/exs_ext.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "core/base/lock.h"
+#include "core/fabric/provider.h"
+#include "core/life/close.h"
+#include "core/life/core.h"
+#include "core/meet/find.h"
+#include "core/meet/look.h"
+#include "core/meet/meet.h"
+#include "core/sock/table.h"
+#include "core/transfer/lookup.h"
+#include "tests/support/check.h"
+#include "tests/support/net.h"
+#include "tests/support/wait.h"
+
+#define MB (1024u * 1024)
+
+static struct exi_sock *sk;
+static int ends[2];
+
+/* It has sent so much, and is at this mark. */
+static void sent(uint64_t bytes, uint64_t mark)
+{
+	struct exi_half *half = sk->sh->half;
+
+	__atomic_store_n(&half[EXI_TX].bytes, bytes, __ATOMIC_RELAXED);
+	atomic_store(&half[EXI_TX].meet_at, mark);
+}
+
+static bool looks_later(void)
+{
+	bool ret;
+
+	exi_lock(&sk->link_lock);
+	ret = sk->link && sk->link->state == EXI_LINK_LOOK;
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+/* A server offers all of a large answer, again and again, and the kernel takes
+ * a little each time. */
+static void a_mark_is_not_passed_by_what_is_only_offered(void **state)
+{
+	sent(2 * MB, 4 * MB);
+	exi_flow_before_send(sk, ends[0], 60 * MB);
+	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), 4 * MB);
+	sent(4 * MB - 1000, 4 * MB);
+	exi_flow_before_send(sk, ends[0], 60 * MB);
+	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), 16 * MB);
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+	T_UNTIL(!looks_later());
+}
+
+static void after_the_last_mark_it_looks_by_time(void **state)
+{
+	sent(17 * MB, 16 * MB);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T(atomic_load(&sk->sh->half[EXI_TX].meet_at) == UINT64_MAX);
+	T_UNTIL(atomic_load(&sk->sh->reason) == EXS_X_REASON_PLAIN_PEER);
+	T(looks_later());
+}
+
+/* Where a whole series of looks found nobody. */
+static void it_looks_by_time_once(void **state)
+{
+	sk->looked = true;
+	sent(17 * MB, 16 * MB);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T_UNTIL(atomic_load(&sk->sh->reason) == EXS_X_REASON_PLAIN_PEER);
+	T_UNTIL(!looks_later());
+}
+
+/* Before a short connection is over. */
+static void an_eager_end_looks_again_within_a_millisecond(void **state)
+{
+	exi_lock(&sk->link_lock);
+	exi_look_first_locked(sk, false);
+	T(sk->link && sk->link->state == EXI_LINK_LOOK);
+	T(sk->link->delay < 1000000);
+	exi_unlock(&sk->link_lock);
+}
+
+static int begin(void **state)
+{
+	int pair[2];
+
+	t_plain_pair(pair);
+	ends[0] = pair[1]; /* the end that accepted */
+	ends[1] = pair[0];
+	T_EQ(exi_core_init(), 0);
+	T_EQ(exi_sock_make(ends[0], EXI_ROLE_ACCEPT, true, &sk), 0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	T_EQ(exi_close(ends[0]), 0);
+	close(ends[1]);
+	return 0;
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(
+			a_mark_is_not_passed_by_what_is_only_offered, begin,
+			end),
+		cmocka_unit_test_setup_teardown(
+			after_the_last_mark_it_looks_by_time, begin, end),
+		cmocka_unit_test_setup_teardown(it_looks_by_time_once, begin,
+						end),
+		cmocka_unit_test_setup_teardown(
+			an_eager_end_looks_again_within_a_millisecond, begin,
+			end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
