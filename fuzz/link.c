@@ -22,6 +22,7 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/link/control.h"
+#include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"
 #include "core/meet/meet.h"
@@ -76,7 +77,7 @@ static void attach(struct scene *s, int fd, bool known)
 
 	exi_lock(&sk->link_lock);
 	l = exi_meet_link_new(sk, s->accepts ? EXI_LINK_HELLO : EXI_LINK_LISTEN,
-			      EXI_MEET_STEP_NS);
+			      EXI_MEET_STEP_NS, exi_begin_expired);
 	T(l);
 	if (s->accepts) {
 		l->fd = fd;

@@ -28,6 +28,7 @@
 #include "core/meet/handed.h"
 #include "core/meet/look.h"
 #include "core/meet/marker.h"
+#include "core/meet/marks.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
@@ -49,24 +50,10 @@ bool exi_begin_is_over(const struct exi_link *l)
 	return l->timer.deadline && exi_now_ns() >= l->timer.deadline;
 }
 
-void exi_begin_later_locked(struct exi_sock *sk)
-{
-	struct exi_half *half = sk->sh->half;
-	uint64_t tx = __atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
-	uint64_t rx = __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED);
-	uint64_t mark = exi_look_mark(tx > rx ? tx : rx);
-
-	EXI_LOCKED(&sk->link_lock);
-	if (mark == UINT64_MAX)
-		return;
-	atomic_store(&sk->sh->met, 0);
-	atomic_store(&half[EXI_TX].meet_at, mark);
-	atomic_store(&half[EXI_RX].meet_at, mark);
-}
-
 int exi_begin_await_remote_locked(struct exi_sock *sk, int fd)
 {
-	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_REMOTE, REMOTE_NS);
+	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_REMOTE, REMOTE_NS,
+					       exi_begin_expired);
 
 	EXI_LOCKED(&sk->link_lock);
 	if (!l) {
@@ -126,7 +113,8 @@ int exi_begin_is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
 /* A waits for candidates at fd, which has its name. */
 static int listen_locked(struct exi_sock *sk, int fd, struct exi_keyed *keyed)
 {
-	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS);
+	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS,
+					       exi_begin_expired);
 	int err = l ? 0 : EXS_X_REASON_MEMORY;
 
 	EXI_LOCKED(&sk->link_lock);
@@ -291,12 +279,6 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	return reason;
 }
 
-void exi_begin_no_marks(struct exi_shared *sh)
-{
-	atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
-	atomic_store(&sh->half[EXI_TX].meet_at, UINT64_MAX);
-}
-
 /* What answers has been accepted, and the library of its process, if it has
  * one, made its sign before. Until then it may not have been, or stand between
  * accept(2) and the sign. */
@@ -317,7 +299,7 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 	int reason;
 
 	EXI_LOCKED(&sk->link_lock);
-	exi_begin_no_marks(sk->sh);
+	exi_marks_none(sk->sh);
 	if (atomic_exchange(&sk->sh->met, 1))
 		return EXS_X_REASON_NONE;
 	reason = exi_begin_may_meet(sk, fd, &t);
@@ -325,7 +307,7 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 		reason = meet_as_a_locked(sk, &t, eager);
 	if (!too_early(sk, reason))
 		return reason;
-	exi_begin_later_locked(sk);
+	exi_marks_later_locked(sk);
 	atomic_store(&sk->sh->met, 0);
 	atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
 	return atomic_load(&sk->sh->half[EXI_TX].meet_at) == UINT64_MAX
@@ -459,7 +441,7 @@ void exi_begin_again(struct exi_sock *sk)
 {
 	sk->again = true;
 	sk->looks = 0;
-	exi_begin_no_marks(sk->sh);
+	exi_marks_none(sk->sh);
 	exi_link_expect_later(sk);
 	/* Else it is not wanted. */
 	if (atomic_load(&sk->sh->half[EXI_RX].meet_at) != UINT64_MAX)

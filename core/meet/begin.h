@@ -32,11 +32,6 @@ void exi_begin_again(struct exi_sock *sk);
 /* Whether the time of the link's present step is over. link_lock held. */
 bool exi_begin_is_over(const struct exi_link *l);
 
-/* Meets again at the next mark of traffic, whichever way it goes, as B looks
- * again: the process that will serve the connection on another host may not
- * have come to it yet. link_lock held. */
-void exi_begin_later_locked(struct exi_sock *sk);
-
 /* Waits for the peer on fd, the link that a fabric between hosts gave, which
  * belongs to the connection from here on. The reason (EXS_X_REASON_*) of a
  * failure, else EXS_X_REASON_NONE. link_lock held. */
@@ -50,9 +45,6 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret);
  * meets us just now, or waits for us, is told so, and a meeting is over.
  * link_lock held. */
 void exi_begin_part_locked(struct exi_sock *sk);
-
-/* No amount of traffic makes the connection meet from here on. */
-void exi_begin_no_marks(struct exi_shared *sh);
 
 /* 0: the peer is on this host, or 1: on another, or every fabric within a host
  * is left out. -errno: it cannot be told. */

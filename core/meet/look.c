@@ -23,6 +23,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/marker.h"
+#include "core/meet/marks.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
@@ -35,19 +36,6 @@
 
 #define LOOKS_NS 10000000000u /* B looks by time */
 #define LOOK_NS	 100000u      /* its first wait, then doubled */
-
-static const uint64_t sent_marks[] = { 64u << 10, 256u << 10, 1u << 20,
-				       4u << 20, 16u << 20 };
-
-uint64_t exi_look_mark(uint64_t bytes)
-{
-	unsigned int i;
-
-	for (i = 0; i < sizeof(sent_marks) / sizeof(sent_marks[0]); i++)
-		if (sent_marks[i] > bytes)
-			return sent_marks[i];
-	return UINT64_MAX;
-}
 
 /* Looks which process waits at the name: -ENOENT where none does, or why it
  * cannot be told. */
@@ -155,7 +143,8 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 		return exi_meet_unproved(fd);
 	err = exi_service_start();
 	l = err ? NULL
-		: exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS);
+		: exi_meet_link_new(sk, EXI_LINK_HELLO, EXI_MEET_STEP_NS,
+				    exi_begin_expired);
 	if (!l) {
 		free(keyed);
 		exi_closing_socket(fd, true);
@@ -195,7 +184,7 @@ static void next_mark(struct exi_shared *sh)
 	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
 	    atomic_load(&rx->meet_at))
 		atomic_store(&rx->meet_at, UINT64_MAX);
-	atomic_store(&tx->meet_at, exi_look_mark(at));
+	atomic_store(&tx->meet_at, exi_marks_next(at));
 }
 
 /* The peer's address is none of this network namespace, and nothing reaches
@@ -215,7 +204,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	EXI_LOCKED(&sk->link_lock);
 	if (reason) {
 		exi_look_decline(fd, reason);
-		exi_begin_no_marks(sh);
+		exi_marks_none(sh);
 		return reason;
 	}
 	/* Perhaps another process accepted it. */
@@ -225,7 +214,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	if (reason == EXS_X_REASON_UNDECIDED && !eager && is_out_of_reach(&t))
 		reason = exi_why_elsewhere();
 	if (reason != EXS_X_REASON_UNDECIDED) {
-		exi_begin_no_marks(sh);
+		exi_marks_none(sh);
 		return reason;
 	}
 	if (eager)
@@ -241,7 +230,8 @@ static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
 			      uint64_t until)
 {
 	struct exi_link *l = exi_now_ns() < until && exi_service_start() == 0
-				     ? exi_meet_link_new(sk, EXI_LINK_LOOK, in)
+				     ? exi_meet_link_new(sk, EXI_LINK_LOOK, in,
+							 exi_begin_expired)
 				     : NULL;
 
 	EXI_LOCKED(&sk->link_lock);

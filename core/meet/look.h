@@ -8,9 +8,6 @@
 
 struct exi_sock;
 
-/* The mark of traffic that comes after so many bytes; UINT64_MAX: none. */
-uint64_t exi_look_mark(uint64_t bytes);
-
 /* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
  * UNDECIDED: it may come, and B looks again at the next mark. After the last
  * one it looks by time, though the reason is that the peer is plain. link_lock

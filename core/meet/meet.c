@@ -26,8 +26,8 @@
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/meet/again.h"
-#include "core/meet/begin.h"
 #include "core/meet/bound.h"
+#include "core/meet/marks.h"
 #include "core/meet/pair.h"
 #include "core/meet/way.h"
 #include "core/sock/base.h"
@@ -51,7 +51,8 @@ socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
 }
 
 struct exi_link *exi_meet_link_new(struct exi_sock *sk,
-				   enum exi_link_state state, uint64_t patience)
+				   enum exi_link_state state, uint64_t patience,
+				   void (*expired)(struct exi_sock *sk))
 {
 	struct exi_link *l = calloc(1, sizeof(*l));
 	unsigned int i;
@@ -66,7 +67,7 @@ struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 	l->since = exi_now_ns();
 	l->timer.deadline = l->since + patience;
 	l->timer.sk = sk;
-	l->timer.expired = exi_begin_expired;
+	l->timer.expired = expired;
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		l->candidates[i] = -1;
 	return l;
@@ -226,7 +227,7 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	reason = while_it_lasted(sk, reason);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->link &&
 	    sk->link->state == EXI_LINK_REMOTE && sk->role == EXI_ROLE_CONNECT)
-		exi_begin_later_locked(sk);
+		exi_marks_later_locked(sk);
 	if (sk->fab)
 		drop_fabric_locked(sk, true);
 	exi_link_drop_locked(sk);

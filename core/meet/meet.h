@@ -114,11 +114,12 @@ static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
 socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
 			   struct sockaddr_un *ret);
 
-/* Makes a link in this state, whose time is over in patience ns; null without
- * memory. It has no descriptor yet, and is not in sk. */
+/* Makes a link in this state, whose time is over in patience ns, when expired()
+ * is called (exi_begin_expired()); null without memory. It has no descriptor
+ * yet, and is not in sk. */
 struct exi_link *exi_meet_link_new(struct exi_sock *sk,
-				   enum exi_link_state state,
-				   uint64_t patience);
+				   enum exi_link_state state, uint64_t patience,
+				   void (*expired)(struct exi_sock *sk));
 
 /* Closes a descriptor of the link that came from a stranger, in the closing
  * thread; *fd is -1 then. Does nothing for -1. link_lock held. */

@@ -14,6 +14,7 @@
 #include "core/meet/begin.h"
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
+#include "core/meet/marks.h"
 #include "core/meet/meet.h"
 #include "core/sock/table.h"
 
@@ -87,7 +88,7 @@ static int take_request_locked(struct exi_sock *sk,
 		return reason;
 	if (!reason) {
 		exi_link_drop_locked(sk);
-		exi_begin_no_marks(sk->sh);
+		exi_marks_none(sk->sh);
 		if (exi_meet_fabric_new(sk, p))
 			reason = EXS_X_REASON_MEMORY;
 	}

@@ -18,6 +18,7 @@
 #include "core/link/control.h"
 #include "core/link/ending.h"
 #include "core/meet/find.h"
+#include "core/meet/begin.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
 #include "core/sock/base.h"
@@ -661,7 +662,8 @@ static struct sockaddr_un listen_as(int s, socklen_t *ret_len)
 	T_OK(getsockname(fd, (struct sockaddr *)&name, ret_len));
 	exi_lock(&sk->link_lock);
 	T(!sk->link);
-	sk->link = exi_meet_link_new(sk, EXI_LINK_LISTEN, EXI_MEET_STEP_NS);
+	sk->link = exi_meet_link_new(sk, EXI_LINK_LISTEN, EXI_MEET_STEP_NS,
+				     exi_begin_expired);
 	T(sk->link);
 	sk->link->listener = fd;
 	exi_unlock(&sk->link_lock);

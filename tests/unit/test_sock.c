@@ -290,7 +290,8 @@ static const struct exi_provider far_provider = {
 /* link: where the peer's messages come from. */
 static void be_linked_locked(struct exi_sock *sk, int link)
 {
-	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_UP, 0);
+	struct exi_link *l =
+		exi_meet_link_new(sk, EXI_LINK_UP, 0, exi_begin_expired);
 
 	EXI_LOCKED(&sk->link_lock);
 	T(l);
@@ -446,7 +447,7 @@ static void look_now(struct exi_sock *sk)
 	struct exi_link *l;
 
 	exi_lock(&sk->link_lock);
-	l = exi_meet_link_new(sk, EXI_LINK_LOOK, 0);
+	l = exi_meet_link_new(sk, EXI_LINK_LOOK, 0, exi_begin_expired);
 	T(l);
 	sk->link = l;
 	exi_unlock(&sk->link_lock);
