@@ -101,6 +101,15 @@ def plots(kept):
            ['set logscale x', 'set logscale y'])
 
 
+def name_it(path, title):
+    """A browser shows an SVG's title, and a screen reader reads it."""
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    text = text.replace('<title>Gnuplot</title>', '<title>%s</title>' % title)
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write(text)
+
+
 def draw(kept, folder):
     """The names of those that have lines."""
     need('gnuplot')
@@ -116,5 +125,6 @@ def draw(kept, folder):
                                env={**os.environ, 'LC_ALL': 'C.UTF-8'})
             if r.returncode:
                 raise Failed('gnuplot: %s' % r.stderr)
+        name_it(os.path.join(folder, name + '.svg'), rest[0])
         drawn.append(name)
     return drawn
