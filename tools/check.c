@@ -152,7 +152,8 @@ static void cure_by_fabric(struct check *c)
 	}
 }
 
-/* That step fails, and no later one is reached. */
+/* That step fails, or an earlier one that has failed already, and no later one
+ * is reached. */
 static void fail_at(struct check *c, const char *step)
 {
 	bool behind = false;
@@ -160,9 +161,9 @@ static void fail_at(struct check *c, const char *step)
 	for (unsigned int i = 0; i < c->n; i++) {
 		struct check_step *s = &c->step[i];
 
-		if (behind && s->state == CHECK_GOOD)
+		if (behind) {
 			s->state = CHECK_UNKNOWN;
-		if (!strcmp(s->name, step)) {
+		} else if (s->state == CHECK_FAILED || !strcmp(s->name, step)) {
 			s->state = CHECK_FAILED;
 			behind = true;
 		}
@@ -190,7 +191,7 @@ void check_reason(struct check *c, int reason, const char *at)
 	c->reason = reason;
 	c->moves = reason == EXS_X_REASON_NONE;
 	if (!c->moves)
-		fail_at(c, exi_reason_step(reason));
+		fail_at(c, c->there ? "peer" : exi_reason_step(reason));
 	snprintf(c->verdict, sizeof(c->verdict), "TCP: %s (%s)%s%s",
 		 exi_reason_means(reason), exs_x_reason_name(reason),
 		 at[0] ? ", says " : "", at);
@@ -204,14 +205,18 @@ void check_reason(struct check *c, int reason, const char *at)
 int check_system(struct check *c)
 {
 	struct exi_trial t;
+	struct check_step *s = &c->step[c->n];
 	int ret = EXS_X_REASON_NONE;
 
 	check_step(c, "system", CHECK_GOOD, "%s", "");
 	for (unsigned int i = 0; exi_trial(i, &t); i++) {
 		if (!t.err)
 			continue;
-		check_more(c, "%s%s: %s (%s)",
-			   c->step[c->n - 1].text[0] ? "; " : "", t.name,
+		if (t.needed)
+			s->state = CHECK_FAILED;
+		else if (s->state == CHECK_GOOD)
+			s->state = CHECK_UNKNOWN;
+		check_more(c, "%s%s: %s (%s)", s->text[0] ? "; " : "", t.name,
 			   strerrordesc_np(-t.err), t.cure);
 		if (t.needed && !ret)
 			ret = t.err == -EMFILE || t.err == -ENFILE
@@ -220,7 +225,7 @@ int check_system(struct check *c)
 				      ? EXS_X_REASON_MEMORY
 				      : EXS_X_REASON_NO_PROOF;
 	}
-	if (!c->step[c->n - 1].text[0])
+	if (s->state == CHECK_GOOD)
 		check_more(
 			c,
 			"UNIX sockets, loopback, sock_diag, shared memory and "

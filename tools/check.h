@@ -31,6 +31,8 @@ struct check {
 	bool moves; /* it is on a fabric, or will be */
 	int reason; /* EXS_X_REASON_*; -1: it does not come to one */
 	bool there; /* the reason is that of the other end */
+	/* What is seen of the other end's process keeps it on TCP. */
+	int peer_reason;
 	char verdict[320];
 	char cure[320];
 	size_t alike; /* connections of the same kind that are not shown */
@@ -45,8 +47,9 @@ __attribute__((format(printf, 4, 5))) void check_step(struct check *c,
 __attribute__((format(printf, 2, 3))) void check_more(struct check *c,
 						      const char *fmt, ...);
 
-/* The verdict by a reason: its step has failed, those behind it are not
- * reached. at: "" or which end has the reason. */
+/* The verdict by a reason: its step has failed, or that of the peer if the
+ * reason is the peer's, or an earlier one that has failed already; those behind
+ * it are not reached. at: "" or the end that has the reason. */
 void check_reason(struct check *c, int reason, const char *at);
 /* A verdict for which there is no reason. cure may be "". */
 __attribute__((format(printf, 4, 5))) void check_fails(struct check *c,
@@ -76,7 +79,8 @@ struct check_process {
 	int seccomp;	 /* mode; 0: none */
 	unsigned int threads, descriptors;
 	uint64_t descriptors_max, memlock_max, processes_max;
-	char *environ; /* entries, each with its NUL, and an empty one */
+	char *environ;	 /* entries, each with its NUL, and an empty one */
+	bool no_environ; /* the program has overwritten it */
 };
 /* 0, -ESRCH, or -EACCES: name and uid may be known then. */
 int check_process_read(pid_t pid, struct check_process *ret);

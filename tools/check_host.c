@@ -21,6 +21,7 @@
 #include "core/base/config.h"
 #include "core/base/proof.h"
 #include "core/base/util.h"
+#include "core/fabric/registry.h"
 #include "core/meet/marker.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/trial.h"
@@ -213,7 +214,8 @@ static bool find_listener(const struct exi_tuple *t, struct check_process *ret)
 
 /* A server of this host. Its library is not asked: it would have to be sent
  * something. It says by itself that it serves the port. */
-static int peer_here(struct check *c, const struct exi_tuple *t)
+static int peer_here(struct check *c, const struct exi_tuple *t,
+		     struct check_process *ret)
 {
 	struct check_process p = { 0 };
 	bool seen = find_listener(t, &p);
@@ -229,6 +231,7 @@ static int peer_here(struct check *c, const struct exi_tuple *t)
 	if (present > 0)
 		check_more(c, "%s", seen ? "" : ", which uses libexs");
 	check_process_free(&p);
+	*ret = p;
 	return present > 0   ? EXS_X_REASON_NONE
 	       : present < 0 ? EXS_X_REASON_NO_PROOF
 			     : EXS_X_REASON_PLAIN_PEER;
@@ -279,6 +282,20 @@ static int first(int a, int b)
 	return a ? a : b;
 }
 
+/* The server uses the library, and says of itself that it stays on TCP. */
+static void judge_peer(struct check *c, const struct check_process *p)
+{
+	snprintf(c->verdict, sizeof(c->verdict),
+		 "TCP: %s[%d] uses libexs, but its settings or its system keep "
+		 "it on TCP (%s)",
+		 p->name, (int)p->pid,
+		 exs_x_reason_name(EXS_X_REASON_PLAIN_PEER));
+	snprintf(c->cure, sizeof(c->cure),
+		 "see the EXS_ variables with which the server was started, "
+		 "and exs info --config --program=%s",
+		 p->name);
+}
+
 static void judge(struct check *c, int reason, uint64_t upgrade_bytes)
 {
 	char bytes[TOOL_TEXT];
@@ -298,7 +315,7 @@ static void judge(struct check *c, int reason, uint64_t upgrade_bytes)
 
 static void check_connected(struct check *c, int fd)
 {
-	struct check_process self;
+	struct check_process self, peer = { 0 };
 	struct exi_tuple t;
 	int reason, system, err = exi_tuple_of(fd, &t);
 	bool elsewhere = !err && exi_tuple_elsewhere(&t);
@@ -329,13 +346,37 @@ static void check_connected(struct check *c, int fd)
 		reason = first(reason, met);
 		check_fabrics(c, t.peer_port);
 	} else {
-		reason = first(reason, peer_here(c, &t));
+		reason = first(reason, peer_here(c, &t, &peer));
 		reason = first(reason, check_fabrics(c, t.peer_port));
 	}
 	check_key(c, elsewhere);
 	check_limits(c, &self);
+	if (!elsewhere && !exi_config()->memory_limit_mb) {
+		check_more(c, ", EXS_MEMORY_LIMIT_MB=0");
+		reason = first(reason, EXS_X_REASON_MEMORY);
+	}
 	check_process_free(&self);
 	judge(c, reason, w.upgrade_bytes);
+	if (reason == EXS_X_REASON_PLAIN_PEER && peer.library)
+		judge_peer(c, &peer);
+}
+
+/* EXS_REQUIRE names a fabric that cannot be used here. */
+static bool lacks_required(struct check *c)
+{
+	const char *name = exi_config()->require;
+	struct exi_registry_row row;
+
+	if (!name[0])
+		return false;
+	exi_registry_find(name, &row);
+	if (row.configured && row.usable)
+		return false;
+	check_fails(c, "settings", "see exs info, and exs info --config",
+		    "no program starts: EXS_REQUIRE is %s, which cannot be "
+		    "used on this host: %s",
+		    name, row.why);
+	return true;
 }
 
 int check_host(const char *host, const char *port, struct check *ret)
@@ -351,6 +392,8 @@ int check_host(const char *host, const char *port, struct check *ret)
 			    "no program starts: %s", exi_config_refusal());
 		return TOOL_FAILED;
 	}
+	if (lacks_required(ret))
+		return TOOL_FAILED;
 	fd = reach(ret, host, port);
 	if (fd < 0)
 		return TOOL_FAILED;

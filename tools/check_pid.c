@@ -18,6 +18,8 @@
 
 /* The most kinds of connections that are shown. */
 #define KINDS 16
+/* With fewer a process uses no fabric: a quarter is the library's (fds.h). */
+#define DESCRIPTORS_LEAST 32
 
 struct ends {
 	const struct stat_view *view;
@@ -73,6 +75,11 @@ static void say_plain(struct check *c, const struct check_process *p, int fd)
 	check_more(c, "%s[%d] fd %d, which %s libexs", p->name, (int)p->pid, fd,
 		   p->library ? "uses" : "does not use");
 	check_peer_settings(c, p);
+	if (p->library && p->descriptors_max < DESCRIPTORS_LEAST) {
+		check_more(c, ", with a ulimit -n of %d",
+			   (int)p->descriptors_max);
+		c->peer_reason = EXS_X_REASON_DESCRIPTORS;
+	}
 }
 
 static void say_met(struct check *c, const struct stat_conn *peer)
@@ -170,8 +177,20 @@ static void judge(struct check *c, const struct stat_conn *conn)
 		c->there = true;
 		snprintf(at, sizeof(at), "%s[%d]", peer->process->name,
 			 (int)peer->process->pid);
+	} else if (is_vague(reason) && c->peer_reason) {
+		reason = c->peer_reason;
+		c->there = true;
 	}
 	check_reason(c, reason, at);
+}
+
+/* The reasons for which the system may be to blame. */
+static bool may_be_system(const struct stat_conn *conn)
+{
+	return conn->reason == EXS_X_REASON_MEMORY ||
+	       conn->reason == EXS_X_REASON_DESCRIPTORS ||
+	       conn->reason == EXS_X_REASON_NO_PROOF ||
+	       conn->reason == EXS_X_REASON_NO_PROVIDER;
 }
 
 static void check_conn(const struct ends *e, const struct stat_conn *conn,
@@ -193,7 +212,10 @@ static void check_conn(const struct ends *e, const struct stat_conn *conn,
 		   conn->role == EXI_ROLE_CONNECT ? "made by connect"
 						  : "made by accept");
 	check_settings(c, e->process);
-	check_system(c);
+	/* Only where it is why: the process may have met its peer before the
+	 * system denied this. */
+	if (check_system(c) && !may_be_system(conn))
+		c->step[c->n - 1].state = CHECK_UNKNOWN;
 	step_namespace(c, conn, other);
 	step_peer(c, conn, other);
 	check_fabrics(c, conn->tcp.port[conn->role == EXI_ROLE_CONNECT]);

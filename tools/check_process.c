@@ -139,6 +139,7 @@ int check_process_read(pid_t pid, struct check_process *ret)
 {
 	char path[32], *status, *limits;
 	int dir, err = 0;
+	size_t n = 0;
 
 	*ret = (struct check_process){ .pid = pid, .uid = (uid_t)-1 };
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
@@ -148,7 +149,8 @@ int check_process_read(pid_t pid, struct check_process *ret)
 	status = read_file(dir, "status", 8192, NULL);
 	if (status)
 		take_status(ret, status);
-	ret->environ = read_file(dir, "environ", ENVIRON_MAX, NULL);
+	ret->environ = read_file(dir, "environ", ENVIRON_MAX, &n);
+	ret->no_environ = ret->environ && n && !strchr(ret->environ, '=');
 	limits = read_file(dir, "limits", 8192, NULL);
 	if (!status || !limits)
 		err = -ESRCH;
@@ -284,8 +286,13 @@ void check_settings(struct check *c, const struct check_process *p)
 		check_more(c, "%s%s=%s", any ? " " : "", taken[i], value);
 		any = true;
 	}
-	if (!any)
+	if (!any && p->no_environ) {
+		c->step[c->n - 1].state = CHECK_UNKNOWN;
+		check_more(c, "the program has overwritten its environment, so "
+			      "its EXS_ variables are not known");
+	} else if (!any) {
 		check_more(c, "no EXS_ variable is set for it");
+	}
 }
 
 void check_peer_settings(struct check *c, const struct check_process *p)

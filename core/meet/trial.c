@@ -191,7 +191,7 @@ static const struct {
 	  "the kernel must have tcp_diag" },
 	{ "shared memory", try_memory, true,
 	  "memfd_create must be allowed (seccomp), and ulimit -f and -v must "
-	  "leave room for EXS_RING_KB" },
+	  "leave space for EXS_RING_KB" },
 	{ "threads", try_thread, true,
 	  "ulimit -u, or TasksMax=, must allow one more thread" },
 	{ "descriptors", try_descriptors, true,

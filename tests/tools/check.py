@@ -60,6 +60,16 @@ for line in sys.stdin:
     print('sent', flush=True)
 """
 
+OVERWRITES = """
+import ctypes, socket, sys
+at, end = map(int, open('/proc/self/stat').read().rsplit(')')[1].split()[47:49])
+ctypes.memset(at, 0, end - at)
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+s.sendall(bytes(5000))
+print('sent', flush=True)
+sys.stdin.read()
+"""
+
 
 @contextlib.contextmanager
 def program(text, *args, more=None, under=(), plain=False):
@@ -231,12 +241,20 @@ def ports():
     with program(SERVER, '127.0.0.1', more={'EXS_PROVIDER': 'tcp'}) as (s, port):
         status, found, said = look('127.0.0.1', port)
         is_failed('port on tcp', found[0], 'peer', 'EXS_PROVIDER=tcp', 'exs info')
+        check(f'[{s.pid}] uses libexs, but' in found[0]['verdict'], 'it has the library', said)
     with program(SERVER, '127.0.0.1') as (_, port):
         for settings, step, words, cure in (
                 ({'EXS_UPGRADE': 'never'}, 'settings', 'EXS_UPGRADE=never', 'exs info'),
-                ({'EXS_PROVIDER': 'tcp'}, 'fabrics', 'none but tcp', 'exs info')):
+                ({'EXS_PROVIDER': 'tcp'}, 'fabrics', 'none but tcp', 'exs info'),
+                ({'EXS_MEMORY_LIMIT_MB': '0'}, 'limits', 'EXS_MEMORY_LIMIT_MB=0',
+                 'EXS_MEMORY_LIMIT_MB')):
             status, found, said = look('127.0.0.1', port, more=settings)
             is_failed('our settings', found[0], step, words, cure)
+        for limit, words, cure in (('fsize', 'shared memory: File too large', 'ulimit -f'),
+                                   ('nofile', 'descriptors: Too many open', 'ulimit -n')):
+            status, found, said = look('127.0.0.1', port,
+                                       under=['prlimit', f'--{limit}=16:16'])
+            is_failed('our limits', found[0], 'system', words, cure)
         status, found, said = look('127.0.0.1', port, more={'EXS_UPGRADE': 'no such'})
         check(status == 1 and step_of(found[0], 'settings')['state'] == 'failed', said)
         for what, words in (('netlink', 'AF_NETLINK'), ('unix', 'AF_UNIX'),
@@ -247,13 +265,24 @@ def ports():
                   words in step_of(found[0], 'system')['text'], 'denied', what, said)
 
 
+def no_environment():
+    """A program that writes over its environment, as some do to change their title."""
+    with program(SERVER, '127.0.0.1') as (_, port), \
+            program(OVERWRITES, port, more={'EXS_UPGRADE': 'never'}) as (p, line):
+        check(line == 'sent', 'the client sends')
+        status, found, said = look('--pid', p.pid)
+        check(status == 1 and found, 'no environment', said)
+        is_failed('no environment', found[0], 'settings', 'overwritten its environment',
+                  'exs info')
+
+
 def few_descriptors(n):
     return ['prlimit', f'--nofile={n}:{n}']
 
 
 def programs():
     pair('plain-peer', 'peer', 'does not use libexs', 'exs run', plain=True)
-    pair('no-provider', 'fabrics', 'EXS_PROVIDER=tcp', 'exs info',
+    pair('no-provider', 'peer', 'EXS_PROVIDER=tcp', 'exs info',
          server={'EXS_PROVIDER': 'tcp'}, stat=('plain-peer', 'exs info'))
     pair('config', 'settings', 'EXS_UPGRADE=never', 'exs info --config',
          client={'EXS_UPGRADE': 'never'})
@@ -261,6 +290,9 @@ def programs():
          client_under=[DENY, 'netlink'])
     pair('descriptors', 'limits', r'\d+ of 130 descriptors', 'ulimit -n', n=60,
          client_under=few_descriptors(130))
+    pair('descriptors', 'peer', 'ulimit -n of 31', 'ulimit -n', whose='server',
+         client_under=few_descriptors(31), stat=('undecided', 'EXS_UPGRADE'))
+    no_environment()
     one = pair('none', '', '', '', client_under=['prlimit', '--memlock=0:0'])
     check(one and 'locked memory 0 bytes' in step_of(one, 'limits')['text'],
           'shared memory needs no memory that is locked', one)
