@@ -16,7 +16,7 @@
 
 /* A long send goes in pieces of this, so that the reader's copy overlaps the
  * sender's. The words of smaller ones take longer than the overlap saves. */
-#define PIECE 16384u
+#define PIECE 24576u
 
 #define SHMP_LINE 64u
 /* Payload that is sent with its first line last, and what is asked for ahead:
