@@ -43,29 +43,33 @@ struct exi_op {
 	int type; /* EXS_EVT_* */
 	int fd;
 	exs_ahandle_t ahandle;
-	void *arg;   /* the caller's buffer, message, ... for the event */
-	void *buf;   /* next to move, */
-	size_t run;  /* so many bytes; then */
-	size_t next; /* the next part, of a file what is left of it */
-	size_t len;  /* in all */
+	void *arg; /* the caller's buffer, message, ... for the event */
 	size_t done;
-	size_t lent; /* bytes of buf that the fabric's device has: place.h */
-	int flags;
+	/* Up to here, one line of the cache: what each event has. */
 	int err; /* positive errno of the event */
 	int event_flags;
+	/* Pieces of an operation on more than one buffer; see parts.h. */
+	struct exi_part *parts;
+	int flags;
 	int newfd;
+	bool kept;   /* by the queue's lock: the slot outlives its event, */
+	bool queued; /* which is there */
 	bool cancelled;
 	bool multi;   /* it goes on after an event: multi.h */
 	bool late;    /* by its deadline: it ends with ETIMEDOUT */
 	bool sent;    /* all of it, and others before it are lent */
 	bool waits;   /* the peer may have a place for it soon: place.h */
 	bool whole;   /* on a stack: its caller waits until all is moved */
-	bool kept;    /* by the queue's lock: the slot outlives its event, */
-	bool queued;  /* which is there */
 	bool started; /* connect: under way */
 	bool begun;   /* a message has; see packet.h */
 	bool ours;    /* the rest of a message; to be freed. Or a loan's */
 	bool holds;   /* on a stack, or a loan: nothing passes it, see loan.h */
+	/* Here, a second line: what those have that complete at once. */
+	void *buf;    /* next to move, */
+	size_t run;   /* so many bytes; then */
+	size_t next;  /* the next part, of a file what is left of it */
+	size_t len;   /* in all */
+	size_t lent;  /* bytes of buf that the fabric's device has: place.h */
 	uint8_t head; /* bytes sent of what goes before a message: */
 	uint8_t head_len;
 	uint8_t heading[EXI_PACKET_FIRST];
@@ -77,16 +81,15 @@ struct exi_op {
 	void (*ended)(struct exi_sock *sk, enum exi_dir dir, struct exi_op *op,
 		      int err);
 	_Atomic uint32_t finished; /* on a stack: futex, 1 when done */
-	/* Pieces of an operation on more than one buffer; see parts.h. */
-	struct exi_part *parts;
-	size_t n_parts;
-	char *chunk; /* what was read of a file */
+	size_t n_parts;		   /* of parts */
+	char *chunk;		   /* what was read of a file */
 	/* What follows is not cleared. */
 	socklen_t to_len; /* connect */
 	union {
 		struct sockaddr_storage to;
 		struct exi_part few[EXI_PARTS_FEW];
 	};
+	unsigned char room[40]; /* slots in a row begin lines of the cache */
 };
 
 /* The event of an operation that is over. */

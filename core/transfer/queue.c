@@ -34,6 +34,7 @@
 #include "core/transfer/parts.h"
 
 #define INDEX_BITS 12
+#define SLOT_ALIGN 64
 
 static pthread_mutex_t queues_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic(struct exi_queue *) exi_queues[EXI_QUEUES_MAX];
@@ -53,9 +54,22 @@ static void set_slots(struct exi_queue *q, struct exi_op *ops, int depth)
 	}
 }
 
+/* Each begins a line of the cache. */
+static struct exi_op *slots_new(int depth)
+{
+	size_t size = (size_t)depth * sizeof(struct exi_op);
+	struct exi_op *ret =
+		aligned_alloc(SLOT_ALIGN, (size + SLOT_ALIGN - 1) &
+						  ~(size_t)(SLOT_ALIGN - 1));
+
+	if (ret)
+		memset(ret, 0, size);
+	return ret;
+}
+
 static int setup(struct exi_queue *q, int depth, int index)
 {
-	struct exi_op *ops = calloc((size_t)depth, sizeof(*ops));
+	struct exi_op *ops = slots_new(depth);
 
 	if (!ops)
 		return -ENOMEM;
@@ -238,10 +252,9 @@ static void clear(struct exi_op *op)
 {
 	exi_list_init(&op->node);
 	memset(&op->type, 0,
-	       offsetof(struct exi_op, flags) - offsetof(struct exi_op, type));
-	memset(&op->flags, 0,
-	       offsetof(struct exi_op, to_len) -
-		       offsetof(struct exi_op, flags));
+	       offsetof(struct exi_op, buf) - offsetof(struct exi_op, type));
+	memset(&op->buf, 0,
+	       offsetof(struct exi_op, to_len) - offsetof(struct exi_op, buf));
 }
 
 void exi_op_describe(struct exi_op *op, const exs_x_op_t *o)
@@ -691,7 +704,7 @@ int exi_queue_deepen(struct exi_queue *q, int depth)
 
 	if (depth <= 0 || depth > EXS_QDEPTH_MAX)
 		return -EINVAL;
-	ops = calloc((size_t)depth, sizeof(*ops));
+	ops = slots_new(depth);
 	if (!ops)
 		return -ENOMEM;
 	exi_lock(&q->lock);
