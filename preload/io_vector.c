@@ -271,8 +271,11 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 			put_unread(fd, m);
 		else
 			m->msg_controllen = beside.len;
-		if (exi_unlikely(beside.len))
+		if (exi_unlikely(beside.len)) {
 			shim_came(fd, m, flags, forked);
+			/* The peer left for good: the kernel waits better. */
+			shim_plain(fd, EXS_X_REASON_ANCILLARY);
+		}
 	}
 	return ret;
 }
