@@ -110,6 +110,10 @@ def streams(s, sizes):
             *(('%s, %d deep' % (ASYNC, d),
                lambda z=size, d=d: s.exs('bw', z, '--depth', str(d)))
               for d in (4, 16, 64)),
+            # As UCX receives: 64 MiB of buffers fit into no cache.
+            *([(ASYNC + ', 64 deep, one buffer', lambda z=size: s.exs(
+                'bw', z, '--depth', '64', '--own'))] if size >= 1 << 20
+              else []),
             (SHIM, lambda z=size: s.shim('bw', z)),
         ])
 
