@@ -14,6 +14,8 @@
 #include "core/call/downgrade.h"
 #include "core/fabric/provider.h"
 #include "core/meet/marker.h"
+#include "core/meet/meet.h"
+#include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 #include "core/sock/holders.h"
 #include "core/sock/table.h"
@@ -106,6 +108,8 @@ void exi_sock_exit(void)
 	uint64_t until;
 
 	exi_marker_exit();
+	if (exi_meetdir_state() == 0)
+		exi_sock_each(exi_meet_exit, NULL);
 	if (!exi_remote_used())
 		return;
 	exi_sock_each(hand_over, NULL);

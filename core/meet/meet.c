@@ -94,16 +94,30 @@ void exi_meet_forget_fd(struct exi_link *l, int *fd)
 	*fd = -1;
 }
 
+/* The name is its maker's, of all that share the listener. */
+static void unname(struct exi_link *l)
+{
+	if (l->keyed && l->keyed->process == exi_use_token())
+		exi_meetdir_unbind(&l->keyed->name);
+	if (l->keyed)
+		l->keyed->process = 0;
+}
+
+void exi_meet_exit(struct exi_sock *sk, void *arg)
+{
+	if (!exi_trylock(&sk->link_lock))
+		return;
+	if (sk->link)
+		unname(sk->link);
+	exi_unlock(&sk->link_lock);
+}
+
 void exi_meet_stop_listening(struct exi_link *l)
 {
 	unsigned int i;
 
 	l->prover = -1;
-	/* The name is its maker's, of all that share the listener. */
-	if (l->keyed && l->keyed->process == exi_use_token())
-		exi_meetdir_unbind(&l->keyed->name);
-	if (l->keyed)
-		l->keyed->process = 0;
+	unname(l);
 	if (l->listener >= 0) {
 		unwatch(l, l->listener);
 		exi_closing_listener(l->listener, is_sole(l));

@@ -128,6 +128,11 @@ void exi_meet_forget_fd(struct exi_link *l, int *fd);
 /* Closes the meeting name and all candidates. link_lock held. */
 void exi_meet_stop_listening(struct exi_link *l);
 
+/* The process ends, and with it the meeting: its name would stay in the
+ * directory. Not where a thread has link_lock, perhaps this one, that was
+ * interrupted. No lock held. */
+void exi_meet_exit(struct exi_sock *sk, void *arg);
+
 /* Locks both halves, in the order of locks. */
 void exi_meet_lock_halves(struct exi_sock *sk);
 

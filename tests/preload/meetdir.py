@@ -75,6 +75,25 @@ if m[0] == 2:
 '''
 
 
+# A server that does not accept, and a client that ends while it waits to be met.
+SILENT = '''
+import os, socket, sys, time
+s = socket.create_server(('10.77.0.2', 7711))
+open(sys.argv[1], 'w').close()
+while not os.path.exists(sys.argv[2]):
+    time.sleep(0.01)
+'''
+LEAVES = '''
+import os, socket, sys, time
+end = time.monotonic() + 20
+s = socket.create_connection(('10.77.0.2', 7711))
+s.sendall(bytes(4096))
+while not any(n.startswith('exs-m-') for n in os.listdir(sys.argv[1])):
+    assert time.monotonic() < end, 'not in time'
+os._exit(0)
+'''
+
+
 def check(what, good, *seen):
     global bad
     if not good:
@@ -269,6 +288,18 @@ def main():
             'mount -o remount,ro,bind "$0" && exec "$@"', meet))
         check('read-only', reason(texts[0]) == 'remote' and
               'Read-only' in said, *texts, said)
+
+        # A process that ends leaves no name.
+        ready, over = tmp + '/ready3', tmp + '/over3'
+        silent = t.start(b, {}, tmp + '/silent', SILENT, ready, over)
+        until('the silent server', lambda: os.path.exists(ready))
+        before = os.listdir(meet)
+        leaves = t.start(a, {'EXS_UPGRADE': 'connect'}, tmp + '/leaves', LEAVES, meet)
+        said = leaves.communicate(timeout=TIMEOUT)[1]
+        check('a name after the end', leaves.returncode == 0 and
+              os.listdir(meet) == before, said, os.listdir(meet))
+        open(over, 'w', encoding='ascii').close()
+        silent.communicate(timeout=TIMEOUT)
 
         # The name of a process that was killed is another's.
         ready = tmp + '/ready2'
