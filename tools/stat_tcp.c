@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/util.h"
@@ -205,7 +206,8 @@ static int ask_unix(int s)
 	return send(s, &m, sizeof(m), 0) == sizeof(m) ? 0 : -errno;
 }
 
-static int ask(int s, int family)
+/* with: the attributes wanted, as idiag_ext. */
+static int ask(int s, int family, uint8_t with)
 {
 	struct {
 		struct nlmsghdr h;
@@ -216,7 +218,7 @@ static int ask(int s, int family)
 		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
 		.r = { .sdiag_family = (uint8_t)family,
 		       .sdiag_protocol = IPPROTO_TCP,
-		       .idiag_ext = 1 << (INET_DIAG_INFO - 1),
+		       .idiag_ext = with,
 		       .idiag_states = 0xffffffff },
 	};
 
@@ -232,8 +234,8 @@ static int take_answers(struct stat_tcps *t, int s, uint64_t netns,
 
 	for (;;) {
 		n = recv(s, buf, sizeof(buf), 0);
-		if (n < 0)
-			return -errno;
+		if (n <= 0)
+			return n ? -errno : -EIO;
 		for (struct nlmsghdr *h = (struct nlmsghdr *)buf;
 		     NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
 			if (h->nlmsg_type == NLMSG_DONE)
@@ -247,22 +249,95 @@ static int take_answers(struct stat_tcps *t, int s, uint64_t netns,
 	}
 }
 
+static int open_diag(void)
+{
+	struct timeval patience = { .tv_sec = 5 };
+	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+
+	if (s < 0)
+		return -errno;
+	setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	return s;
+}
+
+static bool is_last(const char *buf, ssize_t n)
+{
+	for (const struct nlmsghdr *h = (const struct nlmsghdr *)buf;
+	     NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n))
+		if (h->nlmsg_type == NLMSG_DONE || h->nlmsg_type == NLMSG_ERROR)
+			return true;
+	return false;
+}
+
+/* The messages with the counts of all TCP sockets, each as one packet to `to'.
+ * For the counts of a socket the kernel waits for its lock, and a thread of
+ * whatever user keeps that for as long as it sleeps in a page fault of its
+ * send: nothing ends this process then, and nobody waits for it. */
+static _Noreturn void tell_counts(int family, int to)
+{
+	static _Alignas(struct nlmsghdr) char buf[65536];
+	int s, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ssize_t n;
+
+	for (int i = 0; null >= 0 && i < 3; i++)
+		dup2(null, i); /* who reads what the command prints */
+	s = open_diag();
+	if (null < 0 || s < 0 || ask(s, family, 1 << (INET_DIAG_INFO - 1)))
+		_exit(1);
+	do
+		n = recv(s, buf, sizeof(buf), 0);
+	while (n > 0 && send(to, buf, (size_t)n, MSG_NOSIGNAL) == n &&
+	       !is_last(buf, n));
+	_exit(0);
+}
+
+/* As take_answers(): the counts come within a second, or not at all. */
+static int take_counts(struct stat_tcps *t, int family, uint64_t netns)
+{
+	struct timeval patience = { .tv_sec = 1 };
+	static bool late; /* one process that waits is enough */
+	int pair[2], err;
+	pid_t pid;
+
+	if (late)
+		return -ETIMEDOUT;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return -errno;
+	pid = fork();
+	if (!pid)
+		tell_counts(family, pair[1]);
+	close(pair[1]);
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &patience,
+		   sizeof(patience));
+	err = pid < 0 ? -errno : take_answers(t, pair[0], netns, add_message);
+	close(pair[0]);
+	late = err == -EAGAIN;
+	if (pid > 0)
+		waitpid(pid, NULL, late ? WNOHANG : 0);
+	return err;
+}
+
+static int take_tcp(struct stat_tcps *t, int s, int family, uint64_t netns)
+{
+	size_t n = t->n;
+	int err = take_counts(t, family, netns);
+
+	if (!err)
+		return 0;
+	t->n = n;
+	err = ask(s, family, 0);
+	return err ? err : take_answers(t, s, netns, add_message);
+}
+
 /* Here: by sock_diag(7). */
 static int read_here(struct stat_tcps *t, uint64_t netns)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
-	struct timeval patience = { .tv_sec = 5 };
-	int s = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	int err = s < 0 ? -errno : 0;
+	int s = open_diag();
+	int err = s < 0 ? s : 0;
 
-	if (s >= 0)
-		setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience,
-			   sizeof(patience));
-	for (size_t i = 0; !err && i < 2; i++) {
-		err = ask(s, families[i]);
-		if (!err)
-			err = take_answers(t, s, netns, add_message);
-	}
+	for (size_t i = 0; !err && i < 2; i++)
+		err = take_tcp(t, s, families[i], netns);
 	if (!err && ask_unix(s) == 0 && /* a kernel may lack it */
 	    take_answers(t, s, netns, add_unix_message) == 0)
 		name_peers(t);

@@ -143,8 +143,11 @@ void exi_hand_take(int fd, int by)
 	uint64_t giver = 0;
 
 	exi_handed_retract(fd);
-	/* What comes of a program without the library stays the kernel's. */
-	if (by >= 0 && !exi_proof_bears_sign(fd))
+	/* What comes of a stranger is not looked at: a thread of his that
+	 * sleeps in a page fault of its send keeps the socket's lock, for which
+	 * a look waits. What comes of a program without the library stays the
+	 * kernel's. */
+	if (by >= 0 && (!exi_handed_by_ours(by) || !exi_proof_bears_sign(fd)))
 		return;
 	exi_fds_begin();
 	if (is_fit(fd)) {

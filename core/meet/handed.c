@@ -259,6 +259,18 @@ void exi_handed_peeked(void)
 	atomic_store(&peeked, true);
 }
 
+/* Root can do all that a user can. The user's number names no other one here,
+ * and the process has one, too. */
+bool exi_handed_by_ours(int by)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	return getsockopt(by, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
+	       (who.uid == geteuid() || who.uid == 0) && who.pid > 0 &&
+	       exi_user_is_one(who.uid);
+}
+
 uint32_t exi_handed_giver(int by)
 {
 	struct exi_tuple t = { .family = AF_UNIX };
@@ -269,18 +281,6 @@ uint32_t exi_handed_giver(int by)
 	for (int i = 12; i < 16; i++)
 		ret = ret << 8 | t.peer[i];
 	return ret;
-}
-
-/* A name of this user's, or of root's, who can do all that a user can. The
- * user's number names no other one here, and the process has one, too. */
-static bool is_ours(int s)
-{
-	struct ucred who;
-	socklen_t len = sizeof(who);
-
-	return getsockopt(s, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
-	       (who.uid == geteuid() || who.uid == 0) && who.pid > 0 &&
-	       exi_user_is_one(who.uid);
 }
 
 bool exi_handed_over_locked(struct exi_sock *sk)
@@ -297,7 +297,8 @@ bool exi_handed_over_locked(struct exi_sock *sk)
 		return false;
 	len = done_name(exi_sock_cookie(atomic_load(&sk->fd)), sk->giver,
 			&name);
-	if (connect(s, (struct sockaddr *)&name, len) == 0 && is_ours(s))
+	if (connect(s, (struct sockaddr *)&name, len) == 0 &&
+	    exi_handed_by_ours(s))
 		sk->giver = 0;
 	exi_closing_socket(s, true);
 	return !sk->giver;

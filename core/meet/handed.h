@@ -70,8 +70,10 @@ EXI_SHIM void exi_handed_copied(int fd);
  * children may have whatever was noted. */
 void exi_handed_forks(void);
 void exi_handed_forked(void);
-/* The receiver: the giver's socket, if something came by `by'; 0: it cannot be
- * told. */
+/* The receiver: whether the other end of `by' is of this user or of root, as
+ * who closed a connection must be to be believed. */
+bool exi_handed_by_ours(int by);
+/* The giver's socket, if something came by `by'; 0: it cannot be told. */
 uint32_t exi_handed_giver(int by);
 /* Descriptors were looked at (MSG_PEEK), which gives the process numbers of its
  * own: nothing that comes is known to have one number only. */
