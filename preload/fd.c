@@ -22,6 +22,7 @@
 #include "core/meet/find.h"
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
+#include "core/meet/surroundings.h"
 #include "core/sock/names.h"
 #include "core/sock/table.h"
 #include "core/transfer/switch.h"
@@ -106,6 +107,7 @@ static __attribute__((noinline)) int close_tracked(int fd)
 		if (exi_unlikely(exi_fd_ours(fd)))
 			return (int)shim_result(-EBADF);
 		shim_epoll_closed(fd);
+		exi_surroundings_closed(fd);
 		exi_track_clear(fd, exi_track_at(fd), EXI_TRACK_NAMES);
 		if (!sk)
 			return close_handed(fd);
@@ -160,10 +162,12 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	for (fd = first; fd <= last && fd < end; fd++)
 		if (exi_sock_peek((int)fd))
 			exi_close_tell((int)fd);
-	for (fd = first; fd <= last && fd < end; fd++)
+	for (fd = first; fd <= last && fd < end; fd++) {
+		exi_surroundings_closed((int)fd);
 		if (!exi_fd_ours((int)fd) &&
 		    (exi_latent((int)fd) || exi_sock_find((int)fd)))
 			let_go((int)fd, &p);
+	}
 	exi_feed_rest();
 	/* What the library makes meanwhile would be in a gap. */
 	frozen = exi_fds_freeze();
@@ -201,6 +205,7 @@ static int named(int fd, int also)
 	EXI_CANCEL_OFF(false);
 	sk = exi_sock_find(fd);
 	shim_epoll_named(fd, also);
+	exi_surroundings_named(fd, also);
 	if (exi_unlikely(atomic_load(&exi_handed_notes)))
 		exi_handed_copied(fd);
 	if (!sk || !sk->adopted || sk->role == EXI_ROLE_LISTEN)
@@ -264,6 +269,7 @@ static int dup_over(int from, int to, int flags)
 		sk = exi_sock_find(to);
 		if (!sk)
 			shim_epoll_closed(to);
+		exi_surroundings_closed(to);
 	}
 	if (sk) {
 		EXI_CANCEL_OFF(false);

@@ -117,7 +117,9 @@ static void take(int fd, void *arg)
 
 static void only_looked(int fd, void *arg)
 {
-	exi_handed_peeked();
+	const struct arrival *a = arg;
+
+	exi_handed_peeked(fd, a->by);
 }
 
 void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked)

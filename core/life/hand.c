@@ -21,6 +21,7 @@
 #include "core/meet/handed.h"
 #include "core/meet/latent.h"
 #include "core/meet/marker.h"
+#include "core/meet/surroundings.h"
 #include "core/sock/base.h"
 #include "core/sock/holders.h"
 #include "core/sock/names.h"
@@ -142,12 +143,16 @@ void exi_hand_take(int fd, int by)
 {
 	uint64_t giver = 0;
 
-	exi_handed_retract(fd);
 	/* What comes of a stranger is not looked at: a thread of his that
 	 * sleeps in a page fault of its send keeps the socket's lock, for which
-	 * a look waits. What comes of a program without the library stays the
-	 * kernel's. */
-	if (by >= 0 && (!exi_handed_by_ours(by) || !exi_proof_bears_sign(fd)))
+	 * a look waits. */
+	if (by >= 0 && !exi_handed_by_ours(by)) {
+		exi_surroundings_foreign(fd);
+		return;
+	}
+	exi_handed_retract(fd);
+	/* What comes of a program without the library stays the kernel's. */
+	if (by >= 0 && !exi_proof_bears_sign(fd))
 		return;
 	exi_fds_begin();
 	if (is_fit(fd)) {

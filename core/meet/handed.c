@@ -22,6 +22,7 @@
 #include "core/base/rights.h"
 #include "core/base/track.h"
 #include "core/base/user.h"
+#include "core/meet/surroundings.h"
 #include "core/sock/closing.h"
 #include "core/sock/holders.h"
 #include "core/sock/table.h"
@@ -254,11 +255,6 @@ void exi_handed_forked(void)
 
 /* --- the receiver ------------------------------------------------------- */
 
-void exi_handed_peeked(void)
-{
-	atomic_store(&peeked, true);
-}
-
 /* Root can do all that a user can. The user's number names no other one here,
  * and the process has one, too. */
 bool exi_handed_by_ours(int by)
@@ -269,6 +265,13 @@ bool exi_handed_by_ours(int by)
 	return getsockopt(by, SOL_SOCKET, SO_PEERCRED, &who, &len) == 0 &&
 	       (who.uid == geteuid() || who.uid == 0) && who.pid > 0 &&
 	       exi_user_is_one(who.uid);
+}
+
+void exi_handed_peeked(int fd, int by)
+{
+	atomic_store(&peeked, true);
+	if (!exi_handed_by_ours(by))
+		exi_surroundings_foreign(fd);
 }
 
 uint32_t exi_handed_giver(int by)

@@ -75,9 +75,10 @@ void exi_handed_forked(void);
 bool exi_handed_by_ours(int by);
 /* The giver's socket, if something came by `by'; 0: it cannot be told. */
 uint32_t exi_handed_giver(int by);
-/* Descriptors were looked at (MSG_PEEK), which gives the process numbers of its
- * own: nothing that comes is known to have one number only. */
-EXI_SHIM void exi_handed_peeked(void);
+/* Descriptors that came by `by' were looked at (MSG_PEEK), which gives the
+ * process numbers of its own; fd is one. Nothing that comes is known to have
+ * one number only. */
+EXI_SHIM void exi_handed_peeked(int fd, int by);
 
 /* Whether only this process uses the connection, which was handed to it: one
  * look, which finds out where it is not known yet. link_lock held. */

@@ -26,6 +26,7 @@
 #include "core/base/config.h"
 #include "core/base/fds.h"
 #include "core/base/lock.h"
+#include "core/base/track.h"
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
@@ -43,6 +44,9 @@ struct seen {
 	int n; /* number of sets */
 	int sets[EXI_SETS];
 };
+
+/* A bit for each number that is a stranger's file. */
+static _Atomic uint32_t foreign[EXI_FD_MARKS / 32];
 
 static int filters_at_start;
 /* What a thread of the program is under, and the service. */
@@ -90,6 +94,36 @@ static int filters_reason(void)
 	if (n == UNKNOWN && filters_at_start)
 		return EXS_X_REASON_NO_PROOF;
 	return n != filters_at_start ? EXS_X_REASON_SECCOMP : EXS_X_REASON_NONE;
+}
+
+bool exi_surroundings_is_foreign(int fd)
+{
+	return (uint32_t)fd < EXI_FD_MARKS &&
+	       (atomic_load_explicit(&foreign[(uint32_t)fd / 32],
+				     memory_order_relaxed) >>
+			((uint32_t)fd % 32) &
+		1);
+}
+
+void exi_surroundings_foreign(int fd)
+{
+	if ((uint32_t)fd >= EXI_FD_MARKS)
+		return;
+	exi_track_put(fd, EXI_TRACK_NAMES);
+	atomic_fetch_or(&foreign[(uint32_t)fd / 32], 1u << ((uint32_t)fd % 32));
+}
+
+void exi_surroundings_closed(int fd)
+{
+	if (exi_unlikely(exi_surroundings_is_foreign(fd)))
+		atomic_fetch_and(&foreign[(uint32_t)fd / 32],
+				 ~(1u << ((uint32_t)fd % 32)));
+}
+
+void exi_surroundings_named(int fd, int also)
+{
+	if (exi_unlikely(exi_surroundings_is_foreign(fd)))
+		exi_surroundings_foreign(also);
 }
 
 static void is_ours(struct exi_domain *d, void *arg)
@@ -145,8 +179,9 @@ static bool is_anonymous(DIR *dir, const char *name, bool typeless,
 	int fd = atoi(name);
 
 	/* Most of the many are connections. */
-	if (*name == '.' || (exi_closes_seen && (uint32_t)fd < exi_table.size &&
-			     atomic_load(&exi_table.socks[fd])))
+	if (*name == '.' || exi_surroundings_is_foreign(fd) ||
+	    (exi_closes_seen && (uint32_t)fd < exi_table.size &&
+	     atomic_load(&exi_table.socks[fd])))
 		return false;
 	if (typeless && type_of(fd, &type) && type)
 		return false;
@@ -184,17 +219,18 @@ static bool is_set(int fd, int other)
 static void each_number(void (*f)(int fd, bool ring, void *arg), void *arg)
 {
 	int other = eventfd(0, EFD_CLOEXEC), i;
-	struct pollfd p[NUMBERS];
+	struct pollfd p[NUMBERS] = { 0 };
 
 	for (i = 0; i < NUMBERS; i++)
-		p[i] = (struct pollfd){ .fd = i };
+		p[i].fd = exi_surroundings_is_foreign(i) ? -1 : i;
 	if (poll(p, NUMBERS, 0) < 0)
 		memset(p, 0, sizeof(p));
 	for (i = 0; i < NUMBERS; i++) {
 		bool ring;
 		int fd = i;
 
-		if ((p[i].revents & POLLNVAL) || exi_fd_ours(i))
+		if ((p[i].revents & POLLNVAL) || exi_fd_ours(i) ||
+		    exi_surroundings_is_foreign(i))
 			continue;
 		ring = is_ring(i);
 		if (!ring && !is_set(i, other))

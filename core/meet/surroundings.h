@@ -41,6 +41,15 @@ bool exi_surroundings_ring_matters(int fd);
 /* Calls f for each ring and each epoll set of the program's, now. */
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);
 
+/* What is at the number came from a stranger: it is not looked at, for a look
+ * at a ring or a set waits for a lock that a thread of the stranger may keep.
+ * Nor is it a ring or a set of the program's. Of numbers below EXI_FD_MARKS. */
+void exi_surroundings_foreign(int fd);
+bool exi_surroundings_is_foreign(int fd);
+/* The number is closed, or is about to be; it got another one. */
+EXI_SHIM void exi_surroundings_closed(int fd);
+EXI_SHIM void exi_surroundings_named(int fd, int also);
+
 /* The child after fork: frees the lock, which a thread of the parent may have
  * held. */
 void exi_surroundings_forked(void);

@@ -118,6 +118,8 @@ static int search_set(struct exi_unseen_suspects *s, int epfd)
 	ssize_t n;
 	int fd;
 
+	if (exi_surroundings_is_foreign(epfd)) /* since it was found */
+		return 0;
 	snprintf(name, sizeof(name), "/proc/self/fdinfo/%d", epfd);
 	fd = open(name, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)

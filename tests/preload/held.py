@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A stranger keeps the lock of a TCP socket: a thread of his sends from memory that
-never comes. The library and the commands wait for no such lock: a program under the
-shim receives the socket in a message, and exs stat looks at all sockets, while the lock
-is kept. Usage: held.py EXS."""
+"""A stranger keeps the locks of a TCP socket and of an epoll set: a thread of his sends
+from memory that never comes, another one gets events there. The library and the
+commands wait for no such lock: a program under the shim receives both in a message, and
+serves a client, and exs stat looks at all sockets, while the locks are kept.
+Usage: held.py EXS."""
 
 import ctypes
 import fcntl
@@ -32,11 +33,31 @@ l.bind('\\0' + sys.argv[1])
 l.listen()
 served = socket.create_server(('127.0.0.1', 0))
 pair = socket.create_connection(served.getsockname()), served.accept()[0]
-print('listens', flush=True)
-fds = socket.recv_fds(l.accept()[0], 1, 1)[1]
-os.close(fds[0])
+print(served.getsockname()[1], flush=True)
+fds = socket.recv_fds(l.accept()[0], 1, 2)[1]
 print('has received', len(fds), flush=True)
+# On its way to shared memory, and there, the library searches for waits for it.
+c = served.accept()[0]
+while True:
+    b = c.recv(1000, socket.MSG_WAITALL)
+    if not b:
+        break
+    c.sendall(b)
 sys.stdin.read()
+'''
+
+CLIENT = '''
+import ctypes, socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+def moved():
+    info = ctypes.create_string_buffer(1024)
+    assert ctypes.CDLL('libexs.so.1').exs_x_sockinfo(s.fileno(), info) == 0
+    return info.raw[:32] == b'shm'.ljust(16, bytes(1)) * 2
+n = 0
+while n < 100:
+    s.sendall(bytes(1000))
+    assert len(s.recv(1000, socket.MSG_WAITALL)) == 1000
+    n += moved()
 '''
 
 
@@ -46,18 +67,20 @@ def faults():
     fd = ctypes.CDLL(None).syscall(UFFD[platform.machine()], os.O_CLOEXEC)
     if fd < 0:
         return None, None, None
+    size = 2 * mmap.PAGESIZE
     fcntl.ioctl(fd, UFFDIO_API, bytearray(struct.pack('QQQ', 0xaa, 0, 0)))
-    memory = mmap.mmap(-1, mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     fcntl.ioctl(fd, UFFDIO_REGISTER,
-                bytearray(struct.pack('QQQQ', at, mmap.PAGESIZE, MISSING, 0)))
+                bytearray(struct.pack('QQQQ', at, size, MISSING, 0)))
     return fd, memory, at
 
 
 def holder(name, ready, over):
-    """As nobody: keeps the lock of a connection, passes it to the name, and ends with
-    what ends the pipe `over'."""
+    """As nobody: keeps the locks of a connection and of a set, passes both to the name,
+    and ends with what ends the pipe `over'."""
     fd, memory, at = faults()
+    libc = ctypes.CDLL(None)
     served = socket.create_server(('127.0.0.1', 0))
     s = socket.create_connection(served.getsockname())
     os.setgroups([])
@@ -66,13 +89,17 @@ def holder(name, ready, over):
     # As the library's own.
     s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
     s.setsockopt(socket.IPPROTO_IP, 49, 0)  # IP_MULTICAST_ALL
-    send = ctypes.CDLL(None).send
-    threading.Thread(target=send, args=(s.fileno(), ctypes.c_void_p(at), 1, 0),
-                     daemon=True).start()
-    assert os.read(fd, 32)[0] == FAULT  # waits until the thread does
+    e = select.epoll()
+    e.register(served, select.EPOLLOUT | select.EPOLLIN)
+    e.register(s, select.EPOLLOUT)
+    here, there = ctypes.c_void_p(at), ctypes.c_void_p(at + mmap.PAGESIZE)
+    for call in (lambda: libc.send(s.fileno(), here, 1, 0),
+                 lambda: libc.epoll_wait(e.fileno(), there, 4, -1)):
+        threading.Thread(target=call, daemon=True).start()
+        assert os.read(fd, 32)[0] == FAULT  # waits until the thread does
     to = socket.socket(socket.AF_UNIX)
     to.connect('\0' + name)
-    socket.send_fds(to, [b'x'], [s.fileno()])
+    socket.send_fds(to, [b'x'], [s.fileno(), e.fileno()])
     os.write(ready, b'x')
     os.read(over, 1)
     del memory
@@ -86,7 +113,7 @@ def main():
     name = 'held %d' % os.getpid()
     victim = subprocess.Popen([EXS, 'run', sys.executable, '-c', VICTIM, name],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert victim.stdout.readline() == 'listens\n'
+    port = victim.stdout.readline().strip()
     ready, over = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
@@ -96,8 +123,14 @@ def main():
     try:
         assert select.select([ready[0]], [], [], TIMEOUT)[0], 'nothing was passed'
         if not select.select([victim.stdout], [], [], TIMEOUT)[0] or \
-                victim.stdout.readline() != 'has received 1\n':
+                victim.stdout.readline() != 'has received 2\n':
             print('a receive waits for the lock of a stranger')
+            bad = 1
+        try:
+            subprocess.run([EXS, 'run', sys.executable, '-c', CLIENT, port], check=True,
+                           timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            print('a program waits for the lock of a set that a stranger passed')
             bad = 1
         # With a reader of what it prints, which ends with the last that may print.
         stat = subprocess.Popen([EXS, 'stat'], stdout=subprocess.PIPE)
