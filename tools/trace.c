@@ -23,8 +23,8 @@ struct wishes {
 	struct trace_wish trace;
 	bool has_pid;
 	const char *file;
-	uint64_t count;	 /* packets; 0: no end */
 	uint64_t for_ns; /* 0: no end */
+	uint64_t most;	 /* packets; 0: no end */
 };
 
 static const struct argp_option options[] = {
@@ -80,7 +80,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			w->trace.ring &= w->trace.ring - 1;
 		return 0;
 	case 'c':
-		w->count = number(state, arg, tool_parse_count, 1, UINT64_MAX);
+		w->most = number(state, arg, tool_parse_count, 1, UINT64_MAX);
 		return 0;
 	case 'd':
 		if (tool_parse_seconds(arg, &w->for_ns))
@@ -171,7 +171,7 @@ static int go_on(const struct wishes *wishes, struct trace_reader *r,
 	int n = trace_write_head(w);
 
 	while (n >= 0) {
-		bool enough = (wishes->count && w->packets >= wishes->count) ||
+		bool enough = (w->most && w->packets == w->most) ||
 			      (wishes->for_ns && exi_now_ns() >= end);
 
 		if (enough)
@@ -232,6 +232,7 @@ int tool_trace(int argc, char **argv)
 	if (code)
 		return code;
 	out.pid = w.trace.pid;
+	out.most = w.most;
 	read_name(out.pid, out.name);
 	catch_signals();
 	out.buf = malloc(TRACE_BUFFER);

@@ -63,6 +63,7 @@ struct trace_writer {
 	uint32_t n_fabrics;
 	uint16_t id; /* of the next packet of IPv4 */
 	uint64_t packets;
+	uint64_t most; /* packets that are written; 0: all */
 	uint64_t lost;
 };
 

@@ -295,6 +295,8 @@ static int write_packet(struct trace_writer *w,
 	uint32_t flags = p->incoming ? 1 : 2;
 	size_t at, n;
 
+	if (w->most && w->packets == w->most)
+		return 0;
 	begin_block(&b, BLOCK_PACKET);
 	add32(&b, interface);
 	add32(&b, (uint32_t)(r->at >> 32));

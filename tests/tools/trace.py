@@ -247,7 +247,7 @@ def late(client, at, port, folder):
     client.ask('talk', port, 30)
     check(t.p.wait(DEADLINE) == 0, 'it ends when it has enough')
     packets = t.end(0)[0]
-    check(len(packets) >= 20 and all(len(p.bytes) == min(p.length, 16) for p in packets) and
+    check(len(packets) == 20 and all(len(p.bytes) == min(p.length, 16) for p in packets) and
           any(p.length > 16 for p in packets), 'cut')
     client.ask('close', other)
 
