@@ -170,25 +170,18 @@ static void each_of_chunk(const struct chunk *c, struct exi_stats_entry *e[3],
 	}
 }
 
-/* Sets at and n to the next entries, of so many from there on, that are not all
- * in a hole of the file: what was never written costs its owner nothing, so the
- * reader must not pay for it either. How many entries lie before them. */
-static uint32_t find_data(struct chunk *c, uint32_t left)
+/* How much of a file is read: what was never written costs its owner nothing,
+ * so the reader must not pay for it either. Where the file has what it has is
+ * not asked (SEEK_DATA): the kernel waits for a lock then, which a thread of
+ * the owner may keep for as long as it likes. The entries of an honest process
+ * lie close together. */
+#define SLACK (1u << 20)
+static uint64_t room_of(int fd)
 {
-	off_t data = lseek(c->fd, (off_t)c->at, SEEK_DATA), hole;
-	uint64_t skip = left, n = 0;
+	struct stat st;
 
-	if (data >= 0)
-		skip = ((uint64_t)data - c->at) / c->bytes;
-	if (skip < left) {
-		c->at += skip * c->bytes;
-		hole = lseek(c->fd, data, SEEK_HOLE);
-		n = hole <= data ? 1
-				 : ((uint64_t)hole - c->at - 1) / c->bytes + 1;
-		n = n < left - skip ? n : left - skip;
-	}
-	c->n = (uint32_t)(n < CHUNK ? n : CHUNK);
-	return (uint32_t)(skip < left ? skip : left);
+	return fstat(fd, &st) < 0 ? 0
+				  : 2 * 512 * (uint64_t)st.st_blocks + SLACK;
 }
 
 int stat_page_each(const struct stat_page *p, struct stat_process *of,
@@ -198,6 +191,7 @@ int stat_page_each(const struct stat_page *p, struct stat_process *of,
 	uint32_t high = atomic_load(&p->head.entries_high), first, end;
 	struct chunk c = { .bytes = p->head.entry_bytes };
 	struct exi_stats_entry *e[3];
+	uint64_t room;
 
 	if (high > ENTRIES_MAX)
 		high = ENTRIES_MAX;
@@ -215,11 +209,14 @@ int stat_page_each(const struct stat_page *p, struct stat_process *of,
 
 		c.fd = p->fd[a];
 		end = end < high ? end : high;
-		for (at = c.fd < 0 ? end : first; at < end; at += c.n) {
+		room = c.fd < 0 ? 0 : room_of(c.fd);
+		for (at = first; at < end; at += c.n) {
 			c.at = from + (uint64_t)(at - first) * c.bytes;
-			at += find_data(&c, end - at);
-			if (c.n)
-				each_of_chunk(&c, e, of, f, arg);
+			c.n = end - at < CHUNK ? end - at : CHUNK;
+			if (room < (uint64_t)c.n * c.bytes)
+				break;
+			room -= (uint64_t)c.n * c.bytes;
+			each_of_chunk(&c, e, of, f, arg);
 		}
 	}
 	free(c.raw);

@@ -3,7 +3,8 @@
 """A stranger keeps the locks of a TCP socket and of an epoll set: a thread of his sends
 from memory that never comes, another one gets events there. The library and the
 commands wait for no such lock: a program under the shim receives both in a message, and
-serves a client, and exs stat looks at all sockets, while the locks are kept.
+serves a client, and exs stat looks at all sockets, while the locks are kept; and at a
+page of counters, whose lock a thread keeps that writes there likewise.
 Usage: held.py EXS."""
 
 import ctypes
@@ -67,7 +68,7 @@ def faults():
     fd = ctypes.CDLL(None).syscall(UFFD[platform.machine()], os.O_CLOEXEC)
     if fd < 0:
         return None, None, None
-    size = 2 * mmap.PAGESIZE
+    size = 20 * mmap.PAGESIZE
     fcntl.ioctl(fd, UFFDIO_API, bytearray(struct.pack('QQQ', 0xaa, 0, 0)))
     memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -106,6 +107,30 @@ def holder(name, ready, over):
     os._exit(0)
 
 
+def keep_page():
+    """Under the shim: a copy of the page of its counters, at a lower number, is taken for
+    it. Keeps the copy's lock, by a write to it."""
+    fd, memory, at = faults()
+    served = socket.create_server(('127.0.0.1', 0))
+    kept = socket.create_connection(served.getsockname()), served.accept()[0]
+    for n in os.listdir('/proc/self/fd'):
+        path = '/proc/self/fd/' + n
+        if not os.path.lexists(path) or not os.readlink(path).startswith('/memfd:'):
+            continue
+        with open(path, 'rb') as f:
+            page = f.read(1 << 20)
+        to = os.memfd_create(os.readlink(path).split()[0][7:])
+        os.write(to, page)
+        threading.Thread(target=ctypes.CDLL(None).pwrite, daemon=True,
+                         args=(to, ctypes.c_void_p(at), 1, ctypes.c_long(0))).start()
+        assert os.read(fd, 32)[0] == FAULT
+        at += mmap.PAGESIZE
+    print('keeps', flush=True)
+    sys.stdin.read()
+    del memory, kept
+    os._exit(0)
+
+
 def main():
     if os.getuid() or faults()[0] is None:
         print('it needs root, and userfaultfd(2)')
@@ -114,6 +139,9 @@ def main():
     victim = subprocess.Popen([EXS, 'run', sys.executable, '-c', VICTIM, name],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port = victim.stdout.readline().strip()
+    keeper = subprocess.Popen([EXS, 'run', sys.executable, __file__, EXS, '--keep'],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert keeper.stdout.readline() == 'keeps\n'
     ready, over = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
@@ -137,16 +165,18 @@ def main():
         try:
             shown = stat.communicate(timeout=TIMEOUT)[0]
             assert b'/%d ' % victim.pid in shown, shown
+            assert b'/%d ' % keeper.pid in shown, shown
         except subprocess.TimeoutExpired:
-            print('exs stat waits for the lock of a stranger')
+            print('exs stat waits for the lock of a stranger, or of his page')
             bad = 1
     finally:
         os.close(over[1])
         os.waitpid(child, 0)
+    keeper.communicate()
     victim.communicate()
     assert victim.returncode == 0
     return bad
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(keep_page() if '--keep' in sys.argv else main())
