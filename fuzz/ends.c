@@ -111,6 +111,11 @@ void exi_service_reschedule(void)
 {
 }
 
+bool exi_service_runs(void)
+{
+	return false;
+}
+
 bool exi_service_self(void)
 {
 	return false;

@@ -357,7 +357,8 @@ static void meet(struct exi_sock *sk, int fd, enum cause cause)
 {
 	exi_fds_begin();
 	exi_lock(&sk->link_lock);
-	if (atomic_load(&sk->fd) == fd)
+	if (atomic_load(&sk->fd) == fd &&
+	    (cause != BYTES || !exi_look_note_locked(sk)))
 		meet_locked(sk, fd, cause);
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();

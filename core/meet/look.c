@@ -294,6 +294,32 @@ int exi_look_locked(struct exi_sock *sk)
 	return look_at_mark_locked(sk);
 }
 
+/* What a look by the service thread cannot see or do. */
+static bool looks_itself(const struct exi_sock *sk)
+{
+	return sk->fab || sk->closing || sk->again || sk->giver ||
+	       atomic_load(&sk->sh->owner) != sk->process ||
+	       !exi_service_runs() || exi_service_self() ||
+	       exi_surroundings_filters() || exi_service_is_late();
+}
+
+bool exi_look_note_locked(struct exi_sock *sk)
+{
+	EXI_LOCKED(&sk->link_lock);
+	if (sk->role != EXI_ROLE_ACCEPT)
+		return false;
+	if (!sk->link) {
+		if (looks_itself(sk) ||
+		    !look_later_locked(sk, 0, LOOK_NS, exi_now_ns() + LOOKS_NS))
+			return false;
+		sk->link->marked = true;
+		exi_sock_mark(sk, atomic_load(&sk->fd));
+	} else if (sk->link->state != EXI_LINK_LOOK)
+		return false;
+	next_mark(sk->sh);
+	return true;
+}
+
 void exi_look_first_locked(struct exi_sock *sk, bool now)
 {
 	uint64_t until = exi_now_ns() + LOOKS_NS;
@@ -329,6 +355,8 @@ void exi_look_expired_locked(struct exi_sock *sk)
 		1 + __atomic_load_n(&half[EXI_RX].bytes, __ATOMIC_RELAXED) +
 		__atomic_load_n(&half[EXI_TX].bytes, __ATOMIC_RELAXED);
 	uint64_t late = exi_now_ns() - atomic_load(&sk->link->timer.deadline);
+	bool marked = sk->link->marked;
+	int reason;
 
 	EXI_LOCKED(&sk->link_lock);
 	/* A service with more to do than it can looks less often. */
@@ -343,7 +371,11 @@ void exi_look_expired_locked(struct exi_sock *sk)
 	/* After a fork it is the first user's to look, or, if that is this
 	 * process, to say that it is shared: a child owns it before it moves
 	 * bytes. */
-	if (owner == sk->process || (!owner && was && moved != was))
+	if (owner == sk->process && marked) {
+		reason = look_at_mark_locked(sk);
+		if (reason)
+			exi_sock_reason(sk, reason);
+	} else if (owner == sk->process || (!owner && was && moved != was))
 		look_locked(sk, delay, until);
 	else if (!owner && look_later_locked(sk, delay, delay * 2, until))
 		sk->link->moved = moved;

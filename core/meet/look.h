@@ -8,6 +8,20 @@
 
 struct exi_sock;
 
+/* A mark was passed: has the service thread look, so that the program's call
+ * makes none of the forty calls of the kernel that a look may take. False: the
+ * caller is to look, by exi_look_locked(), because
+ * - no service thread runs: a process that meets nobody needs none;
+ * - the caller is that thread;
+ * - the service is late, or the calling thread is under a filter of system
+ *   calls, which the service's look would not notice;
+ * - the connection was handed on, or this process does not own it.
+ * In between the connection is closed, or its number reused: the look finds
+ * nothing to do, as it compares the kernel's name of the socket. Another mark
+ * is passed: this look serves both. A fork: the look waits until a process uses
+ * the connection. link_lock held. */
+bool exi_look_note_locked(struct exi_sock *sk);
+
 /* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
  * UNDECIDED: it may come, and B looks again at the next mark. After the last
  * one it looks by time, though the reason is that the peer is plain. link_lock

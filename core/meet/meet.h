@@ -44,6 +44,7 @@ struct exi_link {
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
+	bool marked;	/* LOOK: for a mark that was passed */
 	uint64_t moved; /* LOOK: bytes both ways, + 1, since no link owns it */
 	/* TCP has ended, the ring has not: at the deadline this end asks the
 	 * peer, which counts as lost if nothing came from it until then. */

@@ -523,6 +523,11 @@ void exi_service_reschedule(void)
 	eventfd_write(wake_fd, 1);
 }
 
+bool exi_service_runs(void)
+{
+	return atomic_load_explicit(&running, memory_order_acquire);
+}
+
 bool exi_service_self(void)
 {
 	return self;

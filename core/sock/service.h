@@ -134,6 +134,10 @@ void exi_service_tick(void);
 /* A time-out was set: the thread looks when to come. */
 void exi_service_reschedule(void);
 
+/* Whether there is a thread: for work that only a process with one leaves to
+ * it. */
+bool exi_service_runs(void);
+
 /* True in the service thread. */
 bool exi_service_self(void);
 

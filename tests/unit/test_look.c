@@ -16,6 +16,7 @@
 #include "core/meet/find.h"
 #include "core/meet/look.h"
 #include "core/meet/meet.h"
+#include "core/sock/service.h"
 #include "core/sock/table.h"
 #include "core/transfer/lookup.h"
 #include "tests/support/check.h"
@@ -89,6 +90,59 @@ static void an_eager_end_looks_again_within_a_millisecond(void **state)
 	exi_unlock(&sk->link_lock);
 }
 
+/* A service thread that is held up. */
+static _Atomic bool held, go_on;
+static struct exi_timer holder;
+
+static void hold(struct exi_sock *s)
+{
+	atomic_store(&held, true);
+	T_UNTIL(atomic_load(&go_on));
+	exi_service_untimed(&holder);
+}
+
+static void hold_service(void)
+{
+	atomic_store(&held, false);
+	atomic_store(&go_on, false);
+	holder = (struct exi_timer){ .sk = sk, .expired = hold };
+	atomic_store(&holder.deadline, 1);
+	T_EQ(exi_service_start(), 0);
+	exi_service_timed(&holder);
+	T_UNTIL(atomic_load(&held));
+}
+
+/* The call of the program that passes a mark notes that a look is due, and the
+ * service looks. */
+static void the_service_looks_for_a_call_that_passes_a_mark(void **state)
+{
+	hold_service();
+	sent(MB, MB / 2);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T(looks_later());
+	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), 4 * MB);
+	/* One more on the way. */
+	sent(4 * MB, 4 * MB);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T(looks_later());
+	T_EQ(atomic_load(&sk->sh->half[EXI_TX].meet_at), 16 * MB);
+	atomic_store(&go_on, true);
+	T_UNTIL(!looks_later());
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+}
+
+/* Closed before the service came to it. */
+static void a_look_that_is_due_ends_with_its_connection(void **state)
+{
+	hold_service();
+	sent(MB, MB / 2);
+	exi_flow_before_send(sk, ends[0], 1000);
+	T_EQ(dup2(ends[1], ends[0]), ends[0]);
+	atomic_store(&go_on, true);
+	T_UNTIL(!looks_later());
+	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
+}
+
 static int begin(void **state)
 {
 	int pair[2];
@@ -120,6 +174,12 @@ int main(void)
 						end),
 		cmocka_unit_test_setup_teardown(
 			an_eager_end_looks_again_within_a_millisecond, begin,
+			end),
+		cmocka_unit_test_setup_teardown(
+			the_service_looks_for_a_call_that_passes_a_mark, begin,
+			end),
+		cmocka_unit_test_setup_teardown(
+			a_look_that_is_due_ends_with_its_connection, begin,
 			end),
 	};
 
