@@ -3,31 +3,38 @@
  * proof, the offer, and every message of a link that is up, with descriptors or
  * without, in any order; beside them what comes over TCP and the ring. The
  * peer's next honest message is one of those that an input can choose, so that
- * all states are reached. */
+ * all states are reached. Whatever came, the library keeps no descriptor. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/base/fds.h"
 #include "core/base/lock.h"
 #include "core/base/proof.h"
 #include "core/fabric/provider.h"
 #include "core/fabric/registry.h"
 #include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/begin.h"
 #include "core/meet/bound.h"
 #include "core/meet/candidate.h"
 #include "core/meet/meet.h"
 #include "core/meet/meetdir.h"
 #include "core/meet/pair.h"
+#include "core/sock/base.h"
+#include "core/sock/closing.h"
 #include "core/sock/table.h"
 #include "fuzz/ends.h"
 #include "fuzz/fuzz.h"
@@ -36,9 +43,27 @@
 #include "tests/support/net.h"
 
 #define BUF	  9000
-#define STRANGERS 6
+#define STRANGERS 10	/* more than A has room for */
+#define OTHER	  65534 /* user */
 
 static char buf[BUF];
+
+/* The kernel with a net.core.wmem_max that leaves no room. */
+static bool no_room;
+#define WMEM_MAX 2304
+
+int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	int little = WMEM_MAX;
+
+	if (no_room && level == SOL_SOCKET && name == SO_SNDBUFFORCE) {
+		errno = EPERM;
+		return -1;
+	}
+	if (no_room && level == SOL_SOCKET && name == SO_SNDBUF)
+		value = &little;
+	return (int)syscall(SYS_setsockopt, fd, level, name, value, len);
+}
 
 struct scene {
 	struct fuzz_ends e;
@@ -66,6 +91,7 @@ struct scene {
 	bool made; /* the peer's end of the fabric */
 	uint32_t epoch, their_epoch;
 	uint64_t tcp; /* bytes */
+	bool few;     /* none is free for who comes */
 };
 
 /* --- the socket --------------------------------------------------------- */
@@ -75,6 +101,7 @@ static void attach(struct scene *s, int fd, bool known)
 	struct exi_sock *sk = s->e.sk;
 	struct exi_link *l;
 
+	fd = T_OK(exi_fd_keep(fd));
 	exi_lock(&sk->link_lock);
 	l = exi_meet_link_new(sk, s->accepts ? EXI_LINK_HELLO : EXI_LINK_LISTEN,
 			      EXI_MEET_STEP_NS, exi_begin_expired);
@@ -111,9 +138,21 @@ static void listen_for_strangers(struct scene *s)
 	T_OK(listen(fd, STRANGERS));
 	s->name_len = sizeof(s->name);
 	T_OK(getsockname(fd, (struct sockaddr *)&s->name, &s->name_len));
+	fd = T_OK(exi_fd_keep(fd));
 	exi_lock(&sk->link_lock);
 	sk->link->listener = fd;
 	exi_unlock(&sk->link_lock);
+}
+
+static void few_descriptors(bool few)
+{
+	static struct rlimit was;
+	struct rlimit none;
+
+	if (!was.rlim_max)
+		T_OK(getrlimit(RLIMIT_NOFILE, &was));
+	none = (struct rlimit){ 3, was.rlim_max };
+	T_OK(setrlimit(RLIMIT_NOFILE, few ? &none : &was));
 }
 
 /* What the service would do. */
@@ -129,7 +168,9 @@ static void serve(struct scene *s)
 		exi_link_event(sk, EPOLLIN);
 		return;
 	}
+	few_descriptors(s->few);
 	exi_link_listener_event(sk);
+	few_descriptors(false);
 	for (unsigned int i = 0; i < EXI_LINK_CANDIDATES; i++)
 		exi_link_candidate_event(sk, i);
 }
@@ -149,10 +190,34 @@ static void pass_time(struct scene *s)
 		expired(sk);
 }
 
-static void work(struct scene *s, struct fuzz_in *in)
+static void do_rarely(struct scene *s, uint8_t what)
 {
 	int option = 1;
 
+	switch (what % 8) {
+	case 0:
+		t_shutdown(s->e.s, SHUT_WR);
+		break;
+	case 1: /* the program wants its descriptor */
+		exi_link_over(s->e.sk, atomic_load(&s->e.sk->generation));
+		break;
+	case 2:
+		s->few = !s->few;
+		break;
+	case 3:
+		exi_link_hear(s->e.sk);
+		break;
+	case 4:
+		exi_link_read(s->e.sk);
+		break;
+	default:
+		setsockopt(s->e.s, SOL_SOCKET, SO_RCVLOWAT, &option,
+			   sizeof(option));
+	}
+}
+
+static void work(struct scene *s, struct fuzz_in *in)
+{
 	switch (fuzz_byte(in) % 8) {
 	case 0:
 		t_send(s->e.s, buf, 1 + fuzz_below(in, BUF),
@@ -177,11 +242,7 @@ static void work(struct scene *s, struct fuzz_in *in)
 			exi_link_option(s->e.sk, IPPROTO_TCP, TCP_SYNCNT);
 		break;
 	default:
-		if (fuzz_byte(in) % 8 == 0)
-			t_shutdown(s->e.s, SHUT_WR);
-		else
-			setsockopt(s->e.s, SOL_SOCKET, SO_RCVLOWAT, &option,
-				   sizeof(option));
+		do_rarely(s, fuzz_byte(in));
 	}
 }
 
@@ -394,17 +455,30 @@ static void hello(struct scene *s)
 		say(s, &m);
 }
 
-/* A stranger comes, or one that is there says something. */
+/* Of this thread: what it makes is another user's, if it may. */
+static void become(uid_t uid)
+{
+	syscall(SYS_setresuid, -1, uid, -1);
+}
+
+/* A stranger comes, of this user or another, or one that is there says
+ * something. */
 static void be_strange(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
-	int *fd = &s->strangers[how % STRANGERS], link = s->link;
+	int *fd = &s->strangers[(how & 63) % STRANGERS], link = s->link;
+	uid_t own = geteuid();
+	int err;
 
 	if (*fd < 0 && s->name_len) {
 		*fd = T_OK(socket(AF_UNIX,
 				  SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 				  0));
-		if (connect(*fd, (struct sockaddr *)&s->name, s->name_len)) {
+		if ((how & 63) >= 32)
+			become(OTHER);
+		err = connect(*fd, (struct sockaddr *)&s->name, s->name_len);
+		become(own);
+		if (err) {
 			close(*fd);
 			*fd = -1;
 		}
@@ -544,7 +618,9 @@ static void carry(struct scene *s, struct fuzz_in *in)
 	switch (how % 6) {
 	case 0:
 	case 1:
-		n = send(s->e.peer, buf, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = send(s->e.peer, buf, len,
+			 (how < 192 ? 0 : MSG_OOB) | MSG_DONTWAIT |
+				 MSG_NOSIGNAL);
 		s->tcp += n > 0 ? (uint64_t)n : 0;
 		break;
 	case 2:
@@ -588,6 +664,26 @@ static void setup(void)
 	setenv("EXS_MEET_DIR", "/proc/self/fdinfo", 1);
 }
 
+/* What the library keeps for the process, it makes when it is needed first; and
+ * some numbers are in reserve. */
+#define OF_PROCESS 20
+
+/* Between two inputs. Nothing is closed that was not kept, either: from then on
+ * the library would take nobody in, for all numbers would seem to be used. */
+static void keeps_nothing(void)
+{
+	static unsigned int first = UINT_MAX;
+	unsigned int now = exi_fd_kept();
+
+	if (first == UINT_MAX)
+		first = now;
+	for (int i = 0; i < 100 && now - first > OF_PROCESS; i++) {
+		exi_closing_settle();
+		now = exi_fd_kept();
+	}
+	FUZZ_TRUE(now - first <= OF_PROCESS);
+}
+
 static void begin(struct scene *s, struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
@@ -601,11 +697,16 @@ static void begin(struct scene *s, struct fuzz_in *in)
 	s->by = how & 4 ? BY_BOARD : how & 8 ? BY_KEY : BY_USER;
 	s->rounds = how >> 4;
 	fuzz_ends_begin(&s->e, s->accepts);
+	keeps_nothing();
+	/* As the peer's library does: else its user alone does not prove it. */
+	if (s->by == BY_USER && how < 128)
+		s->e.sk->base->sign(s->e.peer);
 	T_OK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
 			0, pair));
 	s->link = pair[1];
 	s->peer = fuzz_segment_new();
-	/* TCP has room for a part of a ring. */
+	/* TCP has room for a part of a ring, also when more is wanted. */
+	no_room = (how & 48) == 48;
 	if (how & 16) {
 		T_OK(setsockopt(s->e.s, SOL_SOCKET, SO_SNDBUF, &little,
 				sizeof(little)));
@@ -630,6 +731,8 @@ static void end(struct scene *s)
 		close(s->answer_fd);
 	fuzz_ends_end(&s->e);
 	fuzz_segment_free(s->peer);
+	no_room = false;
+	keeps_nothing();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
