@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The provider shm, and a peer that writes anything into its own segment, and
  * offers anything. The peer is the provider's other end, which also moves
- * honest bytes. What the victim is given lies in the ring and is no more than
+ * honest bytes. Rings grow or not, and memory may be short, as the settings or
+ * the kernel say. What the victim is given lies in the ring and is no more than
  * it asked for. */
 #include "providers/shm/shm_int.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/config.h"
@@ -17,8 +20,10 @@
 #include "fuzz/fuzz.h"
 #include "fuzz/segment.h"
 
-#define BUF	70000
-#define RING_KB 16
+#define BUF	 70000
+#define RUNS	 4
+#define RING_KB	 16   /* as it begins */
+#define LARGE_KB 1024 /* grows twice */
 
 static const struct exi_conn_ops *ops = &shmp_conn_ops;
 static const struct exi_switch_ops *swops = &shmp_switch_ops;
@@ -28,6 +33,19 @@ static const struct exi_meet_ops *meet = &shmp_meet_ops;
 uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 {
 	return 1;
+}
+
+/* What the kernel says of pages that the provider asks for: 0, EINVAL before
+ * Linux 5.14, or that it has none. */
+static int no_pages;
+
+int madvise(void *at, size_t len, int how)
+{
+	if (no_pages) {
+		errno = no_pages;
+		return -1;
+	}
+	return (int)syscall(SYS_madvise, at, len, how);
 }
 
 _Atomic uint32_t exi_conn_wakes;
@@ -40,6 +58,7 @@ struct scene {
 	bool sends, receives; /* the victim, over the ring */
 	bool drains;
 	bool ended;
+	bool old; /* the kernel */
 };
 
 /* --- meeting ------------------------------------------------------------ */
@@ -110,31 +129,40 @@ static void spoil(struct fuzz_in *in, struct exi_blob *b)
 /* False: what the peer offers, or answers, is refused. */
 static bool begin(struct scene *s, struct fuzz_in *in)
 {
+	struct exi_config *settings =
+		(struct exi_config *)(uintptr_t)exi_config();
 	uint8_t how = fuzz_byte(in);
 	struct exi_blob offer, answer;
 	int err;
 
 	memset(s, 0, sizeof(*s));
+	settings->ring_kb = how & 4 ? LARGE_KB : RING_KB;
+	settings->memory_limit_mb = how & 8 ? how >> 4 & 1 : 1024;
+	s->old = how & 32;
+	no_pages = s->old ? EINVAL : 0;
 	s->victim = fuzz_segment_new();
 	s->peer = fuzz_segment_new();
 	if (how & 1) { /* the victim answers */
-		FUZZ_TRUE(meet->offer(s->peer, &offer) == 0);
+		if (meet->offer(s->peer, &offer))
+			return false;
 		while (how & 2 && fuzz_byte(in) & 1)
 			spoil(in, &offer);
 		err = meet->answer(s->victim, &offer, &answer);
 		close(offer.fd);
 		if (err)
 			return false;
-		if (how & 2) /* an honest end does not believe it */
-			meet->accepted(s->peer, &answer);
-		else
-			FUZZ_TRUE(meet->accepted(s->peer, &answer) == 0);
+		/* An honest end does not believe all. */
+		err = meet->accepted(s->peer, &answer);
+		FUZZ_TRUE(!err || how & 2 || err == -ENOMEM);
 		close(answer.fd);
-		return true;
+		return how & 2 || !err;
 	}
-	FUZZ_TRUE(meet->offer(s->victim, &offer) == 0);
-	FUZZ_TRUE(meet->answer(s->peer, &offer, &answer) == 0);
+	if (meet->offer(s->victim, &offer))
+		return false;
+	err = meet->answer(s->peer, &offer, &answer);
 	close(offer.fd);
+	if (err)
+		return false;
 	while (how & 2 && fuzz_byte(in) & 1)
 		spoil(in, &answer);
 	err = meet->accepted(s->victim, &answer);
@@ -144,6 +172,7 @@ static bool begin(struct scene *s, struct fuzz_in *in)
 
 static void end(struct scene *s)
 {
+	no_pages = 0;
 	fuzz_segment_free(s->victim);
 	fuzz_segment_free(s->peer);
 }
@@ -339,6 +368,7 @@ static void ask(struct scene *s, struct fuzz_in *in)
 	uint8_t what = fuzz_byte(in);
 	enum exi_dir dir = what & 128 ? EXI_RX : EXI_TX;
 	enum exi_wake how = what & 64 ? EXI_WAKE_WORD : EXI_WAKE_BELL;
+	struct exi_nothing nothing;
 	struct exi_first first;
 	struct exi_word word;
 
@@ -374,7 +404,8 @@ static void ask(struct scene *s, struct fuzz_in *in)
 		if (!s->receives)
 			break;
 		shmp_ready_ops.want_times(c);
-		if (shmp_ready_ops.ready(c, EXI_RX))
+		shmp_ready_ops.tcp_sent(c, what);
+		if (!shmp_ready_ops.nothing(c, &nothing))
 			shmp_ready_ops.first(c, exi_ticks(), &first);
 	}
 }
@@ -396,6 +427,23 @@ static bool move_rx(struct scene *s, struct fuzz_in *in)
 	return s->receives;
 }
 
+/* So many bytes at most at once, in pieces: all that is found is sent. */
+static void drain_runs(struct scene *s, size_t most)
+{
+	struct shmp_priv *p = shmp_priv(s->victim);
+	struct iovec v[RUNS];
+	size_t n = swops->runs(s->victim, v, RUNS, most), all = 0;
+
+	FUZZ_TRUE(n > 0 && n <= RUNS);
+	for (size_t i = 0; i < n; i++) {
+		FUZZ_TRUE(lies_in(v[i].iov_base, v[i].iov_len, p->out,
+				  p->out_bytes));
+		all += v[i].iov_len;
+	}
+	FUZZ_TRUE(all > 0 && all <= most);
+	swops->drained(s->victim, all);
+}
+
 static bool drain(struct scene *s, struct fuzz_in *in)
 {
 	struct shmp_priv *p = shmp_priv(s->victim);
@@ -408,7 +456,7 @@ static bool drain(struct scene *s, struct fuzz_in *in)
 	}
 	FUZZ_TRUE(lies_in(run, n, p->out, p->out_bytes));
 	memcpy(buf, run, n < BUF ? n : BUF);
-	swops->drained(s->victim, 1 + fuzz_below(in, BUF) % n);
+	drain_runs(s, 1 + fuzz_below(in, BUF) % n);
 	return true;
 }
 
@@ -437,6 +485,26 @@ static bool move_tx(struct scene *s, struct fuzz_in *in)
 	return true;
 }
 
+/* The victim's end, and what happens around it. */
+static void change(struct scene *s, uint8_t how)
+{
+	switch (how % 8) {
+	case 0:
+		ops->end(s->victim);
+		s->ended = true;
+		break;
+	case 1:
+		no_pages = how & 8 ? ENOMEM : s->old ? EINVAL : 0;
+		break;
+	case 2: /* it sends by the kernel, for another connection, and this */
+		atomic_store(&exi_conn_sent, exi_ticks());
+		shmp_ready_ops.tcp_sends(s->victim, how);
+		break;
+	default:
+		break;
+	}
+}
+
 /* False: the connection is over for the victim. */
 static bool victim_works(struct scene *s, struct fuzz_in *in)
 {
@@ -455,10 +523,8 @@ static bool victim_works(struct scene *s, struct fuzz_in *in)
 	case 7:
 		return move_tx(s, in);
 	case 8:
-		if (s->sends && !s->ended && fuzz_byte(in) % 8 == 0) {
-			ops->end(s->victim);
-			s->ended = true;
-		}
+		if (s->sends && !s->ended)
+			change(s, fuzz_byte(in));
 		return true;
 	default:
 		ask(s, in);
@@ -491,7 +557,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	bool lasts = true;
 	struct scene s;
 
-	((struct exi_config *)(uintptr_t)exi_config())->ring_kb = RING_KB;
 	if (!begin(&s, &in)) {
 		end(&s);
 		return 0;
