@@ -19,6 +19,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "core/base/futex.h"
 #include "core/base/list.h"
 #include "core/base/lock.h"
 #include "core/base/pieces.h"
@@ -681,14 +682,33 @@ static enum step receive_locked(struct exi_sock *sk, struct exi_op *op,
 	return exi_list_empty(&sk->ops[EXI_RX]) ? STEP_STOP : STEP_AGAIN;
 }
 
+/* There is nothing for the next receive, as an attempt would find, and what
+ * comes is found by a dequeuer, which looks again before it waits. */
+static bool is_left_to_dequeuer_locked(struct exi_sock *sk, struct exi_op *op)
+{
+	struct exi_word w;
+
+	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
+	sk->fab->wops->word(sk->fab, EXI_RX, &w);
+	return !sk->fab->wops->poll && w.addr && op->queue &&
+	       __atomic_load_n(w.addr, __ATOMIC_RELAXED) == w.value &&
+	       exi_queue_heat_locked(op->queue, sk, sk->fd, EXI_RX);
+}
+
 /* What a dequeuer finds mostly is what it waits for: it takes that first. */
 void exi_flow_progress_polled_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	struct exi_op *op = dir == EXI_RX ? plain_receive_locked(sk) : NULL;
 
 	EXI_LOCKED(&sk->sh->half[dir].lock);
-	if (!op || receive_locked(sk, op, EXI_MSG_POLLED) == STEP_AGAIN)
-		progress_locked(sk, dir, EXI_MSG_POLLED);
+	while (op) {
+		if (receive_locked(sk, op, EXI_MSG_POLLED) != STEP_AGAIN)
+			return;
+		op = plain_receive_locked(sk);
+		if (op && is_left_to_dequeuer_locked(sk, op))
+			return;
+	}
+	progress_locked(sk, dir, EXI_MSG_POLLED);
 }
 
 void exi_progress_tried_locked(struct exi_sock *sk, enum exi_dir dir, ssize_t n)
