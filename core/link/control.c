@@ -693,7 +693,7 @@ static void closed_at_once(struct exi_sock *sk, short ended)
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
 	exi_lock(&tx->lock);
-	if ((ended & POLLHUP) && tx->mode == EXI_MODE_RING) {
+	if ((ended & POLLHUP) && !tx->fin && tx->mode == EXI_MODE_RING) {
 		atomic_store(&sk->sh->gone, 1);
 		exi_flow_bereft_locked(sk);
 	}
@@ -743,7 +743,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 		}
 		/* A reset. The link will hang up, if it has not. */
 		exi_lock(&sh->half[EXI_TX].lock);
-		if ((ended & POLLHUP) &&
+		if ((ended & POLLHUP) && !sk->base->ends_both &&
 		    sh->half[EXI_TX].mode == EXI_MODE_RING) {
 			atomic_store(&sh->gone, 1);
 			exi_flow_bereft_locked(sk);

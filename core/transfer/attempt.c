@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,14 +438,19 @@ static ssize_t get_tcp(struct exi_sock *sk, struct exi_pieces *p, size_t most,
 	return sk->tcp->kops->recvv(sk->tcp, v, n, flags);
 }
 
-/* The peer has closed, and what it did not read may have been in a ring. */
+/* The peer has closed, and what it did not read may have been in a ring. One
+ * that only ended its sending still reads there; and where this end has shut
+ * the stream down, too, the stream does not tell these from each other: the
+ * link hangs up when the peer closes. */
 static bool is_cut_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
+	struct pollfd p = { .fd = sk->tcp->fd };
 
 	EXI_LOCKED(&h->lock);
 	exi_lock(&tx->lock);
-	exi_flow_bereft_locked(sk);
+	if (!tx->fin && poll(&p, 1, 0) > 0 && (p.revents & POLLHUP))
+		exi_flow_bereft_locked(sk);
 	exi_unlock(&tx->lock);
 	return exi_half_take_cut(h);
 }
