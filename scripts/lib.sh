@@ -19,13 +19,13 @@ packages_apps_more="cmake default-jdk-headless distcc dpkg-dev etcd-client etcd-
 	sockperf tcl tshark
 	bpftrace linux-perf cpio python3-yaml rpm rpmlint systemd
 	debhelper dh-python debootstrap lintian python3-pip python3-setuptools python3-wheel
-	fish zsh"
+	fish zsh ghc libghc-network-dev mono-mcs mono-runtime"
 packages_servers="apache2-bin apache2-utils beanstalkd bind9 bind9-dnsutils dbus-bin dbus-daemon dovecot-imapd
-	gearman-job-server gearman-tools gunicorn ldap-utils libmojolicious-perl libnbd-bin lighttpd mariadb-client mariadb-server
-	mosquitto mosquitto-clients nbd-server nghttp2-client nghttp2-server nutcracker openssl
+	gearman-job-server gearman-tools gunicorn ldap-utils lftp libmojolicious-perl libnbd-bin lighttpd mariadb-client mariadb-server
+	mosquitto mosquitto-clients nbd-server nghttp2-client nghttp2-server nutcracker openbsd-inetd openssl
 	pgbouncer php-cli php-fpm postfix puma python3-aiohttp python3-gevent python3-tornado
 	python3-twisted python3-uvloop qemu-utils samba siege slapd smbclient squid stunnel4 tinyproxy
-	tmux unbound unicorn uwsgi-core uwsgi-plugin-python3 varnish x11-apps x11-utils xvfb"
+	tmux unbound unicorn uwsgi-core uwsgi-plugin-python3 varnish vsftpd x11-apps x11-utils xvfb"
 packages_vm="qemu-system-x86 linux-headers-amd64 make xz-utils busybox-static cpio
 	kmod iproute2 rdma-core ibverbs-utils ibverbs-providers rdmacm-utils"
 packages_gates="clang-format mandoc g++ binutils abigail-tools valgrind"

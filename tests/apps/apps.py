@@ -16,19 +16,21 @@ import common  # noqa: E402
 import copying  # noqa: E402
 import crowd  # noqa: E402
 import fronts  # noqa: E402
+import languages  # noqa: E402
 import remote  # noqa: E402
 import runtimes  # noqa: E402
 import services  # noqa: E402
 import stores  # noqa: E402
 import suites  # noqa: E402
+import trees  # noqa: E402
 import unix  # noqa: E402
 import web  # noqa: E402
 
 
 def main():
     name = sys.argv[2].replace('-', '_')
-    for module in brokers, copying, crowd, fronts, remote, runtimes, services, \
-            stores, suites, unix, web:
+    for module in brokers, copying, crowd, fronts, languages, remote, runtimes, \
+            services, stores, suites, trees, unix, web:
         test = getattr(module, name, None)
         if getattr(test, '__module__', None) == module.__name__:
             break
