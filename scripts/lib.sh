@@ -21,7 +21,7 @@ packages_apps_more="cmake default-jdk-headless distcc dpkg-dev etcd-client etcd-
 	debhelper dh-python debootstrap lintian python3-pip python3-setuptools python3-wheel
 	fish zsh ghc libghc-network-dev mono-mcs mono-runtime"
 packages_servers="apache2-bin apache2-utils beanstalkd bind9 bind9-dnsutils dbus-bin dbus-daemon dovecot-imapd
-	gearman-job-server gearman-tools gunicorn ldap-utils lftp libmojolicious-perl libnbd-bin lighttpd mariadb-client mariadb-server
+	gearman-job-server gearman-tools gunicorn ldap-utils lftp libanyevent-perl libmojolicious-perl libnbd-bin lighttpd mariadb-client mariadb-server
 	mosquitto mosquitto-clients nbd-server nghttp2-client nghttp2-server nutcracker openbsd-inetd openssl
 	pgbouncer php-cli php-fpm postfix puma python3-aiohttp python3-gevent python3-tornado
 	python3-twisted python3-uvloop qemu-utils samba siege slapd smbclient squid stunnel4 tinyproxy

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Echo servers in languages whose runtimes differ in how they wait: tasks on threads
-that a collector stops by signals, and threads of their own on epoll."""
+that a collector stops by signals, threads of their own on epoll, an event loop."""
 
 import os
 import sys
@@ -36,3 +36,9 @@ def haskell():
     output(['ghc', '-threaded', '-outputdir', path('hs'), '-o', path('echo-hs'),
             script('Echo.hs')])
     echo('echo-hs', path('echo-hs'))
+
+
+def perl():
+    need('perl')
+    output(['perl', '-e', 'use AnyEvent::Socket'])
+    echo('perl', 'perl', script('echo.pl'))
