@@ -326,10 +326,10 @@ void exi_look_first_locked(struct exi_sock *sk, bool now)
 
 	EXI_LOCKED(&sk->link_lock);
 	/* An accept does not wait for the thirty calls of a look, but it brings
-	 * no more of them than can be made. Nor is A there yet: its connect
-	 * returned just now. */
+	 * no more of them than can be made. A may be there when they are
+	 * made. */
 	if (now || exi_surroundings_filters() || exi_service_is_late() ||
-	    !look_later_locked(sk, LOOK_NS, 2 * LOOK_NS, until))
+	    !look_later_locked(sk, 0, LOOK_NS, until))
 		look_locked(sk, LOOK_NS, until);
 	else /* which descriptor this was, when the look begins */
 		exi_sock_mark(sk, atomic_load(&sk->fd));
