@@ -1782,12 +1782,14 @@ static int told_wrong(int round, int max)
 
 #define ROUNDS 400
 
+/* What is to stay on TCP gets fewer bytes than those after which it moves. */
+#define COLD_ROUNDS 1000
+
 /* So many rounds in a row are right. On a busy host connections may move late,
- * in a round, which has no order then: it is begun again, unless some are to
- * stay on TCP. */
+ * after some rounds, which have no order then: it is begun again. */
 static void told_in_order(uint32_t flags, int cold, int max)
 {
-	int right = 0, most = cold ? ROUNDS : 10 * ROUNDS;
+	int right = 0, most = cold ? COLD_ROUNDS : 10 * ROUNDS;
 
 	several_in_a_set(flags, cold);
 	for (int round = 0; right < ROUNDS && round < most; round++)
