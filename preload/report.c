@@ -288,6 +288,7 @@ static void count_connection(struct tally *t, struct exi_sock *sk, int fd)
 		return;
 	/* A connection that is over is not connected, which is no reason. */
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
+	    i.exs_x_reason == EXS_X_REASON_PEER_LOST ||
 	    (i.exs_x_reason == EXS_X_REASON_NOT_CONNECTED &&
 	     reason != EXS_X_REASON_UNDECIDED))
 		i.exs_x_reason = reason;

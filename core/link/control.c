@@ -116,6 +116,16 @@ bool exi_control_said_end_locked(struct exi_sock *sk)
 	return exi_tcp_ended(sk) != 0;
 }
 
+/* The peer was lost in the midst of a meeting; it may have closed the
+ * connection, of which this end heard later than of the link. */
+static bool closed_as_it_met(struct exi_sock *sk)
+{
+	const struct exi_half *half = sk->sh->half;
+
+	return !half[EXI_RX].fabric_bytes && !half[EXI_TX].fabric_bytes &&
+	       (exi_tcp_ended(sk) & (POLLRDHUP | POLLERR)) == POLLRDHUP;
+}
+
 int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -123,16 +133,21 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 	const struct exi_link *l = sk->link;
 	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
 	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
+	uint64_t meet_at = atomic_load(&rx->meet_at);
+	int reason = (int)atomic_load(&sk->sh->reason);
 
 	EXI_LOCKED(&sk->link_lock);
-	if (atomic_load(&sk->sh->reason) != EXS_X_REASON_UNDECIDED)
-		return (int)atomic_load(&sk->sh->reason);
+	if (reason == EXS_X_REASON_PEER_LOST && closed_as_it_met(sk))
+		return EXS_X_REASON_UNDECIDED;
+	if (reason != EXS_X_REASON_UNDECIDED)
+		return reason;
 	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
 		return exi_why_in_vain(l, in, out, fd);
-	if (l || (sk->role == EXI_ROLE_CONNECT
-			  ? atomic_load(&rx->meet_at) != EXI_LINK_ANSWERED
-			  : atomic_load(&rx->meet_at) != UINT64_MAX ||
-				    in <= exi_way_of(sk).upgrade_bytes))
+	if (l || meet_at == EXI_LINK_CUT ||
+	    (sk->role == EXI_ROLE_CONNECT
+		     ? meet_at != EXI_LINK_ANSWERED
+		     : meet_at != UINT64_MAX ||
+			       in <= exi_way_of(sk).upgrade_bytes))
 		return EXS_X_REASON_UNDECIDED;
 	return exi_why_nobody_of(fd);
 }

@@ -248,6 +248,8 @@ void exi_meet_give_up_locked(struct exi_sock *sk, int reason)
 	atomic_store(&sk->sh->linked, 0);
 	if (reason == EXS_X_REASON_PLAIN_PEER && sk->again)
 		exi_again_later_locked(sk);
+	if (reason == EXS_X_REASON_UNDECIDED)
+		atomic_store(&sk->sh->half[EXI_RX].meet_at, EXI_LINK_CUT);
 	exi_sock_reason(sk, reason);
 }
 

@@ -6,18 +6,22 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/exs_ext.h>
+#include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "core/base/config.h"
 #include "core/base/lock.h"
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
 #include "core/life/core.h"
+#include "core/link/control.h"
 #include "core/meet/find.h"
 #include "core/meet/look.h"
 #include "core/meet/meet.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
+#include "core/sock/tcp.h"
 #include "core/transfer/lookup.h"
 #include "tests/support/check.h"
 #include "tests/support/net.h"
@@ -143,6 +147,54 @@ static void a_look_that_is_due_ends_with_its_connection(void **state)
 	T_EQ(atomic_load(&sk->sh->reason), EXS_X_REASON_UNDECIDED);
 }
 
+/* --- the reason in the end ----------------------------------------------- */
+
+static int last_reason(void)
+{
+	int ret;
+
+	exi_lock(&sk->link_lock);
+	ret = exi_link_last_reason_locked(sk, ends[0]);
+	exi_unlock(&sk->link_lock);
+	return ret;
+}
+
+/* This end has received enough to meet, and its meeting fails since the link
+ * hung up. */
+static void loses_its_peer(void)
+{
+	struct exi_half *rx = &sk->sh->half[EXI_RX];
+
+	__atomic_store_n(&rx->bytes, 4 * EXI_UPGRADE_BYTES, __ATOMIC_RELAXED);
+	atomic_store(&rx->meet_at, UINT64_MAX);
+	exi_lock(&sk->link_lock);
+	exi_meet_give_up_locked(sk, EXS_X_REASON_PEER_LOST);
+	exi_unlock(&sk->link_lock);
+}
+
+static void peer_closes(void)
+{
+	T_EQ(shutdown(ends[1], SHUT_RDWR), 0);
+	T_UNTIL(exi_tcp_ended(sk));
+}
+
+static void
+a_peer_that_closed_in_the_midst_of_a_meeting_is_not_plain(void **state)
+{
+	peer_closes();
+	loses_its_peer();
+	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
+}
+
+/* The end of the link came first. */
+static void nor_is_it_lost(void **state)
+{
+	loses_its_peer();
+	T_EQ(last_reason(), EXS_X_REASON_PEER_LOST);
+	peer_closes();
+	T_EQ(last_reason(), EXS_X_REASON_UNDECIDED);
+}
+
 static int begin(void **state)
 {
 	int pair[2];
@@ -181,6 +233,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_look_that_is_due_ends_with_its_connection, begin,
 			end),
+		cmocka_unit_test_setup_teardown(
+			a_peer_that_closed_in_the_midst_of_a_meeting_is_not_plain,
+			begin, end),
+		cmocka_unit_test_setup_teardown(nor_is_it_lost, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
