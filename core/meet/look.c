@@ -314,8 +314,12 @@ bool exi_look_note_locked(struct exi_sock *sk)
 			return false;
 		sk->link->marked = true;
 		exi_sock_mark(sk, atomic_load(&sk->fd));
-	} else if (sk->link->state != EXI_LINK_LOOK)
+	} else if (sk->link->state != EXI_LINK_LOOK) {
 		return false;
+	} else if (sk->link->marked && exi_service_is_late()) {
+		exi_link_drop_locked(sk);
+		return false;
+	}
 	next_mark(sk->sh);
 	return true;
 }

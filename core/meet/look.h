@@ -18,8 +18,8 @@ struct exi_sock;
  * - the connection was handed on, or this process does not own it.
  * In between the connection is closed, or its number reused: the look finds
  * nothing to do, as it compares the kernel's name of the socket. Another mark
- * is passed: this look serves both. A fork: the look waits until a process uses
- * the connection. link_lock held. */
+ * is passed: this look serves both, unless the service is late with it. A fork:
+ * the look waits until a process uses the connection. link_lock held. */
 bool exi_look_note_locked(struct exi_sock *sk);
 
 /* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
