@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The frame of every public call: internal results to -1 and errno. errno is
- * written here and nowhere else. */
+/* The frame of every public call: turns internal results into -1 and errno.
+ * Nothing else in the library sets errno. */
 #ifndef EXI_API_H
 #define EXI_API_H
 
@@ -22,8 +22,7 @@ static inline ssize_t exi_result(ssize_t ret)
 	return -1;
 }
 
-/* Take what exs_x_submit() has of an operation that is no transfer. 0 or
- * -errno. */
+/* Submit an operation of exs_x_submit() that is not a transfer. 0 or -errno. */
 int exi_api_connect(exs_qhandle_t q, const exs_x_op_t *o);
 int exi_api_accept(exs_qhandle_t q, const exs_x_op_t *o);
 int exi_api_poll(exs_qhandle_t q, const exs_x_op_t *o);

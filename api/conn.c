@@ -16,7 +16,7 @@
 #include "core/transfer/op.h"
 #include "core/transfer/queue.h"
 
-/* A slot with what all operations have. */
+/* Reserves a slot, and fills in what all operations have. */
 static int reserve(exs_qhandle_t q, const exs_x_op_t *o, struct exi_op **ret)
 {
 	uint64_t until;
@@ -38,7 +38,7 @@ static int reserve(exs_qhandle_t q, const exs_x_op_t *o, struct exi_op **ret)
 static int submit(struct exi_op *op, int (*how)(struct exi_op *op))
 {
 	uint64_t until = op->until;
-	int fd = op->fd; /* it is its list's from now on */
+	int fd = op->fd; /* the operation belongs to its list from now on */
 	int err = how(op);
 
 	if (err)
@@ -149,7 +149,8 @@ _Static_assert(EXS_POLLIN == POLLIN && EXS_POLLOUT == POLLOUT &&
 		       EXS_POLLNVAL == POLLNVAL,
 	       "as poll(2) has them");
 
-/* Something can be waited for. */
+/* Checks the arguments: at least one descriptor must be waited for. 0 or
+ * -errno. */
 static int check_poll(exs_pollfd_t *fds, int nfds, int flags)
 {
 	bool any = false;
@@ -215,7 +216,7 @@ EXI_PUBLIC int exs_cancel(int s, exs_ahandle_t a, int flags)
 				     : exi_cancel_all(a));
 }
 
-/* A result now, or an event when a queue was given. */
+/* Returns the result now, or makes an event if a queue was given. */
 static int finish(int ret, struct exi_op *op)
 {
 	if (!op)
@@ -266,8 +267,8 @@ EXI_PUBLIC int exs_close(int s, exs_qhandle_t q, exs_ahandle_t a)
 	EXI_NEEDS_INIT();
 	if (q == EXS_QHANDLE_INVALID)
 		return (int)exi_result(exi_close(s));
-	/* Refused before anything is taken; a socket that was closed behind
-	 * our back is forgotten all the same. */
+	/* An error changes nothing. But a socket that was closed by a call that
+	 * the library did not see is forgotten all the same. */
 	if (fcntl(s, F_GETFD) < 0)
 		return (int)exi_result(exi_close(s));
 	ret = prepare(EXS_EVT_CLOSE, s, q, a, &op);

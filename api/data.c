@@ -23,14 +23,13 @@
 
 #define SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL | MSG_OOB)
 #define RECV_FLAGS (MSG_DONTWAIT | MSG_PEEK | MSG_WAITALL | MSG_OOB)
-/* Asynchronous transfers take fewer flags: the others ask about the moment of
- * the call. */
+/* Flags of asynchronous transfers: the others concern the moment of the
+ * call. */
 #define ASYNC_SEND_FLAGS (MSG_DONTWAIT | MSG_MORE | MSG_NOSIGNAL)
 #define ASYNC_RECV_FLAGS (MSG_DONTWAIT | MSG_WAITALL)
 
-/* Checks the flags of a call. A message that is sent may have the flag of a
- * record's end, which it has anyway; it has no urgent byte, whichever the
- * call. */
+/* Checks the flags of a call. A send of a message may have MSG_EOR, which it
+ * has anyway; a message has no urgent byte, in any call. */
 static inline int check_flags(int s, int flags, int allowed)
 {
 	int others = flags & ~allowed;
@@ -90,8 +89,8 @@ static ssize_t submit(int type, int s, void *buf, size_t len, int flags,
 	return err;
 }
 
-/* A call that waits for nothing that a queue would tell, with what most calls
- * have: no registered memory, nothing to refuse. Null: the long way. */
+/* The fast path of a call without a queue, without registered memory and with
+ * nothing to refuse. Null: the slow path. */
 static inline struct exi_sock *plain_call(int s, const void *buf, size_t len,
 					  int refused, exs_mhandle_t m)
 {
@@ -180,7 +179,7 @@ EXI_PUBLIC ssize_t exs_recv(int s, void *buf, size_t len, int flags,
 
 /* --- several buffers ---------------------------------------------------- */
 
-/* An operation that will have parts. */
+/* Reserves an operation that will have parts. */
 static int reserve(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 {
 	int err = exi_queue_reserve(q, EXS_MHANDLE_UNREGISTERED, NULL, 0, ret);
@@ -195,7 +194,8 @@ static int reserve(const exs_x_op_t *o, exs_qhandle_t q, struct exi_op **ret)
 	return 0;
 }
 
-/* Submits an operation whose parts were taken; err says why they were not. */
+/* Submits an operation after its parts were taken; err: the error if they were
+ * not. */
 static int submit_parts(struct exi_op *op, int err)
 {
 	if (!err)
@@ -258,8 +258,8 @@ static int submit_message(int type, int s, exs_msghdr_t *msg, int flags,
 static const struct exi_parts_put put = { exi_flow_send, exi_flow_sendv };
 static const struct exi_parts_get get = { exi_flow_recv, exi_flow_recvv };
 
-/* Moves an operation of several parts. A receive of no bytes at all returns
- * what one of a single buffer does. */
+/* Moves an operation of several parts. A receive of no bytes returns what a
+ * receive of a single empty buffer does. */
 static ssize_t move_parts(const struct exi_op *op, int s, int flags,
 			  const struct iovec *v)
 {
@@ -429,7 +429,7 @@ static ssize_t move_files(int s, const exs_xferfile_t *xf, int n, int flags)
 			exi_shutdown(s, SHUT_WR);
 		return ret;
 	}
-	if (!op.len) /* says what a send of nothing does */
+	if (!op.len) /* returns what a send of nothing does */
 		ret = exi_flow_send(s, &(char){ 0 }, 0, flags & ~EXS_SHUT_WR);
 	for (size_t i = 0; i < op.n_parts && ret >= 0; i++) {
 		size_t len = op.parts[i].len;
@@ -465,7 +465,7 @@ EXI_PUBLIC ssize_t exs_sendfile(int s, const exs_xferfile_t *xf, int n,
 
 /* --- several operations ------------------------------------------------- */
 
-/* So many are listed with one lock. */
+/* The number of operations that are listed under one lock. */
 #define AT_ONCE 64
 
 static int build_message(const exs_x_op_t *o, bool tx, exs_qhandle_t q,
@@ -535,7 +535,7 @@ static bool akin(const struct exi_op *a, const struct exi_op *b)
 	       !(a->flags & EXS_SHUT_WR) && !(b->flags & EXS_SHUT_WR);
 }
 
-/* Those behind the first `done` get their slots back. */
+/* Operations after the first `done` give their slots back. */
 static int unreserve_rest(struct exi_op **ops, int done, int n)
 {
 	while (n > done)
@@ -543,8 +543,9 @@ static int unreserve_rest(struct exi_op **ops, int done, int n)
 	return done;
 }
 
-/* How many of them were accepted, and in *ret_err why not more. Of messages one
- * may be refused, and what is before it is not: they go one by one then. */
+/* Returns how many were accepted, and in *ret_err the error that stopped it. A
+ * message may be refused when those before it are not, so messages are
+ * submitted one by one then. */
 static int submit_these(struct exi_op **ops, int n, int *ret_err)
 {
 	int err, fd = ops[0]->fd, done = 0;
@@ -574,8 +575,8 @@ static bool is_transfer(const exs_x_op_t *o)
 	       o->exs_x_type != EXS_EVT_ACCEPT && o->exs_x_type != EXS_EVT_POLL;
 }
 
-/* The next few of one socket and direction; how many were accepted, and in
- * *ret_err why not more. */
+/* Submits the next few operations of one socket and direction. Returns how many
+ * were accepted, and in *ret_err the error that stopped it. */
 static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 		       int *ret_err)
 {
@@ -595,8 +596,8 @@ static int submit_some(exs_qhandle_t q, const exs_x_op_t *o, int n,
 	return i ? submit_these(ops, i, ret_err) : 0;
 }
 
-/* The next few transfers of one buffer each, of one socket and direction, get
- * their slots together. */
+/* Submits the next few transfers of one buffer each, of one socket and
+ * direction: they get their slots together. */
 static int submit_run(exs_qhandle_t q, const exs_x_op_t *o, int n, int *ret_err)
 {
 	struct exi_op *ops[AT_ONCE];
@@ -617,7 +618,7 @@ static int submit_run(exs_qhandle_t q, const exs_x_op_t *o, int n, int *ret_err)
 	return unreserve_rest(ops, done, n);
 }
 
-/* How many those are. */
+/* Counts these transfers. */
 static int count_plain(const exs_x_op_t *o, int n)
 {
 	bool tx = o->exs_x_type == EXS_EVT_SEND;
@@ -634,7 +635,8 @@ static int count_plain(const exs_x_op_t *o, int n)
 	return i;
 }
 
-/* What is no transfer goes alone. 1, or 0 and in *ret_err why not. */
+/* Submits an operation that is not a transfer, alone. 1, or 0 and the error in
+ * *ret_err. */
 static int submit_other(exs_qhandle_t q, const exs_x_op_t *o, int *ret_err)
 {
 	*ret_err = o->exs_x_mhandle		      ? -EINVAL

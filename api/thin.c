@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls that are the kernel's, and what the library keeps beside them. */
+/* Calls that the kernel serves, and what the library notes about them. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ EXI_PUBLIC int exs_socket(int domain, int type, int protocol)
 	int fd, ret;
 
 	EXI_NEEDS_INIT();
-	/* Their messages may be lost, and have names: no call here serves
+	/* Datagrams may be lost and have addresses: no call here supports
 	 * that. */
 	if ((type & ~FLAGS) == SOCK_DGRAM)
 		return (int)exi_result(-ESOCKTNOSUPPORT);
@@ -63,14 +63,15 @@ EXI_PUBLIC int exs_listen(int s, int backlog)
 	EXI_NEEDS_INIT();
 	int ret = exi_listen(s, backlog);
 
-	/* A peer that connects at once finds the marker. A child may accept:
-	 * then both can be asked. */
+	/* The marker is there before a peer connects. If a child accepts, both
+	 * processes can be asked. */
 	if (ret == 0)
 		exi_marker_reach(s);
 	return (int)exi_result(ret);
 }
 
-/* A listener by another number: what is accepted there is of the same kind. */
+/* A listener by another number: connections that are accepted there are of the
+ * same kind. */
 static int listens_too(const struct exi_sock *sk, int fd)
 {
 	struct exi_sock *other;
@@ -82,7 +83,7 @@ static int listens_too(const struct exi_sock *sk, int fd)
 	return err;
 }
 
-/* What is sent by the new number goes where the connection is. */
+/* Bytes that are sent by the new number go where the connection is. */
 static int duplicate(int s, int cmd, int least)
 {
 	struct exi_sock *sk = exi_sock_find(s);
@@ -191,7 +192,7 @@ EXI_PUBLIC int exs_getsockopt(int s, int level, int name, void *val,
 	sk = ret == 0 ? exi_sock_find(s) : NULL;
 	if (sk && exi_sock_is(sk, s))
 		exi_keepalive_tell(sk, level, name, val, *len);
-	/* To the kernel it is a stream. */
+	/* For the kernel it is a stream. */
 	if (ret == 0 && level == SOL_SOCKET && name == SO_TYPE &&
 	    exi_packet_is(s))
 		memcpy(val, &(int){ SOCK_SEQPACKET },

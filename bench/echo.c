@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Round trips of plain programs: pairs of a client, which writes and reads, and
- * a server that waits as it was told to. A process each.
+/* Round trips of plain programs, in pairs of a client, which writes and reads,
+ * and a server, which waits in the given way. Each is a process.
  *
  *	echo FACE CPU CPU SECONDS SIZE PAIRS PAUSE
  *
  * FACE is block, poll, select, epoll or et (edge-triggered); a CPU of -1 leaves
  * the process unpinned. A client sleeps PAUSE microseconds between two round
  * trips, or computes for -PAUSE. Prints p50, p99 and mean in microseconds, and
- * round trips per second, of all pairs together. */
+ * the round trips per second of all pairs together. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>

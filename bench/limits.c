@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What two processes get from the kernel without sockets, as bench/compare
- * asks:
+/* The speed of two processes that use the kernel without sockets, for
+ * bench/compare:
  *
  *	limits WHAT SIZE SECONDS CPU CPU
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What loans gain, as bench/compare asks: one process makes bytes and sends
- * them, another receives them and adds them up. Each byte is written once by
- * the program and read once. Prints megabytes per second.
+/* The gain of loans, for bench/compare: one process makes bytes and sends them,
+ * another receives them and adds them up. The programs write and read each byte
+ * once. Prints megabytes per second.
  *
  *	loans plain|loaned SIZE MEGABYTES */
 #include <err.h>

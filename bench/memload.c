@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Load for memcached: plain calls, one thread, a get outstanding on each
+/* Load for memcached: plain calls, one thread, one outstanding get on each
  * connection. Prints gets per second. */
 #include <err.h>
 #include <errno.h>

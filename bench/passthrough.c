@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* System calls that have nothing to do with shared memory, one kind at a time,
- * as bench/passthrough asks for them: "NAME COUNT" on standard input, a UNIX
- * socket; the nanoseconds that all took, or the list of names, on it. */
+/* System calls that do not concern connections of the library, one kind at a
+ * time, for bench/passthrough. Reads "NAME COUNT" from standard input, a UNIX
+ * socket, and writes the nanoseconds of all calls, or the list of names, to
+ * it. */
 #include <err.h>
 #include <fcntl.h>
 #include <netinet/in.h>

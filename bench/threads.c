@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads that each send messages of 8 bytes through a connection of their own,
- * both ends in this process, and receive them, as bench/compare asks for them:
+/* Threads that each send messages of 8 bytes through their own connection, with
+ * both ends in this process, and receive them, for bench/compare:
+ *
  *	threads N own|shared SECONDS
- * Queues are their own or one for all: then a thread takes whichever events
- * come. Says how many messages a second all of them moved. */
+ *
+ * Each thread has a queue, or all share one: then a thread takes any events
+ * that come. Prints the messages per second of all threads. */
 #include <err.h>
 #include <netinet/in.h>
 #include <pthread.h>

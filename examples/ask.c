@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Requests and responses as messages: one is sent with one call and received
- * with one, so neither end looks for where the other's begin and end.
+/* Requests and responses as messages: each is sent with one call and received
+ * with one, so neither end has to find the limits of messages.
  *
  *	ask PORT			answers; port 0 picks one
  *	ask HOST PORT QUESTION...	asks each, and prints the answers

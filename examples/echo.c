@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends back what it gets, to a thousand clients, with one queue and one
- * thread.
+/* Echoes the bytes of a thousand clients, with one queue and one thread.
+ *
  *	echo PORT CLIENTS	port 0 picks one; ends after so many clients */
 #include <err.h>
 #include <netinet/in.h>

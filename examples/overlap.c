@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Computes while megabytes arrive into registered memory: receives are posted
- * ahead, and looked at between two steps of the work.
+ * ahead, and events are taken between two steps of the work.
  *	overlap ADDRESS BLOCKS	an address of this host, such as 127.0.0.1
  */
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A message goes back and forth, and the time that takes is printed.
+/* Sends a message back and forth, and prints the time of a round trip.
  *
  *	pingpong PORT					waits; port 0 picks one
  *	pingpong [-n ROUNDS] [-s BYTES] HOST PORT	plays

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A web server of one file: each answer is one operation, with the head from
- * memory, the body from the file, and the end after the last byte.
+/* A web server of one file: each answer is one operation, with the header
+ * from memory, the body from the file, and the end after the last byte.
  *	sendfile FILE PORT ANSWERS	port 0 picks one
  */
 #include <err.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A queue in an event loop of libuv, beside a timer: what a client sends comes
- * back, and the loop ticks on.
+/* A queue in an event loop of libuv, beside a timer: it echoes what a client
+ * sends, and the timer keeps running.
  *
  *	uv PORT		port 0 picks one; ends with its first client
  */

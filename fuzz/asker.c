@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* ofi's rendezvous (providers/ofi/ofi_sock.c): what anybody on the network
- * sends to its port, in pieces, and the REQUEST in it (core/rma/request.c), of
- * either family, beside others who say next to nothing, and with no descriptor
- * free. A REQUEST gets as far as the core only from a holder of the key. */
+/* ofi's rendezvous (providers/ofi/ofi_sock.c): bytes that anyone on the network
+ * sends to its port, in pieces, and the REQUEST in them (core/rma/request.c),
+ * of either family, beside other connections that send almost nothing, and with
+ * no free descriptor. A REQUEST reaches the core only from a holder of the
+ * key. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdbool.h>

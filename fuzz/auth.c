@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* core/trust/auth.c: a handshake in which the input changes one message, cuts
- * it, or is it. A message that was changed is not taken, one that was not is;
- * and any bytes go to every taker, in every state. */
+ * it, or replaces it. A changed message is refused, an unchanged one is
+ * accepted; and every function that takes a message gets any bytes, in every
+ * state. */
 #include "core/trust/auth.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* core/base/config*.c: the file that EXS_CONFIG names, and the parser and the
- * printer of every setting. What a parser takes its printer can show, and that
- * text is taken for the same. */
+ * printer of every setting. The printer can print what the parser accepts, and
+ * the parser reads that text as the same value. */
 #include "core/base/config.c"
 
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a fabric between hosts has of the library, for targets that are one: the
- * table that a module is given, without a core behind it. */
+/* The part of the library that a fabric between hosts uses, for targets that
+ * are such a fabric: the table that a module gets, without a core behind it. */
 #ifndef FUZZ_DEVICE_H
 #define FUZZ_DEVICE_H
 
@@ -29,8 +29,8 @@ static inline int fuzz_met(int link, int reason)
 	return 0;
 }
 
-/* Fills the table with what every target needs of it; the module's code finds
- * it from here on. */
+/* Fills the table with what every target needs; the module's code then finds
+ * it. */
 static inline void fuzz_device(struct exi_host *h)
 {
 	exi_config_load();

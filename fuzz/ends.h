@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A socket of the library, in this process, and the plain end of its
- * connection, which a fuzz target plays the peer at. The library's service
- * thread is left out: an input has the same effect each time, and what the
- * service would do the target does itself. */
+/* A socket of the library in this process, and the plain end of its connection,
+ * at which a fuzz target plays the peer. The library's service thread does not
+ * run, so that an input has the same effect each time; the target does the work
+ * of that thread itself. */
 #ifndef FUZZ_ENDS_H
 #define FUZZ_ENDS_H
 
@@ -16,11 +16,11 @@ struct fuzz_ends {
 	int peer; /* a descriptor of the kernel */
 };
 
-/* Connects the two; accepts: the library's end does. It never tries to meet by
- * itself. */
+/* Connects the two; accepts: the library's end accepts. It never starts to meet
+ * by itself. */
 void fuzz_ends_begin(struct fuzz_ends *e, bool accepts);
 
-/* Closes both, the peer's with a reset: it leaves no port behind. */
+/* Closes both, the peer's end with a reset, which leaves no port in use. */
 void fuzz_ends_end(struct fuzz_ends *e);
 
 #endif

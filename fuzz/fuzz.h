@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A target: parses one input, and aborts where a promise is broken. */
+/* A target: parses one input, and aborts if a property is violated. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FUZZ_TRUE(cond)                                                        \
@@ -42,8 +42,8 @@ static inline uint32_t fuzz_below(struct fuzz_in *in, uint32_t n)
 	return v % n;
 }
 
-/* A number of up to 64 bits of which few bytes of the input say most: small
- * ones, powers of two and their neighbours, also below zero, or any. */
+/* A number of up to 64 bits, mostly from few bytes of the input: small numbers,
+ * powers of two and their neighbours, also negative, or any. */
 static inline uint64_t fuzz_number(struct fuzz_in *in)
 {
 	uint8_t how = fuzz_byte(in);
@@ -70,7 +70,7 @@ static inline uint64_t fuzz_number(struct fuzz_in *in)
 	}
 }
 
-/* Copies up to len bytes; the rest of them are zeroes. */
+/* Copies up to len bytes, and fills the rest with zeroes. */
 static inline void fuzz_copy(struct fuzz_in *in, void *to, size_t len)
 {
 	size_t n = len < in->left ? len : in->left;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* core/trust/key.c: the line of a key, by itself and as a file. What is taken
- * is printed, and taken again for the same. */
+/* core/trust/key.c: the line of a key, by itself and as a file. An accepted key
+ * is printed, and parsed again as the same key. */
 #include "core/trust/key.h"
 
 #include <sodium.h>

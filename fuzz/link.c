@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pair link of a socket: HELLO, what a stranger says to who waits, the
- * proof, the offer, and every message of a link that is up, with descriptors or
- * without, in any order; beside them what comes over TCP and the ring. The
- * peer's next honest message is one of those that an input can choose, so that
- * all states are reached. Whatever came, the library keeps no descriptor. */
+/* The pair link of a socket: HELLO, messages of a stranger to an end that
+ * waits, the proof, the offer, and every message of a link that is up, with
+ * descriptors or without, in any order; beside them, bytes on TCP and in the
+ * ring. An input can also choose the peer's next honest message, so that all
+ * states are reached. Whatever comes, the library leaks no descriptor. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

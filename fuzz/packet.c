@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* core/transfer/packet.c: what a peer of a SOCK_SEQPACKET connection sends, in
- * pieces of any size, to receives of any size that peek, are too short or end
- * early; and the heads of what is sent. A parser by itself says what each
- * receive must get. */
+/* core/transfer/packet.c: bytes of the peer of a SOCK_SEQPACKET connection, in
+ * pieces of any size, for receives of any size that peek, are too short or end
+ * early; and the headers of messages that are sent. A separate parser computes
+ * what each receive must return. */
 #include "core/transfer/packet.h"
 
 #include <errno.h>

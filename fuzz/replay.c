@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Gives a target its seeds, once each, in a build without a fuzzer: those that
- * found a fault must not find it again. replay FOLDER */
+/* Runs a target once on each of its seeds, in a build without a fuzzer: seeds
+ * that found a fault must not find it again. replay FOLDER */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

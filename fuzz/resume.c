@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* core/transfer/resume.c: what comes on TCP when a fabric between hosts failed.
- * A record, right or not, in pieces, and the stream behind it. The reader gets
- * each byte of the stream once and in order, or none any more. */
+/* core/transfer/resume.c: bytes on TCP after a fabric between hosts failed: a
+ * record, valid or not, in pieces, and the stream after it. The reader gets
+ * each byte of the stream once and in order, or no more bytes. */
 #include "core/transfer/resume.h"
 
 #include <errno.h>

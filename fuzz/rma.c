@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* core/rma: messages and notes of a peer on another host, through the link and
- * the engines to a connection that sends, receives, lends buffers, moves and
- * fails. The device only counts what is posted, after it has read the bytes. */
+ * the engines, to a connection that sends, receives, lends buffers, moves and
+ * fails. The device only reads the bytes of each post, and counts it. */
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An end of the provider shm without a socket, for a peer that fuzz targets
- * play. */
+/* An end of the provider shm without a socket, for fuzz targets that play its
+ * peer. */
 #ifndef FUZZ_SEGMENT_H
 #define FUZZ_SEGMENT_H
 

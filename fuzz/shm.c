@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The provider shm, and a peer that writes anything into its own segment, and
+/* The provider shm, with a peer that writes anything into its own segment, and
  * offers anything. The peer is the provider's other end, which also moves
- * honest bytes. Rings grow or not, and memory may be short, as the settings or
- * the kernel say. What the victim is given lies in the ring and is no more than
- * it asked for. */
+ * honest bytes. By the settings or the kernel, rings grow or not, and memory
+ * may be short. The bytes that the victim gets lie in the ring and are no more
+ * than it asked for. */
 #include "providers/shm/shm_int.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* core/rma/stream_tx.c, stream_rx.c: one end, whose own caller keeps the rules,
- * and a peer that says anything in any order. What the engine has the caller do
- * is checked: only memory that was advertised is written to, runs lie in the
- * ring, buffers get no more than they hold. */
+/* core/rma/stream_tx.c, stream_rx.c: one end, with a caller that keeps the
+ * rules, and a peer that sends anything in any order. Checked is what the
+ * engine has the caller do: only advertised memory is written to, runs lie in
+ * the ring, and buffers get no more than they hold. */
 #include "core/rma/stream.h"
 
 #include "fuzz/fuzz.h"

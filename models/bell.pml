@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The bell: how the two sides of one ring sleep and are woken
+/* The doorbell: how the two sides of one ring sleep and are woken
  * (docs/design/wire-shm.md, section 4).
  *
- * Modelled: a producer that sends N records through a ring of SLOTS, sleeping for
- * space; a consumer that takes them, sleeping for data; the service of the
- * process of each, which changes its state once and kicks it. A side sleeps in
- * futex_waitv on two words, which the kernel queues and compares one after the
- * other, or (CPKT, PPKT) in a poll for WAKE packets.
+ * Modelled: a producer that sends N records through a ring of SLOTS, and sleeps
+ * for space; a consumer that takes them, and sleeps for data; the service
+ * thread of each process, which changes the state of its side once and kicks
+ * the side. A side sleeps in futex_waitv on two words, which the kernel queues
+ * and compares one after the other, or (CPKT, PPKT) in a poll for WAKE packets.
  *
- * Memory: each store that is not sequentially consistent waits in a buffer of its
- * thread and becomes visible later, also after younger stores to other words
- * unless those are releases. That is TSO and more (PSO). A sequentially
- * consistent store, a read-modify-write and each futex call wait for the thread's
- * buffer to be empty. Loads are not reordered.
+ * Memory: each store that is not sequentially consistent waits in a buffer of
+ * its thread and becomes visible later, also after younger stores to other
+ * words unless those are releases. That is TSO and more (PSO). A sequentially
+ * consistent store, a read-modify-write and each futex call wait until the
+ * thread's buffer is empty. Loads are not reordered.
  *
- * With BIG the ring may grow once to so many slots, when a record finds no room: a
- * GROW takes the record's place, and the next one lies behind what was the ring,
- * where words and payloads of earlier days are.
+ * With BIG the ring may grow once to that number of slots, when a record finds
+ * no space: a GROW record takes its place, and the next record lies after the
+ * end of the old ring, where there are words and payloads of earlier use.
  *
- * With GLANCES nobody sleeps, and another thread of the consumer's process finds nothing so often at
- * the consumer's position, and then compares, without a lock, the word and the position
- * (docs/design/orders.md, "Nothing still").
+ * With GLANCES neither side sleeps. Another thread of the consumer's process
+ * finds nothing that many times at the consumer's position, and then compares,
+ * without a lock, the word and the position (docs/design/orders.md, "Nothing
+ * still").
  *
- * Abstractions: one record per slot, so positions count slots; a record's word is
- * its position plus one; `a quarter of the ring' is QUARTER records, also when it
- * has grown; whether it grows is chance; spinning is SPIN looks more, or fewer. Who
- * asks for what comes behind unread records does it like the consumer here.
+ * Abstractions: one record per slot, so positions count slots; a record's word
+ * is its position plus one; `a quarter of the ring' is QUARTER records, also
+ * after it has grown; whether it grows is chance; spinning is SPIN looks more,
+ * or fewer. A reader that requests a doorbell for what comes after unread
+ * records does it like the consumer here.
  *
- * Asserted: word and payload are those of the next record; the producer does not
- * ring more often than it was asked to (a futex call that wakes nobody is no ring);
- * where a comparison says that nothing came there was nothing when it began;
- * and, by the search for invalid end states, nobody sleeps for ever: all N records
- * arrive, each side learns of the change of its state.
- */
+ * Asserted: word and payload are those of the next record; the producer does
+ * not ring more often than it was asked to (a futex call that wakes no thread
+ * is no doorbell); if a comparison says that nothing came, there was nothing
+ * when it began; and, by the search for invalid end states, no side sleeps for
+ * ever: all N records arrive, and each side learns of the change of its
+ * state. */
 
 #define PARAMETERS(P) \
 	P(N, 4) \

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A connection that is handed on (core/meet/handed.h, core/sock/holders.h): its new
- * holder moves it again only when nobody else uses it.
+/* A connection that is passed on (core/meet/handed.h, core/sock/holders.h): its
+ * new holder moves it again only when no other process uses it.
  *
- * Modelled: the parent, which has the connection and its library; what it does, by
- * scenario; and the new holder.
+ * Modelled: the parent, which has the connection and the library; its actions,
+ * by scenario; and the new holder.
  *
- * EXEC: a child has the connection, too, and becomes another program, which keeps it.
- * The parent closes it, at any time. With STREAM the parent opens a stdio stream on it
- * instead, and its library lets go of it.
+ * EXEC: a child also has the connection, and becomes another program, which
+ * keeps it. The parent closes it at any time. With STREAM the parent opens a
+ * stdio stream on it instead, and its library lets go of it.
  *
- * Else the parent passes the connection by a message, once, and closes it.
+ * Otherwise the parent passes the connection in a message, once, and closes it.
  *
- * Meanwhile, with FORKS another thread of the parent forks, with SPAWNS it spawns a
- * program; with OTHER another child has the connection, too, and opens a stream on it.
+ * Meanwhile, with FORKS another thread of the parent forks, with SPAWNS it
+ * spawns a program; with OTHER another child has the connection, too, and opens
+ * a stream on it.
  *
- * Memory is sequentially consistent, as the code's operations are; a table of
- * descriptors is the kernel's, and changes in one step.
+ * Memory is sequentially consistent, as the code's operations are; a descriptor
+ * table is the kernel's, and changes in one step.
  *
- * Asserted: when the new holder moves the connection, no other process uses it: has it,
- * and is not in the close that takes it away, nor was forked in its middle. At the end, when the parent closed it and
- * nobody else can have got it, the new holder has moved it.
+ * Asserted: when the new holder moves the connection, no other process uses it.
+ * A process uses it if it has it and is not in the close that ends that, or was
+ * forked during that close. At the end, if the parent closed the connection and
+ * no other process can have got it, the new holder has moved it.
  *
- * Not modelled: how the new holder and the peer find each other (meet.pml); a child that
- * has it, and no library; a spawn where a child does exec.
- */
+ * Not modelled: how the new holder and the peer find each other (meet.pml); a
+ * child that has the connection, and no library; a spawn with a child that does
+ * exec. */
 
 /* Planted bugs. */
 #define LOOKS_FIRST	1	/* who closes looks for strays, then takes itself out */

@@ -1,30 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The meeting by a key: who A and B believe to be at the other end of the link,
- * whatever a process between them passes on, keeps and repeats
+/* The meeting by a key: which process A and B believe to be at the other end of
+ * the link, whatever a process between them passes on, keeps and repeats
  * (docs/design/wire-shm.md, section 1, "Between network namespaces").
  *
- * Modelled: two connections of two processes, of which one has both A ends and the
- * other both B ends; each end holds the key and has a nonce of its own for each
- * connection. M has the directory and not the key. A binds its name at any moment, and
- * hears two candidates: B, if B found the name, and M. B looks once, at any moment. It
- * finds the name of its A, or what M has put in the place of that name: its own, or
- * the name of the other A. M says on its links what it likes, SAYS times: any nonce,
- * and any MAC that it was told, from either connection.
+ * Modelled: two connections between two processes, of which one has both A ends
+ * and the other both B ends; each end holds the key and has its own nonce for
+ * each connection. M has the directory but not the key. A binds its name at any
+ * moment, and receives two candidates: B, if B found the name, and M. B looks
+ * once, at any moment. It finds the name of its A, or the name that M has put
+ * in that place: M's own, or that of the other A. M sends any messages on its
+ * links, SAYS times: any nonce, and any MAC that it received, from either
+ * connection.
  *
- * The kernel names the process at the other end of a link. With TURNS the second
- * connection has the addresses of the first, and begins when that is over; meanwhile
- * the process of the B ends (1) or of the A ends (2) has executed M: M's links have
- * the number of that process then, and M knows what that had sent.
+ * The kernel names the process at the other end of a link. With TURNS the
+ * second connection has the addresses of the first, and begins when the first
+ * is over; meanwhile the process of the B ends (1) or of the A ends (2) has
+ * executed M: M's links then have the pid of that process, and M knows what it
+ * had sent.
  *
- * Abstractions: a MAC is what it covers, and only an end that holds the key can make
- * it. M knows all nonces from the beginning, as each of them is sent in the clear.
- * PROVED ends the meeting for B; OFFER and ANSWER, which follow, carry the segments.
+ * Abstractions: a MAC is the data that it covers, and only an end that holds
+ * the key can make it. M knows all nonces from the beginning, because they are
+ * sent in the clear. PROVED ends the meeting for B; OFFER and ANSWER, which
+ * follow, carry the segments.
  *
- * Asserted: A believes a candidate only if that is the B of this connection, and B
- * believes only the A of this connection; and where M is not there and B looks after A
- * bound its name, both believe each other.
- */
+ * Asserted: A accepts a candidate only if it is the B of this connection, and B
+ * accepts only the A of this connection; if M is absent and B looks after A
+ * bound its name, both accept each other. */
 
 #define PARAMETERS(P) \
 	P(MAN, 1)	/* M is there */ \

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The meeting: who A and B believe to be at the other end of the link, whatever
- * somebody between them does (docs/design/wire-shm.md, section 1).
+/* The meeting: which process A and B believe to be at the other end of the
+ * link, whatever a process between them does (docs/design/wire-shm.md, section
+ * 1).
  *
- * Modelled: A, which binds the name once, at any moment, and takes who connects;
- * B, which looks LOOKS times, at any moments; M, another user, who claims the name,
- * lets go of it, connects to A, and says on its links what it likes, SAYS times:
- * any message, any number of a symbol, any nonce that it knows or made; C, a
- * process that has A's end of TCP from a fork.
+ * Modelled: A, which binds the name once, at any moment, and accepts any
+ * process that connects; B, which looks LOOKS times, at any moments; M, another
+ * user's process, which claims the name, releases it, connects to A, and sends
+ * any messages on its links, SAYS times: any message, any number of a symbol,
+ * any nonce that it knows or made; C, a process that has A's end of TCP from a
+ * fork.
  *
- * Links: 1 from B to A, 2 from B to M, 3 from M to A. A board has one symbol, and
- * is read by everybody: nothing of it is hidden from M, who need not look. B's end of
- * its link has the name of B's nonce, from before it tells the nonce until after it
- * restored its board; M can give its end of link 3 any name that it knows and
- * nobody has, at any moment.
+ * Links: 1 from B to A, 2 from B to M, 3 from M to A. A board has one symbol,
+ * and every process can read it: nothing of it is hidden from M, which need not
+ * look. B's end of its link has the name of B's nonce, from before B sends the
+ * nonce until after B restored its board; M can give its end of link 3 any free
+ * name that it knows, at any moment.
  *
- * Abstractions: a digest is the nonces, so two are equal only if these
- * are; in truth a symbol of another digest fits once in 32 times. K symbols instead
- * of twelve; A's nonce is the same for each who comes. A promise is the nonce, which M cannot use before it is told. A search
- * for a nonce that makes one digest equal to another is the nonce FIT: possible for
- * M if, when it commits itself, all else that the digest is of is known to it. With
- * DIES B may be killed while another process has its end of TCP: the name is free
- * then, and its last symbol stays.
+ * Abstractions: a digest is the nonces, so two are equal only if these are; in
+ * truth a symbol of another digest fits once in 32 times. K symbols instead of
+ * twelve; A's nonce is the same for each process that comes. A promise is the
+ * nonce, which M cannot use before it is sent. A search for a nonce that makes
+ * one digest equal to another is the nonce FIT: possible for M if, when it
+ * commits itself, it knows all other inputs of the digest. With DIES B may be
+ * killed while another process has its end of TCP: the name is free then, and
+ * its last symbol stays.
  *
- * Asserted: A sends OFFER, and B ANSWER, on link 1 alone; boards are what they were
- * when all is over; and where nobody claims the name before A has it, and B looks
- * after that, they meet.
- */
+ * Asserted: A sends OFFER, and B ANSWER, on link 1 only; at the end the boards
+ * are what they were before; and if no process claims the name before A has it,
+ * and B looks after that, they meet. */
 
 #define PARAMETERS(P) \
 	P(SAME, 0)	/* one user has both ends */ \

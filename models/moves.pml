@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The order in which an epoll set tells of connections that move from TCP to a ring
- * (the head of preload/epoll_look.c; docs/design/wire-shm.md, section 4, `tcp'). What
- * order.pml has of connections in rings is left out here.
+/* The order in which an epoll set reports connections that move from TCP to a
+ * ring (the head of preload/epoll_look.c; docs/design/wire-shm.md, section 4,
+ * `tcp'). What order.pml models of connections in rings is left out here.
  *
- * Modelled: one set with two connections, which are on TCP at first; the thread that
- * waits in it, and receives all that it sees of what it is told of; its process'
- * service thread, which reads links as the waiter does; and the peer's writer. The
- * writer sends SENDS records in turn on connections that the search chooses, and moves
- * a connection when it likes: SWITCH is in the link then, and what follows in the ring.
- * The kernel's list of the set has a connection when bytes came to it on TCP, or a
- * message to its link, once, in the order in which that was first so.
+ * Modelled: one set with two connections, which are on TCP at first; the thread
+ * that waits in it, and receives all that it sees on reported connections; the
+ * service thread of its process, which reads links as the waiter does; and the
+ * peer's writer. The writer sends SENDS records in turn on connections that the
+ * search chooses, and moves a connection at any time: SWITCH is then in the
+ * link, and what follows in the ring. The kernel's list of the set has a
+ * connection once bytes came to it on TCP, or a message to its link, in the
+ * order in which that first happened.
  *
- * With MEETS the first connection has not met its peer at first: the kernel tells of it
- * as of any other descriptor, at its place in the list, and the application is told the
- * same. Then another thread manages it: the kernel's set gets the library's tag, the
- * item becomes a managed one, the peer says times from some moment on, and only then may
- * it move. With MEETS=2 the other connection is in its ring from the beginning.
+ * With MEETS the first connection has not met its peer at first: the kernel
+ * reports it like any other descriptor, at its place in the list, and so does
+ * the library. Then another thread manages it: the kernel's set gets the
+ * library's tag, the item becomes managed, the peer reports times from some
+ * moment on, and only then may it move. With MEETS=2 the other connection is in
+ * its ring from the beginning.
  *
- * Time is counted by what the writer does, so each record has its own.
+ * The writer's actions advance the time, so each record has its own time.
  *
- * Asserted: when a connection is told, all records that were written before its first
- * unread one were told before, in this call or an earlier one.
+ * Asserted: when a connection is reported, all records that were written before
+ * its first unread one were reported before, in this call or an earlier one.
  *
- * Beyond what the order is promised for, and found as such: bytes whose peer does not
- * say yet when it sent them, sent while the kernel is being asked (OVERLAPS).
+ * Beyond what the order is promised for, and found as such: bytes whose peer
+ * does not report times yet, sent while the kernel is being asked (OVERLAPS).
  *
- * Not modelled: an exclusive item, which is taken out of the kernel's set and put in
- * again when it comes to be managed, and loses its place there; and levels that the
- * kernel keeps in its list after they were told, whose place is as old natively, too.
- */
+ * Not modelled: an exclusive item, which is removed from the kernel's set and
+ * added again when it becomes managed, and loses its place there; and
+ * level-triggered events that the kernel keeps in its list after it reported
+ * them, whose place is as old natively. */
 
 /* Planted bugs. */
 #define NO_HEAR		1	/* links are not read by who found bytes on TCP */

@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The order in which an epoll set tells of its connections (the head of
+/* The order in which an epoll set reports its connections (the head of
  * preload/epoll_look.c; docs/design/wire-shm.md, section 4, `made').
  *
  * Modelled: one set with CONNS connections, and the thread that waits in it and
- * receives what it is told of. Writer 0 sends SENDS records in turn on connections
- * that the search chooses. A second writer (WRITERS) has the last connection, and may
- * hear what the first one wrote before it writes (TELLS). A wait tells `max' connections
- * at most; what it found beyond these waits in line. With RESTS, what has nothing may
- * come to rest: its peer rings for the next record, and the ring is heard some time
- * later, by the service, or by a wait that asks the kernel.
+ * receives from the reported ones. Writer 0 sends SENDS records in turn on
+ * connections that the search chooses. A second writer (WRITERS) has the last
+ * connection, and may learn what the first one wrote before it writes (TELLS).
+ * A wait reports at most `max' connections; other connections that it found
+ * wait in line. With RESTS, a connection without bytes may come to rest: its
+ * peer sends a doorbell for the next record, which is noticed some time later,
+ * by the service thread, or by a wait that asks the kernel.
  *
- * Time is the number of times that the writers read the clock, so that the search ends.
- * With EARLY a writer may read one less than that, as a processor does that reads its
- * clock before an older store is done. Each writer's own times grow.
+ * Time is the number of times that the writers read the clock, so that the
+ * search ends. With EARLY a writer may read one less than that, as a processor
+ * does that reads its clock before an older store is done. The times of one
+ * writer grow.
  *
- * Memory is sequentially consistent here, but for what NO_FENCE and LATE_MADE change:
- * that a request and a record see one another is what bell.pml checks.
+ * Memory is sequentially consistent here, except for what NO_FENCE and
+ * LATE_MADE change: bell.pml checks that a request and a record see one
+ * another.
  *
- * Asserted: when a connection is told, each record that its writer wrote (or had heard
- * of) before the record that is told was told before, in this call or an earlier one.
- * The record is the connection's first one; edge-triggered (EDGE), the first one that
- * was not told. A record is told when its connection is, if it is there by then.
+ * Asserted: when a connection is reported, each record that its writer wrote
+ * (or had learnt of) before the reported record was reported before, in this
+ * call or an earlier one. The reported record is the connection's first one;
+ * edge-triggered (EDGE), the first one that was not reported. A record is
+ * reported with its connection, if it is there by then.
  *
- * Beyond what the order is promised for, and found as such: edge-triggered connections
- * whose receiver leaves records unread; writers of two processes, where a connection of
- * one rests; two threads that wait at once. With EARLY, also a record that is written
- * about when its connection is told for another one (so N is 1 there).
+ * Beyond what the order is promised for, and found as such: edge-triggered
+ * connections whose receiver leaves records unread; writers of two processes,
+ * if a connection of one rests; two threads that wait at once. With EARLY, also
+ * a record that is written about when its connection is reported for another
+ * one (so N is 1 there).
  *
- * Not modelled: times of two threads that are equal; counts that wrap; epochs; bytes on
- * TCP, for which see moves.pml.
- */
+ * Not modelled: times of two threads that are equal; counts that wrap; epochs;
+ * bytes on TCP, for which see moves.pml. */
 
 #define CONNS_MOST	3
 #define RECS_MOST	9

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The closing of candidates (core/meet/candidate.c, docs/design/wire-shm.md, section 2):
- * an A that parts before it has met tells each candidate so. A candidate that could
- * connect is not left without a word.
+/* The closing of candidates (core/meet/candidate.c, docs/design/wire-shm.md,
+ * section 2): an A that leaves before it has met informs each candidate. Each
+ * candidate that could connect gets a message.
  *
- * Modelled: A, which takes who connects, hears what each says, and parts at any moment;
- * B, candidate 0, which connects at any moment, says HELLO, and reads; STRANGERS others,
- * who connect, say something or nothing, and may go.
+ * Modelled: A, which accepts any process that connects, receives what each
+ * says, and leaves at any moment; B, candidate 0, which connects at any moment,
+ * sends HELLO, and reads; STRANGERS others, which connect, send something or
+ * nothing, and may close.
  *
- * A listening socket has a queue: listen(2) with n lets n + 1 wait. A connection is two
- * queues of packets: `said' counts those to A, `no' is the one packet to the candidate. A
- * shutdown by A makes the candidate's sends fail, and its reads end behind `no'. A close
- * by A of what lies unread is an error at the candidate, before `no', once.
+ * A listening socket has a queue: listen(2) with n lets n + 1 wait. A
+ * connection is two queues of packets: `said' counts those to A, `no' is the
+ * one packet to the candidate. After a shutdown by A, the candidate's sends
+ * fail, and its reads end after `no'. If A closes with unread bytes, the
+ * candidate gets an error, before `no', once.
  *
- * Not modelled: who of the candidates is the peer (meet.pml), and messages that B would
- * say later. When more come than A has room for, A dismisses the oldest without a word.
+ * Not modelled: which of the candidates is the peer (meet.pml), and messages
+ * that B would send later. If more candidates come than A has room for, A
+ * dismisses the oldest without a message.
  *
- * Asserted: when all is over B, if it connected and was not dismissed for room, was told.
- */
+ * Asserted: at the end B, if it connected and was not dismissed for room, got
+ * the message. */
 
 #define PARAMETERS(P) \
 	P(STRANGERS, 2) \

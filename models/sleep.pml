@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * One ring for a sleep over many connections (docs/design/wire-shm.md, section 4;
- * preload/epoll_wait.c; exi_conn_wake() in core/link/control.c).
+/* One doorbell for a sleep over many connections (docs/design/wire-shm.md,
+ * section 4; preload/epoll_wait.c; exi_conn_wake() in core/link/control.c).
  *
- * Modelled: a set with two connections of one peer process, which sends on both from
- * two threads (LEAVES: one). Thread 0 waits in the set for ever, and receives all that
- * it is told of. Thread 1 (LEAVES) looks once, receives, and goes to other work for
- * good. With CLOSES somebody closes connection 0 at any time, whose ring may be unread.
+ * Modelled: a set with two connections of one peer process, which sends on both
+ * from two threads (LEAVES: one). Thread 0 waits in the set for ever, and
+ * receives from all connections that are reported to it. Thread 1 (LEAVES)
+ * looks once, receives, and goes to other work for good. With CLOSES a thread
+ * closes connection 0 at any time, and its ring may be unread.
  *
- * Memory is sequentially consistent here: that a request and a record see one another
- * is what bell.pml checks.
+ * Memory is sequentially consistent here: bell.pml checks that a request and a
+ * record see one another.
  *
- * Asserted: when nothing moves any more, nothing lies unread at a connection that is
- * open. (Sleepers may sleep then.)
- */
+ * Asserted: when no thread moves any more, an open connection has nothing
+ * unread. (Sleepers may be asleep then.) */
 
 #define PARAMETERS(P) \
 	P(N, 1)	/* sends on each connection */ \

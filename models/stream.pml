@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The stream engine: how the two ends of one direction agree on which bytes go
- * into the memory of a receive and which through the ring (docs/design/stream.md).
+/* The stream engine: how the two ends of one direction agree on which bytes go
+ * into the memory of a receive and which through the ring
+ * (docs/design/stream.md).
  *
  * Modelled: a sender of N bytes, and a receiver that posts receives of 1 to LEN
- * bytes, at most RECVS at once, with and without WAITALL, some of which may not be
- * advertised; reads the ring without one; cancels any; a FIFO each way of limited
- * room, and bytes that are written at once or at the last moment before they are
- * told; the end of the stream; the move to TCP while adverts are out, and back,
- * with what lies unread in the ring sent again. The policy is free: the sender may
- * use the ring though it has adverts, the receiver may save up ACKs.
+ * bytes, at most RECVS at once, with and without WAITALL, some of which may not
+ * be advertised; reads the ring without a receive; cancels any of them; a FIFO
+ * each way of limited room, and bytes that are written at once or at the last
+ * moment before they are announced; the end of the stream; the move to TCP
+ * while adverts are out, and back, with bytes that are unread in the ring sent
+ * again. The policy is free: the sender may use the ring though it has adverts,
+ * the receiver may save up ACKs.
  *
- * Abstractions: what is done under one lock and shows one thing to the outside is
- * one atomic step. A byte is its place in the stream, from 1. Numbers do not wrap.
- * TAKEBACK and SWITCH go over another channel, in any order with the fabric's. The
- * receive that is over is told at once. One pass: every behaviour ends, so that no
- * deadlock = everything finishes.
+ * Abstractions: what happens under one lock and has one visible effect is one
+ * atomic step. A byte is its place in the stream, from 1. Numbers do not wrap.
+ * TAKEBACK and SWITCH go over another channel, in any order with the fabric's
+ * messages. A receive that is over is reported at once. One pass: every
+ * behaviour ends, so that no deadlock = everything finishes.
  *
- * Asserted: a byte is written only where memory is lent, nothing was written before,
- * and, in the ring, what was there was read or given back; receives and reads give
- * the bytes in their order, each once; the end is told after the last byte; no end
- * says what the other must refuse; a direction that was given back is not written
- * directly; and, by the search for invalid end states, nobody waits for ever, all N
- * bytes and the end arrive, and all memory is given back.
- */
+ * Asserted: a byte is written only where memory is lent, nothing was written
+ * before, and, in the ring, the earlier byte was read or given back; receives
+ * and reads return the bytes in order, each once; the end is announced after
+ * the last byte; no end sends what the other must refuse; a direction that was
+ * given back is not written directly; and, by the search for invalid end
+ * states, no end waits for ever, all N bytes and the end arrive, and all memory
+ * is given back. */
 
 #define PARAMETERS(P) \
 	P(N, 3) \

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The switch: how the two directions of one connection move between TCP and the
+/* The switch: how the two directions of one connection move between TCP and the
  * ring, both ways (docs/design/wire-shm.md, section 3).
  *
- * Modelled: two ends, each with the program's calls (app) and the service (svc,
- * the only reader of the pair link); per direction a TCP queue of limited room
- * with FIN and RST, and a ring of records whose slots are used again; the pair
- * link as a FIFO per way with hang-up; half-close, close, close with unread
- * bytes, both ends leaving at once, an end that has left and goes on as a plain
- * program, and the death of an end between any two steps.
+ * Modelled: two ends, each with the program's calls (app) and the service
+ * thread (svc, the only reader of the pair link); per direction a TCP queue of
+ * limited room with FIN and RST, and a ring of records with slots that are
+ * reused; the pair link as a FIFO per way with hang-up; half-close, close,
+ * close with unread bytes, both ends leaving at once, an end that has left and
+ * continues as a plain program, and the death of an end between any two steps.
  *
- * Abstractions: what is done under one lock and shows one thing to the outside
- * is one atomic step. A byte is its place in the stream, so byte 3 must be the
- * fourth that arrives. Sleeping is a guard that waits: lost wake-ups are the
- * matter of bell.pml. A record holds one or two bytes. A reset, of a socket or of
- * a dead process, loses any part of what TCP still held in that direction.
- * One pass: every behaviour ends, so that no deadlock = everything finishes.
+ * Abstractions: what happens under one lock and has one visible effect is one
+ * atomic step. A byte is its place in the stream, so byte 3 must be the fourth
+ * that arrives. Sleeping is a guard that waits: bell.pml checks for lost
+ * wake-ups. A record holds one or two bytes. A reset, of a socket or of a dead
+ * process, loses any part of what TCP still held in that direction. One pass:
+ * every behaviour ends, so that no deadlock = everything finishes.
  *
  * Asserted: each byte received is the next of the stream; end of stream is
- * reported only when all that was sent has been received, crash or not; an error
- * only when that holds too, or TCP or a drain that was cut short lost bytes; what
- * lies in a ring is never lost to an end that still runs the library; TCP is not written after its FIN;
- * a leaver that went plain needs nothing from the ring or the link; no message
- * comes in a wrong state; and, by the search for invalid end states, nobody,
- * the leaver first, waits for ever.
+ * reported only when all that was sent has been received, crash or not; an
+ * error only if that holds, too, or if TCP or an interrupted drain lost bytes;
+ * bytes in a ring are never lost to an end that still runs the library; TCP is
+ * not written after its FIN; an end that left and went plain needs nothing from
+ * the ring or the link; no message comes in a wrong state; and, by the search
+ * for invalid end states, no thread, least of all that of the end that leaves,
+ * waits for ever.
  *
- * A scenario is a set of parameters: N0 N1 bytes sent by end 0, 1; DOWNS0 DOWNS1 how often
- * an end may leave; UPS: it may come back; GOES: it may go plain; CRASH0 CRASH1
- * HALF CLOSE0 CLOSE1 KRECV BLOCK ROOM RCAP: see below.
- */
+ * A scenario is a set of parameters: N0 N1 bytes sent by end 0, 1; DOWNS0
+ * DOWNS1 how often an end may leave; UPS: it may come back; GOES: it may go
+ * plain; CRASH0 CRASH1 HALF CLOSE0 CLOSE1 KRECV BLOCK ROOM RCAP: see below. */
 
 #define PARAMETERS(P) \
 	P(N0, 2) \

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A connection in an epoll set for which nobody was seen to wait (the head of
- * preload/epoll.h; core/call/unseen.h; exi_switch_awaited()): it stays on TCP, or is
- * brought back, and moves (again) when somebody is seen to wait.
+/* A connection in an epoll set for which no thread was seen to wait (the head
+ * of preload/epoll.h; core/call/unseen.h; exi_switch_awaited()): it stays on
+ * TCP, or is moved back, and moves (again) when a thread is seen to wait.
  *
- * Modelled: this end of one connection, which is put into a set by epoll_ctl(), of which
- * the shim makes its own set then; the meeting, which ends with the link; the mark that
- * the program's bytes pass; the watch, which finds bytes in the ring that nobody takes,
- * searches, and leaves later; the service, which reads the link; the peer. With SEEN a
- * thread waits for the set by the C library at any time, also before the set is made;
- * else somebody waits unseen, whom the kernel tells of TCP only. With TWO the connection
- * is in a second set, too, for which nobody is ever seen to wait. With LASTS something
- * else holds the connection for good, at any time.
+ * Modelled: this end of one connection, which is added to a set by epoll_ctl(),
+ * for which the shim then makes its own set; the meeting, which ends with the
+ * link; the mark that the program's bytes pass; the watch, which finds bytes in
+ * the ring that no call takes, searches, and leaves later; the service thread,
+ * which reads the link; the peer. With SEEN a thread waits for the set by the C
+ * library at any time, also before the set is made; otherwise a thread waits by
+ * a call that is not intercepted, and the kernel reports only TCP to it. With
+ * TWO the connection is in a second set, too, for which no thread is ever seen
+ * to wait. With LASTS something else holds the connection for good, at any
+ * time.
  *
- * Each lock's part is one step; structure and the link lock are locks, as more than one
- * such part lies between. Memory is sequentially consistent, but for what NO_FENCE
- * changes.
+ * The part under one lock is one step; structure and the link lock are locks,
+ * because more than one such part lies between. Memory is sequentially
+ * consistent, except for what NO_FENCE changes.
  *
- * Asserted: GO and UP are said only where no waiter is idle. At the end, when nothing
- * happens any more: what holds the connection for good is not undone; who waits unseen
- * has nothing in the ring; who is seen to wait has a connection that moved, unless
- * something else holds it, and a managed item for what lies in the ring.
+ * Asserted: GO and UP are sent only if no waiter is idle. At the end, when
+ * nothing happens any more: what holds the connection for good is still in
+ * force; for a thread that waits unseen there is nothing in the ring; for a
+ * thread that is seen to wait the connection has moved, unless something else
+ * holds it, and there is a managed item for what is in the ring.
  *
- * Not modelled: how the watch stops and begins anew; forks; a peer that does not answer.
- */
+ * Not modelled: how the watch stops and starts again; forks; a peer that does
+ * not answer. */
 
 /* Planted bugs. */
 #define NO_FENCE	1	/* a wait is noted after it looked for the set */

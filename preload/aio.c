@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asynchronous input and output of the C library: its threads read and write
- * the descriptor unseen. */
+/* Asynchronous I/O of the C library, whose threads read and write the
+ * descriptor by calls that are not intercepted. */
 #include <aio.h>
 #include <sys/exs_ext.h>
 
@@ -36,7 +36,7 @@ HOOK int lio_listio(int mode, struct aiocb *const *list, int n,
 	return native.lio_listio(mode, list, n, event);
 }
 
-/* aiocb64 is aiocb: offsets have 64 bits on every machine that this runs on. */
+/* aiocb64 is aiocb: off_t has 64 bits on every supported machine. */
 _Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "aiocb");
 
 HOOK int aio_read64(struct aiocb64 *cb)

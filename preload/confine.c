@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A process that gives rights up, or moves to other namespaces.
+/* Calls by which a process gives up rights or moves to other namespaces.
  *
- * Under a filter of system calls the program knows which it will make; the
- * library's (futex, epoll, sendmsg, reading /proc) may end it. So the library
- * leaves the process first, and each later call is the one that the program
- * would make without it.
+ * A program that installs a filter of system calls knows which calls it will
+ * make. The filter may kill the process for the library's own calls (futex,
+ * epoll, sendmsg, reading /proc). So the library leaves the process first, and
+ * each later call is the one that the program would make without it.
  *
- * Some namespaces, and a table of descriptors of its own, are only for a
- * process with one thread: the library's ends before, and is started again.
- * Where no thread can be started afterwards, or other threads go on with
- * another table of descriptors, the library leaves. */
+ * The kernel allows some namespaces, and a separate table of descriptors, only
+ * to a process with one thread: the library ends its own thread before, and
+ * starts it again afterwards. If no thread can be started afterwards, or if
+ * other threads go on with another table of descriptors, the library leaves. */
 #include <linux/nsfs.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -28,7 +28,7 @@
 
 /* --- filters ------------------------------------------------------------ */
 
-/* Whether the library leaves before the call: not before one that only asks
+/* Whether the library leaves before the call. It stays if the call only asks
  * what the kernel can do. */
 static bool leave_for_filter(unsigned long operation, const void *args)
 {
@@ -76,8 +76,8 @@ HOOK int prctl(int option, ...)
 
 /* --- namespaces --------------------------------------------------------- */
 
-/* For these the kernel wants a single thread, or they give the caller what
- * other threads do not share. */
+/* For these flags the kernel requires a single thread, or the caller gets
+ * something that its other threads do not share. */
 #define ALONE                                                                  \
 	(CLONE_NEWUSER | CLONE_NEWTIME | CLONE_NEWNS | CLONE_FILES |           \
 	 CLONE_VM | CLONE_SIGHAND | CLONE_THREAD)
@@ -86,7 +86,7 @@ static bool has_other_threads(void)
 {
 	struct stat st;
 
-	/* Two more than threads. */
+	/* The link count is two more than the number of threads. */
 	return stat("/proc/self/task", &st) < 0 || st.st_nlink != 3;
 }
 

@@ -37,8 +37,8 @@ static void put_item(struct item *it, struct set *s, struct exi_sock *sk,
 
 static int add(int epfd, int fd, struct exi_sock *sk, struct epoll_event *ev)
 {
-	/* An item for one shot is loaded when it is there to know of the
-	 * shot. */
+	/* A one-shot registration gets its events only when the item exists,
+	 * because the item must learn of the shot. */
 	bool once = ev->events & EPOLLONESHOT;
 	struct epoll_event first = *ev;
 	struct set *s;
@@ -117,9 +117,9 @@ static int change_managed(struct item *it, int op, const struct epoll_event *ev)
 	return 0;
 }
 
-/* Whether a change says nothing new. It changes nothing of a level: the kernel
- * knows all of it, and no other process has the descriptor to tell it something
- * else. */
+/* Whether a change changes nothing. For a level-triggered item it has no
+ * effect: the kernel knows the whole state, and no other process has the
+ * descriptor to change it. */
 static bool as_it_is(const struct item *it, const struct epoll_event *ev)
 {
 	return it->events == ev->events && it->data.u64 == ev->data.u64 &&
@@ -142,7 +142,7 @@ static int change_native(struct item *it, int op, struct epoll_event *ev)
 	}
 	if (as_it_is(it, ev))
 		return 0;
-	/* The item changes first: the kernel may tell of it at once. */
+	/* The item changes first: the kernel may report it at once. */
 	exi_lock(&s->lock);
 	wants_locked(it, ev);
 	kernels = shim_item_wanted(it);
@@ -180,7 +180,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 			return native.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno
 								      : 0;
 	}
-	/* The connection may meet its peer any moment. */
+	/* The connection may meet its peer at any moment. */
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
 	it = shim_set_live_item(epfd, fd, sk);
@@ -199,7 +199,7 @@ static int change(int epfd, int op, int fd, struct exi_sock *sk,
 	return ret;
 }
 
-/* A latent connection is in no set any more; structure is held. */
+/* Removes a latent connection from its set; structure is held. */
 static void latent_out(struct latent *l)
 {
 	if (l->set && l->set->prefix == l->prefix)
@@ -236,13 +236,13 @@ void shim_epoll_latent_promoted(struct exi_sock *sk, int fd)
 					   .data = l->data };
 		if (it)
 			put_item(it, s, sk, fd, &ev);
-		else /* nobody would tell of a fabric */
+		else /* no wait would report a fabric's events */
 			atomic_store(&sk->sh->hold_here, 1);
 	}
 	exi_unlock(&shim_epoll_structure);
 }
 
-/* Changes a latent connection in a set. False: the connection is to wake
+/* Changes a latent connection in a set. False: the connection must be promoted
  * first. */
 static bool latent_change_locked(int epfd, int op, int fd,
 				 struct epoll_event *ev, int *ret)
@@ -289,7 +289,7 @@ latent_change(int epfd, int op, int fd, struct epoll_event *ev, int *ret)
 	      (ev->events & (EPOLLONESHOT | EPOLLEXCLUSIVE | EPOLLWAKEUP)))))
 		return false;
 	exi_lock(&shim_epoll_structure);
-	/* A thread that wakes the connection comes later for what is said
+	/* A thread that promotes the connection comes later for what is noted
 	 * here. */
 	done = exi_latent(fd) && latent_change_locked(epfd, op, fd, ev, ret);
 	lost = done && *ret == 0 && op != EPOLL_CTL_DEL &&
@@ -313,8 +313,8 @@ HOOK int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		     (ev && (op == EPOLL_CTL_ADD || op == EPOLL_CTL_MOD));
 	int ret;
 
-	/* A listener will accept: a peer that connects is to find its marker
-	 * before. */
+	/* A listener will accept: its marker must be there before a peer
+	 * connects. */
 	if (op == EPOLL_CTL_ADD && sk && sk->role == EXI_ROLE_LISTEN)
 		exi_marker_reach(fd);
 	if (exi_likely(sk && sk->adopted && known))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers of epoll sets: making, duplicating and closing them, fork, and
- * leaving the process. */
+/* Descriptor numbers of epoll sets: creating, duplicating and closing them;
+ * fork; leaving the process. */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -81,9 +81,9 @@ HOOK int epoll_create1(int flags)
 	return made(native.epoll_create1(flags));
 }
 
-/* Whether fd is an epoll set. One that never had a connection counts: one may
- * come. Few numbers are of files without a type, and for these a descriptor is
- * made that is in no set. */
+/* Whether fd is an epoll set, with or without connections: one may be added
+ * later. Few descriptors refer to files without a type; for these, the test
+ * uses a new descriptor that is in no set. */
 static bool is_set_yet(int fd)
 {
 	struct stat st;
@@ -106,7 +106,8 @@ void shim_epoll_named(int fd, int also)
 	int saved = errno;
 	struct set *s;
 
-	/* A process that the library has left may not be let ask. */
+	/* A process that the library has left may be forbidden to make this
+	 * call. */
 	if (also < 0 || (uint32_t)also >= shim_epoll_n ||
 	    atomic_load(&shim_gone))
 		return;
@@ -125,8 +126,9 @@ void shim_epoll_named(int fd, int also)
 	errno = saved;
 }
 
-/* The items of other threads' hands and of a list that another thread may have
- * been changing: all are looked at anew, by nobody yet. */
+/* Starts a set anew in the child. Items may have been held by other threads,
+ * and a list may have been in the middle of a change: all items are looked at
+ * again, and none is held. */
 static void begin_anew(struct set *s)
 {
 	atomic_store(&s->lock.word, 0);
@@ -156,7 +158,7 @@ static void begin_anew(struct set *s)
 	}
 }
 
-/* The child has the sets, and its connections know of no waiters. */
+/* The child has the sets, but its connections have no waiters yet. */
 void shim_epoll_forked(void)
 {
 	atomic_store(&shim_epoll_structure.word, 0);
@@ -190,7 +192,7 @@ void shim_epoll_leave(void)
 	exi_unlock(&shim_epoll_structure);
 }
 
-/* Takes a number out of all sets. Where the file was put in by another number,
+/* Takes a number out of all sets. If the file was added by another number,
  * which is closed, it stays. */
 static void owes(int fd)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's events of an epoll set: the tagged ones are taken out. */
+/* The kernel's events of an epoll set: takes the tagged ones out. */
 #include <alloca.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "core/sock/table.h"
 #include "preload/epoll.h"
 
-/* The kernel told of an item for one shot. Not the application, if it was told
- * since, when the item had come to be managed. */
+/* The kernel reported a one-shot item. The application does not get the event
+ * if the item was already reported since it became managed. */
 static bool take_shot(struct set *s, struct epoll_event *ev)
 {
 	uint64_t tag = ev->data.u64;
@@ -38,7 +38,7 @@ void shim_item_hear(const struct item *it)
 	exi_link_event(it->sk, EPOLLIN);
 }
 
-/* The next position in the kernel's order, behind so many other events. */
+/* The next position in the kernel's order, behind `behind` other events. */
 static uint64_t next_position(struct set *s, int behind)
 {
 	return POSITION(behind,
@@ -46,8 +46,8 @@ static uint64_t next_position(struct set *s, int behind)
 						      memory_order_relaxed));
 }
 
-/* The kernel told of the item's descriptor. Room gives a place to what the
- * application wants to know of room, and not to bytes. */
+/* The kernel reported the item's descriptor. An event for space gives a place
+ * to space that the application asked for, not to bytes. */
 static void note_tcp_locked(struct item *it, uint32_t events, int behind)
 {
 	bool room_only = !(events & ~(uint32_t)TX_EVENTS);
@@ -60,10 +60,10 @@ static void note_tcp_locked(struct item *it, uint32_t events, int behind)
 	it->since = it->set->emptied_before;
 }
 
-/* The kernel told of the item's link, which has been read since, here or by the
- * service. The event is as old as the first packet. Where that may have been a
- * message, as one that says how the connection moves, the event says nothing of
- * when what lies in the ring was written. */
+/* The kernel reported the item's link, which was read since, here or by the
+ * service thread. The event is as old as the first packet on the link. If that
+ * packet may have been a message, such as one about a move of the connection,
+ * the event does not show when the bytes in the ring were written. */
 static void note_ring_locked(struct item *it, int behind)
 {
 	uint32_t said =
@@ -75,8 +75,9 @@ static void note_ring_locked(struct item *it, int behind)
 	it->said = said;
 }
 
-/* A tagged event of an item that another thread is about to manage: it holds
- * shim_epoll_structure until it has. The item then; null: it is gone. */
+/* A tagged event of an item that another thread is about to manage: that thread
+ * holds shim_epoll_structure until it has done so. Returns the item; null: it
+ * is gone. */
 static struct item *await_managed_locked(struct set *s, uint64_t tag)
 {
 	EXI_LOCKED(&s->lock);
@@ -139,8 +140,8 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 			activate_awake_locked(it);
 			shim_item_unref_locked(it);
 		} else if (it) {
-			/* Bytes and ends are counted; urgent ones not, nor
-			 * what comes into the error queue. */
+			/* Bytes and ends are counted; urgent data and messages
+			 * in the error queue are not. */
 			if (ev[i].events & EPOLLPRI)
 				it->rung = RX_EVENTS;
 			it->rung |= ev[i].events & EPOLLERR;
@@ -152,14 +153,14 @@ int shim_set_absorb(struct set *s, struct epoll_event *ev, int n)
 	return kept;
 }
 
-/* A call to the kernel that is under way. */
+/* A call to the kernel in progress. */
 struct asking {
 	struct set *s;
 	bool sleeps; /* this thread is among the sleepers */
 };
 
-/* Cleans up when the thread was cancelled, or a handler jumped away. The
- * kernel's events are lost then, and it reports an edge once. */
+/* Cleans up when the thread was cancelled, or a signal handler jumped away. The
+ * kernel's events are then lost, and the kernel reports an edge only once. */
 static void left(void *arg)
 {
 	const struct asking *a = arg;
@@ -195,12 +196,12 @@ void shim_set_find_lost(struct set *s)
 	exi_unlock(&s->lock);
 }
 
-/* Events that are taken from the kernel at a time, on the stack: few programs
- * ask for more. */
+/* The number of events to take from the kernel at a time, on the stack: few
+ * programs ask for more. */
 #define AT_A_TIME 1024
 
-/* Notes that all that the kernel had was told, at `when`: of a sleep, at its
- * end. */
+/* Notes that all the kernel's events up to `when` were reported; after a sleep,
+ * `when` is its end. */
 static void emptied(struct set *s, uint64_t when)
 {
 	atomic_store_explicit(

@@ -1,57 +1,60 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A look at what is active in an epoll set, and the order in which it is told.
+/* A look at the active items of an epoll set, and the order in which it reports
+ * them.
  *
- * Connections are told in the order in which they were written to. A record
- * that is written before another (by the same thread, or by one that tells the
- * other) is stored before it, with a full fence between. So a search that found
- * a record, by an acquire of its word, finds all that were written before it
- * when it looks again; and it looks again at all that had nothing, until a pass
- * finds nothing more. Each record says when it was made: nothing later than the
- * last of the first pass is taken from later passes, or there would be no end,
- * and what was found is told by these times. A pass is left out if what was
- * found was made before the pass before it began, which is what a busy server
- * finds. The place of what is told again is when it was told last, so that a
- * peer who lies about times moves none but itself, and never before one that
- * was told less lately. What had no room waits in line, and goes first.
+ * Connections are reported in the order in which they were written to. A record
+ * that is written before another (by the same thread, or by one that informs
+ * the other) is stored before it, with a full fence between. So a search that
+ * found a record, by an acquire of its word, finds all records that were
+ * written before it when it looks again; and it looks again at all items that
+ * had nothing, until a pass finds nothing more. Each record has the time at
+ * which it was made. Later passes take nothing later than the last record of
+ * the first pass, or there would be no end, and items are reported by these
+ * times. A pass is left out if what was found was made before the previous pass
+ * began, which is usual in a busy server. No item gets a place before the time
+ * when it was last reported: so a peer that lies about times moves only itself,
+ * and never before an item that was reported less recently. Items that did not
+ * fit into the last answer wait in line, and go first.
  *
- * Most of what is active in a set of many has nothing, and had nothing at the
- * last look. What that look found nothing by is kept (struct exi_glance). While
- * it is the same a look would find nothing again, and is not taken. The rest is
- * taken out of the list, and looked at, in one go. Nothing is missed: of an
- * item that rests, too, this process learns only by its ring, whose word is
- * compared (by an acquire, as in a look), or by a call of wake(), which ends
- * the glance. A glance is compared under the set's lock while the item is among
- * the waiters of its socket, and ended under that lock before it leaves them
- * (let_go_of() in epoll_set.c): so the fabric is there, for close.c waits for
- * these.
+ * Most active items of a large set have nothing, and had nothing at the last
+ * look. The state by which that look found nothing is kept (struct exi_glance).
+ * While it is unchanged, a look would find nothing again, and is skipped. The
+ * other items are taken out of the list, and looked at, in one go. Nothing is
+ * missed: this process learns of a resting item, too, only by the item's ring,
+ * whose word is compared (by an acquire, as in a look), or by a call of wake(),
+ * which ends the glance. A glance is compared under the set's lock while the
+ * item is among the waiters of its socket, and ended under that lock before the
+ * item leaves them (let_go_of() in epoll_set.c). So the fabric still exists:
+ * close.c waits for these waiters.
  *
- * What rests has a ring on its way, which the kernel or the service has: a
- * record says how much its process had sent by the kernel before, so who finds
- * a new count asks the kernel, and looks at what rests (at few: they are looked
- * at one by one).
+ * A resting item with bytes has a doorbell on its way, which the kernel or the
+ * service thread has. A record says how much its process had sent by the kernel
+ * before, so a thread that finds a new count asks the kernel, and looks at the
+ * resting items (if they are few: it looks at them one by one).
  *
- * Bytes on TCP are told in the kernel's order: they are not told before the
- * kernel has told of them, which may have had others before. A connection that
+ * Bytes on TCP are reported in the kernel's order: not before the kernel has
+ * reported them, because it may have had other events before. A connection that
  * moves to a fabric may have sent SWITCH, and then a record, before these
- * bytes, and this end still look on TCP. So who finds bytes on TCP, or an event
- * of the kernel's, while connections may move, reads their links before it
- * looks at them again: SWITCH was sent before the record, and both before the
- * bytes. A thread that is reading a link holds its lock until the direction is
- * in the ring.
+ * bytes, while this end still looks on TCP. So a thread that finds bytes on
+ * TCP, or an event of the kernel, while connections may move, reads the links
+ * of those connections before it looks at them again: SWITCH was sent before
+ * the record, and both before the bytes. A thread that is reading a link holds
+ * its lock until the direction is in the ring.
  *
- * Between a record and what the kernel tells, of a connection that is on TCP or
- * of any other descriptor, there is this order: the kernel had nothing of it
- * when it was asked before. A record that was made before that is told first.
- * So is one whose process had sent nothing by the kernel since then: a record
- * says when that was (after the call, so what the kernel got before the record
- * is noted by then; but for two threads that ask at once). One that rang has
- * its ring's place among the kernel's, if the link said nothing else meanwhile:
- * the kernel tells of a link once, with the place of what it said first. Bytes
- * on TCP have the place of their own event, whatever the link says. Any other
- * record is told behind all that the kernel has. But it goes before bytes on
- * TCP of which the peer says that they were sent later, as one that has met
- * says. Where no connection is on TCP, the kernel tells of other things, of
- * whose making nothing is known: these are first. */
+ * A record and an event of the kernel, of a connection on TCP or of any other
+ * descriptor, are ordered as follows. The kernel did not have the event when it
+ * was asked the time before. A record that was made before that time is
+ * reported first. So is a record whose process has sent nothing by the kernel
+ * since then: the record has the time of the last such call (taken after the
+ * call, so it includes what the kernel got before the record; two threads at
+ * once are an exception). A record whose doorbell rang has the doorbell's place
+ * among the kernel's events, if the link carried nothing else meanwhile: the
+ * kernel reports a link once, with the place of the first packet. Bytes on TCP
+ * have the place of their own event, whatever is on the link. Any other record
+ * is reported after all events of the kernel; but it goes before bytes on TCP
+ * that, by the peer's report, were sent later. A peer that has met makes such
+ * reports. If no connection is on TCP, the kernel's events are of other
+ * descriptors, and it is unknown when these events were made: they go first. */
 #include <string.h>
 
 #include "core/base/list.h"
@@ -62,8 +65,8 @@
 #include "core/link/control.h"
 #include "preload/epoll.h"
 
-/* How often an item that has nothing is looked at while it stays active, and
- * above how many active items IDLE_TICKS do not count. */
+/* How many looks an active item without events gets, and above how many active
+ * items IDLE_TICKS does not count. */
 #define IDLE_LOOKS 16
 #define MANY	   256
 
@@ -76,14 +79,14 @@ static inline uint32_t seen_locked(struct item *it, uint32_t now,
 		(shim_item_interest(it) & TX_EVENTS) && !(now & TX_EVENTS);
 
 	EXI_LOCKED(&it->set->lock);
-	/* The room after `blocked` is told before it is forgotten. */
+	/* The space after `blocked` is reported before `blocked` is cleared. */
 	it->blocked = cannot || (it->blocked && ret);
 	if (!ret && !(now & EPOLLIN)) /* what had come was taken */
 		it->arrived = saw->came;
 	return ret;
 }
 
-/* Tells an item's event, if it has one, after a look. */
+/* Reports an item's event, if it has one, after a look. */
 static inline bool tell_locked(struct item *it, uint32_t now,
 			       const struct saw *saw, struct epoll_event *ev)
 {
@@ -105,7 +108,7 @@ static inline bool tell_locked(struct item *it, uint32_t now,
 	return true;
 }
 
-/* The end of a hold: active again, or not if nothing came meanwhile. */
+/* Ends a hold: the item is active again, or not if nothing came meanwhile. */
 static inline void release_to_locked(struct item *it, struct exi_list *list)
 {
 	struct set *s = it->set;
@@ -133,17 +136,17 @@ void shim_item_release_locked(struct item *it, bool keep)
 
 /* --- in order of arrival ------------------------------------------------- */
 
-/* A look at what is active. What had something is kept out of the lists until
- * the caller knows the order. */
+/* A look at the active items. Items that had something stay out of the lists
+ * until the caller knows the order. */
 struct search {
 	struct set *s;
-	/* Null, or the kernel may have told just now, among the first events,
-	 * of those that came to be managed after this. */
+	/* If not null: among its first events, the kernel may just have
+	 * reported items that became managed after this. */
 	const uint32_t *met;
 	const struct epoll_event *ev;
 	int n_ev;
 	bool spins;
-	bool asked;	 /* the kernel told something just now */
+	bool asked;	 /* the kernel just reported something */
 	uint32_t met_at; /* `met` of the set, before it was asked */
 	uint64_t began;	 /* exi_ticks() of the wait; no other has it */
 	uint64_t until;	 /* what came later is for the next wait */
@@ -157,16 +160,16 @@ struct search {
 	int kernels;  /* the end of the kernel's events */
 };
 
-/* Places an item in the order. The peer says when what it has was sent; without
- * that it came when it was seen. No place is before what was told already: an
- * item that tells most often comes last. */
+/* Places an item in the order. The peer says when it sent what the item has;
+ * otherwise the time is that of the look. No place is before the item's last
+ * report: an item that is reported most often comes last. */
 static inline void place_locked(struct search *c, struct item *it)
 {
 	const struct exi_first *first = &it->first;
 	uint64_t at = first->sent, now;
 
 	EXI_LOCKED(&it->set->lock);
-	/* What came cannot be later than now. */
+	/* Nothing can have come later than now. */
 	if (at > c->began) {
 		now = exi_ticks();
 		at = at < now ? at : now;
@@ -198,11 +201,11 @@ static inline void look_in_search(struct search *c, struct item *it)
 	it->on_tcp = it->first.on_tcp;
 }
 
-/* After a look: what there is to know of an item's move. */
+/* After a look: notes whether the item is about to move. */
 static inline void looked_locked(struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);
-	/* What came during the look may be that the link is up. */
+	/* The event during the look may be that the link is up. */
 	if (exi_unlikely(it->moves != it->first.moves) &&
 	    (it->first.moves || !it->again))
 		shim_item_moves_locked(it, it->first.moves);
@@ -210,12 +213,15 @@ static inline void looked_locked(struct item *it)
 		it->heard = false;
 }
 
-/* Something lies on TCP of which the kernel has not told; or in a ring, and its
- * process sent by the kernel since that was asked. The kernel is asked; but not
- * twice in a wait, and then this is for the next one, which asks first: what
- * has no place among the kernel's events would go before them all. It is left
- * out of one wait: another process may have what the kernel told, and where one
- * has the set, too, of none for what may come after the kernel was asked. */
+/* Whether the item's bytes must wait for the kernel: they are on TCP, and the
+ * kernel has not reported them; or they are in a ring, and their process has
+ * sent something by the kernel since the kernel was asked. The kernel is then
+ * asked, but not twice in a wait: otherwise the item is left for the next wait,
+ * which asks the kernel first, because an item without a place among the
+ * kernel's events would go before all of them. An item is left out of one wait
+ * only: another process may have received the kernel's event; and if another
+ * process has the set, too, an item is not left out for what may come after the
+ * kernel was asked. */
 static bool is_news_locked(struct search *c, struct item *it)
 {
 	const struct exi_first *first = &it->first;
@@ -236,13 +242,13 @@ static bool is_news_locked(struct search *c, struct item *it)
 	return false;
 }
 
-/* Whether the item's number is still one of its connection's. */
+/* Whether the item's number still belongs to its connection. */
 static bool valid(const struct item *it)
 {
 	return !(it->now & POLLNVAL);
 }
 
-/* The look is over, and it has something: true when that is for this wait. */
+/* The look found something; returns whether this wait reports it. */
 static inline bool find_locked(struct search *c, struct item *it)
 {
 	const struct exi_first *first = &it->first;
@@ -251,11 +257,11 @@ static inline bool find_locked(struct search *c, struct item *it)
 	if (is_news_locked(c, it))
 		return false;
 	place_locked(c, it);
-	/* What is left keeps its news of wake-ups for the wait that reports
-	 * it. */
+	/* An item that is left keeps its news of wake-ups for the wait that
+	 * reports it. */
 	if (it->place > c->until)
 		return false;
-	/* A number of few bits may have come round. */
+	/* A number of few bits may have wrapped around. */
 	if (!it->on_tcp && ((first->rings && first->rings != it->rings) ||
 			    (first->sent && first->kernel != it->sent))) {
 		c->rang = true;
@@ -269,7 +275,8 @@ static inline bool find_locked(struct search *c, struct item *it)
 	return true;
 }
 
-/* Whether an item that has nothing is to rest: few are looked at for long. */
+/* Whether an item without events is to rest. While few items are active, each
+ * is looked at for long. */
 static inline bool may_rest_locked(const struct search *c, struct item *it)
 {
 	EXI_LOCKED(&it->set->lock);
@@ -277,8 +284,8 @@ static inline bool may_rest_locked(const struct search *c, struct item *it)
 	       (c->began - it->busy > IDLE_TICKS || c->s->n_active > MANY);
 }
 
-/* The look is over, and it has nothing: true when its peer sends wake-ups from
- * now on. */
+/* The look found nothing; returns true if the peer sends wake-ups from now
+ * on. */
 static inline bool idles_locked(struct search *c, struct item *it)
 {
 	struct set *s = c->s;
@@ -295,8 +302,8 @@ static inline bool idles_locked(struct search *c, struct item *it)
 	return ret;
 }
 
-/* The kernel may have told of it, as of one that it was to tell of, among what
- * it told just now. */
+/* Whether the events that the kernel just returned may include this item,
+ * because the kernel was to report it. */
 static inline bool told_by_kernel(const struct search *c, const struct item *it)
 {
 	if (exi_likely(!c->met) || (int32_t)(it->nth - *c->met) <= 0)
@@ -307,7 +314,7 @@ static inline bool told_by_kernel(const struct search *c, const struct item *it)
 	return false;
 }
 
-/* Takes what is active and may have something, in the order of the list. */
+/* Takes the active items that may have something, in the order of the list. */
 static struct item *take_stirred_locked(struct search *c)
 {
 	struct exi_list *node, *next, *active = &c->s->active;
@@ -355,11 +362,11 @@ static void look_at_active(struct search *c)
 	}
 }
 
-/* A look at more takes longer than what it is for may. */
+/* A look at more items takes longer than it is worth. */
 #define FEW_REST 64
 
-/* Looks at resting items where they lie: one may have something, whose ring is
- * still on its way, or whose link said SWITCH. */
+/* Looks at resting items without taking them out: one may have bytes although
+ * its doorbell is still on its way, or its link may have SWITCH. */
 static void look_at_resting(struct search *c)
 {
 	struct set *s = c->s;
@@ -388,8 +395,8 @@ static void look_at_resting(struct search *c)
 	}
 }
 
-/* The clocks of two CPUs differ by less, and so long before a store a processor
- * may read its clock. */
+/* The clocks of two CPUs differ by less, and a processor may read its clock at
+ * most this long before a store. */
 #define CLOCK_TICKS 4096
 #define PASSES	    4
 
@@ -412,10 +419,11 @@ static void search(struct search *c)
 		 ++passes < PASSES);
 }
 
-/* The peer's process sent something by the kernel before what was found: bytes
- * on TCP, a wake-up for what rests, or that it sends on the fabric from now on.
- * The kernel has it, or the service, which may come late. The kernel is not
- * asked twice, or it would tell twice. How many events there are then. */
+/* Called if the peer's process sent something by the kernel before what was
+ * found: bytes on TCP, a wake-up for a resting item, or a message that it sends
+ * on the fabric from now on. The kernel has it, or the service thread, which
+ * may be late. The kernel is not asked twice, because it would report events
+ * twice. Returns the new number of events. */
 static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
@@ -434,11 +442,11 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 		c->n_ev = k;
 	}
 	c->hears = true;
-	/* What was written before now is found by one more look. */
+	/* One more look finds what was written before now. */
 	if (c->until == UINT64_MAX)
 		c->until = exi_ticks();
 	look_at_resting(c);
-	/* A wake-up that came meanwhile took its item from those at rest. */
+	/* A wake-up that came meanwhile took its item from the resting ones. */
 	if (s->n_fresh || s->n_moving)
 		look_at_active(c);
 	c->met = NULL;
@@ -446,7 +454,7 @@ static int find_rung(struct search *c, struct epoll_event *ev, int n, int max)
 	return n + k;
 }
 
-/* Takes n of a chain, and gives them in order. */
+/* Takes n items of a chain, and returns them in order. */
 static struct item *in_order(struct item **chain, int n)
 {
 	struct item *a, *b, *ret, **end = &ret;
@@ -457,7 +465,7 @@ static struct item *in_order(struct item **chain, int n)
 		ret->next = NULL;
 		return ret;
 	}
-	/* The chain has the last one first. */
+	/* The chain has the last item first. */
 	b = in_order(chain, n / 2);
 	a = in_order(chain, n - n / 2);
 	while (a && b) {
@@ -494,9 +502,9 @@ static void insert(const struct epoll_event *e, int at, struct epoll_event *ev,
 	ev[at] = *e;
 }
 
-/* What an earlier wait had no room for goes first: it came before all that is
- * found now, and before the n events that the kernel has now. How many there
- * are then. */
+/* Reports first what an earlier wait had no room for: it came before all that
+ * is found now, and before the n events that the kernel has now. Returns the
+ * new number of events. */
 static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 {
 	struct set *s = c->s;
@@ -518,37 +526,37 @@ static int tell_line(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
-/* What comes first of it was sent before all that the kernel told just now:
- * when the kernel had nothing of it yet; or, where others of the peer's
- * connections may be on TCP, its process has sent nothing by the kernel in
- * between. */
+/* Whether the item's first bytes were sent before all that the kernel just
+ * reported: the kernel had none of it yet when they were sent; or, if other
+ * connections of the peer may be on TCP, the peer's process has sent nothing by
+ * the kernel in between. */
 static bool precedes(const struct item *it, uint64_t emptied, bool mixed)
 {
 	return it->kernel != UINT64_MAX &&
 	       (it->place <= emptied || (mixed && it->kernel <= emptied));
 }
 
-/* The place of an item among the events that the kernel told last, in terms of
- * POSITION(): UINT64_MAX is behind them all. */
+/* The place of an item among the events that the kernel reported last, as a
+ * POSITION(); UINT64_MAX: behind all of them. */
 static uint64_t position(const struct search *c, const struct item *it,
 			 uint64_t emptied, bool mixed)
 {
 	uint64_t at = it->on_tcp ? it->by_tcp : it->by_ring;
 	uint32_t turn = (uint32_t)at;
 
-	/* It was told an earlier time that the kernel was asked. */
+	/* The kernel reported it at an earlier call. */
 	if (at && (int32_t)(turn - c->s->turns_before) <= 0)
 		return POSITION(0, turn);
 	if (at)
 		return at;
-	/* The rest of what was told before. */
+	/* The rest of what was reported before. */
 	if (it->on_tcp)
 		return POSITION(0, 1);
 	return precedes(it, emptied, mixed) ? 0 : UINT64_MAX;
 }
 
-/* What was sent behind all that is known of goes before the first bytes on TCP
- * of which the peer says that they were sent later. */
+/* An item behind all known events goes before the first bytes on TCP that, by
+ * the peer's report, were sent later. */
 static void before_later(struct item *it, const struct item *on_tcp)
 {
 	for (; on_tcp && it->position == UINT64_MAX; on_tcp = on_tcp->next)
@@ -556,8 +564,8 @@ static void before_later(struct item *it, const struct item *on_tcp)
 			it->position = on_tcp->position;
 }
 
-/* In the order of their places none goes behind what a later one goes
- * before. */
+/* Corrects the positions: in the order of places, no item goes behind a
+ * position that a later item goes before. */
 static void carry_positions(struct item *chain)
 {
 	struct item *it, *next, *last = NULL;
@@ -577,10 +585,10 @@ static void carry_positions(struct item *chain)
 	}
 }
 
-/* Among the found are some that the kernel has, or it told something just now,
- * at ev[base] and on. Those on TCP are in the order of their positions, the
- * others in the order of their places, where each is before all that a later
- * one is before. */
+/* Orders the items found, if the kernel has some of them, or just reported
+ * something from ev[base] on. Items on TCP are in the order of their positions,
+ * the others in the order of their places, each before all that a later one is
+ * before. */
 static struct item *line_up(struct search *c)
 {
 	struct set *s = c->s;
@@ -626,7 +634,7 @@ static struct item *line_up(struct search *c)
 	return ret;
 }
 
-/* The index in ev of what has this position. */
+/* The index in ev of the event with this position. */
 static int index_of(const struct search *c, uint64_t position)
 {
 	uint64_t behind = position >> 32;
@@ -635,7 +643,7 @@ static int index_of(const struct search *c, uint64_t position)
 							 : c->kernels;
 }
 
-/* How many events there are then. */
+/* Returns the new number of events. */
 static int tell_found_locked(struct search *c, struct epoll_event *ev, int n,
 			     int max)
 {
@@ -664,8 +672,8 @@ static int tell_found_locked(struct search *c, struct epoll_event *ev, int n,
 	return n;
 }
 
-/* Tells the only item of a set, which needs no order. Inline, as what it calls:
- * most of the search is never stored then. */
+/* Reports the only item of a set, which needs no order. Inline, as are the
+ * functions it calls, so that most of the search is never stored. */
 static inline __attribute__((always_inline)) int
 tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 {
@@ -696,7 +704,8 @@ tell_alone(struct search *c, struct epoll_event *ev, int n, int max)
 	return n;
 }
 
-/* Whether a look at what is active would find nothing, as the last one did. */
+/* Whether a look at the active items would find nothing, as the last one
+ * did. */
 static bool all_still_locked(const struct set *s)
 {
 	const struct exi_list *node;
@@ -725,7 +734,7 @@ static inline struct search search_of(struct set *s, struct epoll_event *ev,
 				.until = UINT64_MAX };
 }
 
-/* shim_set_collect() of several, where something may have come. */
+/* shim_set_collect() for several items, if something may have come. */
 static __attribute__((noinline)) int
 collect_locked(struct set *s, struct epoll_event *ev, int n, int max,
 	       bool spins, const uint32_t *met, uint64_t began,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Epoll sets that are waited on themselves, by poll() or in another set: their
- * own descriptors are readable when one of their items has an event. */
+/* Epoll sets whose own descriptors are waited on, by poll() or in another set:
+ * such a descriptor is readable when one of the set's items has an event. */
 #include <stdlib.h>
 
 #include "core/base/cancel.h"
@@ -11,8 +11,8 @@
 #include "preload/epoll.h"
 #include "preload/shim.h"
 
-/* Peers send wake-ups for all that comes from now on. The item is this
- * thread's. */
+/* Requests wake-ups for all that comes from now on. The item belongs to this
+ * thread. */
 static void arm_next(struct item *it)
 {
 	shim_item_disarm(it);
@@ -75,8 +75,8 @@ void shim_set_settle_inner(const struct set *s, int depth, bool waits)
 	}
 }
 
-/* The set is waited on itself: the kernel's entry of an item must say what the
- * set reports outside. */
+/* Called when the set's own descriptor is waited on: the kernel's entry of an
+ * item must match what the set reports outside. */
 static void turn_item(struct set *s, int fd)
 {
 	struct exi_sock *sk = exi_sock_peek(fd);
@@ -89,7 +89,7 @@ static void turn_item(struct set *s, int fd)
 	exi_lock(&shim_epoll_structure);
 	it = shim_set_live_item(s->fd, fd, sk);
 	if (it && it->managed) {
-		/* The service tells of it. */
+		/* The service thread reports it. */
 		if (it->link >= 0 &&
 		    it->link == exi_ready_bell(sk, shim_item_number(it)))
 			native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
@@ -101,7 +101,8 @@ static void turn_item(struct set *s, int fd)
 	exi_unlock(&sk->link_lock);
 }
 
-/* The set is in another, or with waits: a thread waits for it. */
+/* Called when the set is in another set or, with waits, when a thread waits for
+ * its own descriptor. */
 static void turn_outside(struct set *s, bool waits)
 {
 	if (waits && !s->attended)
@@ -129,7 +130,7 @@ void shim_set_nest(int epfd, int fd)
 		n = malloc(sizeof(*n));
 		if (n) {
 			*n = (struct nest){ inner, s->nests };
-			s->nests = n; /* for ever, as sets are */
+			s->nests = n; /* never freed, as sets are not */
 		}
 	}
 	exi_unlock(&shim_epoll_structure);

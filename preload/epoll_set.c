@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Epoll sets and their items: which are active, whom a ring wakes, and when an
- * item is managed. */
+/* Epoll sets and their items: which items are active, which thread a doorbell
+ * wakes, and when an item is managed. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@
 #include "preload/epoll.h"
 #include "preload/shim.h"
 
-#define TAG_SPENT (TAG_SHOT | (TAG_FD - 1)) /* no descriptor's: never told */
+#define TAG_SPENT (TAG_SHOT | (TAG_FD - 1)) /* no descriptor: dropped */
 
 struct exi_lock shim_epoll_structure;
 
@@ -113,7 +113,8 @@ void shim_item_activate_locked(struct item *it)
 	it->counted = true;
 }
 
-/* Edge-triggered: something that is worth telling came since the last look. */
+/* Whether something came since the last look that an edge-triggered item must
+ * report. */
 static bool missed(const struct item *it, uint32_t events)
 {
 	struct exi_ready r;
@@ -142,11 +143,11 @@ bool shim_item_arm(struct item *it, uint64_t sleep)
 		return false;
 	it->armed = true;
 	it->armed_for = events;
-	/* News since the last look is there already: no ring tells. */
+	/* If something came since the last look, no doorbell will report it. */
 	return !(it->events & EPOLLET) || !missed(it, (uint32_t)events);
 }
 
-/* A ring may have come that is not heard: it was for all that are active. */
+/* A doorbell may have been missed; it was for all active items. */
 static void unheard_locked(struct set *s)
 {
 	EXI_LOCKED(&s->lock);
@@ -168,13 +169,13 @@ void shim_item_off_active_locked(struct item *it)
 	it->active = it->in_line = false;
 }
 
-/* The item is no waiter of direction d from now on, whose lock is held: what it
- * looked at without that lock may go. */
+/* Removes the item from the waiters of direction d, whose lock is held. After
+ * that, the memory that the item reads without that lock may go away. */
 static void let_go_of(struct item *it, enum exi_dir d)
 {
 	exi_lock(&it->set->lock);
 	it->waits[d] = false;
-	if (!it->held) /* else the holder sees that it waits no more */
+	if (!it->held) /* else the holder sees that it no longer waits */
 		it->glance.kick = NULL;
 	exi_unlock(&it->set->lock);
 	exi_sock_unwait_locked(it->sk, d, &it->waiter[d]);
@@ -183,8 +184,8 @@ static void let_go_of(struct item *it, enum exi_dir d)
 /* The lock of direction d is held. */
 static void wake(struct item *it, enum exi_dir d)
 {
-	/* The item's socket is gone: the item lets go of it, or its memory
-	 * could not be another's. */
+	/* The item's socket is gone: the item lets go of it, so that its memory
+	 * can serve another socket. */
 	if (atomic_load(&it->sk->generation) != it->generation ||
 	    atomic_load(&it->sk->fd) < 0) {
 		let_go_of(it, d);
@@ -194,7 +195,8 @@ static void wake(struct item *it, enum exi_dir d)
 		return;
 	}
 	exi_lock(&it->set->lock);
-	/* A ring is for both directions; bytes are never counted already. */
+	/* A doorbell is for both directions; bytes are never already
+	 * counted. */
 	if (d == EXI_RX)
 		it->counted = false;
 	shim_item_activate_locked(it);
@@ -232,7 +234,7 @@ void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events)
 	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
-/* Whether its own is still one of the connection's. */
+/* Whether the item's own number still belongs to its connection. */
 static bool named(const struct item *it)
 {
 	return shim_item_number(it) >= 0 && exi_sock_is(it->sk, it->fd);
@@ -362,8 +364,9 @@ static int watch_link(int fd, void *arg)
 		       : 0;
 }
 
-/* epoll_ctl(2) on an item whose number may have been closed, while the kernel
- * keeps it: it has the number for a moment, unless something else has. */
+/* epoll_ctl(2) for an item. If its number was closed while the kernel keeps the
+ * item, the connection gets that number for a moment, unless another file has
+ * it. */
 static int control(const struct item *it, int op, struct epoll_event *ev)
 {
 	int ret = -1, fd;
@@ -378,8 +381,9 @@ static int control(const struct item *it, int op, struct epoll_event *ev)
 	return ret;
 }
 
-/* Changes an item's event in the kernel's set; an item that cannot be changed,
- * being exclusive, or whose number got another file, is taken out and added. */
+/* Changes an item's event in the kernel's set. An item that cannot be changed,
+ * because it is exclusive or its number got another file, is removed and added
+ * again. */
 static void renew(const struct item *it, struct epoll_event *ev)
 {
 	if (control(it, EPOLL_CTL_MOD, ev) == 0)
@@ -388,9 +392,10 @@ static void renew(const struct item *it, struct epoll_event *ev)
 	control(it, EPOLL_CTL_ADD, ev);
 }
 
-/* A ring wakes the thread here without a detour; where that is refused, the
- * service is the detour. -ENOTCONN: the link is not up yet, and
- * shim_epoll_met() comes when it is. The link lock is held. */
+/* Adds the link to the set, so that a doorbell wakes the thread here directly.
+ * If the kernel refuses, the service thread passes doorbells on. -ENOTCONN: the
+ * link is not up yet, and shim_epoll_met() will be called when it is. The link
+ * lock is held. */
 static void share_link_locked(struct item *it)
 {
 	EXI_LOCKED(&it->sk->link_lock);
@@ -416,7 +421,7 @@ void shim_item_manage(struct item *it)
 	s->met++;
 	it->nth = s->met;
 	it->rung = RX_EVENTS;
-	shim_item_moves_locked(it, true); /* or the first look says not */
+	shim_item_moves_locked(it, true); /* until a look */
 	shim_set_count_locked(s, &s->n_managed, 1);
 	shim_item_activate_locked(it);
 	/* A thread that sleeps as if nothing were active looks again. */
@@ -440,10 +445,10 @@ static void idle_no_more(struct item *it, enum exi_dir d)
 	exi_half_unlock(h);
 }
 
-/* The item is as one in a set that somebody waits for, and then is not idle any
- * more: in this order, for a child that is forked in between does it again. Of
- * a shot the kernel tells by the tag from now on; the shot was not fired,
- * unless somebody waited unseen. */
+/* Makes an item that of a set with a waiting thread, and only then not idle, so
+ * that a child that is forked in between does it again. From now on the kernel
+ * reports a shot by the tag. The shot has not been fired, unless a thread
+ * waited by a call that is not intercepted. */
 static void attend_item(struct item *it)
 {
 	struct epoll_event ev = shot(it);
@@ -458,8 +463,8 @@ static void attend_item(struct item *it)
 	idle_no_more(it, EXI_RX);
 }
 
-/* The item of a number, whose connection's link lock is taken for it first.
- * False: there is no such number. */
+/* Attends to the item of a number, with the connection's link lock taken first.
+ * False: the number is beyond the table. */
 static bool attend_number(struct set *s, int fd)
 {
 	struct exi_sock *sk = NULL;
@@ -490,7 +495,7 @@ void shim_set_attend(struct set *s)
 	EXI_CANCEL_OFF(false);
 
 	exi_lock(&shim_epoll_structure);
-	s->awaited = true; /* what comes in is not idle from here on */
+	s->awaited = true; /* items added from now on are not idle */
 	exi_unlock(&shim_epoll_structure);
 	for (int fd = 0; attend_number(s, fd); fd++)
 		;
@@ -501,7 +506,7 @@ void shim_item_remove(struct item *it, bool linked)
 {
 	struct set *s = it->set;
 
-	/* Unless it closed, and the number is another's. */
+	/* Unless the link closed, and its number is another file's. */
 	if (linked && it->link >= 0 &&
 	    it->link == exi_ready_bell(it->sk, shim_item_number(it)))
 		native.epoll_ctl(s->fd, EPOLL_CTL_DEL, it->link, NULL);
@@ -522,9 +527,10 @@ static bool any(const struct item *it)
 	return true;
 }
 
-/* Of a connection that meets: also an item that was managed before its link was
- * up, and could not share it, or that shared the link of the life before. Not
- * one in a set that nobody was seen to wait for. The link lock is held. */
+/* Whether an item is to be managed, or to share its link, when its connection
+ * meets: also one that was managed before its link was up, or that shared the
+ * link of the connection's previous life; not one in a set for which no thread
+ * was seen to wait. The link lock is held. */
 static bool awaits_link(const struct item *it)
 {
 	if (!it->managed)
@@ -587,26 +593,25 @@ void shim_epoll_forget(struct exi_sock *sk, int fd)
 	exi_lock(&sk->link_lock);
 	exi_lock(&shim_epoll_structure);
 	while ((it = first_item(sk, fd, any))) {
-		/* The kernel has the item from here on, as the application
+		/* From here on the kernel serves the item, as the application
 		 * wants it. */
 		struct epoll_event ev = { .events = it->events,
 					  .data = it->data };
 
-		/* A process that has both would be told by the kernel, too,
-		 * what it should not be: of room where a ring is full, and all
-		 * else twice. */
+		/* The kernel would also report the item to a process that has
+		 * both the set and the connection: space while a ring is full,
+		 * and everything else twice. */
 		if (it->set->inherited && !alone) {
 			shim_item_remove(it, false);
 			continue;
 		}
 		if (it->disabled)
 			ev.events &= MODE_FLAGS;
-		/* The kernel tells of its end, and shim_set_absorb() does
-		 * not. */
+		/* The kernel reports its end, which shim_set_absorb() drops. */
 		if (it->disabled && !atomic_load(&shim_leaving))
 			ev.data.u64 = it->set->prefix | TAG_SPENT;
-		/* The kernel's own shot was fired: it tells nothing of the
-		 * item, and after a change would tell of an end. */
+		/* The kernel's own shot was fired: the kernel reports nothing
+		 * of the item, but after a change would report an end. */
 		if (it->dormant)
 			control(it, EPOLL_CTL_DEL, NULL);
 		else if (it->managed)
@@ -669,7 +674,8 @@ struct set *shim_set_make(int epfd)
 	shim_epoll_closed_sets[epfd] = NULL;
 	shim_set_number_locked(epfd, s);
 	/* A thread that begins to wait writes this word and then looks for the
-	 * set, see any_wait(): one of the two sees what the other wrote. */
+	 * set, see any_wait(): one of the two threads sees what the other
+	 * wrote. */
 	atomic_thread_fence(memory_order_seq_cst);
 	s->awaited = atomic_load(&shim_epoll_awaited[epfd]);
 	s->attended = s->awaited;

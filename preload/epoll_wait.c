@@ -30,7 +30,7 @@ static bool look_again(void *arg)
 	return p->n > 0;
 }
 
-/* Of the connection that had something last, if it is known. */
+/* The CPU of the peer of the connection that had an event last, if known. */
 static int last_peer_cpu(struct set *s)
 {
 	struct item *it;
@@ -52,8 +52,8 @@ static int last_peer_cpu(struct set *s)
 	return ret;
 }
 
-/* A look at a set, and a glance at a few items, takes as long as so many at a
- * word. */
+/* How many looks at one word take as long as a look at a set, and as a glance
+ * at a few items. */
 #define LOOK_WEIGHT   8
 #define GLANCE_WEIGHT 2
 #define FEW	      8
@@ -76,8 +76,8 @@ static int spin(struct set *s, struct epoll_event *ev, int max,
 	return p.n;
 }
 
-/* Whether the kernel has a level that its set reported once: another thread
- * than the one that was told is to know of it. */
+/* Whether the kernel has a level-triggered event that its set reported only
+ * once: threads other than the one that got the report must see it, too. */
 static bool there_on_tcp(struct item *it)
 {
 	const struct exi_shared *sh = exi_sock_shared(it->sk);
@@ -91,13 +91,13 @@ static bool there_on_tcp(struct item *it)
 	       (shim_item_interest(it) | EPOLLERR | EPOLLHUP);
 }
 
-/* Arms what is active: false when there is something already. What had
- * something lately stays among the active, to be looked at when a sleep ends:
- * then its peer need not send a wake-up any more, and a peer of several sends
- * one for one of them. The sleep is a new one each time. A thread that gets its
- * wake-up and looks before all are armed would not have looked at all: so
- * nothing may have come meanwhile. looked: at each of them, by this thread, and
- * the kernel tells of what came to TCP since. */
+/* Arms the active items; false if there is an event already. An item that had
+ * an event lately stays active, to be looked at when a sleep ends: then its
+ * peer need not send another wake-up, and a peer of several connections sends
+ * one wake-up for one of them. Each time counts as a new sleep. Nothing may
+ * have come meanwhile: a thread that gets its wake-up and looks before all are
+ * armed would miss some of them. looked: this thread has looked at each item,
+ * and the kernel reports what came to TCP since. */
 static bool arm_all_locked(struct set *s, bool looked)
 {
 	uint32_t stirs = s->stirs;
@@ -114,7 +114,7 @@ static bool arm_all_locked(struct set *s, bool looked)
 			break;
 		stays = ticks - it->busy < IDLE_TICKS;
 		exi_unlock(&s->lock);
-		/* Armed and active: its wake-up came since it was looked at. */
+		/* Armed and active: its wake-up came since the last look. */
 		shim_item_disarm(it);
 		ret = shim_item_arm(it, stays ? sleep : 0) &&
 		      (looked || !there_on_tcp(it));
@@ -125,15 +125,15 @@ static bool arm_all_locked(struct set *s, bool looked)
 	return ret && s->stirs == stirs;
 }
 
-/* What is active was looked at since the set's stirs were those. True: its
- * peers send wake-ups, and this thread counts as a sleeper now. */
+/* All active items were looked at since the set's stirs had this value. Returns
+ * true if their peers send wake-ups and this thread now counts as a sleeper. */
 static bool prepare(struct set *s, uint32_t stirs)
 {
 	bool ret;
 
 	exi_lock(&s->lock);
-	/* What was added or changed meanwhile was not looked at, and what is
-	 * there already sends no wake-up. */
+	/* An item that was added or changed meanwhile was not looked at, and
+	 * bytes that are already there send no wake-up. */
 	ret = s->stirs == stirs && arm_all_locked(s, true);
 	s->sleepers += ret;
 	exi_unlock(&s->lock);
@@ -148,7 +148,7 @@ static bool prepare(struct set *s, uint32_t stirs)
 static void pass_on(struct set *s)
 {
 	exi_lock(&s->lock);
-	/* A thread that arms did not find what this one held. */
+	/* A thread that arms did not find the items that this one held. */
 	s->stirs += s->arming > 0;
 	if (shim_set_others_sleep(s) && s->n_active &&
 	    (s->n_fresh || !arm_all_locked(s, false) || s->n_fresh))
@@ -167,9 +167,9 @@ static bool asked_lately(const struct set *s, uint64_t now)
 	       KERNEL_TICKS;
 }
 
-/* Whether the kernel is to be asked: what it has belongs to what a wait
- * returns, unless it has had nothing for long, when what it has now may as well
- * have come a moment later. */
+/* Whether to ask the kernel: a wait returns the kernel's events, too. If the
+ * kernel has had none for long, an event that it has now might as well have
+ * come a moment later. */
 static bool kernel_is_due(const struct set *s, uint64_t now)
 {
 	return atomic_load_explicit(&s->quiet, memory_order_relaxed) <
@@ -177,12 +177,12 @@ static bool kernel_is_due(const struct set *s, uint64_t now)
 	       !asked_lately(s, now);
 }
 
-/* Looks once, at the kernel and at what is active. Where it finds nothing, all
- * that was active was looked at since the set's stirs were *ret_stirs. The
- * kernel goes first, for it may tell of what fabrics have, but not twice in a
- * row where it leaves no room. Before a sleep it need not be asked. The clock
- * is read once where something is there: to read it takes as long as a look.
- * seen: what is active was just looked at, and had nothing. */
+/* Looks once at the kernel and at the active items. If it finds nothing, all
+ * active items were looked at since the set's stirs were *ret_stirs. The kernel
+ * is asked first, because it may report an event of a fabric, but not twice in
+ * a row if it leaves no room. Before a sleep it need not be asked. If there is
+ * an event the clock is read only once, because to read it takes as long as a
+ * look. seen: the active items were just looked at, and had nothing. */
 static int wait_once(struct set *s, struct epoll_event *ev, int max,
 		     uint64_t deadline, bool at_once, bool seen,
 		     uint32_t *ret_stirs, struct looked *looked)
@@ -246,7 +246,7 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	uint32_t stirs = 0, met;
 	int n;
 
-	if (!seen) /* or as that look began */
+	if (!seen) /* else that look called it */
 		exi_signals_begin();
 	for (;; seen = false) {
 		looked = (struct looked){ 0 };
@@ -262,7 +262,8 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 		    : exi_signals_came(false)
 			    ? -EINTR
 			    : sleep_once(s, ev, max, deadline, mask, stirs);
-		/* Items whose wake-up came beside it, or that it followed. */
+		/* Items with a wake-up that came together with this event, or
+		 * before it. */
 		if (n > 0 && n < max && s->n_active)
 			n = shim_set_collect(s, ev, n, max, true, &met,
 					     exi_ticks(), &looked);
@@ -278,11 +279,11 @@ wait_managed(struct set *s, struct epoll_event *ev, int max, uint64_t deadline,
 	return n;
 }
 
-/* How long a call may wait. */
+/* The time limit of a call: at once, none, or ns. */
 struct limit {
 	bool at_once;
 	bool none;
-	uint64_t ns; /* of others */
+	uint64_t ns; /* else */
 };
 
 static inline uint64_t deadline_of(const struct limit *l)
@@ -297,8 +298,8 @@ static inline struct limit limit_of(int ms)
 			       .ns = (uint64_t)(uint32_t)ms * 1000000u };
 }
 
-/* Looks where nothing is due but a look, as in most waits, which need no
- * deadline: it finds something. 0, and in *ret_seen whether it looked. */
+/* Looks, if nothing else is due first. In most waits this finds an event, and
+ * no deadline is needed. 0: nothing found; *ret_seen: it has looked. */
 static inline int look_first(struct set *s, struct epoll_event *ev, int max,
 			     bool *ret_seen)
 {
@@ -316,10 +317,10 @@ static inline int look_first(struct set *s, struct epoll_event *ev, int max,
 		return 0;
 	exi_signals_begin();
 	n = shim_set_collect(s, ev, 0, max, false, NULL, now, &looked);
-	/* Whether the set became another set's, or another call's, during the
-	 * look: either `outer` is seen here, or what the look has put back
-	 * among the active items, under the set's lock, is seen by who settles
-	 * the set after that store. */
+	/* The set may have been added to another set, or waited on by another
+	 * call, during the look. Either `outer` is seen here, or the thread
+	 * that settles the set after storing it sees the items that the look
+	 * put back among the active ones, under the set's lock. */
 	if (exi_likely(n > 0) && exi_unlikely(s->outer))
 		shim_set_settle(s);
 	else if (exi_likely(n > 0) && s->n_active &&
@@ -329,8 +330,8 @@ static inline int look_first(struct set *s, struct epoll_event *ev, int max,
 	return n;
 }
 
-/* The value of a hook, of a set with managed items. Out of line: the hook of
- * what the kernel serves saves nothing for it. */
+/* The return value of a hook for a set with managed items. Not inline: the hook
+ * then saves no registers for sets that the kernel serves. */
 static __attribute__((noinline)) int wait_ready(struct set *s,
 						struct epoll_event *ev, int max,
 						int ms, const sigset_t *mask)
@@ -350,8 +351,8 @@ static __attribute__((noinline)) int wait_ready(struct set *s,
 	}));
 }
 
-/* Notes a wait for a number, before it sleeps: for a set that is made
- * meanwhile, see shim_set_make(). */
+/* Notes a wait for a number before the sleep, for a set that is made meanwhile;
+ * see shim_set_make(). */
 static __attribute__((noinline)) void note_wait(int epfd)
 {
 	if ((uint32_t)epfd >= shim_epoll_n)
@@ -372,7 +373,8 @@ static inline bool attended(const struct set *s)
 	return atomic_load_explicit(&s->attended, memory_order_acquire);
 }
 
-/* Inline: where the kernel was asked, each return costs twenty times a test. */
+/* Inline: after a system call, each return costs twenty times as much as a
+ * test. */
 static inline __attribute__((always_inline)) int
 any_wait(struct set *s, int epfd, struct epoll_event *ev, int max,
 	 const struct limit *limit, const sigset_t *mask)
@@ -395,7 +397,7 @@ any_wait(struct set *s, int epfd, struct epoll_event *ev, int max,
 	}
 	if (s && exi_unlikely(s->nests))
 		shim_set_settle_inner(s, 0, true);
-	/* The set is the kernel's alone until a connection has met its peer's
+	/* The kernel alone serves the set until a connection has met its peer's
 	 * library. */
 	while (!s || s->n_managed == 0) {
 		bool counts = !at_once && (uint32_t)epfd < shim_epoll_n;
@@ -414,7 +416,8 @@ any_wait(struct set *s, int epfd, struct epoll_event *ev, int max,
 			n = shim_set_absorb(s, ev, n);
 		if (counts)
 			atomic_fetch_sub(shim_set_strangers(epfd), 1);
-		/* One met meanwhile, and has what came before these. */
+		/* A connection met meanwhile, and has bytes that came before
+		 * these events. */
 		if (n > 0 && n < max && s && exi_unlikely(s->n_active))
 			n = shim_set_collect(s, ev, n, max, true, &met,
 					     exi_ticks(), &looked);
@@ -432,8 +435,8 @@ any_wait(struct set *s, int epfd, struct epoll_event *ev, int max,
 	return wait_managed(s, ev, max, deadline, at_once, mask, false);
 }
 
-/* Whether a set, if there is one, has connections that only the library knows
- * of, and nothing else is to be done first. */
+/* Whether there is a set with connections that only the library watches, and
+ * nothing else is due first. */
 static inline bool is_ready(const struct set *s)
 {
 	return s && attended(s) &&
@@ -441,7 +444,7 @@ static inline bool is_ready(const struct set *s)
 	       atomic_load_explicit(&s->n_managed, memory_order_seq_cst);
 }
 
-/* EVENTS_MAX is the most that the kernel takes at a time. */
+/* EVENTS_MAX: the most events that the kernel returns at a time. */
 #define EVENTS_MAX (INT_MAX / (int)sizeof(struct epoll_event))
 
 static inline __attribute__((always_inline)) int
@@ -451,8 +454,8 @@ any_pwait(int epfd, struct epoll_event *ev, int max, int ms,
 	struct limit limit;
 	struct set *s;
 
-	/* A set of which the library knows nothing is waited for here, too:
-	 * that may change while this thread sleeps. */
+	/* A set that the library does not know is waited for here, too: that
+	 * may change while this thread sleeps. */
 	if (max <= 0 || max > EVENTS_MAX || !ev)
 		return native.epoll_pwait(epfd, ev, max, ms, mask);
 	s = shim_set_of(epfd);

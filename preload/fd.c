@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls on descriptors: closing, and second numbers. The library's own
- * descriptors are closed by the library alone. */
+/* Calls that close and duplicate descriptors. Only the library closes its own
+ * descriptors. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
@@ -32,12 +32,12 @@
 static void last_name(struct exi_sock *sk, int fd)
 {
 	if (exi_name_others(sk, fd))
-		return; /* sets go on reporting it, as the kernel's do */
+		return; /* sets still report it, as in the kernel */
 	shim_report_connection(fd);
 	shim_epoll_forget(sk, fd);
 }
 
-/* Ends a connection that was latent to its end; false: fd is none. */
+/* Ends a connection that is still latent; false: fd is none. */
 static bool was_latent(int fd)
 {
 	struct exi_latent_state s;
@@ -48,8 +48,8 @@ static bool was_latent(int fd)
 	return true;
 }
 
-/* Forgets the connection of a number that closes by a side effect, which
- * follows */
+/* Forgets the connection of a number that a call closes as a side effect,
+ * before the call. */
 static void let_go(int fd, struct exi_patience *p)
 {
 	EXI_CANCEL_OFF(false);
@@ -66,8 +66,8 @@ static void let_go(int fd, struct exi_patience *p)
 	exi_close_of(fd, p);
 }
 
-/* A connection that was passed to another process may be that one's alone
- * now. */
+/* A connection that was passed to another process may now be that process's
+ * alone. */
 static int close_handed(int fd)
 {
 	struct exi_handed_note n;
@@ -81,7 +81,8 @@ static int close_handed(int fd)
 	return ret;
 }
 
-/* Its last number may be closed, of what is a child's alone then. */
+/* This may close the last number here of a connection that is then a child's
+ * alone. */
 static int close_socket(struct exi_sock *sk, int fd)
 {
 	struct exi_handed_note n;
@@ -149,7 +150,8 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 	if (first > last ||
 	    (flags & ~(int)(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)))
 		return native.close_range(first, last, flags);
-	/* CLOSE_RANGE_UNSHARE comes first: what others have stays open. */
+	/* CLOSE_RANGE_UNSHARE comes first: descriptors of other threads stay
+	 * open. */
 	if ((flags & (int)CLOSE_RANGE_UNSHARE) && shim_ready()) {
 		if (unshare(CLONE_FILES) < 0)
 			return -1;
@@ -169,7 +171,7 @@ HOOK int close_range(unsigned int first, unsigned int last, int flags)
 			let_go((int)fd, &p);
 	}
 	exi_feed_rest();
-	/* What the library makes meanwhile would be in a gap. */
+	/* A descriptor that the library makes meanwhile would be in a gap. */
 	frozen = exi_fds_freeze();
 	ret = close_gaps(first, last, end, flags);
 	if (frozen)
@@ -182,8 +184,9 @@ HOOK void closefrom(int first)
 	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
 }
 
-/* What a gone peer left unread is in another file, at the numbers that the
- * library knows of. */
+/* Puts the connection's file at the new number, too: the bytes that a peer left
+ * unread when it died are in another file, which is at the numbers that the
+ * library knows. */
 static void same_file(int fd, int also)
 {
 	int flags = native.fcntl64(also, F_GETFD);
@@ -192,9 +195,9 @@ static void same_file(int fd, int also)
 		native.dup3(fd, also, flags & FD_CLOEXEC ? O_CLOEXEC : 0);
 }
 
-/* Notes that fd got another number. The connection goes to TCP where the
- * library has no descriptor to spare, and where stdio may use the number, whose
- * calls the shim does not see. */
+/* Notes that fd got another number. The connection goes to TCP if the library
+ * has no descriptor to spare, or if stdio may use the number, whose calls the
+ * shim does not intercept. */
 static int named(int fd, int also)
 {
 	struct exi_sock *sk;
@@ -214,8 +217,7 @@ static int named(int fd, int also)
 		 : exi_name_add(sk, fd, also) ? EXS_X_REASON_DUPLICATE
 					      : EXS_X_REASON_NONE;
 	if (reason != EXS_X_REASON_NONE) {
-		/* A connection that is not connected yet is kept from fabrics,
-		 * too. */
+		/* A socket that is not connected yet stays off fabrics, too. */
 		atomic_store(&sk->sh->hold_here, 1);
 		shim_plain(fd, reason);
 		same_file(fd, also);
@@ -223,9 +225,9 @@ static int named(int fd, int also)
 	return also;
 }
 
-/* The duplicate with the lowest number. A program that closes a number to give
- * it to a duplicate gets that one: meanwhile the library puts nothing of its
- * own there. */
+/* Duplicates to the lowest free number. A program that closes a number to give
+ * it to a duplicate gets that number: meanwhile the library makes no descriptor
+ * of its own there. */
 static int lowest(int fd, int cmd, intptr_t from)
 {
 	bool frozen = exi_fds_freeze();
@@ -250,19 +252,19 @@ HOOK int dup(int fd)
 	return duplicate(fd, F_DUPFD, 0);
 }
 
-/* dup3(2) onto `to`: the library forgets what it knew of `to` in the one step
- * in which the kernel puts another file there: between two steps a file that
- * another thread opens could be in its place. */
+/* dup3(2) onto `to`. The library forgets what it knew of `to` in the same step
+ * in which the kernel puts another file there; between two steps, another
+ * thread could open a file at that number. */
 static int dup_over(int from, int to, int flags)
 {
 	struct exi_sock *sk = NULL;
 	bool frozen;
 	int ret;
 
-	/* Nothing is put at a number of the library's. */
+	/* A number of the library cannot be replaced. */
 	if (exi_fd_ours(to))
 		return (int)shim_result(-EBADF);
-	/* What is refused closes nothing. */
+	/* A call that fails closes nothing. */
 	if (from == to || (flags & ~O_CLOEXEC) || fcntl(from, F_GETFD) < 0)
 		return native.dup3(from, to, flags);
 	if (!was_latent(to)) {
@@ -297,8 +299,8 @@ HOOK int dup3(int from, int to, int flags)
 	return dup_over(from, to, flags);
 }
 
-/* Whether nothing is to be done after the call, which need not come back here
- * then: that costs as much as all the rest. */
+/* Whether there is nothing to do after the call, so that it need not return
+ * here: the return costs as much as all the rest. */
 static inline bool fcntl_is_native(int fd, int cmd, const void *arg)
 {
 	if (exi_likely(!shim_tracks(fd, EXI_TRACK_ANY)))
@@ -316,7 +318,8 @@ static int any_fcntl(int fd, int cmd, void *arg)
 	struct exi_sock *sk = exi_sock_find(fd);
 	int ret = 0;
 
-	/* A connection is asked for its flags again, after the change. */
+	/* The library asks for the connection's flags again, after the
+	 * change. */
 	if (exi_unlikely(sk) && cmd == F_SETFL) {
 		if (shim_sock(fd))
 			ret = exi_before_flags(fd, (int)(intptr_t)arg);

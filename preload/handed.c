@@ -138,9 +138,9 @@ void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked)
 #define VARIABLE "LIBEXS_HANDED="
 #define ENTRY	 40 /* bytes for one connection */
 
-/* What the next program is told: the process, then each connection by number
- * and cookie, with a + between if others have it still. Another process that
- * finds it in its environment was not meant. */
+/* The list for the next program: the pid, then each connection by number and
+ * cookie, with a + between if other processes still have it. A process with
+ * another pid that finds the list in its environment ignores it. */
 static char said[sizeof(VARIABLE) + 32 + 64 * ENTRY];
 
 void shim_handed_begin(void)

@@ -11,28 +11,30 @@ struct exi_sock;
 struct mmsghdr;
 struct msghdr;
 
-/* Puts the connections on TCP that are sent to another process with the
- * messages, by the socket `by'; -1: it is not known whether they are. */
+/* Moves connections to TCP that the messages send to another process. by: the
+ * socket on which they are sent; -1: it is unknown whether they are sent. */
 void shim_before_passing(int by, const struct mmsghdr *m, unsigned int n);
-/* So many of them were sent. Keeps errno. */
+/* n messages were sent. Keeps errno. */
 void shim_passed(const struct mmsghdr *m, int n);
 
-/* A message came on `by', perhaps with connections, by a call that began when
- * there were so many forks (exi_handed_forked_times()). Keeps errno. */
+/* A message, perhaps with connections, was received on `by'. forked:
+ * exi_handed_forked_times() when the receiving call began. Keeps errno. */
 void shim_came(int by, const struct msghdr *m, int flags, uint32_t forked);
 
-/* Before exec: begins the list of connections that the program gets; adds one,
- * which is still the library's. */
+/* Before exec: shim_handed_begin() begins the list of connections that the new
+ * program gets; shim_handed_add() adds a connection that the library still
+ * has. */
 void shim_handed_begin(void);
 void shim_handed_add(struct exi_sock *sk, int fd);
-/* The list, for the environment of the program if the shim will be in it; null:
- * it is empty. And whether an entry is such a list. */
+/* shim_handed_entry() returns the list as an entry of the new program's
+ * environment, for a program in which the shim will be; null: the list is
+ * empty. shim_handed_is(): whether an entry is such a list. */
 const char *shim_handed_entry(void);
 bool shim_handed_is(const char *entry);
 
-/* The start of the shim: takes what is in the list if the library works, and
- * takes the list out of the environment: programs that this one starts are not
- * meant. */
+/* At the start of the shim: takes the connections of the list if the library
+ * works, and removes the list from the environment, so that programs that this
+ * one starts do not see it. */
 void shim_handed_start(bool works);
 
 #endif

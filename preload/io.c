@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading and writing one buffer. */
+/* Hooks that read and write one buffer. */
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -76,17 +76,20 @@ static uint64_t cookie_of(const struct exi_sock *sk)
 	return sk ? atomic_load_explicit(&sk->cookie, memory_order_relaxed) : 0;
 }
 
-/* Whether the connection left the library while a call waited, because another
- * thread passed it on, or the like: the kernel serves it from now on. */
+/* Whether the connection left the library while a call waited, for example
+ * because another thread passed it to a process: the kernel serves it from now
+ * on. */
 static bool left_us(const struct exi_sock *sk, int fd, uint64_t cookie)
 {
-	/* shim_plain() asked: the number has not become another's. */
+	/* shim_plain() left this mark: the number still belongs to the
+	 * connection. */
 	if (!cookie)
 		cookie = cookie_of(sk);
 	return cookie && !exi_sock_find(fd) && exi_sock_cookie(fd) == cookie;
 }
 
-/* Moves more of p by the kernel, for a call that has moved so much already. */
+/* Moves more of p by the kernel, for a call that has already moved `done`
+ * bytes. */
 static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 			 size_t done)
 {
@@ -115,7 +118,7 @@ static ssize_t move_rest(int fd, struct exi_pieces *p, bool tx, int flags,
 	return ret < 0 && !done ? -errno : (ssize_t)done;
 }
 
-/* What is left of a call that did so much, or -EBADF. */
+/* Moves the rest for a call that returned ret: a count of bytes, or -EBADF. */
 static __attribute__((noinline)) ssize_t
 put_rest(const struct exi_sock *sk, int fd, uint64_t cookie,
 	 const struct iovec *v, size_t n, size_t bytes, int flags, ssize_t ret)
@@ -161,7 +164,7 @@ ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
 
 	flags &= SEND_FLAGS | MSG_ZEROCOPY;
 	ret = exi_zerocopy_send(fd, v, n, bytes, flags);
-	/* What has moved a part already has its number. */
+	/* A send that has moved a part already has its number. */
 	if (exi_unlikely(ret < (ssize_t)bytes && (ret >= 0 || ret == -EBADF)))
 		ret = put_rest(sk, fd, cookie, v, n, bytes,
 			       ret > 0 ? flags & ~MSG_ZEROCOPY : flags, ret);
@@ -171,7 +174,8 @@ ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
 	return ret;
 }
 
-/* As the kernel's queue, that says so again while it has more. */
+/* As the kernel's error queue does, this reports an event again while it has
+ * more. */
 ssize_t shim_get_error(int fd, struct msghdr *m, int flags)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -185,7 +189,7 @@ ssize_t shim_get_error(int fd, struct msghdr *m, int flags)
 	return ret;
 }
 
-/* Inline: where the kernel was asked, each return costs much. */
+/* Inline: after a system call, each return costs much. */
 static inline __attribute__((always_inline)) ssize_t
 put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 {
@@ -214,7 +218,7 @@ put(struct exi_sock *sk, int fd, const void *buf, size_t n, int flags)
 #define DISCARD_MAX    (1u << 20)
 #define DISCARD_PIECES 64
 
-/* MSG_TRUNC on TCP: read, and thrown away. */
+/* MSG_TRUNC on TCP: the bytes are read and discarded. */
 static ssize_t discard(int fd, size_t n, int flags)
 {
 	char few[4096], *scratch = n > sizeof(few) ? malloc(DISCARD_MAX) : few;
@@ -267,7 +271,7 @@ get(struct exi_sock *sk, int fd, void *buf, size_t n, int flags)
 		}
 		return ret;
 	}
-	/* A receive of no bytes waits like one of some. */
+	/* A receive of no bytes waits like any other. */
 	ret = exi_flow_recv_on(sk, fd, &(char){ 0 }, 1,
 			       (flags & RECV_FLAGS) | MSG_PEEK);
 	return ret > 0 ? 0 : ret;
@@ -359,7 +363,7 @@ int shim_io_address(int fd, bool any, void *addr, socklen_t *len)
 		errno = EINVAL;
 		return -1;
 	}
-	/* One that has no name is not told. */
+	/* An address without a name is not returned. */
 	if (!any || native.getpeername(fd, (struct sockaddr *)&peer, &n) < 0 ||
 	    n <= sizeof(peer.ss_family)) {
 		*len = 0;
@@ -475,7 +479,7 @@ const struct exi_parts_get shim_get_parts = { shim_get_piece, get_all };
 
 /* --- formatted ---------------------------------------------------------- */
 
-/* The C library's own write by another way: it would go past the fabric. */
+/* The C library would write by an internal call, past the fabric. */
 HOOK int vdprintf(int fd, const char *fmt, va_list ap)
 {
 	char *text;

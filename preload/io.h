@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the hooks that read and write share: io.c has one buffer, io_vector.c
- * several and messages, io_file.c files. */
+/* What the hooks that read and write share: io.c has the calls on one buffer,
+ * io_vector.c those on several buffers and on messages, io_file.c those on
+ * files. */
 #ifndef EXI_PRELOAD_IO_H
 #define EXI_PRELOAD_IO_H
 
@@ -15,17 +16,17 @@
 #include "core/meet/latent.h"
 #include "core/transfer/parts.h"
 
-/* In a hook, whose descriptor is fd: call served a latent connection, and its
- * result is in ret. */
+/* For a hook with a descriptor named fd: call served a latent connection, and
+ * its result is in ret. */
 #define LATENT(call) (exi_unlikely(exi_latent(fd)) && (call))
 
 struct exi_beside;
 
 /* io.c */
 
-/* The kernel's call was done, with that result. False where the word was of a
- * connection that closed unseen, and the number is another's: the call is to be
- * served anew. */
+/* Called after the kernel's call, with its result. Returns false if the latent
+ * connection was closed by a call that is not intercepted and its number now
+ * belongs to another file: the hook must serve the call again. */
 bool shim_latent_done(int fd, ssize_t ret);
 
 /* put() and get() (io.c) of one buffer: bytes, or -errno. Hooks of several
@@ -40,30 +41,31 @@ ssize_t shim_get_beside(int fd, const struct iovec *v, size_t n, size_t bytes,
 extern const struct exi_parts_put shim_put_parts;
 extern const struct exi_parts_get shim_get_parts;
 
-/* Sends so many bytes, not none, with MSG_ZEROCOPY among the flags; reads the
- * error queue, with MSG_ERRQUEUE among them. Results as of put(). */
+/* shim_put_zerocopy() sends with MSG_ZEROCOPY among the flags; bytes is not 0.
+ * shim_get_error() reads the error queue, with MSG_ERRQUEUE among the flags.
+ * Results are those of put(). */
 ssize_t shim_put_zerocopy(int fd, const struct iovec *v, size_t n, size_t bytes,
 			  int flags);
 ssize_t shim_get_error(int fd, struct msghdr *m, int flags);
 
-/* The address that a message of the peer has, any: it has bytes. None where the
- * peer has none. */
+/* Stores the peer's address for a received message. any: the message has bytes.
+ * Stores none if it has no bytes or if the peer has no address. */
 int shim_io_address(int fd, bool any, void *addr, socklen_t *len);
 
-/* The flags of a receive that mean something on such a connection. */
+/* The flags of a receive that have a meaning on such a connection. */
 static inline int shim_io_flags(const struct exi_sock *sk, int flags)
 {
 	if (exi_likely(!(flags & (MSG_ERRQUEUE | MSG_TRUNC | MSG_PEEK))) ||
 	    !sk || sk->base->tcp_flags)
 		return flags;
-	/* A peek does not wait for all. */
+	/* MSG_PEEK does not wait for all bytes. */
 	if (flags & MSG_PEEK)
 		flags &= ~MSG_WAITALL;
 	return flags & ~(MSG_ERRQUEUE | MSG_TRUNC);
 }
 
-/* The kernel serves a receive with these flags: urgent data is on TCP always,
- * and the error queue comes before it. */
+/* Whether the kernel serves a receive with these flags: urgent data is always
+ * on TCP, and the error queue is read before it. */
 static inline bool shim_io_kernels(int flags)
 {
 	return (flags & (MSG_ERRQUEUE | MSG_OOB)) == MSG_OOB;

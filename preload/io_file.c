@@ -48,7 +48,7 @@ static ssize_t send_file(int to, int from, off_t *offset, size_t n)
 	return ret == -ESPIPE ? -EINVAL : ret;
 }
 
-/* Sends *n bytes of a file; makes *n less where a fabric may be met
+/* Sends *n bytes of a file; reduces *n if the connection may meet a fabric
  * meanwhile. */
 static ssize_t send_piece(int to, int from, off_t *offset, size_t *n)
 {

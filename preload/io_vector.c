@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading and writing several buffers, and messages. */
+/* Hooks that read and write several buffers, and messages. */
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -58,7 +58,8 @@ latent_put_vector(int fd, const struct iovec *v, int n, ssize_t *ret)
 	return true;
 }
 
-/* Bytes of a message that is nothing but bytes; 0. */
+/* The number of bytes of a message without a name, control data or flags; else
+ * 0. */
 static size_t plain_message(const struct msghdr *m, int flags)
 {
 	ssize_t total = m && !m->msg_name && !m->msg_controllen && !flags
@@ -101,8 +102,8 @@ static ssize_t put_vector(int fd, const struct iovec *v, size_t n, int flags)
 
 static ssize_t get_vector(int fd, const struct iovec *v, size_t n, int flags)
 {
-	/* MSG_TRUNC is served at once: a peek would put into the parts what
-	 * nothing was read into. */
+	/* MSG_TRUNC is served at once: a peek would write into buffers that
+	 * must stay unchanged. */
 	if (exi_unlikely(flags & MSG_TRUNC)) {
 		ssize_t bytes = exi_parts_total(v, n);
 
@@ -143,14 +144,14 @@ HOOK ssize_t writev(int fd, const struct iovec *v, int n)
 		       : 0;
 }
 
-/* Flags that say nothing to a socket, and the one that is MSG_DONTWAIT. What
- * else there is the kernel refuses. */
+/* Flags that have no effect on a socket, and the one that means MSG_DONTWAIT.
+ * The kernel refuses all others. */
 #define PLACE_FLAGS                                                            \
 	(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND |          \
 	 RWF_NOAPPEND)
 
-/* Whether the offset is the connection's place, the only one that it has; a
- * file's is not a connection's. */
+/* Whether the offset means the current position, the only one that a connection
+ * has. A file's offset is not valid for a connection. */
 static bool at_its_place(int fd, int n, off_t at, int flags)
 {
 	return exi_unlikely(shim_sock(fd) != NULL) && n >= 0 && n <= IOV_MAX &&
@@ -198,8 +199,9 @@ static bool bad_name(const struct msghdr *m)
 	return m->msg_name && (int)m->msg_namelen < 0;
 }
 
-/* Puts what comes with the bytes: with TCP_INQ, how many are left, and one more
- * for the end; as the kernel puts it where there is less room. */
+/* Stores the control data that comes with the bytes. With TCP_INQ this is the
+ * number of bytes that are left, plus one for the end; it is stored as by the
+ * kernel if there is less room. */
 static void put_unread(int fd, struct msghdr *m)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -228,8 +230,8 @@ static void put_unread(int fd, struct msghdr *m)
 		room < CMSG_SPACE(sizeof(n)) ? room : CMSG_SPACE(sizeof(n));
 }
 
-/* Receives that have room for descriptors read the fabric as others do, but for
- * those that the kernel alone ends where it ends them. */
+/* Whether only the kernel ends a receive with room for descriptors where it
+ * must end. Other receives with such room read the fabric. */
 static bool kernel_alone(const struct msghdr *m, int flags)
 {
 	return (flags & (MSG_PEEK | MSG_WAITALL)) ||
@@ -273,7 +275,8 @@ static ssize_t get_message(int fd, struct msghdr *m, int flags)
 			m->msg_controllen = beside.len;
 		if (exi_unlikely(beside.len)) {
 			shim_came(fd, m, flags, forked);
-			/* The peer left for good: the kernel waits better. */
+			/* The peer has left the fabric for good: the kernel
+			 * waits better. */
 			shim_plain(fd, EXS_X_REASON_ANCILLARY);
 		}
 	}
@@ -291,8 +294,8 @@ static bool rest_is_in_ring(struct exi_sock *sk, int fd)
 	       (exi_ready_events(sk, fd, POLLIN) & POLLHUP);
 }
 
-/* A message that may carry more than bytes is the kernel's, where there are
- * such messages. */
+/* Before messages that may carry more than bytes: where such messages exist,
+ * the kernel must send them. */
 static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 {
 	struct exi_sock *sk = shim_sock(fd);
@@ -307,7 +310,7 @@ static void with_more(int fd, const struct mmsghdr *m, unsigned int n)
 		shim_plain(fd, EXS_X_REASON_ANCILLARY);
 }
 
-/* A message in which descriptors may come. */
+/* Receives a message with which descriptors may come. */
 static __attribute__((noinline)) ssize_t get_more(int fd, struct msghdr *m,
 						  int flags)
 {
@@ -343,7 +346,7 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 
 	if (bad_name(m))
 		return -EINVAL;
-	/* The kernel says whether what comes with it makes sense. */
+	/* The kernel checks whether the control data is valid. */
 	if (exi_unlikely(m->msg_control && m->msg_controllen) &&
 	    native.sendmsg(fd, &only, (flags & MSG_NOSIGNAL) | MSG_DONTWAIT) <
 		    0 &&
@@ -361,7 +364,7 @@ static ssize_t put_message(int fd, const struct msghdr *m, int flags)
 	return put_vector(fd, m->msg_iov, m->msg_iovlen, flags);
 }
 
-/* A message that may carry descriptors. */
+/* Sends a message that may carry descriptors. */
 static __attribute__((noinline)) ssize_t
 send_more(int fd, const struct msghdr *m, int flags)
 {
@@ -416,8 +419,8 @@ static unsigned int side_by_side(const struct mmsghdr *m, unsigned int n,
 	return i;
 }
 
-/* Shares bytes out among the first n messages: how many they fill, the last
- * perhaps in part. */
+/* Distributes bytes over the first n messages. Returns how many they fill, the
+ * last one perhaps in part. */
 static unsigned int share_out(struct mmsghdr *m, unsigned int n, size_t bytes)
 {
 	unsigned int i;
@@ -483,7 +486,7 @@ HOOK int sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
 	return (int)i;
 }
 
-/* Sets what is left of the time; whether nothing is. */
+/* Sets *left to the time that is left; returns whether none is. */
 static bool is_up(struct timespec *left, uint64_t end)
 {
 	*left = exi_time_left(end);
@@ -521,8 +524,8 @@ static unsigned int get_some(int fd, struct mmsghdr *m, unsigned int n,
 	return k;
 }
 
-/* The time is looked at after each message, and nothing is cut short by it. A
- * time that is up already lets one message through, not all that are there. */
+/* The time is checked after each message, and interrupts nothing. If it is over
+ * already, the call returns one message, not all that are there. */
 static int get_messages(int fd, struct mmsghdr *m, unsigned int n, int flags,
 			struct timespec *timeout)
 {

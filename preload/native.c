@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Finding the C library's functions: all at once, when the first is called,
- * which may be before any constructor of ours. */
+/* Finds the C library's functions: all of them when the first is called, which
+ * may be before any constructor of ours runs. */
 #include "preload/native.h"
 
 #include <dlfcn.h>

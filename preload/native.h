@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's own functions, as they are without the shim, and what hooks
- * read first. */
+/* The C library's own functions, as they are without the shim, and the data
+ * that hooks read first. */
 #ifndef EXI_PRELOAD_NATIVE_H
 #define EXI_PRELOAD_NATIVE_H
 
@@ -166,8 +166,8 @@ struct mmsghdr;
 	F(ssize_t, write, (int s, const void *b, size_t n), (s, b, n))         \
 	F(ssize_t, writev, (int s, const struct iovec *v, int n), (s, v, n))
 
-/* F(return type, name, parameters, the last that has a name, arguments: a[]
- * are the words that follow it) */
+/* F(return type, name, parameters, the name of the last fixed parameter,
+ * arguments: a[] are the words that follow it) */
 #define NATIVE_VARIADIC(F)                                                     \
 	F(int, clone,                                                          \
 	  (int (*f)(void *), void *stack, int flags, void *arg, ...), arg,     \
@@ -189,16 +189,16 @@ struct native {
 
 #define SHIM_STRANGERS 256u
 
-/* The words that hooks read for numbers at which nothing is the library's, in
- * one page: after a system call translations are gone, where the kernel has
- * page tables of its own, and then each page costs a walk. */
+/* The words that hooks read for numbers at which the library has nothing, in
+ * one page. On kernels with separate page tables a system call flushes the TLB,
+ * so each further page would cost a page walk. */
 struct near {
-	/* Callable at any time: what is called before it was found is found
-	 * then. */
+	/* Callable at any time: a function that is called before it was looked
+	 * up is looked up then. */
 	struct native calls;
 	_Atomic uint32_t track[EXI_TRACKED]; /* see core/base/track.h */
 	/* Threads that sleep in an epoll set as if it had no connections, by
-	 * its number, of which some share a place. */
+	 * the set's number. Several numbers share a place. */
 	_Atomic int strangers[SHIM_STRANGERS];
 };
 extern struct near shim_near;

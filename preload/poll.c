@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* poll and select over connections of the library and whatever else: how one
- * waits is in core/call/poll.c. */
+/* Hooks of poll and select, for connections of the library and all other
+ * descriptors. core/call/poll.c does the waiting. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,7 @@
 #include "core/call/ready.h"
 #include "preload/shim.h"
 
-#define FEW 16 /* descriptors for which no memory is asked */
+#define FEW 16 /* up to so many descriptors need no allocation */
 
 struct call {
 	struct exi_poll p;
@@ -77,7 +77,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 		if (exi_signals_came(false))
 			return -EINTR;
 		ret = exi_poll_sleep(p, deadline, mask);
-		/* A set may have been stirred for nothing: it is looked at. */
+		/* A set may have been stirred for nothing, so it is looked
+		 * at. */
 		if (ret == 1 && !c->sets) {
 			n = exi_poll_gather(p);
 			if (n)
@@ -92,8 +93,8 @@ static int run(struct call *c, uint64_t deadline, bool at_once,
 	}
 }
 
-/* Whether n is more than there may be: the kernel says so then, and nothing is
- * read. */
+/* Whether n is above the limit: the kernel then returns the error, and nothing
+ * is read. */
 static bool too_many(nfds_t n)
 {
 	struct rlimit r;
@@ -101,7 +102,7 @@ static bool too_many(nfds_t n)
 	return n > FEW && getrlimit(RLIMIT_NOFILE, &r) == 0 && n > r.rlim_cur;
 }
 
-/* The connections of the call; false when there are none, nor anything else
+/* Finds the connections of the call; false if there are none, and nothing else
  * that the kernel does not know. */
 static bool ours(const struct pollfd *fds, nfds_t n, bool *ret_sets)
 {
@@ -176,7 +177,7 @@ static int any_poll(struct pollfd *fds, nfds_t n, int ms)
 		exi_ns_timespec((uint64_t)(ms > 0 ? ms : 0) * 1000000u);
 	bool sets;
 
-	/* The headers say of these calls that they only write to it. */
+	/* The C library declares that these calls only write to the array. */
 	__asm__("" : "+r"(fds));
 	if (exi_likely(!fds || too_many(n) || !ours(fds, n, &sets)))
 		return native.poll(fds, n, ms);
@@ -222,7 +223,7 @@ HOOK int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t,
 
 static bool in_set(const fd_set *set, int fd)
 {
-	/* Sets may be larger than the type says. */
+	/* Sets may be larger than their type. */
 	const unsigned long *bits = (const unsigned long *)set;
 
 	return set && bits[(unsigned int)fd / (8 * sizeof(long))] >>
@@ -243,7 +244,7 @@ static void put_in_set(fd_set *set, int fd, bool in)
 		bits[(unsigned int)fd / (8 * sizeof(long))] &= ~bit;
 }
 
-/* The reach where descriptors are not listed in /proc: each is asked for. */
+/* reach() without the list of descriptors in /proc: tests each descriptor. */
 static int reach_without_proc(int n)
 {
 	struct pollfd p[256];
@@ -265,8 +266,9 @@ static int reach_without_proc(int n)
 	return ret;
 }
 
-/* How far the kernel would look into sets: no further than its table reaches,
- * which with the library's numbers is further than the program's. */
+/* How far the kernel would look into the sets: to the end of its descriptor
+ * table, which with the library's numbers is larger than the program's would
+ * be. */
 static int reach(int n)
 {
 	int ret = FD_SETSIZE, saved = errno, fd;
@@ -355,7 +357,7 @@ HOOK int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *t)
 	ret = by_poll(n, r, w, x, t ? &ts : NULL, NULL);
 	if (ret == -1)
 		return native.select(n, r, w, x, t);
-	if (t) { /* what is left of it */
+	if (t) { /* the time that is left */
 		ts = exi_time_left(end);
 		t->tv_sec = ts.tv_sec;
 		t->tv_usec = (suseconds_t)(ts.tv_nsec / 1000);

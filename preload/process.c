@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Hooks of fork, clone, exec and exit: what goes to another program leaves the
- * library first. */
+/* Hooks of fork, clone, exec and exit. A connection that another program gets
+ * leaves the library first. */
 #include <alloca.h>
 #include <fcntl.h>
 #include <pty.h>
@@ -21,7 +21,7 @@
 #include "preload/shim.h"
 #include "preload/target.h"
 
-/* The name by which the next program has it. */
+/* The number by which the next program has the connection. */
 static int kept_name(struct exi_sock *sk, void *arg)
 {
 	int fd = exi_name_next(sk, 0), fl;
@@ -49,7 +49,7 @@ static void stay_one(struct exi_sock *sk, void *arg)
 	exi_holders_exec(&exi_sock_shared(sk)->holders, false);
 }
 
-/* Returns ret, of an exec that failed. */
+/* Cleans up after an exec that failed; returns its result. */
 static int exec_over(struct shim_target *t, int ret)
 {
 	if (shim_ready())
@@ -61,7 +61,7 @@ static void before_exec(void)
 {
 	if (!shim_ready())
 		return;
-	/* Those that no fork has made sockets. */
+	/* Latent connections that no fork has promoted. */
 	exi_latent_promote_all();
 	shim_handed_begin();
 	exi_sock_each(list_one, NULL);
@@ -117,7 +117,8 @@ HOOK int execveat(int dir, const char *path, char *const *argv,
 	return exec_over(&t, native.execveat(dir, path, argv, env, flags));
 }
 
-/* The arguments of a list up to its null, and what follows. */
+/* The number of arguments of a list up to its null, and the arguments after
+ * it. */
 #define COUNT(n, ap, first)                                                    \
 	for (n = 1, va_start(ap, first); va_arg(ap, char *); n++)              \
 		;                                                              \
@@ -171,7 +172,7 @@ HOOK int execle(const char *path, const char *arg, ...)
 	return execve(path, argv, env);
 }
 
-/* The end of a fork: the handlers are told of a failure as of a success. */
+/* The end of a fork: the handlers run after a failure as after a success. */
 static pid_t fork_over(pid_t pid)
 {
 	int saved = errno;
@@ -187,7 +188,7 @@ HOOK pid_t fork(void)
 }
 ALIAS(__fork, fork);
 
-/* What failed may be the fork. */
+/* The failure may be that of the fork. */
 HOOK int forkpty(int *terminal, char *name, const struct termios *t,
 		 const struct winsize *size)
 {
@@ -199,14 +200,15 @@ HOOK int daemon(int here, int loud)
 	return fork_over(native.daemon(here, loud));
 }
 
-/* The child of a vfork would run the shim in its parent's memory. */
+/* The child of a vfork would run the shim in its parent's memory: it becomes a
+ * fork. */
 HOOK pid_t vfork(void)
 {
 	return fork();
 }
 ALIAS(__vfork, vfork);
 
-/* The C library tells nobody of these calls. */
+/* The C library runs no fork handlers for these calls. */
 HOOK pid_t _Fork(void)
 {
 	shim_fork_begins();
@@ -226,9 +228,9 @@ static int begin_child(void *arg)
 	return c->f(c->arg);
 }
 
-/* Whether the child is one of vfork(). Until it is another program such a child
- * has its parent's memory, and a table of descriptors of its own: what the shim
- * notes of one would be of the other. */
+/* Whether the child is like one of vfork(). Until it starts another program,
+ * such a child has its parent's memory but a descriptor table of its own: notes
+ * of the shim about one of the two would be wrong for the other. */
 static bool is_vfork(int flags)
 {
 	const int vm = CLONE_VM | CLONE_VFORK,
@@ -237,7 +239,7 @@ static bool is_vfork(int flags)
 	return (flags & (vm | more)) == vm;
 }
 
-/* A child of clone() with memory of its own is like one of a fork. */
+/* A child of clone() with its own memory is treated like one of fork. */
 HOOK int clone(int (*f)(void *), void *stack, int flags, void *arg, ...)
 {
 	struct child c = { f, arg };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs run --report: what became of the connections of a process, at its end:
- * all together, then by peer, fabric and reason. exs report has it while the
- * process runs. */
+/* exs run --report: at its end, a process reports what became of its
+ * connections, all together, then by peer, fabric and reason. exs report gets
+ * the same from a running process. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,16 +37,16 @@
 #include "preload/shim.h"
 
 static const char *path = ""; /* no report */
-static char name[64];	      /* programs write their titles over theirs */
+static char name[64];	      /* programs overwrite theirs with a title */
 static int stderr_fd = -1;    /* programs close theirs before the end */
 
-/* Connections are counted as they end: from the start of a process that is to
- * report, else from the first time that it is asked. */
+/* Connections are counted when they end: from the start in a process that is to
+ * report, else from the first request. */
 static _Atomic bool counts;
 static time_t since; /* when that was; 0: the start */
 
-/* Connections that the report tells of in one line: to the same address and
- * port, or accepted at the same port from the same address. */
+/* Connections that share a line of the report: to the same address and port, or
+ * accepted at the same port from the same address. */
 struct group {
 	char peer[96];
 	char fabric[16];
@@ -70,8 +70,8 @@ struct tally {
 	} total;
 	struct group groups[GROUPS]; /* the last is for all others */
 	int n_groups;
-	/* Those about which nothing was decided: there may be very many, and
-	 * nothing to say of each. */
+	/* Connections about which nothing was decided: there may be very many,
+	 * and there is nothing to say about each. */
 	struct group early;
 };
 
@@ -81,7 +81,7 @@ static const struct group nothing_early = {
 	.reason = EXS_X_REASON_UNDECIDED,
 };
 
-/* Guards a tally, also that of connections that have ended. */
+/* Guards a tally, including that of connections that have ended. */
 static struct exi_lock lock;
 static struct tally ended;
 
@@ -101,7 +101,7 @@ static int address(const struct sockaddr_storage *a, char *ret, size_t room)
 }
 
 /* The name of a listener on a UNIX socket: a path, or @ and an abstract name.
- * What cannot be printed is left out. */
+ * Characters that are not printable are left out. */
 static void name_unix(const struct exi_sock *sk, int fd, char *ret, size_t room)
 {
 	struct sockaddr_un a;
@@ -158,7 +158,7 @@ static void name_peer(const struct exi_sock *sk, int fd,
 		snprintf(ret, room, "at port %d from %s", at, a);
 }
 
-/* The group that is like this one. */
+/* The group that equals this one. */
 static struct group *group_of_locked(struct tally *t, const struct group *like)
 {
 	struct group *to;
@@ -249,7 +249,7 @@ void shim_report_latent(const struct exi_latent_state *s)
 }
 
 /* Counts a connection that ended before anything was decided, without asking
- * the kernel; false: it is none. */
+ * the kernel; false: it is not such a connection. */
 static bool was_early_locked(struct tally *t, const struct exi_sock *sk,
 			     int reason)
 {
@@ -267,7 +267,8 @@ static bool was_early_locked(struct tally *t, const struct exi_sock *sk,
 	return true;
 }
 
-/* Nothing is made of a descriptor that is another's meanwhile. */
+/* Must not create anything for a descriptor that meanwhile belongs to another
+ * file. */
 static void count_connection(struct tally *t, struct exi_sock *sk, int fd)
 {
 	bool counted;
@@ -286,7 +287,8 @@ static void count_connection(struct tally *t, struct exi_sock *sk, int fd)
 	exi_unlock(&sk->link_lock);
 	if (counted || exi_info_of(sk, fd, &i) < 0)
 		return;
-	/* A connection that is over is not connected, which is no reason. */
+	/* A connection that has ended is not connected; that is no reason to
+	 * report. */
 	if (i.exs_x_reason == EXS_X_REASON_UNDECIDED ||
 	    i.exs_x_reason == EXS_X_REASON_PEER_LOST ||
 	    (i.exs_x_reason == EXS_X_REASON_NOT_CONNECTED &&
@@ -327,7 +329,7 @@ static void count_open(struct tally *t)
 	exi_latent_each(one_latent, t);
 }
 
-/* The whole report, which is written at once: other processes write theirs. */
+/* The whole report is written at once, because other processes write theirs. */
 #define TEXT_MAX (1024 + (GROUPS + 1) * 192)
 struct text {
 	char *buf;
@@ -361,8 +363,8 @@ static void put_group(struct text *t, const struct group *g)
 	    (unsigned long long)g->bells, g->bells == 1 ? "" : "s");
 }
 
-/* Writes the report, whose reader may be gone: that is no reason to end
- * otherwise than natively. */
+/* Writes the report. Its reader may be gone, which must not change how the
+ * process ends. */
 static void write_unheard(int fd, const char *text, int n)
 {
 	const struct timespec none = { 0 };
@@ -392,7 +394,7 @@ static void tell(const char *text, int n)
 		native.close(fd);
 }
 
-/* A line of a process that is no count of its connections. */
+/* Writes a line that is not about counts of connections. */
 static void tell_line(const char *what, const char *why)
 {
 	char line[sizeof(name) + PATH_MAX + 128];
@@ -442,7 +444,7 @@ __attribute__((destructor)) void shim_report(void)
 	if (!path[0] || !shim_ready())
 		return;
 	count_open(&ended);
-	/* A line of every shell on the way would hide the rest. */
+	/* A line for every shell on the way would hide the rest. */
 	if (!ended.total.connections)
 		return;
 	put_tally(&t, &ended);
@@ -464,8 +466,8 @@ static void put_since(struct text *t)
 	    at);
 }
 
-/* The report of a process that goes on. A connection that ends meanwhile may be
- * missing, and is in the next. */
+/* The report of a running process. A connection that ends meanwhile may be
+ * missing; the next report has it. */
 static size_t report_now(char *ret, size_t room)
 {
 	static struct tally now; /* of the service thread */

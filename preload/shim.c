@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The shim's life in a process: its start, what leaves the library, and
- * descriptors that are given back. */
+/* The shim's life in a process: its start, how connections and the process
+ * leave the library, and how descriptors are given back. */
 #include "core/base/cancel.h"
 #include "core/base/fds.h"
 #include "core/base/track.h"
@@ -29,7 +29,7 @@
 #include <pthread.h>
 #include <sys/exs_ext.h>
 
-/* The library knows by this that the shim is there. */
+/* The library recognizes the shim by this symbol. */
 extern const char exs_preload;
 HOOK const char exs_preload = 1;
 
@@ -70,8 +70,8 @@ static void start(void)
 	shim_uring_init();
 	exi_closes_seen = true;
 	exi_zerocopy_served = true;
-	/* Everything goes to the C library after a failure, which is
-	 * reported. */
+	/* After a failure, which is reported, every call goes to the C
+	 * library. */
 	works = exi_core_init() == 0;
 	if (works) {
 		shim_report_init();
@@ -96,8 +96,8 @@ __attribute__((constructor)) static void load(void)
 	shim_ready();
 }
 
-/* Whether the kernel serves calls that move bytes at fd. sk is what was found
- * at the number, or null. */
+/* Whether the kernel serves calls that move bytes at fd. sk is the connection
+ * found at the number, or null. */
 bool shim_settled(struct exi_sock *sk, int fd)
 {
 	uint32_t was;
@@ -123,8 +123,8 @@ void shim_plain_of(int fd, int reason, struct exi_patience *p)
 		return;
 	generation = atomic_load(&sk->generation);
 	exi_sock_inherit(sk);
-	exi_loan_cancel(sk); /* a loan would be waited for in vain */
-	/* What lies in the rings would be a hole in the stream. */
+	exi_loan_cancel(sk); /* it would wait for a loan in vain */
+	/* Bytes that stay in the rings would be a gap in the stream. */
 	if (exi_go_plain(fd, reason, p)) {
 		exi_link_unanswered(sk, generation);
 	} else {
@@ -164,7 +164,7 @@ void shim_tell(int fd, int reason)
 	if (!sk)
 		return;
 	exi_sock_inherit(sk);
-	exi_loan_cancel(sk); /* what it holds could not be given back */
+	exi_loan_cancel(sk); /* its memory could not be given back */
 	exi_tell_plain(fd, reason);
 }
 
@@ -248,14 +248,14 @@ void shim_return(void)
 
 #define RECLAIM 16 /* connections that go back to TCP at a time */
 
-/* How long a call that finds no number free waits for peers to answer: those
- * that run answer within it, and those that are silent cost no more. */
+/* How long a call that finds no free number waits for peers: running peers
+ * answer within this time, and silent ones cost no more. */
 #define ANSWER_NS 50000000u
 #define NAP_NS	  200000
 
 struct reclaim {
 	int n;		/* given back, or on their way */
-	bool used;	/* connections used since the last time, too */
+	bool used;	/* also connections used since the last time */
 	bool under_way; /* a peer has yet to answer */
 };
 
@@ -294,8 +294,8 @@ static void reclaim_one(struct exi_sock *sk, void *arg)
 	r->n++;
 }
 
-/* A connection whose peer has yet to answer gives its descriptors back
- * later. */
+/* Gives descriptors back; a connection whose peer has yet to answer gives its
+ * own back later. */
 static struct reclaim give_back(bool used)
 {
 	struct reclaim r = { .used = used };
@@ -322,12 +322,13 @@ bool shim_reclaim(void)
 
 	exi_fds_let_go();
 	waits = give_back(false).under_way;
-	/* The service holds what becomes free, for calls like this one. */
+	/* The service thread keeps descriptors that become free, for calls like
+	 * this one. */
 	while (waits && exi_fd_kept() >= kept && exi_now_ns() < until) {
 		nanosleep(&nap, NULL);
 		exi_fds_let_go();
 	}
-	/* The peers on the way are silent: what the next call needs comes from
+	/* The peers that were asked are silent: takes descriptors from
 	 * connections whose peers answer. */
 	if (waits && exi_fd_kept() >= kept)
 		give_back(true);
@@ -337,14 +338,16 @@ bool shim_reclaim(void)
 
 void shim_room(int fd)
 {
-	/* How many it kept when there was nothing to give back. */
+	/* The number of kept descriptors when there was nothing to give
+	 * back. */
 	static _Atomic unsigned int needed;
 	unsigned int kept = exi_fd_kept();
 
 	if (kept <= atomic_load(&needed) || !exi_fd_scarce(fd) ||
 	    give_back(false).n)
 		return;
-	/* The program may want them by calls that nobody sees fail. */
+	/* The program may need them for calls that the shim does not see
+	 * fail. */
 	exi_fds_let_go();
 	atomic_store(&needed, exi_fd_kept());
 }

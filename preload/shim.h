@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of the shim share. Each hook looks its descriptor up, hands
- * connections of the library to the core, and everything else to the C
- * library. Semantics are the kernel's; errno is written here as the kernel
- * would. */
+/* What the parts of the shim share. Each hook looks its descriptor up and hands
+ * connections of the library to the core, everything else to the C library. A
+ * hook behaves as the kernel does, and sets errno as the kernel would. */
 #ifndef EXI_PRELOAD_SHIM_H
 #define EXI_PRELOAD_SHIM_H
 
@@ -26,8 +25,8 @@
 #define ALIAS(name, of)                                                        \
 	extern __typeof__(of) name __attribute__((alias(#of))) HOOK
 
-/* Whether the core is started; false in a process where it cannot be, or that
- * the shim has left: all is native. */
+/* Returns whether the core is started. Returns false in a process in which it
+ * cannot start, or that the shim has left: every call is native then. */
 bool shim_ready(void);
 
 /* shim_leave() leaves the process, for the reason: every connection goes to
@@ -35,11 +34,11 @@ bool shim_ready(void);
  * shim_return() comes back: what was there before stays on TCP. */
 void shim_leave(int reason);
 void shim_return(void);
-/* shim_gone: the shim has left. shim_leaving: it is about to, or has: nobody
- * takes tags out any more. */
+/* shim_gone: the shim has left. shim_leaving: it is about to leave, or has
+ * left, and tags are no longer taken out of the kernel's events. */
 extern _Atomic bool shim_gone, shim_leaving;
 
-/* Whether the library may have anything at the number that concerns such
+/* Whether the library may have something at the number that concerns such
  * calls. */
 static inline bool shim_tracks(int fd, uint32_t what)
 {
@@ -49,7 +48,7 @@ static inline bool shim_tracks(int fd, uint32_t what)
 		what);
 }
 
-/* The connection of a descriptor, or null: then the kernel serves it. */
+/* The connection of a descriptor; null: the kernel serves the descriptor. */
 static inline struct exi_sock *shim_sock(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -77,8 +76,8 @@ static inline struct exi_sock *shim_mover(int fd)
 		       : NULL;
 }
 
-/* shim_mover() where that is the answer of a look at the connection, which has
- * met its peer; null: it may be latent, or settled, or none. */
+/* shim_mover() by a look alone: returns the connection if it has met its peer.
+ * Null: the connection may be latent or settled, or there is none. */
 static inline struct exi_sock *shim_met(int fd)
 {
 	struct exi_sock *sk = exi_sock_peek(fd);
@@ -93,8 +92,8 @@ static inline struct exi_sock *shim_met(int fd)
 		       : NULL;
 }
 
-/* O_NONBLOCK or a time-out of a connection may have changed: they are asked for
- * anew. */
+/* O_NONBLOCK or a time-out of the connection may have changed: the library asks
+ * the kernel for them again. */
 static inline void shim_blocking(struct exi_sock *sk)
 {
 	uint32_t was = atomic_load(&sk->blocking);
@@ -107,8 +106,8 @@ static inline void shim_blocking(struct exi_sock *sk)
 		;
 }
 
-/* The value of a hook. As after a system call errno changes with failures only,
- * whatever the library did meanwhile: call is evaluated in between. */
+/* The return value of a hook. As after a system call, errno changes only on
+ * failure, whatever the library did while `call` was evaluated. */
 #define shim_result(call)                                                      \
 	({                                                                     \
 		int *errno_ = &errno, before_ = *errno_;                       \
@@ -117,60 +116,63 @@ static inline void shim_blocking(struct exi_sock *sk)
 		ret_ >= 0 ? ret_ : -1;                                         \
 	})
 
-/* Puts the connection on TCP for good, natively: whatever the library knew of
- * it is forgotten. For descriptors that get a second name or leave. */
+/* Puts the connection on TCP for good; the library forgets it. For descriptors
+ * that get a second number or leave the process. */
 void shim_plain(int fd, int reason);
-/* Calls to put several connections on TCP in one call: shim_tell() of all comes
- * first, then shim_plain_of(), and exi_feed_rest(); p is what they wait for
- * peers, together. */
+/* To put several connections on TCP in one call: first shim_tell() for each,
+ * then shim_plain_of() for each, then exi_feed_rest(). p limits how long they
+ * wait for peers, all together. */
 struct exi_patience;
 void shim_tell(int fd, int reason);
 void shim_plain_of(int fd, int reason, struct exi_patience *p);
-/* Puts every connection on TCP for which pick() gives a number, not -1. */
+/* Puts every connection on TCP for which pick() returns a number other than
+ * -1. */
 void shim_plain_each(int reason, int (*pick)(struct exi_sock *sk, void *arg),
 		     void *arg);
 
-/* Gives descriptors of the library back to the application after EMFILE, and
- * waits for no peer. True when trying again may help. */
+/* Gives descriptors of the library back to the application after EMFILE. Waits
+ * for peers only briefly. Returns true if another try may succeed. */
 bool shim_reclaim(void);
-/* Tells that the application got fd, the lowest free number: where few are
- * left, the library gives some back before calls that it does not see miss
- * them. */
+/* Notes that the application got fd, the lowest free number. If few numbers are
+ * left, the library gives some back, because it does not see all calls that
+ * fail for lack of one. */
 void shim_room(int fd);
 
 /* Makes epoll sets forget the descriptor, which is about to be closed. */
 void shim_epoll_forget(struct exi_sock *sk, int fd);
-/* Makes an edge for whoever asks for one of the events, though none came. */
+/* Makes an edge for the epoll sets that ask for one of the events, even if no
+ * event has come. */
 void shim_epoll_bell(struct exi_sock *sk, int fd, uint32_t events);
-/* A descriptor that may be an epoll set was closed. */
+/* Called when a descriptor that may be an epoll set was closed. */
 void shim_epoll_closed(int fd);
 /* Whether fd is an epoll set with connections in it. */
 bool shim_epoll_known(int fd);
-/* The number may be a set's, and got a second number. */
+/* Called when fd, which may be an epoll set, got a second number. */
 void shim_epoll_named(int fd, int also);
 /* Called in the child of a fork. */
 void shim_epoll_forked(void);
-/* No set has anything but the kernel's in it any more. */
+/* Leaves only the kernel's own entries in all sets. */
 void shim_epoll_leave(void);
 void shim_epoll_init(void);
-/* Whether fd is an epoll set with connections that only the library knows of;
- * its descriptor is readable if one of them has an event now, and becomes so
- * when one has. */
+/* Whether fd is an epoll set with connections that only the library watches. If
+ * so, the set's descriptor is readable if one of them has an event now, and
+ * becomes readable when one has. */
 bool shim_epoll_outer(int fd);
 
 /* Called in the child of a fork. */
 void shim_spawn_forked(void);
 
-/* The requests that go through rings of io_uring, see uring.c. */
+/* Requests that go through rings of io_uring, see uring.c. */
 void shim_uring_init(void);
 void shim_uring_forked(void);
 
-/* Called around a fork of which the C library does not tell its handlers: the
- * fork's result is given, and returned. */
+/* Called around a fork for which the C library does not run the handlers of
+ * pthread_atfork(). shim_forked() takes the result of the fork, and returns
+ * it. */
 void shim_fork_begins(void);
 long shim_forked(long pid);
 
-/* seccomp(2), with what it is called for. */
+/* seccomp(2), and what the library must do before it. */
 long shim_seccomp(unsigned long operation, unsigned long flags, void *args);
 
 /* The report at exit. A connection is counted when it ends here or goes to TCP
@@ -180,15 +182,15 @@ void shim_report_connection(int fd);
 /* Counts a connection that was latent to its end. */
 struct exi_latent_state;
 void shim_report_latent(const struct exi_latent_state *s);
-/* Writes the report now, of all connections that there were: the process ends,
- * or cannot write it later. */
+/* Writes the report of all connections so far, because the process ends or
+ * cannot write it later. */
 void shim_report(void);
-/* Says that a program is started without the shim, and why. */
+/* Reports that a program is started without the shim, and why. */
 void shim_report_target(const char *path, const char *why);
-/* Called in the child of a fork: what its parent had is its parent's. */
+/* Called in the child of a fork: forgets what the parent counted. */
 void shim_report_forked(void);
-/* From here on a signal that ends the process by default, SIGTERM, SIGINT or
- * SIGHUP, has it report before; the program sees its default. */
+/* From here on the process reports before SIGTERM, SIGINT or SIGHUP ends it by
+ * default. The program still sees the default action. */
 void shim_signals_report(void);
 /* From now on handlers wait while their thread holds a lock. */
 void shim_signals_begin(void);

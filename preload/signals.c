@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Hooks of signal handlers: handlers are called by way of the shim, which
- * counts them for calls that wait, see core/base/signals.h, and does not run
- * them while the thread holds a lock of the library. Handlers of faults
- * are left alone: no call waits while one runs, and a program that has one
- * looks at everything. The kernel has one of two functions of ours, by the
- * handler's kind, so that neither calls one of the other kind while handlers
- * are exchanged. */
-/* With it longjmp() is another name of __longjmp_chk(). */
+/* Hooks of signal handlers. The kernel calls handlers through the shim, which
+ * counts them for calls that wait (core/base/signals.h), and does not run them
+ * while the thread holds a lock of the library. Handlers of faults are left
+ * alone: no call waits while one runs. The kernel has one of two functions of
+ * the shim, by the kind of the handler, so that neither calls a handler of the
+ * other kind while handlers are exchanged. */
+/* With _FORTIFY_SOURCE, longjmp() is another name of __longjmp_chk(). */
 #undef _FORTIFY_SOURCE
 
 #include "core/base/signals.h"
@@ -29,7 +28,8 @@
 static _Atomic(sighandler_t) plain[NSIG];
 static void (*_Atomic with_info[NSIG])(int sig, siginfo_t *info, void *context);
 
-/* The action says now whether it restarts calls, whoever changed that. */
+/* Reads from the action whether it restarts calls: any call may have changed
+ * that. */
 static void count(int sig)
 {
 	struct sigaction a;
@@ -40,14 +40,14 @@ static void count(int sig)
 
 /* --- handlers that are put off ------------------------------------------- */
 
-/* A signal that came while the thread held a lock (core/base/lock.h) is sent to
- * the thread again, and waits in the kernel: all signals but those of faults
- * and of abort(3) are blocked in what was interrupted until the thread holds
- * no lock. The kernel then delivers it by the mask, on the stack and with the
- * data that belong to it. A real-time one would get behind those of its number
- * that came after it, and may be one too many for the user: it waits here, and
- * its handler is called. There may be several, of different numbers: signals
- * that come at once interrupt each other's handlers before the first
+/* A signal that arrives while the thread holds a lock (core/base/lock.h) is
+ * sent to the thread again, and stays pending in the kernel: in the interrupted
+ * context, all signals except those of faults and of abort(3) are blocked until
+ * the thread holds no lock. The kernel then delivers it by the mask, with its
+ * stack and its data. A real-time signal would be queued behind later ones of
+ * its number, and could exceed the user's limit: it is kept here instead, and
+ * the shim calls its handler. There may be several, of different numbers:
+ * signals that arrive together interrupt each other's handlers before the first
  * instruction. */
 #define PUT_OFF 4
 
@@ -72,14 +72,16 @@ static sighandler_t as_plain(void (*f)(int, siginfo_t *, void *))
 	return (struct sigaction){ .sa_sigaction = f }.sa_handler;
 }
 
-/* The kernel passes the context to every handler, or to those that ask. */
+/* The kernel passes the context to every handler, or only to those that ask for
+ * it. */
 #ifdef __x86_64__
 #define ASKS 0
 #else
 #define ASKS SA_SIGINFO
 #endif
 
-/* The kernel has reset an action that is for one signal. */
+/* Sets the shim's function again after the kernel has reset a SA_RESETHAND
+ * action. */
 static void restore(int sig, bool has_info)
 {
 	struct sigaction a;
@@ -91,8 +93,8 @@ static void restore(int sig, bool has_info)
 	native.sigaction(sig, &a, NULL);
 }
 
-/* Signals that are not put off: what raised one does not go on before it was
- * handled. */
+/* Signals that are not put off: the code that raised one must not continue
+ * before it is handled. */
 static bool is_at_once(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
@@ -100,8 +102,8 @@ static bool is_at_once(int sig)
 	       sig == SIGABRT;
 }
 
-/* All signals but these, and but those of the C library, as the kernel has
- * sets. */
+/* All signals except these and those of the C library, as a set of the
+ * kernel. */
 static uint64_t blockable(void)
 {
 	sigset_t set;
@@ -135,7 +137,9 @@ static bool keep(int sig, const siginfo_t *info)
 	return true;
 }
 
-/* One with a stack of its own gets that, before it gets its order. */
+/* Whether the signal is kept here first, and sent again only if there is no
+ * room: a real-time signal. If its handler has its own stack, it gets that
+ * stack rather than its order. */
 static bool is_kept(int sig)
 {
 	struct sigaction a;
@@ -144,8 +148,8 @@ static bool is_kept(int sig)
 	       !(a.sa_flags & SA_ONSTACK);
 }
 
-/* The handler waits until the thread holds no lock: true. info: null for one
- * that is told nothing. */
+/* Puts the handler off until the thread holds no lock; true: it was put off.
+ * info: null for a handler without siginfo. */
 static bool put_off(int sig, const siginfo_t *info, ucontext_t *context)
 {
 	int saved = errno;
@@ -161,7 +165,8 @@ static bool put_off(int sig, const siginfo_t *info, ucontext_t *context)
 	kept = is_kept(sig) ? keep(sig, info) || send_again(sig, info)
 			    : send_again(sig, info) || keep(sig, info);
 	if (exi_likely(kept)) {
-		/* Of several, the last has interrupted what holds the lock. */
+		/* Of several signals, the last interrupted the code that holds
+		 * the lock. */
 		memcpy(&late.mask, &context->uc_sigmask, sizeof(late.mask));
 		mask = late.mask | blockable();
 		memcpy(&context->uc_sigmask, &mask, sizeof(mask));
@@ -174,7 +179,7 @@ static bool put_off(int sig, const siginfo_t *info, ucontext_t *context)
 	return kept;
 }
 
-/* Runs the handler here, as the kernel does but for the stack. */
+/* Runs the handler here, as the kernel would, except for the stack. */
 static void run_here(struct put_off *p, const sigset_t *mask)
 {
 	struct sigaction a, usual = { .sa_handler = SIG_DFL };
@@ -215,7 +220,7 @@ static __attribute__((noinline)) void run_kept(const sigset_t *mask)
 	}
 }
 
-/* Called where the thread has let its last lock go. */
+/* Called when the thread has released its last lock. */
 static void deliver(void)
 {
 	int saved = errno;
@@ -232,8 +237,8 @@ static void deliver(void)
 
 /* --- jumps ---------------------------------------------------------------- */
 
-/* A handler is left. One of a fault may leave a lock held that nobody lets go
- * again: the thread's signals do not wait for that. */
+/* A jump may leave a handler. A fault's handler may leave a lock held that is
+ * never released: the thread's signals do not wait for it. */
 static void jumps(void)
 {
 	exi_signals_frame = NULL;
@@ -265,8 +270,8 @@ HOOK void __longjmp_chk(jmp_buf env, int value)
 
 /* --- handlers that run -------------------------------------------------- */
 
-/* What a handler's calls change of the calling thread's, whose call it may have
- * interrupted. */
+/* The state of the interrupted thread, perhaps in a call, that calls of the
+ * handler change. */
 struct before {
 	struct exi_signals signals;
 	const char *frame;
@@ -283,7 +288,7 @@ static struct before begin(int sig, const char *frame)
 	return ret;
 }
 
-/* What the handler waits for itself is no part of what it interrupted. */
+/* A wait of the handler itself is not part of the interrupted call. */
 static void end(const struct before *b)
 {
 	int saved = errno;
@@ -332,8 +337,8 @@ static bool counts(int sig)
 static const int enders[] = { SIGTERM, SIGINT, SIGHUP };
 static bool reports; /* set once, before the program runs */
 
-/* A signal that the program has left at its default: the process reports, and
- * ends by the signal. A second one does not wait for that. */
+/* A signal whose action is the default: the process reports, and ends by the
+ * signal. A second signal does not wait for the report. */
 static void end_by_signal(int sig)
 {
 	static _Atomic bool ending;
@@ -385,8 +390,9 @@ HOOK int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 	struct sigaction a;
 	int ret;
 
-	/* Ours comes from a library that takes signal(3) over, too, and makes
-	 * this of it: the call that came to us first goes on. */
+	/* Our own function is passed in by a library that also intercepts
+	 * signal(3) and implements it by this call; the call that reached us
+	 * first continues. */
 	if (!counts(sig) || (act && is_ours(act->sa_handler)))
 		return native.sigaction(sig, act, old);
 	before = atomic_load(&plain[sig]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Hooks of sockets: how connections begin, what is set on them, how they
- * end. */
+/* Hooks of sockets: creating and connecting them, their options, and shutting
+ * them down. */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -42,7 +42,8 @@ static int ask(int fd, int name)
 	return native.getsockopt(fd, SOL_SOCKET, name, &v, &len) < 0 ? -1 : v;
 }
 
-/* A listener that the library may know by another number only, or not yet. */
+/* Whether fd may be a listener that the library knows by another number only,
+ * or not yet. */
 static bool may_serve(int fd)
 {
 	int protocol = ask(fd, SO_PROTOCOL);
@@ -52,7 +53,7 @@ static bool may_serve(int fd)
 		exi_base_for(AF_UNIX, ask(fd, SO_TYPE), 0));
 }
 
-/* A fabric's own, or of its library: the kernel's for ever. */
+/* Sockets of a fabric, or of its library: the kernel serves them for good. */
 #define OF_A_MODULE exi_unlikely(exi_module_calls(__builtin_return_address(0)))
 
 static const struct exi_base *base_for(int domain, int type, int protocol)
@@ -61,7 +62,8 @@ static const struct exi_base *base_for(int domain, int type, int protocol)
 			    protocol);
 }
 
-/* Known from the start: it may be put into epoll sets before it connects. */
+/* The library knows a socket from the start, because it may be added to epoll
+ * sets before it connects. */
 HOOK int socket(int domain, int type, int protocol)
 {
 	EXI_CANCEL_OFF(false);
@@ -77,15 +79,15 @@ HOOK int socket(int domain, int type, int protocol)
 		shim_room(fd);
 	if (fd < 0 || !shim_ready() || !base_for(domain, type, protocol))
 		return fd;
-	/* A socket for which there is no memory is the kernel's. */
+	/* Without memory for it, the kernel serves the socket. */
 	if (!exi_latent_begin(fd, EXI_ROLE_NONE))
 		(void)exi_sock_make(fd, EXI_ROLE_NONE, true, &sk);
 	exi_hand_born(fd, forked);
 	return fd;
 }
 
-/* Moves connections at these numbers to TCP: stdio reads and writes them,
- * unseen. */
+/* Moves the connection at a number of stdio to TCP: stdio reads and writes it
+ * by calls that are not intercepted. */
 static void leave_to_stdio(int fd)
 {
 	int saved = errno;
@@ -101,7 +103,7 @@ static bool disconnects(const struct sockaddr *addr, socklen_t len)
 	       addr->sa_family == AF_UNSPEC;
 }
 
-/* The address is looked at when the kernel has. */
+/* The address is examined after the kernel has accepted it. */
 static int connect_latent(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	int ret = native.connect(fd, addr, len);
@@ -215,8 +217,8 @@ HOOK int shutdown(int fd, int how)
 	return (int)shim_result(ret);
 }
 
-/* A time before the first: waits are over at once. The kernel takes it, and
- * does not tell it from none. */
+/* A negative time: waits end at once. The kernel accepts it, but reports it as
+ * none. */
 static void set_time(struct exi_sock *sk, int name, const void *val)
 {
 	bool rx = name == SO_RCVTIMEO_OLD || name == SO_RCVTIMEO_NEW;
@@ -302,8 +304,8 @@ static int zerocopy_receive(int fd, void *val, socklen_t *len)
 				 len);
 }
 
-/* What the program is to see of options that the library uses, or answers
- * itself. */
+/* Adjusts options that the library uses, or answers itself, to what the program
+ * must see. */
 static void tell_unix(int fd, int name, void *val, const socklen_t *len)
 {
 	int v, now, domain = 0;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* posix_spawn: a connection that the new program gets leaves the library first.
- * The C library carries file actions out by itself, unseen, so what they do to
- * each number is noted when they are added. What the program has in the end is
- * given to it: by an action, or because it was not closed on the way.
- * system, popen, wordexp: a shell merely inherits connections, and they stay
- * where they are, but this process has them alone no more. */
+ * The C library carries out file actions itself, by calls that are not
+ * intercepted, so the shim notes what each action does to a number when it is
+ * added. The new program gets a connection by an action, or because no action
+ * closed it.
+ *
+ * system, popen, wordexp: a shell merely inherits connections. They stay on
+ * their fabric, but this process no longer has them alone. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -81,8 +83,8 @@ static bool grow(struct notes *n)
 	return true;
 }
 
-/* Notes an action. One that cannot be noted is taken as it is safe: given now,
- * or not gone. */
+/* Notes an action. If there is no memory for it, the safe case is assumed: the
+ * connection counts as given to the program, now, or as not closed. */
 static void note(const posix_spawn_file_actions_t *of, struct action a)
 {
 	struct notes **at, *n;
@@ -124,7 +126,7 @@ static bool given_locked(const posix_spawn_file_actions_t *of, int fd)
 	return fl >= 0 && !(fl & FD_CLOEXEC);
 }
 
-/* The name by which the new program gets it. */
+/* The number by which the new program gets the connection. */
 static int given_name(struct exi_sock *sk, void *arg)
 {
 	const posix_spawn_file_actions_t *const *of = arg;
@@ -184,8 +186,8 @@ HOOK int posix_spawnp(pid_t *pid, const char *file,
 		&t, native.posix_spawnp(pid, file, actions, attr, argv, given));
 }
 
-/* glibc 2.39 and later have these. A program that finds them here, and was
- * loaded with an older one, is told that there is no such call. */
+/* glibc 2.39 and later have these. With an older one, a program that finds them
+ * here gets ENOSYS. */
 typedef int spawn_call(int *pidfd, const char *path,
 		       const posix_spawn_file_actions_t *actions,
 		       const posix_spawnattr_t *attr, char *const *argv,
@@ -229,8 +231,8 @@ HOOK int pidfd_spawnp(int *pidfd, const char *file,
 	return spawn_over(&t, call(pidfd, file, actions, attr, argv, given));
 }
 
-/* The C library starts a shell by a call that no hook sees. For good: nobody
- * tells when the last of its programs has ended. */
+/* The C library starts a shell by a call that is not intercepted. For good,
+ * because the shim cannot see when the last of the shell's programs ends. */
 static void stray_one(struct exi_sock *sk, void *arg)
 {
 	const posix_spawn_file_actions_t *none = NULL;
@@ -244,7 +246,7 @@ static void shell_over(void *arg)
 	exi_hand_spawned();
 }
 
-/* A thread may be cancelled within these calls, or jump out of them. */
+/* A thread may be cancelled in these calls, or jump out of them. */
 static void before_shell(struct exi_section *r)
 {
 	EXI_CANCEL_OFF(false);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* syscall(): the numbers of the calls that are taken over do what their names
- * do; any other goes to the kernel as it is. It is no cancellation point. */
+/* The hook of syscall(): a call that the shim intercepts by name is intercepted
+ * by number, too; any other goes to the kernel unchanged. It is no cancellation
+ * point. */
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <poll.h>
@@ -26,7 +27,7 @@
 
 #define KERNEL_SIGSET 8 /* bytes of a signal set, to the kernel */
 
-/* The kernel's signal set as the C library's; false when it is none. */
+/* Converts the kernel's signal set to the C library's; false: it is invalid. */
 static bool mask_of(long set, long size, sigset_t *ret)
 {
 	sigemptyset(ret);
@@ -37,7 +38,7 @@ static bool mask_of(long set, long size, sigset_t *ret)
 	return true;
 }
 
-/* Takes the time that has passed since start off a time-out. */
+/* Subtracts the time since start from a time-out. */
 static void spend(struct timespec *t, uint64_t start)
 {
 	*t = exi_time_left(start + exi_timespec_ns(t));
@@ -103,8 +104,8 @@ static long raw_epoll_pwait2(const long *a)
 			    (const struct timespec *)a[3], a[4] ? &mask : NULL);
 }
 
-/* Whether a clone is a fork: its memory is not shared; on another stack nothing
- * could return from here. */
+/* Whether a clone is a fork: it does not share memory. On another stack, it
+ * could not return from here. */
 static bool forks(uint64_t flags, uint64_t stack)
 {
 	return !(flags & CLONE_VM) && !stack;
@@ -119,7 +120,7 @@ static bool any_fork(long number, const long *a)
 				      : false;
 }
 
-/* Calls on one descriptor, which do nothing of ours on others. */
+/* Calls on one descriptor that matter only on connections of the library. */
 static bool on_socket(long number, const long *a, long *ret)
 {
 	int fd = (int)a[0];
@@ -178,7 +179,7 @@ static bool on_socket(long number, const long *a, long *ret)
 	}
 }
 
-/* Calls that make, name, close or feed descriptors, whatever these are. */
+/* Calls that make, duplicate, close or pass on descriptors of any kind. */
 static bool on_descriptors(long number, const long *a, long *ret)
 {
 	int fd = (int)a[0];
@@ -350,8 +351,8 @@ static bool of_old(long number, const long *a, long *ret)
 }
 #endif
 
-/* Passes six words on whatever the caller gave, as the C library does. The last
- * is on the stack, where a sanitizer may have marks of its own. */
+/* Passes on six words, however many the caller gave, as the C library does. The
+ * last is on the stack, where a sanitizer may have marks of its own. */
 HOOK __attribute__((no_sanitize_address)) long syscall(long number, ...)
 {
 	bool taken, cancels = atomic_load(&exi_cancels);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The environment of a program that exec or posix_spawn starts. Where the shim
- * cannot be loaded into it, its loader may end the program (that of musl, or of
- * an older glibc), so LD_PRELOAD does not name the shim there. */
+/* The environment of a program that exec or posix_spawn starts. If the shim
+ * cannot be loaded into the program, its loader (musl's, or an older glibc's)
+ * may end it, so LD_PRELOAD then does not name the shim. */
 #include "preload/target.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define SHIM	 "libexs-preload.so"
 #define BETWEEN	 " :"
 
-/* The names of a list, one after the other: the length of the next one, at
+/* Iterates over the names of a list: returns the length of the next name, at
  * *at. */
 static size_t next_name(const char **at)
 {
@@ -71,8 +71,8 @@ static const char *find_shim(char *const *env, size_t *ret)
 	return found;
 }
 
-/* Whether the library is where the program's loader would look: not in every
- * changed root. */
+/* Whether the library is at its path for the program's loader: in a changed
+ * root it may be missing. */
 static bool is_there(const char *name, size_t len)
 {
 	char path[PATH_MAX];
@@ -105,8 +105,8 @@ static char *without(const char *entry, char *ret)
 	return to;
 }
 
-/* The environment for a program in which the shim will be: with the list of the
- * connections that it gets. */
+/* The environment for a program with the shim: it includes the list of
+ * connections that the program gets. */
 static char *const *listed(char *const *env, struct shim_target *t)
 {
 	const char *entry = shim_handed_entry();
@@ -174,7 +174,7 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 	size_t len = 0;
 
 	t->memory = NULL;
-	/* Under a filter the program makes its own system calls only. */
+	/* Under a filter, only the program's own system calls may be made. */
 	shim = atomic_load(&shim_leaving) ? NULL : find_shim(env, &len);
 	if (!shim)
 		return env;
@@ -185,8 +185,8 @@ char *const *shim_target_env(int dir, const char *path, char *const *env,
 			why = "the library is not in its root directory";
 		exi_target_close(fd);
 		if (why) {
-			/* A static program starts others: valgrind's own, a
-			 * shell of a small system. */
+			/* A static program may start others: valgrind's own, or
+			 * a shell of a small system. */
 			if (asked)
 				env = stripped(env, t);
 			shim_report_target(path, why);

@@ -6,20 +6,21 @@
 #include <stddef.h>
 
 struct shim_target {
-	void *memory; /* of a changed environment; null: it is the caller's */
+	void *memory; /* of a changed environment; null: unchanged */
 	size_t size;
 };
 
-/* The environment that the program gets: without the shim in LD_PRELOAD if its
- * loader would fail to load the shim. The report names a program that runs
- * without the shim. dir and
- * path are those of execveat(2); a null path means the file that dir is. The
- * second finds the program as execvp(3) does. */
+/* Return the environment that the program gets: without the shim in LD_PRELOAD
+ * if its loader would fail to load the shim. The report names a program that
+ * runs without the shim. dir and path are those of execveat(2); a null path
+ * means the file that dir refers to. The second function finds the program as
+ * execvp(3) does. */
 char *const *shim_target_env(int dir, const char *path, char *const *env,
 			     struct shim_target *t);
 char *const *shim_target_env_of_name(const char *name, char *const *env,
 				     struct shim_target *t);
-/* After the call. Returns ret; errno stays. */
+/* Called after the call; frees what was allocated. Returns ret, and keeps
+ * errno. */
 int shim_target_over(struct shim_target *t, int ret);
 
 #endif

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings of io_uring that the program makes and feeds by the shared liburing.
+/* Rings of io_uring that the program makes and fills through the shared
+ * liburing.
  *
  * A request that names a connection would read, write or poll TCP, past the
- * fabric. So each request is looked at in the call that hands it over: liburing
- * moves the tail of the submission queue in these calls only, with
- * IORING_SETUP_SQPOLL, too, and until then the kernel sees nothing of it. The
- * connection is on TCP for good before the call goes on.
+ * fabric. So the shim looks at each request in the call that submits it:
+ * liburing moves the tail of the submission queue in these calls only, also
+ * with IORING_SETUP_SQPOLL, and until then the kernel sees no request. The
+ * connection is on TCP for good before the call continues.
  *
- * A ring is seen if it was made by these calls. One that was made otherwise (by
- * a liburing that is linked in, by the system calls) is not, nor is one from
- * which something was asked that is not understood here, or that waits for an
- * epoll set, whose connections need not be on TCP. Beside a ring that is not
- * seen connections stay on TCP (core/meet/surroundings.h).
+ * A ring is seen if it was made by these calls. Not seen is a ring that was
+ * made otherwise (by a liburing that is linked in, or by system calls), or that
+ * got a request that the shim does not understand, or that waits for an epoll
+ * set, whose connections need not be on TCP. While a process has a ring that is
+ * not seen, connections stay on TCP (core/meet/surroundings.h).
  *
- * The number of a ring's descriptor does not tell which ring it is: liburing
- * closes it unseen. The number of its inode does, from Linux 5.12 on; on older
- * kernels a ring that is seen must end by io_uring_queue_exit(). */
+ * The number of a ring's descriptor does not identify the ring, because
+ * liburing closes it by a call that is not intercepted. From Linux 5.12 on, the
+ * number of its inode does; on older kernels a ring that is seen must end by
+ * io_uring_queue_exit(). */
 #include <dlfcn.h>
 #include <linux/io_uring.h>
 #include <signal.h>
@@ -37,13 +39,14 @@
 
 #define NUMBERS 65536 /* rings with higher ones are not seen */
 
-/* What each liburing.so.2 has in common: the head of its struct io_uring. */
+/* The part that all versions of liburing.so.2 have in common: the head of
+ * struct io_uring. */
 struct io_uring {
 	struct {
 		unsigned int *k_head, *k_tail, *k_mask, *k_entries, *k_flags;
 		unsigned int *k_dropped, *array;
 		struct io_uring_sqe *sqes;
-		unsigned int head, tail; /* of what was not handed over yet */
+		unsigned int head, tail; /* of requests not submitted yet */
 		size_t size;
 		void *ring;
 		unsigned int pad[4];
@@ -60,12 +63,12 @@ struct io_uring {
 	int fd;
 };
 
-/* Flags up to IORING_SETUP_HYBRID_IOPOLL change nothing that is relied on here.
- * With IORING_SETUP_REGISTERED_FD_ONLY the ring has no descriptor. */
+/* Flags up to IORING_SETUP_HYBRID_IOPOLL do not change what this file relies
+ * on. With IORING_SETUP_REGISTERED_FD_ONLY the ring has no descriptor. */
 #define KNOWN_FLAGS	   ((1u << 18) - 1)
 #define REGISTERED_FD_ONLY (1u << 15)
 
-/* What older headers do not have. */
+/* Constants that older headers lack. */
 #define SQE128 (1u << 10)
 enum {
 	OP_SOCKET = 45,
@@ -75,7 +78,7 @@ enum {
 	OP_FUTEX_WAKE = 52,
 	OP_FUTEX_WAITV = 53,
 	OP_EPOLL_WAIT = 59,
-	OP_LAST = 62, /* IORING_OP_PIPE; what comes later is not understood */
+	OP_LAST = 62, /* IORING_OP_PIPE; later ones are not understood */
 };
 
 /* The inode of the ring that is seen and has this number; 0: none. */
@@ -84,8 +87,8 @@ static _Atomic uint64_t inodes[NUMBERS];
 /* A ring is being made: it has a descriptor, and no place in the table yet. */
 static struct exi_lock making;
 
-/* The program handed requests over by itself, by a ring of which the number
- * does not tell which it is: none is seen any more. */
+/* The program submitted requests by itself, on a ring that its number does not
+ * identify: no ring is seen any more. */
 static _Atomic bool is_fed_raw;
 
 static bool is_seen(int fd)
@@ -152,7 +155,7 @@ static bool may_be_set(int fd)
 	return strcmp(target, "anon_inode:[eventpoll]") == 0;
 }
 
-/* Requests may name what is registered by another number. */
+/* Requests may name a registered descriptor by another number. */
 static void name_all(const struct io_uring *r, const int *fds, unsigned int n)
 {
 	int saved = errno;
@@ -167,7 +170,7 @@ static void name_all(const struct io_uring *r, const int *fds, unsigned int n)
 	errno = saved;
 }
 
-/* The kernel closes it, and the library does not see when. */
+/* The kernel closes it, at a time that the library does not see. */
 static void closes(int fd)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -238,8 +241,8 @@ static void look_at_more(const struct io_uring *r, const struct io_uring_sqe *s)
 	}
 }
 
-/* Before what the program has put into the queue is handed over. The library's
- * own rings are for its own connections. */
+/* Called before the requests in the queue are submitted. The library's own
+ * rings are for its own connections. */
 static __attribute__((noinline)) void look(const struct io_uring *r)
 {
 	unsigned int mask = *r->sq.k_mask;
@@ -270,7 +273,7 @@ static inline void hand_over(const struct io_uring *r)
 
 /* --- calls ---------------------------------------------------------------- */
 
-/* As <liburing.h>, which need not be there, has them. */
+/* As in <liburing.h>, which need not be installed. */
 int io_uring_queue_init(unsigned int entries, struct io_uring *r,
 			unsigned int flags);
 int io_uring_queue_init_params(unsigned int entries, struct io_uring *r,
@@ -316,7 +319,8 @@ int io_uring_register_files_update_tag(struct io_uring *r, unsigned int at,
 				       const int *fds, const __u64 *tags,
 				       unsigned int n);
 
-/* liburing's own: behind the shim, or where only the caller sees it. */
+/* Finds liburing's own function: after the shim, or where only the caller sees
+ * it. */
 static void *find(_Atomic(void *) *at, const char *call, const void *caller)
 {
 	void *f = atomic_load(at), *h;
@@ -335,8 +339,8 @@ static void *find(_Atomic(void *) *at, const char *call, const void *caller)
 	return f;
 }
 
-/* The result of liburing's own call. A program that has none is told that the
- * kernel has no such rings. */
+/* The result of liburing's own function. If there is none, the program gets the
+ * error of a kernel without such rings. */
 #define CALL(call, args)                                                       \
 	({                                                                     \
 		static _Atomic(void *) at_;                                    \
@@ -435,7 +439,8 @@ HOOK int io_uring_submit_and_wait_reg(struct io_uring *r,
 	return CALL(io_uring_submit_and_wait_reg, (r, ret, n, index));
 }
 
-/* On old kernels a time-out is a request, with which all others go. */
+/* On old kernels a time-out is a request, and all others are submitted with
+ * it. */
 HOOK int io_uring_wait_cqes(struct io_uring *r, struct io_uring_cqe **ret,
 			    unsigned int n, struct __kernel_timespec *t,
 			    sigset_t *mask)
@@ -462,8 +467,8 @@ HOOK int io_uring_wait_cqe_timeout(struct io_uring *r,
 	return CALL(io_uring_wait_cqe_timeout, (r, ret, t));
 }
 
-/* The program fills the queue by itself, and what is in it the shim does not
- * know. */
+/* The program fills the queue by itself, and the shim does not know its
+ * contents. */
 HOOK int io_uring_enter(unsigned int fd, unsigned int n, unsigned int min,
 			unsigned int flags, sigset_t *mask)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs check: step by step, why a connection is or would be where it is. */
+/* exs check: why a connection is, or would be, where it is, step by step. */
 #include "tools/check.h"
 
 #include <argp.h>
@@ -130,8 +130,8 @@ void check_more(struct check *c, const char *fmt, ...)
 	make_printable(s->text);
 }
 
-/* A fabric that the user names, or for which the limit of memory is too low,
- * and that is not usable: what to do is said there. */
+/* Takes the remedy from a fabric that the user names, or that lacks locked
+ * memory, if the fabric is not usable: the fabric says what to do. */
 static void cure_by_fabric(struct check *c)
 {
 	bool memory = c->reason == EXS_X_REASON_MEMORY;
@@ -152,8 +152,8 @@ static void cure_by_fabric(struct check *c)
 	}
 }
 
-/* That step fails, or an earlier one that has failed already, and no later one
- * is reached. */
+/* Marks the step as failed, unless an earlier one has failed already; no later
+ * one is reached. */
 static void fail_at(struct check *c, const char *step)
 {
 	bool behind = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What exs check knows of one connection: the steps on its way to a fabric, and
- * the verdict. */
+/* What exs check knows about one connection: the steps on its way to a fabric,
+ * and the verdict. */
 #ifndef EXS_TOOLS_CHECK_H
 #define EXS_TOOLS_CHECK_H
 
@@ -12,7 +12,7 @@
 #include "tools/stat.h"
 
 enum check_state {
-	CHECK_UNKNOWN, /* not needed, not reached, or not known here */
+	CHECK_UNKNOWN, /* not needed, not reached, or unknown */
 	CHECK_GOOD,
 	CHECK_FAILED,
 };
@@ -29,16 +29,17 @@ struct check {
 	struct check_step step[CHECK_STEPS];
 	unsigned int n;
 	bool moves; /* it is on a fabric, or will be */
-	int reason; /* EXS_X_REASON_*; -1: it does not come to one */
+	int reason; /* EXS_X_REASON_*; -1: none applies */
 	bool there; /* the reason is that of the other end */
-	/* What is seen of the other end's process keeps it on TCP. */
+	/* A reason, seen in the other end's process, that keeps it on TCP. */
 	int peer_reason;
 	char verdict[320];
 	char cure[320];
 	size_t alike; /* connections of the same kind that are not shown */
 };
 
-/* Adds a step. The text is shown with "?" for what is not printable. */
+/* Adds a step. Characters of the text that are not printable are shown as
+ * "?". */
 __attribute__((format(printf, 4, 5))) void check_step(struct check *c,
 						      const char *name,
 						      enum check_state state,
@@ -47,23 +48,24 @@ __attribute__((format(printf, 4, 5))) void check_step(struct check *c,
 __attribute__((format(printf, 2, 3))) void check_more(struct check *c,
 						      const char *fmt, ...);
 
-/* The verdict by a reason: its step has failed, or that of the peer if the
- * reason is the peer's, or an earlier one that has failed already; those behind
- * it are not reached. at: "" or the end that has the reason. */
+/* Sets the verdict by a reason. The step of the reason fails (the peer's step,
+ * if the reason is the peer's), unless an earlier step has failed already;
+ * steps after it are not reached. at: "" or the end that has the reason. */
 void check_reason(struct check *c, int reason, const char *at);
-/* A verdict for which there is no reason. cure may be "". */
+/* A verdict without a reason of its own. cure may be "". */
 __attribute__((format(printf, 4, 5))) void check_fails(struct check *c,
 						       const char *step,
 						       const char *cure,
 						       const char *fmt, ...);
 
-/* The steps that any connection of this process has: what the system allows;
- * the fabrics that are usable, and why the others are not; the key.
- * EXS_X_REASON_*, of the first that fails. */
+/* The steps that all connections of this process share: what the system allows;
+ * which fabrics are usable, and why the others are not; the key. The first two
+ * return the EXS_X_REASON_* of the first step that fails. */
 int check_system(struct check *c);
 int check_fabrics(struct check *c, uint16_t port);
 void check_key(struct check *c, bool remote);
-/* A sentence about the key, in text; whether it can be used. */
+/* Writes a sentence about the key to text; returns whether the key is
+ * usable. */
 bool check_key_state(char *text, size_t len);
 
 /* A process, as /proc shows it. */
@@ -82,28 +84,29 @@ struct check_process {
 	char *environ;	 /* entries, each with its NUL, and an empty one */
 	bool no_environ; /* the program has overwritten it */
 };
-/* 0, -ESRCH, or -EACCES: name and uid may be known then. */
+/* 0, -ESRCH, or -EACCES; with -EACCES, name and uid may be known. */
 int check_process_read(pid_t pid, struct check_process *ret);
 void check_process_free(struct check_process *p);
-/* An EXS_ variable of the process; null: not set, or not known. */
+/* An EXS_ variable of the process; null: not set, or unknown. */
 const char *check_process_variable(const struct check_process *p,
 				   const char *name);
-/* The process that holds the socket, and its descriptor; false: it is another
- * user's, or gone. */
+/* Finds the process that holds the socket, and its descriptor. False: the
+ * process is another user's, or has ended. */
 bool check_holder(uint64_t inode, pid_t *ret_pid, int *ret_fd);
 
-/* Shows what was set, what its limits are. */
+/* Add the process's settings, and its limits. */
 void check_settings(struct check *c, const struct check_process *p);
-/* Adds, to the step of the peer, what was set there. */
+/* Adds the peer's settings to its step. */
 void check_peer_settings(struct check *c, const struct check_process *p);
 void check_limits(struct check *c, const struct check_process *p);
 
-/* From here on this process has the settings, the limits and, where it may, the
- * user and the network namespace of that one: so that what is tried is tried as
- * there. For good, and before any setting was read. -errno. */
+/* Gives this process the settings, the limits and, if permitted, the user and
+ * the network namespace of that one, so that trials run as they would there.
+ * Cannot be undone; call it before any setting is read. 0 or -errno. */
 int check_become(const struct check_process *p);
 
-/* The modes; exit codes. ret has one for each kind of connection. */
+/* The two modes; both return an exit code. ret has one entry for each kind of
+ * connection. */
 int check_host(const char *host, const char *port, struct check *ret);
 int check_pid(pid_t pid, int fd, struct check **ret, size_t *ret_n);
 

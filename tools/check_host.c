@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs check HOST PORT: what the library would do for a connection to there. It
- * makes one, and sends nothing. */
+/* exs check HOST PORT: what the library would do for a connection to that
+ * server. It makes a connection, and sends nothing. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -212,8 +212,9 @@ static bool find_listener(const struct exi_tuple *t, struct check_process *ret)
 	return seen && check_process_read(pid, ret) == 0;
 }
 
-/* A server of this host. Its library is not asked: it would have to be sent
- * something. It says by itself that it serves the port. */
+/* A server on this host. The check does not ask its library, because it would
+ * have to send something; the library shows by itself that it serves the
+ * port. */
 static int peer_here(struct check *c, const struct exi_tuple *t,
 		     struct check_process *ret)
 {
@@ -237,9 +238,9 @@ static int peer_here(struct check *c, const struct exi_tuple *t,
 			     : EXS_X_REASON_PLAIN_PEER;
 }
 
-/* A server of another host, or of another namespace: the libraries meet, as
- * they would; but in EXS_MEET_DIR, where they do so after some bytes, and the
- * server says by itself that it serves the port. */
+/* A server on another host or in another namespace: the libraries meet as they
+ * would. In EXS_MEET_DIR, where they would meet after some bytes, the check
+ * does not meet; the server shows by itself that it serves the port. */
 static int peer_elsewhere(struct check *c, int fd, uint16_t port)
 {
 	uint64_t deadline = exi_now_ns() + MEETING_NS;
@@ -276,13 +277,13 @@ static int peer_elsewhere(struct check *c, int fd, uint16_t port)
 		       : i.exs_x_reason;
 }
 
-/* The first of two reasons that says something. */
+/* The first of the two reasons that is not NONE. */
 static int first(int a, int b)
 {
 	return a ? a : b;
 }
 
-/* The server uses the library, and says of itself that it stays on TCP. */
+/* The server uses the library, and reports that it stays on TCP. */
 static void judge_peer(struct check *c, const struct check_process *p)
 {
 	snprintf(c->verdict, sizeof(c->verdict),
@@ -332,7 +333,7 @@ static void check_connected(struct check *c, int fd)
 	w = exi_config_way(t.peer_port);
 	reason = w.upgrade ? EXS_X_REASON_NONE : EXS_X_REASON_CONFIG;
 	system = check_system(c);
-	/* What is tried is for connections within the namespace. */
+	/* The trials are for connections within the namespace. */
 	if (elsewhere && system)
 		c->step[c->n - 1].state = CHECK_UNKNOWN;
 	reason = first(reason, elsewhere ? EXS_X_REASON_NONE : system);
@@ -361,7 +362,7 @@ static void check_connected(struct check *c, int fd)
 		judge_peer(c, &peer);
 }
 
-/* EXS_REQUIRE names a fabric that cannot be used here. */
+/* Whether EXS_REQUIRE names a fabric that cannot be used here. */
 static bool lacks_required(struct check *c)
 {
 	const char *name = exi_config()->require;
@@ -385,7 +386,7 @@ int check_host(const char *host, const char *port, struct check *ret)
 
 	snprintf(ret->what, sizeof(ret->what), "connections to %s port %s",
 		 host, port);
-	/* What it would say is shown. */
+	/* The check prints what the log would say. */
 	setenv("EXS_LOG", "off", 0);
 	if (exi_config_refusal()) {
 		check_fails(ret, "settings", "see exs info --env",

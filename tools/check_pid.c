@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs check --pid: the connections of a running process, from what it and its
- * peers' processes recorded. */
+/* exs check --pid: the connections of a running process, by what it and its
+ * peers' processes have recorded. */
 #include <errno.h>
 #include <pwd.h>
 #include <stdio.h>
@@ -18,7 +18,8 @@
 
 /* The most kinds of connections that are shown. */
 #define KINDS 16
-/* With fewer a process uses no fabric: a quarter is the library's (fds.h). */
+/* With fewer, a process uses no fabric: a quarter is for the library
+ * (fds.h). */
 #define DESCRIPTORS_LEAST 32
 
 struct ends {
@@ -27,7 +28,7 @@ struct ends {
 	struct stat_tcps *tcps; /* of all namespaces that were seen */
 };
 
-/* The reasons that only say that the other end has one. */
+/* The reasons that only say that the other end has a reason. */
 static bool is_vague(int reason)
 {
 	return reason == EXS_X_REASON_UNDECIDED ||
@@ -69,7 +70,7 @@ static void step_process(struct check *c, const struct stat_conn *conn,
 		check_more(c, ", under a system call filter");
 }
 
-/* Says of a program that has no record of the connection what it is. */
+/* Describes a program that has no record of the connection. */
 static void say_plain(struct check *c, const struct check_process *p, int fd)
 {
 	check_more(c, "%s[%d] fd %d, which %s libexs", p->name, (int)p->pid, fd,
@@ -157,8 +158,8 @@ static void step_traffic(struct check *c, const struct stat_conn *conn)
 			   tool_text_bytes(e, least));
 }
 
-/* The verdict: the reason of this end, or that of the other end where this
- * one's says no more than that. */
+/* The verdict: the reason of this end, or that of the other end if this one
+ * only refers to it. */
 static void judge(struct check *c, const struct stat_conn *conn)
 {
 	const struct stat_conn *peer = conn->peer;
@@ -212,8 +213,8 @@ static void check_conn(const struct ends *e, const struct stat_conn *conn,
 		   conn->role == EXI_ROLE_CONNECT ? "made by connect"
 						  : "made by accept");
 	check_settings(c, e->process);
-	/* Only where it is why: the process may have met its peer before the
-	 * system denied this. */
+	/* Only if that is the cause: the process may have met its peer before
+	 * the system denied this. */
 	if (check_system(c) && !may_be_system(conn))
 		c->step[c->n - 1].state = CHECK_UNKNOWN;
 	step_namespace(c, conn, other);
@@ -231,7 +232,7 @@ static void check_conn(const struct ends *e, const struct stat_conn *conn,
 			c->step[i].text[0] = '\0';
 }
 
-/* What the process is, where it has no connection that can be shown. */
+/* Describes a process that has no connection to show. */
 static int no_connection(const struct check_process *p, int fd)
 {
 	if (!p->library)
@@ -259,7 +260,7 @@ static bool is_alike(const struct stat_conn *a, const struct stat_conn *b)
 	       (!a->peer || a->peer->reason == b->peer->reason);
 }
 
-/* One connection of each kind, with how many are like it. */
+/* Chooses one connection of each kind, with the number of others like it. */
 static size_t choose(const struct stat_view *v, pid_t pid, int fd,
 		     const struct stat_conn *ret[KINDS], size_t alike[KINDS])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs check: what /proc shows of a process, and how to try things as it
- * would. */
+/* exs check: reads a process from /proc, and makes this process try things as
+ * that one would. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -20,8 +20,8 @@
 
 #define ENVIRON_MAX (1u << 20)
 
-/* The beginning of a file in the process's folder, with a NUL; null: it cannot
- * be read. To be freed. */
+/* Reads the beginning of a file in the process's folder, and adds a NUL. Null:
+ * the file cannot be read. The caller frees the result. */
 static char *read_file(int dir, const char *name, size_t most, size_t *ret_n)
 {
 	int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
@@ -102,7 +102,7 @@ static unsigned int count_descriptors(int dir)
 	return n;
 }
 
-/* Whether it has the library, or the shim, in its memory. */
+/* Whether the process has the library, or the shim, in its memory. */
 static bool has_library(int dir)
 {
 	int fd = openat(dir, "maps", O_RDONLY | O_CLOEXEC);
@@ -244,8 +244,8 @@ bool check_holder(uint64_t inode, pid_t *ret_pid, int *ret_fd)
 
 /* --- as the process ------------------------------------------------------- */
 
-/* What decides whether and where connections move. What names a file to be
- * written is not among them. */
+/* The variables that decide whether and where connections move, without those
+ * that name a file to be written. */
 static const char *const taken[] = {
 	"EXS_PROVIDER",
 	"EXS_REQUIRE",
@@ -268,7 +268,7 @@ static const char *const taken[] = {
 	"HOME",
 };
 
-/* Those among them that name files. */
+/* Those of them that name files. */
 static const char *const files[] = { "EXS_KEY_FILE", "EXS_MEET_DIR",
 				     "EXS_CONFIG", "XDG_CONFIG_HOME", "HOME" };
 #define N_FILES (sizeof(files) / sizeof(files[0]))
@@ -338,12 +338,12 @@ static void take_variables(const struct check_process *p)
 		else
 			unsetenv(taken[i]);
 	}
-	/* Its own root directory may have other files at these paths; and here
-	 * they may be anything, a device that root would open, if the process
-	 * is root in a container. */
+	/* The process's root directory may have other files at these paths; and
+	 * here they may be anything, such as a device that root would open, if
+	 * the process is root in a container. */
 	for (size_t i = 0; p->other_root && i < N_FILES; i++)
 		unsetenv(files[i]);
-	/* What it would say is shown. */
+	/* The check prints what the log would say. */
 	setenv("EXS_LOG", "off", 1);
 	unsetenv("EXS_LOG_FILE");
 	unsetenv("EXS_REPORT");
@@ -381,8 +381,8 @@ int check_become(const struct check_process *p)
 	enter_namespace(p->pid);
 	if (!p->uid)
 		return 0;
-	/* From here on root's rights are gone, with what a file, or a module,
-	 * that the user named could do with them. */
+	/* From here on this process has no root rights, so that a file or
+	 * module that the user named cannot use them. */
 	if (setgroups(0, NULL) || setresgid(p->gid, p->gid, p->gid) ||
 	    setresuid(p->uid, p->uid, p->uid))
 		return -errno;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs downgrade, exs upgrade, exs log and exs report: what a running process is
- * asked for through its control channel (docs/design/stats.md). */
+/* exs downgrade, exs upgrade, exs log and exs report: requests to a running
+ * process through its control channel (docs/design/stats.md). */
 #include "tools/control.h"
 
 #include <argp.h>
@@ -111,8 +111,8 @@ static int fail_of(pid_t pid, int err)
 	}
 }
 
-/* What the answer says: 0, or -errno. The process may be anybody's: a number
- * that is no error of the kernel's is none here. */
+/* Converts an answer to 0 or -errno. The process may belong to any user: a
+ * number that is no errno of the kernel is none here. */
 static int error_of(int64_t answer)
 {
 	if (answer >= 0)
@@ -128,7 +128,7 @@ static void sleep_briefly(void)
 	nanosleep(&pause, NULL);
 }
 
-/* The answer with this token. */
+/* Waits for the answer with this token. */
 static int await_answer(const struct stat_page *p, uint64_t token, int64_t *ret)
 {
 	uint64_t deadline = exi_now_ns() + AGAIN_NS;
@@ -148,12 +148,12 @@ static int await_answer(const struct stat_page *p, uint64_t token, int64_t *ret)
 	if (pread(p->fd[0], &h, sizeof(h), 0) < (ssize_t)sizeof(h))
 		return -ENXIO;
 	if (atomic_load(&h.answer_token) != token)
-		return -EAGAIN; /* another has asked since */
+		return -EAGAIN; /* another request came since */
 	*ret = atomic_load(&h.answer);
 	return 0;
 }
 
-/* The mount of pipes, on which nothing else can be. */
+/* The mount of pipes, which has no other files. */
 static long pipe_mount(void)
 {
 	int ends[2];
@@ -167,9 +167,9 @@ static long pipe_mount(void)
 	return ret;
 }
 
-/* Opens a pipe of the process to write, if it is that one: it has the owner of
- * the page, as the kernel gave it. A page that a stranger wrote may name
- * another's, of which the process has the end to read. */
+/* Opens a pipe of the process for writing, if it is the right one: it must have
+ * the owner of the page, as the kernel reports it. A page that a stranger wrote
+ * may name another user's pipe, of which the process has the reading end. */
 static int open_pipe(int fds, const char *number, const struct stat_page *p,
 		     uint64_t inode)
 {
@@ -215,7 +215,7 @@ int control_open_pipe(int fds, const struct stat_page *p, uint64_t inode)
 	return ret;
 }
 
-/* The text of an answer, which is read before another begins. */
+/* The text of an answer, which must be read before the next one begins. */
 struct answer {
 	int64_t n; /* the answer; of a text: its length */
 	char text[16384];
@@ -234,7 +234,7 @@ static int read_text(const struct stat_page *p, uint64_t token,
 	    pread(p->fd[0], ret->text, (size_t)ret->n, (off_t)h->text_at) !=
 		    ret->n)
 		return -ENXIO;
-	/* The process takes the token away before it writes another text. */
+	/* The process clears the token before it writes another text. */
 	atomic_thread_fence(memory_order_acquire);
 	if (pread(p->fd[0], &again, sizeof(again), 0) <
 		    (ssize_t)sizeof(again) ||
@@ -243,8 +243,8 @@ static int read_text(const struct stat_page *p, uint64_t token,
 	return 0;
 }
 
-/* Asks until there is an answer: a request that comes behind a stranger's bytes
- * is thrown away with them. To do a thing twice is the same as once. */
+/* Repeats the request until there is an answer: the process discards a request
+ * that comes after a stranger's bytes. All requests may be repeated. */
 static int ask_through(const struct stat_page *p, int fds,
 		       struct exi_control_ask *ask, struct answer *ret)
 {
@@ -271,7 +271,8 @@ static int ask_through(const struct stat_page *p, int fds,
 	return err;
 }
 
-/* Asks the process. An exit code; *ret is the answer. */
+/* Sends the request to the process. Returns an exit code; *ret is the
+ * answer. */
 static int ask_all(pid_t pid, struct exi_control_ask *what, struct answer *ret)
 {
 	struct stat_page page;
@@ -325,7 +326,7 @@ struct left {
 	size_t n;
 };
 
-/* Asked for, and still on a fabric. */
+/* Counts connections that were asked for and are still on a fabric. */
 static void count_left(const struct exi_stats_entry *e, void *arg)
 {
 	struct left *l = arg;
@@ -338,9 +339,9 @@ static void count_left(const struct exi_stats_entry *e, void *arg)
 		l->n++;
 }
 
-/* Looks how far the entries reach now; the rest of the head was judged when the
- * page was opened. False: an area is new, or the process has no descriptor any
- * more, so that it has ended. */
+/* Reads how far the entries reach now; the rest of the head was checked when
+ * the page was opened. False: there is a new area, or the process has no
+ * descriptor any more, because it has ended. */
 static bool look_again(struct stat_page *p, int fds)
 {
 	struct exi_stats_head now;
@@ -358,10 +359,10 @@ static bool look_again(struct stat_page *p, int fds)
 	return true;
 }
 
-/* How many are left when all have moved, or after a while; a process that has
- * ended has none. Or -errno: it cannot be told. The page alone is looked at,
- * which costs as much as that process has connections: the sockets of the host
- * may be many more. */
+/* Waits until all have moved, or for a while, and returns how many are left, or
+ * -errno if that is unknown; a process that has ended has none. This reads the
+ * page only, which costs as much as that process has connections; the host may
+ * have many more sockets. */
 static int await_move(pid_t pid, int fd, size_t *ret)
 {
 	uint64_t deadline = exi_now_ns() + MOVE_NS;

@@ -71,7 +71,7 @@ static const struct argp argp = {
 	.doc = "Shows the fabrics of this host and the settings in effect.",
 };
 
-/* The first step of a meeting that fails though it is needed; false: none. */
+/* Finds the first required step of a meeting that fails; false: none. */
 static bool meeting_fails(struct exi_trial *ret)
 {
 	for (unsigned int i = 0; exi_trial(i, ret); i++)
@@ -80,8 +80,8 @@ static bool meeting_fails(struct exi_trial *ret)
 	return false;
 }
 
-/* As the registry has it, and connections within the host cannot go to a fabric
- * where nobody can be met. */
+/* A row of the registry; a fabric within the host is not usable if this process
+ * cannot meet others. */
 static bool fabric_row(unsigned int i, struct exi_registry_row *ret)
 {
 	struct exi_trial t;
@@ -118,7 +118,7 @@ static const char *why_of(const struct exi_registry_row *row)
 	return "";
 }
 
-/* What a fabric found, a line for each thing. */
+/* The facts that a fabric found, one line for each thing. */
 struct lines {
 	struct exi_facts facts;
 	const char *fabric; /* until it was printed */
@@ -164,7 +164,7 @@ static void show_found(const struct exi_registry_row *row)
 		row->provider->describe(&l.facts);
 }
 
-/* What is tried, and what of it fails. */
+/* Shows the trials, and which of them fail. */
 static void show_trials(void)
 {
 	struct exi_trial t;
@@ -192,7 +192,7 @@ static void show_fabrics(void)
 		show_found(&row);
 }
 
-/* Settings that somebody changed; all of them on request. */
+/* Shows the settings that are changed; on request, all of them. */
 static void show_settings(bool all)
 {
 	struct exi_config_row row;
@@ -221,7 +221,7 @@ static void show_variables(void)
 			       row.help, "", row.accepts);
 }
 
-/* The list as objects: what is begun goes into a list of its kind,
+/* The list as objects: a new object goes into the list of its kind, such as
  * "devices". */
 struct objects {
 	struct exi_facts facts;

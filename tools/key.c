@@ -85,7 +85,7 @@ static const char *chosen(const struct status *s)
 	return s->places.place[s->places.chosen].path;
 }
 
-/* Where one is made: what is the user's own goes first. */
+/* The path for a new key: the user's own path comes first. */
 static const char *own(const struct status *s)
 {
 	return s->places.place[0].path;
@@ -216,7 +216,7 @@ static int status(const struct key_wishes *w)
 
 /* --- the verbs --- */
 
-/* Puts the key where the user's own is, and tells. */
+/* Installs the key at the user's own path, and reports it. */
 static int install(const struct exi_key *key, const struct key_wishes *w,
 		   const char *done)
 {
@@ -294,7 +294,7 @@ static int show(const struct exi_key *key)
 	ssize_t n;
 
 	exi_key_print(key, line);
-	/* Not by way of a buffer that nobody wipes. */
+	/* Not through a stdio buffer, which would not be wiped. */
 	n = write(STDOUT_FILENO, line, EXI_KEY_LINE - 1);
 	exi_key_wipe(line, sizeof(line));
 	if (n != (ssize_t)EXI_KEY_LINE - 1)
@@ -307,7 +307,7 @@ static int show(const struct exi_key *key)
 	return TOOL_OK;
 }
 
-/* What needs a key that is there. */
+/* The verbs that need an existing key. */
 static int with_key(const struct request *r)
 {
 	struct status s;
@@ -323,7 +323,7 @@ static int with_key(const struct request *r)
 	return ret;
 }
 
-/* Why it cannot be asked for so; null when it can. */
+/* Why the request is invalid; null: it is valid. */
 static const char *refusal(const struct request *r)
 {
 	static const char *const verbs[] = { "make", "show", "import", "copy" };

@@ -10,12 +10,12 @@
 struct key_wishes {
 	bool force;
 	bool json;
-	char **names; /* behind the verb */
+	char **names; /* the arguments after the verb */
 	int n_names;
 };
 
-/* Installs the key at each host by ssh: a line on the standard input of a shell
- * there, nowhere else. An exit code. */
+/* Installs the key on each host by ssh. The key is a line on the standard input
+ * of a shell there, and appears nowhere else. Returns an exit code. */
 int key_copy(const struct exi_key *key, const struct key_wishes *w);
 
 #endif

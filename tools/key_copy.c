@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs key copy: a shell at the other host takes the line from its standard
- * input and makes the file, so that exs need not be installed there. Command
- * lines and environments can be read by others; a pipe cannot. */
+/* exs key copy: a shell on the other host reads the line from its standard
+ * input and makes the file, so exs need not be installed there. Other users can
+ * read command lines and environments, but not a pipe. */
 #include "tools/key.h"
 
 #include <errno.h>
@@ -18,7 +18,8 @@
 
 extern char **environ;
 
-/* How the script ends. ssh itself ends with 255, shells above 125. */
+/* The exit status of the script. ssh itself uses 255, shells those above
+ * 125. */
 enum outcome {
 	COPY_DONE = 0,
 	COPY_SAME = 90,
@@ -26,9 +27,9 @@ enum outcome {
 	COPY_FAILED = 92,
 };
 
-/* One line without single quotes, for whatever shell logs in there; %d are
- * whether to replace and the length of a key's line. Whole or not at all, as
- * exi_key_write() does it. */
+/* One line without single quotes, for any login shell; the two %d are whether
+ * to replace a key, and the length of a key's line. It writes the whole file or
+ * nothing, as exi_key_write() does. */
 static const char script[] =
 	"exec sh -c '"
 	"force=%d; umask 077; "
@@ -46,7 +47,7 @@ static const char script[] =
 _Static_assert(COPY_SAME == 90 && COPY_OTHER == 91 && COPY_FAILED == 92,
 	       "as the script says");
 
-/* Starts ssh, its standard input a pipe. */
+/* Starts ssh, with a pipe as its standard input. */
 static int start(const char *host, bool force, pid_t *ret_pid, int *ret_fd)
 {
 	char command[sizeof(script) + 32];
@@ -84,7 +85,8 @@ static int copy_to(const char *host, const char *line, bool force)
 	err = start(host, force, &pid, &fd);
 	if (err)
 		return err;
-	/* The key fits into the pipe; the script tells whether it took all. */
+	/* The key fits into the pipe; the script reports whether it read all of
+	 * it. */
 	n = write(fd, line, EXI_KEY_LINE - 1);
 	close(fd);
 	while (waitpid(pid, &status, 0) < 0)
@@ -112,7 +114,7 @@ static const char *word_of(int outcome)
 	}
 }
 
-/* For people. TOOL_OK or TOOL_FAILED. */
+/* Prints the outcome. TOOL_OK or TOOL_FAILED. */
 static int tell(const char *host, int outcome, bool json)
 {
 	if (!json && outcome == COPY_DONE)

@@ -342,7 +342,7 @@ static int compare(const struct wishes *w)
 	return perf_compare(&c);
 }
 
-/* A word while it takes long, for a person who waits. */
+/* Shows, on a terminal, that a measurement takes long. */
 static void show_wait(bool on, const struct wishes *w)
 {
 	if (!isatty(STDERR_FILENO) || w->plan.ns < 500000000)
@@ -388,7 +388,7 @@ static int measure(struct wishes *w)
 			return TOOL_FAILED;
 		show_wait(true, w);
 		ret = perf_client(ret, p, NULL, &r);
-		r.others = -1; /* who serves may be one of them */
+		r.others = -1; /* the server may be one of them */
 	}
 	show_wait(false, w);
 	if (ret)

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A measurement of exs perf: what is asked (plan), what came out (result).
+/* A measurement of exs perf: the plan and the result.
  *
  * Two processes take part. The client has the plan, sends it to the server over
- * a control connection, opens the connections under test, warms them up, says
- * "start", measures, says "stop" and hears what the server used. Calls return 0
- * or -errno; what a person must know is said where it is found out.
- */
+ * a control connection, opens the connections under test, warms them up, sends
+ * "start", measures, sends "stop" and receives what the server used. Calls
+ * return 0 or -errno; the function that detects an error prints it. */
 #ifndef EXS_TOOLS_PERF_H
 #define EXS_TOOLS_PERF_H
 
@@ -82,7 +81,7 @@ enum perf_quantile {
 	PERF_N_QUANTILES,
 };
 
-/* Plain data: it travels through pipes. A negative number does not apply. */
+/* Plain data: it is passed through pipes. A negative number does not apply. */
 struct perf_result {
 	struct perf_plan plan;
 	bool shim;		      /* under exs run */
@@ -95,7 +94,7 @@ struct perf_result {
 	double msgs_per_s;
 	double conns_per_s;
 	double cpu_s[2];
-	double user_s[2]; /* of it, outside the kernel */
+	double user_s[2]; /* of cpu_s, outside the kernel */
 	int64_t bells;
 	/* Share of the bytes that were not copied; -1: unknown. */
 	double direct;
@@ -107,42 +106,43 @@ extern const char *const perf_test_names[PERF_N_TESTS];
 extern const char *const perf_api_names[PERF_N_APIS];
 extern const char *const perf_mode_names[PERF_N_MODES];
 
-/* The index of the word among n; -1 when it is none of them. */
+/* The index of the word among n names; -1: it is none of them. */
 int perf_find_name(const char *const *names, int n, const char *word);
 
-/* Fills in what was left to defaults. 0, or -EINVAL with *ret_why saying what
- * cannot be. */
+/* Fills in the defaults. 0, or -EINVAL with the reason in *ret_why. */
 int perf_plan_complete(struct perf_plan *p, const char **ret_why);
 int perf_plan_print(const struct perf_plan *p, char *line, size_t len);
-/* From a stranger: checked as perf_plan_complete() does. */
+/* Parses a plan from an untrusted peer, with the checks of
+ * perf_plan_complete(). */
 int perf_plan_parse(const char *line, struct perf_plan *ret);
 
-/* One host only: what both ends share from before they part. */
+/* Whether the API works on one host only: both ends share memory or sockets
+ * that exist before the fork. */
 static inline bool perf_api_is_local(enum perf_api api)
 {
 	return api == PERF_UNIX || api == PERF_RAW;
 }
 
-/* perf_client.c. ctl is the control connection, consumed; local is null
- * across hosts. What went wrong was said. */
+/* perf_client.c. ctl is the control connection, which is closed; local is null
+ * between hosts. Errors have been printed. */
 struct perf_local;
 int perf_client(int ctl, const struct perf_plan *plan, struct perf_local *local,
 		struct perf_result *ret);
 
-/* perf_server.c. Serves one test on the control connection, then leaves the
- * process: it has threads and an environment of its own by then. */
+/* perf_server.c. Serves one test on the control connection, then ends the
+ * process, which has threads and an environment of its own by then. */
 _Noreturn void perf_serve(int ctl, struct perf_local *local);
 
-/* perf_listen.c. Serves tests from elsewhere until told to stop; an exit
- * code. Port 0 picks one. */
+/* perf_listen.c. Serves tests of remote clients until a signal ends it; returns
+ * an exit code. Port 0 picks a free port. */
 int perf_listen(uint16_t port, bool once);
-/* The control connection to a server; an error was said. */
+/* Opens the control connection to a server; errors have been printed. */
 int perf_reach(const char *host, const char *port);
 
 /* perf_pair.c: client here, server in a child. */
 int perf_pair(const struct perf_plan *plan, struct perf_result *ret);
 
-/* perf_compare.c: an exit code. */
+/* perf_compare.c: returns an exit code. */
 struct perf_compare {
 	uint64_t size; /* 0: the usual of each test */
 	uint64_t ns;   /* of each measurement */
@@ -154,17 +154,17 @@ struct perf_compare {
 };
 int perf_compare(const struct perf_compare *c);
 
-/* perf_host.c: what others use of the CPUs meanwhile, of all that this process
- * may use where cpu is PERF_ANY_CPU. */
+/* perf_host.c: how much CPU time other programs use meanwhile, on the given
+ * CPUs; with PERF_ANY_CPU, on all that this process may use. */
 struct perf_host {
 	int cpu[2];
 	double at, worked, used; /* seconds */
 };
 void perf_host_begin(struct perf_host *h, const int cpu[2]);
-/* The share that others used since, once all children were waited for; -1: too
- * short to tell, or unknown. */
+/* The share that others have used since perf_host_begin(), valid once all
+ * children were waited for; -1: unknown, or the time was too short. */
 double perf_host_others(const struct perf_host *h);
-/* A line, where it is so much that figures tell of it. */
+/* Prints a line if the share is large enough to affect the figures. */
 void perf_host_print(double others);
 
 /* Why a time is "-". */
@@ -173,12 +173,13 @@ void perf_host_print(double others);
 /* perf_print.c */
 void perf_print(const struct perf_result *r);
 void perf_print_json(const struct perf_result *r);
-/* Wake-ups for each message; negative when they were not counted. */
+/* Wake-ups for each message; negative: they were not counted. */
 double perf_bells_per_message(const struct perf_result *r);
 
-/* Runs this process, and what it starts, on one CPU. PERF_ANY_CPU is fine. */
+/* Binds this process, and those that it starts, to one CPU. PERF_ANY_CPU is
+ * allowed. */
 int perf_run_on(int cpu);
-/* Two CPUs that this process may use; -ENODEV when there is one. */
+/* Two CPUs that this process may use; -ENODEV: there is only one. */
 int perf_two_cpus(int ret_cpu[2]);
 
 #endif

@@ -20,7 +20,7 @@ struct slots {
 	char *buf;
 	size_t len; /* of a slot */
 	uint64_t n;
-	bool own; /* all receives in the first, all sends from another */
+	bool own; /* all receives in the first slot, all sends from another */
 	uint64_t outstanding; /* operations */
 };
 
@@ -48,7 +48,8 @@ static void slots_fini(struct slots *t)
 	exs_event_t ev[EVENTS];
 	int n = 1;
 
-	/* Receives posted past the end of the stream come back empty. */
+	/* Receives that were posted beyond the end of the stream complete
+	 * empty. */
 	while (t->outstanding && n > 0) {
 		n = exs_qdequeue(t->q, ev, EVENTS, &second);
 		t->outstanding -= n > 0 ? n : 0;
@@ -156,7 +157,8 @@ static int sink_event(struct slots *t, const exs_event_t *ev)
 	if (!moved(ev))
 		return 1;
 	if (data[moved(ev) - 1] == PERF_LAST_BYTE) {
-		/* Once: in one buffer events before it find it, too. */
+		/* Only once: in a shared buffer, later events would find it,
+		 * too. */
 		data[moved(ev) - 1] = 0;
 		ret = exs_send(t->s, data, 1, 0, EXS_QHANDLE_INVALID, NULL,
 			       EXS_MHANDLE_UNREGISTERED) < 0
@@ -188,8 +190,8 @@ int perf_async_echo(int s, const struct perf_plan *plan)
 	struct slots t;
 	int ret;
 
-	/* One more than the client has outstanding: a receive is posted when
-	 * the next message comes. */
+	/* One more than the client has outstanding: the next receive is posted
+	 * only when a message comes. */
 	ret = slots_init(&t, s, plan, plan->depth + 1, plan->size);
 	if (!ret)
 		ret = post_all_recvs(&t, MSG_WAITALL);
@@ -277,7 +279,7 @@ static void describe_sends(const struct perf_lane *l, exs_x_op_t *ops)
 		};
 }
 
-/* Submits until the depth is reached or n are; says how many. */
+/* Submits until the depth, or n, is reached; returns how many. */
 static int64_t submit_sends(struct perf_lane *l, const exs_x_op_t *ops,
 			    uint64_t outstanding, uint64_t n)
 {
@@ -352,7 +354,8 @@ int perf_async_bw(struct perf_lane *l)
 	return ret;
 }
 
-/* A client's round trips: receive slots, and when what they wait for left. */
+/* A client's round trips: receive slots, and the times at which their requests
+ * left. */
 struct trips {
 	struct perf_lane *lane;
 	struct slots slots;
@@ -420,8 +423,8 @@ static int fly(struct trips *t)
 	return ret;
 }
 
-/* With one outstanding, the meter's way of timing is the finer one. The receive
- * is posted ahead, while the message before is under way. */
+/* With one message outstanding, the meter's timing is more precise. The receive
+ * is posted ahead, while the message before it is under way. */
 static int one_trip(void *arg)
 {
 	struct trips *t = arg;

@@ -17,9 +17,9 @@
 #include "tools/perf_server.h"
 #include "tools/tool.h"
 
-/* Bounds of the warm-up beside its iterations: for connections that are slow,
- * and for those of which the library has not decided yet: on a busy host a
- * handshake may take seconds. */
+/* Limits of the warm-up besides its iterations: for slow connections, and for
+ * connections about which the library has not decided yet, because a handshake
+ * may take seconds on a busy host. */
 #define WARM_NS	   UINT64_C(1000000000)
 #define UPGRADE_NS UINT64_C(5000000000)
 
@@ -39,7 +39,8 @@ struct client {
 	unsigned int n_lanes;
 };
 
-/* An error that the server says is told, and true. */
+/* Prints an error message of the server, if the line is one; returns
+ * whether. */
 static bool told(const char *line)
 {
 	if (strncmp(line, "error ", 6))
@@ -228,7 +229,7 @@ static int run_lanes(struct client *c, struct perf_goal goal)
 	return ret;
 }
 
-/* Nothing is left to be decided about any connection. */
+/* Whether the library has decided about every connection. */
 static bool settled(const struct client *c)
 {
 	exs_x_sockinfo_t info;
@@ -340,7 +341,7 @@ static void name_fabric(struct client *c, struct perf_result *r)
 	else if (c->io->info(c->fds[0], &info))
 		return;
 	r->reason = info.exs_x_reason;
-	if (!strcmp(tx, "tcp")) /* what the kernel has, of whatever kind */
+	if (!strcmp(tx, "tcp")) /* of the kernel, of any kind */
 		tx = kernel;
 	if (!strcmp(rx, "tcp"))
 		rx = kernel;
@@ -350,7 +351,8 @@ static void name_fabric(struct client *c, struct perf_result *r)
 		snprintf(r->fabric, sizeof(r->fabric), "%s+%s", tx, rx);
 }
 
-/* The clock's part is an estimate. 0: the trip cannot be told from it. */
+/* Subtracts the clock's part, which is an estimate. 0: the time is too
+ * short. */
 static double less(double ns, double clock)
 {
 	return ns > clock ? ns - clock : 0;
@@ -422,7 +424,7 @@ static int run(struct client *c, struct perf_result *r)
 	}
 	if (!ret)
 		ret = sum_up(c, r);
-	/* A server that failed said why before its connections ended. */
+	/* A server that failed sent the reason before its connections ended. */
 	if (perf_is_end(ret) && !perf_heard(&c->ctl, line) && told(line))
 		return -EREMOTEIO;
 	if (ret && ret != -EREMOTEIO)

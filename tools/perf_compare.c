@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs perf --compare: the same test over everything, in turns.
+/* exs perf --compare: the same test over all fabrics and APIs, in turns.
  *
- * Figures of virtual machines drift within minutes, so no two are compared
- * that were not measured side by side: every round measures each contender
- * once, and a ratio is the median of the rounds' ratios. Each measurement has
- * a process of its own, as the library reads its settings once.
- */
+ * Figures of virtual machines drift within minutes, so only figures that were
+ * measured side by side are compared: every round measures each contender once,
+ * and a ratio is the median of the rounds' ratios. Each measurement has its own
+ * process, because the library reads its settings once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -75,8 +74,8 @@ static int measure_here(const struct perf_plan *plan, int out)
 	return ret;
 }
 
-/* This command again, under its own exs run: only at its start can a program
- * get another's calls. */
+/* Runs this command again, under its own exs run: the shim must be there from
+ * the start of a program. */
 static void become_shimmed(const struct perf_plan *p, int out)
 {
 	char size[24], seconds[32], idle[24], pin[32] = "none";
@@ -112,7 +111,7 @@ static int reason_of(const char *name)
 	return -1;
 }
 
-/* What such a command said. */
+/* Reads the result of such a command. */
 static int read_result(FILE *f, const struct perf_plan *plan,
 		       struct perf_result *ret)
 {
@@ -159,7 +158,7 @@ static int measure_shimmed(const struct perf_plan *plan,
 	return status ? -EIO : err;
 }
 
-/* In a child. It said what went wrong. */
+/* Measures in a child, which prints its errors. */
 static int measure(const struct perf_plan *plan, struct perf_result *ret)
 {
 	int fds[2], status;
@@ -339,7 +338,7 @@ static const char *text_times(char buf[TOOL_TEXT], double v)
 {
 	if (v < 0)
 		return "";
-	if (!isnormal(v)) /* of what could not be measured */
+	if (!isnormal(v)) /* if it could not be measured */
 		return strcpy(buf, "-");
 	snprintf(buf, TOOL_TEXT, v < 9.995 ? "%.2fx" : "%.0fx", v);
 	return buf;
@@ -362,7 +361,7 @@ static void print_row(const struct table *t, const struct row *row,
 	       text_times(text[5], times_as_fast(t, row, PERF_SOCK, rounds)));
 }
 
-/* Said for a connection that did not reach the fabric of its name. */
+/* Printed for a connection that did not reach the named fabric. */
 static void print_surprise(const struct row *row)
 {
 	const struct perf_result *r = &row->last;

@@ -47,7 +47,7 @@ static void drop(struct server *sv, struct peer *p)
 	sv->to_come--;
 }
 
-/* 0: sent. -EAGAIN: the set will say when it goes on. */
+/* 0: sent. -EAGAIN: the set will report when there is room. */
 static int answer(struct server *sv, struct peer *p)
 {
 	ssize_t n;
@@ -110,7 +110,8 @@ static int sink(struct server *sv, struct peer *p)
 	return answer(sv, p);
 }
 
-/* An error that is not the end of one connection is the server's. */
+/* An error other than the end of one connection is returned, and ends the
+ * server. */
 static int handle(struct server *sv, struct peer *p)
 {
 	bool echoes = sv->plan->test == PERF_LAT || sv->plan->test == PERF_CONN;
@@ -228,7 +229,7 @@ static int launch(struct client *c, struct peer *p, uint64_t now)
 			     c->lane->plan->size);
 }
 
-/* With a message on every connection, the one that has none; else any. */
+/* The connection without a message if all others have one, else any. */
 static struct peer *pick(struct client *c, struct peer *last)
 {
 	unsigned int n = c->lane->n_fds;

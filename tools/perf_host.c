@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How busy others kept the CPUs while something was measured. */
+/* How much other programs used the CPUs during a measurement. */
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -9,9 +9,9 @@
 
 #include "tools/perf.h"
 
-/* The kernel counts in ticks: shorter, and they tell nothing. */
+/* The kernel counts in ticks: for a shorter time the counts mean nothing. */
 #define LEAST_S 0.1
-/* Below this share it is what every host does besides. */
+/* Below this share the load is that of any host. */
 #define BUSY 0.25
 
 static double seconds(void)
@@ -31,8 +31,9 @@ static bool measured_on(const struct perf_host *h, const cpu_set_t *mine,
 	return cpu < CPU_SETSIZE && CPU_ISSET(cpu, mine);
 }
 
-/* Seconds that the CPUs worked, for whomever, since the host was started; how
- * many CPUs. What another host's programs took of a virtual CPU counts. */
+/* Seconds that the CPUs have worked since the host was started, for any
+ * process; and how many CPUs. Time that other hosts' programs took of a virtual
+ * CPU counts. */
 static double worked(const struct perf_host *h, unsigned int *ret_n)
 {
 	FILE *f = fopen("/proc/stat", "re");
@@ -67,7 +68,7 @@ static double of(const struct timeval *t)
 	return (double)t->tv_sec + (double)t->tv_usec / 1e6;
 }
 
-/* The CPU time of this process, and of those that it started and waited for. */
+/* The CPU time of this process and of the children that it waited for. */
 static double used(void)
 {
 	struct rusage self, others;

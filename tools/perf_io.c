@@ -64,8 +64,8 @@ static int sock_close(int s)
 	return (int)or_errno(close(s));
 }
 
-/* This command has the library within; the one that exs run brought is asked
- * by name, and is the one that knows. */
+/* This command contains the library; the library that exs run loaded is found
+ * by name, and is the one with the information. */
 typedef int sockinfo_call(int s, exs_x_sockinfo_t *ret);
 
 static sockinfo_call *find_sockinfo(void)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Synchronous socket calls, of the kernel or of the ES-API, behind one table,
- * so that the same loops measure both. All return 0, a count or -errno.
- */
+ * so that the same loops measure both. All return 0, a count or -errno. */
 #ifndef EXS_TOOLS_PERF_IO_H
 #define EXS_TOOLS_PERF_IO_H
 
@@ -20,26 +19,27 @@ struct perf_io {
 	int (*listen)(int s, int backlog);
 	int (*connect)(int s, const struct sockaddr *to, socklen_t len);
 	int (*accept)(int s);
-	/* One call: some of it is enough. recv: 0 is the end. */
+	/* One call, which may move a part of len. recv: 0 is the end of the
+	 * stream. */
 	ssize_t (*send)(int s, const void *buf, size_t len);
 	ssize_t (*recv)(int s, void *buf, size_t len);
 	int (*set)(int s, int level, int name, int value);
 	int (*close)(int s);
-	/* -EOPNOTSUPP where nobody knows. */
+	/* -EOPNOTSUPP: the API has no such information. */
 	int (*info)(int s, exs_x_sockinfo_t *ret);
 };
 
-/* The calls of the plan's API; the process makes sockets of its kind from here
- * on. */
+/* The calls of the plan's API. Sockets that the process makes from now on are
+ * of the plan's kind. */
 const struct perf_io *perf_io(const struct perf_plan *plan);
 
 /* Whether plain calls of this process go through exs run's library. */
 bool perf_io_shim(void);
-/* Whether somebody in this process knows what its connections do: info(). */
+/* Whether info() is available in this process. */
 bool perf_io_knows(enum perf_api api);
 
-/* All of it. recv: len, or 0 when the end came before the first byte;
- * -ECONNRESET when it came in between. */
+/* Send and receive all of len. perf_recv_all() returns len; 0: the stream ended
+ * before the first byte; -ECONNRESET: it ended in between. */
 static inline int perf_send_all(const struct perf_io *io, int s,
 				const void *buf, size_t len)
 {
@@ -69,7 +69,7 @@ static inline ssize_t perf_recv_all(const struct perf_io *io, int s, void *buf,
 	return perf_recv_more(io, s, buf, n, len);
 }
 
-/* Memory for messages: zeroed, page-aligned, touched. Null: none left. */
+/* Memory for messages: zeroed, page-aligned, and touched. Null: no memory. */
 void *perf_buffer(size_t len);
 void perf_buffer_free(void *buf, size_t len);
 

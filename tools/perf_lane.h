@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A lane: one thread of the client with the connections it drives, and the
- * counterparts in the server. The end of a one-way stream is in the stream:
- * every byte is 0, and a last message ends in a 1, which the server answers
- * with one byte. It looks at the last byte of each call only.
- */
+/* A lane is one thread of the client with its connections, and the matching
+ * functions of the server. A one-way stream marks its own end: all bytes are 0,
+ * but the last message ends in a 1, which the server answers with one byte. The
+ * server looks only at the last byte of each call. */
 #ifndef EXS_TOOLS_PERF_LANE_H
 #define EXS_TOOLS_PERF_LANE_H
 
@@ -19,7 +18,7 @@
 #define PERF_LAST_BYTE 1
 
 struct perf_lane;
-/* Drives a lane until its goal. */
+/* Runs a lane until it reaches its goal. */
 typedef int perf_drive(struct perf_lane *l);
 
 struct perf_lane {
@@ -37,12 +36,12 @@ struct perf_lane {
 	exs_mhandle_t mem[2]; /* of buf and last */
 	struct perf_goal goal;
 	struct perf_meter *meter;
-	exs_x_sockinfo_t info; /* of the last connection, --test conn */
-	uint64_t asked;	       /* how often that was to be filled in */
+	exs_x_sockinfo_t info; /* of the last connection, for --test conn */
+	uint64_t asked;	       /* how often info was to be filled in */
 	int result;
 };
 
-/* Whether an error is the other end's leave of a connection. */
+/* Whether an error means that the other end closed the connection. */
 static inline bool perf_is_end(int err)
 {
 	return err == -EPIPE || err == -ECONNRESET || err == -ECONNREFUSED;
@@ -50,15 +49,15 @@ static inline bool perf_is_end(int err)
 
 /* perf_stream.c: synchronous calls. */
 perf_drive perf_stream_lat, perf_stream_bw, perf_stream_conn;
-/* Serve one connection to its end, or a listener for ever: 0, or why they
- * cannot go on. */
+/* Serve one connection until it ends, or a listener for ever. 0, or the error
+ * that ended them. */
 int perf_stream_echo(const struct perf_io *io, int s,
 		     const struct perf_plan *plan);
 int perf_stream_sink(const struct perf_io *io, int s,
 		     const struct perf_plan *plan);
 int perf_stream_respond(const struct perf_io *io, int listener,
 			const struct perf_plan *plan);
-/* Room for what one receive takes of a one-way stream. */
+/* The size of one receive of a one-way stream. */
 size_t perf_sink_size(const struct perf_plan *plan);
 
 /* perf_async.c: operations outstanding on event queues. */
@@ -70,14 +69,14 @@ int perf_async_sink(int s, const struct perf_plan *plan);
 
 /* perf_epoll.c: many connections in one thread. */
 perf_drive perf_epoll_lat;
-/* The connections of a server, for who asks how they do meanwhile. */
+/* The connections of a server; other threads read their counters meanwhile. */
 struct perf_guests {
 	_Atomic unsigned int n;
 	unsigned int room;
 	int *fds;
 };
 void perf_guest(struct perf_guests *g, int fd);
-/* Accepts what comes; returns when all that the plan has are gone. */
+/* Accepts connections; returns when all connections of the plan have ended. */
 int perf_epoll_serve(int listener, const struct perf_plan *plan,
 		     struct perf_guests *guests);
 
@@ -85,7 +84,7 @@ int perf_epoll_serve(int listener, const struct perf_plan *plan,
 perf_drive perf_raw_lat, perf_raw_bw;
 int perf_raw_serve(struct perf_local *local, const struct perf_plan *plan);
 
-/* What both ends of a local API share; made before they part. */
+/* What both ends of a local API share; made before the fork. */
 struct perf_local {
 	int fds[2];	      /* a UNIX pair, or -1 */
 	struct perf_raw *raw; /* or null */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs perf --server, and how clients reach it: each control connection gets a
- * process of its own, with the environment that its test asks for.
- */
+/* exs perf --server, and how clients reach it: each control connection gets its
+ * own process, with the environment that its test needs. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -48,7 +47,7 @@ static int bind_any(int domain, uint16_t port)
 	return off;
 }
 
-/* IPv4 and IPv6 where there is IPv6. */
+/* Listens on IPv4, and on IPv6 if there is IPv6. */
 static int open_door(uint16_t port)
 {
 	int s = bind_any(AF_INET6, port);
@@ -63,13 +62,13 @@ static uint16_t port_of(int s)
 	struct sockaddr_in6 a;
 	socklen_t len = sizeof(a);
 
-	/* The port is where it is in sockaddr_in. */
+	/* The port is at the same place as in sockaddr_in. */
 	if (getsockname(s, (struct sockaddr *)&a, &len))
 		return 0;
 	return ntohs(a.sin6_port);
 }
 
-/* The child serves; it goes when the server does. Its pid, or -errno. */
+/* Forks a child that serves, and ends with the server. Its pid, or -errno. */
 static pid_t start_test(int ctl, const sigset_t *usual)
 {
 	pid_t server = getpid();
@@ -84,7 +83,7 @@ static pid_t start_test(int ctl, const sigset_t *usual)
 	perf_serve(ctl, NULL);
 }
 
-/* Takes the one client there is; an exit code for --once, else -1. */
+/* Accepts one client; returns an exit code for --once, else -1. */
 static int let_in(int door, bool once, const sigset_t *usual)
 {
 	int ctl = accept4(door, NULL, NULL, SOCK_CLOEXEC);
@@ -105,7 +104,7 @@ static int let_in(int door, bool once, const sigset_t *usual)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : TOOL_FAILED;
 }
 
-/* Until a signal says so: an exit code. */
+/* Serves until a signal ends it; returns an exit code. */
 static int keep_door(int door, int signals, bool once, const sigset_t *usual)
 {
 	struct pollfd fds[] = {

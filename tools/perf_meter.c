@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Histograms, and what the meters say. */
+/* Histograms, and results of the meters. */
 #include "tools/perf_meter.h"
 
 void hist_merge(struct hist *into, const struct hist *from)
@@ -57,7 +57,7 @@ void perf_meter_merge(struct perf_meter *into, const struct perf_meter *from)
 	hist_merge(&into->mean[1], &from->mean[1]);
 }
 
-/* A reading of the clock, at its quickest. */
+/* The time of the fastest reading of the clock. */
 static double clock_cost(void)
 {
 	uint64_t best = UINT64_MAX, start, last;
@@ -81,7 +81,8 @@ double perf_meter_overhead(const struct perf_meter *m)
 	/* Above a microsecond the noise is larger than the clock. */
 	if (m->mean[0].n < 8 || whole > 1000 || single < whole)
 		return 0;
-	/* Where others preempt the blocks the difference is theirs. */
+	/* If other programs preempt the blocks, the difference is due to
+	 * them. */
 	most = clock_cost();
 	return single - whole < most ? single - whole : most;
 }

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Counting and timing.
  *
- * Reading the clock costs a good part of the fastest round trips. So single
- * round trips are timed in every other block of iterations only, with one read
- * for each (an end is the next one's start); the blocks between are timed as a
- * whole. The difference of the two is what the clock costs in place, and is
- * taken off what the single timings say.
- */
+ * Reading the clock costs a good part of the fastest round trips. So only every
+ * other block of iterations times single round trips, with one read for each
+ * (an end is the start of the next); the blocks between are timed as a whole.
+ * The difference is the cost of the clock in place, and is subtracted from the
+ * single timings. */
 #ifndef EXS_TOOLS_PERF_METER_H
 #define EXS_TOOLS_PERF_METER_H
 
@@ -44,7 +43,7 @@ static inline void hist_add(struct hist *h, uint64_t v)
 }
 
 void hist_merge(struct hist *into, const struct hist *from);
-/* The value that a part q of all do not exceed; 0 of an empty one. */
+/* The value that a share q of all values do not exceed; 0 if there are none. */
 double hist_quantile(const struct hist *h, double q);
 
 struct perf_meter {
@@ -53,21 +52,22 @@ struct perf_meter {
 	uint64_t block_iters; /* in blocks timed as a whole */
 	uint64_t block_ns;
 	struct hist rtt;
-	/* Mean round trip of each block, in 1/16 ns: timed as a whole, and
-	 * timed singly. */
+	/* Mean round trip of each block, in 1/16 ns: of blocks timed as a
+	 * whole, and of those timed singly. */
 	struct hist mean[2];
 };
 
-/* When to end: after so many iterations, or so much time. */
+/* When to end: after a number of iterations, or a time. */
 struct perf_goal {
 	uint64_t iters; /* 0: no limit */
 	uint64_t ns;	/* 0: no limit */
 };
 
 void perf_meter_merge(struct perf_meter *into, const struct perf_meter *from);
-/* What reading the clock added to a round trip: not more than it takes. */
+/* How much reading the clock added to a round trip; at most the time of one
+ * reading. */
 double perf_meter_overhead(const struct perf_meter *m);
-/* Iterations per second, without that. */
+/* Iterations per second, without that overhead. */
 double perf_meter_rate(const struct perf_meter *m);
 
 static inline uint64_t perf_now(void)
@@ -105,7 +105,7 @@ perf_meter_block(struct perf_meter *m, uint64_t n, bool single,
 	return ret;
 }
 
-/* Calls once() again and again. Inlined, so that once() can be, too. */
+/* Calls once() repeatedly. Inlined, so that once() can be, too. */
 static inline __attribute__((always_inline)) int
 perf_meter_run(struct perf_meter *m, struct perf_goal goal, int (*once)(void *),
 	       void *arg)

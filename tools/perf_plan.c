@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The plan of a measurement: its defaults, its limits, and its line of text,
- * which is what a client tells a server.
- */
+/* The plan of a measurement: its defaults, its limits, and the line of text by
+ * which a client sends it to a server. */
 #include "tools/perf.h"
 
 #include <errno.h>
@@ -54,8 +53,8 @@ static uint64_t usual_depth(const struct perf_plan *p)
 	return p->test == PERF_BW ? 16 : 64;
 }
 
-/* What the buffers of a server take. It obeys any client: no plan may have it
- * ask for more than a host has. */
+/* The memory of a server's buffers. The server accepts any client, so no plan
+ * may make it use more than a host has. */
 static uint64_t memory_of(const struct perf_plan *p)
 {
 	bool slots = p->test == PERF_LAT && p->mode == PERF_ASYNC && !p->own;
@@ -63,7 +62,7 @@ static uint64_t memory_of(const struct perf_plan *p)
 	return p->size * p->connections * (slots ? p->depth + 1 : 1);
 }
 
-/* Why the plan cannot be; null when it can. */
+/* Why the plan is invalid; null: it is valid. */
 static const char *objection(const struct perf_plan *p)
 {
 	bool epoll_lat = p->api == PERF_EPOLL && p->test == PERF_LAT;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The limit: two processes on two CPUs with shared memory between them and
- * nothing else. Round trips bounce one cache line (more for larger messages);
- * streams are two copies through a ring, which the two ends make at once.
- */
+/* The limit: two processes on two CPUs that share memory and nothing else.
+ * Round trips bounce one cache line (more for larger messages); streams are two
+ * copies through a ring, which both ends make at the same time. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -49,7 +48,7 @@ void perf_raw_free(struct perf_raw *r)
 		munmap(r, sizeof(*r));
 }
 
-/* The size that matters most should not pay for a call. */
+/* The most important size must not pay for a call. */
 static void copy(char *to, const char *from, size_t size)
 {
 	if (size == 8)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The server of one test. One thread keeps the control connection, so that
- * "start" and "stop" are heard at once; others serve the test.
- */
+/* The server of one test. One thread reads the control connection, so that
+ * "start" and "stop" take effect at once; others serve the test. */
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
@@ -73,8 +72,9 @@ void perf_used(const struct perf_io *io, const int *fds, unsigned int n,
 	}
 }
 
-/* For threads that serve, at their end. A failure is said, and then the process
- * ends and with it every connection, for the client waits for them. */
+/* Called by serving threads when they end. An error is printed, and then the
+ * process ends, and with it every connection, because the client waits for
+ * them. */
 static void served(struct server *sv, int err)
 {
 	if (!err || perf_is_end(err))
@@ -203,7 +203,7 @@ int perf_address(int ctl, bool peer, uint16_t port,
 	return 0;
 }
 
-/* Where the client reached us, on a port of the test's own. */
+/* Listens on the address that the client reached, on a port for this test. */
 static int open_listener(struct server *sv)
 {
 	struct sockaddr_storage a;
@@ -225,7 +225,7 @@ static int open_listener(struct server *sv)
 	return ret;
 }
 
-/* ret_what: what it was doing when it failed. */
+/* ret_what: the action that failed. */
 static int prepare(struct server *sv, const char **ret_what)
 {
 	pthread_t worker;

@@ -6,7 +6,7 @@
 
 #include "tools/perf_lane.h"
 
-/* Reading the clock should not show among small messages. */
+/* The cost of reading the clock must be small beside small messages. */
 #define MESSAGES_PER_LOOK 256
 #define BYTES_PER_LOOK	  (1 << 20)
 #define SINK_MIN	  65536
@@ -113,7 +113,8 @@ static int transact(struct perf_lane *l, int s)
 	ret = (int)l->io->recv(s, &end, 1);
 	if (ret > 0)
 		return -EPROTO;
-	/* Costs system calls of its own: a sample says where they went. */
+	/* This costs further system calls, so only some connections are
+	 * asked. */
 	if (l->asked++ % 64 == 0)
 		l->io->info(s, &l->info);
 	return ret;

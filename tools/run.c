@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs run: a program with the shim before its own libraries. */
+/* exs run: starts a program with the shim loaded before its libraries. */
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +46,7 @@ static const struct argp_option options[] = {
 	{ 0 }
 };
 
-/* The profile's settings, where the environment has none. */
+/* Sets the profile's settings that the environment does not have. */
 static bool apply(const char *profile)
 {
 	struct exi_config_profile p;
@@ -78,7 +78,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'R':
 		r->report = arg ? arg : "-";
 		return 0;
-	case ARGP_KEY_ARG: /* the program and all that follows is its own */
+	case ARGP_KEY_ARG: /* the program and its arguments */
 		r->argv = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
@@ -100,7 +100,7 @@ static const struct argp argp = {
 	       "TCP, and what differs.",
 };
 
-/* Beside this command: as built, or as installed. */
+/* Finds the shim relative to this command: as built, or as installed. */
 static int find_shim(char *ret, size_t len)
 {
 	static const char *const places[] = {
@@ -127,7 +127,7 @@ static int find_shim(char *ret, size_t len)
 	return -ENOENT;
 }
 
-/* The processes that report may be in other folders. */
+/* Makes the path absolute: processes that report may be in other folders. */
 static const char *from_here(const char *file, char *ret, size_t len)
 {
 	char here[PATH_MAX];
@@ -147,15 +147,15 @@ static const char *refusal(int fd)
 	if (fstat(fd, &st) == 0 && (st.st_mode & (S_ISUID | S_ISGID)))
 		return "it changes its user (set-user-ID), and the system "
 		       "loads no library into such programs";
-	/* Root gains nothing by them. */
+	/* Root gains nothing from capabilities. */
 	if (getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0)
 		return "its file gives it capabilities (setcap), and the "
 		       "system loads no library into such programs";
 	return exi_target_refusal(fd, &asked);
 }
 
-/* Says what the program's file tells; false: it is not started. What cannot be
- * read is exec's to say. */
+/* Checks the program's file, and prints why the shim does not serve it; false:
+ * the program is not started. If the file cannot be read, exec reports that. */
 static bool is_served(const char *program)
 {
 	int fd = exi_target_open(AT_FDCWD, program);
@@ -174,7 +174,8 @@ static bool is_served(const char *program)
 	return !why;
 }
 
-/* A fabric that is required and not here: said, and nothing is started. */
+/* Prints an error if a required fabric is missing here; the program is then not
+ * started. */
 static bool lacks_required(void)
 {
 	const char *require = getenv("EXS_REQUIRE");

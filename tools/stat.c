@@ -147,8 +147,8 @@ static bool wanted(const struct stat_conn *c, const struct wishes *w)
 	       (w->reason < 0 || c->reason == w->reason);
 }
 
-/* Leaves what is wanted; whether a process is. A peer that is left out stays
- * known, behind the others. */
+/* Keeps the connections that are wanted; returns whether a process is. Peers
+ * that are left out stay known, after the others. */
 static bool filter(struct stat_view *v, const struct wishes *w)
 {
 	struct stat_conn *kept = calloc(v->n_conns + 1, sizeof(*kept));
@@ -210,7 +210,7 @@ static int fail_of(pid_t pid, int err)
 			 strerrordesc_np(-err));
 }
 
-/* What a reader of the list must know beside it. */
+/* Prints what limits the list. */
 static int say_limits(const struct stat_view *v, const struct wishes *w,
 		      bool found)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs stat: both ends of a connection, where both are seen. */
+/* exs stat: both ends of a connection, if both are seen. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +17,9 @@ static int by_ends(const void *a, const void *b)
 	return ret ? ret : memcmp(x->addr, y->addr, sizeof(x->addr));
 }
 
-/* Of two ends that are seen: what one sent and the other has not received. A
- * process that has the connection by fork may have moved more since. */
+/* If both ends are seen: the bytes that one sent and the other has not
+ * received. A process that has the connection by fork may have moved more
+ * since. */
 static void compare_ends(struct stat_conn *c)
 {
 	const struct stat_dir *tx = &c->dir[EXI_TX];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs stat: descriptors of others, which may be anything, are opened only when
- * they are known to be files of memory. */
+/* exs stat: descriptors of other processes may be any files; they are opened
+ * only if they are known to be memfds. */
 #include <errno.h>
 #include <fcntl.h>
 #include <search.h>
@@ -32,7 +32,7 @@ long stat_mount_of(int fd)
 	return at ? strtol(at + strlen("mnt_id:"), NULL, 10) : -1;
 }
 
-/* The kernel's own mount, on which every memfd is and nothing else that could
+/* The kernel's internal mount, which has every memfd, and no file that could
  * make its opener wait. */
 static long memfd_mount(void)
 {
@@ -48,8 +48,8 @@ static long memfd_mount(void)
 	return known;
 }
 
-/* Not before it is known to be one: to open another file could wait, or do what
- * its owner likes. */
+/* Only a descriptor that is known to be a memfd is opened: to open another file
+ * could wait, or have effects that its owner chose. */
 int stat_open_memfd(int fds, const char *number)
 {
 	int path = openat(fds, number, O_PATH | O_CLOEXEC), ret = -1, err;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs stat: processes, their sockets and their pages. What is found belongs to
- * others and may be hostile: docs/design/stats.md says what each check is
- * for. */
+/* exs stat: processes, their sockets and their pages. The data belongs to
+ * others and may be hostile: docs/design/stats.md explains each check. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -31,18 +30,18 @@ struct look {
 	struct stat_tcps *tcps;
 	uint64_t netns;
 	uint32_t uid[2]; /* real, effective */
-	int pid_inside;	 /* as its own namespace has it */
+	int pid_inside;	 /* in its own namespace */
 	/* Its sockets, by rising descriptor. */
 	struct number {
 		int fd;
-		size_t socket; /* the same of all its numbers */
+		size_t socket; /* the same for all numbers of it */
 		uint64_t inode;
 	} * socks;
 	size_t n_socks, room;
 	bool *listed;			/* by socket */
 	int files[4 * EXI_STATS_AREAS]; /* candidates for its page */
 	unsigned int n_files;
-	int want; /* errno of what could not be opened for a lack here; 0 */
+	int want; /* errno of a limit here that stopped an open; 0 */
 	uint64_t now;
 };
 
@@ -56,8 +55,8 @@ static uint64_t clock_now(void)
 
 /* --- files --------------------------------------------------------------- */
 
-/* Whether the process, or root for it, made the file: not a stranger who passed
- * it to the process. */
+/* Whether the process, or root for it, made the file, rather than a stranger
+ * that passed it to the process. */
 static bool is_its_own(const struct look *l, int fd, struct stat *st)
 {
 	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
@@ -170,11 +169,10 @@ static void each_of_chunk(const struct chunk *c, struct exi_stats_entry *e[3],
 	}
 }
 
-/* How much of a file is read: what was never written costs its owner nothing,
- * so the reader must not pay for it either. Where the file has what it has is
- * not asked (SEEK_DATA): the kernel waits for a lock then, which a thread of
- * the owner may keep for as long as it likes. The entries of an honest process
- * lie close together. */
+/* How much of a file is read. Parts that were never written cost their owner
+ * nothing, so the reader must not pay for them either. SEEK_DATA is not used to
+ * find them: the kernel then waits for a lock, which a thread of the owner may
+ * hold for any time. The entries of an honest process lie close together. */
 #define SLACK (1u << 20)
 static uint64_t room_of(int fd)
 {
@@ -309,8 +307,8 @@ static int by_fd(const void *a, const void *b)
 	return x->fd < y->fd ? -1 : x->fd > y->fd;
 }
 
-/* A socket may have any number of descriptors, which cost the process next to
- * nothing: it is listed once. */
+/* A socket may have any number of descriptors, at almost no cost to the
+ * process: it is listed once. */
 static int sort_numbers(struct look *l)
 {
 	struct number *n = l->socks;
@@ -328,7 +326,7 @@ static int sort_numbers(struct look *l)
 	return 0;
 }
 
-/* Its descriptors: sockets, and what may be its page. */
+/* Reads its descriptors: sockets, and candidates for its page. */
 static int read_numbers(struct look *l, int fds)
 {
 	int copy = openat(fds, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -406,7 +404,7 @@ static struct stat_conn *new_conn(struct look *l, int fd)
 	return &v->conns[v->n_conns++];
 }
 
-/* Where the kernel alone carried the connection, it knows best. */
+/* If only the kernel carried the connection, the kernel's counts are better. */
 static void count_by_kernel(struct stat_conn *c)
 {
 	struct stat_dir *rx = &c->dir[EXI_RX], *tx = &c->dir[EXI_TX];
@@ -414,7 +412,7 @@ static void count_by_kernel(struct stat_conn *c)
 	if (!c->tcp.counted || rx->fabric_bytes || tx->fabric_bytes)
 		return;
 	rx->bytes = c->tcp.received;
-	/* The end that called connect has its SYN counted, too. */
+	/* For the end that called connect, the kernel counts the SYN, too. */
 	tx->bytes = c->tcp.sent - (c->role == EXI_ROLE_CONNECT && c->tcp.sent);
 }
 
@@ -482,7 +480,8 @@ static void take_entry(const struct exi_stats_entry *e, void *arg)
 			c->dir[d].off = true;
 			strcpy(c->dir[d].fabric, c->name);
 		}
-	/* The ring of a UNIX stream is smaller, as its kernel has it. */
+	/* The ring of a UNIX stream is smaller, like its buffer in the
+	 * kernel. */
 	if (c->name[0] && c->tcp.family != AF_UNIX)
 		c->dir[EXI_TX].ring = l->process->ring_bytes;
 	count_by_kernel(c);
@@ -584,7 +583,8 @@ static bool is_page(struct look *l, int fd, struct exi_stats_head *ret)
 	return !why;
 }
 
-/* What this process lacks: it says nothing of the file. */
+/* Whether the error is due to a limit of this process, and says nothing about
+ * the file. */
 static bool is_want(int err)
 {
 	return err == EMFILE || err == ENFILE || err == ENOMEM;

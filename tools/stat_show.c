@@ -67,7 +67,7 @@ static const char *ago(char buf[TOOL_TEXT], uint64_t ns)
 	return buf;
 }
 
-/* By what names a connection in every view. */
+/* Orders connections by what identifies them in every view. */
 static int by_holder(const void *a, const void *b)
 {
 	const struct stat_conn *x = *(const struct stat_conn *const *)a,
@@ -95,7 +95,7 @@ void stat_order(struct stat_view *v)
 	qsort(v->order, v->n_conns, sizeof(*v->order), by_holder);
 }
 
-/* The same connection in the view before. */
+/* The same connection in the earlier view. */
 static const struct stat_conn *earlier(const struct stat_view *v,
 				       const struct stat_conn *c)
 {
@@ -209,7 +209,7 @@ static void add_conn(struct sum *s, const struct stat_conn *c)
 	}
 }
 
-/* Of the connections that are listed, and of those that are over. */
+/* The sum over the listed connections and those that have ended. */
 static struct sum sum_of(const struct stat_view *v,
 			 const struct stat_process *p)
 {
@@ -252,7 +252,7 @@ static void show_summary(const struct stat_view *v)
 	}
 }
 
-/* Each reason that is in the list, once. */
+/* Shows each reason in the list once. */
 static void show_reasons(const struct stat_view *v)
 {
 	static const char *const lasts[] = {

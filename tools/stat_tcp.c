@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs stat: what the kernel says of TCP and UNIX sockets, as ss(8) asks it. */
+/* exs stat: what the kernel reports of TCP and UNIX sockets, through the
+ * interface that ss(8) uses. */
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -21,8 +22,8 @@
 #include "core/base/util.h"
 #include "tools/stat.h"
 
-/* The numbers of the kernel; <netinet/tcp.h> has them, and has another struct
- * tcp_info. */
+/* Values of the kernel's header; <netinet/tcp.h> has them, too, but has another
+ * struct tcp_info. */
 #define ESTABLISHED 1
 #define CLOSED	    7
 #define LISTENS	    10
@@ -104,7 +105,7 @@ static void take_info(struct stat_tcp *s, const struct inet_diag_msg *m,
 			  sizeof(info.tcpi_bytes_received))
 		return;
 	s->counted = true;
-	/* What the program wrote and read: with what is queued. */
+	/* What the program wrote and read, queued bytes included. */
 	s->sent = info.tcpi_bytes_acked + m->idiag_wqueue;
 	s->received = info.tcpi_bytes_received - m->idiag_rqueue;
 }
@@ -132,8 +133,8 @@ static int add_message(struct stat_tcps *t, const struct nlmsghdr *h,
 	return add(t, &s);
 }
 
-/* The name of a UNIX socket: a path, or "@" and an abstract name. Who bound it
- * chose its bytes. */
+/* The name of a UNIX socket: a path, or "@" and an abstract name. The process
+ * that bound it chose its bytes. */
 static void take_name(char to[STAT_NAME], const char *name, size_t n)
 {
 	n = n < STAT_NAME - 1 ? n : STAT_NAME - 1;
@@ -170,11 +171,11 @@ static int add_unix_message(struct stat_tcps *t, const struct nlmsghdr *h,
 	return add(t, &s);
 }
 
-/* A UNIX socket has the name of its own end; its peer's is that of another
- * socket. */
+/* A UNIX socket has only the name of its own end; its peer's name is found at
+ * the peer's socket. */
 static void name_peers(struct stat_tcps *t)
 {
-	sort(t); /* a search must not move what it is for */
+	sort(t); /* a search must not move the sockets */
 	for (size_t i = 0; i < t->n; i++) {
 		struct stat_tcp *s = &t->at[i];
 		const struct stat_tcp *peer;
@@ -206,7 +207,7 @@ static int ask_unix(int s)
 	return send(s, &m, sizeof(m), 0) == sizeof(m) ? 0 : -errno;
 }
 
-/* with: the attributes wanted, as idiag_ext. */
+/* with: the attributes to ask for, as idiag_ext. */
 static int ask(int s, int family, uint8_t with)
 {
 	struct {
@@ -269,10 +270,10 @@ static bool is_last(const char *buf, ssize_t n)
 	return false;
 }
 
-/* The messages with the counts of all TCP sockets, each as one packet to `to'.
- * For the counts of a socket the kernel waits for its lock, and a thread of
- * whatever user keeps that for as long as it sleeps in a page fault of its
- * send: nothing ends this process then, and nobody waits for it. */
+/* Sends the messages with the counts of all TCP sockets, each as one packet to
+ * `to'. For a socket's counts the kernel waits for the socket's lock, which a
+ * thread of any user holds while it sleeps in a page fault of its send: then
+ * this process cannot be killed, and no process waits for it. */
 static _Noreturn void tell_counts(int family, int to)
 {
 	static _Alignas(struct nlmsghdr) char buf[65536];
@@ -280,7 +281,7 @@ static _Noreturn void tell_counts(int family, int to)
 	ssize_t n;
 
 	for (int i = 0; null >= 0 && i < 3; i++)
-		dup2(null, i); /* who reads what the command prints */
+		dup2(null, i); /* the reader of the command's output */
 	s = open_diag();
 	if (null < 0 || s < 0 || ask(s, family, 1 << (INET_DIAG_INFO - 1)))
 		_exit(1);
@@ -295,7 +296,7 @@ static _Noreturn void tell_counts(int family, int to)
 static int take_counts(struct stat_tcps *t, int family, uint64_t netns)
 {
 	struct timeval patience = { .tv_sec = 1 };
-	static bool late; /* one process that waits is enough */
+	static bool late; /* one waiting process is enough */
 	int pair[2], err;
 	pid_t pid;
 
@@ -329,7 +330,7 @@ static int take_tcp(struct stat_tcps *t, int s, int family, uint64_t netns)
 	return err ? err : take_answers(t, s, netns, add_message);
 }
 
-/* Here: by sock_diag(7). */
+/* Reads this namespace by sock_diag(7). */
 static int read_here(struct stat_tcps *t, uint64_t netns)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
@@ -346,7 +347,7 @@ static int read_here(struct stat_tcps *t, uint64_t netns)
 	return err;
 }
 
-/* An address as /proc/net/tcp has it: words as the host stores them. */
+/* An address in /proc/net/tcp: words in the host's byte order. */
 static bool parse_addr(const char *hex, uint8_t to[16])
 {
 	size_t words = strcspn(hex, ":") / 8;
@@ -389,9 +390,9 @@ static int add_line(struct stat_tcps *t, const char *line, int family,
 	return add(t, &s);
 }
 
-/* A line of /proc/net/unix, which does not say who the peer is. A name may have
- * a newline in it, and what follows may look like the line of any socket: it
- * counts where nothing else says what that socket is. */
+/* A line of /proc/net/unix, which does not name the peer. A name may contain a
+ * newline, and the text after it may look like the line of any socket: a line
+ * counts only if nothing else describes its socket. */
 static int add_unix_line(struct stat_tcps *t, const char *line, uint64_t netns)
 {
 	struct stat_tcp s = { .family = AF_UNIX,
@@ -412,7 +413,7 @@ static int add_unix_line(struct stat_tcps *t, const char *line, uint64_t netns)
 	return add(t, &s);
 }
 
-/* In another network namespace, without going there. */
+/* Reads another network namespace, without entering it. */
 static int read_there(struct stat_tcps *t, pid_t pid, uint64_t netns)
 {
 	static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs trace: what connections of a running program carry, as pcapng. */
+/* exs trace: the bytes of a running program's connections, as pcapng. */
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -162,7 +162,7 @@ static int take(const struct exi_capture_record *rec,
 	return trace_write(arg, rec, bytes, lost);
 }
 
-/* Reads and writes until it is over; 0, or -errno. */
+/* Reads and writes until the capture is over; 0, or -errno. */
 static int go_on(const struct wishes *wishes, struct trace_reader *r,
 		 struct trace_writer *w)
 {
@@ -193,7 +193,7 @@ static int tell(const struct trace_writer *w, int err)
 	if (err == -EPROTO)
 		return tool_fail("the capture of process %d is damaged",
 				 (int)w->pid);
-	/* Who read it has enough. */
+	/* The reader of the output has closed it. */
 	if (err && err != -EPIPE && !(err == -EINTR && interrupted))
 		return tool_fail("cannot write: %s", strerror(-err));
 	fprintf(stderr, "exs trace: %llu packets%s",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs trace: the capture of a process is read, and written as pcapng. */
+/* exs trace: reads the capture of a process, and writes it as pcapng. */
 #ifndef EXS_TOOLS_TRACE_H
 #define EXS_TOOLS_TRACE_H
 
@@ -11,7 +11,7 @@
 
 #include "core/sock/capture_page.h"
 
-/* What is asked for. */
+/* What to capture. */
 struct trace_wish {
 	pid_t pid;
 	int fd;	       /* -1: all */
@@ -26,26 +26,27 @@ struct trace_reader {
 	int life; /* the pipe whose end here keeps the capture alive */
 	uint64_t ring_bytes;
 	uint64_t at;	 /* the next record */
-	uint64_t number; /* which it should be */
+	uint64_t number; /* the number that it should have */
 	uint64_t lost;
 	unsigned char *buf;
-	/* What is there now is read, and no more, though a program that writes
-	 * without a pause never lets the ring become empty. */
+	/* If set, only the records that are there now are read, though a
+	 * program that writes without a pause never lets the ring become
+	 * empty. */
 	bool last;
-	uint64_t stop; /* where that ends, since last was set */
+	uint64_t stop; /* where these end, once last is set */
 };
 
-/* Begins the capture. An exit code: a failure is told on stderr. */
+/* Begins the capture. Returns an exit code; an error is printed on stderr. */
 int trace_begin(const struct trace_wish *w, struct trace_reader *ret);
-/* Calls f for every record that is there now; lost: so many are missing before
- * it. How many there were, or -errno: the process wrote nonsense, or f() said
- * so. What a record says is checked as far as its own size goes; the rest may
- * be anything. */
+/* Calls f for every record that is there now; lost: the number of records that
+ * are missing before it. Returns the number of records, or -errno: the process
+ * wrote invalid data, or f() failed. A record is checked only as far as its
+ * size; its other members may have any value. */
 int trace_read(struct trace_reader *r,
 	       int (*f)(const struct exi_capture_record *rec,
 			const unsigned char *bytes, uint64_t lost, void *arg),
 	       void *arg);
-/* Waits a little, or until the process has ended the capture: true. */
+/* Waits for a short time. True: the process has ended the capture. */
 bool trace_over(struct trace_reader *r);
 void trace_end(struct trace_reader *r);
 
@@ -54,7 +55,7 @@ void trace_end(struct trace_reader *r);
 #define TRACE_BUFFER  (1u << 20)
 struct trace_writer {
 	int out;
-	const _Atomic int *interrupted; /* then nothing is waited for */
+	const _Atomic int *interrupted; /* if set, no write waits */
 	unsigned char *buf;
 	size_t n;
 	pid_t pid;
@@ -67,13 +68,13 @@ struct trace_writer {
 	uint64_t lost;
 };
 
-/* 0, or -errno of the output; -EINTR: it takes nothing now, and the command was
- * interrupted. */
+/* 0, or -errno of the output; -EINTR: the output takes nothing now, and the
+ * command was interrupted. */
 int trace_write_head(struct trace_writer *w);
 int trace_write(struct trace_writer *w, const struct exi_capture_record *r,
 		const unsigned char *bytes, uint64_t lost);
 int trace_write_end(struct trace_writer *w);
-/* Writes what is kept back. */
+/* Writes what is buffered. */
 int trace_write_flush(struct trace_writer *w);
 
 #endif

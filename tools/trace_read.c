@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The capture of a process: begun, found among its descriptors, and read. What
- * is found belongs to others and may be hostile, as the page of counters may:
- * docs/design/stats.md. */
+/* The capture of a process: begins it, finds it among the process's
+ * descriptors, and reads it. The data belongs to others and may be hostile,
+ * like the page of counters: docs/design/stats.md. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "tools/trace.h"
 
 #define LINK	"/memfd:" EXI_CAPTURE_NAME " (deleted)"
-#define CHUNK	(1u << 20) /* that is read at once */
+#define CHUNK	(1u << 20) /* bytes to read at once */
 #define WAIT_MS 5	   /* until an empty ring is looked at again */
 
 /* The memfd of the process that has this inode, if the user who made its page
@@ -114,7 +114,7 @@ int trace_begin(const struct trace_wish *w, struct trace_reader *ret)
 	int fds, code;
 
 	*ret = (struct trace_reader){ .file = -1, .life = -1 };
-	/* Says why not, if it cannot be asked. */
+	/* Prints the reason if the process cannot be asked. */
 	code = control_ask(w->pid, &nothing, &level);
 	if (code)
 		return code;
@@ -126,7 +126,7 @@ int trace_begin(const struct trace_wish *w, struct trace_reader *ret)
 	return code;
 }
 
-/* Copies n bytes of the ring, which may come round. */
+/* Copies n bytes of the ring, which may wrap around. */
 static bool copy_out(const struct trace_reader *r, uint64_t at, size_t n)
 {
 	uint64_t offset = at & (r->ring_bytes - 1);
@@ -148,9 +148,9 @@ static bool is_record(const struct exi_capture_record *rec)
 	       rec->dir <= 1;
 }
 
-/* Calls f for the whole records of the n bytes that were copied from r->at on,
- * but for the first `skip' of them. How many, at least 1; r->at is behind
- * them. */
+/* Calls f for the whole records in the n bytes that were copied from r->at on,
+ * except for the first `skip' of them. Returns how many, at least 1; r->at is
+ * then after them. */
 static int take(struct trace_reader *r, size_t skip, size_t n,
 		int (*f)(const struct exi_capture_record *rec,
 			 const unsigned char *bytes, uint64_t lost, void *arg),
@@ -208,7 +208,7 @@ int trace_read(struct trace_reader *r,
 		return 0;
 	if (!copy_out(r, r->at, n))
 		return -EPROTO;
-	/* What was overwritten while it was copied lies before this tail. */
+	/* Bytes that were overwritten during the copy lie before this tail. */
 	atomic_thread_fence(memory_order_acquire);
 	if (pread(r->file, &h, sizeof(h), 0) != sizeof(h))
 		return -EPROTO;

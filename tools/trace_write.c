@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A capture as pcapng: each record is a packet of TCP, made up of what the
- * record says, in an interface that is named after its fabric. */
+/* A capture as pcapng: each record becomes a TCP packet, made from the record,
+ * in an interface named after its fabric. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
@@ -45,7 +45,7 @@ enum {
 #define PACKET_MAX (EXI_CAPTURE_PIECE + 128)
 #define WAIT_MS	   100 /* until an interrupt is looked for */
 
-/* A block that is being made: what is written to it has room. */
+/* A block that is being built; it has room for what is added. */
 struct block {
 	size_t n;
 	_Alignas(8) unsigned char bytes[PACKET_MAX + 1024];
@@ -85,8 +85,8 @@ static void begin_block(struct block *b, uint32_t type)
 	add32(b, 0); /* its length, at the end */
 }
 
-/* A pipe that can be written to takes PIPE_BUF bytes at least: no write waits
- * for its reader, so that an interrupt is seen. */
+/* A writable pipe takes at least PIPE_BUF bytes: no write waits for the reader,
+ * so an interrupt is noticed. */
 int trace_write_flush(struct trace_writer *w)
 {
 	struct pollfd p = { .fd = w->out, .events = POLLOUT };
@@ -172,7 +172,7 @@ static int interface_of(struct trace_writer *w, const char *fabric,
 
 /* --- packets ------------------------------------------------------------- */
 
-/* What one packet says. */
+/* The contents of one packet. */
 struct packet {
 	bool incoming;
 	uint8_t flags;
@@ -208,8 +208,8 @@ static void put32(unsigned char *at, uint32_t v)
 	put16(at + 2, v & 0xffff);
 }
 
-/* Which addresses the packet has: a UNIX socket, or one that the kernel did not
- * tell, has its descriptor and its number in the capture as ports. */
+/* The addresses of the packet. A UNIX socket, or one without known addresses,
+ * gets its descriptor and its number in the capture as ports. */
 static uint32_t ends_of(const struct exi_capture_record *r,
 			const uint8_t *addr[2], uint16_t port[2])
 {
@@ -242,7 +242,7 @@ static size_t ip_head(struct trace_writer *w, unsigned char *to,
 	put16(to, 0x4500);
 	put16(to + 2, length + 20);
 	put16(to + 4, w->id++);
-	put16(to + 6, 0x4000); /* not to be cut */
+	put16(to + 6, 0x4000); /* DF: not to be fragmented */
 	to[8] = 64;
 	to[9] = IPPROTO_TCP;
 	put16(to + 10, 0);
@@ -252,8 +252,8 @@ static size_t ip_head(struct trace_writer *w, unsigned char *to,
 	return 20;
 }
 
-/* Heads and bytes of the packet; a checksum where all bytes are known. How
- * long it is. */
+/* Writes the headers and the bytes of the packet, with a checksum if all bytes
+ * are known. Returns its length. */
 static size_t make_packet(struct trace_writer *w, unsigned char *to,
 			  const struct exi_capture_record *r,
 			  const struct packet *p)
@@ -349,7 +349,7 @@ static void comment(const struct trace_writer *w,
 			 exs_x_reason_text((int)r->reason));
 }
 
-/* The capture has all of the connection: its handshake. */
+/* The capture has the whole connection: writes its handshake. */
 static int write_handshake(struct trace_writer *w,
 			   const struct exi_capture_record *r, uint32_t i)
 {
@@ -368,7 +368,7 @@ static int write_handshake(struct trace_writer *w,
 	return err ? err : write_packet(w, r, &p, i);
 }
 
-/* The process closed: its FIN, behind the peer's, if that had ended. */
+/* The process closed: writes its FIN, after the peer's if that had ended. */
 static int write_close(struct trace_writer *w,
 		       const struct exi_capture_record *r, uint32_t i,
 		       const char *text)
@@ -423,7 +423,7 @@ int trace_write_end(struct trace_writer *w)
 	static struct block b;
 	int err = 0;
 
-	/* Which fabric the lost records were of is not known. */
+	/* The fabric of the lost records is unknown. */
 	if (w->n_fabrics) {
 		begin_block(&b, BLOCK_STATISTICS);
 		add32(&b, 0);

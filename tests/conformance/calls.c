@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Each call by itself, in both forms: what it yields, what it refuses, and that
- * what it refuses takes nothing. Then what holds for all of them together. */
+/* Each call by itself, synchronous and asynchronous: its results, its errors,
+ * and that an error takes nothing. Then rules that hold for all calls. */
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>

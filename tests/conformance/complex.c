@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bad input of the calls that take a description of what to do: each is refused
- * with its errno, takes nothing, and what was right before works after. */
+/* Bad input of calls that take a structure: each call returns the right errno
+ * and takes nothing, and valid operations from before still work. */
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>

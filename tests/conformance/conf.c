@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The provider under test, and rows for two sides. */
+/* The provider under test, and rows with two sides. */
 #include "tests/conformance/conf.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the conformance programs share. Each takes a provider's name and
- * expects every connection on it: between processes too, except that loop
+/* What the conformance programs share. Each takes the name of a provider and
+ * expects every connection on it, between processes too. Two exceptions: loop
  * lives in one process, so its connections between two stay on tcp with the
- * reason no-provider, as all do when only tcp is allowed. */
+ * reason no-provider; so do all connections if only tcp is allowed. */
 #ifndef TESTS_CONFORMANCE_CONF_H
 #define TESTS_CONFORMANCE_CONF_H
 
@@ -12,30 +12,30 @@
 #include "tests/support/run.h"
 #include "tests/support/wait.h"
 
-/* Usage: PROGRAM PROVIDER [PATTERN]. Runs the rows with EXS_PROVIDER set, or
- * with --list names them, as GROUP:ROW;
- * returns main's status, T_SKIP for a provider these programs do not know. */
+/* Usage: PROGRAM PROVIDER [PATTERN]. Runs the rows with EXS_PROVIDER set;
+ * --list prints their names as GROUP:ROW. Returns the status for main; T_SKIP:
+ * these programs do not know the provider. */
 int conf_main(int argc, char **argv, const char *group,
 	      const struct t_row *rows, size_t n);
 
 /* The provider under test. */
 bool conf_is(const char *name);
-/* The fabric is one between hosts. */
+/* Whether the fabric is one between hosts. */
 bool conf_between(void);
 
 /* Where a connection is expected: its ends in one process, or in two. */
 struct t_want conf_here(void);
 struct t_want conf_apart(void);
 
-/* The end of what a peer said that was killed: between hosts a reset comes
- * first, for what was on its way is lost. */
+/* Receives the end of the stream of a killed peer: between hosts a reset comes
+ * first, because bytes on their way are lost. */
 void conf_recv_dead_end(int s);
 
 /* exs_init() and a connected, settled pair in this process. */
 void conf_pair(int fd[2]);
 
-/* One side of a row for two; it closes s. Whatever the sides must agree on
- * goes over ctl. */
+/* One side of a row for two sides; it closes s. The sides synchronize over
+ * ctl. */
 typedef void conf_side(int s, int ctl);
 
 enum conf_mode {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A peer killed by SIGKILL is seen at once, by whatever waits: a blocked
- * receive, a blocked send, a dequeue, a poll of the queue's descriptor. The
- * victim looks like one that closed: the end where nothing was unread, else
- * a reset; sends break. */
+/* The death of a peer by SIGKILL ends every wait at once: a blocked receive, a
+ * blocked send, a dequeue, a poll of the queue's descriptor. It looks like a
+ * close: the end of the stream if nothing was unread, else a reset; sends
+ * fail. */
 #include <inttypes.h>
 #include <linux/sockios.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bad input: each call refuses it with its errno, takes nothing, and what
- * was right before works after. */
+/* Bad input: each call returns the right errno and takes nothing, and valid
+ * operations from before still work. */
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Asynchronous operations over the fabric: every accepted one yields exactly
- * one event, in every order of ends, closes and cancels. */
+/* Asynchronous operations over the fabric: each accepted one yields exactly one
+ * event, in every order of ends, closes and cancels. */
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>

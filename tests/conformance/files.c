@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* exs_sendfile over the fabric: memory and parts of files, in order, with one
- * event, and the end of sending behind them. */
+ * event, and the end of sending after them. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

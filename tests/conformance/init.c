@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Starting the library: nothing works before, versions are checked, and
- * starting again, in threads and over fork is fine. */
+/* Starting the library: nothing works before, the version is checked, and it
+ * can be started again, in threads and after fork. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <ifaddrs.h>

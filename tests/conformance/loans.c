@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Loans: bytes that are looked at, or made, where they lie. They come once and
- * in order whatever else goes on, and others wait until a loan is over. */
+/* Loans: bytes that the program reads or writes in place. They arrive once and
+ * in order, whatever else happens, and other calls wait until a loan ends. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations on several pieces, over the fabric: they are moved as if they were
- * one buffer, and yield one event each. */
+/* Operations on several buffers, over the fabric: the buffers are moved as if
+ * they were one, and each operation yields one event. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations that go on, over the fabric: one accept for many connections, one
+/* Multishot operations over the fabric: one accept for many connections, one
  * receive for a stream, in buffers that the queue was given. */
 #include <stdlib.h>
 #include <string.h>

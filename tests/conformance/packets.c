@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages (SOCK_SEQPACKET) over the fabric: each send is one, each receive
- * takes one, whole, whatever ends or moves meanwhile. */
+/* Messages (SOCK_SEQPACKET) over the fabric: each send is one message, each
+ * receive takes one whole message, whatever ends or moves meanwhile. */
 #include <endian.h>
 #include <fcntl.h>
 #include <signal.h>

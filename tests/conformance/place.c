@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Large transfers from and into registered memory: where the fabric's device
- * moves them without a copy, and where not, bytes come once and in order, and
- * memory is written only while an operation has it. */
+/* Large transfers from and into registered memory: with zero copy by the
+ * fabric's device and without, bytes arrive once and in order, and memory is
+ * written only while an operation has it. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* exs_poll over the fabric: one event for each, when something can be done. */
+/* exs_poll over the fabric: each yields one event, when a descriptor is
+ * ready. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>

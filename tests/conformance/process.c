@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting works however processes share the work: workers on one listener,
+/* Libraries meet however processes share the work: workers on one listener,
  * SO_REUSEPORT, fork after accept, accept in a process that did not listen,
- * socket activation; and a connection survives what forks do to it. On loop
- * the ends of these connections are in two processes, so they stay on tcp
- * with a reason. */
+ * socket activation; and a connection survives forks. On loop the ends of these
+ * connections are in two processes, so they stay on tcp with a reason. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

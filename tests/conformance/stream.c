@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A stream behaves as a TCP socket's does, with the synchronous calls: order,
- * short transfers, would-block, half-close, end, reset, time-outs, signals. */
+/* A stream behaves like that of a TCP socket, with the synchronous calls:
+ * order, short transfers, would-block, half-close, end, reset, time-outs,
+ * signals. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Moving a live connection to the fabric and back, on request: nothing is
- * lost, plain calls work after a downgrade, reasons tell who asked. */
+/* Moving a live connection to the fabric and back, on request: nothing is lost,
+ * plain calls work after a downgrade, and reasons say which end asked. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Time, over the fabric. Events of transfers that wait long: they come while
- * one waits, and change nothing. Deadlines: they end what waits. */
+/* Time, over the fabric. Time-out events of transfers that wait long: they come
+ * while a transfer waits, and change nothing. Deadlines: they end a transfer
+ * that waits. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ends that belong to different users or live in different namespaces of one
- * network namespace meet all the same: where the kernel does not say that the
- * user of one owns the end of the other, possession is the proof. Needs root,
- * exits with 77 without. */
+/* Ends of different users, or in different namespaces of one network namespace,
+ * meet all the same: if the kernel does not say that the user of one end owns
+ * the other, possession is the proof. Needs root; exits with 77 without. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* No wake-up is lost between the last look and the sleep: ping-pongs with
- * random tiny pauses, so that every order of publishing and arming happens,
- * with spinning and without. A lost wake-up hangs, and the row's time limit
- * tells. */
+/* No wake-up is lost between the last look and the sleep: ping-pongs with tiny
+ * random pauses, so that every order of publishing and arming happens, with and
+ * without spinning. After a lost wake-up the row hangs until its time limit. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>

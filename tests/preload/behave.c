@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The calls on connected TCP sockets, one line for each behaviour. Run
- * natively and under exs run the lines are the same. A row that takes longer
- * than ten seconds, forty with a sanitizer, is ended, "HUNG". Usage: behave
- * [--list] [--cold] [--swap] [--here] [--unix] [--pair] [PATTERN...]; --cold
- * leaves out the bytes that move a connection, --here runs the rows in this
- * process, for debuggers, --unix has connections of UNIX sockets, and --pair
- * makes them by socketpair. */
+/* Calls on connected TCP sockets; each behaviour prints one line. The lines are
+ * the same natively and under exs run. A row that takes longer than ten
+ * seconds, forty with a sanitizer, is ended, "HUNG". Usage: behave [--list]
+ * [--cold] [--swap] [--here] [--unix] [--pair] [PATTERN...]; --cold leaves out
+ * the bytes that move a connection, --here runs the rows in this process, for
+ * debuggers, --unix uses connections of UNIX sockets, and --pair makes them by
+ * socketpair. */
 #include "behave.h"
 
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the rows of behave share. A row runs in a process of its own and says
- * what it sees, in words that are the same for each run: no descriptors, ports
- * or times. It knows nothing of libexs; whoever runs it twice compares. */
+/* What the rows of behave share. A row runs in a process of its own and prints
+ * what it observes, in words that are the same in each run: no descriptors,
+ * ports or times. It knows nothing of libexs; a script runs it twice and
+ * compares. */
 #ifndef TESTS_PRELOAD_BEHAVE_H
 #define TESTS_PRELOAD_BEHAVE_H
 
@@ -22,7 +23,7 @@
 	}                                                                      \
 	static void row_##name(void)
 
-/* The name is the two together; arg goes to which_row. */
+/* The name is name and more together; arg is passed in which_row. */
 void add_row(const char *name, const char *more, void (*f)(void), int arg);
 extern int which_row;
 
@@ -30,12 +31,13 @@ extern int which_row;
  * (the other way round with --swap). */
 extern int here, peer, stream_family;
 
-/* 127.0.0.1 by a listener that is closed again, and moved, see warm(). */
+/* Connects them over 127.0.0.1, closes the listener, and moves the connection,
+ * see warm(). */
 void pair(void);
-/* Without moving it. */
+/* pair() without the move. */
 void cold_pair(int domain, bool mapped);
-/* Bytes both ways, in small pieces and for a while, so that whoever wants to
- * move the connection elsewhere does. */
+/* Sends bytes both ways, in small pieces and for a while, so that a library
+ * that moves connections moves it. */
 void warm(int x, int y);
 /* A listener on a free port of the loopback, and its address. */
 int listener(int domain, struct sockaddr_storage *at, socklen_t *len);
@@ -43,13 +45,14 @@ int listener(int domain, struct sockaddr_storage *at, socklen_t *len);
 /* --- saying ------------------------------------------------------------- */
 
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* what=3 or what=EAGAIN; returns the value, errno as it was. */
+/* Prints what=3 or what=EAGAIN; returns the value, and keeps errno. */
 long is(const char *what, long ret);
-/* what=5"hello". */
+/* Prints what=5"hello". */
 long got(const char *what, long ret, const void *buf);
 /* The names of poll's or epoll's bits. */
 void events(const char *what, unsigned int ev);
-/* "at once" or "waited" of this thread, since then. */
+/* Prints whether a call of this thread returned "at once" or "waited", since
+ * the moment. */
 struct moment {
 	int64_t ns;
 	long sleeps;
@@ -64,39 +67,39 @@ void pace(struct moment since);
 		pace(start_);                                                  \
 		ret_;                                                          \
 	})
-/* The row cannot go on. */
+/* Ends a row that cannot continue. */
 void die(const char *why) __attribute__((noreturn));
 
 /* --- doing -------------------------------------------------------------- */
 
 int64_t now_ns(void);
-/* Lets time pass, for what must not happen. */
+/* Lets time pass, in which something must not happen. */
 void pass_ms(int ms);
-/* Until poll tells of one of the events, a fifth of a second at most. */
+/* Waits until poll reports one of the events, at most a fifth of a second. */
 void settle(int fd, short ev);
-/* poll of one descriptor, said. */
+/* Polls one descriptor, and prints the result. */
 void poll_one(const char *what, int fd, short ev, int ms);
-/* f in a thread, after so many milliseconds; and its end. */
+/* Calls f in a thread, after so many milliseconds; and waits for its end. */
 void later(int ms, void (*f)(void));
 void later_end(void);
-/* All of it, or the row dies. */
+/* Sends all of it, or the row ends. */
 void put_all(int fd, const void *buf, size_t n);
 void get_all(int fd, void *buf, size_t n);
 void put_text(int fd, const char *text);
-/* Said: up to n bytes, without waiting. */
+/* Receives up to n bytes without waiting, and prints them. */
 void get_now(const char *what, int fd, size_t n);
-/* Until EAGAIN. Returns how much. */
+/* Sends until EAGAIN. Returns the number of bytes. */
 size_t fill(int fd);
-/* Until nothing came for a while. */
+/* Receives until nothing has come for a while. */
 size_t drain(int fd);
 void nonblock(int fd, bool on);
 /* SO_LINGER with no time, and close: a reset. */
 void reset(int fd);
-/* Passes a descriptor on with one byte of a UNIX socket: said. And takes one;
- * -1: none came. */
+/* Sends a descriptor with one byte over a UNIX socket, and prints the result.
+ * take_fd() receives one; -1: none came. */
 void pass_fd(int over, int fd);
 int take_fd(int over);
-/* The child's exit, said. */
+/* Waits for the child, and prints its exit status. */
 void child(const char *what, pid_t pid);
 
 #endif

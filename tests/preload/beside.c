@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Receives on pairs with room for what comes beside the bytes. */
+/* Receives on pairs with a buffer for control data. */
 #include "behave.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls by all their names, and those that a socket refuses. */
+/* Calls by each of their names, and calls that a socket refuses. */
 #include "behave.h"
 
 #include <aio.h>

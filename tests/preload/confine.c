@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Processes under filters of system calls, and in namespaces of their own. */
+/* Processes under filters of system calls, and in their own namespaces. */
 #include "behave.h"
 
 #include <fcntl.h>

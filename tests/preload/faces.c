@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Both faces work on one connection, in one program that runs under exs run:
- * plain calls and the library's, by any of the descriptor's numbers. */
+/* Both interfaces work on one connection, in one program under exs run: plain
+ * calls and those of the library, by any of the descriptor's numbers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers of signals: that they run, are told of as they were installed, and
- * end calls that wait, whenever they run in them. */
+/* Signal handlers: they run, sigaction() returns them as they were installed,
+ * and they end calls that wait, at any moment of the call. */
 #include "behave.h"
 
 #include <poll.h>

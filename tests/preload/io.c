@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Reading and writing: order, short counts, edges of vectors, waiting. */
+/* Reading and writing: order, short counts, limits of vectors, waiting. */
 #include "behave.h"
 
 #include <fcntl.h>

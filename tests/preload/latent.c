@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections of few bytes, each used by several threads at each end: readers
- * and writers of every kind of call, and meddlers whose calls ask for what it
- * is, at moments that chance chooses. Each byte comes once, in its place, and
- * then the end. Usage: latent CONNECTIONS SEED; it says how many bytes all ends
- * sent and received. It knows nothing of libexs. */
+ * and writers with every kind of call, and other threads whose calls need to
+ * know what the connection is, at random moments. Each byte arrives once, in
+ * its place, and then the end. Usage: latent CONNECTIONS SEED; it prints how
+ * many bytes all ends sent and received. It knows nothing of libexs. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How connections begin and end, and what is set on them. */
+/* How connections begin and end, and their options. */
 #include "behave.h"
 
 #include <fcntl.h>

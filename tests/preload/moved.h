@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection of two processes, moved to shared memory, of which the second
- * does what the first says. */
+/* A connection between two processes, moved to shared memory. The first process
+ * sends orders to the second. */
 #ifndef EXI_TESTS_PRELOAD_MOVED_H
 #define EXI_TESTS_PRELOAD_MOVED_H
 
@@ -23,9 +23,9 @@
 
 #define SKIP  77
 #define BLOCK 4096
-#define LIMIT 60000 /* ms, until something is taken for never */
+#define LIMIT 60000 /* ms, after which something counts as never */
 
-/* The two ends are processes: what the second is to do comes by a pipe. */
+/* The two ends are processes: orders to the second come through a pipe. */
 enum order {
 	ECHO = 'e',
 	SEND = 's',
@@ -211,7 +211,7 @@ static int finish(int fd)
 	if (memcmp(buf, "event", 5) != 0)
 		errx(1, "other bytes came");
 	told(SEND);
-	/* Both ends go on, wherever the connection is. */
+	/* Both ends continue, wherever the connection is. */
 	for (int i = 0; i < 20; i++)
 		trip(fd);
 	tell(LEAVE);

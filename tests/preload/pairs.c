@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pairs of socketpair: both ends begin in one process, and go to others by
+/* Pairs of socketpair(): both ends start in one process, and go to others by
  * fork, exec and SCM_RIGHTS. */
 #include "behave.h"
 

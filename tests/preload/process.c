@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors with several names, processes, threads, and much at once. */
+/* Descriptors with several numbers, processes, threads, and much load at
+ * once. */
 #include "behave.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A system call by its instruction, as a program that has its calls compiled in
- * makes it: neither the library nor the shim sees it. */
+/* A system call by its instruction, as in a program that has it compiled in:
+ * neither the library nor the shim intercepts it. */
 #ifndef EXI_TESTS_PRELOAD_RAW_H
 #define EXI_TESTS_PRELOAD_RAW_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* poll, select and epoll over connections and whatever else. */
+/* poll, select and epoll over connections and other descriptors. */
 #include "behave.h"
 
 #include <fcntl.h>

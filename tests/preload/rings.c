@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings of io_uring that are fed by the shared liburing, beside a connection:
- * one for files changes nothing, and a request on the connection finds it on
- * TCP, with all bytes in their order. rings ROW; rings --list. 0: right, 77:
- * not to be tried here. unseen.py knows where each row's connection must be. */
+/* Rings of io_uring, filled through the shared liburing, beside a connection: a
+ * ring for files changes nothing, and a request on the connection finds it on
+ * TCP, with all bytes in order. rings ROW; rings --list. Exits with 0 if right,
+ * with 77 if it cannot run here. unseen.py knows where each row's connection
+ * must be. */
 #include <dlfcn.h>
 #include <err.h>
 #include <errno.h>

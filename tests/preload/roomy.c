@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A program whose threads have much memory of their own: its connections are
- * moved as any other's. Run under exs run --require shm. */
+/* A program whose threads have much thread-local memory: its connections move
+ * like any others. Run under exs run --require shm. */
 #include <err.h>
 #include <netinet/in.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers of many signals, and handlers that are left by a jump, in a program
- * whose connection is on a fabric. signalled ROW, under exs run. */
+/* Handlers of many signals, and handlers that jump out, in a program with a
+ * connection on a fabric. signalled ROW, under exs run. */
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>

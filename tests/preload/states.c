@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every state that a connection can be in, and in each of them every call. */
+/* Every state of a connection, and every call in each of them. */
 #include "behave.h"
 
 #include <netinet/in.h>

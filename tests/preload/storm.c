@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Threads that share one epoll set, and one or two processes with many
- * connections to it: whatever is asked is answered, while connections are
- * closed by either end, and taken out of the set and put back, at any time. In
- * each mode of epoll, everywhere and on one CPU. Usage: storm [ANSWERS [SEED]],
- * of each process. */
+ * connections to it. Every request is answered while either end closes
+ * connections, and connections are removed from the set and added again, at any
+ * time; in each mode of epoll, on all CPUs and on one. Usage: storm [ANSWERS
+ * [SEED]], of each process. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls by their numbers. */
+/* Calls by number, through syscall(). */
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waits that the library cannot see, on a connection that was moved before they
+/* Waits that the library cannot see, on a connection that moved before they
  * began, or by a set that had it from its first byte: each ends when the peer
- * has done what is waited for. unseen ROW; unseen --list. 0: right, 77: not to
- * be tried here. unseen.py knows on which fabric each row's connection must
- * be. */
+ * has done what it waits for. unseen ROW; unseen --list. Exits with 0 if right,
+ * with 77 if it cannot run here. unseen.py knows on which fabric each row's
+ * connection must be. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection that is still on TCP costs no more calls of the kernel than
- * without the library, whatever number of pieces a call has: a parent that
- * traces its child counts the child's own. */
+/* A connection that is still on TCP costs no more system calls than without the
+ * library, whatever the number of buffers of a call: a parent traces its child
+ * and counts the child's calls. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A walk among the calls on TCP connections, chosen by a seed alone: run
- * natively and under exs run it says the same. Usage: wander [--steps N]
- * [--only STEPS] SEED; --only does the steps of a comma list, each as it is in
- * the whole walk.
+/* A random walk of calls on TCP connections, which depends on a seed only: it
+ * prints the same natively and under exs run. Usage: wander [--steps N] [--only
+ * STEPS] SEED; --only takes the steps of a comma-separated list, each as it is
+ * in the whole walk.
  *
  * Each step draws from its own numbers, so that leaving others out does not
- * change it. What a step does to a connection is noted in struct end; the next
- * one begins when the other end can have seen it. Steps whose result is a
- * matter of time, or differs on purpose (see exs-run(1)), are left out by what
- * is noted there. */
+ * change it. struct end notes what a step does to a connection; the next step
+ * begins when the other end can have seen it. By these notes, steps are left
+ * out whose result depends on timing, or differs on purpose (see
+ * exs-run(1)). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

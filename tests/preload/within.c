@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Handlers that use the connection that the interrupted call uses: it may have
- * been interrupted at any moment, and nothing is lost, and nobody waits. */
+/* Signal handlers that use the same connection as the interrupted call, at any
+ * moment of that call: no byte is lost, and no call hangs. */
 #include "behave.h"
 
 #include <poll.h>

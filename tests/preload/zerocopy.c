@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends with MSG_ZEROCOPY: what the error queue tells of them, and who hears
- * of that. Ranges are told as they come together, which chance decides: rows
- * say what all of them tell. */
+/* Sends with MSG_ZEROCOPY: the reports in the error queue, and the waits that
+ * notice them. Ranges of reports are merged at random, so rows print the union
+ * of all reports. */
 #include "behave.h"
 
 #include <fcntl.h>

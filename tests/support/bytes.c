@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Streams whose bytes are a function of their position. */
+/* Streams of which each byte is a function of its position. */
 #include "tests/support/bytes.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Bytes that tell where they belong: a stream's content is a function of a
- * seed and the position, so a lost, repeated or misplaced byte shows at once;
- * and repeatable random numbers. */
+/* Bytes that show where they belong: the content of a stream is a function of a
+ * seed and the position, so that a lost, repeated or misplaced byte is found at
+ * once. And repeatable random numbers. */
 #ifndef TESTS_SUPPORT_BYTES_H
 #define TESTS_SUPPORT_BYTES_H
 
@@ -20,10 +20,10 @@ uint64_t t_below(struct t_rng *r, uint64_t n);
 /* From 1 to max, small ones as likely as large ones. */
 size_t t_chunk(struct t_rng *r, size_t max);
 
-/* What a stream has from byte pos on. */
+/* Fills buf with the content of a stream from byte pos on. */
 void t_fill(void *buf, size_t len, uint64_t seed, uint64_t pos);
 
-/* Fails the test when buf is not what t_fill() would put there. */
+/* Fails the test if buf is not what t_fill() would write. */
 void t_check_bytes(const void *buf, size_t len, uint64_t seed, uint64_t pos);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a test says what went wrong, from any thread and process. */
+/* How a test reports a failure, from any thread and process. */
 #include "tests/support/check.h"
 
 #include <stdarg.h>

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Assertions that work in any thread and any process of a test: the first one
- * that fails says where and ends its process with status 1. */
+/* Assertions for any thread and any process of a test: the first that fails
+ * prints its place and ends its process with status 1. */
 #ifndef TESTS_SUPPORT_CHECK_H
 #define TESTS_SUPPORT_CHECK_H
 
 #include <errno.h>
 #include <stdbool.h>
 
-/* Says it on stderr, with the name of the row and of the error, and ends the
- * process. Where T_FAIL_COMMAND is set it is run before, with the process still
- * there: 'gdb -p $PPID -batch -ex "thread apply all bt"'. */
+/* Prints the message on stderr, with the name of the row and of the error, and
+ * ends the process. If T_FAIL_COMMAND is set, that command runs before, while
+ * the process still exists: 'gdb -p $PPID -batch -ex "thread apply all bt"'. */
 __attribute__((noreturn, format(printf, 3, 4))) void
 t_fail(const char *file, int line, const char *fmt, ...);
 
@@ -19,18 +19,18 @@ const char *t_errname(int err);
 /* The list ends with 0. */
 bool t_one_of(int err, const int *list);
 
-/* How many times slower than usual this build may be (sanitizers). */
+/* The factor by which this build may be slower than usual (sanitizers). */
 int t_slow(void);
 
-/* For what an emulator of another architecture lacks: whether it is there. If
- * not, the row is to be skipped where T_MAY_SKIP is set, which says why; else
- * the process fails. */
+/* For a feature that an emulator of another architecture may lack: returns
+ * whether it is there. If it is missing and T_MAY_SKIP is set, this is reported
+ * and the row is to be skipped; otherwise the process fails. */
 bool t_can(bool there, const char *what);
 
-/* A sentence that t_fail() adds, such as the seed; null takes it away. */
+/* Sets a sentence that t_fail() adds, such as the seed; null: none. */
 void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Behind the macros. */
+/* The functions of the macros. */
 void t_equal(const char *file, int line, const char *a, long long a_value,
 	     const char *b, long long b_value);
 long long t_ok(const char *file, int line, const char *call, long long value);
@@ -52,14 +52,14 @@ void t_error(const char *file, int line, const char *call, long long value,
 #define T_EQ(a, b)                                                             \
 	t_equal(__FILE__, __LINE__, #a, (long long)(a), #b, (long long)(b))
 
-/* The call's value; anything below zero fails the test. */
+/* The call's value; the test fails if it is negative. */
 #define T_OK(call) t_ok(__FILE__, __LINE__, #call, (long long)(call))
 
-/* The call gives -1 with this error. */
+/* The call returns -1 with this error. */
 #define T_ERR(call, want)                                                      \
 	t_error(__FILE__, __LINE__, #call, (errno = 0, (long long)(call)), want)
 
-/* The call gives -1 with one of these errors. */
+/* The call returns -1 with one of these errors. */
 #define T_FAILS(call, ...)                                                     \
 	do {                                                                   \
 		static const int wants_[] = { __VA_ARGS__, 0 };                \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A row that does not end: what the runner says of it is for late.py to see. */
+/* A row that does not end; late.py checks what the runner reports of it. */
 #include <unistd.h>
 #include "tests/support/net.h"
 #include "tests/support/proc.h"

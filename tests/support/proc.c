@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Forking, telling, asking, and counting what is left. */
+/* Processes of a test, messages between them, and counts of what is left
+ * open. */
 #include "tests/support/proc.h"
 
 #include <dirent.h>

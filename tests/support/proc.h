@@ -8,13 +8,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A forked process, with a line to it. */
+/* A forked process, and a socket to it (its line). */
 struct t_peer {
 	pid_t pid;
 	int ctl;
 };
 
-/* fork() whose child dies with its parent. */
+/* fork(); the child is killed when its parent ends. */
 pid_t t_fork(void);
 
 /* Forks a process that runs f and exits with 0 when it returns. */
@@ -29,38 +29,40 @@ void t_peer_kill(struct t_peer *p);
 /* Waits until the child exits, with status 0. */
 void t_join(pid_t pid);
 
-/* Without reaping it. The time is as given. */
+/* Whether the child exits within ms; does not reap it. The time is not
+ * multiplied by t_slow(). */
 bool t_exited_within(pid_t pid, int ms);
 
-/* Says on stderr where the process and its children are (scripts/stuck.py);
- * for who is about to end them at a deadline. */
+/* Prints on stderr where the process and its children are (scripts/stuck.py);
+ * for use before they are killed at a deadline. */
 void t_stuck(pid_t pid);
 
-/* One number over a line, and back, waiting for it with a deadline. */
+/* Sends a number over a line, and receives one, with a deadline. */
 void t_tell(int ctl, uint64_t word);
 uint64_t t_ask(int ctl);
 
-/* The number must be this one. */
+/* Receives a number, which must be this one. */
 void t_expect(int ctl, uint64_t word);
 
-/* A descriptor over a line; it stays open here. */
+/* Sends a descriptor over a line; it stays open here. */
 void t_tell_fd(int ctl, int fd);
 int t_ask_fd(int ctl);
 
-/* A thread; f's failures end the process. */
+/* Starts a thread; a failure of f ends the process. */
 pthread_t t_thread(void *(*f)(void *), void *arg);
 void t_thread_join(pthread_t t);
 
-/* The kernel refuses a system call, by its number, from here on: EPERM. */
+/* Makes the kernel refuse a system call, by its number, from now on: EPERM. */
 void t_refuse(unsigned int call);
 
-/* Whether it can. */
+/* Whether the kernel can do that. */
 bool t_has_filters(void);
 
-/* No child is left, dead or alive. */
+/* Asserts that no child is left, dead or alive. */
 void t_no_children(void);
 
-/* Descriptors 0 to 1023 that are open, as a bit set, and how many in all. */
+/* The open ones of descriptors 0 to 1023 as a bit set, and the number of
+ * all. */
 struct t_fds {
 	uint64_t open[16];
 	int count;
@@ -68,17 +70,17 @@ struct t_fds {
 
 void t_fds_take(struct t_fds *fds);
 
-/* How many descriptors are open, the look itself left out. */
+/* How many descriptors are open, without the one that this call uses. */
 int t_fd_count(void);
 
-/* Waits until no TCP socket is open that was not at the start, and no more
- * than thirteen others (what the library keeps for the process). */
+/* Waits until no TCP socket is open that was not open at the start, and at most
+ * thirteen other descriptors (which the library keeps for the process). */
 void t_fds_settled(const struct t_fds *start);
 
-/* For a failure: every open descriptor and what it is, on stderr. */
+/* For a failure: prints every open descriptor and what it is on stderr. */
 void t_fds_show(void);
 
-/* Gives up root for good: nobody, with no groups. */
+/* Gives up root for good: becomes the user nobody, without groups. */
 void t_become_nobody(void);
 
 #endif

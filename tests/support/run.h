@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The runner: each row of a program is a CMocka test whose body runs in a
- * process, and a process group, of its own. A row may set EXS_* variables,
- * crash or hang without touching the next. After the body the runner asserts
- * that no child and no TCP socket is left. */
+/* The runner. Each row of a program is a CMocka test, and its body runs in a
+ * process and a process group of its own: a row may set EXS_* variables, crash
+ * or hang without affecting the next. After the body the runner asserts that no
+ * child and no TCP socket is left. */
 #ifndef TESTS_SUPPORT_RUN_H
 #define TESTS_SUPPORT_RUN_H
 
@@ -26,16 +26,16 @@ struct t_row {
 		.name = #f, .run = (f), .limit_s = (s)                         \
 	}
 
-/* Runs all rows, or those whose name matches the pattern (* and ?) when it is
- * not null. Returns the exit status for main. */
+/* Runs all rows; if the pattern (* and ?) is not null, only those with a
+ * matching name. Returns the exit status for main. */
 int t_run(const char *group, const struct t_row *rows, size_t n,
 	  const char *only);
 
-/* The row under way, or "". */
+/* The name of the current row, or "". */
 const char *t_row_name(void);
 
-/* For programs without rows: after so many seconds (times t_slow()) the
- * process group, made here, is killed. */
+/* For programs without rows: makes a process group, which is killed after so
+ * many seconds (times t_slow()). */
 void t_guard(unsigned int seconds);
 
 #define T_COUNT(a) (sizeof(a) / sizeof((a)[0]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A talk over a connection that may end at any call. */
+/* A talk over a connection that may end in any call. */
 #include "tests/support/talk.h"
 
 #include <sys/exs.h>

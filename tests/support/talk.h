@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A talk over a connection that may end at any call: each end checks what it
- * receives, counts both ways, and goes on until its talk is lost. End A sends
- * pattern 1, and end B pattern 2. */
+/* A talk over a connection that may end in any call: each end checks what it
+ * receives, counts both directions, and continues until the connection is lost.
+ * End A sends pattern 1, end B pattern 2. */
 #ifndef TESTS_SUPPORT_TALK_H
 #define TESTS_SUPPORT_TALK_H
 
@@ -15,20 +15,22 @@ struct t_talk {
 	bool plain; /* by the kernel's calls */
 	uint64_t sent, received;
 	bool lost;
-	/* Fails the test where a call may not give n, 0 or an error (errno). */
+	/* Fails the test if a call must not return n: 0, or an error
+	 * (errno). */
 	void (*may_end)(const struct t_talk *t, ssize_t n, const char *call);
-	/* Hears when a call began that is over now; or null. */
+	/* Called after each call, with the time when the call began; or
+	 * null. */
 	void (*called)(int64_t began, const char *call);
 };
 
-/* Whether the call's result n says that the talk is over, now and from here
- * on. */
+/* Whether the result n of the call means that the talk is over, now and from
+ * now on. */
 bool t_talk_ended(struct t_talk *t, ssize_t n, const char *call);
 
 /* Sends the next bytes of the pattern, all of them. */
 void t_talk_put(struct t_talk *t, uint64_t seed, size_t len);
 
-/* Receives once, so many bytes at most; what t_recv() gave. */
+/* Receives once, at most so many bytes; returns the result of t_recv(). */
 ssize_t t_talk_get(struct t_talk *t, uint64_t seed, size_t len);
 
 /* Receives so many bytes. */
@@ -37,10 +39,11 @@ void t_talk_get_all(struct t_talk *t, uint64_t seed, size_t len);
 /* End A sends so many bytes, and receives as many. */
 void t_talk_swap(struct t_talk *t, size_t len);
 
-/* The same, of a piece of the fabric's memory. */
+/* The same, with loans of the fabric's memory. */
 void t_talk_loan(struct t_talk *t);
 
-/* End B: sends back what comes, up to an end, which it returns: 0 or -1. */
+/* End B: sends back what it receives, until the end, and returns that result: 0
+ * or -1. */
 ssize_t t_talk_answer(struct t_talk *t);
 
 #endif

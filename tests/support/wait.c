@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Deadlines, and what may be waited for. */
+/* Deadlines, and conditions to wait for. */
 #include "tests/support/wait.h"
 
 #include <dirent.h>

@@ -19,25 +19,28 @@ int64_t t_now_ns(void);
 struct t_deadline t_deadline_ms(int ms);
 bool t_over(const struct t_deadline *d);
 
-/* The pace of a loop that looks at a condition: false when the time is over,
- * else true after a millisecond. */
+/* The pace of a loop that tests a condition: false if the time is over, else
+ * true after a millisecond. */
 bool t_tick(const struct t_deadline *d);
 
-/* Readable, or hung up, within so many milliseconds (not multiplied). */
+/* Whether fd is readable, or hung up, within so many milliseconds (not
+ * multiplied). */
 bool t_readable(int fd, int ms);
 
-/* The thread of this process sleeps in the kernel: waits until it does. */
+/* Waits until a thread of this process sleeps in the kernel. */
 void t_until_asleep(pid_t tid);
 
-/* Once the thread sleeps, SIGUSR1 to it until what it does is over: more than
- * one, for it may have slept for something else. */
+/* Once the thread sleeps, sends it SIGUSR1 until *over is set: more than once,
+ * because the thread may have been asleep for another reason. */
 void t_interrupt(pid_t tid, const _Atomic bool *over);
 
-/* Each thread of a process is in this state, by /proc's letter: 'T' stopped; of
- * one that was killed 'Z' is left, alone, when its descriptors are closed. */
+/* Waits until each thread of a process is in this state, by the letter in
+ * /proc: 'T' is stopped; of a killed process one thread in state 'Z' is left
+ * when its descriptors are closed. */
 void t_until_all(pid_t pid, char state);
 
-/* The library's service there sleeps: it has done what it was to do. */
+/* Waits until the library's service thread in that process sleeps: it has then
+ * done its work. */
 void t_until_served(pid_t pid);
 
 /* Keeps the CPU for about so many nanoseconds. */

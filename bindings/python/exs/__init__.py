@@ -4,7 +4,7 @@
 Asynchronous calls are given a Queue; those without one wait, and return what their
 C namesakes do. Errors are OSError. Buffers are bytes to send, and anything that has
 a writable buffer (bytearray, memoryview, mmap, array, numpy) to receive into; they
-are kept until their event was taken. Calls release the interpreter's lock.
+are kept alive until their event is dequeued. Calls release the interpreter's lock.
 
     import exs
     q = exs.Queue(16)
@@ -196,8 +196,8 @@ def _call(name, *arguments):
     return result
 
 
-# What belongs to an operation until its event is taken: by the number that is its
-# handle in C. Numbers are never used again.
+# The objects of an operation until its event is dequeued, by the number that is its
+# handle in C. Numbers are never reused.
 _kept = {}
 _kept_lock = threading.Lock()
 _numbers = iter(range(1, 1 << 62))
@@ -221,7 +221,8 @@ def _number_of(handle):
 
 
 def _submit(name, queue, handle, keep, *arguments):
-    """The call with its queue and handle; what is kept is held while it waits."""
+    """Makes a call with its queue and handle; its objects are kept alive while the operation is
+    outstanding."""
     if queue is None:
         return _call(name, *arguments, QHANDLE_INVALID, None)
     number = _keep(handle, *keep)
@@ -233,7 +234,7 @@ def _submit(name, queue, handle, keep, *arguments):
 
 
 def _readable(data):
-    """An address, a length, and what keeps both."""
+    """An address, a length, and the object that keeps both."""
     view = memoryview(data).cast("B")
     if view.readonly:
         kept = bytes(view) if not isinstance(data, bytes) else data
@@ -248,7 +249,7 @@ def _writable(data):
 
 
 def _address(address, family):
-    """A sockaddr of ("host", port) or ("host", port, flow, scope): the host's first
+    """The sockaddr of ("host", port) or ("host", port, flow, scope), with the host's first
     address of the family."""
     _, _, _, _, full = socket.getaddrinfo(
         address[0], address[1], family, socket.SOCK_STREAM)[0]
@@ -261,10 +262,10 @@ def _address(address, family):
 
 
 class Event:
-    """type, socket (its descriptor), handle, errno (0: none), length of a
-    transfer, flags of a receive (MSG_EOR, MSG_TRUNC of messages), newfd of an
-    accept, ready of a poll. Of an operation with multi: more (others follow), and
-    data, a memoryview of what was received, until Queue.give_back()."""
+    """An event. type; socket: its descriptor; handle; errno (0: none); length of a transfer;
+    flags of a receive (MSG_EOR, MSG_TRUNC of messages); newfd of an accept; ready of a poll.
+    For an operation with multi also more (more events follow), and data, a memoryview of the
+    received bytes, valid until Queue.give_back()."""
 
     def __init__(self, e):
         self.type, self.socket, self.errno = e.type, e.socket, e.errno
@@ -282,7 +283,7 @@ class Event:
         self._at = e.un.xfer.buffer if e.type == EVT_RECV else None
 
     def check(self) -> "Event":
-        """Raises what it failed with; returns itself."""
+        """Raises the OSError of a failed operation; returns the event itself."""
         if self.errno:
             raise OSError(self.errno, os.strerror(self.errno))
         return self
@@ -302,7 +303,7 @@ class Queue:
         self._rooms = {}  # buffers that were provided, by their addresses
 
     def dequeue(self, count: int = 1, timeout: Optional[float] = None) -> List["Event"]:
-        """Up to count events; below 0: waits for so many. timeout in seconds."""
+        """Returns up to count events; a negative count waits for that many. timeout in seconds."""
         room = (_Event * max(1, abs(count)))()
         time = None
         if timeout is not None:
@@ -331,14 +332,14 @@ class Queue:
         _call("x_provide", self.q, at, size, length // size)
 
     def give_back(self, event: "Event") -> None:
-        """The event's data was read: its buffer may be used again."""
+        """Gives the buffer of the event's data back for reuse."""
         if event.data is not None:
             event.data = None
             _call("x_provide", self.q, event._at, len(self._rooms[event._at]), 1)
 
     def submit(self, batch: "Batch") -> int:
-        """The operations of a Batch with one call: how many were accepted, fewer
-        when one was refused. Those that were not are its operations then."""
+        """Submits the operations of a Batch with one call. Returns how many were accepted:
+        fewer if one was refused. The Batch then has the others."""
         n = len(batch._ops)
         numbers = [_keep(handle, *kept) for _, handle, kept in batch._ops]
         ops = (_Op * max(1, n))(*[op for op, _, _ in batch._ops])
@@ -363,12 +364,12 @@ class Queue:
             raise
 
     def signal(self, signo: Optional[int]) -> None:
-        """Raised when an event comes into the empty queue; None: no more."""
+        """Sets the signal that is raised when an event comes into the empty queue; None: none."""
         what = _Signal(SIG_DISABLE if signo is None else SIG_ENABLE, signo or 0)
         _call("qmodify", self.q, QATTR_SIGNAL, byref(what), ctypes.sizeof(what))
 
     def status(self, attr: int) -> int:
-        """An attribute: QATTR_DEPTH, QATTR_EVENTS or QATTR_WAIT."""
+        """Returns an attribute: QATTR_DEPTH, QATTR_EVENTS or QATTR_WAIT."""
         value, length = c_int(), c_size_t(4)
         _call("qstatus", self.q, attr, byref(value), byref(length))
         return value.value
@@ -378,12 +379,12 @@ class Queue:
         _call("qmodify", self.q, attr, byref(c_int(value)), 4)
 
     def fileno(self) -> int:
-        """Readable while there are events: for selectors and asyncio (select.select
-        takes no numbers as high)."""
+        """A descriptor that is readable while there are events, for selectors and asyncio. Its
+        number is too high for select.select."""
         return _call("x_qfd", self.q)
 
     def delete(self) -> None:
-        """Discards its events; OSError (EBUSY) while operations are outstanding."""
+        """Deletes the queue and its events; OSError (EBUSY) while operations are outstanding."""
         _call("qdelete", self.q)
 
     def __enter__(self) -> "Queue":
@@ -394,10 +395,11 @@ class Queue:
 
 
 class Batch:
-    """Operations for Queue.submit(), in their order; arguments as of Socket's.
+    """Operations for Queue.submit(), in order; arguments as of Socket's calls.
 
-    until is a deadline, as time.monotonic() has times: the operation ends then, with
-    ETIMEDOUT or, of a transfer, with the bytes that moved."""
+    until is a deadline in the time of time.monotonic(): the operation then ends with
+    ETIMEDOUT or, if it is a transfer that has moved bytes, with these.
+    """
 
     def __init__(self):
         self._ops = []
@@ -458,7 +460,7 @@ def _handle(memory):
 
 
 class Socket:
-    """A descriptor of the library's calls; made, or one that there is."""
+    """A socket for the library's calls: a new one, or an existing descriptor."""
 
     def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM,
                  fd: Optional[int] = None) -> None:
@@ -478,7 +480,7 @@ class Socket:
         _call("bind", self.fd, packed, len(packed))
 
     def listen(self, backlog: int = 128) -> None:
-        """Connections of ends that run the library may leave TCP."""
+        """As socket.socket's. A connection may leave TCP if both ends run the library."""
         _call("listen", self.fd, backlog)
 
     def getsockname(self) -> Any:
@@ -505,8 +507,8 @@ class Socket:
 
     def accept(self, queue: Optional[Queue] = None, handle: Any = None,
                multi: bool = False) -> Optional["Socket"]:
-        """A Socket; with a queue, the event's newfd is its descriptor. With multi there is an
-        event for each connection, until one that has no more."""
+        """Returns a Socket; with a queue, the event's newfd is its descriptor. With multi there
+        is an event for each connection, until an event without more."""
         fd = _submit("accept", queue, handle, (), self.fd, None,
                      socket.SOCK_CLOEXEC | (_MULTI if multi else 0))
         return Socket(fd=fd) if queue is None else None
@@ -514,32 +516,34 @@ class Socket:
     def send(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL,
              queue: Optional[Queue] = None, handle: Any = None,
              memory: Optional[Memory] = None) -> int:
-        """How many bytes were sent; with a queue 0, and the event has them."""
+        """Returns how many bytes were sent; with a queue 0, and the event has the number."""
         at, length, kept = _readable(data)
         return self._transfer("send", at, length, kept, flags, queue, handle,
                               memory)
 
     def recv_into(self, buffer: Buffer, flags: int = 0, queue: Optional[Queue] = None,
                   handle: Any = None, memory: Optional[Memory] = None) -> int:
-        """How many bytes were received, 0 at the end; with a queue 0, and the event has them."""
+        """Returns how many bytes were received, 0 at the end; with a queue 0, and the event has
+        the number."""
         at, length, kept = _writable(buffer)
         return self._transfer("recv", at, length, kept, flags, queue, handle,
                               memory)
 
     def recv_multi(self, queue: Queue, handle: Any = None) -> None:
-        """An event each time that bytes came, with its data in a buffer that the queue was
-        given (Queue.provide()); give_back() each. One without more is the last: the end, an
-        error such as ENOBUFS, or the queue was full, and the receive is to be repeated."""
+        """Yields an event each time that bytes come, with its data in a buffer that the queue
+        was given (Queue.provide()); give_back() each. An event without more is the last: the
+        stream has ended, there was an error such as ENOBUFS, or the queue was full and the
+        receive must be submitted again."""
         self._transfer("recv", None, 0, None, _MULTI, queue, handle, None)
 
     def sendall(self, data: Buffer, flags: int = socket.MSG_NOSIGNAL) -> None:
-        """Waits until all of it was sent."""
+        """Waits until all bytes are sent."""
         left = memoryview(data).cast("B")
         while left:
             left = left[self.send(left, flags):]
 
     def setsockopt(self, level: int, name: int, value: Union[int, bytes]) -> None:
-        """As socket.socket's; what a fabric cannot serve moves the connection to TCP."""
+        """As socket.socket's; an option that a fabric cannot serve moves the connection to TCP."""
         value = value.to_bytes(4, sys.byteorder, signed=True) if isinstance(value, int) else value
         _call("setsockopt", self.fd, level, name, value, len(value))
 
@@ -548,7 +552,7 @@ class Socket:
         return self._plain(lambda s: s.getsockopt(level, name, *([length] if length else [])))
 
     def settimeout(self, seconds: Optional[float]) -> None:
-        """Calls that wait raise TimeoutError after this time; None: they wait for ever. The calls
+        """Sets a time after which calls that wait raise TimeoutError; None: no limit. Calls
         with a queue do not wait: for these see recv_timeout()."""
         if seconds is not None and seconds <= 0:
             raise ValueError("a time-out is above 0; pass MSG_DONTWAIT not to wait")
@@ -567,7 +571,7 @@ class Socket:
             raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
 
     def recv(self, length: int, flags: int = 0) -> bytes:
-        """Waits, and returns bytes; none at the end."""
+        """Waits, and returns bytes; empty at the end."""
         buffer = bytearray(length)
         return bytes(buffer[:self.recv_into(buffer, flags)])
 
@@ -607,7 +611,7 @@ class Socket:
 
     def sendfile(self, pieces: Sequence[Piece], flags: int = socket.MSG_NOSIGNAL,
                  queue: Optional[Queue] = None, handle: Any = None) -> int:
-        """Of each piece: bytes, or (file, offset, length); length 0 is the rest."""
+        """Sends pieces: bytes, or (file, offset, length); length 0 is the rest of the file."""
         parts, kept = (_Xferfile * max(1, len(pieces)))(), []
         for part, piece in zip(parts, pieces):
             if isinstance(piece, tuple):
@@ -622,9 +626,8 @@ class Socket:
                        len(pieces), flags)
 
     def recv_loan(self, flags: int = 0) -> memoryview:
-        """What came next, where it lies: a memoryview that can only be read, and
-        is empty at the end of the stream. Nobody may look at it, nor at a slice
-        of it, once it was given back by recv_return()."""
+        """Returns the next bytes in place: a read-only memoryview, empty at the end of the
+        stream. Do not use it, or a slice of it, after recv_return()."""
         at = c_void_p()
         n = _call("x_recv_loan", self.fd, byref(at), flags)
         if not n:
@@ -632,18 +635,19 @@ class Socket:
         return self._lend("recv", at, n)
 
     def recv_return(self, length: int) -> None:
-        """The first so many bytes are received, the others come again."""
+        """Ends the loan: the first length bytes count as received, the others will be received
+        again."""
         self._repay("recv", length, "x_recv_return", self.fd, length)
 
     def send_loan(self, want: int, flags: int = 0) -> memoryview:
-        """Room for at most so many bytes that are to be sent next: a memoryview,
-        to be filled and then sent by send_commit()."""
+        """Returns a memoryview of at most so many bytes, to be filled and then sent by
+        send_commit()."""
         at = c_void_p()
         n = _call("x_send_loan", self.fd, byref(at), want, flags)
         return self._lend("send", at, n)
 
     def send_commit(self, length: int, flags: int = socket.MSG_NOSIGNAL) -> None:
-        """The first so many bytes of the room are sent; 0: none."""
+        """Sends the first length bytes of the loan; 0: none."""
         self._repay("send", length, "x_send_commit", self.fd, length, flags)
 
     def _lend(self, what, at, length):
@@ -652,8 +656,8 @@ class Socket:
         return self._lent[what]
 
     def _repay(self, what, length, *call):
-        """While something else has the view's memory: BufferError, and the loan
-        goes on."""
+        """Raises BufferError while another object uses the view's memory; the loan then
+        continues."""
         view = self._lent.pop(what, None)
         try:
             if view is not None and length <= len(view):
@@ -674,17 +678,17 @@ class Socket:
 
     def send_timeout(self, seconds: float, queue: Queue, handle: Any = None,
                      once: bool = False) -> None:
-        """An EVT_SENDTIMEOUT comes to the queue whenever a send has waited so
-        long, which goes on; 0: no more of them."""
+        """Puts an EVT_SENDTIMEOUT into the queue each time a send has waited that long; the
+        send continues. 0: turns this off."""
         self._timeout(_SO_ASYNC_SEND_TIMEOUT, seconds, queue, handle, once)
 
     def recv_timeout(self, seconds: float, queue: Queue, handle: Any = None,
                      once: bool = False) -> None:
-        """The same of receives: EVT_RECVTIMEOUT."""
+        """The same for receives: EVT_RECVTIMEOUT."""
         self._timeout(_SO_ASYNC_RECV_TIMEOUT, seconds, queue, handle, once)
 
     def cancel(self, handle: Any = None) -> int:
-        """All that is outstanding, or what has this handle: how many."""
+        """Cancels all outstanding operations, or those with this handle; returns how many."""
         if handle is None:
             return _call("cancel", self.fd, None, CAF_FILDES)
         return sum(_call("cancel", self.fd, n, CAF_FILDES | CAF_AHANDLE)
@@ -695,7 +699,8 @@ class Socket:
         _submit("shutdown", queue, handle, (), self.fd, how)
 
     def close(self, queue: Optional[Queue] = None, handle: Any = None) -> None:
-        """Again it does nothing: the number may be another's."""
+        """Closes the socket. A second call does nothing, because the number may be another
+        file's."""
         if self.fd < 0 and queue is None:
             return
         for view in self._lent.values():
@@ -704,7 +709,7 @@ class Socket:
         self.fd = -1
 
     def info(self) -> Dict[str, Any]:
-        """What exs_x_sockinfo() tells, as a dictionary."""
+        """Returns the members of exs_x_sockinfo() as a dictionary."""
         info = _Info()
         _call("x_sockinfo", self.fd, byref(info))
         told = {name: getattr(info, name) for name, _ in _Info._fields_[:-1]}
@@ -715,11 +720,11 @@ class Socket:
         return told
 
     def adopt(self) -> None:
-        """Lets a descriptor of plain calls leave TCP, or one that downgrade() moved back."""
+        """Lets a descriptor that plain calls made, or that downgrade() moved back, leave TCP."""
         _call("x_adopt", self.fd)
 
     def downgrade(self) -> None:
-        """Moves it back to TCP, so that plain calls are safe."""
+        """Moves the connection back to TCP, so that plain calls are safe."""
         _call("x_downgrade", self.fd)
 
     def __enter__(self):
@@ -731,9 +736,8 @@ class Socket:
 
 def poll(asked: Dict[Any, int], queue: Optional[Queue] = None, handle: Any = None
          ) -> Union[Dict[Any, int], Callable[[], Dict[Any, int]]]:
-    """asked: {socket: events}. Without a queue waits, and returns {socket:
-    events}; with one the answer is that of the returned function, once the
-    event was taken."""
+    """asked: {socket: events}. Without a queue, waits and returns {socket: events}. With a
+    queue, returns a function that returns the same once the event was dequeued."""
     sockets = list(asked)
     fds = (_Pollfd * max(1, len(sockets)))(
         *[_Pollfd(s if isinstance(s, int) else s.fileno(), asked[s], 0)
@@ -747,7 +751,7 @@ def poll(asked: Dict[Any, int], queue: Optional[Queue] = None, handle: Any = Non
 
 
 def library_version() -> Tuple[int, int, int]:
-    """Of the library that is loaded: (0, 1, 0)."""
+    """The version of the loaded library: (0, 1, 0)."""
     number = _call("x_version")
     return number // 1000000, number // 1000 % 1000, number % 1000
 

@@ -22,8 +22,8 @@ __all__ = ["Queue"]
 
 
 class _Receives:
-    """Of a socket: its receives take turns, so that what one leaves is what the next begins
-    with."""
+    """The receives of a socket: they take turns, so that the next begins with the bytes that
+    one left."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -33,7 +33,7 @@ class _Receives:
         self.messages = False  # each of them is one
 
     def take(self, to: memoryview, flags: int) -> int:
-        """Of what is left, as a receive would."""
+        """Takes bytes that were left, as a receive would."""
         n = 0
         while self.left and n < len(to):
             piece = self.left.popleft()
@@ -53,7 +53,7 @@ class _Receives:
         self.left.appendleft(memoryview(bytes(what)))
 
     def leave(self, what: memoryview, event: exs.Event, flags: int) -> None:
-        """Of a receive that was cancelled."""
+        """Keeps the bytes of a cancelled receive."""
         if what and not flags & socket.MSG_PEEK:
             self.messages = bool(event.flags & socket.MSG_EOR)
             self.put_back(what)
@@ -80,7 +80,7 @@ class Queue:
         self._outstanding = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        # What is done with the event of an operation that was cancelled, and who waits for it.
+        # Functions for events of cancelled operations, and futures that wait for such events.
         self._late: Dict[asyncio.Future, Callable[[exs.Event], None]] = {}
         self._over: Dict[asyncio.Future, asyncio.Future] = {}
         self._loop.add_reader(self._queue.fileno(), self._take)
@@ -105,7 +105,8 @@ class Queue:
     async def _run(self, s: exs.Socket, submit: Callable[..., Any],
                    late: Optional[Callable[[exs.Event], None]] = None,
                    over: Optional[asyncio.Future] = None) -> exs.Event:
-        """late gets the event if this is cancelled; over is done when there is one."""
+        """Runs an operation. late gets the event if this is cancelled; over is done when the
+        event was taken."""
         await self._slots.acquire()
         waiter = self._loop.create_future()
         try:
@@ -130,7 +131,7 @@ class Queue:
 
     @staticmethod
     def _drop(event: exs.Event) -> None:
-        """Nobody takes this event: the connection that it has ends."""
+        """Drops an event that no call waits for, and closes the connection that it has."""
         if event.newfd >= 0:
             exs.Socket(fd=event.newfd).close()
 
@@ -150,7 +151,8 @@ class Queue:
 
     async def recv_into(self, s: exs.Socket, buffer: exs.Buffer, flags: int = 0,
                         memory: Optional[exs.Memory] = None) -> int:
-        """How many bytes came; 0 at the end of the stream. The receives of a socket take turns."""
+        """Returns how many bytes came; 0 at the end of the stream. The receives of a socket
+        take turns."""
         mine, view = _receives_of(s), memoryview(buffer).cast("B")
         async with mine.turn:
             if mine.last:
@@ -182,7 +184,7 @@ class Queue:
         return bytes(memoryview(buffer)[:await self.recv_into(s, buffer, flags)])
 
     async def close(self) -> None:
-        """Waits until nothing is outstanding; cancel or close the sockets before."""
+        """Waits until nothing is outstanding; cancel operations or close the sockets before."""
         await self._idle.wait()
         self._loop.remove_reader(self._queue.fileno())
         self._queue.delete()
