@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Names of UNIX sockets that are in no file system. */
+/* Abstract names of UNIX sockets, which are in no file system. */
 #ifndef EXI_CORE_BASE_ABSTRACT_H
 #define EXI_CORE_BASE_ABSTRACT_H
 
@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Two digits for each byte, and a zero behind. */
+/* Writes two hexadecimal digits per byte, and a final NUL. */
 static inline void exi_hex(char *ret, const uint8_t *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -21,8 +21,8 @@ static inline void exi_hex(char *ret, const uint8_t *bytes, size_t n)
 	ret[2 * n] = 0;
 }
 
-/* The address of the name, and its length: the zero in front, no zero behind.
- * The name fits. */
+/* Fills *ret with the address of the abstract name, which must fit. Returns the
+ * address's length: the leading NUL counts, and there is no final one. */
 __attribute__((format(printf, 2, 3))) static inline socklen_t
 exi_abstract(struct sockaddr_un *ret, const char *fmt, ...)
 {

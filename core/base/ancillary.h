@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ancillary data that a receive gives to its program. */
+/* Ancillary data that a receive returns to the program. */
 #ifndef EXI_CORE_BASE_ANCILLARY_H
 #define EXI_CORE_BASE_ANCILLARY_H
 
@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Puts one piece behind the *used bytes in m's buffer, whose room is
- * msg_controllen, and adds to *used. As the kernel does it: what has no room is
- * cut, and MSG_CTRUNC says so. */
+/* Appends one control message at offset *used of m's buffer, which has
+ * msg_controllen bytes, and advances *used. As in the kernel, a message that
+ * does not fit is cut, and MSG_CTRUNC is set. */
 static inline void exi_ancillary_put(struct msghdr *m, size_t *used, int level,
 				     int type, const void *data, size_t n)
 {
@@ -32,24 +32,25 @@ static inline void exi_ancillary_put(struct msghdr *m, size_t *used, int level,
 	*used += room < CMSG_SPACE(n) ? room : CMSG_SPACE(n);
 }
 
-/* Room for what comes beside the bytes of a receive, which the kernel alone
- * gives: descriptors and credentials on a UNIX stream. */
+/* The buffer for ancillary data that only the kernel delivers with a receive:
+ * descriptors and credentials on a UNIX stream. */
 struct exi_beside {
 	void *room;
 	size_t size;
 	int flags;  /* of each receive: MSG_CMSG_CLOEXEC, or 0 */
-	size_t len; /* so much came; */
-	int cut;    /* MSG_CTRUNC: and more, for which there was no room */
+	size_t len; /* bytes that arrived */
+	int cut;    /* MSG_CTRUNC: the buffer was too small */
 };
 
-/* The receive is over: the kernel ends one behind a message with more than
- * bytes, too, and the next would write over what came. */
+/* Ancillary data arrived, so the receive is over: the kernel, too, ends a
+ * receive behind a message that carries some, and the next recvmsg(2) would
+ * overwrite it. */
 static inline bool exi_beside_came(const struct exi_beside *b)
 {
 	return b && (b->len || b->cut);
 }
 
-/* Around a recvmsg(2), with b's flags among its own; b may be null. */
+/* Called before a recvmsg(2), whose flags include b->flags; b may be null. */
 static inline void exi_beside_give(const struct exi_beside *b, struct msghdr *m)
 {
 	if (!b)

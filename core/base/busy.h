@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CPUs that others want. A thread learns of it by losing its CPU while it
- * spins, or by offering the CPU to others (sched_yield(2)) and getting it back
+/* CPUs that other threads want. A thread notices that when it loses its CPU
+ * while it spins, or when it offers the CPU (sched_yield(2)) and gets it back
  * late.
  *
- * On such a CPU a spin must cost little. An offer costs whole turns of the
- * others, milliseconds each, and what a long spin burns is missing when the
- * thread wakes: the scheduler lets a thread that has used less than its share
- * preempt others, and lets one that has used it wait. So spins are short there,
- * and offer nothing. */
+ * On such a CPU a spin must be cheap. An offer costs whole time slices of the
+ * other threads, milliseconds each. A long spin uses up the thread's share: the
+ * scheduler lets a thread that has used less than its share preempt others when
+ * it wakes, and makes a thread that has used its share wait. So spins there are
+ * short, and do not offer the CPU. */
 #ifndef EXI_CORE_BASE_BUSY_H
 #define EXI_CORE_BASE_BUSY_H
 
@@ -17,39 +17,40 @@
 
 #include "core/base/util.h"
 
-/* Losses are judged by their mean (ns) of the last few to twice as many.
+/* Losses are judged by their mean (ns) over the last few, at most twice as
+ * many.
  *
  * A thread that waits for a peer on another CPU counts the losses in which
- * somebody ran: threads that wait for each other sleep again after some
- * microseconds, a thread that computes keeps the CPU for its turn. One such
- * turn is enough.
+ * another thread ran: threads that wait for each other sleep again after some
+ * microseconds, while a thread that computes keeps the CPU for its time slice.
+ * One such slice is enough.
  *
- * A thread that waits for a peer on the same CPU counts all its offers: mostly
+ * A thread that waits for a peer on the same CPU counts all its offers: usually
  * the peer runs, which costs less than a sleep and a wake-up. Several pairs
- * that never sleep take turns from each other now and then, which is no reason
- * to sleep; so the first turn is not enough. */
-#define EXI_BUSY_RAN	    5000u /* shorter, and nobody did */
+ * that never sleep take time slices from each other now and then, which is no
+ * reason to sleep; so the first slice is not enough. */
+#define EXI_BUSY_RAN	    5000u /* shorter: no other thread ran */
 #define EXI_BUSY_WANTED	    1000000u
 #define EXI_BUSY_WANTED_OF  8u
 #define EXI_BUSY_DEAR	    500000u
 #define EXI_BUSY_DEAR_OF    64u
-#define EXI_BUSY_DEAR_FIRST 8u	    /* as if so many had cost nothing */
+#define EXI_BUSY_DEAR_FIRST 8u	    /* offers assumed to be free */
 #define EXI_BUSY_DEAR_LEAST 150000u /* a third party had it */
-/* A finding holds for EXI_BUSY_TIMES times the loss, so that finding out
- * whether it still holds costs a fiftieth of the time; twice as long each time
- * that it still does, so that neighbours that stay cost less and less; and for
- * EXI_BUSY_MAX ns at most. */
+/* A finding holds for EXI_BUSY_TIMES times the loss, so that checking it again
+ * costs a fiftieth of the time. Each time it is confirmed, it holds twice as
+ * long, so that lasting neighbours cost less and less; at most EXI_BUSY_MAX
+ * ns. */
 #define EXI_BUSY_TIMES 50u
 #define EXI_BUSY_MAX   1000000000u
-/* The longest spin (ns) where others want the CPU: about as much CPU time as a
- * sleep and its wake-up take. */
+/* The longest spin (ns) on a CPU that others want: about the CPU time of a
+ * sleep and its wake-up. */
 #define EXI_BUSY_SPIN 10000u
 
-#define EXI_BUSY_CPUS 64 /* a power of two; CPUs that share a place are one */
-/* Hints: whoever writes last wins. */
+#define EXI_BUSY_CPUS 64 /* a power of two; entries may be shared */
+/* Hints: the last writer wins. */
 struct exi_losses {
-	_Atomic uint64_t until; /* CLOCK_MONOTONIC ns: too much; 0: not */
-	_Atomic uint64_t ended; /* what `until` was last, 0: never, and */
+	_Atomic uint64_t until; /* ns: losses are too high; 0: they are not */
+	_Atomic uint64_t ended; /* the last value of `until`; 0: none */
 	_Atomic uint64_t held;	/* for how long */
 	_Atomic uint64_t lost;	/* ns, of so many: */
 	_Atomic uint32_t n;
@@ -59,17 +60,17 @@ struct exi_busy {
 };
 extern struct exi_busy exi_busy_cpus[EXI_BUSY_CPUS];
 
-/* What was found out about a CPU; one entry serves several CPUs where there are
- * very many. */
+/* The findings about a CPU; where there are very many CPUs, several share an
+ * entry. */
 static inline struct exi_busy *exi_busy_of(int cpu)
 {
 	return &exi_busy_cpus[(unsigned int)cpu % EXI_BUSY_CPUS];
 }
 
-/* Whether what was found out holds still; forgets it otherwise. */
+/* Whether the finding still holds; clears it otherwise. */
 bool exi_busy_still(struct exi_losses *l);
 
-/* Reads no clock where nothing was found out lately. */
+/* Reads the clock only if there was a finding lately. */
 static inline bool exi_busy_is(struct exi_losses *l)
 {
 	return exi_unlikely(
@@ -77,24 +78,26 @@ static inline bool exi_busy_is(struct exi_losses *l)
 	       exi_busy_still(l);
 }
 
-/* Others want the CPU: a spin is short there, and does not offer it. */
+/* Whether other threads want the CPU: a spin there is short, and does not offer
+ * it. */
 static inline bool exi_busy_wanted(int cpu)
 {
 	return exi_busy_is(&exi_busy_of(cpu)->wanted);
 }
 
-/* A peer that shares the CPU gets it by our sleep. */
+/* Whether a peer that shares the CPU gets it when this thread sleeps, not by an
+ * offer. */
 static inline bool exi_busy_dear(int cpu)
 {
 	return exi_busy_is(&exi_busy_of(cpu)->dear);
 }
 
-/* The calling thread was without the CPU until now, for `loss` (ns), while it
- * waited for a peer on another CPU. True: others want it. */
+/* The calling thread lost the CPU for `loss` ns until now, while it waited for
+ * a peer on another CPU. Returns true if other threads want the CPU. */
 bool exi_busy_lost(int cpu, uint64_t now, uint64_t loss);
 
-/* A spinner offered the CPU to its peer, and got it back now, after `loss`
- * (ns). True: a third party had it meanwhile. */
+/* A spinning thread offered the CPU to its peer, and got it back now, after
+ * `loss` ns. Returns true if a third thread had it meanwhile. */
 bool exi_busy_gave(int cpu, uint64_t now, uint64_t loss);
 
 #endif

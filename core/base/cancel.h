@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Cancelling threads. A call that holds locks or is in somebody's list must not
- * end at any of the C library's cancellation points; where it sleeps it must,
- * and a cleanup handler sets right what it leaves. So from the first
- * pthread_cancel() of the process on, cancellation is off within calls but for
- * their sleeps. */
+/* Thread cancellation. A call that holds locks or is in a list must not end at
+ * any of the C library's cancellation points. Where the call sleeps it must,
+ * and a cleanup handler then undoes its state. So from the process's first
+ * pthread_cancel() on, cancellation is off within calls except while they
+ * sleep. */
 #ifndef EXI_CORE_BASE_CANCEL_H
 #define EXI_CORE_BASE_CANCEL_H
 
@@ -19,9 +19,9 @@ EXI_SHIM extern _Atomic bool exi_cancels;
  * turned off. */
 EXI_SHIM extern _Thread_local int exi_cancel_was;
 
-/* Turns cancellation off for this thread, if anybody cancels threads here and
- * it is on. True: exi_cancel_on() is to turn it on. point: a pending request
- * acts first. */
+/* Turns cancellation off for this thread, if it is on and this process has
+ * cancelled a thread. Returns true if exi_cancel_on() is to turn it on again.
+ * point: a pending request is acted on first. */
 static inline bool exi_cancel_off(bool point)
 {
 	if (exi_likely(!atomic_load_explicit(&exi_cancels,
@@ -34,7 +34,7 @@ static inline bool exi_cancel_off(bool point)
 	return true;
 }
 
-/* Undoes exi_cancel_off(), which returned *off. */
+/* Undoes an exi_cancel_off() that returned *off. */
 static inline void exi_cancel_on(const bool *off)
 {
 	if (exi_likely(!*off))
@@ -43,17 +43,17 @@ static inline void exi_cancel_on(const bool *off)
 	exi_cancel_was = -1;
 }
 
-/* Turns cancellation off to the end of the block. Where the call is a
- * cancellation point, a request that is pending acts before it. */
+/* Turns cancellation off until the end of the block. point: the call is a
+ * cancellation point, so a pending request is acted on first. */
 #define EXI_CANCEL_OFF(point)                                                  \
 	bool exi_cancel_is_off                                                 \
 		__attribute__((cleanup(exi_cancel_on), unused)) =              \
 			exi_cancel_off(point)
 
-/* A section that a thread may leave in its middle: when the thread is
- * cancelled, and when a signal handler jumps out of it with longjmp(). Then
- * end(arg) sets right what the thread leaves. Of the kinds of handlers that the
- * C library has, this is the one that it runs for both. */
+/* A section of code that a thread may leave in its middle: when the thread is
+ * cancelled, or when a signal handler leaves it by longjmp(). Then end(arg)
+ * undoes what the thread began. Of the C library's kinds of cleanup handlers,
+ * this is the one that runs in both cases. */
 struct exi_section {
 	struct _pthread_cleanup_buffer buffer;
 	void (*end)(void *);
@@ -66,8 +66,8 @@ extern void _pthread_cleanup_pop(struct _pthread_cleanup_buffer *buffer,
 				 int run);
 EXI_SHIM void exi_section_unwind(void *arg);
 
-/* Begins what may be left in its middle: end(arg) runs then. r lives until
- * exi_section_end(). */
+/* Begins a section: end(arg) runs if the thread leaves it in its middle. r must
+ * live until exi_section_end(). */
 static inline void exi_section_begin(struct exi_section *r, void (*end)(void *),
 				     void *arg)
 {
@@ -76,7 +76,7 @@ static inline void exi_section_begin(struct exi_section *r, void (*end)(void *),
 	_pthread_cleanup_push(&r->buffer, exi_section_unwind, r);
 }
 
-/* Ends what exi_section_begin() began; ends: end(arg) runs now, too. */
+/* Ends a section. ends: runs end(arg) now. */
 static inline void exi_section_end(struct exi_section *r, bool ends)
 {
 	_pthread_cleanup_pop(&r->buffer, 0);

@@ -34,11 +34,11 @@ enum exi_trust {
 	EXI_TRUST_HOSTS,
 };
 
-/* What the program's own rings of io_uring are for. */
+/* What the program uses its own io_uring rings for (EXS_IO_URING). */
 enum exi_io_uring {
-	EXI_IO_URING_AUTO,  /* what the shim sees of them */
+	EXI_IO_URING_AUTO,  /* the shim finds out */
 	EXI_IO_URING_ANY,   /* for any connection */
-	EXI_IO_URING_FILES, /* for no connection, says the user */
+	EXI_IO_URING_FILES, /* no connection, as the user states */
 };
 
 struct exi_config {
@@ -64,8 +64,8 @@ struct exi_config {
 	enum exi_tcp_engine tcp_engine;	    /* EXS_TCP_ENGINE */
 	/* EXS_KEY_FILE: "" is searched for, see core/key.h. */
 	char key_file[EXI_CONFIG_PATH_MAX];
-	/* XDG_CONFIG_HOME and HOME, or null: servers clear theirs before
-	 * anybody comes. */
+	/* XDG_CONFIG_HOME and HOME as they were at the start, or null: servers
+	 * clear them before the first connection. */
 	const char *config_home, *home;
 	enum exi_trust trust;			/* EXS_TRUST */
 	char meet_dir[EXI_CONFIG_PATH_MAX];	/* EXS_MEET_DIR: "" is none */
@@ -81,15 +81,15 @@ struct exi_config {
 	unsigned int n_ports;
 };
 
-/* What rules for ports may give a connection otherwise than its process has
- * it. */
+/* The settings that a rule for ports can change for one connection. */
 struct exi_config_way {
 	bool upgrade;
 	uint64_t upgrade_bytes;
 	uint32_t fabrics; /* bit i: it may use providers[i] */
 };
 
-/* For connections to a service at this port, at both of their ends. */
+/* The settings of connections to a service at this port, the same at both
+ * ends. */
 struct exi_config_way exi_config_way(uint16_t port);
 
 #define EXI_UPGRADE_BYTES   1024

@@ -9,8 +9,8 @@
 
 #include "core/base/config_table.h"
 
-/* Within a file, of two values the one from here down stands, and of two from
- * the same the later. */
+/* The precedence of values within a file: a level further down wins over those
+ * above it; of two values of one level the later one wins. */
 enum exi_config_level {
 	EXI_CONFIG_NONE,
 	EXI_CONFIG_PROFILE,
@@ -38,8 +38,8 @@ struct exi_config_port_text {
 	char from[128]; /* the rule, and its ports */
 };
 
-/* What a file says for this program; the texts are the loader's own. The first
- * three are its caller's, the rest are zero before it is read. */
+/* What a file sets for this program; the texts belong to the loader. The caller
+ * fills the first three members; the rest are zero before the file is read. */
 struct exi_config_file {
 	const char *path;
 	const char *label; /* before it, in messages */
@@ -58,11 +58,11 @@ struct exi_config_file {
 	unsigned int n_by_port;
 };
 
-/* Reads the file; with complain set, for what is wrong with it alone, which it
- * gives to exi_config_refuse(). */
+/* Reads the file. With complain set, only checks it, and passes errors to
+ * exi_config_refuse(). */
 void exi_config_read(struct exi_config_file *f, bool complain);
 
-/* Has exi_config_refusal() say this; the first reason is kept. */
+/* Sets the text of exi_config_refusal(); the first reason is kept. */
 __attribute__((format(printf, 1, 2))) void exi_config_refuse(const char *fmt,
 							     ...);
 

@@ -14,8 +14,8 @@
 
 extern const struct exi_config_setting exi_config_settings[EXI_CONFIG_SETTINGS];
 
-/* The setting that a file calls so: its variable without EXS_, in any case. -1:
- * none. */
+/* The index of the setting with this name in a file: its variable without EXS_,
+ * in upper or lower case. -1 if there is none. */
 int exi_config_setting_of(const char *name);
 
 #endif

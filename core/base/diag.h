@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Questions to the kernel about sockets, by sock_diag(7). */
+/* Queries to the kernel about sockets, by sock_diag(7). */
 #ifndef EXI_CORE_BASE_DIAG_H
 #define EXI_CORE_BASE_DIAG_H
 
@@ -14,38 +14,39 @@ union exi_diag_answer {
 	char bytes[2048];
 };
 
-/* A socket of the calling thread for questions: it answers for the thread's
- * network namespace, and gives users by their numbers in the thread's user
- * namespace. -EMFILE, -ENFILE; -EACCES: it is denied. */
+/* Opens a query socket for the calling thread. Its answers are about the
+ * thread's network namespace, and give users by their numbers in the thread's
+ * user namespace. -EMFILE, -ENFILE; -EACCES: not permitted. */
 int exi_diag_open(void);
 
-/* Asks q, whose answer has at least so many bytes. 0; -ENOENT: there is no such
- * socket; -EPROTO and others: it cannot be told here. */
+/* Sends the query q and reads an answer of at least `least` bytes. 0; -ENOENT:
+ * there is no such socket; -EPROTO and others: the kernel gives no answer
+ * here. */
 int exi_diag_ask(int nl, const struct nlmsghdr *q, size_t least,
 		 union exi_diag_answer *ret);
 
-/* The same by a socket that is kept open, if that is of the network namespace
- * with this cookie (SO_NETNS_COOKIE; 0: it is unknown), and, where users are
- * asked for, certainly of the calling thread's user namespace. False: it is
- * not, and nothing was asked. The kernel answers before send() returns, so
- * nothing is waited for. */
+/* As exi_diag_ask(), by a socket that is kept open. That socket must be of the
+ * network namespace with this cookie (SO_NETNS_COOKIE; 0: unknown) and, if the
+ * answer is about users, certainly of the calling thread's user namespace.
+ * Returns false without a query if it is not. The kernel answers before send()
+ * returns, so the call never waits. */
 bool exi_diag_ask_kept(uint64_t netns, bool users, const struct nlmsghdr *q,
 		       size_t least, union exi_diag_answer *ret, int *ret_err);
 
-/* From now on the process has a second thread, or may have none any more: with
- * one it keeps its user namespace (unshare(2), setns(2)). */
+/* Says whether the process may have a second thread from now on: while it has
+ * one, its user namespace cannot change (unshare(2), setns(2)). */
 void exi_diag_threaded(bool is);
 
-/* The attribute of that type and at least that size, behind the message's own
- * part; null: there is none. */
+/* Returns the attribute of this type and at least this size; attributes follow
+ * `own` bytes of the message's fixed part. Null if there is none. */
 const void *exi_diag_attribute(const union exi_diag_answer *a, size_t own,
 			       int type, size_t size);
 
-/* The child after fork: closes the kept socket of the parent. */
+/* Called in the child after fork: closes the parent's query socket. */
 void exi_diag_forked(void);
 
 /* The kernel's name of the network namespace of a descriptor's socket; 0: it
- * has none, or before Linux 5.14. */
+ * has none, or Linux is older than 5.14. */
 uint64_t exi_netns_cookie(int fd);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pairing heaps, with the node inside the element: the least key is found at
- * once, and a node that is new or goes away costs little, however many there
- * are. */
+/* Pairing heaps, with the node inside the element. The least key is at the
+ * root, and adding or removing a node is cheap, however many there are. */
 #ifndef EXI_CORE_BASE_HEAP_H
 #define EXI_CORE_BASE_HEAP_H
 
@@ -9,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Zeroed: in no heap. The members are the heap's. */
+/* A zeroed node is in no heap. The members are private. */
 struct exi_heap {
 	struct exi_heap *child; /* the first */
 	struct exi_heap *next;	/* of the same parent */
@@ -18,7 +17,7 @@ struct exi_heap {
 	bool in;
 };
 
-/* Two heaps become one; either may be null. */
+/* Melds two heaps; either may be null. */
 static inline struct exi_heap *exi_heap_meld(struct exi_heap *a,
 					     struct exi_heap *b)
 {
@@ -35,7 +34,7 @@ static inline struct exi_heap *exi_heap_meld(struct exi_heap *a,
 	return least;
 }
 
-/* A node and those next to it become one heap: in pairs, then all. */
+/* Melds a list of siblings into one heap: first in pairs, then all. */
 static inline struct exi_heap *exi_heap_meld_all(struct exi_heap *first)
 {
 	struct exi_heap *pairs = NULL, *ret = NULL;
@@ -61,7 +60,7 @@ static inline struct exi_heap *exi_heap_meld_all(struct exi_heap *first)
 	return ret;
 }
 
-/* Takes n out, if it is in. */
+/* Removes n if it is in the heap. */
 static inline void exi_heap_del(struct exi_heap **heap, struct exi_heap *n)
 {
 	struct exi_heap *below;
@@ -81,7 +80,7 @@ static inline void exi_heap_del(struct exi_heap **heap, struct exi_heap *n)
 	*n = (struct exi_heap){ 0 };
 }
 
-/* Puts n in by this key, also where it has another one there. */
+/* Inserts n with this key; moves it if it is in the heap already. */
 static inline void exi_heap_put(struct exi_heap **heap, struct exi_heap *n,
 				uint64_t key)
 {

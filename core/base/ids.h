@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers that are unique: of processes, of uses, and secrets. */
+/* Unique numbers: for processes, uses and secrets. */
 #ifndef EXI_CORE_BASE_IDS_H
 #define EXI_CORE_BASE_IDS_H
 
@@ -12,15 +12,15 @@
 
 /* 64 random bits. */
 EXI_SHIM uint64_t exi_random(void);
-/* A number that is not 0, and that no process had or will have. */
+/* A number other than 0 that no process has, had or will have. */
 uint64_t exi_number(void);
-/* A number for n that no other process can know. */
+/* A number derived from n that other processes cannot know. */
 uint64_t exi_secret(uint64_t n);
 
-/* Names this process; another one after fork. Never 0. */
+/* Identifies this process; differs after fork. Never 0. */
 EXI_SHIM uint64_t exi_process_token(void);
-/* A token that changes with every fork, in parent and child: a thread that
- * compares it knows that another process may have come to share a socket. */
+/* A token that changes with every fork, in parent and child. A thread compares
+ * it to learn that another process may share a socket since. */
 EXI_SHIM extern uint64_t exi_use_token_now;
 static inline uint64_t exi_use_token(void)
 {

@@ -62,8 +62,8 @@ static inline void exi_list_del(struct exi_list *n)
 	exi_list_init(n);
 }
 
-/* The first of from, up to last, go before at, which is of another list or its
- * head. */
+/* Moves the entries of `from`, from the first up to `last`, in front of `at`,
+ * which is an entry or the head of another list. */
 static inline void exi_list_move(struct exi_list *from, struct exi_list *last,
 				 struct exi_list *at)
 {
@@ -77,7 +77,7 @@ static inline void exi_list_move(struct exi_list *from, struct exi_list *last,
 	at->prev = last;
 }
 
-/* Takes the first entry out; null: the list is empty. */
+/* Removes and returns the first entry; null if the list is empty. */
 static inline struct exi_list *exi_list_pop(struct exi_list *l)
 {
 	struct exi_list *n = l->next;

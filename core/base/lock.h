@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A lock in memory that forked processes share, robust against a dead owner.
+/* A lock in memory that forked processes share, robust against the death of its
+ * owner.
  *
- * The word is 0, or the owner's thread id, plus EXI_LOCK_CONTENDED when
- * somebody sleeps on it. It is held for copies and state changes, never over a
- * sleep. A waiter that sees no progress for a while looks whether the owner
- * still lives, and takes the lock over if not. Thread ids are compared within
- * one pid namespace; a family that spans several only loses that last step. */
+ * The word is 0 if the lock is free, else the owner's thread id, plus
+ * EXI_LOCK_CONTENDED while a thread sleeps on the word. The lock is held for
+ * copies and state changes, never over a sleep. A waiter that sees no progress
+ * for a while checks whether the owner is alive, and takes over the lock of a
+ * dead one. Thread ids are compared within one pid namespace; only this last
+ * step is missing in a family of processes that spans several. */
 #ifndef EXI_CORE_BASE_LOCK_H
 #define EXI_CORE_BASE_LOCK_H
 
@@ -24,9 +26,10 @@ struct exi_lock {
 	_Atomic uint32_t word;
 };
 
-/* What a thread knows of itself. tid: 0 before exi_tid_fill(), which reads it
- * from the kernel. held: how many locks it holds, or is about to; plus
- * EXI_HELD_LATE: exi_held_late is to be called when it holds none. */
+/* A thread's own state. tid: the thread id; 0 before exi_tid_fill() reads it
+ * from the kernel. held: the number of locks that it holds or is about to take,
+ * plus EXI_HELD_LATE: exi_held_late is to be called when the number becomes
+ * 0. */
 struct exi_self {
 	uint32_t tid;
 	uint32_t held;
@@ -37,7 +40,7 @@ struct exi_self {
 EXI_SHIM extern _Thread_local struct exi_self exi_self;
 EXI_SHIM uint32_t exi_tid_fill(void);
 
-/* The calling thread's id, which the owner of a lock is known by. */
+/* The calling thread's id, as in the word of a lock that it owns. */
 static inline uint32_t exi_tid(void)
 {
 	return exi_self.tid ? exi_self.tid : exi_tid_fill();
@@ -46,11 +49,12 @@ static inline uint32_t exi_tid(void)
 /* --- handlers ----------------------------------------------------------- */
 
 /* A signal handler that runs while its thread holds a lock, and calls the
- * library, would wait for itself. So whoever runs handlers (the shim) looks at
- * `held`, which is raised before a lock is taken and lowered after it was let
- * go, puts off what comes meanwhile, and is called back where the last lock is
- * let go. All is in one thread: a signal comes between two instructions, and a
- * change of `held` is one, or the handler's own change of it would be lost. */
+ * library, would wait for its own thread. So the shim, which runs the program's
+ * handlers, looks at `held`, which is raised before a lock is taken and lowered
+ * after it is released. Signals that arrive meanwhile are deferred until the
+ * thread releases its last lock. All of this is in one thread: a signal comes
+ * between two instructions, and `held` is changed by single instructions, so
+ * that the handler's own change is not lost. */
 EXI_SHIM extern void (*_Atomic exi_held_late)(void);
 EXI_SHIM void exi_held_end_slow(void);
 
@@ -85,7 +89,8 @@ static inline void exi_held_end(void)
 		exi_held_end_slow();
 }
 
-/* For a handler: exi_held_late is to be called. And that it was. */
+/* Called by a handler: requests a call of exi_held_late, or withdraws the
+ * request after the call. */
 static inline void exi_held_mark(void)
 {
 	__atomic_fetch_or(&exi_self.held, EXI_HELD_LATE, __ATOMIC_RELAXED);
@@ -104,12 +109,12 @@ static inline uint32_t exi_held(void)
 
 /* --- locks -------------------------------------------------------------- */
 
-/* The slow paths of exi_lock() and exi_unlock(): another thread has the lock; a
- * thread may sleep on it. */
+/* The slow paths of exi_lock(), if another thread has the lock, and of
+ * exi_unlock(), if a thread may sleep on it. */
 EXI_SHIM void exi_lock_slow(struct exi_lock *l);
 EXI_SHIM void exi_unlock_slow(struct exi_lock *l);
 
-/* Takes the lock if it is free; whether it did. */
+/* Takes the lock if it is free; returns true then. */
 static inline bool exi_trylock(struct exi_lock *l)
 {
 	uint32_t zero = 0;
@@ -123,7 +128,7 @@ static inline bool exi_trylock(struct exi_lock *l)
 	return false;
 }
 
-/* Takes the lock, over from an owner that died if need be. Not recursive. */
+/* Takes the lock, if need be from an owner that died. Not recursive. */
 static inline void exi_lock(struct exi_lock *l)
 {
 	uint32_t zero = 0;
@@ -172,7 +177,6 @@ static inline void exi_mutex_unlock(pthread_mutex_t *m)
 	exi_held_end();
 }
 
-/* Whether the calling thread holds the lock. */
 static inline bool exi_lock_held(const struct exi_lock *l)
 {
 	return (atomic_load_explicit(&l->word, memory_order_relaxed) &
@@ -184,11 +188,11 @@ static inline bool exi_lock_held(const struct exi_lock *l)
  * dozen of them. */
 #ifdef EXI_CHECK_LOCKS
 #define EXI_LOCKED(l) assert(exi_lock_held(l))
-/* EXI_LOCKED_ONE() is for where one of several locks will do: held says that
- * one is held. */
+/* EXI_LOCKED_ONE() is for functions for which one of several locks is enough;
+ * held: whether one is held. */
 #define EXI_LOCKED_ONE(held) assert(held)
-/* EXI_MUTEX_LOCKED() is for a pthread_mutex_t, which does not say which thread
- * holds it. */
+/* EXI_MUTEX_LOCKED() is for a pthread_mutex_t, which does not store its
+ * owner. */
 #define EXI_MUTEX_LOCKED(m) assert(pthread_mutex_trylock(m) == EBUSY)
 #else
 #define EXI_LOCKED(l)	     ((void)(l))

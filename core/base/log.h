@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The one hook through which the library speaks: lines "libexs[pid] level:
- * text" on stderr or in EXS_LOG_FILE (%p is the pid). The function that
- * decides an error logs it, once. Lower case, "name %s", no full stop. */
+/* All output of the library: lines "libexs[pid] level: text" on stderr or in
+ * EXS_LOG_FILE (%p is the pid). The function that detects an error logs it,
+ * once. Lower case, "name %s", no full stop. */
 #ifndef EXI_CORE_BASE_LOG_H
 #define EXI_CORE_BASE_LOG_H
 
@@ -20,21 +20,22 @@ enum exi_log_level {
  * the process runs. */
 extern int exi_log_level;
 
-/* Names the file that lines go to; "" is stderr. The file is opened at the
- * first line, again after fork, by exi_log_open(). A file that cannot be opened
- * is reported on stderr once, which then takes over. */
+/* Sets the file for log lines; "" is stderr. The file is opened at the first
+ * line, and again after fork, by exi_log_open(). If it cannot be opened, stderr
+ * says so once and gets the lines. */
 void exi_log_file(const char *path);
 
-/* Opens, or makes, a file that the user named, to append to it. The file may
- * lie where others can write: a symbolic link at its name is not followed, but
- * for /dev/stdout and /dev/stderr, and a FIFO is opened only while somebody
- * reads it; nobody waits for a reader. -EEXIST: everybody may write to the
+/* Opens, or creates, a file that the user named, for appending. The file may
+ * lie where others can write: a symbolic link at its name is not followed,
+ * except /dev/stdout and /dev/stderr, and a FIFO is opened only if it has a
+ * reader; the call does not wait for one. -EEXIST: everybody may write to the
  * directory, and the file is another user's, or has a second name. -errno,
- * which exi_log_why() has in words. */
+ * which exi_log_why() describes in words. */
 EXI_SHIM int exi_log_open(const char *path, unsigned int mode);
 EXI_SHIM const char *exi_log_why(int err);
 
-/* Keeps errno. One write per line, so that processes do not mix. */
+/* Writes a line by one write(2), so that lines of processes do not mix. Keeps
+ * errno. */
 EXI_SHIM __attribute__((format(printf, 2, 3))) void
 exi_log_write(int level, const char *fmt, ...);
 

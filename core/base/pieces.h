@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bytes of one call, in one buffer or several, and how far the call is. */
+/* The buffers of one call, one or several, and how many of their bytes have
+ * moved. */
 #ifndef EXI_CORE_BASE_PIECES_H
 #define EXI_CORE_BASE_PIECES_H
 
 #include <stddef.h>
 #include <sys/uio.h>
 
-/* One call of the kernel gets at most so many pieces when the first of them was
- * begun, or the last is to be cut: then they are copied. */
+/* The most pieces in one system call if the first piece was begun already, or
+ * the last one is to be cut: the pieces are copied then. */
 #define EXI_PIECES_COPIED 256
 
 struct exi_beside;
 
 struct exi_pieces {
-	const struct iovec *v; /* the next piece, of which `at` bytes moved; */
+	const struct iovec *v; /* the next piece, of which `at` bytes moved */
 	size_t n;	       /* this piece and those behind it */
 	size_t at;
 	size_t left;		   /* bytes, in all */
-	struct exi_beside *beside; /* of a receive; null: no room for more */
+	struct exi_beside *beside; /* of a receive; null: none */
 };
 
-/* Bytes of the next piece that has any; 0: there is none. */
+/* Sets *ret to the next bytes, and returns how many the piece has; 0 if no
+ * piece is left. */
 static inline size_t exi_pieces_next(struct exi_pieces *p, void **ret)
 {
 	while (p->n && p->v->iov_len == p->at) {
@@ -32,7 +34,7 @@ static inline size_t exi_pieces_next(struct exi_pieces *p, void **ret)
 	return p->n ? p->v->iov_len - p->at : 0;
 }
 
-/* n bytes moved. */
+/* Advances by n bytes. */
 static inline void exi_pieces_moved(struct exi_pieces *p, size_t n)
 {
 	p->left -= n;
@@ -45,9 +47,9 @@ static inline void exi_pieces_moved(struct exi_pieces *p, size_t n)
 	p->at += n;
 }
 
-/* Cuts the next pieces, for one call: at most `most` bytes. Uses `room` where
- * the pieces cannot be given as they are. *ret is the first of *ret_n pieces;
- * the result is how many bytes they have. */
+/* Gives the next pieces, at most `most` bytes, for one system call. Uses `room`
+ * if they cannot be used as they are. *ret is the first of *ret_n pieces;
+ * returns how many bytes they have. */
 static inline size_t exi_pieces_cut(const struct exi_pieces *p, size_t most,
 				    struct iovec room[EXI_PIECES_COPIED],
 				    const struct iovec **ret, size_t *ret_n)

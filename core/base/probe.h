@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Static probes (USDT), which docs/guide/probes.md describes: each is one nop,
- * and a note that tells a tracer where its arguments are. They are words or
- * pointers that are at hand; nothing is computed for a probe. */
+ * and a note that tells a tracer where its arguments are. Arguments are words
+ * or pointers that exist anyway; nothing is computed for a probe. */
 #ifndef EXI_CORE_BASE_PROBE_H
 #define EXI_CORE_BASE_PROBE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's word on the other end of a TCP connection, and on the user at
- * the other end of a UNIX connection. */
+/* What the kernel says about the other end of a TCP connection, and about the
+ * user at the other end of a UNIX connection. */
 #ifndef EXI_CORE_BASE_PROOF_H
 #define EXI_CORE_BASE_PROOF_H
 
@@ -17,7 +17,7 @@ struct exi_tuple {
 	uint16_t local_port; /* host order */
 	uint16_t peer_port;
 	uint32_t scope;
-	uint32_t device; /* to which the socket is bound; 0: to none */
+	uint32_t device; /* the socket is bound to; 0: none */
 	/* UNIX: the addresses are inode numbers, the ports 0. */
 	uint32_t family; /* AF_UNIX, or else TCP's */
 	uint32_t maker;	 /* UNIX: the user who made the other end */
@@ -27,54 +27,56 @@ struct exi_tuple {
 };
 
 /* Reads the addresses of fd's connection. An exi_proof_*() call with this tuple
- * is answered for that connection alone: in another network namespace, where a
- * process may have made one with the same addresses, it is -ENOENT; where the
- * ends are not bound to the same device (a VRF is one), and there may be two of
- * the same addresses, it is -EOPNOTSUPP or -ENOENT. */
+ * is answered for that connection alone. In another network namespace, where a
+ * process may have made a connection with the same addresses, the call returns
+ * -ENOENT. If the ends are not bound to the same device (a VRF is one), and
+ * there may be two connections with the same addresses, it returns -EOPNOTSUPP
+ * or -ENOENT. */
 int exi_tuple_of(int fd, struct exi_tuple *ret);
-/* A socket of this process is of the same network namespace. */
+/* Whether fd, a socket of this process, is of the same network namespace. */
 bool exi_tuple_here(const struct exi_tuple *t, int fd);
 /* Whether both ends have the same address and port. */
 bool exi_tuple_is_self(const struct exi_tuple *t);
 
-/* A packet filter changed an address of fd's connection on the way (REDIRECT,
- * DNAT). Then another connection may have these two addresses at its other end,
- * and what an exi_proof_*() call says may be about that one. The end that
- * accepted always knows; the end that connected, if the peer's address is one
- * of this network namespace. */
+/* Whether a packet filter changed an address of fd's connection on the way
+ * (REDIRECT, DNAT). Then another connection may have these two addresses at its
+ * other end, and an exi_proof_*() call may be about that one. The end that
+ * accepted always knows; the end that connected knows if the peer's address is
+ * one of this network namespace. */
 bool exi_tuple_redirected(const struct exi_tuple *t, int fd);
 
-/* The peer's address is none of this network namespace: it is on another host
- * or in another namespace. */
+/* Whether the peer's address is not of this network namespace: the peer is on
+ * another host or in another namespace. */
 bool exi_tuple_elsewhere(const struct exi_tuple *t);
 
-/* 0: the user of the process at the other end of a UNIX connection owns the
- * other end of the TCP connection, which is established and has the sign of one
- * of its holders (below; before Linux 5.10 that is not asked); the user's
- * number names no other user here, and the process has one, too. -EPERM.
- * -ENOTCONN, -ENOENT: there is no such end any more. Others: it cannot be told
- * here. */
+/* 0: the user of the process at the other end of a UNIX connection also owns
+ * the other end of the TCP connection. That end is established and has the sign
+ * of one of its holders (below; not checked before Linux 5.10). The user's
+ * number means no other user here, and the process has an id here. -EPERM: this
+ * is not so. -ENOTCONN, -ENOENT: that end no longer exists. Others: the kernel
+ * gives no answer here. */
 int exi_proof_same_user(const struct exi_tuple *t, int unix_fd);
-/* Options of the other end, which is established. -ENOTCONN, -ENOENT: it is
- * not. -EOPNOTSUPP: the kernel does not tell them. */
+/* Reads options of the other end. -ENOTCONN, -ENOENT: it is not established.
+ * -EOPNOTSUPP: the kernel does not return them. */
 int exi_proof_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret);
-/* 0: the other end is a socket of this network namespace. -ENOENT: it is none.
- * Others: it cannot be told here. */
+/* 0: the other end is a socket of this network namespace. -ENOENT: it is not.
+ * Others: the kernel gives no answer here. */
 int exi_proof_peer_here(const struct exi_tuple *t);
 
-/* A sign on a TCP socket that only its holders can make and everybody in the
- * network namespace can read. It gives nothing: two options that only multicast
- * looks at. What is accepted from a listener with the sign has it, too. */
+/* Puts a sign on a TCP socket that only holders of the socket can make and
+ * everybody in the network namespace can read. It grants nothing: it is the
+ * value of two options that only multicast uses. A connection accepted from a
+ * listener with the sign has it, too. */
 void exi_proof_sign(int fd);
-/* Whether our own end has it: a user of the library had this socket, or its
+/* Whether this end has the sign: a user of the library had this socket, or its
  * listener. */
 bool exi_proof_bears_sign(int fd);
-/* Whether the other end has it. Since Linux 5.10; 0 before. -EACCES: that
- * cannot be asked here. */
+/* 0: the other end has the sign, or Linux is older than 5.10. -EACCES: not
+ * permitted. */
 int exi_proof_signed(const struct exi_tuple *t);
 
-/* How much the kernel holds unread for our end, a FIN counting as one: unlike
- * SIOCINQ it does not stop at an urgent mark. */
+/* The number of unread bytes that the kernel holds for this end, where a FIN
+ * counts as one. Unlike SIOCINQ it does not stop at an urgent mark. */
 int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret);
 
 /* The kernel's name of a descriptor's socket, never reused; 0: it has none. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is known of each reason (EXS_X_REASON_*) beyond the public calls. The
- * table is core/base/reasons. */
+/* What the core knows about each reason (EXS_X_REASON_*) in addition to the
+ * public calls. The table is core/base/reasons. */
 #ifndef EXI_CORE_BASE_REASON_H
 #define EXI_CORE_BASE_REASON_H
 
-/* For how long a reason lasts. */
+/* How long a reason lasts. */
 enum exi_reason_lasts {
 	EXI_REASON_SOON,  /* the direction may still move by itself */
 	EXI_REASON_ASKED, /* it moves when somebody asks for it */
@@ -12,13 +12,13 @@ enum exi_reason_lasts {
 	EXI_REASON_NEVER, /* no connection of its kind moves */
 };
 
-/* Why, and what to do, each as the rest of a sentence; the cure is "" where
+/* The cause, and the cure, each as the rest of a sentence; the cure is "" if
  * nothing needs to be done. Never null. exs_x_reason_text() has both. */
 const char *exi_reason_means(int reason);
 const char *exi_reason_cure(int reason);
 enum exi_reason_lasts exi_reason_lasts(int reason);
 
-/* The step of exs check at which it comes up, such as "peer"; "none" of
+/* The step of exs check that finds this reason, such as "peer"; "none" for
  * EXS_X_REASON_NONE. */
 const char *exi_reason_step(int reason);
 

@@ -36,15 +36,15 @@ static inline bool exi_rights_allow(int s, bool allow)
 	return setsockopt(s, SOL_SOCKET, SO_PASSRIGHTS, &on, sizeof(on)) == 0;
 }
 
-/* The filter of a socket for datagrams, before its name is bound: a packet that
- * does not begin with the secret is dropped in its sender's call, with its
- * descriptors, and never comes into the queue. Of another packet len bytes are
+/* The filter of a datagram socket, attached before its name is bound. A packet
+ * that does not begin with the secret is dropped in the sender's call, with its
+ * descriptors, and never enters the queue. Of other packets `len` bytes are
  * taken. */
 #define EXI_RIGHTS_FILTER 6
 static inline void exi_rights_filter(struct sock_filter code[EXI_RIGHTS_FILTER],
 				     uint64_t secret, uint32_t len)
 {
-	uint32_t half[2]; /* as a load has them, when turned */
+	uint32_t half[2]; /* as a BPF load returns them, after ntohl() */
 
 	memcpy(half, &secret, sizeof(half));
 	code[0] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0);
@@ -58,8 +58,9 @@ static inline void exi_rights_filter(struct sock_filter code[EXI_RIGHTS_FILTER],
 	code[5] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
 }
 
-/* A receive without room for control messages: the packet's length, even if
- * that is more than len; 0 or -errno. *ret is whether it has some. */
+/* Receives a packet without room for control messages. Returns the packet's
+ * length, even if it is more than len; 0 or -errno. *ret: whether the packet
+ * has control messages. */
 static inline ssize_t exi_rights_receive(int s, void *buf, size_t len,
 					 int flags, bool *ret)
 {
@@ -75,9 +76,9 @@ static inline ssize_t exi_rights_receive(int s, void *buf, size_t len,
 	return n < 0 ? -errno : n;
 }
 
-/* A packet of a socket through which no descriptor is expected: its length;
- * 0 at the end; -EAGAIN; -EPROTO where descriptors came with it, and the
- * packet is in the queue still. */
+/* Receives a packet on a socket through which no descriptor is expected.
+ * Returns its length; 0 at the end; -EAGAIN; -EPROTO if the packet carries
+ * descriptors: it stays in the queue then. */
 static inline ssize_t exi_rights_none(int s, void *buf, size_t len)
 {
 	bool rights;

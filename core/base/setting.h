@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Kinds of settings: how each is read, and printed. parse reads text into the
- * member of c that s names: false, and c is as before, where the text is no
- * value of this kind. print writes the member into buf, as parse would read
- * it. */
+/* Kinds of settings: how values are parsed and printed. parse stores the value
+ * in the member of c that s names; it returns false, and changes nothing, if
+ * the text is no value of this kind. print writes the member into buf as parse
+ * would read it. */
 #ifndef EXI_CORE_BASE_SETTING_H
 #define EXI_CORE_BASE_SETTING_H
 
@@ -37,7 +37,7 @@ void exi_setting_print_u32(const struct exi_config_setting *s,
 bool exi_setting_parse_power_of_two(const struct exi_config_setting *s,
 				    struct exi_config *c, const char *text);
 
-/* One of the words of s->choices, in any case of letters; an enum or int. */
+/* One of the words of s->choices, in upper or lower case; an enum or int. */
 bool exi_setting_parse_choice(const struct exi_config_setting *s,
 			      struct exi_config *c, const char *text);
 void exi_setting_print_choice(const struct exi_config_setting *s,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Counts of signal handlers that ran in a thread. A call that waits looks at
- * shared memory before it sleeps, for longer than the kernel looks at a socket:
- * a signal that comes meanwhile ends no system call. So the code that runs
- * handlers (the shim) counts them, and a call that waits compares the counts
+/* Counts of signal handlers that ran in a thread. A call of the library that
+ * waits spends longer on shared memory before it sleeps than the kernel does on
+ * a socket, and a signal in that time interrupts no system call. So the shim,
+ * which runs the handlers, counts them, and a waiting call compares the counts
  * before it sleeps. */
 #ifndef EXI_CORE_BASE_SIGNALS_H
 #define EXI_CORE_BASE_SIGNALS_H
@@ -22,14 +22,15 @@ struct exi_signals {
 EXI_SHIM extern _Thread_local struct exi_signals exi_signals_now,
 	exi_signals_before;
 
-/* Where the stack was when the thread's handler began; null: none runs. */
+/* The stack pointer when the thread's handler began; null: no handler runs. */
 EXI_SHIM extern _Thread_local const char *exi_signals_frame;
 
 #define EXI_SIGNALS_REACH (1u << 20)
 
-/* Whether the calling code is a handler, which may have interrupted the C
- * library's allocator: it must not allocate. One that was left by siglongjmp()
- * is on no stack near here any more, or looks like one for a while. */
+/* Whether the caller runs in a handler, which may have interrupted the C
+ * library's allocator: it must not allocate. A handler that was left by
+ * siglongjmp() has a frame that is not near this stack, or looks like a running
+ * one for a while. */
 static inline bool exi_signals_within(void)
 {
 	const char *f = exi_signals_frame;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of the library's own: detached, with all signals blocked but faults,
- * for the program's handlers are not to run there, and with a small stack. */
+/* The library's own threads: detached, with a small stack, and with all signals
+ * except faults blocked, so that the program's handlers do not run there. */
 #ifndef EXI_CORE_BASE_THREAD_H
 #define EXI_CORE_BASE_THREAD_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small things without a home: time, pauses, descriptors of the library. */
+/* Small utilities: time, pauses, copies, the CPU, spare descriptors. */
 #ifndef EXI_CORE_BASE_UTIL_H
 #define EXI_CORE_BASE_UTIL_H
 
@@ -17,15 +17,16 @@
 
 #define EXI_LINE 128 /* two cache lines: they are fetched in pairs */
 
-/* Marks what preload/, a library of its own, calls too: named in api/exs.map,
- * under a version that no other program uses. */
+/* Marks a function or variable that preload/, which is a library of its own,
+ * uses, too. It is listed in api/exs.map, under a version that no other program
+ * uses. */
 #define EXI_SHIM __attribute__((visibility("default")))
 
-/* Marks a word of the library that hot code reads and preload/ does not: it is
- * read where it lies, not through a table. */
+/* Marks a variable that hot code of the library reads and preload/ does not: it
+ * is accessed directly, not through a table. */
 #define EXI_HERE __attribute__((visibility("hidden")))
 
-/* What the caller knows; asserted where asserts are. */
+/* A condition that the compiler may assume; asserted in debug builds. */
 #define exi_assume(x)                                                          \
 	do {                                                                   \
 		assert(x);                                                     \
@@ -45,8 +46,8 @@ static inline uint64_t exi_now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A time that is longer, of 146 years, counts as this: added to now it has not
- * passed. */
+/* The longest time, 146 years; longer times count as this. Added to now it does
+ * not overflow. */
 #define EXI_NS_MAX (UINT64_MAX / 4)
 
 /* Seconds and a part of one, none of them negative, in ns. */
@@ -69,7 +70,7 @@ static inline uint64_t exi_timeval_ns(const struct timeval *t)
 	return exi_seconds_ns(t->tv_sec, (uint64_t)t->tv_usec * 1000u);
 }
 
-/* As the kernel takes it. */
+/* Whether the kernel accepts it. */
 static inline bool exi_timespec_valid(const struct timespec *t)
 {
 	return t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000;
@@ -87,13 +88,13 @@ static inline uint64_t exi_ns_between(uint64_t now, uint64_t deadline)
 	return deadline > now ? deadline - now : 0;
 }
 
-/* What is left until the deadline, for a call that sleeps. */
+/* The time left until the deadline, for a call that sleeps. */
 static inline struct timespec exi_time_left(uint64_t deadline)
 {
 	return exi_ns_timespec(exi_ns_between(exi_now_ns(), deadline));
 }
 
-/* The same in ms, rounded up: a sleep of so long does not end before the
+/* The same in ms, rounded up, so that a sleep does not end before the
  * deadline. */
 static inline int exi_ms_between(uint64_t now, uint64_t deadline)
 {
@@ -102,8 +103,8 @@ static inline int exi_ms_between(uint64_t now, uint64_t deadline)
 	return ms > INT_MAX ? INT_MAX : (int)ms;
 }
 
-/* exi_copies() says whether exi_copy() of so many bytes needs no call: then a
- * function that copies no others saves no registers. */
+/* Whether exi_copy() of this many bytes needs no call; then a function without
+ * other copies saves no registers. */
 #define EXI_COPIES_MIN sizeof(uint64_t)
 #define EXI_COPIES_MAX 64u
 static inline bool exi_copies(size_t n)
@@ -111,8 +112,8 @@ static inline bool exi_copies(size_t n)
 	return n - EXI_COPIES_MIN <= EXI_COPIES_MAX - EXI_COPIES_MIN;
 }
 
-/* Of n bytes the first and the last size, which overlap. All are read before
- * one is written. */
+/* Copies the first and the last `size` of n bytes, which overlap. Both are read
+ * before one is written. */
 #define EXI_COPY_ENDS(to, from, n, size)                                       \
 	do {                                                                   \
 		struct {                                                       \
@@ -124,7 +125,7 @@ static inline bool exi_copies(size_t n)
 		memcpy((char *)(to) + (n) - (size), &last_, size);             \
 	} while (0)
 
-/* memcpy(), without a call for what exi_copies(). */
+/* memcpy(), without a call if exi_copies(). */
 static inline void exi_copy(void *to, const void *from, size_t n)
 {
 	if (!exi_copies(n))
@@ -154,8 +155,8 @@ static inline void exi_pause(void)
 }
 #endif
 
-/* What was read so far is read anew where it is needed again, rather than kept
- * in registers, which a function would have to save. */
+/* Makes the compiler read memory again rather than keep values in registers,
+ * which a function would have to save. */
 static inline void exi_forget(void)
 {
 	__asm__ __volatile__("" ::: "memory");
@@ -195,8 +196,8 @@ static inline void exi_fence_after_rmw(void)
 }
 #endif
 
-/* A count that grows by about one to four thousand a microsecond, cheap to
- * read; only good for "a moment ago". */
+/* A counter that grows by about one to four thousand per microsecond and is
+ * cheap to read; precise enough only for "a moment ago". */
 #if defined(__x86_64__)
 static inline uint64_t exi_ticks(void)
 {
@@ -209,16 +210,15 @@ static inline uint64_t exi_ticks(void)
 }
 #endif
 
-/* The word that has the number of this thread's CPU, so far from the thread's
- * pointer: rseq's, which the kernel writes, where the C library registers one;
- * else what exi_cpu_ask() found last. */
+/* The offset, from the thread pointer, of the word with this thread's CPU: the
+ * kernel writes rseq's word, if the C library registers one; else exi_cpu_ask()
+ * stores its result there. */
 EXI_HERE extern ptrdiff_t exi_cpu_at;
-/* The kernel's answer. */
+/* Asks the kernel. */
 int exi_cpu_ask(void);
 
-/* exi_cpu_lately() is the CPU that this thread ran on when exi_cpu_refresh() or
- * exi_cpu() was called last, or runs on: a weaker hint than exi_cpu(), and two
- * instructions. */
+/* The CPU that this thread ran on at its last exi_cpu_refresh() or exi_cpu(),
+ * or runs on now: a weaker hint than exi_cpu(), in two instructions. */
 static inline void exi_cpu_refresh(void)
 {
 	if (exi_unlikely(!__rseq_size))
@@ -250,18 +250,19 @@ static inline int exi_cpu(void)
 	return exi_likely(cpu >= 0) ? cpu : exi_cpu_ask();
 }
 
-/* A few numbers are held for the moment in which the application finds none
- * left: what connections have that go to TCP for it comes back later, when
- * their peers have answered. Holds as many as it may. */
+/* Reserves a few descriptor numbers for when the application finds none free:
+ * connections that then go to TCP release their descriptors only after their
+ * peers have answered. Reserves as many as allowed. */
 void exi_fds_hold_some(void);
-/* Closes all: how many they were. */
+/* Closes all reserved ones; returns how many there were. */
 EXI_SHIM unsigned int exi_fds_let_go(void);
 
-/* Counts a thread that closes what was lent: a freeze waits for that thread,
- * which therefore does not wait for the freeze. */
+/* Counts a thread that closes descriptors for others: a freeze waits for that
+ * thread, which therefore does not wait for the freeze. */
 void exi_fds_join(void);
 /* A descriptor with a low number that another thread is to close counts from
- * exi_fds_lent(), within the above, to exi_fds_returned(). */
+ * exi_fds_lent(), called between exi_fds_begin() and exi_fds_end(), to
+ * exi_fds_returned(). */
 void exi_fds_lent(void);
 void exi_fds_returned(void);
 
