@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What peers that are gone left unread, on its way into UNIX pairs. The call
- * that makes the pairs moves a bounded part of it, however much there is; a
- * feeder, one process for all pairs of the call, moves the rest. */
+/* Moves the unread bytes of peers that are gone into UNIX pairs. The call that
+ * makes the pairs moves a bounded part, however many bytes there are; a feeder
+ * (base/feeder.h), one process for all pairs of the call, moves the rest. */
 #ifndef EXI_CORE_CALL_FEED_H
 #define EXI_CORE_CALL_FEED_H
 
@@ -13,42 +13,43 @@
 #include "core/base/util.h"
 #include "core/fabric/provider.h"
 
-/* The unread bytes of one connection, in their order: those in memory, those on
- * TCP, those in the ring. Nobody else reads these. */
+/* The unread bytes of one connection, in order: those in memory, those on TCP,
+ * those in the ring. Nothing else reads them. */
 struct exi_feed {
-	int to; /* the end of the pair that is written */
-	/* TCP, or -1; and how many of its bytes belong here. All: as many as
-	 * come before its end; the first `returned` bytes of the ring are among
-	 * them, or have been read before. */
+	int to; /* the end of the pair to write to */
+	/* The TCP socket, or -1, and how many of its bytes to read. all: read
+	 * until its end; the first `returned` bytes of the ring are then among
+	 * those bytes, or have been read before. */
 	int from;
 	bool all;
 	uint64_t left;
 	int64_t returned;
-	char *bytes; /* malloc(3)ed, or null */
+	char *bytes; /* from malloc(3), or null */
 	size_t n, done;
-	const struct exi_apart_ops *ops; /* null: there is no ring */
+	const struct exi_apart_ops *ops; /* null: no ring */
 	struct exi_apart ring;
-	uint64_t heard; /* at most so many bytes of the ring count */
-	bool reset;	/* and not the end of the stream */
-	bool asks;	/* TCP says which of these it is */
-	bool waits;	/* for TCP, and not for room in the pair */
-	uint64_t since; /* when something moved last */
+	uint64_t heard; /* how many bytes of the ring count at most */
+	bool reset;	/* ends with a reset, not an end of stream */
+	bool asks;	/* TCP decides between the two */
+	bool waits;	/* for TCP, not for room in the pair */
+	uint64_t since; /* when bytes moved last */
 };
 
-/* Moves what the call may: 0 when all has moved, -EAGAIN. */
+/* Moves the part that the call may move. 0: everything has moved; -EAGAIN. */
 int exi_feed_begin(struct exi_feed *f);
-/* The reader finds the end, or the reset if not all has moved. Closes what the
- * feed has. */
+/* Closes the feed. Its reader then finds the end of the stream, or a reset if
+ * not all bytes have moved. */
 void exi_feed_end(struct exi_feed *f);
 
-/* Takes the feed over, for exi_feed_rest(). What may not be held is told as
- * lost. */
+/* Takes over the feed, for exi_feed_rest(). Bytes beyond the limit are reported
+ * as lost. */
 void exi_feed_later(struct exi_feed *f);
-/* Hands all feeds that wait to a feeder. The calls that take connections back
- * to TCP end so. */
+/* Hands all waiting feeds to a feeder. Every call that takes connections back
+ * to TCP ends with this. */
 EXI_SHIM void exi_feed_rest(void);
 
-/* In a child: the feeds that wait are its parent's. */
+/* Called in a forked child: forgets the waiting feeds, which are its
+ * parent's. */
 void exi_feed_forked(void);
 
 #endif

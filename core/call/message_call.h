@@ -11,13 +11,13 @@
 struct exi_op;
 struct exi_sock;
 
-/* A call that moves one message on a socket of messages. The operation, on the
- * caller's stack, has its buffer or parts, and flags; it gets event_flags.
- * Returns bytes or -errno. */
+/* Moves one message on a socket of messages. op, on the caller's stack, has its
+ * buffer or parts, and flags; its event_flags are set. Returns bytes or
+ * -errno. */
 ssize_t exi_flow_message(struct exi_op *op);
 
 /* Waits until the rest of a message that a call left to the library is sent.
- * False: the rest was not sent. No lock is held. */
+ * Returns false if it was not. No lock is held. */
 bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline_ns);
 
 /* exi_flow_message() of one buffer; type: EXS_EVT_SEND or EXS_EVT_RECV. */

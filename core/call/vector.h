@@ -10,16 +10,16 @@
 #include "core/base/util.h"
 #include "core/transfer/parts.h"
 
-/* Sends n pieces by the calls of put: bytes, or -errno. */
+/* Sends n pieces by the calls of put. Returns bytes or -errno. */
 EXI_SHIM ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 				const struct iovec *v, size_t n, int flags);
 EXI_SHIM ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
 				const struct iovec *v, size_t n, int flags);
-/* n bytes of a file from `at` on, through one buffer. How many went, fewer
- * where the file ends or the call would wait; -errno. */
+/* Sends n bytes of a file from offset `at` on, through one buffer. Returns how
+ * many were sent, fewer if the file ends or the call would wait; -errno. */
 EXI_SHIM ssize_t exi_parts_send_file(exi_send_one *put, int fd, int from,
 				     off_t at, size_t n, int flags);
-/* Bytes of all; -EMSGSIZE, -EINVAL. */
+/* The total length; -EMSGSIZE, -EINVAL. */
 EXI_SHIM ssize_t exi_parts_total(const struct iovec *v, size_t n);
 
 #endif
