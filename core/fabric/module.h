@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fabrics that live in a module of their own, <libdir>/exs/NAME.so, because
- * their libraries are large: opened when the fabric is first asked for, so that
- * a program whose peers are all on its host never loads them.
+/* Modules: fabrics with large libraries are in files of their own,
+ * <libdir>/exs/NAME.so. A module is opened when its fabric is first needed, so
+ * a program whose peers are all on its host never loads it.
  *
- * A module has one symbol, exi_module, and needs none of the library's: what it
- * uses of the library comes in a table. */
+ * A module exports one symbol, exi_module, and imports none of the library's:
+ * it gets the library's functions in a table. */
 #ifndef EXI_CORE_FABRIC_MODULE_H
 #define EXI_CORE_FABRIC_MODULE_H
 
@@ -40,33 +40,34 @@ struct exi_host {
 	int (*met)(int link, int reason);
 };
 
-/* Whether this code is the program's own, and the shim has brought the library
- * once more. */
+/* Whether this copy of the library is the program's own while the shim has
+ * loaded a second one. */
 bool exi_module_twice(void);
 
-/* The symbol. Returns the module's table, which stays valid for ever; null
- * when it is of another abi than the host. */
+/* The type of exi_module. Returns the module's table, which stays valid for
+ * ever; null if the module's ABI differs from the host's. */
 typedef const struct exi_provider *exi_module_fn(const struct exi_host *host);
 
-/* Gives modules their upward calls: request, met, accept, close_socket and
- * close_listener of this table. Called once, where the core starts: before that
- * there is no connection for which a module could call them. */
+/* Sets the modules' upcalls: request, met, accept, close_socket and
+ * close_listener of this table. Called once, when the core starts: before that
+ * there is no connection for which a module could make them. */
 void exi_module_serve(const struct exi_host *upcalls);
 
-/* Opens the module of a fabric. It stays open while the process lives, but in a
- * forked child. 0, or -errno and the reason in words: -ENOENT when there is no
- * such file. */
+/* Opens the module of a fabric. It stays open while the process lives, except
+ * in a forked child. 0, or -errno with the reason as text in why; -ENOENT:
+ * there is no such file. */
 int exi_module_open(const char *name, const struct exi_provider **ret,
 		    void **ret_handle, char *why, size_t len);
 
-/* Whether the code at this address is a module's, or of the library that its
- * provider.afresh names: what such code opens is the kernel's, for ever, or a
- * fabric's own connections would use fabrics. */
+/* Whether the code at this address belongs to a module, or to the library that
+ * its provider.afresh names. Sockets that such code opens always stay plain,
+ * because otherwise a fabric's own connections would use fabrics. */
 EXI_SHIM bool exi_module_calls(const void *code);
 
-/* Takes it out of a forked child, where none of its code runs, together with
- * the library that provider.afresh names: the next exi_module_open() finds both
- * as in a new process. -EBUSY: something else uses that library; say why. */
+/* Unloads a module from a forked child, where none of its code runs, together
+ * with the library that provider.afresh names. The next exi_module_open() then
+ * finds both as in a new process. -EBUSY: something else uses that library; the
+ * reason is in why. */
 int exi_module_close(void *handle, const char *afresh, char *why, size_t len);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is asked for from outside the program. */
+/* Requests from outside the program (exs-downgrade(1) and others). */
 #ifndef EXI_CORE_LIFE_CONTROL_H
 #define EXI_CORE_LIFE_CONTROL_H
 
@@ -7,12 +7,13 @@
 
 #include "core/base/util.h"
 
-/* What writes the report of this process: a text of less than `room' bytes,
- * whose length it returns. The service thread calls it. Once, where the program
- * starts; without it there is no report to ask for. */
+/* Sets the function that writes this process's report: a text of less than
+ * `room' bytes, whose length it returns. The service thread calls it. Called
+ * once, when the program starts; without it there is no report. */
 EXI_SHIM void exi_control_reports(size_t (*write)(char *ret, size_t room));
 
-/* Does what was asked for through the control channel. The service thread. */
+/* Carries out the requests on the control channel. The service thread calls
+ * it. */
 void exi_control_event(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Starting the core of a process. */
+/* Starts the core in a process. */
 #ifndef EXI_CORE_LIFE_CORE_H
 #define EXI_CORE_LIFE_CORE_H
 
@@ -8,19 +8,20 @@
 
 #include "core/base/util.h"
 
-/* Idempotent, thread-safe. -ENOMEM; -EINVAL: the configuration refuses;
- * -ENODEV: what EXS_REQUIRE names cannot be used; -EBUSY. The reason was
+/* Idempotent and thread-safe. -ENOMEM; -EINVAL: the configuration is refused;
+ * -ENODEV: the fabric of EXS_REQUIRE cannot be used; -EBUSY. The reason is
  * logged. */
 EXI_SHIM int exi_core_init(void);
 
-/* Before and after a fork of which the C library tells nobody. */
+/* Called before and after a fork that runs no atfork handlers of the C
+ * library. */
 EXI_SHIM void exi_core_fork_begins(void);
 EXI_SHIM void exi_core_forked(bool child);
-/* The result of a call that forks, or fails before it does: less than 0, no
- * child. */
+/* Called with the result of a call that forks; less than 0: no child was
+ * made. */
 EXI_SHIM void exi_core_fork_over(long pid);
 
-/* The library has started in this process; read through exi_core_ready(). */
+/* Whether the library has started in this process; read by exi_core_ready(). */
 EXI_SHIM extern _Atomic bool exi_core_started;
 static inline bool exi_core_ready(void)
 {

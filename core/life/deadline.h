@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Deadlines of operations.
  *
- * An operation carries its own. The service knows of each socket the earliest
- * that was noted, and at that time cancels what is late there and finds the
- * next: operations that end before cost it one look for many of them. */
+ * Each operation has its deadline. The service keeps the earliest known
+ * deadline of each socket; at that time it cancels the operations of the socket
+ * that are late, and finds the next deadline. So many operations that end in
+ * time cost it one look. */
 #ifndef EXI_CORE_LIFE_DEADLINE_H
 #define EXI_CORE_LIFE_DEADLINE_H
 
@@ -12,19 +13,21 @@
 
 struct exi_sock;
 
-/* Reads one that the program gave, and sees to it that it can be kept: 0 of a
- * null pointer. -EINVAL, or the service does not start. */
+/* Converts the program's deadline, and makes sure that it can be kept; null
+ * gives 0. -EINVAL, or the service does not start. */
 int exi_deadline_read(const struct timespec *until, uint64_t *ret);
 
-/* After an operation of fd (-1: a poll) with this deadline was submitted, which
- * may be over by now; 0: it has none. No lock is held. */
+/* Called after an operation of fd (-1: a poll) with this deadline was
+ * submitted; 0: it has none. The operation may be done already. No lock is
+ * held. */
 void exi_deadline_note(int fd, uint64_t until);
 
-/* From the service: cancels what is late; when to come again, UINT64_MAX:
- * not. */
+/* Called by the service: cancels late operations. Returns when to call it next;
+ * UINT64_MAX: not again. */
 uint64_t exi_deadline_tick(uint64_t now);
 
-/* The socket goes away: it is closing. Locks of other sockets may be held. */
+/* Called when the socket is about to close. Locks of other sockets may be
+ * held. */
 void exi_deadline_drop(struct exi_sock *sk);
 void exi_deadline_forked(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Duplicates: a socket gets another descriptor. */
+/* Duplicates: another descriptor for a socket. */
 #ifndef EXI_CORE_LIFE_DUP_H
 #define EXI_CORE_LIFE_DUP_H
 
@@ -7,8 +7,8 @@
 
 struct exi_sock;
 
-/* Makes `also`, a duplicate of fd that the application just got, a name of the
- * socket. -EBUSY while it is being connected by an operation; -EMFILE. */
+/* Adds `also`, a duplicate of fd that the application just made, to the names
+ * of the socket. -EBUSY while an operation connects the socket; -EMFILE. */
 EXI_SHIM int exi_name_add(struct exi_sock *sk, int fd, int also);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a process: what becomes of its connections. */
+/* What happens to connections when the process ends. */
 #ifndef EXI_CORE_LIFE_EXIT_H
 #define EXI_CORE_LIFE_EXIT_H
 
@@ -7,9 +7,9 @@
 
 #include "core/base/util.h"
 
-/* The process ends: what it sent to other hosts, and its end, is delivered as
- * the kernel's TCP would; connections that forked processes have, too, go back
- * to TCP. */
+/* Called when the process ends. Bytes for other hosts, and the end of the
+ * stream, are delivered as the kernel's TCP would deliver them; connections
+ * that forked processes share go back to TCP. */
 EXI_SHIM void exi_sock_exit(void);
 
 #endif

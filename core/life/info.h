@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is known of a connection. */
+/* Information about a connection. */
 #ifndef EXI_CORE_LIFE_INFO_H
 #define EXI_CORE_LIFE_INFO_H
 
@@ -8,8 +8,8 @@
 #include "core/base/util.h"
 #include "core/sock/table.h"
 
-/* Fills *ret as exs_x_sockinfo(3) does. -EBADF: the socket is not that of the
- * descriptor. No half is locked by the caller. */
+/* Fills *ret as exs_x_sockinfo(3) does. -EBADF: the descriptor has another
+ * socket. The caller holds no lock of a half. */
 EXI_SHIM int exi_info_of(struct exi_sock *sk, int fd, exs_x_sockinfo_t *ret);
 
 #endif

@@ -7,22 +7,24 @@
 
 struct exi_patience;
 
-/* Upgrades are wanted for a descriptor that plain calls made, or again. */
+/* Allows upgrades for a descriptor that plain calls made, or allows them
+ * again. */
 int exi_adopt(int fd);
 EXI_SHIM int exi_downgrade(int fd);
 
-/* A connection goes to TCP and stays there, for the reason. 0 also when fd is
- * none of the library's. p: as of exi_switch_down(). */
+/* Moves a connection to TCP for good, for this reason. 0 also if fd is not the
+ * library's. p: see exi_switch_down(). */
 EXI_SHIM int exi_go_plain(int fd, int reason, struct exi_patience *p);
 
-/* An option or flag that keeps a connection on TCP is about to be set: moves
- * it there first, or resets it where the peer is silent. */
+/* Called before an option is set that keeps a connection on TCP: moves it there
+ * first, or resets it if the peer does not answer. */
 EXI_SHIM int exi_before_option(int fd, int level, int name);
 
 /* Before fcntl(F_SETFL, flags): O_ASYNC forces TCP. 0 or -errno. */
 EXI_SHIM int exi_before_flags(int fd, int flags);
 
-/* The kind of the descriptor, when that is why it is on TCP; else reason. */
+/* The reason that the descriptor's kind gives for being on TCP, if it gives
+ * one; else `reason'. */
 int exi_basic_reason(int fd, int reason);
 
 #endif
