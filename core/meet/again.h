@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A connection that meets once more, for another process has one of its ends
- * now (handed.h): at that end, and at the other, which had met the process
- * before. Neither knows when the other looks, so both look again at marks that
- * lie further and further apart. */
+/* Meeting again: a connection meets once more because another process has one
+ * of its ends now (handed.h). Both that end and the other, which had met the
+ * former process, look again. Neither knows when the other looks, so both look
+ * at marks that are further and further apart. */
 #ifndef EXI_CORE_MEET_AGAIN_H
 #define EXI_CORE_MEET_AGAIN_H
 
@@ -11,16 +11,16 @@
 
 struct exi_sock;
 
-/* Marks so many bytes from here, in each direction. Any lock of the socket may
- * be held. */
+/* Sets marks this many bytes from here, in each direction. Any lock of the
+ * socket may be held. */
 void exi_again_after(struct exi_sock *sk, uint64_t bytes);
 
-/* Sets the next mark; false: there is none left. link_lock held. */
+/* Sets the next mark; returns false if none is left. link_lock held. */
 bool exi_again_later_locked(struct exi_sock *sk);
 
-/* Lets go of the fabric that the connection had with the process that handed it
- * on. False: something of it is still in use, and it is tried again later.
- * link_lock held. */
+/* Frees the fabric that the connection had with the process that handed it on.
+ * Returns false if a part of it is still in use; try again later. link_lock
+ * held. */
 bool exi_again_begin_locked(struct exi_sock *sk);
 
 #endif

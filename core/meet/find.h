@@ -10,12 +10,12 @@
 #include "core/base/util.h"
 #include "core/sock/table.h"
 
-/* Makes the latent connection of fd the socket it is. What has its place now,
- * or null: without memory it stays the kernel's. No lock is held. */
+/* Promotes the latent connection of fd to a socket. Returns the socket that fd
+ * has now, or null: without memory it stays the kernel's. No lock is held. */
 EXI_SHIM struct exi_sock *exi_sock_promote(int fd);
 
-/* The socket of a number, or null; a latent connection is promoted to one. Not
- * locked, may be stale. No lock is held. */
+/* The socket of a number, or null; promotes a latent connection. Takes no lock:
+ * the result may be stale. No lock is held. */
 static inline struct exi_sock *exi_sock_find(int fd)
 {
 	struct exi_sock *sk;
@@ -27,22 +27,22 @@ static inline struct exi_sock *exi_sock_find(int fd)
 							 : exi_sock_promote(fd);
 }
 
-/* The socket of fd, made as a plain one when the library did not know it.
- * -EBADF, -ENOTSOCK, -ENOMEM, -EMFILE. Where the number was reused behind the
- * library's back the old socket is dropped first. */
+/* The socket of fd; a plain one is made if the library did not know fd. -EBADF,
+ * -ENOTSOCK, -ENOMEM, -EMFILE. If the number was reused without a call of the
+ * library, the old socket is dropped first. */
 EXI_SHIM int exi_sock_get(int fd, struct exi_sock **ret);
 
 /* 0: a stream, whose bytes can be moved piece by piece; -EOPNOTSUPP, -EBADF,
  * -ENOTSOCK. */
 int exi_sock_stream(int fd);
 
-/* A socket for a descriptor of the library's own making. Replaces what the
- * table had. */
+/* Makes a socket for a descriptor that the library made. Replaces what was in
+ * the table. */
 EXI_SHIM int exi_sock_make(int fd, enum exi_role role, bool adopted,
 			   struct exi_sock **ret);
 
-/* exi_sock_get() for a caller that uses the socket: the first use in a forked
- * child of a socket that it inherited makes it the child's. */
+/* exi_sock_get() for a caller that uses the socket: the first use of an
+ * inherited socket in a forked child makes it the child's. */
 int exi_sock_use(int fd, struct exi_sock **ret);
 EXI_SHIM void exi_sock_inherit(struct exi_sock *sk);
 

@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Connections that one process hands to another: by a message (SCM_RIGHTS), or
- * by exec. Before, the connection is on TCP, where nothing is lost whoever gets
- * it. It may move again when only the receiver uses it. The kernel tells nobody
- * who else has a descriptor, so the library of the giver does:
+ * by exec. Before that, the connection goes to TCP, where nothing is lost
+ * whichever process gets it. It may move again when only the receiver uses it.
+ * The kernel does not report who else has a descriptor, so the giver's library
+ * does:
  *
  * - exec: the giver was the only process that had the connection, and names it
- *   in the environment of the program that takes its place. Where other
- *   processes have it at that time, too, the last of them that closes it says
- *   so by a name, libexs/1/over/<cookie>/<process>.
- * - A message: the giver, which had it alone, passed it once, and has closed it
- *   since. It says so by a name, libexs/1/done/<cookie>/<inode>: the cookie of
- *   the connection, and the inode of the socket by which it was passed. The
- *   receiver knows the first, and asks the kernel for the second: the other end
- *   of the socket by which the connection came. So a process that is no user of
- *   the library, and passed the connection on, is noticed: its socket is
- *   another.
+ *   in the environment of the program that replaces it. If other processes have
+ *   it at that time, too, the last of them to close it announces that by a
+ *   name, libexs/1/over/<cookie>/<process>.
+ * - A message: the giver, which had the connection alone, passed it once, and
+ *   has closed it since. It announces that by a name,
+ *   libexs/1/done/<cookie>/<inode>: the cookie of the connection, and the inode
+ *   of the socket by which it was passed. The receiver knows the cookie, and
+ *   asks the kernel for the inode of the other end of the socket by which the
+ *   connection came. So a process without the library that passed the
+ *   connection on is noticed: its socket is another.
  *
- * What is not known to be so stays on TCP: a giver without the library, one
- * that is killed or forks meanwhile, passes it twice or does not close it. */
+ * A connection for which this is not known stays on TCP: its giver has no
+ * library, was killed or forked meanwhile, passed it twice, or did not close
+ * it. */
 #ifndef EXI_CORE_MEET_HANDED_H
 #define EXI_CORE_MEET_HANDED_H
 
@@ -29,24 +31,26 @@
 
 struct exi_sock;
 
-/* The giver passes fd, of this cookie, by the socket `by'. again: true where
- * there is a note already, for nobody took it before, or there can be none;
- * add: makes one, for a connection that no other process uses. */
+/* Called when the giver passes fd, which has this cookie, by the socket `by'.
+ * again: returns true if there is a note already, because no process took the
+ * connection before, or if there can be none. add: makes a note, for a
+ * connection that no other process uses. */
 bool exi_handed_again(int fd, int by, uint64_t cookie);
 void exi_handed_add(int fd, int by, uint64_t cookie, uint32_t forks);
-/* How often a child may have got what there was: read before it is known that
- * no other process uses the connection. */
+/* A count of the times when a child may have got this process's descriptors.
+ * Read before it is known that no other process uses the connection. */
 EXI_SHIM uint32_t exi_handed_forked_times(void);
-/* Nobody is told any more that fd's connection was closed here: this process
+/* Withdraws the announcement that fd's connection was closed here: this process
  * has it again, or passes it once more. */
 void exi_handed_retract(int fd);
-/* It was passed. */
+/* Marks the note of fd: it was passed. */
 EXI_SHIM void exi_handed_passed(int fd);
 
-/* Whether the giver keeps notes at all: a hint, for calls that close. */
+/* Whether there are any notes: a hint, for calls that close. */
 EXI_SHIM extern _Atomic uint32_t exi_handed_notes;
 
-/* Whose program the connection is now, in place of a socket that gave it. */
+/* The process that has the connection now, in place of the socket of a
+ * giver. */
 #define EXI_HEIR(pid) (UINT64_C(1) << 32 | (uint32_t)(pid))
 
 struct exi_handed_note {
@@ -58,32 +62,34 @@ struct exi_handed_note {
 	bool spoilt; /* others may have it */
 };
 
-/* Takes out the note of a number that is about to be closed; false: there is
- * none that allows to say that it was the last use. */
+/* Removes the note of a number that is about to be closed. Returns false if
+ * there is none that shows this to be the last use. */
 EXI_SHIM bool exi_handed_closes(int fd, struct exi_handed_note *ret);
-/* The number is closed; says so, unless a child may have the connection. Keeps
- * errno. */
+/* Announces that the number is closed, unless a child may have the connection.
+ * Keeps errno. */
 EXI_SHIM void exi_handed_done(const struct exi_handed_note *n);
-/* The number got another one: its close will not be the last. */
+/* Called when the number got a duplicate: its close will not be the last. */
 EXI_SHIM void exi_handed_copied(int fd);
-/* A fork, in the parent before it and in the child, and a spawn, at its end:
- * children may have whatever was noted. */
+/* Called at a fork, in the parent before it (forks) and in the child (forked),
+ * and at the end of a spawn (forks): children may have every connection
+ * noted. */
 void exi_handed_forks(void);
 void exi_handed_forked(void);
-/* The receiver: whether the other end of `by' is of this user or of root, as
- * who closed a connection must be to be believed. */
+/* In the receiver: whether the other end of `by' belongs to this user or to
+ * root. Only then an announcement that the connection was closed is
+ * believed. */
 bool exi_handed_by_ours(int by);
-/* The giver's socket, if something came by `by'; 0: it cannot be told. */
+/* The inode of the giver's socket, if a descriptor came by `by'; 0: unknown. */
 uint32_t exi_handed_giver(int by);
-/* Descriptors that came by `by' were looked at (MSG_PEEK), which gives the
- * process numbers of its own; fd is one. Nothing that comes is known to have
- * one number only. */
+/* Called when descriptors that came by `by', fd among them, were received with
+ * MSG_PEEK, which gives this process numbers for them. From then on no received
+ * connection is known to have only one number. */
 EXI_SHIM void exi_handed_peeked(int fd, int by);
 
-/* Whether only this process uses the connection, which was handed to it: one
- * look, which finds out where it is not known yet. link_lock held. */
+/* Whether only this process uses the connection, which was handed to it; looks
+ * once if that is not known yet. link_lock held. */
 bool exi_handed_over_locked(struct exi_sock *sk);
-/* The reason to stay on TCP while that is not known. link_lock held. */
+/* The reason for staying on TCP while that is unknown. link_lock held. */
 int exi_handed_reason_locked(const struct exi_sock *sk);
 
 #endif

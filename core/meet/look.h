@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* B looks whether A waits for it: when, and its first words. */
+/* How B looks whether A waits for it: when, and its first messages. */
 #ifndef EXI_CORE_MEET_LOOK_H
 #define EXI_CORE_MEET_LOOK_H
 
@@ -8,39 +8,41 @@
 
 struct exi_sock;
 
-/* A mark was passed: has the service thread look, so that the program's call
- * makes none of the forty calls of the kernel that a look may take. False: the
- * caller is to look, by exi_look_locked(), because
- * - no service thread runs: a process that meets nobody needs none;
+/* Called when a mark was passed: leaves the look to the service thread, so that
+ * the program's call does not make the up to forty system calls of a look.
+ * Returns false if the caller is to look, by exi_look_locked(), because
+ * - no service thread runs: a process that meets no peer needs none;
  * - the caller is that thread;
  * - the service is late, or the calling thread is under a filter of system
  *   calls, which the service's look would not notice;
  * - the connection was handed on, or this process does not own it.
- * In between the connection is closed, or its number reused: the look finds
- * nothing to do, as it compares the kernel's name of the socket. Another mark
- * is passed: this look serves both, unless the service is late with it. A fork:
- * the look waits until a process uses the connection. link_lock held. */
+ *
+ * If the connection is closed before the look, or its number reused, the look
+ * finds nothing to do, because it compares the kernel's name of the socket. If
+ * another mark is passed, this look serves both, unless the service is late
+ * with it. After a fork the look waits until a process uses the connection.
+ * link_lock held. */
 bool exi_look_note_locked(struct exi_sock *sk);
 
-/* A mark was passed: looks. The reason why nobody is met, or NONE: A is there.
- * UNDECIDED: it may come, and B looks again at the next mark. After the last
- * one it looks by time, though the reason is that the peer is plain. link_lock
- * held. */
+/* Looks, when a mark was passed. Returns EXS_X_REASON_NONE if A is there, else
+ * the reason for not meeting. UNDECIDED: A may come, and B looks again at the
+ * next mark. After the last mark B looks by time, although the reason is then
+ * that the peer is plain. link_lock held. */
 int exi_look_locked(struct exi_sock *sk);
 
-/* The first look of an eager B, now or soon; the service looks again and again
- * if nobody is there. link_lock held. */
+/* The first look of an eager B, now or soon; the service repeats it while A is
+ * not there. link_lock held. */
 void exi_look_first_locked(struct exi_sock *sk, bool now);
 
-/* A forked child uses a connection, and became its owner, whose peer its parent
- * was to look for: the child looks instead. link_lock held. */
+/* Called when a forked child uses a connection and becomes its owner, while the
+ * parent was to look for the peer: the child looks instead. link_lock held. */
 void exi_look_inherited_locked(struct exi_sock *sk);
 
-/* The time of a look has come. link_lock held. */
+/* Called when the time of a look has come. link_lock held. */
 void exi_look_expired_locked(struct exi_sock *sk);
 
-/* B cannot meet: so A need not wait for it, and is told why, if the other end
- * is A. */
+/* Called when B cannot meet: informs A of the reason, so that A need not wait,
+ * if the other end is A. */
 void exi_look_decline(int fd, int reason);
 
 #endif

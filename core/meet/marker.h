@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The marker of a port: a name that says that libexs serves the port. */
+/* The marker of a port: an abstract name that shows that libexs serves the
+ * port. */
 #ifndef EXI_CORE_MEET_MARKER_H
 #define EXI_CORE_MEET_MARKER_H
 
@@ -10,29 +11,29 @@
 struct exi_tuple;
 
 /* Binds the marker of the port on which listen_fd listens, and holds it until
- * exi_marker_release(). Where another process holds it that one is relied on,
- * and a later accept tries again. A connection that was accepted outlives its
- * listener and is known by a sign (proof.h), which a listener hands down to all
- * that comes to it from this call on. */
+ * exi_marker_release(). If another process holds the marker, that one is
+ * enough, and a later accept tries again. An accepted connection may outlive
+ * its listener, and is recognized by a sign (proof.h), which it inherits from
+ * the listener from this call on. */
 void exi_marker_hold(int listen_fd);
-/* The port of the other end has a marker, or that end has the sign. -EACCES:
- * that cannot be asked here. */
+/* Whether the port of the other end has a marker, or that end has the sign.
+ * -EACCES: not permitted. */
 int exi_marker_present(const struct exi_tuple *t);
-/* An accept on the descriptor: binds the marker if it became free. True when
- * this process holds it. */
+/* Called at an accept on the descriptor: binds the marker if it became free.
+ * Returns true if this process holds it. */
 bool exi_marker_refresh(int listen_fd);
 void exi_marker_release(int listen_fd);
-/* Connections to the local port of the descriptor are, or will be, of this
- * process: fabrics between hosts are told, once. Before an accept, for one that
- * another process accepted, and in a forked child. No device is opened for a
- * process that only listens. */
+/* Informs fabrics between hosts, once, that connections to the local port of
+ * the descriptor are, or will be, in this process. Called before an accept, for
+ * a connection that another process accepted, and in a forked child. A process
+ * that only listens opens no device. */
 EXI_SHIM void exi_marker_reach(int fd);
-/* Counts connections that were accepted: while there are some, fabrics between
- * hosts are told of the last few ports that nobody listens on any more. */
+/* Counts accepted connections: while there are any, fabrics between hosts know
+ * the last few ports on which no process listens any more. */
 void exi_marker_connection(void);
 void exi_marker_disconnection(void);
 void exi_marker_forked(void);
-/* The process ends: removes names that would outlive it. */
+/* Called when the process ends: removes names that would outlive it. */
 void exi_marker_exit(void);
 
 #endif

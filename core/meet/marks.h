@@ -8,15 +8,15 @@
 struct exi_shared;
 struct exi_sock;
 
-/* The mark that comes after so many bytes; UINT64_MAX: none. */
+/* The first mark after this many bytes; UINT64_MAX: none. */
 uint64_t exi_marks_next(uint64_t bytes);
 
-/* No amount of traffic makes the connection meet from here on. */
+/* From now on no amount of traffic makes the connection meet. */
 void exi_marks_none(struct exi_shared *sh);
 
-/* Meets again at the next mark of traffic, whichever way it goes, as B looks
- * again: the process that will serve the connection on another host may not
- * have come to it yet. link_lock held. */
+/* Makes the connection meet again at the next mark of traffic in either
+ * direction, as B looks again: the process that will serve the connection on
+ * another host may not have it yet. link_lock held. */
 void exi_marks_later_locked(struct exi_sock *sk);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rendezvous: from the first look for a peer until both ends have a
+/* The rendezvous: from the first look for the peer until both ends have a
  * fabric. */
 #ifndef EXI_CORE_MEET_MEET_H
 #define EXI_CORE_MEET_MEET_H
@@ -39,15 +39,16 @@ struct exi_link {
 	int candidates[EXI_LINK_CANDIDATES]; /* connected, not proved; -1 */
 	uint64_t candidate_since[EXI_LINK_CANDIDATES];
 	uint64_t since;		/* when it was made */
-	struct exi_timer timer; /* the time that the state may take */
+	struct exi_timer timer; /* the time limit of the state */
 	uint64_t peer_token;
 	uint64_t peer_providers;
 	uint64_t delay; /* before the next look */
 	uint64_t until; /* looks end */
 	bool marked;	/* LOOK: for a mark that was passed */
 	uint64_t moved; /* LOOK: bytes both ways, + 1, since no link owns it */
-	/* TCP has ended, the ring has not: at the deadline this end asks the
-	 * peer, which counts as lost if nothing came from it until then. */
+	/* TCP has ended, but the ring has not: at the deadline this end asks
+	 * the peer, which counts as lost if nothing has arrived from it
+	 * since. */
 	uint64_t patience;
 	uint32_t came; /* bytes of the ring, when it was asked last */
 	bool go_sent;
@@ -59,7 +60,7 @@ struct exi_link {
 	bool clean;	 /* and none lies there that came before */
 	bool starved;	 /* a reference came for which no descriptor was free */
 	bool unprovable; /* a process is there, but it cannot be identified */
-	bool known;	 /* B: the peer's user owns A's end */
+	bool known;	 /* B: the peer's user owns A's end of TCP */
 	int prover;	 /* A: the candidate that sees the board; -1 */
 	uint64_t prover_since;
 	unsigned int provers; /* so far */
@@ -77,25 +78,26 @@ struct exi_keyed {
 	uint8_t peer[EXI_LINK_CANDIDATES][EXI_MEETDIR_NONCE];
 };
 
-/* Clears the board (bound.h) of TCP, which is about to be closed.
+/* Clears the board (bound.h) of the TCP socket, which is about to be closed.
  * link_lock held. */
 void exi_link_clear_locked(struct exi_sock *sk);
 
-/* Lets go of everything; link_lock held. */
+/* Frees everything; link_lock held. */
 void exi_link_drop_locked(struct exi_sock *sk);
 
-/* The same in two steps: after the first step the link belongs to the caller,
- * and is not watched; the second step, which needs no lock, closes it. Null is
- * allowed. The socket stays in its place until then. */
+/* The same in two steps. The first removes the link from the socket; it belongs
+ * to the caller then, and is not watched. The second, which needs no lock,
+ * closes it. Null is allowed. The socket keeps its memory until then. */
 struct exi_link *exi_link_take_locked(struct exi_sock *sk);
 void exi_link_end(struct exi_link *l);
 
-/* A forked child: a meeting under way is its parent's, and so is the fabric,
- * which the parent maps, and may use, from now on; link_lock held. */
+/* Called in a forked child: forgets a meeting under way, and the fabric, which
+ * is mapped, and may be used, by the parent alone from now on; link_lock
+ * held. */
 void exi_link_disown_locked(struct exi_sock *sk);
 
-/* Bytes that the connecting end receives, when it sends little, after which it
- * tries to meet; more where the settings want so many (EXS_UPGRADE). */
+/* The bytes that a connecting end which sends little receives before it tries
+ * to meet; more if EXS_UPGRADE asks for more. */
 #define EXI_LINK_DOWNLOAD 32768u
 
 static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
@@ -114,14 +116,14 @@ static inline uint64_t exi_link_download(uint64_t upgrade_bytes)
 
 #define EXI_MEET_STEP_NS 5000000000u /* between messages of a meeting */
 
-/* Writes the name of the UNIX socket of a meeting, the length of which is
- * returned. connects: t is the connecting end's view. */
+/* Writes the name of a meeting's UNIX socket, and returns its length. connects:
+ * t is the connecting end's view. */
 socklen_t exi_meeting_name(const struct exi_tuple *t, bool connects,
 			   struct sockaddr_un *ret);
 
-/* Makes a link in this state, whose time is over in patience ns, when expired()
- * is called (exi_begin_expired()); null without memory. It has no descriptor
- * yet, and is not in sk. */
+/* Makes a link in this state; expired() (exi_begin_expired()) is called after
+ * `patience' ns. Null without memory. The link has no descriptor yet, and is
+ * not in sk. */
 struct exi_link *exi_meet_link_new(struct exi_sock *sk,
 				   enum exi_link_state state, uint64_t patience,
 				   void (*expired)(struct exi_sock *sk));
@@ -133,9 +135,9 @@ void exi_meet_forget_fd(struct exi_link *l, int *fd);
 /* Closes the meeting name and all candidates. link_lock held. */
 void exi_meet_stop_listening(struct exi_link *l);
 
-/* The process ends, and with it the meeting: its name would stay in the
- * directory. Not where a thread has link_lock, perhaps this one, that was
- * interrupted. No lock held. */
+/* Called when the process ends, and with it the meeting: removes its name,
+ * which would stay in the directory. Does nothing if a thread has link_lock,
+ * which may be this one, interrupted. No lock held. */
 void exi_meet_exit(struct exi_sock *sk, void *arg);
 
 /* Locks both halves, in the order of locks. */
@@ -144,31 +146,31 @@ void exi_meet_lock_halves(struct exi_sock *sk);
 /* Unlocks both halves. */
 void exi_meet_unlock_halves(struct exi_sock *sk);
 
-/* Ends a meeting that came to nothing: the connection stays on TCP for this
- * reason, unless it meets again at a later mark. link_lock held. */
+/* Ends a meeting without a result: the connection stays on TCP for this reason,
+ * unless it meets again at a later mark. link_lock held. */
 void exi_meet_give_up_locked(struct exi_sock *sk, int reason);
 
-/* The reason (EXS_X_REASON_*) for an error of the look for the other end. */
+/* The reason (EXS_X_REASON_*) for an error in finding the other end. */
 int exi_meet_unproved(int err);
 
-/* The reason for an error of making what a connection needs to leave TCP: the
+/* The reason for an error in making what a connection needs to leave TCP: the
  * service thread, the fabric's end, the peer's memory. */
 int exi_meet_unmade(int err);
 
-/* The reason is something that this end lacks, and the other end cannot be
- * identified: then also a stranger may learn the reason. */
+/* Whether the reason is a lack at this end, so that the other end cannot be
+ * identified: then a stranger may learn the reason, too. */
 bool exi_meet_is_ours(int reason);
 
-/* The user at the link's other end kept a call waiting not long ago. */
+/* Whether the user at the link's other end kept a call waiting not long ago. */
 bool exi_meet_shunned(int link);
 
-/* Makes a HELLO. Not known: the other end may be a stranger, and learns nothing
- * about this process. */
+/* Makes a HELLO. known false: the other end may be a stranger, and learns
+ * nothing about this process. */
 struct exi_pair_msg exi_meet_hello(const struct exi_sock *sk, bool known);
 
-/* Makes the connection's fabric. The link becomes its bell when both ends are
- * up: before, only messages of the meeting may be sent. 0 or -ENOMEM. link_lock
- * held. */
+/* Makes the connection's fabric. The link becomes its doorbell when both ends
+ * are up: before that, only messages of the meeting may be sent. 0 or -ENOMEM.
+ * link_lock held. */
 int exi_meet_fabric_new(struct exi_sock *sk, const struct exi_provider *p);
 
 /* Chooses a fabric by A's HELLO, and sends OFFER with its memory. 0, or the
@@ -179,8 +181,8 @@ int exi_meet_offer(struct exi_sock *sk, struct exi_pair_msg *m);
  * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_answer(struct exi_sock *sk, const struct exi_pair_msg *m, int fd);
 
-/* The link enters this state, in which the peer, whose identity is known, may
- * pass a segment: a descriptor is accepted until the link is up. */
+/* Puts the link into this state, in which the peer, whose identity is known,
+ * may pass a segment: a descriptor is accepted until the link is up. */
 void exi_meet_await_segment(struct exi_link *l, enum exi_link_state state);
 
 /* Shows symbol m->a on the board, and sends m over this link. 0 or -errno. */
@@ -190,22 +192,21 @@ int exi_meet_show(struct exi_sock *sk, int link, struct exi_pair_msg *m);
  * reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_hello(struct exi_sock *sk, const struct exi_pair_msg *m);
 
-/* B takes A's SHOWN: looks at the symbol, and shows its next only if that was
- * right. 0, or the reason as -EXS_X_REASON_*. link_lock held. */
+/* B takes A's SHOWN: checks the symbol, and shows its own next one only if that
+ * was correct. 0, or the reason as -EXS_X_REASON_*. link_lock held. */
 int exi_meet_on_shown(struct exi_sock *sk, const struct exi_pair_msg *m);
 
-/* The MAC of an end (a: of the end that connected) over this link, of a meeting
- * in EXS_MEET_DIR with the candidate of a slot, 0 at B. said: further bytes
- * that the MAC covers, in PROVED. 0 or -errno. link_lock held. */
+/* Makes the MAC of an end (a: the one that connected) over this link, for a
+ * meeting in EXS_MEET_DIR with the candidate of a slot, 0 at B. said: further
+ * bytes that the MAC covers, in PROVED. 0 or -errno. link_lock held. */
 int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
 		   const struct exi_pair_msg *said, uint8_t ret[EXI_SHA256]);
 
-/* The reason that a NO gives; EXS_X_REASON_REFUSED for a value not known
- * here. */
+/* The reason in a NO; EXS_X_REASON_REFUSED for a value not known here. */
 int exi_meet_told_reason(const struct exi_pair_msg *m);
 
-/* Sends NO and gives up. A stranger learns no more than that no peer is known
- * here. link_lock held. */
+/* Sends NO and gives up. A stranger learns only that no peer is known here.
+ * link_lock held. */
 void exi_meet_refuse_locked(struct exi_sock *sk, int reason);
 
 #endif

@@ -37,8 +37,8 @@ enum exi_pair_type {
 	EXI_PAIR_TYPE_MAX
 };
 
-/* HELLO's c: the kernel does not say that the peer's user owns its end, so both
- * ends show their boards (bound.h). */
+/* HELLO's c: the kernel does not show that the peer's user owns its end, so
+ * both ends show their boards (bound.h). */
 #define EXI_HELLO_SHOW 1u
 /* HELLO's c: both ends prove that they hold the key (meetdir.h); blob: a nonce,
  * and from A a MAC. */
@@ -46,8 +46,8 @@ enum exi_pair_type {
 
 /* The question or answer of a FINSEEN. */
 enum exi_pair_finseen {
-	EXI_FINSEEN_ASK = 1,	/* look, and say if you still have it */
-	EXI_FINSEEN_ANSWER = 2, /* I do */
+	EXI_FINSEEN_ASK = 1,	/* look, and answer if you still have it */
+	EXI_FINSEEN_ANSWER = 2, /* I still have it */
 };
 
 /* DOWN's a: another process gets this end, and may meet the peer again. */
@@ -68,13 +68,13 @@ _Static_assert(sizeof(struct exi_pair_msg) == 96, "struct exi_pair_msg");
 int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 		  uint64_t b, uint64_t c);
 
-/* Bytes went to a peer by the kernel: a thread that finds later ones on a
- * fabric takes that as a ring. Not counted before a first link of this process
- * was up. began: exi_link_sends() before the call. The kernel delivers within a
- * host in the call, and whom it wakes may run in its place: what such a peer
- * asks the kernel for meanwhile comes after these bytes, though the call ends
- * later. So a call that sends a little counts as no longer than it takes
- * without that. */
+/* Called when bytes were sent to a peer through the kernel: a thread that finds
+ * later bytes on a fabric treats that as a doorbell. Not counted before the
+ * first link of this process was up. began: exi_link_sends() before the call.
+ * Within a host the kernel delivers during the call, and may run the woken peer
+ * in place of this thread: what the peer asks the kernel for meanwhile comes
+ * after these bytes, although the call ends later. So a call that sends few
+ * bytes counts as no longer than it takes without that. */
 extern _Atomic bool exi_link_any;
 #define EXI_LINK_LITTLE	    16384
 #define EXI_LINK_SEND_TICKS 16384
@@ -109,23 +109,23 @@ struct exi_pair_msg exi_pair_message(enum exi_pair_type type);
 /* Sends NO with this reason (EXS_X_REASON_*), if there is room. */
 void exi_pair_send_no(int fd, int reason);
 
-/* Takes one packet of a meeting, in which one descriptor may come: it is put
- * into *ret_fd, which stays as it is otherwise. Results as of
- * exi_rights_none(); -EMFILE: no descriptor was free for it, and the packet is
- * in the queue still. */
+/* Receives one packet of a meeting, which may carry one descriptor, into
+ * *ret_fd, else unchanged. Results as of exi_rights_none(); -EMFILE: no
+ * descriptor was free for it, and the packet is still in the queue. */
 ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd);
 
-/* Takes one packet of a link that is up, in which no descriptor may come;
- * results as of exi_rights_none(). After the link refuses descriptors, and was
- * empty once, none can come and none is looked for. link_lock held. */
+/* Receives one packet of a link that is up, which may carry no descriptor;
+ * results as of exi_rights_none(). Once the link refuses descriptors, and has
+ * been empty, none can come, and the check is left out. link_lock held. */
 ssize_t exi_pair_recv_up(struct exi_link *l, struct exi_pair_msg *ret);
 
-/* Whether n bytes are a message of this version and of a type that exists. */
+/* Whether the n bytes are a message of this version and of an existing type. */
 bool exi_pair_well_formed(const struct exi_pair_msg *m, ssize_t n);
 
-/* Makes the UNIX socket of a link, in the connection's network namespace,
- * through which no descriptor passes until the peer is known. The descriptor,
- * or -errno: -EXDEV: this thread is in another namespace; -EACCES: denied. */
+/* Makes the UNIX socket of a link, in the connection's network namespace. No
+ * descriptor passes through it until the peer is known. Returns the descriptor
+ * or -errno; -EXDEV: this thread is in another namespace; -EACCES: not
+ * permitted. */
 int exi_pair_socket(const struct exi_tuple *t);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Meeting a peer on another host. What passes between hosts is a fabric's; the
- * core gives it connections and gets a pair link for each, as if the peer were
+/* Meets a peer on another host. A fabric sends the messages between hosts; the
+ * core gives it connections, and gets a pair link for each, as if the peer were
  * here: docs/design/wire-verbs.md. */
 #ifndef EXI_CORE_MEET_REMOTE_H
 #define EXI_CORE_MEET_REMOTE_H
@@ -11,19 +11,19 @@
 struct exi_listening;
 struct exi_provider;
 
-/* Whether a fabric between hosts is configured, and its devices are here. One
- * look at the file system per process; no module is opened. */
+/* Whether a fabric between hosts is configured, and its devices are here. Looks
+ * at the file system once per process; opens no module. */
 bool exi_remote_possible(void);
 
-/* The best one that is usable; opens its module. Null, and *ret_why the reason
- * why not. */
+/* The best usable fabric between hosts; opens its module. Null: *ret_why is the
+ * reason. */
 const struct exi_provider *exi_remote_provider(int *ret_why);
 
-/* Whether there is, or was, one that is in use. */
+/* Whether such a fabric is, or was, in use. */
 bool exi_remote_used(void);
 
-/* A program listens there: connections to it may be asked for from other hosts.
- * Best effort: a failure goes to the log. */
+/* Called when a program listens at this address: other hosts may ask for
+ * connections to it. A failure is only logged. */
 void exi_remote_listen(const struct exi_listening *at);
 void exi_remote_unlisten(const struct exi_listening *at);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What else the program does that makes upgrades unsafe: rings of io_uring,
- * whose calls the library does not see, and filters of system calls that the
- * program put on itself since the library started (those it was started under
- * are its container's, and do not count). And the program's epoll sets, of
- * which the shim may not know some (core/call/unseen.h). */
+/* Other things in the program that make upgrades unsafe: io_uring rings, whose
+ * calls the library does not see, and filters of system calls that the program
+ * put on itself since the library started. Earlier filters are the container's,
+ * and do not count. Also the program's epoll sets, some of which the shim may
+ * not know (core/call/unseen.h). */
 #ifndef EXI_CORE_MEET_SURROUNDINGS_H
 #define EXI_CORE_MEET_SURROUNDINGS_H
 
@@ -11,47 +11,48 @@
 
 #include "core/base/util.h"
 
-/* Remembers the filters that are there at the start. */
+/* Stores the filters that are there at the start. */
 void exi_surroundings_init(void);
 
 /* EXS_X_REASON_IO_URING, EXS_X_REASON_SECCOMP or EXS_X_REASON_NONE;
- * EXS_X_REASON_NO_PROOF where it cannot be told. Looks at most once in a tenth
- * of a second. */
+ * EXS_X_REASON_NO_PROOF if it is unknown. Looks at most once in a tenth of a
+ * second. */
 int exi_surroundings_reason(void);
 
-/* The filters alone: which of them the calling thread is under another thread
- * may not see, so a thread of the program asks before it leaves a look for the
- * peer to the service. */
+/* The same for the filters alone. A thread may be under filters that another
+ * thread does not see, so a thread of the program calls this before it leaves a
+ * look for the peer to the service. */
 int exi_surroundings_filters(void);
 
-/* The program's epoll sets, as that look found them: how many. */
+/* The program's epoll sets that the last look found; returns how many. */
 #define EXI_SETS 16
 int exi_surroundings_sets(int ret[EXI_SETS]);
 
-/* Set by the shim: whether it looks at each request of this ring before the
- * kernel may see it, so that a connection that one names is on TCP by then, and
- * none waits for an epoll set. */
+/* Set by the shim: returns whether it examines each request of this ring before
+ * the kernel may see it, so that connections in requests are on TCP by then,
+ * and no request waits for an epoll set. */
 EXI_SHIM extern bool (*exi_surroundings_ring_seen)(int fd);
 
-/* Whether a ring of the program's may be for a connection on a fabric, by
- * EXS_IO_URING and by what the shim sees; fd -1: a ring that has no
+/* Whether a ring of the program may be for a connection on a fabric, by
+ * EXS_IO_URING and by what the shim sees; fd -1: a ring without a
  * descriptor. */
 bool exi_surroundings_ring_matters(int fd);
 
-/* Calls f for each ring and each epoll set of the program's, now. */
+/* Calls f for each ring and each epoll set that the program has now. */
 void exi_surroundings_each(void (*f)(int fd, bool ring, void *arg), void *arg);
 
-/* What is at the number came from a stranger: it is not looked at, for a look
- * at a ring or a set waits for a lock that a thread of the stranger may keep.
- * Nor is it a ring or a set of the program's. Of numbers below EXI_FD_MARKS. */
+/* Marks the number, below EXI_FD_MARKS, as that of a stranger's file. It is not
+ * examined, because examining a ring or a set waits for a lock that a thread of
+ * the stranger may hold. Nor does it count as a ring or a set of the
+ * program. */
 void exi_surroundings_foreign(int fd);
 bool exi_surroundings_is_foreign(int fd);
-/* The number is closed, or is about to be; it got another one. */
+/* closed: the number is closed, or about to be. named: it has a duplicate. */
 EXI_SHIM void exi_surroundings_closed(int fd);
 EXI_SHIM void exi_surroundings_named(int fd, int also);
 
-/* The child after fork: frees the lock, which a thread of the parent may have
- * held. */
+/* Called in the child after fork: frees the lock, which another thread of the
+ * parent may have held. */
 void exi_surroundings_forked(void);
 
 #endif

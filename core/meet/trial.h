@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Tries, step by step, what two processes of one host need of the system to
- * meet. A container, a service manager or a sandbox may deny any of it. For the
- * tools. */
+/* Tries, step by step, the calls of the system that two processes of one host
+ * need in order to meet. A container, a service manager or a sandbox may deny
+ * any of them. For the tools. */
 #ifndef EXI_CORE_MEET_TRIAL_H
 #define EXI_CORE_MEET_TRIAL_H
 
@@ -14,7 +14,7 @@ struct exi_trial {
 	const char *cure; /* what allows it */
 };
 
-/* Tries step i; false when there is none. */
+/* Tries step i; returns false if there is no such step. */
 bool exi_trial(unsigned int i, struct exi_trial *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Searching for waits that the library does not see. */
+/* Searches for waits that the library does not see (core/call/unseen.h). */
 #ifndef EXI_CORE_MEET_UNSEEN_SEARCH_H
 #define EXI_CORE_MEET_UNSEEN_SEARCH_H
 
@@ -9,19 +9,20 @@
 
 struct exi_sock;
 
-/* An epoll set that the shim does not know has the connection in it. Looks for
- * new sets at most once in a tenth of a second. No half is locked. */
+/* Whether an epoll set that the shim does not know has the connection in it.
+ * Looks for new sets at most once in a tenth of a second. No half is locked. */
 bool exi_unseen_waits(int fd);
 
 #define EXI_UNSEEN_SEARCH_SUSPECTS 64 /* connections that one search is for */
 
-/* A connection for which a wait is searched. */
+/* A connection for whose waits the search looks. */
 struct exi_unseen_suspect {
 	struct exi_sock *sk;
 	uint32_t generation;
 	ino_t inode;
-	/* Found; EXS_X_REASON_NONE. With EXI_UNTIL_SEEN: nothing but sets that
-	 * the shim knows, and that nobody was seen to wait for. */
+	/* The reason found, or EXS_X_REASON_NONE. With EXI_UNTIL_SEEN: only
+	 * sets that the shim knows, and for which no thread was seen to
+	 * wait. */
 	int reason;
 };
 
@@ -30,12 +31,12 @@ struct exi_unseen_suspects {
 	int n;
 };
 
-/* Whether the shim knows what is in an epoll set; with awaited, also that
- * somebody was seen to wait for it. */
+/* Returns whether the shim knows what is in an epoll set; with awaited, also
+ * whether a thread was seen to wait for it. */
 extern bool (*exi_unseen_search_shim_knows)(int epfd, bool awaited);
 
-/* Adds the connection to the search: the socket of this generation. False:
- * there is no room, or fd is not open. */
+/* Adds the socket of this generation to the search. Returns false if there is
+ * no space, or fd is not open. */
 bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
 			   uint32_t generation, int fd);
 
@@ -44,8 +45,8 @@ bool exi_unseen_search_add(struct exi_unseen_suspects *s, struct exi_sock *sk,
  * exi_surroundings_each(). */
 void exi_unseen_search_descriptor(int fd, bool ring, void *arg);
 
-/* Searches the other threads of this process for calls of the kernel that wait
- * for the suspects. */
+/* Searches the other threads of this process for system calls that wait for the
+ * suspects. */
 void exi_unseen_search_threads(struct exi_unseen_suspects *s);
 
 #endif

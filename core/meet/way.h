@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the rules for ports say of a connection. */
+/* A connection's settings by the rules for ports. */
 #ifndef EXI_CORE_MEET_WAY_H
 #define EXI_CORE_MEET_WAY_H
 
@@ -9,11 +9,11 @@
 
 struct exi_sock;
 
-/* The way of a connection: that of the port which it was made to, at both of
- * its ends. Without rules for ports no system call is made. */
+/* The settings of a connection: those of the port that it was made to, the same
+ * at both ends. Makes no system call if there are no rules for ports. */
 struct exi_config_way exi_way_of(const struct exi_sock *sk);
 
-/* Whether any fabric is left for it: within a host, or between hosts. */
+/* Whether they leave any fabric: within a host, or between hosts. */
 bool exi_way_leads(const struct exi_config_way *w, bool between_hosts);
 
 #endif

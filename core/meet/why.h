@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Why nobody is met: reasons (EXS_X_REASON_*). */
+/* Why a connection meets no peer: reasons (EXS_X_REASON_*). */
 #ifndef EXI_CORE_MEET_WHY_H
 #define EXI_CORE_MEET_WHY_H
 
@@ -8,23 +8,22 @@
 struct exi_link;
 struct exi_tuple;
 
-/* The reason where the peer is in no network namespace of this process. */
+/* The reason if the peer is in no network namespace of this process. */
 int exi_why_elsewhere(void);
 
-/* The reason (EXS_X_REASON_*) where nobody is there to meet for fd's
- * connection. */
+/* The reason if no peer is there to meet for fd's connection. */
 int exi_why_nobody(const struct exi_tuple *t, int fd);
 
-/* The same, by the connection's descriptor. */
+/* The same, from the connection's descriptor alone. */
 int exi_why_nobody_of(int fd);
 
-/* The same of a connection that ends while this end waits, or looks, for its
- * peer, after so many bytes were received and sent. UNDECIDED: too few for a
- * peer that meets. */
+/* The same for a connection that ends while this end waits or looks for its
+ * peer, after it received `in' and sent `out' bytes. UNDECIDED: too few bytes
+ * for a peer that meets. */
 int exi_why_in_vain(const struct exi_link *l, uint64_t in, uint64_t out,
 		    int fd);
 
-/* The reason where the time of a meeting is over. */
+/* The reason if the time of a meeting is over. */
 int exi_why_nobody_came(const struct exi_link *l);
 
 #endif

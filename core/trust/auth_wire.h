@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What ends on different hosts say to each other when they meet; A called
- * connect, B accepted. Numbers of several bytes are little-endian.
+/* The messages of the handshake between hosts; A called connect, B accepted.
+ * Numbers of several bytes are little-endian.
  *
  *   REQUEST  A to B  in the private data of rdma_connect()
  *   ANSWER   B to A  in that of rdma_accept()
@@ -8,11 +8,11 @@
  *   CONFIRM  A to B  the first message over the connection
  *   GRANT    B to A  the second
  *
- * The first three are as long as InfiniBand's private data: it does not tell
- * how much of them was given. Each MAC is the first bytes of an HMAC-SHA-256
- * under the key over: a label, the ends (both addresses and ports of the TCP
- * connection, both fabric addresses, A's before B's), A's nonce, B's nonce
- * (zero in REQUEST and REJECT), and the whole message with the MAC zero. */
+ * The first three are as long as InfiniBand's private data, because InfiniBand
+ * does not transmit how much of it is used. Each MAC is the first bytes of an
+ * HMAC-SHA-256 under the key over: a label, the ends (both addresses and ports
+ * of the TCP connection, both fabric addresses, A's before B's), A's nonce, B's
+ * nonce (zero in REQUEST and REJECT), and the whole message with a zero MAC. */
 #ifndef EXI_CORE_TRUST_AUTH_WIRE_H
 #define EXI_CORE_TRUST_AUTH_WIRE_H
 
@@ -36,8 +36,8 @@ enum exi_auth_kind {
 #define EXI_AUTH_NONCE 16
 #define EXI_AUTH_MAC   16
 
-/* The head of every message: in every version at this place, but for flags and
- * length. */
+/* The head of every message. Its layout is the same in every version, except
+ * for flags and length. */
 struct exi_auth_head {
 	uint8_t magic[2];
 	uint8_t version;
@@ -91,10 +91,10 @@ struct exi_auth_reject {
 	struct exi_auth_head head;
 	uint8_t why; /* enum exi_auth_why */
 	uint8_t zero[5];
-	uint16_t port;		   /* REDIRECT: where to ask instead */
-	uint8_t token[8];	   /* REDIRECT: for which process */
+	uint16_t port;		   /* REDIRECT: the port to ask */
+	uint8_t token[8];	   /* REDIRECT: the process to ask */
 	uint8_t key_id[8];	   /* B's key; zero if it has none */
-	uint8_t mac[EXI_AUTH_MAC]; /* zero: B cannot prove anything to A */
+	uint8_t mac[EXI_AUTH_MAC]; /* zero: no proof for A */
 	uint8_t rest[100];
 };
 
@@ -104,14 +104,14 @@ _Static_assert(offsetof(struct exi_auth_reject, port) == 14 &&
 		       offsetof(struct exi_auth_reject, mac) == 32,
 	       "no padding");
 
-/* The record of a direction that goes on over TCP after its fabric failed: it
- * is in the stream, and names the position of the next byte:
+/* The record of a direction that continues over TCP after its fabric failed. It
+ * is in the stream, and states the position of the next byte:
  * docs/design/wire-verbs.md. */
 #define EXI_AUTH_TAG 16
 
 struct exi_auth_resume {
 	/* The tag of the handshake, the direction and its epoch; nobody else
-	 * can tell what it is before it comes. */
+	 * can compute it before it is sent. */
 	uint8_t tag[EXI_AUTH_TAG];
 	uint8_t position[8];
 	uint8_t mac[EXI_AUTH_MAC];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The key of upgrades between hosts: 32 random bytes in a file of one line.
- * Ends on different hosts that hold the same key believe each other; see
+/* The key for upgrades between hosts: 32 random bytes in a file of one line.
+ * Ends on different hosts that hold the same key trust each other; see
  * docs/design/security.md.
  *
- * Not in libexs.so: a static library of its own, for what goes to other hosts.
- * Every function may be called by any thread, and blocks as files do; whoever
- * does so in somebody else's program says first that descriptors are made,
- * exi_fds_begin(). None logs: what went wrong is told in words, with the cure,
- * and never the key. */
+ * Not in libexs.so: a static library for the modules of other hosts' fabrics
+ * and the tools. Any thread may call every function, and file access may block.
+ * In another program's process, a caller first announces that descriptors are
+ * made (exi_fds_begin()). No function logs: errors are described in words, with
+ * the cure, and never with the key. */
 #ifndef EXI_CORE_TRUST_KEY_H
 #define EXI_CORE_TRUST_KEY_H
 
@@ -19,8 +19,8 @@
 #define EXI_KEY_BYTES	 32
 #define EXI_KEY_ID_BYTES 8
 
-/* The line, "exs-key-1 KEY ID", both in hexadecimal digits. The id is there so
- * that a slip of the hand is found; with the newline and a final NUL. */
+/* The line, "exs-key-1 KEY ID", both in hexadecimal digits; the id reveals
+ * typing errors. The length includes the newline and a final NUL. */
 #define EXI_KEY_WORD "exs-key-1"
 #define EXI_KEY_LINE                                                           \
 	(sizeof(EXI_KEY_WORD " ") + 2 * EXI_KEY_BYTES + sizeof(" ") - 1 +      \
@@ -34,7 +34,7 @@
  * is in no core dump, and is wiped when it is freed. */
 struct exi_key {
 	uint8_t bytes[EXI_KEY_BYTES];
-	/* Tells keys apart: a hash, from which the key cannot be found. */
+	/* Identifies the key: a hash, from which the key cannot be found. */
 	uint8_t id[EXI_KEY_ID_BYTES];
 	/* the key of EXS_TRUST=hosts, which everybody has */
 	bool open;
@@ -43,10 +43,10 @@ struct exi_key {
 /* The places where a key is looked for. All but the last may be null or
  * empty. */
 struct exi_key_search {
-	const char *file;	 /* EXS_KEY_FILE; then nowhere else */
+	const char *file;	 /* EXS_KEY_FILE; if set, the only place */
 	const char *config_home; /* XDG_CONFIG_HOME, if absolute */
 	const char *home;	 /* HOME, if absolute */
-	/* The place of services, and where there is no home. */
+	/* The place for services, and for users without a home. */
 	const char *system;
 };
 
@@ -60,23 +60,23 @@ struct exi_key_place {
 struct exi_key_places {
 	struct exi_key_place place[2];
 	unsigned int n;
-	/* The index of the first that is there; else of the first, where a key
-	 * is made. A key of the system that this user may not read counts as
-	 * there only if the user has no other place. */
+	/* The index of the first place that has a key; if there is none, of the
+	 * first place, where a key is made. A system key that this user may not
+	 * read counts only if the user has no other place. */
 	unsigned int chosen;
 };
 
-/* Sets the places as the environment says. Programs that gained privileges when
- * they were started ignore the environment. file is EXS_KEY_FILE as configured,
- * and stays the caller's. */
+/* Sets the places from the environment, which programs that gained privileges
+ * at their start ignore. file is EXS_KEY_FILE as configured, and stays the
+ * caller's. */
 void exi_key_search_init(struct exi_key_search *s, const char *file);
 
-/* Lists the places, and looks which are there. 0 or -ENAMETOOLONG. */
+/* Lists the places, and checks which have a key. 0 or -ENAMETOOLONG. */
 int exi_key_places(const struct exi_key_search *s, struct exi_key_places *ret);
 
-/* Loads the key of this user: read where it is, made where there is none.
- * Processes that make a key at once, on hosts that share the folder too, get
- * the same one. The errors are those of exi_key_read() and exi_key_write(). */
+/* Loads this user's key, and makes one if there is none. Processes that make a
+ * key at once, even on hosts that share the folder, get the same one. The
+ * errors are those of exi_key_read() and exi_key_write(). */
 int exi_key_load(const struct exi_key_search *s, struct exi_key **ret,
 		 char why[EXI_KEY_WHY]);
 
@@ -91,27 +91,27 @@ int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY]);
 int exi_key_write(const char *path, const struct exi_key *key, bool replace,
 		  char why[EXI_KEY_WHY]);
 
-/* Parses a line, with blanks around it or none. 0 or -EBADMSG. */
+/* Parses a line; blanks around it are allowed. 0 or -EBADMSG. */
 int exi_key_parse(const char *text, size_t len, struct exi_key **ret,
 		  char why[EXI_KEY_WHY]);
 
-/* Writes the line, with its newline; the caller wipes it. */
+/* Writes the line, with its newline; the caller must wipe it. */
 void exi_key_print(const struct exi_key *key, char line[EXI_KEY_LINE]);
 
 /* Makes a random key. 0, -ENOMEM or -EIO. */
 int exi_key_new(struct exi_key **ret);
 
-/* Makes the key that everybody has, for EXS_TRUST=hosts. */
+/* Makes the key of EXS_TRUST=hosts, which everybody has. */
 int exi_key_open(struct exi_key **ret);
 
-/* Wipes and frees a key; null is fine. */
+/* Wipes and frees a key; null is allowed. */
 void exi_key_free(struct exi_key *key);
 
 /* The id as text, for messages; returns text. */
 const char *exi_key_id_text(const uint8_t id[EXI_KEY_ID_BYTES],
 			    char text[EXI_KEY_ID_TEXT]);
 
-/* Overwrites memory that a compiler would leave as it is. */
+/* Overwrites memory, even if the compiler would leave that out. */
 void exi_key_wipe(void *p, size_t len);
 
 #endif
