@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* CPUs that others want. */
+/* CPUs that other threads want. */
 #include "core/base/busy.h"
 
 #include <stdatomic.h>
@@ -16,14 +16,14 @@ bool exi_busy_still(struct exi_losses *l)
 
 	if (exi_now_ns() < end)
 		return true;
-	/* Unless another thread has just found out that it is. */
+	/* Unless another thread has just renewed the finding. */
 	atomic_compare_exchange_strong_explicit(
 		&l->until, &end, 0, memory_order_relaxed, memory_order_relaxed);
 	return false;
 }
 
-/* Counts one more loss: after `first`, and as one of the last `of` or more. The
- * mean of these. */
+/* Counts one more loss. The mean starts as if `first' free losses had been
+ * counted, and covers the last `of' losses or more. Returns the mean. */
 static uint64_t count(struct exi_losses *l, uint64_t loss, uint32_t first,
 		      uint32_t of)
 {
@@ -50,7 +50,7 @@ static void found_out(struct exi_losses *l, uint64_t now, uint64_t loss)
 				 ? loss * EXI_BUSY_TIMES
 				 : EXI_BUSY_MAX;
 
-	/* The CPU is still kept: within that time, or soon after it. */
+	/* The finding is confirmed: within its time, or soon after it. */
 	if (now < ended + held) {
 		held *= now < ended ? 1 : 2;
 		if (holds < held)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Which threads may be cancelled, and what a call that sleeps leaves behind
- * then. */
+/* Thread cancellation: which threads may be cancelled, and how a sleeping call
+ * cleans up then. */
 #include "core/base/cancel.h"
 
 #include <pthread.h>

@@ -11,8 +11,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Reads as much of a file as fits, less one byte for the end. Its length; -1:
- * it cannot be read. */
+/* Reads as much of a file as fits, less one byte for the final NUL. Returns its
+ * length; -1: it cannot be read. */
 static ssize_t read_file(const char *path, char *buf, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,7 +27,7 @@ static ssize_t read_file(const char *path, char *buf, size_t len)
 	return n;
 }
 
-/* The limit of one directory; "max" and what is no number are none. */
+/* The limit of one directory; "max", or text that is no number, is none. */
 static uint64_t limit_in(const char *dir, const char *file)
 {
 	char path[4096], text[32];
@@ -41,9 +41,9 @@ static uint64_t limit_in(const char *dir, const char *file)
 	return n;
 }
 
-/* The smallest limit of the group and those around it, up to where they are
- * mounted, which in a container may be the group itself: directories that are
- * not there are passed over. */
+/* The smallest limit of the group and its ancestors, up to where they are
+ * mounted, which in a container may be the group itself. Missing directories
+ * are skipped. */
 static uint64_t limit_along(const char *mount, const char *group,
 			    const char *file)
 {

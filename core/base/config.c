@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The configuration: what of the table's settings is in effect.
+/* The configuration: which settings are in effect.
  *
  * A value is a text from one of three sources. Each setting is parsed from its
- * default, then from the file, then from the environment, and a text that does
- * not parse leaves what was there. With a setting that is strict nothing is
- * started then: it says what may be used, what must be, or how much, and what
- * was there is a guess. The others are about speed and what is said. */
+ * default, then from the file, then from the environment; a text that does not
+ * parse leaves the earlier value. For a strict setting, nothing is started
+ * then: such a setting says what may be used, what must be used, or how much,
+ * and the earlier value would be a guess. The other settings are about speed
+ * and output. */
 #include "core/base/config.h"
 
 #include <errno.h>
@@ -32,7 +33,7 @@
 
 #define N_FILES 2 /* the host's, and that of EXS_CONFIG */
 
-/* Where a value is from: of two, the later stands. */
+/* The source of a value; a later one wins. */
 enum origin {
 	ORIGIN_DEFAULT,
 	ORIGIN_FILE,
@@ -56,7 +57,7 @@ void exi_config_refuse(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(refusal, sizeof(refusal), fmt, ap);
 	va_end(ap);
-	for (char *p = refusal; *p; p++) /* it is one line, on a terminal */
+	for (char *p = refusal; *p; p++) /* one line, on a terminal */
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = '?';
 }
@@ -103,7 +104,7 @@ static void resolve(const struct exi_config_file f[N_FILES], size_t first,
 	}
 }
 
-/* A later file's setting for all ports, and the environment's, come first. */
+/* Whether a later file's setting for all ports, or the environment's, wins. */
 static bool is_overruled(const struct exi_config_file f[N_FILES], size_t n,
 			 size_t setting)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a file of settings says for this program: its lines, the rules that are
- * for the program, and the profiles that it names. */
+/* Reads a file of settings for this program: its lines, the rules that apply to
+ * the program, and the profiles that it names. */
 #include "core/base/config_file.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define FILE_MAX (1 << 20)
 
-static const char *program; /* whose rules apply; null: this one's */
+static const char *program; /* the program whose rules apply; null: this one */
 
 static const struct exi_config_profile profiles[] = {
 	{ "latency", "EXS_UPGRADE", "connect" },
@@ -28,7 +28,7 @@ static const struct exi_config_profile profiles[] = {
 	{ "safe", "EXS_SPIN_US", "0" },
 };
 
-/* The setting that a key of the file means. */
+/* The index of the setting that a key of the file names. */
 static int find_key(const char *section, const char *key)
 {
 	return section[0] && strcmp(section, "exs") != 0
@@ -55,7 +55,7 @@ static void give(struct exi_config_file *f, size_t i,
 	f->level[i] = level;
 }
 
-/* False: there is no such profile. */
+/* Returns false if there is no such profile. */
 static bool give_profile(struct exi_config_file *f, const char *name)
 {
 	enum exi_config_level level =
@@ -75,7 +75,7 @@ static bool give_profile(struct exi_config_file *f, const char *name)
 	return found;
 }
 
-/* Whether the program is one of the list, of names with wildcards. */
+/* Whether the program matches the list, which has names with wildcards. */
 static bool is_program(const char *list)
 {
 	const char *mine = program ? program : program_invocation_short_name;
@@ -96,7 +96,7 @@ static bool is_program(const char *list)
 	return false;
 }
 
-/* A section, or a condition behind the settings of a rule, begins a new one. */
+/* A section, or a condition after the settings of a rule, begins a new rule. */
 static void begin_section(struct exi_config_file *f, const char *section,
 			  bool condition)
 {
@@ -165,7 +165,7 @@ static void give_at_ports(struct exi_config_file *f, size_t i, const char *text)
 	f->n_by_port++;
 }
 
-/* A rule for ports can only give what a connection has of its own. */
+/* A rule for ports may only have settings that can differ by connection. */
 static void take_at_ports(struct exi_config_file *f, const char *key,
 			  const char *value)
 {
@@ -243,8 +243,8 @@ static FILE *open_regular(const char *path, int *ret_err)
 	return in;
 }
 
-/* The host's own file need not be there. A program that may not search the
- * directories above, as in some changed roots, cannot have been meant by it. */
+/* The host's own file may be missing. A program that may not search the
+ * directories above it, as in some changed roots, is not meant by it. */
 static bool is_absent(const char *path, int err)
 {
 	char dir[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rules for ports: settings that one connection may have otherwise than its
+/* Rules for ports: settings of single connections that differ from those of the
  * process. */
 #include "core/base/config_ports.h"
 
@@ -23,7 +23,8 @@ struct kept {
 static struct kept kept[KEPT_MAX];
 static unsigned int n_kept;
 
-/* A port at the beginning of the text, which goes behind it; 0: none. */
+/* Parses a port at the beginning of *text, and moves *text behind it; 0: there
+ * is none. */
 static uint16_t take_port(const char **text)
 {
 	char *end;
@@ -66,7 +67,7 @@ bool exi_config_is_by_port(size_t setting)
 	       !strcmp(variable, "EXS_PROVIDER");
 }
 
-/* The bits of those of c's fabrics that the list has, too. */
+/* The bits of those of c's fabrics that are also in the list. */
 static uint32_t fabrics_of(const struct exi_config *c,
 			   const struct exi_config *list)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The table of settings, each with its parser. Those of the log come first, so
- * that complaints about all others go where the user wants them. */
+ * that complaints about all other settings go where the user wants them. */
 #include "core/base/config_table.h"
 
 #include <stddef.h>

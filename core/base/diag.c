@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Questions to sock_diag. */
+/* Queries by sock_diag. */
 #include "core/base/diag.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ int exi_diag_open(void)
 	struct timeval limit = { .tv_sec = 1 };
 	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-	/* A socket that is denied is no answer: least of all EPERM. */
+	/* A denied socket is not an answer; EPERM least of all. */
 	if (nl < 0)
 		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -84,16 +84,17 @@ const void *exi_diag_attribute(const union exi_diag_answer *a, size_t own,
 	return NULL;
 }
 
-/* The kept socket stays open: making one takes four times as long as asking. It
- * answers for its own network namespace, whichever thread asks, and tells users
- * by their numbers in the user namespace that it was made in. */
+/* The kept socket stays open, because making one takes four times as long as a
+ * query. Whichever thread asks, its answers are about its own network
+ * namespace, with the users' numbers in the user namespace in which it was
+ * made. */
 static struct {
 	struct exi_lock lock;
 	int fd;
-	pid_t pid; /* another process would take our answers */
+	pid_t pid; /* another process would take answers from it */
 	uint64_t cookie;
 	uint64_t netns;
-	bool threaded; /* since it was opened, at least */
+	bool threaded; /* at least since it was opened */
 } kept = { .fd = -1 };
 
 void exi_diag_forked(void)
@@ -127,7 +128,7 @@ static void unkeep_locked(void)
 static void look_after_locked(void)
 {
 	EXI_LOCKED(&kept.lock);
-	/* The program closed it, and the number may be another's. */
+	/* The program closed it, and the number may be another file's. */
 	if (kept.fd >= 0 && exi_sock_cookie(kept.fd) != kept.cookie)
 		kept.fd = -1;
 	if (kept.fd >= 0 && kept.pid != getpid())
@@ -158,7 +159,7 @@ bool exi_diag_ask_kept(uint64_t netns, bool users, const struct nlmsghdr *q,
 		(!users || kept.threaded);
 	if (asked) {
 		*ret_err = exi_diag_ask(kept.fd, q, least, ret);
-		/* Or what comes late would be the next one's answer. */
+		/* Otherwise a late answer would be taken for the next one. */
 		if (*ret_err && *ret_err != -ENOENT)
 			unkeep_locked();
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The library's own descriptors: their numbers, their limit, and when none is
- * free. */
+/* The library's own descriptors: their numbers, their limit, and what happens
+ * when none is free. */
 #include "core/base/fds.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ unsigned int exi_fd_kept(void)
 	return atomic_load_explicit(&fds_kept, memory_order_relaxed);
 }
 
-/* Asking for the limit would be a system call for each new connection: that it
- * was lowered is seen a few later. */
+/* Reads the limit only sometimes, because that would be a system call per new
+ * connection: a lower limit is noticed a few calls later. */
 bool exi_fd_scarce(int fd)
 {
 	static _Atomic unsigned int known, calls;
@@ -83,8 +83,8 @@ bool exi_fd_scarce(int fd)
 	return used >= soft - soft / 16;
 }
 
-/* room: how many of the lowest numbers must be free, or the application's. What
- * is refused stays open. */
+/* room: how many of the lowest numbers must be free or the application's. On
+ * failure fd stays open. */
 static int keep(int fd, unsigned int room)
 {
 	unsigned int soft, base, held;
@@ -94,7 +94,8 @@ static int keep(int fd, unsigned int room)
 		return -errno;
 	soft = exi_fds_soft_limit();
 	held = atomic_fetch_add_explicit(&fds_kept, 1, memory_order_relaxed);
-	/* fd was the lowest free number: it tells what the application has. */
+	/* fd was the lowest free number: it shows how many the application
+	 * has. */
 	if (held >= soft / 4 ||
 	    (room && (unsigned int)fd + held >= soft - soft / room))
 		goto refuse;
@@ -152,7 +153,7 @@ void exi_fds_end(void)
 		atomic_fetch_sub(&exi_fds_makers, 1);
 }
 
-/* Moves a descriptor from where it is to where it is marked. */
+/* Moves a descriptor to its marked number. */
 static int keep_whole(int fd, unsigned int room)
 {
 	int ret;
@@ -180,8 +181,8 @@ int exi_fd_keep(int fd)
 	return or_close(fd, exi_fd_keep_open(fd));
 }
 
-/* Descriptors that the library gave back leave holes among its numbers: the
- * lowest free one does not tell then what the application has above it. */
+/* The library's closed descriptors leave holes among its numbers: then the
+ * lowest free number does not show what the application has above it. */
 static _Atomic bool fds_ran_out;
 
 void exi_fds_ran_out(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The process is a copy of this one, made past the C library, whose locks other
- * threads may hold: it makes system calls and nothing else. */
+/* A feeder is a copy of this process, made without the C library, whose locks
+ * other threads may hold: it only makes system calls. */
 #include "core/base/feeder.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #include "core/base/log.h"
 #include "core/base/util.h"
 
-/* Copies the process; no signal tells of the copy's end. */
+/* Copies the process; its end sends no signal. */
 static pid_t copy_process(void)
 {
 	return (pid_t)syscall(SYS_clone, 0L, NULL, NULL, NULL, NULL);
@@ -43,7 +43,7 @@ static void close_span(unsigned int from, unsigned int to)
 		close((int)from);
 }
 
-/* All descriptors but these. */
+/* Closes all descriptors but these. */
 static void close_others(const int *fds, size_t n)
 {
 	unsigned int from = 0;
@@ -64,13 +64,13 @@ static void close_others(const int *fds, size_t n)
 	close_span(from, ~0u);
 }
 
-/* The feeders under way: those that finish connections, and those that hold
- * bytes for readers that take their time. Feeders, and whatever this process
- * forks, write these words, too. */
+/* The running feeders: those that finish connections, and those that hold bytes
+ * for slow readers. Feeders, and all forked children of this process, write
+ * these words, too. */
 #define FEEDERS	 16
 #define TAKES_NS 60000000000u
 struct exi_feeder {
-	_Atomic uint64_t until; /* when it ends, unless it says more */
+	_Atomic uint64_t until; /* when it counts as over, unless renewed */
 	_Atomic size_t bytes;
 };
 struct slots {
@@ -99,8 +99,8 @@ static struct slots *slots(void)
 	return none;
 }
 
-/* Whether the slot is free. A feeder that was killed is over, too, when its
- * time is. */
+/* Whether the slot is free. A feeder that was killed is over when its time
+ * is. */
 static bool is_over(struct exi_feeder *s)
 {
 	return atomic_load(&s->until) < exi_now_ns();
@@ -142,7 +142,7 @@ void exi_feeder_lives(struct exi_feeder *self, size_t holds)
 	atomic_store(&self->until, alive_until());
 }
 
-/* False: the time is over. The descriptor may be non-blocking. */
+/* Returns false if the time is over. The descriptor may be non-blocking. */
 static bool await_room(int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
@@ -154,7 +154,7 @@ static bool await_room(int fd)
 	return ret > 0;
 }
 
-/* What a connection that closes owes. */
+/* The unsent bytes of a connection that closes. */
 struct owed {
 	int fd;
 	const char *bytes;
@@ -184,7 +184,7 @@ static void finish(struct exi_feeder *self, const void *arg)
 static void feed(const struct exi_feeder_work *w, struct exi_feeder *self)
 {
 	syscall(SYS_prctl, PR_SET_NAME, "exs-feeder", 0L, 0L, 0L);
-	/* A line would need locks. */
+	/* A log line would need locks. */
 	__atomic_store_n(&exi_log_level, EXI_LOG_OFF, __ATOMIC_RELAXED);
 	close_others(w->fds, w->n_fds);
 	w->run(self, w->arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Numbers that are unique: of processes, of uses, and secrets. */
+/* Unique numbers: for processes, uses and secrets. */
 #include "core/base/ids.h"
 
 #include <stdatomic.h>
@@ -23,10 +23,11 @@ uint64_t exi_random(void)
 	return r;
 }
 
-static _Atomic uint64_t numbers; /* the next; 0: the first is to come */
+static _Atomic uint64_t numbers; /* the next one; 0: none was taken yet */
 static _Atomic uint64_t secret;
 
-/* The value of *v; a random one that is not 0 is stored first where it is 0. */
+/* The value of *v, which is first set to a random number other than 0 if it is
+ * 0. */
 static uint64_t seeded(_Atomic uint64_t *v)
 {
 	uint64_t ret = atomic_load_explicit(v, memory_order_relaxed), none = 0;
@@ -70,7 +71,7 @@ void exi_process_forked(bool child)
 			 __ATOMIC_RELAXED);
 	if (!child)
 		return;
-	exi_self.tid = 0; /* what the thread held it still lets go */
+	exi_self.tid = 0; /* it can still release its locks */
 	atomic_store(&process_token, 0);
 	atomic_store(&numbers, 0);
 }

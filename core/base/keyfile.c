@@ -66,7 +66,7 @@ static int parse(char *line, uint8_t ret[EXI_KEYFILE_BYTES])
 	return good ? 0 : -EBADMSG;
 }
 
-/* Root may let the group of a service read what is root's. */
+/* Root's file may be readable by one group, for a service. */
 static int check_owner(const struct stat *st)
 {
 	if (!S_ISREG(st->st_mode))
@@ -78,7 +78,8 @@ static int check_owner(const struct stat *st)
 
 static int read_path(const char *path, uint8_t ret[EXI_KEYFILE_BYTES])
 {
-	/* O_NONBLOCK: the path may be a FIFO, and nobody at its other end. */
+	/* O_NONBLOCK: the path may be a FIFO without a process at its other
+	 * end. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	char line[LINE] = "";
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The slow paths of a lock: another thread has it. */
+/* The slow paths of a lock that another thread has. */
 #include "core/base/lock.h"
 
 #include <errno.h>
@@ -26,7 +26,8 @@ void exi_held_end_slow(void)
 {
 	void (*late)(void);
 
-	/* A jump that was no way out of what holds a lock was taken for one. */
+	/* A jump that did not leave the code holding a lock was taken for one
+	 * that did. */
 	if (exi_unlikely(exi_self.held == UINT32_MAX))
 		exi_self.held = 0;
 	if (exi_self.held != EXI_HELD_LATE)
@@ -72,9 +73,9 @@ void exi_lock_slow(struct exi_lock *l)
 		w |= EXI_LOCK_CONTENDED;
 		deadline = exi_ns_timespec(exi_now_ns() + EXI_LOCK_SLEEP_NS);
 		word.value = w;
-		/* A thread that holds nothing yet keeps no handler away for as
-		 * long as the owner may have the lock, which a stopped process
-		 * has for ever. */
+		/* A thread that holds no other lock does not defer handlers for
+		 * as long as the owner may have the lock, which in a stopped
+		 * process is for ever. */
 		exi_held_end();
 		ret = exi_futex_wait(&word, 1, &deadline);
 		exi_held_begin();

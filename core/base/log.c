@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Log lines: formatted on the stack, written at once, without locks.
  *
- * Where the lines go is one word, descriptor and pid together, so that threads
- * and forked children agree on it without a lock that fork() could leave held.
- * Two threads may open the file at once; the slower one closes its own again.
- * A program that closes every descriptor takes the log's too and may reuse its
- * number, so the file behind the number is compared before each line.
- */
+ * The destination is one word, descriptor and pid together, so that threads and
+ * forked children agree on it without a lock that fork() could leave held. Two
+ * threads may open the file at once; the slower one closes its own again. A
+ * program that closes every descriptor takes the log's too and may reuse its
+ * number, so the file behind the number is compared before each line. */
 #include "core/base/log.h"
 
 #include <arpa/inet.h>
@@ -76,8 +75,8 @@ static void expand_path(char *buf, size_t len, pid_t pid)
 	buf[n] = '\0';
 }
 
-/* Whether a line would not wait, and not find a pipe without a reader, which
- * would be SIGPIPE. */
+/* Whether writing a line would neither wait nor meet a pipe without a reader,
+ * which would raise SIGPIPE. */
 static bool has_room(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -85,10 +84,10 @@ static bool has_room(void)
 	return poll(&p, 1, 0) == 1 && p.revents == POLLOUT;
 }
 
-/* Writes a line, or drops one that would wait: a peer can cause lines, and the
- * reader of stderr need not read them. The program has the same file, so its
- * O_NONBLOCK cannot be set; a pipe takes RWF_NOWAIT, a terminal or a plain file
- * may not. */
+/* Writes a line, or drops one that would wait: a peer can cause lines, and
+ * stderr may have no active reader. The program shares the file, so its
+ * O_NONBLOCK cannot be set. A pipe accepts RWF_NOWAIT; a terminal or a plain
+ * file may not. */
 static void write_at_once(const char *line, size_t len)
 {
 	struct iovec v = { .iov_base = (void *)(uintptr_t)line,
@@ -107,8 +106,8 @@ static void say_on_stderr(const char *line, size_t len)
 
 	if (getsockopt(STDERR_FILENO, SOL_SOCKET, SO_DOMAIN, &domain, &size))
 		write_at_once(line, len);
-	/* Descriptor 2 of a daemon, or of a program started by inetd, can be
-	 * a connection: its peer is not to be told. */
+	/* Descriptor 2 of a daemon, or of a program started by inetd, can be a
+	 * connection: log lines must not go to its peer. */
 	else if (domain == AF_UNIX)
 		send(STDERR_FILENO, line, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -119,10 +118,10 @@ static bool is_standard(const char *path)
 	return !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr");
 }
 
-/* Whether a stranger may have put the file at the path: into a directory such
- * as /tmp, where it is another user's, or one more name of a file elsewhere.
- * The kernel refuses these itself where fs.protected_regular,
- * fs.protected_fifos and fs.protected_hardlinks are set. */
+/* Whether a stranger may have put the file at the path: in a directory such as
+ * /tmp, where the file is another user's, or a second name of a file elsewhere.
+ * The kernel itself refuses these if fs.protected_regular, fs.protected_fifos
+ * and fs.protected_hardlinks are set. */
 static bool is_planted(const char *path, int fd)
 {
 	const char *end = strrchr(path, '/');
@@ -211,7 +210,7 @@ static bool is_the_log(int fd)
 		       atomic_load_explicit(&out.inode, memory_order_relaxed);
 }
 
-/* The descriptor for the next line of this process; -1 is stderr. */
+/* The descriptor for this process's next line; -1 is stderr. */
 static int sink_fd(pid_t pid)
 {
 	uint64_t sink, mine, inode;
@@ -267,7 +266,7 @@ format_line(char *line, pid_t pid, int level, const char *fmt, va_list ap)
 	return n + m + 1;
 }
 
-/* An end of the connection; the name of nothing is empty. */
+/* Writes one end of the connection; nothing if it has no name. */
 static void name_end(char *to, size_t room, const char *what,
 		     const struct sockaddr_storage *a)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The C library's own socket calls. In libexs.so the linker sends the calls of
- * the whole library here (--wrap), so that they go past whatever interposes
- * the names: the shim, which would lead them back to us. */
+/* The C library's own socket calls. In libexs.so the linker directs the calls
+ * of the whole library here (--wrap), so that they bypass any code that
+ * interposes the names: the shim, which would lead them back to the library. */
 
 #include <dlfcn.h>
 #include <gnu/lib-names.h>
@@ -15,13 +15,13 @@
 #include <sys/types.h>
 #include <time.h>
 
-/* The shim has it; where there is none it is null. */
+/* Defined by the shim; null without it. */
 extern const char exs_preload __attribute__((weak));
 
 /* Finds a function of the C library. Without the shim: the one that the program
  * itself would call, which may be a sanitizer's. With it: the C library's own,
- * for where this library comes in the order of symbols depends on how the
- * program got it. */
+ * because the library's place in the symbol order depends on how the program
+ * loaded it. */
 static void *find(const char *name)
 {
 	static void *libc;
@@ -43,7 +43,7 @@ static void *find(const char *name)
 	return dlsym(libc, name);
 }
 
-/* Found at the first call, by whichever threads make it. */
+/* Looked up at the first call, by any number of threads. */
 #define CALL(name)                                                             \
 	({                                                                     \
 		name##_call *f = atomic_load_explicit(&native_##name,          \

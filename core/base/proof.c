@@ -123,7 +123,7 @@ static struct exi_tuple turned(const struct exi_tuple *t)
 	return ret;
 }
 
-/* Addresses of the other end: everything is mirrored. */
+/* The addresses as the other end sees them. */
 static void mirror(const struct exi_tuple *t, struct inet_diag_req_v2 *r)
 {
 	bool v4 = is_v4(t);
@@ -156,9 +156,9 @@ static struct tcp_question question(const struct exi_tuple *t)
 	return q;
 }
 
-/* The netlink socket, which is the thread's, asks in the namespace of the
- * tuple's socket. Before Linux 5.14: that socket is found there by its
- * addresses. */
+/* The netlink socket is the thread's; the query must be about the namespace of
+ * the tuple's socket. Before Linux 5.14 that is checked by finding that socket
+ * there by its addresses. */
 static int is_here(int nl, const struct exi_tuple *t)
 {
 	struct exi_tuple own = turned(t);
@@ -183,8 +183,9 @@ static int is_here(int nl, const struct exi_tuple *t)
 		       : -ENOENT;
 }
 
-/* The kernel takes an end that is bound to no device for any, and there may be
- * one beside that which is bound: two connections of the same addresses. */
+/* The kernel accepts an end that is bound to no device for any device, and
+ * there may be one that is bound to it: two connections with the same
+ * addresses. */
 static int is_alike(const struct exi_tuple *t, const union exi_diag_answer *a)
 {
 	struct inet_diag_msg m;
@@ -236,7 +237,7 @@ int exi_proof_unread(const struct exi_tuple *t, uint32_t *ret)
 	struct inet_diag_msg m;
 	int err;
 
-	/* The peer of the peer: asking for it gives this end's own state. */
+	/* The peer of the peer: the query returns this end's own state. */
 	own.cookie = 0;
 	err = other_end(&own, &m);
 	if (!err)
@@ -285,8 +286,9 @@ static int peer_here(const struct exi_tuple *t)
 	return other_end(t, &m);
 }
 
-/* Where the end that connected has sent the connection, as the kernel, which
- * translates addresses, notes it. -ENOENT, -ENOPROTOOPT: it translates none. */
+/* The address to which the connecting end sent the connection, as the kernel's
+ * address translation recorded it. -ENOENT, -ENOPROTOOPT: the kernel translates
+ * none. */
 static int sent_to(const struct exi_tuple *t, int fd, uint8_t *addr,
 		   uint16_t *port)
 {
@@ -300,7 +302,8 @@ static int sent_to(const struct exi_tuple *t, int fd, uint8_t *addr,
 	return fill(&ss, addr, port, &scope);
 }
 
-/* This end is established, and no socket here has its addresses turned. */
+/* Whether this end is established, while no socket here has its addresses
+ * reversed. */
 static bool lacks_peer(const struct exi_tuple *t)
 {
 	struct exi_tuple own = turned(t);
@@ -319,13 +322,13 @@ bool exi_tuple_redirected(const struct exi_tuple *t, int fd)
 		return false;
 	if (port == t->local_port && !memcmp(addr, t->local, sizeof(addr)))
 		return false;
-	/* The end that connected is told only where it sent the connection. */
+	/* The connecting end only learns where it sent the connection. */
 	if (port == t->peer_port && !memcmp(addr, t->peer, sizeof(addr)))
 		return !elsewhere(t) && lacks_peer(t);
 	return true;
 }
 
-/* Whether a holder of the other end made the sign, where the kernel tells. */
+/* Whether a holder of the other end made the sign, if the kernel returns it. */
 static bool has_sign(const union exi_diag_answer *a)
 {
 	struct inet_diag_sockopt o;
@@ -349,16 +352,16 @@ static int same_user(const struct exi_tuple *t, int unix_fd)
 	if (err)
 		return err;
 	memcpy(&m, NLMSG_DATA(&a.head), sizeof(m));
-	/* What is found where no connection is may be anybody's: a listener of
-	 * the port, or an attempt to connect from it. */
+	/* If there is no such connection, the kernel may find another socket: a
+	 * listener of the port, or an attempt to connect from it. */
 	if (m.idiag_state != TCP_ESTABLISHED)
 		return -ENOTCONN;
 	if (getsockopt(unix_fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
-	/* A process that has no number here is in a container beside ours: it
-	 * can do nothing to others of its user that are not in it. And the
-	 * kernel may keep processes of one user apart (ptrace(2)): one that
-	 * does not use the library is not spoken for by another. */
+	/* A process that has no id here is in a container beside this one: it
+	 * can do nothing to processes of its user outside it. And the kernel
+	 * may keep processes of one user apart (ptrace(2)): a process that uses
+	 * the library does not vouch for one that does not. */
 	return cred.uid == m.idiag_uid && cred.pid > 0 &&
 			       exi_user_is_one(cred.uid) && has_sign(&a)
 		       ? 0
@@ -385,8 +388,8 @@ static int options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	return 0;
 }
 
-/* Shows the sign: two options are off that are on where no program turned them
- * off, but for the second of IPv6. */
+/* Shows the sign: two options are off that are on by default, except the second
+ * one on IPv6 sockets. */
 void exi_proof_sign(int fd)
 {
 	const int off = 0;
@@ -428,7 +431,7 @@ static int no_options(const struct exi_tuple *t, struct inet_diag_sockopt *ret)
 	return -EOPNOTSUPP;
 }
 
-/* Questions, as the functions of proof.h that ask them. */
+/* Queries, as the functions of proof.h make them. */
 struct kind {
 	bool (*elsewhere)(const struct exi_tuple *t);
 	int (*same_user)(const struct exi_tuple *t, int link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The ends of a UNIX stream are named by the numbers of their inodes. They have
- * 32 bits and come round: they lead two ends to each other, and prove nothing.
- * See docs/design/unix.md. */
+/* Inode numbers name the ends of a UNIX stream. They have 32 bits and are
+ * reused: two ends find each other by them, but they prove nothing. See
+ * docs/design/unix.md. */
 #include "core/base/proof_unix.h"
 
 #include <arpa/inet.h>
@@ -28,8 +28,8 @@
 #endif
 #define DIAG_UID 7 /* UNIX_DIAG_UID, since Linux 5.3 */
 
-/* The value of SO_RCVBUF, as it is read, modulo a page: none is set so by
- * accident, for the kernel doubles what it is given. */
+/* The value of SO_RCVBUF, as it is read, modulo a page: no program sets it by
+ * accident, because the kernel doubles what it is given. */
 #define SIGN	  0x5a6
 #define SIGN_MASK 0xfff
 
@@ -83,20 +83,20 @@ static bool number(const union exi_diag_answer *a, int type, uint32_t *ret)
 	return v != NULL;
 }
 
-/* The peer's number of a socket that is connected, by its own. */
+/* The number of the peer of a connected socket, found by the socket's own. */
 static int peer_of(const union exi_diag_answer *a, uint32_t *ret)
 {
 	struct unix_diag_msg m;
 
 	memcpy(&m, NLMSG_DATA(&a->head), sizeof(m));
-	/* A connection that nobody has accepted yet has no number there. */
+	/* A connection that was not accepted yet has no number there. */
 	return m.udiag_state == ESTABLISHED && number(a, UNIX_DIAG_PEER, ret) &&
 			       *ret
 		       ? 0
 		       : -ENOTCONN;
 }
 
-/* users: by a socket that is of the calling thread's user namespace. */
+/* users: asks by a socket of the calling thread's user namespace. */
 static int ask(const struct exi_tuple *t, const struct unix_question *q,
 	       bool users, union exi_diag_answer *ret)
 {
@@ -130,7 +130,7 @@ int exi_unix_tuple(int fd, struct exi_tuple *ret)
 	if (fstat(fd, &st) < 0 ||
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &maker, &len) < 0)
 		return -errno;
-	/* The cookie is never another's: nor is what is told of it. */
+	/* The cookie is never reused, so neither is an answer about it. */
 	q = question((uint32_t)st.st_ino, ret->cookie, UDIAG_SHOW_PEER);
 	err = ask(ret, &q, false, &a);
 	if (!err)
@@ -143,8 +143,8 @@ int exi_unix_tuple(int fd, struct exi_tuple *ret)
 	return 0;
 }
 
-/* What the kernel says of the socket that has the peer's number, and that ours
- * is its peer. */
+/* Asks the kernel about the socket with the peer's number, and checks that this
+ * end is its peer. */
 static int other_end(const struct exi_tuple *t, uint32_t show, bool users,
 		     union exi_diag_answer *ret)
 {
@@ -184,8 +184,8 @@ static bool has_sign(const union exi_diag_answer *a)
 	return is_sign(sizes[SK_MEMINFO_RCVBUF]);
 }
 
-/* Counts the sockets of a part of the kernel's list that have the number. 1:
- * the list goes on. 0: it is over. Or -errno. */
+/* Counts the sockets with this number in a part of the kernel's list. 1: the
+ * list continues. 0: it is over. Or -errno. */
 static int count_part(const struct nlmsghdr *m, size_t left, uint32_t inode,
 		      uint64_t cookie, unsigned int *same, unsigned int *others)
 {
@@ -211,10 +211,10 @@ static int count_part(const struct nlmsghdr *m, size_t left, uint32_t inode,
 	return 1;
 }
 
-#define PARTS 1000 /* of the list, of some hundred sockets each: 100 ms */
+#define PARTS 1000 /* parts of the list, some hundred sockets each: 100 ms */
 
-/* Whether the number is one socket's of the namespace, the one that has the
- * cookie. The kernel is asked for all of them. */
+/* Whether exactly one socket of the namespace has the number, the one with the
+ * cookie. The kernel lists all sockets for that. */
 static bool is_unique(const struct exi_tuple *t, uint32_t inode,
 		      uint64_t cookie)
 {
@@ -242,12 +242,12 @@ static bool is_unique(const struct exi_tuple *t, uint32_t inode,
 	return more == 0 && same == 1 && !others;
 }
 
-/* The other end was opened by another user than the one who made it, as one is
- * that a service accepts from a listener that root gave it. Then SO_PEERCRED
- * says nothing about who opened it, and the answer, of which it is told, must
- * be about this connection's other end: no other socket has the number, and at
- * the end that one is still the peer. It never becomes so again: the number of
- * a peer that has closed is 0. */
+/* The other end was opened by another user than its maker: a service accepted
+ * it from a listener that root passed to it. Then SO_PEERCRED does not return
+ * the user that opened it, and the answer must be about this connection's other
+ * end: no other socket has the number, and after the query that socket is still
+ * the peer. It cannot become the peer again, because the number of a closed
+ * peer is 0. */
 static int is_the_only_one(const struct exi_tuple *t,
 			   const union exi_diag_answer *a)
 {
@@ -282,10 +282,11 @@ int exi_unix_same_user(const struct exi_tuple *t, int link)
 		return err;
 	if (getsockopt(link, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
-	/* Who made the other end, who opened it, and who is at the link. The
-	 * first is the connection's, and no number leads to it. And the kernel
-	 * may keep processes of one user apart (ptrace(2)): one that does not
-	 * use the library is not spoken for by another. */
+	/* The maker of the other end, its opener, and the user at the link. The
+	 * first belongs to the connection, and is not found by a number. And
+	 * the kernel may keep processes of one user apart (ptrace(2)): a
+	 * process that uses the library does not vouch for one that does
+	 * not. */
 	if (!number(&a, DIAG_UID, &opener) || cred.uid != opener ||
 	    cred.pid <= 0 || !exi_user_is_one(cred.uid) || !has_sign(&a))
 		return -EOPNOTSUPP;
@@ -302,7 +303,7 @@ int exi_unix_signed(const struct exi_tuple *t)
 
 /* --- the sign ----------------------------------------------------------- */
 
-/* What sockets begin with. */
+/* The initial value of sockets. */
 static _Atomic int usual;
 
 static int buffer_of(int fd)
@@ -320,7 +321,7 @@ static void set_buffer(int fd, int size)
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 }
 
-/* Less than it is, which is always allowed. */
+/* Reducing it is always allowed. */
 static void sign(int fd, int size)
 {
 	set_buffer(fd, ((size - SIGN) & ~SIGN_MASK) + SIGN);

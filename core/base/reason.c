@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The words for why a connection is where it is: the rows are made from the
- * table `reasons`. */
+/* The texts of the reasons: the rows are generated from the table `reasons`. */
 #include "core/base/reason.h"
 
 #include <string.h>

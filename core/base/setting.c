@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Kinds of settings: how each is read, and printed. */
+/* Kinds of settings: how values are parsed and printed. */
 #include "core/base/setting.h"
 
 #include <errno.h>
@@ -197,7 +197,7 @@ void exi_setting_print_string(const struct exi_config_setting *s,
 	snprintf(buf, len, "%s", (const char *)member(s, c));
 }
 
-/* The index of a fabric's name of len bytes; -1 when it is none. */
+/* The index of the fabric with this name of len bytes; -1: there is none. */
 static int find_fabric(const char *name, size_t len)
 {
 	for (size_t i = 0; i < N_FABRICS; i++) {
@@ -232,8 +232,8 @@ static bool list_add(struct provider_list *l, const char *name, size_t len)
 	return true;
 }
 
-/* Reads a list of fabrics: false unless there is at least one name, and none
- * that is unknown. */
+/* Parses a list of fabrics. Returns false unless there is at least one name and
+ * all are known. */
 static bool list_read(struct provider_list *l, const char *text)
 {
 	static const char between[] = ", \t";
@@ -259,7 +259,7 @@ bool exi_setting_parse_provider(const struct exi_config_setting *s,
 
 	if (!list_read(&l, text))
 		return false;
-	/* Exclusions alone take away from the usual list. */
+	/* Exclusions alone apply to the usual list. */
 	if (!l.n)
 		list_read(&l, EXI_SETTING_PROVIDERS_DEFAULT);
 	for (unsigned int i = 0; i < l.n; i++) {

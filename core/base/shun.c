@@ -15,12 +15,12 @@
 #define FIRST_NS   60000000000u
 #define LONGEST_NS (60 * 60 * 1000000000ull)
 #define USERS	   64
-/* So many numbers of one person make all of them one user. */
+/* When this many numbers of one person are shunned, all count as one user. */
 #define NUMBERS 4
 
 struct user {
 	uint64_t until; /* 0: free */
-	uint64_t time;	/* how long it is left out, this time */
+	uint64_t time;	/* how long it is shunned, this time */
 	struct exi_uids uids;
 };
 
@@ -52,13 +52,13 @@ static struct user *room_locked(void)
 	return ret;
 }
 
-/* A user that behaved for an hour begins anew. */
+/* A user without an offence for an hour starts again. */
 static bool begins_anew(const struct user *u, uint64_t now)
 {
 	return now > u->until && now - u->until > LONGEST_NS;
 }
 
-/* Of the person who has these numbers: */
+/* Entries of the person that has these numbers: */
 static bool is_of(const struct user *u, struct exi_uids all, uint64_t now)
 {
 	return u->until && !begins_anew(u, now) && all.first <= u->uids.first &&
@@ -94,7 +94,7 @@ static void shun_locked(uid_t uid, struct exi_uids all, uint64_t now)
 
 	EXI_LOCKED(&lock);
 	u = find_locked(uid);
-	if (u && now < u->until) /* it began before, and counts once */
+	if (u && now < u->until) /* already shunned; counts once */
 		return;
 	if (u && !begins_anew(u, now)) {
 		u->time *= 2;
@@ -108,7 +108,7 @@ static void shun_locked(uid_t uid, struct exi_uids all, uint64_t now)
 	join_locked(all, now);
 }
 
-/* Others than these are left out. */
+/* Users other than these are shunned. */
 static bool is_spared(uid_t uid)
 {
 	return uid == (uid_t)-1 || uid == 0 || uid == getuid() ||

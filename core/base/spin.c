@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How long a wait looks before it sleeps. */
+/* How long a wait spins before it sleeps. */
 #include "core/base/spin.h"
 
 #include <sched.h>
@@ -10,7 +10,8 @@
 #include "core/base/config.h"
 #include "core/base/util.h"
 
-/* Waits that do not spin after two that failed; doubled while they fail. */
+/* How many waits do not spin after two failed spins; doubled while spins
+ * fail. */
 #define SKIP_MIN 16
 #define SKIP_MAX 1024
 
@@ -32,8 +33,8 @@ uint64_t exi_spin_budget(struct exi_spin *s, int peer_cpu)
 	return ns > EXI_BUSY_SPIN && exi_busy_wanted(cpu) ? EXI_BUSY_SPIN : ns;
 }
 
-/* Never shorter, only rarer: to find out that a peer that slept is awake again
- * takes a spin as long as its wake-up. */
+/* Spins become rarer, never shorter: finding out that a peer that slept is
+ * awake again takes a spin as long as its wake-up. */
 void exi_spin_result(struct exi_spin *s, bool success)
 {
 	uint32_t backoff;
@@ -79,15 +80,15 @@ bool exi_spin_yield(bool (*done)(void *arg), void *arg, bool *ret_done)
 	return true;
 }
 
-/* How often (ns) a spin gives the CPU away, and how late the CPU may come back:
- * a spin ends where that takes longer than a yield takes on a CPU that nobody
- * else wants. Rarer where replies take longer: a reply that comes meanwhile
- * waits for the yield's end. */
+/* How often (ns) a spin yields the CPU, and how late the CPU may come back: a
+ * spin ends if a yield takes longer than on a CPU that no other thread wants.
+ * Yields are rarer where replies take longer, because a reply that comes during
+ * a yield waits for its end. */
 #define YIELD_EVERY 5000u
 #define AWAY_MAX    16u
 
-/* The CPU did something else for so long that others want it: the spin is over,
- * unless it was asked for. */
+/* The CPU was away for so long that other threads want it: the spin is over,
+ * unless the program asked for it. */
 static bool lost(const struct exi_spinner *s, uint64_t now, uint64_t loss,
 		 uint64_t budget)
 {
@@ -118,7 +119,7 @@ bool exi_spin_clock(struct exi_spinner *s, uint64_t budget, uint64_t deadline)
 		return false;
 	if (back - now < EXI_BUSY_RAN || budget == UINT64_MAX)
 		return true;
-	/* The time away was not ours. */
+	/* The time away does not count. */
 	s->end += back - now;
 	return s->patience || ++s->away <= AWAY_MAX;
 }

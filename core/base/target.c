@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the file of a program tells: its loader, its kind, where it is. */
+/* Examines the file of a program: its loader, its kind, its place. */
 #include "core/base/target.h"
 
 #include <elf.h>
@@ -18,7 +18,7 @@
 #include "core/base/fds.h"
 #include "core/base/util.h"
 
-#define SCRIPTS 4   /* what runs a script may be a script */
+#define SCRIPTS 4   /* an interpreter may be a script */
 #define LINE	256 /* of a script: the kernel reads no more */
 
 static int executable(const char *path)
@@ -41,7 +41,7 @@ int exi_target_find(const char *name, char *ret, size_t len)
 			       : -ENAMETOOLONG;
 	for (path = path ? path : "/bin:/usr/bin";; path = end + 1) {
 		end = strchrnul(path, ':');
-		/* An empty one is the current folder. */
+		/* An empty entry is the current directory. */
 		snprintf(ret, len, "%.*s/%s",
 			 end > path ? (int)(end - path) : 1,
 			 end > path ? path : ".", name);
@@ -55,7 +55,7 @@ int exi_target_find(const char *name, char *ret, size_t len)
 	}
 }
 
-/* A FIFO, which no exec starts, must not make the caller wait. */
+/* A FIFO cannot be executed, and must not make the caller wait. */
 int exi_target_open(int dir, const char *path)
 {
 	const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
@@ -63,7 +63,7 @@ int exi_target_open(int dir, const char *path)
 	struct stat st;
 	int fd, err;
 
-	if (!path || !*path) { /* the number may be for its path only */
+	if (!path || !*path) { /* dir may be opened with O_PATH */
 		snprintf(of_fd, sizeof(of_fd), "/proc/self/fd/%d", dir);
 		path = of_fd;
 	}
@@ -118,12 +118,12 @@ static bool is_own_loader(const char *loader)
 	struct stat ours, theirs;
 
 	if (!own || stat(own, &ours) < 0)
-		return true; /* it cannot be told */
+		return true; /* unknown */
 	return stat(loader, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
 	       ours.st_ino == theirs.st_ino;
 }
 
-/* Why not, of a program. */
+/* The reason, for a program. */
 static const char *of_program(int fd, const Elf64_Ehdr *e, bool *asked)
 {
 	char loader[PATH_MAX];
@@ -149,7 +149,7 @@ static const char *of_program(int fd, const Elf64_Ehdr *e, bool *asked)
 	return "it is statically linked, so no library can be loaded into it";
 }
 
-/* Opens what runs a script. -1: it is none. */
+/* Opens the interpreter of a script. -1: the file is no script. */
 static int open_runner(int fd)
 {
 	char line[LINE + 1], *at = line + 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads of the library: made with signals blocked, so that they take none but
- * what they do wrong themselves. */
+/* The library's threads: started with signals blocked, except those for their
+ * own faults. */
 #include "core/base/thread.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 
 #define STACK_BYTES (128u << 10)
 
-/* Blocked, they end the process without a word: no handler of the program's, or
- * of a sanitizer's, would say where. */
+/* If they were blocked, they would end the process silently: no handler of the
+ * program, or of a sanitizer, would report where. */
 static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE };
 
 int exi_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
@@ -29,8 +29,8 @@ int exi_thread_start(pthread_t *ret, void *(*run)(void *), void *arg)
 		sigdelset(&all, faults[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	err = -pthread_create(ret, &attr, run, arg);
-	/* The program's thread-local memory is in the stack, and may be
-	 * more. */
+	/* The stack holds the program's thread-local memory, and that may be
+	 * larger. */
 	if (err == -EINVAL) {
 		pthread_attr_destroy(&attr);
 		pthread_attr_init(&attr);

@@ -27,8 +27,8 @@ uid_t exi_user_of(int link)
 		       : cred.uid;
 }
 
-/* kernel.overflowuid, as everybody leaves it: in a user namespace every user
- * who has no number there reads as this one. */
+/* kernel.overflowuid, at its default: in a user namespace, every user without a
+ * number there reads as this one. */
 #define OVERFLOW_UID 65534
 
 /* The kernel gives the first user namespace this inode (PROC_USER_INIT_INO),
@@ -57,7 +57,7 @@ static int namespace_by_pidfd(void)
 	return st.st_ino == FIRST_NAMESPACE;
 }
 
-/* The map of this process's user namespace is that of the first one. */
+/* Whether the map of this process's user namespace is that of the first one. */
 static bool maps_every_user(void)
 {
 	int fd = open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC);
@@ -78,7 +78,7 @@ static bool maps_every_user(void)
 	       inside == 0 && outside == 0 && count == UINT32_MAX;
 }
 
-/* Asked each time: a process may have gone to another namespace since. */
+/* Read each time: the process may have changed its namespace since. */
 bool exi_user_is_one(uid_t uid)
 {
 	int first;
@@ -89,7 +89,7 @@ bool exi_user_is_one(uid_t uid)
 	return first < 0 ? maps_every_user() : first;
 }
 
-/* Whether a line of subuid(5), "name:first:count", has the number. */
+/* Whether a line of subuid(5), "name:first:count", includes the number. */
 static bool line_has(const char *line, uid_t uid, struct exi_uids *ret)
 {
 	unsigned long first, count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small things without a home. */
+/* Small utilities. */
 #include "core/base/util.h"
 
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 #include "core/base/fds.h"
 
 ptrdiff_t exi_cpu_at;
-static _Thread_local uint32_t asked = UINT32_MAX; /* which is none */
+static _Thread_local uint32_t asked = UINT32_MAX; /* no CPU */
 
-/* Both are as far from every thread's pointer. */
+/* Both are at the same offset from every thread's pointer. */
 static __attribute__((constructor)) void find_cpu(void)
 {
 	exi_cpu_at = __rseq_size > 0
@@ -52,11 +52,11 @@ void exi_fds_returned(void)
 
 #define HELD_MAX 8
 
-/* The descriptor that stands for the others; fd + 1. */
+/* The descriptor whose duplicates hold the other numbers; fd + 1. */
 static _Atomic int blank;
 static _Atomic int held[HELD_MAX];
 
-/* An eighth of what the library may have, at most. */
+/* At most an eighth of the library's share. */
 static unsigned int held_most(void)
 {
 	unsigned int most = exi_fds_soft_limit() / 32;
@@ -101,7 +101,7 @@ static unsigned int held_now(void)
 	return n;
 }
 
-/* Numbers that a call has just asked for are the program's to take. */
+/* Numbers that a call has just asked for are left to the program. */
 #define AGAIN_NS 100000000u
 static _Atomic uint64_t asked_at;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waiting for the events of a queue. */
+/* Waits for the events of a queue. */
 #include "core/call/dequeue.h"
 
 #include <errno.h>
@@ -30,26 +30,26 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/queue.h"
 
-/* Ticks without anything unattended until they stop: to begin again costs a
- * message as much as one of them. */
+/* The number of ticks that find every direction attended before the ticks stop:
+ * a restart costs a message as much as one tick. */
 #define IDLE_TICKS 3
-/* Milliseconds between ticks, at most; and how often in one who comes to his
- * queue all the time does. */
+/* The most milliseconds between ticks; and how often per millisecond a thread
+ * visits its queue that does so all the time. */
 #define TICK_MAX 4
 #define OFTEN	 32
 
-/* A hot direction that a thread looks at: a dequeuer without its lock; its
- * socket's lookers count us then. */
+/* A hot direction that a dequeuing thread looks at without its lock; the thread
+ * counts among the lookers of its socket meanwhile. */
 struct held {
 	struct exi_hot hot;
 	struct exi_shared *sh;
-	struct exi_word word;  /* without an address: look with the lock */
-	struct exi_conn *poll; /* for the word to change; null */
+	struct exi_word word;  /* no address: look with the lock */
+	struct exi_conn *poll; /* polled to change the word; null */
 	bool armed;
-	/* The queue receives from several, and what comes here says when it was
-	 * sent: it moves in order only. */
+	/* The queue receives from several directions, and the bytes of this one
+	 * say when they were sent: they move in order only. */
 	bool dated;
-	bool found; /* of those: something is there, */
+	bool found; /* dated, and bytes are there; */
 	uint64_t sent;
 };
 
@@ -68,7 +68,7 @@ static bool is_dated_locked(struct exi_sock *sk, enum exi_dir dir)
 	       !atomic_load(&sk->sh->rx_fin) && !exi_list_empty(&sk->ops[dir]);
 }
 
-/* The socket's peer says from now on when it sends. */
+/* Asks the socket's peer to state when it sends, from now on. */
 static void date_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
@@ -78,8 +78,8 @@ static void date_locked(struct exi_sock *sk)
 	exi_ready_times_locked(sk);
 }
 
-/* Something is there, and this is when it was sent. What is not dated any more
- * moves in any order. */
+/* Returns whether bytes are there, and notes when they were sent. A direction
+ * that is no longer dated moves in any order. */
 static bool look_at(struct held *h, uint64_t now)
 {
 	struct exi_sock *sk = h->hot.sk;
@@ -112,13 +112,13 @@ static void insert(const struct held *held, int which, int *order, int n)
 	order[n] = which;
 }
 
-/* Which of the n have something, in the order in which it was sent; how many. A
- * record that is written before another, by the same thread or by one that
- * tells the other, is stored before it. So who found a record finds all that
- * were written before it when he looks again, and he does so until he finds
- * nothing more: that is the search of models/order.pml, with no more passes
- * than there are directions. What does not say when it was sent is from before
- * it was asked to. */
+/* Finds which of the n directions have bytes, in the order in which they were
+ * sent; returns how many. A record that is written before another one, by the
+ * same thread or by one that informs the other, is stored before it. So a
+ * thread that has found a record, and looks again, finds all records written
+ * before it. It repeats that until it finds nothing more: this is the search of
+ * models/order.pml, with at most as many passes as directions. Bytes without a
+ * time are older than the request for times. */
 static int line_up(struct held *held, int n, int *order)
 {
 	uint64_t now = exi_ticks();
@@ -147,7 +147,7 @@ static bool waits(const struct exi_hot *hot)
 	       atomic_load(&hot->sk->fd) == hot->fd;
 }
 
-/* More than one to receive from. */
+/* Whether there is more than one direction to receive from. */
 static bool several(const struct exi_hot *hot, int n)
 {
 	int rx = 0;
@@ -157,7 +157,7 @@ static bool several(const struct exi_hot *hot, int n)
 	return rx > 1;
 }
 
-/* What the n have moves, in its order. */
+/* Moves the bytes of the n directions in their order. */
 static void move_in_order(const struct exi_hot *hot, int n)
 {
 	struct held held[EXI_QUEUE_HOT];
@@ -190,9 +190,9 @@ static void poll_hot(struct exi_queue *q)
 			exi_flow_progress(hot[i].sk, hot[i].dir);
 }
 
-/* No thread polls any more: the peers are to send wake-ups. Where order matters
- * they are asked before the search, so that each thing that the search does not
- * find sends one. */
+/* Called when no thread polls any more: asks the peers for wake-ups. If the
+ * order matters, it asks before the search, so that everything that the search
+ * does not find causes a wake-up. */
 static void leave_hot(struct exi_queue *q)
 {
 	struct exi_hot hot[EXI_QUEUE_HOT];
@@ -219,12 +219,12 @@ static void leave_hot(struct exi_queue *q)
 static int idle_ticks;
 static int tick_ms = 1;
 
-/* Each takes tens of microseconds from a program that uses all CPUs, and finds
- * nothing while it comes to its queues all the time: it is twice as long then
- * until the next. Who did so for a while, and computes then, has his progress
- * made after about that while, or twice TICK_MAX. On a CPU that others want
- * each tick also ends a turn before its time, so there are few: progress waits
- * for turns anyway. */
+/* A tick takes tens of microseconds from a program that uses all CPUs, and
+ * finds nothing while the program visits its queues all the time: then the time
+ * until the next tick is doubled. If such a program then computes, its progress
+ * is made after about as long, or twice TICK_MAX. On a CPU that other threads
+ * want, each tick also ends a time slice early, so ticks are rare there:
+ * progress has to wait for time slices anyway. */
 int exi_queue_tick(void)
 {
 	bool active = false, seldom = false;
@@ -239,8 +239,8 @@ int exi_queue_tick(void)
 		if (atomic_load(&q->n_hot) == 0)
 			continue;
 		visits = atomic_load(&q->visits);
-		/* A sleeper that was elsewhere since the last tick will be
-		 * elsewhere again. */
+		/* A sleeper that did not return since the last tick does not
+		 * count. */
 		if (atomic_load(&q->attended)) {
 			active = active || q->sleepers == 0 ||
 				 visits != q->visits_ticked;
@@ -266,10 +266,10 @@ int exi_queue_tick(void)
 struct view {
 	struct held held[EXI_QUEUE_HOT];
 	int n;
-	int idle; /* others that have nothing to wait for */
+	int idle; /* others, with nothing to wait for */
 	int dated;
 	int peer_cpu;
-	unsigned int patience; /* of the farthest; 0: all are near */
+	unsigned int patience; /* of the farthest peer; 0: all are near */
 	uint32_t changes;
 };
 
@@ -303,9 +303,9 @@ static void hold(struct exi_queue *q, struct view *v)
 			if (h->dated)
 				date_locked(sk);
 			v->dated += h->dated;
-			/* A thread that looks before it sleeps sees what is
-			 * there, and so does one for which submission left
-			 * it. */
+			/* A thread that looks before it sleeps must see bytes
+			 * that are there already, and so must one whose
+			 * submission left them there. */
 			if ((q->wait == EXS_WAIT_BUSY_POLL || h->dated) &&
 			    sk->fab->rops->ready(sk->fab, dir))
 				h->word.value = ~__atomic_load_n(
@@ -323,7 +323,7 @@ static void hold(struct exi_queue *q, struct view *v)
 	}
 }
 
-/* Words that change only when they are polled. Kept by their lookers. */
+/* Polls the words that change only when polled. The lookers keep them valid. */
 static void poll_far(const struct view *v)
 {
 	for (int i = 0; i < v->n; i++)
@@ -331,7 +331,7 @@ static void poll_far(const struct view *v)
 			v->held[i].poll->wops->poll(v->held[i].poll, 1);
 }
 
-/* Something is there, or the view is out of date. */
+/* Whether something is there, or the view is out of date. */
 static bool stirred(struct exi_queue *q, const struct view *v, int need)
 {
 	int i;
@@ -351,8 +351,8 @@ struct look {
 	int need;
 };
 
-/* For a peer that shares our CPU, and runs between two looks: no device is
- * polled. */
+/* Looks for a peer that shares this CPU, and runs between two looks: polls no
+ * device. */
 static bool look_again(void *arg)
 {
 	struct look *l = arg;
@@ -368,7 +368,7 @@ static bool look_far(void *arg)
 	return stirred(l->q, l->v, l->need);
 }
 
-/* ns; UINT64_MAX: as long as it takes. */
+/* In ns; UINT64_MAX: without a limit. */
 static uint64_t spin_budget(struct exi_queue *q, const struct view *v)
 {
 	if (q->wait == EXS_WAIT_NOTIFY)
@@ -395,7 +395,7 @@ static bool spin(struct exi_queue *q, const struct view *v, int need,
 	return exi_spin_look(&q->spin, &s, budget, deadline, look_far, &look);
 }
 
-/* Asks the peers to wake us. -EBUSY: something can move already. */
+/* Asks the peers for wake-ups. -EBUSY: something can move already. */
 static int arm(struct view *v, struct exi_word *words)
 {
 	int i, ret = 0;
@@ -409,9 +409,9 @@ static int arm(struct view *v, struct exi_word *words)
 		words[i] = h->word;
 		if (!exi_sock_lock(sk, h->hot.fd, dir, &sh))
 			return -EBUSY;
-		/* The direction may have left the fabric since; what lies next
-		 * there can belong to its return, which this thread has not
-		 * heard of. */
+		/* The direction may have left the fabric since. The next bytes
+		 * there may then belong to its return, of which this thread
+		 * does not know. */
 		ret = sh != h->sh || !sk->fab ||
 				      sh->half[dir].mode != EXI_MODE_RING
 			      ? -EBUSY
@@ -441,8 +441,8 @@ static int sleep_once(struct exi_queue *q, struct view *v, int need,
 	exi_lock(&q->lock);
 	q->sleepers++;
 	words[v->n].addr = (const uint32_t *)&q->word;
-	/* Before the last looks: every completion, every new hot direction
-	 * and every call to let go changes it. */
+	/* Before the last looks: every completion, every new hot direction and
+	 * every request to let go changes the word. */
 	words[v->n].value =
 		atomic_load_explicit(&q->word, memory_order_seq_cst);
 	exi_unlock(&q->lock);
@@ -467,12 +467,12 @@ static void let_go_of(struct held *h)
 	if ((h->dated ? h->found : word_changed(&h->word)) &&
 	    atomic_load_explicit(&sk->fd, memory_order_relaxed) == h->hot.fd)
 		exi_flow_progress_polled_locked(sk, dir);
-	/* Last: until here the socket is kept. */
+	/* Last: the socket stays valid until here. */
 	exi_sock_look_locked(sk, dir, -1);
 	exi_unlock(&h->sh->half[dir].lock);
 }
 
-/* Lets go of the view; what changed there is progressed. */
+/* Lets go of the view, and makes progress on directions that changed. */
 static void let_go(struct view *v)
 {
 	int order[EXI_QUEUE_HOT];
@@ -485,8 +485,8 @@ static void let_go(struct view *v)
 			let_go_of(&v->held[i]);
 }
 
-/* Everything that is hot is in the view, or idle: an operation more changes
- * it. */
+/* Whether every hot direction is in the view, or idle: a new operation changes
+ * that. */
 static bool complete(struct exi_queue *q, const struct view *v)
 {
 	return v->n + v->idle ==
@@ -526,11 +526,11 @@ static bool is_zero(const struct timeval *timeout)
 	return timeout && timeout->tv_sec == 0 && timeout->tv_usec == 0;
 }
 
-/* Takes events that are ready, with one lock; how many. 0: the call needs more
- * than that. A call that does not wait makes no progress, so it is not counted
- * in `attended`: a direction that is hot stays the service's, or that of the
- * threads that are counted. `attended` keeps the queue from being reused; here
- * the handle, compared with the lock held, does. */
+/* Takes events that are ready, with one lock; returns how many. 0: the call
+ * needs more than that. A call that does not wait makes no progress, so it does
+ * not count in `attended`: a hot direction stays with the service, or with
+ * threads that count. `attended` keeps the queue from being reused; here the
+ * handle, compared under the lock, does that. */
 static int take_ready(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 		      int want, const struct timeval *timeout)
 {
@@ -540,11 +540,11 @@ static int take_ready(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 	return exi_queue_take_events(q, h, ev, want);
 }
 
-/* Takes the event of what a peer sends, if it comes at once; how many, 0: there
- * is more to do. A thread that waits for one direction looks with the lock held
- * as a synchronous receive does: the view would delay that. It does not sleep,
- * so it is not counted in `attended`; who is counted, or has the lock, goes
- * first. */
+/* Takes the event of bytes that a peer sends at once; returns how many; 0: more
+ * must be done. A thread that waits for one direction looks with the lock held,
+ * as a synchronous receive does, because the view would take longer. It does
+ * not sleep, so it does not count in `attended`; a thread that counts, or has
+ * the lock, goes first. */
 static int take_at_once(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 			int want, const struct timeval *timeout)
 {
@@ -579,7 +579,7 @@ static int attend(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 		return -EINVAL;
 	if (max == 0)
 		return 0;
-	/* Each of several threads at once leaves what comes to the others
+	/* With several threads at once, each leaves events to the others,
 	 * too. */
 	exi_queue_taker = (struct exi_queue_taker){
 		.q = need == 1 ? q : NULL, .handle = h, .ev = ev, .max = max
@@ -627,7 +627,7 @@ int exi_queue_dequeue(exs_qhandle_t h, exs_event_t *ev, int want,
 	ret = exi_likely(atomic_load(&q->handle) == h)
 		      ? attend(q, h, ev, want, timeout)
 		      : -EINVAL;
-	/* What stays hot is the service's from here on; pairs with
+	/* Directions that stay hot are the service's from here on; pairs with
 	 * exi_queue_heat_locked(). */
 	if (atomic_fetch_sub(&q->attended, 1) == 1 && atomic_load(&q->n_hot))
 		exi_service_tick();
@@ -655,9 +655,9 @@ int exi_queue_fd(struct exi_queue *q)
 	return fd;
 }
 
-/* The calling thread polls the queue's descriptor, which is there: it stays
- * open until the thread is done, also if the queue is deleted, which makes it
- * readable. The queue is kept (exi_queue_get()) meanwhile. */
+/* The calling thread polls the queue's descriptor, which exists: it stays open
+ * until the thread is done, even if the queue is deleted, which makes the
+ * descriptor readable. The queue stays valid (exi_queue_get()) meanwhile. */
 static int watch(struct exi_queue *q)
 {
 	int fd;
@@ -682,10 +682,10 @@ static void watched(struct exi_queue *q)
 	exi_fd_close(fd);
 }
 
-/* Sleeps with the mask until the queue has events or is deleted; 0, -errno. A
- * signal that the mask lets through and that came before is still pending, so
- * the kernel ends the sleep at once: only it can do both in one step, and of
- * the sleeps it has that for those on descriptors. */
+/* Sleeps with the mask until the queue has events or is deleted; 0 or -errno. A
+ * signal that the mask lets through, and that came before, is still pending, so
+ * it ends the sleep at once. Only the kernel can change the mask and sleep in
+ * one step, and of its sleeps only those on descriptors. */
 static int sleep_masked(struct exi_queue *q, const struct timespec *until,
 			const sigset_t *mask)
 {
@@ -703,7 +703,7 @@ static int sleep_masked(struct exi_queue *q, const struct timespec *until,
 	return ret;
 }
 
-/* Events are taken as they come: the descriptor only says whether there are
+/* Events are taken as usual: the descriptor only shows whether there are
  * any. */
 static int dequeue_masked(struct exi_queue *q, exs_qhandle_t h, exs_event_t *ev,
 			  int want, const struct timespec *until,

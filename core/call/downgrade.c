@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Taking a connection back to TCP, and waiting until it is there. */
+/* Takes a connection back to TCP, and waits until it is there. */
 #include "core/call/downgrade.h"
 
 #include <errno.h>
@@ -32,9 +32,9 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
-/* One look: 0 when done, -ENOTCONN when it never will be, for the peer is gone,
- * -EAGAIN to sleep on the kick word, -ENOBUFS to wait for room in TCP; -EBADF:
- * another thread has let the socket go, and its place may be another's. */
+/* Looks once. 0: done. -ENOTCONN: never, because the peer is gone. -EAGAIN:
+ * sleep on the kick word. -ENOBUFS: wait for room in TCP. -EBADF: another
+ * thread closed the socket, and its memory may be another one's. */
 static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 		     uint32_t generation)
 {
@@ -52,10 +52,10 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 	}
 	if (tx->mode == EXI_MODE_DRAIN)
 		ret = exi_flow_drain_locked(sk);
-	/* A process that was forked has a bell of its own, and hears nothing
-	 * from it: that the peer is gone the process tells that watches the
-	 * link. It sets `gone` and then changes the kick word; await_tcp()
-	 * reads the kick first. */
+	/* A forked process has its own descriptor of the bell, and hears
+	 * nothing from it. The process that watches the link informs the others
+	 * that the peer is gone: it sets `gone` and then changes the kick word;
+	 * await_tcp() reads the kick first. */
 	linked = sk->fab && sk->fab->bell >= 0 && !atomic_load(&sh->gone);
 	exi_unlock(&tx->lock);
 	if (ret == -EAGAIN)
@@ -65,9 +65,9 @@ static int look_left(struct exi_sock *sk, struct exi_shared *sh,
 	return ret || !(linked || resumes) ? -ENOTCONN : -EAGAIN;
 }
 
-/* Waits until the handshake is over. Its steps kick the TX side. -ECANCELED
- * when it was, and then another thread allowed the fabric again:
- * exi_switch_allow() clears the hold after it waited itself, then kicks. */
+/* Waits until the handshake is over. Each step of it kicks the TX side.
+ * -ECANCELED: it was over, and then another thread allowed the fabric again;
+ * exi_switch_allow() waits itself, then clears the hold, then kicks. */
 static int await_tcp(struct exi_sock *sk, uint32_t generation,
 		     uint64_t deadline)
 {
@@ -88,8 +88,8 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 			return ret;
 		if (!atomic_load(&sh->hold_here))
 			return -ECANCELED;
-		/* That the peer has answered, or is gone, must not depend on
-		 * when the service thread gets a CPU. */
+		/* The peer's answer, or its loss, must be noticed even if the
+		 * service thread gets no CPU. */
 		late = exi_now_ns() >= deadline;
 		if (!heard || (late && !heard_late)) {
 			if (exi_sock_met(sk))
@@ -109,9 +109,9 @@ static int await_tcp(struct exi_sock *sk, uint32_t generation,
 	}
 }
 
-/* Another thread gathers what is unread: 0 when it has. orphan() clears
- * `gathered' with the lock held, then changes the kick word, which is read here
- * before the look: no sleep begins after the change. */
+/* Waits for another thread that gathers the unread bytes; 0: it has. orphan()
+ * clears `gathered' with the lock held, then changes the kick word, which is
+ * read here before the look: no sleep begins after the change. */
 static int await_taker(struct exi_sock *sk, uint32_t generation,
 		       uint64_t deadline)
 {
@@ -151,13 +151,13 @@ static int orphan(struct exi_sock *sk, int fd, uint32_t generation,
 		ret = -EBADF;
 		goto unlock;
 	}
-	/* The pair speaks for itself from here on. */
+	/* From here on the pair has the bytes and the end. */
 	sh->half[EXI_RX].gathered = 0;
 	exi_half_mode_locked(&sh->half[EXI_RX], EXI_MODE_TCP);
 	exi_half_mode_locked(&sh->half[EXI_TX], EXI_MODE_TCP);
 	sh->half[EXI_RX].ended = sh->half[EXI_RX].fin = 0;
 	exi_sock_reason(sk, EXS_X_REASON_ORPHAN);
-	/* Those that wait in the ring, or for `gathered'. */
+	/* Sleepers on the ring, or on `gathered'. */
 	exi_sock_wake_all_locked(sk, EXI_RX);
 	exi_sock_wake_all_locked(sk, EXI_TX);
 unlock:
@@ -168,7 +168,7 @@ unlock:
 	return ret;
 }
 
-/* Nothing is unread, and TCP itself says the end. */
+/* Whether nothing is unread, and TCP itself reports the end. */
 static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 {
 	struct pollfd p = { .fd = sk->tcp->fd, .events = POLLRDHUP };
@@ -179,7 +179,7 @@ static bool tcp_says_all_locked(struct exi_sock *sk, struct exi_half *rx)
 	       sk->fab->rops->unread(sk->fab) == 0 && poll(&p, 1, 0) > 0;
 }
 
-/* The peer left before the handshake was over. */
+/* Called when the peer left before the handshake was over. */
 static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 		      uint64_t deadline)
 {
@@ -201,11 +201,11 @@ static int left_alone(struct exi_sock *sk, int fd, uint32_t generation,
 	orphaned = rx->mode != EXI_MODE_TCP &&
 		   !(rx->mode == EXI_MODE_BACK && !atomic_load(&rx->untaken));
 	exi_unlock(&rx->lock);
-	if (orphaned) /* to other processes that have it it stays as it is */
+	if (orphaned) /* unchanged for other processes that have it */
 		return exi_holders_alone(&sh->holders)
 			       ? orphan(sk, fd, generation, deadline)
 			       : 0;
-	/* What the peer did not read it never will. */
+	/* The peer will never read its unread bytes. */
 	exi_lock(&tx->lock);
 	if (!exi_sock_lasts(sk, generation)) {
 		exi_unlock(&tx->lock);
@@ -247,7 +247,7 @@ int exi_switch_down_until(struct exi_sock *sk, int fd, int reason,
 	if (!exi_sock_is(sk, fd) || exi_switch_leave(sk, reason) == -EBADF)
 		return -EBADF;
 	ret = await_tcp(sk, generation, deadline);
-	/* Met since we looked, and seen to be so only now that it is held. */
+	/* Met since the last look; only visible now that it is held. */
 	if (ret == -ENOTCONN && exi_family_elsewhere(sk))
 		return exi_family_ask_until(sk, deadline);
 	return ret == -ENOTCONN ? left_alone(sk, fd, generation, deadline)

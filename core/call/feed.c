@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The program has the first end of a pair, the feed the second. A byte that
- * lies unread at the second one when that closes makes the end a reset: it is
- * there from the beginning, and taken away when all has moved in order. So what
- * is not moved, for a feeder cannot be started or is killed, is told as
- * lost. */
+/* The program has the first end of a pair, the feed the second. If a byte is
+ * unread at the second end when it closes, the end is a reset. Such a byte, the
+ * mark, is there from the beginning, and is removed when all bytes have moved
+ * in order. So bytes that do not move, because a feeder cannot be started or is
+ * killed, end in a reset. */
 #include "core/call/feed.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static ssize_t put(const struct exi_feed *f, const void *from, size_t n)
 	return ret < 0 ? -errno : ret;
 }
 
-/* TCP has ended: of what it sent again the ring has the rest. */
+/* TCP has ended: the ring has the rest of the bytes that the peer sent
+ * again. */
 static ssize_t tcp_ended(struct exi_feed *f, int err)
 {
 	f->reset = f->reset || err;
@@ -76,7 +77,7 @@ static ssize_t from_tcp(struct exi_feed *f)
 	return n;
 }
 
-/* Whether the kernel has an error to tell where the stream ends. */
+/* Whether the kernel has an error to return at the end of the stream. */
 static bool is_error(const struct exi_feed *f)
 {
 	char c;
@@ -85,8 +86,8 @@ static bool is_error(const struct exi_feed *f)
 	       errno != EAGAIN && errno != EINTR && errno != ENOTCONN;
 }
 
-/* One piece: its bytes, or something above 0 to go on; 0: all has moved;
- * -EAGAIN; -errno: no more can. */
+/* Moves one piece. Returns its bytes, or another number above 0, to go on; 0:
+ * all has moved; -EAGAIN; -errno: no more can move. */
 static ssize_t step(struct exi_feed *f)
 {
 	const void *run;
@@ -112,7 +113,8 @@ static ssize_t step(struct exi_feed *f)
 	return ret;
 }
 
-/* Up to so many bytes: 0: all has moved; 1: more at once; -EAGAIN; -errno. */
+/* Moves up to `most' bytes. 0: all has moved; 1: more can move at once;
+ * -EAGAIN; -errno. */
 static int move(struct exi_feed *f, size_t most, size_t *ret_moved)
 {
 	ssize_t n = 1;
@@ -128,7 +130,7 @@ static int move(struct exi_feed *f, size_t most, size_t *ret_moved)
 	return n > 0 ? 1 : (int)n;
 }
 
-/* Memory that a feeder keeps for it. */
+/* The bytes of memory that a feeder keeps for it. */
 static size_t holds(const struct exi_feed *f)
 {
 	size_t ring = f->ops ? f->ops->size(&f->ring) : 0;
@@ -136,7 +138,7 @@ static size_t holds(const struct exi_feed *f)
 	return f->n - f->done + ring;
 }
 
-/* Closes its descriptors and lets go of the ring. */
+/* Closes its descriptors and frees the ring. */
 static void let_go(struct exi_feed *f, bool in_order)
 {
 	char mark;
@@ -159,8 +161,8 @@ void exi_feed_end(struct exi_feed *f)
 
 /* --- what waits, of all calls that are under way -------------------------- */
 
-/* Bytes that a call moves: a few milliseconds. And of each connection, for what
- * was readable is still, in part. */
+/* The bytes that a call moves: a few milliseconds. SHARE_EACH of each
+ * connection always move, so that a readable one stays readable. */
 #define SHARE	   ((size_t)8 << 20)
 #define SHARE_EACH ((size_t)4096)
 #define FEEDS	   256
@@ -183,14 +185,14 @@ int exi_feed_begin(struct exi_feed *f)
 
 /* --- the feeder ----------------------------------------------------------- */
 
-#define ROUND	 ((size_t)256 << 10) /* of one feed before the next */
+#define ROUND	 ((size_t)256 << 10) /* per feed and round */
 #define LIVES_MS 30000
-/* A gone peer's kernel sends on what it has, or not. */
+/* A gone peer's kernel may still send what it has. */
 #define TCP_NS 60000000000u
 
 static struct pollfd polled[FEEDS];
 
-/* False: it is over. */
+/* Returns false if the feed is over. */
 static bool feed_one(struct exi_feed *f, struct pollfd *p, bool *more)
 {
 	uint64_t now = exi_now_ns();
@@ -232,7 +234,8 @@ static void feed_all(struct exi_feeder *self, const void *arg)
 	}
 }
 
-/* The marks stay: a feeder takes them away, or they make the ends resets. */
+/* Leaves the marks: a feeder removes them, or they turn the ends into
+ * resets. */
 static void end_all_locked(void)
 {
 	EXI_LOCKED(&lock);
@@ -264,8 +267,8 @@ static void rest_locked(void)
 	end_all_locked();
 }
 
-/* A fork of another thread waits for what changes feeds and their
- * descriptors. */
+/* exi_fds_begin(): a fork in another thread waits while feeds and their
+ * descriptors change. */
 void exi_feed_rest(void)
 {
 	exi_fds_begin();

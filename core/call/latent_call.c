@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls on a connection that has not lasted yet. */
+/* Calls on latent connections. */
 #include "core/call/latent_call.h"
 
 #include <errno.h>
@@ -21,7 +21,8 @@
 #include "core/transfer/half.h"
 #include "core/transfer/lookup.h"
 
-/* A call that began when the connection was latent ended, and it is no more. */
+/* Ends a call that began while the connection was latent, which it is no
+ * longer. */
 void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 			  ssize_t n)
 {
@@ -32,7 +33,7 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	if (!exi_sock_lock(sk, c->fd, c->dir, &sh))
 		return;
 	h = &sh->half[c->dir];
-	if (sk->latent_life != c->life) { /* another's; ours was closed */
+	if (sk->latent_life != c->life) { /* ours was closed */
 		exi_half_unlock(h);
 		return;
 	}
@@ -54,7 +55,7 @@ void exi_flow_latent_over(struct exi_sock *sk, const struct exi_latent_call *c,
 	exi_flow_after_recv(sk, c->fd);
 }
 
-/* The latent connection fd is to wake: enough was received. */
+/* Promotes the latent connection fd, which received enough bytes. */
 void exi_flow_latent_promoted(int fd)
 {
 	struct exi_sock *sk =
@@ -64,12 +65,12 @@ void exi_flow_latent_promoted(int fd)
 		exi_flow_after_recv(sk, fd);
 }
 
-/* The longest call: what all that may be under way move has room in the
- * word. */
+/* The longest call: the word has space for the bytes of all calls that may be
+ * under way. */
 #define LONGEST (EXI_LATENT_MOVED_MAX / (2 * EXI_LATENT_INSIDE_MAX))
 
-/* The end that connects waits for the handshake before it sends the bytes after
- * which its peer looks, unless it is a handler's call. */
+/* The connecting end waits for the handshake before it sends the bytes after
+ * which its peer looks, unless the call is in a signal handler. */
 static bool too_long(uintptr_t word, enum exi_dir dir, size_t n)
 {
 	return n > LONGEST ||

@@ -34,8 +34,8 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/switch.h"
 
-/* The operation of a loan is over. When the loan was repaid, err or op->err is
- * what became of it. */
+/* Called when the operation of a loan is over. If the loan was repaid, err or
+ * op->err is its result. */
 static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 			 struct exi_op *op, int err)
 {
@@ -58,8 +58,8 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 		exi_sock_wake_all_locked(sk, dir);
 }
 
-/* A call that asks for a loan. Its turn is in the list while others are before
- * it, and from then on until it has the loan. */
+/* A call that asks for a loan. Its operation is in the list while others are
+ * before it, and from then on until it has the loan. */
 struct borrower {
 	struct exi_call call;
 	struct exi_half *h;
@@ -69,7 +69,7 @@ struct borrower {
 	bool waits; /* may wait for its turn */
 };
 
-/* The fabric has loans, and the connection is this process's alone. */
+/* Whether the fabric has loans, and only this process has the connection. */
 static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 {
 	EXI_LOCKED(&sk->sh->half[dir].lock);
@@ -77,7 +77,8 @@ static bool place_locked(struct exi_sock *sk, enum exi_dir dir)
 	    sk->sh->half[dir].gathered || !sk->fab || !sk->fab->lops ||
 	    (dir == EXI_TX && !sk->fab->lops->room))
 		return false;
-	/* Before the look at others: a fork adds one, then looks at this. */
+	/* Before the look at other processes: a fork adds one, then looks at
+	 * this. */
 	atomic_store(&sk->lent_in_place[dir], true);
 	if (exi_holders_alone(&sk->sh->holders))
 		return true;
@@ -93,7 +94,7 @@ static int need_buffer(struct exi_loan *l)
 	return l->buffer ? 0 : -ENOMEM;
 }
 
-/* What came, or the end. */
+/* The bytes that came, or the end. */
 static ssize_t borrow_came_locked(struct exi_sock *sk, struct exi_half *h,
 				  struct exi_loan *l)
 {
@@ -101,7 +102,7 @@ static ssize_t borrow_came_locked(struct exi_sock *sk, struct exi_half *h,
 	ssize_t n;
 
 	EXI_LOCKED(&h->lock);
-	if (h->in_kernel) /* a thread in the kernel's recv takes what comes */
+	if (h->in_kernel) /* a thread in the kernel's recv takes the bytes */
 		return -EAGAIN;
 	if (place_locked(sk, EXI_RX)) {
 		n = exi_flow_try_recv_locked(sk, h, &(char){ 0 }, 1, MSG_PEEK);
@@ -135,7 +136,7 @@ static ssize_t borrow_in_place_locked(struct exi_sock *sk, struct exi_half *h,
 	return n;
 }
 
-/* Room, where a send would find some. */
+/* The room that a send would find. */
 static ssize_t borrow_room_locked(struct exi_sock *sk, struct exi_half *h,
 				  struct exi_loan *l, size_t want)
 {
@@ -239,7 +240,7 @@ static void leave_turn(void *arg)
 	if (!b->listed)
 		return;
 	exi_lock(&b->h->lock);
-	/* One that was cancelled may have no socket any more. */
+	/* A cancelled one may have no socket any more. */
 	if (!b->turn.err) {
 		leave_turn_locked(b);
 		exi_flow_progress_locked(b->call.sk, b->call.dir);
@@ -323,7 +324,7 @@ ssize_t exi_loan_borrow(int fd, enum exi_dir dir, size_t want, int flags,
 	return n;
 }
 
-/* The operation that receives, or sends, what was on loan. */
+/* The operation that receives or sends the bytes of the loan. */
 static int move_repaid(struct exi_sock *sk, enum exi_dir dir,
 		       struct exi_loan *l, size_t len)
 {
@@ -338,14 +339,14 @@ static int move_repaid(struct exi_sock *sk, enum exi_dir dir,
 	l->state = EXI_LOAN_REPAID;
 	l->op.buf = l->copy ? l->copy : l->buffer;
 	l->op.run = l->op.len = len;
-	/* What was looked at need not be copied again. */
+	/* Bytes that were seen need not be copied again. */
 	l->op.flags = dir == EXI_RX ? MSG_WAITALL | MSG_TRUNC : 0;
 	l->op.holds = false;
 	l->op.ours = true;
 	return 0;
 }
 
-/* The loan lies where a word moves its bytes. */
+/* The loan is in place: storing a word moves its bytes. */
 static bool still_there(const struct exi_sock *sk, const struct exi_half *h)
 {
 	return exi_loan_in_place(sk, EXI_TX) && h->mode == EXI_MODE_RING &&
@@ -428,7 +429,7 @@ void exi_loan_cancel(struct exi_sock *sk)
 	}
 }
 
-/* A child that is forked meanwhile finds none, or one that is whole. */
+/* A child that is forked meanwhile finds no loan, or a whole one. */
 void exi_loan_drop_locked(struct exi_sock *sk)
 {
 	enum exi_dir d;

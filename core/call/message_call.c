@@ -33,8 +33,8 @@
 #include "core/transfer/timeout.h"
 
 /* A synchronous call on a message. Its operation is in the list only while
- * others wait before it, or while it is within the message: then those that
- * come after it do. */
+ * others wait before it, or while it is within the message: then later ones
+ * wait behind it. */
 struct message {
 	struct exi_op *op;
 	struct exi_call call;
@@ -96,7 +96,7 @@ static ssize_t try_message_locked(struct message *m)
 	return n;
 }
 
-/* 1: it is over, and the operation has the result. */
+/* 1: the call is over, and the operation has the result. */
 static ssize_t try_message(struct message *m)
 {
 	struct exi_shared *sh;
@@ -130,7 +130,7 @@ static int await_message(const struct message *m)
 	return over(m) ? 0 : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
-/* The call ends before its message: err is why. */
+/* The call ends before its message does; err is the reason. */
 static void quit_message(struct message *m, int err)
 {
 	struct exi_sock *sk = m->call.sk;
@@ -159,7 +159,7 @@ static void quit_message(struct message *m, int err)
 		op->err = err;
 }
 
-/* The thread is cancelled: its stack goes. */
+/* The thread is cancelled, and its stack is freed. */
 static void message_cancelled(void *arg)
 {
 	quit_message(arg, ECANCELED);
@@ -240,7 +240,7 @@ ssize_t exi_message_call_one(int type, int fd, void *buf, size_t len, int flags)
 	return exi_flow_message(&op);
 }
 
-/* A call that did not wait, or not long enough, was told that its message is
+/* A call that did not wait, or not long enough, returned that its message is
  * sent. */
 bool exi_flow_flush(struct exi_sock *sk, uint64_t deadline)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Orphans: what feeds the pair is set up, and moves what the call may move. */
+/* Orphans: sets up the feed of the pair, and moves the bytes that the call may
+ * move. */
 #include "core/call/orphan.h"
 
 #include <errno.h>
@@ -105,8 +106,9 @@ int exi_orphan_name(int fd, bool peer, struct sockaddr *addr, socklen_t *len)
 
 /* --- bytes ---------------------------------------------------------------- */
 
-/* What a gone peer left to a socket, which another thread may close meanwhile:
- * then the number is another file's, and the place another socket's. */
+/* The unread bytes of a gone peer. Another thread may close the socket
+ * meanwhile: then the number is another file's, and the memory another
+ * socket's. */
 struct left {
 	int fd;
 	uint32_t generation;
@@ -114,7 +116,7 @@ struct left {
 	bool marked; /* this thread alone receives: exi_half.gathered is set */
 };
 
-/* What comes next is on TCP: the peer's kernel may still have it. */
+/* Whether the next bytes are on TCP: the peer's kernel may still have them. */
 static bool is_on_tcp(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -148,12 +150,12 @@ static size_t in_ring(struct exi_sock *sk)
 	return ret;
 }
 
-/* More than the kernels at both ends of a connection hold of it. */
+/* More bytes than the kernels at both ends of a connection hold. */
 #define ON_TCP_MAX ((size_t)16 << 20)
 
-/* From here on no other thread receives, for what it got would be from behind
- * the bytes that are gathered. Operations that wait come first. Messages, and
- * what another process is to be asked for, come by the program's own calls. */
+/* From here on no other thread receives, because it would get bytes from behind
+ * the gathered ones. Waiting operations come first. Messages, and bytes for
+ * which another process must be asked, come by the program's own calls. */
 static int mark(struct exi_sock *sk, struct left *l)
 {
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
@@ -174,7 +176,7 @@ static int mark(struct exi_sock *sk, struct left *l)
 	return ret;
 }
 
-/* One attempt: bytes, 0 for the end, -errno. */
+/* One attempt: returns bytes, 0 at the end, -errno. */
 static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
 			 size_t len)
 {
@@ -199,10 +201,11 @@ static ssize_t take_some(struct exi_sock *sk, const struct left *l, char *buf,
 	}
 }
 
-/* As the program would have read it: what can be unread, and no more, for
- * whoever hung up may still write to TCP and to the ring. The end of the ring
- * was set when it did (exi_flow_deafen_locked()). And what TCP has is gathered
- * as far as a process may hold it: there may be many such peers. */
+/* Gathers the bytes as the program would have read them: those that can be
+ * unread, and no more, because a peer that hung up may still write to TCP and
+ * to the ring. The end of the ring was set when it hung up
+ * (exi_flow_deafen_locked()). Bytes on TCP are gathered up to the memory limit,
+ * because there may be many such peers. */
 static int gather(struct exi_sock *sk, struct left *l, uint64_t until)
 {
 	struct exi_feed *f = &l->f;
@@ -227,13 +230,13 @@ static int gather(struct exi_sock *sk, struct left *l, uint64_t until)
 		if (n <= 0 && (n != -EAGAIN || !more_comes(sk, l, until)))
 			break;
 	}
-	/* What is not here is told as lost. */
+	/* Missing bytes end in a reset. */
 	f->reset = n > 0 || (n < 0 && (n != -EAGAIN || is_on_tcp(sk)));
 	return 0;
 }
 
-/* The feed reads the ring itself, from where recv would. Where the ring ends
- * was set when the peer hung up. */
+/* Makes the feed read the ring itself, from where recv would. The end of the
+ * ring was set when the peer hung up. */
 static int from_ring_locked(struct exi_sock *sk, struct exi_half *rx,
 			    struct exi_feed *f)
 {
@@ -247,7 +250,7 @@ static int from_ring_locked(struct exi_sock *sk, struct exi_half *rx,
 	return 0;
 }
 
-/* And TCP, which it keeps. */
+/* Makes the feed read TCP, too, and keep it. */
 static int from_tcp_locked(struct exi_sock *sk, struct exi_half *rx,
 			   struct left *l)
 {
@@ -271,7 +274,7 @@ static int from_tcp_locked(struct exi_sock *sk, struct exi_half *rx,
 	return 0;
 }
 
-/* Where the feed can read what is unread, it does: 0. -EOPNOTSUPP. */
+/* Makes the feed read the unread bytes itself if it can: 0. -EOPNOTSUPP. */
 static int read_by_itself(struct exi_sock *sk, struct left *l)
 {
 	struct exi_half *rx = &exi_sock_shared(sk)->half[EXI_RX];
@@ -305,7 +308,7 @@ static int take_unread(struct exi_sock *sk, struct left *l, uint64_t until)
 	return ret == -EOPNOTSUPP ? gather(sk, l, until) : ret;
 }
 
-/* Bytes before the ring, of which other processes have the rest. */
+/* Copies bytes before the ring; other processes keep the originals. */
 static int copy_bytes(struct exi_sock *sk, struct left *l)
 {
 	struct exi_feed *f = &l->f;
@@ -323,9 +326,9 @@ static int copy_bytes(struct exi_sock *sk, struct left *l)
 	return 0;
 }
 
-/* The unread bytes are copied, and stay unread. Nobody sends any more; but
- * what TCP has no room for cannot be looked at, nor what is in the ring
- * behind it. */
+/* Copies the unread bytes, which stay unread. Nothing sends any more; but bytes
+ * for which TCP has no room cannot be seen, nor those in the ring behind
+ * them. */
 static int copy_unread(struct exi_sock *sk, struct left *l)
 {
 	int fd = l->fd, ret = -EOPNOTSUPP;
@@ -363,8 +366,8 @@ static int replace(int with, int fd)
 								      : 0;
 }
 
-/* Under the lock, without which nobody closes one of the numbers: it may be
- * that of another file a moment later. */
+/* Under the lock, so that no thread closes one of the numbers, which could then
+ * be another file's a moment later. */
 static int replace_all(struct exi_sock *sk, int fd, uint32_t generation,
 		       int with)
 {
@@ -386,8 +389,8 @@ unlock:
 	return ret;
 }
 
-/* A pair; without a free descriptor after those that feeds hold were let
- * go. */
+/* Makes a pair; if no descriptor is free, first releases those of waiting
+ * feeds. */
 static int make_pair(int *pair)
 {
 	int type = SOCK_STREAM | SOCK_CLOEXEC, room = 2 << 20, ret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The wait of a synchronous call: lock, attempt, look, sleep, again. */
+/* The wait of a synchronous call: lock, attempt, look, sleep, repeat. */
 #include "core/call/patience.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ bool exi_flow_nonblocking(struct exi_sock *sk, int fd, int flags)
 	return fl >= 0 && (fl & O_NONBLOCK);
 }
 
-/* When the wait must end by the socket's own time-out; 0: never. */
+/* The time at which the socket's own time-out ends the wait; 0: never. */
 uint64_t exi_flow_deadline(struct exi_sock *sk, int fd, enum exi_dir dir)
 {
 	int option = dir == EXI_RX ? SO_RCVTIMEO : SO_SNDTIMEO;
@@ -114,8 +114,8 @@ static void begin_waiting(struct exi_call *c)
 	c->begun = true;
 }
 
-/* After a spin in vain the sleep follows: its wish is published in the lock
- * round of the attempt. */
+/* After a failed spin the call sleeps: it arms for the sleep while it holds the
+ * lock of the attempt. */
 void exi_call_pause_locked(struct exi_call *c)
 {
 	EXI_LOCKED(&c->sk->sh->half[c->dir].lock);
@@ -127,9 +127,9 @@ void exi_call_pause_locked(struct exi_call *c)
 	exi_look_begin_locked(c);
 }
 
-/* A sender that waits for room tells what it has read: the peer may wait for
- * just that, as when both send much before they read. A holder of the lock
- * reads, and will tell. */
+/* A sender that waits for room publishes what it has read, for which the peer
+ * may wait, as when both send much before they read. If another thread has the
+ * lock, it reads, and will publish that. */
 static void tell_taken(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -173,9 +173,9 @@ int exi_call_wait(struct exi_call *c, size_t seen)
 	if (c->look.on) {
 		exi_look_spin(c);
 		c->spun = !c->look.hit;
-		if (!exi_closes_seen) /* a call that spins is no rest */
+		if (!exi_closes_seen) /* a spinning call counts as use */
 			exi_lookup_note_use(c->sk);
-		if (c->spun) /* the next attempt is the last before the sleep */
+		if (c->spun) /* the next attempt is the last before a sleep */
 			may_sleep(c);
 		return 0;
 	}

@@ -56,7 +56,7 @@ int exi_poll_look(struct exi_poll *p)
 		p->kernel[i].events = r.kernel;
 		if (r.kernel != p->fds[i].events)
 			p->on_fabric = (int)i;
-		/* On a fabric the kernel's word is not asked for: it tells of
+		/* On a fabric the kernel's result does not count: it includes
 		 * ends that lie behind unread bytes. */
 		if (!r.kernel && !r.error && p->fds[i].events)
 			p->kernel[i].fd = -1;
@@ -79,7 +79,7 @@ int exi_poll_gather(struct exi_poll *p)
 	return n;
 }
 
-/* The kernel knows something of one of them. */
+/* The kernel has an event of one of them. */
 static bool kernels(const struct exi_poll *p)
 {
 	for (nfds_t i = 0; i < p->n; i++)
@@ -97,8 +97,8 @@ static int ask_kernel(struct exi_poll *p)
 	return ppoll(p->kernel, p->n, &now, NULL) < 0 ? -errno : 0;
 }
 
-/* Reads the links of those that have nothing to read on TCP, and may have
- * moved; true when one said something. */
+/* Reads the links of those that have nothing to read on TCP and may have moved;
+ * returns true if a message had come. */
 static bool hear(struct exi_poll *p)
 {
 	bool ret = false;
@@ -142,7 +142,7 @@ static void wait_on(struct exi_poll *p, int event_fd, bool on)
 				exi_sock_wait_locked(s->sk, d, &w->w);
 				exi_half_unlock(&sh->half[d]);
 			} else if (s->waits[d]) {
-				/* Kept until this, gone or not. */
+				/* Valid until this, gone or not. */
 				sh = exi_sock_shared(s->sk);
 				exi_lock(&sh->half[d].lock);
 				exi_sock_unwait_locked(s->sk, d, &w->w);
@@ -173,7 +173,7 @@ static void disarm(struct exi_poll *p, nfds_t armed)
 					 p->fds[i].events);
 }
 
-/* What ends with a sleep, also when the thread is cancelled. */
+/* Undoes the state of a sleep, also when the thread is cancelled. */
 struct rest {
 	struct exi_poll *p;
 	int event_fd;
@@ -188,7 +188,7 @@ static void rest_ends(void *arg)
 	wait_on(r->p, r->event_fd, false);
 }
 
-/* All that it waits for is on fabrics, and wakes this thread. */
+/* Whether all that it waits for is on fabrics, and wakes this thread. */
 static bool hears(const struct exi_poll *p)
 {
 	if (kernels(p))
@@ -199,7 +199,7 @@ static bool hears(const struct exi_poll *p)
 	return true;
 }
 
-/* Without a descriptor to be woken by, it looks again now and then. */
+/* Without an eventfd, it looks again now and then. */
 static int nap(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 {
 	uint64_t now = exi_now_ns(), end = now + EXI_UNKICKED_NS;
@@ -241,25 +241,25 @@ int exi_poll_sleep(struct exi_poll *p, uint64_t deadline, const sigset_t *mask)
 	}
 	exi_section_end(&ends, true);
 	exi_poller_serve();
-	/* As many as there may be, without the one to be woken by. */
+	/* As many as there may be, without the eventfd. */
 	return ret == -EINVAL ? nap(p, deadline, mask) : ret;
 }
 
 /* --- operations --------------------------------------------------------- */
 
-/* A poll that waits. */
+/* A waiting poll. */
 struct ask {
 	struct exi_list node;
 	struct exi_op *op;
 	nfds_t n;
-	nfds_t first; /* its place among all descriptors, once it has one */
+	nfds_t first; /* its index among all descriptors, once set */
 	struct known {
 		struct exi_sock *sk;
 		uint32_t generation;
 	} known[];
 };
 
-/* Guards what follows. Polls that wait share it, and no transfer does. */
+/* Guards the following. Waiting polls share it, transfers do not. */
 static pthread_mutex_t asks_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exi_list asks = EXI_LIST_INIT(asks);
 static bool changed; /* since the thread looked */
@@ -278,7 +278,7 @@ static void know(const exs_pollfd_t *fds, nfds_t n, struct known *ret)
 		struct exi_sock *sk = exi_sock_find(fds[i].exs_fd);
 
 		ret[i] = (struct known){ 0 };
-		/* Looked at anew: the number may be another socket's. */
+		/* Looks it up again: the number may be another socket's. */
 		if (!sk || exi_sock_use(fds[i].exs_fd, &sk))
 			continue;
 		ret[i].sk = sk;
@@ -326,7 +326,8 @@ static void place(struct exi_poll *p, const exs_pollfd_t *fds,
 	}
 }
 
-/* One look at everything; how many descriptors have answers, or -errno. */
+/* Looks at everything once; returns how many descriptors are ready, or
+ * -errno. */
 static int look_once(struct exi_poll *p)
 {
 	int ret;
@@ -336,7 +337,7 @@ static int look_once(struct exi_poll *p)
 	return ret ? ret : exi_poll_gather(p);
 }
 
-/* The answers of a poll whose descriptors begin at first; how many. */
+/* The results of a poll whose descriptors begin at first; returns how many. */
 static int answer(const struct exi_poll *p, nfds_t first,
 		  const struct known *known, exs_pollfd_t *fds, nfds_t n)
 {
@@ -377,7 +378,7 @@ int exi_poll_now(exs_pollfd_t *fds, int n, bool wait)
 	return ret;
 }
 
-/* Puts all that wait side by side; the lock is held. */
+/* Puts the descriptors of all waiting polls side by side; the lock is held. */
 static int build_locked(struct exi_poll *p)
 {
 	struct exi_list *pos;
@@ -414,13 +415,13 @@ static void complete(struct exi_list *done)
 	}
 }
 
-/* Ends those that have answers; with err, all. */
+/* Ends the polls with results; with err, all. */
 static void harvest(struct exi_poll *p, int err)
 {
 	struct exi_list done = EXI_LIST_INIT(done), *pos, *tmp;
 
 	exi_mutex_lock(&asks_lock);
-	/* Others than those that were looked at: look again. */
+	/* The set of polls changed: look again. */
 	if (changed && !err)
 		goto unlock;
 	exi_list_for_each_safe (pos, tmp, &asks) {
@@ -446,8 +447,8 @@ static void *serve(void *arg)
 	struct exi_poll p = { 0 };
 
 	prctl(PR_SET_NAME, "libexs-poll");
-	/* A thread that changes something ends the sleep, also one that is to
-	 * come. */
+	/* A change by another thread ends the sleep, even one that is about to
+	 * begin. */
 	exi_poller_adopt(wake_fd);
 	for (;;) {
 		int ret = 0;
@@ -487,7 +488,7 @@ static int start_locked(void)
 	return ret;
 }
 
-/* A poll whose deadline has passed: one look. */
+/* A poll whose deadline has passed gets one look. */
 static int look_late(struct exi_op *op)
 {
 	int n = exi_poll_now(op->arg, (int)op->len, false);
@@ -536,7 +537,7 @@ static bool names(const struct ask *a, int fd)
 	return false;
 }
 
-/* Takes one out of those that wait, to be completed; the lock is held. */
+/* Removes one of the waiting polls, to be completed; the lock is held. */
 static void quit_locked(struct ask *a, struct exi_list *done)
 {
 	EXI_MUTEX_LOCKED(&asks_lock);

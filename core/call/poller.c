@@ -28,11 +28,11 @@
 
 struct poller {
 	int event_fd;
-	uint64_t process; /* whose it is */
+	uint64_t process; /* the process that it belongs to */
 	int epoll_fd;	  /* -1: none */
 	uint32_t name;	  /* of the thread, since its process forked last */
 	uint64_t forks;
-	int n;	   /* links that rang, and are not served yet */
+	int n;	   /* links that rang, and are not read yet */
 	bool more; /* may have */
 	struct epoll_event heard[2 * HEARD];
 };
@@ -151,12 +151,12 @@ static int watch(int fd, void *arg)
 	return errno == EEXIST ? 0 : -errno;
 }
 
-/* A link is for the thread that sleeps on it again and again. */
+/* A link is for a thread that sleeps on it again and again. */
 #define SLEEPS 8
 
-/* The link lock is held. The socket is named a hearer's before its link is in
- * the set, and looked at after it: what a fork copies meanwhile, which counts
- * the child first, is either seen here or found there named. */
+/* The link lock is held. The socket is marked as heard before its link is in
+ * the set, and checked after that. A concurrent fork counts the child first,
+ * then copies: so either this sees the child, or the child finds the mark. */
 static bool hear_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->link_lock);
@@ -179,7 +179,7 @@ bool exi_poller_hears(struct exi_sock *sk)
 
 	if (!exi_holders_alone(&sk->sh->holders))
 		return false;
-	/* What was heard may be heard no more. */
+	/* A link that was heard may not be heard any more. */
 	if (self.forks != forks) {
 		self.forks = forks;
 		self.name = new_name();
@@ -244,8 +244,9 @@ static int sleep_in_poll(struct pollfd *p, nfds_t n,
 	return ret == 0 ? -ETIMEDOUT : p[n].revents ? 0 : 1;
 }
 
-/* Adds links that are not read yet to the list; of the others the eventfd. A
- * handler, which would use the list, too, waits meanwhile: exi_held_begin(). */
+/* Adds links that are not read yet to the list; drains the eventfd for other
+ * events. A signal handler, which would use the list, too, is deferred
+ * meanwhile: exi_held_begin(). */
 static void sort_held(const struct epoll_event *ev, int n)
 {
 	self.more = n == HEARD;
@@ -259,8 +260,8 @@ static void sort_held(const struct epoll_event *ev, int n)
 
 static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 {
-	/* Not into the list: the handler of a signal that came during the sleep
-	 * runs before this goes on. */
+	/* Not directly into the list: the handler of a signal that came during
+	 * the sleep runs before this continues. */
 	struct epoll_event ev[HEARD];
 	int n = epoll_pwait2(self.epoll_fd, ev, HEARD, timeout, mask);
 
@@ -273,8 +274,8 @@ static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 		return n ? 0 : -ETIMEDOUT;
 	if (errno == EINTR)
 		return -EINTR;
-	/* As if there were no such call: the service is behind us in each
-	 * line. */
+	/* As on a kernel without the call: the service is behind this thread at
+	 * each link. */
 	atomic_store(&refused, true);
 	deaf();
 	return 0;
@@ -283,7 +284,7 @@ static int sleep_in_set(const struct timespec *timeout, const sigset_t *mask)
 int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     const struct timespec *timeout, const sigset_t *mask)
 {
-	if (exi_unlikely(self.n)) { /* a handler jumped before they were read */
+	if (exi_unlikely(self.n)) { /* a handler jumped out before that */
 		exi_poller_serve();
 		return 0;
 	}
@@ -291,7 +292,7 @@ int exi_poller_sleep(struct pollfd *p, nfds_t n, bool hears,
 		     : sleep_in_poll(p, n, timeout, mask);
 }
 
-/* As with a lock: a handler's call would use the list, too. */
+/* As with a lock: a call in a handler would use the list, too. */
 void exi_poller_serve(void)
 {
 	struct epoll_event ev[HEARD];
@@ -308,7 +309,7 @@ void exi_poller_serve(void)
 					     self.heard[i].events);
 		if (!self.more)
 			break;
-		/* Nobody else was told of these. */
+		/* No other thread was woken for these. */
 		sort_held(ev, epoll_wait(self.epoll_fd, ev, HEARD, 0));
 	}
 	exi_held_end();

@@ -33,7 +33,7 @@
 
 void (*exi_ready_owes)(int fd);
 
-/* Nothing comes after what is unread; the lock is held. */
+/* Whether nothing comes after the unread bytes; the lock is held. */
 static bool over(struct exi_sock *sk, struct exi_half *h)
 {
 	return h->ended || h->fin || h->broken || atomic_load(&sk->sh->gone) ||
@@ -56,8 +56,8 @@ static size_t tcp_unread_locked(struct exi_sock *sk, struct exi_half *h)
 	return n < (size_t)may ? n : (size_t)may;
 }
 
-/* Bytes on TCP and, where nothing of TCP comes before them, in the ring. The
- * lock is held. */
+/* Bytes on TCP and, if no bytes of TCP come before them, in the ring. The lock
+ * is held. */
 static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	size_t n = tcp_unread_locked(sk, h);
@@ -72,7 +72,7 @@ static size_t unread_locked(struct exi_sock *sk, struct exi_half *h)
 	return n;
 }
 
-/* SO_RCVLOWAT, as far as poll looks at it. */
+/* SO_RCVLOWAT, as poll uses it. */
 static uint32_t lowat_of(const struct exi_sock *sk)
 {
 	uint32_t ret = exi_tcp_lowat(sk);
@@ -80,9 +80,9 @@ static uint32_t lowat_of(const struct exi_sock *sk)
 	return exi_likely(ret <= 1) || !sk->base->lowat_polled ? 1 : ret;
 }
 
-/* What lies there is as much as SO_RCVLOWAT asks for, or as there can be: the
- * peer's next record sends a wake-up again, so the one that fills the ring is
- * seen. */
+/* Whether the bytes there are as many as SO_RCVLOWAT asks for, or as there can
+ * be. The peer's next record sends a wake-up again, so the record that fills
+ * the ring is seen. */
 static bool sufficient_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);
@@ -92,7 +92,7 @@ static bool sufficient_locked(struct exi_sock *sk, struct exi_half *h)
 		sk->fab && sk->fab->rops->full(sk->fab));
 }
 
-/* The end is in the ring, and the kernel does not know of it. */
+/* Reports an end that is in the ring, and of which the kernel does not know. */
 static inline void look_end(struct exi_sock *sk, struct exi_half *h,
 			    short events, struct exi_ready *ret)
 {
@@ -100,7 +100,7 @@ static inline void look_end(struct exi_sock *sk, struct exi_half *h,
 	bool ended = __atomic_load_n(&tx->ended, __ATOMIC_RELAXED) &&
 		     tx->mode == EXI_MODE_RING;
 
-	/* The end may be a close, which is said to the kernel before. */
+	/* The end may be a close, which the kernel knows first. */
 	if (sk->base->ends_both && over(sk, h))
 		ret->error = true;
 	if ((!ended && !(events & POLLRDHUP)) || !over(sk, h))
@@ -126,7 +126,7 @@ look_rx_locked(struct exi_sock *sk, struct exi_half *h, short events,
 			ret->kernel &= ~READ_EVENTS;
 		if (h->mode == EXI_MODE_LEFT)
 			look_end(sk, h, events, ret);
-		/* As arm_next_locked(), or who waits would look for ever. */
+		/* As arm_next_locked(), or a waiter would look for ever. */
 		if (h->err || h->broken ||
 		    (h->mode == EXI_MODE_LEFT && lowat_of(sk) > 1 &&
 		     (sufficient_locked(sk, h) || over(sk, h))))
@@ -143,7 +143,7 @@ look_rx_locked(struct exi_sock *sk, struct exi_half *h, short events,
 		ret->now |= POLLIN | POLLRDNORM;
 	ret->error = left;
 	look_end(sk, h, events, ret);
-	/* What is sent to who has shut both directions goes over TCP. */
+	/* Bytes for an end that has shut both directions go over TCP. */
 	if (exi_unlikely(left))
 		ret->kernel |= events & (POLLPRI | POLLRDBAND);
 }
@@ -164,7 +164,7 @@ static void look_tx_locked(struct exi_sock *sk, struct exi_half *h,
 			    (sk->base->messages ? POLLWRBAND : 0);
 }
 
-/* When what comes first was sent, as the peer says. */
+/* Reads when the first bytes were sent, as the peer states it. */
 static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 		       struct exi_ready *ret)
 {
@@ -179,7 +179,7 @@ static void look_first(struct exi_sock *sk, struct exi_half *h, uint64_t now,
 	}
 }
 
-/* Something lies in the error queue, here or in the kernel. */
+/* Reports an entry in the error queue, here or in the kernel. */
 static void look_errors(const struct exi_shared *sh, struct exi_ready *ret)
 {
 	uint32_t state = atomic_load(&sh->zerocopy.state);
@@ -192,7 +192,7 @@ static void look_errors(const struct exi_shared *sh, struct exi_ready *ret)
 		ret->error = true;
 }
 
-/* A look found nothing; kick: of the state, from before that look. */
+/* A look found nothing; kick: the kick word before that look. */
 static void glance_locked(struct exi_sock *sk, struct exi_half *h,
 			  uint32_t kick, struct exi_glance *ret)
 {
@@ -205,7 +205,7 @@ static void glance_locked(struct exi_sock *sk, struct exi_half *h,
 	ret->peer_cpu = sk->fab->wops->peer_cpu(sk->fab);
 }
 
-/* now: null, or what comes first is asked for. glance: or null. */
+/* now: if not null, also reads what comes first. glance: may be null. */
 static inline bool look_once(struct exi_sock *sk, int fd, short events,
 			     const uint64_t *now, struct exi_ready *ret,
 			     struct exi_glance *glance)
@@ -247,8 +247,7 @@ static inline bool look(struct exi_sock *sk, int fd, short events,
 {
 	if (!look_once(sk, fd, events, now, ret, glance))
 		return false;
-	/* A caller that hears of the peer's end may ask whether the peer
-	 * closed. */
+	/* A caller that sees the peer's end may ask whether the peer closed. */
 	if (exi_likely(!(ret->now & (POLLRDHUP | POLLHUP))) || ret->error ||
 	    !exi_link_ended(sk, fd))
 		return true;
@@ -270,15 +269,14 @@ void exi_ready_told(struct exi_sock *sk, short revents)
 		exi_link_tcp_event(sk);
 }
 
-/* What is in r, and what the kernel says. */
+/* The events in r and those of the kernel. */
 static short with_kernel(struct exi_sock *sk, int fd, short events,
 			 const struct exi_ready *r)
 {
 	struct pollfd p = { .fd = fd, .events = r->kernel };
 	bool asks;
 
-	/* A caller that wants to know of nothing is told of errors and
-	 * hang-ups, too. */
+	/* A caller that asks for no events gets errors and hang-ups, too. */
 	asks = r->kernel || r->error ||
 	       (!events && sk->sh->half[EXI_RX].mode != EXI_MODE_RING);
 	if (!asks || poll(&p, 1, 0) <= 0)
@@ -287,10 +285,10 @@ static short with_kernel(struct exi_sock *sk, int fd, short events,
 	return r->now | p.revents;
 }
 
-/* What most looks ask for, bytes only, of what most connections are: in the
- * ring, open, whole, of this process, and without a low-water mark. There the
- * fabric alone knows: as look() and with_kernel(), with less to ask. False: it
- * is not so, and nothing was found out. now, first, glance: as of
+/* The fast path: a look for bytes only, of a connection that is in the ring,
+ * open, not framed, of this process alone, and without a low-water mark. The
+ * fabric alone decides there: as look() and with_kernel(), with fewer checks.
+ * Returns false, without a result, if this is not so. now, first, glance: as in
  * exi_ready_first(), or all null. */
 static inline __attribute__((always_inline)) bool
 look_for_bytes(struct exi_sock *sk, int fd, short events, const uint64_t *now,
@@ -393,14 +391,14 @@ void exi_ready_want_times(struct exi_sock *sk, int fd)
 
 	if (!exi_sock_lock(sk, fd, EXI_RX, &sh))
 		return;
-	/* Or as soon as there is one. */
+	/* Now, or as soon as there is a fabric. */
 	atomic_store_explicit(&sk->times, true, memory_order_relaxed);
 	exi_ready_times_locked(sk);
 	exi_half_unlock(&sh->half[EXI_RX]);
 }
 
-/* The peer sends a wake-up for what comes after all that is there, which is not
- * enough. */
+/* Asks the peer for a wake-up for bytes that come after those that are there,
+ * which are not enough. */
 static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 {
 	EXI_LOCKED(&h->lock);
@@ -411,8 +409,9 @@ static bool arm_next_locked(struct exi_sock *sk, struct exi_half *h)
 	return lowat_of(sk) <= 1 || !(sufficient_locked(sk, h) || over(sk, h));
 }
 
-/* Besides who waits here for a bell by exi_ready_arm(): operations do, other
- * processes, and where a thread cannot sleep on two words, whoever waits. */
+/* Whether others than callers of exi_ready_arm() wait for a doorbell:
+ * operations, other processes and, where a thread cannot sleep on two words,
+ * all waiters. */
 static bool others_wait(struct exi_sock *sk, enum exi_dir dir)
 {
 	return atomic_load_explicit(&sk->sh->several, memory_order_relaxed) ||
@@ -478,8 +477,8 @@ bool exi_ready_lowat_set(struct exi_sock *sk, int fd)
 bool exi_ready_arm(struct exi_sock *sk, int fd, short events, bool fresh,
 		   uint64_t sleep)
 {
-	/* A waiter uses the socket: a child's service has to hear the doorbell,
-	 * too. */
+	/* A waiter uses the socket: the service of a child must hear the
+	 * doorbell, too. */
 	if (exi_unlikely(!exi_sock_used_here(sk)))
 		exi_sock_inherit(sk);
 	/* Unread bytes do not help a waiter that does not ask for bytes. */

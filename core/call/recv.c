@@ -107,7 +107,7 @@ static ssize_t kernel_recv(const struct exi_call *c, struct exi_half *h,
 	return b.n;
 }
 
-/* With fewer bytes a call waits on. */
+/* The call waits while it has fewer bytes than this. */
 static size_t enough(const struct exi_shared *sh, size_t len, int flags)
 {
 	uint32_t lowat = atomic_load_explicit(&sh->lowat, memory_order_relaxed);
@@ -133,7 +133,8 @@ static int peek_offset(int fd)
 								       : off;
 }
 
-/* The bytes that a peek begins behind, of which poll(2) tells all the same. */
+/* The number of bytes before the start of a peek, for which poll(2) reports the
+ * socket as readable all the same. */
 static size_t passed_over(const struct exi_call *c)
 {
 	int unread;
@@ -144,15 +145,15 @@ static size_t passed_over(const struct exi_call *c)
 	return unread > 0 ? (size_t)unread : 0;
 }
 
-/* n bytes were seen, and are not enough: 0 to look again. */
+/* Called when n bytes were seen, and are not enough; 0: look again. */
 static int look_for_more(struct exi_call *c, size_t n)
 {
 	return exi_ready_events(c->sk, c->fd, POLLRDHUP) ? -ENODATA
 							 : exi_call_wait(c, n);
 }
 
-/* The next piece is received behind the operations that are there already.
- * True: the call is over, with *ret. */
+/* Receives the next piece, behind the operations that are queued already.
+ * Returns true if the call is over, with *ret. */
 static bool recv_in_turn(struct exi_call *c, struct exi_pieces *to,
 			 size_t *done, ssize_t *ret)
 {
@@ -169,10 +170,10 @@ static bool recv_in_turn(struct exi_call *c, struct exi_pieces *to,
 	return false;
 }
 
-/* TCP had no more than n bytes (or -EAGAIN) for a receive that asked for more.
- * What the peer sent after these may be in the ring, where this end does not
- * look yet: the kernel's receive would have given it, too. Once in a call, or a
- * peer that says something all the time would hold it up. */
+/* Whether TCP had only n bytes (or -EAGAIN) for a receive that asked for more.
+ * The next bytes of the peer may be in the ring, where this end does not look
+ * yet; the kernel's receive would have returned them, too. Once per call, or a
+ * peer that sends messages all the time would delay it. */
 static bool may_be_cut(const struct exi_call *c, const struct exi_pieces *to,
 		       ssize_t n)
 {
@@ -182,7 +183,8 @@ static bool may_be_cut(const struct exi_call *c, const struct exi_pieces *to,
 }
 
 /* One attempt, by the kernel, which is given *ret_len bytes, or on the fabric.
- * False: another is to follow. The lock is held, and let go. */
+ * Returns false if another is to follow. Called with the lock held; releases
+ * it. */
 static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 			     struct exi_pieces *to, size_t *ret_len,
 			     ssize_t *ret)
@@ -202,7 +204,7 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 	exi_half_unlock(h);
 	if (exi_unlikely(cut)) {
 		c->heard = exi_link_hear(sk);
-		/* A look begins anew, as where nothing was there. */
+		/* A look begins again, as if nothing was there. */
 		if (c->heard && (*ret < 0 || c->flags & MSG_PEEK))
 			return false;
 		c->more = c->heard;
@@ -221,11 +223,11 @@ static inline bool recv_once(struct exi_call *c, struct exi_half *h,
 	return *ret != 0;
 }
 
-/* The long way of a receive that did so much. A look may have begun. */
+/* The slow path of a receive that has `done' bytes. A look may have begun. */
 static __attribute__((noinline)) ssize_t
 recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 {
-	const struct exi_pieces all = *to; /* of a peek, which begins anew */
+	const struct exi_pieces all = *to; /* of a peek, which starts again */
 	struct exi_sock *sk = c->sk;
 	size_t whole = to->left + done;
 	struct exi_shared *sh;
@@ -234,7 +236,7 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 	if (c->look.on)
 		exi_call_wait(c, 0);
 	for (;;) {
-		size_t len = SIZE_MAX; /* the kernel was given */
+		size_t len = SIZE_MAX; /* given to the kernel */
 		struct exi_half *h;
 
 		if (!exi_call_lock(c, &sh))
@@ -266,7 +268,7 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 			continue;
 		}
 		if (exi_likely(done >= enough(sh, whole, c->flags))) {
-			/* What lies there goes on into the next piece. */
+			/* More bytes are there, for the next piece. */
 			if (exi_likely(!to->left || to->at || len != SIZE_MAX))
 				break;
 			c->flags |= MSG_DONTWAIT;
@@ -284,7 +286,8 @@ recv_on(struct exi_call *c, struct exi_pieces *to, size_t done)
 		done = 0;
 		*to = all;
 	}
-	/* A UNIX socket forgets what a receive for all of its bytes met. */
+	/* A UNIX socket drops an error that a receive for all of its bytes
+	 * met. */
 	if (done && n < 0 && !(sk->base->ends_both && (c->flags & MSG_WAITALL)))
 		exi_patience_keep_error(c, (int)-n);
 	if (exi_unlikely(n == 0 && whole))

@@ -41,13 +41,13 @@
 #include "core/transfer/submit.h"
 #include "core/transfer/switch.h"
 
-/* A long send by the kernel for a call of the C library goes in pieces of this
- * size while the direction may move, as the kernel holds the direction on TCP
- * until a send is over. */
+/* A long send that the C library makes itself goes in pieces of this size while
+ * the direction may move, because the direction stays on TCP until a system
+ * call is over. */
 #define NATIVE_PIECE ((size_t)256 << 10)
 
-/* The operation was taken out, and its rest moves as any other call's; or the
- * operation, told why, ends soon. */
+/* Returns true if the operation was removed, and its rest moves as in any other
+ * call; else it ends soon, with err as the reason. */
 static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_TX].lock);
@@ -66,9 +66,9 @@ static bool leave_locked(struct exi_sock *sk, struct exi_op *op, int err)
 	return true;
 }
 
-/* Waits for a send of a whole buffer, whose bytes are taken from where they lie
- * while the peer has places for them. The socket may be closed meanwhile: that
- * finishes the operation. */
+/* Waits for a send of a whole buffer, which the device reads in place while the
+ * peer has buffers for it. If the socket is closed meanwhile, that finishes the
+ * operation. */
 static int await_whole(struct exi_call *c, struct exi_op *op)
 {
 	uint64_t deadline = exi_flow_deadline(c->sk, c->fd, EXI_TX);
@@ -85,7 +85,7 @@ static int await_whole(struct exi_call *c, struct exi_op *op)
 			if (left)
 				return err;
 		}
-		if (err) /* soon, and it is too late for others */
+		if (err) /* soon; too late for others */
 			exi_futex_wait(&w, 1, NULL);
 		else
 			err = exi_futex_wait(&w, 1, deadline ? &until : NULL);
@@ -93,7 +93,7 @@ static int await_whole(struct exi_call *c, struct exi_op *op)
 	return err;
 }
 
-/* Worth it, and the peer has posted receives. */
+/* Whether it is worth it, and the peer has posted receives. */
 static bool may_go_whole(const struct exi_call *c, size_t len)
 {
 	return len >= exi_config()->zcopy_threshold &&
@@ -101,8 +101,8 @@ static bool may_go_whole(const struct exi_call *c, size_t len)
 	       !exi_flow_nonblocking(c->sk, c->fd, c->flags);
 }
 
-/* A large blocking send, as an operation. *done: what it moved. 0: the rest
- * moves as any other call's. */
+/* Makes a large blocking send, as an operation. *done: the bytes moved. 0: the
+ * rest moves as in any other call. */
 static int send_whole(struct exi_call *c, const void *buf, size_t len,
 		      struct exi_region *region, size_t *done)
 {
@@ -125,8 +125,9 @@ static int send_whole(struct exi_call *c, const void *buf, size_t len,
 	return op.err ? -op.err : ret == -ETIMEDOUT ? -EAGAIN : ret;
 }
 
-/* Urgent data is TCP's: the direction goes back to it and stays. A silent
- * peer's connection is reset, unless it is there, and the send goes on. */
+/* Urgent data needs TCP: the direction goes back there and stays. If the peer
+ * is silent, the connection is reset, unless it is back by then, and the send
+ * continues. */
 static int before_urgent(struct exi_sock *sk, int fd)
 {
 	struct exi_shared *sh;
@@ -158,8 +159,8 @@ static ssize_t send_failed(ssize_t n, int flags)
 	return n;
 }
 
-/* *ret_len: the bytes that the kernel was given; with fewer moved the call is
- * over. The lock is held, and let go. */
+/* *ret_len: the bytes that the kernel was given; if fewer moved, the call is
+ * over. Called with the lock held; releases it. */
 static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 			   struct exi_pieces *p, size_t *ret_len)
 {
@@ -206,8 +207,8 @@ static ssize_t kernel_send(const struct exi_call *c, struct exi_half *h,
 	return b.n;
 }
 
-/* The next piece is sent behind the operations that are there already. True:
- * the call is over, with *ret. */
+/* Sends the next piece, behind the operations that are queued already. Returns
+ * true if the call is over, with *ret. */
 static bool send_in_turn(const struct exi_call *c, struct exi_pieces *from,
 			 size_t *done, ssize_t *ret)
 {
@@ -222,8 +223,8 @@ static bool send_in_turn(const struct exi_call *c, struct exi_pieces *from,
 	return false;
 }
 
-/* The kernel sends the next bytes, and waits for room. True: the call is over,
- * with *ret. The lock is held, and let go. */
+/* The kernel sends the next bytes, and waits for room. Returns true if the call
+ * is over, with *ret. Called with the lock held; releases it. */
 static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
 			   struct exi_pieces *from, size_t *done, ssize_t *ret)
 {
@@ -235,7 +236,7 @@ static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
 	if (*ret < (ssize_t)len || !from->left)
 		return true; /* it has waited */
 	*done += len;
-	/* What goes next, not all: a mark is worth a look when the bytes pass
+	/* The next bytes, not all: a mark is worth a look when the bytes pass
 	 * it. */
 	exi_flow_before_send(c->sk, c->fd,
 			     from->left < EXI_RECV_KERNEL_MAX
@@ -244,13 +245,13 @@ static bool send_by_kernel(const struct exi_call *c, struct exi_half *h,
 	return false;
 }
 
-/* The long way of a send that did so much. */
+/* The slow path of a send that has sent `done' bytes. */
 static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
 						 struct exi_pieces *from,
 						 struct exi_region *region,
 						 size_t done)
 {
-	const char *tried = NULL; /* a piece to be taken from where it lies */
+	const char *tried = NULL; /* a piece tried in place */
 	struct exi_sock *sk = c->sk;
 	struct exi_shared *sh;
 	bool waited = false;
@@ -317,7 +318,7 @@ static __attribute__((noinline)) ssize_t send_on(struct exi_call *c,
 	}
 	if (n > 0)
 		done += (size_t)n;
-	/* Who waits for room is told how the peer closed. */
+	/* A call that waited for room returns how the peer closed. */
 	if (n == -EPIPE && waited && exi_half_take_cut(&sk->sh->half[EXI_RX]))
 		n = -ECONNRESET;
 	return done ? (ssize_t)done : send_failed(n, c->flags);
@@ -346,8 +347,8 @@ static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
 	return 0;
 }
 
-/* What is left of a call whose attempt in the ring gave n. The lock is held,
- * and let go. */
+/* The rest of a call whose attempt in the ring returned n. Called with the lock
+ * held; releases it. */
 static __attribute__((noinline)) ssize_t
 send_more_unlock(struct exi_sock *sk, int fd, const void *buf, size_t len,
 		 int flags, struct exi_region *region, ssize_t n)
@@ -360,7 +361,7 @@ send_more_unlock(struct exi_sock *sk, int fd, const void *buf, size_t len,
 	return send_rest(&c, buf, len, region, n > 0 ? (size_t)n : 0);
 }
 
-/* A call that the ring does not serve as it is. */
+/* A call for which the fast path is not enough. */
 static __attribute__((noinline)) ssize_t send_long(struct exi_sock *sk, int fd,
 						   const void *buf, size_t len,
 						   int flags,
@@ -426,7 +427,7 @@ bool exi_flow_native_send(int fd, size_t *len, struct exi_inside *in)
 	exi_flow_before_send(sk, fd, piece);
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return false;
-	/* A capture wants to see the bytes. */
+	/* A capture must see the bytes. */
 	if (sh->half[EXI_TX].mode == EXI_MODE_TCP &&
 	    exi_list_empty(&sk->ops[EXI_TX]) && !sh->half[EXI_TX].ended &&
 	    !exi_switch_wanted(sh) && !sk->tcp->capture) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The watch over directions that nobody who is seen waits for, and the search
+/* The watch over directions for which no thread is seen to wait, and the search
  * for waits that are not seen. */
 #include "core/call/unseen.h"
 
@@ -26,11 +26,12 @@
 
 #define IDLE_TICKS 3
 #define TICKS_MAX  8
-/* Of bytes for which nobody was ever seen to wait, while they lie there. */
+/* For bytes for which no thread was ever seen to wait, while they are
+ * unread. */
 #define FORGOTTEN_TICKS 30
-/* A search takes no more than this part of a CPU, by the watch and by sends
- * that find no room. The time for which the thread has no CPU does not count:
- * on a busy host the next search would be a minute late. */
+/* The watch, and sends that find no room, use at most this part of a CPU for
+ * searches. Time without the CPU does not count: on a busy host the next search
+ * would be a minute late. */
 #define WATCH_PART 32
 #define SEND_PART  256
 
@@ -38,11 +39,11 @@ static int idle_ticks;		    /* of the service */
 static uint64_t search_at;	    /* of the service */
 static _Atomic uint64_t no_room_at; /* of sends: the next search */
 
-/* How a direction is found. */
+/* The state in which a look finds a direction. */
 enum glance {
-	ATTENDED, /* or nothing can come that its bell would not tell */
+	ATTENDED, /* or its doorbell would report all that can come */
 	IN_USE,
-	NEGLECTED, /* bytes lie there since the last look */
+	NEGLECTED, /* unread bytes since the last look */
 };
 
 static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
@@ -50,7 +51,7 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	bool moved = sk->glanced != h->bytes;
 
 	EXI_LOCKED(&h->lock);
-	/* The kernel tells of a peer that is gone. */
+	/* The kernel reports a peer that is gone. */
 	if (h->mode != EXI_MODE_RING || !sk->fab || h->ended || h->broken ||
 	    atomic_load(&sk->sh->gone) || atomic_load(&sk->sh->rx_fin) ||
 	    atomic_load(&sk->sh->hold_here))
@@ -58,7 +59,8 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 	sk->glanced = h->bytes;
 	if (moved)
 		sk->neglected = 0;
-	/* A thread that looks for a moment before it sleeps sees bytes come. */
+	/* A thread that looks for a moment before it sleeps sees bytes that
+	 * come. */
 	if (atomic_load(&sk->lookers[EXI_RX]) >
 		    exi_sock_idlers_locked(sk, EXI_RX) ||
 	    atomic_load(&sk->n_ops[EXI_RX]))
@@ -69,10 +71,10 @@ static enum glance glance_locked(struct exi_sock *sk, struct exi_half *h)
 		return NEGLECTED;
 	sk->neglected = 0;
 	if (!atomic_load(&sk->guarded)) {
-		/* Before it is asked for: the wake-up may come at once. */
+		/* Before the request: the wake-up may come at once. */
 		atomic_store(&sk->guarded, true);
 		if (!exi_flow_arm_locked(sk, EXI_RX)) {
-			/* It came just now: perhaps before it was asked. */
+			/* It came just now, perhaps before the request. */
 			atomic_store(&sk->guarded, false);
 			return IN_USE;
 		}
@@ -86,7 +88,8 @@ struct round {
 	bool active;
 };
 
-/* A search for it is due: after a whole tick, then ever later. */
+/* Whether a search for it is due: after a whole tick, then less and less
+ * often. */
 static bool search_due(struct exi_sock *sk)
 {
 	uint32_t n = ++sk->neglected;
@@ -94,8 +97,8 @@ static bool search_due(struct exi_sock *sk)
 	return n < TICKS_MAX ? n > 1 && (n & (n - 1)) == 0 : n % TICKS_MAX == 0;
 }
 
-/* Nobody was ever seen to wait for its bytes, which lie there for long: the
- * reason to leave. */
+/* Whether no thread was ever seen to wait for its bytes, which are unread for
+ * long; the reason to leave. */
 static int forgotten_locked(const struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->sh->half[EXI_RX].lock);
@@ -118,8 +121,8 @@ static void glance(struct exi_sock *sk, void *arg)
 
 	if (!exi_sock_met(sk) || !exi_sock_used_here(sk))
 		return;
-	/* A thread that has the lock moves bytes. What is not atomic is read
-	 * while the connection is still this one: its memory is set up for
+	/* If a thread has the lock, it moves bytes. Non-atomic members are read
+	 * while the connection is still this one: its memory is reused for
 	 * another only after a close, which takes the lock. */
 	if (exi_trylock(&h->lock)) {
 		if (exi_sock_is(sk, fd) && exi_sock_shared(sk) == sh) {
@@ -164,7 +167,8 @@ void exi_unseen_tick(void)
 {
 	struct round r = { .searches = exi_now_ns() >= search_at };
 
-	/* Before the last look, so that whoever comes after it starts anew. */
+	/* Before the last look, so that any change after it restarts the
+	 * watch. */
 	if (idle_ticks == IDLE_TICKS - 1) {
 		atomic_store(&exi_watch_due, UINT64_MAX);
 		atomic_store(&exi_unseen_watching, false);
@@ -183,7 +187,7 @@ void exi_unseen_tick(void)
 
 /* --- sends -------------------------------------------------------------- */
 
-/* Somebody is seen to wait for room, or does not need to be. */
+/* Whether a thread is seen to wait for room, or does not need to be. */
 static bool room_awaited(struct exi_sock *sk, int fd)
 {
 	struct exi_shared *sh;
@@ -199,8 +203,8 @@ static bool room_awaited(struct exi_sock *sk, int fd)
 	return ret;
 }
 
-/* exi_flow_no_room: where a wait is found that is not seen, the connection goes
- * to TCP first, so that the kernel says -EAGAIN, and tells of room. */
+/* exi_flow_no_room: if a wait is found that is not seen, the connection first
+ * goes to TCP, so that the kernel returns -EAGAIN, and reports room. */
 static bool no_room(struct exi_sock *sk, int fd)
 {
 	struct exi_half *h = &exi_sock_shared(sk)->half[EXI_TX];

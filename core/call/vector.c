@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Synchronous calls on several pieces, and on files. */
+/* Synchronous calls on several buffers, and on files. */
 #include "core/call/vector.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ ssize_t exi_parts_total(const struct iovec *v, size_t n)
 	return (ssize_t)sum;
 }
 
-/* One call's bytes stay together where they fit: other threads send, too. */
+/* The bytes of one call stay together if they fit: other threads send, too. */
 static ssize_t put_gathered(exi_send_one *put, int fd, const struct iovec *v,
 			    size_t n, size_t bytes, int flags)
 {
@@ -43,10 +43,10 @@ static ssize_t put_gathered(exi_send_one *put, int fd, const struct iovec *v,
 		buf = malloc(bytes);
 	if (!buf)
 		return -ENOMEM;
-	*buf = '\0'; /* for the sender of nothing */
+	*buf = '\0'; /* for a send of no bytes */
 	to = buf;
 	for (size_t i = 0; i < n; i++)
-		if (v[i].iov_len) /* with none, the base may be null */
+		if (v[i].iov_len) /* for no bytes the base may be null */
 			to = mempcpy(to, v[i].iov_base, v[i].iov_len);
 	ret = put(fd, buf, bytes, flags);
 	if (buf != small)
@@ -97,7 +97,8 @@ ssize_t exi_parts_send(const struct exi_parts_put *put, int fd,
 	return put_each(put, fd, v, n, (size_t)bytes, flags);
 }
 
-/* One look, or the second piece would be the first again; and one message. */
+/* A single peek, or the second piece would get the first bytes again; and one
+ * message. */
 static ssize_t get_at_once(exi_recv_one *get, int fd, const struct iovec *v,
 			   size_t n, size_t bytes, int flags)
 {
@@ -119,7 +120,8 @@ static ssize_t get_at_once(exi_recv_one *get, int fd, const struct iovec *v,
 	return ret;
 }
 
-/* The first wait is the call's; what lies there goes on into the next. */
+/* Only the first receive waits; bytes that are there continue into the next
+ * pieces. */
 ssize_t exi_parts_recv(const struct exi_parts_get *get, int fd,
 		       const struct iovec *v, size_t n, int flags)
 {

@@ -6,8 +6,8 @@
  * kick word of the socket, which every change of state in this process
  * increments. Under the direction's lock it (1) loads the kick word, (2) looks
  * at the state, (3) takes the address and value of the peer's word, (4) arms,
- * which publishes the wish to be woken and looks at the ring once more; then
- * it lets the lock go and sleeps while both words are what they were.
+ * which publishes the request for a wake-up and looks at the ring once more;
+ * then it releases the lock and sleeps while both words are unchanged.
  *
  *   peer publishes before (4)'s look   the look finds it: no sleep
  *   peer publishes after               its load of the wish comes after its
@@ -19,8 +19,8 @@
  *   state changes after                the kick word differs from (1)
  *
  * On TCP the kernel wakes us; where a switch can come meanwhile (linked), a
- * poll on the descriptor and an eventfd of the thread replaces the plain call.
- */
+ * poll on the descriptor and an eventfd of the thread replaces the plain
+ * call. */
 #include "core/call/wait.h"
 
 #include <errno.h>
@@ -62,11 +62,11 @@ static inline bool either_changed(void *arg)
 	return changed(&w[0]) || changed(&w[1]);
 }
 
-/* The way to a device takes as long as a look at it, so that many looks on one
- * way count as half as many. */
+/* The access to a device takes as long as a look at its result, so each of many
+ * looks after one access counts half. */
 #define LOOKS_FAR 8
 
-/* A look at words that the device changes when it is polled. */
+/* Looks at words that change only when the device is polled. */
 static bool look_far(void *arg)
 {
 	struct exi_look *l = arg;
@@ -92,7 +92,7 @@ static bool spin(struct exi_look *l)
 	return ret || either_changed(l->words);
 }
 
-/* Nothing but the peer's word can end the wait in this state. A process that
+/* Whether only the peer's word can end the wait in this state. A process that
  * ends sets `ended` without the lock. */
 static bool quiet(struct exi_shared *sh, enum exi_dir dir)
 {
@@ -139,12 +139,12 @@ bool exi_look_held_locked(struct exi_sock *sk, enum exi_dir dir)
 	return true;
 }
 
-/* The ends of a stream that both share their CPUs with others, but not the
- * same: every byte comes out of the other CPU's cache, and as nobody sleeps,
- * the system leaves them where they are. What is written to a UNIX socket wakes
- * its reader as one that may come to the writer's CPU; a futex does not. So
- * such an end sleeps until the bell for a while. Small messages would lose more
- * by the calls. */
+/* For a stream whose ends both share their CPUs with other threads, but not the
+ * same CPU: every byte comes from the other CPU's cache, and as neither end
+ * sleeps, the scheduler leaves them where they are. A write to a UNIX socket
+ * wakes its reader so that it may move to the writer's CPU; a futex does not.
+ * So such an end sleeps until the doorbell for a while. Small messages would
+ * lose more by the system calls. */
 #define STREAM	16384 /* bytes between two waits */
 #define CROSSED 16    /* sleeps */
 
@@ -183,9 +183,9 @@ void exi_look_begin_locked(struct exi_call *c)
 	l->on = true;
 }
 
-/* A call that looks or sleeps without the lock, for when its thread is
- * cancelled or a handler jumps out of it: a close would wait for the call for
- * ever. The socket is kept meanwhile. */
+/* A call that looks or sleeps without the lock. It undoes its state if its
+ * thread is cancelled or a handler jumps out of it, or a close would wait for
+ * the call for ever. The socket stays valid meanwhile. */
 struct looker {
 	struct exi_call *c;
 	struct exi_half *h;
@@ -231,8 +231,8 @@ static void look_end_locked(struct exi_call *c, struct exi_half *h)
 
 /* --- a sleep on words ----------------------------------------------------- */
 
-/* The wish is published: to be woken at the peer's word, where a thread can
- * sleep on two, else by the bell. */
+/* Requests a wake-up: at the peer's word if a thread can sleep on two words,
+ * else by the doorbell. */
 static bool arm_words_locked(struct exi_call *c, struct exi_shared *sh)
 {
 	struct exi_half *h = &sh->half[c->dir];
@@ -261,7 +261,8 @@ static void rest_end_locked(struct exi_call *c, struct exi_half *h)
 
 	EXI_LOCKED(&h->lock);
 	exi_sock_look_locked(c->sk, c->dir, -1);
-	/* A connection that met again has another one, which others armed. */
+	/* A connection that met again has another fabric, which others
+	 * armed. */
 	if (exi_futex_waitv_works() && fab && fab == c->armed)
 		fab->wops->disarm(fab, c->dir, EXI_WAKE_WORD);
 	c->resting = false;
@@ -278,8 +279,7 @@ static void rest_left(void *arg)
 	exi_unseen_restart();
 }
 
-/* What was armed is left to exi_call_lock(), which the next attempt takes
- * anyway. */
+/* exi_call_lock(), which the next attempt calls anyway, disarms. */
 static int rest(struct exi_call *c)
 {
 	struct looker who = { .c = c, .h = &c->sk->sh->half[c->dir] };
@@ -289,7 +289,7 @@ static int rest(struct exi_call *c)
 
 	exi_section_begin(&ends, rest_left, &who);
 	exi_cancel_allow();
-	/* The C library does not know that this sleeps. */
+	/* For the C library this is no cancellation point. */
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &who.type);
 	ret = exi_futex_wait(c->look.words, words, NULL);
 	pthread_setcanceltype(who.type, NULL);
@@ -315,8 +315,8 @@ static int wait_ring(struct exi_call *c)
 	return rest(c);
 }
 
-/* How many sleeps are still to wait for the bell; 0. Between processes a bell
- * has a longer way than a word. */
+/* How many more sleeps must wait for the doorbell; 0: none. Between processes a
+ * doorbell takes longer than a word. */
 static uint32_t bell_sleeps(const struct exi_call *c, struct exi_half *h)
 {
 	return atomic_load_explicit(&c->sk->sh->several, memory_order_relaxed)
@@ -330,7 +330,7 @@ void exi_wait_arm_locked(struct exi_call *c)
 	struct exi_half *h = &sh->half[c->dir];
 
 	EXI_LOCKED(&h->lock);
-	/* A peek may wait for more than what lies there. */
+	/* A peek may wait for more bytes than are there. */
 	if (c->known && !c->deadline && h->mode == EXI_MODE_RING &&
 	    !(c->flags & (MSG_DONTWAIT | MSG_PEEK)) && !bell_sleeps(c, h))
 		arm_words_locked(c, sh);
@@ -343,7 +343,7 @@ bool exi_call_lock(struct exi_call *c, struct exi_shared **ret)
 	struct exi_half *h = &sh->half[c->dir];
 
 	exi_lock(&h->lock);
-	/* The socket may have been closed, and is kept until this. */
+	/* The socket may have been closed, and stays valid until this. */
 	if (c->look.on)
 		look_end_locked(c, h);
 	if (c->resting)
@@ -377,16 +377,17 @@ static short event_of(enum exi_dir dir)
 	return dir == EXI_RX ? POLLIN : POLLOUT;
 }
 
-/* A thread that sleeps does none. */
+/* A sleeping thread causes no fault. */
 static bool of_a_fault(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE ||
 	       sig == SIGILL || sig == SIGTRAP || sig == SIGSYS;
 }
 
-/* No sleep in poll is restarted, as that of a call without a time-out is after
- * handlers that were installed so: 0 then. Which one ran is not known, so all
- * must be. */
+/* The result after a signal ended a sleep in poll. Such a sleep is not
+ * restarted, while a call without a time-out is restarted after handlers with
+ * SA_RESTART: 0 then. It is unknown which handler ran, so all must have that
+ * flag. */
 static int interrupted(uint64_t deadline)
 {
 	bool restarts = false;
@@ -403,7 +404,7 @@ static int interrupted(uint64_t deadline)
 	return restarts ? 0 : -EINTR;
 }
 
-/* Without a descriptor to be woken by, one looks again now and then. */
+/* Without an eventfd, the call looks again now and then. */
 static int nap(uint64_t deadline)
 {
 	uint64_t soon = exi_now_ns() + EXI_UNKICKED_NS;
@@ -428,7 +429,7 @@ static void tcp_rest_ends(void *arg)
 
 	if (t->w.event_fd < 0)
 		return;
-	/* The socket may have been forgotten; it is kept until this. */
+	/* The socket may have been forgotten; it stays valid until this. */
 	exi_lock(&t->h->lock);
 	exi_sock_unwait_locked(t->sk, t->dir, &t->w.w);
 	exi_unlock(&t->h->lock);
@@ -466,7 +467,7 @@ static int wait_tcp(struct exi_call *c)
 	if (t.w.event_fd >= 0)
 		exi_sock_wait_locked(sk, dir, &t.w.w);
 	exi_half_unlock(&sh->half[dir]);
-	/* Without a descriptor to be kicked by, it looks again now and then. */
+	/* Without an eventfd, it looks again now and then. */
 	if (t.w.event_fd < 0 &&
 	    (!deadline || deadline > exi_now_ns() + EXI_UNKICKED_NS))
 		kicked = false;
@@ -513,7 +514,8 @@ static void bell_rest_ends(void *arg)
 	exi_unlock(&r->h->lock);
 }
 
-/* Nothing new is there, and the peer sends a wake-up when something is. */
+/* Returns true if nothing new is there, and the peer will send a wake-up when
+ * something is. */
 static bool arm_bell(struct bell_rest *r, size_t seen)
 {
 	struct exi_ready now;
@@ -527,9 +529,9 @@ static bool arm_bell(struct bell_rest *r, size_t seen)
 	       exi_ready_unread(r->sk, r->fd) <= (int)seen;
 }
 
-/* A handler ends a call with a time-out though it was installed to restart
- * calls; the kernel restarts a sleep on several words by itself, but no poll.
- * Bytes that are there already change no word. */
+/* A handler ends a call with a time-out even if it has SA_RESTART. The kernel
+ * itself restarts a sleep on several words, but not poll. Bytes that are there
+ * already change no word. */
 static int wait_bell(struct exi_call *c, size_t seen)
 {
 	struct exi_sock *sk = c->sk;
@@ -596,7 +598,7 @@ int exi_wait_more(struct exi_call *c, size_t seen)
 {
 	if (c->sk->sh->half[EXI_RX].mode == EXI_MODE_RING)
 		return wait_bell(c, seen);
-	/* On its way to the fabric or back: the kernel tells of what is there
-	 * only. */
+	/* On the way to the fabric or back the kernel only reports bytes that
+	 * are there. */
 	return nap(c->deadline);
 }

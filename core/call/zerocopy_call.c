@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sends with MSG_ZEROCOPY, and the error queue that tells of them. */
+/* Sends with MSG_ZEROCOPY, and their error queue. */
 #include "core/call/zerocopy_call.h"
 
 #include <errno.h>
@@ -27,9 +27,9 @@
 
 /* --- sends -------------------------------------------------------------- */
 
-/* Whether the kernel carries a send that begins now. One does while another is
- * in the kernel, for the direction cannot move then; so no copied send gets a
- * number between those of two that the kernel has begun. */
+/* Whether the kernel makes a send that begins now. It does while another one is
+ * in the kernel, because the direction cannot move then; so no copied send gets
+ * a number between those of two that the kernel has begun. */
 static bool is_kernels_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -43,7 +43,7 @@ static bool is_kernels_locked(struct exi_sock *sk)
 	       exi_zerocopy_has_room(&sh->zerocopy);
 }
 
-/* True: the kernel carried it, with *ret. */
+/* Returns true if the kernel made the send, with *ret. */
 static bool by_kernel(struct exi_sock *sk, int fd, const struct msghdr *m,
 		      int flags, ssize_t *ret)
 {
@@ -99,13 +99,13 @@ static void copied(struct exi_sock *sk, int fd, uint32_t generation)
 
 	if (!exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return;
-	if (!exi_sock_lasts(sk, generation)) { /* another's by now */
+	if (!exi_sock_lasts(sk, generation)) { /* another socket by now */
 		exi_half_unlock(&sh->half[EXI_TX]);
 		return;
 	}
 	exi_zerocopy_copied(&sh->zerocopy);
 	exi_half_unlock(&sh->half[EXI_TX]);
-	/* Whoever waits for anything is among those of EXI_RX. */
+	/* Every waiter is among those of EXI_RX. */
 	if (exi_holders_alone(&sh->holders))
 		exi_sock_wake_waiters(sk, EXI_RX);
 	else
@@ -138,7 +138,7 @@ ssize_t exi_zerocopy_send(int fd, const struct iovec *v, size_t n, size_t bytes,
 
 /* --- the error queue ---------------------------------------------------- */
 
-/* What the kernel puts into a message from the error queue. */
+/* What the kernel writes into a message from the error queue. */
 struct word {
 	struct sock_extended_err ee;
 	union {
@@ -156,7 +156,7 @@ static bool is_ipv6(int fd)
 	       domain == AF_INET6;
 }
 
-/* Says so as the kernel would. */
+/* Reports it as the kernel would. */
 static void say(int fd, struct msghdr *m, int flags,
 		const struct exi_zerocopy_note *note)
 {
@@ -213,8 +213,8 @@ static void translate(struct exi_sock *sk, int fd, struct cmsghdr *c)
 	memcpy(CMSG_DATA(c), &ee, sizeof(ee));
 }
 
-/* All of what the kernel tells is read, whatever room the program has: a range
- * is told once. */
+/* Reads all that the kernel reports, whatever the size of the program's buffer:
+ * a range is reported only once. */
 static ssize_t ask(struct exi_sock *sk, int fd, struct msghdr *m, int flags)
 {
 	_Alignas(struct cmsghdr) char room[1024];
