@@ -54,7 +54,8 @@ int exi_diag_open(void)
 	struct timeval limit = { .tv_sec = 1 };
 	int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
 
-	/* A denied socket is not an answer; EPERM least of all. */
+	/* A socket that is not permitted is no answer, and EPERM would be
+	 * one. */
 	if (nl < 0)
 		return errno == EMFILE || errno == ENFILE ? -errno : -EACCES;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));

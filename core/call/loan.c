@@ -346,7 +346,7 @@ static int move_repaid(struct exi_sock *sk, enum exi_dir dir,
 	return 0;
 }
 
-/* The loan is in place: storing a word moves its bytes. */
+/* Whether the loan is in place, where storing a word sends its bytes. */
 static bool still_there(const struct exi_sock *sk, const struct exi_half *h)
 {
 	return exi_loan_in_place(sk, EXI_TX) && h->mode == EXI_MODE_RING &&

@@ -27,8 +27,8 @@
 
 #define PROGRAM "/proc/self/exe"
 
-/* The file that this code is in. Of the program itself the loader knows only
- * how it was called, which may be a name that PATH completed. */
+/* The file that contains this code. For the program itself the loader only
+ * knows how it was called, which may be a name that was found by PATH. */
 static const char *own_file(void)
 {
 	static Dl_info ours;
@@ -75,8 +75,8 @@ static bool readable(char ret[PATH_MAX], const char *fmt, ...)
 	return n < PATH_MAX && access(ret, R_OK) == 0;
 }
 
-/* Beside the library, or the exs command, which has its code built in: as
- * built, or as installed. */
+/* A folder beside the library, or beside the exs command, which includes this
+ * code: as built, or as installed. */
 static int find(const char *name, char ret[PATH_MAX])
 {
 	char at[PATH_MAX];
@@ -130,7 +130,7 @@ static int learn_parts(struct dl_phdr_info *info, size_t size, void *arg)
 			continue;
 		parts[n].begin = info->dlpi_addr + h->p_vaddr;
 		parts[n].end = parts[n].begin + h->p_memsz;
-		/* Pairs with the load above: a part is there before it
+		/* Pairs with the load above: a part is stored before it
 		 * counts. */
 		atomic_store_explicit(&n_parts, ++n, memory_order_release);
 	}
@@ -145,8 +145,8 @@ static void learn(const struct exi_provider *p, char *path)
 		dl_iterate_phdr(learn_parts, (void *)(uintptr_t)p->afresh);
 }
 
-/* Libraries beneath a module (libpsm2) take signals when they are loaded, and
- * write files of what they see: they are the program's. */
+/* Libraries that a module uses (libpsm2) catch signals when they are loaded,
+ * and write files about them; the signals are the program's. */
 static void *open_quietly(const char *path)
 {
 	struct sigaction before[NSIG], now;

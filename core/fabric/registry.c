@@ -27,7 +27,7 @@
 extern const struct exi_provider exi_provider_shm;
 extern const struct exi_provider exi_provider_loop;
 
-/* Whether there is something in the folder. */
+/* Whether the folder has entries. */
 static bool filled(const char *path)
 {
 	struct dirent *e = NULL;
@@ -45,23 +45,24 @@ static bool verbs_signs(void)
 	return filled("/sys/class/infiniband");
 }
 
-/* Devices of other fabrics, or the name of a provider that needs none. */
+/* Whether there are devices of other fabrics, or a configured provider that
+ * needs none. */
 static bool ofi_signs(void)
 {
 	return exi_config()->ofi_provider[0] || filled("/sys/class/cxi") ||
 	       filled("/sys/class/infiniband");
 }
 
-/* Every name the project knows; a null provider is not in this build. */
+/* Every fabric of the project; a null provider is not in this build. */
 struct slot {
 	const char *name;
 	const struct exi_provider *provider;
-	/* Null, or the fabric is in a module (module.h), which is not opened
-	 * where this finds no sign of a device. */
+	/* Null, or the fabric is in a module (module.h), which is not opened if
+	 * this finds no sign of a device. */
 	bool (*signs)(void);
 	void *handle; /* the module's */
-	/* A forked child's: the module is not to be called any more, and is
-	 * taken out with this library when it is wanted again. */
+	/* In a forked child: the module must not be called any more, and is
+	 * unloaded with this library when it is needed again. */
 	char afresh[64];
 	_Atomic int usable; /* 0: not probed, 1: yes, -1: no */
 	int err;	    /* the error of probing */
@@ -88,8 +89,7 @@ static struct slot slots[PROVIDERS_MAX] = {
 /* Guards probing and opening. */
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whether two members are both there or both missing: one without the other is
- * of no use. */
+/* Whether two members, which are useless alone, are both set or both null. */
 static bool all_or_none(bool a, bool b)
 {
 	return a == b;
@@ -205,7 +205,8 @@ static bool configured(const char *name)
 	return strcmp(name, "tcp") == 0;
 }
 
-/* Whether the user names this fabric: then the log says why it is not used. */
+/* Whether the user names this fabric: then the log explains why it is not
+ * used. */
 static bool named(const struct slot *s)
 {
 	const struct exi_config *cfg = exi_config();
@@ -228,8 +229,8 @@ static void open_module(struct slot *s)
 
 static void probe(struct slot *s)
 {
-	/* Acquire: pairs with the store of the answer, behind the rest of
-	 * it. */
+	/* Acquire: pairs with the store of the result, after its other
+	 * members. */
 	if (atomic_load_explicit(&s->usable, memory_order_acquire))
 		return;
 	exi_mutex_lock(&registry_lock);
@@ -285,8 +286,7 @@ void exi_registry_find(const char *name, struct exi_registry_row *ret)
 	row_of(slot_of(name), ret);
 }
 
-/* The bits stay what they are, but in a child; 0 when they were not asked
- * for. */
+/* The bits change only in a child; 0: not yet computed. */
 #define WIRE_IDS_KNOWN (UINT64_C(1) << 63)
 static _Atomic uint64_t wire_ids;
 
@@ -355,7 +355,7 @@ const struct exi_provider *exi_registry_choose(uint64_t mask, bool same_process)
 	return NULL;
 }
 
-/* A configured name's slot when it is of a fabric between hosts. */
+/* The slot of a configured name, if it is a fabric between hosts. */
 static struct slot *remote_slot(const char *name)
 {
 	struct slot *s = slot_of(name);
@@ -373,7 +373,7 @@ static bool is_there(const char *folder, const char *name)
 	       access(path, F_OK) == 0;
 }
 
-/* Whether a key may be had; its reader says whether it is any good. */
+/* Whether there may be a key; reading it shows whether it is usable. */
 static bool may_have_key(void)
 {
 	const struct exi_config *cfg = exi_config();
@@ -387,8 +387,8 @@ static bool may_have_key(void)
 	       is_there(EXI_KEY_SYSTEM, "");
 }
 
-/* Many a library comes with it, of which a program that names no provider need
- * not know before it can have a use for them. */
+/* Whether opening the module is not worth it: it loads many libraries, and a
+ * program that names no provider cannot use them without a key. */
 static bool costs_too_much(const struct slot *s)
 {
 	return s->signs == ofi_signs && !exi_config()->ofi_provider[0] &&
@@ -539,7 +539,7 @@ static void forked(struct slot *s, struct exi_domain *d)
 	d->ops.forked(d);
 	if (!afresh)
 		return;
-	/* Its name is in the module. */
+	/* The name is in the module. */
 	snprintf(s->afresh, sizeof(s->afresh), "%s", afresh);
 	atomic_store(&s->domain, NULL);
 	s->provider = NULL;

@@ -88,7 +88,8 @@ bool exi_over(struct exi_sock *sk, int fd)
 	struct exi_half *tx;
 	bool ended;
 
-	/* The kernel knows the peer of a UNIX socket for as long as it is. */
+	/* The kernel of a UNIX socket knows the peer for as long as it
+	 * exists. */
 	if (sk->base->ends_both || !exi_sock_lock(sk, fd, EXI_TX, &sh))
 		return false;
 	tx = &sh->half[EXI_TX];
@@ -97,7 +98,7 @@ bool exi_over(struct exi_sock *sk, int fd)
 	return ended && exi_ready_peer_ended(sk, fd);
 }
 
-/* In the ring, or in the kernel. */
+/* Whether the connection is over, in the ring or in the kernel. */
 static bool is_over(struct exi_sock *sk, int fd)
 {
 	struct sockaddr_storage peer;
@@ -110,16 +111,16 @@ static bool is_over(struct exi_sock *sk, int fd)
 		getpeername(fd, (struct sockaddr *)&peer, &len) < 0);
 }
 
-/* If both have, and the peer has not: what it sends is nobody's. As at a close
- * it hears that by the link, goes on over TCP, and gets the kernel's own
- * answer. */
+/* If both directions ended here, and the peer has not ended its own: nothing
+ * reads what it sends. As at a close the peer learns that by the link,
+ * continues over TCP, and gets the kernel's own answer. */
 static void end_both(struct exi_sock *sk, int fd)
 {
 	struct exi_half *rx, *tx;
 	bool ends;
 
-	/* The service comes late: its place may be becoming another
-	 * socket's. */
+	/* If the service is late, another socket may be getting this one's
+	 * memory. */
 	exi_lock(&sk->link_lock);
 	rx = &sk->sh->half[EXI_RX];
 	tx = &sk->sh->half[EXI_TX];
@@ -138,7 +139,8 @@ static void end_both(struct exi_sock *sk, int fd)
 		rx->deaf_after =
 			rx->fabric_bytes + sk->fab->rops->unread(sk->fab);
 		rx->deaf = EXI_DEAF_CUT;
-		/* A send after this rings, and finds that nobody hears. */
+		/* A later send rings the doorbell, and finds that no
+		 * process hears it. */
 		sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 		sk->fab->bell = -1;
 		atomic_store(&sk->sh->may_switch, 0);
@@ -146,12 +148,12 @@ static void end_both(struct exi_sock *sk, int fd)
 	}
 	exi_unlock(&tx->lock);
 	exi_unlock(&rx->lock);
-	/* Another process may have it, too. */
+	/* Another process may have the link, too. */
 	if (ends && sk->link)
 		shutdown(sk->link->fd, SHUT_RDWR);
 	if (ends) {
 		exi_link_drop_locked(sk);
-		/* A ring that nobody reads now may have been for others,
+		/* The doorbell that was not heard may have been for others,
 		 * too. */
 		exi_sock_wake_all(sk, EXI_RX);
 		exi_sock_wake_all(sk, EXI_TX);
@@ -178,13 +180,13 @@ int exi_shutdown(int fd, int how)
 		return shutdown(fd, how) < 0 ? -errno : 0;
 	if (is_over(sk, fd))
 		return -ENOTCONN;
-	/* A thread that is woken by the end of receiving sees both. */
+	/* A thread that the end of receiving wakes sees both ends. */
 	if (how != SHUT_RD)
 		ret = end_sending(sk, fd);
 	if (ret)
 		return ret;
-	/* The peer's sends are refused from then on, which its kernel alone can
-	 * say. */
+	/* From then on the peer's sends are refused, which only its kernel can
+	 * do. */
 	if (sk->base->ends_both && how != SHUT_WR)
 		exi_open_go_plain_or_reset(fd, EXS_X_REASON_ANCILLARY);
 	if (how != SHUT_WR)
@@ -195,7 +197,7 @@ int exi_shutdown(int fd, int how)
 	return how == SHUT_RDWR && ret == -ENOTCONN ? 0 : ret;
 }
 
-/* Bytes of the peer lie unread in the ring. */
+/* Whether the ring has unread bytes of the peer. */
 static bool ring_unread_locked(struct exi_sock *sk)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -217,14 +219,14 @@ bool exi_close_resets(int fd)
 	       l.l_onoff && l.l_linger == 0;
 }
 
-/* SO_LINGER means nothing on a UNIX socket. */
+/* SO_LINGER has no effect on a UNIX socket. */
 static bool asks_for_reset(const struct exi_sock *sk, int fd)
 {
 	return !sk->base->ends_both && exi_close_resets(fd);
 }
 
-/* The end of a close. The kernel of a UNIX socket's peer knows that it is one
- * before the peer reads that it is an end. */
+/* Sends the end at a close. For a UNIX socket, the peer's kernel learns of the
+ * close before the peer reads the end. */
 static void end_by_close(struct exi_sock *sk, int fd)
 {
 	if (sk->base->ends_both)
@@ -232,8 +234,8 @@ static void end_by_close(struct exi_sock *sk, int fd)
 	sk->fab->ops->end(sk->fab);
 }
 
-/* The last user closes: what lies in the ring, or was said there, decides what
- * TCP says, as its own queues would. */
+/* Called when the last user closes: the contents of the ring, and an end sent
+ * there, decide what TCP sends, as its own queues would. */
 static void close_ring_locked(struct exi_sock *sk, int fd)
 {
 	struct linger reset = { .l_onoff = 1 }, none = { 0 };
@@ -245,8 +247,8 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 
 	EXI_LOCKED(&rx->lock);
 	EXI_LOCKED(&tx->lock);
-	/* A send after this rings, and finds that nobody hears. Before the peer
-	 * sends here there may be no ring yet. */
+	/* A later send rings the doorbell, and finds that no process hears it.
+	 * Before the peer sends here there may be no ring yet. */
 	if (rx->mode == EXI_MODE_LEFT || rx->mode == EXI_MODE_RING)
 		sk->fab->wops->arm(sk->fab, EXI_RX, EXI_WAKE_NEXT);
 	if (ended && !tx->fin)
@@ -254,7 +256,7 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 	if (!over && exi_sock_remote(sk))
 		sk->fab->provider->remote_ops->leave(sk->fab);
 	if (over)
-		/* Nothing is left that could be reset. */
+		/* Nothing is left to be reset. */
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 	else if (ring_unread_locked(sk))
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
@@ -264,9 +266,9 @@ static void close_ring_locked(struct exi_sock *sk, int fd)
 		end_by_close(sk, fd);
 }
 
-/* Others have it, and perhaps only the kernel closes it for them. What that
- * says comes after the end that was said here, if nothing could be taken
- * back. */
+/* Called when other processes have the connection, and perhaps only the kernel
+ * closes it for them. TCP's end must come after the end that was sent here, if
+ * nothing could be taken back. */
 static void part_from_ring_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -281,10 +283,10 @@ static void part_from_ring_locked(struct exi_sock *sk, int fd)
 }
 
 /* The last close of a connection with bytes on their way from a ring to TCP,
- * for which TCP has no room: as with those that lie in TCP the close waits only
- * if SO_LINGER says so, and they are sent after it. With bytes of the peer
- * unread, or SO_LINGER with no time, all is thrown away, and the peer hears of
- * a reset; but where a UNIX socket is beneath, nothing ever is. */
+ * which has no room for them. As with bytes in TCP, the close waits only if
+ * SO_LINGER says so, and the bytes are sent after it. With unread bytes of the
+ * peer, or SO_LINGER with a time of 0, all is dropped, and the peer gets a
+ * reset; over a UNIX socket nothing is ever dropped. */
 static void finish_drain(struct exi_sock *sk, int fd)
 {
 	struct linger l = exi_open_linger_of(sk, fd);
@@ -325,8 +327,8 @@ static void unlock_all(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-/* Nothing is under way that a close would end or wait for, and as it is closing
- * nothing begins: most connections are short. */
+/* Whether nothing is under way that a close would end or wait for; as the
+ * socket is closing, nothing begins. Most connections are short. */
 static bool at_rest_locked(const struct exi_sock *sk)
 {
 	bool ret = !sk->fab && !sk->link && !sk->framed &&
@@ -346,7 +348,8 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	struct linger reset = { .l_onoff = 1 };
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
 
-	/* This process alone can send it, whoever else has the connection. */
+	/* Only this process can send it, whichever others have the
+	 * connection. */
 	if (close_fd && (sk->framed || sk->loans[EXI_TX]) &&
 	    !asks_for_reset(sk, fd) &&
 	    !exi_flow_flush(sk, exi_switch_patience(sk, p))) {
@@ -359,7 +362,7 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 	exi_lifecycle_cancel(sk, true, NULL);
 	if (close_fd && exi_open_is_handed_over(sk, last))
 		exi_switch_down(sk, fd, EXS_X_REASON_SHARED, p);
-	/* A SWITCH that is under way tells of bytes that are unread. */
+	/* A SWITCH under way shows that bytes are unread. */
 	if (close_fd && exi_sock_met(sk))
 		exi_link_event(sk, 0);
 	if (last && close_fd && tx->mode == EXI_MODE_DRAIN)
@@ -368,7 +371,8 @@ static void come_to_rest(struct exi_sock *sk, int fd, bool close_fd, bool last,
 		exi_resume_finish(sk, exi_now_ns() + EXI_OPEN_REPEATS_NS);
 }
 
-/* Closes it, whatever the result of close(2), or with an heir of dup3(2). */
+/* Closes the number, whatever close(2) returns, or replaces it by dup3(2) of
+ * heir. */
 static int end_number(int fd, const struct exi_close_heir *heir)
 {
 	int ret;
@@ -383,12 +387,12 @@ static int end_number(int fd, const struct exi_close_heir *heir)
 	return ret;
 }
 
-/* close(2) takes as long as somebody else likes: SO_LINGER waits for the peer,
- * and descriptors that the peer of a UNIX socket has sent, and nobody has
- * received, are closed, too. Nobody may wait for this thread meanwhile, the
- * service least of all, so it holds no lock. The number is given up first: to
- * whoever takes a lock then the socket is gone. TCP ends before the link, so
- * that the peer finds its verdict there when the link hangs up. */
+/* close(2) may take as long as others decide: SO_LINGER waits for the peer, and
+ * descriptors that a UNIX peer has sent and no process has received are closed,
+ * too. No thread may wait for this one meanwhile, least of all the service, so
+ * it holds no lock. The number is given up first: for any thread that then
+ * takes a lock, the socket is gone. TCP ends before the link, so that the peer
+ * finds TCP's result when the link hangs up. */
 static int end_unlocked(struct exi_sock *sk, bool close_fd,
 			const struct exi_close_heir *heir)
 {
@@ -433,8 +437,8 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	exi_link_clear_locked(sk);
 	exi_capture_end(sk);
 	exi_sock_unlist_locked(sk);
-	/* What was asked of the kernel by the number: it may be another file's
-	 * a moment later. */
+	/* Withdraws requests to the kernel by this number, which may be another
+	 * file's a moment later. */
 	if (close_fd || sk->named)
 		sk->tcp->ops->close(sk->tcp);
 	ret = end_unlocked(sk, close_fd, heir);
@@ -447,8 +451,8 @@ int exi_close_leave(struct exi_sock *sk, bool close_fd, bool last,
 	return ret;
 }
 
-/* The socket that is the caller's to leave, or null; and what end_number()
- * gave, if the number is not the socket's own. */
+/* *ret: the socket that the caller is to leave, or null. Returns the result of
+ * end_number(), if the number is not the socket's own. */
 static int begin_close(int fd, const struct exi_close_heir *heir,
 		       struct exi_sock **ret)
 {
@@ -460,7 +464,8 @@ static int begin_close(int fd, const struct exi_close_heir *heir,
 		return end_number(fd, heir);
 	others = exi_name_remove(sk, fd);
 	exi_lock(&sk->link_lock);
-	/* Not while the service puts what has met into a set by this name. */
+	/* Not while the service adds a socket that has met to a set by this
+	 * number. */
 	if (others >= 0)
 		ended = end_number(fd, heir);
 	if (others == 0)
@@ -469,7 +474,7 @@ static int begin_close(int fd, const struct exi_close_heir *heir,
 		exi_unlock(&sk->link_lock);
 		return others > 0 ? ended : -EBADF;
 	}
-	/* Seen by who takes one of its locks after us. */
+	/* Seen by every thread that takes one of its locks later. */
 	atomic_store_explicit(&sk->closing, true, memory_order_relaxed);
 	exi_unlock(&sk->link_lock);
 	*ret = sk;
@@ -485,7 +490,7 @@ int exi_close_with(int fd, const struct exi_close_heir *heir,
 	if (sk)
 		left = exi_close_leave(sk, true, exi_close_is_last(sk), heir,
 				       p);
-	/* The other closed the library's name, or nothing. */
+	/* The other call closed the library's own number, or nothing. */
 	return ret ? ret : left;
 }
 
@@ -501,9 +506,10 @@ int exi_close_over(int fd, int from, int flags)
 		NULL);
 }
 
-/* What leave() may wait for: what the library still has to send, a connection
- * that goes to TCP for others, and, between hosts, whatever the peer has to say
- * to it: of memory it may write to, or that it has what was sent. */
+/* Whether exi_close_leave() may wait: for what the library still has to send,
+ * for a connection that goes to TCP for others, or, between hosts, for the
+ * peer's answer that it does not write to memory any more, or has received what
+ * was sent. */
 static bool may_wait(struct exi_sock *sk, bool last)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -531,7 +537,7 @@ static void *close_slowly(void *arg)
 	return NULL;
 }
 
-/* Leaves it in a thread of its own. */
+/* Starts a thread that leaves the socket. */
 static int start_close(struct exi_sock *sk, struct exi_op *op, bool last)
 {
 	struct exi_open_closing *c = malloc(sizeof(*c));
@@ -556,7 +562,7 @@ int exi_close_submit(struct exi_op *op)
 
 	if (ret == -EBADF)
 		return ret;
-	/* Where there can be no thread the caller waits. */
+	/* If no thread can be started, the caller waits. */
 	if (sk && may_wait(sk, last) && start_close(sk, op, last) == 0)
 		return 0;
 	op->err = -(sk ? exi_close_leave(sk, true, last, NULL, NULL) : ret);
@@ -564,7 +570,7 @@ int exi_close_submit(struct exi_op *op)
 	return 0;
 }
 
-#define LET_GO_NS 20000000u /* for those who look at what is closed */
+#define LET_GO_NS 20000000u /* for lookers at a closed socket */
 
 void exi_sock_drop_locked(struct exi_sock *sk)
 {
@@ -588,8 +594,8 @@ void exi_sock_drop_locked(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 	exi_queue_cool(sk, EXI_RX);
 	exi_queue_cool(sk, EXI_TX);
-	/* Threads that look at the socket's words or sleep on them are kicked,
-	 * see that the socket is gone, and let go. */
+	/* Threads that look at the socket's words, or sleep on them, are
+	 * kicked, see that the socket is gone, and stop. */
 	while (exi_memory_is_looked_at(sk)) {
 		if (!until)
 			until = exi_now_ns() + LET_GO_NS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is asked for from outside the program: each request is short, and none
- * waits for a peer. */
+/* Requests from outside the program. Each is short, and none waits for a
+ * peer. */
 #include "core/life/control.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "core/transfer/family.h"
 #include "core/transfer/switch.h"
 
-/* At once: the rest waits for the next round. */
+/* Requests per round. */
 #define ASKS_MAX 16
 
 static bool is_connection(const struct exi_sock *sk)
@@ -32,7 +32,7 @@ static bool is_connection(const struct exi_sock *sk)
 	return role == EXI_ROLE_CONNECT || role == EXI_ROLE_ACCEPT;
 }
 
-/* Which connections, and how many of them do as asked. */
+/* Which connections a request is for, and how many of them can follow it. */
 struct chosen {
 	int fd; /* -1: all */
 	int n;
@@ -43,14 +43,14 @@ static bool is_chosen(const struct exi_sock *sk, const struct chosen *c)
 	return is_connection(sk) && (c->fd < 0 || exi_sock_is(sk, c->fd));
 }
 
-/* One that stays on TCP for a reason of its own keeps that. The rest of the way
- * is the service's and the peer's. */
+/* A connection that stays on TCP for its own reason keeps that. The service and
+ * the peer do the rest. */
 static void down_one(struct exi_sock *sk, void *arg)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
 	struct chosen *c = arg;
 
-	/* As it was asked before. */
+	/* Requested already. */
 	if (is_chosen(sk, c) && atomic_load(&sh->hold_here) &&
 	    atomic_load(&sh->reason) == EXS_X_REASON_OPERATOR) {
 		c->n++;
@@ -64,8 +64,8 @@ static void down_one(struct exi_sock *sk, void *arg)
 		c->n++;
 }
 
-/* Only those that were asked for from outside: not what the program itself, or
- * what it did, has on TCP. */
+/* Only connections that a request moved to TCP, not those that the program has
+ * there. */
 static void up_one(struct exi_sock *sk, void *arg)
 {
 	struct chosen *c = arg;

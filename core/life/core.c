@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Starting the core, and what a fork does to it. */
+/* Starts the core; handles forks. */
 #include "core/base/lock.h"
 #include "core/life/core.h"
 
@@ -40,7 +40,7 @@ static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic bool exi_core_started;
 
 static _Thread_local bool frozen; /* while it forks */
-static _Thread_local bool begun;  /* a fork whose end is not known */
+static _Thread_local bool begun;  /* a fork of unknown result */
 
 static void fork_begins(void)
 {
@@ -56,8 +56,9 @@ static void in_parent(void)
 	exi_process_forked(false);
 }
 
-/* The child has one thread. What other threads of the parent held in private
- * memory is made anew; what is shared is theirs to let go. */
+/* The child has one thread. Private memory that other threads of the parent
+ * held is initialized again; those threads themselves release what is
+ * shared. */
 static void in_child(void)
 {
 	begun = false;
@@ -81,8 +82,8 @@ static void in_child(void)
 	exi_registry_forked(); /* its modules go after their users */
 }
 
-/* The libraries of devices end after us, and what they had is not the service's
- * to look at any more. */
+/* The libraries of devices end after this one; the service must not use their
+ * objects any more. */
 __attribute__((destructor)) static void ends(void)
 {
 	exi_sock_exit();
@@ -115,7 +116,7 @@ void exi_core_fork_over(long pid)
 	begun = false;
 }
 
-/* Two of us would both believe a descriptor theirs. */
+/* Two copies of the library would both manage the same descriptors. */
 static int check_alone(void)
 {
 	if (!exi_module_twice())
@@ -125,7 +126,7 @@ static int check_alone(void)
 	return -EBUSY;
 }
 
-/* What was asked for is not known. */
+/* Without a valid configuration it is unknown what the user wants. */
 static int check_config(void)
 {
 	const char *why = exi_config_refusal();
@@ -136,7 +137,7 @@ static int check_config(void)
 	return -EINVAL;
 }
 
-/* EXS_REQUIRE names what the program must not run without. */
+/* EXS_REQUIRE names a fabric without which the program must not run. */
 static int check_require(void)
 {
 	const char *require = exi_config()->require;

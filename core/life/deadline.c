@@ -20,11 +20,11 @@
 #include "core/sock/table.h"
 #include "core/transfer/cancel.h"
 
-/* Guards what follows, and the deadlines of sockets: innermost, for a socket's
- * locks may be held where another one goes. */
+/* Guards the following and the deadlines of sockets. Innermost, because it is
+ * taken with other sockets' locks held. */
 static pthread_mutex_t deadlines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct exi_list deadlines = EXI_LIST_INIT(deadlines);
-static uint64_t polls_at; /* the earliest of polls; 0: none was noted */
+static uint64_t polls_at; /* the earliest of polls; 0: none known */
 
 int exi_deadline_read(const struct timespec *until, uint64_t *ret)
 {
@@ -36,11 +36,11 @@ int exi_deadline_read(const struct timespec *until, uint64_t *ret)
 		return -EINVAL;
 	*ret = exi_timespec_ns(until);
 	if (!*ret)
-		*ret = 1; /* past, and not: none */
+		*ret = 1; /* past; 0 would be none */
 	return exi_service_start();
 }
 
-/* Whether the poll's is sooner than what was known. */
+/* Notes a poll's deadline; returns whether it is sooner than the known one. */
 static bool note_poll(uint64_t until)
 {
 	bool ret;
@@ -53,9 +53,9 @@ static bool note_poll(uint64_t until)
 	return ret;
 }
 
-/* The same of a socket of this generation. A closing one has none: it began to
- * close before, and this finds that, or after, and exi_deadline_drop() finds
- * this. */
+/* The same for a socket of this generation. A closing socket gets none: either
+ * it began to close earlier, and this sees that, or later, and
+ * exi_deadline_drop() finds this deadline. */
 static bool note(struct exi_sock *sk, uint32_t generation, uint64_t until)
 {
 	uint64_t was;
@@ -77,7 +77,7 @@ static bool note(struct exi_sock *sk, uint32_t generation, uint64_t until)
 }
 
 /* The operation is in its list already: a look at the list that did not find it
- * came before this, which is then found by the next. */
+ * came before this deadline, which the next look finds. */
 void exi_deadline_note(int fd, uint64_t until)
 {
 	struct exi_sock *sk;
@@ -97,7 +97,8 @@ void exi_deadline_note(int fd, uint64_t until)
 		exi_service_reschedule();
 }
 
-/* Cancels what is late on a socket; when the next is, UINT64_MAX: none. */
+/* Cancels late operations of a socket; returns its next deadline, or
+ * UINT64_MAX. */
 static uint64_t expire(struct exi_sock *sk, uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
@@ -108,7 +109,7 @@ static uint64_t expire(struct exi_sock *sk, uint64_t now)
 	return next;
 }
 
-/* Without the lock, as with sockets: the time is noted anew. */
+/* Without the lock, as for sockets: the next deadline is noted again. */
 static void polls_tick(uint64_t now)
 {
 	uint64_t next = UINT64_MAX;
@@ -132,8 +133,8 @@ static void forget_locked(struct exi_sock *sk)
 	atomic_store(&sk->deadline.at, 0);
 }
 
-/* Takes a socket out whose time has come. Null: there is none, and *ret_next is
- * when the next is. */
+/* Removes a socket that is due. Null: there is none, and *ret_next is the next
+ * deadline. */
 static struct exi_sock *take_due(uint64_t now, uint64_t *ret_next,
 				 uint32_t *ret_generation)
 {
@@ -164,8 +165,8 @@ static struct exi_sock *take_due(uint64_t now, uint64_t *ret_next,
 /* How many sockets a tick looks at: the service has other work. */
 #define SOCKETS 64
 
-/* What is noted of a socket after it was taken out is for the next look. One
- * that went meanwhile, or is another connection's now, has only what is late
+/* A deadline noted for a socket after its removal is for the next look. A
+ * socket that was closed or reused meanwhile only gets its late operations
  * cancelled, too. */
 uint64_t exi_deadline_tick(uint64_t now)
 {
@@ -190,7 +191,7 @@ void exi_deadline_drop(struct exi_sock *sk)
 	if (!atomic_load(&sk->deadline.at))
 		return;
 	exi_mutex_lock(&deadlines_lock);
-	if (atomic_load(&sk->deadline.at)) /* the last may just have passed */
+	if (atomic_load(&sk->deadline.at)) /* it may just have passed */
 		forget_locked(sk);
 	exi_mutex_unlock(&deadlines_lock);
 }

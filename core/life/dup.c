@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Duplicates: a socket gets another descriptor. */
+/* Duplicates: another descriptor for a socket. */
 #include "core/life/dup.h"
 
 #include <errno.h>
@@ -20,8 +20,7 @@
 #include "core/sock/table.h"
 #include "core/transfer/queue.h"
 
-/* The socket is known by another number from now on, by the old one as a
- * name. */
+/* Gives the socket another number; the old one becomes a name of it. */
 static int renumber_locked(struct exi_sock *sk, int from, int to)
 {
 	EXI_LOCKED(&sk->link_lock);
@@ -90,7 +89,7 @@ int exi_name_add(struct exi_sock *sk, int fd, int also)
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
 	for (d = EXI_RX; renumbered && d <= EXI_TX; d++) {
-		/* Queues know what is queued by the old number. */
+		/* Queues find queued operations by the old number. */
 		exi_queue_cool(sk, d);
 		if (atomic_load(&sk->n_ops[d]))
 			exi_service_progress(sk, d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a process: what becomes of its connections. */
+/* What happens to connections when the process ends. */
 #include "core/life/exit.h"
 
 #include <sched.h>
@@ -24,7 +24,8 @@
 #define HAND_OVER_NS 5000000000u
 #define TAKE_OVER_NS 1000000000u
 
-/* Sends to another host, and nobody goes on with it here. */
+/* Whether the connection sends to another host, and no other process here
+ * continues it. */
 static bool ends_here(struct exi_sock *sk)
 {
 	return exi_sock_remote(sk) && exi_sock_used_here(sk) &&
@@ -33,8 +34,8 @@ static bool ends_here(struct exi_sock *sk)
 	       !atomic_load(&sk->sh->gone);
 }
 
-/* Not for ever: perhaps this thread was interrupted with it, or with what its
- * owner waits for. */
+/* Not for ever: this thread may have been interrupted while it held the lock,
+ * or something that the lock's owner waits for. */
 static bool take_over(struct exi_lock *l, uint64_t until)
 {
 	while (!exi_trylock(l)) {
@@ -52,7 +53,7 @@ static void end_one(struct exi_sock *sk, void *arg)
 
 	if (!ends_here(sk))
 		return;
-	/* Without the lock: a thread that sends and sends finds it by its next
+	/* Without the lock: a thread that keeps sending finds it by its next
 	 * send, and leaves the lock to this one. Release: pairs with the fence
 	 * in outlive(). */
 	ended = __atomic_exchange_n(&tx->ended, 1, __ATOMIC_RELEASE);
@@ -62,8 +63,8 @@ static void end_one(struct exi_sock *sk, void *arg)
 		sk->fab->provider->remote_ops->leave(sk->fab);
 	if (ends_here(sk) && !ended)
 		sk->fab->ops->end(sk->fab);
-	/* The kernel ends TCP, too, but what carries the rest may go before it,
-	 * and that would look like a fabric that failed. */
+	/* The kernel ends TCP, too, but the fabric with the rest may end before
+	 * it, which would look like a failure. */
 	if (ends_here(sk) && exi_sock_current(sk, sk->tcp->fd))
 		shutdown(sk->tcp->fd, SHUT_WR);
 	exi_unlock(&tx->lock);
@@ -80,8 +81,9 @@ static void deliver_one(struct exi_sock *sk, void *arg)
 	exi_unlock(&tx->lock);
 }
 
-/* Others go on with it, and what carries it goes with this process. First all
- * are told, then arg is until when they are waited for. */
+/* Hands over a connection that other processes continue, while its fabric ends
+ * with this process. First without arg: informs every peer; then arg is the
+ * time until which to wait for them. */
 static void hand_over(struct exi_sock *sk, void *arg)
 {
 	struct exi_shared *sh = sk->sh;
@@ -116,7 +118,7 @@ void exi_sock_exit(void)
 	until = exi_now_ns() + HAND_OVER_NS;
 	exi_sock_each(hand_over, &until);
 	until = exi_now_ns() + TAKE_OVER_NS;
-	/* Before the ends: who found one finds this. */
+	/* Before the ends: a thread that finds an end finds this, too. */
 	atomic_store(&exi_table_exit_tid, exi_tid());
 	exi_sock_each(end_one, &until);
 	exi_sock_each(deliver_one, &until);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A fork of the process: what becomes of its connections. */
+/* What happens to connections when the process forks. */
 #include "core/life/fork.h"
 
 #include <stdatomic.h>
@@ -24,15 +24,15 @@
 #include "core/sock/table.h"
 #include "core/transfer/family.h"
 
-/* The fabric is not for children. */
+/* Whether the fabric stays with the parent. */
 static bool stays(const struct exi_sock *sk)
 {
 	return exi_sock_remote(sk) || exi_loan_in_place(sk, EXI_RX) ||
 	       exi_loan_in_place(sk, EXI_TX);
 }
 
-/* Sockets that were there before this thread's fork began are counted for its
- * child, whatever other threads make or close meanwhile. */
+/* Only sockets older than this thread's fork are counted for its child,
+ * whatever other threads make or close meanwhile. */
 static _Thread_local uint64_t my_fork;
 
 static bool before_fork(const struct exi_sock *sk)
@@ -40,7 +40,7 @@ static bool before_fork(const struct exi_sock *sk)
 	return atomic_load(&sk->born) < my_fork;
 }
 
-/* Another thread may close it, or make another in its place. */
+/* Another thread may close it, or make another in its memory. */
 static void prefork_one(struct exi_sock *sk, void *arg)
 {
 	struct exi_shared *sh = exi_sock_shared(sk);
@@ -50,8 +50,7 @@ static void prefork_one(struct exi_sock *sk, void *arg)
 	atomic_fetch_or(&sk->blocking, EXI_BLOCKING_SHARED);
 	exi_holders_prefork(&sh->holders);
 	atomic_store(&sh->owner, 0);
-	/* The child can be given no device, nor what is on loan: it will
-	 * ask. */
+	/* The child cannot get a device, nor a loan: it will ask the parent. */
 	if (stays(sk))
 		exi_family_keep(sk);
 }
@@ -61,8 +60,8 @@ void exi_sock_prefork(void)
 	exi_latent_promote_all();
 	my_fork = atomic_fetch_add(&exi_sock_forks, 1) + 1;
 	exi_sock_each(prefork_one, NULL);
-	/* After the child was counted: a thread that makes a note now finds
-	 * that, or this finds its note. */
+	/* After the child was counted: a thread that makes a note now finds the
+	 * child, or this finds the note. */
 	exi_handed_forks();
 }
 
@@ -71,7 +70,7 @@ static void unfork_one(struct exi_sock *sk, void *arg)
 	if (!before_fork(sk))
 		return;
 	exi_holders_unfork(&sk->sh->holders);
-	/* Nobody else may change O_NONBLOCK or a time-out. */
+	/* No other process can change O_NONBLOCK or a time-out. */
 	if (exi_holders_alone(&sk->sh->holders))
 		atomic_fetch_and(&sk->blocking, ~(uint32_t)EXI_BLOCKING_KNOWN);
 }
@@ -89,9 +88,9 @@ static void fork_one(struct exi_sock *sk, void *arg)
 	if (!before_fork(sk))
 		exi_holders_prefork(&sk->sh->holders);
 	exi_holders_inherit(&sk->sh->holders);
-	/* The parent is about to: it is no descriptor of the child's.
-	 * Descriptors are copied before memory is: what lingers here was open
-	 * there. */
+	/* The parent is about to close it: it is no descriptor of the child's.
+	 * Descriptors are copied before memory: a descriptor that lingers here
+	 * was open then. */
 	if (sk->lingers)
 		close(atomic_load(&sk->fd));
 	sk->lingers = sk->closing = false;
@@ -147,12 +146,12 @@ void exi_sock_forked(void)
 	exi_holders_forked();
 	for (s = exi_table_slabs; s; s = next) {
 		next = s->next;
-		free(s); /* the memory stays: inherited sockets live there */
+		free(s); /* the sockets' memory stays */
 	}
 	exi_table_slabs = NULL;
 	exi_table_n_warm = 0;
 	atomic_store(&exi_table_exit_tid, 0);
 	exi_sock_each(fork_one, NULL);
-	exi_table_track_each(); /* the first use here is to be seen */
+	exi_table_track_each(); /* notices the first use here */
 	exi_poller_forked();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that leave for another process, and those that come from one. */
+/* Connections handed to another process, and those received from one. */
 #include "core/life/hand.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@
 #include "core/sock/tcp.h"
 #include "core/sock/zerocopy.h"
 
-/* Whether it can be handed on if no other process uses it. */
+/* Whether it can be handed on, if no other process uses it. */
 static bool may_go_locked(struct exi_sock *sk, int fd)
 {
 	EXI_LOCKED(&sk->link_lock);
@@ -68,8 +68,8 @@ enum exi_hand exi_hand_by_exec(struct exi_sock *sk, int fd)
 	return ret;
 }
 
-/* The forks are read first: a child that gets the connection from here on is
- * noticed. */
+/* Reads the count of forks first: a child that gets the connection from here on
+ * is noticed. */
 bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)
 {
 	struct exi_holders *h = &exi_sock_shared(sk)->holders;
@@ -89,9 +89,9 @@ bool exi_hand_leaves(struct exi_sock *sk, int fd, struct exi_handed_note *ret)
 	return ret->cookie;
 }
 
-/* A spawn that is under way may have the connection before or after it was
- * looked at, one that is over has left a stray, and one that begins later
- * changes the count of forks. */
+/* A spawn under way may have got the connection before or after the look at it;
+ * one that is over has left a stray; one that begins later changes the count of
+ * forks. */
 void exi_hand_note(int fd, int by)
 {
 	struct exi_sock *sk = exi_sock_find(fd);
@@ -143,15 +143,16 @@ void exi_hand_take(int fd, int by)
 {
 	uint64_t giver = 0;
 
-	/* What comes of a stranger is not looked at: a thread of his that
-	 * sleeps in a page fault of its send keeps the socket's lock, for which
-	 * a look waits. */
+	/* A descriptor from a stranger is not examined: a thread of the
+	 * stranger that sleeps in a page fault of its send keeps the socket's
+	 * lock, for which a look waits. */
 	if (by >= 0 && !exi_handed_by_ours(by)) {
 		exi_surroundings_foreign(fd);
 		return;
 	}
 	exi_handed_retract(fd);
-	/* What comes of a program without the library stays the kernel's. */
+	/* A descriptor from a program without the library stays the
+	 * kernel's. */
 	if (by >= 0 && !exi_proof_bears_sign(fd))
 		return;
 	exi_fds_begin();
@@ -166,7 +167,7 @@ void exi_hand_take(int fd, int by)
 	exi_fds_end();
 }
 
-/* What was noted meanwhile is forgotten before the spawn is over. */
+/* Notes made meanwhile are dropped before the spawn is over. */
 void exi_hand_spawned(void)
 {
 	int saved = errno;

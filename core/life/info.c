@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is known of a connection: its counters, its fabrics and its reasons. */
+/* Information about a connection: its counters, fabrics and reasons. */
 #include "core/life/info.h"
 
 #include <errno.h>
@@ -30,8 +30,8 @@ static void fill_half(struct exi_half *h, exs_x_sockinfo_t *i)
 	i->exs_x_downgrades += h->downs;
 }
 
-/* The reason of a direction on that fabric; `reason` is that of the connection.
- * What is broken goes over none, whether or not it has left it. */
+/* The reason of a direction on that fabric; `reason` is the connection's. A
+ * broken direction uses no fabric, even if it has not left it. */
 static int reason_of(const char *fabric, const struct exi_half *h, int reason)
 {
 	return strcmp(fabric, "tcp") && !atomic_load(&h->broken)

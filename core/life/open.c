@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Making connections: listen, accept, connect. */
+/* Makes connections: listen, accept, connect. */
 #include "core/life/open.h"
 
 #include <errno.h>
@@ -69,8 +69,8 @@ int exi_listen(int fd, int backlog)
 			exi_marker_release(fd);
 		return -err;
 	}
-	/* Bound by listen itself: the name is known only now. */
-	/* A second listen() holds it once. */
+	/* listen(2) itself bound the socket: its name is only known now. */
+	/* A second listen() holds the marker once. */
 	if (exi_base_of(fd) && exi_sock_get(fd, &sk) == 0) {
 		if (sk->role == EXI_ROLE_LISTEN)
 			exi_marker_release(fd);
@@ -88,10 +88,10 @@ static int accepted_known(int listener, int fd)
 	uint32_t no_time = 0;
 	int ret;
 
-	/* A connection is what its listener is. */
+	/* A connection inherits its listener's kind. */
 	if (!l || l->role != EXI_ROLE_LISTEN)
 		return fd;
-	if (exi_unlikely(!l->signs)) /* it may have come before */
+	if (exi_unlikely(!l->signs)) /* it may be older than the sign */
 		l->base->sign(fd);
 	if (l->base->options_inherited)
 		no_time = atomic_load(&l->sh->no_time);
@@ -104,7 +104,7 @@ static int accepted_known(int listener, int fd)
 	}
 	if (ret)
 		return fd;
-	/* Nobody else knows of it yet. */
+	/* No other thread knows of it yet. */
 	atomic_store_explicit(&sk->framed, l->framed, memory_order_relaxed);
 	atomic_store_explicit(&sk->sh->no_time, no_time, memory_order_relaxed);
 	sk->counted = true;
@@ -113,9 +113,9 @@ static int accepted_known(int listener, int fd)
 	return fd;
 }
 
-/* A connection that was accepted, by a call that began when there were so many
- * forks: what the library keeps for it. Or -errno, and it is closed: a stream
- * it cannot be. */
+/* Sets up an accepted connection. forked: the count of forks when the accepting
+ * call began. Returns its descriptor, or -errno with the descriptor closed: it
+ * cannot be used as a stream. */
 static int accepted(int listener, int fd, uint32_t forked)
 {
 	int ret = accepted_known(listener, fd);
@@ -125,8 +125,8 @@ static int accepted(int listener, int fd, uint32_t forked)
 	return ret;
 }
 
-/* Before an accept: whoever connects must find the marker, which may have
- * become free, or be due to a listener that another process made. */
+/* Called before an accept: a connecting process must find the marker, which may
+ * have become free, or be missing for a listener that another process made. */
 static void mark_listener(int fd)
 {
 	struct exi_sock *l = exi_sock_find(fd);
@@ -151,7 +151,7 @@ static void mark_listener(int fd)
 /* The kernel counts in ticks, and the first is a part of one. */
 #define TICK_NS 10000000u
 
-/* SO_RCVTIMEO of a listener is over for who accepts since then. */
+/* Whether SO_RCVTIMEO of the listener is over for an accept that began then. */
 static bool out_of_time(int fd, uint64_t since)
 {
 	struct exi_sock *l = exi_sock_find(fd);
@@ -159,7 +159,7 @@ static bool out_of_time(int fd, uint64_t since)
 	socklen_t len = sizeof(t);
 	uint64_t ns;
 
-	/* A time before the first is none to the kernel when it is asked. */
+	/* A time-out of less than a tick reads back as none. */
 	if (l && (atomic_load(&exi_sock_shared(l)->no_time) & (1u << EXI_RX)))
 		return true;
 	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len) < 0)
@@ -192,8 +192,8 @@ int exi_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
 	return accepted(fd, ret, forked);
 }
 
-/* accept4(2) that never blocks, whatever the descriptor's flags say: others
- * may have taken the connection that was there. */
+/* accept4(2) that never blocks, whatever the descriptor's flags are: others may
+ * have taken the connection. */
 static int accept_now(struct exi_op *op)
 {
 	exs_acceptaddr_t *a = op->addr;
@@ -230,8 +230,8 @@ int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 	ret = connect(fd, to, len) < 0 ? -errno : 0;
 	exi_cancel_forbid();
 
-	/* A non-blocking connect that goes on is watched for nothing: the
-	 * rendezvous begins with the first bytes, when it is done. */
+	/* A non-blocking connect in progress is not watched: the rendezvous
+	 * begins with the first bytes, when it is done. */
 	if (sk && sk->adopted &&
 	    (ret == 0 || ret == -EINPROGRESS || ret == -EALREADY ||
 	     ret == -EISCONN) &&
@@ -240,8 +240,8 @@ int exi_connect(int fd, const struct sockaddr *to, socklen_t len)
 	return ret;
 }
 
-/* One end of a pair. It never meets at once, whatever EXS_UPGRADE says: the
- * process that is to have the other end may not have been forked yet. */
+/* Begins one end of a pair. It never meets at once, whatever EXS_UPGRADE says:
+ * the process that will have the other end may not have been forked yet. */
 static bool begin_end(int fd, enum exi_role role)
 {
 	struct exi_sock *sk;
@@ -285,7 +285,7 @@ static bool step_accept(struct exi_op *op)
 	return true;
 }
 
-/* connect(2) without blocking, whatever the descriptor's flags say. */
+/* connect(2) without blocking, whatever the descriptor's flags are. */
 static int connect_now(struct exi_op *op)
 {
 	int fl = fcntl(op->fd, F_GETFL);
@@ -303,8 +303,8 @@ static int connect_now(struct exi_op *op)
 	return ret;
 }
 
-/* What became of it is asked by a second connect(2), not of SO_ERROR: only so
- * does the kernel see that we know, and lets the socket connect again. */
+/* Gets the result by a second connect(2), not by SO_ERROR: only so the kernel
+ * considers it reported, and lets the socket connect again. */
 static bool step_connect(struct exi_sock *sk, struct exi_op *op)
 {
 	struct pollfd p = { .fd = op->fd, .events = POLLOUT };
@@ -317,20 +317,21 @@ static bool step_connect(struct exi_sock *sk, struct exi_op *op)
 		op->started = true;
 		return false;
 	}
-	/* Another call was told first. */
+	/* Another call got the result first. */
 	if (op->started && ret == -EISCONN)
 		ret = 0;
 	op->err = -ret;
 	if (op->err == 0 && sk->adopted)
-		op->newfd = 1; /* tell the caller to begin the rendezvous */
+		op->newfd = 1; /* the caller begins the rendezvous */
 	return true;
 }
 
-/* So many connections at a time: clients may come as fast as they are accepted,
- * and the service has other work. What waits for the rest is told at once. */
+/* The most connections at a time: clients may come as fast as they are
+ * accepted, and the service has other work. An event for the rest comes at
+ * once. */
 #define ACCEPTS 64
 
-/* Serves what can be served; watches for the rest. */
+/* Serves the operations that are ready; watches for the rest. */
 static void serve_locked(struct exi_sock *sk, bool *ret_connected)
 {
 	uint32_t events = 0;

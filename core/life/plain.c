@@ -38,7 +38,7 @@ int exi_adopt(int fd)
 	if (getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
 		return -errno;
 	ret = sk->base->forbidden(fd);
-	/* What the kernel has counted before is not known. */
+	/* The kernel's earlier counts are unknown. */
 	if (!ret && !sk->adopted && exi_zerocopy_on(fd))
 		ret = EXS_X_REASON_ZEROCOPY;
 	if (ret) {

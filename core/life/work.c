@@ -27,8 +27,8 @@
 #include "core/transfer/progress.h"
 #include "core/transfer/timeout.h"
 
-/* Bounded, for a large transfer makes one completion after the other, and what
- * a link says meanwhile may be that it is to move: more work waits for the next
+/* Bounded, because a large transfer makes one completion after the other, and a
+ * message of a link may ask the transfer to move: more work waits for the next
  * round. */
 #define ROUNDS 4
 

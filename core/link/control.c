@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The pair link: from the first look for a peer to the messages that move a
+/* The messages of the pair link: those of the meeting, and those that move a
  * live connection. A is the end that connected, B the one that accepted.
  *
- *	A: LISTEN -> PROVED -> ANSWER -> UP	B: HELLO -> OFFER -> UP
- */
+ * 	A: LISTEN -> PROVED -> ANSWER -> UP	B: HELLO -> OFFER -> UP */
 #include "core/link/control.h"
 
 #include <errno.h>
@@ -97,7 +96,7 @@ int exi_link_leave(struct exi_sock *sk, int reason)
 		l->leaves = true;
 		l->timer.deadline = exi_switch_patience(sk, NULL);
 		exi_service_timed(&l->timer);
-		/* What cannot be said is not answered. */
+		/* A message that cannot be sent gets no answer. */
 		exi_switch_leave(sk, reason);
 		ret = 0;
 	}
@@ -154,8 +153,8 @@ int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
 
 /* --- meeting: the conversation ------------------------------------------ */
 
-/* Bytes after which a connection whose epoll set nobody was seen to wait for
- * says that it stays on TCP for that. */
+/* Bytes after which a connection in an epoll set for which no thread was seen
+ * to wait reports that as the reason why it stays on TCP. */
 #define UNAWAITED_BYTES 65536u
 
 static void await_wait(struct exi_shared *sh)
@@ -210,7 +209,7 @@ static void up_locked(struct exi_sock *sk)
 
 	EXI_LOCKED(&sk->link_lock);
 	sk->fab->user = exi_user_of(l->fd);
-	sk->fab->salt = exi_secret(sk->fab->user); /* nobody else knows it */
+	sk->fab->salt = exi_secret(sk->fab->user); /* secret */
 	exi_meet_lock_halves(sk);
 	sk->fab->bell = l->fd;
 	exi_ready_times_locked(sk);
@@ -219,7 +218,7 @@ static void up_locked(struct exi_sock *sk)
 	exi_capture_add(sk);
 	l->state = EXI_LINK_UP;
 	EXI_PROBE2(meeting, sk->tcp->fd, sk->fab->provider->name);
-	/* What was sent before is not known. */
+	/* Earlier bytes were not counted. */
 	if (!atomic_exchange(&exi_link_any, true))
 		exi_link_by_kernel(0, 0);
 	l->timer.deadline = 0;
@@ -232,7 +231,7 @@ static void up_locked(struct exi_sock *sk)
 		exi_fds_hold_some();
 	exi_ready_lowat(sk);
 	exi_service_untimed(&l->timer);
-	l->timer.expired = up_expired; /* the service does not see it now */
+	l->timer.expired = up_expired; /* the service does not read it now */
 	if (exi_ready_met)
 		exi_ready_met(sk);
 	if (exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP,
@@ -242,12 +241,12 @@ static void up_locked(struct exi_sock *sk)
 	exi_switch_held_locked(sk);
 	exi_unlock(&sk->sh->half[EXI_TX].lock);
 	go_locked(sk);
-	/* The end of TCP that was told before. */
+	/* The end of TCP may have been reported before. */
 	if (exi_sock_remote(sk) && exi_tcp_ended(sk))
 		exi_ending_ask_locked(sk);
 }
 
-/* A message of the meeting: 0, or minus the reason to give up. */
+/* Handles a message of the meeting: 0, or minus the reason to give up. */
 static int greet_locked(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 {
 	struct exi_link *l = sk->link;
@@ -255,7 +254,7 @@ static int greet_locked(struct exi_sock *sk, struct exi_pair_msg *m, int fd)
 	int ret;
 
 	EXI_LOCKED(&sk->link_lock);
-	/* A stranger does not keep the board. */
+	/* A stranger must not keep the board for longer. */
 	if (l->state != EXI_LINK_SHOW) {
 		l->timer.deadline = exi_now_ns() + EXI_MEET_STEP_NS;
 		exi_service_timed(&l->timer);
@@ -345,7 +344,7 @@ static int on_takeback(struct exi_sock *sk, const struct exi_pair_msg *m)
 
 	exi_lock(&tx->lock);
 	ret = exi_switch_takeback_locked(sk, m->a, m->b, m->c);
-	/* The peer may look into TCP at once when it hears of the move. */
+	/* The peer may look into TCP at once when it learns of the move. */
 	if (ret == 0 && tx->mode == EXI_MODE_DRAIN)
 		exi_flow_drain_locked(sk);
 	if (ret == 0)
@@ -396,7 +395,7 @@ static int converse_locked(struct exi_sock *sk, const struct exi_pair_msg *m)
 	}
 }
 
-/* The peer was never ready to have a direction switched. */
+/* Whether the peer was never ready to have a direction switched. */
 static bool untouched(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -406,7 +405,7 @@ static bool untouched(struct exi_sock *sk)
 	       sh->half[EXI_TX].mode == EXI_MODE_TCP;
 }
 
-/* One packet of the link. False when the link is no more. */
+/* Handles one packet of the link. Returns false if the link is gone. */
 static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 			  ssize_t n, int fd)
 {
@@ -426,8 +425,8 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 			exi_meet_refuse_locked(sk, -ret);
 		return ret == 0;
 	}
-	/* The peer could not take our answer: it is not up, and nothing was
-	 * switched. */
+	/* The peer could not accept our answer: its link is not up, and nothing
+	 * was switched. */
 	if (exi_pair_well_formed(m, n) && m->type == EXI_PAIR_NO &&
 	    untouched(sk)) {
 		exi_meet_give_up_locked(sk, exi_meet_told_reason(m));
@@ -439,12 +438,12 @@ static bool packet_locked(struct exi_sock *sk, struct exi_pair_msg *m,
 	return ret != -EPROTO;
 }
 
-/* The end of the link, or a descriptor that should not have come. */
+/* Handles the end of the link, or an unexpected descriptor. */
 static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 {
 	const struct exi_link *l = sk->link;
 	bool was_up = l->state == EXI_LINK_UP;
-	/* B: who went has not proved to be the peer. */
+	/* B: the process that hung up has not proved to be the peer. */
 	bool stranger = (l->state == EXI_LINK_HELLO && !l->known) ||
 			l->state == EXI_LINK_SHOW;
 
@@ -463,14 +462,14 @@ static void no_packet_locked(struct exi_sock *sk, ssize_t n)
 }
 
 /* How much of the link one call reads. A peer can write as fast as this end
- * reads: an event is over after so many packets, and a look, which must see
- * what was sent before it, after the bytes that lay there when it began. */
+ * reads: so an event handles at most this many packets. A look must see what
+ * was sent before it, so it reads the bytes that were there when it began. */
 #define PACKETS 16
 
 struct reading {
 	bool event;
 	ssize_t budget; /* packets or bytes */
-	bool news;	/* more than WAKE came */
+	bool news;	/* a message other than WAKE came */
 	bool was_up, gone;
 };
 
@@ -494,8 +493,8 @@ static bool passes(const struct exi_link *l)
 	return l->state == EXI_LINK_OFFER || l->state == EXI_LINK_ANSWER;
 }
 
-/* A file that is no memory may hold up a closing thread: its user is not met
- * again for a while. */
+/* A file that is no memory may delay a closing thread: its user is shunned for
+ * a while. */
 static ssize_t recv_segment(struct exi_link *l, struct exi_pair_msg *ret,
 			    int *ret_fd)
 {
@@ -506,7 +505,8 @@ static ssize_t recv_segment(struct exi_link *l, struct exi_pair_msg *ret,
 	return n;
 }
 
-/* One packet, if there is one. False: none, or the link is no more. */
+/* Reads and handles one packet. Returns false if there is none, or the link is
+ * gone. */
 static bool read_locked(struct exi_sock *sk, struct reading *r)
 {
 	struct exi_link *l = sk->link;
@@ -543,7 +543,7 @@ static bool read_locked(struct exi_sock *sk, struct reading *r)
 	return true;
 }
 
-/* The rest is the service's, which is told of it again. */
+/* Leaves the rest to the service, which gets a new event for it. */
 static void leave_rest_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
@@ -555,8 +555,8 @@ static void leave_rest_locked(struct exi_sock *sk)
 	exi_service_watch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN | EPOLLEXCLUSIVE);
 }
 
-/* The link was to end when both directions are on TCP, and both are. Bytes
- * still on their way to TCP need no link. */
+/* Ends the link if it was to end when both directions are on TCP, and both are.
+ * Bytes still on their way to TCP need no link. */
 static bool leaves_locked(struct exi_sock *sk)
 {
 	struct exi_link *l = sk->link;
@@ -595,7 +595,8 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	fd = atomic_load(&sk->fd);
 	if (was_up && !gone)
 		exi_place_answer_locked(sk);
-	/* Under the lock: until then the place is not another socket's. */
+	/* Under the lock: until it is released, the memory is not another
+	 * socket's. */
 	if (fd >= 0 && (gone || (was_up && news)))
 		exi_ending_wake_all(sk);
 	else if (fd >= 0 && was_up) {
@@ -604,8 +605,8 @@ void exi_link_event(struct exi_sock *sk, uint32_t events)
 	}
 	exi_unlock(&sk->link_lock);
 	exi_fds_end();
-	/* The peer saw the end of TCP: is our descriptor still the one it
-	 * was? */
+	/* The peer saw the end of TCP: checks that the descriptor is still the
+	 * same socket. */
 	if (look && !exi_sock_current(sk, fd))
 		exi_sock_forget(sk, fd, generation);
 }
@@ -617,7 +618,8 @@ bool exi_link_hear(struct exi_sock *sk)
 
 	if (exi_unlikely(!exi_sock_used_here(sk)))
 		exi_sock_inherit(sk);
-	/* Who reads holds the lock until what it read is done. */
+	/* A reading thread holds the lock until the messages are carried
+	 * out. */
 	exi_lock(&sk->link_lock);
 	if (sk->link && sk->link->state == EXI_LINK_UP)
 		p.fd = sk->link->fd;
@@ -696,13 +698,14 @@ void exi_link_read(struct exi_sock *sk)
 		return;
 	exi_link_event(sk, 0);
 	if (exi_sock_remote(sk))
-		return; /* it answers, and may have meanwhile */
+		return; /* it answers, and may have answered by now */
 	exi_lock(&rx->lock);
 	rx->link_read = 1;
 	exi_unlock(&rx->lock);
 }
 
-/* The peer's close is known before an end is told, for the two may differ. */
+/* Notes the peer's close before an end is reported, because the two may
+ * differ. */
 static void closed_at_once(struct exi_sock *sk, short ended)
 {
 	struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -721,20 +724,21 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	struct exi_shared *sh;
 	short ended;
 
-	/* A SWITCH or an END that came before it is seen before it. */
+	/* A SWITCH or an END that came earlier must be seen earlier. */
 	exi_link_event(sk, 0);
 	exi_lock(&sk->link_lock);
-	/* The event may be of a socket that had this place before: only what
-	 * this one says counts, and before it connects the kernel says an end.
-	 * Who has no fabric reads of its end where its bytes are. */
+	/* The event may be of an earlier socket in this memory, so only the
+	 * state of this one counts; and before it connects, the kernel reports
+	 * an end. A socket without a fabric finds its end behind its bytes. */
 	ended = sk->fab ? exi_tcp_ended(sk) : 0;
 	called = exi_ending_fabric_left_locked(sk);
 	if (ended && sk->base->ends_both)
 		closed_at_once(sk, ended);
 	if (ended) {
 		sh = sk->sh;
-		/* From another host it may come before what was sent before it:
-		 * there END counts, or that the link hangs up. */
+		/* From another host the end may come before bytes that were
+		 * sent earlier: there END counts, or the hang-up of the
+		 * link. */
 		waits = exi_sock_remote(sk) ||
 			exi_ending_may_be_dying_locked(sk, ended);
 		if (!waits)
@@ -756,7 +760,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 				exi_now_ns() + EXI_CONTROL_ASK_NS;
 			exi_service_timed(&sk->link->timer);
 		}
-		/* A reset. The link will hang up, if it has not. */
+		/* A reset. The link will hang up, or has. */
 		exi_lock(&sh->half[EXI_TX].lock);
 		if ((ended & POLLHUP) && !sk->base->ends_both &&
 		    sh->half[EXI_TX].mode == EXI_MODE_RING) {
@@ -770,7 +774,7 @@ void exi_link_tcp_event(struct exi_sock *sk)
 	exi_unlock(&sk->link_lock);
 }
 
-/* A link that is up: the peer said nothing more. */
+/* The timer of a link that is up: no more messages came from the peer. */
 static void up_expired(struct exi_sock *sk)
 {
 	struct exi_link *l;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The end of a pair link, and of its peer. */
+/* The end of a pair link, and the loss of its peer. */
 #include "core/link/ending.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@
 
 void exi_link_over(struct exi_sock *sk, uint32_t generation)
 {
-	exi_fds_begin(); /* who parts before it has met may make some */
+	exi_fds_begin(); /* parting before a meeting may make some */
 	exi_lock(&sk->link_lock);
 	if (!exi_sock_lasts(sk, generation))
 		; /* somebody closed it meanwhile */
@@ -80,7 +80,7 @@ void exi_ending_bell(struct exi_sock *sk)
 	enum exi_dir d;
 
 	exi_unseen_bell(sk);
-	if (!exi_futex_waitv_works()) { /* sleepers asked for bells, too */
+	if (!exi_futex_waitv_works()) { /* sleepers requested bells, too */
 		exi_ending_wake_all(sk);
 		return;
 	}
@@ -91,8 +91,8 @@ void exi_ending_bell(struct exi_sock *sk)
 	}
 }
 
-/* The peer, if it is no more, did not close and left bytes unread. Where the
- * library closes, TCP has said so. The halves are locked. */
+/* Whether the peer, if it is gone, did not close and left unread bytes. If its
+ * library closes, TCP has reported that. The halves are locked. */
 static bool left_unread_locked(struct exi_sock *sk)
 {
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -106,17 +106,17 @@ static bool left_unread_locked(struct exi_sock *sk)
 	       sk->fab->rops->left_unread(sk->fab);
 }
 
-/* The peer's kernel knew of nothing unread, and said an end: here TCP becomes
- * what it is after a reset. What lies in the ring is read before that is
- * told. */
+/* The peer's kernel knew of no unread bytes, and sent an end: puts TCP here
+ * into the state after a reset. Bytes in the ring are read before the reset is
+ * reported. */
 static void take_for_reset(struct exi_sock *sk)
 {
 	if (!(exi_tcp_ended(sk) & POLLHUP) && exi_wake_disconnect(sk))
-		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as it does */
+		shutdown(atomic_load(&sk->fd), SHUT_RDWR); /* as a reset does */
 }
 
-/* The peer, which handed its end on, hung up, and both directions are on
- * TCP. */
+/* Called when the peer, which handed its end on, hung up, and both directions
+ * are on TCP. */
 static void meet_again_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -136,14 +136,14 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	EXI_LOCKED(&sk->link_lock);
 	exi_meet_lock_halves(sk);
 	said_end = exi_control_said_end_locked(sk);
-	/* Giving back needs no partner any more: what does not come over TCP
-	 * is read from the ring when TCP has ended. */
+	/* Giving back no longer needs the peer: bytes that do not come over TCP
+	 * are read from the ring when TCP has ended. */
 	in_use = sh->half[EXI_TX].mode == EXI_MODE_RING ||
 		 sh->half[EXI_RX].mode == EXI_MODE_LEFT ||
 		 sh->half[EXI_RX].mode == EXI_MODE_RING;
-	/* A TAKEBACK may be lost, too. Also of a peer that is known to be gone,
-	 * because TCP was reset first: a reader waits for what comes behind the
-	 * TAKEBACK, and is to read TCP's error instead. */
+	/* A TAKEBACK may be lost, too, even from a peer that is known to be
+	 * gone because TCP was reset first: a reader waits for the bytes behind
+	 * the TAKEBACK, and must get TCP's error instead. */
 	resumes = exi_sock_remote(sk) && !sh->half[EXI_RX].broken &&
 		  ((in_use && !atomic_load(&sh->gone)) ||
 		   atomic_load(&sh->half[EXI_RX].untaken));
@@ -154,7 +154,7 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	if (resumes)
 		err = exi_resume_begin_locked(sk);
 	resumes = resumes && !err;
-	/* Before what follows says that the peer is gone, with no error. */
+	/* Before the code below reports the peer as gone, without an error. */
 	if (err == -ECONNRESET)
 		exi_link_reset(sk, EXS_X_REASON_FABRIC_LOST,
 			       "a device failed, and bytes are lost");
@@ -163,7 +163,7 @@ void exi_ending_hung_up_locked(struct exi_sock *sk)
 	if (in_use && !resumes) {
 		if (!sk->base->ends_both && left_unread_locked(sk))
 			take_for_reset(sk);
-		/* Release: what the peer wrote before is in its segment. */
+		/* Release: what the peer wrote earlier is in its segment. */
 		atomic_store_explicit(&sh->gone, 1, memory_order_seq_cst);
 		exi_flow_deafen_locked(sk);
 		exi_flow_bereft_locked(sk);
@@ -207,7 +207,7 @@ void exi_ending_be_patient(struct exi_link *l)
 	l->patience = exi_now_ns() + PATIENCE_NS;
 }
 
-/* So the end that TCP said is one. */
+/* The peer is alive, so the end of TCP is the end of the stream. */
 static void lives_locked(struct exi_sock *sk)
 {
 	EXI_LOCKED(&sk->link_lock);
@@ -221,7 +221,8 @@ int exi_ending_on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 	struct exi_half *rx = &sk->sh->half[EXI_RX];
 
 	if (m->a == EXI_FINSEEN_ANSWER) {
-		/* All that it sent before its end of TCP came before this. */
+		/* Everything that it sent before its end of TCP came before
+		 * this. */
 		exi_lock(&rx->lock);
 		rx->link_read = 1;
 		exi_unlock(&rx->lock);
@@ -238,7 +239,7 @@ int exi_ending_on_finseen(struct exi_sock *sk, const struct exi_pair_msg *m)
 	return 0;
 }
 
-/* Whether the ring may still bring something, and how much came. */
+/* Whether the ring may still bring bytes, and how many came. */
 static bool awaits_end(struct exi_sock *sk, uint32_t *ret_came)
 {
 	struct exi_half *h = &sk->sh->half[EXI_RX];
@@ -278,7 +279,7 @@ void exi_ending_ask_again_locked(struct exi_sock *sk)
 	if (exi_now_ns() >= l->patience) {
 		exi_debug("%s: TCP has ended, and the peer is silent",
 			  EXI_CONN(atomic_load(&sk->fd)));
-		shutdown(l->fd, SHUT_RDWR); /* our service sees it */
+		shutdown(l->fd, SHUT_RDWR); /* the service sees it */
 		return;
 	}
 	exi_ending_ask_locked(sk);

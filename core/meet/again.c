@@ -15,8 +15,8 @@
 #include "core/sock/table.h"
 #include "core/sock/wake.h"
 
-/* Looks at one end that was handed on: the first after some bytes, each later
- * one after twice as many as the one before. */
+/* Looks at one end of a handed connection: the first after some bytes, each
+ * later one after twice as many as the one before. */
 #define LOOKS	 14
 #define LOOK_MIN 1024u
 
@@ -46,9 +46,9 @@ bool exi_again_later_locked(struct exi_sock *sk)
 	return true;
 }
 
-/* No byte lies in the fabric, or will. Threads may look at it, and sets be
- * among its waiters: what they see stays until the socket goes. The halves are
- * locked. */
+/* The fabric has no bytes, and gets none. Threads may look at it, and sets may
+ * be among its waiters: the memory that they see stays until the socket goes.
+ * The halves are locked. */
 static bool is_done_with_locked(const struct exi_sock *sk)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -74,8 +74,8 @@ static bool is_done_with_locked(const struct exi_sock *sk)
 	       exi_holders_sole(&sk->sh->holders);
 }
 
-/* The halves are locked. What the peer took back from the ring it wrote to TCP
- * before it hung up: nothing is in the ring that TCP lacks. */
+/* The halves are locked. The peer wrote bytes that it took back from the ring
+ * to TCP before it hung up: the ring has nothing that TCP lacks. */
 static void forget_fabric_locked(struct exi_sock *sk)
 {
 	struct exi_shared *sh = sk->sh;
@@ -91,7 +91,7 @@ static void forget_fabric_locked(struct exi_sock *sk)
 		atomic_store(&h->mode, EXI_MODE_TCP);
 		h->epoch = h->told = h->link_read = h->end_seen = 0;
 		h->left = h->back = h->target = 0;
-		/* What was seen last does not count. */
+		/* The last look does not count. */
 		exi_sock_wake_all_locked(sk, d);
 	}
 	atomic_store(&sh->may_switch, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether to meet, and A's first step: it binds the meeting name. */
+/* Decides whether to meet, and takes A's first step: it binds the meeting
+ * name. */
 #include "core/meet/begin.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-#define LISTEN_NS 10000000000u /* A waits to be met */
+#define LISTEN_NS 10000000000u /* how long A waits for B */
 #define REMOTE_NS 15000000000u /* for a meeting by a fabric */
 
 bool exi_begin_is_over(const struct exi_link *l)
@@ -110,7 +111,7 @@ int exi_begin_is_remote(const struct exi_sock *sk, const struct exi_tuple *t)
 	return err == -ENOENT ? 1 : err;
 }
 
-/* A waits for candidates at fd, which has its name. */
+/* Makes A wait for candidates at fd, which has its name. */
 static int listen_locked(struct exi_sock *sk, int fd, struct exi_keyed *keyed)
 {
 	struct exi_link *l = exi_meet_link_new(sk, EXI_LINK_LISTEN, LISTEN_NS,
@@ -189,8 +190,8 @@ static int meet_keyed_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	return listen_locked(sk, fd, k);
 }
 
-/* A: bind the meeting name, if there is anybody to meet. Returns the reason
- * why not, or NONE. */
+/* A binds the meeting name if there is a peer to meet. Returns the reason if
+ * not, or NONE. */
 static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 			    bool eager)
 {
@@ -217,9 +218,9 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	err = exi_service_start();
 	if (err)
 		return exi_meet_unmade(err);
-	/* The name, who connects to it, and the peer's end, which may be in
-	 * this process: it could not say that it has none, and we would wait
-	 * for it in vain. */
+	/* Descriptors for the name, for the process that connects to it, and
+	 * for the peer's end, which may be in this process: it could not report
+	 * that it has none, and this end would wait for it in vain. */
 	if (!exi_fd_room(3))
 		return EXS_X_REASON_DESCRIPTORS;
 	fd = exi_pair_socket(t);
@@ -229,7 +230,8 @@ static int meet_as_a_locked(struct exi_sock *sk, const struct exi_tuple *t,
 		exi_fd_close(fd);
 		return EXS_X_REASON_REFUSED;
 	}
-	/* Before B can look: who comes to the name looks for it. */
+	/* Before B can look: a process that connects to the name checks the
+	 * sign. */
 	before = sk->base->sign_used(sk->tcp->fd);
 	if (before)
 		atomic_store(&sk->sh->size, before);
@@ -270,8 +272,8 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	if (!reason && sk->role == EXI_ROLE_ACCEPT &&
 	    exi_tuple_redirected(ret, fd))
 		reason = EXS_X_REASON_REDIRECTED;
-	/* The number may be another connection's by now, when plain calls
-	 * closed and reused it: then it is not ours. */
+	/* Plain calls may have closed the number and reused it for another
+	 * connection. */
 	if (!reason && !sk->base->same(sk, fd))
 		reason = EXS_X_REASON_PLAIN_SOCKET;
 	if (!reason)
@@ -279,9 +281,10 @@ int exi_begin_may_meet(struct exi_sock *sk, int fd, struct exi_tuple *ret)
 	return reason;
 }
 
-/* What answers has been accepted, and the library of its process, if it has
- * one, made its sign before. Until then it may not have been, or stand between
- * accept(2) and the sign. */
+/* Whether it is too early to judge the peer. A peer that answers has been
+ * accepted, and the library of its process, if it has one, made its sign
+ * before. Earlier it may not be accepted, or be between accept(2) and the
+ * sign. */
 static bool too_early(const struct exi_sock *sk, int reason)
 {
 	const struct exi_half *rx = &sk->sh->half[EXI_RX];
@@ -292,7 +295,7 @@ static bool too_early(const struct exi_sock *sk, int reason)
 		 !__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED)));
 }
 
-/* A, once in a connection's life, in any process. */
+/* A meets, once in a connection's life, in any process. */
 static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 {
 	struct exi_tuple t;
@@ -315,8 +318,8 @@ static int meet_a_locked(struct exi_sock *sk, int fd, bool eager)
 		       : EXS_X_REASON_UNDECIDED;
 }
 
-/* Why a connection meets: it has moved so many bytes, or the settings or the
- * program want it to be eager. */
+/* Why a connection meets: it has moved enough bytes, or the settings or the
+ * program want it at once. */
 enum cause {
 	BYTES,
 	SETTING,
@@ -369,17 +372,17 @@ void exi_link_meet(struct exi_sock *sk, int fd)
 	meet(sk, fd, BYTES);
 }
 
-/* A found nobody: the peer's process may just be starting its library. It has
- * one, if ever, when it answers, and A looks once more then, or when it has
- * sent a little. */
+/* A found no peer: the peer's process may just be starting its library. If it
+ * gets one, it has it when it answers, so A looks once more then, or when it
+ * has sent a little. */
 static void expect_answer(struct exi_shared *sh)
 {
 	atomic_store(&sh->half[EXI_RX].meet_at, EXI_LINK_ANSWERED);
 	atomic_store(&sh->half[EXI_TX].meet_at, EXI_UPGRADE_BYTES);
 }
 
-/* The peer's port has a marker. When not, the connection is to look again, or
- * has the reason why nobody can be met. */
+/* Whether the peer's port has a marker. If not, the connection will look again,
+ * or gets the reason why it meets no peer. */
 static bool marked(struct exi_sock *sk)
 {
 	struct exi_tuple t;
@@ -405,7 +408,7 @@ static bool marked(struct exi_sock *sk)
 	return false;
 }
 
-/* Says so when not. */
+/* Whether the connection is to meet; sets the reason if not. */
 static bool is_wanted(struct exi_sock *sk)
 {
 	struct exi_config_way w;
@@ -433,7 +436,7 @@ void exi_link_expect_later(struct exi_sock *sk)
 		atomic_store(&half[EXI_RX].meet_at, download);
 	} else if (sk->role == EXI_ROLE_ACCEPT) {
 		atomic_store(&half[EXI_RX].meet_at, bytes);
-		/* When the other end has received half of it. */
+		/* When the other end has received half of that. */
 		atomic_store(&half[EXI_TX].meet_at, download * 2);
 	}
 }
@@ -444,7 +447,7 @@ void exi_begin_again(struct exi_sock *sk)
 	sk->looks = 0;
 	exi_marks_none(sk->sh);
 	exi_link_expect_later(sk);
-	/* Else it is not wanted. */
+	/* Otherwise it is not to meet. */
 	if (atomic_load(&sk->sh->half[EXI_RX].meet_at) != UINT64_MAX)
 		exi_again_after(sk, exi_way_of(sk).upgrade_bytes);
 }
@@ -455,8 +458,8 @@ void exi_link_expect(struct exi_sock *sk, bool eager)
 		exi_link_expect_later(sk);
 		return;
 	}
-	/* A plain peer need not be asked twice: the marker is looked for,
-	 * unless the program says that there is somebody. */
+	/* A plain peer need not be asked twice: looks for the marker, unless
+	 * the program says that there is a peer. */
 	if (is_wanted(sk) &&
 	    (eager || sk->role == EXI_ROLE_ACCEPT || marked(sk)))
 		meet(sk, atomic_load(&sk->fd), eager ? PROGRAM : SETTING);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The board is read by sock_diag (INET_DIAG_SOCKOPT, Linux 5.10), which takes
- * no lock of the socket for it: one that takes it (INET_DIAG_INFO) lets a
- * hostile peer, whose thread sleeps in a page fault of its send, stop us for
- * good. */
+/* sock_diag reads the board (INET_DIAG_SOCKOPT, Linux 5.10) without the
+ * socket's lock. A query that takes the lock (INET_DIAG_INFO) would let a
+ * hostile peer, whose thread sleeps in a page fault of its send, stop this
+ * process for good. */
 #include "core/meet/bound.h"
 
 #include <errno.h>
@@ -185,8 +185,8 @@ static socklen_t name_of(const uint8_t *nonce, struct sockaddr_un *ret)
 	return exi_abstract(ret, "libexs/1/link/%s", hex);
 }
 
-/* B's end. No other socket of the network namespace has the name until the link
- * is closed, which is after the board was given back. */
+/* B's end. No other socket of the network namespace can have the name until the
+ * link is closed, which is after the board was given back. */
 static int take_name(int link, const uint8_t *nonce)
 {
 	struct sockaddr_un name;
@@ -195,7 +195,7 @@ static int take_name(int link, const uint8_t *nonce)
 	return bind(link, (struct sockaddr *)&name, len) < 0 ? -errno : 0;
 }
 
-/* 0: the other end is what has the name. */
+/* 0: the other end of the link has the name. */
 static int check_name(int link, const uint8_t *nonce)
 {
 	struct sockaddr_un name, peer;

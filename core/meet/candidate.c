@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Candidates: strangers who connect to the meeting name of A, until one has
+/* Candidates: strangers that connect to A's meeting name, until one of them has
  * proved to be the peer. */
 #include "core/meet/candidate.h"
 
@@ -27,11 +27,11 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-#define PROVE_NS 1000000000u /* before another candidate may see the board */
+#define PROVE_NS 1000000000u /* until another candidate may see the board */
 #define PROVERS	 8u	     /* candidates that may see it */
 
-/* What was said before is read first: the end of a socket that has something
- * unread is an error at its peer, before all that was sent. */
+/* Reads earlier messages first: if a socket is closed with something unread,
+ * its peer gets an error before all that was sent. */
 static void tell(int fd, int reason)
 {
 	struct exi_pair_msg m;
@@ -54,10 +54,10 @@ void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		if (l->candidates[i] >= 0)
 			tell(l->candidates[i], told);
-	/* From here on nobody comes whom nothing is told. */
+	/* From here on no candidate comes that gets no message. */
 	if (l->listener >= 0 && exi_holders_count(&sk->sh->holders) <= 1)
 		shutdown(l->listener, SHUT_RDWR);
-	/* The kernel lets one more wait than listen() said. */
+	/* The kernel's queue has one more than listen() asked for. */
 	for (i = 0; l->listener >= 0 && i <= EXI_LINK_CANDIDATES; i++) {
 		fd = exi_closing_accept(l->listener, true);
 		if (fd < 0)
@@ -90,7 +90,7 @@ int exi_link_reclaim(void)
 	return n;
 }
 
-/* Sent away; whoever else comes may still be the peer. */
+/* Sends a candidate away; another one may still be the peer. */
 static void dismiss_locked(struct exi_sock *sk, unsigned int slot)
 {
 	struct exi_link *l = sk->link;
@@ -122,7 +122,7 @@ static void adopt_candidate_locked(struct exi_sock *sk, unsigned int slot,
 	exi_service_rewatch(sk, l->fd, EXI_WATCH_LINK, EPOLLIN);
 }
 
-/* Each knows the other by its user. */
+/* Each end knows the other's user. */
 static void known_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				   const struct exi_pair_msg *m)
 {
@@ -151,9 +151,9 @@ static void proved_candidate_locked(struct exi_sock *sk, unsigned int slot,
 		exi_meet_refuse_locked(sk, -ret);
 }
 
-/* A board is seen by one candidate at a time, and not by many. One that is of
- * the peer's user (known) waits for no other: what A shows to a stranger may
- * hide A's sign from it. */
+/* One candidate at a time may see the board, and not many in all. A candidate
+ * of the peer's user (known) waits for no other, because the board may hide A's
+ * sign from it while a stranger sees it. */
 static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
 			      const struct exi_pair_msg *m, bool known)
 {
@@ -175,7 +175,7 @@ static int begin_proof_locked(struct exi_sock *sk, unsigned int slot,
 	return err ? err : exi_pair_send(l->candidates[slot], &out, -1);
 }
 
-/* A: B shows a symbol; after the first, which comes with its nonce. */
+/* A: B shows a symbol; the first one comes with its nonce. */
 static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 	       const struct exi_pair_msg *m)
 {
@@ -193,8 +193,8 @@ static int see(struct exi_sock *sk, int link, const struct exi_tuple *t,
 	return err ? err : exi_meet_show(sk, link, &out);
 }
 
-/* Whether the candidate is of a user that is shunned. Where the link is known
- * to be the peer nobody else comes. */
+/* Whether the candidate's user is shunned. If the link is known to be the
+ * peer's, no other candidate comes. */
 static int shunned_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				    bool known)
 {
@@ -238,7 +238,7 @@ static int hear_keyed_locked(struct exi_sock *sk, unsigned int slot,
 	return 0;
 }
 
-/* 0, or why the candidate is to be sent away. */
+/* 0, or the reason to send the candidate away. */
 static int hear_candidate_locked(struct exi_sock *sk, unsigned int slot,
 				 struct exi_pair_msg *m)
 {
@@ -292,15 +292,15 @@ void exi_link_candidate_event(struct exi_sock *sk, unsigned int slot)
 	n = exi_rights_none(l->candidates[slot], &m, sizeof(m));
 	if (n == -EAGAIN)
 		goto unlock;
-	/* Who only connects and leaves claims nothing. */
+	/* A candidate that only connects and leaves claims nothing. */
 	l->proposed = l->proposed || n > 0;
 	err = n > 0 && exi_pair_well_formed(&m, n)
 		      ? hear_candidate_locked(sk, slot, &m)
 		      : -EPERM;
 	if (!err)
 		goto unlock;
-	/* It cannot be told who this candidate is: it is believed to be the
-	 * peer when nobody else comes. */
+	/* This candidate cannot be identified: it is taken for the peer if no
+	 * other one comes. */
 	reason = exi_meet_unproved(err);
 	if (exi_meet_is_ours(reason)) {
 		l->unprovable |= reason == EXS_X_REASON_NO_PROOF;
@@ -351,13 +351,13 @@ void exi_link_listener_event(struct exi_sock *sk)
 
 	exi_lock(&sk->link_lock);
 	l = sk->link;
-	/* No more are accepted than there is room for: the event comes again
-	 * for the rest. */
+	/* Accepts only as many as there is space for: the event comes again for
+	 * the rest. */
 	for (i = 0; l && l->listener >= 0 && i < EXI_LINK_CANDIDATES; i++) {
 		fd = exi_closing_accept(l->listener, true);
 		if (fd == -EMFILE || fd == -ENFILE) {
-			/* The event would come again and again; and giving up
-			 * frees a descriptor. */
+			/* Otherwise the event would come again and again; and
+			 * giving up frees a descriptor. */
 			exi_meet_give_up_locked(sk, EXS_X_REASON_DESCRIPTORS);
 			break;
 		}

@@ -53,8 +53,8 @@ void exi_sock_inherit(struct exi_sock *sk)
 		looks = sk->link && sk->link->state == EXI_LINK_LOOK;
 		exi_link_disown_locked(sk);
 	}
-	/* The first user after a fork owns the connection. A second keeps it
-	 * on TCP, unless both have the fabric mapped. */
+	/* The first user after a fork owns the connection. A second one keeps
+	 * it on TCP, unless both have the fabric mapped. */
 	owns = atomic_compare_exchange_strong(&sh->owner, &nobody, token);
 	if (!owns && !sk->fab) {
 		atomic_store(&sh->half[EXI_RX].meet_at, UINT64_MAX);
@@ -67,10 +67,10 @@ void exi_sock_inherit(struct exi_sock *sk)
 	sk->foreign_link = false;
 	if (owns && looks)
 		exi_look_inherited_locked(sk);
-	if (!sk->link || looks) /* not met then, or it hung up before */
+	if (!sk->link || looks) /* had not met then, or hung up before */
 		goto unlock;
-	/* The mark comes before the watch: from here on some bells are heard
-	 * here. */
+	/* The mark comes before the watch: from here on this process hears some
+	 * bells. */
 	atomic_store(&sh->several, 1);
 	exi_service_watch(sk, sk->link->fd, EXI_WATCH_LINK, EPOLLIN);
 	exi_service_watch(sk, sk->tcp->fd, EXI_WATCH_TCP, EPOLLRDHUP | EPOLLET);
@@ -86,9 +86,9 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 
 	if ((uint32_t)fd >= exi_table.size)
 		return -EMFILE;
-	if (exi_latent(fd)) /* closed behind the library's back */
+	if (exi_latent(fd)) /* closed without the library */
 		exi_latent_end(fd, NULL);
-	/* A name that was closed behind the library's back is not all. */
+	/* One name was closed without the library, but there are others. */
 	others = old ? exi_name_remove(old, fd) : 1;
 	if (others <= 0)
 		exi_sock_forget(old, others < 0 ? fd : atomic_load(&old->fd),
@@ -108,8 +108,8 @@ int exi_sock_make(int fd, enum exi_role role, bool adopted,
 	return 0;
 }
 
-/* The word becomes the socket, with what it says: both halves are locked.
- * False: the descriptor was closed meanwhile. */
+/* Turns the word into the socket, with its counts: both halves are locked.
+ * Returns false if the descriptor was closed meanwhile. */
 static bool take_word_locked(struct exi_sock *sk, int fd)
 {
 	struct exi_sock *word = atomic_load(&exi_table.socks[fd]);
@@ -158,7 +158,7 @@ struct exi_sock *exi_sock_promote(int fd)
 	h = sk->sh->half;
 	exi_lock(&h[EXI_RX].lock);
 	exi_lock(&h[EXI_TX].lock);
-	/* A thread that finds the socket in the table finds that it is the
+	/* A thread that finds the socket in the table must find that it is the
 	 * descriptor's. */
 	atomic_store_explicit(&sk->fd, fd, memory_order_release);
 	taken = take_word_locked(sk, fd);

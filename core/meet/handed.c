@@ -27,10 +27,10 @@
 #include "core/sock/holders.h"
 #include "core/sock/table.h"
 
-#define NOTES 64 /* passed, and not closed: more are forgotten */
-#define DONE  32 /* names at a time: older ones go */
+#define NOTES 64 /* passed, not closed: older ones are dropped */
+#define DONE  32 /* names at a time: older ones are dropped */
 
-/* Guards what follows: innermost. */
+/* Guards the following; innermost. */
 static struct exi_lock notes_lock;
 static struct exi_handed_note notes[NOTES];
 static unsigned int next_note;
@@ -53,7 +53,7 @@ static socklen_t done_name(uint64_t cookie, uint64_t by,
 			    (unsigned long long)cookie, (uint32_t)by);
 }
 
-/* The inode of a UNIX socket; 0: it is none. */
+/* The inode of a UNIX socket; 0: it is no UNIX socket. */
 static uint32_t unix_inode(int fd)
 {
 	int domain;
@@ -147,7 +147,8 @@ bool exi_handed_closes(int fd, struct exi_handed_note *ret)
 	struct exi_handed_note *n;
 
 	memset(ret, 0, sizeof(*ret));
-	/* A handler that interrupted a call in here: it says nothing. */
+	/* In a handler that interrupted a call in this file: announces
+	 * nothing. */
 	if (exi_lock_held(&notes_lock))
 		return false;
 	exi_lock(&notes_lock);
@@ -161,8 +162,7 @@ bool exi_handed_closes(int fd, struct exi_handed_note *ret)
 	       exi_sock_cookie(fd) == ret->cookie;
 }
 
-/* A socket of a name that strangers can connect to, or that may be a
- * stranger's. */
+/* A socket whose name strangers can connect to, or that may be a stranger's. */
 static int name_socket(void)
 {
 	int fd = exi_fd_spare(socket(
@@ -181,7 +181,7 @@ void exi_handed_done(const struct exi_handed_note *n)
 	unsigned int at;
 
 	/* A fork that began before the close is seen here. So is a spawn: it is
-	 * under way, or was counted once more before it was over. */
+	 * under way, or was counted again before it was over. */
 	if (exi_holders_spawning() || atomic_load(&forks) != n->forks)
 		return;
 	exi_fds_begin();
@@ -206,7 +206,7 @@ void exi_handed_done(const struct exi_handed_note *n)
 	errno = saved;
 }
 
-/* A child may have the name's socket, too: so it is shut down. */
+/* A child may have the name's socket, too: so shuts it down. */
 void exi_handed_retract(int fd)
 {
 	int gone[DONE], n = 0;
@@ -255,8 +255,8 @@ void exi_handed_forked(void)
 
 /* --- the receiver ------------------------------------------------------- */
 
-/* Root can do all that a user can. The user's number names no other one here,
- * and the process has one, too. */
+/* Root can do all that a user can. The user's number must mean no other user
+ * here, and the process must have an id here. */
 bool exi_handed_by_ours(int by)
 {
 	struct ucred who;

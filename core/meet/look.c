@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* B looks whether A waits for it: when, and its first words. */
+/* How B looks whether A waits for it: when, and its first messages. */
 #include "core/meet/look.h"
 
 #include <errno.h>
@@ -37,8 +37,8 @@
 #define LOOKS_NS 10000000000u /* B looks by time */
 #define LOOK_NS	 100000u      /* its first wait, then doubled */
 
-/* Looks which process waits at the name: -ENOENT where none does, or why it
- * cannot be told. */
+/* Checks the process that waits at the name: -ENOENT if there is none; or why
+ * it is unknown. */
 static int reach_a(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
@@ -53,14 +53,14 @@ static int reach_a(const struct exi_tuple *t)
 	return -ENOENT;
 }
 
-/* B cannot meet: so A need not wait for it, and is told why, if the other end
- * is A. */
+/* B cannot meet: informs A of the reason, so that A need not wait, if the other
+ * end is A. */
 void exi_look_decline(int fd, int reason)
 {
 	struct exi_tuple t;
 	int to;
 
-	/* Or the number is another's, or A may be. */
+	/* Or the number is another connection's, or A may be. */
 	if (reason == EXS_X_REASON_PLAIN_SOCKET ||
 	    reason == EXS_X_REASON_REDIRECTED || exi_tuple_of(fd, &t))
 		return;
@@ -105,7 +105,7 @@ static int greet_keyed_a(struct exi_link *l)
 	return exi_pair_send(l->fd, &m, -1);
 }
 
-/* B, on a new link: 0, or why it does not say HELLO. */
+/* B, on a new link: 0, or the reason for not sending HELLO. */
 static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_link *l = sk->link;
@@ -127,7 +127,7 @@ static int greet_a(struct exi_sock *sk, const struct exi_tuple *t)
 	return err;
 }
 
-/* B: look whether A waits. UNDECIDED: not there. */
+/* B looks whether A waits. UNDECIDED: it does not. */
 static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 {
 	struct exi_keyed *keyed = NULL;
@@ -169,16 +169,15 @@ static int meet_as_b_locked(struct exi_sock *sk, const struct exi_tuple *t)
 	return EXS_X_REASON_NONE;
 }
 
-/* Sets the next mark of B after one where nobody was found: also by what the
- * peer sends, until it has sent enough to wait for us. */
+/* Sets B's next mark after one where A was not there: also for bytes from the
+ * peer, until it has sent enough to wait for B. */
 static void next_mark(struct exi_shared *sh)
 {
 	struct exi_half *tx = &sh->half[EXI_TX], *rx = &sh->half[EXI_RX];
 	uint64_t at = atomic_load(&tx->meet_at);
 	uint64_t sent = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
 
-	/* Marks that a large send has passed since are not worth a look
-	 * each. */
+	/* Skips marks that a large send has passed since. */
 	if (at < sent)
 		at = sent;
 	if (__atomic_load_n(&rx->bytes, __ATOMIC_RELAXED) >
@@ -187,8 +186,8 @@ static void next_mark(struct exi_shared *sh)
 	atomic_store(&tx->meet_at, exi_marks_next(at));
 }
 
-/* The peer's address is none of this network namespace, and nothing reaches
- * beyond it: nobody will ever be met. */
+/* Whether the peer's address is not of this network namespace, and nothing
+ * reaches beyond it: no peer will ever be met. */
 static bool is_out_of_reach(const struct exi_tuple *t)
 {
 	return !exi_remote_possible() && exi_meetdir_state() &&
@@ -207,7 +206,7 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 		exi_marks_none(sh);
 		return reason;
 	}
-	/* Perhaps another process accepted it. */
+	/* Another process may have accepted it. */
 	if (exi_remote_possible() && exi_begin_is_remote(sk, &t) > 0)
 		exi_marker_reach(fd);
 	reason = meet_as_b_locked(sk, &t);
@@ -225,7 +224,8 @@ static int meet_b_locked(struct exi_sock *sk, int fd, bool eager)
 	return reason;
 }
 
-/* The service thread looks for A so much later. Whether it will. */
+/* Makes the service thread look for A after this time. Returns whether it
+ * will. */
 static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
 			      uint64_t until)
 {
@@ -244,7 +244,7 @@ static bool look_later_locked(struct exi_sock *sk, uint64_t in, uint64_t delay,
 	return true;
 }
 
-/* B looks for A now, and when nobody is there again a little later; at last,
+/* B looks for A now and, if it is not there, again a little later; at last,
  * when A sends something. */
 static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 {
@@ -265,9 +265,10 @@ static void look_locked(struct exi_sock *sk, uint64_t delay, uint64_t until)
 		exi_sock_reason(sk, EXS_X_REASON_UNDECIDED); /* it is not */
 }
 
-/* A mark was passed. After the last one the peer is plain, as A meets before it
- * has received as much; but its thread may be held up, while the kernel takes
- * all: B looks by time still, once in its life. */
+/* Called when a mark was passed. After the last one the peer counts as plain,
+ * because A meets before it has received as much. But A's thread may be delayed
+ * while the kernel takes all bytes: so B also looks by time, once in its
+ * life. */
 static int look_at_mark_locked(struct exi_sock *sk)
 {
 	const struct exi_half *tx = &sk->sh->half[EXI_TX];
@@ -294,7 +295,8 @@ int exi_look_locked(struct exi_sock *sk)
 	return look_at_mark_locked(sk);
 }
 
-/* What a look by the service thread cannot see or do. */
+/* Whether the caller must look: the service thread's look could not see or do
+ * all. */
 static bool looks_itself(const struct exi_sock *sk)
 {
 	return sk->fab || sk->closing || sk->again || sk->giver ||
@@ -329,13 +331,13 @@ void exi_look_first_locked(struct exi_sock *sk, bool now)
 	uint64_t until = exi_now_ns() + LOOKS_NS;
 
 	EXI_LOCKED(&sk->link_lock);
-	/* An accept does not wait for the thirty calls of a look, but it brings
-	 * no more of them than can be made. A may be there when they are
-	 * made. */
+	/* An accept does not wait for the thirty system calls of a look, but
+	 * accepts are no faster than looks can be made. A may be there by
+	 * then. */
 	if (now || exi_surroundings_filters() || exi_service_is_late() ||
 	    !look_later_locked(sk, 0, LOOK_NS, until))
 		look_locked(sk, LOOK_NS, until);
-	else /* which descriptor this was, when the look begins */
+	else /* remembers the descriptor's socket until the look */
 		exi_sock_mark(sk, atomic_load(&sk->fd));
 }
 
@@ -363,17 +365,17 @@ void exi_look_expired_locked(struct exi_sock *sk)
 	int reason;
 
 	EXI_LOCKED(&sk->link_lock);
-	/* A service with more to do than it can looks less often. */
+	/* A service that is overloaded looks less often. */
 	if (delay < late)
 		delay = late;
 	exi_link_drop_locked(sk);
-	/* Another thread closes it, or plain calls did, and its number may be
-	 * another file's. */
+	/* Another thread may be closing it, or plain calls closed it and its
+	 * number may be another file's. */
 	if (sk->closing || !exi_sock_current(sk, atomic_load(&sk->fd)))
 		return;
 	owner = atomic_load(&sk->sh->owner);
-	/* After a fork it is the first user's to look, or, if that is this
-	 * process, to say that it is shared: a child owns it before it moves
+	/* After a fork the first user is to look or, if that is this process,
+	 * to report that it is shared: a child owns it before it moves
 	 * bytes. */
 	if (owner == sk->process && marked) {
 		reason = look_at_mark_locked(sk);

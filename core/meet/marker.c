@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Markers: datagram sockets whose names say that a port is served by libexs. A
- * marker is bound while this process listens on the port, and no longer: by
- * then the port may be another program's. */
+/* Markers: datagram sockets whose names show that libexs serves a port. A
+ * marker is bound while this process listens on the port, and no longer,
+ * because later the port may be another program's. */
 #include "core/base/lock.h"
 #include "core/meet/marker.h"
 
@@ -27,7 +27,7 @@
 #include "core/meet/remote.h"
 #include "core/meet/way.h"
 
-/* Addresses of a port that fabrics between hosts are told of. */
+/* The addresses of a port that fabrics between hosts know. */
 #define REACHES 8
 
 struct marker {
@@ -36,9 +36,9 @@ struct marker {
 	int fd;		   /* kept, bound or not */
 	bool bound;	   /* false: another process holds the name */
 	int keyed;	   /* its name in EXS_MEET_DIR; -1: none */
-	uint64_t keyed_by; /* exi_use_token() of who bound it */
+	uint64_t keyed_by; /* exi_use_token() of the process that bound it */
 	uint64_t keyed_at; /* when it could not be made last (ns); 0 */
-	/* What fabrics between hosts were told of the port. */
+	/* What fabrics between hosts know of the port. */
 	struct exi_listening reach[REACHES];
 	unsigned int n_reach;
 	struct marker *next;
@@ -50,10 +50,10 @@ static struct marker *markers;
 static int probe = -1;
 
 static _Atomic int connections; /* accepted, and not closed */
-static _Atomic bool unlistened; /* an entry may be without a listener */
+static _Atomic bool unlistened; /* an entry may have no listener */
 
-/* The most ports without a listener of which fabrics between hosts are told, so
- * that connections that were accepted there can still be met. */
+/* The most ports without a listener that fabrics between hosts know, so that
+ * connections accepted there can still be met. */
 #define LEFT_MAX 16
 
 static socklen_t marker_name(uint16_t port, struct sockaddr_un *ret)
@@ -92,7 +92,8 @@ static int local_address(int fd, struct exi_listening *ret)
 
 static int local_port(int fd, uint16_t *ret)
 {
-	/* A compiler cannot see that it is set where there is no error. */
+	/* For the compiler, which does not see that it is set without an
+	 * error. */
 	struct exi_listening at = { 0 };
 	int err = local_address(fd, &at);
 
@@ -109,20 +110,21 @@ static void try_bind(struct marker *m)
 	if (m->fd < 0) {
 		m->fd = exi_fd_keep(
 			socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-		/* A peer that asks connects, which works nevertheless; it
-		 * cannot send anything, so nothing has to be closed with it. */
+		/* A peer checks the name by connecting to it, which works
+		 * nevertheless; it cannot send anything, so nothing needs to be
+		 * closed with the socket. */
 		shutdown(m->fd, SHUT_RD);
 	}
 	m->bound =
 		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
 }
 
-/* Each accept comes here while the name cannot be made: where nobody may write
- * into the directory, for good. It is tried so often at most (ns). */
+/* While the name cannot be made, each accept comes here; if nobody may write
+ * into the directory, for good. Tries at most this often (ns). */
 #define KEYED_AGAIN_NS 100000000u
 
-/* Of processes in other network namespaces. False: another process holds the
- * name, or none can be made, and it is to be tried again. */
+/* For processes in other network namespaces. Returns false if another process
+ * holds the name, or none can be made: try again later. */
 static bool hold_keyed(struct marker *m)
 {
 	static bool swept;
@@ -150,8 +152,8 @@ static bool hold_keyed(struct marker *m)
 	return true;
 }
 
-/* Who forked has left the name to those that have the socket: it is taken over
- * when the last of them is gone. */
+/* A process that forked left the name to those that have the socket: it is
+ * taken over when the last of them is gone. */
 static void release_keyed(struct marker *m)
 {
 	struct sockaddr_un name;
@@ -200,8 +202,8 @@ static bool hold(uint16_t port, int users)
 	return hold_keyed(m) && m->bound;
 }
 
-/* The port of a listener, if this process can meet anybody there: if not, peers
- * are not to wait for it. */
+/* The port of a listener, if this process can meet peers there; otherwise peers
+ * must not wait for it. */
 static bool can_meet(int listen_fd, uint16_t *ret)
 {
 	struct exi_config_way w;
@@ -227,7 +229,7 @@ void exi_marker_hold(int listen_fd)
 	denied = !m || m->fd == -EPERM || m->fd == -EACCES ||
 		 m->fd == -EAFNOSUPPORT;
 	exi_mutex_unlock(&marker_lock);
-	/* Without UNIX sockets nobody can be met. */
+	/* Without UNIX sockets no peer can be met. */
 	if (!denied)
 		exi_proof_sign(listen_fd);
 }
@@ -261,14 +263,14 @@ static void reach(struct marker *m, const struct exi_listening *at)
 	if (m->n_reach == REACHES)
 		return;
 	m->reach[m->n_reach++] = *at;
-	/* Without a listener here the marker goes with the connections. */
+	/* Without a listener here the marker goes when the connections go. */
 	if (!m->users)
 		atomic_store(&unlistened, true);
 	exi_remote_listen(at);
 }
 
-/* Whether a socket of IPv6 that is bound to any address gets connections of
- * IPv4, too. */
+/* Whether an IPv6 socket that is bound to any address gets IPv4 connections,
+ * too. */
 static bool hears_four(int fd, const struct exi_listening *at)
 {
 	int only = 0;
@@ -290,8 +292,8 @@ static void drop(struct marker **at)
 	free(m);
 }
 
-/* No name without a listener. The newest come first in the list: it is the
- * oldest that fabrics between hosts are told of no more. */
+/* Makes no name without a listener. The newest ports come first in the list:
+ * fabrics between hosts forget the oldest one. */
 static void sweep(void)
 {
 	int left = atomic_load(&connections) > 0 ? LEFT_MAX : 0;
@@ -334,7 +336,7 @@ void exi_marker_reach(int fd)
 			memcpy(at.addr, any_four, sizeof(any_four));
 			reach(m, &at);
 		}
-		/* Those without a listener are not many. */
+		/* Those without a listener are few. */
 		if (!m->users)
 			sweep();
 	}
@@ -372,7 +374,7 @@ void exi_marker_disconnection(void)
 	exi_mutex_unlock(&marker_lock);
 }
 
-/* The name is asked for first: that costs a third. */
+/* Looks for the name first: that costs a third. */
 int exi_marker_present(const struct exi_tuple *t)
 {
 	struct sockaddr_un name;
@@ -400,7 +402,7 @@ int exi_marker_present(const struct exi_tuple *t)
 void exi_marker_exit(void)
 {
 	if (!exi_mutex_trylock(&marker_lock))
-		return; /* perhaps this thread was interrupted with it */
+		return; /* this thread may have been interrupted with it */
 	for (struct marker *m = markers; m; m = m->next)
 		release_keyed(m);
 	exi_mutex_unlock(&marker_lock);

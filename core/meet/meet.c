@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rendezvous: from the first look for a peer until both ends have a
+/* The rendezvous: from the first look for the peer until both ends have a
  * fabric. */
 #include "core/meet/meet.h"
 
@@ -94,7 +94,7 @@ void exi_meet_forget_fd(struct exi_link *l, int *fd)
 	*fd = -1;
 }
 
-/* The name is its maker's, of all that share the listener. */
+/* The name belongs to its maker, of all processes that share the listener. */
 static void unname(struct exi_link *l)
 {
 	if (l->keyed && l->keyed->process == exi_use_token())
@@ -181,7 +181,7 @@ void exi_meet_unlock_halves(struct exi_sock *sk)
 	exi_unlock(&sk->sh->half[EXI_RX].lock);
 }
 
-/* own: of this process's meeting; else of the parent's, which goes on. */
+/* own: the meeting is this process's; else the parent's, which continues. */
 static void drop_fabric_locked(struct exi_sock *sk, bool own)
 {
 	struct exi_conn *fab;
@@ -191,7 +191,7 @@ static void drop_fabric_locked(struct exi_sock *sk, bool own)
 	fab = sk->fab;
 	__atomic_store_n(&sk->fab, NULL, __ATOMIC_RELAXED);
 	atomic_store(&sk->remote, false);
-	if (own) { /* nobody answers a DOWN any more */
+	if (own) { /* no DOWN is answered any more */
 		sk->sh->half[EXI_TX].told = 0;
 		atomic_store(&sk->sh->down_wait, 0);
 	}
@@ -199,8 +199,8 @@ static void drop_fabric_locked(struct exi_sock *sk, bool own)
 	exi_sock_conn_free(fab);
 }
 
-/* The peer has gone from the meeting, and may have said why. What it left
- * unread is an error here, before what it sent. */
+/* The peer has left the meeting, and may have sent the reason. Its unread data
+ * causes an error here, before what it sent. */
 static int last_words(int fd)
 {
 	struct exi_pair_msg m;
@@ -217,9 +217,9 @@ static int last_words(int fd)
 	return EXS_X_REASON_PEER_LOST;
 }
 
-/* The reason for a meeting that failed, of a connection that may have ended:
- * then it was not decided. A peer that has gone answers no more, and the kernel
- * cannot tell who it was. */
+/* The reason for a meeting that failed. If the connection may have ended, it is
+ * undecided: a peer that is gone does not answer, and the kernel cannot
+ * identify it. */
 static int while_it_lasted(struct exi_sock *sk, int reason)
 {
 	switch (reason) {
@@ -269,7 +269,7 @@ int exi_meet_unproved(int err)
 	case -ENFILE:
 		return EXS_X_REASON_DESCRIPTORS;
 	case -EPIPE:
-	case -ECONNRESET: /* the peer has gone since */
+	case -ECONNRESET: /* the peer has left since */
 	case -ENOTCONN:
 	case -ENOENT:
 		return EXS_X_REASON_PEER_LOST;
@@ -414,7 +414,7 @@ int exi_meet_prove(struct exi_sock *sk, int link, unsigned int slot, bool a,
 	return err ? err : exi_meetdir_proof(&c, link, a, ret);
 }
 
-/* The peer is known: says what was not said in HELLO. */
+/* The peer is known: sends what HELLO left out. */
 static int proved(struct exi_sock *sk)
 {
 	struct exi_pair_msg m = exi_pair_message(EXI_PAIR_PROVED);

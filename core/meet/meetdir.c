@@ -38,8 +38,8 @@ static char boot_id[BOOT_ID];
 
 /* --- who is there -------------------------------------------------------- */
 
-/* The number of the process that the descriptor stands for, which no other
- * process of this host has or will have. Closes it. */
+/* The number of the process that the descriptor refers to, which no other
+ * process of this host has or will have. Closes the descriptor. */
 static int process_of(int pidfd, uint64_t *ret)
 {
 	struct statfs fs;
@@ -186,10 +186,9 @@ socklen_t exi_meetdir_marker(uint16_t port, struct sockaddr_un *ret)
 	return exi_meetdir_name('p', &port, sizeof(port), ret);
 }
 
-/* Opens the file at a path, which is the file itself: not where a symbolic link
- * of a stranger leads, which may be another program's socket, or a file system
- * that lets whoever goes there wait. Its path then. The descriptor, or
- * -errno. */
+/* Opens the file at a path itself, not where a stranger's symbolic link leads:
+ * that may be another program's socket, or a file system that makes its users
+ * wait. Gives a path of the file. The descriptor, or -errno. */
 static int open_itself(const char *path, char of_fd[32], struct stat *st)
 {
 	int fd = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -221,7 +220,7 @@ int exi_meetdir_connect(int fd, const struct sockaddr_un *name)
 	return err;
 }
 
-/* Connects for a moment: 0, or -ECONNREFUSED where no process has the name any
+/* Connects for a moment: 0, or -ECONNREFUSED if no process has the name any
  * more. */
 static int probe(const struct sockaddr_un *name)
 {
@@ -236,8 +235,8 @@ static int probe(const struct sockaddr_un *name)
 	return err == -EPROTOTYPE ? 0 : err;
 }
 
-/* Removing a name and taking it is for one process at a time: the second would
- * remove what the first has just bound. -EAGAIN: another process is at it. */
+/* Only one process at a time removes a name and takes it: a second would remove
+ * the name that the first has just bound. -EAGAIN: another process is at it. */
 static int lock_dir(void)
 {
 	int fd = open(exi_config()->meet_dir,
@@ -253,9 +252,9 @@ static int lock_dir(void)
 	return err;
 }
 
-/* A process of another user may be the peer. What stands at the path may not be
- * ours, if others can write to the directory: only a socket of this user with
- * one name is opened to all. */
+/* A process of another user may be the peer. If others can write to the
+ * directory, the file at the path may not be ours: only a socket of this user
+ * with one name is opened to all. */
 static void open_to_all(const char *path)
 {
 	char of_fd[32];
@@ -324,7 +323,7 @@ static void sweep_one(const char *name)
 }
 
 /* The first listen() of a program waits for it, and strangers may have made the
- * names: a few of them. */
+ * names: checks only a few. */
 void exi_meetdir_sweep(void)
 {
 	int lock = state ? -1 : lock_dir();
@@ -374,7 +373,8 @@ int exi_meetdir_proof(const struct exi_meetdir_claim *c, int link, bool a,
 		      uint8_t ret[EXI_SHA256])
 {
 	struct proving p = { .ends = ends_of(c->t, c->connects) };
-	/* A compiler cannot see that both are set where there is no error. */
+	/* For the compiler, which does not see that both are set without an
+	 * error. */
 	uint64_t own = 0, peer = 0;
 	int err = state ? -EOPNOTSUPP : own_process(&own);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Packets of the pair link: sending, receiving, ringing. */
+/* Packets of the pair link: sends and receives them, and rings the doorbell. */
 #include "core/meet/pair.h"
 
 #include <errno.h>
@@ -71,16 +71,17 @@ int exi_link_send(struct exi_sock *sk, enum exi_pair_type type, uint64_t a,
 		  (unsigned long long)a, (unsigned long long)b,
 		  (unsigned long long)c);
 	ret = exi_pair_send(sk->fab->bell, &m, -1);
-	/* A sent message counts before the peer has it: what is sent next on a
-	 * fabric may be there before this is read. */
+	/* A message counts before it is sent: later bytes on a fabric may be
+	 * there before the peer reads it. */
 	if (ret == 0)
 		atomic_fetch_add_explicit(&exi_conn_wakes, 1,
 					  memory_order_relaxed);
 	return ret;
 }
 
-/* Sleeps that a ring of this process ended, salted: another user's process
- * could give one for its own, and keep rings from whose it is. */
+/* Sleeps that a doorbell of this process ended, salted: another user's process
+ * could claim the sleep of another process as its own, and so suppress
+ * doorbells for that process. */
 #define RUNG 256
 static _Atomic uint64_t rung[RUNG];
 
@@ -96,7 +97,7 @@ uint32_t exi_conn_wake(struct exi_conn *c, uint64_t sleep)
 
 	if (c->bell < 0)
 		return 0;
-	/* Acquire: the ring that is noted there was sent. */
+	/* Acquire: the doorbell noted there was sent. */
 	if (sleep && atomic_load_explicit(last, memory_order_acquire) ==
 			     (sleep ^ c->salt))
 		return 0;
@@ -122,9 +123,9 @@ void exi_pair_send_no(int fd, int reason)
 	exi_pair_send(fd, &no, -1);
 }
 
-/* Looks at the descriptors of the first packet in the queue, which keeps them:
- * how many are in fds, which has room for 2; -EMFILE: no number was free for
- * any; -EPROTO: there are more. */
+/* Peeks at the descriptors of the first packet in the queue, which keeps them.
+ * Returns how many are in fds, which has space for 2; -EMFILE: no number was
+ * free for any; -EPROTO: there are more. */
 static int peek_fds(int s, int fds[2])
 {
 	union {
@@ -167,7 +168,7 @@ ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd)
 		return n;
 	passed = peek_fds(s, fds);
 	if (passed == 1) {
-		/* What is dropped is not the last reference. */
+		/* The queue still has references to the dropped files. */
 		n = exi_rights_receive(s, ret, sizeof(*ret), 0, &rights);
 		if (n > 0) {
 			*ret_fd = fds[0];
@@ -203,7 +204,7 @@ int exi_pair_socket(const struct exi_tuple *t)
 	int fd = exi_fd_spare(socket(
 		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 
-	if (fd < 0) /* denied is no answer */
+	if (fd < 0) /* not permitted is no answer */
 		return fd == -EMFILE || fd == -ENFILE ? fd : -EACCES;
 	if (!exi_tuple_here(t, fd)) {
 		exi_fd_close(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fabrics between hosts: which, and when they listen. */
+/* Fabrics between hosts: which one is used, and where it listens. */
 #include "core/meet/remote.h"
 
 #include <errno.h>

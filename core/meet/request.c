@@ -30,9 +30,9 @@ static bool same_ends(const struct exi_tuple *a, const struct exi_tuple *b)
 	       a->local_port == b->local_port && a->peer_port == b->peer_port;
 }
 
-/* Whether this may be the connection that is asked for. The port tells most of
- * them apart, and is asked for once: so a search costs no system call for those
- * it saw before. */
+/* Whether this may be the connection that is asked for. The port distinguishes
+ * most connections, and is read once per connection: so a search needs no
+ * system call for known ones. */
 static bool may_be(struct exi_sock *sk, int fd, const struct exi_tuple *t)
 {
 	uint16_t port = atomic_load(&sk->peer_port);
@@ -69,7 +69,7 @@ static int may_take_locked(struct exi_sock *sk, const struct exi_tuple *t,
 	if (fd < 0 || sk->fab || sk->closing || !sk->adopted ||
 	    (sk->link && sk->link->state != EXI_LINK_LOOK))
 		return EXS_X_REASON_REFUSED;
-	/* Another process may still use what it handed to this one. */
+	/* The process that handed it to this one may still use it. */
 	reason = exi_handed_over_locked(sk) ? exi_begin_may_meet(sk, fd, ret)
 					    : exi_handed_reason_locked(sk);
 	return !reason && !same_ends(ret, t) ? EXS_X_REASON_NOT_CONNECTED
@@ -106,7 +106,7 @@ int exi_remote_request(const struct exi_provider *p, const struct exi_tuple *t,
 	struct search s = { .t = t };
 	int reason;
 
-	exi_latent_promote_all(); /* a latent connection may be it */
+	exi_latent_promote_all(); /* it may be a latent connection */
 	exi_sock_each(compare, &s);
 	if (!s.found) {
 		exi_fd_close(link);

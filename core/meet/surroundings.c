@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Rings and filters: read from /proc, and asked of the kernel where a program
- * that went into another root has none. */
+/* Finds rings and filters: from /proc, and by queries to the kernel if the
+ * program changed its root and has no /proc. */
 #include "core/meet/surroundings.h"
 
 #include <dirent.h>
@@ -34,8 +34,8 @@
 #include "core/sock/service.h"
 #include "core/sock/table.h"
 
-/* How long what was seen stands: also so long that looking, which takes longer
- * the more descriptors there are, is a small part of the time. */
+/* How long a finding is valid. Longer if a look takes long, which it does with
+ * many descriptors, so that looks are a small part of the time. */
 #define LOOK_NS	  100000000u
 #define LOOK_PART 32
 
@@ -49,7 +49,7 @@ struct seen {
 static _Atomic uint32_t foreign[EXI_FD_MARKS / 32];
 
 static int filters_at_start;
-/* What a thread of the program is under, and the service. */
+/* The filters of a thread of the program, and those of the service. */
 static struct {
 	_Atomic uint64_t look_at;
 	_Atomic int found;
@@ -59,8 +59,8 @@ static struct seen seen; /* under its lock */
 static _Atomic uint64_t look_at;
 static _Atomic int found;
 
-/* How many filters this thread is under. UNKNOWN: some, and the number cannot
- * be read, as in a root without /proc. -EMFILE. */
+/* The number of filters on this thread. UNKNOWN: there are some, but the number
+ * cannot be read, as in a root without /proc. -EMFILE. */
 #define UNKNOWN (-1)
 static int filters(void)
 {
@@ -83,8 +83,8 @@ static int filters(void)
 	return at ? atoi(strchr(at, ':') + 1) : 0;
 }
 
-/* The reason that filters of system calls are. Those of the start do not count,
- * and what cannot be told may be new. */
+/* The reason for filters of system calls. Those of the start do not count;
+ * unknown ones may be new. */
 static int filters_reason(void)
 {
 	int n = filters();
@@ -134,8 +134,8 @@ static void is_ours(struct exi_domain *d, void *arg)
 		*fd = -1;
 }
 
-/* The type of a descriptor's file; what is searched has none, 0, and other
- * files may have none, too. False: it cannot be told. Waits for no file
+/* The type of a descriptor's file; the files searched for have none, 0, and
+ * others may have none, too. Returns false if it is unknown. Waits for no file
  * system. */
 static bool type_of(int fd, unsigned int *ret)
 {
@@ -148,8 +148,7 @@ static bool type_of(int fd, unsigned int *ret)
 	return true;
 }
 
-/* Whether this kernel says that a file like those that are searched has no
- * type. */
+/* Whether this kernel returns no type for a file like those searched for. */
 static bool is_typeless(void)
 {
 	static _Atomic int known;
@@ -167,9 +166,9 @@ static bool is_typeless(void)
 	return ret > 0;
 }
 
-/* Whether a number is of one of the two kinds that are searched; false:
- * neither, or the library's. The name of a file is asked for last: it costs ten
- * times what its type does. */
+/* Whether the number is a file of one of the two kinds searched for; false:
+ * neither, or the library's. Reads the file's name last: it costs ten times as
+ * much as the type. */
 static bool is_anonymous(DIR *dir, const char *name, bool typeless,
 			 bool *ret_ring)
 {
@@ -178,7 +177,7 @@ static bool is_anonymous(DIR *dir, const char *name, bool typeless,
 	ssize_t n;
 	int fd = atoi(name);
 
-	/* Most of the many are connections. */
+	/* Most descriptors are connections. */
 	if (*name == '.' || exi_surroundings_is_foreign(fd) ||
 	    (exi_closes_seen && (uint32_t)fd < exi_table.size &&
 	     atomic_load(&exi_table.socks[fd])))
@@ -190,8 +189,8 @@ static bool is_anonymous(DIR *dir, const char *name, bool typeless,
 		return false;
 	target[n] = 0;
 	*ret_ring = strcmp(target, "anon_inode:[io_uring]") == 0;
-	/* Without a table nothing tells whether a set with such a number is
-	 * ours. */
+	/* Without a table it is unknown whether a set with this number is the
+	 * library's. */
 	if (!*ret_ring && (strcmp(target, "anon_inode:[eventpoll]") != 0 ||
 			   (unsigned int)fd >= EXI_FD_MARKS))
 		return false;
@@ -199,8 +198,8 @@ static bool is_anonymous(DIR *dir, const char *name, bool typeless,
 	return fd >= 0 && !exi_fd_ours(fd);
 }
 
-/* A request that no ring takes: what is no ring says -EOPNOTSUPP. Where rings
- * are denied or unknown to the kernel there are none. */
+/* A request that no ring accepts; a file that is no ring returns -EOPNOTSUPP.
+ * If rings are denied or unknown to the kernel, there are none. */
 static bool is_ring(int fd)
 {
 	return syscall(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, NULL,
@@ -214,7 +213,7 @@ static bool is_set(int fd, int other)
 	return epoll_ctl(fd, EPOLL_CTL_DEL, other, NULL) < 0 && errno == ENOENT;
 }
 
-/* Without /proc. Of a program's numbers the lowest are in use. */
+/* Without /proc. Programs use the lowest numbers. */
 #define NUMBERS 1024
 static void each_number(void (*f)(int fd, bool ring, void *arg), void *arg)
 {
@@ -281,7 +280,7 @@ static void note(int fd, bool ring, void *arg)
 		s->sets[s->n++] = fd;
 }
 
-/* Whether there are rings; notes which sets there are. */
+/* Returns whether there are rings; notes the sets. */
 static bool look_around(void)
 {
 	struct seen now = { .n = 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Each step as a meeting makes it. */
+/* Makes each step as a meeting does. */
 #include "core/meet/trial.h"
 
 #include <errno.h>
@@ -69,7 +69,7 @@ static int try_names(void)
 	return close_and(fd[0], close_and(fd[1], err));
 }
 
-/* Over one of the loopback addresses, of which there may be one only. */
+/* Over either loopback address; one may be missing. */
 static int connect_over_loopback(int ret[2])
 {
 	struct sockaddr_in in = { .sin_family = AF_INET,
@@ -92,8 +92,8 @@ static int try_loopback(void)
 	return err ? err : close_and(fd[0], close_and(fd[1], 0));
 }
 
-/* A question about a connection that nobody has is answered, too: where none
- * can be made, sock_diag is not what is missing. */
+/* A query about a connection that does not exist is answered, too: if none can
+ * be made, sock_diag is not what is missing. */
 static int ask_of_none(void)
 {
 	struct exi_tuple none = { .local = { [10] = 0xff, [11] = 0xff },

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Searching for waits that the library does not see. */
+/* Searches for waits that the library does not see. */
 #include "core/meet/unseen_search.h"
 
 #include <dirent.h>
@@ -25,9 +25,9 @@
 #include "core/meet/surroundings.h"
 #include "core/sock/table.h"
 
-#define POLLED 1024 /* descriptors of one poll that are looked at */
+#define POLLED 1024 /* descriptors checked per poll */
 
-/* Linux 5.18 has it, older headers have not; the library's own rings do not use
+/* Linux 5.18 has it, older headers do not; the library's own rings do not use
  * it. */
 #define IORING_ENTER_REGISTERED_RING (1u << 4)
 
@@ -75,8 +75,8 @@ static void found_number(struct exi_unseen_suspects *s, int fd)
 			s->s[i].reason = EXS_X_REASON_UNSEEN_WAIT;
 }
 
-/* A line of an epoll set's fdinfo is a descriptor that is in it:
- * "tfd: 5 events: 19 data: 5 pos:0 ino:61af sdev:8". */
+/* A line of an epoll set's fdinfo is a descriptor in the set: "tfd: 5 events:
+ * 19 data: 5 pos:0 ino:61af sdev:8". */
 static void read_member(struct exi_unseen_suspects *s, const char *line,
 			int reason)
 {
@@ -87,7 +87,7 @@ static void read_member(struct exi_unseen_suspects *s, const char *line,
 		found_inode(s, (ino_t)strtoull(ino + 5, NULL, 16), reason);
 }
 
-/* Goes on to the rest of a line that is not whole yet: how many bytes. */
+/* Moves an incomplete line to the beginning; returns its length. */
 static size_t read_lines(struct exi_unseen_suspects *s, char *text, int reason)
 {
 	char *end;
@@ -100,8 +100,8 @@ static size_t read_lines(struct exi_unseen_suspects *s, char *text, int reason)
 	return strlen(text);
 }
 
-/* What a set's members stay on TCP for: while nobody was seen to wait for it,
- * if the shim knows what is in it. */
+/* The reason why a set's members stay on TCP: no thread was seen to wait for
+ * it, if the shim knows what is in it. */
 static int reason_of_set(int epfd)
 {
 	return exi_unseen_search_shim_knows(epfd, false)
@@ -143,13 +143,13 @@ void exi_unseen_search_descriptor(int fd, bool ring, void *arg)
 
 	if (ring)
 		found_ring(s, fd);
-	/* There is no /proc here: the set may have any of them. */
+	/* Without /proc: the set may contain any of them. */
 	else if (search_set(s, fd) == -ENOENT && fcntl(fd, F_GETFD) >= 0 &&
 		 !exi_unseen_search_shim_knows(fd, true))
 		found_all(s, EXS_X_REASON_UNSEEN_WAIT);
 }
 
-/* Copies what may not be there any more. */
+/* Copies memory that may be unmapped. */
 static bool peek(void *to, uint64_t from, size_t n)
 {
 	struct iovec here = { to, n }, there = { NULL, n };
@@ -180,7 +180,7 @@ static void search_select(struct exi_unseen_suspects *s, uint64_t n,
 			found_number(s, (int)i);
 }
 
-/* A thread sleeps in this call of the kernel. */
+/* Handles a thread that sleeps in this system call. */
 static void search_call(struct exi_unseen_suspects *s, long nr,
 			const uint64_t *a)
 {

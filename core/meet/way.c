@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the rules for ports say of a connection. */
+/* A connection's settings by the rules for ports. */
 #include "core/meet/way.h"
 
 #include <stddef.h>

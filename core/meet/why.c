@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Why nobody is met. */
+/* Why a connection meets no peer. */
 #include "core/meet/why.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 #include "core/meet/meetdir.h"
 #include "core/meet/remote.h"
 
-/* Bytes both ways by which a peer that waits to meet has come, unless its
- * thread is held up for so long. What B has sent may all lie in the kernel,
- * unread by a peer that is held up, up to so much. */
+/* After this many bytes in both directions a peer that waits to meet has come,
+ * unless its thread was delayed for that long. Up to a limit, bytes that B has
+ * sent may all be in the kernel, unread by such a peer. */
 #define COME_BYTES 131072u
 #define COME_NS	   100000000u
 #define HELD_BYTES 16777216u

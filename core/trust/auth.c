@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The handshake between hosts: its messages are made, checked, and kept in
- * order. */
+/* The handshake between hosts: makes and checks its messages, and enforces
+ * their order. */
 #include "core/trust/auth.h"
 
 #include <endian.h>
@@ -18,7 +18,7 @@
 #include "core/trust/key.h"
 #include "core/trust/auth_wire.h"
 
-/* The last step of a handshake, in the same words for both sides. */
+/* The last step of a handshake, the same for both sides. */
 enum state {
 	OVER, /* ended, or never begun */
 	BEGUN,
@@ -31,8 +31,8 @@ enum state {
 #define LABEL 16
 #define TAG   8
 
-/* The first bytes of each text under a MAC, so that no MAC is mistaken for one
- * of another kind. */
+/* The first bytes of each text under a MAC, so that a MAC of one kind is not
+ * taken for one of another. */
 static const uint8_t label_ends[LABEL] = "exs meeting ends";
 static const uint8_t label_tag[LABEL] = "exs meeting tag";
 static const uint8_t label_mac[LABEL] = "exs meeting mac";
@@ -138,8 +138,8 @@ static int ends_write(enum exi_auth_side side, const struct exi_auth_ends *e,
 	return err;
 }
 
-/* Whether the fabric address is the TCP peer's: where everybody has the key,
- * only the address tells which host the peer is. */
+/* Whether the fabric address is the TCP peer's: if everybody has the key, only
+ * the address shows which host the peer is. */
 static bool same_host(enum exi_auth_side side, const struct ends_text *t)
 {
 	const struct fabric_text *fabric = side == EXI_AUTH_A ? &t->b : &t->a;
@@ -197,7 +197,7 @@ void exi_auth_fini(struct exi_auth *m)
 
 /* --- one message --- */
 
-/* The MAC of a message in which the place of the MAC is zero. */
+/* The MAC of a message whose MAC field is zero. */
 static void mac_of(const struct exi_auth *m, const void *msg, size_t len,
 		   uint8_t ret[EXI_AUTH_MAC])
 {
@@ -215,8 +215,8 @@ static void mac_of(const struct exi_auth *m, const void *msg, size_t len,
 	sodium_memzero(&h, sizeof(h));
 }
 
-/* Whether a message's MAC holds. mac points to it, inside the message, and is
- * zero afterwards. */
+/* Whether a message's MAC is right. mac points to it, inside the message; it is
+ * zeroed. */
 static bool mac_holds(const struct exi_auth *m, const void *msg, size_t len,
 		      uint8_t mac[EXI_AUTH_MAC])
 {
@@ -240,8 +240,8 @@ static struct exi_auth_head head_of(enum exi_auth_kind kind, uint16_t flags,
 	};
 }
 
-/* Copies a message of that kind and length, and checks its head. room is the
- * most that its payload may have. */
+/* Copies a message of that kind and length, and checks its head. room: the most
+ * bytes of its payload. */
 static int copy_in(const void *buf, size_t len, enum exi_auth_kind kind,
 		   size_t room, void *to, size_t want)
 {
@@ -267,7 +267,7 @@ static int turn(struct exi_auth *m, enum exi_auth_side side, enum state from)
 	return m->side == side && m->state == (int)from ? 0 : -EPROTO;
 }
 
-/* Goes on after taking a message: to the next state, or to the end. */
+/* Moves on after a message was taken: to the next state, or to the end. */
 static int taken(struct exi_auth *m, int err, enum state next)
 {
 	m->state = err ? OVER : next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The key's file: found, made, read and refused. */
+/* The key's file: finds, makes, reads and checks it. */
 #include "core/trust/key.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static int key_new_empty(struct exi_key **ret)
 
 	if (sodium_init() < 0)
 		return -EIO;
-	/* Guarded, locked and left out of dumps by the library. */
+	/* The library guards and locks it, and leaves it out of core dumps. */
 	key = sodium_malloc(sizeof(*key));
 	if (!key)
 		return -ENOMEM;
@@ -125,7 +125,7 @@ void exi_key_print(const struct exi_key *key, char line[EXI_KEY_LINE])
 	*to = '\0';
 }
 
-/* Takes a word off the text: its length, the text behind it. */
+/* Takes a word off the text; returns its length. */
 static size_t word_of(const char **text, size_t *len, const char **ret)
 {
 	size_t n = 0;
@@ -223,7 +223,8 @@ static int place_add(struct exi_key_places *p, const char *origin,
 	if (n < 0 || n >= (int)sizeof(to->path))
 		return -ENAMETOOLONG;
 	to->origin = origin;
-	/* What cannot be looked at is there: reading it tells why. */
+	/* A file that cannot be examined counts as there: reading it gives the
+	 * reason. */
 	to->there =
 		!lstat(to->path, &st) || (errno != ENOENT && errno != ENOTDIR);
 	p->n++;
@@ -270,7 +271,7 @@ int exi_key_places(const struct exi_key_search *s, struct exi_key_places *ret)
 static int refuse_file(const char *path, const struct stat *st,
 		       char why[EXI_KEY_WHY])
 {
-	/* Root may let the group of a service read what is root's. */
+	/* Root's file may be readable by one group, for a service. */
 	mode_t others = st->st_uid == 0 ? 037 : 077;
 
 	if (!S_ISREG(st->st_mode))
@@ -308,7 +309,7 @@ static int read_line(int fd, char *buf, size_t len, size_t *ret)
 static int read_open(int fd, const char *path, struct exi_key **ret,
 		     char why[EXI_KEY_WHY])
 {
-	/* Blanks at its ends are the editor's; more is no key. */
+	/* Editors may leave blanks at its ends; more is no key. */
 	char text[2 * EXI_KEY_LINE], fault[EXI_KEY_WHY];
 	struct stat st;
 	size_t len = 0;
@@ -360,7 +361,8 @@ static int say_unopened(const char *path, int err, char why[EXI_KEY_WHY])
 
 int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY])
 {
-	/* O_NONBLOCK: the path may be a FIFO, and nobody at its other end. */
+	/* O_NONBLOCK: the path may be a FIFO without a process at its other
+	 * end. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	int err;
 
@@ -373,8 +375,8 @@ int exi_key_read(const char *path, struct exi_key **ret, char why[EXI_KEY_WHY])
 
 /* --- making --- */
 
-/* The folders of a path that are missing. Those of the system are for users,
- * who read what root lets them; the user's own are nobody else's business. */
+/* Makes the missing folders of a path. Those of the system are for all users,
+ * who read what root allows; the user's own are for nobody else. */
 static int make_folders(const char *path)
 {
 	mode_t mode = strncmp(path, "/etc/", 5) ? 0700 : 0755;
@@ -415,7 +417,7 @@ static int fill(int fd, const struct exi_key *key)
 	return err;
 }
 
-/* A name beside the file's that nobody else takes. */
+/* A unique name beside the file's. */
 static int name_beside(const char *path, char ret[PATH_MAX])
 {
 	const char *slash = strrchr(path, '/');
@@ -429,8 +431,8 @@ static int name_beside(const char *path, char ret[PATH_MAX])
 	return n < PATH_MAX ? 0 : -ENAMETOOLONG;
 }
 
-/* A whole file gets the name at once, where it is free: also on NFS, which has
- * neither files without a name nor locks to rely on. */
+/* Links a complete file to the name, if that is free: this works on NFS, too,
+ * where neither unnamed files nor locks can be relied on. */
 static int put_in_place(const char *beside, const char *path, bool replace)
 {
 	if (replace)
@@ -515,7 +517,7 @@ int exi_key_load(const struct exi_key_search *s, struct exi_key **ret,
 	path = p.place[p.chosen].path;
 	if (!p.place[p.chosen].there) {
 		err = make(path, why);
-		/* Another process was faster: its key is the key. */
+		/* Another process was faster: uses its key. */
 		if (err && err != -EEXIST)
 			return err;
 	}
