@@ -27,8 +27,7 @@
 #include "core/base/log.h"
 #include "core/base/setting.h"
 
-/* Rings may use this part of a cgroup's memory, unless the user says
- * otherwise. */
+/* The part of a cgroup's memory that rings may use by default. */
 #define CGROUP_PART 8
 
 #define N_FILES 2 /* the host's, and that of EXS_CONFIG */

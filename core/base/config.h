@@ -75,7 +75,7 @@ struct exi_config {
 	char ofi_provider[EXI_CONFIG_PATH_MAX]; /* EXS_OFI_PROVIDER */
 	enum exi_ofi_endpoint ofi_endpoint;	/* EXS_OFI_ENDPOINT */
 	uint32_t ofi_port_offset;		/* EXS_OFI_PORT_OFFSET */
-	char report[EXI_CONFIG_PATH_MAX]; /* EXS_REPORT: "" says nothing */
+	char report[EXI_CONFIG_PATH_MAX];	/* EXS_REPORT: "" is none */
 	/* Settings of rules for ports; 0: exi_config_way() is the same for
 	 * all. */
 	unsigned int n_ports;
@@ -97,17 +97,16 @@ struct exi_config_way exi_config_way(uint16_t port);
 #define EXI_RING_KB	    2048
 #define EXI_MEMORY_LIMIT_MB 1024
 
-/* Never fails. A value that cannot be used, and only changes how fast something
- * is or what is said, is warned about, with the variable and what it accepts,
- * and the default stands. Others refuse, see below. Unknown EXS_* variables,
- * which may be another program's, are warned about once. Thread-safe,
- * idempotent. */
+/* Never fails. If a value cannot be used, and its setting only affects speed or
+ * output, a warning names the variable and what it accepts, and the default is
+ * used. Other such values refuse, see below. Unknown EXS_* variables, which may
+ * be another program's, cause one warning each. Thread-safe, idempotent. */
 void exi_config_load(void);
 
-/* Null, or the line that says why nothing may be started: a value that cannot
- * be used is of a setting that allows or forbids something, so that any guess
- * could use what the user shut out, or leave out what he asked for; or the file
- * cannot be read or understood. exi_core_init() says it and fails. */
+/* Null, or the reason, in one line, why nothing may be started: a setting that
+ * allows or forbids something has a value that cannot be used, so any guess
+ * could use what the user excluded, or omit what the user requires; or the file
+ * cannot be read or parsed. exi_core_init() then logs it and fails. */
 const char *exi_config_refusal(void);
 
 /* Loads the configuration, which exi_config() then finds in exi_config_loaded
@@ -135,8 +134,8 @@ struct exi_config_profile {
 /* Fills the i-th; false when there is none. */
 bool exi_config_profile(unsigned int i, struct exi_config_profile *ret);
 
-/* Has the rules of a program of this name apply, in the place of those of this
- * one: for the tools, before the configuration is loaded. */
+/* Applies the rules of the program of this name instead of this program's: for
+ * the tools, before the configuration is loaded. */
 void exi_config_for(const char *program);
 
 /* One row for `exs info --config`. */

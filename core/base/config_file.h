@@ -53,7 +53,7 @@ struct exi_config_file {
 	bool rule, applies, conditions, said;
 	struct exi_config_ports ports;
 	char ports_text[40];
-	/* What rules for ports say, in their order. */
+	/* The settings of rules for ports, in their order. */
 	struct exi_config_port_text by_port[EXI_CONFIG_PORT_TEXTS];
 	unsigned int n_by_port;
 };

@@ -33,7 +33,7 @@ int exi_diag_ask(int nl, const struct nlmsghdr *q, size_t least,
 bool exi_diag_ask_kept(uint64_t netns, bool users, const struct nlmsghdr *q,
 		       size_t least, union exi_diag_answer *ret, int *ret_err);
 
-/* Says whether the process may have a second thread from now on: while it has
+/* Notes whether the process may have a second thread from now on: while it has
  * one, its user namespace cannot change (unshare(2), setns(2)). */
 void exi_diag_threaded(bool is);
 

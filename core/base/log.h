@@ -22,7 +22,7 @@ extern int exi_log_level;
 
 /* Sets the file for log lines; "" is stderr. The file is opened at the first
  * line, and again after fork, by exi_log_open(). If it cannot be opened, stderr
- * says so once and gets the lines. */
+ * gets one message and then the lines. */
 void exi_log_file(const char *path);
 
 /* Opens, or creates, a file that the user named, for appending. The file may

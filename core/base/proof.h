@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says about the other end of a TCP connection, and about the
- * user at the other end of a UNIX connection. */
+/* The kernel's information about the other end of a TCP connection, and about
+ * the user at the other end of a UNIX connection. */
 #ifndef EXI_CORE_BASE_PROOF_H
 #define EXI_CORE_BASE_PROOF_H
 

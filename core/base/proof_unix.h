@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says about the other end of a UNIX stream connection: the
+/* The kernel's information about the other end of a UNIX stream connection: the
  * part of proof.c for tuples of UNIX sockets. */
 #ifndef EXI_CORE_BASE_PROOF_UNIX_H
 #define EXI_CORE_BASE_PROOF_UNIX_H

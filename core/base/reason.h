@@ -7,7 +7,7 @@
 /* How long a reason lasts. */
 enum exi_reason_lasts {
 	EXI_REASON_SOON,  /* the direction may still move by itself */
-	EXI_REASON_ASKED, /* it moves when somebody asks for it */
+	EXI_REASON_ASKED, /* it moves on request */
 	EXI_REASON_STAYS, /* this connection stays on TCP; new ones may move */
 	EXI_REASON_NEVER, /* no connection of its kind moves */
 };

@@ -49,7 +49,7 @@ struct exi_spinner {
 	/* Not 0: the spin polls a device, whose replies take this many times as
 	 * long as replies within a host. If the spin loses the CPU, the kernel
 	 * may have taken it to do the device's work that the spin waits for, so
-	 * the spin goes on. */
+	 * the spin continues. */
 	unsigned int patience;
 };
 static inline void exi_spin_begin(struct exi_spinner *s)

@@ -54,7 +54,7 @@ static void ended_locked(struct exi_sock *sk, enum exi_dir dir,
 	l->copy = NULL;
 	if (in_place && dir == EXI_RX && h->leaving)
 		exi_flow_give_back_locked(sk);
-	if (sk->waiters[dir]) /* they may have been told to wait */
+	if (sk->waiters[dir]) /* they may be waiting for the loan */
 		exi_sock_wake_all_locked(sk, dir);
 }
 

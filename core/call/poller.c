@@ -43,7 +43,7 @@ static _Thread_local struct poller self = { .event_fd = -1, .epoll_fd = -1 };
 _Thread_local unsigned int exi_poller_drains;
 static _Atomic uint32_t names;
 static _Atomic int sets[SETS]; /* descriptors, and 1 */
-static _Atomic bool refused;   /* the kernel has no epoll_pwait2() for us */
+static _Atomic bool refused;   /* the kernel has no epoll_pwait2() */
 
 static bool enlist(int fd)
 {

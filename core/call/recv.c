@@ -115,7 +115,7 @@ static size_t enough(const struct exi_shared *sh, size_t len, int flags)
 	return flags & MSG_WAITALL || lowat > len ? len : lowat;
 }
 
-/* The kernel lets no call read past urgent data after other bytes. */
+/* The kernel returns bytes before and behind urgent data in separate calls. */
 static bool at_mark(int fd)
 {
 	int at = 0;
@@ -330,8 +330,8 @@ static ssize_t recv_rest(struct exi_call *c, void *buf, size_t len, size_t done)
 	return recv_on(c, &p, done);
 }
 
-/* What is left of a call that found less than enough in the ring: n bytes, the
- * end, or -errno. The lock is held, and let go. */
+/* The rest of a call that found less than enough in the ring: n bytes, the end,
+ * or -errno. Called with the lock held; releases it. */
 static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 							  int fd, void *buf,
 							  size_t len, int flags,
@@ -340,8 +340,8 @@ static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 	struct exi_shared *sh = sk->sh;
 	struct exi_call c;
 
-	/* Where there was no memory for what comes next, the attempt has given
-	 * the direction back. */
+	/* If there was no memory for the next bytes, the attempt has given the
+	 * direction back. */
 	if (n == -EAGAIN && exi_patience_may_wait(sk, flags) &&
 	    sh->half[EXI_RX].mode == EXI_MODE_RING &&
 	    exi_look_held_locked(sk, EXI_RX))
@@ -396,7 +396,7 @@ ssize_t exi_flow_recv_on(struct exi_sock *sk, int fd, void *buf, size_t len,
 	    exi_unlikely(!(sh = exi_enter_ring(sk, fd, EXI_RX, len))))
 		return recv_long(sk, fd, buf, len, flags);
 	n = exi_recv_ring_locked(sk, &sh->half[EXI_RX], buf, len, flags);
-	/* All that was asked for is enough, whatever the low-water mark. */
+	/* All requested bytes are enough, whatever the low-water mark. */
 	if (exi_likely(n == (ssize_t)len && n > 0)) {
 		exi_half_unlock(&sh->half[EXI_RX]);
 		return n;

@@ -142,7 +142,7 @@ static int before_urgent(struct exi_sock *sk, int fd)
 	sh->half[EXI_TX].urgent = 1;
 	bereft = atomic_load(&sh->gone) && exi_flow_bereft_locked(sk);
 	exi_half_unlock(&sh->half[EXI_TX]);
-	if (bereft) /* what it left unread stays where it is */
+	if (bereft) /* its unread bytes stay where they are */
 		return 0;
 	ret = exi_switch_down(sk, fd, EXS_X_REASON_URGENT, NULL);
 	if (ret != -ETIMEDOUT)

@@ -10,17 +10,18 @@
  * then it releases the lock and sleeps while both words are unchanged.
  *
  *   peer publishes before (4)'s look   the look finds it: no sleep
- *   peer publishes after               its load of the wish comes after its
- *                                      store, so it sees the wish and wakes;
- *                                      if we are not asleep yet, the word is
- *                                      not what (3) saw and the kernel does
- *                                      not sleep
- *   state changes before (2)           we see it
+ *   peer publishes after               its load of the request comes after its
+ *                                      store, so it sees the request and
+ *                                      wakes; if this thread does not sleep
+ *                                      yet, the word is not what (3) saw,
+ *                                      and the kernel does not sleep
+ *   state changes before (2)           (2) sees it
  *   state changes after                the kick word differs from (1)
  *
- * On TCP the kernel wakes us; where a switch can come meanwhile (linked), a
- * poll on the descriptor and an eventfd of the thread replaces the plain
- * call. */
+ * On TCP the kernel wakes the thread; where a switch can come meanwhile
+ * (linked), a poll on the descriptor and an eventfd of the thread replaces the
+ * plain call.
+ */
 #include "core/call/wait.h"
 
 #include <errno.h>

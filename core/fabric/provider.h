@@ -319,17 +319,18 @@ struct exi_ready_ops {
 	/* left_unread: null, or about how many bytes the peer has not read: if
 	 * it is no more, 0 means none. */
 	size_t (*left_unread)(struct exi_conn *c);
-	/* first: null, or what comes first, while receive is ready. now: about
-	 * exi_ticks(). */
+	/* first: null, or describes the bytes that come first, while receive is
+	 * ready. now: about exi_ticks(). */
 	void (*first)(struct exi_conn *c, uint64_t now, struct exi_first *ret);
-	/* want_times: with first; the peer is to say when it sends, from now
-	 * on. */
+	/* want_times: with first; asks the peer to state when it sends, from
+	 * now on. */
 	void (*want_times)(struct exi_conn *c);
-	/* tcp_sends: with first; the bytes from this one of the stream on go
-	 * over TCP now. Says so where the peer is to. TX lock held. */
+	/* tcp_sends: with first; the bytes of the stream from this one on go
+	 * over TCP now. States the time, if the peer asked for it. TX lock
+	 * held. */
 	void (*tcp_sends)(struct exi_conn *c, uint64_t from);
 	/* tcp_sent: with first; when the peer sent this byte over TCP, in
-	 * exi_ticks(); 0: it does not say, or not any more. RX lock held. */
+	 * exi_ticks(); 0: unknown, or no longer known. RX lock held. */
 	uint64_t (*tcp_sent)(struct exi_conn *c, uint64_t at);
 };
 
@@ -475,7 +476,7 @@ struct exi_apart_ops {
 	void (*took)(struct exi_apart *a, size_t n);
 	/* size: bytes of the peer's memory that last as long as the reader. */
 	size_t (*size)(const struct exi_apart *a);
-	/* end: lets go of the memory that is read. */
+	/* end: releases the memory that is read. */
 	void (*end)(struct exi_apart *a);
 };
 

@@ -677,8 +677,8 @@ bool exi_link_ended(struct exi_sock *sk, int fd)
 		exi_link_event(sk, 0);
 		return true;
 	}
-	/* A peer that closes shuts the stream down before it says END, and
-	 * closes the link afterwards: what is sent in between is refused. */
+	/* A peer that closes shuts the stream down before it sends END, and
+	 * closes the link afterwards: bytes sent in between are refused. */
 	if (!(p[1].revents & POLLHUP) ||
 	    atomic_load(&exi_sock_shared(sk)->gone))
 		return false;

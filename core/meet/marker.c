@@ -119,8 +119,8 @@ static void try_bind(struct marker *m)
 		m->fd >= 0 && bind(m->fd, (struct sockaddr *)&name, len) == 0;
 }
 
-/* While the name cannot be made, each accept comes here; if nobody may write
- * into the directory, for good. Tries at most this often (ns). */
+/* While the name cannot be made, each accept comes here; if the directory is
+ * not writable, for good. Tries at most this often (ns). */
 #define KEYED_AGAIN_NS 100000000u
 
 /* For processes in other network namespaces. Returns false if another process
