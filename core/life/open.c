@@ -159,7 +159,7 @@ static bool out_of_time(int fd, uint64_t since)
 	socklen_t len = sizeof(t);
 	uint64_t ns;
 
-	/* A time-out of less than a tick reads back as none. */
+	/* The kernel reports a negative time-out as none. */
 	if (l && (atomic_load(&exi_sock_shared(l)->no_time) & (1u << EXI_RX)))
 		return true;
 	if (getsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, &len) < 0)

@@ -54,7 +54,8 @@ void exi_candidate_part_locked(struct exi_sock *sk, int told, int reason)
 	for (i = 0; i < EXI_LINK_CANDIDATES; i++)
 		if (l->candidates[i] >= 0)
 			tell(l->candidates[i], told);
-	/* From here on no candidate comes that gets no message. */
+	/* From here on no other candidate comes: all of them get the
+	 * message. */
 	if (l->listener >= 0 && exi_holders_count(&sk->sh->holders) <= 1)
 		shutdown(l->listener, SHUT_RDWR);
 	/* The kernel's queue has one more than listen() asked for. */

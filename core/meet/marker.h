@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The marker of a port: an abstract name that shows that libexs serves the
- * port. */
+/* The marker of a port: a name that shows that libexs serves the port. */
 #ifndef EXI_CORE_MEET_MARKER_H
 #define EXI_CORE_MEET_MARKER_H
 

@@ -168,7 +168,7 @@ ssize_t exi_pair_recv_passing(int s, struct exi_pair_msg *ret, int *ret_fd)
 		return n;
 	passed = peek_fds(s, fds);
 	if (passed == 1) {
-		/* The queue still has references to the dropped files. */
+		/* fds[0] is a reference, so the dropped one is not the last. */
 		n = exi_rights_receive(s, ret, sizeof(*ret), 0, &rights);
 		if (n > 0) {
 			*ret_fd = fds[0];

@@ -87,7 +87,8 @@ static void read_member(struct exi_unseen_suspects *s, const char *line,
 		found_inode(s, (ino_t)strtoull(ino + 5, NULL, 16), reason);
 }
 
-/* Moves an incomplete line to the beginning; returns its length. */
+/* Reads the complete lines; returns the length of an incomplete one behind
+ * them. */
 static size_t read_lines(struct exi_unseen_suspects *s, char *text, int reason)
 {
 	char *end;

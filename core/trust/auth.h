@@ -112,7 +112,7 @@ void exi_auth_tag(const struct exi_key *key, enum exi_auth_side side,
 
 /* A name of an address and a port that only holders of the key can compute, by
  * which processes of one host find each other: nobody else can take it before
- * it was used. */
+ * it was seen. */
 void exi_auth_door(const struct exi_key *key, const uint8_t addr[16],
 		   uint16_t port, uint8_t ret[16]);
 

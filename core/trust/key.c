@@ -47,7 +47,8 @@ static int key_new_empty(struct exi_key **ret)
 
 	if (sodium_init() < 0)
 		return -EIO;
-	/* The library guards and locks it, and leaves it out of core dumps. */
+	/* libsodium guards and locks the memory, and leaves it out of core
+	 * dumps. */
 	key = sodium_malloc(sizeof(*key));
 	if (!key)
 		return -ENOMEM;

@@ -3,11 +3,11 @@
  * Ends on different hosts that hold the same key trust each other; see
  * docs/design/security.md.
  *
- * Not in libexs.so: a static library for the modules of other hosts' fabrics
- * and the tools. Any thread may call every function, and file access may block.
- * In another program's process, a caller first announces that descriptors are
- * made (exi_fds_begin()). No function logs: errors are described in words, with
- * the cure, and never with the key. */
+ * Not in libexs.so: a static library for the modules of fabrics between hosts,
+ * and for the tools. Any thread may call every function, and file access may
+ * block. In another program's process, a caller first announces that
+ * descriptors are made (exi_fds_begin()). No function logs: errors are
+ * described in words, with the cure, and never with the key. */
 #ifndef EXI_CORE_TRUST_KEY_H
 #define EXI_CORE_TRUST_KEY_H
 
