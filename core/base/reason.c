@@ -72,7 +72,7 @@ int exi_reason_of(const char *word)
 	return -1;
 }
 
-/* Public as they are; api/exs.map names them. */
+/* Public functions; api/exs.map names them. */
 __attribute__((visibility("default"))) const char *exs_x_reason_name(int reason)
 {
 	return find(reason)->name;

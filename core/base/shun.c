@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A table of users; the entry that ends first makes room for another user. */
+/* A table of users. A new user replaces the entry that ends first. */
 #include "core/base/shun.h"
 
 #include <stdatomic.h>

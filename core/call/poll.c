@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Waiting for several descriptors. */
+/* Waits for several descriptors. */
 #include "core/call/poll.h"
 
 #include <errno.h>

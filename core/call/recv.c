@@ -309,7 +309,7 @@ ssize_t exi_flow_recv_beside(int fd, const struct iovec *v, size_t n,
 	if (ret || sk->framed)
 		return ret ? ret : -EBADF;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
+		exi_family_ask(sk); /* the attempt returns a failure */
 	c = exi_call_begin(sk, fd, EXI_RX, flags);
 	return recv_on(&c, &p, 0);
 }
@@ -360,7 +360,7 @@ static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 		return recv_rest(&c, buf, len, (size_t)n);
 	if (n == 0 && len)
 		exi_link_ended(c.sk, c.fd);
-	/* A call that could wait last time spins before it asks whether it
+	/* A call that could wait last time spins before it checks whether it
 	 * may. */
 	if (n != -EAGAIN ||
 	    (!c.look.on && !exi_patience_may_wait(c.sk, c.flags) &&
@@ -369,7 +369,7 @@ static __attribute__((noinline)) ssize_t recv_more_unlock(struct exi_sock *sk,
 	return recv_rest(&c, buf, len, 0);
 }
 
-/* A call that the ring does not serve as it is. */
+/* A call for which the fast path is not enough. */
 static __attribute__((noinline)) ssize_t
 recv_long(struct exi_sock *sk, int fd, void *buf, size_t len, int flags)
 {
@@ -378,7 +378,7 @@ recv_long(struct exi_sock *sk, int fd, void *buf, size_t len, int flags)
 	if (sk->framed)
 		return exi_message_call_one(EXS_EVT_RECV, fd, buf, len, flags);
 	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
+		exi_family_ask(sk); /* the attempt returns a failure */
 	c = exi_call_begin(sk, fd, EXI_RX, flags);
 	return recv_rest(&c, buf, len, 0);
 }

@@ -342,7 +342,7 @@ static int before_long_way(struct exi_sock *sk, int fd, size_t len, int flags)
 	if (ret)
 		return ret;
 	if (exi_unlikely(exi_family_elsewhere(sk)))
-		exi_family_ask(sk); /* a failure is told by the attempt */
+		exi_family_ask(sk); /* the attempt returns a failure */
 	exi_flow_before_send(sk, fd, len);
 	return 0;
 }

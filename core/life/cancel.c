@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Cancelling operations of a descriptor, or of all. */
+/* Cancels the operations of a descriptor, or of all. */
 #include "core/life/cancel.h"
 
 #include <stdbool.h>

@@ -14,8 +14,8 @@
  * has now, or null: without memory it stays the kernel's. No lock is held. */
 EXI_SHIM struct exi_sock *exi_sock_promote(int fd);
 
-/* The socket of a number, or null; promotes a latent connection. Takes no lock:
- * the result may be stale. No lock is held. */
+/* The socket of a number, or null; promotes a latent connection. The result is
+ * not locked, and may be stale. No lock is held. */
 static inline struct exi_sock *exi_sock_find(int fd)
 {
 	struct exi_sock *sk;

@@ -75,8 +75,8 @@ static void found_number(struct exi_unseen_suspects *s, int fd)
 			s->s[i].reason = EXS_X_REASON_UNSEEN_WAIT;
 }
 
-/* A line of an epoll set's fdinfo is a descriptor in the set: "tfd: 5 events:
- * 19 data: 5 pos:0 ino:61af sdev:8". */
+/* A line of an epoll set's fdinfo is a descriptor in the set:
+ * "tfd: 5 events: 19 data: 5 pos:0 ino:61af sdev:8". */
 static void read_member(struct exi_unseen_suspects *s, const char *line,
 			int reason)
 {
