@@ -30,7 +30,7 @@
 #include "core/fabric/provider.h"
 #include "core/life/control.h"
 #include "core/life/info.h"
-#include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/latent.h"
 #include "core/sock/base.h"
 #include "core/sock/table.h"

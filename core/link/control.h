@@ -18,11 +18,6 @@ struct exi_sock;
  * held. */
 EXI_SHIM void exi_link_go(struct exi_sock *sk);
 
-/* The reason of a connection that ends now; link_lock held. It is no longer
- * EXS_X_REASON_UNDECIDED only because the peer may still come, or because this
- * end may look for it again. */
-EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
-
 /* Ends the link if both directions are on TCP, although the peer does not
  * answer. Reads the peer's earlier messages first; no others can follow.
  * Returns false if the peer moved a direction, or a direction had not come

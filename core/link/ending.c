@@ -22,6 +22,8 @@
 #include "core/meet/begin.h"
 #include "core/meet/meet.h"
 #include "core/meet/pair.h"
+#include "core/meet/way.h"
+#include "core/meet/why.h"
 #include "core/sock/base.h"
 #include "core/sock/service.h"
 #include "core/sock/table.h"
@@ -317,4 +319,40 @@ bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended)
 	ret = left_unread_locked(sk);
 	exi_meet_unlock_halves(sk);
 	return ret;
+}
+
+/* The peer was lost in the midst of a meeting; it may have closed the
+ * connection, of which this end heard later than of the link. */
+static bool closed_as_it_met(struct exi_sock *sk)
+{
+	const struct exi_half *half = sk->sh->half;
+
+	return !half[EXI_RX].fabric_bytes && !half[EXI_TX].fabric_bytes &&
+	       (exi_tcp_ended(sk) & (POLLRDHUP | POLLERR)) == POLLRDHUP;
+}
+
+int exi_link_last_reason_locked(struct exi_sock *sk, int fd)
+{
+	const struct exi_half *rx = &sk->sh->half[EXI_RX];
+	const struct exi_half *tx = &sk->sh->half[EXI_TX];
+	const struct exi_link *l = sk->link;
+	uint64_t in = __atomic_load_n(&rx->bytes, __ATOMIC_RELAXED);
+	uint64_t out = __atomic_load_n(&tx->bytes, __ATOMIC_RELAXED);
+	uint64_t meet_at = atomic_load(&rx->meet_at);
+	int reason = (int)atomic_load(&sk->sh->reason);
+
+	EXI_LOCKED(&sk->link_lock);
+	if (reason == EXS_X_REASON_PEER_LOST && closed_as_it_met(sk))
+		return EXS_X_REASON_UNDECIDED;
+	if (reason != EXS_X_REASON_UNDECIDED)
+		return reason;
+	if (l && (l->state == EXI_LINK_LISTEN || l->state == EXI_LINK_LOOK))
+		return exi_why_in_vain(l, in, out, fd);
+	if (l || meet_at == EXI_LINK_CUT ||
+	    (sk->role == EXI_ROLE_CONNECT
+		     ? meet_at != EXI_LINK_ANSWERED
+		     : meet_at != UINT64_MAX ||
+			       in <= exi_way_of(sk).upgrade_bytes))
+		return EXS_X_REASON_UNDECIDED;
+	return exi_why_nobody_of(fd);
 }

@@ -68,4 +68,9 @@ bool exi_ending_fabric_left_locked(struct exi_sock *sk);
  * ended: from exi_tcp_ended(). link_lock held, no half is locked. */
 bool exi_ending_may_be_dying_locked(struct exi_sock *sk, short ended);
 
+/* The reason of a connection that ends now; link_lock held. It is no longer
+ * EXS_X_REASON_UNDECIDED only because the peer may still come, or because this
+ * end may look for it again. */
+EXI_SHIM int exi_link_last_reason_locked(struct exi_sock *sk, int fd);
+
 #endif

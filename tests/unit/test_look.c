@@ -15,7 +15,7 @@
 #include "core/fabric/provider.h"
 #include "core/life/close.h"
 #include "core/life/core.h"
-#include "core/link/control.h"
+#include "core/link/ending.h"
 #include "core/meet/find.h"
 #include "core/meet/look.h"
 #include "core/meet/meet.h"
@@ -178,8 +178,7 @@ static void peer_closes(void)
 	T_UNTIL(exi_tcp_ended(sk));
 }
 
-static void
-a_peer_that_closed_in_the_midst_of_a_meeting_is_not_plain(void **state)
+static void a_peer_that_closed_as_they_met_is_not_plain(void **state)
 {
 	peer_closes();
 	loses_its_peer();
@@ -234,8 +233,8 @@ int main(void)
 			a_look_that_is_due_ends_with_its_connection, begin,
 			end),
 		cmocka_unit_test_setup_teardown(
-			a_peer_that_closed_in_the_midst_of_a_meeting_is_not_plain,
-			begin, end),
+			a_peer_that_closed_as_they_met_is_not_plain, begin,
+			end),
 		cmocka_unit_test_setup_teardown(nor_is_it_lost, begin, end),
 	};
 
